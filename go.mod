@@ -1,0 +1,3 @@
+module github.com/millrace/changefeed
+
+go 1.26
