@@ -1,0 +1,127 @@
+package changefeed
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Op says what happened to an item.
+type Op uint8
+
+const (
+	// OpUpsert is a create or a replace: latest-version mode does not tell which.
+	OpUpsert Op = iota
+	// OpCreate is the first version of an item. All versions and deletes only.
+	OpCreate
+	// OpReplace is a later version of an item. All versions and deletes only.
+	OpReplace
+	// OpDelete is the end of an item, by a delete or by its time to live. All versions and deletes only.
+	OpDelete
+)
+
+// String gives the service's word for the operation.
+func (o Op) String() string {
+	switch o {
+	case OpUpsert:
+		return "upsert"
+	case OpCreate:
+		return "create"
+	case OpReplace:
+		return "replace"
+	case OpDelete:
+		return "delete"
+	}
+	return fmt.Sprintf("Op(%d)", uint8(o))
+}
+
+// Change is one entry of the change feed.
+type Change struct {
+	Op           Op
+	ID           string
+	PartitionKey PartitionKey
+	LSN          int64     // log sequence number: changes with one LSN were committed together
+	Time         time.Time // commit time by the store's clock; whole seconds from the service
+	ETag         string    // quoted, as stored in the item; empty for a delete
+
+	// Body is the item with its system properties, as stored; nil for a delete.
+	// It is shared by all readers of the batch and must not be modified.
+	Body json.RawMessage
+
+	// Previous is the version before this one: all versions and deletes only, and only
+	// where the container keeps it.
+	Previous json.RawMessage
+
+	PreviousLSN int64 // LSN of the version before this one; 0 for a create and in latest-version mode
+	Expired     bool  // a delete by time to live
+}
+
+// PartitionKey is the value of an item's partition key in the form that the service
+// puts on the wire: a JSON array with one component a path, as in ["London"], [5],
+// [null] or, for an item without the property, [{}].
+type PartitionKey string
+
+// Undefined is the partition key component of an item that lacks the property.
+var Undefined = undefined{}
+
+type undefined struct{}
+
+// Key makes a partition key of its components: strings, numbers, booleans, nil, or
+// [Undefined]. A component of another type makes a key that every store refuses,
+// with an error that names it.
+func Key(components ...any) PartitionKey {
+	var b strings.Builder
+	b.WriteByte('[')
+	for i, c := range components {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(component(c))
+	}
+	b.WriteByte(']')
+	return PartitionKey(b.String())
+}
+
+// component is the JSON of one key component, without the HTML escapes of
+// [json.Marshal], so that one value has one text.
+func component(v any) string {
+	if _, ok := v.(undefined); ok {
+		return "{}"
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Sprintf("%T", v) // not JSON, so a store's parser refuses it by name
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// Batch is what a [Handler] gets: one page of changes of one lease, in order.
+type Batch struct {
+	LeaseToken string  // the lease that the changes came from
+	Range      Range   // its effective partition key range
+	Instance   string  // the instance that runs the handler
+	Attempt    int     // 1 the first time, then one more each time the handler failed on this position
+	Session    string  // session token of the read, for reading your own lease's writes
+	Charge     float64 // request charge of the read, in request units
+	Changes    []Change
+
+	checkpoint func(context.Context) error
+}
+
+// Checkpoint stores that this batch, and every one before it on this lease, is done.
+// It is for processors with [Options.Manual]; elsewhere it returns [ErrNotManual],
+// because the processor checkpoints by itself when the handler returns nil. It may be
+// called after Handle has returned, from any goroutine. A batch older than the last
+// one checkpointed is a no-op: progress never moves back. When the lease is gone it
+// returns [ErrLeaseLost] and nothing is stored.
+func (b *Batch) Checkpoint(ctx context.Context) error {
+	if b.checkpoint == nil {
+		return ErrNotManual
+	}
+	return b.checkpoint(ctx)
+}

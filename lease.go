@@ -1,0 +1,127 @@
+package changefeed
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// LeaseStore keeps the records of one deployment unit: who reads what, up to where. A
+// store implements it, bound to a processor name and a monitored container, and proves
+// it with changefeedtest.TestLeaseStore. All methods may be called concurrently.
+//
+// Every write is conditional. A store must answer a write whose outcome it does not
+// know with an error that is neither [ErrConflict] nor [ErrNotFound]; the processor
+// then finds out by itself whether the write arrived.
+type LeaseStore interface {
+	// List returns all records of the unit, of every [Kind], and the store's own time.
+	// A document that cannot be read as a record is returned with Err set.
+	List(ctx context.Context) (records []Lease, now time.Time, err error)
+
+	// Create adds a record, or returns [ErrConflict] when one with its kind and token
+	// is present. The result has the ID, ETag and Updated that the store gave it.
+	Create(ctx context.Context, l Lease) (Lease, error)
+
+	// Update replaces a record, or returns [ErrConflict] when its ETag is not the
+	// stored one, [ErrNotFound] when it is gone. What the record does not know of the
+	// stored document is kept.
+	Update(ctx context.Context, l Lease) (Lease, error)
+
+	// Delete removes a record, or returns [ErrConflict] when its ETag is not the stored
+	// one, [ErrNotFound] when it is gone, [ErrForbidden] without the right to delete.
+	Delete(ctx context.Context, l Lease) error
+}
+
+// Follower is an optional ability of a [LeaseStore]: its changes can be followed, so
+// that a round need not list everything and hears of a hand-over at once.
+type Follower interface {
+	// Follow waits until records have changed since cursor and returns them, the
+	// cursor behind them and the store's time. With an empty cursor it returns at
+	// once, with the present cursor and no records. It may return early without
+	// records. Deleted records do not appear.
+	Follow(ctx context.Context, cursor string) (changed []Lease, next string, now time.Time, err error)
+}
+
+// Kind tells the records of a unit apart.
+type Kind uint8
+
+const (
+	// KindLease is a lease: a range, its owner and its position.
+	KindLease Kind = iota
+	// KindHost is the presence of one running instance.
+	KindHost
+	// KindInfo marks that the unit's leases have been created.
+	KindInfo
+	// KindLock is held while leases are being created.
+	KindLock
+)
+
+// String names the kind.
+func (k Kind) String() string {
+	return [...]string{"lease", "host", "info", "lock"}[k&3]
+}
+
+// Lease is one record of a [LeaseStore]. For a record of another kind than [KindLease]
+// only Kind, ID, Token, Owner, Epoch, Expiration, TTL, Properties and what the store
+// sets have a meaning.
+type Lease struct {
+	Kind  Kind
+	Token string // "min-max", or a partition key range id in a version 0 lease; instance and epoch of a host
+	Range Range  // the keys that the lease covers; unknown (empty) in old version 0 leases
+
+	// Version is 1 for a lease on an EPK range, 0 for one on a partition key range id.
+	Version int
+
+	Owner string // instance name; empty is free
+	Epoch string // the owner's process, so that two processes with one name are two owners; empty for other processors
+
+	Position Position
+	Mode     Mode
+	Attempts int       // how often the batch behind Position has failed
+	State    State     // live, or on its way out after a split
+	Fence    time.Time // by the store's clock: a new owner must not begin before it
+
+	// Expiration is how long the owner may be silent; others use the larger of this
+	// and their own.
+	Expiration time.Duration
+	TTL        time.Duration // the store removes the record when it was not written for so long; 0 is never
+
+	Timestamp time.Time // last write by the writer's clock; kept for other processors, never judged by
+	Updated   time.Time // last write by the store's clock; set by the store
+
+	ID   string // the record's name in the store; set by the store
+	ETag string // set by the store
+
+	Properties map[string]string // everybody's; kept
+	Raw        json.RawMessage   // the stored document; a store keeps what it does not know of it
+	Err        error             // why the document is not a record
+}
+
+// State is where a lease stands in a split.
+type State uint8
+
+const (
+	// StateLive is a lease to work on.
+	StateLive State = iota
+	// StateSplitting is a lease whose range is gone: whoever owns it makes the leases
+	// that replace it and does not read.
+	StateSplitting
+	// StateRetired is a lease that has been replaced but could not be deleted.
+	StateRetired
+)
+
+// String names the state.
+func (s State) String() string {
+	return [...]string{"live", "splitting", "retired", "unknown"}[s&3]
+}
+
+// Free tells a lease without an owner.
+func (l Lease) Free() bool { return l.Owner == "" }
+
+// expired tells whether the owner has been silent for too long by the store's clock.
+func (l Lease) expired(now time.Time, expiration time.Duration) bool {
+	return now.Sub(l.Updated) > max(expiration, l.Expiration)+clockGrain
+}
+
+// clockGrain covers stores that keep whole seconds: a record written at 10.9 s says 10.
+const clockGrain = time.Second

@@ -1,0 +1,238 @@
+package changefeed
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"strings"
+	"time"
+)
+
+// Source is where changes come from: a monitored container. A store implements it and
+// proves it with changefeedtest.TestSource. All methods may be called concurrently.
+type Source interface {
+	// Partitions lists the physical partitions; their ranges tile the key space.
+	Partitions(ctx context.Context) ([]Partition, error)
+
+	// Read returns the changes of r after from, in LSN order, and the position behind
+	// them; an empty page when there are none yet, whose Next may still have moved.
+	// Changes of one transaction are never cut between pages. It returns [ErrGone] when
+	// r spans more than one physical partition (after a split), [ErrTooOld] when the
+	// position lies before what all versions and deletes retains, and [ErrThrottled]
+	// when the store asks for a pause. A range inside one partition stays readable
+	// through merges, and every position stays valid through splits and merges.
+	Read(ctx context.Context, r Range, from Position, o ReadOptions) (Page, error)
+}
+
+// Waiter is an optional ability of a [Source]: readers are pushed instead of polling.
+type Waiter interface {
+	// Wait returns nil when r may have changes after from, or the cause when ctx ends.
+	// It may return early.
+	Wait(ctx context.Context, r Range, from Position) error
+}
+
+// Counter is an optional ability of a [Source]: an exact count of what is pending.
+type Counter interface {
+	// Pending counts the changes of r after from. Unlike Read it accepts any range.
+	Pending(ctx context.Context, r Range, from Position, o ReadOptions) (Backlog, error)
+}
+
+// Backlog is what a range has after a position.
+type Backlog struct {
+	Items  int64     // changes not yet read
+	Oldest time.Time // commit time of the first of them; zero when there are none
+}
+
+// ReadOptions say how to read.
+type ReadOptions struct {
+	Mode     Mode
+	MaxItems int          // at most this many changes a page, transactions excepted; 0 is the store's default
+	Key      PartitionKey // only the changes of this logical partition; empty is all
+}
+
+// Mode is what a change feed shows.
+type Mode uint8
+
+const (
+	// LatestVersion shows the last version of each item that was created or replaced;
+	// versions between two reads and deletes do not appear.
+	LatestVersion Mode = iota
+	// AllVersionsAndDeletes shows every create, replace and delete within the
+	// container's retention. It starts from now or from a continuation only.
+	AllVersionsAndDeletes
+)
+
+// String gives the mode's name in the documentation of the service.
+func (m Mode) String() string {
+	if m == AllVersionsAndDeletes {
+		return "all versions and deletes"
+	}
+	return "latest version"
+}
+
+// Page is the result of one read.
+type Page struct {
+	Changes []Change
+	Next    Position // where the next read begins; always set
+	Head    int64    // LSN of the newest change of the partition, 0 when unknown
+	Session string   // session token of the read
+	Charge  float64  // request units
+	Range   Range    // the range read; set by [Pull]
+}
+
+// Position is a place in the change feed of a range: a continuation token, or, before
+// there is one, a [Start]. The start stays beside the token, because after a merge a
+// reader from a start time must go on filtering by it. The zero Position is "from now".
+type Position struct {
+	Token string // continuation as the store gave it: opaque, quotes included
+	Start Start
+}
+
+// At is the position behind a continuation token.
+func At(token string) Position { return Position{Token: token} }
+
+// String is the token, or the start when there is none.
+func (p Position) String() string {
+	if p.Token != "" {
+		return p.Token
+	}
+	return p.Start.String()
+}
+
+// Start is where reading begins when there is no continuation. The zero Start is now.
+type Start struct {
+	beginning bool
+	at        time.Time
+}
+
+// FromNow begins with the changes made after the lease is created. It is the zero Start.
+func FromNow() Start { return Start{} }
+
+// FromBeginning begins with the oldest change that the feed still has.
+func FromBeginning() Start { return Start{beginning: true} }
+
+// FromTime begins with the changes after t, exclusive. The service compares whole
+// seconds.
+func FromTime(t time.Time) Start { return Start{at: t.UTC().Round(0)} }
+
+// IsNow tells a start from now.
+func (s Start) IsNow() bool { return !s.beginning && s.at.IsZero() }
+
+// IsBeginning tells a start from the beginning.
+func (s Start) IsBeginning() bool { return s.beginning }
+
+// Time is the start time, zero for the other kinds.
+func (s Start) Time() time.Time { return s.at }
+
+// String gives "now", "beginning" or the time in RFC 3339; [ParseStart] reads it.
+func (s Start) String() string {
+	switch {
+	case s.beginning:
+		return "beginning"
+	case s.at.IsZero():
+		return "now"
+	}
+	return s.at.Format(time.RFC3339Nano)
+}
+
+// ParseStart reads what [Start.String] writes.
+func ParseStart(text string) (Start, error) {
+	switch strings.ToLower(text) {
+	case "now":
+		return FromNow(), nil
+	case "beginning":
+		return FromBeginning(), nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return Start{}, fmt.Errorf("start %q: want now, beginning or a time such as 2026-01-31T15:04:05Z", text)
+	}
+	return FromTime(t), nil
+}
+
+// Partition is a physical partition of a container.
+type Partition struct {
+	ID      string // partition key range id
+	Range   Range
+	Parents []string // ids of all partitions that it came from, by splits and merges
+}
+
+// Range is a half-open range [Min, Max) of effective partition keys: the hex text of
+// hashed keys, "" below and "FF" above all of them.
+type Range struct {
+	Min, Max string
+}
+
+// FullRange is the whole key space.
+func FullRange() Range { return Range{Min: "", Max: "FF"} }
+
+// String is the lease token of the range: min-max.
+func (r Range) String() string { return r.Min + "-" + r.Max }
+
+// ParseRange reads a range written min-max, such as -FF or 05C1CF-0BF333.
+func ParseRange(text string) (Range, error) {
+	lo, hi, ok := strings.Cut(text, "-")
+	r := Range{Min: strings.ToUpper(lo), Max: strings.ToUpper(hi)}
+	if !ok || !isHex(r.Min) || !isHex(r.Max) || r.Empty() {
+		return Range{}, fmt.Errorf("range %q: want min-max in hex with min below max, such as 1F-3F or -FF", text)
+	}
+	return r, nil
+}
+
+func isHex(s string) bool { return strings.Trim(s, "0123456789ABCDEF") == "" }
+
+// Empty tells a range that holds no key.
+func (r Range) Empty() bool { return r.Min >= r.Max }
+
+// Contains tells whether all of o lies in r.
+func (r Range) Contains(o Range) bool { return r.Min <= o.Min && o.Max <= r.Max }
+
+// Holds tells whether the key with this effective partition key lies in r.
+func (r Range) Holds(epk string) bool { return r.Min <= epk && epk < r.Max }
+
+// Overlaps tells whether r and o share a key.
+func (r Range) Overlaps(o Range) bool { return !r.Intersect(o).Empty() }
+
+// Intersect is the part that r and o share; it may be empty.
+func (r Range) Intersect(o Range) Range {
+	return Range{Min: max(r.Min, o.Min), Max: min(r.Max, o.Max)}
+}
+
+// Cut divides the range into n parts of about equally many keys, fewer when it is too
+// narrow. It takes hashes of version 2, which begin below 40; for containers with
+// version 1 hashes the parts are valid but uneven.
+func (r Range) Cut(n int) []Range {
+	if n <= 1 {
+		return []Range{r}
+	}
+	lo, hi := widen(r.Min), widen(min(r.Max, hashEnd))
+	width := new(big.Int).Sub(hi, lo)
+	cuts := []Range{}
+	last := r.Min
+	for i := 1; i < n; i++ {
+		at := new(big.Int).Mul(width, big.NewInt(int64(i)))
+		at.Add(lo, at.Div(at, big.NewInt(int64(n))))
+		if edge := fmt.Sprintf("%0*X", hashDigits, at); last < edge && edge < r.Max {
+			cuts = append(cuts, Range{last, edge})
+			last = edge
+		}
+	}
+	return append(cuts, Range{last, r.Max})
+}
+
+const (
+	hashDigits = 32   // hex digits of one version 2 hash
+	hashEnd    = "40" // above all version 2 hashes: their top two bits are clear
+)
+
+// widen reads an edge as a number of hashDigits hex digits.
+func widen(edge string) *big.Int {
+	if len(edge) > hashDigits {
+		edge = edge[:hashDigits]
+	}
+	n, _ := new(big.Int).SetString(edge+strings.Repeat("0", hashDigits-len(edge)), 16)
+	if n == nil {
+		n = new(big.Int)
+	}
+	return n
+}
