@@ -1,3 +1,5 @@
 module github.com/millrace/changefeed
 
 go 1.26
+
+require github.com/twmb/murmur3 v1.1.8

@@ -1,0 +1,137 @@
+package epk
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/twmb/murmur3"
+)
+
+// Min and Max are the bounds of the key space: every place is in [Min, Max).
+const (
+	Min = ""
+	Max = "FF"
+)
+
+// MaxLevels is how many paths a hierarchical partition key has at most.
+const MaxLevels = 3
+
+// A Kind says how a container hashes its partition keys: the kind and the
+// version of its partition key definition, taken together. The zero Kind is
+// none of them.
+type Kind uint8
+
+const (
+	HashV1    Kind = iota + 1 // kind Hash, version 1, or a definition without version
+	HashV2                    // kind Hash, version 2
+	MultiHash                 // kind MultiHash, always version 2: hierarchical keys
+)
+
+// hashBytes is the size of a 128-bit hash; a MultiHash place has one per level.
+const hashBytes = 16
+
+// stackBytes is how long the bytes of a key may get before hashing them needs
+// the heap. The longest key that the service takes has 2048.
+const stackBytes = 256
+
+var errKind = errors.New("unknown kind; want HashV1, HashV2 or MultiHash")
+
+// Hash returns the place of key c: upper-case hex, "" for the empty key. For
+// MultiHash, a key with fewer components than the container has paths is a
+// prefix, and its place is where the keys below it start; see [Prefix].
+func Hash(kind Kind, c Components) (string, error) {
+	if len(c) == 0 {
+		return Min, nil
+	}
+	var buf [stackBytes]byte
+	place := buf[:0]
+	switch kind {
+	case HashV1:
+		place = appendV1(place, c)
+	case HashV2:
+		place = appendV2(place, c)
+	case MultiHash:
+		if len(c) > MaxLevels {
+			return "", fmt.Errorf("hash partition key: it has %d components; want at most %d", len(c), MaxLevels)
+		}
+		for i := range c {
+			place = appendV2(place, c[i:i+1])
+		}
+	default:
+		return "", fmt.Errorf("hash partition key: %w", errKind)
+	}
+	return upperHex(place), nil
+}
+
+// Prefix returns the range [min, max) that holds every key of a MultiHash
+// container that starts with c: the whole key space for the empty prefix.
+func Prefix(c Components) (minEPK, maxEPK string, err error) {
+	minEPK, err = Hash(MultiHash, c)
+	if err != nil {
+		return "", "", err
+	}
+	// A next level starts with 3F at most, so FF is above all of them.
+	return minEPK, minEPK + Max, nil
+}
+
+// appendV1 appends the V1 place of c. The sorted components follow the hash to
+// keep keys with the same 32 bits apart.
+func appendV1(place []byte, c Components) []byte {
+	var buf [stackBytes]byte
+	b := buf[:0]
+	for _, k := range c {
+		b = appendHashed(b, k.cut(), 0x00)
+	}
+	place = appendSorted(place, Number(float64(murmur3.Sum32(b))))
+	for _, k := range c {
+		place = appendSorted(place, k.cut())
+	}
+	return place
+}
+
+// appendV2 appends the hash of all components together.
+func appendV2(place []byte, c Components) []byte {
+	var buf [stackBytes]byte
+	b := buf[:0]
+	for _, k := range c {
+		b = appendHashed(b, k, 0xFF)
+	}
+	low, high := murmur3.Sum128(b)
+	// The service keeps the two top bits of the key space to itself.
+	place = binary.BigEndian.AppendUint64(place, high&(1<<62-1))
+	return binary.BigEndian.AppendUint64(place, low)
+}
+
+// appendHashed appends c as it is hashed; end closes a string.
+func appendHashed(b []byte, c Component, end byte) []byte {
+	b = append(b, c.mark)
+	switch c.mark {
+	case markNumber:
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(c.num))
+	case markString:
+		b = append(b, c.str...)
+		b = append(b, end)
+	}
+	return b
+}
+
+const hexDigits = "0123456789ABCDEF"
+
+// upperHex is hex.EncodeToString in the case that the service uses.
+func upperHex(b []byte) string {
+	var buf [2 * stackBytes]byte
+	dst := buf[:0]
+	for _, c := range b {
+		dst = append(dst, hexDigits[c>>4], hexDigits[c&0xF])
+	}
+	return string(dst)
+}
+
+// fromHex reads a bound of a range, in either case.
+func fromHex(bound string) ([]byte, bool) {
+	b, err := hex.DecodeString(bound)
+	return b, err == nil
+}

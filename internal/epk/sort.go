@@ -1,0 +1,118 @@
+package epk
+
+import (
+	"math"
+	"unicode/utf8"
+)
+
+// The layout of this file is the one of the .NET and Java SDKs, whose tests
+// (PartitionKeyInternalTest and its .NET twin) compare it with the service.
+// Its point is that the bytes sort as the values do.
+
+const (
+	// cutChars is where V1 cuts a string, counted as .NET and Java count:
+	// in UTF-16 code units.
+	cutChars = 100
+
+	// sortedBytes is how many bytes of a string V1 sorts by. A longer one
+	// shows by one byte more, and by having no end mark.
+	sortedBytes = 100
+)
+
+const signBit = 1 << 63
+
+// cut returns c as V1 sees it: a string by its first 100 characters.
+func (c Component) cut() Component {
+	if c.mark != markString || len(c.str) <= cutChars {
+		return c
+	}
+	chars := 0
+	for i, r := range c.str {
+		if chars == cutChars {
+			c.str = c.str[:i]
+			break
+		}
+		chars++
+		if r < 0x10000 {
+			continue
+		}
+		if chars == cutChars {
+			// The cut falls between two surrogates. Encoding the first
+			// alone, .NET writes U+FFFD in its place.
+			c.str = c.str[:i] + string(utf8.RuneError)
+			break
+		}
+		chars++
+	}
+	return c
+}
+
+// appendSorted appends c as V1 sorts it.
+func appendSorted(b []byte, c Component) []byte {
+	b = append(b, c.mark)
+	switch c.mark {
+	case markNumber:
+		return appendNumber(b, c.num)
+	case markString:
+		return appendString(b, c.str)
+	}
+	return b
+}
+
+// appendNumber appends 8 bits of f, then groups of 7. The low bit of a group
+// says that another one follows, so short numbers stay short.
+func appendNumber(b []byte, f float64) []byte {
+	n := math.Float64bits(f)
+	if n < signBit {
+		n |= signBit // positive numbers sort above negative ones
+	} else {
+		n = -n // and large negative ones below small
+	}
+	b = append(b, byte(n>>56))
+	for n <<= 8; ; {
+		group := byte(n>>56) &^ 1
+		if n <<= 7; n == 0 {
+			return append(b, group)
+		}
+		b = append(b, group|1)
+	}
+}
+
+// number is the inverse of appendNumber. It takes what a cut range bound has:
+// missing groups are zero, and what follows the last group is not looked at.
+func number(b []byte) float64 {
+	if len(b) == 0 {
+		return math.Inf(-1)
+	}
+	n, shift := uint64(b[0])<<56, 49
+	for _, group := range b[1:] {
+		n |= uint64(group>>1) << shift
+		if shift -= 7; group&1 == 0 || shift < 0 {
+			break
+		}
+	}
+	if n < signBit {
+		return math.Float64frombits(-n)
+	}
+	return math.Float64frombits(n &^ signBit)
+}
+
+// appendString appends every byte of s plus one, so that 00 can end it and a
+// string sorts above its own prefixes.
+func appendString(b []byte, s string) []byte {
+	long := len(s) > sortedBytes
+	if long {
+		s = s[:sortedBytes+1]
+	}
+	for i := range len(s) {
+		c := s[i]
+		if c < 0xFF { // not in UTF-8, but the end mark must stay the lowest
+			c++
+		}
+		b = append(b, c)
+	}
+	if !long {
+		b = append(b, 0x00)
+	}
+	return b
+}
