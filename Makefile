@@ -1,0 +1,75 @@
+# Everything here needs Go and, for the race detector, a C compiler. The tools are pinned in tools/go.mod.
+
+GO    ?= go
+TOOL  := $(GO) tool -modfile=tools/go.mod
+PKG   ?= ./...
+
+SEEDS    ?= 100
+CRASHES  ?= 50
+FUZZTIME ?= 10s
+BENCH    ?= .
+
+.DEFAULT_GOAL := help
+.PHONY: help check format vet lint fix test race sim crash fuzz bench cover demo docs vuln tidy
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+check: format vet lint fix race ## what has to pass before a commit: format, vet, lint, fix, race
+
+format: ## list files that gofumpt would change
+	@echo "== gofumpt -l"
+	@files=$$($(TOOL) gofumpt -l .) && test -z "$$files" || { echo "$$files"; exit 1; }
+
+vet: ## go vet
+	@echo "== go vet"
+	@$(GO) vet $(PKG)
+
+lint: ## staticcheck
+	@echo "== staticcheck"
+	@$(TOOL) staticcheck $(PKG)
+
+fix: ## show what go fix would change; fails when there is something
+	@echo "== go fix -diff"
+	@$(GO) fix -diff $(PKG)
+
+test: ## all tests; PKG=./docstore for one package
+	$(GO) test $(PKG)
+
+race: ## all tests with the race detector, shuffled
+	@echo "== go test -race -shuffle=on"
+	@$(GO) test -race -shuffle=on $(PKG)
+
+tidy: ## the house rules alone (they are part of every test run)
+	$(GO) test -count=1 ./internal/tidy
+
+sim: ## the whole system in virtual time; SEEDS=10000 for a long run
+	SEEDS=$(SEEDS) $(GO) test -count=1 -timeout=0 ./internal/sim
+
+crash: ## kill -9 and power-loss loops; CRASHES=500 for a long run
+	CRASHES=$(CRASHES) $(GO) test -count=1 -timeout=0 -run Crash $(PKG)
+
+fuzz: ## each fuzz target for FUZZTIME (10s)
+	@for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \
+		for target in $$(grep -hoE '^func Fuzz\w+' $$dir/*_test.go | cut -c6-); do \
+			echo "== $$dir $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir || exit 1; \
+		done; \
+	done
+
+bench: ## benchmarks; BENCH=Append PKG=./docstore for some
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $(PKG)
+
+cover: ## statement coverage of the whole by all tests, in coverage.out
+	$(GO) test -coverprofile=coverage.out -coverpkg=./... ./...
+	$(GO) tool cover -func=coverage.out | tail -n 1
+
+demo: ## the processor at work on this machine, nothing to set up
+	$(GO) run ./cmd/changefeed demo
+
+docs: ## run the Examples; check what the documents name
+	$(GO) test -run '^Example' ./...
+	$(GO) test -count=1 -run '/docs' ./internal/tidy
+
+vuln: ## govulncheck (needs the network)
+	$(TOOL) govulncheck $(PKG)

@@ -1,0 +1,227 @@
+package tidy
+
+import (
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"slices"
+	"strings"
+)
+
+func checkFileLength(r *repo) (found []finding) {
+	for _, f := range r.files {
+		if n := f.lines(); n > limit(f, maxFileLines) {
+			found = append(found, finding{f.path, fmt.Sprintf("%d lines, limit %d", n, limit(f, maxFileLines))})
+		}
+	}
+	return found
+}
+
+func checkFuncLength(r *repo) (found []finding) {
+	for _, f := range r.files {
+		for _, d := range f.ast.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			n := r.fset.Position(fn.End()).Line - r.fset.Position(fn.Pos()).Line + 1
+			if n > limit(f, maxFuncLines) {
+				found = append(found, r.find(f.path+":"+declName(fn), fn, "%d lines, limit %d", n, limit(f, maxFuncLines)))
+			}
+		}
+	}
+	return found
+}
+
+func limit(f *file, n int) int {
+	if f.test {
+		return n * testAllowance
+	}
+	return n
+}
+
+func isTest(f *file) bool { return f.test }
+
+func checkRootSize(r *repo) []finding {
+	root := slices.DeleteFunc(r.in("."), isTest)
+	if len(root) <= maxRootFiles {
+		return nil
+	}
+	return []finding{{".", fmt.Sprintf("%d code files, limit %d", len(root), maxRootFiles)}}
+}
+
+func checkPackageDoc(r *repo) (found []finding) {
+	for _, dir := range r.dirs {
+		var docs []string
+		files := r.in(dir)
+		if code := slices.DeleteFunc(r.in(dir), isTest); len(code) > 0 {
+			files = code
+		}
+		for _, f := range files {
+			if text := f.ast.Doc.Text(); text != "" {
+				docs = append(docs, text)
+			}
+		}
+		name := files[0].packageName()
+		switch {
+		case len(docs) != 1:
+			found = append(found, finding{dir, fmt.Sprintf("package %s has %d package comments, not one", name, len(docs))})
+		case name != "main" && !strings.HasPrefix(docs[0], "Package "+name+" "):
+			found = append(found, finding{dir, fmt.Sprintf("the comment does not begin with Package %s", name)})
+		}
+	}
+	return found
+}
+
+func checkExportedDoc(r *repo) (found []finding) {
+	for _, f := range r.code() {
+		if f.packageName() == "main" {
+			continue
+		}
+		for _, d := range f.ast.Decls {
+			for _, name := range undocumented(d) {
+				found = append(found, r.find(f.path+":"+name, d, "exported %s has no comment", name))
+			}
+		}
+	}
+	return found
+}
+
+// undocumented returns the exported names of a declaration that neither it nor their own line explains.
+func undocumented(d ast.Decl) (names []string) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		t := receiver(d)
+		hidden := t != "" && (!ast.IsExported(t) || wellKnownMethod.MatchString(d.Name.Name))
+		if d.Name.IsExported() && !hidden && d.Doc.Text() == "" {
+			return []string{declName(d)}
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			for _, name := range specNames(spec) {
+				if name.IsExported() && d.Doc.Text()+specDoc(spec) == "" {
+					names = append(names, name.Name)
+				}
+			}
+		}
+	}
+	return names
+}
+
+func specDoc(spec ast.Spec) string {
+	switch spec := spec.(type) {
+	case *ast.TypeSpec:
+		return spec.Doc.Text() + spec.Comment.Text()
+	case *ast.ValueSpec:
+		return spec.Doc.Text() + spec.Comment.Text()
+	}
+	return ""
+}
+
+func checkExamples(r *repo) (found []finding) {
+	for _, dir := range r.dirs {
+		files := r.in(dir)
+		if files[0].packageName() == "main" || strings.Contains("/"+dir+"/", "/internal/") {
+			continue
+		}
+		var tests []*ast.File
+		for _, f := range files {
+			if f.test {
+				tests = append(tests, f.ast)
+			}
+		}
+		runs := func(e *doc.Example) bool { return e.Output != "" || e.EmptyOutput }
+		if !slices.ContainsFunc(doc.Examples(tests...), runs) {
+			found = append(found, finding{dir, "no Example with an Output comment"})
+		}
+	}
+	return found
+}
+
+func checkPackageName(r *repo) (found []finding) {
+	for _, dir := range r.dirs {
+		if name := r.in(dir)[0].packageName(); vagueName.MatchString(name) {
+			found = append(found, finding{dir, fmt.Sprintf("package name %s says nothing", name)})
+		}
+	}
+	return found
+}
+
+func checkInterfaces(r *repo) (found []finding) {
+	for _, f := range r.code() {
+		for where, n := range nodes(f) {
+			if t, ok := n.(*ast.InterfaceType); ok && t.Methods.NumFields() > maxInterface {
+				found = append(found, r.find(where, n, "interface of %d methods, limit %d", t.Methods.NumFields(), maxInterface))
+			}
+		}
+	}
+	return found
+}
+
+func checkCalls(r *repo) (found []finding) {
+	for _, f := range r.code() {
+		if f.packageName() == "main" {
+			continue
+		}
+		for where, n := range nodes(f) {
+			if name := called(f, n); forbiddenCall.MatchString(name) || name == "func init" {
+				found = append(found, r.find(where, n, "%s", name))
+			}
+		}
+	}
+	return found
+}
+
+// called names what a node uses: path.Name of an import, a builtin, or the declaration of an initializer.
+func called(f *file, n ast.Node) string {
+	switch n := n.(type) {
+	case *ast.SelectorExpr:
+		if x, ok := n.X.(*ast.Ident); ok && f.imports[x.Name] != "" {
+			return f.imports[x.Name] + "." + n.Sel.Name
+		}
+	case *ast.CallExpr:
+		if fn, ok := n.Fun.(*ast.Ident); ok {
+			return fn.Name
+		}
+	case *ast.FuncDecl:
+		if n.Recv == nil && n.Name.Name == "init" {
+			return "func init"
+		}
+	}
+	return ""
+}
+
+func checkGoroutines(r *repo) (found []finding) {
+	for _, f := range r.code() {
+		for where, n := range nodes(f) {
+			if _, ok := n.(*ast.GoStmt); ok {
+				found = append(found, r.find(where, n, "go statement"))
+			}
+		}
+	}
+	return found
+}
+
+func checkUnfinished(r *repo) (found []finding) {
+	for _, f := range r.files {
+		for i, line := range strings.Split(f.src, "\n") {
+			if unfinished.MatchString(line) {
+				found = append(found, finding{f.path, fmt.Sprintf("line %d: %s", i+1, strings.TrimSpace(line))})
+			}
+		}
+	}
+	return found
+}
+
+// nodes yields every node of a file with its place, path:Declaration.
+func nodes(f *file) func(yield func(string, ast.Node) bool) {
+	return func(yield func(string, ast.Node) bool) {
+		for _, d := range f.ast.Decls {
+			for n := range ast.Preorder(d) {
+				if !yield(f.path+":"+declName(d), n) {
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package tidy
+
+import (
+	"go/ast"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The parts of a document that can be wrong: links, names in backticks, and names in blocks without a language
+// (pictures and walks through the code; blocks with a language are programs or sessions).
+var (
+	fence   = regexp.MustCompile("(?ms)^[ ]*```([^\n`]*)\n(.*?)^[ ]*```[ ]*$")
+	quoted  = regexp.MustCompile("`([^`\n]+)`")
+	link    = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ +(.+)$`)
+
+	goFile    = regexp.MustCompile(`^[\w./-]+\.go$`)
+	function  = regexp.MustCompile(`^(\w+)\([^()]*\)$`)
+	qualified = regexp.MustCompile(`^\*?(\w+)\.(\w+)(\.\w+)?(?:\(.*\))?$`)
+	notInSlug = regexp.MustCompile(`[^\w -]`)
+)
+
+// checkDocs resolves what the README and the documents under docs name.
+func checkDocs(r *repo) (found []finding) {
+	known := index(r)
+	for _, p := range r.paths {
+		if p != "README.md" && (!strings.HasPrefix(p, "docs/") || path.Ext(p) != ".md") {
+			continue
+		}
+		for _, text := range missing(r, known, p) {
+			found = append(found, finding{p + ":" + text, "does not exist"})
+		}
+	}
+	return found
+}
+
+// missing returns the names and links of one document that do not resolve.
+func missing(r *repo, known names, doc string) (bad []string) {
+	text := r.text[doc]
+	prose := fence.ReplaceAllString(text, "")
+	for _, m := range quoted.FindAllStringSubmatch(prose, -1) {
+		if !known.resolves(m[1], true) {
+			bad = append(bad, m[1])
+		}
+	}
+	for _, m := range fence.FindAllStringSubmatch(text, -1) {
+		for word := range strings.FieldsSeq(m[2]) {
+			if m[1] == "" && !known.resolves(strings.Trim(word, ",;:()"), false) {
+				bad = append(bad, word)
+			}
+		}
+	}
+	for _, m := range link.FindAllStringSubmatch(quoted.ReplaceAllString(prose, ""), -1) {
+		if !strings.Contains(m[1], ":") && !r.linked(doc, m[1]) {
+			bad = append(bad, m[1])
+		}
+	}
+	return bad
+}
+
+// linked reports whether a relative link leads to a file or a folder and, with a fragment, to a heading.
+func (r *repo) linked(doc, target string) bool {
+	file, fragment, _ := strings.Cut(target, "#")
+	to := doc
+	if file != "" {
+		to = path.Join(path.Dir(doc), file)
+	}
+	exists := func(p string) bool { return p == to || strings.HasPrefix(p, to+"/") }
+	if !slices.ContainsFunc(r.paths, exists) {
+		return false
+	}
+	if fragment == "" {
+		return true
+	}
+	for _, m := range heading.FindAllStringSubmatch(r.text[to], -1) {
+		slug := notInSlug.ReplaceAllString(strings.ToLower(m[1]), "")
+		if strings.ReplaceAll(slug, " ", "-") == fragment {
+			return true
+		}
+	}
+	return false
+}
+
+// names is what documents can name: files, packages, declarations, fields and methods.
+type names struct {
+	paths    []string
+	packages map[string]bool // names of our packages
+	imported map[string]bool // names of packages that our code imports
+	declared map[string]bool // Name, Type.Member, package.Name, package.Type.Member
+}
+
+func index(r *repo) names {
+	n := names{r.paths, map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	for _, f := range r.files {
+		n.packages[f.packageName()] = true
+		for name := range f.imports {
+			n.imported[name] = true
+		}
+		for _, d := range f.ast.Decls {
+			for _, name := range declares(d) {
+				n.declared[name] = true
+				n.declared[f.packageName()+"."+name] = true
+			}
+		}
+	}
+	return n
+}
+
+// declares returns the names that a declaration brings: its own, and Type.Member for fields and methods.
+func declares(d ast.Decl) (all []string) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		return []string{d.Name.Name, declName(d)}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			for _, name := range specNames(spec) {
+				all = append(all, name.Name)
+			}
+			all = append(all, members(spec)...)
+		}
+	}
+	return all
+}
+
+func members(spec ast.Spec) (all []string) {
+	t, ok := spec.(*ast.TypeSpec)
+	if !ok {
+		return nil
+	}
+	var list *ast.FieldList
+	switch body := t.Type.(type) {
+	case *ast.StructType:
+		list = body.Fields
+	case *ast.InterfaceType:
+		list = body.Methods
+	default:
+		return nil
+	}
+	for _, field := range list.List {
+		for _, name := range field.Names {
+			all = append(all, t.Name.Name+"."+name.Name)
+		}
+	}
+	return all
+}
+
+// resolves reports whether a word of a document exists, as far as it looks like a Go file or a Go name. A strict
+// reading also refuses a qualified name whose head nobody knows; loosely, that is taken for something else.
+func (n names) resolves(word string, strict bool) bool {
+	if goFile.MatchString(word) {
+		return slices.ContainsFunc(n.paths, func(p string) bool { return strings.HasSuffix("/"+p, "/"+word) })
+	}
+	if m := function.FindStringSubmatch(word); m != nil {
+		return n.declared[m[1]] || !strict
+	}
+	m := qualified.FindStringSubmatch(word)
+	if m == nil || n.isPath(word) {
+		return true
+	}
+	head, full := m[1], m[1]+"."+m[2]+m[3]
+	switch {
+	case n.packages[head]:
+		return n.declared[full] || !ast.IsExported(m[2])
+	case n.declared[head] && ast.IsExported(head):
+		return n.declared[full]
+	case foreign[head] != "" || n.imported[head] || !strict:
+		return true
+	}
+	return !ast.IsExported(m[2]) // a file, a host name, a JSON path
+}
+
+func (n names) isPath(word string) bool {
+	return slices.ContainsFunc(n.paths, func(p string) bool { return path.Base(p) == word || p == word })
+}

@@ -1,0 +1,91 @@
+package tidy
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+func checkImports(r *repo) (found []finding) {
+	for _, f := range r.code() {
+		from, ok := family(f.dir)
+		if !ok {
+			found = append(found, finding{f.path, "package " + f.dir + " has no line in edges"})
+			continue
+		}
+		for _, target := range f.imports {
+			if !r.mayImport(from, target) {
+				found = append(found, finding{f.path, fmt.Sprintf("%s may not import %s", from, target)})
+			}
+		}
+	}
+	return found
+}
+
+// mayImport reports whether code under a line of edges may import a path.
+func (r *repo) mayImport(from, target string) bool {
+	dir, ours := r.local(target)
+	if !ours {
+		standard := !strings.Contains(strings.Split(target, "/")[0], ".")
+		return standard || slices.Contains(edges[from], thirdParty)
+	}
+	to, ok := family(dir)
+	return ok && (to == from || slices.Contains(edges[from], to) || slices.Contains(edges[from], anyPackage))
+}
+
+// local returns the directory of an import path of this module.
+func (r *repo) local(target string) (dir string, ok bool) {
+	if target == r.module {
+		return ".", true
+	}
+	return strings.CutPrefix(target, r.module+"/")
+}
+
+// family returns the nearest line of edges at or above a directory. The root has no family but itself.
+func family(dir string) (string, bool) {
+	for d := dir; ; d = path.Dir(d) {
+		if _, ok := edges[d]; ok && (d != "." || dir == ".") {
+			return d, true
+		}
+		if d == "." {
+			return "", false
+		}
+	}
+}
+
+func checkEngine(r *repo) (found []finding) {
+	for _, f := range r.code() {
+		for _, target := range f.imports {
+			if strings.HasPrefix(target+"/", engineModule+"/") && f.path != engineFile {
+				found = append(found, finding{f.path, fmt.Sprintf("only %s may import %s", engineFile, target)})
+			}
+		}
+	}
+	return found
+}
+
+var requireLine = regexp.MustCompile(`(?m)^(?:require |\t)([^\s(]+) v.*$`)
+
+const decisions = "docs/decisions/dependencies.md"
+
+// checkDependencies compares the direct requirements of go.mod with the page that gives their reasons.
+func checkDependencies(r *repo) (found []finding) {
+	for _, m := range requireLine.FindAllStringSubmatch(r.text["go.mod"], -1) {
+		direct := !strings.Contains(m[0], "// indirect")
+		if direct && !strings.Contains(r.text[decisions], "`"+m[1]+"`") {
+			found = append(found, finding{"go.mod", fmt.Sprintf("%s has no line in %s", m[1], decisions)})
+		}
+	}
+	return found
+}
+
+func checkUnknownFiles(r *repo) (found []finding) {
+	for _, p := range r.paths {
+		if !slices.ContainsFunc(knownFiles, func(known *regexp.Regexp) bool { return known.MatchString(p) }) {
+			found = append(found, finding{p, "no known kind of file"})
+		}
+	}
+	return found
+}

@@ -1,0 +1,194 @@
+package tidy
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A repo is the parsed repository. What lies in testdata or tools counts as files, not as code.
+type repo struct {
+	fset   *token.FileSet
+	module string
+	paths  []string // every file, in lexical order
+	files  []*file  // the Go files
+	dirs   []string // the directories of packages, in the order of files
+	text   map[string]string
+	ignore []string
+}
+
+// A file is one Go file.
+type file struct {
+	path, dir, src string
+	test           bool
+	ast            *ast.File
+	imports        map[string]string // local name → import path
+}
+
+var moduleLine = regexp.MustCompile(`(?m)^module (\S+)`)
+
+// load reads a repository from its top folder.
+func load(fsys fs.FS) (*repo, error) {
+	r := &repo{fset: token.NewFileSet(), text: map[string]string{}}
+	ignored, _ := fs.ReadFile(fsys, ".gitignore")
+	r.ignore = strings.Fields(string(ignored))
+	err := fs.WalkDir(fsys, ".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return r.visit(fsys, p, d)
+	})
+	if m := moduleLine.FindStringSubmatch(r.text["go.mod"]); m != nil {
+		r.module = m[1]
+	}
+	return r, err
+}
+
+func (r *repo) visit(fsys fs.FS, p string, d fs.DirEntry) error {
+	switch {
+	case d.IsDir() && (p == ".git" || r.ignored(p)):
+		return fs.SkipDir
+	case d.IsDir() || r.ignored(p):
+		return nil
+	}
+	r.paths = append(r.paths, p)
+	isCode := strings.HasSuffix(p, ".go") && !strings.Contains("/"+p, "/testdata/") && !strings.HasPrefix(p, "tools/")
+	if !isCode && !strings.HasSuffix(p, ".md") && p != "go.mod" {
+		return nil
+	}
+	src, err := fs.ReadFile(fsys, p)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", p, err)
+	}
+	r.text[p] = string(src)
+	if !isCode {
+		return nil
+	}
+	return r.parse(p, string(src))
+}
+
+// ignored understands the few forms that our .gitignore uses: a name, a pattern, a path from the top.
+func (r *repo) ignored(p string) bool {
+	for _, pattern := range r.ignore {
+		name := path.Base(p)
+		if strings.HasPrefix(pattern, "/") {
+			name = p
+		}
+		if ok, _ := path.Match(strings.Trim(pattern, "/"), name); ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *repo) parse(p, src string) error {
+	tree, err := parser.ParseFile(r.fset, p, src, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return fmt.Errorf("parse %s: %w", p, err)
+	}
+	f := &file{path: p, dir: path.Dir(p), src: src, ast: tree, test: strings.HasSuffix(p, "_test.go"), imports: map[string]string{}}
+	for _, spec := range tree.Imports {
+		target, _ := strconv.Unquote(spec.Path.Value)
+		f.imports[importName(spec, target)] = target
+	}
+	r.files = append(r.files, f)
+	if !slices.Contains(r.dirs, f.dir) {
+		r.dirs = append(r.dirs, f.dir)
+	}
+	return nil
+}
+
+var versionSuffix = regexp.MustCompile(`[/.]v[0-9]+$`)
+
+// importName returns the name under which a file knows an import. A blank import is known by its path.
+func importName(spec *ast.ImportSpec, target string) string {
+	switch {
+	case spec.Name == nil:
+		return path.Base(versionSuffix.ReplaceAllString(target, ""))
+	case spec.Name.Name == "_":
+		return target
+	}
+	return spec.Name.Name
+}
+
+// in returns the Go files of a directory.
+func (r *repo) in(dir string) (files []*file) {
+	for _, f := range r.files {
+		if f.dir == dir {
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
+// code returns the Go files that are not tests.
+func (r *repo) code() (files []*file) {
+	for _, f := range r.files {
+		if !f.test {
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
+func (f *file) lines() int { return strings.Count(f.src, "\n") }
+
+// packageName returns the name without the suffix of an external test package.
+func (f *file) packageName() string { return strings.TrimSuffix(f.ast.Name.Name, "_test") }
+
+// declName returns what a declaration declares: Function, Type.Method, or its first name.
+func declName(d ast.Decl) string {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if t := receiver(d); t != "" {
+			return t + "." + d.Name.Name
+		}
+		return d.Name.Name
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			if names := specNames(spec); len(names) > 0 {
+				return names[0].Name
+			}
+		}
+	}
+	return ""
+}
+
+func specNames(spec ast.Spec) []*ast.Ident {
+	switch spec := spec.(type) {
+	case *ast.TypeSpec:
+		return []*ast.Ident{spec.Name}
+	case *ast.ValueSpec:
+		return spec.Names
+	}
+	return nil
+}
+
+// receiver returns the name of the receiver's type, without pointer and type parameters.
+func receiver(d *ast.FuncDecl) string {
+	if d.Recv == nil || len(d.Recv.List) == 0 {
+		return ""
+	}
+	t := d.Recv.List[0].Type
+	for {
+		switch inner := t.(type) {
+		case *ast.StarExpr:
+			t = inner.X
+		case *ast.IndexExpr:
+			t = inner.X
+		case *ast.IndexListExpr:
+			t = inner.X
+		case *ast.Ident:
+			return inner.Name
+		default:
+			return ""
+		}
+	}
+}

@@ -1,0 +1,82 @@
+// Package tidy keeps the house rules of this repository as a test.
+//
+// A rule is a name, a reason and a function from the parsed repository to findings; [rules] lists them all.
+// Tests run each rule twice: over the repository, where it must find nothing, and over a small bad sample, where it
+// must find what the sample was made for, because a rule that cannot fail is no rule.
+//
+// An exception is one line in [waivers]: the rule, the place and the reason. The place is the part of a finding
+// before the dash. A waiver that excuses nothing any more fails the test too, so that the list can only be as long
+// as it has to be. The other tables (who may import whom, which files are known, whose names the documents may use)
+// are beside it in tables.go.
+//
+// Only the source is read: nothing is built and no program is started, so the rules hold for every build tag, and
+// the test cache notices each changed file.
+package tidy
+
+import (
+	"fmt"
+	"go/ast"
+	"slices"
+)
+
+// The limits. A test may be twice as long as the code it tests.
+const (
+	maxFileLines  = 400
+	maxFuncLines  = 60
+	maxRootFiles  = 18
+	maxInterface  = 4
+	testAllowance = 2
+)
+
+// A rule is one house rule: what it is called, why we have it, and what breaks it.
+type rule struct {
+	name  string
+	why   string
+	check func(*repo) []finding
+}
+
+// A finding is one breach. Where is stable when lines move, so that a waiver can name it.
+type finding struct {
+	where string // path, path:Function or path:word
+	text  string
+}
+
+// A waiver excuses the findings of one rule at one place.
+type waiver struct{ rule, where, why string }
+
+var rules = []rule{
+	{"file-length", "a file is read in one sitting", checkFileLength},
+	{"func-length", "a function fits on a screen", checkFuncLength},
+	{"root-size", "the root package stays small enough to know by heart", checkRootSize},
+	{"package-doc", "go doc shows only a comment attached to the package clause", checkPackageDoc},
+	{"exported-doc", "an exported name is a promise, so it says which", checkExportedDoc},
+	{"example", "what a package is for is shown by a program that runs", checkExamples},
+	{"package-name", "a name says what is inside, not that something is", checkPackageName},
+	{"imports", "one direction of dependency, so that a part can be read alone", checkImports},
+	{"engine", "the storage engine can be replaced in one file", checkEngine},
+	{"interface", "a small interface is easy to implement and hard to outgrow", checkInterfaces},
+	{"calls", "waiting, ending and printing belong to the caller", checkCalls},
+	{"goroutine", "each goroutine belongs to a function that waits for it: prefer WaitGroup.Go", checkGoroutines},
+	{"unfinished", "what is left to do is an issue, not a comment", checkUnfinished},
+	{"docs", "a document names only what exists", checkDocs},
+	{"dependency", "each dependency was decided, and the page says why", checkDependencies},
+	{"unknown-file", "a sketch or a generated report is not committed", checkUnknownFiles},
+}
+
+// breaches runs one rule, leaves out what is waived, and marks the waivers that it needed.
+func breaches(r *repo, ru rule, waived []waiver, used map[waiver]bool) []finding {
+	return slices.DeleteFunc(ru.check(r), func(f finding) bool {
+		i := slices.IndexFunc(waived, func(w waiver) bool { return w.rule == ru.name && w.where == f.where })
+		if i < 0 {
+			return false
+		}
+		used[waived[i]] = true
+		return true
+	})
+}
+
+// find describes a breach in a Go file, at a line.
+func (r *repo) find(where string, n ast.Node, format string, args ...any) finding {
+	at := r.fset.Position(n.Pos())
+	return finding{where, fmt.Sprintf("line %d: ", at.Line) + fmt.Sprintf(format, args...)}
+}
