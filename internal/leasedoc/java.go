@@ -1,0 +1,84 @@
+package leasedoc
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// javaState tells whether a continuation is the base64 state of Java's processor, and
+// decodes it. A broken one yields an empty state. The ETag of .NET begins with a quote;
+// a bare number may be base64, but not of an object.
+func javaState(continuation string) (state []byte, java bool) {
+	plain := strings.TrimRight(continuation, "=")
+	for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		if text, err := enc.DecodeString(plain); err == nil {
+			return text, strings.HasPrefix(strings.TrimSpace(string(text)), "{")
+		}
+	}
+	const openBrace = "ey" // base64 of {" and of { before other letters
+	return nil, strings.HasPrefix(continuation, openBrace)
+}
+
+// java reads position and mode from a state. The lease is not for writing, whatever
+// it holds.
+func (r *reader) java(text []byte) {
+	var state struct {
+		Mode      string
+		StartFrom struct {
+			Type          string
+			PointInTimeMs int64
+			Etag          string
+		}
+		Continuation struct {
+			Continuation []struct{ Token *string }
+		}
+	}
+	const want = "the base64 of a Java processor's state, or an ETag in quotes"
+	if err := json.Unmarshal(text, &state); err != nil {
+		r.bad(memberContinuation, string(r.doc.get(memberContinuation)), want)
+		return
+	}
+	r.mode(memberContinuation+".Mode", state.Mode)
+	switch state.StartFrom.Type {
+	case "NOW":
+	case "BEGINNING":
+		r.l.Position.Start = changefeed.FromBeginning()
+	case "POINT_IN_TIME":
+		r.javaTime(state.StartFrom.PointInTimeMs)
+	case "LEASE", "LEGACY_CHECKPOINT":
+		r.l.Position.Token = state.StartFrom.Etag
+	default:
+		r.bad(memberContinuation+".StartFrom.Type", state.StartFrom.Type,
+			"BEGINNING, NOW, POINT_IN_TIME, LEASE or LEGACY_CHECKPOINT")
+	}
+	switch inner := state.Continuation.Continuation; {
+	case len(inner) > 1:
+		r.bad(memberContinuation+".Continuation", string(text), "one token")
+	case len(inner) == 1 && inner[0].Token != nil:
+		r.l.Position.Token = *inner[0].Token
+	}
+	r.refuseJava()
+}
+
+func (r *reader) javaTime(ms int64) {
+	if ms < 0 || ms > latestSecond*1000 {
+		r.bad(memberContinuation+".StartFrom.PointInTimeMs", string(r.doc.get(memberContinuation)), "Unix milliseconds")
+		return
+	}
+	r.l.Position.Start = changefeed.FromTime(time.UnixMilli(ms))
+}
+
+// isNewJava recognizes a Java lease without a state, from before its first checkpoint.
+func (r *reader) isNewJava() bool {
+	return r.l.Position.Token == "" && r.doc.has("feedRange") && !r.doc.has(memberProperties)
+}
+
+func (r *reader) refuseJava() {
+	if r.l.Err == nil {
+		r.l.Err = ErrJava
+	}
+}

@@ -1,0 +1,145 @@
+// Package leasedoc translates between lease records and the JSON documents that the
+// .NET change feed processor (v3) keeps, so that one lease container serves this
+// processor, a .NET deployment unit, and the scalers and dashboards that know .NET's
+// documents.
+//
+//   - [ID], [KindOf] and [Prefix] are the naming scheme of the documents.
+//   - [Marshal] writes a record the way .NET writes it: same members, same order, same
+//     nulls. Members and properties that it does not know are carried over from
+//     Lease.Raw.
+//   - [Unmarshal] reads leniently: leases on partition key range ids (version 0), on
+//     EPK ranges (version 1), of the older V2 library, and Java's. It never fails: a
+//     document that is no record comes back with Lease.Err set and as much as could
+//     be read.
+//
+// What a record has and .NET has not lives as strings in the document's properties,
+// which .NET reads and writes back untouched:
+//
+//	changefeed.epoch       <owner>/<epoch>; another owner's epoch reads as none
+//	changefeed.attempts    how often the batch behind the position failed
+//	changefeed.start       now, beginning or a time, beside the continuation
+//	changefeed.state       splitting or retired
+//	changefeed.fence       Unix milliseconds
+//	changefeed.expiration  a duration, such as 1m0s
+//
+// Java's leases can be read but not written: its state is wrapped in base64, and a
+// document with .NET's token would stop a Java host. They read with [ErrJava].
+package leasedoc
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/millrace/changefeed"
+)
+
+// ErrJava is the Err of a lease that a Java processor keeps. Its range, owner, position
+// and mode are valid.
+var ErrJava = fmt.Errorf("%w of the .NET form but a Java processor's, which this processor reads and does not write",
+	changefeed.ErrBadLease)
+
+// The two partition key paths that a lease container may have.
+const (
+	pathID           = "/id"
+	pathPartitionKey = "/partitionKey"
+)
+
+// What follows the prefix in the id of each kind.
+const (
+	leaseInfix = ".."
+	hostInfix  = ".host."
+	infoSuffix = ".info"
+	lockSuffix = ".lock"
+)
+
+// Prefix is the common beginning of the ids of one deployment unit. There is no
+// separator between processor and host: .NET has none.
+func Prefix(processor, accountHost, dbRID, containerRID string) string {
+	return processor + accountHost + "_" + dbRID + "_" + containerRID
+}
+
+// ID is the id of a record's document.
+func ID(prefix string, kind changefeed.Kind, token string) string {
+	switch kind {
+	case changefeed.KindHost:
+		return prefix + hostInfix + hostEscaper.Replace(token)
+	case changefeed.KindInfo:
+		return prefix + infoSuffix
+	case changefeed.KindLock:
+		return prefix + lockSuffix
+	}
+	return prefix + leaseInfix + token
+}
+
+// KindOf tells which record of the unit an id belongs to. It is not ok for an id of
+// another unit.
+func KindOf(prefix, id string) (kind changefeed.Kind, token string, ok bool) {
+	rest, ok := strings.CutPrefix(id, prefix)
+	if !ok {
+		return 0, "", false
+	}
+	switch rest {
+	case infoSuffix:
+		return changefeed.KindInfo, "", true
+	case lockSuffix:
+		return changefeed.KindLock, "", true
+	}
+	if token, ok := strings.CutPrefix(rest, hostInfix); ok && token != "" {
+		return changefeed.KindHost, hostUnescaper.Replace(token), true
+	}
+	token, ok = strings.CutPrefix(rest, leaseInfix)
+	return changefeed.KindLease, token, ok && token != ""
+}
+
+// An instance may have any name, but the service refuses / \ ? and # in ids.
+var (
+	hostEscaper   = strings.NewReplacer("%", "%25", "/", "%2F", `\`, "%5C", "?", "%3F", "#", "%23")
+	hostUnescaper = strings.NewReplacer("%25", "%", "%2F", "/", "%5C", `\`, "%3F", "?", "%23", "#")
+)
+
+// The members of a document, in .NET's order.
+const (
+	memberID           = "id"
+	memberPartitionKey = "partitionKey"
+	memberVersion      = "version"
+	memberETag         = "_etag"
+	memberToken        = "LeaseToken"
+	memberPartitionID  = "PartitionId" // the V2 library's LeaseToken
+	memberFeedRange    = "FeedRange"
+	memberOwner        = "Owner"
+	memberContinuation = "ContinuationToken"
+	memberProperties   = "properties"
+	memberTimestamp    = "timestamp"
+	memberTs           = "_ts"
+	memberMode         = "Mode"
+	memberTTL          = "ttl"
+)
+
+// Our own properties.
+const (
+	ours           = "changefeed."
+	propEpoch      = ours + "epoch"
+	propAttempts   = ours + "attempts"
+	propStart      = ours + "start"
+	propState      = ours + "state"
+	propFence      = ours + "fence"
+	propExpiration = ours + "expiration"
+)
+
+// isOurs tells a property that Marshal writes from the fields of the record.
+func isOurs(property string) bool {
+	switch property {
+	case propEpoch, propAttempts, propStart, propState, propFence, propExpiration:
+		return true
+	}
+	return false
+}
+
+// The values of Mode: the A-IM headers of the two feeds.
+const (
+	modeLatest = "Incremental Feed"
+	modeAll    = "Full-Fidelity Feed"
+)
+
+// maxTTL is the longest time to live that the service takes, in seconds.
+const maxTTL = 1<<31 - 1

@@ -1,0 +1,47 @@
+package leasedoc_test
+
+import (
+	"testing"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/leasedoc"
+)
+
+const prefix = "appacct.documents.azure.com_SnxPAA==_SnxPAOM2VfM="
+
+func TestIDsAreThoseOfDotNet(t *testing.T) {
+	if got := leasedoc.Prefix("app", "acct.documents.azure.com", "SnxPAA==", "SnxPAOM2VfM="); got != prefix {
+		t.Errorf("Prefix = %q, want %q", got, prefix)
+	}
+	for _, c := range []struct {
+		kind      changefeed.Kind
+		token, id string
+	}{
+		{changefeed.KindLease, "0", prefix + "..0"},
+		{changefeed.KindLease, "-FF", prefix + "..-FF"},
+		{changefeed.KindLease, "05C1CFFFFFFFF8-0BF333333333", prefix + "..05C1CFFFFFFFF8-0BF333333333"},
+		{changefeed.KindHost, "pod-7", prefix + ".host.pod-7"},
+		{changefeed.KindHost, `a/b\c?d#e%2F`, prefix + ".host.a%2Fb%5Cc%3Fd%23e%252F"},
+		{changefeed.KindInfo, "", prefix + ".info"},
+		{changefeed.KindLock, "", prefix + ".lock"},
+	} {
+		if got := leasedoc.ID(prefix, c.kind, c.token); got != c.id {
+			t.Errorf("ID(%v, %q) = %q, want %q", c.kind, c.token, got, c.id)
+		}
+		kind, token, ok := leasedoc.KindOf(prefix, c.id)
+		if kind != c.kind || token != c.token || !ok {
+			t.Errorf("KindOf(%q) = %v, %q, %v, want %v, %q", c.id, kind, token, ok, c.kind, c.token)
+		}
+	}
+}
+
+func TestIDsOfOtherUnitsAreNotOk(t *testing.T) {
+	for _, id := range []string{
+		"", "app", prefix, prefix + "2..0", "x" + prefix + "..0", prefix + "..", prefix + ".host.",
+		prefix + ".information", prefix + ".locks", prefix + "info",
+	} {
+		if kind, token, ok := leasedoc.KindOf(prefix, id); ok {
+			t.Errorf("KindOf(%q) = %v, %q, true, want not ok", id, kind, token)
+		}
+	}
+}

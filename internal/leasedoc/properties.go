@@ -1,0 +1,101 @@
+package leasedoc
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// properties reads everybody's properties into the map and ours into their fields. A
+// value that is no string is nobody's that we know; Marshal keeps it.
+func (r *reader) properties() {
+	text := r.doc.get(memberProperties)
+	if text == nil {
+		return
+	}
+	stored, err := parseObject(text)
+	if err != nil {
+		r.bad(memberProperties, string(text), "an object of strings")
+		return
+	}
+	for _, m := range stored {
+		var value string
+		switch err := json.Unmarshal(m.value, &value); {
+		case isOurs(m.name) && (err != nil || !r.ourProperty(m.name, value)):
+			r.bad(memberProperties+"."+m.name, string(m.value), ourForms[m.name])
+		case isOurs(m.name) || err != nil || !isString(m.value):
+		default:
+			r.setProperty(m.name, value)
+		}
+	}
+}
+
+func (r *reader) setProperty(name, value string) {
+	if r.l.Properties == nil {
+		r.l.Properties = map[string]string{}
+	}
+	r.l.Properties[name] = value
+}
+
+// ourForms tells what our properties should look like.
+var ourForms = map[string]string{
+	propEpoch:      `"<owner>/<epoch>"`,
+	propAttempts:   `a count such as "3"`,
+	propStart:      `"now", "beginning" or a time such as "2026-01-31T15:04:05Z"`,
+	propState:      `"splitting" or "retired"`,
+	propFence:      `Unix milliseconds such as "1767225600000"`,
+	propExpiration: `a duration such as "1m0s"`,
+}
+
+// ourProperty reads one of ours, and tells whether it has the right form.
+func (r *reader) ourProperty(name, value string) (ok bool) {
+	switch name {
+	case propEpoch:
+		return r.epoch(value)
+	case propAttempts:
+		n, err := strconv.ParseUint(value, 10, 31)
+		r.l.Attempts = int(n)
+		return err == nil
+	case propStart:
+		start, err := changefeed.ParseStart(value)
+		if ok = err == nil && isWritable(start.Time()); ok {
+			r.l.Position.Start = start
+		}
+		return ok
+	case propState:
+		r.l.State, ok = states[value]
+		return ok
+	case propFence:
+		ms, err := strconv.ParseInt(value, 10, 64)
+		if ok = err == nil && ms >= 0 && ms <= latestSecond*1000; ok {
+			r.l.Fence = time.UnixMilli(ms).UTC()
+		}
+		return ok
+	default: // propExpiration
+		d, err := time.ParseDuration(value)
+		r.l.Expiration = max(d, 0)
+		return err == nil && d >= 0
+	}
+}
+
+var states = map[string]changefeed.State{
+	changefeed.StateLive.String():      changefeed.StateLive,
+	changefeed.StateSplitting.String(): changefeed.StateSplitting,
+	changefeed.StateRetired.String():   changefeed.StateRetired,
+}
+
+// epoch reads the epoch of the owner. A processor that does not know epochs takes a
+// lease by writing Owner alone: the epoch left behind is then of nobody.
+func (r *reader) epoch(value string) bool {
+	slash := strings.LastIndexByte(value, '/')
+	if slash < 0 {
+		return false
+	}
+	if value[:slash] == r.l.Owner {
+		r.l.Epoch = value[slash+1:]
+	}
+	return true
+}

@@ -1,0 +1,284 @@
+package leasedoc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// Marshal writes a record as a document. The partition key path is that of the lease
+// container, /id or /partitionKey. What Lease.Raw has and the record does not know is
+// kept, except what the server sets.
+//
+// Lease.Properties replaces the properties of Raw, unless it is nil.
+func Marshal(prefix, pkPath string, l changefeed.Lease) ([]byte, error) {
+	doc, err := marshal(prefix, pkPath, l)
+	if err != nil {
+		return nil, fmt.Errorf("write lease document %s: %w", ID(prefix, l.Kind, l.Token), err)
+	}
+	return doc, nil
+}
+
+func marshal(prefix, pkPath string, l changefeed.Lease) ([]byte, error) {
+	if err := check(l); err != nil {
+		return nil, err
+	}
+	w := writer{l: l}
+	if len(l.Raw) > 0 {
+		raw, err := parseObject(l.Raw)
+		if err != nil {
+			return nil, fmt.Errorf("read stored document: %w", err)
+		}
+		w.raw = raw
+	}
+	id := ID(prefix, l.Kind, l.Token)
+	w.add(memberID, quote(id))
+	switch pkPath {
+	case pathID:
+	case pathPartitionKey:
+		w.add(memberPartitionKey, orElse(w.raw.get(memberPartitionKey), quote(id)))
+	default:
+		return nil, fmt.Errorf("partition key path is %q: want %s or %s", pkPath, pathID, pathPartitionKey)
+	}
+	if l.Kind == changefeed.KindLease {
+		w.lease()
+	} else {
+		w.presence()
+	}
+	w.ttl()
+	w.rest()
+	return w.out.text(), nil
+}
+
+// check refuses what could not be read again.
+func check(l changefeed.Lease) error {
+	if l.Err != nil {
+		return l.Err
+	}
+	if strings.Contains(l.Epoch, "/") {
+		return fmt.Errorf("epoch is %q: want no slash", l.Epoch)
+	}
+	if l.TTL > maxTTL*time.Second || l.TTL < 0 {
+		return fmt.Errorf("time to live is %v: want 0 to %v", l.TTL, maxTTL*time.Second)
+	}
+	if l.Attempts < 0 || l.Expiration < 0 {
+		return fmt.Errorf("attempts %d or expiration %v is negative", l.Attempts, l.Expiration)
+	}
+	switch l.Kind {
+	case changefeed.KindHost:
+		return needToken(l)
+	case changefeed.KindLease:
+		return errors.Join(needToken(l), checkLease(l))
+	}
+	return nil
+}
+
+func needToken(l changefeed.Lease) error {
+	if l.Token == "" {
+		return fmt.Errorf("token of a %v is empty", l.Kind)
+	}
+	return nil
+}
+
+func checkLease(l changefeed.Lease) error {
+	if l.Mode > changefeed.AllVersionsAndDeletes {
+		return fmt.Errorf("mode is %d: want 0 or 1", l.Mode)
+	}
+	if l.State > changefeed.StateRetired {
+		return fmt.Errorf("state is %d: want 0 to 2", l.State)
+	}
+	if l.Version == 0 {
+		return nil
+	}
+	if l.Version != 1 {
+		return fmt.Errorf("version is %d: want 0 or 1", l.Version)
+	}
+	of, err := changefeed.ParseRange(l.Token)
+	if err != nil {
+		return fmt.Errorf("token of a version 1 lease: %w", err)
+	}
+	if l.Range != (changefeed.Range{}) && l.Range != of {
+		return fmt.Errorf("range is %v: want that of token %s", l.Range, l.Token)
+	}
+	return nil
+}
+
+// A writer builds a document of a record and of the stored document it replaces.
+type writer struct {
+	l   changefeed.Lease
+	raw object
+	out object
+}
+
+func (w *writer) add(name string, value json.RawMessage) {
+	w.out = append(w.out, member{name, value})
+}
+
+// lease adds the members of a lease in .NET's order.
+func (w *writer) lease() {
+	l := w.l
+	w.add(memberVersion, integer(l.Version))
+	w.add(memberETag, quoteOrNull(l.ETag))
+	w.add(memberToken, quote(l.Token))
+	if l.Version == 0 && w.raw.get(memberPartitionID) != nil {
+		w.add(memberPartitionID, quote(l.Token))
+	}
+	if r := w.feedRange(); r != nil {
+		w.add(memberFeedRange, r)
+	}
+	w.add(memberOwner, quoteOrNull(l.Owner))
+	w.add(memberContinuation, quoteOrNull(l.Position.Token))
+	w.add(memberProperties, w.properties().text())
+	w.add(memberTimestamp, timestamp(l.Timestamp))
+	w.add(memberTs, serverTime(l.Updated))
+	// .NET stamps the mode when it creates a lease; its older leases have none.
+	if w.raw == nil || w.raw.get(memberMode) != nil || l.Mode != changefeed.LatestVersion {
+		w.add(memberMode, quote(modeText(l.Mode)))
+	}
+}
+
+// presence adds what a record that is no lease has. Unset members are absent, so that
+// the markers are those of .NET.
+func (w *writer) presence() {
+	if w.l.Owner != "" {
+		w.add(memberOwner, quote(w.l.Owner))
+	}
+	if p := w.properties(); len(p) > 0 {
+		w.add(memberProperties, p.text())
+	}
+	if !w.l.Timestamp.IsZero() {
+		w.add(memberTimestamp, timestamp(w.l.Timestamp))
+	}
+}
+
+// ttl adds the time to live; "never" of a stored document is kept, since it may be an
+// exception from the container's default.
+func (w *writer) ttl() {
+	switch {
+	case w.l.TTL > 0:
+		w.add(memberTTL, integer(int((w.l.TTL+time.Second-1)/time.Second)))
+	case string(w.raw.get(memberTTL)) == "-1":
+		w.add(memberTTL, integer(-1))
+	}
+}
+
+// rest adds what the record does not know of the stored document.
+func (w *writer) rest() {
+	for _, m := range w.raw {
+		if !isKnown(m.name) && !w.out.has(m.name) {
+			w.out = append(w.out, m)
+		}
+	}
+}
+
+// isKnown tells a member that the record, or the server, decides about. Java writes
+// feedRange, and what was read from the feed has an _lsn.
+func isKnown(name string) bool {
+	switch name {
+	case memberID, memberVersion, memberETag, memberToken, memberPartitionID, memberOwner,
+		memberContinuation, memberProperties, memberTimestamp, memberTs, memberMode, memberTTL,
+		"_rid", "_self", "_attachments", "_lsn":
+		return true
+	}
+	return strings.EqualFold(name, memberFeedRange)
+}
+
+// feedRange is the range of the lease; of one whose range is not known, what is stored.
+func (w *writer) feedRange() json.RawMessage {
+	r := w.l.Range
+	if r == (changefeed.Range{}) && w.l.Version == 1 {
+		r, _ = changefeed.ParseRange(w.l.Token) // check has parsed it
+	}
+	if r == (changefeed.Range{}) {
+		return w.raw.getFold(memberFeedRange)
+	}
+	edges := object{{"min", quote(r.Min)}, {"max", quote(r.Max)}}
+	return object{{"Range", edges.text()}}.text()
+}
+
+// properties are everybody's in the order stored, new ones by name, then ours.
+func (w *writer) properties() object {
+	var p object
+	stored, _ := parseObject(w.raw.get(memberProperties)) // no object: none
+	for _, m := range stored {
+		_, given := w.l.Properties[m.name]
+		if !isOurs(m.name) && (given || w.l.Properties == nil || !isString(m.value)) {
+			p = append(p, m)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.l.Properties)) {
+		if !isOurs(name) {
+			p.put(name, quote(w.l.Properties[name]))
+		}
+	}
+	return append(p, w.ownProperties()...)
+}
+
+func isString(value json.RawMessage) bool { return value[0] == '"' }
+
+func (w *writer) ownProperties() object {
+	var p object
+	add := func(name string, isSet bool, text string) {
+		if isSet {
+			p = append(p, member{name, quote(text)})
+		}
+	}
+	l := w.l
+	add(propEpoch, l.Epoch != "", l.Owner+"/"+l.Epoch)
+	add(propAttempts, l.Attempts != 0, strconv.Itoa(l.Attempts))
+	add(propStart, l.Position.Start != changefeed.Start{}, l.Position.Start.String())
+	add(propState, l.State != changefeed.StateLive, l.State.String())
+	add(propFence, !l.Fence.IsZero(), strconv.FormatInt(fenceMillis(l.Fence), 10))
+	add(propExpiration, l.Expiration != 0, l.Expiration.String())
+	return p
+}
+
+// fenceMillis rounds up: nobody may begin before the fence.
+func fenceMillis(t time.Time) int64 {
+	return t.Add(time.Millisecond - time.Nanosecond).UnixMilli()
+}
+
+// timestamp writes a time as .NET does: up to seven digits of a second, no trailing zeros.
+func timestamp(t time.Time) json.RawMessage {
+	if t.IsZero() {
+		return json.RawMessage("null")
+	}
+	return quote(t.UTC().Format("2006-01-02T15:04:05.9999999Z07:00"))
+}
+
+func serverTime(t time.Time) json.RawMessage {
+	if t.IsZero() {
+		return integer(0)
+	}
+	return integer(int(t.Unix()))
+}
+
+func modeText(m changefeed.Mode) string {
+	if m == changefeed.AllVersionsAndDeletes {
+		return modeAll
+	}
+	return modeLatest
+}
+
+func integer(n int) json.RawMessage { return strconv.AppendInt(nil, int64(n), 10) }
+
+func quoteOrNull(s string) json.RawMessage {
+	if s == "" {
+		return json.RawMessage("null")
+	}
+	return quote(s)
+}
+
+func orElse(value, otherwise json.RawMessage) json.RawMessage {
+	if value != nil {
+		return value
+	}
+	return otherwise
+}

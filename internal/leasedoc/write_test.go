@@ -1,0 +1,133 @@
+package leasedoc_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/leasedoc"
+)
+
+var touched = time.Date(2026, 3, 4, 23, 55, 16, 523351100, time.UTC)
+
+// The documents below have the members, order and nulls of the .NET v3 processor.
+func TestWrittenDocumentsAreThoseOfDotNet(t *testing.T) {
+	for _, c := range []struct {
+		name, path, want string
+		lease            changefeed.Lease
+	}{
+		{
+			"a version 0 lease as first created", "/id",
+			`{"id":"P..0","version":0,"_etag":null,"LeaseToken":"0","FeedRange":{"Range":{"min":"","max":"FF"}},` +
+				`"Owner":null,"ContinuationToken":null,"properties":{},"timestamp":null,"_ts":0,"Mode":"Incremental Feed"}`,
+			changefeed.Lease{Token: "0", Range: changefeed.FullRange()},
+		},
+		{
+			"a version 1 lease at work", "/partitionKey",
+			`{"id":"P..-FF","partitionKey":"P..-FF","version":1,"_etag":"\"00\"","LeaseToken":"-FF",` +
+				`"FeedRange":{"Range":{"min":"","max":"FF"}},"Owner":"host-a","ContinuationToken":"\"1083\"","properties":{},` +
+				`"timestamp":"2026-03-04T23:55:16.5233511Z","_ts":1772668516,"Mode":"Full-Fidelity Feed"}`,
+			changefeed.Lease{
+				Token: "-FF", Version: 1, Owner: "host-a", Position: changefeed.At(`"1083"`), ETag: `"00"`,
+				Mode: changefeed.AllVersionsAndDeletes, Timestamp: touched, Updated: touched.Truncate(time.Second),
+			},
+		},
+		{
+			"a lease with everything of ours", "/id",
+			`{"id":"P..3F-FF","version":1,"_etag":null,"LeaseToken":"3F-FF","FeedRange":{"Range":{"min":"3F","max":"FF"}},` +
+				`"Owner":"a/b","ContinuationToken":null,"properties":{"team":"<red>","changefeed.epoch":"a/b/e1",` +
+				`"changefeed.attempts":"3","changefeed.start":"beginning","changefeed.state":"splitting",` +
+				`"changefeed.fence":"1772668516524","changefeed.expiration":"1m0s"},` +
+				`"timestamp":null,"_ts":0,"Mode":"Incremental Feed","ttl":61}`,
+			changefeed.Lease{
+				Token: "3F-FF", Version: 1, Owner: "a/b", Epoch: "e1", Attempts: 3, State: changefeed.StateSplitting,
+				Position: changefeed.Position{Start: changefeed.FromBeginning()}, Fence: touched, Expiration: time.Minute,
+				TTL: 60*time.Second + 1, Properties: map[string]string{"team": "<red>"},
+			},
+		},
+		{"the marker", "/partitionKey", `{"id":"P.info","partitionKey":"P.info"}`, changefeed.Lease{Kind: changefeed.KindInfo}},
+		{"the lock", "/id", `{"id":"P.lock","ttl":30}`, changefeed.Lease{Kind: changefeed.KindLock, TTL: 30 * time.Second}},
+		{
+			"a host", "/id",
+			`{"id":"P.host.h1","Owner":"h1","properties":{"weight":"2","changefeed.epoch":"h1/e"},` +
+				`"timestamp":"2026-03-04T23:55:16.5233511Z","ttl":60}`,
+			changefeed.Lease{
+				Kind: changefeed.KindHost, Token: "h1", Owner: "h1", Epoch: "e", TTL: time.Minute, Timestamp: touched,
+				Properties: map[string]string{"weight": "2"},
+			},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := leasedoc.Marshal("P", c.path, c.lease)
+			if err != nil || string(got) != c.want {
+				t.Errorf("Marshal: %v\n got %s\nwant %s", err, got, c.want)
+			}
+		})
+	}
+}
+
+func TestAnUpdateKeepsWhatItDoesNotKnow(t *testing.T) {
+	stored := `{"id":"P..0","partitionKey":"5f1c","note":{"a":[1,2.50]},"LeaseToken":"0","PartitionId":"0","Owner":"x",` +
+		`"properties":{"other":"1","n":7,"changefeed.attempts":"9","changefeed.later":"kept"},"_rid":"r","_self":"s","_attachments":"a/","_lsn":4,"state":2,"ttl":-1}`
+	l := leasedoc.Unmarshal("P", []byte(stored))
+	if l.Err != nil {
+		t.Fatal(l.Err)
+	}
+	l.Owner, l.Attempts = "", 0
+	l.Properties["new"] = "2"
+	got, err := leasedoc.Marshal("P", "/partitionKey", l)
+	want := `{"id":"P..0","partitionKey":"5f1c","version":0,"_etag":null,"LeaseToken":"0","PartitionId":"0",` +
+		`"Owner":null,"ContinuationToken":null,"properties":{"other":"1","n":7,"changefeed.later":"kept","new":"2"},` +
+		`"timestamp":null,"_ts":0,"ttl":-1,"note":{"a":[1,2.50]},"state":2}`
+	if err != nil || string(got) != want {
+		t.Errorf("Marshal: %v\n got %s\nwant %s", err, got, want)
+	}
+}
+
+func TestRemovedPropertiesAreGoneAndUnsetOnesStay(t *testing.T) {
+	raw := json.RawMessage(`{"id":"P..0","LeaseToken":"0","properties":{"a":"1","b":"2"}}`)
+	for _, c := range []struct {
+		properties map[string]string
+		want       string
+	}{
+		{nil, `"properties":{"a":"1","b":"2"}`},
+		{map[string]string{"b": "3"}, `"properties":{"b":"3"}`},
+		{map[string]string{}, `"properties":{}`},
+	} {
+		got, err := leasedoc.Marshal("P", "/id", changefeed.Lease{Token: "0", Properties: c.properties, Raw: raw})
+		if err != nil || !strings.Contains(string(got), c.want) {
+			t.Errorf("properties %v: %v\n got %s\nwant %s", c.properties, err, got, c.want)
+		}
+	}
+}
+
+func TestRecordsThatCouldNotBeReadAgainAreRefused(t *testing.T) {
+	for want, l := range map[string]changefeed.Lease{
+		"no slash":       {Token: "0", Epoch: "a/b"},
+		"want 0 or 1":    {Token: "0", Version: 2},
+		"mode is 7":      {Token: "0", Mode: 7},
+		"state is 3":     {Token: "0", State: 3},
+		"is negative":    {Token: "0", Attempts: -1},
+		"min-max":        {Token: "0", Version: 1},
+		"range is -3F":   {Token: "3F-FF", Version: 1, Range: changefeed.Range{Max: "3F"}},
+		"token of a":     {Kind: changefeed.KindHost},
+		"time to live":   {Token: "0", TTL: -1},
+		"stored":         {Token: "0", Raw: json.RawMessage("{")},
+		"not a lease":    {Token: "0", Err: leasedoc.ErrJava},
+		"lease is empty": {},
+	} {
+		doc, err := leasedoc.Marshal("P", "/id", l)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Marshal = %s, %v, want an error with %q", doc, err, want)
+		}
+	}
+	if _, err := leasedoc.Marshal("P", "/pk", changefeed.Lease{Token: "0"}); err == nil || !strings.Contains(err.Error(), `"/pk"`) {
+		t.Errorf("Marshal with partition key path /pk: %v", err)
+	}
+	if _, err := leasedoc.Marshal("P", "/id", changefeed.Lease{Token: "0", Err: leasedoc.ErrJava}); !errors.Is(err, leasedoc.ErrJava) {
+		t.Errorf("Marshal of a Java lease: %v, want ErrJava", err)
+	}
+}
