@@ -1,0 +1,360 @@
+package docstore
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/millrace/changefeed"
+)
+
+// maxPatchOps is how many operations a patch has at most; it is the service's limit.
+const maxPatchOps = 10
+
+// applyPatch is the body after the operations, in order; on an error, nothing is done.
+// The body must be one that parseDocument has read, and the result must go through it
+// again. Text that no operation touches stays as it is, to the byte.
+//
+// The operations are those of the service: add and set make or overwrite a member, add
+// inserts into an array where set overwrites, replace and remove need what they name,
+// incr makes what is missing, move is remove and add. A missing value is null.
+func applyPatch(body []byte, ops []changefeed.PatchOp) ([]byte, error) {
+	if len(ops) == 0 || len(ops) > maxPatchOps {
+		return nil, refuse("patch has %d operations: want 1 to %d", len(ops), maxPatchOps)
+	}
+	for i, op := range ops {
+		var err error
+		if body, err = applyOp(body, op); err != nil {
+			return nil, fmt.Errorf("apply patch operation %d (%s %q): %w", i, op.Op, op.Path, err)
+		}
+	}
+	if len(body) > maxDocument {
+		return nil, fmt.Errorf("%w: patched body has %d bytes: want at most %d", ErrTooLarge, len(body), maxDocument)
+	}
+	return body, nil
+}
+
+// patchTouches tells whether an operation changes the value at the path: by its path or
+// its source, at, above or below it.
+func patchTouches(ops []changefeed.PatchOp, path keyPath) bool {
+	return slices.ContainsFunc(ops, func(op changefeed.PatchOp) bool {
+		return pointerTouches(op.Path, path) || op.Op == "move" && pointerTouches(op.From, path)
+	})
+}
+
+func pointerTouches(pointer string, path keyPath) bool {
+	p, err := parsePointer(pointer)
+	if err != nil {
+		return false // applyPatch refuses it
+	}
+	n := min(len(p), len(path))
+	return slices.Equal(p[:n], path[:n])
+}
+
+// keepsKey refuses a patch that touches one of the partition key paths.
+func keepsKey(ops []changefeed.PatchOp, paths []keyPath) error {
+	for i, op := range ops {
+		for _, p := range paths {
+			if patchTouches(ops[i:i+1], p) {
+				return refuse("patch operation %d (%s %q) touches the partition key %s: want another path",
+					i, op.Op, op.Path, p)
+			}
+		}
+	}
+	return nil
+}
+
+// applyOp is the body after one operation.
+func applyOp(body []byte, op changefeed.PatchOp) ([]byte, error) {
+	path, err := userPointer(op.Path)
+	if err != nil {
+		return nil, err
+	}
+	value := bytes.TrimSpace(op.Value)
+	if len(value) == 0 {
+		value = []byte("null")
+	}
+	if err := checkJSON("value", value); err != nil {
+		return nil, err
+	}
+	switch op.Op {
+	case "add":
+		return add(body, path, value)
+	case "set":
+		return set(body, path, value)
+	case "replace":
+		return replace(body, path, value)
+	case "remove":
+		return remove(body, path)
+	case "incr":
+		return increment(body, path, value)
+	case "move":
+		return move(body, op.From, path)
+	}
+	return nil, refuse("operation %q is unknown: want add, set, replace, remove, incr or move", op.Op)
+}
+
+// userPointer reads a JSON pointer to something that a user may change.
+func userPointer(pointer string) ([]string, error) {
+	p, err := parsePointer(pointer)
+	if err != nil {
+		return nil, err
+	}
+	if p[0] == "id" || isSystem(p[0]) {
+		return nil, refuse("%s cannot be patched: want a path to another property", p[0])
+	}
+	return p, nil
+}
+
+// parsePointer reads a JSON pointer to something within the document.
+func parsePointer(pointer string) ([]string, error) {
+	if !strings.HasPrefix(pointer, "/") || !utf8.ValidString(pointer) {
+		return nil, refuse("path %q is not a JSON pointer: want one as in /address/city", pointer)
+	}
+	segments := strings.Split(pointer[1:], "/")
+	for i, s := range segments {
+		if strings.Count(s, "~") != strings.Count(s, "~0")+strings.Count(s, "~1") {
+			return nil, refuse("path %q has a ~ by itself: want ~0 for ~ and ~1 for /", pointer)
+		}
+		segments[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(s)
+	}
+	return segments, nil
+}
+
+// place is where a pointer leads to: an item of an object or array, or room for one.
+type place struct {
+	parent span
+	name   string // last segment of the pointer
+	array  bool
+	index  int  // in an array; its length for "-"
+	count  int  // items of the parent
+	item   span // the whole member, or the element; nothing where there is none
+	value  span
+}
+
+// found tells whether something is at the place.
+func (p place) found() bool { return p.value.to > 0 }
+
+// find follows a pointer. All of it but the last segment must exist.
+func find(body []byte, pointer []string) (place, error) {
+	w := walker{text: body}
+	w.space()
+	at := span{w.pos, len(body)}
+	for i, name := range pointer {
+		p, err := step(body, at, name)
+		if err != nil {
+			return place{}, err
+		}
+		if i == len(pointer)-1 {
+			return p, nil
+		}
+		if !p.found() {
+			return place{}, refuse("nothing is at segment %q: want an object or array", name)
+		}
+		at = p.value
+	}
+	return place{}, refuse("path is empty: want one as in /address/city")
+}
+
+// step looks for one segment in the value at a place.
+func step(body []byte, parent span, name string) (place, error) {
+	p := place{parent: parent, name: name}
+	w := walker{text: body, pos: parent.from}
+	switch body[parent.from] {
+	case '{':
+		for m := range w.members() {
+			if p.count++; string(m.name) == name {
+				p.item, p.value = m.span, m.value
+			}
+		}
+	case '[':
+		p.array, p.index = true, arrayIndex(name)
+		for e := range w.elements() {
+			if p.count == p.index {
+				p.item, p.value = e, e
+			}
+			p.count++
+		}
+		if name == "-" {
+			p.index = p.count
+		}
+		if p.index < 0 || p.index > p.count {
+			return place{}, refuse("array has %d elements and none at %q: want an index below that, or - to append", p.count, name)
+		}
+	default:
+		return place{}, refuse("nothing can be at segment %q of %s: want an object or array", name, show(parent.of(body)))
+	}
+	p.parent.to = w.pos
+	return p, nil
+}
+
+// arrayIndex reads an index as JSON pointers have it: no sign, no leading zeros; else -1.
+func arrayIndex(segment string) int {
+	n, err := strconv.Atoi(segment)
+	if err != nil || n < 0 || strconv.Itoa(n) != segment {
+		return -1
+	}
+	return n
+}
+
+// add makes or overwrites a member, or inserts an element.
+func add(body []byte, path []string, value []byte) ([]byte, error) {
+	p, err := find(body, path)
+	if err != nil {
+		return nil, err
+	}
+	if p.array && p.found() {
+		return splice(body, span{p.item.from, p.item.from}, value, []byte{','}), nil
+	}
+	return put(body, p, value), nil
+}
+
+// set makes or overwrites a member, overwrites an element, or appends one with "-".
+func set(body []byte, path []string, value []byte) ([]byte, error) {
+	p, err := find(body, path)
+	if err != nil {
+		return nil, err
+	}
+	if p.array && !p.found() && p.name != "-" {
+		return nil, refuse("array has %d elements and none at %q: want an index below that, or - to append", p.count, p.name)
+	}
+	return put(body, p, value), nil
+}
+
+// put overwrites what is at a place, or appends to its parent.
+func put(body []byte, p place, value []byte) []byte {
+	if p.found() {
+		return splice(body, p.value, value)
+	}
+	var before []byte
+	if p.count > 0 {
+		before = append(before, ',')
+	}
+	if !p.array {
+		before = append(appendString(before, p.name), ':')
+	}
+	last := p.parent.to - len("}")
+	return splice(body, span{last, last}, before, value)
+}
+
+// replace overwrites what must be there.
+func replace(body []byte, path []string, value []byte) ([]byte, error) {
+	p, err := existing(body, path)
+	if err != nil {
+		return nil, err
+	}
+	return splice(body, p.value, value), nil
+}
+
+// existing is find for something that must be there.
+func existing(body []byte, path []string) (place, error) {
+	p, err := find(body, path)
+	if err == nil && !p.found() {
+		err = refuse("nothing is at segment %q: want something that exists", p.name)
+	}
+	return p, err
+}
+
+// remove takes an element out, or all members of the name.
+func remove(body []byte, path []string) ([]byte, error) {
+	p, err := existing(body, path)
+	if err != nil {
+		return nil, err
+	}
+	var rest runs
+	w := walker{text: body, pos: p.parent.from}
+	if p.array {
+		for e := range w.elements() {
+			rest.add(e, e != p.item)
+		}
+	} else {
+		for m := range w.members() {
+			rest.add(m.span, string(m.name) != p.name)
+		}
+	}
+	var items []byte
+	for i, run := range rest.spans {
+		if i > 0 {
+			items = append(items, ',')
+		}
+		items = append(items, run.of(body)...)
+	}
+	return splice(body, span{p.parent.from + len("{"), p.parent.to - len("}")}, items), nil
+}
+
+// increment adds to a number; a missing member becomes the value.
+func increment(body []byte, path []string, value []byte) ([]byte, error) {
+	p, err := find(body, path)
+	if err != nil {
+		return nil, err
+	}
+	if !isNumber(value) {
+		return nil, refuse("value is %s: want a number", show(value))
+	}
+	if !p.found() {
+		return set(body, path, value)
+	}
+	old := p.value.of(body)
+	if !isNumber(old) {
+		return nil, refuse("%s is there: want a number", show(old))
+	}
+	sum, err := addNumbers(old, value)
+	if err != nil {
+		return nil, err
+	}
+	return splice(body, p.value, sum), nil
+}
+
+func isNumber(raw []byte) bool { return raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9' }
+
+// addNumbers adds exactly where both numbers and the sum are an int64, else as float64.
+func addNumbers(a, b []byte) ([]byte, error) {
+	m, errM := strconv.ParseInt(string(a), 10, 64)
+	n, errN := strconv.ParseInt(string(b), 10, 64)
+	if sum := m + n; errM == nil && errN == nil && (sum > m) == (n > 0) {
+		return strconv.AppendInt(nil, sum, 10), nil
+	}
+	x, errX := strconv.ParseFloat(string(a), 64)
+	y, errY := strconv.ParseFloat(string(b), 64)
+	if errX != nil || errY != nil || math.IsInf(x+y, 0) {
+		return nil, refuse("%s plus %s is out of range: want a sum that a float64 holds", show(a), show(b))
+	}
+	return appendEncoded(nil, x+y), nil
+}
+
+// move takes what is at a pointer and adds it elsewhere.
+func move(body []byte, from string, path []string) ([]byte, error) {
+	source, err := userPointer(from)
+	if err != nil {
+		return nil, fmt.Errorf("move from %q: %w", from, err)
+	}
+	if len(source) <= len(path) && slices.Equal(source, path[:len(source)]) {
+		return nil, refuse("source %q is the path or contains it: want a path elsewhere", from)
+	}
+	p, err := existing(body, source)
+	if err != nil {
+		return nil, fmt.Errorf("move from %q: %w", from, err)
+	}
+	rest, err := remove(body, source)
+	if err != nil {
+		return nil, err
+	}
+	return add(rest, path, p.value.of(body))
+}
+
+// splice is a copy of the body with the parts in place of what is at a place.
+func splice(body []byte, at span, parts ...[]byte) []byte {
+	size := len(body) - (at.to - at.from)
+	for _, part := range parts {
+		size += len(part)
+	}
+	b := append(make([]byte, 0, size), body[:at.from]...)
+	for _, part := range parts {
+		b = append(b, part...)
+	}
+	return append(b, body[at.to:]...)
+}
