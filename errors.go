@@ -36,8 +36,6 @@ var (
 	ErrHandlerTimeout = errors.New("handler deadline exceeded")
 	// ErrHandlerStuck: the handler did not return after its context had ended.
 	ErrHandlerStuck = errors.New("handler ignores its context")
-	// ErrNoProgress: a lease has had pending changes for long without progress.
-	ErrNoProgress = errors.New("lease makes no progress")
 	// ErrNotManual: Batch.Checkpoint on a processor that checkpoints by itself.
 	ErrNotManual = errors.New("checkpoint by hand needs Options.Manual")
 	// ErrModeChanged: existing leases were made in the other mode.

@@ -3,7 +3,11 @@ package changefeed
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
 )
 
 // Handler is the delegate: the code that handles each batch of changes.
@@ -90,3 +94,133 @@ func (e *DecodeError) Error() string {
 
 // Unwrap gives the decoder's error.
 func (e *DecodeError) Unwrap() error { return e.Err }
+
+// errCut is a handler that failed only because its context had ended: not its fault.
+var errCut = errors.New("handler was cut short")
+
+// call runs a function of the handler, which is not ours to trust: it may panic, take
+// too long, or ignore its context. It returns the handler's error; errCut with the
+// cause when the handler gave up because the lease did; ErrHandlerStuck when it does
+// not even do that. What is stuck goes on alone: nobody waits for it.
+func (w *worker) call(f func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(w.lease)
+	defer cancel(nil)
+	result := make(chan error, 1)
+	var over atomic.Bool // the handler has returned, or we have given up on it: whichever is first
+	go func() {
+		result <- protect(ctx, f)
+		if !over.CompareAndSwap(false, true) {
+			w.r.forget(w.first.ID)
+		}
+	}()
+	if err, returned := w.patience(result, cancel); returned {
+		return w.verdict(ctx, err)
+	}
+	grace := time.NewTimer(w.r.opts.Drain)
+	defer grace.Stop()
+	select {
+	case err := <-result:
+		return w.verdict(ctx, err)
+	case <-grace.C:
+	}
+	if !over.CompareAndSwap(false, true) {
+		return w.verdict(ctx, <-result)
+	}
+	err := fmt.Errorf("%w, %v after it ended: %w", ErrHandlerStuck, w.r.opts.Drain, context.Cause(ctx))
+	w.r.hooks.Error(&Error{Origin: OriginHandler, Lease: w.first.Token, Err: err})
+	return err
+}
+
+// patience waits for the handler as long as it may go on, and then ends its context.
+func (w *worker) patience(result <-chan error, cancel context.CancelCauseFunc) (err error, returned bool) {
+	timeout := time.NewTimer(w.r.opts.HandlerTimeout)
+	defer timeout.Stop()
+	drain := make(<-chan time.Time)
+	halted := w.halt.Done()
+	for {
+		select {
+		case err := <-result:
+			return err, true
+		case <-w.lease.Done():
+			return nil, false
+		case <-halted:
+			halted = nil
+			drain = time.After(w.r.opts.Drain)
+		case <-drain:
+			cancel(ErrStopped)
+			return nil, false
+		case <-timeout.C:
+			cancel(ErrHandlerTimeout)
+			w.r.hooks.Error(&Error{
+				Origin: OriginHandler, Lease: w.first.Token,
+				Err: fmt.Errorf("%w after %v", ErrHandlerTimeout, w.r.opts.HandlerTimeout),
+			})
+			return nil, false
+		}
+	}
+}
+
+// verdict tells a handler's own failure from one that we caused.
+func (w *worker) verdict(ctx context.Context, err error) error {
+	switch cause := context.Cause(ctx); {
+	case err == nil || cause == nil:
+		return err
+	case errors.Is(cause, ErrHandlerTimeout):
+		return fmt.Errorf("%w: %w", cause, err)
+	default:
+		return fmt.Errorf("%w: %w: %w", errCut, context.Cause(w.halt), err)
+	}
+}
+
+// protect turns a panic into an error.
+func protect(ctx context.Context, f func(context.Context) error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return f(ctx)
+}
+
+// open calls the handler's Open until it succeeds.
+func (w *worker) open() error {
+	opener, ok := w.r.handler.(Opener)
+	for failures := 1; ok; failures++ {
+		err := w.call(func(ctx context.Context) error { return opener.Open(ctx, w.first) })
+		if err == nil {
+			break
+		}
+		if errors.Is(err, ErrHandlerStuck) || errors.Is(err, errCut) {
+			return err
+		}
+		w.r.report(w.lease, OriginHandler, w.first.Token, fmt.Errorf("open: %w", err))
+		if !pause(w.halt, w.r.backoff(w.rng, failures)) {
+			return context.Cause(w.halt)
+		}
+	}
+	w.opened = true
+	return nil
+}
+
+// close calls the handler's Close, while the lease is still held if it can be.
+func (w *worker) close(why Reason) {
+	closer, ok := w.r.handler.(Closer)
+	if !ok || !w.opened || why == ReasonStuck {
+		return
+	}
+	ctx, cancel := context.WithTimeout(w.r.base, w.r.opts.Drain)
+	defer cancel()
+	result := make(chan error, 1)
+	go func() {
+		result <- protect(ctx, func(ctx context.Context) error { return closer.Close(ctx, w.first, why) })
+	}()
+	var err error
+	select {
+	case err = <-result:
+	case <-ctx.Done():
+		err = ErrHandlerStuck
+	}
+	if err != nil {
+		w.r.hooks.Error(&Error{Origin: OriginHandler, Lease: w.first.Token, Err: fmt.Errorf("close: %w", err)})
+	}
+}

@@ -62,8 +62,8 @@ func (k Kind) String() string {
 }
 
 // Lease is one record of a [LeaseStore]. For a record of another kind than [KindLease]
-// only Kind, ID, Token, Owner, Epoch, Expiration, TTL, Properties and what the store
-// sets have a meaning.
+// only Kind, ID, Token, Owner, Epoch, State, Expiration, TTL, Timestamp, Properties and
+// what the store sets have a meaning.
 type Lease struct {
 	Kind  Kind
 	Token string // "min-max", or a partition key range id in a version 0 lease; instance and epoch of a host

@@ -1,0 +1,81 @@
+package changefeed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Lag is how far one lease is behind its range.
+type Lag struct {
+	Lease   Lease
+	Pending int64     // changes that are not checkpointed yet
+	Exact   bool      // Pending counts changes; else it is a distance in LSNs, which counts transactions
+	Oldest  time.Time // commit time of the oldest pending change; zero when there is none
+}
+
+// Age is how long the oldest pending change has waited at the time of now, 0 when
+// nothing is pending.
+func (l Lag) Age(now time.Time) time.Duration {
+	if l.Oldest.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(l.Oldest))
+}
+
+// Estimate tells the lag of every lease of a unit, without taking part in it. It is
+// right before the first checkpoint, because a lease knows where it begins, and after a
+// split that no instance has seen yet, because it then asks all partitions of the range.
+func Estimate(ctx context.Context, source Source, leases LeaseStore) ([]Lag, error) {
+	v := newView(leases, source)
+	if err := v.list(ctx, time.Now()); err != nil {
+		return nil, err
+	}
+	good, _ := v.leases()
+	lags := make([]Lag, 0, len(good))
+	for _, l := range good {
+		lag, err := lagOf(ctx, source, l)
+		if err != nil {
+			return nil, fmt.Errorf("estimate lease %s: %w", l.Token, err)
+		}
+		lags = append(lags, lag)
+	}
+	return lags, nil
+}
+
+func lagOf(ctx context.Context, source Source, l Lease) (Lag, error) {
+	if counter, ok := source.(Counter); ok {
+		b, err := counter.Pending(ctx, l.Range, l.Position, ReadOptions{Mode: l.Mode})
+		return Lag{Lease: l, Pending: b.Items, Exact: true, Oldest: b.Oldest}, err
+	}
+	lag := Lag{Lease: l}
+	err := lag.add(ctx, source, l.Range)
+	if !errors.Is(err, ErrGone) {
+		return lag, err
+	}
+	partitions, err := source.Partitions(ctx)
+	if err != nil {
+		return lag, fmt.Errorf("list partitions: %w", err)
+	}
+	for _, part := range cutAt([]Range{l.Range}, partitions) {
+		if err := lag.add(ctx, source, part); err != nil {
+			return lag, err
+		}
+	}
+	return lag, nil
+}
+
+// add reads the first pending change of a range and adds its distance from the head.
+func (l *Lag) add(ctx context.Context, source Source, r Range) error {
+	page, err := source.Read(ctx, r, l.Lease.Position, ReadOptions{Mode: l.Lease.Mode, MaxItems: 1})
+	if err != nil || len(page.Changes) == 0 {
+		return err
+	}
+	first := page.Changes[0]
+	l.Pending += max(int64(len(page.Changes)), page.Head-first.LSN+1)
+	if l.Oldest.IsZero() || first.Time.Before(l.Oldest) {
+		l.Oldest = first.Time
+	}
+	return nil
+}

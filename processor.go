@@ -1,0 +1,297 @@
+package changefeed
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	mathrand "math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Processor reads the change feed of a source with as many other instances as share
+// its leases, and hands the changes to a handler. It is made by [New].
+type Processor struct {
+	source  Source
+	store   LeaseStore
+	handler Handler
+	opts    Options
+}
+
+// New makes a processor. The lease store tells the deployment unit: processors with the
+// same store name share the work, those with different names each see every change.
+// An option that makes no sense is an [*OptionError].
+func New(source Source, leases LeaseStore, handler Handler, o Options) (*Processor, error) {
+	switch {
+	case source == nil:
+		return nil, &OptionError{"source", "nil", "a Source, such as a docstore.Container"}
+	case leases == nil:
+		return nil, &OptionError{"leases", "nil", "a LeaseStore, such as docstore.Leases"}
+	case isNil(handler):
+		return nil, &OptionError{"handler", "nil", "a Handler, such as a HandlerFunc"}
+	}
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	return &Processor{source: source, store: leases, handler: handler, opts: o}, nil
+}
+
+func isNil(h Handler) bool {
+	f, isFunc := h.(HandlerFunc)
+	return h == nil || isFunc && f == nil
+}
+
+// Run works until ctx ends, then lets each batch in hand finish, stores the positions,
+// releases the leases and returns nil. It returns an error only for what cannot
+// mend itself: a mode or start that does not fit the existing leases, a container that
+// does not exist, a missing right. All else is reported to [Hooks.Error] and retried.
+// It may be called again after it has returned, and even several times at once: each
+// call is an instance of its own.
+func (p *Processor) Run(ctx context.Context) error {
+	r := p.newRun(ctx)
+	if err := r.bootstrap(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	r.hooks.Ready()
+	var following sync.WaitGroup
+	following.Go(func() { r.follow(ctx) })
+	r.rounds(ctx)
+	following.Wait()
+	r.leave()
+	return nil
+}
+
+// run is one call of [Processor.Run]: one owner of leases.
+type run struct {
+	*Processor
+	hooks Hooks
+	me    owner
+	view  *view
+	base  context.Context // values of the caller's context, without its end
+	seed  uint64
+	rng   *mathrand.Rand // of the goroutine that runs the rounds
+	kick  chan struct{}  // there is news: do not wait for the next round
+	phase time.Time      // leases are renewed at whole intervals from here, so all together
+	work  sync.WaitGroup
+
+	mu       sync.Mutex
+	workers  map[string]*worker // by lease id
+	stopping bool
+
+	// Of the goroutine that runs the rounds.
+	presence    Lease
+	presenceAt  time.Time
+	overdue     map[string]time.Time // since when a lease is in nobody's hands, or not given to us
+	suspectHole []Range
+	reported    map[string]bool // documents that were reported as broken
+
+	followed sync.Mutex
+	pushed   bool // the follower is up to date, so rounds need not list
+}
+
+func (p *Processor) newRun(ctx context.Context) *run {
+	epoch := rand.Text()[:epochLength]
+	seed := fnv.New64a()
+	fmt.Fprint(seed, p.opts.Instance, epoch)
+	return &run{
+		Processor: p,
+		hooks:     p.opts.Hooks,
+		me:        owner{p.opts.Instance, epoch},
+		view:      newView(p.store, p.source),
+		base:      context.WithoutCancel(ctx),
+		seed:      seed.Sum64(),
+		rng:       mathrand.New(mathrand.NewPCG(seed.Sum64(), 0)),
+		kick:      make(chan struct{}, 1),
+		phase:     time.Now(),
+		workers:   map[string]*worker{},
+		overdue:   map[string]time.Time{},
+		reported:  map[string]bool{},
+	}
+}
+
+// epochLength is how many letters tell the processes of one instance name apart: 60 bits.
+const epochLength = 12
+
+// leave ends the work: others hear that we go, batches in hand are drained, leases
+// released, and the presence record removed.
+func (r *run) leave() {
+	ctx, cancel := context.WithTimeout(r.base, r.opts.Drain)
+	defer cancel()
+	if r.presence.ETag != "" {
+		l := r.presence
+		l.State, l.Timestamp = StateRetired, timestamp()
+		if got, err := r.store.Update(ctx, l); err == nil {
+			r.presence = got
+		}
+	}
+	r.mu.Lock()
+	r.stopping = true
+	for _, w := range r.workers {
+		w.order(order{reason: ReasonStopped})
+	}
+	r.mu.Unlock()
+	r.work.Wait()
+	if r.presence.ETag != "" {
+		ctx, cancel := context.WithTimeout(r.base, r.opts.Drain)
+		defer cancel()
+		if err := r.store.Delete(ctx, r.presence); err != nil && !errors.Is(err, ErrForbidden) {
+			r.report(ctx, OriginLeaseStore, "", fmt.Errorf("remove presence: %w", err))
+		}
+	}
+}
+
+// Options configure a [Processor]. Only Instance is required.
+type Options struct {
+	// Instance names this instance in the leases. Two processes may share a name by
+	// mistake: each is still an owner of its own.
+	Instance string
+
+	// Start is where the unit begins when it has no leases yet; the zero Start is now.
+	// When leases exist that began elsewhere, Run refuses it with ErrStartIgnored.
+	Start Start
+
+	// Mode is latest version by default.
+	Mode Mode
+
+	// MaxItems is how many changes a batch has at most, transactions excepted; 0 is the
+	// source's default.
+	MaxItems int
+
+	// MinLeases cuts the physical partitions into finer leases when the unit is
+	// created, so that there are at least so many; 0 is one a partition.
+	MinLeases int
+
+	// Poll is the longest pause between reads of an idle lease, 5 s by default. A
+	// source that is a [Waiter] is not polled.
+	Poll time.Duration
+
+	// Acquire is the time between two rounds of the balancer, 13 s by default,
+	// lengthened or shortened by a tenth at random.
+	Acquire time.Duration
+
+	// Renew is the time between two writes of an idle lease, 17 s by default.
+	Renew time.Duration
+
+	// Expiration is how long an owner may be silent before others take its leases,
+	// 60 s by default. It must be longer than Renew.
+	Expiration time.Duration
+
+	// Drain is how long a batch in hand may go on when the processor stops or hands
+	// its lease over, 10 s by default. Then the handler's context ends.
+	Drain time.Duration
+
+	// HandlerTimeout is how long a handler may take for one batch, 10 min by default.
+	// Then its context ends with [ErrHandlerTimeout] and the batch counts as failed.
+	HandlerTimeout time.Duration
+
+	// RetryMin and RetryMax bound the pause before a failed batch is delivered again;
+	// it doubles from 100 ms to 30 s by default.
+	RetryMin, RetryMax time.Duration
+
+	// Manual leaves checkpoints to [Batch.Checkpoint].
+	Manual bool
+
+	// CheckpointItems and CheckpointEvery make automatic checkpoints rarer: when at
+	// least so many changes are done, or so much time has passed, since the last one.
+	// Both zero is after each batch. What was done since is delivered again after a crash.
+	CheckpointItems int
+	CheckpointEvery time.Duration
+
+	Hooks Hooks
+}
+
+// The defaults of [Options]; acquire, renew, expiration and poll are those of the
+// service's own processors.
+const (
+	defaultPoll           = 5 * time.Second
+	defaultAcquire        = 13 * time.Second
+	defaultRenew          = 17 * time.Second
+	defaultExpiration     = 60 * time.Second
+	defaultDrain          = 10 * time.Second
+	defaultHandlerTimeout = 10 * time.Minute
+	defaultRetryMin       = 100 * time.Millisecond
+	defaultRetryMax       = 30 * time.Second
+)
+
+// maxLeases bounds MinLeases.
+const maxLeases = 100_000
+
+// withDefaults fills what is zero.
+func (o Options) withDefaults() Options {
+	o.Poll = cmp.Or(o.Poll, defaultPoll)
+	o.Acquire = cmp.Or(o.Acquire, defaultAcquire)
+	o.Renew = cmp.Or(o.Renew, defaultRenew)
+	o.Expiration = cmp.Or(o.Expiration, defaultExpiration)
+	o.Drain = cmp.Or(o.Drain, defaultDrain)
+	o.HandlerTimeout = cmp.Or(o.HandlerTimeout, defaultHandlerTimeout)
+	o.RetryMin = cmp.Or(o.RetryMin, defaultRetryMin)
+	o.RetryMax = cmp.Or(o.RetryMax, max(defaultRetryMax, o.RetryMin))
+	o.Hooks = o.Hooks.withDefaults()
+	return o
+}
+
+// validate checks options after withDefaults.
+func (o Options) validate() error {
+	if strings.TrimSpace(o.Instance) == "" {
+		return &OptionError{"Instance", fmt.Sprintf("%q", o.Instance), "a name for this instance, such as the host's"}
+	}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{
+		{"Poll", o.Poll}, {"Acquire", o.Acquire}, {"Renew", o.Renew}, {"Expiration", o.Expiration},
+		{"Drain", o.Drain}, {"HandlerTimeout", o.HandlerTimeout},
+		{"RetryMin", o.RetryMin}, {"RetryMax", o.RetryMax},
+	} {
+		if d.value <= 0 {
+			return &OptionError{d.field, d.value.String(), "a positive duration, or zero for the default"}
+		}
+	}
+	if o.Renew >= o.Expiration-o.margin() {
+		return &OptionError{"Renew", o.Renew.String(),
+			fmt.Sprintf("less than Expiration (%v) less its safety margin (%v)", o.Expiration, o.margin())}
+	}
+	if o.RetryMax < o.RetryMin {
+		return &OptionError{"RetryMax", o.RetryMax.String(), fmt.Sprintf("at least RetryMin (%v)", o.RetryMin)}
+	}
+	return o.validateFeed()
+}
+
+func (o Options) validateFeed() error {
+	if o.Mode > AllVersionsAndDeletes {
+		return &OptionError{"Mode", fmt.Sprint(uint8(o.Mode)), "LatestVersion or AllVersionsAndDeletes"}
+	}
+	if o.Mode == AllVersionsAndDeletes && !o.Start.IsNow() {
+		return &OptionError{"Start", o.Start.String(), "now: all versions and deletes cannot start from the beginning or from a time"}
+	}
+	for _, n := range []struct {
+		field string
+		value int
+	}{{"MaxItems", o.MaxItems}, {"MinLeases", o.MinLeases}, {"CheckpointItems", o.CheckpointItems}} {
+		if n.value < 0 {
+			return &OptionError{n.field, fmt.Sprint(n.value), "a positive number, or zero for the default"}
+		}
+	}
+	if o.MinLeases > maxLeases {
+		return &OptionError{"MinLeases", fmt.Sprint(o.MinLeases), fmt.Sprintf("at most %d", maxLeases)}
+	}
+	if o.CheckpointEvery < 0 {
+		return &OptionError{"CheckpointEvery", o.CheckpointEvery.String(), "a positive duration, or zero"}
+	}
+	if o.Manual && (o.CheckpointItems > 0 || o.CheckpointEvery > 0) {
+		return &OptionError{"Manual", "true", "false with CheckpointItems or CheckpointEvery, which are for automatic checkpoints"}
+	}
+	return nil
+}
+
+// margin is how long before its lease could be taken an owner stops: for clocks that
+// run at different speeds, and for the handler to notice.
+func (o Options) margin() time.Duration { return o.Expiration / 10 }

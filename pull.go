@@ -1,0 +1,146 @@
+package changefeed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+)
+
+// PullOptions say how [Pull] reads. The zero value reads the latest versions of
+// everything that is there, and ends.
+type PullOptions struct {
+	ReadOptions
+
+	// Follow goes on waiting for changes at the end of the feed.
+	Follow bool
+
+	// Poll is the longest pause between reads at the end of the feed, 5 s by default.
+	// A source that is a [Waiter] is not polled.
+	Poll time.Duration
+}
+
+// Pull reads the change feed of r, after from, without leases and without a processor:
+// the pull model. It yields pages that have changes, each with the Range that it came
+// from and the position Next from which that range can be resumed; ranges inside r take
+// turns. Splits are followed. An error is yielded once, as the last pair; it does not
+// yield when ctx ends.
+func Pull(ctx context.Context, source Source, r Range, from Position, o PullOptions) iter.Seq2[Page, error] {
+	return func(yield func(Page, error) bool) {
+		p := puller{source: source, opts: o, poll: firstPoll}
+		if p.opts.Poll <= 0 {
+			p.opts.Poll = defaultPoll
+		}
+		p.lanes = []lane{{r, from}}
+		if err := p.run(ctx, yield); err != nil && ctx.Err() == nil {
+			yield(Page{}, err)
+		}
+	}
+}
+
+// puller reads several ranges in turn.
+type puller struct {
+	source Source
+	opts   PullOptions
+	lanes  []lane
+	poll   time.Duration
+}
+
+// lane is a range and how far it has been read.
+type lane struct {
+	r  Range
+	at Position
+}
+
+func (p *puller) run(ctx context.Context, yield func(Page, error) bool) error {
+	for {
+		any := false
+		for i := 0; i < len(p.lanes); i++ {
+			page, err := p.read(ctx, i)
+			if err != nil {
+				return err
+			}
+			if len(page.Changes) == 0 {
+				continue
+			}
+			any = true
+			if !yield(page, nil) {
+				return nil
+			}
+		}
+		switch {
+		case any:
+			p.poll = firstPoll
+		case !p.opts.Follow:
+			return nil
+		default:
+			if err := p.wait(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// read reads the next page of a lane; a lane whose range is gone is cut first.
+func (p *puller) read(ctx context.Context, i int) (Page, error) {
+	for {
+		l := p.lanes[i]
+		page, err := p.source.Read(ctx, l.r, l.at, p.opts.ReadOptions)
+		switch throttled := (*ThrottledError)(nil); {
+		case err == nil:
+			p.lanes[i].at = page.Next
+			page.Range = l.r
+			return page, nil
+		case errors.Is(err, ErrGone):
+			if err := p.cut(ctx, i); err != nil {
+				return Page{}, err
+			}
+		case errors.As(err, &throttled) && pause(ctx, throttled.After):
+		default:
+			return Page{}, fmt.Errorf("read %s: %w", l.r, err)
+		}
+	}
+}
+
+// cut replaces a lane by one for each partition.
+func (p *puller) cut(ctx context.Context, i int) error {
+	partitions, err := p.source.Partitions(ctx)
+	if err != nil {
+		return fmt.Errorf("list partitions: %w", err)
+	}
+	l := p.lanes[i]
+	var parts []lane
+	for _, r := range cutAt([]Range{l.r}, partitions) {
+		parts = append(parts, lane{r, l.at})
+	}
+	if len(parts) == 0 {
+		return fmt.Errorf("%w: no partition holds %s", ErrGone, l.r)
+	}
+	p.lanes = append(p.lanes[:i], append(parts, p.lanes[i+1:]...)...)
+	return nil
+}
+
+// wait waits until some lane may have more.
+func (p *puller) wait(ctx context.Context) error {
+	waiter, ok := p.source.(Waiter)
+	if !ok {
+		p.poll = min(2*p.poll, p.opts.Poll)
+		if !pause(ctx, p.poll) {
+			return context.Cause(ctx)
+		}
+		return nil
+	}
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var lanes sync.WaitGroup
+	for _, l := range p.lanes {
+		lanes.Go(func() {
+			defer cancel() // the first lane that has more ends the wait of all
+			_ = waiter.Wait(waiting, l.r, l.at)
+		})
+	}
+	lanes.Wait()
+	return context.Cause(ctx)
+}

@@ -1,0 +1,372 @@
+package changefeed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	mathrand "math/rand/v2"
+	"sync"
+	"time"
+)
+
+// How often a round comes, in parts of [Options.Acquire].
+const (
+	presenceRounds = 3  // an instance that has not been seen for so many rounds is gone
+	listRounds     = 5  // a followed view is listed anew after so many rounds
+	overdueRounds  = 2  // a lease that nobody took or gave for so many rounds is anybody's
+	roundsPerEvent = 50 // news can make rounds come so much faster, no more
+)
+
+// rounds balances until ctx ends.
+func (r *run) rounds(ctx context.Context) {
+	for ctx.Err() == nil {
+		expecting := r.round(ctx)
+		wait := jitter(r.rng, r.opts.Acquire)
+		if expecting && !r.isPushed() {
+			wait = r.opts.Acquire / 10 // leases are on their way to us
+		}
+		if !pause(ctx, r.opts.Acquire/roundsPerEvent) {
+			return
+		}
+		r.await(ctx, wait)
+	}
+}
+
+// await waits for news, for at most d.
+func (r *run) await(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-r.kick:
+	case <-timer.C:
+	}
+}
+
+// wake makes the next round come at once.
+func (r *run) wake() {
+	select {
+	case r.kick <- struct{}{}:
+	default:
+	}
+}
+
+// round looks at the leases once and does what the plan says. It tells whether others
+// are about to give us leases.
+func (r *run) round(ctx context.Context) (expecting bool) {
+	listed, err := r.look(ctx)
+	if err == nil {
+		err = r.showPresence(ctx)
+	}
+	if err != nil {
+		r.report(ctx, OriginBalancer, "", err)
+		return false
+	}
+	if listed {
+		r.checkCover(ctx)
+	}
+	s := r.situation()
+	p := balance(s, r.me)
+	r.noteOverdue(s)
+	held := r.held()
+	taken := r.acquire(ctx, append(p.take, r.handedOver(s)...))
+	stolen := r.acquire(ctx, p.steal)
+	given := r.giveAway(p.give)
+	r.hooks.Round(Round{
+		Leases: len(s.leases), Instances: len(s.hosts), Owned: held,
+		Taken: taken, Given: given, Stolen: stolen, Listed: listed,
+	})
+	return p.expected > 0
+}
+
+// look lists the records, unless they are being followed and were listed not long ago.
+func (r *run) look(ctx context.Context) (listed bool, err error) {
+	age := time.Since(r.view.listedAt())
+	if r.isPushed() && age < listRounds*r.opts.Acquire {
+		return false, nil
+	}
+	return true, r.view.list(ctx, time.Now())
+}
+
+// situation is the view as the balancer sees it. Documents that are no leases, or
+// leases for a range that has one, are reported once and left alone.
+func (r *run) situation() situation {
+	good, bad := r.view.leases()
+	for _, l := range bad {
+		if !r.reported[l.ID] {
+			r.reported[l.ID] = true
+			r.hooks.Error(&Error{Origin: OriginLeaseStore, Lease: l.Token, Err: l.Err})
+		}
+	}
+	s := situation{leases: good, now: r.view.now(), expiration: r.opts.Expiration, overdue: map[string]bool{}}
+	for _, h := range r.view.kind(KindHost) {
+		if h.owner() == r.me || h.Err == nil && h.State == StateLive && s.now.Sub(h.Updated) <= h.Expiration+clockGrain {
+			s.hosts = append(s.hosts, h.owner())
+		}
+	}
+	for id, since := range r.overdue {
+		s.overdue[id] = time.Since(since) > overdueRounds*r.opts.Acquire+r.opts.Drain
+	}
+	return s
+}
+
+// noteOverdue keeps since when each lease has been free, or should have been given to us.
+func (r *run) noteOverdue(s situation) {
+	w := weigh(s)
+	waiting := map[string]time.Time{}
+	note := func(l Lease) {
+		since, known := r.overdue[l.ID]
+		if !known {
+			since = time.Now()
+		}
+		waiting[l.ID] = since
+	}
+	for _, l := range w.free {
+		note(l)
+	}
+	for _, from := range w.workers {
+		if from == r.me {
+			continue
+		}
+		for _, l := range w.surplus(from) {
+			note(l)
+		}
+	}
+	r.overdue = waiting
+}
+
+// handedOver lists the leases that name this process as owner but are not being
+// worked on: given by others, or ours from a write whose answer was lost.
+func (r *run) handedOver(s situation) (mine []Lease) {
+	for _, l := range s.leases {
+		if l.owner() == r.me && !l.expired(s.now, s.expiration) && r.worker(l.ID) == nil {
+			mine = append(mine, l)
+		}
+	}
+	return mine
+}
+
+// acquireParallel is how many leases are taken at once.
+const acquireParallel = 25
+
+// acquire takes leases and starts to work on them; it returns how many it got.
+func (r *run) acquire(ctx context.Context, leases []Lease) int {
+	var got sync.WaitGroup
+	slots := make(chan struct{}, acquireParallel)
+	started := make(chan bool, len(leases))
+	for _, l := range leases {
+		slots <- struct{}{}
+		got.Go(func() {
+			defer func() { <-slots }()
+			started <- r.take(ctx, l)
+		})
+	}
+	got.Wait()
+	close(started)
+	n := 0
+	for ok := range started {
+		if ok {
+			n++
+		}
+	}
+	return n
+}
+
+// take makes a lease ours and starts to work on it.
+func (r *run) take(ctx context.Context, seen Lease) bool {
+	if r.worker(seen.ID) != nil {
+		return false // it is ours already, though the view may not know
+	}
+	l := seen
+	l.Owner, l.Epoch, l.Expiration = r.me.instance, r.me.epoch, r.opts.Expiration
+	l.Fence = r.fence(seen)
+	l.Timestamp = timestamp()
+	started := time.Now()
+	writing, cancel := linger(ctx, r.opts.Drain)
+	defer cancel()
+	got, err := r.store.Update(writing, l)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		r.view.drop(seen.ID)
+		return false
+	case errors.Is(err, ErrConflict):
+		r.view.distrust() // somebody else was faster
+		return false
+	case err != nil:
+		r.view.distrust()
+		r.report(ctx, OriginLeaseStore, seen.Token, fmt.Errorf("acquire: %w", err))
+		return false
+	}
+	r.view.put(got)
+	r.start(got, started)
+	return true
+}
+
+// fence tells until when, by the store's clock, the new owner of a lease must wait: an
+// owner that did not give it away trusts it until it would have expired, and hears of
+// us only when it next writes.
+func (r *run) fence(seen Lease) time.Time {
+	now := r.view.now()
+	given := seen.Free() || seen.owner() == r.me
+	if given || seen.expired(now, r.opts.Expiration) {
+		if seen.Fence.After(now) {
+			return seen.Fence
+		}
+		return time.Time{}
+	}
+	return seen.Updated.Add(max(seen.Expiration, r.opts.Expiration) + clockGrain)
+}
+
+// start begins to work on a lease that is ours since a write begun at started.
+func (r *run) start(l Lease, started time.Time) {
+	w := newWorker(r, l, started)
+	r.mu.Lock()
+	r.workers[l.ID] = w
+	if r.stopping {
+		w.order(order{reason: ReasonStopped})
+	}
+	r.mu.Unlock()
+	r.work.Go(func() {
+		if w.work() != ReasonStuck {
+			r.forget(l.ID)
+		}
+	})
+}
+
+// forget ends the record of a worker; its lease may be taken again.
+func (r *run) forget(id string) {
+	r.mu.Lock()
+	delete(r.workers, id)
+	r.mu.Unlock()
+	r.wake()
+}
+
+func (r *run) worker(id string) *worker {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.workers[id]
+}
+
+// held is how many leases are being worked on.
+func (r *run) held() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.workers)
+}
+
+// giveAway tells workers to hand their leases over.
+func (r *run) giveAway(give map[string]owner) int {
+	n := 0
+	for id, to := range give {
+		if w := r.worker(id); w != nil && w.order(order{reason: ReasonGiven, to: to}) {
+			n++
+		}
+	}
+	return n
+}
+
+// showPresence writes this instance's own record, once a round.
+func (r *run) showPresence(ctx context.Context) error {
+	if time.Since(r.presenceAt) < r.opts.Acquire*8/10 {
+		return nil
+	}
+	l := r.presence
+	l.Kind, l.Token = KindHost, r.me.instance+"/"+r.me.epoch
+	l.Owner, l.Epoch = r.me.instance, r.me.epoch
+	l.Expiration = min(presenceRounds*r.opts.Acquire, r.opts.Expiration)
+	l.TTL = 2 * r.opts.Expiration
+	l.Timestamp = timestamp()
+	got, err := r.putPresence(ctx, l)
+	if err != nil {
+		return fmt.Errorf("show presence: %w", err)
+	}
+	r.presence, r.presenceAt = got, time.Now()
+	r.view.put(got)
+	return nil
+}
+
+// putPresence creates or updates the record. A conflict is an earlier write of ours
+// whose answer was lost, for nobody else writes it.
+func (r *run) putPresence(ctx context.Context, l Lease) (Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if l.ETag != "" {
+		got, err := r.store.Update(ctx, l)
+		if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrNotFound) {
+			return got, err
+		}
+	}
+	l.ETag = ""
+	got, err := r.store.Create(ctx, l)
+	if !errors.Is(err, ErrConflict) {
+		return got, err
+	}
+	if err := r.view.list(ctx, time.Now()); err != nil {
+		return Lease{}, err
+	}
+	for _, h := range r.view.kind(KindHost) {
+		if h.owner() == r.me {
+			l.ETag, l.ID, l.Raw = h.ETag, h.ID, h.Raw
+		}
+	}
+	return r.store.Update(ctx, l)
+}
+
+// report tells Hooks.Error, unless the error is only that ctx has ended.
+func (r *run) report(ctx context.Context, from Origin, lease string, err error) {
+	if err == nil || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return
+	}
+	r.hooks.Error(&Error{Origin: from, Lease: lease, Err: err})
+}
+
+// random is a source of random numbers for one goroutine, the same for the same run.
+func (r *run) random(of string) *mathrand.Rand {
+	h := fnv.New64a()
+	h.Write([]byte(of))
+	return mathrand.New(mathrand.NewPCG(r.seed, h.Sum64()))
+}
+
+// backoff is the pause after so many failures in a row: it doubles, and varies by half.
+func (r *run) backoff(rng *mathrand.Rand, failures int) time.Duration {
+	d := r.opts.RetryMin << min(failures-1, maxDoublings)
+	if d > r.opts.RetryMax || d <= 0 {
+		d = r.opts.RetryMax
+	}
+	return d/2 + time.Duration(rng.Int64N(int64(d/2)+1))
+}
+
+const maxDoublings = 30
+
+// linger is a context for a write that should not be cut off by the end of ctx: it ends
+// so much later, or at the store's timeout.
+func linger(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
+	lingering, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	stop := context.AfterFunc(ctx, func() {
+		if pause(lingering, after) {
+			cancel()
+		}
+	})
+	return lingering, func() { stop(); cancel() }
+}
+
+// jitter varies d by a tenth, so that instances do not stay in step.
+func jitter(rng *mathrand.Rand, d time.Duration) time.Duration {
+	return d - d/10 + time.Duration(rng.Int64N(int64(d/5)+1))
+}
+
+// pause waits and tells whether it was for the whole time.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// timestamp is our clock, to the tenth of a microsecond that lease documents hold.
+func timestamp() time.Time { return time.Now().UTC().Truncate(100 * time.Nanosecond) }

@@ -1,0 +1,137 @@
+package changefeed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// How a lease is replaced after a split
+//
+// The range of a lease is gone when it spans several physical partitions. Its owner
+// then makes a lease for each part, at the position that is stored in the parent:
+//
+//	1  mark the parent as splitting          (an update under its ETag: only the owner can)
+//	2  create the children that are missing  (their names are their ranges: a second create conflicts)
+//	3  delete the parent                     (or mark it retired, without the right to delete)
+//
+// A crash between any two steps leaves a parent that is splitting. Whoever takes it does
+// not read, but goes on from step 2, and creates only what no other lease covers: a
+// child that was made before may have split in the meantime. The children read nothing
+// that the parent has yet to deliver, because the parent's position does not move after
+// step 1.
+func (w *worker) split() Reason {
+	for failures := 1; ; failures++ {
+		err := w.replace()
+		if err == nil {
+			return ReasonSplit
+		}
+		if w.lease.Err() != nil {
+			return ReasonLost
+		}
+		w.r.report(w.lease, OriginLeaseStore, w.first.Token, fmt.Errorf("split: %w", err))
+		if !pause(w.halt, w.r.backoff(w.rng, failures)) {
+			var o order
+			errors.As(context.Cause(w.halt), &o)
+			return w.release(o)
+		}
+	}
+}
+
+// replace does the three steps, from wherever an earlier try has come to.
+func (w *worker) replace() error {
+	var parent Lease
+	if err := w.save(func(l *Lease) { l.State = StateSplitting; parent = *l }); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(w.lease, storeTimeout)
+	defer cancel()
+	partitions, err := w.r.source.Partitions(ctx)
+	if err != nil {
+		return fmt.Errorf("list partitions: %w", err)
+	}
+	if err := w.r.view.list(ctx, time.Now()); err != nil {
+		return err
+	}
+	others, _ := w.r.view.leases()
+	others = slices.DeleteFunc(others, func(l Lease) bool { return l.ID == parent.ID })
+	for _, r := range cutAt(holes(parent.Range, others), partitions) {
+		if err := w.createChild(ctx, parent, r); err != nil {
+			return err
+		}
+	}
+	return w.remove(ctx)
+}
+
+// createChild creates the lease for a part of the parent, as ours, and starts it.
+func (w *worker) createChild(ctx context.Context, parent Lease, r Range) error {
+	child := Lease{
+		Kind: KindLease, Version: 1, Token: r.String(), Range: r,
+		Owner: w.r.me.instance, Epoch: w.r.me.epoch, Expiration: w.r.opts.Expiration,
+		Position: parent.Position, Mode: parent.Mode, Attempts: parent.Attempts,
+		Timestamp: timestamp(), Properties: maps.Clone(parent.Properties),
+	}
+	started := time.Now()
+	got, err := w.r.store.Create(ctx, child)
+	if errors.Is(err, ErrConflict) {
+		return nil // made before, by us or by another
+	}
+	if err != nil {
+		return fmt.Errorf("create lease %s: %w", child.Token, err)
+	}
+	w.r.view.put(got)
+	w.r.start(got, started)
+	return nil
+}
+
+// remove deletes the parent, or retires it.
+func (w *worker) remove(ctx context.Context) error {
+	var parent Lease
+	if err := w.note(func(l *Lease) { parent = *l }); err != nil {
+		return err
+	}
+	err := w.r.store.Delete(ctx, parent)
+	switch {
+	case err == nil || errors.Is(err, ErrNotFound):
+		w.r.view.drop(parent.ID)
+		return nil
+	case errors.Is(err, ErrForbidden):
+		return w.save(func(l *Lease) { l.State, l.Owner, l.Epoch = StateRetired, "", "" })
+	}
+	return fmt.Errorf("delete parent: %w", err)
+}
+
+// holes lists the parts of r that no lease covers.
+func holes(r Range, leases []Lease) []Range {
+	var open []Range
+	at := r.Min
+	for _, l := range leases { // ordered by Range.Min
+		part := r.Intersect(l.Range)
+		if part.Empty() {
+			continue
+		}
+		if at < part.Min {
+			open = append(open, Range{at, part.Min})
+		}
+		at = max(at, part.Max)
+	}
+	if at < r.Max {
+		open = append(open, Range{at, r.Max})
+	}
+	return open
+}
+
+// cutAt cuts ranges at the edges of the partitions.
+func cutAt(ranges []Range, partitions []Partition) (parts []Range) {
+	for _, r := range ranges {
+		for _, p := range partitions {
+			if part := r.Intersect(p.Range); !part.Empty() {
+				parts = append(parts, part)
+			}
+		}
+	}
+	return parts
+}

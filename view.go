@@ -1,0 +1,258 @@
+package changefeed
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// view is what one instance knows of its unit's records: the last listing, and what it
+// has written or heard of since. It may be stale: every write that it leads to is
+// conditional on the ETag, so a stale view costs a conflict and another look, no more.
+type view struct {
+	store  LeaseStore
+	source Source
+	gate   chan struct{} // held by whoever lists; a channel, because listing waits
+	mu     sync.Mutex
+	byID   map[string]Lease
+	ahead  time.Duration // store's clock minus ours
+	listed time.Time     // when the last listing was asked for; zero is stale
+}
+
+func newView(store LeaseStore, source Source) *view {
+	return &view{store: store, source: source, gate: make(chan struct{}, 1), byID: map[string]Lease{}}
+}
+
+// list reads all records anew, unless that was done after since already.
+func (v *view) list(ctx context.Context, since time.Time) error {
+	select {
+	case v.gate <- struct{}{}:
+		defer func() { <-v.gate }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if v.listedAt().After(since) {
+		return nil
+	}
+	asked := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	records, now, err := v.store.List(ctx)
+	if err != nil {
+		return fmt.Errorf("list leases: %w", err)
+	}
+	if err := v.resolve(ctx, records); err != nil {
+		return err
+	}
+	v.replace(records, now, asked)
+	return nil
+}
+
+// resolve finds the ranges of old version 0 leases, which know only the id of their
+// partition; after a split, that of its descendants.
+func (v *view) resolve(ctx context.Context, records []Lease) error {
+	var partitions []Partition
+	for i := range records {
+		l := &records[i]
+		if l.Kind != KindLease || l.Err != nil || !l.Range.Empty() {
+			continue
+		}
+		if partitions == nil {
+			var err error
+			if partitions, err = v.source.Partitions(ctx); err != nil {
+				return fmt.Errorf("list partitions: %w", err)
+			}
+		}
+		if l.Range = lineage(l.Token, partitions); l.Range.Empty() {
+			l.Err = fmt.Errorf("%w: %s has no FeedRange, and no partition %q is known: delete it", ErrBadLease, l.ID, l.Token)
+		}
+	}
+	return nil
+}
+
+// lineage is the range of a partition, or of all that came from it.
+func lineage(id string, partitions []Partition) (r Range) {
+	for _, p := range partitions {
+		if p.ID == id {
+			return p.Range
+		}
+		if !slices.Contains(p.Parents, id) {
+			continue
+		}
+		if r.Empty() {
+			r = p.Range
+		}
+		r = Range{Min: min(r.Min, p.Range.Min), Max: max(r.Max, p.Range.Max)}
+	}
+	return r
+}
+
+// storeTimeout bounds one request to a lease store.
+const storeTimeout = 65 * time.Second
+
+func (v *view) replace(records []Lease, now, asked time.Time) {
+	byID := make(map[string]Lease, len(records))
+	for _, l := range records {
+		id := l.ID
+		for _, taken := byID[id]; taken; _, taken = byID[id] {
+			id += "#" // one id twice, under different partition keys
+		}
+		byID[id] = l
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.byID, v.listed, v.ahead = byID, asked, time.Until(now)
+}
+
+func (v *view) listedAt() time.Time {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.listed
+}
+
+// distrust makes the next round list, because something was not as the view had it.
+func (v *view) distrust() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.listed = time.Time{}
+}
+
+// put records what was written, or heard of. It tells whether that is news: another
+// owner, state or record, and not just a renewal.
+func (v *view) put(l Lease) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	old, known := v.byID[l.ID]
+	v.byID[l.ID] = l
+	return !known || old.Owner != l.Owner || old.Epoch != l.Epoch || old.State != l.State
+}
+
+// heard records what a follower was told.
+func (v *view) heard(changed []Lease, now time.Time) (news bool) {
+	for _, l := range changed {
+		news = v.put(l) || news
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.ahead = time.Until(now)
+	return news
+}
+
+// drop forgets a record that is gone.
+func (v *view) drop(id string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.byID, id)
+}
+
+// get is the record of an id.
+func (v *view) get(id string) (Lease, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	l, ok := v.byID[id]
+	return l, ok
+}
+
+// now is the store's time, by our own clock since it last told.
+func (v *view) now() time.Time {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return time.Now().Add(v.ahead).Round(0)
+}
+
+// until is how long, by our clock, until the store's clock says t.
+func (v *view) until(t time.Time) time.Duration { return t.Sub(v.now()) }
+
+// kind lists the records of one kind, by id.
+func (v *view) kind(k Kind) []Lease {
+	v.mu.Lock()
+	records := slices.Collect(maps.Values(v.byID))
+	v.mu.Unlock()
+	records = slices.DeleteFunc(records, func(l Lease) bool { return l.Kind != k })
+	slices.SortFunc(records, func(a, b Lease) int { return strings.Compare(a.ID, b.ID) })
+	return records
+}
+
+// leases lists the leases to be worked on, one for each range, and the documents among
+// them that are broken or cover a range for the second time.
+func (v *view) leases() (good, bad []Lease) {
+	byRange := map[Range]Lease{}
+	for _, l := range v.kind(KindLease) {
+		switch other, twice := byRange[l.Range]; {
+		case l.State == StateRetired:
+		case l.Err != nil:
+			bad = append(bad, l)
+		case !twice:
+			byRange[l.Range] = l
+		case l.outranks(other):
+			byRange[l.Range] = l
+			bad = append(bad, other.twice(l))
+		default:
+			bad = append(bad, l.twice(other))
+		}
+	}
+	good = slices.SortedFunc(maps.Values(byRange), func(a, b Lease) int {
+		return strings.Compare(a.Range.Min+"-"+a.Range.Max, b.Range.Min+"-"+b.Range.Max)
+	})
+	return good, bad
+}
+
+// outranks decides between two leases for one range: a live one before one that is
+// splitting, an owned one before a free one, then the one that comes first by id.
+func (l Lease) outranks(o Lease) bool {
+	if (l.State == StateLive) != (o.State == StateLive) {
+		return l.State == StateLive
+	}
+	return o.Free() && !l.Free()
+}
+
+// twice marks a lease as the spare of another.
+func (l Lease) twice(other Lease) Lease {
+	l.Err = fmt.Errorf("%w: %s and %s are for the same range %s; the first is ignored: delete one",
+		ErrOverlap, l.ID, other.ID, l.Range)
+	return l
+}
+
+// follow keeps the view up to date from the lease container's own feed, if the store can.
+func (r *run) follow(ctx context.Context) {
+	f, ok := r.store.(Follower)
+	if !ok {
+		return
+	}
+	rng := r.random("follow")
+	cursor, failures := "", 0
+	for ctx.Err() == nil {
+		changed, next, now, err := f.Follow(ctx, cursor)
+		if err != nil {
+			r.setPushed(false)
+			r.report(ctx, OriginLeaseStore, "", fmt.Errorf("follow leases: %w", err))
+			failures++
+			pause(ctx, r.backoff(rng, failures))
+			continue
+		}
+		if cursor == "" {
+			r.view.distrust() // what changed before the cursor is in the next listing only
+		}
+		cursor, failures = next, 0
+		r.setPushed(true)
+		if r.view.heard(changed, now) {
+			r.wake()
+		}
+	}
+}
+
+func (r *run) setPushed(on bool) {
+	r.followed.Lock()
+	defer r.followed.Unlock()
+	r.pushed = on
+}
+
+func (r *run) isPushed() bool {
+	r.followed.Lock()
+	defer r.followed.Unlock()
+	return r.pushed
+}

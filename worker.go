@@ -1,0 +1,325 @@
+package changefeed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// worker works on one held lease: read, handle, checkpoint, in a loop.
+type worker struct {
+	r      *run
+	keeper *keeper
+	rng    *mathrand.Rand
+
+	// lease ends, with the cause, when the lease is lost; halt ends with it, and when
+	// the worker is told to stop. Reading and waiting end with halt, writing with lease.
+	lease, halt context.Context
+	lose, stop  context.CancelCauseFunc
+
+	first    Lease    // as acquired
+	at       Position // behind the last batch delivered
+	attempts int      // failures of the batch behind at
+	opened   bool
+
+	checkpointed time.Time // when the last automatic checkpoint was stored
+	done         int       // changes done since then
+
+	delivered int64        // number of the last batch delivered
+	saved     atomic.Int64 // number of the last one whose position was given to the keeper
+}
+
+// order tells a worker to stop. It is the cause that halt ends with.
+type order struct {
+	reason Reason
+	to     owner // of a hand-over
+}
+
+// Error makes an order the cause of a context's end.
+func (o order) Error() string { return fmt.Sprintf("lease is to be %s", o.reason) }
+
+func newWorker(r *run, l Lease, started time.Time) *worker {
+	w := &worker{
+		r: r, rng: r.random("worker " + l.Token), first: l, at: l.Position,
+		attempts: l.Attempts, checkpointed: time.Now(),
+	}
+	w.lease, w.lose = context.WithCancelCause(r.base)
+	w.halt, w.stop = context.WithCancelCause(w.lease)
+	w.keeper = newKeeper(r, l, started, w.lose)
+	return w
+}
+
+// order tells the worker to stop; the first order counts.
+func (w *worker) order(o order) bool {
+	if w.halt.Err() != nil {
+		return false
+	}
+	w.stop(o)
+	return true
+}
+
+// work works until the lease is to be given up, gives it up, and tells why.
+func (w *worker) work() Reason {
+	keeping, endKeeping := context.WithCancel(w.lease)
+	var kept sync.WaitGroup
+	kept.Go(func() { w.keeper.keep(keeping) })
+	defer kept.Wait()
+	defer endKeeping()
+	defer w.lose(ErrLeaseLost)
+	w.r.hooks.Acquired(w.first)
+	err := w.loop()
+	why := w.reason(err)
+	w.close(why)
+	why = w.giveUp(why, err)
+	w.r.hooks.Released(w.first, why)
+	return why
+}
+
+// loop reads and delivers until the lease is to be given up, and returns why.
+func (w *worker) loop() error {
+	if err := w.begin(); err != nil {
+		return err
+	}
+	idle := 0
+	for w.halt.Err() == nil {
+		page, err := w.read()
+		switch {
+		case err != nil:
+			return err
+		case len(page.Changes) == 0:
+			idle++
+			err = w.rest(page.Next, idle)
+		default:
+			idle = 0
+			err = w.deliver(page)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return context.Cause(w.halt)
+}
+
+// begin waits until the last owner must have stopped, and opens the handler.
+func (w *worker) begin() error {
+	if w.first.State == StateSplitting {
+		return ErrGone
+	}
+	if !w.first.Fence.IsZero() {
+		if !pause(w.halt, w.r.view.until(w.first.Fence)) {
+			return context.Cause(w.halt)
+		}
+		if err := w.note(func(l *Lease) { l.Fence = time.Time{} }); err != nil {
+			return err
+		}
+	}
+	return w.open()
+}
+
+// reason tells why the loop ended.
+func (w *worker) reason(err error) Reason {
+	var o order
+	switch {
+	case errors.Is(err, ErrHandlerStuck):
+		return ReasonStuck
+	case w.lease.Err() != nil:
+		return ReasonLost
+	case errors.Is(err, ErrGone):
+		return ReasonSplit
+	case errors.As(err, &o):
+		return o.reason
+	}
+	return ReasonLost
+}
+
+// giveUp lets go of the lease in the way that fits the reason.
+func (w *worker) giveUp(why Reason, err error) Reason {
+	switch why {
+	case ReasonSplit:
+		return w.split()
+	case ReasonStopped, ReasonGiven:
+		var o order
+		errors.As(err, &o)
+		return w.release(o)
+	}
+	return why // lost already; or stuck, and then only expiry keeps others from starting too early
+}
+
+// release writes the next owner, or none.
+func (w *worker) release(o order) Reason {
+	ctx, cancel := context.WithTimeout(w.r.base, w.r.opts.Drain)
+	defer cancel()
+	err := w.keeper.do(ctx, w.lease, true, func(l *Lease) { l.Owner, l.Epoch = o.to.instance, o.to.epoch })
+	if err != nil {
+		w.r.report(w.lease, OriginLeaseStore, w.first.Token, fmt.Errorf("release: %w", err))
+		return ReasonLost
+	}
+	return o.reason
+}
+
+// read reads the next page, again and again until it succeeds.
+func (w *worker) read() (Page, error) {
+	for failures := 1; ; failures++ {
+		page, err := w.readOnce()
+		if err == nil || errors.Is(err, ErrGone) {
+			return page, err
+		}
+		if w.halt.Err() != nil {
+			return page, context.Cause(w.halt)
+		}
+		w.r.report(w.halt, OriginSource, w.first.Token, fmt.Errorf("read: %w", err))
+		wait := w.r.backoff(w.rng, failures)
+		if throttled := (*ThrottledError)(nil); errors.As(err, &throttled) {
+			wait = max(wait, throttled.After)
+		}
+		if !pause(w.halt, wait) {
+			return page, context.Cause(w.halt)
+		}
+	}
+}
+
+func (w *worker) readOnce() (Page, error) {
+	ctx, cancel := context.WithTimeout(w.halt, readTimeout)
+	defer cancel()
+	o := ReadOptions{Mode: w.r.opts.Mode, MaxItems: w.r.opts.MaxItems}
+	return w.r.source.Read(ctx, w.first.Range, w.at, o)
+}
+
+// readTimeout bounds one read, as the service's own processors do.
+const readTimeout = 65 * time.Second
+
+// rest notes that there was nothing up to next, and waits for more.
+func (w *worker) rest(next Position, idle int) error {
+	if next != w.at {
+		w.at = next
+		if w.delivered == w.saved.Load() {
+			if err := w.note(func(l *Lease) { l.Position = next }); err != nil {
+				return err
+			}
+		}
+	}
+	waiter, pushed := w.r.source.(Waiter)
+	if !pushed {
+		pause(w.halt, min(w.r.opts.Poll, firstPoll<<min(idle-1, maxDoublings)))
+		return nil
+	}
+	// Writes to other leases of the partition wake us too: do not read for each of them.
+	if idle > 1 && !pause(w.halt, min(maxGather, time.Millisecond<<min(idle, maxDoublings))) {
+		return nil
+	}
+	if err := waiter.Wait(w.halt, w.first.Range, w.at); err != nil && w.halt.Err() == nil {
+		w.r.report(w.halt, OriginSource, w.first.Token, fmt.Errorf("wait: %w", err))
+		pause(w.halt, w.r.opts.Poll)
+	}
+	return nil
+}
+
+const (
+	firstPoll = 5 * time.Millisecond // first pause after activity
+	maxGather = 8 * time.Millisecond // longest pause before an idle range waits again
+)
+
+// note has the keeper store an edit with its next write.
+func (w *worker) note(edit func(*Lease)) error {
+	return w.keeper.do(w.lease, w.lease, false, edit)
+}
+
+// save has the keeper store an edit now.
+func (w *worker) save(edit func(*Lease)) error {
+	return w.keeper.do(w.lease, w.lease, true, edit)
+}
+
+// deliver hands a page to the handler until it is done, and checkpoints it.
+func (w *worker) deliver(page Page) error {
+	w.delivered++
+	for failing := time.Now(); ; {
+		b := w.batch(page)
+		begun := time.Now()
+		err := w.call(func(ctx context.Context) error { return w.r.handler.Handle(ctx, b) })
+		w.r.hooks.BatchDone(BatchDone{Batch: b, Duration: time.Since(begun), Err: err})
+		if err == nil {
+			return w.finish(page)
+		}
+		if errors.Is(err, ErrHandlerStuck) || errors.Is(err, errCut) {
+			return err
+		}
+		w.attempts++
+		w.r.report(w.lease, OriginHandler, w.first.Token,
+			fmt.Errorf("attempt %d, without progress for %v: %w", b.Attempt, time.Since(failing).Round(time.Millisecond), err))
+		if err := w.fail(); err != nil {
+			return err
+		}
+		if !pause(w.halt, w.r.backoff(w.rng, w.attempts)) {
+			return context.Cause(w.halt)
+		}
+	}
+}
+
+func (w *worker) batch(page Page) *Batch {
+	b := &Batch{
+		LeaseToken: w.first.Token, Range: w.first.Range, Instance: w.r.me.instance,
+		Attempt: w.attempts + 1, Session: page.Session, Charge: page.Charge, Changes: page.Changes,
+	}
+	if w.r.opts.Manual {
+		number := w.delivered
+		b.checkpoint = func(ctx context.Context) error { return w.checkpoint(ctx, number, page.Next) }
+	}
+	return b
+}
+
+// checkpoint is [Batch.Checkpoint] of the batch with this number.
+func (w *worker) checkpoint(ctx context.Context, number int64, at Position) error {
+	if number <= w.saved.Load() {
+		return nil
+	}
+	return w.keeper.do(ctx, w.lease, true, func(l *Lease) {
+		if number > w.saved.Load() {
+			l.Position, l.Attempts = at, 0
+			w.saved.Store(number)
+		}
+	})
+}
+
+// fail counts a failed attempt in the lease, if the lease is at this batch.
+func (w *worker) fail() error {
+	if w.delivered-1 != w.saved.Load() {
+		return nil
+	}
+	attempts := w.attempts
+	return w.save(func(l *Lease) { l.Attempts = attempts })
+}
+
+// finish moves on behind a page that is done.
+func (w *worker) finish(page Page) error {
+	w.at, w.attempts = page.Next, 0
+	if w.r.opts.Manual {
+		return nil
+	}
+	w.saved.Store(w.delivered)
+	w.done += len(page.Changes)
+	edit := func(l *Lease) { l.Position, l.Attempts = page.Next, 0 }
+	if !w.due() {
+		return w.note(edit)
+	}
+	if err := w.save(edit); err != nil {
+		return err
+	}
+	w.done, w.checkpointed = 0, time.Now()
+	return nil
+}
+
+// due tells whether an automatic checkpoint must be stored now.
+func (w *worker) due() bool {
+	items, every := w.r.opts.CheckpointItems, w.r.opts.CheckpointEvery
+	switch {
+	case items == 0 && every == 0:
+		return true
+	case items > 0 && w.done >= items:
+		return true
+	}
+	return every > 0 && time.Since(w.checkpointed) >= every
+}
