@@ -74,7 +74,7 @@ func applyOp(body []byte, op changefeed.PatchOp) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	value := bytes.TrimSpace(op.Value)
+	value := bytes.Trim(op.Value, " \t\r\n")
 	if len(value) == 0 {
 		value = []byte("null")
 	}
@@ -83,17 +83,17 @@ func applyOp(body []byte, op changefeed.PatchOp) ([]byte, error) {
 	}
 	switch op.Op {
 	case "add":
-		return add(body, path, value)
+		return addAt(body, path, value)
 	case "set":
-		return set(body, path, value)
+		return setAt(body, path, value)
 	case "replace":
-		return replace(body, path, value)
+		return replaceAt(body, path, value)
 	case "remove":
-		return remove(body, path)
+		return removeAt(body, path)
 	case "incr":
-		return increment(body, path, value)
+		return incrementAt(body, path, value)
 	case "move":
-		return move(body, op.From, path)
+		return moveTo(body, op.From, path)
 	}
 	return nil, refuse("operation %q is unknown: want add, set, replace, remove, incr or move", op.Op)
 }
@@ -120,7 +120,9 @@ func parsePointer(pointer string) ([]string, error) {
 		if strings.Count(s, "~") != strings.Count(s, "~0")+strings.Count(s, "~1") {
 			return nil, refuse("path %q has a ~ by itself: want ~0 for ~ and ~1 for /", pointer)
 		}
-		segments[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(s)
+		if strings.Contains(s, "~") {
+			segments[i] = strings.ReplaceAll(strings.ReplaceAll(s, "~1", "/"), "~0", "~")
+		}
 	}
 	return segments, nil
 }
@@ -139,13 +141,13 @@ type place struct {
 // found tells whether something is at the place.
 func (p place) found() bool { return p.value.to > 0 }
 
-// find follows a pointer. All of it but the last segment must exist.
-func find(body []byte, pointer []string) (place, error) {
+// findPlace follows a pointer. All of it but the last segment must exist.
+func findPlace(body []byte, pointer []string) (place, error) {
 	w := walker{text: body}
 	w.space()
 	at := span{w.pos, len(body)}
 	for i, name := range pointer {
-		p, err := step(body, at, name)
+		p, err := stepInto(body, at, name)
 		if err != nil {
 			return place{}, err
 		}
@@ -160,8 +162,8 @@ func find(body []byte, pointer []string) (place, error) {
 	return place{}, refuse("path is empty: want one as in /address/city")
 }
 
-// step looks for one segment in the value at a place.
-func step(body []byte, parent span, name string) (place, error) {
+// stepInto looks for one segment in the value at a place.
+func stepInto(body []byte, parent span, name string) (place, error) {
 	p := place{parent: parent, name: name}
 	w := walker{text: body, pos: parent.from}
 	switch body[parent.from] {
@@ -201,9 +203,9 @@ func arrayIndex(segment string) int {
 	return n
 }
 
-// add makes or overwrites a member, or inserts an element.
-func add(body []byte, path []string, value []byte) ([]byte, error) {
-	p, err := find(body, path)
+// addAt makes or overwrites a member, or inserts an element.
+func addAt(body []byte, path []string, value []byte) ([]byte, error) {
+	p, err := findPlace(body, path)
 	if err != nil {
 		return nil, err
 	}
@@ -213,9 +215,9 @@ func add(body []byte, path []string, value []byte) ([]byte, error) {
 	return put(body, p, value), nil
 }
 
-// set makes or overwrites a member, overwrites an element, or appends one with "-".
-func set(body []byte, path []string, value []byte) ([]byte, error) {
-	p, err := find(body, path)
+// setAt makes or overwrites a member, overwrites an element, or appends one with "-".
+func setAt(body []byte, path []string, value []byte) ([]byte, error) {
+	p, err := findPlace(body, path)
 	if err != nil {
 		return nil, err
 	}
@@ -241,27 +243,31 @@ func put(body []byte, p place, value []byte) []byte {
 	return splice(body, span{last, last}, before, value)
 }
 
-// replace overwrites what must be there.
-func replace(body []byte, path []string, value []byte) ([]byte, error) {
-	p, err := existing(body, path)
+// replaceAt overwrites what must be there.
+func replaceAt(body []byte, path []string, value []byte) ([]byte, error) {
+	p, err := findExisting(body, path)
 	if err != nil {
 		return nil, err
 	}
 	return splice(body, p.value, value), nil
 }
 
-// existing is find for something that must be there.
-func existing(body []byte, path []string) (place, error) {
-	p, err := find(body, path)
+// findExisting is findPlace for something that must be there.
+func findExisting(body []byte, path []string) (place, error) {
+	p, err := findPlace(body, path)
 	if err == nil && !p.found() {
-		err = refuse("nothing is at segment %q: want something that exists", p.name)
+		err = p.missing()
 	}
 	return p, err
 }
 
-// remove takes an element out, or all members of the name.
-func remove(body []byte, path []string) ([]byte, error) {
-	p, err := existing(body, path)
+func (p place) missing() error {
+	return refuse("nothing is at segment %q: want something that exists", p.name)
+}
+
+// removeAt takes an element out, or all members of the name.
+func removeAt(body []byte, path []string) ([]byte, error) {
+	p, err := findExisting(body, path)
 	if err != nil {
 		return nil, err
 	}
@@ -286,17 +292,20 @@ func remove(body []byte, path []string) ([]byte, error) {
 	return splice(body, span{p.parent.from + len("{"), p.parent.to - len("}")}, items), nil
 }
 
-// increment adds to a number; a missing member becomes the value.
-func increment(body []byte, path []string, value []byte) ([]byte, error) {
-	p, err := find(body, path)
+// incrementAt adds to a number; a missing member becomes the value.
+func incrementAt(body []byte, path []string, value []byte) ([]byte, error) {
+	p, err := findPlace(body, path)
 	if err != nil {
 		return nil, err
 	}
 	if !isNumber(value) {
 		return nil, refuse("value is %s: want a number", show(value))
 	}
+	if !p.found() && p.array {
+		return nil, p.missing()
+	}
 	if !p.found() {
-		return set(body, path, value)
+		return put(body, p, value), nil
 	}
 	old := p.value.of(body)
 	if !isNumber(old) {
@@ -326,8 +335,8 @@ func addNumbers(a, b []byte) ([]byte, error) {
 	return appendEncoded(nil, x+y), nil
 }
 
-// move takes what is at a pointer and adds it elsewhere.
-func move(body []byte, from string, path []string) ([]byte, error) {
+// moveTo takes what is at a pointer and adds it elsewhere.
+func moveTo(body []byte, from string, path []string) ([]byte, error) {
 	source, err := userPointer(from)
 	if err != nil {
 		return nil, fmt.Errorf("move from %q: %w", from, err)
@@ -335,15 +344,15 @@ func move(body []byte, from string, path []string) ([]byte, error) {
 	if len(source) <= len(path) && slices.Equal(source, path[:len(source)]) {
 		return nil, refuse("source %q is the path or contains it: want a path elsewhere", from)
 	}
-	p, err := existing(body, source)
+	p, err := findExisting(body, source)
 	if err != nil {
 		return nil, fmt.Errorf("move from %q: %w", from, err)
 	}
-	rest, err := remove(body, source)
+	rest, err := removeAt(body, source)
 	if err != nil {
 		return nil, err
 	}
-	return add(rest, path, p.value.of(body))
+	return addAt(rest, path, p.value.of(body))
 }
 
 // splice is a copy of the body with the parts in place of what is at a place.
