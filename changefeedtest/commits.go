@@ -1,0 +1,302 @@
+package changefeedtest
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// TestCommitter proves a [changefeed.Committer] against every sentence of its
+// documentation. What a batch did, or did not do, it reads from the store's Source.
+func TestCommitter(t *testing.T, h Harness) {
+	for _, c := range slices.Concat(commitCases, limitCases, patchCases) {
+		t.Run(c.name, func(t *testing.T) { c.run(t, h) })
+	}
+}
+
+// commitCases test what a batch does.
+var commitCases = []containerCase{
+	{name: "a batch has one LSN, and a result for each write", test: batchResults},
+	{name: "created tells whether the item was new", test: createdFlag},
+	{name: "a batch applies all writes or none, and the error tells which was refused", test: batchAtomic},
+	{name: "writes apply in order, and reads see their place in the batch", test: batchOrder},
+	{name: "create refuses what exists; replace, patch, delete and read what does not", test: refusals},
+	{name: "an ETag that is not the stored one is refused", test: ifMatch},
+	{name: "system properties that the caller sends are the store's", test: systemProperties},
+	{name: "a deleted item can be created again", test: createAgain},
+	{name: "concurrent creates have one winner", test: raceCreates},
+	{name: "concurrent conditional writes lose no update", test: raceUpdates},
+	{name: "a commit with an ended context is an error", test: endedCommit},
+	{name: "an expired item no longer exists", needs: []Ability{Expiry, PassingTime}, container: Container{Expiry: true}, test: expiredIsGone},
+}
+
+func batchResults(s *stage) {
+	results := s.commit(changefeed.Key("k"),
+		changefeed.Write{Op: changefeed.WriteCreate, Body: doc("a", "k", 1)},
+		changefeed.Write{Op: changefeed.WriteUpsert, Body: doc("b", "k", 2)},
+		changefeed.Write{Op: changefeed.WriteCreate, Body: doc("c", "k", 3)},
+		changefeed.Write{Op: changefeed.WriteDelete, ID: "c"},
+	)
+	for i, r := range results[:3] {
+		if r.LSN == 0 || r.LSN != results[0].LSN || !strings.HasPrefix(r.ETag, `"`) || !r.Created || number(r.Body) != i+1 {
+			s.Errorf("result %d is %+v, want LSN %d, a quoted ETag, created, the item", i, r, results[0].LSN)
+		}
+		if !strings.Contains(string(r.Body), `"_etag"`) {
+			s.Errorf("result %d has no system properties: %s", i, r.Body)
+		}
+	}
+	if end := results[3]; end.Body != nil || end.Created {
+		s.Errorf("result of the delete is %+v, want no body", end)
+	}
+	changes, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	s.wantIDs("the feed", changes, "a", "b")
+	for i, c := range changes {
+		if c.LSN != results[i].LSN || c.ETag != results[i].ETag {
+			s.Errorf("change %+v, want LSN and ETag of %+v", c, results[i])
+		}
+	}
+	if later := s.put("k", "d"); later <= results[0].LSN {
+		s.Errorf("LSN %d of a later batch is not above %d", later, results[0].LSN)
+	}
+}
+
+func createdFlag(s *stage) {
+	for i, c := range []struct {
+		op   changefeed.WriteOp
+		want bool
+	}{
+		{changefeed.WriteUpsert, true},
+		{changefeed.WriteUpsert, false},
+		{changefeed.WriteReplace, false},
+		{changefeed.WriteDelete, false},
+		{changefeed.WriteCreate, true},
+	} {
+		w := changefeed.Write{Op: c.op, ID: "a", Body: doc("a", "k", i)}
+		if got := s.commit(changefeed.Key("k"), w)[0].Created; got != c.want {
+			s.Errorf("write %d (%v): created = %v, want %v", i, c.op, got, c.want)
+		}
+	}
+}
+
+// rejects commits what has to fail at one write, and checks that nothing happened.
+func (s *stage) rejects(want error, index int, key changefeed.PartitionKey, writes ...changefeed.Write) {
+	s.Helper()
+	_, before := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	results, err := s.Committer.Commit(s.Context(), key, writes)
+	if !errors.Is(err, want) {
+		s.Errorf("Commit(%s, %s) = %d results, %v, want error %q", key, brief(writes), len(results), err, want)
+	}
+	if refused, ok := errors.AsType[*changefeed.WriteError](err); index >= 0 && (!ok || refused.Index != index || refused.Write.Op != writes[index].Op) {
+		s.Errorf("Commit(%s, %s) = %v, want a WriteError of write %d", key, brief(writes), err, index)
+	}
+	changes, _ := s.drain(s.whole(), before, changefeed.ReadOptions{})
+	s.wantIDs("behind a refused batch", changes)
+}
+
+// brief names writes in an error.
+func brief(writes []changefeed.Write) string {
+	var b strings.Builder
+	for i, w := range writes {
+		if i == 3 {
+			b.WriteString(" …")
+			break
+		}
+		b.WriteString(" " + w.Op.String() + " " + w.ID + " " + string(w.Body[:min(len(w.Body), 60)]))
+	}
+	return b.String()
+}
+
+func batchAtomic(s *stage) {
+	s.put("k", "exists")
+	key := changefeed.Key("k")
+	fine := changefeed.Write{Op: changefeed.WriteUpsert, Body: doc("fine", "k", 1)}
+	conflict := changefeed.Write{Op: changefeed.WriteCreate, ID: "exists", Body: doc("exists", "k", 2)}
+	end := changefeed.Write{Op: changefeed.WriteDelete, ID: "exists"}
+	s.rejects(changefeed.ErrConflict, 0, key, conflict, fine)
+	s.rejects(changefeed.ErrConflict, 1, key, fine, conflict, end)
+	s.rejects(changefeed.ErrConflict, 2, key, fine, fine, conflict)
+	s.rejects(changefeed.ErrNotFound, 1, key, end, end)
+	s.commit(key, end, fine)
+	changes, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	s.wantIDs("the feed", changes, "fine")
+}
+
+func batchOrder(s *stage) {
+	read := changefeed.Write{Op: changefeed.WriteRead, ID: "a"}
+	results := s.commit(changefeed.Key("k"),
+		changefeed.Write{Op: changefeed.WriteCreate, Body: doc("a", "k", 1)}, read,
+		changefeed.Write{Op: changefeed.WriteReplace, Body: doc("a", "k", 2)}, read,
+		changefeed.Write{Op: changefeed.WriteDelete, ID: "a"},
+		changefeed.Write{Op: changefeed.WriteCreate, Body: doc("a", "k", 3)}, read,
+	)
+	for i, want := range map[int]int{1: 1, 3: 2, 6: 3} {
+		if got := number(results[i].Body); got != want {
+			s.Errorf("read %d sees n %d, want %d", i, got, want)
+		}
+	}
+	changes, next := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	s.wantIDs("the feed", changes, "a")
+	s.commit(changefeed.Key("k"), read)
+	changes, _ = s.drain(s.whole(), next, changefeed.ReadOptions{})
+	s.wantIDs("the feed after a read", changes)
+}
+
+func refusals(s *stage) {
+	key := changefeed.Key("k")
+	s.put("k", "exists")
+	s.put("other", "missing") // an item of another logical partition
+	s.rejects(changefeed.ErrConflict, 0, key, changefeed.Write{Op: changefeed.WriteCreate, Body: doc("exists", "k", 1)})
+	patch := []changefeed.PatchOp{{Op: "set", Path: "/n", Value: json.RawMessage("1")}}
+	for _, w := range []changefeed.Write{
+		{Op: changefeed.WriteReplace, ID: "missing", Body: doc("missing", "k", 1)},
+		{Op: changefeed.WritePatch, ID: "missing", Patch: patch},
+		{Op: changefeed.WriteDelete, ID: "missing"},
+		{Op: changefeed.WriteRead, ID: "missing"},
+	} {
+		s.rejects(changefeed.ErrNotFound, 0, key, w)
+	}
+}
+
+func ifMatch(s *stage) {
+	key := changefeed.Key("k")
+	s.put("k", "a")
+	first := s.commit(key, changefeed.Write{Op: changefeed.WriteRead, ID: "a"})[0].ETag
+	second := s.commit(key, changefeed.Write{Op: changefeed.WriteReplace, Body: doc("a", "k", 2), IfMatch: first})[0].ETag
+	if second == first {
+		s.Errorf("ETag %s is the same after a write", first)
+	}
+	patch := []changefeed.PatchOp{{Op: "incr", Path: "/n", Value: json.RawMessage("1")}}
+	for _, etag := range []string{first, `"nonsense"`} {
+		for _, w := range []changefeed.Write{
+			{Op: changefeed.WriteUpsert, Body: doc("a", "k", 3)},
+			{Op: changefeed.WriteReplace, Body: doc("a", "k", 3)},
+			{Op: changefeed.WritePatch, ID: "a", Patch: patch},
+			{Op: changefeed.WriteDelete, ID: "a"},
+		} {
+			w.IfMatch = etag
+			s.rejects(changefeed.ErrPrecondition, 1, key, changefeed.Write{Body: doc("b", "k", 1)}, w)
+		}
+	}
+	third := s.commit(key, changefeed.Write{Op: changefeed.WritePatch, ID: "a", Patch: patch, IfMatch: second})[0]
+	fourth := s.commit(key, changefeed.Write{Body: doc("a", "k", 9), IfMatch: third.ETag})[0]
+	s.commit(key, changefeed.Write{Op: changefeed.WriteDelete, ID: "a", IfMatch: fourth.ETag})
+	if number(third.Body) != 3 || number(fourth.Body) != 9 {
+		s.Errorf("after the conditional writes: %s, %s", third.Body, fourth.Body)
+	}
+}
+
+func systemProperties(s *stage) {
+	body := json.RawMessage(`{"id":"a","pk":"k","_etag":null,"_ts":0,"_rid":7,"_self":{},"_attachments":null,"_other":1}`)
+	result := s.commit(changefeed.Key("k"), changefeed.Write{Body: body})[0]
+	var stored map[string]json.RawMessage
+	if err := json.Unmarshal(result.Body, &stored); err != nil {
+		s.Fatalf("body %s: %v", result.Body, err)
+	}
+	if etag, err := json.Marshal(result.ETag); err != nil || string(stored["_etag"]) != string(etag) {
+		s.Errorf("_etag is %s, want %s", stored["_etag"], etag)
+	}
+	if string(stored["_ts"]) == "0" || string(stored["_other"]) != "1" {
+		s.Errorf("stored item %s, want the store's _ts and the caller's _other", result.Body)
+	}
+}
+
+func createAgain(s *stage) {
+	key := changefeed.Key("k")
+	create := changefeed.Write{Op: changefeed.WriteCreate, Body: doc("a", "k", 1)}
+	first := s.commit(key, create)[0]
+	s.remove("k", "a")
+	if second := s.commit(key, create)[0]; second.ETag == first.ETag || !second.Created {
+		s.Errorf("created again with %+v, want another ETag than %s", second, first.ETag)
+	}
+}
+
+func raceCreates(s *stage) {
+	var wins, losses atomic.Int64
+	var wg sync.WaitGroup
+	for n := range 16 {
+		wg.Go(func() {
+			_, err := s.Committer.Commit(s.Context(), changefeed.Key("k"), []changefeed.Write{{Op: changefeed.WriteCreate, Body: doc("a", "k", n)}})
+			switch {
+			case err == nil:
+				wins.Add(1)
+			case errors.Is(err, changefeed.ErrConflict):
+				losses.Add(1)
+			default:
+				s.Errorf("Commit: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if wins.Load() != 1 || losses.Load() != 15 {
+		s.Errorf("%d of 16 concurrent creates succeeded and %d conflicted", wins.Load(), losses.Load())
+	}
+}
+
+// raceUpdates increments a number in three ways at once.
+func raceUpdates(s *stage) {
+	const writers, each = 6, 15
+	key := changefeed.Key("k")
+	s.put("k", "a")
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for range each {
+				if err := s.increment(key, w%2 == 0); err != nil {
+					s.Errorf("increment: %v", err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	last := s.commit(key, changefeed.Write{Op: changefeed.WriteRead, ID: "a"})[0]
+	if number(last.Body) != writers*each {
+		s.Errorf("n is %d after %d concurrent increments", number(last.Body), writers*each)
+	}
+}
+
+// increment adds one by a patch, or by a conditional replace until it wins.
+func (s *stage) increment(key changefeed.PartitionKey, byPatch bool) error {
+	if byPatch {
+		patch := []changefeed.PatchOp{{Op: "incr", Path: "/n", Value: json.RawMessage("1")}}
+		_, err := s.Committer.Commit(s.Context(), key, []changefeed.Write{{Op: changefeed.WritePatch, ID: "a", Patch: patch}})
+		return err
+	}
+	for {
+		now, err := s.Committer.Commit(s.Context(), key, []changefeed.Write{{Op: changefeed.WriteRead, ID: "a"}})
+		if err != nil {
+			return err
+		}
+		next := changefeed.Write{Op: changefeed.WriteReplace, Body: doc("a", "k", number(now[0].Body)+1), IfMatch: now[0].ETag}
+		if _, err = s.Committer.Commit(s.Context(), key, []changefeed.Write{next}); !errors.Is(err, changefeed.ErrPrecondition) {
+			return err
+		}
+	}
+}
+
+func endedCommit(s *stage) {
+	ctx, cancel := s.soon()
+	cancel()
+	if _, err := s.Committer.Commit(ctx, changefeed.Key("k"), []changefeed.Write{{Body: doc("a", "k", 1)}}); err == nil {
+		s.Error("Commit with an ended context: no error")
+	}
+}
+
+func expiredIsGone(s *stage) {
+	key := changefeed.Key("k")
+	s.commit(key, mortal("a"))
+	s.pass(5 * time.Second)
+	s.commit(key, changefeed.Write{Op: changefeed.WriteRead, ID: "a"})
+	s.pass(7 * time.Second)
+	s.rejects(changefeed.ErrNotFound, 0, key, changefeed.Write{Op: changefeed.WriteRead, ID: "a"})
+	if !s.commit(key, changefeed.Write{Op: changefeed.WriteCreate, Body: doc("a", "k", 1)})[0].Created {
+		s.Error("an item in the place of an expired one is not created")
+	}
+}

@@ -1,0 +1,76 @@
+package changefeedtest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/millrace/changefeed"
+)
+
+// Counts counts the requests that pass through its wrappers. The zero Counts is ready;
+// it must not be copied.
+type Counts struct {
+	mu    sync.Mutex
+	calls map[Method]int
+}
+
+// Source wraps a source. The result has the optional abilities of the source.
+func (c *Counts) Source(s changefeed.Source) changefeed.Source { return wrapSource(s, c.around) }
+
+// Leases wraps a lease store. The result is a [changefeed.Follower] if the store is.
+func (c *Counts) Leases(s changefeed.LeaseStore) changefeed.LeaseStore {
+	return wrapLeases(s, c.around)
+}
+
+// Committer wraps a committer.
+func (c *Counts) Committer(inner changefeed.Committer) changefeed.Committer {
+	return wrapCommitter(inner, c.around)
+}
+
+func (c *Counts) around(_ context.Context, call Call, do func() error) error {
+	c.mu.Lock()
+	if c.calls == nil {
+		c.calls = map[Method]int{}
+	}
+	c.calls[call.Method]++
+	c.mu.Unlock()
+	return do()
+}
+
+// Of is the number of calls of the methods; of all when none is named.
+func (c *Counts) Of(methods ...Method) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(methods) == 0 {
+		methods = slices.Collect(maps.Keys(c.calls))
+	}
+	sum := 0
+	for _, m := range methods {
+		sum += c.calls[m]
+	}
+	return sum
+}
+
+// Take returns the calls by method and begins anew.
+func (c *Counts) Take() map[Method]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	calls := c.calls
+	c.calls = nil
+	return calls
+}
+
+// String lists the methods that were called, by name.
+func (c *Counts) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []string
+	for _, m := range slices.Sorted(maps.Keys(c.calls)) {
+		list = append(list, fmt.Sprintf("%s %d", m, c.calls[m]))
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,193 @@
+package changefeedtest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// ErrInjected is the error of faults that have no better one: the outcome of the call
+// is unknown to the caller.
+var ErrInjected = errors.New("injected fault")
+
+// Fault is what befalls one call. The zero Fault lets it pass.
+type Fault struct {
+	Delay      time.Duration // before the call
+	Before     error         // answered in place of the call
+	After      error         // answered although the call was made: a lost reply
+	DelayAfter time.Duration // before the reply: a slow one, that may come too late
+}
+
+// Refuse is the fault of a call that is not made.
+func Refuse(err error) Fault { return Fault{Before: err} }
+
+// Lose is the fault of a call that is made and whose reply is lost.
+func Lose() Fault { return Fault{After: ErrInjected} }
+
+// Throttle is the fault of a store that asks for a pause.
+func Throttle(after time.Duration) Fault {
+	return Fault{Before: &changefeed.ThrottledError{After: after}}
+}
+
+// Faults decides what befalls each call. It may be called concurrently.
+type Faults func(c Call) Fault
+
+// Source wraps a source. The result has the optional abilities of the source.
+func (f Faults) Source(s changefeed.Source) changefeed.Source { return wrapSource(s, f.around) }
+
+// Leases wraps a lease store. The result is a [changefeed.Follower] if the store is.
+func (f Faults) Leases(s changefeed.LeaseStore) changefeed.LeaseStore { return wrapLeases(s, f.around) }
+
+// Committer wraps a committer.
+func (f Faults) Committer(c changefeed.Committer) changefeed.Committer {
+	return wrapCommitter(c, f.around)
+}
+
+func (f Faults) around(ctx context.Context, c Call, call func() error) error {
+	fault := f(c)
+	if err := wait(ctx, fault.Delay); err != nil {
+		return err
+	}
+	if fault.Before != nil {
+		return fault.Before
+	}
+	err := call()
+	if late := wait(ctx, fault.DelayAfter); late != nil {
+		return late // the call was made, and its caller has gone
+	}
+	if fault.After != nil {
+		return fault.After
+	}
+	return err
+}
+
+// Any combines plans: the first fault that is one befalls the call.
+func Any(plans ...Faults) Faults {
+	return func(c Call) Fault {
+		for _, plan := range plans {
+			if fault := plan(c); fault != (Fault{}) {
+				return fault
+			}
+		}
+		return Fault{}
+	}
+}
+
+// Only limits a plan to calls of some methods.
+func Only(plan Faults, methods ...Method) Faults {
+	return func(c Call) Fault {
+		for _, m := range methods {
+			if m == c.Method {
+				return plan(c)
+			}
+		}
+		return Fault{}
+	}
+}
+
+// Nth befalls the nth call of a method, counted from 1, with one fault.
+func Nth(method Method, n int, fault Fault) Faults {
+	var mu sync.Mutex
+	calls := 0
+	return Only(func(Call) Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		if calls++; calls == n {
+			return fault
+		}
+		return Fault{}
+	}, method)
+}
+
+// Always befalls every call.
+func Always(fault Fault) Faults { return func(Call) Fault { return fault } }
+
+// Window is a stretch of time.
+type Window struct {
+	From, To time.Time
+}
+
+// Blackout refuses every call inside the windows with err; [ErrInjected] if it is nil.
+func Blackout(err error, windows ...Window) Faults {
+	if err == nil {
+		err = ErrInjected
+	}
+	return func(Call) Fault {
+		now := time.Now()
+		for _, w := range windows {
+			if !now.Before(w.From) && now.Before(w.To) {
+				return Refuse(err)
+			}
+		}
+		return Fault{}
+	}
+}
+
+// Rates are the chances, from 0 to 1, of what may befall a call. They add up: at most
+// one of refusal, loss, conflict and throttling befalls a call; delays come on top.
+type Rates struct {
+	Refuse   float64 // an error before the effect
+	Lose     float64 // an error after the effect
+	Conflict float64 // of conditional writes: ErrConflict without the effect
+	Throttle float64 // ErrThrottled with a pause of up to MaxPause
+
+	Slow     float64       // a delay of up to MaxDelay before the call
+	SlowAway float64       // a delay of up to MaxDelay before the reply
+	MaxDelay time.Duration // default 1 s
+	MaxPause time.Duration // default 1 s
+}
+
+// Random draws the faults from r, which is not used by others from then on. One seed
+// and one order of calls make one order of faults.
+func Random(r *rand.Rand, rates Rates) Faults {
+	if rates.MaxDelay <= 0 {
+		rates.MaxDelay = time.Second
+	}
+	if rates.MaxPause <= 0 {
+		rates.MaxPause = time.Second
+	}
+	var mu sync.Mutex
+	return func(c Call) Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		return rates.draw(r, c.Method)
+	}
+}
+
+// draw takes as many numbers from r for every call, so that rates can be changed and
+// the rest of a run stays the same.
+func (rates Rates) draw(r *rand.Rand, m Method) Fault {
+	outcome, slow, away := r.Float64(), r.Float64(), r.Float64()
+	delay, late, pause := share(r, rates.MaxDelay), share(r, rates.MaxDelay), share(r, rates.MaxPause)
+	var fault Fault
+	hit := func(rate float64) bool {
+		outcome -= rate
+		return outcome < 0 && outcome >= -rate
+	}
+	switch {
+	case hit(rates.Refuse):
+		fault = Refuse(ErrInjected)
+	case hit(rates.Lose):
+		fault = Lose()
+	case hit(rates.Throttle):
+		fault = Throttle(pause)
+	case hit(rates.Conflict) && (m == LeaseCreate || m == LeaseUpdate || m == LeaseDelete):
+		fault = Refuse(changefeed.ErrConflict)
+	}
+	if slow < rates.Slow {
+		fault.Delay = delay
+	}
+	if away < rates.SlowAway {
+		fault.DelayAfter = late
+	}
+	return fault
+}
+
+// share is a random part of d, not zero.
+func share(r *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(r.Int64N(int64(d))) + 1
+}

@@ -1,0 +1,136 @@
+package changefeedtest
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// Harness makes a store for the suites. A suite needs the functions of what it tests,
+// and each ability that the store has not must stand in Lacks: nothing is left out
+// without a word.
+type Harness struct {
+	// Container makes an empty container with one physical partition. Whatever it
+	// starts it ends with t.Cleanup.
+	Container func(t *testing.T, c Container) Store
+
+	// Leases makes an empty lease container.
+	Leases func(t *testing.T) LeaseContainer
+
+	// Lacks are the abilities that the store does without.
+	Lacks []Ability
+
+	// Virtual runs each test in a bubble of testing/synctest, so that no time passes
+	// but the clock's. The store must live in the bubble: no sockets.
+	Virtual bool
+
+	// Pass lets time pass by the store's clock. It may be nil with Virtual; else a nil
+	// Pass means that the store lacks [PassingTime].
+	Pass func(t *testing.T, d time.Duration)
+}
+
+// Container describes a monitored container that a test needs.
+type Container struct {
+	Paths     []string      // partition key paths; the suites use /pk, or /pk and /sub
+	Retention time.Duration // of all versions and deletes, previous images included; 0 is none
+	Expiry    bool          // items with a ttl expire
+}
+
+// Store is a monitored container under test.
+type Store struct {
+	Source    changefeed.Source
+	Committer changefeed.Committer
+
+	// Split divides a physical partition in two, and returns when its children are
+	// there. The store chooses the edge.
+	Split func(t *testing.T, id string)
+	// Merge makes one physical partition of two neighbours.
+	Merge func(t *testing.T, left, right string)
+	// Throttle makes the store refuse the next read for a while.
+	Throttle func(t *testing.T)
+}
+
+// LeaseContainer is a lease container under test.
+type LeaseContainer struct {
+	// Unit gives a client of the deployment unit with this processor name. Two clients
+	// with one name share their records.
+	Unit func(t *testing.T, processor string) changefeed.LeaseStore
+	// Put writes a document as somebody else would, over the one with its id.
+	Put func(t *testing.T, doc json.RawMessage)
+	// WithoutDelete gives a client that has no right to delete.
+	WithoutDelete func(t *testing.T, processor string) changefeed.LeaseStore
+}
+
+// Ability is something that a store may lack.
+type Ability string
+
+// The abilities that not every store has.
+const (
+	Splitting        Ability = "split on demand"
+	Merging          Ability = "merge on demand"
+	SubRanges        Ability = "reads of a part of a partition"
+	KeyReads         Ability = "reads of one logical partition"
+	HierarchicalKeys Ability = "hierarchical partition keys"
+	AllVersions      Ability = "all versions and deletes"
+	PreviousImages   Ability = "previous images"
+	Expiry           Ability = "items that expire"
+	LeaseExpiry      Ability = "lease records that expire"
+	PassingTime      Ability = "time that passes when told"
+	Waiting          Ability = "changefeed.Waiter"
+	Counting         Ability = "changefeed.Counter"
+	Following        Ability = "changefeed.Follower"
+	Throttling       Ability = "throttling on demand"
+	ForeignWrites    Ability = "lease documents written by others"
+	DeleteRights     Ability = "clients without the right to delete"
+)
+
+func (h Harness) lacks(a Ability) bool { return slices.Contains(h.Lacks, a) }
+
+// has tells whether the store has all abilities, and logs the first that it lacks.
+func (h Harness) has(t *testing.T, needs []Ability) bool {
+	t.Helper()
+	for _, a := range needs {
+		if h.lacks(a) {
+			t.Logf("not tested: the store lacks %s", a)
+			return false
+		}
+		if a == PassingTime && h.Pass == nil && !h.Virtual {
+			t.Fatalf("Harness.Pass is nil: set it or Virtual, or list %q in Lacks", a)
+		}
+	}
+	return true
+}
+
+// in runs a test, in a bubble when the harness is virtual.
+func (h Harness) in(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	if h.Virtual {
+		synctest.Test(t, test)
+		return
+	}
+	test(t)
+}
+
+// pass lets time pass.
+func (h Harness) pass(t *testing.T, d time.Duration) {
+	t.Helper()
+	if h.Pass != nil {
+		h.Pass(t, d)
+		return
+	}
+	if err := wait(t.Context(), d); err != nil {
+		t.Fatalf("pass %v: %v", d, err)
+	}
+}
+
+// needHook fails when the harness has not what a declared ability needs.
+func needHook(t *testing.T, has bool, hook string, a Ability) {
+	t.Helper()
+	if !has {
+		t.Fatalf("%s: provide it or list %q in Lacks", hook, a)
+	}
+}

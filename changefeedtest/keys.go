@@ -1,0 +1,121 @@
+package changefeedtest
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/millrace/changefeed"
+)
+
+// keyCases test partition keys and reads of one logical partition.
+var keyCases = []containerCase{
+	{name: "each kind of partition key comes back as written", test: keyKinds},
+	{name: "a logical partition can be read alone, transactions whole", needs: []Ability{KeyReads}, test: keyReads},
+	{name: "a logical partition can be read through a split", needs: []Ability{KeyReads, Splitting}, test: keyThroughSplit},
+	{
+		name: "hierarchical keys have one component a path", needs: []Ability{HierarchicalKeys},
+		container: Container{Paths: []string{"/pk", "/sub"}}, test: hierarchicalKeys,
+	},
+}
+
+// kinds are partition keys with the member that the item has.
+var kinds = []struct {
+	key    changefeed.PartitionKey
+	member string
+}{
+	{changefeed.Key("London"), `,"pk":"London"`},
+	{changefeed.Key(""), `,"pk":""`},
+	{changefeed.Key(`a"b\c<&>é`), `,"pk":"a\"b\\c<&>é"`},
+	{changefeed.Key(5), `,"pk":5`},
+	{changefeed.Key(-0.5), `,"pk":-0.5`},
+	{changefeed.Key(true), `,"pk":true`},
+	{changefeed.Key(false), `,"pk":false`},
+	{changefeed.Key(nil), `,"pk":null`},
+	{changefeed.Key(changefeed.Undefined), ""},
+}
+
+func keyKinds(s *stage) {
+	for _, k := range kinds {
+		// One id in many logical partitions is many items.
+		s.commit(k.key, changefeed.Write{Op: changefeed.WriteCreate, Body: json.RawMessage(`{"id":"same"` + k.member + `}`)})
+	}
+	changes, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	if len(changes) != len(kinds) {
+		s.Fatalf("%d changes, want %d", len(changes), len(kinds))
+	}
+	for i, c := range changes {
+		if c.PartitionKey != kinds[i].key || c.ID != "same" {
+			s.Errorf("change has key %s, want %s", c.PartitionKey, kinds[i].key)
+		}
+		if s.h.lacks(KeyReads) {
+			continue
+		}
+		alone := s.drainAll(s.whole(), beginning, changefeed.ReadOptions{Key: kinds[i].key})
+		if len(alone) != 1 || alone[0].PartitionKey != kinds[i].key {
+			s.Errorf("read of key %s gives %+v", kinds[i].key, alone)
+		}
+	}
+}
+
+func keyReads(s *stage) {
+	for i := range 10 {
+		s.put("mine", fmt.Sprintf("m%d", i), fmt.Sprintf("n%d", i))
+		s.put("others", fmt.Sprintf("o%d", i))
+		s.put(fmt.Sprint("mine", i), "x")
+	}
+	o := changefeed.ReadOptions{Key: changefeed.Key("mine")}
+	for _, most := range []int{0, 1, 3} {
+		o.MaxItems = most
+		changes := s.drainAll(s.whole(), beginning, o)
+		s.wantIDs("one logical partition", changes, "m0", "n0", "m1", "n1", "m2", "n2", "m3", "n3", "m4", "n4",
+			"m5", "n5", "m6", "n6", "m7", "n7", "m8", "n8", "m9", "n9")
+	}
+	_, end := s.drain(s.whole(), changefeed.Position{}, o)
+	s.put("others", "later")
+	s.put("mine", "later")
+	s.wantIDs("one logical partition behind now", s.drainAll(s.whole(), end, o), "later")
+	o.Key = changefeed.Key("nobody")
+	s.wantIDs("a logical partition without items", s.drainAll(s.whole(), beginning, o))
+}
+
+func keyThroughSplit(s *stage) {
+	s.spread("i", 10)
+	s.put("mine", "a", "b")
+	o := changefeed.ReadOptions{Key: changefeed.Key("mine")}
+	_, end := s.drain(s.whole(), beginning, o)
+	children := s.split(s.only())
+	s.put("mine", "c")
+	var all, late []changefeed.Change
+	for _, child := range children {
+		all = append(all, s.drainAll(child.Range, beginning, o)...)
+		late = append(late, s.drainAll(child.Range, end, o)...)
+	}
+	s.wantIDs("one logical partition, from its child", all, "a", "b", "c")
+	s.wantIDs("one logical partition, behind its position", late, "c")
+}
+
+func hierarchicalKeys(s *stage) {
+	want := map[changefeed.PartitionKey]string{}
+	for _, pk := range []string{"a", "b"} {
+		for sub := range 5 {
+			key := changefeed.Key(pk, sub)
+			body := fmt.Appendf(nil, `{"id":"%s%d","pk":%q,"sub":%d}`, pk, sub, pk, sub)
+			s.commit(key, changefeed.Write{Body: body})
+			want[key] = fmt.Sprint(pk, sub)
+		}
+	}
+	changes, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	if len(changes) != len(want) {
+		s.Errorf("%d changes, want %d", len(changes), len(want))
+	}
+	for _, c := range changes {
+		if want[c.PartitionKey] != c.ID {
+			s.Errorf("change %s has key %s, want that of %s", c.ID, c.PartitionKey, want[c.PartitionKey])
+		}
+	}
+	if s.h.lacks(KeyReads) {
+		return
+	}
+	alone := s.drainAll(s.whole(), beginning, changefeed.ReadOptions{Key: changefeed.Key("b", 3)})
+	s.wantIDs("one logical partition", alone, "b3")
+}

@@ -1,0 +1,348 @@
+package changefeedtest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// TestLeaseStore proves a [changefeed.LeaseStore], and [changefeed.Follower] where the
+// store has it, against every sentence of their documentation.
+func TestLeaseStore(t *testing.T, h Harness) {
+	for _, c := range slices.Concat(recordCases, clockCases, foreignCases, followCases) {
+		t.Run(c.name, func(t *testing.T) { c.run(t, h) })
+	}
+}
+
+// A leaseCase is one test on a new lease container.
+type leaseCase struct {
+	name  string
+	needs []Ability
+	test  func(d *desk)
+}
+
+func (c leaseCase) run(t *testing.T, h Harness) {
+	if !h.has(t, c.needs) {
+		return
+	}
+	h.in(t, func(t *testing.T) {
+		d := &desk{T: t, h: h, LeaseContainer: h.Leases(t)}
+		d.store = d.Unit(t, "unit")
+		_, follows := d.store.(changefeed.Follower)
+		for _, a := range c.needs {
+			needHook(t, a != Following || follows, "the lease store is no Follower", a)
+			needHook(t, a != ForeignWrites || d.Put != nil, "LeaseContainer.Put is nil", a)
+			needHook(t, a != DeleteRights || d.WithoutDelete != nil, "LeaseContainer.WithoutDelete is nil", a)
+		}
+		if follows && h.lacks(Following) {
+			t.Fatalf("the lease store is a Follower, which Lacks denies: %v", h.Lacks)
+		}
+		c.test(d)
+	})
+}
+
+// A desk is a lease container under test, with a client of one unit. Its methods end
+// the test at the first error that they do not expect.
+type desk struct {
+	*testing.T
+	h Harness
+	LeaseContainer
+	store changefeed.LeaseStore
+}
+
+func (d *desk) pass(p time.Duration) { d.Helper(); d.h.pass(d.T, p) }
+
+func (d *desk) create(l changefeed.Lease) changefeed.Lease {
+	d.Helper()
+	created, err := d.store.Create(d.Context(), l)
+	if err != nil {
+		d.Fatalf("Create(%v %s): %v", l.Kind, l.Token, err)
+	}
+	d.wantSame("Create", created, l)
+	return created
+}
+
+func (d *desk) update(l changefeed.Lease) changefeed.Lease {
+	d.Helper()
+	updated, err := d.store.Update(d.Context(), l)
+	if err != nil {
+		d.Fatalf("Update(%v %s): %v", l.Kind, l.Token, err)
+	}
+	d.wantSame("Update", updated, l)
+	return updated
+}
+
+func (d *desk) remove(l changefeed.Lease) {
+	d.Helper()
+	if err := d.store.Delete(d.Context(), l); err != nil {
+		d.Fatalf("Delete(%v %s): %v", l.Kind, l.Token, err)
+	}
+}
+
+// list lists the records by kind and token.
+func (d *desk) list() map[string]changefeed.Lease {
+	d.Helper()
+	records, _ := d.listed()
+	return records
+}
+
+func (d *desk) listed() (map[string]changefeed.Lease, time.Time) {
+	d.Helper()
+	records, now, err := d.store.List(d.Context())
+	if err != nil {
+		d.Fatalf("List: %v", err)
+	}
+	if now.IsZero() {
+		d.Fatal("List: the store's time is zero")
+	}
+	byName := map[string]changefeed.Lease{}
+	for _, l := range records {
+		if _, twice := byName[name(l)]; twice {
+			d.Errorf("List has %s twice", name(l))
+		}
+		byName[name(l)] = l
+	}
+	return byName, now
+}
+
+func name(l changefeed.Lease) string { return l.Kind.String() + " " + l.Token }
+
+// wantNames compares which records are there.
+func (d *desk) wantNames(what string, got map[string]changefeed.Lease, want ...string) {
+	d.Helper()
+	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, slices.Sorted(slices.Values(want))) {
+		d.Errorf("%s: records %q, want %q", what, names, want)
+	}
+}
+
+// wantSame compares what a record says, and checks that the store did its part.
+func (d *desk) wantSame(what string, got, want changefeed.Lease) {
+	d.Helper()
+	if got.Err != nil {
+		d.Errorf("%s(%s): Err = %v", what, name(want), got.Err)
+	}
+	if got.ID == "" || got.ETag == "" || got.Updated.IsZero() {
+		d.Errorf("%s(%s): ID %q, ETag %q, Updated %v: want all set by the store", what, name(want), got.ID, got.ETag, got.Updated)
+	}
+	if g, w := said(got), said(want); g != w {
+		d.Errorf("%s(%s)\n got %s\nwant %s", what, name(want), g, w)
+	}
+}
+
+// said is what the writer of a record said, as far as the record's kind gives it a
+// meaning and as exactly as a document holds it.
+func said(l changefeed.Lease) string {
+	properties := ""
+	for _, k := range slices.Sorted(maps.Keys(l.Properties)) {
+		properties += fmt.Sprintf(" %q:%q", k, l.Properties[k])
+	}
+	all := fmt.Sprintf("%v %q owner %q epoch %q expiration %v properties%s", l.Kind, l.Token, l.Owner, l.Epoch, l.Expiration, properties)
+	if l.Kind != changefeed.KindLease {
+		return all
+	}
+	return all + fmt.Sprintf(" range %v version %d position %q from %v mode %d attempts %d state %v fence %d timestamp %v",
+		l.Range, l.Version, l.Position.Token, l.Position.Start, l.Mode, l.Attempts, l.State,
+		l.Fence.UnixMilli(), l.Timestamp.UTC().Truncate(time.Microsecond))
+}
+
+// wantErr compares an error.
+func (d *desk) wantErr(what string, got, want error) {
+	d.Helper()
+	if !errors.Is(got, want) {
+		d.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// lease is a new lease on a range.
+func lease(token string) changefeed.Lease {
+	l := changefeed.Lease{Token: token}
+	if r, err := changefeed.ParseRange(token); err == nil {
+		l.Range, l.Version = r, 1
+	}
+	return l
+}
+
+// full is a lease with every field set.
+func full(token string) changefeed.Lease {
+	l := lease(token)
+	at := time.Date(2026, 3, 4, 23, 55, 16, 523351000, time.UTC)
+	l.Owner, l.Epoch = "host/é <1>", "e7"
+	l.Position = changefeed.Position{Token: `"1083"`, Start: changefeed.FromTime(at)}
+	l.Mode, l.Attempts, l.State = changefeed.AllVersionsAndDeletes, 3, changefeed.StateSplitting
+	l.Fence, l.Timestamp, l.Expiration = at.Truncate(time.Millisecond), at, 90*time.Second
+	l.Properties = map[string]string{"team": "red", "note \"x\"": "<a&b>"}
+	return l
+}
+
+// recordCases test what each method does.
+var recordCases = []leaseCase{
+	{name: "a new unit has no records, and the store has a clock", test: func(d *desk) { d.wantNames("new unit", d.list()) }},
+	{name: "a record comes back as it was written", test: recordsComeBack},
+	{name: "create refuses what is there", test: createConflict},
+	{name: "update refuses a stale ETag, and the stored record stays", test: updateConflict},
+	{name: "update and delete of what is gone tell so", test: goneRecords},
+	{name: "delete refuses a stale ETag", test: deleteConflict},
+	{name: "delete without the right is forbidden", needs: []Ability{DeleteRights}, test: deleteForbidden},
+	{name: "every kind is listed, each with its own names", test: kindsListed},
+	{name: "many records are all listed", test: manyListed},
+	{name: "instances may have any name", test: anyInstance},
+	{name: "clients of one unit share it, units do not see each other", test: unitsApart},
+	{name: "of concurrent creates one wins", test: raceLeaseCreates},
+	{name: "of concurrent updates one wins", test: raceLeaseUpdates},
+	{name: "concurrent updates lose none", test: raceLeaseCounts},
+	{name: "requests with an ended context are errors", test: endedLeases},
+}
+
+func recordsComeBack(d *desk) {
+	for _, l := range []changefeed.Lease{
+		lease("0"), lease("-FF"), lease("05C1CFFFFFFFF8-0BF333333333"), full("12"), full("1F-3F"),
+		{Kind: changefeed.KindHost, Token: "h1", Owner: "h1", Epoch: "e1", Expiration: time.Minute, Properties: map[string]string{"weight": "2"}},
+		{Kind: changefeed.KindInfo},
+		{Kind: changefeed.KindLock, Owner: "h1", Epoch: "e1"},
+	} {
+		created := d.create(l)
+		d.wantSame("List", d.list()[name(l)], l)
+		created.Owner, created.Epoch, created.Properties = "another", "e2", map[string]string{"other": "1"}
+		updated := d.update(created)
+		if updated.ETag == created.ETag || updated.ID != created.ID {
+			d.Errorf("Update(%s): ETag %s and ID %s after %s and %s", name(l), updated.ETag, updated.ID, created.ETag, created.ID)
+		}
+		listed := d.list()[name(l)]
+		d.wantSame("List after an update", listed, created)
+		if listed.ETag != updated.ETag || !listed.Updated.Equal(updated.Updated) {
+			d.Errorf("List(%s): ETag %s at %v, want those of the update, %s at %v", name(l), listed.ETag, listed.Updated, updated.ETag, updated.Updated)
+		}
+		updated.Owner, updated.Epoch, updated.Properties = "", "", map[string]string{}
+		updated.Position, updated.Attempts, updated.State = changefeed.Position{}, 0, changefeed.StateLive
+		updated.Fence, updated.Expiration = time.Time{}, 0
+		d.update(updated) // a result is good for the next write
+		d.wantSame("List after a release", d.list()[name(l)], updated)
+	}
+}
+
+func createConflict(d *desk) {
+	first := d.create(full("-FF"))
+	_, err := d.store.Create(d.Context(), lease("-FF"))
+	d.wantErr("Create of what is there", err, changefeed.ErrConflict)
+	d.wantSame("List", d.list()[name(first)], first)
+	d.remove(first)
+	second := d.create(lease("-FF"))
+	_, err = d.store.Update(d.Context(), first)
+	d.wantErr("Update with the ETag of the record before", err, changefeed.ErrConflict)
+	d.wantSame("List", d.list()[name(second)], lease("-FF"))
+}
+
+func updateConflict(d *desk) {
+	first := d.create(lease("-FF"))
+	second := first
+	second.Owner = "a"
+	second = d.update(second)
+	for _, etag := range []string{first.ETag, "", `"nonsense"`, "*"} {
+		stale := second
+		stale.Owner, stale.ETag = "thief", etag
+		_, err := d.store.Update(d.Context(), stale)
+		d.wantErr(fmt.Sprintf("Update with ETag %q", etag), err, changefeed.ErrConflict)
+	}
+	listed := d.list()[name(first)]
+	d.wantSame("List", listed, second)
+	if listed.ETag != second.ETag {
+		d.Errorf("ETag is %s after refused updates, want %s", listed.ETag, second.ETag)
+	}
+}
+
+func goneRecords(d *desk) {
+	for _, l := range []changefeed.Lease{lease("-FF"), {Kind: changefeed.KindHost, Token: "h"}, {Kind: changefeed.KindLock}} {
+		gone := d.create(l)
+		d.remove(gone)
+		_, err := d.store.Update(d.Context(), gone)
+		d.wantErr("Update of "+name(l)+", which is gone", err, changefeed.ErrNotFound)
+		d.wantErr("Delete of "+name(l)+", which is gone", d.store.Delete(d.Context(), gone), changefeed.ErrNotFound)
+		d.wantNames("after the delete", d.list())
+	}
+}
+
+func deleteConflict(d *desk) {
+	first := d.create(lease("-FF"))
+	second := d.update(first)
+	for _, etag := range []string{first.ETag, "", "*"} {
+		stale := second
+		stale.ETag = etag
+		d.wantErr(fmt.Sprintf("Delete with ETag %q", etag), d.store.Delete(d.Context(), stale), changefeed.ErrConflict)
+	}
+	d.wantNames("after refused deletes", d.list(), name(first))
+	d.remove(second)
+	d.wantNames("after the delete", d.list())
+}
+
+func deleteForbidden(d *desk) {
+	l := d.create(lease("-FF"))
+	limited := d.WithoutDelete(d.T, "unit")
+	d.wantErr("Delete without the right", limited.Delete(d.Context(), l), changefeed.ErrForbidden)
+	l.Owner = "a"
+	l, err := limited.Update(d.Context(), l)
+	if err != nil {
+		d.Errorf("Update without the right to delete: %v", err)
+	}
+	d.remove(l)
+}
+
+func kindsListed(d *desk) {
+	var want []string
+	for _, l := range []changefeed.Lease{
+		lease("0"), lease("1"), lease("-1F"), {Kind: changefeed.KindHost, Token: "0"}, {Kind: changefeed.KindHost, Token: "-1F"},
+		{Kind: changefeed.KindHost, Token: "lock"}, {Kind: changefeed.KindInfo}, {Kind: changefeed.KindLock},
+	} {
+		d.create(l)
+		want = append(want, name(l))
+	}
+	d.wantNames("all kinds", d.list(), want...)
+	for _, kind := range []changefeed.Kind{changefeed.KindInfo, changefeed.KindLock} {
+		_, err := d.store.Create(d.Context(), changefeed.Lease{Kind: kind})
+		d.wantErr("a second "+kind.String(), err, changefeed.ErrConflict)
+	}
+}
+
+func manyListed(d *desk) {
+	var want []string
+	for i := range 250 {
+		want = append(want, name(d.create(lease(fmt.Sprint(i)))))
+	}
+	d.wantNames("250 leases", d.list(), want...)
+}
+
+func anyInstance(d *desk) {
+	var want []string
+	for _, token := range []string{"pod-7", "pod-77", "a/b", `a\b?c#d%2F`, "é 中 😀", "o'neil \"x\"", "..0", ".lock", "a.host.b"} {
+		l := changefeed.Lease{Kind: changefeed.KindHost, Token: token, Owner: token, Epoch: "e"}
+		d.update(d.create(l))
+		want = append(want, name(l))
+	}
+	d.wantNames("hosts", d.list(), want...)
+}
+
+// unitsApart uses names of which one is the beginning of another.
+func unitsApart(d *desk) {
+	units := map[string]changefeed.LeaseStore{}
+	for i, processor := range []string{"app", "app2", "ap", "app.", "app..0", "app.host.h", "app.lock", "o'neil", "App", "app "} {
+		d.store = d.Unit(d.T, processor)
+		units[processor] = d.store
+		d.wantNames("new unit "+processor, d.list())
+		d.create(lease(fmt.Sprint(i)))
+		d.create(changefeed.Lease{Kind: changefeed.KindHost, Token: fmt.Sprint(i)})
+		d.create(changefeed.Lease{Kind: changefeed.KindInfo})
+		d.create(changefeed.Lease{Kind: changefeed.KindLock})
+		d.store = d.Unit(d.T, processor) // another client
+		d.wantNames("unit "+processor, d.list(), fmt.Sprint("lease ", i), fmt.Sprint("host ", i), "info ", "lock ")
+	}
+	for processor, store := range units {
+		d.store = store
+		if got := d.list(); len(got) != 4 {
+			d.Errorf("unit %s has %d records, want 4: %v", processor, len(got), slices.Collect(maps.Keys(got)))
+		}
+	}
+}

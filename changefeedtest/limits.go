@@ -1,0 +1,181 @@
+package changefeedtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/millrace/changefeed"
+)
+
+// limitCases test what no store may take.
+var limitCases = []containerCase{
+	{name: "a batch has 1 to 100 writes", test: batchCount},
+	{name: "a batch has at most 2 MB", test: batchSize},
+	{name: "an id is a text without the four signs that the service refuses", test: badIDs},
+	{name: "an item is a JSON object", test: badBodies},
+	{name: "an item belongs to the batch's partition key", test: foreignKeys},
+	{name: "what is no partition key is refused by name", test: badKeys},
+	{name: "an operation that does not exist is refused", test: badOperation},
+}
+
+// many are n upserts.
+func many(n int) []changefeed.Write {
+	var writes []changefeed.Write
+	for i := range n {
+		writes = append(writes, changefeed.Write{Body: doc(fmt.Sprint("i", i), "k", i)})
+	}
+	return writes
+}
+
+func batchCount(s *stage) {
+	key := changefeed.Key("k")
+	s.rejects(changefeed.ErrBadRequest, -1, key)
+	s.rejects(changefeed.ErrBadRequest, -1, key, many(101)...)
+	results := s.commit(key, many(100)...)
+	if results[0].LSN != results[99].LSN {
+		s.Errorf("100 writes have LSNs %d to %d", results[0].LSN, results[99].LSN)
+	}
+}
+
+// large is an item of about so many bytes.
+func large(id string, size int) changefeed.Write {
+	return changefeed.Write{Body: fmt.Appendf(nil, `{"id":%q,"pk":"k","n":0,"text":"%s"}`, id, strings.Repeat("x", size))}
+}
+
+func batchSize(s *stage) {
+	const half = 1 << 20
+	key := changefeed.Key("k")
+	s.rejects(changefeed.ErrBadRequest, -1, key, large("a", half), large("b", half))
+	s.rejects(changefeed.ErrBadRequest, -1, key, large("a", 2*half))
+	s.commit(key, large("a", half-10_000), large("b", half-10_000))
+	s.commit(key, large("c", 2*half-20_000))
+}
+
+func badIDs(s *stage) {
+	key := changefeed.Key("k")
+	fine := changefeed.Write{Body: doc("fine", "k", 1)}
+	for _, id := range []string{"", "a/b", `a\b`, "a?b", "a#b", strings.Repeat("x", 1024)} {
+		text, err := json.Marshal(id)
+		if err != nil {
+			s.Fatal(err)
+		}
+		body := fmt.Appendf(nil, `{"id":%s,"pk":"k"}`, text)
+		s.rejects(changefeed.ErrBadRequest, 1, key, fine, changefeed.Write{Body: body})
+	}
+	for _, body := range []string{`{"pk":"k"}`, `{"id":7,"pk":"k"}`, `{"id":null,"pk":"k"}`} {
+		s.rejects(changefeed.ErrBadRequest, 1, key, fine, changefeed.Write{Body: json.RawMessage(body)})
+	}
+	for _, op := range []changefeed.WriteOp{changefeed.WriteDelete, changefeed.WriteRead, changefeed.WritePatch} {
+		s.rejects(changefeed.ErrBadRequest, 0, key, changefeed.Write{Op: op})
+	}
+	for _, id := range []string{"é 中 😀", "a b.c-d_e~!@$%^&*()+=;:',<>|[]{}\"", strings.Repeat("x", 255)} {
+		text, err := json.Marshal(id)
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.commit(key, changefeed.Write{Body: fmt.Appendf(nil, `{"id":%s,"pk":"k"}`, text)})
+		s.commit(key, changefeed.Write{Op: changefeed.WriteRead, ID: id}, changefeed.Write{Op: changefeed.WriteDelete, ID: id})
+	}
+}
+
+func badBodies(s *stage) {
+	for _, body := range []string{"", "null", "7", `"a"`, "[]", `{"id":"a","pk":"k"`, `{"id":"a","pk":"k"}}`, `{"id":"a","pk":"k",}`, "{id:1}"} {
+		for _, op := range []changefeed.WriteOp{changefeed.WriteUpsert, changefeed.WriteCreate, changefeed.WriteReplace} {
+			s.rejects(changefeed.ErrBadRequest, 0, changefeed.Key("k"), changefeed.Write{Op: op, Body: json.RawMessage(body)})
+		}
+	}
+}
+
+func foreignKeys(s *stage) {
+	fine := changefeed.Write{Body: doc("fine", "k", 1)}
+	for _, member := range []string{`,"pk":"other"`, `,"pk":7`, `,"pk":null`, "", `,"PK":"k"`, `,"pk":["k"]`, `,"pk":{"a":1}`} {
+		body := json.RawMessage(`{"id":"a"` + member + `}`)
+		s.rejects(changefeed.ErrBadRequest, 1, changefeed.Key("k"), fine, changefeed.Write{Body: body})
+	}
+}
+
+func badKeys(s *stage) {
+	for _, key := range []changefeed.PartitionKey{
+		"", "x", "[", "[]", "{}", `["a","b"]`, `[["a"]]`, `[{"a":1}]`, changefeed.Key(strings.Repeat("x", 2049)),
+	} {
+		s.rejects(changefeed.ErrBadRequest, -1, key, changefeed.Write{Body: doc("a", "k", 1)})
+	}
+	_, err := s.Committer.Commit(s.Context(), changefeed.Key(make(chan int)), many(1))
+	if err == nil || !strings.Contains(err.Error(), "chan int") {
+		s.Errorf("Commit with a channel for a partition key: %v, want an error that names it", err)
+	}
+}
+
+func badOperation(s *stage) {
+	s.rejects(changefeed.ErrBadRequest, -1, changefeed.Key("k"), changefeed.Write{Op: 99, ID: "a", Body: doc("a", "k", 1)})
+}
+
+// patchCases test partial updates.
+var patchCases = []containerCase{
+	{name: "a patch applies its steps in order", test: patchSteps},
+	{name: "a patch that cannot apply refuses the batch", test: badPatches},
+}
+
+func step(op, path, value string) changefeed.PatchOp {
+	return changefeed.PatchOp{Op: op, Path: path, Value: json.RawMessage(value)}
+}
+
+func patchSteps(s *stage) {
+	key := changefeed.Key("k")
+	s.commit(key, changefeed.Write{Body: json.RawMessage(`{"id":"a","pk":"k","n":1,"list":[1,3],"deep":{"x":true}}`)})
+	result := s.commit(key, changefeed.Write{Op: changefeed.WritePatch, ID: "a", Patch: []changefeed.PatchOp{
+		step("add", "/list/1", "2"), step("add", "/list/-", "4"), step("set", "/new", `{"y":null}`), step("replace", "/deep/x", `"z"`),
+		step("incr", "/n", "4"), step("incr", "/n", "-0.5"), step("incr", "/count", "7"), {Op: "move", From: "/new", Path: "/deep/new"},
+		step("add", "/gone", "1"), {Op: "remove", Path: "/gone"},
+	}})[0]
+	var got struct {
+		N, Count float64
+		List     []int
+		Deep     struct {
+			X   string
+			New map[string]any
+		}
+		New, Gone *any
+	}
+	if err := json.Unmarshal(result.Body, &got); err != nil {
+		s.Fatalf("patched item %s: %v", result.Body, err)
+	}
+	y, hasNull := got.Deep.New["y"]
+	if got.N != 4.5 || got.Count != 7 || fmt.Sprint(got.List) != "[1 2 3 4]" || got.Deep.X != "z" || y != nil || !hasNull || got.New != nil || got.Gone != nil {
+		s.Errorf("patched item is %s", result.Body)
+	}
+	changes, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	s.wantIDs("after a patch", changes, "a")
+	if len(changes) == 1 && (string(changes[0].Body) != string(result.Body) || result.Created) {
+		s.Errorf("the feed has %s, the result was %s, created %v", changes[0].Body, result.Body, result.Created)
+	}
+}
+
+func badPatches(s *stage) {
+	key := changefeed.Key("k")
+	s.commit(key, changefeed.Write{Body: json.RawMessage(`{"id":"a","pk":"k","text":"t","list":[1]}`)})
+	fine := changefeed.Write{Body: doc("fine", "k", 1)}
+	eleven := make([]changefeed.PatchOp, 11)
+	for i := range eleven {
+		eleven[i] = step("incr", "/n", "1")
+	}
+	for _, patch := range [][]changefeed.PatchOp{
+		nil,
+		eleven,
+		{step("replace", "/missing", "1")},
+		{{Op: "remove", Path: "/missing"}},
+		{step("set", "/missing/deeper", "1")},
+		{step("add", "/list/7", "1")},
+		{step("incr", "/text", "1")},
+		{step("incr", "/n", `"1"`)},
+		{step("set", "/id", `"b"`)},
+		{step("set", "/pk", `"other"`)},
+		{step("set", "no slash", "1")},
+		{step("explode", "/n", "1")},
+		{{Op: "move", From: "/missing", Path: "/n"}},
+		{step("set", "/n", "1"), step("replace", "/missing", "1")},
+	} {
+		s.rejects(changefeed.ErrBadRequest, 1, key, fine, changefeed.Write{Op: changefeed.WritePatch, ID: "a", Patch: patch})
+	}
+}

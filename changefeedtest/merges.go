@@ -1,0 +1,128 @@
+package changefeedtest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// mergeCases test what merges leave valid.
+var mergeCases = []containerCase{
+	{name: "a merged partition names all that it came from", needs: []Ability{Splitting, Merging}, test: mergeNames},
+	{name: "ranges and positions from before a merge stay valid", needs: []Ability{Splitting, Merging, SubRanges}, test: mergeContinues},
+	{name: "a merged partition gives everything from the beginning", needs: []Ability{Splitting, Merging}, test: mergeStarts},
+	{name: "a start time goes on filtering through a merge", needs: []Ability{Splitting, Merging, SubRanges, PassingTime}, test: mergeFilters},
+	{name: "positions survive merges and splits in turn", needs: []Ability{Splitting, Merging, SubRanges}, test: mergeAndSplit},
+}
+
+// merge merges the two partitions of a container.
+func (s *stage) merge() changefeed.Partition {
+	s.Helper()
+	parts := s.partitions()
+	if len(parts) != 2 {
+		s.Fatalf("%d partitions, want two", len(parts))
+	}
+	s.Merge(s.T, parts[0].ID, parts[1].ID)
+	return s.only()
+}
+
+func mergeNames(s *stage) {
+	s.spread("i", 10)
+	parent := s.only()
+	children := s.split(parent)
+	merged := s.merge()
+	for _, ancestor := range []string{parent.ID, children[0].ID, children[1].ID} {
+		if !slices.Contains(merged.Parents, ancestor) || merged.ID == ancestor {
+			s.Errorf("merged partition %+v does not name %s", merged, ancestor)
+		}
+	}
+}
+
+func mergeContinues(s *stage) {
+	s.spread("old", 30)
+	children := s.split(s.only())
+	rest := map[string][]string{}
+	positions := map[string]changefeed.Position{}
+	for _, child := range children {
+		page := s.read(child.Range, beginning, changefeed.ReadOptions{MaxItems: 4})
+		positions[child.ID] = page.Next
+		changes, _ := s.drain(child.Range, page.Next, changefeed.ReadOptions{})
+		rest[child.ID] = ids(changes)
+	}
+	s.merge()
+	for _, child := range children {
+		changes := s.drainAll(child.Range, positions[child.ID], changefeed.ReadOptions{MaxItems: 3})
+		s.wantIDs("child range behind its position, after the merge", changes, rest[child.ID]...)
+	}
+	want := s.spread("new", 30)
+	var all []changefeed.Change
+	for _, child := range children {
+		changes := s.drainAll(child.Range, positions[child.ID], changefeed.ReadOptions{})
+		s.wantOrder("after a merge", changes)
+		all = append(all, changes[min(len(rest[child.ID]), len(changes)):]...)
+	}
+	s.wantSet("child ranges after later writes", all, want)
+}
+
+func mergeStarts(s *stage) {
+	want := s.spread("old", 20)
+	s.split(s.only())
+	want = append(want, s.spread("split", 20)...)
+	merged := s.merge()
+	from := s.token(merged.Range, changefeed.LatestVersion)
+	changes := s.drainAll(merged.Range, beginning, changefeed.ReadOptions{MaxItems: 7})
+	s.wantSet("merged partition from the beginning", changes, want)
+	s.wantOrder("merged partition", changes)
+	s.put("key-new", "new")
+	changes, _ = s.drain(merged.Range, from, changefeed.ReadOptions{})
+	s.wantIDs("merged partition behind now", changes, "new")
+}
+
+func mergeFilters(s *stage) {
+	s.spread("old", 20)
+	s.pass(2 * time.Second)
+	s.put("key-edge", "edge")
+	edge, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	start := changefeed.Position{Start: changefeed.FromTime(edge[len(edge)-1].Time)}
+	children := s.split(s.only())
+	s.pass(2 * time.Second)
+	want := s.spread("new", 20)
+	positions := map[string]changefeed.Position{}
+	var all []changefeed.Change
+	for _, child := range children {
+		page := s.read(child.Range, start, changefeed.ReadOptions{MaxItems: 2})
+		positions[child.ID], all = page.Next, append(all, page.Changes...)
+	}
+	s.merge()
+	for _, child := range children {
+		all = append(all, s.drainAll(child.Range, positions[child.ID], changefeed.ReadOptions{})...)
+	}
+	s.wantSet("after the start time", all, want)
+}
+
+// mergeAndSplit keeps two readers going through three rounds of change.
+func mergeAndSplit(s *stage) {
+	readers := map[changefeed.Range]changefeed.Position{}
+	for _, child := range s.split(s.only()) {
+		readers[child.Range] = beginning
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		want := s.spread(name, 20)
+		merged := s.merge()
+		want = append(want, s.spread(name+"merged", 20)...)
+		if name == "b" { // a round without a read between merge and split
+			s.split(merged)
+			want = append(want, s.spread(name+"split", 20)...)
+		}
+		var all []changefeed.Change
+		for r, from := range readers {
+			changes, next := s.drain(r, from, changefeed.ReadOptions{MaxItems: 6})
+			all, readers[r] = append(all, changes...), next
+		}
+		s.wantSet("round "+name, all, want)
+		if name != "b" {
+			s.split(merged)
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package changefeedtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// pageCases test what a page holds.
+var pageCases = []containerCase{
+	{name: "a new container has one partition that covers the key space", test: newContainer},
+	{name: "an empty container gives an empty page and a position that later changes come behind", test: emptyContainer},
+	{name: "changes come in the order of their commits, as stored", test: changesAsStored},
+	{name: "an item appears once, in its last version", test: lastVersions},
+	{name: "deleted items do not appear in latest version", test: deletedItems},
+	{name: "pages hold at most so many changes and join without loss", test: pagesJoin},
+	{name: "a page can be read again", test: pagesRepeat},
+	{name: "a transaction is never cut", test: transactionsWhole},
+	{name: "the head is the newest change", test: head},
+	{name: "a read with an ended context is an error", test: endedContext},
+	{name: "a throttled read tells how long to wait", needs: []Ability{Throttling}, test: throttled},
+}
+
+func newContainer(s *stage) {
+	if r := s.whole(); r != changefeed.FullRange() {
+		s.Errorf("range of the only partition is %v, want %v", r, changefeed.FullRange())
+	}
+}
+
+func emptyContainer(s *stage) {
+	for _, start := range []changefeed.Position{beginning, {}} {
+		changes, next := s.drain(s.whole(), start, changefeed.ReadOptions{})
+		s.wantIDs("empty container from "+start.String(), changes)
+		id := "behind " + start.String()
+		s.put("k", id)
+		changes, _ = s.drain(s.whole(), next, changefeed.ReadOptions{})
+		s.wantIDs("behind an empty page", changes, id)
+	}
+}
+
+func changesAsStored(s *stage) {
+	var want []string
+	var results []changefeed.Result
+	for i := range 30 {
+		id, pk := fmt.Sprintf("i%02d", i), fmt.Sprint("k", i%5)
+		want = append(want, id)
+		results = append(results, s.commit(changefeed.Key(pk), changefeed.Write{Body: doc(id, pk, i)})...)
+	}
+	changes, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	s.wantIDs("30 commits", changes, want...)
+	if s.Failed() {
+		return
+	}
+	for i, c := range changes {
+		pk := changefeed.Key(fmt.Sprint("k", i%5))
+		if c.LSN != results[i].LSN || c.ETag != results[i].ETag || c.PartitionKey != pk || c.Op != changefeed.OpUpsert {
+			s.Errorf("change %+v, want LSN %d, ETag %s, key %s, upsert", c, results[i].LSN, results[i].ETag, pk)
+		}
+		if i > 0 && c.LSN <= changes[i-1].LSN {
+			s.Errorf("LSN %d of commit %d is not above %d", c.LSN, i, changes[i-1].LSN)
+		}
+		s.wantBody(c, i)
+	}
+}
+
+// wantBody checks an item of doc and its system properties.
+func (s *stage) wantBody(c changefeed.Change, n int) {
+	s.Helper()
+	var body struct {
+		ID, ETag string
+		N        int
+		System   string `json:"_etag"`
+		Ts       int64  `json:"_ts"`
+	}
+	if err := json.Unmarshal(c.Body, &body); err != nil {
+		s.Fatalf("body of %s: %v", c.ID, err)
+	}
+	if body.ID != c.ID || body.N != n || body.System != c.ETag || body.Ts != c.Time.Unix() || c.Previous != nil {
+		s.Errorf("change %+v has body %s, want id %q, n %d, _etag %s, _ts %d", c, c.Body, c.ID, n, c.ETag, c.Time.Unix())
+	}
+}
+
+func lastVersions(s *stage) {
+	s.put("k", "a")
+	s.put("k", "b")
+	middle := s.token(s.whole(), changefeed.LatestVersion)
+	s.put("k", "c")
+	last := s.put("k", "a")
+	changes, next := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	s.wantIDs("from the beginning", changes, "b", "c", "a")
+	if len(changes) == 3 && changes[2].LSN != last {
+		s.Errorf("LSN of the last version is %d, want %d", changes[2].LSN, last)
+	}
+	changes, _ = s.drain(s.whole(), middle, changefeed.ReadOptions{})
+	s.wantIDs("from the middle", changes, "c", "a")
+	s.put("k", "b")
+	changes, _ = s.drain(s.whole(), next, changefeed.ReadOptions{})
+	s.wantIDs("after everything was read", changes, "b")
+}
+
+func deletedItems(s *stage) {
+	from := s.token(s.whole(), changefeed.LatestVersion)
+	s.put("k", "stays")
+	s.put("k", "goes")
+	s.remove("k", "goes")
+	s.put("k", "returns")
+	s.remove("k", "returns")
+	s.put("k", "returns")
+	for _, start := range []changefeed.Position{beginning, from} {
+		changes, next := s.drain(s.whole(), start, changefeed.ReadOptions{})
+		s.wantIDs("with two deletes", changes, "stays", "returns")
+		s.remove("k", "stays")
+		changes, _ = s.drain(s.whole(), next, changefeed.ReadOptions{})
+		s.wantIDs("after a delete alone", changes)
+		s.put("k", "stays")
+		s.put("k", "returns")
+	}
+}
+
+func pagesJoin(s *stage) {
+	want := s.spread("i", 35)
+	for _, most := range []int{1, 7, 10, 34, 35, 36, 0} {
+		o := changefeed.ReadOptions{MaxItems: most}
+		var all []changefeed.Change
+		for from := beginning; ; {
+			page := s.read(s.whole(), from, o)
+			if len(page.Changes) == 0 {
+				break
+			}
+			if most > 0 && len(page.Changes) > most {
+				s.Errorf("page of %d changes, want at most %d", len(page.Changes), most)
+			}
+			all, from = append(all, page.Changes...), page.Next
+		}
+		s.wantIDs(fmt.Sprint("pages of ", most), all, want...)
+	}
+}
+
+func pagesRepeat(s *stage) {
+	s.spread("i", 9)
+	first := s.read(s.whole(), beginning, changefeed.ReadOptions{MaxItems: 4})
+	for range 2 {
+		again := s.read(s.whole(), beginning, changefeed.ReadOptions{MaxItems: 4})
+		s.wantIDs("the first page again", again.Changes, ids(first.Changes)...)
+		next := s.read(s.whole(), first.Next, changefeed.ReadOptions{MaxItems: 4})
+		s.wantIDs("the second page again", next.Changes, "i004", "i005", "i006", "i007")
+	}
+}
+
+func transactionsWhole(s *stage) {
+	s.put("a", "1", "2")
+	s.put("b", "3")
+	s.put("a", "4", "5", "6", "7", "8", "9", "10")
+	s.put("b", "11")
+	s.put("b", "12", "13", "14")
+	for most := 1; most <= 15; most++ {
+		var all []changefeed.Change
+		for from := beginning; ; {
+			page := s.read(s.whole(), from, changefeed.ReadOptions{MaxItems: most})
+			if len(page.Changes) == 0 {
+				break
+			}
+			s.wantWhole(most, all, page.Changes)
+			all, from = append(all, page.Changes...), page.Next
+		}
+		s.wantIDs(fmt.Sprint("pages of ", most), all, "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14")
+	}
+}
+
+// wantWhole checks that a page begins with a new transaction and is longer than allowed
+// only by its last one.
+func (s *stage) wantWhole(most int, before, page []changefeed.Change) {
+	s.Helper()
+	if len(before) > 0 && before[len(before)-1].LSN == page[0].LSN {
+		s.Errorf("pages of %d: transaction %d is cut", most, page[0].LSN)
+	}
+	last, others := page[len(page)-1].LSN, 0
+	for _, c := range page {
+		if c.LSN != last {
+			others++
+		}
+	}
+	if len(page) > most && others >= most {
+		s.Errorf("page of %d changes, want at most %d and the end of a transaction", len(page), most)
+	}
+}
+
+func head(s *stage) {
+	s.put("a", "1")
+	last := s.put("b", "2")
+	page := s.read(s.whole(), beginning, changefeed.ReadOptions{MaxItems: 1})
+	if page.Head != 0 && page.Head != last {
+		s.Errorf("Head is %d, want %d (or 0, unknown)", page.Head, last)
+	}
+}
+
+func endedContext(s *stage) {
+	ctx, cancel := s.soon()
+	cancel()
+	if _, err := s.Source.Read(ctx, s.whole(), beginning, changefeed.ReadOptions{}); err == nil {
+		s.Error("Read with an ended context: no error")
+	}
+}
+
+func throttled(s *stage) {
+	s.put("k", "a")
+	r := s.whole()
+	s.Throttle(s.T)
+	_, err := s.Source.Read(s.Context(), r, beginning, changefeed.ReadOptions{})
+	after := throttledFor(err)
+	if after <= 0 {
+		s.Fatalf("Read = %v, want a ThrottledError with a pause", err)
+	}
+	for range maxPages {
+		s.pass(max(after, time.Millisecond))
+		page, err := s.Source.Read(s.Context(), r, beginning, changefeed.ReadOptions{})
+		if after = throttledFor(err); after == 0 {
+			s.wantIDs("after the pause", page.Changes, "a")
+			return
+		}
+	}
+	s.Error("throttled for ever")
+}

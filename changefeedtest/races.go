@@ -1,0 +1,131 @@
+package changefeedtest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// raceCases test readers and writers at the same time.
+var raceCases = []containerCase{
+	{name: "a reader behind concurrent writers misses nothing and sees nothing twice", test: raceReaders},
+	{name: "readers behind concurrent writers go on through a split", needs: []Ability{Splitting}, test: raceSplit},
+}
+
+const (
+	raceWriters = 8
+	raceCommits = 40
+)
+
+// race starts writers, each with its own logical partition and a new item a commit.
+// The result tells whether all have finished.
+func (s *stage) race(wg *sync.WaitGroup) *atomic.Bool {
+	var left atomic.Int64
+	var finished atomic.Bool
+	left.Store(raceWriters)
+	for w := range raceWriters {
+		wg.Go(func() {
+			defer func() { finished.Store(left.Add(-1) == 0) }()
+			for i := range raceCommits {
+				id := fmt.Sprintf("w%d-%04d", w, i)
+				if err := s.try(fmt.Sprint("writer", w), id, id+"b"); err != nil {
+					s.Errorf("Commit %s: %v", id, err)
+					return
+				}
+			}
+		})
+	}
+	return &finished
+}
+
+// wantRace checks that each writer's items came once and in order.
+func (s *stage) wantRace(changes []changefeed.Change) {
+	s.Helper()
+	next := map[changefeed.PartitionKey][]string{}
+	for _, c := range changes {
+		next[c.PartitionKey] = append(next[c.PartitionKey], c.ID)
+	}
+	for w := range raceWriters {
+		got := next[changefeed.Key(fmt.Sprint("writer", w))]
+		if len(got) != 2*raceCommits {
+			s.Errorf("writer %d: %d changes, want %d", w, len(got), 2*raceCommits)
+			continue
+		}
+		for i := range raceCommits {
+			id := fmt.Sprintf("w%d-%04d", w, i)
+			if got[2*i] != id || got[2*i+1] != id+"b" {
+				s.Errorf("writer %d: commit %d came as %v", w, i, got[2*i:2*i+2])
+				break
+			}
+		}
+	}
+}
+
+func raceReaders(s *stage) {
+	r := s.whole()
+	from := s.token(r, changefeed.LatestVersion)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	finished := s.race(&wg)
+	var all []changefeed.Change
+	for done := false; !done; {
+		done = finished.Load() // before the read: what is committed by now must come
+		changes, next := s.drain(r, from, changefeed.ReadOptions{MaxItems: 7})
+		all, from = append(all, changes...), next
+		s.breathe(len(changes))
+	}
+	s.wantOrder("behind concurrent writers", all)
+	s.wantRace(all)
+}
+
+// raceSplit splits the partition while writers write and a reader reads, and gives the
+// reader's position to the children.
+func raceSplit(s *stage) {
+	s.spread("i", 20)
+	parent := s.only()
+	_, from := s.drain(parent.Range, beginning, changefeed.ReadOptions{})
+	var writers, reader sync.WaitGroup
+	defer writers.Wait()
+	finished := s.race(&writers)
+	var all []changefeed.Change
+	reader.Go(func() { all, from = s.readUntilGone(parent.Range, from) })
+	s.Split(s.T, parent.ID)
+	reader.Wait()
+	readers := map[changefeed.Range]changefeed.Position{}
+	for _, child := range s.partitions() {
+		readers[child.Range] = from
+	}
+	for done := false; !done; {
+		done = finished.Load()
+		found := 0
+		for r, from := range readers {
+			changes, next := s.drain(r, from, changefeed.ReadOptions{MaxItems: 7})
+			all, readers[r] = append(all, changes...), next
+			found += len(changes)
+		}
+		s.breathe(found)
+	}
+	s.wantRace(all)
+}
+
+// readUntilGone reads a range until it is gone, on a goroutine that may not end the test.
+func (s *stage) readUntilGone(r changefeed.Range, from changefeed.Position) ([]changefeed.Change, changefeed.Position) {
+	var all []changefeed.Change
+	for {
+		page, err := s.Source.Read(s.Context(), r, from, changefeed.ReadOptions{MaxItems: 7})
+		if err != nil {
+			if !errors.Is(err, changefeed.ErrGone) {
+				s.Errorf("Read(%v) during a split: %v, want ErrGone", r, err)
+			}
+			return all, from
+		}
+		all, from = append(all, page.Changes...), page.Next
+		if len(page.Changes) == 0 && wait(s.Context(), time.Millisecond) != nil {
+			return all, from
+		}
+	}
+}

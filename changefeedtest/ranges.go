@@ -1,0 +1,195 @@
+package changefeedtest
+
+import (
+	"slices"
+
+	"github.com/millrace/changefeed"
+)
+
+// rangeCases test reads of parts of the key space, and splits.
+var rangeCases = []containerCase{
+	{name: "parts of a partition give each change once", needs: []Ability{SubRanges}, test: partsTile},
+	{name: "a position of the whole continues in its parts", needs: []Ability{SubRanges}, test: positionsNarrow},
+	{name: "after a split the children tile the parent and name all ancestors", needs: []Ability{Splitting}, test: splitNames},
+	{name: "a range over several partitions is gone, from whatever position", needs: []Ability{Splitting}, test: spanningGone},
+	{name: "children continue from the parent's position without loss or repetition", needs: []Ability{Splitting}, test: splitContinues},
+	{name: "children give everything from the beginning and nothing from now", needs: []Ability{Splitting}, test: splitStarts},
+	{name: "parts inside one child stay readable through a split", needs: []Ability{Splitting, SubRanges}, test: partsThroughSplit},
+}
+
+// partsTile also reads parts with few items a page, where a page may well be empty
+// before the end.
+func partsTile(s *stage) {
+	want := s.spread("i", 40)
+	for _, n := range []int{2, 7} {
+		var all []changefeed.Change
+		for _, part := range s.whole().Cut(n) {
+			changes := s.drainAll(part, beginning, changefeed.ReadOptions{MaxItems: 3})
+			s.wantOrder(part.String(), changes)
+			all = append(all, changes...)
+		}
+		s.wantSet("all parts", all, want)
+	}
+}
+
+// drainAll drains past empty pages whose position still moves.
+func (s *stage) drainAll(r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) []changefeed.Change {
+	s.Helper()
+	var all []changefeed.Change
+	for range maxPages {
+		changes, next := s.drain(r, from, o)
+		all = append(all, changes...)
+		if len(changes) == 0 && next == from {
+			return all
+		}
+		from = next
+	}
+	s.Fatalf("Read(%v) moves for ever", r)
+	return nil
+}
+
+func positionsNarrow(s *stage) {
+	s.spread("old", 10)
+	page := s.read(s.whole(), beginning, changefeed.ReadOptions{MaxItems: 4})
+	rest, _ := s.drain(s.whole(), page.Next, changefeed.ReadOptions{})
+	var all []changefeed.Change
+	for _, part := range s.whole().Cut(3) {
+		all = append(all, s.drainAll(part, page.Next, changefeed.ReadOptions{})...)
+	}
+	s.wantSet("parts behind a page", all, ids(rest))
+	s.wantSet("the rest", rest, []string{"old004", "old005", "old006", "old007", "old008", "old009"})
+}
+
+func splitNames(s *stage) {
+	s.spread("i", 10)
+	parent := s.only()
+	children := s.split(parent)
+	if !tiles(parent.Range, children) {
+		s.Errorf("children %+v do not tile %v", children, parent.Range)
+	}
+	for _, child := range s.split(children[0]) {
+		for _, ancestor := range []string{parent.ID, children[0].ID} {
+			if !slices.Contains(child.Parents, ancestor) {
+				s.Errorf("grandchild %+v does not name its ancestor %s", child, ancestor)
+			}
+		}
+	}
+}
+
+// tiles tells whether sorted partitions cover a range.
+func tiles(r changefeed.Range, parts []changefeed.Partition) bool {
+	edge := r.Min
+	for _, p := range parts {
+		if p.Range.Min != edge {
+			return false
+		}
+		edge = p.Range.Max
+	}
+	return edge == r.Max
+}
+
+func spanningGone(s *stage) {
+	s.spread("i", 10)
+	parent := s.only()
+	middle := s.read(parent.Range, beginning, changefeed.ReadOptions{MaxItems: 3}).Next
+	edge := s.split(parent)[0].Range.Max
+	spanning := []changefeed.Range{parent.Range}
+	if !s.h.lacks(SubRanges) {
+		spanning = append(spanning, changefeed.Range{Min: edge[:len(edge)-1], Max: edge + "80"})
+	}
+	for _, r := range spanning {
+		for _, from := range []changefeed.Position{beginning, {}, middle} {
+			s.refuse(changefeed.ErrGone, r, from, changefeed.ReadOptions{})
+		}
+	}
+}
+
+// splitContinues reads a part, splits, writes, and reads the rest from the children.
+func splitContinues(s *stage) {
+	s.spread("before", 30)
+	first := s.read(s.whole(), beginning, changefeed.ReadOptions{MaxItems: 11})
+	rest, _ := s.drain(s.whole(), first.Next, changefeed.ReadOptions{})
+	children := s.split(s.only())
+	after := s.spread("after", 20)
+	var all []changefeed.Change
+	homes := map[changefeed.PartitionKey]changefeed.Range{}
+	for _, child := range children {
+		changes := s.drainAll(child.Range, first.Next, changefeed.ReadOptions{MaxItems: 4})
+		s.wantOrder(child.Range.String(), changes)
+		if len(changes) == 0 {
+			s.Errorf("child %+v got none of 50 keys", child)
+		}
+		for _, c := range changes {
+			homes[c.PartitionKey] = child.Range
+		}
+		all = append(all, changes...)
+	}
+	s.wantSet("children behind the parent's position", all, append(ids(rest), after...))
+	// Once more, from the children's own positions.
+	again := s.secondSplit(children[1])
+	for _, c := range again {
+		if home := homes[c.PartitionKey]; home != children[1].Range {
+			s.Errorf("key %s moved from %v to %v", c.PartitionKey, home, children[1].Range)
+		}
+	}
+}
+
+// secondSplit splits a child and rewrites all items behind its own position.
+func (s *stage) secondSplit(child changefeed.Partition) []changefeed.Change {
+	s.Helper()
+	_, end := s.drain(child.Range, beginning, changefeed.ReadOptions{})
+	s.spread("before", 30)
+	s.spread("after", 20)
+	want, _ := s.drain(child.Range, end, changefeed.ReadOptions{})
+	var all []changefeed.Change
+	for _, grandchild := range s.split(child) {
+		all = append(all, s.drainAll(grandchild.Range, end, changefeed.ReadOptions{})...)
+	}
+	s.wantSet("grandchildren behind the child's position", all, ids(want))
+	return all
+}
+
+func splitStarts(s *stage) {
+	want := s.spread("i", 30)
+	var all []changefeed.Change
+	nows := map[string]changefeed.Position{}
+	for _, child := range s.split(s.only()) {
+		changes := s.drainAll(child.Range, beginning, changefeed.ReadOptions{})
+		s.wantOrder(child.Range.String(), changes)
+		all = append(all, changes...)
+		none, next := s.drain(child.Range, changefeed.Position{}, changefeed.ReadOptions{})
+		s.wantIDs("a child from now", none)
+		nows[child.Range.String()] = next
+	}
+	s.wantSet("children from the beginning", all, want)
+	want, all = s.spread("late", 20), nil
+	for _, child := range s.partitions() {
+		all = append(all, s.drainAll(child.Range, nows[child.Range.String()], changefeed.ReadOptions{})...)
+	}
+	s.wantSet("children behind now", all, want)
+}
+
+func partsThroughSplit(s *stage) {
+	s.spread("old", 30)
+	parent := s.only()
+	positions := map[changefeed.Range]changefeed.Position{}
+	for _, part := range parent.Range.Cut(16) {
+		_, positions[part] = s.drain(part, beginning, changefeed.ReadOptions{})
+	}
+	children := s.split(parent)
+	want := s.spread("new", 40)
+	var all []changefeed.Change
+	for part, from := range positions {
+		if slices.ContainsFunc(children, func(c changefeed.Partition) bool { return c.Range.Contains(part) }) {
+			all = append(all, s.drainAll(part, from, changefeed.ReadOptions{})...)
+			continue
+		}
+		s.refuse(changefeed.ErrGone, part, from, changefeed.ReadOptions{})
+		for _, child := range children {
+			if half := part.Intersect(child.Range); !half.Empty() {
+				all = append(all, s.drainAll(half, from, changefeed.ReadOptions{})...)
+			}
+		}
+	}
+	s.wantSet("parts behind their positions", all, want)
+}

@@ -1,0 +1,328 @@
+package changefeedtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// clockCases test the store's clock.
+var clockCases = []leaseCase{
+	{name: "the store's clock stamps records, whatever the writer says", test: storeStamps},
+	{name: "records age by the store's clock", needs: []Ability{PassingTime}, test: recordsAge},
+	{name: "a record with a time to live goes when it is not written", needs: []Ability{LeaseExpiry, PassingTime}, test: recordsExpire},
+	{name: "a record without a time to live stays", needs: []Ability{PassingTime}, test: recordsStay},
+}
+
+// clockGrain is how coarse a store's stamps may be.
+const clockGrain = 2 * time.Second
+
+func storeStamps(d *desk) {
+	l := lease("-FF")
+	l.Updated = time.Date(2050, 1, 1, 0, 0, 0, 0, time.UTC)
+	l.Timestamp = time.Date(2051, 1, 1, 0, 0, 0, 0, time.UTC)
+	created := d.create(l)
+	records, now := d.listed()
+	listed := records[name(l)]
+	if age := now.Sub(listed.Updated); age < -clockGrain || age > time.Hour {
+		d.Errorf("a new record was written at %v, the store's time is %v", listed.Updated, now)
+	}
+	if !created.Updated.Equal(listed.Updated) {
+		d.Errorf("Create says written at %v, List says %v", created.Updated, listed.Updated)
+	}
+}
+
+func recordsAge(d *desk) {
+	first, second := d.create(lease("0")), d.create(lease("1"))
+	_, before := d.listed()
+	d.pass(90 * time.Second)
+	d.update(second)
+	records, now := d.listed()
+	near := func(what string, got, want time.Duration) {
+		if got < want-clockGrain || got > want+30*time.Second {
+			d.Errorf("%s is %v, want %v", what, got, want)
+		}
+	}
+	near("the time passed by List's clock", now.Sub(before), 90*time.Second)
+	near("the age of an untouched record", now.Sub(records[name(first)].Updated), 90*time.Second)
+	near("the age of an updated record", now.Sub(records[name(second)].Updated), 0)
+}
+
+func recordsExpire(d *desk) {
+	for _, l := range []changefeed.Lease{{Kind: changefeed.KindLock, TTL: 30 * time.Second}, {Kind: changefeed.KindHost, Token: "h", TTL: 30 * time.Second}} {
+		held := d.create(l)
+		d.pass(20 * time.Second)
+		held = d.update(held)
+		if held.TTL != 30*time.Second {
+			d.Errorf("time to live of %s is %v after an update, want 30s", name(l), held.TTL)
+		}
+		d.pass(20 * time.Second)
+		d.wantNames("20 s after an update", d.list(), name(l))
+		d.pass(15 * time.Second)
+		d.wantNames("35 s after an update", d.list())
+		_, err := d.store.Update(d.Context(), held)
+		d.wantErr("Update of an expired record", err, changefeed.ErrNotFound)
+		d.wantErr("Delete of an expired record", d.store.Delete(d.Context(), held), changefeed.ErrNotFound)
+		d.remove(d.create(l))
+	}
+}
+
+func recordsStay(d *desk) {
+	d.create(lease("-FF"))
+	d.create(changefeed.Lease{Kind: changefeed.KindInfo})
+	d.pass(48 * time.Hour)
+	d.wantNames("after two days", d.list(), "lease -FF", "info ")
+}
+
+// foreignCases test documents that others wrote.
+var foreignCases = []leaseCase{
+	{name: "what a record does not know of its document is kept", needs: []Ability{ForeignWrites}, test: unknownKept},
+	{name: "a foreign write makes the ETag stale", needs: []Ability{ForeignWrites}, test: foreignStale},
+	{name: "a document that is no record is listed with its error", needs: []Ability{ForeignWrites}, test: brokenListed},
+}
+
+// edit changes the stored document of a record behind the store's back.
+func (d *desk) edit(l changefeed.Lease, change func(members map[string]json.RawMessage)) {
+	d.Helper()
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(l.Raw, &members); err != nil {
+		d.Fatalf("Raw of %s is %s: %v", name(l), l.Raw, err)
+	}
+	change(members)
+	text, err := json.Marshal(members)
+	if err != nil {
+		d.Fatal(err)
+	}
+	d.Put(d.T, text)
+}
+
+func unknownKept(d *desk) {
+	const note = `{"by":["ops",1.50],"why":null}`
+	for _, l := range []changefeed.Lease{full("-FF"), {Kind: changefeed.KindHost, Token: "h", Owner: "h"}} {
+		d.create(l)
+		d.edit(d.list()[name(l)], func(members map[string]json.RawMessage) { members["note"] = json.RawMessage(note) })
+		record := d.list()[name(l)]
+		d.wantSame("after a foreign write", record, l)
+		for range 3 { // from the listing, then from the results of the writes
+			record.Owner += "x"
+			record = d.update(record)
+		}
+		var stored struct{ Note json.RawMessage }
+		if raw := d.list()[name(l)].Raw; json.Unmarshal(raw, &stored) != nil || !sameJSON(stored.Note, note) {
+			d.Errorf("after three updates the stored document is %s, want note %s in it", raw, note)
+		}
+	}
+}
+
+// sameJSON compares two texts but for spaces and the notation of numbers.
+func sameJSON(got json.RawMessage, want string) bool {
+	var g, w any
+	return json.Unmarshal(got, &g) == nil && json.Unmarshal([]byte(want), &w) == nil && fmt.Sprint(g) == fmt.Sprint(w)
+}
+
+func foreignStale(d *desk) {
+	held := d.create(lease("-FF"))
+	d.edit(d.list()[name(held)], func(members map[string]json.RawMessage) { members["note"] = json.RawMessage("1") })
+	_, err := d.store.Update(d.Context(), held)
+	d.wantErr("Update after a foreign write", err, changefeed.ErrConflict)
+	d.wantErr("Delete after a foreign write", d.store.Delete(d.Context(), held), changefeed.ErrConflict)
+}
+
+// brokenListed leaves of a lease's document only its identity.
+func brokenListed(d *desk) {
+	held := d.create(full("-FF"))
+	d.create(lease("0"))
+	d.edit(d.list()[name(held)], func(members map[string]json.RawMessage) {
+		for member := range members {
+			if member != "id" && member != "partitionKey" {
+				delete(members, member)
+			}
+		}
+	})
+	records, _, err := d.store.List(d.Context())
+	if err != nil {
+		d.Fatalf("List with a broken document: %v", err)
+	}
+	broken := slices.IndexFunc(records, func(l changefeed.Lease) bool { return l.ID == held.ID })
+	if len(records) != 2 || broken < 0 {
+		d.Fatalf("List with a broken document: %+v", records)
+	}
+	l := records[broken]
+	if !errors.Is(l.Err, changefeed.ErrBadLease) || len(l.Raw) == 0 || l.ETag == "" || records[1-broken].Err != nil {
+		d.Errorf("a document without members: %+v, want Err, Raw and ETag", l)
+	}
+	d.remove(l) // so that it can be cleaned up
+	d.wantNames("after its removal", d.list(), "lease 0")
+}
+
+// followCases test [changefeed.Follower].
+var followCases = []leaseCase{
+	{name: "following begins with the present, at once", needs: []Ability{Following}, test: followBegins},
+	{name: "following returns the changes of every client", needs: []Ability{Following}, test: followChanges},
+	{name: "following waits for a change, or for the end of its context", needs: []Ability{Following}, test: followWaits},
+	{name: "following sees its own unit alone", needs: []Ability{Following}, test: followUnit},
+	{name: "following never misses a change", needs: []Ability{Following}, test: followRace},
+}
+
+// follow follows until there are changes, or until the context ends.
+func (d *desk) follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, error) {
+	follower, ok := d.store.(changefeed.Follower)
+	if !ok {
+		return nil, "", errors.New("the lease store is no Follower")
+	}
+	for {
+		changed, next, now, err := follower.Follow(ctx, cursor)
+		if err != nil || len(changed) > 0 || cursor == "" {
+			if err == nil && (now.IsZero() || next == "") {
+				err = fmt.Errorf("cursor is %q, the store's time %v: want both set", next, now)
+			}
+			return changed, next, err
+		}
+		cursor = next
+		if err := wait(ctx, time.Millisecond); err != nil { // it may return early
+			return nil, next, err
+		}
+	}
+}
+
+// soonFollow is follow for what is there or about to come.
+func (d *desk) soonFollow(cursor string) ([]changefeed.Lease, string) {
+	d.Helper()
+	ctx, cancel := context.WithTimeout(d.Context(), time.Minute)
+	defer cancel()
+	changed, next, err := d.follow(ctx, cursor)
+	if err != nil {
+		d.Fatalf("Follow(%q): %v", cursor, err)
+	}
+	return changed, next
+}
+
+// collect follows until all names have appeared, and returns their last records.
+func (d *desk) collect(cursor string, names ...string) (map[string]changefeed.Lease, string) {
+	d.Helper()
+	seen := map[string]changefeed.Lease{}
+	for slices.ContainsFunc(names, func(n string) bool { _, ok := seen[n]; return !ok }) {
+		var changed []changefeed.Lease
+		changed, cursor = d.soonFollow(cursor)
+		for _, l := range changed {
+			seen[name(l)] = l
+		}
+	}
+	return seen, cursor
+}
+
+func followBegins(d *desk) {
+	d.create(lease("0"))
+	changed, cursor := d.soonFollow("")
+	if len(changed) != 0 {
+		d.Errorf("Follow with an empty cursor has %d records, want none", len(changed))
+	}
+	l := d.create(lease("1"))
+	changed, _ = d.soonFollow(cursor)
+	if len(changed) != 1 || changed[0].Token != "1" || changed[0].ETag != l.ETag {
+		d.Errorf("Follow after a create: %+v, want lease 1 with ETag %s", changed, l.ETag)
+	}
+}
+
+func followChanges(d *desk) {
+	first, second := d.create(lease("0")), d.create(lease("1"))
+	_, start := d.soonFollow("")
+	other := *d
+	other.store = d.Unit(d.T, "unit")
+	first.Owner = "a"
+	first = other.update(first)
+	host := other.create(changefeed.Lease{Kind: changefeed.KindHost, Token: "h", Owner: "h", Epoch: "e"})
+	gone := d.create(lease("2"))
+	d.remove(gone)
+	seen, cursor := d.collect(start, name(first), name(host))
+	d.wantSame("Follow", seen[name(first)], first)
+	if seen[name(first)].ETag != first.ETag || seen[name(host)].ETag != host.ETag {
+		d.Errorf("Follow has ETags %s and %s, want %s and %s", seen[name(first)].ETag, seen[name(host)].ETag, first.ETag, host.ETag)
+	}
+	second.Owner = "b"
+	second = d.update(second)
+	seen, _ = d.collect(cursor, name(second))
+	d.wantNames("behind the cursor", seen, name(second))
+	seen, _ = d.collect(start, name(first), name(host), name(second)) // a cursor can be used again
+	d.wantSame("Follow again", seen[name(second)], second)
+	d.wantSame("a followed record is good for a write", other.update(seen[name(second)]), second)
+}
+
+func followWaits(d *desk) {
+	_, cursor := d.soonFollow("")
+	done := make(chan error, 1)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithTimeout(d.Context(), time.Minute)
+	defer cancel()
+	wg.Go(func() { _, _, err := d.follow(ctx, cursor); done <- err })
+	d.create(lease("0"))
+	if err := <-done; err != nil {
+		d.Errorf("Follow while a record is created: %v", err)
+	}
+	_, cursor = d.collect(cursor, "lease 0")
+	cause := errors.New("enough")
+	short, stop := context.WithCancelCause(d.Context())
+	timer := time.AfterFunc(time.Second, func() { stop(cause) })
+	defer timer.Stop()
+	if changed, _, err := d.follow(short, cursor); err == nil {
+		d.Errorf("Follow without changes until its context ends: %+v, want an error", changed)
+	}
+}
+
+func followUnit(d *desk) {
+	_, cursor := d.soonFollow("")
+	other := *d
+	other.store = d.Unit(d.T, "unit2")
+	other.create(lease("0"))
+	other.create(changefeed.Lease{Kind: changefeed.KindHost, Token: "h"})
+	mine := d.create(lease("1"))
+	seen, _ := d.collect(cursor, name(mine))
+	d.wantNames("one unit", seen, name(mine))
+}
+
+// followRace writes records from many clients while one follows, until the follower
+// has seen the last version of each.
+func followRace(d *desk) {
+	const writers, each = 8, 25
+	_, cursor := d.soonFollow("")
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for w := range writers {
+		store := d.Unit(d.T, "unit")
+		wg.Go(func() {
+			l, err := store.Create(d.Context(), lease(fmt.Sprint(w)))
+			for l.Attempts < each && err == nil {
+				l.Attempts++
+				l, err = store.Update(d.Context(), l)
+			}
+			if err != nil {
+				d.Errorf("writer %d: %v", w, err)
+			}
+		})
+	}
+	last := map[string]int{}
+	for finished := 0; finished < writers; {
+		var changed []changefeed.Lease
+		changed, cursor = d.soonFollow(cursor)
+		for _, l := range changed {
+			if l.Attempts < last[l.Token] {
+				d.Errorf("lease %s went back from %d to %d", l.Token, last[l.Token], l.Attempts)
+			}
+			if l.Attempts == each && last[l.Token] < each {
+				finished++
+			}
+			last[l.Token] = max(last[l.Token], l.Attempts)
+		}
+	}
+	if got := strings.Count(fmt.Sprint(last), fmt.Sprint(":", each)); got != writers {
+		d.Errorf("the follower saw %v, want %d of each", last, each)
+	}
+}

@@ -1,0 +1,265 @@
+package changefeedtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// TestSource proves a [changefeed.Source], and its optional abilities, against every
+// sentence of their documentation. It writes through the store's Committer.
+func TestSource(t *testing.T, h Harness) {
+	for _, c := range slices.Concat(pageCases, startCases, rangeCases, mergeCases, keyCases, versionCases, waitCases, countCases, raceCases) {
+		t.Run(c.name, func(t *testing.T) { c.run(t, h) })
+	}
+}
+
+// A containerCase is one test on one new container.
+type containerCase struct {
+	name      string
+	needs     []Ability
+	container Container
+	test      func(s *stage)
+}
+
+func (c containerCase) run(t *testing.T, h Harness) {
+	if !h.has(t, c.needs) {
+		return
+	}
+	if len(c.container.Paths) == 0 {
+		c.container.Paths = []string{"/pk"}
+	}
+	h.in(t, func(t *testing.T) {
+		s := &stage{T: t, h: h, Store: h.Container(t, c.container)}
+		s.checkHooks(c.needs)
+		c.test(s)
+	})
+}
+
+// A stage is a container under test with the words that tests are written in. Its
+// methods end the test at the first error that they do not expect.
+type stage struct {
+	*testing.T
+	h Harness
+	Store
+}
+
+func (s *stage) checkHooks(needs []Ability) {
+	s.Helper()
+	_, waits := s.Source.(changefeed.Waiter)
+	_, counts := s.Source.(changefeed.Counter)
+	for _, a := range needs {
+		switch a {
+		case Splitting:
+			needHook(s.T, s.Split != nil, "Store.Split is nil", a)
+		case Merging:
+			needHook(s.T, s.Merge != nil, "Store.Merge is nil", a)
+		case Throttling:
+			needHook(s.T, s.Throttle != nil, "Store.Throttle is nil", a)
+		case Waiting:
+			needHook(s.T, waits, "the source is no Waiter", a)
+		case Counting:
+			needHook(s.T, counts, "the source is no Counter", a)
+		}
+	}
+	if (waits && s.h.lacks(Waiting)) || (counts && s.h.lacks(Counting)) {
+		s.Fatalf("the source has an ability that Lacks denies: %v", s.h.Lacks)
+	}
+}
+
+func (s *stage) pass(d time.Duration) { s.Helper(); s.h.pass(s.T, d) }
+
+// doc is an item of the logical partition pk.
+func doc(id, pk string, n int) json.RawMessage {
+	return fmt.Appendf(nil, `{"id":%q,"pk":%q,"n":%d}`, id, pk, n)
+}
+
+// commit writes a batch that has to succeed.
+func (s *stage) commit(key changefeed.PartitionKey, writes ...changefeed.Write) []changefeed.Result {
+	s.Helper()
+	results, err := s.Committer.Commit(s.Context(), key, writes)
+	if err != nil {
+		s.Fatalf("Commit(%s): %v", key, err)
+	}
+	if len(results) != len(writes) {
+		s.Fatalf("Commit(%s) of %d writes has %d results", key, len(writes), len(results))
+	}
+	return results
+}
+
+// put upserts items of one logical partition in one transaction and returns its LSN.
+func (s *stage) put(pk string, ids ...string) int64 {
+	s.Helper()
+	var writes []changefeed.Write
+	for i, id := range ids {
+		writes = append(writes, changefeed.Write{Body: doc(id, pk, i)})
+	}
+	return s.commit(changefeed.Key(pk), writes...)[0].LSN
+}
+
+// remove deletes an item.
+func (s *stage) remove(pk, id string) changefeed.Result {
+	s.Helper()
+	return s.commit(changefeed.Key(pk), changefeed.Write{Op: changefeed.WriteDelete, ID: id})[0]
+}
+
+// spread puts n items, each alone in its logical partition, and returns their ids.
+func (s *stage) spread(prefix string, n int) []string {
+	s.Helper()
+	var all []string
+	for i := range n {
+		id := fmt.Sprintf("%s%03d", prefix, i)
+		s.put("key-"+id, id)
+		all = append(all, id)
+	}
+	return all
+}
+
+// read reads one page.
+func (s *stage) read(r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) changefeed.Page {
+	s.Helper()
+	page, err := s.Source.Read(s.Context(), r, from, o)
+	if err != nil {
+		s.Fatalf("Read(%v, %v, %+v): %v", r, from, o, err)
+	}
+	if page.Next.Token == "" {
+		s.Fatalf("Read(%v, %v, %+v): Next has no token", r, from, o)
+	}
+	return page
+}
+
+// refuse reads what has to fail.
+func (s *stage) refuse(want error, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) {
+	s.Helper()
+	page, err := s.Source.Read(s.Context(), r, from, o)
+	if !errors.Is(err, want) {
+		s.Errorf("Read(%v, %v, %+v) = %d changes, %v, want error %q", r, from, o, len(page.Changes), err, want)
+	}
+}
+
+// maxPages ends a read that goes on for ever.
+const maxPages = 10_000
+
+// drain reads until there is nothing more.
+func (s *stage) drain(r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) ([]changefeed.Change, changefeed.Position) {
+	s.Helper()
+	var all []changefeed.Change
+	for range maxPages {
+		page := s.read(r, from, o)
+		all = append(all, page.Changes...)
+		if len(page.Changes) == 0 {
+			return all, page.Next
+		}
+		from = page.Next
+	}
+	s.Fatalf("Read(%v, %+v) has no end: %d changes", r, o, len(all))
+	return nil, from
+}
+
+// whole is the range of the one partition.
+func (s *stage) whole() changefeed.Range {
+	s.Helper()
+	return s.only().Range
+}
+
+func (s *stage) only() changefeed.Partition {
+	s.Helper()
+	parts := s.partitions()
+	if len(parts) != 1 {
+		s.Fatalf("%d partitions, want one: %+v", len(parts), parts)
+	}
+	return parts[0]
+}
+
+// partitions lists the partitions by their ranges, which must tile the key space.
+func (s *stage) partitions() []changefeed.Partition {
+	s.Helper()
+	parts, err := s.Source.Partitions(s.Context())
+	if err != nil {
+		s.Fatalf("Partitions: %v", err)
+	}
+	slices.SortFunc(parts, func(a, b changefeed.Partition) int {
+		if a.Range.Min < b.Range.Min {
+			return -1
+		}
+		return 1
+	})
+	edge := changefeed.FullRange().Min
+	seen := map[string]bool{}
+	for _, p := range parts {
+		if p.Range.Min != edge || p.Range.Empty() || p.ID == "" || seen[p.ID] {
+			s.Fatalf("partitions do not tile the key space under different ids: %+v", parts)
+		}
+		edge, seen[p.ID] = p.Range.Max, true
+	}
+	if edge != changefeed.FullRange().Max {
+		s.Fatalf("partitions end at %q: %+v", edge, parts)
+	}
+	return parts
+}
+
+// split splits a partition and returns its children in the order of their ranges.
+func (s *stage) split(p changefeed.Partition) []changefeed.Partition {
+	s.Helper()
+	s.Split(s.T, p.ID)
+	children := slices.DeleteFunc(s.partitions(), func(c changefeed.Partition) bool { return !p.Range.Contains(c.Range) })
+	if len(children) < 2 || slices.ContainsFunc(children, func(c changefeed.Partition) bool { return !slices.Contains(c.Parents, p.ID) }) {
+		s.Fatalf("split of partition %+v: want two or more children that name it as parent, got %+v", p, children)
+	}
+	return children
+}
+
+// token is the position behind everything that r has now.
+func (s *stage) token(r changefeed.Range, mode changefeed.Mode) changefeed.Position {
+	s.Helper()
+	return s.read(r, changefeed.Position{}, changefeed.ReadOptions{Mode: mode}).Next
+}
+
+// soon is a context for what has to happen without delay.
+func (s *stage) soon() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(s.Context(), time.Minute)
+}
+
+// ids are the ids of changes, in order.
+func ids(changes []changefeed.Change) []string {
+	list := []string{}
+	for _, c := range changes {
+		list = append(list, c.ID)
+	}
+	return list
+}
+
+// wantIDs compares ids in order.
+func (s *stage) wantIDs(what string, changes []changefeed.Change, want ...string) {
+	s.Helper()
+	if got := ids(changes); !slices.Equal(got, want) && len(got)+len(want) > 0 {
+		s.Errorf("%s: items %v, want %v", what, got, want)
+	}
+}
+
+// wantSet compares ids in any order, each once.
+func (s *stage) wantSet(what string, changes []changefeed.Change, want []string) {
+	s.Helper()
+	s.wantIDs(what, slices.SortedFunc(slices.Values(changes), func(a, b changefeed.Change) int {
+		if a.ID < b.ID {
+			return -1
+		}
+		return 1
+	}), slices.Sorted(slices.Values(want))...)
+}
+
+// wantOrder checks that LSNs do not fall.
+func (s *stage) wantOrder(what string, changes []changefeed.Change) {
+	s.Helper()
+	if !slices.IsSortedFunc(changes, func(a, b changefeed.Change) int { return int(a.LSN - b.LSN) }) {
+		s.Errorf("%s: changes are not in the order of their LSNs: %v", what, ids(changes))
+	}
+}
+
+var beginning = changefeed.Position{Start: changefeed.FromBeginning()}

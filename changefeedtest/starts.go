@@ -1,0 +1,129 @@
+package changefeedtest
+
+import (
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// startCases test where reading begins, and what may not begin.
+var startCases = []containerCase{
+	{name: "from now gives only later changes, and a token even when there are none", test: fromNow},
+	{name: "from the beginning gives everything, however late it is asked for", test: fromBeginning},
+	{name: "from a time gives the changes after it, exclusive, in whole seconds", needs: []Ability{PassingTime}, test: fromTime},
+	{name: "from a time still to come gives nothing yet", test: fromFuture},
+	{name: "a start from a time stays beside the token", needs: []Ability{PassingTime}, test: startStays},
+	{name: "a token wins over the start beside it", test: tokenWins},
+	{name: "what is no token is a bad request", test: badTokens},
+	{name: "what is no partition key is a bad request that names it", needs: []Ability{KeyReads}, test: badKeyRead},
+}
+
+func fromNow(s *stage) {
+	s.put("k", "before")
+	changes, next := s.drain(s.whole(), changefeed.Position{}, changefeed.ReadOptions{})
+	s.wantIDs("from now", changes)
+	s.put("k", "after")
+	s.put("k", "later")
+	changes, next = s.drain(s.whole(), next, changefeed.ReadOptions{})
+	s.wantIDs("behind now", changes, "after", "later")
+	changes, _ = s.drain(s.whole(), next, changefeed.ReadOptions{})
+	s.wantIDs("at the end", changes)
+}
+
+func fromBeginning(s *stage) {
+	want := s.spread("i", 5)
+	_, next := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	changes, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	s.wantIDs("a second time from the beginning", changes, want...)
+	changes, _ = s.drain(s.whole(), next, changefeed.ReadOptions{})
+	s.wantIDs("behind the end", changes)
+}
+
+// fromTime puts a, b, c with more than a second between them.
+func fromTime(s *stage) {
+	s.put("k", "a")
+	s.pass(2 * time.Second)
+	s.put("k", "b")
+	s.pass(2 * time.Second)
+	s.put("k", "c")
+	all, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	s.wantIDs("from the beginning", all, "a", "b", "c")
+	if s.Failed() {
+		return
+	}
+	b := all[1].Time.Truncate(time.Second)
+	for _, c := range []struct {
+		at   time.Time
+		want []string
+	}{
+		{b.Add(-time.Hour), []string{"a", "b", "c"}},
+		{b.Add(-time.Second), []string{"b", "c"}},
+		{b, []string{"c"}},
+		{all[2].Time.Truncate(time.Second), nil},
+	} {
+		from := changefeed.Position{Start: changefeed.FromTime(c.at)}
+		for _, most := range []int{0, 1} {
+			changes, _ := s.drain(s.whole(), from, changefeed.ReadOptions{MaxItems: most})
+			s.wantIDs("from "+from.String(), changes, c.want...)
+		}
+	}
+}
+
+func fromFuture(s *stage) {
+	s.put("k", "a")
+	all, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	if len(all) != 1 {
+		s.Fatalf("%d changes, want one", len(all))
+	}
+	from := changefeed.Position{Start: changefeed.FromTime(all[0].Time.Add(24 * time.Hour))}
+	changes, _ := s.drain(s.whole(), from, changefeed.ReadOptions{})
+	s.wantIDs("from tomorrow", changes)
+}
+
+func startStays(s *stage) {
+	s.put("k", "a")
+	s.pass(2 * time.Second)
+	all, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	if len(all) != 1 {
+		s.Fatalf("%d changes, want one", len(all))
+	}
+	from := changefeed.Position{Start: changefeed.FromTime(all[0].Time)}
+	s.put("k", "b")
+	for range 3 {
+		page := s.read(s.whole(), from, changefeed.ReadOptions{})
+		if page.Next.Start != from.Start {
+			s.Errorf("start beside the token is %v, want %v", page.Next.Start, from.Start)
+		}
+		from = page.Next
+	}
+}
+
+func tokenWins(s *stage) {
+	s.put("k", "a")
+	end := s.token(s.whole(), changefeed.LatestVersion)
+	s.put("k", "b")
+	both := changefeed.Position{Token: end.Token, Start: changefeed.FromBeginning()}
+	changes, _ := s.drain(s.whole(), both, changefeed.ReadOptions{})
+	s.wantIDs("from a token with a start beside it", changes, "b")
+}
+
+func badTokens(s *stage) {
+	s.put("k", "a")
+	for _, token := range []string{"garbage", `"garbage"`, "{}", `"1`, "-", "\x00\xff", strings.Repeat("9", 200)} {
+		s.refuse(changefeed.ErrBadRequest, s.whole(), changefeed.At(token), changefeed.ReadOptions{})
+	}
+}
+
+func badKeyRead(s *stage) {
+	o := changefeed.ReadOptions{Key: changefeed.Key(struct{ no int }{})}
+	s.refuse(changefeed.ErrBadRequest, s.whole(), beginning, o)
+	o.Key = changefeed.Key(make(chan int))
+	_, err := s.Source.Read(s.Context(), s.whole(), beginning, o)
+	if err == nil || !strings.Contains(err.Error(), "chan int") {
+		s.Errorf("Read of key %s: %v, want an error that names it", o.Key, err)
+	}
+	for _, key := range []changefeed.PartitionKey{"x", "[", `{"a":1}`, `["a","b","c","d"]`, "[[]]"} {
+		s.refuse(changefeed.ErrBadRequest, s.whole(), beginning, changefeed.ReadOptions{Key: key})
+	}
+}

@@ -1,0 +1,273 @@
+package changefeedtest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// retaining is a container with all versions and deletes.
+var retaining = Container{Retention: time.Hour}
+
+// versionCases test all versions and deletes.
+var versionCases = []containerCase{
+	{name: "all versions and deletes shows every operation, chained by LSN", needs: []Ability{AllVersions}, container: retaining, test: everyVersion},
+	{name: "all versions and deletes shows the image before", needs: []Ability{AllVersions, PreviousImages}, container: retaining, test: imagesBefore},
+	{name: "all versions and deletes starts from now or a token only", needs: []Ability{AllVersions}, container: retaining, test: versionStarts},
+	{name: "all versions and deletes keeps transactions whole, in pages that join", needs: []Ability{AllVersions}, container: retaining, test: versionPages},
+	{name: "all versions and deletes goes on through a split", needs: []Ability{AllVersions, Splitting}, container: retaining, test: versionsThroughSplit},
+	{name: "all versions and deletes goes on through a merge", needs: []Ability{AllVersions, Splitting, Merging, SubRanges}, container: retaining, test: versionsThroughMerge},
+	{name: "all versions and deletes of a logical partition", needs: []Ability{AllVersions, KeyReads}, container: retaining, test: versionsOfKey},
+	{name: "a position before the retention is too old", needs: []Ability{AllVersions, PassingTime}, container: retaining, test: tooOld},
+	{
+		name: "an expired item is a delete that says so", needs: []Ability{AllVersions, Expiry, PassingTime},
+		container: Container{Retention: time.Hour, Expiry: true}, test: expiredItem,
+	},
+	{name: "latest version forgets an expired item", needs: []Ability{Expiry, PassingTime}, container: Container{Expiry: true}, test: expiredLatest},
+}
+
+var versions = changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes}
+
+// life gives an item four versions and an end, with a neighbour between them.
+func (s *stage) life(pk, id string) []changefeed.Result {
+	s.Helper()
+	key := changefeed.Key(pk)
+	var all []changefeed.Result
+	for n, op := range []changefeed.WriteOp{changefeed.WriteCreate, changefeed.WriteReplace, changefeed.WriteUpsert} {
+		all = append(all, s.commit(key, changefeed.Write{Op: op, Body: doc(id, pk, n)})...)
+		s.put(pk, "neighbour of "+id)
+	}
+	patch := []changefeed.PatchOp{{Op: "set", Path: "/n", Value: json.RawMessage("3")}}
+	all = append(all, s.commit(key, changefeed.Write{Op: changefeed.WritePatch, ID: id, Patch: patch})...)
+	return append(all, s.remove(pk, id))
+}
+
+// of are the changes of one item.
+func of(id string, changes []changefeed.Change) []changefeed.Change {
+	return slices.DeleteFunc(slices.Clone(changes), func(c changefeed.Change) bool { return c.ID != id })
+}
+
+func everyVersion(s *stage) {
+	from := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
+	results := s.life("k", "a")
+	all, _ := s.drain(s.whole(), from, versions)
+	s.wantOrder("all versions", all)
+	s.wantLife(of("a", all), results, "k")
+	s.wantIDs("neighbours", of("neighbour of a", all), "neighbour of a", "neighbour of a", "neighbour of a")
+	all, _ = s.drain(s.whole(), from, changefeed.ReadOptions{})
+	s.wantIDs("latest version from the same position", all, "neighbour of a")
+}
+
+// wantLife checks the changes that life makes.
+func (s *stage) wantLife(changes []changefeed.Change, results []changefeed.Result, pk string) {
+	s.Helper()
+	ops := []changefeed.Op{changefeed.OpCreate, changefeed.OpReplace, changefeed.OpReplace, changefeed.OpReplace, changefeed.OpDelete}
+	if len(changes) != len(ops) {
+		s.Fatalf("%d versions, want %d: %+v", len(changes), len(ops), changes)
+	}
+	var previous int64
+	for i, c := range changes {
+		if c.Op != ops[i] || c.LSN != results[i].LSN || c.PreviousLSN != previous || c.PartitionKey != changefeed.Key(pk) || c.Time.IsZero() || c.Expired {
+			s.Errorf("version %d is %+v, want %v with LSN %d, previous LSN %d, key %s", i, c, ops[i], results[i].LSN, previous, changefeed.Key(pk))
+		}
+		if (c.Body == nil) != (c.Op == changefeed.OpDelete) || (c.Body != nil && (number(c.Body) != i || c.ETag != results[i].ETag)) {
+			s.Errorf("version %d has body %s, ETag %q, want n %d", i, c.Body, c.ETag, i)
+		}
+		previous = c.LSN
+	}
+}
+
+// number is the n of an item; -1 when there is none.
+func number(body json.RawMessage) int {
+	item := struct{ N int }{-1}
+	if err := json.Unmarshal(body, &item); err != nil {
+		return -1
+	}
+	return item.N
+}
+
+func imagesBefore(s *stage) {
+	from := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
+	s.life("k", "a")
+	all, _ := s.drain(s.whole(), from, versions)
+	for i, c := range of("a", all) {
+		if (i == 0) != (c.Previous == nil) || (i > 0 && number(c.Previous) != i-1) {
+			s.Errorf("version %d (%v) has previous image %s, want n %d", i, c.Op, c.Previous, i-1)
+		}
+	}
+}
+
+func versionStarts(s *stage) {
+	s.put("k", "a")
+	s.refuse(changefeed.ErrBadRequest, s.whole(), beginning, versions)
+	past := changefeed.Position{Start: changefeed.FromTime(time.Now().Add(-time.Minute))}
+	s.refuse(changefeed.ErrBadRequest, s.whole(), past, versions)
+	all, next := s.drain(s.whole(), changefeed.Position{}, versions)
+	s.wantIDs("from now", all)
+	s.remove("k", "a")
+	all, _ = s.drain(s.whole(), next, versions)
+	s.wantIDs("behind now", all, "a")
+}
+
+func versionPages(s *stage) {
+	from := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
+	want := []string{}
+	for range 4 {
+		s.put("k", "a", "b", "c")
+		s.put("k", "a")
+		s.remove("k", "b")
+		want = append(want, "a", "b", "c", "a", "b")
+	}
+	for most := 1; most <= 6; most++ {
+		var all []changefeed.Change
+		for at := from; ; {
+			page := s.read(s.whole(), at, changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes, MaxItems: most})
+			if len(page.Changes) == 0 {
+				break
+			}
+			s.wantWhole(most, all, page.Changes)
+			all, at = append(all, page.Changes...), page.Next
+		}
+		s.wantIDs(fmt.Sprint("pages of ", most), all, want...)
+	}
+}
+
+func versionsThroughSplit(s *stage) {
+	s.spread("i", 20)
+	from := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
+	before := s.spread("i", 20)
+	parent := s.only()
+	children := s.split(parent)
+	s.refuse(changefeed.ErrGone, parent.Range, from, versions)
+	for i := range 20 {
+		s.remove(fmt.Sprintf("key-i%03d", i), fmt.Sprintf("i%03d", i))
+	}
+	s.wantPairs(children, from, before)
+}
+
+// wantPairs reads a replace and a delete of each item from the children.
+func (s *stage) wantPairs(children []changefeed.Partition, from changefeed.Position, items []string) {
+	s.Helper()
+	replaced := map[string]int64{}
+	count := 0
+	for _, child := range children {
+		for _, c := range s.drainVersions(child.Range, from) {
+			switch {
+			case c.Op == changefeed.OpReplace && replaced[c.ID] == 0:
+				replaced[c.ID] = c.LSN
+			case c.Op == changefeed.OpDelete && c.PreviousLSN == replaced[c.ID]:
+				count++
+			default:
+				s.Errorf("%v of %s has LSN %d, previous %d, after a replace with %d", c.Op, c.ID, c.LSN, c.PreviousLSN, replaced[c.ID])
+			}
+		}
+	}
+	if count != len(items) || len(replaced) != len(items) {
+		s.Errorf("%d replaces and %d deletes, want %d of each", len(replaced), count, len(items))
+	}
+}
+
+func (s *stage) drainVersions(r changefeed.Range, from changefeed.Position) []changefeed.Change {
+	s.Helper()
+	return s.drainAll(r, from, changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes, MaxItems: 3})
+}
+
+func versionsThroughMerge(s *stage) {
+	s.spread("i", 20)
+	children := s.split(s.only())
+	positions := map[string]changefeed.Position{}
+	for _, child := range children {
+		positions[child.ID] = s.token(child.Range, changefeed.AllVersionsAndDeletes)
+	}
+	items := s.spread("i", 20)
+	s.merge()
+	for i := range 20 {
+		s.remove(fmt.Sprintf("key-i%03d", i), fmt.Sprintf("i%03d", i))
+	}
+	count := map[changefeed.Op]int{}
+	for _, child := range children {
+		for _, c := range s.drainVersions(child.Range, positions[child.ID]) {
+			count[c.Op]++
+		}
+	}
+	if count[changefeed.OpReplace] != len(items) || count[changefeed.OpDelete] != len(items) || len(count) != 2 {
+		s.Errorf("changes behind the children's positions: %v, want %d replaces and deletes", count, len(items))
+	}
+}
+
+func versionsOfKey(s *stage) {
+	o := changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes, Key: changefeed.Key("mine")}
+	_, from := s.drain(s.whole(), changefeed.Position{}, o)
+	results := s.life("mine", "a")
+	s.life("others", "a")
+	s.wantLife(of("a", s.drainAll(s.whole(), from, o)), results, "mine")
+}
+
+// tooOld lets the retention pass with writes on the way, so that every store has had
+// reason to clean up.
+func tooOld(s *stage) {
+	old := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
+	s.put("k", "a")
+	s.pass(20 * time.Minute)
+	s.put("k", "a")
+	all, _ := s.drain(s.whole(), old, versions)
+	s.wantIDs("within the retention", all, "a", "a")
+	for range 10 {
+		s.pass(40 * time.Minute)
+		s.put("k", "a")
+		if _, err := s.Source.Read(s.Context(), s.whole(), old, versions); errors.Is(err, changefeed.ErrTooOld) {
+			all, _ = s.drain(s.whole(), old, changefeed.ReadOptions{})
+			s.wantIDs("latest version from the same position", all, "a")
+			return
+		}
+	}
+	s.refuse(changefeed.ErrTooOld, s.whole(), old, versions)
+}
+
+// mortal is an item that lives for ten seconds.
+func mortal(id string) changefeed.Write {
+	return changefeed.Write{Body: fmt.Appendf(nil, `{"id":%q,"pk":"k","n":0,"ttl":10}`, id)}
+}
+
+// passing lets time pass until a store that expires items in the background must have
+// done it, or done tells so.
+func (s *stage) passing(done func() bool) bool {
+	for range 60 {
+		s.pass(5 * time.Second)
+		if done() {
+			return true
+		}
+	}
+	return false
+}
+
+func expiredItem(s *stage) {
+	from := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
+	result := s.commit(changefeed.Key("k"), mortal("a"))[0]
+	s.put("k", "stays")
+	var all []changefeed.Change
+	if !s.passing(func() bool { all, _ = s.drain(s.whole(), from, versions); return len(all) > 2 }) {
+		s.Fatalf("an item with a ttl of 10 s has not expired: %+v", all)
+	}
+	s.wantIDs("with an expiry", all, "a", "stays", "a")
+	end := all[2]
+	if end.Op != changefeed.OpDelete || !end.Expired || end.Body != nil || end.PreviousLSN != result.LSN || end.PartitionKey != changefeed.Key("k") {
+		s.Errorf("expiry is %+v, want an expired delete with previous LSN %d", end, result.LSN)
+	}
+}
+
+func expiredLatest(s *stage) {
+	s.commit(changefeed.Key("k"), mortal("a"))
+	s.put("k", "stays")
+	all, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	s.wantIDs("before it expires", all, "a", "stays")
+	s.passing(func() bool { all, _ = s.drain(s.whole(), beginning, changefeed.ReadOptions{}); return len(all) < 2 })
+	s.wantIDs("after it expired", all, "stays")
+	s.commit(changefeed.Key("k"), changefeed.Write{Op: changefeed.WriteCreate, Body: doc("a", "k", 1)})
+	all, _ = s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	s.wantIDs("created again", all, "stays", "a")
+}

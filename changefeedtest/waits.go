@@ -1,0 +1,234 @@
+package changefeedtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// waitCases test [changefeed.Waiter].
+var waitCases = []containerCase{
+	{name: "waiting ends at once when there are changes", needs: []Ability{Waiting}, test: waitAtOnce},
+	{name: "waiting ends with a commit, and a read then finds it", needs: []Ability{Waiting}, test: waitWakes},
+	{name: "waiting ends with the cause of its context", needs: []Ability{Waiting}, test: waitCause},
+	{name: "waiting outlasts a split of its range", needs: []Ability{Waiting, Splitting}, test: waitSplit},
+	{name: "many waiters all hear of a commit", needs: []Ability{Waiting}, test: waitMany},
+}
+
+// await waits for changes as long as it can be expected to take.
+func (s *stage) await(r changefeed.Range, from changefeed.Position) error {
+	ctx, cancel := s.soon()
+	defer cancel()
+	return s.Source.(changefeed.Waiter).Wait(ctx, r, from)
+}
+
+func waitAtOnce(s *stage) {
+	from := s.token(s.whole(), changefeed.LatestVersion)
+	s.put("k", "a")
+	for _, at := range []changefeed.Position{from, beginning} {
+		if err := s.await(s.whole(), at); err != nil {
+			s.Errorf("Wait behind %v with a change there: %v", at, err)
+		}
+	}
+}
+
+// waitWakes races commits with waits: a commit between read and wait must end the wait.
+func waitWakes(s *stage) {
+	const commits = 100
+	r, from := s.whole(), s.token(s.whole(), changefeed.LatestVersion)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		for i := range commits {
+			if err := s.try("k", fmt.Sprint(i)); err != nil {
+				s.Errorf("Commit %d: %v", i, err)
+			}
+		}
+	})
+	for seen := 0; seen < commits; {
+		if err := s.await(r, from); err != nil {
+			s.Fatalf("Wait after %d of %d commits: %v", seen, commits, err)
+		}
+		changes, next := s.drain(r, from, changefeed.ReadOptions{})
+		seen, from = seen+len(changes), next
+		s.breathe(len(changes))
+	}
+}
+
+// breathe lets others run, and in a bubble the clock, when a poll found nothing.
+func (s *stage) breathe(found int) {
+	s.Helper()
+	if found > 0 {
+		return
+	}
+	if err := wait(s.Context(), time.Millisecond); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// try is put for goroutines, which may not end the test.
+func (s *stage) try(pk string, ids ...string) error {
+	var writes []changefeed.Write
+	for i, id := range ids {
+		writes = append(writes, changefeed.Write{Body: doc(id, pk, i)})
+	}
+	_, err := s.Committer.Commit(s.Context(), changefeed.Key(pk), writes)
+	return err
+}
+
+func waitCause(s *stage) {
+	r, from := s.whole(), s.token(s.whole(), changefeed.LatestVersion)
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(s.Context())
+	timer := time.AfterFunc(time.Second, func() { cancel(cause) })
+	defer timer.Stop()
+	for range maxPages { // it may return early
+		if err := s.Source.(changefeed.Waiter).Wait(ctx, r, from); err != nil {
+			if !errors.Is(err, cause) {
+				s.Errorf("Wait = %v, want the cause %v", err, cause)
+			}
+			return
+		}
+	}
+	s.Error("Wait never blocks")
+}
+
+func waitSplit(s *stage) {
+	s.spread("i", 10)
+	parent := s.only()
+	_, from := s.drain(parent.Range, beginning, changefeed.ReadOptions{})
+	done := make(chan error, 1)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { done <- s.await(parent.Range, from) })
+	s.split(parent)
+	s.spread("j", 10)
+	if err := <-done; err != nil && !errors.Is(err, changefeed.ErrGone) {
+		s.Errorf("Wait on a range that was split and written to: %v", err)
+	}
+}
+
+func waitMany(s *stage) {
+	r, from := s.whole(), s.token(s.whole(), changefeed.LatestVersion)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for range 20 {
+		wg.Go(func() {
+			if err := s.await(r, from); err != nil {
+				s.Errorf("Wait: %v", err)
+			}
+		})
+	}
+	s.put("k", "a")
+}
+
+// countCases test [changefeed.Counter].
+var countCases = []containerCase{
+	{name: "pending counts items, in transactions too, and finds the oldest", needs: []Ability{Counting}, test: pendingItems},
+	{name: "pending counts what a read will give: last versions", needs: []Ability{Counting}, test: pendingLatest},
+	{name: "pending counts every version and delete", needs: []Ability{Counting, AllVersions}, container: retaining, test: pendingVersions},
+	{name: "pending takes any range", needs: []Ability{Counting, Splitting}, test: pendingAnyRange},
+	{name: "pending counts a logical partition", needs: []Ability{Counting, KeyReads}, test: pendingKey},
+	{name: "pending counts from a time", needs: []Ability{Counting, PassingTime}, test: pendingFromTime},
+}
+
+func (s *stage) pending(r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) changefeed.Backlog {
+	s.Helper()
+	backlog, err := s.Source.(changefeed.Counter).Pending(s.Context(), r, from, o)
+	if err != nil {
+		s.Fatalf("Pending(%v, %v, %+v): %v", r, from, o, err)
+	}
+	return backlog
+}
+
+func (s *stage) wantPending(what string, got changefeed.Backlog, items int, oldest time.Time) {
+	s.Helper()
+	if got.Items != int64(items) || !got.Oldest.Truncate(time.Second).Equal(oldest.Truncate(time.Second)) {
+		s.Errorf("%s: %d pending since %v, want %d since %v", what, got.Items, got.Oldest, items, oldest)
+	}
+}
+
+func pendingItems(s *stage) {
+	r := s.whole()
+	s.wantPending("empty", s.pending(r, beginning, changefeed.ReadOptions{}), 0, time.Time{})
+	s.put("k", "1")
+	s.put("k", "2", "3", "4")
+	s.put("l", "5")
+	all, end := s.drain(r, beginning, changefeed.ReadOptions{})
+	s.wantIDs("all", all, "1", "2", "3", "4", "5")
+	if s.Failed() {
+		return
+	}
+	s.wantPending("from the beginning", s.pending(r, beginning, changefeed.ReadOptions{}), 5, all[0].Time)
+	page := s.read(r, beginning, changefeed.ReadOptions{MaxItems: 1})
+	s.wantPending("behind one item", s.pending(r, page.Next, changefeed.ReadOptions{}), 4, all[1].Time)
+	s.wantPending("at the end", s.pending(r, end, changefeed.ReadOptions{}), 0, time.Time{})
+	s.wantPending("from now", s.pending(r, changefeed.Position{}, changefeed.ReadOptions{}), 0, time.Time{})
+	s.put("k", "6", "7")
+	if got := s.pending(r, end, changefeed.ReadOptions{}); got.Items != 2 {
+		s.Errorf("%d pending behind the former end, want 2", got.Items)
+	}
+}
+
+func pendingLatest(s *stage) {
+	from := s.token(s.whole(), changefeed.LatestVersion)
+	s.put("k", "a")
+	s.put("k", "b")
+	s.put("k", "a")
+	s.put("k", "c")
+	s.remove("k", "b")
+	changes, _ := s.drain(s.whole(), from, changefeed.ReadOptions{})
+	s.wantIDs("last versions", changes, "a", "c")
+	if got := s.pending(s.whole(), from, changefeed.ReadOptions{}); got.Items != 2 {
+		s.Errorf("%d pending, want the 2 last versions", got.Items)
+	}
+}
+
+func pendingVersions(s *stage) {
+	from := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
+	s.life("k", "a")
+	if got := s.pending(s.whole(), from, versions); got.Items != 8 || got.Oldest.IsZero() {
+		s.Errorf("pending %+v, want 8 versions", got)
+	}
+}
+
+func pendingAnyRange(s *stage) {
+	s.spread("i", 30)
+	parent := s.only()
+	page := s.read(parent.Range, beginning, changefeed.ReadOptions{MaxItems: 10})
+	s.split(parent)
+	if got := s.pending(parent.Range, page.Next, changefeed.ReadOptions{}); got.Items != 20 {
+		s.Errorf("%d pending over two partitions, want 20", got.Items)
+	}
+	var sum int64
+	for _, part := range parent.Range.Cut(5) {
+		sum += s.pending(part, page.Next, changefeed.ReadOptions{}).Items
+	}
+	if sum != 20 {
+		s.Errorf("%d pending in five parts, want 20", sum)
+	}
+}
+
+func pendingKey(s *stage) {
+	s.spread("i", 10)
+	s.put("mine", "a", "b", "c")
+	if got := s.pending(s.whole(), beginning, changefeed.ReadOptions{Key: changefeed.Key("mine")}); got.Items != 3 {
+		s.Errorf("%d pending in one logical partition, want 3", got.Items)
+	}
+}
+
+func pendingFromTime(s *stage) {
+	s.put("k", "a")
+	s.pass(2 * time.Second)
+	s.put("k", "b")
+	all, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	if len(all) != 2 {
+		s.Fatalf("%d changes, want 2", len(all))
+	}
+	from := changefeed.Position{Start: changefeed.FromTime(all[0].Time)}
+	s.wantPending("from a time", s.pending(s.whole(), from, changefeed.ReadOptions{}), 1, all[1].Time)
+}

@@ -1,0 +1,219 @@
+package changefeedtest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// Method names a method of the seams.
+type Method string
+
+// The methods.
+const (
+	SourcePartitions Method = "Source.Partitions"
+	SourceRead       Method = "Source.Read"
+	SourceWait       Method = "Source.Wait"
+	SourcePending    Method = "Source.Pending"
+	LeaseList        Method = "LeaseStore.List"
+	LeaseCreate      Method = "LeaseStore.Create"
+	LeaseUpdate      Method = "LeaseStore.Update"
+	LeaseDelete      Method = "LeaseStore.Delete"
+	LeaseFollow      Method = "LeaseStore.Follow"
+	CommitterCommit  Method = "Committer.Commit"
+)
+
+// Call is one call of a wrapped store.
+type Call struct {
+	Method Method
+	// On is what the call is about: a range, a lease token, a partition key; empty for
+	// Partitions, List and Follow.
+	On string
+}
+
+// An around stands between a caller and the call.
+type around func(ctx context.Context, c Call, call func() error) error
+
+// wrapSource wraps a source and the optional abilities that it has.
+func wrapSource(inner changefeed.Source, a around) changefeed.Source {
+	s := source{inner, a}
+	waits, isWaiter := inner.(changefeed.Waiter)
+	counts, isCounter := inner.(changefeed.Counter)
+	switch {
+	case isWaiter && isCounter:
+		return struct {
+			source
+			waiter
+			counter
+		}{s, waiter{waits, a}, counter{counts, a}}
+	case isWaiter:
+		return struct {
+			source
+			waiter
+		}{s, waiter{waits, a}}
+	case isCounter:
+		return struct {
+			source
+			counter
+		}{s, counter{counts, a}}
+	}
+	return s
+}
+
+type source struct {
+	source changefeed.Source
+	around around
+}
+
+func (s source) Partitions(ctx context.Context) (parts []changefeed.Partition, err error) {
+	err = s.around(ctx, Call{Method: SourcePartitions}, func() (err error) {
+		parts, err = s.source.Partitions(ctx)
+		return err
+	})
+	return onlyGood(parts, err)
+}
+
+func (s source) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (page changefeed.Page, err error) {
+	err = s.around(ctx, Call{SourceRead, r.String()}, func() (err error) {
+		page, err = s.source.Read(ctx, r, from, o)
+		return err
+	})
+	return onlyGood(page, err)
+}
+
+type waiter struct {
+	waiter changefeed.Waiter
+	around around
+}
+
+func (w waiter) Wait(ctx context.Context, r changefeed.Range, from changefeed.Position) error {
+	return w.around(ctx, Call{SourceWait, r.String()}, func() error { return w.waiter.Wait(ctx, r, from) })
+}
+
+type counter struct {
+	counter changefeed.Counter
+	around  around
+}
+
+func (c counter) Pending(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (b changefeed.Backlog, err error) {
+	err = c.around(ctx, Call{SourcePending, r.String()}, func() (err error) {
+		b, err = c.counter.Pending(ctx, r, from, o)
+		return err
+	})
+	return onlyGood(b, err)
+}
+
+// wrapLeases wraps a lease store, as a [changefeed.Follower] if it is one.
+func wrapLeases(inner changefeed.LeaseStore, a around) changefeed.LeaseStore {
+	s := leases{inner, a}
+	if follows, ok := inner.(changefeed.Follower); ok {
+		return struct {
+			leases
+			follower
+		}{s, follower{follows, a}}
+	}
+	return s
+}
+
+type leases struct {
+	store  changefeed.LeaseStore
+	around around
+}
+
+func (s leases) List(ctx context.Context) (records []changefeed.Lease, now time.Time, err error) {
+	err = s.around(ctx, Call{Method: LeaseList}, func() (err error) {
+		records, now, err = s.store.List(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	return records, now, nil
+}
+
+func (s leases) Create(ctx context.Context, l changefeed.Lease) (created changefeed.Lease, err error) {
+	err = s.around(ctx, Call{LeaseCreate, l.Token}, func() (err error) {
+		created, err = s.store.Create(ctx, l)
+		return err
+	})
+	return onlyGood(created, err)
+}
+
+func (s leases) Update(ctx context.Context, l changefeed.Lease) (updated changefeed.Lease, err error) {
+	err = s.around(ctx, Call{LeaseUpdate, l.Token}, func() (err error) {
+		updated, err = s.store.Update(ctx, l)
+		return err
+	})
+	return onlyGood(updated, err)
+}
+
+func (s leases) Delete(ctx context.Context, l changefeed.Lease) error {
+	return s.around(ctx, Call{LeaseDelete, l.Token}, func() error { return s.store.Delete(ctx, l) })
+}
+
+type follower struct {
+	follower changefeed.Follower
+	around   around
+}
+
+func (f follower) Follow(ctx context.Context, cursor string) (changed []changefeed.Lease, next string, now time.Time, err error) {
+	err = f.around(ctx, Call{Method: LeaseFollow}, func() (err error) {
+		changed, next, now, err = f.follower.Follow(ctx, cursor)
+		return err
+	})
+	if err != nil {
+		return nil, "", time.Time{}, err
+	}
+	return changed, next, now, nil
+}
+
+func wrapCommitter(inner changefeed.Committer, a around) changefeed.Committer {
+	return committer{inner, a}
+}
+
+type committer struct {
+	committer changefeed.Committer
+	around    around
+}
+
+func (c committer) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) (results []changefeed.Result, err error) {
+	err = c.around(ctx, Call{CommitterCommit, string(key)}, func() (err error) {
+		results, err = c.committer.Commit(ctx, key, writes)
+		return err
+	})
+	return onlyGood(results, err)
+}
+
+// onlyGood drops the value of a call whose reply was an error, lost ones included.
+func onlyGood[T any](value T, err error) (T, error) {
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return value, nil
+}
+
+// wait lets time pass, unless the context ends.
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// throttledFor is the pause that an error asks for; 0 when it is no throttling.
+func throttledFor(err error) time.Duration {
+	if throttled, ok := errors.AsType[*changefeed.ThrottledError](err); ok {
+		return throttled.After
+	}
+	return 0
+}
