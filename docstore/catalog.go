@@ -1,0 +1,122 @@
+package docstore
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/epk"
+)
+
+// CreateContainer adds a container; [changefeed.ErrConflict] when its id is taken.
+func (db *DB) CreateContainer(ctx context.Context, s ContainerSpec) (*Container, error) {
+	l, err := newLayout(s)
+	if err != nil {
+		return nil, fmt.Errorf("create container %q: %w", s.ID, err)
+	}
+	bounds := append(append([]string{epk.Min}, epk.Even(l.kind, l.spec.Ranges)...), epk.Max)
+	for i := range bounds[1:] {
+		l.grow(changefeed.Range{Min: bounds[i], Max: bounds[i+1]}, nil, nil)
+	}
+	var c *Container
+	err = db.do(ctx, func(g *group) error {
+		all := *db.containers.Load()
+		if all[s.ID] != nil {
+			return fmt.Errorf("it exists: %w", changefeed.ErrConflict)
+		}
+		num := g.nextNumber()
+		c = &Container{db: db, num: num, rid: db.containerRID(num)}
+		return g.store(c, l, func() {
+			next := maps.Clone(all)
+			next[s.ID] = c
+			db.containers.Store(&next)
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create container %q: %w", s.ID, err)
+	}
+	return c, nil
+}
+
+// containerRID is the resource id of a container: the database's and a number of 4
+// bytes whose first bit is set.
+func (db *DB) containerRID(num uint32) string {
+	return encodeRID(binary.BigEndian.AppendUint32(append([]byte{}, db.rid...), num|1<<31))
+}
+
+// store writes the container's record. When the group is safe, the layout is the
+// container's, and then runs.
+func (g *group) store(c *Container, l *layout, then func()) error {
+	b, err := l.encode(c.rid)
+	if err != nil {
+		return err
+	}
+	g.set(containerKey(c.num), b)
+	g.publish = append(g.publish, func() {
+		c.layout.Store(l)
+		if then != nil {
+			then()
+		}
+	})
+	return nil
+}
+
+// ReplaceContainer changes the default time to live and the retention of a container.
+// A shorter retention forgets older versions soon; one that was off begins to keep
+// versions now.
+func (db *DB) ReplaceContainer(ctx context.Context, s ContainerSpec) (*Container, error) {
+	if err := s.check(); err != nil {
+		return nil, fmt.Errorf("replace container %q: %w", s.ID, err)
+	}
+	c, err := db.Container(s.ID)
+	if err != nil {
+		return nil, fmt.Errorf("replace container: %w", err)
+	}
+	err = db.do(ctx, func(g *group) error {
+		l := c.layout.Load().clone()
+		if c.dropped.Load() {
+			return changefeed.ErrNotFound
+		}
+		if (l.spec.Retention == 0) != (s.Retention == 0) {
+			l.floor = c.lsn
+		}
+		l.marked = l.marked || s.Retention > 0
+		l.spec.DefaultTTL, l.spec.Retention = s.DefaultTTL, s.Retention
+		return g.store(c, l, func() { c.rearm(1) })
+	})
+	if err != nil {
+		return nil, fmt.Errorf("replace container %q: %w", s.ID, err)
+	}
+	return c, nil
+}
+
+// DeleteContainer removes a container with everything in it.
+func (db *DB) DeleteContainer(ctx context.Context, id string) error {
+	c, err := db.Container(id)
+	if err != nil {
+		return fmt.Errorf("delete container: %w", err)
+	}
+	err = db.do(ctx, func(g *group) error {
+		if !c.dropped.CompareAndSwap(false, true) {
+			return changefeed.ErrNotFound
+		}
+		for _, table := range []byte(dataTables) {
+			from := tableKey(table, c.num, 0)
+			g.ranges = append(g.ranges, [2][]byte{from, after(from)})
+		}
+		g.drop(containerKey(c.num), 0)
+		g.publish = append(g.publish, func() {
+			next := maps.Clone(*db.containers.Load())
+			delete(next, id)
+			db.containers.Store(&next)
+			c.wakeAll()
+		})
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("delete container %q: %w", id, err)
+	}
+	return nil
+}

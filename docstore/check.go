@@ -1,0 +1,4 @@
+package docstore
+
+// Check verifies the store.
+func (db *DB) Check() error { return nil }

@@ -1,0 +1,306 @@
+package docstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// Container is a set of documents with a partition key, and a change feed. It is a
+// [changefeed.Source], [changefeed.Waiter], [changefeed.Counter] and
+// [changefeed.Committer]. All methods may be called concurrently.
+type Container struct {
+	db      *DB
+	num     uint32
+	rid     string
+	layout  atomic.Pointer[layout] // replaced by the committer
+	head    atomic.Int64           // newest LSN that readers may see
+	gate    gate                   // the head has moved
+	dropped atomic.Bool
+	dueAt   atomic.Int64 // no version expires before it, Unix ms; 0 is never
+	hint    atomic.Int64 // bytes of the last page, for the next one's buffer
+
+	newestTime atomic.Int64 // commit time of the head, Unix ms
+
+	lsn, time int64 // of the last group; the committer's
+}
+
+// Item is a document as it is stored.
+type Item struct {
+	ID   string
+	Key  changefeed.PartitionKey
+	ETag string
+	LSN  int64
+	Time time.Time       // of the last write
+	Body json.RawMessage // with system properties
+}
+
+const (
+	maxBatch      = 100     // writes in one batch
+	maxBatchBytes = 2 << 20 // and their bytes
+)
+
+// ID is the container's name.
+func (c *Container) ID() string { return c.layout.Load().spec.ID }
+
+// RID is the container's resource id. A container that is made anew has another one.
+func (c *Container) RID() string { return c.rid }
+
+// Spec is what the container is like now.
+func (c *Container) Spec() ContainerSpec { return c.layout.Load().spec }
+
+// Head is the newest LSN of the container.
+func (c *Container) Head() int64 { return c.head.Load() }
+
+// Count is the number of documents, those included that have expired a moment ago.
+func (c *Container) Count() int64 {
+	var n int64
+	for _, p := range c.layout.Load().parts {
+		n += p.docs.Load()
+	}
+	return n
+}
+
+// Partitions lists the physical partitions in the order of their ranges.
+func (c *Container) Partitions(ctx context.Context) ([]changefeed.Partition, error) {
+	if err := c.usable(ctx); err != nil {
+		return nil, err
+	}
+	var list []changefeed.Partition
+	for _, p := range c.layout.Load().parts {
+		list = append(list, changefeed.Partition{ID: p.id(), Range: p.rng, Parents: p.parents})
+	}
+	return list, nil
+}
+
+// usable tells why the container cannot be used.
+func (c *Container) usable(ctx context.Context) error {
+	if err := c.db.closed(); err != nil {
+		return err
+	}
+	if c.dropped.Load() {
+		return fmt.Errorf("container %q: %w", c.ID(), changefeed.ErrNotFound)
+	}
+	return context.Cause(ctx)
+}
+
+// wakeAll wakes everybody who waits for this container.
+func (c *Container) wakeAll() {
+	for _, p := range c.layout.Load().parts {
+		p.gate.open()
+	}
+	c.gate.open()
+}
+
+// Commit implements [changefeed.Committer]. An empty key is that of the first body.
+func (c *Container) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	r, err := c.commit(ctx, key, writes)
+	if err != nil {
+		return nil, err
+	}
+	return r.results, nil
+}
+
+func (c *Container) commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) (*request, error) {
+	if err := c.usable(ctx); err != nil {
+		return nil, err
+	}
+	l := c.layout.Load()
+	r, err := c.request(l, key, writes)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.db.submit(ctx, r); err != nil {
+		if ctx.Err() == nil && refused(err) {
+			return nil, &changefeed.WriteError{Index: r.failed, Write: writes[r.failed], Err: err}
+		}
+		return nil, fmt.Errorf("commit to %q: %w", l.spec.ID, err)
+	}
+	return r, nil
+}
+
+// refused tells the errors that are about one write of a batch.
+func refused(err error) bool {
+	for _, is := range []error{changefeed.ErrConflict, changefeed.ErrBadRequest, changefeed.ErrNotFound} {
+		if errors.Is(err, is) {
+			return true
+		}
+	}
+	return false
+}
+
+// request prepares a batch.
+func (c *Container) request(l *layout, key changefeed.PartitionKey, writes []changefeed.Write) (*request, error) {
+	if len(writes) == 0 || len(writes) > maxBatch {
+		return nil, fmt.Errorf("%w: %d writes: want 1 to %d", ErrBatchLimit, len(writes), maxBatch)
+	}
+	pk, err := canonicalKey(string(key))
+	if err != nil {
+		return nil, err
+	}
+	r := &request{c: c, ops: make([]op, len(writes))}
+	for i, w := range writes {
+		if r.ops[i], pk, err = c.prepare(l, pk, w); err != nil {
+			return nil, &changefeed.WriteError{Index: i, Write: w, Err: err}
+		}
+		r.size += len(w.Body)
+	}
+	if len(writes) > 1 && r.size > maxBatchBytes {
+		return nil, fmt.Errorf("%w: %d bytes: want at most %d", ErrBatchLimit, r.size, maxBatchBytes)
+	}
+	if pk == "" {
+		return nil, refuse("partition key is empty: want one such as %s", changefeed.Key("London"))
+	}
+	r.pk = pk
+	r.epk, err = l.hashKey(pk)
+	return r, err
+}
+
+// canonicalKey gives a key the one text it has in the store.
+func canonicalKey(key string) (string, error) {
+	if key == "" {
+		return "", nil
+	}
+	var parts []json.RawMessage
+	if err := json.Unmarshal([]byte(key), &parts); err != nil {
+		return "", refuse("partition key is %q: want a JSON array such as %s", key, changefeed.Key("London"))
+	}
+	text := []byte{'['}
+	for i, p := range parts {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		switch {
+		case string(p) == "{}":
+			text = append(text, p...)
+		case p[0] == '{' || p[0] == '[':
+			return "", refuse("component %d of partition key %s is %s: want a string, number, boolean, null or {}", i, key, show(p))
+		default:
+			var err error
+			if text, err = appendScalar(text, p); err != nil {
+				return "", fmt.Errorf("read component %d of partition key %s: %w", i, key, err)
+			}
+		}
+	}
+	return string(append(text, ']')), nil
+}
+
+// one commits a single write.
+func (c *Container) one(ctx context.Context, key changefeed.PartitionKey, w changefeed.Write) (Item, error) {
+	req, err := c.commit(ctx, key, []changefeed.Write{w})
+	if err != nil {
+		if we, ok := errors.AsType[*changefeed.WriteError](err); ok {
+			err = we.Err
+		}
+		return Item{}, fmt.Errorf("%s in %q: %w", verb(w.Op), c.ID(), err)
+	}
+	r := req.results[0]
+	return Item{
+		ID: req.ops[0].id, Key: changefeed.PartitionKey(req.pk), ETag: r.ETag, LSN: r.LSN,
+		Time: time.UnixMilli(req.time).UTC(), Body: r.Body,
+	}, nil
+}
+
+func verb(o changefeed.WriteOp) string {
+	return [...]string{"upsert", "create", "replace", "patch", "delete", "read"}[o]
+}
+
+// Create adds a document; [changefeed.ErrConflict] when its id is taken.
+func (c *Container) Create(ctx context.Context, body []byte) (Item, error) {
+	return c.one(ctx, "", changefeed.Write{Op: changefeed.WriteCreate, Body: body})
+}
+
+// Upsert adds or replaces a document.
+func (c *Container) Upsert(ctx context.Context, body []byte) (Item, error) {
+	return c.one(ctx, "", changefeed.Write{Op: changefeed.WriteUpsert, Body: body})
+}
+
+// Replace replaces a document that has this ETag; with an empty one, any.
+func (c *Container) Replace(ctx context.Context, body []byte, ifMatch string) (Item, error) {
+	return c.one(ctx, "", changefeed.Write{Op: changefeed.WriteReplace, Body: body, IfMatch: ifMatch})
+}
+
+// Patch changes parts of a document.
+func (c *Container) Patch(ctx context.Context, key changefeed.PartitionKey, id string, ops []changefeed.PatchOp, ifMatch string) (Item, error) {
+	return c.one(ctx, key, changefeed.Write{Op: changefeed.WritePatch, ID: id, Patch: ops, IfMatch: ifMatch})
+}
+
+// Delete removes a document that has this ETag; with an empty one, any.
+func (c *Container) Delete(ctx context.Context, key changefeed.PartitionKey, id, ifMatch string) error {
+	_, err := c.one(ctx, key, changefeed.Write{Op: changefeed.WriteDelete, ID: id, IfMatch: ifMatch})
+	return err
+}
+
+// Item is a document, or [changefeed.ErrNotFound].
+func (c *Container) Item(ctx context.Context, key changefeed.PartitionKey, id string) (Item, error) {
+	if err := c.usable(ctx); err != nil {
+		return Item{}, err
+	}
+	pk, err := canonicalKey(string(key))
+	if err != nil {
+		return Item{}, err
+	}
+	l := c.layout.Load()
+	epk, err := l.hashKey(pk)
+	if err != nil {
+		return Item{}, err
+	}
+	it, found, err := c.item(ctx, docKey(c.num, epk, pk, id))
+	if err == nil && !found {
+		err = changefeed.ErrNotFound
+	}
+	if err != nil {
+		return Item{}, fmt.Errorf("read item %q of %q: %w", id, c.ID(), err)
+	}
+	return it, nil
+}
+
+// item is the document behind a key of the primary index.
+func (c *Container) item(ctx context.Context, key []byte) (Item, bool, error) {
+	for {
+		v, found, err := c.db.eng.get(nil, key)
+		if err != nil {
+			return Item{}, false, err
+		}
+		if !found {
+			return Item{}, false, c.db.settle(ctx)
+		}
+		s, err := decodeSlot(v)
+		if err != nil {
+			return Item{}, false, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		if c.layout.Load().spec.expired(s.time, s.ttl, time.Now().UnixMilli()) {
+			return Item{}, false, nil
+		}
+		v, found, err = c.db.eng.get(make([]byte, 0, s.size), logKey(tableLog, c.num, s.addr))
+		if err != nil {
+			return Item{}, false, err
+		}
+		if !found { // replaced between the two gets
+			continue
+		}
+		if s.lsn > c.head.Load() {
+			if err := c.db.settle(ctx); err != nil {
+				return Item{}, false, err
+			}
+		}
+		e, err := decodeEntry(v)
+		if err != nil {
+			return Item{}, false, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		return e.item(s.lsn), true, nil
+	}
+}
+
+// item is the entry as a document; it refers to the entry's body.
+func (e *entry) item(lsn int64) Item {
+	return Item{
+		ID: string(e.id), Key: changefeed.PartitionKey(e.pk), ETag: string(e.etag), LSN: lsn,
+		Time: time.UnixMilli(e.time).UTC(), Body: e.body,
+	}
+}

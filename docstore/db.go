@@ -1,0 +1,341 @@
+package docstore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/changefeed"
+)
+
+// Options are the optional settings of [Open].
+type Options struct {
+	// NoSync acknowledges a write before it is on the disk: it survives the end of the
+	// process in most cases, not a power loss.
+	NoSync bool
+
+	// InMemory keeps everything in memory and ignores the directory: for tests.
+	InMemory bool
+
+	// CacheBytes is the size of the cache of disk blocks; 0 is 96 MB.
+	CacheBytes int64
+
+	fs filesystem
+}
+
+// DB is an open store. All methods may be called concurrently.
+type DB struct {
+	dir    string
+	eng    *engine
+	rid    []byte
+	tags   tagger
+	queue  chan *request
+	stop   chan struct{} // closed by Close
+	work   sync.WaitGroup
+	closer sync.Once
+	failed atomic.Pointer[error]
+	wake   chan struct{} // an expiry has come closer
+
+	containers atomic.Pointer[map[string]*Container] // replaced by the committer
+	nextCont   uint32                                // of the committer
+
+	// A group is applied before it is safe: readers that may have seen one wait until
+	// it is, see settle.
+	applied, safe atomic.Int64
+	settled       gate
+}
+
+// formatVersion is that of the layout in keys.go.
+const formatVersion = "1"
+
+const maxQueue = 1024
+
+// Open opens the store in a directory, which it creates when there is none. It returns
+// [ErrInUse] when another process has it open, [ErrCorrupt] when files are damaged, and
+// [ErrFormat] when the directory is of a later version.
+func Open(dir string, o Options) (*DB, error) {
+	if o.CacheBytes == 0 {
+		o.CacheBytes = defaultCache
+	}
+	if !o.InMemory && o.fs == nil {
+		if err := checkDir(dir); err != nil {
+			return nil, err
+		}
+	}
+	eng, err := openEngine(dir, o)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dir, openError(err))
+	}
+	db := &DB{
+		dir: dir, eng: eng, tags: newTagger(),
+		queue: make(chan *request, maxQueue), stop: make(chan struct{}), wake: make(chan struct{}, 1),
+	}
+	if err := db.load(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), eng.close())
+	}
+	db.work.Go(db.commitAll)
+	db.work.Go(db.sweepAll)
+	return db, nil
+}
+
+func checkDir(dir string) error {
+	if dir == "" {
+		return refuse("directory is empty: want a path, or Options.InMemory")
+	}
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return fmt.Errorf("open store %s: %w: it is a file, want a directory", dir, ErrFormat)
+	}
+	return os.MkdirAll(dir, 0o755)
+}
+
+// openError gives the engine's error one of our names.
+func openError(err error) error {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "lock held by current process") || strings.Contains(text, "resource temporarily unavailable"):
+		return fmt.Errorf("%w by another process or DB: %w", ErrInUse, err)
+	case strings.Contains(text, "format major version"):
+		return fmt.Errorf("%w: %w", ErrFormat, err)
+	case isCorrupt(err) || errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return err
+}
+
+// load reads what the store keeps in memory.
+func (db *DB) load() error {
+	format, found, err := db.eng.get(nil, metaKey("format"))
+	switch {
+	case err != nil:
+		return openError(err)
+	case !found:
+		err = db.format()
+	case string(format) != formatVersion:
+		err = fmt.Errorf("%w: directory has format %q, this version writes %q", ErrFormat, format, formatVersion)
+	default:
+		db.rid, _, err = db.eng.get(nil, metaKey("rid"))
+	}
+	if err != nil {
+		return err
+	}
+	next, _, err := db.eng.get(nil, metaKey("next"))
+	if err != nil {
+		return err
+	}
+	if len(next) > 0 {
+		db.nextCont = binary.BigEndian.Uint32(next)
+	}
+	return db.loadContainers()
+}
+
+// format makes a new store.
+func (db *DB) format() (err error) {
+	c, err := db.eng.cursor(nil, nil)
+	if err != nil {
+		return err
+	}
+	defer c.finish(&err, "close cursor")
+	if c.first() {
+		return fmt.Errorf("%w: directory holds other data", ErrFormat)
+	}
+	db.rid = make([]byte, 4)
+	if _, err := rand.Read(db.rid); err != nil {
+		return err
+	}
+	db.rid[3] &= 0x7f
+	w := db.eng.newWrite(0)
+	w.set(metaKey("format"), []byte(formatVersion))
+	w.set(metaKey("rid"), db.rid)
+	return w.commit()
+}
+
+// loadContainers reads the descriptors of all containers.
+func (db *DB) loadContainers() (err error) {
+	all := map[string]*Container{}
+	c, err := db.eng.cursor([]byte{tableContainer}, []byte{tableContainer + 1})
+	if err != nil {
+		return err
+	}
+	defer c.finish(&err, "close cursor")
+	for ok := c.first(); ok; ok = c.next() {
+		v, err := c.value()
+		if err != nil {
+			return err
+		}
+		l, rid, err := decodeLayout(v)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		cont := &Container{db: db, num: binary.BigEndian.Uint32(c.key()[1:]), rid: rid}
+		cont.layout.Store(l)
+		if err := cont.load(); err != nil {
+			return fmt.Errorf("load container %q: %w", l.spec.ID, err)
+		}
+		all[l.spec.ID] = cont
+	}
+	db.containers.Store(&all)
+	return c.err()
+}
+
+// load reads head, counts and low-water marks of a container.
+func (c *Container) load() error {
+	l := c.layout.Load()
+	head, err := c.numbers(headKey(c.num), 2)
+	if err != nil {
+		return err
+	}
+	c.lsn, c.time = head[0], head[1]
+	c.newestTime.Store(head[1])
+	c.head.Store(head[0])
+	for _, p := range l.parts {
+		n, err := c.numbers(countKey(c.num, p.num), 2)
+		if err != nil {
+			return err
+		}
+		p.docs.Store(n[0])
+		p.newest.Store(n[1])
+	}
+	for n, log := range l.logs {
+		low, err := c.numbers(lowKey(c.num, n), 1)
+		if err != nil {
+			return err
+		}
+		log.low.Store(low[0])
+		log.saved.Store(low[0])
+	}
+	return nil
+}
+
+// numbers reads a record of n numbers; zeros where there is none.
+func (c *Container) numbers(key []byte, n int) ([]int64, error) {
+	v, found, err := c.db.eng.get(nil, key)
+	numbers := make([]int64, n)
+	if err != nil || !found {
+		return numbers, err
+	}
+	r := reader{b: v}
+	for i := range numbers {
+		numbers[i] = int64(r.uvarint())
+	}
+	if r.bad {
+		return nil, fmt.Errorf("%w: record %q: %w", ErrCorrupt, key, errFormat)
+	}
+	return numbers, nil
+}
+
+// Close ends the store's work and closes the files. Writes that were not acknowledged
+// return [ErrClosed]. A second call is a no-op.
+func (db *DB) Close() error {
+	var err error
+	db.closer.Do(func() {
+		close(db.stop)
+		db.work.Wait()
+		if err = db.eng.close(); err != nil {
+			err = fmt.Errorf("close store %s: %w", db.dir, err)
+		}
+	})
+	return err
+}
+
+// closed is the error of a store that no longer works.
+func (db *DB) closed() error {
+	if e := db.failed.Load(); e != nil {
+		return *e
+	}
+	select {
+	case <-db.stop:
+		return ErrClosed
+	default:
+		return nil
+	}
+}
+
+// settle waits until every write that this reader may have seen is safe.
+func (db *DB) settle(ctx context.Context) error {
+	seen := db.applied.Load()
+	for {
+		ch := db.settled.next()
+		if db.safe.Load() >= seen {
+			return nil
+		}
+		if err := db.await(ctx, ch); err != nil {
+			return err
+		}
+	}
+}
+
+// await waits for a channel, the end of ctx or that of the store.
+func (db *DB) await(ctx context.Context, ch <-chan struct{}) error {
+	if err := db.closed(); err != nil {
+		return err
+	}
+	select {
+	case <-ch:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-db.stop:
+		return ErrClosed
+	}
+}
+
+// Container is the container with this id.
+func (db *DB) Container(id string) (*Container, error) {
+	if err := db.closed(); err != nil {
+		return nil, err
+	}
+	c, ok := (*db.containers.Load())[id]
+	if !ok {
+		return nil, fmt.Errorf("container %q: %w", id, changefeed.ErrNotFound)
+	}
+	return c, nil
+}
+
+// Containers are all containers, by id.
+func (db *DB) Containers() []*Container {
+	all := *db.containers.Load()
+	list := make([]*Container, 0, len(all))
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, all[id])
+	}
+	return list
+}
+
+// RID is the resource id of the store as a database.
+func (db *DB) RID() string { return encodeRID(db.rid) }
+
+// encodeRID is the text of a resource id.
+func encodeRID(b []byte) string {
+	return strings.ReplaceAll(base64.StdEncoding.EncodeToString(b), "/", "-")
+}
+
+// tagger makes ETags that never come twice.
+type tagger struct {
+	run  string
+	next *atomic.Uint64
+}
+
+func newTagger() tagger {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails, as documented
+	return tagger{run: fmt.Sprintf("%08x-%04x", b[:4], b[4:6]), next: &atomic.Uint64{}}
+}
+
+// tag is the next ETag, with its quotes.
+func (t tagger) tag() string {
+	n := strconv.FormatUint(t.next.Add(1)|1<<63, 16) // 16 digits
+	b := make([]byte, 0, 2+len(t.run)+len(n)+3)
+	b = append(append(append(b, '"'), t.run...), '-')
+	b = append(append(append(b, n[:4]...), '-'), n[4:]...)
+	return string(append(b, '"'))
+}

@@ -1,0 +1,2 @@
+// Package docstore is an embedded document store with a change feed.
+package docstore

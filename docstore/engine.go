@@ -1,0 +1,211 @@
+package docstore
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// engine is the ordered map on disk below the store. This file alone knows which one.
+//
+// The format is the newest that the pinned version knows: besides being the fastest, it
+// is the one that shares no channel between the synctest bubbles of one process.
+type engine struct {
+	db   *pebble.DB
+	sync bool
+	log  *quietLog
+}
+
+const (
+	memTable     = 32 << 20
+	bloomBits    = 10
+	defaultCache = 96 << 20
+)
+
+// filesystem is what the engine stands on; tests inject errors through it.
+type filesystem = vfs.FS
+
+func openEngine(dir string, o Options) (*engine, error) {
+	fs := o.fs
+	switch {
+	case fs != nil:
+	case o.InMemory:
+		fs, dir = vfs.NewMem(), "docstore"
+	default:
+		fs = vfs.Default
+	}
+	log := &quietLog{}
+	po := &pebble.Options{
+		FS:                          fs,
+		FormatMajorVersion:          pebble.FormatNewest,
+		CacheSize:                   o.CacheBytes,
+		MemTableSize:                memTable,
+		MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold:       4,
+		L0StopWritesThreshold:       24,
+		LBaseMaxBytes:               64 << 20,
+		BytesPerSync:                1 << 20,
+		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
+		Logger:                      log,
+	}
+	for i := range po.Levels {
+		po.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
+		po.Levels[i].BlockSize = 32 << 10
+	}
+	db, err := pebble.Open(dir, po)
+	if err != nil {
+		return nil, err
+	}
+	return &engine{db: db, sync: !o.NoSync, log: log}, nil
+}
+
+// isCorrupt tells the error of files that are not what they were.
+func isCorrupt(err error) bool {
+	return pebble.IsCorruptionError(err) || errors.Is(err, pebble.ErrCorruption)
+}
+
+// quietLog drops the engine's chatter and keeps the error after which it cannot go on.
+type quietLog struct {
+	fatal atomic.Pointer[error]
+}
+
+// Infof drops a message.
+func (l *quietLog) Infof(string, ...any) {}
+
+// Errorf drops a message: the error also reaches the caller, or is retried.
+func (l *quietLog) Errorf(string, ...any) {}
+
+// Fatalf keeps the error; the next write fails with it.
+func (l *quietLog) Fatalf(format string, args ...any) {
+	err := fmt.Errorf(format, args...)
+	l.fatal.CompareAndSwap(nil, &err)
+}
+
+func (l *quietLog) err() error {
+	if e := l.fatal.Load(); e != nil {
+		return *e
+	}
+	return nil
+}
+
+// close closes the engine; one that failed is left to its fate, because its locks may
+// never come free.
+func (e *engine) close() (err error) {
+	if err := e.log.err(); err != nil {
+		return err
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	return e.db.Close()
+}
+
+// get appends the value of a key to dst; false tells that there is none.
+func (e *engine) get(dst, key []byte) ([]byte, bool, error) {
+	v, closer, err := e.db.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return dst, false, nil
+	}
+	if err != nil {
+		return dst, false, err
+	}
+	dst = append(dst, v...)
+	return dst, true, closer.Close()
+}
+
+// write is a set of changes that is applied as one.
+type write struct {
+	b *pebble.Batch
+	e *engine
+}
+
+func (e *engine) newWrite(size int) write { return write{b: e.db.NewBatchWithSize(size), e: e} }
+
+// set, drop and dropRange cannot fail before commit: the engine documents no error for
+// a batch of its own, and commit checks.
+func (w write) set(key, value []byte)          { _ = w.b.Set(key, value, nil) }
+func (w write) drop(key []byte)                { _ = w.b.Delete(key, nil) }
+func (w write) dropSized(key []byte, size int) { _ = w.b.DeleteSized(key, uint32(size), nil) }
+func (w write) dropRange(from, to []byte)      { _ = w.b.DeleteRange(from, to, nil) }
+func (w write) bytes() int                     { return w.b.Len() }
+
+// commit applies the changes, and returns when they are safe. After an error the engine
+// takes no more writes: what it has of this one is found out by opening it again.
+func (w write) commit() (err error) {
+	if err := w.e.log.err(); err != nil {
+		return err
+	}
+	defer func() {
+		if r := recover(); r != nil { // the engine panics when its log cannot grow
+			w.e.log.Fatalf("%v", r)
+			err = w.e.log.err()
+		}
+	}()
+	if w.e.sync {
+		err = w.e.db.ApplyNoSyncWait(w.b, pebble.Sync)
+		if err == nil {
+			err = w.b.SyncWait()
+		}
+	} else {
+		err = w.e.db.Apply(w.b, pebble.NoSync)
+	}
+	if err == nil {
+		err = w.e.log.err()
+	}
+	if err != nil {
+		w.e.log.Fatalf("%w", err)
+		return err
+	}
+	return w.b.Close()
+}
+
+// cursor walks keys in order. Key and value are good until the next step.
+type cursor struct {
+	it *pebble.Iterator
+}
+
+// view is one state of the engine, for several cursors and gets.
+type view struct {
+	s *pebble.Snapshot
+}
+
+func (e *engine) view() view { return view{e.db.NewSnapshot()} }
+func (v view) close() error  { return v.s.Close() }
+
+func (v view) cursor(from, to []byte) (*cursor, error) {
+	it, err := v.s.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	return &cursor{it}, err
+}
+
+// cursor walks the keys [from, to) of the present state.
+func (e *engine) cursor(from, to []byte) (*cursor, error) {
+	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	return &cursor{it}, err
+}
+
+func (c *cursor) first() bool            { return c.it.First() }
+func (c *cursor) last() bool             { return c.it.Last() }
+func (c *cursor) next() bool             { return c.it.Next() }
+func (c *cursor) seek(key []byte) bool   { return c.it.SeekGE(key) }
+func (c *cursor) valid() bool            { return c.it.Valid() }
+func (c *cursor) key() []byte            { return c.it.Key() }
+func (c *cursor) value() ([]byte, error) { return c.it.ValueAndErr() }
+func (c *cursor) err() error             { return c.it.Error() }
+func (c *cursor) close() error           { return c.it.Close() }
+func (c *cursor) finish(err *error, verb string) {
+	if cerr := c.close(); cerr != nil && *err == nil {
+		*err = fmt.Errorf("%s: %w", verb, cerr)
+	}
+}
+
+// usage is the engine's part of [Stats].
+func (e *engine) usage() (disk, memory, cache int64) {
+	m := e.db.Metrics()
+	return int64(m.DiskSpaceUsage()), int64(m.MemTable.Size), m.BlockCache.Size
+}

@@ -1,0 +1,32 @@
+package docstore
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/millrace/changefeed"
+)
+
+var (
+	// ErrInUse: another process, or another DB of this one, has the directory open.
+	ErrInUse = errors.New("directory is in use")
+	// ErrCorrupt: the files are not what was written.
+	ErrCorrupt = errors.New("store is corrupt")
+	// ErrFormat: the directory was written by a newer version, or is not a store.
+	ErrFormat = errors.New("unknown format")
+	// ErrClosed: the store has been closed.
+	ErrClosed = errors.New("store is closed")
+	// ErrFailed: a write to disk failed, and the store takes no more of them. What was
+	// acknowledged before is safe; close the store and open it again.
+	ErrFailed = errors.New("store has failed")
+	// ErrUniqueKey is the [changefeed.ErrConflict] of a unique key that another
+	// document has.
+	ErrUniqueKey = fmt.Errorf("%w: unique key is taken", changefeed.ErrConflict)
+	// ErrLeaseKey is the [changefeed.ErrBadRequest] of a lease container whose
+	// partition key is neither /id nor /partitionKey.
+	ErrLeaseKey = fmt.Errorf("%w: lease container has a wrong partition key", changefeed.ErrBadRequest)
+	// ErrProcessorName is the [changefeed.ErrBadRequest] of an empty processor name.
+	ErrProcessorName = fmt.Errorf("%w: processor name is empty", changefeed.ErrBadRequest)
+	// ErrBatchLimit is the [changefeed.ErrBadRequest] of a batch with too many writes or bytes.
+	ErrBatchLimit = fmt.Errorf("%w: batch is too large", changefeed.ErrBadRequest)
+)

@@ -1,0 +1,228 @@
+package docstore
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/millrace/changefeed"
+)
+
+// feed walks the logs that a partition reads, together in the order of LSNs. An LSN is
+// in one log only, so there are no ties.
+type feed struct {
+	view   *view // where several cursors must see one state
+	tracks []*track
+}
+
+// track is one log, or rather what of it lives, on the way.
+type track struct {
+	c      *Container
+	log    *changelog
+	it     *cursor
+	dead   *cursor // marks of superseded versions; nil where none are kept
+	deadOK bool
+	ok     bool
+	all    bool // the selection holds every key of the log
+	lsn    int64
+
+	lowest bool // all from the low-water mark on has been dead
+}
+
+// openFeed opens cursors for the versions of a partition in (sel.lsn, head].
+func (c *Container) openFeed(l *layout, part *partition, sel selection, head int64) (*feed, error) {
+	f := &feed{}
+	open := c.db.eng.cursor
+	// Marks stay for a while after retention has been turned off, until the sweeper
+	// has removed them.
+	marks := sel.mode == changefeed.LatestVersion && l.marked
+	if len(part.logs) > 1 || marks {
+		v := c.db.eng.view()
+		f.view = &v
+		open = v.cursor
+	}
+	for _, n := range part.logs {
+		t := &track{c: c, log: l.logs[n]}
+		f.tracks = append(f.tracks, t)
+		t.all = sel.rng.Contains(t.log.rng)
+		if err := t.open(open, n, sel, head, marks); err != nil {
+			return nil, errors.Join(err, f.close())
+		}
+	}
+	return f, nil
+}
+
+type openCursor func(from, to []byte) (*cursor, error)
+
+func (t *track) open(open openCursor, n uint32, sel selection, head int64, marks bool) (err error) {
+	start, cont := sel.lsn, t.c.num
+	low := t.log.low.Load()
+	if sel.mode == changefeed.LatestVersion && start <= low {
+		start, t.lowest = low, true
+	}
+	if start >= head {
+		return nil
+	}
+	from, to := logBounds(tableLog, cont, n, start, head)
+	if t.it, err = open(from, to); err != nil {
+		return err
+	}
+	if sel.search {
+		start, err = t.seekTime(n, sel.since, start, head)
+		t.lowest = false
+	}
+	if err != nil {
+		return err
+	}
+	if marks {
+		from, to := logBounds(tableDead, cont, n, start, head)
+		if t.dead, err = open(from, to); err != nil {
+			return err
+		}
+		t.deadOK = t.dead.first()
+	}
+	if sel.search {
+		t.ok = t.it.seek(logKey(tableLog, cont, addr{n, start + 1, 0}))
+	} else {
+		t.ok = t.it.first()
+	}
+	t.here()
+	return nil
+}
+
+// seekTime is the greatest LSN in [lo, hi] before which all commits are of the second
+// since or earlier. Commit times grow with LSNs.
+func (t *track) seekTime(n uint32, since, lo, hi int64) (int64, error) {
+	for hi-lo > 1 {
+		mid := lo + (hi-lo)/2
+		if !t.it.seek(logKey(tableLog, t.c.num, addr{n, mid + 1, 0})) {
+			hi = mid
+			continue
+		}
+		v, err := t.it.value()
+		if err != nil {
+			return 0, err
+		}
+		e, err := decodeEntry(v)
+		if err != nil {
+			return 0, err
+		}
+		if e.time/1000 > since {
+			hi = mid
+		} else {
+			lo = mid
+		}
+	}
+	return lo, nil
+}
+
+// here reads the LSN of the present key.
+func (t *track) here() {
+	if t.ok {
+		t.lsn = int64(binary.BigEndian.Uint64(t.it.key()[logTail:]))
+	}
+}
+
+func (t *track) step() {
+	t.ok = t.it.next()
+	t.here()
+}
+
+// buried tells whether the present version has been superseded.
+func (t *track) buried() bool {
+	if !t.deadOK {
+		return false
+	}
+	key := t.it.key()
+	for t.deadOK {
+		switch cmp := compareTail(t.dead.key(), key); {
+		case cmp == 0:
+			return true
+		case cmp > 0:
+			return false
+		}
+		t.deadOK = t.dead.next()
+	}
+	return false
+}
+
+// compareTail compares the LSN and index of two log keys.
+func compareTail(a, b []byte) int {
+	x, y := string(a[logTail:]), string(b[logTail:])
+	switch {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	}
+	return 0
+}
+
+// look is the present version, and whether it may be shown, as far as its key range
+// and its being superseded go.
+func (t *track) look(sel *selection) (value []byte, shown bool, err error) {
+	latest := sel.mode == changefeed.LatestVersion
+	if latest && t.buried() {
+		return nil, false, nil
+	}
+	v, err := t.it.value()
+	if err != nil {
+		return nil, false, err
+	}
+	if len(v) < 2 || len(v) < 2+int(v[1]) {
+		return nil, false, errors.Join(ErrCorrupt, errFormat)
+	}
+	if latest && entryOp(v[0]).gone() {
+		return nil, false, nil
+	}
+	t.found(t.lsn)
+	if t.all {
+		return v, true, nil
+	}
+	key := v[2 : 2+int(v[1])]
+	return v, sel.rng.Min <= string(key) && string(key) < sel.rng.Max, nil
+}
+
+// found notes the first version that lives, so that the next reader can begin there.
+func (t *track) found(lsn int64) {
+	if t.lowest {
+		t.lowest = false
+		raise(&t.log.low, lsn-1)
+	}
+}
+
+// lowest is the track with the lowest LSN; nil at the end.
+func (f *feed) lowest() *track {
+	var best *track
+	for _, t := range f.tracks {
+		if t.ok && (best == nil || t.lsn < best.lsn) {
+			best = t
+		}
+	}
+	return best
+}
+
+func (f *feed) err() error {
+	for _, t := range f.tracks {
+		for _, it := range []*cursor{t.it, t.dead} {
+			if it != nil && it.err() != nil {
+				return it.err()
+			}
+		}
+	}
+	return nil
+}
+
+func (f *feed) close() error {
+	var errs []error
+	for _, t := range f.tracks {
+		for _, it := range []*cursor{t.it, t.dead} {
+			if it != nil {
+				errs = append(errs, it.close())
+			}
+		}
+	}
+	if f.view != nil {
+		errs = append(errs, f.view.close())
+	}
+	return errors.Join(errs...)
+}

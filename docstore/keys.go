@@ -1,0 +1,315 @@
+package docstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// What is where. Numbers in keys are big-endian, so that they sort; cont is 4 bytes, log
+// 4, lsn 8, idx 2; epk is hex text; 00 is a zero byte, which neither hex, nor JSON, nor
+// an id can contain (an id with a zero byte is escaped, see appendText).
+//
+//	key                                  value
+//	m name                               about the store: format, rid, next container
+//	c cont                               container: spec, rid, partitions, logs (JSON)
+//	h cont                               head LSN, commit time of the head
+//	n cont partition                     documents, head LSN
+//	w cont log                           low-water LSN: nothing lives before it
+//	d cont epk 00 pk 00 id               where the document is (slot)
+//	i cont id 00 epk 00 pk               nothing: index by id, for lease containers
+//	l cont log lsn idx                   one version of a document (entry)
+//	r cont log lsn idx                   that version is dead; nothing
+//	t cont expiry epk 00 pk 00 id        nothing: documents with a ttl of their own
+//	u cont index epk 00 pk 00 value      id that holds the unique key
+//
+// A slot is
+//
+//	log 4, lsn 8, idx 2, time uvarint (Unix ms), ttl varint (s), size uvarint (of the
+//	entry), etag text, count uvarint, count unique values (text)
+//
+// and an entry is
+//
+//	op 1, epk text, previous lsn uvarint, previous idx uvarint, time uvarint, ttl varint,
+//	pk text, id text, etag text, body to the end
+//
+// where text is a uvarint length and the bytes.
+const (
+	tableMeta      = 'm'
+	tableContainer = 'c'
+	tableHead      = 'h'
+	tableCount     = 'n'
+	tableLow       = 'w'
+	tableDoc       = 'd'
+	tableID        = 'i'
+	tableLog       = 'l'
+	tableDead      = 'r'
+	tableTTL       = 't'
+	tableUnique    = 'u'
+)
+
+// dataTables are the tables whose keys begin with a container.
+const dataTables = "hnwdilrtu"
+
+// errFormat is a record that is not in the form above.
+var errFormat = errors.New("record is cut short")
+
+// addr is where one version of a document is.
+type addr struct {
+	log uint32
+	lsn int64
+	idx uint16
+}
+
+// slot is the value of the primary index.
+type slot struct {
+	addr
+	time int64 // commit time, Unix milliseconds
+	ttl  int   // of its own, in seconds; 0 is none, -1 for ever
+	size int   // bytes of the log entry
+	etag string
+	uniq []string // values of the unique keys
+}
+
+// entry is one version of a document in a log.
+type entry struct {
+	op      entryOp
+	epk     []byte
+	prev    int64 // LSN of the version before, 0 for none
+	prevIdx uint16
+	time    int64
+	ttl     int
+	pk      []byte
+	id      []byte
+	etag    []byte
+	body    []byte
+}
+
+// entryOp is what made the version.
+type entryOp byte
+
+const (
+	opCreate  entryOp = 'c'
+	opReplace entryOp = 'r'
+	opDelete  entryOp = 'd'
+	opExpire  entryOp = 'e'
+)
+
+// gone tells the versions that are the end of a document.
+func (o entryOp) gone() bool { return o == opDelete || o == opExpire }
+
+func tableKey(table byte, cont uint32, extra int) []byte {
+	k := make([]byte, 5, 5+extra)
+	k[0] = table
+	binary.BigEndian.PutUint32(k[1:], cont)
+	return k
+}
+
+func metaKey(name string) []byte      { return append([]byte{tableMeta}, name...) }
+func containerKey(cont uint32) []byte { return tableKey(tableContainer, cont, 0) }
+func headKey(cont uint32) []byte      { return tableKey(tableHead, cont, 0) }
+
+func countKey(cont, partition uint32) []byte {
+	return binary.BigEndian.AppendUint32(tableKey(tableCount, cont, 4), partition)
+}
+
+func lowKey(cont, log uint32) []byte {
+	return binary.BigEndian.AppendUint32(tableKey(tableLow, cont, 4), log)
+}
+
+func docKey(cont uint32, epk, pk, id string) []byte {
+	k := tableKey(tableDoc, cont, len(epk)+len(pk)+len(id)+2)
+	return appendDoc(k, epk, pk, id)
+}
+
+func appendDoc(k []byte, epk, pk, id string) []byte {
+	k = append(append(k, epk...), 0)
+	k = append(append(k, pk...), 0)
+	return append(k, id...)
+}
+
+// splitDoc takes epk, pk and id out of the tail of a key that appendDoc made.
+func splitDoc(tail []byte) (epk, pk, id []byte, err error) {
+	epk, rest, ok := bytes.Cut(tail, []byte{0})
+	pk, id, ok2 := bytes.Cut(rest, []byte{0})
+	if !ok || !ok2 {
+		return nil, nil, nil, fmt.Errorf("key %q: %w", tail, errFormat)
+	}
+	return epk, pk, id, nil
+}
+
+func idKey(cont uint32, id, epk, pk string) []byte {
+	k := tableKey(tableID, cont, len(epk)+len(pk)+len(id)+2)
+	k = append(append(k, id...), 0)
+	k = append(append(k, epk...), 0)
+	return append(k, pk...)
+}
+
+func uniqueKey(cont uint32, index int, epk, pk, value string) []byte {
+	k := tableKey(tableUnique, cont, len(epk)+len(pk)+len(value)+3)
+	return appendDoc(append(k, byte(index)), epk, pk, value)
+}
+
+func ttlKey(cont uint32, expiry int64, epk, pk, id string) []byte {
+	k := tableKey(tableTTL, cont, len(epk)+len(pk)+len(id)+10)
+	return appendDoc(binary.BigEndian.AppendUint64(k, uint64(expiry)), epk, pk, id)
+}
+
+// logKey is the key of a version, in the table of logs or in that of dead marks.
+func logKey(table byte, cont uint32, a addr) []byte {
+	return appendAddr(tableKey(table, cont, addrSize), a)
+}
+
+const (
+	addrSize = 4 + 8 + 2
+	logTail  = 5 + 4 // where LSN and index begin in a log key
+)
+
+func appendAddr(b []byte, a addr) []byte {
+	b = binary.BigEndian.AppendUint32(b, a.log)
+	b = binary.BigEndian.AppendUint64(b, uint64(a.lsn))
+	return binary.BigEndian.AppendUint16(b, a.idx)
+}
+
+func parseAddr(b []byte) addr {
+	return addr{
+		log: binary.BigEndian.Uint32(b),
+		lsn: int64(binary.BigEndian.Uint64(b[4:])),
+		idx: binary.BigEndian.Uint16(b[12:]),
+	}
+}
+
+// logBounds are the keys of the versions of one log with LSNs in (after, upTo].
+func logBounds(table byte, cont, log uint32, after, upTo int64) (from, to []byte) {
+	return logKey(table, cont, addr{log, after + 1, 0}), logKey(table, cont, addr{log, upTo + 1, 0})
+}
+
+// after is the least key above all keys with this prefix.
+func after(prefix []byte) []byte {
+	k := slices.Clone(prefix)
+	for i := len(k) - 1; i >= 0; i-- {
+		if k[i]++; k[i] != 0 {
+			return k[:i+1]
+		}
+	}
+	return nil
+}
+
+func (p *slot) encode() []byte {
+	b := make([]byte, 0, addrSize+24+len(p.etag))
+	b = appendAddr(b, p.addr)
+	b = binary.AppendUvarint(b, uint64(p.time))
+	b = binary.AppendVarint(b, int64(p.ttl))
+	b = binary.AppendUvarint(b, uint64(p.size))
+	b = appendText(b, p.etag)
+	b = binary.AppendUvarint(b, uint64(len(p.uniq)))
+	for _, u := range p.uniq {
+		b = appendText(b, u)
+	}
+	return b
+}
+
+func decodeSlot(b []byte) (slot, error) {
+	if len(b) < addrSize {
+		return slot{}, fmt.Errorf("slot: %w", errFormat)
+	}
+	r := reader{b: b[addrSize:]}
+	p := slot{addr: parseAddr(b)}
+	p.time = int64(r.uvarint())
+	p.ttl = int(r.varint())
+	p.size = int(r.uvarint())
+	p.etag = string(r.text())
+	for n := r.uvarint(); n > 0 && !r.bad; n-- {
+		p.uniq = append(p.uniq, string(r.text()))
+	}
+	if r.bad {
+		return slot{}, fmt.Errorf("slot: %w", errFormat)
+	}
+	return p, nil
+}
+
+func (e *entry) encode() []byte {
+	b := make([]byte, 0, 64+len(e.epk)+len(e.pk)+len(e.id)+len(e.etag)+len(e.body))
+	b = append(b, byte(e.op))
+	b = appendText(b, e.epk)
+	b = binary.AppendUvarint(b, uint64(e.prev))
+	b = binary.AppendUvarint(b, uint64(e.prevIdx))
+	b = binary.AppendUvarint(b, uint64(e.time))
+	b = binary.AppendVarint(b, int64(e.ttl))
+	b = appendText(b, e.pk)
+	b = appendText(b, e.id)
+	b = appendText(b, e.etag)
+	return append(b, e.body...)
+}
+
+// decodeEntry reads an entry; the result refers to b.
+func decodeEntry(b []byte) (entry, error) {
+	if len(b) == 0 {
+		return entry{}, fmt.Errorf("entry: %w", errFormat)
+	}
+	r := reader{b: b[1:]}
+	e := entry{op: entryOp(b[0])}
+	e.epk = r.text()
+	e.prev = int64(r.uvarint())
+	e.prevIdx = uint16(r.uvarint())
+	e.time = int64(r.uvarint())
+	e.ttl = int(r.varint())
+	e.pk = r.text()
+	e.id = r.text()
+	e.etag = r.text()
+	e.body = r.b
+	if r.bad {
+		return entry{}, fmt.Errorf("entry: %w", errFormat)
+	}
+	return e, nil
+}
+
+func appendText[T string | []byte](b []byte, s T) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// reader takes fields off a record; after a short one it is bad.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.bad = true
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.b)
+	if n <= 0 {
+		r.bad = true
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) text() []byte {
+	n := r.uvarint()
+	if r.bad || n > uint64(len(r.b)) {
+		r.bad = true
+		return nil
+	}
+	s := r.b[:n]
+	r.b = r.b[n:]
+	return s
+}
+
+func appendUvarints(b []byte, values ...int64) []byte {
+	for _, v := range values {
+		b = binary.AppendUvarint(b, uint64(v))
+	}
+	return b
+}

@@ -1,0 +1,183 @@
+package docstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sort"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/epk"
+)
+
+// layout is how a container is at one moment; it is never changed, only replaced, by
+// the committer.
+type layout struct {
+	spec   ContainerSpec
+	kind   epk.Kind
+	paths  []keyPath
+	unique [][]keyPath
+	byID   bool // has the index by id
+	parts  []*partition
+	logs   map[uint32]*changelog
+	next   uint32 // number of the next partition, and of its log
+	floor  int64  // all versions and deletes begins behind this LSN
+	marked bool   // there may be marks of dead versions
+}
+
+// partition is a physical partition: a range of the key space with a log of its own.
+// After a split or merge it also reads the logs of its ancestors, in which the entries
+// from before remain.
+type partition struct {
+	num     uint32
+	rng     changefeed.Range
+	parents []string
+	logs    []uint32 // its own is the last
+	newest  atomic.Int64
+	docs    atomic.Int64
+	retired atomic.Bool
+	watch   *watch // of a split that is counting; the committer's
+	gate    gate
+}
+
+// changelog is one log.
+type changelog struct {
+	rng   changefeed.Range // of the partition that wrote it
+	low   atomic.Int64     // nothing that lives is at or before this LSN
+	saved atomic.Int64     // low as it is on disk
+}
+
+func (p *partition) id() string  { return strconv.FormatUint(uint64(p.num), 10) }
+func (p *partition) own() uint32 { return p.logs[len(p.logs)-1] }
+
+// at is the partition that holds an effective partition key.
+func (l *layout) at(key string) *partition {
+	i := sort.Search(len(l.parts), func(i int) bool { return l.parts[i].rng.Min > key })
+	return l.parts[max(i, 1)-1]
+}
+
+// overlapping are the partitions that share keys with r.
+func (l *layout) overlapping(r changefeed.Range) []*partition {
+	var found []*partition
+	for _, p := range l.parts {
+		if p.rng.Overlaps(r) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// sole is the partition that holds all of r, or the ErrGone of a range that spans more.
+func (l *layout) sole(r changefeed.Range) (*partition, error) {
+	found := l.overlapping(r)
+	if len(found) == 1 && found[0].rng.Contains(r) {
+		return found[0], nil
+	}
+	if r.Empty() || len(found) == 0 || !changefeed.FullRange().Contains(r) {
+		return nil, refuse("range %q holds no keys: want min below max, within -FF", r)
+	}
+	return nil, fmt.Errorf("%w: range %s of container %q spans %d partitions", changefeed.ErrGone, r, l.spec.ID, len(found))
+}
+
+// find is the partition with this id.
+func (l *layout) find(id string) (*partition, error) {
+	for _, p := range l.parts {
+		if p.id() == id {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("partition %q of container %q: %w", id, l.spec.ID, changefeed.ErrNotFound)
+}
+
+// clone is a layout to change.
+func (l *layout) clone() *layout {
+	c := *l
+	c.parts = slices.Clone(l.parts)
+	c.logs = make(map[uint32]*changelog, len(l.logs))
+	for n, log := range l.logs {
+		c.logs[n] = log
+	}
+	return &c
+}
+
+// grow adds a partition, and its log.
+func (l *layout) grow(r changefeed.Range, parents []string, logs []uint32) *partition {
+	p := &partition{num: l.next, rng: r, parents: parents, logs: append(slices.Clone(logs), l.next)}
+	l.logs[l.next] = &changelog{rng: r}
+	l.next++
+	l.parts = append(l.parts, p)
+	slices.SortFunc(l.parts, func(a, b *partition) int {
+		if a.rng.Min < b.rng.Min {
+			return -1
+		}
+		return 1
+	})
+	return p
+}
+
+// shed forgets the logs that no partition reads any more, and returns them.
+func (l *layout) shed() (unused []uint32) {
+	for n := range l.logs {
+		if !slices.ContainsFunc(l.parts, func(p *partition) bool { return slices.Contains(p.logs, n) }) {
+			delete(l.logs, n)
+			unused = append(unused, n)
+		}
+	}
+	return unused
+}
+
+// record is a container as it is stored.
+type record struct {
+	Spec       ContainerSpec
+	RID        string
+	Partitions []partitionRecord
+	Logs       []logRecord
+	Next       uint32
+	Floor      int64
+	Marked     bool
+}
+
+type partitionRecord struct {
+	Num     uint32
+	Range   changefeed.Range
+	Parents []string
+	Logs    []uint32
+}
+
+type logRecord struct {
+	Num   uint32
+	Range changefeed.Range
+}
+
+func (l *layout) encode(rid string) ([]byte, error) {
+	r := record{Spec: l.spec, RID: rid, Next: l.next, Floor: l.floor, Marked: l.marked}
+	for _, p := range l.parts {
+		r.Partitions = append(r.Partitions, partitionRecord{p.num, p.rng, p.parents, p.logs})
+	}
+	for n, log := range l.logs {
+		r.Logs = append(r.Logs, logRecord{n, log.rng})
+	}
+	slices.SortFunc(r.Logs, func(a, b logRecord) int { return int(a.Num) - int(b.Num) })
+	return json.Marshal(r)
+}
+
+func decodeLayout(b []byte) (l *layout, rid string, err error) {
+	var r record
+	if err := json.Unmarshal(b, &r); err != nil {
+		return nil, "", fmt.Errorf("read container: %w", err)
+	}
+	l, err = newLayout(r.Spec)
+	if err != nil {
+		return nil, "", fmt.Errorf("read container %q: %w", r.Spec.ID, err)
+	}
+	l.next, l.floor, l.marked = r.Next, r.Floor, r.Marked
+	for _, p := range r.Partitions {
+		l.parts = append(l.parts, &partition{num: p.Num, rng: p.Range, parents: p.Parents, logs: p.Logs})
+	}
+	for _, log := range r.Logs {
+		l.logs[log.Num] = &changelog{rng: log.Range}
+	}
+	return l, r.RID, nil
+}

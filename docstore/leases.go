@@ -1,0 +1,266 @@
+package docstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/leasedoc"
+)
+
+// Leases are the records of one deployment unit in a lease container, as documents of
+// the .NET processor. It is a [changefeed.LeaseStore] and a [changefeed.Follower].
+type Leases struct {
+	c      *Container
+	prefix string
+	path   string // partition key path: /id or /partitionKey
+}
+
+// host is the account host in the names of the lease documents.
+const host = "localhost"
+
+// NewLeases is the lease store of the processor with this name for a monitored
+// container. The partition key of the lease container must be /id or /partitionKey;
+// give it a DefaultTTL of [NoDefaultTTL], so that the records of instances that have
+// ended disappear.
+func NewLeases(ctx context.Context, leases *Container, processor string, monitored *Container) (*Leases, error) {
+	if processor == "" {
+		return nil, fmt.Errorf("%w: want a name that tells this deployment unit from others", ErrProcessorName)
+	}
+	if err := leases.usable(ctx); err != nil {
+		return nil, fmt.Errorf("open leases: %w", err)
+	}
+	if err := monitored.usable(ctx); err != nil {
+		return nil, fmt.Errorf("open leases: %w", err)
+	}
+	l := leases.layout.Load()
+	if !l.byID {
+		return nil, fmt.Errorf("%w: container %q has %s: want /id or /partitionKey", ErrLeaseKey, l.spec.ID, strings.Join(l.spec.Paths, " "))
+	}
+	database, err := databaseRID(monitored.rid)
+	if err != nil {
+		return nil, err
+	}
+	return &Leases{c: leases, path: l.spec.Paths[0], prefix: leasedoc.Prefix(processor, host, database, monitored.rid)}, nil
+}
+
+// databaseRID is the first four bytes of a container's resource id.
+func databaseRID(rid string) (string, error) {
+	b, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(rid, "-", "/"))
+	if err != nil || len(b) < 4 {
+		return "", fmt.Errorf("resource id %q: %w", rid, ErrCorrupt)
+	}
+	return encodeRID(b[:4]), nil
+}
+
+// Prefix is the common beginning of the ids of the unit's documents.
+func (s *Leases) Prefix() string { return s.prefix }
+
+// now is the store's time: it never runs behind a commit.
+func (c *Container) now() time.Time {
+	return time.UnixMilli(max(time.Now().UnixMilli(), c.newestTime.Load())).UTC()
+}
+
+// List implements [changefeed.LeaseStore].
+func (s *Leases) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+	now := s.c.now()
+	items, err := s.c.withIDs(ctx, s.prefix)
+	if err != nil {
+		return nil, now, fmt.Errorf("list leases: %w", err)
+	}
+	var records []changefeed.Lease
+	for _, it := range items {
+		if _, _, ok := leasedoc.KindOf(s.prefix, it.ID); ok {
+			records = append(records, s.record(it.Body, it.Time))
+		}
+	}
+	return records, now, nil
+}
+
+// record reads a document, and has its time from the store.
+func (s *Leases) record(body []byte, at time.Time) changefeed.Lease {
+	l := leasedoc.Unmarshal(s.prefix, body)
+	l.Updated = at.UTC()
+	return l
+}
+
+// withIDs are the documents whose ids begin with a prefix, from the index by id.
+func (c *Container) withIDs(ctx context.Context, prefix string) (items []Item, err error) {
+	if err := c.usable(ctx); err != nil {
+		return nil, err
+	}
+	keys, err := c.keysWithIDs(prefix)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		it, found, err := c.item(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			items = append(items, it)
+		}
+	}
+	return items, nil
+}
+
+// keysWithIDs are the keys in the primary index of ids that begin with a prefix.
+func (c *Container) keysWithIDs(prefix string) (keys [][]byte, err error) {
+	from := append(tableKey(tableID, c.num, len(prefix)), prefix...)
+	it, err := c.db.eng.cursor(from, after(from))
+	if err != nil {
+		return nil, err
+	}
+	defer it.finish(&err, "close cursor")
+	for ok := it.first(); ok; ok = it.next() {
+		id, epk, pk, err := splitID(it.key()[5:])
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, docKey(c.num, string(epk), string(pk), string(id)))
+	}
+	return keys, it.err()
+}
+
+// splitID takes id, epk and pk out of the tail of a key that idKey made. The id alone
+// may contain zero bytes.
+func splitID(tail []byte) (id, epk, pk []byte, err error) {
+	j := bytes.LastIndexByte(tail, 0)
+	i := bytes.LastIndexByte(tail[:max(j, 0)], 0)
+	if i < 0 {
+		return nil, nil, nil, fmt.Errorf("key %q: %w", tail, errFormat)
+	}
+	return tail[:i], tail[i+1 : j], tail[j+1:], nil
+}
+
+// Create implements [changefeed.LeaseStore].
+func (s *Leases) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	l.ID, l.ETag = leasedoc.ID(s.prefix, l.Kind, l.Token), ""
+	return s.write(ctx, changefeed.WriteCreate, l)
+}
+
+// Update implements [changefeed.LeaseStore].
+func (s *Leases) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	if l.ETag == "" {
+		return l, fmt.Errorf("update lease %s: %w", l.Token, refuse("ETag is empty: want that of the last write"))
+	}
+	return s.write(ctx, changefeed.WriteReplace, l)
+}
+
+func (s *Leases) write(ctx context.Context, op changefeed.WriteOp, l changefeed.Lease) (changefeed.Lease, error) {
+	doc, err := leasedoc.Marshal(s.prefix, s.path, l)
+	if err != nil {
+		return l, fmt.Errorf("%s lease %s: %w", verb(op), l.Token, err)
+	}
+	it, err := s.c.one(ctx, "", changefeed.Write{Op: op, Body: doc, IfMatch: l.ETag})
+	if err != nil {
+		return l, fmt.Errorf("%s lease %s: %w", verb(op), l.Token, err)
+	}
+	return s.record(it.Body, it.Time), nil
+}
+
+// Delete implements [changefeed.LeaseStore].
+func (s *Leases) Delete(ctx context.Context, l changefeed.Lease) error {
+	id := l.ID
+	if id == "" {
+		id = leasedoc.ID(s.prefix, l.Kind, l.Token)
+	}
+	key, err := s.key(id, l)
+	if err != nil {
+		return fmt.Errorf("delete lease %s: %w", l.Token, err)
+	}
+	if err := s.c.Delete(ctx, key, id, l.ETag); err != nil {
+		return fmt.Errorf("delete lease %s: %w", l.Token, err)
+	}
+	return nil
+}
+
+// key is the partition key of a record: its id, or what its document says.
+func (s *Leases) key(id string, l changefeed.Lease) (changefeed.PartitionKey, error) {
+	if len(l.Raw) == 0 || s.path == "/id" {
+		return changefeed.Key(id), nil
+	}
+	d, err := parseDocument(l.Raw, s.c.layout.Load().paths)
+	return d.key, err
+}
+
+// Follow implements [changefeed.Follower] by the container's own change feed.
+func (s *Leases) Follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+	if cursor == "" {
+		if err := s.c.usable(ctx); err != nil {
+			return nil, "", time.Time{}, fmt.Errorf("follow leases: %w", err)
+		}
+		return nil, token(s.c.head.Load()), s.c.now(), nil
+	}
+	lsn, err := parseToken(cursor)
+	if err != nil {
+		return nil, "", time.Time{}, fmt.Errorf("follow leases: %w", err)
+	}
+	for {
+		changed, head, err := s.since(ctx, lsn)
+		if err != nil {
+			return nil, "", time.Time{}, fmt.Errorf("follow leases: %w", err)
+		}
+		if len(changed) > 0 {
+			return changed, token(head), s.c.now(), nil
+		}
+		lsn = head
+	}
+}
+
+// since waits for the head to pass an LSN and reads the unit's records up to the new one.
+func (s *Leases) since(ctx context.Context, lsn int64) ([]changefeed.Lease, int64, error) {
+	for {
+		ch := s.c.gate.next()
+		if err := s.c.usable(ctx); err != nil {
+			return nil, 0, err
+		}
+		if s.c.head.Load() > lsn {
+			break
+		}
+		if err := s.c.db.await(ctx, ch); err != nil {
+			return nil, 0, err
+		}
+	}
+	head := s.c.head.Load()
+	changes, err := s.c.readTo(ctx, lsn, head)
+	if errors.Is(err, changefeed.ErrGone) { // split on the way
+		return s.since(ctx, lsn)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	slices.SortFunc(changes, func(a, b changefeed.Change) int { return cmp.Compare(a.LSN, b.LSN) })
+	var records []changefeed.Lease
+	for _, ch := range changes {
+		if _, _, ok := leasedoc.KindOf(s.prefix, ch.ID); ok {
+			records = append(records, s.record(ch.Body, ch.Time))
+		}
+	}
+	return records, head, nil
+}
+
+// readTo reads the changes of all partitions from one LSN to another at least.
+func (c *Container) readTo(ctx context.Context, lsn, head int64) (changes []changefeed.Change, err error) {
+	for _, p := range c.layout.Load().parts {
+		for at := lsn; at < head; {
+			page, err := c.read(ctx, p.rng, changefeed.At(token(at)), changefeed.ReadOptions{})
+			if err != nil {
+				return nil, err
+			}
+			changes = append(changes, page.Changes...)
+			if at, err = parseToken(page.Next.Token); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return changes, nil
+}

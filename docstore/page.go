@@ -1,0 +1,123 @@
+package docstore
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// pageBuilder gathers the changes of a page in two buffers: one for all bodies, one for
+// all short texts.
+type pageBuilder struct {
+	max     int
+	hint    *atomic.Int64
+	changes []changefeed.Change
+	places  []textPlaces
+	slab    []byte
+	text    []byte
+}
+
+// textPlaces tells where a change's parts end in the buffers; they begin where the ones
+// before end.
+type textPlaces struct {
+	id, pk, etag   int
+	body, previous int
+}
+
+func (c *Container) newPage(items int) *pageBuilder {
+	if items <= 0 {
+		items = defaultItems
+	}
+	return &pageBuilder{max: items, hint: &c.hint}
+}
+
+func (b *pageBuilder) full() bool { return len(b.changes) >= b.max || len(b.slab) >= maxPageBytes }
+
+// add copies a version into the page.
+func (b *pageBuilder) add(c *Container, part *partition, e *entry, lsn int64, mode changefeed.Mode) error {
+	if b.changes == nil {
+		b.begin()
+	}
+	ch := changefeed.Change{Op: changefeed.OpUpsert, LSN: lsn, Time: time.UnixMilli(e.time).UTC()}
+	b.text = append(append(append(b.text, e.id...), e.pk...), e.etag...)
+	n := len(b.text)
+	at := textPlaces{etag: n, pk: n - len(e.etag), id: n - len(e.etag) - len(e.pk)}
+	if !e.op.gone() {
+		b.slab = append(b.slab, e.body...)
+	}
+	at.body = len(b.slab)
+	if mode == changefeed.AllVersionsAndDeletes {
+		ch.Op, ch.PreviousLSN, ch.Expired = e.op.change(), e.prev, e.op == opExpire
+		if err := b.addPrevious(c, part, e); err != nil {
+			return err
+		}
+	}
+	at.previous = len(b.slab)
+	b.changes = append(b.changes, ch)
+	b.places = append(b.places, at)
+	return nil
+}
+
+// begin makes buffers about as large as those of the last page.
+func (b *pageBuilder) begin() {
+	n := min(b.max, defaultItems)
+	size := min(b.hint.Load(), int64(n)<<12)
+	b.slab = make([]byte, 0, size+size/16)
+	b.text = make([]byte, 0, n*64)
+	b.changes = make([]changefeed.Change, 0, n)
+	b.places = make([]textPlaces, 0, n)
+}
+
+// addPrevious copies the body of the version before, where that is still kept.
+func (b *pageBuilder) addPrevious(c *Container, part *partition, e *entry) error {
+	if e.prev == 0 {
+		return nil
+	}
+	for i := len(part.logs) - 1; i >= 0; i-- {
+		v, found, err := c.db.eng.get(nil, logKey(tableLog, c.num, addr{part.logs[i], e.prev, e.prevIdx}))
+		if err != nil {
+			return err
+		}
+		if found {
+			old, err := decodeEntry(v)
+			b.slab = append(b.slab, old.body...)
+			return err
+		}
+	}
+	return nil
+}
+
+// finish cuts the changes out of the buffers.
+func (b *pageBuilder) finish() []changefeed.Change {
+	text := string(b.text)
+	pos, body := 0, 0
+	for i := range b.changes {
+		ch, at := &b.changes[i], b.places[i]
+		ch.ID = text[pos:at.id]
+		ch.PartitionKey = changefeed.PartitionKey(text[at.id:at.pk])
+		ch.ETag = text[at.pk:at.etag]
+		if at.body > body {
+			ch.Body = b.slab[body:at.body:at.body]
+		}
+		if at.previous > at.body {
+			ch.Previous = b.slab[at.body:at.previous:at.previous]
+		}
+		pos, body = at.etag, at.previous
+	}
+	if len(b.changes) > 0 {
+		b.hint.Store(int64(len(b.slab)))
+	}
+	return b.changes
+}
+
+// change is the operation's name in the feed of all versions.
+func (o entryOp) change() changefeed.Op {
+	switch o {
+	case opCreate:
+		return changefeed.OpCreate
+	case opReplace:
+		return changefeed.OpReplace
+	}
+	return changefeed.OpDelete
+}

@@ -1,0 +1,195 @@
+package docstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/epk"
+)
+
+// A split or merge changes the layout only. The new partitions go on reading the logs
+// of the old ones, filtered by their range, and write to logs of their own. LSNs come
+// from one counter a container, so every position stays what it was.
+
+// watch counts the documents below the cut of a split, while that is counting the rest.
+type watch struct {
+	cut string
+	low int64
+}
+
+// Split cuts a partition in two halves of about equally many keys. Readers of a range
+// that spans both get [changefeed.ErrGone] from then on.
+func (c *Container) Split(ctx context.Context, id string) ([]changefeed.Partition, error) {
+	l := c.layout.Load()
+	p, err := l.find(id)
+	if err != nil {
+		return nil, fmt.Errorf("split: %w", err)
+	}
+	cut, ok := epk.Mid(l.kind, p.rng.Min, p.rng.Max)
+	if !ok {
+		return nil, fmt.Errorf("split partition %s: %w", id, refuse("range %s holds a single key", p.rng))
+	}
+	return c.SplitAt(ctx, id, cut)
+}
+
+// SplitAt cuts a partition in two at an effective partition key.
+func (c *Container) SplitAt(ctx context.Context, id, cut string) ([]changefeed.Partition, error) {
+	made, err := c.splitAt(ctx, id, cut)
+	if err != nil {
+		return nil, fmt.Errorf("split partition %s of %q: %w", id, c.ID(), err)
+	}
+	return made, nil
+}
+
+func (c *Container) splitAt(ctx context.Context, id, cut string) ([]changefeed.Partition, error) {
+	var p *partition
+	var v view
+	err := c.db.do(ctx, func(*group) (err error) {
+		if p, err = c.layout.Load().find(id); err != nil {
+			return err
+		}
+		if cut <= p.rng.Min || cut >= p.rng.Max {
+			return refuse("cut %q is not within range %s", cut, p.rng)
+		}
+		if p.watch != nil {
+			return fmt.Errorf("another split is at work: %w", changefeed.ErrConflict)
+		}
+		p.watch = &watch{cut: cut}
+		v = c.db.eng.view()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	low, err := c.countDocs(ctx, v, p.rng.Min, cut)
+	if err != nil {
+		stop := c.db.do(context.WithoutCancel(ctx), func(*group) error { p.watch = nil; return nil })
+		return nil, errors.Join(err, stop)
+	}
+	var made []*partition
+	err = c.db.do(context.WithoutCancel(ctx), func(g *group) error {
+		made, err = c.cutPartition(g, p, low)
+		return err
+	})
+	return describe(made), err
+}
+
+// countDocs counts the documents with keys in [lo, hi), and ends the view.
+func (c *Container) countDocs(ctx context.Context, v view, lo, hi string) (n int64, err error) {
+	defer func() { err = errors.Join(err, v.close()) }()
+	it, err := v.cursor(append(tableKey(tableDoc, c.num, len(lo)), lo...), append(tableKey(tableDoc, c.num, len(hi)), hi...))
+	if err != nil {
+		return 0, err
+	}
+	defer it.finish(&err, "close cursor")
+	for ok := it.first(); ok; ok = it.next() {
+		if n++; n%4096 == 0 && ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+	}
+	return n, it.err()
+}
+
+// cutPartition replaces a partition by two. It runs in the committer.
+func (c *Container) cutPartition(g *group, p *partition, low int64) ([]*partition, error) {
+	w := p.watch
+	p.watch = nil
+	low += w.low
+	l := c.layout.Load().clone()
+	at := slices.Index(l.parts, p)
+	if at < 0 || c.dropped.Load() {
+		return nil, changefeed.ErrNotFound
+	}
+	l.parts = slices.Delete(l.parts, at, at+1)
+	parents := append(slices.Clone(p.parents), p.id())
+	made := []*partition{
+		l.grow(changefeed.Range{Min: p.rng.Min, Max: w.cut}, parents, p.logs),
+		l.grow(changefeed.Range{Min: w.cut, Max: p.rng.Max}, parents, p.logs),
+	}
+	made[0].docs.Store(low)
+	made[1].docs.Store(p.docs.Load() - low)
+	return made, g.replace(c, l, made, p)
+}
+
+// Merge joins two partitions whose ranges touch.
+func (c *Container) Merge(ctx context.Context, first, second string) (changefeed.Partition, error) {
+	var made *partition
+	err := c.db.do(ctx, func(g *group) (err error) {
+		made, err = c.join(g, first, second)
+		return err
+	})
+	if err != nil {
+		return changefeed.Partition{}, fmt.Errorf("merge partitions %s and %s of %q: %w", first, second, c.ID(), err)
+	}
+	return describe([]*partition{made})[0], nil
+}
+
+// join replaces two partitions by one. It runs in the committer.
+func (c *Container) join(g *group, first, second string) (*partition, error) {
+	l := c.layout.Load().clone()
+	a, err := l.find(first)
+	if err != nil {
+		return nil, err
+	}
+	b, err := l.find(second)
+	if err != nil {
+		return nil, err
+	}
+	if a.rng.Min > b.rng.Min {
+		a, b = b, a
+	}
+	switch {
+	case c.dropped.Load():
+		return nil, changefeed.ErrNotFound
+	case a.rng.Max != b.rng.Min:
+		return nil, refuse("ranges %s and %s do not touch", a.rng, b.rng)
+	case a.watch != nil || b.watch != nil:
+		return nil, fmt.Errorf("a split is at work: %w", changefeed.ErrConflict)
+	}
+	l.parts = slices.DeleteFunc(l.parts, func(p *partition) bool { return p == a || p == b })
+	parents := union(union(a.parents, b.parents), []string{a.id(), b.id()})
+	made := l.grow(changefeed.Range{Min: a.rng.Min, Max: b.rng.Max}, parents, union(a.logs, b.logs))
+	made.docs.Store(a.docs.Load() + b.docs.Load())
+	return made, g.replace(c, l, []*partition{made}, a, b)
+}
+
+// replace stores a layout in which new partitions have taken the place of old ones.
+func (g *group) replace(c *Container, l *layout, made []*partition, gone ...*partition) error {
+	for _, p := range made {
+		for _, old := range gone {
+			p.newest.Store(max(p.newest.Load(), old.newest.Load()))
+		}
+		g.set(countKey(c.num, p.num), appendUvarints(nil, p.docs.Load(), p.newest.Load()))
+	}
+	for _, old := range gone {
+		g.drop(countKey(c.num, old.num), 0)
+	}
+	return g.store(c, l, func() {
+		for _, old := range gone {
+			old.retired.Store(true)
+			old.gate.open()
+		}
+	})
+}
+
+func describe(parts []*partition) []changefeed.Partition {
+	var list []changefeed.Partition
+	for _, p := range parts {
+		list = append(list, changefeed.Partition{ID: p.id(), Range: p.rng, Parents: p.parents})
+	}
+	return list
+}
+
+// union is a and what b has besides.
+func union[T comparable](a, b []T) []T {
+	all := slices.Clone(a)
+	for _, v := range b {
+		if !slices.Contains(all, v) {
+			all = append(all, v)
+		}
+	}
+	return all
+}

@@ -1,0 +1,355 @@
+package docstore
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/epk"
+)
+
+// op is one write, prepared by its caller as far as that goes.
+type op struct {
+	changefeed.Write
+	id    string
+	ttl   int
+	body  []byte // with its system properties
+	stamp int    // where the number of _ts begins in body
+	etag  string
+	uniq  []string
+}
+
+// prepare parses and renders a write of the partition key pk. With pk empty, the key is
+// taken from the body.
+func (c *Container) prepare(l *layout, pk string, w changefeed.Write) (o op, key string, err error) {
+	o = op{Write: w, id: w.ID}
+	switch w.Op {
+	case changefeed.WriteUpsert, changefeed.WriteCreate, changefeed.WriteReplace:
+		d, err := parseDocument(w.Body, l.paths)
+		switch {
+		case err != nil:
+			return o, "", err
+		case w.ID != "" && w.ID != d.id:
+			return o, "", refuse("id of the body is %q: want %q, that of the write", d.id, w.ID)
+		case pk != "" && string(d.key) != pk:
+			return o, "", refuse("partition key of item %q is %s: want %s, that of the batch", d.id, d.key, pk)
+		}
+		return o, string(d.key), c.render(l, &o, d)
+	case changefeed.WritePatch:
+		if err := keepsKey(w.Patch, l.paths); err != nil {
+			return o, "", err
+		}
+	case changefeed.WriteDelete, changefeed.WriteRead:
+	default:
+		return o, "", refuse("operation is %v: want upsert, create, replace, patch, delete or read", w.Op)
+	}
+	if w.ID == "" {
+		return o, "", refuse("%v has no id: want that of the item", w.Op)
+	}
+	return o, pk, nil
+}
+
+// render makes the body as it is stored, but for its time, and takes its unique keys.
+func (c *Container) render(l *layout, o *op, d document) error {
+	o.id, o.ttl, o.etag = d.id, d.ttl, c.db.tags.tag()
+	rid := c.itemRID(string(d.key), d.id)
+	sys := systemProps{
+		rid:  rid,
+		self: "dbs/" + c.db.RID() + "/colls/" + c.rid + "/docs/" + rid + "/",
+		etag: o.etag,
+		ts:   time.Now().Unix(),
+	}
+	o.body = d.render(sys)
+	o.stamp = len(o.body) - len(strconv.FormatInt(sys.ts, 10)) - 1
+	o.uniq = nil
+	for _, paths := range l.unique {
+		v, err := uniqueKeyValue(d.body, paths)
+		if err != nil {
+			return err
+		}
+		o.uniq = append(o.uniq, string(v))
+	}
+	return nil
+}
+
+// itemRID is the resource id of an item: the container's and a hash of key and id.
+func (c *Container) itemRID(pk, id string) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(pk)) // never fails
+	_, _ = h.Write([]byte{0})
+	_, _ = h.Write([]byte(id))
+	own, _ := base64.StdEncoding.DecodeString(strings.ReplaceAll(c.rid, "-", "/"))
+	return encodeRID(h.Sum(own))
+}
+
+// setTime writes the commit time into the body.
+func (o *op) setTime(ms int64) {
+	o.body = strconv.AppendInt(o.body[:o.stamp], ms/1000, 10)
+	o.body = append(o.body, '}')
+}
+
+// hashKey is the effective partition key of a key.
+func (l *layout) hashKey(pk string) (string, error) {
+	parsed, err := epk.Parse(pk)
+	if err != nil {
+		return "", refuse("partition key is %s: %v", pk, err)
+	}
+	if len(parsed) != len(l.paths) {
+		return "", refuse("partition key %s has %d components: want %d, one for each of %s",
+			pk, len(parsed), len(l.paths), strings.Join(l.spec.Paths, " "))
+	}
+	h, err := epk.Hash(l.kind, parsed)
+	if err != nil {
+		return "", refuse("partition key %s: %v", pk, err)
+	}
+	return h, nil
+}
+
+// run carries out a request: one LSN, all ops or an error.
+func (t *turn) run(g *group, r *request, part *partition) error {
+	if err := t.expireFirst(g, r, part); err != nil {
+		return err
+	}
+	t.lsn++
+	r.time = t.time
+	r.results = make([]changefeed.Result, len(r.ops))
+	wrote := false
+	for i := range r.ops {
+		o := &r.ops[i]
+		s := stroke{g: g, t: t, r: r, o: o, part: part, at: addr{part.own(), t.lsn, uint16(i)}}
+		res, err := s.run()
+		if err != nil {
+			r.failed = i
+			return err
+		}
+		if o.Op != changefeed.WriteRead {
+			res.LSN, wrote = t.lsn, true
+		}
+		r.results[i] = res
+	}
+	if !wrote {
+		t.lsn--
+		return nil
+	}
+	t.count(part, r.epk, 0)
+	return nil
+}
+
+// stroke is one op on its document.
+type stroke struct {
+	g    *group
+	t    *turn
+	r    *request
+	o    *op
+	part *partition
+	at   addr
+	old  *slot
+}
+
+func (s *stroke) run() (changefeed.Result, error) {
+	key := docKey(s.t.c.num, s.r.epk, s.r.pk, s.o.id)
+	var err error
+	if s.old, err = s.g.slot(key); err != nil {
+		return changefeed.Result{}, err
+	}
+	if err := s.check(); err != nil {
+		return changefeed.Result{}, err
+	}
+	switch s.o.Op {
+	case changefeed.WriteRead:
+		return s.read()
+	case changefeed.WriteDelete:
+		return changefeed.Result{}, s.remove(opDelete)
+	case changefeed.WritePatch:
+		if err := s.patch(); err != nil {
+			return changefeed.Result{}, err
+		}
+	}
+	return s.put()
+}
+
+// check refuses an op whose document is, or is not, there, or is another version.
+func (s *stroke) check() error {
+	o := s.o
+	switch {
+	case s.old != nil && o.Op == changefeed.WriteCreate:
+		return fmt.Errorf("item %q exists: %w", o.id, changefeed.ErrConflict)
+	case s.old == nil && o.Op != changefeed.WriteCreate && o.Op != changefeed.WriteUpsert:
+		return fmt.Errorf("item %q: %w", o.id, changefeed.ErrNotFound)
+	case o.IfMatch == "" || o.IfMatch == "*" && s.old != nil:
+		return nil
+	case s.old == nil || s.old.etag != o.IfMatch:
+		return fmt.Errorf("item %q: want ETag %s: %w", o.id, o.IfMatch, changefeed.ErrPrecondition)
+	}
+	return nil
+}
+
+// read is the document as of this place in the batch.
+func (s *stroke) read() (changefeed.Result, error) {
+	e, err := s.g.entry(s.t.c, s.old.addr)
+	if err != nil {
+		return changefeed.Result{}, err
+	}
+	return changefeed.Result{ETag: s.old.etag, LSN: s.old.lsn, Body: slices.Clone(e.body)}, nil
+}
+
+// patch makes the body of a put.
+func (s *stroke) patch() error {
+	e, err := s.g.entry(s.t.c, s.old.addr)
+	if err != nil {
+		return err
+	}
+	body, err := applyPatch(e.body, s.o.Patch)
+	if err != nil {
+		return err
+	}
+	d, err := parseDocument(body, s.t.l.paths)
+	if err != nil {
+		return err
+	}
+	return s.t.c.render(s.t.l, s.o, d)
+}
+
+// put writes a version of the document.
+func (s *stroke) put() (changefeed.Result, error) {
+	o, c, t := s.o, s.t.c.num, s.t
+	o.setTime(t.time)
+	if len(o.body) > maxDocument+maxSystem {
+		return changefeed.Result{}, fmt.Errorf("%w: %d bytes: want at most %d", ErrTooLarge, len(o.body), maxDocument)
+	}
+	if err := s.claim(); err != nil {
+		return changefeed.Result{}, err
+	}
+	e := entry{
+		op: opCreate, epk: []byte(s.r.epk), time: t.time, ttl: o.ttl,
+		pk: []byte(s.r.pk), id: []byte(o.id), etag: []byte(o.etag), body: o.body,
+	}
+	if s.old == nil {
+		t.count(s.part, s.r.epk, 1)
+		if t.l.byID {
+			s.g.set(idKey(c, o.id, s.r.epk, s.r.pk), nil)
+		}
+	} else {
+		e.op, e.prev, e.prevIdx = opReplace, s.old.lsn, s.old.idx
+		s.bury()
+	}
+	value := e.encode()
+	s.g.set(logKey(tableLog, c, s.at), value)
+	now := slot{addr: s.at, time: t.time, ttl: o.ttl, size: len(value), etag: o.etag, uniq: o.uniq}
+	s.g.set(docKey(c, s.r.epk, s.r.pk, o.id), now.encode())
+	if o.ttl > 0 {
+		s.g.set(ttlKey(c, t.time+int64(o.ttl)*1000, s.r.epk, s.r.pk, o.id), nil)
+	}
+	t.c.due(t.l.spec.expiry(t.time, o.ttl))
+	return changefeed.Result{ETag: o.etag, LSN: t.lsn, Created: s.old == nil, Body: o.body}, nil
+}
+
+// maxSystem is room for the system properties, which do not count to a document's size.
+const maxSystem = 1024
+
+// remove ends the document.
+func (s *stroke) remove(how entryOp) error {
+	c, t := s.t.c.num, s.t
+	s.release(nil)
+	s.bury()
+	s.g.drop(docKey(c, s.r.epk, s.r.pk, s.o.id), 0)
+	if t.l.byID {
+		s.g.drop(idKey(c, s.o.id, s.r.epk, s.r.pk), 0)
+	}
+	if t.l.spec.Retention > 0 {
+		e := entry{
+			op: how, epk: []byte(s.r.epk), prev: s.old.lsn, prevIdx: s.old.idx, time: t.time,
+			pk: []byte(s.r.pk), id: []byte(s.o.id),
+		}
+		s.g.set(logKey(tableLog, c, s.at), e.encode())
+	}
+	t.count(s.part, s.r.epk, -1)
+	return nil
+}
+
+// bury takes the old version out of the feed of last versions.
+func (s *stroke) bury() {
+	c := s.t.c.num
+	if s.old.ttl > 0 {
+		s.g.drop(ttlKey(c, s.old.time+int64(s.old.ttl)*1000, s.r.epk, s.r.pk, s.o.id), 0)
+	}
+	if s.t.l.spec.Retention > 0 {
+		s.g.set(logKey(tableDead, c, s.old.addr), nil)
+		return
+	}
+	s.g.drop(logKey(tableLog, c, s.old.addr), s.old.size)
+}
+
+// claim takes the unique keys of the new version and gives back those of the old one.
+func (s *stroke) claim() error {
+	c := s.t.c.num
+	for i, v := range s.o.uniq {
+		key := uniqueKey(c, i, s.r.epk, s.r.pk, v)
+		holder, taken, err := s.g.get(key)
+		if err != nil {
+			return err
+		}
+		if taken && string(holder) != s.o.id {
+			return fmt.Errorf("item %q: %w: item %q has %s at %s", s.o.id, ErrUniqueKey,
+				holder, v, strings.Join(s.t.l.spec.UniqueKeys[i], " "))
+		}
+	}
+	s.release(s.o.uniq)
+	for i, v := range s.o.uniq {
+		s.g.set(uniqueKey(c, i, s.r.epk, s.r.pk, v), []byte(s.o.id))
+	}
+	return nil
+}
+
+// release gives back the unique keys of the old version, but for those kept.
+func (s *stroke) release(kept []string) {
+	if s.old == nil {
+		return
+	}
+	for i, v := range s.old.uniq {
+		if i >= len(kept) || kept[i] != v {
+			s.g.drop(uniqueKey(s.t.c.num, i, s.r.epk, s.r.pk, v), 0)
+		}
+	}
+}
+
+// slot is where a document is, as this group has it; nil for none.
+func (g *group) slot(key []byte) (*slot, error) {
+	v, found, err := g.get(key)
+	if err != nil || !found {
+		return nil, err
+	}
+	s, err := decodeSlot(v)
+	if err != nil {
+		return nil, errors.Join(ErrCorrupt, err)
+	}
+	return &s, nil
+}
+
+// entry is a version as this group has it.
+func (g *group) entry(c *Container, a addr) (entry, error) {
+	v, found, err := g.get(logKey(tableLog, c.num, a))
+	if err != nil {
+		return entry{}, err
+	}
+	if !found {
+		return entry{}, fmt.Errorf("%w: no entry at LSN %d of log %d", ErrCorrupt, a.lsn, a.log)
+	}
+	return decodeEntry(v)
+}
+
+// count notes that a partition is touched and has n documents more.
+func (t *turn) count(p *partition, epk string, n int64) {
+	d := t.parts[p]
+	d.docs += n
+	if p.watch != nil && epk < p.watch.cut {
+		d.low += n
+	}
+	t.parts[p] = d
+}
