@@ -1,0 +1,287 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// importOptions are the flags of import.
+type importOptions struct {
+	storeFlags
+	input     string // path, or - for standard input
+	pk        []string
+	ranges    int
+	ttl       ttl
+	retention time.Duration
+	rejects   string
+	writers   int
+	restart   bool
+	output    *choice
+}
+
+const (
+	defaultWriters = 64
+	maxWriters     = 1024
+)
+
+func importCommand() *cobra.Command {
+	var o importOptions
+	cmd := &cobra.Command{
+		Use:   "import FILE|-",
+		Short: "Load documents from a file or a pipe",
+		Long: `Load documents from a file, or from standard input when it is -.
+
+The input is one JSON document a line, or one array of documents; which of the two is
+found out. A document replaces the one that has its id and partition key. Documents of
+one partition key are written in the order of the input.
+
+What cannot be a document (no JSON, no object, no id, a bad partition key, too large) is
+kept in the reject file, one JSON object a line with its line number, the reason and its
+text, and the exit code is 1. To try again what was mended:
+
+  jq -r .text FILE.rejects > mended.ndjson
+
+An import that was interrupted goes on where it stopped when it is started again with
+the same file and container. Standard input is read from its beginning.`,
+		Example: `  changefeed import restaurants.ndjson --db data --container restaurants --pk /outcode
+  changefeed import orders.json --db data --container orders --pk /tenant,/user --ranges 4
+  gzip -dc events.ndjson.gz | changefeed import - --db data --container events --pk /id --ttl 24h`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.input = args[0]
+			return o.run(cmd)
+		},
+	}
+	o.register(cmd)
+	f := cmd.Flags()
+	f.StringSliceVar(&o.pk, "pk", nil, "`path` of the partition key, up to three for a hierarchical one; for a new container")
+	f.IntVar(&o.ranges, "ranges", 1, "physical partitions of a new container")
+	f.Var(&o.ttl, "ttl", "time to live of the documents of a new container, such as 3600 or 1h; -1 leaves it to each document's ttl")
+	f.DurationVar(&o.retention, "retention", 0, "how long a new container keeps all versions and deletes for its feed, such as 24h")
+	f.StringVar(&o.rejects, "rejects", "", "`file` for what was refused (default FILE.rejects)")
+	f.IntVar(&o.writers, "writers", defaultWriters, "documents that are written at the same time")
+	f.BoolVar(&o.restart, "restart", false, "begin anew, although an interrupted import could go on")
+	o.output = output(cmd)
+	return cmd
+}
+
+func (o *importOptions) run(cmd *cobra.Command) (err error) {
+	if err := o.check(); err != nil {
+		return err
+	}
+	in, err := o.open(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	db, err := docstore.Open(o.db, docstore.Options{})
+	if err != nil {
+		return err
+	}
+	defer closing(db, &err)
+	c, err := o.target(cmd, db)
+	if err != nil {
+		return err
+	}
+	done, err := o.load(cmd, in, c)
+	return cmp.Or(o.report(cmd.OutOrStdout(), done), err)
+}
+
+func (o *importOptions) check() error {
+	if o.rejects == "" {
+		o.rejects = o.input + ".rejects"
+		if o.input == "-" {
+			o.rejects = "stdin.rejects"
+		}
+	}
+	switch {
+	case o.writers < 1 || o.writers > maxWriters:
+		return misused("writers", strconv.Itoa(o.writers), fmt.Sprintf("1 to %d", maxWriters))
+	case filepath.Clean(o.rejects) == filepath.Clean(o.input):
+		return misused("rejects", o.rejects, "another file than the input")
+	}
+	return nil
+}
+
+func (o *importOptions) open(ctx context.Context) (*os.File, error) {
+	if o.input == "-" {
+		return standardInput(ctx), nil
+	}
+	f, err := os.Open(o.input)
+	if err != nil {
+		return nil, fmt.Errorf("open input: %w", err)
+	}
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return nil, errors.Join(usageError{fmt.Errorf("input %s is a directory: want a file, or -", o.input)}, f.Close())
+	}
+	return f, nil
+}
+
+// target is the container to fill, made if there is none.
+func (o *importOptions) target(cmd *cobra.Command, db *docstore.DB) (*docstore.Container, error) {
+	c, err := db.Container(o.container)
+	if err == nil {
+		return c, o.agrees(cmd, c.Spec())
+	}
+	if !errors.Is(err, changefeed.ErrNotFound) {
+		return nil, err
+	}
+	if len(o.pk) == 0 {
+		return nil, usageError{fmt.Errorf("--pk is missing: container %q is new, so its partition key path is needed, as in --pk /city", o.container)}
+	}
+	c, err = db.CreateContainer(cmd.Context(), docstore.ContainerSpec{
+		ID: o.container, Paths: o.pk, Ranges: o.ranges, DefaultTTL: o.ttl.seconds, Retention: o.retention,
+	})
+	if errors.Is(err, changefeed.ErrBadRequest) {
+		err = usageError{err}
+	}
+	return c, err
+}
+
+// agrees refuses flags that an existing container does not follow.
+func (o *importOptions) agrees(cmd *cobra.Command, s docstore.ContainerSpec) error {
+	has := ttl{s.DefaultTTL}
+	for _, f := range []struct{ name, want, has string }{
+		{"pk", strings.Join(o.pk, ","), strings.Join(s.Paths, ",")},
+		{"ranges", strconv.Itoa(o.ranges), strconv.Itoa(s.Ranges)},
+		{"ttl", o.ttl.String(), has.String()},
+		{"retention", o.retention.String(), s.Retention.String()},
+	} {
+		if cmd.Flags().Changed(f.name) && f.want != f.has {
+			return misused(f.name, f.want, fmt.Sprintf("%s, which container %q was made with, or another container", f.has, o.container))
+		}
+	}
+	return nil
+}
+
+// imported is what an import did.
+type imported struct {
+	Imported int64   `json:"imported"`
+	Rejected int64   `json:"rejected"`
+	Seconds  float64 `json:"seconds"`
+	Rate     float64 `json:"documents_per_second"`
+	Before   int64   `json:"imported_before,omitempty"` // by the import that was interrupted
+	Rejects  string  `json:"rejects,omitempty"`         // file
+}
+
+// load loads the input, from where an interrupted import stopped.
+func (o *importOptions) load(cmd *cobra.Command, in *os.File, c *docstore.Container) (*imported, error) {
+	show := newProgress(cmd.ErrOrStderr(), o.input, in)
+	mark, err := o.resume(show, in, c)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSplitter(in, mark.Place)
+	if err != nil {
+		return nil, err
+	}
+	t := &tally{mark: mark, show: show, saved: time.Now(), rejects: rejectFile{path: o.rejects, size: mark.Rejects}}
+	before := mark.Imported
+	begun := time.Now()
+	err = show.during(func() error { return newLoader(c, o.writers).load(cmd.Context(), s, t.add) })
+	err = cmp.Or(err, t.finish(err == nil))
+	if cause := context.Cause(cmd.Context()); cause != nil {
+		err = fmt.Errorf("%w behind line %d: the same command goes on from there", cause, t.mark.Place.Line)
+	}
+	done := &imported{Imported: t.mark.Imported - before, Rejected: t.mark.Rejected, Before: before, Seconds: time.Since(begun).Seconds()}
+	done.Rate = float64(done.Imported) / done.Seconds
+	if done.Rejected > 0 {
+		done.Rejects = o.rejects
+		err = cmp.Or(err, fmt.Errorf("%d of %d documents were refused: see %s",
+			done.Rejected, done.Rejected+t.mark.Imported, o.rejects))
+	}
+	return done, err
+}
+
+// resume opens the mark of an import, and moves the input to it.
+func (o *importOptions) resume(show *progress, in *os.File, c *docstore.Container) (*mark, error) {
+	m, found, err := openMark(o.db, in, c)
+	if err != nil {
+		return nil, err
+	}
+	if !found || o.restart {
+		m.reset()
+		return m, o.dropRejects()
+	}
+	if _, err := in.Seek(m.Place.Offset, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("go on with input: %w", err)
+	}
+	show.say("going on behind line %d of an interrupted import; --restart begins anew", m.Place.Line)
+	return m, nil
+}
+
+// dropRejects removes the rejects of an earlier import, which this one begins anew.
+func (o *importOptions) dropRejects() error {
+	if err := os.Remove(o.rejects); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove old rejects: %w", err)
+	}
+	return nil
+}
+
+func (o *importOptions) report(w io.Writer, done *imported) error {
+	if done == nil {
+		return nil
+	}
+	if o.output.value == "json" {
+		return json.NewEncoder(w).Encode(done)
+	}
+	before := ""
+	if done.Before > 0 {
+		before = fmt.Sprintf(", %d before", done.Before)
+	}
+	_, err := fmt.Fprintf(w, "imported %d documents into %s in %.2f s (%.0f a second)%s, rejected %d\n",
+		done.Imported, o.container, done.Seconds, done.Rate, before, done.Rejected)
+	return err
+}
+
+// ttl is the flag of a time to live.
+type ttl struct {
+	seconds *int // nil turns it off
+}
+
+// String is the number of seconds.
+func (t *ttl) String() string {
+	if t.seconds == nil {
+		return "off"
+	}
+	return strconv.Itoa(*t.seconds)
+}
+
+// Type is shown in the help.
+func (t *ttl) Type() string { return "seconds" }
+
+// Set reads seconds or a duration.
+func (t *ttl) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if d, derr := time.ParseDuration(text); err != nil && derr == nil && d == d.Truncate(time.Second) {
+		n, err = int(d/time.Second), nil
+	}
+	if err != nil || n == 0 || n < docstore.NoDefaultTTL {
+		return errors.New("want whole seconds such as 3600, a duration such as 1h, or -1")
+	}
+	t.seconds = &n
+	return nil
+}
+
+// keyPaths are the segments of partition key paths.
+func keyPaths(paths []string) (segments [][]string) {
+	for _, p := range paths {
+		segments = append(segments, slices.DeleteFunc(strings.Split(p, "/"), func(s string) bool { return s == "" }))
+	}
+	return segments
+}

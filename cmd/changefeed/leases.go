@@ -1,0 +1,337 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/leasedoc"
+)
+
+func leasesCommand() *cobra.Command {
+	var o storeFlags
+	var form *choice
+	cmd := &cobra.Command{
+		Use:   "leases",
+		Short: "Show who reads which range, up to where, and how far behind",
+		Long: `Show the leases of all deployment units in a lease container: who owns each, when it
+was last written, the position that is stored in it, how many changes it has still to
+handle and how long the oldest of them has waited, how often the batch in hand has
+failed, and what is odd about it: a lease that is free, has expired, is being split or
+is there twice, a document that is no lease, a range of keys that no lease covers.
+
+With -o json, one object a line: of kind lease, instance, hole or document.`,
+		Example: `  changefeed leases --db data
+  changefeed leases --db data --container my-leases -o json | jq 'select(.lag > 1000)'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			db, err := o.open()
+			if err != nil {
+				return err
+			}
+			defer closing(db, &err)
+			leases, err := o.find(db)
+			if err != nil {
+				return err
+			}
+			units, err := survey(cmd.Context(), db, leases)
+			if err != nil {
+				return err
+			}
+			if form.value == "json" {
+				return writeRows(cmd.OutOrStdout(), units)
+			}
+			return writeTables(cmd.OutOrStdout(), o.container, units)
+		},
+	}
+	o.registerStore(cmd)
+	cmd.Flags().StringVar(&o.container, "container", "leases", "`name` of the lease container")
+	form = output(cmd)
+	return cmd
+}
+
+// A unit is a deployment unit: the processors of one name on one container.
+type unit struct {
+	processor string
+	container string // empty when it is not in this store
+	rows      []row
+}
+
+// The kinds of rows.
+const (
+	rowLease    = "lease"
+	rowInstance = "instance"
+	rowHole     = "hole"     // keys that no lease covers
+	rowDocument = "document" // that is no record of a unit
+)
+
+// A row is what there is to tell of one record.
+type row struct {
+	Processor string   `json:"processor,omitempty"`
+	Container string   `json:"container,omitempty"`
+	Kind      string   `json:"kind"`
+	ID        string   `json:"id,omitempty"`
+	Lease     string   `json:"lease,omitempty"` // token
+	Range     string   `json:"range,omitempty"`
+	Owner     string   `json:"owner,omitempty"`
+	Epoch     string   `json:"epoch,omitempty"`
+	Position  string   `json:"position,omitempty"`
+	Mode      string   `json:"mode,omitempty"`
+	State     string   `json:"state,omitempty"`
+	Attempts  int      `json:"attempts,omitempty"`
+	Silent    float64  `json:"written_seconds_ago"`
+	Lag       *int64   `json:"lag,omitempty"` // changes; nil when unknown
+	Exact     bool     `json:"lag_exact,omitempty"`
+	Waited    float64  `json:"lag_seconds"`
+	Notes     []string `json:"notes,omitempty"`
+
+	lease changefeed.Lease
+}
+
+func (r *row) note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+// survey reads all units of a lease container. What belongs to none is in a last unit
+// without a name.
+func survey(ctx context.Context, db *docstore.DB, leases *docstore.Container) ([]unit, error) {
+	documents, err := everything(ctx, leases)
+	if err != nil {
+		return nil, err
+	}
+	units := map[[2]string]*unit{}
+	var strays unit
+	for _, doc := range documents {
+		processor, monitored, err := unitOf(ctx, db, leases, doc.ID)
+		if err != nil {
+			return nil, err
+		}
+		if monitored == nil {
+			strays.rows = append(strays.rows, stray(doc))
+			continue
+		}
+		name := [2]string{processor, monitored.ID()}
+		if units[name] != nil {
+			continue
+		}
+		if units[name], err = readUnit(ctx, leases, processor, monitored); err != nil {
+			return nil, err
+		}
+	}
+	var all []unit
+	for _, u := range units {
+		all = append(all, *u)
+	}
+	slices.SortFunc(all, func(a, b unit) int {
+		return cmp.Or(strings.Compare(a.processor, b.processor), strings.Compare(a.container, b.container))
+	})
+	if len(strays.rows) > 0 {
+		all = append(all, strays)
+	}
+	return all, nil
+}
+
+// everything is all documents of a container.
+func everything(ctx context.Context, c *docstore.Container) (documents []changefeed.Change, err error) {
+	from := changefeed.Position{Start: changefeed.FromBeginning()}
+	for page, err := range changefeed.Pull(ctx, c, changefeed.FullRange(), from, changefeed.PullOptions{}) {
+		if err != nil {
+			return nil, err
+		}
+		documents = append(documents, page.Changes...)
+	}
+	return documents, context.Cause(ctx)
+}
+
+// unitOf finds the unit of a document by its id, which ends the processor's name with
+// what every processor of that container has.
+func unitOf(ctx context.Context, db *docstore.DB, leases *docstore.Container, id string) (processor string, monitored *docstore.Container, err error) {
+	const name = "x"
+	for _, c := range db.Containers() {
+		store, err := docstore.NewLeases(ctx, leases, name, c)
+		if err != nil {
+			return "", nil, err
+		}
+		suffix := strings.TrimPrefix(store.Prefix(), name)
+		if processor, _, ok := strings.Cut(id, suffix); ok && processor != "" {
+			if _, _, ok := leasedoc.KindOf(processor+suffix, id); ok {
+				return processor, c, nil
+			}
+		}
+	}
+	return "", nil, nil
+}
+
+// stray describes a document that belongs to no unit of this store.
+func stray(doc changefeed.Change) row {
+	r := row{Kind: rowDocument, ID: doc.ID}
+	prefix, token, isLease := strings.Cut(doc.ID, "..")
+	if !isLease {
+		r.note("no lease of a container in this store")
+		return r
+	}
+	l := leasedoc.Unmarshal(prefix, doc.Body)
+	r.Owner, r.Lease = l.Owner, token
+	r.note("a lease, but of a container that is not in this store")
+	return r
+}
+
+// readUnit reads the records of a unit.
+func readUnit(ctx context.Context, leases *docstore.Container, processor string, monitored *docstore.Container) (*unit, error) {
+	store, err := docstore.NewLeases(ctx, leases, processor, monitored)
+	if err != nil {
+		return nil, err
+	}
+	records, now, err := store.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u := &unit{processor: processor, container: monitored.ID()}
+	for _, l := range records {
+		r := describe(l, now)
+		switch l.Kind {
+		case changefeed.KindLease:
+			r.estimate(ctx, monitored, now)
+		case changefeed.KindHost:
+			r.Kind = rowInstance
+		default:
+			if l.Err == nil {
+				continue
+			}
+			r.Kind = rowDocument
+		}
+		u.rows = append(u.rows, r)
+	}
+	u.compare()
+	slices.SortStableFunc(u.rows, func(a, b row) int {
+		return cmp.Or(strings.Compare(a.lease.Range.Min, b.lease.Range.Min), strings.Compare(a.lease.Range.Max, b.lease.Range.Max))
+	})
+	for i := range u.rows {
+		u.rows[i].Processor, u.rows[i].Container = u.processor, u.container
+	}
+	return u, nil
+}
+
+// silence is how long an owner may be silent if its lease does not say: the default of
+// [changefeed.Options].
+const silence = time.Minute
+
+// describe tells what a record says by itself.
+func describe(l changefeed.Lease, now time.Time) row {
+	r := row{
+		Kind: rowLease, ID: l.ID, Lease: l.Token, Owner: l.Owner, Epoch: l.Epoch, Position: l.Position.String(),
+		Mode: l.Mode.String(), State: l.State.String(), Attempts: l.Attempts, Silent: max(0, now.Sub(l.Updated).Seconds()), lease: l,
+	}
+	quiet := now.Sub(l.Updated)
+	allowed := cmp.Or(l.Expiration, silence)
+	switch {
+	case l.Err != nil:
+		r.note("%v", l.Err)
+	case l.Kind != changefeed.KindLease:
+	case l.State == changefeed.StateRetired:
+		r.note("replaced by others, and left because it could not be deleted: delete it")
+	case l.Free():
+		r.note("free: nobody works on it")
+	case quiet > allowed:
+		r.note("expired: its owner has been silent for %v, %v are allowed", quiet.Round(time.Second), allowed)
+	case l.Epoch == "":
+		r.note("owned by a processor of another make")
+	}
+	if l.State == changefeed.StateSplitting {
+		r.note("its partition was split: its owner makes the leases that replace it")
+	}
+	if l.Fence.After(now) {
+		r.note("its new owner begins in %v, when the last one must have stopped", l.Fence.Sub(now).Round(time.Second))
+	}
+	if l.Attempts > 0 {
+		r.note("the batch behind its position has failed %d times", l.Attempts)
+	}
+	return r
+}
+
+// single is a lease store with one lease, so that what is wrong with one estimate
+// spoils no other.
+type single struct {
+	changefeed.LeaseStore
+	lease changefeed.Lease
+	now   time.Time
+}
+
+// List lists the one lease.
+func (s single) List(context.Context) ([]changefeed.Lease, time.Time, error) {
+	return []changefeed.Lease{s.lease}, s.now, nil
+}
+
+// estimate adds the lag, and the range of a lease that does not tell it.
+func (r *row) estimate(ctx context.Context, source changefeed.Source, now time.Time) {
+	l := r.lease
+	if errors.Is(l.Err, leasedoc.ErrJava) {
+		l.Err = nil // what an estimate needs of it could be read
+	}
+	lags, err := changefeed.Estimate(ctx, source, single{lease: l, now: now})
+	switch {
+	case err != nil:
+		r.note("lag unknown: %v", err)
+	case len(lags) > 0:
+		r.Lag, r.Exact, r.Waited = new(lags[0].Pending), lags[0].Exact, lags[0].Age(now).Seconds()
+		r.lease.Range = lags[0].Lease.Range
+	}
+	if !r.lease.Range.Empty() {
+		r.Range = r.lease.Range.String()
+	}
+}
+
+// compare notes what only several leases tell: those that overlap, and holes.
+func (u *unit) compare() {
+	var covering []*row
+	for i := range u.rows {
+		if r := &u.rows[i]; r.Kind == rowLease && r.lease.State != changefeed.StateRetired && !r.lease.Range.Empty() {
+			covering = append(covering, r)
+		}
+	}
+	slices.SortFunc(covering, func(a, b *row) int { return strings.Compare(a.lease.Range.Min, b.lease.Range.Min) })
+	covered := ""
+	var holes []row
+	for i, r := range covering {
+		for _, other := range covering[:i] {
+			handedOver := r.lease.State == changefeed.StateSplitting || other.lease.State == changefeed.StateSplitting
+			if !handedOver && r.lease.Range.Overlaps(other.lease.Range) {
+				r.note("overlaps %s: keys in both are handled twice", other.ID)
+				other.note("overlaps %s: keys in both are handled twice", r.ID)
+			}
+		}
+		holes = append(holes, hole(covered, r.lease.Range.Min)...)
+		covered = max(covered, r.lease.Range.Max)
+	}
+	u.rows = append(u.rows, append(holes, hole(covered, changefeed.FullRange().Max)...)...)
+}
+
+// hole is the row of a range without a lease, if there is one.
+func hole(from, to string) []row {
+	r := changefeed.Range{Min: from, Max: to}
+	if r.Empty() {
+		return nil
+	}
+	return []row{{
+		Kind: rowHole, Range: r.String(), lease: changefeed.Lease{Range: r},
+		Notes: []string{"no lease covers these keys: running processors repair that"},
+	}}
+}
+
+// MarshalJSON writes the row; what has no meaning for its kind is left out.
+func (r row) MarshalJSON() ([]byte, error) {
+	type plain row
+	if r.Kind != rowLease {
+		r.Position, r.Mode, r.State = "", "", ""
+	}
+	return json.Marshal(plain(r))
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// writeRows writes all rows as JSON, one a line.
+func writeRows(w io.Writer, units []unit) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	for _, u := range units {
+		for _, r := range u.rows {
+			if err := enc.Encode(r); err != nil {
+				return fmt.Errorf("write lease: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// writeTables writes a table for each unit.
+func writeTables(w io.Writer, container string, units []unit) error {
+	if len(units) == 0 {
+		_, err := fmt.Fprintf(w, "container %s has no leases\n", container)
+		return err
+	}
+	for i, u := range units {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := u.write(w); err != nil {
+			return fmt.Errorf("write leases: %w", err)
+		}
+	}
+	return nil
+}
+
+func (u *unit) write(w io.Writer) error {
+	fmt.Fprintln(w, u.heading())
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if u.processor == "" {
+		fmt.Fprintln(t, "  DOCUMENT\tOWNER\tNOTE")
+		for _, r := range u.rows {
+			fmt.Fprintf(t, "  %s\t%s\t%s\n", r.ID, orDash(r.Owner), strings.Join(r.Notes, "; "))
+		}
+		return t.Flush()
+	}
+	fmt.Fprintln(t, "  LEASE\tOWNER\tWRITTEN\tPOSITION\tLAG\tWAITED\tSTATE\tATTEMPTS\tNOTE")
+	for _, r := range u.rows {
+		if r.Kind != rowInstance {
+			fmt.Fprintf(t, "  %s\n", r.cells())
+		}
+	}
+	return t.Flush()
+}
+
+// heading is the unit and its sums.
+func (u *unit) heading() string {
+	if u.processor == "" {
+		return "documents of no unit in this store"
+	}
+	leases, instances, lag, waited := 0, 0, int64(0), 0.0
+	for _, r := range u.rows {
+		switch r.Kind {
+		case rowLease:
+			leases++
+		case rowInstance:
+			instances++
+		}
+		if r.Lag != nil {
+			lag += *r.Lag
+		}
+		waited = max(waited, r.Waited)
+	}
+	return fmt.Sprintf("%s on %s: %d leases, %d instances, %d changes behind, the oldest for %s",
+		u.processor, u.container, leases, instances, lag, seconds(waited))
+}
+
+func (r *row) cells() string {
+	note := strings.Join(r.Notes, "; ")
+	switch r.Kind {
+	case rowHole:
+		return strings.Join([]string{short(r.Range), "-", "-", "-", "-", "-", "hole", "-", note}, "\t")
+	case rowDocument:
+		return strings.Join([]string{r.ID, "-", "-", "-", "-", "-", "-", "-", note}, "\t")
+	}
+	name := short(r.Lease)
+	if r.Range != "" && r.Range != r.Lease { // the id of a partition
+		name += " (" + short(r.Range) + ")"
+	}
+	lag, waited := "?", "?"
+	if r.Lag != nil {
+		lag, waited = strconv.FormatInt(*r.Lag, 10), seconds(r.Waited)
+		if !r.Exact {
+			lag = "~" + lag
+		}
+	}
+	return strings.Join([]string{
+		name, orDash(r.Owner), seconds(r.Silent) + " ago", r.Position, lag, waited,
+		r.State, strconv.Itoa(r.Attempts), note,
+	}, "\t")
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// seconds is a time that people can take in.
+func seconds(s float64) string {
+	d := time.Duration(s * float64(time.Second))
+	if d < time.Minute {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// maxEdge is how many digits of the edge of a range a table has room for.
+const maxEdge = 8
+
+// short is a range with its edges cut; -o json has all of them.
+func short(token string) string {
+	lo, hi, ok := strings.Cut(token, "-")
+	if !ok {
+		return token
+	}
+	return cut(lo) + "-" + cut(hi)
+}
+
+func cut(edge string) string {
+	if len(edge) > maxEdge {
+		return edge[:maxEdge] + "…"
+	}
+	return edge
+}

@@ -1,0 +1,22 @@
+// Changefeed is the command of the change feed processor: it fills a store, empties it,
+// follows its changes, and shows who works on them.
+//
+// Each command is a file, and a line in root.go. Commands write what they are for to
+// standard output and everything else to standard error; they exit with 0, with 1 when
+// they failed or left something out, and with 2 when they were called wrongly.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process the hard way
+	// A reader that went away is an error of the write, so that stores are closed.
+	signal.Ignore(syscall.SIGPIPE)
+	os.Exit(execute(ctx, os.Args[1:]))
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+	"unicode/utf8"
+)
+
+// tally counts what an import finishes, keeps its rejects, and moves its mark.
+type tally struct {
+	mark    *mark
+	show    *progress
+	rejects rejectFile
+	saved   time.Time
+}
+
+const (
+	saveEvery   = time.Second
+	maxReported = 10 // rejects that are told one by one
+)
+
+// add takes the next record that is finished.
+func (t *tally) add(j *job) error {
+	if j.refusal == nil {
+		t.mark.Imported++
+	} else if err := t.refuse(j); err != nil {
+		return err
+	}
+	t.mark.Place, t.mark.Rejects = j.next, t.rejects.size
+	t.show.at(t.mark.Imported, t.mark.Rejected, j.next.Offset)
+	if time.Since(t.saved) < saveEvery {
+		return nil
+	}
+	t.saved = time.Now()
+	return t.save()
+}
+
+func (t *tally) refuse(j *job) error {
+	t.mark.Rejected++
+	switch {
+	case t.mark.Rejected <= maxReported && j.element > 0:
+		t.show.say("line %d, element %d: %v", j.line, j.element, j.refusal)
+	case t.mark.Rejected <= maxReported:
+		t.show.say("line %d: %v", j.line, j.refusal)
+	case t.mark.Rejected == maxReported+1:
+		t.show.say("more are refused: see %s", t.rejects.path)
+	}
+	return t.rejects.add(j)
+}
+
+// save moves the mark on the disk. What it says is behind it must be there.
+func (t *tally) save() error {
+	if err := t.rejects.sync(); err != nil {
+		return err
+	}
+	return t.mark.save()
+}
+
+// finish ends the import, or leaves the mark for the next one.
+func (t *tally) finish(all bool) error {
+	if err := t.save(); err != nil {
+		return err
+	}
+	if all {
+		return cmp.Or(t.rejects.close(), t.mark.remove())
+	}
+	return t.rejects.close()
+}
+
+// A rejectFile keeps what was refused. It is made when there is something to keep.
+type rejectFile struct {
+	path string
+	size int64
+	file *os.File
+}
+
+// reject is a line of a reject file.
+type reject struct {
+	Line    int    `json:"line"`
+	Element int    `json:"element,omitempty"` // of an array
+	Error   string `json:"error"`
+	Text    string `json:"text"`
+	Base64  string `json:"base64,omitempty"` // instead of the text, when it is no UTF-8
+	Bytes   int64  `json:"bytes,omitempty"`  // of the text, when it is not all there
+}
+
+func (f *rejectFile) add(j *job) error {
+	if err := f.open(); err != nil {
+		return err
+	}
+	r := reject{Line: j.line, Element: j.element, Error: j.refusal.Error()}
+	if utf8.Valid(j.text) {
+		r.Text = string(j.text)
+	} else {
+		r.Base64 = base64.StdEncoding.EncodeToString(j.text)
+	}
+	if j.size > int64(len(j.text)) {
+		r.Bytes = j.size
+	}
+	line, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("keep reject: %w", err)
+	}
+	n, err := f.file.Write(append(line, '\n'))
+	f.size += int64(n)
+	if err != nil {
+		return fmt.Errorf("keep reject: %w", err)
+	}
+	return nil
+}
+
+// open opens the file behind what the mark knows of: what came after it is refused again.
+func (f *rejectFile) open() (err error) {
+	if f.file != nil {
+		return nil
+	}
+	if f.file, err = os.OpenFile(f.path, os.O_CREATE|os.O_WRONLY, 0o644); err != nil {
+		return fmt.Errorf("open reject file: %w", err)
+	}
+	if err := f.file.Truncate(f.size); err != nil {
+		return fmt.Errorf("open reject file: %w", err)
+	}
+	if _, err := f.file.Seek(f.size, 0); err != nil {
+		return fmt.Errorf("open reject file: %w", err)
+	}
+	return nil
+}
+
+func (f *rejectFile) sync() error {
+	if f.file == nil {
+		return nil
+	}
+	if err := f.file.Sync(); err != nil {
+		return fmt.Errorf("keep rejects: %w", err)
+	}
+	return nil
+}
+
+func (f *rejectFile) close() error {
+	if f.file == nil {
+		return nil
+	}
+	if err := f.file.Close(); err != nil {
+		return fmt.Errorf("keep rejects: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/millrace/changefeed/docstore"
+)
+
+// A mark tells how far an import has come: everything before it is written or kept as a
+// reject. It lies in the store's directory until the import is done.
+type mark struct {
+	Input     string    `json:"input"`
+	Size      int64     `json:"size"`
+	Modified  time.Time `json:"modified"`
+	Container string    `json:"container"` // resource id: one that is made anew is empty
+	Place     place     `json:"place"`
+	Imported  int64     `json:"imported"`
+	Rejected  int64     `json:"rejected"`
+	Rejects   int64     `json:"rejects_size"` // of the reject file
+
+	path string // empty when the input cannot be read from the middle
+}
+
+const marksFolder = "imports"
+
+// openMark is the mark of an import, and whether an interrupted one left it there. Input
+// that has changed since then is another input.
+func openMark(db string, in *os.File, c *docstore.Container) (m *mark, found bool, err error) {
+	info, err := in.Stat()
+	if err != nil {
+		return nil, false, fmt.Errorf("read input: %w", err)
+	}
+	m = &mark{Size: info.Size(), Modified: info.ModTime(), Container: c.RID()}
+	if !info.Mode().IsRegular() || in == os.Stdin {
+		return m, false, nil
+	}
+	if m.Input, err = filepath.Abs(in.Name()); err != nil {
+		return nil, false, fmt.Errorf("read input: %w", err)
+	}
+	h := fnv.New64a()
+	fmt.Fprint(h, m.Input, "\x00", c.ID())
+	m.path = filepath.Join(db, marksFolder, fmt.Sprintf("%016x.json", h.Sum64()))
+	text, err := os.ReadFile(m.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return m, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read mark of an earlier import: %w", err)
+	}
+	old := mark{path: m.path}
+	if json.Unmarshal(text, &old) != nil || !old.continues(m) { // cut short by a power loss, or of other input
+		return m, false, nil
+	}
+	return &old, true, nil
+}
+
+// continues tells whether a mark is for the same import.
+func (m *mark) continues(now *mark) bool {
+	return m.Input == now.Input && m.Size == now.Size && m.Modified.Equal(now.Modified) &&
+		m.Container == now.Container && m.Place.Offset > 0 && m.Place.Offset <= m.Size
+}
+
+// reset moves a mark to the beginning.
+func (m *mark) reset() {
+	m.Place, m.Imported, m.Rejected, m.Rejects = place{}, 0, 0, 0
+}
+
+// save stores the mark, whole or not at all.
+func (m *mark) save() error {
+	if m.path == "" || m.Place.Offset == 0 {
+		return nil
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("save mark: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(m.path), 0o755); err != nil {
+		return fmt.Errorf("save mark: %w", err)
+	}
+	if err := os.WriteFile(m.path+".new", text, 0o644); err != nil {
+		return fmt.Errorf("save mark: %w", err)
+	}
+	if err := os.Rename(m.path+".new", m.path); err != nil {
+		return fmt.Errorf("save mark: %w", err)
+	}
+	return nil
+}
+
+// remove ends the import: the next one begins anew.
+func (m *mark) remove() error {
+	if m.path == "" {
+		return nil
+	}
+	if err := os.Remove(m.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove mark: %w", err)
+	}
+	_ = os.Remove(filepath.Dir(m.path)) // fails while other imports have marks there
+	return nil
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// commands lists the commands in the order of the help.
+func commands() []*cobra.Command {
+	return []*cobra.Command{
+		importCommand(),
+		exportCommand(),
+		tailCommand(),
+		leasesCommand(),
+	}
+}
+
+// rootCommand is the whole binary. It sets began when a command was called rightly and
+// begins its work: what fails earlier is an error of usage.
+func rootCommand(began *bool) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "changefeed",
+		Short: "The change feed processor for Azure Cosmos DB, and the store to try it on",
+		Long: `The change feed processor for Azure Cosmos DB, and the store to try it on.
+
+A store is a directory that one process at a time has open. It holds containers of
+JSON documents, and each container has a change feed.`,
+		Example: `  changefeed import restaurants.ndjson --db data --container restaurants --pk /outcode
+  changefeed tail --db data --container restaurants --follow=false -n 3
+  changefeed export --db data --container restaurants > copy.ndjson`,
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	for _, c := range commands() {
+		run := c.RunE
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			*began = true
+			return run(cmd, args)
+		}
+		root.AddCommand(c)
+	}
+	return root
+}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+// execute runs a command line and returns the exit code.
+func execute(ctx context.Context, args []string) int {
+	began := false
+	root := rootCommand(&began)
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	var usage usageError
+	switch {
+	case err == nil, errors.Is(err, syscall.EPIPE): // who reads our output has seen enough
+		return 0
+	case began && !errors.As(err, &usage):
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", cmd.CommandPath(), err)
+		return exitFailed
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\nSee %s --help.\n", cmd.CommandPath(), err, cmd.CommandPath())
+	return exitUsage
+}
+
+// usageError is a command line that makes no sense.
+type usageError struct{ error }
+
+// Unwrap gives the error itself.
+func (e usageError) Unwrap() error { return e.error }
+
+// misused is the usageError of a flag: its value, and what would be right.
+func misused(flag, value, want string) error {
+	return usageError{fmt.Errorf("--%s is %s: want %s", flag, value, want)}
+}
+
+// choice is a flag that has one of a few values.
+type choice struct {
+	value   string
+	allowed []string
+}
+
+// String is the value.
+func (c *choice) String() string { return c.value }
+
+// Type is shown in the help.
+func (c *choice) Type() string { return strings.Join(c.allowed, "|") }
+
+// Set takes one of the values that are allowed.
+func (c *choice) Set(text string) error {
+	for _, a := range c.allowed {
+		if text == a {
+			c.value = text
+			return nil
+		}
+	}
+	return fmt.Errorf("want %s", strings.Join(c.allowed, " or "))
+}
+
+// output is the flag -o of a command whose output people and programs read.
+func output(cmd *cobra.Command) *choice {
+	c := &choice{value: "text", allowed: []string{"text", "json"}}
+	cmd.Flags().VarP(c, "output", "o", "form of the output")
+	return c
+}

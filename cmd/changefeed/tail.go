@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// tailOptions are the flags of tail.
+type tailOptions struct {
+	storeFlags
+	selection
+	from   startFlag
+	after  string
+	mode   *choice
+	follow bool
+	meta   bool
+	most   int
+}
+
+// The values of --mode.
+const (
+	modeLatest = "latest"
+	modeAll    = "all"
+)
+
+func tailCommand() *cobra.Command {
+	o := tailOptions{
+		from: startFlag{changefeed.FromBeginning()},
+		mode: &choice{value: modeLatest, allowed: []string{modeLatest, modeAll}},
+	}
+	cmd := &cobra.Command{
+		Use:   "tail",
+		Short: "Follow the change feed of a container",
+		Long: `Follow the change feed of a container: each change on a line, as JSON, until Ctrl-C.
+No lease is read or written.
+
+A line is the document, with its system properties. With --meta, and for all versions,
+it is an object that has the document in it:
+
+  lsn, time        the commit: changes with one lsn were committed together
+  op               upsert; or create, replace, delete
+  id, key          of the document
+  range            that the change was read from
+  expired          a delete by time to live
+  document         none for a delete
+  previous         the version before, where the container keeps it
+  previous_lsn
+  next             position behind the change, for --after; where one can be told
+
+The feed of all versions needs a container that retains them, and begins now or behind
+a position.`,
+		Example: `  changefeed tail --db data --container restaurants --from beginning --follow=false
+  changefeed tail --db data --container restaurants --from 15m --meta | jq '{lsn, key}'
+  changefeed tail --db data --container orders --mode all --after '"42"' --range -1FF`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	o.storeFlags.register(cmd)
+	o.selection.register(cmd)
+	f := cmd.Flags()
+	f.Var(&o.from, "from", "where to begin; also how long ago, such as 15m; for --mode all the default is now")
+	f.StringVar(&o.after, "after", "", "begin behind a `position` instead, as --meta tells it")
+	f.Var(o.mode, "mode", "latest version of each document, or all versions and deletes")
+	f.BoolVar(&o.follow, "follow", true, "wait for more at the end of the feed")
+	f.BoolVar(&o.meta, "meta", false, "tell more of each change than the document")
+	f.IntVarP(&o.most, "max", "n", 0, "end after so many changes; 0 is no limit")
+	cmd.MarkFlagsMutuallyExclusive("from", "after")
+	return cmd
+}
+
+func (o *tailOptions) run(cmd *cobra.Command) error {
+	if o.most < 0 {
+		return misused("max", strconv.Itoa(o.most), "0 or more")
+	}
+	mode := changefeed.LatestVersion
+	if o.mode.value == modeAll {
+		mode, o.meta = changefeed.AllVersionsAndDeletes, true
+		if !cmd.Flags().Changed("from") {
+			o.from.value = changefeed.FromNow()
+		}
+		if !o.from.value.IsNow() && o.after == "" {
+			return misused("from", o.from.String(), "now with --mode all, or --after with a position")
+		}
+	}
+	ctx, stop := whileRead(cmd.Context())
+	defer stop()
+	return o.with(func(c *docstore.Container) error { return o.tail(ctx, c, mode, cmd.OutOrStdout()) })
+}
+
+// tail writes changes until ctx ends, which is how one stops it.
+func (o *tailOptions) tail(ctx context.Context, c *docstore.Container, mode changefeed.Mode, to io.Writer) error {
+	from := changefeed.Position{Start: o.from.value}
+	if o.after != "" {
+		from = changefeed.At(o.after)
+	}
+	pull := o.options(mode)
+	pull.Follow, pull.MaxItems = o.follow, o.most
+	w := bufio.NewWriterSize(to, outputBuffer)
+	written := 0
+	for page, err := range changefeed.Pull(ctx, c, o.rng.value, from, pull) {
+		if err != nil {
+			return err
+		}
+		for i, change := range page.Changes {
+			if err := o.write(w, page, i, change); err != nil {
+				return err
+			}
+			if written++; written == o.most {
+				return w.Flush()
+			}
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// told is a change with all there is to tell of it.
+type told struct {
+	LSN         int64           `json:"lsn"`
+	Time        time.Time       `json:"time"`
+	Op          string          `json:"op"`
+	ID          string          `json:"id"`
+	Key         json.RawMessage `json:"key"`
+	Range       string          `json:"range"`
+	Expired     bool            `json:"expired,omitempty"`
+	Document    json.RawMessage `json:"document,omitempty"`
+	Previous    json.RawMessage `json:"previous,omitempty"`
+	PreviousLSN int64           `json:"previous_lsn,omitempty"`
+	Next        string          `json:"next,omitempty"`
+}
+
+func (o *tailOptions) write(w *bufio.Writer, page changefeed.Page, i int, c changefeed.Change) error {
+	if !o.meta {
+		return writeLine(w, c.Body)
+	}
+	t := told{
+		LSN: c.LSN, Time: c.Time, Op: c.Op.String(), ID: c.ID, Key: json.RawMessage(c.PartitionKey),
+		Range: page.Range.String(), Expired: c.Expired, Document: c.Body,
+		Previous: c.Previous, PreviousLSN: c.PreviousLSN,
+	}
+	if i == len(page.Changes)-1 {
+		t.Next = page.Next.Token
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(t); err != nil {
+		return fmt.Errorf("write change: %w", err)
+	}
+	return nil
+}
