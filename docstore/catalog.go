@@ -80,11 +80,14 @@ func (db *DB) ReplaceContainer(ctx context.Context, s ContainerSpec) (*Container
 			return changefeed.ErrNotFound
 		}
 		if (l.spec.Retention == 0) != (s.Retention == 0) {
-			l.floor = c.lsn
+			l.floor, l.purged = c.lsn, c.lsn
+			if s.Retention == 0 {
+				l.drain = c.lsn
+			}
 		}
 		l.marked = l.marked || s.Retention > 0
 		l.spec.DefaultTTL, l.spec.Retention = s.DefaultTTL, s.Retention
-		return g.store(c, l, func() { c.rearm(1) })
+		return g.store(c, l, func() { c.due(1) })
 	})
 	if err != nil {
 		return nil, fmt.Errorf("replace container %q: %w", s.ID, err)

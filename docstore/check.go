@@ -1,4 +1,368 @@
 package docstore
 
-// Check verifies the store.
-func (db *DB) Check() error { return nil }
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/millrace/changefeed"
+)
+
+// maxFound is how many violations a check lists.
+const maxFound = 20
+
+// Check verifies every invariant of the store: that each document has its version in a
+// log that its partition reads, and each version its document, mark or successor; that
+// the indexes by id, expiry and unique key say the same as the documents; that LSNs and
+// times are in order; that ranges tile the key space; that counts are right. It reads
+// everything, in one state, while the store goes on.
+func (db *DB) Check() (err error) {
+	if err := db.closed(); err != nil {
+		return err
+	}
+	k := &checker{db: db, view: db.eng.view()}
+	defer func() { err = errors.Join(err, k.view.close()) }()
+	err = k.each([]byte{tableContainer}, []byte{tableContainer + 1}, func(key, value []byte) error {
+		l, _, err := decodeLayout(value)
+		if err != nil {
+			return err
+		}
+		return k.container(binary.BigEndian.Uint32(key[1:]), l)
+	})
+	if err == nil {
+		err = k.strays()
+	}
+	if err != nil {
+		return fmt.Errorf("check store %s: %w", db.dir, err)
+	}
+	if len(k.found) > 0 {
+		return fmt.Errorf("check store %s: %w: %w", db.dir, ErrCorrupt, errors.Join(k.found...))
+	}
+	return nil
+}
+
+// checker looks at one state of the store.
+type checker struct {
+	db    *DB
+	view  view
+	found []error
+	known []uint32 // containers
+
+	cont uint32
+	l    *layout
+	head int64
+	time int64
+	docs map[*partition]int64
+	last map[uint32]entryTime // of each log, the version before
+}
+
+type entryTime struct{ lsn, time int64 }
+
+// wrong notes a violation.
+func (k *checker) wrong(format string, args ...any) {
+	if len(k.found) < maxFound {
+		k.found = append(k.found, fmt.Errorf("container %q: %s", k.l.spec.ID, fmt.Sprintf(format, args...)))
+	}
+}
+
+// each calls f for the keys in [from, to).
+func (k *checker) each(from, to []byte, f func(key, value []byte) error) (err error) {
+	it, err := k.view.cursor(from, to)
+	if err != nil {
+		return err
+	}
+	defer it.finish(&err, "close cursor")
+	for ok := it.first(); ok; ok = it.next() {
+		v, err := it.value()
+		if err != nil {
+			return err
+		}
+		if err := f(it.key(), v); err != nil {
+			return fmt.Errorf("key %q: %w", it.key(), err)
+		}
+	}
+	return it.err()
+}
+
+// table calls f for the keys of one table of the container, without their beginning.
+func (k *checker) table(table byte, f func(tail, value []byte) error) error {
+	from := tableKey(table, k.cont, 0)
+	return k.each(from, after(from), func(key, value []byte) error { return f(key[len(from):], value) })
+}
+
+func (k *checker) container(num uint32, l *layout) error {
+	k.cont, k.l, k.known = num, l, append(k.known, num)
+	k.docs, k.last = map[*partition]int64{}, map[uint32]entryTime{}
+	head, err := k.numbers(headKey(num), 2)
+	if err != nil {
+		return err
+	}
+	k.head, k.time = head[0], head[1]
+	k.tiles()
+	for _, step := range []struct {
+		table byte
+		check func(tail, value []byte) error
+	}{
+		{tableDoc, k.document}, {tableLog, k.version}, {tableDead, k.mark}, {tableTTL, k.expiry},
+		{tableUnique, k.unique}, {tableID, k.id}, {tableLow, k.low},
+	} {
+		if err := k.table(step.table, step.check); err != nil {
+			return err
+		}
+	}
+	return k.counts()
+}
+
+func (k *checker) numbers(key []byte, n int) ([]int64, error) {
+	numbers := make([]int64, n)
+	v, found, err := k.view.get(key)
+	if err != nil || !found {
+		return numbers, err
+	}
+	r := reader{b: v}
+	for i := range numbers {
+		numbers[i] = int64(r.uvarint())
+	}
+	if r.bad || len(r.b) > 0 {
+		k.wrong("record %q is broken", key)
+	}
+	return numbers, nil
+}
+
+// tiles checks that the ranges cover the key space, and that all logs are known.
+func (k *checker) tiles() {
+	edge := changefeed.FullRange().Min
+	for _, p := range k.l.parts {
+		if p.rng.Min != edge || p.rng.Empty() {
+			k.wrong("partition %s has range %s: want one from %q", p.id(), p.rng, edge)
+		}
+		edge = p.rng.Max
+		for _, n := range p.logs {
+			if k.l.logs[n] == nil {
+				k.wrong("partition %s reads log %d, which is not known", p.id(), n)
+			}
+		}
+	}
+	if edge != changefeed.FullRange().Max {
+		k.wrong("ranges end at %q", edge)
+	}
+}
+
+// document checks an entry of the primary index.
+func (k *checker) document(tail, value []byte) error {
+	epk, pk, id, err := splitDoc(tail)
+	if err != nil {
+		return err
+	}
+	s, err := decodeSlot(value)
+	if err != nil {
+		return err
+	}
+	part := k.l.at(string(epk))
+	k.docs[part]++
+	if h, err := k.l.hashKey(string(pk)); err != nil || h != string(epk) {
+		k.wrong("item %q has key %s at %s: want %s (%v)", id, pk, epk, h, err)
+	}
+	if !slices.Contains(part.logs, s.log) {
+		k.wrong("item %q is in log %d, which its partition %s does not read", id, s.log, part.id())
+	}
+	if err := k.sameVersion(s, epk, pk, id); err != nil {
+		return err
+	}
+	if s.ttl > 0 {
+		if err := k.wants("ttl index", ttlKey(k.cont, s.time+int64(s.ttl)*1000, string(epk), string(pk), string(id)), nil); err != nil {
+			return err
+		}
+	}
+	if k.l.byID {
+		if err := k.wants("id index", idKey(k.cont, string(id), string(epk), string(pk)), nil); err != nil {
+			return err
+		}
+	}
+	for i, u := range s.uniq {
+		if err := k.wants("unique key", uniqueKey(k.cont, i, string(epk), string(pk), u), id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sameVersion checks that the log has what the primary index says.
+func (k *checker) sameVersion(s slot, epk, pk, id []byte) error {
+	v, found, err := k.view.get(logKey(tableLog, k.cont, s.addr))
+	if err != nil {
+		return err
+	}
+	if !found {
+		k.wrong("item %q has no version at LSN %d of log %d", id, s.lsn, s.log)
+		return nil
+	}
+	e, err := decodeEntry(v)
+	if err != nil {
+		return err
+	}
+	same := bytes.Equal(e.epk, epk) && bytes.Equal(e.pk, pk) && bytes.Equal(e.id, id) && string(e.etag) == s.etag &&
+		e.time == s.time && e.ttl == s.ttl && len(v) == s.size && !e.op.gone()
+	if !same {
+		k.wrong("item %q differs from its version at LSN %d: index %+v, log %+v", id, s.lsn, s, e)
+	}
+	d, err := parseDocument(e.body, k.l.paths)
+	if err != nil || d.id != string(id) || string(d.key) != string(pk) || d.ttl != s.ttl {
+		k.wrong("body of item %q has id %q and key %s (%v)", id, d.id, d.key, err)
+	}
+	_, dead, err := k.view.get(logKey(tableDead, k.cont, s.addr))
+	if dead {
+		k.wrong("item %q is marked dead at LSN %d", id, s.lsn)
+	}
+	return err
+}
+
+// wants checks that a key is there.
+func (k *checker) wants(what string, key, value []byte) error {
+	v, found, err := k.view.get(key)
+	if err == nil && (!found || !bytes.Equal(v, value)) {
+		k.wrong("%s has %q for %q: want %q", what, v, key, value)
+	}
+	return err
+}
+
+// version checks an entry of a log.
+func (k *checker) version(tail, value []byte) error {
+	a := parseAddr(tail)
+	e, err := decodeEntry(value)
+	if err != nil {
+		return err
+	}
+	before := k.last[a.log]
+	k.last[a.log] = entryTime{a.lsn, e.time}
+	log := k.l.logs[a.log]
+	switch {
+	case log == nil:
+		k.wrong("log %d is not known", a.log)
+		return nil
+	case a.lsn > k.head || e.time > k.time:
+		k.wrong("version at LSN %d, time %d is above the head %d, %d", a.lsn, e.time, k.head, k.time)
+	case e.time < before.time || e.prev > a.lsn:
+		k.wrong("version at LSN %d, time %d follows %+v and supersedes LSN %d", a.lsn, e.time, before, e.prev)
+	case !log.rng.Holds(string(e.epk)):
+		k.wrong("version at LSN %d has key %s: want one in %s", a.lsn, e.epk, log.rng)
+	}
+	_, dead, err := k.view.get(logKey(tableDead, k.cont, a))
+	if err != nil || dead {
+		return err
+	}
+	if e.op.gone() {
+		if !k.l.marked {
+			k.wrong("a delete is kept at LSN %d without a retention", a.lsn)
+		}
+		return nil
+	}
+	v, found, err := k.view.get(docKey(k.cont, string(e.epk), string(e.pk), string(e.id)))
+	if err != nil {
+		return err
+	}
+	if !found || parseAddr(v) != a {
+		k.wrong("version at LSN %d of item %q lives, but is not the item's", a.lsn, e.id)
+	}
+	return nil
+}
+
+// mark checks a mark of a dead version.
+func (k *checker) mark(tail, _ []byte) error {
+	a := parseAddr(tail)
+	_, found, err := k.view.get(logKey(tableLog, k.cont, a))
+	if err == nil && (!found || !k.l.marked) {
+		k.wrong("mark at LSN %d has no version", a.lsn)
+	}
+	return err
+}
+
+func (k *checker) expiry(tail, _ []byte) error {
+	s, err := k.slot(tail[8:])
+	if at := int64(binary.BigEndian.Uint64(tail)); err == nil && (s == nil || s.ttl <= 0 || s.time+int64(s.ttl)*1000 != at) {
+		k.wrong("ttl index has %q at %d, but the item has not", tail[8:], at)
+	}
+	return err
+}
+
+func (k *checker) unique(tail, value []byte) error {
+	i := int(tail[0])
+	epk, pk, v, err := splitDoc(tail[1:])
+	if err != nil {
+		return err
+	}
+	s, err := k.slot(appendDoc(nil, string(epk), string(pk), string(value)))
+	if err == nil && (s == nil || i >= len(s.uniq) || s.uniq[i] != string(v)) {
+		k.wrong("unique key %d has %q for item %q, but the item has not", i, v, value)
+	}
+	return err
+}
+
+func (k *checker) id(tail, _ []byte) error {
+	id, epk, pk, err := splitID(tail)
+	if err != nil {
+		return err
+	}
+	s, err := k.slot(appendDoc(nil, string(epk), string(pk), string(id)))
+	if err == nil && s == nil {
+		k.wrong("index by id has %q, which is no item", id)
+	}
+	return err
+}
+
+// low checks that nothing lives before a low-water mark.
+func (k *checker) low(tail, value []byte) error {
+	n := binary.BigEndian.Uint32(tail)
+	r := reader{b: value}
+	low := int64(r.uvarint())
+	from, to := logBounds(tableLog, k.cont, n, -1, low)
+	return k.each(from, to, func(key, value []byte) error {
+		_, dead, err := k.view.get(logKey(tableDead, k.cont, parseAddr(key[5:])))
+		if err == nil && !dead && !entryOp(value[0]).gone() {
+			k.wrong("version at LSN %d of log %d lives below the low-water mark %d", parseAddr(key[5:]).lsn, n, low)
+		}
+		return err
+	})
+}
+
+// slot is an entry of the primary index; nil for none.
+func (k *checker) slot(tail []byte) (*slot, error) {
+	v, found, err := k.view.get(append(tableKey(tableDoc, k.cont, len(tail)), tail...))
+	if err != nil || !found {
+		return nil, err
+	}
+	s, err := decodeSlot(v)
+	return &s, err
+}
+
+// counts compares the counts of the partitions with what was counted.
+func (k *checker) counts() error {
+	for _, p := range k.l.parts {
+		n, err := k.numbers(countKey(k.cont, p.num), 2)
+		if err != nil {
+			return err
+		}
+		if n[0] != k.docs[p] || n[1] > k.head {
+			k.wrong("partition %s counts %d documents, has %d; newest LSN %d, head %d", p.id(), n[0], k.docs[p], n[1], k.head)
+		}
+	}
+	return nil
+}
+
+// strays looks for keys of containers that are no more.
+func (k *checker) strays() error {
+	for _, table := range []byte(dataTables) {
+		err := k.each([]byte{table}, []byte{table + 1}, func(key, _ []byte) error {
+			if len(key) < 5 || !slices.Contains(k.known, binary.BigEndian.Uint32(key[1:])) {
+				return fmt.Errorf("%w: it belongs to no container", ErrCorrupt)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

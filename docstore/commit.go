@@ -144,7 +144,11 @@ type turn struct {
 	lsn   int64
 	time  int64
 	parts map[*partition]delta // touched
+	next  soonest              // when something is to be swept
 }
+
+// due notes a time for the sweeper.
+func (t *turn) due(at int64) { t.next.add(at) }
 
 // delta is the change of a partition's number of documents.
 type delta struct {
@@ -288,6 +292,7 @@ func (t *turn) publish() {
 		p.gate.open()
 	}
 	t.c.gate.open()
+	t.c.due(t.next.at)
 }
 
 // fail stops the store after an error of the disk and wakes everybody who waits.

@@ -97,8 +97,11 @@ func (c *Container) wakeAll() {
 	c.gate.open()
 }
 
-// Commit implements [changefeed.Committer]. An empty key is that of the first body.
+// Commit implements [changefeed.Committer].
 func (c *Container) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	if key == "" {
+		return nil, refuse("partition key is empty: want one such as %s", changefeed.Key("London"))
+	}
 	r, err := c.commit(ctx, key, writes)
 	if err != nil {
 		return nil, err
@@ -106,6 +109,7 @@ func (c *Container) Commit(ctx context.Context, key changefeed.PartitionKey, wri
 	return r.results, nil
 }
 
+// commit is Commit; an empty key is that of the first body.
 func (c *Container) commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) (*request, error) {
 	if err := c.usable(ctx); err != nil {
 		return nil, err

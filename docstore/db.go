@@ -205,6 +205,7 @@ func (c *Container) load() error {
 		p.docs.Store(n[0])
 		p.newest.Store(n[1])
 	}
+	c.dueAt.Store(1) // look what has expired meanwhile
 	for n, log := range l.logs {
 		low, err := c.numbers(lowKey(c.num, n), 1)
 		if err != nil {

@@ -3,6 +3,7 @@ package docstore
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -177,6 +178,18 @@ type view struct {
 
 func (e *engine) view() view { return view{e.db.NewSnapshot()} }
 func (v view) close() error  { return v.s.Close() }
+
+// get is a copy of the value of a key.
+func (v view) get(key []byte) ([]byte, bool, error) {
+	value, closer, err := v.s.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return slices.Clone(value), true, closer.Close()
+}
 
 func (v view) cursor(from, to []byte) (*cursor, error) {
 	it, err := v.s.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})

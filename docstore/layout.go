@@ -24,7 +24,9 @@ type layout struct {
 	logs   map[uint32]*changelog
 	next   uint32 // number of the next partition, and of its log
 	floor  int64  // all versions and deletes begins behind this LSN
-	marked bool   // there may be marks of dead versions
+	purged int64  // see retention.go, as is the next
+	drain  int64
+	marked bool // there may be marks of dead versions
 }
 
 // partition is a physical partition: a range of the key space with a log of its own.
@@ -47,6 +49,7 @@ type changelog struct {
 	rng   changefeed.Range // of the partition that wrote it
 	low   atomic.Int64     // nothing that lives is at or before this LSN
 	saved atomic.Int64     // low as it is on disk
+	swept atomic.Int64     // nothing that lives by the default ttl is at or before it
 }
 
 func (p *partition) id() string  { return strconv.FormatUint(uint64(p.num), 10) }
@@ -136,6 +139,8 @@ type record struct {
 	Logs       []logRecord
 	Next       uint32
 	Floor      int64
+	Purged     int64
+	Drain      int64
 	Marked     bool
 }
 
@@ -152,7 +157,7 @@ type logRecord struct {
 }
 
 func (l *layout) encode(rid string) ([]byte, error) {
-	r := record{Spec: l.spec, RID: rid, Next: l.next, Floor: l.floor, Marked: l.marked}
+	r := record{Spec: l.spec, RID: rid, Next: l.next, Floor: l.floor, Purged: l.purged, Drain: l.drain, Marked: l.marked}
 	for _, p := range l.parts {
 		r.Partitions = append(r.Partitions, partitionRecord{p.num, p.rng, p.parents, p.logs})
 	}
@@ -172,7 +177,8 @@ func decodeLayout(b []byte) (l *layout, rid string, err error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("read container %q: %w", r.Spec.ID, err)
 	}
-	l.next, l.floor, l.marked = r.Next, r.Floor, r.Marked
+	l.next, l.floor = r.Next, r.Floor
+	l.purged, l.drain, l.marked = r.Purged, r.Drain, r.Marked
 	for _, p := range r.Partitions {
 		l.parts = append(l.parts, &partition{num: p.Num, rng: p.Range, parents: p.Parents, logs: p.Logs})
 	}

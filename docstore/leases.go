@@ -149,10 +149,16 @@ func (s *Leases) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lea
 
 // Update implements [changefeed.LeaseStore].
 func (s *Leases) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
-	if l.ETag == "" {
-		return l, fmt.Errorf("update lease %s: %w", l.Token, refuse("ETag is empty: want that of the last write"))
-	}
+	l.ETag = exact(l.ETag)
 	return s.write(ctx, changefeed.WriteReplace, l)
+}
+
+// exact is an ETag that stands for one version only, if need be for none.
+func exact(etag string) string {
+	if etag == "" || etag == "*" {
+		return `"no version"`
+	}
+	return etag
 }
 
 func (s *Leases) write(ctx context.Context, op changefeed.WriteOp, l changefeed.Lease) (changefeed.Lease, error) {
@@ -177,7 +183,7 @@ func (s *Leases) Delete(ctx context.Context, l changefeed.Lease) error {
 	if err != nil {
 		return fmt.Errorf("delete lease %s: %w", l.Token, err)
 	}
-	if err := s.c.Delete(ctx, key, id, l.ETag); err != nil {
+	if err := s.c.Delete(ctx, key, id, exact(l.ETag)); err != nil {
 		return fmt.Errorf("delete lease %s: %w", l.Token, err)
 	}
 	return nil

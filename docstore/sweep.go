@@ -1,9 +1,51 @@
 package docstore
 
-// rearm makes the sweeper look at the container at a time, if that is sooner.
-func (c *Container) rearm(at int64) { c.due(at) }
+import (
+	"context"
+	"encoding/binary"
+	"time"
 
-// due notes that a version expires at a time; 0 is never.
+	"github.com/millrace/changefeed"
+)
+
+// The sweeper turns expired documents into deletes and removes versions that are older
+// than the retention. It sleeps until the first of them is due. Reads hide an expired
+// document from the very moment, so that nothing depends on when the sweeper comes.
+//
+// Documents with a ttl of their own are found in an index by their expiry. Those that
+// live by the container's default need none: a log is in the order of commits, so the
+// next to expire is the first that lives.
+
+const (
+	sweepPause = time.Second // between two sweeps of everything
+	sweepChunk = 256         // documents or versions in one group
+	farAway    = 1<<63 - 1
+)
+
+// life is a context that ends when the store is closed.
+type life struct{ stop <-chan struct{} }
+
+// Deadline tells that there is none.
+func (life) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Done is closed with the store.
+func (l life) Done() <-chan struct{} { return l.stop }
+
+// Value has none.
+func (life) Value(any) any { return nil }
+
+// Err is [context.Canceled] once the store is closed.
+func (l life) Err() error {
+	select {
+	case <-l.stop:
+		return context.Canceled
+	default:
+		return nil
+	}
+}
+
+// due notes that something of the container is to be swept at a time, in Unix
+// milliseconds; 0 is never.
 func (c *Container) due(at int64) {
 	if at == 0 {
 		return
@@ -23,6 +65,242 @@ func (c *Container) due(at int64) {
 	}
 }
 
-func (db *DB) sweepAll() { <-db.stop }
+// sweepAll is the sweeper.
+func (db *DB) sweepAll() {
+	var last time.Time
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		at := int64(farAway)
+		for _, c := range db.Containers() {
+			if due := c.dueAt.Load(); due != 0 {
+				at = min(at, due)
+			}
+		}
+		var fire <-chan time.Time
+		if at != farAway {
+			timer.Reset(max(time.Until(time.UnixMilli(at)), time.Until(last.Add(sweepPause)), 0))
+			fire = timer.C
+		}
+		select {
+		case <-db.stop:
+			return
+		case <-db.wake:
+			continue
+		case <-fire:
+		}
+		last = time.Now()
+		for _, c := range db.Containers() {
+			if due := c.dueAt.Load(); due != 0 && due <= last.UnixMilli() {
+				c.sweep(life{db.stop})
+			}
+		}
+	}
+}
 
-func (t *turn) expireFirst(*group, *request, *partition) error { return nil }
+// sweep does what is due, and notes what will be. What fails is tried again later.
+func (c *Container) sweep(ctx context.Context) {
+	c.dueAt.Store(0)
+	var next soonest
+	err := c.expireAll(ctx, &next)
+	if err == nil {
+		err = c.forget(ctx, &next)
+	}
+	if err != nil {
+		next.add(time.Now().Add(sweepPause).UnixMilli())
+	}
+	c.due(next.at)
+}
+
+// soonest is the least of some times; 0 is none.
+type soonest struct{ at int64 }
+
+func (s *soonest) add(at int64) {
+	if at != 0 && (s.at == 0 || at < s.at) {
+		s.at = at
+	}
+}
+
+// expireAll deletes all documents whose time is up.
+func (c *Container) expireAll(ctx context.Context, next *soonest) error {
+	for {
+		l := c.layout.Load()
+		if l.spec.DefaultTTL == nil {
+			return nil
+		}
+		now := c.now().UnixMilli()
+		keys, err := c.expiredByIndex(now, next)
+		if err != nil {
+			return err
+		}
+		var marks []sweepMark
+		if *l.spec.DefaultTTL > 0 {
+			if keys, marks, err = c.expiredByLog(l, now, keys, next); err != nil {
+				return err
+			}
+		}
+		n, err := c.expire(ctx, keys)
+		if err != nil {
+			return err
+		}
+		for _, m := range marks {
+			raise(&m.log.swept, m.lsn)
+		}
+		if len(keys) < sweepChunk || n == 0 {
+			return nil
+		}
+		*next = soonest{}
+	}
+}
+
+// expiredByIndex finds documents with a ttl of their own.
+func (c *Container) expiredByIndex(now int64, next *soonest) (keys [][]byte, err error) {
+	from := tableKey(tableTTL, c.num, 0)
+	it, err := c.db.eng.cursor(from, after(from))
+	if err != nil {
+		return nil, err
+	}
+	defer it.finish(&err, "close cursor")
+	for ok := it.first(); ok && len(keys) < sweepChunk; ok = it.next() {
+		tail := it.key()[len(from):]
+		if at := int64(binary.BigEndian.Uint64(tail)); at > now {
+			next.add(at)
+			break
+		}
+		keys = append(keys, append(tableKey(tableDoc, c.num, len(tail)), tail[8:]...))
+	}
+	return keys, it.err()
+}
+
+// sweepMark is a place in a log before which nothing lives by the default.
+type sweepMark struct {
+	log *changelog
+	lsn int64
+}
+
+// expiredByLog adds documents that live by the container's default.
+func (c *Container) expiredByLog(l *layout, now int64, keys [][]byte, next *soonest) ([][]byte, []sweepMark, error) {
+	var marks []sweepMark
+	for n, log := range l.logs {
+		m := sweepMark{log: log}
+		part := &partition{rng: log.rng, logs: []uint32{n}}
+		sel := selection{rng: changefeed.FullRange(), begin: begin{lsn: log.swept.Load(), since: anyTime}}
+		err := c.walk(l, part, sel, c.head.Load(), func(e *entry, a addr) bool {
+			if len(keys) >= sweepChunk {
+				return false
+			}
+			if e.ttl == 0 {
+				at := l.spec.expiry(e.time, 0)
+				if at > now {
+					next.add(at)
+					return false
+				}
+				keys = append(keys, docKey(c.num, string(e.epk), string(e.pk), string(e.id)))
+			}
+			m.lsn = a.lsn - 1 // the rest of a transaction comes again
+			return true
+		})
+		if err != nil {
+			return keys, nil, err
+		}
+		marks = append(marks, m)
+	}
+	return keys, marks, nil
+}
+
+// expire deletes those of the documents whose time is up, each with its own LSN, and
+// counts them.
+func (c *Container) expire(ctx context.Context, keys [][]byte) (n int, err error) {
+	if len(keys) == 0 {
+		return 0, nil
+	}
+	err = c.db.do(ctx, func(g *group) error {
+		if c.dropped.Load() {
+			return nil
+		}
+		t := g.turn(c)
+		before := t.lsn
+		for _, key := range keys {
+			if err := t.expire(g, key); err != nil {
+				return err
+			}
+		}
+		n = int(t.lsn - before)
+		return nil
+	})
+	return n, err
+}
+
+// expire deletes a document if its time is up.
+func (t *turn) expire(g *group, key []byte) error {
+	old, err := g.slot(key)
+	if err != nil || old == nil || !t.l.spec.expired(old.time, old.ttl, t.time) {
+		return err
+	}
+	epk, pk, id, err := splitDoc(key[5:])
+	if err != nil {
+		return err
+	}
+	t.lsn++
+	part := t.l.at(string(epk))
+	s := stroke{
+		g: g, t: t, part: part, old: old, at: addr{part.own(), t.lsn, 0},
+		r: &request{epk: string(epk), pk: string(pk)}, o: &op{id: string(id)},
+	}
+	return s.remove(opExpire)
+}
+
+// expireFirst deletes what has expired of the documents that a request is about, or
+// that hold its unique keys.
+func (t *turn) expireFirst(g *group, r *request) error {
+	if t.l.spec.DefaultTTL == nil {
+		return nil
+	}
+	for i := range r.ops {
+		o := &r.ops[i]
+		if err := t.expire(g, docKey(t.c.num, r.epk, r.pk, o.id)); err != nil {
+			return err
+		}
+		for j, v := range o.uniq {
+			holder, taken, err := g.get(uniqueKey(t.c.num, j, r.epk, r.pk, v))
+			if err == nil && taken {
+				err = t.expire(g, docKey(t.c.num, r.epk, r.pk, string(holder)))
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// walk calls f for the versions of a partition that live, in order, until it returns
+// false.
+func (c *Container) walk(l *layout, part *partition, sel selection, head int64, f func(*entry, addr) bool) (err error) {
+	fd, err := c.openFeed(l, part, sel, head)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := fd.close(); err == nil {
+			err = cerr
+		}
+	}()
+	for t := fd.lowest(); t != nil; t = fd.lowest() {
+		v, shown, err := t.look(&sel)
+		if err != nil {
+			return err
+		}
+		if shown {
+			e, err := decodeEntry(v)
+			if err != nil {
+				return err
+			}
+			if !f(&e, parseAddr(t.it.key()[5:])) {
+				return nil
+			}
+		}
+		t.step()
+	}
+	return fd.err()
+}

@@ -113,7 +113,7 @@ func (l *layout) hashKey(pk string) (string, error) {
 
 // run carries out a request: one LSN, all ops or an error.
 func (t *turn) run(g *group, r *request, part *partition) error {
-	if err := t.expireFirst(g, r, part); err != nil {
+	if err := t.expireFirst(g, r); err != nil {
 		return err
 	}
 	t.lsn++
@@ -246,7 +246,7 @@ func (s *stroke) put() (changefeed.Result, error) {
 	if o.ttl > 0 {
 		s.g.set(ttlKey(c, t.time+int64(o.ttl)*1000, s.r.epk, s.r.pk, o.id), nil)
 	}
-	t.c.due(t.l.spec.expiry(t.time, o.ttl))
+	t.due(t.l.spec.expiry(t.time, o.ttl))
 	return changefeed.Result{ETag: o.etag, LSN: t.lsn, Created: s.old == nil, Body: o.body}, nil
 }
 
@@ -281,6 +281,7 @@ func (s *stroke) bury() {
 	}
 	if s.t.l.spec.Retention > 0 {
 		s.g.set(logKey(tableDead, c, s.old.addr), nil)
+		s.t.due(s.t.time + s.t.l.spec.Retention.Milliseconds() + 1)
 		return
 	}
 	s.g.drop(logKey(tableLog, c, s.old.addr), s.old.size)

@@ -1,0 +1,203 @@
+package docstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// Retention. While a container keeps versions, an overwrite or delete leaves the old
+// version in its log, under a mark. A version is removed when the one that superseded
+// it is older than the retention: so the previous image of every change in the feed
+// is there. The feed of all versions begins behind the floor.
+//
+//	floor   readers of all versions must be at or behind this LSN
+//	purged  what versions up to this LSN superseded has been removed
+//	drain   retention was turned off here: everything superseded up to it goes
+
+const (
+	minForget = time.Second // between two sweeps of a retention
+	maxForget = time.Minute
+)
+
+// forget removes what the retention no longer holds.
+func (c *Container) forget(ctx context.Context, next *soonest) error {
+	l := c.layout.Load()
+	if l.drain > 0 {
+		if err := c.drainMarks(ctx, l.drain); err != nil {
+			return err
+		}
+	}
+	if l.spec.Retention == 0 {
+		return nil
+	}
+	cutoff := c.now().Add(-l.spec.Retention)
+	floor, oldest, err := c.floorAt(l, cutoff)
+	if err != nil {
+		return err
+	}
+	if floor > l.purged {
+		if err := c.advance(ctx, l, floor); err != nil {
+			return err
+		}
+	}
+	if oldest != 0 {
+		pause := min(max(l.spec.Retention/20, minForget), maxForget)
+		next.add(max(oldest+l.spec.Retention.Milliseconds()+1, time.Now().Add(pause).UnixMilli()))
+	}
+	return nil
+}
+
+// floorAt is the last LSN that was committed before a time, and the time of the next.
+func (c *Container) floorAt(l *layout, cutoff time.Time) (floor, oldest int64, err error) {
+	head := c.head.Load()
+	floor = head
+	for n, log := range l.logs {
+		part := &partition{rng: log.rng, logs: []uint32{n}}
+		sel := c.everything(l.purged)
+		err := c.walk(l, part, sel, head, func(e *entry, a addr) bool {
+			if e.time < cutoff.UnixMilli() {
+				return true
+			}
+			floor = min(floor, a.lsn-1)
+			if oldest == 0 || e.time < oldest {
+				oldest = e.time
+			}
+			return false
+		})
+		if err != nil {
+			return 0, 0, err
+		}
+	}
+	return floor, oldest, nil
+}
+
+// everything selects all versions behind an LSN.
+func (c *Container) everything(lsn int64) selection {
+	return selection{
+		rng: changefeed.FullRange(), mode: changefeed.AllVersionsAndDeletes,
+		begin: begin{lsn: lsn, since: anyTime},
+	}
+}
+
+// advance lifts the floor and removes what lies behind it.
+func (c *Container) advance(ctx context.Context, l *layout, floor int64) error {
+	err := c.change(ctx, func(l *layout) { l.floor = max(l.floor, floor) })
+	if err != nil {
+		return err
+	}
+	for n, log := range l.logs {
+		if err := c.purge(ctx, l, n, log, floor); err != nil {
+			return err
+		}
+	}
+	return c.change(ctx, func(l *layout) { l.purged = max(l.purged, floor) })
+}
+
+// change stores a changed layout.
+func (c *Container) change(ctx context.Context, f func(*layout)) error {
+	return c.db.do(ctx, func(g *group) error {
+		if c.dropped.Load() {
+			return nil
+		}
+		l := c.layout.Load().clone()
+		f(l)
+		return g.store(c, l, nil)
+	})
+}
+
+// purge removes what the versions of one log in (purged, floor] superseded, and the
+// deletes among them.
+func (c *Container) purge(ctx context.Context, l *layout, n uint32, log *changelog, floor int64) error {
+	var old []addr
+	part := &partition{rng: log.rng, logs: []uint32{n}}
+	var failed error
+	err := c.walk(l, part, c.everything(l.purged), floor, func(e *entry, a addr) bool {
+		if e.prev != 0 {
+			for m := range l.logs {
+				old = append(old, addr{m, e.prev, e.prevIdx})
+			}
+		}
+		if e.op.gone() {
+			old = append(old, a)
+		}
+		if len(old) >= sweepChunk {
+			failed = c.removeVersions(ctx, old)
+			old = nil
+		}
+		return failed == nil
+	})
+	if err != nil || failed != nil {
+		return cmpError(failed, err)
+	}
+	return c.removeVersions(ctx, old)
+}
+
+func cmpError(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// removeVersions removes superseded versions and their marks, and deletes.
+func (c *Container) removeVersions(ctx context.Context, old []addr) error {
+	if len(old) == 0 {
+		return nil
+	}
+	return c.db.do(ctx, func(g *group) error {
+		for _, a := range old {
+			g.drop(logKey(tableDead, c.num, a), 0)
+			g.drop(logKey(tableLog, c.num, a), 0)
+		}
+		return nil
+	})
+}
+
+// drainMarks removes everything that was superseded up to an LSN, after the retention
+// has been turned off.
+func (c *Container) drainMarks(ctx context.Context, upTo int64) error {
+	l := c.layout.Load()
+	for n, log := range l.logs {
+		old, err := c.marked(n, upTo)
+		if err != nil {
+			return err
+		}
+		part := &partition{rng: log.rng, logs: []uint32{n}}
+		err = c.walk(l, part, c.everything(0), upTo, func(e *entry, a addr) bool {
+			if e.op.gone() {
+				old = append(old, a)
+			}
+			return true
+		})
+		if err != nil {
+			return err
+		}
+		for len(old) > 0 {
+			k := min(len(old), sweepChunk)
+			if err := c.removeVersions(ctx, old[:k]); err != nil {
+				return err
+			}
+			old = old[k:]
+		}
+	}
+	return c.change(ctx, func(l *layout) {
+		l.drain = 0
+		l.marked = l.spec.Retention > 0
+	})
+}
+
+// marked are the versions of a log up to an LSN that are superseded.
+func (c *Container) marked(n uint32, upTo int64) (old []addr, err error) {
+	from, to := logBounds(tableDead, c.num, n, -1, upTo)
+	it, err := c.db.eng.cursor(from, to)
+	if err != nil {
+		return nil, err
+	}
+	defer it.finish(&err, "close cursor")
+	for ok := it.first(); ok; ok = it.next() {
+		old = append(old, parseAddr(it.key()[5:]))
+	}
+	return old, it.err()
+}
