@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -80,10 +81,8 @@ func Any(plans ...Faults) Faults {
 // Only limits a plan to calls of some methods.
 func Only(plan Faults, methods ...Method) Faults {
 	return func(c Call) Fault {
-		for _, m := range methods {
-			if m == c.Method {
-				return plan(c)
-			}
+		if slices.Contains(methods, c.Method) {
+			return plan(c)
 		}
 		return Fault{}
 	}

@@ -105,6 +105,9 @@ func (h Harness) has(t *testing.T, needs []Ability) bool {
 	return true
 }
 
+// shortly is long enough for a wait to begin, and short where time is real.
+const shortly = 50 * time.Millisecond
+
 // in runs a test, in a bubble when the harness is virtual.
 func (h Harness) in(t *testing.T, test func(t *testing.T)) {
 	t.Helper()

@@ -70,6 +70,9 @@ func recordsExpire(d *desk) {
 		_, err := d.store.Update(d.Context(), held)
 		d.wantErr("Update of an expired record", err, changefeed.ErrNotFound)
 		d.wantErr("Delete of an expired record", d.store.Delete(d.Context(), held), changefeed.ErrNotFound)
+		if d.Failed() {
+			return
+		}
 		d.remove(d.create(l))
 	}
 }
@@ -270,7 +273,7 @@ func followWaits(d *desk) {
 	_, cursor = d.collect(cursor, "lease 0")
 	cause := errors.New("enough")
 	short, stop := context.WithCancelCause(d.Context())
-	timer := time.AfterFunc(time.Second, func() { stop(cause) })
+	timer := time.AfterFunc(shortly, func() { stop(cause) })
 	defer timer.Stop()
 	if changed, _, err := d.follow(short, cursor); err == nil {
 		d.Errorf("Follow without changes until its context ends: %+v, want an error", changed)

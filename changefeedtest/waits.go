@@ -84,7 +84,7 @@ func waitCause(s *stage) {
 	r, from := s.whole(), s.token(s.whole(), changefeed.LatestVersion)
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(s.Context())
-	timer := time.AfterFunc(time.Second, func() { cancel(cause) })
+	timer := time.AfterFunc(shortly, func() { cancel(cause) })
 	defer timer.Stop()
 	for range maxPages { // it may return early
 		if err := s.Source.(changefeed.Waiter).Wait(ctx, r, from); err != nil {

@@ -1,0 +1,96 @@
+package changefeedtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/changefeedtest"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// shop is a container in memory.
+func shop(ctx context.Context) (*docstore.Container, func() error) {
+	db, err := docstore.Open("", docstore.Options{InMemory: true})
+	if err != nil {
+		panic(err)
+	}
+	c, err := db.CreateContainer(ctx, docstore.ContainerSpec{ID: "orders", Paths: []string{"/customer"}})
+	if err != nil {
+		panic(err)
+	}
+	return c, db.Close
+}
+
+// A reply that gets lost: the caller sees an error, and the item is there.
+func ExampleNth() {
+	ctx := context.Background()
+	orders, done := shop(ctx)
+	defer done()
+
+	lossy := changefeedtest.Nth(changefeedtest.CommitterCommit, 1, changefeedtest.Lose()).Committer(orders)
+	create := []changefeed.Write{{Op: changefeed.WriteCreate, Body: []byte(`{"id":"1","customer":"ada"}`)}}
+	_, err := lossy.Commit(ctx, changefeed.Key("ada"), create)
+	fmt.Println(err)
+	_, err = lossy.Commit(ctx, changefeed.Key("ada"), create)
+	fmt.Println(errors.Is(err, changefeed.ErrConflict))
+	// Output:
+	// injected fault
+	// true
+}
+
+// How often a read succeeds when one in four is refused; the same for every run.
+func ExampleRandom() {
+	ctx := context.Background()
+	orders, done := shop(ctx)
+	defer done()
+
+	plan := changefeedtest.Random(rand.New(rand.NewPCG(1, 2)), changefeedtest.Rates{Refuse: 0.25})
+	flaky := changefeedtest.Only(plan, changefeedtest.SourceRead).Source(orders)
+	good := 0
+	for range 100 {
+		if _, err := flaky.Read(ctx, changefeed.FullRange(), changefeed.Position{}, changefeed.ReadOptions{}); err == nil {
+			good++
+		}
+	}
+	fmt.Println(good, "of 100")
+	// Output: 82 of 100
+}
+
+// A store that cannot be reached for a minute.
+func ExampleBlackout() {
+	ctx := context.Background()
+	orders, done := shop(ctx)
+	defer done()
+
+	now := time.Now()
+	dark := changefeedtest.Blackout(errors.New("connection refused"), changefeedtest.Window{From: now, To: now.Add(time.Minute)})
+	_, err := dark.Source(orders).Partitions(ctx)
+	fmt.Println(err)
+	// Output: connection refused
+}
+
+// What a program asks of a store.
+func ExampleCounts() {
+	ctx := context.Background()
+	orders, done := shop(ctx)
+	defer done()
+
+	var counts changefeedtest.Counts
+	counted := counts.Source(orders)
+	parts, err := counted.Partitions(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for range 3 {
+		if _, err := counted.Read(ctx, parts[0].Range, changefeed.Position{}, changefeed.ReadOptions{}); err != nil {
+			fmt.Println(err)
+		}
+	}
+	fmt.Println(&counts)
+	// Output: Source.Partitions 1, Source.Read 3
+}

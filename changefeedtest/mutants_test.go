@@ -1,0 +1,515 @@
+package changefeedtest_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/changefeedtest"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// A mutant is a store with one defect, and the case of a suite that has to find it.
+type mutant struct {
+	name   string
+	suite  func(*testing.T, changefeedtest.Harness)
+	caught string
+	defect func(*changefeedtest.Harness)
+}
+
+var mutants = slices.Concat(sourceMutants, leaseMutants, commitMutants)
+
+const mutantVariable = "CHANGEFEEDTEST_MUTANT"
+
+// TestTheSuitesCatchDefects runs this test binary once more for each mutant, since a
+// suite that fails would fail the test that runs it.
+func TestTheSuitesCatchDefects(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestMutant$/^"+pattern(m.caught)+"$", "-test.timeout=2m")
+			cmd.Env = append(os.Environ(), mutantVariable+"="+m.name)
+			out, err := cmd.CombinedOutput()
+			if exit, failed := errors.AsType[*exec.ExitError](err); !failed || exit.ExitCode() != 1 || !strings.Contains(string(out), "--- FAIL: TestMutant/") {
+				t.Errorf("case %q did not catch it: %v\n%s", m.caught, err, out)
+			}
+		})
+	}
+}
+
+// pattern matches the name that package testing makes of a case.
+func pattern(name string) string {
+	return strings.NewReplacer(" ", "_", ".", `\.`, "(", `\(`, ")", `\)`).Replace(name)
+}
+
+// TestMutant is one such run.
+func TestMutant(t *testing.T) {
+	for _, m := range mutants {
+		if m.name == os.Getenv(mutantVariable) {
+			h := embedded()
+			m.defect(&h)
+			m.suite(t, h)
+		}
+	}
+}
+
+// reading replaces Read of a store.
+type reading struct {
+	*docstore.Container
+	read func(ctx context.Context, c *docstore.Container, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error)
+}
+
+func (s reading) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+	return s.read(ctx, s.Container, r, from, o)
+}
+
+// onSource makes a defect of a change to the source.
+func onSource(change func(*docstore.Container) changefeed.Source) func(*changefeedtest.Harness) {
+	return func(h *changefeedtest.Harness) {
+		h.Container = func(t *testing.T, c changefeedtest.Container) changefeedtest.Store {
+			s := monitored(t, c)
+			if inner, ok := s.Source.(*docstore.Container); ok {
+				s.Source = change(inner)
+			}
+			return s
+		}
+	}
+}
+
+// onPages makes a defect of a change to each page that is read.
+func onPages(change func(p *changefeed.Page, from changefeed.Position, o changefeed.ReadOptions)) func(*changefeedtest.Harness) {
+	return onSource(func(c *docstore.Container) changefeed.Source {
+		return reading{c, func(ctx context.Context, c *docstore.Container, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+			page, err := c.Read(ctx, r, from, o)
+			if err == nil {
+				change(&page, from, o)
+			}
+			return page, err
+		}}
+	})
+}
+
+// onChanges makes a defect of a change to each change that is read.
+func onChanges(change func(c *changefeed.Change)) func(*changefeedtest.Harness) {
+	return onPages(func(p *changefeed.Page, _ changefeed.Position, _ changefeed.ReadOptions) {
+		p.Changes = slices.Clone(p.Changes)
+		for i := range p.Changes {
+			change(&p.Changes[i])
+		}
+	})
+}
+
+// onReads makes a defect of a change to what is asked for.
+func onReads(change func(r *changefeed.Range, from *changefeed.Position, o *changefeed.ReadOptions)) func(*changefeedtest.Harness) {
+	return onSource(func(c *docstore.Container) changefeed.Source {
+		return reading{c, func(ctx context.Context, c *docstore.Container, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+			change(&r, &from, &o)
+			return c.Read(ctx, r, from, o)
+		}}
+	})
+}
+
+// deaf never wakes a waiter.
+type deaf struct{ *docstore.Container }
+
+func (deaf) Wait(ctx context.Context, _ changefeed.Range, _ changefeed.Position) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// hasty gives the error of a context in place of its cause.
+type hasty struct{ *docstore.Container }
+
+func (h hasty) Wait(ctx context.Context, r changefeed.Range, from changefeed.Position) error {
+	if err := h.Container.Wait(ctx, r, from); err != nil {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// miscounting counts one change for each transaction.
+type miscounting struct{ *docstore.Container }
+
+func (m miscounting) Pending(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Backlog, error) {
+	b, err := m.Container.Pending(ctx, r, from, o)
+	b.Items = min(b.Items, 3)
+	return b, err
+}
+
+var sourceMutants = []mutant{
+	{
+		"loses the last change of a page", changefeedtest.TestSource, "pages hold at most so many changes and join without loss",
+		onPages(func(p *changefeed.Page, _ changefeed.Position, _ changefeed.ReadOptions) {
+			p.Changes = p.Changes[:max(len(p.Changes)-1, min(len(p.Changes), 1))]
+		}),
+	},
+	{
+		"ignores the number of items asked for", changefeedtest.TestSource, "pages hold at most so many changes and join without loss",
+		onReads(func(_ *changefeed.Range, _ *changefeed.Position, o *changefeed.ReadOptions) { o.MaxItems = 0 }),
+	},
+	{
+		"cuts transactions", changefeedtest.TestSource, "a transaction is never cut",
+		onPages(func(p *changefeed.Page, _ changefeed.Position, o changefeed.ReadOptions) {
+			if o.MaxItems > 0 {
+				p.Changes = p.Changes[:min(len(p.Changes), o.MaxItems)]
+			}
+		}),
+	},
+	{
+		"reverses a page", changefeedtest.TestSource, "changes come in the order of their commits, as stored",
+		onPages(func(p *changefeed.Page, _ changefeed.Position, _ changefeed.ReadOptions) {
+			p.Changes = slices.Clone(p.Changes)
+			slices.Reverse(p.Changes)
+		}),
+	},
+	{
+		"gives no token before the first change", changefeedtest.TestSource, "an empty container gives an empty page and a position that later changes come behind",
+		onPages(func(p *changefeed.Page, from changefeed.Position, _ changefeed.ReadOptions) {
+			if len(p.Changes) == 0 {
+				p.Next = from
+			}
+		}),
+	},
+	{
+		"gives another ETag than the item has", changefeedtest.TestSource, "changes come in the order of their commits, as stored",
+		onChanges(func(c *changefeed.Change) { c.ETag = strings.Trim(c.ETag, `"`) }),
+	},
+	{
+		"takes any token", changefeedtest.TestSource, "what is no token is a bad request",
+		onReads(func(_ *changefeed.Range, from *changefeed.Position, _ *changefeed.ReadOptions) {
+			if strings.Contains(from.Token, "garbage") {
+				from.Token = ""
+			}
+		}),
+	},
+	{
+		"starts one second early", changefeedtest.TestSource, "from a time gives the changes after it, exclusive, in whole seconds",
+		onReads(func(_ *changefeed.Range, from *changefeed.Position, _ *changefeed.ReadOptions) {
+			if at := from.Start.Time(); !at.IsZero() {
+				from.Start = changefeed.FromTime(at.Add(-time.Second))
+			}
+		}),
+	},
+	{
+		"drops the start beside the token", changefeedtest.TestSource, "a start from a time stays beside the token",
+		onPages(func(p *changefeed.Page, _ changefeed.Position, _ changefeed.ReadOptions) {
+			p.Next.Start = changefeed.Start{}
+		}),
+	},
+	{
+		"hides splits", changefeedtest.TestSource, "a range over several partitions is gone, from whatever position",
+		onSource(func(c *docstore.Container) changefeed.Source {
+			return reading{c, func(ctx context.Context, c *docstore.Container, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+				page, err := c.Read(ctx, r, from, o)
+				if errors.Is(err, changefeed.ErrGone) {
+					return changefeed.Page{Next: from}, nil
+				}
+				return page, err
+			}}
+		}),
+	},
+	{
+		"forgets positions in a split", changefeedtest.TestSource, "children continue from the parent's position without loss or repetition",
+		onReads(func(r *changefeed.Range, from *changefeed.Position, _ *changefeed.ReadOptions) {
+			if *r != changefeed.FullRange() {
+				*from = changefeed.Position{Token: from.Token, Start: changefeed.FromBeginning()}
+				from.Token = strings.Replace(from.Token, `"11"`, `"0"`, 1)
+			}
+		}),
+	},
+	{
+		"widens a range to its partition", changefeedtest.TestSource, "parts of a partition give each change once",
+		onReads(func(r *changefeed.Range, _ *changefeed.Position, _ *changefeed.ReadOptions) {
+			*r = changefeed.FullRange()
+		}),
+	},
+	{
+		"reads all logical partitions", changefeedtest.TestSource, "a logical partition can be read alone, transactions whole",
+		onReads(func(_ *changefeed.Range, _ *changefeed.Position, o *changefeed.ReadOptions) { o.Key = "" }),
+	},
+	{
+		"has no previous LSN", changefeedtest.TestSource, "all versions and deletes shows every operation, chained by LSN",
+		onChanges(func(c *changefeed.Change) { c.PreviousLSN = 0 }),
+	},
+	{
+		"calls a replace an upsert", changefeedtest.TestSource, "all versions and deletes shows every operation, chained by LSN",
+		onChanges(func(c *changefeed.Change) {
+			if c.Op == changefeed.OpReplace {
+				c.Op = changefeed.OpUpsert
+			}
+		}),
+	},
+	{
+		"has no previous image", changefeedtest.TestSource, "all versions and deletes shows the image before",
+		onChanges(func(c *changefeed.Change) { c.Previous = nil }),
+	},
+	{
+		"never wakes", changefeedtest.TestSource, "waiting ends with a commit, and a read then finds it",
+		onSource(func(c *docstore.Container) changefeed.Source { return deaf{c} }),
+	},
+	{
+		"hides the cause", changefeedtest.TestSource, "waiting ends with the cause of its context",
+		onSource(func(c *docstore.Container) changefeed.Source { return hasty{c} }),
+	},
+	{
+		"counts wrongly", changefeedtest.TestSource, "pending counts items, in transactions too, and finds the oldest",
+		onSource(func(c *docstore.Container) changefeed.Source { return miscounting{c} }),
+	},
+	{
+		"has an ability that it denies", changefeedtest.TestSource, "a page can be read again",
+		func(h *changefeedtest.Harness) { h.Lacks = append(h.Lacks, changefeedtest.Waiting) },
+	},
+	{
+		"lacks an ability without saying so", changefeedtest.TestSource, "waiting ends at once when there are changes",
+		onSource(func(c *docstore.Container) changefeed.Source { return struct{ changefeed.Source }{c} }),
+	},
+}
+
+// keeping replaces methods of a lease store.
+type keeping struct {
+	*docstore.Leases
+	list   func(context.Context, *docstore.Leases) ([]changefeed.Lease, time.Time, error)
+	create func(context.Context, *docstore.Leases, changefeed.Lease) (changefeed.Lease, error)
+	update func(context.Context, *docstore.Leases, changefeed.Lease) (changefeed.Lease, error)
+	follow func(context.Context, *docstore.Leases, string) ([]changefeed.Lease, string, time.Time, error)
+}
+
+func (k keeping) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+	if k.list != nil {
+		return k.list(ctx, k.Leases)
+	}
+	return k.Leases.List(ctx)
+}
+
+func (k keeping) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	if k.create != nil {
+		return k.create(ctx, k.Leases, l)
+	}
+	return k.Leases.Create(ctx, l)
+}
+
+func (k keeping) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	if k.update != nil {
+		return k.update(ctx, k.Leases, l)
+	}
+	return k.Leases.Update(ctx, l)
+}
+
+func (k keeping) Follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+	if k.follow != nil {
+		return k.follow(ctx, k.Leases, cursor)
+	}
+	return k.Leases.Follow(ctx, cursor)
+}
+
+// onLeases makes a defect of replaced methods.
+func onLeases(k keeping) func(*changefeedtest.Harness) {
+	return func(h *changefeedtest.Harness) {
+		h.Leases = func(t *testing.T) changefeedtest.LeaseContainer {
+			c := leaseContainer(t)
+			unit := c.Unit
+			c.Unit = func(t *testing.T, processor string) changefeed.LeaseStore {
+				mine := k
+				mine.Leases, _ = unit(t, processor).(*docstore.Leases)
+				return mine
+			}
+			return c
+		}
+	}
+}
+
+// stored is the record with the same kind and token.
+func stored(ctx context.Context, s *docstore.Leases, like changefeed.Lease) changefeed.Lease {
+	records, _, _ := s.List(ctx)
+	for _, l := range records {
+		if l.Kind == like.Kind && l.Token == like.Token {
+			return l
+		}
+	}
+	return changefeed.Lease{}
+}
+
+var leaseMutants = []mutant{
+	{
+		"updates without a condition", changefeedtest.TestLeaseStore, "of concurrent updates one wins",
+		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l changefeed.Lease) (updated changefeed.Lease, err error) {
+			for err = changefeed.ErrConflict; errors.Is(err, changefeed.ErrConflict); {
+				l.ETag = stored(ctx, s, l).ETag
+				updated, err = s.Update(ctx, l)
+			}
+			return updated, err
+		}}),
+	},
+	{
+		"creates over what is there", changefeedtest.TestLeaseStore, "create refuses what is there",
+		onLeases(keeping{create: func(ctx context.Context, s *docstore.Leases, l changefeed.Lease) (changefeed.Lease, error) {
+			created, err := s.Create(ctx, l)
+			if errors.Is(err, changefeed.ErrConflict) {
+				l.ETag = stored(ctx, s, l).ETag
+				return s.Update(ctx, l)
+			}
+			return created, err
+		}}),
+	},
+	{
+		"updates what is gone", changefeedtest.TestLeaseStore, "update and delete of what is gone tell so",
+		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l changefeed.Lease) (changefeed.Lease, error) {
+			updated, err := s.Update(ctx, l)
+			if errors.Is(err, changefeed.ErrNotFound) {
+				return s.Create(ctx, l)
+			}
+			return updated, err
+		}}),
+	},
+	{
+		"loses the unknown in an update", changefeedtest.TestLeaseStore, "what a record does not know of its document is kept",
+		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l changefeed.Lease) (changefeed.Lease, error) {
+			l.Raw = nil
+			return s.Update(ctx, l)
+		}}),
+	},
+	{
+		"answers an update without the document", changefeedtest.TestLeaseStore, "what a record does not know of its document is kept",
+		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l changefeed.Lease) (changefeed.Lease, error) {
+			updated, err := s.Update(ctx, l)
+			updated.Raw = nil
+			return updated, err
+		}}),
+	},
+	{
+		"lists leases only", changefeedtest.TestLeaseStore, "every kind is listed, each with its own names",
+		onLeases(keeping{list: func(ctx context.Context, s *docstore.Leases) ([]changefeed.Lease, time.Time, error) {
+			records, now, err := s.List(ctx)
+			return slices.DeleteFunc(records, func(l changefeed.Lease) bool { return l.Kind != changefeed.KindLease }), now, err
+		}}),
+	},
+	{
+		"believes the writer's clock", changefeedtest.TestLeaseStore, "the store's clock stamps records, whatever the writer says",
+		onLeases(keeping{list: func(ctx context.Context, s *docstore.Leases) ([]changefeed.Lease, time.Time, error) {
+			records, now, err := s.List(ctx)
+			for i := range records {
+				records[i].Updated = records[i].Timestamp
+			}
+			return records, now, err
+		}}),
+	},
+	{
+		"hides broken documents", changefeedtest.TestLeaseStore, "a document that is no record is listed with its error",
+		onLeases(keeping{list: func(ctx context.Context, s *docstore.Leases) ([]changefeed.Lease, time.Time, error) {
+			records, now, err := s.List(ctx)
+			return slices.DeleteFunc(records, func(l changefeed.Lease) bool { return l.Err != nil }), now, err
+		}}),
+	},
+	{
+		"forgets the epoch", changefeedtest.TestLeaseStore, "a record comes back as it was written",
+		onLeases(keeping{create: func(ctx context.Context, s *docstore.Leases, l changefeed.Lease) (changefeed.Lease, error) {
+			l.Epoch = ""
+			return s.Create(ctx, l)
+		}}),
+	},
+	{
+		"follows with gaps", changefeedtest.TestLeaseStore, "following never misses a change",
+		onLeases(keeping{follow: func(ctx context.Context, s *docstore.Leases, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+			changed, next, now, err := s.Follow(ctx, cursor)
+			return slices.DeleteFunc(changed, func(l changefeed.Lease) bool { return l.Attempts%25 == 0 && l.Token == "3" }), next, now, err
+		}}),
+	},
+}
+
+// writing replaces Commit of a store.
+type writing func(context.Context, changefeed.PartitionKey, []changefeed.Write) ([]changefeed.Result, error)
+
+func (w writing) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	return w(ctx, key, writes)
+}
+
+// onCommits makes a defect of another Commit.
+func onCommits(commit func(ctx context.Context, c changefeed.Committer, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error)) func(*changefeedtest.Harness) {
+	return func(h *changefeedtest.Harness) {
+		h.Container = func(t *testing.T, c changefeedtest.Container) changefeedtest.Store {
+			s := monitored(t, c)
+			inner := s.Committer
+			s.Committer = writing(func(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+				return commit(ctx, inner, key, writes)
+			})
+			return s
+		}
+	}
+}
+
+// oneByOne commits each write on its own.
+func oneByOne(ctx context.Context, c changefeed.Committer, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	var all []changefeed.Result
+	for i, w := range writes {
+		results, err := c.Commit(ctx, key, []changefeed.Write{w})
+		if refused, ok := errors.AsType[*changefeed.WriteError](err); ok {
+			refused.Index = i
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, results...)
+	}
+	return all, nil
+}
+
+var commitMutants = []mutant{
+	{"has no transactions", changefeedtest.TestCommitter, "a batch applies all writes or none, and the error tells which was refused", onCommits(oneByOne)},
+	{"has an LSN for each write", changefeedtest.TestCommitter, "a batch has one LSN, and a result for each write", onCommits(oneByOne)},
+	{"takes any number of writes", changefeedtest.TestCommitter, "a batch has 1 to 100 writes", onCommits(oneByOne)},
+	{
+		"ignores ETags", changefeedtest.TestCommitter, "an ETag that is not the stored one is refused",
+		onCommits(func(ctx context.Context, c changefeed.Committer, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+			writes = slices.Clone(writes)
+			for i := range writes {
+				writes[i].IfMatch = ""
+			}
+			return c.Commit(ctx, key, writes)
+		}),
+	},
+	{
+		"does not tell which write", changefeedtest.TestCommitter, "a batch applies all writes or none, and the error tells which was refused",
+		onCommits(func(ctx context.Context, c changefeed.Committer, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+			results, err := c.Commit(ctx, key, writes)
+			if refused, ok := errors.AsType[*changefeed.WriteError](err); ok {
+				refused.Index = 0
+			}
+			return results, err
+		}),
+	},
+	{
+		"keeps the caller's key", changefeedtest.TestCommitter, "an item belongs to the batch's partition key",
+		onCommits(func(ctx context.Context, c changefeed.Committer, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+			writes = slices.Clone(writes)
+			for i, w := range writes {
+				var item map[string]json.RawMessage
+				if json.Unmarshal(w.Body, &item) == nil {
+					item["pk"] = json.RawMessage(strings.Trim(string(key), "[]"))
+					writes[i].Body, _ = json.Marshal(item)
+				}
+			}
+			return c.Commit(ctx, key, writes)
+		}),
+	},
+	{
+		"says created of everything", changefeedtest.TestCommitter, "created tells whether the item was new",
+		onCommits(func(ctx context.Context, c changefeed.Committer, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+			results, err := c.Commit(ctx, key, writes)
+			for i := range results {
+				results[i].Created = true
+			}
+			return results, err
+		}),
+	},
+}

@@ -1,0 +1,121 @@
+package changefeedtest_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/changefeedtest"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// embedded is the harness of the embedded store, in virtual time.
+func embedded() changefeedtest.Harness {
+	return changefeedtest.Harness{
+		Virtual:   true,
+		Container: monitored,
+		Leases:    leaseContainer,
+		Lacks:     []changefeedtest.Ability{changefeedtest.Throttling, changefeedtest.DeleteRights},
+	}
+}
+
+// open is a store in memory that is checked at the end of the test.
+func open(t *testing.T) *docstore.DB {
+	t.Helper()
+	db, err := docstore.Open("", docstore.Options{InMemory: true, CacheBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Check(); err != nil {
+			t.Error(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+func create(t *testing.T, db *docstore.DB, spec docstore.ContainerSpec) *docstore.Container {
+	t.Helper()
+	c, err := db.CreateContainer(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func monitored(t *testing.T, want changefeedtest.Container) changefeedtest.Store {
+	t.Helper()
+	spec := docstore.ContainerSpec{ID: "items", Paths: want.Paths, Retention: want.Retention}
+	if want.Expiry {
+		spec.DefaultTTL = new(docstore.NoDefaultTTL)
+	}
+	c := create(t, open(t), spec)
+	return changefeedtest.Store{
+		Source:    c,
+		Committer: c,
+		Split: func(t *testing.T, id string) {
+			t.Helper()
+			if _, err := c.Split(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Merge: func(t *testing.T, left, right string) {
+			t.Helper()
+			if _, err := c.Merge(t.Context(), left, right); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+}
+
+func leaseContainer(t *testing.T) changefeedtest.LeaseContainer {
+	t.Helper()
+	return leasesAt(t, "/id")
+}
+
+// leasesAt is a lease container with a partition key path.
+func leasesAt(t *testing.T, path string) changefeedtest.LeaseContainer {
+	t.Helper()
+	db := open(t)
+	items := create(t, db, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
+	leases := create(t, db, docstore.ContainerSpec{ID: "leases", Paths: []string{path}, DefaultTTL: new(docstore.NoDefaultTTL)})
+	return changefeedtest.LeaseContainer{
+		Unit: func(t *testing.T, processor string) changefeed.LeaseStore {
+			t.Helper()
+			store, err := docstore.NewLeases(t.Context(), leases, processor, items)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return store
+		},
+		Put: func(t *testing.T, doc json.RawMessage) {
+			t.Helper()
+			if _, err := leases.Upsert(t.Context(), doc); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+}
+
+func TestTheSuitesHoldForTheEmbeddedStore(t *testing.T) {
+	t.Run("source", func(t *testing.T) { changefeedtest.TestSource(t, embedded()) })
+	t.Run("leases", func(t *testing.T) { changefeedtest.TestLeaseStore(t, embedded()) })
+	t.Run("leases by partition key", func(t *testing.T) {
+		h := embedded()
+		h.Leases = func(t *testing.T) changefeedtest.LeaseContainer { return leasesAt(t, "/partitionKey") }
+		changefeedtest.TestLeaseStore(t, h)
+	})
+	t.Run("commits", func(t *testing.T) { changefeedtest.TestCommitter(t, embedded()) })
+}
+
+func TestTheSuitesHoldOutsideABubble(t *testing.T) {
+	h := embedded()
+	h.Virtual = false
+	h.Lacks = append(h.Lacks, changefeedtest.PassingTime)
+	t.Run("source", func(t *testing.T) { changefeedtest.TestSource(t, h) })
+	t.Run("leases", func(t *testing.T) { changefeedtest.TestLeaseStore(t, h) })
+	t.Run("commits", func(t *testing.T) { changefeedtest.TestCommitter(t, h) })
+}
