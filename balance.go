@@ -18,6 +18,8 @@ import (
 //     with the highest rendezvous score, so that no two reach for the same lease.
 //   - A worker above its quota gives the surplus away: only it can, so a planned move
 //     is drained and costs no duplicate. The receiver finds itself named as owner.
+//   - A lease that is splitting counts for nobody: it is about to be deleted. When its
+//     owner has died, the one with the highest score of all finishes the split.
 //   - An owner that shows no presence is another processor: it is a worker too, but
 //     it knows nothing of giving, so what it has too much is stolen from it.
 //
@@ -42,18 +44,23 @@ type situation struct {
 
 // plan is what one instance should do.
 type plan struct {
-	take     []Lease          // free or expired
-	give     map[string]owner // by lease id
-	steal    []Lease          // from owners that do not give
-	expected int              // leases that others should give to this instance
+	take     []Lease         // free or expired
+	give     map[Range]owner // leases of this instance that should be others'
+	steal    []Lease         // from owners that do not give
+	expected int             // leases that others should give to this instance
 }
 
 // balance computes what me should do.
 func balance(s situation, me owner) plan {
 	w := weigh(s)
-	p := plan{give: map[string]owner{}}
+	p := plan{give: map[Range]owner{}}
 	for _, l := range w.free {
 		if to, ok := w.neediest(l); ok && to == me || s.overdue[l.ID] {
+			p.take = append(p.take, l)
+		}
+	}
+	for _, l := range w.orphans {
+		if w.nearest(l) == me || s.overdue[l.ID] {
 			p.take = append(p.take, l)
 		}
 	}
@@ -63,7 +70,7 @@ func balance(s situation, me owner) plan {
 			switch {
 			case !ok:
 			case from == me:
-				p.give[l.ID] = to
+				p.give[l.Range] = to
 			case to == me && (w.foreign[from] || s.overdue[l.ID]):
 				p.steal = append(p.steal, l)
 			case to == me:
@@ -80,6 +87,7 @@ type scales struct {
 	foreign map[owner]bool
 	owned   map[owner][]Lease
 	free    []Lease
+	orphans []Lease // splits that nobody finishes
 	quota   map[owner]int
 	lack    map[owner]int // leases that a worker still needs to reach its quota
 }
@@ -87,10 +95,21 @@ type scales struct {
 func weigh(s situation) scales {
 	w := scales{foreign: map[owner]bool{}, owned: map[owner][]Lease{}}
 	w.workers = slices.Clone(s.hosts)
+	live := 0
 	for _, l := range s.leases {
 		o := l.owner()
-		if l.Free() && !l.Fence.After(s.now) || !l.Free() && l.expired(s.now, s.expiration) {
+		free := l.Free() && !l.Fence.After(s.now) || !l.Free() && l.expired(s.now, s.expiration)
+		switch {
+		case l.State == StateSplitting && free:
+			w.orphans = append(w.orphans, l)
+		case free:
 			w.free = append(w.free, l)
+		}
+		if l.State == StateSplitting {
+			continue
+		}
+		live++
+		if free {
 			continue
 		}
 		w.owned[o] = append(w.owned[o], l)
@@ -103,7 +122,7 @@ func weigh(s situation) scales {
 	slices.SortFunc(w.workers, func(a, b owner) int {
 		return cmp.Or(cmp.Compare(a.instance, b.instance), cmp.Compare(a.epoch, b.epoch))
 	})
-	w.share(len(s.leases))
+	w.share(live)
 	return w
 }
 
@@ -142,6 +161,17 @@ func (w *scales) neediest(l Lease) (best owner, ok bool) {
 	return best, ok
 }
 
+// nearest is the worker with the highest score for the lease.
+func (w *scales) nearest(l Lease) (best owner) {
+	var top uint64
+	for _, o := range w.workers {
+		if score := rendezvous(l.Token, o); !w.foreign[o] && score >= top {
+			best, top = o, score
+		}
+	}
+	return best
+}
+
 // surplus is what a worker has above its quota: those that fit it least.
 func (w *scales) surplus(o owner) []Lease {
 	n := len(w.owned[o]) - w.quota[o]
@@ -149,7 +179,7 @@ func (w *scales) surplus(o owner) []Lease {
 		return nil
 	}
 	movable := slices.DeleteFunc(slices.Clone(w.owned[o]), func(l Lease) bool {
-		return l.State != StateLive || !l.Fence.IsZero()
+		return !l.Fence.IsZero()
 	})
 	slices.SortStableFunc(movable, func(a, b Lease) int {
 		return cmp.Compare(rendezvous(a.Token, o), rendezvous(b.Token, o))

@@ -8,8 +8,12 @@ import (
 	"time"
 )
 
-// lockTime is how long the right to create leases lasts; longer than any creation takes.
-const lockTime = 30 * time.Second
+// The right to create leases lasts for lockTime. Its holder sends no request after
+// createTime, so that none arrives when somebody else may create.
+const (
+	lockTime   = 30 * time.Second
+	createTime = lockTime / 3
+)
 
 // bootstrap sees to it that the unit's leases exist and fit the options, trying again
 // for as long as that can help.
@@ -46,7 +50,7 @@ func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 	if info := r.view.kind(KindInfo); len(info) > 0 {
 		return true, r.checkStart(info[0])
 	}
-	return r.locked(ctx, func() error {
+	return r.locked(ctx, func(ctx context.Context) error {
 		if err := r.cover(ctx, r.opts.Start); err != nil {
 			return err
 		}
@@ -104,7 +108,7 @@ func (r *run) checkStart(info Lease) error {
 
 // locked runs f while this instance alone may create leases. It does nothing while
 // another does.
-func (r *run) locked(ctx context.Context, f func() error) (done bool, err error) {
+func (r *run) locked(ctx context.Context, f func(context.Context) error) (done bool, err error) {
 	if locks := r.view.kind(KindLock); len(locks) > 0 {
 		if r.view.now().Sub(locks[0].Updated) <= lockTime+clockGrain {
 			return false, nil
@@ -126,15 +130,13 @@ func (r *run) locked(ctx context.Context, f func() error) (done bool, err error)
 		defer cancel()
 		r.report(ctx, OriginLeaseStore, "", r.store.Delete(ctx, lock)) // expires by itself
 	}()
-	if err := r.view.list(ctx, time.Now()); err != nil {
-		return false, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, lockTime)
+	creating, cancel := context.WithTimeout(ctx, createTime)
 	defer cancel()
-	if err := f(); err != nil {
+	if err := r.view.list(creating, time.Now()); err != nil {
 		return false, err
 	}
-	return true, nil
+	err = f(creating)
+	return err == nil, err
 }
 
 // cover creates leases for the parts of the key space that have none.
@@ -193,7 +195,7 @@ func (r *run) checkCover(ctx context.Context) {
 	}
 	r.hooks.Error(&Error{Origin: OriginBalancer, Err: fmt.Errorf("%w: %v; creating leases from where the unit began", ErrHole, open)})
 	start := r.recorded()
-	_, err := r.locked(ctx, func() error { return r.cover(ctx, start) })
+	_, err := r.locked(ctx, func(ctx context.Context) error { return r.cover(ctx, start) })
 	r.report(ctx, OriginBalancer, "", err)
 }
 

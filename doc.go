@@ -1,2 +1,56 @@
-// Package changefeed is a change feed processor for Azure Cosmos DB and stores like it.
+// Package changefeed is a change feed processor for Azure Cosmos DB, and for every
+// store that can show its changes range by range: it reads the feed of a monitored
+// container with many cooperating instances, hands batches of changes to your code at
+// least once and in order, and keeps its progress as leases.
+//
+// # Nouns
+//
+//   - A [Source] is the monitored container: its key space is tiled by ranges, and each
+//     range has an ordered feed of changes.
+//   - A [Lease] says who reads a range, and up to where. A [LeaseStore] keeps the leases
+//     of one deployment unit: all instances that share the work under one processor name.
+//   - A [Handler] is your code. It gets one [Batch] of a lease at a time.
+//   - A [Processor] ties them together; each [Processor.Run] is one instance.
+//   - A [Committer] writes items, several of one partition key in one transaction.
+//   - [Pull] reads a feed without leases; [Estimate] tells how far a unit is behind.
+//
+// # Use
+//
+// The embedded store docstore is a Source, a LeaseStore and a Committer; package cosmos
+// will be the same for Azure Cosmos DB.
+//
+//	leases, err := docstore.NewLeases(ctx, leaseContainer, "mailer", orders)
+//	if err != nil { … }
+//	p, err := changefeed.New(orders, leases,
+//		changefeed.Items(func(ctx context.Context, b *changefeed.Batch, items []changefeed.Item[Order]) error {
+//			for _, order := range items {
+//				if err := mail(ctx, order.Value); err != nil {
+//					return err // the batch comes again
+//				}
+//			}
+//			return nil // the batch is done and checkpointed
+//		}),
+//		changefeed.Options{Instance: hostname, Start: changefeed.FromBeginning()})
+//	if err != nil { … }
+//	err = p.Run(ctx) // until ctx ends
+//
+// # What it promises
+//
+// At least once, from the very first change: a lease knows where it begins before it is
+// first read. In order: changes of one partition key arrive in commit order, and a later
+// one never while an earlier one is unfinished. One owner: a handler's context ends with
+// [ErrLeaseLost] before another instance can begin, whatever the clocks of the hosts
+// say. Progress never moves back. Every key has a lease: holes are repaired or reported.
+// What goes wrong is told to [Hooks.Error].
+//
+// # Caveats
+//
+//   - At least once is not once: after a crash the last batch comes again. Handlers
+//     should be idempotent.
+//   - A failed batch is retried for ever, with pauses; nothing is skipped. A batch that
+//     can never succeed holds its lease up, loudly.
+//   - Between partition keys there is no order.
+//   - In latest-version mode, versions between two reads and deletes do not appear.
+//   - A handler that ignores its context cannot be stopped: it is reported, and its
+//     lease left to expire.
 package changefeed

@@ -110,7 +110,7 @@ func (w *worker) call(f func(context.Context) error) error {
 	go func() {
 		result <- protect(ctx, f)
 		if !over.CompareAndSwap(false, true) {
-			w.r.forget(w.first.ID)
+			w.r.unclaim(w.first.Range)
 		}
 	}()
 	if err, returned := w.patience(result, cancel); returned {

@@ -83,7 +83,7 @@ type run struct {
 	work  sync.WaitGroup
 
 	mu       sync.Mutex
-	workers  map[string]*worker // by lease id
+	workers  map[Range]*worker // of the ranges that are ours; nil while being acquired
 	stopping bool
 
 	// Of the goroutine that runs the rounds.
@@ -111,7 +111,7 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		rng:       mathrand.New(mathrand.NewPCG(seed.Sum64(), 0)),
 		kick:      make(chan struct{}, 1),
 		phase:     time.Now(),
-		workers:   map[string]*worker{},
+		workers:   map[Range]*worker{},
 		overdue:   map[string]time.Time{},
 		reported:  map[string]bool{},
 	}
@@ -120,31 +120,41 @@ func (p *Processor) newRun(ctx context.Context) *run {
 // epochLength is how many letters tell the processes of one instance name apart: 60 bits.
 const epochLength = 12
 
-// leave ends the work: others hear that we go, batches in hand are drained, leases
-// released, and the presence record removed.
+// leave ends the work: others hear that we go, batches in hand are drained, and leases
+// released. The presence record is left to its time to live: a record that is deleted
+// does not appear in the feed that others follow.
 func (r *run) leave() {
 	ctx, cancel := context.WithTimeout(r.base, r.opts.Drain)
 	defer cancel()
-	if r.presence.ETag != "" {
-		l := r.presence
+	if l := r.presence; l.ETag != "" {
 		l.State, l.Timestamp = StateRetired, timestamp()
-		if got, err := r.store.Update(ctx, l); err == nil {
-			r.presence = got
-		}
+		_, err := r.store.Update(ctx, l)
+		r.report(ctx, OriginLeaseStore, "", err)
 	}
 	r.mu.Lock()
 	r.stopping = true
 	for _, w := range r.workers {
-		w.order(order{reason: ReasonStopped})
+		if w != nil {
+			w.order(order{reason: ReasonStopped})
+		}
 	}
 	r.mu.Unlock()
+	r.declineGifts(ctx)
 	r.work.Wait()
-	if r.presence.ETag != "" {
-		ctx, cancel := context.WithTimeout(r.base, r.opts.Drain)
-		defer cancel()
-		if err := r.store.Delete(ctx, r.presence); err != nil && !errors.Is(err, ErrForbidden) {
-			r.report(ctx, OriginLeaseStore, "", fmt.Errorf("remove presence: %w", err))
+}
+
+// declineGifts frees leases that were handed over to us but that we have not begun with.
+func (r *run) declineGifts(ctx context.Context) {
+	err := r.view.list(ctx, time.Now())
+	s := r.situation()
+	for _, l := range r.handedOver(s) {
+		l.Owner, l.Epoch, l.Timestamp = "", "", timestamp()
+		if _, updated := r.store.Update(ctx, l); !errors.Is(updated, ErrConflict) {
+			err = errors.Join(err, updated)
 		}
+	}
+	if err != nil {
+		r.report(ctx, OriginLeaseStore, "", fmt.Errorf("release leases not begun: %w", err))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	mathrand "math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -63,11 +64,20 @@ func (r *run) round(ctx context.Context) (expecting bool) {
 		r.report(ctx, OriginBalancer, "", err)
 		return false
 	}
-	if listed {
-		r.checkCover(ctx)
-	}
 	s := r.situation()
 	p := balance(s, r.me)
+	if len(p.steal) > 0 && !listed { // a stale view must not cost anybody a lease
+		if err := r.view.list(ctx, time.Now()); err != nil {
+			r.report(ctx, OriginBalancer, "", err)
+			return false
+		}
+		listed, s = true, r.situation()
+		p = balance(s, r.me)
+	}
+	if listed {
+		r.checkCover(ctx)
+		r.clean(ctx)
+	}
 	r.noteOverdue(s)
 	held := r.held()
 	taken := r.acquire(ctx, append(p.take, r.handedOver(s)...))
@@ -122,7 +132,7 @@ func (r *run) noteOverdue(s situation) {
 		}
 		waiting[l.ID] = since
 	}
-	for _, l := range w.free {
+	for _, l := range slices.Concat(w.free, w.orphans) {
 		note(l)
 	}
 	for _, from := range w.workers {
@@ -140,7 +150,7 @@ func (r *run) noteOverdue(s situation) {
 // worked on: given by others, or ours from a write whose answer was lost.
 func (r *run) handedOver(s situation) (mine []Lease) {
 	for _, l := range s.leases {
-		if l.owner() == r.me && !l.expired(s.now, s.expiration) && r.worker(l.ID) == nil {
+		if l.owner() == r.me && !l.expired(s.now, s.expiration) && !r.claimed(l.Range) {
 			mine = append(mine, l)
 		}
 	}
@@ -175,9 +185,17 @@ func (r *run) acquire(ctx context.Context, leases []Lease) int {
 
 // take makes a lease ours and starts to work on it.
 func (r *run) take(ctx context.Context, seen Lease) bool {
-	if r.worker(seen.ID) != nil {
+	if !r.claim(seen.Range) {
 		return false // it is ours already, though the view may not know
 	}
+	if !r.tryTake(ctx, seen) {
+		r.unclaim(seen.Range)
+		return false
+	}
+	return true
+}
+
+func (r *run) tryTake(ctx context.Context, seen Lease) bool {
 	l := seen
 	l.Owner, l.Epoch, l.Expiration = r.me.instance, r.me.epoch, r.opts.Expiration
 	l.Fence = r.fence(seen)
@@ -218,34 +236,53 @@ func (r *run) fence(seen Lease) time.Time {
 	return seen.Updated.Add(max(seen.Expiration, r.opts.Expiration) + clockGrain)
 }
 
-// start begins to work on a lease that is ours since a write begun at started.
+// claim reserves a range for one worker of this process, before anything is written:
+// the feed of the leases may tell the rounds of a write before the writer hears of it.
+func (r *run) claim(of Range) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, taken := r.workers[of]; taken {
+		return false
+	}
+	r.workers[of] = nil
+	return true
+}
+
+// unclaim ends a claim; the range may be taken again.
+func (r *run) unclaim(of Range) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.workers, of)
+}
+
+func (r *run) claimed(of Range) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, taken := r.workers[of]
+	return taken
+}
+
+// start begins to work on a claimed lease that is ours since a write begun at started.
 func (r *run) start(l Lease, started time.Time) {
 	w := newWorker(r, l, started)
 	r.mu.Lock()
-	r.workers[l.ID] = w
+	r.workers[l.Range] = w
 	if r.stopping {
 		w.order(order{reason: ReasonStopped})
 	}
 	r.mu.Unlock()
 	r.work.Go(func() {
 		if w.work() != ReasonStuck {
-			r.forget(l.ID)
+			r.unclaim(l.Range)
+			r.wake()
 		}
 	})
 }
 
-// forget ends the record of a worker; its lease may be taken again.
-func (r *run) forget(id string) {
-	r.mu.Lock()
-	delete(r.workers, id)
-	r.mu.Unlock()
-	r.wake()
-}
-
-func (r *run) worker(id string) *worker {
+func (r *run) worker(of Range) *worker {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.workers[id]
+	return r.workers[of]
 }
 
 // held is how many leases are being worked on.
@@ -256,10 +293,10 @@ func (r *run) held() int {
 }
 
 // giveAway tells workers to hand their leases over.
-func (r *run) giveAway(give map[string]owner) int {
+func (r *run) giveAway(give map[Range]owner) int {
 	n := 0
-	for id, to := range give {
-		if w := r.worker(id); w != nil && w.order(order{reason: ReasonGiven, to: to}) {
+	for of, to := range give {
+		if w := r.worker(of); w != nil && w.order(order{reason: ReasonGiven, to: to}) {
 			n++
 		}
 	}
@@ -284,6 +321,17 @@ func (r *run) showPresence(ctx context.Context) error {
 	r.presence, r.presenceAt = got, time.Now()
 	r.view.put(got)
 	return nil
+}
+
+// clean removes the presence of instances that are long gone, where the store's time to
+// live does not.
+func (r *run) clean(ctx context.Context) {
+	for _, h := range r.view.kind(KindHost) {
+		if h.Err == nil && r.view.now().Sub(h.Updated) > 3*r.opts.Expiration && h.owner() != r.me {
+			_ = r.store.Delete(ctx, h) // somebody else may have been faster, or may have the right that we lack
+			r.view.drop(h.ID)
+		}
+	}
 }
 
 // putPresence creates or updates the record. A conflict is an earlier write of ours

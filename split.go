@@ -74,8 +74,14 @@ func (w *worker) createChild(ctx context.Context, parent Lease, r Range) error {
 		Position: parent.Position, Mode: parent.Mode, Attempts: parent.Attempts,
 		Timestamp: timestamp(), Properties: maps.Clone(parent.Properties),
 	}
+	if !w.r.claim(r) {
+		return nil // made before, and being worked on
+	}
 	started := time.Now()
 	got, err := w.r.store.Create(ctx, child)
+	if err != nil {
+		w.r.unclaim(r)
+	}
 	if errors.Is(err, ErrConflict) {
 		return nil // made before, by us or by another
 	}

@@ -1,0 +1,295 @@
+package changefeed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// The tests in this file are taken from what users of change feed processors have
+// suffered from; each is named after its case.
+
+var errDownstream = errors.New("downstream is not there")
+
+func failing(context.Context, *changefeed.Batch) error { return errDownstream }
+
+// 1: fail the first-ever batch, kill the process, restart with another instance.
+func TestAFailedFirstBatchComesAgainOnAnotherInstance(t *testing.T) {
+	for _, start := range []changefeed.Start{changefeed.FromNow(), changefeed.FromBeginning()} {
+		t.Run(start.String(), func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				first := w.run("a", changefeed.HandlerFunc(failing), changefeed.Options{Start: start})
+				synctest.Wait()
+				w.put("oslo", "1", 1)
+				time.Sleep(time.Second)
+				if first.errs.find(errDownstream) == nil {
+					t.Fatal("the first batch did not fail")
+				}
+				first.kill(t)
+				y := &tally{}
+				second := w.run("b", y, changefeed.Options{Start: start})
+				time.Sleep(2 * time.Minute)
+				if items, _ := y.items(); items != 1 {
+					t.Errorf("the second instance got %d items, want the 1 that failed", items)
+				}
+				if y.attempts[0] < 2 {
+					t.Errorf("attempt %d: the failures of the first instance were forgotten", y.attempts[0])
+				}
+				second.stop(t)
+			})
+		})
+	}
+}
+
+// 2: write during start-up, between lease creation and first read. Idle lease, stop,
+// write, start.
+func TestNothingWrittenAroundAStartIsSkipped(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		y := &tally{}
+		ready := func() { w.fill(10) } // the leases exist, nothing has been read
+		p := w.run("a", y, changefeed.Options{Hooks: changefeed.Hooks{Ready: ready}})
+		time.Sleep(time.Minute)
+		if items, again := y.items(); items != 10 || again != 0 {
+			t.Errorf("got %d items and %d again, want the 10 written at the start", items, again)
+		}
+		p.stop(t)
+	})
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		y := &tally{}
+		p := w.run("a", y, changefeed.Options{})
+		time.Sleep(time.Hour) // idle
+		p.stop(t)
+		w.fill(10)
+		time.Sleep(time.Hour)
+		p = w.run("b", y, changefeed.Options{})
+		time.Sleep(time.Minute)
+		if items, again := y.items(); items != 10 || again != 0 {
+			t.Errorf("got %d items and %d again, want the 10 written while stopped", items, again)
+		}
+		p.stop(t)
+	})
+}
+
+// throttled refuses every lease write for a while.
+type throttled struct {
+	*docstore.Leases
+	on atomic.Bool
+}
+
+func (s *throttled) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	if s.on.Load() {
+		return l, &changefeed.ThrottledError{After: time.Second}
+	}
+	return s.Leases.Update(ctx, l)
+}
+
+// 3: 429 on the checkpoint for 1 minute. Error at lease creation k of n.
+func TestThrottledCheckpointsSkipNothing(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		store := &throttled{Leases: w.leases}
+		y := &tally{}
+		errs := &errorLog{}
+		p, err := changefeed.New(w.orders, store, y, changefeed.Options{
+			Instance: "a", Start: changefeed.FromBeginning(), MaxItems: 3, Hooks: changefeed.Hooks{Error: errs.add},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- p.Run(ctx) }()
+		time.Sleep(time.Second)
+		store.on.Store(true)
+		w.fill(50)
+		time.Sleep(time.Minute)
+		store.on.Store(false)
+		time.Sleep(2 * time.Minute)
+		if items, _ := y.items(); items != 50 {
+			t.Errorf("got %d items, want 50", items)
+		}
+		if errs.find(changefeed.ErrThrottled) == nil {
+			t.Error("the throttling was not reported")
+		}
+		if n := w.pending(); n != 0 {
+			t.Errorf("%d changes are not checkpointed", n)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// unlucky fails the k-th creation of a record.
+type unlucky struct {
+	*docstore.Leases
+	k int
+}
+
+func (s *unlucky) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	if s.k--; s.k == 0 {
+		return l, errCutOff
+	}
+	return s.Leases.Create(ctx, l)
+}
+
+func TestEveryRangeIsCoveredWhenLeaseCreationFails(t *testing.T) {
+	const creations = 1 + 5 + 1 + 1 // lock, leases, marker, presence
+	for k := range creations {
+		inWorld(t, 5, func(t *testing.T, w *world) {
+			w.fill(20)
+			o := changefeed.Options{Instance: "a", Start: changefeed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}}}
+			crashed, err := changefeed.New(w.orders, &unlucky{w.leases, k + 1}, &tally{}, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			if err := crashed.Run(ctx); err != nil {
+				t.Error(err)
+			}
+			cancel()
+			y := &tally{}
+			p := w.run("b", y, changefeed.Options{Start: changefeed.FromBeginning()})
+			time.Sleep(2 * time.Minute)
+			if n := len(w.records(changefeed.KindLease)); n != 5 {
+				t.Errorf("creation %d failed: %d leases, want 5", k+1, n)
+			}
+			if items, _ := y.items(); items < 20 && w.pending() != 0 {
+				t.Errorf("creation %d failed: %d of 20 items, %d pending", k+1, items, w.pending())
+			}
+			p.stop(t)
+		})
+	}
+}
+
+// 4: two processes with the same instance name. Partition the lease store. Clock skew.
+func TestTwoProcessesWithOneNameAreTwoOwners(t *testing.T) {
+	inWorld(t, 4, func(t *testing.T, w *world) {
+		y := &tally{}
+		one := w.run("same", y, changefeed.Options{})
+		time.Sleep(time.Minute)
+		two := w.run("same", y, changefeed.Options{})
+		for n := range 100 {
+			w.put(fmt.Sprintf("city-%d", n%10), "item", n)
+			time.Sleep(time.Second)
+		}
+		epochs := map[string]int{}
+		for _, l := range w.records(changefeed.KindLease) {
+			epochs[l.Epoch]++
+		}
+		if len(epochs) != 2 {
+			t.Errorf("leases by epoch: %v, want two owners", epochs)
+		}
+		if _, again := y.items(); again != 90 {
+			t.Errorf("%d deliveries on top of the first of each item, want the 90 overwrites, once each", again)
+		}
+		one.stop(t)
+		two.stop(t)
+	})
+}
+
+func TestAnOwnerCutOffFromTheLeaseStoreStopsBeforeItsLeaseExpires(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var began, ended time.Time
+		var cause error
+		h := changefeed.HandlerFunc(func(ctx context.Context, _ *changefeed.Batch) error {
+			began = time.Now()
+			<-ctx.Done()
+			ended, cause = time.Now(), context.Cause(ctx)
+			return cause
+		})
+		a := w.run("a", h, changefeed.Options{HandlerTimeout: time.Hour})
+		time.Sleep(time.Second)
+		w.put("oslo", "1", 1)
+		synctest.Wait()
+		a.cord.cut.Store(true)
+		lastWrite := w.records(changefeed.KindLease)[0].Updated
+		var taken time.Time
+		b := w.run("b", changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error {
+			if taken.IsZero() {
+				taken = time.Now()
+			}
+			return nil
+		}), changefeed.Options{})
+		time.Sleep(3 * time.Minute)
+		switch {
+		case began.IsZero() || taken.IsZero() || ended.IsZero():
+			t.Fatalf("began %v, ended %v, taken over %v", began, ended, taken)
+		case !errors.Is(cause, changefeed.ErrLeaseLost):
+			t.Errorf("the handler's context ended with %v", cause)
+		case !ended.Before(lastWrite.Add(time.Minute)):
+			t.Errorf("the handler was stopped at %v, after the expiry of a lease written at %v", ended, lastWrite)
+		case !ended.Before(taken):
+			t.Errorf("taken over at %v, before the first owner stopped at %v", taken, ended)
+		}
+		a.stop(t)
+		b.stop(t)
+	})
+}
+
+// skewed shows a store's clock that differs from ours.
+type skewed struct {
+	*docstore.Leases
+	by time.Duration
+}
+
+func (s skewed) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+	records, now, err := s.Leases.List(ctx)
+	for i := range records {
+		records[i].Updated = records[i].Updated.Add(s.by)
+	}
+	return records, now.Add(s.by), err
+}
+
+func (s skewed) Follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+	records, next, now, err := s.Leases.Follow(ctx, cursor)
+	for i := range records {
+		records[i].Updated = records[i].Updated.Add(s.by)
+	}
+	return records, next, now.Add(s.by), err
+}
+
+func TestSkewedClocksStealNothing(t *testing.T) {
+	inWorld(t, 8, func(t *testing.T, w *world) {
+		y := &tally{}
+		lost := 0
+		var stops []func()
+		for n, skew := range []time.Duration{-5 * time.Minute, 0, 5 * time.Minute} {
+			p, err := changefeed.New(w.orders, skewed{w.leases, skew}, y, changefeed.Options{
+				Instance: fmt.Sprint("host-", n), Start: changefeed.FromBeginning(),
+				Hooks: changefeed.Hooks{Released: func(_ changefeed.Lease, why changefeed.Reason) {
+					if why == changefeed.ReasonLost {
+						lost++
+					}
+				}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- p.Run(ctx) }()
+			stops = append(stops, func() { cancel(); <-done })
+		}
+		for range 60 {
+			w.fill(10)
+			time.Sleep(time.Minute)
+		}
+		if lost != 0 {
+			t.Errorf("%d leases were lost in a quiet hour", lost)
+		}
+		if n := w.pending(); n != 0 {
+			t.Errorf("%d changes pending", n)
+		}
+		for _, stop := range stops {
+			stop()
+		}
+	})
+}

@@ -1,0 +1,77 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+var (
+	seeds = flag.Int("seeds", 40, "how many seeds to run")
+	from  = flag.Uint64("from", 1, "the first seed")
+)
+
+// play runs one seed in a bubble of its own.
+func play(t *testing.T, seed uint64, bug Bug) (broken []string) {
+	synctest.Test(t, func(t *testing.T) {
+		var err error
+		if broken, err = Run(t.Context(), seed, bug); err != nil {
+			t.Error(err)
+		}
+	})
+	return broken
+}
+
+func TestPromisesHoldUnderFaults(t *testing.T) {
+	for n := range *seeds {
+		seed := *from + uint64(n)
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			t.Parallel()
+			for _, b := range play(t, seed, nil) {
+				t.Error(b)
+			}
+		})
+	}
+}
+
+// blind is a lease store that writes without regard to the ETag.
+type blind struct{ changefeed.LeaseStore }
+
+func (s blind) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	got, err := s.LeaseStore.Update(ctx, l)
+	for errors.Is(err, changefeed.ErrConflict) {
+		var records []changefeed.Lease
+		if records, _, err = s.List(ctx); err != nil {
+			return got, err
+		}
+		err = changefeed.ErrNotFound
+		for _, stored := range records {
+			if stored.ID == l.ID {
+				l.ETag = stored.ETag
+				got, err = s.LeaseStore.Update(ctx, l)
+			}
+		}
+	}
+	return got, err
+}
+
+func (s blind) Follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+	return s.LeaseStore.(changefeed.Follower).Follow(ctx, cursor)
+}
+
+func TestTheCheckersFindALeaseStoreWithoutETags(t *testing.T) {
+	const most = 40
+	for seed := range uint64(most) {
+		if broken := play(t, seed, func(s changefeed.LeaseStore) changefeed.LeaseStore { return blind{s} }); len(broken) > 0 {
+			t.Logf("seed %d: %s", seed, broken[0])
+			return
+		}
+	}
+	t.Errorf("%d seeds with a lease store that ignores ETags broke no promise", most)
+}

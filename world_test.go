@@ -1,0 +1,269 @@
+package changefeed_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// world is a monitored container and its leases in an embedded store, in virtual time.
+type world struct {
+	t         *testing.T
+	db        *docstore.DB
+	orders    *docstore.Container
+	container *docstore.Container // of the leases
+	leases    *docstore.Leases    // of the unit "unit"
+}
+
+// inWorld runs a test in a bubble of virtual time.
+func inWorld(t *testing.T, ranges int, test func(t *testing.T, w *world)) {
+	t.Helper()
+	inWorldOf(t, docstore.ContainerSpec{Ranges: ranges}, test)
+}
+
+func inWorldOf(t *testing.T, spec docstore.ContainerSpec, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		db, err := docstore.Open("", docstore.Options{InMemory: true, CacheBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &world{t: t, db: db}
+		spec.ID, spec.Paths = "orders", []string{"/city"}
+		w.orders = w.create(spec)
+		w.container = w.create(docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+		w.leases = w.unit("unit")
+		test(t, w)
+		if err := errors.Join(db.Check(), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func (w *world) create(spec docstore.ContainerSpec) *docstore.Container {
+	w.t.Helper()
+	c, err := w.db.CreateContainer(w.t.Context(), spec)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+func (w *world) unit(name string) *docstore.Leases {
+	w.t.Helper()
+	leases, err := docstore.NewLeases(w.t.Context(), w.container, name, w.orders)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return leases
+}
+
+// put writes version n of an item and returns its LSN.
+func (w *world) put(city, id string, n int) int64 {
+	w.t.Helper()
+	results, err := w.orders.Commit(w.t.Context(), changefeed.Key(city), []changefeed.Write{upsert(city, id, n)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return results[0].LSN
+}
+
+func upsert(city, id string, n int) changefeed.Write {
+	body, _ := json.Marshal(map[string]any{"id": id, "city": city, "n": n})
+	return changefeed.Write{Op: changefeed.WriteUpsert, ID: id, Body: body}
+}
+
+// fill writes n items, one for each of n cities.
+func (w *world) fill(n int) {
+	for i := range n {
+		w.put(fmt.Sprintf("city-%d", i), "item", i)
+	}
+}
+
+// records lists the unit's records of one kind.
+func (w *world) records(kind changefeed.Kind) []changefeed.Lease {
+	w.t.Helper()
+	records, _, err := w.leases.List(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return slices.DeleteFunc(records, func(l changefeed.Lease) bool { return l.Kind != kind })
+}
+
+// owners counts the leases of each owner.
+func (w *world) owners() map[string]int {
+	n := map[string]int{}
+	for _, l := range w.records(changefeed.KindLease) {
+		n[l.Owner]++
+	}
+	return n
+}
+
+// pending is the unit's lag in changes.
+func (w *world) pending() (total int64) {
+	w.t.Helper()
+	lags, err := changefeed.Estimate(w.t.Context(), w.orders, w.leases)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, l := range lags {
+		total += l.Pending
+	}
+	return total
+}
+
+// tally is a handler that remembers what it was given.
+type tally struct {
+	mu       sync.Mutex
+	seen     map[string][]int64 // LSNs by key and id
+	attempts []int
+	order    []int64
+	before   func(ctx context.Context, b *changefeed.Batch) error // may fail the batch
+}
+
+func (y *tally) Handle(ctx context.Context, b *changefeed.Batch) error {
+	y.mu.Lock()
+	y.attempts = append(y.attempts, b.Attempt)
+	y.mu.Unlock()
+	if y.before != nil {
+		if err := y.before(ctx, b); err != nil {
+			return err
+		}
+	}
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.seen == nil {
+		y.seen = map[string][]int64{}
+	}
+	for _, c := range b.Changes {
+		name := string(c.PartitionKey) + c.ID
+		y.seen[name] = append(y.seen[name], c.LSN)
+		y.order = append(y.order, c.LSN)
+	}
+	return nil
+}
+
+// items is how many items were seen, and how many deliveries came on top.
+func (y *tally) items() (items, again int) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for _, lsns := range y.seen {
+		items++
+		again += len(lsns) - 1
+	}
+	return items, again
+}
+
+// process is one running instance.
+type process struct {
+	cancel context.CancelFunc
+	done   chan error
+	cord   *cord
+	errs   *errorLog
+}
+
+// cord ties a process to its lease store and can be cut: all at once, without a goodbye.
+type cord struct {
+	*docstore.Leases
+	cut atomic.Bool
+}
+
+var errCutOff = errors.New("no route to the lease store")
+
+func (c *cord) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+	if c.cut.Load() {
+		return nil, time.Time{}, errCutOff
+	}
+	return c.Leases.List(ctx)
+}
+
+func (c *cord) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	if c.cut.Load() {
+		return l, errCutOff
+	}
+	return c.Leases.Create(ctx, l)
+}
+
+func (c *cord) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	if c.cut.Load() {
+		return l, errCutOff
+	}
+	return c.Leases.Update(ctx, l)
+}
+
+func (c *cord) Delete(ctx context.Context, l changefeed.Lease) error {
+	if c.cut.Load() {
+		return errCutOff
+	}
+	return c.Leases.Delete(ctx, l)
+}
+
+// errorLog collects what Hooks.Error is told.
+type errorLog struct {
+	mu   sync.Mutex
+	errs []*changefeed.Error
+}
+
+func (e *errorLog) add(err *changefeed.Error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.errs = append(e.errs, err)
+}
+
+func (e *errorLog) find(target error) *changefeed.Error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, err := range e.errs {
+		if errors.Is(err, target) {
+			return err
+		}
+	}
+	return nil
+}
+
+// run starts an instance.
+func (w *world) run(name string, h changefeed.Handler, o changefeed.Options) *process {
+	w.t.Helper()
+	return w.runOn(w.leases, name, h, o)
+}
+
+func (w *world) runOn(leases *docstore.Leases, name string, h changefeed.Handler, o changefeed.Options) *process {
+	w.t.Helper()
+	p := &process{done: make(chan error, 1), cord: &cord{Leases: leases}, errs: &errorLog{}}
+	o.Instance = name
+	o.Hooks.Error = p.errs.add
+	processor, err := changefeed.New(w.orders, p.cord, h, o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var ctx context.Context
+	ctx, p.cancel = context.WithCancel(w.t.Context())
+	go func() { p.done <- processor.Run(ctx) }()
+	return p
+}
+
+// stop ends an instance gracefully.
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	p.cancel()
+	if err := <-p.done; err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
+// kill ends an instance without a goodbye: its leases stay as they are.
+func (p *process) kill(t *testing.T) {
+	t.Helper()
+	p.cord.cut.Store(true)
+	p.stop(t)
+}
