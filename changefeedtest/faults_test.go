@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -281,16 +282,35 @@ func TestEveryMethodPassesThroughTheWrappers(t *testing.T) {
 	}
 }
 
+// The wrappers also give the embedded store two abilities that it lacks: to throttle on
+// demand, and clients that may not delete.
 func TestTheSuitesHoldForAWrappedStore(t *testing.T) {
 	h := embedded()
+	h.Lacks = nil
 	var counts changefeedtest.Counts
-	none := changefeedtest.Always(changefeedtest.Fault{})
 	h.Container = func(t *testing.T, c changefeedtest.Container) changefeedtest.Store {
 		s := monitored(t, c)
-		s.Source, s.Committer = none.Source(s.Source), none.Committer(counts.Committer(s.Committer))
+		var busy atomic.Bool
+		throttled := changefeedtest.Only(func(changefeedtest.Call) changefeedtest.Fault {
+			if busy.Swap(false) {
+				return changefeedtest.Throttle(3 * time.Second)
+			}
+			return changefeedtest.Fault{}
+		}, changefeedtest.SourceRead)
+		s.Source, s.Committer = throttled.Source(s.Source), counts.Committer(s.Committer)
+		s.Throttle = func(*testing.T) { busy.Store(true) }
 		return s
 	}
+	h.Leases = func(t *testing.T) changefeedtest.LeaseContainer {
+		c := leaseContainer(t)
+		forbidden := changefeedtest.Only(changefeedtest.Always(changefeedtest.Refuse(changefeed.ErrForbidden)), changefeedtest.LeaseDelete)
+		c.WithoutDelete = func(t *testing.T, processor string) changefeed.LeaseStore {
+			return forbidden.Leases(c.Unit(t, processor))
+		}
+		return c
+	}
 	t.Run("source", func(t *testing.T) { changefeedtest.TestSource(t, h) })
+	t.Run("leases", func(t *testing.T) { changefeedtest.TestLeaseStore(t, h) })
 	t.Run("commits", func(t *testing.T) { changefeedtest.TestCommitter(t, h) })
 	if counts.Of(changefeedtest.CommitterCommit) == 0 {
 		t.Error("the suites committed nothing")
