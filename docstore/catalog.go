@@ -18,7 +18,7 @@ func (db *DB) CreateContainer(ctx context.Context, s ContainerSpec) (*Container,
 	}
 	bounds := append(append([]string{epk.Min}, epk.Even(l.kind, l.spec.Ranges)...), epk.Max)
 	for i := range bounds[1:] {
-		l.grow(changefeed.Range{Min: bounds[i], Max: bounds[i+1]}, nil, nil)
+		l.grow(changefeed.Range{Min: bounds[i], Max: bounds[i+1]}, nil)
 	}
 	var c *Container
 	err = db.do(ctx, func(g *group) error {

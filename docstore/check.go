@@ -139,10 +139,8 @@ func (k *checker) tiles() {
 			k.wrong("partition %s has range %s: want one from %q", p.id(), p.rng, edge)
 		}
 		edge = p.rng.Max
-		for _, n := range p.logs {
-			if k.l.logs[n] == nil {
-				k.wrong("partition %s reads log %d, which is not known", p.id(), n)
-			}
+		if log := k.l.logs[p.num]; log == nil || log.rng != p.rng {
+			k.wrong("partition %s has no log of its own", p.id())
 		}
 	}
 	if edge != changefeed.FullRange().Max {
@@ -165,7 +163,7 @@ func (k *checker) document(tail, value []byte) error {
 	if h, err := k.l.hashKey(string(pk)); err != nil || h != string(epk) {
 		k.wrong("item %q has key %s at %s: want %s (%v)", id, pk, epk, h, err)
 	}
-	if !slices.Contains(part.logs, s.log) {
+	if !slices.Contains(k.l.reading(part), s.log) {
 		k.wrong("item %q is in log %d, which its partition %s does not read", id, s.log, part.id())
 	}
 	if err := k.sameVersion(s, epk, pk, id); err != nil {

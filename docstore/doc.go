@@ -1,2 +1,48 @@
-// Package docstore is an embedded document store with a change feed.
+// Package docstore is an embedded document store with a change feed: the semantics of
+// an Azure Cosmos DB container in a directory.
+//
+// A [DB] is an open directory; it holds containers, each a [Container]. A container has a partition key,
+// whose values place each document in the key space, and physical partitions, which tile
+// that space and can be split and merged while in use. Every write gets the next LSN of
+// its container; the change feed of a partition is its documents in the order of their
+// last writes or, while the container has a retention, all its versions and deletes.
+//
+// A container is a [changefeed.Source], with [changefeed.Waiter] and
+// [changefeed.Counter], and a [changefeed.Committer]. [Leases] keeps the records of a
+// processor in another container, as a [changefeed.LeaseStore]:
+//
+//	db, err := docstore.Open("data", docstore.Options{})
+//	if err != nil {
+//		return err
+//	}
+//	defer db.Close()
+//	orders, err := db.CreateContainer(ctx, docstore.ContainerSpec{ID: "orders", Paths: []string{"/customer"}})
+//	…
+//	leases, err := db.CreateContainer(ctx, docstore.ContainerSpec{
+//		ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL),
+//	})
+//	…
+//	store, err := docstore.NewLeases(ctx, leases, "billing", orders)
+//	…
+//	p, err := changefeed.New(orders, store, handler, changefeed.Options{})
+//	…
+//	_, err = orders.Upsert(ctx, []byte(`{"id":"1","customer":"ada","total":12}`))
+//
+// # Durability
+//
+// A write is acknowledged when it is on the disk, unless [Options].NoSync. Concurrent
+// writers share a flush, so many of them cost hardly more than one. A reader is never
+// shown what a power loss could take back. After an error of the disk the store takes
+// no more writes ([ErrFailed]): opening it again shows what it has.
+//
+// # Caveats
+//
+// One process has a directory open at a time. The items of a write are limited as the
+// service limits them: 2 MB a document, 100 writes or 2 MB a batch. Time starts compare
+// whole seconds. The service charges request units by rules of its own; here a page
+// costs one, and one more for each KB. A token is valid in the container that it came
+// from, and not checked for that.
+//
+// keys.go has the byte layout, commit.go how a write comes about, read.go and move.go
+// why no reader misses one.
 package docstore

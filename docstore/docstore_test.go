@@ -2,6 +2,7 @@ package docstore_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -177,4 +178,13 @@ func TestLeasesAreWrittenUnderTheirETag(t *testing.T) {
 	if err := s.Delete(t.Context(), l2); err != nil {
 		t.Error(err)
 	}
+}
+
+func valueOf(t testing.TB, body []byte) int {
+	t.Helper()
+	var d struct{ V int }
+	if err := json.Unmarshal(body, &d); err != nil {
+		t.Fatal(err)
+	}
+	return d.V
 }

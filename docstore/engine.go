@@ -19,6 +19,8 @@ type engine struct {
 	db   *pebble.DB
 	sync bool
 	log  *quietLog
+
+	stuck atomic.Bool // it panicked with its locks held, and cannot be closed
 }
 
 const (
@@ -93,11 +95,10 @@ func (l *quietLog) err() error {
 	return nil
 }
 
-// close closes the engine; one that failed is left to its fate, because its locks may
-// never come free.
+// close closes the engine; a stuck one is left to its fate, and keeps the directory.
 func (e *engine) close() (err error) {
-	if err := e.log.err(); err != nil {
-		return err
+	if e.stuck.Load() {
+		return e.log.err()
 	}
 	defer func() {
 		if r := recover(); r != nil {
@@ -144,6 +145,7 @@ func (w write) commit() (err error) {
 	}
 	defer func() {
 		if r := recover(); r != nil { // the engine panics when its log cannot grow
+			w.e.stuck.Store(true)
 			w.e.log.Fatalf("%v", r)
 			err = w.e.log.err()
 		}

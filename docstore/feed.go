@@ -1,8 +1,12 @@
 package docstore
 
 import (
+	"cmp"
+	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/millrace/changefeed"
 )
@@ -10,9 +14,15 @@ import (
 // feed walks the logs that a partition reads, together in the order of LSNs. An LSN is
 // in one log only, so there are no ties.
 type feed struct {
-	view   *view // where several cursors must see one state
-	tracks []*track
+	sel     selection
+	view    *view // where several cursors must see one state
+	tracks  []*track
+	stop    func(lsn int64) bool // asked before each version
+	stopped bool
 }
+
+// errMoved: the layout has changed while the feed was opened; see move.go.
+var errMoved = errors.New("layout has changed")
 
 // track is one log, or rather what of it lives, on the way.
 type track struct {
@@ -25,30 +35,74 @@ type track struct {
 	all    bool // the selection holds every key of the log
 	lsn    int64
 
+	still  bool // nothing is moved into this log meanwhile
 	lowest bool // all from the low-water mark on has been dead
 }
 
-// openFeed opens cursors for the versions of a partition in (sel.lsn, head].
-func (c *Container) openFeed(l *layout, part *partition, sel selection, head int64) (*feed, error) {
-	f := &feed{}
+// openFeed opens cursors for the versions of some logs in (sel.lsn, head].
+func (c *Container) openFeed(l *layout, logs []uint32, sel selection, head int64) (*feed, error) {
+	f := &feed{sel: sel}
 	open := c.db.eng.cursor
 	// Marks stay for a while after retention has been turned off, until the sweeper
 	// has removed them.
 	marks := sel.mode == changefeed.LatestVersion && l.marked
-	if len(part.logs) > 1 || marks {
+	if len(logs) > 1 || marks {
 		v := c.db.eng.view()
 		f.view = &v
 		open = v.cursor
 	}
-	for _, n := range part.logs {
-		t := &track{c: c, log: l.logs[n]}
+	for _, n := range logs {
+		t := &track{c: c, log: l.logs[n], still: len(l.former) == 0}
 		f.tracks = append(f.tracks, t)
 		t.all = sel.rng.Contains(t.log.rng)
 		if err := t.open(open, n, sel, head, marks); err != nil {
 			return nil, errors.Join(err, f.close())
 		}
 	}
+	if c.layout.Load() != l {
+		return nil, cmp.Or(f.close(), errMoved)
+	}
 	return f, nil
+}
+
+// each calls f for the versions that the selection shows, in order, until it returns
+// false, and closes the feed. With a specification, expired versions are not shown.
+func (f *feed) each(ctx context.Context, spec *ContainerSpec, visit func(*entry, addr) (bool, error)) error {
+	err := f.run(ctx, spec, visit)
+	return cmp.Or(err, f.err(), f.close())
+}
+
+func (f *feed) run(ctx context.Context, spec *ContainerSpec, visit func(*entry, addr) (bool, error)) error {
+	now := time.Now().UnixMilli()
+	for steps := 1; ; steps++ {
+		if steps%1024 == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		t := f.lowest()
+		if t == nil {
+			return nil
+		}
+		if f.stop != nil && f.stop(t.lsn) {
+			f.stopped = true
+			return nil
+		}
+		v, shown, err := t.look(&f.sel)
+		if err != nil {
+			return err
+		}
+		if shown {
+			e, err := decodeEntry(v)
+			if err != nil {
+				return fmt.Errorf("%w: LSN %d: %w", ErrCorrupt, t.lsn, err)
+			}
+			if f.sel.shows(&e, spec, now) {
+				if more, err := visit(&e, parseAddr(t.it.key()[5:])); err != nil || !more {
+					return err
+				}
+			}
+		}
+		t.step()
+	}
 }
 
 type openCursor func(from, to []byte) (*cursor, error)
@@ -57,7 +111,7 @@ func (t *track) open(open openCursor, n uint32, sel selection, head int64, marks
 	start, cont := sel.lsn, t.c.num
 	low := t.log.low.Load()
 	if sel.mode == changefeed.LatestVersion && start <= low {
-		start, t.lowest = low, true
+		start, t.lowest = low, t.still
 	}
 	if start >= head {
 		return nil

@@ -22,21 +22,21 @@ type layout struct {
 	byID   bool // has the index by id
 	parts  []*partition
 	logs   map[uint32]*changelog
-	next   uint32 // number of the next partition, and of its log
-	floor  int64  // all versions and deletes begins behind this LSN
-	purged int64  // see retention.go, as is the next
+	former []uint32 // logs that no partition writes any more
+	next   uint32   // number of the next partition, and of its log
+	floor  int64    // all versions and deletes begins behind this LSN
+	purged int64    // see retention.go, as is the next
 	drain  int64
 	marked bool // there may be marks of dead versions
 }
 
-// partition is a physical partition: a range of the key space with a log of its own.
-// After a split or merge it also reads the logs of its ancestors, in which the entries
-// from before remain.
+// partition is a physical partition: a range of the key space with a log of its own,
+// which has its number. After a split or merge it also reads the logs of its ancestors,
+// until their versions have been moved.
 type partition struct {
 	num     uint32
 	rng     changefeed.Range
 	parents []string
-	logs    []uint32 // its own is the last
 	newest  atomic.Int64
 	docs    atomic.Int64
 	retired atomic.Bool
@@ -52,8 +52,7 @@ type changelog struct {
 	swept atomic.Int64     // nothing that lives by the default ttl is at or before it
 }
 
-func (p *partition) id() string  { return strconv.FormatUint(uint64(p.num), 10) }
-func (p *partition) own() uint32 { return p.logs[len(p.logs)-1] }
+func (p *partition) id() string { return strconv.FormatUint(uint64(p.num), 10) }
 
 // at is the partition that holds an effective partition key.
 func (l *layout) at(key string) *partition {
@@ -106,8 +105,8 @@ func (l *layout) clone() *layout {
 }
 
 // grow adds a partition, and its log.
-func (l *layout) grow(r changefeed.Range, parents []string, logs []uint32) *partition {
-	p := &partition{num: l.next, rng: r, parents: parents, logs: append(slices.Clone(logs), l.next)}
+func (l *layout) grow(r changefeed.Range, parents []string) *partition {
+	p := &partition{num: l.next, rng: r, parents: parents}
 	l.logs[l.next] = &changelog{rng: r}
 	l.next++
 	l.parts = append(l.parts, p)
@@ -120,15 +119,27 @@ func (l *layout) grow(r changefeed.Range, parents []string, logs []uint32) *part
 	return p
 }
 
-// shed forgets the logs that no partition reads any more, and returns them.
-func (l *layout) shed() (unused []uint32) {
-	for n := range l.logs {
-		if !slices.ContainsFunc(l.parts, func(p *partition) bool { return slices.Contains(p.logs, n) }) {
-			delete(l.logs, n)
-			unused = append(unused, n)
+// reading are the logs that have versions of a partition: those of former partitions
+// that shared keys with it, and its own.
+func (l *layout) reading(p *partition) []uint32 {
+	var logs []uint32
+	for _, n := range l.former {
+		if l.logs[n].rng.Overlaps(p.rng) {
+			logs = append(logs, n)
 		}
 	}
-	return unused
+	return append(logs, p.num)
+}
+
+// settle finds the logs that no partition writes any more.
+func (l *layout) settle() {
+	l.former = nil
+	for n := range l.logs {
+		if !slices.ContainsFunc(l.parts, func(p *partition) bool { return p.num == n }) {
+			l.former = append(l.former, n)
+		}
+	}
+	slices.Sort(l.former)
 }
 
 // record is a container as it is stored.
@@ -148,7 +159,6 @@ type partitionRecord struct {
 	Num     uint32
 	Range   changefeed.Range
 	Parents []string
-	Logs    []uint32
 }
 
 type logRecord struct {
@@ -159,7 +169,7 @@ type logRecord struct {
 func (l *layout) encode(rid string) ([]byte, error) {
 	r := record{Spec: l.spec, RID: rid, Next: l.next, Floor: l.floor, Purged: l.purged, Drain: l.drain, Marked: l.marked}
 	for _, p := range l.parts {
-		r.Partitions = append(r.Partitions, partitionRecord{p.num, p.rng, p.parents, p.logs})
+		r.Partitions = append(r.Partitions, partitionRecord{p.num, p.rng, p.parents})
 	}
 	for n, log := range l.logs {
 		r.Logs = append(r.Logs, logRecord{n, log.rng})
@@ -180,10 +190,11 @@ func decodeLayout(b []byte) (l *layout, rid string, err error) {
 	l.next, l.floor = r.Next, r.Floor
 	l.purged, l.drain, l.marked = r.Purged, r.Drain, r.Marked
 	for _, p := range r.Partitions {
-		l.parts = append(l.parts, &partition{num: p.Num, rng: p.Range, parents: p.Parents, logs: p.Logs})
+		l.parts = append(l.parts, &partition{num: p.Num, rng: p.Range, parents: p.Parents})
 	}
 	for _, log := range r.Logs {
 		l.logs[log.Num] = &changelog{rng: log.Range}
 	}
+	l.settle()
 	return l, r.RID, nil
 }

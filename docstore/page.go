@@ -25,17 +25,18 @@ type textPlaces struct {
 	body, previous int
 }
 
-func (c *Container) newPage(items int) *pageBuilder {
-	if items <= 0 {
-		items = defaultItems
+// items is how many changes the page may have.
+func (b *pageBuilder) items() int {
+	if b.max <= 0 {
+		return defaultItems
 	}
-	return &pageBuilder{max: items, hint: &c.hint}
+	return b.max
 }
 
-func (b *pageBuilder) full() bool { return len(b.changes) >= b.max || len(b.slab) >= maxPageBytes }
+func (b *pageBuilder) full() bool { return len(b.changes) >= b.items() || len(b.slab) >= maxPageBytes }
 
 // add copies a version into the page.
-func (b *pageBuilder) add(c *Container, part *partition, e *entry, lsn int64, mode changefeed.Mode) error {
+func (b *pageBuilder) add(c *Container, logs []uint32, e *entry, lsn int64, mode changefeed.Mode) error {
 	if b.changes == nil {
 		b.begin()
 	}
@@ -49,7 +50,7 @@ func (b *pageBuilder) add(c *Container, part *partition, e *entry, lsn int64, mo
 	at.body = len(b.slab)
 	if mode == changefeed.AllVersionsAndDeletes {
 		ch.Op, ch.PreviousLSN, ch.Expired = e.op.change(), e.prev, e.op == opExpire
-		if err := b.addPrevious(c, part, e); err != nil {
+		if err := b.addPrevious(c, logs, e); err != nil {
 			return err
 		}
 	}
@@ -61,7 +62,7 @@ func (b *pageBuilder) add(c *Container, part *partition, e *entry, lsn int64, mo
 
 // begin makes buffers about as large as those of the last page.
 func (b *pageBuilder) begin() {
-	n := min(b.max, defaultItems)
+	n := min(b.items(), defaultItems)
 	size := min(b.hint.Load(), int64(n)<<12)
 	b.slab = make([]byte, 0, size+size/16)
 	b.text = make([]byte, 0, n*64)
@@ -70,12 +71,14 @@ func (b *pageBuilder) begin() {
 }
 
 // addPrevious copies the body of the version before, where that is still kept.
-func (b *pageBuilder) addPrevious(c *Container, part *partition, e *entry) error {
+func (b *pageBuilder) addPrevious(c *Container, logs []uint32, e *entry) error {
 	if e.prev == 0 {
 		return nil
 	}
-	for i := len(part.logs) - 1; i >= 0; i-- {
-		v, found, err := c.db.eng.get(nil, logKey(tableLog, c.num, addr{part.logs[i], e.prev, e.prevIdx}))
+	// The log of a former partition comes before that to which its versions are moved,
+	// so that one on the way is found.
+	for _, n := range logs {
+		v, found, err := c.db.eng.get(nil, logKey(tableLog, c.num, addr{n, e.prev, e.prevIdx}))
 		if err != nil {
 			return err
 		}

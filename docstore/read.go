@@ -2,8 +2,9 @@ package docstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"time"
+	"strconv"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/epk"
@@ -39,40 +40,48 @@ func (c *Container) Read(ctx context.Context, r changefeed.Range, from changefee
 	return page, nil
 }
 
+// read tries until the layout stays the same for the time it takes to open the feed.
 func (c *Container) read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+	for {
+		page, err := c.readOnce(ctx, r, from, o)
+		if !errors.Is(err, errMoved) {
+			return page, err
+		}
+	}
+}
+
+func (c *Container) readOnce(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (page changefeed.Page, err error) {
 	if err := c.usable(ctx); err != nil {
-		return changefeed.Page{}, err
+		return page, err
 	}
 	head := c.head.Load()
 	l := c.layout.Load()
 	part, sel, err := l.choose(r, o)
 	if err != nil {
-		return changefeed.Page{}, err
+		return page, err
 	}
-	newest := min(part.newest.Load(), head)
 	if sel.begin, err = l.begin(from, o, head); err != nil {
-		return changefeed.Page{}, err
+		return page, err
 	}
-	b := c.newPage(o.MaxItems)
+	page.Head = min(part.newest.Load(), head)
+	b := &pageBuilder{max: o.MaxItems, hint: &c.hint}
 	next := max(head, sel.lsn)
 	if sel.lsn < head {
 		if next, err = c.collect(ctx, b, l, part, sel, head); err != nil {
-			return changefeed.Page{}, err
+			return page, err
 		}
 		if err := c.db.settle(ctx); err != nil {
-			return changefeed.Page{}, err
+			return page, err
 		}
 	}
 	if o.Mode == changefeed.AllVersionsAndDeletes && sel.lsn < c.layout.Load().floor {
-		return changefeed.Page{}, tooOld(l, sel.lsn) // retention has overtaken the read
+		return page, tooOld(c.layout.Load(), sel.lsn) // retention has overtaken the read
 	}
-	return changefeed.Page{
-		Changes: b.finish(),
-		Next:    changefeed.Position{Token: token(next), Start: from.Start},
-		Head:    newest,
-		Session: fmt.Sprintf("%s:-1#%d", part.id(), newest),
-		Charge:  1 + float64(len(b.slab)/1024),
-	}, nil
+	page.Next = changefeed.Position{Token: token(next), Start: from.Start}
+	page.Session = part.id() + ":-1#" + strconv.FormatInt(page.Head, 10)
+	page.Charge = 1 + float64(len(b.slab)/1024)
+	page.Changes = b.finish()
+	return page, nil
 }
 
 func tooOld(l *layout, lsn int64) error {
@@ -81,18 +90,27 @@ func tooOld(l *layout, lsn int64) error {
 
 // choose finds the partition that a read is about.
 func (l *layout) choose(r changefeed.Range, o changefeed.ReadOptions) (*partition, selection, error) {
-	sel := selection{rng: r, mode: o.Mode}
-	if o.Key != "" {
-		var err error
-		if sel.rng, sel.pk, err = l.keyRange(string(o.Key)); err != nil {
-			return nil, sel, err
-		}
-		if sel.rng = sel.rng.Intersect(r); sel.rng.Empty() {
-			return nil, sel, refuse("partition key %s is not in range %s", o.Key, r)
-		}
+	sel, err := l.selection(r, o)
+	if err != nil {
+		return nil, sel, err
 	}
 	part, err := l.sole(sel.rng)
 	return part, sel, err
+}
+
+// selection is a range, or what of it belongs to a key.
+func (l *layout) selection(r changefeed.Range, o changefeed.ReadOptions) (sel selection, err error) {
+	sel = selection{rng: r, mode: o.Mode}
+	if o.Key == "" {
+		return sel, nil
+	}
+	if sel.rng, sel.pk, err = l.keyRange(string(o.Key)); err != nil {
+		return sel, err
+	}
+	if sel.rng = sel.rng.Intersect(r); sel.rng.Empty() {
+		return sel, refuse("partition key %s is not in range %s", o.Key, r)
+	}
+	return sel, nil
 }
 
 // keyRange is where a logical partition is in the key space, and the one text of its
@@ -114,46 +132,21 @@ func (l *layout) keyRange(key string) (changefeed.Range, string, error) {
 
 // collect fills a page with the changes in (sel.lsn, head] and returns the LSN behind it.
 func (c *Container) collect(ctx context.Context, b *pageBuilder, l *layout, part *partition, sel selection, head int64) (next int64, err error) {
-	f, err := c.openFeed(l, part, sel, head)
+	logs := l.reading(part)
+	f, err := c.openFeed(l, logs, sel, head)
 	if err != nil {
 		return 0, err
 	}
-	defer func() {
-		if cerr := f.close(); err == nil {
-			err = cerr
-		}
-	}()
-	now := time.Now().UnixMilli()
 	last := sel.lsn
-	for steps := 0; ; steps++ {
-		if steps%1024 == 1023 && ctx.Err() != nil {
-			return 0, context.Cause(ctx)
-		}
-		t := f.lowest()
-		if t == nil {
-			return head, f.err()
-		}
-		if b.full() && t.lsn != last {
-			return last, f.err()
-		}
-		v, shown, err := t.look(&sel)
-		if err != nil {
-			return 0, err
-		}
-		if shown {
-			e, err := decodeEntry(v)
-			if err != nil {
-				return 0, fmt.Errorf("%w: LSN %d: %w", ErrCorrupt, t.lsn, err)
-			}
-			if sel.shows(&e, &l.spec, now) {
-				if err := b.add(c, part, &e, t.lsn, sel.mode); err != nil {
-					return 0, err
-				}
-				last = t.lsn
-			}
-		}
-		t.step()
+	f.stop = func(lsn int64) bool { return lsn != last && b.full() }
+	err = f.each(ctx, &l.spec, func(e *entry, a addr) (bool, error) {
+		last = a.lsn
+		return true, b.add(c, logs, e, a.lsn, sel.mode)
+	})
+	if f.stopped {
+		return last, err
 	}
+	return head, err
 }
 
 // shows tells whether a version that lives is in the selection.
@@ -164,5 +157,5 @@ func (s *selection) shows(e *entry, spec *ContainerSpec, now int64) bool {
 	case s.since != anyTime && e.time/1000 <= s.since:
 		return false
 	}
-	return s.mode == changefeed.AllVersionsAndDeletes || !spec.expired(e.time, e.ttl, now)
+	return s.mode == changefeed.AllVersionsAndDeletes || spec == nil || !spec.expired(e.time, e.ttl, now)
 }

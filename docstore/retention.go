@@ -1,6 +1,7 @@
 package docstore
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -33,12 +34,12 @@ func (c *Container) forget(ctx context.Context, next *soonest) error {
 		return nil
 	}
 	cutoff := c.now().Add(-l.spec.Retention)
-	floor, oldest, err := c.floorAt(l, cutoff)
+	floor, oldest, err := c.floorAt(ctx, l, cutoff)
 	if err != nil {
 		return err
 	}
 	if floor > l.purged {
-		if err := c.advance(ctx, l, floor); err != nil {
+		if err := c.advance(ctx, floor); err != nil {
 			return err
 		}
 	}
@@ -50,13 +51,12 @@ func (c *Container) forget(ctx context.Context, next *soonest) error {
 }
 
 // floorAt is the last LSN that was committed before a time, and the time of the next.
-func (c *Container) floorAt(l *layout, cutoff time.Time) (floor, oldest int64, err error) {
+func (c *Container) floorAt(ctx context.Context, l *layout, cutoff time.Time) (floor, oldest int64, err error) {
 	head := c.head.Load()
 	floor = head
-	for n, log := range l.logs {
-		part := &partition{rng: log.rng, logs: []uint32{n}}
+	for n := range l.logs {
 		sel := c.everything(l.purged)
-		err := c.walk(l, part, sel, head, func(e *entry, a addr) bool {
+		err := c.walk(ctx, l, n, sel, head, func(e *entry, a addr) bool {
 			if e.time < cutoff.UnixMilli() {
 				return true
 			}
@@ -82,13 +82,14 @@ func (c *Container) everything(lsn int64) selection {
 }
 
 // advance lifts the floor and removes what lies behind it.
-func (c *Container) advance(ctx context.Context, l *layout, floor int64) error {
+func (c *Container) advance(ctx context.Context, floor int64) error {
 	err := c.change(ctx, func(l *layout) { l.floor = max(l.floor, floor) })
 	if err != nil {
 		return err
 	}
-	for n, log := range l.logs {
-		if err := c.purge(ctx, l, n, log, floor); err != nil {
+	l := c.layout.Load()
+	for n := range l.logs {
+		if err := c.purge(ctx, l, n, floor); err != nil {
 			return err
 		}
 	}
@@ -109,11 +110,10 @@ func (c *Container) change(ctx context.Context, f func(*layout)) error {
 
 // purge removes what the versions of one log in (purged, floor] superseded, and the
 // deletes among them.
-func (c *Container) purge(ctx context.Context, l *layout, n uint32, log *changelog, floor int64) error {
+func (c *Container) purge(ctx context.Context, l *layout, n uint32, floor int64) error {
 	var old []addr
-	part := &partition{rng: log.rng, logs: []uint32{n}}
 	var failed error
-	err := c.walk(l, part, c.everything(l.purged), floor, func(e *entry, a addr) bool {
+	err := c.walk(ctx, l, n, c.everything(l.purged), floor, func(e *entry, a addr) bool {
 		if e.prev != 0 {
 			for m := range l.logs {
 				old = append(old, addr{m, e.prev, e.prevIdx})
@@ -129,16 +129,9 @@ func (c *Container) purge(ctx context.Context, l *layout, n uint32, log *changel
 		return failed == nil
 	})
 	if err != nil || failed != nil {
-		return cmpError(failed, err)
+		return cmp.Or(failed, err)
 	}
 	return c.removeVersions(ctx, old)
-}
-
-func cmpError(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 // removeVersions removes superseded versions and their marks, and deletes.
@@ -159,13 +152,12 @@ func (c *Container) removeVersions(ctx context.Context, old []addr) error {
 // has been turned off.
 func (c *Container) drainMarks(ctx context.Context, upTo int64) error {
 	l := c.layout.Load()
-	for n, log := range l.logs {
+	for n := range l.logs {
 		old, err := c.marked(n, upTo)
 		if err != nil {
 			return err
 		}
-		part := &partition{rng: log.rng, logs: []uint32{n}}
-		err = c.walk(l, part, c.everything(0), upTo, func(e *entry, a addr) bool {
+		err = c.walk(ctx, l, n, c.everything(0), upTo, func(e *entry, a addr) bool {
 			if e.op.gone() {
 				old = append(old, a)
 			}

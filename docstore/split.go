@@ -106,8 +106,8 @@ func (c *Container) cutPartition(g *group, p *partition, low int64) ([]*partitio
 	l.parts = slices.Delete(l.parts, at, at+1)
 	parents := append(slices.Clone(p.parents), p.id())
 	made := []*partition{
-		l.grow(changefeed.Range{Min: p.rng.Min, Max: w.cut}, parents, p.logs),
-		l.grow(changefeed.Range{Min: w.cut, Max: p.rng.Max}, parents, p.logs),
+		l.grow(changefeed.Range{Min: p.rng.Min, Max: w.cut}, parents),
+		l.grow(changefeed.Range{Min: w.cut, Max: p.rng.Max}, parents),
 	}
 	made[0].docs.Store(low)
 	made[1].docs.Store(p.docs.Load() - low)
@@ -151,7 +151,7 @@ func (c *Container) join(g *group, first, second string) (*partition, error) {
 	}
 	l.parts = slices.DeleteFunc(l.parts, func(p *partition) bool { return p == a || p == b })
 	parents := union(union(a.parents, b.parents), []string{a.id(), b.id()})
-	made := l.grow(changefeed.Range{Min: a.rng.Min, Max: b.rng.Max}, parents, union(a.logs, b.logs))
+	made := l.grow(changefeed.Range{Min: a.rng.Min, Max: b.rng.Max}, parents)
 	made.docs.Store(a.docs.Load() + b.docs.Load())
 	return made, g.replace(c, l, []*partition{made}, a, b)
 }
@@ -167,11 +167,13 @@ func (g *group) replace(c *Container, l *layout, made []*partition, gone ...*par
 	for _, old := range gone {
 		g.drop(countKey(c.num, old.num), 0)
 	}
+	l.settle()
 	return g.store(c, l, func() {
 		for _, old := range gone {
 			old.retired.Store(true)
 			old.gate.open()
 		}
+		c.due(1)
 	})
 }
 

@@ -106,6 +106,9 @@ func (c *Container) sweep(ctx context.Context) {
 	if err == nil {
 		err = c.forget(ctx, &next)
 	}
+	if err == nil {
+		err = c.move(ctx, &next)
+	}
 	if err != nil {
 		next.add(time.Now().Add(sweepPause).UnixMilli())
 	}
@@ -135,7 +138,7 @@ func (c *Container) expireAll(ctx context.Context, next *soonest) error {
 		}
 		var marks []sweepMark
 		if *l.spec.DefaultTTL > 0 {
-			if keys, marks, err = c.expiredByLog(l, now, keys, next); err != nil {
+			if keys, marks, err = c.expiredByLog(ctx, l, now, keys, next); err != nil {
 				return err
 			}
 		}
@@ -179,13 +182,12 @@ type sweepMark struct {
 }
 
 // expiredByLog adds documents that live by the container's default.
-func (c *Container) expiredByLog(l *layout, now int64, keys [][]byte, next *soonest) ([][]byte, []sweepMark, error) {
+func (c *Container) expiredByLog(ctx context.Context, l *layout, now int64, keys [][]byte, next *soonest) ([][]byte, []sweepMark, error) {
 	var marks []sweepMark
 	for n, log := range l.logs {
 		m := sweepMark{log: log}
-		part := &partition{rng: log.rng, logs: []uint32{n}}
 		sel := selection{rng: changefeed.FullRange(), begin: begin{lsn: log.swept.Load(), since: anyTime}}
-		err := c.walk(l, part, sel, c.head.Load(), func(e *entry, a addr) bool {
+		err := c.walk(ctx, l, n, sel, c.head.Load(), func(e *entry, a addr) bool {
 			if len(keys) >= sweepChunk {
 				return false
 			}
@@ -244,7 +246,7 @@ func (t *turn) expire(g *group, key []byte) error {
 	t.lsn++
 	part := t.l.at(string(epk))
 	s := stroke{
-		g: g, t: t, part: part, old: old, at: addr{part.own(), t.lsn, 0},
+		g: g, t: t, part: part, old: old, at: addr{part.num, t.lsn, 0},
 		r: &request{epk: string(epk), pk: string(pk)}, o: &op{id: string(id)},
 	}
 	return s.remove(opExpire)
@@ -274,33 +276,12 @@ func (t *turn) expireFirst(g *group, r *request) error {
 	return nil
 }
 
-// walk calls f for the versions of a partition that live, in order, until it returns
-// false.
-func (c *Container) walk(l *layout, part *partition, sel selection, head int64, f func(*entry, addr) bool) (err error) {
-	fd, err := c.openFeed(l, part, sel, head)
+// walk calls f for the versions of a log that the selection shows, expired ones
+// included, until it returns false.
+func (c *Container) walk(ctx context.Context, l *layout, n uint32, sel selection, head int64, f func(*entry, addr) bool) error {
+	fd, err := c.openFeed(l, []uint32{n}, sel, head)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if cerr := fd.close(); err == nil {
-			err = cerr
-		}
-	}()
-	for t := fd.lowest(); t != nil; t = fd.lowest() {
-		v, shown, err := t.look(&sel)
-		if err != nil {
-			return err
-		}
-		if shown {
-			e, err := decodeEntry(v)
-			if err != nil {
-				return err
-			}
-			if !f(&e, parseAddr(t.it.key()[5:])) {
-				return nil
-			}
-		}
-		t.step()
-	}
-	return fd.err()
+	return fd.each(ctx, nil, func(e *entry, a addr) (bool, error) { return f(e, a), nil })
 }

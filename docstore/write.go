@@ -122,7 +122,7 @@ func (t *turn) run(g *group, r *request, part *partition) error {
 	wrote := false
 	for i := range r.ops {
 		o := &r.ops[i]
-		s := stroke{g: g, t: t, r: r, o: o, part: part, at: addr{part.own(), t.lsn, uint16(i)}}
+		s := stroke{g: g, t: t, r: r, o: o, part: part, at: addr{part.num, t.lsn, uint16(i)}}
 		res, err := s.run()
 		if err != nil {
 			r.failed = i

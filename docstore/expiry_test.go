@@ -1,0 +1,216 @@
+package docstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// inBubble is a store in memory and in virtual time.
+func inBubble(t *testing.T, s docstore.ContainerSpec, f func(t *testing.T, db *docstore.DB, c *docstore.Container)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		db := open(t, docstore.Options{InMemory: true})
+		f(t, db, container(t, db, s))
+	})
+}
+
+func ids(changes []changefeed.Change) string {
+	text := ""
+	for _, ch := range changes {
+		text += fmt.Sprintf("%s %s,", ch.Op, ch.ID)
+	}
+	return text
+}
+
+func TestExpiredItemsVanishAtOnceAndAreDeletedSoon(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(10), Retention: time.Hour}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
+		for _, doc := range []string{
+			`{"id":"default","pk":"p"}`, `{"id":"own","pk":"p","ttl":20}`, `{"id":"ever","pk":"p","ttl":-1}`,
+		} {
+			if _, err := c.Upsert(t.Context(), []byte(doc)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		versions := changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes}
+		for _, step := range []struct {
+			sleep            time.Duration
+			latest, versions string
+		}{
+			{10*time.Second - time.Millisecond, "upsert default,upsert own,upsert ever,", "create default,create own,create ever,"},
+			{time.Millisecond, "upsert own,upsert ever,", ""},
+			{2 * time.Second, "upsert own,upsert ever,", "create default,create own,create ever,delete default,"},
+			{8 * time.Second, "upsert ever,", ""},
+			{2 * time.Second, "upsert ever,", "create default,create own,create ever,delete default,delete own,"},
+		} {
+			time.Sleep(step.sleep)
+			got, _ := drain(t, c, changefeed.FullRange(), changefeed.At("0"), changefeed.ReadOptions{})
+			if ids(got) != step.latest {
+				t.Errorf("latest: %s want %s", ids(got), step.latest)
+			}
+			all, _ := drain(t, c, changefeed.FullRange(), changefeed.At("0"), versions)
+			if step.versions != "" && ids(all) != step.versions {
+				t.Errorf("versions: %s want %s", ids(all), step.versions)
+			}
+		}
+		if c.Count() != 1 {
+			t.Errorf("%d documents", c.Count())
+		}
+	})
+}
+
+// TestCreateOverExpiredItem writes in the very moment of the expiry, before the sweeper.
+func TestCreateOverExpiredItem(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(10), Retention: time.Hour, UniqueKeys: [][]string{{"/u"}}}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
+		create := func(doc string) {
+			t.Helper()
+			if _, err := c.Create(t.Context(), []byte(doc)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		create(`{"id":"a","pk":"p","u":1}`)
+		create(`{"id":"b","pk":"p","u":2}`)
+		time.Sleep(10 * time.Second)
+		create(`{"id":"a","pk":"p","u":2}`)
+		time.Sleep(2 * time.Second)
+		all, _ := drain(t, c, changefeed.FullRange(), changefeed.At("0"), changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes})
+		if want := "create a,create b,delete a,delete b,create a,"; ids(all) != want {
+			t.Errorf("got %s want %s", ids(all), want)
+		}
+	})
+}
+
+func TestVersionsAreKeptForTheRetention(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{Retention: 10 * time.Minute}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
+		o := changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes}
+		for v := range 10 {
+			upsert(t, c, "a", "p", v)
+			time.Sleep(2 * time.Minute)
+		}
+		time.Sleep(2 * time.Minute)
+		if _, err := c.Read(t.Context(), changefeed.FullRange(), changefeed.At("0"), o); !errors.Is(err, changefeed.ErrTooOld) {
+			t.Errorf("read from 0: %v", err)
+		}
+		got, _ := drain(t, c, changefeed.FullRange(), changefeed.At("8"), o)
+		if len(got) != 2 || valueOf(t, got[0].Previous) != 7 || got[1].PreviousLSN != 9 {
+			t.Errorf("got %+v", got)
+		}
+		latest, _ := drain(t, c, changefeed.FullRange(), changefeed.At("0"), changefeed.ReadOptions{})
+		if len(latest) != 1 {
+			t.Errorf("latest has %d", len(latest))
+		}
+		if n := db.Versions(c); n > 6 {
+			t.Errorf("%d versions are stored", n)
+		}
+	})
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{Ranges: 2}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
+		parts, err := c.Partitions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		cause := errors.New("enough")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, cause)
+		defer cancel()
+		woken := 0
+		for _, p := range parts {
+			go func() {
+				if err := c.Wait(ctx, p.Range, changefeed.Position{}); err == nil {
+					woken++
+				} else if !errors.Is(err, cause) {
+					t.Error(err)
+				}
+			}()
+		}
+		synctest.Wait()
+		upsert(t, c, "a", "p", 1)
+		time.Sleep(2 * time.Minute)
+		if woken != 1 {
+			t.Errorf("%d readers woke up for one write", woken)
+		}
+	})
+}
+
+func TestSplitEndsWait(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
+		done := make(chan error, 1)
+		go func() { done <- c.Wait(t.Context(), changefeed.FullRange(), changefeed.Position{}) }()
+		synctest.Wait()
+		if _, err := c.Split(t.Context(), "0"); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestMovedVersionsLeaveOldLogs splits and merges until the background work is done.
+func TestMovedVersionsLeaveOldLogs(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{Retention: time.Hour}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
+		for i := range 500 {
+			upsert(t, c, fmt.Sprint("i", i%100), fmt.Sprint("p", i%100), i)
+		}
+		made, err := c.Split(t.Context(), "0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Split(t.Context(), made[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		for _, p := range db.Stats().Containers[0].Partitions {
+			if p.Logs != 1 || p.Documents == 0 {
+				t.Errorf("partition %+v", p)
+			}
+		}
+		n := 0
+		parts, _ := c.Partitions(t.Context())
+		for _, p := range parts {
+			all, _ := drain(t, c, p.Range, changefeed.At("0"), changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes})
+			n += len(all)
+		}
+		if n != 500 {
+			t.Errorf("%d versions", n)
+		}
+	})
+}
+
+func FuzzPosition(f *testing.F) {
+	for _, s := range []string{"", "42", `"42"`, `"`, `""`, "-1", "+1", `"9223372036854775807"`, "9223372036854775808", "0x1", " 1"} {
+		f.Add(s)
+	}
+	db, err := docstore.Open("", docstore.Options{InMemory: true})
+	if err != nil {
+		f.Fatal(err)
+	}
+	c := container(f, db, docstore.ContainerSpec{})
+	f.Cleanup(func() { _ = db.Close() })
+	f.Fuzz(func(t *testing.T, token string) {
+		page, err := c.Read(t.Context(), changefeed.FullRange(), changefeed.At(token), changefeed.ReadOptions{})
+		if err != nil && !errors.Is(err, changefeed.ErrBadRequest) {
+			t.Fatal(err)
+		}
+		if err == nil && token != "" && page.Next.Token != `"`+trimQuotes(token)+`"` && page.Next.Token != `"0"` {
+			t.Errorf("token %q continues at %q", token, page.Next.Token)
+		}
+	})
+}
+
+func trimQuotes(s string) string {
+	if len(s) > 1 && s[0] == '"' {
+		s = s[1 : len(s)-1]
+	}
+	for len(s) > 1 && s[0] == '0' {
+		s = s[1:]
+	}
+	return s
+}

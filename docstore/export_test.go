@@ -1,0 +1,96 @@
+package docstore
+
+import (
+	"errors"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+)
+
+// WithFS makes the store stand on a file system.
+func (o Options) WithFS(fs vfs.FS) Options {
+	o.fs = fs
+	return o
+}
+
+// NewMem is a file system in memory.
+func NewMem() *vfs.MemFS { return vfs.NewMem() }
+
+// ErrDisk is what an injected fault returns.
+var ErrDisk = errors.New("injected disk error")
+
+// Failing is a file system on which f decides about each write.
+func Failing(fs vfs.FS, f func(write bool, path string) bool) vfs.FS {
+	return errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if f(op.Kind.ReadOrWrite() == errorfs.OpIsWrite, op.Path) {
+			return ErrDisk
+		}
+		return nil
+	}))
+}
+
+// EngineScan reads all keys and values, and counts the keys.
+func (db *DB) EngineScan() (n int, err error) {
+	it, err := db.eng.cursor(nil, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer it.finish(&err, "close")
+	for ok := it.first(); ok; ok = it.next() {
+		if _, err := it.value(); err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return n, it.err()
+}
+
+// LogScan reads the log of partition 0 of the first container.
+func (db *DB) LogScan() (n, bytes int, err error) {
+	from, to := logBounds(tableLog, 1, 0, -1, 1<<62)
+	it, err := db.eng.cursor(from, to)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer it.finish(&err, "close")
+	var buf []byte
+	for ok := it.first(); ok; ok = it.next() {
+		v, err := it.value()
+		if err != nil {
+			return 0, 0, err
+		}
+		buf = append(buf[:0], v...)
+		bytes += len(buf)
+		n++
+	}
+	return n, bytes, it.err()
+}
+
+// Remove removes a stored version behind the store's back.
+func (db *DB) Damage(c *Container) error {
+	from, to := logBounds(tableLog, c.num, 0, -1, 1<<62)
+	w := db.eng.newWrite(0)
+	w.dropRange(from, to)
+	return w.commit()
+}
+
+// SetFormat writes a format number.
+func (db *DB) SetFormat(f string) error {
+	w := db.eng.newWrite(0)
+	w.set(metaKey("format"), []byte(f))
+	return w.commit()
+}
+
+// Versions counts the stored versions of a container.
+func (db *DB) Versions(c *Container) (n int) {
+	from := tableKey(tableLog, c.num, 0)
+	it, err := db.eng.cursor(from, after(from))
+	if err != nil {
+		return -1
+	}
+	defer it.finish(&err, "close")
+	for ok := it.first(); ok; ok = it.next() {
+		n++
+	}
+	return n
+}

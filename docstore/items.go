@@ -1,0 +1,120 @@
+package docstore
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// maxScan is how many documents one step of a scan holds.
+const maxScan = 256
+
+// Items are the documents of a range, in the order of their place in the key space,
+// then of key and id; with a key, those of one logical partition. What is written
+// meanwhile may appear or not. An error is the last pair.
+func (c *Container) Items(ctx context.Context, r changefeed.Range, key changefeed.PartitionKey) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		if err := c.items(ctx, r, key, func(it Item) bool { return yield(it, nil) }); err != nil {
+			yield(Item{}, fmt.Errorf("list items of %q: %w", c.ID(), err))
+		}
+	}
+}
+
+func (c *Container) items(ctx context.Context, r changefeed.Range, key changefeed.PartitionKey, yield func(Item) bool) error {
+	sel, err := c.layout.Load().selection(r, changefeed.ReadOptions{Key: key})
+	if err != nil {
+		return err
+	}
+	if sel.rng.Empty() {
+		return refuse("range %q holds no keys: want min below max, within -FF", r)
+	}
+	from := append(tableKey(tableDoc, c.num, len(sel.rng.Min)), sel.rng.Min...)
+	to := append(tableKey(tableDoc, c.num, len(sel.rng.Max)), sel.rng.Max...)
+	for {
+		if err := c.usable(ctx); err != nil {
+			return err
+		}
+		keys, err := c.scanKeys(from, to)
+		if err != nil {
+			return err
+		}
+		for _, k := range keys {
+			it, found, err := c.item(ctx, k)
+			if err != nil {
+				return err
+			}
+			if found && (sel.pk == "" || string(it.Key) == sel.pk) && !yield(it) {
+				return nil
+			}
+		}
+		if len(keys) < maxScan {
+			return nil
+		}
+		from = append(keys[len(keys)-1], 0)
+	}
+}
+
+// scanKeys are the first keys of [from, to).
+func (c *Container) scanKeys(from, to []byte) (keys [][]byte, err error) {
+	it, err := c.db.eng.cursor(from, to)
+	if err != nil {
+		return nil, err
+	}
+	defer it.finish(&err, "close cursor")
+	for ok := it.first(); ok && len(keys) < maxScan; ok = it.next() {
+		keys = append(keys, slices.Clone(it.key()))
+	}
+	return keys, it.err()
+}
+
+// Stats are figures of a store.
+type Stats struct {
+	DiskBytes  int64 // files
+	BufferSize int64 // what is not yet in sorted files
+	CacheBytes int64 // cache of blocks, in use
+	Containers []ContainerStats
+}
+
+// ContainerStats are figures of a container.
+type ContainerStats struct {
+	ID         string
+	Head       int64     // newest LSN
+	Time       time.Time // of the newest commit
+	Documents  int64
+	Partitions []PartitionStats
+}
+
+// PartitionStats are figures of a physical partition.
+type PartitionStats struct {
+	ID        string
+	Range     changefeed.Range
+	Documents int64
+	Newest    int64 // LSN of its newest change
+	Logs      int   // that a reader walks; more than one for a while after a split or merge
+}
+
+// Stats are the store's figures now.
+func (db *DB) Stats() Stats {
+	var s Stats
+	if db.closed() == nil {
+		s.DiskBytes, s.BufferSize, s.CacheBytes = db.eng.usage()
+	}
+	for _, c := range db.Containers() {
+		cs := ContainerStats{ID: c.ID(), Head: c.Head(), Documents: c.Count()}
+		if cs.Head > 0 {
+			cs.Time = time.UnixMilli(c.newestTime.Load()).UTC()
+		}
+		l := c.layout.Load()
+		for _, p := range l.parts {
+			cs.Partitions = append(cs.Partitions, PartitionStats{
+				ID: p.id(), Range: p.rng, Documents: p.docs.Load(), Newest: p.newest.Load(), Logs: len(l.reading(p)),
+			})
+		}
+		s.Containers = append(s.Containers, cs)
+	}
+	return s
+}

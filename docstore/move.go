@@ -1,0 +1,137 @@
+package docstore
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// After a split or merge the new partitions read the logs of the old ones, and skip what
+// is not theirs. In the background the sweeper moves those versions, under the LSNs they
+// have, into the logs of their partitions, until the old logs are empty and forgotten.
+// A reader sees each version once, wherever it is at the moment, because it walks all
+// logs of its partition in one state of the engine.
+//
+// A reader that took the layout before a split and the state after a move would miss
+// what was moved: so it looks, with the state in hand, whether the layout is still the
+// same (see openFeed's callers).
+
+const (
+	moveChunk = 1 << 20                // bytes in one group
+	moveTurn  = 250 * time.Millisecond // before the sweeper looks after other things
+)
+
+// move brings versions from the logs of former partitions to where they belong, for a
+// while.
+func (c *Container) move(ctx context.Context, next *soonest) error {
+	begin := time.Now()
+	for {
+		l := c.layout.Load()
+		if len(l.former) == 0 {
+			return nil
+		}
+		n := l.former[0]
+		if time.Since(begin) > moveTurn {
+			next.add(1)
+			return nil
+		}
+		some, err := c.moveSome(ctx, n)
+		if err == nil && !some {
+			err = c.forgetLog(ctx, n)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// moveSome moves the first versions of a log; false tells that there is none left.
+func (c *Container) moveSome(ctx context.Context, n uint32) (some bool, err error) {
+	keys, err := c.firstKeys(n)
+	if err != nil || len(keys) == 0 {
+		return false, err
+	}
+	return true, c.db.do(ctx, func(g *group) error {
+		if c.dropped.Load() {
+			return nil
+		}
+		l := c.layout.Load()
+		for _, key := range keys {
+			if err := c.moveOne(g, l, key); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// firstKeys are the keys of the first versions of a log.
+func (c *Container) firstKeys(n uint32) (keys [][]byte, err error) {
+	from, to := logBounds(tableLog, c.num, n, -1, farAway-1)
+	it, err := c.db.eng.cursor(from, to)
+	if err != nil {
+		return nil, err
+	}
+	defer it.finish(&err, "close cursor")
+	size := 0
+	for ok := it.first(); ok && size < moveChunk; ok = it.next() {
+		v, err := it.value()
+		if err != nil {
+			return nil, err
+		}
+		size += len(v)
+		keys = append(keys, slices.Clone(it.key()))
+	}
+	return keys, it.err()
+}
+
+// moveOne moves one version, with its mark and the entry of the primary index.
+func (c *Container) moveOne(g *group, l *layout, key []byte) error {
+	v, found, err := g.get(key)
+	if err != nil || !found {
+		return err
+	}
+	e, err := decodeEntry(v)
+	if err != nil {
+		return err
+	}
+	old := parseAddr(key[5:])
+	to := old
+	to.log = l.at(string(e.epk)).num
+	g.drop(key, len(v))
+	g.set(logKey(tableLog, c.num, to), v)
+	l.logs[to.log].swept.Store(0)
+
+	mark := logKey(tableDead, c.num, old)
+	_, dead, err := g.get(mark)
+	if err != nil {
+		return err
+	}
+	if dead {
+		g.drop(mark, 0)
+		g.set(logKey(tableDead, c.num, to), nil)
+		return nil
+	}
+	doc := docKey(c.num, string(e.epk), string(e.pk), string(e.id))
+	s, err := g.slot(doc)
+	if err != nil || s == nil || s.addr != old {
+		return err
+	}
+	s.addr = to
+	g.set(doc, s.encode())
+	return nil
+}
+
+// forgetLog takes an empty log out of the layout.
+func (c *Container) forgetLog(ctx context.Context, n uint32) error {
+	return c.db.do(ctx, func(g *group) error {
+		if c.dropped.Load() {
+			return nil
+		}
+		l := c.layout.Load().clone()
+		delete(l.logs, n)
+		l.settle()
+		g.drop(lowKey(c.num, n), 0)
+		return g.store(c, l, nil)
+	})
+}

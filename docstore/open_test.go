@@ -1,0 +1,295 @@
+package docstore_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+func TestOpenRefuses(t *testing.T) {
+	fill := func(t *testing.T, dir string) {
+		db, err := docstore.Open(dir, docstore.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := container(t, db, docstore.ContainerSpec{})
+		for i := range 100 {
+			upsert(t, c, fmt.Sprint(i), "p", i)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		name    string
+		prepare func(t *testing.T, dir string) string
+		want    error
+		text    string
+	}{
+		{"an empty name", func(*testing.T, string) string { return "" }, changefeed.ErrBadRequest, "directory is empty"},
+		{"a file", func(t *testing.T, dir string) string {
+			file := filepath.Join(dir, "file")
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return file
+		}, docstore.ErrFormat, "want a directory"},
+		{"a directory in use", func(t *testing.T, dir string) string {
+			db, err := docstore.Open(dir, docstore.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = db.Close() })
+			return dir
+		}, docstore.ErrInUse, dirName},
+		{"a later format", func(t *testing.T, dir string) string {
+			db, err := docstore.Open(dir, docstore.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(db.SetFormat("9"), db.Close()); err != nil {
+				t.Fatal(err)
+			}
+			return dir
+		}, docstore.ErrFormat, `"9"`},
+		{"a later format of the engine", func(t *testing.T, dir string) string {
+			fill(t, dir)
+			marker, err := filepath.Glob(filepath.Join(dir, "marker.format-version.*"))
+			if err != nil || len(marker) != 1 {
+				t.Fatal(marker, err)
+			}
+			if err := os.Rename(marker[0], filepath.Join(dir, "marker.format-version.000099.999")); err != nil {
+				t.Fatal(err)
+			}
+			return dir
+		}, docstore.ErrFormat, "999"},
+		{"a damaged manifest", func(t *testing.T, dir string) string {
+			fill(t, dir)
+			scribble(t, dir, "MANIFEST-*")
+			return dir
+		}, docstore.ErrCorrupt, ""},
+		{"a missing manifest", func(t *testing.T, dir string) string {
+			fill(t, dir)
+			remove(t, dir, "MANIFEST-*")
+			return dir
+		}, docstore.ErrCorrupt, ""},
+		{"a missing table", func(t *testing.T, dir string) string {
+			fill(t, dir)
+			fill2(t, dir)
+			remove(t, dir, "*.sst")
+			return dir
+		}, docstore.ErrCorrupt, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := test.prepare(t, t.TempDir())
+			db, err := docstore.Open(dir, docstore.Options{})
+			if err == nil {
+				_ = db.Close()
+			}
+			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), strings.ReplaceAll(test.text, dirName, dir)) {
+				t.Errorf("got %v, want %v with %q", err, test.want, test.text)
+			}
+		})
+	}
+}
+
+// dirName stands for the directory in an expected text.
+const dirName = "<dir>"
+
+// fill2 opens a store once more, so that its log becomes a table.
+func fill2(t *testing.T, dir string) {
+	t.Helper()
+	db, err := docstore.Open(dir, docstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func files(t *testing.T, dir, pattern string) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no %s: %v", pattern, err)
+	}
+	return names
+}
+
+func remove(t *testing.T, dir, pattern string) {
+	t.Helper()
+	for _, name := range files(t, dir, pattern) {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func scribble(t *testing.T, dir, pattern string) {
+	t.Helper()
+	for _, name := range files(t, dir, pattern) {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range b {
+			b[i] ^= 0x5a
+		}
+		if err := os.WriteFile(name, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCheckFindsDamage(t *testing.T) {
+	db, err := docstore.Open("", docstore.Options{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	c := container(t, db, docstore.ContainerSpec{})
+	upsert(t, c, "a", "p", 1)
+	if err := db.Check(); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Damage(c); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Check(); !errors.Is(err, docstore.ErrCorrupt) || !strings.Contains(err.Error(), `item "a" has no version`) {
+		t.Errorf("check: %v", err)
+	}
+}
+
+// TestDiskErrorsStopTheStore injects an error into the n-th write of the disk, for many n:
+// what was acknowledged before must be there after another open.
+func TestDiskErrorsStopTheStore(t *testing.T) {
+	for n := 1; n < 400; n += 1 + n/10 {
+		mem := docstore.NewMem()
+		var armed atomic.Bool
+		var left atomic.Int64
+		fs := docstore.Failing(mem, func(write bool, path string) bool {
+			return write && armed.Load() && strings.HasSuffix(path, ".log") && left.Add(-1) <= 0
+		})
+		db, err := docstore.Open("db", docstore.Options{}.WithFS(fs))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := container(t, db, docstore.ContainerSpec{})
+		left.Store(int64(n))
+		armed.Store(true)
+		acked := map[string]int{}
+		for i := range 500 {
+			id := fmt.Sprint("i", i%10)
+			_, err = c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":%q,"pk":"p","v":%d}`, id, i))
+			if err != nil {
+				break
+			}
+			acked[id] = i
+		}
+		if !errors.Is(err, docstore.ErrFailed) {
+			t.Fatalf("after %d disk writes: %v, want %v", n, err, docstore.ErrFailed)
+		}
+		if _, err := c.Upsert(t.Context(), []byte(`{"id":"x","pk":"p"}`)); !errors.Is(err, docstore.ErrFailed) {
+			t.Errorf("next write: %v", err)
+		}
+		_ = db.Close() // tells the same
+		reopenAndVerify(t, mem, acked)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// TestPowerLossKeepsAcknowledgedWrites cuts the power at random moments: what was not
+// flushed is lost in part, what was acknowledged is there.
+func TestPowerLossKeepsAcknowledgedWrites(t *testing.T) {
+	rounds := 30
+	for round := range rounds {
+		mem := vfs.NewCrashableMem()
+		db, err := docstore.Open("db", docstore.Options{}.WithFS(mem))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := container(t, db, docstore.ContainerSpec{})
+		var mu sync.Mutex
+		acked := map[string]int{}
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		for w := range 4 {
+			wg.Go(func() {
+				for v := 1; ; v++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					id := fmt.Sprintf("w%d-%d", w, v%3)
+					if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":%q,"pk":"p","v":%d}`, id, v)); err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					acked[id] = v
+					mu.Unlock()
+				}
+			})
+		}
+		for range 1 + rand.IntN(40) {
+			if err := c.Wait(t.Context(), changefeed.FullRange(), changefeed.Position{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mu.Lock()
+		known := map[string]int{}
+		for id, v := range acked {
+			known[id] = v
+		}
+		mu.Unlock()
+		after := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: round * 100 / rounds, RNG: rand.New(rand.NewPCG(1, uint64(round)))})
+		close(stop)
+		wg.Wait()
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		reopenAndVerify(t, after, known)
+	}
+}
+
+// reopenAndVerify opens a store and looks for versions at least as new.
+func reopenAndVerify(t *testing.T, fs vfs.FS, acked map[string]int) {
+	t.Helper()
+	db, err := docstore.Open("db", docstore.Options{}.WithFS(fs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Check(); err != nil {
+		t.Error(err)
+	}
+	c, err := db.Container("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, v := range acked {
+		it, err := c.Item(t.Context(), changefeed.Key("p"), id)
+		if err != nil {
+			t.Errorf("item %s: %v, want version %d", id, err, v)
+			continue
+		}
+		if got := valueOf(t, it.Body); got < v {
+			t.Errorf("item %s has %d, want %d", id, got, v)
+		}
+	}
+}
