@@ -194,10 +194,10 @@ func (o *importOptions) load(cmd *cobra.Command, in *os.File, c *docstore.Contai
 	before := mark.Imported
 	begun := time.Now()
 	err = show.during(func() error { return newLoader(c, o.writers).load(cmd.Context(), s, t.add) })
-	err = cmp.Or(err, t.finish(err == nil))
-	if cause := context.Cause(cmd.Context()); cause != nil {
-		err = fmt.Errorf("%w behind line %d: the same command goes on from there", cause, t.mark.Place.Line)
+	if err != nil {
+		err = stopped(cmp.Or(context.Cause(cmd.Context()), err), t.mark)
 	}
+	err = cmp.Or(err, t.finish(err == nil))
 	done := &imported{Imported: t.mark.Imported - before, Rejected: t.mark.Rejected, Before: before, Seconds: time.Since(begun).Seconds()}
 	done.Rate = float64(done.Imported) / done.Seconds
 	if done.Rejected > 0 {
@@ -206,6 +206,14 @@ func (o *importOptions) load(cmd *cobra.Command, in *os.File, c *docstore.Contai
 			done.Rejected, done.Rejected+t.mark.Imported, o.rejects))
 	}
 	return done, err
+}
+
+// stopped is why an import did not come to its end, and what to do about it.
+func stopped(err error, m *mark) error {
+	if m.path == "" || m.Place.Offset == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; behind line %d, from where the same command goes on", err, m.Place.Line)
 }
 
 // resume opens the mark of an import, and moves the input to it.

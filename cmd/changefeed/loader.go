@@ -160,9 +160,8 @@ func member(text []byte, path []string) json.RawMessage {
 
 // write writes a document, however often the store asks to wait.
 func (l *loader) write(ctx context.Context, text []byte) (refusal, failure error) {
-	writes := []changefeed.Write{{Op: changefeed.WriteUpsert, Body: text}}
 	for {
-		_, err := l.container.Commit(ctx, "", writes)
+		_, err := l.container.Upsert(ctx, text)
 		if throttled, ok := errors.AsType[*changefeed.ThrottledError](err); ok {
 			select {
 			case <-time.After(throttled.After):
@@ -180,8 +179,8 @@ func (l *loader) write(ctx context.Context, text []byte) (refusal, failure error
 
 // reason is why a document was refused, without what is the same for all of them.
 func reason(err error) error {
-	if w, ok := errors.AsType[*changefeed.WriteError](err); ok {
-		err = w.Err
+	if _, why, ok := strings.Cut(err.Error(), changefeed.ErrBadRequest.Error()+": "); ok {
+		return errors.New(why)
 	}
-	return errors.New(strings.TrimPrefix(err.Error(), changefeed.ErrBadRequest.Error()+": "))
+	return err
 }

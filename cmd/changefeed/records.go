@@ -35,6 +35,8 @@ type place struct {
 	Line    int   `json:"line"`
 	Array   bool  `json:"array"`   // within one
 	Element int   `json:"element"` // the last one that was read
+	Indent  int   `json:"indent"`  // of the line
+	Leading bool  `json:"leading"` // only space comes before on the line
 }
 
 // The limits of a splitter.
@@ -53,21 +55,19 @@ var (
 // A splitter cuts input into records. Their texts share its buffers, which are never
 // written twice.
 type splitter struct {
-	in      io.Reader
-	buf     []byte // read and not consumed
-	failed  error  // of the last read; io.EOF at the end
-	at      place  // of buf[0]
-	indent  int    // of the line that buf[0] is on
-	leading bool   // only space comes before buf[0] on its line
+	in     io.Reader
+	buf    []byte // read and not consumed
+	failed error  // of the last read; io.EOF at the end
+	at     place  // of buf[0]
 }
 
 // newSplitter cuts input that begins at a place.
 func newSplitter(in io.Reader, at place) (*splitter, error) {
-	s := &splitter{in: in, at: at, leading: true}
+	s := &splitter{in: in, at: at}
 	if at.Offset > 0 {
 		return s, nil
 	}
-	s.at.Line = 1
+	s.at.Line, s.at.Leading = 1, true
 	for len(s.buf) < len(magics[0].bytes) && s.more() {
 	}
 	for _, m := range magics {
@@ -125,7 +125,7 @@ func (s *splitter) record() record {
 		r.element = s.at.Element
 		trim += "," // is in the text of a broken element
 	}
-	text, size := s.take(&scan{array: s.at.Array, indent: s.indent})
+	text, size := s.take(&scan{array: s.at.Array, indent: s.at.Indent})
 	r.text, r.size = bytes.TrimRight(text, trim), size
 	if size > int64(len(text)) {
 		r.err = errHuge
@@ -153,7 +153,8 @@ func (s *splitter) take(c *scan) (text []byte, size int64) {
 		end = c.other
 	}
 	if size == 0 {
-		text = s.buf[:end:end]
+		kept := min(end, maxKept)
+		text = s.buf[:kept:kept]
 	}
 	size += int64(end)
 	s.consume(end)
@@ -181,13 +182,13 @@ func (s *splitter) consume(n int) {
 	s.at.Offset += int64(n)
 	if i := bytes.LastIndexByte(taken, '\n'); i >= 0 {
 		s.at.Line += bytes.Count(taken, []byte("\n"))
-		s.indent, s.leading = 0, true
+		s.at.Indent, s.at.Leading = 0, true
 		taken = taken[i+1:]
 	}
-	if s.leading {
+	if s.at.Leading {
 		blank := len(taken) - len(bytes.TrimLeft(taken, " \t"))
-		s.indent += blank
-		s.leading = blank == len(taken)
+		s.at.Indent += blank
+		s.at.Leading = blank == len(taken)
 	}
 }
 
@@ -215,7 +216,8 @@ type scan struct {
 	quoted  bool
 	escaped bool
 	begins  bool // pos is in the space before the first character of a line
-	blank   int  // that space
+	comma   bool // some write the comma before the element
+	blank   int  // that space, up to the comma
 	begun   int  // where that line begins
 	alone   bool // the first line is a brace alone, so that nested lines need indentation to be told
 	other   int  // where another element may begin, if this one is broken
@@ -248,7 +250,8 @@ func (c *scan) step(text []byte) (ended bool) {
 	switch {
 	case char == '\n': // no string spans lines
 		c.alone = c.alone || c.begun == 0 && len(bytes.TrimSpace(text[:c.pos])) == 1
-		c.quoted, c.escaped, c.begins, c.blank, c.begun = false, false, true, 0, c.pos+1
+		c.quoted, c.escaped = false, false
+		c.begins, c.comma, c.blank, c.begun = true, false, 0, c.pos+1
 	case c.escaped:
 		c.escaped = false
 	case char == '\\':
@@ -270,8 +273,12 @@ func (c *scan) step(text []byte) (ended bool) {
 func (c *scan) begin(char byte) {
 	switch char {
 	case ' ', '\t':
-		c.blank++
-	case ',', '\r', '\n': // some write the comma before the element
+		if !c.comma {
+			c.blank++
+		}
+	case ',':
+		c.comma = true
+	case '\r', '\n':
 	default:
 		c.begins = false
 		told := c.indent > 0 || !c.alone

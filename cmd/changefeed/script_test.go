@@ -1,0 +1,220 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"changefeed": main})
+}
+
+// TestScripts runs the sessions in testdata. Beside the binary they have:
+//
+//	generate FILE N             write N documents, a line each
+//	process DIR CONTAINER UNIT  run a processor from the beginning until it has caught
+//	                            up, and print what it handled
+//	hold DIR                    have the store open while the rest of the script runs
+//	usage COMMAND...            run a command that is called wrongly: exit code 2
+//	failing COMMAND...          run a command that fails: exit code 1
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"generate": func(ts *testscript.TestScript, _ bool, args []string) {
+				n, err := strconv.Atoi(args[1])
+				ts.Check(err)
+				ts.Check(os.WriteFile(ts.MkAbs(args[0]), generated(n), 0o644))
+			},
+			"usage":   exits(exitUsage),
+			"failing": exits(exitFailed),
+			"process": func(ts *testscript.TestScript, _ bool, args []string) {
+				got, err := process(t.Context(), ts.MkAbs(args[0]), args[1], args[2])
+				ts.Check(err)
+				fmt.Fprintf(ts.Stdout(), "handled %d changes of %d documents\n", got.changes, len(got.versions))
+			},
+			"hold": func(ts *testscript.TestScript, _ bool, args []string) {
+				db, err := docstore.Open(ts.MkAbs(args[0]), docstore.Options{})
+				ts.Check(err)
+				ts.Defer(func() { ts.Check(db.Close()) })
+			},
+		},
+	})
+}
+
+// exits runs a command that ends with an exit code.
+func exits(code int) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, _ bool, args []string) {
+		err := ts.Exec(args[0], args[1:]...)
+		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != code {
+			ts.Fatalf("%v: got %v, want exit code %d", args, err, code)
+		}
+	}
+}
+
+// generated are n small documents of many partition keys.
+func generated(n int) []byte {
+	var b bytes.Buffer
+	for i := range n {
+		fmt.Fprintf(&b, `{"id": "%06d", "outcode": "K%d", "name": "Number %d", "rating": %d.50}`+"\n", i, i%97, i, i%6)
+	}
+	return b.Bytes()
+}
+
+// handled is what a processor handled.
+type handled struct {
+	changes  int
+	versions map[string]int // by key and id
+}
+
+// process handles the feed of a container from its beginning, or from where the unit
+// stopped, until nothing is left.
+func process(ctx context.Context, dir, container, unit string) (h handled, err error) {
+	db, err := docstore.Open(dir, docstore.Options{})
+	if err != nil {
+		return h, err
+	}
+	defer closing(db, &err)
+	monitored, err := db.Container(container)
+	if err != nil {
+		return h, err
+	}
+	leases, err := db.Container("leases")
+	if err != nil {
+		if leases, err = db.CreateContainer(ctx, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)}); err != nil {
+			return h, err
+		}
+	}
+	store, err := docstore.NewLeases(ctx, leases, unit, monitored)
+	if err != nil {
+		return h, err
+	}
+	return drain(ctx, monitored, store)
+}
+
+// drain runs one instance until its unit has no lag.
+func drain(ctx context.Context, monitored *docstore.Container, store *docstore.Leases) (h handled, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	h.versions = map[string]int{}
+	var mu sync.Mutex
+	batches := make(chan struct{}, 1)
+	count := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+		mu.Lock()
+		defer mu.Unlock()
+		h.changes += len(b.Changes)
+		for _, c := range b.Changes {
+			h.versions[string(c.PartitionKey)+c.ID]++
+		}
+		return nil
+	})
+	done := func(changefeed.BatchDone) {
+		select {
+		case batches <- struct{}{}:
+		default:
+		}
+	}
+	p, err := changefeed.New(monitored, store, count, changefeed.Options{
+		Instance: "one", Start: changefeed.FromBeginning(),
+		Hooks: changefeed.Hooks{BatchDone: done, Ready: func() { done(changefeed.BatchDone{}) }},
+	})
+	if err != nil {
+		return h, err
+	}
+	running, stop := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	work.Go(func() { err = p.Run(running) })
+	for lag := int64(1); lag > 0 && ctx.Err() == nil; {
+		select {
+		case <-batches:
+		case <-time.After(10 * time.Millisecond): // the position is stored after the batch is done
+		case <-ctx.Done():
+		}
+		lags, lerr := changefeed.Estimate(ctx, monitored, store)
+		if lerr != nil {
+			break
+		}
+		lag = int64(1 - min(1, len(lags)))
+		for _, l := range lags {
+			lag += l.Pending
+		}
+	}
+	stop()
+	work.Wait()
+	if err == nil {
+		err = ctx.Err()
+	}
+	return h, err
+}
+
+// TestWhatIsImportedIsHandledOnce is the way of the README, on generated documents and,
+// where there are some, on real ones.
+func TestWhatIsImportedIsHandledOnce(t *testing.T) {
+	t.Run("generated", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "generated.ndjson")
+		if err := os.WriteFile(file, generated(500), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		checkImported(t, file, 500)
+	})
+	t.Run("restaurants", func(t *testing.T) {
+		folder := os.Getenv("CHANGEFEED_DATA")
+		if folder == "" {
+			t.Skip("CHANGEFEED_DATA does not name a folder with restaurants.ndjson")
+		}
+		checkImported(t, filepath.Join(folder, "restaurants.ndjson"), 2548)
+	})
+}
+
+func checkImported(t *testing.T, file string, want int) {
+	t.Helper()
+	dir := t.TempDir()
+	rejects := filepath.Join(t.TempDir(), "rejects")
+	for round := 1; round <= 2; round++ {
+		out := command(t, "import", file, "--db", dir, "--container", "c", "--pk", "/outcode", "--ranges", "4", "--rejects", rejects, "-o", "json")
+		var got imported
+		if err := json.Unmarshal([]byte(out), &got); err != nil || got.Imported != int64(want) || got.Rejected != 0 {
+			t.Fatalf("import %d: got %s, %v, want %d imported and none rejected", round, out, err, want)
+		}
+		h, err := process(t.Context(), dir, "c", "unit")
+		if err != nil {
+			t.Fatalf("process: %v", err)
+		}
+		if h.changes != want || len(h.versions) != want {
+			t.Errorf("import %d: handled %d changes of %d documents, want %d of %[3]d", round, h.changes, len(h.versions), want)
+		}
+		all := command(t, "tail", "--db", dir, "--container", "c", "--follow=false")
+		if n := bytes.Count([]byte(all), []byte("\n")); n != want {
+			t.Errorf("import %d: the feed has %d entries, want one for each of %d documents", round, n, want)
+		}
+	}
+}
+
+// command runs a command that succeeds, and returns its output.
+func command(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	root := rootCommand(new(bool))
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	if err := root.ExecuteContext(t.Context()); err != nil {
+		t.Fatalf("changefeed %v: %v\n%s", args, err, errs.String())
+	}
+	return out.String()
+}
