@@ -24,6 +24,8 @@ func commands() []*cobra.Command {
 		exportCommand(),
 		tailCommand(),
 		leasesCommand(),
+		demoCommand(),
+		benchCommand(),
 	}
 }
 

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"runtime/metrics"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+const (
+	idleLeases  = 1000
+	idleWatch   = 17 * time.Second // in which each lease is renewed once
+	idleHeap    = 64               // MB
+	idleCPU     = 0.1              // of one core
+	bytesPerMB  = 1 << 20
+	fullCollect = 2 // collections after which what finalizers held is gone
+)
+
+// idle1000 measures what leases keep that have nothing to do.
+func idle1000(ctx context.Context, s *site) (f figure, err error) {
+	db, err := docstore.Open(filepath.Join(s.dir, "idle"), docstore.Options{})
+	if err != nil {
+		return f, err
+	}
+	defer closing(db, &err)
+	documents, err := db.CreateContainer(ctx, docstore.ContainerSpec{ID: "documents", Paths: []string{"/city"}})
+	if err != nil {
+		return f, err
+	}
+	records, err := db.CreateContainer(ctx, leaseSpec())
+	if err != nil {
+		return f, err
+	}
+	leases, err := docstore.NewLeases(ctx, records, "bench", documents)
+	if err != nil {
+		return f, err
+	}
+	fleet := &fleet{source: documents, leases: leases, look: time.Second / 10, report: s.complain}
+	defer func() {
+		if serr := fleet.stop(); err == nil {
+			err = serr
+		}
+	}()
+	before, _ := burden()
+	handler := changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error { return nil })
+	if _, err := fleet.start(ctx, handler, changefeed.Options{Instance: "bench", MinLeases: idleLeases}); err != nil {
+		return f, err
+	}
+	if _, err := fleet.balanced(ctx, 1); err != nil {
+		return f, err
+	}
+	s.say("watching %d leases for %v", idleLeases, idleWatch)
+	held, busy := burden()
+	begun := time.Now()
+	if err := rest(ctx, idleWatch); err != nil {
+		return f, err
+	}
+	after, later := burden()
+	cpu := (later - busy).Seconds() / time.Since(begun).Seconds()
+	f.Unit, f.Value = "MB", float64(int64(max(held, after)-before))/bytesPerMB
+	f.atMost(idleHeap)
+	f.OK = f.OK && cpu <= idleCPU
+	f.Target += fmt.Sprintf(", CPU ≤ %g%%", 100*idleCPU)
+	f.Detail = fmt.Sprintf("live heap that one processor with %d idle leases adds, those of its store's memory included, over %v; %.1f%% of one core, in which each lease is renewed every 17 s",
+		idleLeases, idleWatch, 100*cpu)
+	return f, nil
+}
+
+// burden is the live heap, and the processor time spent so far on our own code.
+func burden() (heap uint64, busy time.Duration) {
+	for range fullCollect {
+		runtime.GC() // which also brings the times up to date
+	}
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/cpu/classes/user:cpu-seconds"}}
+	metrics.Read(samples)
+	return samples[0].Value.Uint64(), time.Duration(samples[1].Value.Float64() * float64(time.Second))
+}

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// What the .NET processor needs for the same, in seconds and in requests.
+const (
+	netRebalance100  = 645
+	netRebalance1000 = 2152
+	netTakeover300   = 60 + 321
+	netIdleRequests  = 7
+)
+
+const (
+	twoRounds   = 30 // seconds: two acquire rounds of 13 s, and their jitter
+	virtualLook = 100 * time.Millisecond
+	handlerWork = 20 * time.Millisecond
+	writePause  = 10 * time.Millisecond
+	settleTime  = 10 * time.Second
+)
+
+// inVirtualTime runs f under a clock that stands still while somebody works and jumps
+// when all wait. The clock is the one of Go's tests, which want a test: an empty one
+// is enough, as long as nobody fails it.
+func inVirtualTime(f func() error) (err error) {
+	testing.Init() // tests read flags
+	synctest.Test(new(testing.T), func(*testing.T) { err = f() })
+	return err
+}
+
+// stage is a fleet in virtual time over a store in memory, with its default intervals.
+type stage struct {
+	*fleet
+	documents *docstore.Container
+	options   changefeed.Options
+	handler   changefeed.Handler
+}
+
+// onStage runs a play with so many leases.
+func (s *site) onStage(ctx context.Context, leases int, play func(ctx context.Context, st *stage) error) error {
+	return inVirtualTime(func() (err error) {
+		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a signal is of another time
+		defer cancel()
+		db, err := docstore.Open("", docstore.Options{InMemory: true, CacheBytes: 1 << 20})
+		if err != nil {
+			return err
+		}
+		defer closing(db, &err)
+		st := &stage{options: changefeed.Options{MinLeases: leases}}
+		spec := docstore.ContainerSpec{ID: "documents", Paths: []string{"/city"}}
+		if st.documents, err = db.CreateContainer(ctx, spec); err != nil {
+			return err
+		}
+		records, err := db.CreateContainer(ctx, leaseSpec())
+		if err != nil {
+			return err
+		}
+		unit, err := docstore.NewLeases(ctx, records, "bench", st.documents)
+		if err != nil {
+			return err
+		}
+		st.fleet = &fleet{source: st.documents, leases: unit, look: virtualLook, report: s.complain}
+		st.handler = changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error { return nil })
+		err = play(ctx, st)
+		return errors.Join(err, st.stop())
+	})
+}
+
+// enter starts instances until there are n.
+func (st *stage) enter(ctx context.Context, n int) error {
+	for len(st.instances()) < n {
+		o := st.options
+		o.Instance = fmt.Sprintf("host-%d", len(st.instances())+1)
+		if _, err := st.start(ctx, st.handler, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gather starts n instances and waits until they share the leases.
+func (st *stage) gather(ctx context.Context, n int) error {
+	if err := st.enter(ctx, n); err != nil {
+		return err
+	}
+	_, err := st.balanced(ctx, n)
+	return err
+}
+
+func rebalance100(ctx context.Context, s *site) (figure, error) {
+	return rebalance(ctx, s, 100, 1, 2, netRebalance100)
+}
+
+func rebalance1000(ctx context.Context, s *site) (figure, error) {
+	return rebalance(ctx, s, 1000, 4, 6, netRebalance1000)
+}
+
+// rebalance measures how long newcomers wait for their share, while changes flow.
+func rebalance(ctx context.Context, s *site, leases, before, after int, original float64) (f figure, err error) {
+	var took time.Duration
+	var written, handled, again int
+	err = s.onStage(ctx, leases, func(ctx context.Context, st *stage) error {
+		seen := &sightings{}
+		st.handler, st.options.Start = seen, changefeed.FromBeginning()
+		if err := st.gather(ctx, before); err != nil {
+			return err
+		}
+		flow := newFlow(ctx, st.documents)
+		if err := rest(ctx, settleTime); err != nil {
+			return err
+		}
+		if err := st.enter(ctx, after); err != nil {
+			return err
+		}
+		if took, err = st.balanced(ctx, after); err == nil {
+			err = rest(ctx, settleTime)
+		}
+		written, err = flow.stop(err)
+		if err == nil {
+			err = rest(ctx, settleTime)
+		}
+		handled, again = seen.count()
+		return err
+	})
+	f.Unit, f.Value = "s", took.Seconds()
+	f.against(original)
+	f.atMost(twoRounds)
+	f.OK = f.OK && handled == written && again == 0
+	f.Detail = fmt.Sprintf("virtual time, default intervals, %d leases from %d to %d instances while %d documents were written: %d delivered, %d of them twice; baseline: the .NET processor",
+		leases, before, after, written, handled, again)
+	return f, err
+}
+
+// sightings is a handler that takes its time and remembers every document.
+type sightings struct {
+	mu   sync.Mutex
+	seen map[string]int
+}
+
+// Handle implements [changefeed.Handler].
+func (s *sightings) Handle(ctx context.Context, b *changefeed.Batch) error {
+	if err := rest(ctx, handlerWork); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen == nil {
+		s.seen = map[string]int{}
+	}
+	for _, c := range b.Changes {
+		s.seen[c.ID]++
+	}
+	return nil
+}
+
+func (s *sightings) count() (documents, again int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.seen {
+		documents, again = documents+1, again+n-1
+	}
+	return documents, again
+}
+
+// flow writes a new document every now and then until it is stopped.
+type flow struct {
+	cancel  context.CancelFunc
+	writing sync.WaitGroup
+	written int
+	err     error
+}
+
+func newFlow(ctx context.Context, c *docstore.Container) *flow {
+	f := &flow{}
+	ctx, f.cancel = context.WithCancel(ctx)
+	f.writing.Go(func() {
+		for rest(ctx, writePause) == nil && f.err == nil {
+			body := fmt.Appendf(nil, `{"id":"doc-%d","city":"city-%d"}`, f.written, f.written)
+			if _, f.err = c.Create(context.WithoutCancel(ctx), body); f.err == nil {
+				f.written++
+			}
+		}
+	})
+	return f
+}
+
+// stop ends the flow, and tells how many it has written, unless something failed.
+func (f *flow) stop(failed error) (written int, err error) {
+	f.cancel()
+	f.writing.Wait()
+	return f.written, errors.Join(failed, f.err)
+}
+
+// takeover300 measures from the last sign of life of an instance until others have all
+// its leases.
+func takeover300(ctx context.Context, s *site) (f figure, err error) {
+	const expiration, round = 60 * time.Second, 13 * time.Second
+	var took time.Duration
+	err = s.onStage(ctx, 300, func(ctx context.Context, st *stage) error {
+		if err := st.gather(ctx, 4); err != nil {
+			return err
+		}
+		if err := rest(ctx, time.Minute); err != nil {
+			return err
+		}
+		dead := st.instances()[3]
+		dead.kill()
+		last, err := st.lastWrite(ctx, dead.name)
+		if err != nil {
+			return err
+		}
+		_, err = st.balanced(ctx, 3)
+		took = time.Since(last)
+		return err
+	})
+	f.Unit, f.Value = "s", took.Seconds()
+	f.against(netTakeover300)
+	f.atMost((expiration + round + round/10 + 2*time.Second).Seconds()) // a round and its jitter; the store's clock ticks in seconds
+	f.Detail = fmt.Sprintf("virtual time, default intervals, 300 leases of 4 instances; all leases of the dead one are owned %v after its last renewal, its expiration of %v included; baseline: expiration + 321 s of the .NET processor",
+		took.Round(100*time.Millisecond), expiration)
+	return f, err
+}
+
+// lastWrite is when an owner last renewed a lease.
+func (st *stage) lastWrite(ctx context.Context, owner string) (last time.Time, err error) {
+	records, _, err := st.leases.List(ctx)
+	for _, l := range records {
+		if l.Kind == changefeed.KindLease && l.Owner == owner && l.Updated.After(last) {
+			last = l.Updated
+		}
+	}
+	return last, err
+}
+
+// idleRequests counts what leases cost that have nothing to do.
+func idleRequests(ctx context.Context, s *site) (f figure, err error) {
+	const leases, instances, minutes = 100, 3, 60
+	var requests int64
+	err = s.onStage(ctx, leases, func(ctx context.Context, st *stage) error {
+		if err := st.gather(ctx, instances); err != nil {
+			return err
+		}
+		if err := rest(ctx, time.Minute); err != nil {
+			return err
+		}
+		before := st.requests.Load()
+		err := rest(ctx, minutes*time.Minute)
+		requests = st.requests.Load() - before
+		return err
+	})
+	f.Unit, f.Value = "requests/lease/min", float64(requests)/leases/minutes
+	f.against(netIdleRequests)
+	f.atMost(4)
+	f.Detail = fmt.Sprintf("virtual time, default intervals, %d leases of %d instances: %d requests of all kinds in an hour; baseline: the .NET processor",
+		leases, instances, requests)
+	return f, err
+}
