@@ -125,18 +125,18 @@ func (r *run) locked(ctx context.Context, f func(context.Context) error) (done b
 	if err != nil {
 		return false, fmt.Errorf("lock: %w", err)
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(r.base, r.opts.Drain)
-		defer cancel()
-		r.report(ctx, OriginLeaseStore, "", r.store.Delete(ctx, lock)) // expires by itself
-	}()
 	creating, cancel := context.WithTimeout(ctx, createTime)
 	defer cancel()
 	if err := r.view.list(creating, time.Now()); err != nil {
 		return false, err
 	}
-	err = f(creating)
-	return err == nil, err
+	if err := f(creating); err != nil {
+		return false, err // a request may still be on its way: the lock is left to expire
+	}
+	unlocking, cancel := linger(ctx, r.opts.Drain)
+	defer cancel()
+	r.report(unlocking, OriginLeaseStore, "", r.store.Delete(unlocking, lock))
+	return true, nil
 }
 
 // cover creates leases for the parts of the key space that have none.
@@ -149,12 +149,23 @@ func (r *run) cover(ctx context.Context, start Start) error {
 	finer := (r.opts.MinLeases + len(partitions) - 1) / max(1, len(partitions))
 	for _, part := range cutAt(holes(FullRange(), good), partitions) {
 		for _, cut := range part.Cut(finer) {
-			if err := r.createLease(ctx, cut, start); err != nil {
+			if err := r.insist(ctx, func() error { return r.createLease(ctx, cut, start) }); err != nil {
 				return fmt.Errorf("create lease %s: %w", cut, err)
 			}
 		}
 	}
 	return nil
+}
+
+// insist tries again until f succeeds or ctx ends, and returns the last error.
+func (r *run) insist(ctx context.Context, f func() error) error {
+	rng := r.random("insist")
+	for failures := 1; ; failures++ {
+		err := f()
+		if err == nil || hopeless(err) || !pause(ctx, r.backoff(rng, failures)) {
+			return err
+		}
+	}
 }
 
 // createLease creates a free lease whose position is fixed before the first read: "now"

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 )
@@ -88,14 +89,18 @@ func Key(components ...any) PartitionKey {
 // component is the JSON of one key component, without the HTML escapes of
 // [json.Marshal], so that one value has one text.
 func component(v any) string {
-	if _, ok := v.(undefined); ok {
-		return "{}"
+	switch reflect.ValueOf(v).Kind() {
+	case reflect.Map, reflect.Struct, reflect.Slice, reflect.Array, reflect.Pointer:
+		if _, ok := v.(undefined); ok {
+			return "{}"
+		}
+		return fmt.Sprintf("%T", v) // not JSON, so a store's parser refuses it by name
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		return fmt.Sprintf("%T", v) // not JSON, so a store's parser refuses it by name
+		return fmt.Sprintf("%T", v)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -29,6 +29,9 @@ func (w *worker) split() Reason {
 		if err == nil {
 			return ReasonSplit
 		}
+		if errors.Is(err, errWhole) {
+			return w.release(order{reason: ReasonSplit, whole: true})
+		}
 		if w.lease.Err() != nil {
 			return ReasonLost
 		}
@@ -58,13 +61,20 @@ func (w *worker) replace() error {
 	}
 	others, _ := w.r.view.leases()
 	others = slices.DeleteFunc(others, func(l Lease) bool { return l.ID == parent.ID })
-	for _, r := range cutAt(holes(parent.Range, others), partitions) {
+	parts := cutAt(holes(parent.Range, others), partitions)
+	if slices.Contains(parts, parent.Range) {
+		return errWhole
+	}
+	for _, r := range parts {
 		if err := w.createChild(ctx, parent, r); err != nil {
 			return err
 		}
 	}
 	return w.remove(ctx)
 }
+
+// errWhole is a range that one partition holds again, because a merge came after the split.
+var errWhole = errors.New("the range is whole again")
 
 // createChild creates the lease for a part of the parent, as ours, and starts it.
 func (w *worker) createChild(ctx context.Context, parent Lease, r Range) error {

@@ -37,6 +37,7 @@ type worker struct {
 type order struct {
 	reason Reason
 	to     owner // of a hand-over
+	whole  bool  // after a split that a merge has undone
 }
 
 // Error makes an order the cause of a context's end.
@@ -153,7 +154,12 @@ func (w *worker) giveUp(why Reason, err error) Reason {
 func (w *worker) release(o order) Reason {
 	ctx, cancel := context.WithTimeout(w.r.base, w.r.opts.Drain)
 	defer cancel()
-	err := w.keeper.do(ctx, w.lease, true, func(l *Lease) { l.Owner, l.Epoch = o.to.instance, o.to.epoch })
+	err := w.keeper.do(ctx, w.lease, true, func(l *Lease) {
+		l.Owner, l.Epoch = o.to.instance, o.to.epoch
+		if o.whole {
+			l.State = StateLive
+		}
+	})
 	if err != nil {
 		w.r.report(w.lease, OriginLeaseStore, w.first.Token, fmt.Errorf("release: %w", err))
 		return ReasonLost
@@ -165,11 +171,11 @@ func (w *worker) release(o order) Reason {
 func (w *worker) read() (Page, error) {
 	for failures := 1; ; failures++ {
 		page, err := w.readOnce()
+		if w.halt.Err() != nil { // even if the page came: it must not be handed out any more
+			return page, context.Cause(w.halt)
+		}
 		if err == nil || errors.Is(err, ErrGone) {
 			return page, err
-		}
-		if w.halt.Err() != nil {
-			return page, context.Cause(w.halt)
 		}
 		w.r.report(w.halt, OriginSource, w.first.Token, fmt.Errorf("read: %w", err))
 		wait := w.r.backoff(w.rng, failures)

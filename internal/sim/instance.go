@@ -75,7 +75,14 @@ func (w *world) start(name string) {
 	p, err := changefeed.New(w.sourceOf(i), w.leasesOf(i), i, changefeed.Options{
 		Instance: name, Mode: w.mode, Start: w.start0, MaxItems: 1 + w.rng.IntN(20), MinLeases: w.minLeases,
 		CheckpointItems: w.rng.IntN(2) * w.rng.IntN(30),
-		Hooks:           changefeed.Hooks{Ready: w.markReady, Error: func(*changefeed.Error) {}},
+		Hooks: changefeed.Hooks{
+			Ready:    w.markReady,
+			Acquired: func(l changefeed.Lease) { w.ledger.note("%s has %s/%s at %v", i, l.Token, l.Epoch, l.Position) },
+			Released: func(l changefeed.Lease, why changefeed.Reason) {
+				w.ledger.note("%s released %s: %s", i, l.Token, why)
+			},
+			Error: func(err *changefeed.Error) { w.ledger.note("%s: %v", i, err) },
+		},
 	})
 	if err != nil {
 		w.ledger.breach("new processor: %v", err)
@@ -100,7 +107,7 @@ func (w *world) sourceOf(i *instance) changefeed.Source {
 }
 
 func (w *world) leasesOf(i *instance) changefeed.LeaseStore {
-	var store changefeed.LeaseStore = witness{w.units[0], w.ledger}
+	var store changefeed.LeaseStore = witness{w.units[0], w.ledger, i}
 	if w.bug != nil {
 		store = w.bug(store)
 	}
@@ -113,6 +120,7 @@ func (w *world) leasesOf(i *instance) changefeed.LeaseStore {
 
 // kill ends a process without a goodbye: nothing of it reaches the stores any more.
 func (i *instance) kill() {
+	i.world.ledger.note("%s is killed", i)
 	i.dead.Store(true)
 	i.link.mu.Lock()
 	i.link.dead = true

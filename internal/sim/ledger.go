@@ -23,6 +23,7 @@ type ledger struct {
 	calls     map[*call]bool
 	positions map[string]int64 // by lease id
 	broken    []string         // promises that did not hold
+	trace     []event
 
 	written, delivered, again int
 }
@@ -46,6 +47,29 @@ func newLedger(mode changefeed.Mode) *ledger {
 		mode: mode, items: map[changefeed.PartitionKey]map[string][]version{},
 		handled: map[version]bool{}, calls: map[*call]bool{}, positions: map[string]int64{},
 	}
+}
+
+// event is one line of a run's trace, formatted only if somebody wants to read it.
+type event struct {
+	at     time.Time
+	format string
+	args   []any
+}
+
+// note adds a line to the trace.
+func (g *ledger) note(format string, args ...any) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.trace = append(g.trace, event{time.Now(), format, args})
+}
+
+// story is the trace as text.
+func (g *ledger) story() string {
+	var b strings.Builder
+	for _, e := range g.trace {
+		fmt.Fprintf(&b, "%s %s\n", e.at.Format("15:04:05.000"), fmt.Sprintf(e.format, e.args...))
+	}
+	return b.String()
 }
 
 func (g *ledger) breach(format string, args ...any) {
@@ -96,6 +120,8 @@ func (g *ledger) begin(ctx context.Context, by *instance, b *changefeed.Batch) *
 		}
 		inBatch[version{c.PartitionKey, c.ID, c.LSN}] = true
 	}
+	g.trace = append(g.trace, event{time.Now(), "%s handles %s, %d changes from LSN %d, attempt %d",
+		[]any{by, b.LeaseToken, len(b.Changes), b.Changes[0].LSN, b.Attempt}})
 	made := &call{by, b, ctx}
 	g.calls[made] = true
 	return made
@@ -106,6 +132,8 @@ func (g *ledger) end(c *call, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.calls, c)
+	g.trace = append(g.trace, event{time.Now(), "%s is done with %s from LSN %d: %v, dead %v",
+		[]any{c.by, c.b.LeaseToken, c.b.Changes[0].LSN, ok, c.by.isDead()}})
 	if !ok || c.by.isDead() {
 		return
 	}
@@ -141,22 +169,26 @@ func (g *ledger) owed() (missing []string) {
 type witness struct {
 	changefeed.LeaseStore
 	*ledger
+	by *instance
 }
 
 func (w witness) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
 	got, err := w.LeaseStore.Create(ctx, l)
+	w.note("%s creates %s %q for %s/%s at %v: %v", w.by, l.Kind, l.Token, l.Owner, l.Epoch, l.Position, err)
 	w.saw(got, err)
 	return got, err
 }
 
 func (w witness) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
 	got, err := w.LeaseStore.Update(ctx, l)
+	w.note("%s writes %s %q for %s/%s at %v, %v: %v", w.by, l.Kind, l.Token, l.Owner, l.Epoch, l.Position, l.State, err)
 	w.saw(got, err)
 	return got, err
 }
 
 func (w witness) Delete(ctx context.Context, l changefeed.Lease) error {
 	err := w.LeaseStore.Delete(ctx, l)
+	w.note("%s deletes %s %q: %v", w.by, l.Kind, l.Token, err)
 	if err == nil {
 		w.mu.Lock()
 		delete(w.positions, l.ID)

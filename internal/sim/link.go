@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -171,7 +172,19 @@ func (s leases) shift(l changefeed.Lease, by time.Duration) changefeed.Lease {
 	if !l.Fence.IsZero() {
 		l.Fence = l.Fence.Add(by)
 	}
+	l.Position = shiftStart(l.Position, by)
+	if start, err := changefeed.ParseStart(l.Properties["origin"]); err == nil { // of the marker
+		l.Properties = maps.Clone(l.Properties)
+		l.Properties["origin"] = shiftStart(changefeed.Position{Start: start}, by).Start.String()
+	}
 	return l
+}
+
+func shiftStart(p changefeed.Position, by time.Duration) changefeed.Position {
+	if at := p.Start.Time(); !at.IsZero() {
+		p.Start = changefeed.FromTime(at.Add(by))
+	}
+	return p
 }
 
 func (s leases) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
@@ -223,7 +236,9 @@ func (s source) Partitions(ctx context.Context) ([]changefeed.Partition, error) 
 
 func (s source) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
 	return cross(ctx, s.link, func(ctx context.Context) (changefeed.Page, error) {
-		return s.source.Read(ctx, r, from, o)
+		page, err := s.source.Read(ctx, r, shiftStart(from, -s.skew), o)
+		page.Next = shiftStart(page.Next, s.skew)
+		return page, err
 	})
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,14 +20,14 @@ var (
 )
 
 // play runs one seed in a bubble of its own.
-func play(t *testing.T, seed uint64, bug Bug) (broken []string) {
+func play(t *testing.T, seed uint64, bug Bug) (broken []string, story string) {
 	synctest.Test(t, func(t *testing.T) {
 		var err error
-		if broken, err = Run(t.Context(), seed, bug); err != nil {
+		if broken, story, err = Run(t.Context(), seed, bug); err != nil {
 			t.Error(err)
 		}
 	})
-	return broken
+	return broken, story
 }
 
 func TestPromisesHoldUnderFaults(t *testing.T) {
@@ -33,8 +35,15 @@ func TestPromisesHoldUnderFaults(t *testing.T) {
 		seed := *from + uint64(n)
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
-			for _, b := range play(t, seed, nil) {
+			broken, story := play(t, seed, nil)
+			for _, b := range broken {
 				t.Error(b)
+			}
+			if file := filepath.Join(t.ArtifactDir(), "story.txt"); story != "" {
+				t.Logf("what happened is told in %s (kept with -artifacts)", file)
+				if err := os.WriteFile(file, []byte(story), 0o600); err != nil {
+					t.Error(err)
+				}
 			}
 		})
 	}
@@ -68,7 +77,7 @@ func (s blind) Follow(ctx context.Context, cursor string) ([]changefeed.Lease, s
 func TestTheCheckersFindALeaseStoreWithoutETags(t *testing.T) {
 	const most = 40
 	for seed := range uint64(most) {
-		if broken := play(t, seed, func(s changefeed.LeaseStore) changefeed.LeaseStore { return blind{s} }); len(broken) > 0 {
+		if broken, _ := play(t, seed, func(s changefeed.LeaseStore) changefeed.LeaseStore { return blind{s} }); len(broken) > 0 {
 			t.Logf("seed %d: %s", seed, broken[0])
 			return
 		}

@@ -60,12 +60,12 @@ type world struct {
 	diceSeed *rand.Rand
 }
 
-// Run plays one seed and returns the promises that were broken. It must be called
-// inside a synctest bubble.
-func Run(ctx context.Context, seed uint64, bug Bug) (broken []string, err error) {
+// Run plays one seed and returns the promises that were broken, and then also what
+// happened. It must be called inside a synctest bubble.
+func Run(ctx context.Context, seed uint64, bug Bug) (broken []string, story string, err error) {
 	w, err := newWorld(ctx, seed, bug)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	ctx, stopWriting := context.WithCancel(ctx)
 	defer stopWriting()
@@ -86,7 +86,10 @@ func Run(ctx context.Context, seed uint64, bug Bug) (broken []string, err error)
 	if err := w.db.Check(); err != nil {
 		w.ledger.fail("store: %v", err)
 	}
-	return w.ledger.broken, w.db.Close()
+	if len(w.ledger.broken) > 0 {
+		story = w.ledger.story()
+	}
+	return w.ledger.broken, story, w.db.Close()
 }
 
 func newWorld(ctx context.Context, seed uint64, bug Bug) (*world, error) {
@@ -202,13 +205,17 @@ func (w *world) disturb() {
 		w.alive = slices.Delete(w.alive, n, n+1)
 		i.kill()
 	case 3:
+		w.ledger.note("%s is stopped", i)
 		w.alive = slices.Delete(w.alive, n, n+1)
 		i.stop()
 	case 4:
+		w.ledger.note("%s is cut off until %s", i, until.Format("15:04:05"))
 		i.link.set(func(l *link) { l.cut, l.hang = until, w.rng.IntN(2) == 0 })
 	case 5:
+		w.ledger.note("%s is frozen until %s", i, until.Format("15:04:05"))
 		i.link.set(func(l *link) { l.frozen = until })
 	case 6:
+		w.ledger.note("%s is throttled until %s", i, until.Format("15:04:05"))
 		i.link.set(func(l *link) { l.full = until })
 	case 7:
 		w.split()
@@ -224,6 +231,7 @@ func (l *link) set(edit func(*link)) {
 }
 
 func (w *world) split() {
+	w.ledger.note("split")
 	partitions, err := w.orders.Partitions(w.ctx)
 	if err != nil || len(partitions) > 12 {
 		return
@@ -234,6 +242,7 @@ func (w *world) split() {
 }
 
 func (w *world) merge() {
+	w.ledger.note("merge")
 	partitions, err := w.orders.Partitions(w.ctx)
 	if err != nil || len(partitions) < 2 {
 		return
