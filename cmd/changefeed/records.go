@@ -59,11 +59,12 @@ type splitter struct {
 	buf    []byte // read and not consumed
 	failed error  // of the last read; io.EOF at the end
 	at     place  // of buf[0]
+	most   int    // bytes of a text that are kept
 }
 
 // newSplitter cuts input that begins at a place.
 func newSplitter(in io.Reader, at place) (*splitter, error) {
-	s := &splitter{in: in, at: at}
+	s := &splitter{in: in, at: at, most: maxKept}
 	if at.Offset > 0 {
 		return s, nil
 	}
@@ -139,9 +140,9 @@ func (s *splitter) record() record {
 // take consumes a text, and returns what can be kept of it and its size.
 func (s *splitter) take(c *scan) (text []byte, size int64) {
 	for !c.run(s.buf) && (c.other == 0 || c.pos < maxSearch) && s.more() {
-		if c.pos > maxKept {
+		if c.pos > s.most {
 			if size == 0 {
-				text = s.buf[:maxKept:maxKept]
+				text = s.buf[:s.most:s.most]
 			}
 			size += int64(c.pos)
 			s.consume(c.pos)
@@ -153,7 +154,7 @@ func (s *splitter) take(c *scan) (text []byte, size int64) {
 		end = c.other
 	}
 	if size == 0 {
-		kept := min(end, maxKept)
+		kept := min(end, s.most)
 		text = s.buf[:kept:kept]
 	}
 	size += int64(end)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -107,11 +108,9 @@ func (c *choice) Type() string { return strings.Join(c.allowed, "|") }
 
 // Set takes one of the values that are allowed.
 func (c *choice) Set(text string) error {
-	for _, a := range c.allowed {
-		if text == a {
-			c.value = text
-			return nil
-		}
+	if slices.Contains(c.allowed, text) {
+		c.value = text
+		return nil
 	}
 	return fmt.Errorf("want %s", strings.Join(c.allowed, " or "))
 }

@@ -140,5 +140,8 @@ func withoutSystem(body []byte) ([]byte, error) {
 		}
 		plain = append(plain, bytes.TrimLeft(body[begin:d.InputOffset()], ", \t\r\n")...)
 	}
+	if _, err := d.Token(); err != nil {
+		return nil, fmt.Errorf("read document: %w", err)
+	}
 	return append(plain, '}'), nil
 }
