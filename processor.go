@@ -61,10 +61,11 @@ func (p *Processor) Run(ctx context.Context) error {
 		return err
 	}
 	r.hooks.Ready()
-	var following sync.WaitGroup
-	following.Go(func() { r.follow(ctx) })
+	var around sync.WaitGroup
+	around.Go(func() { r.follow(ctx) })
+	around.Go(func() { r.present(ctx) })
 	r.rounds(ctx)
-	following.Wait()
+	around.Wait()
 	r.leave()
 	return nil
 }
@@ -86,9 +87,9 @@ type run struct {
 	workers  map[Range]*worker // of the ranges that are ours; nil while being acquired
 	stopping bool
 
+	presence Lease // of the goroutine that shows it
+
 	// Of the goroutine that runs the rounds.
-	presence    Lease
-	presenceAt  time.Time
 	overdue     map[string]time.Time // since when a lease is in nobody's hands, or not given to us
 	suspectHole []Range
 	reported    map[string]bool // documents that were reported as broken

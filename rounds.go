@@ -13,8 +13,7 @@ import (
 
 // How often a round comes, in parts of [Options.Acquire].
 const (
-	presenceRounds = 3  // an instance that has not been seen for so many rounds is gone
-	listRounds     = 5  // a followed view is listed anew after so many rounds
+	listRounds     = 10 // a followed view is listed anew after so many rounds
 	overdueRounds  = 2  // a lease that nobody took or gave for so many rounds is anybody's
 	roundsPerEvent = 50 // news can make rounds come so much faster, no more
 )
@@ -57,9 +56,6 @@ func (r *run) wake() {
 // are about to give us leases.
 func (r *run) round(ctx context.Context) (expecting bool) {
 	listed, err := r.look(ctx)
-	if err == nil {
-		err = r.showPresence(ctx)
-	}
 	if err != nil {
 		r.report(ctx, OriginBalancer, "", err)
 		return false
@@ -110,8 +106,10 @@ func (r *run) situation() situation {
 		}
 	}
 	s := situation{leases: good, now: r.view.now(), expiration: r.opts.Expiration, overdue: map[string]bool{}}
+	s.hosts = append(s.hosts, r.me)
 	for _, h := range r.view.kind(KindHost) {
-		if h.owner() == r.me || h.Err == nil && h.State == StateLive && s.now.Sub(h.Updated) <= h.Expiration+clockGrain {
+		alive := h.Err == nil && h.State == StateLive && s.now.Sub(h.Updated) <= h.Expiration+clockGrain
+		if alive && h.owner() != r.me {
 			s.hosts = append(s.hosts, h.owner())
 		}
 	}
@@ -301,64 +299,6 @@ func (r *run) giveAway(give map[Range]owner) int {
 		}
 	}
 	return n
-}
-
-// showPresence writes this instance's own record, once a round.
-func (r *run) showPresence(ctx context.Context) error {
-	if time.Since(r.presenceAt) < r.opts.Acquire*8/10 {
-		return nil
-	}
-	l := r.presence
-	l.Kind, l.Token = KindHost, r.me.instance+"/"+r.me.epoch
-	l.Owner, l.Epoch = r.me.instance, r.me.epoch
-	l.Expiration = min(presenceRounds*r.opts.Acquire, r.opts.Expiration)
-	l.TTL = 2 * r.opts.Expiration
-	l.Timestamp = timestamp()
-	got, err := r.putPresence(ctx, l)
-	if err != nil {
-		return fmt.Errorf("show presence: %w", err)
-	}
-	r.presence, r.presenceAt = got, time.Now()
-	r.view.put(got)
-	return nil
-}
-
-// clean removes the presence of instances that are long gone, where the store's time to
-// live does not.
-func (r *run) clean(ctx context.Context) {
-	for _, h := range r.view.kind(KindHost) {
-		if h.Err == nil && r.view.now().Sub(h.Updated) > 3*r.opts.Expiration && h.owner() != r.me {
-			_ = r.store.Delete(ctx, h) // somebody else may have been faster, or may have the right that we lack
-			r.view.drop(h.ID)
-		}
-	}
-}
-
-// putPresence creates or updates the record. A conflict is an earlier write of ours
-// whose answer was lost, for nobody else writes it.
-func (r *run) putPresence(ctx context.Context, l Lease) (Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	if l.ETag != "" {
-		got, err := r.store.Update(ctx, l)
-		if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrNotFound) {
-			return got, err
-		}
-	}
-	l.ETag = ""
-	got, err := r.store.Create(ctx, l)
-	if !errors.Is(err, ErrConflict) {
-		return got, err
-	}
-	if err := r.view.list(ctx, time.Now()); err != nil {
-		return Lease{}, err
-	}
-	for _, h := range r.view.kind(KindHost) {
-		if h.owner() == r.me {
-			l.ETag, l.ID, l.Raw = h.ETag, h.ID, h.Raw
-		}
-	}
-	return r.store.Update(ctx, l)
 }
 
 // report tells Hooks.Error, unless the error is only that ctx has ended.

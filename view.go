@@ -2,6 +2,7 @@ package changefeed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -255,4 +256,76 @@ func (r *run) isPushed() bool {
 	r.followed.Lock()
 	defer r.followed.Unlock()
 	return r.pushed
+}
+
+// present shows this instance to the others, on the same beat as its leases are renewed.
+func (r *run) present(ctx context.Context) {
+	rng := r.random("present")
+	failures := 0
+	for ctx.Err() == nil {
+		err := r.showPresence(ctx)
+		if err == nil {
+			failures = 0
+			pause(ctx, r.opts.Renew-time.Since(r.phase)%r.opts.Renew)
+			continue
+		}
+		failures++
+		r.report(ctx, OriginBalancer, "", fmt.Errorf("show presence: %w", err))
+		pause(ctx, min(r.opts.Renew, r.backoff(rng, failures)))
+	}
+}
+
+// showPresence writes this instance's own record. It outlives two beats, and not the
+// leases, so that nobody waits for a dead instance to take what is free.
+func (r *run) showPresence(ctx context.Context) error {
+	l := r.presence
+	l.Kind, l.Token = KindHost, r.me.instance+"/"+r.me.epoch
+	l.Owner, l.Epoch = r.me.instance, r.me.epoch
+	l.Expiration = min(r.opts.Renew*5/2, r.opts.Expiration)
+	l.TTL = 2 * r.opts.Expiration
+	l.Timestamp = timestamp()
+	got, err := r.putPresence(ctx, l)
+	if err == nil {
+		r.presence = got
+		r.view.put(got)
+	}
+	return err
+}
+
+// clean removes the presence of instances that are long gone, where the store's time to
+// live does not.
+func (r *run) clean(ctx context.Context) {
+	for _, h := range r.view.kind(KindHost) {
+		if h.Err == nil && r.view.now().Sub(h.Updated) > 3*r.opts.Expiration && h.owner() != r.me {
+			_ = r.store.Delete(ctx, h) // somebody else may have been faster, or may have the right that we lack
+			r.view.drop(h.ID)
+		}
+	}
+}
+
+// putPresence creates or updates the record. A conflict is an earlier write of ours
+// whose answer was lost, for nobody else writes it.
+func (r *run) putPresence(ctx context.Context, l Lease) (Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if l.ETag != "" {
+		got, err := r.store.Update(ctx, l)
+		if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrNotFound) {
+			return got, err
+		}
+	}
+	l.ETag = ""
+	got, err := r.store.Create(ctx, l)
+	if !errors.Is(err, ErrConflict) {
+		return got, err
+	}
+	if err := r.view.list(ctx, time.Now()); err != nil {
+		return Lease{}, err
+	}
+	for _, h := range r.view.kind(KindHost) {
+		if h.owner() == r.me {
+			l.ETag, l.ID, l.Raw = h.ETag, h.ID, h.Raw
+		}
+	}
+	return r.store.Update(ctx, l)
 }

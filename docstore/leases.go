@@ -222,6 +222,21 @@ func (s *Leases) Follow(ctx context.Context, cursor string) ([]changefeed.Lease,
 	}
 }
 
+// followGather is how long changes are gathered before they are told: instances renew
+// their leases in bursts, and one answer a burst is enough.
+const followGather = time.Second
+
+func (s *Leases) gather(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, followGather, errGathered)
+	defer cancel()
+	if err := s.c.db.await(ctx, nil); !errors.Is(err, errGathered) {
+		return err
+	}
+	return nil
+}
+
+var errGathered = errors.New("gathered for long enough")
+
 // since waits for the head to pass an LSN and reads the unit's records up to the new one.
 func (s *Leases) since(ctx context.Context, lsn int64) ([]changefeed.Lease, int64, error) {
 	for {
@@ -235,6 +250,9 @@ func (s *Leases) since(ctx context.Context, lsn int64) ([]changefeed.Lease, int6
 		if err := s.c.db.await(ctx, ch); err != nil {
 			return nil, 0, err
 		}
+	}
+	if err := s.gather(ctx); err != nil {
+		return nil, 0, err
 	}
 	head := s.c.head.Load()
 	changes, err := s.c.readTo(ctx, lsn, head)
