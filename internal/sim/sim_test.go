@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,12 @@ var (
 	seeds = flag.Int("seeds", 40, "how many seeds to run")
 	from  = flag.Uint64("from", 1, "the first seed")
 )
+
+// TestMain lets garbage pile up: runs are short, and there are many.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
 
 // play runs one seed in a bubble of its own.
 func play(t *testing.T, seed uint64, bug Bug) (broken []string, story string) {

@@ -29,8 +29,8 @@ type Bug func(changefeed.LeaseStore) changefeed.LeaseStore
 
 // How long a run takes, in virtual time.
 const (
-	faultyTime = 12 * time.Minute
-	quietTime  = 4 * time.Minute
+	faultyTime = 10 * time.Minute
+	quietTime  = 3 * time.Minute
 )
 
 // world is the state of one run.
