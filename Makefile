@@ -44,10 +44,10 @@ tidy: ## the house rules alone (they are part of every test run)
 	$(GO) test -count=1 ./internal/tidy
 
 sim: ## the whole system in virtual time; SEEDS=10000 for a long run
-	SEEDS=$(SEEDS) $(GO) test -count=1 -timeout=0 ./internal/sim
+	$(GO) test -count=1 -timeout=0 ./internal/sim -seeds $(SEEDS)
 
-crash: ## kill -9 and power-loss loops; CRASHES=500 for a long run
-	CRASHES=$(CRASHES) $(GO) test -count=1 -timeout=0 -run Crash $(PKG)
+crash: ## the store under kill -9; CRASHES=200 for a long run
+	$(GO) test -count=1 -timeout=0 -run Kill -v ./docstore -crash.rounds $(CRASHES)
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -14,13 +13,11 @@ import (
 // instance is one process of the fleet.
 type instance struct {
 	name  string
-	rng   *rand.Rand // of the handler; calls are for one instance and guarded by luck
 	link  *link
 	world *world
 	dead  atomic.Bool
 
 	stop context.CancelFunc
-	done chan struct{}
 }
 
 // String names the process, not only the instance.
@@ -65,7 +62,7 @@ func (l *link) isCalm() bool {
 // start runs a new process under a name, which an old one may still use.
 func (w *world) start(name string) {
 	i := &instance{
-		name: name, world: w, done: make(chan struct{}),
+		name: name, world: w,
 		link: &link{rng: w.fork(), calm: w.calm, skew: time.Duration(w.rng.Int64N(int64(10*time.Minute))) - 5*time.Minute},
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
@@ -87,15 +84,13 @@ func (w *world) start(name string) {
 	if err != nil {
 		w.ledger.breach("new processor: %v", err)
 		cancel()
-		close(i.done)
 		return
 	}
-	go func() {
-		defer close(i.done)
+	w.processes.Go(func() {
 		if err := p.Run(ctx); err != nil && !i.isDead() {
 			w.ledger.fail("run %s: %v", i, err)
 		}
-	}()
+	})
 }
 
 func (w *world) sourceOf(i *instance) changefeed.Source {

@@ -52,6 +52,7 @@ type world struct {
 	ledger *ledger
 
 	alive, all []*instance
+	processes  sync.WaitGroup
 
 	ready     chan struct{}
 	readyOnce sync.Once
@@ -305,8 +306,8 @@ func (w *world) finalChecks() {
 func (w *world) stopAll() {
 	for _, i := range w.all {
 		i.stop()
-		<-i.done
 	}
+	w.processes.Wait()
 	_ = sleep(w.ctx, time.Minute) // late requests
 	records, _, err := w.units[0].List(w.ctx)
 	if err != nil {
