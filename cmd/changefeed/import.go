@@ -35,8 +35,8 @@ type importOptions struct {
 }
 
 const (
-	defaultWriters = 64
-	maxWriters     = 1024
+	defaultWriters = 256
+	maxWriters     = 4096
 )
 
 func importCommand() *cobra.Command {

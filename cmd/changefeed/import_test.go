@@ -240,6 +240,29 @@ func TestDocumentsOfOneKeyAreWrittenInOrder(t *testing.T) {
 	}
 }
 
+func TestARefusedDocumentTakesNoneOfItsCrowdWithIt(t *testing.T) {
+	var input bytes.Buffer
+	for i := range 3000 {
+		id := fmt.Sprint(i)
+		if i%50 == 0 {
+			id = "bad/" + id
+		}
+		fmt.Fprintf(&input, `{"id":"%s","outcode":"one"}`+"\n", id)
+	}
+	s := newImportSite(t, input.Bytes())
+	out, _, err := s.run(t, "--pk", "/outcode")
+	if err == nil || !strings.Contains(out, "imported 2940 documents into c") || !strings.Contains(out, "rejected 60\n") {
+		t.Errorf("got %q, %v, want all but the 60 bad ones", out, err)
+	}
+	if n := s.documents(t); n != 2940 {
+		t.Errorf("got %d documents, want 2940", n)
+	}
+	kept, err := os.ReadFile(s.rejects)
+	if n := strings.Count(string(kept), `"text":"{\"id\":\"bad/`); err != nil || n != 60 || strings.Count(string(kept), "\n") != 60 {
+		t.Errorf("got %d bad documents among the rejects, %v, want 60 and nothing else", n, err)
+	}
+}
+
 func TestAFailureOfTheStoreEndsTheImport(t *testing.T) {
 	db, err := docstore.Open("", docstore.Options{InMemory: true})
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"io"
 	"strings"
@@ -19,14 +18,17 @@ import (
 //
 // Many writers share each flush of the store, so many documents are on their way at
 // once. Those of one partition key go through one lane, in which each waits for the one
-// before it. All are finished in the order of the input: so there is always one place
-// before which everything is done, and an interrupted import can go on there.
+// before it; where many of one key wait, as in input that is sorted by it, they are
+// written together, in one transaction. All are finished in the order of the input: so
+// there is always one place before which everything is done, and an interrupted import
+// can go on there.
 
 // A job is a record on its way.
 type job struct {
 	record
-	refusal error // why it is no document of this container
-	failure error // why the import cannot go on
+	key     changefeed.PartitionKey // as far as it can be told; empty for what is no document
+	refusal error                   // why it is no document of this container
+	failure error                   // why the import cannot go on
 	done    chan struct{}
 }
 
@@ -41,8 +43,12 @@ type loader struct {
 
 // The lengths of queues.
 const (
-	laneLength = 16
-	maxAhead   = 4096 // jobs that are done or on their way, behind one that is not done
+	maxAhead   = 8192 // jobs that are done or on their way, behind one that is not done
+	laneLength = 2 * maxTogether
+
+	crowded          = 16 // jobs that must wait in a lane for some to be written together
+	maxTogether      = 100
+	maxTogetherBytes = 1 << 20 // stores take 2 MB with all that they add
 )
 
 func newLoader(c *docstore.Container, writers int) *loader {
@@ -63,12 +69,7 @@ func (l *loader) load(ctx context.Context, s *splitter, each func(*job) error) e
 	defer cancel(nil)
 	var work sync.WaitGroup
 	for _, lane := range l.lanes {
-		work.Go(func() {
-			for j := range lane {
-				j.refusal, j.failure = l.write(ctx, j.text)
-				close(j.done)
-			}
-		})
+		work.Go(func() { l.serve(ctx, lane) })
 	}
 	var failed error
 	work.Go(func() { failed = l.finish(cancel, each) })
@@ -104,8 +105,9 @@ func (l *loader) dispatch(ctx context.Context, s *splitter) error {
 			close(j.done)
 			continue
 		}
+		j.key = l.key(r.text)
 		select {
-		case l.lanes[l.lane(r.text)] <- j:
+		case l.lanes[maphash.String(l.seed, string(j.key))%uint64(len(l.lanes))] <- j:
 		case <-ctx.Done():
 			j.failure = context.Cause(ctx)
 			close(j.done)
@@ -131,19 +133,17 @@ func (l *loader) finish(cancel context.CancelCauseFunc, each func(*job) error) (
 	return failed
 }
 
-// lane is where the records with the partition key of this one go. The store is the
-// judge of documents; one without a key that can be read goes anywhere.
-func (l *loader) lane(text []byte) int {
-	var h maphash.Hash
-	h.SetSeed(l.seed)
-	for _, path := range l.paths {
-		var value any
-		if raw := member(text, path); raw != nil && json.Unmarshal(raw, &value) == nil {
-			fmt.Fprint(&h, value)
+// key is the partition key of a document. The store is the judge of it: what it refuses
+// only has to have one.
+func (l *loader) key(text []byte) changefeed.PartitionKey {
+	components := make([]any, len(l.paths))
+	for i, path := range l.paths {
+		components[i] = changefeed.Undefined
+		if raw := member(text, path); raw != nil && json.Unmarshal(raw, &components[i]) != nil {
+			return ""
 		}
-		h.WriteByte(0)
 	}
-	return int(h.Sum64() % uint64(len(l.lanes)))
+	return changefeed.Key(components...)
 }
 
 // member is the value behind a path of names; nil when there is none.
@@ -158,22 +158,106 @@ func member(text []byte, path []string) json.RawMessage {
 	return text
 }
 
-// write writes a document, however often the store asks to wait.
-func (l *loader) write(ctx context.Context, text []byte) (refusal, failure error) {
+// serve writes the jobs of a lane, one after the other or, in a crowd, many together.
+func (l *loader) serve(ctx context.Context, lane <-chan *job) {
+	var next *job
 	for {
-		_, err := l.container.Upsert(ctx, text)
-		if throttled, ok := errors.AsType[*changefeed.ThrottledError](err); ok {
-			select {
-			case <-time.After(throttled.After):
-				continue
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
+		first, ok := next, true
+		if next = nil; first == nil {
+			first, ok = <-lane
+		}
+		if !ok {
+			return
+		}
+		together := []*job{first}
+		if len(lane) >= crowded {
+			together, next = gather(first, lane)
+		}
+		l.write(ctx, together)
+	}
+}
+
+// gather takes jobs that wait behind the first and have its key. It may return one more,
+// which has not.
+func gather(first *job, lane <-chan *job) (together []*job, next *job) {
+	together = append(together, first)
+	for size := first.size; len(together) < maxTogether; {
+		select {
+		case j, ok := <-lane:
+			if !ok {
+				return together, nil
 			}
+			if size += j.size; j.key != first.key || size > maxTogetherBytes {
+				return together, j
+			}
+			together = append(together, j)
+		default:
+			return together, nil
 		}
-		if errors.Is(err, changefeed.ErrBadRequest) || errors.Is(err, changefeed.ErrConflict) {
-			return reason(err), nil
+	}
+	return together, nil
+}
+
+// write writes jobs of one key, and finishes them. One that is refused takes none of the
+// others with it.
+func (l *loader) write(ctx context.Context, jobs []*job) {
+	for len(jobs) > 1 {
+		refused, err := l.commit(ctx, jobs)
+		if err == nil {
+			for _, j := range jobs {
+				close(j.done)
+			}
+			return
 		}
-		return nil, err
+		if refused < 0 { // not because of one of them: see what happens to each
+			break
+		}
+		jobs[refused].refusal = reason(err)
+		close(jobs[refused].done)
+		jobs = append(jobs[:refused:refused], jobs[refused+1:]...)
+	}
+	for _, j := range jobs {
+		j.failure = patiently(ctx, func() error {
+			_, err := l.container.Upsert(ctx, j.text)
+			return err
+		})
+		if errors.Is(j.failure, changefeed.ErrBadRequest) || errors.Is(j.failure, changefeed.ErrConflict) {
+			j.refusal, j.failure = reason(j.failure), nil
+		}
+		close(j.done)
+	}
+}
+
+// commit writes jobs in one transaction. When it is refused because of one of them, it
+// tells which; else it gives a number below zero.
+func (l *loader) commit(ctx context.Context, jobs []*job) (refused int, err error) {
+	writes := make([]changefeed.Write, len(jobs))
+	for i, j := range jobs {
+		writes[i] = changefeed.Write{Op: changefeed.WriteUpsert, Body: j.text}
+	}
+	err = patiently(ctx, func() error {
+		_, err := l.container.Commit(ctx, jobs[0].key, writes)
+		return err
+	})
+	if w, ok := errors.AsType[*changefeed.WriteError](err); ok {
+		return w.Index, w.Err
+	}
+	return -1, err
+}
+
+// patiently writes again, and waits, as often as the store asks for it.
+func patiently(ctx context.Context, write func() error) error {
+	for {
+		err := write()
+		throttled, ok := errors.AsType[*changefeed.ThrottledError](err)
+		if !ok {
+			return err
+		}
+		select {
+		case <-time.After(throttled.After):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 
