@@ -213,7 +213,7 @@ func stopped(err error, m *mark) error {
 	if m.path == "" || m.Place.Offset == 0 {
 		return err
 	}
-	return fmt.Errorf("%w; behind line %d, from where the same command goes on", err, m.Place.Line)
+	return fmt.Errorf("%w; done up to line %d, and the same command goes on from there", err, m.Place.Line)
 }
 
 // resume opens the mark of an import, and moves the input to it.

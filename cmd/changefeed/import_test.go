@@ -199,7 +199,7 @@ func TestAnImportThatIsStoppedTellsWhatToDo(t *testing.T) {
 	root.SetOut(io.Discard)
 	root.SetErr(io.Discard)
 	err := root.ExecuteContext(ctx)
-	if !errors.Is(err, errStop) || !strings.Contains(err.Error(), "behind line 50, from where the same command goes on") {
+	if !errors.Is(err, errStop) || !strings.Contains(err.Error(), "done up to line 50, and the same command goes on from there") {
 		t.Errorf("got error %v, want the cause and where it goes on", err)
 	}
 }
