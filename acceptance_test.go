@@ -21,7 +21,7 @@ var errDownstream = errors.New("downstream is not there")
 func failing(context.Context, *changefeed.Batch) error { return errDownstream }
 
 // 1: fail the first-ever batch, kill the process, restart with another instance.
-func TestAFailedFirstBatchComesAgainOnAnotherInstance(t *testing.T) {
+func TestAcceptance1AFailedFirstBatchComesAgainOnAnotherInstance(t *testing.T) {
 	for _, start := range []changefeed.Start{changefeed.FromNow(), changefeed.FromBeginning()} {
 		t.Run(start.String(), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
@@ -50,7 +50,7 @@ func TestAFailedFirstBatchComesAgainOnAnotherInstance(t *testing.T) {
 
 // 2: write during start-up, between lease creation and first read. Idle lease, stop,
 // write, start.
-func TestNothingWrittenAroundAStartIsSkipped(t *testing.T) {
+func TestAcceptance2NothingWrittenAroundAStartIsSkipped(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		y := &tally{}
 		ready := func() { w.fill(10) } // the leases exist, nothing has been read
@@ -91,7 +91,7 @@ func (s *throttled) Update(ctx context.Context, l changefeed.Lease) (changefeed.
 }
 
 // 3: 429 on the checkpoint for 1 minute. Error at lease creation k of n.
-func TestThrottledCheckpointsSkipNothing(t *testing.T) {
+func TestAcceptance3ThrottledCheckpointsSkipNothing(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		store := &throttled{Leases: w.leases}
 		y := &tally{}
@@ -140,7 +140,7 @@ func (s *unlucky) Create(ctx context.Context, l changefeed.Lease) (changefeed.Le
 	return s.Leases.Create(ctx, l)
 }
 
-func TestEveryRangeIsCoveredWhenLeaseCreationFails(t *testing.T) {
+func TestAcceptance3EveryRangeIsCoveredWhenLeaseCreationFails(t *testing.T) {
 	const creations = 1 + 5 + 1 + 1 // lock, leases, marker, presence
 	for k := range creations {
 		inWorld(t, 5, func(t *testing.T, w *world) {
@@ -170,7 +170,7 @@ func TestEveryRangeIsCoveredWhenLeaseCreationFails(t *testing.T) {
 }
 
 // 4: two processes with the same instance name. Partition the lease store. Clock skew.
-func TestTwoProcessesWithOneNameAreTwoOwners(t *testing.T) {
+func TestAcceptance4TwoProcessesWithOneNameAreTwoOwners(t *testing.T) {
 	inWorld(t, 4, func(t *testing.T, w *world) {
 		y := &tally{}
 		one := w.run("same", y, changefeed.Options{})
@@ -195,7 +195,7 @@ func TestTwoProcessesWithOneNameAreTwoOwners(t *testing.T) {
 	})
 }
 
-func TestAnOwnerCutOffFromTheLeaseStoreStopsBeforeItsLeaseExpires(t *testing.T) {
+func TestAcceptance4AnOwnerCutOffFromTheLeaseStoreStopsBeforeItsLeaseExpires(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var began, ended time.Time
 		var cause error
@@ -256,7 +256,7 @@ func (s skewed) Follow(ctx context.Context, cursor string) ([]changefeed.Lease, 
 	return records, next, now.Add(s.by), err
 }
 
-func TestSkewedClocksStealNothing(t *testing.T) {
+func TestAcceptance4SkewedClocksStealNothing(t *testing.T) {
 	inWorld(t, 8, func(t *testing.T, w *world) {
 		y := &tally{}
 		lost := 0

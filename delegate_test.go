@@ -14,7 +14,7 @@ import (
 )
 
 // 6: hung delegate: reported within the deadline; its lease is not renewed for ever.
-func TestAHungHandlerIsReportedAndItsLeaseMovesOn(t *testing.T) {
+func TestAcceptance6AHungHandlerIsReportedAndItsLeaseMovesOn(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		release := make(chan struct{})
 		hung := changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error {

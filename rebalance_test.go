@@ -35,7 +35,7 @@ func (w *world) balanced(n int) time.Duration {
 
 // 7: 100 leases, 1 to 2 instances, and 1000 leases, 4 to 6: within 2 rounds, and no
 // batch comes twice.
-func TestPlannedMovesAreQuickAndRepeatNothing(t *testing.T) {
+func TestAcceptance7PlannedMovesAreQuickAndRepeatNothing(t *testing.T) {
 	for _, c := range []struct{ leases, before, after int }{{100, 1, 2}, {1000, 4, 6}} {
 		t.Run(fmt.Sprintf("%d leases %d to %d", c.leases, c.before, c.after), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
@@ -110,7 +110,7 @@ func TestPlannedMovesTakeTwoRoundsWithoutFollowing(t *testing.T) {
 }
 
 // 8: crash with 300 leases on 4 hosts: all owned again one round after expiry.
-func TestLeasesOfACrashedHostAreOwnedOneRoundAfterExpiry(t *testing.T) {
+func TestAcceptance8LeasesOfACrashedHostAreOwnedOneRoundAfterExpiry(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var fleet []*process
 		for n := range 4 {
@@ -165,7 +165,7 @@ func (s counted) Follow(ctx context.Context, cursor string) ([]changefeed.Lease,
 }
 
 // 12: idle hour with 100 leases: count lease-store operations.
-func TestAnIdleLeaseCostsLittle(t *testing.T) {
+func TestAcceptance12AnIdleLeaseCostsLittle(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var requests atomic.Int64
 		var stops []func()

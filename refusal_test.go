@@ -127,8 +127,10 @@ func TestALeaseContainerWithAnotherPartitionKeyIsRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "/city") || !strings.Contains(err.Error(), "/id") {
 			t.Errorf("got %v, want an error that tells /city and /id", err)
 		}
-		if _, err := docstore.NewLeases(t.Context(), w.container, " ", w.orders); err == nil {
-			t.Error("an empty processor name was taken")
+		for _, name := range []string{"", " ", "a/b"} {
+			if _, err := docstore.NewLeases(t.Context(), w.container, name, w.orders); !errors.Is(err, docstore.ErrProcessorName) {
+				t.Errorf("processor name %q: %v", name, err)
+			}
 		}
 	})
 }

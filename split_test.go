@@ -73,7 +73,7 @@ func (y *tally) ordered(t *testing.T) {
 }
 
 // 9: split and merge while running.
-func TestSplitsAndMergesWhileRunning(t *testing.T) {
+func TestAcceptance9SplitsAndMergesWhileRunning(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		y := &tally{}
 		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxItems: 3}
@@ -100,7 +100,7 @@ func TestSplitsAndMergesWhileRunning(t *testing.T) {
 }
 
 // ... and while stopped.
-func TestSplitsAndMergesWhileNobodyRuns(t *testing.T) {
+func TestAcceptance9SplitsAndMergesWhileNobodyRuns(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		y := &tally{}
 		o := changefeed.Options{Start: changefeed.FromBeginning()}
@@ -170,7 +170,7 @@ func (s *step) Delete(ctx context.Context, l changefeed.Lease) error {
 }
 
 // ... and with a crash between each pair of steps.
-func TestASplitSurvivesACrashBetweenAnyTwoSteps(t *testing.T) {
+func TestAcceptance9ASplitSurvivesACrashBetweenAnyTwoSteps(t *testing.T) {
 	const steps = 4 // mark the parent, two children, delete the parent
 	for left := range steps + 1 {
 		t.Run(fmt.Sprintf("after %d steps", left), func(t *testing.T) {
@@ -222,7 +222,7 @@ type unprivileged struct{ *docstore.Leases }
 func (unprivileged) Delete(context.Context, changefeed.Lease) error { return changefeed.ErrForbidden }
 
 // ... and without the right to delete leases.
-func TestASplitNeedsNoRightToDelete(t *testing.T) {
+func TestAcceptance9ASplitNeedsNoRightToDelete(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		y := &tally{}
 		p, err := changefeed.New(w.orders, unprivileged{w.leases}, y, changefeed.Options{
@@ -258,7 +258,7 @@ func TestASplitNeedsNoRightToDelete(t *testing.T) {
 
 // 11, in part: the estimator before the first checkpoint, after a split while nobody
 // runs, and with several items in one transaction.
-func TestTheEstimateIsRight(t *testing.T) {
+func TestAcceptance11TheEstimateIsRight(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		p := w.run("a", changefeed.HandlerFunc(failing), changefeed.Options{})
 		time.Sleep(time.Minute)

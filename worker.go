@@ -217,7 +217,11 @@ func (w *worker) rest(next Position, idle int) error {
 	if idle > 1 && !pause(w.halt, min(maxGather, time.Millisecond<<min(idle, maxDoublings))) {
 		return nil
 	}
-	if err := waiter.Wait(w.halt, w.first.Range, w.at); err != nil && w.halt.Err() == nil {
+	// A quiet range is read now and then all the same, so that its position moves on
+	// with its container's and does not fall out of the retention.
+	waiting, cancel := context.WithTimeout(w.halt, w.r.opts.Renew)
+	defer cancel()
+	if err := waiter.Wait(waiting, w.first.Range, w.at); err != nil && waiting.Err() == nil {
 		w.r.report(w.halt, OriginSource, w.first.Token, fmt.Errorf("wait: %w", err))
 		pause(w.halt, w.r.opts.Poll)
 	}

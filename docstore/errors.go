@@ -25,8 +25,8 @@ var (
 	// ErrLeaseKey is the [changefeed.ErrBadRequest] of a lease container whose
 	// partition key is neither /id nor /partitionKey.
 	ErrLeaseKey = fmt.Errorf("%w: lease container has a wrong partition key", changefeed.ErrBadRequest)
-	// ErrProcessorName is the [changefeed.ErrBadRequest] of an empty processor name.
-	ErrProcessorName = fmt.Errorf("%w: processor name is empty", changefeed.ErrBadRequest)
+	// ErrProcessorName is the [changefeed.ErrBadRequest] of a processor name that cannot be part of an id.
+	ErrProcessorName = fmt.Errorf("%w: processor name", changefeed.ErrBadRequest)
 	// ErrBatchLimit is the [changefeed.ErrBadRequest] of a batch with too many writes or bytes.
 	ErrBatchLimit = fmt.Errorf("%w: batch is too large", changefeed.ErrBadRequest)
 )

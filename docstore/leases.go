@@ -31,8 +31,9 @@ const host = "localhost"
 // give it a DefaultTTL of [NoDefaultTTL], so that the records of instances that have
 // ended disappear.
 func NewLeases(ctx context.Context, leases *Container, processor string, monitored *Container) (*Leases, error) {
-	if processor == "" {
-		return nil, fmt.Errorf("%w: want a name that tells this deployment unit from others", ErrProcessorName)
+	if strings.TrimSpace(processor) == "" || strings.ContainsAny(processor, `/\?#`) {
+		return nil, fmt.Errorf("%w: %q: want a name that tells this deployment unit from others, without / \\ ? and #",
+			ErrProcessorName, processor)
 	}
 	if err := leases.usable(ctx); err != nil {
 		return nil, fmt.Errorf("open leases: %w", err)

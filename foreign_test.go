@@ -1,0 +1,160 @@
+package changefeed_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// dotnet plays another processor: it renews the leases that name it, and shows no
+// presence. It stops working on a lease when a renewal conflicts.
+func (w *world) dotnet(ctx context.Context, name string) (lastHeld map[string]time.Time) {
+	lastHeld = map[string]time.Time{}
+	leases := w.records(changefeed.KindLease)
+	for i := range leases {
+		leases[i].Owner, leases[i].Epoch, leases[i].Expiration = name, "", 0
+	}
+	for ctx.Err() == nil {
+		for i, l := range leases {
+			if l.Owner != name {
+				continue
+			}
+			l.Timestamp = time.Now()
+			got, err := w.leases.Update(w.t.Context(), l)
+			if err != nil {
+				leases[i].Owner = "" // lost
+				continue
+			}
+			leases[i] = got
+			lastHeld[l.Token] = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(17 * time.Second):
+		}
+	}
+	return lastHeld
+}
+
+func TestAForeignProcessorIsStolenFromWithoutTwoOwners(t *testing.T) {
+	inWorld(t, 4, func(t *testing.T, w *world) {
+		setup := w.run("a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+		time.Sleep(time.Second)
+		setup.stop(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var lastHeld map[string]time.Time
+		ended := make(chan struct{})
+		go func() { lastHeld = w.dotnet(ctx, "net-1"); close(ended) }()
+		time.Sleep(5 * time.Minute) // the presence of the setup is gone
+		w.fill(40)
+		begun := map[string]time.Time{}
+		y := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+			if begun[b.LeaseToken].IsZero() {
+				begun[b.LeaseToken] = time.Now()
+			}
+			return nil
+		}}
+		p := w.run("b", y, changefeed.Options{})
+		time.Sleep(5 * time.Minute)
+		if owners := w.owners(); owners["b"] != 2 || owners["net-1"] != 2 {
+			t.Errorf("owners %v, want two leases each", owners)
+		}
+		cancel()
+		<-ended
+		for token, at := range begun {
+			if wait := at.Sub(lastHeld[token]); wait < time.Minute {
+				t.Errorf("lease %s was begun %v after its owner's last renewal, which trusts it for 60 s", token, wait)
+			}
+		}
+		if len(begun) != 2 {
+			t.Errorf("work begun on %d leases, want 2", len(begun))
+		}
+		p.stop(t)
+	})
+}
+
+func TestIdleProgressIsStoredAndEmptyBatchesAreNotDelivered(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		y := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+			if len(b.Changes) == 0 {
+				t.Error("an empty batch was delivered")
+			}
+			return nil
+		}}
+		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		for n := range 50 { // one key: the other range stays quiet
+			w.put("oslo", "item", n)
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Minute)
+		for _, l := range w.records(changefeed.KindLease) {
+			if l.Position.Token != `"50"` {
+				t.Errorf("lease %s is at %s, want the head at LSN 50 though it is quiet", l.Token, l.Position)
+			}
+		}
+		p.stop(t)
+	})
+}
+
+// deafFollower has a feed of leases that never works.
+type deafFollower struct{ *cord }
+
+func (deafFollower) Follow(context.Context, string) ([]changefeed.Lease, string, time.Time, error) {
+	return nil, "", time.Time{}, errCutOff
+}
+
+func TestABrokenFeedOfLeasesFallsBackToListing(t *testing.T) {
+	inWorld(t, 8, func(t *testing.T, w *world) {
+		errs := &errorLog{}
+		var stops []func()
+		for _, name := range []string{"a", "b"} {
+			p, err := changefeed.New(w.orders, deafFollower{&cord{Leases: w.leases}}, &tally{},
+				changefeed.Options{Instance: name, Hooks: changefeed.Hooks{Error: errs.add}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- p.Run(ctx) }()
+			stops = append(stops, func() { cancel(); <-done })
+		}
+		if took := w.balanced(2); took > 30*time.Second {
+			t.Errorf("balanced after %v", took)
+		}
+		if errs.find(errCutOff) == nil {
+			t.Error("the broken feed was not reported")
+		}
+		for _, stop := range stops {
+			stop()
+		}
+	})
+}
+
+func TestRunReturnsWhatCannotMendItself(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		if err := w.db.DeleteContainer(t.Context(), "leases"); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.ends(changefeed.Options{}); !errors.Is(err, changefeed.ErrNotFound) {
+			t.Errorf("got %v, want ErrNotFound: the lease container does not exist", err)
+		}
+	})
+}
+
+func TestAContextThatHasEndedEndsRunAtOnce(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		p, err := changefeed.New(w.orders, w.leases, &tally{}, changefeed.Options{Instance: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		start := time.Now()
+		if err := p.Run(ctx); err != nil || time.Since(start) > time.Second {
+			t.Errorf("Run returned %v after %v", err, time.Since(start))
+		}
+	})
+}
