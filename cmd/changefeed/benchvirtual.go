@@ -23,10 +23,10 @@ const (
 
 const (
 	twoRounds   = 30 // seconds: two acquire rounds of 13 s, and their jitter
-	virtualLook = 100 * time.Millisecond
+	virtualLook = 250 * time.Millisecond
 	handlerWork = 20 * time.Millisecond
-	writePause  = 10 * time.Millisecond
-	settleTime  = 10 * time.Second
+	writePause  = 50 * time.Millisecond
+	settleTime  = 5 * time.Second
 )
 
 // inVirtualTime runs f under a clock that stands still while somebody works and jumps

@@ -29,7 +29,7 @@ const (
 	clerks      = 4 // who write at the same time
 	clerkPause  = 4 * time.Millisecond
 	openOrders  = 8 // in each city, which change again and again
-	maxTogether = 5 // writes in a transaction
+	maxBasket = 5 // writes in a transaction
 )
 
 var (
@@ -77,7 +77,7 @@ func (t *traffic) stop() error {
 func (t *traffic) write(ctx context.Context) error {
 	n := 1
 	if rand.IntN(10) == 0 {
-		n = 2 + rand.IntN(maxTogether-1)
+		n = 2 + rand.IntN(maxBasket-1)
 	}
 	city := cities[rand.IntN(len(cities))]
 	ids, writes := make([]string, n), make([]changefeed.Write, n)
