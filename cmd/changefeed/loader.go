@@ -44,11 +44,11 @@ type loader struct {
 // The lengths of queues.
 const (
 	maxAhead   = 8192 // jobs that are done or on their way, behind one that is not done
-	laneLength = 2 * maxTogether
+	laneLength = 2 * maxCrowd
 
-	crowded          = 16 // jobs that must wait in a lane for some to be written together
-	maxTogether      = 100
-	maxTogetherBytes = 1 << 20 // stores take 2 MB with all that they add
+	crowded       = 16 // jobs that must wait in a lane for some to be written together
+	maxCrowd      = 100
+	maxCrowdBytes = 1 << 20 // stores take 2 MB with all that they add
 )
 
 func newLoader(c *docstore.Container, writers int) *loader {
@@ -181,13 +181,13 @@ func (l *loader) serve(ctx context.Context, lane <-chan *job) {
 // which has not.
 func gather(first *job, lane <-chan *job) (together []*job, next *job) {
 	together = append(together, first)
-	for size := first.size; len(together) < maxTogether; {
+	for size := first.size; len(together) < maxCrowd; {
 		select {
 		case j, ok := <-lane:
 			if !ok {
 				return together, nil
 			}
-			if size += j.size; j.key != first.key || size > maxTogetherBytes {
+			if size += j.size; j.key != first.key || size > maxCrowdBytes {
 				return together, j
 			}
 			together = append(together, j)
