@@ -26,10 +26,10 @@ type traffic struct {
 }
 
 const (
-	clerks      = 4 // who write at the same time
-	clerkPause  = 4 * time.Millisecond
-	openOrders  = 8 // in each city, which change again and again
-	maxBasket = 5 // writes in a transaction
+	clerks     = 4 // who write at the same time
+	clerkPause = 4 * time.Millisecond
+	openOrders = 8 // in each city, which change again and again
+	maxBasket  = 5 // writes in a transaction
 )
 
 var (

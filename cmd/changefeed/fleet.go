@@ -16,16 +16,21 @@ import (
 // wire ties one instance to its leases. It counts the requests, and it can be cut: then
 // the instance is as good as dead for the others, and knows nothing about it.
 type wire struct {
-	leases   *docstore.Leases
-	requests *atomic.Int64
-	whole    context.Context // ends when the wire is cut
-	cut      context.CancelFunc
+	leases *docstore.Leases
+	sent   *requests
+	whole  context.Context // ends when the wire is cut
+	cut    context.CancelFunc
 }
+
+// requests counts what is asked of a lease store.
+type requests struct{ lists, writes, follows atomic.Int64 }
+
+func (r *requests) all() int64 { return r.lists.Load() + r.writes.Load() + r.follows.Load() }
 
 var errCutOff = errors.New("no route to the lease store")
 
-func newWire(ctx context.Context, leases *docstore.Leases, requests *atomic.Int64) *wire {
-	w := &wire{leases: leases, requests: requests}
+func newWire(ctx context.Context, leases *docstore.Leases, sent *requests) *wire {
+	w := &wire{leases: leases, sent: sent}
 	w.whole, w.cut = context.WithCancel(context.WithoutCancel(ctx))
 	return w
 }
@@ -34,7 +39,6 @@ func newWire(ctx context.Context, leases *docstore.Leases, requests *atomic.Int6
 // answer does not.
 func through[T any](ctx context.Context, w *wire, send func(context.Context) (T, error)) (T, error) {
 	var none T
-	w.requests.Add(1)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(w.whole, func() { cancel(errCutOff) })()
@@ -50,6 +54,7 @@ func through[T any](ctx context.Context, w *wire, send func(context.Context) (T,
 
 // List implements [changefeed.LeaseStore].
 func (w *wire) List(ctx context.Context) (records []changefeed.Lease, now time.Time, err error) {
+	w.sent.lists.Add(1)
 	records, err = through(ctx, w, func(ctx context.Context) (got []changefeed.Lease, err error) {
 		got, now, err = w.leases.List(ctx)
 		return got, err
@@ -59,22 +64,26 @@ func (w *wire) List(ctx context.Context) (records []changefeed.Lease, now time.T
 
 // Create implements [changefeed.LeaseStore].
 func (w *wire) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	w.sent.writes.Add(1)
 	return through(ctx, w, func(ctx context.Context) (changefeed.Lease, error) { return w.leases.Create(ctx, l) })
 }
 
 // Update implements [changefeed.LeaseStore].
 func (w *wire) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	w.sent.writes.Add(1)
 	return through(ctx, w, func(ctx context.Context) (changefeed.Lease, error) { return w.leases.Update(ctx, l) })
 }
 
 // Delete implements [changefeed.LeaseStore].
 func (w *wire) Delete(ctx context.Context, l changefeed.Lease) error {
+	w.sent.writes.Add(1)
 	_, err := through(ctx, w, func(ctx context.Context) (struct{}, error) { return struct{}{}, w.leases.Delete(ctx, l) })
 	return err
 }
 
 // Follow implements [changefeed.Follower].
 func (w *wire) Follow(ctx context.Context, cursor string) (changed []changefeed.Lease, next string, now time.Time, err error) {
+	w.sent.follows.Add(1)
 	changed, err = through(ctx, w, func(ctx context.Context) (got []changefeed.Lease, err error) {
 		got, next, now, err = w.leases.Follow(ctx, cursor)
 		return got, err
@@ -99,12 +108,12 @@ func (i *instance) kill() {
 
 // fleet is instances of one unit that run in this process.
 type fleet struct {
-	source   changefeed.Source
-	leases   *docstore.Leases
-	look     time.Duration                    // the rhythm of those who wait for the fleet
-	report   func(instance string, err error) // what an instance reports while its wire is whole; may be nil
-	requests atomic.Int64                     // to the lease store, by all
-	running  sync.WaitGroup
+	source  changefeed.Source
+	leases  *docstore.Leases
+	look    time.Duration                    // the rhythm of those who wait for the fleet
+	report  func(instance string, err error) // what an instance reports while its wire is whole; may be nil
+	sent    requests                         // by all
+	running sync.WaitGroup
 
 	mu  sync.Mutex
 	all []*instance
@@ -120,7 +129,7 @@ func (f *fleet) instances() []*instance {
 // start starts an instance. It runs until it is stopped: the end of ctx does not end it,
 // so that what was written can still be handled.
 func (f *fleet) start(ctx context.Context, handler changefeed.Handler, o changefeed.Options) (*instance, error) {
-	i := &instance{name: o.Instance, wire: newWire(ctx, f.leases, &f.requests)}
+	i := &instance{name: o.Instance, wire: newWire(ctx, f.leases, &f.sent)}
 	o.Hooks.Error = func(err *changefeed.Error) {
 		if f.report != nil && i.wire.whole.Err() == nil {
 			f.report(i.name, err)
