@@ -105,8 +105,13 @@ func (k *checker) container(num uint32, l *layout) error {
 		table byte
 		check func(tail, value []byte) error
 	}{
-		{tableDoc, k.document}, {tableLog, k.version}, {tableDead, k.mark}, {tableTTL, k.expiry},
-		{tableUnique, k.unique}, {tableID, k.id}, {tableLow, k.low},
+		{tableDoc, k.document},
+		{tableLog, k.version},
+		{tableDead, k.mark},
+		{tableTTL, k.expiry},
+		{tableUnique, k.unique},
+		{tableID, k.id},
+		{tableLow, k.low},
 	} {
 		if err := k.table(step.table, step.check); err != nil {
 			return err

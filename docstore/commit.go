@@ -237,7 +237,9 @@ func (g *group) write() error {
 	for _, t := range g.turns {
 		t.fill(w)
 	}
-	seq := g.db.applied.Add(1)
+	seq := g.db.applied.Load() + 1
+	g.db.recent.add(seq, g.latest)
+	g.db.applied.Store(seq)
 	if err := w.commit(); err != nil {
 		return g.db.fail(err)
 	}

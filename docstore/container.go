@@ -161,8 +161,15 @@ func (c *Container) request(l *layout, key changefeed.PartitionKey, writes []cha
 		return nil, refuse("partition key is empty: want one such as %s", changefeed.Key("London"))
 	}
 	r.pk = pk
-	r.epk, err = l.hashKey(pk)
-	return r, err
+	if r.epk, err = l.hashKey(pk); err != nil {
+		return nil, err
+	}
+	for i := range r.ops {
+		o := &r.ops[i]
+		o.key = docKey(c.num, r.epk, r.pk, o.id)
+		o.hint = c.db.look(o.key)
+	}
+	return r, nil
 }
 
 // canonicalKey gives a key the one text it has in the store.

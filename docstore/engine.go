@@ -137,7 +137,6 @@ func (w write) set(key, value []byte)          { _ = w.b.Set(key, value, nil) }
 func (w write) drop(key []byte)                { _ = w.b.Delete(key, nil) }
 func (w write) dropSized(key []byte, size int) { _ = w.b.DeleteSized(key, uint32(size), nil) }
 func (w write) dropRange(from, to []byte)      { _ = w.b.DeleteRange(from, to, nil) }
-func (w write) bytes() int                     { return w.b.Len() }
 
 // commit applies the changes, and returns when they are safe. After an error the engine
 // takes no more writes: what it has of this one is found out by opening it again.
@@ -207,10 +206,8 @@ func (e *engine) cursor(from, to []byte) (*cursor, error) {
 }
 
 func (c *cursor) first() bool            { return c.it.First() }
-func (c *cursor) last() bool             { return c.it.Last() }
 func (c *cursor) next() bool             { return c.it.Next() }
 func (c *cursor) seek(key []byte) bool   { return c.it.SeekGE(key) }
-func (c *cursor) valid() bool            { return c.it.Valid() }
 func (c *cursor) key() []byte            { return c.it.Key() }
 func (c *cursor) value() ([]byte, error) { return c.it.ValueAndErr() }
 func (c *cursor) err() error             { return c.it.Error() }

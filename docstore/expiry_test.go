@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,11 +23,11 @@ func inBubble(t *testing.T, s docstore.ContainerSpec, f func(t *testing.T, db *d
 }
 
 func ids(changes []changefeed.Change) string {
-	text := ""
+	var text strings.Builder
 	for _, ch := range changes {
-		text += fmt.Sprintf("%s %s,", ch.Op, ch.ID)
+		text.WriteString(fmt.Sprintf("%s %s,", ch.Op, ch.ID))
 	}
-	return text
+	return text.String()
 }
 
 func TestExpiredItemsVanishAtOnceAndAreDeletedSoon(t *testing.T) {

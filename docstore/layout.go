@@ -3,6 +3,7 @@ package docstore
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strconv"
@@ -98,9 +99,7 @@ func (l *layout) clone() *layout {
 	c := *l
 	c.parts = slices.Clone(l.parts)
 	c.logs = make(map[uint32]*changelog, len(l.logs))
-	for n, log := range l.logs {
-		c.logs[n] = log
-	}
+	maps.Copy(c.logs, l.logs)
 	return &c
 }
 

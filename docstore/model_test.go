@@ -168,7 +168,7 @@ func (m *model) commit(rt *rapid.T, n int) {
 		writes, docs = append(writes, w), append(docs, d)
 	}
 	results, err := m.c.Commit(m.t.Context(), changefeed.Key(pk), writes)
-	want, changes, after := m.apply(writes, docs)
+	changes, after, want := m.apply(writes, docs)
 	if want != nil {
 		var we *changefeed.WriteError
 		if !errors.Is(err, want) || !errors.As(err, &we) {
@@ -179,11 +179,11 @@ func (m *model) commit(rt *rapid.T, n int) {
 	if err != nil {
 		rt.Fatalf("batch %v: %v", writes, err)
 	}
-	m.adopt(rt, writes, results, changes, after)
+	m.adopt(rt, results, changes, after)
 }
 
 // apply is what a batch should do.
-func (m *model) apply(writes []changefeed.Write, docs []modelDoc) (want error, changes []modelChange, after map[docID]modelDoc) {
+func (m *model) apply(writes []changefeed.Write, docs []modelDoc) (changes []modelChange, after map[docID]modelDoc, want error) {
 	after = maps.Clone(m.docs)
 	for i, w := range writes {
 		d := docs[i]
@@ -191,11 +191,11 @@ func (m *model) apply(writes []changefeed.Write, docs []modelDoc) (want error, c
 		old, exists := after[key]
 		switch {
 		case exists && w.Op == changefeed.WriteCreate:
-			return changefeed.ErrConflict, nil, nil
+			return nil, nil, changefeed.ErrConflict
 		case !exists && w.Op != changefeed.WriteCreate && w.Op != changefeed.WriteUpsert:
-			return changefeed.ErrNotFound, nil, nil
+			return nil, nil, changefeed.ErrNotFound
 		case w.IfMatch != "" && (!exists || old.etag != w.IfMatch):
-			return changefeed.ErrPrecondition, nil, nil
+			return nil, nil, changefeed.ErrPrecondition
 		}
 		ch := modelChange{id: d.id, pk: d.pk, v: d.v, idx: int64(i), prev: old.lsn, op: changefeed.OpReplace}
 		switch {
@@ -211,7 +211,7 @@ func (m *model) apply(writes []changefeed.Write, docs []modelDoc) (want error, c
 		}
 		for _, other := range after {
 			if other.pk == d.pk && other.id != d.id && other.uniq == d.uniq {
-				return docstore.ErrUniqueKey, nil, nil
+				return nil, nil, docstore.ErrUniqueKey
 			}
 		}
 		d.etag = fmt.Sprint("new", i)
@@ -219,16 +219,15 @@ func (m *model) apply(writes []changefeed.Write, docs []modelDoc) (want error, c
 		after[key] = d
 		changes = append(changes, ch)
 	}
-	return nil, changes, after
+	return changes, after, nil
 }
 
 // adopt fills in what the store chose: LSN, ETags and time.
-func (m *model) adopt(rt *rapid.T, writes []changefeed.Write, results []changefeed.Result, changes []modelChange, after map[docID]modelDoc) {
+func (m *model) adopt(rt *rapid.T, results []changefeed.Result, changes []modelChange, after map[docID]modelDoc) {
 	lsn := results[0].LSN
 	if lsn <= m.head {
 		rt.Fatalf("LSN %d after head %d", lsn, m.head)
 	}
-	m.takeExpiries(rt, lsn-1)
 	now := time.UnixMilli(time.Now().UnixMilli()).UTC()
 	for i := range changes {
 		changes[i].lsn, changes[i].at = lsn, now
@@ -246,10 +245,6 @@ func (m *model) adopt(rt *rapid.T, writes []changefeed.Write, results []changefe
 	m.docs, m.head = after, lsn
 	m.history = append(m.history, changes...)
 }
-
-// takeExpiries moves what has expired into the history, as far as the model can tell:
-// deletes by ttl come when the sweeper comes. It leaves them to the feed to order.
-func (m *model) takeExpiries(*rapid.T, int64) {}
 
 func (m *model) split(rt *rapid.T) {
 	parts := m.parts()

@@ -3,6 +3,7 @@ package docstore_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -253,9 +254,7 @@ func TestPowerLossKeepsAcknowledgedWrites(t *testing.T) {
 		}
 		mu.Lock()
 		known := map[string]int{}
-		for id, v := range acked {
-			known[id] = v
-		}
+		maps.Copy(known, acked)
 		mu.Unlock()
 		after := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: round * 100 / rounds, RNG: rand.New(rand.NewPCG(1, uint64(round)))})
 		close(stop)

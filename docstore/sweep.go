@@ -247,7 +247,7 @@ func (t *turn) expire(g *group, key []byte) error {
 	part := t.l.at(string(epk))
 	s := stroke{
 		g: g, t: t, part: part, old: old, at: addr{part.num, t.lsn, 0},
-		r: &request{epk: string(epk), pk: string(pk)}, o: &op{id: string(id)},
+		r: &request{epk: string(epk), pk: string(pk)}, o: &op{id: string(id), key: key},
 	}
 	return s.remove(opExpire)
 }
@@ -260,7 +260,11 @@ func (t *turn) expireFirst(g *group, r *request) error {
 	}
 	for i := range r.ops {
 		o := &r.ops[i]
-		if err := t.expire(g, docKey(t.c.num, r.epk, r.pk, o.id)); err != nil {
+		old, err := g.slotOf(o)
+		if err == nil && old != nil && t.l.spec.expired(old.time, old.ttl, t.time) {
+			err = t.expire(g, o.key)
+		}
+		if err != nil {
 			return err
 		}
 		for j, v := range o.uniq {

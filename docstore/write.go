@@ -23,6 +23,8 @@ type op struct {
 	stamp int    // where the number of _ts begins in body
 	etag  string
 	uniq  []string
+	key   []byte // in the primary index
+	hint  hint
 }
 
 // prepare parses and renders a write of the partition key pk. With pk empty, the key is
@@ -153,9 +155,8 @@ type stroke struct {
 }
 
 func (s *stroke) run() (changefeed.Result, error) {
-	key := docKey(s.t.c.num, s.r.epk, s.r.pk, s.o.id)
 	var err error
-	if s.old, err = s.g.slot(key); err != nil {
+	if s.old, err = s.g.slotOf(s.o); err != nil {
 		return changefeed.Result{}, err
 	}
 	if err := s.check(); err != nil {
@@ -242,7 +243,7 @@ func (s *stroke) put() (changefeed.Result, error) {
 	value := e.encode()
 	s.g.set(logKey(tableLog, c, s.at), value)
 	now := slot{addr: s.at, time: t.time, ttl: o.ttl, size: len(value), etag: o.etag, uniq: o.uniq}
-	s.g.set(docKey(c, s.r.epk, s.r.pk, o.id), now.encode())
+	s.g.set(o.key, now.encode())
 	if o.ttl > 0 {
 		s.g.set(ttlKey(c, t.time+int64(o.ttl)*1000, s.r.epk, s.r.pk, o.id), nil)
 	}
@@ -258,7 +259,7 @@ func (s *stroke) remove(how entryOp) error {
 	c, t := s.t.c.num, s.t
 	s.release(nil)
 	s.bury()
-	s.g.drop(docKey(c, s.r.epk, s.r.pk, s.o.id), 0)
+	s.g.drop(s.o.key, 0)
 	if t.l.byID {
 		s.g.drop(idKey(c, s.o.id, s.r.epk, s.r.pk), 0)
 	}
@@ -318,6 +319,21 @@ func (s *stroke) release(kept []string) {
 			s.g.drop(uniqueKey(s.t.c.num, i, s.r.epk, s.r.pk, v), 0)
 		}
 	}
+}
+
+// slotOf is where the document of an op is.
+func (g *group) slotOf(o *op) (*slot, error) {
+	if _, changed := g.latest[string(o.key)]; changed || !g.db.recent.holds(o.key, &o.hint) {
+		return g.slot(o.key)
+	}
+	if !o.hint.found {
+		return nil, nil
+	}
+	s, err := decodeSlot(o.hint.value)
+	if err != nil {
+		return nil, errors.Join(ErrCorrupt, err)
+	}
+	return &s, nil
 }
 
 // slot is where a document is, as this group has it; nil for none.
