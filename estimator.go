@@ -1,9 +1,11 @@
 package changefeed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -13,6 +15,7 @@ type Lag struct {
 	Pending int64     // changes that are not checkpointed yet
 	Exact   bool      // Pending counts changes; else it is a distance in LSNs, which counts transactions
 	Oldest  time.Time // commit time of the oldest pending change; zero when there is none
+	Err     error     // why the lag is not known, or why the document is not a lease to work on
 }
 
 // Age is how long the oldest pending change has waited at the time of now, 0 when
@@ -27,43 +30,44 @@ func (l Lag) Age(now time.Time) time.Duration {
 // Estimate tells the lag of every lease of a unit, without taking part in it. It is
 // right before the first checkpoint, because a lease knows where it begins, and after a
 // split that no instance has seen yet, because it then asks all partitions of the range.
+// What cannot be told of one lease is in its Err and does not spoil the others.
 func Estimate(ctx context.Context, source Source, leases LeaseStore) ([]Lag, error) {
 	v := newView(leases, source)
 	if err := v.list(ctx, time.Now()); err != nil {
 		return nil, err
 	}
-	good, _ := v.leases()
-	lags := make([]Lag, 0, len(good))
-	for _, l := range good {
-		lag, err := lagOf(ctx, source, l)
-		if err != nil {
-			return nil, fmt.Errorf("estimate lease %s: %w", l.Token, err)
+	good, bad := v.leases()
+	lags := make([]Lag, 0, len(good)+len(bad))
+	for _, l := range slices.Concat(good, bad) {
+		lag := Lag{Lease: l, Err: l.Err}
+		if !l.Range.Empty() { // a lease of another dialect can be measured all the same
+			lag.Err = cmp.Or(lag.measure(ctx, source), l.Err)
 		}
 		lags = append(lags, lag)
 	}
-	return lags, nil
+	return lags, context.Cause(ctx)
 }
 
-func lagOf(ctx context.Context, source Source, l Lease) (Lag, error) {
+func (l *Lag) measure(ctx context.Context, source Source) error {
 	if counter, ok := source.(Counter); ok {
-		b, err := counter.Pending(ctx, l.Range, l.Position, ReadOptions{Mode: l.Mode})
-		return Lag{Lease: l, Pending: b.Items, Exact: true, Oldest: b.Oldest}, err
+		b, err := counter.Pending(ctx, l.Lease.Range, l.Lease.Position, ReadOptions{Mode: l.Lease.Mode})
+		l.Pending, l.Exact, l.Oldest = b.Items, err == nil, b.Oldest
+		return err
 	}
-	lag := Lag{Lease: l}
-	err := lag.add(ctx, source, l.Range)
+	err := l.add(ctx, source, l.Lease.Range)
 	if !errors.Is(err, ErrGone) {
-		return lag, err
+		return err
 	}
 	partitions, err := source.Partitions(ctx)
 	if err != nil {
-		return lag, fmt.Errorf("list partitions: %w", err)
+		return fmt.Errorf("list partitions: %w", err)
 	}
-	for _, part := range cutAt([]Range{l.Range}, partitions) {
-		if err := lag.add(ctx, source, part); err != nil {
-			return lag, err
+	for _, part := range cutAt([]Range{l.Lease.Range}, partitions) {
+		if err := l.add(ctx, source, part); err != nil {
+			return err
 		}
 	}
-	return lag, nil
+	return nil
 }
 
 // add reads the first pending change of a range and adds its distance from the head.

@@ -132,6 +132,10 @@ func (p *puller) wait(ctx context.Context) error {
 		}
 		return nil
 	}
+	// What wakes a range need not be in what was asked for: do not read for each of them.
+	if p.poll = min(2*p.poll, maxGather); !pause(ctx, p.poll) {
+		return context.Cause(ctx)
+	}
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var lanes sync.WaitGroup

@@ -306,7 +306,7 @@ func (r *run) clean(ctx context.Context) {
 // putPresence creates or updates the record. A conflict is an earlier write of ours
 // whose answer was lost, for nobody else writes it.
 func (r *run) putPresence(ctx context.Context, l Lease) (Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := linger(ctx, r.opts.Drain) // a record that is cut off half-way would haunt the others
 	defer cancel()
 	if l.ETag != "" {
 		got, err := r.store.Update(ctx, l)

@@ -9,7 +9,8 @@ import (
 )
 
 // Wait implements [changefeed.Waiter]. It returns at once for a position that is not
-// behind a token or from now, and for a range that spans several partitions.
+// behind a token or from now. For a range that spans several partitions it returns for
+// any change of the container.
 func (c *Container) Wait(ctx context.Context, r changefeed.Range, from changefeed.Position) error {
 	head := c.head.Load()
 	lsn := head
@@ -26,11 +27,12 @@ func (c *Container) Wait(ctx context.Context, r changefeed.Range, from changefee
 			return err
 		}
 		part, err := c.layout.Load().sole(r)
-		if err != nil {
-			return nil //nolint:nilerr // the read will tell
+		ch, news := c.gate.next(), c.head.Load() > lsn
+		if err == nil {
+			ch = part.gate.next()
+			news = part.newest.Load() > lsn || part.retired.Load()
 		}
-		ch := part.gate.next()
-		if part.newest.Load() > lsn || part.retired.Load() || c.dropped.Load() {
+		if news || c.dropped.Load() {
 			return nil
 		}
 		if err := c.db.await(ctx, ch); err != nil {
