@@ -147,6 +147,7 @@ func TestRetriesBackOffAndCountInTheLease(t *testing.T) {
 		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
 		w.put("oslo", "1", 1)
 		time.Sleep(2 * time.Minute)
+		synctest.Wait()
 		if n := len(times); n < 8 || n > 20 {
 			t.Errorf("%d attempts in 2 minutes", n)
 		}

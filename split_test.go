@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -131,14 +132,19 @@ func TestAcceptance9SplitsAndMergesWhileNobodyRuns(t *testing.T) {
 // step counts the writes of a split and cuts the process off before one of them.
 type step struct {
 	*docstore.Leases
-	left  int // writes until the process dies; negative is never
+	mu    sync.Mutex
+	left  int // writes until the process dies
 	armed bool
 }
 
 var errCrash = errors.New("the process has died")
 
-func (s *step) dies() bool {
-	if !s.armed {
+// dies tells whether the process has died before this write. The first one that begins
+// a split arms it.
+func (s *step) dies(begins bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.armed = s.armed || begins; !s.armed {
 		return false
 	}
 	s.left--
@@ -146,24 +152,21 @@ func (s *step) dies() bool {
 }
 
 func (s *step) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
-	if s.dies() {
+	if s.dies(false) {
 		return l, errCrash
 	}
 	return s.Leases.Create(ctx, l)
 }
 
 func (s *step) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
-	if l.State == changefeed.StateSplitting {
-		s.armed = true
-	}
-	if s.dies() {
+	if s.dies(l.State == changefeed.StateSplitting) {
 		return l, errCrash
 	}
 	return s.Leases.Update(ctx, l)
 }
 
 func (s *step) Delete(ctx context.Context, l changefeed.Lease) error {
-	if s.dies() {
+	if s.dies(false) {
 		return errCrash
 	}
 	return s.Leases.Delete(ctx, l)
