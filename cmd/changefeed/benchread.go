@@ -18,7 +18,7 @@ import (
 const (
 	libraryDocs   = 200_000
 	libraryRanges = 4
-	readRounds    = 5
+	readRounds    = 9
 	steadyRate    = 200 // writes a second
 	steadySlice   = 4 * time.Second
 	steadyRounds  = 3

@@ -19,8 +19,8 @@ const (
 	docsPerCity   = 100 // as many as a batch takes
 	overwriteDocs = 100_000
 	writers       = 16
-	writeSlice    = 2 * time.Second
-	writeRounds   = 3
+	writeSlice    = 1500 * time.Millisecond
+	writeRounds   = 5
 )
 
 // prose is the text that documents are filled with: words, so that it compresses about

@@ -170,8 +170,11 @@ func (d *demo) enter(ctx context.Context, name string) error {
 		Hooks: changefeed.Hooks{
 			Acquired: func(l changefeed.Lease) { d.screen.note("%s works on %s", name, short(l.Token)) },
 			Released: func(l changefeed.Lease, why changefeed.Reason) {
-				if why == changefeed.ReasonGiven || why == changefeed.ReasonSplit {
-					d.screen.note("%s is done with %s: %s", name, short(l.Token), why)
+				switch why {
+				case changefeed.ReasonGiven:
+					d.screen.note("%s hands over %s", name, short(l.Token))
+				case changefeed.ReasonSplit:
+					d.screen.note("%s has replaced the lease of %s", name, short(l.Token))
 				}
 			},
 		},

@@ -10,10 +10,19 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 )
 
+// gcPercent lets the heap grow to some times what lives in it. Commands keep little and
+// allocate much, page after page; by the default they would collect a hundred times a
+// second.
+const gcPercent = 400
+
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process the hard way
 	// A reader that went away is an error of the write, so that stores are closed.
