@@ -9,8 +9,8 @@ import (
 )
 
 // Wait implements [changefeed.Waiter]. It returns at once for a position that is not
-// behind a token or from now. For a range that spans several partitions it returns for
-// any change of the container.
+// behind a token or from now, and when the range's partition is split or merged. For a
+// range that spans several partitions it returns for any change of the container.
 func (c *Container) Wait(ctx context.Context, r changefeed.Range, from changefeed.Position) error {
 	head := c.head.Load()
 	lsn := head
@@ -22,13 +22,13 @@ func (c *Container) Wait(ctx context.Context, r changefeed.Range, from changefee
 	} else if !from.Start.IsNow() {
 		return context.Cause(ctx)
 	}
+	part, spans := c.layout.Load().sole(r)
 	for {
 		if err := c.usable(ctx); err != nil {
 			return err
 		}
-		part, err := c.layout.Load().sole(r)
 		ch, news := c.gate.next(), c.head.Load() > lsn
-		if err == nil {
+		if spans == nil {
 			ch = part.gate.next()
 			news = part.newest.Load() > lsn || part.retired.Load()
 		}
