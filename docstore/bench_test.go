@@ -155,6 +155,25 @@ func BenchmarkFeed(b *testing.B) {
 	b.ReportMetric(float64(total)/b.Elapsed().Seconds(), "docs/s")
 }
 
+// BenchmarkLogScan is the limit of that: the engine's cursor over the same entries.
+func BenchmarkLogScan(b *testing.B) {
+	db, err := docstore.Open(b.TempDir(), docstore.Options{NoSync: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	load(b, db, 200_000)
+	total := 0
+	for b.Loop() {
+		n, _, err := db.LogScan()
+		if err != nil {
+			b.Fatal(err)
+		}
+		total += n
+	}
+	b.ReportMetric(float64(total)/b.Elapsed().Seconds(), "docs/s")
+}
+
 // BenchmarkItem is point reads.
 func BenchmarkItem(b *testing.B) {
 	db, err := docstore.Open(b.TempDir(), docstore.Options{NoSync: true})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,11 +122,11 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		cause := errors.New("enough")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, cause)
 		defer cancel()
-		woken := 0
+		var woken atomic.Int32
 		for _, p := range parts {
 			go func() {
 				if err := c.Wait(ctx, p.Range, changefeed.Position{}); err == nil {
-					woken++
+					woken.Add(1)
 				} else if !errors.Is(err, cause) {
 					t.Error(err)
 				}
@@ -134,8 +135,8 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		synctest.Wait()
 		upsert(t, c, "a", "p", 1)
 		time.Sleep(2 * time.Minute)
-		if woken != 1 {
-			t.Errorf("%d readers woke up for one write", woken)
+		if n := woken.Load(); n != 1 {
+			t.Errorf("%d readers woke up for one write", n)
 		}
 	})
 }

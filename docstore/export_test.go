@@ -29,22 +29,6 @@ func Failing(fs vfs.FS, f func(write bool, path string) bool) vfs.FS {
 	}))
 }
 
-// EngineScan reads all keys and values, and counts the keys.
-func (db *DB) EngineScan() (n int, err error) {
-	it, err := db.eng.cursor(nil, nil)
-	if err != nil {
-		return 0, err
-	}
-	defer it.finish(&err, "close")
-	for ok := it.first(); ok; ok = it.next() {
-		if _, err := it.value(); err != nil {
-			return 0, err
-		}
-		n++
-	}
-	return n, it.err()
-}
-
 // LogScan reads the log of partition 0 of the first container.
 func (db *DB) LogScan() (n, bytes int, err error) {
 	from, to := logBounds(tableLog, 1, 0, -1, 1<<62)
@@ -66,7 +50,7 @@ func (db *DB) LogScan() (n, bytes int, err error) {
 	return n, bytes, it.err()
 }
 
-// Remove removes a stored version behind the store's back.
+// Damage removes stored versions behind the store's back.
 func (db *DB) Damage(c *Container) error {
 	from, to := logBounds(tableLog, c.num, 0, -1, 1<<62)
 	w := db.eng.newWrite(0)
