@@ -19,6 +19,7 @@ type feed struct {
 	tracks  []*track
 	stop    func(lsn int64) bool // asked before each version
 	stopped bool
+	entry   entry // the present one
 }
 
 // errMoved: the layout has changed while the feed was opened; see move.go.
@@ -91,12 +92,11 @@ func (f *feed) run(ctx context.Context, spec *ContainerSpec, visit func(*entry, 
 			return err
 		}
 		if shown {
-			e, err := decodeEntry(v)
-			if err != nil {
+			if f.entry, err = decodeEntry(v); err != nil {
 				return fmt.Errorf("%w: LSN %d: %w", ErrCorrupt, t.lsn, err)
 			}
-			if f.sel.shows(&e, spec, now) {
-				if more, err := visit(&e, parseAddr(t.it.key()[5:])); err != nil || !more {
+			if f.sel.shows(&f.entry, spec, now) {
+				if more, err := visit(&f.entry, parseAddr(t.it.key()[5:])); err != nil || !more {
 					return err
 				}
 			}
