@@ -57,10 +57,10 @@ func benchmarks() []benchmark {
 		{"feed_read", "reading a feed of 200,000 documents from the beginning; against a bare scan of the engine", feedRead},
 		{"processor_backlog", "a processor with 4 leases works off the same 200,000; against feed_read", processorBacklog},
 		{"write_to_handler", "from the acknowledgement of a write to the handler, at 200 writes a second", writeToHandler},
-		{"rebalance_100", "100 leases, from 1 instance to 2; in virtual time, against the .NET processor", rebalance100},
-		{"rebalance_1000", "1,000 leases, from 4 instances to 6; in virtual time, against the .NET processor", rebalance1000},
-		{"takeover_300", "one of 4 instances with 300 leases dies without a goodbye; in virtual time, against the .NET processor", takeover300},
-		{"idle_requests", "lease store requests for each idle lease and minute; in virtual time, against the .NET processor", idleRequests},
+		{"rebalance_100", "100 leases, from 1 instance to 2; in virtual time, against the service's own processors", rebalance100},
+		{"rebalance_1000", "1,000 leases, from 4 instances to 6; in virtual time, against the service's own processors", rebalance1000},
+		{"takeover_300", "one of 4 instances with 300 leases dies without a goodbye; in virtual time, against the service's own processors", takeover300},
+		{"idle_requests", "lease store requests for each idle lease and minute; in virtual time, against the service's own processors", idleRequests},
 		{"idle_1000", "heap and processor time of 1,000 idle leases", idle1000},
 	}
 }
@@ -83,8 +83,9 @@ func benchCommand() *cobra.Command {
 		Long: `Measure the store and the processor on this machine.
 
 Where a figure has a baseline that can be measured here, both are measured in turns in
-the same run and their medians compared; the other baselines are those of the .NET
-processor. Each takes up to half a minute. The benchmarks:
+the same run and their medians compared; the other baselines are the published
+algorithms of the service's own processors. Each takes up to half a minute. The
+benchmarks:
 
 ` + names.String() + `
 Those in virtual time run the real code with its default intervals under a clock that
