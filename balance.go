@@ -83,6 +83,7 @@ func balance(s situation, me owner) plan {
 
 // scales hold who has what, and who should have how much.
 type scales struct {
+	now     time.Time
 	workers []owner // in the order of their names
 	foreign map[owner]bool
 	owned   map[owner][]Lease
@@ -93,7 +94,7 @@ type scales struct {
 }
 
 func weigh(s situation) scales {
-	w := scales{foreign: map[owner]bool{}, owned: map[owner][]Lease{}}
+	w := scales{now: s.now, foreign: map[owner]bool{}, owned: map[owner][]Lease{}}
 	w.workers = slices.Clone(s.hosts)
 	live := 0
 	for _, l := range s.leases {
@@ -179,7 +180,7 @@ func (w *scales) surplus(o owner) []Lease {
 		return nil
 	}
 	movable := slices.DeleteFunc(slices.Clone(w.owned[o]), func(l Lease) bool {
-		return !l.Fence.IsZero()
+		return l.Fence.After(w.now)
 	})
 	slices.SortStableFunc(movable, func(a, b Lease) int {
 		return cmp.Compare(rendezvous(a.Token, o), rendezvous(b.Token, o))

@@ -146,15 +146,22 @@ func (r *run) cover(ctx context.Context, start Start) error {
 		return fmt.Errorf("list partitions: %w", err)
 	}
 	good, _ := r.view.leases()
-	finer := (r.opts.MinLeases + len(partitions) - 1) / max(1, len(partitions))
-	for _, part := range cutAt(holes(FullRange(), good), partitions) {
-		for _, cut := range part.Cut(finer) {
-			if err := r.insist(ctx, func() error { return r.createLease(ctx, cut, start) }); err != nil {
-				return fmt.Errorf("create lease %s: %w", cut, err)
-			}
+	for _, part := range cutAt(holes(FullRange(), good), r.grid(partitions)) {
+		if err := r.insist(ctx, func() error { return r.createLease(ctx, part, start) }); err != nil {
+			return fmt.Errorf("create lease %s: %w", part, err)
 		}
 	}
 	return nil
+}
+
+// grid is the partitions, cut so finely that there are MinLeases. It is the same each
+// time, so that a creation that was interrupted goes on with the same parts.
+func (r *run) grid(partitions []Partition) (cells []Range) {
+	finer := (r.opts.MinLeases + len(partitions) - 1) / max(1, len(partitions))
+	for _, p := range partitions {
+		cells = append(cells, p.Range.Cut(finer)...)
+	}
+	return cells
 }
 
 // insist tries again until f succeeds or ctx ends, and returns the last error.
@@ -204,8 +211,8 @@ func (r *run) checkCover(ctx context.Context) {
 		r.suspectHole = open
 		return
 	}
-	r.hooks.Error(&Error{Origin: OriginBalancer, Err: fmt.Errorf("%w: %v; creating leases from where the unit began", ErrHole, open)})
 	start := r.recorded()
+	r.hooks.Error(&Error{Origin: OriginBalancer, Err: fmt.Errorf("%w: %v; creating leases from %v", ErrHole, open, start)})
 	_, err := r.locked(ctx, func(ctx context.Context) error { return r.cover(ctx, start) })
 	r.report(ctx, OriginBalancer, "", err)
 }

@@ -40,21 +40,35 @@ func Estimate(ctx context.Context, source Source, leases LeaseStore) ([]Lag, err
 	lags := make([]Lag, 0, len(good)+len(bad))
 	for _, l := range slices.Concat(good, bad) {
 		lag := Lag{Lease: l, Err: l.Err}
-		if !l.Range.Empty() { // a lease of another dialect can be measured all the same
-			lag.Err = cmp.Or(lag.measure(ctx, source), l.Err)
+		for _, part := range owed(l, good) { // a lease of another dialect can be measured all the same
+			lag.Err = cmp.Or(lag.Err, lag.measure(ctx, source, part))
 		}
 		lags = append(lags, lag)
 	}
 	return lags, context.Cause(ctx)
 }
 
-func (l *Lag) measure(ctx context.Context, source Source) error {
+// owed is the part of a lease's range that it alone accounts for: what a lease that is
+// splitting has been replaced in already counts for its children.
+func owed(l Lease, all []Lease) []Range {
+	switch {
+	case l.Range.Empty():
+		return nil
+	case l.State == StateLive:
+		return []Range{l.Range}
+	}
+	return holes(l.Range, slices.DeleteFunc(slices.Clone(all), func(o Lease) bool { return o.ID == l.ID }))
+}
+
+// measure adds the backlog of one range.
+func (l *Lag) measure(ctx context.Context, source Source, r Range) error {
 	if counter, ok := source.(Counter); ok {
-		b, err := counter.Pending(ctx, l.Lease.Range, l.Lease.Position, ReadOptions{Mode: l.Lease.Mode})
-		l.Pending, l.Exact, l.Oldest = b.Items, err == nil, b.Oldest
+		b, err := counter.Pending(ctx, r, l.Lease.Position, ReadOptions{Mode: l.Lease.Mode})
+		l.Exact = err == nil
+		l.count(b)
 		return err
 	}
-	err := l.add(ctx, source, l.Lease.Range)
+	err := l.add(ctx, source, r)
 	if !errors.Is(err, ErrGone) {
 		return err
 	}
@@ -62,7 +76,7 @@ func (l *Lag) measure(ctx context.Context, source Source) error {
 	if err != nil {
 		return fmt.Errorf("list partitions: %w", err)
 	}
-	for _, part := range cutAt([]Range{l.Lease.Range}, partitions) {
+	for _, part := range cutAt([]Range{r}, rangesOf(partitions)) {
 		if err := l.add(ctx, source, part); err != nil {
 			return err
 		}
@@ -77,9 +91,13 @@ func (l *Lag) add(ctx context.Context, source Source, r Range) error {
 		return err
 	}
 	first := page.Changes[0]
-	l.Pending += max(int64(len(page.Changes)), page.Head-first.LSN+1)
-	if l.Oldest.IsZero() || first.Time.Before(l.Oldest) {
-		l.Oldest = first.Time
-	}
+	l.count(Backlog{Items: max(int64(len(page.Changes)), page.Head-first.LSN+1), Oldest: first.Time})
 	return nil
+}
+
+func (l *Lag) count(b Backlog) {
+	l.Pending += b.Items
+	if l.Oldest.IsZero() || !b.Oldest.IsZero() && b.Oldest.Before(l.Oldest) {
+		l.Oldest = b.Oldest
+	}
 }

@@ -108,10 +108,12 @@ func (w *worker) call(f func(context.Context) error) error {
 	result := make(chan error, 1)
 	var over atomic.Bool // the handler has returned, or we have given up on it: whichever is first
 	go func() {
-		result <- protect(ctx, f)
-		if !over.CompareAndSwap(false, true) {
-			w.r.unclaim(w.first.Range)
-		}
+		defer func() {
+			if !over.CompareAndSwap(false, true) {
+				w.r.unclaim(w.first.Range)
+			}
+		}()
+		protect(ctx, f, result)
 	}()
 	if err, returned := w.patience(result, cancel); returned {
 		return w.verdict(ctx, err)
@@ -172,15 +174,20 @@ func (w *worker) verdict(ctx context.Context, err error) error {
 	}
 }
 
-// protect turns a panic into an error.
-func protect(ctx context.Context, f func(context.Context) error) (err error) {
+// protect turns a panic into an error, and the end of the goroutine too.
+func protect(ctx context.Context, f func(context.Context) error, result chan<- error) {
+	err := errExit
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
 		}
+		result <- err
 	}()
-	return f(ctx)
+	err = f(ctx)
 }
+
+// errExit is a handler that called runtime.Goexit, as testing's FailNow does.
+var errExit = errors.New("handler ended its goroutine")
 
 // open calls the handler's Open until it succeeds.
 func (w *worker) open() error {
@@ -202,25 +209,35 @@ func (w *worker) open() error {
 	return nil
 }
 
-// close calls the handler's Close, while the lease is still held if it can be.
-func (w *worker) close(why Reason) {
+// close calls the handler's Close, while the lease is still held if it can be. A Close
+// that hangs holds the lease as a stuck handler does.
+func (w *worker) close(why Reason) Reason {
 	closer, ok := w.r.handler.(Closer)
 	if !ok || !w.opened || why == ReasonStuck {
-		return
+		return why
 	}
 	ctx, cancel := context.WithTimeout(w.r.base, w.r.opts.Drain)
 	defer cancel()
 	result := make(chan error, 1)
+	var over atomic.Bool
 	go func() {
-		result <- protect(ctx, func(ctx context.Context) error { return closer.Close(ctx, w.first, why) })
+		defer func() {
+			if !over.CompareAndSwap(false, true) {
+				w.r.unclaim(w.first.Range)
+			}
+		}()
+		protect(ctx, func(ctx context.Context) error { return closer.Close(ctx, w.first, why) }, result)
 	}()
 	var err error
 	select {
 	case err = <-result:
 	case <-ctx.Done():
-		err = ErrHandlerStuck
+		if over.CompareAndSwap(false, true) {
+			err, why = ErrHandlerStuck, ReasonStuck
+		}
 	}
 	if err != nil {
 		w.r.hooks.Error(&Error{Origin: OriginHandler, Lease: w.first.Token, Err: fmt.Errorf("close: %w", err)})
 	}
+	return why
 }

@@ -24,11 +24,13 @@ import (
 // then gives up: the handler's context ends before anybody else can begin, however
 // slow the store, and whatever the clocks say.
 type keeper struct {
-	r    *run
-	lost context.CancelCauseFunc // ends the lease's context
-	asks chan ask
-	fuse *time.Timer // calls lost when the lease can no longer be trusted
-	rng  *mathrand.Rand
+	r     *run
+	lost  context.CancelCauseFunc // ends the lease's context
+	asks  chan ask
+	check chan struct{} // somebody doubts that the lease is ours
+	fuse  *time.Timer   // calls lost when the lease can no longer be trusted
+	rng   *mathrand.Rand
+	place float64 // in the burst of renewals, from 0 to 1
 
 	// Of the keeper's goroutine.
 	stored  Lease       // as last written
@@ -46,7 +48,8 @@ type ask struct {
 }
 
 func newKeeper(r *run, l Lease, started time.Time, lost context.CancelCauseFunc) *keeper {
-	k := &keeper{r: r, lost: lost, asks: make(chan ask), rng: r.random("keeper " + l.Token)}
+	k := &keeper{r: r, lost: lost, asks: make(chan ask), check: make(chan struct{}, 1), rng: r.random("keeper " + l.Token)}
+	k.place = k.rng.Float64()
 	k.fuse = time.AfterFunc(time.Until(k.trustedUntil(started)), func() {
 		lost(fmt.Errorf("%w: not renewed in time", ErrLeaseLost))
 	})
@@ -77,6 +80,10 @@ func (k *keeper) keep(ctx context.Context) {
 			return
 		case a := <-k.asks:
 			a.done <- k.serve(ctx, a)
+		case <-k.check:
+			if k.write(ctx) != nil {
+				return
+			}
 		case <-renew.C:
 			if k.write(ctx) != nil {
 				return
@@ -86,13 +93,24 @@ func (k *keeper) keep(ctx context.Context) {
 	}
 }
 
+// doubted has the keeper write now: if the lease is somebody else's, it will hear of it.
+func (k *keeper) doubted() {
+	select {
+	case k.check <- struct{}{}:
+	default:
+	}
+}
+
 // renewal is when the lease must be written next: on the instance's beat, so that idle
-// leases are renewed together and those who follow the lease container wake once. A
+// leases are renewed together and those who follow the lease container wake once, but
+// one after the other, so that the burst does not overrun a small container. A
 // checkpoint is a renewal, so after one the next beat may be passed over if that is
 // safe.
 func (k *keeper) renewal() time.Time {
 	due := k.written.Add(k.r.opts.Renew)
-	beat := due.Add(-(due.Sub(k.r.phase) % k.r.opts.Renew))
+	burst := min(renewalPace*time.Duration(k.r.held()), k.r.opts.Renew/2)
+	phase := k.r.phase.Add(time.Duration(k.place * float64(burst)))
+	beat := due.Add(-(due.Sub(phase) % k.r.opts.Renew))
 	later := beat.Add(k.r.opts.Renew)
 	soon := beat.Sub(k.written) < k.r.opts.Renew/2
 	if soon && later.Sub(k.written) < (k.r.opts.Expiration-k.r.opts.margin())/2 {
@@ -103,6 +121,10 @@ func (k *keeper) renewal() time.Time {
 	}
 	return beat
 }
+
+// renewalPace is the time between two renewals of one instance: 40 a second are 400
+// request units, the smallest container there is.
+const renewalPace = 25 * time.Millisecond
 
 func (k *keeper) serve(ctx context.Context, a ask) error {
 	a.edit(&k.next)
@@ -143,8 +165,15 @@ func (k *keeper) write(ctx context.Context) error {
 		case errors.Is(err, errAgain):
 			continue
 		}
-		k.r.report(ctx, OriginLeaseStore, k.stored.Token, err)
-		if !pause(ctx, min(k.r.backoff(k.rng, failures), k.r.opts.Renew/4)) {
+		wait := min(k.r.backoff(k.rng, failures), k.r.opts.Renew/4)
+		throttled := (*ThrottledError)(nil)
+		if errors.As(err, &throttled) {
+			wait = max(wait, min(throttled.After, k.r.opts.Renew/4))
+		}
+		if throttled == nil || time.Since(k.written) > k.r.opts.Renew*3/2 { // throttling now and then is no news
+			k.r.report(ctx, OriginLeaseStore, k.stored.Token, err)
+		}
+		if !pause(ctx, wait) {
 			return context.Cause(ctx)
 		}
 	}

@@ -95,6 +95,8 @@ type Lease struct {
 	Properties map[string]string // everybody's; kept
 	Raw        json.RawMessage   // the stored document; a store keeps what it does not know of it
 	Err        error             // why the document is not a record
+
+	inferred bool // Range is not in the document, but that of its partition
 }
 
 // State is where a lease stands in a split.

@@ -61,6 +61,7 @@ func (p *Processor) Run(ctx context.Context) error {
 		return err
 	}
 	r.hooks.Ready()
+	defer context.AfterFunc(ctx, r.stopWork)()
 	var around sync.WaitGroup
 	around.Go(func() { r.follow(ctx) })
 	around.Go(func() { r.present(ctx) })
@@ -132,16 +133,20 @@ func (r *run) leave() {
 		_, err := r.store.Update(ctx, l)
 		r.report(ctx, OriginLeaseStore, "", err)
 	}
+	r.declineGifts(ctx)
+	r.work.Wait()
+}
+
+// stopWork tells all workers to stop, and those that may yet be started.
+func (r *run) stopWork() {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.stopping = true
 	for _, w := range r.workers {
 		if w != nil {
 			w.order(order{reason: ReasonStopped})
 		}
 	}
-	r.mu.Unlock()
-	r.declineGifts(ctx)
-	r.work.Wait()
 }
 
 // declineGifts frees leases that were handed over to us but that we have not begun with.
@@ -203,8 +208,9 @@ type Options struct {
 	// Then its context ends with [ErrHandlerTimeout] and the batch counts as failed.
 	HandlerTimeout time.Duration
 
-	// RetryMin and RetryMax bound the pause before a failed batch is delivered again;
-	// it doubles from 100 ms to 30 s by default.
+	// RetryMin and RetryMax bound the pause before a failed batch is delivered again,
+	// and before a failed read or another failed request is repeated; it doubles from
+	// 100 ms to 30 s by default.
 	RetryMin, RetryMax time.Duration
 
 	// Manual leaves checkpoints to [Batch.Checkpoint].

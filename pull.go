@@ -97,7 +97,13 @@ func (p *puller) read(ctx context.Context, i int) (Page, error) {
 			if err := p.cut(ctx, i); err != nil {
 				return Page{}, err
 			}
-		case errors.As(err, &throttled) && pause(ctx, throttled.After):
+			if p.lanes[i] == l && !p.rest(ctx) { // the source does not know its own partitions yet
+				return Page{}, context.Cause(ctx)
+			}
+		case errors.As(err, &throttled):
+			if !p.rest(ctx) || !pause(ctx, throttled.After) {
+				return Page{}, context.Cause(ctx)
+			}
 		default:
 			return Page{}, fmt.Errorf("read %s: %w", l.r, err)
 		}
@@ -112,7 +118,7 @@ func (p *puller) cut(ctx context.Context, i int) error {
 	}
 	l := p.lanes[i]
 	var parts []lane
-	for _, r := range cutAt([]Range{l.r}, partitions) {
+	for _, r := range cutAt([]Range{l.r}, rangesOf(partitions)) {
 		parts = append(parts, lane{r, l.at})
 	}
 	if len(parts) == 0 {
@@ -126,25 +132,31 @@ func (p *puller) cut(ctx context.Context, i int) error {
 func (p *puller) wait(ctx context.Context) error {
 	waiter, ok := p.source.(Waiter)
 	if !ok {
-		p.poll = min(2*p.poll, p.opts.Poll)
-		if !pause(ctx, p.poll) {
+		if !p.rest(ctx) {
 			return context.Cause(ctx)
 		}
 		return nil
 	}
 	// What wakes a range need not be in what was asked for: do not read for each of them.
-	if p.poll = min(2*p.poll, maxGather); !pause(ctx, p.poll) {
+	if !pause(ctx, min(p.poll, maxGather)) {
 		return context.Cause(ctx)
 	}
-	waiting, cancel := context.WithCancel(ctx)
-	defer cancel()
+	p.poll = min(2*p.poll, p.opts.Poll)
+	waiting, more := context.WithCancelCause(ctx)
+	defer more(nil)
 	var lanes sync.WaitGroup
 	for _, l := range p.lanes {
-		lanes.Go(func() {
-			defer cancel() // the first lane that has more ends the wait of all
-			_ = waiter.Wait(waiting, l.r, l.at)
-		})
+		lanes.Go(func() { more(waiter.Wait(waiting, l.r, l.at)) }) // the first lane that has more ends the wait of all
 	}
 	lanes.Wait()
+	if cause := context.Cause(waiting); ctx.Err() == nil && !errors.Is(cause, context.Canceled) {
+		return fmt.Errorf("wait: %w", cause)
+	}
 	return context.Cause(ctx)
+}
+
+// rest pauses for longer each time, until a page comes.
+func (p *puller) rest(ctx context.Context) bool {
+	p.poll = min(2*p.poll, p.opts.Poll)
+	return pause(ctx, p.poll)
 }

@@ -164,7 +164,9 @@ func (r *run) acquire(ctx context.Context, leases []Lease) int {
 	slots := make(chan struct{}, acquireParallel)
 	started := make(chan bool, len(leases))
 	for _, l := range leases {
-		slots <- struct{}{}
+		if slots <- struct{}{}; ctx.Err() != nil {
+			break
+		}
 		got.Go(func() {
 			defer func() { <-slots }()
 			started <- r.take(ctx, l)

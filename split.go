@@ -29,11 +29,13 @@ func (w *worker) split() Reason {
 		if err == nil {
 			return ReasonSplit
 		}
-		if errors.Is(err, errWhole) {
-			return w.release(order{reason: ReasonSplit, whole: true})
-		}
 		if w.lease.Err() != nil {
 			return ReasonLost
+		}
+		if errors.Is(err, errWhole) {
+			w.r.report(w.lease, OriginSource, w.first.Token, fmt.Errorf("%w: %w", ErrGone, err))
+			pause(w.halt, w.r.opts.Poll) // a source may need time to see what it told itself
+			return w.release(order{reason: ReasonSplit, whole: true})
 		}
 		w.r.report(w.lease, OriginLeaseStore, w.first.Token, fmt.Errorf("split: %w", err))
 		if !pause(w.halt, w.r.backoff(w.rng, failures)) {
@@ -59,9 +61,7 @@ func (w *worker) replace() error {
 	if err := w.r.view.list(ctx, time.Now()); err != nil {
 		return err
 	}
-	others, _ := w.r.view.leases()
-	others = slices.DeleteFunc(others, func(l Lease) bool { return l.ID == parent.ID })
-	parts := cutAt(holes(parent.Range, others), partitions)
+	parts := cutAt(w.uncovered(parent), rangesOf(partitions))
 	if slices.Contains(parts, parent.Range) {
 		return errWhole
 	}
@@ -70,11 +70,26 @@ func (w *worker) replace() error {
 			return err
 		}
 	}
+	if err := w.r.view.list(ctx, time.Now()); err != nil {
+		return err
+	}
+	if open := w.uncovered(parent); len(open) > 0 { // what stood in the way of a child was no lease
+		return fmt.Errorf("%w: %v", ErrHole, open)
+	}
 	return w.remove(ctx)
 }
 
+// uncovered are the parts of the parent that its descendants do not cover. An ancestor
+// that is still splitting covers them too, but it counts on us.
+func (w *worker) uncovered(parent Lease) []Range {
+	descendants, _ := w.r.view.leases()
+	return holes(parent.Range, slices.DeleteFunc(descendants, func(l Lease) bool {
+		return l.ID == parent.ID || !parent.Range.Contains(l.Range)
+	}))
+}
+
 // errWhole is a range that one partition holds again, because a merge came after the split.
-var errWhole = errors.New("the range is whole again")
+var errWhole = errors.New("one partition holds the range again: trying on")
 
 // createChild creates the lease for a part of the parent, as ours, and starts it.
 func (w *worker) createChild(ctx context.Context, parent Lease, r Range) error {
@@ -140,14 +155,23 @@ func holes(r Range, leases []Lease) []Range {
 	return open
 }
 
-// cutAt cuts ranges at the edges of the partitions.
-func cutAt(ranges []Range, partitions []Partition) (parts []Range) {
+// cutAt cuts ranges at the edges of cells that tile the key space.
+func cutAt(ranges, cells []Range) (parts []Range) {
 	for _, r := range ranges {
-		for _, p := range partitions {
-			if part := r.Intersect(p.Range); !part.Empty() {
+		for _, cell := range cells {
+			if part := r.Intersect(cell); !part.Empty() {
 				parts = append(parts, part)
 			}
 		}
 	}
 	return parts
+}
+
+// rangesOf are the ranges of partitions.
+func rangesOf(partitions []Partition) []Range {
+	ranges := make([]Range, len(partitions))
+	for i, p := range partitions {
+		ranges[i] = p.Range
+	}
+	return ranges
 }

@@ -1,6 +1,7 @@
 package changefeed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,17 +16,20 @@ import (
 // has written or heard of since. It may be stale: every write that it leads to is
 // conditional on the ETag, so a stale view costs a conflict and another look, no more.
 type view struct {
-	store  LeaseStore
-	source Source
-	gate   chan struct{} // held by whoever lists; a channel, because listing waits
-	mu     sync.Mutex
-	byID   map[string]Lease
-	ahead  time.Duration // store's clock minus ours
-	listed time.Time     // when the last listing was asked for; zero is stale
+	store   LeaseStore
+	source  Source
+	gate    chan struct{} // held by whoever lists; a channel, because listing waits
+	mu      sync.Mutex
+	byID    map[string]Lease
+	heardAt map[string]time.Time // when a record was last written by us, or heard of
+	told    time.Time            // the store's time ...
+	toldAt  time.Time            // ... when it was told; from then on our monotonic clock counts
+	listed  time.Time            // when the last listing was asked for; zero is stale
 }
 
 func newView(store LeaseStore, source Source) *view {
-	return &view{store: store, source: source, gate: make(chan struct{}, 1), byID: map[string]Lease{}}
+	return &view{store: store, source: source, gate: make(chan struct{}, 1),
+		byID: map[string]Lease{}, heardAt: map[string]time.Time{}}
 }
 
 // list reads all records anew, unless that was done after since already.
@@ -68,6 +72,7 @@ func (v *view) resolve(ctx context.Context, records []Lease) error {
 				return fmt.Errorf("list partitions: %w", err)
 			}
 		}
+		l.inferred = true
 		if l.Range = lineage(l.Token, partitions); l.Range.Empty() {
 			l.Err = fmt.Errorf("%w: %s has no FeedRange, and no partition %q is known: delete it", ErrBadLease, l.ID, l.Token)
 		}
@@ -106,7 +111,19 @@ func (v *view) replace(records []Lease, now, asked time.Time) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.byID, v.listed, v.ahead = byID, asked, time.Until(now)
+	for id, at := range v.heardAt { // news that came while the listing was on its way
+		listed, known := byID[id]
+		if at.Before(asked) || known && listed.Updated.After(v.byID[id].Updated) {
+			continue
+		}
+		if l, alive := v.byID[id]; alive {
+			byID[id] = l
+		} else {
+			delete(byID, id)
+		}
+	}
+	v.heardAt = map[string]time.Time{}
+	v.byID, v.listed, v.told, v.toldAt = byID, asked, now, time.Now()
 }
 
 func (v *view) listedAt() time.Time {
@@ -128,7 +145,10 @@ func (v *view) put(l Lease) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	old, known := v.byID[l.ID]
-	v.byID[l.ID] = l
+	if l.Kind == KindLease && l.Range.Empty() { // an old lease does not tell it
+		l.Range = old.Range
+	}
+	v.byID[l.ID], v.heardAt[l.ID] = l, time.Now()
 	return !known || old.Owner != l.Owner || old.Epoch != l.Epoch || old.State != l.State
 }
 
@@ -139,7 +159,7 @@ func (v *view) heard(changed []Lease, now time.Time) (news bool) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.ahead = time.Until(now)
+	v.told, v.toldAt = now, time.Now()
 	return news
 }
 
@@ -148,6 +168,7 @@ func (v *view) drop(id string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.byID, id)
+	v.heardAt[id] = time.Now()
 }
 
 // get is the record of an id.
@@ -158,11 +179,11 @@ func (v *view) get(id string) (Lease, bool) {
 	return l, ok
 }
 
-// now is the store's time, by our own clock since it last told.
+// now is the store's time, by our own monotonic clock since it was last told.
 func (v *view) now() time.Time {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return time.Now().Add(v.ahead).Round(0)
+	return v.told.Add(time.Since(v.toldAt))
 }
 
 // until is how long, by our clock, until the store's clock says t.
@@ -203,12 +224,31 @@ func (v *view) leases() (good, bad []Lease) {
 }
 
 // outranks decides between two leases for one range: a live one before one that is
-// splitting, an owned one before a free one, then the one that comes first by id.
+// splitting, an owned one before a free one. Of two old leases whose partitions have been
+// merged, so that each knows only the range of both, the one that is behind, lest
+// something be skipped; else the one that was worked on: it has a token, and was written last.
 func (l Lease) outranks(o Lease) bool {
-	if (l.State == StateLive) != (o.State == StateLive) {
+	switch {
+	case (l.State == StateLive) != (o.State == StateLive):
 		return l.State == StateLive
+	case l.Free() != o.Free():
+		return o.Free()
+	case l.inferred && o.inferred:
+		return l.Position.before(o.Position)
+	case l.inferred != o.inferred:
+		return o.inferred
 	}
-	return o.Free() && !l.Free()
+	if untouched := o.Position.Token == ""; (l.Position.Token == "") != untouched {
+		return untouched
+	}
+	return l.Updated.After(o.Updated)
+}
+
+// before compares tokens that are LSNs in quotes, as the service's are; no token is
+// before all.
+func (p Position) before(o Position) bool {
+	a, b := strings.Trim(p.Token, `"`), strings.Trim(o.Token, `"`)
+	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) < 0
 }
 
 // twice marks a lease as the spare of another.
@@ -232,16 +272,31 @@ func (r *run) follow(ctx context.Context) {
 			r.setPushed(false)
 			r.report(ctx, OriginLeaseStore, "", fmt.Errorf("follow leases: %w", err))
 			failures++
+			cursor = "" // it may be what is wrong
 			pause(ctx, r.backoff(rng, failures))
 			continue
 		}
 		if cursor == "" {
 			r.view.distrust() // what changed before the cursor is in the next listing only
+			r.wake()
 		}
 		cursor, failures = next, 0
 		r.setPushed(true)
 		if r.view.heard(changed, now) {
 			r.wake()
+		}
+		r.doubt(changed)
+		if len(changed) == 0 {
+			pause(ctx, r.opts.Acquire/roundsPerEvent) // a store may return early, but not all the time
+		}
+	}
+}
+
+// doubt has the keepers of leases that seem to have another owner find out.
+func (r *run) doubt(changed []Lease) {
+	for _, l := range changed {
+		if w := r.worker(l.Range); w != nil && l.Kind == KindLease && l.owner() != r.me {
+			w.keeper.doubted()
 		}
 	}
 }
@@ -297,8 +352,12 @@ func (r *run) showPresence(ctx context.Context) error {
 func (r *run) clean(ctx context.Context) {
 	for _, h := range r.view.kind(KindHost) {
 		if h.Err == nil && r.view.now().Sub(h.Updated) > 3*r.opts.Expiration && h.owner() != r.me {
-			_ = r.store.Delete(ctx, h) // somebody else may have been faster, or may have the right that we lack
+			// Somebody else may have been faster, or have the right that we lack.
+			deleting, cancel := context.WithTimeout(ctx, r.opts.Renew)
+			_ = r.store.Delete(deleting, h)
+			cancel()
 			r.view.drop(h.ID)
+			return // one a round is enough
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,16 +22,22 @@ type worker struct {
 	lease, halt context.Context
 	lose, stop  context.CancelCauseFunc
 
+	// last ends with the lease, and some time after halt: what is still to be stored
+	// then is not waited for any longer.
+	last context.Context
+
 	first    Lease    // as acquired
 	at       Position // behind the last batch delivered
 	attempts int      // failures of the batch behind at
 	opened   bool
+	idle     int // reads in a row that found nothing
 
 	checkpointed time.Time // when the last automatic checkpoint was stored
 	done         int       // changes done since then
 
 	delivered int64        // number of the last batch delivered
-	saved     atomic.Int64 // number of the last one whose position was given to the keeper
+	saved     atomic.Int64 // number of the last one that is checkpointed, or will be without being asked
+	asked     int64        // number of the last one that the keeper was asked to checkpoint by hand; the keeper's
 }
 
 // order tells a worker to stop. It is the cause that halt ends with.
@@ -50,6 +57,13 @@ func newWorker(r *run, l Lease, started time.Time) *worker {
 	}
 	w.lease, w.lose = context.WithCancelCause(r.base)
 	w.halt, w.stop = context.WithCancelCause(w.lease)
+	last, end := context.WithCancelCause(w.lease)
+	context.AfterFunc(w.halt, func() {
+		if pause(last, 2*r.opts.Drain) { // a batch in hand has half of it
+			end(context.Cause(w.halt))
+		}
+	})
+	w.last = last
 	w.keeper = newKeeper(r, l, started, w.lose)
 	return w
 }
@@ -73,8 +87,7 @@ func (w *worker) work() Reason {
 	defer w.lose(ErrLeaseLost)
 	w.r.hooks.Acquired(w.first)
 	err := w.loop()
-	why := w.reason(err)
-	w.close(why)
+	why := w.close(w.reason(err))
 	why = w.giveUp(why, err)
 	w.r.hooks.Released(w.first, why)
 	return why
@@ -85,17 +98,16 @@ func (w *worker) loop() error {
 	if err := w.begin(); err != nil {
 		return err
 	}
-	idle := 0
 	for w.halt.Err() == nil {
 		page, err := w.read()
 		switch {
 		case err != nil:
 			return err
 		case len(page.Changes) == 0:
-			idle++
-			err = w.rest(page.Next, idle)
+			w.idle++
+			err = w.rest(page.Next)
 		default:
-			idle = 0
+			w.idle = 0
 			err = w.deliver(page)
 		}
 		if err != nil {
@@ -110,6 +122,11 @@ func (w *worker) begin() error {
 	if w.first.State == StateSplitting {
 		return ErrGone
 	}
+	if w.at == (Position{}) {
+		if err := w.anchor(); err != nil {
+			return err
+		}
+	}
 	if !w.first.Fence.IsZero() {
 		if !pause(w.halt, w.r.view.until(w.first.Fence)) {
 			return context.Cause(w.halt)
@@ -119,6 +136,20 @@ func (w *worker) begin() error {
 		}
 	}
 	return w.open()
+}
+
+// anchor fixes the position of a lease that another processor has made and never read:
+// it begins where Options.Start says, and now is now.
+func (w *worker) anchor() error {
+	w.at.Start = w.r.opts.Start
+	if w.at.Start.IsNow() {
+		page, err := w.read()
+		if err != nil {
+			return err
+		}
+		w.at = page.Next
+	}
+	return w.save(func(l *Lease) { l.Position = w.at })
 }
 
 // reason tells why the loop ended.
@@ -174,7 +205,7 @@ func (w *worker) read() (Page, error) {
 		if w.halt.Err() != nil { // even if the page came: it must not be handed out any more
 			return page, context.Cause(w.halt)
 		}
-		if err == nil || errors.Is(err, ErrGone) {
+		if err == nil || errors.Is(err, ErrGone) && !w.whole() {
 			return page, err
 		}
 		w.r.report(w.halt, OriginSource, w.first.Token, fmt.Errorf("read: %w", err))
@@ -195,11 +226,20 @@ func (w *worker) readOnce() (Page, error) {
 	return w.r.source.Read(ctx, w.first.Range, w.at, o)
 }
 
+// whole tells whether one partition holds the range: then a source that says it is gone
+// does not know its own partitions yet, and there is nothing to split.
+func (w *worker) whole() bool {
+	ctx, cancel := context.WithTimeout(w.halt, readTimeout)
+	defer cancel()
+	partitions, err := w.r.source.Partitions(ctx)
+	return err != nil || slices.ContainsFunc(partitions, func(p Partition) bool { return p.Range.Contains(w.first.Range) })
+}
+
 // readTimeout bounds one read, as the service's own processors do.
 const readTimeout = 65 * time.Second
 
 // rest notes that there was nothing up to next, and waits for more.
-func (w *worker) rest(next Position, idle int) error {
+func (w *worker) rest(next Position) error {
 	if next != w.at {
 		w.at = next
 		if w.delivered == w.saved.Load() {
@@ -208,39 +248,61 @@ func (w *worker) rest(next Position, idle int) error {
 			}
 		}
 	}
+	if w.done > 0 && w.due() { // CheckpointEvery has passed since
+		if err := w.store(func(*Lease) {}); err != nil {
+			return err
+		}
+	}
 	waiter, pushed := w.r.source.(Waiter)
 	if !pushed {
-		pause(w.halt, min(w.r.opts.Poll, firstPoll<<min(idle-1, maxDoublings)))
+		pause(w.halt, min(w.r.opts.Poll, firstPoll<<min(w.idle-1, maxDoublings)))
 		return nil
 	}
 	// Writes to other leases of the partition wake us too: do not read for each of them.
-	if idle > 1 && !pause(w.halt, min(maxGather, time.Millisecond<<min(idle, maxDoublings))) {
+	if w.idle > 1 && !pause(w.halt, min(maxGather, time.Millisecond<<min(w.idle, maxDoublings))) {
 		return nil
 	}
 	// A quiet range is read now and then all the same, so that its position moves on
 	// with its container's and does not fall out of the retention.
-	waiting, cancel := context.WithTimeout(w.halt, w.r.opts.Renew)
+	most := w.r.opts.Renew
+	if every := w.r.opts.CheckpointEvery; w.done > 0 && every > 0 {
+		most = min(most, every)
+	}
+	waiting, cancel := context.WithTimeout(w.halt, most)
 	defer cancel()
+	begun := time.Now()
 	if err := waiter.Wait(waiting, w.first.Range, w.at); err != nil && waiting.Err() == nil {
 		w.r.report(w.halt, OriginSource, w.first.Token, fmt.Errorf("wait: %w", err))
 		pause(w.halt, w.r.opts.Poll)
+	}
+	if time.Since(begun) > maxGather {
+		w.idle = 0
 	}
 	return nil
 }
 
 const (
-	firstPoll = 5 * time.Millisecond // first pause after activity
-	maxGather = 8 * time.Millisecond // longest pause before an idle range waits again
+	firstPoll = 5 * time.Millisecond   // first pause after activity
+	maxGather = 128 * time.Millisecond // longest pause before a range waits again that is woken for others all the time
 )
 
 // note has the keeper store an edit with its next write.
 func (w *worker) note(edit func(*Lease)) error {
-	return w.keeper.do(w.lease, w.lease, false, edit)
+	return w.keeper.do(w.last, w.lease, false, edit)
 }
 
 // save has the keeper store an edit now.
 func (w *worker) save(edit func(*Lease)) error {
-	return w.keeper.do(w.lease, w.lease, true, edit)
+	return w.keeper.do(w.last, w.lease, true, edit)
+}
+
+// store saves an automatic checkpoint.
+func (w *worker) store(edit func(*Lease)) error {
+	err := w.save(edit)
+	if err == nil {
+		w.done, w.checkpointed = 0, time.Now()
+	}
+	return err
 }
 
 // deliver hands a page to the handler until it is done, and checkpoints it.
@@ -272,7 +334,8 @@ func (w *worker) deliver(page Page) error {
 func (w *worker) batch(page Page) *Batch {
 	b := &Batch{
 		LeaseToken: w.first.Token, Range: w.first.Range, Instance: w.r.me.instance,
-		Attempt: w.attempts + 1, Session: page.Session, Charge: page.Charge, Changes: page.Changes,
+		Attempt: w.attempts + 1, Session: page.Session, Charge: page.Charge,
+		Changes: slices.Clone(page.Changes), // the handler may do with its slice what it likes
 	}
 	if w.r.opts.Manual {
 		number := w.delivered
@@ -286,12 +349,15 @@ func (w *worker) checkpoint(ctx context.Context, number int64, at Position) erro
 	if number <= w.saved.Load() {
 		return nil
 	}
-	return w.keeper.do(ctx, w.lease, true, func(l *Lease) {
-		if number > w.saved.Load() {
-			l.Position, l.Attempts = at, 0
-			w.saved.Store(number)
+	err := w.keeper.do(ctx, w.lease, true, func(l *Lease) {
+		if number > w.asked {
+			l.Position, l.Attempts, w.asked = at, 0, number
 		}
 	})
+	for saved := w.saved.Load(); err == nil && saved < number && !w.saved.CompareAndSwap(saved, number); {
+		saved = w.saved.Load()
+	}
+	return err
 }
 
 // fail counts a failed attempt in the lease, if the lease is at this batch.
@@ -315,11 +381,7 @@ func (w *worker) finish(page Page) error {
 	if !w.due() {
 		return w.note(edit)
 	}
-	if err := w.save(edit); err != nil {
-		return err
-	}
-	w.done, w.checkpointed = 0, time.Now()
-	return nil
+	return w.store(edit)
 }
 
 // due tells whether an automatic checkpoint must be stored now.
