@@ -31,11 +31,11 @@ var prose = sync.OnceValue(func() string {
 	parts := strings.Fields(syllables)
 	var words []string
 	for range 4096 {
-		word := ""
+		var word strings.Builder
 		for range 2 + rng.IntN(3) {
-			word += parts[rng.IntN(len(parts))]
+			word.WriteString(parts[rng.IntN(len(parts))])
 		}
-		words = append(words, word)
+		words = append(words, word.String())
 	}
 	var b strings.Builder
 	for b.Len() < 1<<20 {
