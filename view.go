@@ -25,6 +25,7 @@ type view struct {
 	told    time.Time            // the store's time ...
 	toldAt  time.Time            // ... when it was told; from then on our monotonic clock counts
 	listed  time.Time            // when the last listing was asked for; zero is stale
+	doubted time.Time            // when it was last distrusted
 }
 
 func newView(store LeaseStore, source Source) *view {
@@ -123,6 +124,9 @@ func (v *view) replace(records []Lease, now, asked time.Time) {
 		}
 	}
 	v.heardAt = map[string]time.Time{}
+	if !v.doubted.Before(asked) {
+		asked = time.Time{} // it was distrusted while it was on its way
+	}
 	v.byID, v.listed, v.told, v.toldAt = byID, asked, now, time.Now()
 }
 
@@ -136,7 +140,7 @@ func (v *view) listedAt() time.Time {
 func (v *view) distrust() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.listed = time.Time{}
+	v.listed, v.doubted = time.Time{}, time.Now()
 }
 
 // put records what was written, or heard of. It tells whether that is news: another
