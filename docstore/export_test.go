@@ -65,6 +65,16 @@ func (db *DB) SetFormat(f string) error {
 	return w.commit()
 }
 
+// MoveSome moves one group out of a former log; false tells that there was none.
+func (db *DB) MoveSome(c *Container) (bool, error) {
+	for _, n := range c.layout.Load().former {
+		if some, err := c.moveSome(life{db.stop}, n); some || err != nil {
+			return some, err
+		}
+	}
+	return false, nil
+}
+
 // Versions counts the stored versions of a container.
 func (db *DB) Versions(c *Container) (n int) {
 	from := tableKey(tableLog, c.num, 0)

@@ -12,7 +12,7 @@ import (
 )
 
 // feed walks the logs that a partition reads, together in the order of LSNs. An LSN is
-// in one log only, so there are no ties.
+// in one log only, also while versions are moved (see move.go), so there are no ties.
 type feed struct {
 	sel     selection
 	view    *view // where several cursors must see one state

@@ -14,10 +14,13 @@ import (
 //
 // A reader that took the layout before a split and the state after a move would miss
 // what was moved: so it looks, with the state in hand, whether the layout is still the
-// same (see openFeed's callers).
+// same (see openFeed).
+//
+// All versions of one LSN move together. Were some of them in the old log still, and
+// some in the new one, nothing would tell a reader which come first.
 
 const (
-	moveChunk = 1 << 20                // bytes in one group
+	moveChunk = 1 << 20                // bytes in one group, and what its last LSN has more
 	moveTurn  = 250 * time.Millisecond // before the sweeper looks after other things
 )
 
@@ -65,7 +68,7 @@ func (c *Container) moveSome(ctx context.Context, n uint32) (some bool, err erro
 	})
 }
 
-// firstKeys are the keys of the first versions of a log.
+// firstKeys are the keys of the first versions of a log, with all of the last LSN.
 func (c *Container) firstKeys(n uint32) (keys [][]byte, err error) {
 	from, to := logBounds(tableLog, c.num, n, -1, farAway-1)
 	it, err := c.db.eng.cursor(from, to)
@@ -73,13 +76,17 @@ func (c *Container) firstKeys(n uint32) (keys [][]byte, err error) {
 		return nil, err
 	}
 	defer it.finish(&err, "close cursor")
-	size := 0
-	for ok := it.first(); ok && size < moveChunk; ok = it.next() {
+	size, last := 0, int64(-1)
+	for ok := it.first(); ok; ok = it.next() {
+		lsn := parseAddr(it.key()[5:]).lsn
+		if size >= moveChunk && lsn != last {
+			break
+		}
 		v, err := it.value()
 		if err != nil {
 			return nil, err
 		}
-		size += len(v)
+		size, last = size+len(v), lsn
 		keys = append(keys, slices.Clone(it.key()))
 	}
 	return keys, it.err()

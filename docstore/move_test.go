@@ -1,0 +1,86 @@
+package docstore_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// batchOf is a transaction of a key: n documents of a size, x0 first.
+func batchOf(pk string, n, size int) []changefeed.Write {
+	pad := strings.Repeat("x", size)
+	writes := make([]changefeed.Write, n)
+	for i := range writes {
+		writes[i] = changefeed.Write{Body: fmt.Appendf(nil, `{"id":"x%d","pk":%q,"pad":"%s"}`, i, pk, pad)}
+	}
+	return writes
+}
+
+// TestATransactionIsMovedWhole moves large transactions after a split, group by group,
+// and reads the feed after each.
+func TestATransactionIsMovedWhole(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{Retention: time.Hour}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
+		split(t, c)
+		synctest.Wait() // the sweeper has seen to it, and rests for a second
+		for range 2 {
+			if _, err := c.Commit(t.Context(), changefeed.Key("a"), batchOf("a", 100, 20_000)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		split(t, c)
+		moves := 0
+		for more := true; more; moves++ {
+			inOrder(t, c)
+			var err error
+			if more, err = db.MoveSome(c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if moves < 3 {
+			t.Errorf("all was moved in %d steps, too few for this test", moves)
+		}
+	})
+}
+
+// split cuts every partition in two.
+func split(t *testing.T, c *docstore.Container) {
+	t.Helper()
+	parts, err := c.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range parts {
+		if _, err := c.Split(t.Context(), p.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// inOrder checks that each transaction is in both feeds from its first write on.
+func inOrder(t *testing.T, c *docstore.Container) {
+	t.Helper()
+	for mode, want := range map[changefeed.Mode]int{changefeed.LatestVersion: 100, changefeed.AllVersionsAndDeletes: 200} {
+		n := 0
+		parts, err := c.Partitions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range parts {
+			all, _ := drain(t, c, p.Range, changefeed.At("0"), changefeed.ReadOptions{Mode: mode})
+			for i, ch := range all {
+				if id := fmt.Sprint("x", i%100); ch.ID != id {
+					t.Fatalf("mode %v: change %d is of %s, want %s", mode, i, ch.ID, id)
+				}
+			}
+			n += len(all)
+		}
+		if n != want {
+			t.Fatalf("mode %v: %d changes, want %d", mode, n, want)
+		}
+	}
+}
