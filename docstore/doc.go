@@ -24,7 +24,7 @@
 //	…
 //	store, err := docstore.NewLeases(ctx, leases, "billing", orders)
 //	…
-//	p, err := changefeed.New(orders, store, handler, changefeed.Options{})
+//	p, err := changefeed.New(orders, store, handler, changefeed.Options{Instance: "worker-1"})
 //	…
 //	_, err = orders.Upsert(ctx, []byte(`{"id":"1","customer":"ada","total":12}`))
 //
@@ -32,8 +32,8 @@
 //
 // A write is acknowledged when it is on the disk, unless [Options].NoSync. Concurrent
 // writers share a flush, so many of them cost hardly more than one. A reader is never
-// shown what a power loss could take back. After an error of the disk the store takes
-// no more writes ([ErrFailed]): opening it again shows what it has.
+// shown what a power loss could take back. After an error of a write to disk the store
+// refuses reads as well as writes ([ErrFailed]): opening it again shows what it has.
 //
 // # Caveats
 //

@@ -16,8 +16,9 @@ var (
 	ErrFormat = errors.New("unknown format")
 	// ErrClosed: the store has been closed.
 	ErrClosed = errors.New("store is closed")
-	// ErrFailed: a write to disk failed, and the store takes no more of them. What was
-	// acknowledged before is safe; close the store and open it again.
+	// ErrFailed: a write to disk failed, and from then on the store refuses reads and
+	// writes alike. What was acknowledged before is safe; close the store and open it
+	// again.
 	ErrFailed = errors.New("store has failed")
 	// ErrUniqueKey is the [changefeed.ErrConflict] of a unique key that another
 	// document has.

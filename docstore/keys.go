@@ -9,12 +9,16 @@ import (
 )
 
 // What is where. Numbers in keys are big-endian, so that they sort; cont is 4 bytes, log
-// 4, lsn 8, idx 2; epk is hex text; 00 is a zero byte, which neither hex, nor JSON, nor
-// an id can contain (an id with a zero byte is escaped, see appendText).
+// 4, lsn 8, idx 2; epk is hex text; 00 is a zero byte, which neither hex nor the JSON of
+// a pk contains. An id may contain one, and nothing is escaped: so it stands last where
+// keys are taken apart from the front (splitDoc), and in the index by id, where it stands
+// first, they are taken apart from the end (splitID).
 //
 //	key                                  value
 //	m name                               about the store: format, rid, next container
-//	c cont                               container: spec, rid, partitions, logs (JSON)
+//	c cont                               container (JSON): spec, rid, partitions, logs,
+//	                                     next partition, and floor, purged, drain and
+//	                                     marked of its retention
 //	h cont                               head LSN, commit time of the head
 //	n cont partition                     documents, head LSN
 //	w cont log                           low-water LSN: nothing lives before it

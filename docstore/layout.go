@@ -26,7 +26,7 @@ type layout struct {
 	former []uint32 // logs that no partition writes any more
 	next   uint32   // number of the next partition, and of its log
 	floor  int64    // all versions and deletes begins behind this LSN
-	purged int64    // see retention.go, as is the next
+	purged int64    // see retention.go, as are the next two
 	drain  int64
 	marked bool // there may be marks of dead versions
 }
