@@ -20,8 +20,10 @@ import (
 //     is drained and costs no duplicate. The receiver finds itself named as owner.
 //   - A lease that is splitting counts for nobody: it is about to be deleted. When its
 //     owner has died, the one with the highest score of all finishes the split.
-//   - An owner that shows no presence is another processor: it is a worker too, but
-//     it knows nothing of giving, so what it has too much is stolen from it.
+//   - An owner without an epoch is another processor: it is a worker too, but it knows
+//     nothing of giving, so what it has too much is stolen from it. So it is from one of
+//     ours that should have given long ago, and did not. A thief does not begin before
+//     the old owner must have stopped (see fence).
 //
 // Instances that know different things come to plans that do not fit. The ETags then
 // let one of them through, and the next round mends the rest.

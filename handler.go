@@ -38,8 +38,10 @@ type Opener interface {
 }
 
 // Closer is an optional ability of a [Handler]: Close is called after the last batch of
-// a lease, for whatever reason it was given up, if [Opener] (when there is one) had
-// succeeded. After [ReasonLost] somebody else may own the lease already.
+// a lease, with the lease as it was acquired, before it is released, if [Opener] (when
+// there is one) had succeeded. It is not called when the handler is stuck. After
+// [ReasonLost] somebody else may own the lease already. A Close that takes longer than
+// [Options.Drain] counts as a stuck handler.
 type Closer interface {
 	Close(ctx context.Context, l Lease, why Reason) error
 }

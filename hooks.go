@@ -34,11 +34,11 @@ type BatchDone struct {
 type Round struct {
 	Leases    int // of the unit
 	Instances int // that are alive, this one included
-	Owned     int // by this instance when the round began
+	Owned     int // by this instance when the round began, with those that a stuck handler keeps
 	Taken     int // free, expired or handed over to this instance
 	Given     int // to others
 	Stolen    int // from owners that do not answer
-	Listed    bool
+	Listed    bool // all records were listed; else the view was followed
 }
 
 // Reason is why a lease was given up.

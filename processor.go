@@ -47,9 +47,9 @@ func isNil(h Handler) bool {
 }
 
 // Run works until ctx ends, then lets each batch in hand finish, stores the positions,
-// releases the leases and returns nil. It returns an error only for what cannot
-// mend itself: a mode or start that does not fit the existing leases, a container that
-// does not exist, a missing right. All else is reported to [Hooks.Error] and retried.
+// releases the leases and returns nil. It returns an error only for what, at the start,
+// cannot mend itself: a mode or start that does not fit the existing leases, a container
+// that does not exist, a missing right. All else is reported to [Hooks.Error] and retried.
 // It may be called again after it has returned, and even several times at once: each
 // call is an instance of its own.
 func (p *Processor) Run(ctx context.Context) error {
@@ -186,18 +186,19 @@ type Options struct {
 	MinLeases int
 
 	// Poll is the longest pause between reads of an idle lease, 5 s by default. A
-	// source that is a [Waiter] is not polled.
+	// source that is a [Waiter] is not polled, only read once a Renew.
 	Poll time.Duration
 
 	// Acquire is the time between two rounds of the balancer, 13 s by default,
 	// lengthened or shortened by a tenth at random.
 	Acquire time.Duration
 
-	// Renew is the time between two writes of an idle lease, 17 s by default.
+	// Renew is the time between two writes of an idle lease, 17 s by default; half as
+	// much again after a checkpoint, so that an instance's renewals come together.
 	Renew time.Duration
 
 	// Expiration is how long an owner may be silent before others take its leases,
-	// 60 s by default. It must be longer than Renew.
+	// 60 s by default. Renew must be shorter than nine tenths of it.
 	Expiration time.Duration
 
 	// Drain is how long a batch in hand may go on when the processor stops or hands

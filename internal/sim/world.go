@@ -1,8 +1,10 @@
 // Package sim runs whole fleets in virtual time: several instances of the real
 // processor over the real embedded store, with a network between them that loses,
 // delays and repeats, with processes that die, freeze and come back under the same
-// name, with partitions that split and merge, and with handlers that fail. Everything
-// follows from one seed. Checkers outside the processor watch its promises:
+// name, with partitions that split and merge, and with handlers that fail. What the
+// world does follows from one seed; what the processors make of it also depends on
+// their own random epochs and on the scheduler, so a seed that fails tells its story
+// instead of being sure to fail again. Checkers outside the processor watch its promises:
 //
 //   - nothing that was acknowledged is lost
 //   - of one partition key, nothing is handed over while something earlier is unfinished
