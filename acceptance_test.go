@@ -130,11 +130,11 @@ func TestAcceptance3ThrottledCheckpointsSkipNothing(t *testing.T) {
 // unlucky fails the k-th creation of a record.
 type unlucky struct {
 	*docstore.Leases
-	k int
+	k *atomic.Int64
 }
 
-func (s *unlucky) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
-	if s.k--; s.k == 0 {
+func (s unlucky) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	if s.k.Add(-1) == 0 {
 		return l, errCutOff
 	}
 	return s.Leases.Create(ctx, l)
@@ -146,7 +146,9 @@ func TestAcceptance3EveryRangeIsCoveredWhenLeaseCreationFails(t *testing.T) {
 		inWorld(t, 5, func(t *testing.T, w *world) {
 			w.fill(20)
 			o := changefeed.Options{Instance: "a", Start: changefeed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}}}
-			crashed, err := changefeed.New(w.orders, &unlucky{w.leases, k + 1}, &tally{}, o)
+			store := unlucky{w.leases, new(atomic.Int64)}
+			store.k.Store(int64(k + 1))
+			crashed, err := changefeed.New(w.orders, store, &tally{}, o)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,7 @@
 package changefeed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -146,12 +147,14 @@ func (r *run) cover(ctx context.Context, start Start) error {
 		return fmt.Errorf("list partitions: %w", err)
 	}
 	good, _ := r.view.leases()
-	for _, part := range cutAt(holes(FullRange(), good), r.grid(partitions)) {
-		if err := r.insist(ctx, func() error { return r.createLease(ctx, part, start) }); err != nil {
-			return fmt.Errorf("create lease %s: %w", part, err)
+	parts := cutAt(holes(FullRange(), good), r.grid(partitions))
+	errs := make([]error, len(parts))
+	together(ctx, len(parts), func(i int) {
+		if err := r.insistOn(ctx, parts[i], start); err != nil {
+			errs[i] = fmt.Errorf("create lease %s: %w", parts[i], err)
 		}
-	}
-	return nil
+	})
+	return cmp.Or(errors.Join(errs...), context.Cause(ctx))
 }
 
 // grid is the partitions, cut so finely that there are MinLeases. It is the same each
@@ -164,11 +167,11 @@ func (r *run) grid(partitions []Partition) (cells []Range) {
 	return cells
 }
 
-// insist tries again until f succeeds or ctx ends, and returns the last error.
-func (r *run) insist(ctx context.Context, f func() error) error {
-	rng := r.random("insist")
+// insistOn creates a lease, trying again until ctx ends; it returns the last error.
+func (r *run) insistOn(ctx context.Context, part Range, start Start) error {
+	rng := r.random("create " + part.String())
 	for failures := 1; ; failures++ {
-		err := f()
+		err := r.createLease(ctx, part, start)
 		if err == nil || hopeless(err) || !pause(ctx, r.backoff(rng, failures)) {
 			return err
 		}

@@ -32,12 +32,12 @@ type BatchDone struct {
 
 // Round tells of one round of the balancer.
 type Round struct {
-	Leases    int // of the unit
-	Instances int // that are alive, this one included
-	Owned     int // by this instance when the round began, with those that a stuck handler keeps
-	Taken     int // free, expired or handed over to this instance
-	Given     int // to others
-	Stolen    int // from owners that do not answer
+	Leases    int  // of the unit
+	Instances int  // that are alive, this one included
+	Owned     int  // by this instance when the round began, with those that a stuck handler keeps
+	Taken     int  // free, expired or handed over to this instance
+	Given     int  // to others
+	Stolen    int  // from owners that do not answer
 	Listed    bool // all records were listed; else the view was followed
 }
 

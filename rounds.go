@@ -8,6 +8,7 @@ import (
 	mathrand "math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -155,32 +156,32 @@ func (r *run) handedOver(s situation) (mine []Lease) {
 	return mine
 }
 
-// acquireParallel is how many leases are taken at once.
-const acquireParallel = 25
-
 // acquire takes leases and starts to work on them; it returns how many it got.
 func (r *run) acquire(ctx context.Context, leases []Lease) int {
-	var got sync.WaitGroup
-	slots := make(chan struct{}, acquireParallel)
-	started := make(chan bool, len(leases))
-	for _, l := range leases {
-		if slots <- struct{}{}; ctx.Err() != nil {
-			break
+	var got atomic.Int64
+	together(ctx, len(leases), func(i int) {
+		if r.take(ctx, leases[i]) {
+			got.Add(1)
 		}
-		got.Go(func() {
+	})
+	return int(got.Load())
+}
+
+// together calls f for each of n numbers, several at a time, until ctx ends.
+func together(ctx context.Context, n int, f func(i int)) {
+	const atOnce = 25 // as many as the service's own processors
+	slots := make(chan struct{}, atOnce)
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	for i := range n {
+		if slots <- struct{}{}; ctx.Err() != nil {
+			return
+		}
+		calls.Go(func() {
 			defer func() { <-slots }()
-			started <- r.take(ctx, l)
+			f(i)
 		})
 	}
-	got.Wait()
-	close(started)
-	n := 0
-	for ok := range started {
-		if ok {
-			n++
-		}
-	}
-	return n
 }
 
 // take makes a lease ours and starts to work on it.
