@@ -108,7 +108,11 @@ func (k *keeper) doubted() {
 // safe.
 func (k *keeper) renewal() time.Time {
 	due := k.written.Add(k.r.opts.Renew)
-	burst := min(renewalPace*time.Duration(k.r.held()), k.r.opts.Renew/2)
+	burst := quickBurst
+	if held := k.r.held(); held > smallBurst {
+		burst = renewalPace * time.Duration(held)
+	}
+	burst = min(burst, k.r.opts.Renew/2)
 	phase := k.r.phase.Add(time.Duration(k.place * float64(burst)))
 	beat := due.Add(-(due.Sub(phase) % k.r.opts.Renew))
 	later := beat.Add(k.r.opts.Renew)
@@ -122,9 +126,12 @@ func (k *keeper) renewal() time.Time {
 	return beat
 }
 
-// renewalPace is the time between two renewals of one instance: 40 a second are 400
-// request units, the smallest container there is.
-const renewalPace = 25 * time.Millisecond
+// The smallest container there is serves 400 request units a second: about 40 renewals.
+const (
+	smallBurst  = 40 // so many renewals may come at once,
+	quickBurst  = 250 * time.Millisecond
+	renewalPace = 25 * time.Millisecond // more keep this distance
+)
 
 func (k *keeper) serve(ctx context.Context, a ask) error {
 	a.edit(&k.next)

@@ -225,7 +225,7 @@ func (s *Leases) Follow(ctx context.Context, cursor string) ([]changefeed.Lease,
 
 // followGather is how long changes are gathered before they are told: instances renew
 // their leases in bursts, and one answer a burst is enough.
-const followGather = time.Second
+const followGather = 300 * time.Millisecond
 
 func (s *Leases) gather(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, followGather, errGathered)
