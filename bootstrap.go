@@ -242,7 +242,9 @@ func (r *run) reportOverlaps(good []Lease) {
 			continue
 		}
 		r.reported[id] = true
-		r.hooks.Error(&Error{Origin: OriginBalancer, Lease: a.Token,
-			Err: fmt.Errorf("%w: %s and %s: keys in both are delivered twice", ErrOverlap, a.ID, b.ID)})
+		r.hooks.Error(&Error{
+			Origin: OriginBalancer, Lease: a.Token,
+			Err: fmt.Errorf("%w: %s and %s: keys in both are delivered twice", ErrOverlap, a.ID, b.ID),
+		})
 	}
 }

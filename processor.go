@@ -265,17 +265,24 @@ func (o Options) validate() error {
 		field string
 		value time.Duration
 	}{
-		{"Poll", o.Poll}, {"Acquire", o.Acquire}, {"Renew", o.Renew}, {"Expiration", o.Expiration},
-		{"Drain", o.Drain}, {"HandlerTimeout", o.HandlerTimeout},
-		{"RetryMin", o.RetryMin}, {"RetryMax", o.RetryMax},
+		{"Poll", o.Poll},
+		{"Acquire", o.Acquire},
+		{"Renew", o.Renew},
+		{"Expiration", o.Expiration},
+		{"Drain", o.Drain},
+		{"HandlerTimeout", o.HandlerTimeout},
+		{"RetryMin", o.RetryMin},
+		{"RetryMax", o.RetryMax},
 	} {
 		if d.value <= 0 {
 			return &OptionError{d.field, d.value.String(), "a positive duration, or zero for the default"}
 		}
 	}
 	if o.Renew >= o.Expiration-o.margin() {
-		return &OptionError{"Renew", o.Renew.String(),
-			fmt.Sprintf("less than Expiration (%v) less its safety margin (%v)", o.Expiration, o.margin())}
+		return &OptionError{
+			"Renew", o.Renew.String(),
+			fmt.Sprintf("less than Expiration (%v) less its safety margin (%v)", o.Expiration, o.margin()),
+		}
 	}
 	if o.RetryMax < o.RetryMin {
 		return &OptionError{"RetryMax", o.RetryMax.String(), fmt.Sprintf("at least RetryMin (%v)", o.RetryMin)}

@@ -29,8 +29,10 @@ type view struct {
 }
 
 func newView(store LeaseStore, source Source) *view {
-	return &view{store: store, source: source, gate: make(chan struct{}, 1),
-		byID: map[string]Lease{}, heardAt: map[string]time.Time{}}
+	return &view{
+		store: store, source: source, gate: make(chan struct{}, 1),
+		byID: map[string]Lease{}, heardAt: map[string]time.Time{},
+	}
 }
 
 // list reads all records anew, unless that was done after since already.

@@ -120,8 +120,10 @@ func (g *ledger) begin(ctx context.Context, by *instance, b *changefeed.Batch) *
 		}
 		inBatch[version{c.PartitionKey, c.ID, c.LSN}] = true
 	}
-	g.trace = append(g.trace, event{time.Now(), "%s handles %s, %d changes from LSN %d, attempt %d",
-		[]any{by, b.LeaseToken, len(b.Changes), b.Changes[0].LSN, b.Attempt}})
+	g.trace = append(g.trace, event{
+		time.Now(), "%s handles %s, %d changes from LSN %d, attempt %d",
+		[]any{by, b.LeaseToken, len(b.Changes), b.Changes[0].LSN, b.Attempt},
+	})
 	made := &call{by, b, ctx}
 	g.calls[made] = true
 	return made
@@ -132,8 +134,10 @@ func (g *ledger) end(c *call, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.calls, c)
-	g.trace = append(g.trace, event{time.Now(), "%s is done with %s from LSN %d: %v, dead %v",
-		[]any{c.by, c.b.LeaseToken, c.b.Changes[0].LSN, ok, c.by.isDead()}})
+	g.trace = append(g.trace, event{
+		time.Now(), "%s is done with %s from LSN %d: %v, dead %v",
+		[]any{c.by, c.b.LeaseToken, c.b.Changes[0].LSN, ok, c.by.isDead()},
+	})
 	if !ok || c.by.isDead() {
 		return
 	}
