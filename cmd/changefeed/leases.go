@@ -278,6 +278,9 @@ func (r *row) estimate(ctx context.Context, source changefeed.Source, now time.T
 		l.Err = nil // what an estimate needs of it could be read
 	}
 	lags, err := changefeed.Estimate(ctx, source, single{lease: l, now: now})
+	if err == nil && len(lags) > 0 {
+		err = lags[0].Err
+	}
 	switch {
 	case err != nil:
 		r.note("lag unknown: %v", err)
