@@ -238,7 +238,6 @@ func (g *group) write() error {
 		t.fill(w)
 	}
 	seq := g.db.applied.Load() + 1
-	g.db.recent.add(seq, g.latest)
 	g.db.applied.Store(seq)
 	if err := w.commit(); err != nil {
 		return g.db.fail(err)

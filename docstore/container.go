@@ -167,7 +167,6 @@ func (c *Container) request(l *layout, key changefeed.PartitionKey, writes []cha
 	for i := range r.ops {
 		o := &r.ops[i]
 		o.key = docKey(c.num, r.epk, r.pk, o.id)
-		o.hint = c.db.look(o.key)
 	}
 	return r, nil
 }

@@ -48,7 +48,6 @@ type DB struct {
 
 	containers atomic.Pointer[map[string]*Container] // replaced by the committer
 	nextCont   uint32                                // of the committer
-	recent     recent                                // the same
 
 	// A group is applied before it is safe: readers that may have seen one wait until
 	// it is, see settle.

@@ -260,7 +260,7 @@ func (t *turn) expireFirst(g *group, r *request) error {
 	}
 	for i := range r.ops {
 		o := &r.ops[i]
-		old, err := g.slotOf(o)
+		old, err := g.slot(o.key)
 		if err == nil && old != nil && t.l.spec.expired(old.time, old.ttl, t.time) {
 			err = t.expire(g, o.key)
 		}

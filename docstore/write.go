@@ -24,7 +24,6 @@ type op struct {
 	etag  string
 	uniq  []string
 	key   []byte // in the primary index
-	hint  hint
 }
 
 // prepare parses and renders a write of the partition key pk. With pk empty, the key is
@@ -156,7 +155,7 @@ type stroke struct {
 
 func (s *stroke) run() (changefeed.Result, error) {
 	var err error
-	if s.old, err = s.g.slotOf(s.o); err != nil {
+	if s.old, err = s.g.slot(s.o.key); err != nil {
 		return changefeed.Result{}, err
 	}
 	if err := s.check(); err != nil {
@@ -319,21 +318,6 @@ func (s *stroke) release(kept []string) {
 			s.g.drop(uniqueKey(s.t.c.num, i, s.r.epk, s.r.pk, v), 0)
 		}
 	}
-}
-
-// slotOf is where the document of an op is.
-func (g *group) slotOf(o *op) (*slot, error) {
-	if _, changed := g.latest[string(o.key)]; changed || !g.db.recent.holds(o.key, &o.hint) {
-		return g.slot(o.key)
-	}
-	if !o.hint.found {
-		return nil, nil
-	}
-	s, err := decodeSlot(o.hint.value)
-	if err != nil {
-		return nil, errors.Join(ErrCorrupt, err)
-	}
-	return &s, nil
 }
 
 // slot is where a document is, as this group has it; nil for none.
