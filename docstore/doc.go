@@ -41,7 +41,9 @@
 // service limits them: 2 MB a document, 100 writes or 2 MB a batch. Time starts compare
 // whole seconds. The service charges request units by rules of its own; here a page
 // costs one, and one more for each KB. A token is valid in the container that it came
-// from, and not checked for that.
+// from, and not checked for that. Most memory of a store is outside the Go heap: a process
+// that does little but read feeds should raise GOGC, to 400 perhaps, for else the garbage
+// collector runs every few pages and takes a third of the time.
 //
 // keys.go has the byte layout, commit.go how a write comes about, read.go and move.go
 // why no reader misses one.
