@@ -221,6 +221,7 @@ func TestAcceptance4AnOwnerCutOffFromTheLeaseStoreStopsBeforeItsLeaseExpires(t *
 			return nil
 		}), changefeed.Options{})
 		time.Sleep(3 * time.Minute)
+		synctest.Wait()
 		switch {
 		case began.IsZero() || taken.IsZero() || ended.IsZero():
 			t.Fatalf("began %v, ended %v, taken over %v", began, ended, taken)

@@ -222,13 +222,14 @@ func (w *worker) close(why Reason) Reason {
 	defer cancel()
 	result := make(chan error, 1)
 	var over atomic.Bool
+	told := why
 	go func() {
 		defer func() {
 			if !over.CompareAndSwap(false, true) {
 				w.r.unclaim(w.first.Range)
 			}
 		}()
-		protect(ctx, func(ctx context.Context) error { return closer.Close(ctx, w.first, why) }, result)
+		protect(ctx, func(ctx context.Context) error { return closer.Close(ctx, w.first, told) }, result)
 	}()
 	var err error
 	select {
