@@ -16,8 +16,8 @@
 //
 // # Use
 //
-// The embedded store docstore is a Source, a LeaseStore and a Committer; package cosmos
-// will be the same for Azure Cosmos DB.
+// The embedded store docstore is a Source, a LeaseStore and a Committer, and the only one
+// so far: Azure Cosmos DB itself is not connected yet.
 //
 //	leases, err := docstore.NewLeases(ctx, leaseContainer, "mailer", orders)
 //	if err != nil { … }

@@ -81,8 +81,8 @@ type PanicError struct {
 	Stack []byte
 }
 
-// Error is the panic's value and stack.
-func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v\n%s", e.Value, e.Stack) }
+// Error is the panic's value; the stack is in Stack.
+func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v", e.Value) }
 
 // Origin tells where an [Error] arose.
 type Origin string

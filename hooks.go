@@ -1,6 +1,7 @@
 package changefeed
 
 import (
+	"errors"
 	"log/slog"
 	"time"
 )
@@ -69,7 +70,11 @@ func LogHooks(log *slog.Logger) Hooks {
 				"taken", r.Taken, "given", r.Given, "stolen", r.Stolen)
 		},
 		Error: func(err *Error) {
-			log.Error("change feed processor", "origin", string(err.Origin), "lease", err.Lease, "err", err.Err)
+			attrs := []any{"origin", string(err.Origin), "lease", err.Lease, "err", err.Err}
+			if panicked, ok := errors.AsType[*PanicError](err); ok {
+				attrs = append(attrs, "stack", string(panicked.Stack))
+			}
+			log.Error("change feed processor", attrs...)
 		},
 	}
 }
