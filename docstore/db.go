@@ -30,6 +30,10 @@ type Options struct {
 	// CacheBytes is the size of the cache of disk blocks; 0 is 96 MB.
 	CacheBytes int64
 
+	// MustExist refuses a directory without a store, with [ErrNotStore], instead of
+	// making one.
+	MustExist bool
+
 	fs filesystem
 }
 
@@ -61,14 +65,15 @@ const formatVersion = "1"
 const maxQueue = 1024
 
 // Open opens the store in a directory, which it creates when there is none. It returns
-// [ErrInUse] when another process has it open, [ErrCorrupt] when files are damaged, and
-// [ErrFormat] when the directory is of a later version.
+// [ErrInUse] when another process has it open, [ErrCorrupt] when files are damaged,
+// [ErrNotStore] when the directory holds other files, and [ErrFormat] when it is of a
+// later version.
 func Open(dir string, o Options) (*DB, error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = defaultCache
 	}
 	if !o.InMemory && o.fs == nil {
-		if err := checkDir(dir); err != nil {
+		if err := checkDir(dir, o.MustExist); err != nil {
 			return nil, err
 		}
 	}
@@ -88,12 +93,31 @@ func Open(dir string, o Options) (*DB, error) {
 	return db, nil
 }
 
-func checkDir(dir string) error {
+// checkDir refuses a directory that has no store and must have one, or in which one would
+// lie among other files; it makes one that is missing.
+func checkDir(dir string, mustExist bool) error {
 	if dir == "" {
-		return refuse("directory is empty: want a path, or Options.InMemory")
+		return refuse("name of the directory is empty: want a path, or Options.InMemory")
 	}
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		return fmt.Errorf("open store %s: %w: it is a file, want a directory", dir, ErrFormat)
+		return fmt.Errorf("open store %s: %w: it is a file, want a directory", dir, ErrNotStore)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("open store: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	store, other := look(names)
+	switch {
+	case store:
+		return nil
+	case mustExist:
+		return fmt.Errorf("open store %s: %w", dir, ErrNotStore)
+	case other:
+		return fmt.Errorf("open store %s: %w: it holds other files, want an empty directory or a store", dir, ErrNotStore)
 	}
 	return os.MkdirAll(dir, 0o755)
 }
@@ -102,12 +126,16 @@ func checkDir(dir string) error {
 func openError(err error) error {
 	text := err.Error()
 	switch {
-	case strings.Contains(text, "lock held by current process") || strings.Contains(text, "resource temporarily unavailable"):
-		return fmt.Errorf("%w by another process or DB: %w", ErrInUse, err)
+	case strings.Contains(text, "lock held by current process"):
+		return fmt.Errorf("%w: it is open in this process already", ErrInUse)
+	case strings.Contains(text, "resource temporarily unavailable"):
+		return fmt.Errorf("%w: it is open in another process", ErrInUse)
 	case strings.Contains(text, "format major version"):
 		return fmt.Errorf("%w: %w", ErrFormat, err)
+	case errors.Is(err, ErrCorrupt):
+		return err
 	case isCorrupt(err) || errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return damage{err}
 	}
 	return err
 }

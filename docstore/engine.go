@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -73,6 +74,41 @@ func isCorrupt(err error) bool {
 	return pebble.IsCorruptionError(err) || errors.Is(err, pebble.ErrCorruption)
 }
 
+// look tells of the names in a directory whether there is a store, and whether there is
+// anything else. One whose making was interrupted early is neither.
+func look(names []string) (store, other bool) {
+	for _, name := range names {
+		switch {
+		case strings.HasPrefix(name, "marker.manifest.") || strings.HasPrefix(name, "marker.format-version."):
+			store = true
+		case name == "LOCK" || name == "lost+found" || strings.HasPrefix(name, "MANIFEST-"):
+		default:
+			other = true
+		}
+	}
+	return store, other
+}
+
+// damage is the [ErrCorrupt] of what the engine could not read.
+type damage struct{ err error }
+
+// Error is one line, although the engine's may have several.
+func (d damage) Error() string {
+	what, _, _ := strings.Cut(d.err.Error(), "\n")
+	return fmt.Sprintf("%v: %s: nothing was changed; restore the directory from a copy", ErrCorrupt, what)
+}
+
+// Unwrap gives the class and the engine's error.
+func (d damage) Unwrap() []error { return []error{ErrCorrupt, d.err} }
+
+// readError gives the error of a read one of our names.
+func readError(err error) error {
+	if err != nil && isCorrupt(err) {
+		return damage{err}
+	}
+	return err
+}
+
 // quietLog drops the engine's chatter and keeps the error after which it cannot go on.
 type quietLog struct {
 	fatal atomic.Pointer[error]
@@ -117,7 +153,7 @@ func (e *engine) get(dst, key []byte) ([]byte, bool, error) {
 		return dst, false, nil
 	}
 	if err != nil {
-		return dst, false, err
+		return dst, false, readError(err)
 	}
 	dst = append(dst, v...)
 	return dst, true, closer.Close()
@@ -189,29 +225,33 @@ func (v view) get(key []byte) ([]byte, bool, error) {
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, err
+		return nil, false, readError(err)
 	}
 	return slices.Clone(value), true, closer.Close()
 }
 
 func (v view) cursor(from, to []byte) (*cursor, error) {
 	it, err := v.s.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
-	return &cursor{it}, err
+	return &cursor{it}, readError(err)
 }
 
 // cursor walks the keys [from, to) of the present state.
 func (e *engine) cursor(from, to []byte) (*cursor, error) {
 	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
-	return &cursor{it}, err
+	return &cursor{it}, readError(err)
 }
 
 func (c *cursor) first() bool            { return c.it.First() }
 func (c *cursor) next() bool             { return c.it.Next() }
 func (c *cursor) seek(key []byte) bool   { return c.it.SeekGE(key) }
 func (c *cursor) key() []byte            { return c.it.Key() }
-func (c *cursor) value() ([]byte, error) { return c.it.ValueAndErr() }
-func (c *cursor) err() error             { return c.it.Error() }
-func (c *cursor) close() error           { return c.it.Close() }
+func (c *cursor) err() error             { return readError(c.it.Error()) }
+func (c *cursor) close() error           { return readError(c.it.Close()) }
+func (c *cursor) value() ([]byte, error) {
+	v, err := c.it.ValueAndErr()
+	return v, readError(err)
+}
+
 func (c *cursor) finish(err *error, verb string) {
 	if cerr := c.close(); cerr != nil && *err == nil {
 		*err = fmt.Errorf("%s: %w", verb, cerr)

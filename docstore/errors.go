@@ -12,7 +12,9 @@ var (
 	ErrInUse = errors.New("directory is in use")
 	// ErrCorrupt: the files are not what was written.
 	ErrCorrupt = errors.New("store is corrupt")
-	// ErrFormat: the directory was written by a newer version, or is not a store.
+	// ErrNotStore: the directory holds no store, and what it holds is left alone.
+	ErrNotStore = errors.New("not a store")
+	// ErrFormat: the directory was written by a newer version, or by another program.
 	ErrFormat = errors.New("unknown format")
 	// ErrClosed: the store has been closed.
 	ErrClosed = errors.New("store is closed")

@@ -38,14 +38,25 @@ func TestOpenRefuses(t *testing.T) {
 		want    error
 		text    string
 	}{
-		{"an empty name", func(*testing.T, string) string { return "" }, changefeed.ErrBadRequest, "directory is empty"},
+		{"an empty name", func(*testing.T, string) string { return "" }, changefeed.ErrBadRequest, "name of the directory is empty"},
 		{"a file", func(t *testing.T, dir string) string {
 			file := filepath.Join(dir, "file")
 			if err := os.WriteFile(file, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			return file
-		}, docstore.ErrFormat, "want a directory"},
+		}, docstore.ErrNotStore, "want a directory"},
+		{"a directory of other files", func(t *testing.T, dir string) string {
+			if err := os.WriteFile(filepath.Join(dir, "notes"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+					t.Errorf("there are %v, %v, want the one file that was there", left, err)
+				}
+			})
+			return dir
+		}, docstore.ErrNotStore, "it holds other files"},
 		{"a directory in use", func(t *testing.T, dir string) string {
 			db, err := docstore.Open(dir, docstore.Options{})
 			if err != nil {
@@ -151,6 +162,63 @@ func scribble(t *testing.T, dir, pattern string) {
 		if err := os.WriteFile(name, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestOpenCanInsistOnAStore(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new")
+	if _, err := docstore.Open(dir, docstore.Options{MustExist: true}); !errors.Is(err, docstore.ErrNotStore) {
+		t.Errorf("got %v, want %v", err, docstore.ErrNotStore)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory was made: %v", err)
+	}
+	fill2(t, dir)
+	db, err := docstore.Open(dir, docstore.Options{MustExist: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDamagedTable damages a block of documents: the reads that need it say so in one line.
+func TestDamagedTable(t *testing.T) {
+	dir := t.TempDir()
+	db, err := docstore.Open(dir, docstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := container(t, db, docstore.ContainerSpec{})
+	for i := range 500 {
+		upsert(t, c, fmt.Sprint(i), strings.Repeat("p", 500), i)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fill2(t, dir)
+	for _, name := range files(t, dir, "*.sst") {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range len(b) / 2 {
+			b[i] ^= 0x5a
+		}
+		if err := os.WriteFile(name, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if db, err = docstore.Open(dir, docstore.Options{}); err == nil {
+		defer db.Close()
+		c, err = db.Container("c")
+		if err == nil {
+			_, err = c.Read(t.Context(), changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+		}
+	}
+	if !errors.Is(err, docstore.ErrCorrupt) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "restore the directory from a copy") {
+		t.Errorf("got %v, want a line with %v and what to do", err, docstore.ErrCorrupt)
 	}
 }
 

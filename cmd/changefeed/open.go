@@ -36,11 +36,11 @@ func (s *storeFlags) registerStore(cmd *cobra.Command) {
 
 // open opens a store that must be there.
 func (s *storeFlags) open() (*docstore.DB, error) {
-	entries, err := os.ReadDir(s.db)
-	if errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0 {
+	db, err := docstore.Open(s.db, docstore.Options{MustExist: true})
+	if errors.Is(err, docstore.ErrNotStore) {
 		return nil, fmt.Errorf("--db is %s: there is no store in it: want the directory of one, as changefeed import makes", s.db)
 	}
-	return docstore.Open(s.db, docstore.Options{})
+	return db, err
 }
 
 // find is a container that must be there.
