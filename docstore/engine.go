@@ -241,12 +241,12 @@ func (e *engine) cursor(from, to []byte) (*cursor, error) {
 	return &cursor{it}, readError(err)
 }
 
-func (c *cursor) first() bool            { return c.it.First() }
-func (c *cursor) next() bool             { return c.it.Next() }
-func (c *cursor) seek(key []byte) bool   { return c.it.SeekGE(key) }
-func (c *cursor) key() []byte            { return c.it.Key() }
-func (c *cursor) err() error             { return readError(c.it.Error()) }
-func (c *cursor) close() error           { return readError(c.it.Close()) }
+func (c *cursor) first() bool          { return c.it.First() }
+func (c *cursor) next() bool           { return c.it.Next() }
+func (c *cursor) seek(key []byte) bool { return c.it.SeekGE(key) }
+func (c *cursor) key() []byte          { return c.it.Key() }
+func (c *cursor) err() error           { return readError(c.it.Error()) }
+func (c *cursor) close() error         { return readError(c.it.Close()) }
 func (c *cursor) value() ([]byte, error) {
 	v, err := c.it.ValueAndErr()
 	return v, readError(err)

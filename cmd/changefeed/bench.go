@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -128,6 +130,9 @@ func (o *benchOptions) measure(cmd *cobra.Command, s *site, chosen []benchmark) 
 	for i, b := range chosen {
 		fmt.Fprintf(s.log, "%d/%d %s: %s\n", i+1, len(chosen), b.name, b.what)
 		f, err := b.run(cmd.Context(), s)
+		if cmd.Context().Err() != nil { // what came out is no measurement
+			return cmp.Or(o.conclude(cmd, all), errInterrupted)
+		}
 		if err != nil {
 			return fmt.Errorf("measure %s: %w", b.name, err)
 		}
@@ -139,7 +144,14 @@ func (o *benchOptions) measure(cmd *cobra.Command, s *site, chosen []benchmark) 
 			}
 		}
 	}
-	if o.output.value == "json" {
+	return o.conclude(cmd, all)
+}
+
+var errInterrupted = errors.New("interrupted")
+
+// conclude writes the table, unless each figure was written when it was there.
+func (o *benchOptions) conclude(cmd *cobra.Command, all []figure) error {
+	if o.output.value == "json" || len(all) == 0 {
 		return nil
 	}
 	return writeFigures(cmd.OutOrStdout(), all)
@@ -220,7 +232,7 @@ func median(values []float64) float64 {
 
 // inTurns measures two things in turns, so that what else the machine does hits both
 // alike, and returns the medians.
-func (s *site) inTurns(rounds int, unit string, a, b func() (float64, error)) (medianA, medianB float64, err error) {
+func (s *site) inTurns(ctx context.Context, rounds int, unit string, a, b func() (float64, error)) (medianA, medianB float64, err error) {
 	var as, bs []float64
 	for n := range rounds {
 		x, err := a()
@@ -228,6 +240,9 @@ func (s *site) inTurns(rounds int, unit string, a, b func() (float64, error)) (m
 			return 0, 0, err
 		}
 		y, err := b()
+		if err == nil {
+			err = context.Cause(ctx)
+		}
 		if err != nil {
 			return 0, 0, err
 		}
@@ -237,9 +252,10 @@ func (s *site) inTurns(rounds int, unit string, a, b func() (float64, error)) (m
 	return median(as), median(bs), nil
 }
 
-// crowd runs n goroutines until they return or a time is over, and counts what they did.
-func crowd(ctx context.Context, n int, d time.Duration, work func(ctx context.Context, worker int) error) (perSecond float64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, d)
+// crowd runs n goroutines until they return or a time is over, and counts what they did,
+// unless parent ends first.
+func crowd(parent context.Context, n int, d time.Duration, work func(ctx context.Context, worker int) error) (perSecond float64, err error) {
+	ctx, cancel := context.WithTimeout(parent, d)
 	defer cancel()
 	counts, errs := make([]int, n), make([]error, n)
 	var working sync.WaitGroup
@@ -253,6 +269,9 @@ func crowd(ctx context.Context, n int, d time.Duration, work func(ctx context.Co
 		})
 	}
 	working.Wait()
+	if parent.Err() != nil {
+		return 0, context.Cause(parent)
+	}
 	spent := time.Since(begun)
 	total := 0
 	for i, count := range counts {

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -88,5 +91,36 @@ func TestDocumentsOfTheBenchmarksHaveTheirSize(t *testing.T) {
 		if len(body) != docBytes || !json.Valid(body) || !strings.Contains(string(body), strings.Trim(string(key), "[]")) {
 			t.Errorf("document %d of %s has %d bytes: %.80s", n, key, len(body), body)
 		}
+	}
+}
+
+func TestAnInterruptedBenchmarkHasNoFigure(t *testing.T) {
+	for _, form := range []string{"text", "json"} {
+		for _, name := range []string{"durable_overwrite", "idle_requests", "idle_1000"} {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(300*time.Millisecond, cancel)
+			var out bytes.Buffer
+			root := rootCommand(new(bool))
+			root.SetArgs([]string{"bench", name, "-o", form, "-d", t.TempDir()})
+			root.SetOut(&out)
+			root.SetErr(io.Discard)
+			begun := time.Now()
+			err := root.ExecuteContext(ctx)
+			if !errors.Is(err, errInterrupted) || out.Len() > 0 {
+				t.Errorf("%s as %s: got %v with output %q, want %v and none", name, form, err, out.String(), errInterrupted)
+			}
+			if took := time.Since(begun); took > 10*time.Second {
+				t.Errorf("%s as %s took %v to stop", name, form, took)
+			}
+		}
+	}
+}
+
+func TestACrowdThatIsInterruptedHasNoRate(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := crowd(ctx, 2, time.Minute, func(context.Context, int) error { return nil })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want %v", err, context.Canceled)
 	}
 }

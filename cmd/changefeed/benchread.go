@@ -130,7 +130,7 @@ func feedRead(ctx context.Context, s *site) (f figure, err error) {
 		return f, err
 	}
 	f.Unit = "documents/s"
-	value, baseline, err := s.inTurns(readRounds, f.Unit, func() (float64, error) {
+	value, baseline, err := s.inTurns(ctx, readRounds, f.Unit, func() (float64, error) {
 		runtime.GC()
 		return l.read(ctx, func(changefeed.Page) error { return nil })
 	}, l.scan)
@@ -162,7 +162,7 @@ func processorBacklog(ctx context.Context, s *site) (f figure, err error) {
 		return f, err
 	}
 	f.Unit = "documents/s"
-	value, baseline, err := s.inTurns(readRounds, f.Unit, func() (float64, error) {
+	value, baseline, err := s.inTurns(ctx, readRounds, f.Unit, func() (float64, error) {
 		runtime.GC()
 		return l.workOff(ctx, s)
 	}, func() (float64, error) {

@@ -48,10 +48,17 @@ type stage struct {
 }
 
 // onStage runs a play with so many leases.
-func (s *site) onStage(ctx context.Context, leases int, play func(ctx context.Context, st *stage) error) error {
+func (s *site) onStage(outside context.Context, leases int, play func(ctx context.Context, st *stage) error) error {
 	return inVirtualTime(func() (err error) {
-		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a signal is of another time
+		ctx, cancel := context.WithCancel(context.WithoutCancel(outside)) // a signal is of another time
 		defer cancel()
+		go func() {
+			for rest(ctx, virtualLook) == nil {
+				if outside.Err() != nil {
+					cancel()
+				}
+			}
+		}()
 		db, err := docstore.Open("", docstore.Options{InMemory: true, CacheBytes: 1 << 20})
 		if err != nil {
 			return err

@@ -121,7 +121,7 @@ func durableOverwrite(ctx context.Context, s *site) (f figure, err error) {
 	}
 	defer closing(plain, &err)
 	f.Unit = "writes/s"
-	value, baseline, err := s.inTurns(writeRounds, f.Unit, func() (float64, error) {
+	value, baseline, err := s.inTurns(ctx, writeRounds, f.Unit, func() (float64, error) {
 		return crowd(ctx, writers, writeSlice, func(ctx context.Context, _ int) error {
 			key, body := docOf(rand.IntN(overwriteDocs))
 			_, err := c.Commit(ctx, key, []changefeed.Write{{Op: changefeed.WriteReplace, Body: body}})
