@@ -51,14 +51,16 @@ type stage struct {
 func (s *site) onStage(outside context.Context, leases int, play func(ctx context.Context, st *stage) error) error {
 	return inVirtualTime(func() (err error) {
 		ctx, cancel := context.WithCancel(context.WithoutCancel(outside)) // a signal is of another time
+		var watching sync.WaitGroup
+		defer watching.Wait()
 		defer cancel()
-		go func() {
+		watching.Go(func() {
 			for rest(ctx, virtualLook) == nil {
 				if outside.Err() != nil {
 					cancel()
 				}
 			}
-		}()
+		})
 		db, err := docstore.Open("", docstore.Options{InMemory: true, CacheBytes: 1 << 20})
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -71,7 +72,13 @@ func (o *demoOptions) run(cmd *cobra.Command) (err error) {
 		out = cmd.ErrOrStderr()
 	}
 	d := &demo{screen: newScreen(out), ledger: newLedger(), length: o.length}
-	found, err := d.run(cmd.Context(), dir)
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	d.screen.leave = cancel
+	found, err := d.run(ctx, dir)
+	if lost := d.screen.unread(); lost != nil {
+		return lost
+	}
 	if err != nil {
 		return err
 	}
@@ -125,7 +132,7 @@ func (d *demo) run(ctx context.Context, dir string) (found findings, err error) 
 		return found, err
 	}
 	d.screen.say("container orders, keyed by /city, in %d ranges", demoRanges)
-	if err := d.play(ctx); err != nil {
+	if err := cmp.Or(d.play(ctx), d.screen.unread()); err != nil {
 		return found, errors.Join(err, d.fleet.stop())
 	}
 	if err := d.audit(context.WithoutCancel(ctx)); err != nil {
@@ -211,8 +218,9 @@ func (d *demo) conclude(f findings) {
 	}
 	lines := []line{
 		{},
-		{{fmt.Sprintf("%d writes were acknowledged", f.Written), bold}},
-		row("inserts", false, fmt.Sprint(l.inserts), "overwrites %d, %d transactions among them", l.overwrites, l.batches),
+		{{fmt.Sprintf("%d writes were acknowledged, %d transactions among them", f.Written, l.batches), bold}},
+		row("inserts", false, fmt.Sprint(l.inserts), "documents that were new"),
+		row("overwrites", false, fmt.Sprint(l.overwrites), "documents that were there already"),
 		row("handled", false, fmt.Sprint(f.Handled), "versions; the others were overwritten before somebody looked"),
 		row("lost", f.Lost > 0, fmt.Sprint(f.Lost), "every insert has arrived, and the last version of every document"),
 		row("out of order", f.OutOfOrder > 0, fmt.Sprint(f.OutOfOrder), "never an older version after a newer one"),

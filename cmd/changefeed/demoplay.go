@@ -57,6 +57,9 @@ func (d *demo) play(ctx context.Context) error {
 		err = errors.Join(err, t.stop())
 		written, _ := d.ledger.totals()
 		d.screen.say("the clerks have stopped after %d writes", written)
+		if d.screen.unread() != nil {
+			return err
+		}
 		return errors.Join(err, d.drain(context.WithoutCancel(ctx)))
 	})
 	return err
@@ -101,7 +104,7 @@ func (d *demo) kill(ctx context.Context) error {
 			held = append(held, l.Token)
 		}
 	}
-	d.screen.say("killing %s without a goodbye, with %d leases in its hands", victim, len(held))
+	d.screen.say("killing %s without a goodbye, with %s in its hands", victim, several(len(held), "lease"))
 	d.ledger.kill(victim, held)
 	all := d.fleet.instances()
 	all[slices.IndexFunc(all, func(i *instance) bool { return i.name == victim })].kill()

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -22,6 +24,8 @@ type screen struct {
 	mu    sync.Mutex
 	table []line
 	drawn int // lines of the table on the terminal
+	lost  error
+	leave func() // is called when nobody reads any more; may be nil
 }
 
 // span is a piece of text in one style.
@@ -74,7 +78,25 @@ func (s *screen) write(lines ...line) {
 		l.render(&b, s.live(), 0)
 	}
 	s.draw(&b)
-	_, _ = io.WriteString(s.w, b.String()) // who looks away sees nothing
+	s.print(b.String())
+}
+
+// print writes text, and notes when its reader has gone away.
+func (s *screen) print(text string) {
+	_, err := io.WriteString(s.w, text)
+	if errors.Is(err, syscall.EPIPE) && s.lost == nil {
+		s.lost = err
+		if s.leave != nil {
+			s.leave()
+		}
+	}
+}
+
+// unread is the error of a screen that nobody reads any more.
+func (s *screen) unread() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lost
 }
 
 // show replaces the table.
@@ -85,7 +107,7 @@ func (s *screen) show(table []line) {
 	var b strings.Builder
 	s.clear(&b)
 	s.draw(&b)
-	_, _ = io.WriteString(s.w, b.String())
+	s.print(b.String())
 }
 
 func (s *screen) clear(b *strings.Builder) {

@@ -61,7 +61,15 @@ the same file and container. Standard input is read from its beginning.`,
 		Example: `  changefeed import restaurants.ndjson --db data --container restaurants --pk /outcode
   changefeed import orders.json --db data --container orders --pk /tenant,/user --ranges 4
   gzip -dc events.ndjson.gz | changefeed import - --db data --container events --pk /id --ttl 24h`,
-		Args: cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return errors.New("FILE or - is missing")
+			case len(args) > 1:
+				return fmt.Errorf("there are %d files: want one, or - for standard input", len(args))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.input = args[0]
 			return o.run(cmd)
@@ -89,7 +97,12 @@ func (o *importOptions) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer in.Close()
-	db, err := docstore.Open(o.db, docstore.Options{})
+	db, err := docstore.Open(o.db, docstore.Options{MustExist: true})
+	if errors.Is(err, docstore.ErrNotStore) { // make one, but not for a container that cannot be
+		if err = o.rehearse(cmd); err == nil {
+			db, err = docstore.Open(o.db, docstore.Options{})
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -107,6 +120,11 @@ func (o *importOptions) check() error {
 		o.rejects = o.input + ".rejects"
 		if o.input == "-" {
 			o.rejects = "stdin.rejects"
+		}
+	}
+	for _, path := range o.pk {
+		if !strings.HasPrefix(path, "/") {
+			return misused("pk", path, "a path such as /"+cmp.Or(path, "city"))
 		}
 	}
 	switch {
@@ -130,6 +148,17 @@ func (o *importOptions) open(ctx context.Context) (*os.File, error) {
 		return nil, errors.Join(usageError{fmt.Errorf("input %s is a directory: want a file, or -", o.input)}, f.Close())
 	}
 	return f, nil
+}
+
+// rehearse makes the container in memory, and so finds out what is wrong with it.
+func (o *importOptions) rehearse(cmd *cobra.Command) (err error) {
+	db, err := docstore.Open("", docstore.Options{InMemory: true})
+	if err != nil {
+		return err
+	}
+	defer closing(db, &err)
+	_, err = o.target(cmd, db)
+	return err
 }
 
 // target is the container to fill, made if there is none.
@@ -202,8 +231,8 @@ func (o *importOptions) load(cmd *cobra.Command, in *os.File, c *docstore.Contai
 	done.Rate = float64(done.Imported) / done.Seconds
 	if done.Rejected > 0 {
 		done.Rejects = o.rejects
-		err = cmp.Or(err, fmt.Errorf("%d of %d documents were refused: see %s",
-			done.Rejected, done.Rejected+t.mark.Imported, o.rejects))
+		err = cmp.Or(err, fmt.Errorf("%d of %s refused: see %s",
+			done.Rejected, documentsWere(done.Rejected+t.mark.Imported), o.rejects))
 	}
 	return done, err
 }
@@ -241,6 +270,14 @@ func (o *importOptions) dropRejects() error {
 	return nil
 }
 
+// documentsWere begins to tell what became of some of n documents.
+func documentsWere(n int64) string {
+	if n == 1 {
+		return "1 document was"
+	}
+	return fmt.Sprintf("%d documents were", n)
+}
+
 func (o *importOptions) report(w io.Writer, done *imported) error {
 	if done == nil {
 		return nil
@@ -252,8 +289,8 @@ func (o *importOptions) report(w io.Writer, done *imported) error {
 	if done.Before > 0 {
 		before = fmt.Sprintf(", %d before", done.Before)
 	}
-	_, err := fmt.Fprintf(w, "imported %d documents into %s in %.2f s (%.0f a second)%s, rejected %d\n",
-		done.Imported, o.container, done.Seconds, done.Rate, before, done.Rejected)
+	_, err := fmt.Fprintf(w, "imported %s into %s in %.2f s (%.0f a second)%s, rejected %d\n",
+		several(done.Imported, "document"), o.container, done.Seconds, done.Rate, before, done.Rejected)
 	return err
 }
 

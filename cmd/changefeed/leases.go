@@ -40,6 +40,9 @@ With -o json, one object a line: of kind lease, instance, hole or document.`,
 			}
 			defer closing(db, &err)
 			leases, err := o.find(db)
+			if errors.Is(err, errNoContainer) && !cmd.Flags().Changed("container") {
+				return fmt.Errorf("the store has no lease container %q: processors create none by themselves; name another with --container", o.container)
+			}
 			if err != nil {
 				return err
 			}
@@ -95,6 +98,7 @@ type row struct {
 	Notes     []string `json:"notes,omitempty"`
 
 	lease changefeed.Lease
+	gone  bool // an instance that has stopped, or is silent for too long
 }
 
 func (r *row) note(format string, args ...any) {
@@ -203,6 +207,9 @@ func readUnit(ctx context.Context, leases *docstore.Container, processor string,
 			r.estimate(ctx, monitored, now)
 		case changefeed.KindHost:
 			r.Kind = rowInstance
+			if r.gone = l.State == changefeed.StateRetired || now.Sub(l.Updated) > cmp.Or(l.Expiration, silence); r.gone {
+				r.note("gone: it has shown no life for %v", now.Sub(l.Updated).Round(time.Second))
+			}
 		default:
 			if l.Err == nil {
 				continue

@@ -152,6 +152,25 @@ func TestALeaseOfASilentOwnerIsExpired(t *testing.T) {
 	}
 }
 
+func TestInstancesThatAreGoneAreNotCounted(t *testing.T) {
+	o := newOffice(t)
+	host := func(name string, edit func(*changefeed.Lease)) {
+		l := changefeed.Lease{Kind: changefeed.KindHost, Token: name + "/e1", Owner: name, Epoch: "e1", Version: 1, Expiration: time.Minute}
+		edit(&l)
+		if _, err := o.store.Create(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	host("one", func(*changefeed.Lease) {})
+	host("two", func(l *changefeed.Lease) { l.State = changefeed.StateRetired })
+	host("three", func(l *changefeed.Lease) { l.Expiration = time.Nanosecond })
+	o.lease(t, "-FF", nil)
+	time.Sleep(1100 * time.Millisecond) // times of the store are in seconds
+	if got := o.survey(t)[0].heading(); !strings.HasPrefix(got, "mailer on orders: 1 lease, 1 instance, 4 changes behind") {
+		t.Errorf("got %s, want one instance", got)
+	}
+}
+
 func TestTheLagOfALeaseOnAPartitionIsKnown(t *testing.T) {
 	o := newOffice(t)
 	o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..0","version":0,"LeaseToken":"0","Owner":"dotnet","ContinuationToken":"\"3\""}`, o.store.Prefix()))
@@ -175,7 +194,7 @@ func TestDocumentsOfNoUnitAreShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"mailer on orders: 1 leases, 0 instances, 4 changes behind", "documents of no unit in this store",
+		"mailer on orders: 1 lease, 0 instances, 4 changes behind", "documents of no unit in this store",
 		"two    a lease, but of a container that is not in this store", "note  ",
 	} {
 		if !strings.Contains(table.String(), want) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/millrace/changefeed"
 )
 
 // writeRows writes all rows as JSON, one a line.
@@ -65,21 +67,41 @@ func (u *unit) heading() string {
 	if u.processor == "" {
 		return "documents of no unit in this store"
 	}
-	leases, instances, lag, waited := 0, 0, int64(0), 0.0
+	leases, instances, lag, waited, known := 0, 0, int64(0), 0.0, true
 	for _, r := range u.rows {
 		switch r.Kind {
 		case rowLease:
 			leases++
+			known = known && (r.Lag != nil || r.lease.State == changefeed.StateRetired)
+		case rowHole:
+			known = false
 		case rowInstance:
-			instances++
+			if !r.gone {
+				instances++
+			}
 		}
 		if r.Lag != nil {
 			lag += *r.Lag
 		}
 		waited = max(waited, r.Waited)
 	}
-	return fmt.Sprintf("%s on %s: %d leases, %d instances, %d changes behind, the oldest for %s",
-		u.processor, u.container, leases, instances, lag, seconds(waited))
+	behind := "nothing behind"
+	switch {
+	case lag == 0 && !known:
+		behind = "nobody knows how far behind"
+	case lag > 0:
+		behind = fmt.Sprintf("%s behind, the oldest for %s", several(lag, "change"), seconds(waited))
+	}
+	return fmt.Sprintf("%s on %s: %s, %s, %s", u.processor, u.container,
+		several(leases, "lease"), several(instances, "instance"), behind)
+}
+
+// several is a number of things.
+func several[N int | int64](n N, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 func (r *row) cells() string {

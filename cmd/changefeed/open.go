@@ -54,10 +54,12 @@ func (s *storeFlags) find(db *docstore.DB) (*docstore.Container, error) {
 		names = append(names, c.ID())
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("--container is %s: the store has no containers", s.container)
+		return nil, fmt.Errorf("--container is %s: %w: the store has none", s.container, errNoContainer)
 	}
-	return nil, fmt.Errorf("--container is %s: want one of %s", s.container, strings.Join(names, ", "))
+	return nil, fmt.Errorf("--container is %s: %w: want one of %s", s.container, errNoContainer, strings.Join(names, ", "))
 }
+
+var errNoContainer = errors.New("there is no such container")
 
 // with runs f on the container and closes the store behind it.
 func (s *storeFlags) with(f func(c *docstore.Container) error) (err error) {

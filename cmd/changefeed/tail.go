@@ -94,7 +94,12 @@ func (o *tailOptions) run(cmd *cobra.Command) error {
 	}
 	ctx, stop := whileRead(cmd.Context())
 	defer stop()
-	return o.with(func(c *docstore.Container) error { return o.tail(ctx, c, mode, cmd.OutOrStdout()) })
+	return o.with(func(c *docstore.Container) error {
+		if mode == changefeed.AllVersionsAndDeletes && c.Spec().Retention == 0 {
+			return fmt.Errorf("--mode is all: container %q keeps no versions: it was imported without --retention", o.container)
+		}
+		return o.tail(ctx, c, mode, cmd.OutOrStdout())
+	})
 }
 
 // tail writes changes until ctx ends, which is how one stops it.
