@@ -94,7 +94,7 @@ type damage struct{ err error }
 
 // Error is one line, although the engine's may have several.
 func (d damage) Error() string {
-	what, _, _ := strings.Cut(d.err.Error(), "\n")
+	what, _, _ := strings.Cut(strings.TrimPrefix(d.err.Error(), "pebble: "), "\n")
 	return fmt.Sprintf("%v: %s: nothing was changed; restore the directory from a copy", ErrCorrupt, what)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -47,6 +48,7 @@ JSON documents, and each container has a change feed.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetFlagErrorFunc(flagError)
 	for _, c := range commands() {
 		run := c.RunE
 		c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -92,6 +94,27 @@ func (e usageError) Unwrap() error { return e.error }
 // misused is the usageError of a flag: its value, and what would be right.
 func misused(flag, value, want string) error {
 	return usageError{fmt.Errorf("--%s is %s: want %s", flag, value, want)}
+}
+
+// flagError says what the simple types of flags want, which their own errors do not.
+func flagError(_ *cobra.Command, err error) error {
+	cause := errors.Unwrap(err)
+	if cause == nil {
+		return err
+	}
+	want := ""
+	number, ok := errors.AsType[*strconv.NumError](cause)
+	switch {
+	case ok && number.Func == "ParseBool":
+		want = "true or false"
+	case ok:
+		want = "a whole number"
+	case strings.HasPrefix(cause.Error(), "time: "):
+		want = "a duration such as 90s or 1h30m"
+	default:
+		return err
+	}
+	return errors.New(strings.TrimSuffix(err.Error(), cause.Error()) + "want " + want)
 }
 
 // choice is a flag that has one of a few values.

@@ -62,7 +62,12 @@ a position.`,
 		Example: `  changefeed tail --db data --container restaurants --from beginning --follow=false
   changefeed tail --db data --container restaurants --from 15m --meta | jq '{lsn, key}'
   changefeed tail --db data --container orders --mode all --after '"42"' --range -1FF`,
-		Args: cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && cmd.Flags().Changed("follow") && (args[0] == "true" || args[0] == "false") {
+				return fmt.Errorf("--follow %s is two words: want --follow=%[1]s", args[0])
+			}
+			return cobra.NoArgs(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.storeFlags.register(cmd)
