@@ -107,32 +107,47 @@ var errCut = errors.New("handler was cut short")
 func (w *worker) call(f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(w.lease)
 	defer cancel(nil)
-	result := make(chan error, 1)
-	var over atomic.Bool // the handler has returned, or we have given up on it: whichever is first
-	go func() {
-		defer func() {
-			if !over.CompareAndSwap(false, true) {
-				w.r.unclaim(w.first.Range)
-			}
-		}()
-		protect(ctx, f, result)
-	}()
-	if err, returned := w.patience(result, cancel); returned {
+	c := w.launch(ctx, f)
+	if err, returned := w.patience(c.result, cancel); returned {
 		return w.verdict(ctx, err)
 	}
 	grace := time.NewTimer(w.r.opts.Drain)
 	defer grace.Stop()
 	select {
-	case err := <-result:
+	case err := <-c.result:
 		return w.verdict(ctx, err)
 	case <-grace.C:
 	}
-	if !over.CompareAndSwap(false, true) {
-		return w.verdict(ctx, <-result)
+	if !c.abandon() {
+		return w.verdict(ctx, <-c.result)
 	}
 	err := fmt.Errorf("%w, %v after it ended: %w", ErrHandlerStuck, w.r.opts.Drain, context.Cause(ctx))
 	w.r.hooks.Error(&Error{Origin: OriginHandler, Lease: w.first.Token, Err: err})
 	return err
+}
+
+// launched is a call of the handler that runs by itself.
+type launched struct {
+	result chan error
+	over   atomic.Bool // it has returned, or was abandoned: whichever is first
+}
+
+// abandon gives up on a call, unless it has just returned.
+func (c *launched) abandon() bool { return c.over.CompareAndSwap(false, true) }
+
+// launch calls a function of the handler. When it returns after it was abandoned, its
+// range may be taken again.
+func (w *worker) launch(ctx context.Context, f func(context.Context) error) *launched {
+	c := &launched{result: make(chan error, 1)}
+	go func() {
+		defer func() {
+			if !c.abandon() {
+				w.r.unclaim(w.first.Range)
+			}
+		}()
+		protect(ctx, f, c.result)
+	}()
+	return c
 }
 
 // patience waits for the handler as long as it may go on, and then ends its context.
@@ -220,23 +235,16 @@ func (w *worker) close(why Reason) Reason {
 	}
 	ctx, cancel := context.WithTimeout(w.r.base, w.r.opts.Drain)
 	defer cancel()
-	result := make(chan error, 1)
-	var over atomic.Bool
 	told := why
-	go func() {
-		defer func() {
-			if !over.CompareAndSwap(false, true) {
-				w.r.unclaim(w.first.Range)
-			}
-		}()
-		protect(ctx, func(ctx context.Context) error { return closer.Close(ctx, w.first, told) }, result)
-	}()
+	c := w.launch(ctx, func(ctx context.Context) error { return closer.Close(ctx, w.first, told) })
 	var err error
 	select {
-	case err = <-result:
+	case err = <-c.result:
 	case <-ctx.Done():
-		if over.CompareAndSwap(false, true) {
+		if c.abandon() {
 			err, why = ErrHandlerStuck, ReasonStuck
+		} else {
+			err = <-c.result
 		}
 	}
 	if err != nil {

@@ -4,8 +4,7 @@ import "regexp"
 
 // waivers are the exceptions: rule, place, reason. Keep them sorted by rule and place.
 var waivers = []waiver{
-	{"goroutine", "handler.go:worker.call", "a handler that ignores its context cannot be waited for: it is reported and left behind"},
-	{"goroutine", "handler.go:worker.close", "as worker.call, for the handler's Close"},
+	{"goroutine", "handler.go:worker.launch", "a handler that ignores its context cannot be waited for: it is reported and left behind"},
 	{"calls", "internal/sim/instance.go:instance.handle", "plays a handler that panics"},
 	{"engine", "cmd/changefeed/benchscan.go", "a benchmark compares reading a feed with a scan of the bare engine"},
 }
