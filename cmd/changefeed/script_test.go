@@ -113,7 +113,7 @@ func drain(ctx context.Context, monitored *docstore.Container, store *docstore.L
 	defer cancel()
 	h.versions = map[string]int{}
 	var mu sync.Mutex
-	batches := make(chan struct{}, 1)
+	batches, ready := make(chan struct{}, 1), make(chan struct{})
 	count := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
 		mu.Lock()
 		defer mu.Unlock()
@@ -131,7 +131,7 @@ func drain(ctx context.Context, monitored *docstore.Container, store *docstore.L
 	}
 	p, err := changefeed.New(monitored, store, count, changefeed.Options{
 		Instance: "one", Start: changefeed.FromBeginning(),
-		Hooks: changefeed.Hooks{BatchDone: done, Ready: func() { done(changefeed.BatchDone{}) }},
+		Hooks: changefeed.Hooks{BatchDone: done, Ready: func() { close(ready) }},
 	})
 	if err != nil {
 		return h, err
@@ -139,6 +139,10 @@ func drain(ctx context.Context, monitored *docstore.Container, store *docstore.L
 	running, stop := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	work.Go(func() { err = p.Run(running) })
+	select {
+	case <-ready: // before, there may be some of the leases only
+	case <-ctx.Done():
+	}
 	for lag := int64(1); lag > 0 && ctx.Err() == nil; {
 		select {
 		case <-batches:
