@@ -2,9 +2,9 @@ package docstore
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/epk"
@@ -22,15 +22,29 @@ func (db *DB) CreateContainer(ctx context.Context, s ContainerSpec) (*Container,
 	}
 	var c *Container
 	err = db.do(ctx, func(g *group) error {
-		all := *db.containers.Load()
-		if all[s.ID] != nil {
+		name := l.spec.name()
+		if (*db.containers.Load())[name] != nil {
 			return fmt.Errorf("it exists: %w", changefeed.ErrConflict)
 		}
+		d, ok := db.database(l.spec.Database)
+		switch {
+		case !ok && l.spec.Database != DefaultDatabase:
+			return fmt.Errorf("database %q: %w", l.spec.Database, changefeed.ErrNotFound)
+		case !ok:
+			if d, err = g.newDatabase(DefaultDatabase, nil); err != nil {
+				return err
+			}
+		}
 		num := g.nextNumber()
-		c = &Container{db: db, num: num, rid: db.containerRID(num)}
+		rid, err := containerRID(d, num)
+		if err != nil {
+			return err
+		}
+		c = newContainer(db, num, rid)
+		l.renew(db)
 		return g.store(c, l, func() {
-			next := maps.Clone(all)
-			next[s.ID] = c
+			next := maps.Clone(*db.containers.Load())
+			next[name] = c
 			db.containers.Store(&next)
 		})
 	})
@@ -38,12 +52,6 @@ func (db *DB) CreateContainer(ctx context.Context, s ContainerSpec) (*Container,
 		return nil, fmt.Errorf("create container %q: %w", s.ID, err)
 	}
 	return c, nil
-}
-
-// containerRID is the resource id of a container: the database's and a number of 4
-// bytes whose first bit is set.
-func (db *DB) containerRID(num uint32) string {
-	return encodeRID(binary.BigEndian.AppendUint32(append([]byte{}, db.rid...), num|1<<31))
 }
 
 // store writes the container's record. When the group is safe, the layout is the
@@ -63,14 +71,19 @@ func (g *group) store(c *Container, l *layout, then func()) error {
 	return nil
 }
 
-// ReplaceContainer changes the default time to live and the retention of a container.
-// A shorter retention forgets older versions soon; one that was off begins to keep
+// renew gives the specification a new ETag.
+func (l *layout) renew(db *DB) {
+	l.etag, l.changed = db.tags.tag(), time.Now().UnixMilli()
+}
+
+// ReplaceContainer changes the default time to live, the retention and Meta of a
+// container. A shorter retention forgets older versions soon; one that was off begins to keep
 // versions now.
 func (db *DB) ReplaceContainer(ctx context.Context, s ContainerSpec) (*Container, error) {
 	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("replace container %q: %w", s.ID, err)
 	}
-	c, err := db.Container(s.ID)
+	c, err := db.Container(s.name())
 	if err != nil {
 		return nil, fmt.Errorf("replace container: %w", err)
 	}
@@ -86,7 +99,8 @@ func (db *DB) ReplaceContainer(ctx context.Context, s ContainerSpec) (*Container
 			}
 		}
 		l.marked = l.marked || s.Retention > 0
-		l.spec.DefaultTTL, l.spec.Retention = s.DefaultTTL, s.Retention
+		l.spec.DefaultTTL, l.spec.Retention, l.spec.Meta = s.DefaultTTL, s.Retention, s.Meta
+		l.renew(db)
 		return g.store(c, l, func() { c.due(1) })
 	})
 	if err != nil {
@@ -95,9 +109,9 @@ func (db *DB) ReplaceContainer(ctx context.Context, s ContainerSpec) (*Container
 	return c, nil
 }
 
-// DeleteContainer removes a container with everything in it.
-func (db *DB) DeleteContainer(ctx context.Context, id string) error {
-	c, err := db.Container(id)
+// DeleteContainer removes the container with this name, and everything in it.
+func (db *DB) DeleteContainer(ctx context.Context, name string) error {
+	c, err := db.Container(name)
 	if err != nil {
 		return fmt.Errorf("delete container: %w", err)
 	}
@@ -112,14 +126,14 @@ func (db *DB) DeleteContainer(ctx context.Context, id string) error {
 		g.drop(containerKey(c.num), 0)
 		g.publish = append(g.publish, func() {
 			next := maps.Clone(*db.containers.Load())
-			delete(next, id)
+			delete(next, qualified(name))
 			db.containers.Store(&next)
 			c.wakeAll()
 		})
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("delete container %q: %w", id, err)
+		return fmt.Errorf("delete container %q: %w", name, err)
 	}
 	return nil
 }

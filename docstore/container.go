@@ -18,6 +18,7 @@ type Container struct {
 	db      *DB
 	num     uint32
 	rid     string
+	self    string
 	layout  atomic.Pointer[layout] // replaced by the committer
 	head    atomic.Int64           // newest LSN that readers may see
 	gate    gate                   // the head has moved
@@ -45,11 +46,41 @@ const (
 	maxBatchBytes = 2 << 20 // and their bytes
 )
 
-// ID is the container's name.
+// ID is the container's name in its database.
 func (c *Container) ID() string { return c.layout.Load().spec.ID }
+
+// Database is the id of the database that it belongs to.
+func (c *Container) Database() string { return c.layout.Load().spec.Database }
+
+// Name is what [DB.Container] finds it by: its id, and before that the database and a
+// slash, unless that is the [DefaultDatabase].
+func (c *Container) Name() string {
+	s := c.layout.Load().spec
+	if s.Database == DefaultDatabase {
+		return s.ID
+	}
+	return s.name()
+}
+
+// ETag is that of the specification: another one after each [DB.ReplaceContainer].
+func (c *Container) ETag() string { return c.layout.Load().etag }
+
+// Changed is when the specification was last changed.
+func (c *Container) Changed() time.Time { return time.UnixMilli(c.layout.Load().changed).UTC() }
 
 // RID is the container's resource id. A container that is made anew has another one.
 func (c *Container) RID() string { return c.rid }
+
+func newContainer(db *DB, num uint32, rid string) *Container {
+	c := &Container{db: db, num: num, rid: rid}
+	if own, err := decodeRID(rid); err == nil {
+		c.self = "dbs/" + encodeRID(own[:4]) + "/colls/" + rid + "/"
+	}
+	return c
+}
+
+// Self is the link to the container by resource ids, with a slash at its end.
+func (c *Container) Self() string { return c.self }
 
 // Spec is what the container is like now.
 func (c *Container) Spec() ContainerSpec { return c.layout.Load().spec }
@@ -99,18 +130,29 @@ func (c *Container) wakeAll() {
 
 // Commit implements [changefeed.Committer].
 func (c *Container) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	return c.CommitIf(ctx, key, writes, nil)
+}
+
+// Condition tells whether a document, with its system properties, is as a write wants
+// it. It must be quick, since all writers wait for it, and must not keep the body.
+type Condition func(body []byte) (bool, error)
+
+// CommitIf is Commit, with a condition for some of the writes, by index. Where the
+// document exists and does not meet it, the batch is refused with
+// [changefeed.ErrPrecondition].
+func (c *Container) CommitIf(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write, conds map[int]Condition) ([]changefeed.Result, error) {
 	if key == "" {
 		return nil, refuse("partition key is empty: want one such as %s", changefeed.Key("London"))
 	}
-	r, err := c.commit(ctx, key, writes)
+	r, err := c.commit(ctx, key, writes, conds)
 	if err != nil {
 		return nil, err
 	}
 	return r.results, nil
 }
 
-// commit is Commit; an empty key is that of the first body.
-func (c *Container) commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) (*request, error) {
+// commit is CommitIf; an empty key is that of the first body.
+func (c *Container) commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write, conds map[int]Condition) (*request, error) {
 	if err := c.usable(ctx); err != nil {
 		return nil, err
 	}
@@ -118,6 +160,9 @@ func (c *Container) commit(ctx context.Context, key changefeed.PartitionKey, wri
 	r, err := c.request(l, key, writes)
 	if err != nil {
 		return nil, err
+	}
+	for i, cond := range conds {
+		r.ops[i].cond = cond
 	}
 	if err := c.db.submit(ctx, r); err != nil {
 		if ctx.Err() == nil && refused(err) {
@@ -202,7 +247,7 @@ func canonicalKey(key string) (string, error) {
 
 // one commits a single write.
 func (c *Container) one(ctx context.Context, key changefeed.PartitionKey, w changefeed.Write) (Item, error) {
-	req, err := c.commit(ctx, key, []changefeed.Write{w})
+	req, err := c.commit(ctx, key, []changefeed.Write{w}, nil)
 	if err != nil {
 		if we, ok := errors.AsType[*changefeed.WriteError](err); ok {
 			err = we.Err

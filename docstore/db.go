@@ -51,6 +51,7 @@ type DB struct {
 	wake   chan struct{} // an expiry has come closer
 
 	containers atomic.Pointer[map[string]*Container] // replaced by the committer
+	databases  atomic.Pointer[map[string]Database]   // the same
 	nextCont   uint32                                // of the committer
 
 	// A group is applied before it is safe: readers that may have seen one wait until
@@ -163,6 +164,9 @@ func (db *DB) load() error {
 	if len(next) > 0 {
 		db.nextCont = binary.BigEndian.Uint32(next)
 	}
+	if err := db.loadDatabases(); err != nil {
+		return err
+	}
 	return db.loadContainers()
 }
 
@@ -204,12 +208,12 @@ func (db *DB) loadContainers() (err error) {
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
-		cont := &Container{db: db, num: binary.BigEndian.Uint32(c.key()[1:]), rid: rid}
+		cont := newContainer(db, binary.BigEndian.Uint32(c.key()[1:]), rid)
 		cont.layout.Store(l)
 		if err := cont.load(); err != nil {
 			return fmt.Errorf("load container %q: %w", l.spec.ID, err)
 		}
-		all[l.spec.ID] = cont
+		all[l.spec.name()] = cont
 	}
 	db.containers.Store(&all)
 	return c.err()
@@ -318,19 +322,20 @@ func (db *DB) await(ctx context.Context, ch <-chan struct{}) error {
 	}
 }
 
-// Container is the container with this id.
-func (db *DB) Container(id string) (*Container, error) {
+// Container is the container with this name: its id, or database/id where that is not
+// the [DefaultDatabase].
+func (db *DB) Container(name string) (*Container, error) {
 	if err := db.closed(); err != nil {
 		return nil, err
 	}
-	c, ok := (*db.containers.Load())[id]
+	c, ok := (*db.containers.Load())[qualified(name)]
 	if !ok {
-		return nil, fmt.Errorf("container %q: %w", id, changefeed.ErrNotFound)
+		return nil, fmt.Errorf("container %q: %w", name, changefeed.ErrNotFound)
 	}
 	return c, nil
 }
 
-// Containers are all containers, by id.
+// Containers are all containers, by database and id.
 func (db *DB) Containers() []*Container {
 	all := *db.containers.Load()
 	list := make([]*Container, 0, len(all))
@@ -346,6 +351,15 @@ func (db *DB) RID() string { return encodeRID(db.rid) }
 // encodeRID is the text of a resource id.
 func encodeRID(b []byte) string {
 	return strings.ReplaceAll(base64.StdEncoding.EncodeToString(b), "/", "-")
+}
+
+// decodeRID reads the text of a resource id.
+func decodeRID(rid string) ([]byte, error) {
+	b, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(rid, "-", "/"))
+	if err != nil || len(b) < 4 {
+		return nil, fmt.Errorf("resource id %q: %w", rid, ErrCorrupt)
+	}
+	return b, nil
 }
 
 // tagger makes ETags that never come twice.

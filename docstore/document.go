@@ -131,9 +131,6 @@ func parseID(raw []byte) (string, error) {
 	if id == "" || len(id) > maxID {
 		return "", refuse("id is %s, of %d bytes: want 1 to %d bytes", show(raw), len(id), maxID)
 	}
-	if i := strings.IndexAny(id, `/\?#`); i >= 0 {
-		return "", refuse(`id is %s, with a %q: want none of / \ ? #`, show(raw), id[i])
-	}
 	return id, nil
 }
 

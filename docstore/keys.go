@@ -19,6 +19,7 @@ import (
 //	c cont                               container (JSON): spec, rid, partitions, logs,
 //	                                     next partition, and floor, purged, drain and
 //	                                     marked of its retention
+//	b id                                 database (JSON)
 //	h cont                               head LSN, commit time of the head
 //	n cont partition                     documents, head LSN
 //	w cont log                           low-water LSN: nothing lives before it
@@ -43,6 +44,7 @@ import (
 const (
 	tableMeta      = 'm'
 	tableContainer = 'c'
+	tableDatabase  = 'b'
 	tableHead      = 'h'
 	tableCount     = 'n'
 	tableLow       = 'w'
@@ -112,6 +114,7 @@ func tableKey(table byte, cont uint32, extra int) []byte {
 }
 
 func metaKey(name string) []byte      { return append([]byte{tableMeta}, name...) }
+func databaseKey(id string) []byte    { return append([]byte{tableDatabase}, id...) }
 func containerKey(cont uint32) []byte { return tableKey(tableContainer, cont, 0) }
 func headKey(cont uint32) []byte      { return tableKey(tableHead, cont, 0) }
 

@@ -29,6 +29,9 @@ type layout struct {
 	purged int64    // see retention.go, as are the next two
 	drain  int64
 	marked bool // there may be marks of dead versions
+
+	etag    string // of the specification
+	changed int64  // when, Unix milliseconds
 }
 
 // partition is a physical partition: a range of the key space with a log of its own,
@@ -152,6 +155,8 @@ type record struct {
 	Purged     int64
 	Drain      int64
 	Marked     bool
+	ETag       string
+	Changed    int64
 }
 
 type partitionRecord struct {
@@ -166,7 +171,10 @@ type logRecord struct {
 }
 
 func (l *layout) encode(rid string) ([]byte, error) {
-	r := record{Spec: l.spec, RID: rid, Next: l.next, Floor: l.floor, Purged: l.purged, Drain: l.drain, Marked: l.marked}
+	r := record{
+		Spec: l.spec, RID: rid, Next: l.next, Floor: l.floor, Purged: l.purged, Drain: l.drain, Marked: l.marked,
+		ETag: l.etag, Changed: l.changed,
+	}
 	for _, p := range l.parts {
 		r.Partitions = append(r.Partitions, partitionRecord{p.num, p.rng, p.parents})
 	}
@@ -188,6 +196,7 @@ func decodeLayout(b []byte) (l *layout, rid string, err error) {
 	}
 	l.next, l.floor = r.Next, r.Floor
 	l.purged, l.drain, l.marked = r.Purged, r.Drain, r.Marked
+	l.etag, l.changed = r.ETag, r.Changed
 	for _, p := range r.Partitions {
 		l.parts = append(l.parts, &partition{num: p.Num, rng: p.Range, parents: p.Parents})
 	}

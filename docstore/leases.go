@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -45,20 +44,12 @@ func NewLeases(ctx context.Context, leases *Container, processor string, monitor
 	if !l.byID {
 		return nil, fmt.Errorf("%w: container %q has %s: want /id or /partitionKey", ErrLeaseKey, l.spec.ID, strings.Join(l.spec.Paths, " "))
 	}
-	database, err := databaseRID(monitored.rid)
+	rid, err := decodeRID(monitored.rid)
 	if err != nil {
 		return nil, err
 	}
+	database := encodeRID(rid[:4])
 	return &Leases{c: leases, path: l.spec.Paths[0], prefix: leasedoc.Prefix(processor, host, database, monitored.rid)}, nil
-}
-
-// databaseRID is the first four bytes of a container's resource id.
-func databaseRID(rid string) (string, error) {
-	b, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(rid, "-", "/"))
-	if err != nil || len(b) < 4 {
-		return "", fmt.Errorf("resource id %q: %w", rid, ErrCorrupt)
-	}
-	return encodeRID(b[:4]), nil
 }
 
 // Prefix is the common beginning of the ids of the unit's documents.

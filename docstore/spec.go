@@ -1,18 +1,21 @@
 package docstore
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/millrace/changefeed/internal/epk"
 )
 
-// ContainerSpec says what a container is like. Only TTL and Retention can be changed
-// later, with [DB.ReplaceContainer].
+// ContainerSpec says what a container is like. Only TTL, Retention and Meta can be
+// changed later, with [DB.ReplaceContainer].
 type ContainerSpec struct {
 	ID string
+
+	// Database is where it belongs; empty is [DefaultDatabase].
+	Database string `json:",omitempty"`
 
 	// Paths are the partition key paths, as in "/city"; up to three make a hierarchical
 	// key.
@@ -35,6 +38,9 @@ type ContainerSpec struct {
 
 	// Ranges is the number of physical partitions to begin with; 0 is one.
 	Ranges int
+
+	// Meta is the caller's own; the store keeps it and does not read it.
+	Meta json.RawMessage `json:",omitempty"`
 }
 
 // NoDefaultTTL is the DefaultTTL of a container in which documents expire by their own
@@ -88,9 +94,16 @@ func (s *ContainerSpec) check() error {
 	if s.Ranges == 0 {
 		s.Ranges = 1
 	}
+	if s.Database == "" {
+		s.Database = DefaultDatabase
+	}
+	if err := checkName("container id", s.ID); err != nil {
+		return err
+	}
+	if err := checkName("database id", s.Database); err != nil {
+		return err
+	}
 	switch {
-	case s.ID == "" || len(s.ID) > maxName || strings.ContainsAny(s.ID, `/\?#`):
-		return refuse(`container id is %q: want 1 to %d bytes, none of / \ ? #`, s.ID, maxName)
 	case s.HashVersion != 1 && s.HashVersion != 2:
 		return refuse("hash version is %d: want 1 or 2", s.HashVersion)
 	case s.HashVersion == 1 && len(s.Paths) > 1:
@@ -111,6 +124,9 @@ func (s *ContainerSpec) check() error {
 	}
 	return nil
 }
+
+// name is the container's name within the store.
+func (s *ContainerSpec) name() string { return s.Database + "/" + s.ID }
 
 // expiry is when a version with this commit time and ttl of its own expires, in Unix
 // milliseconds; 0 is never.

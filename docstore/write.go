@@ -1,7 +1,7 @@
 package docstore
 
 import (
-	"encoding/base64"
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -17,6 +17,7 @@ import (
 // op is one write, prepared by its caller as far as that goes.
 type op struct {
 	changefeed.Write
+	cond  Condition
 	id    string
 	ttl   int
 	body  []byte // with its system properties
@@ -62,7 +63,7 @@ func (c *Container) render(l *layout, o *op, d document) error {
 	rid := c.itemRID(string(d.key), d.id)
 	sys := systemProps{
 		rid:  rid,
-		self: "dbs/" + c.db.RID() + "/colls/" + c.rid + "/docs/" + rid + "/",
+		self: c.self + "docs/" + rid + "/",
 		etag: o.etag,
 		ts:   time.Now().Unix(),
 	}
@@ -85,7 +86,7 @@ func (c *Container) itemRID(pk, id string) string {
 	_, _ = h.Write([]byte(pk)) // never fails
 	_, _ = h.Write([]byte{0})
 	_, _ = h.Write([]byte(id))
-	own, _ := base64.StdEncoding.DecodeString(strings.ReplaceAll(c.rid, "-", "/"))
+	own, _ := decodeRID(c.rid) // was made by encodeRID
 	return encodeRID(h.Sum(own))
 }
 
@@ -183,9 +184,18 @@ func (s *stroke) check() error {
 	case s.old == nil && o.Op != changefeed.WriteCreate && o.Op != changefeed.WriteUpsert:
 		return fmt.Errorf("item %q: %w", o.id, changefeed.ErrNotFound)
 	case o.IfMatch == "" || o.IfMatch == "*" && s.old != nil:
-		return nil
 	case s.old == nil || s.old.etag != o.IfMatch:
 		return fmt.Errorf("item %q: want ETag %s: %w", o.id, o.IfMatch, changefeed.ErrPrecondition)
+	}
+	if o.cond == nil || s.old == nil {
+		return nil
+	}
+	e, err := s.g.entry(s.t.c, s.old.addr)
+	if err != nil {
+		return err
+	}
+	if ok, err := o.cond(e.body); err != nil || !ok {
+		return cmp.Or(err, fmt.Errorf("item %q does not meet the condition: %w", o.id, changefeed.ErrPrecondition))
 	}
 	return nil
 }

@@ -1,0 +1,215 @@
+package docstore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// DefaultDatabase holds the containers whose specification names no database. It comes
+// into being with the first of them.
+const DefaultDatabase = "default"
+
+// Database is a set of containers, as it is now.
+type Database struct {
+	ID      string
+	RID     string          // resource id; a database that is made anew has another one
+	ETag    string          // quoted; another one after each change
+	Changed time.Time       // of the last change
+	Meta    json.RawMessage // the caller's own; the store keeps it and does not read it
+}
+
+// CreateDatabase adds a database; [changefeed.ErrConflict] when its id is taken.
+func (db *DB) CreateDatabase(ctx context.Context, id string, meta json.RawMessage) (Database, error) {
+	var d Database
+	err := checkName("database id", id)
+	if err == nil {
+		err = db.do(ctx, func(g *group) (err error) {
+			if _, taken := db.database(id); taken {
+				return fmt.Errorf("it exists: %w", changefeed.ErrConflict)
+			}
+			d, err = g.newDatabase(id, meta)
+			return err
+		})
+	}
+	if err != nil {
+		return Database{}, fmt.Errorf("create database %q: %w", id, err)
+	}
+	return d, nil
+}
+
+// newDatabase stores a database; the default one has the store's resource id.
+func (g *group) newDatabase(id string, meta json.RawMessage) (Database, error) {
+	d := Database{ID: id, RID: g.db.RID(), Meta: meta}
+	if id != DefaultDatabase {
+		var rid [4]byte
+		for used := true; used; used = g.db.ridTaken(d.RID) {
+			_, _ = rand.Read(rid[:]) // never fails, as documented
+			rid[3] &= 0x7f
+			d.RID = encodeRID(rid[:])
+		}
+	}
+	return g.storeDatabase(d)
+}
+
+func (db *DB) ridTaken(rid string) bool {
+	return rid == db.RID() || slices.ContainsFunc(db.Databases(), func(d Database) bool { return d.RID == rid })
+}
+
+// storeDatabase writes a database with a new ETag; with the group it is published.
+func (g *group) storeDatabase(d Database) (Database, error) {
+	db := g.db
+	d.ETag, d.Changed = db.tags.tag(), time.Now().UTC().Truncate(time.Millisecond)
+	b, err := json.Marshal(d)
+	if err != nil {
+		return d, err
+	}
+	g.set(databaseKey(d.ID), b)
+	g.publish = append(g.publish, func() {
+		next := maps.Clone(*db.databases.Load())
+		next[d.ID] = d
+		db.databases.Store(&next)
+	})
+	return d, nil
+}
+
+// ReplaceDatabase changes what the caller keeps with a database.
+func (db *DB) ReplaceDatabase(ctx context.Context, id string, meta json.RawMessage) (Database, error) {
+	var d Database
+	err := db.do(ctx, func(g *group) (err error) {
+		old, ok := db.database(id)
+		if !ok {
+			return changefeed.ErrNotFound
+		}
+		old.Meta = meta
+		d, err = g.storeDatabase(old)
+		return err
+	})
+	if err != nil {
+		return Database{}, fmt.Errorf("replace database %q: %w", id, err)
+	}
+	return d, nil
+}
+
+// DeleteDatabase removes a database with all its containers. When it fails, some of
+// them may be gone.
+func (db *DB) DeleteDatabase(ctx context.Context, id string) error {
+	if _, err := db.Database(id); err != nil {
+		return fmt.Errorf("delete: %w", err)
+	}
+	for _, c := range db.Containers() {
+		if c.Database() != id {
+			continue
+		}
+		if err := db.DeleteContainer(ctx, c.Name()); err != nil && !errors.Is(err, changefeed.ErrNotFound) {
+			return fmt.Errorf("delete database %q: %w", id, err)
+		}
+	}
+	err := db.do(ctx, func(g *group) error {
+		if _, ok := db.database(id); !ok {
+			return changefeed.ErrNotFound
+		}
+		for name := range *db.containers.Load() {
+			if strings.HasPrefix(name, id+"/") {
+				return fmt.Errorf("container %q was created meanwhile: %w", name, changefeed.ErrConflict)
+			}
+		}
+		g.drop(databaseKey(id), 0)
+		g.publish = append(g.publish, func() {
+			next := maps.Clone(*db.databases.Load())
+			delete(next, id)
+			db.databases.Store(&next)
+		})
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("delete database %q: %w", id, err)
+	}
+	return nil
+}
+
+// Database is the database with this id.
+func (db *DB) Database(id string) (Database, error) {
+	if err := db.closed(); err != nil {
+		return Database{}, err
+	}
+	d, ok := db.database(id)
+	if !ok {
+		return Database{}, fmt.Errorf("database %q: %w", id, changefeed.ErrNotFound)
+	}
+	return d, nil
+}
+
+func (db *DB) database(id string) (Database, bool) {
+	d, ok := (*db.databases.Load())[id]
+	return d, ok
+}
+
+// Databases are all databases, by id.
+func (db *DB) Databases() []Database {
+	all := *db.databases.Load()
+	list := make([]Database, 0, len(all))
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, all[id])
+	}
+	return list
+}
+
+// loadDatabases reads the records of all databases.
+func (db *DB) loadDatabases() (err error) {
+	all := map[string]Database{}
+	db.databases.Store(&all)
+	c, err := db.eng.cursor([]byte{tableDatabase}, []byte{tableDatabase + 1})
+	if err != nil {
+		return err
+	}
+	defer c.finish(&err, "close cursor")
+	for ok := c.first(); ok; ok = c.next() {
+		v, err := c.value()
+		if err != nil {
+			return err
+		}
+		var d Database
+		if err := json.Unmarshal(v, &d); err != nil {
+			return fmt.Errorf("%w: read database %q: %w", ErrCorrupt, c.key()[1:], err)
+		}
+		all[d.ID] = d
+	}
+	return c.err()
+}
+
+// containerRID is the resource id of a container: the database's and a number of 4
+// bytes whose first bit is set.
+func containerRID(d Database, num uint32) (string, error) {
+	own, err := decodeRID(d.RID)
+	if err != nil {
+		return "", err
+	}
+	return encodeRID(binary.BigEndian.AppendUint32(own, num|1<<31)), nil
+}
+
+// checkName refuses what no database or container can be called.
+func checkName(field, id string) error {
+	if id == "" || len(id) > maxName || strings.ContainsAny(id, `/\?#`) {
+		return refuse(`%s is %q: want 1 to %d bytes, none of / \ ? #`, field, id, maxName)
+	}
+	return nil
+}
+
+// qualified is the name of a container within the store: database/container. A name
+// without a database is that of a container in the default one.
+func qualified(name string) string {
+	if strings.Contains(name, "/") {
+		return name
+	}
+	return DefaultDatabase + "/" + name
+}

@@ -1,0 +1,152 @@
+package docstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/millrace/changefeed"
+)
+
+// Locate is where a partition key is in the key space. The range of a hierarchical key
+// that lacks its last levels holds all keys that begin so.
+func (c *Container) Locate(key changefeed.PartitionKey) (changefeed.Range, error) {
+	r, _, err := c.layout.Load().keyRange(string(key))
+	if err != nil {
+		return changefeed.Range{}, fmt.Errorf("locate in %q: %w", c.ID(), err)
+	}
+	return r, nil
+}
+
+// PartitionAt is the physical partition that holds an effective partition key.
+func (c *Container) PartitionAt(epk string) changefeed.Partition {
+	return describe([]*partition{c.layout.Load().at(epk)})[0]
+}
+
+// Newest is the LSN of the newest change of the partition that holds an effective
+// partition key.
+func (c *Container) Newest(epk string) int64 {
+	return min(c.layout.Load().at(epk).newest.Load(), c.head.Load())
+}
+
+// Logical are the documents of one logical partition, or of all keys that begin with a
+// hierarchical one, that were last written behind an LSN, in the order of those writes.
+// It reads no other documents. One that is written meanwhile may appear or not, and
+// then also once more behind its new LSN. An error is the last pair.
+func (c *Container) Logical(ctx context.Context, key changefeed.PartitionKey, after int64) iter.Seq2[Item, error] {
+	return c.inOrder(ctx, func() ([]written, error) {
+		sel, err := c.layout.Load().selection(changefeed.FullRange(), changefeed.ReadOptions{Key: key})
+		if err != nil {
+			return nil, err
+		}
+		from := append(tableKey(tableDoc, c.num, len(sel.rng.Min)), sel.rng.Min...)
+		to := append(tableKey(tableDoc, c.num, len(sel.rng.Max)), sel.rng.Max...)
+		return c.places(from, to, after, sel.pk)
+	})
+}
+
+// HasIDIndex tells whether [Container.WithIDs] serves the container: one with the
+// partition key /id or /partitionKey, as lease containers have.
+func (c *Container) HasIDIndex() bool { return c.layout.Load().byID }
+
+// WithIDs are the documents whose ids begin with a prefix, as [Container.Logical] gives
+// them, from the index by id.
+func (c *Container) WithIDs(ctx context.Context, prefix string, after int64) iter.Seq2[Item, error] {
+	return c.inOrder(ctx, func() ([]written, error) {
+		if !c.HasIDIndex() {
+			return nil, refuse("container %q has no index by id: want the partition key /id or /partitionKey", c.ID())
+		}
+		keys, err := c.keysWithIDs(prefix)
+		if err != nil {
+			return nil, err
+		}
+		var found []written
+		for _, key := range keys {
+			v, ok, err := c.db.eng.get(nil, key)
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				continue
+			}
+			if found, err = appendWritten(found, key, v, after); err != nil {
+				return nil, err
+			}
+		}
+		return found, nil
+	})
+}
+
+// written is a document's key in the primary index, and its last write.
+type written struct {
+	key []byte
+	lsn int64
+	idx uint16
+}
+
+// inOrder yields the documents of places in the order of their last writes.
+func (c *Container) inOrder(ctx context.Context, find func() ([]written, error)) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		err := c.usable(ctx)
+		var places []written
+		if err == nil {
+			places, err = find()
+		}
+		slices.SortFunc(places, func(a, b written) int {
+			return cmp.Or(cmp.Compare(a.lsn, b.lsn), cmp.Compare(a.idx, b.idx))
+		})
+		for _, p := range places {
+			it, found, failed := c.item(ctx, p.key)
+			if err = failed; err != nil {
+				break
+			}
+			if found && !yield(it, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(Item{}, fmt.Errorf("look up items of %q: %w", c.ID(), err))
+		}
+	}
+}
+
+// places are the documents between two keys of the primary index that were last written
+// behind an LSN; with a key, those of one logical partition.
+func (c *Container) places(from, to []byte, after int64, pk string) (found []written, err error) {
+	it, err := c.db.eng.cursor(from, to)
+	if err != nil {
+		return nil, err
+	}
+	defer it.finish(&err, "close cursor")
+	for ok := it.first(); ok; ok = it.next() {
+		_, own, _, err := splitDoc(it.key()[5:])
+		if err != nil {
+			return nil, err
+		}
+		if pk != "" && string(own) != pk {
+			continue
+		}
+		v, err := it.value()
+		if err != nil {
+			return nil, err
+		}
+		if found, err = appendWritten(found, it.key(), v, after); err != nil {
+			return nil, err
+		}
+	}
+	return found, it.err()
+}
+
+func appendWritten(found []written, key, value []byte, after int64) ([]written, error) {
+	s, err := decodeSlot(value)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if s.lsn > after {
+		found = append(found, written{bytes.Clone(key), s.lsn, s.idx})
+	}
+	return found, nil
+}
