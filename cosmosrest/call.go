@@ -1,0 +1,226 @@
+package cosmosrest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// call is one request and its answer.
+type call struct {
+	s      *Server
+	w      http.ResponseWriter
+	r      *http.Request
+	ctx    context.Context
+	target target
+	who    principal
+
+	activity string
+	charge   float64 // request units so far
+	status   int     // of the answer, once it is sent
+}
+
+func newCall(s *Server, w http.ResponseWriter, r *http.Request) *call {
+	c := &call{s: s, w: w, r: r, ctx: r.Context(), activity: r.Header.Get(headerActivity)}
+	if c.activity == "" || len(c.activity) > maxActivity {
+		c.activity = newUUID()
+	}
+	return c
+}
+
+const maxActivity = 64 // bytes of an activity id that is echoed
+
+// newUUID is a random UUID.
+func newUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails, as documented
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// Headers, in the form that net/http keeps them in. Names that the protocol documents
+// are not explained again.
+const (
+	headerActivity       = "X-Ms-Activity-Id"
+	headerAltContentPath = "X-Ms-Alt-Content-Path"
+	headerCharge         = "X-Ms-Request-Charge"
+	headerContentPath    = "X-Ms-Content-Path"
+	headerContinuation   = "X-Ms-Continuation"
+	headerItemCount      = "X-Ms-Item-Count"
+	headerKey            = "X-Ms-Documentdb-Partitionkey"
+	headerLSN            = "Lsn"
+	headerMaxItems       = "X-Ms-Max-Item-Count"
+	headerRangeID        = "X-Ms-Documentdb-Partitionkeyrangeid"
+	headerRetryAfter     = "X-Ms-Retry-After-Ms"
+	headerSession        = "X-Ms-Session-Token"
+	headerSubStatus      = "X-Ms-Substatus"
+)
+
+// header is the first value of a request header, which must be in canonical form.
+func (c *call) header(name string) string {
+	if v := c.r.Header[name]; len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
+
+// flag tells whether a request header says true, in any case.
+func (c *call) flag(name string) bool { return strings.EqualFold(c.header(name), "true") }
+
+// set sets a header of the answer, whose name must be in canonical form.
+func (c *call) set(name, value string) { c.w.Header()[name] = []string{value} }
+
+// body reads the request's body. Above limit bytes it is a 413.
+func (c *call) body(limit int64) ([]byte, error) {
+	if c.r.ContentLength > limit {
+		return nil, tooLarge(limit)
+	}
+	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, limit)
+	if n := c.r.ContentLength; n > 0 {
+		b := make([]byte, n)
+		_, err := io.ReadFull(c.r.Body, b)
+		return b, readFault(err, limit)
+	}
+	b, err := io.ReadAll(c.r.Body)
+	return b, readFault(err, limit)
+}
+
+func readFault(err error, limit int64) error {
+	switch {
+	case err == nil:
+		return nil
+	case isTooLarge(err):
+		return tooLarge(limit)
+	}
+	return badRequest("body is cut short: %v", err)
+}
+
+func isTooLarge(err error) bool {
+	_, ok := errors.AsType[*http.MaxBytesError](err)
+	return ok
+}
+
+func tooLarge(limit int64) error {
+	return newFault(http.StatusRequestEntityTooLarge, 0, "RequestEntityTooLarge", "Request size is too large: want at most %d bytes", limit)
+}
+
+// reply sends an answer. A nil body is an empty one.
+func (c *call) reply(status int, body []byte) error {
+	c.frame()
+	h := c.w.Header()
+	if body != nil {
+		h["Content-Type"] = jsonType
+	}
+	if status != http.StatusNoContent && status != http.StatusNotModified {
+		h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	}
+	c.status = status
+	c.w.WriteHeader(status)
+	_, err := c.w.Write(body)
+	if err != nil && status != http.StatusNoContent && status != http.StatusNotModified {
+		c.s.log.Debug("client has gone", "activity", c.activity, "err", err)
+	}
+	return nil
+}
+
+// frame sets the headers that every answer has.
+func (c *call) frame() {
+	c.set(headerActivity, c.activity)
+	c.set(headerCharge, strconv.FormatFloat(max(c.charge, minCharge), 'f', 2, 64))
+	h := c.w.Header()
+	h["X-Ms-Gatewayversion"] = gatewayVersion
+	h["X-Ms-Serviceversion"] = serviceVersion
+	h["Cache-Control"] = noStore
+}
+
+// Values that never change; the slices are shared by all answers.
+var (
+	jsonType       = []string{"application/json"}
+	gatewayVersion = []string{"version=2.14.0"}
+	serviceVersion = []string{"version=changefeed"}
+	noStore        = []string{"no-store, no-cache"}
+)
+
+// refuse sends the answer of an error, unless one has been sent.
+func (c *call) refuse(err error) {
+	if c.status != 0 {
+		return
+	}
+	f := faultOf(err)
+	if f.status >= http.StatusInternalServerError {
+		c.s.log.Error("request failed", "method", c.r.Method, "path", c.r.URL.Path, "status", f.status, "err", err, "activity", c.activity)
+	}
+	if f.sub != 0 || f.status >= http.StatusBadRequest {
+		c.set(headerSubStatus, strconv.Itoa(f.sub))
+	}
+	if f.after > 0 {
+		c.set(headerRetryAfter, strconv.FormatInt(max(f.after.Milliseconds(), 1), 10))
+	}
+	if f.etag != "" {
+		c.set("Etag", f.etag)
+	}
+	var body []byte
+	if f.status != http.StatusNotModified {
+		body = f.body(c.activity)
+	}
+	_ = c.reply(f.status, body) // refuses nothing
+}
+
+// session sets the session token and the LSN of a partition.
+func (c *call) session(partition string, lsn int64) {
+	n := strconv.FormatInt(lsn, 10)
+	c.set(headerSession, partition+":-1#"+n)
+	c.set(headerLSN, n)
+}
+
+// container is the one that the path names, by id or by resource id.
+func (c *call) container() (*docstore.Container, error) {
+	found, err := c.s.db.Container(c.target.db + "/" + c.target.coll)
+	if err != nil {
+		if found = c.s.byRID(c.target.db, c.target.coll); found == nil {
+			return nil, newFault(http.StatusNotFound, c.missingOwner(), "NotFound", "Owner resource does not exist: container %q of database %q", c.target.coll, c.target.db)
+		}
+	}
+	if want := c.header("X-Ms-Cosmos-Intended-Collection-Rid"); want != "" && want != found.RID() {
+		return nil, newFault(http.StatusBadRequest, subWrongRID, "BadRequest", "the container has the resource id %s: want %s, it was made anew", found.RID(), want)
+	}
+	c.set(headerContentPath, found.RID())
+	c.set(headerAltContentPath, "dbs/"+found.Database()+"/colls/"+found.ID())
+	return found, nil
+}
+
+// missingOwner is the sub-status of a missing container: 0 when it was asked for itself.
+func (c *call) missingOwner() int {
+	if c.target.kind == "colls" && !c.target.feed {
+		return 0
+	}
+	return subOwnerNotFound
+}
+
+// byRID is the container with these resource ids; nil for none.
+func (s *Server) byRID(db, coll string) *docstore.Container {
+	for _, c := range s.db.Containers() {
+		if c.RID() == coll && strings.HasPrefix(c.Self(), "dbs/"+db+"/") {
+			return c
+		}
+	}
+	return nil
+}
+
+// partitionKey reads the partition key header; empty when there is none. Clients written
+// in Go quote as Go does, which is not always JSON: those are accepted too.
+func (c *call) partitionKey() (changefeed.PartitionKey, error) {
+	text := c.header(headerKey)
+	if text == "" {
+		return "", nil
+	}
+	return parseKey(text)
+}

@@ -1,0 +1,95 @@
+package cosmosrest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// fault is an answer that refuses: status, sub-status, code and message as the
+// service's.
+type fault struct {
+	status  int
+	sub     int
+	code    string
+	message string
+	after   time.Duration   // when to try again, for 429
+	extra   json.RawMessage // additionalErrorInfo
+	etag    string          // of a 304
+}
+
+// Error is the message.
+func (f *fault) Error() string { return f.message }
+
+func newFault(status, sub int, code, format string, args ...any) *fault {
+	return &fault{status: status, sub: sub, code: code, message: fmt.Sprintf(format, args...)}
+}
+
+// badRequest is a 400 without a sub-status.
+func badRequest(format string, args ...any) *fault {
+	return newFault(http.StatusBadRequest, 0, "BadRequest", format, args...)
+}
+
+// Sub-statuses that clients act on.
+const (
+	subKeyMismatch      = 1001  // 400: the partition key is not the document's
+	subCrossPartition   = 1004  // 400: the gateway cannot serve the query over partitions
+	subRangeGone        = 1002  // 410: split or merged
+	subNoSession        = 1002  // 404: the session token is ahead of the server
+	subOwnerNotFound    = 1003  // 404: the container or database of the resource is missing
+	subWrongRID         = 1024  // 400: the container was made anew
+	subThrottled        = 3200  // 429: the range is over its budget
+	subDateOutOfWindow  = 0     // 403
+	statusRetryWith     = 449   // never sent
+	clientGone          = 499   // nobody reads it
+	codeTooManyRequests = "429" // the service's word for it
+)
+
+// faultOf gives an error the answer that the service has for it.
+func faultOf(err error) *fault {
+	if f, ok := errors.AsType[*fault](err); ok {
+		return f
+	}
+	f := &fault{message: err.Error()}
+	switch {
+	case errors.Is(err, context.Canceled):
+		f.status, f.code = clientGone, "ClientClosedRequest"
+	case errors.Is(err, context.DeadlineExceeded):
+		f.status, f.code = http.StatusRequestTimeout, "RequestTimeout"
+	case errors.Is(err, changefeed.ErrPrecondition):
+		f.status, f.code = http.StatusPreconditionFailed, "PreconditionFailed"
+	case errors.Is(err, changefeed.ErrConflict):
+		f.status, f.code = http.StatusConflict, "Conflict"
+	case errors.Is(err, changefeed.ErrNotFound):
+		f.status, f.code = http.StatusNotFound, "NotFound"
+	case errors.Is(err, changefeed.ErrForbidden):
+		f.status, f.code = http.StatusForbidden, "Forbidden"
+	case errors.Is(err, changefeed.ErrGone):
+		f.status, f.sub, f.code = http.StatusGone, subRangeGone, "Gone"
+	case errors.Is(err, docstore.ErrTooLarge), errors.Is(err, docstore.ErrBatchLimit):
+		f.status, f.code = http.StatusRequestEntityTooLarge, "RequestEntityTooLarge"
+	case errors.Is(err, changefeed.ErrTooOld), errors.Is(err, changefeed.ErrBadRequest):
+		f.status, f.code = http.StatusBadRequest, "BadRequest"
+	case errors.Is(err, docstore.ErrClosed):
+		f.status, f.code = http.StatusServiceUnavailable, "ServiceUnavailable"
+	default:
+		f.status, f.code = http.StatusInternalServerError, "InternalServerError"
+	}
+	return f
+}
+
+// body is the answer's JSON. The service puts the message in the same form.
+func (f *fault) body(activity string) []byte {
+	b, _ := json.Marshal(struct {
+		Code    string          `json:"code"`
+		Message string          `json:"message"`
+		Extra   json.RawMessage `json:"additionalErrorInfo,omitempty"`
+	}{f.code, fmt.Sprintf("Message: {\"Errors\":[%q]}\r\nActivityId: %s", f.message, activity), f.extra}) // always marshals
+	return b
+}
