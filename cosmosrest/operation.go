@@ -24,31 +24,27 @@ func (c *call) operation() (func(*call) error, error) {
 
 // operations are the handlers by kind of resource, method, and whether one resource or
 // the set of them is asked.
-var operations map[string]map[string]func(*call) error
-
-func init() { // the handlers refer to the table
-	operations = map[string]map[string]func(*call) error{
-		"": {"GET one": (*call).readAccount},
-		"dbs": {
-			"POST all": (*call).postDatabases, "GET all": (*call).listDatabases,
-			"GET one": (*call).readDatabase, "DELETE one": (*call).deleteDatabase,
-		},
-		"colls": {
-			"POST all": (*call).postContainers, "GET all": (*call).listContainers,
-			"GET one": (*call).readContainer, "PUT one": (*call).replaceContainer, "DELETE one": (*call).deleteContainer,
-		},
-		"pkranges":   {"GET all": (*call).listRanges},
-		"partitions": {"POST all": (*call).changePartitions},
-		"offers": {
-			"POST all": (*call).queryOffers, "GET all": (*call).listOffers,
-			"GET one": (*call).readOffer, "PUT one": (*call).replaceOffer,
-		},
-		"docs": {
-			"POST all": (*call).postItems, "GET all": (*call).getItems,
-			"GET one": (*call).readItem, "PUT one": (*call).replaceItem,
-			"PATCH one": (*call).patchItem, "DELETE one": (*call).deleteItem,
-		},
-	}
+var operations = map[string]map[string]func(*call) error{
+	"": {"GET one": (*call).readAccount},
+	"dbs": {
+		"POST all": (*call).postDatabases, "GET all": (*call).listDatabases,
+		"GET one": (*call).readDatabase, "DELETE one": (*call).deleteDatabase,
+	},
+	"colls": {
+		"POST all": (*call).postContainers, "GET all": (*call).listContainers,
+		"GET one": (*call).readContainer, "PUT one": (*call).replaceContainer, "DELETE one": (*call).deleteContainer,
+	},
+	"pkranges":   {"GET all": (*call).listRanges},
+	"partitions": {"POST all": (*call).changePartitions},
+	"offers": {
+		"POST all": (*call).queryOffers, "GET all": (*call).listOffers,
+		"GET one": (*call).readOffer, "PUT one": (*call).replaceOffer,
+	},
+	"docs": {
+		"POST all": (*call).postItems, "GET all": (*call).getItems,
+		"GET one": (*call).readItem, "PUT one": (*call).replaceItem,
+		"PATCH one": (*call).patchItem, "DELETE one": (*call).deleteItem,
+	},
 }
 
 func allowed(table map[string]func(*call) error, feed bool) string {
