@@ -10,10 +10,10 @@ FUZZTIME ?= 10s
 BENCH    ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim crash fuzz bench cover demo docs vuln tidy
+.PHONY: help check format vet lint fix test race sim crash fuzz bench cover demo docs conformance-go conformance-js vuln tidy
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 check: format vet lint fix race ## what has to pass before a commit: format, vet, lint, fix, race
 
@@ -70,6 +70,12 @@ demo: ## the processor at work on this machine, nothing to set up
 docs: ## run the Examples; check what the documents name
 	$(GO) test -run '^Example' ./...
 	$(GO) test -count=1 -run '/docs' ./internal/tidy
+
+conformance-go: ## the Go SDK's own emulator suite, unmodified, against this server
+	cd conformance/go && $(GO) run .
+
+conformance-js: ## the JavaScript SDK against this server (needs node and npm)
+	cd conformance/js && npm ci --no-audit --no-fund && node run.mjs
 
 vuln: ## govulncheck (needs the network)
 	$(TOOL) govulncheck $(PKG)

@@ -30,6 +30,7 @@ var edges = map[string][]string{
 	"outbox/servicebuspub": {".", "outbox", thirdParty},
 	"trigger":              {"."},
 	"metrics":              {".", thirdParty},
+	"conformance":          {thirdParty},             // modules of their own, with the SDKs
 	"cmd":                  {anyPackage, thirdParty}, // ties things together
 	"examples":             {anyPackage, thirdParty}, // the same
 	"internal/epk":         {thirdParty},
@@ -62,7 +63,8 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^([a-z0-9]+/)*[a-z0-9_]+\.go$`),
 	regexp.MustCompile(`(^|/)testdata/`),
 	regexp.MustCompile(`^(README\.md|CHANGELOG\.md|LICENSE|Makefile|\.gitignore|\.gitattributes)$`),
-	regexp.MustCompile(`^(tools/)?go\.(mod|sum)$`), // tools: pinned apart from the library's own requirements
+	regexp.MustCompile(`^(tools/|conformance/go/)?go\.(mod|sum)$`), // pinned apart from the library's own requirements
+	regexp.MustCompile(`^conformance/js/([a-z-]+\.mjs|package(-lock)?\.json)$`),
 	regexp.MustCompile(`^\.ci/run$`),
 	regexp.MustCompile(`^docs/[a-z0-9/-]*([a-z0-9-]+|README)\.(md|svg)$`),
 	regexp.MustCompile(`^examples/[a-z]+/README\.md$`),
