@@ -22,6 +22,7 @@ type fault struct {
 	after   time.Duration   // when to try again, for 429
 	extra   json.RawMessage // additionalErrorInfo
 	etag    string          // of a 304
+	gateway bool            // told by the gateway, which puts no frame around the message
 }
 
 // Error is the message.
@@ -84,12 +85,16 @@ func faultOf(err error) *fault {
 	return f
 }
 
-// body is the answer's JSON. The service puts the message in the same form.
+// body is the answer's JSON. The service puts messages in the same forms.
 func (f *fault) body(activity string) []byte {
+	message := f.message
+	if !f.gateway {
+		message = fmt.Sprintf("Message: {\"Errors\":[%q]}", f.message)
+	}
 	b, _ := json.Marshal(struct {
 		Code    string          `json:"code"`
 		Message string          `json:"message"`
 		Extra   json.RawMessage `json:"additionalErrorInfo,omitempty"`
-	}{f.code, fmt.Sprintf("Message: {\"Errors\":[%q]}\r\nActivityId: %s", f.message, activity), f.extra}) // always marshals
+	}{f.code, message + "\r\nActivityId: " + activity, f.extra}) // always marshals
 	return b
 }
