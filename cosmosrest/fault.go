@@ -73,6 +73,8 @@ func faultOf(err error) *fault {
 		f.status, f.code = http.StatusForbidden, "Forbidden"
 	case errors.Is(err, changefeed.ErrGone):
 		f.status, f.sub, f.code = http.StatusGone, subRangeGone, "Gone"
+	case errors.Is(err, docstore.ErrKeyMismatch):
+		f.status, f.sub, f.code = http.StatusBadRequest, subKeyMismatch, "BadRequest"
 	case errors.Is(err, docstore.ErrTooLarge), errors.Is(err, docstore.ErrBatchLimit):
 		f.status, f.code = http.StatusRequestEntityTooLarge, "RequestEntityTooLarge"
 	case errors.Is(err, changefeed.ErrTooOld), errors.Is(err, changefeed.ErrBadRequest):

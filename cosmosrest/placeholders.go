@@ -1,8 +1,6 @@
 package cosmosrest
 
 import (
-	"encoding/json"
-
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
 )
@@ -14,6 +12,9 @@ type Tokens struct{}
 
 // charge.go, budget.go
 const minCharge = 1
+
+func readCharge(bytes int) float64                         { return float64(1 + bytes/1024) }
+func writeCharge(op changefeed.WriteOp, bytes int) float64 { return 5.5 * float64(1+bytes/1024) }
 
 type budgets struct{}
 
@@ -38,19 +39,9 @@ func (c *call) listOffers() error       { return badRequest("absent") }
 func (c *call) readOffer() error        { return badRequest("absent") }
 func (c *call) replaceOffer() error     { return badRequest("absent") }
 
-// item.go key.go batch.go
-func (c *call) createItem() error  { return badRequest("absent") }
-func (c *call) readItem() error    { return badRequest("absent") }
-func (c *call) replaceItem() error { return badRequest("absent") }
-func (c *call) patchItem() error   { return badRequest("absent") }
-func (c *call) deleteItem() error  { return badRequest("absent") }
-func (c *call) batch() error       { return badRequest("absent") }
-func parseKey(text string) (changefeed.PartitionKey, error) {
-	if !json.Valid([]byte(text)) {
-		return "", badRequest("partition key is %q: want JSON", text)
-	}
-	return changefeed.PartitionKey(text), nil
-}
+// patch.go batch.go
+func (c *call) patchItem() error { return badRequest("absent") }
+func (c *call) batch() error     { return badRequest("absent") }
 
 // query.go feed.go readfeed.go
 func (c *call) queryItems() error { return badRequest("absent") }

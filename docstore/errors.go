@@ -30,6 +30,9 @@ var (
 	ErrLeaseKey = fmt.Errorf("%w: lease container has a wrong partition key", changefeed.ErrBadRequest)
 	// ErrProcessorName is the [changefeed.ErrBadRequest] of a processor name that cannot be part of an id.
 	ErrProcessorName = fmt.Errorf("%w: processor name", changefeed.ErrBadRequest)
+	// ErrKeyMismatch is the [changefeed.ErrBadRequest] of a partition key that is not the
+	// document's, or that has not one component for each path of the container.
+	ErrKeyMismatch = fmt.Errorf("%w: partition key does not match", changefeed.ErrBadRequest)
 	// ErrBatchLimit is the [changefeed.ErrBadRequest] of a batch with too many writes or bytes.
 	ErrBatchLimit = fmt.Errorf("%w: batch is too large", changefeed.ErrBadRequest)
 )

@@ -21,6 +21,12 @@ func (c *Container) Locate(key changefeed.PartitionKey) (changefeed.Range, error
 	return r, nil
 }
 
+// KeyOf is the partition key of a body.
+func (c *Container) KeyOf(body []byte) (changefeed.PartitionKey, error) {
+	d, err := parseDocument(body, c.layout.Load().paths)
+	return d.key, err
+}
+
 // PartitionAt is the physical partition that holds an effective partition key.
 func (c *Container) PartitionAt(epk string) changefeed.Partition {
 	return describe([]*partition{c.layout.Load().at(epk)})[0]

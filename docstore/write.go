@@ -40,7 +40,7 @@ func (c *Container) prepare(l *layout, pk string, w changefeed.Write) (o op, key
 		case w.ID != "" && w.ID != d.id:
 			return o, "", refuse("id of the body is %q: want %q, that of the write", d.id, w.ID)
 		case pk != "" && string(d.key) != pk:
-			return o, "", refuse("partition key of item %q is %s: want %s, that of the batch", d.id, d.key, pk)
+			return o, "", fmt.Errorf("%w: that of item %q is %s: want %s, that of the batch", ErrKeyMismatch, d.id, d.key, pk)
 		}
 		return o, string(d.key), c.render(l, &o, d)
 	case changefeed.WritePatch:
@@ -103,8 +103,8 @@ func (l *layout) hashKey(pk string) (string, error) {
 		return "", refuse("partition key is %s: %v", pk, err)
 	}
 	if len(parsed) != len(l.paths) {
-		return "", refuse("partition key %s has %d components: want %d, one for each of %s",
-			pk, len(parsed), len(l.paths), strings.Join(l.spec.Paths, " "))
+		return "", fmt.Errorf("%w: %s has %d components: want %d, one for each of %s",
+			ErrKeyMismatch, pk, len(parsed), len(l.paths), strings.Join(l.spec.Paths, " "))
 	}
 	h, err := epk.Hash(l.kind, parsed)
 	if err != nil {

@@ -1,0 +1,122 @@
+package cosmosrest
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+const headerUpsert = "X-Ms-Documentdb-Is-Upsert"
+
+// createItem adds an item, or with the header for it adds or replaces one.
+func (c *call) createItem() error {
+	w, action := changefeed.Write{Op: changefeed.WriteCreate}, actionCreate
+	if c.flag(headerUpsert) {
+		w, action = changefeed.Write{Op: changefeed.WriteUpsert}, actionUpsert
+	}
+	if err := c.allow(action); err != nil {
+		return err
+	}
+	cont, err := c.container()
+	if err != nil {
+		return err
+	}
+	if w.Body, err = c.body(maxItem); err != nil {
+		return err
+	}
+	key, err := c.partitionKey()
+	if err != nil {
+		return err
+	}
+	if key == "" {
+		if key, err = c.keyOf(cont, w.Body); err != nil {
+			return err
+		}
+	}
+	p, err := c.spot(cont, key)
+	if err != nil {
+		return err
+	}
+	if w.Op == changefeed.WriteCreate {
+		return c.write(p, w, nil)
+	}
+	return c.write(p, w, c.upsertCondition())
+}
+
+// keyOf is the partition key of a body that came without a header for it.
+func (c *call) keyOf(cont *docstore.Container, body []byte) (changefeed.PartitionKey, error) {
+	if !c.s.o.Lenient {
+		return "", newFault(http.StatusBadRequest, subKeyMismatch, "BadRequest",
+			"PartitionKey extracted from document doesn't match the one specified in the header: want the header x-ms-documentdb-partitionkey")
+	}
+	return cont.KeyOf(body)
+}
+
+// upsertCondition is what the request wants of an item that is there: for the service, an
+// upsert with If-Match may also create one.
+func (c *call) upsertCondition() docstore.Condition {
+	match, none := c.header("If-Match"), c.header("If-None-Match")
+	if match == "" && none == "" {
+		return nil
+	}
+	return func(body []byte) (bool, error) {
+		etag := strings.ReplaceAll(systemProperty(body, "_etag"), `\"`, `"`)
+		return (match == "" || matches(match, etag)) && (none == "" || !matches(none, etag)), nil
+	}
+}
+
+func (c *call) replaceItem() error {
+	p, id, err := c.item(actionReplace)
+	if err != nil {
+		return err
+	}
+	body, err := c.body(maxItem)
+	if err != nil {
+		return err
+	}
+	w := changefeed.Write{Op: changefeed.WriteReplace, ID: id, Body: body, IfMatch: quoted(c.header("If-Match"))}
+	return c.write(p, w, nil)
+}
+
+// write carries out a write and answers it.
+func (c *call) write(p spot, w changefeed.Write, cond docstore.Condition) error {
+	var conds map[int]docstore.Condition
+	if cond != nil {
+		conds = map[int]docstore.Condition{0: cond}
+	}
+	results, err := p.cont.CommitIf(c.ctx, p.key, []changefeed.Write{w}, conds)
+	if err != nil {
+		c.done(p, minCharge)
+		if refused, ok := errors.AsType[*changefeed.WriteError](err); ok {
+			return refused.Err
+		}
+		return err
+	}
+	r := results[0]
+	c.done(p, writeCharge(w.Op, len(r.Body)))
+	if w.Op == changefeed.WriteDelete {
+		return c.reply(http.StatusNoContent, nil)
+	}
+	c.set("Etag", r.ETag)
+	if c.minimal() {
+		return c.reply(statusOf(w.Op, r), nil)
+	}
+	return c.reply(statusOf(w.Op, r), r.Body)
+}
+
+// minimal tells a client that does not want back what it wrote.
+func (c *call) minimal() bool { return strings.Contains(c.header("Prefer"), "return=minimal") }
+
+// statusOf is the status of a write that was done.
+func statusOf(op changefeed.WriteOp, r changefeed.Result) int {
+	switch {
+	case op == changefeed.WriteDelete:
+		return http.StatusNoContent
+	case r.Created:
+		return http.StatusCreated
+	}
+	return http.StatusOK
+}
