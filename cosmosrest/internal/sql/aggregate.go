@@ -1,0 +1,69 @@
+package sql
+
+import "bytes"
+
+// aggregate is an aggregate function of a query.
+type aggregate struct {
+	name string
+	arg  node
+}
+
+// accumulator is the state of an aggregate over the rows of a group.
+type accumulator struct {
+	count int64
+	sum   float64
+	best  value
+	bad   bool // an argument made the result undefined
+}
+
+// add takes a row. All aggregates leave undefined out; SUM and AVG are undefined if an argument is no number, MIN and
+// MAX if one is an array or object.
+func (c *accumulator) add(a aggregate, v value) {
+	if v.kind == undefined {
+		return
+	}
+	switch a.name {
+	case "COUNTIF":
+		if v.kind != isTrue {
+			return
+		}
+	case "SUM", "AVG":
+		if v.kind != number {
+			c.bad = true
+			return
+		}
+		c.sum += v.float()
+	case "MIN", "MAX":
+		c.compete(a.name == "MIN", v)
+	}
+	c.count++
+}
+
+func (c *accumulator) compete(least bool, v value) {
+	if v.kind >= array {
+		c.bad = true
+		return
+	}
+	if c.best.kind != undefined {
+		if d := order(v, c.best); d == 0 || d < 0 != least {
+			return
+		}
+	}
+	v.raw, v.text = bytes.Clone(v.raw), bytes.Clone(v.text)
+	c.best = v
+}
+
+// result is what the rows come to. Without any, COUNT and SUM are 0 and the others are undefined.
+func (c *accumulator) result(a aggregate) value {
+	switch {
+	case a.name == "COUNT" || a.name == "COUNTIF":
+		return numberValue(float64(c.count))
+	case c.bad:
+		return value{}
+	case a.name == "SUM":
+		return numberValue(c.sum)
+	case a.name == "AVG":
+		return numberValue(c.sum / float64(c.count))
+	}
+	return c.best
+}

@@ -1,0 +1,114 @@
+package sql
+
+// Expressions that make arrays, objects and rows.
+
+// arrayNode is [a, b]. Undefined elements are left out.
+type arrayNode struct{ items []node }
+
+func (n arrayNode) eval(f *frame) value {
+	w := arrayWriter{}
+	for _, item := range n.items {
+		w.add(item.eval(f))
+	}
+	return w.value(f)
+}
+
+// arrayWriter makes an array's JSON.
+type arrayWriter struct{ b []byte }
+
+func (w *arrayWriter) add(v value) {
+	if v.kind == undefined {
+		return
+	}
+	w.b = append(w.b, ',')
+	w.b = v.appendJSON(w.b)
+}
+
+func (w *arrayWriter) value(f *frame) value {
+	if !f.spend(len(w.b)) {
+		return value{}
+	}
+	if len(w.b) == 0 {
+		return compositeValue([]byte("[]"))
+	}
+	w.b[0] = '['
+	return compositeValue(append(w.b, ']'))
+}
+
+// objectNode is {"a": x}, and a row of a SELECT list. Undefined members are left out.
+type objectNode struct{ members []field }
+
+type field struct {
+	name   string
+	quoted []byte // the name as JSON with the colon
+	node   node
+}
+
+func newField(name string, n node) field {
+	return field{name, append(appendQuoted(nil, []byte(name)), ':'), n}
+}
+
+func (n objectNode) eval(f *frame) value {
+	b := make([]byte, 0, 64)
+	for _, m := range n.members {
+		v := m.node.eval(f)
+		if v.kind == undefined {
+			continue
+		}
+		b = append(append(b, ','), m.quoted...)
+		b = v.appendJSON(b)
+	}
+	if !f.spend(len(b)) {
+		return value{}
+	}
+	if len(b) == 0 {
+		return compositeValue([]byte("{}"))
+	}
+	b[0] = '{'
+	return compositeValue(append(b, '}'))
+}
+
+// groupKey and aggregated read what a group collected.
+type groupKey struct{ index int }
+
+func (n groupKey) eval(f *frame) value { return f.keys[n.index] }
+
+type aggregated struct{ index int }
+
+func (n aggregated) eval(f *frame) value { return f.folded[n.index] }
+
+// existsNode is EXISTS(subquery).
+type existsNode struct{ plan *plan }
+
+func (n existsNode) eval(f *frame) value {
+	found := false
+	n.plan.rows(f, func(value) bool {
+		found = true
+		return false
+	})
+	return boolValue(found)
+}
+
+// arrayOf is ARRAY(subquery): all rows.
+type arrayOf struct{ plan *plan }
+
+func (n arrayOf) eval(f *frame) value {
+	w := arrayWriter{}
+	n.plan.rows(f, func(v value) bool {
+		w.add(v)
+		return f.spend(len(v.raw) + len(v.text))
+	})
+	return w.value(f)
+}
+
+// scalarOf is (subquery): its row, undefined if it has none.
+type scalarOf struct{ plan *plan }
+
+func (n scalarOf) eval(f *frame) value {
+	var first value
+	n.plan.rows(f, func(v value) bool {
+		first = v
+		return false
+	})
+	return first
+}

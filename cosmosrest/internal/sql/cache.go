@@ -1,0 +1,69 @@
+package sql
+
+import (
+	"container/list"
+	"sync"
+)
+
+// The cache keeps the most recently used queries. A parsed query takes some thirty times the bytes of its text.
+const (
+	maxCached      = 500
+	maxCachedBytes = 512 << 10 // of text, in all
+	maxCachedQuery = 16 << 10  // a longer one is not kept
+)
+
+var parsed = &cache{entries: map[string]*list.Element{}}
+
+type cache struct {
+	mu      sync.Mutex
+	entries map[string]*list.Element
+	recent  list.List // of *entry, the latest used first
+	bytes   int
+}
+
+type entry struct {
+	key   string
+	query *Query
+}
+
+// get returns the query of a text; kind tells conditions from queries.
+func (c *cache) get(kind, text string) (*Query, error) {
+	key := kind + text
+	if q := c.find(key); q != nil {
+		return q, nil
+	}
+	q, err := parse(text, kind != "")
+	if err != nil {
+		return nil, err
+	}
+	if len(key) <= maxCachedQuery {
+		c.put(key, q)
+	}
+	return q, nil
+}
+
+func (c *cache) find(key string) *Query {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.entries[key]
+	if !ok {
+		return nil
+	}
+	c.recent.MoveToFront(e)
+	return e.Value.(*entry).query
+}
+
+func (c *cache) put(key string, q *Query) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.entries[key]; ok {
+		return
+	}
+	c.entries[key] = c.recent.PushFront(&entry{key, q})
+	c.bytes += len(key)
+	for len(c.entries) > maxCached || c.bytes > maxCachedBytes {
+		old := c.recent.Remove(c.recent.Back()).(*entry)
+		delete(c.entries, old.key)
+		c.bytes -= len(old.key)
+	}
+}

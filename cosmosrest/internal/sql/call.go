@@ -1,0 +1,94 @@
+package sql
+
+import "strings"
+
+// function is a built-in function. It gets its arguments evaluated; an undefined one makes the result undefined
+// unless the function is total.
+type function struct {
+	min, max int // number of arguments; max -1 is any
+	total    bool
+	run      func(f *frame, a []value) value
+}
+
+// call is a call of a built-in function.
+type call struct {
+	fn   *function
+	args []node
+}
+
+func (n call) eval(f *frame) value {
+	args := make([]value, len(n.args))
+	cost := 1
+	for i, a := range n.args {
+		args[i] = a.eval(f)
+		if args[i].kind == undefined && !n.fn.total {
+			return value{}
+		}
+		cost += len(args[i].raw) + len(args[i].text)
+	}
+	if !f.spend(cost) {
+		return value{}
+	}
+	return n.fn.run(f, args)
+}
+
+// call compiles name(args).
+func (c *compiler) call(name string, a *args, at int) node {
+	upper := strings.ToUpper(name)
+	if a.Sub != nil {
+		return c.callSubquery(upper, name, a.Sub, at)
+	}
+	switch upper {
+	case "COUNT", "SUM", "AVG", "MIN", "MAX", "COUNTIF":
+		return c.aggregateCall(upper, a.List, at)
+	case "IIF":
+		if c.arity(name, len(a.List), 3, 3, at) {
+			return conditional{c.expr(a.List[0]), c.expr(a.List[1]), c.expr(a.List[2])}
+		}
+		return constant{}
+	}
+	fn, ok := functions[upper]
+	if !ok {
+		c.fail(failf(at, "%s is not a recognized built-in function name.", clip(name)))
+		return constant{}
+	}
+	if !c.arity(name, len(a.List), fn.min, fn.max, at) {
+		return constant{}
+	}
+	return call{fn, c.exprs(a.List)}
+}
+
+func (c *compiler) arity(name string, n, min, max, at int) bool {
+	if n < min || max >= 0 && n > max {
+		c.fail(failf(at, "The function %s does not take %d argument(s).", clip(name), n))
+		return false
+	}
+	return true
+}
+
+func (c *compiler) callSubquery(upper, name string, s *selectStmt, at int) node {
+	switch upper {
+	case "EXISTS":
+		return existsNode{c.subquery(s)}
+	case "ARRAY":
+		return arrayOf{c.subquery(s)}
+	}
+	c.fail(failf(at, "%s does not take a subquery.", clip(name)))
+	return constant{}
+}
+
+func (c *compiler) aggregateCall(name string, list []*expr, at int) node {
+	if !c.agg.open || c.agg.inside {
+		c.fail(failf(at, "The aggregate function %s is allowed in the SELECT clause only, and not in another aggregate.", clip(name)))
+		return constant{}
+	}
+	if !c.arity(name, len(list), 1, 1, at) {
+		return constant{}
+	}
+	c.agg.inside = true
+	arg := c.expr(list[0])
+	c.agg.inside = false
+	p := c.agg.plan
+	p.aggregates = append(p.aggregates, aggregate{name, arg})
+	return aggregated{len(p.aggregates) - 1}
+}

@@ -1,0 +1,17 @@
+// Package sql runs the query language of Azure Cosmos DB for NoSQL over JSON documents.
+//
+// A query is parsed, bound to its parameters, and run. One whose rows depend on one document each streams:
+//
+//	q, err := sql.Parse("SELECT * FROM c WHERE c.pk = @pk")
+//	b, err := q.Bind([]sql.Parameter{{Name: "@pk", Value: []byte(`"x"`)}})
+//	err = b.Rows(doc, func(row []byte) error { … })
+//
+// One that sorts, folds or tells rows apart collects them: [Bound.NewRun], [Run.Add], [Run.Finish].
+//
+// Before it reads anything, a caller asks the query where it can find its documents: [Bound.Pinned], [Bound.IDs] and
+// [Bound.IDPrefix] tell what the WHERE clause says about a path, and [Query.CrossPartition] what the service's gateway
+// would refuse.
+//
+// Documents are never decoded whole. Paths are looked up in their text, and what a row repeats of a document is its
+// text, byte for byte. Of two members with one name, the first counts.
+package sql

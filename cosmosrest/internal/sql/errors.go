@@ -1,0 +1,61 @@
+package sql
+
+import (
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/alecthomas/participle/v2"
+	"github.com/alecthomas/participle/v2/lexer"
+)
+
+// Error is a query that cannot be run. The service answers it with status 400.
+type Error struct {
+	Message string // a sentence for people, in the service's style
+	At      int    // offset in bytes of the place in the query; -1 if there is none
+}
+
+func (e *Error) Error() string { return e.Message }
+
+const maxClip = 40 // bytes of a query that an error repeats
+
+// clip is text, quoted, and cut if long.
+func clip(text string) string {
+	if len(text) > maxClip {
+		n := maxClip
+		for n > 0 && !utf8.RuneStart(text[n]) {
+			n--
+		}
+		text = text[:n] + "…"
+	}
+	return "'" + text + "'"
+}
+
+func failf(at int, format string, a ...any) *Error {
+	return &Error{Message: fmt.Sprintf(format, a...), At: at}
+}
+
+// syntaxError makes an Error of what the parser says.
+func syntaxError(text string, err error) error {
+	var own *Error
+	if errors.As(err, &own) {
+		return own
+	}
+	var unexpected *participle.UnexpectedTokenError
+	if errors.As(err, &unexpected) {
+		return nearToken(text, unexpected.Unexpected)
+	}
+	var other participle.Error
+	if errors.As(err, &other) {
+		return failf(other.Position().Offset, "Syntax error: %s.", other.Message())
+	}
+	return failf(-1, "Syntax error: %v.", err)
+}
+
+func nearToken(text string, t lexer.Token) *Error {
+	at := t.Pos.Offset
+	if t.EOF() {
+		return failf(at, "Syntax error, unexpected end of the query.")
+	}
+	return failf(at, "Syntax error, incorrect syntax near %s.", clip(text[at:at+len(t.Value)]))
+}

@@ -1,0 +1,318 @@
+package sql
+
+import (
+	"bytes"
+	"math"
+	"time"
+)
+
+// node is a compiled expression. Queries share nodes, so a node never changes; what changes is in the frame.
+type node interface{ eval(f *frame) value }
+
+// frame is the state of one evaluation.
+type frame struct {
+	slots  []value // the document, then a value per FROM and JOIN
+	params []value
+	memo   []memo // values of paths into the document, so that a long OR looks each up once
+	round  int    // what the memo is for
+	folded []value
+	keys   []value // of the group that is projected
+	now    time.Time
+	work   int // what this document may still cost
+	err    error
+}
+
+type memo struct {
+	round int
+	v     value
+}
+
+// maxWork bounds what a query does with one document, about one unit per byte looked at or made and per row visited: some seconds.
+const maxWork = 2 << 30
+
+// spend takes n units of work and tells whether to go on.
+func (f *frame) spend(n int) bool {
+	if f.work -= n; f.work < 0 && f.err == nil {
+		f.err = failf(-1, "The query takes too long on one document: it visits too many combinations of rows.")
+	}
+	return f.err == nil
+}
+
+type constant struct{ v value }
+
+func (n constant) eval(*frame) value { return n.v }
+
+type parameter struct{ index int }
+
+func (n parameter) eval(f *frame) value { return f.params[n.index] }
+
+// path is a value within a document or within a value of a JOIN.
+type path struct {
+	slot  int
+	steps []step
+	memo  int // index into frame.memo, -1 for none
+}
+
+// step is a member's name, or an index if the name is empty and number is not negative.
+type step struct {
+	name  string
+	index int // -1 for a name
+}
+
+func (n path) eval(f *frame) value {
+	if n.memo < 0 {
+		return n.find(f)
+	}
+	m := &f.memo[n.memo]
+	if m.round != f.round {
+		*m = memo{f.round, n.find(f).decode()}
+	}
+	return m.v
+}
+
+func (n path) find(f *frame) value {
+	v := f.slots[n.slot]
+	for _, s := range n.steps {
+		if !f.spend(len(v.raw)) {
+			return value{}
+		}
+		if v = s.of(v); v.kind == undefined {
+			return v
+		}
+	}
+	return v
+}
+
+func (s step) of(v value) value {
+	var raw []byte
+	switch {
+	case s.index < 0 && v.kind == object:
+		raw, _ = member(v.raw, s.name)
+	case s.index >= 0 && v.kind == array:
+		raw, _ = element(v.raw, s.index)
+	}
+	return rawValue(raw)
+}
+
+// index is a step whose key is computed.
+type index struct{ base, key node }
+
+func (n index) eval(f *frame) value {
+	base, key := n.base.eval(f), n.key.eval(f)
+	if !f.spend(len(base.raw)) {
+		return value{}
+	}
+	switch key.kind {
+	case str:
+		return step{name: string(key.bytes()), index: -1}.of(base)
+	case number:
+		if i := key.float(); i >= 0 && i == math.Trunc(i) && i <= math.MaxInt32 {
+			return step{index: int(i)}.of(base)
+		}
+	}
+	return value{}
+}
+
+// not follows the service: NOT of anything but a boolean is undefined.
+type not struct{ x node }
+
+func (n not) eval(f *frame) value {
+	v := n.x.eval(f)
+	if !v.isBool() {
+		return value{}
+	}
+	return boolValue(v.kind == isFalse)
+}
+
+// logic is a chain of AND or of OR. The term that decides (false for AND, true for OR) wins over undefined, which wins over the rest.
+type logic struct {
+	decides kind
+	terms   []node
+}
+
+func (n logic) eval(f *frame) value {
+	all := true
+	for _, t := range n.terms {
+		v := t.eval(f)
+		if v.kind == n.decides {
+			return v
+		}
+		all = all && v.isBool()
+	}
+	if !all {
+		return value{}
+	}
+	return boolValue(n.decides == isFalse)
+}
+
+// compare is a comparison. As the service does, = and != tell values of two types apart; an order between
+// two types, or between two arrays or objects, is undefined.
+type compare struct {
+	op   string
+	l, r node
+}
+
+func (n compare) eval(f *frame) value { return compareValues(n.op, n.l.eval(f), n.r.eval(f)) }
+
+func compareValues(op string, l, r value) value {
+	if l.kind == undefined || r.kind == undefined {
+		return value{}
+	}
+	switch op {
+	case "=":
+		return boolValue(equal(l, r))
+	case "!=", "<>":
+		return boolValue(!equal(l, r))
+	}
+	sameType := l.kind == r.kind || l.isBool() && r.isBool()
+	if !sameType || l.kind >= array {
+		return value{}
+	}
+	d := order(l, r)
+	switch op {
+	case "<":
+		return boolValue(d < 0)
+	case "<=":
+		return boolValue(d <= 0)
+	case ">":
+		return boolValue(d > 0)
+	default:
+		return boolValue(d >= 0)
+	}
+}
+
+type inList struct {
+	x    node
+	list []node
+}
+
+func (n inList) eval(f *frame) value {
+	x := n.x.eval(f)
+	if x.kind == undefined || !f.spend(len(n.list)) {
+		return value{}
+	}
+	unknown := false
+	for _, item := range n.list {
+		v := item.eval(f)
+		if v.kind == undefined {
+			unknown = true
+		} else if equal(x, v) {
+			return boolValue(true)
+		}
+	}
+	if unknown {
+		return value{}
+	}
+	return boolValue(false)
+}
+
+// minus is unary minus; plus demands a number only.
+type minus struct{ x node }
+
+func (n minus) eval(f *frame) value {
+	if v := n.x.eval(f); v.kind == number {
+		return numberValue(-v.float())
+	}
+	return value{}
+}
+
+type plus struct{ x node }
+
+func (n plus) eval(f *frame) value {
+	if v := n.x.eval(f); v.kind == number {
+		return v
+	}
+	return value{}
+}
+
+type complement struct{ x node }
+
+func (n complement) eval(f *frame) value {
+	if v := n.x.eval(f); v.kind == number {
+		return numberValue(float64(^toInt32(v.float())))
+	}
+	return value{}
+}
+
+type arithmetic struct {
+	op   string
+	l, r node
+}
+
+func (n arithmetic) eval(f *frame) value {
+	l, r := n.l.eval(f), n.r.eval(f)
+	if n.op == "||" {
+		if l.kind != str || r.kind != str {
+			return value{}
+		}
+		return f.text(bytes.Join([][]byte{l.bytes(), r.bytes()}, nil))
+	}
+	if l.kind != number || r.kind != number {
+		return value{}
+	}
+	return numberValue(calculate(n.op, l.float(), r.float()))
+}
+
+func calculate(op string, x, y float64) float64 {
+	switch op {
+	case "+":
+		return x + y
+	case "-":
+		return x - y
+	case "*":
+		return x * y
+	case "/":
+		return x / y
+	case "%":
+		return math.Mod(x, y)
+	}
+	a, b := toInt32(x), toInt32(y)
+	switch op {
+	case "&":
+		return float64(a & b)
+	case "|":
+		return float64(a | b)
+	case "^":
+		return float64(a ^ b)
+	case "<<":
+		return float64(a << (uint32(b) % 32))
+	case ">>":
+		return float64(a >> (uint32(b) % 32))
+	default: // >>>
+		return float64(uint32(a) >> (uint32(b) % 32))
+	}
+}
+
+// toInt32 converts as JavaScript does: modulo 2³².
+func toInt32(f float64) int32 {
+	return int32(uint32(int64(math.Mod(math.Trunc(f), 1<<32))))
+}
+
+// maxText bounds a string that a query makes, in bytes: the size of a document.
+const maxText = 2 << 20
+
+// text is a string that the query made; too long is undefined.
+func (f *frame) text(s []byte) value {
+	if len(s) > maxText || !f.spend(len(s)) {
+		return value{}
+	}
+	return value{kind: str, decoded: true, text: s}
+}
+
+type conditional struct{ cond, then, otherwise node }
+
+func (n conditional) eval(f *frame) value {
+	if n.cond.eval(f).kind == isTrue {
+		return n.then.eval(f)
+	}
+	return n.otherwise.eval(f)
+}
+
+type coalesce struct{ l, r node }
+
+func (n coalesce) eval(f *frame) value {
+	if v := n.l.eval(f); v.kind != undefined {
+		return v
+	}
+	return n.r.eval(f)
+}

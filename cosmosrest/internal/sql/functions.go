@@ -1,0 +1,60 @@
+package sql
+
+import (
+	"bytes"
+	"math"
+)
+
+// functions are the built-in functions by upper-case name.
+var functions = register(typeFunctions, textTests)
+
+func register(tables ...map[string]*function) map[string]*function {
+	all := map[string]*function{}
+	for _, t := range tables {
+		for name, fn := range t {
+			all[name] = fn
+		}
+	}
+	return all
+}
+
+func typeTest(is func(value) bool) *function {
+	return &function{1, 1, true, func(_ *frame, a []value) value { return boolValue(is(a[0])) }}
+}
+
+func isKind(k kind) *function { return typeTest(func(v value) bool { return v.kind == k }) }
+
+var typeFunctions = map[string]*function{
+	"IS_DEFINED":   typeTest(func(v value) bool { return v.kind != undefined }),
+	"IS_NULL":      isKind(null),
+	"IS_STRING":    isKind(str),
+	"IS_NUMBER":    isKind(number),
+	"IS_ARRAY":     isKind(array),
+	"IS_OBJECT":    isKind(object),
+	"IS_BOOL":      typeTest(value.isBool),
+	"IS_PRIMITIVE": typeTest(func(v value) bool { return v.kind != undefined && v.kind < array }),
+	"IS_INTEGER": typeTest(func(v value) bool {
+		return v.kind == number && v.float() == math.Trunc(v.float())
+	}),
+}
+
+// textTest compares two strings, ignoring case if the third argument is true.
+func textTest(test func(a, b []byte) bool) *function {
+	return &function{2, 3, false, func(_ *frame, a []value) value {
+		if a[0].kind != str || a[1].kind != str || len(a) > 2 && !a[2].isBool() {
+			return value{}
+		}
+		x, y := a[0].bytes(), a[1].bytes()
+		if len(a) > 2 && a[2].kind == isTrue {
+			x, y = bytes.ToLower(x), bytes.ToLower(y)
+		}
+		return boolValue(test(x, y))
+	}}
+}
+
+var textTests = map[string]*function{
+	"STARTSWITH":   textTest(bytes.HasPrefix),
+	"ENDSWITH":     textTest(bytes.HasSuffix),
+	"CONTAINS":     textTest(bytes.Contains),
+	"STRINGEQUALS": textTest(bytes.Equal),
+}

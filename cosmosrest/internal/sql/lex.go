@@ -1,0 +1,204 @@
+package sql
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/alecthomas/participle/v2/lexer"
+)
+
+// Kinds of token. A token's text is that of the query, except that keywords are upper case.
+const (
+	tokIdent lexer.TokenType = iota + 1
+	tokNumber
+	tokString
+	tokParam
+	tokConst // true, false, null, undefined, and the place of an ORDER BY filter
+	tokOp    // what may stand between two operands
+	tokPunct
+	tokKeyword
+	tokCall // EXISTS and ARRAY: functions whose names are reserved
+)
+
+// maxNesting bounds brackets within brackets, and so the depth of the parser's recursion.
+const maxNesting = 128
+
+// filterPlace is where a client writes the condition that resumes a sorted query, or `true`. See [Bound.Plan].
+const filterPlace = "{documentdb-formattableorderbyquery-filter}"
+
+var words = func() map[string]lexer.TokenType {
+	kinds := map[string]lexer.TokenType{"EXISTS": tokCall, "ARRAY": tokCall}
+	for _, w := range strings.Fields(`AS ASC BY DESC DISTINCT FROM GROUP JOIN LIMIT NOT OFFSET ORDER SELECT TOP
+		UDF VALUE WHERE`) {
+		kinds[w] = tokKeyword
+	}
+	for _, w := range strings.Fields("AND OR IN LIKE BETWEEN ESCAPE") {
+		kinds[w] = tokOp
+	}
+	for _, w := range strings.Fields("TRUE FALSE NULL UNDEFINED") {
+		kinds[w] = tokConst
+	}
+	return kinds
+}()
+
+const longestWord = len("UNDEFINED")
+
+// definition tells participle of the tokens.
+type definition struct{}
+
+func (definition) Symbols() map[string]lexer.TokenType {
+	return map[string]lexer.TokenType{
+		"EOF": lexer.EOF, "Ident": tokIdent, "Number": tokNumber, "String": tokString, "Param": tokParam,
+		"Const": tokConst, "Op": tokOp, "Punct": tokPunct, "Keyword": tokKeyword, "Call": tokCall,
+	}
+}
+
+func (d definition) Lex(name string, r io.Reader) (lexer.Lexer, error) {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("read query: %w", err)
+	}
+	return d.LexString(name, string(text))
+}
+
+func (definition) LexString(_, text string) (lexer.Lexer, error) { return &scanner{text: text}, nil }
+
+type scanner struct {
+	text  string
+	at    int
+	depth int
+}
+
+// Next reads one token.
+func (s *scanner) Next() (lexer.Token, error) {
+	s.skipBlanks()
+	start := s.at
+	if start == len(s.text) {
+		return lexer.EOFToken(lexer.Position{Offset: start, Line: 1}), nil
+	}
+	kind, err := s.scan()
+	if err != nil {
+		return lexer.Token{}, err
+	}
+	t := lexer.Token{Type: kind, Value: s.text[start:s.at], Pos: lexer.Position{Offset: start, Line: 1}}
+	if kind == tokIdent && len(t.Value) <= longestWord {
+		upper := strings.ToUpper(t.Value)
+		if k, reserved := words[upper]; reserved {
+			t.Type, t.Value = k, upper
+		}
+	}
+	return t, nil
+}
+
+func (s *scanner) skipBlanks() {
+	for s.at < len(s.text) {
+		switch c := s.text[s.at]; {
+		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+			s.at++
+		case strings.HasPrefix(s.text[s.at:], "--"):
+			if end := strings.IndexByte(s.text[s.at:], '\n'); end >= 0 {
+				s.at += end
+			} else {
+				s.at = len(s.text)
+			}
+		default:
+			return
+		}
+	}
+}
+
+// scan moves behind the token that begins here and tells its kind.
+func (s *scanner) scan() (lexer.TokenType, error) {
+	rest := s.text[s.at:]
+	switch c := rest[0]; {
+	case isLetter(c):
+		s.at += span(rest, isWordByte)
+		return tokIdent, nil
+	case isDigit(c), c == '.' && len(rest) > 1 && isDigit(rest[1]):
+		s.at += numberLength(rest)
+		return tokNumber, nil
+	case c == '@' && span(rest[1:], isWordByte) > 0:
+		s.at += 1 + span(rest[1:], isWordByte)
+		return tokParam, nil
+	case c == '\'' || c == '"':
+		return tokString, s.quoted(c)
+	case strings.HasPrefix(rest, filterPlace):
+		s.at += len(filterPlace)
+		return tokConst, nil
+	default:
+		return s.symbol(rest)
+	}
+}
+
+func (s *scanner) quoted(quote byte) error {
+	for i := s.at + 1; i < len(s.text); i++ {
+		switch s.text[i] {
+		case '\\':
+			i++
+		case quote:
+			s.at = i + 1
+			return nil
+		}
+	}
+	return &Error{Message: "Syntax error, invalid string literal token " + clip(s.text[s.at:]) + ".", At: s.at}
+}
+
+var symbols = []string{">>>", "||", "??", "!=", "<>", "<=", ">=", "<<", ">>"}
+
+func (s *scanner) symbol(rest string) (lexer.TokenType, error) {
+	for _, op := range symbols {
+		if strings.HasPrefix(rest, op) {
+			s.at += len(op)
+			return tokOp, nil
+		}
+	}
+	s.at++
+	switch rest[0] {
+	case '+', '-', '*', '/', '%', '=', '<', '>', '&', '|', '^', '?', ':':
+		return tokOp, nil
+	case '(', '[', '{':
+		s.depth++
+		if s.depth > maxNesting {
+			return 0, &Error{Message: fmt.Sprintf("The query nests deeper than %d brackets.", maxNesting), At: s.at - 1}
+		}
+		return tokPunct, nil
+	case ')', ']', '}':
+		s.depth--
+		return tokPunct, nil
+	case '.', ',', '~':
+		return tokPunct, nil
+	}
+	return 0, &Error{Message: "Syntax error, invalid token " + clip(rest) + ".", At: s.at - 1}
+}
+
+func numberLength(s string) int {
+	n := span(s, isDigit)
+	if n < len(s) && s[n] == '.' {
+		n += 1 + span(s[n+1:], isDigit)
+	}
+	if n < len(s) && (s[n] == 'e' || s[n] == 'E') {
+		e := n + 1
+		if e < len(s) && (s[e] == '+' || s[e] == '-') {
+			e++
+		}
+		if digits := span(s[e:], isDigit); digits > 0 {
+			n = e + digits
+		}
+	}
+	return n
+}
+
+func span(s string, in func(byte) bool) int {
+	n := 0
+	for n < len(s) && in(s[n]) {
+		n++
+	}
+	return n
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+func isLetter(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c >= 0x80
+}
+func isWordByte(c byte) bool { return isLetter(c) || isDigit(c) }

@@ -1,0 +1,111 @@
+package sql
+
+import (
+	"slices"
+	"unicode/utf8"
+)
+
+// like is x LIKE pattern: % is any text, _ any character, [a-f] and [^a-f] a character in or out of a set; the character
+// after escape stands for itself.
+type like struct{ x, pattern, escape node }
+
+func (n like) eval(f *frame) value {
+	x, p := n.x.eval(f), n.pattern.eval(f)
+	if x.kind != str || p.kind != str {
+		return value{}
+	}
+	escape := utf8.RuneError
+	if n.escape != nil {
+		e := n.escape.eval(f)
+		if e.kind != str || utf8.RuneCount(e.bytes()) != 1 {
+			return value{}
+		}
+		escape, _ = utf8.DecodeRune(e.bytes())
+	}
+	if !f.spend(len(x.bytes()) * (1 + len(p.bytes()))) {
+		return value{}
+	}
+	return boolValue(matchWildcards([]rune(string(x.bytes())), wildcards([]rune(string(p.bytes())), escape)))
+}
+
+// wildcard is one character of a pattern, or % (any).
+type wildcard struct {
+	any  bool
+	set  func(rune) bool // nil: exactly char
+	char rune
+}
+
+func wildcards(pattern []rune, escape rune) []wildcard {
+	var out []wildcard
+	for rest := pattern; len(rest) > 0; {
+		c := rest[0]
+		rest = rest[1:]
+		switch {
+		case c == escape && escape != utf8.RuneError && len(rest) > 0:
+			out = append(out, wildcard{char: rest[0]})
+			rest = rest[1:]
+		case c == '%':
+			out = append(out, wildcard{any: true})
+		case c == '_':
+			out = append(out, wildcard{set: func(rune) bool { return true }})
+		case c == '[' && slices.Contains(rest, ']'):
+			end := slices.Index(rest, ']')
+			out = append(out, wildcard{set: inSet(rest[:end])})
+			rest = rest[end+1:]
+		default:
+			out = append(out, wildcard{char: c})
+		}
+	}
+	return out
+}
+
+func inSet(set []rune) func(rune) bool {
+	outside := len(set) > 0 && set[0] == '^'
+	if outside {
+		set = set[1:]
+	}
+	return func(r rune) bool {
+		for i := 0; i < len(set); i++ {
+			if i+2 < len(set) && set[i+1] == '-' {
+				if set[i] <= r && r <= set[i+2] {
+					return !outside
+				}
+				i += 2
+			} else if set[i] == r {
+				return !outside
+			}
+		}
+		return outside
+	}
+}
+
+// matchWildcards goes back only to the last %, so it takes at most len(text) times len(pattern) steps.
+func matchWildcards(text []rune, pattern []wildcard) bool {
+	i, j, star, from := 0, 0, -1, 0
+	for i < len(text) {
+		switch {
+		case j < len(pattern) && pattern[j].any:
+			star, from = j, i
+			j++
+		case j < len(pattern) && pattern[j].takes(text[i]):
+			i++
+			j++
+		case star >= 0:
+			from++
+			i, j = from, star+1
+		default:
+			return false
+		}
+	}
+	for j < len(pattern) && pattern[j].any {
+		j++
+	}
+	return j == len(pattern)
+}
+
+func (w wildcard) takes(r rune) bool {
+	if w.set != nil {
+		return w.set(r)
+	}
+	return w.char == r
+}

@@ -1,0 +1,162 @@
+package sql
+
+import "encoding/json"
+
+// Pins returns the values to which WHERE confines a path of a document, and whether it confines it to scalars at all: by = or
+// IN or IS_NULL, in a term of an AND, or in every term of an OR. A document with another value there, or with none,
+// makes no row; with one of these it still may not.
+func (b *Bound) Pins(path []string) ([]json.RawMessage, bool) {
+	values, ok := b.pins(b.q.plan.where, path)
+	if !ok {
+		return nil, false
+	}
+	out := make([]json.RawMessage, len(values))
+	for i, v := range values {
+		out[i] = v.appendJSON(nil)
+	}
+	return out, true
+}
+
+// Pinned is Pins where WHERE leaves one value.
+func (b *Bound) Pinned(path []string) (json.RawMessage, bool) {
+	values, ok := b.Pins(path)
+	if !ok || len(values) != 1 {
+		return nil, false
+	}
+	return values[0], true
+}
+
+// IDs returns the ids that a document may have to make a row, and whether WHERE confines them.
+func (b *Bound) IDs() ([]string, bool) {
+	values, ok := b.pins(b.q.plan.where, []string{"id"})
+	ids := []string{}
+	for _, v := range values {
+		if v.kind == str {
+			ids = append(ids, string(v.bytes()))
+		}
+	}
+	return ids, ok
+}
+
+// IDPrefix returns what the id of a document has to begin with, by STARTSWITH(c.id, …), to make a row.
+func (b *Bound) IDPrefix() (string, bool) {
+	terms := []node{b.q.plan.where}
+	if chain, ok := terms[0].(logic); ok && chain.decides == isFalse {
+		terms = chain.terms
+	}
+	for _, t := range terms {
+		c, ok := t.(call)
+		if !ok || c.fn != functions["STARTSWITH"] || !isPath(c.args[0], []string{"id"}) {
+			continue
+		}
+		prefix := b.known(c.args[1])
+		exact := len(c.args) == 2 || b.known(c.args[2]).kind == isFalse
+		if prefix.kind == str && exact {
+			return string(prefix.bytes()), true
+		}
+	}
+	return "", false
+}
+
+func (b *Bound) pins(n node, path []string) ([]value, bool) {
+	switch n := n.(type) {
+	case logic:
+		if n.decides == isFalse {
+			return b.pinsOfAny(n.terms, path)
+		}
+		return b.pinsOfAll(n.terms, path)
+	case compare:
+		if n.op != "=" {
+			return nil, false
+		}
+		if isPath(n.r, path) {
+			n.l, n.r = n.r, n.l
+		}
+		return b.scalars(n.l, []node{n.r}, path)
+	case inList:
+		return b.scalars(n.x, n.list, path)
+	case call:
+		if n.fn == functions["IS_NULL"] {
+			return []value{{kind: null}}, isPath(n.args[0], path)
+		}
+	}
+	return nil, false
+}
+
+// pinsOfAny is for AND: the fewest values of any term.
+func (b *Bound) pinsOfAny(terms []node, path []string) (best []value, found bool) {
+	for _, t := range terms {
+		if v, ok := b.pins(t, path); ok && (!found || len(v) < len(best)) {
+			best, found = v, true
+		}
+	}
+	return best, found
+}
+
+// pinsOfAll is for OR: the values of all terms.
+func (b *Bound) pinsOfAll(terms []node, path []string) ([]value, bool) {
+	var all []value
+	seen := map[string]bool{}
+	for _, t := range terms {
+		values, ok := b.pins(t, path)
+		if !ok {
+			return nil, false
+		}
+		all = appendNew(all, values, seen)
+	}
+	return all, true
+}
+
+func appendNew(all, values []value, seen map[string]bool) []value {
+	for _, v := range values {
+		key := string(appendCanonical(nil, v, 0))
+		if !seen[key] {
+			seen[key] = true
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// scalars are the values of list if x is the path and all of them are known scalars. An undefined one equals nothing.
+func (b *Bound) scalars(x node, list []node, path []string) ([]value, bool) {
+	if !isPath(x, path) {
+		return nil, false
+	}
+	var values []value
+	for _, n := range list {
+		v := b.known(n)
+		if v.kind >= array {
+			return nil, false
+		}
+		if _, literal := n.(constant); v.kind != undefined {
+			values = append(values, v)
+		} else if !literal {
+			return nil, false
+		}
+	}
+	return appendNew(nil, values, map[string]bool{}), true
+}
+
+// known is the value of a literal or a parameter, else undefined.
+func (b *Bound) known(n node) value {
+	switch n.(type) {
+	case constant, parameter:
+		return n.eval(&b.f)
+	}
+	return value{}
+}
+
+// isPath tells whether n is this path of the document.
+func isPath(n node, names []string) bool {
+	p, ok := n.(path)
+	if !ok || p.slot != rootSlot || len(p.steps) != len(names) {
+		return false
+	}
+	for i, s := range p.steps {
+		if s.index >= 0 || s.name != names[i] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,86 @@
+package sql
+
+import (
+	"fmt"
+	"testing"
+)
+
+func TestPins(t *testing.T) {
+	pk := []string{"pk"}
+	tests := []struct {
+		where string
+		path  []string
+		want  string
+	}{
+		{"c.pk = 'x'", pk, `["x"] true`},
+		{"'x' = c.pk", pk, `["x"] true`},
+		{"c.pk = @p", pk, `[7] true`},
+		{"c.pk = -1.50", pk, `[-1.50] true`},
+		{"c.pk = 'x' AND c.a > 1", pk, `["x"] true`},
+		{"(c.pk = 'x' AND (c.a = 1)) AND c.id = 'y'", pk, `["x"] true`},
+		{`c["a"]["b"] = @p`, []string{"a", "b"}, `[7] true`},
+		{"c.a[0] = 1", []string{"a", "0"}, `[] false`},
+		{"IS_NULL(c.pk)", pk, `[null] true`},
+		{"c.pk IN ('a', @p, 'a')", pk, `["a" 7] true`},
+		{"c.pk NOT IN ('a')", pk, `[] false`},
+		{"NOT c.pk = 'a'", pk, `[] false`},
+		{"c.pk = 'a' OR c.x = 1", pk, `[] false`},
+		{"(c.id = '1' AND c.pk = 'a') OR (c.id = '2' AND IS_NULL(c.pk)) OR (c.pk = 'a')", pk, `["a" null] true`},
+		{"c.pk IN ('a', 'b') AND c.pk = 'b'", pk, `["b"] true`},
+		{"c.pk = [1]", pk, `[] false`},
+		{"c.pk = c.x", pk, `[] false`},
+		{"c.pk IN ('a', undefined)", pk, `["a"] true`},
+		{"c.pk IN ('a', c.x)", pk, `[] false`},
+		{"c.pk >= 'a'", pk, `[] false`},
+	}
+	for _, test := range tests {
+		b := bound(t, "SELECT * FROM c WHERE "+test.where, Parameter{"@p", []byte("7")})
+		values, ok := b.Pins(test.path)
+		var texts []string
+		for _, v := range values {
+			texts = append(texts, string(v))
+		}
+		if got := fmt.Sprint(texts, ok); got != test.want {
+			t.Errorf("%s: pins %s, want %s", test.where, got, test.want)
+		}
+	}
+}
+
+func bound(t testing.TB, query string, params ...Parameter) *Bound {
+	t.Helper()
+	q, err := Parse(query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	b, err := q.Bind(params)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return b
+}
+
+func TestIDs(t *testing.T) {
+	tests := []struct{ query, ids, prefix string }{
+		{"SELECT * FROM c", "[] false", " false"},
+		{"SELECT * FROM c WHERE c.id = 'a'", "[a] true", " false"},
+		{"SELECT * FROM c WHERE c.id IN ('a', 5, 'b')", "[a b] true", " false"},
+		{"SELECT c.id FROM x c JOIN t IN c.tags WHERE c.id = 'a'", "[a] true", " false"},
+		{"SELECT * FROM c IN x.children WHERE c.id = 'a'", "[] false", " false"},
+		{"SELECT * FROM c WHERE STARTSWITH(c.id, 'p..')", "[] false", "p.. true"},
+		{"SELECT * FROM c WHERE c.x = 1 AND STARTSWITH(c.id, 'p..', false)", "[] false", "p.. true"},
+		{"SELECT * FROM c WHERE STARTSWITH(c.id, 'p..', true)", "[] false", " false"},
+		{"SELECT * FROM c WHERE c.x = 1 OR STARTSWITH(c.id, 'p..')", "[] false", " false"},
+		{"SELECT * FROM c WHERE STARTSWITH(c.x, 'p..')", "[] false", " false"},
+	}
+	for _, test := range tests {
+		b := bound(t, test.query)
+		ids, ok := b.IDs()
+		prefix, okPrefix := b.IDPrefix()
+		if got := fmt.Sprint(ids, ok); got != test.ids {
+			t.Errorf("%s: ids %s, want %s", test.query, got, test.ids)
+		}
+		if got := fmt.Sprintf("%s %v", prefix, okPrefix); got != test.prefix {
+			t.Errorf("%s: prefix %s, want %s", test.query, got, test.prefix)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package sql
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"time"
+)
+
+// maxQuery bounds the text of a query, in bytes, as the service does.
+const maxQuery = 512 << 10
+
+// Query is a parsed query. It never changes and may be used by many at once.
+type Query struct {
+	text   string
+	syntax *selectStmt // nil for a condition
+	plan   *plan
+	params []string
+	counts []count
+	slots  int
+	memos  int
+}
+
+// Parse parses a query. Recent results are kept, so parsing a query again costs a look into a map. Errors are *Error.
+func Parse(text string) (*Query, error) {
+	return parsed.get("", text)
+}
+
+// ParseCondition parses the condition of a patch, `FROM c WHERE c.x = 1`, for [Bound.Condition]. Errors are *Error.
+func ParseCondition(text string) (*Query, error) {
+	return parsed.get("condition:", text)
+}
+
+func parse(text string, isCondition bool) (*Query, error) {
+	if len(text) > maxQuery {
+		return nil, failf(-1, "The query is %d bytes long: want at most %d.", len(text), maxQuery)
+	}
+	st, err := parser().ParseString("", text)
+	if err != nil {
+		return nil, syntaxError(text, err)
+	}
+	if isCondition != (st.Condition != nil) {
+		word := text[:min(len(text), span(text, isWordByte))]
+		return nil, failf(0, "Syntax error, incorrect syntax near %s.", clip(word))
+	}
+	c := &compiler{text: text, memos: map[string]int{}}
+	q := &Query{text: text, syntax: st.Query}
+	if isCondition {
+		q.plan = c.condition(st.Condition)
+	} else {
+		q.plan = c.query(st.Query, rootSlot)
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	q.params, q.counts, q.slots, q.memos = c.params, c.counts, c.slots+1, len(c.memos)
+	return q, nil
+}
+
+// condition compiles as SELECT * would.
+func (c *compiler) condition(s *condition) *plan {
+	stmt := &selectStmt{List: selection{Star: true}, From: []*sourceRef{s.From}}
+	stmt.Tail.Where = s.Where
+	return c.query(stmt, rootSlot)
+}
+
+// CrossPartition names the construct for which the service's gateway refuses to run the query over several partitions by
+// itself, or is empty if there is none.
+func (q *Query) CrossPartition() string {
+	p := q.plan
+	switch {
+	case len(p.groups) > 0:
+		return "GROUP BY"
+	case len(p.aggregates) > 0:
+		return "aggregate"
+	case len(p.order) > 0:
+		return "ORDER BY"
+	case p.distinct:
+		return "DISTINCT"
+	case p.top != nil:
+		return "TOP"
+	case p.limit != nil:
+		return "OFFSET LIMIT"
+	}
+	return ""
+}
+
+// Parameter is the value of a @name in a query.
+type Parameter struct {
+	Name  string          `json:"name"` // with its @
+	Value json.RawMessage `json:"value"`
+}
+
+// Bound is a query with the values of its parameters. It serves one request: not for use by several goroutines at once.
+type Bound struct {
+	q *Query
+	f frame
+}
+
+// Bind gives the query its parameters; those it does not use are ignored. It fails with an *Error if one is missing or no JSON,
+// and if a count of TOP, OFFSET or LIMIT is no whole number.
+func (q *Query) Bind(params []Parameter) (*Bound, error) {
+	b := &Bound{q: q}
+	b.f = frame{
+		slots: make([]value, q.slots), params: make([]value, len(q.params)), memo: make([]memo, q.memos),
+		now: time.Now().UTC(), work: maxWork,
+	}
+	for i, name := range q.params {
+		v, err := findParameter(name, params)
+		if err != nil {
+			return nil, err
+		}
+		b.f.params[i] = v.decode()
+	}
+	for _, c := range q.counts {
+		v := c.node.eval(&b.f)
+		if v.kind != number || v.float() < 0 || v.float() > math.MaxInt32 || v.float() != math.Trunc(v.float()) {
+			return nil, failf(c.at, "The value of %s is %s: want a whole number from 0 to %d.", c.clause, clip(string(v.appendJSON(nil))), math.MaxInt32)
+		}
+	}
+	return b, nil
+}
+
+func findParameter(name string, params []Parameter) (value, error) {
+	for _, p := range params {
+		if p.Name != name {
+			continue
+		}
+		if !json.Valid(p.Value) {
+			return value{}, failf(-1, "The value of parameter %s is not JSON.", clip(name))
+		}
+		return documentValue(p.Value), nil
+	}
+	return value{}, failf(-1, "The query uses the parameter %s, which was not given.", clip(name))
+}
+
+// Streams tells whether each document's rows depend on nothing but the document, so that Rows can be used. TOP and OFFSET
+// LIMIT are left to the caller then: see [Bound.Limit].
+func (b *Bound) Streams() bool { return !b.q.plan.collects() }
+
+// Limit returns how many rows to leave out, and how many to return after them at most; limit is -1 if there is no bound.
+func (b *Bound) Limit() (offset, limit int64) { return b.q.plan.bounds(&b.f) }
+
+// begin makes the frame ready for a document.
+func (b *Bound) begin(doc []byte) {
+	b.f.slots[rootSlot] = documentValue(doc)
+	b.f.round++
+	b.f.work, b.f.err = maxWork, nil
+}
+
+// Rows calls emit with the JSON of every row that a query which [Bound.Streams] makes of a document. A row is valid
+// during the call only; that of SELECT * is the document itself. It returns emit's error, or an *Error.
+func (b *Bound) Rows(doc []byte, emit func(row []byte) error) error {
+	b.begin(doc)
+	var failed error
+	b.q.plan.each(&b.f, func() bool {
+		v := b.q.plan.row.eval(&b.f)
+		if v.kind != undefined && b.f.err == nil {
+			failed = emit(v.json())
+		}
+		return failed == nil
+	})
+	if failed != nil {
+		return failed
+	}
+	return b.f.err
+}
+
+// json is the value as JSON, without a copy if possible.
+func (v value) json() []byte {
+	if v.raw != nil {
+		return v.raw
+	}
+	return v.appendJSON(nil)
+}
+
+// Condition tells whether a document meets a condition of [ParseCondition].
+func (b *Bound) Condition(doc []byte) (bool, error) {
+	met := false
+	err := b.Rows(doc, func([]byte) error {
+		met = true
+		return nil
+	})
+	return met, err
+}
+
+// Run collects the documents of a query that does not stream.
+type Run struct {
+	b *Bound
+	c *collector
+}
+
+// NewRun begins a run. A Bound has at most one at a time.
+func (b *Bound) NewRun() *Run { return &Run{b, newCollector(b.q.plan)} }
+
+// Add takes a document, whose bytes remain the caller's. An *Error means that the query cannot be run to its end; more than
+// 256 MB to keep is one.
+func (r *Run) Add(doc []byte) error {
+	if r.b.q.plan.inputs == 0 {
+		return nil // without FROM, there is one row, of no document
+	}
+	r.b.begin(doc)
+	r.b.q.plan.each(&r.b.f, func() bool { return r.c.add(&r.b.f) })
+	return r.b.f.err
+}
+
+// Finish returns the rows of the result. The run is over.
+func (r *Run) Finish() ([]json.RawMessage, error) {
+	f := &r.b.f
+	f.work, f.err = maxWork, nil
+	if r.b.q.plan.inputs == 0 {
+		r.b.q.plan.each(f, func() bool { return r.c.add(f) })
+	}
+	values := r.c.finish(f)
+	if f.err != nil {
+		return nil, f.err
+	}
+	rows := make([]json.RawMessage, len(values))
+	for i, v := range values {
+		rows[i] = bytes.Clone(v.json())
+	}
+	return rows, nil
+}

@@ -1,0 +1,67 @@
+package sql
+
+// each visits every row of FROM and JOIN that WHERE lets pass, until visit returns false. It returns false if it was stopped.
+func (p *plan) each(f *frame, visit func() bool) bool { return p.from(f, 0, visit) }
+
+func (p *plan) from(f *frame, i int, visit func() bool) bool {
+	if !f.spend(1) {
+		return false
+	}
+	if i == len(p.sources) {
+		if p.where != nil && p.where.eval(f).kind != isTrue {
+			return f.err == nil
+		}
+		return visit() && f.err == nil
+	}
+	s := &p.sources[i]
+	next := func(v value) bool {
+		f.slots[s.slot] = v
+		return p.from(f, i+1, visit)
+	}
+	if s.sub != nil {
+		return s.sub.rows(f, next)
+	}
+	v := s.node.eval(f)
+	switch {
+	case v.kind == undefined, s.each && v.kind != array:
+		return f.err == nil
+	case !s.each:
+		return next(v)
+	}
+	if !f.spend(len(v.raw)) {
+		return false
+	}
+	for c := walk(v.raw); ; {
+		_, val, ok := c.next(false)
+		if !ok {
+			return true
+		}
+		if !next(rawValue(val)) {
+			return false
+		}
+	}
+}
+
+// rows visits the rows of the whole query, as SELECT makes them, until visit returns false.
+func (p *plan) rows(f *frame, visit func(value) bool) bool {
+	if p.collects() || p.top != nil || p.limit != nil {
+		return p.collected(f, visit)
+	}
+	return p.each(f, func() bool {
+		v := p.row.eval(f)
+		return v.kind == undefined || visit(v)
+	})
+}
+
+func (p *plan) collected(f *frame, visit func(value) bool) bool {
+	c := newCollector(p)
+	if !p.each(f, func() bool { return c.add(f) }) {
+		return false
+	}
+	for _, v := range c.finish(f) {
+		if !visit(v) {
+			return false
+		}
+	}
+	return f.err == nil
+}

@@ -1,0 +1,163 @@
+package sql
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Documents stay JSON text. What a query asks for is found by walking over the text; the rest is skipped, not decoded.
+// Text that is not JSON yields no values, never a failure.
+
+func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
+
+func skipBlanks(b []byte, i int) int {
+	for i < len(b) && isBlank(b[i]) {
+		i++
+	}
+	return i
+}
+
+// skipValue returns the offset behind the value at i.
+func skipValue(b []byte, i int) int {
+	if i >= len(b) {
+		return i
+	}
+	switch b[i] {
+	case '"':
+		return skipString(b, i)
+	case '{', '[':
+		return skipBrackets(b, i)
+	}
+	for i < len(b) && b[i] != ',' && b[i] != '}' && b[i] != ']' && !isBlank(b[i]) {
+		i++
+	}
+	return i
+}
+
+func skipBrackets(b []byte, i int) int {
+	depth := 0
+	for i < len(b) {
+		switch b[i] {
+		case '"':
+			i = skipString(b, i)
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+		i++
+	}
+	return i
+}
+
+// skipString returns the offset behind the string whose opening quote is at i.
+func skipString(b []byte, i int) int {
+	for j := i + 1; j < len(b); j++ {
+		k := bytes.IndexByte(b[j:], '"')
+		if k < 0 {
+			return len(b)
+		}
+		j += k
+		slashes := 0
+		for b[j-1-slashes] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return j + 1
+		}
+	}
+	return len(b)
+}
+
+// cursor walks over the members of an object or the elements of an array.
+type cursor struct {
+	b []byte
+	i int // behind the opening bracket, or behind the last value
+}
+
+// walk begins with the composite that b is; its blanks around are gone.
+func walk(b []byte) cursor { return cursor{b, 1} }
+
+// next returns the next value, and for objects its key with quotes.
+func (c *cursor) next(keyed bool) (key, val []byte, ok bool) {
+	i := skipBlanks(c.b, c.i)
+	if i < len(c.b) && c.b[i] == ',' {
+		i = skipBlanks(c.b, i+1)
+	}
+	if keyed {
+		if i >= len(c.b) || c.b[i] != '"' {
+			return nil, nil, false
+		}
+		end := skipString(c.b, i)
+		key = c.b[i:end]
+		i = skipBlanks(c.b, end)
+		if i >= len(c.b) || c.b[i] != ':' {
+			return nil, nil, false
+		}
+		i = skipBlanks(c.b, i+1)
+	}
+	end := skipValue(c.b, i)
+	if end == i {
+		return nil, nil, false
+	}
+	c.i = end
+	return key, c.b[i:end], true
+}
+
+// member returns the value of a member of an object. Of two members with one name, the first counts.
+func member(obj []byte, name string) ([]byte, bool) {
+	c := walk(obj)
+	for {
+		key, val, ok := c.next(true)
+		if !ok {
+			return nil, false
+		}
+		if keyIs(key, name) {
+			return val, true
+		}
+	}
+}
+
+func keyIs(key []byte, name string) bool {
+	if len(key) < 2 {
+		return false
+	}
+	inner := key[1 : len(key)-1]
+	if string(inner) == name {
+		return true
+	}
+	return bytes.IndexByte(inner, '\\') >= 0 && string(unquote(key)) == name
+}
+
+func element(arr []byte, n int) ([]byte, bool) {
+	if n < 0 {
+		return nil, false
+	}
+	c := walk(arr)
+	for {
+		_, val, ok := c.next(false)
+		if !ok || n == 0 {
+			return val, ok
+		}
+		n--
+	}
+}
+
+// unquote returns the text that a JSON string stands for.
+func unquote(quoted []byte) []byte {
+	if len(quoted) < 2 {
+		return nil
+	}
+	inner := quoted[1 : len(quoted)-1]
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return inner
+	}
+	var s string
+	if json.Unmarshal(quoted, &s) != nil {
+		return inner
+	}
+	return []byte(s)
+}

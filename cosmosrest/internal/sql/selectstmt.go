@@ -1,0 +1,304 @@
+package sql
+
+import (
+	"reflect"
+	"strconv"
+)
+
+// rootSlot is the slot of the document.
+const rootSlot = 0
+
+// maxJoins bounds FROM and JOIN of one query.
+const maxJoins = 32
+
+// plan is a compiled SELECT.
+type plan struct {
+	sources    []source
+	inputs     int // rows of FROM and JOIN, the plain document included
+	where      node
+	groups     []node
+	aggregates []aggregate
+	distinct   bool
+	star       bool
+	row        node // what SELECT makes of a row
+	order      []orderKey
+	top        node // nil: none
+	offset     node
+	limit      node
+}
+
+// source is a FROM or a JOIN that binds a slot: to a value, to each element of it, or to each row of a subquery.
+type source struct {
+	slot int
+	node node
+	each bool
+	sub  *plan
+}
+
+type orderKey struct {
+	node node
+	desc bool
+}
+
+// collects tells whether rows depend on each other.
+func (p *plan) collects() bool {
+	return p.distinct || len(p.order) > 0 || p.folds() || p.inputs == 0
+}
+
+// folds tells whether rows are folded into groups.
+func (p *plan) folds() bool { return len(p.groups) > 0 || len(p.aggregates) > 0 }
+
+// aggregation is the query that is being compiled, with those around it.
+type aggregation struct {
+	plan   *plan
+	outer  *aggregation
+	base   int  // slots from here on are of this query
+	open   bool // in the SELECT, where aggregates may stand
+	inside bool // in an aggregate's argument
+	strays []stray
+}
+
+// stray is a path outside of aggregates, which has to be part of a GROUP BY expression if rows are folded.
+type stray struct {
+	text string
+	at   int
+}
+
+func (c *compiler) mark() int { return len(c.agg.strays) }
+
+// seal replaces an expression that GROUP BY names, and takes back the strays that were noted in it, since mark.
+func (c *compiler) seal(n node, mark int) node {
+	if !c.agg.open || c.agg.inside {
+		return n
+	}
+	for i, g := range c.agg.plan.groups {
+		if reflect.DeepEqual(n, g) {
+			c.agg.strays = c.agg.strays[:mark]
+			return groupKey{i}
+		}
+	}
+	return n
+}
+
+func (c *compiler) stray(n path, p *primary) {
+	for a := c.agg; a != nil; a = a.outer {
+		if n.slot < a.base {
+			continue
+		}
+		if a.open && !a.inside {
+			a.strays = append(a.strays, stray{p.text(), p.Pos.Offset})
+		}
+		return
+	}
+}
+
+// text is the path for messages.
+func (p *primary) text() string {
+	text := p.Name
+	for _, s := range p.Suffix {
+		if s.Field != "" {
+			text += "." + s.Field
+		}
+	}
+	return text
+}
+
+func (c *compiler) subquery(s *selectStmt) *plan {
+	names := c.names
+	p := c.query(s, c.slots+1)
+	c.names = names
+	return p
+}
+
+// query compiles a SELECT whose slots begin at base.
+func (c *compiler) query(s *selectStmt, base int) *plan {
+	p := &plan{distinct: s.Distinct}
+	agg := &aggregation{plan: p, outer: c.agg, base: base}
+	c.agg = agg
+	c.from(p, s.From)
+	if s.Tail.Where != nil {
+		p.where = c.expr(s.Tail.Where)
+	}
+	p.groups = c.exprs(s.Tail.Group)
+	agg.open = true
+	c.selection(p, s)
+	agg.open = false
+	if p.folds() && len(agg.strays) > 0 {
+		lost := agg.strays[0]
+		c.fail(failf(lost.at, "Property reference %s is invalid in the select list because it is not contained in either an "+
+			"aggregate function or the GROUP BY clause.", clip(lost.text)))
+	}
+	c.tail(p, s)
+	c.agg = agg.outer
+	return p
+}
+
+func (c *compiler) selection(p *plan, s *selectStmt) {
+	switch {
+	case s.List.Value != nil:
+		p.row = c.expr(s.List.Value)
+	case !s.List.Star:
+		p.row = c.items(s.List.Items)
+	case p.inputs == 0:
+		c.fail(failf(s.Pos.Offset, "'SELECT *' is not valid if FROM clause is omitted."))
+	case p.inputs > 1:
+		c.fail(failf(s.Pos.Offset, "'SELECT *' is only valid with a single input set."))
+	default:
+		p.star = true
+		p.row = path{slot: c.starSlot(p), memo: -1}
+		if len(p.groups) > 0 {
+			c.fail(failf(s.Pos.Offset, "'SELECT *' is not valid with a GROUP BY clause."))
+		}
+	}
+}
+
+func (c *compiler) starSlot(p *plan) int {
+	if len(p.sources) == 1 {
+		return p.sources[0].slot
+	}
+	return rootSlot
+}
+
+// items are a SELECT list. What has no name is $1, $2, …
+func (c *compiler) items(list []*item) node {
+	var row objectNode
+	seen := map[string]bool{}
+	unnamed := 0
+	for _, it := range list {
+		name := it.Alias
+		if name == "" {
+			name = it.Expr.lastName(c)
+		}
+		if name == "" {
+			unnamed++
+			name = "$" + strconv.Itoa(unnamed)
+		}
+		if seen[name] {
+			c.duplicate(name, it.Expr.Pos.Offset)
+		}
+		seen[name] = true
+		row.members = append(row.members, newField(name, c.expr(it.Expr)))
+	}
+	return row
+}
+
+// lastName is the name that a path gives its column: its last member's.
+func (e *expr) lastName(c *compiler) string {
+	p := e.First.Primary
+	if len(e.Rest) > 0 || len(e.First.Signs) > 0 || p.Name == "" {
+		return ""
+	}
+	if len(p.Suffix) == 0 {
+		return p.Name
+	}
+	if s, ok := c.constantStep(p.Suffix[len(p.Suffix)-1]); ok {
+		return s.name
+	}
+	return ""
+}
+
+func (c *compiler) tail(p *plan, s *selectStmt) {
+	t := s.Tail
+	for _, o := range t.Order {
+		p.order = append(p.order, orderKey{c.expr(o.Expr), o.Desc})
+	}
+	if len(t.Order) > 0 && p.folds() {
+		c.fail(failf(t.Order[0].Expr.Pos.Offset, "'ORDER BY' is not supported in presence of GROUP BY or aggregates."))
+	}
+	if s.Top != nil && t.Offset != nil {
+		c.fail(failf(t.Offset.Pos.Offset, "'TOP' and 'OFFSET LIMIT' are not allowed in one query."))
+	}
+	p.top, p.offset, p.limit = c.count("TOP", s.Top), c.count("OFFSET", t.Offset), c.count("LIMIT", t.Limit)
+}
+
+// count is a number or parameter of TOP, OFFSET or LIMIT, which Bind checks.
+type count struct {
+	clause string
+	node   node
+	at     int
+}
+
+func (c *compiler) count(clause string, o *operand) node {
+	if o == nil {
+		return nil
+	}
+	var n node
+	if o.Param != "" {
+		n = c.param(o.Param)
+	} else {
+		n = c.number(o.Number, o.Pos.Offset)
+	}
+	c.counts = append(c.counts, count{clause, n, o.Pos.Offset})
+	return n
+}
+
+func (c *compiler) from(p *plan, refs []*sourceRef) {
+	if len(refs) > maxJoins {
+		c.fail(failf(refs[maxJoins].Pos.Offset, "The query has more than %d JOINs.", maxJoins-1))
+		return
+	}
+	for i, r := range refs {
+		p.inputs++
+		c.source(p, r, i == 0 && len(c.names) == 0)
+	}
+}
+
+func (c *compiler) source(p *plan, r *sourceRef, root bool) {
+	from, alias := r, r.Alias
+	if r.In != nil {
+		if from = r.In; r.Sub != nil || len(r.Path) > 0 || from.Alias != "" || from.In != nil {
+			c.fail(failf(r.Pos.Offset, "Syntax error, incorrect syntax near 'IN'."))
+			return
+		}
+		alias = r.Name
+	}
+	if alias == "" {
+		alias = from.lastName(c)
+	}
+	src := source{each: r.In != nil}
+	if from.Sub != nil {
+		src.sub = c.subquery(from.Sub)
+	} else if n, plain := c.collection(from, root); plain && !src.each {
+		c.bind(alias, rootSlot)
+		return
+	} else {
+		src.node = n
+	}
+	c.slots++
+	src.slot = c.slots
+	p.sources = append(p.sources, src)
+	c.bind(alias, src.slot)
+}
+
+// collection is the path after FROM, JOIN or IN, and whether it is the whole document.
+func (c *compiler) collection(r *sourceRef, root bool) (n node, plain bool) {
+	slot, ok := c.resolve(r.Name)
+	if !ok && !root {
+		c.unresolved(r.Name, r.Pos.Offset)
+	}
+	at := path{slot: slot, memo: -1}
+	for _, s := range r.Path {
+		st, ok := c.constantStep(s)
+		if !ok {
+			c.fail(failf(s.Pos.Offset, "Syntax error, a path after FROM or JOIN has names and numbers only."))
+		}
+		at.steps = append(at.steps, st)
+	}
+	at.memo = c.memo(at)
+	return at, !ok && len(at.steps) == 0
+}
+
+func (r *sourceRef) lastName(c *compiler) string {
+	if len(r.Path) == 0 {
+		return r.Name
+	}
+	s, _ := c.constantStep(r.Path[len(r.Path)-1])
+	return s.name
+}
+
+func (c *compiler) bind(name string, slot int) {
+	if name == "" {
+		return
+	}
+	c.names = append(c.names, binding{name, slot})
+}

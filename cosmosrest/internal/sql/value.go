@@ -1,0 +1,264 @@
+package sql
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// kind is the type of a value, in the order of ORDER BY.
+type kind uint8
+
+const (
+	undefined kind = iota
+	null
+	isFalse
+	isTrue
+	number
+	str
+	array
+	object
+)
+
+// value is a JSON value or undefined. Arrays and objects are JSON text only; numbers and strings may be text that nobody has
+// decoded yet. The zero value is undefined.
+type value struct {
+	kind    kind
+	decoded bool // num or text holds
+	num     float64
+	text    []byte // of a string
+	raw     []byte // the JSON, if there is one already
+}
+
+func boolValue(b bool) value {
+	if b {
+		return value{kind: isTrue}
+	}
+	return value{kind: isFalse}
+}
+
+// numberValue is undefined for what JSON cannot write.
+func numberValue(f float64) value {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return value{}
+	}
+	return value{kind: number, decoded: true, num: f}
+}
+
+func textValue[T string | []byte](s T) value {
+	return value{kind: str, decoded: true, text: []byte(s)}
+}
+
+func compositeValue(raw []byte) value {
+	if raw[0] == '[' {
+		return value{kind: array, raw: raw}
+	}
+	return value{kind: object, raw: raw}
+}
+
+// rawValue is the value that b, without blanks around, is the JSON of.
+func rawValue(b []byte) value {
+	if len(b) == 0 {
+		return value{}
+	}
+	switch b[0] {
+	case '"':
+		return value{kind: str, raw: b}
+	case '{':
+		return value{kind: object, raw: b}
+	case '[':
+		return value{kind: array, raw: b}
+	case 't':
+		return value{kind: isTrue}
+	case 'f':
+		return value{kind: isFalse}
+	case 'n':
+		return value{kind: null}
+	}
+	return value{kind: number, raw: b}
+}
+
+// documentValue is rawValue of text that may have blanks around.
+func documentValue(doc []byte) value { return rawValue(bytes.Trim(doc, " \t\r\n")) }
+
+func (v value) float() float64 {
+	if v.decoded {
+		return v.num
+	}
+	f, err := strconv.ParseFloat(string(v.raw), 64)
+	if err != nil && !math.IsInf(f, 0) {
+		return 0
+	}
+	return f
+}
+
+func (v value) bytes() []byte {
+	if v.decoded {
+		return v.text
+	}
+	return unquote(v.raw)
+}
+
+// decode makes repeated use of a number or a string cheap.
+func (v value) decode() value {
+	switch v.kind {
+	case number:
+		v.num = v.float()
+	case str:
+		v.text = v.bytes()
+	default:
+		return v
+	}
+	v.decoded = true
+	return v
+}
+
+func (v value) isBool() bool { return v.kind == isTrue || v.kind == isFalse }
+
+// appendJSON appends the value as JSON: the text it came from, byte for byte, if it came from any. Undefined appends nothing.
+func (v value) appendJSON(dst []byte) []byte {
+	if v.raw != nil {
+		return append(dst, v.raw...)
+	}
+	switch v.kind {
+	case null:
+		return append(dst, "null"...)
+	case isTrue:
+		return append(dst, "true"...)
+	case isFalse:
+		return append(dst, "false"...)
+	case number:
+		return appendNumber(dst, v.num)
+	case str:
+		return appendQuoted(dst, v.text)
+	}
+	return dst
+}
+
+const (
+	smallestPlain = 1e-6 // numbers below, and from biggestPlain on, are written with an exponent
+	biggestPlain  = 1e21
+)
+
+func appendNumber(dst []byte, f float64) []byte {
+	if f == 0 {
+		return append(dst, '0')
+	}
+	if a := math.Abs(f); a < smallestPlain || a >= biggestPlain {
+		return strconv.AppendFloat(dst, f, 'e', -1, 64)
+	}
+	return strconv.AppendFloat(dst, f, 'f', -1, 64)
+}
+
+const hex = "0123456789abcdef"
+
+func appendQuoted(dst, text []byte) []byte {
+	dst = append(dst, '"')
+	for _, c := range text {
+		switch {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c == '\n':
+			dst = append(dst, '\\', 'n')
+		case c == '\r':
+			dst = append(dst, '\\', 'r')
+		case c == '\t':
+			dst = append(dst, '\\', 't')
+		case c < ' ':
+			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return append(dst, '"')
+}
+
+// maxCanonicalDepth bounds how deep two values are compared. The service takes documents of at most 128 levels.
+const maxCanonicalDepth = 256
+
+// appendCanonical appends a text that two values share if and only if they are equal: members sorted, numbers and strings
+// written one way. What lies deeper than the bound counts as equal.
+func appendCanonical(dst []byte, v value, depth int) []byte {
+	switch {
+	case v.kind == undefined:
+		return append(dst, '!')
+	case depth > maxCanonicalDepth:
+		return append(dst, '?')
+	case v.kind == number:
+		return appendNumber(dst, v.float())
+	case v.kind == str:
+		return appendQuoted(dst, v.bytes())
+	case v.kind == array:
+		return appendCanonicalArray(dst, v, depth)
+	case v.kind == object:
+		return appendCanonicalObject(dst, v, depth)
+	}
+	return value{kind: v.kind}.appendJSON(dst)
+}
+
+func appendCanonicalArray(dst []byte, v value, depth int) []byte {
+	dst = append(dst, '[')
+	for c := walk(v.raw); ; {
+		_, val, ok := c.next(false)
+		if !ok {
+			return append(dst, ']')
+		}
+		dst = append(appendCanonical(dst, rawValue(val), depth+1), ',')
+	}
+}
+
+func appendCanonicalObject(dst []byte, v value, depth int) []byte {
+	var members [][]byte
+	for c := walk(v.raw); ; {
+		key, val, ok := c.next(true)
+		if !ok {
+			break
+		}
+		m := append(appendQuoted(nil, unquote(key)), ':')
+		members = append(members, appendCanonical(m, rawValue(val), depth+1))
+	}
+	slices.SortFunc(members, bytes.Compare)
+	dst = append(dst, '{')
+	dst = append(dst, bytes.Join(members, []byte{','})...)
+	return append(dst, '}')
+}
+
+// equal tells whether two values, both defined, are the same; arrays and objects in depth.
+func equal(a, b value) bool {
+	if a.kind != b.kind {
+		return false
+	}
+	switch a.kind {
+	case number:
+		return a.float() == b.float()
+	case str:
+		return bytes.Equal(a.bytes(), b.bytes())
+	case array, object:
+		return bytes.Equal(appendCanonical(nil, a, 0), appendCanonical(nil, b, 0))
+	}
+	return true
+}
+
+// order compares for ORDER BY, MIN and MAX: by type first, strings by their UTF-8 bytes. The order among arrays and among objects is
+// ours; the service documents none.
+func order(a, b value) int {
+	if a.kind != b.kind {
+		return int(a.kind) - int(b.kind)
+	}
+	switch a.kind {
+	case number:
+		x, y := a.float(), b.float()
+		switch {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+	case str:
+		return bytes.Compare(a.bytes(), b.bytes())
+	case array, object:
+		return bytes.Compare(appendCanonical(nil, a, 0), appendCanonical(nil, b, 0))
+	}
+	return 0
+}
