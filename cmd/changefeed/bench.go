@@ -64,6 +64,15 @@ func benchmarks() []benchmark {
 		{"takeover_300", "one of 4 instances with 300 leases dies without a goodbye; in virtual time, against the service's own processors", takeover300},
 		{"idle_requests", "lease store requests for each idle lease and minute; in virtual time, against the service's own processors", idleRequests},
 		{"idle_1000", "heap and processor time of 1,000 idle leases", idle1000},
+		{"serve_upsert", "upserts over HTTP, durable, with group commit; this and the next against net/http echoing as many bytes", served("serve-upsert", serveDocs, 8000, echoBody, upsertOne)},
+		{"serve_upsert_nosync", "the same, acknowledged before they are on the disk", served("serve-nosync", serveDocs, 14_000, echoBody, upsertOne, "--no-sync")},
+		{"serve_read", "point reads over HTTP", served("serve-read", serveDocs, 17_000, echoPage, readOne)},
+		{"serve_query", "queries by id and partition key over HTTP, 20,000 documents", served("serve-query", serveDocs, 8000, echoPage, queryOne)},
+		{"serve_query_200k", "the same, 200,000 documents", served("serve-query-200k", serveMore, 8000, echoPage, queryOne)},
+		{"serve_batch", "atomic batches of 10 upserts over HTTP, durable", served("serve-batch", serveDocs, 2500, echoBatch, batchOfTen)},
+		{"serve_feed", "a change feed of 100,000 documents over HTTP from the beginning, pages of 1,000", serveFeed},
+		{"serve_follow", "from the acknowledgement of a write to a reader that waits (long poll), at 200 writes a second", serveFollow},
+		{"serve_memory", "the server's memory with 20,000 documents, after a load", serveMemory},
 	}
 }
 
