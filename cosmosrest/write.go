@@ -43,7 +43,7 @@ func (c *call) createItem() error {
 	if w.Op == changefeed.WriteCreate {
 		return c.write(p, w, nil)
 	}
-	return c.write(p, w, c.upsertCondition())
+	return c.write(p, w, unlessOther(c.header("If-Match"), c.header("If-None-Match")))
 }
 
 // keyOf is the partition key of a body that came without a header for it.
@@ -55,10 +55,9 @@ func (c *call) keyOf(cont *docstore.Container, body []byte) (changefeed.Partitio
 	return cont.KeyOf(body)
 }
 
-// upsertCondition is what the request wants of an item that is there: for the service, an
-// upsert with If-Match may also create one.
-func (c *call) upsertCondition() docstore.Condition {
-	match, none := c.header("If-Match"), c.header("If-None-Match")
+// unlessOther is what an upsert with If-Match or If-None-Match wants of an item that is
+// there; nil for nothing. For the service, it may create the item all the same.
+func unlessOther(match, none string) docstore.Condition {
 	if match == "" && none == "" {
 		return nil
 	}
@@ -119,4 +118,12 @@ func statusOf(op changefeed.WriteOp, r changefeed.Result) int {
 		return http.StatusCreated
 	}
 	return http.StatusOK
+}
+
+// writeCharge is what a write costs that leaves a document of this size.
+func writeCharge(op changefeed.WriteOp, size int) float64 {
+	if op == changefeed.WritePatch {
+		return chargePatch(size)
+	}
+	return chargeWrite(size)
 }

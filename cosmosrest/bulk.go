@@ -1,0 +1,130 @@
+package cosmosrest
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// bulk carries out operations that do not depend on each other, those of one key in
+// order. Those of different keys run at the same time, and so share a flush of the disk.
+type bulk struct {
+	steps    []step
+	spots    []spot
+	outcomes []outcome
+}
+
+func (c *call) bulk(cont *docstore.Container, steps []step) error {
+	b := bulk{steps: steps, spots: make([]spot, len(steps)), outcomes: make([]outcome, len(steps))}
+	if err := c.findSpots(cont, &b); err != nil {
+		return err
+	}
+	if c.header(headerContinue) != "" && !c.flag(headerContinue) {
+		b.runUntilError(c.ctx)
+	} else {
+		b.runAll(c.ctx)
+	}
+	var sessions []string
+	seen := map[string]bool{}
+	for i := range steps {
+		p := b.spots[i]
+		c.done(p, b.outcomes[i].charge)
+		if !seen[p.part.ID] {
+			seen[p.part.ID] = true
+			sessions = append(sessions, c.w.Header()[headerSession]...)
+		}
+	}
+	c.set(headerSession, strings.Join(sessions, ","))
+	return c.replyBatch(steps, b.outcomes)
+}
+
+// findSpots finds where each operation goes. When the client has asked for a range that
+// has been split since, or one that the key is not in, nothing is done at all, so that it
+// can sort them anew.
+func (c *call) findSpots(cont *docstore.Container, b *bulk) error {
+	own, err := c.partitionKey()
+	if err != nil {
+		return err
+	}
+	_, wanted, both := strings.Cut(c.header(headerRangeID), ",") // a client may put the container before it
+	if !both {
+		wanted = c.header(headerRangeID)
+	}
+	for i := range b.steps {
+		s, key := &b.steps[i], own
+		if s.keyed {
+			if key, err = parseKey(s.key); err != nil {
+				return badRequest("operation %d of the batch: partitionKey: %v", i, err)
+			}
+		}
+		if key == "" {
+			return badRequest(`operation %d of the batch: partitionKey is missing: want a string such as "[\"London\"]"`, i)
+		}
+		p, err := c.spot(cont, key)
+		switch {
+		case p.cont == nil:
+			return badRequest("operation %d of the batch: partitionKey: %v", i, err)
+		case wanted != "" && p.part.ID != wanted:
+			return newFault(http.StatusGone, subRangeGone, "Gone", "operation %d of the batch is of partition %s, not of %s: want the current ranges", i, p.part.ID, wanted)
+		case err != nil:
+			b.outcomes[i] = refused(err)
+		}
+		b.spots[i] = p
+		if err := c.readable(p, b.steps[i:i+1]); err != nil {
+			b.outcomes[i] = refused(err)
+		}
+	}
+	return nil
+}
+
+// runAll runs all keys at the same time.
+func (b *bulk) runAll(ctx context.Context) {
+	lines := map[string][]int{} // by key, the indexes of its operations
+	for i, p := range b.spots {
+		lines[p.epk] = append(lines[p.epk], i)
+	}
+	var wait sync.WaitGroup
+	for _, line := range lines {
+		wait.Go(func() {
+			for _, i := range line {
+				b.run(ctx, i)
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// runUntilError runs one after the other, and none behind the first that fails.
+func (b *bulk) runUntilError(ctx context.Context) {
+	for i := range b.steps {
+		if b.run(ctx, i); b.outcomes[i].status < http.StatusBadRequest {
+			continue
+		}
+		for rest := i + 1; rest < len(b.steps); rest++ {
+			b.outcomes[rest] = dependent
+		}
+		return
+	}
+}
+
+// run carries out one operation, unless it was refused before.
+func (b *bulk) run(ctx context.Context, i int) {
+	if b.outcomes[i].status != 0 {
+		return
+	}
+	s, p := &b.steps[i], b.spots[i]
+	var conds map[int]docstore.Condition
+	if s.cond != nil {
+		conds = map[int]docstore.Condition{0: s.cond}
+	}
+	results, err := p.cont.CommitIf(ctx, p.key, []changefeed.Write{s.write}, conds)
+	if err != nil {
+		b.outcomes[i] = refused(err)
+		return
+	}
+	b.outcomes[i] = s.done(results[0])
+}
