@@ -1,0 +1,172 @@
+package cosmos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/millrace/changefeed"
+)
+
+// Options are the optional settings of [Open]. The zero value works.
+type Options struct {
+	// PreferredRegions are names of regions, as in "West Europe", in the order in which
+	// reads, and in accounts with several write regions writes too, go to them. Others
+	// of the account follow behind them. By default the write region comes first.
+	PreferredRegions []string
+
+	// Transport sends the requests: an [http.Client] with the certificates, proxy or
+	// round tripper of your choice. It must not follow redirects or repeat requests. By
+	// default the client has connections of its own, which Close closes.
+	Transport policy.Transporter
+
+	// RequestTimeout bounds one request and its answer, from 100 ms to 10 min; 0 is 30 s.
+	// What is repeated takes longer as a whole: that is for the context to bound.
+	RequestTimeout time.Duration
+
+	// Logger hears of failovers and repeated requests; nil is silence.
+	Logger *slog.Logger
+
+	// UserAgent is appended to the client's own name in each request.
+	UserAgent string
+}
+
+// The bounds of Options.RequestTimeout.
+const (
+	minTimeout     = 100 * time.Millisecond
+	defaultTimeout = 30 * time.Second
+	maxTimeout     = 10 * time.Minute
+)
+
+// Client speaks to one account. All methods may be called concurrently.
+type Client struct {
+	endpoint  *url.URL // as given, without a slash at its end
+	signer    signer
+	transport policy.Transporter
+	timeout   time.Duration
+	log       *slog.Logger
+	agent     string
+	regions   *atlas
+	close     func()
+}
+
+// Open connects to the account at an endpoint such as
+// https://contoso.documents.azure.com or http://127.0.0.1:8081, and reads what regions
+// it has. The error is [changefeed.ErrForbidden] when the credential is refused.
+func Open(ctx context.Context, endpoint string, credential Credential, o Options) (*Client, error) {
+	c, err := newClient(endpoint, credential, o)
+	if err != nil {
+		return nil, fmt.Errorf("open account: %w", err)
+	}
+	if _, err := c.account(ctx); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("open account: %w", err)
+	}
+	return c, nil
+}
+
+// OpenString connects with a connection string from the portal:
+// AccountEndpoint=https://contoso.documents.azure.com:443/;AccountKey=…;
+func OpenString(ctx context.Context, connection string, o Options) (*Client, error) {
+	endpoint, key, err := parseConnection(connection)
+	if err != nil {
+		return nil, fmt.Errorf("open account: %w", err)
+	}
+	return Open(ctx, endpoint, Key(key), o)
+}
+
+// parseConnection takes endpoint and key out of a connection string. Its errors do not
+// repeat the string, which holds a secret.
+func parseConnection(connection string) (endpoint, key string, err error) {
+	for part := range strings.SplitSeq(connection, ";") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		switch strings.ToLower(strings.TrimSpace(name)) {
+		case "accountendpoint":
+			endpoint = strings.TrimSpace(value)
+		case "accountkey":
+			key = strings.TrimSpace(value)
+		}
+	}
+	if endpoint == "" || key == "" {
+		return "", "", badRequest("connection string has no AccountEndpoint or no AccountKey: want AccountEndpoint=https://…;AccountKey=…;")
+	}
+	return endpoint, key, nil
+}
+
+func newClient(endpoint string, credential Credential, o Options) (*Client, error) {
+	at, err := parseEndpoint(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{endpoint: at, transport: o.Transport, timeout: o.RequestTimeout, log: o.Logger, close: func() {}}
+	if c.signer, err = credential.signer(at); err != nil {
+		return nil, err
+	}
+	if c.timeout == 0 {
+		c.timeout = defaultTimeout
+	}
+	if c.timeout < minTimeout || c.timeout > maxTimeout {
+		return nil, badRequest("request timeout is %v: want %v to %v, or 0 for %v", c.timeout, minTimeout, maxTimeout, defaultTimeout)
+	}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	c.agent = strings.TrimSpace("changefeed-go (" + runtime.Version() + "; " + runtime.GOOS + ") " + o.UserAgent)
+	if !isHeader(c.agent) {
+		return nil, badRequest("user agent is %q: want printable ASCII", o.UserAgent)
+	}
+	c.regions = newAtlas(o.PreferredRegions)
+	if c.transport == nil {
+		c.transport, c.close = ownTransport()
+	}
+	return c, nil
+}
+
+func parseEndpoint(endpoint string) (*url.URL, error) {
+	u, err := url.Parse(strings.TrimRight(strings.TrimSpace(endpoint), "/"))
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.User != nil {
+		return nil, badRequest("endpoint is %q: want one such as https://contoso.documents.azure.com", endpoint)
+	}
+	return u, nil
+}
+
+// connsPerHost is how many connections are kept for later: each lease that waits for
+// changes holds one.
+const connsPerHost = 200
+
+func ownTransport() (policy.Transporter, func()) {
+	t := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
+		MaxIdleConns: connsPerHost, MaxIdleConnsPerHost: connsPerHost,
+		IdleConnTimeout: 90 * time.Second, TLSHandshakeTimeout: 10 * time.Second,
+	}
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &http.Client{Transport: t, CheckRedirect: stay}, t.CloseIdleConnections
+}
+
+// Close closes the client's idle connections. It need not be called, and the client can
+// be used on.
+func (c *Client) Close() { c.close() }
+
+// Endpoint is the address that the client was opened with.
+func (c *Client) Endpoint() string { return c.endpoint.String() }
+
+// badRequest is a [changefeed.ErrBadRequest] with its reason.
+func badRequest(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", changefeed.ErrBadRequest, fmt.Sprintf(format, args...))
+}
+
+// isHeader tells text that may be the value of a header.
+func isHeader(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
+}
+
+// errSilent is why a request ended that took longer than Options.RequestTimeout.
+var errSilent = errors.New("no answer within the request timeout")

@@ -1,0 +1,232 @@
+package cosmos
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/millrace/changefeed"
+)
+
+// The service's limits on a batch, which are checked here so that the error tells which
+// write is wrong.
+const (
+	maxWrites  = 100
+	maxPatch   = 10
+	maxIDBytes = 1023
+)
+
+// Commit implements [changefeed.Committer]. A batch whose reply is lost is not sent
+// again: its error has no sentinel of package changefeed, and the caller finds out by
+// reading whether it was applied.
+func (c *Container) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	results, err := c.commit(ctx, key, writes)
+	if err != nil {
+		return nil, fmt.Errorf("commit to %q: %w", c.id, err)
+	}
+	return results, nil
+}
+
+func (c *Container) commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	if len(writes) == 0 || len(writes) > maxWrites {
+		return nil, badRequest("batch has %d writes: want 1 to %d", len(writes), maxWrites)
+	}
+	if _, err := c.place(key); err != nil {
+		return nil, err
+	}
+	operations := make([]operation, len(writes))
+	for i, w := range writes {
+		op, err := c.operation(key, w)
+		if err != nil {
+			return nil, &changefeed.WriteError{Index: i, Write: named(w, op.ID), Err: err}
+		}
+		operations[i] = op
+	}
+	body, err := json.Marshal(operations)
+	if err != nil {
+		return nil, fmt.Errorf("encode batch: %w", err)
+	}
+	a, err := c.do(ctx, request{
+		method: http.MethodPost, at: c.at("docs"), body: body, writes: true, action: actionOf(writes),
+		header: map[string]string{
+			"Content-Type": "application/json", "x-ms-documentdb-partitionkey": ascii(string(key)),
+			"x-ms-cosmos-is-batch-request": "True", "x-ms-cosmos-batch-atomic": "True",
+			"x-ms-cosmos-batch-ordered": "True",
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return parseResults(a, operations, writes)
+}
+
+// operation is a write as a batch has it.
+type operation struct {
+	OperationType string          `json:"operationType"`
+	ID            string          `json:"id,omitempty"`
+	IfMatch       string          `json:"ifMatch,omitempty"`
+	ResourceBody  json.RawMessage `json:"resourceBody,omitempty"`
+}
+
+func (c *Container) operation(key changefeed.PartitionKey, w changefeed.Write) (operation, error) {
+	op := operation{OperationType: w.Op.String(), ID: w.ID, IfMatch: w.IfMatch}
+	switch w.Op {
+	case changefeed.WriteUpsert, changefeed.WriteCreate, changefeed.WriteReplace:
+		id, err := c.checkItem(key, w)
+		if err != nil {
+			return op, err
+		}
+		op.ResourceBody = w.Body
+		if op.ID = ""; w.Op == changefeed.WriteReplace {
+			op.ID = id
+		}
+		return op, nil
+	case changefeed.WritePatch:
+		if len(w.Patch) == 0 || len(w.Patch) > maxPatch {
+			return op, badRequest("patch has %d steps: want 1 to %d", len(w.Patch), maxPatch)
+		}
+		body, err := json.Marshal(map[string]any{"operations": w.Patch})
+		if err != nil {
+			return op, badRequest("patch: %v", err)
+		}
+		op.ResourceBody = body
+	case changefeed.WriteDelete, changefeed.WriteRead:
+	default:
+		return op, badRequest("operation is %v: want upsert, create, replace, patch, delete or read", w.Op)
+	}
+	return op, checkID(w.ID)
+}
+
+// checkItem checks what the batch as a whole depends on: that the body is an item of
+// its logical partition.
+func (c *Container) checkItem(key changefeed.PartitionKey, w changefeed.Write) (id string, err error) {
+	if !json.Valid(w.Body) {
+		return "", badRequest("body is no JSON: want an object")
+	}
+	s := scanner{text: w.Body}
+	it := item{keys: make([][]byte, len(c.paths))}
+	s.object(func(m member) {
+		if m.is("id") {
+			it.id = m.value
+		}
+		for i, p := range c.paths {
+			if m.is(p[0]) {
+				it.keys[i] = lookup(m.value, p[1:])
+			}
+		}
+	})
+	switch id = unquote(it.id); {
+	case s.bad:
+		return "", badRequest("body is %.40s: want an object", w.Body)
+	case it.id != nil && it.id[0] != '"':
+		return "", badRequest("id is %.40s: want a string", it.id)
+	case w.ID != "" && w.ID != id:
+		return id, badRequest("id of the body is %q: want %q, that of the write", id, w.ID)
+	}
+	if own := keyOf(it.keys); own != canonical(key) || c.hasNested(it.keys) {
+		return id, badRequest("partition key of item %q is %s: want %s, that of the batch", id, own, key)
+	}
+	return id, checkID(id)
+}
+
+// hasNested tells a key that is an object or array, which no item may have.
+func (c *Container) hasNested(values [][]byte) bool {
+	for _, v := range values {
+		if len(v) > 0 && (v[0] == '{' || v[0] == '[') {
+			return true
+		}
+	}
+	return false
+}
+
+// canonical is a key in the text that [changefeed.Key] gives.
+func canonical(key changefeed.PartitionKey) changefeed.PartitionKey {
+	var values [][]byte
+	s := scanner{text: []byte(key)}
+	s.array(func() { values = append(values, s.value()) })
+	return keyOf(values)
+}
+
+func checkID(id string) error {
+	if id == "" || len(id) > maxIDBytes || strings.ContainsAny(id, `/\?#`) || !utf8.ValidString(id) {
+		return badRequest(`id is %.60q, of %d bytes: want 1 to %d bytes without / \ ? and #`, id, len(id), maxIDBytes)
+	}
+	return nil
+}
+
+// named is a write whose error tells the id.
+func named(w changefeed.Write, id string) changefeed.Write {
+	if w.ID == "" {
+		w.ID = id
+	}
+	return w
+}
+
+// result is what a batch answers to one operation.
+type result struct {
+	StatusCode   int
+	SubStatus    int `json:"subStatusCode"`
+	ETag         string
+	Message      string
+	ResourceBody json.RawMessage
+}
+
+func parseResults(a *answer, operations []operation, writes []changefeed.Write) ([]changefeed.Result, error) {
+	var said []result
+	if err := json.Unmarshal(a.body, &said); err != nil {
+		return nil, fmt.Errorf("parse results of the batch: %w", err)
+	}
+	if len(said) != len(writes) {
+		return nil, fmt.Errorf("batch of %d writes has %d results", len(writes), len(said))
+	}
+	for i, r := range said {
+		if r.StatusCode >= http.StatusBadRequest && r.StatusCode != http.StatusFailedDependency {
+			e := &Error{
+				Request: writes[i].Op.String() + " in a batch", Status: r.StatusCode, SubStatus: r.SubStatus,
+				Code: http.StatusText(r.StatusCode), Message: firstLine(r.Message), ActivityID: a.header.Get("x-ms-activity-id"),
+			}
+			e.reason = e.sentinel()
+			return nil, &changefeed.WriteError{Index: i, Write: named(writes[i], operations[i].ID), Err: e}
+		}
+	}
+	if a.is(http.StatusMultiStatus) {
+		return nil, fmt.Errorf("batch was refused, but none of its writes: %.200s", a.body)
+	}
+	lsn := commitLSN(a.header)
+	results := make([]changefeed.Result, len(said))
+	for i, r := range said {
+		results[i] = changefeed.Result{ETag: r.ETag, LSN: lsn, Created: r.StatusCode == http.StatusCreated}
+		if writes[i].Op != changefeed.WriteDelete {
+			results[i].Body = r.ResourceBody
+		}
+	}
+	return results, nil
+}
+
+// commitLSN is the LSN of a write. The header lsn has it; the session token has at least
+// it.
+func commitLSN(h http.Header) int64 {
+	if lsn, err := strconv.ParseInt(h.Get("lsn"), 10, 64); err == nil {
+		return lsn
+	}
+	return sessionLSN(h.Get("x-ms-session-token"))
+}
+
+// actionOf is the right that a batch needs: that of its first write.
+func actionOf(writes []changefeed.Write) string {
+	switch writes[0].Op {
+	case changefeed.WriteCreate:
+		return actionCreate
+	case changefeed.WriteReplace, changefeed.WritePatch:
+		return actionReplace
+	case changefeed.WriteDelete:
+		return actionDelete
+	case changefeed.WriteRead:
+		return actionRead
+	}
+	return actionUpsert
+}

@@ -1,0 +1,184 @@
+package cosmos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/epk"
+)
+
+// Container is a container of the account. It is a [changefeed.Source] and a
+// [changefeed.Committer]. All methods may be called concurrently.
+type Container struct {
+	client    *Client
+	database  string
+	id        string
+	rid       string
+	paths     []keyPath
+	hash      epk.Kind
+	expires   bool          // items can have a time to live
+	retention time.Duration // of all versions and deletes
+	ranges    *rangeCache
+	home      bool // every request goes to the one write region that is the same for all
+}
+
+// Container finds a container and reads what it is like. The error is
+// [changefeed.ErrNotFound] when there is none.
+func (c *Client) Container(ctx context.Context, database, id string) (*Container, error) {
+	found := &Container{client: c, database: database, id: id, ranges: newRangeCache()}
+	if database == "" || id == "" {
+		return nil, badRequest("container is %q: want database/container, neither of them empty", found.name())
+	}
+	a, err := c.do(ctx, request{method: http.MethodGet, at: found.at(), action: actionMetadata})
+	if errors.Is(err, changefeed.ErrNotFound) {
+		err = fmt.Errorf("%w; make it first, a lease container with Client.CreateLeaseContainer", err)
+	}
+	if err == nil {
+		err = found.parse(a.body)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open container %s: %w", found.name(), err)
+	}
+	return found, nil
+}
+
+func (c *Container) name() string { return c.database + "/" + c.id }
+
+// at is the resource below the container with this path.
+func (c *Container) at(segments ...string) resource {
+	return at(append([]string{"dbs", c.database, "colls", c.id}, segments...)...)
+}
+
+// ID is the container's name.
+func (c *Container) ID() string { return c.id }
+
+// RID is the container's resource id. A container that is made anew has another one.
+func (c *Container) RID() string { return c.rid }
+
+// parse reads the properties of the container.
+func (c *Container) parse(body []byte) error {
+	var said struct {
+		RID          string `json:"_rid"`
+		DefaultTTL   *int   `json:"defaultTtl"`
+		PartitionKey struct {
+			Paths   []string
+			Kind    string
+			Version int
+		}
+		ChangeFeedPolicy struct{ RetentionDuration int64 } // minutes
+	}
+	if err := json.Unmarshal(body, &said); err != nil {
+		return fmt.Errorf("parse properties: %w", err)
+	}
+	if said.RID == "" || len(said.PartitionKey.Paths) == 0 {
+		return fmt.Errorf("properties have _rid %q and %d partition key paths: want both", said.RID, len(said.PartitionKey.Paths))
+	}
+	c.rid, c.expires = said.RID, said.DefaultTTL != nil
+	c.retention = time.Duration(said.ChangeFeedPolicy.RetentionDuration) * time.Minute
+	for _, p := range said.PartitionKey.Paths {
+		c.paths = append(c.paths, parseKeyPath(p))
+	}
+	switch {
+	case strings.EqualFold(said.PartitionKey.Kind, "MultiHash"):
+		c.hash = epk.MultiHash
+	case said.PartitionKey.Version == 2:
+		c.hash = epk.HashV2
+	default:
+		c.hash = epk.HashV1
+	}
+	return nil
+}
+
+// keyPath is a partition key path as its segments.
+type keyPath []string
+
+func (p keyPath) String() string { return "/" + strings.Join(p, "/") }
+
+// parseKeyPath reads a path such as /address/city or /"my key".
+func parseKeyPath(path string) (p keyPath) {
+	for segment := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
+		if n := len(segment); n >= 2 && segment[0] == '"' && segment[n-1] == '"' {
+			segment = segment[1 : n-1]
+		}
+		p = append(p, segment)
+	}
+	return p
+}
+
+// do sends a request. One for items names the resource id of the container, so that the
+// service refuses it when the container was made anew: continuations of the old one
+// would skip changes of the new one.
+func (c *Container) do(ctx context.Context, r request) (*answer, error) {
+	r.home = c.home
+	if r.at.kind == "docs" {
+		r.header["x-ms-cosmos-intended-collection-rid"] = c.rid
+	}
+	return c.client.do(ctx, r)
+}
+
+// place checks a key and hashes it.
+func (c *Container) place(key changefeed.PartitionKey) (string, error) {
+	parsed, err := epk.Parse(string(key))
+	if err != nil {
+		return "", badRequest("partition key is %s: %v", key, err)
+	}
+	if len(parsed) != len(c.paths) {
+		return "", badRequest("partition key %s has %d components: want %d, one for each of %v", key, len(parsed), len(c.paths), c.paths)
+	}
+	place, err := epk.Hash(c.hash, parsed)
+	if err != nil {
+		return "", badRequest("partition key %s: %v", key, err)
+	}
+	return place, nil
+}
+
+// CreateLeaseContainer makes a container for leases in a database that exists: partition
+// key /id, and a time to live that only records with one of their own have. One that is
+// there already is left as it is. With an Entra ID credential Azure refuses it, because
+// containers are made through its management interface then.
+func (c *Client) CreateLeaseContainer(ctx context.Context, database, id string) (*Container, error) {
+	body, err := json.Marshal(map[string]any{
+		"id": id, "defaultTtl": -1,
+		"partitionKey": map[string]any{"paths": []string{leaseKeyPath}, "kind": "Hash", "version": 2},
+		// Nothing is searched but ids, so the other members need no index.
+		"indexingPolicy": map[string]any{
+			"indexingMode": "consistent", "automatic": true,
+			"includedPaths": []any{map[string]string{"path": "/id/?"}}, "excludedPaths": []any{map[string]string{"path": "/*"}},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create lease container: %w", err)
+	}
+	r := request{
+		method: http.MethodPost, at: at("dbs", database, "colls"), body: body, writes: true,
+		header: map[string]string{"Content-Type": "application/json"}, action: actionManage,
+	}
+	if _, err := c.do(ctx, r); err != nil && !errors.Is(err, changefeed.ErrConflict) {
+		return nil, fmt.Errorf("create lease container %s/%s: %w", database, id, err)
+	}
+	return c.Container(ctx, database, id)
+}
+
+// tiles tells whether partitions in the order of their ranges cover the key space.
+func tiles(parts []changefeed.Partition) bool {
+	edge := changefeed.FullRange().Min
+	for _, p := range parts {
+		if p.Range.Min != edge || p.Range.Empty() {
+			return false
+		}
+		edge = p.Range.Max
+	}
+	return edge == changefeed.FullRange().Max
+}
+
+// byRange orders partitions.
+func byRange(parts []changefeed.Partition) {
+	slices.SortFunc(parts, func(a, b changefeed.Partition) int { return strings.Compare(a.Range.Min, b.Range.Min) })
+}

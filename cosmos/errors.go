@@ -1,0 +1,164 @@
+package cosmos
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// Error is a request that the service refused. errors.Is finds the reason in it:
+//
+//	400, 405, 413    changefeed.ErrBadRequest; changefeed.ErrTooOld for a lost position
+//	401, 403         changefeed.ErrForbidden, unless the write region has moved
+//	404              changefeed.ErrNotFound, unless a replica lags behind
+//	400/1024         changefeed.ErrNotFound: the container was made anew
+//	409, 412         changefeed.ErrConflict, changefeed.ErrPrecondition
+//	429              a changefeed.ThrottledError
+//
+// Any other status has none: the outcome of a write is then unknown, or it was repeated
+// in vain.
+type Error struct {
+	Request    string // method and path
+	Status     int
+	SubStatus  int    // what the service adds to the status, 0 for nothing
+	Code       string // the service's word for the status
+	Message    string // first line of the service's message
+	ActivityID string // for the service's support
+	Action     string // the data action of Azure's roles that a forbidden request needs
+	After      time.Duration
+	reason     error
+}
+
+// Error gives the request, the status and what the service says.
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d", e.Request, e.Status)
+	if e.SubStatus != 0 {
+		fmt.Fprintf(&b, "/%d", e.SubStatus)
+	}
+	for _, text := range []string{" " + e.Code, ": " + e.Message} {
+		if len(text) > 2 {
+			b.WriteString(text)
+		}
+	}
+	if e.Action != "" {
+		fmt.Fprintf(&b, "; it needs the action %s", e.Action)
+	}
+	if e.ActivityID != "" {
+		fmt.Fprintf(&b, " (activity %s)", e.ActivityID)
+	}
+	return b.String()
+}
+
+// Unwrap gives the reason, if the status has one.
+func (e *Error) Unwrap() error { return e.reason }
+
+// The sub-statuses that are told apart.
+const (
+	subWriteForbidden    = 3    // of 403: this is no write region any more
+	subAccountGone       = 1008 // of 403: this region has been removed
+	subSessionNotReady   = 1002 // of 404: the replica lags behind
+	subRangeGone         = 1002 // of 410: split or merged
+	subCompletingSplit   = 1007 // of 410
+	subCompletingMove    = 1008 // of 410
+	subOtherContainer    = 1024 // of 400 and 404: the container was made anew
+	statusRetryWith      = 449  // two writes met
+	maxMessage           = 300  // bytes of the service's message that an error repeats
+	defaultThrottlePause = time.Second
+)
+
+// refusal is the error of an answer.
+func refusal(r request, resp *http.Response, body []byte) *Error {
+	e := &Error{
+		Request: r.String(), Status: resp.StatusCode, ActivityID: resp.Header.Get("x-ms-activity-id"),
+		After: retryAfter(resp.Header),
+	}
+	e.SubStatus, _ = strconv.Atoi(resp.Header.Get("x-ms-substatus")) // absent: none
+	var said struct{ Code, Message string }
+	if json.Unmarshal(body, &said) == nil {
+		e.Code, e.Message = said.Code, firstLine(said.Message)
+	} else {
+		e.Message = firstLine(string(body)) // of a proxy, perhaps
+	}
+	e.reason = e.sentinel()
+	if e.reason == changefeed.ErrForbidden {
+		e.Action = r.action
+	}
+	return e
+}
+
+// sentinel is what the status means to the processor.
+func (e *Error) sentinel() error {
+	switch e.Status {
+	case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge:
+		if e.SubStatus == subOtherContainer {
+			return changefeed.ErrNotFound
+		}
+		return changefeed.ErrBadRequest
+	case http.StatusUnauthorized:
+		return changefeed.ErrForbidden
+	case http.StatusForbidden:
+		if !e.movedRegion() {
+			return changefeed.ErrForbidden
+		}
+	case http.StatusNotFound:
+		if e.SubStatus != subSessionNotReady {
+			return changefeed.ErrNotFound
+		}
+	case http.StatusConflict:
+		return changefeed.ErrConflict
+	case http.StatusPreconditionFailed:
+		return changefeed.ErrPrecondition
+	case http.StatusTooManyRequests:
+		return &changefeed.ThrottledError{After: e.pause()}
+	}
+	return nil
+}
+
+// pause is how long a throttled request is to wait.
+func (e *Error) pause() time.Duration {
+	if e.After > 0 {
+		return e.After
+	}
+	return defaultThrottlePause
+}
+
+// movedRegion tells a region that does not take writes, or is no region, any more.
+func (e *Error) movedRegion() bool {
+	return e.Status == http.StatusForbidden && (e.SubStatus == subWriteForbidden || e.SubStatus == subAccountGone)
+}
+
+// movedRange tells a physical partition that was split, merged or moved, or is about to be.
+func (e *Error) movedRange() bool {
+	switch e.SubStatus {
+	case subRangeGone, subCompletingSplit, subCompletingMove:
+		return e.Status == http.StatusGone
+	}
+	return false
+}
+
+// retryAfter is how long the service asks to wait, 0 when it does not say.
+func retryAfter(h http.Header) time.Duration {
+	if ms, err := strconv.ParseFloat(h.Get("x-ms-retry-after-ms"), 64); err == nil && ms > 0 {
+		return time.Duration(ms * float64(time.Millisecond))
+	}
+	if s, err := strconv.Atoi(h.Get("Retry-After")); err == nil && s > 0 {
+		return time.Duration(s) * time.Second
+	}
+	return 0
+}
+
+// firstLine is what of a message is worth repeating.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	line = strings.TrimSpace(strings.TrimPrefix(line, "Message:"))
+	if len(line) > maxMessage {
+		line = strings.ToValidUTF8(line[:maxMessage], "") + "…"
+	}
+	return line
+}

@@ -1,0 +1,217 @@
+package cosmos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf16"
+
+	"github.com/millrace/changefeed"
+)
+
+// How a range is read
+//
+// A request names one physical partition by its id. A range that is a part of the
+// partition, because the lease was cut finer or because partitions were merged, is named
+// beside it, and the service then gives that part alone: so nothing is read twice. A
+// range over several partitions is gone. Which of these a range is comes from the
+// container's partitions as they were last read; the service answers 410 to an id that
+// is no more, and then they are read again.
+
+// The values of the header A-IM.
+const (
+	feedLatest = "Incremental Feed"
+	feedAll    = "Full-Fidelity Feed"
+)
+
+// wireFormat is the version in which the feed of all versions has its metadata apart
+// from the item.
+const wireFormat = "2021-09-15"
+
+// maxMoves is how often the partitions are read again for one read.
+const maxMoves = 4
+
+// Read implements [changefeed.Source]. With MaxItems 0 a page is as large as the service
+// makes it, about 4 MB. The bodies of a page share its memory.
+func (c *Container) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+	page, err := c.read(ctx, r, from, o, 0)
+	if err != nil {
+		return changefeed.Page{}, fmt.Errorf("read feed of %q: %w", c.id, err)
+	}
+	return page, nil
+}
+
+// read reads a page, and has the server wait so long for the first change.
+func (c *Container) read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions, hold time.Duration) (changefeed.Page, error) {
+	a, err := c.feed(ctx, r, from, o, hold)
+	if err != nil {
+		return changefeed.Page{}, err
+	}
+	return c.page(a, from, o.Mode)
+}
+
+// feed is the answer that has the page.
+func (c *Container) feed(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions, hold time.Duration) (*answer, error) {
+	header, err := feedHeader(from, o)
+	if err != nil {
+		return nil, err
+	}
+	if hold > 0 {
+		header["x-ms-cosmos-max-polling-interval"] = strconv.FormatInt(hold.Milliseconds(), 10)
+	}
+	if o.Key != "" {
+		place, err := c.place(o.Key)
+		if err != nil {
+			return nil, err
+		}
+		if !r.Holds(place) {
+			return nil, badRequest("range %v does not hold partition key %s, whose place is %s", r, o.Key, place)
+		}
+		header["x-ms-documentdb-partitionkey"] = ascii(string(o.Key))
+	}
+	a, err := c.routed(ctx, r, request{
+		method: http.MethodGet, at: c.at("docs"), header: header, hold: hold, action: actionFeed, moves: true,
+	})
+	return a, tooOld(o.Mode, err)
+}
+
+// feedHeader says where to begin and how much to give.
+func feedHeader(from changefeed.Position, o changefeed.ReadOptions) (map[string]string, error) {
+	h := map[string]string{"A-IM": feedLatest, "x-ms-max-item-count": "-1"}
+	if o.MaxItems > 0 {
+		h["x-ms-max-item-count"] = strconv.Itoa(o.MaxItems)
+	}
+	if o.Mode == changefeed.AllVersionsAndDeletes {
+		h["A-IM"], h["x-ms-cosmos-changefeed-wire-format-version"] = feedAll, wireFormat
+		if from.Token == "" && !from.Start.IsNow() {
+			return nil, badRequest("start of all versions and deletes is %v: want now, or a continuation token", from.Start)
+		}
+	}
+	switch {
+	case !isHeader(from.Token):
+		return nil, badRequest("continuation token is %.64q: want one that the service gave", from.Token)
+	case from.Token != "":
+		h["If-None-Match"] = from.Token
+	case from.Start.IsNow():
+		h["If-None-Match"] = "*"
+	}
+	// Beside a token too: after a merge the items of one second are no longer in one order.
+	if t := from.Start.Time(); !t.IsZero() && o.Mode == changefeed.LatestVersion {
+		h["If-Modified-Since"] = t.UTC().Format(http.TimeFormat)
+	}
+	return h, nil
+}
+
+// routed sends a read of a range to the partition that holds it.
+func (c *Container) routed(ctx context.Context, r changefeed.Range, req request) (*answer, error) {
+	if r.Empty() {
+		return nil, badRequest("range %v is empty: want min below max", r)
+	}
+	set, err := c.partitions(ctx, func(*rangeSet) bool { return true })
+	for moves := 0; err == nil; moves++ {
+		home, held := set.home(r)
+		if !held && moves > 0 {
+			return nil, fmt.Errorf("range %v: %w", r, changefeed.ErrGone)
+		}
+		if held {
+			a, err := c.do(ctx, req.to(home, r))
+			if e, ok := errors.AsType[*Error](err); !ok || !e.movedRange() || moves == maxMoves {
+				return a, err
+			}
+		}
+		if moves > 0 { // it is being split or merged right now
+			if err := pause(ctx, backoff(moves)); err != nil {
+				return nil, err
+			}
+		}
+		stale := set
+		set, err = c.partitions(ctx, func(last *rangeSet) bool { return last != stale })
+	}
+	return nil, err
+}
+
+// to addresses a request to a range of a partition. A logical partition is an address
+// of its own.
+func (q request) to(p changefeed.Partition, r changefeed.Range) request {
+	if q.header["x-ms-documentdb-partitionkey"] != "" {
+		return q
+	}
+	h := map[string]string{"x-ms-documentdb-partitionkeyrangeid": p.ID}
+	if r != p.Range {
+		h["x-ms-read-key-type"], h["x-ms-start-epk"], h["x-ms-end-epk"] = "EffectivePartitionKeyRange", r.Min, r.Max
+	}
+	for name, value := range q.header {
+		h[name] = value
+	}
+	q.header = h
+	return q
+}
+
+// tooOld tells a position that the retention has passed from other bad requests: the
+// service has no status of its own for it.
+func tooOld(m changefeed.Mode, err error) error {
+	e, ok := errors.AsType[*Error](err)
+	if ok && m == changefeed.AllVersionsAndDeletes && e.Status == http.StatusBadRequest && saysTooOld(e.Message) {
+		e.reason = changefeed.ErrTooOld
+	}
+	return err
+}
+
+func saysTooOld(message string) bool {
+	message = strings.ToLower(message)
+	return strings.Contains(message, "retention") && (strings.Contains(message, "older") || strings.Contains(message, "outside"))
+}
+
+// page reads an answer of the feed.
+func (c *Container) page(a *answer, from changefeed.Position, m changefeed.Mode) (page changefeed.Page, err error) {
+	page.Next = from
+	if etag := a.header.Get("etag"); etag != "" {
+		page.Next.Token = etag
+	}
+	if page.Next.Token == "" {
+		return changefeed.Page{}, errors.New("answer of the feed has no etag")
+	}
+	page.Session = a.header.Get("x-ms-session-token")
+	page.Head = sessionLSN(page.Session)
+	page.Charge, _ = strconv.ParseFloat(a.header.Get("x-ms-request-charge"), 64) // absent: 0
+	if a.is(http.StatusOK) {
+		page.Changes, err = c.changes(a.body, m)
+	}
+	return page, err
+}
+
+// sessionLSN is the newest LSN that a session token such as 0:-1#12#3=10 knows of; 0 when
+// it has another form.
+func sessionLSN(token string) int64 {
+	_, vector, _ := strings.Cut(token, ":")
+	parts := strings.Split(vector, "#")
+	if len(parts) < 2 {
+		return 0
+	}
+	lsn, err := strconv.ParseInt(parts[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return lsn
+}
+
+// ascii escapes what a header cannot carry of a JSON text.
+func ascii(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case r < 0x7F:
+			b.WriteRune(r)
+		case r < 0x10000:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			hi, lo := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,168 @@
+package cosmos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// cursor is how far the feed of the lease container was followed: a continuation for
+// each of its ranges.
+type cursor map[string]string
+
+// followGather is how long changes are gathered behind the first one: instances renew
+// their leases in bursts, and one answer a burst is enough.
+const followGather = 300 * time.Millisecond
+
+// Follow implements [changefeed.Follower] by the change feed of the lease container. A
+// server that can holds the read until there is something; Azure is asked every
+// [LeaseOptions].FollowEvery.
+func (s *Leases) Follow(ctx context.Context, from string) ([]changefeed.Lease, string, time.Time, error) {
+	changed, next, now, err := s.follow(ctx, from)
+	if err != nil {
+		return nil, "", time.Time{}, fmt.Errorf("follow leases: %w", err)
+	}
+	return changed, next, now, nil
+}
+
+func (s *Leases) follow(ctx context.Context, from string) ([]changefeed.Lease, string, time.Time, error) {
+	if from == "" {
+		return s.present(ctx)
+	}
+	at := cursor{}
+	if err := json.Unmarshal([]byte(from), &at); err != nil {
+		return nil, "", time.Time{}, badRequest("cursor is %.100q: want one that Follow gave", from)
+	}
+	for {
+		if err := s.pace(ctx, at); err != nil {
+			return nil, "", time.Time{}, err
+		}
+		hold := s.holds(at)
+		changed, now, err := s.poll(ctx, at, hold)
+		if err != nil {
+			return nil, "", time.Time{}, err
+		}
+		if len(changed) == 0 {
+			continue
+		}
+		if hold > 0 {
+			more, later, err := s.gather(ctx, at)
+			if err != nil {
+				return nil, "", time.Time{}, err
+			}
+			changed, now = append(changed, more...), later
+		}
+		return changed, at.String(), now, nil
+	}
+}
+
+// gather reads what comes shortly behind a change.
+func (s *Leases) gather(ctx context.Context, at cursor) ([]changefeed.Lease, time.Time, error) {
+	if err := pause(ctx, followGather); err != nil {
+		return nil, time.Time{}, err
+	}
+	return s.poll(ctx, at, 0)
+}
+
+// String is the cursor as it is handed out.
+func (c cursor) String() string {
+	text, _ := json.Marshal(c) // strings always marshal
+	return string(text)
+}
+
+// pace waits until the feed may be read again. Where the server holds the read, that is
+// at once.
+func (s *Leases) pace(ctx context.Context, at cursor) error {
+	if s.holds(at) > 0 {
+		return nil
+	}
+	s.mu.Lock()
+	wait := time.Until(s.polled.Add(s.every))
+	s.mu.Unlock()
+	return pause(ctx, wait)
+}
+
+// holds is how long the server holds a read at a cursor: one of several ranges must not
+// keep the others waiting, and lease containers have one.
+func (s *Leases) holds(at cursor) time.Duration {
+	if len(at) > 1 {
+		return 0
+	}
+	return s.hold
+}
+
+// present is the cursor behind everything that there is.
+func (s *Leases) present(ctx context.Context) ([]changefeed.Lease, string, time.Time, error) {
+	parts, err := s.c.Partitions(ctx)
+	if err != nil {
+		return nil, "", time.Time{}, err
+	}
+	at := cursor{}
+	for _, p := range parts {
+		at[p.Range.String()] = ""
+	}
+	_, now, err := s.poll(ctx, at, 0)
+	return nil, at.String(), now, err
+}
+
+// poll reads each range of the cursor once, and moves the cursor.
+func (s *Leases) poll(ctx context.Context, at cursor, hold time.Duration) (changed []changefeed.Lease, now time.Time, err error) {
+	s.mu.Lock()
+	s.polled = time.Now()
+	s.mu.Unlock()
+	for text := range maps.Clone(at) {
+		page, date, err := s.pull(ctx, at, text, hold)
+		if err != nil {
+			return nil, now, err
+		}
+		now = date
+		for _, ch := range page.Changes {
+			if s.owns(ch.ID) {
+				changed = append(changed, s.record(ch.Body))
+			}
+		}
+	}
+	return changed, now, nil
+}
+
+// pull reads one range of the cursor. A range that was split is replaced by its parts,
+// for the next time.
+func (s *Leases) pull(ctx context.Context, at cursor, text string, hold time.Duration) (changefeed.Page, time.Time, error) {
+	r, err := changefeed.ParseRange(text)
+	if err != nil {
+		return changefeed.Page{}, time.Time{}, err
+	}
+	from := changefeed.At(at[text])
+	a, err := s.c.feed(ctx, r, from, changefeed.ReadOptions{}, hold)
+	if errors.Is(err, changefeed.ErrGone) {
+		return changefeed.Page{}, s.now(http.Header{}), s.divide(ctx, at, r)
+	}
+	if err != nil {
+		return changefeed.Page{}, time.Time{}, err
+	}
+	page, err := s.c.page(a, from, changefeed.LatestVersion)
+	at[text] = page.Next.Token
+	return page, s.now(a.header), err
+}
+
+// divide gives the continuation of a range to the partitions that it spans.
+func (s *Leases) divide(ctx context.Context, at cursor, r changefeed.Range) error {
+	parts, err := s.c.Partitions(ctx)
+	if err != nil {
+		return err
+	}
+	token := at[r.String()]
+	delete(at, r.String())
+	for _, p := range parts {
+		if part := p.Range.Intersect(r); !part.Empty() {
+			at[part.String()] = token
+		}
+	}
+	return nil
+}

@@ -1,0 +1,290 @@
+package cosmos
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/leasedoc"
+)
+
+// The partition key paths that a lease container may have.
+const (
+	leaseKeyPath = "/id"
+	leaseAltPath = "/partitionKey"
+)
+
+// LeaseOptions are the optional settings of [OpenLeases]. The zero value works.
+type LeaseOptions struct {
+	// FollowEvery is how often the lease container's change feed is read, where the
+	// server cannot hold a read until there is something; from 1 s, 0 is 5 s. It bounds
+	// how late this instance hears of leases that others give it.
+	FollowEvery time.Duration
+}
+
+const (
+	minFollow     = time.Second
+	defaultFollow = 5 * time.Second
+)
+
+// Leases are the records of one deployment unit in a lease container, as documents of
+// the .NET processor. It is a [changefeed.LeaseStore] and a [changefeed.Follower].
+//
+// The store's time is the Date of its answers, which has whole seconds and never runs
+// ahead; where a record that was read is newer, it is the record's time. So an instance
+// may judge a lease up to a second too young, and never too old.
+//
+// In an account with several write regions all instances write to the first of them,
+// whatever regions they prefer: elsewhere two conditional writes could both succeed.
+type Leases struct {
+	c      *Container
+	prefix string
+	path   string
+	every  time.Duration
+	hold   time.Duration // how long the server holds a read; 0 is not at all
+
+	mu     sync.Mutex
+	newest time.Time // the latest time that a record has
+	polled time.Time // when the feed was last read, by our clock
+}
+
+// OpenLeases is the lease store of the processor with this name for a monitored
+// container. The partition key of the lease container must be /id or /partitionKey, and
+// its time to live should be on: [Client.CreateLeaseContainer] makes one like that.
+func OpenLeases(ctx context.Context, leases *Container, processor string, monitored *Container, o LeaseOptions) (*Leases, error) {
+	if strings.TrimSpace(processor) == "" || strings.ContainsAny(processor, `/\?#`) {
+		return nil, badRequest(`processor name is %q: want one that tells this deployment unit from others, without / \ ? and #`, processor)
+	}
+	path := ""
+	if len(leases.paths) == 1 {
+		path = leases.paths[0].String()
+	}
+	if path != leaseKeyPath && path != leaseAltPath {
+		return nil, badRequest("partition key of lease container %s is %v: want %s or %s", leases.name(), leases.paths, leaseKeyPath, leaseAltPath)
+	}
+	if o.FollowEvery == 0 {
+		o.FollowEvery = defaultFollow
+	}
+	if o.FollowEvery < minFollow {
+		return nil, badRequest("FollowEvery is %v: want %v or more, or 0 for %v", o.FollowEvery, minFollow, defaultFollow)
+	}
+	database, err := databaseRID(monitored.rid)
+	if err != nil {
+		return nil, err
+	}
+	known, err := leases.client.account(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open leases: %w", err)
+	}
+	if !leases.expires {
+		leases.client.log.WarnContext(ctx, "lease container has no time to live, so records of instances that ended stay until somebody deletes them: set its default to -1",
+			"container", leases.name())
+	}
+	own := *leases
+	own.home = true
+	host := monitored.client.endpoint.Hostname()
+	return &Leases{
+		c: &own, path: path, every: o.FollowEvery, hold: known.hold,
+		prefix: leasedoc.Prefix(processor, host, database, monitored.rid),
+	}, nil
+}
+
+// databaseRID is the first four bytes of a container's resource id.
+func databaseRID(rid string) (string, error) {
+	b, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(rid, "-", "/"))
+	if err != nil || len(b) < 4 {
+		return "", fmt.Errorf("resource id of the monitored container is %q: want base64 of 4 bytes or more", rid)
+	}
+	return strings.ReplaceAll(base64.StdEncoding.EncodeToString(b[:4]), "/", "-"), nil
+}
+
+// Prefix is the common beginning of the ids of the unit's documents.
+func (s *Leases) Prefix() string { return s.prefix }
+
+// record reads a document, and notes how late it says that it is.
+func (s *Leases) record(body []byte) changefeed.Lease {
+	l := leasedoc.Unmarshal(s.prefix, body)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.Updated.After(s.newest) {
+		s.newest = l.Updated
+	}
+	return l
+}
+
+// now is the store's time at the time of an answer.
+func (s *Leases) now(h http.Header) time.Time {
+	date, err := http.ParseTime(h.Get("Date"))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil || s.newest.After(date) {
+		return s.newest
+	}
+	return date
+}
+
+// maxListPages ends a listing that has no end.
+const maxListPages = 10_000
+
+// List implements [changefeed.LeaseStore].
+func (s *Leases) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+	query, err := json.Marshal(map[string]any{
+		"query":      "SELECT * FROM c WHERE STARTSWITH(c.id, @prefix)",
+		"parameters": []map[string]string{{"name": "@prefix", "value": s.prefix}},
+	})
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("list leases: %w", err)
+	}
+	r := request{method: http.MethodPost, at: s.c.at("docs"), body: query, action: actionQuery, header: map[string]string{
+		"Content-Type": "application/query+json", "x-ms-documentdb-isquery": "True", "x-ms-documentdb-query": "True",
+		"x-ms-documentdb-query-enablecrosspartition": "True", "x-ms-max-item-count": "-1",
+	}}
+	var records []changefeed.Lease
+	for range maxListPages {
+		a, err := s.c.do(ctx, r)
+		if err != nil {
+			return nil, time.Time{}, fmt.Errorf("list leases: %w", err)
+		}
+		page, err := s.listed(a.body)
+		if err != nil {
+			return nil, time.Time{}, fmt.Errorf("list leases: %w", err)
+		}
+		records = append(records, page...)
+		next := a.header.Get("x-ms-continuation")
+		if next == "" {
+			return records, s.now(a.header), nil
+		}
+		r.header["x-ms-continuation"] = next
+	}
+	return nil, time.Time{}, fmt.Errorf("list leases: more than %d pages", maxListPages)
+}
+
+// listed reads a page of the query.
+func (s *Leases) listed(body []byte) (records []changefeed.Lease, err error) {
+	each := scanner{text: body}
+	each.documents(func() {
+		if it, ok := s.c.scanItem(&each); ok && s.owns(unquote(it.id)) {
+			records = append(records, s.record(it.body))
+		}
+	})
+	if each.bad {
+		return nil, fmt.Errorf("page has an error near byte %d of %d: %w", each.at, len(body), errJSON)
+	}
+	return records, nil
+}
+
+// owns tells the documents of the unit from those of others.
+func (s *Leases) owns(id string) bool {
+	_, _, ok := leasedoc.KindOf(s.prefix, id)
+	return ok
+}
+
+// Create implements [changefeed.LeaseStore].
+func (s *Leases) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	l.ID, l.ETag = leasedoc.ID(s.prefix, l.Kind, l.Token), ""
+	return s.write(ctx, "create", changefeed.WriteCreate, l)
+}
+
+// Update implements [changefeed.LeaseStore].
+func (s *Leases) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	l.ID, l.ETag = leasedoc.ID(s.prefix, l.Kind, l.Token), exact(l.ETag)
+	return s.write(ctx, "update", changefeed.WriteReplace, l)
+}
+
+// exact is an ETag that stands for one version only, if need be for none.
+func exact(etag string) string {
+	if etag == "" || etag == "*" {
+		return `"no version"`
+	}
+	return etag
+}
+
+func (s *Leases) write(ctx context.Context, verb string, op changefeed.WriteOp, l changefeed.Lease) (changefeed.Lease, error) {
+	doc, err := leasedoc.Marshal(s.prefix, s.path, l)
+	if err == nil {
+		doc, err = s.put(ctx, changefeed.Write{Op: op, ID: l.ID, Body: doc, IfMatch: l.ETag}, s.keyOf(l.ID, doc))
+	}
+	if err != nil {
+		return l, fmt.Errorf("%s lease %s: %w", verb, l.Token, err)
+	}
+	return s.record(doc), nil
+}
+
+// Delete implements [changefeed.LeaseStore].
+func (s *Leases) Delete(ctx context.Context, l changefeed.Lease) error {
+	if l.ID == "" {
+		l.ID = leasedoc.ID(s.prefix, l.Kind, l.Token)
+	}
+	w := changefeed.Write{Op: changefeed.WriteDelete, ID: l.ID, IfMatch: exact(l.ETag)}
+	if _, err := s.put(ctx, w, s.keyOf(l.ID, l.Raw)); err != nil {
+		return fmt.Errorf("delete lease %s: %w", l.Token, err)
+	}
+	return nil
+}
+
+// keyOf is the partition key of a document: its id, or what it says.
+func (s *Leases) keyOf(id string, doc []byte) changefeed.PartitionKey {
+	if s.path == leaseKeyPath || len(doc) == 0 {
+		return changefeed.Key(id)
+	}
+	text := scanner{text: doc}
+	var value []byte
+	text.object(func(m member) {
+		if m.is(leaseAltPath[1:]) {
+			value = m.value
+		}
+	})
+	return keyOf([][]byte{value})
+}
+
+// put sends one write and returns the document that is stored.
+//
+// A document is addressed by the path of the request, except where the service's gateway
+// cannot read its id there: then it is a batch of one, which has the id in its body.
+func (s *Leases) put(ctx context.Context, w changefeed.Write, key changefeed.PartitionKey) ([]byte, error) {
+	r := request{body: w.Body, writes: true, header: map[string]string{
+		"Content-Type": "application/json", "x-ms-documentdb-partitionkey": ascii(string(key)),
+	}}
+	switch w.Op {
+	case changefeed.WriteCreate:
+		r.method, r.at, r.action = http.MethodPost, s.c.at("docs"), actionCreate
+	case changefeed.WriteReplace:
+		r.method, r.at, r.action = http.MethodPut, s.c.at("docs", w.ID), actionReplace
+	default:
+		r.method, r.at, r.action = http.MethodDelete, s.c.at("docs", w.ID), actionDelete
+	}
+	if w.Op != changefeed.WriteCreate && !fitsPath(w.ID) {
+		results, err := s.c.commit(ctx, key, []changefeed.Write{w})
+		if err != nil {
+			return nil, err
+		}
+		return results[0].Body, nil
+	}
+	if w.IfMatch != "" {
+		r.header["If-Match"] = w.IfMatch
+	}
+	if !isHeader(w.IfMatch) {
+		return nil, badRequest("ETag is %.60q: want one that the service gave", w.IfMatch)
+	}
+	a, err := s.c.do(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if w.Op != changefeed.WriteDelete && len(a.body) == 0 {
+		return nil, errors.New("answer has no document")
+	}
+	return a.body, nil
+}
+
+// fitsPath tells an id that the service's gateway can read in the path of a request:
+// with any of these it computes another signature than everybody else.
+func fitsPath(id string) bool {
+	return !strings.ContainsAny(id, "%/\\#?\r\n\t") && !strings.HasSuffix(id, " ")
+}

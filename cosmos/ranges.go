@@ -1,0 +1,132 @@
+package cosmos
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/millrace/changefeed"
+)
+
+// rangeSet is what the physical partitions were at one time.
+type rangeSet []changefeed.Partition
+
+// rangeCache keeps the last set that was read.
+type rangeCache struct {
+	gate chan struct{} // held by whoever reads
+	last atomic.Pointer[rangeSet]
+}
+
+func newRangeCache() *rangeCache { return &rangeCache{gate: make(chan struct{}, 1)} }
+
+// home is the partition that holds all of a range.
+func (s rangeSet) home(r changefeed.Range) (changefeed.Partition, bool) {
+	i := slices.IndexFunc(s, func(p changefeed.Partition) bool { return p.Range.Contains(r) })
+	if i < 0 {
+		return changefeed.Partition{}, false
+	}
+	return s[i], true
+}
+
+// Partitions implements [changefeed.Source]. It asks each time.
+func (c *Container) Partitions(ctx context.Context) ([]changefeed.Partition, error) {
+	set, err := c.partitions(ctx, func(*rangeSet) bool { return false })
+	if err != nil {
+		return nil, fmt.Errorf("list partitions of %q: %w", c.id, err)
+	}
+	return slices.Clone(*set), nil
+}
+
+// partitions gives the last set if it will do, and else reads the present one.
+func (c *Container) partitions(ctx context.Context, willDo func(*rangeSet) bool) (*rangeSet, error) {
+	if last := c.ranges.last.Load(); last != nil && willDo(last) {
+		return last, nil
+	}
+	select {
+	case c.ranges.gate <- struct{}{}:
+		defer func() { <-c.ranges.gate }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if last := c.ranges.last.Load(); last != nil && willDo(last) {
+		return last, nil // somebody else has read it
+	}
+	set, err := c.readRanges(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.ranges.last.Store(&set)
+	return &set, nil
+}
+
+// rangeInfo is a partition key range as the service tells it.
+type rangeInfo struct {
+	ID           string
+	MinInclusive string
+	MaxExclusive string
+	Parents      []string
+}
+
+// maxRangePages ends a list that has no end.
+const maxRangePages = 100
+
+// readRanges reads the list of ranges page by page, until there is no more of it: 304.
+func (c *Container) readRanges(ctx context.Context) (rangeSet, error) {
+	all := map[string]rangeInfo{}
+	etag := ""
+	for range maxRangePages {
+		r := request{method: http.MethodGet, at: c.at("pkranges"), action: actionMetadata, header: map[string]string{
+			"A-IM": feedLatest, "x-ms-max-item-count": "-1",
+		}}
+		if etag != "" {
+			r.header["If-None-Match"] = etag
+		}
+		a, err := c.do(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		next := a.header.Get("etag")
+		if a.is(http.StatusNotModified) || next == "" && etag != "" {
+			return c.assemble(all)
+		}
+		var page struct{ PartitionKeyRanges []rangeInfo }
+		if err := json.Unmarshal(a.body, &page); err != nil {
+			return nil, fmt.Errorf("%s: parse ranges: %w", r, err)
+		}
+		for _, info := range page.PartitionKeyRanges {
+			all[info.ID] = info
+		}
+		if etag = next; etag == "" {
+			return c.assemble(all)
+		}
+	}
+	return nil, fmt.Errorf("the list of ranges has more than %d pages", maxRangePages)
+}
+
+// assemble leaves out what others have come from. The rest covers the key space, or else
+// the list was read while it changed.
+func (c *Container) assemble(all map[string]rangeInfo) (rangeSet, error) {
+	gone := map[string]bool{}
+	for _, info := range all {
+		for _, parent := range info.Parents {
+			gone[parent] = true
+		}
+	}
+	var set rangeSet
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		if info := all[id]; !gone[id] {
+			r := changefeed.Range{Min: strings.ToUpper(info.MinInclusive), Max: strings.ToUpper(info.MaxExclusive)}
+			set = append(set, changefeed.Partition{ID: id, Range: r, Parents: info.Parents})
+		}
+	}
+	byRange(set)
+	if !tiles(set) {
+		return nil, fmt.Errorf("ranges %v do not cover the key space", set)
+	}
+	return set, nil
+}

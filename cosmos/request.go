@@ -1,0 +1,164 @@
+package cosmos
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// What every request says.
+const (
+	apiVersion = "2020-07-15"
+
+	// capabilities says that the client copes with merged partitions (1), and that it
+	// sends the start time beside a continuation, which a feed needs after a merge (2).
+	capabilities = "3"
+)
+
+// maxAnswer is the largest answer that is read: pages have at most 4 MB, but for the
+// transaction at their end.
+const maxAnswer = 64 << 20
+
+// resource is what a request is about, as its path and as what is signed.
+type resource struct {
+	kind string // dbs, colls, docs, pkranges; empty for the account
+	link string // the item, or what the feed belongs to, unescaped
+	path string // unescaped
+	raw  string // path, escaped
+}
+
+// at is the resource with this path: names of kinds and ids by turns.
+func at(segments ...string) resource {
+	var r resource
+	for i, s := range segments {
+		if i%2 == 0 {
+			r.kind = s
+		}
+		r.path += "/" + s
+		r.raw += "/" + url.PathEscape(s)
+	}
+	named := segments[:len(segments)-len(segments)%2]
+	r.link = strings.Join(named, "/")
+	return r
+}
+
+// request is one request, as often as it may be sent.
+type request struct {
+	method string
+	at     resource
+	header map[string]string
+	body   []byte
+	action string        // the right that it needs, by Azure's name
+	writes bool          // may change something, so it is not repeated when its outcome is unknown
+	home   bool          // goes to the write region, though it only reads
+	moves  bool          // its caller knows what to do about a partition that has moved
+	hold   time.Duration // how long the server may keep it waiting
+}
+
+// String is the request line.
+func (r request) String() string { return r.method + " " + r.at.raw }
+
+// answer is the answer to a request that succeeded.
+type answer struct {
+	status int // 2xx or 304
+	header http.Header
+	body   []byte
+}
+
+func (a *answer) is(status int) bool { return a.status == status }
+
+// attempt sends a request once.
+func (c *Client) attempt(ctx context.Context, to *url.URL, r request, activity string) (*answer, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout+r.hold, errSilent)
+	defer cancel()
+	req, err := c.build(ctx, to, r)
+	if err != nil {
+		return nil, lost(ctx, r, err)
+	}
+	req.Header.Set("x-ms-activity-id", activity)
+	resp, err := c.transport.Do(req)
+	if err != nil {
+		return nil, lost(ctx, r, err)
+	}
+	body, err := readBody(resp)
+	if err != nil {
+		return nil, lost(ctx, r, err)
+	}
+	if resp.StatusCode/100 == 2 || resp.StatusCode == http.StatusNotModified {
+		return &answer{resp.StatusCode, resp.Header, body}, nil
+	}
+	return nil, refusal(r, resp, body)
+}
+
+// build makes the signed HTTP request.
+func (c *Client) build(ctx context.Context, to *url.URL, r request) (*http.Request, error) {
+	u := *to
+	u.Path, u.RawPath = to.Path+r.at.path, to.EscapedPath()+r.at.raw
+	if r.at.kind == "" {
+		u.Path, u.RawPath = to.Path+"/", ""
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), bytes.NewReader(r.body))
+	if err != nil {
+		return nil, err
+	}
+	date := time.Now().UTC().Format(http.TimeFormat)
+	auth, err := c.signer.sign(ctx, r.method, r.at, date)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range map[string]string{
+		"Accept": "application/json", "Cache-Control": "no-cache", "User-Agent": c.agent,
+		"Authorization": auth, "x-ms-date": date, "x-ms-version": apiVersion,
+		"x-ms-cosmos-sdk-supportedcapabilities": capabilities,
+	} {
+		req.Header.Set(name, value)
+	}
+	if c.regions.isMultiWrite() {
+		req.Header.Set("x-ms-cosmos-allow-tentative-writes", "true")
+	}
+	for name, value := range r.header {
+		req.Header.Set(name, value)
+	}
+	return req, nil
+}
+
+// readBody reads an answer whole and closes it.
+func readBody(resp *http.Response) (body []byte, err error) {
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	var b bytes.Buffer
+	if n := resp.ContentLength; n > 0 && n <= maxAnswer {
+		b.Grow(int(n) + bytes.MinRead)
+	}
+	if n, err := b.ReadFrom(io.LimitReader(resp.Body, maxAnswer+1)); err != nil {
+		return nil, fmt.Errorf("read answer: %w", err)
+	} else if n > maxAnswer {
+		return nil, fmt.Errorf("answer is larger than %d bytes", maxAnswer)
+	}
+	return b.Bytes(), nil
+}
+
+// lost is the error of a request that has no answer: why its context ended, if it has.
+func lost(ctx context.Context, r request, err error) error {
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err // method and address are said already
+	}
+	return fmt.Errorf("%s: %w", r, err)
+}
+
+// newActivity is an id under which the service's support finds a request.
+func newActivity() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0F|0x40, b[8]&0x3F|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

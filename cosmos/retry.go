@@ -1,0 +1,124 @@
+package cosmos
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// When a request is sent again
+//
+//	answer                          read                     write
+//	429 that asks for up to 1 s     after that pause         after that pause
+//	429 that asks for longer        ThrottledError           ThrottledError
+//	449, 410 of an item             after a pause            after a pause
+//	403/3, 403/1008                 account read anew        account read anew
+//	404/1002                        next region              next region
+//	never sent (no connection)      next region              next region
+//	408, 500, 502, 503, 504,        next region              error: it may have
+//	no answer, lost connection                               been carried out
+//	anything else                   error                    error
+//
+// A request is sent at most five times, and the pauses begin at 50 ms and double. What
+// is left is an error, and the processor, which knows how urgent it is, does the
+// waiting. Nothing waits beyond the end of the context.
+const (
+	maxAttempts  = 5
+	firstPause   = 50 * time.Millisecond
+	longestPause = time.Second
+)
+
+// A verdict says what is to be done about an error.
+type verdict struct {
+	again     bool
+	elsewhere bool          // this region does not serve us now
+	moved     bool          // the account's regions have changed
+	after     time.Duration // at least
+}
+
+// judge is the table above.
+func (r request) judge(err error) verdict {
+	e, answered := errors.AsType[*Error](err)
+	if !answered {
+		return verdict{again: !r.writes || neverSent(err), elsewhere: true}
+	}
+	switch e.Status {
+	case http.StatusTooManyRequests:
+		return verdict{again: e.pause() <= longestPause, after: e.pause()}
+	case statusRetryWith:
+		return verdict{again: true, after: e.After}
+	case http.StatusGone:
+		return verdict{again: !r.moves}
+	case http.StatusForbidden:
+		return verdict{again: e.movedRegion(), moved: e.movedRegion()}
+	case http.StatusNotFound:
+		lags := e.SubStatus == subSessionNotReady
+		return verdict{again: lags, elsewhere: lags}
+	case http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return verdict{again: !r.writes, elsewhere: true, after: min(e.After, longestPause)}
+	}
+	return verdict{}
+}
+
+// neverSent tells that no byte of a request has left: there was no connection.
+func neverSent(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
+}
+
+// do sends a request, again if need be.
+func (c *Client) do(ctx context.Context, r request) (*answer, error) {
+	return c.send(ctx, r, func() (*url.URL, error) { return c.target(ctx, r) })
+}
+
+// send is do with a choice of regions.
+func (c *Client) send(ctx context.Context, r request, target func() (*url.URL, error)) (*answer, error) {
+	activity := newActivity()
+	for n := 1; ; n++ {
+		to, err := target()
+		if err != nil {
+			return nil, err
+		}
+		a, err := c.attempt(ctx, to, r, activity)
+		if err == nil || ctx.Err() != nil {
+			return a, err
+		}
+		v := r.judge(err)
+		if v.elsewhere {
+			c.regions.blame(to)
+		}
+		if v.moved {
+			c.regions.doubt()
+		}
+		if !v.again || n == maxAttempts {
+			return nil, err
+		}
+		c.log.DebugContext(ctx, "request is sent again", "attempt", n, "host", to.Host, "error", err)
+		if err := pause(ctx, max(v.after, backoff(n))); err != nil {
+			return nil, lost(ctx, r, err)
+		}
+	}
+}
+
+// backoff is the pause after so many attempts: it doubles, and varies by half.
+func backoff(attempts int) time.Duration {
+	d := min(firstPause<<(attempts-1), longestPause)
+	return d/2 + rand.N(d/2+1)
+}
+
+// pause waits, or returns why ctx has ended.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,268 @@
+package cosmos
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strconv"
+
+	"github.com/millrace/changefeed"
+)
+
+// A scanner walks over JSON without decoding it: it finds where values begin and end. It
+// takes for granted that the text is JSON, so far as that it never reads beyond its end
+// and stops with bad set at what cannot be one.
+type scanner struct {
+	text []byte
+	at   int
+	bad  bool
+}
+
+// errJSON is text that is no JSON, or not of the form expected.
+var errJSON = errors.New("malformed JSON")
+
+// member is a member of an object.
+type member struct {
+	name, value []byte // the name without its quotes, escapes as they are
+	comma       int    // where the comma before it is, -1 for the first
+	from, to    int    // where it is, name and value
+}
+
+// peek is the next byte that is no space; 0 at the end.
+func (s *scanner) peek() byte {
+	for ; s.at < len(s.text); s.at++ {
+		switch c := s.text[s.at]; c {
+		case ' ', '\n', '\t', '\r':
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// take steps over a byte that must come next.
+func (s *scanner) take(c byte) bool {
+	if s.bad || s.peek() != c {
+		s.bad = true
+		return false
+	}
+	s.at++
+	return true
+}
+
+// object visits the members of the object that comes next.
+func (s *scanner) object(visit func(m member)) {
+	comma := -1
+	s.list('{', '}', func() {
+		m := member{comma: comma, from: s.at}
+		m.name = s.str()
+		if len(m.name) < 2 || !s.take(':') {
+			s.bad = true
+			return
+		}
+		m.name = m.name[1 : len(m.name)-1]
+		m.value = s.value()
+		m.to, comma = s.at, -1
+		if s.peek() == ',' {
+			comma = s.at
+		}
+		if !s.bad {
+			visit(m)
+		}
+	})
+}
+
+// array calls visit at each element of the array that comes next; visit steps over it.
+func (s *scanner) array(visit func()) { s.list('[', ']', visit) }
+
+func (s *scanner) list(first, last byte, visit func()) {
+	if !s.take(first) {
+		return
+	}
+	if s.peek() == last {
+		s.at++
+		return
+	}
+	for {
+		if s.peek(); s.at == len(s.text) {
+			s.bad = true
+		}
+		if s.bad {
+			return
+		}
+		visit()
+		if s.bad || s.peek() != ',' {
+			break
+		}
+		s.at++
+	}
+	s.take(last)
+}
+
+// value steps over the value that comes next and gives its text.
+func (s *scanner) value() []byte {
+	switch c := s.peek(); {
+	case c == '"':
+		return s.str()
+	case c == '{' || c == '[':
+		return s.nested()
+	}
+	from := s.at
+	for s.at < len(s.text) && !isEnd(s.text[s.at]) {
+		s.at++
+	}
+	s.bad = s.bad || s.at == from
+	return s.text[from:s.at]
+}
+
+// isEnd tells a byte that ends a number or a word.
+func isEnd(c byte) bool {
+	switch c {
+	case ',', '}', ']', ' ', '\n', '\t', '\r', ':', '"', '{', '[':
+		return true
+	}
+	return false
+}
+
+// str steps over a string.
+func (s *scanner) str() []byte {
+	from := s.at
+	if !s.take('"') {
+		return nil
+	}
+	for {
+		i := bytes.IndexByte(s.text[s.at:], '"')
+		if i < 0 {
+			s.at, s.bad = len(s.text), true
+			return nil
+		}
+		s.at += i + 1
+		if !isEscaped(s.text[from+1 : s.at-1]) {
+			return s.text[from:s.at]
+		}
+	}
+}
+
+// isEscaped tells whether what follows a text is escaped: whether it ends with an odd
+// number of backslashes.
+func isEscaped(before []byte) bool {
+	n := len(before)
+	for n > 0 && before[n-1] == '\\' {
+		n--
+	}
+	return (len(before)-n)%2 == 1
+}
+
+// nested steps over an object or array.
+func (s *scanner) nested() []byte {
+	from, depth := s.at, 0
+	for s.at < len(s.text) && !s.bad {
+		switch s.text[s.at] {
+		case '"':
+			s.str()
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		}
+		if s.at++; depth == 0 {
+			return s.text[from:s.at]
+		}
+	}
+	s.bad = true
+	return nil
+}
+
+// is tells whether the member has a name. Names that need no escape are written without
+// one by the service, but a user's may be written in any way.
+func (m member) is(name string) bool {
+	if bytes.IndexByte(m.name, '\\') < 0 {
+		return string(m.name) == name
+	}
+	return unquote(append(append([]byte{'"'}, m.name...), '"')) == name
+}
+
+// unquote decodes a string; another value is no string and gives "".
+func unquote(raw []byte) string {
+	if len(raw) < 2 || raw[0] != '"' {
+		return ""
+	}
+	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 {
+		return string(inner)
+	}
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return ""
+	}
+	return text
+}
+
+// integer decodes a whole number; another value gives 0.
+func integer(raw []byte) int64 {
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil {
+		f, _ := strconv.ParseFloat(string(raw), 64) // 12.0, or no number
+		return int64(f)
+	}
+	return n
+}
+
+// lookup finds a value by the rest of its path.
+func lookup(value []byte, path keyPath) []byte {
+	for _, segment := range path {
+		var found []byte
+		if len(value) == 0 || value[0] != '{' {
+			return nil
+		}
+		s := scanner{text: value}
+		s.object(func(m member) {
+			if m.is(segment) {
+				found = m.value
+			}
+		})
+		value = found
+	}
+	return value
+}
+
+// keyOf makes a partition key of the values at the partition key paths, in the text that
+// [changefeed.Key] gives. What is no scalar cannot be a key, and counts as undefined.
+func keyOf(values [][]byte) changefeed.PartitionKey {
+	var short [128]byte
+	key := append(short[:0], '[')
+	for i, raw := range values {
+		if i > 0 {
+			key = append(key, ',')
+		}
+		key = appendComponent(key, raw)
+	}
+	return changefeed.PartitionKey(append(key, ']'))
+}
+
+// exactDigits is how many digits of a whole number every float64 keeps.
+const exactDigits = 15
+
+func appendComponent(key, raw []byte) []byte {
+	var v any = changefeed.Undefined
+	switch {
+	case len(raw) == 0 || raw[0] == '{' || raw[0] == '[':
+	case isPlain(raw):
+		return append(key, raw...)
+	case json.Unmarshal(raw, &v) != nil:
+		v = changefeed.Undefined
+	}
+	text := changefeed.Key(v)
+	return append(key, text[1:len(text)-1]...)
+}
+
+// isPlain tells a scalar that is written in the one way that Key writes it.
+func isPlain(raw []byte) bool {
+	switch raw[0] {
+	case '"':
+		return !bytes.ContainsFunc(raw[1:len(raw)-1], func(r rune) bool { return r < ' ' || r > '~' || r == '\\' })
+	case 't', 'f', 'n':
+		return true
+	}
+	return len(raw) <= exactDigits && !bytes.ContainsAny(raw, ".eE-")
+}

@@ -1,0 +1,59 @@
+package cosmos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// Source is the container as a processor should have it. Where the server says that it
+// can hold a read until there is a change, as changefeed's own server does, the result
+// is a [changefeed.Waiter] too, and leases are pushed: each waits with one request that
+// the server keeps, up to 30 seconds each. Azure cannot, and there the result is the
+// container itself, which the processor polls.
+//
+// What a wait finds is read again by the next Read, because a wait returns no changes;
+// it asks for one item, so an activity costs one small page more, and quiet ranges cost
+// a request each 30 seconds instead of one each poll.
+func (c *Container) Source() changefeed.Source {
+	known, _ := c.client.regions.current()
+	if known == nil || known.hold <= 0 {
+		return c
+	}
+	return pushed{Container: c, hold: known.hold}
+}
+
+// pushed is a container whose server holds reads.
+type pushed struct {
+	*Container
+	hold time.Duration
+}
+
+// Wait implements [changefeed.Waiter].
+func (p pushed) Wait(ctx context.Context, r changefeed.Range, from changefeed.Position) error {
+	if from.Token == "" && !from.Start.IsNow() {
+		return nil // there may be changes already
+	}
+	from.Start = changefeed.Start{}
+	o := changefeed.ReadOptions{MaxItems: 1}
+	if p.retention > 0 { // deletes count too
+		o.Mode = changefeed.AllVersionsAndDeletes
+	}
+	for {
+		page, err := p.read(ctx, r, from, o, p.hold)
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("wait for changes of %q: %w", p.id, context.Cause(ctx))
+		case errors.Is(err, changefeed.ErrGone) || errors.Is(err, changefeed.ErrTooOld):
+			return nil // for the reader to find out
+		case err != nil:
+			return fmt.Errorf("wait for changes of %q: %w", p.id, err)
+		case len(page.Changes) > 0:
+			return nil
+		}
+		from = page.Next
+	}
+}
