@@ -47,9 +47,7 @@ type signer struct {
 }
 
 func newKeyring(k Keys) (keyring, error) {
-	if k == (Keys{}) {
-		k.Primary = EmulatorKey
-	}
+	k = k.orEmulator()
 	var ring keyring
 	for _, key := range []struct {
 		field, text string
@@ -79,6 +77,14 @@ func newKeyring(k Keys) (keyring, error) {
 	}
 	ring.signers = &sync.Pool{New: func() any { return newSigner(ring.keys) }}
 	return ring, nil
+}
+
+// orEmulator is the emulator's key when there is none.
+func (k Keys) orEmulator() Keys {
+	if k == (Keys{}) {
+		k.Primary = EmulatorKey
+	}
+	return k
 }
 
 func newSigner(keys []masterKey) *signer {

@@ -1,8 +1,13 @@
 package cosmosrest
 
 import (
-	"net/http"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 )
 
 // Actions that roles grant, by the service's names. Only keys may manage.
@@ -20,106 +25,136 @@ const (
 	actionManage         = "manage" // databases, containers, offers, splits
 )
 
-// The actions of the service's two built-in roles.
-var (
-	readerActions      = []string{actionReadMetadata, actionQuery, actionReadChangeFeed, actionReadItem}
-	contributorActions = append([]string{actionCreate, actionReplace, actionUpsert, actionDelete}, readerActions...)
+// Names of sets of actions, besides the actions themselves.
+const (
+	readerRole      = "Cosmos DB Built-in Data Reader"
+	contributorRole = "Cosmos DB Built-in Data Contributor"
+	everyItemAction = containers + "items/*"
+	everyQuery      = containers + "*" // those of a container as a whole
 )
 
-// principal is who sends a request. The zero value may do nothing.
-type principal struct {
-	id     string // of an Entra principal; empty for a key
-	all    bool   // may do everything
-	grants []grant
+// The actions of the service's two built-in roles.
+var (
+	readerActions = []string{actionReadMetadata, actionQuery, actionReadChangeFeed, actionReadItem}
+	itemActions   = []string{actionCreate, actionReadItem, actionReplace, actionUpsert, actionDelete}
+)
+
+// Roles are what Entra principals may do, by their ids: the claim oid of their tokens
+// or, without one, appid or sub.
+type Roles map[string][]Grant
+
+// Grant is what a principal may do in one container, in one database, or everywhere.
+type Grant struct {
+	// Database and Container are ids; empty or "*" is every one.
+	Database  string `json:"database"`
+	Container string `json:"container"`
+
+	// Actions are data actions by the service's names, such as
+	// "Microsoft.DocumentDB/databaseAccounts/readMetadata" and
+	// "Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers/items/*", or its
+	// roles "Cosmos DB Built-in Data Reader" and "Cosmos DB Built-in Data Contributor".
+	Actions []string `json:"actions"`
 }
 
-// grant is a set of actions in one container, one database, or everywhere.
+// ParseRoles reads roles from JSON: an object of lists of grants.
+func ParseRoles(text []byte) (Roles, error) {
+	var roles Roles
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(&roles)
+	if err == nil && len(roles) == 0 {
+		err = errors.New("there are none")
+	}
+	if err == nil && dec.More() {
+		err = errors.New("there is more behind them")
+	}
+	if err != nil {
+		return nil, fmt.Errorf(`read roles: line %d: %w: want {"PRINCIPAL": [{"database": "d", "container": "c", "actions": [...]}]}`, failedLine(text, dec, err), err)
+	}
+	_, err = roles.compile()
+	return roles, err
+}
+
+// failedLine is the line where a decoder stopped.
+func failedLine(text []byte, dec *json.Decoder, err error) int {
+	at := dec.InputOffset()
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		at = e.Offset
+	} else if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		at = e.Offset
+	}
+	return 1 + bytes.Count(text[:min(at, int64(len(text)))], []byte{'\n'})
+}
+
+// grant is a [Grant] with single actions.
 type grant struct {
 	database, container string // empty is every
 	actions             []string
 }
 
-// The principals of the keys.
-var (
-	owner  = principal{all: true}
-	reader = principal{grants: []grant{{actions: readerActions}}}
-)
-
-// allow refuses an action on the target that who asks may not do.
-func (c *call) allow(action string) error {
-	if c.who.all {
-		return nil
-	}
-	for _, g := range c.who.grants {
-		if slices.Contains(g.actions, action) && c.within(g) {
-			return nil
+// compile checks the roles, and writes out what they grant.
+func (r Roles) compile() (map[string][]grant, error) {
+	all := map[string][]grant{}
+	for _, who := range slices.Sorted(maps.Keys(r)) {
+		if who == "" {
+			return nil, errors.New("a principal of the roles is empty: want its object id")
+		}
+		for i, g := range r[who] {
+			compiled, err := g.compile()
+			if err != nil {
+				return nil, fmt.Errorf("grant %d of principal %q: %w", i+1, who, err)
+			}
+			all[who] = append(all[who], compiled)
 		}
 	}
-	return c.forbid(action)
+	return all, nil
 }
 
-// within tells whether the target lies in the scope of a grant. The account itself lies
-// in every scope: all clients read it first.
-func (c *call) within(g grant) bool {
-	if g.database == "" || c.target.kind == "" {
-		return true
+func (g Grant) compile() (grant, error) {
+	c := grant{database: unlessEvery(g.Database), container: unlessEvery(g.Container)}
+	if c.database == "" && c.container != "" {
+		return c, fmt.Errorf("container is %q and database %q: want the id of the container's database", g.Container, g.Database)
 	}
-	db, coll := c.names()
-	return db == g.database && (g.container == "" || coll == g.container)
-}
-
-// names are the ids of the target's database and container, also when the path has
-// their resource ids. It finds what [call.container] finds.
-func (c *call) names() (db, coll string) {
-	t := c.target
-	if t.coll != "" {
-		if _, err := c.s.db.Container(t.db + "/" + t.coll); err == nil {
-			return t.db, t.coll
+	if len(g.Actions) == 0 {
+		return c, errors.New("actions are empty: want at least one")
+	}
+	for _, name := range g.Actions {
+		actions, ok := meaning(name)
+		if !ok {
+			return c, fmt.Errorf("action is %q: want one of %s", name, strings.Join(actions, ", "))
 		}
-		if found := c.s.byRID(t.db, t.coll); found != nil {
-			return found.Database(), found.ID()
-		}
+		c.actions = append(c.actions, actions...)
 	}
-	if _, err := c.s.db.Database(t.db); err == nil {
-		return t.db, t.coll
-	}
-	for _, d := range c.s.db.Databases() {
-		if d.RID == t.db {
-			return d.ID, t.coll
-		}
-	}
-	return t.db, t.coll
+	return c, nil
 }
 
-// forbid is the 403 of an action.
-func (c *call) forbid(action string) error {
-	f := newFault(http.StatusForbidden, 0, "Forbidden", "Insufficient permissions: the key may only read: want a read-write key")
-	f.gateway = true
-	if c.who.id == "" {
-		return f
+func unlessEvery(id string) string {
+	if id == "*" {
+		return ""
 	}
-	if action == actionManage {
-		f.sub = subManageByToken
-		f.message = "Request blocked by Auth: The given request [" + c.r.Method + " " + c.r.URL.Path + "] cannot be authorized by an Entra token: want a key"
-		return f
-	}
-	f.sub = subNotGranted
-	if action == actionReadMetadata {
-		f.sub = subMetadataRefused
-	}
-	f.message = "Request blocked by Auth: Request is blocked because principal [" + c.who.id +
-		"] does not have required RBAC permissions to perform action [" + action + "] on resource [" + c.resource() + "]"
-	return f
+	return id
 }
 
-// resource is the scope that an action needs, in the service's form.
-func (c *call) resource() string {
-	db, coll := c.names()
-	switch {
-	case db == "":
-		return "/"
-	case coll == "":
-		return "dbs/" + db
+// meaning are the actions that a name grants; for a name that is not known, all names.
+func meaning(name string) ([]string, bool) {
+	for _, set := range []struct {
+		name    string
+		actions []string
+	}{
+		{readerRole, readerActions},
+		{contributorRole, slices.Concat(readerActions, itemActions)},
+		{everyQuery, []string{actionQuery, actionReadChangeFeed}},
+		{everyItemAction, itemActions},
+	} {
+		if strings.EqualFold(name, set.name) {
+			return set.actions, true
+		}
 	}
-	return "dbs/" + db + "/colls/" + coll
+	single := slices.Concat([]string{actionReadMetadata, actionQuery, actionReadChangeFeed}, itemActions)
+	for _, action := range single {
+		if strings.EqualFold(name, action) {
+			return []string{action}, true
+		}
+	}
+	return append(single, everyQuery, everyItemAction, readerRole, contributorRole), false
 }

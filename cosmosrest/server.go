@@ -43,6 +43,7 @@ type Server struct {
 	o       Options
 	log     *slog.Logger
 	keys    keyring
+	tokens  *verifier
 	budgets budgets
 }
 
@@ -54,6 +55,9 @@ func New(db *docstore.DB, o Options) (*Server, error) {
 	}
 	var err error
 	if s.keys, err = newKeyring(o.Keys); err != nil {
+		return nil, fmt.Errorf("new server: %w", err)
+	}
+	if s.tokens, err = newVerifier(o.Tokens, o.Keys, s.log); err != nil {
 		return nil, fmt.Errorf("new server: %w", err)
 	}
 	return s, nil
