@@ -25,10 +25,10 @@ import (
 // host is a server in a process of its own, so that its memory and processor time can
 // be told from the load's.
 type host struct {
-	cmd   *exec.Cmd
-	addr  string
-	key   []byte
-	wires []*socket
+	cmd     *exec.Cmd
+	addr    string
+	key     []byte
+	sockets []*socket
 }
 
 const (
