@@ -143,11 +143,8 @@ type outcome struct {
 
 // done is the outcome of an operation that was carried out.
 func (s *step) done(r changefeed.Result) outcome {
-	o := outcome{status: statusOf(s.write.Op, r), charge: writeCharge(s.write.Op, len(r.Body)), etag: r.ETag, body: r.Body}
-	if s.write.Op == changefeed.WriteRead {
-		o.charge = readCharge(len(r.Body))
-	}
-	return o
+	op := s.write.Op
+	return outcome{status: statusOf(op, r), charge: chargeOf(op, len(r.Body)), etag: r.ETag, body: r.Body}
 }
 
 // refused is the outcome of one that was not.

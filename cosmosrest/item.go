@@ -113,7 +113,7 @@ func (c *call) readItem() error {
 		return err
 	}
 	it, err := p.cont.Item(c.ctx, p.key, id)
-	c.done(p, readCharge(len(it.Body)))
+	c.done(p, chargeRead(len(it.Body)))
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func (c *call) write(p spot, w changefeed.Write, cond docstore.Condition) error 
 		return err
 	}
 	r := results[0]
-	c.done(p, writeCharge(w.Op, len(r.Body)))
+	c.done(p, chargeOf(w.Op, len(r.Body)))
 	if w.Op == changefeed.WriteDelete {
 		return c.reply(http.StatusNoContent, nil)
 	}
@@ -120,9 +120,12 @@ func statusOf(op changefeed.WriteOp, r changefeed.Result) int {
 	return http.StatusOK
 }
 
-// writeCharge is what a write costs that leaves a document of this size.
-func writeCharge(op changefeed.WriteOp, size int) float64 {
-	if op == changefeed.WritePatch {
+// chargeOf is what an operation costs that leaves, or reads, a document of this size.
+func chargeOf(op changefeed.WriteOp, size int) float64 {
+	switch op {
+	case changefeed.WriteRead:
+		return chargeRead(size)
+	case changefeed.WritePatch:
 		return chargePatch(size)
 	}
 	return chargeWrite(size)

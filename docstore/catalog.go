@@ -83,7 +83,17 @@ func (db *DB) ReplaceContainer(ctx context.Context, s ContainerSpec) (*Container
 	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("replace container %q: %w", s.ID, err)
 	}
-	c, err := db.Container(s.name())
+	return db.UpdateContainer(ctx, s.name(), func(old *ContainerSpec) error {
+		*old = s
+		return nil
+	})
+}
+
+// UpdateContainer is ReplaceContainer by what change makes of the specification, which
+// nobody else changes meanwhile. When change fails, nothing is changed. It must be
+// quick, since all writers wait for it.
+func (db *DB) UpdateContainer(ctx context.Context, name string, change func(*ContainerSpec) error) (*Container, error) {
+	c, err := db.Container(name)
 	if err != nil {
 		return nil, fmt.Errorf("replace container: %w", err)
 	}
@@ -91,6 +101,13 @@ func (db *DB) ReplaceContainer(ctx context.Context, s ContainerSpec) (*Container
 		l := c.layout.Load().clone()
 		if c.dropped.Load() {
 			return changefeed.ErrNotFound
+		}
+		s := l.spec
+		if err := change(&s); err != nil {
+			return err
+		}
+		if err := s.check(); err != nil {
+			return err
 		}
 		if (l.spec.Retention == 0) != (s.Retention == 0) {
 			l.floor, l.purged = c.lsn, c.lsn
@@ -104,7 +121,7 @@ func (db *DB) ReplaceContainer(ctx context.Context, s ContainerSpec) (*Container
 		return g.store(c, l, func() { c.due(1) })
 	})
 	if err != nil {
-		return nil, fmt.Errorf("replace container %q: %w", s.ID, err)
+		return nil, fmt.Errorf("replace container %q: %w", c.ID(), err)
 	}
 	return c, nil
 }

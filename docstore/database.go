@@ -84,13 +84,21 @@ func (g *group) storeDatabase(d Database) (Database, error) {
 
 // ReplaceDatabase changes what the caller keeps with a database.
 func (db *DB) ReplaceDatabase(ctx context.Context, id string, meta json.RawMessage) (Database, error) {
+	return db.UpdateDatabase(ctx, id, func(json.RawMessage) (json.RawMessage, error) { return meta, nil })
+}
+
+// UpdateDatabase is ReplaceDatabase by what change makes of the old Meta, as
+// [DB.UpdateContainer] does it.
+func (db *DB) UpdateDatabase(ctx context.Context, id string, change func(meta json.RawMessage) (json.RawMessage, error)) (Database, error) {
 	var d Database
 	err := db.do(ctx, func(g *group) (err error) {
 		old, ok := db.database(id)
 		if !ok {
 			return changefeed.ErrNotFound
 		}
-		old.Meta = meta
+		if old.Meta, err = change(old.Meta); err != nil {
+			return err
+		}
 		d, err = g.storeDatabase(old)
 		return err
 	})

@@ -1,0 +1,120 @@
+package cosmosrest
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/millrace/changefeed/cosmosrest/internal/sql"
+)
+
+// resources are the databases of an account, the containers of a database, or all
+// offers.
+type resources struct {
+	member string // of the answer that has them
+	rid    string // of what they belong to
+	all    []resource
+}
+
+// resource is one of them. They are listed by id, and a page begins behind an id, so
+// that nothing is missed when those of the last page are deleted meanwhile.
+type resource struct {
+	id   string
+	body []byte
+}
+
+// list answers a GET: a page of the resources.
+func (c *call) list(from resources) error {
+	return c.replyPage(from, func(r resource, emit func([]byte) error) error { return emit(r.body) })
+}
+
+// query answers a POST: a page of what a query makes of the resources. A query whose
+// rows depend on several of them, or that says itself how many it wants, has one page.
+func (c *call) query(from resources) error {
+	b, err := c.boundQuery()
+	if err != nil {
+		return err
+	}
+	if _, limit := b.Limit(); b.Streams() && limit < 0 {
+		return c.replyPage(from, func(r resource, emit func([]byte) error) error { return b.Rows(r.body, emit) })
+	}
+	run := b.NewRun()
+	for _, r := range from.all {
+		if err := run.Add(r.body); err != nil {
+			return err
+		}
+	}
+	rows, err := run.Finish()
+	if err != nil {
+		return err
+	}
+	return c.replyRows(from, rows)
+}
+
+const maxQueryBody = 1 << 20 // bytes, with the parameters
+
+// boundQuery is the query in the request's body.
+func (c *call) boundQuery() (*sql.Bound, error) {
+	body, err := c.body(maxQueryBody)
+	if err != nil {
+		return nil, err
+	}
+	var text struct {
+		Query      string          `json:"query"`
+		Parameters []sql.Parameter `json:"parameters"`
+	}
+	if err := json.Unmarshal(body, &text); err != nil {
+		return nil, badRequest(`body is %.100q: want {"query":"SELECT * FROM c","parameters":[]}`, body)
+	}
+	q, err := sql.Parse(text.Query)
+	if err != nil {
+		return nil, err
+	}
+	return q.Bind(text.Parameters)
+}
+
+// replyPage sends the rows that resources have, up to what the client takes at once.
+func (c *call) replyPage(from resources, rowsOf func(r resource, emit func([]byte) error) error) error {
+	limit, err := c.maxItems()
+	if err != nil {
+		return err
+	}
+	after, err := base64.URLEncoding.DecodeString(c.header(headerContinuation))
+	if err != nil {
+		return badRequest("x-ms-continuation is %.100q: want one that this server gave", c.header(headerContinuation))
+	}
+	last := string(after)
+	var rows []json.RawMessage
+	for _, r := range from.all {
+		if r.id <= last {
+			continue
+		}
+		if limit > 0 && len(rows) >= limit {
+			c.set(headerContinuation, base64.URLEncoding.EncodeToString([]byte(last)))
+			break
+		}
+		last = r.id
+		if err := rowsOf(r, func(row []byte) error { rows = append(rows, bytes.Clone(row)); return nil }); err != nil {
+			return err
+		}
+	}
+	return c.replyRows(from, rows)
+}
+
+// replyRows sends rows of resources.
+func (c *call) replyRows(from resources, rows []json.RawMessage) error {
+	var b bytes.Buffer
+	b.WriteString(`{"_rid":"` + from.rid + `","` + from.member + `":[`)
+	for i, row := range rows {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.Write(row)
+	}
+	count := strconv.Itoa(len(rows))
+	b.WriteString(`],"_count":` + count + `}`)
+	c.set(headerItemCount, count)
+	return c.reply(http.StatusOK, b.Bytes())
+}

@@ -1,0 +1,255 @@
+package cosmosrest
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed/docstore"
+)
+
+// What a container's properties mean to the store, which of them the service refuses,
+// and what it fills in.
+
+// partitionKey is the definition of a container's partition key.
+type partitionKey struct {
+	Paths     []string `json:"paths"`
+	Kind      string   `json:"kind,omitempty"`
+	Version   int      `json:"version,omitempty"`
+	SystemKey bool     `json:"systemKey,omitempty"`
+}
+
+const (
+	kindHash   = "Hash"
+	kindMulti  = "MultiHash"
+	systemPath = "/_partitionKey"                    // of a container that was made without a partition key
+	maxLevels  = 3                                   // of a hierarchical partition key
+	maxRetain  = 10 * 365 * 24 * 60                  // minutes
+	wantKey    = `{"paths":["/pk"],"kind":"Hash"}`   // for messages
+	wantUnique = `{"uniqueKeys":[{"paths":["/a"]}]}` // for messages
+)
+
+// specOf checks a container's properties, and reads what of them the store acts on.
+func (c *call) specOf(p properties) (s docstore.ContainerSpec, err error) {
+	if s.ID, err = p.id(); err != nil {
+		return s, err
+	}
+	if p["partitionKey"] == nil && c.s.o.Lenient {
+		p["partitionKey"] = encode(partitionKey{Paths: []string{systemPath}, Kind: kindHash, Version: 2, SystemKey: true})
+	}
+	if s.Paths, s.HashVersion, err = p.partitionKey(); err != nil {
+		return s, err
+	}
+	if s.DefaultTTL, err = p.ttl(); err != nil {
+		return s, err
+	}
+	if s.Retention, err = p.retention(); err != nil {
+		return s, err
+	}
+	if s.UniqueKeys, err = p.uniqueKeys(); err != nil {
+		return s, err
+	}
+	if err = p.checkIndexing(); err != nil {
+		return s, err
+	}
+	return s, p.checkObjects("conflictResolutionPolicy", "geospatialConfig")
+}
+
+// partitionKey is the definition of the partition key. Without a version, keys are
+// hashed as in version 1, except hierarchical ones, which have version 2 only.
+func (p properties) partitionKey() (paths []string, hashVersion int, err error) {
+	var key partitionKey
+	if p["partitionKey"] == nil {
+		return nil, 0, badRequest("partitionKey is missing: want one such as %s", wantKey)
+	}
+	if err := p.member("partitionKey", wantKey, &key); err != nil {
+		return nil, 0, err
+	}
+	n := len(key.Paths)
+	multi := strings.EqualFold(key.Kind, kindMulti) || key.Kind == "" && n > 1
+	switch {
+	case n == 0 || n > maxLevels:
+		err = badRequest("partitionKey.paths has %d paths: want 1 to %d", n, maxLevels)
+	case !multi && key.Kind != "" && !strings.EqualFold(key.Kind, kindHash):
+		err = badRequest("partitionKey.kind is %q: want Hash or MultiHash", key.Kind)
+	case !multi && n > 1:
+		err = badRequest("partitionKey.kind is Hash with %d paths: want one path, or MultiHash", n)
+	case key.Version < 0 || key.Version > 2:
+		err = badRequest("partitionKey.version is %d: want 1 or 2", key.Version)
+	case multi && key.Version == 1:
+		err = badRequest("partitionKey.version is 1 with the kind MultiHash: want 2")
+	case multi:
+		return key.Paths, 2, nil
+	}
+	return key.Paths, max(key.Version, 1), err
+}
+
+// ttl is the default time to live in seconds; nil is none.
+func (p properties) ttl() (seconds *int, err error) {
+	return seconds, p.member("defaultTtl", "whole seconds above 0, or -1", &seconds)
+}
+
+// feedPolicy is a change feed policy.
+type feedPolicy struct {
+	Minutes int64 `json:"retentionDuration"`
+}
+
+// retention is how long the change feed policy keeps all versions and deletes.
+func (p properties) retention() (time.Duration, error) {
+	var policy feedPolicy
+	if err := p.member("changeFeedPolicy", `whole minutes, as in {"retentionDuration":10}`, &policy); err != nil {
+		return 0, err
+	}
+	if policy.Minutes < 0 || policy.Minutes > maxRetain {
+		return 0, badRequest("changeFeedPolicy.retentionDuration is %d: want 0 to %d minutes", policy.Minutes, maxRetain)
+	}
+	return time.Duration(policy.Minutes) * time.Minute, nil
+}
+
+// uniquePolicy is a unique key policy.
+type uniquePolicy struct {
+	Keys []uniqueKey `json:"uniqueKeys"`
+}
+
+type uniqueKey struct {
+	Paths []string `json:"paths"`
+}
+
+func (p properties) uniqueKeys() (sets [][]string, err error) {
+	var policy uniquePolicy
+	if err := p.member("uniqueKeyPolicy", wantUnique, &policy); err != nil {
+		return nil, err
+	}
+	for _, key := range policy.Keys {
+		sets = append(sets, key.Paths)
+	}
+	return sets, nil
+}
+
+// indexing is what of an indexing policy is checked. The server has no indexes: a policy
+// changes nothing else.
+type indexing struct {
+	Mode     string        `json:"indexingMode"`
+	Included []indexedPath `json:"includedPaths"`
+	Excluded []indexedPath `json:"excludedPaths"`
+}
+
+type indexedPath struct {
+	Path string `json:"path"`
+}
+
+const rootPath = "/*" // everything
+
+// checkIndexing refuses an indexing policy that the service would refuse.
+func (p properties) checkIndexing() error {
+	var policy indexing
+	if err := p.member("indexingPolicy", `an object such as {"indexingMode":"consistent","automatic":true}`, &policy); err != nil {
+		return err
+	}
+	all := slices.Concat(policy.Included, policy.Excluded)
+	for _, path := range all {
+		if !strings.HasPrefix(path.Path, "/") {
+			return badRequest("indexingPolicy has the path %q: want one that begins with /", path.Path)
+		}
+	}
+	switch mode := strings.ToLower(policy.Mode); {
+	case !slices.Contains([]string{"", "consistent", "lazy", "none"}, mode):
+		return badRequest("indexingPolicy.indexingMode is %q: want consistent or none", policy.Mode)
+	case mode != "none" && len(policy.Included) > 0 && !slices.Contains(all, indexedPath{rootPath}):
+		return badRequest("indexingPolicy has no path %s: want it among includedPaths or excludedPaths", rootPath)
+	}
+	return nil
+}
+
+// checkObjects refuses members that are there and are not objects.
+func (p properties) checkObjects(names ...string) error {
+	for _, name := range names {
+		if err := p.member(name, "an object", &properties{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unchanged refuses properties that would move documents. A unique key policy that the
+// client leaves out stays.
+func unchanged(old, next docstore.ContainerSpec, p properties) error {
+	switch {
+	case next.ID != old.ID:
+		return badRequest("id is %q: want %q, it cannot be changed", next.ID, old.ID)
+	case !slices.Equal(next.Paths, old.Paths) || next.HashVersion != old.HashVersion:
+		return badRequest("partitionKey is %s: want paths %q and version %d, it cannot be changed", p["partitionKey"], old.Paths, old.HashVersion)
+	case p["uniqueKeyPolicy"] != nil && !slices.EqualFunc(next.UniqueKeys, old.UniqueKeys, slices.Equal):
+		return badRequest("uniqueKeyPolicy is %s: want %s, it cannot be changed", p["uniqueKeyPolicy"], uniquePolicyOf(old))
+	}
+	return nil
+}
+
+// describe is a container's specification as clients see it, with what they have said of
+// it besides.
+func describe(s docstore.ContainerSpec, said properties) properties {
+	p := properties{}
+	maps.Copy(p, said)
+	if p["partitionKey"] == nil {
+		p["partitionKey"] = encode(partitionKey{Paths: s.Paths, Version: s.HashVersion})
+	}
+	p.complete("partitionKey", keyDefaults(s))
+	delete(p, "defaultTtl")
+	if s.DefaultTTL != nil {
+		p["defaultTtl"] = encode(*s.DefaultTTL)
+	}
+	if said, err := p.retention(); err != nil || said != s.Retention {
+		p["changeFeedPolicy"] = encode(feedPolicy{int64(s.Retention.Minutes())})
+	}
+	if p["uniqueKeyPolicy"] == nil && len(s.UniqueKeys) > 0 {
+		p["uniqueKeyPolicy"] = uniquePolicyOf(s)
+	}
+	p.complete("indexingPolicy", indexingDefaults(p))
+	p.complete("conflictResolutionPolicy", conflictDefaults)
+	p.complete("geospatialConfig", properties{"type": encode("Geography")})
+	return p
+}
+
+// complete adds to a member, which is an object if it is there, what of the defaults it
+// lacks.
+func (p properties) complete(name string, defaults properties) {
+	own := properties{}
+	_ = json.Unmarshal(p[name], &own) // was checked when it came
+	all := maps.Clone(defaults)
+	maps.Copy(all, own)
+	p[name] = encode(all)
+}
+
+func keyDefaults(s docstore.ContainerSpec) properties {
+	if len(s.Paths) == 1 {
+		return properties{"kind": encode(kindHash)}
+	}
+	return properties{"kind": encode(kindMulti), "version": encode(s.HashVersion)}
+}
+
+func indexingDefaults(p properties) properties {
+	included, excluded := []indexedPath{{rootPath}}, []indexedPath{{`/"_etag"/?`}}
+	var policy indexing
+	_ = json.Unmarshal(p["indexingPolicy"], &policy) // was checked when it came
+	if strings.EqualFold(policy.Mode, "none") {
+		included, excluded = []indexedPath{}, []indexedPath{}
+	}
+	return properties{
+		"indexingMode": encode("consistent"), "automatic": encode(true),
+		"includedPaths": encode(included), "excludedPaths": encode(excluded),
+	}
+}
+
+var conflictDefaults = properties{
+	"mode": encode("LastWriterWins"), "conflictResolutionPath": encode("/_ts"), "conflictResolutionProcedure": encode(""),
+}
+
+func uniquePolicyOf(s docstore.ContainerSpec) json.RawMessage {
+	policy := uniquePolicy{Keys: []uniqueKey{}}
+	for _, set := range s.UniqueKeys {
+		policy.Keys = append(policy.Keys, uniqueKey{set})
+	}
+	return encode(policy)
+}
