@@ -12,16 +12,16 @@ import (
 
 // Actions that roles grant, by the service's names. Only keys may manage.
 const (
-	account              = "Microsoft.DocumentDB/databaseAccounts/"
-	containers           = account + "sqlDatabases/containers/"
-	actionReadMetadata   = account + "readMetadata"
-	actionQuery          = containers + "executeQuery"
-	actionReadChangeFeed = containers + "readChangeFeed"
-	actionCreate         = containers + "items/create"
-	actionReadItem       = containers + "items/read"
-	actionReplace        = containers + "items/replace"
-	actionUpsert         = containers + "items/upsert"
-	actionDelete         = containers + "items/delete"
+	ofAccount            = "Microsoft.DocumentDB/databaseAccounts/"
+	ofContainer          = ofAccount + "sqlDatabases/containers/"
+	actionReadMetadata   = ofAccount + "readMetadata"
+	actionQuery          = ofContainer + "executeQuery"
+	actionReadChangeFeed = ofContainer + "readChangeFeed"
+	actionCreate         = ofContainer + "items/create"
+	actionReadItem       = ofContainer + "items/read"
+	actionReplace        = ofContainer + "items/replace"
+	actionUpsert         = ofContainer + "items/upsert"
+	actionDelete         = ofContainer + "items/delete"
 	actionManage         = "manage" // databases, containers, offers, splits
 )
 
@@ -29,8 +29,8 @@ const (
 const (
 	readerRole      = "Cosmos DB Built-in Data Reader"
 	contributorRole = "Cosmos DB Built-in Data Contributor"
-	everyItemAction = containers + "items/*"
-	everyQuery      = containers + "*" // those of a container as a whole
+	everyItemAction = ofContainer + "items/*"
+	everyQuery      = ofContainer + "*" // those of a container as a whole
 )
 
 // The actions of the service's two built-in roles.
