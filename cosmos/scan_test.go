@@ -1,0 +1,151 @@
+package cosmos
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/millrace/changefeed"
+)
+
+// container is one with these partition key paths.
+func container(paths ...string) *Container {
+	c := &Container{}
+	for _, p := range paths {
+		c.paths = append(c.paths, parseKeyPath(p))
+	}
+	return c
+}
+
+func TestAnItemIsCutOutOfItsPage(t *testing.T) {
+	for _, c := range []struct{ name, doc, id, body, key string }{
+		{"the LSN last, as the service has it", `{"id":"a","pk":"k","_ts":7,"_lsn":5}`, "a", `{"id":"a","pk":"k","_ts":7}`, `["k"]`},
+		{"spaces", "{ \"id\" : \"a\" ,\n \"pk\" : 5 , \"_ts\":7 , \"_lsn\" : 5 }", "a", "{ \"id\" : \"a\" ,\n \"pk\" : 5 , \"_ts\":7 }", `[5]`},
+		{"in the middle", `{"id":"a","_ts":7,"_lsn":5,"pk":true}`, "a", `{"id":"a","_ts":7,"pk":true}`, `[true]`},
+		{"first", `{"_lsn":5 , "id":"a","_ts":7}`, "a", `{ "id":"a","_ts":7}`, `[{}]`},
+		{"alone", `{"_lsn":5}`, "", `{}`, `[{}]`},
+		{"absent", `{"id":"a","pk":null}`, "a", `{"id":"a","pk":null}`, `[null]`},
+		{"escapes", `{"id":"a\"b\\","p\u006b":"\u0026\u00e9","x":"}]\"","_lsn":5}`, `a"b\`, `{"id":"a\"b\\","p\u006b":"\u0026\u00e9","x":"}]\""}`, `["&é"]`},
+		{"a number in another form", `{"id":"a","pk":5.0e0}`, "a", `{"id":"a","pk":5.0e0}`, `[5]`},
+		{"a key that is none", `{"id":"a","pk":{"x":1}}`, "a", `{"id":"a","pk":{"x":1}}`, `[{}]`},
+	} {
+		page := []byte(`{"_rid":"r","Documents":[` + c.doc + `, ` + c.doc + `],"_count":2}`)
+		changes, err := container("/pk").changes(page, changefeed.LatestVersion)
+		if err != nil || len(changes) != 2 {
+			t.Errorf("%s: %d changes, %v", c.name, len(changes), err)
+			continue
+		}
+		for _, ch := range changes {
+			if ch.ID != c.id || string(ch.Body) != c.body || string(ch.PartitionKey) != c.key {
+				t.Errorf("%s: id %q, key %s, body %s, want %q, %s, %s", c.name, ch.ID, ch.PartitionKey, ch.Body, c.id, c.key, c.body)
+			}
+		}
+	}
+}
+
+func TestKeysBelowAPathAndOfSeveralLevels(t *testing.T) {
+	c := container("/tenant", `/address/"the city"`)
+	page := []byte(`{"Documents":[{"id":"1","tenant":"t","address":{"x":[{}],"the city":"Ghent"}},{"id":"2","address":7}]}`)
+	changes, err := c.changes(page, changefeed.LatestVersion)
+	if err != nil || len(changes) != 2 {
+		t.Fatalf("%d changes, %v", len(changes), err)
+	}
+	if changes[0].PartitionKey != changefeed.Key("t", "Ghent") || changes[1].PartitionKey != changefeed.Key(changefeed.Undefined, changefeed.Undefined) {
+		t.Errorf("keys %s and %s", changes[0].PartitionKey, changes[1].PartitionKey)
+	}
+}
+
+func TestVersionsWithTheirMetadata(t *testing.T) {
+	const page = `{"Documents":[
+		{"current":{"id":"a","pk":"k","n":1,"_etag":"\"e1\"","_ts":100,"_lsn":7},"metadata":{"lsn":7,"crts":100,"operationType":"create","previousImageLSN":0}},
+		{"metadata":{"lsn":8,"crts":101,"operationType":"Replace","previousImageLSN":7},"previous":{"id":"a","pk":"k","n":1},"current":{"id":"a","pk":"k","n":2,"_etag":"\"e2\""}},
+		{"current":{},"metadata":{"lsn":9,"crts":102,"operationType":"delete","previousImageLSN":8,"timeToLiveExpired":true,"id":"a","partitionKey":{"pk":"k"}}},
+		{"metadata":{"lsn":10,"crts":103,"operationType":"delete"},"previous":{"id":"b","pk":5}}
+	]}`
+	got, err := container("/pk").changes([]byte(page), changefeed.AllVersionsAndDeletes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(s int64) time.Time { return time.Unix(s, 0).UTC() }
+	want := []changefeed.Change{
+		{Op: changefeed.OpCreate, ID: "a", PartitionKey: `["k"]`, LSN: 7, Time: at(100), ETag: `"e1"`, Body: json.RawMessage(`{"id":"a","pk":"k","n":1,"_etag":"\"e1\"","_ts":100}`)},
+		{Op: changefeed.OpReplace, ID: "a", PartitionKey: `["k"]`, LSN: 8, PreviousLSN: 7, Time: at(101), ETag: `"e2"`, Body: json.RawMessage(`{"id":"a","pk":"k","n":2,"_etag":"\"e2\""}`), Previous: json.RawMessage(`{"id":"a","pk":"k","n":1}`)},
+		{Op: changefeed.OpDelete, ID: "a", PartitionKey: `["k"]`, LSN: 9, PreviousLSN: 8, Time: at(102), Expired: true},
+		{Op: changefeed.OpDelete, ID: "b", PartitionKey: `[5]`, LSN: 10, Time: at(103), Previous: json.RawMessage(`{"id":"b","pk":5}`)},
+	}
+	if !slices.EqualFunc(got, want, same) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func same(a, b changefeed.Change) bool {
+	bodies := bytes.Equal(a.Body, b.Body) && bytes.Equal(a.Previous, b.Previous) && (a.Body == nil) == (b.Body == nil)
+	a.Body, a.Previous, b.Body, b.Previous = nil, nil, nil, nil
+	return bodies && a.Op == b.Op && a.ID == b.ID && a.PartitionKey == b.PartitionKey && a.LSN == b.LSN &&
+		a.Time.Equal(b.Time) && a.ETag == b.ETag && a.PreviousLSN == b.PreviousLSN && a.Expired == b.Expired
+}
+
+func TestDeletedKeysOfSeveralLevels(t *testing.T) {
+	c := container("/tenant", "/address/city")
+	for _, text := range []string{
+		`{"tenant":"t","address/city":"Ghent"}`, `{"/tenant":"t","/address/city":"Ghent"}`,
+		`{"tenant":"t","address":{"city":"Ghent"}}`, `{"city":"Ghent","tenant":"t"}`,
+	} {
+		if got := c.deletedKey([]byte(text)); got != changefeed.Key("t", "Ghent") {
+			t.Errorf("key of %s is %s", text, got)
+		}
+	}
+}
+
+func TestAPageThatIsNone(t *testing.T) {
+	for _, page := range []string{
+		"", "null", "[]", "{", `{"Documents":`, `{"Documents":{}}`, `{"Documents":[{]}`, `{"Documents":[{}`, `{"Documents":[7]}`,
+		`{"Documents":[{"id":"a"]}`, `{"Documents":[{"id":"a}]}`, `{"Documents":[{"id" "a"}]}`, `{"Documents":[{"id":}]}`,
+	} {
+		for _, mode := range []changefeed.Mode{changefeed.LatestVersion, changefeed.AllVersionsAndDeletes} {
+			if changes, err := container("/pk").changes([]byte(page), mode); err == nil {
+				t.Errorf("%v page %s: %d changes, want an error", mode, page, len(changes))
+			}
+		}
+	}
+	if _, err := container("/pk").changes([]byte(`{"Documents":[{"current":{"id":"a"}}]}`), changefeed.AllVersionsAndDeletes); err == nil {
+		t.Error("a version without metadata is no error")
+	}
+}
+
+// FuzzScanner holds the scanner to encoding/json: it finds the same members in every
+// object, and comes to an end with every text.
+func FuzzScanner(f *testing.F) {
+	for _, text := range []string{
+		`{"id":"a","n":[1,{"x":"]}"}],"":null}`, `{"a":1,"a":2}`, `{ }`, `{"\u0061\"":"\\"}`, `{"a":-1.5e+7 , "b":true}`, `[`, `{"a":{}}`, `{"_lsn":1,"_lsn":2}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		page := append(append([]byte(`{"Documents":[`), text...), "]}"...)
+		c := container("/pk", "/a/b")
+		_, _ = c.changes(slices.Clone(page), changefeed.AllVersionsAndDeletes) // only must not panic
+		changes, err := c.changes(slices.Clone(page), changefeed.LatestVersion)
+		var want map[string]json.RawMessage
+		if !utf8.Valid(text) || json.Unmarshal(text, &want) != nil || want == nil {
+			return
+		}
+		if err != nil || len(changes) != 1 {
+			t.Fatalf("%s: %d changes, %v", text, len(changes), err)
+		}
+		got := map[string]json.RawMessage{}
+		s := scanner{text: slices.Clone(text)}
+		s.object(func(m member) { got[unquote(append(append([]byte{'"'}, m.name...), '"'))] = m.value })
+		equal := func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }
+		if s.bad || !maps.EqualFunc(got, want, equal) {
+			t.Errorf("members of %s: %s, want %s", text, got, want)
+		}
+		if !json.Valid(changes[0].Body) {
+			t.Errorf("body of %s is %s", text, changes[0].Body)
+		}
+	})
+}
