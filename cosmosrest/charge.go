@@ -27,8 +27,8 @@ func chargeWrite(bytes int) float64 { return writeKB * kilobytes(bytes) }
 // chargePatch is what a patch costs that leaves a document of this size.
 func chargePatch(bytes int) float64 { return chargeWrite(bytes) + patchMore }
 
-// chargeScan is what a query or a page of a feed costs that read so many documents with
+// scanCharge is what a query or a page of a feed costs that read so many documents with
 // so many bytes together.
-func chargeScan(items, bytes int) float64 {
+func scanCharge(items, bytes int) float64 {
 	return max(minCharge, scanItem*float64(items)+scanKB*float64(bytes)/1024)
 }
