@@ -11,12 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed"
-	"github.com/millrace/changefeed/docstore"
 )
 
 // exportOptions are the flags of export.
 type exportOptions struct {
-	storeFlags
+	placeFlags
 	selection
 	system bool
 }
@@ -24,7 +23,7 @@ type exportOptions struct {
 func exportCommand() *cobra.Command {
 	var o exportOptions
 	cmd := &cobra.Command{
-		Use:   "export",
+		Use:   "export [ADDRESS]",
 		Short: "Write the documents of a container, one a line",
 		Long: `Write the documents of a container to standard output, one JSON document a line, as
 they were given: what the store adds to them (_rid, _self, _etag, _attachments, _ts) is
@@ -32,13 +31,14 @@ left out unless --system asks for it. Those of one partition key come in the ord
 their last writes, so that import makes the same container of them.`,
 		Example: `  changefeed export --db data --container restaurants > restaurants.ndjson
   changefeed export --db data --container restaurants --key CF24 | jq .name
-  changefeed export --db data --container orders --key '["tenant 1", 5]' --system`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.with(func(c *docstore.Container) error { return o.export(cmd.Context(), c, cmd.OutOrStdout()) })
+  changefeed export docstore:data#orders --key '["tenant 1", 5]' --system
+  changefeed export cosmos:shop/orders --endpoint https://contoso.documents.azure.com > orders.ndjson`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.with(cmd, args, func(c *container) error { return o.export(cmd.Context(), c, cmd.OutOrStdout()) })
 		},
 	}
-	o.storeFlags.register(cmd)
+	o.placeFlags.register(cmd)
 	o.selection.register(cmd)
 	cmd.Flags().BoolVar(&o.system, "system", false, "keep the system properties")
 	return cmd
@@ -48,10 +48,10 @@ const outputBuffer = 256 << 10
 
 // export writes what the feed of latest versions has from its beginning: each document
 // once.
-func (o *exportOptions) export(ctx context.Context, c *docstore.Container, to io.Writer) error {
+func (o *exportOptions) export(ctx context.Context, c *container, to io.Writer) error {
 	w := bufio.NewWriterSize(to, outputBuffer)
 	from := changefeed.Position{Start: changefeed.FromBeginning()}
-	for page, err := range changefeed.Pull(ctx, c, o.rng.value, from, o.options(changefeed.LatestVersion)) {
+	for page, err := range changefeed.Pull(ctx, c.source, o.rng.value, from, o.options(changefeed.LatestVersion)) {
 		if err != nil {
 			return err
 		}

@@ -22,7 +22,8 @@ import (
 
 // importOptions are the flags of import.
 type importOptions struct {
-	storeFlags
+	placeFlags
+	to        address
 	input     string // path, or - for standard input
 	pk        []string
 	ranges    int
@@ -42,7 +43,7 @@ const (
 func importCommand() *cobra.Command {
 	var o importOptions
 	cmd := &cobra.Command{
-		Use:   "import FILE|-",
+		Use:   "import FILE|- [ADDRESS]",
 		Short: "Load documents from a file or a pipe",
 		Long: `Load documents from a file, or from standard input when it is -.
 
@@ -57,25 +58,32 @@ text, and the exit code is 1. To try again what was mended:
   jq -r .text FILE.rejects > mended.ndjson
 
 An import that was interrupted goes on where it stopped when it is started again with
-the same file and container. Standard input is read from its beginning.`,
+the same file and container, if that is in a store. Standard input is read from its
+beginning.
+
+A container that is not there is made, with its store, if --pk tells its partition key.` + addressHelp,
 		Example: `  changefeed import restaurants.ndjson --db data --container restaurants --pk /outcode
   changefeed import orders.json --db data --container orders --pk /tenant,/user --ranges 4
-  gzip -dc events.ndjson.gz | changefeed import - --db data --container events --pk /id --ttl 24h`,
+  gzip -dc events.ndjson.gz | changefeed import - --db data --container events --pk /id --ttl 24h
+  changefeed import orders.json http://127.0.0.1:8081/shop/orders --pk /city`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0:
 				return errors.New("FILE or - is missing")
-			case len(args) > 1:
-				return fmt.Errorf("there are %d files: want one, or - for standard input", len(args))
+			case len(args) > 2:
+				return fmt.Errorf("there are %d arguments: want a file, or - for standard input, and an address", len(args))
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o.input = args[0]
+			if o.to, err = o.address(cmd, args[1:]); err != nil {
+				return err
+			}
 			return o.run(cmd)
 		},
 	}
-	o.register(cmd)
+	o.placeFlags.register(cmd)
 	f := cmd.Flags()
 	f.StringSliceVar(&o.pk, "pk", nil, "`path` of the partition key, up to three for a hierarchical one; for a new container")
 	f.IntVar(&o.ranges, "ranges", 1, "physical partitions of a new container")
@@ -97,20 +105,27 @@ func (o *importOptions) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer in.Close()
-	db, err := docstore.Open(o.db, docstore.Options{MustExist: true})
+	if o.to.dir == "" {
+		return o.remotely(cmd, in)
+	}
+	db, err := docstore.Open(o.to.dir, docstore.Options{MustExist: true})
 	if errors.Is(err, docstore.ErrNotStore) { // make one, but not for a container that cannot be
 		if err = o.rehearse(cmd); err == nil {
-			db, err = docstore.Open(o.db, docstore.Options{})
+			db, err = docstore.Open(o.to.dir, docstore.Options{})
 		}
 	}
 	if err != nil {
-		return err
+		return openError(err)
 	}
 	defer closing(db, &err)
 	c, err := o.target(cmd, db)
 	if err != nil {
 		return err
 	}
+	return o.into(cmd, in, stored(c, o.to))
+}
+
+func (o *importOptions) into(cmd *cobra.Command, in *os.File, c *container) error {
 	done, err := o.load(cmd, in, c)
 	return cmp.Or(o.report(cmd.OutOrStdout(), done), err)
 }
@@ -163,7 +178,7 @@ func (o *importOptions) rehearse(cmd *cobra.Command) (err error) {
 
 // target is the container to fill, made if there is none.
 func (o *importOptions) target(cmd *cobra.Command, db *docstore.DB) (*docstore.Container, error) {
-	c, err := db.Container(o.container)
+	c, err := db.Container(o.to.name())
 	if err == nil {
 		return c, o.agrees(cmd, c.Spec())
 	}
@@ -171,15 +186,24 @@ func (o *importOptions) target(cmd *cobra.Command, db *docstore.DB) (*docstore.C
 		return nil, err
 	}
 	if len(o.pk) == 0 {
-		return nil, usageError{fmt.Errorf("--pk is missing: container %q is new, so its partition key path is needed, as in --pk /city", o.container)}
+		return nil, o.keyless()
+	}
+	if o.to.database != docstore.DefaultDatabase {
+		if _, err := db.CreateDatabase(cmd.Context(), o.to.database, nil); err != nil && !errors.Is(err, changefeed.ErrConflict) {
+			return nil, err
+		}
 	}
 	c, err = db.CreateContainer(cmd.Context(), docstore.ContainerSpec{
-		ID: o.container, Paths: o.pk, Ranges: o.ranges, DefaultTTL: o.ttl.seconds, Retention: o.retention,
+		Database: o.to.database, ID: o.to.container, Paths: o.pk, Ranges: o.ranges, DefaultTTL: o.ttl.seconds, Retention: o.retention,
 	})
 	if errors.Is(err, changefeed.ErrBadRequest) {
 		err = usageError{err}
 	}
 	return c, err
+}
+
+func (o *importOptions) keyless() error {
+	return usageError{fmt.Errorf("--pk is missing: container %q is new, so its partition key path is needed, as in --pk /city", o.to.name())}
 }
 
 // agrees refuses flags that an existing container does not follow.
@@ -192,7 +216,7 @@ func (o *importOptions) agrees(cmd *cobra.Command, s docstore.ContainerSpec) err
 		{"retention", o.retention.String(), s.Retention.String()},
 	} {
 		if cmd.Flags().Changed(f.name) && f.want != f.has {
-			return misused(f.name, f.want, fmt.Sprintf("%s, which container %q was made with, or another container", f.has, o.container))
+			return misused(f.name, f.want, fmt.Sprintf("%s, which container %q was made with, or another container", f.has, o.to.name()))
 		}
 	}
 	return nil
@@ -209,7 +233,7 @@ type imported struct {
 }
 
 // load loads the input, from where an interrupted import stopped.
-func (o *importOptions) load(cmd *cobra.Command, in *os.File, c *docstore.Container) (*imported, error) {
+func (o *importOptions) load(cmd *cobra.Command, in *os.File, c *container) (*imported, error) {
 	show := newProgress(cmd.ErrOrStderr(), o.input, in)
 	mark, err := o.resume(show, in, c)
 	if err != nil {
@@ -246,8 +270,8 @@ func stopped(err error, m *mark) error {
 }
 
 // resume opens the mark of an import, and moves the input to it.
-func (o *importOptions) resume(show *progress, in *os.File, c *docstore.Container) (*mark, error) {
-	m, found, err := openMark(o.db, in, c)
+func (o *importOptions) resume(show *progress, in *os.File, c *container) (*mark, error) {
+	m, found, err := openMark(in, c)
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +314,7 @@ func (o *importOptions) report(w io.Writer, done *imported) error {
 		before = fmt.Sprintf(", %d before", done.Before)
 	}
 	_, err := fmt.Fprintf(w, "imported %s into %s in %.2f s (%.0f a second)%s, rejected %d\n",
-		several(done.Imported, "document"), o.container, done.Seconds, done.Rate, before, done.Rejected)
+		several(done.Imported, "document"), o.to.name(), done.Seconds, done.Rate, before, done.Rejected)
 	return err
 }
 

@@ -42,16 +42,17 @@ func (s importSite) interrupt(t *testing.T, markAt, stopAt int) (m mark) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	c, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "c", Paths: []string{"/outcode"}})
+	made, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "c", Paths: []string{"/outcode"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := stored(made, address{dir: s.dir, database: docstore.DefaultDatabase, container: "c"})
 	in, err := os.Open(s.file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	at, _, err := openMark(s.dir, in, c)
+	at, _, err := openMark(in, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +278,7 @@ func TestAFailureOfTheStoreEndsTheImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	err = newLoader(c, 8).load(t.Context(), records, func(*job) error {
+	err = newLoader(stored(c, address{container: "c"}), 8).load(t.Context(), records, func(*job) error {
 		if n++; n == 100 {
 			return db.Close()
 		}

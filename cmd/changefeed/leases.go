@@ -13,15 +13,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed"
-	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/internal/leasedoc"
 )
 
 func leasesCommand() *cobra.Command {
-	var o storeFlags
+	o := placeFlags{container: defaultLeases}
 	var form *choice
 	cmd := &cobra.Command{
-		Use:   "leases",
+		Use:   "leases [ADDRESS]",
 		Short: "Show who reads which range, up to where, and how far behind",
 		Long: `Show the leases of all deployment units in a lease container: who owns each, when it
 was last written, the position that is stored in it, how many changes it has still to
@@ -29,37 +28,53 @@ handle and how long the oldest of them has waited, how often the batch in hand h
 failed, and what is odd about it: a lease that is free, has expired, is being split or
 is there twice, a document that is no lease, a range of keys that no lease covers.
 
-With -o json, one object a line: of kind lease, instance, hole or document.`,
+The containers that the units read are looked for in the same store or, in an account,
+in the same database.
+
+With -o json, one object a line: of kind lease, instance, hole or document.` + addressHelp,
 		Example: `  changefeed leases --db data
+  changefeed leases http://127.0.0.1:8081/shop/leases
   changefeed leases --db data --container my-leases -o json | jq 'select(.lag > 1000)'`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			db, err := o.open()
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := o.address(cmd, args)
 			if err != nil {
 				return err
 			}
-			defer closing(db, &err)
-			leases, err := o.find(db)
-			if errors.Is(err, errNoContainer) && !cmd.Flags().Changed("container") {
-				return fmt.Errorf("the store has no lease container %q: processors create none by themselves; name another with --container", o.container)
-			}
-			if err != nil {
-				return err
-			}
-			units, err := survey(cmd.Context(), db, leases)
+			units, err := o.survey(cmd, a)
 			if err != nil {
 				return err
 			}
 			if form.value == "json" {
 				return writeRows(cmd.OutOrStdout(), units)
 			}
-			return writeTables(cmd.OutOrStdout(), o.container, units)
+			return writeTables(cmd.OutOrStdout(), a.name(), units)
 		},
 	}
-	o.registerStore(cmd)
-	cmd.Flags().StringVar(&o.container, "container", "leases", "`name` of the lease container")
+	o.register(cmd)
 	form = output(cmd)
 	return cmd
+}
+
+// defaultLeases is the lease container where none is named.
+const defaultLeases = "leases"
+
+// survey opens the lease container and reads its units.
+func (p *placeFlags) survey(cmd *cobra.Command, a address) (units []unit, err error) {
+	o := newOpener(p.account)
+	defer closing(o, &err)
+	leases, err := o.open(cmd.Context(), a)
+	if errors.Is(err, errNoContainer) && p.db != "" && !cmd.Flags().Changed("container") {
+		return nil, fmt.Errorf("the store has no lease container %q: processors create none by themselves; name another with --container", p.container)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := registry{leases: leases}
+	if r.monitored, err = o.neighbours(cmd.Context(), leases); err != nil {
+		return nil, err
+	}
+	return r.survey(cmd.Context())
 }
 
 // A unit is a deployment unit: the processors of one name on one container.
@@ -107,27 +122,33 @@ func (r *row) note(format string, args ...any) {
 
 // survey reads all units of a lease container. What belongs to none is in a last unit
 // without a name.
-func survey(ctx context.Context, db *docstore.DB, leases *docstore.Container) ([]unit, error) {
-	documents, err := everything(ctx, leases)
+func (r registry) survey(ctx context.Context) ([]unit, error) {
+	documents, err := everything(ctx, r.leases.source)
 	if err != nil {
 		return nil, err
+	}
+	suffixes := make([]string, len(r.monitored)) // of the names of the units on each
+	for i, c := range r.monitored {
+		store, err := leaseStore(ctx, r.leases, anybody, c)
+		if err != nil {
+			return nil, err
+		}
+		suffixes[i] = strings.TrimPrefix(store.Prefix(), anybody)
 	}
 	units := map[[2]string]*unit{}
 	var strays unit
 	for _, doc := range documents {
-		processor, monitored, err := unitOf(ctx, db, leases, doc.ID)
-		if err != nil {
-			return nil, err
-		}
-		if monitored == nil {
+		processor, i := unitOf(suffixes, doc.ID)
+		if processor == "" {
 			strays.rows = append(strays.rows, stray(doc))
 			continue
 		}
-		name := [2]string{processor, monitored.ID()}
+		monitored := r.monitored[i]
+		name := [2]string{processor, monitored.address.name()}
 		if units[name] != nil {
 			continue
 		}
-		if units[name], err = readUnit(ctx, leases, processor, monitored); err != nil {
+		if units[name], err = readUnit(ctx, r.leases, processor, monitored); err != nil {
 			return nil, err
 		}
 	}
@@ -145,7 +166,7 @@ func survey(ctx context.Context, db *docstore.DB, leases *docstore.Container) ([
 }
 
 // everything is all documents of a container.
-func everything(ctx context.Context, c *docstore.Container) (documents []changefeed.Change, err error) {
+func everything(ctx context.Context, c changefeed.Source) (documents []changefeed.Change, err error) {
 	from := changefeed.Position{Start: changefeed.FromBeginning()}
 	for page, err := range changefeed.Pull(ctx, c, changefeed.FullRange(), from, changefeed.PullOptions{}) {
 		if err != nil {
@@ -156,23 +177,20 @@ func everything(ctx context.Context, c *docstore.Container) (documents []changef
 	return documents, context.Cause(ctx)
 }
 
+// anybody is the name of a processor that is only asked for what is the same for all.
+const anybody = "x"
+
 // unitOf finds the unit of a document by its id, which ends the processor's name with
 // what every processor of that container has.
-func unitOf(ctx context.Context, db *docstore.DB, leases *docstore.Container, id string) (processor string, monitored *docstore.Container, err error) {
-	const name = "x"
-	for _, c := range db.Containers() {
-		store, err := docstore.NewLeases(ctx, leases, name, c)
-		if err != nil {
-			return "", nil, err
-		}
-		suffix := strings.TrimPrefix(store.Prefix(), name)
+func unitOf(suffixes []string, id string) (processor string, monitored int) {
+	for i, suffix := range suffixes {
 		if processor, _, ok := strings.Cut(id, suffix); ok && processor != "" {
 			if _, _, ok := leasedoc.KindOf(processor+suffix, id); ok {
-				return processor, c, nil
+				return processor, i
 			}
 		}
 	}
-	return "", nil, nil
+	return "", 0
 }
 
 // stray describes a document that belongs to no unit of this store.
@@ -190,8 +208,8 @@ func stray(doc changefeed.Change) row {
 }
 
 // readUnit reads the records of a unit.
-func readUnit(ctx context.Context, leases *docstore.Container, processor string, monitored *docstore.Container) (*unit, error) {
-	store, err := docstore.NewLeases(ctx, leases, processor, monitored)
+func readUnit(ctx context.Context, leases *container, processor string, monitored *container) (*unit, error) {
+	store, err := leaseStore(ctx, leases, processor, monitored)
 	if err != nil {
 		return nil, err
 	}
@@ -199,12 +217,12 @@ func readUnit(ctx context.Context, leases *docstore.Container, processor string,
 	if err != nil {
 		return nil, err
 	}
-	u := &unit{processor: processor, container: monitored.ID()}
+	u := &unit{processor: processor, container: monitored.address.name()}
 	for _, l := range records {
 		r := describe(l, now)
 		switch l.Kind {
 		case changefeed.KindLease:
-			r.estimate(ctx, monitored, now)
+			r.estimate(ctx, monitored.source, now)
 		case changefeed.KindHost:
 			r.Kind = rowInstance
 			if r.gone = l.State == changefeed.StateRetired || now.Sub(l.Updated) > cmp.Or(l.Expiration, silence); r.gone {

@@ -68,9 +68,18 @@ func (o office) lease(t *testing.T, part string, edit func(*changefeed.Lease)) {
 	}
 }
 
+// registry has the leases of all containers.
+func (o office) registry(leases *docstore.Container) registry {
+	r := registry{leases: stored(leases, address{container: leases.ID(), database: leases.Database()})}
+	for _, c := range o.db.Containers() {
+		r.monitored = append(r.monitored, stored(c, address{container: c.ID(), database: c.Database()}))
+	}
+	return r
+}
+
 func (o office) survey(t *testing.T) []unit {
 	t.Helper()
-	units, err := survey(t.Context(), o.db, o.leases)
+	units, err := o.registry(o.leases).survey(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +239,7 @@ func TestAContainerOfAnotherKeyHasNoLeases(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.put(t, other, `{"id":"1"}`)
-	if _, err := survey(t.Context(), o.db, other); err == nil || !strings.Contains(err.Error(), "want /id or /partitionKey") {
+	if _, err := o.registry(other).survey(t.Context()); err == nil || !strings.Contains(err.Error(), "want /id or /partitionKey") {
 		t.Errorf("got error %v, want one that tells the keys of lease containers", err)
 	}
 }

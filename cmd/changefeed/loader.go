@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
-	"github.com/millrace/changefeed/docstore"
 )
 
 // How documents get into a container
@@ -34,11 +33,11 @@ type job struct {
 
 // A loader writes records to a container.
 type loader struct {
-	container *docstore.Container
-	paths     [][]string
-	lanes     []chan *job
-	order     chan *job // all jobs as they came
-	seed      maphash.Seed
+	to    *container
+	paths [][]string
+	lanes []chan *job
+	order chan *job // all jobs as they came
+	seed  maphash.Seed
 }
 
 // The lengths of queues.
@@ -51,9 +50,9 @@ const (
 	maxCrowdBytes = 1 << 20 // stores take 2 MB with all that they add
 )
 
-func newLoader(c *docstore.Container, writers int) *loader {
+func newLoader(c *container, writers int) *loader {
 	l := &loader{
-		container: c, paths: keyPaths(c.Spec().Paths),
+		to: c, paths: keyPaths(c.paths),
 		lanes: make([]chan *job, writers), order: make(chan *job, maxAhead), seed: maphash.MakeSeed(),
 	}
 	for i := range l.lanes {
@@ -218,8 +217,7 @@ func (l *loader) write(ctx context.Context, jobs []*job) {
 	}
 	for _, j := range jobs {
 		j.failure = patiently(ctx, func() error {
-			_, err := l.container.Upsert(ctx, j.text)
-			return err
+			return l.to.upsert(ctx, j.key, j.text)
 		})
 		if errors.Is(j.failure, changefeed.ErrBadRequest) || errors.Is(j.failure, changefeed.ErrConflict) {
 			j.refusal, j.failure = reason(j.failure), nil
@@ -236,7 +234,7 @@ func (l *loader) commit(ctx context.Context, jobs []*job) (refused int, err erro
 		writes[i] = changefeed.Write{Op: changefeed.WriteUpsert, Body: j.text}
 	}
 	err = patiently(ctx, func() error {
-		_, err := l.container.Commit(ctx, jobs[0].key, writes)
+		_, err := l.to.writer.Commit(ctx, jobs[0].key, writes)
 		return err
 	})
 	if w, ok := errors.AsType[*changefeed.WriteError](err); ok {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -13,62 +14,136 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/docstore"
 )
 
-// storeFlags tell which container of which store.
-type storeFlags struct {
-	db        string
-	container string
+// A container is one that a command works on, wherever it is.
+type container struct {
+	address address
+	paths   []string // of the partition key, if they are known
+	source  changefeed.Source
+	writer  changefeed.Committer
+	local   *docstore.Container // nil for one of an account
+	remote  *cosmos.Container   // nil for one of a store
 }
 
-func (s *storeFlags) register(cmd *cobra.Command) {
-	s.registerStore(cmd)
-	cmd.Flags().StringVar(&s.container, "container", "", "`name` of the container")
-	_ = cmd.MarkFlagRequired("container") // fails only for a flag that is not there
+// stored is a container of a store.
+func stored(c *docstore.Container, a address) *container {
+	return &container{address: a, paths: c.Spec().Paths, source: c, writer: c, local: c}
 }
 
-func (s *storeFlags) registerStore(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&s.db, "db", "", "`directory` of the store")
-	_ = cmd.MarkFlagRequired("db")
-	_ = cmd.MarkFlagDirname("db")
-}
-
-// open opens a store that must be there.
-func (s *storeFlags) open() (*docstore.DB, error) {
-	db, err := docstore.Open(s.db, docstore.Options{MustExist: true})
-	if errors.Is(err, docstore.ErrNotStore) {
-		return nil, fmt.Errorf("--db is %s: there is no store in it: want the directory of one, as changefeed import makes", s.db)
+// upsert writes a document, whose partition key a store finds out by itself.
+func (c *container) upsert(ctx context.Context, key changefeed.PartitionKey, body []byte) error {
+	if c.local != nil {
+		_, err := c.local.Upsert(ctx, body)
+		return err
 	}
-	return db, err
+	_, err := c.writer.Commit(ctx, key, []changefeed.Write{{Op: changefeed.WriteUpsert, Body: body}})
+	return err
+}
+
+// retains refuses a mode that the container is not made for. That of an account says so
+// itself.
+func (c *container) retains(m changefeed.Mode) error {
+	if m == changefeed.AllVersionsAndDeletes && c.local != nil && c.local.Spec().Retention == 0 {
+		return fmt.Errorf("--mode is all: container %q keeps no versions: it was imported without --retention", c.address.name())
+	}
+	return nil
+}
+
+// An opener opens containers; those of one store or account share what is open.
+type opener struct {
+	flags    accountFlags
+	stores   map[string]*docstore.DB
+	accounts map[string]*account
+}
+
+func newOpener(flags accountFlags) *opener {
+	return &opener{flags: flags, stores: map[string]*docstore.DB{}, accounts: map[string]*account{}}
+}
+
+// Close closes everything that was opened.
+func (o *opener) Close() error {
+	var errs []error
+	for _, db := range o.stores {
+		errs = append(errs, db.Close())
+	}
+	for _, a := range o.accounts {
+		a.client.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// open opens a container that must be there.
+func (o *opener) open(ctx context.Context, a address) (*container, error) {
+	if a.dir == "" {
+		return o.openRemote(ctx, a)
+	}
+	db, err := o.store(a)
+	if err != nil {
+		return nil, err
+	}
+	c, err := find(db, a)
+	if err != nil {
+		return nil, err
+	}
+	return stored(c, a), nil
+}
+
+// store opens a store that must be there.
+func (o *opener) store(a address) (*docstore.DB, error) {
+	dir := filepath.Clean(a.dir)
+	if db := o.stores[dir]; db != nil {
+		return db, nil
+	}
+	db, err := docstore.Open(dir, docstore.Options{MustExist: true})
+	switch {
+	case errors.Is(err, docstore.ErrNotStore):
+		return nil, fmt.Errorf("%s: there is no store in it: want the directory of one, as changefeed import makes", a.storeField())
+	case err != nil:
+		return nil, openError(err)
+	}
+	o.stores[dir] = db
+	return db, nil
+}
+
+// openError adds to an error of opening a store what can be done about it.
+func openError(err error) error {
+	if errors.Is(err, docstore.ErrInUse) {
+		return fmt.Errorf("%w; processes share what changefeed serve has open: want an address such as http://127.0.0.1:8081/DATABASE/container", err)
+	}
+	return err
 }
 
 // find is a container that must be there.
-func (s *storeFlags) find(db *docstore.DB) (*docstore.Container, error) {
-	c, err := db.Container(s.container)
+func find(db *docstore.DB, a address) (*docstore.Container, error) {
+	c, err := db.Container(a.name())
 	if !errors.Is(err, changefeed.ErrNotFound) {
 		return c, err
 	}
 	var names []string
 	for _, c := range db.Containers() {
-		names = append(names, c.ID())
+		names = append(names, c.Name())
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("--container is %s: %w: the store has none", s.container, errNoContainer)
+		return nil, fmt.Errorf("%s: %w: the store has none", a.containerField(), errNoContainer)
 	}
-	return nil, fmt.Errorf("--container is %s: %w: want one of %s", s.container, errNoContainer, strings.Join(names, ", "))
+	return nil, fmt.Errorf("%s: %w: want one of %s", a.containerField(), errNoContainer, strings.Join(names, ", "))
 }
 
 var errNoContainer = errors.New("there is no such container")
 
-// with runs f on the container and closes the store behind it.
-func (s *storeFlags) with(f func(c *docstore.Container) error) (err error) {
-	db, err := s.open()
+// with opens the container that the flags and arguments tell, runs f on it, and closes
+// it.
+func (p *placeFlags) with(cmd *cobra.Command, args []string, f func(c *container) error) (err error) {
+	a, err := p.address(cmd, args)
 	if err != nil {
 		return err
 	}
-	defer closing(db, &err)
-	c, err := s.find(db)
+	o := newOpener(p.account)
+	defer closing(o, &err)
+	c, err := o.open(cmd.Context(), a)
 	if err != nil {
 		return err
 	}

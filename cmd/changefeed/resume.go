@@ -8,12 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/millrace/changefeed/docstore"
 )
 
 // A mark tells how far an import has come: everything before it is written or kept as a
-// reject. It lies in the store's directory until the import is done.
+// reject. It lies in the store's directory until the import is done; what goes into an
+// account has none.
 type mark struct {
 	Input     string    `json:"input"`
 	Size      int64     `json:"size"`
@@ -31,21 +30,22 @@ const marksFolder = "imports"
 
 // openMark is the mark of an import, and whether an interrupted one left it there. Input
 // that has changed since then is another input.
-func openMark(db string, in *os.File, c *docstore.Container) (m *mark, found bool, err error) {
+func openMark(in *os.File, c *container) (m *mark, found bool, err error) {
 	info, err := in.Stat()
 	if err != nil {
 		return nil, false, fmt.Errorf("read input: %w", err)
 	}
-	m = &mark{Size: info.Size(), Modified: info.ModTime(), Container: c.RID()}
-	if !info.Mode().IsRegular() || in == os.Stdin {
+	m = &mark{Size: info.Size(), Modified: info.ModTime()}
+	if !info.Mode().IsRegular() || in == os.Stdin || c.local == nil {
 		return m, false, nil
 	}
+	m.Container = c.local.RID()
 	if m.Input, err = filepath.Abs(in.Name()); err != nil {
 		return nil, false, fmt.Errorf("read input: %w", err)
 	}
 	h := fnv.New64a()
-	fmt.Fprint(h, m.Input, "\x00", c.ID())
-	m.path = filepath.Join(db, marksFolder, fmt.Sprintf("%016x.json", h.Sum64()))
+	fmt.Fprint(h, m.Input, "\x00", c.local.Name())
+	m.path = filepath.Join(c.address.dir, marksFolder, fmt.Sprintf("%016x.json", h.Sum64()))
 	text, err := os.ReadFile(m.path)
 	if errors.Is(err, os.ErrNotExist) {
 		return m, false, nil

@@ -3,27 +3,24 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed"
-	"github.com/millrace/changefeed/docstore"
 )
 
 // tailOptions are the flags of tail.
 type tailOptions struct {
-	storeFlags
+	placeFlags
 	selection
 	from   startFlag
 	after  string
 	mode   *choice
 	follow bool
-	meta   bool
+	form   lineForm
 	most   int
 }
 
@@ -39,7 +36,7 @@ func tailCommand() *cobra.Command {
 		mode: &choice{value: modeLatest, allowed: []string{modeLatest, modeAll}},
 	}
 	cmd := &cobra.Command{
-		Use:   "tail",
+		Use:   "tail [ADDRESS]",
 		Short: "Follow the change feed of a container",
 		Long: `Follow the change feed of a container: each change on a line, as JSON, until Ctrl-C.
 No lease is read or written.
@@ -58,38 +55,39 @@ it is an object that has the document in it:
   next             position behind the change, for --after; where one can be told
 
 The feed of all versions needs a container that retains them, and begins now or behind
-a position.`,
+a position.` + addressHelp,
 		Example: `  changefeed tail --db data --container restaurants --from beginning --follow=false
-  changefeed tail --db data --container restaurants --from 15m --meta | jq '{lsn, key}'
-  changefeed tail --db data --container orders --mode all --after '"42"' --range -1FF`,
+  changefeed tail docstore:data#orders --mode all --after '"42"' --range -1FF
+  changefeed tail https://127.0.0.1:8081/shop/orders --from now --ca data-tls/cert.pem
+  changefeed tail --db data --container restaurants --from 15m --meta | jq '{lsn, key}'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && cmd.Flags().Changed("follow") && (args[0] == "true" || args[0] == "false") {
 				return fmt.Errorf("--follow %s is two words: want --follow=%[1]s", args[0])
 			}
-			return cobra.NoArgs(cmd, args)
+			return cobra.MaximumNArgs(1)(cmd, args)
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
-	o.storeFlags.register(cmd)
+	o.placeFlags.register(cmd)
 	o.selection.register(cmd)
 	f := cmd.Flags()
 	f.Var(&o.from, "from", "where to begin; also how long ago, such as 15m; for --mode all the default is now")
 	f.StringVar(&o.after, "after", "", "begin behind a `position` instead, as --meta tells it")
 	f.Var(o.mode, "mode", "latest version of each document, or all versions and deletes")
 	f.BoolVar(&o.follow, "follow", true, "wait for more at the end of the feed")
-	f.BoolVar(&o.meta, "meta", false, "tell more of each change than the document")
+	o.form.register(cmd)
 	f.IntVarP(&o.most, "max", "n", 0, "end after so many changes; 0 is no limit")
 	cmd.MarkFlagsMutuallyExclusive("from", "after")
 	return cmd
 }
 
-func (o *tailOptions) run(cmd *cobra.Command) error {
+func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 	if o.most < 0 {
 		return misused("max", strconv.Itoa(o.most), "0 or more")
 	}
 	mode := changefeed.LatestVersion
 	if o.mode.value == modeAll {
-		mode, o.meta = changefeed.AllVersionsAndDeletes, true
+		mode, o.form.meta = changefeed.AllVersionsAndDeletes, true
 		if !cmd.Flags().Changed("from") {
 			o.from.value = changefeed.FromNow()
 		}
@@ -99,16 +97,16 @@ func (o *tailOptions) run(cmd *cobra.Command) error {
 	}
 	ctx, stop := whileRead(cmd.Context())
 	defer stop()
-	return o.with(func(c *docstore.Container) error {
-		if mode == changefeed.AllVersionsAndDeletes && c.Spec().Retention == 0 {
-			return fmt.Errorf("--mode is all: container %q keeps no versions: it was imported without --retention", o.container)
+	return o.with(cmd, args, func(c *container) error {
+		if err := c.retains(mode); err != nil {
+			return err
 		}
 		return o.tail(ctx, c, mode, cmd.OutOrStdout())
 	})
 }
 
 // tail writes changes until ctx ends, which is how one stops it.
-func (o *tailOptions) tail(ctx context.Context, c *docstore.Container, mode changefeed.Mode, to io.Writer) error {
+func (o *tailOptions) tail(ctx context.Context, c *container, mode changefeed.Mode, to io.Writer) error {
 	from := changefeed.Position{Start: o.from.value}
 	if o.after != "" {
 		from = changefeed.At(o.after)
@@ -117,12 +115,16 @@ func (o *tailOptions) tail(ctx context.Context, c *docstore.Container, mode chan
 	pull.Follow, pull.MaxItems = o.follow, o.most
 	w := bufio.NewWriterSize(to, outputBuffer)
 	written := 0
-	for page, err := range changefeed.Pull(ctx, c, o.rng.value, from, pull) {
+	for page, err := range changefeed.Pull(ctx, c.source, o.rng.value, from, pull) {
 		if err != nil {
 			return err
 		}
 		for i, change := range page.Changes {
-			if err := o.write(w, page, i, change); err != nil {
+			next := ""
+			if i == len(page.Changes)-1 {
+				next = page.Next.Token
+			}
+			if err := o.form.write(w, page.Range, change, next); err != nil {
 				return err
 			}
 			if written++; written == o.most {
@@ -132,41 +134,6 @@ func (o *tailOptions) tail(ctx context.Context, c *docstore.Container, mode chan
 		if err := w.Flush(); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// told is a change with all there is to tell of it.
-type told struct {
-	LSN         int64           `json:"lsn"`
-	Time        time.Time       `json:"time"`
-	Op          string          `json:"op"`
-	ID          string          `json:"id"`
-	Key         json.RawMessage `json:"key"`
-	Range       string          `json:"range"`
-	Expired     bool            `json:"expired,omitempty"`
-	Document    json.RawMessage `json:"document,omitempty"`
-	Previous    json.RawMessage `json:"previous,omitempty"`
-	PreviousLSN int64           `json:"previous_lsn,omitempty"`
-	Next        string          `json:"next,omitempty"`
-}
-
-func (o *tailOptions) write(w *bufio.Writer, page changefeed.Page, i int, c changefeed.Change) error {
-	if !o.meta {
-		return writeLine(w, c.Body)
-	}
-	t := told{
-		LSN: c.LSN, Time: c.Time, Op: c.Op.String(), ID: c.ID, Key: json.RawMessage(c.PartitionKey),
-		Range: page.Range.String(), Expired: c.Expired, Document: c.Body,
-		Previous: c.Previous, PreviousLSN: c.PreviousLSN,
-	}
-	if i == len(page.Changes)-1 {
-		t.Next = page.Next.Token
-	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(t); err != nil {
-		return fmt.Errorf("write change: %w", err)
 	}
 	return nil
 }

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// What commands ask of an account beside its items: the containers that there are, new
+// ones, and splits and merges.
+
+// Bounds of such a request.
+const (
+	callTimeout = 30 * time.Second
+	maxReply    = 16 << 20 // bytes
+)
+
+const apiVersion = "2020-07-15"
+
+// callError is what an account answers when it refuses.
+type callError struct {
+	request string
+	status  int
+	said    string
+}
+
+// Error has the first line of what the account said.
+func (e *callError) Error() string { return fmt.Sprintf("%s: %d: %s", e.request, e.status, e.said) }
+
+// Is tells the sentinels of package changefeed.
+func (e *callError) Is(target error) bool {
+	return e.status == http.StatusNotFound && target == changefeed.ErrNotFound ||
+		e.status == http.StatusConflict && target == changefeed.ErrConflict ||
+		e.status == http.StatusBadRequest && target == changefeed.ErrBadRequest
+}
+
+// call sends a request about a kind of things in a resource, such as the colls of
+// dbs/shop, or about the resource itself, and reads the answer into reply.
+func (a *account) call(ctx context.Context, method string, resource []string, kind string, body, reply any) error {
+	if a.key == "" {
+		return errors.New("this needs the account's key, which an identity cannot stand for: want --account-key or " + keyVariable)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	request, err := a.request(ctx, method, resource, kind, body)
+	if err != nil {
+		return err
+	}
+	answer, err := a.http.Do(request)
+	if err != nil {
+		return fmt.Errorf("ask account: %w", err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxReply))
+	if err != nil {
+		return fmt.Errorf("read answer of account: %w", err)
+	}
+	if answer.StatusCode/100 != 2 {
+		return &callError{method + " " + request.URL.Path, answer.StatusCode, refusalOf(text)}
+	}
+	if err := json.Unmarshal(text, reply); err != nil {
+		return fmt.Errorf("read answer to %s %s: %w", method, request.URL.Path, err)
+	}
+	return nil
+}
+
+// request makes a signed request.
+func (a *account) request(ctx context.Context, method string, resource []string, kind string, body any) (*http.Request, error) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("write request: %w", err)
+	}
+	if method == http.MethodGet {
+		text = nil
+	}
+	at := strings.TrimRight(a.endpoint, "/")
+	for _, part := range resource {
+		at += "/" + url.PathEscape(part)
+	}
+	signed := strings.Join(resource, "/")
+	if kind == "" {
+		kind = resource[len(resource)-2]
+	} else {
+		at += "/" + kind
+	}
+	r, err := http.NewRequestWithContext(ctx, method, at, bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("make request: %w", err)
+	}
+	key, err := base64.StdEncoding.DecodeString(a.key)
+	if err != nil {
+		return nil, errors.New("the account's key is no base64: want it as the portal shows it")
+	}
+	date := time.Now().UTC().Format(http.TimeFormat)
+	mac := hmac.New(sha256.New, key)
+	fmt.Fprintf(mac, "%s\n%s\n%s\n%s\n\n", strings.ToLower(method), kind, signed, strings.ToLower(date))
+	signature := base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	r.Header.Set("Authorization", url.QueryEscape("type=master&ver=1.0&sig="+signature))
+	r.Header.Set("X-Ms-Date", date)
+	r.Header.Set("X-Ms-Version", apiVersion)
+	r.Header.Set("Content-Type", "application/json")
+	return r, nil
+}
+
+// refusalOf is the reason in the body of a refusal.
+func refusalOf(body []byte) string {
+	var refusal struct{ Message string }
+	if json.Unmarshal(body, &refusal) != nil || refusal.Message == "" {
+		return fmt.Sprintf("%.200q", body)
+	}
+	line, _, _ := strings.Cut(refusal.Message, "\r\n")
+	var inner struct{ Errors []string }
+	if json.Unmarshal([]byte(strings.TrimPrefix(line, "Message: ")), &inner) == nil && len(inner.Errors) > 0 {
+		return inner.Errors[0]
+	}
+	return line
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// remotely imports into a container of an account.
+func (o *importOptions) remotely(cmd *cobra.Command, in *os.File) (err error) {
+	if cmd.Flags().Changed("ranges") {
+		return usageError{fmt.Errorf("--ranges is %d: an account chooses its partitions itself: want it for a new container of a store only", o.ranges)}
+	}
+	opener := newOpener(o.account)
+	defer closing(opener, &err)
+	c, err := o.remoteTarget(cmd, opener)
+	if err != nil {
+		return err
+	}
+	return o.into(cmd, in, c)
+}
+
+// remoteTarget is the container of an account to import into, made if there is none.
+func (o *importOptions) remoteTarget(cmd *cobra.Command, opener *opener) (*container, error) {
+	ctx := cmd.Context()
+	a, err := opener.account(ctx, o.to)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := a.spec(ctx, o.to)
+	switch {
+	case err == nil:
+		err = o.agrees(cmd, spec)
+	case !errors.Is(err, changefeed.ErrNotFound):
+	case len(o.pk) == 0:
+		err = o.keyless()
+	default:
+		spec = docstore.ContainerSpec{Paths: o.pk, DefaultTTL: o.ttl.seconds, Retention: o.retention}
+		err = a.create(ctx, o.to, spec)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err := opener.open(ctx, o.to)
+	if err != nil {
+		return nil, err
+	}
+	c.paths = spec.Paths
+	return c, nil
+}
+
+// properties are those of a container, as far as an import sets them.
+type properties struct {
+	ID           string       `json:"id"`
+	PartitionKey keyOfAccount `json:"partitionKey"`
+	DefaultTTL   *int         `json:"defaultTtl,omitempty"`
+	Policy       *feedPolicy  `json:"changeFeedPolicy,omitempty"`
+}
+
+type keyOfAccount struct {
+	Paths   []string `json:"paths"`
+	Kind    string   `json:"kind"`
+	Version int      `json:"version"`
+}
+
+type feedPolicy struct {
+	Minutes int `json:"retentionDuration"`
+}
+
+// spec is what a container is like.
+func (a *account) spec(ctx context.Context, at address) (s docstore.ContainerSpec, err error) {
+	var p properties
+	if err := a.call(ctx, http.MethodGet, []string{"dbs", at.database, "colls", at.container}, "", nil, &p); err != nil {
+		return s, fmt.Errorf("read container: %w", err)
+	}
+	s = docstore.ContainerSpec{Paths: p.PartitionKey.Paths, DefaultTTL: p.DefaultTTL}
+	if p.Policy != nil {
+		s.Retention = time.Duration(p.Policy.Minutes) * time.Minute
+	}
+	return s, nil
+}
+
+// create makes a container, and the database that it is to be in.
+func (a *account) create(ctx context.Context, at address, s docstore.ContainerSpec) error {
+	var made struct{}
+	err := a.call(ctx, http.MethodPost, nil, "dbs", map[string]string{"id": at.database}, &made)
+	if err != nil && !errors.Is(err, changefeed.ErrConflict) {
+		return fmt.Errorf("create database: %w", err)
+	}
+	p := properties{ID: at.container, PartitionKey: keyOfAccount{s.Paths, "Hash", 2}, DefaultTTL: s.DefaultTTL}
+	if len(s.Paths) > 1 {
+		p.PartitionKey.Kind = "MultiHash"
+	}
+	if s.Retention > 0 {
+		p.Policy = &feedPolicy{int(s.Retention / time.Minute)}
+	}
+	err = a.call(ctx, http.MethodPost, []string{"dbs", at.database}, "colls", p, &made)
+	if err != nil && !errors.Is(err, changefeed.ErrConflict) {
+		return fmt.Errorf("create container: %w", err)
+	}
+	return nil
+}
