@@ -56,8 +56,8 @@ func (c *collector) add(f *frame) bool {
 }
 
 func (c *collector) fits(f *frame) bool {
-	if c.held > maxHeld && f.err == nil {
-		f.err = failf(-1, "The query needs more than %d MB of memory.", maxHeld>>20)
+	if c.held > maxHeld {
+		f.fail(failf(-1, "The query needs more than %d MB of memory.", maxHeld>>20))
 	}
 	return f.err == nil
 }

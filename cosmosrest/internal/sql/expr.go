@@ -3,6 +3,7 @@ package sql
 import (
 	"bytes"
 	"math"
+	"regexp"
 	"time"
 )
 
@@ -20,6 +21,8 @@ type frame struct {
 	now    time.Time
 	work   int // what this document may still cost
 	err    error
+
+	patterns map[string]*regexp.Regexp // compiled for RegexMatch
 }
 
 type memo struct {
@@ -30,10 +33,16 @@ type memo struct {
 // maxWork bounds what a query does with one document, about one unit per byte looked at or made and per row visited: some seconds.
 const maxWork = 2 << 30
 
+func (f *frame) fail(err *Error) {
+	if f.err == nil {
+		f.err = err
+	}
+}
+
 // spend takes n units of work and tells whether to go on.
 func (f *frame) spend(n int) bool {
-	if f.work -= n; f.work < 0 && f.err == nil {
-		f.err = failf(-1, "The query takes too long on one document: it visits too many combinations of rows.")
+	if f.work -= n; f.work < 0 {
+		f.fail(failf(-1, "The query takes too long on one document."))
 	}
 	return f.err == nil
 }

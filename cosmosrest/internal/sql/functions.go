@@ -6,7 +6,8 @@ import (
 )
 
 // functions are the built-in functions by upper-case name.
-var functions = register(typeFunctions, textTests)
+var functions = register(
+	typeFunctions, textTests, textFunctions, conversions, arrayFunctions, mathFunctions, timeFunctions, wordFunctions)
 
 func register(tables ...map[string]*function) map[string]*function {
 	all := map[string]*function{}
@@ -25,14 +26,16 @@ func typeTest(is func(value) bool) *function {
 func isKind(k kind) *function { return typeTest(func(v value) bool { return v.kind == k }) }
 
 var typeFunctions = map[string]*function{
-	"IS_DEFINED":   typeTest(func(v value) bool { return v.kind != undefined }),
-	"IS_NULL":      isKind(null),
-	"IS_STRING":    isKind(str),
-	"IS_NUMBER":    isKind(number),
-	"IS_ARRAY":     isKind(array),
-	"IS_OBJECT":    isKind(object),
-	"IS_BOOL":      typeTest(value.isBool),
-	"IS_PRIMITIVE": typeTest(func(v value) bool { return v.kind != undefined && v.kind < array }),
+	"CHOOSE":           {2, -1, true, choose},
+	"IS_DEFINED":       typeTest(func(v value) bool { return v.kind != undefined }),
+	"IS_NULL":          isKind(null),
+	"IS_STRING":        isKind(str),
+	"IS_NUMBER":        isKind(number),
+	"IS_ARRAY":         isKind(array),
+	"IS_OBJECT":        isKind(object),
+	"IS_BOOL":          typeTest(value.isBool),
+	"IS_PRIMITIVE":     typeTest(func(v value) bool { return v.kind != undefined && v.kind < array }),
+	"IS_FINITE_NUMBER": typeTest(func(v value) bool { return v.kind == number && !math.IsInf(v.float(), 0) }),
 	"IS_INTEGER": typeTest(func(v value) bool {
 		return v.kind == number && v.float() == math.Trunc(v.float())
 	}),
@@ -57,4 +60,21 @@ var textTests = map[string]*function{
 	"ENDSWITH":     textTest(bytes.HasSuffix),
 	"CONTAINS":     textTest(bytes.Contains),
 	"STRINGEQUALS": textTest(bytes.Equal),
+}
+
+// choose is CHOOSE(n, a, b, …): the nth, counted from 1.
+func choose(_ *frame, a []value) value {
+	if n, ok := a[0].int(); ok && 1 <= n && n < len(a) {
+		return a[n]
+	}
+	return value{}
+}
+
+// int is the value of a whole number.
+func (v value) int() (int, bool) {
+	if v.kind != number {
+		return 0, false
+	}
+	f := v.float()
+	return int(f), f == math.Trunc(f) && math.Abs(f) <= math.MaxInt32
 }

@@ -99,15 +99,15 @@ type primary struct {
 	Const  string     `parser:"| @Const"`
 	Param  string     `parser:"| @Param"`
 	Name   string     `parser:"| @(Ident | Call | 'UDF')"`
-	Group  *args      `parser:"| '(' @@ ')'"`
+	Group  *args      `parser:"| @@"`
 	Array  *arrayLit  `parser:"| @@"`
 	Object *objectLit `parser:"| @@ )"`
 	Suffix []*suffix  `parser:"@@*"`
 }
 
 type args struct {
-	Sub  *selectStmt `parser:"@@"`
-	List []*expr     `parser:"| (@@ (',' @@)*)?"`
+	Sub  *selectStmt `parser:"'(' ( @@"`
+	List []*expr     `parser:"| @@ (',' @@)* )? ')'"`
 }
 
 type arrayLit struct {
@@ -127,7 +127,7 @@ type suffix struct {
 	Pos   lexer.Position
 	Field string `parser:"'.' @Ident"`
 	Index *expr  `parser:"| '[' @@ ']'"`
-	Call  *args  `parser:"| '(' @@ ')'"`
+	Call  *args  `parser:"| @@"`
 }
 
 var parser = sync.OnceValue(func() *participle.Parser[statement] {

@@ -1,0 +1,154 @@
+package sql
+
+var arrayFunctions = map[string]*function{
+	"ARRAY_LENGTH": ofArrays(1, func(_ *frame, a []value) value { return numberValue(float64(len(elements(a[0])))) }),
+	"ARRAY_CONCAT": ofArrays(-1, func(f *frame, a []value) value {
+		w := arrayWriter{}
+		for _, v := range a {
+			w.addAll(elements(v))
+		}
+		return w.value(f)
+	}),
+	"ARRAY_SLICE":        {2, 3, false, arraySlice},
+	"ARRAY_CONTAINS":     {2, 3, false, arrayContains},
+	"ARRAY_CONTAINS_ANY": {2, -1, true, func(f *frame, a []value) value { return containsSome(f, a, false) }},
+	"ARRAY_CONTAINS_ALL": {2, -1, true, func(f *frame, a []value) value { return containsSome(f, a, true) }},
+	"SETUNION":           setFunction(func(_, _ map[string]bool) func(string) bool { return func(string) bool { return true } }),
+	"SETINTERSECT": setFunction(func(x, y map[string]bool) func(string) bool {
+		return func(key string) bool { return x[key] && y[key] }
+	}),
+	"SETDIFFERENCE": setFunction(func(x, y map[string]bool) func(string) bool {
+		return func(key string) bool { return x[key] && !y[key] }
+	}),
+}
+
+// ofArrays makes a function of n arrays, or of two or more if n is -1.
+func ofArrays(n int, do func(f *frame, a []value) value) *function {
+	least := n
+	if n < 0 {
+		least = 2
+	}
+	return &function{least, n, false, func(f *frame, a []value) value {
+		for _, v := range a {
+			if v.kind != array {
+				return value{}
+			}
+		}
+		return do(f, a)
+	}}
+}
+
+// elements are the values of an array.
+func elements(arr value) []value {
+	var all []value
+	for c := walk(arr.raw); ; {
+		_, raw, ok := c.next(false)
+		if !ok {
+			return all
+		}
+		all = append(all, rawValue(raw))
+	}
+}
+
+func (w *arrayWriter) addAll(values []value) {
+	for _, v := range values {
+		w.add(v)
+	}
+}
+
+// arraySlice is ARRAY_SLICE(array, start, count); a negative start counts from the end.
+func arraySlice(f *frame, a []value) value {
+	start, ok := a[1].int()
+	if a[0].kind != array || !ok {
+		return value{}
+	}
+	all := elements(a[0])
+	if start < 0 {
+		start = max(0, len(all)+start)
+	}
+	all = all[min(start, len(all)):]
+	if len(a) > 2 {
+		count, ok := a[2].int()
+		if !ok {
+			return value{}
+		}
+		all = all[:min(max(count, 0), len(all))]
+	}
+	w := arrayWriter{}
+	w.addAll(all)
+	return w.value(f)
+}
+
+// arrayContains is ARRAY_CONTAINS(array, value, partial). A partial match of an object needs its members only.
+func arrayContains(f *frame, a []value) value {
+	if a[0].kind != array || len(a) > 2 && !a[2].isBool() {
+		return value{}
+	}
+	partial := len(a) > 2 && a[2].kind == isTrue
+	for _, v := range elements(a[0]) {
+		if equal(v, a[1]) || partial && hasMembers(v, a[1]) {
+			return boolValue(true)
+		}
+		if !f.spend(len(a[1].raw)) {
+			return value{}
+		}
+	}
+	return boolValue(false)
+}
+
+func hasMembers(v, wanted value) bool {
+	if v.kind != object || wanted.kind != object {
+		return false
+	}
+	for c := walk(wanted.raw); ; {
+		key, val, ok := c.next(true)
+		if !ok {
+			return true
+		}
+		got, found := member(v.raw, string(unquote(key)))
+		if !found || !equal(rawValue(got), rawValue(val)) {
+			return false
+		}
+	}
+}
+
+// containsSome is ARRAY_CONTAINS_ANY(array, a, b, …), or ARRAY_CONTAINS_ALL if all is true.
+func containsSome(f *frame, a []value, all bool) value {
+	if a[0].kind != array {
+		return value{}
+	}
+	have := keysOf(elements(a[0]))
+	for _, v := range a[1:] {
+		if have[canonical(v)] != all {
+			return boolValue(!all)
+		}
+	}
+	return boolValue(all)
+}
+
+func canonical(v value) string { return string(appendCanonical(nil, v, 0)) }
+
+func keysOf(values []value) map[string]bool {
+	keys := map[string]bool{}
+	for _, v := range values {
+		keys[canonical(v)] = true
+	}
+	return keys
+}
+
+// setFunction makes a function of two arrays: the different values of both for which in, told the keys of each, returns true.
+func setFunction(in func(x, y map[string]bool) func(key string) bool) *function {
+	return ofArrays(2, func(f *frame, a []value) value {
+		x, y := elements(a[0]), elements(a[1])
+		wanted := in(keysOf(x), keysOf(y))
+		seen := map[string]bool{}
+		w := arrayWriter{}
+		for _, v := range append(x, y...) {
+			if key := canonical(v); !seen[key] && wanted(key) {
+				seen[key] = true
+				w.add(v)
+			}
+		}
+		return w.value(f)
+	})
+}

@@ -1,0 +1,63 @@
+package sql
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// parsing makes a function that reads JSON of some kinds from a string; anything else is undefined.
+func parsing(kinds ...kind) *function {
+	return &function{1, 1, false, func(_ *frame, a []value) value {
+		if a[0].kind != str {
+			return value{}
+		}
+		text := bytes.TrimSpace(a[0].bytes())
+		if !json.Valid(text) {
+			return value{}
+		}
+		v := rawValue(text)
+		for _, k := range kinds {
+			if v.kind == k {
+				return v
+			}
+		}
+		return value{}
+	}}
+}
+
+var conversions = map[string]*function{
+	"TOSTRING":        {1, 1, false, toString},
+	"STRINGTONUMBER":  parsing(number),
+	"STRINGTOBOOLEAN": parsing(isTrue, isFalse),
+	"STRINGTONULL":    parsing(null),
+	"STRINGTOARRAY":   parsing(array),
+	"STRINGTOOBJECT":  parsing(object),
+	"OBJECTTOARRAY":   {1, 3, false, objectToArray},
+}
+
+func toString(f *frame, a []value) value {
+	if a[0].kind == str {
+		return a[0]
+	}
+	return f.text(a[0].appendJSON(nil))
+}
+
+// objectToArray makes [{"k": name, "v": value}, …]; the names k and v can be given.
+func objectToArray(f *frame, a []value) value {
+	if a[0].kind != object || !areText(a[1:]...) {
+		return value{}
+	}
+	names := []string{"k", "v"}
+	for i, v := range a[1:] {
+		names[i] = string(v.bytes())
+	}
+	w := arrayWriter{}
+	for c := walk(a[0].raw); ; {
+		key, val, ok := c.next(true)
+		if !ok {
+			return w.value(f)
+		}
+		pair := objectNode{[]field{newField(names[0], constant{rawValue(key)}), newField(names[1], constant{rawValue(val)})}}
+		w.add(pair.eval(f))
+	}
+}

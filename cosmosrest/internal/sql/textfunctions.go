@@ -1,0 +1,244 @@
+package sql
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// ofText makes a function of one string.
+func ofText(do func(s []byte) []byte) *function {
+	return &function{1, 1, false, func(f *frame, a []value) value {
+		if a[0].kind != str {
+			return value{}
+		}
+		return f.text(do(a[0].bytes()))
+	}}
+}
+
+// Characters are Unicode code points, counted from 0.
+var textFunctions = map[string]*function{
+	"LOWER":   ofText(bytes.ToLower),
+	"UPPER":   ofText(bytes.ToUpper),
+	"REVERSE": ofText(reverse),
+	"TRIM":    trim(bytes.TrimSpace, bytes.Trim),
+	"LTRIM":   trim(func(s []byte) []byte { return bytes.TrimLeft(s, blanks) }, bytes.TrimLeft),
+	"RTRIM":   trim(func(s []byte) []byte { return bytes.TrimRight(s, blanks) }, bytes.TrimRight),
+	"LENGTH": {1, 1, false, func(_ *frame, a []value) value {
+		if a[0].kind != str {
+			return value{}
+		}
+		return numberValue(float64(utf8.RuneCount(a[0].bytes())))
+	}},
+	"CONCAT":      {2, -1, false, concat},
+	"SUBSTRING":   {3, 3, false, substring},
+	"LEFT":        {2, 2, false, left},
+	"RIGHT":       {2, 2, false, right},
+	"INDEX_OF":    {2, 3, false, indexOf},
+	"REPLACE":     {3, 3, false, replace},
+	"REPLICATE":   {2, 2, false, replicate},
+	"REGEXMATCH":  {2, 3, false, regexMatch},
+	"STRINGJOIN":  {2, 2, false, stringJoin},
+	"STRINGSPLIT": {2, 2, false, stringSplit},
+}
+
+const blanks = " \t\r\n\v\f"
+
+// areText tells whether all values are strings.
+func areText(values ...value) bool {
+	return !slices.ContainsFunc(values, func(v value) bool { return v.kind != str })
+}
+
+func reverse(s []byte) []byte {
+	runes := []rune(string(s))
+	slices.Reverse(runes)
+	return []byte(string(runes))
+}
+
+// trim takes away blanks, or the characters of the second argument.
+func trim(plain func([]byte) []byte, set func([]byte, string) []byte) *function {
+	return &function{1, 2, false, func(f *frame, a []value) value {
+		switch {
+		case !areText(a...):
+			return value{}
+		case len(a) == 1:
+			return f.text(plain(a[0].bytes()))
+		}
+		return f.text(set(a[0].bytes(), string(a[1].bytes())))
+	}}
+}
+
+func concat(f *frame, a []value) value {
+	if !areText(a...) {
+		return value{}
+	}
+	var b []byte
+	for _, v := range a {
+		b = append(b, v.bytes()...)
+	}
+	return f.text(b)
+}
+
+// slice is count characters of s from the one at start; what lies outside is cut off.
+func slice(s []byte, start, count int) []byte {
+	runes := []rune(string(s))
+	start = min(max(start, 0), len(runes))
+	end := min(start+max(count, 0), len(runes))
+	return []byte(string(runes[start:end]))
+}
+
+func substring(f *frame, a []value) value {
+	start, ok := a[1].int()
+	count, ok2 := a[2].int()
+	if a[0].kind != str || !ok || !ok2 {
+		return value{}
+	}
+	return f.text(slice(a[0].bytes(), start, count))
+}
+
+func left(f *frame, a []value) value {
+	n, ok := a[1].int()
+	if a[0].kind != str || !ok {
+		return value{}
+	}
+	return f.text(slice(a[0].bytes(), 0, n))
+}
+
+func right(f *frame, a []value) value {
+	n, ok := a[1].int()
+	if a[0].kind != str || !ok {
+		return value{}
+	}
+	s := a[0].bytes()
+	return f.text(slice(s, utf8.RuneCount(s)-max(n, 0), max(n, 0)))
+}
+
+func indexOf(_ *frame, a []value) value {
+	if !areText(a[:2]...) {
+		return value{}
+	}
+	s, from := a[0].bytes(), 0
+	if len(a) > 2 {
+		n, ok := a[2].int()
+		if !ok {
+			return value{}
+		}
+		from = min(max(n, 0), utf8.RuneCount(s))
+	}
+	rest := slice(s, from, len(s))
+	i := bytes.Index(rest, a[1].bytes())
+	if i < 0 {
+		return numberValue(-1)
+	}
+	return numberValue(float64(from + utf8.RuneCount(rest[:i])))
+}
+
+func replace(f *frame, a []value) value {
+	if !areText(a...) {
+		return value{}
+	}
+	s, old, by := a[0].bytes(), a[1].bytes(), a[2].bytes()
+	if len(old) == 0 {
+		return a[0]
+	}
+	if bytes.Count(s, old)*len(by) > maxText {
+		return value{}
+	}
+	return f.text(bytes.ReplaceAll(s, old, by))
+}
+
+// maxReplicate bounds REPLICATE, in bytes, as the service does.
+const maxReplicate = 10_000
+
+func replicate(f *frame, a []value) value {
+	n, ok := a[1].int()
+	if a[0].kind != str || !ok || n < 0 || n > maxReplicate || n*len(a[0].bytes()) > maxReplicate {
+		return value{}
+	}
+	return f.text(bytes.Repeat(a[0].bytes(), n))
+}
+
+func stringJoin(f *frame, a []value) value {
+	if a[0].kind != array || a[1].kind != str {
+		return value{}
+	}
+	var parts [][]byte
+	size := 0
+	for c := walk(a[0].raw); ; {
+		_, raw, ok := c.next(false)
+		if !ok {
+			break
+		}
+		v := rawValue(raw)
+		if v.kind != str {
+			return value{}
+		}
+		parts = append(parts, v.bytes())
+		size += len(raw) + len(a[1].bytes())
+	}
+	if size > maxText {
+		return value{}
+	}
+	return f.text(bytes.Join(parts, a[1].bytes()))
+}
+
+func stringSplit(f *frame, a []value) value {
+	if !areText(a...) {
+		return value{}
+	}
+	w := arrayWriter{}
+	for part := range bytes.SplitSeq(a[0].bytes(), a[1].bytes()) {
+		w.add(textValue(part))
+	}
+	return w.value(f)
+}
+
+// Go's regular expressions take time linear in the text. What they lack are look-around and back-references.
+const (
+	maxPattern  = 4 << 10 // bytes of a regular expression
+	maxPatterns = 32      // that a run keeps compiled
+)
+
+func regexMatch(f *frame, a []value) value {
+	if !areText(a...) {
+		return value{}
+	}
+	pattern := string(a[1].bytes())
+	if len(a) > 2 {
+		flags := string(a[2].bytes())
+		if strings.Trim(flags, "ims") != "" {
+			f.fail(failf(-1, "RegexMatch does not support the modifiers %s: want i, m or s.", clip(flags)))
+			return value{}
+		}
+		if flags != "" {
+			pattern = "(?" + flags + ")" + pattern
+		}
+	}
+	re := f.regexp(pattern)
+	if re == nil || !f.spend(len(a[0].bytes())*len(pattern)) {
+		return value{}
+	}
+	return boolValue(re.Match(a[0].bytes()))
+}
+
+func (f *frame) regexp(pattern string) *regexp.Regexp {
+	if re := f.patterns[pattern]; re != nil {
+		return re
+	}
+	if len(pattern) > maxPattern {
+		f.fail(failf(-1, "The regular expression is %d bytes long: want at most %d.", len(pattern), maxPattern))
+		return nil
+	}
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		f.fail(failf(-1, "RegexMatch does not support the regular expression %s: %v.", clip(pattern), err))
+		return nil
+	}
+	if f.patterns == nil || len(f.patterns) >= maxPatterns {
+		f.patterns = map[string]*regexp.Regexp{}
+	}
+	f.patterns[pattern] = re
+	return re
+}

@@ -1,0 +1,208 @@
+package sql
+
+import (
+	"math"
+	"strings"
+	"time"
+)
+
+// Dates and times are strings in ISO 8601 in UTC, with seven digits of a second as the service writes them. Timestamps are
+// milliseconds since 1970, ticks are 100 ns since 1970.
+const (
+	timeLayout = "2006-01-02T15:04:05.0000000Z"
+	tick       = 100 * time.Nanosecond
+	maxYear    = 9999
+)
+
+var timeFunctions = map[string]*function{
+	"GETCURRENTDATETIME":  now(func(t time.Time) value { return timeValue(t) }),
+	"GETCURRENTTIMESTAMP": now(timestamp),
+	"GETCURRENTTICKS":     now(ticks),
+
+	"GETCURRENTDATETIMESTATIC":  now(func(t time.Time) value { return timeValue(t) }),
+	"GETCURRENTTIMESTAMPSTATIC": now(timestamp),
+	"GETCURRENTTICKSSTATIC":     now(ticks),
+
+	"DATETIMETOTIMESTAMP": ofTime(timestamp),
+	"DATETIMETOTICKS":     ofTime(ticks),
+	"TIMESTAMPTODATETIME": toTime(time.Millisecond),
+	"TICKSTODATETIME":     toTime(tick),
+	"DATETIMEADD":         {3, 3, false, dateTimeAdd},
+	"DATETIMEDIFF":        {3, 3, false, dateTimeDiff},
+	"DATETIMEPART":        {2, 2, false, dateTimePart},
+	"DATETIMEFROMPARTS":   {3, 7, false, dateTimeFromParts},
+}
+
+func now(do func(time.Time) value) *function {
+	return &function{0, 0, false, func(f *frame, _ []value) value { return do(f.now) }}
+}
+
+func ofTime(do func(time.Time) value) *function {
+	return &function{1, 1, false, func(_ *frame, a []value) value {
+		t, ok := a[0].time()
+		if !ok {
+			return value{}
+		}
+		return do(t)
+	}}
+}
+
+// toTime counts units from 1970.
+func toTime(unit time.Duration) *function {
+	return &function{1, 1, false, func(_ *frame, a []value) value {
+		perSecond := float64(time.Second / unit)
+		if a[0].kind != number || math.Abs(a[0].float()/perSecond) > math.MaxInt32*100 {
+			return value{}
+		}
+		n := int64(a[0].float())
+		whole := int64(perSecond)
+		return timeValue(time.Unix(n/whole, n%whole*int64(unit)).UTC())
+	}}
+}
+
+func timestamp(t time.Time) value { return numberValue(float64(t.UnixMilli())) }
+
+func ticks(t time.Time) value {
+	return numberValue(float64(t.Unix()*int64(time.Second/tick) + int64(t.Nanosecond())/int64(tick)))
+}
+
+func timeValue(t time.Time) value {
+	if t.Year() < 1 || t.Year() > maxYear {
+		return value{}
+	}
+	return textValue(t.Format(timeLayout))
+}
+
+var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05.9999999", "2006-01-02T15:04Z", "2006-01-02"}
+
+func (v value) time() (time.Time, bool) {
+	if v.kind != str {
+		return time.Time{}, false
+	}
+	for _, layout := range timeLayouts {
+		if t, err := time.Parse(layout, string(v.bytes())); err == nil {
+			return t.UTC(), true
+		}
+	}
+	return time.Time{}, false
+}
+
+// timePart is a unit of a date: months, or a duration.
+type timePart struct {
+	months int
+	span   time.Duration
+	of     func(time.Time) int
+}
+
+const (
+	monthsOfYear = 12
+	day          = 24 * time.Hour
+)
+
+var timeParts = func() map[string]timePart {
+	parts := map[string]timePart{}
+	add := func(names string, p timePart) {
+		for _, name := range strings.Fields(names) {
+			parts[name] = p
+		}
+	}
+	add("year yyyy yy", timePart{monthsOfYear, 0, time.Time.Year})
+	add("month mm m", timePart{1, 0, func(t time.Time) int { return int(t.Month()) }})
+	add("day dd d", timePart{0, day, time.Time.Day})
+	add("hour hh", timePart{0, time.Hour, time.Time.Hour})
+	add("minute mi n", timePart{0, time.Minute, time.Time.Minute})
+	add("second ss s", timePart{0, time.Second, time.Time.Second})
+	add("millisecond ms", timePart{0, time.Millisecond, fraction(time.Millisecond)})
+	add("microsecond mcs", timePart{0, time.Microsecond, fraction(time.Microsecond)})
+	add("nanosecond ns", timePart{0, time.Nanosecond, fraction(time.Nanosecond)})
+	return parts
+}()
+
+func fraction(unit time.Duration) func(time.Time) int {
+	return func(t time.Time) int { return t.Nanosecond() / int(unit) }
+}
+
+func (v value) part() (timePart, bool) {
+	if v.kind != str {
+		return timePart{}, false
+	}
+	p, ok := timeParts[strings.ToLower(string(v.bytes()))]
+	return p, ok
+}
+
+func dateTimeAdd(_ *frame, a []value) value {
+	p, ok := a[0].part()
+	n, whole := a[1].int()
+	t, valid := a[2].time()
+	if !ok || !whole || !valid || n != 0 && p.span > math.MaxInt64/time.Duration(max(n, -n)) {
+		return value{}
+	}
+	if p.months > 0 {
+		return timeValue(addMonths(t, n*p.months))
+	}
+	return timeValue(t.Add(time.Duration(n) * p.span))
+}
+
+// addMonths stays in the month: a month after January 31 is the last of February.
+func addMonths(t time.Time, n int) time.Time {
+	moved := t.AddDate(0, n, 0)
+	if moved.Day() != t.Day() {
+		moved = moved.AddDate(0, 0, -moved.Day())
+	}
+	return moved
+}
+
+// dateTimeDiff counts the bounds of a unit that lie between two times.
+func dateTimeDiff(_ *frame, a []value) value {
+	p, ok := a[0].part()
+	from, valid := a[1].time()
+	to, valid2 := a[2].time()
+	if !ok || !valid || !valid2 {
+		return value{}
+	}
+	if p.months > 0 {
+		count := func(t time.Time) int { return (t.Year()*monthsOfYear + int(t.Month()) - 1) / p.months }
+		return numberValue(float64(count(to) - count(from)))
+	}
+	return numberValue(float64(bound1970(to, p.span) - bound1970(from, p.span)))
+}
+
+// bound1970 counts whole units from 1970 to t, rounded down.
+func bound1970(t time.Time, unit time.Duration) int64 {
+	if unit >= time.Second {
+		seconds := int64(unit / time.Second)
+		n := t.Unix() / seconds
+		if t.Unix()%seconds < 0 {
+			n--
+		}
+		return n
+	}
+	return t.Unix()*int64(time.Second/unit) + int64(t.Nanosecond())/int64(unit)
+}
+
+func dateTimePart(_ *frame, a []value) value {
+	p, ok := a[0].part()
+	t, valid := a[1].time()
+	if !ok || !valid {
+		return value{}
+	}
+	return numberValue(float64(p.of(t)))
+}
+
+// dateTimeFromParts is DateTimeFromParts(year, month, day, hour, minute, second, ticks).
+func dateTimeFromParts(_ *frame, a []value) value {
+	parts := [7]int{}
+	for i, v := range a {
+		n, ok := v.int()
+		if !ok || n < 0 {
+			return value{}
+		}
+		parts[i] = n
+	}
+	t := time.Date(parts[0], time.Month(parts[1]), parts[2], parts[3], parts[4], parts[5], parts[6]*int(tick), time.UTC)
+	if t.Year() != parts[0] || int(t.Month()) != parts[1] || t.Day() != parts[2] || t.Hour() != parts[3] ||
+		t.Minute() != parts[4] || t.Second() != parts[5] {
+		return value{}
+	}
+	return timeValue(t)
+}

@@ -1,0 +1,41 @@
+package sql
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Full text search, without the stemming of the service: words are compared as they stand, in any case.
+var wordFunctions = map[string]*function{
+	"FULLTEXTCONTAINS": {2, 2, false, func(_ *frame, a []value) value {
+		return search(a, func(found []bool) bool { return found[0] })
+	}},
+	"FULLTEXTCONTAINSALL": {2, -1, false, func(_ *frame, a []value) value {
+		return search(a, func(found []bool) bool { return !slices.Contains(found, false) })
+	}},
+	"FULLTEXTCONTAINSANY": {2, -1, false, func(_ *frame, a []value) value {
+		return search(a, func(found []bool) bool { return slices.Contains(found, true) })
+	}},
+}
+
+// search looks for each phrase in the first argument, and judges by which were found.
+func search(a []value, judge func(found []bool) bool) value {
+	if !areText(a...) {
+		return value{}
+	}
+	text := phrase(a[0])
+	found := make([]bool, len(a)-1)
+	for i, p := range a[1:] {
+		found[i] = strings.Contains(text, phrase(p))
+	}
+	return boolValue(judge(found))
+}
+
+// phrase is the words of a string in lower case, with one blank around each.
+func phrase(v value) string {
+	words := strings.FieldsFunc(strings.ToLower(string(v.bytes())), func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
+	return " " + strings.Join(words, " ") + " "
+}
