@@ -80,6 +80,9 @@ func (f *feedRead) parse() (err error) {
 	if err := f.choose(); err != nil {
 		return err
 	}
+	if err := f.c.consistent(f.part, f.cont.Newest(f.part.Range.Min)); err != nil {
+		return err
+	}
 	return f.checkVersions()
 }
 
@@ -215,7 +218,11 @@ func (f *feedRead) read() (changefeed.Page, error) {
 func (f *feedRead) once() (changefeed.Page, error) {
 	page, err := f.cont.Read(f.c.ctx, f.rng, f.from, f.o)
 	if err == nil {
-		f.c.spend(f.cont, f.part.ID, page.Charge)
+		size := 0
+		for i := range page.Changes {
+			size += len(page.Changes[i].Body) + len(page.Changes[i].Previous)
+		}
+		f.c.spend(f.cont, f.part.ID, scanCharge(len(page.Changes), size))
 	}
 	return page, err
 }
@@ -229,7 +236,7 @@ func (f *feedRead) nothing() (changefeed.Page, error) {
 	if err != nil {
 		return page, err
 	}
-	f.c.spend(f.cont, f.part.ID, page.Charge)
+	f.c.spend(f.cont, f.part.ID, scanCharge(0, 0))
 	if lsn := tokenLSN(f.from.Token); lsn > tokenLSN(page.Next.Token) {
 		page.Next.Token = strconv.Quote(strconv.FormatInt(lsn, 10))
 	}

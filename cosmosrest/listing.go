@@ -53,20 +53,11 @@ func (c *call) query(from resources) error {
 	return c.replyRows(from, rows)
 }
 
-const maxQueryBody = 1 << 20 // bytes, with the parameters
-
 // boundQuery is the query in the request's body.
 func (c *call) boundQuery() (*sql.Bound, error) {
-	body, err := c.body(maxQueryBody)
+	text, err := c.readQuery()
 	if err != nil {
 		return nil, err
-	}
-	var text struct {
-		Query      string          `json:"query"`
-		Parameters []sql.Parameter `json:"parameters"`
-	}
-	if err := json.Unmarshal(body, &text); err != nil {
-		return nil, badRequest(`body is %.100q: want {"query":"SELECT * FROM c","parameters":[]}`, body)
 	}
 	q, err := sql.Parse(text.Query)
 	if err != nil {

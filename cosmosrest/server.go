@@ -45,6 +45,7 @@ type Server struct {
 	keys    keyring
 	tokens  *verifier
 	budgets budgets
+	results results
 }
 
 // New is a server over a store, which stays the caller's to close.

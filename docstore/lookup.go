@@ -27,6 +27,15 @@ func (c *Container) KeyOf(body []byte) (changefeed.PartitionKey, error) {
 	return d.key, err
 }
 
+// KeyPaths are the partition key paths, cut into the names of members.
+func (c *Container) KeyPaths() [][]string {
+	var paths [][]string
+	for _, p := range c.layout.Load().paths {
+		paths = append(paths, p)
+	}
+	return paths
+}
+
 // PartitionAt is the physical partition that holds an effective partition key.
 func (c *Container) PartitionAt(epk string) changefeed.Partition {
 	return describe([]*partition{c.layout.Load().at(epk)})[0]

@@ -1,0 +1,229 @@
+package cosmosrest
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest/internal/sql"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// query is one request for a page of a query.
+type query struct {
+	c      *call
+	cont   *docstore.Container
+	sel    selection
+	text   queryText
+	parsed *sql.Query
+	bound  *sql.Bound
+	scan   scan
+	max    int // rows of a page; 0 is as many as fit
+	from   continuation
+
+	begun    time.Time
+	compiled time.Duration
+}
+
+const maxQueryBody = 1 << 20 // bytes, with the parameters
+
+// queryText is the body of a query.
+type queryText struct {
+	Query      string          `json:"query"`
+	Parameters []sql.Parameter `json:"parameters"`
+}
+
+// readQuery reads the body of a query.
+func (c *call) readQuery() (t queryText, err error) {
+	b, err := c.body(maxQueryBody)
+	if err != nil {
+		return t, err
+	}
+	if err := json.Unmarshal(b, &t); err != nil {
+		return t, badRequest(`body is %.100q: want {"query":"SELECT * FROM c","parameters":[]}`, b)
+	}
+	return t, nil
+}
+
+// queryItems serves POST docs with a query: a page of its rows.
+func (c *call) queryItems() error {
+	q, err := c.newQuery()
+	if err != nil {
+		return err
+	}
+	if q.max, err = c.pageRows(); err != nil {
+		return err
+	}
+	if q.from, err = c.continuation(q.hash()); err != nil {
+		return err
+	}
+	part, err := q.route()
+	if err != nil {
+		return err
+	}
+	if err := c.admit(q.cont, part.ID); err != nil {
+		return err
+	}
+	c.session(part.ID, q.cont.Newest(part.Range.Min))
+	b := newFeedBody(q.cont.RID())
+	defer b.free()
+	more, err := q.page(b)
+	if err != nil {
+		return err
+	}
+	c.spend(q.cont, part.ID, scanCharge(q.scan.docs, q.scan.bytes))
+	return q.answer(b, more)
+}
+
+// newQuery reads a query, and finds out how to serve it.
+func (c *call) newQuery() (*query, error) {
+	if err := c.allow(actionQuery); err != nil {
+		return nil, err
+	}
+	cont, err := c.container()
+	if err != nil {
+		return nil, err
+	}
+	q := &query{c: c, cont: cont, begun: time.Now()}
+	if q.text, err = c.readQuery(); err != nil {
+		return nil, err
+	}
+	if q.sel, err = c.selection(cont); err != nil {
+		return nil, err
+	}
+	if q.parsed, err = sql.Parse(q.text.Query); err != nil {
+		return nil, err
+	}
+	if q.bound, err = q.parsed.Bind(q.text.Parameters); err != nil {
+		return nil, err
+	}
+	q.compiled = time.Since(q.begun)
+	q.scan = scan{c: c, cont: cont, rng: q.sel.rng}
+	q.access()
+	return q, nil
+}
+
+// hash tells the query from others, for continuations. The range is not part of it: the
+// ranges of a split go on where their parent was.
+func (q *query) hash() uint64 {
+	parts := []string{q.cont.RID(), q.text.Query, string(q.sel.key)}
+	for _, p := range q.text.Parameters {
+		parts = append(parts, p.Name, string(p.Value))
+	}
+	return hashText(parts...)
+}
+
+// route is the first partition that the query is about. It refuses what the service's
+// gateway does not spread over partitions.
+func (q *query) route() (changefeed.Partition, error) {
+	at, err := q.ranges()
+	if err != nil {
+		return changefeed.Partition{}, err
+	}
+	var part changefeed.Partition
+	single := len(at) == 0
+	first := q.sel.rng.Min
+	if len(at) > 0 {
+		first = max(first, at[0].Min)
+	}
+	part = q.cont.PartitionAt(first)
+	if len(at) == 1 {
+		single = part.Range.Contains(at[0])
+	}
+	if !single && !q.sel.named {
+		if err := q.crosses(); err != nil {
+			return part, err
+		}
+	}
+	return part, q.c.consistent(part, q.cont.Newest(first))
+}
+
+// ranges are where the pinned keys lie, or the whole selection.
+func (q *query) ranges() ([]changefeed.Range, error) {
+	if !q.scan.pinned {
+		return []changefeed.Range{q.sel.rng}, nil
+	}
+	var at []changefeed.Range
+	for _, key := range q.scan.keys {
+		r, err := q.cont.Locate(key)
+		if err != nil {
+			return nil, err
+		}
+		at = append(at, r)
+	}
+	slices.SortFunc(at, func(a, b changefeed.Range) int {
+		if a.Min < b.Min {
+			return -1
+		}
+		return 1
+	})
+	return at, nil
+}
+
+// crosses refuses a query over all partitions that the gateway would refuse. It does so
+// also where the container has but one partition, as it may have more some day.
+func (q *query) crosses() error {
+	if q.c.s.o.Lenient {
+		return nil
+	}
+	if !q.c.flag("X-Ms-Documentdb-Query-Enablecrosspartition") {
+		return badRequest("Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, " +
+			"specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.")
+	}
+	what := q.parsed.CrossPartition()
+	if what == "" {
+		return nil
+	}
+	plan, err := q.plan()
+	if err != nil {
+		return err
+	}
+	f := newFault(http.StatusBadRequest, subCrossPartition, "BadRequest",
+		"The provided cross partition query can not be directly served by the gateway, because of its %s. "+
+			"This is a first chance (internal) exception that all newer clients will know how to handle gracefully: "+
+			"by the plan in additionalErrorInfo, range by range.", what)
+	if f.extra, err = json.Marshal(string(plan)); err != nil {
+		return err
+	}
+	return f
+}
+
+// page fills a page, and tells whether another may follow; the query's continuation then
+// says where.
+func (q *query) page(b *feedBody) (more bool, err error) {
+	if !q.bound.Streams() {
+		return q.pageOfAll(b)
+	}
+	if err := q.scan.begin(q.from); err != nil {
+		return false, err
+	}
+	p := rowPage{b: b, max: q.max, k: &q.from}
+	p.offset, p.limit = q.bound.Limit()
+	if p.k.Taken == p.limit {
+		return false, nil
+	}
+	more, err = p.fill(&q.scan, q.bound, q.begun)
+	if more {
+		q.scan.save(&q.from)
+	}
+	return more, err
+}
+
+// answer sends a page.
+func (q *query) answer(b *feedBody, more bool) error {
+	c := q.c
+	if more {
+		c.set(headerContinuation, q.from.encode())
+	}
+	c.set(headerItemCount, strconv.Itoa(b.count))
+	if c.flag("X-Ms-Documentdb-Populatequerymetrics") {
+		c.set("X-Ms-Documentdb-Query-Metrics", q.metrics(b))
+	}
+	if c.flag("X-Ms-Cosmos-Populateindexmetrics") {
+		c.set("X-Ms-Cosmos-Index-Utilization", indexUtilization)
+	}
+	return c.reply(http.StatusOK, b.finish())
+}

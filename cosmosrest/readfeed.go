@@ -1,0 +1,80 @@
+package cosmosrest
+
+import (
+	"net/http"
+	"strconv"
+)
+
+// readFeed serves GET docs: a page of the documents, in the order of their last writes
+// in each range.
+func (c *call) readFeed() error {
+	if err := c.allow(actionReadChangeFeed); err != nil {
+		return err
+	}
+	cont, err := c.container()
+	if err != nil {
+		return err
+	}
+	sel, err := c.selection(cont)
+	if err != nil {
+		return err
+	}
+	rows, err := c.pageRows()
+	if err != nil {
+		return err
+	}
+	k, err := c.continuation(hashText(cont.RID(), string(sel.key)))
+	if err != nil {
+		return err
+	}
+	s := scan{c: c, cont: cont, rng: sel.rng}
+	if sel.key != "" {
+		s.keys, s.pinned = append(s.keys, sel.key), true
+	}
+	sub, err := sel.within(cont)
+	if err != nil {
+		return err
+	}
+	first := max(sub.Min, sel.rng.Min)
+	part := cont.PartitionAt(first)
+	if err := c.consistent(part, cont.Newest(first)); err != nil {
+		return err
+	}
+	if err := c.admit(cont, part.ID); err != nil {
+		return err
+	}
+	c.session(part.ID, cont.Newest(first))
+	b := newFeedBody(cont.RID())
+	defer b.free()
+	if err := s.fill(b, k, rows); err != nil {
+		return err
+	}
+	c.spend(cont, part.ID, scanCharge(s.docs, s.bytes))
+	c.set(headerItemCount, strconv.Itoa(b.count))
+	return c.reply(http.StatusOK, b.finish())
+}
+
+// fill puts a page of whole documents into a body, and sets the continuation.
+func (s *scan) fill(b *feedBody, k continuation, rows int) error {
+	if err := s.begin(k); err != nil {
+		return err
+	}
+	full := false
+	err := s.run(func(d record) (int, bool, error) {
+		if d.skip > 0 {
+			return 1, true, nil
+		}
+		if !b.fits(d.body) {
+			full = true
+			return 0, false, nil
+		}
+		b.add(d.body)
+		full = b.count == rows
+		return 1, !full, nil
+	})
+	if err == nil && full {
+		s.save(&k)
+		s.c.set(headerContinuation, k.encode())
+	}
+	return err
+}
