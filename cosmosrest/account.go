@@ -1,0 +1,60 @@
+package cosmosrest
+
+import (
+	"net"
+	"net/http"
+	"strings"
+)
+
+// readAccount answers what clients ask first. They act on the locations, on the
+// consistency, and ours on the member changefeed, which says that a change feed request
+// may wait for a change, and how long.
+func (c *call) readAccount() error {
+	if err := c.allow(actionReadMetadata); err != nil {
+		return err
+	}
+	name, endpoint := c.endpoint()
+	here := []map[string]string{{"name": region, "databaseAccountEndpoint": endpoint}}
+	replicas := map[string]any{"asyncReplication": false, "minReplicaSetSize": 1, "maxReplicasetSize": 4}
+	return c.reply(http.StatusOK, encode(map[string]any{
+		"id": name, "_rid": name + ".sql.cosmosdb.azure.com", "_self": "",
+		"media": "//media/", "addresses": "//addresses/", "_dbs": "//dbs/",
+		"writableLocations": here, "readableLocations": here, "enableMultipleWriteLocations": false,
+		"userConsistencyPolicy": map[string]string{"defaultConsistencyLevel": "Strong"},
+		"userReplicationPolicy": replicas, "systemReplicationPolicy": replicas,
+		"readPolicy":               map[string]int{"primaryReadCoefficient": 1, "secondaryReadCoefficient": 1},
+		"queryEngineConfiguration": queryLimits,
+		"changefeed":               map[string]int64{"maxPollingIntervalInMs": maxPolling.Milliseconds()},
+	}))
+}
+
+// region is where the emulator says that it is.
+const region = "South Central US"
+
+// queryLimits are the emulator's, as JSON in a string.
+const queryLimits = `{"maxSqlQueryInputLength":262144,"maxJoinsPerSqlQuery":5,"maxLogicalAndPerSqlQuery":500,` +
+	`"maxLogicalOrPerSqlQuery":500,"maxUdfRefPerSqlQuery":10,"maxInExpressionItemsCount":16000,` +
+	`"queryMaxInMemorySortDocumentCount":500,"maxQueryRequestTimeoutFraction":0.9,"sqlAllowNonFiniteNumbers":false,` +
+	`"sqlAllowAggregateFunctions":true,"sqlAllowSubQuery":true,"sqlAllowScalarSubQuery":true,"allowNewKeywords":true,` +
+	`"sqlAllowLike":true,"sqlAllowGroupByClause":true,"maxSpatialQueryCells":12,"spatialMaxGeometryPointCount":256,` +
+	`"sqlAllowTop":true,"enableSpatialIndexing":true}`
+
+// endpoint is the host that the client has called, and where it is to send its further
+// requests: there. The name localhost becomes the address, as the emulator has it.
+func (c *call) endpoint() (name, endpoint string) {
+	scheme, host := "https", c.r.Host
+	if c.r.TLS == nil {
+		scheme = "http"
+	}
+	name, port, err := net.SplitHostPort(host)
+	if err != nil {
+		name = host
+	}
+	if strings.EqualFold(name, "localhost") {
+		host = "127.0.0.1"
+		if port != "" {
+			host = net.JoinHostPort(host, port)
+		}
+	}
+	return name, scheme + "://" + host + "/"
+}
