@@ -1,0 +1,290 @@
+package cosmosrest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// batchResult is one of a batch, as clients read it.
+type batchResult struct {
+	StatusCode             int
+	SubStatusCode          int
+	RequestCharge          float64
+	ETag                   string
+	RetryAfterMilliseconds int
+	Message                string
+	ResourceBody           json.RawMessage
+}
+
+// send sends operations as a batch: atomic, unless headers say otherwise.
+func (w *world) send(t *testing.T, ops string, more ...string) answer {
+	t.Helper()
+	h := under("p", "x-ms-cosmos-is-batch-request", "True", "x-ms-cosmos-batch-atomic", "True")
+	for i := 0; i+1 < len(more); i += 2 {
+		h[more[i]] = more[i+1]
+	}
+	return w.do(t, "POST", docs, h, ops)
+}
+
+// bulk sends operations that do not depend on each other.
+func (w *world) bulk(t *testing.T, ops string, more ...string) answer {
+	t.Helper()
+	return w.send(t, ops, append([]string{
+		"x-ms-cosmos-batch-atomic", "False", "x-ms-cosmos-batch-continue-on-error", "True", "x-ms-documentdb-partitionkey", "",
+	}, more...)...)
+}
+
+// results are those of an answer, and their statuses.
+func (a answer) results(t *testing.T, status int) (all []batchResult, statuses string) {
+	t.Helper()
+	a.want(t, status).into(t, &all)
+	for i, r := range all {
+		statuses += fmt.Sprintf("%d ", r.StatusCode)
+		if r.RequestCharge <= 0 && r.StatusCode != http.StatusFailedDependency {
+			t.Errorf("operation %d has the charge %v", i, r.RequestCharge)
+		}
+	}
+	return all, strings.TrimSpace(statuses)
+}
+
+func TestBatch(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	w.item(t, "old", `,"v":1`)
+	etag := w.item(t, "gone", "").header.Get("etag")
+	a := w.send(t, `[
+		{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}},
+		{"operationType":"Upsert","resourceBody":{"id":"b","pk":"p"}},
+		{"operationType":"Upsert","resourceBody":{"id":"b","pk":"p","v":2}},
+		{"operationType":"Upsert","ifMatch":"\"x\"","resourceBody":{"id":"c","pk":"p"}},
+		{"operationType":"Replace","id":"a","resourceBody":{"id":"a","pk":"p","v":3}},
+		{"operationType":"Patch","id":"old","resourceBody":{"condition":"from c where c.v = 1","operations":[{"op":"incr","path":"/v","value":1}]}},
+		{"operationType":"Patch","id":"old","resourceBody":[{"op":"incr","path":"/v","value":1}]},
+		{"operationType":"Read","id":"old"},
+		{"operationType":"Delete","id":"gone","ifMatch":`+string(appendJSON(nil, etag))+`}]`)
+	all, statuses := a.results(t, 200)
+	if statuses != "201 201 200 201 200 200 200 200 204" {
+		t.Fatalf("statuses are %s", statuses)
+	}
+	for i, r := range all[:8] {
+		if r.ETag == "" || len(r.ResourceBody) == 0 {
+			t.Errorf("operation %d has the ETag %q and the body %s", i, r.ETag, r.ResourceBody)
+		}
+	}
+	if last := all[8]; last.ETag != "" || len(last.ResourceBody) > 0 {
+		t.Errorf("the delete has the ETag %q and the body %s", last.ETag, last.ResourceBody)
+	}
+	if !strings.Contains(string(all[7].ResourceBody), `"v":3`) {
+		t.Errorf("the read found %s, want what was patched before it", all[7].ResourceBody)
+	}
+	if got := a.header.Get("x-ms-session-token"); got != "0:-1#3" {
+		t.Errorf("session token is %s, want one LSN for the batch", got)
+	}
+	if got := a.header.Get("x-ms-request-charge"); got != "47.00" { // 8 writes, 2 patches among them, and a read
+		t.Errorf("charge is %s", got)
+	}
+}
+
+func TestBatchMinimal(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	all, _ := w.send(t, `[{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}},{"operationType":"Read","id":"a"}]`,
+		"prefer", "return=minimal").results(t, 200)
+	if len(all[0].ResourceBody) > 0 || all[0].ETag == "" || len(all[1].ResourceBody) == 0 {
+		t.Fatalf("results are %+v, want only the body that was read", all)
+	}
+}
+
+func TestBatchFails(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	w.item(t, "a", `,"v":1`)
+	for name, c := range map[string]struct {
+		op     string
+		status int
+		sub    int
+	}{
+		"conflict":  {`{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}}`, 409, 0},
+		"missing":   {`{"operationType":"Replace","id":"x","resourceBody":{"id":"x","pk":"p"}}`, 404, 0},
+		"read":      {`{"operationType":"Read","id":"x"}`, 404, 0},
+		"upsert":    {`{"operationType":"Upsert","ifMatch":"\"x\"","resourceBody":{"id":"a","pk":"p"}}`, 412, 0},
+		"etag":      {`{"operationType":"Delete","id":"a","ifMatch":"\"x\""}`, 412, 0},
+		"condition": {`{"operationType":"Patch","id":"a","resourceBody":{"condition":"from c where c.v = 2","operations":[{"op":"remove","path":"/v"}]}}`, 412, 0},
+		"key":       {`{"operationType":"Create","resourceBody":{"id":"n","pk":"q"}}`, 400, 1001},
+		"id":        {`{"operationType":"Create","resourceBody":{"pk":"p"}}`, 400, 0},
+		"other id":  {`{"operationType":"Replace","id":"a","resourceBody":{"id":"b","pk":"p"}}`, 400, 0},
+		"path":      {`{"operationType":"Patch","id":"a","resourceBody":[{"op":"remove","path":"/x"}]}`, 400, 0},
+	} {
+		all, statuses := w.send(t, `[{"operationType":"Create","resourceBody":{"id":"new","pk":"p"}},`+c.op+`,
+			{"operationType":"Delete","id":"a"}]`).results(t, 207)
+		if want := fmt.Sprintf("424 %d 424", c.status); statuses != want || all[1].SubStatusCode != c.sub || all[1].Message == "" {
+			t.Errorf("%s: statuses %s, sub-status %d, message %q, want %s", name, statuses, all[1].SubStatusCode, all[1].Message, want)
+		}
+	}
+	if cont.Head() != 1 {
+		t.Errorf("the head is %d: something was applied", cont.Head())
+	}
+}
+
+func TestBatchRefused(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	one := `{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}}`
+	for ops, says := range map[string]string{
+		`[]`: "0 operations", ``: "no JSON array", `{}`: "no JSON array", "\x81\x01": "binary", `[7]`: "no JSON array",
+		`[` + strings.Repeat(one+",", maxBatchOps) + one + `]`:                       "101 operations",
+		`[` + one + `,{"operationType":"Grow","id":"a"}]`:                            `operation 1 of the batch: operationType is "Grow"`,
+		`[` + one + `,{"operationType":"Delete"}]`:                                   "operation 1 of the batch: id",
+		`[` + one + `,{"operationType":"Create"}]`:                                   "operation 1 of the batch: resourceBody",
+		`[` + one + `,{"operationType":"Create","resourceBody":null}]`:               "operation 1 of the batch: resourceBody",
+		`[` + one + `,{"operationType":"Replace","id":"a"}]`:                         "operation 1 of the batch: resourceBody",
+		`[` + one + `,{"operationType":"Patch","id":"a","resourceBody":{}}]`:         "operation 1 of the batch: patch has 0",
+		`[` + one + `,{"operationType":"Patch","id":"a","resourceBody":{"a":1}},{}]`: "operation 1 of the batch: patch has 0",
+	} {
+		if got := strings.ReplaceAll(w.send(t, ops).refused(t, 400, "0", "BadRequest"), `\`, ""); !strings.Contains(got, says) {
+			t.Errorf("batch %.80s: %s, want %q in it", ops, got, says)
+		}
+	}
+	w.send(t, `[`+one+`]`, "x-ms-documentdb-partitionkey", "").refused(t, 400, "0", "BadRequest")
+	w.send(t, `[`+one+`]`, "x-ms-documentdb-partitionkey", `["p","q"]`).refused(t, 400, "1001", "BadRequest")
+	w.send(t, `[{"operationType":"Read","id":"a"}]`, "x-ms-session-token", "0:-1#9").refused(t, 404, "1002", "NotFound")
+	half := `{"operationType":"Create","resourceBody":{"id":"%s","pk":"p","v":"` + strings.Repeat("x", maxItem/2) + `"}}`
+	w.send(t, `[`+fmt.Sprintf(half, "a")+`,`+fmt.Sprintf(half, "b")+`]`).refused(t, 413, "0", "RequestEntityTooLarge")
+	w.send(t, `[`+fmt.Sprintf(half, "a")+`,`+strings.Repeat(" ", maxItem)+`]`).refused(t, 413, "0", "RequestEntityTooLarge")
+	if cont.Head() != 0 {
+		t.Errorf("the head is %d: something was applied", cont.Head())
+	}
+}
+
+func TestBulk(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	a := w.bulk(t, `[
+		{"operationType":"Create","partitionKey":"[\"a\"]","resourceBody":{"id":"1","pk":"a"}},
+		{"operationType":"Create","partitionKey":"[\"b\"]","resourceBody":{"id":"1","pk":"b"}},
+		{"operationType":"Create","partitionKey":"[\"a\"]","resourceBody":{"id":"1","pk":"a"}},
+		{"operationType":"Upsert","partitionKey":"[\"a\"]","resourceBody":{"id":"1","pk":"a","v":1}},
+		{"operationType":"Patch","partitionKey":"[\"a\"]","id":"1","resourceBody":{"operations":[{"op":"incr","path":"/v","value":4}]}},
+		{"operationType":"Read","partitionKey":"[\"a\"]","id":"1"},
+		{"operationType":"Read","partitionKey":"[\"c\"]","id":"1"},
+		{"operationType":"Replace","partitionKey":"[{}]","id":"1","resourceBody":{"id":"1"}},
+		{"operationType":"Delete","partitionKey":"[\"b\"]","id":"1"},
+		{"operationType":"Create","partitionKey":"[\"b\"]","resourceBody":{"id":"1","pk":"d"}}]`, "x-ms-documentdb-partitionkeyrangeid", "0")
+	all, statuses := a.results(t, 207)
+	if statuses != "201 201 409 200 200 200 404 404 204 400" {
+		t.Fatalf("statuses are %s: %s", statuses, a.body)
+	}
+	if !strings.Contains(string(all[5].ResourceBody), `"v":5`) || all[9].SubStatusCode != 1001 {
+		t.Errorf("results are %s", a.body)
+	}
+	if got, want := a.header.Get("x-ms-session-token"), fmt.Sprintf("0:-1#%d", cont.Head()); got != want {
+		t.Errorf("session token is %q, want %q", got, want)
+	}
+	_, statuses = w.bulk(t, `[{"operationType":"Delete","partitionKey":"[\"a\"]","id":"1"}]`).results(t, 200)
+	if statuses != "204" {
+		t.Errorf("statuses are %s", statuses)
+	}
+}
+
+func TestBulkStops(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	create := `{"operationType":"Create","partitionKey":"[\"%s\"]","resourceBody":{"id":"1","pk":"%[1]s"}}`
+	ops := `[` + fmt.Sprintf(create, "a") + `,` + fmt.Sprintf(create, "a") + `,` + fmt.Sprintf(create, "b") + `]`
+	_, statuses := w.bulk(t, ops, "x-ms-cosmos-batch-continue-on-error", "False").results(t, 207)
+	if statuses != "201 409 424" || cont.Count() != 1 {
+		t.Fatalf("statuses are %s, with %d items", statuses, cont.Count())
+	}
+}
+
+func TestBulkRanges(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	made, err := cont.Split(t.Context(), "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ops []string
+	at := map[string]string{} // partition to a key in it
+	for i := range 20 {
+		key := fmt.Sprint("k", i)
+		r, err := cont.Locate(changefeed.Key(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		at[cont.PartitionAt(r.Min).ID] = key
+		ops = append(ops, fmt.Sprintf(`{"operationType":"Create","partitionKey":"[\"%s\"]","resourceBody":{"id":"1","pk":"%[1]s"}}`, key))
+	}
+	text := `[` + strings.Join(ops, ",") + `]`
+	for _, id := range []string{"0", made[0].ID, "77", cont.RID() + ",0"} {
+		w.bulk(t, text, "x-ms-documentdb-partitionkeyrangeid", id).refused(t, 410, "1002", "Gone")
+	}
+	if cont.Head() != 0 {
+		t.Fatalf("the head is %d: something was applied", cont.Head())
+	}
+	for id, key := range at {
+		one := fmt.Sprintf(`[{"operationType":"Read","partitionKey":"[\"%s\"]","id":"1"}]`, key)
+		_, statuses := w.bulk(t, one, "x-ms-documentdb-partitionkeyrangeid", cont.RID()+","+id).results(t, 207)
+		if statuses != "404" {
+			t.Errorf("statuses are %s", statuses)
+		}
+	}
+	a := w.bulk(t, text).want(t, 200)
+	tokens := strings.Split(a.header.Get("x-ms-session-token"), ",")
+	if len(tokens) != 2 {
+		t.Errorf("session token is %q, want one of each partition", tokens)
+	}
+	for _, token := range tokens {
+		w.bulk(t, `[{"operationType":"Read","partitionKey":"[\"k0\"]","id":"1"}]`, "x-ms-session-token", token).want(t, 200)
+	}
+	_, statuses := w.bulk(t, `[{"operationType":"Read","partitionKey":"[\"k0\"]","id":"1"}]`,
+		"x-ms-session-token", made[0].ID+":-1#99,"+made[1].ID+":-1#99").results(t, 207)
+	if statuses != "404" {
+		t.Errorf("statuses are %s", statuses)
+	}
+}
+
+func TestBulkRefused(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	for op, says := range map[string]string{
+		`{"operationType":"Read","id":"1"}`:                                "partitionKey is missing",
+		`{"operationType":"Read","id":"1","partitionKey":""}`:              "partitionKey",
+		`{"operationType":"Read","id":"1","partitionKey":"x"}`:             "partitionKey",
+		`{"operationType":"Read","id":"1","partitionKey":"[\"a\",\"b\"]"}`: "2 components",
+		`{"operationType":"Read","id":"1","partitionKey":["a"]}`:           "no JSON array",
+	} {
+		one := `{"operationType":"Create","partitionKey":"[\"p\"]","resourceBody":{"id":"1","pk":"p"}}`
+		got := w.bulk(t, `[`+one+`,`+op+`]`).refused(t, 400, "0", "BadRequest")
+		if got = strings.ReplaceAll(got, `\`, ""); !strings.Contains(got, says) {
+			t.Errorf("bulk of %s: %s, want %q in it", op, got, says)
+		}
+	}
+	if cont.Head() != 0 {
+		t.Errorf("the head is %d: something was applied", cont.Head())
+	}
+}
+
+// Writes of one key stay in order while those of others run at the same time.
+func TestBulkOrder(t *testing.T) {
+	db, err := docstore.Open(t.TempDir(), docstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := serveStore(t, db, Options{})
+	cont := w.create(t, "db", `{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`, nil)
+	var ops []string
+	for i := range maxBatchOps {
+		ops = append(ops, fmt.Sprintf(`{"operationType":"Upsert","partitionKey":"[\"%d\"]","resourceBody":{"id":"1","pk":"%[1]d","v":%d}}`, i%10, i))
+	}
+	w.bulk(t, `[`+strings.Join(ops, ",")+`]`).want(t, 200)
+	for i := range 10 {
+		it, err := cont.Item(t.Context(), changefeed.Key(fmt.Sprint(i)), "1")
+		if err != nil || !strings.Contains(string(it.Body), fmt.Sprintf(`"v":%d,`, 90+i)) {
+			t.Errorf("item of key %d is %s, %v", i, it.Body, err)
+		}
+	}
+}
