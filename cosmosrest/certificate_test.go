@@ -1,0 +1,96 @@
+package cosmosrest
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestTheCertificateIsGoodForThisMachineOnly(t *testing.T) {
+	cert, path, err := Certificate(filepath.Join(t.TempDir(), "new"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	if !trusted.AppendCertsFromPEM(text) {
+		t.Fatalf("%s: no certificate in it: %s", path, text)
+	}
+	for name, want := range map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true, "example.com": false, "192.0.2.1": false} {
+		_, err := cert.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: trusted})
+		if (err == nil) != want {
+			t.Errorf("verify for %s: %v, want it to be good: %v", name, err, want)
+		}
+	}
+	if d := cert.Leaf.NotAfter.Sub(cert.Leaf.NotBefore); d > 398*24*time.Hour {
+		t.Errorf("certificate lasts %v: want less than 398 days", d)
+	}
+	if runtime.GOOS == "windows" {
+		return
+	}
+	for file, want := range map[string]os.FileMode{certificateFile: 0o644, privateKeyFile: 0o600} {
+		info, err := os.Stat(filepath.Join(filepath.Dir(path), file))
+		if err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v: want mode %v", file, info.Mode(), err, want)
+		}
+	}
+}
+
+func TestTheCertificateIsKeptUntilItEndsSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		serial := func() string {
+			cert, _, err := Certificate(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := cert.Leaf.Verify(x509.VerifyOptions{DNSName: "localhost", Roots: pool(cert)}); err != nil {
+				t.Fatal(err)
+			}
+			return cert.Leaf.SerialNumber.String()
+		}
+		first := serial()
+		<-time.After(366 * 24 * time.Hour)
+		if again := serial(); again != first {
+			t.Errorf("after a year there is another certificate: want the same for %v", certificateTime-certificateRenew)
+		}
+		<-time.After(2 * 24 * time.Hour)
+		if again := serial(); again == first {
+			t.Error("within 30 days of its end the certificate is the same: want another one")
+		}
+	})
+}
+
+func pool(cert tls.Certificate) *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(cert.Leaf)
+	return p
+}
+
+func TestADamagedCertificateIsNotReplaced(t *testing.T) {
+	dir := t.TempDir()
+	_, path, err := Certificate(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")})
+	if err := os.WriteFile(path, damaged, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Certificate(dir); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("error %v: want one that names %s", err, path)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != string(damaged) {
+		t.Errorf("the file is now %q, %v: want it as it was", text, err)
+	}
+}
