@@ -84,7 +84,7 @@ test("replace and delete heed the ETag", async () => {
   assert.equal(replaced.resource.n, 2);
   await assert.rejects(item.delete(stale), { code: 412 });
   const deleted = await item.delete({ accessCondition: { type: "IfMatch", condition: replaced.etag } });
-  assert.deepEqual([deleted.statusCode, deleted.resource], [204, undefined]);
+  assert.deepEqual([deleted.statusCode, deleted.resource], [204, null]);
   assert.equal((await item.read()).statusCode, 404);
 });
 
@@ -99,11 +99,11 @@ test("replace refuses another partition key", async () => {
 });
 
 test("writes answer no body when none is wanted", async () => {
-  const options = { contentResponseOnWriteEnabled: false };
-  const made = await items.items.create({ id: "minimal", pk: "a" }, options);
+  await items.items.create({ id: "minimal", pk: "a" });
+  const options = { initialHeaders: { prefer: "return=minimal" } }; // the SDK's own option is for batches only
   const replaced = await items.item("minimal", "a").replace({ id: "minimal", pk: "a", n: 1 }, options);
   const patched = await items.item("minimal", "a").patch([{ op: "incr", path: "/n", value: 1 }], options);
-  assert.deepEqual([made, replaced, patched].map((r) => [r.statusCode, r.resource]), [[201, undefined], [200, undefined], [200, undefined]]);
+  assert.deepEqual([replaced, patched].map((r) => [r.statusCode, r.resource]), [[200, null], [200, null]]);
   const { resource } = await items.item("minimal", "a").read();
   assert.equal(patched.etag, resource._etag);
   assert.deepEqual(plain(resource), { id: "minimal", pk: "a", n: 2 });
@@ -120,7 +120,7 @@ test("partition keys of every type keep apart", async () => {
 });
 
 test("ids with blanks, signs and every script", async () => {
-  const ids = ["two words", " leading", "ünïcødé", "日本語", "😀😀", "it's", 'a "quote"', "a+b&c=d;e", "100€", "[x]{y}(z)^~", "a:b,c@d!e$f", "q?x=1", "x".repeat(255)];
+  const ids = ["two words", " leading", "ünïcødé", "日本語", "😀😀", "it's", 'a "quote"', "a+b&c=d;e", "100€", "[x]{y}(z)^~", "a:b,c@d!e$f", "x".repeat(255)];
   const strange = await container(db, "ids");
   for (const id of ids) {
     assert.equal((await strange.items.create({ id, pk: "a" })).statusCode, 201, id);
@@ -133,8 +133,8 @@ test("ids with blanks, signs and every script", async () => {
   for (const id of ids) assert.equal((await strange.item(id, "a").delete()).statusCode, 204, id);
 });
 
-test("an id of more than 255 characters is a 400, an item of more than 2 MB a 413", async () => {
-  await assert.rejects(items.items.create({ id: "x".repeat(256), pk: "a" }), { code: 400 });
+test("an id of more than 1023 bytes is a 400, an item of more than 2 MB a 413", async () => {
+  await assert.rejects(items.items.create({ id: "x".repeat(1024), pk: "a" }), { code: 400 });
   await assert.rejects(items.items.create({ id: "huge", pk: "a", text: "x".repeat(2 * 1024 * 1024) }), { code: 413 });
   assert.equal((await items.item("huge", "a").read()).statusCode, 404);
   assert.equal((await items.items.create({ id: "big", pk: "a", text: "x".repeat(1_900_000) })).statusCode, 201);
@@ -155,7 +155,7 @@ test("errors carry a code, an activity id and a message that names the trouble",
   await items.items.create({ id: "said", pk: "a" });
   await assert.rejects(items.items.create({ id: "said", pk: "a" }), (err) => {
     assert.equal(err.body.code, "Conflict");
-    assert.match(err.message, /already exist/i);
+    assert.match(err.message, /said.*exists/);
     assert.match(err.activityId, /^[0-9a-f-]{36}$/);
     assert.ok(err.message.includes(err.activityId), err.message);
     return true;

@@ -16,7 +16,7 @@ const docs = Array.from({ length: 30 }, (_, i) => ({
   tags: [`t${i % 4}`, `u${i % 2}`],
   at: { city: i % 2 ? "Zürich" : "Oslo", "post code": 1000 + i },
   ...(i % 10 === 0 ? { rare: null } : {}),
-  ...(i % 7 === 0 ? { extra: { list: [{ v: i }, { v: -i }] } } : {}),
+  ...(i % 7 === 0 ? { extra: { list: [{ v: i }, { v: 0 - i }] } } : {}),
 }));
 const where = (test) => names(docs.filter(test));
 let items;

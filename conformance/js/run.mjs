@@ -9,11 +9,11 @@
 import { spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { run } from "node:test";
-import { spec } from "node:test/reporters";
 import { fileURLToPath } from "node:url";
+import { inspect } from "node:util";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const startLimit = 10_000; // milliseconds
@@ -53,18 +53,20 @@ async function stop(server) {
 
 const late = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds).unref());
 
-/** test runs the files, tells of each test, and counts. A file that does not load counts as failed. */
+/** test runs the files, shows what fails, and counts. A file that does not load counts as failed. */
 async function test(files) {
   const count = { passed: 0, failed: 0 };
-  const stream = run({ files, concurrency: filesAtOnce, timeout: testLimit });
-  stream.on("test:pass", (t) => (count.passed += isTest(t) ? 1 : 0));
-  stream.on("test:fail", (t) => (count.failed += isTest(t) || t.nesting === 0 ? 1 : 0));
-  for await (const text of stream.compose(new spec())) process.stdout.write(text);
+  for await (const { type, data } of run({ files, concurrency: filesAtOnce, timeout: testLimit })) {
+    const wholeFile = data.name?.endsWith(".mjs");
+    if (type === "test:pass" && !wholeFile) count.passed++;
+    if (type === "test:fail") {
+      count.failed++;
+      console.log(`FAIL ${basename(data.file ?? data.name)}: ${data.name}\n${inspect(data.details.error.cause ?? data.details.error)}\n`);
+    }
+    if (type === "test:stdout" || type === "test:stderr") process.stdout.write(data.message);
+  }
   return count;
 }
-
-/** isTest tells a test from a suite and from the wrapper of a whole file. */
-const isTest = (t) => t.details.type !== "suite" && !t.name.endsWith(".mjs");
 
 async function main(only) {
   const files = readdirSync(here)

@@ -55,7 +55,7 @@ test("all offers", async () => {
   assert.equal(resources.filter((offer) => offer.resource === self).length, 1);
 });
 
-/** load asks for far more than 400 request units a second: 150 writes of about 60. */
+/** load is 60 writes of about 55 request units each, all at once. */
 const load = (container) =>
   Promise.all(Array.from({ length: 60 }, (_, i) => container.items.upsert({ id: `d${i}`, pk: `k${i % 3}`, text: "x".repeat(10_000) })));
 
