@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest/internal/sql"
 	"github.com/millrace/changefeed/docstore"
 )
 
@@ -56,6 +57,9 @@ const (
 func faultOf(err error) *fault {
 	if f, ok := errors.AsType[*fault](err); ok {
 		return f
+	}
+	if q, ok := errors.AsType[*sql.Error](err); ok {
+		return badRequest("%s", q.Message)
 	}
 	f := &fault{message: err.Error()}
 	switch {
