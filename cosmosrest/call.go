@@ -3,8 +3,8 @@ package cosmosrest
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -26,6 +26,9 @@ type call struct {
 	activity string
 	charge   float64 // request units so far
 	status   int     // of the answer, once it is sent
+
+	values [usualHeaders]string // room for those of the answer
+	used   int
 }
 
 func newCall(s *Server, w http.ResponseWriter, r *http.Request) *call {
@@ -43,7 +46,15 @@ func newUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails, as documented
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	text := make([]byte, 0, 36)
+	for i := range b {
+		switch i {
+		case 4, 6, 8, 10:
+			text = append(text, '-')
+		}
+		text = hex.AppendEncode(text, b[i:i+1])
+	}
+	return string(text)
 }
 
 // Headers, in the form that net/http keeps them in. Names that the protocol documents
@@ -76,7 +87,18 @@ func (c *call) header(name string) string {
 func (c *call) flag(name string) bool { return strings.EqualFold(c.header(name), "true") }
 
 // set sets a header of the answer, whose name must be in canonical form.
-func (c *call) set(name, value string) { c.w.Header()[name] = []string{value} }
+func (c *call) set(name, value string) {
+	i := c.used
+	if i == len(c.values) {
+		c.w.Header()[name] = []string{value}
+		return
+	}
+	c.used++
+	c.values[i] = value
+	c.w.Header()[name] = c.values[i : i+1 : i+1]
+}
+
+const usualHeaders = 12 // of an answer
 
 // body reads the request's body. Above limit bytes it is a 413.
 func (c *call) body(limit int64) ([]byte, error) {
@@ -120,7 +142,7 @@ func (c *call) reply(status int, body []byte) error {
 		h["Content-Type"] = jsonType
 	}
 	if status != http.StatusNoContent && status != http.StatusNotModified {
-		h["Content-Length"] = []string{strconv.Itoa(len(body))}
+		c.set("Content-Length", strconv.Itoa(len(body)))
 	}
 	c.status = status
 	c.w.WriteHeader(status)

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/epk"
 )
 
 const maxKeyText = 16 << 10 // bytes of a partition key header; a key has at most 2 KB
@@ -19,7 +20,7 @@ func parseKey(text string) (changefeed.PartitionKey, error) {
 	if len(text) > maxKeyText {
 		return "", badRequest("partition key has %d bytes: want at most %d", len(text), maxKeyText)
 	}
-	if isPlainKey(text) {
+	if _, plain := epk.PlainString(text); plain {
 		return changefeed.PartitionKey(text), nil
 	}
 	s := keyScanner{text: text}
@@ -28,20 +29,6 @@ func parseKey(text string) (changefeed.PartitionKey, error) {
 		return "", badRequest("partition key is %q, which is wrong at byte %d: want a JSON array such as [\"London\"], one component for each path, {} for undefined", text, s.pos)
 	}
 	return changefeed.Key(components...), nil
-}
-
-// isPlainKey tells a single string without escapes, which needs no reading.
-func isPlainKey(text string) bool {
-	last := len(text) - len(`"]`)
-	if last < len(`["`) || text[:2] != `["` || text[last:] != `"]` {
-		return false
-	}
-	for i := 2; i < last; i++ {
-		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return true
 }
 
 // keyScanner reads the components of a key.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/epk"
 )
 
 // Container is a set of documents with a partition key, and a change feed. It is a
@@ -220,6 +221,9 @@ func (c *Container) request(l *layout, key changefeed.PartitionKey, writes []cha
 func canonicalKey(key string) (string, error) {
 	if key == "" {
 		return "", nil
+	}
+	if _, plain := epk.PlainString(key); plain {
+		return key, nil
 	}
 	var parts []json.RawMessage
 	if err := json.Unmarshal([]byte(key), &parts); err != nil {

@@ -38,7 +38,8 @@ func (c *Container) KeyPaths() [][]string {
 
 // PartitionAt is the physical partition that holds an effective partition key.
 func (c *Container) PartitionAt(epk string) changefeed.Partition {
-	return describe([]*partition{c.layout.Load().at(epk)})[0]
+	p := c.layout.Load().at(epk)
+	return changefeed.Partition{ID: p.id(), Range: p.rng, Parents: p.parents}
 }
 
 // Newest is the LSN of the newest change of the partition that holds an effective

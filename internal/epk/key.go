@@ -52,6 +52,9 @@ func String(s string) Component { return Component{mark: markString, str: s} }
 // x-ms-documentdb-partitionkey: a JSON array of strings, numbers, booleans,
 // nulls, and {} for undefined. An error names the component that is wrong.
 func Parse(key string) (Components, error) {
+	if s, ok := PlainString(key); ok {
+		return Components{String(s)}, nil
+	}
 	if !strings.HasPrefix(strings.TrimLeft(key, " \t\r\n"), "[") {
 		return nil, fmt.Errorf(`parse partition key %s: want a JSON array, such as ["London"]`, clip(key))
 	}
@@ -67,6 +70,23 @@ func Parse(key string) (Components, error) {
 		}
 	}
 	return c, nil
+}
+
+// PlainString returns the only component of a key that is one string, if the text of
+// the key holds the string as it is: printable ASCII without escapes, as in most keys.
+// Such a text is also the only one that the key has.
+func PlainString(key string) (string, bool) {
+	last := len(key) - len(`"]`)
+	if last < len(`["`) || key[:2] != `["` || key[last:] != `"]` {
+		return "", false
+	}
+	s := key[2:last]
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' || s[i] == '"' || s[i] == '\\' {
+			return "", false
+		}
+	}
+	return s, true
 }
 
 var (

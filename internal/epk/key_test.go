@@ -128,3 +128,18 @@ func BenchmarkParse(b *testing.B) {
 		Parse(`["tenant-1"]`)
 	}
 }
+
+func TestPlainString(t *testing.T) {
+	for key, want := range map[string]string{`["London"]`: "London", `[""]`: "", `["a b]/<"]`: "a b]/<"} {
+		if got, ok := PlainString(key); !ok || got != want {
+			t.Errorf("PlainString(%s) = %q, %v, want %q", key, got, ok, want)
+		}
+	}
+	for _, key := range []string{
+		``, `[`, `["`, `["]`, `[]`, `"a"`, `[5]`, `["a","b"]`, `["a\\"]`, `["\u00e9"]`, `["é"]`, "[\"\x7f\"]", "[\"\t\"]", `[ "a"]`, `["a"] `,
+	} {
+		if got, ok := PlainString(key); ok {
+			t.Errorf("PlainString(%s) = %q, want none", key, got)
+		}
+	}
+}
