@@ -1,15 +1,22 @@
 package cosmosrest
 
 import (
+	"cmp"
+	"context"
+	"crypto/rand"
 	"encoding/json"
+	"net/http"
+	"slices"
 	"strconv"
+
+	"github.com/millrace/changefeed/docstore"
 )
 
 // offer is the throughput that a database or container was given.
 type offer struct {
 	version
-	ID        string
-	RU        int             // a second; the most, when it scales by itself
+	ID        string          // also its resource id
+	RU        int             // request units a second; the most, when it scales by itself
 	Autoscale json.RawMessage `json:",omitempty"` // the settings as the client sent them
 }
 
@@ -18,16 +25,17 @@ const (
 	headerAutoscale  = "X-Ms-Cosmos-Offer-Autopilot-Settings"
 
 	minManual, stepManual       = 400, 100   // request units a second
-	minAutoscale, stepAutoscale = 1000, 1000 // also of the most
+	minAutoscale, stepAutoscale = 1000, 1000 // the same, of the most
 	maxThroughput               = 1_000_000
 	rangeThroughput             = 10_000 // of one physical partition at most
+	autoscaleFloor              = 10     // autoscale goes down to the most divided by this
 )
 
 // offered is the offer that the headers of a request to create something make; nil for
 // none.
 func (c *call) offered() (*offer, error) {
 	manual, auto := c.header(headerThroughput), c.header(headerAutoscale)
-	o := &offer{version: newVersion()}
+	var content offerContent
 	switch {
 	case manual == "" && auto == "":
 		return nil, nil
@@ -36,30 +44,54 @@ func (c *call) offered() (*offer, error) {
 	case manual != "":
 		n, err := strconv.Atoi(manual)
 		if err != nil {
-			return nil, badRequest("x-ms-offer-throughput is %q: want a number", manual)
+			return nil, badRequest("x-ms-offer-throughput is %.100q: want a number", manual)
 		}
-		o.RU = n
-		return o, o.check()
+		content.Manual = &n
+	default:
+		content.Autoscale = json.RawMessage(auto)
 	}
-	o.Autoscale = json.RawMessage(auto)
-	return o, o.check()
+	o := &offer{ID: c.s.newOfferID()}
+	return o, o.change(content)
 }
 
-// check refuses what the service refuses, and finds the most that autoscale allows.
-func (o *offer) check() error {
-	name, least, step := "offer throughput", minManual, stepManual
-	if o.Autoscale != nil {
+// newOfferID is four letters and digits: clients read it as the base64 of three bytes.
+func (s *Server) newOfferID() string {
+	for {
+		id := rand.Text()[:4]
+		if !slices.ContainsFunc(s.offers(), func(o owned) bool { return o.ID == id }) {
+			return id
+		}
+	}
+}
+
+// offerContent is what of an offer can be changed.
+type offerContent struct {
+	Manual    *int            `json:"offerThroughput,omitempty"`
+	Autoscale json.RawMessage `json:"offerAutopilotSettings,omitempty"`
+}
+
+// change gives the offer another content. What the service refuses is refused.
+func (o *offer) change(to offerContent) error {
+	name, least, step := "offerThroughput", minManual, stepManual
+	var ru int
+	switch {
+	case to.Autoscale != nil:
 		var settings struct {
 			Max int `json:"maxThroughput"`
 		}
-		if err := json.Unmarshal(o.Autoscale, &settings); err != nil {
-			return badRequest(`autopilot settings are %s: want JSON such as {"maxThroughput":4000}`, o.Autoscale)
+		if err := json.Unmarshal(to.Autoscale, &settings); err != nil {
+			return badRequest(`autopilot settings are %.100q: want JSON such as {"maxThroughput":4000}`, to.Autoscale)
 		}
-		o.RU, name, least, step = settings.Max, "maximum autoscale throughput", minAutoscale, stepAutoscale
+		ru, name, least, step = settings.Max, "maxThroughput", minAutoscale, stepAutoscale
+	case to.Manual != nil:
+		ru = *to.Manual
+	default:
+		return badRequest("the offer has no content: want offerThroughput or offerAutopilotSettings in it")
 	}
-	if o.RU < least || o.RU > maxThroughput || o.RU%step != 0 {
-		return badRequest("%s is %d: want %d to %d in steps of %d", name, o.RU, least, maxThroughput, step)
+	if ru < least || ru > maxThroughput || ru%step != 0 {
+		return badRequest("%s is %d: want %d to %d in steps of %d", name, ru, least, maxThroughput, step)
 	}
+	o.version, o.RU, o.Autoscale = newVersion(), ru, to.Autoscale
 	return nil
 }
 
@@ -69,4 +101,171 @@ func (o *offer) ranges() int {
 		return 1
 	}
 	return (o.RU + rangeThroughput - 1) / rangeThroughput
+}
+
+// least is the lowest throughput that the offer can be changed to.
+func (o *offer) least() int {
+	if o.Autoscale != nil {
+		return minAutoscale
+	}
+	return minManual
+}
+
+// owned is an offer with what it is for: a container, or a database.
+type owned struct {
+	*offer
+	rid, self           string
+	database, container string // names within the store; one is empty
+}
+
+// offers are all offers, by id.
+func (s *Server) offers() []owned {
+	var all []owned
+	for _, d := range s.db.Databases() {
+		if o := readMeta(d.Meta).Offer; o != nil {
+			all = append(all, owned{offer: o, rid: d.RID, self: "dbs/" + d.RID + "/", database: d.ID})
+		}
+	}
+	for _, cont := range s.db.Containers() {
+		if o := readMeta(cont.Spec().Meta).Offer; o != nil {
+			all = append(all, owned{offer: o, rid: cont.RID(), self: cont.Self(), container: cont.Name()})
+		}
+	}
+	slices.SortFunc(all, func(a, b owned) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// update changes an offer where it is kept, and nothing when change fails.
+func (s *Server) update(ctx context.Context, o owned, change func(*offer) error) error {
+	renew := func(raw json.RawMessage) (json.RawMessage, error) {
+		m := readMeta(raw)
+		if m.Offer == nil || m.Offer.ID != o.ID {
+			return nil, noOffer(o.ID)
+		}
+		err := change(m.Offer)
+		return encode(m), err
+	}
+	if o.container == "" {
+		_, err := s.db.UpdateDatabase(ctx, o.database, renew)
+		return err
+	}
+	_, err := s.db.UpdateContainer(ctx, o.container, func(spec *docstore.ContainerSpec) (err error) {
+		spec.Meta, err = renew(spec.Meta)
+		return err
+	})
+	return err
+}
+
+func noOffer(id string) *fault {
+	return newFault(http.StatusNotFound, 0, "NotFound", "Resource Not Found: there is no offer %q", id)
+}
+
+func (c *call) listOffers() error { return c.eachOffer((*call).list) }
+
+func (c *call) queryOffers() error {
+	if !isQuery(c) {
+		return newFault(http.StatusMethodNotAllowed, 0, "MethodNotAllowed", "offers cannot be created by themselves: want a query, or the header x-ms-offer-throughput where a database or container is created")
+	}
+	return c.eachOffer((*call).query)
+}
+
+// eachOffer answers with all offers.
+func (c *call) eachOffer(answer func(*call, resources) error) error {
+	if err := c.allow(actionReadMetadata); err != nil {
+		return err
+	}
+	all := resources{member: "Offers"}
+	for _, o := range c.s.offers() {
+		all.all = append(all.all, resource{o.ID, o.json()})
+	}
+	return answer(c, all)
+}
+
+func (c *call) readOffer() error {
+	if err := c.allow(actionReadMetadata); err != nil {
+		return err
+	}
+	o, err := c.offer()
+	if err != nil {
+		return err
+	}
+	return c.replyOffer(o)
+}
+
+// offer is the one that the path names.
+func (c *call) offer() (owned, error) {
+	for _, o := range c.s.offers() {
+		if o.ID == c.target.id {
+			return o, nil
+		}
+	}
+	return owned{}, noOffer(c.target.id)
+}
+
+// replaceOffer changes a throughput. The budget follows at once.
+func (c *call) replaceOffer() error {
+	if err := c.allow(actionManage); err != nil {
+		return err
+	}
+	o, err := c.offer()
+	if err != nil {
+		return err
+	}
+	p, err := c.properties()
+	if err != nil {
+		return err
+	}
+	var content offerContent
+	if err := p.member("content", `an object such as {"offerThroughput":400}`, &content); err != nil {
+		return err
+	}
+	err = c.s.update(c.ctx, o, func(now *offer) error {
+		if err := c.ifMatch(now.ETag); err != nil {
+			return err
+		}
+		if err := c.mayMigrate(now, content); err != nil {
+			return err
+		}
+		o.offer = now
+		return now.change(content)
+	})
+	if err != nil {
+		return err
+	}
+	c.charge += manageCharge
+	return c.replyOffer(o)
+}
+
+// mayMigrate refuses a change between manual throughput and autoscale that was not asked
+// for as such.
+func (c *call) mayMigrate(o *offer, to offerContent) error {
+	header := "x-ms-cosmos-migrate-offer-to-manual-throughput"
+	if to.Autoscale != nil {
+		header = "x-ms-cosmos-migrate-offer-to-autopilot"
+	}
+	if (o.Autoscale == nil) == (to.Autoscale == nil) || c.s.o.Lenient || c.flag(http.CanonicalHeaderKey(header)) {
+		return nil
+	}
+	return badRequest("the offer would change between manual throughput and autoscale: want the header %s: true", header)
+}
+
+func (c *call) replyOffer(o owned) error {
+	c.set("X-Ms-Offer-Replace-Pending", "false")
+	c.set("X-Ms-Cosmos-Min-Throughput", strconv.Itoa(o.least()))
+	return c.replyResource(http.StatusOK, o.version, o.json())
+}
+
+// json is the offer as clients see it.
+func (o owned) json() []byte {
+	content := offerContent{&o.RU, o.Autoscale}
+	if o.Autoscale != nil {
+		now := o.RU / autoscaleFloor
+		content.Manual = &now
+	}
+	p := properties{
+		"offerVersion": encode("V2"), "offerType": encode("Invalid"), "content": encode(content),
+		"resource": encode(o.self), "offerResourceId": encode(o.rid),
+	}
+	p.identify(o.ID, o.ID, "offers/"+o.ID+"/", o.version)
+	return encode(p)
 }
