@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
@@ -132,6 +133,19 @@ func isTooLarge(err error) bool {
 
 func tooLarge(limit int64) error {
 	return newFault(http.StatusRequestEntityTooLarge, 0, "RequestEntityTooLarge", "Request size is too large: want at most %d bytes", limit)
+}
+
+// waiting is the context of a request that waits for a change, for so long at most.
+func (c *call) waiting(most time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(c.ctx, most)
+	if c.s.o.Ending == nil {
+		return ctx, cancel
+	}
+	stop := context.AfterFunc(c.s.o.Ending, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }
 
 // reply sends an answer. A nil body is an empty one.

@@ -1,7 +1,6 @@
 package cosmosrest
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -199,7 +198,7 @@ func (f *feedRead) read() (changefeed.Page, error) {
 	if f.wait == 0 || err != nil || len(page.Changes) > 0 {
 		return page, err
 	}
-	ctx, cancel := context.WithTimeout(f.c.ctx, f.wait)
+	ctx, cancel := f.c.waiting(f.wait)
 	defer cancel()
 	for len(page.Changes) == 0 && err == nil {
 		if err := f.cont.Wait(ctx, f.waitRange(), page.Next); err != nil {

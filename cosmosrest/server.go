@@ -1,6 +1,7 @@
 package cosmosrest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,6 +32,11 @@ type Options struct {
 
 	// Dedicated plays the dedicated gateway, which takes ids of every kind.
 	Dedicated bool
+
+	// Ending, when it is done, ends the requests that wait for a change, with what they
+	// have; the others go on. A server that shuts down would wait for them in vain. With
+	// nil they end when their time is up.
+	Ending context.Context
 
 	// Logger gets one record for each request that ends in a 5xx answer, and at level
 	// debug one for each request; nil is silent.

@@ -62,6 +62,7 @@ func StartTestServer(t Test, o TestOptions) *TestServer {
 	if err != nil {
 		t.Fatalf("start test server: %v", err)
 	}
+	o.Ending = t.Context()
 	handler, err := New(db, o.Options)
 	if err != nil {
 		t.Fatalf("start test server: %v", err)
@@ -71,7 +72,7 @@ func StartTestServer(t Test, o TestOptions) *TestServer {
 		t.Fatalf("start test server: %v", err)
 	}
 	s := &TestServer{URL: "http://" + listener.Addr().String(), Key: o.Keys.orEmulator().Primary, DB: db, Client: &http.Client{}}
-	web := &http.Server{Handler: handler, BaseContext: func(net.Listener) context.Context { return t.Context() }}
+	web := &http.Server{Handler: handler}
 	serve := web.Serve
 	if o.TLS {
 		if web.TLSConfig, err = s.secure(); err != nil {
@@ -82,7 +83,6 @@ func StartTestServer(t Test, o TestOptions) *TestServer {
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = serve(listener) }) // ends with Shutdown
 	t.Cleanup(func() {
-		// The test's own context has ended, and with it the requests that wait for changes.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), testServerDrain)
 		defer cancel()
 		s.Client.CloseIdleConnections()
