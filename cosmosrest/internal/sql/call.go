@@ -24,7 +24,7 @@ func (n call) eval(f *frame) value {
 		if args[i].kind == undefined && !n.fn.total {
 			return value{}
 		}
-		cost += len(args[i].raw) + len(args[i].text)
+		cost += slowWork * (len(args[i].raw) + len(args[i].text))
 	}
 	if !f.spend(cost) {
 		return value{}

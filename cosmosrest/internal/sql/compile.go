@@ -10,7 +10,7 @@ import (
 type compiler struct {
 	text   string
 	err    *Error
-	params []string // names that the query uses, in order of first use
+	params map[string]int // index of each parameter, by first use
 	names  []binding
 	slots  int
 	memos  map[string]int // path into the document: index of its memo
@@ -114,13 +114,12 @@ func (c *compiler) negative(x node) node {
 }
 
 func (c *compiler) param(name string) node {
-	for i, p := range c.params {
-		if p == name {
-			return parameter{i}
-		}
+	i, ok := c.params[name]
+	if !ok {
+		i = len(c.params)
+		c.params[name] = i
 	}
-	c.params = append(c.params, name)
-	return parameter{len(c.params) - 1}
+	return parameter{i}
 }
 
 func (c *compiler) object(o *objectLit, at int) node {

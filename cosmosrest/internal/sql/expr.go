@@ -20,6 +20,7 @@ type frame struct {
 	keys   []value // of the group that is projected
 	now    time.Time
 	work   int // what this document may still cost
+	perRow int // what a row costs
 	err    error
 
 	patterns map[string]*regexp.Regexp // compiled for RegexMatch
@@ -30,8 +31,13 @@ type memo struct {
 	v     value
 }
 
-// maxWork bounds what a query does with one document, about one unit per byte looked at or made and per row visited: some seconds.
-const maxWork = 2 << 30
+// Work bounds the time that a query takes for one document: to about a second. A unit is a byte that is skipped.
+const (
+	maxWork    = 1 << 29
+	rowWork    = 50 // to visit a row of FROM or JOIN, besides what the query's expressions cost
+	textPerJob = 4  // bytes of a query that cost a unit for each row
+	slowWork   = 4  // to decode a byte, not only to skip it
+)
 
 func (f *frame) fail(err *Error) {
 	if f.err == nil {
@@ -161,12 +167,23 @@ type compare struct {
 	l, r node
 }
 
-func (n compare) eval(f *frame) value { return compareValues(n.op, n.l.eval(f), n.r.eval(f)) }
-
-func compareValues(op string, l, r value) value {
-	if l.kind == undefined || r.kind == undefined {
+func (n compare) eval(f *frame) value {
+	l, r := n.l.eval(f), n.r.eval(f)
+	if l.kind == undefined || r.kind == undefined || !f.spend(costToCompare(l, r)) {
 		return value{}
 	}
+	return compareValues(n.op, l, r)
+}
+
+// costToCompare is next to nothing but for big values of one type.
+func costToCompare(l, r value) int {
+	if l.kind != r.kind || l.kind < str {
+		return 1
+	}
+	return slowWork * (len(l.raw) + len(r.raw))
+}
+
+func compareValues(op string, l, r value) value {
 	switch op {
 	case "=":
 		return boolValue(equal(l, r))
@@ -197,7 +214,7 @@ type inList struct {
 
 func (n inList) eval(f *frame) value {
 	x := n.x.eval(f)
-	if x.kind == undefined || !f.spend(len(n.list)) {
+	if x.kind == undefined {
 		return value{}
 	}
 	unknown := false
@@ -205,7 +222,7 @@ func (n inList) eval(f *frame) value {
 		v := item.eval(f)
 		if v.kind == undefined {
 			unknown = true
-		} else if equal(x, v) {
+		} else if f.spend(costToCompare(x, v)) && equal(x, v) {
 			return boolValue(true)
 		}
 	}

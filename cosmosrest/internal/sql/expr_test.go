@@ -382,6 +382,7 @@ func TestRefusals(t *testing.T) {
 		{"SELECT * FROM c WHERE 1" + strings.Repeat("+1", 600), "The query is too complex: more than 500 operators in a chain."},
 		{"SELECT * FROM c WHERE 1" + strings.Repeat("??1", 600), "The query is too complex: more than 500 operators in a chain."},
 		{"SELECT 1 FROM c" + strings.Repeat(" JOIN t IN c.x", 40), "The query has more than 31 JOINs."},
+		{"SELECT 1 FROM c GROUP BY 1" + strings.Repeat(",1", 40), "The query has more than 32 expressions in GROUP BY."},
 		{strings.Repeat(" ", 513<<10), "The query is 525312 bytes long: want at most 524288."},
 	}
 	params := []Parameter{{"@s", []byte(`"x"`)}, {"@bad", []byte(`{`)}}

@@ -15,7 +15,7 @@ type Query struct {
 	text   string
 	syntax *selectStmt // nil for a condition
 	plan   *plan
-	params []string
+	params map[string]int // index of each parameter that the query uses
 	counts []count
 	slots  int
 	memos  int
@@ -43,7 +43,7 @@ func parse(text string, isCondition bool) (*Query, error) {
 		word := text[:min(len(text), span(text, isWordByte))]
 		return nil, failf(0, "Syntax error, incorrect syntax near %s.", clip(word))
 	}
-	c := &compiler{text: text, memos: map[string]int{}}
+	c := &compiler{text: text, params: map[string]int{}, memos: map[string]int{}}
 	q := &Query{text: text, syntax: st.Query}
 	if isCondition {
 		q.plan = c.condition(st.Condition)
@@ -103,14 +103,20 @@ func (q *Query) Bind(params []Parameter) (*Bound, error) {
 	b := &Bound{q: q}
 	b.f = frame{
 		slots: make([]value, q.slots), params: make([]value, len(q.params)), memo: make([]memo, q.memos),
-		now: time.Now().UTC(), work: maxWork,
+		now: time.Now().UTC(), work: maxWork, perRow: rowWork + len(q.text)/textPerJob,
 	}
-	for i, name := range q.params {
-		v, err := findParameter(name, params)
-		if err != nil {
-			return nil, err
+	for _, p := range params {
+		i, used := q.params[p.Name]
+		if !used {
+			continue
 		}
-		b.f.params[i] = v.decode()
+		if !json.Valid(p.Value) {
+			return nil, failf(-1, "The value of parameter %s is not JSON.", clip(p.Name))
+		}
+		b.f.params[i] = documentValue(p.Value).decode()
+	}
+	if name := q.missing(b.f.params); name != "" {
+		return nil, failf(-1, "The query uses the parameter %s, which was not given.", clip(name))
 	}
 	for _, c := range q.counts {
 		v := c.node.eval(&b.f)
@@ -121,17 +127,15 @@ func (q *Query) Bind(params []Parameter) (*Bound, error) {
 	return b, nil
 }
 
-func findParameter(name string, params []Parameter) (value, error) {
-	for _, p := range params {
-		if p.Name != name {
-			continue
+// missing names the first parameter without a value.
+func (q *Query) missing(values []value) string {
+	first, index := "", len(values)
+	for name, i := range q.params {
+		if values[i].kind == undefined && i < index {
+			first, index = name, i
 		}
-		if !json.Valid(p.Value) {
-			return value{}, failf(-1, "The value of parameter %s is not JSON.", clip(name))
-		}
-		return documentValue(p.Value), nil
 	}
-	return value{}, failf(-1, "The query uses the parameter %s, which was not given.", clip(name))
+	return first
 }
 
 // Streams tells whether each document's rows depend on nothing but the document, so that Rows can be used. TOP and OFFSET

@@ -1,6 +1,9 @@
 package sql
 
 import (
+	"container/list"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -52,5 +55,224 @@ func TestPointFilter(t *testing.T) {
 	got, err := run(t, "SELECT * FROM c WHERE c.x = @p", docs, Parameter{"@p", []byte(`"a"`)})
 	if err != nil || got != docs[0] {
 		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+var families = []string{
+	`{"id":"1", "pk":"a", "n": 3,   "tags":["x","y"], "kids":[{"name":"Ann","pets":[{"p":"cat"}]},{"name":"Bob"}]}`,
+	`{"id":"2", "pk":"b", "n": 1.0, "tags":[], "name":"two"}`,
+	`{"id":"3", "pk":"a", "n": "s", "tags":["y"], "name":"Three"}`,
+	`{"id":"4", "pk":"b"}`,
+	`{"id":"5", "pk":"a", "n": null, "tags":["x"], "kids":[{"name":"Cid"}]}`,
+	`{"id":"6", "pk":"a", "n": 1,   "name":"two"}`,
+}
+
+var queries = []struct{ query, want string }{
+	{"SELECT * FROM c WHERE c.id = '4'", families[3]},
+	{"select * from docs c where c.id = '4'", families[3]},
+	{"SELECT * FROM root WHERE root.id = '4' -- that one", families[3]},
+	{"SELECT * -- all\nFROM root AS r WHERE r.id IN ('4')", families[3]},
+	{"SELECT c.id, c.name FROM c", `{"id":"1"} {"id":"2","name":"two"} {"id":"3","name":"Three"} {"id":"4"} {"id":"5"} {"id":"6","name":"two"}`},
+	{`SELECT c["id"], c.n + 1, c.n AS m, c.tags[0] FROM c WHERE c.n = 3`, `{"id":"1","$1":4,"m":3,"$2":"x"}`},
+	{"SELECT c.id i FROM c WHERE c.id = '1'", `{"i":"1"}`},
+	{"SELECT c FROM c WHERE c.id = '4'", `{"c":` + families[3] + `}`},
+	{"SELECT VALUE c.name FROM c", `"two" "Three" "two"`},
+	{"SELECT VALUE c FROM c WHERE c.id = '4'", families[3]},
+	{"SELECT VALUE {'i': c.id} FROM c WHERE c.n = 1", `{"i":"2"} {"i":"6"}`},
+	{"SELECT VALUE c.id FROM c WHERE c.n != null", `"1" "2" "3" "6"`},
+	{"SELECT VALUE c.id FROM c WHERE NOT (c.n = 1)", `"1" "3" "5"`},
+	{"SELECT VALUE c.id FROM c WHERE c.n", ``},
+	{"SELECT VALUE 1", `1`},
+	{"SELECT 1 AS one, 'x'", `{"one":1,"$1":"x"}`},
+	// FROM and JOIN.
+	{"SELECT * FROM c.kids", `[{"name":"Ann","pets":[{"p":"cat"}]},{"name":"Bob"}] [{"name":"Cid"}]`},
+	{"SELECT VALUE kids[0].name FROM c.kids", `"Ann" "Cid"`},
+	{"SELECT * FROM c.kids[0]", `{"name":"Ann","pets":[{"p":"cat"}]} {"name":"Cid"}`},
+	{"SELECT VALUE k.name FROM c.kids[0] k", `"Ann" "Cid"`},
+	{"SELECT * FROM k IN c.kids WHERE k.name >= 'B'", `{"name":"Bob"} {"name":"Cid"}`},
+	{"SELECT c.id, t FROM c JOIN t IN c.tags", `{"id":"1","t":"x"} {"id":"1","t":"y"} {"id":"3","t":"y"} {"id":"5","t":"x"}`},
+	{"SELECT VALUE [k.name, p.p] FROM c JOIN k IN c.kids JOIN p IN k.pets", `["Ann","cat"]`},
+	{"SELECT VALUE CONCAT(t, k.name) FROM c JOIN t IN c.tags JOIN k IN c.kids WHERE c.id = '1'", `"xAnn" "xBob" "yAnn" "yBob"`},
+	{"SELECT VALUE t FROM c JOIN t IN (SELECT VALUE t FROM t IN c.tags WHERE t = 'y')", `"y" "y"`},
+	{"SELECT c.id, s.n FROM c JOIN (SELECT COUNT(1) AS n FROM t IN c.tags) AS s WHERE s.n > 1", `{"id":"1","n":2}`},
+	{"SELECT VALUE s.id FROM (SELECT c.id, c.n FROM c) AS s WHERE s.n = 3", `"1"`},
+	{"SELECT c.id, (SELECT VALUE COUNT(1) FROM k IN c.kids) AS kids FROM c WHERE EXISTS(SELECT VALUE k FROM k IN c.kids WHERE k.name = 'Cid')", `{"id":"5","kids":1}`},
+	// ORDER BY: undefined, null, booleans, numbers, strings; ties as they came.
+	{"SELECT VALUE c.id FROM c ORDER BY c.n", `"4" "5" "2" "6" "1" "3"`},
+	{"SELECT VALUE c.id FROM c ORDER BY c.n DESC", `"3" "1" "2" "6" "5" "4"`},
+	{"SELECT VALUE c.id FROM c ORDER BY c.pk DESC, c.id ASC", `"2" "4" "1" "3" "5" "6"`},
+	{"SELECT VALUE c.name FROM c ORDER BY c.id DESC", `"two" "Three" "two"`},
+	{"SELECT VALUE c.name FROM c ORDER BY LOWER(c.name)", `"Three" "two" "two"`},
+	{"SELECT VALUE v FROM v IN c.vals ORDER BY v", ``},
+	// TOP, OFFSET LIMIT.
+	{"SELECT TOP 2 VALUE c.id FROM c", `"1" "2"`},
+	{"SELECT TOP @two VALUE c.id FROM c ORDER BY c.id DESC", `"6" "5"`},
+	{"SELECT VALUE c.id FROM c OFFSET 1 LIMIT 2", `"2" "3"`},
+	{"SELECT VALUE c.id FROM c ORDER BY c.id OFFSET @two LIMIT @two", `"3" "4"`},
+	{"SELECT VALUE c.id FROM c ORDER BY c.id OFFSET 10 LIMIT 5", ``},
+	{"SELECT TOP 0 * FROM c ORDER BY c.id", ``},
+	// DISTINCT.
+	{"SELECT DISTINCT VALUE c.n FROM c", `3 1.0 "s" null`},
+	{"SELECT DISTINCT c.pk FROM c", `{"pk":"a"} {"pk":"b"}`},
+	{"SELECT DISTINCT VALUE c.pk FROM c ORDER BY c.pk DESC", `"b" "a"`},
+	{"SELECT DISTINCT TOP 1 VALUE c.pk FROM c", `"a"`},
+	// Aggregates.
+	{"SELECT VALUE COUNT(1) FROM c", `6`},
+	{"SELECT VALUE COUNT(c.n) FROM c", `5`},
+	{"SELECT COUNT(1) AS n, MIN(c.id) AS a, MAX(c.id) AS z FROM c", `{"n":6,"a":"1","z":"6"}`},
+	{"SELECT COUNT(1), SUM(c.n) FROM c", `{"$1":6}`},
+	{"SELECT VALUE SUM(c.n) FROM c WHERE IS_NUMBER(c.n)", `5`},
+	{"SELECT VALUE AVG(c.n) FROM c WHERE c.n = 1", `1`},
+	{"SELECT VALUE SUM(c.n) FROM c", ``},
+	{"SELECT VALUE AVG(c.none) FROM c", ``},
+	{"SELECT VALUE [COUNT(1), SUM(c.n), COUNTIF(c.n = 1), MIN(c.n)] FROM c WHERE c.id = 'none'", `[0,0,0]`},
+	{"SELECT VALUE MIN(c.n) FROM c WHERE false", ``},
+	{"SELECT VALUE MAX(c.n) FROM c", `"s"`},
+	{"SELECT VALUE MIN(c.n) FROM c", `null`},
+	{"SELECT VALUE MIN(c.kids) FROM c", ``},
+	{"SELECT VALUE COUNTIF(c.n = 1) FROM c", `2`},
+	{"SELECT VALUE MAX(c.n) - MIN(c.n) FROM c WHERE IS_NUMBER(c.n)", `2`},
+	{"SELECT VALUE COUNT(1) FROM c JOIN t IN c.tags", `4`},
+	// GROUP BY.
+	{"SELECT c.pk, COUNT(1) AS n FROM c GROUP BY c.pk", `{"pk":"a","n":4} {"pk":"b","n":2}`},
+	{"SELECT COUNT(1) AS n, c.name FROM c GROUP BY c.name", `{"n":3} {"n":2,"name":"two"} {"n":1,"name":"Three"}`},
+	{"SELECT VALUE COUNT(1) FROM c GROUP BY c.pk, c.name", `2 1 1 1 1`},
+	{"SELECT LOWER(c.name) AS l, CONCAT(LOWER(c.name), '!') AS x FROM c WHERE IS_DEFINED(c.name) GROUP BY LOWER(c.name)", `{"l":"two","x":"two!"} {"l":"three","x":"three!"}`},
+	{"SELECT VALUE c.pk FROM c GROUP BY c.pk OFFSET 1 LIMIT 1", `"b"`},
+	{"SELECT VALUE COUNT(1) FROM c WHERE false GROUP BY c.pk", ``},
+	{"SELECT DISTINCT VALUE COUNT(1) FROM c GROUP BY c.id", `1`},
+	{"SELECT t, COUNT(1) AS n FROM c JOIN t IN c.tags GROUP BY t", `{"t":"x","n":2} {"t":"y","n":2}`},
+	// What clients make of a query plan.
+	{
+		`SELECT c._rid, [{"item": c.n}] AS orderByItems, c.id AS payload FROM c WHERE ({documentdb-formattableorderbyquery-filter}) ORDER BY c.n OFFSET 0 LIMIT 2`,
+		`{"orderByItems":[{}],"payload":"4"} {"orderByItems":[{"item":null}],"payload":"5"}`,
+	},
+}
+
+func TestRows(t *testing.T) {
+	for _, test := range queries {
+		got, err := run(t, test.query, families, Parameter{"@two", []byte("2")})
+		if got = strings.ReplaceAll(got, "\n", " "); err != nil || got != test.want {
+			t.Errorf("%s\n got %s, %v\nwant %s", test.query, got, err, test.want)
+		}
+	}
+}
+
+func TestRowsAreTheDocumentsBytes(t *testing.T) {
+	doc := []byte(" {\"b\" : 1.000,\n \"a\":\"\\u0041\"}\n")
+	err := bound(t, "SELECT * FROM c").Rows(doc, func(row []byte) error {
+		if string(row) != strings.TrimSpace(string(doc)) {
+			t.Errorf("row %q of document %q", row, doc)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRowsEndWithEmitsError(t *testing.T) {
+	full := errors.New("page is full")
+	calls := 0
+	err := bound(t, "SELECT VALUE t FROM c JOIN t IN c.tags").Rows([]byte(families[0]), func([]byte) error {
+		calls++
+		return full
+	})
+	if !errors.Is(err, full) || calls != 1 {
+		t.Errorf("%d calls, error %v", calls, err)
+	}
+}
+
+func TestCondition(t *testing.T) {
+	tests := []struct {
+		text string
+		want bool
+	}{
+		{"from c where c.n = 3", true},
+		{"FROM c WHERE c.n > 3", false},
+		{"FROM root r WHERE r.none = 1 OR r.pk = 'a'", true},
+		{"FROM c", true},
+	}
+	for _, test := range tests {
+		q, err := ParseCondition(test.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := q.Bind(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if met, err := b.Condition([]byte(families[0])); err != nil || met != test.want {
+			t.Errorf("%s: %v, %v", test.text, met, err)
+		}
+	}
+	for _, text := range []string{"SELECT * FROM c", "from c where", "from c order by c.x"} {
+		if _, err := ParseCondition(text); err == nil {
+			t.Errorf("%s: is taken for a condition", text)
+		}
+	}
+}
+
+func TestCrossPartition(t *testing.T) {
+	tests := []struct {
+		query, want string
+		streams     bool
+	}{
+		{"SELECT * FROM c", "", true},
+		{"SELECT c.id FROM c JOIN t IN c.tags WHERE EXISTS(SELECT TOP 1 t FROM t)", "", true},
+		{"SELECT TOP 1 * FROM c", "TOP", true},
+		{"SELECT * FROM c OFFSET 0 LIMIT 1", "OFFSET LIMIT", true},
+		{"SELECT * FROM c ORDER BY c.id", "ORDER BY", false},
+		{"SELECT DISTINCT c.id FROM c", "DISTINCT", false},
+		{"SELECT COUNT(1) FROM c", "aggregate", false},
+		{"SELECT c.id FROM c GROUP BY c.id", "GROUP BY", false},
+		{"SELECT VALUE 1", "", false},
+	}
+	for _, test := range tests {
+		b := bound(t, test.query)
+		if got := b.q.CrossPartition(); got != test.want || b.Streams() != test.streams {
+			t.Errorf("%s: %q, streams %v; want %q, %v", test.query, got, b.Streams(), test.want, test.streams)
+		}
+	}
+}
+
+func TestHeldMemoryIsBounded(t *testing.T) {
+	doc := []byte(`{"x":"` + strings.Repeat("a", 1<<20) + `"}`)
+	r := bound(t, "SELECT * FROM c ORDER BY c.id").NewRun()
+	var err error
+	n := 0
+	for ; err == nil && n < 300; n++ {
+		err = r.Add(doc)
+	}
+	if want := "The query needs more than 256 MB of memory."; err == nil || err.Error() != want || n < 250 {
+		t.Errorf("after %d MB: %v, want %s", n, err, want)
+	}
+}
+
+func TestWorkIsBounded(t *testing.T) {
+	doc := []byte(`{"a":[` + strings.Repeat("1,", 5000) + `1]}`)
+	query := "SELECT VALUE 1 FROM c JOIN a IN c.a JOIN b IN c.a JOIN d IN c.a WHERE a = b + d"
+	err := bound(t, query).Rows(doc, func([]byte) error { return nil })
+	if want := "The query takes too long on one document."; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestRecentQueriesStayParsed(t *testing.T) {
+	c := &cache{entries: map[string]*list.Element{}}
+	first, err := c.get("", "SELECT 0 FROM c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 * maxCached {
+		if _, err := c.get("", fmt.Sprintf("SELECT %d FROM c WHERE 'x' != '%s'", i, strings.Repeat("y", i))); err != nil {
+			t.Fatal(err)
+		}
+		if again, _ := c.get("", "SELECT 0 FROM c"); again != first {
+			t.Fatalf("the query in use was parsed again after %d others", i)
+		}
+	}
+	if c.recent.Len() != len(c.entries) || len(c.entries) > maxCached || c.bytes > maxCachedBytes {
+		t.Errorf("%d entries of %d bytes", len(c.entries), c.bytes)
 	}
 }

@@ -4,7 +4,7 @@ package sql
 func (p *plan) each(f *frame, visit func() bool) bool { return p.from(f, 0, visit) }
 
 func (p *plan) from(f *frame, i int, visit func() bool) bool {
-	if !f.spend(1) {
+	if !f.spend(f.perRow) {
 		return false
 	}
 	if i == len(p.sources) {

@@ -8,8 +8,10 @@ import (
 // rootSlot is the slot of the document.
 const rootSlot = 0
 
-// maxJoins bounds FROM and JOIN of one query.
-const maxJoins = 32
+const (
+	maxJoins  = 32 // FROM and JOIN of one query
+	maxGroups = 32 // expressions of GROUP BY
+)
 
 // plan is a compiled SELECT.
 type plan struct {
@@ -120,6 +122,9 @@ func (c *compiler) query(s *selectStmt, base int) *plan {
 		p.where = c.expr(s.Tail.Where)
 	}
 	p.groups = c.exprs(s.Tail.Group)
+	if len(p.groups) > maxGroups {
+		c.fail(failf(s.Tail.Group[maxGroups].Pos.Offset, "The query has more than %d expressions in GROUP BY.", maxGroups))
+	}
 	agg.open = true
 	c.selection(p, s)
 	agg.open = false
