@@ -68,7 +68,7 @@ func (f accountFlags) find(a address) (credentials, error) {
 	}
 	switch {
 	case a.endpoint == "" && endpoint == "":
-		return credentials{}, usageError{fmt.Errorf("ADDRESS is %s, of an account that nothing tells: want --endpoint, %s or %s", a.given, endpointVariable, connectionVariable)}
+		return credentials{}, usageError{fmt.Errorf("%s is %s, of an account that nothing tells: want --endpoint, %s or %s", a.field, a.given, endpointVariable, connectionVariable)}
 	case a.endpoint != "" && endpoint != "" && !sameHost(a.endpoint, endpoint):
 		key = ""
 	}

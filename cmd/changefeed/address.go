@@ -18,7 +18,8 @@ type address struct {
 	endpoint  string // of the account; empty is that of the flags or the environment
 	database  string
 	container string
-	given     string // as it was written; empty when --db and --container were
+	field     string // where it was given; empty when --db and --container were
+	given     string // as it was written
 }
 
 // addressForms are the forms of an address, for the help and for errors.
@@ -36,10 +37,10 @@ A container's ADDRESS is one of
 An account wants a key, or else an identity of Microsoft Entra ID that this machine has.
 The emulator's well-known key is the default on a loopback address.`
 
-// parseAddress reads one of addressForms.
-func parseAddress(text string) (address, error) {
+// parseAddress reads one of addressForms; errors about it name the field.
+func parseAddress(field, text string) (address, error) {
 	scheme, rest, ok := strings.Cut(text, ":")
-	a := address{given: text}
+	a := address{field: field, given: text}
 	switch {
 	case ok && scheme == "docstore":
 		i := strings.LastIndexByte(rest, '#')
@@ -59,7 +60,7 @@ func parseAddress(text string) (address, error) {
 			return a, nil
 		}
 	}
-	return address{}, fmt.Errorf("ADDRESS is %q: want %s", text, addressForms)
+	return address{}, fmt.Errorf("%s is %q: want %s", field, text, addressForms)
 }
 
 // splitName takes apart what may be container or database/container.
@@ -103,25 +104,23 @@ func (a address) name() string {
 // beside is the address of another container of the same database.
 func (a address) beside(container string) address {
 	a.container = container
-	if a.given != "" {
-		a.given = fmt.Sprintf("%s of %s", container, a.given)
-	}
+	a.given = container + " beside " + a.given
 	return a
 }
 
 // storeField and containerField begin an error about what was given.
 func (a address) storeField() string {
-	if a.given == "" {
+	if a.field == "" {
 		return "--db is " + a.dir
 	}
-	return "ADDRESS is " + a.given
+	return a.field + " is " + a.given
 }
 
 func (a address) containerField() string {
-	if a.given == "" {
+	if a.field == "" {
 		return "--container is " + a.name()
 	}
-	return "ADDRESS is " + a.given
+	return a.field + " is " + a.given
 }
 
 // placeFlags tell which container a command works on: an address or, for one of a store,
@@ -148,7 +147,7 @@ func (p *placeFlags) address(cmd *cobra.Command, args []string) (a address, err 
 	case len(args) == 1 && (p.db != "" || cmd.Flags().Changed("container")):
 		err = fmt.Errorf("ADDRESS is %q, and there is --db or --container: want one of the two", args[0])
 	case len(args) == 1:
-		a, err = parseAddress(args[0])
+		a, err = parseAddress("ADDRESS", args[0])
 	case p.db == "" || p.container == "":
 		err = errNoAddress
 	default:

@@ -25,7 +25,8 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process the hard way
-	// A reader that went away is an error of the write, so that stores are closed.
-	signal.Ignore(syscall.SIGPIPE)
+	// A reader that went away is an error of the write, so that stores are closed. To
+	// ignore the signal would have the programs that we start ignore it too.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	os.Exit(execute(ctx, os.Args[1:]))
 }

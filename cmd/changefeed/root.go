@@ -25,9 +25,14 @@ func commands() []*cobra.Command {
 		importCommand(),
 		exportCommand(),
 		tailCommand(),
+		runCommand(),
 		leasesCommand(),
+		rangesCommand(),
+		splitCommand(),
+		mergeCommand(),
 		demoCommand(),
 		benchCommand(),
+		echoCommand(),
 	}
 }
 

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed"
+)
+
+// partitionOptions are the flags of the commands about physical partitions.
+type partitionOptions struct {
+	placeFlags
+	id   string
+	at   string
+	form *choice
+}
+
+func rangesCommand() *cobra.Command {
+	var o partitionOptions
+	cmd := &cobra.Command{
+		Use:   "ranges [ADDRESS]",
+		Short: "Show the physical partitions of a container",
+		Long: `Show the physical partitions of a container: the id of each, its range of effective
+partition keys, and the partitions that it came from.` + addressHelp,
+		Example: `  changefeed ranges http://127.0.0.1:8081/shop/orders`,
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.with(cmd, args, func(c *container) error { return o.show(cmd, c) })
+		},
+	}
+	o.register(cmd)
+	return cmd
+}
+
+func splitCommand() *cobra.Command {
+	var o partitionOptions
+	cmd := &cobra.Command{
+		Use:   "split [ADDRESS]",
+		Short: "Split a physical partition in two",
+		Long: `Split a physical partition of a container in two, in the middle of its range or at an
+effective partition key, and show the two. Azure does that by itself when a partition
+grows; here it is for tests of what depends on it.
+
+A store that no process has open is changed in place, and one that changefeed serve has
+open over the server, which wants the read-write key.` + addressHelp,
+		Example: `  changefeed split --db data --container orders
+  changefeed split http://127.0.0.1:8081/shop/orders --range 0 --at 1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.with(cmd, args, func(c *container) error { return o.split(cmd, c) })
+		},
+	}
+	o.register(cmd)
+	cmd.Flags().StringVar(&o.id, "range", "", "`id` of the partition, if there are several")
+	cmd.Flags().StringVar(&o.at, "at", "", "effective partition `key` in hex that the second half begins with (default in the middle)")
+	return cmd
+}
+
+func mergeCommand() *cobra.Command {
+	var o partitionOptions
+	cmd := &cobra.Command{
+		Use:   "merge [ADDRESS] ID ID",
+		Short: "Merge two neighbouring physical partitions",
+		Long: `Merge two physical partitions whose ranges touch, and show the one that they became.
+Where it can be done is told by changefeed split --help.` + addressHelp,
+		Example: `  changefeed merge --db data --container orders 1 2
+  changefeed merge http://127.0.0.1:8081/shop/orders 1 2`,
+		Args: cobra.RangeArgs(2, 3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ids := args[len(args)-2:]
+			return o.with(cmd, args[:len(args)-2], func(c *container) error { return o.merge(cmd, c, ids) })
+		},
+	}
+	o.register(cmd)
+	return cmd
+}
+
+func (o *partitionOptions) register(cmd *cobra.Command) {
+	o.placeFlags.register(cmd)
+	o.form = output(cmd)
+}
+
+func (o *partitionOptions) show(cmd *cobra.Command, c *container) error {
+	parts, err := c.source.Partitions(cmd.Context())
+	if err != nil {
+		return err
+	}
+	return o.write(cmd.OutOrStdout(), parts)
+}
+
+func (o *partitionOptions) split(cmd *cobra.Command, c *container) error {
+	ctx := cmd.Context()
+	if strings.Trim(o.at, "0123456789abcdefABCDEF") != "" {
+		return misused("at", o.at, "hex such as 1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF")
+	}
+	parts, err := c.source.Partitions(ctx)
+	if err != nil {
+		return err
+	}
+	if o.id == "" && len(parts) == 1 {
+		o.id = parts[0].ID
+	}
+	if err := among(parts, "--range", o.id); err != nil {
+		return err
+	}
+	at := strings.ToUpper(o.at)
+	switch {
+	case c.local == nil:
+		parts, err = o.change(ctx, c, change{Operation: "split", ID: o.id, At: at})
+	case at == "":
+		parts, err = c.local.Split(ctx, o.id)
+	default:
+		parts, err = c.local.SplitAt(ctx, o.id, at)
+	}
+	if err != nil {
+		return err
+	}
+	return o.write(cmd.OutOrStdout(), parts)
+}
+
+func (o *partitionOptions) merge(cmd *cobra.Command, c *container, ids []string) error {
+	ctx := cmd.Context()
+	parts, err := c.source.Partitions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := among(parts, "ID", id); err != nil {
+			return err
+		}
+	}
+	if c.local == nil {
+		parts, err = o.change(ctx, c, change{Operation: "merge", IDs: ids})
+	} else {
+		parts = make([]changefeed.Partition, 1)
+		parts[0], err = c.local.Merge(ctx, ids[0], ids[1])
+	}
+	if err != nil {
+		return err
+	}
+	return o.write(cmd.OutOrStdout(), parts)
+}
+
+// among refuses an id that no partition has.
+func among(parts []changefeed.Partition, field, id string) error {
+	if slices.ContainsFunc(parts, func(p changefeed.Partition) bool { return p.ID == id }) {
+		return nil
+	}
+	var ids []string
+	for _, p := range parts {
+		ids = append(ids, p.ID)
+	}
+	if id == "" {
+		return usageError{fmt.Errorf("%s is missing: want one of %s", field, strings.Join(ids, ", "))}
+	}
+	return usageError{fmt.Errorf("%s is %s: there is no such partition: want one of %s", field, id, strings.Join(ids, ", "))}
+}
+
+// A change is what a server is asked to do with partitions.
+type change struct {
+	Operation string   `json:"operation"`
+	ID        string   `json:"id,omitempty"`
+	At        string   `json:"at,omitempty"`
+	IDs       []string `json:"ids,omitempty"`
+}
+
+// change asks the server. Azure has no such request.
+func (o *partitionOptions) change(ctx context.Context, c *container, what change) ([]changefeed.Partition, error) {
+	opener := newOpener(o.account)
+	a, err := opener.account(ctx, c.address)
+	if err != nil {
+		return nil, err
+	}
+	defer a.client.Close()
+	var made struct {
+		PartitionKeyRanges []struct {
+			ID           string
+			MinInclusive string
+			MaxExclusive string
+			Parents      []string
+		}
+	}
+	err = a.call(ctx, http.MethodPost, []string{"dbs", c.address.database, "colls", c.address.container}, "partitions", what, &made)
+	if refused, ok := errors.AsType[*callError](err); ok && (refused.status == http.StatusMethodNotAllowed || refused.status == http.StatusNotFound) {
+		return nil, fmt.Errorf("%w; only changefeed serve does this on demand", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what.Operation, err)
+	}
+	var parts []changefeed.Partition
+	for _, p := range made.PartitionKeyRanges {
+		parts = append(parts, changefeed.Partition{ID: p.ID, Range: changefeed.Range{Min: p.MinInclusive, Max: p.MaxExclusive}, Parents: p.Parents})
+	}
+	return parts, nil
+}
+
+// write writes partitions, one a line.
+func (o *partitionOptions) write(w io.Writer, parts []changefeed.Partition) error {
+	if o.form.value == "json" {
+		enc := json.NewEncoder(w)
+		for _, p := range parts {
+			if err := enc.Encode(struct {
+				ID      string   `json:"id"`
+				Range   string   `json:"range"`
+				Parents []string `json:"parents,omitempty"`
+			}{p.ID, p.Range.String(), p.Parents}); err != nil {
+				return fmt.Errorf("write partition: %w", err)
+			}
+		}
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "PARTITION\tRANGE\tCAME FROM")
+	for _, p := range parts {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", p.ID, p.Range, orDash(strings.Join(p.Parents, " ")))
+	}
+	return t.Flush()
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// How a program handles a batch
+//
+// It is a process of a group of its own, so that a Ctrl-C of the terminal is for
+// changefeed alone, which lets it finish. When the processor ends the batch, the group is
+// told to end, and killed if it does not. After a lost lease another instance begins a
+// tenth of the expiration later, so there the kill comes after half of that.
+//
+// Whether a batch is done is for the lease to decide: a position is stored under the
+// ETag of the lease, so what a program says after the lease was lost changes nothing.
+
+// A program is a [changefeed.Handler]: it is started for each batch.
+type program struct {
+	path   string
+	args   []string // beginning with the name that it was called by
+	form   lineForm
+	grace  time.Duration // between SIGTERM and SIGKILL,
+	hurry  time.Duration // and after the lease was lost
+	stdout io.Writer
+	stderr io.Writer
+}
+
+// hurryPart is the part of the expiration that a program has after its lease was lost:
+// half of the margin that the processor keeps.
+const hurryPart = 20
+
+// Handle implements [changefeed.Handler].
+func (p *program) Handle(ctx context.Context, b *changefeed.Batch) error {
+	input, err := p.lines(b)
+	if err != nil {
+		return err
+	}
+	cmd := p.command(ctx, b, input)
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start program: %w", err)
+	}
+	ended := make(chan error, 1)
+	var waiting sync.WaitGroup
+	waiting.Go(func() { ended <- cmd.Wait() })
+	defer waiting.Wait()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		err = p.end(ctx, cmd.Process, ended)
+	}
+	if errors.Is(err, exec.ErrWaitDelay) { // it exited with 0, and left the pipe to others
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.args[0], err)
+	}
+	return nil
+}
+
+// lines are the changes of a batch, a line each.
+func (p *program) lines(b *changefeed.Batch) (io.Reader, error) {
+	var text bytes.Buffer
+	w := bufio.NewWriter(&text)
+	for _, c := range b.Changes {
+		if err := p.form.write(w, b.Range, c, ""); err != nil {
+			return nil, err
+		}
+	}
+	return &text, w.Flush()
+}
+
+func (p *program) command(ctx context.Context, b *changefeed.Batch, input io.Reader) *exec.Cmd {
+	cmd := exec.Command(p.path)
+	cmd.Args = p.args
+	cmd.Env = append(os.Environ(),
+		"CHANGEFEED_LEASE="+b.LeaseToken,
+		"CHANGEFEED_RANGE="+b.Range.String(),
+		"CHANGEFEED_INSTANCE="+b.Instance,
+		"CHANGEFEED_ATTEMPT="+strconv.Itoa(b.Attempt),
+	)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = fenced{ctx, input}, p.stdout, p.stderr
+	cmd.WaitDelay = p.grace
+	cmd.SysProcAttr = apart()
+	return cmd
+}
+
+// fenced is input that stops when its context ends: who resumes after the lease was lost
+// feeds nobody.
+type fenced struct {
+	ctx context.Context
+	io.Reader
+}
+
+// Read reads while it may.
+func (f fenced) Read(p []byte) (int, error) {
+	if f.ctx.Err() != nil {
+		return 0, context.Cause(f.ctx)
+	}
+	return f.Reader.Read(p)
+}
+
+// end ends the program, first kindly, and returns how it ended.
+func (p *program) end(ctx context.Context, process *os.Process, ended <-chan error) (err error) {
+	patience := p.grace
+	if errors.Is(context.Cause(ctx), changefeed.ErrLeaseLost) {
+		patience = p.hurry
+	}
+	terminate(process)
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case err = <-ended:
+		kill(process) // what it has started may still be there
+	case <-timer.C:
+		kill(process)
+		err = <-ended
+	}
+	return err
+}

@@ -1,0 +1,8 @@
+//go:build unix && !linux
+
+package main
+
+import "syscall"
+
+// apart gives a process a group of its own.
+func apart() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -1,0 +1,264 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// runOptions are the flags of run.
+type runOptions struct {
+	source  string
+	leases  string
+	create  bool
+	name    string
+	account accountFlags
+	from    startFlag
+	mode    *choice
+	form    lineForm
+	grace   time.Duration
+	verbose int
+	feed    changefeed.Options
+}
+
+const defaultGrace = 5 * time.Second
+
+func runCommand() *cobra.Command {
+	o := runOptions{mode: &choice{value: modeLatest, allowed: []string{modeLatest, modeAll}}}
+	cmd := &cobra.Command{
+		Use:   "run --source ADDRESS --name NAME [flags] -- COMMAND [ARG...]",
+		Short: "Run a program for each batch of changes",
+		Long: `Run a change feed processor whose handler is a program. It is started for each batch
+with the changes on its standard input, a line each, as tail prints them; its standard
+output and standard error are those of changefeed. When it exits with 0, the batch is
+done. With anything else the same batch comes again, after a pause that grows from 100 ms
+to 30 s, and its lease is held meanwhile.
+
+The program finds in its environment
+
+  CHANGEFEED_LEASE      the lease that the batch is of
+  CHANGEFEED_RANGE      its range of effective partition keys, min-max
+  CHANGEFEED_INSTANCE   the name of this instance
+  CHANGEFEED_ATTEMPT    1 the first time, then one more each time it has failed
+
+All processes that have one --name, source and lease container share the work, wherever
+they are; those of another name see every change for themselves. Batches of one lease
+come one after the other, those of different leases at the same time.
+
+A program must bear to get a batch again: after a crash nobody knows how far it came.
+When the lease is lost, or the time to stop is up, its process group gets SIGTERM, and
+SIGKILL after --grace; for a lost lease sooner, before another instance may begin. If
+changefeed itself is killed, so is the program, on Linux. If changefeed itself is stopped
+(SIGSTOP), the program at work is not, and may end its batch while another instance has
+it too; the position stays with that other instance. Who must not undo newer work compares
+the lsn that --meta tells.
+
+SIGTERM or Ctrl-C ends the processor: batches in hand have --drain to finish, positions are
+stored, leases are freed for the others, and the exit code is 0.` + addressHelp,
+		Example: `  changefeed run --source http://127.0.0.1:8081/shop/orders --name mailer --create-leases --from beginning -- ./mail.sh
+  changefeed run --source cosmos:shop/orders --leases cosmos:ops/leases --name audit --mode all -v -- sh -c 'cat >> audit.ndjson'
+  changefeed run --source docstore:data#orders --name count --create-leases --meta -- jq -c '{lsn, key}'`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if dash := cmd.ArgsLenAtDash(); dash < 0 && len(args) == 0 || dash == len(args) {
+				return errors.New("COMMAND is missing: want a program behind --, as in -- ./mail.sh")
+			} else if dash != 0 {
+				return fmt.Errorf("%q is an argument of no flag: want the program behind --, as in -- %[1]s", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
+	}
+	o.register(cmd)
+	return cmd
+}
+
+func (o *runOptions) register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.source, "source", "", "`address` of the monitored container")
+	f.StringVar(&o.leases, "leases", "", "`address` of the lease container (default leases, beside the source)")
+	f.BoolVar(&o.create, "create-leases", false, "make the lease container if there is none")
+	f.StringVar(&o.name, "name", "", "`name` of the deployment unit: who has it shares the work")
+	f.StringVar(&o.feed.Instance, "instance", "", "`name` of this instance in the leases (default the host's)")
+	f.Var(&o.from, "from", "where the unit begins when it has no leases yet")
+	f.Var(o.mode, "mode", "latest version of each document, or all versions and deletes")
+	o.form.register(cmd)
+	f.IntVar(&o.feed.MaxItems, "max-items", 0, "changes in a batch, at most; 0 is as many as a page has")
+	f.IntVar(&o.feed.MinLeases, "min-leases", 0, "cut partitions, so that a new unit has at least so many leases")
+	f.DurationVar(&o.feed.Poll, "poll", 5*time.Second, "longest pause between reads of a quiet range that must be polled")
+	f.DurationVar(&o.feed.Acquire, "acquire", 13*time.Second, "time between two looks at who works on what")
+	f.DurationVar(&o.feed.Renew, "renew", 17*time.Second, "time between two renewals of an idle lease")
+	f.DurationVar(&o.feed.Expiration, "expiration", time.Minute, "how long an instance may be silent before others take its leases")
+	f.DurationVar(&o.feed.Drain, "drain", 10*time.Second, "how long a batch in hand may go on when its lease is given away or the end has come")
+	f.DurationVar(&o.feed.HandlerTimeout, "timeout", 10*time.Minute, "how long the program may take for a batch")
+	f.DurationVar(&o.grace, "grace", defaultGrace, "how long after SIGTERM the program gets SIGKILL; shorter than --drain")
+	f.CountVarP(&o.verbose, "verbose", "v", "log leases that come and go on standard error; -vv also batches")
+	o.account.register(cmd)
+	_ = cmd.MarkFlagRequired("source") // fails only for a flag that is not there
+	_ = cmd.MarkFlagRequired("name")
+}
+
+func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
+	ctx := cmd.Context()
+	if err := o.check(); err != nil {
+		return err
+	}
+	source, leases, err := o.addresses()
+	if err != nil {
+		return err
+	}
+	p, err := o.program(cmd, args)
+	if err != nil {
+		return err
+	}
+	opener := newOpener(o.account)
+	defer closing(opener, &err)
+	monitored, err := opener.open(ctx, source)
+	if err != nil {
+		return err
+	}
+	if err := monitored.retains(o.feed.Mode); err != nil {
+		return err
+	}
+	store, err := o.store(ctx, opener, leases, monitored)
+	if err != nil {
+		return err
+	}
+	processor, err := changefeed.New(monitored.source, store, p, o.feed)
+	if wrong, ok := errors.AsType[*changefeed.OptionError](err); ok {
+		return misused(flagName(wrong.Field), wrong.Value, wrong.Want)
+	}
+	if err != nil {
+		return err
+	}
+	return processor.Run(ctx)
+}
+
+// check reads the flags that are not addresses.
+func (o *runOptions) check() error {
+	o.feed.Start = o.from.value
+	if o.mode.value == modeAll {
+		o.feed.Mode, o.form.meta = changefeed.AllVersionsAndDeletes, true
+		if !o.from.value.IsNow() {
+			return misused("from", o.from.String(), "now with --mode all")
+		}
+	}
+	if o.feed.Instance == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("name this instance: %w; want --instance", err)
+		}
+		o.feed.Instance = name
+	}
+	if o.grace <= 0 || o.grace >= o.feed.Drain {
+		return misused("grace", o.grace.String(), fmt.Sprintf("more than 0s and less than --drain (%v)", o.feed.Drain))
+	}
+	return nil
+}
+
+// flagName is the flag for a field of [changefeed.Options].
+func flagName(field string) string {
+	if field == "HandlerTimeout" {
+		return "timeout"
+	}
+	var b strings.Builder
+	for i, r := range field {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+func (o *runOptions) addresses() (source, leases address, err error) {
+	if source, err = parseAddress("--source", o.source); err != nil {
+		return source, leases, usageError{err}
+	}
+	if o.leases == "" {
+		return source, source.beside(defaultLeases), nil
+	}
+	if leases, err = parseAddress("--leases", o.leases); err != nil {
+		return source, leases, usageError{err}
+	}
+	return source, leases, nil
+}
+
+// store is the lease store of the unit. What is missing for it is told now, not at the
+// first split.
+func (o *runOptions) store(ctx context.Context, opener *opener, at address, monitored *container) (changefeed.LeaseStore, error) {
+	leases, err := opener.open(ctx, at)
+	if errors.Is(err, changefeed.ErrNotFound) || errors.Is(err, errNoContainer) {
+		if !o.create {
+			return nil, fmt.Errorf("%w; --create-leases makes the lease container", err)
+		}
+		leases, err = opener.createLeases(ctx, at)
+	}
+	if err != nil {
+		return nil, err
+	}
+	store, err := leaseStore(ctx, leases, o.name, monitored)
+	if remote, ok := store.(*cosmos.Leases); ok && err == nil {
+		err = remote.SelfTest(ctx, monitored.remote, o.feed.Mode)
+	}
+	return store, err
+}
+
+// createLeases makes a lease container.
+func (o *opener) createLeases(ctx context.Context, at address) (*container, error) {
+	if at.dir == "" {
+		a, err := o.account(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := a.client.CreateLeaseContainer(ctx, at.database, at.container); err != nil {
+			return nil, err
+		}
+		return o.open(ctx, at)
+	}
+	db, err := o.store(at)
+	if err != nil {
+		return nil, err
+	}
+	c, err := db.CreateContainer(ctx, docstore.ContainerSpec{
+		Database: at.database, ID: at.container, Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return stored(c, at), nil
+}
+
+// program is the handler.
+func (o *runOptions) program(cmd *cobra.Command, args []string) (*program, error) {
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		return nil, fmt.Errorf("COMMAND is %s: %w", args[0], cmp.Or(errors.Unwrap(err), err))
+	}
+	level := slog.LevelWarn
+	switch {
+	case o.verbose > 1:
+		level = slog.LevelDebug
+	case o.verbose == 1:
+		level = slog.LevelInfo
+	}
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+	o.feed.Hooks = changefeed.LogHooks(log.With("name", o.name, "instance", o.feed.Instance))
+	return &program{
+		path: path, args: args, form: o.form, grace: o.grace,
+		hurry:  min(o.grace, o.feed.Expiration/hurryPart),
+		stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
+	}, nil
+}
