@@ -22,10 +22,12 @@ const DefaultDatabase = "default"
 // Database is a set of containers, as it is now.
 type Database struct {
 	ID      string
-	RID     string          // resource id; a database that is made anew has another one
-	ETag    string          // quoted; another one after each change
-	Changed time.Time       // of the last change
-	Meta    json.RawMessage // the caller's own; the store keeps it and does not read it
+	RID     string    // resource id; a database that is made anew has another one
+	ETag    string    // quoted; another one after each change
+	Changed time.Time // of the last change
+
+	// Meta is the caller's own JSON; the store keeps it and does not read it.
+	Meta json.RawMessage `json:",omitempty"`
 }
 
 // CreateDatabase adds a database; [changefeed.ErrConflict] when its id is taken.

@@ -1,0 +1,258 @@
+package docstore_test
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+func TestLocate(t *testing.T) {
+	db := open(t, docstore.Options{InMemory: true})
+	c := container(t, db, docstore.ContainerSpec{Ranges: 4})
+	seen := map[string]bool{}
+	for i := range 50 {
+		r, err := c.Locate(changefeed.Key(fmt.Sprint("k", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := c.PartitionAt(r.Min)
+		if !p.Range.Contains(r) {
+			t.Errorf("key k%d is at %s, and its partition %s is %s", i, r, p.ID, p.Range)
+		}
+		seen[p.ID] = true
+	}
+	if len(seen) != 4 {
+		t.Errorf("50 keys are in %d of 4 partitions", len(seen))
+	}
+	for key, want := range map[changefeed.PartitionKey]error{
+		`x`: changefeed.ErrBadRequest, `[["a"]]`: changefeed.ErrBadRequest, `["a","b"]`: docstore.ErrKeyMismatch, `[]`: docstore.ErrKeyMismatch,
+	} {
+		if _, err := c.Locate(key); !errors.Is(err, want) || !strings.Contains(err.Error(), `"c"`) {
+			t.Errorf("locate %s: %v, want %v", key, err, want)
+		}
+	}
+}
+
+func TestLocatePrefix(t *testing.T) {
+	db := open(t, docstore.Options{InMemory: true})
+	c := container(t, db, docstore.ContainerSpec{Paths: []string{"/a", "/b"}, Ranges: 2})
+	prefix, err := c.Locate(changefeed.Key("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		full, err := c.Locate(changefeed.Key("x", i))
+		if err != nil || !prefix.Contains(full) {
+			t.Errorf("key x, %d is at %s, %v, want within %s", i, full, err, prefix)
+		}
+	}
+	if other, err := c.Locate(changefeed.Key("y", 1)); err != nil || prefix.Overlaps(other) {
+		t.Errorf("key y is at %s, %v, within %s", other, err, prefix)
+	}
+}
+
+func TestNewest(t *testing.T) {
+	db := open(t, docstore.Options{InMemory: true})
+	c := container(t, db, docstore.ContainerSpec{Ranges: 2})
+	last := map[string]int64{} // by partition
+	at := map[string]string{}
+	for i := range 20 {
+		key := fmt.Sprint("k", i)
+		it := upsert(t, c, "1", key, i)
+		r, err := c.Locate(it.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := c.PartitionAt(r.Min).ID
+		last[id], at[id] = it.LSN, r.Min
+	}
+	for id, want := range last {
+		if got := c.Newest(at[id]); got != want {
+			t.Errorf("newest LSN of partition %s is %d, want %d", id, got, want)
+		}
+	}
+	made, err := c.Split(t.Context(), c.PartitionAt("").ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range made {
+		if got, want := c.Newest(p.Range.Min), last[p.Parents[0]]; got != want {
+			t.Errorf("after the split, the newest LSN of partition %s is %d, want its parent's %d", p.ID, got, want)
+		}
+	}
+}
+
+func TestKeyOf(t *testing.T) {
+	db := open(t, docstore.Options{InMemory: true})
+	c := container(t, db, docstore.ContainerSpec{Paths: []string{"/a", "/b/c"}})
+	for body, want := range map[string]changefeed.PartitionKey{
+		`{"id":"1","a":"x","b":{"c":5}}`: changefeed.Key("x", 5),
+		`{"id":"1","b":7,"a":null}`:      changefeed.Key(nil, changefeed.Undefined),
+	} {
+		if got, err := c.KeyOf([]byte(body)); err != nil || got != want {
+			t.Errorf("key of %s is %s, %v, want %s", body, got, err, want)
+		}
+	}
+	if _, err := c.KeyOf([]byte(`{"id":"1","a":[]}`)); !errors.Is(err, changefeed.ErrBadRequest) {
+		t.Errorf("key of a body with an array there: %v", err)
+	}
+}
+
+// found are the items as "id@LSN".
+func found(t *testing.T, items iter.Seq2[docstore.Item, error]) []string {
+	t.Helper()
+	var all []string
+	for it, err := range items {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, fmt.Sprintf("%s@%d", it.ID, it.LSN))
+	}
+	return all
+}
+
+func TestLogical(t *testing.T) {
+	db := open(t, docstore.Options{InMemory: true})
+	c := container(t, db, docstore.ContainerSpec{})
+	p := changefeed.Key("p")
+	for i, id := range []string{"d", "b", "a", "c"} { // LSN 1, 3, 5, 7
+		upsert(t, c, id, "p", i)
+		upsert(t, c, id, "q", i)
+	}
+	upsert(t, c, "b", "p", 9) // LSN 9
+	if err := c.Delete(t.Context(), p, "a", ""); err != nil {
+		t.Fatal(err)
+	}
+	writes := []changefeed.Write{{Body: []byte(`{"id":"z","pk":"p"}`)}, {Body: []byte(`{"id":"y","pk":"p"}`)}}
+	if _, err := c.Commit(t.Context(), p, writes); err != nil { // LSN 11
+		t.Fatal(err)
+	}
+	all := []string{"d@1", "c@7", "b@9", "z@11", "y@11"}
+	for after, want := range map[int64][]string{0: all, 1: all[1:], 6: all[1:], 7: all[2:], 10: all[3:], 11: nil} {
+		if got := found(t, c.Logical(t.Context(), p, after)); !slices.Equal(got, want) {
+			t.Errorf("items behind LSN %d are %v, want %v", after, got, want)
+		}
+	}
+	if got := found(t, c.Logical(t.Context(), changefeed.Key("none"), 0)); len(got) != 0 {
+		t.Errorf("a key without items has %v", got)
+	}
+	for _, err := range c.Logical(t.Context(), `["a","b"]`, 0) {
+		if !errors.Is(err, docstore.ErrKeyMismatch) {
+			t.Errorf("a key with too many components: %v", err)
+		}
+	}
+	for it, err := range c.Logical(t.Context(), p, 0) { // a reader may stop
+		if err != nil || it.ID != "d" {
+			t.Errorf("first is %s, %v", it.ID, err)
+		}
+		break
+	}
+}
+
+func TestLogicalPrefix(t *testing.T) {
+	db := open(t, docstore.Options{InMemory: true})
+	c := container(t, db, docstore.ContainerSpec{Paths: []string{"/a", "/b"}, Ranges: 4})
+	for i := range 6 {
+		body := fmt.Appendf(nil, `{"id":"%d","a":"%s","b":%d}`, i, []string{"x", "y"}[i%2], i)
+		if _, err := c.Upsert(t.Context(), body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := found(t, c.Logical(t.Context(), changefeed.Key("x"), 1)), []string{"2@3", "4@5"}; !slices.Equal(got, want) {
+		t.Errorf("items under x behind LSN 1 are %v, want %v", got, want)
+	}
+	if got, want := found(t, c.Logical(t.Context(), changefeed.Key("y", 3), 0)), []string{"3@4"}; !slices.Equal(got, want) {
+		t.Errorf("items under y, 3 are %v, want %v", got, want)
+	}
+}
+
+func TestWithIDs(t *testing.T) {
+	db := open(t, docstore.Options{InMemory: true})
+	c := container(t, db, docstore.ContainerSpec{Paths: []string{"/id"}, Ranges: 2})
+	if !c.HasIDIndex() {
+		t.Fatal("no index by id with the partition key /id")
+	}
+	for _, id := range []string{"app..2", "app..1", "other", "app", "app..3"} {
+		if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":%q}`, id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Delete(t.Context(), changefeed.Key("app..1"), "app..1", ""); err != nil {
+		t.Fatal(err)
+	}
+	for prefix, want := range map[string][]string{
+		"app..": {"app..2@1", "app..3@5"}, "app": {"app..2@1", "app@4", "app..3@5"}, "x": nil, "": {"app..2@1", "other@3", "app@4", "app..3@5"},
+	} {
+		if got := found(t, c.WithIDs(t.Context(), prefix, 0)); !slices.Equal(got, want) {
+			t.Errorf("ids that begin with %q: %v, want %v", prefix, got, want)
+		}
+	}
+	if got, want := found(t, c.WithIDs(t.Context(), "app", 1)), []string{"app@4", "app..3@5"}; !slices.Equal(got, want) {
+		t.Errorf("ids behind LSN 1: %v, want %v", got, want)
+	}
+	plain := container(t, db, docstore.ContainerSpec{ID: "plain"})
+	for _, err := range plain.WithIDs(t.Context(), "a", 0) {
+		if plain.HasIDIndex() || !errors.Is(err, changefeed.ErrBadRequest) {
+			t.Errorf("a container without the index: %v, want a bad request", err)
+		}
+	}
+}
+
+func TestCommitIf(t *testing.T) {
+	db := open(t, docstore.Options{InMemory: true})
+	c := container(t, db, docstore.ContainerSpec{})
+	first := upsert(t, c, "a", "p", 1)
+	var saw string
+	is := func(v int) docstore.Condition {
+		return func(body []byte) (bool, error) {
+			saw = string(body)
+			return strings.Contains(saw, fmt.Sprintf(`"v":%d,`, v)), nil
+		}
+	}
+	a := func(v int) changefeed.Write {
+		return changefeed.Write{Body: fmt.Appendf(nil, `{"id":"a","pk":"p","v":%d}`, v)}
+	}
+	commit := func(writes []changefeed.Write, conds map[int]docstore.Condition) ([]changefeed.Result, error) {
+		return c.CommitIf(t.Context(), changefeed.Key("p"), writes, conds)
+	}
+	if _, err := commit([]changefeed.Write{a(2)}, map[int]docstore.Condition{0: is(1)}); err != nil || saw != string(first.Body) {
+		t.Fatalf("a condition that is met: %v; it saw %s, want %s", err, saw, first.Body)
+	}
+	missing := changefeed.Write{Body: []byte(`{"id":"b","pk":"p"}`)}
+	if r, err := commit([]changefeed.Write{missing}, map[int]docstore.Condition{0: is(7)}); err != nil || !r[0].Created {
+		t.Fatalf("a condition on a document that is missing: %+v, %v", r, err)
+	}
+	// The second write sees what the first has done; the batch is refused as a whole.
+	head := c.Head()
+	_, err := commit([]changefeed.Write{a(3), a(4)}, map[int]docstore.Condition{1: is(2)})
+	if e, ok := errors.AsType[*changefeed.WriteError](err); !ok || e.Index != 1 || !errors.Is(err, changefeed.ErrPrecondition) || !strings.Contains(saw, `"v":3`) {
+		t.Fatalf("a condition that is not met: %v, having seen %s", err, saw)
+	}
+	if it, err := c.Item(t.Context(), changefeed.Key("p"), "a"); err != nil || !strings.Contains(string(it.Body), `"v":2`) || c.Head() != head {
+		t.Fatalf("afterwards the item is %s, %v, and the head %d", it.Body, err, c.Head())
+	}
+	failing := func([]byte) (bool, error) { return true, fmt.Errorf("%w: odd", changefeed.ErrBadRequest) }
+	if _, err := commit([]changefeed.Write{a(5)}, map[int]docstore.Condition{0: failing}); !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), "odd") {
+		t.Fatalf("a condition that fails: %v", err)
+	}
+	if _, err := c.CommitIf(t.Context(), "", []changefeed.Write{a(5)}, nil); !errors.Is(err, changefeed.ErrBadRequest) {
+		t.Fatalf("a batch without a key: %v", err)
+	}
+}
+
+func TestKeyMismatch(t *testing.T) {
+	db := open(t, docstore.Options{InMemory: true})
+	c := container(t, db, docstore.ContainerSpec{})
+	w := []changefeed.Write{{Body: []byte(`{"id":"a","pk":"p"}`)}}
+	for _, key := range []changefeed.PartitionKey{`["q"]`, `["p","q"]`} {
+		if _, err := c.Commit(t.Context(), key, w); !errors.Is(err, docstore.ErrKeyMismatch) || !errors.Is(err, changefeed.ErrBadRequest) {
+			t.Errorf("an item of key p under %s: %v, want a mismatch", key, err)
+		}
+	}
+}
