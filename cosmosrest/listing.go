@@ -94,6 +94,15 @@ func (c *call) replyPage(from resources, rowsOf func(r resource, emit func([]byt
 	return c.replyRows(from, rows)
 }
 
+// replyAll sends resources all at once.
+func (c *call) replyAll(from resources) error {
+	rows := make([]json.RawMessage, len(from.all))
+	for i, r := range from.all {
+		rows[i] = r.body
+	}
+	return c.replyRows(from, rows)
+}
+
 // replyRows sends rows of resources.
 func (c *call) replyRows(from resources, rows []json.RawMessage) error {
 	var b bytes.Buffer

@@ -13,10 +13,6 @@ type budgets struct{}
 func (c *call) admit(cont *docstore.Container, partition string) error       { return nil } // 429 when the partition is over its budget
 func (c *call) spend(cont *docstore.Container, partition string, ru float64) { c.charge += ru }
 
-// partition.go
-func (c *call) listRanges() error       { return badRequest("absent") }
-func (c *call) changePartitions() error { return badRequest("absent") }
-
 // query.go feed.go readfeed.go
 func (c *call) queryPlan() error { return badRequest("absent") }
 

@@ -1,0 +1,141 @@
+package cosmosrest
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// listRanges lists the physical partitions of a container, in pages. A client that
+// follows them (A-IM) is told that nothing has changed, or gets the whole set again: when
+// it adds that to what it knows, the former partitions drop out, for they are parents of
+// new ones.
+func (c *call) listRanges() error {
+	if err := c.allow(actionReadMetadata); err != nil {
+		return err
+	}
+	cont, err := c.container()
+	if err != nil {
+		return err
+	}
+	parts, err := cont.Partitions(c.ctx)
+	if err != nil {
+		return err
+	}
+	etag := rangesTag(cont, parts)
+	c.set("Etag", etag)
+	all := rangesOf(cont, parts, len(parts))
+	switch {
+	case c.header("A-Im") == "":
+		return c.list(all)
+	case c.fresh(etag):
+		return c.reply(http.StatusNotModified, nil)
+	}
+	return c.replyAll(all)
+}
+
+// rangesTag is the ETag of a set of partitions. Each split and merge makes a partition
+// with a higher number than all before.
+func rangesTag(cont *docstore.Container, parts []changefeed.Partition) string {
+	var newest int64
+	for _, p := range parts {
+		newest = max(newest, rangeNumber(p))
+	}
+	return `"` + cont.RID() + "." + strconv.FormatInt(newest, 10) + `"`
+}
+
+// rangeNumber is a partition's id, which the store counts up.
+func rangeNumber(p changefeed.Partition) int64 {
+	n, _ := strconv.ParseInt(p.ID, 10, 64) // the store's ids are numbers
+	return n
+}
+
+// rangesOf are some of a container's partitions as clients see them; all is how many
+// there are.
+func rangesOf(cont *docstore.Container, parts []changefeed.Partition, all int) resources {
+	found := resources{member: "PartitionKeyRanges", rid: cont.RID()}
+	changed := cont.Changed().Unix()
+	for _, p := range parts {
+		rid := rangeRID(cont, p)
+		body := properties{
+			"minInclusive": encode(p.Range.Min), "maxExclusive": encode(p.Range.Max), "parents": encode(append([]string{}, p.Parents...)),
+			"ridPrefix": encode(rangeNumber(p)), "throughputFraction": encode(1 / float64(all)), "status": encode("online"),
+			"ownedArchivalPKRangeIds": encode([]string{}), "_lsn": encode(rangeNumber(p)),
+		}
+		body.identify(p.ID, rid, cont.Self()+"pkranges/"+rid+"/", version{`"` + rid + `"`, changed})
+		found.all = append(found.all, resource{p.Range.Max, encode(body)})
+	}
+	return found
+}
+
+// rangeRID is the resource id of a partition: the container's, and 8 bytes of which the
+// last says what it is.
+func rangeRID(cont *docstore.Container, p changefeed.Partition) string {
+	const partitionKeyRange = 0x50 << 56
+	own, _ := base64.StdEncoding.DecodeString(strings.ReplaceAll(cont.RID(), "-", "/")) // was made that way
+	own = binary.LittleEndian.AppendUint64(own, uint64(rangeNumber(p))|partitionKeyRange)
+	return strings.ReplaceAll(base64.StdEncoding.EncodeToString(own), "/", "-")
+}
+
+// partitionChange is what an administrator asks of the partitions of a container, which
+// the service does by itself.
+type partitionChange struct {
+	Operation string   `json:"operation"` // split or merge
+	ID        string   `json:"id"`        // to split
+	At        string   `json:"at"`        // effective partition key to split at; empty is the middle
+	IDs       []string `json:"ids"`       // to merge: two that touch
+}
+
+// changePartitions splits or merges partitions, and answers the new ones.
+func (c *call) changePartitions() error {
+	if err := c.allow(actionManage); err != nil {
+		return err
+	}
+	cont, err := c.container()
+	if err != nil {
+		return err
+	}
+	body, err := c.body(maxPropertiesBody)
+	if err != nil {
+		return err
+	}
+	var asked partitionChange
+	if err := json.Unmarshal(body, &asked); err != nil {
+		return badRequest(`body is %.100q: want {"operation":"split","id":"0"}`, body)
+	}
+	made, err := c.change(cont, asked)
+	if err != nil {
+		return err
+	}
+	now, err := cont.Partitions(c.ctx)
+	if err != nil {
+		return err
+	}
+	c.charge += manageCharge
+	c.set("Etag", rangesTag(cont, now))
+	return c.replyAll(rangesOf(cont, made, len(now)))
+}
+
+// change does what is asked.
+func (c *call) change(cont *docstore.Container, asked partitionChange) ([]changefeed.Partition, error) {
+	switch {
+	case asked.Operation == "split" && asked.ID != "" && asked.At == "":
+		return cont.Split(c.ctx, asked.ID)
+	case asked.Operation == "split" && asked.ID != "":
+		if _, err := hex.DecodeString(asked.At); err != nil {
+			return nil, badRequest("at is %.100q: want an effective partition key in hexadecimal, such as 1F", asked.At)
+		}
+		return cont.SplitAt(c.ctx, asked.ID, strings.ToUpper(asked.At))
+	case asked.Operation == "merge" && len(asked.IDs) == 2:
+		one, err := cont.Merge(c.ctx, asked.IDs[0], asked.IDs[1])
+		return []changefeed.Partition{one}, err
+	}
+	return nil, badRequest(`operation is %.100q: want {"operation":"split","id":"0"} or {"operation":"merge","ids":["1","2"]}`, asked.Operation)
+}
