@@ -12,7 +12,7 @@ const threeRanges = { throughput: 30_000 };
 const documents = (count, pk = (i) => `key ${i % 37}`) =>
   Array.from({ length: count }, (_, i) => ({ id: `d${String(i).padStart(4, "0")}`, pk: pk(i), n: i }));
 
-const creates = (docs) => docs.map((resourceBody) => ({ operationType: "Create", resourceBody }));
+const creates = (docs) => docs.map((resourceBody) => ({ operationType: "Create", partitionKey: resourceBody.pk, resourceBody }));
 
 /** stored is what a container holds, by id. */
 const stored = async (container) =>
@@ -64,9 +64,9 @@ test("the ranges agree with the SDK's hash of hierarchical keys", async () => {
 });
 
 const mixed = (etag) => [
-  [{ operationType: "Create", resourceBody: { id: "new", pk: "b" } }, 201],
-  [{ operationType: "Create", resourceBody: { id: "here", pk: "a" } }, 409],
-  [{ operationType: "Upsert", resourceBody: { id: "here", pk: "a", n: 2 } }, 200],
+  [{ operationType: "Create", partitionKey: "b", resourceBody: { id: "new", pk: "b" } }, 201],
+  [{ operationType: "Create", partitionKey: "a", resourceBody: { id: "here", pk: "a" } }, 409],
+  [{ operationType: "Upsert", partitionKey: "a", resourceBody: { id: "here", pk: "a", n: 2 } }, 200],
   [{ operationType: "Read", id: "here", partitionKey: "a" }, 200],
   [{ operationType: "Read", id: "absent", partitionKey: "c" }, 404],
   [{ operationType: "Replace", id: "here", partitionKey: "a", ifMatch: etag, resourceBody: { id: "here", pk: "a", n: 3 } }, 412],

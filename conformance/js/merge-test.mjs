@@ -24,7 +24,7 @@ const places = {};
 before(async () => {
   for (const [name, throughput] of [["one range", 400], ["three ranges", 30_000]]) {
     places[name] = await container(db, name, { throughput: Math.max(throughput, 10_000) });
-    await places[name].items.executeBulkOperations(docs.map((resourceBody) => ({ operationType: "Create", resourceBody })));
+    await places[name].items.executeBulkOperations(docs.map((resourceBody) => ({ operationType: "Create", partitionKey: resourceBody.pk, resourceBody })));
   }
   assert.equal((await places["one range"].getFeedRanges()).length, 1);
   assert.equal((await places["three ranges"].getFeedRanges()).length, 3);
