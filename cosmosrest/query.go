@@ -123,16 +123,12 @@ func (q *query) route() (changefeed.Partition, error) {
 	if err != nil {
 		return changefeed.Partition{}, err
 	}
-	var part changefeed.Partition
-	single := len(at) == 0
 	first := q.sel.rng.Min
 	if len(at) > 0 {
 		first = max(first, at[0].Min)
 	}
-	part = q.cont.PartitionAt(first)
-	if len(at) == 1 {
-		single = part.Range.Contains(at[0])
-	}
+	part := q.cont.PartitionAt(first)
+	single := q.scan.pinned && (len(at) == 0 || len(at) == 1 && part.Range.Contains(at[0]))
 	if !single && !q.sel.named {
 		if err := q.crosses(); err != nil {
 			return part, err
@@ -170,8 +166,8 @@ func (q *query) crosses() error {
 		return nil
 	}
 	if !q.c.flag("X-Ms-Documentdb-Query-Enablecrosspartition") {
-		return badRequest("Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, " +
-			"specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.")
+		return badRequest("Cross partition query is required but disabled: want x-ms-documentdb-query-enablecrosspartition true, " +
+			"the header x-ms-documentdb-partitionkey, or a filter that leaves one partition key")
 	}
 	what := q.parsed.CrossPartition()
 	if what == "" {
@@ -182,9 +178,8 @@ func (q *query) crosses() error {
 		return err
 	}
 	f := newFault(http.StatusBadRequest, subCrossPartition, "BadRequest",
-		"The provided cross partition query can not be directly served by the gateway, because of its %s. "+
-			"This is a first chance (internal) exception that all newer clients will know how to handle gracefully: "+
-			"by the plan in additionalErrorInfo, range by range.", what)
+		"The provided cross partition query can not be directly served by the gateway, because of its %s: "+
+			"want it range by range, as the plan in additionalErrorInfo says", what)
 	if f.extra, err = json.Marshal(string(plan)); err != nil {
 		return err
 	}

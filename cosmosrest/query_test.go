@@ -1,0 +1,458 @@
+package cosmosrest
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/millrace/changefeed/docstore"
+)
+
+// across are the headers of a query over all partitions, and others in pairs.
+func across(more ...string) map[string]string {
+	h := map[string]string{
+		"content-type": queryType, "x-ms-documentdb-isquery": "true",
+		"x-ms-documentdb-query-enablecrosspartition": "true", "x-ms-documentdb-populatequerymetrics": "true",
+	}
+	for i := 0; i+1 < len(more); i += 2 {
+		h[more[i]] = more[i+1]
+	}
+	return h
+}
+
+// ask sends a query; parameters are pairs of a name and JSON.
+func (w *world) ask(t testing.TB, headers map[string]string, query string, params ...string) answer {
+	t.Helper()
+	body := fmt.Sprintf(`{"query":%q,"parameters":[`, query)
+	for i := 0; i+1 < len(params); i += 2 {
+		if i > 0 {
+			body += ","
+		}
+		body += fmt.Sprintf(`{"name":%q,"value":%s}`, params[i], params[i+1])
+	}
+	return w.do(t, "POST", docs, headers, body+"]}")
+}
+
+// pages are the ids of a query's rows, page by page, with a bar between pages.
+func (w *world) pages(t testing.TB, method string, headers map[string]string, query string) string {
+	t.Helper()
+	headers = maps.Clone(headers)
+	if headers == nil {
+		headers = map[string]string{}
+	}
+	var all []string
+	for range 100 {
+		body := ""
+		if query != "" {
+			body = fmt.Sprintf(`{"query":%q}`, query)
+		}
+		a := w.do(t, method, docs, headers, body)
+		all = append(all, column(t, a.list(t, "Documents"), "id"))
+		next := a.header.Get("x-ms-continuation")
+		if next == "" {
+			return strings.Join(all, "|")
+		}
+		if len(next) > 1024 {
+			t.Fatalf("continuation has %d bytes, want at most 1024", len(next))
+		}
+		headers["x-ms-continuation"] = next
+	}
+	t.Fatal("the query has no end")
+	return ""
+}
+
+var retrieved = regexp.MustCompile(`retrievedDocumentCount=(\d+);`)
+
+// read is how many documents the server has read for an answer.
+func (a answer) read(t testing.TB) int {
+	t.Helper()
+	m := retrieved.FindStringSubmatch(a.header.Get("x-ms-documentdb-query-metrics"))
+	if m == nil {
+		t.Fatalf("%s: metrics are %q", a.request, a.header.Get("x-ms-documentdb-query-metrics"))
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestQueryAnswer(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	a := w.item(t, "a", `, "n":1.0`)
+	got := w.ask(t, across(), "SELECT * FROM c WHERE c.n = @n", "@n", "1").want(t, 200)
+	if want := `{"_rid":"` + cont.RID() + `","Documents":[` + string(a.body) + `],"_count":1}`; string(got.body) != want {
+		t.Errorf("answer is\n%s\nwant\n%s", got.body, want)
+	}
+	for name, want := range map[string]string{
+		"x-ms-item-count": "1", "x-ms-session-token": "0:-1#1", "lsn": "1", "x-ms-continuation": "", "x-ms-cosmos-index-utilization": "",
+	} {
+		if got.header.Get(name) != want {
+			t.Errorf("%s is %q, want %q", name, got.header.Get(name), want)
+		}
+	}
+	scalars := w.ask(t, across("x-ms-cosmos-populateindexmetrics", "true"), "SELECT VALUE c.n FROM c").want(t, 200)
+	if !strings.Contains(string(scalars.body), `"Documents":[1.0],"_count":1`) {
+		t.Errorf("values are %s", scalars.body)
+	}
+	if scalars.header.Get("x-ms-cosmos-index-utilization") == "" {
+		t.Error("no index metrics, which were asked for")
+	}
+}
+
+func TestQueryPages(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	upsert(t, cont, "p/0", "p/10", "p/1", "p/11")
+	for _, test := range []struct{ query, size, pages string }{
+		{"SELECT * FROM c", "", "0 10 1 11"},
+		{"SELECT * FROM c", "-1", "0 10 1 11"},
+		{"SELECT * FROM c", "3", "0 10 1|11"},
+		{"SELECT * FROM c", "2", "0 10|1 11|"}, // a full page may have another behind it
+		{"SELECT * FROM c ORDER BY c.id", "2", "0 1|10 11"},
+		{"SELECT * FROM c ORDER BY c.id", "4", "0 1 10 11"},
+		{"SELECT * FROM c ORDER BY c.id DESC", "3", "11 10 1|0"},
+		{"SELECT * FROM c WHERE c.id != '10'", "1", "0|1|11|"},
+		{"SELECT TOP 3 * FROM c", "2", "0 10|1"},
+		{"SELECT TOP 2 * FROM c", "2", "0 10"},
+		{"SELECT TOP 0 * FROM c", "2", ""},
+		{"SELECT * FROM c OFFSET 1 LIMIT 2", "1", "10|1"},
+		{"SELECT * FROM c OFFSET 3 LIMIT 9", "1", "11|"},
+		{"SELECT DISTINCT c.id FROM c", "3", "0 10 1|11"},
+		{"SELECT * FROM c WHERE c.pk = 'q'", "1", ""},
+	} {
+		for name, headers := range map[string]map[string]string{"one key": across("x-ms-documentdb-partitionkey", `["p"]`), "its range": across("x-ms-documentdb-partitionkeyrangeid", "0")} {
+			headers["x-ms-max-item-count"] = test.size
+			if got := w.pages(t, "POST", headers, test.query); got != test.pages {
+				t.Errorf("%s of %s by %s: %s, want %s", test.query, name, test.size, got, test.pages)
+			}
+		}
+	}
+}
+
+func TestQueryPagesCutTheRowsOfADocument(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	for _, id := range []string{"a", "b", "c"} {
+		w.item(t, id, `,"xs":[1,2]`)
+	}
+	if got := w.pages(t, "POST", across("x-ms-max-item-count", "3"), "SELECT c.id FROM c JOIN x IN c.xs"); got != "a a b|b c c|" {
+		t.Errorf("pages are %s", got)
+	}
+	headers := across("x-ms-max-item-count", "2", "x-ms-documentdb-partitionkeyrangeid", "0")
+	if got := w.pages(t, "POST", headers, "SELECT c.id FROM c JOIN x IN c.xs OFFSET 1 LIMIT 4"); got != "a b|b c" {
+		t.Errorf("pages behind the first row are %s", got)
+	}
+}
+
+func TestQueryPagesEndAtFourMegabytes(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	for i := range 9 {
+		body := fmt.Appendf(nil, `{"id":"%d","pk":"p","x":%q}`, i, strings.Repeat("x", 1<<20))
+		if _, err := cont.Upsert(t.Context(), body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = "0 1 2|3 4 5|6 7 8"
+	if got := w.pages(t, "POST", across("x-ms-max-item-count", "-1"), "SELECT * FROM c"); got != want {
+		t.Errorf("pages are %s, want %s", got, want)
+	}
+	if got := w.pages(t, "POST", under("p", "content-type", queryType), "SELECT * FROM c ORDER BY c.id"); got != want {
+		t.Errorf("sorted pages are %s, want %s", got, want)
+	}
+	if got := w.pages(t, "GET", nil, ""); got != want {
+		t.Errorf("pages of the feed are %s, want %s", got, want)
+	}
+}
+
+func TestQueryReadsOnlyWhatItCanBeAbout(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	for i := range 50 {
+		upsert(t, cont, fmt.Sprintf("k%d/x", i), fmt.Sprintf("k%d/y", i))
+	}
+	key := under("k7", maps2(across())...)
+	for _, test := range []struct {
+		headers    map[string]string
+		query, ids string
+		read       int
+	}{
+		{across(), "SELECT * FROM c WHERE c.id = 'x' AND c.pk = 'k7'", "x", 1},
+		{across(), "SELECT * FROM c WHERE c.pk = 'k7' AND c.id IN ('y','x','z')", "x y", 2},
+		{across(), "SELECT * FROM c WHERE (c.id = 'x' AND c.pk = 'k7') OR (c.id = 'x' AND c.pk = 'k8')", "x x", 2},
+		{across(), "SELECT * FROM c WHERE (c.id = 'x' AND c.pk = 'k7') OR (c.id = 'y' AND c.pk = 'k8')", "x y", 4},
+		{across(), "SELECT * FROM c WHERE c.pk IN ('k7','k8','k7')", "x y x y", 4},
+		{across(), "SELECT * FROM c WHERE c.pk = 'k7' AND c.id > 'x'", "y", 2},
+		{across(), "SELECT * FROM c WHERE c.pk = 'k7' ORDER BY c.id DESC", "y x", 2},
+		{across(), "SELECT * FROM c WHERE c.pk = 'none'", "", 0},
+		{across(), "SELECT * FROM c WHERE IS_NULL(c.pk)", "", 0},
+		{key, "SELECT * FROM c", "x y", 2},
+		{key, "SELECT * FROM c WHERE c.id = 'y'", "y", 1},
+		{key, "SELECT * FROM c WHERE c.pk = 'k8'", "", 2},
+		{across(), "SELECT * FROM c WHERE c.id = 'x' AND c.pk > 'k8' AND c.pk < 'k90'", "x", 100},
+	} {
+		a := w.ask(t, test.headers, test.query)
+		if ids := column(t, a.list(t, "Documents"), "id"); ids != test.ids || a.read(t) != test.read {
+			t.Errorf("%s: rows %q of %d documents, want %q of %d", test.query, ids, a.read(t), test.ids, test.read)
+		}
+	}
+}
+
+// maps2 are the entries of a map in pairs.
+func maps2(m map[string]string) (pairs []string) {
+	for k, v := range m {
+		pairs = append(pairs, k, v)
+	}
+	return pairs
+}
+
+func TestQueryFindsLeasesByTheirIDs(t *testing.T) {
+	w := newWorld(t, Options{})
+	cont := w.create(t, "db", `{"id":"c","partitionKey":{"paths":["/partitionKey"],"kind":"Hash","version":2}}`, nil)
+	for i := range 50 {
+		if _, err := cont.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"unit%d..%d","partitionKey":"k%d"}`, i%10, i, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		query, ids string
+		read       int
+	}{
+		{"SELECT * FROM c WHERE STARTSWITH(c.id, 'unit3.')", "unit3..3 unit3..13 unit3..23 unit3..33 unit3..43", 5},
+		{"SELECT * FROM c WHERE c.id = 'unit3..13'", "unit3..13", 1},
+		{"SELECT * FROM c WHERE c.id IN ('unit3..13', 'unit3..3', 'none3')", "", 50},
+		{"SELECT * FROM c WHERE c.id IN ('unit3..13', 'unit3..3')", "unit3..3 unit3..13", 5},
+	} {
+		a := w.ask(t, across(), test.query)
+		ids := column(t, a.list(t, "Documents"), "id")
+		if test.ids == "" {
+			test.ids = "unit3..3 unit3..13"
+		}
+		if ids != test.ids || a.read(t) != test.read {
+			t.Errorf("%s: rows %q of %d documents, want %q of %d", test.query, ids, a.read(t), test.ids, test.read)
+		}
+	}
+}
+
+func TestQueryOfHierarchicalKeys(t *testing.T) {
+	w := newWorld(t, Options{})
+	cont := w.create(t, "db", `{"id":"c","partitionKey":{"paths":["/pk","/id"],"kind":"MultiHash","version":2}}`, nil)
+	upsert(t, cont, "p/a", "q/b", "p/c", "r/d")
+	for _, test := range []struct {
+		key, query, ids string
+		read            int
+	}{
+		{"", "SELECT * FROM c WHERE c.pk = 'p'", "a c", 2},
+		{"", "SELECT * FROM c WHERE c.pk = 'p' AND c.id = 'c'", "c", 1},
+		{"", "SELECT * FROM c WHERE c.id = 'c'", "c", 4},
+		{"", "SELECT * FROM c WHERE c.pk = 'p' ORDER BY c.id DESC", "c a", 2},
+		{`["p"]`, "SELECT * FROM c", "a c", 2},
+		{`["p","a"]`, "SELECT * FROM c", "a", 1},
+	} {
+		a := w.ask(t, across("x-ms-documentdb-partitionkey", test.key), test.query)
+		if ids := column(t, a.list(t, "Documents"), "id"); ids != test.ids || a.read(t) != test.read {
+			t.Errorf("%s of %s: rows %q of %d documents, want %q of %d", test.query, test.key, ids, a.read(t), test.ids, test.read)
+		}
+	}
+}
+
+func TestQueryRefuses(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	plain := map[string]string{"content-type": queryType}
+	for _, test := range []struct {
+		headers        map[string]string
+		query          string
+		status         int
+		sub, code, has string
+	}{
+		{plain, "SELECT * FROM c", 400, "0", "BadRequest", "Cross partition query is required but disabled"},
+		{across("x-ms-documentdb-query-enablecrosspartition", "false"), "SELECT * FROM c", 400, "0", "BadRequest", "disabled"},
+		{across(), "SELECT * FROM c ORDER BY c.id", 400, "1004", "BadRequest", "cross partition query can not be directly served by the gateway"},
+		{across(), "SELECT TOP 1 * FROM c", 400, "1004", "BadRequest", "TOP"},
+		{across(), "SELECT VALUE COUNT(1) FROM c", 400, "1004", "BadRequest", "aggregate"},
+		{across(), "SELECT * FROM c WHERE c.pk IN ('a','b') ORDER BY c.id", 400, "1004", "BadRequest", "ORDER BY"},
+		{across(), "SELECT * FORM c", 400, "0", "BadRequest", "FORM"},
+		{across(), "", 400, "0", "BadRequest", ""},
+		{across(), "SELECT * FROM c WHERE c.x = @x", 400, "0", "BadRequest", "@x"},
+		{across("x-ms-continuation", "AAAA"), "SELECT * FROM c", 400, "0", "BadRequest", "x-ms-continuation"},
+		{across("x-ms-continuation", "?"), "SELECT * FROM c", 400, "0", "BadRequest", "x-ms-continuation"},
+		{across("x-ms-max-item-count", "0"), "SELECT * FROM c", 400, "0", "BadRequest", "x-ms-max-item-count"},
+		{across("x-ms-documentdb-partitionkeyrangeid", "9"), "SELECT * FROM c", 410, "1002", "Gone", "gone"},
+		{across("x-ms-session-token", "0:-1#9"), "SELECT * FROM c", 404, "1002", "NotFound", "session"},
+	} {
+		t.Run(test.query+test.has, func(t *testing.T) {
+			if m := w.ask(t, test.headers, test.query).refused(t, test.status, test.sub, test.code); !strings.Contains(m, test.has) {
+				t.Errorf("%q does not tell of %q", m, test.has)
+			}
+		})
+	}
+	w.do(t, "POST", docs, across(), `[1]`).refused(t, 400, "0", "BadRequest")
+	for _, query := range []string{"SELECT * FROM c WHERE c.pk = 'a' ORDER BY c.id", "SELECT * FROM c"} {
+		w.ask(t, across("x-ms-documentdb-partitionkey", `["a"]`, "x-ms-documentdb-query-enablecrosspartition", ""), query).want(t, 200)
+	}
+	w.ask(t, plain, "SELECT VALUE COUNT(1) FROM c WHERE c.pk = 'a'").want(t, 200)
+	w.ask(t, across("x-ms-documentdb-partitionkeyrangeid", "0", "x-ms-documentdb-query-enablecrosspartition", ""), "SELECT VALUE COUNT(1) FROM c").want(t, 200)
+}
+
+func TestLenientQueriesCrossPartitions(t *testing.T) {
+	w, _ := newRanges(t, Options{Lenient: true})
+	plain := map[string]string{"content-type": queryType, "x-ms-max-item-count": "2"}
+	if got := w.pages(t, "POST", plain, "SELECT * FROM c ORDER BY c.id DESC"); got != "e d|c b|a" {
+		t.Errorf("sorted pages are %s", got)
+	}
+	a := w.ask(t, plain, "SELECT VALUE COUNT(1) FROM c").want(t, http.StatusOK)
+	if !strings.Contains(string(a.body), `"Documents":[5]`) {
+		t.Errorf("count is %s, want 5", a.body)
+	}
+}
+
+// sorted is text with its words in order, and without the bars between pages.
+func sortedWords(pages string) string {
+	words := strings.Fields(strings.ReplaceAll(pages, "|", " "))
+	counted := map[string]int{}
+	for _, w := range words {
+		counted[w]++
+	}
+	return fmt.Sprint(counted)
+}
+
+func TestQueryAndReadFeedOverRanges(t *testing.T) {
+	w, cont := newRanges(t, Options{})
+	want := sortedWords("a b c d e")
+	for _, size := range []string{"", "1", "2", "3"} {
+		if got := w.pages(t, "POST", across("x-ms-max-item-count", size), "SELECT * FROM c"); sortedWords(got) != want {
+			t.Errorf("query by %s: %s", size, got)
+		}
+		if got := w.pages(t, "GET", map[string]string{"x-ms-max-item-count": size}, ""); sortedWords(got) != want {
+			t.Errorf("feed by %s: %s", size, got)
+		}
+	}
+	parts, err := cont.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var each []string
+	for _, p := range parts {
+		headers := across("x-ms-documentdb-partitionkeyrangeid", p.ID, "x-ms-documentdb-query-enablecrosspartition", "", "x-ms-max-item-count", "1")
+		query := w.pages(t, "POST", headers, "SELECT * FROM c")
+		feed := w.pages(t, "GET", map[string]string{"x-ms-documentdb-partitionkeyrangeid": p.ID, "x-ms-max-item-count": "1"}, "")
+		keys := w.pages(t, "POST", headers, "SELECT * FROM c WHERE c.pk IN ('p','q','r','s','t') AND c.id > ''")
+		if query != feed || sortedWords(keys) != sortedWords(query) {
+			t.Errorf("range %s has %s by query, %s by keys, %s by feed", p.ID, query, keys, feed)
+		}
+		each = append(each, query)
+	}
+	if got := strings.Join(each, " "); sortedWords(got) != want {
+		t.Errorf("all ranges have %s", got)
+	}
+	if got := w.pages(t, "GET", under("p"), ""); got != "a" {
+		t.Errorf("feed of key p is %s", got)
+	}
+}
+
+// TestPagesThroughSplits reads pages while the partitions are cut and joined between
+// them, and while items move to the end: none that stays is missed.
+func TestPagesThroughSplits(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	for i := range 40 {
+		upsert(t, cont, fmt.Sprintf("k%d/i%d", i, i))
+	}
+	headers := across("x-ms-max-item-count", "3")
+	seen := map[string]int{}
+	for page := 0; ; page++ {
+		a := w.ask(t, headers, "SELECT * FROM c")
+		for _, row := range a.list(t, "Documents") {
+			seen[fmt.Sprint(row["id"])]++
+		}
+		next := a.header.Get("x-ms-continuation")
+		if next == "" {
+			break
+		}
+		headers["x-ms-continuation"] = next
+		parts, err := cont.Partitions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch page {
+		case 2, 3, 6:
+			_, err = cont.Split(t.Context(), parts[0].ID)
+		case 4, 8:
+			_, err = cont.Merge(t.Context(), parts[0].ID, parts[1].ID)
+		case 5: // the last row of the page is written again
+			rows := a.list(t, "Documents")
+			last := fmt.Sprint(rows[len(rows)-1]["id"])
+			upsert(t, cont, "k"+last[1:]+"/"+last)
+			seen[last]--
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 40 {
+		if id := fmt.Sprintf("i%d", i); seen[id] != 1 {
+			t.Errorf("item %s came %d times", id, seen[id])
+		}
+	}
+}
+
+func TestPagesCutTransactions(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	batch := `[{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}},{"operationType":"Create","resourceBody":{"id":"b","pk":"p"}},{"operationType":"Create","resourceBody":{"id":"c","pk":"p"}}]`
+	w.do(t, "POST", docs, under("p", "x-ms-cosmos-is-batch-request", "true", "x-ms-cosmos-batch-atomic", "true"), batch).want(t, 200)
+	w.item(t, "d", "")
+	for _, headers := range []map[string]string{across(), under("p", maps2(across())...)} {
+		headers["x-ms-max-item-count"] = "2"
+		if got := w.pages(t, "POST", headers, "SELECT * FROM c"); got != "a b|c d|" {
+			t.Errorf("pages are %s", got)
+		}
+	}
+}
+
+func TestContinuationsBelongToTheirQuery(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	other := w.create(t, "db", `{"id":"other","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`, nil)
+	for _, c := range []*docstore.Container{cont, other} {
+		upsert(t, c, "p/a", "p/b", "p/c")
+	}
+	headers := across("x-ms-max-item-count", "1")
+	token := w.ask(t, headers, "SELECT * FROM c WHERE c.pk = @p", "@p", `"p"`).want(t, 200).header.Get("x-ms-continuation")
+	headers["x-ms-continuation"] = token
+	w.ask(t, headers, "SELECT * FROM c WHERE c.pk = @p", "@p", `"p"`).want(t, 200)
+	w.ask(t, headers, "SELECT * FROM c WHERE c.pk = @p", "@p", `"q"`).refused(t, 400, "0", "BadRequest")
+	w.ask(t, headers, "SELECT * FROM c").refused(t, 400, "0", "BadRequest")
+	w.do(t, "POST", "/dbs/db/colls/other/docs", headers, `{"query":"SELECT * FROM c WHERE c.pk = @p","parameters":[{"name":"@p","value":"p"}]}`).refused(t, 400, "0", "BadRequest")
+	for i := range token {
+		wrong := []byte(token)
+		wrong[i] ^= 1
+		headers["x-ms-continuation"] = string(wrong)
+		if a := w.ask(t, headers, "SELECT * FROM c WHERE c.pk = @p", "@p", `"p"`); a.status != 400 && string(wrong) != token && i < len(token)-1 {
+			t.Fatalf("a token with byte %d changed is taken: %d", i, a.status)
+		}
+	}
+}
+
+func TestSortedRowsAreKeptBetweenPages(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	upsert(t, cont, "p/a", "p/b", "p/c")
+	headers := under("p", maps2(across("x-ms-max-item-count", "1"))...)
+	const query = "SELECT * FROM c ORDER BY c.id"
+	first := w.ask(t, headers, query)
+	headers["x-ms-continuation"] = first.want(t, 200).header.Get("x-ms-continuation")
+	second := w.ask(t, headers, query)
+	if ids := column(t, second.list(t, "Documents"), "id"); ids != "b" || second.read(t) != 0 {
+		t.Errorf("second page is %s of %d documents, want b of none", ids, second.read(t))
+	}
+	w.results.drop(w.results.list.Front())
+	again := w.ask(t, headers, query)
+	if ids := column(t, again.list(t, "Documents"), "id"); ids != "b" || again.read(t) != 3 {
+		t.Errorf("second page without the kept rows is %s of %d documents, want b of 3", ids, again.read(t))
+	}
+	headers["x-ms-continuation"] = again.header.Get("x-ms-continuation")
+	if got := w.pages(t, "POST", headers, query); got != "c" {
+		t.Errorf("the rest is %s", got)
+	}
+	if w.results.bytes != 0 || w.results.list.Len() != 0 {
+		t.Errorf("%d bytes of %d queries are kept behind the last page", w.results.bytes, w.results.list.Len())
+	}
+}
