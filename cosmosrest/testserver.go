@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -115,5 +116,5 @@ func (s *TestServer) ConnectionString() string {
 
 // ConnectionString is the form of an address and a key that SDKs take.
 func ConnectionString(url, key string) string {
-	return "AccountEndpoint=" + url + "/;AccountKey=" + key + ";"
+	return "AccountEndpoint=" + strings.TrimSuffix(url, "/") + "/;AccountKey=" + key + ";"
 }

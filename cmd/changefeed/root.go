@@ -27,6 +27,7 @@ func commands() []*cobra.Command {
 		tailCommand(),
 		runCommand(),
 		leasesCommand(),
+		serveCommand(),
 		rangesCommand(),
 		splitCommand(),
 		mergeCommand(),

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// serveOptions are the flags of serve.
+type serveOptions struct {
+	db         string
+	listen     string
+	dedicated  string
+	plain      bool
+	keys       []string
+	readOnly   []string
+	cert       string
+	keyFile    string
+	lenient    bool
+	throughput int
+	noSync     bool
+	roles      string
+	jwks       string
+	issuer     string
+	audiences  []string
+	insecure   bool
+	output     *choice
+}
+
+// The variables of the environment with keys, which others cannot see there.
+const (
+	serveKeyVariable      = "CHANGEFEED_KEY"
+	serveReadOnlyVariable = "CHANGEFEED_READ_ONLY_KEY"
+)
+
+const (
+	defaultListen = "127.0.0.1:8081" // the emulator's, which SDKs expect
+	tlsFolder     = "tls"            // of a store, for the certificate
+)
+
+func serveCommand() *cobra.Command {
+	var o serveOptions
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve a store by the protocol of Azure Cosmos DB",
+		Long: `Serve a store by the protocol of Azure Cosmos DB, so that unmodified SDKs work with it.
+
+Without --db the store is in memory, and gone when the server ends.
+
+The server speaks https with a certificate for localhost, 127.0.0.1 and ::1. It makes
+one at the first start and keeps it in DIR/tls until it is about to end; without --db
+there is a new one each time. Clients must be told to trust it: the output says how.
+
+The key is the emulator's well-known one. Anybody knows it, so for an address that other
+machines can reach there must be --key or $CHANGEFEED_KEY: the base64 of 16 bytes or
+more, such as openssl rand -base64 64 prints.
+
+With --roles, Entra tokens are accepted too. They are verified with the keys of --jwks,
+and the file says what principals may do. See docs/server.md.
+
+The first line of -o json tells the endpoint, the key and the certificate. It is printed
+when clients may connect. An interrupt or SIGTERM ends the server when the requests that
+it has are done.`,
+		Example: `  changefeed serve
+  changefeed serve --db data --http --listen 127.0.0.1:9000
+  CHANGEFEED_KEY=$(cat key) changefeed serve --db data --listen :8081 --cert tls.pem --key-file tls-key.pem
+  changefeed serve --db data --roles roles.json --issuer https://login.microsoftonline.com/TENANT/v2.0 \
+    --jwks https://login.microsoftonline.com/TENANT/discovery/v2.0/keys --audience https://cosmos.azure.com`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	o.register(cmd)
+	return cmd
+}
+
+func (o *serveOptions) register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.db, "db", "", "`directory` of the store, made if there is none (default in memory)")
+	f.StringVar(&o.listen, "listen", defaultListen, "`address` to serve on; port 0 takes a free one")
+	f.StringVar(&o.dedicated, "dedicated-gateway", "", "second `address`, where the store is served as by a dedicated gateway")
+	f.BoolVar(&o.plain, "http", false, "speak http instead of https")
+	f.StringArrayVar(&o.keys, "key", nil, "`key` that may do everything; twice for a secondary one; better given as $"+serveKeyVariable)
+	f.StringArrayVar(&o.readOnly, "read-only-key", nil, "`key` that may read; twice for a secondary one; better given as $"+serveReadOnlyVariable)
+	f.StringVar(&o.cert, "cert", "", "`file` with a certificate of yours, and what it is signed by")
+	f.StringVar(&o.keyFile, "key-file", "", "`file` with the private key of --cert")
+	f.BoolVar(&o.lenient, "lenient", false, "serve what the service refuses though it could be done")
+	f.IntVar(&o.throughput, "ru", 0, "request units a second of each container without a throughput of its own; 0 does not throttle")
+	f.BoolVar(&o.noSync, "no-sync", false, "answer writes before they are on the disk: faster, but a power loss takes the last of them")
+	f.StringVar(&o.roles, "roles", "", "JSON `file` with what the principals of Entra tokens may do")
+	f.StringVar(&o.jwks, "jwks", "", "`file or address` of the keys that sign Entra tokens, a JSON Web Key Set")
+	f.StringVar(&o.issuer, "issuer", "", "`URL` of the issuer of Entra tokens: their claim iss")
+	f.StringArrayVar(&o.audiences, "audience", nil, "`URL` that Entra tokens are for: their claim aud; may be given more than once")
+	f.BoolVar(&o.insecure, "insecure-aad", false, "accept the emulator's Entra tokens, which carry a key in place of a signature; loopback only")
+	for _, name := range []string{"cert", "key-file", "roles"} {
+		_ = cmd.MarkFlagFilename(name) // fails only for a flag that is not there
+	}
+	_ = cmd.MarkFlagDirname("db")
+	cmd.MarkFlagsRequiredTogether("cert", "key-file")
+	cmd.MarkFlagsRequiredTogether("roles", "jwks", "issuer", "audience")
+	cmd.MarkFlagsMutuallyExclusive("http", "cert")
+	o.output = output(cmd)
+}
+
+func (o *serveOptions) run(cmd *cobra.Command) (err error) {
+	if err := o.check(); err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+	server, err := o.server(cmd.Context(), log)
+	if err != nil {
+		return usageError{err}
+	}
+	if _, err := cosmosrest.New(nil, server); err != nil { // wrong options leave no store behind
+		return usageError{err}
+	}
+	webs, err := o.webs(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer webs.close()
+	db, err := docstore.Open(o.db, docstore.Options{InMemory: o.db == "", NoSync: o.noSync})
+	if err != nil {
+		return err
+	}
+	defer closing(db, &err)
+	cert, path, drop, err := o.certificate()
+	if err != nil {
+		return err
+	}
+	defer drop()
+	for _, w := range webs {
+		server.Dedicated = w.dedicated
+		handler, err := cosmosrest.New(db, server)
+		if err != nil {
+			return err
+		}
+		w.server.Handler = handler
+		w.server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
+		if !o.plain {
+			w.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}}
+		}
+	}
+	return webs.serve(cmd.Context(), func() error { return o.tell(cmd.OutOrStdout(), webs, path) })
+}
+
+// check refuses flags that make no sense, or are not safe.
+func (o *serveOptions) check() error {
+	o.keys, o.readOnly = orVariable(o.keys, serveKeyVariable), orVariable(o.readOnly, serveReadOnlyVariable)
+	for _, f := range []struct{ flag, value string }{{"listen", o.listen}, {"dedicated-gateway", o.dedicated}} {
+		if f.flag == "dedicated-gateway" && f.value == "" {
+			continue
+		}
+		_, _, err := net.SplitHostPort(f.value)
+		switch {
+		case err != nil:
+			return misused(f.flag, f.value, "host:port, such as "+defaultListen)
+		case isLoopback("//" + f.value):
+		case o.insecure:
+			return misused(f.flag, f.value, "a loopback address such as "+defaultListen+" with --insecure-aad, whose tokens anybody can make")
+		case len(o.keys) == 0 || slices.Contains(o.keys, cosmosrest.EmulatorKey):
+			return misused(f.flag, f.value, "a loopback address such as "+defaultListen+", or a --key of your own: anybody knows the emulator's, and other machines can reach this address")
+		}
+	}
+	switch {
+	case len(o.keys) > 2:
+		return misused("key", "given "+strconv.Itoa(len(o.keys))+" times", "two at most")
+	case len(o.readOnly) > 2:
+		return misused("read-only-key", "given "+strconv.Itoa(len(o.readOnly))+" times", "two at most")
+	case o.throughput < 0:
+		return misused("ru", strconv.Itoa(o.throughput), "0 or more")
+	}
+	return nil
+}
+
+// orVariable are the keys of a flag or, without any, that of the environment.
+func orVariable(keys []string, variable string) []string {
+	if key := os.Getenv(variable); key != "" && len(keys) == 0 {
+		return []string{key}
+	}
+	return keys
+}
+
+// server are the options of the server.
+func (o *serveOptions) server(ctx context.Context, log *slog.Logger) (cosmosrest.Options, error) {
+	two := func(keys []string) (string, string) {
+		keys = append(slices.Clone(keys), "", "")
+		return keys[0], keys[1]
+	}
+	s := cosmosrest.Options{Lenient: o.lenient, Throughput: o.throughput, Logger: log, Ending: ctx}
+	s.Keys.Primary, s.Keys.Secondary = two(o.keys)
+	s.Keys.PrimaryReadOnly, s.Keys.SecondaryReadOnly = two(o.readOnly)
+	s.Keys.Primary = cmp.Or(s.Keys.Primary, cosmosrest.EmulatorKey) // also beside a read-only key
+	if o.roles == "" && !o.insecure {
+		return s, nil
+	}
+	s.Tokens = &cosmosrest.Tokens{Issuer: o.issuer, Audiences: o.audiences, JWKS: o.jwks, Insecure: o.insecure}
+	if o.roles == "" {
+		return s, nil
+	}
+	text, err := os.ReadFile(o.roles)
+	if err != nil {
+		return s, fmt.Errorf("read --roles: %w", err)
+	}
+	if s.Tokens.Roles, err = cosmosrest.ParseRoles(text); err != nil {
+		return s, fmt.Errorf("--roles %s: %w", o.roles, err)
+	}
+	return s, nil
+}
+
+// certificate is the server's certificate, and the file that clients must trust, if it
+// was made here. One that goes with a store in memory is dropped at the end.
+func (o *serveOptions) certificate() (cert tls.Certificate, path string, drop func(), err error) {
+	drop = func() {}
+	switch {
+	case o.plain:
+		return cert, "", drop, nil
+	case o.cert != "":
+		if cert, err = tls.LoadX509KeyPair(o.cert, o.keyFile); err != nil {
+			err = fmt.Errorf("read --cert and --key-file: %w", err)
+		}
+		return cert, "", drop, err
+	}
+	dir := filepath.Join(o.db, tlsFolder)
+	if o.db == "" {
+		if dir, err = os.MkdirTemp("", "changefeed-tls-"); err != nil {
+			return cert, "", drop, fmt.Errorf("make directory of the certificate: %w", err)
+		}
+		drop = func() { _ = os.RemoveAll(dir) } // nothing can be done about it
+	}
+	if cert, path, err = cosmosrest.Certificate(dir); err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		drop()
+	}
+	return cert, path, drop, err
+}
