@@ -21,7 +21,7 @@ type frame struct {
 	now    time.Time
 	work   int // what this document may still cost
 	perRow int // what a row costs
-	err    error
+	err    *Error
 
 	patterns map[string]*regexp.Regexp // compiled for RegexMatch
 }

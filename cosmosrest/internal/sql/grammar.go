@@ -28,13 +28,14 @@ type selectStmt struct {
 	List     selection    `parser:"@@"`
 	From     []*sourceRef `parser:"('FROM' @@ ('JOIN' @@)*)?"`
 	Tail     tail         `parser:"@@"`
-	EndPos   lexer.Position
 }
 
 type selection struct {
-	Star  bool    `parser:"@'*'"`
-	Value *expr   `parser:"| 'VALUE' @@"`
-	Items []*item `parser:"| @@ (',' @@)*"`
+	Pos    lexer.Position
+	Star   bool    `parser:"@'*'"`
+	Value  *expr   `parser:"| 'VALUE' @@"`
+	Items  []*item `parser:"| @@ (',' @@)*"`
+	EndPos lexer.Position
 }
 
 // tail is everything from WHERE on.

@@ -1,7 +1,6 @@
 package sql
 
 import (
-	"bytes"
 	"encoding/json"
 	"math"
 	"time"
@@ -66,8 +65,9 @@ func (c *compiler) condition(s *condition) *plan {
 
 // CrossPartition names the construct for which the service's gateway refuses to run the query over several partitions by
 // itself, or is empty if there is none.
-func (q *Query) CrossPartition() string {
-	p := q.plan
+func (q *Query) CrossPartition() string { return q.plan.crossPartition() }
+
+func (p *plan) crossPartition() string {
 	switch {
 	case len(p.groups) > 0:
 		return "GROUP BY"
@@ -81,6 +81,8 @@ func (q *Query) CrossPartition() string {
 		return "TOP"
 	case p.limit != nil:
 		return "OFFSET LIMIT"
+	case p.base != nil:
+		return p.base.crossPartition()
 	}
 	return ""
 }
@@ -146,16 +148,24 @@ func (b *Bound) Streams() bool { return !b.q.plan.collects() }
 func (b *Bound) Limit() (offset, limit int64) { return b.q.plan.bounds(&b.f) }
 
 // begin makes the frame ready for a document.
-func (b *Bound) begin(doc []byte) {
-	b.f.slots[rootSlot] = documentValue(doc)
-	b.f.round++
-	b.f.work, b.f.err = maxWork, nil
+func (f *frame) begin(doc []byte) {
+	f.slots[rootSlot] = documentValue(doc)
+	f.round++
+	f.work, f.err = maxWork, nil
+}
+
+// failure is the frame's error.
+func (f *frame) failure() error {
+	if f.err == nil {
+		return nil
+	}
+	return f.err
 }
 
 // Rows calls emit with the JSON of every row that a query which [Bound.Streams] makes of a document. A row is valid
 // during the call only; that of SELECT * is the document itself. It returns emit's error, or an *Error.
 func (b *Bound) Rows(doc []byte, emit func(row []byte) error) error {
-	b.begin(doc)
+	b.f.begin(doc)
 	var failed error
 	b.q.plan.each(&b.f, func() bool {
 		v := b.q.plan.row.eval(&b.f)
@@ -167,7 +177,7 @@ func (b *Bound) Rows(doc []byte, emit func(row []byte) error) error {
 	if failed != nil {
 		return failed
 	}
-	return b.f.err
+	return b.f.failure()
 }
 
 // json is the value as JSON, without a copy if possible.
@@ -186,42 +196,4 @@ func (b *Bound) Condition(doc []byte) (bool, error) {
 		return nil
 	})
 	return met, err
-}
-
-// Run collects the documents of a query that does not stream.
-type Run struct {
-	b *Bound
-	c *collector
-}
-
-// NewRun begins a run. A Bound has at most one at a time.
-func (b *Bound) NewRun() *Run { return &Run{b, newCollector(b.q.plan)} }
-
-// Add takes a document, whose bytes remain the caller's. An *Error means that the query cannot be run to its end; more than
-// 256 MB to keep is one.
-func (r *Run) Add(doc []byte) error {
-	if r.b.q.plan.inputs == 0 {
-		return nil // without FROM, there is one row, of no document
-	}
-	r.b.begin(doc)
-	r.b.q.plan.each(&r.b.f, func() bool { return r.c.add(&r.b.f) })
-	return r.b.f.err
-}
-
-// Finish returns the rows of the result. The run is over.
-func (r *Run) Finish() ([]json.RawMessage, error) {
-	f := &r.b.f
-	f.work, f.err = maxWork, nil
-	if r.b.q.plan.inputs == 0 {
-		r.b.q.plan.each(f, func() bool { return r.c.add(f) })
-	}
-	values := r.c.finish(f)
-	if f.err != nil {
-		return nil, f.err
-	}
-	rows := make([]json.RawMessage, len(values))
-	for i, v := range values {
-		rows[i] = bytes.Clone(v.json())
-	}
-	return rows, nil
 }

@@ -97,6 +97,9 @@ var queries = []struct{ query, want string }{
 	{"SELECT c.id, s.n FROM c JOIN (SELECT COUNT(1) AS n FROM t IN c.tags) AS s WHERE s.n > 1", `{"id":"1","n":2}`},
 	{"SELECT VALUE s.id FROM (SELECT c.id, c.n FROM c) AS s WHERE s.n = 3", `"1"`},
 	{"SELECT c.id, (SELECT VALUE COUNT(1) FROM k IN c.kids) AS kids FROM c WHERE EXISTS(SELECT VALUE k FROM k IN c.kids WHERE k.name = 'Cid')", `{"id":"5","kids":1}`},
+	{"SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.pk FROM c)", `2`},
+	{"SELECT s.pk, s.n FROM (SELECT c.pk, COUNT(1) AS n FROM c GROUP BY c.pk) AS s WHERE s.n > 1 ORDER BY s.n", `{"pk":"b","n":2} {"pk":"a","n":4}`},
+	{"SELECT VALUE t FROM (SELECT TOP 3 * FROM c ORDER BY c.id DESC) AS c JOIN t IN c.tags", `"x"`}, // of 6, 5 and 4
 	// ORDER BY: undefined, null, booleans, numbers, strings; ties as they came.
 	{"SELECT VALUE c.id FROM c ORDER BY c.n", `"4" "5" "2" "6" "1" "3"`},
 	{"SELECT VALUE c.id FROM c ORDER BY c.n DESC", `"3" "1" "2" "6" "5" "4"`},

@@ -44,7 +44,7 @@ func (p *plan) from(f *frame, i int, visit func() bool) bool {
 
 // rows visits the rows of the whole query, as SELECT makes them, until visit returns false.
 func (p *plan) rows(f *frame, visit func(value) bool) bool {
-	if p.collects() || p.top != nil || p.limit != nil {
+	if p.collects() || p.limits() {
 		return p.collected(f, visit)
 	}
 	return p.each(f, func() bool {

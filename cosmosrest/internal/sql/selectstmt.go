@@ -15,6 +15,7 @@ const (
 
 // plan is a compiled SELECT.
 type plan struct {
+	base       *plan // the subquery of FROM if it has to end before this begins; its rows are those of sources[0]
 	sources    []source
 	inputs     int // rows of FROM and JOIN, the plain document included
 	where      node
@@ -44,8 +45,11 @@ type orderKey struct {
 
 // collects tells whether rows depend on each other.
 func (p *plan) collects() bool {
-	return p.distinct || len(p.order) > 0 || p.folds() || p.inputs == 0
+	return p.distinct || len(p.order) > 0 || p.folds() || p.inputs == 0 || p.base != nil
 }
+
+// limits tells whether rows are counted.
+func (p *plan) limits() bool { return p.top != nil || p.limit != nil }
 
 // folds tells whether rows are folded into groups.
 func (p *plan) folds() bool { return len(p.groups) > 0 || len(p.aggregates) > 0 }
@@ -263,6 +267,9 @@ func (c *compiler) source(p *plan, r *sourceRef, root bool) {
 	src := source{each: r.In != nil}
 	if from.Sub != nil {
 		src.sub = c.subquery(from.Sub)
+		if root && (src.sub.collects() || src.sub.limits()) {
+			p.base = src.sub
+		}
 	} else if n, plain := c.collection(from, root); plain && !src.each {
 		c.bind(alias, rootSlot)
 		return
