@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"runtime"
@@ -137,15 +138,22 @@ func parseEndpoint(endpoint string) (*url.URL, error) {
 	return u, nil
 }
 
-// connsPerHost is how many connections are kept for later: each lease that waits for
-// changes holds one.
-const connsPerHost = 200
+// The limits of the client's own connections. One that does not answer a ping is given
+// up, or else everything would go on trying it.
+const (
+	connsPerHost = 200 // that are kept for later: each lease that waits for changes holds one
+	idleTimeout  = 90 * time.Second
+	dialTimeout  = 5 * time.Second
+	tlsTimeout   = 10 * time.Second
+	pingTimeout  = 10 * time.Second
+)
 
 func ownTransport() (policy.Transporter, func()) {
 	t := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
+		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		MaxIdleConns: connsPerHost, MaxIdleConnsPerHost: connsPerHost,
-		IdleConnTimeout: 90 * time.Second, TLSHandshakeTimeout: 10 * time.Second,
+		IdleConnTimeout: idleTimeout, TLSHandshakeTimeout: tlsTimeout,
+		ForceAttemptHTTP2: true, HTTP2: &http.HTTP2Config{SendPingTimeout: pingTimeout, PingTimeout: pingTimeout},
 	}
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &http.Client{Transport: t, CheckRedirect: stay}, t.CloseIdleConnections

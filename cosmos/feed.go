@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -144,9 +145,7 @@ func (q request) to(p changefeed.Partition, r changefeed.Range) request {
 	if r != p.Range {
 		h["x-ms-read-key-type"], h["x-ms-start-epk"], h["x-ms-end-epk"] = "EffectivePartitionKeyRange", r.Min, r.Max
 	}
-	for name, value := range q.header {
-		h[name] = value
-	}
+	maps.Copy(h, q.header)
 	q.header = h
 	return q
 }

@@ -42,11 +42,14 @@ func (p pushed) Wait(ctx context.Context, r changefeed.Range, from changefeed.Po
 	if p.retention > 0 { // deletes count too
 		o.Mode = changefeed.AllVersionsAndDeletes
 	}
-	for {
-		page, err := p.read(ctx, r, from, o, p.hold)
-		switch {
-		case ctx.Err() != nil:
+	for asked := false; ; asked = true {
+		hold := p.until(ctx)
+		if asked && hold < holdMargin {
+			<-ctx.Done()
 			return fmt.Errorf("wait for changes of %q: %w", p.id, context.Cause(ctx))
+		}
+		page, err := p.read(ctx, r, from, o, hold)
+		switch {
 		case errors.Is(err, changefeed.ErrGone) || errors.Is(err, changefeed.ErrTooOld):
 			return nil // for the reader to find out
 		case err != nil:
@@ -57,3 +60,15 @@ func (p pushed) Wait(ctx context.Context, r changefeed.Range, from changefeed.Po
 		from = page.Next
 	}
 }
+
+// until is how long the server is to hold a read: it answers a little before the context
+// ends, because a request that is cut off takes its connection along.
+func (p pushed) until(ctx context.Context) time.Duration {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return p.hold
+	}
+	return max(0, min(p.hold, time.Until(end)-holdMargin))
+}
+
+const holdMargin = 500 * time.Millisecond

@@ -1,0 +1,279 @@
+package cosmos_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmos"
+)
+
+// TestWhatAReadSends has the headers of a read by which the service knows what is asked.
+func TestWhatAReadSends(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678, time.FixedZone("", 3600))
+	half := changefeed.Range{Min: "", Max: "1F"}
+	const latest = "A-Im=Incremental Feed"
+	const whole, any = "X-Ms-Documentdb-Partitionkeyrangeid=0", "X-Ms-Max-Item-Count=-1"
+	const since = "If-Modified-Since=Fri, 02 Jan 2026 02:04:05 GMT"
+	for _, c := range []struct {
+		name string
+		r    changefeed.Range
+		from changefeed.Position
+		o    changefeed.ReadOptions
+		want []string
+	}{
+		{"from the beginning", changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{}, []string{latest, whole, any}},
+		{"from now", changefeed.FullRange(), changefeed.Position{}, changefeed.ReadOptions{MaxItems: 7}, []string{latest, "If-None-Match=*", whole, "X-Ms-Max-Item-Count=7"}},
+		{"from a time", changefeed.FullRange(), changefeed.Position{Start: changefeed.FromTime(at)}, changefeed.ReadOptions{}, []string{latest, since, whole, any}},
+		{"a token", changefeed.FullRange(), changefeed.At(`"12"`), changefeed.ReadOptions{}, []string{latest, `If-None-Match="12"`, whole, any}},
+		{"a token and a time", changefeed.FullRange(), changefeed.Position{Token: `"12"`, Start: changefeed.FromTime(at)}, changefeed.ReadOptions{}, []string{latest, since, `If-None-Match="12"`, whole, any}},
+		{"a part of a partition", half, changefeed.At(`"12"`), changefeed.ReadOptions{}, []string{
+			latest, `If-None-Match="12"`, whole, "X-Ms-End-Epk=1F", any, "X-Ms-Read-Key-Type=EffectivePartitionKeyRange", "X-Ms-Start-Epk=",
+		}},
+		{"a logical partition", changefeed.FullRange(), changefeed.At(`"12"`), changefeed.ReadOptions{Key: changefeed.Key("é😀")}, []string{
+			latest, `If-None-Match="12"`, `X-Ms-Documentdb-Partitionkey=["\u00e9\ud83d\ude00"]`, any,
+		}},
+		{"all versions", changefeed.FullRange(), changefeed.Position{Token: `"12"`, Start: changefeed.FromTime(at)}, changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes}, []string{
+			"A-Im=Full-Fidelity Feed", "X-Ms-Cosmos-Changefeed-Wire-Format-Version=2021-09-15", `If-None-Match="12"`, whole, any,
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := &account{trouble: refuse(0, 0)}
+			items := a.open(t, cosmos.Options{UserAgent: "mine/1"})
+			page, err := items.Read(t.Context(), c.r, c.from, c.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := (changefeed.Position{Token: `"9"`, Start: c.from.Start}); page.Next != want || len(page.Changes) != 0 {
+				t.Errorf("page %+v, want an empty one with Next %v", page, want)
+			}
+			sent := a.log[len(a.log)-1]
+			if got, want := strings.Join(varying(sent.Header), " "), strings.Join(slices.Sorted(slices.Values(c.want)), " "); got != want {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+			checkConstant(t, sent)
+		})
+	}
+}
+
+// constant are the headers that every read has.
+var constant = []string{
+	"Accept", "Authorization", "Cache-Control", "User-Agent", "X-Ms-Activity-Id", "X-Ms-Cosmos-Intended-Collection-Rid",
+	"X-Ms-Cosmos-Sdk-Supportedcapabilities", "X-Ms-Date", "X-Ms-Version",
+}
+
+func varying(h http.Header) (list []string) {
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		if !slices.Contains(constant, name) {
+			list = append(list, name+"="+h.Get(name))
+		}
+	}
+	return list
+}
+
+func checkConstant(t *testing.T, r *http.Request) {
+	t.Helper()
+	for _, name := range constant {
+		if r.Header.Get(name) == "" {
+			t.Errorf("header %s is missing", name)
+		}
+	}
+	if agent := r.Header.Get("User-Agent"); !strings.HasPrefix(agent, "changefeed-go (") || !strings.HasSuffix(agent, ") mine/1") {
+		t.Errorf("User-Agent is %q", agent)
+	}
+	if version := r.Header.Get("X-Ms-Version"); version != "2020-07-15" {
+		t.Errorf("X-Ms-Version is %q", version)
+	}
+}
+
+func TestAPageHasWhatTheHeadersSay(t *testing.T) {
+	a := &account{trouble: func(*http.Request, int) (*http.Response, error) {
+		return say(200, `{"_rid":"r","Documents":[{"id":"a","pk":"k","_ts":7,"_etag":"\"e\"","_lsn":12}],"_count":1}`,
+			"etag", `"12"`, "x-ms-session-token", "0:-1#15#3=10", "x-ms-request-charge", "2.83"), nil
+	}}
+	page, err := a.open(t, cosmos.Options{}).Read(t.Context(), changefeed.FullRange(), changefeed.At(`"5"`), changefeed.ReadOptions{})
+	if err != nil || len(page.Changes) != 1 {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	if page.Next.Token != `"12"` || page.Head != 15 || page.Session != "0:-1#15#3=10" || page.Charge != 2.83 {
+		t.Errorf("page %+v", page)
+	}
+	if ch := page.Changes[0]; ch.LSN != 12 || ch.ETag != `"e"` || ch.Time != time.Unix(7, 0).UTC() || ch.Op != changefeed.OpUpsert {
+		t.Errorf("change %+v", ch)
+	}
+}
+
+func TestAnAnswerWithoutETag(t *testing.T) {
+	a := &account{trouble: func(*http.Request, int) (*http.Response, error) { return say(304, ""), nil }}
+	items := a.open(t, cosmos.Options{})
+	page, err := items.Read(t.Context(), changefeed.FullRange(), changefeed.At(`"5"`), changefeed.ReadOptions{})
+	if err != nil || page.Next != changefeed.At(`"5"`) {
+		t.Errorf("%+v, %v: want the same position", page, err)
+	}
+	if page, err = items.Read(t.Context(), changefeed.FullRange(), changefeed.Position{}, changefeed.ReadOptions{}); err == nil {
+		t.Errorf("from now: %+v, want an error", page)
+	}
+}
+
+// A layout is a transport whose partitions change, and that refuses ids that are no more.
+type layout struct {
+	*account
+	ranges []string // the lists of ranges, as min-max-id min-max-id …; each 410 moves on
+}
+
+func (l *layout) Do(r *http.Request) (*http.Response, error) {
+	if !strings.HasSuffix(r.URL.Path, "/pkranges") || r.Header.Get("If-None-Match") != "" {
+		return l.account.Do(r)
+	}
+	l.log = append(l.log, r)
+	var list []string
+	for one := range strings.FieldsSeq(l.ranges[0]) {
+		part := strings.Split(one, "-")
+		list = append(list, fmt.Sprintf(`{"minInclusive":%q,"maxExclusive":%q,"id":%q}`, part[0], part[1], part[2]))
+	}
+	return say(200, `{"PartitionKeyRanges":[`+strings.Join(list, ",")+`]}`, "etag", "1"), nil
+}
+
+// trip answers reads of gone ids with 410, and shows the next list then.
+func (l *layout) trip(r *http.Request, _ int) (*http.Response, error) {
+	id := r.Header.Get("x-ms-documentdb-partitionkeyrangeid")
+	for one := range strings.FieldsSeq(l.ranges[len(l.ranges)-1]) {
+		if strings.HasSuffix(one, "-"+id) {
+			return nil, nil
+		}
+	}
+	if len(l.ranges) > 1 {
+		l.ranges = l.ranges[1:]
+	}
+	return say(410, `{"code":"Gone","message":"gone"}`, "x-ms-substatus", "1002"), nil
+}
+
+func TestReadsFindTheirPartitionAgain(t *testing.T) {
+	first, other := changefeed.Range{Min: "", Max: "1F"}, changefeed.Range{Min: "1F", Max: "FF"}
+	for _, c := range []struct {
+		name   string
+		ranges []string
+		r      changefeed.Range
+		gone   bool
+		want   string // the range ids asked, with the key range where there is one
+	}{
+		{"moved", []string{"-FF-0", "-FF-1"}, changefeed.FullRange(), false, "0 1"},
+		{"split", []string{"-FF-0", "-1F-1 1F-FF-2"}, changefeed.FullRange(), true, "0"},
+		{"split, and the range is in one child", []string{"-FF-0", "-1F-1 1F-FF-2"}, changefeed.Range{Min: "20", Max: "21"}, false, "0:20-21 2:20-21"},
+		{"split, and the range is one child", []string{"-FF-0", "-1F-1 1F-FF-2"}, other, false, "0:1F-FF 2"},
+		{"split, and split again", []string{"-FF-0", "-1F-1 1F-FF-2", "-0F-3 0F-1F-4 1F-FF-2"}, first, true, "0:-1F 1"},
+		{"merged", []string{"-1F-1 1F-FF-2", "-FF-3"}, first, false, "1 3:-1F"},
+		{"the list takes a while", []string{"-FF-0", "-FF-0", "-FF-0", "-FF-1"}, changefeed.FullRange(), false, "0 0 0 1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &layout{account: &account{}, ranges: c.ranges}
+				l.trouble = l.trip
+				_, err := l.container(t).Read(t.Context(), c.r, changefeed.At(`"5"`), changefeed.ReadOptions{})
+				if c.gone != errors.Is(err, changefeed.ErrGone) || !c.gone && err != nil {
+					t.Errorf("Read: %v, want gone: %v", err, c.gone)
+				}
+				if got := l.ids(); got != c.want {
+					t.Errorf("asked %s, want %s", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+func (l *layout) container(t *testing.T) *cosmos.Container {
+	t.Helper()
+	client, err := cosmos.Open(t.Context(), "https://g.example", cosmos.Key("a2V5"), cosmos.Options{Transport: l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.Container(t.Context(), "db", "items")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// ids are the partitions that were asked.
+func (l *layout) ids() string {
+	var asked []string
+	for _, r := range l.log {
+		if id := r.Header.Get("x-ms-documentdb-partitionkeyrangeid"); id != "" {
+			if r.Header.Get("x-ms-end-epk") != "" {
+				id += ":" + r.Header.Get("x-ms-start-epk") + "-" + r.Header.Get("x-ms-end-epk")
+			}
+			asked = append(asked, id)
+		}
+	}
+	return strings.Join(asked, " ")
+}
+
+// TestPartitionsThatAreBeingMoved end as errors that are not ErrGone: there is nothing
+// to split.
+func TestPartitionsThatAreBeingMoved(t *testing.T) {
+	for _, sub := range []string{"1002", "1007", "1008"} {
+		synctest.Test(t, func(t *testing.T) {
+			a := &account{trouble: refuse(always, 410, "x-ms-substatus", sub)}
+			err := read(t.Context(), a.open(t, cosmos.Options{}))
+			if e, ok := errors.AsType[*cosmos.Error](err); !ok || e.Status != 410 || errors.Is(err, changefeed.ErrGone) {
+				t.Errorf("410/%s for ever: %v", sub, err)
+			}
+			if len(a.asked) != 5 {
+				t.Errorf("410/%s: %d requests, want 5", sub, len(a.asked))
+			}
+		})
+	}
+}
+
+func TestARangeOverCachedPartitionsThatWereMerged(t *testing.T) {
+	l := &layout{account: &account{}, ranges: []string{"-1F-1 1F-FF-2"}}
+	l.trouble = l.trip
+	items := l.container(t)
+	if _, err := items.Partitions(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.ranges = []string{"-FF-3"}
+	r := changefeed.Range{Min: "10", Max: "20"}
+	if _, err := items.Read(t.Context(), r, changefeed.At(`"5"`), changefeed.ReadOptions{}); err != nil || l.ids() != "3:10-20" {
+		t.Errorf("asked %s: %v", l.ids(), err)
+	}
+}
+
+func TestRangesThatDoNotCoverTheKeySpace(t *testing.T) {
+	for _, ranges := range []string{"", "-1F-1", "-1F-1 2F-FF-2", "-2F-1 1F-FF-2", "1F-FF-2"} {
+		l := &layout{account: &account{}, ranges: []string{ranges}}
+		if parts, err := l.container(t).Partitions(t.Context()); err == nil {
+			t.Errorf("ranges %q: %v, want an error", ranges, parts)
+		}
+	}
+}
+
+func TestAPositionThatTheRetentionHasPassed(t *testing.T) {
+	a := &account{trouble: func(*http.Request, int) (*http.Response, error) {
+		return say(400, `{"code":"BadRequest","message":"The continuation is older than the retention"}`), nil
+	}}
+	items := a.open(t, cosmos.Options{})
+	_, err := items.Read(t.Context(), changefeed.FullRange(), changefeed.At(`"5"`), changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes})
+	if !errors.Is(err, changefeed.ErrTooOld) || errors.Is(err, changefeed.ErrBadRequest) {
+		t.Errorf("%v, want ErrTooOld", err)
+	}
+	if err := read(t.Context(), items); !errors.Is(err, changefeed.ErrBadRequest) {
+		t.Errorf("latest version: %v, want ErrBadRequest", err)
+	}
+}
+
+func TestAKeyOutsideTheRange(t *testing.T) {
+	items := (&account{trouble: refuse(0, 0)}).open(t, cosmos.Options{})
+	o := changefeed.ReadOptions{Key: changefeed.Key("a")} // its place is 3A53…
+	_, err := items.Read(t.Context(), changefeed.Range{Min: "", Max: "1F"}, changefeed.Position{}, o)
+	if !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), "3A5381E1114EB8D3FCC90795045B49B7") {
+		t.Errorf("%v, want a bad request with the place of the key", err)
+	}
+}

@@ -1,0 +1,136 @@
+package cosmos_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/docstore"
+)
+
+func TestTheSelfTestNamesTheRightThatIsMissing(t *testing.T) {
+	every := append(slices.Clone(withoutDelete), container0+"items/delete")
+	for _, missing := range append(slices.Clone(every), "") {
+		t.Run(missing, func(t *testing.T) {
+			rest := slices.DeleteFunc(slices.Clone(every), func(action string) bool { return action == missing })
+			tokens, worker := entra(t, rest...)
+			s := serve(t, cosmosrest.Options{Tokens: tokens})
+			s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}, Ranges: 3})
+			leases := s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+			var log bytes.Buffer
+			err := selfTest(t, s, worker, slog.New(slog.NewTextHandler(&log, nil)))
+			switch {
+			case missing == "":
+				if err != nil || log.Len() > 0 {
+					t.Errorf("with every right: %v, log %s", err, log.String())
+				}
+			case missing == container0+"items/delete":
+				if err != nil || !strings.Contains(log.String(), missing) {
+					t.Errorf("without the right to delete: %v, log %s, want a warning", err, log.String())
+				}
+				return
+			case !errors.Is(err, changefeed.ErrForbidden) || !strings.Contains(err.Error(), "it needs the action "+missing):
+				t.Errorf("%v, want an error that names %s", err, missing)
+			}
+			if missing != container0+"items/replace" && leases.Count() != 0 {
+				t.Errorf("%d documents are left behind", leases.Count())
+			}
+		})
+	}
+}
+
+func selfTest(t *testing.T, s *server, credential cosmos.Credential, log *slog.Logger) error {
+	t.Helper()
+	client, err := cosmos.Open(t.Context(), "http://account.example", credential, cosmos.Options{Transport: &http.Client{Transport: s.transport}, Logger: log})
+	if err != nil {
+		return err
+	}
+	items := find(t, client, "items")
+	leases, err := cosmos.OpenLeases(t.Context(), find(t, client, "leases"), "unit", items, cosmos.LeaseOptions{})
+	if err != nil {
+		return err
+	}
+	return leases.SelfTest(t.Context(), items, changefeed.LatestVersion)
+}
+
+func TestWhatOpenLeasesRefuses(t *testing.T) {
+	s := serve(t, cosmosrest.Options{})
+	s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
+	s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+	s.create(t, docstore.ContainerSpec{ID: "levels", Paths: []string{"/id", "/partitionKey"}})
+	client := s.client(t, master, nil)
+	items := find(t, client, "items")
+	for _, c := range []struct {
+		container, processor string
+		o                    cosmos.LeaseOptions
+		want                 string
+	}{
+		{"items", "unit", cosmos.LeaseOptions{}, "default/items is [/pk]: want /id or /partitionKey"},
+		{"levels", "unit", cosmos.LeaseOptions{}, "[/id /partitionKey]"},
+		{"leases", " ", cosmos.LeaseOptions{}, "processor name"},
+		{"leases", "a/b", cosmos.LeaseOptions{}, "processor name"},
+		{"leases", "unit", cosmos.LeaseOptions{FollowEvery: 1}, "FollowEvery is 1ns"},
+	} {
+		_, err := cosmos.OpenLeases(t.Context(), find(t, client, c.container), c.processor, items, c.o)
+		if !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("OpenLeases(%s, %q, %+v): %v, want a bad request with %q", c.container, c.processor, c.o, err, c.want)
+		}
+	}
+}
+
+func TestALeaseContainerIsMadeOnce(t *testing.T) {
+	s := serve(t, cosmosrest.Options{})
+	s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
+	client := s.client(t, master, nil)
+	_, err := client.Container(t.Context(), docstore.DefaultDatabase, "leases")
+	if !errors.Is(err, changefeed.ErrNotFound) || !strings.Contains(err.Error(), "CreateLeaseContainer") {
+		t.Errorf("a missing container: %v, want ErrNotFound that says how to make it", err)
+	}
+	for range 2 {
+		if _, err := client.CreateLeaseContainer(t.Context(), docstore.DefaultDatabase, "leases"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made, err := s.db.Container("leases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spec := made.Spec(); spec.Paths[0] != "/id" || spec.DefaultTTL == nil || *spec.DefaultTTL != docstore.NoDefaultTTL {
+		t.Errorf("lease container is %+v", spec)
+	}
+	leases := unit(t, client, "unit")
+	if _, err := leases.Create(t.Context(), changefeed.Lease{Kind: changefeed.KindInfo}); err != nil {
+		t.Error(err)
+	}
+	if want := "unitaccount.example_" + s.db.RID() + "_"; !strings.HasPrefix(leases.Prefix(), want) {
+		t.Errorf("prefix is %s, want %s…", leases.Prefix(), want)
+	}
+	if _, err := client.CreateLeaseContainer(t.Context(), "nowhere", "leases"); !errors.Is(err, changefeed.ErrNotFound) {
+		t.Errorf("in a database that is missing: %v, want ErrNotFound", err)
+	}
+}
+
+// TestAContainerMadeAnewIsAnother refuses to go on with positions of the old one.
+func TestAContainerMadeAnewIsAnother(t *testing.T) {
+	s := serve(t, cosmosrest.Options{})
+	spec := docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}}
+	s.create(t, spec)
+	items := find(t, s.client(t, master, nil), "items")
+	if err := read(t.Context(), items); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.db.DeleteContainer(t.Context(), "items"); err != nil {
+		t.Fatal(err)
+	}
+	s.create(t, spec)
+	if err := read(t.Context(), items); !errors.Is(err, changefeed.ErrNotFound) {
+		t.Errorf("read of a container that was made anew: %v, want ErrNotFound", err)
+	}
+}
