@@ -178,6 +178,8 @@ func FuzzQuery(f *testing.F) {
 		b.Pins([]string{"id"})
 		b.IDs()
 		b.IDPrefix()
+		_, err = b.Plan(nil)
+		checkError(t, err)
 		emit := func(row []byte) error {
 			if json.Valid([]byte(doc)) && !json.Valid(row) {
 				t.Errorf("%s of %s: row %s", query, doc, row)

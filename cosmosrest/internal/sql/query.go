@@ -9,6 +9,9 @@ import (
 // maxQuery bounds the text of a query, in bytes, as the service does.
 const maxQuery = 512 << 10
 
+// maxCount bounds TOP, OFFSET and LIMIT.
+const maxCount = math.MaxInt32
+
 // Query is a parsed query. It never changes and may be used by many at once.
 type Query struct {
 	text   string
@@ -122,8 +125,8 @@ func (q *Query) Bind(params []Parameter) (*Bound, error) {
 	}
 	for _, c := range q.counts {
 		v := c.node.eval(&b.f)
-		if v.kind != number || v.float() < 0 || v.float() > math.MaxInt32 || v.float() != math.Trunc(v.float()) {
-			return nil, failf(c.at, "The value of %s is %s: want a whole number from 0 to %d.", c.clause, clip(string(v.appendJSON(nil))), math.MaxInt32)
+		if v.kind != number || v.float() < 0 || v.float() > maxCount || v.float() != math.Trunc(v.float()) {
+			return nil, failf(c.at, "The value of %s is %s: want a whole number from 0 to %d.", c.clause, clip(string(v.appendJSON(nil))), maxCount)
 		}
 	}
 	return b, nil

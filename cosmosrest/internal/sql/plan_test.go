@@ -1,0 +1,351 @@
+package sql
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func planOf(t testing.TB, query string, params ...Parameter) queryInfo {
+	t.Helper()
+	raw, err := bound(t, query, params...).Plan([]KeyRange{{"", "FF"}})
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	var plan queryPlan
+	if err := json.Unmarshal(raw, &plan); err != nil {
+		t.Fatal(err)
+	}
+	if plan.Version != planVersion || len(plan.Ranges) != 1 || plan.Ranges[0] != (planRange{"", "FF", true, false}) {
+		t.Errorf("%s: version %d, ranges %v", query, plan.Version, plan.Ranges)
+	}
+	return plan.Info
+}
+
+func TestRewrittenQueries(t *testing.T) {
+	tests := []struct{ query, want string }{
+		{"SELECT * FROM c WHERE c.x = @two", ""},
+		{"SELECT TOP @two * FROM c", ""},
+		{"SELECT DISTINCT c.x FROM c", ""},
+		{"SELECT c.x FROM c WHERE c.y OFFSET 3 LIMIT @two", "SELECT c.x FROM c WHERE c.y OFFSET 0 LIMIT 5"},
+		{
+			"SELECT * FROM c ORDER BY c.x",
+			`SELECT c._rid, [{"item": c.x}] AS orderByItems, c AS payload FROM c WHERE ({documentdb-formattableorderbyquery-filter}) ORDER BY c.x`,
+		},
+		{
+			"select top 5 d.a, 1 from docs d -- all\n where d.b = 1 or d.c\norder by d.x desc, d . y -- the end",
+			`SELECT TOP 5 d._rid, [{"item": d.x}, {"item": d . y}] AS orderByItems, {"a": d.a, "$1": 1} AS payload FROM docs d ` +
+				`WHERE (d.b = 1 or d.c) AND ({documentdb-formattableorderbyquery-filter}) ORDER BY d.x DESC, d . y`,
+		},
+		{
+			"SELECT VALUE t FROM c JOIN t IN c.tags ORDER BY t OFFSET 1 LIMIT 2",
+			`SELECT c._rid, [{"item": t}] AS orderByItems, t AS payload FROM c JOIN t IN c.tags ` +
+				`WHERE ({documentdb-formattableorderbyquery-filter}) AND IS_DEFINED(t) ORDER BY t OFFSET 0 LIMIT 3`,
+		},
+		{
+			"SELECT * FROM t IN c.tags ORDER BY t.x",
+			`SELECT [{"item": t.x}] AS orderByItems, t AS payload FROM t IN c.tags WHERE ({documentdb-formattableorderbyquery-filter}) ORDER BY t.x`,
+		},
+		{"SELECT VALUE COUNT(1) FROM c", `SELECT VALUE [{"item": COUNT(1)}] FROM c`},
+		{"SELECT VALUE AVG(c.x) FROM c WHERE c.y", `SELECT VALUE [{"item": {"sum": SUM(c.x), "count": COUNT(c.x)}}] FROM c WHERE c.y`},
+		{
+			"SELECT MIN(c.x) AS m, COUNT(1) FROM c",
+			`SELECT {"m": {"item": MIN(c.x), "item2": {"min": MIN(c.x), "count": COUNT(c.x)}}, "$1": {"item": COUNT(1)}} AS payload FROM c`,
+		},
+		{
+			"SELECT TOP 3 c.k, SUM(c.x) AS s FROM c GROUP BY c.k",
+			`SELECT [{"item": c.k}] AS groupByItems, {"k": c.k, "s": {"item": SUM(c.x)}} AS payload FROM c GROUP BY c.k`,
+		},
+		{"SELECT VALUE c.k FROM c GROUP BY c.k, c.l", `SELECT [{"item": c.k}, {"item": c.l}] AS groupByItems, c.k AS payload FROM c GROUP BY c.k, c.l`},
+		{
+			"SELECT VALUE MAX(c.x) FROM c GROUP BY c.k",
+			`SELECT [{"item": c.k}] AS groupByItems, [{"item": MAX(c.x), "item2": {"max": MAX(c.x), "count": COUNT(c.x)}}] AS payload FROM c GROUP BY c.k`,
+		},
+	}
+	for _, test := range tests {
+		if got := planOf(t, test.query, Parameter{"@two", []byte("2")}).RewrittenQuery; got != test.want {
+			t.Errorf("%s\n got %s\nwant %s", test.query, got, test.want)
+		}
+	}
+}
+
+func TestPlanIsWhatClientsRead(t *testing.T) {
+	tests := []struct{ query, want string }{
+		{"SELECT TOP @two * FROM c", `{"distinctType":"None","top":2,"offset":null,"limit":null,"orderBy":[],"orderByExpressions":[],"groupByExpressions":[],` +
+			`"groupByAliases":[],"aggregates":[],"groupByAliasToAggregateType":{},"rewrittenQuery":"","hasSelectValue":false,"dCountInfo":null,"hasNonStreamingOrderBy":false}`},
+		{"SELECT c.k, AVG(c.x) AS a FROM c GROUP BY c.k OFFSET 1 LIMIT 2", `{"distinctType":"None","top":null,"offset":1,"limit":2,"orderBy":[],"orderByExpressions":[],` +
+			`"groupByExpressions":["c.k"],"groupByAliases":["k","a"],"aggregates":[],"groupByAliasToAggregateType":{"a":"Average","k":null},` +
+			`"rewrittenQuery":"SELECT [{\"item\": c.k}] AS groupByItems, {\"k\": c.k, \"a\": {\"item\": {\"sum\": SUM(c.x), \"count\": COUNT(c.x)}}} AS payload FROM c GROUP BY c.k",` +
+			`"hasSelectValue":false,"dCountInfo":null,"hasNonStreamingOrderBy":false}`},
+		{"SELECT VALUE SUM(c.x) FROM c", `{"distinctType":"None","top":null,"offset":null,"limit":null,"orderBy":[],"orderByExpressions":[],"groupByExpressions":[],` +
+			`"groupByAliases":[],"aggregates":["Sum"],"groupByAliasToAggregateType":{},"rewrittenQuery":"SELECT VALUE [{\"item\": SUM(c.x)}] FROM c",` +
+			`"hasSelectValue":true,"dCountInfo":null,"hasNonStreamingOrderBy":false}`},
+	}
+	for _, test := range tests {
+		raw, err := bound(t, test.query, Parameter{"@two", []byte("2")}).Plan(nil)
+		want := `{"partitionedQueryExecutionInfoVersion":2,"queryInfo":` + test.want + `,"queryRanges":[]}`
+		if err != nil || string(raw) != want {
+			t.Errorf("%s: %v\n got %s\nwant %s", test.query, err, raw, want)
+		}
+	}
+}
+
+func TestPlanTellsWhetherDistinctRowsAreSorted(t *testing.T) {
+	tests := []struct{ query, want string }{
+		{"SELECT DISTINCT c.x FROM c", "Unordered"},
+		{"SELECT DISTINCT c.x FROM c ORDER BY c.x", "Ordered"},
+		{"SELECT DISTINCT VALUE c.x FROM c ORDER BY c.x DESC", "Ordered"},
+		{"SELECT DISTINCT c.x, c.y FROM c ORDER BY c.y, c.x", "Ordered"},
+		{"SELECT DISTINCT c.x, c.y FROM c ORDER BY c.x", "Unordered"},
+		{"SELECT DISTINCT c.x FROM c ORDER BY c.y", "Unordered"},
+	}
+	for _, test := range tests {
+		if got := planOf(t, test.query).DistinctType; got != test.want {
+			t.Errorf("%s: %s, want %s", test.query, got, test.want)
+		}
+	}
+}
+
+func TestPlansThatCannotBe(t *testing.T) {
+	tests := []struct{ query, want string }{
+		{"SELECT VALUE COUNT(1) + 1 FROM c", "Compositions of aggregates and other expressions are not allowed."},
+		{"SELECT {'n': COUNT(1)} AS x FROM c", "Compositions of aggregates and other expressions are not allowed."},
+		{"SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.x FROM c)", "A subquery with DISTINCT in FROM is not supported across partitions."},
+		{"SELECT * FROM c.x[0] ORDER BY 1", "The collection in FROM needs an alias."},
+		{"SELECT VALUE 1 ORDER BY 1", "'ORDER BY' is not valid if FROM clause is omitted."},
+	}
+	for _, test := range tests {
+		if _, err := bound(t, test.query).Plan(nil); err == nil || err.Error() != test.want {
+			t.Errorf("%s: %v, want %s", test.query, err, test.want)
+		}
+	}
+}
+
+// merged are queries whose parts a client merges.
+var merged = []string{
+	"SELECT * FROM c WHERE c.pk = 'a'",
+	"SELECT TOP 3 * FROM c",
+	"SELECT c.id FROM c OFFSET 2 LIMIT 3",
+	"SELECT DISTINCT VALUE c.n FROM c",
+	"SELECT DISTINCT TOP 2 c.pk FROM c",
+	"SELECT * FROM c ORDER BY c.n",
+	"SELECT * FROM c ORDER BY c.n DESC, c.id",
+	"SELECT VALUE c.name FROM c ORDER BY c.id",
+	"SELECT c.id, c.n + 1 FROM c WHERE c.pk = 'a' OR c.n = 1 ORDER BY c.pk DESC",
+	"SELECT TOP 3 c.id FROM c ORDER BY c.n",
+	"SELECT TOP 2 t, c.id FROM c JOIN t IN c.tags ORDER BY t DESC",
+	"SELECT c.id FROM c ORDER BY c.id OFFSET 1 LIMIT @two",
+	"SELECT DISTINCT c.pk FROM c ORDER BY c.pk",
+	"SELECT DISTINCT TOP 2 VALUE c.pk FROM c ORDER BY c.n",
+	"SELECT VALUE COUNT(1) FROM c",
+	"SELECT VALUE COUNTIF(c.n = 1) FROM c",
+	"SELECT VALUE SUM(c.n) FROM c WHERE IS_NUMBER(c.n)",
+	"SELECT VALUE AVG(c.n) FROM c WHERE IS_NUMBER(c.n)",
+	"SELECT VALUE AVG(c.none) FROM c",
+	"SELECT VALUE MIN(c.n) FROM c",
+	"SELECT VALUE MAX(c.n) FROM c WHERE c.pk = 'a'",
+	"SELECT VALUE MAX(c.none) FROM c",
+	"SELECT COUNT(1) AS n, MIN(c.id) AS a, MAX(c.name) AS z, SUM(1), AVG(c.none) AS none FROM c",
+	"SELECT c.pk, COUNT(1) AS n, MAX(c.name) AS z FROM c GROUP BY c.pk",
+	"SELECT c.name, c.pk, AVG(c.n) AS avg FROM c WHERE IS_NUMBER(c.n) GROUP BY c.pk, c.name",
+	"SELECT VALUE COUNT(1) FROM c GROUP BY c.name",
+	"SELECT VALUE c.pk FROM c GROUP BY c.pk",
+	"SELECT TOP 1 c.pk, COUNT(1) AS n FROM c GROUP BY c.pk",
+	"SELECT DISTINCT VALUE COUNT(1) FROM c GROUP BY c.id",
+	"SELECT t, COUNT(1) AS n FROM c JOIN t IN c.tags GROUP BY t OFFSET 1 LIMIT 1",
+}
+
+// A client that merges what two ranges return gets what one range with all documents returns.
+func TestMergedPartsAreTheWhole(t *testing.T) {
+	two := Parameter{"@two", []byte("2")}
+	for _, query := range merged {
+		whole, err := run(t, query, families, two)
+		if err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		info := planOf(t, query, two)
+		part := query
+		if info.RewrittenQuery != "" {
+			part = strings.Replace(info.RewrittenQuery, filterPlace, "true", 1)
+		}
+		for cut := range len(families) + 1 {
+			var parts [][]value
+			for _, docs := range [][]string{families[:cut], families[cut:]} {
+				text, err := run(t, part, docs, two)
+				if err != nil {
+					t.Fatalf("%s: %v", part, err)
+				}
+				parts = append(parts, parseRows(text))
+			}
+			if got := joinRows(merge(info, parts)); got != canonicalRows(whole) {
+				t.Errorf("%s of %d and %d documents\n got %s\nwant %s", query, cut, len(families)-cut, got, canonicalRows(whole))
+			}
+		}
+	}
+}
+
+func parseRows(text string) []value {
+	var rows []value
+	for line := range strings.SplitSeq(text, "\n") {
+		if line != "" {
+			rows = append(rows, documentValue([]byte(line)))
+		}
+	}
+	return rows
+}
+
+func canonicalRows(text string) string { return joinRows(parseRows(text)) }
+
+func joinRows(rows []value) string {
+	var texts []string
+	for _, r := range rows {
+		texts = append(texts, canonical(r))
+	}
+	return strings.Join(texts, "\n")
+}
+
+// get looks a path up in a row.
+func get(v value, names ...string) value {
+	for _, name := range names {
+		v = step{name: name, index: -1}.of(v)
+	}
+	return v
+}
+
+// merge does what the JavaScript SDK's pipeline does: sort or fold, tell apart, cut.
+func merge(info queryInfo, parts [][]value) []value {
+	rows := slices.Concat(parts...)
+	switch {
+	case len(info.OrderBy) > 0:
+		rows = mergeSorted(info, rows)
+	case len(info.Aggregates)+len(info.GroupByExpressions)+len(info.AliasToAggregate) > 0:
+		rows = mergeGroups(info, rows)
+	}
+	if info.DistinctType != "None" {
+		rows = mergeDistinct(info.DistinctType == "Ordered", rows)
+	}
+	if info.Top != nil {
+		rows = rows[:min(int(*info.Top), len(rows))]
+	}
+	if info.Limit != nil {
+		rows = rows[min(int(*info.Offset), len(rows)):]
+		rows = rows[:min(int(*info.Limit), len(rows))]
+	}
+	return rows
+}
+
+func mergeSorted(info queryInfo, rows []value) []value {
+	slices.SortStableFunc(rows, func(a, b value) int {
+		x, y := elements(get(a, "orderByItems")), elements(get(b, "orderByItems"))
+		for i, direction := range info.OrderBy {
+			d := order(get(x[i], "item"), get(y[i], "item"))
+			if direction == "Descending" {
+				d = -d
+			}
+			if d != 0 {
+				return d
+			}
+		}
+		return 0
+	})
+	for i, r := range rows {
+		rows[i] = get(r, "payload")
+	}
+	return rows
+}
+
+func mergeDistinct(sorted bool, rows []value) []value {
+	if sorted {
+		return slices.CompactFunc(rows, equal)
+	}
+	seen := map[string]bool{}
+	return slices.DeleteFunc(rows, func(v value) bool {
+		key := canonical(v)
+		repeated := seen[key]
+		seen[key] = true
+		return repeated
+	})
+}
+
+// mergeGroups folds the payloads of each group, column by column; a query with VALUE has one without a name.
+func mergeGroups(info queryInfo, rows []value) []value {
+	var ids []string
+	groups := map[string][]value{}
+	for _, r := range rows {
+		id, payload := "", r
+		if items := get(r, "groupByItems"); items.kind != undefined {
+			id = canonical(items)
+		}
+		if id != "" || !info.HasSelectValue {
+			payload = get(r, "payload")
+		}
+		if groups[id] == nil {
+			ids = append(ids, id)
+		}
+		groups[id] = append(groups[id], payload)
+	}
+	var out []value
+	for _, id := range ids {
+		var merged value
+		switch {
+		case len(info.Aggregates) > 0:
+			var parts []value
+			for _, p := range groups[id] {
+				parts = append(parts, elements(p)...)
+			}
+			merged = mergeAggregate(info.Aggregates[0], parts)
+		case info.HasSelectValue:
+			merged = groups[id][0]
+		default:
+			merged = mergeColumns(info, groups[id])
+		}
+		if merged.kind != undefined {
+			out = append(out, merged)
+		}
+	}
+	return out
+}
+
+func mergeColumns(info queryInfo, payloads []value) value {
+	var row objectNode
+	for _, alias := range info.GroupByAliases {
+		v := get(payloads[0], alias)
+		if kind := info.AliasToAggregate[alias]; kind != nil {
+			var parts []value
+			for _, p := range payloads {
+				parts = append(parts, get(p, alias))
+			}
+			v = mergeAggregate(*kind, parts)
+		}
+		row.members = append(row.members, newField(alias, constant{v}))
+	}
+	return row.eval(&frame{work: maxWork})
+}
+
+func mergeAggregate(kind string, parts []value) value {
+	var sum, count float64
+	var best value
+	for _, p := range parts {
+		item := get(p, "item")
+		switch kind {
+		case "Average":
+			sum += get(item, "sum").float()
+			count += get(item, "count").float()
+		case "Min", "Max":
+			v := get(p, "item2", strings.ToLower(kind))
+			if v.kind != undefined && (best.kind == undefined || order(v, best) < 0 == (kind == "Min")) {
+				best = v
+			}
+		default:
+			sum += item.float()
+		}
+	}
+	switch kind {
+	case "Average":
+		return numberValue(sum / count)
+	case "Min", "Max":
+		return best
+	}
+	return numberValue(sum)
+}

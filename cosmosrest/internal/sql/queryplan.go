@@ -1,0 +1,223 @@
+package sql
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// planVersion is the version of partitionedQueryExecutionInfo.
+const planVersion = 2
+
+// KeyRange is a range of effective partition keys, from Min up to but not including Max.
+type KeyRange struct{ Min, Max string }
+
+// queryPlan is what the service answers to a client that asks how to run a query over several ranges by itself.
+type queryPlan struct {
+	Version int         `json:"partitionedQueryExecutionInfoVersion"`
+	Info    queryInfo   `json:"queryInfo"`
+	Ranges  []planRange `json:"queryRanges"`
+}
+
+type queryInfo struct {
+	DistinctType           string             `json:"distinctType"` // None, Ordered or Unordered
+	Top                    *int64             `json:"top"`
+	Offset                 *int64             `json:"offset"`
+	Limit                  *int64             `json:"limit"`
+	OrderBy                []string           `json:"orderBy"` // Ascending or Descending
+	OrderByExpressions     []string           `json:"orderByExpressions"`
+	GroupByExpressions     []string           `json:"groupByExpressions"`
+	GroupByAliases         []string           `json:"groupByAliases"`
+	Aggregates             []string           `json:"aggregates"` // of a query with VALUE
+	AliasToAggregate       map[string]*string `json:"groupByAliasToAggregateType"`
+	RewrittenQuery         string             `json:"rewrittenQuery"` // empty: run the query as it is
+	HasSelectValue         bool               `json:"hasSelectValue"`
+	DCountInfo             *struct{}          `json:"dCountInfo"`
+	HasNonStreamingOrderBy bool               `json:"hasNonStreamingOrderBy"`
+}
+
+type planRange struct {
+	Min          string `json:"min"`
+	Max          string `json:"max"`
+	MinInclusive bool   `json:"isMinInclusive"`
+	MaxInclusive bool   `json:"isMaxInclusive"`
+}
+
+// Plan is the service's query plan: how a client merges what the query, or the one rewritten for it, returns for each of
+// these ranges. The rewritten query takes the same parameters. Counts are resolved. It fails with an *Error for a query
+// whose parts cannot be merged.
+func (b *Bound) Plan(ranges []KeyRange) (json.RawMessage, error) {
+	w := &rewriter{q: b.q, s: b.q.syntax, p: b.q.plan}
+	if err := w.refuse(); err != nil {
+		return nil, err
+	}
+	info := queryInfo{
+		OrderBy: []string{}, OrderByExpressions: w.orderBy(), GroupByExpressions: w.texts(w.s.Tail.Group),
+		GroupByAliases: []string{}, Aggregates: []string{}, AliasToAggregate: map[string]*string{},
+		HasSelectValue: w.s.List.Value != nil, DistinctType: "None",
+	}
+	b.counts(&info)
+	for _, o := range w.p.order {
+		direction := "Ascending"
+		if o.desc {
+			direction = "Descending"
+		}
+		info.OrderBy = append(info.OrderBy, direction)
+	}
+	if w.p.distinct {
+		info.DistinctType = w.distinctType()
+	}
+	w.aggregates(&info)
+	info.RewrittenQuery = w.rewrite(info)
+	plan := queryPlan{Version: planVersion, Info: info, Ranges: []planRange{}}
+	for _, r := range ranges {
+		plan.Ranges = append(plan.Ranges, planRange{r.Min, r.Max, true, false})
+	}
+	return json.Marshal(plan)
+}
+
+func (b *Bound) counts(info *queryInfo) {
+	offset, limit := b.Limit()
+	switch {
+	case b.q.plan.top != nil:
+		info.Top = &limit
+	case b.q.plan.limit != nil:
+		info.Offset, info.Limit = &offset, &limit
+	}
+}
+
+// rewriter makes the query for one range. It puts together what the query says, in its own words.
+type rewriter struct {
+	q *Query
+	s *selectStmt
+	p *plan
+}
+
+func (w *rewriter) refuse() error {
+	switch {
+	case w.s == nil:
+		return failf(-1, "A condition has no query plan.")
+	case w.p.base != nil:
+		return failf(w.s.From[0].Pos.Offset, "A subquery with %s in FROM is not supported across partitions.", w.p.base.crossPartition())
+	}
+	if len(w.s.From) == 0 && len(w.p.order) > 0 {
+		return failf(w.s.Pos.Offset, "'ORDER BY' is not valid if FROM clause is omitted.")
+	}
+	direct := 0
+	for _, e := range w.columns() {
+		if _, _, ok := aggregateOf(e); ok {
+			direct++
+		}
+	}
+	if direct != len(w.p.aggregates) {
+		return failf(w.s.Pos.Offset, "Compositions of aggregates and other expressions are not allowed.")
+	}
+	if len(w.p.order) > 0 && w.s.List.Star && w.rowName() == "" {
+		return failf(w.s.From[0].Pos.Offset, "The collection in FROM needs an alias.")
+	}
+	return nil
+}
+
+// columns are the expressions of SELECT.
+func (w *rewriter) columns() []*expr {
+	if v := w.s.List.Value; v != nil {
+		return []*expr{v}
+	}
+	var all []*expr
+	for _, it := range w.s.List.Items {
+		all = append(all, it.Expr)
+	}
+	return all
+}
+
+// aggregateOf takes an expression apart that is an aggregate and nothing else.
+func aggregateOf(e *expr) (name string, arg *expr, ok bool) {
+	p := e.First.Primary
+	if len(e.Rest) > 0 || len(e.First.Signs) > 0 || len(p.Suffix) != 1 || p.Suffix[0].Call == nil || len(p.Suffix[0].Call.List) != 1 {
+		return "", nil, false
+	}
+	name = strings.ToUpper(p.Name)
+	_, ok = aggregateTypes[name]
+	return name, p.Suffix[0].Call.List[0], ok
+}
+
+// aggregateTypes are the names that plans have for aggregates.
+var aggregateTypes = map[string]string{
+	"COUNT": "Count", "COUNTIF": "CountIf", "SUM": "Sum", "AVG": "Average", "MIN": "Min", "MAX": "Max",
+}
+
+// text is the part of the query from one offset to the end of the last token before another.
+func (w *rewriter) text(from, to int) string {
+	s := scanner{text: w.q.text[:to], at: from}
+	end := from
+	for {
+		t, err := s.Next()
+		if err != nil || t.EOF() {
+			return w.q.text[from:end]
+		}
+		end = s.at
+	}
+}
+
+func (w *rewriter) expr(e *expr) string { return w.text(e.Pos.Offset, e.EndPos.Offset) }
+
+func (w *rewriter) texts(list []*expr) []string {
+	all := []string{}
+	for _, e := range list {
+		all = append(all, w.expr(e))
+	}
+	return all
+}
+
+func (w *rewriter) orderBy() []string {
+	all := []string{}
+	for _, o := range w.s.Tail.Order {
+		all = append(all, w.expr(o.Expr))
+	}
+	return all
+}
+
+// distinctType tells a client whether equal rows come one after another: if the rows are what they are sorted by.
+func (w *rewriter) distinctType() string {
+	rows, keys := w.texts(w.columns()), w.orderBy()
+	slices.Sort(rows)
+	slices.Sort(keys)
+	if len(keys) > 0 && slices.Equal(slices.Compact(rows), slices.Compact(keys)) {
+		return "Ordered"
+	}
+	return "Unordered"
+}
+
+// names are the columns' names; nil with VALUE.
+func (w *rewriter) names() []string {
+	row, ok := w.p.row.(objectNode)
+	if !ok || len(w.s.List.Items) == 0 {
+		return nil
+	}
+	var all []string
+	for _, m := range row.members {
+		all = append(all, m.name)
+	}
+	return all
+}
+
+func (w *rewriter) aggregates(info *queryInfo) {
+	if !w.p.folds() {
+		return
+	}
+	columns := w.columns()
+	if w.s.List.Value != nil {
+		if name, _, ok := aggregateOf(columns[0]); ok {
+			info.Aggregates = []string{aggregateTypes[name]}
+		}
+		return
+	}
+	for i, alias := range w.names() {
+		info.GroupByAliases = append(info.GroupByAliases, alias)
+		info.AliasToAggregate[alias] = nil
+		if name, _, ok := aggregateOf(columns[i]); ok {
+			kind := aggregateTypes[name]
+			info.AliasToAggregate[alias] = &kind
+		}
+	}
+}

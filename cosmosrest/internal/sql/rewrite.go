@@ -1,0 +1,165 @@
+package sql
+
+import (
+	"fmt"
+	"strings"
+)
+
+// rewrite returns the query for one range, or nothing if that is the query itself.
+func (w *rewriter) rewrite(info queryInfo) string {
+	switch {
+	case w.p.folds():
+		return w.folding()
+	case len(w.p.order) > 0:
+		return w.sorting(info)
+	case info.Limit != nil:
+		list := w.text(w.s.List.Pos.Offset, w.s.List.EndPos.Offset)
+		if w.p.distinct {
+			list = "DISTINCT " + list
+		}
+		return "SELECT " + list + w.from() + w.where() + w.reach(info)
+	}
+	return ""
+}
+
+// folding returns each group's key as groupByItems and its columns as payload, aggregates in parts that a client can add up.
+// A bound on rows counts merged ones, so it is left out.
+func (w *rewriter) folding() string {
+	var payload string
+	columns := w.columns()
+	if w.s.List.Value != nil {
+		payload = w.partial(columns[0])
+		if _, _, ok := aggregateOf(columns[0]); ok {
+			payload = "[" + payload + "]"
+		}
+	} else {
+		payload = w.members(w.partial)
+	}
+	head := "SELECT "
+	switch {
+	case len(w.p.groups) > 0:
+		head += items(w.texts(w.s.Tail.Group)) + " AS groupByItems, " + payload + " AS payload"
+	case w.s.List.Value != nil:
+		head += "VALUE " + payload
+	default:
+		head += payload + " AS payload"
+	}
+	return head + w.from() + w.where() + w.groupBy()
+}
+
+// partial is a column for one range. MIN and MAX say with item2 how many values they saw, since one without any has no item.
+func (w *rewriter) partial(e *expr) string {
+	name, arg, ok := aggregateOf(e)
+	if !ok {
+		return w.expr(e)
+	}
+	x := w.expr(arg)
+	switch name {
+	case "AVG":
+		return fmt.Sprintf(`{"item": {"sum": SUM(%s), "count": COUNT(%s)}}`, x, x)
+	case "MIN", "MAX":
+		return fmt.Sprintf(`{"item": %s(%s), "item2": {"%s": %s(%s), "count": COUNT(%s)}}`, name, x, strings.ToLower(name), name, x, x)
+	}
+	return fmt.Sprintf(`{"item": %s(%s)}`, name, x)
+}
+
+// members is the object that a SELECT list makes.
+func (w *rewriter) members(column func(*expr) string) string {
+	var all []string
+	columns := w.columns()
+	for i, name := range w.names() {
+		all = append(all, string(appendQuoted(nil, []byte(name)))+": "+column(columns[i]))
+	}
+	return "{" + strings.Join(all, ", ") + "}"
+}
+
+// sorting returns what rows are sorted by as orderByItems, and the row as payload, and has a place for the condition with which a client
+// resumes. Rows of DISTINCT are told apart by the client, which then has to count them, too.
+func (w *rewriter) sorting(info queryInfo) string {
+	head := "SELECT "
+	if info.Top != nil && !w.p.distinct {
+		head += fmt.Sprintf("TOP %d ", *info.Top)
+	}
+	if root := w.rootName(); root != "" {
+		head += root + "._rid, "
+	}
+	filter := " WHERE "
+	if w.s.Tail.Where != nil {
+		filter += "(" + w.expr(w.s.Tail.Where) + ") AND "
+	}
+	filter += "(" + filterPlace + ")"
+	payload := w.rowName()
+	switch {
+	case w.s.List.Value != nil:
+		payload = w.expr(w.s.List.Value)
+		filter += " AND IS_DEFINED(" + payload + ")" // VALUE makes no row of undefined
+	case !w.s.List.Star:
+		payload = w.members(w.expr)
+	}
+	head += items(w.orderBy()) + " AS orderByItems, " + payload + " AS payload"
+	var order []string
+	for i, e := range w.orderBy() {
+		if w.p.order[i].desc {
+			e += " DESC"
+		}
+		order = append(order, e)
+	}
+	query := head + w.from() + filter + " ORDER BY " + strings.Join(order, ", ")
+	if w.p.distinct {
+		return query
+	}
+	return query + w.reach(info)
+}
+
+// reach bounds the rows of one range to as many as the client may need.
+func (w *rewriter) reach(info queryInfo) string {
+	if info.Limit == nil {
+		return ""
+	}
+	return fmt.Sprintf(" OFFSET 0 LIMIT %d", min(*info.Offset+*info.Limit, maxCount))
+}
+
+func items(exprs []string) string {
+	return `[{"item": ` + strings.Join(exprs, `}, {"item": `) + `}]`
+}
+
+func (w *rewriter) from() string {
+	if len(w.s.From) == 0 {
+		return ""
+	}
+	return " FROM " + w.text(w.s.From[0].Pos.Offset, w.s.Tail.Pos.Offset)
+}
+
+func (w *rewriter) where() string {
+	if w.s.Tail.Where == nil {
+		return ""
+	}
+	return " WHERE " + w.expr(w.s.Tail.Where)
+}
+
+func (w *rewriter) groupBy() string {
+	if len(w.p.groups) == 0 {
+		return ""
+	}
+	return " GROUP BY " + strings.Join(w.texts(w.s.Tail.Group), ", ")
+}
+
+// rootName is the name of the document, empty if it has none.
+func (w *rewriter) rootName() string {
+	if f := w.s.From[0]; f.In == nil && f.Sub == nil && len(f.Path) == 0 {
+		return w.rowName()
+	}
+	return ""
+}
+
+// rowName is the name of the first row of FROM, empty if it has none.
+func (w *rewriter) rowName() string {
+	f := w.s.From[0]
+	switch {
+	case f.In != nil:
+		return f.Name
+	case f.Alias != "":
+		return f.Alias
+	}
+	return f.lastName(&compiler{})
+}
