@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/rawjson"
 )
 
 const (
@@ -19,15 +20,6 @@ const (
 	maxBatchOps  = 100
 	maxBatchBody = 2<<20 + 64<<10 // bytes: the items, and what is around them
 )
-
-// operation is one of a batch, as it is sent.
-type operation struct {
-	Type    string          `json:"operationType"`
-	ID      string          `json:"id"`
-	Key     *string         `json:"partitionKey"` // JSON in a string; of a bulk
-	IfMatch string          `json:"ifMatch"`
-	Body    json.RawMessage `json:"resourceBody"`
-}
 
 // step is an operation that was understood.
 type step struct {
@@ -74,59 +66,100 @@ func (c *call) batch() error {
 }
 
 func parseBatch(body []byte) ([]step, error) {
-	if len(body) > 0 && body[0] >= 0x80 {
+	switch {
+	case len(body) > 0 && body[0] >= 0x80:
 		return nil, badRequest("body of the batch is binary: want a JSON array of operations")
+	case !rawjson.Valid(body):
+		return nil, badRequest("body of the batch is not JSON: want a JSON array of operations")
 	}
-	var ops []operation
-	if err := json.Unmarshal(body, &ops); err != nil {
-		return nil, badRequest("body of the batch is no JSON array of operations: %v", err)
-	}
-	if len(ops) == 0 || len(ops) > maxBatchOps {
-		return nil, badRequest("batch request has %d operations: want 1 to %d", len(ops), maxBatchOps)
-	}
-	steps := make([]step, len(ops))
-	for i := range ops {
-		if err := steps[i].parse(&ops[i]); err != nil {
-			return nil, badRequest("operation %d of the batch: %v", i, err)
+	var steps []step
+	for text := range rawjson.Elements(body) {
+		s, err := parseStep(text)
+		if err != nil {
+			return nil, badRequest("operation %d of the batch: %v", len(steps), err)
 		}
+		if steps = append(steps, s); len(steps) > maxBatchOps {
+			return nil, badRequest("batch request has more than %d operations", maxBatchOps)
+		}
+	}
+	if len(steps) == 0 {
+		return nil, badRequest("body of the batch has no operations: want a JSON array of 1 to %d", maxBatchOps)
 	}
 	return steps, nil
 }
 
-// parse understands one operation.
-func (s *step) parse(o *operation) (err error) {
-	kind, ok := stepKinds[o.Type]
+// operation is one of a batch, as it is sent.
+type operation struct {
+	kind, id, key, ifMatch, body []byte
+}
+
+// parseStep understands one operation.
+func parseStep(text []byte) (step, error) {
+	var o operation
+	for name, value := range rawjson.Members(text) {
+		switch name {
+		case "operationType":
+			o.kind = value
+		case "id":
+			o.id = value
+		case "partitionKey":
+			o.key = value
+		case "ifMatch":
+			o.ifMatch = value
+		case "resourceBody":
+			o.body = value
+		}
+	}
+	s, ok := stepKinds[rawjson.Text(o.kind)]
 	if !ok {
-		return badRequest("operationType is %q: want Create, Upsert, Replace, Patch, Delete or Read", o.Type)
+		return s, badRequest("operationType is %s: want Create, Upsert, Replace, Patch, Delete or Read", shown(o.kind))
 	}
-	*s = kind
-	if o.Key != nil {
-		s.key, s.keyed = *o.Key, true
+	if s.key, s.keyed = rawjson.Text(o.key), o.key != nil; s.keyed && s.key == "" {
+		return s, badRequest(`partitionKey is %s: want a string with JSON in it, such as "[\"London\"]"`, shown(o.key))
 	}
-	hasBody := len(o.Body) > 0 && string(o.Body) != "null"
-	op := s.write.Op
-	created := op == changefeed.WriteCreate || op == changefeed.WriteUpsert
+	return s, s.fill(&o)
+}
+
+// shown is a member as a message has it.
+func shown(value []byte) string {
+	const longest = 64
 	switch {
-	case o.ID == "" && !created:
-		return badRequest("id of a %s is missing: want that of the item", o.Type)
-	case !hasBody && op != changefeed.WriteDelete && op != changefeed.WriteRead:
-		return badRequest("resourceBody of a %s is missing: want an item, or the operations of a patch", o.Type)
+	case value == nil:
+		return "missing"
+	case len(value) > longest:
+		return string(value[:longest]) + "..."
 	}
+	return string(value)
+}
+
+// fill takes over what the operation of its kind has.
+func (s *step) fill(o *operation) (err error) {
+	op, match := s.write.Op, rawjson.Text(o.ifMatch)
+	created := op == changefeed.WriteCreate || op == changefeed.WriteUpsert
 	if !created {
-		s.write.ID = o.ID
+		if s.write.ID = rawjson.Text(o.id); s.write.ID == "" {
+			return badRequest("id is %s: want that of the item", shown(o.id))
+		}
+	}
+	switch op {
+	case changefeed.WriteDelete, changefeed.WriteRead:
+	default:
+		if len(o.body) == 0 || o.body[0] != '{' && o.body[0] != '[' {
+			return badRequest("resourceBody is %s: want an item, or the operations of a patch", shown(o.body))
+		}
 	}
 	switch op {
 	case changefeed.WriteCreate:
-		s.write.Body = o.Body
+		s.write.Body = o.body
 	case changefeed.WriteUpsert:
-		s.write.Body, s.cond = o.Body, unlessOther(o.IfMatch, "")
+		s.write.Body, s.cond = o.body, unlessOther(match, "")
 	case changefeed.WriteReplace:
-		s.write.Body, s.write.IfMatch = o.Body, quoted(o.IfMatch)
+		s.write.Body, s.write.IfMatch = o.body, quoted(match)
 	case changefeed.WritePatch:
-		s.write.IfMatch = quoted(o.IfMatch)
-		s.write.Patch, s.cond, err = parsePatch(o.Body)
+		s.write.IfMatch = quoted(match)
+		s.write.Patch, s.cond, err = parsePatch(o.body)
 	default:
-		s.write.IfMatch = quoted(o.IfMatch)
+		s.write.IfMatch = quoted(match)
 	}
 	return err
 }

@@ -133,8 +133,8 @@ func TestBatchRefused(t *testing.T) {
 	w, cont := newContainer(t, Options{})
 	one := `{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}}`
 	for ops, says := range map[string]string{
-		`[]`: "0 operations", ``: "no JSON array", `{}`: "no JSON array", "\x81\x01": "binary", `[7]`: "no JSON array",
-		`[` + strings.Repeat(one+",", maxBatchOps) + one + `]`:                       "101 operations",
+		`[]`: "no operations", ``: "not JSON", `[{}`: "not JSON", `{}`: "no operations", "\x81\x01": "binary", `[7]`: "operationType is missing",
+		`[` + strings.Repeat(one+",", maxBatchOps) + one + `]`:                       "more than 100 operations",
 		`[` + one + `,{"operationType":"Grow","id":"a"}]`:                            `operation 1 of the batch: operationType is "Grow"`,
 		`[` + one + `,{"operationType":"Delete"}]`:                                   "operation 1 of the batch: id",
 		`[` + one + `,{"operationType":"Create"}]`:                                   "operation 1 of the batch: resourceBody",
@@ -250,7 +250,7 @@ func TestBulkRefused(t *testing.T) {
 		`{"operationType":"Read","id":"1","partitionKey":""}`:              "partitionKey",
 		`{"operationType":"Read","id":"1","partitionKey":"x"}`:             "partitionKey",
 		`{"operationType":"Read","id":"1","partitionKey":"[\"a\",\"b\"]"}`: "2 components",
-		`{"operationType":"Read","id":"1","partitionKey":["a"]}`:           "no JSON array",
+		`{"operationType":"Read","id":"1","partitionKey":["a"]}`:           `operation 1 of the batch: partitionKey is ["a"]`,
 	} {
 		one := `{"operationType":"Create","partitionKey":"[\"p\"]","resourceBody":{"id":"1","pk":"p"}}`
 		got := w.bulk(t, `[`+one+`,`+op+`]`).refused(t, 400, "0", "BadRequest")

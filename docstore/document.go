@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/rawjson"
 )
 
 // The limits of one document; each is the service's.
@@ -242,7 +243,7 @@ func checkJSON(what string, text []byte) error {
 	if !utf8.Valid(text) {
 		return refuse("%s is not UTF-8: want JSON", what)
 	}
-	if json.Valid(text) {
+	if rawjson.Valid(text) {
 		return nil
 	}
 	at := int64(0)

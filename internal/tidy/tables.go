@@ -21,9 +21,9 @@ const (
 var edges = map[string][]string{
 	".":                       {}, // importing the processor must cost its user nothing
 	"changefeedtest":          {"."},
-	"docstore":                {".", "internal/epk", "internal/leasedoc", thirdParty},
+	"docstore":                {".", "internal/epk", "internal/leasedoc", "internal/rawjson", thirdParty},
 	"cosmos":                  {".", "internal/epk", "internal/leasedoc", thirdParty},
-	"cosmosrest":              {".", "cosmosrest/internal/sql", "docstore", "internal/epk", "internal/leasedoc", thirdParty}, // the one edge between siblings
+	"cosmosrest":              {".", "cosmosrest/internal/sql", "docstore", "internal/epk", "internal/leasedoc", "internal/rawjson", thirdParty}, // the one edge between siblings
 	"cosmosrest/internal/sql": {".", thirdParty},
 	"outbox":                  {"."},
 	"outbox/natspub":          {".", "outbox", thirdParty},
@@ -38,6 +38,7 @@ var edges = map[string][]string{
 	"internal/epk":            {thirdParty},
 	"internal/leasedoc":       {"."},
 	"internal/dashboard":      {"."},
+	"internal/rawjson":        {},
 	"internal/memnet":         {},
 	"internal/sim":            {anyPackage, thirdParty}, // the whole system in one test
 	"internal/tidy":           {},
