@@ -60,6 +60,9 @@ func New(db *docstore.DB, o Options) (*Server, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	if o.Throughput < Unlimited {
+		return nil, fmt.Errorf("new server: throughput is %d: want request units a second, 0 or Unlimited", o.Throughput)
+	}
 	var err error
 	if s.keys, err = newKeyring(o.Keys); err != nil {
 		return nil, fmt.Errorf("new server: %w", err)

@@ -1,0 +1,191 @@
+package cosmosrest
+
+import (
+	"maps"
+	"math"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed/docstore"
+)
+
+// Unlimited is the [Options.Throughput] with which no container is throttled.
+const Unlimited = -1
+
+// budgets are what the containers may use, and have used. A container has the throughput
+// of its offer, in equal parts for its ranges. One without an offer shares that of its
+// database with others like it; without that, it has the server's default.
+type budgets struct {
+	of sync.Map // *docstore.Container to *budget
+
+	mu     sync.Mutex         // of whoever makes a budget
+	shared map[string]*bucket // by resource id of the database
+}
+
+// budget is that of a container, as long as nobody changes the offers.
+type budget struct {
+	tag, databaseTag string             // ETags of what it was made from
+	shared           *bucket            // of the database
+	ranges           map[string]*bucket // by partition id; empty is no limit
+}
+
+// admit refuses a request when the partition has used up its budget. A request that is
+// admitted may cost more than there is left: the next ones wait for that.
+func (c *call) admit(cont *docstore.Container, partition string) error {
+	b := c.bucket(cont, partition)
+	if b == nil {
+		return nil
+	}
+	after := b.wait(time.Now())
+	if after == 0 {
+		return nil
+	}
+	f := newFault(http.StatusTooManyRequests, subThrottled, codeTooManyRequests,
+		"Request rate is large: partition %s of container %q has used up its request units. Try again in %v", partition, cont.ID(), after)
+	f.after = after
+	return f
+}
+
+// spend charges a request that was admitted.
+func (c *call) spend(cont *docstore.Container, partition string, ru float64) {
+	c.charge += ru
+	if v, ok := c.s.budgets.of.Load(cont); ok {
+		if b := v.(*budget).bucket(partition); b != nil {
+			b.take(ru, time.Now())
+		}
+	}
+}
+
+// bucket is what a partition may use, by the offers as they are now; nil is no limit.
+func (c *call) bucket(cont *docstore.Container, partition string) *bucket {
+	if c.s.o.Throughput == Unlimited {
+		return nil
+	}
+	d, _ := c.s.db.Database(cont.Database()) // none when the store closes: then the request will fail
+	var b *budget
+	if v, ok := c.s.budgets.of.Load(cont); ok {
+		b = v.(*budget)
+	}
+	if b == nil || b.tag != cont.ETag() || b.databaseTag != d.ETag || !b.knows(partition) {
+		b = c.newBudget(cont, d)
+	}
+	return b.bucket(partition)
+}
+
+func (b *budget) bucket(partition string) *bucket {
+	if b.shared != nil {
+		return b.shared
+	}
+	return b.ranges[partition]
+}
+
+// knows tells whether the budget was made after the last split.
+func (b *budget) knows(partition string) bool {
+	return b.shared != nil || len(b.ranges) == 0 || b.ranges[partition] != nil
+}
+
+// newBudget makes a budget of what the offers are now.
+func (c *call) newBudget(cont *docstore.Container, d docstore.Database) *budget {
+	all := &c.s.budgets
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	c.s.forgetDropped()
+	b := &budget{tag: cont.ETag(), databaseTag: d.ETag}
+	own, common := readMeta(cont.Spec().Meta).Offer, readMeta(d.Meta).Offer
+	var err error
+	switch {
+	case own != nil:
+		b.ranges, err = c.rangeBuckets(cont, float64(own.RU))
+	case common != nil:
+		if all.shared == nil {
+			all.shared = map[string]*bucket{}
+		}
+		all.shared[d.RID] = all.shared[d.RID].with(float64(common.RU))
+		b.shared = all.shared[d.RID]
+	case c.s.o.Throughput > 0:
+		b.ranges, err = c.rangeBuckets(cont, float64(c.s.o.Throughput))
+	}
+	if err == nil { // else this request fails of it
+		all.of.Store(cont, b)
+	}
+	return b
+}
+
+// rangeBuckets splits a throughput over the ranges of a container. Those that were there
+// before keep what they have used.
+func (c *call) rangeBuckets(cont *docstore.Container, rate float64) (map[string]*bucket, error) {
+	var old map[string]*bucket
+	if v, ok := c.s.budgets.of.Load(cont); ok {
+		old = v.(*budget).ranges
+	}
+	parts, err := cont.Partitions(c.ctx)
+	ranges := make(map[string]*bucket, len(parts))
+	for _, p := range parts {
+		ranges[p.ID] = old[p.ID].with(rate / float64(len(parts)))
+	}
+	return ranges, err
+}
+
+// forgetDropped drops the budgets of what has been deleted.
+func (s *Server) forgetDropped() {
+	s.budgets.of.Range(func(key, _ any) bool {
+		cont := key.(*docstore.Container)
+		if now, err := s.db.Container(cont.Database() + "/" + cont.ID()); err != nil || now != cont {
+			s.budgets.of.Delete(key)
+		}
+		return true
+	})
+	alive := map[string]bool{}
+	for _, d := range s.db.Databases() {
+		alive[d.RID] = true
+	}
+	maps.DeleteFunc(s.budgets.shared, func(rid string, _ *bucket) bool { return !alive[rid] })
+}
+
+// bucket holds the request units that there are to use.
+type bucket struct {
+	mu    sync.Mutex
+	rate  float64 // units that flow in each second
+	level float64 // units; below 0 after a request that cost more than there was
+	at    time.Time
+}
+
+// burst is how long a bucket saves up what is not used.
+const burst = time.Second
+
+// with is the bucket with another rate; nil becomes a full one.
+func (b *bucket) with(rate float64) *bucket {
+	now := time.Now()
+	if b == nil {
+		return &bucket{rate: rate, level: rate * burst.Seconds(), at: now}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill(now)
+	b.rate = rate
+	return b
+}
+
+// fill lets flow in what has come since the last time.
+func (b *bucket) fill(now time.Time) {
+	b.level = min(b.level+b.rate*now.Sub(b.at).Seconds(), b.rate*burst.Seconds())
+	b.at = now
+}
+
+// wait is how long it takes until there is something to use; 0 when there is.
+func (b *bucket) wait(now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.fill(now); b.level > 0 {
+		return 0
+	}
+	return time.Duration(math.Floor(-b.level/b.rate*1000)+1) * time.Millisecond
+}
+
+func (b *bucket) take(ru float64, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill(now)
+	b.level -= ru
+}
