@@ -96,7 +96,7 @@ func (o *serveOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.cert, "cert", "", "`file` with a certificate of yours, and what it is signed by")
 	f.StringVar(&o.keyFile, "key-file", "", "`file` with the private key of --cert")
 	f.BoolVar(&o.lenient, "lenient", false, "serve what the service refuses though it could be done")
-	f.IntVar(&o.throughput, "ru", 0, "request units a second of each container without a throughput of its own; 0 does not throttle")
+	f.IntVar(&o.throughput, "ru", 0, "request units a second of containers without a throughput of their own; 0 does not throttle those, -1 throttles none")
 	f.BoolVar(&o.noSync, "no-sync", false, "answer writes before they are on the disk: faster, but a power loss takes the last of them")
 	f.StringVar(&o.roles, "roles", "", "JSON `file` with what the principals of Entra tokens may do")
 	f.StringVar(&o.jwks, "jwks", "", "`file or address` of the keys that sign Entra tokens, a JSON Web Key Set")
@@ -178,8 +178,8 @@ func (o *serveOptions) check() error {
 		return misused("key", "given "+strconv.Itoa(len(o.keys))+" times", "two at most")
 	case len(o.readOnly) > 2:
 		return misused("read-only-key", "given "+strconv.Itoa(len(o.readOnly))+" times", "two at most")
-	case o.throughput < 0:
-		return misused("ru", strconv.Itoa(o.throughput), "0 or more")
+	case o.throughput < cosmosrest.Unlimited:
+		return misused("ru", strconv.Itoa(o.throughput), "0 or more, or -1")
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -143,9 +144,9 @@ func (o *serveOptions) tell(to io.Writer, all webs, certificate string) error {
 	}
 	for _, w := range all {
 		if w.dedicated {
-			s.Dedicated = o.url(w)
+			s.Dedicated = o.url(w.listener.Addr())
 		} else {
-			s.Endpoint = o.url(w)
+			s.Endpoint = o.url(w.listener.Addr())
 		}
 	}
 	var err error
@@ -162,16 +163,15 @@ func (o *serveOptions) tell(to io.Writer, all webs, certificate string) error {
 }
 
 // url is the address for clients: of this machine, when it is that of all interfaces.
-func (o *serveOptions) url(w *web) string {
-	scheme, address := "https", w.listener.Addr().String()
+func (o *serveOptions) url(address net.Addr) string {
+	scheme, text := "https", address.String()
 	if o.plain {
 		scheme = "http"
 	}
-	host, port, err := net.SplitHostPort(address)
-	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
-		address = net.JoinHostPort("localhost", port)
+	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		text = net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
 	}
-	return scheme + "://" + address + "/"
+	return scheme + "://" + text + "/"
 }
 
 // write writes it for people. A key that not everybody knows is left out.

@@ -1,0 +1,276 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/memnet"
+)
+
+// inMemory is serve on a network in memory, in virtual time.
+type inMemory struct {
+	at     *memnet.Listener
+	client *http.Client
+	stop   context.CancelFunc // what SIGTERM does
+	ended  chan error
+}
+
+func serveInMemory(t *testing.T, handler func(ctx context.Context) http.Handler) *inMemory {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	s := &inMemory{at: memnet.Listen(), stop: stop, ended: make(chan error, 1)}
+	s.client = &http.Client{Transport: &http.Transport{DialContext: s.at.DialContext}}
+	all := webs{{listener: s.at}}
+	all[0].server.Handler = handler(ctx)
+	go func() { s.ended <- all.serve(ctx, func() error { return nil }) }()
+	t.Cleanup(func() {
+		stop()
+		s.client.CloseIdleConnections()
+	})
+	return s
+}
+
+// ask sends a request, and gives its status when there is one.
+func (s *inMemory) ask(t *testing.T, method, path, body string, header map[string]string) <-chan int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://memory"+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signRequest(t, r)
+	for name, value := range header {
+		r.Header.Set(name, value)
+	}
+	status := make(chan int, 1)
+	go func() {
+		answer, err := s.client.Do(r)
+		if err != nil {
+			status <- 0
+			return
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		answer.Body.Close()
+		status <- answer.StatusCode
+	}()
+	return status
+}
+
+// signRequest signs as clients do, with the well-known key.
+func signRequest(t *testing.T, r *http.Request) {
+	t.Helper()
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	kind, link := parts[len(parts)-1], strings.Join(parts[:len(parts)-1], "/")
+	if len(parts)%2 == 0 {
+		kind, link = parts[len(parts)-2], strings.Join(parts, "/")
+	}
+	date := time.Now().UTC().Format(http.TimeFormat)
+	key, err := base64.StdEncoding.DecodeString(cosmosrest.EmulatorKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac := hmac.New(sha256.New, key)
+	fmt.Fprintf(mac, "%s\n%s\n%s\n%s\n\n", strings.ToLower(r.Method), kind, link, strings.ToLower(date))
+	r.Header.Set("x-ms-date", date)
+	r.Header.Set("Authorization", url.QueryEscape("type=master&ver=1.0&sig="+base64.StdEncoding.EncodeToString(mac.Sum(nil))))
+}
+
+// shopHandler is a server over a store with a container shop/orders.
+func shopHandler(t *testing.T) func(ctx context.Context) http.Handler {
+	return func(ctx context.Context) http.Handler {
+		db, err := docstore.Open("", docstore.Options{InMemory: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		if _, err := db.CreateDatabase(ctx, "shop", nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.CreateContainer(ctx, docstore.ContainerSpec{Database: "shop", ID: "orders", Paths: []string{"/pk"}}); err != nil {
+			t.Fatal(err)
+		}
+		server, err := cosmosrest.New(db, cosmosrest.Options{Ending: ctx})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return server
+	}
+}
+
+func TestPollsEndWithTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serveInMemory(t, shopHandler(t))
+		begun := time.Now()
+		poll := s.ask(t, "GET", "/dbs/shop/colls/orders/docs", "", map[string]string{
+			"A-IM": "Incremental Feed", "x-ms-documentdb-partitionkeyrangeid": "0", "x-ms-cosmos-max-polling-interval": "20000",
+		})
+		synctest.Wait() // it waits for a change
+		s.stop()
+		if status := <-poll; status != http.StatusNotModified {
+			t.Errorf("the poll got %d, want 304", status)
+		}
+		if err := <-s.ended; err != nil || time.Since(begun) > time.Second {
+			t.Errorf("serve ended after %v with %v: want it to end at once, well", time.Since(begun), err)
+		}
+	})
+}
+
+func TestRequestsAreFinishedBeforeTheServerEnds(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		takes, want time.Duration
+		status      int // 0 is none
+	}{
+		{"short", 3 * time.Second, 3 * time.Second, http.StatusOK},
+		{"long", time.Hour, webDrain, http.StatusTeapot},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := serveInMemory(t, func(context.Context) http.Handler {
+					return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						select {
+						case <-time.After(c.takes):
+						case <-r.Context().Done():
+							w.WriteHeader(http.StatusTeapot)
+						}
+					})
+				})
+				request := s.ask(t, "PUT", "/dbs/shop", "", nil)
+				synctest.Wait()
+				begun := time.Now()
+				s.stop()
+				synctest.Wait()
+				if status := <-s.ask(t, "GET", "/dbs/shop", "", nil); status != 0 {
+					t.Errorf("a request behind the signal got %d: want no connection", status)
+				}
+				if status := <-request; status != c.status {
+					t.Errorf("the request got %d, want %d", status, c.status)
+				}
+				if err := <-s.ended; err != nil || time.Since(begun).Round(time.Second) != c.want {
+					t.Errorf("serve ended after %v with %v: want %v, well", time.Since(begun), err, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestSlowClientsAreCut(t *testing.T) {
+	for _, c := range []struct {
+		name, sent string
+		want       time.Duration
+	}{
+		{"header", "GET / HTTP/1.1\r\nHost: x\r\n", webHeader},
+		{"body", "POST /dbs/shop/colls/orders/docs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", webRequest},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := serveInMemory(t, func(context.Context) http.Handler {
+					return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.ReadAll(r.Body) })
+				})
+				conn, err := s.at.Dial(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				begun := time.Now()
+				if _, err := io.WriteString(conn, c.sent); err != nil {
+					t.Fatal(err)
+				}
+				_, err = io.Copy(io.Discard, bufio.NewReader(conn))
+				if took := time.Since(begun); took < c.want || took > c.want+time.Second {
+					t.Errorf("the connection ended after %v with %v: want %v", took, err, c.want)
+				}
+				conn.Close()
+				s.stop()
+				if err := <-s.ended; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestEndpointsAreForClients(t *testing.T) {
+	for _, c := range []struct {
+		ip    string
+		plain bool
+		want  string
+	}{
+		{"127.0.0.1", false, "https://127.0.0.1:8081/"},
+		{"127.0.0.1", true, "http://127.0.0.1:8081/"},
+		{"::1", false, "https://[::1]:8081/"},
+		{"192.0.2.1", false, "https://192.0.2.1:8081/"},
+		{"0.0.0.0", false, "https://localhost:8081/"},
+		{"::", false, "https://localhost:8081/"},
+	} {
+		o := serveOptions{plain: c.plain}
+		if got := o.url(&net.TCPAddr{IP: net.ParseIP(c.ip), Port: 8081}); got != c.want {
+			t.Errorf("%s: %s, want %s", c.ip, got, c.want)
+		}
+	}
+}
+
+func TestServeTellsHowToConnect(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	out, to := io.Pipe()
+	root := rootCommand(new(bool))
+	root.SetArgs([]string{"serve", "--db", dir, "--listen", "127.0.0.1:0", "--dedicated-gateway", "127.0.0.1:0", "--http", "-o", "json"})
+	root.SetOut(to)
+	ended := make(chan error, 1)
+	go func() { ended <- root.ExecuteContext(ctx) }()
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told serving
+	if err := json.Unmarshal(line, &told); err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	if told.Store != dir || told.Key != cosmosrest.EmulatorKey || told.Certificate != "" ||
+		told.Connection != "AccountEndpoint="+told.Endpoint+";AccountKey="+told.Key+";" {
+		t.Errorf("told %+v: want the store %s, the well-known key, no certificate, and a connection string", told, dir)
+	}
+	for _, endpoint := range []string{told.Endpoint, told.Dedicated} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", endpoint, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		signRequest(t, r)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s, want 200", endpoint, answer.Status)
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("serve ended with %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, tlsFolder)); err == nil {
+		t.Error("there is a certificate, though the server spoke http")
+	}
+}
