@@ -16,6 +16,10 @@ const (
 	accountAge    = 5 * time.Minute  // after so long the account is read anew
 	accountRetry  = 30 * time.Second // after a read that failed, while an older one is known
 	regionPenalty = time.Minute      // a region that failed comes last for so long
+
+	// accountPatience is how long the answer may take, which is small, and on the way to
+	// something else.
+	accountPatience = 5 * time.Second
 )
 
 // account is what the service says of itself.
@@ -104,48 +108,42 @@ func (a *atlas) best(regions []*url.URL) *url.URL {
 }
 
 // target is where a request goes.
-func (c *Client) target(ctx context.Context, r request) (*url.URL, error) {
-	acc, err := c.account(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (c *Client) target(ctx context.Context, r request) *url.URL {
+	acc := c.account(ctx)
 	switch {
 	case r.home:
-		return acc.home[0], nil
+		return acc.home[0]
 	case r.writes:
-		return c.regions.best(acc.write), nil
+		return c.regions.best(acc.write)
 	}
-	return c.regions.best(acc.read), nil
+	return c.regions.best(acc.read)
 }
 
-// account is the account as it is known, read anew when that is too old.
-func (c *Client) account(ctx context.Context) (*account, error) {
-	if known, fresh := c.regions.current(); fresh {
-		return known, nil
+// account is the account as it is known, read anew when that is too old. Who finds that
+// reads it; everybody else goes on with what was known.
+func (c *Client) account(ctx context.Context) *account {
+	known, fresh := c.regions.current()
+	if fresh {
+		return known
 	}
 	select {
 	case c.regions.gate <- struct{}{}:
 		defer func() { <-c.regions.gate }()
-	case <-ctx.Done():
-		return nil, fmt.Errorf("read account: %w", context.Cause(ctx))
+	default:
+		return known
 	}
-	known, fresh := c.regions.current()
-	if fresh {
-		return known, nil // somebody else has read it
+	if known, fresh = c.regions.current(); fresh {
+		return known // somebody else has read it
 	}
 	read, err := c.readAccount(ctx, known)
-	if err != nil && (known == nil || ctx.Err() != nil) {
-		return nil, fmt.Errorf("read account: %w", err)
-	}
-	if err != nil {
-		c.log.WarnContext(ctx, "account could not be read: going on with what was known of it", "error", err)
-		read = nil
-	}
 	c.regions.learn(read)
-	if read == nil {
-		read = known
+	if err == nil {
+		return read
 	}
-	return read, nil
+	if ctx.Err() == nil {
+		c.log.WarnContext(ctx, "account could not be read: going on with what was known of it", "error", err)
+	}
+	return known
 }
 
 // readAccount asks the endpoint, and the regions that are known if it does not answer.
@@ -154,9 +152,8 @@ func (c *Client) readAccount(ctx context.Context, known *account) (*account, err
 	if known != nil {
 		hosts = append(hosts, slices.DeleteFunc(slices.Clone(known.read), func(u *url.URL) bool { return u.Host == c.endpoint.Host })...)
 	}
-	n := -1
-	next := func() (*url.URL, error) { n++; return hosts[n%len(hosts)], nil }
-	a, err := c.send(ctx, request{method: http.MethodGet, at: at(), action: actionMetadata}, next)
+	r := request{method: http.MethodGet, at: at(), action: actionMetadata, within: accountPatience}
+	a, err := c.send(ctx, r, func() *url.URL { return c.regions.best(hosts) })
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ type Options struct {
 	// default the client has connections of its own, which Close closes.
 	Transport policy.Transporter
 
-	// RequestTimeout bounds one request and its answer, from 100 ms to 10 min; 0 is 30 s.
+	// RequestTimeout bounds one request and its answer, from 100 ms to 10 min; 0 is 15 s.
 	// What is repeated takes longer as a whole: that is for the context to bound.
 	RequestTimeout time.Duration
 
@@ -42,7 +42,7 @@ type Options struct {
 // The bounds of Options.RequestTimeout.
 const (
 	minTimeout     = 100 * time.Millisecond
-	defaultTimeout = 30 * time.Second
+	defaultTimeout = 15 * time.Second
 	maxTimeout     = 10 * time.Minute
 )
 
@@ -66,10 +66,12 @@ func Open(ctx context.Context, endpoint string, credential Credential, o Options
 	if err != nil {
 		return nil, fmt.Errorf("open account: %w", err)
 	}
-	if _, err := c.account(ctx); err != nil {
+	known, err := c.readAccount(ctx, nil)
+	if err != nil {
 		c.Close()
-		return nil, fmt.Errorf("open account: %w", err)
+		return nil, fmt.Errorf("open account: read it: %w", err)
 	}
+	c.regions.learn(known)
 	return c, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -121,7 +120,9 @@ func (s *Leases) poll(ctx context.Context, at cursor, hold time.Duration) (chang
 		if err != nil {
 			return nil, now, err
 		}
-		now = date
+		if date.After(now) {
+			now = date
+		}
 		for _, ch := range page.Changes {
 			if s.owns(ch.ID) {
 				changed = append(changed, s.record(ch.Body))
@@ -141,7 +142,7 @@ func (s *Leases) pull(ctx context.Context, at cursor, text string, hold time.Dur
 	from := changefeed.At(at[text])
 	a, err := s.c.feed(ctx, r, from, changefeed.ReadOptions{}, hold)
 	if errors.Is(err, changefeed.ErrGone) {
-		return changefeed.Page{}, s.now(http.Header{}), s.divide(ctx, at, r)
+		return changefeed.Page{}, time.Time{}, s.divide(ctx, at, r)
 	}
 	if err != nil {
 		return changefeed.Page{}, time.Time{}, err

@@ -79,10 +79,7 @@ func OpenLeases(ctx context.Context, leases *Container, processor string, monito
 	if err != nil {
 		return nil, err
 	}
-	known, err := leases.client.account(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("open leases: %w", err)
-	}
+	known, _ := leases.client.regions.current()
 	if !leases.expires {
 		leases.client.log.WarnContext(ctx, "lease container has no time to live, so records of instances that ended stay until somebody deletes them: set its default to -1",
 			"container", leases.name())
@@ -119,12 +116,16 @@ func (s *Leases) record(body []byte) changefeed.Lease {
 	return l
 }
 
-// now is the store's time at the time of an answer.
+// now is the store's time at the time of an answer. A server without a Date is taken to
+// have our clock.
 func (s *Leases) now(h http.Header) time.Time {
 	date, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		date = time.Now().UTC()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil || s.newest.After(date) {
+	if s.newest.After(date) {
 		return s.newest
 	}
 	return date

@@ -2,6 +2,7 @@ package cosmos
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -60,6 +61,7 @@ type request struct {
 	home   bool          // goes to the write region, though it only reads
 	moves  bool          // its caller knows what to do about a partition that has moved
 	hold   time.Duration // how long the server may keep it waiting
+	within time.Duration // how long it may take at most; 0 is the client's timeout
 }
 
 // String is the request line.
@@ -76,7 +78,7 @@ func (a *answer) is(status int) bool { return a.status == status }
 
 // attempt sends a request once.
 func (c *Client) attempt(ctx context.Context, to *url.URL, r request, activity string) (*answer, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout+r.hold, errSilent)
+	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(r.within, c.timeout+r.hold), errSilent)
 	defer cancel()
 	req, err := c.build(ctx, to, r)
 	if err != nil {

@@ -73,17 +73,14 @@ func neverSent(err error) bool {
 
 // do sends a request, again if need be.
 func (c *Client) do(ctx context.Context, r request) (*answer, error) {
-	return c.send(ctx, r, func() (*url.URL, error) { return c.target(ctx, r) })
+	return c.send(ctx, r, func() *url.URL { return c.target(ctx, r) })
 }
 
 // send is do with a choice of regions.
-func (c *Client) send(ctx context.Context, r request, target func() (*url.URL, error)) (*answer, error) {
+func (c *Client) send(ctx context.Context, r request, target func() *url.URL) (*answer, error) {
 	activity := newActivity()
 	for n := 1; ; n++ {
-		to, err := target()
-		if err != nil {
-			return nil, err
-		}
+		to := target()
 		a, err := c.attempt(ctx, to, r, activity)
 		if err == nil || ctx.Err() != nil {
 			return a, err

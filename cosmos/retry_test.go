@@ -34,6 +34,11 @@ const (
 	multiWrites = `"enableMultipleWriteLocations":true,"writableLocations":[{"name":"North","databaseAccountEndpoint":"https://n.example/"},{"name":"West Europe","databaseAccountEndpoint":"https://w.example/"}]`
 )
 
+// transporter is a function that is a transport.
+type transporter func(r *http.Request) (*http.Response, error)
+
+func (f transporter) Do(r *http.Request) (*http.Response, error) { return f(r) }
+
 // say is an answer.
 func say(status int, body string, header ...string) *http.Response {
 	h := http.Header{}
@@ -69,9 +74,18 @@ func (a *account) Do(r *http.Request) (*http.Response, error) {
 	return say(200, `{"_rid":"AAAAAAAAAAA=","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`), nil
 }
 
-func (a *account) open(t *testing.T, o cosmos.Options) *cosmos.Container {
+// open opens the container; what is dead for a request does not answer.
+func (a *account) open(t *testing.T, o cosmos.Options, dead ...func(r *http.Request) bool) *cosmos.Container {
 	t.Helper()
-	o.Transport = a
+	o.Transport = transporter(func(r *http.Request) (*http.Response, error) {
+		for _, is := range dead {
+			if is(r) {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}
+		}
+		return a.Do(r)
+	})
 	client, err := cosmos.Open(t.Context(), "https://g.example", cosmos.Key("a2V5"), o)
 	if err != nil {
 		t.Fatal(err)
@@ -366,6 +380,25 @@ func TestTheAccountIsReadAnewWhenItIsOldOrAfterAFailure(t *testing.T) {
 			if a.account != c.want {
 				t.Errorf("read %d: account read %d times, want %d", i, a.account, c.want)
 			}
+		}
+	})
+}
+
+// TestADeadEndpointDoesNotHideAFailover has the endpoint and the write region hang, and
+// the other region take over.
+func TestADeadEndpointDoesNotHideAFailover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &account{regions: twoRegions, trouble: refuse(0, 0)}
+		dead := false
+		items := a.open(t, cosmos.Options{}, func(r *http.Request) bool { return dead && !strings.HasPrefix(r.URL.Host, "w.") })
+		a.regions = strings.NewReplacer("n.example", "w.example", "w.example", "n.example").Replace(twoRegions)
+		dead = true
+		if err := write(t.Context(), items); err == nil {
+			t.Fatal("a write to a dead region succeeds")
+		}
+		time.Sleep(31 * time.Second)
+		if err := write(t.Context(), items); err != nil {
+			t.Errorf("write after the failover: %v", err)
 		}
 	})
 }

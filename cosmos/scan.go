@@ -188,8 +188,12 @@ func unquote(raw []byte) string {
 	if len(raw) < 2 || raw[0] != '"' {
 		return ""
 	}
-	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 {
+	inner := raw[1 : len(raw)-1]
+	if bytes.IndexByte(inner, '\\') < 0 {
 		return string(inner)
+	}
+	if quotes := bytes.Count(inner, []byte(`\"`)); quotes == bytes.Count(inner, []byte(`\`)) { // an ETag
+		return string(bytes.ReplaceAll(inner, []byte(`\"`), []byte(`"`)))
 	}
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
@@ -244,13 +248,20 @@ func keyOf(values [][]byte) changefeed.PartitionKey {
 const exactDigits = 15
 
 func appendComponent(key, raw []byte) []byte {
-	var v any = changefeed.Undefined
 	switch {
 	case len(raw) == 0 || raw[0] == '{' || raw[0] == '[':
+		return append(key, "{}"...)
 	case isPlain(raw):
 		return append(key, raw...)
-	case json.Unmarshal(raw, &v) != nil:
-		v = changefeed.Undefined
+	}
+	return appendDecoded(key, raw)
+}
+
+// appendDecoded writes a scalar as Key writes it.
+func appendDecoded(key, raw []byte) []byte {
+	var v any
+	if json.Unmarshal(raw, &v) != nil {
+		return append(key, "{}"...)
 	}
 	text := changefeed.Key(v)
 	return append(key, text[1:len(text)-1]...)

@@ -20,7 +20,7 @@ import (
 // a request each 30 seconds instead of one each poll.
 func (c *Container) Source() changefeed.Source {
 	known, _ := c.client.regions.current()
-	if known == nil || known.hold <= 0 {
+	if known.hold <= 0 {
 		return c
 	}
 	return pushed{Container: c, hold: known.hold}
