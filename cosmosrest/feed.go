@@ -191,9 +191,6 @@ func (f *feedRead) choose() error {
 
 // read is a page. An empty one is held back while the client wants to wait.
 func (f *feedRead) read() (changefeed.Page, error) {
-	if f.foreign {
-		return f.nothing()
-	}
 	page, err := f.once()
 	if f.wait == 0 || err != nil || len(page.Changes) > 0 {
 		return page, err
@@ -215,6 +212,9 @@ func (f *feedRead) read() (changefeed.Page, error) {
 
 // once reads a page, empty or not.
 func (f *feedRead) once() (changefeed.Page, error) {
+	if f.foreign {
+		return f.nothing()
+	}
 	page, err := f.cont.Read(f.c.ctx, f.rng, f.from, f.o)
 	if err == nil {
 		size := 0

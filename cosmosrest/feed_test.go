@@ -372,6 +372,7 @@ func TestFeedPolls(t *testing.T) {
 		{"nothing comes", poll, false, "", false, 304, 10 * time.Second, `"1"`},
 		{"something comes", poll, false, "p/b", false, 200, time.Second, `"2"`},
 		{"of another key", feedOf("if-none-match", `"1"`, "x-ms-documentdb-partitionkey", `["q"]`, "x-ms-cosmos-max-polling-interval", "10000"), false, "p/b", false, 304, 10 * time.Second, `"2"`},
+		{"the key is elsewhere", feedOf("if-none-match", `"1"`, "x-ms-documentdb-partitionkey", `["q"]`, "x-ms-end-epk", "00", "x-ms-cosmos-max-polling-interval", "10000"), false, "", false, 304, 10 * time.Second, `"1"`},
 		{"there is something", feedOf("x-ms-cosmos-max-polling-interval", "10000"), false, "", false, 200, 0, `"1"`},
 		{"no wish to wait", feedOf("if-none-match", "*", "x-ms-cosmos-max-polling-interval", "0"), false, "", false, 304, 0, `"1"`},
 		{"longer than allowed", feedOf("if-none-match", "*", "x-ms-cosmos-max-polling-interval", "2000000000"), false, "", false, 304, maxPolling, `"1"`},

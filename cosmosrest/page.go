@@ -43,7 +43,7 @@ func (p *rowPage) fill(s *scan, bound *sql.Bound, begun time.Time) (more bool, e
 		p.skip, p.seen = d.skip, 0
 		err := bound.Rows(d.body, p.emit)
 		if errors.Is(err, errFull) {
-			more = p.k.Taken != p.limit
+			more = !p.done()
 			return p.seen, false, nil
 		}
 		if s.docs%64 == 0 && time.Since(begun) > maxPageTime {
@@ -69,11 +69,14 @@ func (p *rowPage) emit(row []byte) error {
 	p.b.add(row)
 	p.seen++
 	p.k.Taken++
-	if p.b.count == p.max || p.k.Taken == p.limit {
+	if p.b.count == p.max || p.done() {
 		return errFull
 	}
 	return nil
 }
+
+// done tells that the query has all the rows that it wants.
+func (p *rowPage) done() bool { return p.limit >= 0 && p.k.Taken >= p.limit }
 
 // fits tells whether a row has room in a page.
 func (b *feedBody) fits(row []byte) bool {

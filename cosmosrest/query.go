@@ -197,7 +197,7 @@ func (q *query) page(b *feedBody) (more bool, err error) {
 	}
 	p := rowPage{b: b, max: q.max, k: &q.from}
 	p.offset, p.limit = q.bound.Limit()
-	if p.k.Taken == p.limit {
+	if p.done() {
 		return false, nil
 	}
 	more, err = p.fill(&q.scan, q.bound, q.begun)

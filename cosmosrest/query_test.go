@@ -1,10 +1,12 @@
 package cosmosrest
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -454,5 +456,83 @@ func TestSortedRowsAreKeptBetweenPages(t *testing.T) {
 	}
 	if w.results.bytes != 0 || w.results.list.Len() != 0 {
 		t.Errorf("%d bytes of %d queries are kept behind the last page", w.results.bytes, w.results.list.Len())
+	}
+}
+
+// plan is what a client needs of a query plan.
+type plan struct {
+	Info struct {
+		OrderBy        []string
+		RewrittenQuery string
+	} `json:"queryInfo"`
+	Ranges []struct {
+		Min, Max                       string
+		IsMinInclusive, IsMaxInclusive bool
+	} `json:"queryRanges"`
+}
+
+func TestQueryPlan(t *testing.T) {
+	w, cont := newRanges(t, Options{})
+	asked := map[string]string{"content-type": queryType, "x-ms-cosmos-is-query-plan-request": "True"}
+	at, err := cont.Locate(`["p"]`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ query, min, max string }{
+		{"SELECT * FROM c", "", "FF"},
+		{"SELECT * FROM c WHERE c.pk = 'p' ORDER BY c.id", at.Min, at.Max},
+		{"SELECT * FROM c WHERE c.pk IN ()", "", "FF"},
+	} {
+		a := w.ask(t, asked, test.query)
+		if strings.Contains(test.query, "()") {
+			a.refused(t, 400, "0", "BadRequest")
+			continue
+		}
+		var p plan
+		a.want(t, 200).into(t, &p)
+		if len(p.Ranges) != 1 || p.Ranges[0].Min != test.min || p.Ranges[0].Max != test.max || !p.Ranges[0].IsMinInclusive {
+			t.Errorf("plan of %s is %s, want the range %q-%q", test.query, a.body, test.min, test.max)
+		}
+	}
+	w.ask(t, asked, "SELECT * FORM c").refused(t, 400, "0", "BadRequest")
+}
+
+// TestRefusedQueryRunsByItsPlan does what SDKs do with the plan in a refusal.
+func TestRefusedQueryRunsByItsPlan(t *testing.T) {
+	w, cont := newRanges(t, Options{})
+	a := w.ask(t, across(), "SELECT * FROM c ORDER BY c.id DESC")
+	a.refused(t, 400, "1004", "BadRequest")
+	var body struct{ AdditionalErrorInfo string }
+	a.into(t, &body)
+	var p plan
+	if err := json.Unmarshal([]byte(body.AdditionalErrorInfo), &p); err != nil || len(p.Info.OrderBy) != 1 {
+		t.Fatalf("plan is %q: %v", body.AdditionalErrorInfo, err)
+	}
+	parts, err := cont.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := strings.ReplaceAll(p.Info.RewrittenQuery, "{documentdb-formattableorderbyquery-filter}", "true")
+	var all []string
+	for _, part := range parts {
+		headers := across("x-ms-documentdb-partitionkeyrangeid", part.ID, "x-ms-max-item-count", "10")
+		for _, row := range w.ask(t, headers, query).list(t, "Documents") {
+			if payload, ok := row["payload"].(map[string]any); ok {
+				all = append(all, fmt.Sprint(payload["id"]))
+			}
+		}
+	}
+	slices.Sort(all)
+	if got := strings.Join(all, " "); got != "a b c d e" {
+		t.Errorf("the ranges have %s", got)
+	}
+}
+
+func TestQueryWithoutFrom(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	upsert(t, cont, "p/a", "p/b")
+	a := w.ask(t, across(), "SELECT VALUE 1 + 1").want(t, 200)
+	if !strings.Contains(string(a.body), `"Documents":[2],"_count":1`) {
+		t.Errorf("answer is %s, want 2 once", a.body)
 	}
 }

@@ -19,7 +19,6 @@ func (c *call) queryPlan() error {
 	if err != nil {
 		return err
 	}
-	c.spend(q.cont, q.sel.part, minCharge)
 	return c.reply(http.StatusOK, plan)
 }
 

@@ -1,0 +1,63 @@
+package cosmosrest
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// load fills a container with so many items of 1 KB, a hundred of each key.
+func load(b *testing.B, cont *docstore.Container, n int) {
+	b.Helper()
+	for from := 0; from < n; from += 100 {
+		key := "k" + strconv.Itoa(from/100)
+		var writes []changefeed.Write
+		for i := range min(100, n-from) {
+			body := fmt.Appendf(nil, `{"id":"i%d","pk":%q,"n":%d,"v":"%0920d"}`, from+i, key, from+i, 0)
+			writes = append(writes, changefeed.Write{Op: changefeed.WriteUpsert, Body: body})
+		}
+		if _, err := cont.Commit(b.Context(), changefeed.Key(key), writes); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkFeed(b *testing.B) {
+	const items, page = 50_000, 1000
+	w, cont := newContainer(b, Options{})
+	load(b, cont, items)
+	var pages []*shot
+	for from := range items / page { // a hundred items have one LSN
+		etag := strconv.Itoa(from * page / 100)
+		pages = append(pages, newShot(b, "GET", docs, feedOf("x-ms-max-item-count", strconv.Itoa(page), "if-none-match", etag), ""))
+	}
+	b.SetBytes(page << 10)
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		pages[i%len(pages)].at(b, w, 200)
+		i++
+	}
+	b.ReportMetric(page*float64(b.N)/b.Elapsed().Seconds(), "items/s")
+}
+
+func BenchmarkQuery(b *testing.B) {
+	w, cont := newContainer(b, Options{})
+	load(b, cont, 200_000)
+	for _, bench := range []struct{ name, query, params string }{
+		{"IDAndKey", "SELECT * FROM c WHERE c.id = @id AND c.pk = @pk", `{"name":"@id","value":"i150050"},{"name":"@pk","value":"k1500"}`},
+		{"Key", "SELECT * FROM c WHERE c.pk = 'k1500'", ""},
+		{"Scan", "SELECT * FROM c WHERE c.n = 199999", ""},
+	} {
+		s := newShot(b, "POST", docs, across(), fmt.Sprintf(`{"query":%q,"parameters":[%s]}`, bench.query, bench.params))
+		b.Run(bench.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				s.at(b, w, 200)
+			}
+		})
+	}
+}
