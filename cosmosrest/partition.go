@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,9 +15,9 @@ import (
 )
 
 // listRanges lists the physical partitions of a container, in pages. A client that
-// follows them (A-IM) is told that nothing has changed, or gets the whole set again: when
-// it adds that to what it knows, the former partitions drop out, for they are parents of
-// new ones.
+// follows them (A-IM) gets those that are newer than its ETag, all at once. To what it
+// knows it adds these, and drops those that are parents of others: the rest tiles the key
+// space again.
 func (c *call) listRanges() error {
 	if err := c.allow(actionReadMetadata); err != nil {
 		return err
@@ -29,16 +30,17 @@ func (c *call) listRanges() error {
 	if err != nil {
 		return err
 	}
-	etag := rangesTag(cont, parts)
-	c.set("Etag", etag)
-	all := rangesOf(cont, parts, len(parts))
-	switch {
-	case c.header("A-Im") == "":
-		return c.list(all)
-	case c.fresh(etag):
+	c.set("Etag", rangesTag(cont, parts))
+	all := len(parts)
+	if c.header("A-Im") == "" {
+		return c.list(rangesOf(cont, parts, all))
+	}
+	known := knownRange(cont, c.header(headerIfNone))
+	parts = slices.DeleteFunc(parts, func(p changefeed.Partition) bool { return rangeNumber(p) <= known })
+	if len(parts) == 0 {
 		return c.reply(http.StatusNotModified, nil)
 	}
-	return c.replyAll(all)
+	return c.replyAll(rangesOf(cont, parts, all))
 }
 
 // rangesTag is the ETag of a set of partitions. Each split and merge makes a partition
@@ -49,6 +51,16 @@ func rangesTag(cont *docstore.Container, parts []changefeed.Partition) string {
 		newest = max(newest, rangeNumber(p))
 	}
 	return `"` + cont.RID() + "." + strconv.FormatInt(newest, 10) + `"`
+}
+
+// knownRange is the newest partition that a client with this ETag knows; -1 is none.
+func knownRange(cont *docstore.Container, etag string) int64 {
+	rid, number, _ := strings.Cut(strings.Trim(etag, `"`), ".")
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || rid != cont.RID() {
+		return -1
+	}
+	return n
 }
 
 // rangeNumber is a partition's id, which the store counts up.

@@ -1,6 +1,7 @@
 package cosmosrest
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -83,10 +84,26 @@ func TestRangesOfAContainerThatIsMadeAnewAreOthers(t *testing.T) {
 	w.do(t, "GET", "/dbs/db/colls/c/pkranges", map[string]string{"A-IM": "Incremental Feed", "If-None-Match": etag}, "").want(t, http.StatusOK)
 }
 
+// combine is what a client makes of the partitions it knows and those that are new.
+func combine(known, more []changefeed.Partition) []changefeed.Partition {
+	byID := map[string]changefeed.Partition{}
+	for _, p := range slices.Concat(known, more) {
+		byID[p.ID] = p
+	}
+	for _, p := range more {
+		for _, parent := range p.Parents {
+			delete(byID, parent)
+		}
+	}
+	return slices.SortedFunc(maps.Values(byID), func(a, b changefeed.Partition) int { return strings.Compare(a.Range.Min, b.Range.Min) })
+}
+
 func TestSplitsAndMerges(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	const ranges, admin = "/dbs/db/colls/c/pkranges", "/dbs/db/colls/c/partitions"
-	etag := ""
+	begin := w.do(t, "GET", ranges, follow, "")
+	first := begin.header.Get("etag")
+	known, etag := rangesIn(t, begin), first
 	for _, step := range []struct {
 		body, made, all string
 		parents         []string // of the first one made
@@ -107,8 +124,14 @@ func TestSplitsAndMerges(t *testing.T) {
 			t.Errorf("%s: parents %v, want %v", step.body, made[0].Parents, step.parents)
 		}
 		now := w.do(t, "GET", ranges, map[string]string{"A-IM": "Incremental Feed", "If-None-Match": etag}, "")
-		if ids := idsOf(t, rangesIn(t, now)); ids != step.all {
-			t.Errorf("%s: then there are %s, want %s", step.body, ids, step.all)
+		if ids := column(t, now.list(t, "PartitionKeyRanges"), "id"); ids != step.made {
+			t.Errorf("%s: new since %s are %s, want %s", step.body, etag, ids, step.made)
+		}
+		for name, from := range map[string]string{"all": "", "since the beginning": first, "since another container": `"x.5"`} {
+			known = combine(known, rangesIn(t, w.do(t, "GET", ranges, map[string]string{"A-IM": "Incremental Feed", "If-None-Match": from}, "")))
+			if ids := idsOf(t, known); ids != step.all {
+				t.Errorf("%s: %s, then there are %s, want %s", step.body, name, ids, step.all)
+			}
 		}
 		if now.header.Get("etag") == etag || now.header.Get("etag") != done.header.Get("etag") {
 			t.Errorf("%s: ETag %s, the answer's is %s", step.body, now.header.Get("etag"), done.header.Get("etag"))
