@@ -1,7 +1,5 @@
 package sql
 
-import "bytes"
-
 // aggregate is an aggregate function of a query.
 type aggregate struct {
 	name string
@@ -49,8 +47,7 @@ func (c *accumulator) compete(least bool, v value) {
 			return
 		}
 	}
-	v.raw, v.text = bytes.Clone(v.raw), bytes.Clone(v.text)
-	c.best = v
+	c.best = own(v)
 }
 
 // result is what the rows come to. Without any, COUNT and SUM are 0 and the others are undefined.

@@ -2,8 +2,8 @@ package sql
 
 import "strings"
 
-// function is a built-in function. It gets its arguments evaluated; an undefined one makes the result undefined
-// unless the function is total.
+// function is a built-in function. It gets its arguments evaluated and does not keep them; an undefined one makes the
+// result undefined unless the function is total.
 type function struct {
 	min, max int // number of arguments; max -1 is any
 	total    bool
@@ -16,20 +16,22 @@ type call struct {
 	args []node
 }
 
+// eval keeps the arguments on the frame's stack, so that a call needs no memory of its own.
 func (n call) eval(f *frame) value {
-	args := make([]value, len(n.args))
-	cost := 1
-	for i, a := range n.args {
-		args[i] = a.eval(f)
-		if args[i].kind == undefined && !n.fn.total {
+	base, cost := len(f.stack), 1
+	defer func() { f.stack = f.stack[:base] }()
+	for _, a := range n.args {
+		v := a.eval(f)
+		if v.kind == undefined && !n.fn.total {
 			return value{}
 		}
-		cost += slowWork * (len(args[i].raw) + len(args[i].text))
+		cost += slowWork * (len(v.raw) + len(v.text))
+		f.stack = append(f.stack, v)
 	}
 	if !f.spend(cost) {
 		return value{}
 	}
-	return n.fn.run(f, args)
+	return n.fn.run(f, f.stack[base:])
 }
 
 // call compiles name(args).

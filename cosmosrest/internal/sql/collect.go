@@ -18,6 +18,7 @@ type collector struct {
 	seen   map[string]struct{} // rows of DISTINCT
 	groups map[string]*group
 	ranks  []*group // in order of first row
+	wanted int64    // rows at most, -1 without a bound
 	held   int
 }
 
@@ -31,8 +32,12 @@ type group struct {
 	acc  []accumulator
 }
 
-func newCollector(p *plan) *collector {
-	return &collector{p: p, seen: map[string]struct{}{}, groups: map[string]*group{}}
+func newCollector(p *plan, f *frame) *collector {
+	c := &collector{p: p, seen: map[string]struct{}{}, groups: map[string]*group{}, wanted: -1}
+	if offset, limit := p.bounds(f); limit >= 0 {
+		c.wanted = offset + limit
+	}
+	return c
 }
 
 // add takes the row that the frame's slots hold.
@@ -47,12 +52,31 @@ func (c *collector) add(f *frame) bool {
 	if c.p.distinct && len(c.p.order) == 0 && !c.first(r.v, f) {
 		return f.err == nil
 	}
-	r.v = c.keep(r.v)
+	r.v = own(r.v)
 	for _, o := range c.p.order {
-		r.keys = append(r.keys, c.keep(o.node.eval(f)))
+		r.keys = append(r.keys, own(o.node.eval(f)))
 	}
+	c.held += r.size()
 	c.rows = append(c.rows, r)
+	c.prune()
 	return c.fits(f)
+}
+
+// pruneSlack is how many rows more than twice those wanted are kept before the others are dropped.
+const pruneSlack = 1000
+
+// prune drops rows that TOP or LIMIT would cut off. Those of DISTINCT may be dropped yet by its own rule, so they stay.
+func (c *collector) prune() {
+	if c.wanted < 0 || c.p.distinct || int64(len(c.rows)) < 2*c.wanted+pruneSlack {
+		return
+	}
+	slices.SortStableFunc(c.rows, c.compare)
+	clear(c.rows[c.wanted:])
+	c.rows = c.rows[:c.wanted]
+	c.held = 0
+	for _, r := range c.rows {
+		c.held += r.size()
+	}
 }
 
 func (c *collector) fits(f *frame) bool {
@@ -62,11 +86,18 @@ func (c *collector) fits(f *frame) bool {
 	return f.err == nil
 }
 
-// keep copies a value out of the document, whose bytes are the caller's.
-func (c *collector) keep(v value) value {
+// own copies a value out of the document, whose bytes are the caller's.
+func own(v value) value {
 	v.raw, v.text = bytes.Clone(v.raw), bytes.Clone(v.text)
-	c.held += rowCost + len(v.raw) + len(v.text)
 	return v
+}
+
+func (r row) size() int {
+	n := rowCost + len(r.v.raw) + len(r.v.text)
+	for _, k := range r.keys {
+		n += rowCost + len(k.raw) + len(k.text)
+	}
+	return n
 }
 
 // first tells whether DISTINCT sees the value for the first time.
@@ -90,9 +121,9 @@ func (c *collector) fold(f *frame) bool {
 	g, ok := c.groups[string(id)]
 	if !ok {
 		for i := range keys {
-			keys[i] = c.keep(keys[i])
+			keys[i] = own(keys[i])
 		}
-		c.held += len(id) + rowCost
+		c.held += 2*len(id) + rowCost*(1+len(keys)+len(c.p.aggregates))
 		g = &group{keys, make([]accumulator, len(c.p.aggregates))}
 		c.groups[string(id)] = g
 		c.ranks = append(c.ranks, g)

@@ -18,7 +18,7 @@ func (b *Bound) NewRun() *Run {
 	for plans[0].base != nil {
 		plans = append([]*plan{plans[0].base}, plans...)
 	}
-	return &Run{&b.f, plans, newCollector(plans[0])}
+	return &Run{&b.f, plans, newCollector(plans[0], &b.f)}
 }
 
 // Add takes a document, whose bytes remain the caller's. An *Error means that the query cannot be run to its end; more than
@@ -54,7 +54,7 @@ func (r *Run) Finish() ([]json.RawMessage, error) {
 
 // over runs the plan over the rows of its base.
 func (p *plan) over(f *frame, rows []value) []value {
-	c := newCollector(p)
+	c := newCollector(p, f)
 	for _, v := range rows {
 		f.slots[p.sources[0].slot] = v
 		f.work = maxWork

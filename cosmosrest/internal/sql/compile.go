@@ -64,7 +64,7 @@ func (c *compiler) literal(p *primary) node {
 	case p.Param != "":
 		return c.param(p.Param)
 	case p.Array != nil:
-		return arrayNode{c.exprs(p.Array.Items)}
+		return c.array(p.Array)
 	case p.Object != nil:
 		return c.object(p.Object, p.Pos.Offset)
 	case p.Group.Sub != nil:
@@ -74,6 +74,17 @@ func (c *compiler) literal(p *primary) node {
 		return constant{}
 	}
 	return c.expr(p.Group.List[0])
+}
+
+// array makes a constant of constants.
+func (c *compiler) array(a *arrayLit) node {
+	n := arrayNode{c.exprs(a.Items)}
+	for _, item := range n.items {
+		if _, known := item.(constant); !known {
+			return n
+		}
+	}
+	return constant{n.eval(&frame{work: maxWork})}
 }
 
 func named(word string) node {

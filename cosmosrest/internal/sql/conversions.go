@@ -3,6 +3,7 @@ package sql
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 )
 
 // parsing makes a function that reads JSON of some kinds from a string; anything else is undefined.
@@ -16,10 +17,8 @@ func parsing(kinds ...kind) *function {
 			return value{}
 		}
 		v := rawValue(text)
-		for _, k := range kinds {
-			if v.kind == k {
-				return v
-			}
+		if slices.Contains(kinds, v.kind) {
+			return v
 		}
 		return value{}
 	}}

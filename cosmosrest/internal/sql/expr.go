@@ -14,9 +14,10 @@ type node interface{ eval(f *frame) value }
 type frame struct {
 	slots  []value // the document, then a value per FROM and JOIN
 	params []value
-	memo   []memo // values of paths into the document, so that a long OR looks each up once
-	round  int    // what the memo is for
-	folded []value
+	memo   []memo  // values of paths into the document, so that a long OR looks each up once
+	round  int     // what the memo is for
+	stack  []value // arguments of the calls that are being made
+	folded []value // results of aggregates
 	keys   []value // of the group that is projected
 	now    time.Time
 	work   int // what this document may still cost

@@ -2,6 +2,7 @@ package sql
 
 import (
 	"bytes"
+	"maps"
 	"math"
 )
 
@@ -12,9 +13,7 @@ var functions = register(
 func register(tables ...map[string]*function) map[string]*function {
 	all := map[string]*function{}
 	for _, t := range tables {
-		for name, fn := range t {
-			all[name] = fn
-		}
+		maps.Copy(all, t)
 	}
 	return all
 }

@@ -29,14 +29,14 @@ const filterPlace = "{documentdb-formattableorderbyquery-filter}"
 
 var words = func() map[string]lexer.TokenType {
 	kinds := map[string]lexer.TokenType{"EXISTS": tokCall, "ARRAY": tokCall}
-	for _, w := range strings.Fields(`AS ASC BY DESC DISTINCT FROM GROUP JOIN LIMIT NOT OFFSET ORDER SELECT TOP
+	for w := range strings.FieldsSeq(`AS ASC BY DESC DISTINCT FROM GROUP JOIN LIMIT NOT OFFSET ORDER SELECT TOP
 		UDF VALUE WHERE`) {
 		kinds[w] = tokKeyword
 	}
-	for _, w := range strings.Fields("AND OR IN LIKE BETWEEN ESCAPE") {
+	for w := range strings.FieldsSeq("AND OR IN LIKE BETWEEN ESCAPE") {
 		kinds[w] = tokOp
 	}
-	for _, w := range strings.Fields("TRUE FALSE NULL UNDEFINED") {
+	for w := range strings.FieldsSeq("TRUE FALSE NULL UNDEFINED") {
 		kinds[w] = tokConst
 	}
 	return kinds

@@ -2,8 +2,8 @@ package sql
 
 import "encoding/json"
 
-// Pins returns the values to which WHERE confines a path of a document, and whether it confines it to scalars at all: by = or
-// IN or IS_NULL, in a term of an AND, or in every term of an OR. A document with another value there, or with none,
+// Pins returns the values to which WHERE confines a path of a document, and whether it confines it to scalars at all: by =, IN,
+// IS_NULL or ARRAY_CONTAINS, in a term of an AND, or in every term of an OR. A document with another value there, or with none,
 // makes no row; with one of these it still may not.
 func (b *Bound) Pins(path []string) ([]json.RawMessage, bool) {
 	values, ok := b.pins(b.q.plan.where, path)
@@ -40,17 +40,23 @@ func (b *Bound) IDs() ([]string, bool) {
 
 // IDPrefix returns what the id of a document has to begin with, by STARTSWITH(c.id, …), to make a row.
 func (b *Bound) IDPrefix() (string, bool) {
-	terms := []node{b.q.plan.where}
-	if chain, ok := terms[0].(logic); ok && chain.decides == isFalse {
-		terms = chain.terms
-	}
-	for _, t := range terms {
-		c, ok := t.(call)
-		if !ok || c.fn != functions["STARTSWITH"] || !isPath(c.args[0], []string{"id"}) {
-			continue
+	return b.idPrefix(b.q.plan.where)
+}
+
+func (b *Bound) idPrefix(n node) (string, bool) {
+	switch n := n.(type) {
+	case logic:
+		for _, t := range n.terms {
+			if prefix, ok := b.idPrefix(t); ok && n.decides == isFalse {
+				return prefix, true
+			}
 		}
-		prefix := b.known(c.args[1])
-		exact := len(c.args) == 2 || b.known(c.args[2]).kind == isFalse
+	case call:
+		if n.fn != functions["STARTSWITH"] || !isPath(n.args[0], []string{"id"}) {
+			return "", false
+		}
+		prefix := b.known(n.args[1])
+		exact := len(n.args) == 2 || b.known(n.args[2]).kind == isFalse
 		if prefix.kind == str && exact {
 			return string(prefix.bytes()), true
 		}
@@ -76,9 +82,26 @@ func (b *Bound) pins(n node, path []string) ([]value, bool) {
 	case inList:
 		return b.scalars(n.x, n.list, path)
 	case call:
-		if n.fn == functions["IS_NULL"] {
-			return []value{{kind: null}}, isPath(n.args[0], path)
+		return b.pinsOfCall(n, path)
+	}
+	return nil, false
+}
+
+// pinsOfCall knows IS_NULL(path) and ARRAY_CONTAINS(@values, path).
+func (b *Bound) pinsOfCall(n call, path []string) ([]value, bool) {
+	switch n.fn {
+	case functions["IS_NULL"]:
+		return []value{{kind: null}}, isPath(n.args[0], path)
+	case functions["ARRAY_CONTAINS"]:
+		known := b.known(n.args[0])
+		if known.kind != array {
+			return nil, false
 		}
+		var list []node
+		for _, v := range elements(known) {
+			list = append(list, constant{v})
+		}
+		return b.scalars(n.args[1], list, path)
 	}
 	return nil, false
 }

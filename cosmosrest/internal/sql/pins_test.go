@@ -32,9 +32,14 @@ func TestPins(t *testing.T) {
 		{"c.pk IN ('a', undefined)", pk, `["a"] true`},
 		{"c.pk IN ('a', c.x)", pk, `[] false`},
 		{"c.pk >= 'a'", pk, `[] false`},
+		{"ARRAY_CONTAINS(['a', 1], c.pk)", pk, `["a" 1] true`},
+		{"ARRAY_CONTAINS(@list, c.pk, false)", pk, `["x" null] true`},
+		{"ARRAY_CONTAINS([['a']], c.pk)", pk, `[] false`},
+		{"ARRAY_CONTAINS(c.pk, 'a')", pk, `[] false`},
+		{"ARRAY_CONTAINS(c.list, c.pk)", pk, `[] false`},
 	}
 	for _, test := range tests {
-		b := bound(t, "SELECT * FROM c WHERE "+test.where, Parameter{"@p", []byte("7")})
+		b := bound(t, "SELECT * FROM c WHERE "+test.where, Parameter{"@p", []byte("7")}, Parameter{"@list", []byte(`["x", null]`)})
 		values, ok := b.Pins(test.path)
 		var texts []string
 		for _, v := range values {
@@ -68,6 +73,7 @@ func TestIDs(t *testing.T) {
 		{"SELECT * FROM c IN x.children WHERE c.id = 'a'", "[] false", " false"},
 		{"SELECT * FROM c WHERE STARTSWITH(c.id, 'p..')", "[] false", "p.. true"},
 		{"SELECT * FROM c WHERE c.x = 1 AND STARTSWITH(c.id, 'p..', false)", "[] false", "p.. true"},
+		{"SELECT * FROM c WHERE c.x = 1 AND (c.y = 1 AND STARTSWITH(c.id, 'p..'))", "[] false", "p.. true"},
 		{"SELECT * FROM c WHERE STARTSWITH(c.id, 'p..', true)", "[] false", " false"},
 		{"SELECT * FROM c WHERE c.x = 1 OR STARTSWITH(c.id, 'p..')", "[] false", " false"},
 		{"SELECT * FROM c WHERE STARTSWITH(c.x, 'p..')", "[] false", " false"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -252,13 +253,50 @@ func TestHeldMemoryIsBounded(t *testing.T) {
 	}
 }
 
-func TestWorkIsBounded(t *testing.T) {
-	doc := []byte(`{"a":[` + strings.Repeat("1,", 5000) + `1]}`)
-	query := "SELECT VALUE 1 FROM c JOIN a IN c.a JOIN b IN c.a JOIN d IN c.a WHERE a = b + d"
-	err := bound(t, query).Rows(doc, func([]byte) error { return nil })
-	if want := "The query takes too long on one document."; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
+func TestSortedRowsBeyondTheLimitAreDropped(t *testing.T) {
+	r := bound(t, "SELECT VALUE c.id FROM c ORDER BY c.n OFFSET 1 LIMIT 2").NewRun()
+	for i := range 5 * pruneSlack {
+		if err := r.Add(fmt.Appendf(nil, `{"id":%d,"n":%d}`, i, -i/2)); err != nil {
+			t.Fatal(err)
+		}
 	}
+	if kept := len(r.c.rows); kept > 2*pruneSlack {
+		t.Errorf("%d rows are kept", kept)
+	}
+	rows, err := r.Finish()
+	if got := fmt.Sprintf("%s", rows); err != nil || got != "[4999 4996]" {
+		t.Errorf("rows %s, %v", got, err)
+	}
+}
+
+func TestWorkIsBounded(t *testing.T) {
+	doc := []byte(`{"s":"` + strings.Repeat("a", 100_000) + `","a":[` + strings.Repeat("1,", 100) + `1]}`)
+	tests := []string{
+		"SELECT VALUE 1 FROM c JOIN a IN c.a JOIN b IN c.a WHERE c.s LIKE '" + strings.Repeat("b", 1000) + "'",
+		"SELECT VALUE 1 FROM c JOIN a IN c.a JOIN b IN c.a WHERE REGEXMATCH(c.s, '" + strings.Repeat("b", 1000) + "')",
+		"SELECT VALUE 1 FROM c JOIN a IN c.a JOIN b IN c.a JOIN d IN c.a WHERE LOWER(c.s) = 'b'",
+	}
+	for _, query := range tests {
+		err := bound(t, query).Rows(doc, func([]byte) error { return nil })
+		if want := "The query takes too long on one document."; err == nil || err.Error() != want {
+			t.Errorf("%.70s: got %v, want %s", query, err, want)
+		}
+	}
+}
+
+// One parsed query serves many requests at once.
+func TestQueriesAreShared(t *testing.T) {
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			id := fmt.Sprintf(`"%d"`, i%6+1)
+			got, err := run(t, "SELECT VALUE c.id FROM c WHERE c.id = @id AND REGEXMATCH(c.id, '.') ORDER BY c.id", families, Parameter{"@id", []byte(id)})
+			if err != nil || got != id {
+				t.Errorf("got %s, %v, want %s", got, err, id)
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestRecentQueriesStayParsed(t *testing.T) {

@@ -54,7 +54,7 @@ func (p *plan) rows(f *frame, visit func(value) bool) bool {
 }
 
 func (p *plan) collected(f *frame, visit func(value) bool) bool {
-	c := newCollector(p)
+	c := newCollector(p, f)
 	if !p.each(f, func() bool { return c.add(f) }) {
 		return false
 	}

@@ -3,6 +3,7 @@ package sql
 import (
 	"reflect"
 	"strconv"
+	"strings"
 )
 
 // rootSlot is the slot of the document.
@@ -38,6 +39,8 @@ type source struct {
 	sub  *plan
 }
 
+// orderKey is an expression of ORDER BY. The service leaves out documents without the path that they are sorted by, unless the
+// indexing policy names the path; here every path counts as named, so they come first.
 type orderKey struct {
 	node node
 	desc bool
@@ -100,13 +103,14 @@ func (c *compiler) stray(n path, p *primary) {
 
 // text is the path for messages.
 func (p *primary) text() string {
-	text := p.Name
+	var text strings.Builder
+	text.WriteString(p.Name)
 	for _, s := range p.Suffix {
 		if s.Field != "" {
-			text += "." + s.Field
+			text.WriteString("." + s.Field)
 		}
 	}
-	return text
+	return text.String()
 }
 
 func (c *compiler) subquery(s *selectStmt) *plan {

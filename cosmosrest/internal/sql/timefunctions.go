@@ -102,7 +102,7 @@ const (
 var timeParts = func() map[string]timePart {
 	parts := map[string]timePart{}
 	add := func(names string, p timePart) {
-		for _, name := range strings.Fields(names) {
+		for name := range strings.FieldsSeq(names) {
 			parts[name] = p
 		}
 	}
