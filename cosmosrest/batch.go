@@ -287,7 +287,7 @@ func (o *outcome) append(b []byte) []byte {
 	b = strconv.AppendFloat(b, o.charge, 'f', -1, 64)
 	if o.etag != "" {
 		b = append(b, `,"eTag":`...)
-		b = appendJSON(b, o.etag)
+		b = strconv.AppendQuote(b, o.etag) // ASCII
 	}
 	if o.after > 0 {
 		b = append(b, `,"retryAfterMilliseconds":`...)

@@ -50,9 +50,11 @@ func (c *call) findSpots(cont *docstore.Container, b *bulk) error {
 	if err != nil {
 		return err
 	}
-	_, wanted, both := strings.Cut(c.header(headerRangeID), ",") // a client may put the container before it
-	if !both {
-		wanted = c.header(headerRangeID)
+	var wanted changefeed.Partition
+	if id := c.header(headerRangeID); id != "" {
+		if wanted, err = c.partition(cont, id); err != nil {
+			return err
+		}
 	}
 	for i := range b.steps {
 		s, key := &b.steps[i], own
@@ -68,8 +70,8 @@ func (c *call) findSpots(cont *docstore.Container, b *bulk) error {
 		switch {
 		case p.cont == nil:
 			return badRequest("operation %d of the batch: partitionKey: %v", i, err)
-		case wanted != "" && p.part.ID != wanted:
-			return newFault(http.StatusGone, subRangeGone, "Gone", "operation %d of the batch is of partition %s, not of %s: want the current ranges", i, p.part.ID, wanted)
+		case wanted.ID != "" && p.part.ID != wanted.ID:
+			return gone("operation %d of the batch is of partition %s, not of %s: read the ranges again", i, p.part.ID, wanted.ID)
 		case err != nil:
 			b.outcomes[i] = refused(err)
 		}

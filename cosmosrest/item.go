@@ -35,11 +35,9 @@ func (c *call) done(p spot, ru float64) {
 	c.session(p.part.ID, p.cont.Newest(p.epk))
 }
 
-// item finds the item that the path names, for somebody who may do the action.
-func (c *call) item(action string) (p spot, id string, err error) {
-	if err := c.allow(action); err != nil {
-		return spot{}, "", err
-	}
+// item finds the item that the path names. To a lenient server, the new body may tell the
+// partition key, if there is one.
+func (c *call) item(body []byte) (p spot, id string, err error) {
 	cont, err := c.container()
 	if err != nil {
 		return spot{}, "", err
@@ -50,6 +48,11 @@ func (c *call) item(action string) (p spot, id string, err error) {
 	key, err := c.partitionKey()
 	if err != nil {
 		return spot{}, "", err
+	}
+	if key == "" && body != nil && c.s.o.Lenient {
+		if key, err = cont.KeyOf(body); err != nil {
+			return spot{}, "", err
+		}
 	}
 	if key == "" {
 		return spot{}, "", badRequest("PartitionKey value must be supplied for this operation: want the header x-ms-documentdb-partitionkey")
@@ -105,7 +108,10 @@ func systemProperty(body []byte, name string) string {
 }
 
 func (c *call) readItem() error {
-	p, id, err := c.item(actionReadItem)
+	if err := c.allow(actionReadItem); err != nil {
+		return err
+	}
+	p, id, err := c.item(nil)
 	if err != nil {
 		return err
 	}
@@ -141,7 +147,10 @@ func quoted(etag string) string {
 }
 
 func (c *call) deleteItem() error {
-	p, id, err := c.item(actionDelete)
+	if err := c.allow(actionDelete); err != nil {
+		return err
+	}
+	p, id, err := c.item(nil)
 	if err != nil {
 		return err
 	}

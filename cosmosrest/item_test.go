@@ -193,8 +193,47 @@ func TestKeyFromBody(t *testing.T) {
 	w, cont := newContainer(t, Options{Lenient: true})
 	w.do(t, "POST", docs, nil, `{"id":"a","pk":"p"}`).want(t, 201)
 	w.do(t, "POST", docs, nil, `{"id":"a"`).refused(t, 400, "0", "BadRequest")
-	if _, err := cont.Item(t.Context(), changefeed.Key("p"), "a"); err != nil {
-		t.Fatal(err)
+	w.do(t, "PUT", docs+"/a", nil, `{"id":"a","pk":"p","v":2}`).want(t, 200)
+	if it, err := cont.Item(t.Context(), changefeed.Key("p"), "a"); err != nil || !strings.Contains(string(it.Body), `"v":2`) {
+		t.Fatalf("item is %s, %v", it.Body, err)
+	}
+}
+
+func TestTriggers(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	for _, name := range []string{"x-ms-documentdb-pre-trigger-include", "x-ms-documentdb-post-trigger-include"} {
+		w.do(t, "POST", docs, under("p", name, "t1"), `{"id":"a","pk":"p"}`).refused(t, 400, "0", "BadRequest")
+	}
+	if cont.Count() != 0 {
+		t.Errorf("%d items were created", cont.Count())
+	}
+	w, _ = newContainer(t, Options{Lenient: true})
+	w.do(t, "POST", docs, under("p", "x-ms-documentdb-pre-trigger-include", "t1"), `{"id":"a","pk":"p"}`).want(t, 201)
+}
+
+// A container with an offer of 400 request units a second has a second's worth of them.
+func TestItemsThrottled(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.create(t, "db", `{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`, map[string]string{"x-ms-offer-throughput": "400"})
+	big := strings.Repeat("x", 200<<10)
+	w.do(t, "POST", docs, under("p"), `{"id":"a","pk":"p","v":"`+big+`"}`).want(t, 201) // 1,100 request units
+	one := `{"operationType":"Create","resourceBody":{"id":"b","pk":"p"}}`
+	for _, a := range []answer{
+		w.do(t, "GET", docs+"/a", under("p"), ""),
+		w.do(t, "POST", docs, under("p"), `{"id":"b","pk":"p"}`),
+		w.do(t, "PUT", docs+"/a", under("p"), `{"id":"a","pk":"p"}`),
+		w.do(t, "PATCH", docs+"/a", under("p"), `[{"op":"set","path":"/v","value":1}]`),
+		w.do(t, "DELETE", docs+"/a", under("p"), ""),
+		w.send(t, "["+one+"]"),
+	} {
+		a.refused(t, 429, "3200", "429")
+		if a.header.Get("x-ms-retry-after-ms") == "" {
+			t.Errorf("%s: no header x-ms-retry-after-ms", a.request)
+		}
+	}
+	all, statuses := w.bulk(t, `[{"operationType":"Read","id":"a","partitionKey":"[\"p\"]"}]`).results(t, 207)
+	if statuses != "429" || all[0].SubStatusCode != 3200 || all[0].RetryAfterMilliseconds < 1 {
+		t.Errorf("bulk: %+v, want 429/3200 with a time", all)
 	}
 }
 

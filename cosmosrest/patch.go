@@ -11,7 +11,10 @@ import (
 )
 
 func (c *call) patchItem() error {
-	p, id, err := c.item(actionReplace)
+	if err := c.allow(actionReplace); err != nil {
+		return err
+	}
+	p, id, err := c.item(nil)
 	if err != nil {
 		return err
 	}

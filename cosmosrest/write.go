@@ -68,11 +68,14 @@ func unlessOther(match, none string) docstore.Condition {
 }
 
 func (c *call) replaceItem() error {
-	p, id, err := c.item(actionReplace)
-	if err != nil {
+	if err := c.allow(actionReplace); err != nil {
 		return err
 	}
 	body, err := c.body(maxItem)
+	if err != nil {
+		return err
+	}
+	p, id, err := c.item(body)
 	if err != nil {
 		return err
 	}
@@ -82,6 +85,9 @@ func (c *call) replaceItem() error {
 
 // write carries out a write and answers it.
 func (c *call) write(p spot, w changefeed.Write, cond docstore.Condition) error {
+	if err := c.withoutTriggers(); err != nil {
+		return err
+	}
 	var conds map[int]docstore.Condition
 	if cond != nil {
 		conds = map[int]docstore.Condition{0: cond}
@@ -104,6 +110,16 @@ func (c *call) write(p spot, w changefeed.Write, cond docstore.Condition) error 
 		return c.reply(statusOf(w.Op, r), nil)
 	}
 	return c.reply(statusOf(w.Op, r), r.Body)
+}
+
+// withoutTriggers refuses a write that wants triggers to run, which would not.
+func (c *call) withoutTriggers() error {
+	for _, name := range []string{"X-Ms-Documentdb-Pre-Trigger-Include", "X-Ms-Documentdb-Post-Trigger-Include"} {
+		if trigger := c.header(name); trigger != "" && !c.s.o.Lenient {
+			return badRequest("header %s names the trigger %q: this server has none", strings.ToLower(name), trigger)
+		}
+	}
+	return nil
 }
 
 // minimal tells a client that does not want back what it wrote.
