@@ -29,14 +29,11 @@ func across(more ...string) map[string]string {
 // ask sends a query; parameters are pairs of a name and JSON.
 func (w *world) ask(t testing.TB, headers map[string]string, query string, params ...string) answer {
 	t.Helper()
-	body := fmt.Sprintf(`{"query":%q,"parameters":[`, query)
+	var values []string
 	for i := 0; i+1 < len(params); i += 2 {
-		if i > 0 {
-			body += ","
-		}
-		body += fmt.Sprintf(`{"name":%q,"value":%s}`, params[i], params[i+1])
+		values = append(values, fmt.Sprintf(`{"name":%q,"value":%s}`, params[i], params[i+1]))
 	}
-	return w.do(t, "POST", docs, headers, body+"]}")
+	return w.do(t, "POST", docs, headers, fmt.Sprintf(`{"query":%q,"parameters":[%s]}`, query, strings.Join(values, ",")))
 }
 
 // pages are the ids of a query's rows, page by page, with a bar between pages.
@@ -174,7 +171,7 @@ func TestQueryReadsOnlyWhatItCanBeAbout(t *testing.T) {
 	for i := range 50 {
 		upsert(t, cont, fmt.Sprintf("k%d/x", i), fmt.Sprintf("k%d/y", i))
 	}
-	key := under("k7", maps2(across())...)
+	key := under("k7", pairs(across())...)
 	for _, test := range []struct {
 		headers    map[string]string
 		query, ids string
@@ -201,12 +198,12 @@ func TestQueryReadsOnlyWhatItCanBeAbout(t *testing.T) {
 	}
 }
 
-// maps2 are the entries of a map in pairs.
-func maps2(m map[string]string) (pairs []string) {
+// pairs are the entries of a map in pairs.
+func pairs(m map[string]string) (list []string) {
 	for k, v := range m {
-		pairs = append(pairs, k, v)
+		list = append(list, k, v)
 	}
-	return pairs
+	return list
 }
 
 func TestQueryFindsLeasesByTheirIDs(t *testing.T) {
@@ -403,7 +400,7 @@ func TestPagesCutTransactions(t *testing.T) {
 	batch := `[{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}},{"operationType":"Create","resourceBody":{"id":"b","pk":"p"}},{"operationType":"Create","resourceBody":{"id":"c","pk":"p"}}]`
 	w.do(t, "POST", docs, under("p", "x-ms-cosmos-is-batch-request", "true", "x-ms-cosmos-batch-atomic", "true"), batch).want(t, 200)
 	w.item(t, "d", "")
-	for _, headers := range []map[string]string{across(), under("p", maps2(across())...)} {
+	for _, headers := range []map[string]string{across(), under("p", pairs(across())...)} {
 		headers["x-ms-max-item-count"] = "2"
 		if got := w.pages(t, "POST", headers, "SELECT * FROM c"); got != "a b|c d|" {
 			t.Errorf("pages are %s", got)
@@ -437,7 +434,7 @@ func TestContinuationsBelongToTheirQuery(t *testing.T) {
 func TestSortedRowsAreKeptBetweenPages(t *testing.T) {
 	w, cont := newContainer(t, Options{})
 	upsert(t, cont, "p/a", "p/b", "p/c")
-	headers := under("p", maps2(across("x-ms-max-item-count", "1"))...)
+	headers := under("p", pairs(across("x-ms-max-item-count", "1"))...)
 	const query = "SELECT * FROM c ORDER BY c.id"
 	first := w.ask(t, headers, query)
 	headers["x-ms-continuation"] = first.want(t, 200).header.Get("x-ms-continuation")
