@@ -141,6 +141,10 @@ func (l *loader) key(text []byte) changefeed.PartitionKey {
 		if raw := member(text, path); raw != nil && json.Unmarshal(raw, &components[i]) != nil {
 			return ""
 		}
+		switch components[i].(type) {
+		case map[string]any, []any:
+			return ""
+		}
 	}
 	return changefeed.Key(components...)
 }

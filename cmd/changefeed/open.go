@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +40,13 @@ func (c *container) upsert(ctx context.Context, key changefeed.PartitionKey, bod
 		_, err := c.local.Upsert(ctx, body)
 		return err
 	}
+	if key == "" && json.Valid(body) {
+		return fmt.Errorf("%w: partition key %s is an object or an array: want a string, number, boolean or null", changefeed.ErrBadRequest, strings.Join(c.paths, ","))
+	}
 	_, err := c.writer.Commit(ctx, key, []changefeed.Write{{Op: changefeed.WriteUpsert, Body: body}})
+	if w, ok := errors.AsType[*changefeed.WriteError](err); ok {
+		err = w.Err
+	}
 	return err
 }
 

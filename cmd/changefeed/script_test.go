@@ -17,11 +17,12 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"changefeed": main})
+	testscript.Main(m, map[string]func(){"changefeed": main, "record": recordBatch})
 }
 
 // TestScripts runs the sessions in testdata. Beside the binary they have:
@@ -30,6 +31,7 @@ func TestMain(m *testing.M) {
 //	process DIR CONTAINER UNIT  run a processor from the beginning until it has caught
 //	                            up, and print what it handled
 //	hold DIR                    have the store open while the rest of the script runs
+//	serving                     start a server with nothing in it; $URL and $KEY are its own
 //	usage COMMAND...            run a command that is called wrongly: exit code 2
 //	failing COMMAND...          run a command that fails: exit code 1
 func TestScripts(t *testing.T) {
@@ -47,6 +49,11 @@ func TestScripts(t *testing.T) {
 				got, err := process(t.Context(), ts.MkAbs(args[0]), args[1], args[2])
 				ts.Check(err)
 				fmt.Fprintf(ts.Stdout(), "handled %d changes of %d documents\n", got.changes, len(got.versions))
+			},
+			"serving": func(ts *testscript.TestScript, _ bool, _ []string) {
+				server := cosmosrest.NewTestServer(t)
+				ts.Setenv("URL", server.URL)
+				ts.Setenv("KEY", server.Key)
 			},
 			"hold": func(ts *testscript.TestScript, _ bool, args []string) {
 				db, err := docstore.Open(ts.MkAbs(args[0]), docstore.Options{})

@@ -58,7 +58,7 @@ The feed of all versions needs a container that retains them, and begins now or 
 a position.` + addressHelp,
 		Example: `  changefeed tail --db data --container restaurants --from beginning --follow=false
   changefeed tail docstore:data#orders --mode all --after '"42"' --range -1FF
-  changefeed tail https://127.0.0.1:8081/shop/orders --from now --ca data-tls/cert.pem
+  changefeed tail https://127.0.0.1:8081/shop/orders --from now --ca data/tls/localhost.pem
   changefeed tail --db data --container restaurants --from 15m --meta | jq '{lsn, key}'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && cmd.Flags().Changed("follow") && (args[0] == "true" || args[0] == "false") {

@@ -1,0 +1,303 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/cosmosrest"
+)
+
+// shop is a server in a process of its own, with a container of orders, and processes
+// that handle them.
+type shop struct {
+	*testing.T
+	times  shopTimes
+	dir    string
+	url    string // of the container
+	orders *cosmos.Container
+	leases *cosmos.Leases
+	fleet  map[string]*exec.Cmd
+
+	mu   sync.Mutex
+	sold map[string]int // by key: the number of the last order that was acknowledged
+}
+
+const shopKeys = 16
+
+func openShop(t *testing.T, times shopTimes) *shop {
+	t.Helper()
+	s := &shop{T: t, times: times, dir: t.TempDir(), fleet: map[string]*exec.Cmd{}, sold: map[string]int{}}
+	store, none := filepath.Join(s.dir, "store"), filepath.Join(s.dir, "none")
+	if err := os.WriteFile(none, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "import", none, "docstore:"+store+"#shop/orders", "--pk", "/key")
+	endpoint := s.serve(store)
+	s.url = endpoint + "/shop/orders"
+	client, err := cosmos.Open(t.Context(), endpoint, cosmos.Key(cosmosrest.EmulatorKey), cosmos.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	if s.orders, err = client.Container(t.Context(), "shop", "orders"); err != nil {
+		t.Fatal(err)
+	}
+	leases, err := client.CreateLeaseContainer(t.Context(), "shop", "leases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.leases, err = cosmos.OpenLeases(t.Context(), leases, "mailer", s.orders, cosmos.LeaseOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// serve starts the server, which ends with the test, and returns its endpoint.
+func (s *shop) serve(store string) string {
+	s.Helper()
+	server := exec.Command("changefeed", "serve", "--db", store, "--listen", "127.0.0.1:0", "--http", "-o", "json")
+	server.Stderr = os.Stderr
+	out, err := server.StdoutPipe()
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() {
+		if err := server.Process.Signal(syscall.SIGTERM); err != nil {
+			s.Error(err)
+		}
+		_, _ = io.Copy(io.Discard, out) // up to its end
+		if err := server.Wait(); err != nil {
+			s.Errorf("serve: got %v, want that SIGTERM ends it well", err)
+		}
+	})
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	var said struct{ Endpoint string }
+	if err != nil || json.Unmarshal(line, &said) != nil {
+		s.Fatalf("serve: said %q, %v: want its endpoint as JSON", line, err)
+	}
+	return strings.TrimRight(said.Endpoint, "/")
+}
+
+// start starts a process of the fleet, whose program is recordBatch.
+func (s *shop) start(name string) {
+	s.Helper()
+	log, err := os.Create(filepath.Join(s.dir, name+".log"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer log.Close()
+	run := exec.Command("changefeed", "run", "--source", s.url, "--name", "mailer", "--instance", name,
+		"--from", "beginning", "--max-items", "100", "--min-leases", "8", "--meta", "-v",
+		"--acquire", s.times.acquire.String(), "--renew", s.times.renew.String(), "--expiration", s.times.expiration.String(),
+		"--drain", s.times.drain.String(), "--grace", (s.times.drain / 2).String(),
+		"--", "record", filepath.Join(s.dir, "handled"))
+	run.Stderr = log
+	if err := run.Start(); err != nil {
+		s.Fatal(err)
+	}
+	s.fleet[name] = run
+	s.Cleanup(func() {
+		if run.ProcessState == nil {
+			_ = run.Process.Kill() // the test has failed before its end
+			_ = run.Wait()
+		}
+		if s.Failed() {
+			said, _ := os.ReadFile(log.Name())
+			s.Logf("process %s:\n%s", name, said)
+		}
+	})
+}
+
+func (s *shop) signal(name string, what syscall.Signal) {
+	s.Helper()
+	if err := s.fleet[name].Process.Signal(what); err != nil {
+		s.Fatal(err)
+	}
+	if what == syscall.SIGKILL {
+		_ = s.fleet[name].Wait() // killed, as wanted
+	}
+}
+
+// close ends processes kindly.
+func (s *shop) close(names ...string) {
+	s.Helper()
+	for _, name := range names {
+		s.signal(name, syscall.SIGTERM)
+	}
+	for _, name := range names {
+		if err := s.fleet[name].Wait(); err != nil {
+			s.Errorf("process %s: got %v, want that SIGTERM ends it well", name, err)
+		}
+	}
+}
+
+// await waits until something is so.
+func (s *shop) await(what string, is func() bool) {
+	s.Helper()
+	const step = 50 * time.Millisecond
+	for begun := time.Now(); !is(); {
+		if time.Since(begun) > s.times.patience {
+			s.Fatalf("waited %v for this: %s; leases: %v", s.times.patience, what, s.owners())
+		}
+		select {
+		case <-time.After(step):
+		case <-s.Context().Done():
+			s.Fatal(context.Cause(s.Context()))
+		}
+	}
+}
+
+// owners are the numbers of leases by owner.
+func (s *shop) owners() map[string]int {
+	s.Helper()
+	records, _, err := s.leases.List(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	owners := map[string]int{}
+	for _, l := range records {
+		if l.Kind == changefeed.KindLease && l.State == changefeed.StateLive {
+			owners[l.Owner]++
+		}
+	}
+	return owners
+}
+
+// lostLeases tells whether a process says that it has lost some.
+func (s *shop) lostLeases(name string) bool {
+	log, err := os.ReadFile(filepath.Join(s.dir, name+".log"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	return bytes.Contains(log, []byte("reason=lost"))
+}
+
+// checkLeases wants all leases free, without a hole, and with nothing behind them.
+func (s *shop) checkLeases() {
+	s.Helper()
+	leases := 0
+	for line := range strings.Lines(command(s.T, "leases", strings.Replace(s.url, "/orders", "/leases", 1), "-o", "json")) {
+		var r row
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			s.Fatal(err)
+		}
+		if r.Kind != rowLease {
+			if r.Kind != rowInstance {
+				s.Errorf("got %s, want leases and instances only", line)
+			}
+			continue
+		}
+		leases++
+		if r.Owner != "" || r.Lag == nil || *r.Lag != 0 {
+			s.Errorf("got %s, want a free lease with nothing behind", line)
+		}
+	}
+	if leases != 9 {
+		s.Errorf("got %d leases, want eight of which one was split", leases)
+	}
+}
+
+// sell writes orders until it is told to stop: for each key one after the other.
+func (s *shop) sell() (stop func()) {
+	ctx, cancel := context.WithCancel(s.Context())
+	var sellers sync.WaitGroup
+	for i := range shopKeys {
+		key := "key" + strconv.Itoa(i)
+		sellers.Go(func() {
+			for n := 1; s.order(ctx, key, n); n++ {
+				s.mu.Lock()
+				s.sold[key] = n
+				s.mu.Unlock()
+			}
+		})
+	}
+	return func() {
+		cancel()
+		sellers.Wait()
+	}
+}
+
+const sellPause = 80 * time.Millisecond
+
+// order writes one order, and tells whether that was acknowledged.
+func (s *shop) order(ctx context.Context, key string, n int) bool {
+	body := fmt.Appendf(nil, `{"id":"%s-%06d","key":%q,"n":%d}`, key, n, key, n)
+	for {
+		_, err := s.orders.Commit(ctx, changefeed.Key(key), []changefeed.Write{{Op: changefeed.WriteUpsert, Body: body}})
+		select {
+		case <-ctx.Done():
+			return err == nil
+		case <-time.After(sellPause):
+		}
+		if err == nil {
+			return true
+		}
+	}
+}
+
+// entries are what the programs have written down so far.
+func (s *shop) entries() (all []entry) {
+	s.Helper()
+	text, err := os.ReadFile(filepath.Join(s.dir, "handled"))
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+	for line := range bytes.Lines(text) {
+		var e entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			s.Fatalf("line %q: %v", line, err)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// handlers are the numbers of batches that were done, by instance.
+func (s *shop) handlers() map[string]int {
+	batches := map[string]int{}
+	for _, e := range s.entries() {
+		if e.Done {
+			batches[e.Instance]++
+		}
+	}
+	return batches
+}
+
+// lacks tells whether an order that was acknowledged is not handled yet.
+func (s *shop) lacks() bool {
+	done := map[string]int{}
+	for _, e := range s.entries() {
+		if !e.Done {
+			done[e.Key] = max(done[e.Key], e.N)
+		}
+	}
+	for key, n := range s.sold {
+		if done[key] < n {
+			return true
+		}
+	}
+	return false
+}
