@@ -48,7 +48,7 @@ func (c *compiler) expr(e *expr) node {
 func (p *folder) climb(u *unary, min int) node {
 	p.depth++
 	defer func() { p.depth-- }()
-	if p.depth > maxChain || len(u.Signs) > maxNesting {
+	if p.depth > maxChain || len(u.Signs) > maxChain {
 		p.c.fail(failf(u.Primary.Pos.Offset, "The query is too complex: more than %d operators in a chain.", maxChain))
 		return constant{}
 	}

@@ -2,6 +2,7 @@ package sql
 
 import (
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -62,6 +63,7 @@ type aggregation struct {
 	plan   *plan
 	outer  *aggregation
 	base   int  // slots from here on are of this query
+	names  int  // and so are names
 	open   bool // in the SELECT, where aggregates may stand
 	inside bool // in an aggregate's argument
 	strays []stray
@@ -123,7 +125,7 @@ func (c *compiler) subquery(s *selectStmt) *plan {
 // query compiles a SELECT whose slots begin at base.
 func (c *compiler) query(s *selectStmt, base int) *plan {
 	p := &plan{distinct: s.Distinct}
-	agg := &aggregation{plan: p, outer: c.agg, base: base}
+	agg := &aggregation{plan: p, outer: c.agg, base: base, names: len(c.names)}
 	c.agg = agg
 	c.from(p, s.From)
 	if s.Tail.Where != nil {
@@ -275,7 +277,7 @@ func (c *compiler) source(p *plan, r *sourceRef, root bool) {
 			p.base = src.sub
 		}
 	} else if n, plain := c.collection(from, root); plain && !src.each {
-		c.bind(alias, rootSlot)
+		c.bind(alias, rootSlot, r)
 		return
 	} else {
 		src.node = n
@@ -283,7 +285,7 @@ func (c *compiler) source(p *plan, r *sourceRef, root bool) {
 	c.slots++
 	src.slot = c.slots
 	p.sources = append(p.sources, src)
-	c.bind(alias, src.slot)
+	c.bind(alias, src.slot, r)
 }
 
 // collection is the path after FROM, JOIN or IN, and whether it is the whole document.
@@ -312,9 +314,12 @@ func (r *sourceRef) lastName(c *compiler) string {
 	return s.name
 }
 
-func (c *compiler) bind(name string, slot int) {
+func (c *compiler) bind(name string, slot int, r *sourceRef) {
 	if name == "" {
 		return
+	}
+	if slices.ContainsFunc(c.names[c.agg.names:], func(other binding) bool { return other.name == name }) {
+		c.fail(failf(r.Pos.Offset, "The input alias %s is specified more than once in the FROM clause.", clip(name)))
 	}
 	c.names = append(c.names, binding{name, slot})
 }
