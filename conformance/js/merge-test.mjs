@@ -126,16 +126,6 @@ test("ORDER BY over several ranges resumes from a token in a new iterator", asyn
   assert.deepEqual(names(found), names(byN));
 });
 
-test("ORDER BY sorts by type, then by value", async () => {
-  const mixed = await container(db, "mixed", { throughput: 30_000 });
-  const values = [null, false, true, -3, 2.5, 10, "", "B", "a", "ä"];
-  for (const [i, v] of values.entries()) await mixed.items.create({ id: `m${i}`, pk: `key ${(i * 5) % 7}`, v });
-  const { resources } = await mixed.items.query("SELECT VALUE c.v FROM c ORDER BY c.v").fetchAll();
-  assert.deepEqual(resources, values);
-  const { resources: back } = await mixed.items.query("SELECT VALUE c.v FROM c ORDER BY c.v DESC").fetchAll();
-  assert.deepEqual(back, values.reverse());
-});
-
 test("getQueryPlan tells what the SDK has to merge", async () => {
   const { result } = await places["three ranges"].getQueryPlan("SELECT TOP 3 c.id FROM c ORDER BY c.n DESC");
   assert.equal(result.partitionedQueryExecutionInfoVersion, 2);

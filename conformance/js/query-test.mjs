@@ -183,6 +183,16 @@ for (const [by, compare] of ordered) {
   });
 }
 
+test("ORDER BY sorts by type, then by value", async () => { // within one key: the SDK merges no mixed types
+  const values = [undefined, null, false, true, -3, 2.5, 10, "", "B", "a", "ä"];
+  const mixed = values.map((v, i) => ({ id: `m${i}`, pk: "mixed", v }));
+  for (const i of [5, 0, 8, 3, 10, 1, 7, 9, 2, 6, 4]) await items.items.create(mixed[i]);
+  const of = (direction) => all(`SELECT * FROM c ORDER BY c.v ${direction}`, { partitionKey: "mixed" });
+  assert.deepEqual(names(await of("ASC")), names(mixed));
+  assert.deepEqual(names(await of("DESC")), names(mixed).reverse());
+  for (const { id } of mixed) await items.item(id, "mixed").delete();
+});
+
 test("aggregates, DISTINCT and GROUP BY within one key", async () => {
   const of = (query) => all(query, { partitionKey: "k0" }); // n is 0, 5, 10, 15, 20, 25
   assert.deepEqual(await of("SELECT VALUE COUNT(1) FROM c"), [6]);
