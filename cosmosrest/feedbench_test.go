@@ -2,6 +2,7 @@ package cosmosrest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"testing"
 
@@ -45,18 +46,26 @@ func BenchmarkFeed(b *testing.B) {
 }
 
 func BenchmarkQuery(b *testing.B) {
+	const items = 200_000
 	w, cont := newContainer(b, Options{})
-	load(b, cont, 200_000)
-	for _, bench := range []struct{ name, query, params string }{
-		{"IDAndKey", "SELECT * FROM c WHERE c.id = @id AND c.pk = @pk", `{"name":"@id","value":"i150050"},{"name":"@pk","value":"k1500"}`},
-		{"Key", "SELECT * FROM c WHERE c.pk = 'k1500'", ""},
-		{"Scan", "SELECT * FROM c WHERE c.n = 199999", ""},
+	load(b, cont, items)
+	for _, bench := range []struct{ name, query string }{
+		{"IDAndKey", "SELECT * FROM c WHERE c.id = @id AND c.pk = @pk"},
+		{"Key", "SELECT * FROM c WHERE c.pk = @pk"},
+		{"Scan", "SELECT * FROM c WHERE c.n = 199999"},
 	} {
-		s := newShot(b, "POST", docs, across(), fmt.Sprintf(`{"query":%q,"parameters":[%s]}`, bench.query, bench.params))
+		var shots []*shot
+		for range 1000 {
+			n := rand.IntN(items)
+			params := fmt.Sprintf(`{"name":"@id","value":"i%d"},{"name":"@pk","value":"k%d"}`, n, n/100)
+			shots = append(shots, newShot(b, "POST", docs, across(), fmt.Sprintf(`{"query":%q,"parameters":[%s]}`, bench.query, params)))
+		}
 		b.Run(bench.name, func(b *testing.B) {
 			b.ReportAllocs()
+			i := 0
 			for b.Loop() {
-				s.at(b, w, 200)
+				shots[i%len(shots)].at(b, w, 200)
+				i++
 			}
 		})
 	}
