@@ -12,37 +12,40 @@ const (
 	maxCachedQuery = 16 << 10  // a longer one is not kept
 )
 
-var parsed = &cache{entries: map[string]*list.Element{}}
+var parsed = &cache{entries: map[cacheKey]*list.Element{}}
 
 type cache struct {
 	mu      sync.Mutex
-	entries map[string]*list.Element
+	entries map[cacheKey]*list.Element
 	recent  list.List // of *entry, the latest used first
 	bytes   int
 }
 
+type cacheKey struct {
+	text      string
+	condition bool
+}
+
 type entry struct {
-	key   string
+	key   cacheKey
 	query *Query
 }
 
-// get returns the query of a text; kind tells conditions from queries.
-func (c *cache) get(kind, text string) (*Query, error) {
-	key := kind + text
+func (c *cache) get(key cacheKey) (*Query, error) {
 	if q := c.find(key); q != nil {
 		return q, nil
 	}
-	q, err := parse(text, kind != "")
+	q, err := parse(key.text, key.condition)
 	if err != nil {
 		return nil, err
 	}
-	if len(key) <= maxCachedQuery {
+	if len(key.text) <= maxCachedQuery {
 		c.put(key, q)
 	}
 	return q, nil
 }
 
-func (c *cache) find(key string) *Query {
+func (c *cache) find(key cacheKey) *Query {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.entries[key]
@@ -53,17 +56,17 @@ func (c *cache) find(key string) *Query {
 	return e.Value.(*entry).query
 }
 
-func (c *cache) put(key string, q *Query) {
+func (c *cache) put(key cacheKey, q *Query) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.entries[key]; ok {
 		return
 	}
 	c.entries[key] = c.recent.PushFront(&entry{key, q})
-	c.bytes += len(key)
+	c.bytes += len(key.text)
 	for len(c.entries) > maxCached || c.bytes > maxCachedBytes {
 		old := c.recent.Remove(c.recent.Back()).(*entry)
 		delete(c.entries, old.key)
-		c.bytes -= len(old.key)
+		c.bytes -= len(old.key.text)
 	}
 }

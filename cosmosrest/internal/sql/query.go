@@ -25,12 +25,12 @@ type Query struct {
 
 // Parse parses a query. Recent results are kept, so parsing a query again costs a look into a map. Errors are *Error.
 func Parse(text string) (*Query, error) {
-	return parsed.get("", text)
+	return parsed.get(cacheKey{text: text})
 }
 
 // ParseCondition parses the condition of a patch, `FROM c WHERE c.x = 1`, for [Bound.Condition]. Errors are *Error.
 func ParseCondition(text string) (*Query, error) {
-	return parsed.get("condition:", text)
+	return parsed.get(cacheKey{text, true})
 }
 
 func parse(text string, isCondition bool) (*Query, error) {

@@ -210,6 +210,9 @@ func TestCondition(t *testing.T) {
 			t.Errorf("%s: %v, %v", test.text, met, err)
 		}
 	}
+	if _, err := Parse("from c"); err == nil {
+		t.Error("a condition is taken for a query")
+	}
 	for _, text := range []string{"SELECT * FROM c", "from c where", "from c order by c.x"} {
 		if _, err := ParseCondition(text); err == nil {
 			t.Errorf("%s: is taken for a condition", text)
@@ -300,16 +303,16 @@ func TestQueriesAreShared(t *testing.T) {
 }
 
 func TestRecentQueriesStayParsed(t *testing.T) {
-	c := &cache{entries: map[string]*list.Element{}}
-	first, err := c.get("", "SELECT 0 FROM c")
+	c := &cache{entries: map[cacheKey]*list.Element{}}
+	first, err := c.get(cacheKey{text: "SELECT 0 FROM c"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range 2 * maxCached {
-		if _, err := c.get("", fmt.Sprintf("SELECT %d FROM c WHERE 'x' != '%s'", i, strings.Repeat("y", i))); err != nil {
+		if _, err := c.get(cacheKey{text: fmt.Sprintf("SELECT %d FROM c WHERE 'x' != '%s'", i, strings.Repeat("y", i))}); err != nil {
 			t.Fatal(err)
 		}
-		if again, _ := c.get("", "SELECT 0 FROM c"); again != first {
+		if again, _ := c.get(cacheKey{text: "SELECT 0 FROM c"}); again != first {
 			t.Fatalf("the query in use was parsed again after %d others", i)
 		}
 	}

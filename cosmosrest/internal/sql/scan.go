@@ -126,10 +126,10 @@ func keyIs(key []byte, name string) bool {
 		return false
 	}
 	inner := key[1 : len(key)-1]
-	if string(inner) == name {
-		return true
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return string(inner) == name
 	}
-	return bytes.IndexByte(inner, '\\') >= 0 && string(unquote(key)) == name
+	return string(unquote(key)) == name
 }
 
 func element(arr []byte, n int) ([]byte, bool) {
