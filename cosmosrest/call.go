@@ -220,10 +220,14 @@ func (c *call) session(partition string, lsn int64) {
 // container is the one that the path names, by id or by resource id.
 func (c *call) container() (*docstore.Container, error) {
 	found, err := c.s.db.Container(c.target.db + "/" + c.target.coll)
-	if err != nil {
+	if errors.Is(err, changefeed.ErrNotFound) {
 		if found = c.s.byRID(c.target.db, c.target.coll); found == nil {
 			return nil, newFault(http.StatusNotFound, c.missingOwner(), "NotFound", "Owner resource does not exist: container %q of database %q", c.target.coll, c.target.db)
 		}
+		err = nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	if want := c.header("X-Ms-Cosmos-Intended-Collection-Rid"); want != "" && want != found.RID() {
 		return nil, newFault(http.StatusBadRequest, subWrongRID, "BadRequest", "the container has the resource id %s: want %s, it was made anew", found.RID(), want)
@@ -233,12 +237,16 @@ func (c *call) container() (*docstore.Container, error) {
 	return found, nil
 }
 
-// missingOwner is the sub-status of a missing container: 0 when it was asked for itself.
+// missingOwner is the sub-status of a missing container: 0 when it was asked for itself,
+// and its database is there.
 func (c *call) missingOwner() int {
-	if c.target.kind == "colls" && !c.target.feed {
-		return 0
+	if c.target.kind != "colls" || c.target.feed {
+		return subOwnerNotFound
 	}
-	return subOwnerNotFound
+	if _, err := c.database(); err != nil {
+		return subOwnerNotFound
+	}
+	return 0
 }
 
 // byRID is the container with these resource ids; nil for none.

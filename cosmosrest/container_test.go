@@ -1,6 +1,7 @@
 package cosmosrest
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"reflect"
@@ -72,6 +73,7 @@ func TestContainersOfADatabase(t *testing.T) {
 	if got := w.do(t, "POST", "/dbs/db/colls", query, `{"query":"SELECT VALUE COUNT(1) FROM c"}`).want(t, http.StatusOK); !strings.Contains(string(got.body), `:[2]`) {
 		t.Errorf("counted %s", got.body)
 	}
+	w.do(t, "GET", "/dbs/none/colls/c", nil, "").refused(t, http.StatusNotFound, "1003", "NotFound")
 	w.do(t, "POST", "/dbs/none/colls", query, `{"query":"SELECT * FROM c"}`).refused(t, http.StatusNotFound, "1003", "NotFound")
 	w.do(t, "POST", "/dbs/none/colls", nil, `{"id":"c","partitionKey":{"paths":["/pk"]}}`).refused(t, http.StatusNotFound, "1003", "NotFound")
 }
@@ -278,5 +280,63 @@ func TestContainerMadeOutside(t *testing.T) {
 	w.do(t, "PUT", "/dbs/default/colls/c", map[string]string{"If-Match": cont.ETag()}, string(read.body)).want(t, http.StatusOK)
 	if s := cont.Spec(); s.Retention != time.Hour || *s.DefaultTTL != -1 {
 		t.Errorf("written back: %+v", s)
+	}
+}
+
+// A container that was made anew is not the one that a client means which names it by its
+// resource id besides.
+func TestIntendedContainer(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	mine := map[string]string{"x-ms-cosmos-intended-collection-rid": cont.RID()}
+	w.do(t, "GET", "/dbs/db/colls/c/pkranges", mine, "").want(t, http.StatusOK)
+	w.do(t, "DELETE", "/dbs/db/colls/c", mine, "").want(t, http.StatusNoContent)
+	w.create(t, "db", smallContainer, nil)
+	w.do(t, "GET", "/dbs/db/colls/c/pkranges", mine, "").refused(t, http.StatusBadRequest, "1024", "BadRequest")
+}
+
+// Who may only read changes nothing.
+func TestReadOnlyKeyManagesNothing(t *testing.T) {
+	reader := base64.StdEncoding.EncodeToString([]byte("only for reading, nothing else"))
+	w := newWorld(t, Options{Keys: Keys{Primary: wellKnownKey, PrimaryReadOnly: reader}})
+	w.create(t, "db", smallContainer, map[string]string{"x-ms-offer-throughput": "400"})
+	offer := "/" + w.theOffer(t, "true")["_self"].(string)
+	writer := *w
+	w.key = reader
+	for _, path := range []string{"/", "/dbs", "/dbs/db", "/dbs/db/colls", "/dbs/db/colls/c", "/dbs/db/colls/c/pkranges", "/offers", offer} {
+		w.do(t, "GET", path, nil, "").want(t, http.StatusOK)
+	}
+	for _, path := range []string{"/dbs", "/dbs/db/colls", "/offers"} {
+		w.do(t, "POST", path, queryHeaders, `{"query":"SELECT * FROM c"}`).want(t, http.StatusOK)
+	}
+	for _, test := range []struct{ method, path, body string }{
+		{"POST", "/dbs", `{"id":"new"}`},
+		{"DELETE", "/dbs/db", ``},
+		{"POST", "/dbs/db/colls", named("new")},
+		{"PUT", "/dbs/db/colls/c", smallContainer},
+		{"DELETE", "/dbs/db/colls/c", ``},
+		{"PUT", offer, `{"content":{"offerThroughput":500}}`},
+		{"POST", "/dbs/db/colls/c/partitions", `{"operation":"split","id":"0"}`},
+	} {
+		w.do(t, test.method, test.path, nil, test.body).refused(t, http.StatusForbidden, "0", "Forbidden")
+	}
+	writer.do(t, "GET", "/dbs/db/colls/c", nil, "").want(t, http.StatusOK)
+	if all := writer.do(t, "GET", "/dbs/db/colls/c/pkranges", nil, "").list(t, "PartitionKeyRanges"); len(all) != 1 {
+		t.Errorf("%d ranges, want one", len(all))
+	}
+}
+
+// What is asked of a store that has been closed is a 503, not a 404.
+func TestClosedStore(t *testing.T) {
+	db, err := docstore.Open("", docstore.Options{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := serveStore(t, db, Options{})
+	w.create(t, "db", smallContainer, nil)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/dbs/db", "/dbs/db/colls", "/dbs/db/colls/c", "/dbs/db/colls/c/pkranges"} {
+		w.do(t, "GET", path, nil, "").refused(t, http.StatusServiceUnavailable, "0", "ServiceUnavailable")
 	}
 }
