@@ -33,11 +33,11 @@ function build(dir) {
 async function serve(binary, dir) {
   const args = ["serve", "--db", join(dir, "store"), "--listen", "127.0.0.1:0", "-o", "json"];
   const child = spawn(binary, args, { stdio: ["ignore", "pipe", "inherit"] });
+  process.once("exit", () => child.kill("SIGKILL")); // if it is still there
   const ended = new Promise((resolve) => child.once("exit", (code, signal) => resolve(code ?? signal)));
   const said = new Promise((resolve) => createInterface(child.stdout).once("line", resolve));
   const line = await Promise.race([said, ended, late(startLimit)]);
   if (typeof line !== "string" || !line.startsWith("{")) {
-    child.kill("SIGKILL");
     throw new Error(`start changefeed serve: ${line ?? `it said nothing for ${startLimit} ms`}`);
   }
   return { child, ended, ...JSON.parse(line) };
@@ -74,25 +74,24 @@ async function main(only) {
     .map((name) => join(here, name));
   if (files.length === 0) throw new Error(`no file is named *${only}*-test.mjs`);
   const dir = mkdtempSync(join(tmpdir(), "conformance-js-"));
-  try {
-    const server = await serve(build(dir), dir);
-    Object.assign(process.env, {
-      NODE_EXTRA_CA_CERTS: server.certificate, // read when a process starts: the tests run in children
-      COSMOS_ENDPOINT: server.endpoint,
-      COSMOS_KEY: server.key,
-    });
-    const count = await test(files).finally(async () => {
-      const status = await stop(server);
-      if (status !== 0) throw new Error(`changefeed serve ended with ${status ?? "a kill"}`);
-    });
-    console.log(`${count.passed} passed, ${count.failed} failed`);
-    return count.failed === 0 && count.passed > 0 ? 0 : 1;
-  } finally {
-    rmSync(dir, { recursive: true, force: true });
-  }
+  process.once("exit", () => rmSync(dir, { recursive: true, force: true }));
+  const server = await serve(build(dir), dir);
+  Object.assign(process.env, {
+    NODE_EXTRA_CA_CERTS: server.certificate, // read when a process starts: the tests run in children
+    COSMOS_ENDPOINT: server.endpoint,
+    COSMOS_KEY: server.key,
+  });
+  const count = await test(files);
+  const status = await stop(server);
+  if (status !== 0) throw new Error(`changefeed serve ended with ${status ?? "a kill"}`);
+  console.log(`${count.passed} passed, ${count.failed} failed`);
+  return count.failed === 0 && count.passed > 0 ? 0 : 1;
 }
 
-process.exitCode = await main(process.argv[2] ?? "").catch((err) => {
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(1));
+
+const status = await main(process.argv[2] ?? "").catch((err) => {
   console.error(`conformance-js: ${err.message}`);
   return 1;
 });
+process.exit(status);
