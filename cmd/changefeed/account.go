@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/spf13/cobra"
 
@@ -115,20 +116,28 @@ func hostPort(text string) string {
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), port))
 }
 
+// isLoopback tells a URL that only this machine can reach.
 func isLoopback(endpoint string) bool {
+	host := hostOf(endpoint)
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// hostOf is the host of a URL without its port.
+func hostOf(endpoint string) string {
 	u, err := url.Parse(endpoint)
 	if err != nil {
-		return false
+		return ""
 	}
-	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	return u.Hostname()
 }
 
 // An account is one that is open.
 type account struct {
 	credentials
-	client *cosmos.Client
-	http   *http.Client
+	identity azcore.TokenCredential // where there is no key
+	client   *cosmos.Client
+	http     *http.Client
 }
 
 // account opens the account of an address.
@@ -146,13 +155,12 @@ func (o *opener) account(ctx context.Context, a address) (*account, error) {
 	}
 	credential := cosmos.Key(c.key)
 	if c.key == "" {
-		identity, err := azidentity.NewDefaultAzureCredential(nil)
-		if err != nil {
+		if opened.identity, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
 			return nil, fmt.Errorf("find an identity, because there is no key for %s: %w", c.endpoint, err)
 		}
-		credential = cosmos.Token(identity)
+		credential = cosmos.Token(opened.identity)
 	}
-	if opened.client, err = cosmos.Open(ctx, c.endpoint, credential, cosmos.Options{Transport: opened.http}); err != nil {
+	if opened.client, err = cosmos.Open(ctx, c.endpoint, credential, cosmos.Options{Transport: opened.http, Logger: o.log}); err != nil {
 		return nil, fmt.Errorf("%w%s", err, certificateHint(err))
 	}
 	o.accounts[c.endpoint] = opened
@@ -209,5 +217,5 @@ func (o *opener) openRemote(ctx context.Context, a address) (*container, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &container{address: a, source: c.Source(), writer: c, remote: c}, nil
+	return &container{address: a, source: c.Source(), writer: c, remote: c, account: opened}, nil
 }

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"github.com/millrace/changefeed"
 )
 
@@ -49,9 +51,6 @@ func (e *callError) Is(target error) bool {
 // call sends a request about a kind of things in a resource, such as the colls of
 // dbs/shop, or about the resource itself, and reads the answer into reply.
 func (a *account) call(ctx context.Context, method string, resource []string, kind string, body, reply any) error {
-	if a.key == "" {
-		return errors.New("this needs the account's key, which an identity cannot stand for: want --account-key or " + keyVariable)
-	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	request, err := a.request(ctx, method, resource, kind, body)
@@ -85,33 +84,50 @@ func (a *account) request(ctx context.Context, method string, resource []string,
 	if method == http.MethodGet {
 		text = nil
 	}
-	at := strings.TrimRight(a.endpoint, "/")
+	link := strings.Join(resource, "/")
+	var path strings.Builder
 	for _, part := range resource {
-		at += "/" + url.PathEscape(part)
+		path.WriteString("/" + url.PathEscape(part))
 	}
-	signed := strings.Join(resource, "/")
 	if kind == "" {
 		kind = resource[len(resource)-2]
 	} else {
-		at += "/" + kind
+		path.WriteString("/" + kind)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, at, bytes.NewReader(text))
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(a.endpoint, "/")+path.String(), bytes.NewReader(text))
 	if err != nil {
 		return nil, fmt.Errorf("make request: %w", err)
 	}
-	key, err := base64.StdEncoding.DecodeString(a.key)
-	if err != nil {
-		return nil, errors.New("the account's key is no base64: want it as the portal shows it")
-	}
 	date := time.Now().UTC().Format(http.TimeFormat)
-	mac := hmac.New(sha256.New, key)
-	fmt.Fprintf(mac, "%s\n%s\n%s\n%s\n\n", strings.ToLower(method), kind, signed, strings.ToLower(date))
-	signature := base64.StdEncoding.EncodeToString(mac.Sum(nil))
-	r.Header.Set("Authorization", url.QueryEscape("type=master&ver=1.0&sig="+signature))
+	authorization, err := a.sign(ctx, fmt.Sprintf("%s\n%s\n%s\n%s\n\n", strings.ToLower(method), kind, link, strings.ToLower(date)))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Authorization", authorization)
 	r.Header.Set("X-Ms-Date", date)
 	r.Header.Set("X-Ms-Version", apiVersion)
 	r.Header.Set("Content-Type", "application/json")
 	return r, nil
+}
+
+// sign makes the authorization of a request: a signature of what the service wants
+// signed, or the token of an identity.
+func (a *account) sign(ctx context.Context, payload string) (string, error) {
+	if a.key == "" {
+		scope := "https://" + hostOf(a.endpoint) + "/.default"
+		token, err := a.identity.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
+		if err != nil {
+			return "", fmt.Errorf("get token for %s: %w", scope, err)
+		}
+		return url.QueryEscape("type=aad&ver=1.0&sig=" + token.Token), nil
+	}
+	key, err := base64.StdEncoding.DecodeString(a.key)
+	if err != nil {
+		return "", errors.New("the account's key is no base64: want it as the portal shows it")
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(payload))
+	return url.QueryEscape("type=master&ver=1.0&sig=" + base64.StdEncoding.EncodeToString(mac.Sum(nil))), nil
 }
 
 // refusalOf is the reason in the body of a refusal.

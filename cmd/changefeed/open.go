@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +28,7 @@ type container struct {
 	writer  changefeed.Committer
 	local   *docstore.Container // nil for one of an account
 	remote  *cosmos.Container   // nil for one of a store
+	account *account            // the same
 }
 
 // stored is a container of a store.
@@ -62,6 +64,7 @@ func (c *container) retains(m changefeed.Mode) error {
 // An opener opens containers; those of one store or account share what is open.
 type opener struct {
 	flags    accountFlags
+	log      *slog.Logger // for what the client of an account has to say; nil is silence
 	stores   map[string]*docstore.DB
 	accounts map[string]*account
 }

@@ -115,7 +115,7 @@ func (o *partitionOptions) split(cmd *cobra.Command, c *container) error {
 	at := strings.ToUpper(o.at)
 	switch {
 	case c.local == nil:
-		parts, err = o.change(ctx, c, change{Operation: "split", ID: o.id, At: at})
+		parts, err = c.change(ctx, change{Operation: "split", ID: o.id, At: at})
 	case at == "":
 		parts, err = c.local.Split(ctx, o.id)
 	default:
@@ -139,7 +139,7 @@ func (o *partitionOptions) merge(cmd *cobra.Command, c *container, ids []string)
 		}
 	}
 	if c.local == nil {
-		parts, err = o.change(ctx, c, change{Operation: "merge", IDs: ids})
+		parts, err = c.change(ctx, change{Operation: "merge", IDs: ids})
 	} else {
 		parts = make([]changefeed.Partition, 1)
 		parts[0], err = c.local.Merge(ctx, ids[0], ids[1])
@@ -174,13 +174,7 @@ type change struct {
 }
 
 // change asks the server. Azure has no such request.
-func (o *partitionOptions) change(ctx context.Context, c *container, what change) ([]changefeed.Partition, error) {
-	opener := newOpener(o.account)
-	a, err := opener.account(ctx, c.address)
-	if err != nil {
-		return nil, err
-	}
-	defer a.client.Close()
+func (c *container) change(ctx context.Context, what change) ([]changefeed.Partition, error) {
 	var made struct {
 		PartitionKeyRanges []struct {
 			ID           string
@@ -189,7 +183,7 @@ func (o *partitionOptions) change(ctx context.Context, c *container, what change
 			Parents      []string
 		}
 	}
-	err = a.call(ctx, http.MethodPost, []string{"dbs", c.address.database, "colls", c.address.container}, "partitions", what, &made)
+	err := c.account.call(ctx, http.MethodPost, []string{"dbs", c.address.database, "colls", c.address.container}, "partitions", what, &made)
 	if refused, ok := errors.AsType[*callError](err); ok && (refused.status == http.StatusMethodNotAllowed || refused.status == http.StatusNotFound) {
 		return nil, fmt.Errorf("%w; only changefeed serve does this on demand", err)
 	}

@@ -26,14 +26,10 @@ func (o *opener) neighbours(ctx context.Context, leases *container) (all []*cont
 		}
 		return all, nil
 	}
-	a, err := o.account(ctx, leases.address)
-	if err != nil {
-		return nil, err
-	}
 	var list struct {
 		DocumentCollections []struct{ ID string }
 	}
-	if err := a.call(ctx, http.MethodGet, []string{"dbs", leases.address.database}, "colls", nil, &list); err != nil {
+	if err := leases.account.call(ctx, http.MethodGet, []string{"dbs", leases.address.database}, "colls", nil, &list); err != nil {
 		return nil, fmt.Errorf("list containers: %w", err)
 	}
 	for _, c := range list.DocumentCollections {

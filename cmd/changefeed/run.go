@@ -119,11 +119,13 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	log := o.logger(cmd)
 	p, err := o.program(cmd, args)
 	if err != nil {
 		return err
 	}
 	opener := newOpener(o.account)
+	opener.log = log
 	defer closing(opener, &err)
 	monitored, err := opener.open(ctx, source)
 	if err != nil {
@@ -136,6 +138,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	o.feed.Hooks = changefeed.LogHooks(log)
 	processor, err := changefeed.New(monitored.source, store, p, o.feed)
 	if wrong, ok := errors.AsType[*changefeed.OptionError](err); ok {
 		return misused(flagName(wrong.Field), wrong.Value, wrong.Want)
@@ -247,6 +250,15 @@ func (o *runOptions) program(cmd *cobra.Command, args []string) (*program, error
 	if err != nil {
 		return nil, fmt.Errorf("COMMAND is %s: %w", args[0], cmp.Or(errors.Unwrap(err), err))
 	}
+	return &program{
+		path: path, args: args, form: o.form, grace: o.grace,
+		hurry:  min(o.grace, o.feed.Expiration/hurryPart),
+		stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
+	}, nil
+}
+
+// logger writes to standard error.
+func (o *runOptions) logger(cmd *cobra.Command) *slog.Logger {
 	level := slog.LevelWarn
 	switch {
 	case o.verbose > 1:
@@ -254,11 +266,6 @@ func (o *runOptions) program(cmd *cobra.Command, args []string) (*program, error
 	case o.verbose == 1:
 		level = slog.LevelInfo
 	}
-	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
-	o.feed.Hooks = changefeed.LogHooks(log.With("name", o.name, "instance", o.feed.Instance))
-	return &program{
-		path: path, args: args, form: o.form, grace: o.grace,
-		hurry:  min(o.grace, o.feed.Expiration/hurryPart),
-		stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
-	}, nil
+	handler := slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})
+	return slog.New(handler).With("name", o.name, "instance", o.feed.Instance)
 }
