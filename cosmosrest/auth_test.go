@@ -1,6 +1,7 @@
 package cosmosrest
 
 import (
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -56,9 +57,7 @@ var (
 // with are headers, and some more that are true.
 func with(headers map[string]string, flags ...string) map[string]string {
 	all := map[string]string{}
-	for name, value := range headers {
-		all[name] = value
-	}
+	maps.Copy(all, headers)
 	for _, name := range flags {
 		all[name] = "True"
 	}
