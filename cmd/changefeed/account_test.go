@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/millrace/changefeed/cosmosrest"
+)
+
+func TestAKeyGoesToItsOwnAccountOnly(t *testing.T) {
+	const (
+		contoso  = "https://contoso.documents.azure.com"
+		fabrikam = "https://fabrikam.documents.azure.com"
+		local    = "http://127.0.0.1:8081"
+		string1  = "AccountEndpoint=" + contoso + ":443/;AccountKey=c3Ry;"
+	)
+	for _, tt := range []struct {
+		name    string
+		flags   accountFlags
+		env     map[string]string
+		address string
+		want    credentials
+	}{
+		{"nothing told", accountFlags{}, nil, contoso + "/d/c", credentials{contoso, ""}},
+		{"the emulator", accountFlags{}, nil, local + "/d/c", credentials{local, cosmosrest.EmulatorKey}},
+		{"flags", accountFlags{endpoint: contoso, key: "a2V5"}, nil, "cosmos:d/c", credentials{contoso, "a2V5"}},
+		{"a key alone", accountFlags{key: "a2V5"}, nil, fabrikam + "/d/c", credentials{fabrikam, "a2V5"}},
+		{"a connection string", accountFlags{connection: string1}, nil, "cosmos:d/c", credentials{contoso + ":443/", "c3Ry"}},
+		{"its own host", accountFlags{connection: string1}, nil, contoso + "/d/c", credentials{contoso, "c3Ry"}},
+		{"another host", accountFlags{connection: string1}, nil, fabrikam + "/d/c", credentials{fabrikam, ""}},
+		{"another endpoint", accountFlags{endpoint: fabrikam, connection: string1}, nil, "cosmos:d/c", credentials{fabrikam, ""}},
+		{"environment", accountFlags{}, map[string]string{endpointVariable: contoso, keyVariable: "ZW52"}, "cosmos:d/c", credentials{contoso, "ZW52"}},
+		{"environment for another", accountFlags{}, map[string]string{endpointVariable: contoso, keyVariable: "ZW52"}, local + "/d/c", credentials{local, cosmosrest.EmulatorKey}},
+		{"environment without endpoint", accountFlags{}, map[string]string{keyVariable: "ZW52"}, local + "/d/c", credentials{local, "ZW52"}},
+		{"endpoint by flag, key by environment", accountFlags{endpoint: contoso}, map[string]string{keyVariable: "ZW52"}, "cosmos:d/c", credentials{contoso, "ZW52"}},
+		{"connection string of the environment", accountFlags{}, map[string]string{connectionVariable: string1}, "cosmos:d/c", credentials{contoso + ":443/", "c3Ry"}},
+		{"the string's key, for another host", accountFlags{}, map[string]string{connectionVariable: string1}, local + "/d/c", credentials{local, cosmosrest.EmulatorKey}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, name := range []string{endpointVariable, keyVariable, connectionVariable} {
+				t.Setenv(name, tt.env[name])
+			}
+			a, err := parseAddress("ADDRESS", tt.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := tt.flags.find(a); got != tt.want || err != nil {
+				t.Errorf("got %v, %v, want %v", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// fixedToken is an identity.
+type fixedToken struct{ asked []string }
+
+// GetToken notes what it is asked for.
+func (f *fixedToken) GetToken(_ context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	f.asked = append(f.asked, o.Scopes...)
+	return azcore.AccessToken{Token: "a.b.c", ExpiresOn: time.Now().Add(time.Hour)}, nil
+}
+
+func TestAnIdentitySignsWithItsToken(t *testing.T) {
+	identity := &fixedToken{}
+	a := account{credentials: credentials{endpoint: "https://contoso.documents.azure.com:443/"}, identity: identity}
+	r, err := a.request(t.Context(), "GET", []string{"dbs", "my shop"}, "colls", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.URL.String(); got != "https://contoso.documents.azure.com:443/dbs/my%20shop/colls" {
+		t.Errorf("got %s, want the containers of the database", got)
+	}
+	if got, err := url.QueryUnescape(r.Header.Get("Authorization")); got != "type=aad&ver=1.0&sig=a.b.c" || err != nil {
+		t.Errorf("got authorization %q, %v, want the token", got, err)
+	}
+	if got := strings.Join(identity.asked, " "); got != "https://contoso.documents.azure.com/.default" {
+		t.Errorf("got scope %s, want that of the account", got)
+	}
+}
+
+func TestRefusalsAreToldInOneLine(t *testing.T) {
+	for _, tt := range []struct{ body, want string }{
+		{`{"code":"NotFound","message":"Message: {\"Errors\":[\"no such thing\"]}\r\nActivityId: 1"}`, "no such thing"},
+		{`{"code":"Unauthorized","message":"the signature is wrong\r\nActivityId: 1"}`, "the signature is wrong"},
+		{`<html>`, `"<html>"`},
+	} {
+		if got := refusalOf([]byte(tt.body)); got != tt.want {
+			t.Errorf("got %s, want %s", got, tt.want)
+		}
+	}
+}

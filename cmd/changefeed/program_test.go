@@ -1,0 +1,171 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// shell is a program that runs a script. What it starts holds the pipe open.
+func shell(t *testing.T, script string) (p *program, output *os.File) {
+	t.Helper()
+	path, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("there is no shell")
+	}
+	output, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { output.Close() })
+	t.Cleanup(func() { in.Close() })
+	return &program{
+		path: path, args: []string{"sh", "-c", script}, grace: time.Minute, hurry: time.Millisecond,
+		stdout: in, stderr: os.Stderr,
+	}, output
+}
+
+// orders is a batch of two.
+func orders() *changefeed.Batch {
+	return &changefeed.Batch{
+		LeaseToken: "-1F", Range: changefeed.Range{Max: "1F"}, Instance: "one", Attempt: 2,
+		Changes: []changefeed.Change{
+			{LSN: 5, ID: "1", PartitionKey: `["a"]`, Body: []byte("{\"id\":\r\n\"1\"}")},
+			{LSN: 6, ID: "2", PartitionKey: `["a"]`, Op: changefeed.OpDelete},
+		},
+	}
+}
+
+func TestAProgramIsDoneWhenItExitsWithZero(t *testing.T) {
+	for _, tt := range []struct{ name, script, want string }{
+		{"zero", "cat >/dev/null", ""},
+		{"without reading", "exit 0", ""},
+		{"another code", "exit 7", "sh: exit status 7"},
+		{"a signal", "kill -KILL $$", "sh: signal: killed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p, _ := shell(t, tt.script)
+			err := p.Handle(t.Context(), orders())
+			if got := text(err); got != tt.want {
+				t.Errorf("got error %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func TestAProgramGetsItsBatch(t *testing.T) {
+	var out bytes.Buffer
+	p, _ := shell(t, `env | grep ^CHANGEFEED_ | sort; cat`)
+	p.stdout, p.form.meta = &out, true
+	if err := p.Handle(t.Context(), orders()); err != nil {
+		t.Fatal(err)
+	}
+	want := `CHANGEFEED_ATTEMPT=2
+CHANGEFEED_INSTANCE=one
+CHANGEFEED_LEASE=-1F
+CHANGEFEED_RANGE=-1F
+{"lsn":5,"time":"0001-01-01T00:00:00Z","op":"upsert","id":"1","key":["a"],"range":"-1F","document":{"id":"1"}}
+{"lsn":6,"time":"0001-01-01T00:00:00Z","op":"delete","id":"2","key":["a"],"range":"-1F"}
+`
+	if got := out.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestAProgramEndsWithItsLease waits for the program and all that it has started to be
+// gone: nobody has the pipe open any more.
+func TestAProgramEndsWithItsLease(t *testing.T) {
+	for _, tt := range []struct {
+		name, script string
+		cause        error
+		want         string // of the error, and of the output
+		said         string
+	}{
+		{"one that is stubborn", "trap '' TERM; sleep 60 & echo begun; wait; sleep 60", changefeed.ErrLeaseLost, "sh: signal: killed", "begun\n"},
+		{"one that listens", "trap 'echo asked; exit 0' TERM; sleep 60 & echo begun; wait", changefeed.ErrStopped, "", "begun\nasked\n"},
+		{"one that fails", "trap 'exit 1' TERM; sleep 60 & echo begun; wait", changefeed.ErrHandlerTimeout, "sh: exit status 1", "begun\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p, output := shell(t, tt.script)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			ended := make(chan error, 1)
+			go func() { ended <- p.Handle(ctx, orders()) }()
+			said := make([]byte, len("begun\n"))
+			if _, err := io.ReadFull(output, said); err != nil {
+				t.Fatal(err)
+			}
+			cancel(tt.cause)
+			if got := text(<-ended); got != tt.want {
+				t.Errorf("got error %q, want %q", got, tt.want)
+			}
+			p.stdout.(*os.File).Close()
+			rest, err := io.ReadAll(output)
+			if err != nil || string(said)+string(rest) != tt.said {
+				t.Errorf("got output %q and %q, %v, want %q", said, rest, err, tt.said)
+			}
+		})
+	}
+}
+
+func TestAProgramIsNotFedAfterItsLeaseWasLost(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	in := fenced{ctx, strings.NewReader("changes")}
+	b := make([]byte, 3)
+	if n, err := in.Read(b); n != 3 || err != nil {
+		t.Errorf("got %d bytes, %v, want 3", n, err)
+	}
+	cancel(changefeed.ErrLeaseLost)
+	if n, err := in.Read(b); n != 0 || !errors.Is(err, changefeed.ErrLeaseLost) {
+		t.Errorf("got %d bytes, %v, want none and %v", n, err, changefeed.ErrLeaseLost)
+	}
+}
+
+// TestAProgramDiesWithItsProcessor kills the processor the hard way.
+func TestAProgramDiesWithItsProcessor(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux can do that")
+	}
+	dir, in := t.TempDir(), filepath.Join(t.TempDir(), "in")
+	if err := os.WriteFile(in, generated(1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "import", in, "docstore:"+dir+"#orders", "--pk", "/outcode")
+	run := exec.Command("changefeed", "run", "--source", "docstore:"+dir+"#orders", "--name", "mailer", "--create-leases",
+		"--from", "beginning", "--", "sh", "-c", "echo begun; exec sleep 60")
+	output, err := run.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := make([]byte, len("begun\n"))
+	_, err = io.ReadFull(output, said)
+	if kerr := run.Process.Kill(); err != nil || kerr != nil {
+		t.Fatal(err, kerr)
+	}
+	if rest, err := io.ReadAll(output); err != nil || len(rest) > 0 { // ends when the program has
+		t.Errorf("got %q, %v, want the end of the output", rest, err)
+	}
+	_ = run.Wait() // killed, as wanted
+}
