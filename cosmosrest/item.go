@@ -119,15 +119,20 @@ func (c *call) readItem() error {
 		return err
 	}
 	it, err := p.cont.Item(c.ctx, p.key, id)
-	c.done(p, chargeRead(len(it.Body)))
+	size, none := len(it.Body), c.header("If-None-Match")
+	same := err == nil && none != "" && matches(none, it.ETag)
+	if same {
+		size = 0
+	}
+	c.done(p, chargeRead(size))
 	if err != nil {
 		return err
 	}
 	c.set("Etag", it.ETag)
-	switch match, none := c.header("If-Match"), c.header("If-None-Match"); {
-	case none != "" && matches(none, it.ETag):
+	if same {
 		return c.reply(http.StatusNotModified, nil)
-	case match != "" && !matches(match, it.ETag):
+	}
+	if match := c.header("If-Match"); match != "" && !matches(match, it.ETag) {
 		return newFault(http.StatusPreconditionFailed, 0, "PreconditionFailed", "item %q has the ETag %s: want %s", it.ID, it.ETag, match)
 	}
 	return c.reply(http.StatusOK, it.Body)

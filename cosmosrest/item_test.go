@@ -95,7 +95,7 @@ func TestUpsert(t *testing.T) {
 
 func TestItemConditions(t *testing.T) {
 	w, _ := newContainer(t, Options{})
-	etag := w.item(t, "a", "").header.Get("etag")
+	etag := w.item(t, "a", `,"v":"`+strings.Repeat("x", 2000)+`"`).header.Get("etag")
 	bare, body := strings.Trim(etag, `"`), `{"id":"a","pk":"p"}`
 	for _, c := range []struct {
 		method, name, value string
@@ -119,6 +119,9 @@ func TestItemConditions(t *testing.T) {
 		}
 		if a.want(t, c.status); c.status == 304 && (a.header.Get("etag") != etag || len(a.body) > 0) {
 			t.Errorf("304 has the ETag %s and the body %q", a.header.Get("etag"), a.body)
+		}
+		if want := map[int]string{200: "3.00", 304: "1.00"}[c.status]; c.method == "GET" && want != "" && a.header.Get("x-ms-request-charge") != want {
+			t.Errorf("status %d costs %s, want %s", c.status, a.header.Get("x-ms-request-charge"), want)
 		}
 	}
 	etag = w.item(t, "a", "").header.Get("etag")
