@@ -10,8 +10,13 @@
 //
 // Before it reads anything, a caller asks the query where it can find its documents: [Bound.Pinned], [Bound.IDs] and
 // [Bound.IDPrefix] tell what the WHERE clause says about a path, and [Query.CrossPartition] what the service's gateway
-// would refuse.
+// would refuse. [Bound.Plan] tells a client how to run the query range by range and to merge the rows by itself.
 //
 // Documents are never decoded whole. Paths are looked up in their text, and what a row repeats of a document is its
 // text, byte for byte. Of two members with one name, the first counts.
+//
+// Undefined is no null: what has no value is left out of rows, equals nothing, and neither passes nor fails a filter.
+// Values of two types are different, but none is the greater one. Numbers are float64, strings sort by their UTF-8
+// bytes, characters are code points. User-defined functions, geography and vectors are not supported; what is not
+// supported is an [Error] that names it.
 package sql

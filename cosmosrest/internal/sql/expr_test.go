@@ -331,6 +331,7 @@ func TestExpressions(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	tests := []struct{ query, want string }{
 		{"", "Syntax error, unexpected end of the query."},
+		{"\u017felect * FROM c", "Syntax error, incorrect syntax near '\u017felect'."},
 		{"SELECT * FORM c", "Syntax error, incorrect syntax near 'FORM'."},
 		{"SELECT", "Syntax error, unexpected end of the query."},
 		{"SELECT * FROM c WHERE", "Syntax error, unexpected end of the query."},
@@ -403,5 +404,15 @@ func TestLongChainsOfOr(t *testing.T) {
 	query := "SELECT VALUE c.id FROM c WHERE c.id = 'x'" + strings.Repeat(" OR (c.id = 'x' AND c.n = 1)", 1000) + " OR c.id = 'a'"
 	if got, err := run(t, query, []string{sample}); err != nil || got != `"a"` {
 		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestDeepNestingIsParsedInOneGo(t *testing.T) {
+	const depth = maxNesting - 2
+	for _, brackets := range [][2]string{{"(", ")"}, {"[", "]"}, {"{'a':", "}"}, {"ABS(", ")"}, {"NOT (", ")"}, {"c[", "]"}, {"(SELECT VALUE ", ")"}} {
+		query := "SELECT VALUE " + strings.Repeat(brackets[0], depth) + "1" + strings.Repeat(brackets[1], depth) + " FROM c"
+		if _, err := run(t, query, []string{sample}); err != nil {
+			t.Errorf("%.40s: %v", query, err)
+		}
 	}
 }

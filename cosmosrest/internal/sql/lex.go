@@ -84,7 +84,7 @@ func (s *scanner) Next() (lexer.Token, error) {
 	t := lexer.Token{Type: kind, Value: s.text[start:s.at], Pos: lexer.Position{Offset: start, Line: 1}}
 	if kind == tokIdent && len(t.Value) <= longestWord {
 		upper := strings.ToUpper(t.Value)
-		if k, reserved := words[upper]; reserved {
+		if k, reserved := words[upper]; reserved && len(upper) == len(t.Value) { // ſ is no S
 			t.Type, t.Value = k, upper
 		}
 	}
