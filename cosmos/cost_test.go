@@ -25,6 +25,8 @@ type meter struct {
 func (m *meter) RoundTrip(r *http.Request) (*http.Response, error) {
 	what := r.Method
 	switch {
+	case strings.HasSuffix(r.URL.Path, "/pkranges"):
+		what = "ranges"
 	case r.Header.Get("A-IM") != "":
 		what = "feed"
 	case r.Header.Get("x-ms-documentdb-isquery") != "":

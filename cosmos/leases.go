@@ -41,8 +41,9 @@ const (
 // ahead; where a record that was read is newer, it is the record's time. So an instance
 // may judge a lease up to a second too young, and never too old.
 //
-// In an account with several write regions all instances write to the first of them,
-// whatever regions they prefer: elsewhere two conditional writes could both succeed.
+// All requests go to the write region, whatever regions the client prefers. Of several
+// write regions that is the first, for every instance: in two of them two conditional
+// writes could both succeed.
 type Leases struct {
 	c      *Container
 	prefix string

@@ -80,6 +80,9 @@ func (c *Client) do(ctx context.Context, r request) (*answer, error) {
 func (c *Client) send(ctx context.Context, r request, target func() *url.URL) (*answer, error) {
 	activity := newActivity()
 	for n := 1; ; n++ {
+		if ctx.Err() != nil {
+			return nil, lost(ctx, r, nil)
+		}
 		to := target()
 		a, err := c.attempt(ctx, to, r, activity)
 		if err == nil || ctx.Err() != nil {
