@@ -136,6 +136,8 @@ async function paged(query, options) {
     const page = await again(items).items.query(query, { ...options, continuationToken }).fetchNext();
     pages.push(page.resources);
     continuationToken = page.continuationToken;
+    assert.ok((continuationToken ?? "").length <= 1024, "the SDK allows tokens 1 KB"); // which it says in each request
+    assert.ok(page.requestCharge > 0);
     assert.ok(pages.length <= docs.length + 5, "paging does not end");
   } while (continuationToken);
   return pages;
@@ -168,6 +170,8 @@ test("a token of another query or of nobody is a 400", async () => {
   for (const continuationToken of ["nonsense", "AAAA", '{"token":"x"}']) {
     await assert.rejects(items.items.query("SELECT * FROM c", { partitionKey: "k1", continuationToken }).fetchNext(), { code: 400 });
   }
+  const { continuationToken } = await items.items.query("SELECT * FROM c ORDER BY c.n", { partitionKey: "k1", maxItemCount: 2 }).fetchNext();
+  await assert.rejects(items.items.query("SELECT c.id FROM c", { partitionKey: "k1", continuationToken }).fetchNext(), { code: 400 });
 });
 
 const ordered = [

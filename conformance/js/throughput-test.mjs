@@ -79,6 +79,16 @@ test("over the budget: the SDK waits as told, and all succeed", async () => {
   assert.deepEqual(sorted(names(resources)), sorted(Array.from({ length: 60 }, (_, i) => `d${i}`)));
 });
 
+test("over the budget: bulk tries the refused operations again", async () => {
+  const c = await container(db, "bulk", { throughput: 1000 });
+  const operations = Array.from({ length: 60 }, (_, i) => ({
+    operationType: "Create", partitionKey: "a", resourceBody: { id: `d${i}`, pk: "a", text: "x".repeat(10_000) },
+  }));
+  const results = await c.items.executeBulkOperations(operations);
+  assert.deepEqual(results.map((r) => r.error ?? r.response.statusCode), Array(60).fill(201));
+  assert.equal((await c.items.readAll().fetchAll()).resources.length, 60);
+});
+
 test("a raised offer is in force at once", async () => {
   const c = await container(db, "raised", { throughput: 400 });
   const { resource, offer } = await c.readOffer();
