@@ -10,7 +10,7 @@ const (
 	patchMore    = 1    // a patch, above the write of the document that it makes
 	scanItem     = 0.05 // a query or feed, for each document that it read
 	scanKB       = 0.5  // and for each KB of them
-	manageCharge = 5    // a change of a database, container or offer
+	chargeManage = 5    // a change of a database, container or offer
 )
 
 // kilobytes is the size of a document as it is charged.
@@ -27,8 +27,8 @@ func chargeWrite(bytes int) float64 { return writeKB * kilobytes(bytes) }
 // chargePatch is what a patch costs that leaves a document of this size.
 func chargePatch(bytes int) float64 { return chargeWrite(bytes) + patchMore }
 
-// scanCharge is what a query or a page of a feed costs that read so many documents with
+// chargeScan is what a query or a page of a feed costs that read so many documents with
 // so many bytes together.
-func scanCharge(items, bytes int) float64 {
+func chargeScan(items, bytes int) float64 {
 	return max(minCharge, scanItem*float64(items)+scanKB*float64(bytes)/1024)
 }

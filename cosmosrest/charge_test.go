@@ -17,9 +17,9 @@ func TestCharges(t *testing.T) {
 		{"a replace of 3 KB", chargeWrite(3 << 10), 16.5},
 		{"a delete of 3 KB", chargeWrite(3 << 10), 16.5},
 		{"a patch that leaves 1 KB", chargePatch(1024), 6.5},
-		{"a page that reads nothing", scanCharge(0, 0), 1},
-		{"a page of 10 items and 1 KB", scanCharge(10, 1<<10), 1},
-		{"a page of 100 items and 100 KB", scanCharge(100, 100<<10), 55},
+		{"a page that reads nothing", chargeScan(0, 0), 1},
+		{"a page of 10 items and 1 KB", chargeScan(10, 1<<10), 1},
+		{"a page of 100 items and 100 KB", chargeScan(100, 100<<10), 55},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s costs %v RU, want %v", test.name, test.got, test.want)

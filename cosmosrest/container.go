@@ -39,7 +39,7 @@ func (c *call) postContainers() error {
 	if err != nil {
 		return err
 	}
-	c.charge += manageCharge
+	c.charge += chargeManage
 	return c.replyContainer(http.StatusCreated, made)
 }
 
@@ -112,7 +112,7 @@ func (c *call) replaceContainer() error {
 	if err != nil {
 		return err
 	}
-	c.charge += manageCharge
+	c.charge += chargeManage
 	return c.replyContainer(http.StatusOK, cont)
 }
 
@@ -131,7 +131,7 @@ func (c *call) deleteContainer() error {
 	if err := c.s.db.DeleteContainer(c.ctx, cont.Name()); err != nil {
 		return err
 	}
-	c.charge += manageCharge
+	c.charge += chargeManage
 	return c.reply(http.StatusNoContent, nil)
 }
 

@@ -32,7 +32,7 @@ func (c *call) postDatabases() error {
 	if err != nil {
 		return err
 	}
-	c.charge += manageCharge
+	c.charge += chargeManage
 	return c.replyDatabase(http.StatusCreated, d)
 }
 
@@ -85,7 +85,7 @@ func (c *call) deleteDatabase() error {
 	if err := c.s.db.DeleteDatabase(c.ctx, d.ID); err != nil {
 		return err
 	}
-	c.charge += manageCharge
+	c.charge += chargeManage
 	return c.reply(http.StatusNoContent, nil)
 }
 

@@ -221,7 +221,7 @@ func (f *feedRead) once() (changefeed.Page, error) {
 		for i := range page.Changes {
 			size += len(page.Changes[i].Body) + len(page.Changes[i].Previous)
 		}
-		f.c.spend(f.cont, f.part.ID, scanCharge(len(page.Changes), size))
+		f.c.spend(f.cont, f.part.ID, chargeScan(len(page.Changes), size))
 	}
 	return page, err
 }
@@ -235,7 +235,7 @@ func (f *feedRead) nothing() (changefeed.Page, error) {
 	if err != nil {
 		return page, err
 	}
-	f.c.spend(f.cont, f.part.ID, scanCharge(0, 0))
+	f.c.spend(f.cont, f.part.ID, chargeScan(0, 0))
 	if lsn := tokenLSN(f.from.Token); lsn > tokenLSN(page.Next.Token) {
 		page.Next.Token = strconv.Quote(strconv.FormatInt(lsn, 10))
 	}

@@ -232,7 +232,7 @@ func (c *call) replaceOffer() error {
 	if err != nil {
 		return err
 	}
-	c.charge += manageCharge
+	c.charge += chargeManage
 	return c.replyOffer(o)
 }
 

@@ -130,7 +130,7 @@ func (c *call) changePartitions() error {
 	if err != nil {
 		return err
 	}
-	c.charge += manageCharge
+	c.charge += chargeManage
 	c.set("Etag", rangesTag(cont, now))
 	return c.replyAll(rangesOf(cont, made, len(now)))
 }

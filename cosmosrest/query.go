@@ -74,7 +74,7 @@ func (c *call) queryItems() error {
 	if err != nil {
 		return err
 	}
-	c.spend(q.cont, part.ID, scanCharge(q.scan.docs, q.scan.bytes))
+	c.spend(q.cont, part.ID, chargeScan(q.scan.docs, q.scan.bytes))
 	return q.answer(b, more)
 }
 

@@ -49,7 +49,7 @@ func (c *call) readFeed() error {
 	if err := s.fill(b, k, rows); err != nil {
 		return err
 	}
-	c.spend(cont, part.ID, scanCharge(s.docs, s.bytes))
+	c.spend(cont, part.ID, chargeScan(s.docs, s.bytes))
 	c.set(headerItemCount, strconv.Itoa(b.count))
 	return c.reply(http.StatusOK, b.finish())
 }
