@@ -16,7 +16,11 @@ type pageBuilder struct {
 	places  []textPlaces
 	slab    []byte
 	text    []byte
+
+	transaction pageSize // of the page before the last transaction
 }
+
+type pageSize struct{ changes, slab, text int }
 
 // textPlaces tells where a change's parts end in the buffers; they begin where the ones
 // before end.
@@ -34,6 +38,18 @@ func (b *pageBuilder) items() int {
 }
 
 func (b *pageBuilder) full() bool { return len(b.changes) >= b.items() || len(b.slab) >= maxPageBytes }
+
+// overflows tells whether the last transaction has no room beside those before it.
+func (b *pageBuilder) overflows() bool {
+	return len(b.slab) > maxPageBytes && b.transaction.changes > 0
+}
+
+// cut takes the last transaction out of the page.
+func (b *pageBuilder) cut() {
+	t := b.transaction
+	b.changes, b.places = b.changes[:t.changes], b.places[:t.changes]
+	b.slab, b.text = b.slab[:t.slab], b.text[:t.text]
+}
 
 // add copies a version into the page.
 func (b *pageBuilder) add(c *Container, logs []uint32, e *entry, lsn int64, mode changefeed.Mode) error {

@@ -30,8 +30,8 @@ type selection struct {
 }
 
 // Read implements [changefeed.Source]. A page holds up to 1,000 changes unless
-// MaxItems says otherwise, and about 4 MB. Its charge is one request unit and one for
-// each KB of bodies.
+// MaxItems says otherwise, and 4 MB; a larger transaction comes alone. Its charge is
+// one request unit and one for each KB of bodies.
 func (c *Container) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
 	page, err := c.read(ctx, r, from, o)
 	if err != nil {
@@ -137,11 +137,21 @@ func (c *Container) collect(ctx context.Context, b *pageBuilder, l *layout, part
 	if err != nil {
 		return 0, err
 	}
-	last := sel.lsn
+	last, before := sel.lsn, sel.lsn
 	f.stop = func(lsn int64) bool { return lsn != last && b.full() }
 	err = f.each(ctx, &l.spec, func(e *entry, a addr) (bool, error) {
-		last = a.lsn
-		return true, b.add(c, logs, e, a.lsn, sel.mode)
+		if a.lsn != last {
+			b.transaction = pageSize{len(b.changes), len(b.slab), len(b.text)}
+			before, last = last, a.lsn
+		}
+		if err := b.add(c, logs, e, a.lsn, sel.mode); err != nil {
+			return false, err
+		}
+		if b.overflows() {
+			b.cut()
+			last, f.stopped = before, true
+		}
+		return !f.stopped, nil
 	})
 	if f.stopped {
 		return last, err
