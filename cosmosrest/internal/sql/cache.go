@@ -5,11 +5,12 @@ import (
 	"sync"
 )
 
-// The cache keeps the most recently used queries. A parsed query takes some thirty times the bytes of its text.
+// The cache keeps the most recently used queries. A query of a usual length takes some fifty times the bytes of its text, a
+// long one some ten times.
 const (
-	maxCached      = 500
-	maxCachedBytes = 512 << 10 // of text, in all
-	maxCachedQuery = 16 << 10  // a longer one is not kept
+	maxCached      = 256
+	maxCachedBytes = 1 << 20   // of text, in all
+	maxCachedQuery = 128 << 10 // a longer one is not kept
 )
 
 var parsed = &cache{entries: map[cacheKey]*list.Element{}}

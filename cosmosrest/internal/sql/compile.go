@@ -55,14 +55,8 @@ func (c *compiler) primary(p *primary) node {
 
 func (c *compiler) literal(p *primary) node {
 	switch {
-	case p.Number != "":
-		return c.number(p.Number, p.Pos.Offset)
-	case p.String != "":
-		return constant{textValue(c.unescape(p.String, p.Pos.Offset))}
-	case p.Const != "":
-		return named(p.Const)
-	case p.Param != "":
-		return c.param(p.Param)
+	case p.Literal != "":
+		return c.scalar(p.Literal, p.Pos.Offset)
 	case p.Array != nil:
 		return c.array(p.Array)
 	case p.Object != nil:
@@ -75,6 +69,22 @@ func (c *compiler) literal(p *primary) node {
 	}
 	return c.expr(p.Group.List[0])
 }
+
+// scalar tells literals apart by how they begin.
+func (c *compiler) scalar(text string, at int) node {
+	switch ch := text[0]; {
+	case isQuote(ch):
+		return constant{textValue(c.unescape(text, at))}
+	case isNumeral(ch):
+		return c.number(text, at)
+	case ch == '@':
+		return c.param(text)
+	}
+	return named(text)
+}
+
+func isQuote(c byte) bool   { return c == '"' || c == '\'' }
+func isNumeral(c byte) bool { return isDigit(c) || c == '.' }
 
 // array makes a constant of constants.
 func (c *compiler) array(a *arrayLit) node {
@@ -138,8 +148,11 @@ func (c *compiler) object(o *objectLit, at int) node {
 	seen := map[string]bool{}
 	for _, m := range o.Members {
 		name := m.Key
-		if name[0] == '"' || name[0] == '\'' {
+		switch {
+		case isQuote(name[0]):
 			name = c.unescape(name, at)
+		case !isLetter(name[0]) || words[name] != 0:
+			c.fail(failf(at, "Syntax error, incorrect syntax near %s.", clip(name)))
 		}
 		if seen[name] {
 			c.duplicate(name, at)
@@ -233,14 +246,15 @@ func (c *compiler) constantStep(s *suffix) (step, bool) {
 	if s.Index == nil || len(s.Index.Rest) > 0 || len(s.Index.First.Signs) > 0 || len(s.Index.First.Primary.Suffix) > 0 {
 		return step{}, false
 	}
-	switch p := s.Index.First.Primary; {
-	case p.String != "":
-		return step{name: c.unescape(p.String, p.Pos.Offset), index: -1}, true
-	case p.Number != "":
-		i, err := strconv.ParseInt(p.Number, 10, 32)
-		return step{index: int(i)}, err == nil
+	p := s.Index.First.Primary
+	if p.Literal == "" {
+		return step{}, false
 	}
-	return step{}, false
+	if isQuote(p.Literal[0]) {
+		return step{name: c.unescape(p.Literal, p.Pos.Offset), index: -1}, true
+	}
+	i, err := strconv.ParseInt(p.Literal, 10, 32)
+	return step{index: int(i)}, err == nil
 }
 
 func (c *compiler) steps(n node, suffixes []*suffix) node {

@@ -69,9 +69,8 @@ type orderRef struct {
 
 // operand is a count: a number or a parameter.
 type operand struct {
-	Pos    lexer.Position
-	Number string `parser:"@Number"`
-	Param  string `parser:"| @Param"`
+	Pos   lexer.Position
+	Value string `parser:"@Literal"`
 }
 
 type expr struct {
@@ -94,16 +93,13 @@ type unary struct {
 }
 
 type primary struct {
-	Pos    lexer.Position
-	Number string     `parser:"( @Number"`
-	String string     `parser:"| @String"`
-	Const  string     `parser:"| @Const"`
-	Param  string     `parser:"| @Param"`
-	Name   string     `parser:"| @(Ident | Call | 'UDF')"`
-	Group  *args      `parser:"| @@"`
-	Array  *arrayLit  `parser:"| @@"`
-	Object *objectLit `parser:"| @@ )"`
-	Suffix []*suffix  `parser:"@@*"`
+	Pos     lexer.Position
+	Literal string     `parser:"( @Literal"`
+	Name    string     `parser:"| @Ident | @Call | @'UDF'"`
+	Group   *args      `parser:"| @@"`
+	Array   *arrayLit  `parser:"| @@"`
+	Object  *objectLit `parser:"| @@ )"`
+	Suffix  []*suffix  `parser:"@@*"`
 }
 
 type args struct {
@@ -120,7 +116,7 @@ type objectLit struct {
 }
 
 type property struct {
-	Key   string `parser:"@(String | Ident)"`
+	Key   string `parser:"@(Ident | Literal)"`
 	Value *expr  `parser:"':' @@"`
 }
 

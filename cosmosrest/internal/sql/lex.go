@@ -10,12 +10,9 @@ import (
 
 // Kinds of token. A token's text is that of the query, except that keywords are upper case.
 const (
-	tokIdent lexer.TokenType = iota + 1
-	tokNumber
-	tokString
-	tokParam
-	tokConst // true, false, null, undefined, and the place of an ORDER BY filter
-	tokOp    // what may stand between two operands
+	tokIdent   lexer.TokenType = iota + 1
+	tokLiteral                 // a number, string, parameter, true, false, null, undefined, or the place of an ORDER BY filter
+	tokOp                      // what may stand between two operands
 	tokPunct
 	tokKeyword
 	tokCall // EXISTS and ARRAY: functions whose names are reserved
@@ -37,7 +34,7 @@ var words = func() map[string]lexer.TokenType {
 		kinds[w] = tokOp
 	}
 	for w := range strings.FieldsSeq("TRUE FALSE NULL UNDEFINED") {
-		kinds[w] = tokConst
+		kinds[w] = tokLiteral
 	}
 	return kinds
 }()
@@ -49,8 +46,7 @@ type definition struct{}
 
 func (definition) Symbols() map[string]lexer.TokenType {
 	return map[string]lexer.TokenType{
-		"EOF": lexer.EOF, "Ident": tokIdent, "Number": tokNumber, "String": tokString, "Param": tokParam,
-		"Const": tokConst, "Op": tokOp, "Punct": tokPunct, "Keyword": tokKeyword, "Call": tokCall,
+		"EOF": lexer.EOF, "Ident": tokIdent, "Literal": tokLiteral, "Op": tokOp, "Punct": tokPunct, "Keyword": tokKeyword, "Call": tokCall,
 	}
 }
 
@@ -117,15 +113,15 @@ func (s *scanner) scan() (lexer.TokenType, error) {
 		return tokIdent, nil
 	case isDigit(c), c == '.' && len(rest) > 1 && isDigit(rest[1]):
 		s.at += numberLength(rest)
-		return tokNumber, nil
+		return tokLiteral, nil
 	case c == '@' && span(rest[1:], isWordByte) > 0:
 		s.at += 1 + span(rest[1:], isWordByte)
-		return tokParam, nil
+		return tokLiteral, nil
 	case c == '\'' || c == '"':
-		return tokString, s.quoted(c)
+		return tokLiteral, s.quoted(c)
 	case strings.HasPrefix(rest, filterPlace):
 		s.at += len(filterPlace)
-		return tokConst, nil
+		return tokLiteral, nil
 	default:
 		return s.symbol(rest)
 	}

@@ -64,8 +64,11 @@ func TestRewrittenQueries(t *testing.T) {
 		},
 	}
 	for _, test := range tests {
-		if got := planOf(t, test.query, Parameter{"@two", []byte("2")}).RewrittenQuery; got != test.want {
-			t.Errorf("%s\n got %s\nwant %s", test.query, got, test.want)
+		long := "-- " + strings.Repeat("long", maxKeptSyntax) + "\n" + test.query
+		for _, query := range []string{test.query, long} {
+			if got := planOf(t, query, Parameter{"@two", []byte("2")}).RewrittenQuery; got != test.want {
+				t.Errorf("%s\n got %s\nwant %s", test.query, got, test.want)
+			}
 		}
 	}
 }
@@ -104,6 +107,20 @@ func TestPlanTellsWhetherDistinctRowsAreSorted(t *testing.T) {
 		if got := planOf(t, test.query).DistinctType; got != test.want {
 			t.Errorf("%s: %s, want %s", test.query, got, test.want)
 		}
+	}
+}
+
+func TestConditionsHaveNoPlan(t *testing.T) {
+	q, err := ParseCondition("from c where c.x = 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := q.Bind(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Plan(nil); err == nil || err.Error() != "A condition has no query plan." {
+		t.Errorf("error %v", err)
 	}
 }
 

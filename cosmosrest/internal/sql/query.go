@@ -15,7 +15,7 @@ const maxCount = math.MaxInt32
 // Query is a parsed query. It never changes and may be used by many at once.
 type Query struct {
 	text   string
-	syntax *selectStmt // nil for a condition
+	syntax *selectStmt // for Plan; nil for a condition, and for a long query, whose syntax would take megabytes
 	plan   *plan
 	params map[string]int // index of each parameter that the query uses
 	counts []count
@@ -46,17 +46,35 @@ func parse(text string, isCondition bool) (*Query, error) {
 		return nil, failf(0, "Syntax error, incorrect syntax near %s.", clip(word))
 	}
 	c := &compiler{text: text, params: map[string]int{}, memos: map[string]int{}}
-	q := &Query{text: text, syntax: st.Query}
+	q := &Query{text: text}
 	if isCondition {
 		q.plan = c.condition(st.Condition)
 	} else {
 		q.plan = c.query(st.Query, rootSlot)
+	}
+	if len(text) <= maxKeptSyntax {
+		q.syntax = st.Query
 	}
 	if c.err != nil {
 		return nil, c.err
 	}
 	q.params, q.counts, q.slots, q.memos = c.params, c.counts, c.slots+1, len(c.memos)
 	return q, nil
+}
+
+// maxKeptSyntax is the length of the longest query whose syntax is kept.
+const maxKeptSyntax = 1 << 10
+
+// statement is the query's syntax, parsed again if it was not kept; nil for a condition.
+func (q *Query) statement() *selectStmt {
+	if q.syntax != nil {
+		return q.syntax
+	}
+	st, err := parser().ParseString("", q.text)
+	if err != nil {
+		return nil
+	}
+	return st.Query
 }
 
 // condition compiles as SELECT * would.

@@ -47,7 +47,7 @@ type planRange struct {
 // these ranges. The rewritten query takes the same parameters. Counts are resolved. It fails with an *Error for a query
 // whose parts cannot be merged.
 func (b *Bound) Plan(ranges []KeyRange) (json.RawMessage, error) {
-	w := &rewriter{q: b.q, s: b.q.syntax, p: b.q.plan}
+	w := &rewriter{q: b.q, s: b.q.statement(), p: b.q.plan}
 	if err := w.refuse(); err != nil {
 		return nil, err
 	}

@@ -309,7 +309,7 @@ func TestRecentQueriesStayParsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 2 * maxCached {
-		if _, err := c.get(cacheKey{text: fmt.Sprintf("SELECT %d FROM c WHERE 'x' != '%s'", i, strings.Repeat("y", i))}); err != nil {
+		if _, err := c.get(cacheKey{text: fmt.Sprintf("SELECT %d FROM c WHERE 'x' != '%s'", i, strings.Repeat("y", 20*i))}); err != nil {
 			t.Fatal(err)
 		}
 		if again, _ := c.get(cacheKey{text: "SELECT 0 FROM c"}); again != first {

@@ -237,12 +237,11 @@ func (c *compiler) count(clause string, o *operand) node {
 	if o == nil {
 		return nil
 	}
-	var n node
-	if o.Param != "" {
-		n = c.param(o.Param)
-	} else {
-		n = c.number(o.Number, o.Pos.Offset)
+	if !isNumeral(o.Value[0]) && o.Value[0] != '@' {
+		c.fail(failf(o.Pos.Offset, "Syntax error, incorrect syntax near %s.", clip(o.Value)))
+		return nil
 	}
+	n := c.scalar(o.Value, o.Pos.Offset)
 	c.counts = append(c.counts, count{clause, n, o.Pos.Offset})
 	return n
 }
