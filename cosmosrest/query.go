@@ -101,7 +101,7 @@ func (c *call) newQuery() (*query, error) {
 		return nil, err
 	}
 	q.compiled = time.Since(q.begun)
-	q.scan = scan{c: c, cont: cont, rng: q.sel.rng}
+	q.scan = scan{ctx: c.ctx, cont: cont, rng: q.sel.rng}
 	q.access()
 	return q, nil
 }

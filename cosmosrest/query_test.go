@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace/changefeed/docstore"
 )
@@ -453,6 +455,46 @@ func TestSortedRowsAreKeptBetweenPages(t *testing.T) {
 	}
 	if w.results.bytes != 0 || w.results.list.Len() != 0 {
 		t.Errorf("%d bytes of %d queries are kept behind the last page", w.results.bytes, w.results.list.Len())
+	}
+}
+
+func TestPagesEndInTime(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	for i := range 100 {
+		upsert(t, cont, fmt.Sprintf("p/i%d", i))
+	}
+	r := httptest.NewRequestWithContext(t.Context(), "POST", docs, strings.NewReader(`{"query":"SELECT * FROM c WHERE c.id = 'i99' OR c.v = 1"}`))
+	c := newCall(w.Server, httptest.NewRecorder(), r)
+	c.who.all = true
+	var err error
+	if c.target, err = parsePath(docs); err != nil {
+		t.Fatal(err)
+	}
+	q, err := c.newQuery()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.begun = time.Now().Add(-maxPageTime)
+	b := newFeedBody("")
+	if more, err := q.page(b); !more || err != nil || b.count != 0 {
+		t.Fatalf("page has %d rows, and more %v, %v: want none, and more", b.count, more, err)
+	}
+	q.begun, q.scan.left = time.Now(), nil
+	if more, err := q.page(b); more || err != nil || b.count != 1 || q.scan.docs != 101 {
+		t.Errorf("next page has %d rows behind %d documents, and more %v, %v: want 1 behind 101, and none", b.count, q.scan.docs, more, err)
+	}
+}
+
+func TestQueryOfAPartIsNotConfusedWithOneOfTheWhole(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	w.item(t, "a", `,"xs":[{"id":"z","pk":"q"}]`)
+	for _, query := range []string{
+		"SELECT VALUE x FROM x IN c.xs WHERE x.pk = 'q' AND x.id = 'z'",
+		"SELECT x.id FROM c JOIN x IN c.xs WHERE x.pk = 'q' AND x.id = 'z'",
+	} {
+		if got := column(t, w.ask(t, across(), query).list(t, "Documents"), "id"); got != "z" {
+			t.Errorf("%s has %q, want z", query, got)
+		}
 	}
 }
 

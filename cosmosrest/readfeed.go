@@ -27,7 +27,7 @@ func (c *call) readFeed() error {
 	if err != nil {
 		return err
 	}
-	s := scan{c: c, cont: cont, rng: sel.rng}
+	s := scan{ctx: c.ctx, cont: cont, rng: sel.rng}
 	if sel.key != "" {
 		s.keys, s.pinned = append(s.keys, sel.key), true
 	}
@@ -46,35 +46,35 @@ func (c *call) readFeed() error {
 	c.session(part.ID, cont.Newest(first))
 	b := newFeedBody(cont.RID())
 	defer b.free()
-	if err := s.fill(b, k, rows); err != nil {
+	more, err := s.fill(b, rows, k)
+	if err != nil {
 		return err
+	}
+	if more {
+		s.save(&k)
+		c.set(headerContinuation, k.encode())
 	}
 	c.spend(cont, part.ID, chargeScan(s.docs, s.bytes))
 	c.set(headerItemCount, strconv.Itoa(b.count))
 	return c.reply(http.StatusOK, b.finish())
 }
 
-// fill puts a page of whole documents into a body, and sets the continuation.
-func (s *scan) fill(b *feedBody, k continuation, rows int) error {
-	if err := s.begin(k); err != nil {
-		return err
+// fill puts a page of whole documents into a body, and tells whether another may follow.
+func (s *scan) fill(b *feedBody, rows int, from continuation) (more bool, err error) {
+	if err := s.begin(from); err != nil {
+		return false, err
 	}
-	full := false
-	err := s.run(func(d record) (int, bool, error) {
-		if d.skip > 0 {
+	err = s.run(func(d record) (int, bool, error) {
+		switch {
+		case d.skip > 0:
 			return 1, true, nil
-		}
-		if !b.fits(d.body) {
-			full = true
+		case !b.fits(d.body):
+			more = true
 			return 0, false, nil
 		}
 		b.add(d.body)
-		full = b.count == rows
-		return 1, !full, nil
+		more = b.count == rows
+		return 1, !more, nil
 	})
-	if err == nil && full {
-		s.save(&k)
-		s.c.set(headerContinuation, k.encode())
-	}
-	return err
+	return more, err
 }

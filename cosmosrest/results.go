@@ -2,6 +2,7 @@ package cosmosrest
 
 import (
 	"container/list"
+	"context"
 	"encoding/json"
 	"hash/maphash"
 	"sync"
@@ -15,6 +16,8 @@ const (
 	maxResultBytes = 64 << 20         // of all rows that are kept
 	resultLife     = 60 * time.Second // since the last page
 	rowOverhead    = 24               // bytes of a row besides its text
+
+	maxCompute = 60 * time.Second // to compute the rows; then it is a 408
 )
 
 // results are the rows of queries whose pages are being fetched. The zero value is
@@ -124,6 +127,9 @@ func (q *query) pageOfAll(b *feedBody) (more bool, err error) {
 // compute runs the query over the whole selection. A document that is written meanwhile
 // counts once.
 func (q *query) compute() ([]json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(q.c.ctx, maxCompute)
+	defer cancel()
+	q.scan.ctx = ctx
 	if err := q.scan.begin(continuation{}); err != nil {
 		return nil, err
 	}

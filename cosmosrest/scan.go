@@ -2,6 +2,7 @@ package cosmosrest
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"hash/fnv"
 	"iter"
@@ -19,7 +20,7 @@ import (
 // A document that is written while the pages are read moves to the end of its stretch.
 // So it may come again; it is not missed.
 type scan struct {
-	c    *call
+	ctx  context.Context
 	cont *docstore.Container
 	rng  changefeed.Range // no others are shown
 
@@ -147,7 +148,7 @@ func resumed(docs iter.Seq2[record, error], at mark) iter.Seq2[record, error] {
 func (s *scan) documents(st *stretch) iter.Seq2[record, error] {
 	switch {
 	case s.byID:
-		return s.items(s.cont.WithIDs(s.c.ctx, s.prefix, st.at.After), s.rng != changefeed.FullRange())
+		return s.items(s.cont.WithIDs(s.ctx, s.prefix, st.at.After), s.rng != changefeed.FullRange())
 	case s.pinned:
 		return s.ofKey(st.key, st.at.After)
 	}
@@ -165,7 +166,7 @@ func (s *scan) ofKey(key changefeed.PartitionKey, after int64) iter.Seq2[record,
 	case s.ids != nil:
 		return s.points(key, after)
 	}
-	return s.items(s.cont.Logical(s.c.ctx, key, after), !s.rng.Contains(at))
+	return s.items(s.cont.Logical(s.ctx, key, after), !s.rng.Contains(at))
 }
 
 // items are those of a sequence; if some may lie outside the scan's range, those in it.
@@ -195,7 +196,7 @@ func (s *scan) points(key changefeed.PartitionKey, after int64) iter.Seq2[record
 	return func(yield func(record, error) bool) {
 		var found []record
 		for _, id := range s.ids {
-			it, err := s.cont.Item(s.c.ctx, key, id)
+			it, err := s.cont.Item(s.ctx, key, id)
 			switch {
 			case errors.Is(err, changefeed.ErrNotFound):
 			case err != nil:
@@ -219,7 +220,7 @@ func (s *scan) changes(r changefeed.Range, after int64) iter.Seq2[record, error]
 	return func(yield func(record, error) bool) {
 		from := changefeed.At(strconv.FormatInt(after, 10))
 		for chunk := minChunk; ; chunk = min(4*chunk, maxChunk) {
-			page, err := s.cont.Read(s.c.ctx, r, from, changefeed.ReadOptions{MaxItems: chunk})
+			page, err := s.cont.Read(s.ctx, r, from, changefeed.ReadOptions{MaxItems: chunk})
 			if err != nil {
 				yield(record{}, err)
 				return
@@ -239,7 +240,7 @@ func (s *scan) changes(r changefeed.Range, after int64) iter.Seq2[record, error]
 
 // cut parts the stretches of a scan by ranges at the partitions' bounds of now.
 func (s *scan) cut() error {
-	parts, err := s.cont.Partitions(s.c.ctx)
+	parts, err := s.cont.Partitions(s.ctx)
 	if err != nil {
 		return err
 	}
