@@ -244,11 +244,11 @@ func TestDocumentsOfOneKeyAreWrittenInOrder(t *testing.T) {
 func TestARefusedDocumentTakesNoneOfItsCrowdWithIt(t *testing.T) {
 	var input bytes.Buffer
 	for i := range 3000 {
-		id := fmt.Sprint(i)
+		ttl := 60
 		if i%50 == 0 {
-			id = "bad/" + id
+			ttl = -5
 		}
-		fmt.Fprintf(&input, `{"id":"%s","outcode":"one"}`+"\n", id)
+		fmt.Fprintf(&input, `{"ttl":%d,"id":"%d","outcode":"one"}`+"\n", ttl, i)
 	}
 	s := newImportSite(t, input.Bytes())
 	out, _, err := s.run(t, "--pk", "/outcode")
@@ -259,7 +259,7 @@ func TestARefusedDocumentTakesNoneOfItsCrowdWithIt(t *testing.T) {
 		t.Errorf("got %d documents, want 2940", n)
 	}
 	kept, err := os.ReadFile(s.rejects)
-	if n := strings.Count(string(kept), `"text":"{\"id\":\"bad/`); err != nil || n != 60 || strings.Count(string(kept), "\n") != 60 {
+	if n := strings.Count(string(kept), `"text":"{\"ttl\":-5,`); err != nil || n != 60 || strings.Count(string(kept), "\n") != 60 {
 		t.Errorf("got %d bad documents among the rejects, %v, want 60 and nothing else", n, err)
 	}
 }

@@ -140,7 +140,7 @@ func (r registry) survey(ctx context.Context) ([]unit, error) {
 	for _, doc := range documents {
 		processor, i := unitOf(suffixes, doc.ID)
 		if processor == "" {
-			strays.rows = append(strays.rows, stray(doc))
+			strays.rows = append(strays.rows, stray(doc, suffixes))
 			continue
 		}
 		monitored := r.monitored[i]
@@ -194,7 +194,7 @@ func unitOf(suffixes []string, id string) (processor string, monitored int) {
 }
 
 // stray describes a document that belongs to no unit of this store.
-func stray(doc changefeed.Change) row {
+func stray(doc changefeed.Change, suffixes []string) row {
 	r := row{Kind: rowDocument, ID: doc.ID}
 	prefix, token, isLease := strings.Cut(doc.ID, "..")
 	if !isLease {
@@ -203,7 +203,15 @@ func stray(doc changefeed.Change) row {
 	}
 	l := leasedoc.Unmarshal(prefix, doc.Body)
 	r.Owner, r.Lease = l.Owner, token
-	r.note("a lease, but of a container that is not in this store")
+	elsewhere := func(suffix string) bool {
+		_, rids, ok := strings.Cut(suffix, "_") // behind the host
+		return ok && strings.HasSuffix(prefix, "_"+rids)
+	}
+	if slices.ContainsFunc(suffixes, elsewhere) {
+		r.note("a lease of a unit that has its containers from another address, whose host is in the id: look from there")
+	} else {
+		r.note("a lease, but of a container that is not in this store")
+	}
 	return r
 }
 

@@ -193,9 +193,10 @@ func TestDocumentsOfNoUnitAreShown(t *testing.T) {
 	o := newOffice(t)
 	o.lease(t, "-FF", nil)
 	o.put(t, o.leases, `{"id":"mailerhost_AAAA_BBBB..-FF","Owner":"two"}`)
+	o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..-FF","Owner":"three"}`, strings.Replace(o.store.Prefix(), "localhost", "shop.example", 1)))
 	o.put(t, o.leases, `{"id":"note"}`)
 	units := o.survey(t)
-	if len(units) != 2 || len(units[1].rows) != 2 {
+	if len(units) != 2 || len(units[1].rows) != 3 {
 		t.Fatalf("got %d units, want that of the lease and one of strays", len(units))
 	}
 	var table bytes.Buffer
@@ -205,6 +206,7 @@ func TestDocumentsOfNoUnitAreShown(t *testing.T) {
 	for _, want := range []string{
 		"mailer on orders: 1 lease, 0 instances, 4 changes behind", "documents of no unit in this store",
 		"two    a lease, but of a container that is not in this store", "note  ",
+		"three  a lease of a unit that has its containers from another address",
 	} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("got table\n%s\nwant it to contain %q", table.String(), want)

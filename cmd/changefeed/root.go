@@ -46,10 +46,12 @@ func rootCommand(began *bool) *cobra.Command {
 		Long: `The change feed processor for Azure Cosmos DB, and the store to try it on.
 
 A store is a directory that one process at a time has open. It holds containers of
-JSON documents, and each container has a change feed.`,
+JSON documents, and each container has a change feed. Served, it is what an account of
+Azure Cosmos DB is to any number of processes.`,
 		Example: `  changefeed import restaurants.ndjson --db data --container restaurants --pk /outcode
   changefeed tail --db data --container restaurants --follow=false -n 3
-  changefeed export --db data --container restaurants > copy.ndjson`,
+  changefeed serve --db data --http
+  changefeed run --source http://127.0.0.1:8081/default/restaurants --name mailer --create-leases -- ./mail.sh`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
