@@ -241,6 +241,10 @@ func TestCommitIf(t *testing.T) {
 	if _, err := commit([]changefeed.Write{a(5)}, map[int]docstore.Condition{0: failing}); !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), "odd") {
 		t.Fatalf("a condition that fails: %v", err)
 	}
+	panicking := func([]byte) (bool, error) { return (*struct{ met bool })(nil).met, nil }
+	if _, err := commit([]changefeed.Write{a(5)}, map[int]docstore.Condition{0: panicking}); err == nil || !strings.Contains(err.Error(), "condition panicked") {
+		t.Fatalf("a condition that panics: %v", err)
+	}
 	if _, err := c.CommitIf(t.Context(), "", []changefeed.Write{a(5)}, nil); !errors.Is(err, changefeed.ErrBadRequest) {
 		t.Fatalf("a batch without a key: %v", err)
 	}

@@ -194,10 +194,20 @@ func (s *stroke) check() error {
 	if err != nil {
 		return err
 	}
-	if ok, err := o.cond(e.body); err != nil || !ok {
+	if ok, err := o.cond.asked(e.body); err != nil || !ok {
 		return cmp.Or(err, fmt.Errorf("item %q does not meet the condition: %w", o.id, changefeed.ErrPrecondition))
 	}
 	return nil
+}
+
+// asked runs the condition. One that panics fails its write, not the committer.
+func (met Condition) asked(body []byte) (ok bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("condition panicked: %v", p)
+		}
+	}()
+	return met(body)
 }
 
 // read is the document as of this place in the batch.
