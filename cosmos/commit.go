@@ -1,6 +1,7 @@
 package cosmos
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -42,7 +43,7 @@ func (c *Container) commit(ctx context.Context, key changefeed.PartitionKey, wri
 	for i, w := range writes {
 		op, err := c.operation(key, w)
 		if err != nil {
-			return nil, &changefeed.WriteError{Index: i, Write: named(w, op.ID), Err: err}
+			return nil, op.refused(i, w, err)
 		}
 		operations[i] = op
 	}
@@ -70,6 +71,14 @@ type operation struct {
 	ID            string          `json:"id,omitempty"`
 	IfMatch       string          `json:"ifMatch,omitempty"`
 	ResourceBody  json.RawMessage `json:"resourceBody,omitempty"`
+
+	item string // its id, for errors
+}
+
+// refused is the error of the operation with this index, which tells the id.
+func (o operation) refused(i int, w changefeed.Write, err error) error {
+	w.ID = cmp.Or(w.ID, o.item)
+	return &changefeed.WriteError{Index: i, Write: w, Err: err}
 }
 
 func (c *Container) operation(key changefeed.PartitionKey, w changefeed.Write) (operation, error) {
@@ -77,14 +86,11 @@ func (c *Container) operation(key changefeed.PartitionKey, w changefeed.Write) (
 	switch w.Op {
 	case changefeed.WriteUpsert, changefeed.WriteCreate, changefeed.WriteReplace:
 		id, err := c.checkItem(key, w)
-		if err != nil {
-			return op, err
-		}
-		op.ResourceBody = w.Body
+		op.ResourceBody, op.item = w.Body, id
 		if op.ID = ""; w.Op == changefeed.WriteReplace {
 			op.ID = id
 		}
-		return op, nil
+		return op, err
 	case changefeed.WritePatch:
 		if len(w.Patch) == 0 || len(w.Patch) > maxPatch {
 			return op, badRequest("patch has %d steps: want 1 to %d", len(w.Patch), maxPatch)
@@ -127,20 +133,10 @@ func (c *Container) checkItem(key changefeed.PartitionKey, w changefeed.Write) (
 	case w.ID != "" && w.ID != id:
 		return id, badRequest("id of the body is %q: want %q, that of the write", id, w.ID)
 	}
-	if own := keyOf(it.keys); own != canonical(key) || c.hasNested(it.keys) {
+	if own := keyOf(it.keys); own != canonical(key) {
 		return id, badRequest("partition key of item %q is %s: want %s, that of the batch", id, own, key)
 	}
 	return id, checkID(id)
-}
-
-// hasNested tells a key that is an object or array, which no item may have.
-func (c *Container) hasNested(values [][]byte) bool {
-	for _, v := range values {
-		if len(v) > 0 && (v[0] == '{' || v[0] == '[') {
-			return true
-		}
-	}
-	return false
 }
 
 // canonical is a key in the text that [changefeed.Key] gives.
@@ -156,14 +152,6 @@ func checkID(id string) error {
 		return badRequest(`id is %.60q, of %d bytes: want 1 to %d bytes without / \ ? and #`, id, len(id), maxIDBytes)
 	}
 	return nil
-}
-
-// named is a write whose error tells the id.
-func named(w changefeed.Write, id string) changefeed.Write {
-	if w.ID == "" {
-		w.ID = id
-	}
-	return w
 }
 
 // result is what a batch answers to one operation.
@@ -190,7 +178,7 @@ func parseResults(a *answer, operations []operation, writes []changefeed.Write) 
 				Code: http.StatusText(r.StatusCode), Message: firstLine(r.Message), ActivityID: a.header.Get("x-ms-activity-id"),
 			}
 			e.reason = e.sentinel()
-			return nil, &changefeed.WriteError{Index: i, Write: named(writes[i], operations[i].ID), Err: e}
+			return nil, operations[i].refused(i, writes[i], e)
 		}
 	}
 	if a.is(http.StatusMultiStatus) {

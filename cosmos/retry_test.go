@@ -297,7 +297,7 @@ func TestWhereRequestsGo(t *testing.T) {
 			if err := errors.Join(read(t.Context(), items), write(t.Context(), items)); err != nil {
 				t.Fatal(err)
 			}
-			leases := a.leases(t, items)
+			leases := a.leases(t, items, c.preferred...)
 			if err := leases.Delete(t.Context(), changefeed.Lease{Token: "0", ID: "a%b", ETag: `"e"`}); err != nil {
 				t.Fatal(err)
 			}
@@ -314,9 +314,9 @@ func TestWhereRequestsGo(t *testing.T) {
 
 // leases is a lease store in a container whose partition key path the account plays as
 // well as /pk.
-func (a *account) leases(t *testing.T, items *cosmos.Container) *cosmos.Leases {
+func (a *account) leases(t *testing.T, items *cosmos.Container, preferred ...string) *cosmos.Leases {
 	t.Helper()
-	client, err := cosmos.Open(t.Context(), "https://g.example", cosmos.Key("a2V5"), cosmos.Options{Transport: byID{a}})
+	client, err := cosmos.Open(t.Context(), "https://g.example", cosmos.Key("a2V5"), cosmos.Options{Transport: byID{a}, PreferredRegions: preferred})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,120 @@
+package cosmos_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmos"
+)
+
+// TestAWrongBatchIsNotSent names the write that is wrong, which the service would not.
+func TestAWrongBatchIsNotSent(t *testing.T) {
+	fine := changefeed.Write{Body: json.RawMessage(`{"id":"fine","pk":"k"}`)}
+	for want, wrong := range map[string]changefeed.Write{
+		"body is no JSON":           {Body: json.RawMessage(`{`)},
+		"body is [1]":               {Body: json.RawMessage(`[1]`)},
+		"id is 7":                   {Body: json.RawMessage(`{"id":7,"pk":"k"}`)},
+		"of 0 bytes":                {Body: json.RawMessage(`{"pk":"k"}`)},
+		`id is "a/b"`:               {Body: json.RawMessage(`{"id":"a/b","pk":"k"}`)},
+		`want "b"`:                  {ID: "b", Body: json.RawMessage(`{"id":"a","pk":"k"}`)},
+		`item "a" is ["o"]`:         {Body: json.RawMessage(`{"id":"a","pk":"o"}`)},
+		`item "b" is [{}]`:          {Body: json.RawMessage(`{"id":"b","pk":{"k":"k"}}`)},
+		"patch has 0 steps":         {Op: changefeed.WritePatch, ID: "a"},
+		"operation is WriteOp(9)":   {Op: 9, ID: "a"},
+		`(Delete ""): bad request`:  {Op: changefeed.WriteDelete},
+		`(Read "x#"): bad request:`: {Op: changefeed.WriteRead, ID: "x#"},
+	} {
+		a := &account{trouble: refuse(0, 0)}
+		_, err := a.open(t, cosmos.Options{}).Commit(t.Context(), changefeed.Key("k"), []changefeed.Write{fine, wrong})
+		refused, ok := errors.AsType[*changefeed.WriteError](err)
+		if !ok || refused.Index != 1 || !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), want) || len(a.asked) != 0 {
+			t.Errorf("%v after %d requests, want a bad request of write 1 with %s", err, len(a.asked), want)
+		}
+	}
+}
+
+// TestWhatABatchSends has one operation of each kind, and what becomes of the answer.
+func TestWhatABatchSends(t *testing.T) {
+	var body json.RawMessage
+	a := &account{trouble: func(r *http.Request, _ int) (*http.Response, error) {
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Error(err)
+		}
+		return say(200, `[{"statusCode":201,"eTag":"\"1\"","resourceBody":{"id":"a"}},{"statusCode":200,"eTag":"\"2\""},{"statusCode":200,"eTag":"\"3\""},{"statusCode":204},{"statusCode":200,"eTag":"\"5\""}]`,
+			"x-ms-session-token", "0:-1#77"), nil
+	}}
+	results, err := a.open(t, cosmos.Options{}).Commit(t.Context(), changefeed.Key("é"), []changefeed.Write{
+		{Op: changefeed.WriteCreate, Body: json.RawMessage(`{"id":"a","pk":"é"}`)},
+		{Body: json.RawMessage(`{"id":"b","pk":"\u00e9"}`), IfMatch: `"e"`},
+		{Op: changefeed.WriteReplace, Body: json.RawMessage(`{"id":"c","pk":"é"}`)},
+		{Op: changefeed.WriteDelete, ID: `d"`},
+		{Op: changefeed.WritePatch, ID: "e", Patch: []changefeed.PatchOp{{Op: "set", Path: "/x", Value: json.RawMessage("null")}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `[{"operationType":"Create","resourceBody":{"id":"a","pk":"é"}},` +
+		`{"operationType":"Upsert","ifMatch":"\"e\"","resourceBody":{"id":"b","pk":"\u00e9"}},` +
+		`{"operationType":"Replace","id":"c","resourceBody":{"id":"c","pk":"é"}},` +
+		`{"operationType":"Delete","id":"d\""},` +
+		`{"operationType":"Patch","id":"e","resourceBody":{"operations":[{"op":"set","path":"/x","value":null}]}}]`
+	if string(body) != want {
+		t.Errorf("sent %s\nwant %s", body, want)
+	}
+	if got := a.log[len(a.log)-1].Header.Get("x-ms-documentdb-partitionkey"); got != `["\u00e9"]` {
+		t.Errorf("partition key is sent as %s", got)
+	}
+	for i, r := range results {
+		if r.LSN != 77 || r.Created != (i == 0) {
+			t.Errorf("result %d is %+v", i, r)
+		}
+	}
+	if string(results[0].Body) != `{"id":"a"}` || results[0].ETag != `"1"` || results[3].Body != nil {
+		t.Errorf("results %+v", results)
+	}
+}
+
+func TestABatchThatIsRefusedNamesTheCulprit(t *testing.T) {
+	for status, want := range map[string]error{
+		"409": changefeed.ErrConflict, "404": changefeed.ErrNotFound, "412": changefeed.ErrPrecondition,
+		"400": changefeed.ErrBadRequest, "413": changefeed.ErrBadRequest, "429": changefeed.ErrThrottled,
+	} {
+		a := &account{trouble: func(*http.Request, int) (*http.Response, error) {
+			return say(207, `[{"statusCode":424},{"statusCode":`+status+`,"message":"because"},{"statusCode":424}]`), nil
+		}}
+		w := changefeed.Write{Body: json.RawMessage(`{"id":"a","pk":"k"}`)}
+		_, err := a.open(t, cosmos.Options{}).Commit(t.Context(), changefeed.Key("k"), []changefeed.Write{w, w, w})
+		refused, ok := errors.AsType[*changefeed.WriteError](err)
+		if !ok || refused.Index != 1 || refused.Write.ID != "a" || !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v of write 1", status, err, want)
+		}
+	}
+}
+
+// TestListedParentsAreNoPartitions has a list that still names what was split.
+func TestListedParentsAreNoPartitions(t *testing.T) {
+	const list = `{"PartitionKeyRanges":[{"id":"0","minInclusive":"","maxExclusive":"ff"},` +
+		`{"id":"2","minInclusive":"1f","maxExclusive":"FF","parents":["0"]},{"id":"1","minInclusive":"","maxExclusive":"1F","parents":["0"]}]}`
+	a := &account{}
+	items := a.open(t, cosmos.Options{})
+	client, err := cosmos.Open(t.Context(), "https://g.example", cosmos.Key("a2V5"), cosmos.Options{Transport: transporter(func(r *http.Request) (*http.Response, error) {
+		if strings.HasSuffix(r.URL.Path, "/pkranges") && r.Header.Get("If-None-Match") == "" {
+			return say(200, list, "etag", "1"), nil
+		}
+		return a.Do(r)
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if items, err = client.Container(t.Context(), "db", items.ID()); err != nil {
+		t.Fatal(err)
+	}
+	parts, err := items.Partitions(t.Context())
+	if err != nil || len(parts) != 2 || parts[0].ID != "1" || parts[1].Range != (changefeed.Range{Min: "1F", Max: "FF"}) || parts[1].Parents[0] != "0" {
+		t.Errorf("partitions %+v, %v", parts, err)
+	}
+}

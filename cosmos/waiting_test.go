@@ -1,0 +1,70 @@
+package cosmos_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// TestADeleteEndsAWait has a feed of all versions: its readers want deletes too.
+func TestADeleteEndsAWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, cosmosrest.Options{})
+		stored := s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}, Retention: time.Hour})
+		if err := put(t.Context(), stored, `{"id":"a","pk":"k"}`); err != nil {
+			t.Fatal(err)
+		}
+		source := find(t, s.client(t, master, nil), "items").Source()
+		page, err := source.Read(t.Context(), changefeed.FullRange(), changefeed.Position{}, changefeed.ReadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const after = 40 * time.Second // longer than the server holds a read
+		deletion := time.AfterFunc(after, func() {
+			if err := stored.Delete(t.Context(), changefeed.Key("k"), "a", ""); err != nil {
+				t.Errorf("Delete: %v", err)
+			}
+		})
+		defer deletion.Stop()
+		begun := time.Now()
+		err = source.(changefeed.Waiter).Wait(t.Context(), changefeed.FullRange(), page.Next)
+		if took := time.Since(begun); err != nil || took != after {
+			t.Errorf("Wait: %v after %v, want nil after %v", err, took, after)
+		}
+	})
+}
+
+// TestAWaitEndsBeforeItsContext lets the server answer in time, so that the connection
+// can be used again, and sends nothing more.
+func TestAWaitEndsBeforeItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, cosmosrest.Options{})
+		s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
+		m := &meter{to: s.transport, count: map[string]int{}}
+		source := find(t, s.client(t, master, m), "items").Source()
+		enough := errors.New("enough")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 17*time.Second, enough)
+		defer cancel()
+		if err := source.(changefeed.Waiter).Wait(ctx, changefeed.FullRange(), changefeed.Position{}); !errors.Is(err, enough) {
+			t.Errorf("Wait: %v, want the cause", err)
+		}
+		if got := m.count["items feed"]; got != 1 {
+			t.Errorf("%d requests, want one", got)
+		}
+	})
+}
+
+// TestAzureIsPolled has an account that says nothing of waiting.
+func TestAzureIsPolled(t *testing.T) {
+	items := (&account{}).open(t, cosmos.Options{})
+	if _, waits := items.Source().(changefeed.Waiter); waits {
+		t.Error("the source is a Waiter")
+	}
+}
