@@ -63,6 +63,7 @@ func TestProcessesShareAServer(t *testing.T) {
 	s.await("it works again", func() bool { return s.owners()["b"] > 0 && s.handlers()["b"] > before+1 })
 	stop()
 	s.await("everything is handled", func() bool { return !s.lacks() })
+	s.await("the living have all leases", func() bool { o := s.owners(); return len(o) == 3 && o["b"]+o["c"]+o["d"] == 9 })
 	s.close("b", "c", "d")
 
 	t.Logf("batches by instance: %v", s.handlers())
