@@ -12,7 +12,7 @@ import (
 var limitCases = []containerCase{
 	{name: "a batch has 1 to 100 writes", test: batchCount},
 	{name: "a batch has at most 2 MB", test: batchSize},
-	{name: "an id is a text without the four signs that the service refuses", test: badIDs},
+	{name: "an id is a text of 1 to 1,023 bytes, of any signs", test: badIDs},
 	{name: "an item is a JSON object", test: badBodies},
 	{name: "an item belongs to the batch's partition key", test: foreignKeys},
 	{name: "what is no partition key is refused by name", test: badKeys},
@@ -55,7 +55,7 @@ func batchSize(s *stage) {
 func badIDs(s *stage) {
 	key := changefeed.Key("k")
 	fine := changefeed.Write{Body: doc("fine", "k", 1)}
-	for _, id := range []string{"", "a/b", `a\b`, "a?b", "a#b", strings.Repeat("x", 1024)} {
+	for _, id := range []string{"", strings.Repeat("x", 1024)} {
 		text, err := json.Marshal(id)
 		if err != nil {
 			s.Fatal(err)
@@ -69,7 +69,7 @@ func badIDs(s *stage) {
 	for _, op := range []changefeed.WriteOp{changefeed.WriteDelete, changefeed.WriteRead, changefeed.WritePatch} {
 		s.rejects(changefeed.ErrBadRequest, 0, key, changefeed.Write{Op: op})
 	}
-	for _, id := range []string{"é 中 😀", "a b.c-d_e~!@$%^&*()+=;:',<>|[]{}\"", strings.Repeat("x", 255)} {
+	for _, id := range []string{"é 中 😀", "a b.c-d_e~!@$%^&*()+=;:',<>|[]{}\"", `a/b\c?d#e`, strings.Repeat("x", 255)} {
 		text, err := json.Marshal(id)
 		if err != nil {
 			s.Fatal(err)
