@@ -12,7 +12,7 @@ import (
 var limitCases = []containerCase{
 	{name: "a batch has 1 to 100 writes", test: batchCount},
 	{name: "a batch has at most 2 MB", test: batchSize},
-	{name: "an id is a text of 1 to 1,023 bytes, of any signs", test: badIDs},
+	{name: "an id is a text of 1 to 1,023 bytes", test: badIDs},
 	{name: "an item is a JSON object", test: badBodies},
 	{name: "an item belongs to the batch's partition key", test: foreignKeys},
 	{name: "what is no partition key is refused by name", test: badKeys},
@@ -69,7 +69,7 @@ func badIDs(s *stage) {
 	for _, op := range []changefeed.WriteOp{changefeed.WriteDelete, changefeed.WriteRead, changefeed.WritePatch} {
 		s.rejects(changefeed.ErrBadRequest, 0, key, changefeed.Write{Op: op})
 	}
-	for _, id := range []string{"é 中 😀", "a b.c-d_e~!@$%^&*()+=;:',<>|[]{}\"", `a/b\c?d#e`, strings.Repeat("x", 255)} {
+	for _, id := range []string{"é 中 😀", "a b.c-d_e~!@$%^&*()+=;:',<>|[]{}\"", strings.Repeat("x", 255)} {
 		text, err := json.Marshal(id)
 		if err != nil {
 			s.Fatal(err)
