@@ -27,6 +27,14 @@ func Key(key string) Credential { return Credential{key: key} }
 // a data plane role in the account; [Leases.SelfTest] tells which actions are missing.
 func Token(credential azcore.TokenCredential) Credential { return Credential{token: credential} }
 
+// String tells the kind of credential, and keeps the secret.
+func (c Credential) String() string {
+	if c.token != nil {
+		return "Entra ID identity"
+	}
+	return "account key"
+}
+
 // A signer makes the Authorization header of a request.
 type signer interface {
 	sign(ctx context.Context, method string, at resource, date string) (string, error)

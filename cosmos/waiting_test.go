@@ -3,6 +3,7 @@ package cosmos_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,12 +28,14 @@ func TestADeleteEndsAWait(t *testing.T) {
 			t.Fatal(err)
 		}
 		const after = 40 * time.Second // longer than the server holds a read
-		deletion := time.AfterFunc(after, func() {
+		var deletion sync.WaitGroup
+		defer deletion.Wait()
+		deletion.Go(func() {
+			time.Sleep(after)
 			if err := stored.Delete(t.Context(), changefeed.Key("k"), "a", ""); err != nil {
 				t.Errorf("Delete: %v", err)
 			}
 		})
-		defer deletion.Stop()
 		begun := time.Now()
 		err = source.(changefeed.Waiter).Wait(t.Context(), changefeed.FullRange(), page.Next)
 		if took := time.Since(begun); err != nil || took != after {
