@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/millrace/changefeed"
@@ -148,8 +147,8 @@ func canonical(key changefeed.PartitionKey) changefeed.PartitionKey {
 }
 
 func checkID(id string) error {
-	if id == "" || len(id) > maxIDBytes || strings.ContainsAny(id, `/\?#`) || !utf8.ValidString(id) {
-		return badRequest(`id is %.60q, of %d bytes: want 1 to %d bytes without / \ ? and #`, id, len(id), maxIDBytes)
+	if id == "" || len(id) > maxIDBytes || !utf8.ValidString(id) {
+		return badRequest("id is %.60q, of %d bytes: want UTF-8 of 1 to %d bytes", id, len(id), maxIDBytes)
 	}
 	return nil
 }

@@ -15,18 +15,18 @@ import (
 func TestAWrongBatchIsNotSent(t *testing.T) {
 	fine := changefeed.Write{Body: json.RawMessage(`{"id":"fine","pk":"k"}`)}
 	for want, wrong := range map[string]changefeed.Write{
-		"body is no JSON":           {Body: json.RawMessage(`{`)},
-		"body is [1]":               {Body: json.RawMessage(`[1]`)},
-		"id is 7":                   {Body: json.RawMessage(`{"id":7,"pk":"k"}`)},
-		"of 0 bytes":                {Body: json.RawMessage(`{"pk":"k"}`)},
-		`id is "a/b"`:               {Body: json.RawMessage(`{"id":"a/b","pk":"k"}`)},
-		`want "b"`:                  {ID: "b", Body: json.RawMessage(`{"id":"a","pk":"k"}`)},
-		`item "a" is ["o"]`:         {Body: json.RawMessage(`{"id":"a","pk":"o"}`)},
-		`item "b" is [{}]`:          {Body: json.RawMessage(`{"id":"b","pk":{"k":"k"}}`)},
-		"patch has 0 steps":         {Op: changefeed.WritePatch, ID: "a"},
-		"operation is WriteOp(9)":   {Op: 9, ID: "a"},
-		`(Delete ""): bad request`:  {Op: changefeed.WriteDelete},
-		`(Read "x#"): bad request:`: {Op: changefeed.WriteRead, ID: "x#"},
+		"body is no JSON":          {Body: json.RawMessage(`{`)},
+		"body is [1]":              {Body: json.RawMessage(`[1]`)},
+		"id is 7":                  {Body: json.RawMessage(`{"id":7,"pk":"k"}`)},
+		"of 0 bytes":               {Body: json.RawMessage(`{"pk":"k"}`)},
+		"of 1024 bytes":            {Op: changefeed.WriteRead, ID: strings.Repeat("x", 1024)},
+		`want "b"`:                 {ID: "b", Body: json.RawMessage(`{"id":"a","pk":"k"}`)},
+		`item "a" is ["o"]`:        {Body: json.RawMessage(`{"id":"a","pk":"o"}`)},
+		`item "b" is [{}]`:         {Body: json.RawMessage(`{"id":"b","pk":{"k":"k"}}`)},
+		"patch has 0 steps":        {Op: changefeed.WritePatch, ID: "a"},
+		"operation is WriteOp(9)":  {Op: 9, ID: "a"},
+		`(Delete ""): bad request`: {Op: changefeed.WriteDelete},
+		`(Read "\xff"): bad`:       {Op: changefeed.WriteRead, ID: "\xff"},
 	} {
 		a := &account{trouble: refuse(0, 0)}
 		_, err := a.open(t, cosmos.Options{}).Commit(t.Context(), changefeed.Key("k"), []changefeed.Write{fine, wrong})
