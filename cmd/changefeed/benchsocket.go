@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -154,10 +155,8 @@ func (w *socket) line() ([]byte, error) {
 
 // want turns an answer with another status into an error.
 func (a *answer) want(statuses ...int) error {
-	for _, s := range statuses {
-		if a.status == s {
-			return nil
-		}
+	if slices.Contains(statuses, a.status) {
+		return nil
 	}
 	return fmt.Errorf("status %d: want one of %v: %.300s", a.status, statuses, a.body)
 }
