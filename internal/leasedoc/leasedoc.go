@@ -91,10 +91,11 @@ func KindOf(prefix, id string) (kind changefeed.Kind, token string, ok bool) {
 	return changefeed.KindLease, token, ok && token != ""
 }
 
-// An instance may have any name, but the service refuses / \ ? and # in ids.
+// An instance may have any name, but items whose ids contain / \ ? # or % cannot be
+// reached through the service's gateway.
 var (
-	hostEscaper   = strings.NewReplacer("%", "%25", "/", "%2F", `\`, "%5C", "?", "%3F", "#", "%23")
-	hostUnescaper = strings.NewReplacer("%25", "%", "%2F", "/", "%5C", `\`, "%3F", "?", "%23", "#")
+	hostEscaper   = strings.NewReplacer("~", "~7E", "/", "~2F", `\`, "~5C", "?", "~3F", "#", "~23", "%", "~25")
+	hostUnescaper = strings.NewReplacer("~7E", "~", "~2F", "/", "~5C", `\`, "~3F", "?", "~23", "#", "~25", "%")
 )
 
 // The members of a document, in .NET's order.

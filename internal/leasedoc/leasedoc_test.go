@@ -21,7 +21,7 @@ func TestIDsAreThoseOfDotNet(t *testing.T) {
 		{changefeed.KindLease, "-FF", prefix + "..-FF"},
 		{changefeed.KindLease, "05C1CFFFFFFFF8-0BF333333333", prefix + "..05C1CFFFFFFFF8-0BF333333333"},
 		{changefeed.KindHost, "pod-7", prefix + ".host.pod-7"},
-		{changefeed.KindHost, `a/b\c?d#e%2F`, prefix + ".host.a%2Fb%5Cc%3Fd%23e%252F"},
+		{changefeed.KindHost, `a/b\c?d#e%2F~2F`, prefix + ".host.a~2Fb~5Cc~3Fd~23e~252F~7E2F"},
 		{changefeed.KindInfo, "", prefix + ".info"},
 		{changefeed.KindLock, "", prefix + ".lock"},
 	} {

@@ -88,8 +88,8 @@ func TestMarkersAndHostsRead(t *testing.T) {
 	for doc, want := range map[string]changefeed.Lease{
 		`{"id":"P.info"}`:          {Kind: changefeed.KindInfo, ID: "P.info"},
 		`{"id":"P.lock","ttl":30}`: {Kind: changefeed.KindLock, ID: "P.lock", TTL: 30 * time.Second},
-		`{"id":"P.host.a%2Fb","Owner":"a/b","properties":{"changefeed.epoch":"a/b/1","w":"2"},"ttl":60}`: {
-			Kind: changefeed.KindHost, ID: "P.host.a%2Fb", Token: "a/b", Owner: "a/b", Epoch: "1", TTL: time.Minute,
+		`{"id":"P.host.a~2Fb","Owner":"a/b","properties":{"changefeed.epoch":"a/b/1","w":"2"},"ttl":60}`: {
+			Kind: changefeed.KindHost, ID: "P.host.a~2Fb", Token: "a/b", Owner: "a/b", Epoch: "1", TTL: time.Minute,
 			Properties: map[string]string{"w": "2"},
 		},
 	} {
@@ -176,7 +176,7 @@ func TestBrokenDocumentsTellWhatIsWrong(t *testing.T) {
 		`{"id":"Q..0"}`:                          {`id is "Q..0"`, `"P.."`},
 		`{"id":7,"LeaseToken":"0"}`:              {"id is 7", "a string"},
 		`{"id":"P..1","LeaseToken":"0"}`:         {`id is "P..1"`, `"P..0"`},
-		`{"id":"P.host.a/b"}`:                    {`id is "P.host.a/b"`, "a%2Fb", "token:a/b"},
+		`{"id":"P.host.a/b"}`:                    {`id is "P.host.a/b"`, "a~2Fb", "token:a/b"},
 		`{` + rest + `,"Owner":7}`:               {"Owner is 7: want a string"},
 		`{` + rest + `,"version":"1"}`:           {`version is "1"`},
 		`{` + rest + `,"version":2}`:             {"version is 2", "0 to 1"},

@@ -70,7 +70,7 @@ func FuzzUnmarshal(f *testing.F) {
 		`{"id":"P..0","version":0,"_etag":null,"LeaseToken":"0","FeedRange":{"Range":{"min":"","max":"FF"}},"Owner":"a","properties":{"changefeed.epoch":"a/e","n":1},"timestamp":"2026-03-04T23:55:16.5233511Z","_ts":7,"ttl":-1,"x":[{}]}`,
 		`{"id":"P..-FF","version":1,"LeaseToken":"-FF","feedrange":{"range":{"min":"","max":"ff"}},"properties":{"changefeed.fence":"9","changefeed.start":"now"}}`,
 		`{"id":"P..0","PartitionId":"0","FeedRange":{"PKRangeId":"0"}}`,
-		`{"id":"P.host.a%2Fb","Owner":"a/b"}`,
+		`{"id":"P.host.a~2Fb","Owner":"a/b"}`,
 		`{"id":"P.lock","ttl":30}`,
 		javaDoc(documented),
 	} {
