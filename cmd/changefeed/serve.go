@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"net"
@@ -155,9 +157,24 @@ func (o *serveOptions) run(cmd *cobra.Command) (err error) {
 	return webs.serve(cmd.Context(), func() error { return o.tell(cmd.OutOrStdout(), webs, path) })
 }
 
+const wantServeKey = "the base64 of 16 bytes or more" // for messages
+
+// isEmulatorKey tells the key that anybody knows, however it is written.
+func isEmulatorKey(key string) bool {
+	text, err := base64.StdEncoding.DecodeString(key)
+	known, _ := base64.StdEncoding.DecodeString(cosmosrest.EmulatorKey) // is base64
+	return err == nil && bytes.Equal(text, known)
+}
+
 // check refuses flags that make no sense, or are not safe.
 func (o *serveOptions) check() error {
 	o.keys, o.readOnly = orVariable(o.keys, serveKeyVariable), orVariable(o.readOnly, serveReadOnlyVariable)
+	switch {
+	case slices.Contains(o.keys, ""):
+		return misused("key", "empty", wantServeKey)
+	case slices.Contains(o.readOnly, ""):
+		return misused("read-only-key", "empty", wantServeKey)
+	}
 	for _, f := range []struct{ flag, value string }{{"listen", o.listen}, {"dedicated-gateway", o.dedicated}} {
 		if f.flag == "dedicated-gateway" && f.value == "" {
 			continue
@@ -169,7 +186,7 @@ func (o *serveOptions) check() error {
 		case isLoopback("//" + f.value):
 		case o.insecure:
 			return misused(f.flag, f.value, "a loopback address such as "+defaultListen+" with --insecure-aad, whose tokens anybody can make")
-		case len(o.keys) == 0 || slices.Contains(o.keys, cosmosrest.EmulatorKey):
+		case len(o.keys) == 0 || slices.ContainsFunc(slices.Concat(o.keys, o.readOnly), isEmulatorKey):
 			return misused(f.flag, f.value, "a loopback address such as "+defaultListen+", or a --key of your own: anybody knows the emulator's, and other machines can reach this address")
 		}
 	}
