@@ -1,6 +1,7 @@
 package cosmos_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -39,8 +41,8 @@ func newStorm(to http.RoundTripper, seed uint64) *storm {
 func (s *storm) draw(feed bool) (trouble string, delay time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	troubles := []string{"429", "429 for long", "449", "503", "lost", "refused", "slow", "410"}
-	if n := s.rng.IntN(40); n < len(troubles) && (troubles[n] != "410" || feed) {
+	troubles := []string{"429", "429 for long", "449", "503", "lost", "refused", "slow", "410", "502", "cut", "short", "empty", "html", "stall"}
+	if n := s.rng.IntN(60); n < len(troubles) && (troubles[n] != "410" || feed) {
 		trouble = troubles[n]
 	}
 	s.hits[trouble]++
@@ -63,9 +65,16 @@ func (s *storm) RoundTrip(r *http.Request) (*http.Response, error) {
 		return troubled(503, "X-Ms-Substatus", "0"), nil
 	case "410":
 		return troubled(410, "X-Ms-Substatus", "1002"), nil
+	case "502":
+		return page(502), nil
+	case "html": // the page of a proxy that wants a password
+		return page(200), nil
 	case "refused":
 		return nil, refusedDial
-	case "slow":
+	case "slow", "stall":
+		if trouble == "stall" {
+			delay = 30 * time.Second
+		}
 		timer := time.NewTimer(delay)
 		defer timer.Stop()
 		select {
@@ -75,12 +84,40 @@ func (s *storm) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	resp, err := s.to.RoundTrip(r)
-	if trouble == "lost" && err == nil {
+	if err != nil {
+		return resp, err
+	}
+	switch trouble {
+	case "lost":
 		_, _ = io.Copy(io.Discard, resp.Body) // it is lost all the same
 		resp.Body.Close()
 		return nil, &net.OpError{Op: "read", Err: errors.New("connection reset")}
+	case "cut": // in the middle of the body, and the reader is told
+		resp.Body = halved(resp, io.ErrUnexpectedEOF)
+	case "short": // the same, and nobody says so
+		resp.Body = halved(resp, io.EOF)
+	case "empty":
+		resp.Body = halved(&http.Response{Body: http.NoBody}, io.EOF)
 	}
 	return resp, err
+}
+
+// halved is the first half of an answer, and then an error.
+func halved(resp *http.Response, end error) io.ReadCloser {
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		end = err
+	}
+	return io.NopCloser(io.MultiReader(bytes.NewReader(body[:len(body)/2]), iotest.ErrReader(end)))
+}
+
+// page is what a proxy says to people.
+func page(status int) *http.Response {
+	return &http.Response{
+		StatusCode: status, Header: http.Header{"Content-Type": {"text/html"}},
+		Body: io.NopCloser(strings.NewReader("<html>\r\n<body><h1>Welcome to the network</h1></body></html>")),
+	}
 }
 
 func troubled(status int, header, value string) *http.Response {
@@ -171,7 +208,7 @@ func inAStorm(t *testing.T, push bool, seed uint64) {
 	}
 	weather.mu.Lock()
 	defer weather.mu.Unlock()
-	for _, trouble := range []string{"429", "449", "503", "lost", "refused", "slow", "410"} {
+	for _, trouble := range []string{"429", "449", "503", "lost", "refused", "slow", "410", "502", "cut", "short", "empty", "html", "stall"} {
 		if weather.hits[trouble] == 0 {
 			t.Errorf("nothing was hit by %s: %v", trouble, weather.hits)
 		}
