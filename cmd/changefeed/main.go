@@ -14,15 +14,24 @@ import (
 	"syscall"
 )
 
-// gcPercent lets the heap grow to some times what lives in it. Commands keep little and
+// How far the heap may grow, in percent of what lives in it. Commands keep little and
 // allocate much, page after page; by the default they would collect a hundred times a
-// second.
-const gcPercent = 400
+// second. A server runs for long beside other programs: less memory for a little more
+// work.
+const (
+	commandGC = 400
+	serverGC  = 200
+)
+
+// letHeapGrow sets that, unless the user did.
+func letHeapGrow(percent int) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(percent)
+	}
+}
 
 func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	letHeapGrow(commandGC)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process the hard way
 	// A reader that went away is an error of the write, so that stores are closed. To

@@ -119,6 +119,7 @@ func (o *serveOptions) run(cmd *cobra.Command) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
+	letHeapGrow(serverGC)
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	server, err := o.server(cmd.Context(), log)
 	if err != nil {
