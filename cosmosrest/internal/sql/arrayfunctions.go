@@ -1,13 +1,13 @@
 package sql
 
 var arrayFunctions = map[string]*function{
-	"ARRAY_LENGTH": ofArrays(1, func(_ *frame, a []value) value { return numberValue(float64(len(elements(a[0])))) }),
+	"ARRAY_LENGTH": ofArrays(1, func(f *frame, a []value) value { return numberValue(float64(len(f.elements(a[0])))) }),
 	"ARRAY_CONCAT": ofArrays(-1, func(f *frame, a []value) value {
-		w := arrayWriter{}
+		w := arrayWriter{f: f}
 		for _, v := range a {
-			w.addAll(elements(v))
+			w.addAll(f.elements(v))
 		}
-		return w.value(f)
+		return w.value()
 	}),
 	"ARRAY_SLICE":        {2, 3, false, arraySlice},
 	"ARRAY_CONTAINS":     {2, 3, false, arrayContains},
@@ -39,11 +39,11 @@ func ofArrays(n int, do func(f *frame, a []value) value) *function {
 }
 
 // elements are the values of an array.
-func elements(arr value) []value {
+func (f *frame) elements(arr value) []value {
 	var all []value
 	for c := walk(arr.raw); ; {
 		_, raw, ok := c.next(false)
-		if !ok {
+		if !ok || !f.spend(itemWork) {
 			return all
 		}
 		all = append(all, rawValue(raw))
@@ -62,7 +62,7 @@ func arraySlice(f *frame, a []value) value {
 	if a[0].kind != array || !ok {
 		return value{}
 	}
-	all := elements(a[0])
+	all := f.elements(a[0])
 	if start < 0 {
 		start = max(0, len(all)+start)
 	}
@@ -74,9 +74,9 @@ func arraySlice(f *frame, a []value) value {
 		}
 		all = all[:min(max(count, 0), len(all))]
 	}
-	w := arrayWriter{}
+	w := arrayWriter{f: f}
 	w.addAll(all)
-	return w.value(f)
+	return w.value()
 }
 
 // arrayContains is ARRAY_CONTAINS(array, value, partial). A partial match of an object needs its members only.
@@ -85,18 +85,18 @@ func arrayContains(f *frame, a []value) value {
 		return value{}
 	}
 	partial := len(a) > 2 && a[2].kind == isTrue
-	for _, v := range elements(a[0]) {
-		if equal(v, a[1]) || partial && hasMembers(v, a[1]) {
-			return boolValue(true)
-		}
-		if !f.spend(len(a[1].raw)) {
+	for _, v := range f.elements(a[0]) {
+		if !f.spend(costToCompare(v, a[1])) {
 			return value{}
+		}
+		if equal(v, a[1]) || partial && f.hasMembers(v, a[1]) {
+			return boolValue(true)
 		}
 	}
 	return boolValue(false)
 }
 
-func hasMembers(v, wanted value) bool {
+func (f *frame) hasMembers(v, wanted value) bool {
 	if v.kind != object || wanted.kind != object {
 		return false
 	}
@@ -106,7 +106,7 @@ func hasMembers(v, wanted value) bool {
 			return true
 		}
 		got, found := member(v.raw, string(unquote(key)))
-		if !found || !equal(rawValue(got), rawValue(val)) {
+		if !f.spend(len(v.raw)+deepWork*len(val)) || !found || !equal(rawValue(got), rawValue(val)) {
 			return false
 		}
 	}
@@ -117,8 +117,11 @@ func containsSome(f *frame, a []value, all bool) value {
 	if a[0].kind != array {
 		return value{}
 	}
-	have := keysOf(elements(a[0]))
+	have := f.keysOf(f.elements(a[0]))
 	for _, v := range a[1:] {
+		if !f.spend(deepWork * len(v.raw)) {
+			return value{}
+		}
 		if have[canonical(v)] != all {
 			return boolValue(!all)
 		}
@@ -128,9 +131,12 @@ func containsSome(f *frame, a []value, all bool) value {
 
 func canonical(v value) string { return string(appendCanonical(nil, v, 0)) }
 
-func keysOf(values []value) map[string]bool {
+func (f *frame) keysOf(values []value) map[string]bool {
 	keys := map[string]bool{}
 	for _, v := range values {
+		if !f.spend(itemWork + deepWork*len(v.raw)) {
+			break
+		}
 		keys[canonical(v)] = true
 	}
 	return keys
@@ -139,16 +145,16 @@ func keysOf(values []value) map[string]bool {
 // setFunction makes a function of two arrays: the different values of both for which in, told the keys of each, returns true.
 func setFunction(in func(x, y map[string]bool) func(key string) bool) *function {
 	return ofArrays(2, func(f *frame, a []value) value {
-		x, y := elements(a[0]), elements(a[1])
-		wanted := in(keysOf(x), keysOf(y))
+		x, y := f.elements(a[0]), f.elements(a[1])
+		wanted := in(f.keysOf(x), f.keysOf(y))
 		seen := map[string]bool{}
-		w := arrayWriter{}
+		w := arrayWriter{f: f}
 		for _, v := range append(x, y...) {
 			if key := canonical(v); !seen[key] && wanted(key) {
 				seen[key] = true
 				w.add(v)
 			}
 		}
-		return w.value(f)
+		return w.value()
 	})
 }

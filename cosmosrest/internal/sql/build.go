@@ -6,26 +6,41 @@ package sql
 type arrayNode struct{ items []node }
 
 func (n arrayNode) eval(f *frame) value {
-	w := arrayWriter{}
+	w := arrayWriter{f: f}
 	for _, item := range n.items {
 		w.add(item.eval(f))
 	}
-	return w.value(f)
+	return w.value()
+}
+
+// maxComposite bounds an array or object that a query makes, in bytes: several documents.
+const maxComposite = 16 << 20
+
+// room tells whether a value can be added to an array or object of so many bytes.
+func (f *frame) room(size int, v value) bool {
+	n := len(v.raw) + len(v.text)
+	if size+n > maxComposite {
+		f.fail(failf(-1, "The query makes a value of more than %d MB.", maxComposite>>20))
+	}
+	return f.spend(writeWork + n)
 }
 
 // arrayWriter makes an array's JSON.
-type arrayWriter struct{ b []byte }
+type arrayWriter struct {
+	f *frame
+	b []byte
+}
 
 func (w *arrayWriter) add(v value) {
-	if v.kind == undefined {
+	if v.kind == undefined || !w.f.room(len(w.b), v) {
 		return
 	}
 	w.b = append(w.b, ',')
 	w.b = v.appendJSON(w.b)
 }
 
-func (w *arrayWriter) value(f *frame) value {
-	if !f.spend(len(w.b)) {
+func (w *arrayWriter) value() value {
+	if w.f.err != nil {
 		return value{}
 	}
 	if len(w.b) == 0 {
@@ -52,13 +67,13 @@ func (n objectNode) eval(f *frame) value {
 	b := make([]byte, 0, 64)
 	for _, m := range n.members {
 		v := m.node.eval(f)
-		if v.kind == undefined {
+		if v.kind == undefined || !f.room(len(b), v) {
 			continue
 		}
 		b = append(append(b, ','), m.quoted...)
 		b = v.appendJSON(b)
 	}
-	if !f.spend(len(b)) {
+	if f.err != nil {
 		return value{}
 	}
 	if len(b) == 0 {
@@ -93,12 +108,12 @@ func (n existsNode) eval(f *frame) value {
 type arrayOf struct{ plan *plan }
 
 func (n arrayOf) eval(f *frame) value {
-	w := arrayWriter{}
+	w := arrayWriter{f: f}
 	n.plan.rows(f, func(v value) bool {
 		w.add(v)
-		return f.spend(len(v.raw) + len(v.text))
+		return f.err == nil
 	})
-	return w.value(f)
+	return w.value()
 }
 
 // scalarOf is (subquery): its row, undefined if it has none.

@@ -54,7 +54,11 @@ func (c *collector) add(f *frame) bool {
 	}
 	r.v = own(r.v)
 	for _, o := range c.p.order {
-		r.keys = append(r.keys, own(o.node.eval(f)))
+		key := o.node.eval(f)
+		if !f.spend(deepWork * len(key.raw)) {
+			return false
+		}
+		r.keys = append(r.keys, sortKey(key))
 	}
 	c.held += r.size()
 	c.rows = append(c.rows, r)
@@ -89,6 +93,20 @@ func (c *collector) fits(f *frame) bool {
 // own copies a value out of the document, whose bytes are the caller's.
 func own(v value) value {
 	v.raw, v.text = bytes.Clone(v.raw), bytes.Clone(v.text)
+	return v
+}
+
+// sortKey is a value that is often compared: decoded, and its own.
+func sortKey(v value) value {
+	switch v.kind {
+	case number:
+		v.num = v.float()
+	case str:
+		v.text = bytes.Clone(v.bytes())
+	case array, object:
+		v.text = appendCanonical(nil, v, 0)
+	}
+	v.raw, v.decoded = nil, true
 	return v
 }
 

@@ -32,6 +32,9 @@ func (r *Run) Add(doc []byte) error {
 	return r.f.failure()
 }
 
+// Held is how much the run keeps, about, in bytes.
+func (r *Run) Held() int { return r.c.held }
+
 // Finish returns the rows of the result. The run is over.
 func (r *Run) Finish() ([]json.RawMessage, error) {
 	r.f.begin(nil)
@@ -57,7 +60,7 @@ func (p *plan) over(f *frame, rows []value) []value {
 	c := newCollector(p, f)
 	for _, v := range rows {
 		f.slots[p.sources[0].slot] = v
-		f.work = maxWork
+		f.renew()
 		if !p.from(f, 1, func() bool { return c.add(f) }) {
 			return nil
 		}

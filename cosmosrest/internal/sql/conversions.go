@@ -50,11 +50,11 @@ func objectToArray(f *frame, a []value) value {
 	for i, v := range a[1:] {
 		names[i] = string(v.bytes())
 	}
-	w := arrayWriter{}
+	w := arrayWriter{f: f}
 	for c := walk(a[0].raw); ; {
 		key, val, ok := c.next(true)
-		if !ok {
-			return w.value(f)
+		if !ok || !f.spend(itemWork) {
+			return w.value()
 		}
 		pair := objectNode{[]field{newField(names[0], constant{rawValue(key)}), newField(names[1], constant{rawValue(val)})}}
 		w.add(pair.eval(f))

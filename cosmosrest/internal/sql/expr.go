@@ -2,8 +2,8 @@ package sql
 
 import (
 	"bytes"
+	"context"
 	"math"
-	"regexp"
 	"time"
 )
 
@@ -20,11 +20,14 @@ type frame struct {
 	folded []value // results of aggregates
 	keys   []value // of the group that is projected
 	now    time.Time
-	work   int // what this document may still cost
+	most   int // what a document may cost
+	work   int // what this one may still cost
 	perRow int // what a row costs
 	err    *Error
+	ctx    context.Context // of the run; nil is none
+	asked  int             // work when it was last asked whether it has ended
 
-	patterns map[string]*regexp.Regexp // compiled for RegexMatch
+	patterns map[string]*expression // compiled for RegexMatch
 }
 
 type memo struct {
@@ -34,10 +37,16 @@ type memo struct {
 
 // Work bounds the time that a query takes for one document: to about a second. A unit is a byte that is skipped.
 const (
-	maxWork    = 1 << 29
-	rowWork    = 50 // to visit a row of FROM or JOIN, besides what the query's expressions cost
-	textPerJob = 4  // bytes of a query that cost a unit for each row
-	slowWork   = 4  // to decode a byte, not only to skip it
+	maxWork          = 1 << 29
+	maxConditionWork = 1 << 24 // of a patch, for which all writers wait
+	rowWork          = 50      // to visit a row of FROM or JOIN, besides what the query's expressions cost
+	textPerJob       = 4       // bytes of a query that cost a unit for each row
+	slowWork         = 4       // to decode a byte, not only to skip it
+	deepWork         = 32      // to bring a byte of an array or object into the form in which they are compared
+	itemWork         = 64      // to take an array apart, for each element
+	writeWork        = 16      // to write an element or a member
+
+	askWork = 1 << 20 // until a run asks whether it is to end
 )
 
 func (f *frame) fail(err *Error) {
@@ -48,8 +57,15 @@ func (f *frame) fail(err *Error) {
 
 // spend takes n units of work and tells whether to go on.
 func (f *frame) spend(n int) bool {
-	if f.work -= n; f.work < 0 {
+	f.work -= n
+	switch {
+	case f.work < 0:
 		f.fail(failf(-1, "The query takes too long on one document."))
+	case f.ctx != nil && f.asked-f.work > askWork:
+		f.asked = f.work
+		if f.ctx.Err() != nil {
+			f.fail(failf(-1, "The query was ended."))
+		}
 	}
 	return f.err == nil
 }
@@ -181,7 +197,11 @@ func costToCompare(l, r value) int {
 	if l.kind != r.kind || l.kind < str {
 		return 1
 	}
-	return slowWork * (len(l.raw) + len(r.raw))
+	work := slowWork
+	if l.kind >= array {
+		work = deepWork
+	}
+	return work * (len(l.raw) + len(r.raw))
 }
 
 func compareValues(op string, l, r value) value {

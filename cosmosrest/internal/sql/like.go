@@ -22,7 +22,7 @@ func (n like) eval(f *frame) value {
 		}
 		escape, _ = utf8.DecodeRune(e.bytes())
 	}
-	if !f.spend(len(x.bytes()) * (1 + len(p.bytes()))) {
+	if !f.spend(writeWork*len(p.bytes()) + len(x.bytes())*(1+len(p.bytes()))) {
 		return value{}
 	}
 	return boolValue(matchWildcards([]rune(string(x.bytes())), wildcards([]rune(string(p.bytes())), escape)))
@@ -37,6 +37,10 @@ type wildcard struct {
 
 func wildcards(pattern []rune, escape rune) []wildcard {
 	var out []wildcard
+	closing := len(pattern) - 1 // of the last set
+	for closing >= 0 && pattern[closing] != ']' {
+		closing--
+	}
 	for rest := pattern; len(rest) > 0; {
 		c := rest[0]
 		rest = rest[1:]
@@ -48,7 +52,7 @@ func wildcards(pattern []rune, escape rune) []wildcard {
 			out = append(out, wildcard{any: true})
 		case c == '_':
 			out = append(out, wildcard{set: func(rune) bool { return true }})
-		case c == '[' && slices.Contains(rest, ']'):
+		case c == '[' && len(pattern)-len(rest) <= closing:
 			end := slices.Index(rest, ']')
 			out = append(out, wildcard{set: inSet(rest[:end])})
 			rest = rest[end+1:]

@@ -98,7 +98,7 @@ func (b *Bound) pinsOfCall(n call, path []string) ([]value, bool) {
 			return nil, false
 		}
 		var list []node
-		for _, v := range elements(known) {
+		for _, v := range b.f.elements(known) {
 			list = append(list, constant{v})
 		}
 		return b.scalars(n.args[1], list, path)

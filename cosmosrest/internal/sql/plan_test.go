@@ -366,3 +366,5 @@ func mergeAggregate(kind string, parts []value) value {
 	}
 	return numberValue(sum)
 }
+
+func elements(v value) []value { return (&frame{work: maxWork}).elements(v) }

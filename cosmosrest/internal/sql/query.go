@@ -1,7 +1,9 @@
 package sql
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"time"
 )
@@ -21,6 +23,8 @@ type Query struct {
 	counts []count
 	slots  int
 	memos  int
+
+	isCondition bool
 }
 
 // Parse parses a query. Recent results are kept, so parsing a query again costs a look into a map. Errors are *Error.
@@ -46,7 +50,7 @@ func parse(text string, isCondition bool) (*Query, error) {
 		return nil, failf(0, "Syntax error, incorrect syntax near %s.", clip(word))
 	}
 	c := &compiler{text: text, params: map[string]int{}, memos: map[string]int{}}
-	q := &Query{text: text}
+	q := &Query{text: text, isCondition: isCondition}
 	if isCondition {
 		q.plan = c.condition(st.Condition)
 	} else {
@@ -126,8 +130,12 @@ func (q *Query) Bind(params []Parameter) (*Bound, error) {
 	b := &Bound{q: q}
 	b.f = frame{
 		slots: make([]value, q.slots), params: make([]value, len(q.params)), memo: make([]memo, q.memos),
-		now: time.Now().UTC(), work: maxWork, perRow: rowWork + len(q.text)/textPerJob,
+		now: time.Now().UTC(), most: maxWork, perRow: rowWork + len(q.text)/textPerJob,
 	}
+	if q.isCondition {
+		b.f.most = maxConditionWork
+	}
+	b.f.renew()
 	for _, p := range params {
 		i, used := q.params[p.Name]
 		if !used {
@@ -161,6 +169,9 @@ func (q *Query) missing(values []value) string {
 	return first
 }
 
+// Until ends what runs of the query when ctx ends: with its error.
+func (b *Bound) Until(ctx context.Context) { b.f.ctx = ctx }
+
 // Streams tells whether each document's rows depend on nothing but the document, so that Rows can be used. TOP and OFFSET
 // LIMIT are left to the caller then: see [Bound.Limit].
 func (b *Bound) Streams() bool { return !b.q.plan.collects() }
@@ -172,13 +183,20 @@ func (b *Bound) Limit() (offset, limit int64) { return b.q.plan.bounds(&b.f) }
 func (f *frame) begin(doc []byte) {
 	f.slots[rootSlot] = documentValue(doc)
 	f.round++
-	f.work, f.err = maxWork, nil
+	f.renew()
+	f.err = nil
 }
+
+// renew gives the frame the work for another document.
+func (f *frame) renew() { f.work, f.asked = f.most, f.most }
 
 // failure is the frame's error.
 func (f *frame) failure() error {
-	if f.err == nil {
+	switch {
+	case f.err == nil:
 		return nil
+	case f.ctx != nil && f.ctx.Err() != nil:
+		return fmt.Errorf("run query: %w", context.Cause(f.ctx))
 	}
 	return f.err
 }

@@ -2,11 +2,13 @@ package sql
 
 import (
 	"container/list"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // run returns the rows that a query makes of documents, a line each.
@@ -284,6 +286,84 @@ func TestWorkIsBounded(t *testing.T) {
 		if want := "The query takes too long on one document."; err == nil || err.Error() != want {
 			t.Errorf("%.70s: got %v, want %s", query, err, want)
 		}
+	}
+}
+
+// What a query makes is as bounded as what it looks at: this one would take 200 GB.
+func TestValuesAreBounded(t *testing.T) {
+	doc := []byte(`{"a":[0,1,2,3,4,5,6,7],"s":"` + strings.Repeat("a", 2<<20) + `"}`)
+	for _, query := range []string{
+		"SELECT VALUE [c" + strings.Repeat(",c", 100_000) + "] FROM c",
+		"SELECT c AS a, c AS b, c AS d, c AS e, c AS f, c AS g, c AS h, c AS i FROM c",
+		"SELECT VALUE ARRAY(SELECT VALUE c FROM x IN c.a) FROM c",
+	} {
+		err := bound(t, query).Rows(doc, func([]byte) error { return nil })
+		if want := "The query makes a value of more than 16 MB."; err == nil || err.Error() != want {
+			t.Errorf("%.70s: got %v, want %s", query, err, want)
+		}
+	}
+}
+
+// What the functions do within is counted, too. Each of these would take minutes.
+func TestWorkOfFunctionsIsBounded(t *testing.T) {
+	members := func(first int) string {
+		var b strings.Builder
+		for i := first; i < 50_000; i++ {
+			fmt.Fprintf(&b, `,"k%d":1`, i)
+		}
+		return "{" + b.String()[1:] + "}"
+	}
+	many := "[" + strings.Repeat("1,", 500_000) + "1]"
+	for _, c := range []struct{ query, doc, want string }{
+		{"SELECT VALUE ARRAY_CONTAINS(c.a, c.w, true) FROM c", `{"a":[` + members(0) + `],"w":` + members(1) + `}`, "too long"},
+		{"SELECT VALUE FULLTEXTCONTAINSANY(c.a" + strings.Repeat(",'no'", 50_000) + ") FROM c", `{"a":"` + strings.Repeat("q ", 500_000) + `"}`, "too long"},
+		{"SELECT VALUE 1 FROM c JOIN b IN c.a WHERE ARRAY_LENGTH(SETUNION(c.a, c.a)) = 7", `{"a":` + many + `}`, "too long"},
+		{"SELECT VALUE REGEXMATCH(c.a, '(.?){1000}z') FROM c", `{"a":"` + strings.Repeat("q", 1<<20) + `"}`, "too long"},
+		{"SELECT VALUE REGEXMATCH(c.a, '(" + strings.Repeat("(a?){1000}|", 300) + "b)') FROM c", `{"a":"q"}`, "want at most 10000"},
+	} {
+		err := bound(t, c.query).Rows([]byte(c.doc), func([]byte) error { return nil })
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%.70s: got %v, want %s", c.query, err, c.want)
+		}
+	}
+	begun := time.Now()
+	pattern := []byte(`"` + strings.Repeat("[", 900_000) + `"`)
+	got, err := run(t, "SELECT VALUE c.a LIKE @p FROM c", []string{`{"a":"x"}`}, Parameter{"@p", pattern})
+	if took := time.Since(begun); err != nil || got != "false" || took > 30*time.Second {
+		t.Errorf("a pattern of brackets: %s, %v, after %v", got, err, took)
+	}
+}
+
+func TestRunsEndWithTheirContext(t *testing.T) {
+	ctx, stop := context.WithCancelCause(t.Context())
+	gone := errors.New("client has gone")
+	stop(gone)
+	doc := []byte(`{"a":[1` + strings.Repeat(",1", 10_000) + `]}`)
+	streaming := bound(t, "SELECT VALUE 1 FROM c JOIN a IN c.a JOIN b IN c.a WHERE a = 2")
+	streaming.Until(ctx)
+	if err := streaming.Rows(doc, func([]byte) error { return nil }); !errors.Is(err, gone) {
+		t.Errorf("rows: got %v, want %v", err, gone)
+	}
+	counting := bound(t, "SELECT COUNT(1) FROM c JOIN a IN c.a JOIN b IN c.a")
+	counting.Until(ctx)
+	if err := counting.NewRun().Add(doc); !errors.Is(err, gone) {
+		t.Errorf("run: got %v, want %v", err, gone)
+	}
+}
+
+// All writers wait while a condition is asked.
+func TestConditionsAreQuick(t *testing.T) {
+	q, err := ParseCondition("FROM c WHERE c.s LIKE '" + strings.Repeat("b", 1000) + "'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := q.Bind(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.Condition([]byte(`{"s":"` + strings.Repeat("a", 100_000) + `"}`))
+	if want := "The query takes too long on one document."; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

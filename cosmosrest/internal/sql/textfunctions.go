@@ -3,6 +3,7 @@ package sql
 import (
 	"bytes"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -188,17 +189,22 @@ func stringSplit(f *frame, a []value) value {
 	if !areText(a...) {
 		return value{}
 	}
-	w := arrayWriter{}
+	w := arrayWriter{f: f}
 	for part := range bytes.SplitSeq(a[0].bytes(), a[1].bytes()) {
+		if f.err != nil {
+			break
+		}
 		w.add(textValue(part))
 	}
-	return w.value(f)
+	return w.value()
 }
 
 // Go's regular expressions take time linear in the text. What they lack are look-around and back-references.
 const (
 	maxPattern  = 4 << 10 // bytes of a regular expression
+	maxProgram  = 10_000  // its steps, with those that it repeats
 	maxPatterns = 32      // that a run keeps compiled
+	compileWork = 500     // to compile a step
 )
 
 func regexMatch(f *frame, a []value) value {
@@ -217,18 +223,35 @@ func regexMatch(f *frame, a []value) value {
 		}
 	}
 	re := f.regexp(pattern)
-	if re == nil || !f.spend(len(a[0].bytes())*len(pattern)) {
+	if re == nil || !f.spend(slowWork*len(a[0].bytes())*re.steps) {
 		return value{}
 	}
 	return boolValue(re.Match(a[0].bytes()))
 }
 
-func (f *frame) regexp(pattern string) *regexp.Regexp {
+// expression is a compiled regular expression. A character of a text may cost as many steps as it has.
+type expression struct {
+	*regexp.Regexp
+	steps int
+}
+
+func (f *frame) regexp(pattern string) *expression {
 	if re := f.patterns[pattern]; re != nil {
 		return re
 	}
 	if len(pattern) > maxPattern {
 		f.fail(failf(-1, "The regular expression is %d bytes long: want at most %d.", len(pattern), maxPattern))
+		return nil
+	}
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	steps := 0
+	if err == nil {
+		steps = stepsOf(parsed)
+	}
+	if steps > maxProgram {
+		f.fail(failf(-1, "The regular expression %s has %d steps, with those that it repeats: want at most %d.", clip(pattern), steps, maxProgram))
+	}
+	if !f.spend(compileWork * steps) {
 		return nil
 	}
 	re, err := regexp.Compile(pattern)
@@ -237,8 +260,23 @@ func (f *frame) regexp(pattern string) *regexp.Regexp {
 		return nil
 	}
 	if f.patterns == nil || len(f.patterns) >= maxPatterns {
-		f.patterns = map[string]*regexp.Regexp{}
+		f.patterns = map[string]*expression{}
 	}
-	f.patterns[pattern] = re
-	return re
+	f.patterns[pattern] = &expression{re, steps}
+	return f.patterns[pattern]
+}
+
+// stepsOf is about the length of the program of a regular expression.
+func stepsOf(re *syntax.Regexp) int {
+	n := 1
+	if re.Op == syntax.OpLiteral {
+		n = len(re.Rune)
+	}
+	for _, sub := range re.Sub {
+		n += stepsOf(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(re.Min+1, re.Max)
+	}
+	return n
 }

@@ -258,7 +258,15 @@ func order(a, b value) int {
 	case str:
 		return bytes.Compare(a.bytes(), b.bytes())
 	case array, object:
-		return bytes.Compare(appendCanonical(nil, a, 0), appendCanonical(nil, b, 0))
+		return bytes.Compare(a.canonical(), b.canonical())
 	}
 	return 0
+}
+
+// canonical is what [appendCanonical] appends; a key of ORDER BY has it ready.
+func (v value) canonical() []byte {
+	if v.decoded {
+		return v.text
+	}
+	return appendCanonical(nil, v, 0)
 }

@@ -8,25 +8,28 @@ import (
 
 // Full text search, without the stemming of the service: words are compared as they stand, in any case.
 var wordFunctions = map[string]*function{
-	"FULLTEXTCONTAINS": {2, 2, false, func(_ *frame, a []value) value {
-		return search(a, func(found []bool) bool { return found[0] })
+	"FULLTEXTCONTAINS": {2, 2, false, func(f *frame, a []value) value {
+		return search(f, a, func(found []bool) bool { return found[0] })
 	}},
-	"FULLTEXTCONTAINSALL": {2, -1, false, func(_ *frame, a []value) value {
-		return search(a, func(found []bool) bool { return !slices.Contains(found, false) })
+	"FULLTEXTCONTAINSALL": {2, -1, false, func(f *frame, a []value) value {
+		return search(f, a, func(found []bool) bool { return !slices.Contains(found, false) })
 	}},
-	"FULLTEXTCONTAINSANY": {2, -1, false, func(_ *frame, a []value) value {
-		return search(a, func(found []bool) bool { return slices.Contains(found, true) })
+	"FULLTEXTCONTAINSANY": {2, -1, false, func(f *frame, a []value) value {
+		return search(f, a, func(found []bool) bool { return slices.Contains(found, true) })
 	}},
 }
 
 // search looks for each phrase in the first argument, and judges by which were found.
-func search(a []value, judge func(found []bool) bool) value {
+func search(f *frame, a []value, judge func(found []bool) bool) value {
 	if !areText(a...) {
 		return value{}
 	}
 	text := phrase(a[0])
 	found := make([]bool, len(a)-1)
 	for i, p := range a[1:] {
+		if !f.spend(len(text)) {
+			return value{}
+		}
 		found[i] = strings.Contains(text, phrase(p))
 	}
 	return boolValue(judge(found))
