@@ -16,8 +16,9 @@
 //
 // # Use
 //
-// The embedded store docstore is a Source, a LeaseStore and a Committer, and the only one
-// so far: Azure Cosmos DB itself is not connected yet.
+// The embedded store of package docstore is a Source, a LeaseStore and a Committer. So is
+// package cosmos, for Azure Cosmos DB and for the server that speaks its protocol over a
+// docstore (package cosmosrest, changefeed serve). Over the embedded store:
 //
 //	leases, err := docstore.NewLeases(ctx, leaseContainer, "mailer", orders)
 //	if err != nil { … }

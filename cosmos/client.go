@@ -69,7 +69,7 @@ func Open(ctx context.Context, endpoint string, credential Credential, o Options
 	known, err := c.readAccount(ctx, nil)
 	if err != nil {
 		c.Close()
-		return nil, fmt.Errorf("open account: read it: %w", err)
+		return nil, fmt.Errorf("open account %s: %w", c.endpoint, err)
 	}
 	c.regions.learn(known)
 	return c, nil

@@ -30,16 +30,14 @@ type Container struct {
 }
 
 // Container finds a container and reads what it is like. The error is
-// [changefeed.ErrNotFound] when there is none.
+// [changefeed.ErrNotFound] when there is none; [Client.CreateLeaseContainer] makes one for
+// leases.
 func (c *Client) Container(ctx context.Context, database, id string) (*Container, error) {
 	found := &Container{client: c, database: database, id: id, ranges: newRangeCache()}
 	if database == "" || id == "" {
 		return nil, badRequest("container is %q: want database/container, neither of them empty", found.name())
 	}
 	a, err := c.do(ctx, request{method: http.MethodGet, at: found.at(), action: actionMetadata})
-	if errors.Is(err, changefeed.ErrNotFound) {
-		err = fmt.Errorf("%w; make it first, a lease container with Client.CreateLeaseContainer", err)
-	}
 	if err == nil {
 		err = found.parse(a.body)
 	}

@@ -21,6 +21,8 @@
 //	}
 //	p, err := changefeed.New(orders.Source(), leases, handler, changefeed.Options{Instance: "worker-1"})
 //
+// [Client.CreateLeaseContainer] makes the container of the leases where a key may.
+//
 // The credential is an account key ([Key]) or an identity of Microsoft Entra ID
 // ([Token]); [OpenString] takes a connection string. The same code speaks to changefeed's
 // own server, and there [Container.Source] is pushed instead of polling.

@@ -86,7 +86,7 @@ func refusal(r request, resp *http.Response, body []byte) *Error {
 		e.Message = firstLine(string(body)) // of a proxy, perhaps
 	}
 	e.reason = e.sentinel()
-	if e.reason == changefeed.ErrForbidden {
+	if e.reason == changefeed.ErrForbidden && e.Status == http.StatusForbidden { // 401 is about who asks
 		e.Action = r.action
 	}
 	return e
@@ -153,9 +153,11 @@ func retryAfter(h http.Header) time.Duration {
 	return 0
 }
 
-// firstLine is what of a message is worth repeating.
+// firstLine is what of a message is worth repeating. What the service would have signed
+// follows over several lines.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	line, _, _ = strings.Cut(line, "Server used the following payload to sign")
 	line = strings.TrimSpace(strings.TrimPrefix(line, "Message:"))
 	if len(line) > maxMessage {
 		line = strings.ToValidUTF8(line[:maxMessage], "") + "…"

@@ -65,7 +65,7 @@ type request struct {
 }
 
 // String is the request line.
-func (r request) String() string { return r.method + " " + r.at.raw }
+func (r request) String() string { return r.method + " " + cmp.Or(r.at.raw, "/") }
 
 // answer is the answer to a request that succeeded.
 type answer struct {

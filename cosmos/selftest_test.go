@@ -85,13 +85,23 @@ func TestWhatOpenLeasesRefuses(t *testing.T) {
 	}
 }
 
+func TestAWrongKeyIsToldInOneLine(t *testing.T) {
+	s := serve(t, cosmosrest.Options{})
+	_, err := cosmos.Open(t.Context(), "http://account.example", cosmos.Key("YW5vdGhlciBrZXk="), cosmos.Options{Transport: &http.Client{Transport: s.transport}})
+	const want = "open account http://account.example: GET /: 401 Unauthorized: The authorization token does not fit the request: " +
+		"the key is a wrong one, or something else was signed. (activity "
+	if !errors.Is(err, changefeed.ErrForbidden) || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got  %v\nwant %s…)", err, want)
+	}
+}
+
 func TestALeaseContainerIsMadeOnce(t *testing.T) {
 	s := serve(t, cosmosrest.Options{})
 	s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
 	client := s.client(t, master, nil)
 	_, err := client.Container(t.Context(), docstore.DefaultDatabase, "leases")
-	if !errors.Is(err, changefeed.ErrNotFound) || !strings.Contains(err.Error(), "CreateLeaseContainer") {
-		t.Errorf("a missing container: %v, want ErrNotFound that says how to make it", err)
+	if !errors.Is(err, changefeed.ErrNotFound) || !strings.HasPrefix(err.Error(), "open container default/leases: ") {
+		t.Errorf("a missing container: %v, want ErrNotFound that names it", err)
 	}
 	for range 2 {
 		if _, err := client.CreateLeaseContainer(t.Context(), docstore.DefaultDatabase, "leases"); err != nil {

@@ -10,6 +10,8 @@
 //	...
 //	http.ListenAndServe("127.0.0.1:8081", server)
 //
+// In a test, [NewTestServer] is all of that over a store in memory, and ends with the test.
+//
 // It is strict unless told otherwise: what the service refuses is refused, with the
 // same status, sub-status and code, so that a program that works here works there. What
 // it does not have (stored procedures, triggers, users, permissions) is a 400 that says
