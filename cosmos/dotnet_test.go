@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
 )
@@ -198,4 +200,26 @@ func checkDotNetLease(t *testing.T, l map[string]any) {
 			t.Errorf("lease %v has no %s", l["id"], name)
 		}
 	}
+}
+
+// A program that worked on a store itself goes on where it was when the store is served.
+func TestAUnitIsTheSameInAStoreAndOnItsServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, cosmosrest.Options{})
+		items := s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/city"}})
+		records := s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}})
+		direct, err := docstore.NewLeases(t.Context(), records, "orders", items)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, endpoint := range []string{"http://127.0.0.1:8081", "http://localhost", "http://[::1]:8081"} {
+			client, err := cosmos.Open(t.Context(), endpoint, master, cosmos.Options{Transport: &http.Client{Transport: s.transport}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := unit(t, client, "orders").Prefix(); got != direct.Prefix() {
+				t.Errorf("by %s the unit is %q, in the store %q", endpoint, got, direct.Prefix())
+			}
+		}
+	})
 }

@@ -28,6 +28,7 @@ package leasedoc
 
 import (
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/millrace/changefeed"
@@ -53,8 +54,13 @@ const (
 )
 
 // Prefix is the common beginning of the ids of one deployment unit. There is no
-// separator between processor and host: .NET has none.
+// separator between processor and host: .NET has none. A loopback address is written
+// localhost, as in the leases of an embedded store: by whatever name a store of this
+// machine is reached, the unit is the same. (.NET would keep 127.0.0.1.)
 func Prefix(processor, accountHost, dbRID, containerRID string) string {
+	if ip := net.ParseIP(accountHost); ip.IsLoopback() {
+		accountHost = "localhost"
+	}
 	return processor + accountHost + "_" + dbRID + "_" + containerRID
 }
 
