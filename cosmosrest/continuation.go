@@ -21,7 +21,8 @@ type continuation struct {
 	Skipped int64 `json:"o,omitempty"` // rows for OFFSET
 	Taken   int64 `json:"t,omitempty"` // rows for LIMIT or TOP
 
-	// Of rows that were all computed at once.
+	// Of rows that were all computed at once, from the documents between Min and Max.
+	Max    string `json:"x,omitempty"`
 	Rows   int    `json:"n,omitempty"` // that earlier pages have
 	Result string `json:"g,omitempty"` // names them in the cache
 }
@@ -76,7 +77,7 @@ func (k *continuation) sound() bool {
 			return false
 		}
 	}
-	return k.Key >= 0 && k.Rows >= 0 && k.Skipped >= 0 && k.Taken >= 0
+	return k.Key >= 0 && k.Rows >= 0 && (k.Rows == 0 || k.Min < k.Max) && k.Skipped >= 0 && k.Taken >= 0
 }
 
 // begin sets a scan to where a page ended.

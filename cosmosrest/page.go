@@ -46,7 +46,7 @@ func (p *rowPage) fill(s *scan, bound *sql.Bound, begun time.Time) (more bool, e
 			more = !p.done()
 			return p.seen, false, nil
 		}
-		if s.docs%64 == 0 && time.Since(begun) > maxPageTime {
+		if s.docs > 1 && time.Since(begun) > maxPageTime { // the first may be one that was read for the page before
 			more = true
 		}
 		return p.seen, !more, err

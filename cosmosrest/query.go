@@ -195,6 +195,7 @@ func (q *query) page(b *feedBody) (more bool, err error) {
 	if err := q.scan.begin(q.from); err != nil {
 		return false, err
 	}
+	q.bound.Until(q.c.ctx)
 	p := rowPage{b: b, max: q.max, k: &q.from}
 	p.offset, p.limit = q.bound.Limit()
 	if p.done() {

@@ -458,6 +458,61 @@ func TestSortedRowsAreKeptBetweenPages(t *testing.T) {
 	}
 }
 
+// A client goes on in the new ranges of a split with the continuation of the old one:
+// each of the rows that were left comes once.
+func TestSortedPagesGoOnBehindASplit(t *testing.T) {
+	for _, test := range []struct {
+		query, first, rest string
+		kept               bool
+	}{
+		{"SELECT * FROM c ORDER BY c.id", "a b c", "d e f g h i", true},
+		{"SELECT * FROM c ORDER BY c.id", "a b c", "d e f g h i", false},
+		{"SELECT c.pk AS id, COUNT(1) AS n FROM c GROUP BY c.pk", "p q r", "s t u v w x", true},
+	} {
+		w, cont := newContainer(t, Options{})
+		upsert(t, cont, "p/a", "q/b", "r/c", "s/d", "t/e", "u/f", "v/g", "w/h", "x/i")
+		headers := across("x-ms-documentdb-partitionkeyrangeid", "0", "x-ms-max-item-count", "3")
+		a := w.ask(t, headers, test.query)
+		if got := column(t, a.list(t, "Documents"), "id"); got != test.first {
+			t.Fatalf("%s: first page is %s, want %s", test.query, got, test.first)
+		}
+		parts, err := cont.Split(t.Context(), "0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !test.kept {
+			w.results.drop(w.results.list.Front())
+		}
+		var rest []string
+		for _, part := range parts {
+			headers := across("x-ms-documentdb-partitionkeyrangeid", part.ID, "x-ms-max-item-count", "2", "x-ms-continuation", a.header.Get("x-ms-continuation"))
+			rest = append(rest, strings.FieldsFunc(w.pages(t, "POST", headers, test.query), func(r rune) bool { return r == ' ' || r == '|' })...)
+		}
+		slices.Sort(rest)
+		if got := strings.Join(rest, " "); got != test.rest {
+			t.Errorf("%s, rows kept %v: the new ranges have %s, want %s", test.query, test.kept, got, test.rest)
+		}
+	}
+}
+
+func TestQueriesHoldSoMuchTogether(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	upsert(t, cont, "p/a", "p/b")
+	w.held.Store(maxHeldRows - 100) // by others
+	const query = "SELECT * FROM c ORDER BY c.id"
+	a := w.ask(t, across("x-ms-documentdb-partitionkeyrangeid", "0"), query)
+	a.refused(t, http.StatusTooManyRequests, "3200", "429")
+	if got := a.header.Get("x-ms-retry-after-ms"); got != "1000" {
+		t.Errorf("x-ms-retry-after-ms is %q, want 1000", got)
+	}
+	if held := w.held.Add(100 - maxHeldRows); held != 0 {
+		t.Fatalf("%d bytes are held behind the query", held)
+	}
+	if got := w.pages(t, "POST", across("x-ms-documentdb-partitionkeyrangeid", "0"), query); got != "a b" || w.held.Load() != 0 {
+		t.Errorf("rows are %s, and %d bytes are held behind them", got, w.held.Load())
+	}
+}
+
 func TestPagesEndInTime(t *testing.T) {
 	w, cont := newContainer(t, Options{})
 	for i := range 100 {

@@ -5,8 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"hash/maphash"
+	"net/http"
 	"sync"
 	"time"
+
+	"github.com/millrace/changefeed"
 )
 
 // The rows of a query that sorts, groups or counts are computed at once. While its pages
@@ -16,6 +19,10 @@ const (
 	maxResultBytes = 64 << 20         // of all rows that are kept
 	resultLife     = 60 * time.Second // since the last page
 	rowOverhead    = 24               // bytes of a row besides its text
+
+	maxHeldRows = 512 << 20 // bytes that queries hold while they are computed, together
+	seenCost    = 16        // bytes for a document that has been seen
+	holdPause   = time.Second
 
 	maxCompute = 60 * time.Second // to compute the rows; then it is a 408
 )
@@ -98,8 +105,16 @@ func (r *results) drop(e *list.Element) {
 	}
 }
 
-// pageOfAll fills a page of a query whose rows depend on each other.
+// pageOfAll fills a page of a query whose rows depend on each other. Behind a split, a
+// client goes on with one continuation in several ranges: the first of them has the rows
+// that are left.
 func (q *query) pageOfAll(b *feedBody) (more bool, err error) {
+	if q.from.Rows > 0 {
+		if !q.scan.rng.Holds(q.from.Min) {
+			return false, nil
+		}
+		q.scan.rng = changefeed.Range{Min: q.from.Min, Max: q.from.Max}
+	}
 	kept := &q.c.s.results
 	rows, ok := kept.get(q.from.Result, q.from.Query)
 	if !ok {
@@ -116,7 +131,7 @@ func (q *query) pageOfAll(b *feedBody) (more bool, err error) {
 		kept.remove(q.from.Result)
 		return false, nil
 	}
-	q.from.Rows = n
+	q.from.Rows, q.from.Min, q.from.Max = n, q.scan.rng.Min, q.scan.rng.Max
 	if !ok {
 		q.from.Result = newUUID()
 		kept.put(q.from.Result, q.from.Query, rows)
@@ -130,10 +145,13 @@ func (q *query) compute() ([]json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(q.c.ctx, maxCompute)
 	defer cancel()
 	q.scan.ctx = ctx
+	q.bound.Until(ctx)
 	if err := q.scan.begin(continuation{}); err != nil {
 		return nil, err
 	}
 	run := q.bound.NewRun()
+	held := 0
+	defer func() { q.c.s.held.Add(-int64(held)) }()
 	seed := maphash.MakeSeed()
 	seen := map[uint64]struct{}{}
 	err := q.scan.run(func(d record) (int, bool, error) {
@@ -147,10 +165,27 @@ func (q *query) compute() ([]json.RawMessage, error) {
 			}
 			seen[h.Sum64()] = struct{}{}
 		}
-		return 0, true, run.Add(d.body)
+		err := run.Add(d.body)
+		if now := run.Held() + seenCost*len(seen); err == nil && now != held {
+			err = q.hold(now - held)
+			held = now
+		}
+		return 0, true, err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return run.Finish()
+}
+
+// hold accounts for bytes more that a query holds. When all together hold too much, it is
+// a 429: others will be done soon.
+func (q *query) hold(more int) error {
+	if q.c.s.held.Add(int64(more)) <= maxHeldRows {
+		return nil
+	}
+	f := newFault(http.StatusTooManyRequests, subThrottled, codeTooManyRequests,
+		"The queries that sort, group or count hold more than %d MB together. Try again in %v", maxHeldRows>>20, holdPause)
+	f.after = holdPause
+	return f
 }

@@ -94,6 +94,9 @@ func (s *scan) stretch(visit visitor) (more bool, err error) {
 		if err != nil {
 			return false, err
 		}
+		if s.ctx.Err() != nil {
+			return false, context.Cause(s.ctx)
+		}
 		s.docs++
 		s.bytes += len(d.body)
 		rows, more, err := visit(d)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"sync/atomic"
 
 	"github.com/millrace/changefeed/docstore"
 )
@@ -52,6 +53,7 @@ type Server struct {
 	tokens  *verifier
 	budgets budgets
 	results results
+	held    atomic.Int64 // bytes of queries that are computed
 }
 
 // New is a server over a store, which stays the caller's to close.
