@@ -120,7 +120,10 @@ func checkDir(dir string, mustExist bool) error {
 	case other:
 		return fmt.Errorf("open store %s: %w: it holds other files, want an empty directory or a store", dir, ErrNotStore)
 	}
-	return os.MkdirAll(dir, 0o755)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("open store: %w", err)
+	}
+	return nil
 }
 
 // openError gives the engine's error one of our names.

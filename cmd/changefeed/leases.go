@@ -29,7 +29,8 @@ failed, and what is odd about it: a lease that is free, has expired, is being sp
 is there twice, a document that is no lease, a range of keys that no lease covers.
 
 The containers that the units read are looked for in the same store or, in an account,
-in the same database.
+in the same database. Of an account nobody can tell how many changes are left: a number
+behind ~ is a distance of LSNs, in which a transaction is one, however many it changed.
 
 With -o json, one object a line: of kind lease, instance, hole or document.` + addressHelp,
 		Example: `  changefeed leases --db data

@@ -180,6 +180,23 @@ func TestInstancesThatAreGoneAreNotCounted(t *testing.T) {
 	}
 }
 
+func TestAHeadingMarksWhatIsNoCount(t *testing.T) {
+	for _, c := range []struct {
+		exact bool
+		want  string
+	}{
+		{true, "mailer on orders: 2 leases, 0 instances, 7 changes behind, the oldest for 3s"},
+		{false, "mailer on orders: 2 leases, 0 instances, ~7 changes behind, the oldest for 3s"},
+	} {
+		u := unit{processor: "mailer", container: "orders", rows: []row{
+			{Kind: rowLease, Lag: new(int64(4)), Exact: true, Waited: 3}, {Kind: rowLease, Lag: new(int64(3)), Exact: c.exact},
+		}}
+		if got := u.heading(); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+	}
+}
+
 func TestTheLagOfALeaseOnAPartitionIsKnown(t *testing.T) {
 	o := newOffice(t)
 	o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..0","version":0,"LeaseToken":"0","Owner":"dotnet","ContinuationToken":"\"3\""}`, o.store.Prefix()))

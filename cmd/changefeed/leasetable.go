@@ -67,7 +67,7 @@ func (u *unit) heading() string {
 	if u.processor == "" {
 		return "documents of no unit in this store"
 	}
-	leases, instances, lag, waited, known := 0, 0, int64(0), 0.0, true
+	leases, instances, lag, waited, known, about := 0, 0, int64(0), 0.0, true, ""
 	for _, r := range u.rows {
 		switch r.Kind {
 		case rowLease:
@@ -82,6 +82,9 @@ func (u *unit) heading() string {
 		}
 		if r.Lag != nil {
 			lag += *r.Lag
+			if !r.Exact {
+				about = "~"
+			}
 		}
 		waited = max(waited, r.Waited)
 	}
@@ -90,7 +93,7 @@ func (u *unit) heading() string {
 	case lag == 0 && !known:
 		behind = "nobody knows how far behind"
 	case lag > 0:
-		behind = fmt.Sprintf("%s behind, the oldest for %s", several(lag, "change"), seconds(waited))
+		behind = fmt.Sprintf("%s%s behind, the oldest for %s", about, several(lag, "change"), seconds(waited))
 	}
 	return fmt.Sprintf("%s on %s: %s, %s, %s", u.processor, u.container,
 		several(leases, "lease"), several(instances, "instance"), behind)

@@ -74,7 +74,7 @@ func mergeCommand() *cobra.Command {
 Where it can be done is told by changefeed split --help.` + addressHelp,
 		Example: `  changefeed merge --db data --container orders 1 2
   changefeed merge http://127.0.0.1:8081/shop/orders 1 2`,
-		Args: cobra.RangeArgs(2, 3),
+		Args: mergeArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids := args[len(args)-2:]
 			return o.with(cmd, args[:len(args)-2], func(c *container) error { return o.merge(cmd, c, ids) })
@@ -82,6 +82,14 @@ Where it can be done is told by changefeed split --help.` + addressHelp,
 	}
 	o.register(cmd)
 	return cmd
+}
+
+// mergeArgs wants two ids, behind an address or alone.
+func mergeArgs(_ *cobra.Command, args []string) error {
+	if n := len(args); n < 2 || n > 3 || n == 2 && strings.Contains(args[0], ":") {
+		return fmt.Errorf("arguments are %q: want the ids of two partitions, as changefeed ranges shows them, behind the ADDRESS if there is one", args)
+	}
+	return nil
 }
 
 func (o *partitionOptions) register(cmd *cobra.Command) {

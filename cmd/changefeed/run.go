@@ -141,7 +141,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 	o.feed.Hooks = changefeed.LogHooks(log)
 	processor, err := changefeed.New(monitored.source, store, p, o.feed)
 	if wrong, ok := errors.AsType[*changefeed.OptionError](err); ok {
-		return misused(flagName(wrong.Field), wrong.Value, wrong.Want)
+		return misused(flagName(wrong.Field), wrong.Value, strings.Replace(wrong.Want, "Expiration", "--expiration", 1))
 	}
 	if err != nil {
 		return err

@@ -246,7 +246,7 @@ func (o *serveOptions) certificate() (cert tls.Certificate, path string, drop fu
 		return cert, "", drop, nil
 	case o.cert != "":
 		if cert, err = tls.LoadX509KeyPair(o.cert, o.keyFile); err != nil {
-			err = fmt.Errorf("read --cert and --key-file: %w", err)
+			err = fmt.Errorf("read --cert %s and --key-file %s: %w", o.cert, o.keyFile, err)
 		}
 		return cert, "", drop, err
 	}

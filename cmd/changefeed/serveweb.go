@@ -43,9 +43,9 @@ type webs []*web
 // webs listens on the addresses.
 func (o *serveOptions) webs(ctx context.Context) (all webs, err error) {
 	for _, at := range []struct {
-		address   string
-		dedicated bool
-	}{{o.listen, false}, {o.dedicated, true}} {
+		flag, address string
+		dedicated     bool
+	}{{"listen", o.listen, false}, {"dedicated-gateway", o.dedicated, true}} {
 		if at.address == "" {
 			continue
 		}
@@ -53,7 +53,7 @@ func (o *serveOptions) webs(ctx context.Context) (all webs, err error) {
 		l, err := lc.Listen(ctx, "tcp", at.address)
 		if err != nil {
 			all.close()
-			return nil, err // it names the address
+			return nil, fmt.Errorf("--%s is %s: %w: want a free address of this machine, such as 127.0.0.1:0", at.flag, at.address, cmp.Or(errors.Unwrap(err), err))
 		}
 		all = append(all, &web{listener: netutil.LimitListener(l, webConnections), dedicated: at.dedicated})
 	}
