@@ -10,7 +10,7 @@ FUZZTIME ?= 10s
 BENCH    ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim crash fuzz bench cover demo docs conformance-go conformance-js vuln tidy
+.PHONY: help check format vet lint fix test race sim crash fuzz bench cover demo docs conformance-go conformance-js size vuln tidy
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,11 @@ demo: ## the processor at work on this machine, nothing to set up
 docs: ## run the Examples; check what the documents name
 	$(GO) test -run '^Example' ./...
 	$(GO) test -count=1 -run '/docs' ./internal/tidy
+
+size: ## the size of the stripped binary, which may have 45 MB
+	@dir=$$(mktemp -d) && trap 'rm -r "$$dir"' EXIT && \
+		$(GO) build -trimpath -ldflags='-s -w' -o "$$dir/changefeed" ./cmd/changefeed && \
+		bytes=$$(wc -c <"$$dir/changefeed") && echo "== $$((bytes / 1000000)) MB" && test $$bytes -lt 45000000
 
 conformance-go: ## the Go SDK's own emulator suite, unmodified, against this server
 	cd conformance/go && $(GO) run .
