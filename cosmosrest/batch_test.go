@@ -288,3 +288,13 @@ func TestBulkOrder(t *testing.T) {
 		}
 	}
 }
+
+func TestMessagesRepeatOnlySoMuchOfARequest(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	w.item(t, "a", "")
+	body := `{"operations":[{"op":"set","path":"/` + strings.Repeat("x/", 500_000) + `","value":1}]}`
+	message := w.do(t, "PATCH", docs+"/a", map[string]string{"x-ms-documentdb-partitionkey": `["p"]`}, body).refused(t, http.StatusBadRequest, "0", "BadRequest")
+	if !strings.Contains(message, "...") {
+		t.Errorf("message is %q: want it to show that it was cut", message)
+	}
+}

@@ -200,14 +200,10 @@ func (c *call) refuse(err error) {
 	if f.after > 0 {
 		c.set(headerRetryAfter, strconv.FormatInt(max(f.after.Milliseconds(), 1), 10))
 	}
-	if f.etag != "" {
-		c.set("Etag", f.etag)
+	if f.allow != "" {
+		c.set("Allow", f.allow)
 	}
-	var body []byte
-	if f.status != http.StatusNotModified {
-		body = f.body(c.activity)
-	}
-	_ = c.reply(f.status, body) // refuses nothing
+	_ = c.reply(f.status, f.body(c.activity)) // refuses nothing
 }
 
 // session sets the session token and the LSN of a partition.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -22,7 +23,7 @@ type fault struct {
 	message string
 	after   time.Duration   // when to try again, for 429
 	extra   json.RawMessage // additionalErrorInfo
-	etag    string          // of a 304
+	allow   string          // methods, of a 405
 	gateway bool            // told by the gateway, which puts no frame around the message
 }
 
@@ -30,7 +31,17 @@ type fault struct {
 func (f *fault) Error() string { return f.message }
 
 func newFault(status, sub int, code, format string, args ...any) *fault {
-	return &fault{status: status, sub: sub, code: code, message: fmt.Sprintf(format, args...)}
+	return &fault{status: status, sub: sub, code: code, message: clipped(fmt.Sprintf(format, args...))}
+}
+
+const maxMessage = 4 << 10 // bytes; requests that it repeats are larger
+
+// clipped is a message that is not too long.
+func clipped(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage], "") + "..."
 }
 
 // badRequest is a 400 without a sub-status.
@@ -61,7 +72,7 @@ func faultOf(err error) *fault {
 	if q, ok := errors.AsType[*sql.Error](err); ok {
 		return badRequest("%s", q.Message)
 	}
-	f := &fault{message: err.Error()}
+	f := &fault{message: clipped(err.Error())}
 	switch {
 	case errors.Is(err, context.Canceled):
 		f.status, f.code = clientGone, "ClientClosedRequest"

@@ -123,6 +123,8 @@ func judgeAnswer(t *testing.T, rec *httptest.ResponseRecorder) {
 		t.Fatalf("status %d: %s", rec.Code, rec.Body)
 	case h.Get(headerActivity) == "" || h.Get(headerCharge) == "":
 		t.Fatalf("status %d without activity id or charge: %v", rec.Code, h)
+	case rec.Code == http.StatusMethodNotAllowed && h.Get("Allow") == "":
+		t.Fatal("status 405 does not say what is allowed")
 	case rec.Code == http.StatusNotModified && h.Get("Etag") == "":
 		t.Fatal("status 304 without an ETag")
 	case rec.Body.Len() > 0 && !json.Valid(rec.Body.Bytes()):

@@ -96,7 +96,8 @@ func (k *keySet) find(ctx context.Context, id, method string, log *slog.Logger) 
 		return nil, ctx.Err()
 	}
 	if !time.Now().Before(k.next) {
-		if err := k.read(ctx); err != nil {
+		// Others need the keys, too, when this client has gone. The read has a limit of its own.
+		if err := k.read(context.WithoutCancel(ctx)); err != nil {
 			log.Error("key set of tokens cannot be read", "source", k.source, "err", err)
 		}
 	}

@@ -19,7 +19,9 @@ func (c *call) operation() (func(*call) error, error) {
 	if op := table[key]; op != nil {
 		return op, nil
 	}
-	return nil, newFault(http.StatusMethodNotAllowed, 0, "MethodNotAllowed", "%s is not allowed on %s: want one of %s", method, c.r.URL.Path, allowed(table, t.feed))
+	f := newFault(http.StatusMethodNotAllowed, 0, "MethodNotAllowed", "%s is not allowed on %s: want one of %s", method, c.r.URL.Path, allowed(table, t.feed))
+	f.allow = allowed(table, t.feed)
+	return nil, f
 }
 
 // operations are the handlers by kind of resource, method, and whether one resource or

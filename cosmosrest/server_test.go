@@ -163,7 +163,7 @@ func (a answer) refused(t testing.TB, status int, sub, code string) string {
 	}
 	var e struct{ Code, Message string }
 	a.into(t, &e)
-	if e.Code != code || e.Message == "" {
+	if e.Code != code || e.Message == "" || len(e.Message) > 2*maxMessage {
 		t.Fatalf("%s: answered %s, want code %q and a message", a.request, a.body, code)
 	}
 	return e.Message

@@ -1,6 +1,7 @@
 package cosmosrest
 
 import (
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -245,6 +246,34 @@ func TestTheKeySetBehindAnAddressIsReadAgainForNewKeys(t *testing.T) {
 	w.tokens.keys.next = time.Now()
 	get(newPair(t, "third", jwt.SigningMethodES256)).refused(t, http.StatusUnauthorized, "5200", "Unauthorized")
 	get(second).want(t, http.StatusOK)
+}
+
+// Who goes away while the server reads the key set for him, does no harm to others.
+func TestTheKeySetIsReadToItsEnd(t *testing.T) {
+	first := newPair(t, "first", jwt.SigningMethodES256)
+	asked, answered := make(chan struct{}), make(chan struct{})
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(asked)
+		<-answered
+		_, _ = w.Write(keySetOf(t, first))
+	}))
+	t.Cleanup(web.Close)
+	tokens := tokensOf(t, contributor, first)
+	tokens.JWKS = web.URL
+	w, _ := newContainer(t, Options{Tokens: tokens})
+	ctx, leave := context.WithCancel(t.Context())
+	gone := make(chan error)
+	go func() {
+		_, err := w.tokens.keys.find(ctx, "unknown", "ES256", w.log)
+		gone <- err
+	}()
+	<-asked
+	leave()
+	close(answered)
+	if err := <-gone; err == nil {
+		t.Error("there is a key that nobody has")
+	}
+	w.do(t, "GET", "/dbs/db/colls/c", map[string]string{"Authorization": first.bearer(t, nil)}, "").want(t, http.StatusOK)
 }
 
 func TestBadTokenSettingsAreNamed(t *testing.T) {
