@@ -66,7 +66,7 @@ func (p *placeFlags) survey(cmd *cobra.Command, a address) (units []unit, err er
 	defer closing(o, &err)
 	leases, err := o.open(cmd.Context(), a)
 	if errors.Is(err, errNoContainer) && p.db != "" && !cmd.Flags().Changed("container") {
-		return nil, fmt.Errorf("the store has no lease container %q: processors create none by themselves; name another with --container", p.container)
+		return nil, fmt.Errorf("%w; processors make no lease container by themselves", err)
 	}
 	if err != nil {
 		return nil, err
