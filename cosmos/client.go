@@ -2,7 +2,6 @@ package cosmos
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -177,6 +176,3 @@ func badRequest(format string, args ...any) error {
 func isHeader(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 }
-
-// errSilent is why a request ended that took longer than Options.RequestTimeout.
-var errSilent = errors.New("no answer within the request timeout")

@@ -16,7 +16,7 @@ import (
 //	400, 405, 413    changefeed.ErrBadRequest; changefeed.ErrTooOld for a lost position
 //	401, 403         changefeed.ErrForbidden, unless the write region has moved
 //	404              changefeed.ErrNotFound, unless a replica lags behind
-//	400/1024         changefeed.ErrNotFound: the container was made anew
+//	400/1024         ErrMadeAnew, which is a changefeed.ErrNotFound
 //	409, 412         changefeed.ErrConflict, changefeed.ErrPrecondition
 //	429              a changefeed.ThrottledError
 //
@@ -32,9 +32,15 @@ type Error struct {
 	Action     string // the data action of Azure's roles that a forbidden request needs
 	After      time.Duration
 	reason     error
+	hint       string // what to do about it
 }
 
-// Error gives the request, the status and what the service says.
+// ErrMadeAnew is the [changefeed.ErrNotFound] of a container that was deleted and made
+// anew since it was opened. Positions in the old one mean nothing in the new one, which
+// has to be opened again.
+var ErrMadeAnew = fmt.Errorf("%w: the container was made anew", changefeed.ErrNotFound)
+
+// Error gives the request, the status, what the service says, and what to do about it.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d", e.Request, e.Status)
@@ -46,8 +52,8 @@ func (e *Error) Error() string {
 			b.WriteString(text)
 		}
 	}
-	if e.Action != "" {
-		fmt.Fprintf(&b, "; it needs the action %s", e.Action)
+	if e.hint != "" {
+		fmt.Fprintf(&b, "; %s", e.hint)
 	}
 	if e.ActivityID != "" {
 		fmt.Fprintf(&b, " (activity %s)", e.ActivityID)
@@ -67,6 +73,8 @@ const (
 	subCompletingSplit   = 1007 // of 410
 	subCompletingMove    = 1008 // of 410
 	subOtherContainer    = 1024 // of 400 and 404: the container was made anew
+	subNoRoleFirst       = 5300 // of 403: from here
+	subNoRoleLast        = 5303 // up to here, no role of the caller grants the action
 	statusRetryWith      = 449  // two writes met
 	maxMessage           = 300  // bytes of the service's message that an error repeats
 	defaultThrottlePause = time.Second
@@ -83,13 +91,40 @@ func refusal(r request, resp *http.Response, body []byte) *Error {
 	if json.Unmarshal(body, &said) == nil {
 		e.Code, e.Message = said.Code, firstLine(said.Message)
 	} else {
-		e.Message = firstLine(string(body)) // of a proxy, perhaps
+		e.Message = firstLine(strings.Join(strings.Fields(string(body)), " ")) // of a proxy, perhaps
 	}
 	e.reason = e.sentinel()
-	if e.reason == changefeed.ErrForbidden && e.Status == http.StatusForbidden { // 401 is about who asks
+	if e.Status == http.StatusForbidden && e.SubStatus >= subNoRoleFirst && e.SubStatus <= subNoRoleLast {
 		e.Action = r.action
 	}
+	e.hint = e.advice(ahead(resp.Header))
 	return e
+}
+
+// advice is what to do about the error, when the service's clock is so far ahead of ours.
+func (e *Error) advice(ahead time.Duration) string {
+	switch {
+	case e.reason == ErrMadeAnew:
+		return "it was deleted and made anew since it was opened: start again, and mind from where"
+	case e.Action != "":
+		return "it needs the action " + e.Action
+	case e.reason == changefeed.ErrForbidden && ahead.Abs() > clockWindow:
+		return fmt.Sprintf("the service's clock is %v ahead of this machine's: want at most %v either way, set the clock", ahead.Round(time.Second), clockWindow)
+	}
+	return ""
+}
+
+// clockWindow is by how much the date of a request may be off, a little less than what
+// the service bears.
+const clockWindow = 14 * time.Minute
+
+// ahead is how far the clock of who answered is ahead of ours, 0 when it does not say.
+func ahead(h http.Header) time.Duration {
+	date, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		return 0
+	}
+	return time.Until(date)
 }
 
 // sentinel is what the status means to the processor.
@@ -97,7 +132,7 @@ func (e *Error) sentinel() error {
 	switch e.Status {
 	case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge:
 		if e.SubStatus == subOtherContainer {
-			return changefeed.ErrNotFound
+			return ErrMadeAnew
 		}
 		return changefeed.ErrBadRequest
 	case http.StatusUnauthorized:
@@ -107,9 +142,13 @@ func (e *Error) sentinel() error {
 			return changefeed.ErrForbidden
 		}
 	case http.StatusNotFound:
-		if e.SubStatus != subSessionNotReady {
-			return changefeed.ErrNotFound
+		switch e.SubStatus {
+		case subSessionNotReady:
+			return nil
+		case subOtherContainer:
+			return ErrMadeAnew
 		}
+		return changefeed.ErrNotFound
 	case http.StatusConflict:
 		return changefeed.ErrConflict
 	case http.StatusPreconditionFailed:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -279,8 +278,8 @@ func (s *Leases) put(ctx context.Context, w changefeed.Write, key changefeed.Par
 	if err != nil {
 		return nil, err
 	}
-	if w.Op != changefeed.WriteDelete && len(a.body) == 0 {
-		return nil, errors.New("answer has no document")
+	if w.Op != changefeed.WriteDelete && etagOf(a.body) == "" {
+		return nil, fmt.Errorf("%s: the answer is no document: %.100q", r, a.body)
 	}
 	return a.body, nil
 }

@@ -78,7 +78,8 @@ func (a *answer) is(status int) bool { return a.status == status }
 
 // attempt sends a request once.
 func (c *Client) attempt(ctx context.Context, to *url.URL, r request, activity string) (*answer, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(r.within, c.timeout+r.hold), errSilent)
+	within := cmp.Or(r.within, c.timeout+r.hold)
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer from %s within %v", to.Host, within))
 	defer cancel()
 	req, err := c.build(ctx, to, r)
 	if err != nil {

@@ -168,7 +168,7 @@ func TestWhenARequestIsSentAgain(t *testing.T) {
 		{"409", refuse(always, 409), "w", "n", changefeed.ErrConflict, true, 0},
 		{"412", refuse(always, 412), "w", "n", changefeed.ErrPrecondition, true, 0},
 		{"413", refuse(always, 413), "w", "n", changefeed.ErrBadRequest, true, 0},
-		{"container made anew", refuse(always, 400, "x-ms-substatus", "1024"), "w", "n", changefeed.ErrNotFound, true, 0},
+		{"container made anew", refuse(always, 400, "x-ms-substatus", "1024"), "w", "n", cosmos.ErrMadeAnew, true, 0},
 		{"429 for a moment, twice", refuse(2, 429, "x-ms-retry-after-ms", "700"), "w w w", "n n n", nil, false, 1500 * time.Millisecond},
 		{"429 for long", refuse(always, 429, "x-ms-retry-after-ms", "5000"), "w", "n", changefeed.ErrThrottled, true, 0},
 		{"429 for ever", refuse(always, 429, "x-ms-retry-after-ms", "10"), "w w w w w", "n n n n n", changefeed.ErrThrottled, true, time.Second},
@@ -259,6 +259,41 @@ func TestAnErrorTellsWhatTheServiceSaid(t *testing.T) {
 	}
 }
 
+// TestAnErrorTellsWhatToDo has refusals whose reason the status alone does not tell.
+func TestAnErrorTellsWhatToDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		date := func(off time.Duration) string { return time.Now().Add(off).UTC().Format(http.TimeFormat) }
+		const forbidden = `read feed of "items": GET /dbs/db/colls/items/docs: 403 Bad: {"Errors":["because"]}`
+		for _, c := range []struct {
+			name    string
+			trouble func(*http.Request, int) (*http.Response, error)
+			want    string
+		}{
+			{"a firewall", refuse(always, 403, "Date", date(10*time.Minute)), forbidden},
+			{
+				"a clock that is behind", refuse(always, 403, "Date", date(20*time.Minute)),
+				forbidden + "; the service's clock is 20m0s ahead of this machine's: want at most 14m0s either way, set the clock",
+			},
+			{
+				"a clock that is ahead", refuse(always, 403, "Date", date(-time.Hour)),
+				forbidden + "; the service's clock is -1h0m0s ahead of this machine's: want at most 14m0s either way, set the clock",
+			},
+			{
+				"a container made anew", refuse(always, 404, "x-ms-substatus", "1024"),
+				`read feed of "items": GET /dbs/db/colls/items/docs: 404/1024 Bad: {"Errors":["because"]}; it was deleted and made anew since it was opened: start again, and mind from where`,
+			},
+			{"a proxy", func(*http.Request, int) (*http.Response, error) {
+				return say(502, "<html>\r\n<h1>502 Bad Gateway</h1>\r\n</html>"), nil
+			}, `read feed of "items": GET /dbs/db/colls/items/docs: 502: <html> <h1>502 Bad Gateway</h1> </html>`},
+			{"silence", hang(always), `read feed of "items": GET /dbs/db/colls/items/docs: no answer from g.example within 15s`},
+		} {
+			if err := read(t.Context(), (&account{trouble: c.trouble}).open(t, cosmos.Options{})); err == nil || err.Error() != c.want {
+				t.Errorf("%s:\ngot  %v\nwant %s", c.name, err, c.want)
+			}
+		}
+	})
+}
+
 func TestARequestEndsWithTheCauseOfItsContext(t *testing.T) {
 	for name, trouble := range map[string]func(*http.Request, int) (*http.Response, error){
 		"in a request": hang(always), "in a pause": refuse(always, 429, "x-ms-retry-after-ms", "900"),
@@ -339,6 +374,17 @@ func (a byID) Do(r *http.Request) (*http.Response, error) {
 		return say(200, `{"_rid":"AAAAAAAAAAA=","defaultTtl":-1,"partitionKey":{"paths":["/id"],"kind":"Hash","version":2}}`), nil
 	}
 	return a.account.Do(r)
+}
+
+// TestALeaseIsNotReadFromHalfAnAnswer has answers to writes of leases without the ETag,
+// which is at the end of a document.
+func TestALeaseIsNotReadFromHalfAnAnswer(t *testing.T) {
+	a := &account{trouble: func(*http.Request, int) (*http.Response, error) { return say(201, `{"id":"a","Owner":"b"`), nil }}
+	leases := a.leases(t, a.open(t, cosmos.Options{}))
+	got, err := leases.Create(t.Context(), changefeed.Lease{Token: "-FF", Range: changefeed.FullRange()})
+	if err == nil || got.Owner != "" || !strings.Contains(err.Error(), "the answer is no document") {
+		t.Errorf("%+v, %v: want an error", got, err)
+	}
 }
 
 func TestAFailedRegionComesLastForAMinute(t *testing.T) {
