@@ -71,8 +71,10 @@ func (t *wired) fill(ctx context.Context) error {
 	w := t.served.sockets[0]
 	make := []request{
 		{method: "POST", path: "/dbs", kind: "dbs", header: jsonHeader, body: []byte(`{"id":"bench"}`)},
-		{method: "POST", path: benchDB + "/colls", kind: "colls", link: "dbs/bench", header: jsonHeader,
-			body: []byte(`{"id":"documents","partitionKey":{"paths":["/city"],"kind":"Hash","version":2}}`)},
+		{
+			method: "POST", path: benchDB + "/colls", kind: "colls", link: "dbs/bench", header: jsonHeader,
+			body: []byte(`{"id":"documents","partitionKey":{"paths":["/city"],"kind":"Hash","version":2}}`),
+		},
 	}
 	for _, r := range make {
 		a, err := w.do(r)
