@@ -58,6 +58,7 @@ var signingMethods = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS51
 
 // verifier checks Entra tokens. The nil verifier refuses all.
 type verifier struct {
+	want   *Tokens
 	parser *jwt.Parser
 	keys   *keySet // nil when only the emulator's tokens are accepted
 	grants map[string][]grant
@@ -70,7 +71,7 @@ func newVerifier(t *Tokens, keys Keys, log *slog.Logger) (*verifier, error) {
 	if t == nil {
 		return nil, nil
 	}
-	v := &verifier{log: log}
+	v := &verifier{want: t, log: log}
 	if t.Insecure {
 		keys = keys.orEmulator()
 		for _, k := range []string{keys.Primary, keys.Secondary} {
@@ -122,7 +123,7 @@ func (v *verifier) check(ctx context.Context, token string) (principal, error) {
 		if err == nil {
 			err = jwt.NewValidator(jwt.WithLeeway(tokenLeeway), jwt.WithExpirationRequired()).Validate(c)
 		}
-		return principal{id: c.principal(), all: err == nil}, tokenFault(err)
+		return principal{id: c.principal(), all: err == nil}, v.fault(err, &c)
 	}
 	if v.keys == nil {
 		return principal{}, unauthorized(subTokensOff, "The server takes no Entra tokens but the emulator's: want one that ends in the key of the account")
@@ -133,7 +134,7 @@ func (v *verifier) check(ctx context.Context, token string) (principal, error) {
 	})
 	switch {
 	case err != nil:
-		return principal{}, tokenFault(err)
+		return principal{}, v.fault(err, &c)
 	case c.principal() == "":
 		return principal{}, unauthorized(subTokenPrincipal, "The token names no principal: want a claim oid, appid or sub")
 	}
@@ -150,10 +151,16 @@ func (v *verifier) proven(token string) bool {
 	return found == 1
 }
 
-// tokenFault is the 401 of a token; nil for no error.
-func tokenFault(err error) error {
-	if err == nil {
+// fault is the 401 of a token; nil for no error. Claims are looked at, and told, only
+// when the signature is good.
+func (v *verifier) fault(err error, c *claims) error {
+	switch {
+	case err == nil:
 		return nil
+	case errors.Is(err, jwt.ErrTokenInvalidIssuer):
+		return unauthorized(subTokenIssuer, "The Entra token has the claim iss %.100q: want %q", c.Issuer, v.want.Issuer)
+	case errors.Is(err, jwt.ErrTokenInvalidAudience):
+		return unauthorized(subTokenAudience, "The Entra token has the claim aud %.100q: want one of %q", c.Audience, v.want.Audiences)
 	}
 	sub := subTokenFormat
 	for _, known := range []struct {
@@ -164,8 +171,6 @@ func tokenFault(err error) error {
 		{jwt.ErrTokenSignatureInvalid, subTokenSignature},
 		{jwt.ErrTokenExpired, subTokenExpired},
 		{jwt.ErrTokenNotValidYet, subTokenEarly},
-		{jwt.ErrTokenInvalidIssuer, subTokenIssuer},
-		{jwt.ErrTokenInvalidAudience, subTokenAudience},
 	} {
 		if errors.Is(err, known.err) {
 			sub = known.sub

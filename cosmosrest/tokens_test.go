@@ -179,7 +179,12 @@ func TestTokensThatAreNotGood(t *testing.T) {
 				got.want(t, http.StatusOK)
 				return
 			}
-			got.refused(t, http.StatusUnauthorized, c.sub, "Unauthorized")
+			text := got.refused(t, http.StatusUnauthorized, c.sub, "Unauthorized")
+			for _, claim := range []string{"iss", "aud"} {
+				if value, ok := c.claims[claim].(string); ok && (!strings.Contains(text, claim+" ") || !strings.Contains(text, value)) {
+					t.Errorf("a token with another %s is refused with %q: want the claim and its value", claim, text)
+				}
+			}
 		})
 	}
 }
