@@ -105,7 +105,7 @@ func refusal(r request, resp *http.Response, body []byte) *Error {
 func (e *Error) advice(ahead time.Duration) string {
 	switch {
 	case e.reason == ErrMadeAnew:
-		return "it was deleted and made anew since it was opened: start again, and mind from where"
+		return "it was deleted and made anew since it was opened: start again, and decide where from"
 	case e.Action != "":
 		return "it needs the action " + e.Action
 	case e.reason == changefeed.ErrForbidden && ahead.Abs() > clockWindow:

@@ -280,7 +280,7 @@ func TestAnErrorTellsWhatToDo(t *testing.T) {
 			},
 			{
 				"a container made anew", refuse(always, 404, "x-ms-substatus", "1024"),
-				`read feed of "items": GET /dbs/db/colls/items/docs: 404/1024 Bad: {"Errors":["because"]}; it was deleted and made anew since it was opened: start again, and mind from where`,
+				`read feed of "items": GET /dbs/db/colls/items/docs: 404/1024 Bad: {"Errors":["because"]}; it was deleted and made anew since it was opened: start again, and decide where from`,
 			},
 			{"a proxy", func(*http.Request, int) (*http.Response, error) {
 				return say(502, "<html>\r\n<h1>502 Bad Gateway</h1>\r\n</html>"), nil

@@ -19,14 +19,37 @@ const probeTTL = 60
 //
 // The error joins all refusals; each names the data action that the credential lacks.
 // Without the right to delete the processor works all the same, and leaves records
-// behind: that is logged as a warning.
+// behind: that is logged as a warning. Throttling is waited for, for about a minute: a
+// small container has others that start.
 func (s *Leases) SelfTest(ctx context.Context, monitored *Container, mode changefeed.Mode) error {
-	_, _, listing := s.List(ctx)
-	_, _, _, following := s.present(ctx)
-	if err := errors.Join(monitored.testFeed(ctx, mode), listing, following, s.testWrites(ctx)); err != nil {
+	err := errors.Join(
+		unthrottled(ctx, func() error { return monitored.testFeed(ctx, mode) }),
+		unthrottled(ctx, func() error { _, _, err := s.List(ctx); return err }),
+		unthrottled(ctx, func() error { _, _, _, err := s.present(ctx); return err }),
+		s.testWrites(ctx),
+	)
+	if err != nil {
 		return fmt.Errorf("self-test: %w", err)
 	}
 	return nil
+}
+
+// throttledTries is how often a step of a self-test is tried: each try is several
+// requests, with up to a second between them.
+const throttledTries = 20
+
+// unthrottled does something again while the service asks for a pause.
+func unthrottled(ctx context.Context, do func() error) error {
+	for n := 1; ; n++ {
+		err := do()
+		throttled, ok := errors.AsType[*changefeed.ThrottledError](err)
+		if !ok || n == throttledTries {
+			return err
+		}
+		if err := pause(ctx, max(throttled.After, backoff(n))); err != nil {
+			return err
+		}
+	}
 }
 
 // testFeed reads the feed of one partition from now.
@@ -44,14 +67,24 @@ func (s *Leases) testWrites(ctx context.Context) error {
 	id := s.prefix + ".probe." + newActivity()
 	key := changefeed.Key(id)
 	doc := fmt.Appendf(nil, `{"id":%q,"partitionKey":%q,"ttl":%d}`, id, id, probeTTL)
-	stored, err := s.put(ctx, changefeed.Write{Op: changefeed.WriteCreate, ID: id, Body: doc}, key)
-	if err != nil {
+	etag := ""
+	put := func(op changefeed.WriteOp) error {
+		return unthrottled(ctx, func() error {
+			stored, err := s.put(ctx, changefeed.Write{Op: op, ID: id, Body: doc, IfMatch: etag}, key)
+			if err == nil {
+				etag = etagOf(stored)
+			}
+			return err
+		})
+	}
+	if err := put(changefeed.WriteCreate); err != nil {
 		return fmt.Errorf("create a lease: %w", err)
 	}
-	if stored, err = s.put(ctx, changefeed.Write{Op: changefeed.WriteReplace, ID: id, Body: doc, IfMatch: etagOf(stored)}, key); err != nil {
+	if err := put(changefeed.WriteReplace); err != nil {
 		return fmt.Errorf("update a lease: %w", err)
 	}
-	_, err = s.put(ctx, changefeed.Write{Op: changefeed.WriteDelete, ID: id, IfMatch: etagOf(stored)}, key)
+	doc = nil
+	err := put(changefeed.WriteDelete)
 	if e, ok := errors.AsType[*Error](err); ok && e.Status == http.StatusForbidden {
 		s.c.client.log.WarnContext(ctx, "leases cannot be deleted: those of partitions that were split stay behind", "error", err)
 		return nil

@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
@@ -58,6 +60,28 @@ func selfTest(t *testing.T, s *server, credential cosmos.Credential, log *slog.L
 		return err
 	}
 	return leases.SelfTest(t.Context(), items, changefeed.LatestVersion)
+}
+
+// TestASelfTestWaitsForAThrottledContainer has more instances start than their containers
+// can bear.
+func TestASelfTestWaitsForAThrottledContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, cosmosrest.Options{Throughput: 20})
+		s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
+		leases := s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+		var starting sync.WaitGroup
+		for range 8 {
+			starting.Go(func() {
+				if err := selfTest(t, s, master, nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		starting.Wait()
+		if leases.Count() != 0 {
+			t.Errorf("%d documents are left behind", leases.Count())
+		}
+	})
 }
 
 func TestWhatOpenLeasesRefuses(t *testing.T) {

@@ -67,7 +67,9 @@ it too; the position stays with that other instance. Who must not undo newer wor
 the lsn that --meta tells.
 
 SIGTERM or Ctrl-C ends the processor: batches in hand have --drain to finish, positions are
-stored, leases are freed for the others, and the exit code is 0.` + addressHelp,
+stored, leases are freed for the others, and the exit code is 0. Any failure is tried
+again, but for what can only be mended outside: a container that was deleted and made
+anew ends the processor the same way, with exit code 1.` + addressHelp,
 		Example: `  changefeed run --source http://127.0.0.1:8081/shop/orders --name mailer --create-leases --from beginning -- ./mail.sh
   changefeed run --source cosmos:shop/orders --leases cosmos:ops/leases --name audit --mode all -v -- sh -c 'cat >> audit.ndjson'
   changefeed run --source docstore:data#orders --name count --create-leases --meta -- jq -c '{lsn, key}'`,
@@ -138,7 +140,9 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	o.feed.Hooks = changefeed.LogHooks(log)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	o.feed.Hooks = endingHooks(changefeed.LogHooks(log), end)
 	processor, err := changefeed.New(monitored.source, store, p, o.feed)
 	if wrong, ok := errors.AsType[*changefeed.OptionError](err); ok {
 		return misused(flagName(wrong.Field), wrong.Value, strings.Replace(wrong.Want, "Expiration", "--expiration", 1))
@@ -146,7 +150,26 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	return processor.Run(ctx)
+	if err := processor.Run(ctx); err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, cosmos.ErrMadeAnew) {
+		return cause
+	}
+	return nil
+}
+
+// endingHooks are hooks that end the processor when a container of it was made anew: no
+// try with what was known of the old one can succeed, and changes of the new one wait.
+func endingHooks(h changefeed.Hooks, end context.CancelCauseFunc) changefeed.Hooks {
+	tell := h.Error
+	h.Error = func(err *changefeed.Error) {
+		tell(err)
+		if errors.Is(err, cosmos.ErrMadeAnew) {
+			end(err)
+		}
+	}
+	return h
 }
 
 // check reads the flags that are not addresses.
