@@ -3,9 +3,12 @@ package cosmosrest
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
@@ -297,4 +300,33 @@ func TestMessagesRepeatOnlySoMuchOfARequest(t *testing.T) {
 	if !strings.Contains(message, "...") {
 		t.Errorf("message is %q: want it to show that it was cut", message)
 	}
+}
+
+// promise is a body of which nothing comes.
+type promise struct{ room int } // the most that a reader had for it
+
+func (p *promise) Read(b []byte) (int, error) {
+	p.room = max(p.room, len(b))
+	return 0, io.ErrUnexpectedEOF
+}
+
+// A header that promises a large body costs nothing.
+func TestBodiesTakeMemoryWhenTheyCome(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	for _, flags := range [][]string{{"x-ms-documentdb-is-upsert"}, {"x-ms-cosmos-is-batch-request"}} {
+		body := new(promise)
+		r := httptest.NewRequestWithContext(t.Context(), "POST", docs, body)
+		r.ContentLength = maxItem
+		r.Header.Set("x-ms-date", time.Now().UTC().Format(http.TimeFormat))
+		r.Header.Set("Authorization", sign(t, wellKnownKey, r))
+		for name, value := range with(onPK, flags...) {
+			r.Header.Set(name, value)
+		}
+		rec := httptest.NewRecorder()
+		w.ServeHTTP(rec, r)
+		if rec.Code != http.StatusBadRequest || body.room == 0 || body.room > 64<<10 {
+			t.Errorf("%s: status %d, and %d bytes were made ready: want 400, and 65536 at most", flags, rec.Code, body.room)
+		}
+	}
+	w.item(t, "large", `,"v":"`+strings.Repeat("x", 1<<20)+`"`)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -107,14 +108,21 @@ func (c *call) body(limit int64) ([]byte, error) {
 		return nil, tooLarge(limit)
 	}
 	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, limit)
-	if n := c.r.ContentLength; n > 0 {
-		b := make([]byte, n)
-		_, err := io.ReadFull(c.r.Body, b)
+	n := c.r.ContentLength
+	if n <= 0 {
+		b, err := io.ReadAll(c.r.Body)
 		return b, readFault(err, limit)
 	}
-	b, err := io.ReadAll(c.r.Body)
+	b := make([]byte, min(n, earlyBody))
+	_, err := io.ReadFull(c.r.Body, b)
+	if rest := int(n) - len(b); rest > 0 && err == nil {
+		b = slices.Grow(b, rest)[:n]
+		_, err = io.ReadFull(c.r.Body, b[earlyBody:])
+	}
 	return b, readFault(err, limit)
 }
+
+const earlyBody = 64 << 10 // bytes that are made ready before anything of a body has come
 
 func readFault(err error, limit int64) error {
 	switch {

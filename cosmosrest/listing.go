@@ -2,6 +2,7 @@ package cosmosrest
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
@@ -37,6 +38,9 @@ func (c *call) query(from resources) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(c.ctx, maxCompute)
+	defer cancel()
+	b.Until(ctx)
 	if _, limit := b.Limit(); b.Streams() && limit < 0 {
 		return c.replyPage(from, func(r resource, emit func([]byte) error) error { return b.Rows(r.body, emit) })
 	}

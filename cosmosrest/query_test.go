@@ -513,6 +513,20 @@ func TestQueriesHoldSoMuchTogether(t *testing.T) {
 	}
 }
 
+func TestManyLargeDocumentsAreLookedUp(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	var ids, want []string
+	for i := range 6 {
+		id := string(rune('f' - i))
+		w.item(t, id, `,"v":"`+strings.Repeat("x", 2_000_000)+`"`)
+		ids, want = append(ids, "'"+id+"'"), append(want, id)
+	}
+	query := "SELECT c.id FROM c WHERE c.id IN (" + strings.Join(ids, ",") + ")"
+	if got := w.pages(t, "POST", map[string]string{"content-type": queryType, "x-ms-documentdb-partitionkey": `["p"]`}, query); got != strings.Join(want, " ") {
+		t.Errorf("ids are %s, want %s", got, want)
+	}
+}
+
 func TestPagesEndInTime(t *testing.T) {
 	w, cont := newContainer(t, Options{})
 	for i := range 100 {

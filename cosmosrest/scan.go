@@ -198,24 +198,43 @@ func recordOf(it docstore.Item) record {
 func (s *scan) points(key changefeed.PartitionKey, after int64) iter.Seq2[record, error] {
 	return func(yield func(record, error) bool) {
 		var found []record
+		held := 0
 		for _, id := range s.ids {
-			it, err := s.cont.Item(s.ctx, key, id)
+			d, err := s.point(key, id)
 			switch {
-			case errors.Is(err, changefeed.ErrNotFound):
 			case err != nil:
-				yield(record{}, err)
+				yield(d, err)
 				return
-			case it.LSN > after:
-				found = append(found, recordOf(it))
+			case d.lsn <= after:
+				continue
 			}
+			if held += len(d.body); held > maxHeldPoints {
+				d.body = nil
+			}
+			found = append(found, d)
 		}
 		slices.SortStableFunc(found, func(a, b record) int { return cmp.Compare(a.lsn, b.lsn) })
 		for _, d := range found {
-			if !yield(d, nil) {
+			var err error
+			if d.body == nil {
+				d, err = s.point(key, d.id)
+			}
+			if (err != nil || d.body != nil) && !yield(d, err) {
 				return
 			}
 		}
 	}
+}
+
+const maxHeldPoints = 8 << 20 // bytes of documents that are kept while all are looked up; others are read again
+
+// point is a document, or the zero record for none.
+func (s *scan) point(key changefeed.PartitionKey, id string) (record, error) {
+	it, err := s.cont.Item(s.ctx, key, id)
+	if errors.Is(err, changefeed.ErrNotFound) {
+		return record{}, nil
+	}
+	return recordOf(it), err
 }
 
 // changes are the documents of a range, from its feed.

@@ -60,7 +60,7 @@ func (p *plan) over(f *frame, rows []value) []value {
 	c := newCollector(p, f)
 	for _, v := range rows {
 		f.slots[p.sources[0].slot] = v
-		f.renew()
+		f.work = f.most
 		if !p.from(f, 1, func() bool { return c.add(f) }) {
 			return nil
 		}

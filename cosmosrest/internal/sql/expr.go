@@ -25,7 +25,7 @@ type frame struct {
 	perRow int // what a row costs
 	err    *Error
 	ctx    context.Context // of the run; nil is none
-	asked  int             // work when it was last asked whether it has ended
+	asking int             // work since it was last asked whether it has ended
 
 	patterns map[string]*expression // compiled for RegexMatch
 }
@@ -58,12 +58,13 @@ func (f *frame) fail(err *Error) {
 // spend takes n units of work and tells whether to go on.
 func (f *frame) spend(n int) bool {
 	f.work -= n
+	f.asking += n
 	switch {
 	case f.work < 0:
 		f.fail(failf(-1, "The query takes too long on one document."))
-	case f.ctx != nil && f.asked-f.work > askWork:
-		f.asked = f.work
-		if f.ctx.Err() != nil {
+	case f.asking > askWork:
+		f.asking = 0
+		if f.ctx != nil && f.ctx.Err() != nil {
 			f.fail(failf(-1, "The query was ended."))
 		}
 	}

@@ -135,7 +135,7 @@ func (q *Query) Bind(params []Parameter) (*Bound, error) {
 	if q.isCondition {
 		b.f.most = maxConditionWork
 	}
-	b.f.renew()
+	b.f.work = b.f.most
 	for _, p := range params {
 		i, used := q.params[p.Name]
 		if !used {
@@ -183,12 +183,8 @@ func (b *Bound) Limit() (offset, limit int64) { return b.q.plan.bounds(&b.f) }
 func (f *frame) begin(doc []byte) {
 	f.slots[rootSlot] = documentValue(doc)
 	f.round++
-	f.renew()
-	f.err = nil
+	f.work, f.err = f.most, nil
 }
-
-// renew gives the frame the work for another document.
-func (f *frame) renew() { f.work, f.asked = f.most, f.most }
 
 // failure is the frame's error.
 func (f *frame) failure() error {

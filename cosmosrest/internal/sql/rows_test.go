@@ -349,6 +349,17 @@ func TestRunsEndWithTheirContext(t *testing.T) {
 	if err := counting.NewRun().Add(doc); !errors.Is(err, gone) {
 		t.Errorf("run: got %v, want %v", err, gone)
 	}
+	many := bound(t, "SELECT VALUE s.n FROM (SELECT VALUE c FROM c ORDER BY c.n) AS s WHERE s.n LIKE '%a%b%c'")
+	run := many.NewRun()
+	for range 10_000 {
+		if err := run.Add([]byte(`{"n":"aaaaaaaaaaaaaaaaaaaaaaaaaaaa"}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	many.Until(ctx)
+	if rows, err := run.Finish(); !errors.Is(err, gone) {
+		t.Errorf("the end of a run: got %d rows, %v, want %v", len(rows), err, gone)
+	}
 }
 
 // All writers wait while a condition is asked.
