@@ -63,6 +63,8 @@ func TestDatabaseLives(t *testing.T) {
 		if len(same.body) > 0 || same.header.Get("etag") != etag {
 			t.Errorf("%s: not modified, with body %q and ETag %q", path, same.body, same.header.Get("etag"))
 		}
+		w.do(t, "GET", path, map[string]string{"If-Match": etag}, "").want(t, http.StatusOK)
+		w.do(t, "GET", path, map[string]string{"If-Match": `"other"`}, "").refused(t, http.StatusPreconditionFailed, "0", "PreconditionFailed")
 	}
 	w.do(t, "POST", "/dbs", nil, `{"id":"My Db"}`).refused(t, http.StatusConflict, "0", "Conflict")
 	w.do(t, "DELETE", "/dbs/My%20Db", map[string]string{"If-Match": `"other"`}, "").refused(t, http.StatusPreconditionFailed, "0", "PreconditionFailed")

@@ -130,10 +130,17 @@ func (c *call) ifMatch(etag string) error {
 // sameTag compares ETags, one of which may lack its quotes.
 func sameTag(a, b string) bool { return strings.Trim(a, `"`) == strings.Trim(b, `"`) }
 
-// replyResource sends a database, container or offer: nothing to a client that has it.
+// replyResource sends a database, container or offer. A read may want a certain version,
+// or only another one than the client has.
 func (c *call) replyResource(status int, v version, body []byte) error {
+	read := c.r.Method == http.MethodGet
+	if read {
+		if err := c.ifMatch(v.ETag); err != nil {
+			return err
+		}
+	}
 	c.set("Etag", v.ETag)
-	if status == http.StatusOK && c.r.Method == http.MethodGet && c.fresh(v.ETag) {
+	if read && c.fresh(v.ETag) {
 		return c.reply(http.StatusNotModified, nil)
 	}
 	return c.reply(status, body)
