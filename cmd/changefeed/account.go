@@ -179,13 +179,16 @@ func certificateHint(err error) string {
 const (
 	keptConnections = 200
 	keptFor         = 90 * time.Second
+	dialTime        = 5 * time.Second // a region that is dead is found out by it
 	handshakeTime   = 10 * time.Second
+	pingTime        = 10 * time.Second // a connection that does not answer a ping is given up
 )
 
 // transport makes the connections of an account.
 func (f accountFlags) transport() (*http.Client, error) {
 	t := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
+		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialTime}).DialContext,
+		ForceAttemptHTTP2: true, HTTP2: &http.HTTP2Config{SendPingTimeout: pingTime, PingTimeout: pingTime},
 		MaxIdleConns: keptConnections, MaxIdleConnsPerHost: keptConnections,
 		IdleConnTimeout: keptFor, TLSHandshakeTimeout: handshakeTime,
 	}

@@ -64,6 +64,7 @@ func (p *program) Handle(ctx context.Context, b *changefeed.Batch) error {
 		err = nil
 	}
 	if err != nil {
+		kill(cmd.Process) // what it has started must not go on beside the next attempt
 		return fmt.Errorf("%s: %w", p.args[0], err)
 	}
 	return nil

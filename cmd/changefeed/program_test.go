@@ -127,6 +127,19 @@ func TestAProgramEndsWithItsLease(t *testing.T) {
 	}
 }
 
+// TestAProgramThatFailsLeavesNothingBehind waits, as above, for all that it has started:
+// it would work on the batch beside the next attempt.
+func TestAProgramThatFailsLeavesNothingBehind(t *testing.T) {
+	p, output := shell(t, "sleep 60 & exit 7")
+	if got, want := text(p.Handle(t.Context(), orders())), "sh: exit status 7"; got != want {
+		t.Errorf("got error %q, want %q", got, want)
+	}
+	p.stdout.(*os.File).Close()
+	if rest, err := io.ReadAll(output); err != nil || len(rest) > 0 {
+		t.Errorf("got output %q, %v, want none", rest, err)
+	}
+}
+
 func TestAProgramIsNotFedAfterItsLeaseWasLost(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	in := fenced{ctx, strings.NewReader("changes")}
