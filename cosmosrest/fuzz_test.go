@@ -28,6 +28,8 @@ func FuzzServer(f *testing.F) {
 	f.Add("GET", "/", "", "")
 	f.Add("GET", "/dbs/shop/colls/orders/docs", "x-ms-continuation: abc\nx-ms-max-item-count: -1\n", "")
 	f.Add("POST", "/offers", "Content-Type: application/query+json\n", `{"query":"SELECT * FROM root"}`)
+	f.Add("POST", "/offers", "", "")
+	f.Add("GET", "/dbs/shop/colls/orders/pkranges/0", "", "")
 	f.Add("PUT", "/offers/x/", "", `{"content":{"offerThroughput":400}}`)
 	var w *world
 	served := 0

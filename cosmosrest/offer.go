@@ -164,7 +164,9 @@ func (c *call) listOffers() error { return c.eachOffer((*call).list) }
 
 func (c *call) queryOffers() error {
 	if !isQuery(c) {
-		return newFault(http.StatusMethodNotAllowed, 0, "MethodNotAllowed", "offers cannot be created by themselves: want a query, or the header x-ms-offer-throughput where a database or container is created")
+		f := newFault(http.StatusMethodNotAllowed, 0, "MethodNotAllowed", "offers cannot be created by themselves: want a query, or the header x-ms-offer-throughput where a database or container is created")
+		f.allow = "GET, POST"
+		return f
 	}
 	return c.eachOffer((*call).query)
 }

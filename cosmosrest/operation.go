@@ -19,8 +19,12 @@ func (c *call) operation() (func(*call) error, error) {
 	if op := table[key]; op != nil {
 		return op, nil
 	}
-	f := newFault(http.StatusMethodNotAllowed, 0, "MethodNotAllowed", "%s is not allowed on %s: want one of %s", method, c.r.URL.Path, allowed(table, t.feed))
-	f.allow = allowed(table, t.feed)
+	methods := allowed(table, t.feed)
+	if methods == "" {
+		return nil, newFault(http.StatusNotFound, 0, "NotFound", "the path %q names no resource of this server", c.r.URL.Path)
+	}
+	f := newFault(http.StatusMethodNotAllowed, 0, "MethodNotAllowed", "%s is not allowed on %s: want one of %s", method, c.r.URL.Path, methods)
+	f.allow = methods
 	return nil, f
 }
 
