@@ -94,13 +94,27 @@ func (a *atlas) blame(region *url.URL) {
 	}
 }
 
-// best is the first of some regions that has not failed lately, or just the first.
+// praise tells that a region has answered.
+func (a *atlas) praise(region *url.URL) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.down, region.Host)
+}
+
+// best is the first of some regions that has not failed lately, or just the one that
+// failed first. Whether a failed one serves again is for one request to find out, while
+// the others go on without it.
 func (a *atlas) best(regions []*url.URL) *url.URL {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
 	for _, u := range regions {
-		if now.After(a.down[u.Host]) {
+		until, failed := a.down[u.Host]
+		if !failed {
+			return u
+		}
+		if now.After(until) {
+			a.down[u.Host] = now.Add(regionPenalty)
 			return u
 		}
 	}

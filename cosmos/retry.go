@@ -85,12 +85,17 @@ func (c *Client) send(ctx context.Context, r request, target func() *url.URL) (*
 		}
 		to := target()
 		a, err := c.attempt(ctx, to, r, activity)
+		if err == nil {
+			c.regions.praise(to)
+		}
 		if err == nil || ctx.Err() != nil {
 			return a, err
 		}
 		v := r.judge(err)
 		if v.elsewhere {
 			c.regions.blame(to)
+		} else {
+			c.regions.praise(to)
 		}
 		if v.moved {
 			c.regions.doubt()

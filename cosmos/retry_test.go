@@ -406,6 +406,49 @@ func TestAFailedRegionComesLastForAMinute(t *testing.T) {
 	})
 }
 
+// TestOneRequestTriesAFailedRegion has many readers and a region that is dead for ten
+// minutes: each minute one of them finds out, and the others need not wait for it.
+func TestOneRequestTriesAFailedRegion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &account{regions: twoRegions, trouble: refuse(0, 0)}
+		dead, tries := true, 0
+		items := a.open(t, cosmos.Options{PreferredRegions: []string{"West Europe"}}, func(r *http.Request) bool {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			is := dead && r.URL.Host == "w.example" && strings.HasSuffix(r.URL.Path, "/docs")
+			if is {
+				tries++
+			}
+			return is
+		})
+		var reading sync.WaitGroup
+		for range 20 {
+			reading.Go(func() {
+				for range 600 {
+					if err := read(t.Context(), items); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(time.Second)
+				}
+			})
+		}
+		reading.Wait()
+		if tries < 25 || tries > 32 { // all of them at first, then one each 75 s
+			t.Errorf("%d requests went to the dead region, want about 28", tries)
+		}
+		dead, a.asked = false, nil
+		time.Sleep(2 * time.Minute)
+		for range 3 {
+			if err := read(t.Context(), items); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := strings.Join(a.asked, " "); got != "w w w" {
+			t.Errorf("asked %q, want w w w", got)
+		}
+	})
+}
+
 func TestTheAccountIsReadAnewWhenItIsOldOrAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &account{regions: twoRegions, trouble: func(_ *http.Request, n int) (*http.Response, error) {
