@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -329,4 +331,40 @@ func TestBodiesTakeMemoryWhenTheyCome(t *testing.T) {
 		}
 	}
 	w.item(t, "large", `,"v":"`+strings.Repeat("x", 1<<20)+`"`)
+}
+
+// A small request with many reads and patches of a large item cannot ask for a large answer.
+func TestAnswersOfBatchesAreBounded(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	w.item(t, "large", `,"v":"`+strings.Repeat("x", 1<<20)+`"`)
+	repeat := func(op string) string { return "[" + strings.Repeat(op+",", 99) + op + "]" }
+	const read, patch = `{"operationType":"Read","id":"large","partitionKey":"[\"p\"]"}`, `{"operationType":"Patch","id":"large","partitionKey":"[\"p\"]","resourceBody":{"operations":[{"op":"incr","path":"/n","value":1}]}}`
+	for _, test := range []struct {
+		name, body string
+		flags      []string
+		want       string // statuses and how many
+	}{
+		{"bulk of reads", repeat(read), []string{"x-ms-cosmos-is-batch-request"}, "3 of 200, 97 of 413"},
+		{"bulk of patches", repeat(patch), []string{"x-ms-cosmos-is-batch-request"}, "100 of 200"},
+		{"batch of reads", repeat(read), []string{"x-ms-cosmos-is-batch-request", "x-ms-cosmos-batch-atomic"}, "1 of 413, 99 of 424"},
+		{"batch of patches", repeat(patch), []string{"x-ms-cosmos-is-batch-request", "x-ms-cosmos-batch-atomic"}, "1 of 413, 99 of 424"},
+	} {
+		a := w.do(t, "POST", docs, with(onPK, test.flags...), test.body)
+		var results []batchResult
+		a.into(t, &results)
+		counts := map[int]int{}
+		for _, r := range results {
+			counts[r.StatusCode]++
+		}
+		var got []string
+		for _, status := range slices.Sorted(maps.Keys(counts)) {
+			got = append(got, fmt.Sprintf("%d of %d", counts[status], status))
+		}
+		if text := strings.Join(got, ", "); text != test.want || len(a.body) > 5<<20 {
+			t.Errorf("%s: %s in %d bytes, want %s in 5 MB at most", test.name, text, len(a.body), test.want)
+		}
+	}
+	if n := w.do(t, "GET", docs+"/large", onPK, "").object(t)["n"]; n != 100.0 {
+		t.Errorf("n is %v behind 100 patches in a bulk: want 100", n)
+	}
 }

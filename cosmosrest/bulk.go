@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
@@ -16,7 +17,10 @@ type bulk struct {
 	steps    []step
 	spots    []spot
 	outcomes []outcome
+	answered atomic.Int64 // bytes of items in the outcomes
 }
+
+const subAnswerTooLarge = 3402 // 413: the read is to be sent in another request
 
 func (c *call) bulk(cont *docstore.Container, steps []step) error {
 	b := bulk{steps: steps, spots: make([]spot, len(steps)), outcomes: make([]outcome, len(steps))}
@@ -128,5 +132,19 @@ func (b *bulk) run(ctx context.Context, i int) {
 		b.outcomes[i] = refused(err)
 		return
 	}
-	b.outcomes[i] = s.done(results[0])
+	b.outcomes[i] = b.fitted(s.done(results[0]), s.write.Op)
+}
+
+// fitted is an outcome as it has room in the answer, which is no larger than a page: a read
+// is to be tried in another one, an item that was patched is left out.
+func (b *bulk) fitted(o outcome, op changefeed.WriteOp) outcome {
+	made := op == changefeed.WriteRead || op == changefeed.WritePatch // the others came with the request
+	if !made || b.answered.Add(int64(len(o.body))) <= maxPageBytes {
+		return o
+	}
+	if op == changefeed.WriteRead {
+		return outcome{status: http.StatusRequestEntityTooLarge, sub: subAnswerTooLarge, charge: o.charge, message: "the answer has no room for the item: want fewer reads in one request"}
+	}
+	o.body = nil
+	return o
 }

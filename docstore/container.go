@@ -43,8 +43,9 @@ type Item struct {
 }
 
 const (
-	maxBatch      = 100     // writes in one batch
-	maxBatchBytes = 2 << 20 // and their bytes
+	maxBatch      = 100      // writes in one batch
+	maxBatchBytes = 2 << 20  // and their bytes
+	maxBatchMade  = 16 << 20 // bytes of the documents that its patches and reads have
 )
 
 // ID is the container's name in its database.

@@ -121,7 +121,7 @@ func (t *turn) run(g *group, r *request, part *partition) error {
 	t.lsn++
 	r.time = t.time
 	r.results = make([]changefeed.Result, len(r.ops))
-	wrote := false
+	wrote, made := false, 0
 	for i := range r.ops {
 		o := &r.ops[i]
 		s := stroke{g: g, t: t, r: r, o: o, part: part, at: addr{part.num, t.lsn, uint16(i)}}
@@ -132,6 +132,14 @@ func (t *turn) run(g *group, r *request, part *partition) error {
 		}
 		if o.Op != changefeed.WriteRead {
 			res.LSN, wrote = t.lsn, true
+		}
+		if o.Op == changefeed.WriteRead || o.Op == changefeed.WritePatch {
+			made += len(res.Body)
+			g.bytes += len(res.Body)
+		}
+		if made > maxBatchMade && len(r.ops) > 1 {
+			r.failed = i
+			return fmt.Errorf("%w: items that it patches and reads have %d bytes: want at most %d", ErrBatchLimit, made, maxBatchMade)
 		}
 		r.results[i] = res
 	}
