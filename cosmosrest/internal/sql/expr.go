@@ -20,7 +20,8 @@ type frame struct {
 	folded []value // results of aggregates
 	keys   []value // of the group that is projected
 	now    time.Time
-	most   int // what a document may cost
+	most   int // what a document may cost,
+	bytely int // and besides for each of its bytes
 	work   int // what this one may still cost
 	perRow int // what a row costs
 	err    *Error
@@ -37,16 +38,18 @@ type memo struct {
 
 // Work bounds the time that a query takes for one document: to about a second. A unit is a byte that is skipped.
 const (
-	maxWork          = 1 << 29
-	maxConditionWork = 1 << 24 // of a patch, for which all writers wait
-	rowWork          = 50      // to visit a row of FROM or JOIN, besides what the query's expressions cost
-	textPerJob       = 4       // bytes of a query that cost a unit for each row
-	slowWork         = 4       // to decode a byte, not only to skip it
-	deepWork         = 32      // to bring a byte of an array or object into the form in which they are compared
-	itemWork         = 64      // to take an array apart, for each element
-	writeWork        = 16      // to write an element or a member
+	maxWork    = 1 << 29
+	rowWork    = 50 // to visit a row of FROM or JOIN, besides what the query's expressions cost
+	textPerJob = 4  // bytes of a query that cost a unit for each row
+	slowWork   = 4  // to decode a byte, not only to skip it
+	deepWork   = 32 // to bring a byte of an array or object into the form in which they are compared
+	itemWork   = 64 // to take an array apart, for each element
+	writeWork  = 16 // to write an element or a member
 
 	askWork = 1 << 20 // until a run asks whether it is to end
+
+	conditionWork = 1 << 20 // for the condition of a patch, for which all writers wait,
+	conditionByte = 8       // and besides for each byte of the document
 )
 
 func (f *frame) fail(err *Error) {

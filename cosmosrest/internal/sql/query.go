@@ -133,7 +133,7 @@ func (q *Query) Bind(params []Parameter) (*Bound, error) {
 		now: time.Now().UTC(), most: maxWork, perRow: rowWork + len(q.text)/textPerJob,
 	}
 	if q.isCondition {
-		b.f.most = maxConditionWork
+		b.f.most, b.f.bytely = conditionWork, conditionByte
 	}
 	b.f.work = b.f.most
 	for _, p := range params {
@@ -183,7 +183,7 @@ func (b *Bound) Limit() (offset, limit int64) { return b.q.plan.bounds(&b.f) }
 func (f *frame) begin(doc []byte) {
 	f.slots[rootSlot] = documentValue(doc)
 	f.round++
-	f.work, f.err = f.most, nil
+	f.work, f.err = f.most+f.bytely*len(doc), nil
 }
 
 // failure is the frame's error.
