@@ -38,16 +38,19 @@ func (s *Leases) follow(ctx context.Context, from string) ([]changefeed.Lease, s
 	if err := json.Unmarshal([]byte(from), &at); err != nil {
 		return nil, "", time.Time{}, badRequest("cursor is %.100q: want one that Follow gave", from)
 	}
-	for {
+	for n := 1; ; n++ {
 		if err := s.pace(ctx, at); err != nil {
 			return nil, "", time.Time{}, err
 		}
-		hold := s.holds(at)
+		hold, begun := s.holds(at), time.Now()
 		changed, now, err := s.poll(ctx, at, hold)
 		if err != nil {
 			return nil, "", time.Time{}, err
 		}
 		if len(changed) == 0 {
+			if err := pauseUnheld(ctx, begun, hold, n); err != nil {
+				return nil, "", time.Time{}, err
+			}
 			continue
 		}
 		if hold > 0 {

@@ -30,6 +30,7 @@ const (
 	maxAttempts  = 5
 	firstPause   = 50 * time.Millisecond
 	longestPause = time.Second
+	maxDoublings = 10
 )
 
 // A verdict says what is to be done about an error.
@@ -112,7 +113,7 @@ func (c *Client) send(ctx context.Context, r request, target func() *url.URL) (*
 
 // backoff is the pause after so many attempts: it doubles, and varies by half.
 func backoff(attempts int) time.Duration {
-	d := min(firstPause<<(attempts-1), longestPause)
+	d := min(firstPause<<min(attempts-1, maxDoublings), longestPause)
 	return d/2 + rand.N(d/2+1)
 }
 

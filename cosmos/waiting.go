@@ -42,9 +42,9 @@ func (p pushed) Wait(ctx context.Context, r changefeed.Range, from changefeed.Po
 	if p.retention > 0 { // deletes count too
 		o.Mode = changefeed.AllVersionsAndDeletes
 	}
-	for asked := false; ; asked = true {
-		hold := p.until(ctx)
-		if asked && hold < holdMargin {
+	for n := 1; ; n++ {
+		hold, begun := p.until(ctx), time.Now()
+		if n > 1 && hold < holdMargin {
 			<-ctx.Done()
 			return fmt.Errorf("wait for changes of %q: %w", p.id, context.Cause(ctx))
 		}
@@ -58,7 +58,19 @@ func (p pushed) Wait(ctx context.Context, r changefeed.Range, from changefeed.Po
 			return nil
 		}
 		from = page.Next
+		if err := pauseUnheld(ctx, begun, hold, n); err != nil {
+			return fmt.Errorf("wait for changes of %q: %w", p.id, err)
+		}
 	}
+}
+
+// pauseUnheld waits a little after a read that found nothing, the n-th, if it was not
+// held: something between us and the server may answer all of them at once.
+func pauseUnheld(ctx context.Context, begun time.Time, hold time.Duration, n int) error {
+	if time.Since(begun) >= hold/2 {
+		return nil
+	}
+	return pause(ctx, backoff(n))
 }
 
 // until is how long the server is to hold a read: it answers a little before the context

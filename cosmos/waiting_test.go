@@ -3,7 +3,9 @@ package cosmos_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,6 +62,47 @@ func TestAWaitEndsBeforeItsContext(t *testing.T) {
 		}
 		if got := m.count["items feed"]; got != 1 {
 			t.Errorf("%d requests, want one", got)
+		}
+	})
+}
+
+// TestWaitingIsPacedWhereNobodyHolds has something between us and the server that takes
+// the wish away to be kept waiting: all reads are answered at once.
+func TestWaitingIsPacedWhereNobodyHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, cosmosrest.Options{})
+		s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
+		s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+		const enough = 100
+		var asked atomic.Int64
+		client := s.client(t, master, tripper(func(r *http.Request) (*http.Response, error) {
+			if r.Header.Get("X-Ms-Cosmos-Max-Polling-Interval") != "" && asked.Add(1) > enough {
+				return say(403, "{}"), nil
+			}
+			r.Header.Del("X-Ms-Cosmos-Max-Polling-Interval")
+			return s.transport.RoundTrip(r)
+		}))
+		source := find(t, client, "items").Source()
+		leases := unit(t, client, "unit")
+		_, cursor, _, err := leases.Follow(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, wait := range map[string]func(ctx context.Context) error{
+			"wait": func(ctx context.Context) error {
+				return source.(changefeed.Waiter).Wait(ctx, changefeed.FullRange(), changefeed.Position{})
+			},
+			"follow": func(ctx context.Context) error { _, _, _, err := leases.Follow(ctx, cursor); return err },
+		} {
+			asked.Store(0)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			if err := wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v, want the end of its context", name, err)
+			}
+			cancel()
+			if n := asked.Load(); n < 10 || n > enough {
+				t.Errorf("%s: %d requests in a minute, want about one a second", name, n)
+			}
 		}
 	})
 }
