@@ -10,7 +10,7 @@ FUZZTIME ?= 10s
 BENCH    ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim crash fuzz bench cover demo docs conformance-go conformance-js size vuln tidy
+.PHONY: help check format vet lint fix test race sim crash fuzz bench cover demo docs conformance-go conformance-js conformance-python size vuln tidy
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +82,11 @@ conformance-go: ## the Go SDK's own emulator suite, unmodified, against this ser
 conformance-js: ## the JavaScript SDK against this server (skipped without node and npm)
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "skipped: this needs node and npm"; exit 0; }; \
 	cd conformance/js && npm ci --no-audit --no-fund --loglevel=error && node run.mjs
+
+conformance-python: ## the Python SDK against this server (skipped without python3; the SDK is installed for the run)
+	@command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "skipped: this needs python3 with ensurepip and venv"; exit 0; }; \
+	python3 conformance/python/run.py
 
 vuln: ## govulncheck (needs the network)
 	$(TOOL) govulncheck $(PKG)

@@ -187,7 +187,8 @@ func (s serving) write(to io.Writer) error {
 	if s.Certificate != "" {
 		lines = append(lines,
 			"certificate", s.Certificate,
-			"to trust it", "export SSL_CERT_FILE='"+s.Certificate+"'        # Go, Python",
+			"to trust it", "export SSL_CERT_FILE='"+s.Certificate+"'        # Go",
+			"", "export REQUESTS_CA_BUNDLE='"+s.Certificate+"'   # Python",
 			"", "export NODE_EXTRA_CA_CERTS='"+s.Certificate+"'  # Node")
 	}
 	lines = append(lines, "store", cmp.Or(s.Store, "in memory: it is gone when the server ends; --db DIR keeps one"))
