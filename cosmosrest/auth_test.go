@@ -92,6 +92,8 @@ func TestEveryOperationAsksWhetherItMay(t *testing.T) {
 		w.key = keys.Primary
 		if got := w.do(t, q.method, q.path, token, q.body); !got.forbidden() {
 			t.Errorf("%s by nobody: %d %s, want 403", got.request, got.status, got.body)
+		} else if rid := got.header.Get("x-ms-content-path"); rid != "" {
+			t.Errorf("%s by nobody: tells that there is %s", got.request, rid)
 		}
 		w.key = keys.PrimaryReadOnly
 		if got := w.do(t, q.method, q.path, q.headers, q.body); got.forbidden() != q.writes {

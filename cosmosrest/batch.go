@@ -42,10 +42,6 @@ var stepKinds = map[string]step{
 
 // batch carries out several operations: all or none, or each by itself.
 func (c *call) batch() error {
-	cont, err := c.container()
-	if err != nil {
-		return err
-	}
 	body, err := c.body(maxBatchBody)
 	if err != nil {
 		return err
@@ -58,6 +54,10 @@ func (c *call) batch() error {
 		if err := c.allow(steps[i].action); err != nil {
 			return err
 		}
+	}
+	cont, err := c.container()
+	if err != nil {
+		return err
 	}
 	if c.flag(headerAtomic) {
 		return c.atomic(cont, steps)
