@@ -41,7 +41,7 @@ func TestProcessesShareAServer(t *testing.T) {
 	for _, name := range names {
 		s.start(name)
 	}
-	s.await("each process has a lease", func() bool { return len(s.owners()) == len(names) })
+	s.awaitLeases(names)
 	stop := s.sell()
 	s.await("each process has handled something", func() bool {
 		h := s.handlers()
@@ -62,7 +62,7 @@ func TestProcessesShareAServer(t *testing.T) {
 	s.await("the one that was stopped knows that it was", func() bool { return s.lostLeases("b") })
 	s.await("it works again", func() bool { return s.owners()["b"] > 0 && s.handlers()["b"] > before+1 })
 	stop()
-	s.await("everything is handled", func() bool { return !s.lacks() })
+	s.awaitHandled()
 	s.await("the living have all leases", func() bool { o := s.owners(); return len(o) == 3 && o["b"]+o["c"]+o["d"] == 9 })
 	s.close("b", "c", "d")
 
@@ -96,9 +96,9 @@ func TestProcessesOutliveTheirServer(t *testing.T) {
 	stop := s.sell()
 	for i := range rounds {
 		next := time.After(round)
-		s.awaitWork(living)
+		s.awaitLeases(living)
 		s.crash()
-		s.awaitWork(living)
+		s.awaitHandled()
 		s.reshape(i%2 == 1)
 		s.signal(living[0], syscall.SIGKILL)
 		killed = append(killed, living[0])
@@ -106,9 +106,9 @@ func TestProcessesOutliveTheirServer(t *testing.T) {
 		s.start(living[3])
 		<-next
 	}
-	s.awaitWork(living)
+	s.awaitLeases(living)
 	stop()
-	s.await("everything is handled", func() bool { return !s.lacks() })
+	s.awaitHandled()
 	s.close(living...)
 	s.judge(killed...)
 	s.checkLeases()

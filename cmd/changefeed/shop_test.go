@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
@@ -308,15 +309,28 @@ func (s *shop) handlers() map[string]int {
 	return batches
 }
 
-// lacks tells whether an order that was acknowledged is not handled yet.
-func (s *shop) lacks() bool {
+// awaitHandled waits until all orders that were acknowledged are handled.
+func (s *shop) awaitHandled() {
+	s.Helper()
+	s.mu.Lock()
+	sold := maps.Clone(s.sold)
+	s.mu.Unlock()
+	s.await("all orders are handled", func() bool { return !s.lacks(sold) })
+}
+
+// lacks tells whether one of these orders is in no batch that was done.
+func (s *shop) lacks(sold map[string]int) bool {
 	done := map[string]int{}
+	open := map[string][]entry{} // by batch
 	for _, e := range s.entries() {
-		if !e.Done {
-			done[e.Key] = max(done[e.Key], e.N)
+		open[e.Batch] = append(open[e.Batch], e)
+		if e.Done {
+			for _, o := range open[e.Batch] {
+				done[o.Key] = max(done[o.Key], o.N)
+			}
 		}
 	}
-	for key, n := range s.sold {
+	for key, n := range sold {
 		if done[key] < n {
 			return true
 		}
@@ -338,13 +352,12 @@ func (s *shop) judge(names ...string) {
 	}
 }
 
-// awaitWork waits until each of some processes has a lease and has handled something.
-func (s *shop) awaitWork(names []string) {
+// awaitLeases waits until each of some processes has a lease, and nobody else has.
+func (s *shop) awaitLeases(names []string) {
 	s.Helper()
-	before := s.handlers()
-	s.await("each process works", func() bool {
-		now := s.handlers()
-		return !slices.ContainsFunc(names, func(name string) bool { return now[name] == before[name] })
+	s.await("each living process has leases, and nobody else", func() bool {
+		owners := s.owners()
+		return len(owners) == len(names) && !slices.ContainsFunc(names, func(name string) bool { return owners[name] == 0 })
 	})
 }
 
