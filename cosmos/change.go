@@ -27,19 +27,23 @@ func (c *Container) changes(body []byte, m changefeed.Mode) (list []changefeed.C
 	return list, nil
 }
 
-// documents calls visit at each document of a page; visit steps over it.
+// documents calls visit at each document of a page, which has a list of them; visit
+// steps over it.
 func (s *scanner) documents(visit func()) {
+	listed := false
 	s.list('{', '}', func() {
 		name := s.str()
 		if !s.take(':') {
 			return
 		}
 		if string(name) == `"Documents"` {
+			listed = true
 			s.array(visit)
 			return
 		}
 		s.value()
 	})
+	s.bad = s.bad || !listed
 }
 
 // An item is a document with what the feed wants to know of it.

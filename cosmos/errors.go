@@ -181,13 +181,17 @@ func (e *Error) movedRange() bool {
 	return false
 }
 
+// longestAsked is the longest pause that is kept because it was asked for: the service
+// asks for seconds, but a proxy may ask for hours, and nothing would be read meanwhile.
+const longestAsked = time.Minute
+
 // retryAfter is how long the service asks to wait, 0 when it does not say.
 func retryAfter(h http.Header) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("x-ms-retry-after-ms"), 64); err == nil && ms > 0 {
-		return time.Duration(ms * float64(time.Millisecond))
+		return time.Duration(min(ms, float64(longestAsked.Milliseconds())) * float64(time.Millisecond))
 	}
 	if s, err := strconv.Atoi(h.Get("Retry-After")); err == nil && s > 0 {
-		return time.Duration(s) * time.Second
+		return time.Duration(min(s, int(longestAsked.Seconds()))) * time.Second
 	}
 	return 0
 }

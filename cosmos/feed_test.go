@@ -110,6 +110,17 @@ func TestAPageHasWhatTheHeadersSay(t *testing.T) {
 	}
 }
 
+// TestAPageWithoutAListIsNoPage has an answer of somebody else, perhaps, which must not
+// move the position.
+func TestAPageWithoutAListIsNoPage(t *testing.T) {
+	for _, body := range []string{"", "{}", `{"status":"ok"}`, `{"Documents":null}`, `{"Documents":[]`, "[]"} {
+		a := &account{trouble: func(*http.Request, int) (*http.Response, error) { return say(200, body, "etag", `"12"`), nil }}
+		if page, err := a.open(t, cosmos.Options{}).Read(t.Context(), changefeed.FullRange(), changefeed.At(`"5"`), changefeed.ReadOptions{}); err == nil {
+			t.Errorf("body %q: %+v, want an error", body, page)
+		}
+	}
+}
+
 func TestAnAnswerWithoutETag(t *testing.T) {
 	a := &account{trouble: func(*http.Request, int) (*http.Response, error) { return say(304, ""), nil }}
 	items := a.open(t, cosmos.Options{})

@@ -239,10 +239,23 @@ func (a *account) check(t *testing.T, what string, err error, hosts string, want
 }
 
 func TestAThrottledErrorTellsThePause(t *testing.T) {
-	a := &account{trouble: refuse(always, 429, "x-ms-retry-after-ms", "5000.5")}
-	err := read(t.Context(), a.open(t, cosmos.Options{}))
-	if throttled, ok := errors.AsType[*changefeed.ThrottledError](err); !ok || throttled.After != 5000500*time.Microsecond {
-		t.Errorf("%v, want a pause of 5.0005s", err)
+	const ms, s = "x-ms-retry-after-ms", "Retry-After"
+	for _, c := range []struct {
+		header, value string
+		want          time.Duration
+	}{
+		{ms, "5000.5", 5000500 * time.Microsecond},
+		{s, "7", 7 * time.Second},
+		{s, "86400", time.Minute},
+		{s, "9223372036854775807", time.Minute},
+		{ms, "1e300", time.Minute},
+		{ms, "Inf", time.Minute},
+	} {
+		a := &account{trouble: refuse(always, 429, c.header, c.value)}
+		err := read(t.Context(), a.open(t, cosmos.Options{}))
+		if throttled, ok := errors.AsType[*changefeed.ThrottledError](err); !ok || throttled.After != c.want {
+			t.Errorf("%s: %s: %v, want a pause of %v", c.header, c.value, err, c.want)
+		}
 	}
 }
 
