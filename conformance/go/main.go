@@ -10,6 +10,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,7 +55,7 @@ func main() {
 func run(ctx context.Context, count int, race bool, only string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()
-	tests, err := emulatorTests(ctx, only)
+	groups, err := emulatorTests(ctx, only)
 	if err != nil {
 		return err
 	}
@@ -68,11 +69,14 @@ func run(ctx context.Context, count int, race bool, only string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
-	return judge(ctx, s, tests, count, race)
+	r := runner{server: s, count: count, race: race, passes: map[string]int{}}
+	return r.judge(ctx, groups)
 }
 
-// emulatorTests are the names of the tests that need a server.
-func emulatorTests(ctx context.Context, only string) ([]string, error) {
+// emulatorTests are the names of the tests that need a server, in groups that each have a
+// process. A test that sets the SDK's global log listener has one each time, because the
+// SDK does so without a lock, while clients of earlier tests may still log.
+func emulatorTests(ctx context.Context, only string) (groups [][]string, err error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", suite).Output()
 	if err != nil {
 		return nil, fmt.Errorf("find the suite: %w", err)
@@ -85,22 +89,30 @@ func emulatorTests(ctx context.Context, only string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("-run: %w", err)
 	}
-	var tests []string
+	var together []string
 	for _, f := range files {
 		b, err := os.ReadFile(f)
 		if err != nil {
 			return nil, err
 		}
+		alone := bytes.Contains(b, []byte("SetListener("))
 		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(b, -1) {
-			if match.Match(m[1]) {
-				tests = append(tests, string(m[1]))
+			switch name := string(m[1]); {
+			case !match.Match(m[1]):
+			case alone:
+				groups = append(groups, []string{name})
+			default:
+				together = append(together, name)
 			}
 		}
 	}
-	if len(tests) == 0 {
+	if len(together) > 0 {
+		groups = append(groups, together)
+	}
+	if len(groups) == 0 {
 		return nil, fmt.Errorf("no test of %d files matches %q", len(files), only)
 	}
-	return tests, nil
+	return groups, nil
 }
 
 // server is changefeed serve at work.
@@ -172,14 +184,46 @@ type event struct {
 	Action, Test, Output string
 }
 
-// judge runs the tests and counts those that passed each time.
-func judge(ctx context.Context, s *server, tests []string, count int, race bool) error {
-	args := []string{
-		"test", "-json", fmt.Sprintf("-count=%d", count), "-shuffle=on", fmt.Sprintf("-race=%t", race),
-		"-run", "^(" + strings.Join(tests, "|") + ")$", suite,
+// runner runs tests and counts how often each passed.
+type runner struct {
+	server *server
+	count  int
+	race   bool
+	passes map[string]int
+}
+
+// judge runs all groups and tells how many tests passed each time.
+func (r *runner) judge(ctx context.Context, groups [][]string) error {
+	var errs []error
+	for _, g := range groups {
+		if len(g) > 1 {
+			errs = append(errs, r.run(ctx, g, r.count))
+			continue
+		}
+		for range r.count {
+			errs = append(errs, r.run(ctx, g, 1))
+		}
 	}
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Env = append(os.Environ(), "EMULATOR=1", "SSL_CERT_FILE="+s.certificate)
+	tests := slices.Sorted(slices.Values(slices.Concat(groups...)))
+	failed := 0
+	for _, t := range tests {
+		if r.passes[t] != r.count {
+			failed++
+			fmt.Printf("%s passed %d of %d times\n", t, r.passes[t], r.count)
+		}
+	}
+	fmt.Printf("%d passed, %d failed\n", len(tests)-failed, failed)
+	if failed > 0 {
+		errs = append(errs, errors.New("not all tests passed"))
+	}
+	return errors.Join(errs...)
+}
+
+// run runs tests in one process, so many times.
+func (r *runner) run(ctx context.Context, tests []string, count int) error {
+	cmd := exec.CommandContext(ctx, "go", "test", "-json", fmt.Sprintf("-count=%d", count), "-shuffle=on",
+		fmt.Sprintf("-race=%t", r.race), "-run", "^("+strings.Join(tests, "|")+")$", suite)
+	cmd.Env = append(os.Environ(), "EMULATOR=1", "SSL_CERT_FILE="+r.server.certificate)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -188,33 +232,22 @@ func judge(ctx context.Context, s *server, tests []string, count int, race bool)
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start go test: %w", err)
 	}
-	passes, err := tally(out)
+	err = r.tally(out)
 	if err = errors.Join(err, cmd.Wait()); err != nil {
-		err = fmt.Errorf("go test: %w", err)
+		return fmt.Errorf("go test: %w", err)
 	}
-	failed := 0
-	for _, t := range slices.Sorted(slices.Values(tests)) {
-		if passes[t] != count {
-			failed++
-			fmt.Printf("%s passed %d of %d times\n", t, passes[t], count)
-		}
-	}
-	fmt.Printf("%d passed, %d failed\n", len(tests)-failed, failed)
-	if err == nil && failed > 0 {
-		err = errors.New("not all tests passed")
-	}
-	return err
+	return nil
 }
 
 // tally counts the passes of each test and prints the output of those that fail.
-func tally(out io.Reader) (map[string]int, error) {
-	passes, said := map[string]int{}, map[string]*strings.Builder{}
+func (r *runner) tally(out io.Reader) error {
+	said := map[string]*strings.Builder{}
 	for dec := json.NewDecoder(out); ; {
 		var e event
 		if err := dec.Decode(&e); errors.Is(err, io.EOF) {
-			return passes, nil
+			return nil
 		} else if err != nil {
-			return passes, err
+			return err
 		}
 		top, _, _ := strings.Cut(e.Test, "/")
 		if said[top] == nil {
@@ -225,7 +258,7 @@ func tally(out io.Reader) (map[string]int, error) {
 			said[top].WriteString(e.Output)
 		case e.Test != top:
 		case e.Action == "pass":
-			passes[top]++
+			r.passes[top]++
 			said[top].Reset()
 		case e.Action == "fail":
 			fmt.Print(said[top])
