@@ -236,9 +236,21 @@ func (c *call) container() (*docstore.Container, error) {
 	if want := c.header("X-Ms-Cosmos-Intended-Collection-Rid"); want != "" && want != found.RID() {
 		return nil, newFault(http.StatusBadRequest, subWrongRID, "BadRequest", "the container has the resource id %s: want %s, it was made anew", found.RID(), want)
 	}
-	c.set(headerContentPath, found.RID())
-	c.set(headerAltContentPath, "dbs/"+found.Database()+"/colls/"+found.ID())
+	c.setOwner(found)
 	return found, nil
+}
+
+// setOwner tells whose the answer is: what is in a container has the container as its
+// owner, a container its database. Clients put the owner's path before the resource's.
+func (c *call) setOwner(cont *docstore.Container) {
+	rid, path := cont.RID(), "dbs/"+cont.Database()
+	if c.target.kind == "colls" {
+		rid = strings.Split(cont.Self(), "/")[1]
+	} else {
+		path += "/colls/" + cont.ID()
+	}
+	c.set(headerContentPath, rid)
+	c.set(headerAltContentPath, path)
 }
 
 // missingOwner is the sub-status of a missing container: 0 when it was asked for itself,

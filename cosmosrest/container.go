@@ -137,8 +137,7 @@ func (c *call) deleteContainer() error {
 
 func (c *call) replyContainer(status int, cont *docstore.Container) error {
 	v, body := containerJSON(cont)
-	c.set(headerContentPath, cont.RID())
-	c.set(headerAltContentPath, "dbs/"+cont.Database()+"/colls/"+cont.ID())
+	c.setOwner(cont)
 	return c.replyResource(status, v, body)
 }
 

@@ -29,8 +29,8 @@ func TestContainerLives(t *testing.T) {
 	if etag == "" || p["_etag"] != etag || p["_ts"].(float64) < 1 {
 		t.Errorf("ETag %q beside %s", etag, read.body)
 	}
-	if path, alt := read.header.Get("x-ms-content-path"), read.header.Get("x-ms-alt-content-path"); path != cont.RID() || alt != "dbs/db/colls/c" {
-		t.Errorf("content paths %q and %q", path, alt)
+	if path, alt := read.header.Get("x-ms-content-path"), read.header.Get("x-ms-alt-content-path"); path != self[1] || alt != "dbs/db" {
+		t.Errorf("content paths %q and %q, want those of the database: clients put them before the container's", path, alt)
 	}
 	for _, path := range []string{"/" + cont.Self(), "/dbs/" + self[1] + "/colls/" + self[3]} {
 		if again := w.do(t, "GET", path, nil, "").want(t, http.StatusOK); string(again.body) != string(read.body) {
@@ -96,6 +96,10 @@ func TestContainerProperties(t *testing.T) {
 		{
 			"a hierarchical key", `"partitionKey":{"paths":["/a","/b/c","/d"]}`,
 			`"partitionKey":{"paths":["/a","/b/c","/d"],"kind":"MultiHash","version":2},` + indexed + `,` + rest,
+		},
+		{
+			"a version in words, as the Java SDK has it", `"partitionKey":{"paths":["/a","/b"],"kind":"MultiHash","version":"V2","x":1}`,
+			`"partitionKey":{"paths":["/a","/b"],"kind":"MultiHash","version":2,"x":1},` + indexed + `,` + rest,
 		},
 		{
 			"policies that are complete in part", `"partitionKey":{"paths":["/pk"]},"indexingPolicy":{"indexingMode":"Consistent","spatialIndexes":[]},"conflictResolutionPolicy":{"conflictResolutionPath":"/v"}`,

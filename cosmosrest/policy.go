@@ -39,6 +39,7 @@ func (c *call) specOf(p properties) (s docstore.ContainerSpec, err error) {
 	if p["partitionKey"] == nil && c.s.o.Lenient {
 		p["partitionKey"] = encode(partitionKey{Paths: []string{systemPath}, Kind: kindHash, Version: 2, SystemKey: true})
 	}
+	p.numberVersion()
 	if s.Paths, s.HashVersion, err = p.partitionKey(); err != nil {
 		return s, err
 	}
@@ -55,6 +56,21 @@ func (c *call) specOf(p properties) (s docstore.ContainerSpec, err error) {
 		return s, err
 	}
 	return s, p.checkObjects("conflictResolutionPolicy", "geospatialConfig")
+}
+
+// versionNumbers are the versions of a partition key as the Java SDK sends them.
+var versionNumbers = map[string]string{`"V1"`: "1", `"V2"`: "2"}
+
+// numberVersion makes the version of the partition key the number that all SDKs read.
+func (p properties) numberVersion() {
+	var key properties
+	if json.Unmarshal(p["partitionKey"], &key) != nil {
+		return // partitionKey says what is wrong
+	}
+	if number := versionNumbers[string(key["version"])]; number != "" {
+		key["version"] = json.RawMessage(number)
+		p["partitionKey"] = encode(key)
+	}
 }
 
 // partitionKey is the definition of the partition key. Without a version, keys are

@@ -2,9 +2,11 @@ package docstore_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -187,4 +189,23 @@ func valueOf(t testing.TB, body []byte) int {
 		t.Fatal(err)
 	}
 	return d.V
+}
+
+// SDKs tell an item's resource id from that of a stored procedure by four bits of its end.
+func TestResourceIDsOfItems(t *testing.T) {
+	c := container(t, open(t, docstore.Options{InMemory: true}), docstore.ContainerSpec{})
+	seen := map[string]bool{}
+	for i := range 100 {
+		var said struct {
+			RID string `json:"_rid"`
+		}
+		if err := json.Unmarshal(upsert(t, c, fmt.Sprint(i), "p", i).Body, &said); err != nil {
+			t.Fatal(err)
+		}
+		rid, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(said.RID, "-", "/"))
+		if err != nil || len(rid) != 16 || rid[15]>>4 != 0 || seen[said.RID] {
+			t.Errorf("item %d has the resource id %q: %x, %v", i, said.RID, rid, err)
+		}
+		seen[said.RID] = true
+	}
 }

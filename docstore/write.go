@@ -80,14 +80,17 @@ func (c *Container) render(l *layout, o *op, d document) error {
 	return nil
 }
 
-// itemRID is the resource id of an item: the container's and a hash of key and id.
+// itemRID is the resource id of an item: the container's and a hash of key and id. Four
+// bits tell SDKs, which look at them when they go on with sorted pages, that it is an item's.
 func (c *Container) itemRID(pk, id string) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(pk)) // never fails
 	_, _ = h.Write([]byte{0})
 	_, _ = h.Write([]byte(id))
 	own, _ := decodeRID(c.rid) // was made by encodeRID
-	return encodeRID(h.Sum(own))
+	rid := h.Sum(own)
+	rid[len(rid)-1] &= 0x0f
+	return encodeRID(rid)
 }
 
 // setTime writes the commit time into the body.

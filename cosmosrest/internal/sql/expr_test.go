@@ -160,6 +160,7 @@ var expressions = []struct{ expr, want string }{
 	{"IS_STRING(c.s)", "true"},
 	{"IS_NUMBER('1')", "false"},
 	{"IS_BOOL(false)", "true"},
+	{"IS_BOOLEAN(false)", "true"}, // what the .NET and Java SDKs write into the filter of a sorted page
 	{"IS_ARRAY(c.arr)", "true"},
 	{"IS_OBJECT(c.o)", "true"},
 	{"IS_OBJECT(c.arr)", "false"},

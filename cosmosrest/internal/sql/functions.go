@@ -33,6 +33,7 @@ var typeFunctions = map[string]*function{
 	"IS_ARRAY":         isKind(array),
 	"IS_OBJECT":        isKind(object),
 	"IS_BOOL":          typeTest(value.isBool),
+	"IS_BOOLEAN":       typeTest(value.isBool), // the same, for SDKs that go on with sorted pages
 	"IS_PRIMITIVE":     typeTest(func(v value) bool { return v.kind != undefined && v.kind < array }),
 	"IS_FINITE_NUMBER": typeTest(func(v value) bool { return v.kind == number && !math.IsInf(v.float(), 0) }),
 	"IS_INTEGER": typeTest(func(v value) bool {
