@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -18,6 +19,7 @@ const (
 	feedPageItems  = 1000
 	feedWarmUp     = 20
 	feedPasses     = 11
+	startRounds    = 15
 	followRate     = 200 // writes a second
 	followFor      = 10 * time.Second
 	followPatience = 5 * time.Second // for the last changes to come
@@ -255,5 +257,31 @@ func serveMemory(ctx context.Context, s *site) (f figure, err error) {
 	if f.Value == 0 {
 		f.Detail, f.OK = "this system does not tell the memory of another process", false
 	}
+	return f, nil
+}
+
+// serveStart measures how soon a server answers.
+func serveStart(ctx context.Context, s *site) (f figure, err error) {
+	f.Unit = "ms"
+	var waits []float64
+	for range startRounds {
+		begun := time.Now()
+		h, err := startHost(ctx, 1, "serve", "--http", "--listen", "127.0.0.1:0", "--db", filepath.Join(s.dir, "serve-start"), "-o", "json")
+		if err != nil {
+			return f, err
+		}
+		a, err := h.sockets[0].do(request{method: "GET", path: "/"})
+		if err == nil {
+			err = a.want(http.StatusOK)
+		}
+		waits = append(waits, float64(time.Since(begun).Microseconds())/1000)
+		if err = errors.Join(err, h.Close()); err != nil {
+			return f, err
+		}
+	}
+	slices.Sort(waits)
+	f.Value = waits[len(waits)-1]
+	f.atMost(100)
+	f.Detail = fmt.Sprintf("from the start of the process to its first answer, the longest of %d on one store; half of them within %.0f ms", startRounds, waits[len(waits)/2])
 	return f, nil
 }
