@@ -10,7 +10,7 @@ FUZZTIME ?= 10s
 BENCH    ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim crash fuzz bench cover demo docs conformance-go conformance-js conformance-python size vuln tidy
+.PHONY: help check format vet lint fix test race sim crash fuzz transcripts bench cover demo docs conformance-go conformance-js conformance-python size vuln tidy
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir || exit 1; \
 		done; \
 	done
+
+transcripts: ## write anew what the server answers, to be read in the diff
+	$(GO) test -count=1 -run Transcripts ./cosmosrest -rewrite
 
 bench: ## benchmarks; BENCH=Append PKG=./docstore for some
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $(PKG)
