@@ -10,7 +10,7 @@ FUZZTIME ?= 10s
 BENCH    ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim crash fuzz transcripts bench cover demo docs conformance-go conformance-js conformance-python size vuln tidy
+.PHONY: help check format vet lint fix test race sim crash fuzz transcripts bench cover demo docs conformance-go conformance-js conformance-python conformance-java size vuln tidy
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,6 +90,15 @@ conformance-python: ## the Python SDK against this server (skipped without pytho
 	@command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo "skipped: this needs python3 with ensurepip and venv"; exit 0; }; \
 	python3 conformance/python/run.py
+
+conformance-java: ## the Java SDK and its processor against this server (skipped without java, javac and mvn)
+	@for tool in java javac mvn; do command -v $$tool >/dev/null || { echo "skipped: this needs $$tool"; exit 0; }; done; \
+	dir=$$(mktemp -d) && trap 'rm -r "$$dir"' EXIT && \
+	{ mvn -q -B -Dstyle.color=never -f conformance/java/pom.xml dependency:build-classpath -Dmdep.outputFile="$$dir/classpath" || \
+		{ echo "skipped: the SDK cannot be had"; exit 0; }; } && \
+	javac -d "$$dir/classes" -cp "$$(cat "$$dir/classpath")" conformance/java/*.java && \
+	$(GO) build -o "$$dir/changefeed" ./cmd/changefeed && \
+	java -cp "$$dir/classes:$$(cat "$$dir/classpath")" Run "$$dir/changefeed" "$$dir"
 
 vuln: ## govulncheck (needs the network)
 	$(TOOL) govulncheck $(PKG)

@@ -69,6 +69,7 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^(tools/|conformance/go/)?go\.(mod|sum)$`), // pinned apart from the library's own requirements
 	regexp.MustCompile(`^conformance/js/([a-z-]+\.mjs|package(-lock)?\.json)$`),
 	regexp.MustCompile(`^conformance/python/([a-z_]+\.py|requirements\.txt)$`),
+	regexp.MustCompile(`^conformance/java/([A-Z][A-Za-z]+\.java|pom\.xml)$`),
 	regexp.MustCompile(`^\.ci/run$`),
 	regexp.MustCompile(`^docs/[a-z0-9/-]*([a-z0-9-]+|README)\.(md|svg)$`),
 	regexp.MustCompile(`^examples/[a-z]+/README\.md$`),
