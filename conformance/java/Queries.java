@@ -68,7 +68,7 @@ public final class Queries {
 
     public void pagesByContinuation() {
         for (String text : List.of("SELECT * FROM c WHERE c.n != 7", "SELECT * FROM c ORDER BY c.n DESC",
-                "SELECT * FROM c ORDER BY c.kind, c.n DESC", "SELECT TOP 30 * FROM c")) {
+                "SELECT * FROM c ORDER BY c.kind", "SELECT * FROM c ORDER BY c.kind DESC, c.pk", "SELECT TOP 30 * FROM c")) {
             List<String> want = Account.ids(ask(text, JsonNode.class));
             List<String> found = new ArrayList<>();
             String token = null;
