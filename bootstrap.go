@@ -146,8 +146,7 @@ func (r *run) cover(ctx context.Context, start Start) error {
 	if err != nil {
 		return fmt.Errorf("list partitions: %w", err)
 	}
-	good, _ := r.view.leases()
-	parts := cutAt(holes(FullRange(), good), r.grid(partitions))
+	parts := cutAt(r.holes(), r.grid(partitions))
 	errs := make([]error, len(parts))
 	together(ctx, len(parts), func(i int) {
 		if err := r.insistOn(ctx, parts[i], start); err != nil {
@@ -209,7 +208,7 @@ func (r *run) createLease(ctx context.Context, part Range, start Start) error {
 func (r *run) checkCover(ctx context.Context) {
 	good, _ := r.view.leases()
 	r.reportOverlaps(good)
-	open := holes(FullRange(), good)
+	open := r.holes()
 	if len(open) == 0 || !slices.Equal(open, r.suspectHole) {
 		r.suspectHole = open
 		return
@@ -218,6 +217,16 @@ func (r *run) checkCover(ctx context.Context) {
 	r.hooks.Error(&Error{Origin: OriginBalancer, Err: fmt.Errorf("%w: %v; creating leases from %v", ErrHole, open, start)})
 	_, err := r.locked(ctx, func(ctx context.Context) error { return r.cover(ctx, start) })
 	r.report(ctx, OriginBalancer, "", err)
+}
+
+// holes are the ranges that have no lease. One that another kind of processor keeps, or
+// that is damaged but tells its range, is reported and left alone: whoever reads there,
+// or mends it, must not find a second one.
+func (r *run) holes() []Range {
+	all, bad := r.view.leases()
+	all = slices.Concat(all, bad)
+	slices.SortFunc(all, func(a, b Lease) int { return cmp.Compare(a.Range.Min, b.Range.Min) })
+	return holes(FullRange(), all)
 }
 
 // recorded is the origin that the marker tells, else one from which nothing is skipped

@@ -2,7 +2,9 @@ package changefeed_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -155,6 +157,34 @@ func TestAContextThatHasEndedEndsRunAtOnce(t *testing.T) {
 		start := time.Now()
 		if err := p.Run(ctx); err != nil || time.Since(start) > time.Second {
 			t.Errorf("Run returned %v after %v", err, time.Since(start))
+		}
+	})
+}
+
+// A Java processor keeps a lease under the same name. Its range has no lease of ours, and
+// gets none.
+func TestALeaseOfAJavaProcessorIsLeftAlone(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		setup := w.run("a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+		time.Sleep(time.Second)
+		setup.stop(t)
+		theirs := w.records(changefeed.KindLease)[0]
+		if err := w.leases.Delete(t.Context(), theirs); err != nil {
+			t.Fatal(err)
+		}
+		w.raw(fmt.Sprintf(`{"id":"%s..java","LeaseToken":"java","ContinuationToken":%q,"timestamp":"2022-11-15T17:43:34.634427Z",`+
+			`"Owner":"host-a","version":1,"feedRange":{"Range":{"min":%q,"max":%q,"isMinInclusive":true,"isMaxInclusive":false}}}`,
+			w.prefix(), base64.StdEncoding.EncodeToString([]byte(`{"V":1,"Rid":"r","Mode":"INCREMENTAL","StartFrom":{"Type":"LEASE","Etag":"\"9\""}}`)), theirs.Range.Min, theirs.Range.Max))
+		p := w.run("b", &tally{}, changefeed.Options{})
+		time.Sleep(5 * time.Minute)
+		p.stop(t)
+		if p.errs.find(changefeed.ErrBadLease) == nil {
+			t.Error("the lease of another kind was not reported")
+		}
+		for _, l := range w.records(changefeed.KindLease) {
+			if l.Range == theirs.Range && l.Token != "java" {
+				t.Errorf("lease %s was made beside that of the Java processor", l.ID)
+			}
 		}
 	})
 }
