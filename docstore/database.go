@@ -175,26 +175,17 @@ func (db *DB) Databases() []Database {
 }
 
 // loadDatabases reads the records of all databases.
-func (db *DB) loadDatabases() (err error) {
+func (db *DB) loadDatabases() error {
 	all := map[string]Database{}
 	db.databases.Store(&all)
-	c, err := db.eng.cursor([]byte{tableDatabase}, []byte{tableDatabase + 1})
-	if err != nil {
-		return err
-	}
-	defer c.finish(&err, "close cursor")
-	for ok := c.first(); ok; ok = c.next() {
-		v, err := c.value()
-		if err != nil {
-			return err
-		}
+	return db.eachRecord(tableDatabase, func(key, value []byte) error {
 		var d Database
-		if err := json.Unmarshal(v, &d); err != nil {
-			return fmt.Errorf("%w: read database %q: %w", ErrCorrupt, c.key()[1:], err)
+		if err := json.Unmarshal(value, &d); err != nil {
+			return fmt.Errorf("%w: read database %q: %w", ErrCorrupt, key[1:], err)
 		}
 		all[d.ID] = d
-	}
-	return c.err()
+		return nil
+	})
 }
 
 // containerRID is the resource id of a container: the database's and a number of 4

@@ -195,30 +195,40 @@ func (db *DB) format() (err error) {
 }
 
 // loadContainers reads the descriptors of all containers.
-func (db *DB) loadContainers() (err error) {
+func (db *DB) loadContainers() error {
 	all := map[string]*Container{}
-	c, err := db.eng.cursor([]byte{tableContainer}, []byte{tableContainer + 1})
+	db.containers.Store(&all)
+	return db.eachRecord(tableContainer, func(key, value []byte) error {
+		l, rid, err := decodeLayout(value)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		c := newContainer(db, binary.BigEndian.Uint32(key[1:]), rid)
+		c.layout.Store(l)
+		if err := c.load(); err != nil {
+			return fmt.Errorf("load container %q: %w", l.spec.ID, err)
+		}
+		all[l.spec.name()] = c
+		return nil
+	})
+}
+
+// eachRecord visits the records of a table until one fails.
+func (db *DB) eachRecord(table byte, visit func(key, value []byte) error) (err error) {
+	c, err := db.eng.cursor([]byte{table}, []byte{table + 1})
 	if err != nil {
 		return err
 	}
 	defer c.finish(&err, "close cursor")
 	for ok := c.first(); ok; ok = c.next() {
 		v, err := c.value()
+		if err == nil {
+			err = visit(c.key(), v)
+		}
 		if err != nil {
 			return err
 		}
-		l, rid, err := decodeLayout(v)
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrCorrupt, err)
-		}
-		cont := newContainer(db, binary.BigEndian.Uint32(c.key()[1:]), rid)
-		cont.layout.Store(l)
-		if err := cont.load(); err != nil {
-			return fmt.Errorf("load container %q: %w", l.spec.ID, err)
-		}
-		all[l.spec.name()] = cont
 	}
-	db.containers.Store(&all)
 	return c.err()
 }
 
