@@ -16,8 +16,8 @@ var samples = []badSample{
 		"-- a.go --\npackage m\nfunc (t *T[K]) Long() {\n" + strings.Repeat("//\n", 59) + "}\n" +
 		"func fits() {\n" + strings.Repeat("//\n", 58) + "}\n", "a.go:T.Long"},
 
-	{"root-size", "nineteen files", rootFiles(19), "."},
-	{"root-size", "tests do not count", rootFiles(18) + "-- z_test.go --\npackage m\n", ""},
+	{"root-size", "one file too many", rootFiles(maxRootFiles + 1), "."},
+	{"root-size", "tests do not count", rootFiles(maxRootFiles) + "-- z_test.go --\npackage m\n", ""},
 
 	{"package-doc", "a blank line detaches it", "-- a.go --\n// Package m is lost.\n\npackage m\n", "."},
 	{"package-doc", "two comments", "-- a.go --\n// Package m is.\npackage m\n-- b.go --\n// Package m was.\npackage m\n", "."},

@@ -23,7 +23,7 @@ import (
 const (
 	maxFileLines  = 400
 	maxFuncLines  = 60
-	maxRootFiles  = 18
+	maxRootFiles  = 26
 	maxInterface  = 4
 	testAllowance = 2
 )
