@@ -87,7 +87,7 @@ func (c *call) replyPage(from resources, rowsOf func(r resource, emit func([]byt
 			continue
 		}
 		if limit > 0 && len(rows) >= limit {
-			c.set(headerContinuation, base64.URLEncoding.EncodeToString([]byte(last)))
+			c.set(answerContinuation, base64.URLEncoding.EncodeToString([]byte(last)))
 			break
 		}
 		last = r.id
@@ -119,6 +119,6 @@ func (c *call) replyRows(from resources, rows []json.RawMessage) error {
 	}
 	count := strconv.Itoa(len(rows))
 	b.WriteString(`],"_count":` + count + `}`)
-	c.set(headerItemCount, count)
+	c.set(answerItemCount, count)
 	return c.reply(http.StatusOK, b.Bytes())
 }

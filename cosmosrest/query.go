@@ -212,14 +212,14 @@ func (q *query) page(b *feedBody) (more bool, err error) {
 func (q *query) answer(b *feedBody, more bool) error {
 	c := q.c
 	if more {
-		c.set(headerContinuation, q.from.encode())
+		c.set(answerContinuation, q.from.encode())
 	}
-	c.set(headerItemCount, strconv.Itoa(b.count))
+	c.set(answerItemCount, strconv.Itoa(b.count))
 	if c.flag("X-Ms-Documentdb-Populatequerymetrics") {
-		c.set("X-Ms-Documentdb-Query-Metrics", q.metrics(b))
+		c.set("x-ms-documentdb-query-metrics", q.metrics(b))
 	}
 	if c.flag("X-Ms-Cosmos-Populateindexmetrics") {
-		c.set("X-Ms-Cosmos-Index-Utilization", indexUtilization)
+		c.set("x-ms-cosmos-index-utilization", indexUtilization)
 	}
 	return c.reply(http.StatusOK, b.finish())
 }

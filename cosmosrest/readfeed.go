@@ -52,10 +52,10 @@ func (c *call) readFeed() error {
 	}
 	if more {
 		s.save(&k)
-		c.set(headerContinuation, k.encode())
+		c.set(answerContinuation, k.encode())
 	}
 	c.spend(cont, part.ID, chargeScan(s.docs, s.bytes))
-	c.set(headerItemCount, strconv.Itoa(b.count))
+	c.set(answerItemCount, strconv.Itoa(b.count))
 	return c.reply(http.StatusOK, b.finish())
 }
 
