@@ -41,23 +41,38 @@ func TestResumedQueriesGiveEachRowOnce(t *testing.T) {
 type pager struct {
 	*world
 	cont  *docstore.Container
+	path  string // of the partition key
 	rnd   *rand.Rand
 	moved bool // partitions have changed since the query began
 	most  int  // pages that a query may have
 }
 
 func newPager(t *testing.T, seed uint64) *pager {
-	w, cont := newContainer(t, Options{Lenient: true})
-	p := &pager{world: w, cont: cont, rnd: rand.New(rand.NewPCG(seed, 7))}
+	t.Helper()
+	p := &pager{world: newWorld(t, Options{Lenient: true}), rnd: rand.New(rand.NewPCG(seed, 7))}
+	p.path = pick(p, "/pk", "/pk", "/pk", "/id") // by which ids have an index
+	p.cont = p.create(t, "db", `{"id":"c","partitionKey":{"paths":["`+p.path+`"],"kind":"Hash","version":2}}`, nil)
+	var bodies []string
 	for i := range p.rnd.IntN(40) {
-		if _, err := cont.Upsert(t.Context(), []byte(p.document(i))); err != nil {
-			t.Fatal(err)
+		bodies = append(bodies, p.document(i))
+	}
+	for i, body := range bodies {
+		p.upsert(t, body)
+		if p.chance(20) { // one is written again, and so scanned later
+			p.upsert(t, bodies[p.rnd.IntN(i+1)])
 		}
 	}
 	for range p.rnd.IntN(4) {
-		p.move(t, 1)
+		p.move(t, 100)
 	}
 	return p
+}
+
+func (p *pager) upsert(t *testing.T, body string) {
+	t.Helper()
+	if _, err := p.cont.Upsert(t.Context(), []byte(body)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func pick[T any](p *pager, of ...T) T { return of[p.rnd.IntN(len(of))] }
@@ -245,9 +260,10 @@ func (p *pager) size() string { return fmt.Sprint(pick(p, 1, 2, 3, 5, 8, 50)) }
 func (p *pager) native(t *testing.T, q wild) {
 	headers := map[string]string{}
 	moves := false
-	switch p.rnd.IntN(4) {
+	keys := []string{fmt.Sprintf("k%d", p.rnd.IntN(8)), fmt.Sprintf("k%d", p.rnd.IntN(8)), fmt.Sprintf("k%d", p.rnd.IntN(8))}
+	switch p.rnd.IntN(5) {
 	case 0:
-		headers["x-ms-documentdb-partitionkey"] = fmt.Sprintf(`["k%d"]`, p.rnd.IntN(8))
+		headers["x-ms-documentdb-partitionkey"] = `["` + keys[0] + `"]`
 	case 1:
 		parts, err := p.cont.Partitions(t.Context())
 		if err != nil {
@@ -255,8 +271,10 @@ func (p *pager) native(t *testing.T, q wild) {
 		}
 		headers["x-ms-documentdb-partitionkeyrangeid"] = pick(p, parts...).ID
 	case 2:
-		q = q.filtered(fmt.Sprintf("c.pk IN ('k%d', 'k%d', 'k%d')", p.rnd.IntN(8), p.rnd.IntN(8), p.rnd.IntN(8)))
+		q = q.filtered("c.pk IN ('" + strings.Join(keys, "','") + "')")
 	case 3:
+		q = q.filtered(fmt.Sprintf("STARTSWITH(c.id, 'i%d')", p.rnd.IntN(9)))
+	case 4:
 		moves = true
 	}
 	want := p.all(t, headers, q.text())
@@ -279,7 +297,7 @@ func (p *pager) native(t *testing.T, q wild) {
 			p.move(t, 15)
 		}
 		if p.chance(10) && !p.moved {
-			p.counted(t, q, headers, next, want[len(got):])
+			p.counted(t, asked, headers, next, want[len(got):])
 			asked, want = p.narrowed(t, q, asked, headers, want, len(got))
 		}
 	}
