@@ -32,21 +32,19 @@ func (r *run) bootstrap(ctx context.Context) error {
 	}
 }
 
-// hopeless tells errors that trying again cannot mend.
+// hopeless tells answers of a source or a store that trying again cannot mend.
 func hopeless(err error) bool {
-	return slices.ContainsFunc([]error{
-		ErrModeChanged, ErrStartIgnored, ErrNotFound, ErrForbidden, ErrBadRequest,
-	}, func(e error) bool { return errors.Is(err, e) })
+	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrForbidden) || errors.Is(err, ErrBadRequest)
 }
 
-// tryBootstrap tells whether the unit is ready. It is not, without an error, while
-// another instance creates the leases.
+// tryBootstrap tells whether the unit is ready, or refused for good: then there is an
+// error too. It is neither, without an error, while another instance creates the leases.
 func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 	if err := r.view.list(ctx, time.Now()); err != nil {
 		return false, err
 	}
 	if err := r.checkMode(); err != nil {
-		return false, err
+		return true, err
 	}
 	if info := r.view.kind(KindInfo); len(info) > 0 {
 		return true, r.checkStart(info[0])
@@ -192,6 +190,7 @@ func (r *run) createLease(ctx context.Context, part Range, start Start) error {
 	got, err := r.store.Create(ctx, Lease{
 		Kind: KindLease, Version: 1, Token: part.String(), Range: part,
 		Position: at, Mode: r.opts.Mode, Timestamp: timestamp(),
+		Properties: map[string]string{generationProperty: "0"},
 	})
 	if err == nil {
 		r.view.put(got)
@@ -248,6 +247,9 @@ func (r *run) reportOverlaps(good []Lease) {
 		a, b := good[i-1], good[i]
 		id := a.ID + " " + b.ID
 		if a.State == StateSplitting || b.State == StateSplitting || !a.Range.Overlaps(b.Range) || r.reported[id] {
+			continue
+		}
+		if r.view.covers(a) || r.view.covers(b) { // its worker, or whoever takes it, removes it
 			continue
 		}
 		r.reported[id] = true

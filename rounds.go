@@ -72,6 +72,7 @@ func (r *run) round(ctx context.Context) (expecting bool) {
 		p = balance(s, r.me)
 	}
 	if listed {
+		r.dropRedundant()
 		r.checkCover(ctx)
 		r.clean(ctx)
 	}
@@ -359,5 +360,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// timestamp is our clock, to the tenth of a microsecond that lease documents hold.
-func timestamp() time.Time { return time.Now().UTC().Truncate(100 * time.Nanosecond) }
+// timestamp is our clock, as finely as lease documents hold it.
+func timestamp() time.Time { return time.Now().UTC().Truncate(timestampGrain) }
+
+const timestampGrain = 100 * time.Nanosecond
