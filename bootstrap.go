@@ -50,6 +50,9 @@ func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 		return true, r.checkStart(info[0])
 	}
 	return r.locked(ctx, func(ctx context.Context) error {
+		if err := r.untangle(ctx); err != nil {
+			return err
+		}
 		if err := r.cover(ctx, r.opts.Start); err != nil {
 			return err
 		}

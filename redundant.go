@@ -3,6 +3,8 @@ package changefeed
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -127,6 +129,31 @@ func (r *run) dropRedundant() {
 			w.order(order{reason: ReasonRedundant})
 		}
 	}
+}
+
+// untangle removes leases that overlap others, before the unit has begun. They are left
+// from an attempt to make the leases when the partitions were others, or a create of that
+// attempt has arrived late. Nobody has worked on them yet.
+func (r *run) untangle(ctx context.Context) error {
+	leases, _ := r.view.leases()
+	reach := ""
+	for _, l := range leases { // ordered by Range.Min
+		untouched := l.isOurs() && l.Free() && l.Expiration == 0
+		if l.Range.Min >= reach || !untouched {
+			reach = max(reach, l.Range.Max)
+			continue
+		}
+		err := r.store.Delete(ctx, l)
+		if errors.Is(err, ErrForbidden) {
+			l.State, l.Timestamp = StateRetired, timestamp()
+			_, err = r.store.Update(ctx, l)
+		}
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return fmt.Errorf("remove lease %s, which overlaps another: %w", l.Token, err)
+		}
+		r.view.drop(l.ID)
+	}
+	return nil
 }
 
 // yield removes a lease that others cover. If it has moved on since that was seen, or if
