@@ -19,6 +19,7 @@ import (
 func leasesCommand() *cobra.Command {
 	o := placeFlags{container: defaultLeases}
 	var form *choice
+	var doomed string
 	cmd := &cobra.Command{
 		Use:   "leases [ADDRESS]",
 		Short: "Show who reads which range, up to where, and how far behind",
@@ -32,6 +33,10 @@ The containers that the units read are looked for in the same store or, in an ac
 in the same database. Of an account nobody can tell how many changes are left: a number
 behind ~ is a distance of LSNs, in which a transaction is one, however many it changed.
 
+With --delete NAME the leases of that unit are removed, all positions with them, and its
+next processor begins anew where its own start says. It is refused while a processor of
+the unit is at work.
+
 With -o json, one object a line: of kind lease, instance, hole or document.` + addressHelp,
 		Example: `  changefeed leases --db data
   changefeed leases http://127.0.0.1:8081/shop/leases
@@ -42,8 +47,8 @@ With -o json, one object a line: of kind lease, instance, hole or document.` + a
 			if err != nil {
 				return err
 			}
-			units, err := o.survey(cmd, a)
-			if err != nil {
+			units, err := o.survey(cmd, a, doomed)
+			if err != nil || doomed != "" {
 				return err
 			}
 			if form.value == "json" {
@@ -54,14 +59,15 @@ With -o json, one object a line: of kind lease, instance, hole or document.` + a
 	}
 	o.register(cmd)
 	form = output(cmd)
+	cmd.Flags().StringVar(&doomed, "delete", "", "delete all records of the unit of this `name`")
 	return cmd
 }
 
 // defaultLeases is the lease container where none is named.
 const defaultLeases = "leases"
 
-// survey opens the lease container and reads its units.
-func (p *placeFlags) survey(cmd *cobra.Command, a address) (units []unit, err error) {
+// survey opens the lease container and reads its units; it deletes the one that is doomed.
+func (p *placeFlags) survey(cmd *cobra.Command, a address, doomed string) (units []unit, err error) {
 	o := newOpener(p.account)
 	defer closing(o, &err)
 	leases, err := o.open(cmd.Context(), a)
@@ -75,7 +81,10 @@ func (p *placeFlags) survey(cmd *cobra.Command, a address) (units []unit, err er
 	if r.monitored, err = o.neighbours(cmd.Context(), leases); err != nil {
 		return nil, err
 	}
-	return r.survey(cmd.Context())
+	if units, err = r.survey(cmd.Context()); err != nil || doomed == "" {
+		return units, err
+	}
+	return units, deleteUnit(cmd.Context(), cmd.OutOrStdout(), doomed, units)
 }
 
 // A unit is a deployment unit: the processors of one name on one container.
@@ -83,6 +92,7 @@ type unit struct {
 	processor string
 	container string // empty when it is not in this store
 	rows      []row
+	store     prefixedStore // nil for documents of no unit
 }
 
 // The kinds of rows.
@@ -226,7 +236,7 @@ func readUnit(ctx context.Context, leases *container, processor string, monitore
 	if err != nil {
 		return nil, err
 	}
-	u := &unit{processor: processor, container: monitored.address.name()}
+	u := &unit{processor: processor, container: monitored.address.name(), store: store}
 	for _, l := range records {
 		r := describe(l, now)
 		switch l.Kind {

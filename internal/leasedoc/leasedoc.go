@@ -36,8 +36,7 @@ import (
 
 // ErrJava is the Err of a lease that a Java processor keeps. Its range, owner, position
 // and mode are valid.
-var ErrJava = fmt.Errorf("%w of the .NET form but a Java processor's, which this processor reads and does not write",
-	changefeed.ErrBadLease)
+var ErrJava = fmt.Errorf("%w: it is a Java processor's", changefeed.ErrForeignLease)
 
 // The two partition key paths that a lease container may have.
 const (
