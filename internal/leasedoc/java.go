@@ -80,7 +80,7 @@ func (r *reader) isNewJava() bool {
 // refuseJava says whose lease it is, and what else is wrong with it.
 func (r *reader) refuseJava() {
 	if r.l.Err != nil {
-		r.l.Err = fmt.Errorf("%w: %w", ErrJava, r.l.Err)
+		r.l.Err = fmt.Errorf("%w: %w", changefeed.ErrForeignLease, r.l.Err)
 		return
 	}
 	r.l.Err = ErrJava
