@@ -99,7 +99,7 @@ func (r *run) look(ctx context.Context) (listed bool, err error) {
 // situation is the view as the balancer sees it. Documents that are no leases, or
 // leases for a range that has one, are reported once and left alone.
 func (r *run) situation() situation {
-	good, bad := r.placed()
+	good, bad := r.view.placed()
 	for _, l := range bad {
 		if !r.reported[l.ID] {
 			r.reported[l.ID] = true

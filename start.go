@@ -118,8 +118,8 @@ func (r *run) record(start Start, properties map[string]string) map[string]strin
 }
 
 // origin is where the unit began, if its marker records that.
-func (r *run) origin() (Start, bool) {
-	for _, info := range r.view.kind(KindInfo) {
+func (v *view) origin() (Start, bool) {
+	for _, info := range v.kind(KindInfo) {
 		if start, err := ParseStart(info.Properties[originProperty]); err == nil {
 			return start, true
 		}
@@ -133,7 +133,7 @@ func (r *run) recorded() Start {
 	if r.opts.Mode == AllVersionsAndDeletes {
 		return FromNow()
 	}
-	if start, ok := r.origin(); ok {
+	if start, ok := r.view.origin(); ok {
 		return start
 	}
 	return FromBeginning()
@@ -158,7 +158,7 @@ func (r *run) firstStart() (Start, error) {
 // has none on record, and takes ours.
 func (r *run) checkStart(ctx context.Context, info Lease) (done bool, err error) {
 	given, began := r.opts.Start.given(), info.Properties[optionProperty]
-	_, known := r.origin()
+	_, known := r.view.origin()
 	switch {
 	case !known && given == "":
 		return true, r.checkPlaced()
@@ -213,11 +213,11 @@ func ids(leases []Lease, has func(Lease) bool) (list []string) {
 	return list
 }
 
-// placed lists the leases that can be worked on, and those that cannot: besides what
-// the view knows to be bad, leases of which nobody says where they begin.
-func (r *run) placed() (good, bad []Lease) {
-	good, bad = r.view.leases()
-	if _, known := r.origin(); known {
+// placed lists the leases that can be worked on, and those that cannot: besides what is
+// bad by itself, leases of which nobody says where they begin.
+func (v *view) placed() (good, bad []Lease) {
+	good, bad = v.leases()
+	if _, known := v.origin(); known {
 		return good, bad
 	}
 	good = slices.DeleteFunc(good, func(l Lease) bool {

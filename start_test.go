@@ -233,3 +233,29 @@ func TestALeaseHasATokenFromItsFirstDocument(t *testing.T) {
 		})
 	}
 }
+
+// The lag of a lease without a position counts from where its unit began; where nobody
+// says that, it is not known.
+func TestTheLagOfALeaseWithoutAPositionIsThatOfItsUnit(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		w.generation("old", false)
+		dotnetUnit("null", "null")(w)
+		lags, err := changefeed.Estimate(t.Context(), w.orders, w.leases)
+		if err != nil || len(lags) != 2 {
+			t.Fatalf("got %v, %v, want two lags", lags, err)
+		}
+		for _, l := range lags {
+			if !errors.Is(l.Err, changefeed.ErrNoStart) {
+				t.Errorf("lease %s: %d pending, %v, want ErrNoStart", l.Lease.Token, l.Pending, l.Err)
+			}
+		}
+		marker := w.records(changefeed.KindInfo)[0]
+		marker.Properties = map[string]string{"start": "beginning", "origin": "beginning"}
+		if _, err := w.leases.Update(t.Context(), marker); err != nil {
+			t.Fatal(err)
+		}
+		if n := w.pending(); n != 10 {
+			t.Errorf("%d pending, want the 10 since the unit began", n)
+		}
+	})
+}

@@ -237,11 +237,12 @@ func readUnit(ctx context.Context, leases *container, processor string, monitore
 		return nil, err
 	}
 	u := &unit{processor: processor, container: monitored.address.name(), store: store}
+	markers := slices.DeleteFunc(slices.Clone(records), func(l changefeed.Lease) bool { return l.Kind != changefeed.KindInfo })
 	for _, l := range records {
 		r := describe(l, now)
 		switch l.Kind {
 		case changefeed.KindLease:
-			r.estimate(ctx, monitored.source, now)
+			r.estimate(ctx, monitored.source, markers, now)
 		case changefeed.KindHost:
 			r.Kind = rowInstance
 			if r.gone = l.State == changefeed.StateRetired || now.Sub(l.Updated) > cmp.Or(l.Expiration, silence); r.gone {
@@ -275,6 +276,9 @@ func describe(l changefeed.Lease, now time.Time) row {
 		Kind: rowLease, ID: l.ID, Lease: l.Token, Owner: l.Owner, Epoch: l.Epoch, Position: l.Position.String(),
 		Mode: l.Mode.String(), State: l.State.String(), Attempts: l.Attempts, Silent: max(0, now.Sub(l.Updated).Seconds()), lease: l,
 	}
+	if l.Position == (changefeed.Position{}) {
+		r.Position = "" // of another make, and not read yet
+	}
 	quiet := now.Sub(l.Updated)
 	allowed := cmp.Or(l.Expiration, silence)
 	switch {
@@ -302,30 +306,33 @@ func describe(l changefeed.Lease, now time.Time) row {
 	return r
 }
 
-// single is a lease store with one lease, so that what is wrong with one estimate
-// spoils no other.
-type single struct {
+// few is a lease store with few records, so that what is wrong with one estimate spoils
+// no other.
+type few struct {
 	changefeed.LeaseStore
-	lease changefeed.Lease
-	now   time.Time
+	records []changefeed.Lease
+	now     time.Time
 }
 
-// List lists the one lease.
-func (s single) List(context.Context) ([]changefeed.Lease, time.Time, error) {
-	return []changefeed.Lease{s.lease}, s.now, nil
+// List lists them.
+func (s few) List(context.Context) ([]changefeed.Lease, time.Time, error) {
+	return s.records, s.now, nil
 }
 
-// estimate adds the lag, and the range of a lease that does not tell it.
-func (r *row) estimate(ctx context.Context, source changefeed.Source, now time.Time) {
+// estimate adds the lag, and the range of a lease that does not tell it. The markers tell
+// where a lease without a position begins.
+func (r *row) estimate(ctx context.Context, source changefeed.Source, markers []changefeed.Lease, now time.Time) {
 	l := r.lease
 	if errors.Is(l.Err, leasedoc.ErrJava) {
 		l.Err = nil // what an estimate needs of it could be read
 	}
-	lags, err := changefeed.Estimate(ctx, source, single{lease: l, now: now})
+	lags, err := changefeed.Estimate(ctx, source, few{records: append(markers[:len(markers):len(markers)], l), now: now})
 	if err == nil && len(lags) > 0 {
 		err = lags[0].Err
 	}
 	switch {
+	case errors.Is(err, changefeed.ErrNoStart):
+		r.note("lag unknown: it has no position, and nothing says where its unit began: changefeed run wants --from")
 	case err != nil:
 		r.note("lag unknown: %v", err)
 	case len(lags) > 0:
