@@ -48,8 +48,8 @@ func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 	if err := cmp.Or(r.checkForeign(), r.checkMode()); err != nil {
 		return false, err
 	}
-	if info := r.view.kind(KindInfo); len(info) > 0 {
-		return r.checkStart(ctx, info[0])
+	if info, made := r.view.marker(); made {
+		return r.checkStart(ctx, info)
 	}
 	return r.locked(ctx, func(ctx context.Context) error {
 		start, err := r.firstStart()

@@ -119,12 +119,19 @@ func (r *run) record(start Start, properties map[string]string) map[string]strin
 
 // origin is where the unit began, if its marker records that.
 func (v *view) origin() (Start, bool) {
+	info, _ := v.marker()
+	start, err := ParseStart(info.Properties[originProperty])
+	return start, err == nil
+}
+
+// marker is the unit's marker, if its leases have been created.
+func (v *view) marker() (Lease, bool) {
 	for _, info := range v.kind(KindInfo) {
-		if start, err := ParseStart(info.Properties[originProperty]); err == nil {
-			return start, true
+		if info.Err == nil {
+			return info, true
 		}
 	}
-	return Start{}, false
+	return Lease{}, false
 }
 
 // recorded is where a lease that is lost must begin again: where the unit began, else
@@ -182,12 +189,13 @@ func (r *run) checkStart(ctx context.Context, info Lease) (done bool, err error)
 // checkForeign refuses a unit that we could not work on in full: ranges whose leases
 // others keep in a form that we do not write would stand still.
 func (r *run) checkForeign() error {
-	foreign := ids(r.view.kind(KindLease), func(l Lease) bool { return errors.Is(l.Err, ErrForeignLease) })
-	if len(foreign) == 0 {
-		return nil
+	leases := r.view.kind(KindLease)
+	foreign := func(l Lease) bool { return errors.Is(l.Err, ErrForeignLease) }
+	if i := slices.IndexFunc(leases, foreign); i >= 0 {
+		return fmt.Errorf("%s: %w; use another processor name, from the time of the oldest change that is still pending there, so that some changes come again and none is lost; or delete these leases",
+			some(ids(leases, foreign)), leases[i].Err)
 	}
-	return fmt.Errorf("%w: %s belong to a Java processor: stop it, then use another processor name, and as its start the time of the oldest change that is still pending there, so that some changes come again and none is lost",
-		ErrForeignLease, some(foreign))
+	return nil
 }
 
 // checkPlaced refuses leases of which nobody says where they begin.

@@ -73,6 +73,31 @@ func javaUnit(continuation string) func(w *world) {
 	}
 }
 
+// olderJavaUnit writes the documents of a Java unit on partition key range ids.
+func olderJavaUnit(w *world) {
+	const prefix = "unitlocalhost_default_orders"
+	w.raw(fmt.Sprintf(`{"id":%q}`, prefix+".info"))
+	for _, p := range w.partitions() {
+		w.raw(fmt.Sprintf(`{"id":%q,"_etag":null,"LeaseToken":%q,"ContinuationToken":"\"10\"","timestamp":"2022-11-15T17:43:34.634427Z","Owner":null}`,
+			prefix+".."+p.ID, p.ID))
+	}
+}
+
+// byAddress has a unit made by a client that calls this machine 127.0.0.1.
+func byAddress(make func(*world)) func(w *world) {
+	return func(w *world) {
+		make(w)
+		for _, kind := range []changefeed.Kind{changefeed.KindLease, changefeed.KindInfo} {
+			for _, l := range w.records(kind) {
+				w.raw(strings.Replace(string(l.Raw), "unitlocalhost_", "unit127.0.0.1_", 1))
+				if err := w.leases.Delete(w.t.Context(), l); err != nil {
+					w.t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
 // ourUnit begins a unit and kills it before it has handled anything.
 func ourUnit(start string) func(w *world) {
 	return func(w *world) {
@@ -101,6 +126,9 @@ var situations = []situation{
 		"unset": {err: changefeed.ErrNoStart}, unitsStart: {handled: sinceUnit},
 	}},
 	{maker: "dotnet, with positions", make: dotnetUnit(`"\"10\""`, `"\"10\""`), want: always(outcome{handled: sinceUnit})},
+	{maker: "dotnet by 127.0.0.1", make: byAddress(dotnetUnit(`"\"10\""`, `"\"10\""`)), want: always(outcome{handled: sinceUnit})},
+	{maker: "java on partition key ranges", make: olderJavaUnit, want: always(outcome{err: changefeed.ErrForeignLease})},
+	{maker: "java by 127.0.0.1", make: byAddress(javaUnit(javaState)), want: always(outcome{err: changefeed.ErrForeignLease})},
 	{maker: "java, idle since its start", make: javaUnit("null"), want: always(outcome{err: changefeed.ErrForeignLease})},
 	{maker: "java, with positions", make: javaUnit(javaState), want: always(outcome{err: changefeed.ErrForeignLease})},
 	{maker: "ours from the beginning", make: ourUnit("beginning"), want: map[string]outcome{
@@ -152,6 +180,7 @@ func (s situation) join(t *testing.T, w *world, start string) {
 	w.generation("old", false)
 	time.Sleep(20 * time.Second)
 	s.make(w)
+	w.leases = w.unit("unit")
 	time.Sleep(10 * time.Second)
 	w.generation("pending", s.quiet)
 	time.Sleep(5 * time.Minute)

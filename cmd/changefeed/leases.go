@@ -138,23 +138,18 @@ func (r registry) survey(ctx context.Context) ([]unit, error) {
 	if err != nil {
 		return nil, err
 	}
-	suffixes := make([]string, len(r.monitored)) // of the names of the units on each
-	for i, c := range r.monitored {
-		store, err := leaseStore(ctx, r.leases, anybody, c)
-		if err != nil {
-			return nil, err
-		}
-		suffixes[i] = strings.TrimPrefix(store.Prefix(), anybody)
+	suffixes, err := r.suffixes(ctx)
+	if err != nil {
+		return nil, err
 	}
 	units := map[[2]string]*unit{}
 	var strays unit
 	for _, doc := range documents {
-		processor, i := unitOf(suffixes, doc.ID)
+		processor, monitored := unitOf(suffixes, doc.ID)
 		if processor == "" {
 			strays.rows = append(strays.rows, stray(doc, suffixes))
 			continue
 		}
-		monitored := r.monitored[i]
 		name := [2]string{processor, monitored.address.name()}
 		if units[name] != nil {
 			continue
@@ -188,24 +183,8 @@ func everything(ctx context.Context, c changefeed.Source) (documents []changefee
 	return documents, context.Cause(ctx)
 }
 
-// anybody is the name of a processor that is only asked for what is the same for all.
-const anybody = "x"
-
-// unitOf finds the unit of a document by its id, which ends the processor's name with
-// what every processor of that container has.
-func unitOf(suffixes []string, id string) (processor string, monitored int) {
-	for i, suffix := range suffixes {
-		if processor, _, ok := strings.Cut(id, suffix); ok && processor != "" {
-			if _, _, ok := leasedoc.KindOf(processor+suffix, id); ok {
-				return processor, i
-			}
-		}
-	}
-	return "", 0
-}
-
 // stray describes a document that belongs to no unit of this store.
-func stray(doc changefeed.Change, suffixes []string) row {
+func stray(doc changefeed.Change, suffixes []suffix) row {
 	r := row{Kind: rowDocument, ID: doc.ID}
 	prefix, token, isLease := strings.Cut(doc.ID, "..")
 	if !isLease {
@@ -214,8 +193,8 @@ func stray(doc changefeed.Change, suffixes []string) row {
 	}
 	l := leasedoc.Unmarshal(prefix, doc.Body)
 	r.Owner, r.Lease = l.Owner, token
-	elsewhere := func(suffix string) bool {
-		_, rids, ok := strings.Cut(suffix, "_") // behind the host
+	elsewhere := func(s suffix) bool {
+		_, rids, ok := strings.Cut(s.text, "_") // after the host
 		return ok && strings.HasSuffix(prefix, "_"+rids)
 	}
 	if slices.ContainsFunc(suffixes, elsewhere) {

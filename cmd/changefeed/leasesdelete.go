@@ -21,7 +21,7 @@ func deleteUnit(ctx context.Context, w io.Writer, name string, units []unit) err
 	if err != nil {
 		return err
 	}
-	records, err := idleRecords(ctx, u)
+	records, err := idleRecords(ctx, u, name)
 	if err != nil {
 		return err
 	}
@@ -45,21 +45,20 @@ func deleteUnit(ctx context.Context, w io.Writer, name string, units []unit) err
 	return err
 }
 
-// chooseUnit is the unit of a name, or of a prefix of documents where several have one name.
+// chooseUnit is the unit of a name, or the one that has documents beginning so.
 func chooseUnit(units []unit, name string) (unit, error) {
 	var named []unit
 	var known []string
 	for _, u := range units {
-		if u.store == nil {
+		switch {
+		case u.store == nil:
 			continue
-		}
-		known = append(known, u.processor)
-		if u.store.Prefix() == name {
+		case slices.ContainsFunc(u.rows, func(r row) bool { return strings.HasPrefix(r.ID, name+".") }):
 			return u, nil
-		}
-		if u.processor == name {
+		case u.processor == name:
 			named = append(named, u)
 		}
+		known = append(known, u.processor)
 	}
 	switch {
 	case len(named) == 1:
@@ -71,14 +70,18 @@ func chooseUnit(units []unit, name string) (unit, error) {
 	for _, u := range named {
 		prefixes = append(prefixes, u.store.Prefix())
 	}
-	return unit{}, misused("delete", name, "one of several units of this name, as their documents begin: "+strings.Join(prefixes, ", "))
+	return unit{}, misused("delete", name, "one of several units of this name, as their documents begin: "+strings.Join(prefixes, " or "))
 }
 
-// idleRecords are the records of a unit that nobody works for.
-func idleRecords(ctx context.Context, u unit) ([]changefeed.Lease, error) {
+// idleRecords are the records of a unit, or of the one of its sets whose ids begin so,
+// for which nobody works.
+func idleRecords(ctx context.Context, u unit, name string) ([]changefeed.Lease, error) {
 	records, now, err := u.store.List(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if name != u.processor {
+		records = slices.DeleteFunc(records, func(l changefeed.Lease) bool { return !strings.HasPrefix(l.ID, name+".") })
 	}
 	for _, l := range records {
 		allowed := cmp.Or(l.Expiration, silence) + time.Second

@@ -17,6 +17,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/leasedoc"
 )
 
 // runOptions are the flags of run.
@@ -172,6 +173,9 @@ func (o *runOptions) refusal(err error, leases address) error {
 			wrong.Given, o.name, wrong.Began, wrong.Since.Format(time.RFC3339), anew)
 	case errors.Is(err, changefeed.ErrModeChanged):
 		return fmt.Errorf("--mode is %s, but unit %q has leases of the other mode: %s", o.mode.value, o.name, anew)
+	case errors.Is(err, leasedoc.ErrSecondSet):
+		return fmt.Errorf("unit %q has two sets of leases, made by different names of this machine: changefeed leases %s shows both, and with --delete and the beginning of the ids, up to the dot, removes one",
+			o.name, leases.argument())
 	case errors.Is(err, changefeed.ErrForeignLease):
 		return fmt.Errorf("unit %q is a Java processor's, whose leases changefeed reads and does not write: stop it, then run with another --name and --from the time of the oldest change that is pending there, which changefeed leases %s shows",
 			o.name, leases.argument())
