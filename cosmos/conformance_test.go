@@ -29,6 +29,9 @@ func monitored(t *testing.T, want changefeedtest.Container) changefeedtest.Store
 	t.Helper()
 	s := serve(t, cosmosrest.Options{})
 	spec := docstore.ContainerSpec{ID: "items", Paths: want.Paths, Retention: want.Retention}
+	if want.HashV1 {
+		spec.HashVersion = 1
+	}
 	if want.Expiry {
 		spec.DefaultTTL = new(docstore.NoDefaultTTL)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -165,7 +164,9 @@ func (db *DB) load() error {
 		return err
 	}
 	if len(next) > 0 {
-		db.nextCont = binary.BigEndian.Uint32(next)
+		if db.nextCont, err = splitNumber(next); err != nil {
+			return fmt.Errorf("%w: number of the next container: %w", ErrCorrupt, err)
+		}
 	}
 	if err := db.loadDatabases(); err != nil {
 		return err
@@ -199,11 +200,15 @@ func (db *DB) loadContainers() error {
 	all := map[string]*Container{}
 	db.containers.Store(&all)
 	return db.eachRecord(tableContainer, func(key, value []byte) error {
+		num, _, err := splitKey(key)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
 		l, rid, err := decodeLayout(value)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
-		c := newContainer(db, binary.BigEndian.Uint32(key[1:]), rid)
+		c := newContainer(db, num, rid)
 		c.layout.Store(l)
 		if err := c.load(); err != nil {
 			return fmt.Errorf("load container %q: %w", l.spec.ID, err)
@@ -269,12 +274,8 @@ func (c *Container) numbers(key []byte, n int) ([]int64, error) {
 	if err != nil || !found {
 		return numbers, err
 	}
-	r := reader{b: v}
-	for i := range numbers {
-		numbers[i] = int64(r.uvarint())
-	}
-	if r.bad {
-		return nil, fmt.Errorf("%w: record %q: %w", ErrCorrupt, key, errFormat)
+	if err := decodeNumbers(v, numbers); err != nil {
+		return nil, fmt.Errorf("%w: record %q: %w", ErrCorrupt, key, err)
 	}
 	return numbers, nil
 }

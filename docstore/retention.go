@@ -189,7 +189,7 @@ func (c *Container) marked(n uint32, upTo int64) (old []addr, err error) {
 	}
 	defer it.finish(&err, "close cursor")
 	for ok := it.first(); ok; ok = it.next() {
-		old = append(old, parseAddr(it.key()[5:]))
+		old = append(old, parseAddr(tailOf(it.key())))
 	}
 	return old, it.err()
 }
