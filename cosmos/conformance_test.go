@@ -27,7 +27,7 @@ func harness() changefeedtest.Harness {
 
 func monitored(t *testing.T, want changefeedtest.Container) changefeedtest.Store {
 	t.Helper()
-	s := serve(t, cosmosrest.Options{})
+	s := serve(t, cosmosrest.Options{PreviousImages: true})
 	spec := docstore.ContainerSpec{ID: "items", Paths: want.Paths, Retention: want.Retention}
 	if want.HashV1 {
 		spec.HashVersion = 1

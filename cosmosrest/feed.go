@@ -219,7 +219,11 @@ func (f *feedRead) once() (changefeed.Page, error) {
 	if err == nil {
 		size := 0
 		for i := range page.Changes {
-			size += len(page.Changes[i].Body) + len(page.Changes[i].Previous)
+			ch := &page.Changes[i]
+			if ch.Op != changefeed.OpDelete && !f.c.s.o.PreviousImages {
+				ch.Previous = nil
+			}
+			size += len(ch.Body) + len(ch.Previous)
 		}
 		f.c.spend(f.cont, f.part.ID, chargeScan(len(page.Changes), size))
 	}

@@ -34,6 +34,10 @@ type Options struct {
 	// Dedicated plays the dedicated gateway, which takes ids of every kind.
 	Dedicated bool
 
+	// PreviousImages plays an account that shows, in the feed of all versions and deletes,
+	// the image before a replace. Others, as in the service, show the image before a delete only.
+	PreviousImages bool
+
 	// Ending, when it is done, ends the requests that wait for a change, with what they
 	// have; the others go on. A server that shuts down would wait for them in vain. With
 	// nil they end when their time is up.

@@ -33,6 +33,7 @@ type serveOptions struct {
 	lenient    bool
 	throughput int
 	noSync     bool
+	images     bool
 	roles      string
 	jwks       string
 	issuer     string
@@ -99,6 +100,7 @@ func (o *serveOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.keyFile, "key-file", "", "`file` with the private key of --cert")
 	f.BoolVar(&o.lenient, "lenient", false, "serve what the service refuses though it could be done")
 	f.IntVar(&o.throughput, "ru", 0, "request units a second of containers without a throughput of their own; 0 does not throttle those, -1 throttles none")
+	f.BoolVar(&o.images, "previous-images", false, "show in all versions and deletes what a replace has replaced, as accounts do that asked Azure for it")
 	f.BoolVar(&o.noSync, "no-sync", false, "answer writes before they are on the disk: faster, but a power loss takes the last of them")
 	f.StringVar(&o.roles, "roles", "", "JSON `file` with what the principals of Entra tokens may do")
 	f.StringVar(&o.jwks, "jwks", "", "`file or address` of the keys that sign Entra tokens, a JSON Web Key Set")
@@ -216,7 +218,7 @@ func (o *serveOptions) server(ctx context.Context, log *slog.Logger) (cosmosrest
 		keys = append(slices.Clone(keys), "", "")
 		return keys[0], keys[1]
 	}
-	s := cosmosrest.Options{Lenient: o.lenient, Throughput: o.throughput, Logger: log, Ending: ctx}
+	s := cosmosrest.Options{Lenient: o.lenient, PreviousImages: o.images, Throughput: o.throughput, Logger: log, Ending: ctx}
 	s.Keys.Primary, s.Keys.Secondary = two(o.keys)
 	s.Keys.PrimaryReadOnly, s.Keys.SecondaryReadOnly = two(o.readOnly)
 	s.Keys.Primary = cmp.Or(s.Keys.Primary, cosmosrest.EmulatorKey) // also beside a read-only key
