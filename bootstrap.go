@@ -80,7 +80,7 @@ const (
 // where the unit began.
 func (r *run) origin() Start {
 	if r.opts.Start.IsNow() && r.opts.Mode == LatestVersion {
-		return FromTime(r.view.now().Add(-clockGrain)) // start times are whole seconds and exclusive
+		return FromTime(r.view.now().Add(-clockGrain)) // stores keep whole seconds
 	}
 	return r.opts.Start
 }

@@ -111,8 +111,8 @@ func FromNow() Start { return Start{} }
 // FromBeginning begins with the oldest change that the feed still has.
 func FromBeginning() Start { return Start{beginning: true} }
 
-// FromTime begins with the changes after t, exclusive. The service compares whole
-// seconds.
+// FromTime begins with the changes made at t and later. The service keeps whole seconds,
+// so all of the second that t is in may come.
 func FromTime(t time.Time) Start { return Start{at: t.UTC().Round(0)} }
 
 // IsNow tells a start from now.

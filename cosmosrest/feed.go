@@ -114,7 +114,7 @@ func (c *call) feedStart() (p changefeed.Position, err error) {
 			return p, err
 		}
 		if !at.IsZero() { // .NET's least time is the beginning
-			p.Start = changefeed.FromTime(at)
+			p.Start = changefeed.FromTime(at.Add(time.Second)) // the header leaves out its second
 		}
 	}
 	switch text := c.header(headerIfNone); {

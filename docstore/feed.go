@@ -143,8 +143,8 @@ func (t *track) open(open openCursor, n uint32, sel selection, head int64, marks
 	return nil
 }
 
-// seekTime is the greatest LSN in [lo, hi] before which all commits are of the second
-// since or earlier. Commit times grow with LSNs.
+// seekTime is the greatest LSN in [lo, hi] up to which all commits are earlier than
+// since. Commit times grow with LSNs.
 func (t *track) seekTime(n uint32, since, lo, hi int64) (int64, error) {
 	for hi-lo > 1 {
 		mid := lo + (hi-lo)/2
@@ -160,7 +160,7 @@ func (t *track) seekTime(n uint32, since, lo, hi int64) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if e.time/1000 > since {
+		if e.time >= since {
 			hi = mid
 		} else {
 			lo = mid

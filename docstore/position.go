@@ -27,10 +27,10 @@ func parseToken(text string) (int64, error) {
 	return int64(lsn), nil
 }
 
-// begin is where a read begins: behind an LSN, and with changes of later seconds only.
+// begin is where a read begins: behind an LSN, and at a time.
 type begin struct {
 	lsn    int64
-	since  int64 // Unix seconds; see any
+	since  int64 // Unix ms; changes before it are left out
 	search bool  // lsn is yet to be found by since
 }
 
@@ -40,7 +40,7 @@ const anyTime = math.MinInt64
 func (l *layout) begin(from changefeed.Position, o changefeed.ReadOptions, head int64) (b begin, err error) {
 	b.since = anyTime
 	if t := from.Start.Time(); !t.IsZero() {
-		b.since, b.search = t.Unix(), from.Token == ""
+		b.since, b.search = t.UnixMilli(), from.Token == ""
 	}
 	switch {
 	case from.Token != "":
