@@ -21,7 +21,6 @@ func harness() changefeedtest.Harness {
 		Virtual:   true,
 		Container: monitored,
 		Leases:    func(t *testing.T) changefeedtest.LeaseContainer { return leaseContainer(t, "/id") },
-		Lacks:     []changefeedtest.Ability{changefeedtest.Counting},
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 // readAccount answers what clients ask first. They act on the locations, on the
 // consistency, and ours on the member changefeed, which says that a change feed request
-// may wait for a change, and how long.
+// may wait for a change, and how long, and that it may ask for a count.
 func (c *call) readAccount() error {
 	if err := c.allow(actionReadMetadata); err != nil {
 		return err
@@ -24,7 +24,7 @@ func (c *call) readAccount() error {
 		"userReplicationPolicy": replicas, "systemReplicationPolicy": replicas,
 		"readPolicy":               map[string]int{"primaryReadCoefficient": 1, "secondaryReadCoefficient": 1},
 		"queryEngineConfiguration": queryLimits,
-		"changefeed":               map[string]int64{"maxPollingIntervalInMs": maxPolling.Milliseconds()},
+		"changefeed":               map[string]any{"maxPollingIntervalInMs": maxPolling.Milliseconds(), "countsPending": true},
 	}))
 }
 

@@ -17,6 +17,7 @@ const (
 	headerIfNone     = "If-None-Match"
 	headerPolling    = "X-Ms-Cosmos-Max-Polling-Interval"
 	headerWireFormat = "X-Ms-Cosmos-Changefeed-Wire-Format-Version"
+	headerPending    = "X-Changefeed-Count-Pending" // ours: a count in place of a page
 )
 
 const (
@@ -49,6 +50,9 @@ func (c *call) changeFeed() error {
 		return err
 	}
 	f := feedRead{c: c, cont: cont}
+	if c.flag(headerPending) {
+		return f.countPending()
+	}
 	if err := f.parse(); err != nil {
 		return err
 	}

@@ -155,6 +155,29 @@ func BenchmarkFeed(b *testing.B) {
 	b.ReportMetric(float64(total)/b.Elapsed().Seconds(), "docs/s")
 }
 
+// BenchmarkPending counts 200,000 documents of 1 KB, as an estimate of the lag does.
+func BenchmarkPending(b *testing.B) {
+	db, err := docstore.Open(b.TempDir(), docstore.Options{NoSync: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	const n = 200_000
+	c := load(b, db, n)
+	half := changefeed.FullRange().Cut(2)[0]
+	for name, r := range map[string]changefeed.Range{"partition": changefeed.FullRange(), "half": half} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				got, err := c.Pending(b.Context(), r, changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+				if err != nil || got.Items == 0 {
+					b.Fatal(got, err)
+				}
+			}
+			b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "docs/s")
+		})
+	}
+}
+
 // BenchmarkLogScan is the limit of that: the engine's cursor over the same entries.
 func BenchmarkLogScan(b *testing.B) {
 	db, err := docstore.Open(b.TempDir(), docstore.Options{NoSync: true})
