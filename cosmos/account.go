@@ -28,6 +28,7 @@ type account struct {
 	home        []*url.URL // the one write region that is the same for all clients
 	multiWrite  bool
 	counts      bool          // the server counts what is pending
+	versions    bool          // containers without a policy keep all versions, too
 	hold        time.Duration // how long the server holds a read of a feed until there is something; 0 is not at all
 }
 
@@ -191,6 +192,7 @@ func (c *Client) parseAccount(body []byte) (*account, error) {
 		Changefeed                           struct {
 			MaxPollingIntervalInMs int64
 			CountsPending          bool
+			KeepsVersions          bool
 		}
 	}
 	if err := json.Unmarshal(body, &said); err != nil {
@@ -200,7 +202,7 @@ func (c *Client) parseAccount(body []byte) (*account, error) {
 	acc := &account{home: here, write: here, read: here}
 	acc.multiWrite = said.EnableMultipleWriteLocations
 	acc.hold = min(time.Duration(said.Changefeed.MaxPollingIntervalInMs)*time.Millisecond, maxTimeout)
-	acc.counts = said.Changefeed.CountsPending
+	acc.counts, acc.versions = said.Changefeed.CountsPending, said.Changefeed.KeepsVersions
 	all := slices.Concat(said.WritableLocations, said.ReadableLocations)
 	if !slices.ContainsFunc(all, func(l location) bool { return l.Endpoint != all[0].Endpoint }) {
 		return acc, nil

@@ -26,7 +26,7 @@ func (c *Container) Source() changefeed.Source {
 	if known.hold <= 0 {
 		return c
 	}
-	p := pushed{Container: c, hold: known.hold}
+	p := pushed{Container: c, hold: known.hold, versions: known.versions || c.retention > 0}
 	if known.counts {
 		return counted{p}
 	}
@@ -36,7 +36,8 @@ func (c *Container) Source() changefeed.Source {
 // pushed is a container whose server holds reads.
 type pushed struct {
 	*Container
-	hold time.Duration
+	hold     time.Duration
+	versions bool // there are deletes to wait for
 }
 
 // Wait implements [changefeed.Waiter].
@@ -46,7 +47,7 @@ func (p pushed) Wait(ctx context.Context, r changefeed.Range, from changefeed.Po
 	}
 	from.Start = changefeed.Start{}
 	o := changefeed.ReadOptions{MaxItems: 1}
-	if p.retention > 0 { // deletes count too
+	if p.versions { // deletes count too
 		o.Mode = changefeed.AllVersionsAndDeletes
 	}
 	for n := 1; ; n++ {

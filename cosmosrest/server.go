@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace/changefeed/docstore"
 )
@@ -47,6 +48,12 @@ type Options struct {
 	// debug one for each request; nil is silent.
 	Logger *slog.Logger
 }
+
+// DefaultRetention is for how long changefeed serve and a [TestServer] keep all versions
+// and deletes of containers without a changeFeedPolicy. As in an account with continuous
+// backup, programs need not ask for them then. A server over a store of yours leaves this
+// to [docstore.DB.SetRetention].
+const DefaultRetention = 10 * time.Minute
 
 // Server is the protocol over one store. Several servers may share a store.
 type Server struct {

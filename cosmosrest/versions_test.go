@@ -110,6 +110,34 @@ func TestAReplaceShowsWhatItReplacedOnlyWhereTheAccountSaysSo(t *testing.T) {
 	}
 }
 
+// The samples of the .NET and Java SDKs make containers without a policy, for accounts
+// that have the mode by continuous backup.
+func TestAPlainContainerKeepsVersionsByTheAccountsRetention(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		w.create(t, "db", `{"id":"c","partitionKey":`+simpleKey+`}`, nil)
+		message := w.do(t, "GET", docs, versionsOf("*"), "").refused(t, http.StatusBadRequest, "0", "BadRequest")
+		if !strings.Contains(message, "--retention") {
+			t.Errorf("refused with %q, want a message that names --retention", message)
+		}
+		if err := w.db.SetRetention(t.Context(), DefaultRetention); err != nil {
+			t.Fatal(err)
+		}
+		now := w.do(t, "GET", docs, versionsOf("*"), "").want(t, 304).header.Get("etag")
+		w.item(t, "a", `,"v":1`)
+		w.do(t, "PUT", docs+"/a", under("p"), `{"id":"a","pk":"p","v":2}`).want(t, 200)
+		w.do(t, "DELETE", docs+"/a", under("p"), "").want(t, 204)
+		if got := w.versions(t, now); len(got) != 3 || got[2].Previous["v"] != 2.0 {
+			t.Errorf("versions are %v, want three", got)
+		}
+		if p := w.do(t, "GET", "/dbs/db/colls/c", nil, "").want(t, 200).object(t); p["changeFeedPolicy"] != nil {
+			t.Errorf("the container has the policy %v, which nobody gave it", p["changeFeedPolicy"])
+		}
+		time.Sleep(DefaultRetention + 5*time.Minute)
+		w.do(t, "GET", docs, versionsOf(now), "").refused(t, http.StatusBadRequest, "0", "BadRequest")
+	})
+}
+
 func TestVersionsNameTheKeyByItsPaths(t *testing.T) {
 	w, _ := newVersions(t, `{"paths":["/pk","/a/b","/n"],"kind":"MultiHash","version":2}`, "10")
 	key := map[string]string{"x-ms-documentdb-partitionkey": `["p",{},5]`}

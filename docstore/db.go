@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace/changefeed"
 )
@@ -52,6 +53,7 @@ type DB struct {
 	containers atomic.Pointer[map[string]*Container] // replaced by the committer
 	databases  atomic.Pointer[map[string]Database]   // the same
 	nextCont   uint32                                // of the committer
+	common     atomic.Pointer[time.Duration]         // retention of containers without their own; nil was never set
 
 	// A group is applied before it is safe: readers that may have seen one wait until
 	// it is, see settle.
@@ -171,7 +173,7 @@ func (db *DB) load() error {
 	if err := db.loadDatabases(); err != nil {
 		return err
 	}
-	return db.loadContainers()
+	return errors.Join(db.loadRetention(), db.loadContainers())
 }
 
 // format makes a new store.

@@ -65,6 +65,7 @@ type model struct {
 	db        *docstore.DB
 	c         *docstore.Container
 	retention time.Duration
+	common    bool  // it is that of the store, not the container's own
 	since     int64 // versions are kept behind this LSN
 	ttl       *int
 	docs      map[docID]modelDoc
@@ -79,6 +80,9 @@ func newModel(t *testing.T, rt *rapid.T) *model {
 	if rapid.Bool().Draw(rt, "keeps versions") {
 		m.retention = 5 * time.Minute
 	}
+	if m.common = rapid.Bool().Draw(rt, "of the store"); m.common {
+		m.must(m.db.SetRetention(t.Context(), m.retention))
+	}
 	switch rapid.IntRange(0, 2).Draw(rt, "ttl") {
 	case 1:
 		m.ttl = new(docstore.NoDefaultTTL)
@@ -88,7 +92,10 @@ func newModel(t *testing.T, rt *rapid.T) *model {
 	spec := docstore.ContainerSpec{
 		ID: "c", Paths: []string{"/pk"}, UniqueKeys: [][]string{{"/u"}},
 		HashVersion: rapid.IntRange(1, 2).Draw(rt, "hash"), Ranges: rapid.IntRange(1, 3).Draw(rt, "ranges"),
-		Retention: m.retention, DefaultTTL: m.ttl,
+		DefaultTTL: m.ttl,
+	}
+	if !m.common {
+		spec.Retention = m.retention
 	}
 	c, err := m.db.CreateContainer(t.Context(), spec)
 	m.must(err)
@@ -332,11 +339,15 @@ func (m *model) settings(rt *rapid.T) {
 		return
 	}
 	m.settle()
-	spec := m.c.Spec()
 	m.retention = 5*time.Minute - m.retention
-	spec.Retention = m.retention
-	_, err := m.db.ReplaceContainer(m.t.Context(), spec)
-	m.must(err)
+	if m.common {
+		m.must(m.db.SetRetention(m.t.Context(), m.retention))
+	} else {
+		spec := m.c.Spec()
+		spec.Retention = m.retention
+		_, err := m.db.ReplaceContainer(m.t.Context(), spec)
+		m.must(err)
+	}
 	m.since = m.head
 	m.history = nil
 	m.settle()

@@ -52,8 +52,8 @@ func (l *layout) begin(from changefeed.Position, o changefeed.ReadOptions, head 
 		return b, err
 	}
 	switch {
-	case l.spec.Retention == 0:
-		return b, refuse("container %q keeps no versions: set ContainerSpec.Retention to read all versions and deletes", l.spec.ID)
+	case l.retention() == 0:
+		return b, refuse("container %q keeps no versions: set ContainerSpec.Retention, or DB.SetRetention, to read all versions and deletes", l.spec.ID)
 	case from.Token == "" && !from.Start.IsNow():
 		return b, refuse("start of all versions and deletes is %s: want now, or a continuation token", from.Start)
 	case b.lsn < l.floor:
