@@ -71,7 +71,7 @@ func (p *program) Handle(ctx context.Context, b *changefeed.Batch) error {
 }
 
 // lines are the changes of a batch, a line each.
-func (p *program) lines(b *changefeed.Batch) (io.Reader, error) {
+func (p *program) lines(b *changefeed.Batch) (*bytes.Buffer, error) {
 	var text bytes.Buffer
 	w := bufio.NewWriter(&text)
 	for _, c := range b.Changes {
@@ -82,7 +82,7 @@ func (p *program) lines(b *changefeed.Batch) (io.Reader, error) {
 	return &text, w.Flush()
 }
 
-func (p *program) command(ctx context.Context, b *changefeed.Batch, input io.Reader) *exec.Cmd {
+func (p *program) command(ctx context.Context, b *changefeed.Batch, input *bytes.Buffer) *exec.Cmd {
 	cmd := exec.Command(p.path)
 	cmd.Args = p.args
 	cmd.Env = append(os.Environ(),
@@ -97,19 +97,21 @@ func (p *program) command(ctx context.Context, b *changefeed.Batch, input io.Rea
 	return cmd
 }
 
-// fenced is input that stops when its context ends: who resumes after the lease was lost
-// feeds nobody.
+// fenced is input that stops when the lease is lost: a process that was stopped and
+// resumes feeds nobody. A program that is asked to end gets the rest, because it may use
+// it. Where nothing is left to hold back, the end is the end: an error there would make
+// [exec.Cmd.Wait] fail for a program that has exited with 0.
 type fenced struct {
-	ctx context.Context
-	io.Reader
+	ctx  context.Context
+	left *bytes.Buffer
 }
 
 // Read reads while it may.
 func (f fenced) Read(p []byte) (int, error) {
-	if f.ctx.Err() != nil {
-		return 0, context.Cause(f.ctx)
+	if f.left.Len() > 0 && errors.Is(context.Cause(f.ctx), changefeed.ErrLeaseLost) {
+		return 0, changefeed.ErrLeaseLost
 	}
-	return f.Reader.Read(p)
+	return f.left.Read(p)
 }
 
 // end ends the program, first kindly, and returns how it ended.
