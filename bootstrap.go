@@ -144,7 +144,7 @@ func (r *run) locked(ctx context.Context, f func(context.Context) error) (done b
 func (r *run) cover(ctx context.Context, start Start) error {
 	partitions, err := r.source.Partitions(ctx)
 	if err != nil {
-		return fmt.Errorf("list partitions: %w", err)
+		return err
 	}
 	parts := cutAt(r.holes(), r.grid(partitions))
 	errs := make([]error, len(parts))

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -74,7 +73,7 @@ func (l *Lag) measure(ctx context.Context, source Source, r Range) error {
 	}
 	partitions, err := source.Partitions(ctx)
 	if err != nil {
-		return fmt.Errorf("list partitions: %w", err)
+		return err
 	}
 	for _, part := range cutAt([]Range{r}, rangesOf(partitions)) {
 		if err := l.add(ctx, source, part); err != nil {

@@ -251,3 +251,29 @@ func TestErrorsThatAreNotWrittenAreCounted(t *testing.T) {
 		}
 	})
 }
+
+// TestNoErrorSaysTheSameTwice deletes both containers under an instance: the stores say
+// what they were doing, and who called them does not say it again.
+func TestNoErrorSaysTheSameTwice(t *testing.T) {
+	inWorld(t, 4, func(t *testing.T, w *world) {
+		p := w.runWith(w.orders, w.leases, "a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+		time.Sleep(time.Minute)
+		if err := errors.Join(w.db.DeleteContainer(t.Context(), "orders"), w.db.DeleteContainer(t.Context(), "leases")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		all := p.errs.all()
+		if len(all) < 10 {
+			t.Errorf("%d errors, want more without containers", len(all))
+		}
+		for _, err := range all {
+			words := strings.Split(err.Error(), ": ")
+			if len(slices.Compact(slices.Clone(words))) < len(words) {
+				t.Errorf("says the same twice: %v", err)
+				break
+			}
+		}
+		p.cancel()
+		<-p.done
+	})
+}

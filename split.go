@@ -56,7 +56,7 @@ func (w *worker) replace() error {
 	defer cancel()
 	partitions, err := w.r.source.Partitions(ctx)
 	if err != nil {
-		return fmt.Errorf("list partitions: %w", err)
+		return err
 	}
 	if err := w.r.view.list(ctx, time.Now()); err != nil {
 		return err
