@@ -214,7 +214,9 @@ func (o *runOptions) addresses() (source, leases address, err error) {
 		return source, leases, usageError{err}
 	}
 	if o.leases == "" {
-		return source, source.beside(defaultLeases), nil
+		leases = source.beside(defaultLeases)
+		leases.field = "--leases"
+		return source, leases, nil
 	}
 	if leases, err = parseAddress("--leases", o.leases); err != nil {
 		return source, leases, usageError{err}
