@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -35,6 +37,10 @@ type program struct {
 	hurry  time.Duration // and after the lease was lost
 	stdout io.Writer
 	stderr io.Writer
+
+	mu      sync.Mutex
+	running map[string]*os.Process // by lease: those that have not ended
+	closed  bool                   // nothing may be started any more
 }
 
 // hurryPart is the part of the expiration that a program has after its lease was lost:
@@ -48,9 +54,10 @@ func (p *program) Handle(ctx context.Context, b *changefeed.Batch) error {
 		return err
 	}
 	cmd := p.command(ctx, b, input)
-	if err := cmd.Start(); err != nil {
+	if err := p.start(b.LeaseToken, cmd); err != nil {
 		return fmt.Errorf("start program: %w", err)
 	}
+	defer p.forget(b.LeaseToken)
 	ended := make(chan error, 1)
 	var waiting sync.WaitGroup
 	waiting.Go(func() { ended <- cmd.Wait() })
@@ -68,6 +75,46 @@ func (p *program) Handle(ctx context.Context, b *changefeed.Batch) error {
 		return fmt.Errorf("%s: %w", p.args[0], err)
 	}
 	return nil
+}
+
+// start starts a program, unless all were killed.
+func (p *program) start(lease string, cmd *exec.Cmd) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return changefeed.ErrStopped
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if p.running == nil {
+		p.running = map[string]*os.Process{}
+	}
+	p.running[lease] = cmd.Process
+	return nil
+}
+
+func (p *program) forget(lease string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.running, lease)
+}
+
+// atWork are the leases whose batches are in hand.
+func (p *program) atWork() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Sorted(maps.Keys(p.running))
+}
+
+// killAll ends all programs and what they have started, and lets no other begin.
+func (p *program) killAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, process := range p.running {
+		kill(process)
+	}
 }
 
 // lines are the changes of a batch, a line each.

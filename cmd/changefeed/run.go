@@ -140,6 +140,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	defer (&ending{cmd.ErrOrStderr(), p, o.feed.Drain, o.feed.Expiration, os.Exit}).watch()()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	o.feed.Hooks = endingHooks(changefeed.LogHooks(log), end)
