@@ -51,6 +51,9 @@ const (
 	ReasonLost    Reason = "lost"    // stolen, expired or deleted
 	ReasonSplit   Reason = "split"   // replaced by the leases of its children
 	ReasonStuck   Reason = "stuck"   // its handler ignores its context
+
+	// ReasonRedundant: other leases cover its range and have come as far.
+	ReasonRedundant Reason = "redundant"
 )
 
 // withDefaults fills the unset hooks.
