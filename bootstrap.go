@@ -84,7 +84,7 @@ func (r *run) checkMode() error {
 func (r *run) cover(ctx context.Context, start Start) error {
 	partitions, err := r.source.Partitions(ctx)
 	if err != nil {
-		return fmt.Errorf("list partitions: %w", err)
+		return err
 	}
 	parts := cutAt(r.holes(), r.grid(partitions))
 	creating, fail := context.WithCancelCause(ctx)
