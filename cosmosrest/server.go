@@ -96,6 +96,8 @@ func (c *call) serve() (err error) {
 	if c.who, err = c.s.authenticate(c); err != nil {
 		return err
 	}
+	c.known = true
+	vouch(c.ctx)
 	op, err := c.operation()
 	if err != nil {
 		return err
