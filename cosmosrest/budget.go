@@ -3,7 +3,6 @@ package cosmosrest
 import (
 	"maps"
 	"math"
-	"net/http"
 	"sync"
 	"time"
 
@@ -41,10 +40,7 @@ func (c *call) admit(cont *docstore.Container, partition string) error {
 	if after == 0 {
 		return nil
 	}
-	f := newFault(http.StatusTooManyRequests, subThrottled, codeTooManyRequests,
-		"Request rate is large: partition %s of container %q has used up its request units. Try again in %v", partition, cont.ID(), after)
-	f.after = after
-	return f
+	return throttled(after, "Request rate is large: partition %s of container %q has used up its request units", partition, cont.ID())
 }
 
 // spend charges a request that was admitted.

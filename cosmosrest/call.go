@@ -29,6 +29,7 @@ type call struct {
 
 	activity string
 	charge   float64 // request units so far
+	meter    meter   // of what it computes
 	status   int     // of the answer, once it is sent
 
 	values [usualHeaders]string // room for those of the answer
@@ -37,6 +38,7 @@ type call struct {
 
 func newCall(s *Server, w http.ResponseWriter, r *http.Request) *call {
 	c := &call{s: s, w: w, r: r, ctx: r.Context(), activity: r.Header.Get(headerActivity)}
+	c.meter.s, c.meter.ctx = s, c.ctx
 	if c.activity == "" || len(c.activity) > maxActivity {
 		c.activity = newUUID()
 	}
@@ -178,6 +180,13 @@ func (c *call) waiting(most time.Duration) (context.Context, context.CancelFunc)
 
 // reply sends an answer. A nil body is an empty one.
 func (c *call) reply(status int, body []byte) error {
+	c.meter.rest()
+	if len(body) > largeAnswer {
+		defer c.s.sending.Add(-int64(len(body)))
+		if c.s.sending.Add(int64(len(body))) > maxSending {
+			return throttled(holdPause, "The answers that clients are slow to read are more than %d MB together", maxSending>>20)
+		}
+	}
 	c.frame()
 	h := c.w.Header()
 	if body != nil {
@@ -194,6 +203,11 @@ func (c *call) reply(status int, body []byte) error {
 	}
 	return nil
 }
+
+const (
+	largeAnswer = 64 << 10  // bytes; smaller ones are not counted
+	maxSending  = 128 << 20 // bytes of large answers that are sent at once
+)
 
 // frame sets the headers that every answer has.
 func (c *call) frame() {

@@ -71,10 +71,10 @@ func (c *call) queryItems() error {
 	b := newFeedBody(q.cont.RID())
 	defer b.free()
 	more, err := q.page(b)
+	c.spend(q.cont, part.ID, chargeQuery(q.scan.docs, q.scan.bytes, c.meter.work)) // also for work that came to nothing
 	if err != nil {
 		return err
 	}
-	c.spend(q.cont, part.ID, chargeScan(q.scan.docs, q.scan.bytes))
 	return q.answer(b, more)
 }
 
@@ -94,16 +94,37 @@ func (c *call) newQuery() (*query, error) {
 	if q.sel, err = c.selection(cont); err != nil {
 		return nil, err
 	}
-	if q.parsed, err = sql.Parse(q.text.Query); err != nil {
+	if q.parsed, err = q.parse(); err != nil {
 		return nil, err
 	}
 	if q.bound, err = q.parsed.Bind(q.text.Parameters); err != nil {
 		return nil, err
 	}
 	q.compiled = time.Since(q.begun)
-	q.scan = scan{ctx: c.ctx, cont: cont, rng: q.sel.rng}
+	q.scan = scan{ctx: c.ctx, meter: &c.meter, cont: cont, rng: q.sel.rng}
+	q.bound.Meter(&c.meter)
 	q.access()
 	return q, nil
+}
+
+// parse parses the query: a long one, which takes a while, in a turn, and for what it costs.
+func (q *query) parse() (*sql.Query, error) {
+	c := q.c
+	if len(q.text.Query) < longText {
+		return sql.Parse(q.text.Query)
+	}
+	first := q.cont.PartitionAt(q.sel.rng.Min)
+	if err := c.admit(q.cont, first.ID); err != nil {
+		return nil, err
+	}
+	if err := c.meter.Work(byteWork * len(q.text.Query)); err != nil {
+		return nil, err
+	}
+	parsed, err := sql.Parse(q.text.Query)
+	if err != nil {
+		c.spend(q.cont, first.ID, chargeQuery(0, 0, c.meter.work))
+	}
+	return parsed, err
 }
 
 // hash tells the query from others, for continuations. The range is not part of it: the
@@ -189,6 +210,9 @@ func (q *query) crosses() error {
 // page fills a page, and tells whether another may follow; the query's continuation then
 // says where.
 func (q *query) page(b *feedBody) (more bool, err error) {
+	if err := q.c.meter.Work(keyWork * len(q.scan.keys) * max(1, len(q.scan.ids))); err != nil {
+		return false, err
+	}
 	if !q.bound.Streams() {
 		return q.pageOfAll(b)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"hash/maphash"
-	"net/http"
 	"sync"
 	"time"
 
@@ -20,8 +19,8 @@ const (
 	resultLife     = 60 * time.Second // since the last page
 	rowOverhead    = 24               // bytes of a row besides its text
 
-	maxHeldRows = 512 << 20 // bytes that queries hold while they are computed, together
-	seenCost    = 16        // bytes for a document that has been seen
+	maxHeldRows = 256 << 20 // bytes that queries hold while they are computed, together
+	seenCost    = 40        // bytes for a document that has been seen
 	holdPause   = time.Second
 
 	maxCompute = 60 * time.Second // to compute the rows; then it is a 408
@@ -151,7 +150,6 @@ func (q *query) compute() ([]json.RawMessage, error) {
 	}
 	run := q.bound.NewRun()
 	held := 0
-	defer func() { q.c.s.held.Add(-int64(held)) }()
 	seed := maphash.MakeSeed()
 	seen := map[uint64]struct{}{}
 	err := q.scan.run(func(d record) (int, bool, error) {
@@ -167,7 +165,7 @@ func (q *query) compute() ([]json.RawMessage, error) {
 		}
 		err := run.Add(d.body)
 		if now := run.Held() + seenCost*len(seen); err == nil && now != held {
-			err = q.hold(now - held)
+			err = q.c.meter.Hold(now - held)
 			held = now
 		}
 		return 0, true, err
@@ -176,16 +174,4 @@ func (q *query) compute() ([]json.RawMessage, error) {
 		return nil, err
 	}
 	return run.Finish()
-}
-
-// hold accounts for bytes more that a query holds. When all together hold too much, it is
-// a 429: others will be done soon.
-func (q *query) hold(more int) error {
-	if q.c.s.held.Add(int64(more)) <= maxHeldRows {
-		return nil
-	}
-	f := newFault(http.StatusTooManyRequests, subThrottled, codeTooManyRequests,
-		"The queries that sort, group or count hold more than %d MB together. Try again in %v", maxHeldRows>>20, holdPause)
-	f.after = holdPause
-	return f
 }

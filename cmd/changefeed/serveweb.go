@@ -23,6 +23,8 @@ const (
 	webDrain       = 7 * time.Second // a new connection may send its first request for 5
 	webCut         = 2 * time.Second // for requests that are told to end
 
+	serverHeap = 768 << 20 // bytes; what queries, answers and connections may hold together leaves room below it
+
 	storeDescriptors = 1024 // that are left to the store for its files
 	leastConnections = 16   // however few descriptors the system allows
 )
