@@ -3,10 +3,13 @@ package cosmosrest
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -290,4 +293,68 @@ func TestAFullServerPartsWithWhoIsMissedLeast(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestAClientWithAKeyIsKnownBehindTLS(t *testing.T) {
+	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(version, func(t *testing.T) {
+			w, _ := newContainer(t, Options{})
+			cert, path, err := Certificate(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			pem, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			trusted := x509.NewCertPool()
+			trusted.AppendCertsFromPEM(pem)
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			guard := NewGuard(100)
+			web := &http.Server{Handler: w, TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}}}
+			guard.Protect(web)
+			ended := make(chan error, 1)
+			go func() { ended <- web.ServeTLS(guard.Listener(l), "", "") }()
+			defer func() {
+				_ = web.Close()
+				<-ended
+			}()
+			client := &http.Client{Transport: &http.Transport{
+				TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: version == "HTTP/2.0",
+			}}
+			defer client.CloseIdleConnections()
+			for _, c := range []struct {
+				signed bool
+				status int
+			}{{false, http.StatusUnauthorized}, {true, http.StatusOK}} {
+				r, err := http.NewRequestWithContext(t.Context(), "GET", "https://"+l.Addr().String()+"/dbs/db", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("x-ms-date", time.Now().UTC().Format(http.TimeFormat))
+				if c.signed {
+					r.Header.Set("Authorization", authorization(t, r))
+				}
+				a, err := client.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				a.Body.Close()
+				if a.StatusCode != c.status || a.Proto != version {
+					t.Errorf("signed %v: %s %d, want %s %d", c.signed, a.Proto, a.StatusCode, version, c.status)
+				}
+			}
+			guard.mu.Lock()
+			defer guard.mu.Unlock()
+			for c := range guard.open {
+				if c.known.Load() && c.place == nil {
+					return
+				}
+			}
+			t.Errorf("of %d connections none is known", len(guard.open))
+		})
+	}
 }

@@ -23,7 +23,7 @@ const (
 	seenCost    = 40        // bytes for a document that has been seen
 	holdPause   = time.Second
 
-	maxCompute = 60 * time.Second // to compute the rows; then it is a 408
+	maxCompute = 30 * time.Second // to compute the rows; then it is a 408
 )
 
 // results are the rows of queries whose pages are being fetched. The zero value is

@@ -56,6 +56,9 @@ func besieged(name string, attack func(ctx context.Context, g *siege) (string, e
 		}
 		defer func() { err = t.end(err) }()
 		g := &siege{s: s, t: t}
+		if err := g.plant(); err != nil {
+			return f, err
+		}
 		quiet, err := g.serve(ctx, attackQuiet)
 		if err != nil {
 			return f, err
