@@ -26,6 +26,7 @@ type call struct {
 	target target
 	who    principal
 	known  bool // who was authenticated
+	late   bool // the body did not come in time
 
 	activity string
 	charge   float64 // request units so far
@@ -129,6 +130,7 @@ func (c *call) body(limit int64) ([]byte, error) {
 	case isTooLarge(err):
 		return nil, tooLarge(limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.late = true
 		return nil, newFault(http.StatusRequestTimeout, 0, "RequestTimeout", "the body did not come within %v: want at least %d KB a second", takes, bodyRate>>10)
 	}
 	return nil, badRequest("body is cut short: %v", err)
@@ -212,7 +214,7 @@ const (
 // frame sets the headers that every answer has.
 func (c *call) frame() {
 	c.set(headerActivity, c.activity)
-	c.set(headerCharge, strconv.FormatFloat(max(c.charge, minCharge), 'f', 2, 64))
+	c.set(headerCharge, strconv.FormatFloat(max(c.charge, chargeQuery(0, 0, c.meter.work)), 'f', 2, 64))
 	h := c.w.Header()
 	h["X-Ms-Gatewayversion"] = gatewayVersion
 	h["X-Ms-Serviceversion"] = serviceVersion
@@ -246,7 +248,7 @@ func (c *call) refuse(err error) {
 	if f.allow != "" {
 		c.set("Allow", f.allow)
 	}
-	if !c.known || f.status == http.StatusRequestTimeout { // a stranger, or one whose body would be in the way
+	if !c.known || c.late { // a stranger, or one whose body would be in the way
 		c.w.Header()["Connection"] = closing
 	}
 	_ = c.reply(f.status, f.body(c.activity)) // refuses nothing

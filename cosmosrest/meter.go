@@ -39,7 +39,18 @@ type meter struct {
 	asked   int // units when it was last asked whether to go on
 	held    int // bytes
 	turning bool
-	since   time.Time // of the turn
+	since   time.Time          // of the turn
+	stop    context.CancelFunc // of ctx, when that has a limit
+}
+
+// limit has the request end, with a 408, when it has not computed its answer after maxCompute. It returns the
+// context of all that it computes.
+func (m *meter) limit() context.Context {
+	if m.stop == nil {
+		m.ctx, m.stop = context.WithTimeoutCause(m.ctx, maxCompute, newFault(http.StatusRequestTimeout, 0, "RequestTimeout",
+			"The query has not computed its rows within %v: want a filter that leaves less to compute, or fewer queries at once", maxCompute))
+	}
+	return m.ctx
 }
 
 // Work counts units of work that were done or are about to be. It waits for a turn, and fails when there is none or
@@ -105,6 +116,9 @@ func (m *meter) end() {
 	m.rest()
 	m.s.held.Add(-int64(m.held))
 	m.held = 0
+	if m.stop != nil {
+		m.stop()
+	}
 }
 
 // throttled is a 429 that names its cause.

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/millrace/changefeed/cosmosrest/internal/sql"
 )
 
 // hostile is a query that computes for about a second on the document of [newHostileWorld].
@@ -62,6 +64,18 @@ func TestAQueryIsChargedForWhatItComputes(t *testing.T) {
 	}
 }
 
+func TestQueriesOfAnAccountAreChargedForWhatTheyCompute(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	long := "SELECT * FROM c WHERE c.x IN (" + strings.Repeat("2,", 50_000) + "1)"
+	for _, path := range []string{"/offers", "/dbs", "/dbs/db/colls"} {
+		a := w.do(t, "POST", path, map[string]string{"Content-Type": queryType, "x-ms-documentdb-isquery": "true"}, fmt.Sprintf(`{"query":%q}`, long))
+		a.want(t, http.StatusOK)
+		if ru := a.charge(t); ru < 300 {
+			t.Errorf("a query of %s is %.2f RU, want 300 or more", path, ru)
+		}
+	}
+}
+
 func TestQueriesThatComputeTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHostileWorld(t)
@@ -90,6 +104,40 @@ func TestQueriesThatComputeTakeTurns(t *testing.T) {
 		}
 		if n := len(w.turns.free); n != cap(w.turns.free)-1 {
 			t.Errorf("%d turns are taken, want %d: the query gave its turn back", n, cap(w.turns.free)-1)
+		}
+	})
+}
+
+func TestAQueryThatIsNotDoneInTimeSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newHostileWorld(t)
+		m := &meter{s: w.Server, ctx: t.Context()}
+		defer m.end()
+		m.limit()
+		for _, query := range []string{hostile, "SELECT VALUE x FROM c JOIN x IN c.a JOIN y IN c.a JOIN z IN c.a WHERE x < 0"} {
+			parsed, err := sql.Parse(query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := parsed.Bind(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Meter(m)
+			time.Sleep(maxCompute + time.Second)
+			doc := []byte(`{"a":[` + strings.Repeat("1,", 2000) + `1]}`)
+			if b.Streams() {
+				err = b.Rows(doc, func([]byte) error { return nil })
+			} else {
+				err = b.NewRun().Add(doc)
+			}
+			if f := faultOf(err); f.status != http.StatusRequestTimeout || !strings.Contains(f.message, "has not computed its rows within 30s") {
+				t.Errorf("%s: %d %s: want a 408 with the cause", query, f.status, f.message)
+			}
+			if m.work > 2*askWork {
+				t.Errorf("%s: it went on for %d units of work", query, m.work)
+			}
+			m.work, m.asked = 0, 0
 		}
 	})
 }

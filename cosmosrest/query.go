@@ -101,28 +101,33 @@ func (c *call) newQuery() (*query, error) {
 		return nil, err
 	}
 	q.compiled = time.Since(q.begun)
-	q.scan = scan{ctx: c.ctx, meter: &c.meter, cont: cont, rng: q.sel.rng}
+	q.scan = scan{ctx: c.meter.limit(), meter: &c.meter, cont: cont, rng: q.sel.rng}
 	q.bound.Meter(&c.meter)
 	q.access()
 	return q, nil
 }
 
-// parse parses the query: a long one, which takes a while, in a turn, and for what it costs.
+// parseQuery parses the text of a query: a long one, which takes a while, in a turn.
+func (c *call) parseQuery(text string) (*sql.Query, error) {
+	if len(text) >= longText {
+		if err := c.meter.Work(byteWork * len(text)); err != nil {
+			return nil, err
+		}
+	}
+	return sql.Parse(text)
+}
+
+// parse parses the query. A long one that cannot be run is to be paid for, too.
 func (q *query) parse() (*sql.Query, error) {
-	c := q.c
-	if len(q.text.Query) < longText {
-		return sql.Parse(q.text.Query)
+	first := q.cont.PartitionAt(q.sel.rng.Min).ID
+	if len(q.text.Query) >= longText {
+		if err := q.c.admit(q.cont, first); err != nil {
+			return nil, err
+		}
 	}
-	first := q.cont.PartitionAt(q.sel.rng.Min)
-	if err := c.admit(q.cont, first.ID); err != nil {
-		return nil, err
-	}
-	if err := c.meter.Work(byteWork * len(q.text.Query)); err != nil {
-		return nil, err
-	}
-	parsed, err := sql.Parse(q.text.Query)
-	if err != nil {
-		c.spend(q.cont, first.ID, chargeQuery(0, 0, c.meter.work))
+	parsed, err := q.c.parseQuery(q.text.Query)
+	if err != nil && q.c.meter.work > 0 {
+		q.c.spend(q.cont, first, chargeQuery(0, 0, q.c.meter.work))
 	}
 	return parsed, err
 }
@@ -219,7 +224,7 @@ func (q *query) page(b *feedBody) (more bool, err error) {
 	if err := q.scan.begin(q.from); err != nil {
 		return false, err
 	}
-	q.bound.Until(q.c.ctx)
+	q.bound.Until(q.scan.ctx)
 	p := rowPage{b: b, max: q.max, k: &q.from}
 	p.offset, p.limit = q.bound.Limit()
 	if p.done() {

@@ -2,7 +2,6 @@ package cosmosrest
 
 import (
 	"container/list"
-	"context"
 	"encoding/json"
 	"hash/maphash"
 	"sync"
@@ -23,7 +22,7 @@ const (
 	seenCost    = 40        // bytes for a document that has been seen
 	holdPause   = time.Second
 
-	maxCompute = 30 * time.Second // to compute the rows; then it is a 408
+	maxCompute = 30 * time.Second // to answer a query; then it is a 408
 )
 
 // results are the rows of queries whose pages are being fetched. The zero value is
@@ -141,10 +140,7 @@ func (q *query) pageOfAll(b *feedBody) (more bool, err error) {
 // compute runs the query over the whole selection. A document that is written meanwhile
 // counts once.
 func (q *query) compute() ([]json.RawMessage, error) {
-	ctx, cancel := context.WithTimeout(q.c.ctx, maxCompute)
-	defer cancel()
-	q.scan.ctx = ctx
-	q.bound.Until(ctx)
+	q.bound.Until(q.scan.ctx)
 	if err := q.scan.begin(continuation{}); err != nil {
 		return nil, err
 	}
