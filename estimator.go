@@ -36,9 +36,13 @@ func Estimate(ctx context.Context, source Source, leases LeaseStore) ([]Lag, err
 	if err := v.list(ctx, time.Now()); err != nil {
 		return nil, err
 	}
-	good, bad := v.leases()
+	good, bad := v.placed()
+	origin, _ := v.origin()
 	lags := make([]Lag, 0, len(good)+len(bad))
 	for _, l := range slices.Concat(good, bad) {
+		if l.unplaced() {
+			l.Position.Start = origin
+		}
 		lag := Lag{Lease: l, Err: l.Err}
 		for _, part := range owed(l, good) { // a lease of another dialect can be measured all the same
 			lag.Err = cmp.Or(lag.Err, lag.measure(ctx, source, part))

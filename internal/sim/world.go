@@ -32,7 +32,7 @@ type Bug func(changefeed.LeaseStore) changefeed.LeaseStore
 // How long a run takes, in virtual time.
 const (
 	faultyTime = 10 * time.Minute
-	quietTime  = 3 * time.Minute
+	quietTime  = lateCreate + 3*time.Minute
 )
 
 // world is the state of one run.
@@ -239,8 +239,13 @@ func (w *world) split() {
 	if err != nil || len(partitions) > 12 {
 		return
 	}
-	if _, err := w.orders.Split(w.ctx, partitions[w.rng.IntN(len(partitions))].ID); err != nil {
+	n := w.rng.IntN(len(partitions))
+	if _, err := w.orders.Split(w.ctx, partitions[n].ID); err != nil {
 		w.ledger.fail("split: %v", err)
+	}
+	if w.rng.IntN(2) == 0 { // and undo it while the leases follow
+		_ = sleep(w.ctx, time.Duration(w.rng.Int64N(int64(80*time.Second))))
+		w.mergeAt(n)
 	}
 }
 
@@ -250,7 +255,16 @@ func (w *world) merge() {
 	if err != nil || len(partitions) < 2 {
 		return
 	}
-	n := w.rng.IntN(len(partitions) - 1)
+	w.mergeAt(w.rng.IntN(len(partitions) - 1))
+}
+
+// mergeAt merges a partition with the next one.
+func (w *world) mergeAt(n int) {
+	partitions, err := w.orders.Partitions(w.ctx)
+	if err != nil {
+		w.ledger.fail("partitions: %v", err)
+		return
+	}
 	if _, err := w.orders.Merge(w.ctx, partitions[n].ID, partitions[n+1].ID); err != nil {
 		w.ledger.fail("merge: %v", err)
 	}
