@@ -125,6 +125,7 @@ func (o *serveOptions) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	letHeapGrow(serverGC)
+	boundHeap(serverHeap)
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	server, err := o.server(cmd.Context(), log)
 	if err != nil {
