@@ -51,11 +51,23 @@ func (db *DB) submit(ctx context.Context, r *request) error {
 	case <-db.stop:
 		return ErrClosed
 	}
+	return db.outcome(ctx, r)
+}
+
+// outcome waits for the end of a request that is in the queue.
+func (db *DB) outcome(ctx context.Context, r *request) error {
 	select {
 	case <-r.done:
 		return r.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	case <-db.ended:
+	}
+	select {
+	case <-r.done: // the committer answered before it ended
+		return r.err
+	default:
+		return ErrClosed // the request came too late for it
 	}
 }
 
@@ -64,32 +76,20 @@ func (db *DB) do(ctx context.Context, f func(*group) error) error {
 	return db.submit(ctx, &request{control: f})
 }
 
-// commitAll is the committer.
+// commitAll is the committer. Requests that are still queued when it ends find that out
+// themselves: one more may come at any time.
 func (db *DB) commitAll() {
+	defer close(db.ended)
 	var next *request
 	for {
 		if next == nil {
 			select {
 			case next = <-db.queue:
 			case <-db.stop:
-				db.refuseQueued()
 				return
 			}
 		}
 		next = db.commitGroup(next)
-	}
-}
-
-// refuseQueued answers what is left in the queue of a store that closes.
-func (db *DB) refuseQueued() {
-	for {
-		select {
-		case r := <-db.queue:
-			r.err = ErrClosed
-			close(r.done)
-		default:
-			return
-		}
 	}
 }
 

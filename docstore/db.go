@@ -45,6 +45,7 @@ type DB struct {
 	tags   tagger
 	queue  chan *request
 	stop   chan struct{} // closed by Close
+	ended  chan struct{} // closed by the committer at its end
 	work   sync.WaitGroup
 	closer sync.Once
 	failed atomic.Pointer[error]
@@ -84,7 +85,8 @@ func Open(dir string, o Options) (*DB, error) {
 	}
 	db := &DB{
 		dir: dir, eng: eng, tags: newTagger(),
-		queue: make(chan *request, maxQueue), stop: make(chan struct{}), wake: make(chan struct{}, 1),
+		queue: make(chan *request, maxQueue), stop: make(chan struct{}), ended: make(chan struct{}),
+		wake: make(chan struct{}, 1),
 	}
 	if err := db.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), eng.close())

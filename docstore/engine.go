@@ -20,6 +20,7 @@ type engine struct {
 	db   *pebble.DB
 	sync bool
 	log  *quietLog
+	use  users
 
 	stuck atomic.Bool // it panicked with its locks held, and cannot be closed
 }
@@ -66,7 +67,7 @@ func openEngine(dir string, o Options) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &engine{db: db, sync: !o.NoSync, log: log}, nil
+	return &engine{db: db, sync: !o.NoSync, log: log, use: newUsers()}, nil
 }
 
 // isCorrupt tells the error of files that are not what they were.
@@ -133,8 +134,10 @@ func (l *quietLog) err() error {
 	return nil
 }
 
-// close closes the engine; a stuck one is left to its fate, and keeps the directory.
+// close closes the engine when its last user has left; a stuck one is left to its fate,
+// and keeps the directory.
 func (e *engine) close() (err error) {
+	e.use.end()
 	if e.stuck.Load() {
 		return e.log.err()
 	}
@@ -148,6 +151,10 @@ func (e *engine) close() (err error) {
 
 // get appends the value of a key to dst; false tells that there is none.
 func (e *engine) get(dst, key []byte) ([]byte, bool, error) {
+	if !e.use.enter() {
+		return dst, false, ErrClosed
+	}
+	defer e.use.leave()
 	v, closer, err := e.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return dst, false, nil
@@ -208,18 +215,36 @@ func (w write) commit() (err error) {
 // cursor walks keys in order. Key and value are good until the next step.
 type cursor struct {
 	it *pebble.Iterator
+	e  *engine // that this cursor uses; nil for one of a view, which does
 }
 
-// view is one state of the engine, for several cursors and gets.
+// view is one state of the engine, for several cursors and gets. That of an engine which
+// closes has nothing.
 type view struct {
 	s *pebble.Snapshot
+	e *engine
 }
 
-func (e *engine) view() view { return view{e.db.NewSnapshot()} }
-func (v view) close() error  { return v.s.Close() }
+func (e *engine) view() view {
+	if !e.use.enter() {
+		return view{}
+	}
+	return view{e.db.NewSnapshot(), e}
+}
+
+func (v view) close() error {
+	if v.s == nil {
+		return nil
+	}
+	defer v.e.use.leave()
+	return v.s.Close()
+}
 
 // get is a copy of the value of a key.
 func (v view) get(key []byte) ([]byte, bool, error) {
+	if v.s == nil {
+		return nil, false, ErrClosed
+	}
 	value, closer, err := v.s.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, false, nil
@@ -231,14 +256,27 @@ func (v view) get(key []byte) ([]byte, bool, error) {
 }
 
 func (v view) cursor(from, to []byte) (*cursor, error) {
+	if v.s == nil {
+		return nil, ErrClosed
+	}
 	it, err := v.s.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
-	return &cursor{it}, readError(err)
+	if err != nil {
+		return nil, readError(err)
+	}
+	return &cursor{it, nil}, nil
 }
 
 // cursor walks the keys [from, to) of the present state.
 func (e *engine) cursor(from, to []byte) (*cursor, error) {
+	if !e.use.enter() {
+		return nil, ErrClosed
+	}
 	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
-	return &cursor{it}, readError(err)
+	if err != nil {
+		e.use.leave()
+		return nil, readError(err)
+	}
+	return &cursor{it, e}, nil
 }
 
 func (c *cursor) first() bool          { return c.it.First() }
@@ -246,10 +284,16 @@ func (c *cursor) next() bool           { return c.it.Next() }
 func (c *cursor) seek(key []byte) bool { return c.it.SeekGE(key) }
 func (c *cursor) key() []byte          { return c.it.Key() }
 func (c *cursor) err() error           { return readError(c.it.Error()) }
-func (c *cursor) close() error         { return readError(c.it.Close()) }
 func (c *cursor) value() ([]byte, error) {
 	v, err := c.it.ValueAndErr()
 	return v, readError(err)
+}
+
+func (c *cursor) close() error {
+	if c.e != nil {
+		defer c.e.use.leave()
+	}
+	return readError(c.it.Close())
 }
 
 func (c *cursor) finish(err *error, verb string) {
@@ -260,6 +304,10 @@ func (c *cursor) finish(err *error, verb string) {
 
 // usage is the engine's part of [Stats].
 func (e *engine) usage() (disk, memory, cache int64) {
+	if !e.use.enter() {
+		return 0, 0, 0
+	}
+	defer e.use.leave()
 	m := e.db.Metrics()
 	return int64(m.DiskSpaceUsage()), int64(m.MemTable.Size), m.BlockCache.Size
 }

@@ -1,6 +1,7 @@
 package docstore
 
 import (
+	"context"
 	"errors"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -87,4 +88,21 @@ func (db *DB) Versions(c *Container) (n int) {
 		n++
 	}
 	return n
+}
+
+// SubmitLate puts a request into the queue of a closed store, as a writer does that has
+// looked just before, and waits for its end.
+func (db *DB) SubmitLate(ctx context.Context) error {
+	r := &request{control: func(*group) error { return nil }, done: make(chan struct{})}
+	db.queue <- r
+	return db.outcome(ctx, r)
+}
+
+// Hold keeps the committer busy until release is called.
+func (db *DB) Hold() (release func()) {
+	held, done := make(chan struct{}), make(chan struct{})
+	r := &request{control: func(*group) error { close(held); <-done; return nil }, done: make(chan struct{})}
+	db.queue <- r
+	<-held
+	return func() { close(done); <-r.done }
 }

@@ -83,6 +83,11 @@ func (f *feed) run(ctx context.Context, spec *ContainerSpec, visit func(*entry, 
 		if t == nil {
 			return nil
 		}
+		if steps%1024 == 0 {
+			if err := t.c.db.closed(); err != nil {
+				return err
+			}
+		}
 		if f.stop != nil && f.stop(t.lsn) {
 			f.stopped = true
 			return nil
