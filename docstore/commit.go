@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"time"
 
 	"github.com/millrace/changefeed"
 )
@@ -118,7 +117,6 @@ func (db *DB) commitGroup(first *request) (left *request) {
 // group is what goes to the disk in one write.
 type group struct {
 	db       *DB
-	now      int64
 	requests []*request
 	bytes    int
 
@@ -157,14 +155,14 @@ type delta struct {
 }
 
 func (db *DB) newGroup() *group {
-	return &group{db: db, now: time.Now().UnixMilli(), latest: map[string]int{}, turns: map[*Container]*turn{}}
+	return &group{db: db, latest: map[string]int{}, turns: map[*Container]*turn{}}
 }
 
 // turn is the group's turn at a container.
 func (g *group) turn(c *Container) *turn {
 	t := g.turns[c]
 	if t == nil {
-		t = &turn{c: c, l: c.layout.Load(), lsn: c.lsn, time: max(g.now, c.time), parts: map[*partition]delta{}}
+		t = &turn{c: c, l: c.layout.Load(), lsn: c.lsn, time: c.clock.now(), parts: map[*partition]delta{}}
 		g.turns[c] = t
 	}
 	return t
@@ -279,7 +277,8 @@ func (t *turn) fill(w write) {
 
 // publish makes the container's changes visible and wakes those who wait for them.
 func (t *turn) publish() {
-	t.c.lsn, t.c.time = t.lsn, t.time
+	t.c.lsn = t.lsn
+	t.c.clock.committed(t.time)
 	for p, d := range t.parts {
 		p.docs.Add(d.docs)
 		if p.watch != nil {

@@ -241,7 +241,8 @@ func (c *Container) load() error {
 	if err != nil {
 		return err
 	}
-	c.lsn, c.time = head[0], head[1]
+	c.lsn = head[0]
+	c.clock.committed(head[1])
 	c.newestTime.Store(head[1])
 	c.head.Store(head[0])
 	for _, p := range l.parts {

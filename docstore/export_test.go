@@ -3,6 +3,7 @@ package docstore
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -105,4 +106,14 @@ func (db *DB) Hold() (release func()) {
 	db.queue <- r
 	<-held
 	return func() { close(done); <-r.done }
+}
+
+// Glitch has a container's time be this far ahead of the clock for one write.
+func (db *DB) Glitch(c *Container, ahead time.Duration) error {
+	return db.do(life{db.stop}, func(g *group) error {
+		t := g.turn(c)
+		t.time += ahead.Milliseconds()
+		g.set(metaKey("test"), nil)
+		return nil
+	})
 }

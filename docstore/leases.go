@@ -55,11 +55,6 @@ func NewLeases(ctx context.Context, leases *Container, processor string, monitor
 // Prefix is the common beginning of the ids of the unit's documents.
 func (s *Leases) Prefix() string { return s.prefix }
 
-// now is the store's time: it never runs behind a commit.
-func (c *Container) now() time.Time {
-	return time.UnixMilli(max(time.Now().UnixMilli(), c.newestTime.Load())).UTC()
-}
-
 // List implements [changefeed.LeaseStore].
 func (s *Leases) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
 	now := s.c.now()
