@@ -298,12 +298,13 @@ func (t *turn) publish() {
 // fail stops the store after an error of the disk and wakes everybody who waits.
 func (db *DB) fail(err error) error {
 	err = fmt.Errorf("write to disk: %w: %w", ErrFailed, err)
-	db.failed.CompareAndSwap(nil, &err)
-	db.settled.open()
-	for _, c := range db.Containers() {
-		c.wakeAll()
+	if db.failed.CompareAndSwap(nil, &err) {
+		db.settled.open()
+		for _, c := range db.Containers() {
+			c.wakeAll()
+		}
 	}
-	return err
+	return *db.failed.Load()
 }
 
 // get is the value of a key as this group has it so far.

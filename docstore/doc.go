@@ -33,7 +33,9 @@
 // A write is acknowledged when it is on the disk, unless [Options].NoSync. Concurrent
 // writers share a flush, so many of them cost hardly more than one. A reader is never
 // shown what a power loss could take back. After an error of a write to disk the store
-// refuses reads as well as writes ([ErrFailed]): opening it again shows what it has.
+// refuses reads as well as writes ([ErrFailed]): opening it again shows what it has. When
+// the disk is full, or the process has no file descriptor left, writers wait, and the
+// store goes on by itself if that ends within 10 seconds.
 //
 // # Caveats
 //

@@ -1,6 +1,8 @@
 package docstore
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,10 +19,10 @@ import (
 // The format is the newest that the pinned version knows: besides being the fastest, it
 // is the one that shares no channel between the synctest bubbles of one process.
 type engine struct {
-	db   *pebble.DB
-	sync bool
-	log  *quietLog
-	use  users
+	db    *pebble.DB
+	sync  bool
+	guard *guard
+	use   users
 
 	stuck atomic.Bool // it panicked with its locks held, and cannot be closed
 }
@@ -34,7 +36,8 @@ const (
 // filesystem is what the engine stands on; tests inject errors through it.
 type filesystem = vfs.FS
 
-func openEngine(dir string, o Options) (*engine, error) {
+// openEngine opens the engine, or gives up when ctx ends.
+func openEngine(ctx context.Context, dir string, o Options) (*engine, error) {
 	fs := o.fs
 	switch {
 	case fs != nil:
@@ -43,19 +46,21 @@ func openEngine(dir string, o Options) (*engine, error) {
 	default:
 		fs = vfs.Default
 	}
-	log := &quietLog{}
+	g := newGuard(fs, dir)
 	po := &pebble.Options{
-		FS:                          fs,
+		FS:                          g,
 		FormatMajorVersion:          pebble.FormatNewest,
 		CacheSize:                   o.CacheBytes,
-		MemTableSize:                memTable,
+		MemTableSize:                cmp.Or(o.buffer, memTable),
 		MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold:       4,
 		L0StopWritesThreshold:       24,
 		LBaseMaxBytes:               64 << 20,
 		BytesPerSync:                1 << 20,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
-		Logger:                      log,
+		Logger:                      quietLog{g},
+		// Whoever reads a damaged block is told. A compaction that does would begin again at once.
+		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) { g.pause(readPause) }},
 	}
 	for i := range po.Levels {
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
@@ -63,11 +68,32 @@ func openEngine(dir string, o Options) (*engine, error) {
 	}
 	// Feeds are read nearly twice as fast as with the engine's default compression.
 	po.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionFastest })
+	e := &engine{sync: !o.NoSync, guard: g, use: newUsers()}
+	settled := g.until(ctx)
 	db, err := pebble.Open(dir, po)
+	settled()
+	if err == nil {
+		e.db = db
+	}
+	if g.frozen() { // then what the engine says comes of that
+		err = openFailure(ctx, g.err())
+	}
+	if err != nil && e.db != nil {
+		_ = e.close()
+	}
 	if err != nil {
 		return nil, err
 	}
-	return &engine{db: db, sync: !o.NoSync, log: log, use: newUsers()}, nil
+	return e, nil
+}
+
+// openFailure is the error of an opening that came to nothing because of the disk, or
+// because ctx ended.
+func openFailure(ctx context.Context, reason error) error {
+	if ctx.Err() != nil && errors.Is(reason, context.Cause(ctx)) || isCorrupt(reason) {
+		return reason
+	}
+	return fmt.Errorf("%w: %w", ErrFailed, reason)
 }
 
 // isCorrupt tells the error of files that are not what they were.
@@ -102,51 +128,49 @@ func (d damage) Error() string {
 // Unwrap gives the class and the engine's error.
 func (d damage) Unwrap() []error { return []error{ErrCorrupt, d.err} }
 
-// readError gives the error of a read one of our names.
-func readError(err error) error {
-	if err != nil && isCorrupt(err) {
+// readError gives the error of a read one of our names. A failed engine has tables that are
+// nowhere, which is no damage.
+func (e *engine) readError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case e.guard.frozen():
+		return fmt.Errorf("%w: %w", ErrFailed, e.guard.err())
+	case isCorrupt(err):
 		return damage{err}
 	}
 	return err
 }
 
-// quietLog drops the engine's chatter and keeps the error after which it cannot go on.
-type quietLog struct {
-	fatal atomic.Pointer[error]
-}
+// quietLog drops the engine's chatter. An error after which the engine cannot go on breaks
+// the guard.
+type quietLog struct{ g *guard }
 
 // Infof drops a message.
-func (l *quietLog) Infof(string, ...any) {}
+func (quietLog) Infof(string, ...any) {}
 
-// Errorf drops a message: the error also reaches the caller, or is retried.
-func (l *quietLog) Errorf(string, ...any) {}
+// Errorf drops a message: the error also reaches the caller, or is retried, and those of
+// the disk are known to the guard.
+func (quietLog) Errorf(string, ...any) {}
 
-// Fatalf keeps the error; the next write fails with it.
-func (l *quietLog) Fatalf(format string, args ...any) {
-	err := fmt.Errorf(format, args...)
-	l.fatal.CompareAndSwap(nil, &err)
-}
-
-func (l *quietLog) err() error {
-	if e := l.fatal.Load(); e != nil {
-		return *e
-	}
-	return nil
-}
+// Fatalf breaks the guard.
+func (l quietLog) Fatalf(format string, args ...any) { l.g.fail(fmt.Errorf(format, args...)) }
 
 // close closes the engine when its last user has left; a stuck one is left to its fate,
 // and keeps the directory.
 func (e *engine) close() (err error) {
 	e.use.end()
 	if e.stuck.Load() {
-		return e.log.err()
+		return e.guard.err()
 	}
+	e.guard.hurry()
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%v", r)
 		}
 	}()
-	return e.db.Close()
+	err = e.db.Close()
+	return cmp.Or(e.guard.err(), err)
 }
 
 // get appends the value of a key to dst; false tells that there is none.
@@ -160,7 +184,7 @@ func (e *engine) get(dst, key []byte) ([]byte, bool, error) {
 		return dst, false, nil
 	}
 	if err != nil {
-		return dst, false, readError(err)
+		return dst, false, e.readError(err)
 	}
 	dst = append(dst, v...)
 	return dst, true, closer.Close()
@@ -184,14 +208,14 @@ func (w write) dropRange(from, to []byte)      { _ = w.b.DeleteRange(from, to, n
 // commit applies the changes, and returns when they are safe. After an error the engine
 // takes no more writes: what it has of this one is found out by opening it again.
 func (w write) commit() (err error) {
-	if err := w.e.log.err(); err != nil {
+	if err := w.e.guard.err(); err != nil {
 		return err
 	}
 	defer func() {
-		if r := recover(); r != nil { // the engine panics when its log cannot grow
+		if r := recover(); r != nil {
 			w.e.stuck.Store(true)
-			w.e.log.Fatalf("%v", r)
-			err = w.e.log.err()
+			w.e.guard.fail(fmt.Errorf("%v", r))
+			err = w.e.guard.err()
 		}
 	}()
 	if w.e.sync {
@@ -202,11 +226,10 @@ func (w write) commit() (err error) {
 	} else {
 		err = w.e.db.Apply(w.b, pebble.NoSync)
 	}
-	if err == nil {
-		err = w.e.log.err()
-	}
 	if err != nil {
-		w.e.log.Fatalf("%w", err)
+		w.e.guard.fail(err)
+	}
+	if err := w.e.guard.err(); err != nil { // which the engine does not know of
 		return err
 	}
 	return w.b.Close()
@@ -214,8 +237,9 @@ func (w write) commit() (err error) {
 
 // cursor walks keys in order. Key and value are good until the next step.
 type cursor struct {
-	it *pebble.Iterator
-	e  *engine // that this cursor uses; nil for one of a view, which does
+	it   *pebble.Iterator
+	e    *engine
+	uses bool // the engine, by itself and not by a view
 }
 
 // view is one state of the engine, for several cursors and gets. That of an engine which
@@ -250,7 +274,7 @@ func (v view) get(key []byte) ([]byte, bool, error) {
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, readError(err)
+		return nil, false, v.e.readError(err)
 	}
 	return slices.Clone(value), true, closer.Close()
 }
@@ -261,9 +285,9 @@ func (v view) cursor(from, to []byte) (*cursor, error) {
 	}
 	it, err := v.s.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
-		return nil, readError(err)
+		return nil, v.e.readError(err)
 	}
-	return &cursor{it, nil}, nil
+	return &cursor{it, v.e, false}, nil
 }
 
 // cursor walks the keys [from, to) of the present state.
@@ -274,26 +298,26 @@ func (e *engine) cursor(from, to []byte) (*cursor, error) {
 	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
 		e.use.leave()
-		return nil, readError(err)
+		return nil, e.readError(err)
 	}
-	return &cursor{it, e}, nil
+	return &cursor{it, e, true}, nil
 }
 
 func (c *cursor) first() bool          { return c.it.First() }
 func (c *cursor) next() bool           { return c.it.Next() }
 func (c *cursor) seek(key []byte) bool { return c.it.SeekGE(key) }
 func (c *cursor) key() []byte          { return c.it.Key() }
-func (c *cursor) err() error           { return readError(c.it.Error()) }
+func (c *cursor) err() error           { return c.e.readError(c.it.Error()) }
 func (c *cursor) value() ([]byte, error) {
 	v, err := c.it.ValueAndErr()
-	return v, readError(err)
+	return v, c.e.readError(err)
 }
 
 func (c *cursor) close() error {
-	if c.e != nil {
+	if c.uses {
 		defer c.e.use.leave()
 	}
-	return readError(c.it.Close())
+	return c.e.readError(c.it.Close())
 }
 
 func (c *cursor) finish(err *error, verb string) {

@@ -15,6 +15,12 @@ func (o Options) WithFS(fs vfs.FS) Options {
 	return o
 }
 
+// WithBuffer makes the store write tables after so many bytes.
+func (o Options) WithBuffer(bytes uint64) Options {
+	o.buffer = bytes
+	return o
+}
+
 // NewMem is a file system in memory.
 func NewMem() *vfs.MemFS { return vfs.NewMem() }
 
