@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -101,6 +102,11 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 	if err != nil {
 		_ = eng.close() // has nothing to lose
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
+	}
+	if !o.InMemory && o.fs == nil {
+		if err := closeFiles(dir); err != nil {
+			return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), eng.close())
+		}
 	}
 	eng.guard.opened(func(err error) { _ = db.fail(err) })
 	db.work.Go(db.commitAll)

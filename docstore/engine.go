@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -44,7 +45,10 @@ func openEngine(ctx context.Context, dir string, o Options) (*engine, error) {
 	case o.InMemory:
 		fs, dir = vfs.NewMem(), "docstore"
 	default:
-		fs = vfs.Default
+		fs = ownerFS{vfs.Default}
+	}
+	if err := makeDir(fs, dir); err != nil {
+		return nil, err
 	}
 	g := newGuard(fs, dir)
 	po := &pebble.Options{
@@ -68,6 +72,9 @@ func openEngine(ctx context.Context, dir string, o Options) (*engine, error) {
 	}
 	// Feeds are read nearly twice as fast as with the engine's default compression.
 	po.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionFastest })
+	po.Experimental.FileCacheShards = max(1, min(runtime.GOMAXPROCS(0), openTables()/tablesOfShard))
+	po.FileCache = pebble.NewFileCache(po.Experimental.FileCacheShards, openTables())
+	defer po.FileCache.Unref()
 	e := &engine{sync: !o.NoSync, guard: g, use: newUsers()}
 	settled := g.until(ctx)
 	db, err := pebble.Open(dir, po)

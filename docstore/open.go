@@ -8,7 +8,7 @@ import (
 )
 
 // checkDir refuses a directory that has no store and must have one, or in which one would
-// lie among other files; it makes one that is missing.
+// lie among other files.
 func checkDir(dir string, mustExist bool) error {
 	if dir == "" {
 		return refuse("name of the directory is empty: want a path, or Options.InMemory")
@@ -32,9 +32,6 @@ func checkDir(dir string, mustExist bool) error {
 		return fmt.Errorf("open store %s: %w", dir, ErrNotStore)
 	case other:
 		return fmt.Errorf("open store %s: %w: it holds other files, want an empty directory or a store", dir, ErrNotStore)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("open store: %w", err)
 	}
 	return nil
 }
