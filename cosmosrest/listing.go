@@ -2,7 +2,6 @@ package cosmosrest
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
@@ -38,9 +37,7 @@ func (c *call) query(from resources) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, maxCompute)
-	defer cancel()
-	b.Until(ctx)
+	b.Until(c.meter.limit())
 	if _, limit := b.Limit(); b.Streams() && limit < 0 {
 		return c.replyPage(from, func(r resource, emit func([]byte) error) error { return b.Rows(r.body, emit) })
 	}
@@ -67,7 +64,14 @@ func (c *call) boundQuery() (*sql.Bound, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, b, err := text.bind()
+	q, err := c.parseQuery(text.Query)
+	if err != nil {
+		return nil, err
+	}
+	b, err := text.bind(q)
+	if err == nil {
+		b.Meter(&c.meter)
+	}
 	return b, err
 }
 

@@ -79,17 +79,17 @@ func pick[T any](p *pager, of ...T) T { return of[p.rnd.IntN(len(of))] }
 
 func (p *pager) chance(percent int) bool { return p.rnd.IntN(100) < percent }
 
-var longText = strings.Repeat("long ", 200)
+var lengthy = strings.Repeat("long ", 200)
 
 // document has few different values, so that many rows sort the same.
 func (p *pager) document(i int) string {
 	members := []string{fmt.Sprintf(`"id":"i%02d","pk":"k%d","b":%d`, p.rnd.IntN(100)*100+i, p.rnd.IntN(8), p.rnd.IntN(4))}
-	if v := pick(p, "", "null", "false", "true", "0", "1", "-1.5", `""`, `"x"`, `"é"`, `"`+longText+`a"`, `"`+longText+`b"`,
+	if v := pick(p, "", "null", "false", "true", "0", "1", "-1.5", `""`, `"x"`, `"é"`, `"`+lengthy+`a"`, `"`+lengthy+`b"`,
 		"[]", "[1]", `[1,"x"]`, "{}", `{"y":1}`, `{"y":[null],"z":true}`); v != "" {
 		members = append(members, `"a":`+v)
 	}
 	if p.chance(80) {
-		members = append(members, `"s":"`+pick(p, "p", "q", "it's", `\"`, longText+"1", longText+"2", longText+"3")+`"`)
+		members = append(members, `"s":"`+pick(p, "p", "q", "it's", `\"`, lengthy+"1", lengthy+"2", lengthy+"3")+`"`)
 	}
 	var tags []string
 	for k := range p.rnd.IntN(4) {
@@ -393,5 +393,5 @@ func subset(t *testing.T, query string, got, of []string, want int) {
 }
 
 func short(rows []string) string {
-	return strings.ReplaceAll(strings.Join(rows, " "), longText, "long…")
+	return strings.ReplaceAll(strings.Join(rows, " "), lengthy, "long…")
 }
