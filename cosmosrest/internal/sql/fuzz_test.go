@@ -203,7 +203,7 @@ func FuzzQuery(f *testing.F) {
 		rows, err := r.Finish()
 		checkError(t, err)
 		for _, row := range rows {
-			if err := emit(row); err != nil {
+			if err := emit(row.JSON); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -31,17 +31,17 @@ func TestRewrittenQueries(t *testing.T) {
 		{"SELECT c.x FROM c WHERE c.y OFFSET 3 LIMIT @two", "SELECT c.x FROM c WHERE c.y OFFSET 0 LIMIT 5"},
 		{
 			"SELECT * FROM c ORDER BY c.x",
-			`SELECT c._rid, [{"item": c.x}] AS orderByItems, c AS payload FROM c WHERE ({documentdb-formattableorderbyquery-filter}) ORDER BY c.x, RID_ORDER(c._rid)`,
+			`SELECT c._rid, [{"item": c.x}] AS orderByItems, c AS payload FROM c WHERE ({documentdb-formattableorderbyquery-filter}) ORDER BY c.x`,
 		},
 		{
 			"select top 5 d.a, 1 from docs d -- all\n where d.b = 1 or d.c\norder by d.x desc, d . y -- the end",
 			`SELECT TOP 5 d._rid, [{"item": d.x}, {"item": d . y}] AS orderByItems, {"a": d.a, "$1": 1} AS payload FROM docs d ` +
-				`WHERE (d.b = 1 or d.c) AND ({documentdb-formattableorderbyquery-filter}) ORDER BY d.x DESC, d . y, RID_ORDER(d._rid) DESC`,
+				`WHERE (d.b = 1 or d.c) AND ({documentdb-formattableorderbyquery-filter}) ORDER BY d.x DESC, d . y`,
 		},
 		{
 			"SELECT VALUE t FROM c JOIN t IN c.tags ORDER BY t OFFSET 1 LIMIT 2",
 			`SELECT c._rid, [{"item": t}] AS orderByItems, t AS payload FROM c JOIN t IN c.tags ` +
-				`WHERE ({documentdb-formattableorderbyquery-filter}) AND IS_DEFINED(t) ORDER BY t, RID_ORDER(c._rid) OFFSET 0 LIMIT 3`,
+				`WHERE ({documentdb-formattableorderbyquery-filter}) AND IS_DEFINED(t) ORDER BY t OFFSET 0 LIMIT 3`,
 		},
 		{
 			"SELECT * FROM t IN c.tags ORDER BY t.x",
@@ -288,11 +288,13 @@ func mergeDistinct(sorted bool, rows []value) []value {
 // mergeGroups folds the payloads of each group, column by column; a query with VALUE has one without a name.
 func mergeGroups(info queryInfo, rows []value) []value {
 	var ids []string
+	keys := map[string][]value{}
 	groups := map[string][]value{}
 	for _, r := range rows {
 		id, payload := "", r
 		if items := get(r, "groupByItems"); items.kind != undefined {
 			id = canonical(items)
+			keys[id] = elements(items)
 		}
 		if id != "" || !info.HasSelectValue {
 			payload = get(r, "payload")
@@ -302,6 +304,9 @@ func mergeGroups(info queryInfo, rows []value) []value {
 		}
 		groups[id] = append(groups[id], payload)
 	}
+	slices.SortFunc(ids, func(a, b string) int {
+		return slices.CompareFunc(keys[a], keys[b], func(x, y value) int { return order(get(x, "item"), get(y, "item")) })
+	})
 	var out []value
 	for _, id := range ids {
 		var merged value

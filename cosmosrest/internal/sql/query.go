@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -25,6 +27,7 @@ type Query struct {
 	memos  int
 
 	isCondition bool
+	sorting     string // what rows are sorted by
 }
 
 // Parse parses a query. Recent results are kept, so parsing a query again costs a look into a map. Errors are *Error.
@@ -56,11 +59,17 @@ func parse(text string, isCondition bool) (*Query, error) {
 	} else {
 		q.plan = c.query(st.Query, rootSlot)
 	}
+	for p := q.plan; p != nil; p = p.base {
+		p.outer = true
+	}
 	if len(text) <= maxKeptSyntax {
 		q.syntax = st.Query
 	}
 	if c.err != nil {
 		return nil, c.err
+	}
+	if !isCondition {
+		q.sorting = sortingOf(text, st.Query, q.plan)
 	}
 	q.params, q.counts, q.slots, q.memos = c.params, c.counts, c.slots+1, len(c.memos)
 	return q, nil
@@ -120,8 +129,9 @@ type Parameter struct {
 
 // Bound is a query with the values of its parameters. It serves one request: not for use by several goroutines at once.
 type Bound struct {
-	q *Query
-	f frame
+	q      *Query
+	f      frame
+	resume resume
 }
 
 // Bind gives the query its parameters; those it does not use are ignored. It fails with an *Error if one is missing or no JSON,
@@ -179,10 +189,28 @@ func (b *Bound) Streams() bool { return !b.q.plan.collects() }
 // Limit returns how many rows to leave out, and how many to return after them at most; limit is -1 if there is no bound.
 func (b *Bound) Limit() (offset, limit int64) { return b.q.plan.bounds(&b.f) }
 
+// Sorting says what rows that depend on each other are sorted by: a [Place] belongs to all queries with the same.
+func (b *Bound) Sorting() string { return b.q.sorting }
+
+// sortingOf is the text of what a query sorts or groups by. The rows of one that has another in FROM are only numbered, so a
+// place in them belongs to the whole text.
+func sortingOf(text string, s *selectStmt, p *plan) string {
+	if p.base != nil {
+		return text
+	}
+	w := &rewriter{q: &Query{text: text}, s: s}
+	keys := w.texts(s.Tail.Group)
+	for _, o := range s.Tail.Order {
+		keys = append(keys, w.expr(o.Expr)+" "+strconv.FormatBool(o.Desc))
+	}
+	return strings.Join(keys, ",")
+}
+
 // begin makes the frame ready for a document.
 func (f *frame) begin(doc []byte) {
 	f.slots[rootSlot] = documentValue(doc)
 	f.round++
+	f.combination = 0
 	f.work, f.err = f.most+f.bytely*len(doc), nil
 }
 
@@ -196,6 +224,10 @@ func (f *frame) failure() error {
 	}
 	return f.err
 }
+
+// Combination is where the row that Rows emits is among the combinations of the rows of FROM and JOIN that the document has,
+// counted from 1 before WHERE: the same under another filter. Behind Rows it is their number.
+func (b *Bound) Combination() int { return b.f.combination }
 
 // Rows calls emit with the JSON of every row that a query which [Bound.Streams] makes of a document. A row is valid
 // during the call only; that of SELECT * is the document itself. It returns emit's error, or an *Error.

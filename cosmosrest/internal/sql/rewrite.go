@@ -104,13 +104,6 @@ func (w *rewriter) sorting(info queryInfo) string {
 		}
 		order = append(order, e)
 	}
-	if root := w.rootName(); root != "" { // where rows sort the same, clients go on by resource id
-		tie := ridOrder + "(" + root + "._rid)"
-		if w.p.order[0].desc {
-			tie += " DESC"
-		}
-		order = append(order, tie)
-	}
 	query := head + w.from() + filter + " ORDER BY " + strings.Join(order, ", ")
 	if w.p.distinct {
 		return query

@@ -48,7 +48,7 @@ func run(t *testing.T, query string, docs []string, params ...Parameter) (string
 	}
 	out, err := r.Finish()
 	for _, row := range out {
-		rows = append(rows, string(row))
+		rows = append(rows, string(row.JSON))
 	}
 	return strings.Join(rows, "\n"), err
 }
@@ -141,9 +141,9 @@ var queries = []struct{ query, want string }{
 	{"SELECT VALUE COUNT(1) FROM c JOIN t IN c.tags", `4`},
 	// GROUP BY.
 	{"SELECT c.pk, COUNT(1) AS n FROM c GROUP BY c.pk", `{"pk":"a","n":4} {"pk":"b","n":2}`},
-	{"SELECT COUNT(1) AS n, c.name FROM c GROUP BY c.name", `{"n":3} {"n":2,"name":"two"} {"n":1,"name":"Three"}`},
+	{"SELECT COUNT(1) AS n, c.name FROM c GROUP BY c.name", `{"n":3} {"n":1,"name":"Three"} {"n":2,"name":"two"}`},
 	{"SELECT VALUE COUNT(1) FROM c GROUP BY c.pk, c.name", `2 1 1 1 1`},
-	{"SELECT LOWER(c.name) AS l, CONCAT(LOWER(c.name), '!') AS x FROM c WHERE IS_DEFINED(c.name) GROUP BY LOWER(c.name)", `{"l":"two","x":"two!"} {"l":"three","x":"three!"}`},
+	{"SELECT LOWER(c.name) AS l, CONCAT(LOWER(c.name), '!') AS x FROM c WHERE IS_DEFINED(c.name) GROUP BY LOWER(c.name)", `{"l":"three","x":"three!"} {"l":"two","x":"two!"}`},
 	{"SELECT VALUE c.pk FROM c GROUP BY c.pk OFFSET 1 LIMIT 1", `"b"`},
 	{"SELECT VALUE COUNT(1) FROM c WHERE false GROUP BY c.pk", ``},
 	{"SELECT DISTINCT VALUE COUNT(1) FROM c GROUP BY c.id", `1`},
@@ -269,9 +269,17 @@ func TestSortedRowsBeyondTheLimitAreDropped(t *testing.T) {
 		t.Errorf("%d rows are kept", kept)
 	}
 	rows, err := r.Finish()
-	if got := fmt.Sprintf("%s", rows); err != nil || got != "[4999 4996]" {
+	if got := joinJSON(rows); err != nil || got != "4999 4996" {
 		t.Errorf("rows %s, %v", got, err)
 	}
+}
+
+func joinJSON(rows []Row) string {
+	var texts []string
+	for _, r := range rows {
+		texts = append(texts, string(r.JSON))
+	}
+	return strings.Join(texts, " ")
 }
 
 func TestWorkIsBounded(t *testing.T) {

@@ -8,6 +8,9 @@ func (p *plan) from(f *frame, i int, visit func() bool) bool {
 		return false
 	}
 	if i == len(p.sources) {
+		if p.outer {
+			f.combination++
+		}
 		if p.where != nil && p.where.eval(f).kind != isTrue {
 			return f.err == nil
 		}
@@ -58,8 +61,8 @@ func (p *plan) collected(f *frame, visit func(value) bool) bool {
 	if !p.each(f, func() bool { return c.add(f) }) {
 		return false
 	}
-	for _, v := range c.finish(f) {
-		if !visit(v) {
+	for _, r := range c.finish(f) {
+		if !visit(r.v) {
 			return false
 		}
 	}

@@ -17,6 +17,7 @@ const (
 
 // plan is a compiled SELECT.
 type plan struct {
+	outer      bool  // that of the query itself, or of a base
 	base       *plan // the subquery of FROM if it has to end before this begins; its rows are those of sources[0]
 	sources    []source
 	inputs     int // rows of FROM and JOIN, the plain document included

@@ -240,8 +240,7 @@ func equal(a, b value) bool {
 	return true
 }
 
-// order compares for ORDER BY, MIN and MAX: by type first, strings by their UTF-8 bytes. The order among arrays and among objects is
-// ours; the service documents none.
+// order compares for ORDER BY, MIN and MAX: by type first, strings by their UTF-8 bytes, arrays and objects by a hash.
 func order(a, b value) int {
 	if a.kind != b.kind {
 		return int(a.kind) - int(b.kind)
@@ -258,15 +257,15 @@ func order(a, b value) int {
 	case str:
 		return bytes.Compare(a.bytes(), b.bytes())
 	case array, object:
-		return bytes.Compare(a.canonical(), b.canonical())
+		return bytes.Compare(a.distinct(), b.distinct())
 	}
 	return 0
 }
 
-// canonical is what [appendCanonical] appends; a key of ORDER BY has it ready.
-func (v value) canonical() []byte {
+// distinct is the hash of an array or object; a key of ORDER BY has it ready.
+func (v value) distinct() []byte {
 	if v.decoded {
 		return v.text
 	}
-	return appendCanonical(nil, v, 0)
+	return distinctHash(v).bytes()
 }
