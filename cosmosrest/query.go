@@ -114,6 +114,9 @@ func (c *call) newQuery() (*query, error) {
 		return nil, err
 	}
 	q.compiled = time.Since(q.begun)
+	if q.parsed.WithoutFrom() {
+		q.sel.rng = changefeed.FullRange()
+	}
 	q.scan = scan{ctx: c.ctx, cont: cont, rng: q.sel.rng}
 	q.access()
 	return q, nil
@@ -193,7 +196,7 @@ func (q *query) crosses() error {
 	if what == "" {
 		return nil
 	}
-	plan, err := q.plan()
+	plan, err := q.plan(nil)
 	if err != nil {
 		return err
 	}
