@@ -39,7 +39,7 @@ type queryText struct {
 	ResumeFilter *sql.ResumeFilter `json:"resumeFilter"`
 }
 
-// bind makes the query, once it is parsed, ready to run.
+// bind makes the parsed query ready to run.
 func (t *queryText) bind(q *sql.Query) (*sql.Bound, error) {
 	b, err := q.Bind(t.Parameters)
 	if err == nil && t.ResumeFilter != nil {
@@ -113,6 +113,9 @@ func (c *call) newQuery() (*query, error) {
 		return nil, err
 	}
 	q.compiled = time.Since(q.begun)
+	if q.parsed.WithoutFrom() {
+		q.sel.rng = changefeed.FullRange()
+	}
 	q.scan = scan{ctx: c.meter.limit(), meter: &c.meter, cont: cont, rng: q.sel.rng}
 	q.bound.Meter(&c.meter)
 	q.access()
@@ -218,7 +221,7 @@ func (q *query) crosses() error {
 	if what == "" {
 		return nil
 	}
-	plan, err := q.plan()
+	plan, err := q.plan(nil)
 	if err != nil {
 		return err
 	}

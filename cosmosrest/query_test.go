@@ -97,7 +97,7 @@ func TestQueryAnswer(t *testing.T) {
 		}
 	}
 	scalars := w.ask(t, across("x-ms-cosmos-populateindexmetrics", "true"), "SELECT VALUE c.n FROM c").want(t, 200)
-	if !strings.Contains(string(scalars.body), `"Documents":[1.0],"_count":1`) {
+	if !strings.Contains(string(scalars.body), `"Documents":[1],"_count":1`) {
 		t.Errorf("values are %s", scalars.body)
 	}
 	if scalars.header.Get("x-ms-cosmos-index-utilization") == "" {
@@ -579,7 +579,7 @@ type plan struct {
 
 func TestQueryPlan(t *testing.T) {
 	w, cont := newRanges(t, Options{})
-	asked := map[string]string{"content-type": queryType, "x-ms-cosmos-is-query-plan-request": "True"}
+	asked := planned("Aggregate, OrderBy")
 	at, err := cont.Locate(`["p"]`)
 	if err != nil {
 		t.Fatal(err)
@@ -601,6 +601,25 @@ func TestQueryPlan(t *testing.T) {
 		}
 	}
 	w.ask(t, asked, "SELECT * FORM c").refused(t, 400, "0", "BadRequest")
+}
+
+// planned are the headers of a request for a plan, by a client that can do some things.
+func planned(features string) map[string]string {
+	return map[string]string{
+		"content-type": queryType, "x-ms-cosmos-is-query-plan-request": "True", "x-ms-cosmos-supported-query-features": features,
+	}
+}
+
+func TestAPlanThatTheClientCannotRunIsRefused(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	w.ask(t, planned("OrderBy,aggregate , NonValueAggregate"), "SELECT COUNT(1) FROM c").want(t, 200)
+	for _, features := range []string{"", "Aggregate,Distinct"} {
+		a := w.ask(t, planned(features), "SELECT COUNT(1) FROM c")
+		a.refused(t, 400, "0", "BadRequest")
+		if !strings.Contains(string(a.body), "Query contained NonValueAggregate, which the calling client does not support.") {
+			t.Errorf("a client with %q got %s", features, a.body)
+		}
+	}
 }
 
 // TestRefusedQueryRunsByItsPlan does what SDKs do with the plan in a refusal.
@@ -640,5 +659,56 @@ func TestQueryWithoutFrom(t *testing.T) {
 	a := w.ask(t, across(), "SELECT VALUE 1 + 1").want(t, 200)
 	if !strings.Contains(string(a.body), `"Documents":[2],"_count":1`) {
 		t.Errorf("answer is %s, want 2 once", a.body)
+	}
+}
+
+// The one row of a query without FROM comes once, and its subqueries read the container: all of it, whichever range is asked,
+// or the partition key that a header names.
+func TestASubqueryOfAQueryWithoutFromReadsTheContainer(t *testing.T) {
+	w, cont := newRanges(t, Options{})
+	const query = "SELECT VALUE (SELECT VALUE COUNT(1) FROM root c)"
+	var p plan
+	w.ask(t, planned(""), query).want(t, 200).into(t, &p)
+	parts, err := cont.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(parts) < 2 || len(p.Ranges) != 1 || p.Ranges[0].Max != parts[0].Range.Max || p.Info.RewrittenQuery != "" {
+		t.Errorf("the plan is %+v for ranges %v, want the first range and the query as it is", p, parts)
+	}
+	for _, headers := range []map[string]string{across(), across("x-ms-documentdb-partitionkeyrangeid", parts[1].ID)} {
+		if a := w.ask(t, headers, query).want(t, 200); !strings.Contains(string(a.body), `"Documents":[5],"_count":1`) {
+			t.Errorf("with %v: %s, want 5 once", headers, a.body)
+		}
+	}
+	rows := w.ask(t, across(), "SELECT * FROM c WHERE c.id = 'a'").list(t, "Documents")
+	ofKey := across("x-ms-documentdb-partitionkey", fmt.Sprintf("[%q]", rows[0]["pk"]))
+	of := len(w.ask(t, ofKey, "SELECT * FROM c").list(t, "Documents"))
+	if a := w.ask(t, ofKey, query).want(t, 200); of == 5 || !strings.Contains(string(a.body), fmt.Sprintf(`"Documents":[%d],"_count":1`, of)) {
+		t.Errorf("of one key: %s, want %d", a.body, of)
+	}
+}
+
+// Clients that merge ranges want the resource id of each row's document, whatever FROM makes of it.
+func TestSortedRowsOfAnyFromHaveTheirDocumentsResourceID(t *testing.T) {
+	w, cont := newRanges(t, Options{})
+	parts, err := cont.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []string{"c", "(SELECT c.id, c.pk FROM c) c", "(SELECT VALUE d FROM d) c", "c IN (SELECT VALUE [d] FROM d)"} {
+		var p plan
+		w.ask(t, planned("OrderBy"), "SELECT * FROM "+from+" ORDER BY c.id").want(t, 200).into(t, &p)
+		query := strings.ReplaceAll(p.Info.RewrittenQuery, "{documentdb-formattableorderbyquery-filter}", "true")
+		rids := map[string]bool{}
+		for _, part := range parts {
+			for _, row := range w.ask(t, across("x-ms-documentdb-partitionkeyrangeid", part.ID), query).list(t, "Documents") {
+				rid, _ := row["_rid"].(string)
+				rids[rid] = true
+			}
+		}
+		if len(rids) != 5 || rids[""] {
+			t.Errorf("FROM %s: the resource ids are %v, want those of 5 documents", from, rids)
+		}
 	}
 }

@@ -60,6 +60,9 @@ func (c *collector) resumed(r resume) *collector {
 
 // add takes the row that the frame's slots hold.
 func (c *collector) add(f *frame) bool {
+	if c.p.firstRow && len(c.rows) > 0 {
+		return false
+	}
 	if c.p.folds() {
 		return c.fold(f)
 	}

@@ -5,6 +5,13 @@ import "bytes"
 // Run collects the documents of a query that does not stream.
 type Run struct {
 	f     *frame
+	apart []*collection // of the subqueries that read the container by themselves
+	query *collection
+}
+
+// collection collects the rows of one query.
+type collection struct {
+	f     *frame
 	plans []*plan // the innermost subquery of FROM first, the query last
 	c     *collector
 
@@ -13,20 +20,28 @@ type Run struct {
 
 // NewRun begins a run. A Bound has at most one at a time.
 func (b *Bound) NewRun() *Run {
-	plans := []*plan{b.q.plan}
-	for plans[0].base != nil {
-		plans = append([]*plan{plans[0].base}, plans...)
+	r := &Run{f: &b.f, query: newCollection(b.q.plan, &b.f, b.resume)}
+	for _, p := range b.q.apart {
+		r.apart = append(r.apart, newCollection(p, &b.f, resume{}))
 	}
-	r := &Run{f: &b.f, plans: plans, resume: b.resume}
-	r.c = r.collector(0)
+	b.f.apart = make([][]value, len(r.apart))
 	return r
 }
 
+func newCollection(p *plan, f *frame, from resume) *collection {
+	s := &collection{f: f, plans: []*plan{p}, resume: from}
+	for s.plans[0].base != nil {
+		s.plans = append([]*plan{s.plans[0].base}, s.plans...)
+	}
+	s.c = s.collector(0)
+	return s
+}
+
 // collector is that of a plan; the rows of the last one begin where those of the pages before ended.
-func (r *Run) collector(i int) *collector {
-	c := newCollector(r.plans[i], r.f)
-	if i == len(r.plans)-1 {
-		c.resumed(r.resume)
+func (s *collection) collector(i int) *collector {
+	c := newCollector(s.plans[i], s.f)
+	if i == len(s.plans)-1 {
+		c.resumed(s.resume)
 	}
 	return c
 }
@@ -37,28 +52,44 @@ func (r *Run) Add(doc []byte) error { return r.AddRest(doc, 0) }
 
 // AddRest takes what of a document comes after so many combinations of the rows of FROM and JOIN.
 func (r *Run) AddRest(doc []byte, done int) error {
-	if r.plans[0].inputs == 0 {
+	for _, s := range r.apart {
+		if err := s.add(doc, 0); err != nil {
+			return err
+		}
+	}
+	return r.query.add(doc, done)
+}
+
+func (s *collection) add(doc []byte, done int) error {
+	if s.plans[0].inputs == 0 {
 		return nil // without FROM, there is one row, of no document
 	}
-	r.f.begin(doc)
-	r.c.doc = documentNumber(doc)
-	r.plans[0].each(r.f, func() bool { return r.f.combination <= done || r.c.add(r.f) })
-	return r.f.failure()
+	s.f.begin(doc)
+	s.c.doc = documentNumber(doc)
+	s.plans[0].each(s.f, func() bool { return s.f.combination <= done || s.c.add(s.f) })
+	return s.f.failure()
 }
 
 // Held is how much the run keeps, about, in bytes.
-func (r *Run) Held() int { return r.c.held }
+func (r *Run) Held() int {
+	held := r.query.c.held
+	for _, s := range r.apart {
+		held += s.c.held
+	}
+	return held
+}
 
 // Finish returns the rows of the result, in the order of their places. The run is over.
 func (r *Run) Finish() ([]Row, error) {
-	r.f.begin(nil)
-	if r.plans[0].inputs == 0 {
-		r.plans[0].each(r.f, func() bool { return r.c.add(r.f) })
+	for i, s := range r.apart {
+		for _, own := range s.finish() {
+			r.f.apart[i] = append(r.f.apart[i], own.v)
+		}
+		if err := r.f.failure(); err != nil {
+			return nil, err
+		}
 	}
-	found := r.c.finish(r.f)
-	for i := range r.plans[1:] {
-		found = r.over(i+1, found)
-	}
+	found := r.query.finish()
 	if err := r.f.failure(); err != nil {
 		return nil, err
 	}
@@ -70,14 +101,30 @@ func (r *Run) Finish() ([]Row, error) {
 	return rows, nil
 }
 
+func (s *collection) finish() []row {
+	s.f.begin(nil)
+	if s.plans[0].inputs == 0 {
+		s.plans[0].each(s.f, func() bool { return s.c.add(s.f) })
+	}
+	found := s.c.finish(s.f)
+	for i := range s.plans[1:] {
+		found = s.over(i+1, found)
+	}
+	return found
+}
+
 // over runs a plan over the rows of its base.
-func (r *Run) over(i int, rows []row) []row {
-	p, f, c := r.plans[i], r.f, r.collector(i)
+func (s *collection) over(i int, rows []row) []row {
+	p, f, c := s.plans[i], s.f, s.collector(i)
 	f.combination = 0
+	from := &p.sources[0]
 	for _, own := range rows {
-		f.slots[p.sources[0].slot] = own.v
 		f.work = f.most
-		if !p.from(f, 1, func() bool { return c.add(f) }) {
+		next := func(v value) bool {
+			f.slots[from.slot] = v
+			return p.from(f, 1, func() bool { return c.add(f) })
+		}
+		if !from.bind(f, own.v, next) {
 			return nil
 		}
 	}

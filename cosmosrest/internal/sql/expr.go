@@ -19,9 +19,10 @@ type frame struct {
 
 	combination int // of rows of FROM and JOIN that the outer plan visits, counted before WHERE
 
-	stack  []value // arguments of the calls that are being made
-	folded []value // results of aggregates
-	keys   []value // of the group that is projected
+	stack  []value   // arguments of the calls that are being made
+	folded []value   // results of aggregates
+	keys   []value   // of the group that is projected
+	apart  [][]value // rows of the subqueries that read the container by themselves
 	now    time.Time
 	most   int // what a document may cost,
 	bytely int // and besides for each of its bytes

@@ -9,7 +9,7 @@ import (
 
 func planOf(t testing.TB, query string, params ...Parameter) queryInfo {
 	t.Helper()
-	raw, err := bound(t, query, params...).Plan([]KeyRange{{"", "FF"}})
+	raw, err := bound(t, query, params...).Plan([]KeyRange{{"", "FF"}}, nil)
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
@@ -45,8 +45,15 @@ func TestRewrittenQueries(t *testing.T) {
 		},
 		{
 			"SELECT * FROM t IN c.tags ORDER BY t.x",
-			`SELECT [{"item": t.x}] AS orderByItems, t AS payload FROM t IN c.tags WHERE ({documentdb-formattableorderbyquery-filter}) ORDER BY t.x`,
+			`SELECT DOCUMENT_RID() AS _rid, [{"item": t.x}] AS orderByItems, t AS payload FROM t IN c.tags WHERE ({documentdb-formattableorderbyquery-filter}) ORDER BY t.x`,
 		},
+		{
+			"SELECT VALUE s FROM (SELECT c.x FROM c) s ORDER BY s.x",
+			`SELECT DOCUMENT_RID() AS _rid, [{"item": s.x}] AS orderByItems, s AS payload FROM (SELECT c.x FROM c) s ` +
+				`WHERE ({documentdb-formattableorderbyquery-filter}) AND IS_DEFINED(s) ORDER BY s.x`,
+		},
+		{"SELECT VALUE EXISTS(SELECT 1 FROM c ORDER BY c.x)", ""},
+		{"SELECT DISTINCT TOP 1 VALUE x FROM x IN (SELECT VALUE [2, 1]) ORDER BY x", ""},
 		{"SELECT VALUE COUNT(1) FROM c", `SELECT VALUE [{"item": COUNT(1)}] FROM c`},
 		{"SELECT VALUE AVG(c.x) FROM c WHERE c.y", `SELECT VALUE [{"item": {"sum": SUM(c.x), "count": COUNT(c.x)}}] FROM c WHERE c.y`},
 		{
@@ -86,7 +93,7 @@ func TestPlanIsWhatClientsRead(t *testing.T) {
 			`"hasSelectValue":true,"dCountInfo":null,"hasNonStreamingOrderBy":false}`},
 	}
 	for _, test := range tests {
-		raw, err := bound(t, test.query, Parameter{"@two", []byte("2")}).Plan(nil)
+		raw, err := bound(t, test.query, Parameter{"@two", []byte("2")}).Plan(nil, nil)
 		want := `{"partitionedQueryExecutionInfoVersion":2,"queryInfo":` + test.want + `,"queryRanges":[]}`
 		if err != nil || string(raw) != want {
 			t.Errorf("%s: %v\n got %s\nwant %s", test.query, err, raw, want)
@@ -119,7 +126,7 @@ func TestConditionsHaveNoPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Plan(nil); err == nil || err.Error() != "A condition has no query plan." {
+	if _, err := b.Plan(nil, nil); err == nil || err.Error() != "A condition has no query plan." {
 		t.Errorf("error %v", err)
 	}
 }
@@ -133,7 +140,7 @@ func TestPlansThatCannotBe(t *testing.T) {
 		{"SELECT VALUE 1 ORDER BY 1", "'ORDER BY' is not valid if FROM clause is omitted."},
 	}
 	for _, test := range tests {
-		if _, err := bound(t, test.query).Plan(nil); err == nil || err.Error() != test.want {
+		if _, err := bound(t, test.query).Plan(nil, nil); err == nil || err.Error() != test.want {
 			t.Errorf("%s: %v, want %s", test.query, err, test.want)
 		}
 	}
@@ -373,3 +380,37 @@ func mergeAggregate(kind string, parts []value) value {
 }
 
 func elements(v value) []value { return (&frame{work: maxWork}).elements(v) }
+
+func TestAPlanIsForClientsThatCanRunIt(t *testing.T) {
+	tests := []struct{ query, features string }{
+		{"SELECT * FROM c", ""},
+		{"SELECT VALUE EXISTS(SELECT 1 FROM c)", ""},
+		{"SELECT VALUE COUNT(1) FROM c", "Aggregate"},
+		{"SELECT COUNT(1) FROM c", "Aggregate NonValueAggregate"},
+		{"SELECT COUNT(1) AS n, MAX(c.x) AS m FROM c", "MultipleAggregates NonValueAggregate"},
+		{"SELECT c.k, COUNT(1) AS n FROM c GROUP BY c.k", "Aggregate NonValueAggregate GroupBy"},
+		{"SELECT VALUE c.k FROM c GROUP BY c.k", "GroupBy"},
+		{"SELECT VALUE COUNTIF(c.x) FROM c", "Aggregate CountIf"},
+		{"SELECT DISTINCT c.x FROM c", "Distinct"},
+		{"SELECT TOP 1 c.x FROM c ORDER BY c.x", "OrderBy Top"},
+		{"SELECT c.x FROM c ORDER BY c.x, c.y OFFSET 1 LIMIT 2", "OffsetAndLimit MultipleOrderBy"},
+	}
+	for _, test := range tests {
+		needed := strings.Fields(test.features)
+		if _, err := bound(t, test.query).Plan(nil, func(f string) bool { return slices.Contains(needed, f) }); err != nil {
+			t.Errorf("%s for a client with %s: %v", test.query, test.features, err)
+		}
+		_, err := bound(t, test.query).Plan(nil, func(string) bool { return false })
+		var got []string
+		if err != nil {
+			for line := range strings.Lines(err.Error()) {
+				if name, ok := strings.CutPrefix(line, "Query contained "); ok {
+					got = append(got, name[:strings.Index(name, ",")])
+				}
+			}
+		}
+		if !slices.Equal(got, needed) {
+			t.Errorf("%s for a client without features: %v, want it to name %v", test.query, err, needed)
+		}
+	}
+}

@@ -23,6 +23,7 @@ type Query struct {
 	plan   *plan
 	params map[string]int // index of each parameter that the query uses
 	counts []count
+	apart  []*plan // subqueries that read the container by themselves
 	slots  int
 	memos  int
 
@@ -59,8 +60,10 @@ func parse(text string, isCondition bool) (*Query, error) {
 	} else {
 		q.plan = c.query(st.Query, rootSlot)
 	}
-	for p := q.plan; p != nil; p = p.base {
-		p.outer = true
+	for _, p := range append(c.apart, q.plan) {
+		for ; p != nil; p = p.base {
+			p.outer = true
+		}
 	}
 	if len(text) <= maxKeptSyntax {
 		q.syntax = st.Query
@@ -71,6 +74,7 @@ func parse(text string, isCondition bool) (*Query, error) {
 	if !isCondition {
 		q.sorting = sortingOf(text, st.Query, q.plan)
 	}
+	q.apart = c.apart
 	q.params, q.counts, q.slots, q.memos = c.params, c.counts, c.slots+1, len(c.memos)
 	return q, nil
 }
@@ -99,7 +103,16 @@ func (c *compiler) condition(s *condition) *plan {
 
 // CrossPartition names the construct for which the service's gateway refuses to run the query over several partitions by
 // itself, or is empty if there is none.
-func (q *Query) CrossPartition() string { return q.plan.crossPartition() }
+func (q *Query) CrossPartition() string {
+	if q.WithoutFrom() {
+		return ""
+	}
+	return q.plan.crossPartition()
+}
+
+// WithoutFrom tells of a query that its rows come from no document. They come once for the container, in whichever range it is
+// run; subqueries in it may read the whole container.
+func (q *Query) WithoutFrom() bool { return !q.isCondition && q.plan.withoutFrom() }
 
 func (p *plan) crossPartition() string {
 	switch {
@@ -263,7 +276,7 @@ func (b *Bound) Rows(doc []byte, emit func(row []byte) error) error {
 
 // json is the value as JSON, without a copy if possible.
 func (v value) json() []byte {
-	if v.raw != nil {
+	if v.asWritten() {
 		return v.raw
 	}
 	return v.appendJSON(nil)

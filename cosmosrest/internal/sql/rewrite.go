@@ -82,6 +82,8 @@ func (w *rewriter) sorting(info queryInfo) string {
 	}
 	if root := w.rootName(); root != "" {
 		head += root + "._rid, "
+	} else {
+		head += ridFunction + "() AS _rid, "
 	}
 	filter := " WHERE "
 	if w.s.Tail.Where != nil {
@@ -110,6 +112,9 @@ func (w *rewriter) sorting(info queryInfo) string {
 	}
 	return query + w.reach(info)
 }
+
+// ridFunction is a function for plans only: the resource id of the document, where FROM gives it no name.
+const ridFunction = "DOCUMENT_RID"
 
 // reach bounds the rows of one range to as many as the client may need.
 func (w *rewriter) reach(info queryInfo) string {
