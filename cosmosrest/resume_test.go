@@ -276,6 +276,7 @@ func (p *pager) native(t *testing.T, q wild) {
 			t.Fatal(err)
 		}
 		headers["x-ms-documentdb-partitionkeyrangeid"] = pick(p, parts...).ID
+		q = q.filtered(pick(p, "(true)", "STARTSWITH(c.id, 'i')", "c.pk IN ('"+strings.Join(keys, "','")+"')"))
 	case 2:
 		q = q.filtered("c.pk IN ('" + strings.Join(keys, "','") + "')")
 	case 3:
@@ -302,7 +303,7 @@ func (p *pager) native(t *testing.T, q wild) {
 		if moves {
 			p.move(t, 15)
 		}
-		if p.chance(30) && !p.moved {
+		if !p.moved && (p.chance(30) || q.from != "c" && p.chance(40)) {
 			p.counted(t, asked, headers, next, want[len(got):])
 			asked, want = p.narrowed(t, q, asked, headers, want, len(got))
 		}
@@ -348,7 +349,7 @@ func (p *pager) narrowed(t *testing.T, q, asked wild, headers map[string]string,
 	}
 	conds := []string{"(true)", "c.b > 0", "c.b < 3", "c.s >= 'q'", "NOT IS_DEFINED(c.a)"}
 	if q.from != "c" {
-		conds = append(conds, "t.v > 0", "t.v > 0", "t.k != 0", "t.k != 0", "t.k < 2")
+		conds = []string{"t.v > 0", "t.k != 0", "t.k < 2", "c.b > 0"}
 	}
 	next := asked.filtered(pick(p, conds...))
 	whole := p.all(t, headers, asked.unlimited().text())
