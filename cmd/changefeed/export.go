@@ -28,7 +28,8 @@ func exportCommand() *cobra.Command {
 		Long: `Write the documents of a container to standard output, one JSON document a line, as
 they were given: what the store adds to them (_rid, _self, _etag, _attachments, _ts) is
 left out unless --system asks for it. Those of one partition key come in the order of
-their last writes, so that import makes the same container of them.`,
+their last writes, so that import makes the same container of them. With -o json it is
+the same: documents are JSON.`,
 		Example: `  changefeed export --db data --container restaurants > restaurants.ndjson
   changefeed export --db data --container restaurants --key CF24 | jq .name
   changefeed export docstore:data#orders --key '["tenant 1", 5]' --system
@@ -41,6 +42,7 @@ their last writes, so that import makes the same container of them.`,
 	o.placeFlags.register(cmd)
 	o.patient(cmd)
 	o.selection.register(cmd)
+	output(cmd) // for who gives it to all commands
 	cmd.Flags().BoolVar(&o.system, "system", false, "keep the system properties")
 	return cmd
 }
