@@ -138,7 +138,7 @@ func (w *worker) begin() error {
 	case w.r.view.covers(w.first):
 		return errRedundant
 	}
-	if w.at == (Position{}) {
+	if w.at.Token == "" {
 		if err := w.anchor(); err != nil {
 			return err
 		}
@@ -152,20 +152,6 @@ func (w *worker) begin() error {
 		}
 	}
 	return w.open()
-}
-
-// anchor fixes the position of a lease that another processor has made and never read:
-// it begins where Options.Start says, and now is now.
-func (w *worker) anchor() error {
-	w.at.Start = w.r.opts.Start
-	if w.at.Start.IsNow() {
-		page, err := w.read()
-		if err != nil {
-			return err
-		}
-		w.at = page.Next
-	}
-	return w.save(func(l *Lease) { l.Position = w.at })
 }
 
 // reason tells why the loop ended.
