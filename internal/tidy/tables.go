@@ -47,7 +47,7 @@ var edges = map[string][]string{
 
 const (
 	engineModule = "github.com/cockroachdb/pebble"
-	engineFile   = "docstore/engine.go"
+	engineFiles  = "docstore/engine*.go"
 )
 
 var (
