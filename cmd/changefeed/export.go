@@ -36,7 +36,12 @@ the same: documents are JSON.`,
   changefeed export cosmos:shop/orders --endpoint https://contoso.documents.azure.com > orders.ndjson`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.with(cmd, args, func(c *container) error { return o.export(cmd.Context(), c, cmd.OutOrStdout()) })
+			return o.with(cmd, args, func(c *container) error {
+				if err := o.rng.complete(cmd.Context(), c.source); err != nil {
+					return err
+				}
+				return o.export(cmd.Context(), c, cmd.OutOrStdout())
+			})
 		},
 	}
 	o.placeFlags.register(cmd)

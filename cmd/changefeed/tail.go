@@ -111,6 +111,9 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 		if err := c.retains(mode); err != nil {
 			return err
 		}
+		if err := o.rng.complete(ctx, c.source); err != nil {
+			return err
+		}
 		return o.tail(ctx, c, mode, cmd.OutOrStdout())
 	})
 }
