@@ -25,29 +25,30 @@ func (r *run) bootstrap(ctx context.Context) error {
 	}
 }
 
-// hopeless tells errors that trying again cannot mend.
+// hopeless tells answers of a source or a store that trying again cannot mend.
 func hopeless(err error) bool {
-	return slices.ContainsFunc([]error{
-		ErrModeChanged, ErrStartIgnored, ErrNoStart, ErrForeignLease, ErrNotFound, ErrForbidden, ErrBadRequest,
-	}, func(e error) bool { return errors.Is(err, e) })
+	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrForbidden) || errors.Is(err, ErrBadRequest)
 }
 
-// tryBootstrap tells whether the unit is ready. It is not, without an error, while
-// another instance creates the leases.
+// tryBootstrap tells whether the unit is ready, or refused for good: then there is an
+// error too. It is neither, without an error, while another instance creates the leases.
 func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 	if err := r.view.list(ctx, time.Now()); err != nil {
 		return false, err
 	}
 	if err := cmp.Or(r.checkForeign(), r.checkMode()); err != nil {
-		return false, err
+		return true, err
 	}
 	if info, made := r.view.marker(); made {
 		return r.checkStart(ctx, info)
 	}
 	if _, err := r.firstStart(); err != nil {
-		return false, err
+		return true, err
 	}
 	return r.locked(ctx, func(ctx context.Context) error {
+		if err := r.untangle(ctx); err != nil {
+			return err
+		}
 		start, err := r.firstStart()
 		if err != nil {
 			return err
@@ -83,7 +84,7 @@ func (r *run) checkMode() error {
 func (r *run) cover(ctx context.Context, start Start) error {
 	partitions, err := r.source.Partitions(ctx)
 	if err != nil {
-		return fmt.Errorf("list partitions: %w", err)
+		return err
 	}
 	parts := cutAt(r.holes(), r.grid(partitions))
 	creating, fail := context.WithCancelCause(ctx)
@@ -146,6 +147,7 @@ func (r *run) createLease(ctx context.Context, part Range, start Start) error {
 	got, err := r.store.Create(ctx, Lease{
 		Kind: KindLease, Version: 1, Token: part.String(), Range: part,
 		Position: at, Mode: r.opts.Mode, Timestamp: timestamp(),
+		Properties: map[string]string{generationProperty: "0"},
 	})
 	if err == nil {
 		r.view.put(got)
@@ -230,7 +232,9 @@ func (r *run) overlaps() (found []flaw) {
 	}
 	for i := 1; i < len(good); i++ {
 		a, b := good[i-1], good[i]
-		if a.State != StateSplitting && b.State != StateSplitting && a.Range.Overlaps(b.Range) {
+		split := a.State == StateSplitting || b.State == StateSplitting
+		removed := r.view.covers(a) || r.view.covers(b) // by its worker, or by whoever takes it
+		if !split && !removed && a.Range.Overlaps(b.Range) {
 			add(a, a.ID+" "+b.ID, fmt.Errorf("%w: %s and %s: keys in both are delivered twice", ErrOverlap, a.ID, b.ID))
 		}
 	}

@@ -86,6 +86,7 @@ func (r *run) round(ctx context.Context) (expecting bool) {
 		p = balance(s, r.me)
 	}
 	if listed {
+		r.dropRedundant()
 		r.checkCover(ctx)
 		r.clean(ctx)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,9 +25,12 @@ type call struct {
 	ctx    context.Context
 	target target
 	who    principal
+	known  bool // who was authenticated
+	late   bool // the body did not come in time
 
 	activity string
 	charge   float64 // request units so far
+	meter    meter   // of what it computes
 	status   int     // of the answer, once it is sent
 
 	values [usualHeaders]string // room for those of the answer
@@ -35,6 +39,7 @@ type call struct {
 
 func newCall(s *Server, w http.ResponseWriter, r *http.Request) *call {
 	c := &call{s: s, w: w, r: r, ctx: r.Context(), activity: r.Header.Get(headerActivity)}
+	c.meter.s, c.meter.ctx = s, c.ctx
 	if c.activity == "" || len(c.activity) > maxActivity {
 		c.activity = newUUID()
 	}
@@ -102,16 +107,47 @@ func (c *call) set(name, value string) {
 
 const usualHeaders = 12 // of an answer
 
-// body reads the request's body. Above limit bytes it is a 413.
+// body reads the request's body. Above limit bytes it is a 413, and when it takes too long a 408.
 func (c *call) body(limit int64) ([]byte, error) {
-	if c.r.ContentLength > limit {
+	n := c.r.ContentLength
+	if n > limit {
 		return nil, tooLarge(limit)
 	}
+	most := n
+	if n < 0 {
+		most = limit
+	}
+	takes := bodyPause + time.Duration(most/bodyRate)*time.Second
+	conn := http.NewResponseController(c.w)
+	timed := conn.SetReadDeadline(time.Now().Add(takes)) == nil
+	b, err := c.bytes(n, limit)
+	if timed {
+		_ = conn.SetReadDeadline(time.Time{}) // or the end of the time would end the request
+	}
+	switch {
+	case err == nil:
+		return b, nil
+	case isTooLarge(err):
+		return nil, tooLarge(limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.late = true
+		return nil, newFault(http.StatusRequestTimeout, 0, "RequestTimeout", "the body did not come within %v: want at least %d KB a second", takes, bodyRate>>10)
+	}
+	return nil, badRequest("body is cut short: %v", err)
+}
+
+const (
+	earlyBody = 64 << 10 // bytes that are made ready before anything of a body has come
+
+	bodyPause = 10 * time.Second // that a body may take, and besides
+	bodyRate  = 32 << 10         // a second for so many bytes
+)
+
+// bytes reads a body of n bytes, or of as many as come when n is not known.
+func (c *call) bytes(n, limit int64) ([]byte, error) {
 	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, limit)
-	n := c.r.ContentLength
 	if n <= 0 {
-		b, err := io.ReadAll(c.r.Body)
-		return b, readFault(err, limit)
+		return io.ReadAll(c.r.Body)
 	}
 	b := make([]byte, min(n, earlyBody))
 	_, err := io.ReadFull(c.r.Body, b)
@@ -119,19 +155,7 @@ func (c *call) body(limit int64) ([]byte, error) {
 		b = slices.Grow(b, rest)[:n]
 		_, err = io.ReadFull(c.r.Body, b[earlyBody:])
 	}
-	return b, readFault(err, limit)
-}
-
-const earlyBody = 64 << 10 // bytes that are made ready before anything of a body has come
-
-func readFault(err error, limit int64) error {
-	switch {
-	case err == nil:
-		return nil
-	case isTooLarge(err):
-		return tooLarge(limit)
-	}
-	return badRequest("body is cut short: %v", err)
+	return b, err
 }
 
 func isTooLarge(err error) bool {
@@ -158,6 +182,13 @@ func (c *call) waiting(most time.Duration) (context.Context, context.CancelFunc)
 
 // reply sends an answer. A nil body is an empty one.
 func (c *call) reply(status int, body []byte) error {
+	c.meter.rest()
+	if len(body) > largeAnswer {
+		defer c.s.sending.Add(-int64(len(body)))
+		if c.s.sending.Add(int64(len(body))) > maxSending {
+			return throttled(holdPause, "The answers that clients are slow to read are more than %d MB together", maxSending>>20)
+		}
+	}
 	c.frame()
 	h := c.w.Header()
 	if body != nil {
@@ -175,10 +206,15 @@ func (c *call) reply(status int, body []byte) error {
 	return nil
 }
 
+const (
+	largeAnswer = 64 << 10  // bytes; smaller ones are not counted
+	maxSending  = 128 << 20 // bytes of large answers that are sent at once
+)
+
 // frame sets the headers that every answer has.
 func (c *call) frame() {
 	c.set(headerActivity, c.activity)
-	c.set(headerCharge, strconv.FormatFloat(max(c.charge, minCharge), 'f', 2, 64))
+	c.set(headerCharge, strconv.FormatFloat(max(c.charge, chargeQuery(0, 0, c.meter.work)), 'f', 2, 64))
 	h := c.w.Header()
 	h["X-Ms-Gatewayversion"] = gatewayVersion
 	h["X-Ms-Serviceversion"] = serviceVersion
@@ -191,6 +227,7 @@ var (
 	gatewayVersion = []string{"version=2.14.0"}
 	serviceVersion = []string{"version=changefeed"}
 	noStore        = []string{"no-store, no-cache"}
+	closing        = []string{"close"}
 )
 
 // refuse sends the answer of an error, unless one has been sent.
@@ -210,6 +247,9 @@ func (c *call) refuse(err error) {
 	}
 	if f.allow != "" {
 		c.set("Allow", f.allow)
+	}
+	if !c.known || c.late { // a stranger, or one whose body would be in the way
+		c.w.Header()["Connection"] = closing
 	}
 	_ = c.reply(f.status, f.body(c.activity)) // refuses nothing
 }

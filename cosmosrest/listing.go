@@ -2,7 +2,6 @@ package cosmosrest
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
@@ -38,9 +37,7 @@ func (c *call) query(from resources) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, maxCompute)
-	defer cancel()
-	b.Until(ctx)
+	b.Until(c.meter.limit())
 	if _, limit := b.Limit(); b.Streams() && limit < 0 {
 		return c.replyPage(from, func(r resource, emit func([]byte) error) error { return b.Rows(r.body, emit) })
 	}
@@ -63,11 +60,15 @@ func (c *call) boundQuery() (*sql.Bound, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := sql.Parse(text.Query)
+	q, err := c.parseQuery(text.Query)
 	if err != nil {
 		return nil, err
 	}
-	return q.Bind(text.Parameters)
+	b, err := q.Bind(text.Parameters)
+	if err == nil {
+		b.Meter(&c.meter)
+	}
+	return b, err
 }
 
 // replyPage sends the rows that resources have, up to what the client takes at once.

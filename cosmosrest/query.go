@@ -71,10 +71,10 @@ func (c *call) queryItems() error {
 	b := newFeedBody(q.cont.RID())
 	defer b.free()
 	more, err := q.page(b)
+	c.spend(q.cont, part.ID, chargeQuery(q.scan.docs, q.scan.bytes, c.meter.work)) // also for work that came to nothing
 	if err != nil {
 		return err
 	}
-	c.spend(q.cont, part.ID, chargeScan(q.scan.docs, q.scan.bytes))
 	return q.answer(b, more)
 }
 
@@ -94,16 +94,42 @@ func (c *call) newQuery() (*query, error) {
 	if q.sel, err = c.selection(cont); err != nil {
 		return nil, err
 	}
-	if q.parsed, err = sql.Parse(q.text.Query); err != nil {
+	if q.parsed, err = q.parse(); err != nil {
 		return nil, err
 	}
 	if q.bound, err = q.parsed.Bind(q.text.Parameters); err != nil {
 		return nil, err
 	}
 	q.compiled = time.Since(q.begun)
-	q.scan = scan{ctx: c.ctx, cont: cont, rng: q.sel.rng}
+	q.scan = scan{ctx: c.meter.limit(), meter: &c.meter, cont: cont, rng: q.sel.rng}
+	q.bound.Meter(&c.meter)
 	q.access()
 	return q, nil
+}
+
+// parseQuery parses the text of a query: a long one, which takes a while, in a turn.
+func (c *call) parseQuery(text string) (*sql.Query, error) {
+	if len(text) >= longText {
+		if err := c.meter.Work(byteWork * len(text)); err != nil {
+			return nil, err
+		}
+	}
+	return sql.Parse(text)
+}
+
+// parse parses the query. A long one that cannot be run is to be paid for, too.
+func (q *query) parse() (*sql.Query, error) {
+	first := q.cont.PartitionAt(q.sel.rng.Min).ID
+	if len(q.text.Query) >= longText {
+		if err := q.c.admit(q.cont, first); err != nil {
+			return nil, err
+		}
+	}
+	parsed, err := q.c.parseQuery(q.text.Query)
+	if err != nil && q.c.meter.work > 0 {
+		q.c.spend(q.cont, first, chargeQuery(0, 0, q.c.meter.work))
+	}
+	return parsed, err
 }
 
 // hash tells the query from others, for continuations. The range is not part of it: the
@@ -189,13 +215,16 @@ func (q *query) crosses() error {
 // page fills a page, and tells whether another may follow; the query's continuation then
 // says where.
 func (q *query) page(b *feedBody) (more bool, err error) {
+	if err := q.c.meter.Work(keyWork * len(q.scan.keys) * max(1, len(q.scan.ids))); err != nil {
+		return false, err
+	}
 	if !q.bound.Streams() {
 		return q.pageOfAll(b)
 	}
 	if err := q.scan.begin(q.from); err != nil {
 		return false, err
 	}
-	q.bound.Until(q.c.ctx)
+	q.bound.Until(q.scan.ctx)
 	p := rowPage{b: b, max: q.max, k: &q.from}
 	p.offset, p.limit = q.bound.Limit()
 	if p.done() {

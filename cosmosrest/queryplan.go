@@ -19,6 +19,7 @@ func (c *call) queryPlan() error {
 	if err != nil {
 		return err
 	}
+	c.spend(q.cont, q.cont.PartitionAt(q.sel.rng.Min).ID, chargeQuery(0, 0, c.meter.work))
 	return c.reply(http.StatusOK, plan)
 }
 

@@ -27,7 +27,7 @@ func (c *call) readFeed() error {
 	if err != nil {
 		return err
 	}
-	s := scan{ctx: c.ctx, cont: cont, rng: sel.rng}
+	s := scan{ctx: c.ctx, meter: &c.meter, cont: cont, rng: sel.rng}
 	if sel.key != "" {
 		s.keys, s.pinned = append(s.keys, sel.key), true
 	}

@@ -2,10 +2,8 @@ package cosmosrest
 
 import (
 	"container/list"
-	"context"
 	"encoding/json"
 	"hash/maphash"
-	"net/http"
 	"sync"
 	"time"
 
@@ -20,11 +18,11 @@ const (
 	resultLife     = 60 * time.Second // since the last page
 	rowOverhead    = 24               // bytes of a row besides its text
 
-	maxHeldRows = 512 << 20 // bytes that queries hold while they are computed, together
-	seenCost    = 16        // bytes for a document that has been seen
+	maxHeldRows = 256 << 20 // bytes that queries hold while they are computed, together
+	seenCost    = 40        // bytes for a document that has been seen
 	holdPause   = time.Second
 
-	maxCompute = 60 * time.Second // to compute the rows; then it is a 408
+	maxCompute = 30 * time.Second // to answer a query; then it is a 408
 )
 
 // results are the rows of queries whose pages are being fetched. The zero value is
@@ -78,7 +76,7 @@ func (r *results) put(name string, query uint64, rows []json.RawMessage) {
 	}
 }
 
-// drop forgets the rows of a name whose last page was fetched.
+// remove forgets the rows of a name whose last page was fetched.
 func (r *results) remove(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,6 +88,7 @@ func (r *results) remove(name string) {
 	}
 }
 
+// expire forgets the rows that nobody has asked for in a while.
 func (r *results) expire() {
 	for e := r.list.Back(); e != nil; e = r.list.Back() {
 		if found, ok := e.Value.(*keptRows); !ok || time.Since(found.used) < resultLife {
@@ -142,16 +141,12 @@ func (q *query) pageOfAll(b *feedBody) (more bool, err error) {
 // compute runs the query over the whole selection. A document that is written meanwhile
 // counts once.
 func (q *query) compute() ([]json.RawMessage, error) {
-	ctx, cancel := context.WithTimeout(q.c.ctx, maxCompute)
-	defer cancel()
-	q.scan.ctx = ctx
-	q.bound.Until(ctx)
+	q.bound.Until(q.scan.ctx)
 	if err := q.scan.begin(continuation{}); err != nil {
 		return nil, err
 	}
 	run := q.bound.NewRun()
 	held := 0
-	defer func() { q.c.s.held.Add(-int64(held)) }()
 	seed := maphash.MakeSeed()
 	seen := map[uint64]struct{}{}
 	err := q.scan.run(func(d record) (int, bool, error) {
@@ -167,7 +162,7 @@ func (q *query) compute() ([]json.RawMessage, error) {
 		}
 		err := run.Add(d.body)
 		if now := run.Held() + seenCost*len(seen); err == nil && now != held {
-			err = q.hold(now - held)
+			err = q.c.meter.Hold(now - held)
 			held = now
 		}
 		return 0, true, err
@@ -176,16 +171,4 @@ func (q *query) compute() ([]json.RawMessage, error) {
 		return nil, err
 	}
 	return run.Finish()
-}
-
-// hold accounts for bytes more that a query holds. When all together hold too much, it is
-// a 429: others will be done soon.
-func (q *query) hold(more int) error {
-	if q.c.s.held.Add(int64(more)) <= maxHeldRows {
-		return nil
-	}
-	f := newFault(http.StatusTooManyRequests, subThrottled, codeTooManyRequests,
-		"The queries that sort, group or count hold more than %d MB together. Try again in %v", maxHeldRows>>20, holdPause)
-	f.after = holdPause
-	return f
 }

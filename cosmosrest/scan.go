@@ -20,9 +20,10 @@ import (
 // A document that is written while the pages are read moves to the end of its stretch.
 // So it may come again; it is not missed.
 type scan struct {
-	ctx  context.Context
-	cont *docstore.Container
-	rng  changefeed.Range // no others are shown
+	ctx   context.Context
+	meter *meter
+	cont  *docstore.Container
+	rng   changefeed.Range // no others are shown
 
 	keys   []changefeed.PartitionKey // the only ones, if pinned
 	pinned bool
@@ -99,6 +100,9 @@ func (s *scan) stretch(visit visitor) (more bool, err error) {
 		}
 		s.docs++
 		s.bytes += len(d.body)
+		if err := s.meter.Work(docWork + len(d.body)); err != nil {
+			return false, err
+		}
 		rows, more, err := visit(d)
 		if err != nil {
 			return false, err

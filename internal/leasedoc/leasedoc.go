@@ -58,9 +58,12 @@ func Prefix(processor, accountHost, dbRID, containerRID string) string {
 	return processor + accountHost + "_" + dbRID + "_" + containerRID
 }
 
-// ID is the id of a record's document.
+// ID is the id of a record's document. That of an unknown kind is nobody's, and above all
+// no lease's; [Marshal] refuses such a record.
 func ID(prefix string, kind changefeed.Kind, token string) string {
 	switch kind {
+	case changefeed.KindLease:
+		return prefix + leaseInfix + token
 	case changefeed.KindHost:
 		return prefix + hostInfix + hostEscaper.Replace(token)
 	case changefeed.KindInfo:
@@ -68,7 +71,7 @@ func ID(prefix string, kind changefeed.Kind, token string) string {
 	case changefeed.KindLock:
 		return prefix + lockSuffix
 	}
-	return prefix + leaseInfix + token
+	return prefix + "." + kind.String() + "." + token
 }
 
 // KindOf tells which record of the unit an id belongs to. It is not ok for an id of

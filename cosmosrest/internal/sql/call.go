@@ -18,7 +18,7 @@ type call struct {
 
 // eval keeps the arguments on the frame's stack, so that a call needs no memory of its own.
 func (n call) eval(f *frame) value {
-	base, cost := len(f.stack), 1
+	base, cost := len(f.stack), opWork
 	defer func() { f.stack = f.stack[:base] }()
 	for _, a := range n.args {
 		v := a.eval(f)
@@ -31,6 +31,7 @@ func (n call) eval(f *frame) value {
 	if !f.spend(cost) {
 		return value{}
 	}
+	defer f.fold(f.spread)
 	return n.fn.run(f, f.stack[base:])
 }
 

@@ -172,6 +172,18 @@ func (q *Query) missing(values []value) string {
 // Until ends what runs of the query when ctx ends: with its error.
 func (b *Bound) Until(ctx context.Context) { b.f.ctx = ctx }
 
+// A Meter is told what a query does while it runs. It may wait, so that others can go on; an error ends the query.
+type Meter interface {
+	// Work is told of units of work that were done. A unit takes about two nanoseconds.
+	Work(units int) error
+
+	// Hold is told of bytes that are held besides those of a [Run]; they are negative when it lets go of them.
+	Hold(bytes int) error
+}
+
+// Meter has a meter told what runs of the query do.
+func (b *Bound) Meter(m Meter) { b.f.meter = m }
+
 // Streams tells whether each document's rows depend on nothing but the document, so that Rows can be used. TOP and OFFSET
 // LIMIT are left to the caller then: see [Bound.Limit].
 func (b *Bound) Streams() bool { return !b.q.plan.collects() }
@@ -193,6 +205,8 @@ func (f *frame) failure() error {
 		return nil
 	case f.ctx != nil && f.ctx.Err() != nil:
 		return fmt.Errorf("run query: %w", context.Cause(f.ctx))
+	case f.ended != nil:
+		return fmt.Errorf("run query: %w", f.ended)
 	}
 	return f.err
 }
