@@ -320,7 +320,7 @@ func TestAnExpiredLockIsTakenOverWithoutTheRightToDelete(t *testing.T) {
 			select {
 			case <-ready:
 			case err := <-done:
-				t.Errorf("Run: %v", err)
+				t.Fatalf("Run: %v", err)
 			}
 			if wait := time.Since(begun); wait > 5*time.Second {
 				t.Errorf("ready after %v", wait)
