@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -49,10 +48,14 @@ func Estimate(ctx context.Context, source Source, leases LeaseStore) ([]Lag, err
 	if err := v.list(ctx, time.Now()); err != nil {
 		return nil, err
 	}
-	good, bad := v.leases()
+	good, bad := v.placed()
+	origin, _ := v.origin()
 	m := meter{source: source}
 	lags := make([]Lag, 0, len(good)+len(bad))
 	for _, l := range slices.Concat(good, bad) {
+		if l.unplaced() {
+			l.Position.Start = origin
+		}
 		lag := Lag{Lease: l, Exact: true, Err: l.Err}
 		for _, part := range owed(l, good) { // a lease of another dialect can be measured all the same
 			lag.Err = cmp.Or(lag.Err, m.measure(ctx, &lag, part))
@@ -99,7 +102,7 @@ func (m *meter) measure(ctx context.Context, l *Lag, r Range) error {
 		if !known {
 			partitions, err := m.source.Partitions(ctx)
 			if err != nil {
-				return fmt.Errorf("list partitions: %w", err)
+				return err
 			}
 			m.parts = rangesOf(partitions)
 		}

@@ -94,7 +94,7 @@ func (w *worker) plan(ctx context.Context) (parent Lease, parts []Range, err err
 	}
 	partitions, err := w.r.source.Partitions(ctx)
 	if err != nil {
-		return parent, nil, fmt.Errorf("list partitions: %w", err)
+		return parent, nil, err
 	}
 	parts = cutAt([]Range{parent.Range}, rangesOf(partitions))
 	if slices.Contains(cutAt(w.uncovered(parent), parts), parent.Range) {

@@ -138,7 +138,7 @@ func (w *worker) begin() error {
 	case w.r.view.covers(w.first):
 		return errRedundant
 	}
-	if w.at == (Position{}) {
+	if w.at.Token == "" {
 		if err := w.anchor(); err != nil {
 			return err
 		}
@@ -152,20 +152,6 @@ func (w *worker) begin() error {
 		}
 	}
 	return w.open()
-}
-
-// anchor fixes the position of a lease that another processor has made and never read:
-// it begins where Options.Start says, and now is now.
-func (w *worker) anchor() error {
-	w.at.Start = w.r.opts.Start
-	if w.at.Start.IsNow() {
-		page, err := w.read()
-		if err != nil {
-			return err
-		}
-		w.at = page.Next
-	}
-	return w.save(func(l *Lease) { l.Position = w.at })
 }
 
 // reason tells why the loop ended.
@@ -234,7 +220,7 @@ func (w *worker) read() (Page, error) {
 		case errors.Is(err, ErrGone) && !w.whole():
 			return page, errGone
 		}
-		w.r.report(w.halt, OriginSource, w.first.Token, fmt.Errorf("read: %w", err))
+		w.r.report(w.halt, OriginSource, w.first.Token, err)
 		wait := w.r.backoff(w.rng, failures)
 		if throttled := (*ThrottledError)(nil); errors.As(err, &throttled) {
 			wait = max(wait, throttled.After)
@@ -301,7 +287,7 @@ func (w *worker) rest(next Position) error {
 	defer cancel()
 	begun := time.Now()
 	if err := waiter.Wait(waiting, w.first.Range, w.at); err != nil && waiting.Err() == nil {
-		w.r.report(w.halt, OriginSource, w.first.Token, fmt.Errorf("wait: %w", err))
+		w.r.report(w.halt, OriginSource, w.first.Token, err)
 		pause(w.halt, w.r.opts.Poll)
 	}
 	if time.Since(begun) > maxGather {

@@ -78,7 +78,7 @@ func (r *results) put(name string, query uint64, rows []json.RawMessage) {
 	}
 }
 
-// drop forgets the rows of a name whose last page was fetched.
+// remove forgets the rows of a name whose last page was fetched.
 func (r *results) remove(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,6 +90,7 @@ func (r *results) remove(name string) {
 	}
 }
 
+// expire forgets the rows that nobody has asked for in a while.
 func (r *results) expire() {
 	for e := r.list.Back(); e != nil; e = r.list.Back() {
 		if found, ok := e.Value.(*keptRows); !ok || time.Since(found.used) < resultLife {

@@ -135,6 +135,9 @@ func TestWhatIsOddAboutALeaseIsNoted(t *testing.T) {
 		{"too old", func(t *testing.T, o office) {
 			o.lease(t, "-FF", func(l *changefeed.Lease) { l.Mode = changefeed.AllVersionsAndDeletes })
 		}, "lag unknown: "},
+		{"without a position", func(t *testing.T, o office) {
+			o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..0","version":0,"LeaseToken":"0","Owner":null,"ContinuationToken":null}`, o.store.Prefix()))
+		}, "lease 0: free: nobody works on it; lag unknown: it has no position, and nothing says where its unit began"},
 		{"no lease document", func(t *testing.T, o office) {
 			o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..-FF","version":1,"LeaseToken":5}`, o.store.Prefix()))
 		}, "LeaseToken is 5: want a string"},

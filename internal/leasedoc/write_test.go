@@ -109,7 +109,7 @@ func TestRecordsThatCouldNotBeReadAgainAreRefused(t *testing.T) {
 		"no slash":       {Token: "0", Epoch: "a/b"},
 		"want 0 or 1":    {Token: "0", Version: 2},
 		"mode is 7":      {Token: "0", Mode: 7},
-		"state is 3":     {Token: "0", State: 3},
+		"state is State(3)":     {Token: "0", State: 3},
 		"is negative":    {Token: "0", Attempts: -1},
 		"min-max":        {Token: "0", Version: 1},
 		"range is -3F":   {Token: "3F-FF", Version: 1, Range: changefeed.Range{Max: "3F"}},
