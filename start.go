@@ -26,8 +26,8 @@ func FromNow() Start { return Start{now: true} }
 // FromBeginning begins with the oldest change that the feed still has.
 func FromBeginning() Start { return Start{beginning: true} }
 
-// FromTime begins with the changes after t, exclusive. The service compares whole
-// seconds.
+// FromTime begins with the changes made at t and later. The service keeps whole seconds,
+// so all of the second that t is in may come.
 func FromTime(t time.Time) Start { return Start{at: t.UTC().Round(0)} }
 
 // FromAgo is [FromTime] of a time so long before now, and the same start each time that
@@ -111,7 +111,7 @@ func (r *run) record(start Start, properties map[string]string) map[string]strin
 	maps.Copy(all, properties)
 	all[optionProperty] = cmp.Or(start.given(), start.String())
 	if start.IsNow() && r.opts.Mode == LatestVersion {
-		start = FromTime(r.view.now().Add(-clockGrain)) // start times are whole seconds and exclusive
+		start = FromTime(r.view.now().Add(-clockGrain)) // stores keep whole seconds
 	}
 	all[originProperty] = start.String()
 	return all
@@ -281,7 +281,7 @@ func (w *worker) anchor() error {
 	page, err := w.read()
 	if err == nil {
 		w.at = page.begin(w.at)
-	} else if !errors.Is(err, ErrGone) { // else the leases of the parts begin there
+	} else if err != errGone { // else the leases of the parts begin there
 		return err
 	}
 	at := w.at

@@ -288,7 +288,7 @@ func (s *Leases) keyOf(id string, doc []byte) changefeed.PartitionKey {
 	text := scanner{text: doc}
 	var value []byte
 	text.object(func(m member) {
-		if m.is(leaseAltPath[1:]) {
+		if string(m.name) == leaseAltPath[1:] {
 			value = m.value
 		}
 	})

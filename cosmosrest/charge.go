@@ -11,6 +11,7 @@ const (
 	scanItem     = 0.05    // a query or feed, for each document that it read
 	scanKB       = 0.5     // and for each KB of them
 	unitWork     = 1 << 19 // a query, for so many units of work, which take about a millisecond: if that is more
+	countItem    = 0.001   // a count, for each change that it counted
 	chargeManage = 5       // a change of a database, container or offer
 )
 
@@ -27,6 +28,9 @@ func chargeWrite(bytes int) float64 { return writeKB * kilobytes(bytes) }
 
 // chargePatch is what a patch costs that leaves a document of this size.
 func chargePatch(bytes int) float64 { return chargeWrite(bytes) + patchMore }
+
+// chargeCount is what a count of so many changes costs.
+func chargeCount(items int64) float64 { return max(minCharge, countItem*float64(items)) }
 
 // chargeQuery is what a query costs that read so much and did so much work, whichever is more.
 func chargeQuery(items, bytes, work int) float64 {

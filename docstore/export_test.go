@@ -1,7 +1,9 @@
 package docstore
 
 import (
+	"context"
 	"errors"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -10,6 +12,12 @@ import (
 // WithFS makes the store stand on a file system.
 func (o Options) WithFS(fs vfs.FS) Options {
 	o.fs = fs
+	return o
+}
+
+// WithBuffer makes the store write tables after so many bytes.
+func (o Options) WithBuffer(bytes uint64) Options {
+	o.buffer = bytes
 	return o
 }
 
@@ -87,4 +95,31 @@ func (db *DB) Versions(c *Container) (n int) {
 		n++
 	}
 	return n
+}
+
+// SubmitLate puts a request into the queue of a closed store, as a writer does that has
+// looked just before, and waits for its end.
+func (db *DB) SubmitLate(ctx context.Context) error {
+	r := &request{control: func(*group) error { return nil }, done: make(chan struct{})}
+	db.queue <- r
+	return db.outcome(ctx, r)
+}
+
+// Hold keeps the committer busy until release is called.
+func (db *DB) Hold() (release func()) {
+	held, done := make(chan struct{}), make(chan struct{})
+	r := &request{control: func(*group) error { close(held); <-done; return nil }, done: make(chan struct{})}
+	db.queue <- r
+	<-held
+	return func() { close(done); <-r.done }
+}
+
+// Glitch has a container's time be this far ahead of the clock for one write.
+func (db *DB) Glitch(c *Container, ahead time.Duration) error {
+	return db.do(life{db.stop}, func(g *group) error {
+		t := g.turn(c)
+		t.time += ahead.Milliseconds()
+		g.set(metaKey("test"), nil)
+		return nil
+	})
 }

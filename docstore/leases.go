@@ -1,7 +1,6 @@
 package docstore
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -78,11 +77,6 @@ func (s *Leases) Prefix() string { return s.prefix }
 // Prefix comes with Err set.
 func (s *Leases) Searched() []string { return s.unit.Searched() }
 
-// now is the store's time: it never runs behind a commit.
-func (c *Container) now() time.Time {
-	return time.UnixMilli(max(time.Now().UnixMilli(), c.newestTime.Load())).UTC()
-}
-
 // List implements [changefeed.LeaseStore].
 func (s *Leases) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
 	now := s.c.now()
@@ -139,24 +133,13 @@ func (c *Container) keysWithIDs(prefix string) (keys [][]byte, err error) {
 	}
 	defer it.finish(&err, "close cursor")
 	for ok := it.first(); ok; ok = it.next() {
-		id, epk, pk, err := splitID(it.key()[5:])
+		id, epk, pk, err := splitID(tailOf(it.key()))
 		if err != nil {
 			return nil, err
 		}
 		keys = append(keys, docKey(c.num, string(epk), string(pk), string(id)))
 	}
 	return keys, it.err()
-}
-
-// splitID takes id, epk and pk out of the tail of a key that idKey made. The id alone
-// may contain zero bytes.
-func splitID(tail []byte) (id, epk, pk []byte, err error) {
-	j := bytes.LastIndexByte(tail, 0)
-	i := bytes.LastIndexByte(tail[:max(j, 0)], 0)
-	if i < 0 {
-		return nil, nil, nil, fmt.Errorf("key %q: %w", tail, errFormat)
-	}
-	return tail[:i], tail[i+1 : j], tail[j+1:], nil
 }
 
 // Create implements [changefeed.LeaseStore].

@@ -30,8 +30,10 @@ failed, and what is odd about it: a lease that is free, has expired, is being sp
 is there twice, a document that is no lease, a range of keys that no lease covers.
 
 The containers that the units read are looked for in the same store or, in an account,
-in the same database. Of an account nobody can tell how many changes are left: a number
-behind ~ is a distance of LSNs, in which a transaction is one, however many it changed.
+in the same database. A store and changefeed serve count the changes that are left. Of an
+account in Azure nobody can: a number behind ~ is a distance of LSNs, in which a
+transaction is one, however many it changed, and one behind ≤ is that of a partition which
+several leases share, so that it is in the number of each.
 
 With --delete NAME the leases of that unit are removed, all positions with them, and its
 next processor begins anew where its own start says. It is refused while a processor of
@@ -120,6 +122,7 @@ type row struct {
 	Silent    float64  `json:"written_seconds_ago"`
 	Lag       *int64   `json:"lag,omitempty"` // changes; nil when unknown
 	Exact     bool     `json:"lag_exact,omitempty"`
+	Shared    bool     `json:"lag_shared,omitempty"` // an upper bound, see [changefeed.Lag]
 	Waited    float64  `json:"lag_seconds"`
 	Notes     []string `json:"notes,omitempty"`
 
@@ -316,6 +319,7 @@ func (r *row) estimate(ctx context.Context, source changefeed.Source, markers []
 		r.note("lag unknown: %v", err)
 	case len(lags) > 0:
 		r.Lag, r.Exact, r.Waited = new(lags[0].Pending), lags[0].Exact, lags[0].Age(now).Seconds()
+		r.Shared = lags[0].Shared
 		r.lease.Range = lags[0].Lease.Range
 	}
 	if !r.lease.Range.Empty() {

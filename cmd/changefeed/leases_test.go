@@ -185,14 +185,15 @@ func TestInstancesThatAreGoneAreNotCounted(t *testing.T) {
 
 func TestAHeadingMarksWhatIsNoCount(t *testing.T) {
 	for _, c := range []struct {
-		exact bool
-		want  string
+		exact, shared bool
+		want          string
 	}{
-		{true, "mailer on orders: 2 leases, 0 instances, 7 changes behind, the oldest for 3s"},
-		{false, "mailer on orders: 2 leases, 0 instances, ~7 changes behind, the oldest for 3s"},
+		{true, false, "mailer on orders: 2 leases, 0 instances, 7 changes behind, the oldest for 3s"},
+		{false, false, "mailer on orders: 2 leases, 0 instances, ~7 changes behind, the oldest for 3s"},
+		{false, true, "mailer on orders: 2 leases, 0 instances, ≤7 changes behind, the oldest for 3s"},
 	} {
 		u := unit{processor: "mailer", container: "orders", rows: []row{
-			{Kind: rowLease, Lag: new(int64(4)), Exact: true, Waited: 3}, {Kind: rowLease, Lag: new(int64(3)), Exact: c.exact},
+			{Kind: rowLease, Lag: new(int64(4)), Exact: true, Waited: 3}, {Kind: rowLease, Lag: new(int64(3)), Exact: c.exact, Shared: c.shared},
 		}}
 		if got := u.heading(); got != c.want {
 			t.Errorf("got %s, want %s", got, c.want)

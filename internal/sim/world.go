@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,6 +47,7 @@ type world struct {
 	push      bool // sources and lease stores can be waited for
 	minLeases int
 	keys      int
+	cities    string // how their names end
 	calm      bool
 
 	db     *docstore.DB
@@ -118,6 +120,9 @@ func newWorld(ctx context.Context, seed uint64, bug Bug) (*world, error) {
 	if w.mode == changefeed.LatestVersion {
 		spec.Retention = 0
 	}
+	if seed%3 == 0 { // as a container made without a version, with keys of any length
+		spec.HashVersion, w.cities = 1, strings.Repeat(" upon Thames", 8)
+	}
 	if w.orders, err = w.db.CreateContainer(ctx, spec); err != nil {
 		return nil, err
 	}
@@ -160,7 +165,7 @@ func (w *world) write(ctx context.Context, dice *rand.Rand, writer int) {
 
 // commit writes one to three items of one key; each writer has items of its own.
 func (w *world) commit(ctx context.Context, dice *rand.Rand, value string) {
-	city := fmt.Sprintf("city-%d", dice.IntN(w.keys))
+	city := fmt.Sprintf("city-%d%s", dice.IntN(w.keys), w.cities)
 	key := changefeed.Key(city)
 	var writes []changefeed.Write
 	for _, n := range dice.Perm(3)[:1+dice.IntN(3)] {

@@ -57,9 +57,10 @@ func family(dir string) (string, bool) {
 
 func checkEngine(r *repo) (found []finding) {
 	for _, f := range r.code() {
+		theirs, _ := path.Match(engineFiles, f.path)
 		for _, target := range f.imports {
-			if strings.HasPrefix(target+"/", engineModule+"/") && f.path != engineFile {
-				found = append(found, finding{f.path, fmt.Sprintf("only %s may import %s", engineFile, target)})
+			if strings.HasPrefix(target+"/", engineModule+"/") && !theirs {
+				found = append(found, finding{f.path, fmt.Sprintf("only %s may import %s", engineFiles, target)})
 			}
 		}
 	}
