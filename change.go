@@ -87,7 +87,7 @@ func Key(components ...any) PartitionKey {
 }
 
 // component is the JSON of one key component, without the HTML escapes of
-// [json.Marshal], so that one value has one text.
+// [json.Marshal] and the sign of a zero, so that one value has one text.
 func component(v any) string {
 	switch reflect.ValueOf(v).Kind() {
 	case reflect.Map, reflect.Struct, reflect.Slice, reflect.Array, reflect.Pointer:
@@ -102,7 +102,10 @@ func component(v any) string {
 	if err := enc.Encode(v); err != nil {
 		return fmt.Sprintf("%T", v)
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	if text := strings.TrimSuffix(b.String(), "\n"); text != "-0" {
+		return text
+	}
+	return "0"
 }
 
 // Batch is what a [Handler] gets: one page of changes of one lease, in order.
@@ -122,8 +125,9 @@ type Batch struct {
 // It is for processors with [Options.Manual]; elsewhere it returns [ErrNotManual],
 // because the processor checkpoints by itself when the handler returns nil. It may be
 // called after Handle has returned, from any goroutine. A batch older than the last
-// one checkpointed is a no-op: progress never moves back. When the lease is gone it
-// returns [ErrLeaseLost] and nothing is stored.
+// one checkpointed is a no-op: progress never moves back. Nothing is stored, and there is
+// an error, when the lease is gone ([ErrLeaseLost]) or the batch comes again in smaller
+// parts because the handler took too long ([ErrHandlerTimeout]).
 func (b *Batch) Checkpoint(ctx context.Context) error {
 	if b.checkpoint == nil {
 		return ErrNotManual

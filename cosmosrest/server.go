@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace/changefeed/docstore"
 )
@@ -34,6 +35,10 @@ type Options struct {
 	// Dedicated plays the dedicated gateway, which takes ids of every kind.
 	Dedicated bool
 
+	// PreviousImages plays an account that shows, in the feed of all versions and deletes,
+	// the image before a replace. Others, as in the service, show the image before a delete only.
+	PreviousImages bool
+
 	// Ending, when it is done, ends the requests that wait for a change, with what they
 	// have; the others go on. A server that shuts down would wait for them in vain. With
 	// nil they end when their time is up.
@@ -44,6 +49,12 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// DefaultRetention is for how long changefeed serve and a [TestServer] keep all versions
+// and deletes of containers without a changeFeedPolicy. As in an account with continuous
+// backup, programs need not ask for them then. A server over a store of yours leaves this
+// to [docstore.DB.SetRetention].
+const DefaultRetention = 10 * time.Minute
+
 // Server is the protocol over one store. Several servers may share a store.
 type Server struct {
 	db      *docstore.DB
@@ -53,12 +64,14 @@ type Server struct {
 	tokens  *verifier
 	budgets budgets
 	results results
+	turns   turns
 	held    atomic.Int64 // bytes of queries that are computed
+	sending atomic.Int64 // bytes of large answers that are being sent
 }
 
 // New is a server over a store, which stays the caller's to close.
 func New(db *docstore.DB, o Options) (*Server, error) {
-	s := &Server{db: db, o: o, log: o.Logger}
+	s := &Server{db: db, o: o, log: o.Logger, turns: newTurns()}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -78,6 +91,7 @@ func New(db *docstore.DB, o Options) (*Server, error) {
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := newCall(s, w, r)
+	defer c.meter.end()
 	defer c.recover()
 	err := c.serve()
 	if err != nil {
@@ -96,6 +110,8 @@ func (c *call) serve() (err error) {
 	if c.who, err = c.s.authenticate(c); err != nil {
 		return err
 	}
+	c.known = true
+	vouch(c.ctx)
 	op, err := c.operation()
 	if err != nil {
 		return err

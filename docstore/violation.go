@@ -2,7 +2,6 @@ package docstore
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 )
@@ -46,11 +45,15 @@ func (db *DB) CheckAll(ctx context.Context, progress func(records int64)) (found
 	k := &checker{db: db, ctx: ctx, progress: progress, view: db.eng.view()}
 	defer func() { err = errors.Join(err, k.view.close()) }()
 	err = k.each([]byte{tableContainer}, []byte{tableContainer + 1}, func(key, value []byte) error {
+		num, _, err := splitKey(key)
+		if err != nil {
+			return err
+		}
 		l, _, err := decodeLayout(value)
 		if err != nil {
 			return err
 		}
-		return k.container(binary.BigEndian.Uint32(key[1:]), l)
+		return k.container(num, l)
 	})
 	if err == nil {
 		err = k.strays()

@@ -39,6 +39,7 @@ their last writes, so that import makes the same container of them.`,
 		},
 	}
 	o.placeFlags.register(cmd)
+	o.patient(cmd)
 	o.selection.register(cmd)
 	cmd.Flags().BoolVar(&o.system, "system", false, "keep the system properties")
 	return cmd

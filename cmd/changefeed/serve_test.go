@@ -37,7 +37,9 @@ func serveInMemory(t *testing.T, handler func(ctx context.Context) http.Handler)
 	ctx, stop := context.WithCancel(t.Context())
 	s := &inMemory{at: memnet.Listen(), stop: stop, ended: make(chan error, 1)}
 	s.client = &http.Client{Transport: &http.Transport{DialContext: s.at.DialContext}}
-	all := webs{{listener: s.at}}
+	guard := cosmosrest.NewGuard(16)
+	all := webs{{listener: guard.Listener(s.at)}}
+	guard.Protect(&all[0].server)
 	all[0].server.Handler = handler(ctx)
 	go func() { s.ended <- all.serve(ctx, func() error { return nil }) }()
 	t.Cleanup(func() {
@@ -174,41 +176,6 @@ func TestRequestsAreFinishedBeforeTheServerEnds(t *testing.T) {
 	}
 }
 
-func TestSlowClientsAreCut(t *testing.T) {
-	for _, c := range []struct {
-		name, sent string
-		want       time.Duration
-	}{
-		{"header", "GET / HTTP/1.1\r\nHost: x\r\n", webHeader},
-		{"body", "POST /dbs/shop/colls/orders/docs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", webRequest},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := serveInMemory(t, func(context.Context) http.Handler {
-					return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.ReadAll(r.Body) })
-				})
-				conn, err := s.at.Dial(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				begun := time.Now()
-				if _, err := io.WriteString(conn, c.sent); err != nil {
-					t.Fatal(err)
-				}
-				_, err = io.Copy(io.Discard, bufio.NewReader(conn))
-				if took := time.Since(begun); took < c.want || took > c.want+time.Second {
-					t.Errorf("the connection ended after %v with %v: want %v", took, err, c.want)
-				}
-				conn.Close()
-				s.stop()
-				if err := <-s.ended; err != nil {
-					t.Error(err)
-				}
-			})
-		})
-	}
-}
-
 func TestEndpointsAreForClients(t *testing.T) {
 	for _, c := range []struct {
 		ip    string
@@ -272,5 +239,32 @@ func TestServeTellsHowToConnect(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, tlsFolder)); err == nil {
 		t.Error("there is a certificate, though the server spoke http")
+	}
+}
+
+func TestAStoreKeepsTheRetentionThatItWasServedWith(t *testing.T) {
+	db, err := docstore.Open("", docstore.Options{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, start := range []struct {
+		flag  time.Duration
+		given bool
+		want  time.Duration
+	}{
+		{cosmosrest.DefaultRetention, false, cosmosrest.DefaultRetention},
+		{168 * time.Hour, true, 168 * time.Hour},
+		{cosmosrest.DefaultRetention, false, 168 * time.Hour},
+		{0, true, 0},
+		{cosmosrest.DefaultRetention, false, 0},
+	} {
+		o := serveOptions{retention: start.flag}
+		if err := o.retain(t.Context(), db, start.given); err != nil {
+			t.Fatal(err)
+		}
+		if got, set := db.Retention(); got != start.want || !set {
+			t.Errorf("retention is %v after a start with %v, given %v: want %v", got, start.flag, start.given, start.want)
+		}
 	}
 }
