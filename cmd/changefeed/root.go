@@ -27,6 +27,8 @@ func commands() []*cobra.Command {
 		runCommand(),
 		leasesCommand(),
 		serveCommand(),
+		backupCommand(),
+		checkCommand(),
 		rangesCommand(),
 		splitCommand(),
 		mergeCommand(),
