@@ -52,7 +52,8 @@ const (
 	ReasonSplit   Reason = "split"   // replaced by the leases of its children
 	ReasonStuck   Reason = "stuck"   // its handler ignores its context
 
-	// ReasonRedundant: other leases cover its range and have come as far.
+	// ReasonRedundant: other leases cover its range and have come as far. It was left from
+	// a create that arrived late.
 	ReasonRedundant Reason = "redundant"
 )
 

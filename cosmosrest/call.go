@@ -64,22 +64,32 @@ func newUUID() string {
 	return string(text)
 }
 
-// Headers, in the form that net/http keeps them in. Names that the protocol documents
-// are not explained again.
+// Headers of requests, in the form that net/http keeps them in. Names that the protocol
+// documents are not explained again.
 const (
-	headerActivity       = "X-Ms-Activity-Id"
-	headerAltContentPath = "X-Ms-Alt-Content-Path"
-	headerCharge         = "X-Ms-Request-Charge"
-	headerContentPath    = "X-Ms-Content-Path"
-	headerContinuation   = "X-Ms-Continuation"
-	headerItemCount      = "X-Ms-Item-Count"
-	headerKey            = "X-Ms-Documentdb-Partitionkey"
-	headerLSN            = "Lsn"
-	headerMaxItems       = "X-Ms-Max-Item-Count"
-	headerRangeID        = "X-Ms-Documentdb-Partitionkeyrangeid"
-	headerRetryAfter     = "X-Ms-Retry-After-Ms"
-	headerSession        = "X-Ms-Session-Token"
-	headerSubStatus      = "X-Ms-Substatus"
+	headerActivity     = "X-Ms-Activity-Id"
+	headerContinuation = "X-Ms-Continuation"
+	headerKey          = "X-Ms-Documentdb-Partitionkey"
+	headerMaxItems     = "X-Ms-Max-Item-Count"
+	headerRangeID      = "X-Ms-Documentdb-Partitionkeyrangeid"
+	headerSession      = "X-Ms-Session-Token"
+)
+
+// Headers of answers, in lower case as the service writes them: the .NET SDK finds the
+// continuation and others by their exact spelling. Those that HTTP itself defines, such
+// as Content-Type, are spelled as net/http spells them.
+const (
+	answerActivity       = "x-ms-activity-id"
+	answerAltContentPath = "x-ms-alt-content-path"
+	answerCharge         = "x-ms-request-charge"
+	answerContentPath    = "x-ms-content-path"
+	answerContinuation   = "x-ms-continuation"
+	answerETag           = "etag"
+	answerItemCount      = "x-ms-item-count"
+	answerLSN            = "lsn"
+	answerRetryAfter     = "x-ms-retry-after-ms"
+	answerSession        = "x-ms-session-token"
+	answerSubStatus      = "x-ms-substatus"
 )
 
 // header is the first value of a request header, which must be in canonical form.
@@ -93,7 +103,7 @@ func (c *call) header(name string) string {
 // flag tells whether a request header says true, in any case.
 func (c *call) flag(name string) bool { return strings.EqualFold(c.header(name), "true") }
 
-// set sets a header of the answer, whose name must be in canonical form.
+// set sets a header of the answer, whose name must be in lower case.
 func (c *call) set(name, value string) {
 	i := c.used
 	if i == len(c.values) {
@@ -213,11 +223,11 @@ const (
 
 // frame sets the headers that every answer has.
 func (c *call) frame() {
-	c.set(headerActivity, c.activity)
-	c.set(headerCharge, strconv.FormatFloat(max(c.charge, chargeQuery(0, 0, c.meter.work)), 'f', 2, 64))
+	c.set(answerActivity, c.activity)
+	c.set(answerCharge, strconv.FormatFloat(max(c.charge, chargeQuery(0, 0, c.meter.work)), 'f', 2, 64))
 	h := c.w.Header()
-	h["X-Ms-Gatewayversion"] = gatewayVersion
-	h["X-Ms-Serviceversion"] = serviceVersion
+	h["x-ms-gatewayversion"] = gatewayVersion
+	h["x-ms-serviceversion"] = serviceVersion
 	h["Cache-Control"] = noStore
 }
 
@@ -240,10 +250,10 @@ func (c *call) refuse(err error) {
 		c.s.log.Error("request failed", "method", c.r.Method, "path", c.r.URL.Path, "status", f.status, "err", err, "activity", c.activity)
 	}
 	if f.sub != 0 || f.status >= http.StatusBadRequest {
-		c.set(headerSubStatus, strconv.Itoa(f.sub))
+		c.set(answerSubStatus, strconv.Itoa(f.sub))
 	}
 	if f.after > 0 {
-		c.set(headerRetryAfter, strconv.FormatInt(max(f.after.Milliseconds(), 1), 10))
+		c.set(answerRetryAfter, strconv.FormatInt(max(f.after.Milliseconds(), 1), 10))
 	}
 	if f.allow != "" {
 		c.set("Allow", f.allow)
@@ -256,9 +266,8 @@ func (c *call) refuse(err error) {
 
 // session sets the session token and the LSN of a partition.
 func (c *call) session(partition string, lsn int64) {
-	n := strconv.FormatInt(lsn, 10)
-	c.set(headerSession, partition+":-1#"+n)
-	c.set(headerLSN, n)
+	c.set(answerSession, sessionToken(partition, lsn))
+	c.set(answerLSN, strconv.FormatInt(lsn, 10))
 }
 
 // container is the one that the path names, by id or by resource id.
@@ -289,8 +298,8 @@ func (c *call) setOwner(cont *docstore.Container) {
 	} else {
 		path += "/colls/" + cont.ID()
 	}
-	c.set(headerContentPath, rid)
-	c.set(headerAltContentPath, path)
+	c.set(answerContentPath, rid)
+	c.set(answerAltContentPath, path)
 }
 
 // missingOwner is the sub-status of a missing container: 0 when it was asked for itself,

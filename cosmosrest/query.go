@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -34,6 +35,17 @@ const maxQueryBody = 1 << 20 // bytes, with the parameters
 type queryText struct {
 	Query      string          `json:"query"`
 	Parameters []sql.Parameter `json:"parameters"`
+
+	ResumeFilter *sql.ResumeFilter `json:"resumeFilter"`
+}
+
+// bind makes the parsed query ready to run.
+func (t *queryText) bind(q *sql.Query) (*sql.Bound, error) {
+	b, err := q.Bind(t.Parameters)
+	if err == nil && t.ResumeFilter != nil {
+		err = b.From(*t.ResumeFilter)
+	}
+	return b, err
 }
 
 // readQuery reads the body of a query.
@@ -57,7 +69,7 @@ func (c *call) queryItems() error {
 	if q.max, err = c.pageRows(); err != nil {
 		return err
 	}
-	if q.from, err = c.continuation(q.hash()); err != nil {
+	if q.from, err = c.continuation(q.cont.RID()); err != nil {
 		return err
 	}
 	part, err := q.route()
@@ -97,10 +109,13 @@ func (c *call) newQuery() (*query, error) {
 	if q.parsed, err = q.parse(); err != nil {
 		return nil, err
 	}
-	if q.bound, err = q.parsed.Bind(q.text.Parameters); err != nil {
+	if q.bound, err = q.text.bind(q.parsed); err != nil {
 		return nil, err
 	}
 	q.compiled = time.Since(q.begun)
+	if q.parsed.WithoutFrom() {
+		q.sel.rng = changefeed.FullRange()
+	}
 	q.scan = scan{ctx: c.meter.limit(), meter: &c.meter, cont: cont, rng: q.sel.rng}
 	q.bound.Meter(&c.meter)
 	q.access()
@@ -132,12 +147,19 @@ func (q *query) parse() (*sql.Query, error) {
 	return parsed, err
 }
 
-// hash tells the query from others, for continuations. The range is not part of it: the
-// ranges of a split go on where their parent was.
+// hash tells the query from others whose rows are kept.
 func (q *query) hash() uint64 {
-	parts := []string{q.cont.RID(), q.text.Query, string(q.sel.key)}
-	for _, p := range q.text.Parameters {
-		parts = append(parts, p.Name, string(p.Value))
+	asked, _ := json.Marshal(q.text) // always marshals
+	return hashText(q.cont.RID(), string(asked), string(q.sel.key), q.scan.rng.Min, q.scan.rng.Max)
+}
+
+// sorting is a hash of what the query's rows are sorted by.
+func (q *query) sorting() uint64 {
+	parts := []string{q.bound.Sorting()}
+	if strings.Contains(parts[0], "@") {
+		for _, p := range q.text.Parameters {
+			parts = append(parts, p.Name, string(p.Value))
+		}
 	}
 	return hashText(parts...)
 }
@@ -199,7 +221,7 @@ func (q *query) crosses() error {
 	if what == "" {
 		return nil
 	}
-	plan, err := q.plan()
+	plan, err := q.plan(nil)
 	if err != nil {
 		return err
 	}
@@ -221,16 +243,19 @@ func (q *query) page(b *feedBody) (more bool, err error) {
 	if !q.bound.Streams() {
 		return q.pageOfAll(b)
 	}
+	if err := q.from.fits(q.c, 0); err != nil {
+		return false, err
+	}
 	if err := q.scan.begin(q.from); err != nil {
 		return false, err
 	}
 	q.bound.Until(q.scan.ctx)
-	p := rowPage{b: b, max: q.max, k: &q.from}
+	p := rowPage{b: b, bound: q.bound, max: q.max, k: &q.from}
 	p.offset, p.limit = q.bound.Limit()
 	if p.done() {
 		return false, nil
 	}
-	more, err = p.fill(&q.scan, q.bound, q.begun)
+	more, err = p.fill(&q.scan, q.begun)
 	if more {
 		q.scan.save(&q.from)
 	}
@@ -241,14 +266,14 @@ func (q *query) page(b *feedBody) (more bool, err error) {
 func (q *query) answer(b *feedBody, more bool) error {
 	c := q.c
 	if more {
-		c.set(headerContinuation, q.from.encode())
+		c.set(answerContinuation, q.from.encode())
 	}
-	c.set(headerItemCount, strconv.Itoa(b.count))
+	c.set(answerItemCount, strconv.Itoa(b.count))
 	if c.flag("X-Ms-Documentdb-Populatequerymetrics") {
-		c.set("X-Ms-Documentdb-Query-Metrics", q.metrics(b))
+		c.set("x-ms-documentdb-query-metrics", q.metrics(b))
 	}
 	if c.flag("X-Ms-Cosmos-Populateindexmetrics") {
-		c.set("X-Ms-Cosmos-Index-Utilization", indexUtilization)
+		c.set("x-ms-cosmos-index-utilization", indexUtilization)
 	}
 	return c.reply(http.StatusOK, b.finish())
 }

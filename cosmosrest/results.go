@@ -2,12 +2,11 @@ package cosmosrest
 
 import (
 	"container/list"
-	"encoding/json"
 	"hash/maphash"
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest/internal/sql"
 )
 
 // The rows of a query that sorts, groups or counts are computed at once. While its pages
@@ -16,7 +15,6 @@ const (
 	maxResults     = 64               // queries whose rows are kept
 	maxResultBytes = 64 << 20         // of all rows that are kept
 	resultLife     = 60 * time.Second // since the last page
-	rowOverhead    = 24               // bytes of a row besides its text
 
 	maxHeldRows = 256 << 20 // bytes that queries hold while they are computed, together
 	seenCost    = 40        // bytes for a document that has been seen
@@ -37,13 +35,13 @@ type results struct {
 type keptRows struct {
 	name  string
 	query uint64
-	rows  []json.RawMessage
+	rows  []sql.Row
 	bytes int
 	used  time.Time
 }
 
 // get are the rows of a query that were kept under a name.
-func (r *results) get(name string, query uint64) ([]json.RawMessage, bool) {
+func (r *results) get(name string, query uint64) ([]sql.Row, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.expire()
@@ -58,10 +56,10 @@ func (r *results) get(name string, query uint64) ([]json.RawMessage, bool) {
 }
 
 // put keeps rows, and drops others for them.
-func (r *results) put(name string, query uint64, rows []json.RawMessage) {
+func (r *results) put(name string, query uint64, rows []sql.Row) {
 	made := &keptRows{name: name, query: query, rows: rows, used: time.Now()}
-	for _, row := range rows {
-		made.bytes += len(row) + rowOverhead
+	for i := range rows {
+		made.bytes += rows[i].Held()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,46 +102,53 @@ func (r *results) drop(e *list.Element) {
 	}
 }
 
-// pageOfAll fills a page of a query whose rows depend on each other. Behind a split, a
-// client goes on with one continuation in several ranges: the first of them has the rows
-// that are left.
+// pageOfAll fills a page of a query whose rows depend on each other. It goes on at a place
+// among them, also where the rows are no longer kept, or others: those of one of the
+// ranges of a split, or those that pass another filter.
 func (q *query) pageOfAll(b *feedBody) (more bool, err error) {
-	if q.from.Rows > 0 {
-		if !q.scan.rng.Holds(q.from.Min) {
-			return false, nil
-		}
-		q.scan.rng = changefeed.Range{Min: q.from.Min, Max: q.from.Max}
+	sorted := q.sorting()
+	if err := q.from.fits(q.c, sorted); err != nil {
+		return false, err
 	}
 	kept := &q.c.s.results
-	rows, ok := kept.get(q.from.Result, q.from.Query)
+	rows, ok := kept.get(q.from.Result, q.hash())
+	begin := min(q.from.Rows, len(rows))
 	if !ok {
 		if rows, err = q.compute(); err != nil {
 			return false, err
 		}
+		begin = 0
 	}
-	n := min(q.from.Rows, len(rows))
-	for n < len(rows) && (q.max == 0 || b.count < q.max) && b.fits(rows[n]) {
-		b.add(rows[n])
+	n := begin
+	for n < len(rows) && (q.max == 0 || b.count < q.max) && b.fits(rows[n].JSON) {
+		b.add(rows[n].JSON)
 		n++
 	}
 	if n == len(rows) {
 		kept.remove(q.from.Result)
 		return false, nil
 	}
-	q.from.Rows, q.from.Min, q.from.Max = n, q.scan.rng.Min, q.scan.rng.Max
+	place := rows[n-1].Place()
+	q.from.Place, q.from.Sorted = &place, sorted
+	q.from.Rows, q.from.Taken = n, q.from.Taken+int64(n-begin)
 	if !ok {
 		q.from.Result = newUUID()
-		kept.put(q.from.Result, q.from.Query, rows)
+		kept.put(q.from.Result, q.hash(), rows)
 	}
 	return true, nil
 }
 
 // compute runs the query over the whole selection. A document that is written meanwhile
 // counts once.
-func (q *query) compute() ([]json.RawMessage, error) {
+func (q *query) compute() ([]sql.Row, error) {
 	q.bound.Until(q.scan.ctx)
-	if err := q.scan.begin(continuation{}); err != nil {
+	if err := q.scan.begin(q.from); err != nil {
 		return nil, err
+	}
+	if q.from.Place != nil {
+		if err := q.bound.After(*q.from.Place, q.from.Taken); err != nil {
+			return nil, err
+		}
 	}
 	run := q.bound.NewRun()
 	held := 0
@@ -156,16 +161,16 @@ func (q *query) compute() ([]json.RawMessage, error) {
 			_, _ = h.WriteString(string(d.key)) // never fails
 			_, _ = h.WriteString(d.id)
 			if _, again := seen[h.Sum64()]; again {
-				return 0, true, nil
+				return allRows, true, nil
 			}
 			seen[h.Sum64()] = struct{}{}
 		}
-		err := run.Add(d.body)
+		err := run.AddRest(d.body, d.skip)
 		if now := run.Held() + seenCost*len(seen); err == nil && now != held {
 			err = q.c.meter.Hold(now - held)
 			held = now
 		}
-		return 0, true, err
+		return allRows, true, err
 	})
 	if err != nil {
 		return nil, err

@@ -131,13 +131,13 @@ func (w *socket) read() error {
 		switch string(name) {
 		case "Content-Length":
 			length, err = strconv.Atoi(string(value))
-		case "X-Ms-Request-Charge", "x-ms-request-charge":
+		case "x-ms-request-charge":
 			a.charge, err = strconv.ParseFloat(string(value), 64)
-		case "Etag":
+		case "etag":
 			a.etag = string(value)
-		case "X-Ms-Item-Count":
+		case "x-ms-item-count":
 			a.items, err = strconv.Atoi(string(value))
-		case "X-Ms-Continuation":
+		case "x-ms-continuation":
 			a.continuation = string(value)
 		case "Transfer-Encoding":
 			err = errors.New("chunked answer: want one with a length")

@@ -44,6 +44,8 @@ func (c *compiler) call(name string, a *args, at int) node {
 	switch upper {
 	case "COUNT", "SUM", "AVG", "MIN", "MAX", "COUNTIF":
 		return c.aggregateCall(upper, a.List, at)
+	case ridFunction:
+		return path{slot: rootSlot, memo: -1, steps: []step{{name: "_rid", index: -1}}}
 	case "IIF":
 		if c.arity(name, len(a.List), 3, 3, at) {
 			return conditional{c.expr(a.List[0]), c.expr(a.List[1]), c.expr(a.List[2])}
@@ -72,9 +74,9 @@ func (c *compiler) arity(name string, n, min, max, at int) bool {
 func (c *compiler) callSubquery(upper, name string, s *selectStmt, at int) node {
 	switch upper {
 	case "EXISTS":
-		return existsNode{c.subquery(s)}
+		return existsNode{c.expression(s, true)}
 	case "ARRAY":
-		return arrayOf{c.subquery(s)}
+		return arrayOf{c.expression(s, false)}
 	}
 	c.fail(failf(at, "%s does not take a subquery.", clip(name)))
 	return constant{}

@@ -14,11 +14,15 @@ type node interface{ eval(f *frame) value }
 type frame struct {
 	slots  []value // the document, then a value per FROM and JOIN
 	params []value
-	memo   []memo  // values of paths into the document, so that a long OR looks each up once
-	round  int     // what the memo is for
-	stack  []value // arguments of the calls that are being made
-	folded []value // results of aggregates
-	keys   []value // of the group that is projected
+	memo   []memo // values of paths into the document, so that a long OR looks each up once
+	round  int    // what the memo is for
+
+	combination int // of rows of FROM and JOIN that the outer plan visits, counted before WHERE
+
+	stack  []value   // arguments of the calls that are being made
+	folded []value   // results of aggregates
+	keys   []value   // of the group that is projected
+	apart  [][]value // rows of the subqueries that read the container by themselves
 	now    time.Time
 	most   int // what a document may cost,
 	bytely int // and besides for each of its bytes
