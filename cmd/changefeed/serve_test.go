@@ -176,6 +176,23 @@ func TestRequestsAreFinishedBeforeTheServerEnds(t *testing.T) {
 	}
 }
 
+func TestConnectionsLeaveTheStoreItsDescriptors(t *testing.T) {
+	for _, c := range []struct {
+		limit, store int64
+		want         int
+	}{
+		{0, 1014, webConnections},
+		{1 << 20, 1014, webConnections},
+		{4096, 1014, 4096 - 1014 - spareDescriptors},
+		{256, 128, 64},
+		{100, 50, leastConnections},
+	} {
+		if got := connectionsWithin(c.limit, c.store); got != c.want {
+			t.Errorf("%d connections with %d descriptors, of which the store needs %d: want %d", got, c.limit, c.store, c.want)
+		}
+	}
+}
+
 func TestEndpointsAreForClients(t *testing.T) {
 	for _, c := range []struct {
 		ip    string
