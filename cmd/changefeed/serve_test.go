@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -191,6 +192,23 @@ func TestConnectionsLeaveTheStoreItsDescriptors(t *testing.T) {
 			t.Errorf("%d connections with %d descriptors, of which the store needs %d: want %d", got, c.limit, c.store, c.want)
 		}
 	}
+}
+
+func TestManyBadClientsAreFewLinesOfTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		log := slog.NewLogLogger(&sparse{Handler: slog.NewTextHandler(&out, nil)}, slog.LevelInfo)
+		for range 3 {
+			for range 1000 {
+				log.Print("TLS handshake error")
+			}
+			time.Sleep(logPause)
+		}
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if len(lines) != 3 || strings.Contains(lines[0], "left_out") || !strings.Contains(lines[2], "left_out=999") {
+			t.Errorf("got %q: want three lines, the last two with how many were left out", lines)
+		}
+	})
 }
 
 func TestEndpointsAreForClients(t *testing.T) {
