@@ -35,6 +35,8 @@ type Options struct {
 
 	fs     filesystem
 	buffer uint64 // of writes in memory; 0 is memTable
+
+	resting bool // nothing is swept: of a copy
 }
 
 // DB is an open store. All methods may be called concurrently.
@@ -105,13 +107,15 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
 	if !o.InMemory && o.fs == nil {
-		if err := closeFiles(dir); err != nil {
+		if err := errors.Join(closeFiles(dir), eng.dropStages()); err != nil {
 			return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), eng.close())
 		}
 	}
 	eng.guard.opened(func(err error) { _ = db.fail(err) })
 	db.work.Go(db.commitAll)
-	db.work.Go(db.sweepAll)
+	if !o.resting {
+		db.work.Go(db.sweepAll)
+	}
 	return db, nil
 }
 
