@@ -96,22 +96,14 @@ func (w *world) do(t testing.TB, method, path string, headers map[string]string,
 	return answer{method + " " + path, rec.Code, received(t, rec), rec.Body.Bytes()}
 }
 
-// received are the headers of an answer as clients keep them.
+// received are the headers of an answer as clients keep them, which spell the names anew.
 func received(t testing.TB, rec *httptest.ResponseRecorder) http.Header {
 	t.Helper()
-	for name := range rec.Header() {
+	got := http.Header{}
+	for name, values := range rec.Header() {
 		if name != strings.ToLower(name) && !spelledByHTTP[name] {
 			t.Errorf("the answer has the header %q, want %q", name, strings.ToLower(name))
 		}
-	}
-	return spelledAnew(rec.Header())
-}
-
-// spelledAnew are headers with their names in canonical form, as net/http spells those that
-// it receives.
-func spelledAnew(h http.Header) http.Header {
-	got := http.Header{}
-	for name, values := range h {
 		got[http.CanonicalHeaderKey(name)] = values
 	}
 	return got

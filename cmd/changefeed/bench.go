@@ -173,31 +173,46 @@ func (o *benchOptions) conclude(cmd *cobra.Command, all []figure) error {
 	return writeFigures(cmd.OutOrStdout(), all, terminalOf(cmd.OutOrStdout()).room())
 }
 
-// writeFigures writes a table with a bar for each figure, if there is room for bars.
+// writeFigures writes a table with a bar for each figure. What there is no room for is
+// left out of it: the bars, then the targets, which the lines below have then.
 func writeFigures(w io.Writer, all []figure, width int) error {
-	table := figureTable(all, true)
-	if width > 0 && slices.ContainsFunc(strings.Split(table, "\n"), func(line string) bool { return utf8.RuneCountInString(line) > width }) {
-		table = figureTable(all, false)
+	table, targets := figureTable(all, true, true), true
+	tooWide := func() bool {
+		return width > 0 && slices.ContainsFunc(strings.Split(table, "\n"), func(line string) bool { return utf8.RuneCountInString(line) > width })
+	}
+	if tooWide() {
+		table = figureTable(all, false, true)
+	}
+	if tooWide() {
+		table, targets = figureTable(all, false, false), false
 	}
 	if _, err := fmt.Fprintln(w, table); err != nil {
 		return err
 	}
 	for _, f := range all {
-		if _, err := fmt.Fprintln(w, wrapped(f.Name+": "+f.Detail, 0, width, 2)); err != nil {
+		text := f.Name + ": " + f.Detail
+		if !targets {
+			text += "; target " + f.Target
+		}
+		if _, err := fmt.Fprintln(w, wrapped(text, 0, width, 2)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func figureTable(all []figure, bars bool) string {
+func figureTable(all []figure, bars, targets bool) string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	row := func(name, value, baseline, ratio, bar, target, verdict string) {
+		cells := []string{name, value, baseline, ratio}
 		if bars {
-			ratio += "\t" + bar
+			cells = append(cells, bar)
 		}
-		fmt.Fprintln(t, strings.Join([]string{name, value, baseline, ratio, target, verdict}, "\t"))
+		if targets {
+			cells = append(cells, target)
+		}
+		fmt.Fprintln(t, strings.Join(append(cells, verdict), "\t"))
 	}
 	row("NAME", "VALUE", "BASELINE", "RATIO", "", "TARGET", "")
 	for _, f := range all {

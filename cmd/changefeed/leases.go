@@ -56,11 +56,7 @@ With -o json, one object a line: of kind lease, instance, hole or document.` + a
 			if form.value == "json" {
 				return writeRows(cmd.OutOrStdout(), units)
 			}
-			edges := func(token string) string { return token }
-			if terminalOf(cmd.OutOrStdout()).width != nil {
-				edges = short
-			}
-			return writeTables(cmd.OutOrStdout(), a.name(), units, edges)
+			return writeTables(cmd.OutOrStdout(), a.name(), units, edgesFor(cmd.OutOrStdout()))
 		},
 	}
 	o.register(cmd)

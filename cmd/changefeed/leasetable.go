@@ -173,6 +173,14 @@ func short(token string) string {
 	return cut(lo) + "-" + cut(hi)
 }
 
+// edgesFor is how ranges are shown: short to people, whole to programs.
+func edgesFor(w io.Writer) func(token string) string {
+	if terminalOf(w).width != nil {
+		return short
+	}
+	return func(token string) string { return token }
+}
+
 func cut(edge string) string {
 	if len(edge) > maxEdge {
 		return edge[:maxEdge] + ellipsis

@@ -80,8 +80,8 @@ func TestATerminalThatIsResizedIsDrawnAnew(t *testing.T) {
 
 func TestFiguresFitTheirTerminal(t *testing.T) {
 	all := []figure{{
-		Name: "serve_upsert_nosync", Value: 12_345_678, Unit: "documents/s", Baseline: new(23_456_789.0), Ratio: new(0.526),
-		Detail: strings.Repeat("a few words of what was measured and how, ", 5), Target: "ratio ≥ 0.25", OK: true,
+		Name: "serve_upsert_nosync", Value: 12_345_678, Unit: "requests/lease/min", Baseline: new(23_456_789.0), Ratio: new(0.526),
+		Detail: strings.Repeat("a few words of what was measured and how, ", 5), Target: "≤ 0.25 requests/lease/min", OK: true,
 	}}
 	for _, width := range []int{80, 120, 0} {
 		var out bytes.Buffer
@@ -92,7 +92,7 @@ func TestFiguresFitTheirTerminal(t *testing.T) {
 		if most := widest(got); width > 0 && most > width {
 			t.Errorf("at %d columns a line has %d:\n%s", width, most, got)
 		}
-		for _, want := range []string{"serve_upsert_nosync", "12.35M documents/s", "23.46M", "0.526", "ratio ≥ 0.25", "ok"} {
+		for _, want := range []string{"serve_upsert_nosync", "12.35M requests/lease/min", "23.46M", "0.526", "≤ 0.25", "ok"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("at %d columns %q is missing:\n%s", width, want, got)
 			}
