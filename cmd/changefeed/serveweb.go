@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/docstore"
 )
 
 // Limits of a server, besides those of its guard.
@@ -25,15 +26,15 @@ const (
 
 	serverHeap = 768 << 20 // bytes; what queries, answers and connections may hold together leaves room below it
 
-	storeDescriptors = 1024 // that are left to the store for its files
-	leastConnections = 16   // however few descriptors the system allows
+	otherDescriptors = 32 // of the process, besides the store's and the connections
+	leastConnections = 16 // however few descriptors the system allows
 )
 
 // connections is how many the server takes: no more than leave the store its descriptors.
 func connections() int {
 	most := int64(webConnections)
-	if limit := descriptors(); limit > 0 { // with fewer than the store may use, they are halved
-		most = min(most, max(limit-storeDescriptors, limit/2))
+	if limit := descriptors(); limit > 0 {
+		most = min(most, limit-int64(docstore.Descriptors())-otherDescriptors)
 	}
 	return int(max(most, leastConnections))
 }
