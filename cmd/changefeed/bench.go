@@ -101,7 +101,7 @@ func benchCommand() *cobra.Command {
 
 Where a figure has a baseline that can be measured here, both are measured in turns in
 the same run and their medians compared; the other baselines are the published
-algorithms of the service's own processors. Each takes up to half a minute. The
+algorithms of the service's own processors. Each takes up to a minute. The
 benchmarks:
 
 ` + names.String() + `
