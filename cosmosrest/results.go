@@ -17,7 +17,7 @@ const (
 	maxResultBytes = 64 << 20         // of all rows that are kept
 	resultLife     = 60 * time.Second // since the last page
 
-	maxHeldRows = 256 << 20 // bytes that queries hold while they are computed, together
+	maxHeldRows = 192 << 20 // bytes that queries hold while they are computed, together
 	seenCost    = 40        // bytes for a document that has been seen
 	holdPause   = time.Second
 

@@ -35,6 +35,8 @@ type Options struct {
 
 	fs     filesystem
 	buffer uint64 // of writes in memory; 0 is memTable
+
+	resting bool // nothing is swept: of a copy
 }
 
 // DB is an open store. All methods may be called concurrently.
@@ -50,6 +52,9 @@ type DB struct {
 	closer sync.Once
 	failed atomic.Pointer[error]
 	wake   chan struct{} // an expiry has come closer
+	wrote  chan struct{} // there is a write that the reclaimer has not seen
+
+	dropped leftovers // for the reclaimer
 
 	containers atomic.Pointer[map[string]*Container] // replaced by the committer
 	databases  atomic.Pointer[map[string]Database]   // the same
@@ -92,7 +97,7 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 	db := &DB{
 		dir: dir, eng: eng, tags: newTagger(),
 		queue: make(chan *request, maxQueue), stop: make(chan struct{}), ended: make(chan struct{}),
-		wake: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
 	}
 	settled := eng.guard.until(ctx)
 	err = db.load()
@@ -105,13 +110,16 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
 	if !o.InMemory && o.fs == nil {
-		if err := closeFiles(dir); err != nil {
+		if err := errors.Join(closeFiles(dir), eng.dropStages()); err != nil {
 			return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), eng.close())
 		}
 	}
 	eng.guard.opened(func(err error) { _ = db.fail(err) })
 	db.work.Go(db.commitAll)
-	db.work.Go(db.sweepAll)
+	if !o.resting {
+		db.work.Go(db.sweepAll)
+		db.work.Go(db.reclaimAll)
+	}
 	return db, nil
 }
 

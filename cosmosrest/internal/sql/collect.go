@@ -6,7 +6,7 @@ import (
 )
 
 // maxHeld bounds what a query keeps until all documents were seen, in bytes.
-const maxHeld = 256 << 20
+const maxHeld = 160 << 20
 
 // rowCost is what a kept row costs besides its text.
 const rowCost = 200
