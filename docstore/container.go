@@ -322,6 +322,7 @@ func (c *Container) Item(ctx context.Context, key changefeed.PartitionKey, id st
 
 // item is the document behind a key of the primary index.
 func (c *Container) item(ctx context.Context, key []byte) (Item, bool, error) {
+	var missed addr
 	for {
 		v, found, err := c.db.eng.get(nil, key)
 		if err != nil {
@@ -341,8 +342,12 @@ func (c *Container) item(ctx context.Context, key []byte) (Item, bool, error) {
 		if err != nil {
 			return Item{}, false, err
 		}
-		if !found { // replaced between the two gets
+		if !found && s.addr != missed { // replaced between the two gets
+			missed = s.addr
 			continue
+		}
+		if !found {
+			return Item{}, false, fmt.Errorf("%w: no entry at LSN %d of log %d", ErrCorrupt, s.lsn, s.log)
 		}
 		if s.lsn > c.head.Load() {
 			if err := c.db.settle(ctx); err != nil {

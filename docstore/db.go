@@ -49,6 +49,7 @@ type DB struct {
 	closer sync.Once
 	failed atomic.Pointer[error]
 	wake   chan struct{} // an expiry has come closer
+	found  Recovery
 
 	containers atomic.Pointer[map[string]*Container] // replaced by the committer
 	databases  atomic.Pointer[map[string]Database]   // the same
@@ -86,7 +87,7 @@ func Open(dir string, o Options) (*DB, error) {
 		dir: dir, eng: eng, tags: newTagger(),
 		queue: make(chan *request, maxQueue), stop: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
-	if err := db.load(); err != nil {
+	if err := db.begin(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), eng.close())
 	}
 	db.work.Go(db.commitAll)
@@ -146,7 +147,7 @@ func openError(err error) error {
 
 // load reads what the store keeps in memory.
 func (db *DB) load() error {
-	format, found, err := db.eng.get(nil, metaKey("format"))
+	format, found, err := db.eng.find(metaKey("format"))
 	switch {
 	case err != nil:
 		return openError(err)
@@ -155,12 +156,12 @@ func (db *DB) load() error {
 	case string(format) != formatVersion:
 		err = fmt.Errorf("%w: directory has format %q, this version writes %q", ErrFormat, format, formatVersion)
 	default:
-		db.rid, _, err = db.eng.get(nil, metaKey("rid"))
+		db.rid, _, err = db.eng.find(metaKey("rid"))
 	}
 	if err != nil {
 		return err
 	}
-	next, _, err := db.eng.get(nil, metaKey("next"))
+	next, _, err := db.eng.find(metaKey("next"))
 	if err != nil {
 		return err
 	}
@@ -264,7 +265,7 @@ func (c *Container) load() error {
 
 // numbers reads a record of n numbers; zeros where there is none.
 func (c *Container) numbers(key []byte, n int) ([]int64, error) {
-	v, found, err := c.db.eng.get(nil, key)
+	v, found, err := c.db.eng.find(key)
 	numbers := make([]int64, n)
 	if err != nil || !found {
 		return numbers, err

@@ -1,6 +1,7 @@
 package docstore
 
 import (
+	"context"
 	"errors"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -87,4 +88,9 @@ func (db *DB) Versions(c *Container) (n int) {
 		n++
 	}
 	return n
+}
+
+// Compact rewrites all tables into one level.
+func (db *DB) Compact(ctx context.Context) error {
+	return db.eng.db.Compact(ctx, []byte{0}, []byte{0xff}, false)
 }

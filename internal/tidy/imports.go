@@ -58,8 +58,9 @@ func family(dir string) (string, bool) {
 func checkEngine(r *repo) (found []finding) {
 	for _, f := range r.code() {
 		for _, target := range f.imports {
-			if strings.HasPrefix(target+"/", engineModule+"/") && f.path != engineFile {
-				found = append(found, finding{f.path, fmt.Sprintf("only %s may import %s", engineFile, target)})
+			allowed, _ := path.Match(engineFiles, f.path)
+			if strings.HasPrefix(target+"/", engineModule+"/") && !allowed {
+				found = append(found, finding{f.path, fmt.Sprintf("only %s may import %s", engineFiles, target)})
 			}
 		}
 	}

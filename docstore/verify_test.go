@@ -1,0 +1,233 @@
+package docstore_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// storeOnDisk is a closed store with a table and a log, in a directory.
+func storeOnDisk(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for round := range 2 {
+		db, err := docstore.Open(dir, docstore.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if round == 0 {
+			container(t, db, docstore.ContainerSpec{})
+		}
+		c, err := db.Container("c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 100 {
+			upsert(t, c, fmt.Sprint("i", i), "p", i+round)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// filesOf reads the files of a directory, but for the lock, which is empty and may be made anew.
+func filesOf(t *testing.T, dir string) image {
+	t.Helper()
+	img := image{}
+	for _, path := range files(t, dir, "*") {
+		if filepath.Base(path) == "LOCK" {
+			continue
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		img[filepath.Base(path)] = b
+	}
+	return img
+}
+
+// refusesUnchanged opens a damaged store, which must fail with this text, and leave all
+// files as they are.
+func refusesUnchanged(t *testing.T, dir, text string) {
+	t.Helper()
+	before := filesOf(t, dir)
+	db, err := docstore.Open(dir, docstore.Options{})
+	if err == nil {
+		_ = db.Close()
+	}
+	if !errors.Is(err, docstore.ErrCorrupt) || !strings.Contains(err.Error(), text) {
+		t.Errorf("got %v, want %v with %q", err, docstore.ErrCorrupt, text)
+	}
+	if after := filesOf(t, dir); !maps.EqualFunc(before, after, slices.Equal) {
+		t.Errorf("open has changed %v", difference(before, after))
+	}
+}
+
+func TestALostMarkerIsDamageAndNothingIsDeleted(t *testing.T) {
+	for _, marker := range []string{"marker.manifest.", "marker.format-version.", "marker."} {
+		dir := storeOnDisk(t)
+		remove(t, dir, marker+"*")
+		refusesUnchanged(t, dir, marker)
+	}
+}
+
+func TestAPartOfAStoreIsNoNewStore(t *testing.T) {
+	for name := range filesOf(t, storeOnDisk(t)) {
+		t.Run(name, func(t *testing.T) {
+			whole, dir := storeOnDisk(t), t.TempDir()
+			for _, path := range files(t, whole, strings.TrimRight(name, "0123456789")+"*") {
+				if err := os.Rename(path, filepath.Join(dir, filepath.Base(path))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			refusesUnchanged(t, dir, "")
+		})
+	}
+}
+
+func TestADamagedManifestIsRefusedAndNothingIsDeleted(t *testing.T) {
+	whole := storeOnDisk(t)
+	path := slices.Max(files(t, whole, "MANIFEST-*"))
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := 0; at < len(b) && !t.Failed(); at += max(1, len(b)/20) {
+		flipped := slices.Clone(b)
+		flipped[at] ^= 4
+		for _, now := range [][]byte{flipped, b[:at]} {
+			if err := os.WriteFile(path, now, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			refusesUnchanged(t, whole, filepath.Base(path))
+		}
+	}
+}
+
+func TestALogThatWasClosedMustEndWhereItEnded(t *testing.T) {
+	dir := storeOnDisk(t)
+	path := slices.Max(files(t, dir, "*.log"))
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{0, 1, len(b) / 2, len(b) - 12, len(b) - 11, len(b) - 1} {
+		if err := os.WriteFile(path, b[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		refusesUnchanged(t, dir, filepath.Base(path))
+	}
+}
+
+// TestAfterAKillTheStoreSaysHowFarItReaches cuts the log of a killed store in the middle
+// of its last write.
+func TestAfterAKillTheStoreSaysHowFarItReaches(t *testing.T) {
+	mem := vfs.NewMem()
+	db, err := docstore.Open(imageDir, docstore.Options{}.WithFS(mem))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	c := container(t, db, docstore.ContainerSpec{})
+	for i := range 50 {
+		upsert(t, c, fmt.Sprint("i", i), "p", i)
+	}
+	img := readImage(t, mem)
+	log := img.newest()
+	for cut, want := range map[int]docstore.Recovery{
+		0:  {Log: log, Heads: []docstore.Head{{Container: "c", LSN: 50}}},
+		10: {Log: log, Heads: []docstore.Head{{Container: "c", LSN: 49}}},
+	} {
+		img[log] = img[log][:len(img[log])-cut]
+		fs := img.disk(t)
+		again, err := docstore.Open(imageDir, docstore.Options{}.WithFS(fs))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := again.Recovery()
+		if got.Log != want.Log || !slices.Equal(got.Heads, want.Heads) || got.Reached+got.Dropped != int64(len(img[log])) || (got.Dropped > 0) != (cut > 0) {
+			t.Errorf("%d bytes cut off %d: got %+v, want %+v", cut, len(img[log]), got, want)
+		}
+		if err := again.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if again, err = docstore.Open(imageDir, docstore.Options{}.WithFS(fs)); err != nil {
+			t.Fatal(err)
+		}
+		if got := again.Recovery(); got.Log != "" {
+			t.Errorf("after a clean close: got %+v", got)
+		}
+		if err := again.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestStoresWithoutAnInventoryOpen opens what an earlier version has left, closed or killed.
+func TestStoresWithoutAnInventoryOpen(t *testing.T) {
+	for _, s := range makeShapes(t) {
+		delete(s.image, "INVENTORY")
+		if got := s.try(t, damage{image: s.image}); got.kind != harmless {
+			t.Errorf("%s: %s", s.name, got.text)
+		}
+	}
+}
+
+// TestAnInterruptedMakingIsGoneOnWith stops the making of a store at each change of the
+// disk, by a loss of power.
+func TestAnInterruptedMakingIsGoneOnWith(t *testing.T) {
+	for n, done := 1, false; !done; n++ {
+		mem := vfs.NewCrashableMem()
+		var after *vfs.MemFS
+		changes := 0
+		fs := docstore.Failing(mem, func(write bool, _ string) bool {
+			if changes++; write && after == nil && changes >= n {
+				after = mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: n * 37 % 101, RNG: rand.New(rand.NewPCG(1, uint64(n)))})
+			}
+			return false
+		})
+		db, err := docstore.Open(imageDir, docstore.Options{}.WithFS(fs))
+		if err != nil {
+			t.Fatal(err)
+		}
+		done = after == nil
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if done {
+			return
+		}
+		again, err := docstore.Open(imageDir, docstore.Options{}.WithFS(after))
+		if err != nil {
+			t.Fatalf("after change %d: %v", n, err)
+		}
+		c := container(t, again, docstore.ContainerSpec{})
+		upsert(t, c, "a", "p", 1)
+		if err := again.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if again, err = docstore.Open(imageDir, docstore.Options{}.WithFS(after)); err != nil {
+			t.Fatalf("after change %d, opened again: %v", n, err)
+		}
+		if c, err = again.Container("c"); err == nil {
+			_, err = c.Item(t.Context(), changefeed.Key("p"), "a")
+		}
+		if err := errors.Join(err, again.Close()); err != nil {
+			t.Fatalf("after change %d: %v", n, err)
+		}
+	}
+}
