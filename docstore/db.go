@@ -34,7 +34,8 @@ type Options struct {
 	// making one.
 	MustExist bool
 
-	fs filesystem
+	fs    filesystem
+	small bool // logs and tables are, for tests
 }
 
 // DB is an open store. All methods may be called concurrently.

@@ -67,6 +67,9 @@ func openEngine(dir string, o Options) (*engine, error) {
 	}
 	// Feeds are read nearly twice as fast as with the engine's default compression.
 	po.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionFastest })
+	if o.small {
+		po.MemTableSize, po.TargetFileSizes[0], po.FlushSplitBytes = 64<<10, 16<<10, 16<<10
+	}
 	e := &engine{sync: !o.NoSync, log: log}
 	var err error
 	if !o.InMemory {

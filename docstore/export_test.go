@@ -14,6 +14,12 @@ func (o Options) WithFS(fs vfs.FS) Options {
 	return o
 }
 
+// Small makes the engine's logs and tables small, so that there are many.
+func (o Options) Small() Options {
+	o.small = true
+	return o
+}
+
 // NewMem is a file system in memory.
 func NewMem() *vfs.MemFS { return vfs.NewMem() }
 

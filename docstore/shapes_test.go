@@ -115,7 +115,7 @@ func newMaker(t testing.TB, seed uint64) *maker {
 }
 
 func (m *maker) options() docstore.Options {
-	return docstore.Options{CacheBytes: 16 << 20}.WithFS(m.fs)
+	return docstore.Options{CacheBytes: 16 << 20}.WithFS(m.fs).Small()
 }
 
 func (m *maker) open() {

@@ -231,3 +231,42 @@ func TestAnInterruptedMakingIsGoneOnWith(t *testing.T) {
 		}
 	}
 }
+
+// TestALogThatIsMissingBetweenOthersIsNoticed is about a store without an inventory, that
+// of an earlier version.
+func TestALogThatIsMissingBetweenOthersIsNoticed(t *testing.T) {
+	s := makeShape(t, killedBeforeFlush)
+	var logs []string
+	for name := range s.image {
+		if strings.HasSuffix(name, ".log") {
+			logs = append(logs, name)
+		}
+	}
+	slices.Sort(logs)
+	if len(logs) < 3 {
+		t.Fatalf("logs are %v, too few for this test", logs)
+	}
+	d := damage{what: "lost", file: logs[1], image: maps.Clone(s.image)}
+	delete(d.image, logs[1])
+	delete(d.image, "INVENTORY")
+	if got := s.try(t, d); got.kind != refused || !strings.Contains(got.text, "are missing") {
+		t.Errorf("%s: %+v, want an error that says which writes are missing", d, got)
+	}
+}
+
+// TestRecordsAfterADamagedOneOfTheManifestAreNoticed damages one in the middle, after a kill.
+func TestRecordsAfterADamagedOneOfTheManifestAreNoticed(t *testing.T) {
+	s := makeShape(t, killedAfterFlush)
+	manifest := ""
+	for name := range s.image {
+		if strings.HasPrefix(name, "MANIFEST") {
+			manifest = max(manifest, name)
+		}
+	}
+	d := damage{what: "flipped", file: manifest, image: maps.Clone(s.image)}
+	d.image[manifest] = slices.Clone(s.image[manifest])
+	d.image[manifest][len(d.image[manifest])/2] ^= 1
+	if got := s.try(t, d); got.kind != refused || !strings.Contains(got.text, "after it are not") {
+		t.Errorf("%s: %+v, want an error that says that later records are whole", d, got)
+	}
+}
