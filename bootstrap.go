@@ -9,13 +9,6 @@ import (
 	"time"
 )
 
-// The right to create leases lasts for lockTime. Its holder sends no request after
-// createTime, so that none arrives when somebody else may create.
-const (
-	lockTime   = 30 * time.Second
-	createTime = lockTime / 3
-)
-
 // bootstrap sees to it that the unit's leases exist and fit the options, trying again
 // for as long as that can help.
 func (r *run) bootstrap(ctx context.Context) error {
@@ -59,7 +52,7 @@ func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 			optionProperty: r.opts.Start.String(),
 			originProperty: r.origin().String(),
 		}}
-		got, err := r.store.Create(ctx, info)
+		got, _, err := r.create(ctx, info)
 		if err == nil {
 			r.view.put(got)
 		}
@@ -107,53 +100,22 @@ func (r *run) checkStart(info Lease) error {
 		ErrStartIgnored, r.opts.Start, info.Updated.Format(time.RFC3339), first)
 }
 
-// locked runs f while this instance alone may create leases. It does nothing while
-// another does.
-func (r *run) locked(ctx context.Context, f func(context.Context) error) (done bool, err error) {
-	if locks := r.view.kind(KindLock); len(locks) > 0 {
-		if r.view.now().Sub(locks[0].Updated) <= lockTime+clockGrain {
-			return false, nil
-		}
-		err := r.store.Delete(ctx, locks[0]) // its holder died; stores without TTL leave it to us
-		if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrConflict) {
-			return false, fmt.Errorf("remove expired lock: %w", err)
-		}
-	}
-	lock, err := r.store.Create(ctx, Lease{Kind: KindLock, TTL: lockTime, Timestamp: timestamp()})
-	if errors.Is(err, ErrConflict) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("lock: %w", err)
-	}
-	creating, cancel := context.WithTimeout(ctx, createTime)
-	defer cancel()
-	if err := r.view.list(creating, time.Now()); err != nil {
-		return false, err
-	}
-	if err := f(creating); err != nil {
-		return false, err // a request may still be on its way: the lock is left to expire
-	}
-	unlocking, cancel := linger(ctx, r.opts.Drain)
-	defer cancel()
-	r.report(unlocking, OriginLeaseStore, "", r.store.Delete(unlocking, lock))
-	return true, nil
-}
-
-// cover creates leases for the parts of the key space that have none.
+// cover creates leases for the parts of the key space that have none. It ends with the
+// first that cannot be created.
 func (r *run) cover(ctx context.Context, start Start) error {
 	partitions, err := r.source.Partitions(ctx)
 	if err != nil {
 		return fmt.Errorf("list partitions: %w", err)
 	}
 	parts := cutAt(r.holes(), r.grid(partitions))
-	errs := make([]error, len(parts))
-	together(ctx, len(parts), func(i int) {
-		if err := r.insistOn(ctx, parts[i], start); err != nil {
-			errs[i] = fmt.Errorf("create lease %s: %w", parts[i], err)
+	creating, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	together(creating, len(parts), func(i int) {
+		if err := r.insistOn(creating, parts[i], start); err != nil {
+			fail(fmt.Errorf("create lease %s: %w", parts[i], err))
 		}
 	})
-	return cmp.Or(errors.Join(errs...), context.Cause(ctx))
+	return context.Cause(creating)
 }
 
 // grid is the partitions, cut so finely that there are MinLeases. It is the same each
@@ -166,16 +128,35 @@ func (r *run) grid(partitions []Partition) (cells []Range) {
 	return cells
 }
 
-// insistOn creates a lease, trying again until ctx ends; it returns the last error.
+// insistOn creates a lease, at the pace that the store allows, and tries again a few
+// times; it returns the last error.
 func (r *run) insistOn(ctx context.Context, part Range, start Start) error {
 	rng := r.random("create " + part.String())
 	for failures := 1; ; failures++ {
-		err := r.createLease(ctx, part, start)
-		if err == nil || hopeless(err) || !pause(ctx, r.backoff(rng, failures)) {
+		err := r.paced(ctx, rng, part.String(), func() error {
+			asking, cancel := context.WithTimeout(ctx, createTime)
+			defer cancel()
+			return r.createLease(asking, part, start)
+		})
+		gone := err == nil || hopeless(err) || failures == createAttempts
+		if gone || !pause(ctx, r.backoff(rng, failures)) {
 			return err
 		}
 	}
 }
+
+// create creates a record at the pace that the store allows, by a request sent at asked.
+func (r *run) create(ctx context.Context, l Lease) (got Lease, asked time.Time, err error) {
+	err = r.paced(ctx, r.random("create "+l.Kind.String()), l.Token, func() error {
+		asked, l.Timestamp = time.Now(), timestamp()
+		got, err = r.store.Create(ctx, l)
+		return err
+	})
+	return got, asked, err
+}
+
+// createAttempts are as many as take about ten seconds with the default pauses.
+const createAttempts = 7
 
 // createLease creates a free lease whose position is fixed before the first read: "now"
 // becomes a token here, so that what is written from here on is delivered, whatever
@@ -202,21 +183,53 @@ func (r *run) createLease(ctx context.Context, part Range, start Start) error {
 	return err
 }
 
-// checkCover looks whether the leases tile the key space. A hole that is there in two
-// listings in a row is repaired, under the lock, from where the unit began. Leases that
-// overlap are reported: which of them is right cannot be told from here.
+// A flaw is a place where the leases do not tile the key space.
+type flaw struct {
+	id    string
+	holes []Range // that have no lease
+	err   *Error  // of leases that overlap
+}
+
+// checkCover looks whether the leases tile the key space. A hole is repaired under the
+// lock, from where the unit began. Leases that overlap are reported: which of them is
+// right cannot be told from here.
 func (r *run) checkCover(ctx context.Context) {
-	good, _ := r.view.leases()
-	r.reportOverlaps(good)
-	open := r.holes()
-	if len(open) == 0 || !slices.Equal(open, r.suspectHole) {
-		r.suspectHole = open
-		return
+	flaws := r.overlaps()
+	if open := r.holes(); len(open) > 0 {
+		flaws = append(flaws, flaw{id: fmt.Sprint(open), holes: open})
 	}
-	start := r.recorded()
-	r.hooks.Error(&Error{Origin: OriginBalancer, Err: fmt.Errorf("%w: %v; creating leases from %v", ErrHole, open, start)})
-	_, err := r.locked(ctx, func(ctx context.Context) error { return r.cover(ctx, start) })
-	r.report(ctx, OriginBalancer, "", err)
+	for _, f := range r.lasting(flaws) {
+		if f.err != nil {
+			r.reported[f.id] = true
+			r.hooks.Error(f.err)
+			continue
+		}
+		start := r.recorded()
+		r.hooks.Error(&Error{Origin: OriginBalancer, Err: fmt.Errorf("%w: %v; creating leases from %v", ErrHole, f.holes, start)})
+		_, err := r.locked(ctx, func(ctx context.Context) error { return r.cover(ctx, start) })
+		r.report(ctx, OriginBalancer, "", err)
+	}
+}
+
+// lasting are the flaws that an earlier listing had too. A listing is not of one moment:
+// one that meets a split, ours or another processor's, shows the parent beside its
+// children, or neither. So what is new is looked at again in the next round.
+func (r *run) lasting(found []flaw) (lasting []flaw) {
+	since := map[string]time.Time{}
+	for _, f := range found {
+		first, known := r.flaws[f.id]
+		if !known {
+			first = time.Now()
+		}
+		since[f.id] = first
+		if time.Since(first) >= r.opts.Acquire/2 {
+			lasting = append(lasting, f)
+		} else {
+			r.view.distrust()
+		}
+	}
+	r.flaws = since
+	return lasting
 }
 
 // holes are the ranges that have no lease. One that another kind of processor keeps, or
@@ -243,17 +256,24 @@ func (r *run) recorded() Start {
 	return FromBeginning()
 }
 
-func (r *run) reportOverlaps(good []Lease) {
+// overlaps are the leases whose ranges overlap and that nobody was told of.
+func (r *run) overlaps() (found []flaw) {
+	add := func(a Lease, id string, err error) {
+		if !r.reported[id] {
+			found = append(found, flaw{id: id, err: &Error{Origin: OriginBalancer, Lease: a.Token, Err: err}})
+		}
+	}
+	good, bad := r.view.leases()
+	for _, l := range bad {
+		if errors.Is(l.Err, ErrOverlap) {
+			add(l, l.ID, l.Err)
+		}
+	}
 	for i := 1; i < len(good); i++ {
 		a, b := good[i-1], good[i]
-		id := a.ID + " " + b.ID
-		if a.State == StateSplitting || b.State == StateSplitting || !a.Range.Overlaps(b.Range) || r.reported[id] {
-			continue
+		if a.State != StateSplitting && b.State != StateSplitting && a.Range.Overlaps(b.Range) {
+			add(a, a.ID+" "+b.ID, fmt.Errorf("%w: %s and %s: keys in both are delivered twice", ErrOverlap, a.ID, b.ID))
 		}
-		r.reported[id] = true
-		r.hooks.Error(&Error{
-			Origin: OriginBalancer, Lease: a.Token,
-			Err: fmt.Errorf("%w: %s and %s: keys in both are delivered twice", ErrOverlap, a.ID, b.ID),
-		})
 	}
+	return found
 }

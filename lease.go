@@ -122,7 +122,20 @@ func (l Lease) Free() bool { return l.Owner == "" }
 
 // expired tells whether the owner has been silent for too long by the store's clock.
 func (l Lease) expired(now time.Time, expiration time.Duration) bool {
-	return now.Sub(l.Updated) > max(expiration, l.Expiration)+clockGrain
+	return now.After(l.expiry(expiration))
+}
+
+// expiry is the last moment, by the store's clock, at which the lease is its owner's.
+func (l Lease) expiry(expiration time.Duration) time.Time {
+	return l.Updated.Add(max(expiration, l.Expiration) + clockGrain)
+}
+
+// takeable is when another owner may take the lease.
+func (l Lease) takeable(expiration time.Duration) time.Time {
+	if l.Free() {
+		return l.Fence
+	}
+	return l.expiry(expiration)
 }
 
 // clockGrain covers stores that keep whole seconds: a record written at 10.9 s says 10.

@@ -3,6 +3,7 @@ package changefeed_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,6 +128,36 @@ func TestOfTwoOldLeasesOfMergedPartitionsTheOneBehindCounts(t *testing.T) {
 		}
 		if a.errs.find(changefeed.ErrOverlap) == nil {
 			t.Error("the other lease was not reported")
+		}
+		a.stop(t)
+	})
+}
+
+// A listing is not of one moment. One that shows a parent beside its children met a split.
+func TestAListingThatRacesWithASplitReportsNothing(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		store := &hookedStore{Leases: w.leases}
+		var parent atomic.Pointer[changefeed.Lease]
+		var raced atomic.Bool
+		store.list = func(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+			records, now, err := w.leases.List(ctx)
+			if l := parent.Load(); l != nil && !raced.Swap(true) {
+				records = append(records, *l)
+			}
+			return records, now, err
+		}
+		a := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{})
+		w.balanced(1)
+		before := w.records(changefeed.KindLease)[0]
+		w.split(0)
+		w.until(time.Minute, "split", func() bool { return w.owners()["a"] == 2 })
+		parent.Store(&before)
+		time.Sleep(10 * time.Minute)
+		if !raced.Load() {
+			t.Error("nothing was listed")
+		}
+		for _, err := range a.errs.all() {
+			t.Errorf("reported: %v", err)
 		}
 		a.stop(t)
 	})

@@ -91,9 +91,10 @@ type run struct {
 	presence Lease // of the goroutine that shows it
 
 	// Of the goroutine that runs the rounds.
-	overdue     map[string]time.Time // since when a lease is in nobody's hands, or not given to us
-	suspectHole []Range
-	reported    map[string]bool // documents that were reported as broken
+	overdue  map[string]time.Time // since when a lease is in nobody's hands, or not given to us
+	planned  time.Time            // the store's time at which the last plan was made
+	flaws    map[string]time.Time // since when a listing has shown one
+	reported map[string]bool      // documents that were reported as broken
 
 	followed sync.Mutex
 	pushed   bool // the follower is up to date, so rounds need not list

@@ -113,33 +113,163 @@ func TestPlannedMovesTakeTwoRoundsWithoutFollowing(t *testing.T) {
 	})
 }
 
-// 8: crash with 300 leases on 4 hosts: all owned again one round after expiry.
-func TestAcceptance8LeasesOfACrashedHostAreOwnedOneRoundAfterExpiry(t *testing.T) {
+// 8: crash with 300 leases: all owned again soon after they expire, however many survive,
+// whenever in its round a survivor is, and without a feed of the leases too.
+func TestAcceptance8LeasesOfACrashedHostAreOwnedAsSoonAsTheyExpire(t *testing.T) {
+	for _, c := range []struct {
+		leases, hosts int
+		followed      bool
+		late          time.Duration
+	}{{300, 4, true, 0}, {300, 2, true, 0}, {50, 2, true, 5 * time.Second}, {50, 2, false, 0}, {50, 2, false, 5 * time.Second}} {
+		t.Run(fmt.Sprintf("%d leases, %d survive, followed %v, %v", c.leases, c.hosts-1, c.followed, c.late), func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) { w.crash(c.leases, c.hosts, c.followed, c.late) })
+		})
+	}
+}
+
+func (w *world) crash(leases, hosts int, followed bool, late time.Duration) {
+	w.t.Helper()
+	store := changefeed.LeaseStore(w.leases)
+	if !followed {
+		store = struct{ changefeed.LeaseStore }{w.leases}
+	}
+	o := changefeed.Options{MinLeases: leases}
+	dead := w.run("dead", &tally{}, o)
+	var survivors []*process
+	for n := 1; n < hosts; n++ {
+		survivors = append(survivors, w.runWith(w.orders, store, fmt.Sprint("host-", n), &tally{}, o))
+	}
+	w.balanced(hosts)
+	time.Sleep(time.Minute + late)
+	dead.kill(w.t)
+	var lastWrite time.Time
+	for _, l := range w.records(changefeed.KindLease) {
+		if l.Owner == "dead" && l.Updated.After(lastWrite) {
+			lastWrite = l.Updated
+		}
+	}
+	w.balanced(hosts - 1)
+	const expiry, soon = time.Minute, 3 * time.Second
+	if took := time.Since(lastWrite); took > expiry+soon {
+		w.t.Errorf("all owned %v after the last renewal, want %v after the expiry of %v", took, soon, expiry)
+	} else {
+		w.t.Logf("all owned %v after the last renewal", took)
+	}
+	for _, p := range survivors {
+		p.stop(w.t)
+	}
+}
+
+// budget is a lease store that takes so many writes a second, saves up those of one
+// second, and refuses the others.
+type budget struct {
+	*hookedStore
+	mu      sync.Mutex
+	each    time.Duration // 0 is no limit
+	full    time.Time // when the budget will be whole again
+	refused int
+}
+
+func newBudget(l *docstore.Leases, writes int) *budget {
+	b := &budget{hookedStore: &hookedStore{Leases: l}, each: time.Second / time.Duration(writes)}
+	b.create = func(ctx context.Context, r changefeed.Lease) (changefeed.Lease, error) {
+		if err := b.admit(); err != nil {
+			return changefeed.Lease{}, err
+		}
+		return l.Create(ctx, r)
+	}
+	b.update = func(ctx context.Context, r changefeed.Lease) (changefeed.Lease, error) {
+		if err := b.admit(); err != nil {
+			return changefeed.Lease{}, err
+		}
+		return l.Update(ctx, r)
+	}
+	return b
+}
+
+func (b *budget) admit() error {
+	time.Sleep(5 * time.Millisecond)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	spent := max(0, time.Until(b.full))
+	if wait := spent - time.Second; wait > 0 {
+		b.refused++
+		return &changefeed.ThrottledError{After: wait}
+	}
+	b.full = time.Now().Add(spent + b.each)
+	return nil
+}
+
+func (b *budget) admitAll() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.each, b.full = 0, time.Time{}
+}
+
+func TestLeasesAreCreatedAtThePaceThatTheStoreAllows(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		var fleet []*process
-		for n := range 4 {
-			fleet = append(fleet, w.run(fmt.Sprint("host-", n), &tally{}, changefeed.Options{MinLeases: 300}))
-		}
-		w.balanced(4)
-		time.Sleep(time.Minute)
-		fleet[3].kill(t)
-		var lastWrite time.Time
-		for _, l := range w.records(changefeed.KindLease) {
-			if l.Owner == "host-3" && l.Updated.After(lastWrite) {
-				lastWrite = l.Updated
-			}
-		}
-		w.balanced(3)
-		const expiry, round = time.Minute, 14300 * time.Millisecond // 13 s and a tenth
-		if took := time.Since(lastWrite); took > expiry+round+2*time.Second {
-			t.Errorf("all owned %v after the last renewal, want one round after the expiry of 60 s", took)
+		const leases, writes = 1000, 40
+		store := newBudget(w.leases, writes)
+		var ready sync.WaitGroup
+		o := changefeed.Options{MinLeases: leases}
+		o.Hooks.Ready = ready.Done
+		begun := time.Now()
+		ready.Add(2)
+		a, b := w.runWith(w.orders, store, "a", &tally{}, o), w.runWith(w.orders, store, "b", &tally{}, o)
+		w.until(5*time.Minute, "created", func() bool { return len(w.records(changefeed.KindInfo)) > 0 })
+		floor := leases * time.Second / writes
+		if took := time.Since(begun); took > floor*13/10 {
+			t.Errorf("created after %v, want at most 1.3 times the %v that the store needs; %d requests were refused", took, floor, store.refused)
 		} else {
-			t.Logf("all owned %v after the last renewal", took)
+			t.Logf("created after %v, the store needs %v; %d requests were refused", took, floor, store.refused)
 		}
-		for _, p := range fleet[:3] {
-			p.stop(t)
+		for _, err := range append(a.errs.all(), b.errs.all()...) {
+			t.Errorf("reported: %v", err)
 		}
+		ready.Wait()
+		store.admitAll() // so many leases are more than such a store can renew
+		a.stop(t)
+		b.stop(t)
 	})
+}
+
+// Whoever cannot renew the lock does not know how long it is his.
+func TestAHolderThatCannotRenewTheLockStopsCreating(t *testing.T) {
+	for _, loss := range []error{changefeed.ErrNotFound, errCutOff} {
+		t.Run(loss.Error(), func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				store := &hookedStore{Leases: w.leases}
+				var locked, last time.Time
+				var mu sync.Mutex
+				store.update = func(context.Context, changefeed.Lease) (changefeed.Lease, error) { return changefeed.Lease{}, loss }
+				store.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case l.Kind == changefeed.KindLock && locked.IsZero():
+						locked = time.Now()
+					case l.Kind == changefeed.KindLease:
+						last = time.Now()
+						return l, errCutOff
+					}
+					return w.leases.Create(ctx, l)
+				}
+				o := changefeed.Options{MinLeases: 500, RetryMin: time.Second}
+				p := w.runWith(w.orders, store, "a", &tally{}, o)
+				time.Sleep(25 * time.Second)
+				mu.Lock()
+				took := last.Sub(locked)
+				mu.Unlock()
+				if last.IsZero() || took > 10*time.Second {
+					t.Errorf("creates were sent until %v after the lock was written, want at most 10 s", took)
+				}
+				p.stop(t)
+				if len(p.errs.all()) == 0 {
+					t.Error("nothing was reported")
+				}
+			})
+		})
+	}
 }
 
 // counted counts the requests to a lease store.

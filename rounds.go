@@ -30,8 +30,22 @@ func (r *run) rounds(ctx context.Context) {
 		if !pause(ctx, r.opts.Acquire/roundsPerEvent) {
 			return
 		}
-		r.await(ctx, wait)
+		r.await(ctx, min(wait, r.untilExpiry()))
 	}
+}
+
+// untilExpiry is how long until the next lease of another owner expires, or may be begun
+// with, counted from the last plan: whoever survives it need not find that out by chance.
+func (r *run) untilExpiry() time.Duration {
+	now := r.view.now()
+	soonest := r.opts.Expiration
+	leases, _ := r.view.leases()
+	for _, l := range leases {
+		if at := l.takeable(r.opts.Expiration); !at.Before(r.planned) && l.owner() != r.me {
+			soonest = min(soonest, at.Sub(now))
+		}
+	}
+	return soonest + jitter(r.rng, r.opts.Acquire/roundsPerEvent)
 }
 
 // await waits for news, for at most d.
@@ -101,12 +115,13 @@ func (r *run) look(ctx context.Context) (listed bool, err error) {
 func (r *run) situation() situation {
 	good, bad := r.view.leases()
 	for _, l := range bad {
-		if !r.reported[l.ID] {
+		if !r.reported[l.ID] && !errors.Is(l.Err, ErrOverlap) { // overlaps may pass: see checkCover
 			r.reported[l.ID] = true
 			r.hooks.Error(&Error{Origin: OriginLeaseStore, Lease: l.Token, Err: l.Err})
 		}
 	}
-	s := situation{leases: good, now: r.view.now(), expiration: r.opts.Expiration, overdue: map[string]bool{}}
+	r.planned = r.view.now()
+	s := situation{leases: good, now: r.planned, expiration: r.opts.Expiration, overdue: map[string]bool{}}
 	s.hosts = append(s.hosts, r.me)
 	for _, h := range r.view.kind(KindHost) {
 		alive := h.Err == nil && h.State == StateLive && s.now.Sub(h.Updated) <= h.Expiration+clockGrain
@@ -156,14 +171,21 @@ func (r *run) handedOver(s situation) (mine []Lease) {
 	return mine
 }
 
-// acquire takes leases and starts to work on them; it returns how many it got.
+// acquire takes leases and starts to work on them; it returns how many it got. After one
+// round's time it is time for a new plan: a slow store takes many rounds, at once after
+// each other.
 func (r *run) acquire(ctx context.Context, leases []Lease) int {
 	var got atomic.Int64
-	together(ctx, len(leases), func(i int) {
-		if r.take(ctx, leases[i]) {
+	bounded, cancel := context.WithTimeout(ctx, r.opts.Acquire)
+	defer cancel()
+	together(bounded, len(leases), func(i int) {
+		if r.take(bounded, leases[i]) {
 			got.Add(1)
 		}
 	})
+	if bounded.Err() != nil {
+		r.wake()
+	}
 	return int(got.Load())
 }
 
@@ -200,11 +222,15 @@ func (r *run) tryTake(ctx context.Context, seen Lease) bool {
 	l := seen
 	l.Owner, l.Epoch, l.Expiration = r.me.instance, r.me.epoch, r.opts.Expiration
 	l.Fence = r.fence(seen)
-	l.Timestamp = timestamp()
-	started := time.Now()
-	writing, cancel := linger(ctx, r.opts.Drain)
-	defer cancel()
-	got, err := r.store.Update(writing, l)
+	var started time.Time
+	var got Lease
+	err := r.paced(ctx, r.random("take "+seen.Token), seen.Token, func() (err error) {
+		writing, cancel := linger(ctx, r.opts.Drain)
+		defer cancel()
+		started, l.Timestamp = time.Now(), timestamp()
+		got, err = r.store.Update(writing, l)
+		return err
+	})
 	switch {
 	case errors.Is(err, ErrNotFound):
 		r.view.drop(seen.ID)
@@ -318,46 +344,3 @@ func (r *run) random(of string) *mathrand.Rand {
 	h.Write([]byte(of))
 	return mathrand.New(mathrand.NewPCG(r.seed, h.Sum64()))
 }
-
-// backoff is the pause after so many failures in a row: it doubles, and varies by half.
-func (r *run) backoff(rng *mathrand.Rand, failures int) time.Duration {
-	d := r.opts.RetryMin << min(failures-1, maxDoublings)
-	if d > r.opts.RetryMax || d <= 0 {
-		d = r.opts.RetryMax
-	}
-	return d/2 + time.Duration(rng.Int64N(int64(d/2)+1))
-}
-
-const maxDoublings = 30
-
-// linger is a context for a write that should not be cut off by the end of ctx: it ends
-// so much later, or at the store's timeout.
-func linger(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
-	lingering, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
-	stop := context.AfterFunc(ctx, func() {
-		if pause(lingering, after) {
-			cancel()
-		}
-	})
-	return lingering, func() { stop(); cancel() }
-}
-
-// jitter varies d by a tenth, so that instances do not stay in step.
-func jitter(rng *mathrand.Rand, d time.Duration) time.Duration {
-	return d - d/10 + time.Duration(rng.Int64N(int64(d/5)+1))
-}
-
-// pause waits and tells whether it was for the whole time.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
-// timestamp is our clock, to the tenth of a microsecond that lease documents hold.
-func timestamp() time.Time { return time.Now().UTC().Truncate(100 * time.Nanosecond) }

@@ -324,7 +324,7 @@ func (r *run) present(ctx context.Context) {
 	rng := r.random("present")
 	failures := 0
 	for ctx.Err() == nil {
-		err := r.showPresence(ctx)
+		err := r.paced(ctx, rng, "", func() error { return r.showPresence(ctx) })
 		if err == nil {
 			failures = 0
 			pause(ctx, r.opts.Renew-time.Since(r.phase)%r.opts.Renew)

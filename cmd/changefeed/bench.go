@@ -62,6 +62,8 @@ func benchmarks() []benchmark {
 		{"rebalance_100", "100 leases, from 1 instance to 2; in virtual time, against the service's own processors", rebalance100},
 		{"rebalance_1000", "1,000 leases, from 4 instances to 6; in virtual time, against the service's own processors", rebalance1000},
 		{"takeover_300", "one of 4 instances with 300 leases dies without a goodbye; in virtual time, against the service's own processors", takeover300},
+		{"takeover_2", "the same with one survivor", takeover2},
+		{"create_1000", "1,000 leases created in a container that takes 100 writes a second; in virtual time, against those writes alone", create1000},
 		{"idle_requests", "lease store requests for each idle lease and minute; in virtual time, against the service's own processors", idleRequests},
 		{"idle_1000", "heap and processor time of 1,000 idle leases", idle1000},
 		{"serve_upsert", "upserts over HTTP, durable, with group commit; this and the next against net/http echoing as many bytes", served("serve-upsert", serveDocs, 8000, echoBody, upsertOne)},

@@ -55,7 +55,7 @@ func (r *repo) visit(fsys fs.FS, p string, d fs.DirEntry) error {
 	switch {
 	case d.IsDir() && (p == ".git" || r.ignored(p)):
 		return fs.SkipDir
-	case d.IsDir() || r.ignored(p):
+	case d.IsDir() || r.ignored(p) || p == ".git": // a file in a linked worktree
 		return nil
 	}
 	r.paths = append(r.paths, p)

@@ -1,0 +1,109 @@
+package changefeed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// The right to create leases is a record, the lock. It lasts for lockTime after its holder
+// last wrote it; the holder writes it at each lockBeat for as long as it has work, and
+// sends no request later than createTime after the last of these writes, so that none
+// arrives when somebody else may create.
+const (
+	lockTime   = 30 * time.Second
+	createTime = lockTime / 3
+	lockBeat   = createTime / 3
+)
+
+var errLockLost = errors.New("the lock was not renewed in time")
+
+// locked runs f while this instance alone may create leases. It does nothing while
+// another does.
+func (r *run) locked(ctx context.Context, f func(context.Context) error) (done bool, err error) {
+	if locks := r.view.kind(KindLock); len(locks) > 0 {
+		if r.view.now().Sub(locks[0].Updated) <= lockTime+clockGrain {
+			return false, nil
+		}
+		err := r.store.Delete(ctx, locks[0]) // its holder died; stores without TTL leave it to us
+		if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrConflict) {
+			return false, fmt.Errorf("remove expired lock: %w", err)
+		}
+	}
+	lock, asked, err := r.create(ctx, Lease{Kind: KindLock, TTL: lockTime})
+	if errors.Is(err, ErrConflict) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("lock: %w", err)
+	}
+	lock, err = r.whileLocked(ctx, lock, asked, f)
+	if err != nil {
+		return false, err // a request may still be on its way: the lock is left to expire
+	}
+	unlocking, cancel := linger(ctx, r.opts.Drain)
+	defer cancel()
+	r.report(unlocking, OriginLeaseStore, "", r.paced(unlocking, r.random("unlock"), "", func() error {
+		return r.store.Delete(unlocking, lock)
+	}))
+	return true, nil
+}
+
+// whileLocked runs f with a context that ends when the lock can no longer be trusted, and
+// returns the lock as last written.
+func (r *run) whileLocked(ctx context.Context, lock Lease, asked time.Time, f func(context.Context) error) (Lease, error) {
+	holding, lose := context.WithCancelCause(ctx)
+	var renewing sync.WaitGroup
+	renewing.Go(func() { lock = r.renewLock(holding, lose, lock, asked) })
+	err := r.view.list(holding, time.Now())
+	if err == nil {
+		err = f(holding)
+	}
+	lose(nil)
+	renewing.Wait()
+	return lock, err
+}
+
+// renewLock keeps a lock alive that a request sent at asked has written, until ctx ends.
+// After createTime without success it calls lose. A conflict may be the echo of a write
+// whose answer was lost; if not, the lock is somebody else's.
+func (r *run) renewLock(ctx context.Context, lose context.CancelCauseFunc, lock Lease, asked time.Time) Lease {
+	fuse := time.AfterFunc(time.Until(asked.Add(createTime)), func() { lose(errLockLost) })
+	defer fuse.Stop()
+	rng := r.random("lock")
+	var sent []time.Time
+	for wait := lockBeat; pause(ctx, wait); {
+		next := lock
+		var got Lease
+		err := r.paced(ctx, rng, "", func() (err error) {
+			asked, next.Timestamp = time.Now(), timestamp()
+			sent = append(sent, next.Timestamp)
+			got, err = r.store.Update(ctx, next)
+			return err
+		})
+		switch {
+		case err == nil:
+			lock, sent, wait = got, nil, lockBeat
+			fuse.Reset(time.Until(asked.Add(createTime)))
+			continue
+		case errors.Is(err, ErrConflict):
+			err = r.view.list(ctx, asked)
+			locks := r.view.kind(KindLock)
+			if ours := len(locks) > 0 && slices.ContainsFunc(sent, locks[0].Timestamp.Equal); ours {
+				lock = locks[0]
+			} else if err == nil {
+				lose(errLockLost)
+			}
+		case errors.Is(err, ErrNotFound):
+			lose(errLockLost)
+		}
+		if err != nil {
+			r.report(ctx, OriginLeaseStore, "", fmt.Errorf("renew lock: %w", err))
+		}
+		wait = lockBeat / 3
+	}
+	return lock
+}

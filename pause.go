@@ -1,0 +1,71 @@
+package changefeed
+
+import (
+	"context"
+	"errors"
+	mathrand "math/rand/v2"
+	"time"
+)
+
+// backoff is the pause after so many failures in a row: it doubles, and varies by half.
+func (r *run) backoff(rng *mathrand.Rand, failures int) time.Duration {
+	d := r.opts.RetryMin << min(failures-1, maxDoublings)
+	if d > r.opts.RetryMax || d <= 0 {
+		d = r.opts.RetryMax
+	}
+	return d/2 + time.Duration(rng.Int64N(int64(d/2)+1))
+}
+
+const maxDoublings = 30
+
+// paced calls f, and again each time the store asks for a pause: pauses that double would
+// leave a throttled store idle. Throttling is no news before it has lasted for a while.
+func (r *run) paced(ctx context.Context, rng *mathrand.Rand, lease string, f func() error) error {
+	begun := time.Now()
+	for {
+		err := f()
+		throttled := (*ThrottledError)(nil)
+		if !errors.As(err, &throttled) {
+			return err
+		}
+		if time.Since(begun) > r.opts.Renew {
+			r.report(ctx, OriginLeaseStore, lease, err)
+		}
+		after := min(max(throttled.After, r.opts.RetryMin), r.opts.RetryMax)
+		if !pause(ctx, after+time.Duration(rng.Int64N(int64(r.opts.RetryMin)))) {
+			return err
+		}
+	}
+}
+
+// linger is a context for a write that should not be cut off by the end of ctx: it ends
+// so much later, or at the store's timeout.
+func linger(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
+	lingering, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	stop := context.AfterFunc(ctx, func() {
+		if pause(lingering, after) {
+			cancel()
+		}
+	})
+	return lingering, func() { stop(); cancel() }
+}
+
+// jitter varies d by a tenth, so that instances do not stay in step.
+func jitter(rng *mathrand.Rand, d time.Duration) time.Duration {
+	return d - d/10 + time.Duration(rng.Int64N(int64(d/5)+1))
+}
+
+// pause waits and tells whether it was for the whole time.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// timestamp is our clock, to the tenth of a microsecond that lease documents hold.
+func timestamp() time.Time { return time.Now().UTC().Truncate(100 * time.Nanosecond) }
