@@ -56,13 +56,7 @@ func (c *Container) Database() string { return c.layout.Load().spec.Database }
 
 // Name is what [DB.Container] finds it by: its id, and before that the database and a
 // slash, unless that is the [DefaultDatabase].
-func (c *Container) Name() string {
-	s := c.layout.Load().spec
-	if s.Database == DefaultDatabase {
-		return s.ID
-	}
-	return s.name()
-}
+func (c *Container) Name() string { return c.layout.Load().spec.shortName() }
 
 // ETag is that of the specification: another one after each [DB.ReplaceContainer].
 func (c *Container) ETag() string { return c.layout.Load().etag }

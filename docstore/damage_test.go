@@ -10,7 +10,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -320,7 +322,8 @@ func (s *shape) wholeFile(rng *rand.Rand, d *damage, names []string) {
 		}
 		n := []int{1, 2, 3, 5, 8, 13, 14, 20, 30, 999}[rng.IntN(10)]
 		if rng.IntN(2) == 0 { // the number of another file
-			_, _ = fmt.Sscan(strings.TrimLeft(strings.Split(pick(rng, names), ".")[0], "0MANIFESTOPTIONS-"), &n)
+			digits := regexp.MustCompile(`\d{6}`).FindString(pick(rng, names))
+			n, _ = strconv.Atoi(digits) // 0 for a name without
 		}
 		name := fmt.Sprintf(pick(rng, []string{
 			"%06d.log", "%06d.sst", "MANIFEST-%06d", "OPTIONS-%06d", "temporary.%06d.dbtmp", "%06d.blob",

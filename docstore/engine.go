@@ -146,16 +146,25 @@ func ours(name string) bool {
 	return name == inventoryName
 }
 
-// damage is the [ErrCorrupt] of what the engine could not read.
-type damage struct{ err error }
+// damage is the [ErrCorrupt] of a file, which is empty where the engine's error knows it.
+type damage struct {
+	file string
+	err  error
+}
 
 // Error is one line, although the engine's may have several.
 func (d damage) Error() string {
-	what, _, _ := strings.Cut(strings.TrimPrefix(d.err.Error(), "pebble: "), "\n")
-	if info := pebble.ExtractDataCorruptionInfo(d.err); info != nil {
-		what = path.Base(info.Path) + ": " + what
+	return fmt.Sprintf("%v: %s: nothing was changed; restore the directory from a copy, or salvage what is left", ErrCorrupt, d.reason())
+}
+
+// reason is the file and what is wrong with it.
+func (d damage) reason() string {
+	file := d.file
+	if info := pebble.ExtractDataCorruptionInfo(d.err); info != nil && file == "" {
+		file = path.Base(info.Path)
 	}
-	return fmt.Sprintf("%v: %s: nothing was changed; restore the directory from a copy", ErrCorrupt, what)
+	what, _, _ := strings.Cut(strings.TrimPrefix(d.err.Error(), "pebble: "), "\n")
+	return strings.TrimPrefix(file+": "+what, ": ")
 }
 
 // Unwrap gives the class and the engine's error.
@@ -164,7 +173,7 @@ func (d damage) Unwrap() []error { return []error{ErrCorrupt, d.err} }
 // readError gives the error of a read one of our names.
 func readError(err error) error {
 	if err != nil && isCorrupt(err) {
-		return damage{err}
+		return damage{err: err}
 	}
 	return err
 }

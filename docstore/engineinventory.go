@@ -76,7 +76,7 @@ func readInventory(fs vfs.FS, dir string) (f facts, found bool, err error) {
 		return f, true, damaged(inventoryName, "its checksum is wrong")
 	}
 	if err := json.Unmarshal(text, &f); err != nil {
-		return f, true, damaged(inventoryName, err.Error())
+		return f, true, damaged(inventoryName, "%w", err)
 	}
 	if f.Version != inventoryVersion {
 		return f, true, fmt.Errorf("%w: %s has version %d, this version writes %d", ErrFormat, inventoryName, f.Version, inventoryVersion)

@@ -66,10 +66,7 @@ func (s *survey) readTable(file uint64, tables []byte, o sstable.ReaderOptions) 
 
 // readKeys reads the blocks that hold the keys in [from, to).
 func readKeys(r *sstable.Reader, from, to []byte) (err error) {
-	it, err := r.NewPointIter(life{}, sstable.IterOptions{
-		Lower: from, Upper: to, FilterBlockSizeLimit: sstable.NeverUseFilterBlock,
-		Env: sstable.NoReadEnv, ReaderProvider: sstable.MakeTrivialReaderProvider(r), BlobContext: sstable.AssertNoBlobHandles,
-	})
+	it, err := tableIterator(r, from, to)
 	if err != nil {
 		return err
 	}

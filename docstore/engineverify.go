@@ -60,7 +60,7 @@ func verify(fs vfs.FS, dir string, o *pebble.Options) (facts, Recovery, error) {
 
 // damaged is the [ErrCorrupt] of a file.
 func damaged(name, format string, args ...any) error {
-	return damage{fmt.Errorf("%s: "+format, append([]any{name}, args...)...)}
+	return damage{name, fmt.Errorf(format, args...)}
 }
 
 func sortedNames(files map[string]uint64) []string { return slices.Sorted(maps.Keys(files)) }
@@ -121,6 +121,9 @@ func currentManifest(names []string) (marker, manifest string, err error) {
 // and the files of the version before are all there, which is seen later.
 func (s *survey) readManifest() error {
 	name := s.manifestName
+	if name == "" {
+		return damaged(manifestPrefix+"*", "it is missing")
+	}
 	f, err := s.fs.Open(s.fs.PathJoin(s.dir, name))
 	if errors.Is(err, os.ErrNotExist) {
 		return damaged(name, "it is missing, though %s names it", s.marker)

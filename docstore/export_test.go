@@ -20,6 +20,11 @@ func (o Options) Small() Options {
 	return o
 }
 
+// SalvageFrom is Salvage of a store on a file system.
+func SalvageFrom(ctx context.Context, fs vfs.FS, dir string, visit func(string, Item) error) (*Salvaged, error) {
+	return salvage(ctx, fs, dir, visit)
+}
+
 // NewMem is a file system in memory.
 func NewMem() *vfs.MemFS { return vfs.NewMem() }
 

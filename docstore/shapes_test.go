@@ -89,6 +89,8 @@ type shape struct {
 	made   time.Time
 	facts  []string            // what a reader sees, see look
 	tail   map[string][]string // the documents by container and head, as of each write
+	acked  map[string]bool     // all versions that were acknowledged
+	last   map[string]string   // the last ones of those that are left
 }
 
 // maker makes a store and remembers what was acknowledged.
@@ -100,6 +102,7 @@ type maker struct {
 	db   *docstore.DB
 	body map[string]string // by container, key and id, with ETag and LSN
 	seen map[string][]string
+	all  map[string]bool
 
 	size    int         // of what documents are padded with, in words
 	stuck   atomic.Bool // tables cannot be made
@@ -110,7 +113,7 @@ func newMaker(t testing.TB, seed uint64) *maker {
 	mem := vfs.NewMem()
 	return &maker{
 		t: t, fs: mem, mem: mem, rng: rand.New(rand.NewPCG(seed, 1)),
-		body: map[string]string{}, seen: map[string][]string{}, size: 40, release: func() {},
+		body: map[string]string{}, seen: map[string][]string{}, all: map[string]bool{}, size: 40, release: func() {},
 	}
 }
 
@@ -184,7 +187,9 @@ func (m *maker) commitFor(c *docstore.Container, ttl int, pk string, ids ...stri
 		m.t.Fatal(err)
 	}
 	for i, r := range got {
-		m.body[c.Name()+pk+ids[i]] = line(string(changefeed.Key(pk)), ids[i], r.LSN, r.ETag, r.Body)
+		doc := line(string(changefeed.Key(pk)), ids[i], r.LSN, r.ETag, r.Body)
+		m.body[c.Name()+pk+ids[i]] = doc
+		m.all[c.Name()+" "+doc] = true
 	}
 	m.note(c)
 }
@@ -213,7 +218,7 @@ func (m *maker) rest() { time.Sleep(5 * time.Second) }
 func (m *maker) shape(name string, killed bool) *shape {
 	m.t.Helper()
 	m.rest()
-	s := &shape{name: name, killed: killed, tail: m.seen, made: time.Now()}
+	s := &shape{name: name, killed: killed, tail: m.seen, acked: m.all, last: m.body, made: time.Now()}
 	if killed {
 		s.image = readImage(m.t, m.fs)
 		m.release()
