@@ -25,33 +25,38 @@ func (r *run) bootstrap(ctx context.Context) error {
 	}
 }
 
-// hopeless tells errors that trying again cannot mend.
+// hopeless tells answers of a source or a store that trying again cannot mend.
 func hopeless(err error) bool {
-	return slices.ContainsFunc([]error{
-		ErrModeChanged, ErrStartIgnored, ErrNotFound, ErrForbidden, ErrBadRequest,
-	}, func(e error) bool { return errors.Is(err, e) })
+	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrForbidden) || errors.Is(err, ErrBadRequest)
 }
 
-// tryBootstrap tells whether the unit is ready. It is not, without an error, while
-// another instance creates the leases.
+// tryBootstrap tells whether the unit is ready, or refused for good: then there is an
+// error too. It is neither, without an error, while another instance creates the leases.
 func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 	if err := r.view.list(ctx, time.Now()); err != nil {
 		return false, err
 	}
-	if err := r.checkMode(); err != nil {
-		return false, err
+	if err := cmp.Or(r.checkForeign(), r.checkMode()); err != nil {
+		return true, err
 	}
-	if info := r.view.kind(KindInfo); len(info) > 0 {
-		return true, r.checkStart(info[0])
+	if info, made := r.view.marker(); made {
+		return r.checkStart(ctx, info)
+	}
+	if _, err := r.firstStart(); err != nil {
+		return true, err
 	}
 	return r.locked(ctx, func(ctx context.Context) error {
-		if err := r.cover(ctx, r.opts.Start); err != nil {
+		if err := r.untangle(ctx); err != nil {
 			return err
 		}
-		info := Lease{Kind: KindInfo, Timestamp: timestamp(), Properties: map[string]string{
-			optionProperty: r.opts.Start.String(),
-			originProperty: r.origin().String(),
-		}}
+		start, err := r.firstStart()
+		if err != nil {
+			return err
+		}
+		if err := r.cover(ctx, start); err != nil {
+			return err
+		}
+		info := Lease{Kind: KindInfo, Timestamp: timestamp(), Properties: r.record(start, nil)}
 		got, _, err := r.create(ctx, info)
 		if err == nil {
 			r.view.put(got)
@@ -63,21 +68,6 @@ func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 	})
 }
 
-// Properties of the marker.
-const (
-	optionProperty = "start"  // Options.Start as it was given
-	originProperty = "origin" // where the unit began, as a start that means the same later
-)
-
-// origin is where a lease that is lost must begin again, so that nothing is skipped:
-// where the unit began.
-func (r *run) origin() Start {
-	if r.opts.Start.IsNow() && r.opts.Mode == LatestVersion {
-		return FromTime(r.view.now().Add(-clockGrain)) // start times are whole seconds and exclusive
-	}
-	return r.opts.Start
-}
-
 // checkMode refuses leases of the other mode: their positions mean something else.
 func (r *run) checkMode() error {
 	for _, l := range r.view.kind(KindLease) {
@@ -87,17 +77,6 @@ func (r *run) checkMode() error {
 		}
 	}
 	return nil
-}
-
-// checkStart refuses a start that the leases would ignore. The one that they were made
-// with is welcome: programs set it at every start.
-func (r *run) checkStart(info Lease) error {
-	first := info.Properties[optionProperty]
-	if r.opts.Start.IsNow() || r.opts.Start.String() == first {
-		return nil
-	}
-	return fmt.Errorf("%w: Options.Start is %s, but leases exist since %s that began from %q: leave Start empty, use another processor name, or delete the leases",
-		ErrStartIgnored, r.opts.Start, info.Updated.Format(time.RFC3339), first)
 }
 
 // cover creates leases for the parts of the key space that have none. It ends with the
@@ -158,21 +137,17 @@ func (r *run) create(ctx context.Context, l Lease) (got Lease, asked time.Time, 
 // createAttempts are as many as take about ten seconds with the default pauses.
 const createAttempts = 7
 
-// createLease creates a free lease whose position is fixed before the first read: "now"
-// becomes a token here, so that what is written from here on is delivered, whatever
-// happens before the first checkpoint.
+// createLease creates a free lease whose position is fixed before the first read, so that
+// what is written from here on is delivered, whatever happens before the first checkpoint.
 func (r *run) createLease(ctx context.Context, part Range, start Start) error {
-	at := Position{Start: start}
-	if start.IsNow() {
-		page, err := r.source.Read(ctx, part, at, ReadOptions{Mode: r.opts.Mode, MaxItems: 1})
-		if err != nil {
-			return fmt.Errorf("read position of now: %w", err)
-		}
-		at = page.Next
+	at, err := r.place(ctx, part, start)
+	if err != nil {
+		return err
 	}
 	got, err := r.store.Create(ctx, Lease{
 		Kind: KindLease, Version: 1, Token: part.String(), Range: part,
 		Position: at, Mode: r.opts.Mode, Timestamp: timestamp(),
+		Properties: map[string]string{generationProperty: "0"},
 	})
 	if err == nil {
 		r.view.put(got)
@@ -242,20 +217,6 @@ func (r *run) holes() []Range {
 	return holes(FullRange(), all)
 }
 
-// recorded is the origin that the marker tells, else one from which nothing is skipped
-// that the mode can still give.
-func (r *run) recorded() Start {
-	if r.opts.Mode == AllVersionsAndDeletes {
-		return FromNow()
-	}
-	for _, info := range r.view.kind(KindInfo) {
-		if start, err := ParseStart(info.Properties[originProperty]); err == nil {
-			return start
-		}
-	}
-	return FromBeginning()
-}
-
 // overlaps are the leases whose ranges overlap and that nobody was told of.
 func (r *run) overlaps() (found []flaw) {
 	add := func(a Lease, id string, err error) {
@@ -271,7 +232,9 @@ func (r *run) overlaps() (found []flaw) {
 	}
 	for i := 1; i < len(good); i++ {
 		a, b := good[i-1], good[i]
-		if a.State != StateSplitting && b.State != StateSplitting && a.Range.Overlaps(b.Range) {
+		split := a.State == StateSplitting || b.State == StateSplitting
+		removed := r.view.covers(a) || r.view.covers(b) // by its worker, or by whoever takes it
+		if !split && !removed && a.Range.Overlaps(b.Range) {
 			add(a, a.ID+" "+b.ID, fmt.Errorf("%w: %s and %s: keys in both are delivered twice", ErrOverlap, a.ID, b.ID))
 		}
 	}

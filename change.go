@@ -87,7 +87,7 @@ func Key(components ...any) PartitionKey {
 }
 
 // component is the JSON of one key component, without the HTML escapes of
-// [json.Marshal], so that one value has one text.
+// [json.Marshal] and the sign of a zero, so that one value has one text.
 func component(v any) string {
 	switch reflect.ValueOf(v).Kind() {
 	case reflect.Map, reflect.Struct, reflect.Slice, reflect.Array, reflect.Pointer:
@@ -102,7 +102,10 @@ func component(v any) string {
 	if err := enc.Encode(v); err != nil {
 		return fmt.Sprintf("%T", v)
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	if text := strings.TrimSuffix(b.String(), "\n"); text != "-0" {
+		return text
+	}
+	return "0"
 }
 
 // Batch is what a [Handler] gets: one page of changes of one lease, in order.

@@ -3,6 +3,7 @@ package changefeed
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -40,14 +41,21 @@ var (
 	ErrNotManual = errors.New("checkpoint by hand needs Options.Manual")
 	// ErrModeChanged: existing leases were made in the other mode.
 	ErrModeChanged = errors.New("mode differs from that of the existing leases")
-	// ErrStartIgnored: leases exist, so the start option would have no effect.
+	// ErrStartIgnored: the unit began elsewhere, so the start option would have no
+	// effect; see [StartError].
 	ErrStartIgnored = errors.New("start option would be ignored")
+	// ErrNoStart: leases have no position, and nothing says where their unit began;
+	// see [StartError].
+	ErrNoStart = errors.New("leases without a position or a start")
 	// ErrHole: part of the key space has no lease.
 	ErrHole = errors.New("key range without a lease")
 	// ErrOverlap: two leases cover the same keys.
 	ErrOverlap = errors.New("leases overlap")
 	// ErrBadLease: a document among the leases is not one.
 	ErrBadLease = errors.New("not a lease document")
+	// ErrForeignLease: a lease of a kind of processor that this one cannot share leases
+	// with; it reads them and does not write them.
+	ErrForeignLease = fmt.Errorf("%w that this processor can write", ErrBadLease)
 )
 
 // OptionError is an option that [New] refuses.
@@ -60,6 +68,42 @@ type OptionError struct {
 // Error names the field, its value and what would be right.
 func (e *OptionError) Error() string {
 	return fmt.Sprintf("option %s is %s: want %s", e.Field, e.Value, e.Want)
+}
+
+// StartError is an Options.Start that [Processor.Run] cannot go by, or the lack of one:
+// an [ErrStartIgnored] or, with Leases, an [ErrNoStart].
+type StartError struct {
+	Given  string    // Options.Start; empty when it is not set
+	Began  string    // where the unit began, as it was given then
+	Since  time.Time // when it began
+	Leases []string  // ids of leases that have no position
+}
+
+// Error says what to write instead.
+func (e *StartError) Error() string {
+	if len(e.Leases) > 0 {
+		return fmt.Sprintf("%v: %s: set Options.Start to where the unit began, such as FromBeginning, or to FromNow to skip what was written before",
+			ErrNoStart, some(e.Leases))
+	}
+	return fmt.Sprintf("%v: Options.Start is %s, but the unit began from %s at %s: leave Start empty to go on where it is, or use another processor name to begin anew",
+		ErrStartIgnored, e.Given, e.Began, e.Since.Format(time.RFC3339))
+}
+
+// Is makes errors.Is(err, ErrStartIgnored) or errors.Is(err, ErrNoStart) true.
+func (e *StartError) Is(target error) bool {
+	if len(e.Leases) > 0 {
+		return target == ErrNoStart
+	}
+	return target == ErrStartIgnored
+}
+
+// some lists the first of many names.
+func some(names []string) string {
+	const most = 4
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // ThrottledError is the [ErrThrottled] that tells how long to wait.

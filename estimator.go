@@ -12,10 +12,19 @@ import (
 // Lag is how far one lease is behind its range.
 type Lag struct {
 	Lease   Lease
-	Pending int64     // changes that are not checkpointed yet
-	Exact   bool      // Pending counts changes; else it is a distance in LSNs, which counts transactions
-	Oldest  time.Time // commit time of the oldest pending change; zero when there is none
-	Err     error     // why the lag is not known, or why the document is not a lease to work on
+	Pending int64 // changes that are not checkpointed yet
+
+	// Exact says that Pending counts changes. Else it is a distance in LSNs, which counts
+	// transactions: one of several changes is one, and those whose changes were
+	// overwritten or deleted since are in it. Azure gives no more.
+	Exact bool
+
+	// Shared says of a distance that other leases read the same partition. It counts
+	// their transactions too: it is an upper bound, and such lags do not add up.
+	Shared bool
+
+	Oldest time.Time // commit time of the oldest pending change; zero when there is none
+	Err    error     // why the lag is not known, or why the document is not a lease to work on
 }
 
 // Age is how long the oldest pending change has waited at the time of now, 0 when
@@ -31,18 +40,28 @@ func (l Lag) Age(now time.Time) time.Duration {
 // right before the first checkpoint, because a lease knows where it begins, and after a
 // split that no instance has seen yet, because it then asks all partitions of the range.
 // What cannot be told of one lease is in its Err and does not spoil the others.
+//
+// A source that is a [Counter] counts, which takes it longer the more there is. Of another
+// one Estimate reads the first change of each lease, and up to 500 of one that shares its
+// partition with others, as [Options.MinLeases] makes them: those cost request units.
 func Estimate(ctx context.Context, source Source, leases LeaseStore) ([]Lag, error) {
 	v := newView(leases, source)
 	if err := v.list(ctx, time.Now()); err != nil {
 		return nil, err
 	}
-	good, bad := v.leases()
+	good, bad := v.placed()
+	origin, _ := v.origin()
+	m := meter{source: source}
 	lags := make([]Lag, 0, len(good)+len(bad))
 	for _, l := range slices.Concat(good, bad) {
-		lag := Lag{Lease: l, Err: l.Err}
-		for _, part := range owed(l, good) { // a lease of another dialect can be measured all the same
-			lag.Err = cmp.Or(lag.Err, lag.measure(ctx, source, part))
+		if l.unplaced() {
+			l.Position.Start = origin
 		}
+		lag := Lag{Lease: l, Exact: true, Err: l.Err}
+		for _, part := range owed(l, good) { // a lease of another dialect can be measured all the same
+			lag.Err = cmp.Or(lag.Err, m.measure(ctx, &lag, part))
+		}
+		lag.Exact = lag.Exact && lag.Err == nil
 		lags = append(lags, lag)
 	}
 	return lags, context.Cause(ctx)
@@ -60,42 +79,83 @@ func owed(l Lease, all []Lease) []Range {
 	return holes(l.Range, slices.DeleteFunc(slices.Clone(all), func(o Lease) bool { return o.ID == l.ID }))
 }
 
+// meter measures backlogs of one source.
+type meter struct {
+	source Source
+	parts  []Range // the partitions, as last listed; nil before
+}
+
+// Small backlogs of leases that share a partition are read and counted, because their
+// distance tells little.
+const (
+	countPage = 100 // changes a page
+	countMost = 500 // changes a lease
+)
+
 // measure adds the backlog of one range.
-func (l *Lag) measure(ctx context.Context, source Source, r Range) error {
-	if counter, ok := source.(Counter); ok {
+func (m *meter) measure(ctx context.Context, l *Lag, r Range) error {
+	if counter, ok := m.source.(Counter); ok {
 		b, err := counter.Pending(ctx, r, l.Lease.Position, ReadOptions{Mode: l.Lease.Mode})
-		l.Exact = err == nil
-		l.count(b)
+		l.add(b)
 		return err
 	}
-	err := l.add(ctx, source, r)
-	if !errors.Is(err, ErrGone) {
+	for known := m.parts != nil; ; known = false {
+		if !known {
+			partitions, err := m.source.Partitions(ctx)
+			if err != nil {
+				return fmt.Errorf("list partitions: %w", err)
+			}
+			m.parts = rangesOf(partitions)
+		}
+		sum := Lag{Lease: l.Lease, Exact: true}
+		err := m.distances(ctx, &sum, cutAt([]Range{r}, m.parts))
+		if errors.Is(err, ErrGone) && known {
+			continue // split since they were listed
+		}
+		l.add(Backlog{Items: sum.Pending, Oldest: sum.Oldest})
+		l.Exact, l.Shared = l.Exact && sum.Exact, l.Shared || sum.Shared
 		return err
 	}
-	partitions, err := source.Partitions(ctx)
-	if err != nil {
-		return fmt.Errorf("list partitions: %w", err)
-	}
-	for _, part := range cutAt([]Range{r}, rangesOf(partitions)) {
-		if err := l.add(ctx, source, part); err != nil {
+}
+
+// distances adds the backlogs of ranges that lie in one partition each.
+func (m *meter) distances(ctx context.Context, l *Lag, cells []Range) error {
+	for _, cell := range cells {
+		if err := m.distance(ctx, l, cell, !slices.Contains(m.parts, cell)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// add reads the first pending change of a range and adds its distance from the head.
-func (l *Lag) add(ctx context.Context, source Source, r Range) error {
-	page, err := source.Read(ctx, r, l.Lease.Position, ReadOptions{Mode: l.Lease.Mode, MaxItems: 1})
+// distance adds how far the first pending change of a range is from the head, or the
+// number of changes where the range is a part of a partition and they are few.
+func (m *meter) distance(ctx context.Context, l *Lag, r Range, shared bool) error {
+	o := ReadOptions{Mode: l.Lease.Mode, MaxItems: 1}
+	if shared {
+		o.MaxItems = countPage
+	}
+	page, err := m.source.Read(ctx, r, l.Lease.Position, o)
 	if err != nil || len(page.Changes) == 0 {
 		return err
 	}
 	first := page.Changes[0]
-	l.count(Backlog{Items: max(int64(len(page.Changes)), page.Head-first.LSN+1), Oldest: first.Time})
+	bound := max(int64(len(page.Changes)), page.Head-first.LSN+1)
+	for items := len(page.Changes); shared && items < countMost; items += len(page.Changes) {
+		if page, err = m.source.Read(ctx, r, page.Next, o); err != nil {
+			return err
+		}
+		if len(page.Changes) == 0 {
+			l.add(Backlog{Items: int64(items), Oldest: first.Time})
+			return nil
+		}
+	}
+	l.add(Backlog{Items: bound, Oldest: first.Time})
+	l.Exact, l.Shared = false, l.Shared || shared
 	return nil
 }
 
-func (l *Lag) count(b Backlog) {
+func (l *Lag) add(b Backlog) {
 	l.Pending += b.Items
 	if l.Oldest.IsZero() || !b.Oldest.IsZero() && b.Oldest.Before(l.Oldest) {
 		l.Oldest = b.Oldest

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -161,30 +162,40 @@ func TestAContextThatHasEndedEndsRunAtOnce(t *testing.T) {
 	})
 }
 
-// A Java processor keeps a lease under the same name. Its range has no lease of ours, and
-// gets none.
+// A Java processor makes a lease under the name of a unit at work. Its range has no lease
+// of ours, and gets none; an instance that starts then is refused, since that range would
+// stand still.
 func TestALeaseOfAJavaProcessorIsLeftAlone(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
-		setup := w.run("a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
 		time.Sleep(time.Second)
-		setup.stop(t)
 		theirs := w.records(changefeed.KindLease)[0]
-		if err := w.leases.Delete(t.Context(), theirs); err != nil {
-			t.Fatal(err)
-		}
 		w.raw(fmt.Sprintf(`{"id":"%s..java","LeaseToken":"java","ContinuationToken":%q,"timestamp":"2022-11-15T17:43:34.634427Z",`+
 			`"Owner":"host-a","version":1,"feedRange":{"Range":{"min":%q,"max":%q,"isMinInclusive":true,"isMaxInclusive":false}}}`,
 			w.prefix(), base64.StdEncoding.EncodeToString([]byte(`{"V":1,"Rid":"r","Mode":"INCREMENTAL","StartFrom":{"Type":"LEASE","Etag":"\"9\""}}`)), theirs.Range.Min, theirs.Range.Max))
-		p := w.run("b", &tally{}, changefeed.Options{})
+		if err := w.leases.Delete(t.Context(), theirs); err != nil && !errors.Is(err, changefeed.ErrConflict) {
+			t.Fatal(err)
+		}
+		for _, l := range w.records(changefeed.KindLease) {
+			if l.Range == theirs.Range && l.Token != "java" {
+				if err := w.leases.Delete(t.Context(), l); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
 		time.Sleep(5 * time.Minute)
-		p.stop(t)
-		if p.errs.find(changefeed.ErrBadLease) == nil {
+		if p.errs.find(changefeed.ErrForeignLease) == nil {
 			t.Error("the lease of another kind was not reported")
 		}
 		for _, l := range w.records(changefeed.KindLease) {
 			if l.Range == theirs.Range && l.Token != "java" {
 				t.Errorf("lease %s was made beside that of the Java processor", l.ID)
 			}
+		}
+		p.stop(t)
+		err := w.ends(changefeed.Options{})
+		if !errors.Is(err, changefeed.ErrForeignLease) || !strings.Contains(err.Error(), "..java") || !strings.Contains(err.Error(), "another processor name") {
+			t.Errorf("an instance that starts now: %v, want ErrForeignLease with the lease and what to do", err)
 		}
 	})
 }

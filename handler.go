@@ -97,14 +97,20 @@ func (e *DecodeError) Error() string {
 // Unwrap gives the decoder's error.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// errCut is a handler that failed only because its context had ended: not its fault.
-var errCut = errors.New("handler was cut short")
+// outcome is how a call of the handler came to its end. It stands beside the handler's
+// error and is never read from it: a handler may return any error of this package.
+type outcome uint8
+
+const (
+	hasReturned outcome = iota // by itself
+	wasLate                    // it failed after HandlerTimeout had ended its context
+	wasCut                     // it failed after its lease, or the drain time, had ended its context
+	isStuck                    // it has not returned
+)
 
 // call runs a function of the handler, which is not ours to trust: it may panic, take
-// too long, or ignore its context. It returns the handler's error; errCut with the
-// cause when the handler gave up because the lease did; ErrHandlerStuck when it does
-// not even do that. What is stuck goes on alone: nobody waits for it.
-func (w *worker) call(f func(context.Context) error) error {
+// too long, or ignore its context. What is stuck goes on alone: nobody waits for it.
+func (w *worker) call(f func(context.Context) error) (outcome, error) {
 	ctx, cancel := context.WithCancelCause(w.lease)
 	defer cancel(nil)
 	c := w.launch(ctx, f)
@@ -123,7 +129,7 @@ func (w *worker) call(f func(context.Context) error) error {
 	}
 	err := fmt.Errorf("%w, %v after it ended: %w", ErrHandlerStuck, w.r.opts.Drain, context.Cause(ctx))
 	w.r.hooks.Error(&Error{Origin: OriginHandler, Lease: w.first.Token, Err: err})
-	return err
+	return isStuck, err
 }
 
 // launched is a call of the handler that runs by itself.
@@ -179,15 +185,15 @@ func (w *worker) patience(result <-chan error, cancel context.CancelCauseFunc) (
 	}
 }
 
-// verdict tells a handler's own failure from one that we caused.
-func (w *worker) verdict(ctx context.Context, err error) error {
+// verdict tells a handler's own failure from one that we caused by ending its context.
+func (w *worker) verdict(ctx context.Context, err error) (outcome, error) {
 	switch cause := context.Cause(ctx); {
 	case err == nil || cause == nil:
-		return err
-	case errors.Is(cause, ErrHandlerTimeout):
-		return fmt.Errorf("%w: %w", cause, err)
+		return hasReturned, err
+	case cause == ErrHandlerTimeout:
+		return wasLate, fmt.Errorf("%w: %w", cause, err)
 	default:
-		return fmt.Errorf("%w: %w: %w", errCut, context.Cause(w.halt), err)
+		return wasCut, fmt.Errorf("handler was cut short: %w: %w", context.Cause(w.halt), err)
 	}
 }
 
@@ -210,12 +216,15 @@ var errExit = errors.New("handler ended its goroutine")
 func (w *worker) open() error {
 	opener, ok := w.r.handler.(Opener)
 	for failures := 1; ok; failures++ {
-		err := w.call(func(ctx context.Context) error { return opener.Open(ctx, w.first) })
-		if err == nil {
-			break
-		}
-		if errors.Is(err, ErrHandlerStuck) || errors.Is(err, errCut) {
-			return err
+		how, err := w.call(func(ctx context.Context) error { return opener.Open(ctx, w.first) })
+		switch {
+		case err == nil:
+			w.opened = true
+			return nil
+		case how == isStuck:
+			return errStuck
+		case how == wasCut:
+			return context.Cause(w.halt)
 		}
 		w.r.report(w.lease, OriginHandler, w.first.Token, fmt.Errorf("open: %w", err))
 		if !pause(w.halt, w.r.backoff(w.rng, failures)) {

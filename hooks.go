@@ -54,6 +54,9 @@ const (
 	ReasonLost    Reason = "lost"    // stolen, expired or deleted
 	ReasonSplit   Reason = "split"   // replaced by the leases of its children
 	ReasonStuck   Reason = "stuck"   // its handler ignores its context
+
+	// ReasonRedundant: other leases cover its range and have come as far.
+	ReasonRedundant Reason = "redundant"
 )
 
 // LogHooks are hooks that write to a logger: errors as errors, leases that come and go

@@ -37,6 +37,7 @@ type keeper struct {
 	next    Lease       // what the next write says
 	written time.Time   // when the last successful write was begun
 	doubt   []time.Time // timestamps of the writes since then, whose outcome is not known
+	stamped time.Time   // the last timestamp
 }
 
 // ask is what the worker wants: an edit, and whether it must be stored now.
@@ -164,12 +165,12 @@ func (k *keeper) write(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		switch {
-		case errors.Is(err, ErrLeaseLost):
+		if gone, ok := err.(leaseGone); ok {
 			k.r.view.distrust()
-			k.lost(err)
-			return err
-		case errors.Is(err, errAgain):
+			k.lost(gone.error)
+			return gone.error
+		}
+		if err == errAgain && failures == 1 {
 			continue
 		}
 		wait := min(k.r.backoff(k.rng, failures), k.r.opts.Renew/4)
@@ -189,7 +190,7 @@ func (k *keeper) write(ctx context.Context) error {
 // try writes once.
 func (k *keeper) try(ctx context.Context) error {
 	l := k.next
-	l.ETag, l.Raw, l.Timestamp = k.stored.ETag, k.stored.Raw, timestamp()
+	l.ETag, l.Raw, l.Timestamp = k.stored.ETag, k.stored.Raw, k.stamp()
 	k.doubt = append(k.doubt, l.Timestamp)
 	started := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, storeTimeout)
@@ -201,30 +202,55 @@ func (k *keeper) try(ctx context.Context) error {
 		return nil
 	case errors.Is(err, ErrNotFound):
 		k.r.view.drop(l.ID)
-		return fmt.Errorf("%w: its record was deleted", ErrLeaseLost)
+		return gone("its record was deleted")
 	case errors.Is(err, ErrConflict):
-		return k.settle(bounded)
+		return k.settle(bounded, started)
 	}
 	return fmt.Errorf("write lease: %w", err)
 }
 
-// settle finds out after a conflict whether the record holds a write of ours. If so it
-// is ours from the time before that write, and next can be tried on top of it.
-func (k *keeper) settle(ctx context.Context) error {
+// stamp is the time of a write, later than that of each one before: a write whose answer
+// was lost is recognised by it.
+func (k *keeper) stamp() time.Time {
+	now := timestamp()
+	if !now.After(k.stamped) {
+		now = k.stamped.Add(timestampGrain)
+	}
+	k.stamped = now
+	return now
+}
+
+// settle finds out after a conflict whether the record holds a write of ours. If it holds
+// the one begun at started, all is well. If it holds an earlier one, the lease is ours
+// from the time before that write, and next can be tried on top of it.
+func (k *keeper) settle(ctx context.Context, started time.Time) error {
 	if err := k.r.view.list(ctx, time.Now()); err != nil {
 		return err
 	}
 	seen, ok := k.r.view.get(k.stored.ID)
 	if !ok {
-		return fmt.Errorf("%w: its record was deleted", ErrLeaseLost)
+		return gone("its record was deleted")
 	}
 	ours := slices.ContainsFunc(k.doubt, seen.Timestamp.Equal)
 	if !ours || seen.owner() != k.next.owner() && seen.owner() != k.stored.owner() {
-		return fmt.Errorf("%w: %q has it now", ErrLeaseLost, seen.Owner)
+		return gone("%q has it now", seen.Owner)
+	}
+	if seen.Timestamp.Equal(k.stamped) {
+		k.accept(seen, started)
+		return nil
 	}
 	k.stored = seen
 	return errAgain
 }
 
-// errAgain has a write tried again on top of an earlier one whose answer was lost.
+// errAgain has a write tried again on top of an earlier one whose answer was lost: at
+// once, but a store may say so each time, so only once without a pause.
 var errAgain = errors.New("an earlier write was late")
+
+// leaseGone is the end of a lease. It is a type of its own because a store may return
+// errors that wrap ErrLeaseLost, and those are failures like others.
+type leaseGone struct{ error }
+
+func gone(format string, args ...any) leaseGone {
+	return leaseGone{fmt.Errorf("%w: %s", ErrLeaseLost, fmt.Sprintf(format, args...))}
+}

@@ -3,6 +3,7 @@ package changefeed
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -42,7 +43,8 @@ type Follower interface {
 	Follow(ctx context.Context, cursor string) (changed []Lease, next string, now time.Time, err error)
 }
 
-// Kind tells the records of a unit apart.
+// Kind tells the records of a unit apart. A record of a kind that is not known here
+// belongs to a newer version: it is kept and left alone.
 type Kind uint8
 
 const (
@@ -58,7 +60,11 @@ const (
 
 // String names the kind.
 func (k Kind) String() string {
-	return [...]string{"lease", "host", "info", "lock"}[k&3]
+	names := [...]string{"lease", "host", "info", "lock"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
 // Lease is one record of a [LeaseStore]. For a record of another kind than [KindLease]
@@ -99,7 +105,8 @@ type Lease struct {
 	inferred bool // Range is not in the document, but that of its partition
 }
 
-// State is where a lease stands in a split.
+// State is where a lease stands in a split. A lease in a state that is not known here
+// belongs to a newer version: it is reported and left alone, and still covers its range.
 type State uint8
 
 const (
@@ -114,7 +121,11 @@ const (
 
 // String names the state.
 func (s State) String() string {
-	return [...]string{"live", "splitting", "retired", "unknown"}[s&3]
+	names := [...]string{"live", "splitting", "retired"}
+	if int(s) < len(names) {
+		return names[s]
+	}
+	return fmt.Sprintf("State(%d)", uint8(s))
 }
 
 // Free tells a lease without an owner.

@@ -18,11 +18,12 @@ func (r *run) backoff(rng *mathrand.Rand, failures int) time.Duration {
 
 const maxDoublings = 30
 
-// paced calls f, and again each time the store asks for a pause: pauses that double would
-// leave a throttled store idle. Throttling is no news before it has lasted for a while.
+// paced calls f, and again each time the store asks for a pause, which it gets: pauses that
+// double would leave a throttled store idle. They do double where it does not say how long.
+// Throttling is no news before it has lasted for a while.
 func (r *run) paced(ctx context.Context, rng *mathrand.Rand, lease string, f func() error) error {
 	begun := time.Now()
-	for {
+	for failures := 1; ; failures++ {
 		err := f()
 		throttled := (*ThrottledError)(nil)
 		if !errors.As(err, &throttled) {
@@ -31,8 +32,11 @@ func (r *run) paced(ctx context.Context, rng *mathrand.Rand, lease string, f fun
 		if time.Since(begun) > r.opts.Renew {
 			r.report(ctx, OriginLeaseStore, lease, err)
 		}
-		after := min(max(throttled.After, r.opts.RetryMin), r.opts.RetryMax)
-		if !pause(ctx, after+time.Duration(rng.Int64N(int64(r.opts.RetryMin)))) {
+		wait := r.backoff(rng, failures)
+		if throttled.After > 0 {
+			wait = min(max(throttled.After, r.opts.RetryMin), r.opts.RetryMax) + time.Duration(rng.Int64N(int64(r.opts.RetryMin)))
+		}
+		if !pause(ctx, wait) {
 			return err
 		}
 	}
@@ -67,5 +71,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// timestamp is our clock, to the tenth of a microsecond that lease documents hold.
-func timestamp() time.Time { return time.Now().UTC().Truncate(100 * time.Nanosecond) }
+// timestamp is our clock, as finely as lease documents hold it.
+func timestamp() time.Time { return time.Now().UTC().Truncate(timestampGrain) }
+
+const timestampGrain = 100 * time.Nanosecond

@@ -171,8 +171,11 @@ type Options struct {
 	// mistake: each is still an owner of its own.
 	Instance string
 
-	// Start is where the unit begins when it has no leases yet; the zero Start is now.
-	// When leases exist that began elsewhere, Run refuses it with ErrStartIgnored.
+	// Start is where the unit begins when it is new; from now if it is not set. A unit
+	// remembers it: at a restart the same is welcome, none goes on where the unit is, and
+	// another one, FromNow included, makes Run return ErrStartIgnored. A unit that a .NET
+	// processor made remembers none and takes this one, for what has no position yet;
+	// without it Run then returns ErrNoStart.
 	Start Start
 
 	// Mode is latest version by default.

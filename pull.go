@@ -1,6 +1,7 @@
 package changefeed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -146,14 +147,17 @@ func (p *puller) wait(ctx context.Context) error {
 	defer more(nil)
 	var lanes sync.WaitGroup
 	for _, l := range p.lanes {
-		lanes.Go(func() { more(waiter.Wait(waiting, l.r, l.at)) }) // the first lane that has more ends the wait of all
+		lanes.Go(func() { more(cmp.Or(waiter.Wait(waiting, l.r, l.at), errMore)) }) // the first lane that has more ends the wait of all
 	}
 	lanes.Wait()
-	if cause := context.Cause(waiting); ctx.Err() == nil && !errors.Is(cause, context.Canceled) {
+	if cause := context.Cause(waiting); ctx.Err() == nil && cause != errMore {
 		return fmt.Errorf("wait: %w", cause)
 	}
 	return context.Cause(ctx)
 }
+
+// errMore ends the wait for news when there is some.
+var errMore = errors.New("a range has more")
 
 // rest pauses for longer each time, until a page comes.
 func (p *puller) rest(ctx context.Context) bool {

@@ -166,7 +166,7 @@ type budget struct {
 	*hookedStore
 	mu      sync.Mutex
 	each    time.Duration // 0 is no limit
-	full    time.Time // when the budget will be whole again
+	full    time.Time     // when the budget will be whole again
 	refused int
 }
 

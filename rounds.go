@@ -86,6 +86,7 @@ func (r *run) round(ctx context.Context) (expecting bool) {
 		p = balance(s, r.me)
 	}
 	if listed {
+		r.dropRedundant()
 		r.checkCover(ctx)
 		r.clean(ctx)
 	}
@@ -113,7 +114,7 @@ func (r *run) look(ctx context.Context) (listed bool, err error) {
 // situation is the view as the balancer sees it. Documents that are no leases, or
 // leases for a range that has one, are reported once and left alone.
 func (r *run) situation() situation {
-	good, bad := r.view.leases()
+	good, bad := r.view.placed()
 	for _, l := range bad {
 		if !r.reported[l.ID] && !errors.Is(l.Err, ErrOverlap) { // overlaps may pass: see checkCover
 			r.reported[l.ID] = true

@@ -97,3 +97,273 @@ func TestNothingNewIsHandedOutAfterTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// longest is how many times Options.Drain Run may take to return: what the documentation
+// of Run says.
+const longest = 4
+
+// hang has one call of a source or a store hang, while it is on, until its context ends.
+type hang struct {
+	call string
+	pass atomic.Int64 // so many go through first
+	on   atomic.Bool
+	hung atomic.Int64
+}
+
+func (h *hang) at(ctx context.Context, call string) error {
+	if call != h.call || !h.on.Load() || h.pass.Add(-1) >= 0 {
+		return nil
+	}
+	h.hung.Add(1)
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+type hungSource struct {
+	*hang
+	*hookedSource
+}
+
+func (s hungSource) Partitions(ctx context.Context) ([]changefeed.Partition, error) {
+	if err := s.at(ctx, "Partitions"); err != nil {
+		return nil, err
+	}
+	return s.hookedSource.Partitions(ctx)
+}
+
+func (w *world) hungSource(h *hang) changefeed.Source {
+	return hungSource{h, &hookedSource{
+		Container: w.orders,
+		read: func(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+			if err := h.at(ctx, "Read"); err != nil {
+				return changefeed.Page{}, err
+			}
+			return w.orders.Read(ctx, r, from, o)
+		},
+	}}
+}
+
+// hungStore tells the records of a call apart: "Create lease", "Update host".
+func (w *world) hungStore(h *hang) *hookedStore {
+	return &hookedStore{
+		Leases: w.leases,
+		list: func(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+			if err := h.at(ctx, "List"); err != nil {
+				return nil, time.Time{}, err
+			}
+			return w.leases.List(ctx)
+		},
+		create: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			if err := h.at(ctx, "Create "+l.Kind.String()); err != nil {
+				return l, err
+			}
+			return w.leases.Create(ctx, l)
+		},
+		update: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			if err := h.at(ctx, "Update "+l.Kind.String()); err != nil {
+				return l, err
+			}
+			return w.leases.Update(ctx, l)
+		},
+		delete: func(ctx context.Context, l changefeed.Lease) error {
+			if err := h.at(ctx, "Delete "+l.Kind.String()); err != nil {
+				return err
+			}
+			return w.leases.Delete(ctx, l)
+		},
+		follow: func(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+			if err := h.at(ctx, "Follow"); err != nil {
+				return nil, "", time.Time{}, err
+			}
+			return w.leases.Follow(ctx, cursor)
+		},
+	}
+}
+
+// Whatever the processor is about when it is stopped, and whichever call hangs there, Run
+// returns in time and begins nothing more.
+func TestRunReturnsInTimeWhateverHangs(t *testing.T) {
+	for _, c := range []struct {
+		phase string
+		calls []string
+	}{
+		{"bootstrap", []string{"List", "Partitions", "Read", "Create lock", "Create lease", "Create info", "Delete lock"}},
+		{"take", []string{"List", "Update lease", "Follow", "Create host", "Read"}},
+		{"work", []string{"List", "Update lease", "Update host", "Follow", "Read"}},
+		{"split", []string{"List", "Partitions", "Create lease", "Update lease", "Delete lease"}},
+		{"split, later", []string{"List", "Partitions", "Create lease", "Update lease"}},
+		{"hole", []string{"List", "Partitions", "Create lock", "Create lease", "Delete lock"}},
+		{"gift", []string{"List", "Update lease", "Update host"}},
+	} {
+		for _, call := range c.calls {
+			t.Run(c.phase+", "+call, func(t *testing.T) {
+				inWorld(t, 2, func(t *testing.T, w *world) { w.stopsIn(c.phase, &hang{call: call}) })
+			})
+		}
+	}
+}
+
+func (w *world) stopsIn(phase string, h *hang) {
+	const drain = 3 * time.Second
+	var ended atomic.Bool
+	o := changefeed.Options{Drain: drain, Start: changefeed.FromBeginning(), Hooks: changefeed.Hooks{Acquired: func(l changefeed.Lease) {
+		if ended.Load() && phase != "gift" {
+			w.t.Errorf("work on lease %s was begun after the end", l.Token)
+		}
+	}}}
+	var other *process
+	switch phase {
+	case "bootstrap":
+		o.Start = changefeed.FromNow()
+		h.on.Store(true)
+	case "take":
+		w.run("setup", &tally{}, o).rest(w.t)
+		h.on.Store(true)
+	case "gift":
+		other = w.run("other", &tally{}, o)
+		time.Sleep(time.Minute)
+	}
+	p := w.runWith(w.hungSource(h), w.hungStore(h), "a", &tally{}, o)
+	switch phase {
+	case "work":
+		time.Sleep(time.Minute)
+		h.on.Store(true)
+		w.fill(10)
+		time.Sleep(25 * time.Second)
+	case "split, later":
+		h.pass.Store(1)
+		fallthrough
+	case "split":
+		time.Sleep(time.Minute)
+		h.on.Store(true)
+		w.split(0)
+	case "hole":
+		time.Sleep(time.Minute)
+		h.on.Store(h.call != "List")
+		if err := w.leases.Delete(w.t.Context(), w.records(changefeed.KindLease)[0]); err != nil {
+			w.t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		h.on.Store(true)
+	case "gift": // until the other one has given a lease away
+		w.until(time.Minute, "given", func() bool { return w.owners()["a"] > 0 })
+		h.on.Store(true)
+	}
+	time.Sleep(3 * time.Second)
+	ended.Store(true)
+	if took := p.took(w.t); took > longest*drain {
+		w.t.Errorf("Run returned %v after its context had ended, with a Drain of %v", took, drain)
+	}
+	if h.hung.Load() == 0 {
+		w.t.Errorf("no %s hung: the test shows nothing", h.call)
+	}
+	if other != nil {
+		other.stop(w.t)
+	}
+}
+
+func (o *opened) opens() (n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, event := range o.events {
+		if event == "open" {
+			n++
+		}
+	}
+	return n
+}
+
+// A split that is stopped half-way makes no further lease, and calls no handler for the
+// one that was on its way; the next instance finishes it.
+func TestASplitMakesNoFurtherLeaseWhenStopped(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		store := &hookedStore{Leases: w.leases}
+		var creates atomic.Int64
+		store.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			if l.Kind == changefeed.KindLease {
+				creates.Add(1)
+				time.Sleep(2 * time.Second)
+			}
+			return w.leases.Create(ctx, l)
+		}
+		h := &opened{}
+		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: changefeed.FromBeginning()})
+		w.fill(20)
+		time.Sleep(time.Minute)
+		opens := h.opens()
+		creates.Store(0)
+		w.split(0)
+		w.until(time.Minute, "creating", func() bool { return creates.Load() > 0 })
+		if took := p.took(t); took > 5*time.Second || creates.Load() != 1 || h.opens() != opens {
+			t.Errorf("stopped after %v, with %d leases made and %d opened", took, creates.Load(), h.opens()-opens)
+		}
+		for _, l := range w.records(changefeed.KindLease) {
+			if !l.Free() {
+				t.Errorf("lease %s is still owned by %s", l.Token, l.Owner)
+			}
+		}
+		w.fill(20)
+		y := &tally{}
+		b := w.run("b", y, changefeed.Options{})
+		time.Sleep(time.Minute)
+		if items, again := y.items(); items != 20 || again != 0 || w.pending() != 0 {
+			t.Errorf("%d items, %d again, %d pending", items, again, w.pending())
+		}
+		w.tiles()
+		b.stop(t)
+	})
+}
+
+// rest stops an instance after a while, and lets its presence run out.
+func (p *process) rest(t *testing.T) {
+	t.Helper()
+	time.Sleep(time.Minute)
+	p.stop(t)
+	time.Sleep(3 * time.Minute)
+}
+
+// reluctant is a handler that takes all the time it has to return, to open and to close.
+type reluctant struct {
+	drain time.Duration
+	deaf  bool
+}
+
+func (h *reluctant) Handle(ctx context.Context, _ *changefeed.Batch) error {
+	<-ctx.Done()
+	h.linger(ctx)
+	return context.Cause(ctx)
+}
+
+func (h *reluctant) linger(ctx context.Context) {
+	if h.deaf {
+		time.Sleep(time.Hour)
+	}
+	time.Sleep(h.drain - time.Millisecond)
+}
+
+func (h *reluctant) Close(ctx context.Context, _ changefeed.Lease, _ changefeed.Reason) error {
+	h.linger(ctx)
+	return nil
+}
+
+// A handler that takes its time, and a store that hangs when the lease is to be released:
+// the longest that Run can take.
+func TestRunReturnsInTimeWithAReluctantHandler(t *testing.T) {
+	for _, deaf := range []bool{false, true} {
+		inWorld(t, 1, func(t *testing.T, w *world) {
+			const drain = 5 * time.Second
+			h := &hang{call: "Update lease"}
+			w.fill(1)
+			p := w.runWith(w.orders, w.hungStore(h), "a", &reluctant{drain: drain, deaf: deaf}, changefeed.Options{
+				Start: changefeed.FromBeginning(), Drain: drain, Expiration: time.Hour, Renew: 10 * time.Minute,
+			})
+			time.Sleep(10 * time.Second)
+			h.on.Store(true)
+			took := p.took(t)
+			if most := longest * drain; took > most || !deaf && took < most-drain/10 {
+				t.Errorf("deaf %v: Run returned %v after its context had ended, want %v at most, and no less with a handler that uses it all", deaf, took, most)
+			}
+			time.Sleep(2 * time.Hour) // the deaf handler returns
+		})
+	}
+}

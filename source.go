@@ -82,7 +82,7 @@ type Page struct {
 
 // Position is a place in the change feed of a range: a continuation token, or, before
 // there is one, a [Start]. The start stays beside the token, because after a merge a
-// reader from a start time must go on filtering by it. The zero Position is "from now".
+// reader from a start time must go on filtering by it. The zero Position reads from now.
 type Position struct {
 	Token string // continuation as the store gave it: opaque, quotes included
 	Start Start
@@ -97,57 +97,6 @@ func (p Position) String() string {
 		return p.Token
 	}
 	return p.Start.String()
-}
-
-// Start is where reading begins when there is no continuation. The zero Start is now.
-type Start struct {
-	beginning bool
-	at        time.Time
-}
-
-// FromNow begins with the changes made after the lease is created. It is the zero Start.
-func FromNow() Start { return Start{} }
-
-// FromBeginning begins with the oldest change that the feed still has.
-func FromBeginning() Start { return Start{beginning: true} }
-
-// FromTime begins with the changes after t, exclusive. The service compares whole
-// seconds.
-func FromTime(t time.Time) Start { return Start{at: t.UTC().Round(0)} }
-
-// IsNow tells a start from now.
-func (s Start) IsNow() bool { return !s.beginning && s.at.IsZero() }
-
-// IsBeginning tells a start from the beginning.
-func (s Start) IsBeginning() bool { return s.beginning }
-
-// Time is the start time, zero for the other kinds.
-func (s Start) Time() time.Time { return s.at }
-
-// String gives "now", "beginning" or the time in RFC 3339; [ParseStart] reads it.
-func (s Start) String() string {
-	switch {
-	case s.beginning:
-		return "beginning"
-	case s.at.IsZero():
-		return "now"
-	}
-	return s.at.Format(time.RFC3339Nano)
-}
-
-// ParseStart reads what [Start.String] writes.
-func ParseStart(text string) (Start, error) {
-	switch strings.ToLower(text) {
-	case "now":
-		return FromNow(), nil
-	case "beginning":
-		return FromBeginning(), nil
-	}
-	t, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		return Start{}, fmt.Errorf("start %q: want now, beginning or a time such as 2026-01-31T15:04:05Z", text)
-	}
-	return FromTime(t), nil
 }
 
 // Partition is a physical partition of a container.

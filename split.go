@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -14,58 +15,61 @@ import (
 // The range of a lease is gone when it spans several physical partitions. Its owner
 // then makes a lease for each part, at the position that is stored in the parent:
 //
-//	1  mark the parent as splitting          (an update under its ETag: only the owner can)
-//	2  create the children that are missing  (their names are their ranges: a second create conflicts)
-//	3  delete the parent                     (or mark it retired, without the right to delete)
+//	1  mark the parent as splitting, with its parts  (an update under its ETag: only the owner can)
+//	2  create the children that are missing          (their names are their ranges: a second create conflicts)
+//	3  delete the parent                             (or mark it retired, without the right to delete)
 //
 // A crash between any two steps leaves a parent that is splitting. Whoever takes it does
 // not read, but goes on from step 2, and creates only what no other lease covers: a
 // child that was made before may have split in the meantime. The children read nothing
 // that the parent has yet to deliver, because the parent's position does not move after
 // step 1.
+//
+// The parts are never computed anew, even if the partitions merge or split again
+// meanwhile: a create that was sent and not answered may still arrive, and then must find
+// its own lease in its place, not leases that were cut in another way. The children then
+// follow the new partitions like any lease. A create can arrive even later, when its
+// lease has come and gone: see redundant.go.
 func (w *worker) split() Reason {
 	for failures := 1; ; failures++ {
-		err := w.replace()
+		err := context.Cause(w.halt)
+		if err == nil {
+			err = w.replace()
+		}
 		if err == nil {
 			return ReasonSplit
 		}
 		if w.lease.Err() != nil {
 			return ReasonLost
 		}
-		if errors.Is(err, errWhole) {
+		if err == errWhole {
 			w.r.report(w.lease, OriginSource, w.first.Token, fmt.Errorf("%w: %w", ErrGone, err))
 			pause(w.halt, w.r.opts.Poll) // a source may need time to see what it told itself
 			return w.release(order{reason: ReasonSplit, whole: true})
 		}
-		w.r.report(w.lease, OriginLeaseStore, w.first.Token, fmt.Errorf("split: %w", err))
+		w.r.report(w.halt, OriginLeaseStore, w.first.Token, fmt.Errorf("split: %w", err))
 		if !pause(w.halt, w.r.backoff(w.rng, failures)) {
-			var o order
-			errors.As(context.Cause(w.halt), &o)
-			return w.release(o)
+			return w.release(w.ordered())
 		}
 	}
 }
 
-// replace does the three steps, from wherever an earlier try has come to.
+// replace does the three steps, from wherever an earlier try has come to. When the worker
+// is told to stop it makes no further child.
 func (w *worker) replace() error {
-	var parent Lease
-	if err := w.save(func(l *Lease) { l.State = StateSplitting; parent = *l }); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(w.lease, storeTimeout)
+	ctx, cancel := context.WithTimeout(w.last, storeTimeout)
 	defer cancel()
-	partitions, err := w.r.source.Partitions(ctx)
-	if err != nil {
-		return fmt.Errorf("list partitions: %w", err)
-	}
 	if err := w.r.view.list(ctx, time.Now()); err != nil {
 		return err
 	}
-	parts := cutAt(w.uncovered(parent), rangesOf(partitions))
-	if slices.Contains(parts, parent.Range) {
-		return errWhole
+	parent, parts, err := w.plan(ctx)
+	if err != nil {
+		return err
 	}
-	for _, r := range parts {
+	for _, r := range cutAt(w.uncovered(parent), parts) {
+		if w.halt.Err() != nil {
+			return context.Cause(w.halt)
+		}
 		if err := w.createChild(ctx, parent, r); err != nil {
 			return err
 		}
@@ -77,6 +81,67 @@ func (w *worker) replace() error {
 		return fmt.Errorf("%w: %v", ErrHole, open)
 	}
 	return w.remove(ctx)
+}
+
+// plan marks the parent as splitting and records its parts there, unless that was done
+// before. A split that an older version has begun has no parts yet.
+func (w *worker) plan(ctx context.Context) (parent Lease, parts []Range, err error) {
+	if err := w.note(func(l *Lease) { parent = *l }); err != nil {
+		return parent, nil, err
+	}
+	if parts, known := parent.parts(); known && parent.State == StateSplitting {
+		return parent, parts, nil
+	}
+	partitions, err := w.r.source.Partitions(ctx)
+	if err != nil {
+		return parent, nil, fmt.Errorf("list partitions: %w", err)
+	}
+	parts = cutAt([]Range{parent.Range}, rangesOf(partitions))
+	if slices.Contains(cutAt(w.uncovered(parent), parts), parent.Range) {
+		return parent, nil, errWhole
+	}
+	err = w.save(func(l *Lease) {
+		l.State = StateSplitting
+		l.setProperty(partsProperty, textOf(parts))
+		parent = *l
+	})
+	return parent, parts, err
+}
+
+// partsProperty of a lease that is splitting says into what.
+const partsProperty = "changefeed.parts"
+
+func textOf(ranges []Range) string {
+	var texts []string
+	for _, r := range ranges {
+		texts = append(texts, r.String())
+	}
+	return strings.Join(texts, ",")
+}
+
+// parts are the ranges that the lease is being split into, if they are recorded and tile it.
+func (l Lease) parts() (parts []Range, known bool) {
+	at := l.Range.Min
+	for text := range strings.SplitSeq(l.Properties[partsProperty], ",") {
+		part, err := ParseRange(text)
+		if err != nil || part.Min != at {
+			return nil, false
+		}
+		parts, at = append(parts, part), part.Max
+	}
+	return parts, at == l.Range.Max
+}
+
+// setProperty changes a property of this copy of the record alone; an empty text removes it.
+func (l *Lease) setProperty(name, text string) {
+	properties := maps.Clone(l.Properties)
+	if properties == nil {
+		properties = map[string]string{}
+	}
+	if properties[name] = text; text == "" {
+		delete(properties, name)
+	}
+	l.Properties = properties
 }
 
 // uncovered are the parts of the parent that its descendants do not cover. An ancestor
@@ -97,42 +162,46 @@ func (w *worker) createChild(ctx context.Context, parent Lease, r Range) error {
 		Kind: KindLease, Version: 1, Token: r.String(), Range: r,
 		Owner: w.r.me.instance, Epoch: w.r.me.epoch, Expiration: w.r.opts.Expiration,
 		Position: parent.Position, Mode: parent.Mode, Attempts: parent.Attempts,
-		Timestamp: timestamp(), Properties: maps.Clone(parent.Properties),
+		Timestamp: timestamp(), Properties: parent.Properties,
 	}
+	child.setProperty(partsProperty, "")
+	child.setGeneration(parent.generation() + 1)
 	if !w.r.claim(r) {
 		return nil // made before, and being worked on
 	}
 	started := time.Now()
 	got, err := w.r.store.Create(ctx, child)
-	if err != nil {
-		w.r.unclaim(r)
-	}
 	if errors.Is(err, ErrConflict) {
+		w.r.unclaim(r)
 		return nil // made before, by us or by another
 	}
+	if err == nil {
+		w.r.view.put(got)
+		err = w.r.view.list(ctx, time.Now()) // had the create arrived late, its worker must know
+	}
 	if err != nil {
+		w.r.unclaim(r)
 		return fmt.Errorf("create lease %s: %w", child.Token, err)
 	}
-	w.r.view.put(got)
 	w.r.start(got, started)
 	return nil
 }
 
-// remove deletes the parent, or retires it.
+// remove deletes the worker's lease, or retires it.
 func (w *worker) remove(ctx context.Context) error {
-	var parent Lease
-	if err := w.note(func(l *Lease) { parent = *l }); err != nil {
+	var mine Lease
+	if err := w.note(func(l *Lease) { mine = *l }); err != nil {
 		return err
 	}
-	err := w.r.store.Delete(ctx, parent)
+	err := w.r.store.Delete(ctx, mine)
 	switch {
 	case err == nil || errors.Is(err, ErrNotFound):
-		w.r.view.drop(parent.ID)
+		w.r.view.drop(mine.ID)
 		return nil
 	case errors.Is(err, ErrForbidden):
 		return w.save(func(l *Lease) { l.State, l.Owner, l.Epoch = StateRetired, "", "" })
 	}
-	return fmt.Errorf("delete parent: %w", err)
+	return fmt.Errorf("delete lease: %w", err)
 }
 
 // holes lists the parts of r that no lease covers.

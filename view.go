@@ -214,6 +214,9 @@ func (v *view) leases() (good, bad []Lease) {
 		case l.State == StateRetired:
 		case l.Err != nil:
 			bad = append(bad, l)
+		case l.State > StateRetired:
+			l.Err = fmt.Errorf("%w: state of %s is %v: want %v, %v or %v", ErrBadLease, l.ID, l.State, StateLive, StateSplitting, StateRetired)
+			bad = append(bad, l)
 		case !twice:
 			byRange[l.Range] = l
 		case l.outranks(other):
@@ -273,6 +276,7 @@ func (r *run) follow(ctx context.Context) {
 	rng := r.random("follow")
 	cursor, failures := "", 0
 	for ctx.Err() == nil {
+		asked := time.Now()
 		changed, next, now, err := f.Follow(ctx, cursor)
 		if err != nil {
 			r.setPushed(false)
@@ -292,9 +296,8 @@ func (r *run) follow(ctx context.Context) {
 			r.wake()
 		}
 		r.doubt(changed)
-		if len(changed) == 0 {
-			pause(ctx, r.opts.Acquire/roundsPerEvent) // a store may return early, but not all the time
-		}
+		// A store may answer at once, but not all the time.
+		pause(ctx, r.opts.Acquire/roundsPerEvent-time.Since(asked))
 	}
 }
 
@@ -357,7 +360,7 @@ func (r *run) showPresence(ctx context.Context) error {
 // live does not.
 func (r *run) clean(ctx context.Context) {
 	for _, h := range r.view.kind(KindHost) {
-		if h.Err == nil && r.view.now().Sub(h.Updated) > 3*r.opts.Expiration && h.owner() != r.me {
+		if h.Err == nil && h.State <= StateRetired && r.view.now().Sub(h.Updated) > 3*r.opts.Expiration && h.owner() != r.me {
 			// Somebody else may have been faster, or have the right that we lack.
 			deleting, cancel := context.WithTimeout(ctx, r.opts.Renew)
 			_ = r.store.Delete(deleting, h)

@@ -26,11 +26,15 @@ type worker struct {
 	// then is not waited for any longer.
 	last context.Context
 
-	first    Lease    // as acquired
-	at       Position // behind the last batch delivered
-	attempts int      // failures of the batch behind at
+	first    Lease     // as acquired
+	at       Position  // after the last batch delivered
+	attempts int       // failures of the batch after at
+	failing  time.Time // when that batch was first delivered here
 	opened   bool
 	idle     int // reads in a row that found nothing
+
+	most int // changes a page may have, after one took too long; 0 is no limit of ours
+	full int // how many that one had
 
 	checkpointed time.Time // when the last automatic checkpoint was stored
 	done         int       // changes done since then
@@ -46,6 +50,14 @@ type order struct {
 	to     owner // of a hand-over
 	whole  bool  // after a split that a merge has undone
 }
+
+// Why a loop ends without an order. They are compared with ==, never with errors.Is:
+// what a handler, a source or a store returns may wrap anything, and is only a failure.
+var (
+	errGone      = errors.New("the range is gone")
+	errStuck     = errors.New("the handler is stuck")
+	errRedundant = errors.New("other leases cover the range")
+)
 
 // Error makes an order the cause of a context's end.
 func (o order) Error() string { return fmt.Sprintf("lease is to be %s", o.reason) }
@@ -86,9 +98,8 @@ func (w *worker) work() Reason {
 	defer endKeeping()
 	defer w.lose(ErrLeaseLost)
 	w.r.hooks.Acquired(w.first)
-	err := w.loop()
-	why := w.close(w.reason(err))
-	why = w.giveUp(why, err)
+	why := w.close(w.reason(w.loop()))
+	why = w.giveUp(why)
 	w.r.hooks.Released(w.first, why)
 	return why
 }
@@ -119,10 +130,15 @@ func (w *worker) loop() error {
 
 // begin waits until the last owner must have stopped, and opens the handler.
 func (w *worker) begin() error {
-	if w.first.State == StateSplitting {
-		return ErrGone
+	switch {
+	case w.halt.Err() != nil: // before anything of the handler is called
+		return context.Cause(w.halt)
+	case w.first.State == StateSplitting:
+		return errGone
+	case w.r.view.covers(w.first):
+		return errRedundant
 	}
-	if w.at == (Position{}) {
+	if w.at.Token == "" {
 		if err := w.anchor(); err != nil {
 			return err
 		}
@@ -138,45 +154,38 @@ func (w *worker) begin() error {
 	return w.open()
 }
 
-// anchor fixes the position of a lease that another processor has made and never read:
-// it begins where Options.Start says, and now is now.
-func (w *worker) anchor() error {
-	w.at.Start = w.r.opts.Start
-	if w.at.Start.IsNow() {
-		page, err := w.read()
-		if err != nil {
-			return err
-		}
-		w.at = page.Next
-	}
-	return w.save(func(l *Lease) { l.Position = w.at })
-}
-
 // reason tells why the loop ended.
 func (w *worker) reason(err error) Reason {
-	var o order
 	switch {
-	case errors.Is(err, ErrHandlerStuck):
+	case err == errStuck:
 		return ReasonStuck
 	case w.lease.Err() != nil:
 		return ReasonLost
-	case errors.Is(err, ErrGone):
+	case err == errGone:
 		return ReasonSplit
-	case errors.As(err, &o):
-		return o.reason
+	case err == errRedundant:
+		return ReasonRedundant
 	}
-	return ReasonLost
+	return w.ordered().reason
+}
+
+// ordered is the order that ended halt.
+func (w *worker) ordered() order {
+	if o, ok := context.Cause(w.halt).(order); ok {
+		return o
+	}
+	return order{reason: ReasonLost}
 }
 
 // giveUp lets go of the lease in the way that fits the reason.
-func (w *worker) giveUp(why Reason, err error) Reason {
+func (w *worker) giveUp(why Reason) Reason {
 	switch why {
 	case ReasonSplit:
 		return w.split()
+	case ReasonRedundant:
+		return w.yield()
 	case ReasonStopped, ReasonGiven:
-		var o order
-		errors.As(err, &o)
-		return w.release(o)
+		return w.release(w.ordered())
 	}
 	return why // lost already; or stuck, and then only expiry keeps others from starting too early
 }
@@ -205,8 +214,11 @@ func (w *worker) read() (Page, error) {
 		if w.halt.Err() != nil { // even if the page came: it must not be handed out any more
 			return page, context.Cause(w.halt)
 		}
-		if err == nil || errors.Is(err, ErrGone) && !w.whole() {
-			return page, err
+		switch {
+		case err == nil:
+			return page, nil
+		case errors.Is(err, ErrGone) && !w.whole():
+			return page, errGone
 		}
 		w.r.report(w.halt, OriginSource, w.first.Token, fmt.Errorf("read: %w", err))
 		wait := w.r.backoff(w.rng, failures)
@@ -223,6 +235,9 @@ func (w *worker) readOnce() (Page, error) {
 	ctx, cancel := context.WithTimeout(w.halt, readTimeout)
 	defer cancel()
 	o := ReadOptions{Mode: w.r.opts.Mode, MaxItems: w.r.opts.MaxItems}
+	if w.most > 0 {
+		o.MaxItems = w.most
+	}
 	return w.r.source.Read(ctx, w.first.Range, w.at, o)
 }
 
@@ -241,9 +256,9 @@ const readTimeout = 65 * time.Second
 // rest notes that there was nothing up to next, and waits for more.
 func (w *worker) rest(next Position) error {
 	if next != w.at {
-		w.at = next
+		w.at, w.attempts, w.failing = next, 0, time.Time{}
 		if w.delivered == w.saved.Load() {
-			if err := w.note(func(l *Lease) { l.Position = next }); err != nil {
+			if err := w.note(func(l *Lease) { l.Position, l.Attempts = next, 0 }); err != nil {
 				return err
 			}
 		}
@@ -303,95 +318,4 @@ func (w *worker) store(edit func(*Lease)) error {
 		w.done, w.checkpointed = 0, time.Now()
 	}
 	return err
-}
-
-// deliver hands a page to the handler until it is done, and checkpoints it.
-func (w *worker) deliver(page Page) error {
-	w.delivered++
-	for failing := time.Now(); ; {
-		b := w.batch(page)
-		begun := time.Now()
-		err := w.call(func(ctx context.Context) error { return w.r.handler.Handle(ctx, b) })
-		w.r.hooks.BatchDone(BatchDone{Batch: b, Duration: time.Since(begun), Err: err})
-		if err == nil {
-			return w.finish(page)
-		}
-		if errors.Is(err, ErrHandlerStuck) || errors.Is(err, errCut) {
-			return err
-		}
-		w.attempts++
-		w.r.report(w.lease, OriginHandler, w.first.Token,
-			fmt.Errorf("attempt %d, without progress for %v: %w", b.Attempt, time.Since(failing).Round(time.Millisecond), err))
-		if err := w.fail(); err != nil {
-			return err
-		}
-		if !pause(w.halt, w.r.backoff(w.rng, w.attempts)) {
-			return context.Cause(w.halt)
-		}
-	}
-}
-
-func (w *worker) batch(page Page) *Batch {
-	b := &Batch{
-		LeaseToken: w.first.Token, Range: w.first.Range, Instance: w.r.me.instance,
-		Attempt: w.attempts + 1, Session: page.Session, Charge: page.Charge,
-		Changes: slices.Clone(page.Changes), // the handler may do with its slice what it likes
-	}
-	if w.r.opts.Manual {
-		number := w.delivered
-		b.checkpoint = func(ctx context.Context) error { return w.checkpoint(ctx, number, page.Next) }
-	}
-	return b
-}
-
-// checkpoint is [Batch.Checkpoint] of the batch with this number.
-func (w *worker) checkpoint(ctx context.Context, number int64, at Position) error {
-	if number <= w.saved.Load() {
-		return nil
-	}
-	err := w.keeper.do(ctx, w.lease, true, func(l *Lease) {
-		if number > w.asked {
-			l.Position, l.Attempts, w.asked = at, 0, number
-		}
-	})
-	for saved := w.saved.Load(); err == nil && saved < number && !w.saved.CompareAndSwap(saved, number); {
-		saved = w.saved.Load()
-	}
-	return err
-}
-
-// fail counts a failed attempt in the lease, if the lease is at this batch.
-func (w *worker) fail() error {
-	if w.delivered-1 != w.saved.Load() {
-		return nil
-	}
-	attempts := w.attempts
-	return w.save(func(l *Lease) { l.Attempts = attempts })
-}
-
-// finish moves on behind a page that is done.
-func (w *worker) finish(page Page) error {
-	w.at, w.attempts = page.Next, 0
-	if w.r.opts.Manual {
-		return nil
-	}
-	w.saved.Store(w.delivered)
-	w.done += len(page.Changes)
-	edit := func(l *Lease) { l.Position, l.Attempts = page.Next, 0 }
-	if !w.due() {
-		return w.note(edit)
-	}
-	return w.store(edit)
-}
-
-// due tells whether an automatic checkpoint must be stored now.
-func (w *worker) due() bool {
-	items, every := w.r.opts.CheckpointItems, w.r.opts.CheckpointEvery
-	switch {
-	case items == 0 && every == 0:
-		return true
-	case items > 0 && w.done >= items:
-		return true
-	}
-	return every > 0 && time.Since(w.checkpointed) >= every
 }

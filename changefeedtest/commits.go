@@ -291,7 +291,7 @@ func endedCommit(s *stage) {
 
 func expiredIsGone(s *stage) {
 	key := changefeed.Key("k")
-	s.commit(key, mortal("a"))
+	s.commit(key, s.mortal("a"))
 	s.pass(5 * time.Second)
 	s.commit(key, changefeed.Write{Op: changefeed.WriteRead, ID: "a"})
 	s.pass(7 * time.Second)

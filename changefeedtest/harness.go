@@ -38,6 +38,7 @@ type Container struct {
 	Paths     []string      // partition key paths; the suites use /pk, or /pk and /sub
 	Retention time.Duration // of all versions and deletes, previous images included; 0 is none
 	Expiry    bool          // items with a ttl expire
+	HashV1    bool          // keys are hashed as in version 1, where a place holds the beginning of the key
 }
 
 // Store is a monitored container under test.
@@ -75,6 +76,7 @@ const (
 	SubRanges        Ability = "reads of a part of a partition"
 	KeyReads         Ability = "reads of one logical partition"
 	HierarchicalKeys Ability = "hierarchical partition keys"
+	OldHashes        Ability = "partition keys hashed as in version 1"
 	AllVersions      Ability = "all versions and deletes"
 	PreviousImages   Ability = "previous images"
 	Expiry           Ability = "items that expire"

@@ -64,7 +64,7 @@ func keyReads(s *stage) {
 		s.put("others", fmt.Sprintf("o%d", i))
 		s.put(fmt.Sprint("mine", i), "x")
 	}
-	o := changefeed.ReadOptions{Key: changefeed.Key("mine")}
+	o := changefeed.ReadOptions{Key: s.key("mine")}
 	for _, most := range []int{0, 1, 3} {
 		o.MaxItems = most
 		changes := s.drainAll(s.whole(), beginning, o)
@@ -75,14 +75,14 @@ func keyReads(s *stage) {
 	s.put("others", "later")
 	s.put("mine", "later")
 	s.wantIDs("one logical partition behind now", s.drainAll(s.whole(), end, o), "later")
-	o.Key = changefeed.Key("nobody")
+	o.Key = s.key("nobody")
 	s.wantIDs("a logical partition without items", s.drainAll(s.whole(), beginning, o))
 }
 
 func keyThroughSplit(s *stage) {
 	s.spread("i", 10)
 	s.put("mine", "a", "b")
-	o := changefeed.ReadOptions{Key: changefeed.Key("mine")}
+	o := changefeed.ReadOptions{Key: s.key("mine")}
 	_, end := s.drain(s.whole(), beginning, o)
 	children := s.split(s.only())
 	s.put("mine", "c")
@@ -98,7 +98,7 @@ func keyThroughSplit(s *stage) {
 func (s *stage) holds(p changefeed.Partition, pk string) bool {
 	s.Helper()
 	all := s.drainAll(p.Range, beginning, changefeed.ReadOptions{})
-	return slices.ContainsFunc(all, func(c changefeed.Change) bool { return c.PartitionKey == changefeed.Key(pk) })
+	return slices.ContainsFunc(all, func(c changefeed.Change) bool { return c.PartitionKey == s.key(pk) })
 }
 
 func hierarchicalKeys(s *stage) {

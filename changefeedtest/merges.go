@@ -84,7 +84,7 @@ func mergeFilters(s *stage) {
 	s.pass(2 * time.Second)
 	s.put("key-edge", "edge")
 	edge, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
-	start := changefeed.Position{Start: changefeed.FromTime(edge[len(edge)-1].Time)}
+	start := changefeed.Position{Start: changefeed.FromTime(edge[len(edge)-1].Time.Add(time.Second))}
 	children := s.split(s.only())
 	s.pass(2 * time.Second)
 	want := s.spread("new", 20)

@@ -194,10 +194,18 @@ var sourceMutants = []mutant{
 		}),
 	},
 	{
-		"starts one second early", changefeedtest.TestSource, "from a time gives the changes after it, exclusive, in whole seconds",
+		"starts one second early", changefeedtest.TestSource, "from a time gives the changes at it and later, to the second",
 		onReads(func(_ *changefeed.Range, from *changefeed.Position, _ *changefeed.ReadOptions) {
 			if at := from.Start.Time(); !at.IsZero() {
 				from.Start = changefeed.FromTime(at.Add(-time.Second))
+			}
+		}),
+	},
+	{
+		"starts one second late", changefeedtest.TestSource, "what is written after a time was taken comes from that time",
+		onReads(func(_ *changefeed.Range, from *changefeed.Position, _ *changefeed.ReadOptions) {
+			if at := from.Start.Time(); !at.IsZero() {
+				from.Start = changefeed.FromTime(at.Add(time.Second))
 			}
 		}),
 	},

@@ -50,7 +50,7 @@ func (s *stage) wantRace(changes []changefeed.Change) {
 		next[c.PartitionKey] = append(next[c.PartitionKey], c.ID)
 	}
 	for w := range raceWriters {
-		got := next[changefeed.Key(fmt.Sprint("writer", w))]
+		got := next[s.key(fmt.Sprint("writer", w))]
 		if len(got) != 2*raceCommits {
 			s.Errorf("writer %d: %d changes, want %d", w, len(got), 2*raceCommits)
 			continue

@@ -23,12 +23,17 @@ func partsTile(s *stage) {
 	want := s.spread("i", 40)
 	for _, n := range []int{2, 7} {
 		var all []changefeed.Change
-		for _, part := range s.whole().Cut(n) {
+		filled := 0
+		for _, part := range s.cut(s.whole(), n) {
 			changes := s.drainAll(part, beginning, changefeed.ReadOptions{MaxItems: 3})
 			s.wantOrder(part.String(), changes)
+			filled += min(len(changes), 1)
 			all = append(all, changes...)
 		}
 		s.wantSet("all parts", all, want)
+		if filled < 2 {
+			s.Errorf("40 keys are in %d of %d parts: want them spread", filled, n)
+		}
 	}
 }
 
@@ -53,7 +58,7 @@ func positionsNarrow(s *stage) {
 	page := s.read(s.whole(), beginning, changefeed.ReadOptions{MaxItems: 4})
 	rest, _ := s.drain(s.whole(), page.Next, changefeed.ReadOptions{})
 	var all []changefeed.Change
-	for _, part := range s.whole().Cut(3) {
+	for _, part := range s.cut(s.whole(), 3) {
 		all = append(all, s.drainAll(part, page.Next, changefeed.ReadOptions{})...)
 	}
 	s.wantSet("parts behind a page", all, ids(rest))
@@ -173,7 +178,7 @@ func partsThroughSplit(s *stage) {
 	s.spread("old", 30)
 	parent := s.only()
 	positions := map[changefeed.Range]changefeed.Position{}
-	for _, part := range parent.Range.Cut(16) {
+	for _, part := range s.cut(parent.Range, 16) {
 		_, positions[part] = s.drain(part, beginning, changefeed.ReadOptions{})
 	}
 	children := s.split(parent)

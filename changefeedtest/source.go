@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +19,12 @@ func TestSource(t *testing.T, h Harness) {
 	for _, c := range slices.Concat(pageCases, startCases, rangeCases, mergeCases, keyCases, versionCases, waitCases, countCases, raceCases) {
 		t.Run(c.name, func(t *testing.T) { c.run(t, h) })
 	}
+	for _, c := range slices.Concat(rangeCases, mergeCases, keyCases, versionCases, countCases, raceCases) {
+		if len(c.container.Paths) == 0 {
+			c = c.long()
+			t.Run(c.name, func(t *testing.T) { c.run(t, h) })
+		}
+	}
 }
 
 // A containerCase is one test on one new container.
@@ -28,6 +35,15 @@ type containerCase struct {
 	test      func(s *stage)
 }
 
+// long is the case with long keys whose places are as in version 1, so that they have
+// very different lengths.
+func (c containerCase) long() containerCase {
+	c.name += ", with long keys hashed as in version 1"
+	c.needs = append(slices.Clone(c.needs), OldHashes)
+	c.container.HashV1 = true
+	return c
+}
+
 func (c containerCase) run(t *testing.T, h Harness) {
 	if !h.has(t, c.needs) {
 		return
@@ -36,7 +52,7 @@ func (c containerCase) run(t *testing.T, h Harness) {
 		c.container.Paths = []string{"/pk"}
 	}
 	h.in(t, func(t *testing.T) {
-		s := &stage{T: t, h: h, Store: h.Container(t, c.container)}
+		s := &stage{T: t, h: h, hashV1: c.container.HashV1, Store: h.Container(t, c.container)}
 		s.checkHooks(c.needs)
 		c.test(s)
 	})
@@ -46,7 +62,8 @@ func (c containerCase) run(t *testing.T, h Harness) {
 // methods end the test at the first error that they do not expect.
 type stage struct {
 	*testing.T
-	h Harness
+	h      Harness
+	hashV1 bool
 	Store
 }
 
@@ -75,6 +92,38 @@ func (s *stage) checkHooks(needs []Ability) {
 
 func (s *stage) pass(d time.Duration) { s.Helper(); s.h.pass(s.T, d) }
 
+// name is the text of a partition key: what it is called, and more where keys are long.
+func (s *stage) name(pk string) string {
+	if s.hashV1 {
+		return pk + strings.Repeat("-", 90)
+	}
+	return pk
+}
+
+func (s *stage) key(pk string) changefeed.PartitionKey { return changefeed.Key(s.name(pk)) }
+
+// hashV1Edges cut the keys hashed in version 1, whose places nearly all begin with 05C1,
+// in four parts of about the same size.
+var hashV1Edges = []string{"", "05C1CFFFFFFFF8", "05C1DFFFFFFFFC", "05C1E7FFFFFFFE"}
+
+// cut divides a range into parts that have keys.
+func (s *stage) cut(r changefeed.Range, n int) []changefeed.Range {
+	if !s.hashV1 {
+		return r.Cut(n)
+	}
+	var parts []changefeed.Range
+	for i, edge := range hashV1Edges {
+		next := changefeed.FullRange().Max
+		if i+1 < len(hashV1Edges) {
+			next = hashV1Edges[i+1]
+		}
+		if part := r.Intersect(changefeed.Range{Min: edge, Max: next}); !part.Empty() {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
 // doc is an item of the logical partition pk.
 func doc(id, pk string, n int) json.RawMessage {
 	return fmt.Appendf(nil, `{"id":%q,"pk":%q,"n":%d}`, id, pk, n)
@@ -98,15 +147,15 @@ func (s *stage) put(pk string, ids ...string) int64 {
 	s.Helper()
 	var writes []changefeed.Write
 	for i, id := range ids {
-		writes = append(writes, changefeed.Write{Body: doc(id, pk, i)})
+		writes = append(writes, changefeed.Write{Body: doc(id, s.name(pk), i)})
 	}
-	return s.commit(changefeed.Key(pk), writes...)[0].LSN
+	return s.commit(s.key(pk), writes...)[0].LSN
 }
 
 // remove deletes an item.
 func (s *stage) remove(pk, id string) changefeed.Result {
 	s.Helper()
-	return s.commit(changefeed.Key(pk), changefeed.Write{Op: changefeed.WriteDelete, ID: id})[0]
+	return s.commit(s.key(pk), changefeed.Write{Op: changefeed.WriteDelete, ID: id})[0]
 }
 
 // spread puts n items, each alone in its logical partition, and returns their ids.

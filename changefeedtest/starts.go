@@ -11,7 +11,8 @@ import (
 var startCases = []containerCase{
 	{name: "from now gives only later changes, and a token even when there are none", test: fromNow},
 	{name: "from the beginning gives everything, however late it is asked for", test: fromBeginning},
-	{name: "from a time gives the changes after it, exclusive, in whole seconds", needs: []Ability{PassingTime}, test: fromTime},
+	{name: "from a time gives the changes at it and later, to the second", needs: []Ability{PassingTime}, test: fromTime},
+	{name: "what is written after a time was taken comes from that time", test: fromTimeTaken},
 	{name: "from a time still to come gives nothing yet", test: fromFuture},
 	{name: "a start from a time stays beside the token", needs: []Ability{PassingTime}, test: startStays},
 	{name: "a token wins over the start beside it", test: tokenWins},
@@ -59,8 +60,10 @@ func fromTime(s *stage) {
 	}{
 		{b.Add(-time.Hour), []string{"a", "b", "c"}},
 		{b.Add(-time.Second), []string{"b", "c"}},
-		{b, []string{"c"}},
-		{all[2].Time.Truncate(time.Second), nil},
+		{b, []string{"b", "c"}},
+		{all[1].Time, []string{"b", "c"}},
+		{b.Add(time.Second), []string{"c"}},
+		{all[2].Time.Truncate(time.Second).Add(time.Second), nil},
 	} {
 		from := changefeed.Position{Start: changefeed.FromTime(c.at)}
 		for _, most := range []int{0, 1} {
@@ -68,6 +71,23 @@ func fromTime(s *stage) {
 			s.wantIDs("from "+from.String(), changes, c.want...)
 		}
 	}
+}
+
+// fromTimeTaken writes twice as fast as it can: a program that takes the time and then
+// writes has both in one second.
+func fromTimeTaken(s *stage) {
+	s.put("k", "a")
+	first, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	if len(first) != 1 {
+		s.Fatalf("%d changes, want one", len(first))
+	}
+	s.put("k", "b")
+	from := changefeed.Position{Start: changefeed.FromTime(first[0].Time)}
+	all, next := s.drain(s.whole(), from, changefeed.ReadOptions{})
+	s.wantIDs("from the time of the first", all, "a", "b")
+	s.put("k", "c")
+	all, _ = s.drain(s.whole(), next, changefeed.ReadOptions{})
+	s.wantIDs("behind that, with the start beside the token", all, "c")
 }
 
 func fromFuture(s *stage) {

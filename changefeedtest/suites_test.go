@@ -49,6 +49,9 @@ func create(t *testing.T, db *docstore.DB, spec docstore.ContainerSpec) *docstor
 func monitored(t *testing.T, want changefeedtest.Container) changefeedtest.Store {
 	t.Helper()
 	spec := docstore.ContainerSpec{ID: "items", Paths: want.Paths, Retention: want.Retention}
+	if want.HashV1 {
+		spec.HashVersion = 1
+	}
 	if want.Expiry {
 		spec.DefaultTTL = new(docstore.NoDefaultTTL)
 	}

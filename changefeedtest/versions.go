@@ -35,10 +35,10 @@ var versions = changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes}
 // life gives an item four versions and an end, with a neighbour between them.
 func (s *stage) life(pk, id string) []changefeed.Result {
 	s.Helper()
-	key := changefeed.Key(pk)
+	key := s.key(pk)
 	var all []changefeed.Result
 	for n, op := range []changefeed.WriteOp{changefeed.WriteCreate, changefeed.WriteReplace, changefeed.WriteUpsert} {
-		all = append(all, s.commit(key, changefeed.Write{Op: op, Body: doc(id, pk, n)})...)
+		all = append(all, s.commit(key, changefeed.Write{Op: op, Body: doc(id, s.name(pk), n)})...)
 		s.put(pk, "neighbour of "+id)
 	}
 	patch := []changefeed.PatchOp{{Op: "set", Path: "/n", Value: json.RawMessage("3")}}
@@ -71,8 +71,8 @@ func (s *stage) wantLife(changes []changefeed.Change, results []changefeed.Resul
 	}
 	var previous int64
 	for i, c := range changes {
-		if c.Op != ops[i] || c.LSN != results[i].LSN || c.PreviousLSN != previous || c.PartitionKey != changefeed.Key(pk) || c.Time.IsZero() || c.Expired {
-			s.Errorf("version %d is %+v, want %v with LSN %d, previous LSN %d, key %s", i, c, ops[i], results[i].LSN, previous, changefeed.Key(pk))
+		if c.Op != ops[i] || c.LSN != results[i].LSN || c.PreviousLSN != previous || c.PartitionKey != s.key(pk) || c.Time.IsZero() || c.Expired {
+			s.Errorf("version %d is %+v, want %v with LSN %d, previous LSN %d, key %s", i, c, ops[i], results[i].LSN, previous, s.key(pk))
 		}
 		if (c.Body == nil) != (c.Op == changefeed.OpDelete) || (c.Body != nil && (number(c.Body) != i || c.ETag != results[i].ETag)) {
 			s.Errorf("version %d has body %s, ETag %q, want n %d", i, c.Body, c.ETag, i)
@@ -200,7 +200,7 @@ func versionsThroughMerge(s *stage) {
 }
 
 func versionsOfKey(s *stage) {
-	o := changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes, Key: changefeed.Key("mine")}
+	o := changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes, Key: s.key("mine")}
 	_, from := s.drain(s.whole(), changefeed.Position{}, o)
 	results := s.life("mine", "a")
 	s.life("others", "a")
@@ -229,8 +229,8 @@ func tooOld(s *stage) {
 }
 
 // mortal is an item that lives for ten seconds.
-func mortal(id string) changefeed.Write {
-	return changefeed.Write{Body: fmt.Appendf(nil, `{"id":%q,"pk":"k","n":0,"ttl":10}`, id)}
+func (s *stage) mortal(id string) changefeed.Write {
+	return changefeed.Write{Body: fmt.Appendf(nil, `{"id":%q,"pk":%q,"n":0,"ttl":10}`, id, s.name("k"))}
 }
 
 // passing lets time pass until a store that expires items in the background must have
@@ -247,7 +247,7 @@ func (s *stage) passing(done func() bool) bool {
 
 func expiredItem(s *stage) {
 	from := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
-	result := s.commit(changefeed.Key("k"), mortal("a"))[0]
+	result := s.commit(s.key("k"), s.mortal("a"))[0]
 	s.put("k", "stays")
 	var all []changefeed.Change
 	if !s.passing(func() bool { all, _ = s.drain(s.whole(), from, versions); return len(all) > 2 }) {
@@ -255,19 +255,19 @@ func expiredItem(s *stage) {
 	}
 	s.wantIDs("with an expiry", all, "a", "stays", "a")
 	end := all[2]
-	if end.Op != changefeed.OpDelete || !end.Expired || end.Body != nil || end.PreviousLSN != result.LSN || end.PartitionKey != changefeed.Key("k") {
+	if end.Op != changefeed.OpDelete || !end.Expired || end.Body != nil || end.PreviousLSN != result.LSN || end.PartitionKey != s.key("k") {
 		s.Errorf("expiry is %+v, want an expired delete with previous LSN %d", end, result.LSN)
 	}
 }
 
 func expiredLatest(s *stage) {
-	s.commit(changefeed.Key("k"), mortal("a"))
+	s.commit(s.key("k"), s.mortal("a"))
 	s.put("k", "stays")
 	all, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
 	s.wantIDs("before it expires", all, "a", "stays")
 	s.passing(func() bool { all, _ = s.drain(s.whole(), beginning, changefeed.ReadOptions{}); return len(all) < 2 })
 	s.wantIDs("after it expired", all, "stays")
-	s.commit(changefeed.Key("k"), changefeed.Write{Op: changefeed.WriteCreate, Body: doc("a", "k", 1)})
+	s.commit(s.key("k"), changefeed.Write{Op: changefeed.WriteCreate, Body: doc("a", s.name("k"), 1)})
 	all, _ = s.drain(s.whole(), beginning, changefeed.ReadOptions{})
 	s.wantIDs("created again", all, "stays", "a")
 }

@@ -74,9 +74,9 @@ func (s *stage) breathe(found int) {
 func (s *stage) try(pk string, ids ...string) error {
 	var writes []changefeed.Write
 	for i, id := range ids {
-		writes = append(writes, changefeed.Write{Body: doc(id, pk, i)})
+		writes = append(writes, changefeed.Write{Body: doc(id, s.name(pk), i)})
 	}
-	_, err := s.Committer.Commit(s.Context(), changefeed.Key(pk), writes)
+	_, err := s.Committer.Commit(s.Context(), s.key(pk), writes)
 	return err
 }
 
@@ -205,7 +205,7 @@ func pendingAnyRange(s *stage) {
 		s.Errorf("%d pending over two partitions, want 20", got.Items)
 	}
 	var sum int64
-	for _, part := range parent.Range.Cut(5) {
+	for _, part := range s.cut(parent.Range, 5) {
 		sum += s.pending(part, page.Next, changefeed.ReadOptions{}).Items
 	}
 	if sum != 20 {
@@ -216,7 +216,7 @@ func pendingAnyRange(s *stage) {
 func pendingKey(s *stage) {
 	s.spread("i", 10)
 	s.put("mine", "a", "b", "c")
-	if got := s.pending(s.whole(), beginning, changefeed.ReadOptions{Key: changefeed.Key("mine")}); got.Items != 3 {
+	if got := s.pending(s.whole(), beginning, changefeed.ReadOptions{Key: s.key("mine")}); got.Items != 3 {
 		s.Errorf("%d pending in one logical partition, want 3", got.Items)
 	}
 }
@@ -229,6 +229,6 @@ func pendingFromTime(s *stage) {
 	if len(all) != 2 {
 		s.Fatalf("%d changes, want 2", len(all))
 	}
-	from := changefeed.Position{Start: changefeed.FromTime(all[0].Time)}
+	from := changefeed.Position{Start: changefeed.FromTime(all[0].Time.Add(time.Second))}
 	s.wantPending("from a time", s.pending(s.whole(), from, changefeed.ReadOptions{}), 1, all[1].Time)
 }

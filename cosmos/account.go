@@ -27,6 +27,8 @@ type account struct {
 	read, write []*url.URL // the addresses of regions, best first
 	home        []*url.URL // the one write region that is the same for all clients
 	multiWrite  bool
+	counts      bool          // the server counts what is pending
+	versions    bool          // containers without a policy keep all versions, too
 	hold        time.Duration // how long the server holds a read of a feed until there is something; 0 is not at all
 }
 
@@ -187,7 +189,11 @@ func (c *Client) parseAccount(body []byte) (*account, error) {
 	var said struct {
 		WritableLocations, ReadableLocations []location
 		EnableMultipleWriteLocations         bool
-		Changefeed                           struct{ MaxPollingIntervalInMs int64 }
+		Changefeed                           struct {
+			MaxPollingIntervalInMs int64
+			CountsPending          bool
+			KeepsVersions          bool
+		}
 	}
 	if err := json.Unmarshal(body, &said); err != nil {
 		return nil, fmt.Errorf("parse account: %w", err)
@@ -196,6 +202,7 @@ func (c *Client) parseAccount(body []byte) (*account, error) {
 	acc := &account{home: here, write: here, read: here}
 	acc.multiWrite = said.EnableMultipleWriteLocations
 	acc.hold = min(time.Duration(said.Changefeed.MaxPollingIntervalInMs)*time.Millisecond, maxTimeout)
+	acc.counts, acc.versions = said.Changefeed.CountsPending, said.Changefeed.KeepsVersions
 	all := slices.Concat(said.WritableLocations, said.ReadableLocations)
 	if !slices.ContainsFunc(all, func(l location) bool { return l.Endpoint != all[0].Endpoint }) {
 		return acc, nil

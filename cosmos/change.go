@@ -76,7 +76,7 @@ func (c *Container) scanItem(s *scanner) (it item, ok bool) {
 			it.lsn, lsn = m.value, m
 		}
 		for i, p := range c.paths {
-			if m.is(p[0]) {
+			if string(m.name) == p[0] {
 				it.keys[i] = lookup(m.value, p[1:])
 			}
 		}

@@ -115,11 +115,11 @@ func (c *Container) checkItem(key changefeed.PartitionKey, w changefeed.Write) (
 	s := scanner{text: w.Body}
 	it := item{keys: make([][]byte, len(c.paths))}
 	s.object(func(m member) {
-		if m.is("id") {
+		if string(m.name) == "id" {
 			it.id = m.value
 		}
 		for i, p := range c.paths {
-			if m.is(p[0]) {
+			if string(m.name) == p[0] {
 				it.keys[i] = lookup(m.value, p[1:])
 			}
 		}

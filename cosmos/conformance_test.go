@@ -21,14 +21,16 @@ func harness() changefeedtest.Harness {
 		Virtual:   true,
 		Container: monitored,
 		Leases:    func(t *testing.T) changefeedtest.LeaseContainer { return leaseContainer(t, "/id") },
-		Lacks:     []changefeedtest.Ability{changefeedtest.Counting},
 	}
 }
 
 func monitored(t *testing.T, want changefeedtest.Container) changefeedtest.Store {
 	t.Helper()
-	s := serve(t, cosmosrest.Options{})
+	s := serve(t, cosmosrest.Options{PreviousImages: true})
 	spec := docstore.ContainerSpec{ID: "items", Paths: want.Paths, Retention: want.Retention}
+	if want.HashV1 {
+		spec.HashVersion = 1
+	}
 	if want.Expiry {
 		spec.DefaultTTL = new(docstore.NoDefaultTTL)
 	}

@@ -3,6 +3,7 @@ package cosmos_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -202,24 +203,83 @@ func checkDotNetLease(t *testing.T, l map[string]any) {
 	}
 }
 
-// A program that worked on a store itself goes on where it was when the store is served.
+// A unit is one, by whatever name of this machine it was made: a new one is named as the
+// .NET processor would name it, and who comes by another name, or opens the store itself,
+// finds it.
 func TestAUnitIsTheSameInAStoreAndOnItsServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, cosmosrest.Options{})
-		items := s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/city"}})
-		records := s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}})
-		direct, err := docstore.NewLeases(t.Context(), records, "orders", items)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, endpoint := range []string{"http://127.0.0.1:8081", "http://localhost", "http://[::1]:8081"} {
-			client, err := cosmos.Open(t.Context(), endpoint, master, cosmos.Options{Transport: &http.Client{Transport: s.transport}})
+	names := map[string]string{
+		"http://127.0.0.1:8081": "orders127.0.0.1_", "http://LocalHost": "orderslocalhost_", "http://[::1]:8081": "orders[::1]_",
+	}
+	for maker, begins := range names {
+		synctest.Test(t, func(t *testing.T) {
+			s := serve(t, cosmosrest.Options{})
+			items := s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/city"}})
+			records := s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}})
+			open := func(endpoint string) *cosmos.Leases {
+				client, err := cosmos.Open(t.Context(), endpoint, master, cosmos.Options{Transport: &http.Client{Transport: s.transport}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return unit(t, client, "orders")
+			}
+			made := open(maker)
+			if !strings.HasPrefix(made.Prefix(), begins) {
+				t.Errorf("by %s the unit is %q, want %s…", maker, made.Prefix(), begins)
+			}
+			if _, err := made.Create(t.Context(), changefeed.Lease{Token: "-FF", Range: changefeed.FullRange(), Version: 1}); err != nil {
+				t.Fatal(err)
+			}
+			for endpoint := range names {
+				if got := open(endpoint).Prefix(); got != made.Prefix() {
+					t.Errorf("by %s the unit is %q, want %q", endpoint, got, made.Prefix())
+				}
+			}
+			direct, err := docstore.NewLeases(t.Context(), records, "orders", items)
+			if err != nil || direct.Prefix() != made.Prefix() {
+				t.Errorf("in the store the unit is %q, %v, want %q", direct.Prefix(), err, made.Prefix())
+			}
+		})
+	}
+}
+
+// Two sets of leases of one unit are not worked on in silence, nor are those of Java's
+// older processor, which go by the container's name.
+func TestASecondSetOfLeasesIsRefusedByName(t *testing.T) {
+	for _, id := range []string{"orderslocalhost_%s..0", "orders127.0.0.1_default_items..0"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := serve(t, cosmosrest.Options{})
+			items := s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/city"}})
+			records := s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}})
+			client, err := cosmos.Open(t.Context(), "http://127.0.0.1:8081", master, cosmos.Options{Transport: &http.Client{Transport: s.transport}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := unit(t, client, "orders").Prefix(); got != direct.Prefix() {
-				t.Errorf("by %s the unit is %q, in the store %q", endpoint, got, direct.Prefix())
+			ours := unit(t, client, "orders")
+			if _, err := ours.Create(t.Context(), changefeed.Lease{Token: "-FF", Range: changefeed.FullRange(), Version: 1}); err != nil {
+				t.Fatal(err)
 			}
-		}
-	})
+			_, rids, _ := strings.Cut(ours.Prefix(), "_")
+			if strings.Contains(id, "%s") {
+				id = fmt.Sprintf(id, rids)
+			}
+			if err := put(t.Context(), records, fmt.Sprintf(`{"id":%q,"LeaseToken":"0","ContinuationToken":"\"1\"","Owner":null}`, id)); err != nil {
+				t.Fatal(err)
+			}
+			direct, err := docstore.NewLeases(t.Context(), records, "orders", items)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, store := range []changefeed.LeaseStore{unit(t, client, "orders"), direct} {
+				p, err := changefeed.New(items, store, changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error { return nil }), changefeed.Options{
+					Instance: "go-1", Hooks: changefeed.Hooks{Ready: func() { t.Error("the hook said Ready") }},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := p.Run(t.Context()); !errors.Is(err, changefeed.ErrForeignLease) || !strings.HasPrefix(err.Error(), "orders") {
+					t.Errorf("Run: %v, want ErrForeignLease with the leases", err)
+				}
+			}
+		})
+	}
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -44,11 +46,13 @@ const (
 // write regions that is the first, for every instance: in two of them two conditional
 // writes could both succeed.
 type Leases struct {
-	c      *Container
-	prefix string
-	path   string
-	every  time.Duration
-	hold   time.Duration // how long the server holds a read; 0 is not at all
+	c       *Container
+	unit    leasedoc.Unit
+	prefix  string
+	strange []changefeed.Lease // leases of the unit that are not under its prefix, as they were found
+	path    string
+	every   time.Duration
+	hold    time.Duration // how long the server holds a read; 0 is not at all
 
 	mu     sync.Mutex
 	newest time.Time // the latest time that a record has
@@ -57,7 +61,8 @@ type Leases struct {
 
 // OpenLeases is the lease store of the processor with this name for a monitored
 // container. The partition key of the lease container must be /id or /partitionKey, and
-// its time to live should be on: [Client.CreateLeaseContainer] makes one like that.
+// its time to live should be on: [Client.CreateLeaseContainer] makes one like that. It asks
+// once for leases of the unit under other names.
 func OpenLeases(ctx context.Context, leases *Container, processor string, monitored *Container, o LeaseOptions) (*Leases, error) {
 	if strings.TrimSpace(processor) == "" || strings.ContainsAny(processor, `/\?#`) {
 		return nil, badRequest(`processor name is %q: want one that tells this deployment unit from others, without / \ ? and #`, processor)
@@ -86,11 +91,39 @@ func OpenLeases(ctx context.Context, leases *Container, processor string, monito
 	}
 	own := *leases
 	own.home = true
-	host := monitored.client.endpoint.Hostname()
-	return &Leases{
-		c: &own, path: path, every: o.FollowEvery, hold: known.hold,
-		prefix: leasedoc.Prefix(processor, host, database, monitored.rid),
-	}, nil
+	s := &Leases{c: &own, path: path, every: o.FollowEvery, hold: known.hold, unit: leasedoc.Unit{
+		Processor: processor, Host: monitored.client.endpoint.Hostname(),
+		DatabaseRID: database, ContainerRID: monitored.rid, Database: monitored.database, Container: monitored.id,
+	}}
+	if err := s.find(ctx); err != nil {
+		return nil, fmt.Errorf("open leases: %w", err)
+	}
+	return s, nil
+}
+
+// find looks for what the unit has under other names: of this machine, and of Java's
+// older processor. It does so once; a listing then reads one range of ids.
+func (s *Leases) find(ctx context.Context) error {
+	prefixes := s.unit.Searched()
+	if own := s.unit.Prefixes(); len(own) == 1 {
+		prefixes = prefixes[1:] // List sees what is there
+	}
+	found := map[string][]byte{}
+	err := unthrottled(ctx, func() error {
+		_, err := s.query(ctx, prefixes, func(it item) { found[unquote(it.id)] = slices.Clone(it.body) })
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	ids := slices.Sorted(maps.Keys(found))
+	s.prefix = s.unit.Choose(ids)
+	for _, id := range ids {
+		if l, ok := s.unit.Record(s.prefix, id, found[id]); ok && !s.owns(id) {
+			s.strange = append(s.strange, l)
+		}
+	}
+	return nil
 }
 
 // databaseRID is the first four bytes of a container's resource id.
@@ -102,8 +135,15 @@ func databaseRID(rid string) (string, error) {
 	return strings.ReplaceAll(base64.StdEncoding.EncodeToString(b[:4]), "/", "-"), nil
 }
 
-// Prefix is the common beginning of the ids of the unit's documents.
+// Prefix is the common beginning of the ids of the unit's documents. It is that of a .NET
+// processor with this name and account; of a unit that was made by another name of this
+// machine, such as localhost in place of 127.0.0.1, the one that its documents have.
 func (s *Leases) Prefix() string { return s.prefix }
+
+// Searched are all beginnings of ids that [OpenLeases] looks for: what others call this
+// machine, and how Java's older processor names its leases. What it finds under another
+// one than Prefix is listed with Err set.
+func (s *Leases) Searched() []string { return s.unit.Searched() }
 
 // record reads a document, and notes how late it says that it is.
 func (s *Leases) record(body []byte) changefeed.Lease {
@@ -136,49 +176,59 @@ const maxListPages = 10_000
 
 // List implements [changefeed.LeaseStore].
 func (s *Leases) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
-	query, err := json.Marshal(map[string]any{
-		"query":      "SELECT * FROM c WHERE STARTSWITH(c.id, @prefix)",
-		"parameters": []map[string]string{{"name": "@prefix", "value": s.prefix}},
+	var records []changefeed.Lease
+	now, err := s.query(ctx, []string{s.prefix}, func(it item) {
+		if s.owns(unquote(it.id)) {
+			records = append(records, s.record(it.body))
+		}
 	})
 	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("list leases: %w", err)
+	}
+	return append(records, s.strange...), now, nil
+}
+
+// query visits the documents whose ids begin with one of the prefixes and a dot, and
+// gives the store's time.
+func (s *Leases) query(ctx context.Context, prefixes []string, visit func(item)) (time.Time, error) {
+	var begins []string
+	var parameters []map[string]string
+	for i, prefix := range prefixes {
+		name := fmt.Sprintf("@prefix%d", i)
+		begins = append(begins, fmt.Sprintf("STARTSWITH(c.id, %s)", name))
+		parameters = append(parameters, map[string]string{"name": name, "value": prefix + "."})
+	}
+	query, err := json.Marshal(map[string]any{
+		"query": "SELECT * FROM c WHERE " + strings.Join(begins, " OR "), "parameters": parameters,
+	})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("write query: %w", err)
 	}
 	r := request{method: http.MethodPost, at: s.c.at("docs"), body: query, action: actionQuery, header: map[string]string{
 		"Content-Type": "application/query+json", "x-ms-documentdb-isquery": "True", "x-ms-documentdb-query": "True",
 		"x-ms-documentdb-query-enablecrosspartition": "True", "x-ms-max-item-count": "-1",
 	}}
-	var records []changefeed.Lease
 	for range maxListPages {
 		a, err := s.c.do(ctx, r)
 		if err != nil {
-			return nil, time.Time{}, fmt.Errorf("list leases: %w", err)
+			return time.Time{}, err
 		}
-		page, err := s.listed(a.body)
-		if err != nil {
-			return nil, time.Time{}, fmt.Errorf("list leases: %w", err)
+		each := scanner{text: a.body}
+		each.documents(func() {
+			if it, ok := s.c.scanItem(&each); ok {
+				visit(it)
+			}
+		})
+		if each.bad {
+			return time.Time{}, fmt.Errorf("page has an error near byte %d of %d: %w", each.at, len(a.body), errJSON)
 		}
-		records = append(records, page...)
 		next := a.header.Get("x-ms-continuation")
 		if next == "" {
-			return records, s.now(a.header), nil
+			return s.now(a.header), nil
 		}
 		r.header["x-ms-continuation"] = next
 	}
-	return nil, time.Time{}, fmt.Errorf("list leases: more than %d pages", maxListPages)
-}
-
-// listed reads a page of the query.
-func (s *Leases) listed(body []byte) (records []changefeed.Lease, err error) {
-	each := scanner{text: body}
-	each.documents(func() {
-		if it, ok := s.c.scanItem(&each); ok && s.owns(unquote(it.id)) {
-			records = append(records, s.record(it.body))
-		}
-	})
-	if each.bad {
-		return nil, fmt.Errorf("page has an error near byte %d of %d: %w", each.at, len(body), errJSON)
-	}
-	return records, nil
+	return time.Time{}, fmt.Errorf("more than %d pages", maxListPages)
 }
 
 // owns tells the documents of the unit from those of others.
@@ -238,7 +288,7 @@ func (s *Leases) keyOf(id string, doc []byte) changefeed.PartitionKey {
 	text := scanner{text: doc}
 	var value []byte
 	text.object(func(m member) {
-		if m.is(leaseAltPath[1:]) {
+		if string(m.name) == leaseAltPath[1:] {
 			value = m.value
 		}
 	})

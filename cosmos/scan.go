@@ -23,7 +23,7 @@ var errJSON = errors.New("malformed JSON")
 
 // member is a member of an object.
 type member struct {
-	name, value []byte // the name without its quotes, escapes as they are
+	name, value []byte // the name without quotes and escapes
 	comma       int    // where the comma before it is, -1 for the first
 	from, to    int    // where it is, name and value
 }
@@ -60,7 +60,7 @@ func (s *scanner) object(visit func(m member)) {
 			s.bad = true
 			return
 		}
-		m.name = m.name[1 : len(m.name)-1]
+		m.name = plainName(m.name)
 		m.value = s.value()
 		m.to, comma = s.at, -1
 		if s.peek() == ',' {
@@ -174,13 +174,13 @@ func (s *scanner) nested() []byte {
 	return nil
 }
 
-// is tells whether the member has a name. Names that need no escape are written without
-// one by the service, but a user's may be written in any way.
-func (m member) is(name string) bool {
-	if bytes.IndexByte(m.name, '\\') < 0 {
-		return string(m.name) == name
+// plainName is a name without its quotes and escapes. Names that need no escape are
+// written without one by the service, but a user's may be written in any way.
+func plainName(quoted []byte) []byte {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return quoted[1 : len(quoted)-1]
 	}
-	return unquote(append(append([]byte{'"'}, m.name...), '"')) == name
+	return []byte(unquote(quoted))
 }
 
 // unquote decodes a string; another value is no string and gives "".
@@ -212,7 +212,8 @@ func integer(raw []byte) int64 {
 	return n
 }
 
-// lookup finds a value by the rest of its path.
+// lookup finds a value by the rest of its path. Of several members with one name the
+// last counts.
 func lookup(value []byte, path keyPath) []byte {
 	for _, segment := range path {
 		var found []byte
@@ -221,7 +222,7 @@ func lookup(value []byte, path keyPath) []byte {
 		}
 		s := scanner{text: value}
 		s.object(func(m member) {
-			if m.is(segment) {
+			if string(m.name) == segment {
 				found = m.value
 			}
 		})

@@ -98,7 +98,7 @@ func (s *Leases) testWrites(ctx context.Context) error {
 func etagOf(doc []byte) (etag string) {
 	s := scanner{text: doc}
 	s.object(func(m member) {
-		if m.is("_etag") {
+		if string(m.name) == "_etag" {
 			etag = unquote(m.value)
 		}
 	})

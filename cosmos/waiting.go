@@ -15,6 +15,9 @@ import (
 // the server keeps, up to 30 seconds each. Azure cannot, and there the result is the
 // container itself, which the processor polls.
 //
+// Such a server also counts, so that the result is a [changefeed.Counter] and the lag of a
+// lease is exact.
+//
 // What a wait finds is read again by the next Read, because a wait returns no changes;
 // it asks for one item, so an activity costs one small page more, and quiet ranges cost
 // a request each 30 seconds instead of one each poll.
@@ -23,13 +26,18 @@ func (c *Container) Source() changefeed.Source {
 	if known.hold <= 0 {
 		return c
 	}
-	return pushed{Container: c, hold: known.hold}
+	p := pushed{Container: c, hold: known.hold, versions: known.versions || c.retention > 0}
+	if known.counts {
+		return counted{p}
+	}
+	return p
 }
 
 // pushed is a container whose server holds reads.
 type pushed struct {
 	*Container
-	hold time.Duration
+	hold     time.Duration
+	versions bool // there are deletes to wait for
 }
 
 // Wait implements [changefeed.Waiter].
@@ -39,7 +47,7 @@ func (p pushed) Wait(ctx context.Context, r changefeed.Range, from changefeed.Po
 	}
 	from.Start = changefeed.Start{}
 	o := changefeed.ReadOptions{MaxItems: 1}
-	if p.retention > 0 { // deletes count too
+	if p.versions { // deletes count too
 		o.Mode = changefeed.AllVersionsAndDeletes
 	}
 	for n := 1; ; n++ {

@@ -18,9 +18,21 @@ import (
 
 // TestADeleteEndsAWait has a feed of all versions: its readers want deletes too.
 func TestADeleteEndsAWait(t *testing.T) {
+	for name, own := range map[string]bool{"with a policy": true, "by the account's retention": false} {
+		t.Run(name, func(t *testing.T) { deleteEndsWait(t, own) })
+	}
+}
+
+func deleteEndsWait(t *testing.T, own bool) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, cosmosrest.Options{})
-		stored := s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}, Retention: time.Hour})
+		spec := docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}}
+		if own {
+			spec.Retention = time.Hour
+		} else if err := s.db.SetRetention(t.Context(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		stored := s.create(t, spec)
 		if err := put(t.Context(), stored, `{"id":"a","pk":"k"}`); err != nil {
 			t.Fatal(err)
 		}

@@ -8,13 +8,15 @@ import (
 
 // readAccount answers what clients ask first. They act on the locations, on the
 // consistency, and ours on the member changefeed, which says that a change feed request
-// may wait for a change, and how long.
+// may wait for a change, and how long, that it may ask for a count, and whether
+// containers without a policy keep all versions.
 func (c *call) readAccount() error {
 	if err := c.allow(actionReadMetadata); err != nil {
 		return err
 	}
 	name, endpoint := c.endpoint()
 	here := []map[string]string{{"name": region, "databaseAccountEndpoint": endpoint}}
+	keeps, _ := c.s.db.Retention()
 	replicas := map[string]any{"asyncReplication": false, "minReplicaSetSize": 1, "maxReplicasetSize": 4}
 	return c.reply(http.StatusOK, encode(map[string]any{
 		"id": name, "_rid": name + ".sql.cosmosdb.azure.com", "_self": "",
@@ -24,7 +26,7 @@ func (c *call) readAccount() error {
 		"userReplicationPolicy": replicas, "systemReplicationPolicy": replicas,
 		"readPolicy":               map[string]int{"primaryReadCoefficient": 1, "secondaryReadCoefficient": 1},
 		"queryEngineConfiguration": queryLimits,
-		"changefeed":               map[string]int64{"maxPollingIntervalInMs": maxPolling.Milliseconds()},
+		"changefeed":               map[string]any{"maxPollingIntervalInMs": maxPolling.Milliseconds(), "countsPending": true, "keepsVersions": keeps > 0},
 	}))
 }
 

@@ -5,12 +5,13 @@ package cosmosrest
 const (
 	minCharge = 1 // of any request
 
-	readKB       = 1    // a point read, for each KB begun
-	writeKB      = 5.5  // a create, upsert, replace or delete, for each KB begun of the document
-	patchMore    = 1    // a patch, above the write of the document that it makes
-	scanItem     = 0.05 // a query or feed, for each document that it read
-	scanKB       = 0.5  // and for each KB of them
-	chargeManage = 5    // a change of a database, container or offer
+	readKB       = 1     // a point read, for each KB begun
+	writeKB      = 5.5   // a create, upsert, replace or delete, for each KB begun of the document
+	patchMore    = 1     // a patch, above the write of the document that it makes
+	scanItem     = 0.05  // a query or feed, for each document that it read
+	scanKB       = 0.5   // and for each KB of them
+	countItem    = 0.001 // a count, for each change that it counted
+	chargeManage = 5     // a change of a database, container or offer
 )
 
 // kilobytes is the size of a document as it is charged.
@@ -26,6 +27,9 @@ func chargeWrite(bytes int) float64 { return writeKB * kilobytes(bytes) }
 
 // chargePatch is what a patch costs that leaves a document of this size.
 func chargePatch(bytes int) float64 { return chargeWrite(bytes) + patchMore }
+
+// chargeCount is what a count of so many changes costs.
+func chargeCount(items int64) float64 { return max(minCharge, countItem*float64(items)) }
 
 // chargeScan is what a query or a page of a feed costs that read so many documents with
 // so many bytes together.

@@ -17,6 +17,7 @@ const (
 	headerIfNone     = "If-None-Match"
 	headerPolling    = "X-Ms-Cosmos-Max-Polling-Interval"
 	headerWireFormat = "X-Ms-Cosmos-Changefeed-Wire-Format-Version"
+	headerPending    = "X-Changefeed-Count-Pending" // ours: a count in place of a page
 )
 
 const (
@@ -49,6 +50,9 @@ func (c *call) changeFeed() error {
 		return err
 	}
 	f := feedRead{c: c, cont: cont}
+	if c.flag(headerPending) {
+		return f.countPending()
+	}
 	if err := f.parse(); err != nil {
 		return err
 	}
@@ -114,7 +118,7 @@ func (c *call) feedStart() (p changefeed.Position, err error) {
 			return p, err
 		}
 		if !at.IsZero() { // .NET's least time is the beginning
-			p.Start = changefeed.FromTime(at)
+			p.Start = changefeed.FromTime(at.Add(time.Second)) // the header leaves out its second
 		}
 	}
 	switch text := c.header(headerIfNone); {
@@ -219,7 +223,11 @@ func (f *feedRead) once() (changefeed.Page, error) {
 	if err == nil {
 		size := 0
 		for i := range page.Changes {
-			size += len(page.Changes[i].Body) + len(page.Changes[i].Previous)
+			ch := &page.Changes[i]
+			if ch.Op != changefeed.OpDelete && !f.c.s.o.PreviousImages {
+				ch.Previous = nil
+			}
+			size += len(ch.Body) + len(ch.Previous)
 		}
 		f.c.spend(f.cont, f.part.ID, chargeScan(len(page.Changes), size))
 	}

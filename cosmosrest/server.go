@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace/changefeed/docstore"
 )
@@ -34,6 +35,10 @@ type Options struct {
 	// Dedicated plays the dedicated gateway, which takes ids of every kind.
 	Dedicated bool
 
+	// PreviousImages plays an account that shows, in the feed of all versions and deletes,
+	// the image before a replace. Others, as in the service, show the image before a delete only.
+	PreviousImages bool
+
 	// Ending, when it is done, ends the requests that wait for a change, with what they
 	// have; the others go on. A server that shuts down would wait for them in vain. With
 	// nil they end when their time is up.
@@ -43,6 +48,12 @@ type Options struct {
 	// debug one for each request; nil is silent.
 	Logger *slog.Logger
 }
+
+// DefaultRetention is for how long changefeed serve and a [TestServer] keep all versions
+// and deletes of containers without a changeFeedPolicy. As in an account with continuous
+// backup, programs need not ask for them then. A server over a store of yours leaves this
+// to [docstore.DB.SetRetention].
+const DefaultRetention = 10 * time.Minute
 
 // Server is the protocol over one store. Several servers may share a store.
 type Server struct {

@@ -63,6 +63,9 @@ func StartTestServer(t Test, o TestOptions) *TestServer {
 	if err != nil {
 		t.Fatalf("start test server: %v", err)
 	}
+	if err := db.SetRetention(t.Context(), DefaultRetention); err != nil {
+		t.Fatalf("start test server: %v", err)
+	}
 	o.Ending = t.Context()
 	handler, err := New(db, o.Options)
 	if err != nil {

@@ -17,8 +17,8 @@ func (f *feedRead) checkVersions() error {
 	switch {
 	case !f.wrapped:
 		return badRequest("x-ms-cosmos-changefeed-wire-format-version is absent: want %s with Full-Fidelity Feed", wireFormat)
-	case f.cont.Spec().Retention == 0:
-		return badRequest("container %q has no changeFeedPolicy: want one with a retentionDuration above 0 to read all versions and deletes", f.cont.ID())
+	case f.cont.Retention() == 0:
+		return badRequest("container %q has no changeFeedPolicy: want one with a retentionDuration above 0 to read all versions and deletes, or a server with --retention", f.cont.ID())
 	case f.from.Token == "" && !f.from.Start.IsNow():
 		return badRequest("all versions and deletes cannot be read from the beginning or a time: want If-None-Match with * or a continuation")
 	}

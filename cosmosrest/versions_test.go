@@ -64,7 +64,7 @@ func TestVersions(t *testing.T) {
 			metadata          string
 		}{
 			{1.0, nil, "a", `{"lsn":1,"crts":` + second(0) + `,"operationType":"create","previousImageLSN":0}`},
-			{2.0, 1.0, "a", `{"lsn":2,"crts":` + second(1) + `,"operationType":"replace","previousImageLSN":1}`},
+			{2.0, nil, "a", `{"lsn":2,"crts":` + second(1) + `,"operationType":"replace","previousImageLSN":1}`},
 			{nil, 2.0, nil, `{"lsn":3,"crts":` + second(2) + `,"operationType":"delete","previousImageLSN":2,"timeToLiveExpired":false,"id":"a","partitionKey":{"pk":"p"}}`},
 			{nil, nil, "b", `{"lsn":4,"crts":` + second(2) + `,"operationType":"create","previousImageLSN":0}`},
 			{nil, nil, nil, `{"lsn":5,"crts":` + second(3) + `,"operationType":"delete","previousImageLSN":4,"timeToLiveExpired":true,"id":"b","partitionKey":{"pk":"p"}}`},
@@ -86,6 +86,55 @@ func TestVersions(t *testing.T) {
 		if latest, _ := w.walk(t, feedOf()); latest != "" {
 			t.Errorf("the latest versions have %q, but all are gone", latest)
 		}
+	})
+}
+
+// As in the service: the image before a replace is for accounts that have asked for it.
+func TestAReplaceShowsWhatItReplacedOnlyWhereTheAccountSaysSo(t *testing.T) {
+	for _, shows := range []bool{false, true} {
+		w := newWorld(t, Options{PreviousImages: shows})
+		w.create(t, "db", `{"id":"c","partitionKey":`+simpleKey+`,"changeFeedPolicy":{"retentionDuration":10}}`, nil)
+		w.item(t, "a", `,"v":1`)
+		w.do(t, "PUT", docs+"/a", under("p"), `{"id":"a","pk":"p","v":2}`).want(t, 200)
+		w.do(t, "DELETE", docs+"/a", under("p"), "").want(t, 204)
+		got := w.versions(t, `"0"`)
+		if len(got) != 3 {
+			t.Fatalf("%d versions, want 3: %v", len(got), got)
+		}
+		if (got[1].Previous != nil) != shows || shows && got[1].Previous["v"] != 1.0 {
+			t.Errorf("PreviousImages %v: the replace has the image %v", shows, got[1].Previous)
+		}
+		if got[2].Previous["v"] != 2.0 {
+			t.Errorf("PreviousImages %v: the delete has the image %v, want v 2", shows, got[2].Previous)
+		}
+	}
+}
+
+// The samples of the .NET and Java SDKs make containers without a policy, for accounts
+// that have the mode by continuous backup.
+func TestAPlainContainerKeepsVersionsByTheAccountsRetention(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		w.create(t, "db", `{"id":"c","partitionKey":`+simpleKey+`}`, nil)
+		message := w.do(t, "GET", docs, versionsOf("*"), "").refused(t, http.StatusBadRequest, "0", "BadRequest")
+		if !strings.Contains(message, "--retention") {
+			t.Errorf("refused with %q, want a message that names --retention", message)
+		}
+		if err := w.db.SetRetention(t.Context(), DefaultRetention); err != nil {
+			t.Fatal(err)
+		}
+		now := w.do(t, "GET", docs, versionsOf("*"), "").want(t, 304).header.Get("etag")
+		w.item(t, "a", `,"v":1`)
+		w.do(t, "PUT", docs+"/a", under("p"), `{"id":"a","pk":"p","v":2}`).want(t, 200)
+		w.do(t, "DELETE", docs+"/a", under("p"), "").want(t, 204)
+		if got := w.versions(t, now); len(got) != 3 || got[2].Previous["v"] != 2.0 {
+			t.Errorf("versions are %v, want three", got)
+		}
+		if p := w.do(t, "GET", "/dbs/db/colls/c", nil, "").want(t, 200).object(t); p["changeFeedPolicy"] != nil {
+			t.Errorf("the container has the policy %v, which nobody gave it", p["changeFeedPolicy"])
+		}
+		time.Sleep(DefaultRetention + 5*time.Minute)
+		w.do(t, "GET", docs, versionsOf(now), "").refused(t, http.StatusBadRequest, "0", "BadRequest")
 	})
 }
 

@@ -41,6 +41,8 @@ func (db *DB) CreateContainer(ctx context.Context, s ContainerSpec) (*Container,
 			return err
 		}
 		c = newContainer(db, num, rid)
+		l.common, _ = db.Retention()
+		l.retain(l.retention(), 0)
 		l.renew(db)
 		return g.store(c, l, func() {
 			next := maps.Clone(*db.containers.Load())
@@ -109,14 +111,9 @@ func (db *DB) UpdateContainer(ctx context.Context, name string, change func(*Con
 		if err := s.check(); err != nil {
 			return err
 		}
-		if (l.spec.Retention == 0) != (s.Retention == 0) {
-			l.floor, l.purged = c.lsn, c.lsn
-			if s.Retention == 0 {
-				l.drain = c.lsn
-			}
-		}
-		l.marked = l.marked || s.Retention > 0
+		before := l.retention()
 		l.spec.DefaultTTL, l.spec.Retention, l.spec.Meta = s.DefaultTTL, s.Retention, s.Meta
+		l.retain(before, c.lsn)
 		l.renew(db)
 		return g.store(c, l, func() { c.due(1) })
 	})

@@ -2,7 +2,6 @@ package docstore
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,11 +24,15 @@ func (db *DB) Check() (err error) {
 	k := &checker{db: db, view: db.eng.view()}
 	defer func() { err = errors.Join(err, k.view.close()) }()
 	err = k.each([]byte{tableContainer}, []byte{tableContainer + 1}, func(key, value []byte) error {
+		num, _, err := splitKey(key)
+		if err != nil {
+			return err
+		}
 		l, _, err := decodeLayout(value)
 		if err != nil {
 			return err
 		}
-		return k.container(binary.BigEndian.Uint32(key[1:]), l)
+		return k.container(num, l)
 	})
 	if err == nil {
 		err = k.strays()
@@ -126,11 +129,7 @@ func (k *checker) numbers(key []byte, n int) ([]int64, error) {
 	if err != nil || !found {
 		return numbers, err
 	}
-	r := reader{b: v}
-	for i := range numbers {
-		numbers[i] = int64(r.uvarint())
-	}
-	if r.bad || len(r.b) > 0 {
+	if decodeNumbers(v, numbers) != nil {
 		k.wrong("record %q is broken", key)
 	}
 	return numbers, nil
@@ -233,7 +232,10 @@ func (k *checker) wants(what string, key, value []byte) error {
 
 // version checks an entry of a log.
 func (k *checker) version(tail, value []byte) error {
-	a := parseAddr(tail)
+	a, err := splitAddr(tail)
+	if err != nil {
+		return err
+	}
 	e, err := decodeEntry(value)
 	if err != nil {
 		return err
@@ -274,7 +276,10 @@ func (k *checker) version(tail, value []byte) error {
 
 // mark checks a mark of a dead version.
 func (k *checker) mark(tail, _ []byte) error {
-	a := parseAddr(tail)
+	a, err := splitAddr(tail)
+	if err != nil {
+		return err
+	}
 	_, found, err := k.view.get(logKey(tableLog, k.cont, a))
 	if err == nil && (!found || !k.l.marked) {
 		k.wrong("mark at LSN %d has no version", a.lsn)
@@ -283,16 +288,19 @@ func (k *checker) mark(tail, _ []byte) error {
 }
 
 func (k *checker) expiry(tail, _ []byte) error {
-	s, err := k.slot(tail[8:])
-	if at := int64(binary.BigEndian.Uint64(tail)); err == nil && (s == nil || s.ttl <= 0 || s.time+int64(s.ttl)*1000 != at) {
-		k.wrong("ttl index has %q at %d, but the item has not", tail[8:], at)
+	at, doc, err := splitTTL(tail)
+	if err != nil {
+		return err
+	}
+	s, err := k.slot(doc)
+	if err == nil && (s == nil || s.ttl <= 0 || s.time+int64(s.ttl)*1000 != at) {
+		k.wrong("ttl index has %q at %d, but the item has not", doc, at)
 	}
 	return err
 }
 
 func (k *checker) unique(tail, value []byte) error {
-	i := int(tail[0])
-	epk, pk, v, err := splitDoc(tail[1:])
+	i, epk, pk, v, err := splitUnique(tail)
 	if err != nil {
 		return err
 	}
@@ -317,14 +325,27 @@ func (k *checker) id(tail, _ []byte) error {
 
 // low checks that nothing lives before a low-water mark.
 func (k *checker) low(tail, value []byte) error {
-	n := binary.BigEndian.Uint32(tail)
-	r := reader{b: value}
-	low := int64(r.uvarint())
-	from, to := logBounds(tableLog, k.cont, n, -1, low)
+	n, err := splitNumber(tail)
+	if err != nil {
+		return err
+	}
+	var low [1]int64
+	if err := decodeNumbers(value, low[:]); err != nil {
+		return err
+	}
+	from, to := logBounds(tableLog, k.cont, n, -1, low[0])
 	return k.each(from, to, func(key, value []byte) error {
-		_, dead, err := k.view.get(logKey(tableDead, k.cont, parseAddr(key[5:])))
-		if err == nil && !dead && !entryOp(value[0]).gone() {
-			k.wrong("version at LSN %d of log %d lives below the low-water mark %d", parseAddr(key[5:]).lsn, n, low)
+		op, _, err := peekEntry(value)
+		if err != nil {
+			return err
+		}
+		a, err := splitAddr(tailOf(key))
+		if err != nil {
+			return err
+		}
+		_, dead, err := k.view.get(logKey(tableDead, k.cont, a))
+		if err == nil && !dead && !op.gone() {
+			k.wrong("version at LSN %d of log %d lives below the low-water mark %d", a.lsn, n, low[0])
 		}
 		return err
 	})
@@ -358,7 +379,7 @@ func (k *checker) counts() error {
 func (k *checker) strays() error {
 	for _, table := range []byte(dataTables) {
 		err := k.each([]byte{table}, []byte{table + 1}, func(key, _ []byte) error {
-			if len(key) < 5 || !slices.Contains(k.known, binary.BigEndian.Uint32(key[1:])) {
+			if num, _, err := splitKey(key); err != nil || !slices.Contains(k.known, num) {
 				return fmt.Errorf("%w: it belongs to no container", ErrCorrupt)
 			}
 			return nil

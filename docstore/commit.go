@@ -265,13 +265,13 @@ func (g *group) fill(w write) {
 
 // fill puts head, counts and low-water marks of a container into the write.
 func (t *turn) fill(w write) {
-	w.set(headKey(t.c.num), appendUvarints(nil, t.lsn, t.time))
+	w.set(headKey(t.c.num), encodeNumbers(t.lsn, t.time))
 	for p, d := range t.parts {
-		w.set(countKey(t.c.num, p.num), appendUvarints(nil, p.docs.Load()+d.docs, t.lsn))
+		w.set(countKey(t.c.num, p.num), encodeNumbers(p.docs.Load()+d.docs, t.lsn))
 	}
 	for n, log := range t.l.logs {
 		if low := log.low.Load(); low > log.saved.Load() {
-			w.set(lowKey(t.c.num, n), appendUvarints(nil, low))
+			w.set(lowKey(t.c.num, n), encodeNumbers(low))
 			log.saved.Store(low)
 		}
 	}

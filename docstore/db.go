@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace/changefeed"
 )
@@ -55,6 +55,7 @@ type DB struct {
 	containers atomic.Pointer[map[string]*Container] // replaced by the committer
 	databases  atomic.Pointer[map[string]Database]   // the same
 	nextCont   uint32                                // of the committer
+	common     atomic.Pointer[time.Duration]         // retention of containers without their own; nil was never set
 
 	// A group is applied before it is safe: readers that may have seen one wait until
 	// it is, see settle.
@@ -167,12 +168,14 @@ func (db *DB) load() error {
 		return err
 	}
 	if len(next) > 0 {
-		db.nextCont = binary.BigEndian.Uint32(next)
+		if db.nextCont, err = splitNumber(next); err != nil {
+			return fmt.Errorf("%w: number of the next container: %w", ErrCorrupt, err)
+		}
 	}
 	if err := db.loadDatabases(); err != nil {
 		return err
 	}
-	return db.loadContainers()
+	return errors.Join(db.loadRetention(), db.loadContainers())
 }
 
 // format makes a new store.
@@ -201,11 +204,15 @@ func (db *DB) loadContainers() error {
 	all := map[string]*Container{}
 	db.containers.Store(&all)
 	return db.eachRecord(tableContainer, func(key, value []byte) error {
+		num, _, err := splitKey(key)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
 		l, rid, err := decodeLayout(value)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
-		c := newContainer(db, binary.BigEndian.Uint32(key[1:]), rid)
+		c := newContainer(db, num, rid)
 		c.layout.Store(l)
 		if err := c.load(); err != nil {
 			return fmt.Errorf("load container %q: %w", l.spec.ID, err)
@@ -271,12 +278,8 @@ func (c *Container) numbers(key []byte, n int) ([]int64, error) {
 	if err != nil || !found {
 		return numbers, err
 	}
-	r := reader{b: v}
-	for i := range numbers {
-		numbers[i] = int64(r.uvarint())
-	}
-	if r.bad {
-		return nil, fmt.Errorf("%w: record %q: %w", ErrCorrupt, key, errFormat)
+	if err := decodeNumbers(v, numbers); err != nil {
+		return nil, fmt.Errorf("%w: record %q: %w", ErrCorrupt, key, err)
 	}
 	return numbers, nil
 }

@@ -28,8 +28,9 @@ var ErrTooLarge = fmt.Errorf("%w: document is too large", changefeed.ErrBadReque
 // document is a body that was read once: what the store needs to know of it, and which
 // of its text is the user's.
 //
-// Where an object has two members of one name, the last one counts, as it does for
-// [encoding/json] and for JavaScript. Both stay in the text.
+// Where an object has several members of one name, the last one counts, as it does for
+// [encoding/json] and for JavaScript. All stay in the text. Queries, patches, leases and
+// the client have the same rule; docs/server.md says why.
 type document struct {
 	id   string
 	key  changefeed.PartitionKey

@@ -1,9 +1,9 @@
 package docstore
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -96,7 +96,7 @@ func (f *feed) run(ctx context.Context, spec *ContainerSpec, visit func(*entry, 
 				return fmt.Errorf("%w: LSN %d: %w", ErrCorrupt, t.lsn, err)
 			}
 			if f.sel.shows(&f.entry, spec, now) {
-				if more, err := visit(&f.entry, parseAddr(t.it.key()[5:])); err != nil || !more {
+				if more, err := visit(&f.entry, parseAddr(tailOf(t.it.key()))); err != nil || !more {
 					return err
 				}
 			}
@@ -143,8 +143,8 @@ func (t *track) open(open openCursor, n uint32, sel selection, head int64, marks
 	return nil
 }
 
-// seekTime is the greatest LSN in [lo, hi] before which all commits are of the second
-// since or earlier. Commit times grow with LSNs.
+// seekTime is the greatest LSN in [lo, hi] up to which all commits are earlier than
+// since. Commit times grow with LSNs.
 func (t *track) seekTime(n uint32, since, lo, hi int64) (int64, error) {
 	for hi-lo > 1 {
 		mid := lo + (hi-lo)/2
@@ -163,7 +163,7 @@ func (t *track) seekTime(n uint32, since, lo, hi int64) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if e.time/1000 > since {
+		if e.time >= since {
 			hi = mid
 		} else {
 			lo = mid
@@ -175,7 +175,7 @@ func (t *track) seekTime(n uint32, since, lo, hi int64) (int64, error) {
 // here reads the LSN of the present key.
 func (t *track) here() {
 	if t.ok {
-		t.lsn = int64(binary.BigEndian.Uint64(t.it.key()[logTail:]))
+		t.lsn = parseAddr(tailOf(t.it.key())).lsn
 	}
 }
 
@@ -191,10 +191,10 @@ func (t *track) buried() bool {
 	}
 	key := t.it.key()
 	for t.deadOK {
-		switch cmp := compareTail(t.dead.key(), key); {
-		case cmp == 0:
+		switch order := compareVersions(t.dead.key(), key); {
+		case order == 0:
 			return true
-		case cmp > 0:
+		case order > 0:
 			return false
 		}
 		t.deadOK = t.dead.next()
@@ -202,17 +202,8 @@ func (t *track) buried() bool {
 	return false
 }
 
-// compareTail compares the LSN and index of two log keys.
-func compareTail(a, b []byte) int {
-	x, y := string(a[logTail:]), string(b[logTail:])
-	switch {
-	case x < y:
-		return -1
-	case x > y:
-		return 1
-	}
-	return 0
-}
+// compareVersions compares two keys of one log, in whichever of its tables.
+func compareVersions(a, b []byte) int { return bytes.Compare(tailOf(a), tailOf(b)) }
 
 // look is the present version, and whether it may be shown, as far as its key range
 // and its being superseded go.
@@ -225,17 +216,17 @@ func (t *track) look(sel *selection) (value []byte, shown bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	if len(v) < 2 || len(v) < 2+int(v[1]) {
-		return nil, false, errors.Join(ErrCorrupt, errFormat)
+	op, key, err := peekEntry(v)
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: LSN %d: %w", ErrCorrupt, t.lsn, err)
 	}
-	if latest && entryOp(v[0]).gone() {
+	if latest && op.gone() {
 		return nil, false, nil
 	}
 	t.found(t.lsn)
 	if t.all {
 		return v, true, nil
 	}
-	key := v[2 : 2+int(v[1])]
 	return v, sel.rng.Min <= string(key) && string(key) < sel.rng.Max, nil
 }
 

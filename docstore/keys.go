@@ -106,12 +106,25 @@ const (
 // gone tells the versions that are the end of a document.
 func (o entryOp) gone() bool { return o == opDelete || o == opExpire }
 
+const prefixSize = 1 + 4 // of a key in a table: the table and the container
+
 func tableKey(table byte, cont uint32, extra int) []byte {
-	k := make([]byte, 5, 5+extra)
+	k := make([]byte, prefixSize, prefixSize+extra)
 	k[0] = table
 	binary.BigEndian.PutUint32(k[1:], cont)
 	return k
 }
+
+// splitKey takes the container off a key that tableKey began.
+func splitKey(key []byte) (cont uint32, tail []byte, err error) {
+	if len(key) < prefixSize {
+		return 0, nil, fmt.Errorf("key %q: %w", key, errFormat)
+	}
+	return binary.BigEndian.Uint32(key[1:]), key[prefixSize:], nil
+}
+
+// tailOf is a key of a table that is known to be one, without table and container.
+func tailOf(key []byte) []byte { return key[prefixSize:] }
 
 func metaKey(name string) []byte      { return append([]byte{tableMeta}, name...) }
 func databaseKey(id string) []byte    { return append([]byte{tableDatabase}, id...) }
@@ -124,6 +137,14 @@ func countKey(cont, partition uint32) []byte {
 
 func lowKey(cont, log uint32) []byte {
 	return binary.BigEndian.AppendUint32(tableKey(tableLow, cont, 4), log)
+}
+
+// splitNumber reads the tail of a key that countKey or lowKey made.
+func splitNumber(tail []byte) (uint32, error) {
+	if len(tail) != 4 {
+		return 0, fmt.Errorf("key %q: %w", tail, errFormat)
+	}
+	return binary.BigEndian.Uint32(tail), nil
 }
 
 func docKey(cont uint32, epk, pk, id string) []byte {
@@ -154,9 +175,29 @@ func idKey(cont uint32, id, epk, pk string) []byte {
 	return append(k, pk...)
 }
 
+// splitID takes id, epk and pk out of the tail of a key that idKey made. The id alone
+// may contain zero bytes.
+func splitID(tail []byte) (id, epk, pk []byte, err error) {
+	j := bytes.LastIndexByte(tail, 0)
+	i := bytes.LastIndexByte(tail[:max(j, 0)], 0)
+	if i < 0 {
+		return nil, nil, nil, fmt.Errorf("key %q: %w", tail, errFormat)
+	}
+	return tail[:i], tail[i+1 : j], tail[j+1:], nil
+}
+
 func uniqueKey(cont uint32, index int, epk, pk, value string) []byte {
 	k := tableKey(tableUnique, cont, len(epk)+len(pk)+len(value)+3)
 	return appendDoc(append(k, byte(index)), epk, pk, value)
+}
+
+// splitUnique takes the parts out of the tail of a key that uniqueKey made.
+func splitUnique(tail []byte) (index int, epk, pk, value []byte, err error) {
+	if len(tail) == 0 {
+		return 0, nil, nil, nil, fmt.Errorf("key %q: %w", tail, errFormat)
+	}
+	epk, pk, value, err = splitDoc(tail[1:])
+	return int(tail[0]), epk, pk, value, err
 }
 
 func ttlKey(cont uint32, expiry int64, epk, pk, id string) []byte {
@@ -164,15 +205,21 @@ func ttlKey(cont uint32, expiry int64, epk, pk, id string) []byte {
 	return appendDoc(binary.BigEndian.AppendUint64(k, uint64(expiry)), epk, pk, id)
 }
 
+// splitTTL takes the time and the document, as appendDoc has it, out of the tail of a key
+// that ttlKey made.
+func splitTTL(tail []byte) (expiry int64, doc []byte, err error) {
+	if len(tail) < 8 {
+		return 0, nil, fmt.Errorf("key %q: %w", tail, errFormat)
+	}
+	return int64(binary.BigEndian.Uint64(tail)), tail[8:], nil
+}
+
 // logKey is the key of a version, in the table of logs or in that of dead marks.
 func logKey(table byte, cont uint32, a addr) []byte {
 	return appendAddr(tableKey(table, cont, addrSize), a)
 }
 
-const (
-	addrSize = 4 + 8 + 2
-	logTail  = 5 + 4 // where LSN and index begin in a log key
-)
+const addrSize = 4 + 8 + 2
 
 func appendAddr(b []byte, a addr) []byte {
 	b = binary.BigEndian.AppendUint32(b, a.log)
@@ -180,6 +227,15 @@ func appendAddr(b []byte, a addr) []byte {
 	return binary.BigEndian.AppendUint16(b, a.idx)
 }
 
+// splitAddr reads the tail of a log key.
+func splitAddr(tail []byte) (addr, error) {
+	if len(tail) != addrSize {
+		return addr{}, fmt.Errorf("key %q: %w", tail, errFormat)
+	}
+	return parseAddr(tail), nil
+}
+
+// parseAddr reads what appendAddr wrote, where that is known to be long enough.
 func parseAddr(b []byte) addr {
 	return addr{
 		log: binary.BigEndian.Uint32(b),
@@ -205,8 +261,7 @@ func after(prefix []byte) []byte {
 }
 
 func (p *slot) encode() []byte {
-	b := make([]byte, 0, addrSize+24+len(p.etag))
-	b = appendAddr(b, p.addr)
+	b := appendAddr(make([]byte, 0, addrSize+24+len(p.etag)), p.addr)
 	b = binary.AppendUvarint(b, uint64(p.time))
 	b = binary.AppendVarint(b, int64(p.ttl))
 	b = binary.AppendUvarint(b, uint64(p.size))
@@ -251,14 +306,29 @@ func (e *entry) encode() []byte {
 	return append(b, e.body...)
 }
 
-// decodeEntry reads an entry; the result refers to b.
-func decodeEntry(b []byte) (entry, error) {
-	if len(b) == 0 {
-		return entry{}, fmt.Errorf("entry: %w", errFormat)
+// peekEntry reads of an entry how the version was made, and its place: all that a reader
+// of a part of the key space needs to pass over it.
+func peekEntry(b []byte) (op entryOp, epk []byte, err error) {
+	op, epk, r := beginEntry(b)
+	if r.bad {
+		return op, nil, fmt.Errorf("entry: %w", errFormat)
 	}
-	r := reader{b: b[1:]}
-	e := entry{op: entryOp(b[0])}
-	e.epk = r.text()
+	return op, epk, nil
+}
+
+func beginEntry(b []byte) (op entryOp, epk []byte, rest reader) {
+	if len(b) == 0 {
+		return 0, nil, reader{bad: true}
+	}
+	rest = reader{b: b[1:]}
+	epk = rest.text()
+	return entryOp(b[0]), epk, rest
+}
+
+// decodeEntry reads an entry; the result refers to b.
+func decodeEntry(b []byte) (e entry, err error) {
+	var r reader
+	e.op, e.epk, r = beginEntry(b)
 	e.prev = int64(r.uvarint())
 	e.prevIdx = uint16(r.uvarint())
 	e.time = int64(r.uvarint())
@@ -321,9 +391,22 @@ func (r *reader) text() []byte {
 	return s
 }
 
-func appendUvarints(b []byte, values ...int64) []byte {
+// encodeNumbers is the value of the tables of heads, counts and low-water marks.
+func encodeNumbers(values ...int64) (b []byte) {
 	for _, v := range values {
 		b = binary.AppendUvarint(b, uint64(v))
 	}
 	return b
+}
+
+// decodeNumbers reads a value of exactly so many numbers.
+func decodeNumbers(b []byte, numbers []int64) error {
+	r := reader{b: b}
+	for i := range numbers {
+		numbers[i] = int64(r.uvarint())
+	}
+	if r.bad || len(r.b) > 0 {
+		return errFormat
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/epk"
@@ -28,7 +29,8 @@ type layout struct {
 	floor  int64    // all versions and deletes begins behind this LSN
 	purged int64    // see retention.go, as are the next two
 	drain  int64
-	marked bool // there may be marks of dead versions
+	marked bool          // there may be marks of dead versions
+	common time.Duration // retention of the store, for a container without one of its own
 
 	etag    string // of the specification
 	changed int64  // when, Unix milliseconds
@@ -155,6 +157,7 @@ type record struct {
 	Purged     int64
 	Drain      int64
 	Marked     bool
+	Common     time.Duration `json:",omitempty"`
 	ETag       string
 	Changed    int64
 }
@@ -173,7 +176,7 @@ type logRecord struct {
 func (l *layout) encode(rid string) ([]byte, error) {
 	r := record{
 		Spec: l.spec, RID: rid, Next: l.next, Floor: l.floor, Purged: l.purged, Drain: l.drain, Marked: l.marked,
-		ETag: l.etag, Changed: l.changed,
+		Common: l.common, ETag: l.etag, Changed: l.changed,
 	}
 	for _, p := range l.parts {
 		r.Partitions = append(r.Partitions, partitionRecord{p.num, p.rng, p.parents})
@@ -195,7 +198,7 @@ func decodeLayout(b []byte) (l *layout, rid string, err error) {
 		return nil, "", fmt.Errorf("read container %q: %w", r.Spec.ID, err)
 	}
 	l.next, l.floor = r.Next, r.Floor
-	l.purged, l.drain, l.marked = r.Purged, r.Drain, r.Marked
+	l.purged, l.drain, l.marked, l.common = r.Purged, r.Drain, r.Marked, r.Common
 	l.etag, l.changed = r.ETag, r.Changed
 	for _, p := range r.Partitions {
 		l.parts = append(l.parts, &partition{num: p.Num, rng: p.Range, parents: p.Parents})

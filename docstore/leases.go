@@ -1,7 +1,6 @@
 package docstore
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -18,11 +17,13 @@ import (
 // the .NET processor. It is a [changefeed.LeaseStore] and a [changefeed.Follower].
 type Leases struct {
 	c      *Container
+	unit   leasedoc.Unit
 	prefix string
 	path   string // partition key path: /id or /partitionKey
 }
 
-// host is the account host in the names of the lease documents.
+// host is the account host in the names of the lease documents of a new unit. One that
+// was begun over the server by another name of this machine is found too.
 const host = "localhost"
 
 // NewLeases is the lease store of the processor with this name for a monitored
@@ -48,12 +49,33 @@ func NewLeases(ctx context.Context, leases *Container, processor string, monitor
 	if err != nil {
 		return nil, err
 	}
-	database := encodeRID(rid[:4])
-	return &Leases{c: leases, path: l.spec.Paths[0], prefix: leasedoc.Prefix(processor, host, database, monitored.rid)}, nil
+	s := &Leases{c: leases, path: l.spec.Paths[0], unit: leasedoc.Unit{
+		Processor: processor, Host: host, DatabaseRID: encodeRID(rid[:4]), ContainerRID: monitored.rid,
+		Database: monitored.Database(), Container: monitored.ID(),
+	}}
+	var ids []string
+	for _, prefix := range s.unit.Prefixes() {
+		items, err := leases.withIDs(ctx, prefix+".")
+		if err != nil {
+			return nil, fmt.Errorf("open leases: %w", err)
+		}
+		for _, it := range items {
+			ids = append(ids, it.ID)
+		}
+	}
+	s.prefix = s.unit.Choose(ids)
+	return s, nil
 }
 
-// Prefix is the common beginning of the ids of the unit's documents.
+// Prefix is the common beginning of the ids of the unit's documents. It is that of a .NET
+// processor with this name and account; of a unit that was made by another name of this
+// machine, such as localhost in place of 127.0.0.1, the one that its documents have.
 func (s *Leases) Prefix() string { return s.prefix }
+
+// Searched are all beginnings of ids that List looks for: the names of this machine,
+// and how Java's older processor names its leases. What is found under another one than
+// Prefix comes with Err set.
+func (s *Leases) Searched() []string { return s.unit.Searched() }
 
 // now is the store's time: it never runs behind a commit.
 func (c *Container) now() time.Time {
@@ -63,14 +85,17 @@ func (c *Container) now() time.Time {
 // List implements [changefeed.LeaseStore].
 func (s *Leases) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
 	now := s.c.now()
-	items, err := s.c.withIDs(ctx, s.prefix)
-	if err != nil {
-		return nil, now, fmt.Errorf("list leases: %w", err)
-	}
 	var records []changefeed.Lease
-	for _, it := range items {
-		if _, _, ok := leasedoc.KindOf(s.prefix, it.ID); ok {
-			records = append(records, s.record(it.Body, it.Time))
+	for _, prefix := range s.unit.Searched() {
+		items, err := s.c.withIDs(ctx, prefix+".")
+		if err != nil {
+			return nil, now, fmt.Errorf("list leases: %w", err)
+		}
+		for _, it := range items {
+			if l, ok := s.unit.Record(s.prefix, it.ID, it.Body); ok {
+				l.Updated = it.Time.UTC()
+				records = append(records, l)
+			}
 		}
 	}
 	return records, now, nil
@@ -113,24 +138,13 @@ func (c *Container) keysWithIDs(prefix string) (keys [][]byte, err error) {
 	}
 	defer it.finish(&err, "close cursor")
 	for ok := it.first(); ok; ok = it.next() {
-		id, epk, pk, err := splitID(it.key()[5:])
+		id, epk, pk, err := splitID(tailOf(it.key()))
 		if err != nil {
 			return nil, err
 		}
 		keys = append(keys, docKey(c.num, string(epk), string(pk), string(id)))
 	}
 	return keys, it.err()
-}
-
-// splitID takes id, epk and pk out of the tail of a key that idKey made. The id alone
-// may contain zero bytes.
-func splitID(tail []byte) (id, epk, pk []byte, err error) {
-	j := bytes.LastIndexByte(tail, 0)
-	i := bytes.LastIndexByte(tail[:max(j, 0)], 0)
-	if i < 0 {
-		return nil, nil, nil, fmt.Errorf("key %q: %w", tail, errFormat)
-	}
-	return tail[:i], tail[i+1 : j], tail[j+1:], nil
 }
 
 // Create implements [changefeed.LeaseStore].

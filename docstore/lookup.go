@@ -138,7 +138,7 @@ func (c *Container) places(from, to []byte, after int64, pk string) (found []wri
 	}
 	defer it.finish(&err, "close cursor")
 	for ok := it.first(); ok; ok = it.next() {
-		_, own, _, err := splitDoc(it.key()[5:])
+		_, own, _, err := splitDoc(tailOf(it.key()))
 		if err != nil {
 			return nil, err
 		}

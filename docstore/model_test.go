@@ -65,6 +65,7 @@ type model struct {
 	db        *docstore.DB
 	c         *docstore.Container
 	retention time.Duration
+	common    bool  // it is that of the store, not the container's own
 	since     int64 // versions are kept behind this LSN
 	ttl       *int
 	docs      map[docID]modelDoc
@@ -79,6 +80,9 @@ func newModel(t *testing.T, rt *rapid.T) *model {
 	if rapid.Bool().Draw(rt, "keeps versions") {
 		m.retention = 5 * time.Minute
 	}
+	if m.common = rapid.Bool().Draw(rt, "of the store"); m.common {
+		m.must(m.db.SetRetention(t.Context(), m.retention))
+	}
 	switch rapid.IntRange(0, 2).Draw(rt, "ttl") {
 	case 1:
 		m.ttl = new(docstore.NoDefaultTTL)
@@ -88,7 +92,10 @@ func newModel(t *testing.T, rt *rapid.T) *model {
 	spec := docstore.ContainerSpec{
 		ID: "c", Paths: []string{"/pk"}, UniqueKeys: [][]string{{"/u"}},
 		HashVersion: rapid.IntRange(1, 2).Draw(rt, "hash"), Ranges: rapid.IntRange(1, 3).Draw(rt, "ranges"),
-		Retention: m.retention, DefaultTTL: m.ttl,
+		DefaultTTL: m.ttl,
+	}
+	if !m.common {
+		spec.Retention = m.retention
 	}
 	c, err := m.db.CreateContainer(t.Context(), spec)
 	m.must(err)
@@ -143,7 +150,8 @@ func (m *model) batch(rt *rapid.T) { m.commit(rt, rapid.IntRange(2, 4).Draw(rt, 
 
 // commit does a batch of random writes to the store and to the model.
 func (m *model) commit(rt *rapid.T, n int) {
-	pk := fmt.Sprint("p", rapid.IntRange(0, 7).Draw(rt, "pk"))
+	n7 := rapid.IntRange(0, 7).Draw(rt, "pk")
+	pk := fmt.Sprint("p", n7, strings.Repeat("x", n7%4*40)) // long keys have long places in version 1
 	var writes []changefeed.Write
 	var docs []modelDoc
 	for range n {
@@ -331,11 +339,15 @@ func (m *model) settings(rt *rapid.T) {
 		return
 	}
 	m.settle()
-	spec := m.c.Spec()
 	m.retention = 5*time.Minute - m.retention
-	spec.Retention = m.retention
-	_, err := m.db.ReplaceContainer(m.t.Context(), spec)
-	m.must(err)
+	if m.common {
+		m.must(m.db.SetRetention(m.t.Context(), m.retention))
+	} else {
+		spec := m.c.Spec()
+		spec.Retention = m.retention
+		_, err := m.db.ReplaceContainer(m.t.Context(), spec)
+		m.must(err)
+	}
 	m.since = m.head
 	m.history = nil
 	m.settle()
@@ -351,7 +363,7 @@ func (m *model) compare(rt *rapid.T) {
 	from := int64(rapid.IntRange(0, int(m.head)).Draw(rt, "from"))
 	o := changefeed.ReadOptions{MaxItems: rapid.IntRange(0, 3).Draw(rt, "page")}
 	for _, p := range m.parts() {
-		for _, r := range p.Range.Cut(rapid.IntRange(1, 2).Draw(rt, "cut")) {
+		for _, r := range m.cut(p.Range, rapid.IntRange(1, 2).Draw(rt, "cut")) {
 			m.compareLatest(rt, r, from, o)
 			m.compareVersions(rt, r, from, o)
 		}
@@ -384,14 +396,26 @@ func (m *model) expireNow() {
 	}
 }
 
-func (m *model) place(pk string) string {
-	kind := epk.HashV2
+func (m *model) kind() epk.Kind {
 	if m.c.Spec().HashVersion == 1 {
-		kind = epk.HashV1
+		return epk.HashV1
 	}
+	return epk.HashV2
+}
+
+// cut is the range, or its halves with about equally many keys.
+func (m *model) cut(r changefeed.Range, n int) []changefeed.Range {
+	mid, ok := epk.Mid(m.kind(), r.Min, r.Max)
+	if n == 1 || !ok {
+		return []changefeed.Range{r}
+	}
+	return []changefeed.Range{{Min: r.Min, Max: mid}, {Min: mid, Max: r.Max}}
+}
+
+func (m *model) place(pk string) string {
 	parsed, err := epk.Parse(string(changefeed.Key(pk)))
 	m.must(err)
-	h, err := epk.Hash(kind, parsed)
+	h, err := epk.Hash(m.kind(), parsed)
 	m.must(err)
 	return h
 }

@@ -78,7 +78,7 @@ func (c *Container) firstKeys(n uint32) (keys [][]byte, err error) {
 	defer it.finish(&err, "close cursor")
 	size, last := 0, int64(-1)
 	for ok := it.first(); ok; ok = it.next() {
-		lsn := parseAddr(it.key()[5:]).lsn
+		lsn := parseAddr(tailOf(it.key())).lsn
 		if size >= moveChunk && lsn != last {
 			break
 		}
@@ -102,7 +102,7 @@ func (c *Container) moveOne(g *group, l *layout, key []byte) error {
 	if err != nil {
 		return err
 	}
-	old := parseAddr(key[5:])
+	old := parseAddr(tailOf(key))
 	to := old
 	to.log = l.at(string(e.epk)).num
 	g.drop(key, len(v))

@@ -27,10 +27,10 @@ func parseToken(text string) (int64, error) {
 	return int64(lsn), nil
 }
 
-// begin is where a read begins: behind an LSN, and with changes of later seconds only.
+// begin is where a read begins: behind an LSN, and at a time.
 type begin struct {
 	lsn    int64
-	since  int64 // Unix seconds; see any
+	since  int64 // Unix ms; changes before it are left out
 	search bool  // lsn is yet to be found by since
 }
 
@@ -40,7 +40,7 @@ const anyTime = math.MinInt64
 func (l *layout) begin(from changefeed.Position, o changefeed.ReadOptions, head int64) (b begin, err error) {
 	b.since = anyTime
 	if t := from.Start.Time(); !t.IsZero() {
-		b.since, b.search = t.Unix(), from.Token == ""
+		b.since, b.search = t.UnixMilli(), from.Token == ""
 	}
 	switch {
 	case from.Token != "":
@@ -52,8 +52,8 @@ func (l *layout) begin(from changefeed.Position, o changefeed.ReadOptions, head 
 		return b, err
 	}
 	switch {
-	case l.spec.Retention == 0:
-		return b, refuse("container %q keeps no versions: set ContainerSpec.Retention to read all versions and deletes", l.spec.ID)
+	case l.retention() == 0:
+		return b, refuse("container %q keeps no versions: set ContainerSpec.Retention, or DB.SetRetention, to read all versions and deletes", l.spec.ID)
 	case from.Token == "" && !from.Start.IsNow():
 		return b, refuse("start of all versions and deletes is %s: want now, or a continuation token", from.Start)
 	case b.lsn < l.floor:

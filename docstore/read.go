@@ -164,7 +164,7 @@ func (s *selection) shows(e *entry, spec *ContainerSpec, now int64) bool {
 	switch {
 	case s.pk != "" && s.pk != string(e.pk):
 		return false
-	case s.since != anyTime && e.time/1000 <= s.since:
+	case e.time < s.since:
 		return false
 	}
 	return s.mode == changefeed.AllVersionsAndDeletes || spec == nil || !spec.expired(e.time, e.ttl, now)

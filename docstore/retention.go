@@ -3,6 +3,7 @@ package docstore
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -22,6 +23,78 @@ const (
 	maxForget = time.Minute
 )
 
+// retention is how long versions are kept; 0 is not at all.
+func (l *layout) retention() time.Duration { return cmp.Or(l.spec.Retention, l.common) }
+
+// retain notes that the retention was another one up to an LSN.
+func (l *layout) retain(before time.Duration, lsn int64) {
+	now := l.retention()
+	if (before == 0) != (now == 0) {
+		l.floor, l.purged = lsn, lsn
+		if now == 0 {
+			l.drain = lsn
+		}
+	}
+	l.marked = l.marked || now > 0
+}
+
+// Retention is how long the container keeps all versions and deletes, by its own
+// specification or else by [DB.SetRetention]; 0 is not at all.
+func (c *Container) Retention() time.Duration { return c.layout.Load().retention() }
+
+// Retention is what [DB.SetRetention] has set; false tells that it never has.
+func (db *DB) Retention() (d time.Duration, set bool) {
+	common := db.common.Load()
+	if common == nil {
+		return 0, false
+	}
+	return *common, true
+}
+
+const retentionName = "retention" // of the record in the table of the store
+
+// loadRetention reads what was set.
+func (db *DB) loadRetention() error {
+	v, found, err := db.eng.get(nil, metaKey(retentionName))
+	if err != nil || !found {
+		return err
+	}
+	var ms [1]int64
+	if err := decodeNumbers(v, ms[:]); err != nil {
+		return fmt.Errorf("%w: retention of the store: %w", ErrCorrupt, err)
+	}
+	db.common.Store(new(time.Duration(ms[0]) * time.Millisecond))
+	return nil
+}
+
+// SetRetention sets how long the containers whose specification has no retention keep all
+// versions and deletes, those that are made later included; 0 is not at all. The store
+// remembers it. Containers that kept no versions begin to do so now.
+func (db *DB) SetRetention(ctx context.Context, d time.Duration) error {
+	d = d.Truncate(time.Millisecond)
+	if d < 0 {
+		return fmt.Errorf("set retention: %w", refuse("retention is %v: want 0 or more", d))
+	}
+	err := db.do(ctx, func(g *group) error {
+		for _, c := range db.Containers() {
+			l := c.layout.Load().clone()
+			before := l.retention()
+			l.common = d
+			l.retain(before, c.lsn)
+			if err := g.store(c, l, func() { c.due(1) }); err != nil {
+				return err
+			}
+		}
+		g.set(metaKey(retentionName), encodeNumbers(d.Milliseconds()))
+		g.publish = append(g.publish, func() { db.common.Store(&d) })
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("set retention: %w", err)
+	}
+	return nil
+}
+
 // forget removes what the retention no longer holds.
 func (c *Container) forget(ctx context.Context, next *soonest) error {
 	l := c.layout.Load()
@@ -30,10 +103,11 @@ func (c *Container) forget(ctx context.Context, next *soonest) error {
 			return err
 		}
 	}
-	if l.spec.Retention == 0 {
+	keep := l.retention()
+	if keep == 0 {
 		return nil
 	}
-	cutoff := c.now().Add(-l.spec.Retention)
+	cutoff := c.now().Add(-keep)
 	floor, oldest, err := c.floorAt(ctx, l, cutoff)
 	if err != nil {
 		return err
@@ -44,8 +118,8 @@ func (c *Container) forget(ctx context.Context, next *soonest) error {
 		}
 	}
 	if oldest != 0 {
-		pause := min(max(l.spec.Retention/20, minForget), maxForget)
-		next.add(max(oldest+l.spec.Retention.Milliseconds()+1, time.Now().Add(pause).UnixMilli()))
+		pause := min(max(keep/20, minForget), maxForget)
+		next.add(max(oldest+keep.Milliseconds()+1, time.Now().Add(pause).UnixMilli()))
 	}
 	return nil
 }
@@ -176,7 +250,7 @@ func (c *Container) drainMarks(ctx context.Context, upTo int64) error {
 	}
 	return c.change(ctx, func(l *layout) {
 		l.drain = 0
-		l.marked = l.spec.Retention > 0
+		l.marked = l.retention() > 0
 	})
 }
 
@@ -189,7 +263,7 @@ func (c *Container) marked(n uint32, upTo int64) (old []addr, err error) {
 	}
 	defer it.finish(&err, "close cursor")
 	for ok := it.first(); ok; ok = it.next() {
-		old = append(old, parseAddr(it.key()[5:]))
+		old = append(old, parseAddr(tailOf(it.key())))
 	}
 	return old, it.err()
 }

@@ -32,8 +32,9 @@ type ContainerSpec struct {
 	// partition share.
 	UniqueKeys [][]string
 
-	// Retention is how long all versions and deletes are kept; 0 keeps the last
-	// version only, and the feed of all versions cannot be read.
+	// Retention is how long all versions and deletes are kept; 0 is what
+	// [DB.SetRetention] says and, if that says nothing, the last version only: then the
+	// feed of all versions cannot be read.
 	Retention time.Duration
 
 	// Ranges is the number of physical partitions to begin with; 0 is one.

@@ -162,7 +162,7 @@ func (g *group) replace(c *Container, l *layout, made []*partition, gone ...*par
 		for _, old := range gone {
 			p.newest.Store(max(p.newest.Load(), old.newest.Load()))
 		}
-		g.set(countKey(c.num, p.num), appendUvarints(nil, p.docs.Load(), p.newest.Load()))
+		g.set(countKey(c.num, p.num), encodeNumbers(p.docs.Load(), p.newest.Load()))
 	}
 	for _, old := range gone {
 		g.drop(countKey(c.num, old.num), 0)

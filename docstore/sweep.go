@@ -2,7 +2,7 @@ package docstore
 
 import (
 	"context"
-	"encoding/binary"
+	"fmt"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -165,12 +165,15 @@ func (c *Container) expiredByIndex(now int64, next *soonest) (keys [][]byte, err
 	}
 	defer it.finish(&err, "close cursor")
 	for ok := it.first(); ok && len(keys) < sweepChunk; ok = it.next() {
-		tail := it.key()[len(from):]
-		if at := int64(binary.BigEndian.Uint64(tail)); at > now {
+		at, doc, err := splitTTL(tailOf(it.key()))
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		if at > now {
 			next.add(at)
 			break
 		}
-		keys = append(keys, append(tableKey(tableDoc, c.num, len(tail)), tail[8:]...))
+		keys = append(keys, append(tableKey(tableDoc, c.num, len(doc)), doc...))
 	}
 	return keys, it.err()
 }
@@ -239,7 +242,7 @@ func (t *turn) expire(g *group, key []byte) error {
 	if err != nil || old == nil || !t.l.spec.expired(old.time, old.ttl, t.time) {
 		return err
 	}
-	epk, pk, id, err := splitDoc(key[5:])
+	epk, pk, id, err := splitDoc(tailOf(key))
 	if err != nil {
 		return err
 	}

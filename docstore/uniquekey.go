@@ -139,13 +139,31 @@ func uniqueKeyValue(body []byte, paths []keyPath) ([]byte, error) {
 	return append(key, ']'), nil
 }
 
-// appendNested appends the one text of an object or array: no space, names sorted.
+// appendNested appends the one text of an object or array: no space, names sorted, of
+// several members with one name the last.
 func appendNested(dst, raw []byte) ([]byte, error) {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return dst, refuse("%s: %v", show(raw), err) // a number out of range
 	}
-	return appendEncoded(dst, v), nil
+	return appendEncoded(dst, unsigned(v)), nil
+}
+
+// unsigned is a decoded value in which no zero has a sign.
+func unsigned(v any) any {
+	switch v := v.(type) {
+	case float64:
+		return v + 0
+	case []any:
+		for i := range v {
+			v[i] = unsigned(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = unsigned(v[name])
+		}
+	}
+	return v
 }
 
 // appendScalar appends the one text of a string, number, boolean or null: that which
@@ -158,14 +176,14 @@ func appendScalar(dst, raw []byte) ([]byte, error) {
 	case 't', 'f', 'n':
 		return append(dst, raw...), nil
 	}
-	if len(raw) <= exact && !bytes.ContainsAny(raw, ".eE") {
+	if len(raw) <= exact && !bytes.ContainsAny(raw, ".eE") && string(raw) != "-0" {
 		return append(dst, raw...), nil
 	}
 	f, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil {
 		return dst, refuse("%s is out of range: want one that a float64 holds", show(raw))
 	}
-	return appendEncoded(dst, f), nil
+	return appendEncoded(dst, f+0), nil // -0 and 0 are one key
 }
 
 // appendString appends s as a JSON string.

@@ -293,7 +293,7 @@ func (s *stroke) remove(how entryOp) error {
 	if t.l.byID {
 		s.g.drop(idKey(c, s.o.id, s.r.epk, s.r.pk), 0)
 	}
-	if t.l.spec.Retention > 0 {
+	if t.l.retention() > 0 {
 		e := entry{
 			op: how, epk: []byte(s.r.epk), prev: s.old.lsn, prevIdx: s.old.idx, time: t.time,
 			pk: []byte(s.r.pk), id: []byte(s.o.id),
@@ -310,9 +310,9 @@ func (s *stroke) bury() {
 	if s.old.ttl > 0 {
 		s.g.drop(ttlKey(c, s.old.time+int64(s.old.ttl)*1000, s.r.epk, s.r.pk, s.o.id), 0)
 	}
-	if s.t.l.spec.Retention > 0 {
+	if s.t.l.retention() > 0 {
 		s.g.set(logKey(tableDead, c, s.old.addr), nil)
-		s.t.due(s.t.time + s.t.l.spec.Retention.Milliseconds() + 1)
+		s.t.due(s.t.time + s.t.l.retention().Milliseconds() + 1)
 		return
 	}
 	s.g.drop(logKey(tableLog, c, s.old.addr), s.old.size)

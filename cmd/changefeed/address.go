@@ -108,6 +108,17 @@ func (a address) beside(container string) address {
 	return a
 }
 
+// argument is the address as a command takes it.
+func (a address) argument() string {
+	switch {
+	case a.dir != "":
+		return "docstore:" + a.dir + "#" + a.name()
+	case a.endpoint == "":
+		return "cosmos:" + a.database + "/" + a.container
+	}
+	return a.endpoint + "/" + url.PathEscape(a.database) + "/" + url.PathEscape(a.container)
+}
+
 // storeField and containerField begin an error about what was given.
 func (a address) storeField() string {
 	if a.field == "" {

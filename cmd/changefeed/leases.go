@@ -19,6 +19,7 @@ import (
 func leasesCommand() *cobra.Command {
 	o := placeFlags{container: defaultLeases}
 	var form *choice
+	var doomed string
 	cmd := &cobra.Command{
 		Use:   "leases [ADDRESS]",
 		Short: "Show who reads which range, up to where, and how far behind",
@@ -29,8 +30,14 @@ failed, and what is odd about it: a lease that is free, has expired, is being sp
 is there twice, a document that is no lease, a range of keys that no lease covers.
 
 The containers that the units read are looked for in the same store or, in an account,
-in the same database. Of an account nobody can tell how many changes are left: a number
-behind ~ is a distance of LSNs, in which a transaction is one, however many it changed.
+in the same database. A store and changefeed serve count the changes that are left. Of an
+account in Azure nobody can: a number behind ~ is a distance of LSNs, in which a
+transaction is one, however many it changed, and one behind ≤ is that of a partition which
+several leases share, so that it is in the number of each.
+
+With --delete NAME the leases of that unit are removed, all positions with them, and its
+next processor begins anew where its own start says. It is refused while a processor of
+the unit is at work.
 
 With -o json, one object a line: of kind lease, instance, hole or document.` + addressHelp,
 		Example: `  changefeed leases --db data
@@ -42,8 +49,8 @@ With -o json, one object a line: of kind lease, instance, hole or document.` + a
 			if err != nil {
 				return err
 			}
-			units, err := o.survey(cmd, a)
-			if err != nil {
+			units, err := o.survey(cmd, a, doomed)
+			if err != nil || doomed != "" {
 				return err
 			}
 			if form.value == "json" {
@@ -54,14 +61,15 @@ With -o json, one object a line: of kind lease, instance, hole or document.` + a
 	}
 	o.register(cmd)
 	form = output(cmd)
+	cmd.Flags().StringVar(&doomed, "delete", "", "delete all records of the unit of this `name`")
 	return cmd
 }
 
 // defaultLeases is the lease container where none is named.
 const defaultLeases = "leases"
 
-// survey opens the lease container and reads its units.
-func (p *placeFlags) survey(cmd *cobra.Command, a address) (units []unit, err error) {
+// survey opens the lease container and reads its units; it deletes the one that is doomed.
+func (p *placeFlags) survey(cmd *cobra.Command, a address, doomed string) (units []unit, err error) {
 	o := newOpener(p.account)
 	defer closing(o, &err)
 	leases, err := o.open(cmd.Context(), a)
@@ -75,7 +83,10 @@ func (p *placeFlags) survey(cmd *cobra.Command, a address) (units []unit, err er
 	if r.monitored, err = o.neighbours(cmd.Context(), leases); err != nil {
 		return nil, err
 	}
-	return r.survey(cmd.Context())
+	if units, err = r.survey(cmd.Context()); err != nil || doomed == "" {
+		return units, err
+	}
+	return units, deleteUnit(cmd.Context(), cmd.OutOrStdout(), doomed, units)
 }
 
 // A unit is a deployment unit: the processors of one name on one container.
@@ -83,6 +94,7 @@ type unit struct {
 	processor string
 	container string // empty when it is not in this store
 	rows      []row
+	store     prefixedStore // nil for documents of no unit
 }
 
 // The kinds of rows.
@@ -110,6 +122,7 @@ type row struct {
 	Silent    float64  `json:"written_seconds_ago"`
 	Lag       *int64   `json:"lag,omitempty"` // changes; nil when unknown
 	Exact     bool     `json:"lag_exact,omitempty"`
+	Shared    bool     `json:"lag_shared,omitempty"` // an upper bound, see [changefeed.Lag]
 	Waited    float64  `json:"lag_seconds"`
 	Notes     []string `json:"notes,omitempty"`
 
@@ -128,23 +141,18 @@ func (r registry) survey(ctx context.Context) ([]unit, error) {
 	if err != nil {
 		return nil, err
 	}
-	suffixes := make([]string, len(r.monitored)) // of the names of the units on each
-	for i, c := range r.monitored {
-		store, err := leaseStore(ctx, r.leases, anybody, c)
-		if err != nil {
-			return nil, err
-		}
-		suffixes[i] = strings.TrimPrefix(store.Prefix(), anybody)
+	suffixes, err := r.suffixes(ctx)
+	if err != nil {
+		return nil, err
 	}
 	units := map[[2]string]*unit{}
 	var strays unit
 	for _, doc := range documents {
-		processor, i := unitOf(suffixes, doc.ID)
+		processor, monitored := unitOf(suffixes, doc.ID)
 		if processor == "" {
 			strays.rows = append(strays.rows, stray(doc, suffixes))
 			continue
 		}
-		monitored := r.monitored[i]
 		name := [2]string{processor, monitored.address.name()}
 		if units[name] != nil {
 			continue
@@ -178,24 +186,8 @@ func everything(ctx context.Context, c changefeed.Source) (documents []changefee
 	return documents, context.Cause(ctx)
 }
 
-// anybody is the name of a processor that is only asked for what is the same for all.
-const anybody = "x"
-
-// unitOf finds the unit of a document by its id, which ends the processor's name with
-// what every processor of that container has.
-func unitOf(suffixes []string, id string) (processor string, monitored int) {
-	for i, suffix := range suffixes {
-		if processor, _, ok := strings.Cut(id, suffix); ok && processor != "" {
-			if _, _, ok := leasedoc.KindOf(processor+suffix, id); ok {
-				return processor, i
-			}
-		}
-	}
-	return "", 0
-}
-
 // stray describes a document that belongs to no unit of this store.
-func stray(doc changefeed.Change, suffixes []string) row {
+func stray(doc changefeed.Change, suffixes []suffix) row {
 	r := row{Kind: rowDocument, ID: doc.ID}
 	prefix, token, isLease := strings.Cut(doc.ID, "..")
 	if !isLease {
@@ -204,8 +196,8 @@ func stray(doc changefeed.Change, suffixes []string) row {
 	}
 	l := leasedoc.Unmarshal(prefix, doc.Body)
 	r.Owner, r.Lease = l.Owner, token
-	elsewhere := func(suffix string) bool {
-		_, rids, ok := strings.Cut(suffix, "_") // behind the host
+	elsewhere := func(s suffix) bool {
+		_, rids, ok := strings.Cut(s.text, "_") // after the host
 		return ok && strings.HasSuffix(prefix, "_"+rids)
 	}
 	if slices.ContainsFunc(suffixes, elsewhere) {
@@ -226,12 +218,13 @@ func readUnit(ctx context.Context, leases *container, processor string, monitore
 	if err != nil {
 		return nil, err
 	}
-	u := &unit{processor: processor, container: monitored.address.name()}
+	u := &unit{processor: processor, container: monitored.address.name(), store: store}
+	markers := slices.DeleteFunc(slices.Clone(records), func(l changefeed.Lease) bool { return l.Kind != changefeed.KindInfo })
 	for _, l := range records {
 		r := describe(l, now)
 		switch l.Kind {
 		case changefeed.KindLease:
-			r.estimate(ctx, monitored.source, now)
+			r.estimate(ctx, monitored.source, markers, now)
 		case changefeed.KindHost:
 			r.Kind = rowInstance
 			if r.gone = l.State == changefeed.StateRetired || now.Sub(l.Updated) > cmp.Or(l.Expiration, silence); r.gone {
@@ -265,6 +258,9 @@ func describe(l changefeed.Lease, now time.Time) row {
 		Kind: rowLease, ID: l.ID, Lease: l.Token, Owner: l.Owner, Epoch: l.Epoch, Position: l.Position.String(),
 		Mode: l.Mode.String(), State: l.State.String(), Attempts: l.Attempts, Silent: max(0, now.Sub(l.Updated).Seconds()), lease: l,
 	}
+	if l.Position == (changefeed.Position{}) {
+		r.Position = "" // of another make, and not read yet
+	}
 	quiet := now.Sub(l.Updated)
 	allowed := cmp.Or(l.Expiration, silence)
 	switch {
@@ -292,34 +288,38 @@ func describe(l changefeed.Lease, now time.Time) row {
 	return r
 }
 
-// single is a lease store with one lease, so that what is wrong with one estimate
-// spoils no other.
-type single struct {
+// few is a lease store with few records, so that what is wrong with one estimate spoils
+// no other.
+type few struct {
 	changefeed.LeaseStore
-	lease changefeed.Lease
-	now   time.Time
+	records []changefeed.Lease
+	now     time.Time
 }
 
-// List lists the one lease.
-func (s single) List(context.Context) ([]changefeed.Lease, time.Time, error) {
-	return []changefeed.Lease{s.lease}, s.now, nil
+// List lists them.
+func (s few) List(context.Context) ([]changefeed.Lease, time.Time, error) {
+	return s.records, s.now, nil
 }
 
-// estimate adds the lag, and the range of a lease that does not tell it.
-func (r *row) estimate(ctx context.Context, source changefeed.Source, now time.Time) {
+// estimate adds the lag, and the range of a lease that does not tell it. The markers tell
+// where a lease without a position begins.
+func (r *row) estimate(ctx context.Context, source changefeed.Source, markers []changefeed.Lease, now time.Time) {
 	l := r.lease
 	if errors.Is(l.Err, leasedoc.ErrJava) {
 		l.Err = nil // what an estimate needs of it could be read
 	}
-	lags, err := changefeed.Estimate(ctx, source, single{lease: l, now: now})
+	lags, err := changefeed.Estimate(ctx, source, few{records: append(markers[:len(markers):len(markers)], l), now: now})
 	if err == nil && len(lags) > 0 {
 		err = lags[0].Err
 	}
 	switch {
+	case errors.Is(err, changefeed.ErrNoStart):
+		r.note("lag unknown: it has no position, and nothing says where its unit began: changefeed run wants --from")
 	case err != nil:
 		r.note("lag unknown: %v", err)
 	case len(lags) > 0:
 		r.Lag, r.Exact, r.Waited = new(lags[0].Pending), lags[0].Exact, lags[0].Age(now).Seconds()
+		r.Shared = lags[0].Shared
 		r.lease.Range = lags[0].Lease.Range
 	}
 	if !r.lease.Range.Empty() {

@@ -135,6 +135,9 @@ func TestWhatIsOddAboutALeaseIsNoted(t *testing.T) {
 		{"too old", func(t *testing.T, o office) {
 			o.lease(t, "-FF", func(l *changefeed.Lease) { l.Mode = changefeed.AllVersionsAndDeletes })
 		}, "lag unknown: "},
+		{"without a position", func(t *testing.T, o office) {
+			o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..0","version":0,"LeaseToken":"0","Owner":null,"ContinuationToken":null}`, o.store.Prefix()))
+		}, "lease 0: free: nobody works on it; lag unknown: it has no position, and nothing says where its unit began"},
 		{"no lease document", func(t *testing.T, o office) {
 			o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..-FF","version":1,"LeaseToken":5}`, o.store.Prefix()))
 		}, "LeaseToken is 5: want a string"},
@@ -182,14 +185,15 @@ func TestInstancesThatAreGoneAreNotCounted(t *testing.T) {
 
 func TestAHeadingMarksWhatIsNoCount(t *testing.T) {
 	for _, c := range []struct {
-		exact bool
-		want  string
+		exact, shared bool
+		want          string
 	}{
-		{true, "mailer on orders: 2 leases, 0 instances, 7 changes behind, the oldest for 3s"},
-		{false, "mailer on orders: 2 leases, 0 instances, ~7 changes behind, the oldest for 3s"},
+		{true, false, "mailer on orders: 2 leases, 0 instances, 7 changes behind, the oldest for 3s"},
+		{false, false, "mailer on orders: 2 leases, 0 instances, ~7 changes behind, the oldest for 3s"},
+		{false, true, "mailer on orders: 2 leases, 0 instances, ≤7 changes behind, the oldest for 3s"},
 	} {
 		u := unit{processor: "mailer", container: "orders", rows: []row{
-			{Kind: rowLease, Lag: new(int64(4)), Exact: true, Waited: 3}, {Kind: rowLease, Lag: new(int64(3)), Exact: c.exact},
+			{Kind: rowLease, Lag: new(int64(4)), Exact: true, Waited: 3}, {Kind: rowLease, Lag: new(int64(3)), Exact: c.exact, Shared: c.shared},
 		}}
 		if got := u.heading(); got != c.want {
 			t.Errorf("got %s, want %s", got, c.want)

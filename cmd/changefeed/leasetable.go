@@ -82,8 +82,8 @@ func (u *unit) heading() string {
 		}
 		if r.Lag != nil {
 			lag += *r.Lag
-			if !r.Exact {
-				about = "~"
+			if mark := r.mark(); mark > about { // ≤ is above ~
+				about = mark
 			}
 		}
 		waited = max(waited, r.Waited)
@@ -107,6 +107,17 @@ func several[N int | int64](n N, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
+// mark stands before a lag that is no count.
+func (r *row) mark() string {
+	switch {
+	case r.Exact:
+		return ""
+	case r.Shared:
+		return "≤"
+	}
+	return "~"
+}
+
 func (r *row) cells() string {
 	note := strings.Join(r.Notes, "; ")
 	switch r.Kind {
@@ -122,9 +133,7 @@ func (r *row) cells() string {
 	lag, waited := "?", "?"
 	if r.Lag != nil {
 		lag, waited = strconv.FormatInt(*r.Lag, 10), seconds(r.Waited)
-		if !r.Exact {
-			lag = "~" + lag
-		}
+		lag = r.mark() + lag
 	}
 	return strings.Join([]string{
 		name, orDash(r.Owner), seconds(r.Silent) + " ago", r.Position, lag, waited,

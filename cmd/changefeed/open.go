@@ -55,7 +55,7 @@ func (c *container) upsert(ctx context.Context, key changefeed.PartitionKey, bod
 // retains refuses a mode that the container is not made for. That of an account says so
 // itself.
 func (c *container) retains(m changefeed.Mode) error {
-	if m == changefeed.AllVersionsAndDeletes && c.local != nil && c.local.Spec().Retention == 0 {
+	if m == changefeed.AllVersionsAndDeletes && c.local != nil && c.local.Retention() == 0 {
 		return fmt.Errorf("--mode is all: container %q keeps no versions: it was imported without --retention", c.address.name())
 	}
 	return nil

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"strings"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/leasedoc"
 )
 
 // A registry is a lease container, and the containers whose leases may be in it.
@@ -46,6 +48,7 @@ func (o *opener) neighbours(ctx context.Context, leases *container) (all []*cont
 type prefixedStore interface {
 	changefeed.LeaseStore
 	Prefix() string
+	Searched() []string
 }
 
 // leaseStore is the lease store of a processor.
@@ -57,4 +60,40 @@ func leaseStore(ctx context.Context, leases *container, processor string, monito
 		return cosmos.OpenLeases(ctx, leases.remote, processor, monitored.remote, cosmos.LeaseOptions{})
 	}
 	return nil, usageError{fmt.Errorf("--leases is %s and --source is %s: want both in stores, or both in accounts", leases.address.given, monitored.address.given)}
+}
+
+// A suffix is what the ids of the units on a container have after the processor's name,
+// up to the dot.
+type suffix struct {
+	text      string
+	monitored *container
+}
+
+// anybody is the name of a processor that is only asked for what is the same for all.
+const anybody = "x"
+
+// suffixes are those of all containers, in each spelling that a unit may have.
+func (r registry) suffixes(ctx context.Context) (all []suffix, err error) {
+	for _, c := range r.monitored {
+		store, err := leaseStore(ctx, r.leases, anybody, c)
+		if err != nil {
+			return nil, err
+		}
+		for _, prefix := range store.Searched() {
+			all = append(all, suffix{strings.TrimPrefix(prefix, anybody), c})
+		}
+	}
+	return all, nil
+}
+
+// unitOf finds the unit of a document by its id.
+func unitOf(suffixes []suffix, id string) (processor string, monitored *container) {
+	for _, s := range suffixes {
+		if processor, _, ok := strings.Cut(id, s.text); ok && processor != "" {
+			if _, _, ok := leasedoc.KindOf(processor+s.text, id); ok {
+				return processor, s.monitored
+			}
+		}
+	}
+	return "", nil
 }

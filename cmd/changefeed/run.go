@@ -17,6 +17,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/leasedoc"
 )
 
 // runOptions are the flags of run.
@@ -94,7 +95,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.BoolVar(&o.create, "create-leases", false, "make the lease container if there is none")
 	f.StringVar(&o.name, "name", "", "`name` of the deployment unit: who has it shares the work")
 	f.StringVar(&o.feed.Instance, "instance", "", "`name` of this instance in the leases (default the host's)")
-	f.Var(&o.from, "from", "where the unit begins when it has no leases yet")
+	f.Var(&o.from, "from", "where the unit begins if it is new (default now); the same again is welcome, another is refused")
 	f.Var(o.mode, "mode", "latest version of each document, or all versions and deletes")
 	o.form.register(cmd)
 	f.IntVar(&o.feed.MaxItems, "max-items", 0, "changes in a batch, at most; 0 is as many as a page has")
@@ -151,12 +152,35 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 		return err
 	}
 	if err := processor.Run(ctx); err != nil {
-		return err
+		return o.refusal(err, leases)
 	}
 	if cause := context.Cause(ctx); errors.Is(cause, cosmos.ErrMadeAnew) {
 		return cause
 	}
 	return nil
+}
+
+// refusal says of a unit that does not fit the flags what to write instead.
+func (o *runOptions) refusal(err error, leases address) error {
+	anew := fmt.Sprintf("to begin anew, take another --name, or first delete its leases: changefeed leases %s --delete %s", leases.argument(), o.name)
+	wrong, ok := errors.AsType[*changefeed.StartError](err)
+	switch {
+	case ok && len(wrong.Leases) > 0:
+		return fmt.Errorf("unit %q has leases without a position, and nothing says where it began: add --from as its other processors have it (beginning, or a time), or --from now to skip what was written before (%s)",
+			o.name, strings.Join(wrong.Leases, ", "))
+	case ok:
+		return fmt.Errorf("--from is %s, but unit %q began from %s at %s: leave --from out to go on where it is; %s",
+			wrong.Given, o.name, wrong.Began, wrong.Since.Format(time.RFC3339), anew)
+	case errors.Is(err, changefeed.ErrModeChanged):
+		return fmt.Errorf("--mode is %s, but unit %q has leases of the other mode: %s", o.mode.value, o.name, anew)
+	case errors.Is(err, leasedoc.ErrSecondSet):
+		return fmt.Errorf("unit %q has two sets of leases, made by different names of this machine: changefeed leases %s shows both, and with --delete and the beginning of the ids, up to the dot, removes one",
+			o.name, leases.argument())
+	case errors.Is(err, changefeed.ErrForeignLease):
+		return fmt.Errorf("unit %q is a Java processor's, whose leases changefeed reads and does not write: stop it, then run with another --name and --from the time of the oldest change that is pending there, which changefeed leases %s shows",
+			o.name, leases.argument())
+	}
+	return err
 }
 
 // endingHooks are hooks that end the processor when a container of it was made anew: no

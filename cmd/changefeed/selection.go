@@ -87,8 +87,13 @@ func (r *rangeFlag) Set(text string) (err error) {
 // startFlag is where a feed begins.
 type startFlag struct{ value changefeed.Start }
 
-// String is the text that Set reads.
-func (s *startFlag) String() string { return s.value.String() }
+// String is what Set has read; empty when it has read nothing.
+func (s *startFlag) String() string {
+	if s.value.IsZero() {
+		return ""
+	}
+	return s.value.String()
+}
 
 // Type is shown in the help.
 func (s *startFlag) Type() string { return "beginning|now|time" }
@@ -96,7 +101,7 @@ func (s *startFlag) Type() string { return "beginning|now|time" }
 // Set reads beginning, now, a time, or a duration before now.
 func (s *startFlag) Set(text string) (err error) {
 	if ago, err := time.ParseDuration(text); err == nil && ago > 0 {
-		s.value = changefeed.FromTime(time.Now().Add(-ago))
+		s.value = changefeed.FromAgo(ago)
 		return nil
 	}
 	if s.value, err = changefeed.ParseStart(text); err != nil {

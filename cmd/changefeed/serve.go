@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -33,6 +34,8 @@ type serveOptions struct {
 	lenient    bool
 	throughput int
 	noSync     bool
+	images     bool
+	retention  time.Duration
 	roles      string
 	jwks       string
 	issuer     string
@@ -99,6 +102,8 @@ func (o *serveOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.keyFile, "key-file", "", "`file` with the private key of --cert")
 	f.BoolVar(&o.lenient, "lenient", false, "serve what the service refuses though it could be done")
 	f.IntVar(&o.throughput, "ru", 0, "request units a second of containers without a throughput of their own; 0 does not throttle those, -1 throttles none")
+	f.DurationVar(&o.retention, "retention", cosmosrest.DefaultRetention, "how long containers without a changeFeedPolicy keep all versions and deletes, 0 is not at all; without the flag a store keeps what it was given before")
+	f.BoolVar(&o.images, "previous-images", false, "show in all versions and deletes what a replace has replaced, as accounts do that asked Azure for it")
 	f.BoolVar(&o.noSync, "no-sync", false, "answer writes before they are on the disk: faster, but a power loss takes the last of them")
 	f.StringVar(&o.roles, "roles", "", "JSON `file` with what the principals of Entra tokens may do")
 	f.StringVar(&o.jwks, "jwks", "", "`file or address` of the keys that sign Entra tokens, a JSON Web Key Set")
@@ -138,6 +143,9 @@ func (o *serveOptions) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer closing(db, &err)
+	if err := o.retain(cmd.Context(), db, cmd.Flags().Changed("retention")); err != nil {
+		return err
+	}
 	cert, path, drop, err := o.certificate()
 	if err != nil {
 		return err
@@ -156,6 +164,14 @@ func (o *serveOptions) run(cmd *cobra.Command) (err error) {
 		}
 	}
 	return webs.serve(cmd.Context(), func() error { return o.tell(cmd.OutOrStdout(), webs, path) })
+}
+
+// retain sets the retention of a store that has none yet, or when the flag was given.
+func (o *serveOptions) retain(ctx context.Context, db *docstore.DB, given bool) error {
+	if _, set := db.Retention(); set && !given {
+		return nil
+	}
+	return db.SetRetention(ctx, o.retention)
 }
 
 const wantServeKey = "the base64 of 16 bytes or more" // for messages
@@ -198,6 +214,8 @@ func (o *serveOptions) check() error {
 		return misused("read-only-key", "given "+strconv.Itoa(len(o.readOnly))+" times", "two at most")
 	case o.throughput < cosmosrest.Unlimited:
 		return misused("ru", strconv.Itoa(o.throughput), "0 or more, or -1")
+	case o.retention < 0:
+		return misused("retention", o.retention.String(), "a time such as 10m or 168h, or 0")
 	}
 	return nil
 }
@@ -216,7 +234,7 @@ func (o *serveOptions) server(ctx context.Context, log *slog.Logger) (cosmosrest
 		keys = append(slices.Clone(keys), "", "")
 		return keys[0], keys[1]
 	}
-	s := cosmosrest.Options{Lenient: o.lenient, Throughput: o.throughput, Logger: log, Ending: ctx}
+	s := cosmosrest.Options{Lenient: o.lenient, PreviousImages: o.images, Throughput: o.throughput, Logger: log, Ending: ctx}
 	s.Keys.Primary, s.Keys.Secondary = two(o.keys)
 	s.Keys.PrimaryReadOnly, s.Keys.SecondaryReadOnly = two(o.readOnly)
 	s.Keys.Primary = cmp.Or(s.Keys.Primary, cosmosrest.EmulatorKey) // also beside a read-only key

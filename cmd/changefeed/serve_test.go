@@ -274,3 +274,30 @@ func TestServeTellsHowToConnect(t *testing.T) {
 		t.Error("there is a certificate, though the server spoke http")
 	}
 }
+
+func TestAStoreKeepsTheRetentionThatItWasServedWith(t *testing.T) {
+	db, err := docstore.Open("", docstore.Options{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, start := range []struct {
+		flag  time.Duration
+		given bool
+		want  time.Duration
+	}{
+		{cosmosrest.DefaultRetention, false, cosmosrest.DefaultRetention},
+		{168 * time.Hour, true, 168 * time.Hour},
+		{cosmosrest.DefaultRetention, false, 168 * time.Hour},
+		{0, true, 0},
+		{cosmosrest.DefaultRetention, false, 0},
+	} {
+		o := serveOptions{retention: start.flag}
+		if err := o.retain(t.Context(), db, start.given); err != nil {
+			t.Fatal(err)
+		}
+		if got, set := db.Retention(); got != start.want || !set {
+			t.Errorf("retention is %v after a start with %v, given %v: want %v", got, start.flag, start.given, start.want)
+		}
+	}
+}

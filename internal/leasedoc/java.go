@@ -3,6 +3,7 @@ package leasedoc
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -61,7 +62,6 @@ func (r *reader) java(text []byte) {
 	case len(inner) == 1 && inner[0].Token != nil:
 		r.l.Position.Token = *inner[0].Token
 	}
-	r.refuseJava()
 }
 
 func (r *reader) javaTime(ms int64) {
@@ -77,8 +77,11 @@ func (r *reader) isNewJava() bool {
 	return r.l.Position.Token == "" && r.doc.has("feedRange") && !r.doc.has(memberProperties)
 }
 
+// refuseJava says whose lease it is, and what else is wrong with it.
 func (r *reader) refuseJava() {
-	if r.l.Err == nil {
-		r.l.Err = ErrJava
+	if r.l.Err != nil {
+		r.l.Err = fmt.Errorf("%w: %w", changefeed.ErrForeignLease, r.l.Err)
+		return
 	}
+	r.l.Err = ErrJava
 }

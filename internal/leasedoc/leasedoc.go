@@ -3,7 +3,8 @@
 // processor, a .NET deployment unit, and the scalers and dashboards that know .NET's
 // documents.
 //
-//   - [ID], [KindOf] and [Prefix] are the naming scheme of the documents.
+//   - [ID], [KindOf] and [Prefix] are the naming scheme of the documents; [Unit] finds
+//     those of a unit under whatever name of this machine they were made.
 //   - [Marshal] writes a record the way .NET writes it: same members, same order, same
 //     nulls. Members and properties that it does not know are carried over from
 //     Lease.Raw.
@@ -28,7 +29,6 @@ package leasedoc
 
 import (
 	"fmt"
-	"net"
 	"strings"
 
 	"github.com/millrace/changefeed"
@@ -36,8 +36,7 @@ import (
 
 // ErrJava is the Err of a lease that a Java processor keeps. Its range, owner, position
 // and mode are valid.
-var ErrJava = fmt.Errorf("%w of the .NET form but a Java processor's, which this processor reads and does not write",
-	changefeed.ErrBadLease)
+var ErrJava = fmt.Errorf("%w: it is a Java processor's", changefeed.ErrForeignLease)
 
 // The two partition key paths that a lease container may have.
 const (
@@ -54,19 +53,17 @@ const (
 )
 
 // Prefix is the common beginning of the ids of one deployment unit. There is no
-// separator between processor and host: .NET has none. A loopback address is written
-// localhost, as in the leases of an embedded store: by whatever name a store of this
-// machine is reached, the unit is the same. (.NET would keep 127.0.0.1.)
+// separator between processor and host: .NET has none.
 func Prefix(processor, accountHost, dbRID, containerRID string) string {
-	if ip := net.ParseIP(accountHost); ip.IsLoopback() {
-		accountHost = "localhost"
-	}
 	return processor + accountHost + "_" + dbRID + "_" + containerRID
 }
 
-// ID is the id of a record's document.
+// ID is the id of a record's document. That of an unknown kind is nobody's, and above all
+// no lease's; [Marshal] refuses such a record.
 func ID(prefix string, kind changefeed.Kind, token string) string {
 	switch kind {
+	case changefeed.KindLease:
+		return prefix + leaseInfix + token
 	case changefeed.KindHost:
 		return prefix + hostInfix + hostEscaper.Replace(token)
 	case changefeed.KindInfo:
@@ -74,7 +71,7 @@ func ID(prefix string, kind changefeed.Kind, token string) string {
 	case changefeed.KindLock:
 		return prefix + lockSuffix
 	}
-	return prefix + leaseInfix + token
+	return prefix + "." + kind.String() + "." + token
 }
 
 // KindOf tells which record of the unit an id belongs to. It is not ok for an id of

@@ -140,6 +140,7 @@ func (r *reader) lease() {
 	continuation := r.text(memberContinuation)
 	if state, java := javaState(continuation); java {
 		r.java(state)
+		r.refuseJava()
 		return
 	}
 	r.l.Position.Token = continuation

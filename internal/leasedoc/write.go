@@ -62,11 +62,17 @@ func check(l changefeed.Lease) error {
 	if l.Err != nil {
 		return l.Err
 	}
+	if l.Kind > changefeed.KindLock {
+		return fmt.Errorf("kind is %v: want a lease, host, info or lock", l.Kind)
+	}
 	if strings.Contains(l.Epoch, "/") {
 		return fmt.Errorf("epoch is %q: want no slash", l.Epoch)
 	}
 	if l.TTL > maxTTL*time.Second || l.TTL < 0 {
 		return fmt.Errorf("time to live is %v: want 0 to %v", l.TTL, maxTTL*time.Second)
+	}
+	if l.State > changefeed.StateRetired {
+		return fmt.Errorf("state is %v: want live, splitting or retired", l.State)
 	}
 	if l.Attempts < 0 || l.Expiration < 0 {
 		return fmt.Errorf("attempts %d or expiration %v is negative", l.Attempts, l.Expiration)
@@ -90,9 +96,6 @@ func needToken(l changefeed.Lease) error {
 func checkLease(l changefeed.Lease) error {
 	if l.Mode > changefeed.AllVersionsAndDeletes {
 		return fmt.Errorf("mode is %d: want 0 or 1", l.Mode)
-	}
-	if l.State > changefeed.StateRetired {
-		return fmt.Errorf("state is %d: want 0 to 2", l.State)
 	}
 	if l.Version == 0 {
 		return nil

@@ -109,7 +109,7 @@ func TestRecordsThatCouldNotBeReadAgainAreRefused(t *testing.T) {
 		"no slash":       {Token: "0", Epoch: "a/b"},
 		"want 0 or 1":    {Token: "0", Version: 2},
 		"mode is 7":      {Token: "0", Mode: 7},
-		"state is 3":     {Token: "0", State: 3},
+		"state is State(3)":     {Token: "0", State: 3},
 		"is negative":    {Token: "0", Attempts: -1},
 		"min-max":        {Token: "0", Version: 1},
 		"range is -3F":   {Token: "3F-FF", Version: 1, Range: changefeed.Range{Max: "3F"}},
@@ -129,5 +129,35 @@ func TestRecordsThatCouldNotBeReadAgainAreRefused(t *testing.T) {
 	}
 	if _, err := leasedoc.Marshal("P", "/id", changefeed.Lease{Token: "0", Err: leasedoc.ErrJava}); !errors.Is(err, leasedoc.ErrJava) {
 		t.Errorf("Marshal of a Java lease: %v, want ErrJava", err)
+	}
+}
+
+// A record of a kind or in a state that this version does not know has no document here:
+// above all, not under the id of a lease.
+func TestUnknownKindsAndStatesAreNotWritten(t *testing.T) {
+	for n := range 256 {
+		kind, state := changefeed.Kind(n), changefeed.State(n)
+		isKnown := kind <= changefeed.KindLock
+		_, err := leasedoc.Marshal("P", "/id", changefeed.Lease{Kind: kind, Token: "0"})
+		if (err == nil) != isKnown || err != nil && !strings.Contains(err.Error(), kind.String()) {
+			t.Errorf("Marshal of a record of %v: %v", kind, err)
+		}
+		if got, _, ok := leasedoc.KindOf("P", leasedoc.ID("P", kind, "0")); ok != isKnown || ok && got != kind {
+			t.Errorf("the id of a record of %v is %q, which is that of %v", kind, leasedoc.ID("P", kind, "0"), got)
+		}
+		for _, kind := range []changefeed.Kind{changefeed.KindLease, changefeed.KindHost} {
+			_, err = leasedoc.Marshal("P", "/id", changefeed.Lease{Kind: kind, Token: "0", State: state})
+			if (err == nil) != (state <= changefeed.StateRetired) || err != nil && !strings.Contains(err.Error(), state.String()) {
+				t.Errorf("Marshal of a %v in %v: %v", kind, state, err)
+			}
+		}
+	}
+}
+
+// The document of a newer version's lease reads as none, so that it is left alone.
+func TestALeaseInAnUnknownStateIsNotRead(t *testing.T) {
+	l := leasedoc.Unmarshal("P", []byte(`{"id":"P..-FF","version":1,"LeaseToken":"-FF","properties":{"changefeed.state":"paused"}}`))
+	if !errors.Is(l.Err, changefeed.ErrBadLease) || !strings.Contains(l.Err.Error(), "paused") || l.Range != changefeed.FullRange() {
+		t.Errorf("read as %+v", l)
 	}
 }

@@ -67,12 +67,32 @@ func (l *link) fate() fate {
 	return f
 }
 
+// lateCreate is how long the creation of a lease may be on its way: longer than anybody
+// waits for it.
+const lateCreate = 4 * time.Minute
+
+// fateOfCreate is what happens to the creation of a lease: there are few, and those whose
+// callers have given up are the ones that can do harm.
+func (l *link) fateOfCreate() fate {
+	f := l.fate()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.calm && f.err == nil && l.rng.IntN(4) == 0 {
+		return fate{before: l.upTo(lateCreate), late: true}
+	}
+	return f
+}
+
 func (l *link) upTo(d time.Duration) time.Duration { return time.Duration(l.rng.Int64N(int64(d))) }
 
 // cross carries one request over the link.
 func cross[T any](ctx context.Context, l *link, do func(context.Context) (T, error)) (T, error) {
+	return carry(ctx, l, l.fate(), do)
+}
+
+// carry is cross with a fate that is known.
+func carry[T any](ctx context.Context, l *link, f fate, do func(context.Context) (T, error)) (T, error) {
 	var none T
-	f := l.fate()
 	if f.hang {
 		<-ctx.Done()
 		return none, context.Cause(ctx)
@@ -188,7 +208,11 @@ func shiftStart(p changefeed.Position, by time.Duration) changefeed.Position {
 }
 
 func (s leases) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
-	got, err := cross(ctx, s.link, func(ctx context.Context) (changefeed.Lease, error) {
+	f := s.fate()
+	if l.Kind == changefeed.KindLease {
+		f = s.fateOfCreate()
+	}
+	got, err := carry(ctx, s.link, f, func(ctx context.Context) (changefeed.Lease, error) {
 		return s.store.Create(ctx, s.shift(l, -s.skew))
 	})
 	return s.shift(got, s.skew), err

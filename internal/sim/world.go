@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,7 +33,7 @@ type Bug func(changefeed.LeaseStore) changefeed.LeaseStore
 // How long a run takes, in virtual time.
 const (
 	faultyTime = 10 * time.Minute
-	quietTime  = 3 * time.Minute
+	quietTime  = lateCreate + 3*time.Minute
 )
 
 // world is the state of one run.
@@ -46,6 +47,7 @@ type world struct {
 	push      bool // sources and lease stores can be waited for
 	minLeases int
 	keys      int
+	cities    string // how their names end
 	calm      bool
 
 	db     *docstore.DB
@@ -118,6 +120,9 @@ func newWorld(ctx context.Context, seed uint64, bug Bug) (*world, error) {
 	if w.mode == changefeed.LatestVersion {
 		spec.Retention = 0
 	}
+	if seed%3 == 0 { // as a container made without a version, with keys of any length
+		spec.HashVersion, w.cities = 1, strings.Repeat(" upon Thames", 8)
+	}
 	if w.orders, err = w.db.CreateContainer(ctx, spec); err != nil {
 		return nil, err
 	}
@@ -160,7 +165,7 @@ func (w *world) write(ctx context.Context, dice *rand.Rand, writer int) {
 
 // commit writes one to three items of one key; each writer has items of its own.
 func (w *world) commit(ctx context.Context, dice *rand.Rand, value string) {
-	city := fmt.Sprintf("city-%d", dice.IntN(w.keys))
+	city := fmt.Sprintf("city-%d%s", dice.IntN(w.keys), w.cities)
 	key := changefeed.Key(city)
 	var writes []changefeed.Write
 	for _, n := range dice.Perm(3)[:1+dice.IntN(3)] {
@@ -239,8 +244,13 @@ func (w *world) split() {
 	if err != nil || len(partitions) > 12 {
 		return
 	}
-	if _, err := w.orders.Split(w.ctx, partitions[w.rng.IntN(len(partitions))].ID); err != nil {
+	n := w.rng.IntN(len(partitions))
+	if _, err := w.orders.Split(w.ctx, partitions[n].ID); err != nil {
 		w.ledger.fail("split: %v", err)
+	}
+	if w.rng.IntN(2) == 0 { // and undo it while the leases follow
+		_ = sleep(w.ctx, time.Duration(w.rng.Int64N(int64(80*time.Second))))
+		w.mergeAt(n)
 	}
 }
 
@@ -250,7 +260,16 @@ func (w *world) merge() {
 	if err != nil || len(partitions) < 2 {
 		return
 	}
-	n := w.rng.IntN(len(partitions) - 1)
+	w.mergeAt(w.rng.IntN(len(partitions) - 1))
+}
+
+// mergeAt merges a partition with the next one.
+func (w *world) mergeAt(n int) {
+	partitions, err := w.orders.Partitions(w.ctx)
+	if err != nil {
+		w.ledger.fail("partitions: %v", err)
+		return
+	}
 	if _, err := w.orders.Merge(w.ctx, partitions[n].ID, partitions[n+1].ID); err != nil {
 		w.ledger.fail("merge: %v", err)
 	}

@@ -100,16 +100,13 @@ func (f *frame) hasMembers(v, wanted value) bool {
 	if v.kind != object || wanted.kind != object {
 		return false
 	}
-	for c := walk(wanted.raw); ; {
-		key, val, ok := c.next(true)
-		if !ok {
-			return true
-		}
-		got, found := member(v.raw, string(unquote(key)))
-		if !f.spend(len(v.raw)+deepWork*len(val)) || !found || !equal(rawValue(got), rawValue(val)) {
+	for _, p := range pairs(wanted.raw) {
+		got, found := member(v.raw, p.name())
+		if !f.spend(len(v.raw)+deepWork*len(p.val)) || !found || !equal(rawValue(got), rawValue(p.val)) {
 			return false
 		}
 	}
+	return true
 }
 
 // containsSome is ARRAY_CONTAINS_ANY(array, a, b, …), or ARRAY_CONTAINS_ALL if all is true.

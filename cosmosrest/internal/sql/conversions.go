@@ -51,12 +51,12 @@ func objectToArray(f *frame, a []value) value {
 		names[i] = string(v.bytes())
 	}
 	w := arrayWriter{f: f}
-	for c := walk(a[0].raw); ; {
-		key, val, ok := c.next(true)
-		if !ok || !f.spend(itemWork) {
-			return w.value()
+	for _, p := range pairs(a[0].raw) {
+		if !f.spend(itemWork) {
+			break
 		}
-		pair := objectNode{[]field{newField(names[0], constant{rawValue(key)}), newField(names[1], constant{rawValue(val)})}}
+		pair := objectNode{[]field{newField(names[0], constant{rawValue(p.key)}), newField(names[1], constant{rawValue(p.val)})}}
 		w.add(pair.eval(f))
 	}
+	return w.value()
 }

@@ -231,6 +231,12 @@ var expressions = []struct{ expr, want string }{
 	{"StringToObject('{\"a\":1}')", `{"a":1}`},
 	{"ObjectToArray({'a': 1, 'b': 'x'})", `[{"k":"a","v":1},{"k":"b","v":"x"}]`},
 	{"ObjectToArray({'a': 1}, 'n', 'val')", `[{"n":"a","val":1}]`},
+	// Of several members with one name, the last counts.
+	{`ObjectToArray(StringToObject('{"a":1,"b":2,"a":3}'))`, `[{"k":"b","v":2},{"k":"a","v":3}]`},
+	{`StringToObject('{"a":1,"a":2}') = {'a': 2}`, "true"},
+	{`StringToObject('{"a":1,"a":2}') = {'a': 1}`, "false"},
+	{`StringToObject('{"a":1,"a":{"b":1,"b":2}}').a.b`, "2"},
+	{`ARRAY_CONTAINS([{'a': 2, 'b': 1}], StringToObject('{"a":1,"a":2}'), true)`, "true"},
 	// Arrays.
 	{"ARRAY_LENGTH(c.arr)", "3"},
 	{"ARRAY_LENGTH('a')", ""},
@@ -319,7 +325,7 @@ var expressions = []struct{ expr, want string }{
 	{"ARRAY(SELECT VALUE ARRAY(SELECT VALUE u FROM u IN c.arr WHERE u < t) FROM t IN c.arr)", "[[],[1],[1,2]]"},
 }
 
-const sample = `{"id":"a", "n":12.50, "s":"str", "nil":null, "arr":[1,2,3], "o": { "p": [1, {"q":"deep"}] }, "k\"ey":1 , "n":99}`
+const sample = `{"id":"a", "n":99, "n":12.50, "s":"str", "nil":null, "arr":[1,2,3], "o": { "p": [1, {"q":"deep"}] }, "k\"ey":1}`
 
 func TestExpressions(t *testing.T) {
 	for _, test := range expressions {

@@ -107,18 +107,50 @@ func (c *cursor) next(keyed bool) (key, val []byte, ok bool) {
 	return key, c.b[i:end], true
 }
 
-// member returns the value of a member of an object. Of two members with one name, the first counts.
-func member(obj []byte, name string) ([]byte, bool) {
+// member returns the value of a member of an object. Of several members with one name the last counts, as it does for the store
+// and for the programs that decode the document.
+func member(obj []byte, name string) (last []byte, found bool) {
 	c := walk(obj)
 	for {
 		key, val, ok := c.next(true)
 		if !ok {
-			return nil, false
+			return last, found
 		}
 		if keyIs(key, name) {
-			return val, true
+			last, found = val, true
 		}
 	}
+}
+
+// pair is a member of an object.
+type pair struct{ key, val []byte } // the key with its quotes
+
+func (p pair) name() string { return string(unquote(p.key)) }
+
+// pairs are the members of an object that count: of several with one name, the last.
+func pairs(obj []byte) []pair {
+	var all []pair
+	for c := walk(obj); ; {
+		key, val, ok := c.next(true)
+		if !ok {
+			break
+		}
+		all = append(all, pair{key, val})
+	}
+	last := make(map[string]int, len(all))
+	for i, p := range all {
+		last[p.name()] = i
+	}
+	if len(last) == len(all) {
+		return all
+	}
+	counting := all[:0]
+	for i, p := range all {
+		if last[p.name()] == i {
+			counting = append(counting, p)
+		}
+	}
+	return counting
 }
 
 func keyIs(key []byte, name string) bool {

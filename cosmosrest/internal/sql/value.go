@@ -210,13 +210,9 @@ func appendCanonicalArray(dst []byte, v value, depth int) []byte {
 
 func appendCanonicalObject(dst []byte, v value, depth int) []byte {
 	var members [][]byte
-	for c := walk(v.raw); ; {
-		key, val, ok := c.next(true)
-		if !ok {
-			break
-		}
-		m := append(appendQuoted(nil, unquote(key)), ':')
-		members = append(members, appendCanonical(m, rawValue(val), depth+1))
+	for _, p := range pairs(v.raw) {
+		m := append(appendQuoted(nil, unquote(p.key)), ':')
+		members = append(members, appendCanonical(m, rawValue(p.val), depth+1))
 	}
 	slices.SortFunc(members, bytes.Compare)
 	dst = append(dst, '{')

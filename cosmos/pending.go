@@ -1,0 +1,56 @@
+package cosmos
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// counted is a container whose server counts what is pending.
+type counted struct{ pushed }
+
+// countTimeout bounds a count, which takes the server longer the more there is.
+const countTimeout = time.Minute
+
+// Pending implements [changefeed.Counter].
+func (c counted) Pending(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Backlog, error) {
+	b, err := c.pending(ctx, r, from, o)
+	if err != nil {
+		return changefeed.Backlog{}, fmt.Errorf("count feed of %q: %w", c.id, err)
+	}
+	return b, nil
+}
+
+func (c counted) pending(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (b changefeed.Backlog, err error) {
+	if r.Empty() {
+		return b, badRequest("range %v is empty: want min below max", r)
+	}
+	header, err := feedHeader(from, o)
+	if err != nil {
+		return b, err
+	}
+	header["x-changefeed-count-pending"] = "true"
+	header["x-ms-start-epk"], header["x-ms-end-epk"] = r.Min, r.Max
+	if o.Key != "" {
+		if _, err := c.place(o.Key); err != nil {
+			return b, err
+		}
+		header["x-ms-documentdb-partitionkey"] = ascii(string(o.Key))
+	}
+	a, err := c.do(ctx, request{method: http.MethodGet, at: c.at("docs"), header: header, action: actionFeed, within: countTimeout})
+	if err != nil {
+		return b, tooOld(o.Mode, err)
+	}
+	var said struct {
+		Items  *int64
+		Oldest time.Time
+	}
+	if err := json.Unmarshal(a.body, &said); err != nil || said.Items == nil {
+		return b, fmt.Errorf("answer is %.100q: want a count", a.body)
+	}
+	return changefeed.Backlog{Items: *said.Items, Oldest: said.Oldest}, nil
+}

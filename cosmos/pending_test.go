@@ -1,0 +1,92 @@
+package cosmos_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// TestTheLagOnOurServerIsExact has leases of whole partitions, of parts of them, and of
+// one that was split meanwhile.
+func TestTheLagOnOurServerIsExact(t *testing.T) {
+	s := serve(t, cosmosrest.Options{})
+	stored := s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}, Ranges: 5})
+	s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+	client := s.client(t, master, nil)
+	leases := unit(t, client, "unit")
+	parts, err := stored.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range parts {
+		for _, r := range p.Range.Cut(1 + i%3) {
+			lease := changefeed.Lease{Kind: changefeed.KindLease, Version: 1, Token: r.String(), Range: r, Position: changefeed.Position{Start: changefeed.FromBeginning()}}
+			if _, err := leases.Create(t.Context(), lease); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range 120 {
+		if err := put(t.Context(), stored, fmt.Sprintf(`{"id":"%d","pk":"k%d"}`, i%110, i%110)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 10 {
+		if err := stored.Delete(t.Context(), changefeed.Key(fmt.Sprint("k", i)), fmt.Sprint(i), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := stored.Split(t.Context(), parts[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	lags, err := changefeed.Estimate(t.Context(), find(t, client, "items").Source(), leases)
+	if err != nil || len(lags) != 9 {
+		t.Fatalf("%d lags, %v, want 9", len(lags), err)
+	}
+	var sum int64
+	for _, l := range lags {
+		want, err := stored.Pending(t.Context(), l.Lease.Range, l.Lease.Position, changefeed.ReadOptions{})
+		if err != nil || l.Err != nil || !l.Exact || l.Pending != want.Items || !l.Oldest.Equal(want.Oldest) {
+			t.Errorf("lag of %s is %+v, want %+v, %v, exactly", l.Lease.Token, l, want, err)
+		}
+		sum += l.Pending
+	}
+	if sum != 100 {
+		t.Errorf("the leases have %d changes together, want 100", sum)
+	}
+}
+
+// TestAzureCountsNothing has an account that says nothing of counting.
+func TestAzureCountsNothing(t *testing.T) {
+	if _, counts := (&account{}).open(t, cosmos.Options{}).Source().(changefeed.Counter); counts {
+		t.Error("the source is a Counter")
+	}
+}
+
+// TestAnAnswerWithoutACountIsAnError has a proxy that does not know the header: a page
+// comes in place of a count.
+func TestAnAnswerWithoutACountIsAnError(t *testing.T) {
+	s := serve(t, cosmosrest.Options{})
+	stored := s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
+	if err := put(t.Context(), stored, `{"id":"a","pk":"k"}`); err != nil {
+		t.Fatal(err)
+	}
+	client := s.client(t, master, tripper(func(r *http.Request) (*http.Response, error) {
+		r.Header.Del("X-Changefeed-Count-Pending")
+		return s.transport.RoundTrip(r)
+	}))
+	counter := find(t, client, "items").Source().(changefeed.Counter)
+	from := changefeed.Position{Start: changefeed.FromBeginning()}
+	if b, err := counter.Pending(t.Context(), changefeed.FullRange(), from, changefeed.ReadOptions{}); err == nil {
+		t.Errorf("counted %+v, want an error", b)
+	}
+	if _, err := counter.Pending(t.Context(), changefeed.Range{Min: "1", Max: "1"}, from, changefeed.ReadOptions{}); !errors.Is(err, changefeed.ErrBadRequest) {
+		t.Errorf("count of an empty range: %v, want a bad request", err)
+	}
+}

@@ -1,0 +1,47 @@
+package cosmosrest
+
+import (
+	"net/http"
+	"time"
+)
+
+// pending is how much a range has after a position.
+type pending struct {
+	Items  int64      `json:"items"`
+	Oldest *time.Time `json:"oldest,omitempty"` // commit time of the first of them
+}
+
+// countPending answers a change feed request that asks for the number of changes in
+// place of a page. The service has nothing of the kind: LSNs there count the
+// transactions of one partition, here those of the container, from which nobody can
+// tell how much a range has. Unlike a page, a count may be of several partitions.
+func (f *feedRead) countPending() (err error) {
+	if err := f.parseMode(); err != nil {
+		return err
+	}
+	if f.from, err = f.c.feedStart(); err != nil {
+		return err
+	}
+	s, err := f.c.selection(f.cont)
+	if err != nil {
+		return err
+	}
+	f.rng, f.o.Key = s.rng, s.key
+	if err := f.checkVersions(); err != nil {
+		return err
+	}
+	f.part = f.cont.PartitionAt(f.rng.Min)
+	if err := f.c.admit(f.cont, f.part.ID); err != nil {
+		return err
+	}
+	backlog, err := f.cont.Pending(f.c.ctx, f.rng, f.from, f.o)
+	if err != nil {
+		return err
+	}
+	f.c.spend(f.cont, f.part.ID, chargeCount(backlog.Items))
+	p := pending{Items: backlog.Items}
+	if !backlog.Oldest.IsZero() {
+		p.Oldest = &backlog.Oldest
+	}
+	return f.c.reply(http.StatusOK, encode(p))
+}

@@ -1,0 +1,63 @@
+package changefeed_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// polled is a source without its optional abilities, as Azure is one.
+type polled struct{ changefeed.Source }
+
+// Leases that share a partition have one distance between them: what it says of each is
+// a bound, and while there is little to do they are counted.
+func TestTheEstimateOfLeasesThatShareAPartitionIsHonest(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		p := w.run("a", changefeed.HandlerFunc(failing), changefeed.Options{MinLeases: 4})
+		time.Sleep(time.Minute)
+		p.stop(t)
+		estimates := func() (exact, distant map[string]changefeed.Lag) {
+			exact, distant = map[string]changefeed.Lag{}, map[string]changefeed.Lag{}
+			for to, source := range map[*map[string]changefeed.Lag]changefeed.Source{&exact: w.orders, &distant: polled{w.orders}} {
+				lags, err := changefeed.Estimate(t.Context(), source, w.leases)
+				if err != nil || len(lags) != 4 {
+					t.Fatalf("%d lags, %v, want 4", len(lags), err)
+				}
+				for _, l := range lags {
+					(*to)[l.Lease.Token] = l
+				}
+			}
+			return exact, distant
+		}
+		exact, distant := estimates()
+		for token, got := range distant {
+			if !got.Exact || got.Pending != 0 || !exact[token].Exact {
+				t.Errorf("lease %s with nothing to do: %+v", token, got)
+			}
+		}
+		w.fill(200)
+		exact, distant = estimates()
+		for token, got := range distant {
+			if want := exact[token]; !got.Exact || got.Shared || got.Pending != want.Pending || !got.Oldest.Equal(want.Oldest) {
+				t.Errorf("lease %s of 200 changes: %d, exact %v, shared %v, want %d, counted", token, got.Pending, got.Exact, got.Shared, want.Pending)
+			}
+		}
+		w.fill(3000)
+		exact, distant = estimates()
+		var sum int64
+		bounds := 0
+		for token, got := range distant {
+			want := exact[token]
+			if sum += want.Pending; got.Shared == got.Exact || got.Pending < want.Pending || got.Exact && got.Pending != want.Pending {
+				t.Errorf("lease %s of 3,000 changes: %d, exact %v, shared %v, want %d or a bound above it", token, got.Pending, got.Exact, got.Shared, want.Pending)
+			}
+			if got.Shared {
+				bounds++
+			}
+		}
+		if sum != 3000 || bounds == 0 {
+			t.Errorf("leases have %d changes, %d of them bounds: want 3000, and one bound at least", sum, bounds)
+		}
+	})
+}

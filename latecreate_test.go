@@ -1,0 +1,233 @@
+package changefeed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// tardy is a lease store that carries out some creates long after their callers have
+// given up.
+type tardy struct {
+	*hookedStore
+	t       *testing.T
+	by      time.Duration
+	mu      sync.Mutex
+	late    func(changefeed.Lease) bool // asked once for each create of a lease
+	waiting sync.WaitGroup
+	arrived []string // tokens of late creates that made a lease
+}
+
+func (w *world) tardy(by time.Duration) *tardy {
+	s := &tardy{hookedStore: &hookedStore{Leases: w.leases}, t: w.t, by: by}
+	s.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		s.mu.Lock()
+		isLate := l.Kind == changefeed.KindLease && s.late != nil && s.late(l)
+		s.mu.Unlock()
+		if !isLate {
+			return w.leases.Create(ctx, l)
+		}
+		s.waiting.Go(func() {
+			time.Sleep(s.by)
+			_, err := w.leases.Create(w.t.Context(), l)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if err == nil {
+				s.arrived = append(s.arrived, l.Token)
+			}
+		})
+		<-ctx.Done()
+		return l, context.Cause(ctx)
+	}
+	return s
+}
+
+// delay makes creates late, by what which says; nil is none.
+func (s *tardy) delay(which func(changefeed.Lease) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.late = which
+}
+
+// once is true for the first lease.
+func once() func(changefeed.Lease) bool {
+	asked := false
+	return func(changefeed.Lease) bool {
+		defer func() { asked = true }()
+		return !asked
+	}
+}
+
+// twice lists what was delivered more than once.
+func (y *tally) twice() (found []string) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for name, lsns := range y.seen {
+		if n := len(slices.Compact(slices.Sorted(slices.Values(lsns)))); n < len(lsns) {
+			found = append(found, fmt.Sprintf("%s: %v", name, lsns))
+		}
+	}
+	return found
+}
+
+// trickle writes one version of 20 items, a second apart.
+func (w *world) trickle() {
+	for n := range 20 {
+		w.put(fmt.Sprintf("city-%d", n), "item", n)
+		time.Sleep(time.Second)
+	}
+}
+
+// A child's create is on its way when its caller gives up, the partitions merge back, and
+// then the create arrives.
+func TestACreateThatArrivesAfterAMergeMakesNoSecondLease(t *testing.T) {
+	for _, by := range []time.Duration{10 * time.Second, 64 * time.Second, 70 * time.Second, 5 * time.Minute} {
+		for _, resplit := range []bool{false, true} { // after the merge the partition is split elsewhere
+			t.Run(fmt.Sprint(by, resplit), func(t *testing.T) {
+				inWorld(t, 1, func(t *testing.T, w *world) {
+					y := &tally{}
+					store := w.tardy(by)
+					p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+					w.trickle()
+					store.delay(once())
+					w.split(0)
+					time.Sleep(20 * time.Second)
+					w.merge(0)
+					if resplit {
+						w.splitAt(0, "0AAA")
+					}
+					for begun := time.Now(); time.Since(begun) < by+2*time.Minute; {
+						w.trickle()
+					}
+					w.tiles()
+					if twice := y.twice(); len(twice) != 0 || len(y.seen) != 20 || w.pending() != 0 {
+						t.Errorf("%d items, %d pending, delivered twice: %v", len(y.seen), w.pending(), twice)
+					}
+					y.ordered(t)
+					if p.errs.find(changefeed.ErrOverlap) != nil {
+						t.Errorf("reported %v", p.errs.all())
+					}
+					p.stop(t)
+					store.waiting.Wait()
+				})
+			})
+		}
+	}
+}
+
+func (w *world) splitAt(n int, epk string) {
+	w.t.Helper()
+	if _, err := w.orders.SplitAt(w.t.Context(), w.partitions()[n].ID, epk); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// A create arrives when the lease that its second try made has been split and removed, and
+// its caller lives, or has died, or lacks the right to delete.
+func TestACreateThatArrivesAfterItsLeaseHasGoneIsRemoved(t *testing.T) {
+	for _, c := range []struct {
+		name               string
+		dies, unprivileged bool
+	}{{"its caller lives", false, false}, {"its caller has died", true, false}, {"without the right to delete", false, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				y := &tally{}
+				store := w.tardy(6 * time.Minute)
+				if c.unprivileged {
+					store.delete = func(context.Context, changefeed.Lease) error { return changefeed.ErrForbidden }
+				}
+				p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+				w.trickle()
+				store.delay(once())
+				w.split(0)
+				time.Sleep(3 * time.Minute)
+				w.split(0)
+				w.split(2)
+				w.trickle()
+				if c.dies {
+					p.stop(t)
+					p = w.runWith(w.orders, w.leases, "b", y, changefeed.Options{})
+				}
+				for range 18 {
+					w.trickle()
+				}
+				if c.unprivileged != (len(store.arrived) == 0) {
+					t.Fatalf("%v arrived: the test shows nothing", store.arrived)
+				}
+				w.tiles()
+				if twice := y.twice(); len(twice) != 0 || len(y.seen) != 20 || w.pending() != 0 {
+					t.Errorf("%d items, %d pending, delivered twice: %v", len(y.seen), w.pending(), twice)
+				}
+				y.ordered(t)
+				if errs := p.errs.find(changefeed.ErrOverlap); errs != nil {
+					t.Errorf("reported %v", p.errs.all())
+				}
+				p.stop(t)
+				store.waiting.Wait()
+			})
+		})
+	}
+}
+
+// A lease that overlaps others is removed only if it is ours, and they are, and they have
+// come as far. Everything else is reported.
+func TestOnlyAProvablyRedundantLeaseIsRemoved(t *testing.T) {
+	half := changefeed.FullRange().Cut(2)[0]
+	ours := map[string]string{"changefeed.generation": "1"}
+	for _, c := range []struct {
+		name    string
+		extra   changefeed.Lease
+		removed bool
+	}{
+		{"ours, before the others", changefeed.Lease{Position: changefeed.At(`"1"`), Properties: ours}, true},
+		{"ours, never read", changefeed.Lease{Position: changefeed.Position{Start: changefeed.FromBeginning()}, Properties: ours}, true},
+		{"ours, held by another kind of processor", changefeed.Lease{Owner: "net", Position: changefeed.At(`"1"`), Properties: ours}, false},
+		{"another kind's", changefeed.Lease{Position: changefeed.At(`"1"`)}, false},
+		{"at a position that cannot be compared", changefeed.Lease{Owner: "b", Epoch: "e", Position: changefeed.At(`"x"`), Properties: ours}, false},
+		{"reading from a time", changefeed.Lease{Position: changefeed.Position{Token: `"1"`, Start: changefeed.FromTime(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))}, Properties: ours}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				y := &tally{}
+				p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+				w.fill(20)
+				time.Sleep(time.Minute)
+				l := c.extra
+				l.Version, l.Token, l.Range = 1, half.String(), half
+				if _, err := w.leases.Create(t.Context(), l); err != nil {
+					t.Fatal(err)
+				}
+				for range 10 {
+					w.trickle()
+					if c.extra.Owner == "net" { // at work
+						w.renew(half)
+					}
+				}
+				leases := len(w.records(changefeed.KindLease))
+				reported := p.errs.find(changefeed.ErrOverlap) != nil
+				if c.removed != (leases == 1) || c.removed == reported {
+					t.Errorf("%d leases, reported %v", leases, p.errs.all())
+				}
+				p.stop(t)
+			})
+		})
+	}
+}
+
+// renew writes the lease of a range as its owner would.
+func (w *world) renew(of changefeed.Range) {
+	w.t.Helper()
+	for _, l := range w.records(changefeed.KindLease) {
+		if l.Range == of {
+			if _, err := w.leases.Update(w.t.Context(), l); err != nil && !errors.Is(err, changefeed.ErrConflict) {
+				w.t.Error(err)
+			}
+		}
+	}
+}

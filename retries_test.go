@@ -1,0 +1,169 @@
+package changefeed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+var errRefused = errors.New("lease store: refused")
+
+// A store may answer each request with a lie, at once and for ever. Whatever is tried
+// again is tried again with pauses.
+func TestALyingLeaseStoreIsAskedAtABoundedRate(t *testing.T) {
+	const leases = 20
+	for _, c := range []struct {
+		name string
+		most int64 // requests in a minute
+		lie  func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64)
+	}{
+		{"Update applies and answers a conflict", 300, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
+			s.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+				tick(asked)
+				got, err := w.leases.Update(ctx, l)
+				if on.Load() && err == nil {
+					return l, changefeed.ErrConflict
+				}
+				return got, err
+			}
+		}},
+		{"Update answers a conflict and applies nothing", 600, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
+			s.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+				tick(asked)
+				if on.Load() {
+					return l, changefeed.ErrConflict
+				}
+				return w.leases.Update(ctx, l)
+			}
+		}},
+		{"Update applies the write before", 1000, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
+			var before atomic.Pointer[changefeed.Lease]
+			s.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+				tick(asked)
+				if !on.Load() || l.Kind != changefeed.KindLease {
+					return w.leases.Update(ctx, l)
+				}
+				if old := before.Swap(&l); old != nil && old.Token == l.Token {
+					old.ETag = l.ETag
+					_, _ = w.leases.Update(ctx, *old)
+				}
+				return l, changefeed.ErrConflict
+			}
+		}},
+		{"Update fails", 1500, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
+			s.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+				if tick(asked); on.Load() {
+					return l, errRefused
+				}
+				return w.leases.Update(ctx, l)
+			}
+		}},
+		{"presence is there and is not", 400, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
+			s.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+				tick(asked)
+				if on.Load() && l.Kind == changefeed.KindHost {
+					return l, changefeed.ErrNotFound
+				}
+				return w.leases.Update(ctx, l)
+			}
+			s.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+				tick(asked)
+				if on.Load() && l.Kind == changefeed.KindHost {
+					return l, changefeed.ErrConflict
+				}
+				return w.leases.Create(ctx, l)
+			}
+		}},
+		{"List fails", 100, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
+			s.list = func(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+				if tick(asked); on.Load() {
+					return nil, time.Time{}, errRefused
+				}
+				return w.leases.List(ctx)
+			}
+		}},
+		{"List is empty", 400, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
+			s.list = func(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+				if tick(asked); on.Load() {
+					return nil, time.Now(), nil
+				}
+				return w.leases.List(ctx)
+			}
+		}},
+		{"Follow fails", 100, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
+			s.follow = func(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+				if tick(asked); on.Load() {
+					return nil, "", time.Time{}, errRefused
+				}
+				return w.leases.Follow(ctx, cursor)
+			}
+		}},
+		{"Follow answers the same news at once", 600, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
+			s.follow = func(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+				tick(asked)
+				if on.Load() {
+					return w.records(changefeed.KindLease), "1", time.Now(), nil
+				}
+				return w.leases.Follow(ctx, cursor)
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				var on atomic.Bool
+				var asked atomic.Int64
+				store := &hookedStore{Leases: w.leases}
+				c.lie(w, store, &on, &asked)
+				p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{MinLeases: leases, Start: changefeed.FromBeginning(), Drain: time.Second})
+				time.Sleep(time.Minute)
+				on.Store(true)
+				asked.Store(0)
+				time.Sleep(5 * time.Minute)
+				if n := asked.Load(); n == 0 || n > 5*c.most {
+					t.Errorf("%d requests in 5 minutes for %d idle leases, want 1 to %d a minute; reported %v", n, leases, c.most, first(p.errs.all()))
+				}
+				on.Store(false)
+				p.stop(t)
+			})
+		})
+	}
+}
+
+// A lease that is being created is created with pauses, too.
+func TestALyingLeaseStoreIsAskedForNewLeasesAtABoundedRate(t *testing.T) {
+	for _, failure := range []error{errRefused, &changefeed.ThrottledError{}, changefeed.ErrConflict} {
+		t.Run(fmt.Sprint(failure), func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				var asked atomic.Int64
+				store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+					tick(&asked)
+					if l.Kind == changefeed.KindLease {
+						return l, failure
+					}
+					return w.leases.Create(ctx, l)
+				}}
+				const leases = 20
+				p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{MinLeases: leases, Start: changefeed.FromBeginning()})
+				time.Sleep(5 * time.Minute)
+				if n := asked.Load(); n == 0 || n > 100*leases {
+					t.Errorf("%d creates in 5 minutes for %d leases, want 1 to %d", n, leases, 100*leases)
+				}
+				p.stop(t)
+			})
+		})
+	}
+}
+
+// tick counts a request, and lets time pass when there are so many that it would not.
+func tick(n *atomic.Int64) {
+	if n.Add(1) > busyLoop {
+		time.Sleep(time.Second)
+	}
+}
+
+func first(errs []*changefeed.Error) []*changefeed.Error { return errs[:min(3, len(errs))] }

@@ -1,0 +1,289 @@
+package changefeed
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Start is where reading begins when there is no continuation. The zero Start is no
+// choice: a new unit then begins from now, and one that exists goes on where it is.
+type Start struct {
+	now, beginning bool
+	at             time.Time
+	ago            time.Duration // of FromAgo
+}
+
+// FromNow begins with the changes made after the lease is created.
+func FromNow() Start { return Start{now: true} }
+
+// FromBeginning begins with the oldest change that the feed still has.
+func FromBeginning() Start { return Start{beginning: true} }
+
+// FromTime begins with the changes made at t and later. The service keeps whole seconds,
+// so all of the second that t is in may come.
+func FromTime(t time.Time) Start { return Start{at: t.UTC().Round(0)} }
+
+// FromAgo is [FromTime] of a time so long before now, and the same start each time that
+// it is given: a program may set it at each start, and it is the first that counts.
+func FromAgo(d time.Duration) Start {
+	return Start{at: time.Now().UTC().Add(-d).Round(0), ago: d}
+}
+
+// IsZero tells that no start was chosen.
+func (s Start) IsZero() bool { return s == Start{} }
+
+// IsNow tells a start from now, which the zero Start is too.
+func (s Start) IsNow() bool { return !s.beginning && s.at.IsZero() }
+
+// IsBeginning tells a start from the beginning.
+func (s Start) IsBeginning() bool { return s.beginning }
+
+// Time is the start time, zero for the other kinds.
+func (s Start) Time() time.Time { return s.at }
+
+// String gives "now", "beginning" or the time in RFC 3339; [ParseStart] reads it.
+func (s Start) String() string {
+	switch {
+	case s.beginning:
+		return "beginning"
+	case s.at.IsZero():
+		return "now"
+	}
+	return s.at.Format(time.RFC3339Nano)
+}
+
+// given is the start as its user gave it, the same at each start of a program.
+func (s Start) given() string {
+	switch {
+	case s.IsZero():
+		return ""
+	case s.ago > 0:
+		return s.ago.String() + " ago"
+	}
+	return s.String()
+}
+
+// ParseStart reads what [Start.String] writes.
+func ParseStart(text string) (Start, error) {
+	switch strings.ToLower(text) {
+	case "now":
+		return FromNow(), nil
+	case "beginning":
+		return FromBeginning(), nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return Start{}, fmt.Errorf("start %q: want now, beginning or a time such as 2026-01-31T15:04:05Z", text)
+	}
+	return FromTime(t), nil
+}
+
+// Where a lease without a position begins
+//
+// Leases that we create have a token from the first, so this is about those that another
+// kind of processor made and has not read from yet. Whoever made the lease, it begins
+//
+//	1  from the start that it records itself, else
+//	2  from where its unit began, as the marker records it, else
+//	3  from Options.Start, which is then recorded in the marker
+//
+// and without any of these it is not worked on: Run returns [ErrNoStart] when there is
+// such a lease at the start, and reports and leaves alone one that appears later. It
+// never begins from now because nobody said otherwise: what was written while nobody
+// worked would be skipped. The position is stored before the first change is handled.
+
+// Properties of the marker.
+const (
+	optionProperty = "start"  // Options.Start as it was given
+	originProperty = "origin" // where the unit began, as a start that means the same later
+)
+
+// record adds to the marker's properties where the unit begins.
+func (r *run) record(start Start, properties map[string]string) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, properties)
+	all[optionProperty] = cmp.Or(start.given(), start.String())
+	if start.IsNow() && r.opts.Mode == LatestVersion {
+		start = FromTime(r.view.now().Add(-clockGrain)) // stores keep whole seconds
+	}
+	all[originProperty] = start.String()
+	return all
+}
+
+// origin is where the unit began, if its marker records that.
+func (v *view) origin() (Start, bool) {
+	info, _ := v.marker()
+	start, err := ParseStart(info.Properties[originProperty])
+	return start, err == nil
+}
+
+// marker is the unit's marker, if its leases have been created.
+func (v *view) marker() (Lease, bool) {
+	for _, info := range v.kind(KindInfo) {
+		if info.Err == nil {
+			return info, true
+		}
+	}
+	return Lease{}, false
+}
+
+// recorded is where a lease that is lost must begin again: where the unit began, else
+// where nothing is skipped that the mode can still give.
+func (r *run) recorded() Start {
+	if r.opts.Mode == AllVersionsAndDeletes {
+		return FromNow()
+	}
+	if start, ok := r.view.origin(); ok {
+		return start
+	}
+	return FromBeginning()
+}
+
+// firstStart is where a unit without a marker begins: where Options.Start says, else
+// where the leases say that are there from a creation that was interrupted.
+func (r *run) firstStart() (Start, error) {
+	if !r.opts.Start.IsZero() {
+		return r.opts.Start, nil
+	}
+	for _, l := range r.view.kind(KindLease) {
+		if start := l.Position.Start; l.Err == nil && !start.IsZero() {
+			return start, nil
+		}
+	}
+	return Start{}, r.checkPlaced()
+}
+
+// checkStart refuses a start that the unit would ignore. The one that it was begun with
+// is welcome: programs set it at every start. A unit that another kind of processor made
+// has none on record, and takes ours.
+func (r *run) checkStart(ctx context.Context, info Lease) (done bool, err error) {
+	given, began := r.opts.Start.given(), info.Properties[optionProperty]
+	_, known := r.view.origin()
+	switch {
+	case !known && given == "":
+		return true, r.checkPlaced()
+	case given == "" || given == began:
+		return true, nil
+	case known:
+		return true, &StartError{Given: given, Began: began, Since: info.Updated}
+	}
+	info.Properties = r.record(r.opts.Start, info.Properties)
+	got, err := r.store.Update(ctx, info)
+	if errors.Is(err, ErrConflict) {
+		return false, nil // another instance records its own
+	}
+	if err != nil {
+		return false, fmt.Errorf("record start: %w", err)
+	}
+	r.view.put(got)
+	return true, nil
+}
+
+// checkForeign refuses a unit that we could not work on in full: ranges whose leases
+// others keep in a form that we do not write would stand still.
+func (r *run) checkForeign() error {
+	leases := r.view.kind(KindLease)
+	foreign := func(l Lease) bool { return errors.Is(l.Err, ErrForeignLease) }
+	if i := slices.IndexFunc(leases, foreign); i >= 0 {
+		return fmt.Errorf("%s: %w; use another processor name, from the time of the oldest change that is still pending there, so that some changes come again and none is lost; or delete these leases",
+			some(ids(leases, foreign)), leases[i].Err)
+	}
+	return nil
+}
+
+// checkPlaced refuses leases of which nobody says where they begin.
+func (r *run) checkPlaced() error {
+	if open := ids(r.view.kind(KindLease), Lease.unplaced); len(open) > 0 {
+		return &StartError{Leases: open}
+	}
+	return nil
+}
+
+// unplaced tells a lease that does not say where it begins.
+func (l Lease) unplaced() bool {
+	return l.Err == nil && l.State != StateRetired && l.Position.Token == "" && l.Position.Start.IsZero()
+}
+
+// ids are the ids of the leases that have a property.
+func ids(leases []Lease, has func(Lease) bool) (list []string) {
+	for _, l := range leases {
+		if has(l) {
+			list = append(list, l.ID)
+		}
+	}
+	return list
+}
+
+// placed lists the leases that can be worked on, and those that cannot: besides what is
+// bad by itself, leases of which nobody says where they begin.
+func (v *view) placed() (good, bad []Lease) {
+	good, bad = v.leases()
+	if _, known := v.origin(); known {
+		return good, bad
+	}
+	good = slices.DeleteFunc(good, func(l Lease) bool {
+		open := l.unplaced()
+		if open {
+			l.Err = &StartError{Leases: []string{l.ID}}
+			bad = append(bad, l)
+		}
+		return open
+	})
+	return good, bad
+}
+
+// place is the position of a start, as a token where there is one: so a processor of
+// another kind, which would begin a lease without a token at a start of its own, goes on
+// right from our leases.
+func (r *run) place(ctx context.Context, part Range, start Start) (Position, error) {
+	at := Position{Start: FromTime(start.at)}
+	if start.at.IsZero() {
+		at.Start = Start{beginning: start.beginning}
+	}
+	page, err := r.source.Read(ctx, part, at, ReadOptions{Mode: r.opts.Mode, MaxItems: 1})
+	if err != nil {
+		return at, fmt.Errorf("read position of %v: %w", start, err)
+	}
+	return page.begin(at), nil
+}
+
+// begin is the position that a page was read from, as a token. Where tokens are LSNs in
+// quotes, as the service's are, the one before the first change is known; otherwise the
+// position stays what it was.
+func (p Page) begin(from Position) Position {
+	if len(p.Changes) == 0 {
+		return p.Next
+	}
+	first, last := p.Changes[0].LSN, p.Changes[len(p.Changes)-1].LSN
+	if p.Next.Token != lsnToken(last) {
+		return from
+	}
+	return Position{Token: lsnToken(first - 1), Start: from.Start}
+}
+
+// lsnToken is the continuation token after an LSN.
+func lsnToken(lsn int64) string { return strconv.Quote(strconv.FormatInt(lsn, 10)) }
+
+// anchor fixes where a lease without a token begins, before anything of it is handled.
+func (w *worker) anchor() error {
+	start := w.first.Position.Start
+	if start.IsNow() {
+		start = w.r.recorded()
+	}
+	w.at = Position{Start: start}
+	page, err := w.read()
+	if err == nil {
+		w.at = page.begin(w.at)
+	} else if !errors.Is(err, ErrGone) { // else the leases of the parts begin there
+		return err
+	}
+	at := w.at
+	return cmp.Or(w.save(func(l *Lease) { l.Position = at }), err)
+}

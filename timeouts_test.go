@@ -1,0 +1,176 @@
+package changefeed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// slow is a handler that needs its time for each change and gives up when its context ends.
+type slow struct {
+	tally
+	each  time.Duration
+	sizes []int
+	tries []int
+}
+
+func (h *slow) Handle(ctx context.Context, b *changefeed.Batch) error {
+	h.mu.Lock()
+	h.sizes, h.tries = append(h.sizes, len(b.Changes)), append(h.tries, b.Attempt)
+	h.mu.Unlock()
+	for range b.Changes {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(h.each):
+		}
+	}
+	return h.tally.Handle(ctx, b)
+}
+
+// 90 changes, 10 s each, 10 minutes a batch: the page that the source gives is too much
+// for the handler, and was delivered for ever.
+func TestAPageThatTakesTooLongComesAgainInSmallerParts(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(90)
+		h := &slow{each: 10 * time.Second}
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning()})
+		time.Sleep(20 * time.Minute)
+		if items, again := h.items(); items != 45 || again != 0 {
+			t.Errorf("%d items, %d again after 20 minutes, want half of the page: the sizes were %v", items, again, h.sizes)
+		}
+		if !slices.Equal(h.tries[:2], []int{1, 2}) {
+			t.Errorf("attempts %v, want those of one position to go on", h.tries)
+		}
+		time.Sleep(20 * time.Minute)
+		if items, again := h.items(); items != 90 || again != 0 || w.pending() != 0 {
+			t.Errorf("%d items, %d again, %d pending: the sizes were %v", items, again, w.pending(), h.sizes)
+		}
+		h.ordered(t)
+		p.stop(t)
+	})
+}
+
+// The limit goes down to one change, up again when there is time, and is then forgotten.
+func TestPagesGrowAgainWhenTheHandlerHasTime(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(40)
+		h := &slow{each: 40 * time.Second}
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), HandlerTimeout: time.Minute})
+		time.Sleep(10 * time.Minute)
+		if smallest := slices.Min(h.sizes); smallest != 1 || slices.Max(h.sizes[5:]) > 2 {
+			t.Errorf("sizes %v, want them to fall to 1 and to stay there", h.sizes)
+		}
+		h.mu.Lock()
+		h.each, h.sizes = 0, nil
+		h.mu.Unlock()
+		time.Sleep(10 * time.Minute)
+		if !slices.IsSorted(h.sizes[:4]) || slices.Max(h.sizes) < 8 {
+			t.Errorf("sizes %v, want them to grow", h.sizes)
+		}
+		w.fill(60)
+		time.Sleep(time.Minute)
+		if items, again := h.items(); items != 60 || again != 40 || w.pending() != 0 {
+			t.Errorf("%d items, %d again, %d pending", items, again, w.pending())
+		}
+		h.ordered(t)
+		p.stop(t)
+	})
+}
+
+// A transaction is whole however long it takes, and what follows it is not held up more
+// than it must be.
+func TestATransactionThatTakesTooLongStaysWhole(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(10)
+		var writes []changefeed.Write
+		for n := range 20 {
+			writes = append(writes, upsert("oslo", fmt.Sprint(n), n))
+		}
+		results, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), writes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.fill(10)
+		h := &slow{each: 4 * time.Second} // the transaction alone needs 80 s of 60
+		var whole int
+		h.before = func(_ context.Context, b *changefeed.Batch) error {
+			for _, c := range b.Changes {
+				if c.LSN == results[0].LSN {
+					whole++
+				}
+			}
+			return nil
+		}
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), HandlerTimeout: time.Minute})
+		time.Sleep(20 * time.Minute)
+		if whole != 0 {
+			t.Errorf("%d changes of the transaction were handled, which cannot be handled in time", whole)
+		}
+		h.mu.Lock()
+		h.each = 2 * time.Second
+		h.mu.Unlock()
+		time.Sleep(10 * time.Minute)
+		if whole != 20 || w.pending() != 0 {
+			t.Errorf("%d changes of the transaction at once, want all 20; %d pending", whole, w.pending())
+		}
+		h.ordered(t)
+		p.stop(t)
+	})
+}
+
+// By hand: a batch that took too long cannot be checkpointed when its parts are on their
+// way, because its position lies after theirs.
+func TestACheckpointOfABatchThatComesAgainInPartsIsRefused(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(10)
+		var first *changefeed.Batch
+		var refused error
+		sizes := []int{}
+		h := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+			sizes = append(sizes, len(b.Changes))
+			if first == nil {
+				first = b
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			if len(sizes) == 2 {
+				refused = first.Checkpoint(t.Context())
+			}
+			return b.Checkpoint(ctx)
+		})
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), HandlerTimeout: time.Minute, Manual: true})
+		time.Sleep(80 * time.Second)
+		p.stop(t)
+		if !errors.Is(refused, changefeed.ErrHandlerTimeout) || !slices.Equal(sizes[:2], []int{10, 5}) || w.pending() != 0 {
+			t.Errorf("sizes %v, %d pending; the first batch's checkpoint gave %v", sizes, w.pending(), refused)
+		}
+	})
+}
+
+// By hand: a batch that was checkpointed before its time was up is done.
+func TestABatchCheckpointedBeforeItsTimeoutIsDone(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(10)
+		calls := 0
+		h := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+			calls++
+			if err := b.Checkpoint(ctx); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), HandlerTimeout: time.Minute, Manual: true})
+		time.Sleep(10 * time.Minute)
+		if calls != 1 || w.pending() != 0 {
+			t.Errorf("%d calls, %d pending", calls, w.pending())
+		}
+		p.stop(t)
+	})
+}
