@@ -110,7 +110,10 @@ func (s *shape) decides(t *testing.T, d damage) bool {
 			Manifest string
 		}
 	}
-	text, _, _ := bytes.Cut(s.image["INVENTORY"], []byte{'\n'})
+	text, _, found := bytes.Cut(s.image["INVENTORY"], []byte{'\n'})
+	if !found {
+		return false
+	}
 	if err := json.Unmarshal(text, &facts); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -69,9 +68,9 @@ const formatVersion = "1"
 const maxQueue = 1024
 
 // Open opens the store in a directory, which it creates when there is none. It returns
-// [ErrInUse] when another process has it open, [ErrCorrupt] when files are damaged,
-// [ErrNotStore] when the directory holds other files, and [ErrFormat] when it is of a
-// later version.
+// [ErrInUse] when another process has it open, [ErrCorrupt] when files are damaged, which
+// it finds out before it changes anything, [ErrNotStore] when the directory holds other
+// files, and [ErrFormat] when it is of a later version.
 func Open(dir string, o Options) (*DB, error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = defaultCache
@@ -378,25 +377,4 @@ func decodeRID(rid string) ([]byte, error) {
 		return nil, fmt.Errorf("resource id %q: %w", rid, ErrCorrupt)
 	}
 	return b, nil
-}
-
-// tagger makes ETags that never come twice.
-type tagger struct {
-	run  string
-	next *atomic.Uint64
-}
-
-func newTagger() tagger {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails, as documented
-	return tagger{run: fmt.Sprintf("%08x-%04x", b[:4], b[4:6]), next: &atomic.Uint64{}}
-}
-
-// tag is the next ETag, with its quotes.
-func (t tagger) tag() string {
-	n := strconv.FormatUint(t.next.Add(1)|1<<63, 16) // 16 digits
-	b := make([]byte, 0, 2+len(t.run)+len(n)+3)
-	b = append(append(append(b, '"'), t.run...), '-')
-	b = append(append(append(b, n[:4]...), '-'), n[4:]...)
-	return string(append(b, '"'))
 }

@@ -35,6 +35,14 @@
 // shown what a power loss could take back. After an error of a write to disk the store
 // refuses reads as well as writes ([ErrFailed]): opening it again shows what it has.
 //
+// # Damage
+//
+// The files of a store are verified when it is opened, before anything is changed: one
+// that is lost, cut or altered is [ErrCorrupt] with its name, from Open or, for the blocks of
+// tables, from the read that meets it. After a kill or a power loss the end of the newest log
+// is an exception: how far it had reached cannot be known, and [DB.Recovery] says how far it
+// does. [DB.Check] reads everything; [Salvage] reads what is left of a damaged store.
+//
 // # Caveats
 //
 // One process has a directory open at a time. The items of a write are limited as the

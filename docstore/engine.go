@@ -121,7 +121,7 @@ func isCorrupt(err error) bool {
 func look(names []string) (store, other bool) {
 	for _, name := range names {
 		switch {
-		case name == "LOCK" || name == "lost+found":
+		case name == "LOCK" || name == "lost+found" || name == inventoryNext:
 		case ours(name):
 			store = true
 		default:

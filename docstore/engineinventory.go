@@ -28,7 +28,10 @@ import (
 //
 // Stores without one, of earlier versions, are taken as they are; they get one.
 
-const inventoryName = "INVENTORY"
+const (
+	inventoryName = "INVENTORY"
+	inventoryNext = inventoryName + ".next" // takes its place
+)
 
 // facts are what the inventory holds.
 type facts struct {
@@ -100,12 +103,12 @@ func readAll(fs vfs.FS, path string) ([]byte, error) {
 // save replaces the file. When it returns, the file is on the disk, and so are the names
 // of all files that were made before.
 func (v *inventory) save() error {
+	v.facts.Logs = slices.DeleteFunc(v.facts.Logs, func(n uint64) bool { return n < v.facts.First })
 	text, err := json.Marshal(v.facts)
 	if err != nil {
 		return err
 	}
-	path := v.fs.PathJoin(v.dir, inventoryName)
-	next := path + ".next"
+	path, next := v.fs.PathJoin(v.dir, inventoryName), v.fs.PathJoin(v.dir, inventoryNext)
 	f, err := v.fs.Create(next, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
@@ -173,7 +176,7 @@ func (v *inventory) opened(num uint64) (*atomic.Int64, error) {
 	defer v.mu.Unlock()
 	v.newest = &atomic.Int64{}
 	v.facts.Closed, v.facts.NoSync = nil, v.noSync
-	v.facts.Logs = append(slices.DeleteFunc(v.facts.Logs, func(n uint64) bool { return n < v.facts.First }), num)
+	v.facts.Logs = append(v.facts.Logs, num)
 	return v.newest, v.save()
 }
 

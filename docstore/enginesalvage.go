@@ -253,7 +253,10 @@ func (w *wreck) batch(record []byte, file uint64) error {
 
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
-	return strings.TrimPrefix(line, "pebble: ")
+	for _, prefix := range []string{"pebble: ", "pebble/table: ", "file 000000: "} { // the engine does not know it here
+		line = strings.TrimPrefix(line, prefix)
+	}
+	return line
 }
 
 // realDisk is the file system of the machine.

@@ -31,10 +31,19 @@ func (r Recovery) String() string {
 		text += fmt.Sprintf(", and %d bytes after it hold a write that is not whole, which is dropped", r.Dropped)
 	}
 	if r.Lost > 0 {
-		text += fmt.Sprintf(", with %d writes behind it", r.Lost)
+		text += fmt.Sprintf(", and %d whole writes after a gap are dropped too", r.Lost)
+	}
+	for i, h := range r.Heads {
+		if i == maxHeads {
+			return text + fmt.Sprintf(" and %d more", len(r.Heads)-i)
+		}
+		text += fmt.Sprintf("%s %s %d", []string{"; newest LSNs:", ","}[min(i, 1)], h.Container, h.LSN)
 	}
 	return text
 }
+
+// maxHeads is how many containers a line names.
+const maxHeads = 10
 
 // Recovery is what [Open] found at the end of the newest log.
 func (db *DB) Recovery() Recovery { return db.found }

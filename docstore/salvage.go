@@ -12,36 +12,38 @@ import (
 
 // Salvaged is what [Salvage] found.
 type Salvaged struct {
-	Containers []SalvagedContainer
-	Lost       []Loss        // of the files
-	Missing    []MissingItem // documents of which is known that they were there
+	Containers []SalvagedContainer `json:"containers"`
+	Lost       []Loss              `json:"lost"`    // of the files
+	Missing    []MissingItem       `json:"missing"` // documents of which is known that they were there
 }
 
 // SalvagedContainer is a container of a damaged store.
 type SalvagedContainer struct {
-	Name      string // "container N" where its record is lost
-	Documents int    // those salvaged
-	Counted   int64  // those that it had by its own count; -1 where that is lost
-	Head      int64  // its newest LSN; -1 where that is lost
+	Name      string `json:"name"`      // "container N" where its record is lost
+	Documents int    `json:"documents"` // those salvaged
+	Counted   int64  `json:"counted"`   // those that it had by its own count; -1 where that is lost
+	Head      int64  `json:"head"`      // its newest LSN; -1 where that is lost
 }
 
 // Loss is a part of a file that could not be read.
 type Loss struct {
-	File   string
-	Reason string
+	File   string `json:"file"`
+	Reason string `json:"reason"`
 
 	// From and To are the first key that may be lost and the first after it that is not:
 	// documents by partition key hash, their versions by LSN. Empty where the file has
 	// anything that was written last.
-	From, To string
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
 }
 
 // MissingItem is a document whose last version could not be read.
 type MissingItem struct {
-	Container string
-	Key, ID   string
-	LSN       int64
-	Older     int64 // the LSN of the version that was salvaged instead; 0 for none
+	Container string `json:"container"`
+	Key       string `json:"key"` // its partition key
+	ID        string `json:"id"`
+	LSN       int64  `json:"lsn"`
+	Older     int64  `json:"older,omitempty"` // the LSN of the version that was salvaged instead; 0 for none
 }
 
 // Salvage reads what is left of a damaged store, and changes nothing in it. It visits the
