@@ -84,7 +84,7 @@ func (r *run) checkMode() error {
 func (r *run) cover(ctx context.Context, start Start) error {
 	partitions, err := r.source.Partitions(ctx)
 	if err != nil {
-		return fmt.Errorf("list partitions: %w", err)
+		return err
 	}
 	parts := cutAt(r.holes(), r.grid(partitions))
 	creating, fail := context.WithCancelCause(ctx)
@@ -232,9 +232,10 @@ func (r *run) overlaps() (found []flaw) {
 	}
 	for i := 1; i < len(good); i++ {
 		a, b := good[i-1], good[i]
-		split := a.State == StateSplitting || b.State == StateSplitting
-		removed := r.view.covers(a) || r.view.covers(b) // by its worker, or by whoever takes it
-		if !split && !removed && a.Range.Overlaps(b.Range) {
+		if a.State == StateSplitting || b.State == StateSplitting || !a.Range.Overlaps(b.Range) {
+			continue
+		}
+		if !r.view.covers(a) && !r.view.covers(b) { // else its worker, or whoever takes it, removes it
 			add(a, a.ID+" "+b.ID, fmt.Errorf("%w: %s and %s: keys in both are delivered twice", ErrOverlap, a.ID, b.ID))
 		}
 	}

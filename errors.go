@@ -11,8 +11,9 @@ import (
 var (
 	// ErrConflict: a record or item with this id exists, or its ETag has moved on.
 	ErrConflict = errors.New("conflict")
-	// ErrPrecondition is the [ErrConflict] of an ETag that is not the stored one.
-	ErrPrecondition = fmt.Errorf("%w: the ETag is not the stored one", ErrConflict)
+	// ErrPrecondition is the [ErrConflict] of a conditional write: its ETag is not the
+	// stored one, or what else it depends on does not hold.
+	ErrPrecondition = fmt.Errorf("%w: precondition failed", ErrConflict)
 	// ErrNotFound: there is no such record, item or container.
 	ErrNotFound = errors.New("not found")
 	// ErrForbidden: the caller lacks the right.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -103,7 +102,7 @@ func (m *meter) measure(ctx context.Context, l *Lag, r Range) error {
 		if !known {
 			partitions, err := m.source.Partitions(ctx)
 			if err != nil {
-				return fmt.Errorf("list partitions: %w", err)
+				return err
 			}
 			m.parts = rangesOf(partitions)
 		}

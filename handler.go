@@ -12,9 +12,9 @@ import (
 
 // Handler is the delegate: the code that handles each batch of changes.
 //
-// Returning nil means that the batch is done. An error, or a panic, has the same batch
-// delivered again after a pause, with a higher attempt number and with the lease still
-// held. The context ends with cause [ErrLeaseLost] when the lease is lost, with
+// Returning nil means that the batch is done. An error, whichever it is, or a panic, has
+// the same batch delivered again after a pause, with a higher attempt number and with the
+// lease still held. The context ends with cause [ErrLeaseLost] when the lease is lost, with
 // [ErrHandlerTimeout] past [Options.HandlerTimeout] and with [ErrStopped] when the
 // processor stops or hands the lease over and [Options.Drain] has passed; a handler
 // must then return soon, because somebody else may begin.

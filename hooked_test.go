@@ -3,11 +3,8 @@ package changefeed_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -186,35 +183,4 @@ func (w *world) deleteLeases() {
 			w.t.Fatal(err)
 		}
 	}
-}
-
-func TestAnErrorThatComesAgainIsWrittenOnceAMinute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var text strings.Builder
-		h := changefeed.LogHooks(slog.New(slog.NewTextHandler(&text, nil)))
-		outage := errors.New("connection refused")
-		for n := range 150 { // two and a half minutes of two leases
-			for _, lease := range []string{"0", "1"} {
-				h.Error(&changefeed.Error{Origin: changefeed.OriginSource, Lease: lease, Err: outage})
-			}
-			if n == 5 {
-				h.Error(&changefeed.Error{Origin: changefeed.OriginHandler, Lease: "0", Err: outage})
-			}
-			time.Sleep(time.Second)
-		}
-		var got []string
-		for line := range strings.Lines(text.String()) {
-			_, rest, _ := strings.Cut(line, "origin=")
-			got = append(got, strings.TrimSpace(rest))
-		}
-		want := []string{
-			`source lease=0 err="connection refused"`,
-			`handler lease=0 err="connection refused"`,
-			`source lease=0 err="connection refused" repeated=119`,
-			`source lease=0 err="connection refused" repeated=119`,
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("written:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
-	})
 }

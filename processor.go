@@ -50,6 +50,13 @@ func isNil(h Handler) bool {
 // releases the leases and returns nil. It returns an error only for what, at the start,
 // cannot mend itself: a mode or start that does not fit the existing leases, a container
 // that does not exist, a missing right. All else is reported to [Hooks.Error] and retried.
+//
+// When ctx ends, Run returns within four times [Options.Drain], whatever it is about: the
+// batch in hand may go on for one Drain, has another to heed the end of its context, then
+// [Closer] and the release of the lease have one each. That holds with a source or a lease
+// store that does not answer, if their calls end with their contexts, and with a handler
+// that does not return: it is left behind, and its lease to expire.
+//
 // It may be called again after it has returned, and even several times at once: each
 // call is an instance of its own.
 func (p *Processor) Run(ctx context.Context) error {
@@ -206,11 +213,14 @@ type Options struct {
 	Expiration time.Duration
 
 	// Drain is how long a batch in hand may go on when the processor stops or hands
-	// its lease over, 10 s by default. Then the handler's context ends.
+	// its lease over, 10 s by default. Then the handler's context ends. Run returns
+	// within four times as long.
 	Drain time.Duration
 
 	// HandlerTimeout is how long a handler may take for one batch, 10 min by default.
-	// Then its context ends with [ErrHandlerTimeout] and the batch counts as failed.
+	// Then its context ends with [ErrHandlerTimeout] and the batch counts as failed. It
+	// comes again with half as many changes, down to one transaction; batches grow again
+	// when one takes less than half of the time.
 	HandlerTimeout time.Duration
 
 	// RetryMin and RetryMax bound the pause before a failed batch is delivered again,

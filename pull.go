@@ -115,7 +115,7 @@ func (p *puller) read(ctx context.Context, i int) (Page, error) {
 func (p *puller) cut(ctx context.Context, i int) error {
 	partitions, err := p.source.Partitions(ctx)
 	if err != nil {
-		return fmt.Errorf("list partitions: %w", err)
+		return err
 	}
 	l := p.lanes[i]
 	var parts []lane
@@ -151,7 +151,7 @@ func (p *puller) wait(ctx context.Context) error {
 	}
 	lanes.Wait()
 	if cause := context.Cause(waiting); ctx.Err() == nil && cause != errMore {
-		return fmt.Errorf("wait: %w", cause)
+		return cause
 	}
 	return context.Cause(ctx)
 }

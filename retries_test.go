@@ -134,24 +134,28 @@ func TestALyingLeaseStoreIsAskedAtABoundedRate(t *testing.T) {
 	}
 }
 
-// A lease that is being created is created with pauses, too.
+// A lease that is being created is created with pauses, too. A store that throttles says
+// itself how long they must be, and else gets the shortest.
 func TestALyingLeaseStoreIsAskedForNewLeasesAtABoundedRate(t *testing.T) {
-	for _, failure := range []error{errRefused, &changefeed.ThrottledError{}, changefeed.ErrConflict} {
-		t.Run(fmt.Sprint(failure), func(t *testing.T) {
+	const leases = 20
+	for _, c := range []struct {
+		answer error
+		most   int64 // creates of a lease in a minute
+	}{{errRefused, 20}, {changefeed.ErrConflict, 20}, {&changefeed.ThrottledError{}, 600}, {&changefeed.ThrottledError{After: 10 * time.Second}, 10}} {
+		t.Run(fmt.Sprint(c.answer), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				var asked atomic.Int64
 				store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
 					tick(&asked)
 					if l.Kind == changefeed.KindLease {
-						return l, failure
+						return l, c.answer
 					}
 					return w.leases.Create(ctx, l)
 				}}
-				const leases = 20
 				p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{MinLeases: leases, Start: changefeed.FromBeginning()})
 				time.Sleep(5 * time.Minute)
-				if n := asked.Load(); n == 0 || n > 100*leases {
-					t.Errorf("%d creates in 5 minutes for %d leases, want 1 to %d", n, leases, 100*leases)
+				if n := asked.Load(); n == 0 || n > 5*c.most*leases {
+					t.Errorf("%d creates in 5 minutes for %d leases, want 1 to %d a minute for each", n, leases, c.most)
 				}
 				p.stop(t)
 			})

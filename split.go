@@ -77,7 +77,8 @@ func (w *worker) replace() error {
 	if err := w.r.view.list(ctx, time.Now()); err != nil {
 		return err
 	}
-	if open := w.uncovered(parent); len(open) > 0 { // what stood in the way of a child was no lease
+	if open := w.uncovered(parent); len(open) > 0 { // what stood in the way of a child was none
+		w.r.view.distrust()
 		return fmt.Errorf("%w: %v", ErrHole, open)
 	}
 	return w.remove(ctx)
@@ -94,7 +95,7 @@ func (w *worker) plan(ctx context.Context) (parent Lease, parts []Range, err err
 	}
 	partitions, err := w.r.source.Partitions(ctx)
 	if err != nil {
-		return parent, nil, fmt.Errorf("list partitions: %w", err)
+		return parent, nil, err
 	}
 	parts = cutAt([]Range{parent.Range}, rangesOf(partitions))
 	if slices.Contains(cutAt(w.uncovered(parent), parts), parent.Range) {
@@ -145,11 +146,19 @@ func (l *Lease) setProperty(name, text string) {
 }
 
 // uncovered are the parts of the parent that its descendants do not cover. An ancestor
-// that is still splitting covers them too, but it counts on us.
+// that is still splitting covers them too, but it counts on us. A lease of lower rank than
+// the parent is no child of it but left from a create that arrived late: it is removed.
 func (w *worker) uncovered(parent Lease) []Range {
-	descendants, _ := w.r.view.leases()
-	return holes(parent.Range, slices.DeleteFunc(descendants, func(l Lease) bool {
-		return l.ID == parent.ID || !parent.Range.Contains(l.Range)
+	leases, _ := w.r.view.leases()
+	return holes(parent.Range, slices.DeleteFunc(leases, func(l Lease) bool {
+		ranked := l.isOurs() && parent.isOurs()
+		switch {
+		case l.ID == parent.ID || ranked && parent.above(l):
+			return true
+		case ranked && l.above(parent):
+			return false
+		}
+		return !parent.Range.Contains(l.Range)
 	}))
 }
 

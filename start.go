@@ -281,7 +281,7 @@ func (w *worker) anchor() error {
 	page, err := w.read()
 	if err == nil {
 		w.at = page.begin(w.at)
-	} else if !errors.Is(err, ErrGone) { // else the leases of the parts begin there
+	} else if err != errGone { // else the leases of the parts begin there
 		return err
 	}
 	at := w.at

@@ -22,12 +22,13 @@ type slow struct {
 func (h *slow) Handle(ctx context.Context, b *changefeed.Batch) error {
 	h.mu.Lock()
 	h.sizes, h.tries = append(h.sizes, len(b.Changes)), append(h.tries, b.Attempt)
+	each := h.each
 	h.mu.Unlock()
 	for range b.Changes {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(h.each):
+		case <-time.After(each):
 		}
 	}
 	return h.tally.Handle(ctx, b)

@@ -51,7 +51,7 @@ func (v *view) list(ctx context.Context, since time.Time) error {
 	defer cancel()
 	records, now, err := v.store.List(ctx)
 	if err != nil {
-		return fmt.Errorf("list leases: %w", err)
+		return err
 	}
 	if err := v.resolve(ctx, records); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (v *view) resolve(ctx context.Context, records []Lease) error {
 		if partitions == nil {
 			var err error
 			if partitions, err = v.source.Partitions(ctx); err != nil {
-				return fmt.Errorf("list partitions: %w", err)
+				return err
 			}
 		}
 		l.inferred = true
@@ -280,7 +280,7 @@ func (r *run) follow(ctx context.Context) {
 		changed, next, now, err := f.Follow(ctx, cursor)
 		if err != nil {
 			r.setPushed(false)
-			r.report(ctx, OriginLeaseStore, "", fmt.Errorf("follow leases: %w", err))
+			r.report(ctx, OriginLeaseStore, "", err)
 			failures++
 			cursor = "" // it may be what is wrong
 			pause(ctx, r.backoff(rng, failures))

@@ -220,7 +220,7 @@ func (w *worker) read() (Page, error) {
 		case errors.Is(err, ErrGone) && !w.whole():
 			return page, errGone
 		}
-		w.r.report(w.halt, OriginSource, w.first.Token, fmt.Errorf("read: %w", err))
+		w.r.report(w.halt, OriginSource, w.first.Token, err)
 		wait := w.r.backoff(w.rng, failures)
 		if throttled := (*ThrottledError)(nil); errors.As(err, &throttled) {
 			wait = max(wait, throttled.After)
@@ -287,7 +287,7 @@ func (w *worker) rest(next Position) error {
 	defer cancel()
 	begun := time.Now()
 	if err := waiter.Wait(waiting, w.first.Range, w.at); err != nil && waiting.Err() == nil {
-		w.r.report(w.halt, OriginSource, w.first.Token, fmt.Errorf("wait: %w", err))
+		w.r.report(w.halt, OriginSource, w.first.Token, err)
 		pause(w.halt, w.r.opts.Poll)
 	}
 	if time.Since(begun) > maxGather {

@@ -202,6 +202,10 @@ func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	line, _, _ = strings.Cut(line, "Server used the following payload to sign")
 	line = strings.TrimSpace(strings.TrimPrefix(line, "Message:"))
+	var several struct{ Errors []string }
+	if json.Unmarshal([]byte(line), &several) == nil && len(several.Errors) > 0 {
+		line = strings.Join(several.Errors, "; ")
+	}
 	if len(line) > maxMessage {
 		line = strings.ToValidUTF8(line[:maxMessage], "") + "…"
 	}

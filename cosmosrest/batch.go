@@ -271,7 +271,7 @@ func (c *call) replyBatch(steps []step, outcomes []outcome) error {
 		}
 		b = outcomes[i].append(b)
 	}
-	c.set(headerItemCount, strconv.Itoa(len(outcomes)))
+	c.set(answerItemCount, strconv.Itoa(len(outcomes)))
 	return c.reply(status, append(b, ']'))
 }
 

@@ -3,7 +3,6 @@ package cosmosrest
 import (
 	"maps"
 	"math"
-	"net/http"
 	"sync"
 	"time"
 
@@ -37,14 +36,11 @@ func (c *call) admit(cont *docstore.Container, partition string) error {
 	if b == nil {
 		return nil
 	}
-	after := b.wait(time.Now())
+	after := b.promise(time.Now())
 	if after == 0 {
 		return nil
 	}
-	f := newFault(http.StatusTooManyRequests, subThrottled, codeTooManyRequests,
-		"Request rate is large: partition %s of container %q has used up its request units. Try again in %v", partition, cont.ID(), after)
-	f.after = after
-	return f
+	return throttled(after, "Request rate is large: partition %s of container %q has used up its request units", partition, cont.ID())
 }
 
 // spend charges a request that was admitted.
@@ -149,6 +145,8 @@ type bucket struct {
 	rate  float64 // units that flow in each second
 	level float64 // units; below 0 after a request that cost more than there was
 	at    time.Time
+	usual float64   // units that a request takes, of late
+	next  time.Time // when whoever is refused next may come: others have the time before
 }
 
 // burst is how long a bucket saves up what is not used.
@@ -177,10 +175,37 @@ func (b *bucket) fill(now time.Time) {
 func (b *bucket) wait(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.dry(now)
+}
+
+func (b *bucket) dry(now time.Time) time.Duration {
 	if b.fill(now); b.level > 0 {
 		return 0
 	}
 	return time.Duration(math.Floor(-b.level/b.rate*1000)+1) * time.Millisecond
+}
+
+const (
+	maxPromise = 5 * time.Second // .NET's clients wait 30 s in all, and come nine times
+	usualShare = 0.2             // of the latest request, in the usual one
+)
+
+// promise is when a request may come again that is refused now, so that those who are refused together come one after
+// the other, each when there is something for it; 0 when it is not refused. Nothing is kept for them: a request that
+// comes in between may take it, and then they are told another time.
+func (b *bucket) promise(now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	wait := b.dry(now)
+	if wait == 0 {
+		if b.level > b.rate*burst.Seconds()/2 { // those who were told to come have not
+			b.next = now
+		}
+		return 0
+	}
+	wait = min(max(wait, b.next.Sub(now)), maxPromise)
+	b.next = now.Add(wait + time.Duration(b.usual/b.rate*float64(time.Second)))
+	return (wait + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
 func (b *bucket) take(ru float64, now time.Time) {
@@ -188,4 +213,8 @@ func (b *bucket) take(ru float64, now time.Time) {
 	defer b.mu.Unlock()
 	b.fill(now)
 	b.level -= ru
+	if b.usual == 0 {
+		b.usual = ru
+	}
+	b.usual += usualShare * (ru - b.usual)
 }

@@ -39,10 +39,10 @@ func (c *call) bulk(cont *docstore.Container, steps []step) error {
 		c.done(p, b.outcomes[i].charge)
 		if !seen[p.part.ID] {
 			seen[p.part.ID] = true
-			sessions = append(sessions, c.w.Header()[headerSession]...)
+			sessions = append(sessions, sessionToken(p.part.ID, p.cont.Newest(p.epk)))
 		}
 	}
-	c.set(headerSession, strings.Join(sessions, ","))
+	c.set(answerSession, strings.Join(sessions, ","))
 	return c.replyBatch(steps, b.outcomes)
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,9 +25,12 @@ type call struct {
 	ctx    context.Context
 	target target
 	who    principal
+	known  bool // who was authenticated
+	late   bool // the body did not come in time
 
 	activity string
 	charge   float64 // request units so far
+	meter    meter   // of what it computes
 	status   int     // of the answer, once it is sent
 
 	values [usualHeaders]string // room for those of the answer
@@ -35,6 +39,7 @@ type call struct {
 
 func newCall(s *Server, w http.ResponseWriter, r *http.Request) *call {
 	c := &call{s: s, w: w, r: r, ctx: r.Context(), activity: r.Header.Get(headerActivity)}
+	c.meter.s, c.meter.ctx = s, c.ctx
 	if c.activity == "" || len(c.activity) > maxActivity {
 		c.activity = newUUID()
 	}
@@ -59,22 +64,32 @@ func newUUID() string {
 	return string(text)
 }
 
-// Headers, in the form that net/http keeps them in. Names that the protocol documents
-// are not explained again.
+// Headers of requests, in the form that net/http keeps them in. Names that the protocol
+// documents are not explained again.
 const (
-	headerActivity       = "X-Ms-Activity-Id"
-	headerAltContentPath = "X-Ms-Alt-Content-Path"
-	headerCharge         = "X-Ms-Request-Charge"
-	headerContentPath    = "X-Ms-Content-Path"
-	headerContinuation   = "X-Ms-Continuation"
-	headerItemCount      = "X-Ms-Item-Count"
-	headerKey            = "X-Ms-Documentdb-Partitionkey"
-	headerLSN            = "Lsn"
-	headerMaxItems       = "X-Ms-Max-Item-Count"
-	headerRangeID        = "X-Ms-Documentdb-Partitionkeyrangeid"
-	headerRetryAfter     = "X-Ms-Retry-After-Ms"
-	headerSession        = "X-Ms-Session-Token"
-	headerSubStatus      = "X-Ms-Substatus"
+	headerActivity     = "X-Ms-Activity-Id"
+	headerContinuation = "X-Ms-Continuation"
+	headerKey          = "X-Ms-Documentdb-Partitionkey"
+	headerMaxItems     = "X-Ms-Max-Item-Count"
+	headerRangeID      = "X-Ms-Documentdb-Partitionkeyrangeid"
+	headerSession      = "X-Ms-Session-Token"
+)
+
+// Headers of answers, in lower case as the service writes them: the .NET SDK finds the
+// continuation and others by their exact spelling. Those that HTTP itself defines, such
+// as Content-Type, are spelled as net/http spells them.
+const (
+	answerActivity       = "x-ms-activity-id"
+	answerAltContentPath = "x-ms-alt-content-path"
+	answerCharge         = "x-ms-request-charge"
+	answerContentPath    = "x-ms-content-path"
+	answerContinuation   = "x-ms-continuation"
+	answerETag           = "etag"
+	answerItemCount      = "x-ms-item-count"
+	answerLSN            = "lsn"
+	answerRetryAfter     = "x-ms-retry-after-ms"
+	answerSession        = "x-ms-session-token"
+	answerSubStatus      = "x-ms-substatus"
 )
 
 // header is the first value of a request header, which must be in canonical form.
@@ -88,7 +103,7 @@ func (c *call) header(name string) string {
 // flag tells whether a request header says true, in any case.
 func (c *call) flag(name string) bool { return strings.EqualFold(c.header(name), "true") }
 
-// set sets a header of the answer, whose name must be in canonical form.
+// set sets a header of the answer, whose name must be in lower case.
 func (c *call) set(name, value string) {
 	i := c.used
 	if i == len(c.values) {
@@ -102,16 +117,47 @@ func (c *call) set(name, value string) {
 
 const usualHeaders = 12 // of an answer
 
-// body reads the request's body. Above limit bytes it is a 413.
+// body reads the request's body. Above limit bytes it is a 413, and when it takes too long a 408.
 func (c *call) body(limit int64) ([]byte, error) {
-	if c.r.ContentLength > limit {
+	n := c.r.ContentLength
+	if n > limit {
 		return nil, tooLarge(limit)
 	}
+	most := n
+	if n < 0 {
+		most = limit
+	}
+	takes := bodyPause + time.Duration(most/bodyRate)*time.Second
+	conn := http.NewResponseController(c.w)
+	timed := conn.SetReadDeadline(time.Now().Add(takes)) == nil
+	b, err := c.bytes(n, limit)
+	if timed {
+		_ = conn.SetReadDeadline(time.Time{}) // or the end of the time would end the request
+	}
+	switch {
+	case err == nil:
+		return b, nil
+	case isTooLarge(err):
+		return nil, tooLarge(limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.late = true
+		return nil, newFault(http.StatusRequestTimeout, 0, "RequestTimeout", "the body did not come within %v: want at least %d KB a second", takes, bodyRate>>10)
+	}
+	return nil, badRequest("body is cut short: %v", err)
+}
+
+const (
+	earlyBody = 64 << 10 // bytes that are made ready before anything of a body has come
+
+	bodyPause = 10 * time.Second // that a body may take, and besides
+	bodyRate  = 32 << 10         // a second for so many bytes
+)
+
+// bytes reads a body of n bytes, or of as many as come when n is not known.
+func (c *call) bytes(n, limit int64) ([]byte, error) {
 	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, limit)
-	n := c.r.ContentLength
 	if n <= 0 {
-		b, err := io.ReadAll(c.r.Body)
-		return b, readFault(err, limit)
+		return io.ReadAll(c.r.Body)
 	}
 	b := make([]byte, min(n, earlyBody))
 	_, err := io.ReadFull(c.r.Body, b)
@@ -119,19 +165,7 @@ func (c *call) body(limit int64) ([]byte, error) {
 		b = slices.Grow(b, rest)[:n]
 		_, err = io.ReadFull(c.r.Body, b[earlyBody:])
 	}
-	return b, readFault(err, limit)
-}
-
-const earlyBody = 64 << 10 // bytes that are made ready before anything of a body has come
-
-func readFault(err error, limit int64) error {
-	switch {
-	case err == nil:
-		return nil
-	case isTooLarge(err):
-		return tooLarge(limit)
-	}
-	return badRequest("body is cut short: %v", err)
+	return b, err
 }
 
 func isTooLarge(err error) bool {
@@ -158,6 +192,13 @@ func (c *call) waiting(most time.Duration) (context.Context, context.CancelFunc)
 
 // reply sends an answer. A nil body is an empty one.
 func (c *call) reply(status int, body []byte) error {
+	c.meter.rest()
+	if len(body) > largeAnswer {
+		defer c.s.sending.Add(-int64(len(body)))
+		if c.s.sending.Add(int64(len(body))) > maxSending {
+			return throttled(holdPause, "The answers that clients are slow to read are more than %d MB together", maxSending>>20)
+		}
+	}
 	c.frame()
 	h := c.w.Header()
 	if body != nil {
@@ -175,13 +216,18 @@ func (c *call) reply(status int, body []byte) error {
 	return nil
 }
 
+const (
+	largeAnswer = 64 << 10  // bytes; smaller ones are not counted
+	maxSending  = 128 << 20 // bytes of large answers that are sent at once
+)
+
 // frame sets the headers that every answer has.
 func (c *call) frame() {
-	c.set(headerActivity, c.activity)
-	c.set(headerCharge, strconv.FormatFloat(max(c.charge, minCharge), 'f', 2, 64))
+	c.set(answerActivity, c.activity)
+	c.set(answerCharge, strconv.FormatFloat(max(c.charge, chargeQuery(0, 0, c.meter.work)), 'f', 2, 64))
 	h := c.w.Header()
-	h["X-Ms-Gatewayversion"] = gatewayVersion
-	h["X-Ms-Serviceversion"] = serviceVersion
+	h["x-ms-gatewayversion"] = gatewayVersion
+	h["x-ms-serviceversion"] = serviceVersion
 	h["Cache-Control"] = noStore
 }
 
@@ -191,6 +237,7 @@ var (
 	gatewayVersion = []string{"version=2.14.0"}
 	serviceVersion = []string{"version=changefeed"}
 	noStore        = []string{"no-store, no-cache"}
+	closing        = []string{"close"}
 )
 
 // refuse sends the answer of an error, unless one has been sent.
@@ -203,22 +250,24 @@ func (c *call) refuse(err error) {
 		c.s.log.Error("request failed", "method", c.r.Method, "path", c.r.URL.Path, "status", f.status, "err", err, "activity", c.activity)
 	}
 	if f.sub != 0 || f.status >= http.StatusBadRequest {
-		c.set(headerSubStatus, strconv.Itoa(f.sub))
+		c.set(answerSubStatus, strconv.Itoa(f.sub))
 	}
 	if f.after > 0 {
-		c.set(headerRetryAfter, strconv.FormatInt(max(f.after.Milliseconds(), 1), 10))
+		c.set(answerRetryAfter, strconv.FormatInt(max(f.after.Milliseconds(), 1), 10))
 	}
 	if f.allow != "" {
 		c.set("Allow", f.allow)
+	}
+	if !c.known || c.late { // a stranger, or one whose body would be in the way
+		c.w.Header()["Connection"] = closing
 	}
 	_ = c.reply(f.status, f.body(c.activity)) // refuses nothing
 }
 
 // session sets the session token and the LSN of a partition.
 func (c *call) session(partition string, lsn int64) {
-	n := strconv.FormatInt(lsn, 10)
-	c.set(headerSession, partition+":-1#"+n)
-	c.set(headerLSN, n)
+	c.set(answerSession, sessionToken(partition, lsn))
+	c.set(answerLSN, strconv.FormatInt(lsn, 10))
 }
 
 // container is the one that the path names, by id or by resource id.
@@ -249,8 +298,8 @@ func (c *call) setOwner(cont *docstore.Container) {
 	} else {
 		path += "/colls/" + cont.ID()
 	}
-	c.set(headerContentPath, rid)
-	c.set(headerAltContentPath, path)
+	c.set(answerContentPath, rid)
+	c.set(answerAltContentPath, path)
 }
 
 // missingOwner is the sub-status of a missing container: 0 when it was asked for itself,

@@ -5,13 +5,14 @@ package cosmosrest
 const (
 	minCharge = 1 // of any request
 
-	readKB       = 1     // a point read, for each KB begun
-	writeKB      = 5.5   // a create, upsert, replace or delete, for each KB begun of the document
-	patchMore    = 1     // a patch, above the write of the document that it makes
-	scanItem     = 0.05  // a query or feed, for each document that it read
-	scanKB       = 0.5   // and for each KB of them
-	countItem    = 0.001 // a count, for each change that it counted
-	chargeManage = 5     // a change of a database, container or offer
+	readKB       = 1       // a point read, for each KB begun
+	writeKB      = 5.5     // a create, upsert, replace or delete, for each KB begun of the document
+	patchMore    = 1       // a patch, above the write of the document that it makes
+	scanItem     = 0.05    // a query or feed, for each document that it read
+	scanKB       = 0.5     // and for each KB of them
+	unitWork     = 1 << 19 // a query, for so many units of work, which take about a millisecond: if that is more
+	countItem    = 0.001   // a count, for each change that it counted
+	chargeManage = 5       // a change of a database, container or offer
 )
 
 // kilobytes is the size of a document as it is charged.
@@ -30,6 +31,11 @@ func chargePatch(bytes int) float64 { return chargeWrite(bytes) + patchMore }
 
 // chargeCount is what a count of so many changes costs.
 func chargeCount(items int64) float64 { return max(minCharge, countItem*float64(items)) }
+
+// chargeQuery is what a query costs that read so much and did so much work, whichever is more.
+func chargeQuery(items, bytes, work int) float64 {
+	return max(chargeScan(items, bytes), float64(work/unitWork))
+}
 
 // chargeScan is what a query or a page of a feed costs that read so many documents with
 // so many bytes together.

@@ -74,7 +74,7 @@ func (c *call) readContainer() error {
 		return err
 	}
 	if c.flag("X-Ms-Documentdb-Populatequotainfo") {
-		c.set("X-Ms-Resource-Usage", "documentsCount="+strconv.FormatInt(cont.Count(), 10)+";")
+		c.set("x-ms-resource-usage", "documentsCount="+strconv.FormatInt(cont.Count(), 10)+";")
 	}
 	return c.replyContainer(http.StatusOK, cont)
 }

@@ -1,30 +1,34 @@
 package cosmosrest
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"hash/crc32"
+	"slices"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest/internal/sql"
 )
 
-// continuation is where the next page of a query or of ReadFeed begins.
+// continuation is the place where the next page of a query or of ReadFeed begins. It is
+// none of one text: SDKs send it under another filter, or to count what is left.
 type continuation struct {
-	Query uint64 `json:"q"` // hash of what is asked, of which container
+	Container uint64 `json:"q"` // hash of its resource id
 
 	// Of a scan.
-	Key  int       `json:"k,omitempty"` // keys that are finished
 	Min  string    `json:"m,omitempty"` // ranges below are finished
 	Read []segment `json:"s,omitempty"` // how far those from there on have been read
 
 	Skipped int64 `json:"o,omitempty"` // rows for OFFSET
 	Taken   int64 `json:"t,omitempty"` // rows for LIMIT or TOP
 
-	// Of rows that were all computed at once, from the documents between Min and Max.
-	Max    string `json:"x,omitempty"`
-	Rows   int    `json:"n,omitempty"` // that earlier pages have
-	Result string `json:"g,omitempty"` // names them in the cache
+	// Of rows that were all computed at once.
+	Sorted uint64     `json:"x,omitempty"` // hash of what by
+	Place  *sql.Place `json:"p,omitempty"` // of the last row
+	Result string     `json:"g,omitempty"` // names the rows in the cache
+	Rows   int        `json:"n,omitempty"` // of them that earlier pages have
 }
 
 // segment is a range that begins where the one before ends.
@@ -35,7 +39,7 @@ type segment struct {
 
 // A token is the version, a checksum, and the JSON of a continuation.
 const (
-	tokenVersion = 1
+	tokenVersion = 2
 	tokenHead    = 1 + 4
 	maxToken     = 16 << 10 // bytes; far above what this server gives
 )
@@ -48,15 +52,15 @@ func (k *continuation) encode() string {
 	return base64.RawURLEncoding.EncodeToString(append(b, text...))
 }
 
-// continuation reads the token of a request for the rows of a query, given by its hash.
-// Without one it is the beginning.
-func (c *call) continuation(query uint64) (k continuation, err error) {
-	k.Query = query
+// continuation reads the token of a request for rows of a container, given by its
+// resource id. Without one it is the beginning.
+func (c *call) continuation(rid string) (k continuation, err error) {
+	k.Container = hashText(rid)
 	text := c.header(headerContinuation)
 	if text == "" {
 		return k, nil
 	}
-	bad := badRequest("x-ms-continuation is %.64q: want one that this server gave for the same query and container", text)
+	bad := badRequest("x-ms-continuation is %.64q: want one that this server gave for the same container", text)
 	if len(text) > maxToken {
 		return k, bad
 	}
@@ -64,7 +68,7 @@ func (c *call) continuation(query uint64) (k continuation, err error) {
 	if err != nil || len(b) < tokenHead || b[0] != tokenVersion || binary.BigEndian.Uint32(b[1:]) != crc32.ChecksumIEEE(b[tokenHead:]) {
 		return k, bad
 	}
-	if json.Unmarshal(b[tokenHead:], &k) != nil || k.Query != query || !k.sound() {
+	if json.Unmarshal(b[tokenHead:], &k) != nil || k.Container != hashText(rid) || !k.sound() {
 		return k, bad
 	}
 	return k, nil
@@ -73,57 +77,80 @@ func (c *call) continuation(query uint64) (k continuation, err error) {
 // sound tells whether the numbers are such as this server writes.
 func (k *continuation) sound() bool {
 	for _, s := range k.Read {
-		if s.After < 0 || s.Rows < 0 {
+		if s.After < 0 || s.Rows < allRows {
 			return false
 		}
 	}
-	return k.Key >= 0 && k.Rows >= 0 && (k.Rows == 0 || k.Min < k.Max) && k.Skipped >= 0 && k.Taken >= 0
+	return k.Rows >= 0 && k.Skipped >= 0 && k.Taken >= 0
+}
+
+// fits refuses the place of a row for rows in another order; sorted is the hash of what
+// those are sorted by, 0 for those of a scan.
+func (k *continuation) fits(c *call, sorted uint64) error {
+	if k.Place == nil || k.Sorted == sorted {
+		return nil
+	}
+	return badRequest("x-ms-continuation is %.64q, the place of a row among rows in another order: want one of a query with the same ORDER BY or GROUP BY", c.header(headerContinuation))
+}
+
+// unread are the stretches of a range that are left, each with how far it was read.
+func (k *continuation) unread(of changefeed.Range) (left []stretch) {
+	lo := k.Min
+	for _, seg := range append(slices.Clip(k.Read), segment{Max: changefeed.FullRange().Max}) {
+		if r := (changefeed.Range{Min: lo, Max: seg.Max}).Intersect(of); !r.Empty() {
+			left = append(left, stretch{rng: r, at: seg.mark})
+		}
+		lo = seg.Max
+	}
+	return left
 }
 
 // begin sets a scan to where a page ended.
 func (s *scan) begin(k continuation) error {
 	s.head = s.cont.Head()
-	if s.pinned || s.byID {
-		return s.beginKeys(k)
+	s.left = k.unread(s.rng)
+	switch {
+	case s.pinned:
+		return s.beginKeys()
+	case s.byID:
+		return nil
 	}
-	lo := k.Min
-	for _, seg := range k.Read {
-		s.left = append(s.left, stretch{rng: changefeed.Range{Min: lo, Max: seg.Max}, at: seg.mark})
-		lo = seg.Max
-	}
-	s.left = append(s.left, stretch{rng: changefeed.Range{Min: lo, Max: changefeed.FullRange().Max}})
 	return s.cut()
 }
 
-func (s *scan) beginKeys(k continuation) error {
-	for _, key := range s.keys[min(k.Key, len(s.keys)):] {
-		s.left = append(s.left, stretch{key: key})
+// beginKeys leaves of the stretches what belongs to the scan's keys.
+func (s *scan) beginKeys() error {
+	var keyed []stretch
+	for _, key := range s.keys {
+		at, err := s.cont.Locate(key)
+		if err != nil {
+			return err
+		}
+		for _, st := range s.left {
+			if r := st.rng.Intersect(at); !r.Empty() {
+				keyed = append(keyed, stretch{key: key, rng: r, part: r != at, at: st.at})
+			}
+		}
 	}
-	if s.byID {
-		s.left = []stretch{{}}
-	}
-	if len(k.Read) > 0 && len(s.left) > 0 {
-		s.left[0].at = k.Read[0].mark
+	slices.SortStableFunc(keyed, func(a, b stretch) int { return cmp.Compare(a.rng.Min, b.rng.Min) })
+	s.left = nil
+	for _, st := range keyed {
+		if last := len(s.left) - 1; last >= 0 && s.left[last].rng == st.rng {
+			s.left[last].key = "" // more than one: the filter knows them
+			continue
+		}
+		s.left = append(s.left, st)
 	}
 	return nil
 }
 
-// save notes how far a scan has come.
+// save notes how far a scan has come. What lies between the keys of a scan by keys counts
+// as unread.
 func (s *scan) save(k *continuation) {
-	k.Key, k.Min, k.Read = 0, "", nil
-	switch {
-	case len(s.left) == 0:
-	case s.pinned:
-		k.Key = len(s.keys) - len(s.left)
-		k.Read = []segment{{mark: s.left[0].at}}
-	case s.byID:
-		k.Read = []segment{{mark: s.left[0].at}}
-	default:
-		s.saveRanges(k)
+	k.Min, k.Read = changefeed.FullRange().Max, nil
+	if len(s.left) == 0 {
+		return
 	}
-}
-
-func (s *scan) saveRanges(k *continuation) {
 	k.Min = s.left[0].rng.Min
 	begun := 0
 	for i, st := range s.left {
@@ -131,7 +158,12 @@ func (s *scan) saveRanges(k *continuation) {
 			begun = i + 1
 		}
 	}
+	lo := k.Min
 	for _, st := range s.left[:begun] {
+		if st.rng.Min > lo {
+			k.Read = append(k.Read, segment{Max: st.rng.Min})
+		}
 		k.Read = append(k.Read, segment{Max: st.rng.Max, mark: st.at})
+		lo = st.rng.Max
 	}
 }

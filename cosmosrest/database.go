@@ -109,8 +109,8 @@ func (c *call) database() (docstore.Database, error) {
 
 func (c *call) replyDatabase(status int, d docstore.Database) error {
 	v, body := databaseJSON(d)
-	c.set(headerContentPath, d.RID)
-	c.set(headerAltContentPath, "dbs/"+d.ID)
+	c.set(answerContentPath, d.RID)
+	c.set(answerAltContentPath, "dbs/"+d.ID)
 	return c.replyResource(status, v, body)
 }
 

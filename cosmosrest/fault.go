@@ -94,7 +94,7 @@ func faultOf(err error) *fault {
 		f.status, f.code = http.StatusRequestEntityTooLarge, "RequestEntityTooLarge"
 	case errors.Is(err, changefeed.ErrTooOld), errors.Is(err, changefeed.ErrBadRequest):
 		f.status, f.code = http.StatusBadRequest, "BadRequest"
-	case errors.Is(err, docstore.ErrClosed):
+	case errors.Is(err, docstore.ErrClosed), errors.Is(err, docstore.ErrFailed):
 		f.status, f.code = http.StatusServiceUnavailable, "ServiceUnavailable"
 	default:
 		f.status, f.code = http.StatusInternalServerError, "InternalServerError"

@@ -259,10 +259,10 @@ func tokenLSN(token string) int64 {
 // answer sends a page, or 304 for an empty one.
 func (f *feedRead) answer(page changefeed.Page) error {
 	c := f.c
-	c.set("Etag", page.Next.Token)
-	c.set(headerItemCount, strconv.Itoa(len(page.Changes)))
-	c.set(headerSession, page.Session)
-	c.set(headerLSN, strconv.FormatInt(page.Head, 10))
+	c.set(answerETag, page.Next.Token)
+	c.set(answerItemCount, strconv.Itoa(len(page.Changes)))
+	c.set(answerSession, page.Session)
+	c.set(answerLSN, strconv.FormatInt(page.Head, 10))
 	if len(page.Changes) == 0 {
 		return c.reply(http.StatusNotModified, nil)
 	}

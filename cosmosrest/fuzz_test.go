@@ -119,11 +119,11 @@ func wildRequest(t *testing.T, method, path, header, body string) *http.Request 
 
 func judgeAnswer(t *testing.T, rec *httptest.ResponseRecorder) {
 	t.Helper()
-	h := rec.Header()
+	h := received(t, rec)
 	switch {
 	case rec.Code >= http.StatusInternalServerError:
 		t.Fatalf("status %d: %s", rec.Code, rec.Body)
-	case h.Get(headerActivity) == "" || h.Get(headerCharge) == "":
+	case h.Get(headerActivity) == "" || h.Get(answerCharge) == "":
 		t.Fatalf("status %d without activity id or charge: %v", rec.Code, h)
 	case rec.Code == http.StatusMethodNotAllowed && h.Get("Allow") == "":
 		t.Fatal("status 405 does not say what is allowed")

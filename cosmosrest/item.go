@@ -128,7 +128,7 @@ func (c *call) readItem() error {
 	if err != nil {
 		return err
 	}
-	c.set("Etag", it.ETag)
+	c.set(answerETag, it.ETag)
 	if same {
 		return c.reply(http.StatusNotModified, nil)
 	}

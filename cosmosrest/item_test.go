@@ -22,7 +22,7 @@ func under(key string, more ...string) map[string]string {
 	return h
 }
 
-// create is an item in the logical partition p.
+// item makes an item in the logical partition p.
 func (w *world) item(t *testing.T, id, more string) answer {
 	t.Helper()
 	return w.do(t, "POST", docs, under("p"), fmt.Sprintf(`{"id":%q,"pk":"p"%s}`, id, more)).want(t, http.StatusCreated)

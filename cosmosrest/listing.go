@@ -2,7 +2,6 @@ package cosmosrest
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
@@ -38,9 +37,7 @@ func (c *call) query(from resources) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, maxCompute)
-	defer cancel()
-	b.Until(ctx)
+	b.Until(c.meter.limit())
 	if _, limit := b.Limit(); b.Streams() && limit < 0 {
 		return c.replyPage(from, func(r resource, emit func([]byte) error) error { return b.Rows(r.body, emit) })
 	}
@@ -50,9 +47,13 @@ func (c *call) query(from resources) error {
 			return err
 		}
 	}
-	rows, err := run.Finish()
+	found, err := run.Finish()
 	if err != nil {
 		return err
+	}
+	rows := make([]json.RawMessage, len(found))
+	for i := range found {
+		rows[i] = found[i].JSON
 	}
 	return c.replyRows(from, rows)
 }
@@ -63,11 +64,15 @@ func (c *call) boundQuery() (*sql.Bound, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := sql.Parse(text.Query)
+	q, err := c.parseQuery(text.Query)
 	if err != nil {
 		return nil, err
 	}
-	return q.Bind(text.Parameters)
+	b, err := text.bind(q)
+	if err == nil {
+		b.Meter(&c.meter)
+	}
+	return b, err
 }
 
 // replyPage sends the rows that resources have, up to what the client takes at once.
@@ -86,14 +91,16 @@ func (c *call) replyPage(from resources, rowsOf func(r resource, emit func([]byt
 		if r.id <= last {
 			continue
 		}
-		if limit > 0 && len(rows) >= limit {
-			c.set(headerContinuation, base64.URLEncoding.EncodeToString([]byte(last)))
-			break
-		}
-		last = r.id
+		had := len(rows)
 		if err := rowsOf(r, func(row []byte) error { rows = append(rows, bytes.Clone(row)); return nil }); err != nil {
 			return err
 		}
+		if limit > 0 && had >= limit && len(rows) > had {
+			rows = rows[:had]
+			c.set(answerContinuation, base64.URLEncoding.EncodeToString([]byte(last)))
+			break
+		}
+		last = r.id
 	}
 	return c.replyRows(from, rows)
 }
@@ -119,6 +126,6 @@ func (c *call) replyRows(from resources, rows []json.RawMessage) error {
 	}
 	count := strconv.Itoa(len(rows))
 	b.WriteString(`],"_count":` + count + `}`)
-	c.set(headerItemCount, count)
+	c.set(answerItemCount, count)
 	return c.reply(http.StatusOK, b.Bytes())
 }

@@ -44,7 +44,7 @@ func oddWorld(t *testing.T) (*world, *docstore.Container, *cosmos.Container) {
 	t.Helper()
 	w := newWorld(t, Options{Lenient: true})
 	c := w.create(t, "db", `{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash"},"defaultTtl":-1,"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/v"]}]}}`, nil)
-	client, err := cosmos.Open(t.Context(), "http://account.example", cosmos.Key(wellKnownKey), cosmos.Options{Transport: &http.Client{Transport: direct{w}}})
+	client, err := cosmos.Open(t.Context(), "http://account.example", cosmos.Key(wellKnownKey), cosmos.Options{Transport: &http.Client{Transport: direct{w, t}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,10 @@ func oddWorld(t *testing.T) (*world, *docstore.Container, *cosmos.Container) {
 }
 
 // direct serves the requests of a client without a network.
-type direct struct{ http.Handler }
+type direct struct {
+	http.Handler
+	t testing.TB
+}
 
 func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body == nil {
@@ -64,7 +67,9 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	rec := httptest.NewRecorder()
 	d.ServeHTTP(rec, r)
-	return rec.Result(), nil
+	a := rec.Result()
+	a.Header = received(d.t, rec)
+	return a, nil
 }
 
 // decoded is a document as encoding/json reads it, without the members of the system.

@@ -252,8 +252,8 @@ func (c *call) mayMigrate(o *offer, to offerContent) error {
 }
 
 func (c *call) replyOffer(o owned) error {
-	c.set("X-Ms-Offer-Replace-Pending", "false")
-	c.set("X-Ms-Cosmos-Min-Throughput", strconv.Itoa(o.least()))
+	c.set("x-ms-offer-replace-pending", "false")
+	c.set("x-ms-cosmos-min-throughput", strconv.Itoa(o.least()))
 	return c.replyResource(http.StatusOK, o.version, o.json())
 }
 

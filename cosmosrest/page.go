@@ -27,50 +27,54 @@ func (c *call) pageRows() (int, error) {
 // rowPage is a page of rows in the making.
 type rowPage struct {
 	b             *feedBody
+	bound         *sql.Bound
 	max           int // rows; 0 is any number
 	k             *continuation
 	offset, limit int64
-	skip, seen    int // rows of the present document: to leave out, so far
+	skip          int // combinations of the present document that earlier pages are done with
 }
 
-// errFull ends a document's rows: the page has no room for the next one, or the query
-// has all it wants.
-var errFull = errors.New("page is full")
+// errFull ends a document's rows at one that the page has no room for, errEnough when the
+// query has all it wants.
+var (
+	errFull   = errors.New("page is full")
+	errEnough = errors.New("query has all its rows")
+)
 
-// fill takes documents until the page is full, or there are no more rows.
-func (p *rowPage) fill(s *scan, bound *sql.Bound, begun time.Time) (more bool, err error) {
+// fill takes documents until a row is left for another page, or there are no more rows: a
+// client may take the word that another page follows for a row.
+func (p *rowPage) fill(s *scan, begun time.Time) (more bool, err error) {
 	err = s.run(func(d record) (int, bool, error) {
-		p.skip, p.seen = d.skip, 0
-		err := bound.Rows(d.body, p.emit)
-		if errors.Is(err, errFull) {
-			more = !p.done()
-			return p.seen, false, nil
-		}
-		if s.docs > 1 && time.Since(begun) > maxPageTime { // the first may be one that was read for the page before
+		p.skip = d.skip
+		err := p.bound.Rows(d.body, p.emit)
+		switch {
+		case errors.Is(err, errFull):
+			more = true
+			return p.bound.Combination() - 1, false, nil
+		case errors.Is(err, errEnough):
+			return allRows, false, nil
+		case s.docs > 1 && time.Since(begun) > maxPageTime: // the first may be one that was read for the page before
 			more = true
 		}
-		return p.seen, !more, err
+		return allRows, !more, err
 	})
 	return more, err
 }
 
 func (p *rowPage) emit(row []byte) error {
 	switch {
-	case p.seen < p.skip:
-		p.seen++
+	case p.bound.Combination() <= p.skip:
 		return nil
 	case p.k.Skipped < p.offset:
-		p.seen++
 		p.k.Skipped++
 		return nil
-	case !p.b.fits(row):
+	case p.max > 0 && p.b.count == p.max, !p.b.fits(row):
 		return errFull
 	}
 	p.b.add(row)
-	p.seen++
 	p.k.Taken++
-	if p.b.count == p.max || p.done() {
-		return errFull
+	if p.done() {
+		return errEnough
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (c *call) listRanges() error {
 	if err != nil {
 		return err
 	}
-	c.set("Etag", rangesTag(cont, parts))
+	c.set(answerETag, rangesTag(cont, parts))
 	all := len(parts)
 	if c.header("A-Im") == "" {
 		return c.list(rangesOf(cont, parts, all))
@@ -131,7 +131,7 @@ func (c *call) changePartitions() error {
 		return err
 	}
 	c.charge += chargeManage
-	c.set("Etag", rangesTag(cont, now))
+	c.set(answerETag, rangesTag(cont, now))
 	return c.replyAll(rangesOf(cont, made, len(now)))
 }
 

@@ -139,7 +139,7 @@ func (c *call) replyResource(status int, v version, body []byte) error {
 			return err
 		}
 	}
-	c.set("Etag", v.ETag)
+	c.set(answerETag, v.ETag)
 	if read && c.fresh(v.ETag) {
 		return c.reply(http.StatusNotModified, nil)
 	}

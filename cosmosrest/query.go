@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -34,6 +35,17 @@ const maxQueryBody = 1 << 20 // bytes, with the parameters
 type queryText struct {
 	Query      string          `json:"query"`
 	Parameters []sql.Parameter `json:"parameters"`
+
+	ResumeFilter *sql.ResumeFilter `json:"resumeFilter"`
+}
+
+// bind makes the parsed query ready to run.
+func (t *queryText) bind(q *sql.Query) (*sql.Bound, error) {
+	b, err := q.Bind(t.Parameters)
+	if err == nil && t.ResumeFilter != nil {
+		err = b.From(*t.ResumeFilter)
+	}
+	return b, err
 }
 
 // readQuery reads the body of a query.
@@ -57,7 +69,7 @@ func (c *call) queryItems() error {
 	if q.max, err = c.pageRows(); err != nil {
 		return err
 	}
-	if q.from, err = c.continuation(q.hash()); err != nil {
+	if q.from, err = c.continuation(q.cont.RID()); err != nil {
 		return err
 	}
 	part, err := q.route()
@@ -71,10 +83,10 @@ func (c *call) queryItems() error {
 	b := newFeedBody(q.cont.RID())
 	defer b.free()
 	more, err := q.page(b)
+	c.spend(q.cont, part.ID, chargeQuery(q.scan.docs, q.scan.bytes, c.meter.work)) // also for work that came to nothing
 	if err != nil {
 		return err
 	}
-	c.spend(q.cont, part.ID, chargeScan(q.scan.docs, q.scan.bytes))
 	return q.answer(b, more)
 }
 
@@ -94,24 +106,60 @@ func (c *call) newQuery() (*query, error) {
 	if q.sel, err = c.selection(cont); err != nil {
 		return nil, err
 	}
-	if q.parsed, err = sql.Parse(q.text.Query); err != nil {
+	if q.parsed, err = q.parse(); err != nil {
 		return nil, err
 	}
-	if q.bound, err = q.parsed.Bind(q.text.Parameters); err != nil {
+	if q.bound, err = q.text.bind(q.parsed); err != nil {
 		return nil, err
 	}
 	q.compiled = time.Since(q.begun)
-	q.scan = scan{ctx: c.ctx, cont: cont, rng: q.sel.rng}
+	if q.parsed.WithoutFrom() {
+		q.sel.rng = changefeed.FullRange()
+	}
+	q.scan = scan{ctx: c.meter.limit(), meter: &c.meter, cont: cont, rng: q.sel.rng}
+	q.bound.Meter(&c.meter)
 	q.access()
 	return q, nil
 }
 
-// hash tells the query from others, for continuations. The range is not part of it: the
-// ranges of a split go on where their parent was.
+// parseQuery parses the text of a query: a long one, which takes a while, in a turn.
+func (c *call) parseQuery(text string) (*sql.Query, error) {
+	if len(text) >= longText {
+		if err := c.meter.Work(byteWork * len(text)); err != nil {
+			return nil, err
+		}
+	}
+	return sql.Parse(text)
+}
+
+// parse parses the query. A long one that cannot be run is to be paid for, too.
+func (q *query) parse() (*sql.Query, error) {
+	first := q.cont.PartitionAt(q.sel.rng.Min).ID
+	if len(q.text.Query) >= longText {
+		if err := q.c.admit(q.cont, first); err != nil {
+			return nil, err
+		}
+	}
+	parsed, err := q.c.parseQuery(q.text.Query)
+	if err != nil && q.c.meter.work > 0 {
+		q.c.spend(q.cont, first, chargeQuery(0, 0, q.c.meter.work))
+	}
+	return parsed, err
+}
+
+// hash tells the query from others whose rows are kept.
 func (q *query) hash() uint64 {
-	parts := []string{q.cont.RID(), q.text.Query, string(q.sel.key)}
-	for _, p := range q.text.Parameters {
-		parts = append(parts, p.Name, string(p.Value))
+	asked, _ := json.Marshal(q.text) // always marshals
+	return hashText(q.cont.RID(), string(asked), string(q.sel.key), q.scan.rng.Min, q.scan.rng.Max)
+}
+
+// sorting is a hash of what the query's rows are sorted by.
+func (q *query) sorting() uint64 {
+	parts := []string{q.bound.Sorting()}
+	if strings.Contains(parts[0], "@") {
+		for _, p := range q.text.Parameters {
+			parts = append(parts, p.Name, string(p.Value))
+		}
 	}
 	return hashText(parts...)
 }
@@ -173,7 +221,7 @@ func (q *query) crosses() error {
 	if what == "" {
 		return nil
 	}
-	plan, err := q.plan()
+	plan, err := q.plan(nil)
 	if err != nil {
 		return err
 	}
@@ -189,19 +237,25 @@ func (q *query) crosses() error {
 // page fills a page, and tells whether another may follow; the query's continuation then
 // says where.
 func (q *query) page(b *feedBody) (more bool, err error) {
+	if err := q.c.meter.Work(keyWork * len(q.scan.keys) * max(1, len(q.scan.ids))); err != nil {
+		return false, err
+	}
 	if !q.bound.Streams() {
 		return q.pageOfAll(b)
+	}
+	if err := q.from.fits(q.c, 0); err != nil {
+		return false, err
 	}
 	if err := q.scan.begin(q.from); err != nil {
 		return false, err
 	}
-	q.bound.Until(q.c.ctx)
-	p := rowPage{b: b, max: q.max, k: &q.from}
+	q.bound.Until(q.scan.ctx)
+	p := rowPage{b: b, bound: q.bound, max: q.max, k: &q.from}
 	p.offset, p.limit = q.bound.Limit()
 	if p.done() {
 		return false, nil
 	}
-	more, err = p.fill(&q.scan, q.bound, q.begun)
+	more, err = p.fill(&q.scan, q.begun)
 	if more {
 		q.scan.save(&q.from)
 	}
@@ -212,14 +266,14 @@ func (q *query) page(b *feedBody) (more bool, err error) {
 func (q *query) answer(b *feedBody, more bool) error {
 	c := q.c
 	if more {
-		c.set(headerContinuation, q.from.encode())
+		c.set(answerContinuation, q.from.encode())
 	}
-	c.set(headerItemCount, strconv.Itoa(b.count))
+	c.set(answerItemCount, strconv.Itoa(b.count))
 	if c.flag("X-Ms-Documentdb-Populatequerymetrics") {
-		c.set("X-Ms-Documentdb-Query-Metrics", q.metrics(b))
+		c.set("x-ms-documentdb-query-metrics", q.metrics(b))
 	}
 	if c.flag("X-Ms-Cosmos-Populateindexmetrics") {
-		c.set("X-Ms-Cosmos-Index-Utilization", indexUtilization)
+		c.set("x-ms-cosmos-index-utilization", indexUtilization)
 	}
 	return c.reply(http.StatusOK, b.finish())
 }

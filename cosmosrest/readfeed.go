@@ -23,11 +23,14 @@ func (c *call) readFeed() error {
 	if err != nil {
 		return err
 	}
-	k, err := c.continuation(hashText(cont.RID(), string(sel.key)))
+	k, err := c.continuation(cont.RID())
+	if err == nil {
+		err = k.fits(c, 0)
+	}
 	if err != nil {
 		return err
 	}
-	s := scan{ctx: c.ctx, cont: cont, rng: sel.rng}
+	s := scan{ctx: c.ctx, meter: &c.meter, cont: cont, rng: sel.rng}
 	if sel.key != "" {
 		s.keys, s.pinned = append(s.keys, sel.key), true
 	}
@@ -52,10 +55,10 @@ func (c *call) readFeed() error {
 	}
 	if more {
 		s.save(&k)
-		c.set(headerContinuation, k.encode())
+		c.set(answerContinuation, k.encode())
 	}
 	c.spend(cont, part.ID, chargeScan(s.docs, s.bytes))
-	c.set(headerItemCount, strconv.Itoa(b.count))
+	c.set(answerItemCount, strconv.Itoa(b.count))
 	return c.reply(http.StatusOK, b.finish())
 }
 
@@ -65,16 +68,15 @@ func (s *scan) fill(b *feedBody, rows int, from continuation) (more bool, err er
 		return false, err
 	}
 	err = s.run(func(d record) (int, bool, error) {
-		switch {
-		case d.skip > 0:
-			return 1, true, nil
-		case !b.fits(d.body):
+		if d.skip > 0 { // by a query, which has rows of it
+			return allRows, true, nil
+		}
+		if rows > 0 && b.count == rows || !b.fits(d.body) {
 			more = true
 			return 0, false, nil
 		}
 		b.add(d.body)
-		more = b.count == rows
-		return 1, !more, nil
+		return allRows, true, nil
 	})
 	return more, err
 }

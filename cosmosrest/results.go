@@ -2,14 +2,11 @@ package cosmosrest
 
 import (
 	"container/list"
-	"context"
-	"encoding/json"
 	"hash/maphash"
-	"net/http"
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest/internal/sql"
 )
 
 // The rows of a query that sorts, groups or counts are computed at once. While its pages
@@ -18,13 +15,12 @@ const (
 	maxResults     = 64               // queries whose rows are kept
 	maxResultBytes = 64 << 20         // of all rows that are kept
 	resultLife     = 60 * time.Second // since the last page
-	rowOverhead    = 24               // bytes of a row besides its text
 
-	maxHeldRows = 512 << 20 // bytes that queries hold while they are computed, together
-	seenCost    = 16        // bytes for a document that has been seen
+	maxHeldRows = 256 << 20 // bytes that queries hold while they are computed, together
+	seenCost    = 40        // bytes for a document that has been seen
 	holdPause   = time.Second
 
-	maxCompute = 60 * time.Second // to compute the rows; then it is a 408
+	maxCompute = 30 * time.Second // to answer a query; then it is a 408
 )
 
 // results are the rows of queries whose pages are being fetched. The zero value is
@@ -39,13 +35,13 @@ type results struct {
 type keptRows struct {
 	name  string
 	query uint64
-	rows  []json.RawMessage
+	rows  []sql.Row
 	bytes int
 	used  time.Time
 }
 
 // get are the rows of a query that were kept under a name.
-func (r *results) get(name string, query uint64) ([]json.RawMessage, bool) {
+func (r *results) get(name string, query uint64) ([]sql.Row, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.expire()
@@ -60,10 +56,10 @@ func (r *results) get(name string, query uint64) ([]json.RawMessage, bool) {
 }
 
 // put keeps rows, and drops others for them.
-func (r *results) put(name string, query uint64, rows []json.RawMessage) {
+func (r *results) put(name string, query uint64, rows []sql.Row) {
 	made := &keptRows{name: name, query: query, rows: rows, used: time.Now()}
-	for _, row := range rows {
-		made.bytes += len(row) + rowOverhead
+	for i := range rows {
+		made.bytes += rows[i].Held()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,7 +74,7 @@ func (r *results) put(name string, query uint64, rows []json.RawMessage) {
 	}
 }
 
-// drop forgets the rows of a name whose last page was fetched.
+// remove forgets the rows of a name whose last page was fetched.
 func (r *results) remove(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,6 +86,7 @@ func (r *results) remove(name string) {
 	}
 }
 
+// expire forgets the rows that nobody has asked for in a while.
 func (r *results) expire() {
 	for e := r.list.Back(); e != nil; e = r.list.Back() {
 		if found, ok := e.Value.(*keptRows); !ok || time.Since(found.used) < resultLife {
@@ -105,53 +102,56 @@ func (r *results) drop(e *list.Element) {
 	}
 }
 
-// pageOfAll fills a page of a query whose rows depend on each other. Behind a split, a
-// client goes on with one continuation in several ranges: the first of them has the rows
-// that are left.
+// pageOfAll fills a page of a query whose rows depend on each other. It goes on at a place
+// among them, also where the rows are no longer kept, or others: those of one of the
+// ranges of a split, or those that pass another filter.
 func (q *query) pageOfAll(b *feedBody) (more bool, err error) {
-	if q.from.Rows > 0 {
-		if !q.scan.rng.Holds(q.from.Min) {
-			return false, nil
-		}
-		q.scan.rng = changefeed.Range{Min: q.from.Min, Max: q.from.Max}
+	sorted := q.sorting()
+	if err := q.from.fits(q.c, sorted); err != nil {
+		return false, err
 	}
 	kept := &q.c.s.results
-	rows, ok := kept.get(q.from.Result, q.from.Query)
+	rows, ok := kept.get(q.from.Result, q.hash())
+	begin := min(q.from.Rows, len(rows))
 	if !ok {
 		if rows, err = q.compute(); err != nil {
 			return false, err
 		}
+		begin = 0
 	}
-	n := min(q.from.Rows, len(rows))
-	for n < len(rows) && (q.max == 0 || b.count < q.max) && b.fits(rows[n]) {
-		b.add(rows[n])
+	n := begin
+	for n < len(rows) && (q.max == 0 || b.count < q.max) && b.fits(rows[n].JSON) {
+		b.add(rows[n].JSON)
 		n++
 	}
 	if n == len(rows) {
 		kept.remove(q.from.Result)
 		return false, nil
 	}
-	q.from.Rows, q.from.Min, q.from.Max = n, q.scan.rng.Min, q.scan.rng.Max
+	place := rows[n-1].Place()
+	q.from.Place, q.from.Sorted = &place, sorted
+	q.from.Rows, q.from.Taken = n, q.from.Taken+int64(n-begin)
 	if !ok {
 		q.from.Result = newUUID()
-		kept.put(q.from.Result, q.from.Query, rows)
+		kept.put(q.from.Result, q.hash(), rows)
 	}
 	return true, nil
 }
 
 // compute runs the query over the whole selection. A document that is written meanwhile
 // counts once.
-func (q *query) compute() ([]json.RawMessage, error) {
-	ctx, cancel := context.WithTimeout(q.c.ctx, maxCompute)
-	defer cancel()
-	q.scan.ctx = ctx
-	q.bound.Until(ctx)
-	if err := q.scan.begin(continuation{}); err != nil {
+func (q *query) compute() ([]sql.Row, error) {
+	q.bound.Until(q.scan.ctx)
+	if err := q.scan.begin(q.from); err != nil {
 		return nil, err
+	}
+	if q.from.Place != nil {
+		if err := q.bound.After(*q.from.Place, q.from.Taken); err != nil {
+			return nil, err
+		}
 	}
 	run := q.bound.NewRun()
 	held := 0
-	defer func() { q.c.s.held.Add(-int64(held)) }()
 	seed := maphash.MakeSeed()
 	seen := map[uint64]struct{}{}
 	err := q.scan.run(func(d record) (int, bool, error) {
@@ -161,31 +161,19 @@ func (q *query) compute() ([]json.RawMessage, error) {
 			_, _ = h.WriteString(string(d.key)) // never fails
 			_, _ = h.WriteString(d.id)
 			if _, again := seen[h.Sum64()]; again {
-				return 0, true, nil
+				return allRows, true, nil
 			}
 			seen[h.Sum64()] = struct{}{}
 		}
-		err := run.Add(d.body)
+		err := run.AddRest(d.body, d.skip)
 		if now := run.Held() + seenCost*len(seen); err == nil && now != held {
-			err = q.hold(now - held)
+			err = q.c.meter.Hold(now - held)
 			held = now
 		}
-		return 0, true, err
+		return allRows, true, err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return run.Finish()
-}
-
-// hold accounts for bytes more that a query holds. When all together hold too much, it is
-// a 429: others will be done soon.
-func (q *query) hold(more int) error {
-	if q.c.s.held.Add(int64(more)) <= maxHeldRows {
-		return nil
-	}
-	f := newFault(http.StatusTooManyRequests, subThrottled, codeTooManyRequests,
-		"The queries that sort, group or count hold more than %d MB together. Try again in %v", maxHeldRows>>20, holdPause)
-	f.after = holdPause
-	return f
 }

@@ -16,13 +16,15 @@ import (
 // A scan reads the documents of a selection: those of some keys one key after the other,
 // those with a prefix of their id, or else range after range. Each such stretch is read
 // in the order of the last writes, so that a page can say where it ended: behind an LSN.
+// The stretches, those of keys too, come in the order of the key space.
 //
 // A document that is written while the pages are read moves to the end of its stretch.
 // So it may come again; it is not missed.
 type scan struct {
-	ctx  context.Context
-	cont *docstore.Container
-	rng  changefeed.Range // no others are shown
+	ctx   context.Context
+	meter *meter
+	cont  *docstore.Container
+	rng   changefeed.Range // no others are shown
 
 	keys   []changefeed.PartitionKey // the only ones, if pinned
 	pinned bool
@@ -39,18 +41,21 @@ type scan struct {
 
 // stretch is a part of a scan.
 type stretch struct {
-	key changefeed.PartitionKey // of a scan by keys
-	rng changefeed.Range        // of a scan by ranges
-	at  mark
+	rng  changefeed.Range
+	key  changefeed.PartitionKey // of a scan by keys; empty if several have this one effective key
+	part bool                    // not all that begins with the key is in the range
+	at   mark
 }
 
 // mark is how far a stretch was read: the documents up to an LSN, those of the next LSN up
-// to one, and of that so many rows.
+// to one, and of that so many combinations of the rows of FROM and JOIN.
 type mark struct {
 	After int64  `json:"a,omitempty"`
 	Doc   uint64 `json:"d,omitempty"` // hash of its id
 	Rows  int    `json:"r,omitempty"`
 }
+
+const allRows = -1 // of a document
 
 // record is a document on its way through a scan.
 type record struct {
@@ -58,11 +63,11 @@ type record struct {
 	key  changefeed.PartitionKey
 	lsn  int64
 	body []byte
-	skip int // rows of it that an earlier page has
+	skip int // combinations of its rows that earlier pages are done with
 }
 
-// visitor takes a document, of which it has had so many rows, and returns how many it
-// has then, and whether to go on.
+// visitor takes a document, and returns how many combinations of its rows it is done with,
+// or allRows, and whether to go on.
 type visitor func(d record) (rows int, more bool, err error)
 
 const (
@@ -99,6 +104,9 @@ func (s *scan) stretch(visit visitor) (more bool, err error) {
 		}
 		s.docs++
 		s.bytes += len(d.body)
+		if err := s.meter.Work(docWork + len(d.body)); err != nil {
+			return false, err
+		}
 		rows, more, err := visit(d)
 		if err != nil {
 			return false, err
@@ -123,8 +131,11 @@ func resumed(docs iter.Seq2[record, error], at mark) iter.Seq2[record, error] {
 		var held []record
 		release := func() bool {
 			if i := slices.IndexFunc(held, func(d record) bool { return hashText(d.id) == at.Doc }); i >= 0 {
-				held = held[i:]
-				held[0].skip = at.Rows
+				if held = held[i:]; at.Rows == allRows {
+					held = held[1:]
+				} else {
+					held[0].skip = at.Rows
+				}
 			}
 			for _, d := range held {
 				if !yield(d, nil) {
@@ -151,34 +162,32 @@ func resumed(docs iter.Seq2[record, error], at mark) iter.Seq2[record, error] {
 func (s *scan) documents(st *stretch) iter.Seq2[record, error] {
 	switch {
 	case s.byID:
-		return s.items(s.cont.WithIDs(s.ctx, s.prefix, st.at.After), s.rng != changefeed.FullRange())
-	case s.pinned:
-		return s.ofKey(st.key, st.at.After)
+		return s.items(s.cont.WithIDs(s.ctx, s.prefix, st.at.After), st.rng)
+	case s.pinned && st.key != "":
+		return s.ofKey(st)
 	}
 	return s.changes(st.rng, st.at.After)
 }
 
-// ofKey are the documents of a key, or of all keys that begin so, in the scan's range.
-func (s *scan) ofKey(key changefeed.PartitionKey, after int64) iter.Seq2[record, error] {
-	at, err := s.cont.Locate(key)
-	switch {
-	case err != nil:
-		return func(yield func(record, error) bool) { yield(record{}, err) }
-	case !s.rng.Overlaps(at):
-		return func(func(record, error) bool) {}
-	case s.ids != nil:
-		return s.points(key, after)
+// ofKey are the documents of a key, or of all keys that begin so, in the stretch's range.
+func (s *scan) ofKey(st *stretch) iter.Seq2[record, error] {
+	if s.ids != nil {
+		return s.points(st.key, st.at.After)
 	}
-	return s.items(s.cont.Logical(s.ctx, key, after), !s.rng.Contains(at))
+	in := changefeed.FullRange()
+	if st.part {
+		in = st.rng
+	}
+	return s.items(s.cont.Logical(s.ctx, st.key, st.at.After), in)
 }
 
-// items are those of a sequence; if some may lie outside the scan's range, those in it.
-func (s *scan) items(all iter.Seq2[docstore.Item, error], some bool) iter.Seq2[record, error] {
+// items are those of a sequence that lie in a range.
+func (s *scan) items(all iter.Seq2[docstore.Item, error], in changefeed.Range) iter.Seq2[record, error] {
 	return func(yield func(record, error) bool) {
 		for it, err := range all {
-			if err == nil && some {
+			if err == nil && in != changefeed.FullRange() {
 				at, failed := s.cont.Locate(it.Key)
-				if failed == nil && !s.rng.Holds(at.Min) {
+				if failed == nil && !in.Holds(at.Min) {
 					continue
 				}
 				err = failed

@@ -64,12 +64,14 @@ type Server struct {
 	tokens  *verifier
 	budgets budgets
 	results results
+	turns   turns
 	held    atomic.Int64 // bytes of queries that are computed
+	sending atomic.Int64 // bytes of large answers that are being sent
 }
 
 // New is a server over a store, which stays the caller's to close.
 func New(db *docstore.DB, o Options) (*Server, error) {
-	s := &Server{db: db, o: o, log: o.Logger}
+	s := &Server{db: db, o: o, log: o.Logger, turns: newTurns()}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -89,6 +91,7 @@ func New(db *docstore.DB, o Options) (*Server, error) {
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := newCall(s, w, r)
+	defer c.meter.end()
 	defer c.recover()
 	err := c.serve()
 	if err != nil {
@@ -107,6 +110,8 @@ func (c *call) serve() (err error) {
 	if c.who, err = c.s.authenticate(c); err != nil {
 		return err
 	}
+	c.known = true
+	vouch(c.ctx)
 	op, err := c.operation()
 	if err != nil {
 		return err

@@ -93,7 +93,20 @@ func (w *world) do(t testing.TB, method, path string, headers map[string]string,
 	}
 	rec := httptest.NewRecorder()
 	w.ServeHTTP(rec, r)
-	return answer{method + " " + path, rec.Code, rec.Header(), rec.Body.Bytes()}
+	return answer{method + " " + path, rec.Code, received(t, rec), rec.Body.Bytes()}
+}
+
+// received are the headers of an answer as clients keep them, which spell the names anew.
+func received(t testing.TB, rec *httptest.ResponseRecorder) http.Header {
+	t.Helper()
+	got := http.Header{}
+	for name, values := range rec.Header() {
+		if name != strings.ToLower(name) && !spelledByHTTP[name] {
+			t.Errorf("the answer has the header %q, want %q", name, strings.ToLower(name))
+		}
+		got[http.CanonicalHeaderKey(name)] = values
+	}
+	return got
 }
 
 // sign is the authorization header of a request, made as the clients make it.

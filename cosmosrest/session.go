@@ -43,6 +43,11 @@ func (c *call) consistent(part changefeed.Partition, newest int64) error {
 	return nil
 }
 
+// sessionToken is what a session knows that has seen a partition up to an LSN.
+func sessionToken(partition string, lsn int64) string {
+	return partition + ":-1#" + strconv.FormatInt(lsn, 10)
+}
+
 // parseSession reads what a session has seen of one range: id:lsn, id:version#lsn, or
 // that with the LSNs of regions behind it.
 func parseSession(token string) (id string, lsn int64, ok bool) {

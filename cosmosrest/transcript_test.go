@@ -113,8 +113,8 @@ func parseRequest(text string) wireRequest {
 
 // shownHeaders are those of an answer that a transcript has.
 var shownHeaders = []string{
-	"Content-Type", "Etag", "Lsn", headerSubStatus, headerCharge, headerSession, headerItemCount,
-	headerContinuation, headerRetryAfter,
+	"Content-Type", "Etag", "Lsn", answerSubStatus, answerCharge, headerSession, answerItemCount,
+	headerContinuation, answerRetryAfter,
 }
 
 func answerText(a answer) string {

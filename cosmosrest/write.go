@@ -105,7 +105,7 @@ func (c *call) write(p spot, w changefeed.Write, cond docstore.Condition) error 
 	if w.Op == changefeed.WriteDelete {
 		return c.reply(http.StatusNoContent, nil)
 	}
-	c.set("Etag", r.ETag)
+	c.set(answerETag, r.ETag)
 	if c.minimal() {
 		return c.reply(statusOf(w.Op, r), nil)
 	}

@@ -78,6 +78,9 @@ func (k *checker) each(from, to []byte, f func(key, value []byte) error) (err er
 	}
 	defer it.finish(&err, "close cursor")
 	for ok := it.first(); ok; ok = it.next() {
+		if err := k.db.closed(); err != nil {
+			return err
+		}
 		v, err := it.value()
 		if err != nil {
 			return err

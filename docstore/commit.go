@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"time"
 
 	"github.com/millrace/changefeed"
 )
@@ -51,11 +50,23 @@ func (db *DB) submit(ctx context.Context, r *request) error {
 	case <-db.stop:
 		return ErrClosed
 	}
+	return db.outcome(ctx, r)
+}
+
+// outcome waits for the end of a request that is in the queue.
+func (db *DB) outcome(ctx context.Context, r *request) error {
 	select {
 	case <-r.done:
 		return r.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	case <-db.ended:
+	}
+	select {
+	case <-r.done: // the committer answered before it ended
+		return r.err
+	default:
+		return ErrClosed // the request came too late for it
 	}
 }
 
@@ -64,32 +75,20 @@ func (db *DB) do(ctx context.Context, f func(*group) error) error {
 	return db.submit(ctx, &request{control: f})
 }
 
-// commitAll is the committer.
+// commitAll is the committer. Requests that are still queued when it ends find that out
+// themselves: one more may come at any time.
 func (db *DB) commitAll() {
+	defer close(db.ended)
 	var next *request
 	for {
 		if next == nil {
 			select {
 			case next = <-db.queue:
 			case <-db.stop:
-				db.refuseQueued()
 				return
 			}
 		}
 		next = db.commitGroup(next)
-	}
-}
-
-// refuseQueued answers what is left in the queue of a store that closes.
-func (db *DB) refuseQueued() {
-	for {
-		select {
-		case r := <-db.queue:
-			r.err = ErrClosed
-			close(r.done)
-		default:
-			return
-		}
 	}
 }
 
@@ -118,7 +117,6 @@ func (db *DB) commitGroup(first *request) (left *request) {
 // group is what goes to the disk in one write.
 type group struct {
 	db       *DB
-	now      int64
 	requests []*request
 	bytes    int
 
@@ -157,14 +155,14 @@ type delta struct {
 }
 
 func (db *DB) newGroup() *group {
-	return &group{db: db, now: time.Now().UnixMilli(), latest: map[string]int{}, turns: map[*Container]*turn{}}
+	return &group{db: db, latest: map[string]int{}, turns: map[*Container]*turn{}}
 }
 
 // turn is the group's turn at a container.
 func (g *group) turn(c *Container) *turn {
 	t := g.turns[c]
 	if t == nil {
-		t = &turn{c: c, l: c.layout.Load(), lsn: c.lsn, time: max(g.now, c.time), parts: map[*partition]delta{}}
+		t = &turn{c: c, l: c.layout.Load(), lsn: c.lsn, time: c.clock.now(), parts: map[*partition]delta{}}
 		g.turns[c] = t
 	}
 	return t
@@ -279,7 +277,8 @@ func (t *turn) fill(w write) {
 
 // publish makes the container's changes visible and wakes those who wait for them.
 func (t *turn) publish() {
-	t.c.lsn, t.c.time = t.lsn, t.time
+	t.c.lsn = t.lsn
+	t.c.clock.committed(t.time)
 	for p, d := range t.parts {
 		p.docs.Add(d.docs)
 		if p.watch != nil {
@@ -299,12 +298,13 @@ func (t *turn) publish() {
 // fail stops the store after an error of the disk and wakes everybody who waits.
 func (db *DB) fail(err error) error {
 	err = fmt.Errorf("write to disk: %w: %w", ErrFailed, err)
-	db.failed.CompareAndSwap(nil, &err)
-	db.settled.open()
-	for _, c := range db.Containers() {
-		c.wakeAll()
+	if db.failed.CompareAndSwap(nil, &err) {
+		db.settled.open()
+		for _, c := range db.Containers() {
+			c.wakeAll()
+		}
 	}
-	return err
+	return *db.failed.Load()
 }
 
 // get is the value of a key as this group has it so far.

@@ -28,8 +28,9 @@ type Container struct {
 	hint    atomic.Int64 // bytes of the last page, for the next one's buffer
 
 	newestTime atomic.Int64 // commit time of the head, Unix ms
+	clock      *clock
 
-	lsn, time int64 // of the last group; the committer's
+	lsn int64 // of the last group; the committer's
 }
 
 // Item is a document as it is stored.
@@ -68,7 +69,7 @@ func (c *Container) Changed() time.Time { return time.UnixMilli(c.layout.Load().
 func (c *Container) RID() string { return c.rid }
 
 func newContainer(db *DB, num uint32, rid string) *Container {
-	c := &Container{db: db, num: num, rid: rid}
+	c := &Container{db: db, num: num, rid: rid, clock: newClock()}
 	if own, err := decodeRID(rid); err == nil {
 		c.self = "dbs/" + encodeRID(own[:4]) + "/colls/" + rid + "/"
 	}
@@ -329,7 +330,7 @@ func (c *Container) item(ctx context.Context, key []byte) (Item, bool, error) {
 		if err != nil {
 			return Item{}, false, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
-		if c.layout.Load().spec.expired(s.time, s.ttl, time.Now().UnixMilli()) {
+		if c.layout.Load().spec.expired(s.time, s.ttl, c.clock.now()) {
 			return Item{}, false, nil
 		}
 		v, found, err = c.db.eng.get(make([]byte, 0, s.size), logKey(tableLog, c.num, s.addr))

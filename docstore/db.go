@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -33,8 +32,9 @@ type Options struct {
 	// making one.
 	MustExist bool
 
-	fs    filesystem
-	small bool // logs and tables are, for tests
+	fs     filesystem
+	buffer uint64 // of writes in memory; 0 is memTable
+	small  bool   // tables are, for tests
 }
 
 // DB is an open store. All methods may be called concurrently.
@@ -45,6 +45,7 @@ type DB struct {
 	tags   tagger
 	queue  chan *request
 	stop   chan struct{} // closed by Close
+	ended  chan struct{} // closed by the committer at its end
 	work   sync.WaitGroup
 	closer sync.Once
 	failed atomic.Pointer[error]
@@ -67,11 +68,17 @@ const formatVersion = "1"
 
 const maxQueue = 1024
 
-// Open opens the store in a directory, which it creates when there is none. It returns
-// [ErrInUse] when another process has it open, [ErrCorrupt] when files are damaged, which
-// it finds out before it changes anything, [ErrNotStore] when the directory holds other
-// files, and [ErrFormat] when it is of a later version.
-func Open(dir string, o Options) (*DB, error) {
+// Open is [OpenContext] without an end of the caller's. It gives up by itself on a disk
+// that takes nothing for 10 seconds.
+func Open(dir string, o Options) (*DB, error) { return OpenContext(life{}, dir, o) }
+
+// OpenContext opens the store in a directory, which it creates when there is none. It
+// returns [ErrInUse] when another process has it open, [ErrCorrupt] when files are
+// damaged, which it finds out before it changes anything, [ErrNotStore] when the directory
+// holds other files, [ErrFormat] when it is of a later version, and [ErrFailed] when a file
+// cannot be made, or the disk was full for 10 seconds. When ctx ends before, it returns the
+// cause and the error that it waited out.
+func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = defaultCache
 	}
@@ -80,70 +87,34 @@ func Open(dir string, o Options) (*DB, error) {
 			return nil, err
 		}
 	}
-	eng, err := openEngine(dir, o)
+	eng, err := openEngine(ctx, dir, o)
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, openError(err))
 	}
 	db := &DB{
 		dir: dir, eng: eng, tags: newTagger(),
-		queue: make(chan *request, maxQueue), stop: make(chan struct{}), wake: make(chan struct{}, 1),
+		queue: make(chan *request, maxQueue), stop: make(chan struct{}), ended: make(chan struct{}),
+		wake: make(chan struct{}, 1),
 	}
-	if err := db.begin(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), eng.close())
+	settled := eng.guard.until(ctx)
+	err = db.begin()
+	settled()
+	if failure := eng.guard.err(); failure != nil {
+		err = openFailure(ctx, failure)
 	}
+	if err != nil {
+		_ = eng.close() // has nothing to lose
+		return nil, fmt.Errorf("open store %s: %w", dir, err)
+	}
+	if !o.InMemory && o.fs == nil {
+		if err := closeFiles(dir); err != nil {
+			return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), eng.close())
+		}
+	}
+	eng.guard.opened(func(err error) { _ = db.fail(err) })
 	db.work.Go(db.commitAll)
 	db.work.Go(db.sweepAll)
 	return db, nil
-}
-
-// checkDir refuses a directory that has no store and must have one, or in which one would
-// lie among other files; it makes one that is missing.
-func checkDir(dir string, mustExist bool) error {
-	if dir == "" {
-		return refuse("name of the directory is empty: want a path, or Options.InMemory")
-	}
-	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		return fmt.Errorf("open store %s: %w: it is a file, want a directory", dir, ErrNotStore)
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("open store: %w", err)
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	store, other := look(names)
-	switch {
-	case store:
-		return nil
-	case mustExist:
-		return fmt.Errorf("open store %s: %w", dir, ErrNotStore)
-	case other:
-		return fmt.Errorf("open store %s: %w: it holds other files, want an empty directory or a store", dir, ErrNotStore)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("open store: %w", err)
-	}
-	return nil
-}
-
-// openError gives the engine's error one of our names.
-func openError(err error) error {
-	text := err.Error()
-	switch {
-	case strings.Contains(text, "lock held by current process"):
-		return fmt.Errorf("%w: it is open in this process already", ErrInUse)
-	case strings.Contains(text, "resource temporarily unavailable"):
-		return fmt.Errorf("%w: it is open in another process", ErrInUse)
-	case strings.Contains(text, "format major version"):
-		return fmt.Errorf("%w: %w", ErrFormat, err)
-	case errors.Is(err, ErrCorrupt):
-		return err
-	case isCorrupt(err) || errors.Is(err, os.ErrNotExist):
-		return damage{err: err}
-	}
-	return err
 }
 
 // load reads what the store keeps in memory.
@@ -247,7 +218,8 @@ func (c *Container) load() error {
 	if err != nil {
 		return err
 	}
-	c.lsn, c.time = head[0], head[1]
+	c.lsn = head[0]
+	c.clock.committed(head[1])
 	c.newestTime.Store(head[1])
 	c.head.Store(head[0])
 	for _, p := range l.parts {

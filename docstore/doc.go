@@ -33,7 +33,9 @@
 // A write is acknowledged when it is on the disk, unless [Options].NoSync. Concurrent
 // writers share a flush, so many of them cost hardly more than one. A reader is never
 // shown what a power loss could take back. After an error of a write to disk the store
-// refuses reads as well as writes ([ErrFailed]): opening it again shows what it has.
+// refuses reads as well as writes ([ErrFailed]): opening it again shows what it has. When
+// the disk is full, or the process has no file descriptor left, writers wait, and the
+// store goes on by itself if that ends within 10 seconds.
 //
 // # Damage
 //
@@ -47,7 +49,9 @@
 //
 // One process has a directory open at a time. The items of a write are limited as the
 // service limits them: 2 MB a document, 100 writes or 2 MB a batch. Time starts compare
-// whole seconds. The service charges request units by rules of its own; here a page
+// whole seconds. A container's time never goes back: where the machine's clock is set
+// back, it goes on from the last commit, after a restart without the time that the store
+// was closed. The service charges request units by rules of its own; here a page
 // costs one, and one more for each KB. A token is valid in the container that it came
 // from, and not checked for that. Most memory of a store is outside the Go heap: a process
 // that does little but read feeds should raise GOGC, to 400 perhaps, for else the garbage

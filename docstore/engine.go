@@ -1,11 +1,12 @@
 package docstore
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"path"
+	"runtime"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -18,9 +19,10 @@ import (
 // The format is the newest that the pinned version knows: besides being the fastest, it
 // is the one that shares no channel between the synctest bubbles of one process.
 type engine struct {
-	db   *pebble.DB
-	sync bool
-	log  *quietLog
+	db    *pebble.DB
+	sync  bool
+	guard *guard
+	use   users
 
 	lock      *pebble.Lock // of the directory
 	inventory *inventory   // nil in memory
@@ -38,28 +40,64 @@ const (
 // filesystem is what the engine stands on; tests inject errors through it.
 type filesystem = vfs.FS
 
-func openEngine(dir string, o Options) (*engine, error) {
+// openEngine opens the engine, or gives up when ctx ends.
+func openEngine(ctx context.Context, dir string, o Options) (*engine, error) {
 	fs := o.fs
 	switch {
 	case fs != nil:
 	case o.InMemory:
 		fs, dir = vfs.NewMem(), "docstore"
 	default:
-		fs = vfs.Default
+		fs = ownerFS{vfs.Default}
 	}
-	log := &quietLog{}
+	if err := makeDir(fs, dir); err != nil {
+		return nil, err
+	}
+	g := newGuard(fs, dir)
+	po := engineOptions(g, o)
+	defer po.FileCache.Unref()
+	e := &engine{sync: !o.NoSync, guard: g, use: newUsers()}
+	if !o.InMemory {
+		if err := e.verify(ctx, dir, po); err != nil {
+			return nil, err
+		}
+	}
+	settled := g.until(ctx)
+	db, err := pebble.Open(dir, po)
+	settled()
+	if err == nil {
+		e.db = db
+	}
+	if g.frozen() { // then what the engine says comes of that
+		err = openFailure(ctx, g.err())
+	}
+	switch {
+	case err == nil:
+		return e, nil
+	case e.db != nil:
+		_ = e.close()
+	default:
+		_ = e.unlock()
+	}
+	return nil, err
+}
+
+// engineOptions are how the engine is set up.
+func engineOptions(g *guard, o Options) *pebble.Options {
 	po := &pebble.Options{
-		FS:                          fs,
+		FS:                          g,
 		FormatMajorVersion:          pebble.FormatNewest,
 		CacheSize:                   o.CacheBytes,
-		MemTableSize:                memTable,
+		MemTableSize:                cmp.Or(o.buffer, memTable),
 		MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold:       4,
 		L0StopWritesThreshold:       24,
 		LBaseMaxBytes:               64 << 20,
 		BytesPerSync:                1 << 20,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
-		Logger:                      log,
+		Logger:                      quietLog{g},
+		// Whoever reads a damaged block is told. A compaction that does would begin again at once.
+		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) { g.pause(readPause) }},
 	}
 	for i := range po.Levels {
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
@@ -68,47 +106,20 @@ func openEngine(dir string, o Options) (*engine, error) {
 	// Feeds are read nearly twice as fast as with the engine's default compression.
 	po.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionFastest })
 	if o.small {
-		po.MemTableSize, po.TargetFileSizes[0], po.FlushSplitBytes = 64<<10, 16<<10, 16<<10
+		po.TargetFileSizes[0], po.FlushSplitBytes = 16<<10, 16<<10
 	}
-	e := &engine{sync: !o.NoSync, log: log}
-	var err error
-	if !o.InMemory {
-		if err := e.verify(dir, po); err != nil {
-			return nil, err
-		}
-	}
-	if e.db, err = pebble.Open(dir, po); err != nil {
-		return nil, errors.Join(err, e.unlock())
-	}
-	return e, nil
+	po.Experimental.FileCacheShards = max(1, min(runtime.GOMAXPROCS(0), openTables()/tablesOfShard))
+	po.FileCache = pebble.NewFileCache(po.Experimental.FileCacheShards, openTables())
+	return po
 }
 
-// verify locks the directory and verifies what is in it, before the engine changes anything.
-func (e *engine) verify(dir string, po *pebble.Options) (err error) {
-	if err := po.FS.MkdirAll(dir, 0o700); err != nil {
-		return err
+// openFailure is the error of an opening that came to nothing because of the disk, or
+// because ctx ended.
+func openFailure(ctx context.Context, reason error) error {
+	if ctx.Err() != nil && errors.Is(reason, context.Cause(ctx)) || isCorrupt(reason) {
+		return reason
 	}
-	if e.lock, err = pebble.LockDirectory(dir, po.FS); err != nil {
-		return err
-	}
-	e.inventory = &inventory{fs: po.FS, dir: dir, noSync: !e.sync}
-	e.inventory.facts, e.recovery, err = verify(po.FS, dir, po)
-	if err == nil && e.inventory.facts.Making {
-		err = e.inventory.save()
-	}
-	if err != nil {
-		return errors.Join(err, e.unlock())
-	}
-	po.FS, po.Lock = inventoryFS{po.FS, e.inventory}, e.lock
-	return nil
-}
-
-// unlock gives the directory back.
-func (e *engine) unlock() error {
-	if e.lock == nil {
-		return nil
-	}
-	return e.lock.Close()
+	return fmt.Errorf("%w: %w", ErrFailed, reason)
 }
 
 // isCorrupt tells the error of files that are not what they were.
@@ -116,116 +127,65 @@ func isCorrupt(err error) bool {
 	return pebble.IsCorruptionError(err) || errors.Is(err, pebble.ErrCorruption)
 }
 
-// look tells of the names in a directory whether there is a store, or what is left of one,
-// and whether there is anything else.
-func look(names []string) (store, other bool) {
-	for _, name := range names {
-		switch {
-		case name == "LOCK" || name == "lost+found" || name == inventoryNext:
-		case ours(name):
-			store = true
-		default:
-			other = true
-		}
-	}
-	return store, other
-}
-
-// ours tells the names of a store's files.
-func ours(name string) bool {
-	for _, prefix := range []string{manifestMarker, formatMarker, manifestPrefix, optionsPrefix} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	for _, suffix := range []string{tableSuffix, logSuffix, blobSuffix} {
-		if _, ok := fileNumber(name, suffix); ok {
-			return true
-		}
-	}
-	return name == inventoryName
-}
-
-// damage is the [ErrCorrupt] of a file, which is empty where the engine's error knows it.
-type damage struct {
-	file string
-	err  error
-}
-
-// Error is one line, although the engine's may have several.
-func (d damage) Error() string {
-	return fmt.Sprintf("%v: %s: nothing was changed; restore the directory from a copy, or salvage what is left", ErrCorrupt, d.reason())
-}
-
-// reason is the file and what is wrong with it.
-func (d damage) reason() string {
-	file := d.file
-	if info := pebble.ExtractDataCorruptionInfo(d.err); info != nil && file == "" {
-		file = path.Base(info.Path)
-	}
-	what, _, _ := strings.Cut(strings.TrimPrefix(d.err.Error(), "pebble: "), "\n")
-	return strings.TrimPrefix(file+": "+what, ": ")
-}
-
-// Unwrap gives the class and the engine's error.
-func (d damage) Unwrap() []error { return []error{ErrCorrupt, d.err} }
-
-// readError gives the error of a read one of our names.
-func readError(err error) error {
-	if err != nil && isCorrupt(err) {
+// readError gives the error of a read one of our names. A failed engine has tables that are
+// nowhere, which is no damage.
+func (e *engine) readError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case e.guard.frozen():
+		return fmt.Errorf("%w: %w", ErrFailed, e.guard.err())
+	case isCorrupt(err):
 		return damage{err: err}
 	}
 	return err
 }
 
-// quietLog drops the engine's chatter and keeps the error after which it cannot go on.
-type quietLog struct {
-	fatal atomic.Pointer[error]
-}
+// quietLog drops the engine's chatter. An error after which the engine cannot go on breaks
+// the guard.
+type quietLog struct{ g *guard }
 
 // Infof drops a message.
-func (l *quietLog) Infof(string, ...any) {}
+func (quietLog) Infof(string, ...any) {}
 
-// Errorf drops a message: the error also reaches the caller, or is retried.
-func (l *quietLog) Errorf(string, ...any) {}
+// Errorf drops a message: the error also reaches the caller, or is retried, and those of
+// the disk are known to the guard.
+func (quietLog) Errorf(string, ...any) {}
 
-// Fatalf keeps the error; the next write fails with it.
-func (l *quietLog) Fatalf(format string, args ...any) {
-	err := fmt.Errorf(format, args...)
-	l.fatal.CompareAndSwap(nil, &err)
-}
+// Fatalf breaks the guard.
+func (l quietLog) Fatalf(format string, args ...any) { l.g.fail(fmt.Errorf(format, args...)) }
 
-func (l *quietLog) err() error {
-	if e := l.fatal.Load(); e != nil {
-		return *e
-	}
-	return nil
-}
-
-// close closes the engine; a stuck one is left to its fate, and keeps the directory.
+// close closes the engine when its last user has left; a stuck one is left to its fate,
+// and keeps the directory.
 func (e *engine) close() (err error) {
+	e.use.end()
 	if e.stuck.Load() {
-		return e.log.err()
+		return e.guard.err()
 	}
+	e.guard.hurry()
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%v", r)
 		}
 	}()
-	if err = e.db.Close(); err == nil {
+	if err = cmp.Or(e.db.Close(), e.guard.err()); err == nil {
 		err = e.inventory.seal()
 	}
-	return errors.Join(err, e.unlock())
+	return cmp.Or(e.guard.err(), err, e.unlock())
 }
 
 // get appends the value of a key to dst; false tells that there is none.
 func (e *engine) get(dst, key []byte) ([]byte, bool, error) {
+	if !e.use.enter() {
+		return dst, false, ErrClosed
+	}
+	defer e.use.leave()
 	v, closer, err := e.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return dst, false, nil
 	}
 	if err != nil {
-		return dst, false, readError(err)
+		return dst, false, e.readError(err)
 	}
 	dst = append(dst, v...)
 	return dst, true, closer.Close()
@@ -264,14 +224,14 @@ func (w write) dropRange(from, to []byte)      { _ = w.b.DeleteRange(from, to, n
 // commit applies the changes, and returns when they are safe. After an error the engine
 // takes no more writes: what it has of this one is found out by opening it again.
 func (w write) commit() (err error) {
-	if err := w.e.log.err(); err != nil {
+	if err := w.e.guard.err(); err != nil {
 		return err
 	}
 	defer func() {
-		if r := recover(); r != nil { // the engine panics when its log cannot grow
+		if r := recover(); r != nil {
 			w.e.stuck.Store(true)
-			w.e.log.Fatalf("%v", r)
-			err = w.e.log.err()
+			w.e.guard.fail(fmt.Errorf("%v", r))
+			err = w.e.guard.err()
 		}
 	}()
 	if w.e.sync {
@@ -282,11 +242,10 @@ func (w write) commit() (err error) {
 	} else {
 		err = w.e.db.Apply(w.b, pebble.NoSync)
 	}
-	if err == nil {
-		err = w.e.log.err()
-	}
 	if err != nil {
-		w.e.log.Fatalf("%w", err)
+		w.e.guard.fail(err)
+	}
+	if err := w.e.guard.err(); err != nil { // which the engine does not know of
 		return err
 	}
 	return w.b.Close()
@@ -294,49 +253,87 @@ func (w write) commit() (err error) {
 
 // cursor walks keys in order. Key and value are good until the next step.
 type cursor struct {
-	it *pebble.Iterator
+	it   *pebble.Iterator
+	e    *engine
+	uses bool // the engine, by itself and not by a view
 }
 
-// view is one state of the engine, for several cursors and gets.
+// view is one state of the engine, for several cursors and gets. That of an engine which
+// closes has nothing.
 type view struct {
 	s *pebble.Snapshot
+	e *engine
 }
 
-func (e *engine) view() view { return view{e.db.NewSnapshot()} }
-func (v view) close() error  { return v.s.Close() }
+func (e *engine) view() view {
+	if !e.use.enter() {
+		return view{}
+	}
+	return view{e.db.NewSnapshot(), e}
+}
+
+func (v view) close() error {
+	if v.s == nil {
+		return nil
+	}
+	defer v.e.use.leave()
+	return v.s.Close()
+}
 
 // get is a copy of the value of a key.
 func (v view) get(key []byte) ([]byte, bool, error) {
+	if v.s == nil {
+		return nil, false, ErrClosed
+	}
 	value, closer, err := v.s.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, readError(err)
+		return nil, false, v.e.readError(err)
 	}
 	return slices.Clone(value), true, closer.Close()
 }
 
 func (v view) cursor(from, to []byte) (*cursor, error) {
+	if v.s == nil {
+		return nil, ErrClosed
+	}
 	it, err := v.s.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
-	return &cursor{it}, readError(err)
+	if err != nil {
+		return nil, v.e.readError(err)
+	}
+	return &cursor{it, v.e, false}, nil
 }
 
 // cursor walks the keys [from, to) of the present state.
 func (e *engine) cursor(from, to []byte) (*cursor, error) {
+	if !e.use.enter() {
+		return nil, ErrClosed
+	}
 	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
-	return &cursor{it}, readError(err)
+	if err != nil {
+		e.use.leave()
+		return nil, e.readError(err)
+	}
+	return &cursor{it, e, true}, nil
 }
 
 func (c *cursor) first() bool          { return c.it.First() }
 func (c *cursor) next() bool           { return c.it.Next() }
 func (c *cursor) seek(key []byte) bool { return c.it.SeekGE(key) }
 func (c *cursor) key() []byte          { return c.it.Key() }
-func (c *cursor) err() error           { return readError(c.it.Error()) }
-func (c *cursor) close() error         { return readError(c.it.Close()) }
+func (c *cursor) err() error           { return c.e.readError(c.it.Error()) }
 func (c *cursor) value() ([]byte, error) {
 	v, err := c.it.ValueAndErr()
-	return v, readError(err)
+	return v, c.e.readError(err)
+}
+
+func (c *cursor) close() error {
+	if c.uses {
+		defer c.e.use.leave()
+	}
+	return c.e.readError(c.it.Close())
 }
 
 func (c *cursor) finish(err *error, verb string) {
@@ -347,6 +344,10 @@ func (c *cursor) finish(err *error, verb string) {
 
 // usage is the engine's part of [Stats].
 func (e *engine) usage() (disk, memory, cache int64) {
+	if !e.use.enter() {
+		return 0, 0, 0
+	}
+	defer e.use.leave()
 	m := e.db.Metrics()
 	return int64(m.DiskSpaceUsage()), int64(m.MemTable.Size), m.BlockCache.Size
 }

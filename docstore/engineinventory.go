@@ -126,12 +126,24 @@ func (v *inventory) save() error {
 	return syncDir(v.fs, v.dir)
 }
 
-func syncDir(fs vfs.FS, dir string) error {
-	d, err := fs.OpenDir(dir)
+// begin notes that a store is being made. Of one whose making was interrupted nothing has
+// been acknowledged: it is made from the beginning.
+func (v *inventory) begin() error {
+	if err := v.save(); err != nil {
+		return err
+	}
+	names, err := v.fs.List(v.dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	for _, name := range names {
+		if ours(name) && name != inventoryName {
+			if err := v.fs.Remove(v.fs.PathJoin(v.dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return syncDir(v.fs, v.dir)
 }
 
 // made notes that the store has been opened for the first time.
@@ -176,7 +188,9 @@ func (v *inventory) opened(num uint64) (*atomic.Int64, error) {
 	defer v.mu.Unlock()
 	v.newest = &atomic.Int64{}
 	v.facts.Closed, v.facts.NoSync = nil, v.noSync
-	v.facts.Logs = append(v.facts.Logs, num)
+	if !slices.Contains(v.facts.Logs, num) { // the making of a log is tried again after an error
+		v.facts.Logs = append(v.facts.Logs, num)
+	}
 	return v.newest, v.save()
 }
 

@@ -44,12 +44,12 @@ func (s *survey) readTable(file uint64, tables []byte, o sstable.ReaderOptions) 
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
-	r, err := sstable.NewReader(life{}, readable, o)
+	r, err := sstable.NewReader(s.ctx, readable, o)
 	if err != nil {
 		return cmp.Or(damagedTable(file, err), readable.Close())
 	}
 	defer func() { err = cmp.Or(err, r.Close()) }()
-	del, err := r.NewRawRangeDelIter(life{}, sstable.NoFragmentTransforms, sstable.NoReadEnv)
+	del, err := r.NewRawRangeDelIter(s.ctx, sstable.NoFragmentTransforms, sstable.NoReadEnv)
 	if err != nil {
 		return damagedTable(file, err)
 	}

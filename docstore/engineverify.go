@@ -1,10 +1,12 @@
 package docstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,8 +21,39 @@ import (
 // names and sizes of the tables, the logs to their ends, the options. The blocks of
 // tables have checksums, which the engine verifies whenever it reads one.
 
+// verify locks the directory and verifies what is in it, before the engine changes anything.
+func (e *engine) verify(ctx context.Context, dir string, po *pebble.Options) (err error) {
+	fs := e.guard.FS
+	if e.lock, err = pebble.LockDirectory(dir, fs); err != nil {
+		return err
+	}
+	e.inventory = &inventory{fs: fs, dir: dir, noSync: !e.sync}
+	e.inventory.facts, e.recovery, err = verify(ctx, fs, dir, po)
+	if err == nil && e.inventory.facts.Making {
+		err = e.inventory.begin()
+	}
+	if err != nil {
+		_ = e.unlock()
+		if errors.Is(err, ErrCorrupt) || errors.Is(err, ErrFormat) {
+			return err
+		}
+		return openFailure(ctx, err)
+	}
+	e.guard.FS, po.Lock = inventoryFS{fs, e.inventory}, e.lock
+	return nil
+}
+
+// unlock gives the directory back.
+func (e *engine) unlock() error {
+	if e.lock == nil {
+		return nil
+	}
+	return e.lock.Close()
+}
+
 // survey is a directory that is being verified.
 type survey struct {
+	ctx   context.Context
 	fs    vfs.FS
 	dir   string
 	names []string
@@ -36,8 +69,8 @@ type survey struct {
 // verify refuses a damaged store. It gives what the inventory goes on from, and what was
 // found at the end of the newest log; a new directory gets the inventory of a store that
 // is being made.
-func verify(fs vfs.FS, dir string, o *pebble.Options) (facts, Recovery, error) {
-	s := survey{fs: fs, dir: dir}
+func verify(ctx context.Context, fs vfs.FS, dir string, o *pebble.Options) (facts, Recovery, error) {
+	s := survey{ctx: ctx, fs: fs, dir: dir}
 	var err error
 	if s.names, err = fs.List(dir); err != nil {
 		return facts{}, Recovery{}, err
@@ -50,13 +83,71 @@ func verify(fs vfs.FS, dir string, o *pebble.Options) (facts, Recovery, error) {
 		return facts{Version: inventoryVersion, Making: true}, Recovery{}, nil
 	}
 	for _, step := range []func() error{s.markers, s.readManifest, s.tables, s.logs, func() error { return s.options(o) }, func() error { return s.heads(o) }} {
-		if err := step(); err != nil {
+		err := step()
+		if err == nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
 			return facts{}, Recovery{}, err
 		}
 	}
 	s.facts.Version = inventoryVersion
 	return s.facts, s.recovery, nil
 }
+
+// look tells of the names in a directory whether there is a store, or what is left of one,
+// and whether there is anything else.
+func look(names []string) (store, other bool) {
+	for _, name := range names {
+		switch {
+		case name == "LOCK" || name == "lost+found" || name == inventoryNext:
+		case ours(name):
+			store = true
+		default:
+			other = true
+		}
+	}
+	return store, other
+}
+
+// ours tells the names of a store's files.
+func ours(name string) bool {
+	for _, prefix := range []string{manifestMarker, formatMarker, manifestPrefix, optionsPrefix} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	for _, suffix := range []string{tableSuffix, logSuffix, blobSuffix} {
+		if _, ok := fileNumber(name, suffix); ok {
+			return true
+		}
+	}
+	return name == inventoryName
+}
+
+// damage is the [ErrCorrupt] of a file, which is empty where the engine's error knows it.
+type damage struct {
+	file string
+	err  error
+}
+
+// Error is one line, although the engine's may have several.
+func (d damage) Error() string {
+	return fmt.Sprintf("%v: %s: nothing was changed; restore the directory from a copy, or salvage what is left", ErrCorrupt, d.reason())
+}
+
+// reason is the file and what is wrong with it.
+func (d damage) reason() string {
+	file := d.file
+	if info := pebble.ExtractDataCorruptionInfo(d.err); info != nil && file == "" {
+		file = path.Base(info.Path)
+	}
+	what, _, _ := strings.Cut(strings.TrimPrefix(d.err.Error(), "pebble: "), "\n")
+	return strings.TrimPrefix(file+": "+what, ": ")
+}
+
+// Unwrap gives the class and the engine's error.
+func (d damage) Unwrap() []error { return []error{ErrCorrupt, d.err} }
 
 // damaged is the [ErrCorrupt] of a file.
 func damaged(name, format string, args ...any) error {

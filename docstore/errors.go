@@ -18,9 +18,10 @@ var (
 	ErrFormat = errors.New("unknown format")
 	// ErrClosed: the store has been closed.
 	ErrClosed = errors.New("store is closed")
-	// ErrFailed: a write to disk failed, and from then on the store refuses reads and
-	// writes alike. What was acknowledged before is safe; close the store and open it
-	// again.
+	// ErrFailed: the disk failed, and from then on the store refuses reads and writes
+	// alike, with the reason. What was acknowledged before is safe; close the store and
+	// open it again. A disk without room, or a process without descriptors, is waited out
+	// for 10 seconds before.
 	ErrFailed = errors.New("store has failed")
 	// ErrUniqueKey is the [changefeed.ErrConflict] of a unique key that another
 	// document has.

@@ -3,6 +3,7 @@ package docstore
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -16,13 +17,19 @@ func (o Options) WithFS(fs vfs.FS) Options {
 
 // Small makes the engine's logs and tables small, so that there are many.
 func (o Options) Small() Options {
-	o.small = true
+	o.small, o.buffer = true, 64<<10
 	return o
 }
 
 // SalvageFrom is Salvage of a store on a file system.
 func SalvageFrom(ctx context.Context, fs vfs.FS, dir string, visit func(string, Item) error) (*Salvaged, error) {
 	return salvage(ctx, fs, dir, visit)
+}
+
+// WithBuffer makes the store write tables after so many bytes.
+func (o Options) WithBuffer(bytes uint64) Options {
+	o.buffer = bytes
+	return o
 }
 
 // NewMem is a file system in memory.
@@ -104,4 +111,31 @@ func (db *DB) Versions(c *Container) (n int) {
 // Compact rewrites all tables into one level.
 func (db *DB) Compact(ctx context.Context) error {
 	return db.eng.db.Compact(ctx, []byte{0}, []byte{0xff}, false)
+}
+
+// SubmitLate puts a request into the queue of a closed store, as a writer does that has
+// looked just before, and waits for its end.
+func (db *DB) SubmitLate(ctx context.Context) error {
+	r := &request{control: func(*group) error { return nil }, done: make(chan struct{})}
+	db.queue <- r
+	return db.outcome(ctx, r)
+}
+
+// Hold keeps the committer busy until release is called.
+func (db *DB) Hold() (release func()) {
+	held, done := make(chan struct{}), make(chan struct{})
+	r := &request{control: func(*group) error { close(held); <-done; return nil }, done: make(chan struct{})}
+	db.queue <- r
+	<-held
+	return func() { close(done); <-r.done }
+}
+
+// Glitch has a container's time be this far ahead of the clock for one write.
+func (db *DB) Glitch(c *Container, ahead time.Duration) error {
+	return db.do(life{db.stop}, func(g *group) error {
+		t := g.turn(c)
+		t.time += ahead.Milliseconds()
+		g.set(metaKey("test"), nil)
+		return nil
+	})
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/millrace/changefeed"
 )
@@ -15,6 +14,7 @@ import (
 // in one log only, also while versions are moved (see move.go), so there are no ties.
 type feed struct {
 	sel     selection
+	now     int64 // time of the container, by which versions have expired or not
 	view    *view // where several cursors must see one state
 	tracks  []*track
 	stop    func(lsn int64) bool // asked before each version
@@ -42,7 +42,7 @@ type track struct {
 
 // openFeed opens cursors for the versions of some logs in (sel.lsn, head].
 func (c *Container) openFeed(l *layout, logs []uint32, sel selection, head int64) (*feed, error) {
-	f := &feed{sel: sel}
+	f := &feed{sel: sel, now: c.clock.now()}
 	open := c.db.eng.cursor
 	// Marks stay for a while after retention has been turned off, until the sweeper
 	// has removed them.
@@ -74,7 +74,6 @@ func (f *feed) each(ctx context.Context, spec *ContainerSpec, visit func(*entry,
 }
 
 func (f *feed) run(ctx context.Context, spec *ContainerSpec, visit func(*entry, addr) (bool, error)) error {
-	now := time.Now().UnixMilli()
 	for steps := 1; ; steps++ {
 		if steps%1024 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -82,6 +81,11 @@ func (f *feed) run(ctx context.Context, spec *ContainerSpec, visit func(*entry, 
 		t := f.lowest()
 		if t == nil {
 			return nil
+		}
+		if steps%1024 == 0 {
+			if err := t.c.db.closed(); err != nil {
+				return err
+			}
 		}
 		if f.stop != nil && f.stop(t.lsn) {
 			f.stopped = true
@@ -95,7 +99,7 @@ func (f *feed) run(ctx context.Context, spec *ContainerSpec, visit func(*entry, 
 			if f.entry, err = decodeEntry(v); err != nil {
 				return fmt.Errorf("%w: LSN %d: %w", ErrCorrupt, t.lsn, err)
 			}
-			if f.sel.shows(&f.entry, spec, now) {
+			if f.sel.shows(&f.entry, spec, f.now) {
 				if more, err := visit(&f.entry, parseAddr(tailOf(t.it.key()))); err != nil || !more {
 					return err
 				}

@@ -77,6 +77,7 @@ type slot struct {
 	size int   // bytes of the log entry
 	etag string
 	uniq []string // values of the unique keys
+	born int64    // number of its resource id; 0 is the hash that older versions gave
 }
 
 // entry is one version of a document in a log.
@@ -270,7 +271,7 @@ func (p *slot) encode() []byte {
 	for _, u := range p.uniq {
 		b = appendText(b, u)
 	}
-	return b
+	return binary.AppendUvarint(b, uint64(p.born))
 }
 
 func decodeSlot(b []byte) (slot, error) {
@@ -285,6 +286,9 @@ func decodeSlot(b []byte) (slot, error) {
 	p.etag = string(r.text())
 	for n := r.uvarint(); n > 0 && !r.bad; n-- {
 		p.uniq = append(p.uniq, string(r.text()))
+	}
+	if len(r.b) > 0 { // which older versions end without
+		p.born = int64(r.uvarint())
 	}
 	if r.bad {
 		return slot{}, fmt.Errorf("slot: %w", errFormat)

@@ -77,11 +77,6 @@ func (s *Leases) Prefix() string { return s.prefix }
 // Prefix comes with Err set.
 func (s *Leases) Searched() []string { return s.unit.Searched() }
 
-// now is the store's time: it never runs behind a commit.
-func (c *Container) now() time.Time {
-	return time.UnixMilli(max(time.Now().UnixMilli(), c.newestTime.Load())).UTC()
-}
-
 // List implements [changefeed.LeaseStore].
 func (s *Leases) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
 	now := s.c.now()

@@ -119,7 +119,7 @@ func (c *Container) forget(ctx context.Context, next *soonest) error {
 	}
 	if oldest != 0 {
 		pause := min(max(keep/20, minForget), maxForget)
-		next.add(max(oldest+keep.Milliseconds()+1, time.Now().Add(pause).UnixMilli()))
+		next.add(max(oldest+keep.Milliseconds()+1, c.clock.now()+pause.Milliseconds()))
 	}
 	return nil
 }

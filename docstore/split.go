@@ -47,7 +47,8 @@ func (c *Container) SplitAt(ctx context.Context, id, cut string) ([]changefeed.P
 func (c *Container) splitAt(ctx context.Context, id, cut string) ([]changefeed.Partition, error) {
 	var p *partition
 	var v view
-	err := c.db.do(ctx, func(*group) (err error) {
+	// Whoever went away meanwhile would leave the view and the mark of a split at work.
+	err := c.db.do(context.WithoutCancel(ctx), func(*group) (err error) {
 		if p, err = c.layout.Load().find(id); err != nil {
 			return err
 		}
@@ -80,6 +81,9 @@ func (c *Container) splitAt(ctx context.Context, id, cut string) ([]changefeed.P
 // countDocs counts the documents with keys in [lo, hi), and ends the view.
 func (c *Container) countDocs(ctx context.Context, v view, lo, hi string) (n int64, err error) {
 	defer func() { err = errors.Join(err, v.close()) }()
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
 	it, err := v.cursor(append(tableKey(tableDoc, c.num, len(lo)), lo...), append(tableKey(tableDoc, c.num, len(hi)), hi...))
 	if err != nil {
 		return 0, err

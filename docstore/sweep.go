@@ -71,15 +71,9 @@ func (db *DB) sweepAll() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		at := int64(farAway)
-		for _, c := range db.Containers() {
-			if due := c.dueAt.Load(); due != 0 {
-				at = min(at, due)
-			}
-		}
 		var fire <-chan time.Time
-		if at != farAway {
-			timer.Reset(max(time.Until(time.UnixMilli(at)), time.Until(last.Add(sweepPause)), 0))
+		if wait, some := db.nextSweep(); some {
+			timer.Reset(max(wait, time.Until(last.Add(sweepPause)), 0))
 			fire = timer.C
 		}
 		select {
@@ -91,11 +85,24 @@ func (db *DB) sweepAll() {
 		}
 		last = time.Now()
 		for _, c := range db.Containers() {
-			if due := c.dueAt.Load(); due != 0 && due <= last.UnixMilli() {
+			if due := c.dueAt.Load(); due != 0 && due <= c.clock.now() {
 				c.sweep(life{db.stop})
 			}
 		}
 	}
+}
+
+// nextSweep is how long until something is due, if anything is.
+func (db *DB) nextSweep() (wait time.Duration, some bool) {
+	for _, c := range db.Containers() {
+		if due := c.dueAt.Load(); due != 0 {
+			until := c.clock.until(due)
+			if !some || until < wait {
+				wait, some = until, true
+			}
+		}
+	}
+	return wait, some
 }
 
 // sweep does what is due, and notes what will be. What fails is tried again later.
@@ -110,7 +117,7 @@ func (c *Container) sweep(ctx context.Context) {
 		err = c.move(ctx, &next)
 	}
 	if err != nil {
-		next.add(time.Now().Add(sweepPause).UnixMilli())
+		next.add(c.clock.now() + sweepPause.Milliseconds())
 	}
 	c.due(next.at)
 }

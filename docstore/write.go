@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +21,7 @@ type op struct {
 	ttl   int
 	body  []byte // with its system properties
 	stamp int    // where the number of _ts begins in body
+	rid   string // in body until it is the item's turn
 	etag  string
 	uniq  []string
 	key   []byte // in the primary index
@@ -60,10 +60,10 @@ func (c *Container) prepare(l *layout, pk string, w changefeed.Write) (o op, key
 // render makes the body as it is stored, but for its time, and takes its unique keys.
 func (c *Container) render(l *layout, o *op, d document) error {
 	o.id, o.ttl, o.etag = d.id, d.ttl, c.db.tags.tag()
-	rid := c.itemRID(string(d.key), d.id)
+	o.rid = c.itemRID(string(d.key), d.id)
 	sys := systemProps{
-		rid:  rid,
-		self: c.self + "docs/" + rid + "/",
+		rid:  o.rid,
+		self: c.self + "docs/" + o.rid + "/",
 		etag: o.etag,
 		ts:   time.Now().Unix(),
 	}
@@ -78,19 +78,6 @@ func (c *Container) render(l *layout, o *op, d document) error {
 		o.uniq = append(o.uniq, string(v))
 	}
 	return nil
-}
-
-// itemRID is the resource id of an item: the container's and a hash of key and id. Four
-// bits tell SDKs, which look at them when they go on with sorted pages, that it is an item's.
-func (c *Container) itemRID(pk, id string) string {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(pk)) // never fails
-	_, _ = h.Write([]byte{0})
-	_, _ = h.Write([]byte(id))
-	own, _ := decodeRID(c.rid) // was made by encodeRID
-	rid := h.Sum(own)
-	rid[len(rid)-1] &= 0x0f
-	return encodeRID(rid)
 }
 
 // setTime writes the commit time into the body.
@@ -250,7 +237,13 @@ func (s *stroke) patch() error {
 // put writes a version of the document.
 func (s *stroke) put() (changefeed.Result, error) {
 	o, c, t := s.o, s.t.c.num, s.t
-	o.setTime(t.time)
+	born := birth(s.at)
+	if s.old != nil {
+		born = s.old.born
+	}
+	if o.setTime(t.time); born != 0 {
+		o.setBirth(t.c, born)
+	}
 	if len(o.body) > maxDocument+maxSystem {
 		return changefeed.Result{}, fmt.Errorf("%w: %d bytes: want at most %d", ErrTooLarge, len(o.body), maxDocument)
 	}
@@ -272,7 +265,7 @@ func (s *stroke) put() (changefeed.Result, error) {
 	}
 	value := e.encode()
 	s.g.set(logKey(tableLog, c, s.at), value)
-	now := slot{addr: s.at, time: t.time, ttl: o.ttl, size: len(value), etag: o.etag, uniq: o.uniq}
+	now := slot{addr: s.at, time: t.time, ttl: o.ttl, size: len(value), etag: o.etag, uniq: o.uniq, born: born}
 	s.g.set(o.key, now.encode())
 	if o.ttl > 0 {
 		s.g.set(ttlKey(c, t.time+int64(o.ttl)*1000, s.r.epk, s.r.pk, o.id), nil)

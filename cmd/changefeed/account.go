@@ -161,18 +161,10 @@ func (o *opener) account(ctx context.Context, a address) (*account, error) {
 		credential = cosmos.Token(opened.identity)
 	}
 	if opened.client, err = cosmos.Open(ctx, c.endpoint, credential, cosmos.Options{Transport: opened.http, Logger: o.log}); err != nil {
-		return nil, fmt.Errorf("%w%s", err, certificateHint(err))
+		return nil, err
 	}
 	o.accounts[c.endpoint] = opened
 	return opened, nil
-}
-
-// certificateHint tells what to do about a server that made its own certificate.
-func certificateHint(err error) string {
-	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		return "; if the server made its certificate itself, as changefeed serve does, name the file with --ca or SSL_CERT_FILE"
-	}
-	return ""
 }
 
 // Each lease that waits for changes holds a connection, so that many are kept.
@@ -218,7 +210,11 @@ func (o *opener) openRemote(ctx context.Context, a address) (*container, error) 
 	}
 	c, err := opened.client.Container(ctx, a.database, a.container)
 	if err != nil {
-		return nil, err
+		return nil, opened.missing(ctx, a, err)
 	}
-	return &container{address: a, source: c.Source(), writer: c, remote: c, account: opened}, nil
+	found := &container{address: a, source: c.Source(), writer: c, remote: c, account: opened, retries: o.retries}
+	if o.retries != nil {
+		found.source = o.retries.source(found.source)
+	}
+	return found, nil
 }

@@ -140,6 +140,7 @@ type placeFlags struct {
 	db        string
 	container string
 	account   accountFlags
+	retries   *retrier // nil for commands that fail at once
 }
 
 func (p *placeFlags) register(cmd *cobra.Command) {

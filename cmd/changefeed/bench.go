@@ -74,6 +74,8 @@ func benchmarks() []benchmark {
 		{"serve_batch", "atomic batches of 10 upserts over HTTP, durable", served("serve-batch", serveDocs, 2500, echoBatch, batchOfTen)},
 		{"serve_feed", "a change feed of 100,000 documents over HTTP from the beginning, pages of 1,000", serveFeed},
 		{"serve_follow", "from the acknowledgement of a write to a reader that waits (long poll), at 200 writes a second", serveFollow},
+		{"attack_connections", "point reads over HTTP while 10,000 connections without a key are held; against the same without an attack", besieged("attack-connections", attackConnections)},
+		{"attack_queries", "the same while 16 connections send hostile queries and pages of 4 MB are read slowly", besieged("attack-queries", attackQueries)},
 		{"serve_start", "from the start of a server to its first answer", serveStart},
 		{"serve_memory", "the server's memory with 20,000 documents, after a load", serveMemory},
 	}

@@ -44,6 +44,7 @@ type answer struct {
 	etag         string
 	items        int    // x-ms-item-count
 	continuation string // x-ms-continuation
+	charge       float64
 	body         []byte
 }
 
@@ -60,11 +61,19 @@ func dialSocket(host string, key []byte) (*socket, error) {
 
 // do sends a request and reads the answer.
 func (w *socket) do(r request) (*answer, error) {
+	if err := w.send(r); err != nil {
+		return nil, err
+	}
+	return &w.answer, w.read()
+}
+
+// send sends a request.
+func (w *socket) send(r request) error {
 	now := time.Now()
 	if now.Unix() != w.dated {
 		w.dated, w.date = now.Unix(), now.UTC().Format(http.TimeFormat)
 		if err := w.conn.SetDeadline(now.Add(socketTimeout)); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	b := append(w.buf[:0], r.method...)
@@ -79,9 +88,9 @@ func (w *socket) do(r request) (*answer, error) {
 	b = append(append(b, "\r\n"...), r.body...)
 	w.buf = b
 	if _, err := w.conn.Write(b); err != nil {
-		return nil, fmt.Errorf("send request: %w", err)
+		return fmt.Errorf("send request: %w", err)
 	}
-	return &w.answer, w.read()
+	return nil
 }
 
 // sign is the Authorization header of a request.
@@ -122,11 +131,13 @@ func (w *socket) read() error {
 		switch string(name) {
 		case "Content-Length":
 			length, err = strconv.Atoi(string(value))
-		case "Etag":
+		case "x-ms-request-charge":
+			a.charge, err = strconv.ParseFloat(string(value), 64)
+		case "etag":
 			a.etag = string(value)
-		case "X-Ms-Item-Count":
+		case "x-ms-item-count":
 			a.items, err = strconv.Atoi(string(value))
-		case "X-Ms-Continuation":
+		case "x-ms-continuation":
 			a.continuation = string(value)
 		case "Transfer-Encoding":
 			err = errors.New("chunked answer: want one with a length")

@@ -45,6 +45,7 @@ their last writes, so that import makes the same container of them.` + salvageHe
 		},
 	}
 	o.placeFlags.register(cmd)
+	o.patient(cmd)
 	o.selection.register(cmd)
 	cmd.Flags().BoolVar(&o.system, "system", false, "keep the system properties")
 	cmd.Flags().BoolVar(&o.wrecked, "salvage", false, "write what can still be read of a damaged store, and list what cannot")

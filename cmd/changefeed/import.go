@@ -58,8 +58,9 @@ text, and the exit code is 1. To try again what was mended:
   jq -r .text FILE.rejects > mended.ndjson
 
 An import that was interrupted goes on where it stopped when it is started again with
-the same file and container, if that is in a store. Standard input is read from its
-beginning.
+the same file and container. Standard input is read from its beginning. While an account
+cannot be reached, the import waits for it; a document whose write nobody acknowledged is
+then written again.
 
 A container that is not there is made, with its store, if --pk tells its partition key.` + addressHelp,
 		Example: `  changefeed import restaurants.ndjson --db data --container restaurants --pk /outcode
@@ -84,6 +85,7 @@ A container that is not there is made, with its store, if --pk tells its partiti
 		},
 	}
 	o.placeFlags.register(cmd)
+	o.patient(cmd)
 	f := cmd.Flags()
 	f.StringSliceVar(&o.pk, "pk", nil, "`path` of the partition key, up to three for a hierarchical one; for a new container")
 	f.IntVar(&o.ranges, "ranges", 1, "physical partitions of a new container")
@@ -141,6 +143,9 @@ func (o *importOptions) check() error {
 		if !strings.HasPrefix(path, "/") {
 			return misused("pk", path, "a path such as /"+cmp.Or(path, "city"))
 		}
+	}
+	if err := o.retries.check(); err != nil {
+		return err
 	}
 	switch {
 	case o.writers < 1 || o.writers > maxWriters:
@@ -235,6 +240,7 @@ type imported struct {
 // load loads the input, from where an interrupted import stopped.
 func (o *importOptions) load(cmd *cobra.Command, in *os.File, c *container) (*imported, error) {
 	show := newProgress(cmd.ErrOrStderr(), o.input, in)
+	o.retries.say = show.say
 	mark, err := o.resume(show, in, c)
 	if err != nil {
 		return nil, err

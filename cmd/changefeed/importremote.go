@@ -20,6 +20,7 @@ func (o *importOptions) remotely(cmd *cobra.Command, in *os.File) (err error) {
 		return usageError{fmt.Errorf("--ranges is %d: an account chooses its partitions itself: want it for a new container of a store only", o.ranges)}
 	}
 	opener := newOpener(o.account)
+	opener.retries = o.retries
 	defer closing(opener, &err)
 	c, err := o.remoteTarget(cmd, opener)
 	if err != nil {

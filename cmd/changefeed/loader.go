@@ -220,7 +220,7 @@ func (l *loader) write(ctx context.Context, jobs []*job) {
 		jobs = append(jobs[:refused:refused], jobs[refused+1:]...)
 	}
 	for _, j := range jobs {
-		j.failure = patiently(ctx, func() error {
+		j.failure = l.patiently(ctx, func() error {
 			return l.to.upsert(ctx, j.key, j.text)
 		})
 		if errors.Is(j.failure, changefeed.ErrBadRequest) || errors.Is(j.failure, changefeed.ErrConflict) {
@@ -237,7 +237,7 @@ func (l *loader) commit(ctx context.Context, jobs []*job) (refused int, err erro
 	for i, j := range jobs {
 		writes[i] = changefeed.Write{Op: changefeed.WriteUpsert, Body: j.text}
 	}
-	err = patiently(ctx, func() error {
+	err = l.patiently(ctx, func() error {
 		_, err := l.to.writer.Commit(ctx, jobs[0].key, writes)
 		return err
 	})
@@ -247,8 +247,13 @@ func (l *loader) commit(ctx context.Context, jobs []*job) (refused int, err erro
 	return -1, err
 }
 
-// patiently writes again, and waits, as often as the store asks for it.
-func patiently(ctx context.Context, write func() error) error {
+// patiently writes again, and waits, as often as the store asks for it, and for as long
+// as an account may be away. What was written and not acknowledged is then written twice.
+func (l *loader) patiently(ctx context.Context, write func() error) error {
+	if l.to.retries != nil {
+		once := write
+		write = func() error { return l.to.retries.during(ctx, once) }
+	}
 	for {
 		err := write()
 		throttled, ok := errors.AsType[*changefeed.ThrottledError](err)

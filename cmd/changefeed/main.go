@@ -30,6 +30,13 @@ func letHeapGrow(percent int) {
 	}
 }
 
+// boundHeap has the collector work harder near a limit, unless the user set one.
+func boundHeap(bytes int64) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(bytes)
+	}
+}
+
 func main() {
 	letHeapGrow(commandGC)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

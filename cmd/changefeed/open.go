@@ -29,6 +29,8 @@ type container struct {
 	local   *docstore.Container // nil for one of an account
 	remote  *cosmos.Container   // nil for one of a store
 	account *account            // the same
+
+	retries *retrier // with an account, for who writes; nil is none
 }
 
 // stored is a container of a store.
@@ -64,6 +66,7 @@ func (c *container) retains(m changefeed.Mode) error {
 // An opener opens containers; those of one store or account share what is open.
 type opener struct {
 	flags    accountFlags
+	retries  *retrier     // for the sources of accounts; nil is none
 	log      *slog.Logger // for what the client of an account has to say; nil is silence
 	stores   map[string]*docstore.DB
 	accounts map[string]*account
@@ -81,6 +84,7 @@ func (o *opener) Close() error {
 	}
 	for _, a := range o.accounts {
 		a.client.Close()
+		a.http.CloseIdleConnections() // which we made
 	}
 	return errors.Join(errs...)
 }
@@ -136,10 +140,7 @@ func find(db *docstore.DB, a address) (*docstore.Container, error) {
 	for _, c := range db.Containers() {
 		names = append(names, c.Name())
 	}
-	if len(names) == 0 {
-		return nil, fmt.Errorf("%s: %w: the store has none", a.containerField(), errNoContainer)
-	}
-	return nil, fmt.Errorf("%s: %w: want one of %s", a.containerField(), errNoContainer, strings.Join(names, ", "))
+	return nil, absent(a, errNoContainer, "the store", names)
 }
 
 var errNoContainer = errors.New("there is no such container")
@@ -151,7 +152,11 @@ func (p *placeFlags) with(cmd *cobra.Command, args []string, f func(c *container
 	if err != nil {
 		return err
 	}
+	if err := p.retries.check(); err != nil {
+		return err
+	}
 	o := newOpener(p.account)
+	o.retries = p.retries
 	defer closing(o, &err)
 	c, err := o.open(cmd.Context(), a)
 	if err != nil {

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -35,6 +37,10 @@ type program struct {
 	hurry  time.Duration // and after the lease was lost
 	stdout io.Writer
 	stderr io.Writer
+
+	mu      sync.Mutex
+	running map[string]*os.Process // by lease: those that have not ended
+	closed  bool                   // nothing may be started any more
 }
 
 // hurryPart is the part of the expiration that a program has after its lease was lost:
@@ -48,9 +54,10 @@ func (p *program) Handle(ctx context.Context, b *changefeed.Batch) error {
 		return err
 	}
 	cmd := p.command(ctx, b, input)
-	if err := cmd.Start(); err != nil {
+	if err := p.start(b.LeaseToken, cmd); err != nil {
 		return fmt.Errorf("start program: %w", err)
 	}
+	defer p.forget(b.LeaseToken)
 	ended := make(chan error, 1)
 	var waiting sync.WaitGroup
 	waiting.Go(func() { ended <- cmd.Wait() })
@@ -70,8 +77,48 @@ func (p *program) Handle(ctx context.Context, b *changefeed.Batch) error {
 	return nil
 }
 
+// start starts a program, unless all were killed.
+func (p *program) start(lease string, cmd *exec.Cmd) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return changefeed.ErrStopped
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if p.running == nil {
+		p.running = map[string]*os.Process{}
+	}
+	p.running[lease] = cmd.Process
+	return nil
+}
+
+func (p *program) forget(lease string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.running, lease)
+}
+
+// atWork are the leases whose batches are in hand.
+func (p *program) atWork() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Sorted(maps.Keys(p.running))
+}
+
+// killAll ends all programs and what they have started, and lets no other begin.
+func (p *program) killAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, process := range p.running {
+		kill(process)
+	}
+}
+
 // lines are the changes of a batch, a line each.
-func (p *program) lines(b *changefeed.Batch) (io.Reader, error) {
+func (p *program) lines(b *changefeed.Batch) (*bytes.Buffer, error) {
 	var text bytes.Buffer
 	w := bufio.NewWriter(&text)
 	for _, c := range b.Changes {
@@ -82,7 +129,7 @@ func (p *program) lines(b *changefeed.Batch) (io.Reader, error) {
 	return &text, w.Flush()
 }
 
-func (p *program) command(ctx context.Context, b *changefeed.Batch, input io.Reader) *exec.Cmd {
+func (p *program) command(ctx context.Context, b *changefeed.Batch, input *bytes.Buffer) *exec.Cmd {
 	cmd := exec.Command(p.path)
 	cmd.Args = p.args
 	cmd.Env = append(os.Environ(),
@@ -97,19 +144,21 @@ func (p *program) command(ctx context.Context, b *changefeed.Batch, input io.Rea
 	return cmd
 }
 
-// fenced is input that stops when its context ends: who resumes after the lease was lost
-// feeds nobody.
+// fenced is input that stops when the lease is lost: a process that was stopped and
+// resumes feeds nobody. A program that is asked to end gets the rest, because it may use
+// it. Where nothing is left to hold back, the end is the end: an error there would make
+// [exec.Cmd.Wait] fail for a program that has exited with 0.
 type fenced struct {
-	ctx context.Context
-	io.Reader
+	ctx  context.Context
+	left *bytes.Buffer
 }
 
 // Read reads while it may.
 func (f fenced) Read(p []byte) (int, error) {
-	if f.ctx.Err() != nil {
-		return 0, context.Cause(f.ctx)
+	if f.left.Len() > 0 && errors.Is(context.Cause(f.ctx), changefeed.ErrLeaseLost) {
+		return 0, changefeed.ErrLeaseLost
 	}
-	return f.Reader.Read(p)
+	return f.left.Read(p)
 }
 
 // end ends the program, first kindly, and returns how it ended.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +129,29 @@ func TestAProgramEndsWithItsLease(t *testing.T) {
 	}
 }
 
+// TestAProgramThatIsAskedToEndMayStillReadItsBatch has a batch that no pipe holds. With
+// all of it read the program is done, so it must not come again.
+func TestAProgramThatIsAskedToEndMayStillReadItsBatch(t *testing.T) {
+	for _, cause := range []error{changefeed.ErrStopped, changefeed.ErrHandlerTimeout} {
+		p, output := shell(t, "trap 'exec wc -l' TERM; sleep 60 & echo begun; wait")
+		b := orders()
+		b.Changes = slices.Repeat(b.Changes[:1], 20_000)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- p.Handle(ctx, b) }()
+		said := bufio.NewScanner(output)
+		said.Scan()
+		cancel(cause)
+		if err := <-ended; err != nil {
+			t.Errorf("asked to end because of %q: got error %q, want none", cause, err)
+		}
+		p.stdout.(*os.File).Close()
+		if said.Scan(); strings.TrimSpace(said.Text()) != "20000" {
+			t.Errorf("asked to end because of %q: it read %s lines, want 20000", cause, said.Text())
+		}
+	}
+}
+
 // TestAProgramThatFailsLeavesNothingBehind waits, as above, for all that it has started:
 // it would work on the batch beside the next attempt.
 func TestAProgramThatFailsLeavesNothingBehind(t *testing.T) {
@@ -142,7 +167,7 @@ func TestAProgramThatFailsLeavesNothingBehind(t *testing.T) {
 
 func TestAProgramIsNotFedAfterItsLeaseWasLost(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	in := fenced{ctx, strings.NewReader("changes")}
+	in := fenced{ctx, bytes.NewBufferString("changes")}
 	b := make([]byte, 3)
 	if n, err := in.Read(b); n != 3 || err != nil {
 		t.Errorf("got %d bytes, %v, want 3", n, err)
@@ -150,6 +175,10 @@ func TestAProgramIsNotFedAfterItsLeaseWasLost(t *testing.T) {
 	cancel(changefeed.ErrLeaseLost)
 	if n, err := in.Read(b); n != 0 || !errors.Is(err, changefeed.ErrLeaseLost) {
 		t.Errorf("got %d bytes, %v, want none and %v", n, err, changefeed.ErrLeaseLost)
+	}
+	in.left.Next(len("nges"))
+	if n, err := in.Read(b); n != 0 || err != io.EOF {
+		t.Errorf("got %d bytes, %v, want the end when nothing was held back", n, err)
 	}
 }
 

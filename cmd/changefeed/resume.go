@@ -11,13 +11,13 @@ import (
 )
 
 // A mark tells how far an import has come: everything before it is written or kept as a
-// reject. It lies in the store's directory until the import is done; what goes into an
-// account has none.
+// reject. Until the import is done it lies in the store's directory or, for an account,
+// beside the input.
 type mark struct {
 	Input     string    `json:"input"`
 	Size      int64     `json:"size"`
 	Modified  time.Time `json:"modified"`
-	Container string    `json:"container"` // resource id: one that is made anew is empty
+	Container string    `json:"container"` // its account and resource id: one that is made anew is empty
 	Place     place     `json:"place"`
 	Imported  int64     `json:"imported"`
 	Rejected  int64     `json:"rejected"`
@@ -26,7 +26,10 @@ type mark struct {
 	path string // empty when the input cannot be read from the middle
 }
 
-const marksFolder = "imports"
+const (
+	marksFolder = "imports" // of a store
+	markSuffix  = ".mark"   // beside the input
+)
 
 // openMark is the mark of an import, and whether an interrupted one left it there. Input
 // that has changed since then is another input.
@@ -36,16 +39,13 @@ func openMark(in *os.File, c *container) (m *mark, found bool, err error) {
 		return nil, false, fmt.Errorf("read input: %w", err)
 	}
 	m = &mark{Size: info.Size(), Modified: info.ModTime()}
-	if !info.Mode().IsRegular() || in == os.Stdin || c.local == nil {
+	if !info.Mode().IsRegular() || in == os.Stdin {
 		return m, false, nil
 	}
-	m.Container = c.local.RID()
 	if m.Input, err = filepath.Abs(in.Name()); err != nil {
 		return nil, false, fmt.Errorf("read input: %w", err)
 	}
-	h := fnv.New64a()
-	fmt.Fprint(h, m.Input, "\x00", c.local.Name())
-	m.path = filepath.Join(c.address.dir, marksFolder, fmt.Sprintf("%016x.json", h.Sum64()))
+	m.locate(c)
 	text, err := os.ReadFile(m.path)
 	if errors.Is(err, os.ErrNotExist) {
 		return m, false, nil
@@ -58,6 +58,26 @@ func openMark(in *os.File, c *container) (m *mark, found bool, err error) {
 		return m, false, nil
 	}
 	return &old, true, nil
+}
+
+// locate says where the mark is, and what container it is of. Where no file can be made
+// beside the input, an import into an account has none.
+func (m *mark) locate(c *container) {
+	if c.local != nil {
+		h := fnv.New64a()
+		fmt.Fprint(h, m.Input, "\x00", c.local.Name())
+		m.Container = c.local.RID()
+		m.path = filepath.Join(c.address.dir, marksFolder, fmt.Sprintf("%016x.json", h.Sum64()))
+		return
+	}
+	m.Container, m.path = c.account.endpoint+" "+c.remote.RID(), m.Input+markSuffix
+	f, err := os.OpenFile(m.path+".new", os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		m.path = ""
+		return
+	}
+	f.Close()
+	_ = os.Remove(f.Name()) // is written anew
 }
 
 // continues tells whether a mark is for the same import.
@@ -100,6 +120,8 @@ func (m *mark) remove() error {
 	if err := os.Remove(m.path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove mark: %w", err)
 	}
-	_ = os.Remove(filepath.Dir(m.path)) // fails while other imports have marks there
+	if folder := filepath.Dir(m.path); filepath.Base(folder) == marksFolder {
+		_ = os.Remove(folder) // fails while other imports have marks there
+	}
 	return nil
 }

@@ -86,7 +86,7 @@ func execute(ctx context.Context, args []string) int {
 	case err == nil, errors.Is(err, syscall.EPIPE): // who reads our output has seen enough
 		return 0
 	case began && !errors.As(err, &usage):
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", cmd.CommandPath(), err)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s%s\n", cmd.CommandPath(), strings.TrimSuffix(err.Error(), "."), hint(err))
 		return exitFailed
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\nSee %s --help.\n", cmd.CommandPath(), err, cmd.CommandPath())

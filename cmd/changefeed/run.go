@@ -141,6 +141,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	defer (&ending{cmd.ErrOrStderr(), p, o.feed.Drain, o.feed.Expiration, os.Exit}).watch()()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	o.feed.Hooks = endingHooks(changefeed.LogHooks(log), end)
@@ -238,7 +239,9 @@ func (o *runOptions) addresses() (source, leases address, err error) {
 		return source, leases, usageError{err}
 	}
 	if o.leases == "" {
-		return source, source.beside(defaultLeases), nil
+		leases = source.beside(defaultLeases)
+		leases.field = "--leases"
+		return source, leases, nil
 	}
 	if leases, err = parseAddress("--leases", o.leases); err != nil {
 		return source, leases, usageError{err}

@@ -125,6 +125,7 @@ func (o *serveOptions) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	letHeapGrow(serverGC)
+	boundHeap(serverHeap)
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	server, err := o.server(cmd.Context(), log)
 	if err != nil {
@@ -133,12 +134,7 @@ func (o *serveOptions) run(cmd *cobra.Command) (err error) {
 	if _, err := cosmosrest.New(nil, server); err != nil { // wrong options leave no store behind
 		return usageError{err}
 	}
-	webs, err := o.webs(cmd.Context())
-	if err != nil {
-		return err
-	}
-	defer webs.close()
-	db, err := docstore.Open(o.db, docstore.Options{InMemory: o.db == "", NoSync: o.noSync})
+	db, err := docstore.OpenContext(cmd.Context(), o.db, docstore.Options{InMemory: o.db == "", NoSync: o.noSync})
 	if err != nil {
 		return err
 	}
@@ -149,6 +145,11 @@ func (o *serveOptions) run(cmd *cobra.Command) (err error) {
 	if err := o.retain(cmd.Context(), db, cmd.Flags().Changed("retention")); err != nil {
 		return err
 	}
+	webs, err := o.webs(cmd.Context()) // now that each request can be answered
+	if err != nil {
+		return err
+	}
+	defer webs.close()
 	cert, path, drop, err := o.certificate()
 	if err != nil {
 		return err

@@ -14,26 +14,33 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
-
 	"github.com/millrace/changefeed/cosmosrest"
 )
 
-// Limits of a server. A request is read and answered within webRequest, which leaves
-// room for the longest poll.
+// Limits of a server, besides those of its guard.
 const (
-	webHeader      = 10 * time.Second
-	webRequest     = 2 * time.Minute
-	webIdle        = 3 * time.Minute
-	webHeaderBytes = 64 << 10
-	webConnections = 4096
+	webConnections = 4096            // of all addresses together
 	webDrain       = 7 * time.Second // a new connection may send its first request for 5
 	webCut         = 2 * time.Second // for requests that are told to end
+
+	serverHeap = 768 << 20 // bytes; what queries, answers and connections may hold together leaves room below it
+
+	storeDescriptors = 1024 // that are left to the store for its files
+	leastConnections = 16   // however few descriptors the system allows
 )
+
+// connections is how many the server takes: no more than leave the store its descriptors.
+func connections() int {
+	most := int64(webConnections)
+	if limit := descriptors(); limit > 0 { // with fewer than the store may use, they are halved
+		most = min(most, max(limit-storeDescriptors, limit/2))
+	}
+	return int(max(most, leastConnections))
+}
 
 // web is an address on which the store is served.
 type web struct {
-	listener  net.Listener
+	listener  net.Listener // counted by the guard
 	server    http.Server
 	dedicated bool
 }
@@ -42,6 +49,7 @@ type webs []*web
 
 // webs listens on the addresses.
 func (o *serveOptions) webs(ctx context.Context) (all webs, err error) {
+	guard := cosmosrest.NewGuard(connections())
 	for _, at := range []struct {
 		flag, address string
 		dedicated     bool
@@ -55,7 +63,9 @@ func (o *serveOptions) webs(ctx context.Context) (all webs, err error) {
 			all.close()
 			return nil, fmt.Errorf("--%s is %s: %w: want a free address of this machine, such as 127.0.0.1:0", at.flag, at.address, cmp.Or(errors.Unwrap(err), err))
 		}
-		all = append(all, &web{listener: netutil.LimitListener(l, webConnections), dedicated: at.dedicated})
+		w := &web{listener: guard.Listener(l), dedicated: at.dedicated}
+		guard.Protect(&w.server)
+		all = append(all, w)
 	}
 	return all, nil
 }
@@ -77,8 +87,6 @@ func (all webs) serve(ctx context.Context, ready func() error) error {
 	for _, w := range all {
 		s := &w.server
 		s.BaseContext = func(net.Listener) context.Context { return base }
-		s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout = webHeader, webRequest, webRequest
-		s.IdleTimeout, s.MaxHeaderBytes = webIdle, webHeaderBytes
 		work.Go(func() { ended <- w.serve() })
 	}
 	err := ready()

@@ -5,7 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -54,6 +57,9 @@ it is an object that has the document in it:
   previous_lsn
   next             position behind the change, for --after; where one can be told
 
+While an account cannot be reached, tail waits for it, for as long as --patience says,
+and then goes on where it was.
+
 The feed of all versions needs a container that retains them, and begins now or behind
 a position.` + addressHelp,
 		Example: `  changefeed tail --db data --container restaurants --from beginning --follow=false
@@ -69,6 +75,7 @@ a position.` + addressHelp,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	o.placeFlags.register(cmd)
+	o.patient(cmd)
 	o.selection.register(cmd)
 	f := cmd.Flags()
 	f.Var(&o.from, "from", "where to begin; also how long ago, such as 15m; for --mode all the default is now")
@@ -115,9 +122,10 @@ func (o *tailOptions) tail(ctx context.Context, c *container, mode changefeed.Mo
 	pull.Follow, pull.MaxItems = o.follow, o.most
 	w := bufio.NewWriterSize(to, outputBuffer)
 	written := 0
+	places := map[changefeed.Range]string{}
 	for page, err := range changefeed.Pull(ctx, c.source, o.rng.value, from, pull) {
 		if err != nil {
-			return err
+			return fmt.Errorf("%w%s", err, goOn(places))
 		}
 		for i, change := range page.Changes {
 			next := ""
@@ -134,6 +142,25 @@ func (o *tailOptions) tail(ctx context.Context, c *container, mode changefeed.Mo
 		if err := w.Flush(); err != nil {
 			return err
 		}
+		places[page.Range] = page.Next.Token
 	}
 	return nil
+}
+
+// goOn says with which flags what was printed, up to a place in each range, is continued.
+func goOn(places map[changefeed.Range]string) string {
+	var b strings.Builder
+	byKey := func(a, b changefeed.Range) int { return strings.Compare(a.Min, b.Min) }
+	for i, r := range slices.SortedFunc(maps.Keys(places), byKey) {
+		if i == 0 {
+			b.WriteString("; to go on: ")
+		} else {
+			b.WriteString(", and ")
+		}
+		if len(places) > 1 || r != changefeed.FullRange() {
+			fmt.Fprintf(&b, "--range %s ", r)
+		}
+		fmt.Fprintf(&b, "--after '%s'", places[r])
+	}
+	return b.String()
 }

@@ -106,18 +106,18 @@ func TestRemovedPropertiesAreGoneAndUnsetOnesStay(t *testing.T) {
 
 func TestRecordsThatCouldNotBeReadAgainAreRefused(t *testing.T) {
 	for want, l := range map[string]changefeed.Lease{
-		"no slash":       {Token: "0", Epoch: "a/b"},
-		"want 0 or 1":    {Token: "0", Version: 2},
-		"mode is 7":      {Token: "0", Mode: 7},
-		"state is State(3)":     {Token: "0", State: 3},
-		"is negative":    {Token: "0", Attempts: -1},
-		"min-max":        {Token: "0", Version: 1},
-		"range is -3F":   {Token: "3F-FF", Version: 1, Range: changefeed.Range{Max: "3F"}},
-		"token of a":     {Kind: changefeed.KindHost},
-		"time to live":   {Token: "0", TTL: -1},
-		"stored":         {Token: "0", Raw: json.RawMessage("{")},
-		"not a lease":    {Token: "0", Err: leasedoc.ErrJava},
-		"lease is empty": {},
+		"no slash":          {Token: "0", Epoch: "a/b"},
+		"want 0 or 1":       {Token: "0", Version: 2},
+		"mode is 7":         {Token: "0", Mode: 7},
+		"state is State(3)": {Token: "0", State: 3},
+		"is negative":       {Token: "0", Attempts: -1},
+		"min-max":           {Token: "0", Version: 1},
+		"range is -3F":      {Token: "3F-FF", Version: 1, Range: changefeed.Range{Max: "3F"}},
+		"token of a":        {Kind: changefeed.KindHost},
+		"time to live":      {Token: "0", TTL: -1},
+		"stored":            {Token: "0", Raw: json.RawMessage("{")},
+		"not a lease":       {Token: "0", Err: leasedoc.ErrJava},
+		"lease is empty":    {},
 	} {
 		doc, err := leasedoc.Marshal("P", "/id", l)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/doc"
+	"path"
 	"slices"
 	"strings"
 )
@@ -84,6 +85,31 @@ func checkExportedDoc(r *repo) (found []finding) {
 			}
 		}
 	}
+	return found
+}
+
+// checkOwnDoc finds comments of functions that begin with the name of another one beside them.
+func checkOwnDoc(r *repo) (found []finding) {
+	beside := map[string]bool{} // directory, receiver, name
+	each := func(do func(f *file, fn *ast.FuncDecl)) {
+		for _, f := range r.code() {
+			for _, d := range f.ast.Decls {
+				if fn, ok := d.(*ast.FuncDecl); ok {
+					do(f, fn)
+				}
+			}
+		}
+	}
+	place := func(f *file, fn *ast.FuncDecl, name string) string {
+		return path.Dir(f.path) + ":" + receiver(fn) + ":" + name
+	}
+	each(func(f *file, fn *ast.FuncDecl) { beside[place(f, fn, fn.Name.Name)] = true })
+	each(func(f *file, fn *ast.FuncDecl) {
+		first, _, _ := strings.Cut(fn.Doc.Text(), " ")
+		if first != fn.Name.Name && beside[place(f, fn, first)] {
+			found = append(found, r.find(f.path+":"+declName(fn), fn, "its comment is about %s", first))
+		}
+	})
 	return found
 }
 

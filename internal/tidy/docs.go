@@ -19,6 +19,8 @@ var (
 	goFile    = regexp.MustCompile(`^[\w./-]+\.go$`)
 	function  = regexp.MustCompile(`^(\w+)\([^()]*\)$`)
 	qualified = regexp.MustCompile(`^\*?(\w+)\.(\w+)(\.\w+)?(?:\(.*\))?$`)
+	cutTable  = regexp.MustCompile(`(?m)^\n(\|.*)\n(.*)$`)
+	ruler     = regexp.MustCompile(`^\|[-:| ]+\|$`)
 	notInSlug = regexp.MustCompile(`[^\w -]`)
 )
 
@@ -31,6 +33,11 @@ func checkDocs(r *repo) (found []finding) {
 		}
 		for _, text := range missing(r, known, p) {
 			found = append(found, finding{p + ":" + text, "does not exist"})
+		}
+		for _, row := range cutTable.FindAllStringSubmatch(fence.ReplaceAllString(r.text[p], ""), -1) {
+			if !ruler.MatchString(row[2]) {
+				found = append(found, finding{p + ":" + row[1], "is a row of no table: an empty line ends a table"})
+			}
 		}
 	}
 	return found
@@ -156,19 +163,19 @@ func (n names) resolves(word string, strict bool) bool {
 		return n.declared[m[1]] || !strict
 	}
 	m := qualified.FindStringSubmatch(word)
-	if m == nil || n.isPath(word) {
+	if m == nil || n.isPath(word) || strings.HasSuffix(word, ".go") { // files that a pattern names
 		return true
 	}
 	head, full := m[1], m[1]+"."+m[2]+m[3]
 	switch {
 	case n.packages[head]:
 		return n.declared[full] || !ast.IsExported(m[2])
-	case n.declared[head] && ast.IsExported(head):
-		return n.declared[full]
-	case foreign[head] != "" || n.imported[head] || !strict:
+	case n.declared[full]:
 		return true
+	case foreign[head] != "" || n.imported[head] || !strict:
+		return !n.declared[head] || !ast.IsExported(head)
 	}
-	return !ast.IsExported(m[2]) // a file, a host name, a JSON path
+	return false
 }
 
 func (n names) isPath(word string) bool {

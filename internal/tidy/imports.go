@@ -57,9 +57,9 @@ func family(dir string) (string, bool) {
 
 func checkEngine(r *repo) (found []finding) {
 	for _, f := range r.code() {
+		theirs, _ := path.Match(engineFiles, f.path)
 		for _, target := range f.imports {
-			allowed, _ := path.Match(engineFiles, f.path)
-			if strings.HasPrefix(target+"/", engineModule+"/") && !allowed {
+			if strings.HasPrefix(target+"/", engineModule+"/") && !theirs {
 				found = append(found, finding{f.path, fmt.Sprintf("only %s may import %s", engineFiles, target)})
 			}
 		}

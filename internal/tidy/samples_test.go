@@ -58,6 +58,9 @@ var samples = []badSample{
 		"-- docstore/engine.go --\npackage docstore\nimport \"github.com/cockroachdb/pebble/v2\"\n" +
 		"-- docstore/scan.go --\npackage docstore\nimport \"github.com/cockroachdb/pebble/v2/vfs\"\n", "docstore/scan.go"},
 
+	{"own-doc", "of the same receiver", "-- a.go --\npackage m\n// drop drops.\nfunc (r R) remove() {}\n// drop drops.\nfunc (r R) drop() {}\n" +
+		"// drop is a word.\nfunc drip() {}\n", "a.go:R.remove"},
+
 	{"interface", "five methods", "-- a.go --\npackage m\n" +
 		"type Big interface { A(); B(); C(); D(); E() }\ntype Fits interface { A(); B(); C(); D() }\n", "a.go:Big"},
 
@@ -77,7 +80,8 @@ var samples = []badSample{
 		"-- a.go --\npackage m // TO" + "DO later\n-- b.go --\npackage m // mastodon\n-- c_test.go --\npackage m // XX" + "X\n", "a.go c_test.go"},
 
 	{"docs", "files, names and links", docSample, "README.md:#nowhere README.md:Container.Write README.md:Containr.Read " +
-		"README.md:docs/lost.md README.md:docstore.Close README.md:docstore/gone.go README.md:docstr.Open README.md:lost() docs/walk.md:gone.go"},
+		"README.md:a.b.c " +
+		"README.md:docs/lost.md README.md:docstore.Close README.md:docstore/gone.go README.md:docstr.Open README.md:lost() docs/walk.md:gone.go docs/walk.md:walk.on docs/walk.md:| c |"},
 
 	{"dependency", "direct and undecided", "-- go.mod --\nmodule m\n\nrequire example.org/a v1.0.0\n\n" +
 		"require (\n\texample.org/b v1.0.0\n\texample.org/c v1.0.0 // indirect\n)\n" +
@@ -96,7 +100,8 @@ const docSample = "-- docstore/feed.go --\npackage docstore\nimport \"context\"\
 	"`docstore/feed.go` `feed.go` `docstore/gone.go` `docstore.Open` `docstore.Open(dir, opts)` `docstore.Close` `docstr.Open`\n" +
 	"`Container.Read` `Container.Name` `docstore.Container.Read` `Container.Write` `Containr.Read` `walk()` `lost()`\n" +
 	"`context.Context` `README.md` `go.mod` `a.b.c` `*_test.go` `go test ./...`\n```go\nx.Gone() // gone.go\n```\n" +
-	"-- docs/walk.md --\n## Part two\n```\nwrite ─► Container.Read feed.go Some.Thing f(x)\n  └► gone.go\n```\n"
+	"-- docs/walk.md --\n## Part two\n```\nwrite ─► Container.Read feed.go Some.Thing f(x)\n  └► gone.go\n```\n" +
+	"`walk.on`\n\n| a |\n|---|\n| b |\n\n| c |\n"
 
 func rootFiles(n int) string {
 	var b strings.Builder

@@ -50,6 +50,7 @@ var rules = []rule{
 	{"root-size", "the root package stays small enough to know by heart", checkRootSize},
 	{"package-doc", "go doc shows only a comment attached to the package clause", checkPackageDoc},
 	{"exported-doc", "an exported name is a promise, so it says which", checkExportedDoc},
+	{"own-doc", "a comment that begins with another function's name was left behind by an edit", checkOwnDoc},
 	{"example", "what a package is for is shown by a program that runs", checkExamples},
 	{"package-name", "a name says what is inside, not that something is", checkPackageName},
 	{"imports", "one direction of dependency, so that a part can be read alone", checkImports},

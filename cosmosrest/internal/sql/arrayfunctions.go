@@ -1,7 +1,7 @@
 package sql
 
 var arrayFunctions = map[string]*function{
-	"ARRAY_LENGTH": ofArrays(1, func(f *frame, a []value) value { return numberValue(float64(len(f.elements(a[0])))) }),
+	"ARRAY_LENGTH": ofArrays(1, func(f *frame, a []value) value { return numberValue(float64(f.length(a[0]))) }),
 	"ARRAY_CONCAT": ofArrays(-1, func(f *frame, a []value) value {
 		w := arrayWriter{f: f}
 		for _, v := range a {
@@ -40,7 +40,11 @@ func ofArrays(n int, do func(f *frame, a []value) value) *function {
 
 // elements are the values of an array.
 func (f *frame) elements(arr value) []value {
-	var all []value
+	n := f.length(arr)
+	if !f.unfold(n * valueSize) {
+		return nil
+	}
+	all := make([]value, 0, n)
 	for c := walk(arr.raw); ; {
 		_, raw, ok := c.next(false)
 		if !ok || !f.spend(itemWork) {
@@ -48,6 +52,47 @@ func (f *frame) elements(arr value) []value {
 		}
 		all = append(all, rawValue(raw))
 	}
+}
+
+// Bytes that parts of an array take while a function has it apart.
+const (
+	valueSize = 64
+	keySize   = 100 // besides its text
+)
+
+// length is how many values an array has.
+func (f *frame) length(arr value) (n int) {
+	if !f.spend(len(arr.raw)) {
+		return 0
+	}
+	for c := walk(arr.raw); ; n++ {
+		if _, _, ok := c.next(false); !ok {
+			return n
+		}
+	}
+}
+
+// unfold accounts for bytes of an array that is taken apart, and tells whether to go on.
+func (f *frame) unfold(bytes int) bool {
+	f.spread += bytes
+	if f.spread > maxHeld {
+		f.fail(failf(-1, "The query needs more than %d MB of memory.", maxHeld>>20))
+	}
+	if f.meter != nil && f.ended == nil {
+		f.ended = f.meter.Hold(bytes)
+	}
+	if f.ended != nil {
+		f.fail(failf(-1, "The query was ended."))
+	}
+	return f.err == nil
+}
+
+// fold lets go of all that was taken apart since there were so many bytes of it.
+func (f *frame) fold(before int) {
+	if more := f.spread - before; more > 0 && f.meter != nil {
+		_ = f.meter.Hold(-more) // there is room for less
+	}
+	f.spread = before
 }
 
 func (w *arrayWriter) addAll(values []value) {
@@ -85,9 +130,11 @@ func arrayContains(f *frame, a []value) value {
 		return value{}
 	}
 	partial := len(a) > 2 && a[2].kind == isTrue
-	for _, v := range f.elements(a[0]) {
-		if !f.spend(costToCompare(v, a[1])) {
-			return value{}
+	for c := walk(a[0].raw); ; {
+		_, raw, ok := c.next(false)
+		v := rawValue(raw)
+		if !ok || !f.spend(itemWork+costToCompare(v, a[1])) {
+			break
 		}
 		if equal(v, a[1]) || partial && f.hasMembers(v, a[1]) {
 			return boolValue(true)
@@ -134,7 +181,11 @@ func (f *frame) keysOf(values []value) map[string]bool {
 		if !f.spend(itemWork + deepWork*len(v.raw)) {
 			break
 		}
-		keys[canonical(v)] = true
+		key := canonical(v)
+		if !keys[key] && !f.unfold(keySize+len(key)) {
+			break
+		}
+		keys[key] = true
 	}
 	return keys
 }

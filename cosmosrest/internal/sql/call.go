@@ -18,7 +18,7 @@ type call struct {
 
 // eval keeps the arguments on the frame's stack, so that a call needs no memory of its own.
 func (n call) eval(f *frame) value {
-	base, cost := len(f.stack), 1
+	base, cost := len(f.stack), opWork
 	defer func() { f.stack = f.stack[:base] }()
 	for _, a := range n.args {
 		v := a.eval(f)
@@ -31,6 +31,7 @@ func (n call) eval(f *frame) value {
 	if !f.spend(cost) {
 		return value{}
 	}
+	defer f.fold(f.spread)
 	return n.fn.run(f, f.stack[base:])
 }
 
@@ -43,6 +44,8 @@ func (c *compiler) call(name string, a *args, at int) node {
 	switch upper {
 	case "COUNT", "SUM", "AVG", "MIN", "MAX", "COUNTIF":
 		return c.aggregateCall(upper, a.List, at)
+	case ridFunction:
+		return path{slot: rootSlot, memo: -1, steps: []step{{name: "_rid", index: -1}}}
 	case "IIF":
 		if c.arity(name, len(a.List), 3, 3, at) {
 			return conditional{c.expr(a.List[0]), c.expr(a.List[1]), c.expr(a.List[2])}
@@ -71,9 +74,9 @@ func (c *compiler) arity(name string, n, min, max, at int) bool {
 func (c *compiler) callSubquery(upper, name string, s *selectStmt, at int) node {
 	switch upper {
 	case "EXISTS":
-		return existsNode{c.subquery(s)}
+		return existsNode{c.expression(s, true)}
 	case "ARRAY":
-		return arrayOf{c.subquery(s)}
+		return arrayOf{c.expression(s, false)}
 	}
 	c.fail(failf(at, "%s does not take a subquery.", clip(name)))
 	return constant{}

@@ -14,17 +14,24 @@ const rowCost = 200
 // collector keeps rows that depend on each other: to sort, fold, tell apart, cut.
 type collector struct {
 	p      *plan
+	resume resume
 	rows   []row
-	seen   map[string]struct{} // rows of DISTINCT
+	seen   map[string]int // rows of DISTINCT, by index
 	groups map[string]*group
 	ranks  []*group // in order of first row
-	wanted int64    // rows at most, -1 without a bound
+	offset int64    // rows to leave out
+	limit  int64    // rows at most, -1 without a bound
 	held   int
+
+	doc  uint64 // number of the document
+	next int    // how many rows came, without a document
 }
 
 type row struct {
 	v    value
-	keys []value // of ORDER BY
+	keys []value // of ORDER BY or GROUP BY
+	doc  uint64
+	at   int // among the rows of its document
 }
 
 type group struct {
@@ -33,26 +40,48 @@ type group struct {
 }
 
 func newCollector(p *plan, f *frame) *collector {
-	c := &collector{p: p, seen: map[string]struct{}{}, groups: map[string]*group{}, wanted: -1}
-	if offset, limit := p.bounds(f); limit >= 0 {
-		c.wanted = offset + limit
+	c := &collector{p: p, seen: map[string]int{}, groups: map[string]*group{}}
+	c.offset, c.limit = p.bounds(f)
+	return c
+}
+
+// resumed begins where the pages before ended, which have what OFFSET leaves out, and rows of TOP or LIMIT.
+func (c *collector) resumed(r resume) *collector {
+	c.resume = r
+	if r.after == nil {
+		return c
+	}
+	c.offset = 0
+	if c.limit >= 0 {
+		c.limit = max(c.limit-r.taken, 0)
 	}
 	return c
 }
 
 // add takes the row that the frame's slots hold.
 func (c *collector) add(f *frame) bool {
+	if c.p.firstRow && len(c.rows) > 0 {
+		return false
+	}
 	if c.p.folds() {
 		return c.fold(f)
 	}
-	r := row{v: c.p.row.eval(f)}
+	r := row{v: c.p.row.eval(f), doc: c.doc, at: c.next}
+	if c.p.outer {
+		r.at = f.combination
+	}
+	c.next++
 	if r.v.kind == undefined {
 		return f.err == nil
 	}
-	if c.p.distinct && len(c.p.order) == 0 && !c.first(r.v, f) {
-		return f.err == nil
+	if c.p.distinct && len(c.p.order) == 0 {
+		if old, ok := c.first(r.v, f); !ok {
+			if old != nil && r.doc < old.doc { // whose place is the first
+				old.doc, old.at = r.doc, r.at
+			}
+			return f.err == nil
+		}
 	}
-	r.v = own(r.v)
 	for _, o := range c.p.order {
 		key := o.node.eval(f)
 		if !f.spend(deepWork * len(key.raw)) {
@@ -60,6 +89,10 @@ func (c *collector) add(f *frame) bool {
 		}
 		r.keys = append(r.keys, sortKey(key))
 	}
+	if !c.p.distinct && !c.resume.cutShort() && !c.resume.shows(c.p, &r) {
+		return f.err == nil
+	}
+	r.v = own(r.v)
 	c.held += r.size()
 	c.rows = append(c.rows, r)
 	c.prune()
@@ -71,12 +104,13 @@ const pruneSlack = 1000
 
 // prune drops rows that TOP or LIMIT would cut off. Those of DISTINCT may be dropped yet by its own rule, so they stay.
 func (c *collector) prune() {
-	if c.wanted < 0 || c.p.distinct || int64(len(c.rows)) < 2*c.wanted+pruneSlack {
+	wanted := c.offset + c.limit
+	if c.limit < 0 || c.p.distinct || c.resume.cutShort() || int64(len(c.rows)) < 2*wanted+pruneSlack {
 		return
 	}
-	slices.SortStableFunc(c.rows, c.compare)
-	clear(c.rows[c.wanted:])
-	c.rows = c.rows[:c.wanted]
+	c.sort()
+	clear(c.rows[wanted:])
+	c.rows = c.rows[:wanted]
 	c.held = 0
 	for _, r := range c.rows {
 		c.held += r.size()
@@ -104,7 +138,7 @@ func sortKey(v value) value {
 	case str:
 		v.text = bytes.Clone(v.bytes())
 	case array, object:
-		v.text = appendCanonical(nil, v, 0)
+		v.text = distinctHash(v).bytes()
 	}
 	v.raw, v.decoded = nil, true
 	return v
@@ -118,15 +152,15 @@ func (r row) size() int {
 	return n
 }
 
-// first tells whether DISTINCT sees the value for the first time.
-func (c *collector) first(v value, f *frame) bool {
+// first tells whether DISTINCT sees the value for the first time, as the next of the rows; else it returns the row that has it.
+func (c *collector) first(v value, f *frame) (old *row, ok bool) {
 	key := appendCanonical(nil, v, 0)
-	if _, ok := c.seen[string(key)]; ok {
-		return false
+	if i, seen := c.seen[string(key)]; seen {
+		return &c.rows[i], false
 	}
-	c.seen[string(key)] = struct{}{}
+	c.seen[string(key)] = len(c.rows)
 	c.held += rowCost + len(key)
-	return c.fits(f)
+	return nil, c.fits(f)
 }
 
 func (c *collector) fold(f *frame) bool {
@@ -153,62 +187,56 @@ func (c *collector) fold(f *frame) bool {
 }
 
 // finish returns the rows of the result.
-func (c *collector) finish(f *frame) []value {
+func (c *collector) finish(f *frame) []row {
 	if c.p.folds() {
-		return c.cut(f, c.folded(f))
+		c.rows = c.folded(f)
 	}
-	if len(c.p.order) > 0 {
-		slices.SortStableFunc(c.rows, c.compare)
-	}
-	out := make([]value, 0, len(c.rows))
-	for _, r := range c.rows {
-		if !c.p.distinct || len(c.p.order) == 0 || c.first(r.v, f) {
-			out = append(out, r.v)
+	c.sort()
+	if c.p.distinct && (c.p.folds() || len(c.p.order) > 0) {
+		sorted := c.rows
+		c.rows = c.rows[:0]
+		for _, r := range sorted {
+			if _, ok := c.first(r.v, f); ok {
+				c.rows = append(c.rows, r)
+			}
 		}
 	}
-	return c.cut(f, out)
+	return c.cut(c.resume.rest(c.p, c.rows))
 }
 
-func (c *collector) compare(a, b row) int {
-	for i, o := range c.p.order {
-		d := order(a.keys[i], b.keys[i])
-		if d != 0 && o.desc {
-			return -d
-		}
-		if d != 0 {
-			return d
-		}
-	}
-	return 0
+func (c *collector) sort() {
+	slices.SortStableFunc(c.rows, func(a, b row) int { return c.p.compareRows(&a, &b) })
 }
 
-// folded makes a row of each group. Without GROUP BY there is one group, even of no rows.
-func (c *collector) folded(f *frame) []value {
+// folded makes a row of each group, sorted by what it is grouped by. Without GROUP BY there is one group, even of no rows.
+func (c *collector) folded(f *frame) []row {
 	if len(c.p.groups) == 0 && len(c.ranks) == 0 {
 		c.ranks = []*group{{acc: make([]accumulator, len(c.p.aggregates))}}
 	}
 	keys, folded := f.keys, f.folded
 	defer func() { f.keys, f.folded = keys, folded }()
-	var out []value
+	var out []row
 	for _, g := range c.ranks {
 		f.keys, f.folded = g.keys, make([]value, len(g.acc))
 		for i, a := range c.p.aggregates {
 			f.folded[i] = g.acc[i].result(a)
 		}
-		v := c.p.row.eval(f)
-		if v.kind != undefined && (!c.p.distinct || c.first(v, f)) {
-			out = append(out, v)
+		r := row{v: c.p.row.eval(f)}
+		for _, k := range g.keys {
+			r.keys = append(r.keys, sortKey(k))
+		}
+		if r.v.kind != undefined {
+			out = append(out, r)
 		}
 	}
 	return out
 }
 
 // cut applies TOP or OFFSET LIMIT.
-func (c *collector) cut(f *frame, rows []value) []value {
-	offset, limit := c.p.bounds(f)
-	rows = rows[min(offset, int64(len(rows))):]
-	if limit >= 0 {
-		rows = rows[:min(limit, int64(len(rows)))]
+func (c *collector) cut(rows []row) []row {
+	rows = rows[min(c.offset, int64(len(rows))):]
+	if c.limit >= 0 {
+		rows = rows[:min(c.limit, int64(len(rows)))]
 	}
 	return rows
 }

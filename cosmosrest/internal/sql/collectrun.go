@@ -1,67 +1,130 @@
 package sql
 
-import (
-	"bytes"
-	"encoding/json"
-)
+import "bytes"
 
 // Run collects the documents of a query that does not stream.
 type Run struct {
 	f     *frame
+	apart []*collection // of the subqueries that read the container by themselves
+	query *collection
+}
+
+// collection collects the rows of one query.
+type collection struct {
+	f     *frame
 	plans []*plan // the innermost subquery of FROM first, the query last
 	c     *collector
+
+	resume resume
 }
 
 // NewRun begins a run. A Bound has at most one at a time.
 func (b *Bound) NewRun() *Run {
-	plans := []*plan{b.q.plan}
-	for plans[0].base != nil {
-		plans = append([]*plan{plans[0].base}, plans...)
+	r := &Run{f: &b.f, query: newCollection(b.q.plan, &b.f, b.resume)}
+	for _, p := range b.q.apart {
+		r.apart = append(r.apart, newCollection(p, &b.f, resume{}))
 	}
-	return &Run{&b.f, plans, newCollector(plans[0], &b.f)}
+	b.f.apart = make([][]value, len(r.apart))
+	return r
+}
+
+func newCollection(p *plan, f *frame, from resume) *collection {
+	s := &collection{f: f, plans: []*plan{p}, resume: from}
+	for s.plans[0].base != nil {
+		s.plans = append([]*plan{s.plans[0].base}, s.plans...)
+	}
+	s.c = s.collector(0)
+	return s
+}
+
+// collector is that of a plan; the rows of the last one begin where those of the pages before ended.
+func (s *collection) collector(i int) *collector {
+	c := newCollector(s.plans[i], s.f)
+	if i == len(s.plans)-1 {
+		c.resumed(s.resume)
+	}
+	return c
 }
 
 // Add takes a document, whose bytes remain the caller's. An *Error means that the query cannot be run to its end; more than
 // 256 MB to keep is one.
-func (r *Run) Add(doc []byte) error {
-	if r.plans[0].inputs == 0 {
+func (r *Run) Add(doc []byte) error { return r.AddRest(doc, 0) }
+
+// AddRest takes what of a document comes after so many combinations of the rows of FROM and JOIN.
+func (r *Run) AddRest(doc []byte, done int) error {
+	for _, s := range r.apart {
+		if err := s.add(doc, 0); err != nil {
+			return err
+		}
+	}
+	return r.query.add(doc, done)
+}
+
+func (s *collection) add(doc []byte, done int) error {
+	if s.plans[0].inputs == 0 {
 		return nil // without FROM, there is one row, of no document
 	}
-	r.f.begin(doc)
-	r.plans[0].each(r.f, func() bool { return r.c.add(r.f) })
-	return r.f.failure()
+	s.f.begin(doc)
+	s.c.doc = documentNumber(doc)
+	s.plans[0].each(s.f, func() bool { return s.f.combination <= done || s.c.add(s.f) })
+	return s.f.failure()
 }
 
 // Held is how much the run keeps, about, in bytes.
-func (r *Run) Held() int { return r.c.held }
+func (r *Run) Held() int {
+	held := r.query.c.held
+	for _, s := range r.apart {
+		held += s.c.held
+	}
+	return held
+}
 
-// Finish returns the rows of the result. The run is over.
-func (r *Run) Finish() ([]json.RawMessage, error) {
-	r.f.begin(nil)
-	if r.plans[0].inputs == 0 {
-		r.plans[0].each(r.f, func() bool { return r.c.add(r.f) })
+// Finish returns the rows of the result, in the order of their places. The run is over.
+func (r *Run) Finish() ([]Row, error) {
+	for i, s := range r.apart {
+		for _, own := range s.finish() {
+			r.f.apart[i] = append(r.f.apart[i], own.v)
+		}
+		if err := r.f.failure(); err != nil {
+			return nil, err
+		}
 	}
-	values := r.c.finish(r.f)
-	for _, p := range r.plans[1:] {
-		values = p.over(r.f, values)
-	}
+	found := r.query.finish()
 	if err := r.f.failure(); err != nil {
 		return nil, err
 	}
-	rows := make([]json.RawMessage, len(values))
-	for i, v := range values {
-		rows[i] = bytes.Clone(v.json())
+	rows := make([]Row, len(found))
+	for i, own := range found {
+		rows[i].JSON, own.v = bytes.Clone(own.v.json()), value{}
+		rows[i].row = own
 	}
 	return rows, nil
 }
 
-// over runs the plan over the rows of its base.
-func (p *plan) over(f *frame, rows []value) []value {
-	c := newCollector(p, f)
-	for _, v := range rows {
-		f.slots[p.sources[0].slot] = v
+func (s *collection) finish() []row {
+	s.f.begin(nil)
+	if s.plans[0].inputs == 0 {
+		s.plans[0].each(s.f, func() bool { return s.c.add(s.f) })
+	}
+	found := s.c.finish(s.f)
+	for i := range s.plans[1:] {
+		found = s.over(i+1, found)
+	}
+	return found
+}
+
+// over runs a plan over the rows of its base.
+func (s *collection) over(i int, rows []row) []row {
+	p, f, c := s.plans[i], s.f, s.collector(i)
+	f.combination = 0
+	from := &p.sources[0]
+	for _, own := range rows {
 		f.work = f.most
-		if !p.from(f, 1, func() bool { return c.add(f) }) {
+		next := func(v value) bool {
+			f.slots[from.slot] = v
+			return p.from(f, 1, func() bool { return c.add(f) })
+		}
+		if !from.bind(f, own.v, next) {
 			return nil
 		}
 	}

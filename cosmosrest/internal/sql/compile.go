@@ -16,6 +16,7 @@ type compiler struct {
 	memos  map[string]int // path into the document: index of its memo
 	agg    *aggregation
 	counts []count
+	apart  []*plan // subqueries that read the container by themselves, inner ones first
 }
 
 // binding is a name of FROM or JOIN.
@@ -62,7 +63,7 @@ func (c *compiler) literal(p *primary) node {
 	case p.Object != nil:
 		return c.object(p.Object, p.Pos.Offset)
 	case p.Group.Sub != nil:
-		return scalarOf{c.subquery(p.Group.Sub)}
+		return scalarOf{c.expression(p.Group.Sub, true)}
 	case len(p.Group.List) != 1:
 		c.fail(failf(p.Pos.Offset, "Syntax error, incorrect syntax near '('."))
 		return constant{}

@@ -36,6 +36,6 @@ func Example() {
 	fmt.Println(err)
 	// Output:
 	// only documents of "Ann"
-	// 12.50
+	// 12.5
 	// Syntax error, incorrect syntax near 'FORM'.
 }

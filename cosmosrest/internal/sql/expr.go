@@ -14,11 +14,15 @@ type node interface{ eval(f *frame) value }
 type frame struct {
 	slots  []value // the document, then a value per FROM and JOIN
 	params []value
-	memo   []memo  // values of paths into the document, so that a long OR looks each up once
-	round  int     // what the memo is for
-	stack  []value // arguments of the calls that are being made
-	folded []value // results of aggregates
-	keys   []value // of the group that is projected
+	memo   []memo // values of paths into the document, so that a long OR looks each up once
+	round  int    // what the memo is for
+
+	combination int // of rows of FROM and JOIN that the outer plan visits, counted before WHERE
+
+	stack  []value   // arguments of the calls that are being made
+	folded []value   // results of aggregates
+	keys   []value   // of the group that is projected
+	apart  [][]value // rows of the subqueries that read the container by themselves
 	now    time.Time
 	most   int // what a document may cost,
 	bytely int // and besides for each of its bytes
@@ -27,6 +31,9 @@ type frame struct {
 	err    *Error
 	ctx    context.Context // of the run; nil is none
 	asking int             // work since it was last asked whether it has ended
+	meter  Meter           // of the run; nil is none
+	ended  error           // the meter's
+	spread int             // bytes of the arrays that are taken apart just now
 
 	patterns map[string]*expression // compiled for RegexMatch
 }
@@ -41,12 +48,13 @@ const (
 	maxWork    = 1 << 29
 	rowWork    = 50 // to visit a row of FROM or JOIN, besides what the query's expressions cost
 	textPerJob = 4  // bytes of a query that cost a unit for each row
+	opWork     = 16 // to compute with two numbers, to compare two values, or to call a function
 	slowWork   = 4  // to decode a byte, not only to skip it
 	deepWork   = 32 // to bring a byte of an array or object into the form in which they are compared
 	itemWork   = 64 // to take an array apart, for each element
 	writeWork  = 16 // to write an element or a member
 
-	askWork = 1 << 20 // until a run asks whether it is to end
+	askWork = 1 << 16 // until a run asks whether it is to end
 
 	conditionWork = 1 << 20 // for the condition of a patch, for which all writers wait,
 	conditionByte = 8       // and besides for each byte of the document
@@ -66,12 +74,21 @@ func (f *frame) spend(n int) bool {
 	case f.work < 0:
 		f.fail(failf(-1, "The query takes too long on one document."))
 	case f.asking > askWork:
-		f.asking = 0
-		if f.ctx != nil && f.ctx.Err() != nil {
-			f.fail(failf(-1, "The query was ended."))
-		}
+		f.ask()
 	}
 	return f.err == nil
+}
+
+// ask asks whether to go on.
+func (f *frame) ask() {
+	n := f.asking
+	f.asking = 0
+	if f.meter != nil && f.ended == nil {
+		f.ended = f.meter.Work(n)
+	}
+	if f.ended != nil || f.ctx != nil && f.ctx.Err() != nil {
+		f.fail(failf(-1, "The query was ended."))
+	}
 }
 
 type constant struct{ v value }
@@ -196,16 +213,16 @@ func (n compare) eval(f *frame) value {
 	return compareValues(n.op, l, r)
 }
 
-// costToCompare is next to nothing but for big values of one type.
+// costToCompare depends on the size of values of one type.
 func costToCompare(l, r value) int {
 	if l.kind != r.kind || l.kind < str {
-		return 1
+		return opWork
 	}
 	work := slowWork
 	if l.kind >= array {
 		work = deepWork
 	}
-	return work * (len(l.raw) + len(r.raw))
+	return opWork + work*(len(l.raw)+len(r.raw))
 }
 
 func compareValues(op string, l, r value) value {
@@ -238,7 +255,7 @@ type inList struct {
 }
 
 func (n inList) eval(f *frame) value {
-	x := n.x.eval(f)
+	x := n.x.eval(f).decode()
 	if x.kind == undefined {
 		return value{}
 	}
@@ -298,7 +315,7 @@ func (n arithmetic) eval(f *frame) value {
 		}
 		return f.text(bytes.Join([][]byte{l.bytes(), r.bytes()}, nil))
 	}
-	if l.kind != number || r.kind != number {
+	if l.kind != number || r.kind != number || !f.spend(opWork) {
 		return value{}
 	}
 	return numberValue(calculate(n.op, l.float(), r.float()))

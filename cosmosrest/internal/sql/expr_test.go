@@ -8,10 +8,10 @@ import (
 // value of "" is undefined.
 var expressions = []struct{ expr, want string }{
 	// Literals keep their text.
-	{"1.50", "1.50"},
-	{"-1.50", "-1.50"},
+	{"1.50", "1.5"},
+	{"-1.50", "-1.5"},
 	{".5", "0.5"},
-	{"1e3", "1e3"},
+	{"1e3", "1000"},
 	{"- - 2", "2"},
 	{"+2", "2"},
 	{"+'a'", ""},
@@ -27,15 +27,15 @@ var expressions = []struct{ expr, want string }{
 	{"Undefined", ""},
 	{"null", "null"},
 	// Paths.
-	{"c.n", "12.50"},
-	{`c["n"]`, "12.50"},
+	{"c.n", "12.5"},
+	{`c["n"]`, "12.5"},
 	{"c.o.p[1].q", `"deep"`},
 	{"c['o']['p'][0]", "1"},
 	{"c.o.p[2]", ""},
 	{"c.none.x", ""},
 	{"c.s.x", ""},
 	{"c.arr[1 + 1]", "3"},
-	{"c[CONCAT('n', '')]", "12.50"},
+	{"c[CONCAT('n', '')]", "12.5"},
 	{"c.arr[@one]", "2"},
 	{"c.arr[-1]", ""},
 	{"c.arr[0.5]", ""},
@@ -161,7 +161,6 @@ var expressions = []struct{ expr, want string }{
 	{"IS_NUMBER('1')", "false"},
 	{"IS_BOOL(false)", "true"},
 	{"IS_BOOLEAN(false)", "true"}, // what the .NET and Java SDKs write into the filter of a sorted page
-	{"RID_ORDER('AQIDBAUGBwgJCgsMDQ4PAA==') < RID_ORDER('AQIDBAUGBwgBAQEBAQEBAQ==')", "true"},
 	{"IS_ARRAY(c.arr)", "true"},
 	{"IS_OBJECT(c.o)", "true"},
 	{"IS_OBJECT(c.arr)", "false"},
@@ -216,7 +215,10 @@ var expressions = []struct{ expr, want string }{
 	{"StringJoin(['a', 1], '-')", ""},
 	{"STRINGSPLIT('a,b', ',')", `["a","b"]`},
 	// Conversions.
-	{"TOSTRING(1.50)", `"1.50"`},
+	{"TOSTRING(1.50)", `"1.5"`},
+	{"TOSTRING(0.0)", `"0"`},
+	{"-0.0", "0"},
+	{"12345678901234567890", "12345678901234567890"},
 	{"ToString(true)", `"true"`},
 	{"TOSTRING([1])", `"[1]"`},
 	{"TOSTRING('a')", `"a"`},
@@ -256,7 +258,7 @@ var expressions = []struct{ expr, want string }{
 	{"ARRAY_CONTAINS_ALL(c.arr, 1, 2)", "true"},
 	{"ARRAY_CONTAINS_ALL(c.arr, 1, 9)", "false"},
 	{"SETINTERSECT([1, 2, 2], [2, 3])", "[2]"},
-	{"SetUnion([1, 2], [2, 3.0, 3])", "[1,2,3.0]"},
+	{"SetUnion([1, 2], [2, 3.0, 3])", "[1,2,3]"},
 	{"SETDIFFERENCE([1, 2], [2])", "[1]"},
 	// Numbers.
 	{"ABS(-2)", "2"},
@@ -320,7 +322,7 @@ var expressions = []struct{ expr, want string }{
 	{"(SELECT VALUE COUNT(1) FROM t IN c.arr)", "3"},
 	{"(SELECT VALUE SUM(t) FROM t IN c.arr WHERE t > @one) + 1", "6"},
 	{"(SELECT VALUE t FROM t IN c.none)", ""},
-	{"ARRAY(SELECT t AS v, c.n FROM t IN c.arr WHERE t = 1)", `[{"v":1,"n":12.50}]`},
+	{"ARRAY(SELECT t AS v, c.n FROM t IN c.arr WHERE t = 1)", `[{"v":1,"n":12.5}]`},
 	{"ARRAY(SELECT VALUE {'a': t, 'b': u} FROM t IN c.arr JOIN u IN c.arr WHERE t + u = 3)", `[{"a":1,"b":2},{"a":2,"b":1}]`},
 	{"ARRAY(SELECT VALUE ARRAY(SELECT VALUE u FROM u IN c.arr WHERE u < t) FROM t IN c.arr)", "[[],[1],[1,2]]"},
 }

@@ -112,7 +112,7 @@ func comparePath(t *rapid.T, doc, query string, want any, found bool) {
 	got, rows := any(nil), 0
 	err = b.Rows([]byte(doc), func(row []byte) error {
 		rows++
-		if !strings.Contains(doc, string(row)) {
+		if _, isNumber := want.(float64); !isNumber && !strings.Contains(doc, string(row)) {
 			t.Errorf("%s of %s: %s is not of the document's text", query, doc, row)
 		}
 		return json.Unmarshal(row, &got)
@@ -183,7 +183,7 @@ func FuzzQuery(f *testing.F) {
 		b.Pins([]string{"id"})
 		b.IDs()
 		b.IDPrefix()
-		_, err = b.Plan(nil)
+		_, err = b.Plan(nil, nil)
 		checkError(t, err)
 		emit := func(row []byte) error {
 			if json.Valid([]byte(doc)) && !json.Valid(row) {
@@ -203,7 +203,7 @@ func FuzzQuery(f *testing.F) {
 		rows, err := r.Finish()
 		checkError(t, err)
 		for _, row := range rows {
-			if err := emit(row); err != nil {
+			if err := emit(row.JSON); err != nil {
 				t.Fatal(err)
 			}
 		}

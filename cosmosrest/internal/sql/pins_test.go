@@ -15,7 +15,7 @@ func TestPins(t *testing.T) {
 		{"c.pk = 'x'", pk, `["x"] true`},
 		{"'x' = c.pk", pk, `["x"] true`},
 		{"c.pk = @p", pk, `[7] true`},
-		{"c.pk = -1.50", pk, `[-1.50] true`},
+		{"c.pk = -1.50", pk, `[-1.5] true`},
 		{"c.pk = 'x' AND c.a > 1", pk, `["x"] true`},
 		{"(c.pk = 'x' AND (c.a = 1)) AND c.id = 'y'", pk, `["x"] true`},
 		{`c["a"]["b"] = @p`, []string{"a", "b"}, `[7] true`},

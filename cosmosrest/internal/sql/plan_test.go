@@ -9,7 +9,7 @@ import (
 
 func planOf(t testing.TB, query string, params ...Parameter) queryInfo {
 	t.Helper()
-	raw, err := bound(t, query, params...).Plan([]KeyRange{{"", "FF"}})
+	raw, err := bound(t, query, params...).Plan([]KeyRange{{"", "FF"}}, nil)
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
@@ -31,22 +31,29 @@ func TestRewrittenQueries(t *testing.T) {
 		{"SELECT c.x FROM c WHERE c.y OFFSET 3 LIMIT @two", "SELECT c.x FROM c WHERE c.y OFFSET 0 LIMIT 5"},
 		{
 			"SELECT * FROM c ORDER BY c.x",
-			`SELECT c._rid, [{"item": c.x}] AS orderByItems, c AS payload FROM c WHERE ({documentdb-formattableorderbyquery-filter}) ORDER BY c.x, RID_ORDER(c._rid)`,
+			`SELECT c._rid, [{"item": c.x}] AS orderByItems, c AS payload FROM c WHERE ({documentdb-formattableorderbyquery-filter}) ORDER BY c.x`,
 		},
 		{
 			"select top 5 d.a, 1 from docs d -- all\n where d.b = 1 or d.c\norder by d.x desc, d . y -- the end",
 			`SELECT TOP 5 d._rid, [{"item": d.x}, {"item": d . y}] AS orderByItems, {"a": d.a, "$1": 1} AS payload FROM docs d ` +
-				`WHERE (d.b = 1 or d.c) AND ({documentdb-formattableorderbyquery-filter}) ORDER BY d.x DESC, d . y, RID_ORDER(d._rid) DESC`,
+				`WHERE (d.b = 1 or d.c) AND ({documentdb-formattableorderbyquery-filter}) ORDER BY d.x DESC, d . y`,
 		},
 		{
 			"SELECT VALUE t FROM c JOIN t IN c.tags ORDER BY t OFFSET 1 LIMIT 2",
 			`SELECT c._rid, [{"item": t}] AS orderByItems, t AS payload FROM c JOIN t IN c.tags ` +
-				`WHERE ({documentdb-formattableorderbyquery-filter}) AND IS_DEFINED(t) ORDER BY t, RID_ORDER(c._rid) OFFSET 0 LIMIT 3`,
+				`WHERE ({documentdb-formattableorderbyquery-filter}) AND IS_DEFINED(t) ORDER BY t OFFSET 0 LIMIT 3`,
 		},
 		{
 			"SELECT * FROM t IN c.tags ORDER BY t.x",
-			`SELECT [{"item": t.x}] AS orderByItems, t AS payload FROM t IN c.tags WHERE ({documentdb-formattableorderbyquery-filter}) ORDER BY t.x`,
+			`SELECT DOCUMENT_RID() AS _rid, [{"item": t.x}] AS orderByItems, t AS payload FROM t IN c.tags WHERE ({documentdb-formattableorderbyquery-filter}) ORDER BY t.x`,
 		},
+		{
+			"SELECT VALUE s FROM (SELECT c.x FROM c) s ORDER BY s.x",
+			`SELECT DOCUMENT_RID() AS _rid, [{"item": s.x}] AS orderByItems, s AS payload FROM (SELECT c.x FROM c) s ` +
+				`WHERE ({documentdb-formattableorderbyquery-filter}) AND IS_DEFINED(s) ORDER BY s.x`,
+		},
+		{"SELECT VALUE EXISTS(SELECT 1 FROM c ORDER BY c.x)", ""},
+		{"SELECT DISTINCT TOP 1 VALUE x FROM x IN (SELECT VALUE [2, 1]) ORDER BY x", ""},
 		{"SELECT VALUE COUNT(1) FROM c", `SELECT VALUE [{"item": COUNT(1)}] FROM c`},
 		{"SELECT VALUE AVG(c.x) FROM c WHERE c.y", `SELECT VALUE [{"item": {"sum": SUM(c.x), "count": COUNT(c.x)}}] FROM c WHERE c.y`},
 		{
@@ -86,7 +93,7 @@ func TestPlanIsWhatClientsRead(t *testing.T) {
 			`"hasSelectValue":true,"dCountInfo":null,"hasNonStreamingOrderBy":false}`},
 	}
 	for _, test := range tests {
-		raw, err := bound(t, test.query, Parameter{"@two", []byte("2")}).Plan(nil)
+		raw, err := bound(t, test.query, Parameter{"@two", []byte("2")}).Plan(nil, nil)
 		want := `{"partitionedQueryExecutionInfoVersion":2,"queryInfo":` + test.want + `,"queryRanges":[]}`
 		if err != nil || string(raw) != want {
 			t.Errorf("%s: %v\n got %s\nwant %s", test.query, err, raw, want)
@@ -119,7 +126,7 @@ func TestConditionsHaveNoPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Plan(nil); err == nil || err.Error() != "A condition has no query plan." {
+	if _, err := b.Plan(nil, nil); err == nil || err.Error() != "A condition has no query plan." {
 		t.Errorf("error %v", err)
 	}
 }
@@ -133,7 +140,7 @@ func TestPlansThatCannotBe(t *testing.T) {
 		{"SELECT VALUE 1 ORDER BY 1", "'ORDER BY' is not valid if FROM clause is omitted."},
 	}
 	for _, test := range tests {
-		if _, err := bound(t, test.query).Plan(nil); err == nil || err.Error() != test.want {
+		if _, err := bound(t, test.query).Plan(nil, nil); err == nil || err.Error() != test.want {
 			t.Errorf("%s: %v, want %s", test.query, err, test.want)
 		}
 	}
@@ -288,11 +295,13 @@ func mergeDistinct(sorted bool, rows []value) []value {
 // mergeGroups folds the payloads of each group, column by column; a query with VALUE has one without a name.
 func mergeGroups(info queryInfo, rows []value) []value {
 	var ids []string
+	keys := map[string][]value{}
 	groups := map[string][]value{}
 	for _, r := range rows {
 		id, payload := "", r
 		if items := get(r, "groupByItems"); items.kind != undefined {
 			id = canonical(items)
+			keys[id] = elements(items)
 		}
 		if id != "" || !info.HasSelectValue {
 			payload = get(r, "payload")
@@ -302,6 +311,9 @@ func mergeGroups(info queryInfo, rows []value) []value {
 		}
 		groups[id] = append(groups[id], payload)
 	}
+	slices.SortFunc(ids, func(a, b string) int {
+		return slices.CompareFunc(keys[a], keys[b], func(x, y value) int { return order(get(x, "item"), get(y, "item")) })
+	})
 	var out []value
 	for _, id := range ids {
 		var merged value
@@ -368,3 +380,37 @@ func mergeAggregate(kind string, parts []value) value {
 }
 
 func elements(v value) []value { return (&frame{work: maxWork}).elements(v) }
+
+func TestAPlanIsForClientsThatCanRunIt(t *testing.T) {
+	tests := []struct{ query, features string }{
+		{"SELECT * FROM c", ""},
+		{"SELECT VALUE EXISTS(SELECT 1 FROM c)", ""},
+		{"SELECT VALUE COUNT(1) FROM c", "Aggregate"},
+		{"SELECT COUNT(1) FROM c", "Aggregate NonValueAggregate"},
+		{"SELECT COUNT(1) AS n, MAX(c.x) AS m FROM c", "MultipleAggregates NonValueAggregate"},
+		{"SELECT c.k, COUNT(1) AS n FROM c GROUP BY c.k", "Aggregate NonValueAggregate GroupBy"},
+		{"SELECT VALUE c.k FROM c GROUP BY c.k", "GroupBy"},
+		{"SELECT VALUE COUNTIF(c.x) FROM c", "Aggregate CountIf"},
+		{"SELECT DISTINCT c.x FROM c", "Distinct"},
+		{"SELECT TOP 1 c.x FROM c ORDER BY c.x", "OrderBy Top"},
+		{"SELECT c.x FROM c ORDER BY c.x, c.y OFFSET 1 LIMIT 2", "OffsetAndLimit MultipleOrderBy"},
+	}
+	for _, test := range tests {
+		needed := strings.Fields(test.features)
+		if _, err := bound(t, test.query).Plan(nil, func(f string) bool { return slices.Contains(needed, f) }); err != nil {
+			t.Errorf("%s for a client with %s: %v", test.query, test.features, err)
+		}
+		_, err := bound(t, test.query).Plan(nil, func(string) bool { return false })
+		var got []string
+		if err != nil {
+			for line := range strings.Lines(err.Error()) {
+				if name, ok := strings.CutPrefix(line, "Query contained "); ok {
+					got = append(got, name[:strings.Index(name, ",")])
+				}
+			}
+		}
+		if !slices.Equal(got, needed) {
+			t.Errorf("%s for a client without features: %v, want it to name %v", test.query, err, needed)
+		}
+	}
+}

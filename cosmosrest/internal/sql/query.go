@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -21,10 +23,12 @@ type Query struct {
 	plan   *plan
 	params map[string]int // index of each parameter that the query uses
 	counts []count
+	apart  []*plan // subqueries that read the container by themselves
 	slots  int
 	memos  int
 
 	isCondition bool
+	sorting     string // what rows are sorted by
 }
 
 // Parse parses a query. Recent results are kept, so parsing a query again costs a look into a map. Errors are *Error.
@@ -56,12 +60,21 @@ func parse(text string, isCondition bool) (*Query, error) {
 	} else {
 		q.plan = c.query(st.Query, rootSlot)
 	}
+	for _, p := range append(c.apart, q.plan) {
+		for ; p != nil; p = p.base {
+			p.outer = true
+		}
+	}
 	if len(text) <= maxKeptSyntax {
 		q.syntax = st.Query
 	}
 	if c.err != nil {
 		return nil, c.err
 	}
+	if !isCondition {
+		q.sorting = sortingOf(text, st.Query, q.plan)
+	}
+	q.apart = c.apart
 	q.params, q.counts, q.slots, q.memos = c.params, c.counts, c.slots+1, len(c.memos)
 	return q, nil
 }
@@ -90,7 +103,16 @@ func (c *compiler) condition(s *condition) *plan {
 
 // CrossPartition names the construct for which the service's gateway refuses to run the query over several partitions by
 // itself, or is empty if there is none.
-func (q *Query) CrossPartition() string { return q.plan.crossPartition() }
+func (q *Query) CrossPartition() string {
+	if q.WithoutFrom() {
+		return ""
+	}
+	return q.plan.crossPartition()
+}
+
+// WithoutFrom tells of a query that its rows come from no document. They come once for the container, in whichever range it is
+// run; subqueries in it may read the whole container.
+func (q *Query) WithoutFrom() bool { return !q.isCondition && q.plan.withoutFrom() }
 
 func (p *plan) crossPartition() string {
 	switch {
@@ -120,8 +142,9 @@ type Parameter struct {
 
 // Bound is a query with the values of its parameters. It serves one request: not for use by several goroutines at once.
 type Bound struct {
-	q *Query
-	f frame
+	q      *Query
+	f      frame
+	resume resume
 }
 
 // Bind gives the query its parameters; those it does not use are ignored. It fails with an *Error if one is missing or no JSON,
@@ -172,6 +195,18 @@ func (q *Query) missing(values []value) string {
 // Until ends what runs of the query when ctx ends: with its error.
 func (b *Bound) Until(ctx context.Context) { b.f.ctx = ctx }
 
+// A Meter is told what a query does while it runs. It may wait, so that others can go on; an error ends the query.
+type Meter interface {
+	// Work is told of units of work that were done. A unit takes about two nanoseconds.
+	Work(units int) error
+
+	// Hold is told of bytes that are held besides those of a [Run]; they are negative when it lets go of them.
+	Hold(bytes int) error
+}
+
+// Meter has a meter told what runs of the query do.
+func (b *Bound) Meter(m Meter) { b.f.meter = m }
+
 // Streams tells whether each document's rows depend on nothing but the document, so that Rows can be used. TOP and OFFSET
 // LIMIT are left to the caller then: see [Bound.Limit].
 func (b *Bound) Streams() bool { return !b.q.plan.collects() }
@@ -179,10 +214,28 @@ func (b *Bound) Streams() bool { return !b.q.plan.collects() }
 // Limit returns how many rows to leave out, and how many to return after them at most; limit is -1 if there is no bound.
 func (b *Bound) Limit() (offset, limit int64) { return b.q.plan.bounds(&b.f) }
 
+// Sorting says what rows that depend on each other are sorted by: a [Place] belongs to all queries with the same.
+func (b *Bound) Sorting() string { return b.q.sorting }
+
+// sortingOf is the text of what a query sorts or groups by. The rows of one that has another in FROM are only numbered, so a
+// place in them belongs to the whole text.
+func sortingOf(text string, s *selectStmt, p *plan) string {
+	if p.base != nil {
+		return text
+	}
+	w := &rewriter{q: &Query{text: text}, s: s}
+	keys := w.texts(s.Tail.Group)
+	for _, o := range s.Tail.Order {
+		keys = append(keys, w.expr(o.Expr)+" "+strconv.FormatBool(o.Desc))
+	}
+	return strings.Join(keys, ",")
+}
+
 // begin makes the frame ready for a document.
 func (f *frame) begin(doc []byte) {
 	f.slots[rootSlot] = documentValue(doc)
 	f.round++
+	f.combination = 0
 	f.work, f.err = f.most+f.bytely*len(doc), nil
 }
 
@@ -193,9 +246,15 @@ func (f *frame) failure() error {
 		return nil
 	case f.ctx != nil && f.ctx.Err() != nil:
 		return fmt.Errorf("run query: %w", context.Cause(f.ctx))
+	case f.ended != nil:
+		return fmt.Errorf("run query: %w", f.ended)
 	}
 	return f.err
 }
+
+// Combination is where the row that Rows emits is among the combinations of the rows of FROM and JOIN that the document has,
+// counted from 1 before WHERE: the same under another filter. Behind Rows it is their number.
+func (b *Bound) Combination() int { return b.f.combination }
 
 // Rows calls emit with the JSON of every row that a query which [Bound.Streams] makes of a document. A row is valid
 // during the call only; that of SELECT * is the document itself. It returns emit's error, or an *Error.
@@ -217,7 +276,7 @@ func (b *Bound) Rows(doc []byte, emit func(row []byte) error) error {
 
 // json is the value as JSON, without a copy if possible.
 func (v value) json() []byte {
-	if v.raw != nil {
+	if v.asWritten() {
 		return v.raw
 	}
 	return v.appendJSON(nil)

@@ -45,18 +45,33 @@ type planRange struct {
 
 // Plan is the service's query plan: how a client merges what the query, or the one rewritten for it, returns for each of
 // these ranges. The rewritten query takes the same parameters. Counts are resolved. It fails with an *Error for a query
-// whose parts cannot be merged.
-func (b *Bound) Plan(ranges []KeyRange) (json.RawMessage, error) {
+// whose parts cannot be merged, or not by a client that supports no more than some features; nil is all.
+func (b *Bound) Plan(ranges []KeyRange, supports func(feature string) bool) (json.RawMessage, error) {
 	w := &rewriter{q: b.q, s: b.q.statement(), p: b.q.plan}
 	if err := w.refuse(); err != nil {
 		return nil, err
 	}
 	info := queryInfo{
-		OrderBy: []string{}, OrderByExpressions: w.orderBy(), GroupByExpressions: w.texts(w.s.Tail.Group),
-		GroupByAliases: []string{}, Aggregates: []string{}, AliasToAggregate: map[string]*string{},
+		OrderBy: []string{}, OrderByExpressions: []string{}, GroupByExpressions: []string{}, GroupByAliases: []string{}, Aggregates: []string{}, AliasToAggregate: map[string]*string{},
 		HasSelectValue: w.s.List.Value != nil, DistinctType: "None",
 	}
-	b.counts(&info)
+	if !w.p.withoutFrom() { // else one range does it all
+		b.merging(w, &info)
+	}
+	if missing := info.missing(supports); len(missing) > 0 {
+		return nil, unsupported(missing)
+	}
+	plan := queryPlan{Version: planVersion, Info: info, Ranges: []planRange{}}
+	for _, r := range ranges {
+		plan.Ranges = append(plan.Ranges, planRange{r.Min, r.Max, true, false})
+	}
+	return json.Marshal(plan)
+}
+
+// merging is what a client has to do with the rows of several ranges.
+func (b *Bound) merging(w *rewriter, info *queryInfo) {
+	b.counts(info)
+	info.OrderByExpressions, info.GroupByExpressions = w.orderBy(), w.texts(w.s.Tail.Group)
 	for _, o := range w.p.order {
 		direction := "Ascending"
 		if o.desc {
@@ -67,13 +82,8 @@ func (b *Bound) Plan(ranges []KeyRange) (json.RawMessage, error) {
 	if w.p.distinct {
 		info.DistinctType = w.distinctType()
 	}
-	w.aggregates(&info)
-	info.RewrittenQuery = w.rewrite(info)
-	plan := queryPlan{Version: planVersion, Info: info, Ranges: []planRange{}}
-	for _, r := range ranges {
-		plan.Ranges = append(plan.Ranges, planRange{r.Min, r.Max, true, false})
-	}
-	return json.Marshal(plan)
+	w.aggregates(info)
+	info.RewrittenQuery = w.rewrite(*info)
 }
 
 func (b *Bound) counts(info *queryInfo) {
@@ -97,11 +107,12 @@ func (w *rewriter) refuse() error {
 	switch {
 	case w.s == nil:
 		return failf(-1, "A condition has no query plan.")
+	case len(w.s.From) == 0 && len(w.p.order) > 0:
+		return failf(w.s.Pos.Offset, "'ORDER BY' is not valid if FROM clause is omitted.")
+	case w.p.withoutFrom():
+		return nil
 	case w.p.base != nil:
 		return failf(w.s.From[0].Pos.Offset, "A subquery with %s in FROM is not supported across partitions.", w.p.base.crossPartition())
-	}
-	if len(w.s.From) == 0 && len(w.p.order) > 0 {
-		return failf(w.s.Pos.Offset, "'ORDER BY' is not valid if FROM clause is omitted.")
 	}
 	direct := 0
 	for _, e := range w.columns() {

@@ -82,6 +82,8 @@ func (w *rewriter) sorting(info queryInfo) string {
 	}
 	if root := w.rootName(); root != "" {
 		head += root + "._rid, "
+	} else {
+		head += ridFunction + "() AS _rid, "
 	}
 	filter := " WHERE "
 	if w.s.Tail.Where != nil {
@@ -104,19 +106,15 @@ func (w *rewriter) sorting(info queryInfo) string {
 		}
 		order = append(order, e)
 	}
-	if root := w.rootName(); root != "" { // where rows sort the same, clients go on by resource id
-		tie := ridOrder + "(" + root + "._rid)"
-		if w.p.order[0].desc {
-			tie += " DESC"
-		}
-		order = append(order, tie)
-	}
 	query := head + w.from() + filter + " ORDER BY " + strings.Join(order, ", ")
 	if w.p.distinct {
 		return query
 	}
 	return query + w.reach(info)
 }
+
+// ridFunction is a function for plans only: the resource id of the document, where FROM gives it no name.
+const ridFunction = "DOCUMENT_RID"
 
 // reach bounds the rows of one range to as many as the client may need.
 func (w *rewriter) reach(info queryInfo) string {

@@ -8,6 +8,9 @@ func (p *plan) from(f *frame, i int, visit func() bool) bool {
 		return false
 	}
 	if i == len(p.sources) {
+		if p.outer {
+			f.combination++
+		}
 		if p.where != nil && p.where.eval(f).kind != isTrue {
 			return f.err == nil
 		}
@@ -19,9 +22,13 @@ func (p *plan) from(f *frame, i int, visit func() bool) bool {
 		return p.from(f, i+1, visit)
 	}
 	if s.sub != nil {
-		return s.sub.rows(f, next)
+		return s.sub.rows(f, func(v value) bool { return s.bind(f, v, next) })
 	}
-	v := s.node.eval(f)
+	return s.bind(f, s.node.eval(f), next)
+}
+
+// bind visits what the source makes of a value: the value, or each of its elements.
+func (s *source) bind(f *frame, v value, next func(value) bool) bool {
 	switch {
 	case v.kind == undefined, s.each && v.kind != array:
 		return f.err == nil
@@ -44,6 +51,14 @@ func (p *plan) from(f *frame, i int, visit func() bool) bool {
 
 // rows visits the rows of the whole query, as SELECT makes them, until visit returns false.
 func (p *plan) rows(f *frame, visit func(value) bool) bool {
+	if p.apart > 0 {
+		for _, v := range f.apart[p.apart-1] {
+			if !visit(v) {
+				return false
+			}
+		}
+		return f.err == nil
+	}
 	if p.collects() || p.limits() {
 		return p.collected(f, visit)
 	}
@@ -58,8 +73,8 @@ func (p *plan) collected(f *frame, visit func(value) bool) bool {
 	if !p.each(f, func() bool { return c.add(f) }) {
 		return false
 	}
-	for _, v := range c.finish(f) {
-		if !visit(v) {
+	for _, r := range c.finish(f) {
+		if !visit(r.v) {
 			return false
 		}
 	}

@@ -17,6 +17,9 @@ const (
 
 // plan is a compiled SELECT.
 type plan struct {
+	outer      bool  // that of the query itself, or of a base
+	apart      int   // number of a subquery that reads the container by itself; 0 is none
+	firstRow   bool  // ... and of which one row is enough
 	base       *plan // the subquery of FROM if it has to end before this begins; its rows are those of sources[0]
 	sources    []source
 	inputs     int // rows of FROM and JOIN, the plain document included
@@ -32,7 +35,8 @@ type plan struct {
 	limit      node
 }
 
-// source is a FROM or a JOIN that binds a slot: to a value, to each element of it, or to each row of a subquery.
+// source is a FROM or a JOIN that binds a slot: to a value or to each element of it, or to each row of a subquery. One without
+// FROM, such as IN (SELECT VALUE c.tags), is an expression: IN goes over the elements of its value.
 type source struct {
 	slot int
 	node node
@@ -120,6 +124,26 @@ func (c *compiler) subquery(s *selectStmt) *plan {
 	p := c.query(s, c.slots+1)
 	c.names = names
 	return p
+}
+
+// expression compiles a subquery that stands where a value may. In a query without FROM there is no document that it could be
+// about, so its own FROM is the container; the first of its rows may be all that is wanted.
+func (c *compiler) expression(s *selectStmt, firstRow bool) *plan {
+	p := c.subquery(s)
+	if len(c.names) == 0 && !p.withoutFrom() {
+		c.apart = append(c.apart, p)
+		p.apart = len(c.apart)
+		p.firstRow = firstRow && !p.collects() && !p.limits()
+	}
+	return p
+}
+
+// withoutFrom tells whether the rows come from no document.
+func (p *plan) withoutFrom() bool {
+	for p.base != nil {
+		p = p.base
+	}
+	return p.inputs == 0
 }
 
 // query compiles a SELECT whose slots begin at base.
@@ -272,6 +296,7 @@ func (c *compiler) source(p *plan, r *sourceRef, root bool) {
 	src := source{each: r.In != nil}
 	if from.Sub != nil {
 		src.sub = c.subquery(from.Sub)
+		src.each = src.each && src.sub.inputs == 0 && from.Sub.List.Value != nil
 		if root && (src.sub.collects() || src.sub.limits()) {
 			p.base = src.sub
 		}

@@ -2,8 +2,6 @@ package sql
 
 import (
 	"bytes"
-	"encoding/base64"
-	"fmt"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -26,7 +24,6 @@ var textFunctions = map[string]*function{
 	"LOWER":   ofText(bytes.ToLower),
 	"UPPER":   ofText(bytes.ToUpper),
 	"REVERSE": ofText(reverse),
-	ridOrder:  ofText(ridNumber),
 	"TRIM":    trim(bytes.TrimSpace, bytes.Trim),
 	"LTRIM":   trim(func(s []byte) []byte { return bytes.TrimLeft(s, blanks) }, bytes.TrimLeft),
 	"RTRIM":   trim(func(s []byte) []byte { return bytes.TrimRight(s, blanks) }, bytes.TrimRight),
@@ -59,19 +56,6 @@ func reverse(s []byte) []byte {
 	runes := []rune(string(s))
 	slices.Reverse(runes)
 	return []byte(string(runes))
-}
-
-// ridOrder is a function that only plans use: a text that sorts as the number of an item's resource id.
-const ridOrder = "RID_ORDER"
-
-// ridNumber is the text of a resource id's bytes from the last one on: their numbers are little-endian.
-func ridNumber(rid []byte) []byte {
-	b, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(string(rid), "-", "/"))
-	if err != nil {
-		return rid
-	}
-	slices.Reverse(b)
-	return fmt.Appendf(nil, "%x", b)
 }
 
 // trim takes away blanks, or the characters of the second argument.

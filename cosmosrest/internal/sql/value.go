@@ -116,9 +116,19 @@ func (v value) decode() value {
 
 func (v value) isBool() bool { return v.kind == isTrue || v.kind == isFalse }
 
-// appendJSON appends the value as JSON: the text it came from, byte for byte, if it came from any. Undefined appends nothing.
+// asWritten tells whether the value is repeated in the text it came from. That goes for all but a number with a fraction or an
+// exponent that stands alone: the service's numbers are doubles, written short (0.0 is 0, and 1e2 is 100), and clients read
+// counts and keys by that. Whole numbers keep digits that a double has no room for, and so do those of documents, arrays and objects.
+func (v value) asWritten() bool {
+	if v.kind != number || v.raw == nil {
+		return v.raw != nil
+	}
+	return !bytes.ContainsAny(v.raw, ".eE") || math.IsInf(v.float(), 0)
+}
+
+// appendJSON appends the value as JSON. Undefined appends nothing.
 func (v value) appendJSON(dst []byte) []byte {
-	if v.raw != nil {
+	if v.asWritten() {
 		return append(dst, v.raw...)
 	}
 	switch v.kind {
@@ -129,7 +139,7 @@ func (v value) appendJSON(dst []byte) []byte {
 	case isFalse:
 		return append(dst, "false"...)
 	case number:
-		return appendNumber(dst, v.num)
+		return appendNumber(dst, v.float())
 	case str:
 		return appendQuoted(dst, v.text)
 	}
@@ -236,8 +246,7 @@ func equal(a, b value) bool {
 	return true
 }
 
-// order compares for ORDER BY, MIN and MAX: by type first, strings by their UTF-8 bytes. The order among arrays and among objects is
-// ours; the service documents none.
+// order compares for ORDER BY, MIN and MAX: by type first, strings by their UTF-8 bytes, arrays and objects by a hash.
 func order(a, b value) int {
 	if a.kind != b.kind {
 		return int(a.kind) - int(b.kind)
@@ -254,15 +263,15 @@ func order(a, b value) int {
 	case str:
 		return bytes.Compare(a.bytes(), b.bytes())
 	case array, object:
-		return bytes.Compare(a.canonical(), b.canonical())
+		return bytes.Compare(a.distinct(), b.distinct())
 	}
 	return 0
 }
 
-// canonical is what [appendCanonical] appends; a key of ORDER BY has it ready.
-func (v value) canonical() []byte {
+// distinct is the hash of an array or object; a key of ORDER BY has it ready.
+func (v value) distinct() []byte {
 	if v.decoded {
 		return v.text
 	}
-	return appendCanonical(nil, v, 0)
+	return distinctHash(v).bytes()
 }

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmos"
+)
+
+// hint is what to do about an error that a wrong address, key or certificate makes;
+// empty when nothing more is known than the error says.
+func hint(err error) string {
+	for _, h := range hints {
+		if h.is(err) {
+			return "; " + h.text
+		}
+	}
+	return ""
+}
+
+// hints begin with what is most certain.
+var hints = []struct {
+	is   func(error) bool
+	text string
+}{
+	{isOf[x509.UnknownAuthorityError], "if the server made its certificate itself, as changefeed serve does, name the file with --ca or SSL_CERT_FILE"},
+	{isOf[x509.HostnameError], "want an address with a name that the certificate is for"},
+	{
+		func(err error) bool { return errors.Is(err, http.ErrSchemeMismatch) },
+		"the server speaks http: want an address that begins with http://",
+	},
+	{
+		func(err error) bool { return strings.Contains(err.Error(), "HTTP request to an HTTPS server") }, // as net/http answers it
+		"the server speaks https: want an address that begins with https://",
+	},
+	{
+		func(err error) bool { return statusOf(err) == http.StatusUnauthorized },
+		"want the account's key in --account-key, " + keyVariable + " or a connection string; without one the emulator's is used on loopback",
+	},
+	{
+		func(err error) bool { dns, ok := errors.AsType[*net.DNSError](err); return ok && dns.IsNotFound },
+		"no host has this name: want another address",
+	},
+	{
+		func(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) },
+		"nothing listens there: want the address of an account, or of changefeed serve, which must be running",
+	},
+	{
+		func(err error) bool {
+			return isOf[*json.SyntaxError](err) && strings.Contains(err.Error(), "parse account")
+		},
+		"what answers there is no account of Azure Cosmos DB: want another address",
+	},
+	{
+		func(err error) bool {
+			return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT)
+		},
+		"nothing answers there: want another address, or a way through the firewall",
+	},
+}
+
+func isOf[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+// statusOf is the status of what an account answered, 0 for other errors.
+func statusOf(err error) int {
+	if e, ok := errors.AsType[*cosmos.Error](err); ok {
+		return e.Status
+	}
+	if e, ok := errors.AsType[*callError](err); ok {
+		return e.status
+	}
+	return 0
+}
+
+// missing says which part of an address is not there, and what would be, as far as the
+// caller may know.
+func (a *account) missing(ctx context.Context, at address, err error) error {
+	if !errors.Is(err, changefeed.ErrNotFound) {
+		return err
+	}
+	var list struct {
+		Databases, DocumentCollections []struct{ ID string }
+	}
+	if a.call(ctx, http.MethodGet, nil, "dbs", nil, &list) != nil {
+		return err
+	}
+	var names []string
+	for _, d := range list.Databases {
+		names = append(names, d.ID)
+		if d.ID != at.database {
+			continue
+		}
+		if a.call(ctx, http.MethodGet, []string{"dbs", d.ID}, "colls", nil, &list) != nil {
+			return err
+		}
+		names = nil
+		for _, c := range list.DocumentCollections {
+			names = append(names, d.ID+"/"+c.ID)
+		}
+		return absent(at, errNoContainer, "the database", names)
+	}
+	return absent(at, errNoDatabase, "the account", names)
+}
+
+const mostNames = 20 // that an error lists
+
+var errNoDatabase = errors.New("there is no such database")
+
+// absent is the error of what is not among some names.
+func absent(at address, what error, where string, names []string) error {
+	want := where + " has none"
+	if n := len(names); n > 0 {
+		want = "want one of " + strings.Join(names[:min(n, mostNames)], ", ")
+		if n > mostNames {
+			want += fmt.Sprintf(" and %d more", n-mostNames)
+		}
+	}
+	return fmt.Errorf("%s: %w: %s", at.containerField(), what, want)
+}

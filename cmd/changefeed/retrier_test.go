@@ -1,0 +1,188 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/cosmosrest"
+)
+
+// said is what a command has written to standard error so far.
+type said struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements [io.Writer].
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+// String is all of it.
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// begin runs a command until ctx ends.
+func begin(ctx context.Context, out io.Writer, args ...string) (errs *said, ended <-chan error) {
+	errs = &said{}
+	root := rootCommand(new(bool))
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errs)
+	done := make(chan error, 1)
+	go func() { done <- root.ExecuteContext(ctx) }()
+	return errs, done
+}
+
+// TestTailAndImportOutliveTheirServer kills the server while one command writes to it and
+// another follows, and starts it again: nothing is missing, and the follower prints
+// nothing twice.
+func TestTailAndImportOutliveTheirServer(t *testing.T) {
+	const documents = 5000
+	s := openShop(t, shopTimes{patience: time.Minute})
+	file := filepath.Join(s.dir, "orders.ndjson")
+	var text strings.Builder
+	for i := range documents {
+		fmt.Fprintf(&text, `{"id":"%d","key":"%d"}`+"\n", i, i%100)
+	}
+	if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out, in := io.Pipe()
+	_, tailEnded := begin(ctx, in, "tail", s.url, "--meta")
+	errs, importEnded := begin(ctx, io.Discard, "import", file, s.url)
+
+	lines := bufio.NewScanner(out)
+	changes, ids := map[string]bool{}, map[string]bool{}
+	for len(ids) < documents && lines.Scan() {
+		var c struct {
+			LSN int64
+			ID  string
+		}
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			t.Fatalf("line %q: %v", lines.Text(), err)
+		}
+		change := fmt.Sprint(c.LSN, " ", c.ID)
+		if changes[change] {
+			t.Errorf("change %s was printed twice", change)
+		}
+		changes[change], ids[c.ID] = true, true
+		if len(changes) == documents/20 {
+			s.crash()
+		}
+	}
+	if err := <-importEnded; err != nil {
+		t.Errorf("import: %v", err)
+	}
+	cancel()
+	if err := <-tailEnded; err != nil {
+		t.Errorf("tail: %v", err)
+	}
+	// The client itself tries a read again for a second, so tail need not have noticed.
+	if got := errs.String(); !strings.Contains(got, "; trying again for up to 10m0s\n") || !strings.Contains(got, "going on: the account was away for ") {
+		t.Errorf("import said %q, want that it tries again and then goes on", got)
+	}
+}
+
+// TestPatienceHasAnEnd has an account that is away for longer than that.
+func TestPatienceHasAnEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said []string
+		p := &retrier{limit: time.Minute, say: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }}
+		begun := time.Now()
+		away := errors.New("connection refused")
+		err := p.during(t.Context(), func() error { return away })
+		if took := time.Since(begun); !errors.Is(err, away) || took < time.Minute || took > time.Minute+lastRetry {
+			t.Errorf("got %v after %v, want %v after a minute", err, took, away)
+		}
+		if len(said) != 1 {
+			t.Errorf("said %q, want one line", said)
+		}
+	})
+}
+
+// TestWhatAnAccountAnswersIsNotAskedAgain has errors that patience cannot mend.
+func TestWhatAnAccountAnswersIsNotAskedAgain(t *testing.T) {
+	p := &retrier{limit: time.Minute, say: t.Logf}
+	calls := 0
+	err := p.during(t.Context(), func() error {
+		calls++
+		return changefeed.ErrNotFound
+	})
+	if !errors.Is(err, changefeed.ErrNotFound) || calls != 1 {
+		t.Errorf("got %v after %d calls, want %v after one", err, calls, changefeed.ErrNotFound)
+	}
+}
+
+// TestAnImportIntoAnAccountGoesOnWhereItStopped ends one in its middle.
+func TestAnImportIntoAnAccountGoesOnWhereItStopped(t *testing.T) {
+	server := cosmosrest.NewTestServer(t)
+	t.Setenv(connectionVariable, "AccountEndpoint="+server.URL+"/;AccountKey="+server.Key+";")
+	file := filepath.Join(t.TempDir(), "in.ndjson")
+	if err := os.WriteFile(file, generated(3000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"import", file, "cosmos:shop/orders", "--pk", "/outcode"}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_, ended := begin(ctx, io.Discard, args...)
+	client, err := cosmos.Open(t.Context(), server.URL, cosmos.Key(server.Key), cosmos.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for begun := false; !begun && t.Context().Err() == nil; { // until more is there than can be on its way
+		orders, err := client.Container(t.Context(), "shop", "orders")
+		if errors.Is(err, changefeed.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := orders.Read(t.Context(), changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun = len(page.Changes) > 2*defaultWriters
+	}
+	cancel()
+	err = <-ended
+	if err == nil || !strings.Contains(err.Error(), "and the same command goes on from there") {
+		t.Fatalf("got %v, want what to do next", err)
+	}
+	errs, ended := begin(t.Context(), io.Discard, args...)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(errs.String(), "going on behind line ") {
+		t.Errorf("said %q, want that it goes on", errs)
+	}
+	if n := strings.Count(command(t, "export", "cosmos:shop/orders"), "\n"); n != 3000 {
+		t.Errorf("got %d documents, want 3000", n)
+	}
+	if left, _ := filepath.Glob(file + ".*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}

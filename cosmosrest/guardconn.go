@@ -1,0 +1,96 @@
+package cosmosrest
+
+import (
+	"container/list"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// An answer is written in parts, each of which has to be taken in time: so a client may be slow with a large page,
+// but not keep it for as long as a whole request may take. The least rate is some 6 KB a second.
+const (
+	writePart  = 64 << 10
+	writePause = 10 * time.Second
+)
+
+// guarded is a connection that a [Guard] counts.
+type guarded struct {
+	net.Conn
+	guard *Guard
+	from  netip.Addr
+	place *list.Element // among the strangers; of guard.mu
+	known atomic.Bool   // a request was authenticated
+	idle  atomic.Int64  // since when it waits for a request, in nanoseconds; 0 while there is one
+
+	mu   sync.Mutex
+	last time.Time // until when all has to be written; zero is no limit
+	due  time.Time // until when the part in hand has to be; as the connection has it
+}
+
+// Close implements [net.Conn].
+func (c *guarded) Close() error {
+	c.guard.leave(c)
+	return c.Conn.Close()
+}
+
+// rest notes whether the connection waits for a request.
+func (c *guarded) rest(idle bool) {
+	since := int64(0)
+	if idle {
+		since = time.Now().UnixNano()
+	}
+	c.idle.Store(since)
+}
+
+// Write implements [net.Conn].
+func (c *guarded) Write(b []byte) (n int, err error) {
+	for {
+		part := b[n:min(len(b), n+writePart)]
+		if err := c.await(); err != nil {
+			return n, err
+		}
+		m, err := c.Conn.Write(part)
+		if n += m; err != nil || n == len(b) {
+			return n, err
+		}
+	}
+}
+
+// await sets the time that the next part has, unless that of the one before has hardly begun.
+func (c *guarded) await() error {
+	now := time.Now()
+	due := now.Add(writePause)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.last.IsZero() && c.last.Before(due) {
+		due = c.last
+	}
+	if late := due.Sub(c.due); 0 <= late && late < time.Second {
+		return nil
+	}
+	c.due = due
+	return c.Conn.SetWriteDeadline(due)
+}
+
+// SetWriteDeadline implements [net.Conn]. A time that is farther than that of a part bounds the whole.
+func (c *guarded) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = t
+	if t.IsZero() || t.After(time.Now().Add(writePause)) {
+		return nil
+	}
+	c.due = t
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// SetDeadline implements [net.Conn].
+func (c *guarded) SetDeadline(t time.Time) error {
+	if err := c.SetReadDeadline(t); err != nil {
+		return err
+	}
+	return c.SetWriteDeadline(t)
+}

@@ -1,0 +1,295 @@
+package sql
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// Rows that depend on each other have an order in which each has a place of its own: by what they are sorted by, then by the
+// resource id of their document, then by where they come among the rows of that document, counted before WHERE. A filter takes
+// rows away and leaves the places of the others as they are. So a page can go on where another ended under another filter,
+// after a split, and when rows were written meanwhile.
+
+// Place is where a page of such rows ended: the place of its last row.
+type Place struct {
+	Values []json.RawMessage `json:"v,omitempty"` // that it is sorted by, as [ResumeFilter] has them
+	Doc    uint64            `json:"d,omitempty"` // number of the document's resource id
+	Row    int               `json:"n,omitempty"` // among those of the document
+}
+
+// ResumeFilter is what the .NET SDK sends to go on with sorted rows: those before Values are left out. Of the rows that equal
+// them, all are left out with Exclude, and without it those whose document comes before RID, if there is one.
+type ResumeFilter struct {
+	Values  []json.RawMessage `json:"value"` // a scalar for itself, [] for undefined, {"type":"array","low":1,"high":2} for a hash
+	RID     string            `json:"rid"`
+	Exclude bool              `json:"exclude"`
+}
+
+// resume is where the rows of a request begin. The later of the two counts.
+type resume struct {
+	after *point // of a continuation
+	taken int64  // rows up to there, for TOP and LIMIT
+
+	from    *point // of a resume filter
+	exclude bool
+	anyDoc  bool // the filter has no resource id
+}
+
+// point is a Place to compare rows with.
+type point struct {
+	keys []value
+	doc  uint64
+	row  int
+}
+
+// After makes the rows begin after a place that a query with the same [Bound.Sorting] gave, where so many rows had been taken.
+func (b *Bound) After(p Place, taken int64) error {
+	keys, err := b.sortKeys(p.Values)
+	if err != nil {
+		return err
+	}
+	b.resume.after, b.resume.taken = &point{keys, p.Doc, p.Row}, taken
+	return nil
+}
+
+// From applies a resume filter.
+func (b *Bound) From(r ResumeFilter) error {
+	if len(b.q.plan.order) == 0 || b.q.plan.base != nil {
+		return failf(-1, "resumeFilter is for a query with ORDER BY whose FROM is the container.")
+	}
+	keys, err := b.sortKeys(r.Values)
+	if err != nil {
+		return err
+	}
+	at := &point{keys: keys}
+	if r.RID != "" {
+		var ok bool
+		if at.doc, ok = ridNumber([]byte(r.RID)); !ok {
+			return failf(-1, "resumeFilter.rid is %s: want the resource id of an item.", clip(r.RID))
+		}
+	}
+	b.resume.from, b.resume.exclude, b.resume.anyDoc = at, r.Exclude, r.RID == ""
+	return nil
+}
+
+// sortKeys reads one value for each expression that rows are sorted by.
+func (b *Bound) sortKeys(values []json.RawMessage) ([]value, error) {
+	p := b.q.plan
+	want := max(len(p.order), len(p.groups))
+	if len(values) != want {
+		return nil, failf(-1, "The query goes on from %d sort values: want %d, one for each that it sorts by.", len(values), want)
+	}
+	keys := make([]value, want)
+	for i, v := range values {
+		var ok bool
+		if keys[i], ok = resumeValue(v); !ok {
+			return nil, failf(-1, `The query goes on from the sort value %s: want a scalar, [] for undefined, or {"type":"array","low":1,"high":2} with array or object.`, clip(string(v)))
+		}
+	}
+	return keys, nil
+}
+
+// hashed is the form of a sort value that is no scalar.
+type hashed struct {
+	Type string `json:"type"`           // array or object; string is ours
+	Head string `json:"head,omitempty"` // of a string that is too long for a continuation
+	Low  int64  `json:"low"`
+	High int64  `json:"high"`
+}
+
+// resumeValue reads a sort value.
+func resumeValue(raw json.RawMessage) (value, bool) {
+	v := documentValue(raw)
+	switch v.kind {
+	case undefined:
+		return v, false
+	case array:
+		_, _, some := (&cursor{v.raw, 1}).next(false)
+		return value{}, !some
+	case object:
+		var h hashed
+		if json.Unmarshal(raw, &h) != nil {
+			return value{}, false
+		}
+		sum := hash128{uint64(h.Low), uint64(h.High)}.bytes()
+		switch h.Type {
+		case "array":
+			return value{kind: array, decoded: true, text: sum}, true
+		case "object":
+			return value{kind: object, decoded: true, text: sum}, true
+		case "string":
+			return value{kind: str, decoded: true, text: []byte(h.Head), raw: sum}, true
+		}
+		return value{}, false
+	}
+	return sortKey(v), true
+}
+
+// maxPlaceText is how many bytes the strings of a place may have together. SDKs allow a continuation 1 KB, in base64.
+const maxPlaceText = 300
+
+const maxEscape = 6 // bytes that one may be written as
+
+// Row is a row of the result of a [Run].
+type Row struct {
+	JSON json.RawMessage
+
+	row row // without its value
+}
+
+// Place is where the row is.
+func (r *Row) Place() Place {
+	p := Place{Doc: r.row.doc, Row: r.row.at}
+	for _, k := range r.row.keys {
+		p.Values = append(p.Values, resumeText(k, maxPlaceText/len(r.row.keys)))
+	}
+	return p
+}
+
+// Held is about how many bytes the row is.
+func (r *Row) Held() int { return len(r.JSON) + r.row.size() }
+
+// resumeText writes the sort value of a row so that a string has so many bytes at most.
+func resumeText(v value, most int) json.RawMessage {
+	switch {
+	case v.kind == undefined:
+		return json.RawMessage("[]")
+	case v.kind < str:
+		return v.appendJSON(nil)
+	case v.kind == str:
+		if text := v.appendJSON(nil); len(text) <= most {
+			return text
+		}
+	}
+	h := hashed{Type: "object"}
+	sum := v.text
+	switch v.kind {
+	case array:
+		h.Type = "array"
+	case str:
+		h.Type, h.Head = "string", string(cutText(v.text, most/maxEscape))
+		sum = distinctHash(v).bytes()
+	}
+	h.Low, h.High = int64(binary.LittleEndian.Uint64(sum)), int64(binary.LittleEndian.Uint64(sum[8:]))
+	b, _ := json.Marshal(h) // always marshals
+	return b
+}
+
+// cutText is the beginning of a text, up to the end of a character.
+func cutText(text []byte, most int) []byte {
+	for most > 0 && most < len(text) && text[most]&0xc0 == 0x80 {
+		most--
+	}
+	return text[:min(most, len(text))]
+}
+
+// compareKey compares a row's sort value with that of a point. A string of which the point has only the beginning is
+// the same if its hash is; else what begins like it counts as later, so that it comes again and is not missed.
+func compareKey(own, at value) int {
+	if own.kind != str || at.kind != str || at.raw == nil {
+		return order(own, at)
+	}
+	switch {
+	case !bytes.HasPrefix(own.text, at.text):
+		return bytes.Compare(own.text, at.text)
+	case bytes.Equal(distinctHash(own).bytes(), at.raw):
+		return 0
+	}
+	return 1
+}
+
+// compare is the order of a row and a point by the values that rows are sorted by.
+func (p *plan) compareKeys(keys []value, at []value) int {
+	for i := range keys {
+		if d := compareKey(keys[i], at[i]); d != 0 {
+			if i < len(p.order) && p.order[i].desc {
+				return -d
+			}
+			return d
+		}
+	}
+	return 0
+}
+
+// compareDocs is the order of two documents whose rows sort the same: upwards if the first that rows are sorted by is.
+func (p *plan) compareDocs(a, b uint64) int {
+	if len(p.order) > 0 && p.order[0].desc {
+		return cmp.Compare(b, a)
+	}
+	return cmp.Compare(a, b)
+}
+
+// compareRows is the order of the places of two rows. Rows of no document stay in the order in which they came.
+func (p *plan) compareRows(a, b *row) int {
+	if d := cmp.Or(p.compareKeys(a.keys, b.keys), p.compareDocs(a.doc, b.doc)); d != 0 || a.doc == 0 {
+		return d
+	}
+	return cmp.Compare(a.at, b.at)
+}
+
+// shows tells whether a row comes after where the rows begin.
+func (r *resume) shows(p *plan, own *row) bool {
+	if at := r.after; at != nil && cmp.Or(p.compareKeys(own.keys, at.keys), p.compareDocs(own.doc, at.doc), cmp.Compare(own.at, at.row)) <= 0 {
+		return false
+	}
+	if r.from == nil {
+		return true
+	}
+	switch d := p.compareKeys(own.keys, r.from.keys); {
+	case d != 0:
+		return d > 0
+	case r.exclude:
+		return false
+	}
+	return r.anyDoc || p.compareDocs(own.doc, r.from.doc) >= 0
+}
+
+// cutShort tells whether the place has a string of which only the beginning is known. Then the row that it is the place of has to
+// be found among all.
+func (r *resume) cutShort() bool {
+	return r.after != nil && slices.ContainsFunc(r.after.keys, func(v value) bool { return v.kind == str && v.raw != nil })
+}
+
+// rest are the rows after where they begin, of all in their order.
+func (r *resume) rest(p *plan, rows []row) []row {
+	if r.after == nil && r.from == nil {
+		return rows
+	}
+	if r.cutShort() {
+		at := r.after
+		if n := slices.IndexFunc(rows, func(own row) bool {
+			return own.doc == at.doc && own.at == at.row && p.compareKeys(own.keys, at.keys) == 0
+		}); n >= 0 {
+			rows = rows[n+1:]
+		}
+	}
+	return slices.DeleteFunc(rows, func(own row) bool { return !r.shows(p, &own) })
+}
+
+// documentNumber is the number in the resource id of an item, by which equal rows are sorted: SDKs go on among them by it.
+// The id is one of the system properties, which end the document. Others than items have none.
+func documentNumber(doc []byte) uint64 {
+	const name = `"_rid":"`
+	i := bytes.LastIndex(doc, []byte(name))
+	if i < 0 {
+		return 0
+	}
+	rid, _, _ := bytes.Cut(doc[i+len(name):], []byte{'"'})
+	n, _ := ridNumber(rid)
+	return n
+}
+
+// ridNumber is the last part of an item's resource id, a little-endian number.
+func ridNumber(rid []byte) (uint64, bool) {
+	const size = 16 // bytes of an item's
+	b, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(string(rid), "-", "/"))
+	if err != nil || len(b) != size {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint64(b[size-8:]), true
+}

@@ -1,0 +1,207 @@
+package cosmosrest
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed/cosmosrest/internal/sql"
+)
+
+// hostile is a query that computes for about a second on the document of [newHostileWorld].
+const hostile = "SELECT VALUE COUNT(1) FROM c JOIN x IN c.a JOIN y IN c.a JOIN z IN c.a"
+
+// newHostileWorld is a server with two documents, of which one has a long array.
+func newHostileWorld(t *testing.T) *world {
+	t.Helper()
+	w, _ := newContainer(t, Options{})
+	w.write(t, "c")
+	array := strings.Repeat("1,", 2000) + "1"
+	w.do(t, "POST", "/dbs/db/colls/c/docs", keyed, `{"id":"2","pk":"p","a":[`+array+`]}`).want(t, http.StatusCreated)
+	return w
+}
+
+// compute sends a query for the key of the documents.
+func (w *world) compute(t *testing.T, query string) answer {
+	t.Helper()
+	return w.do(t, "POST", "/dbs/db/colls/c/docs", map[string]string{
+		"Content-Type": queryType, "x-ms-documentdb-partitionkey": `["p"]`,
+	}, fmt.Sprintf(`{"query":%q}`, query))
+}
+
+func (a answer) charge(t *testing.T) float64 {
+	t.Helper()
+	ru, err := strconv.ParseFloat(a.header.Get("x-ms-request-charge"), 64)
+	if err != nil {
+		t.Fatalf("%s: %v", a.request, err)
+	}
+	return ru
+}
+
+func TestAQueryIsChargedForWhatItComputes(t *testing.T) {
+	w := newHostileWorld(t)
+	for _, c := range []struct {
+		query        string
+		status       int
+		least, atMax float64
+	}{
+		{"SELECT * FROM c", http.StatusOK, 1, 10},
+		{hostile, http.StatusBadRequest, 1000, 2000}, // also though nothing came of it
+		{"SELECT VALUE x FROM c JOIN x IN c.a JOIN y IN c.a WHERE x IN (" + strings.Repeat("2,", 500) + "3)", http.StatusBadRequest, 1000, 2000},
+		{"SELECT VALUE x FROM c JOIN x IN c.a WHERE (x+x+x+x+x+x+x+x+x+x+x+x)*x*x*x*x = 3", http.StatusOK, 1, 10},
+		{"SELECT * FROM c WHERE c.n IN (" + strings.Repeat("2,", 50_000) + "1)", http.StatusOK, 300, 1000}, // to be read
+		{"SELECT * FROM c WHERE c.n IN (" + strings.Repeat("2,", 50_000) + ")", http.StatusBadRequest, 300, 1000},
+	} {
+		a := w.compute(t, c.query)
+		a.want(t, c.status)
+		if ru := a.charge(t); ru < c.least || ru > c.atMax {
+			t.Errorf("%.80s is %.2f RU, want %g to %g", c.query, ru, c.least, c.atMax)
+		}
+	}
+}
+
+func TestQueriesOfAnAccountAreChargedForWhatTheyCompute(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	long := "SELECT * FROM c WHERE c.x IN (" + strings.Repeat("2,", 50_000) + "1)"
+	for _, path := range []string{"/offers", "/dbs", "/dbs/db/colls"} {
+		a := w.do(t, "POST", path, map[string]string{"Content-Type": queryType, "x-ms-documentdb-isquery": "true"}, fmt.Sprintf(`{"query":%q}`, long))
+		a.want(t, http.StatusOK)
+		if ru := a.charge(t); ru < 300 {
+			t.Errorf("a query of %s is %.2f RU, want 300 or more", path, ru)
+		}
+	}
+}
+
+func TestQueriesThatComputeTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newHostileWorld(t)
+		for range cap(w.turns.free) { // others compute
+			w.turns.free <- struct{}{}
+		}
+		begun := time.Now()
+		refused := make(chan answer)
+		go func() { refused <- w.compute(t, hostile) }()
+		synctest.Wait()
+		w.do(t, "GET", "/dbs/db/colls/c/docs/1", keyed, "").want(t, http.StatusOK)
+		w.compute(t, "SELECT VALUE COUNT(1) FROM c").want(t, http.StatusOK)
+		if time.Since(begun) > 0 {
+			t.Errorf("others waited for %v", time.Since(begun))
+		}
+		a := <-refused
+		a.refused(t, http.StatusTooManyRequests, "3200", "429")
+		if took := time.Since(begun); took != maxWait || !strings.Contains(string(a.body), "had no turn for 10s") {
+			t.Errorf("after %v: %s: want the cause, after %v", took, a.body, maxWait)
+		}
+		go func() { refused <- w.compute(t, hostile) }()
+		synctest.Wait()
+		<-w.turns.free
+		if a := <-refused; a.status != http.StatusBadRequest {
+			t.Errorf("with a turn: %d %s", a.status, a.body)
+		}
+		if n := len(w.turns.free); n != cap(w.turns.free)-1 {
+			t.Errorf("%d turns are taken, want %d: the query gave its turn back", n, cap(w.turns.free)-1)
+		}
+	})
+}
+
+func TestAQueryThatIsNotDoneInTimeSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newHostileWorld(t)
+		m := &meter{s: w.Server, ctx: t.Context()}
+		defer m.end()
+		m.limit()
+		for _, query := range []string{hostile, "SELECT VALUE x FROM c JOIN x IN c.a JOIN y IN c.a JOIN z IN c.a WHERE x < 0"} {
+			parsed, err := sql.Parse(query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := parsed.Bind(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Meter(m)
+			time.Sleep(maxCompute + time.Second)
+			doc := []byte(`{"a":[` + strings.Repeat("1,", 2000) + `1]}`)
+			if b.Streams() {
+				err = b.Rows(doc, func([]byte) error { return nil })
+			} else {
+				err = b.NewRun().Add(doc)
+			}
+			if f := faultOf(err); f.status != http.StatusRequestTimeout || !strings.Contains(f.message, "has not computed its rows within 30s") {
+				t.Errorf("%s: %d %s: want a 408 with the cause", query, f.status, f.message)
+			}
+			if m.work > 2*askWork {
+				t.Errorf("%s: it went on for %d units of work", query, m.work)
+			}
+			m.work, m.asked = 0, 0
+		}
+	})
+}
+
+func TestATurnPassesOnWhenOthersWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		w.turns.free = make(chan struct{}, 1)
+		one, other := &meter{s: w.Server, ctx: t.Context()}, &meter{s: w.Server, ctx: t.Context()}
+		if err := one.Work(freeWork); err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan error)
+		go func() { served <- other.Work(freeWork) }()
+		synctest.Wait()
+		if err := one.Work(askWork); err != nil || !one.turning {
+			t.Errorf("the turn ended early: %v", err)
+		}
+		time.Sleep(turn)
+		ended := make(chan error)
+		go func() { ended <- one.Work(askWork) }()
+		if err := <-served; err != nil || !other.turning {
+			t.Errorf("who waited got no turn: %v", err)
+		}
+		synctest.Wait()
+		other.end()
+		if err := <-ended; err != nil || !one.turning {
+			t.Errorf("the turn did not come back: %v", err)
+		}
+		one.end()
+		if len(w.turns.free) != 0 {
+			t.Error("a turn is taken for ever")
+		}
+	})
+}
+
+func TestArraysThatFunctionsTakeApartAreBounded(t *testing.T) {
+	w := newHostileWorld(t)
+	const query = "SELECT VALUE ARRAY_LENGTH(SetUnion(c.a, c.a)) FROM c WHERE c.id = '2'"
+	w.compute(t, query).want(t, http.StatusOK)
+	if held := w.held.Load(); held != 0 {
+		t.Errorf("%d bytes are held after the query", held)
+	}
+	w.held.Store(maxHeldRows - 1000) // others hold that
+	w.compute(t, query).refused(t, http.StatusTooManyRequests, "3200", "429")
+	if held := w.held.Load(); held != maxHeldRows-1000 {
+		t.Errorf("%d bytes are held after the query, want those of others", held)
+	}
+}
+
+func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	large := fmt.Sprintf(`{"id":"1","pk":"p","text":%q}`, strings.Repeat("x", largeAnswer))
+	w.do(t, "POST", "/dbs/db/colls/c/docs", keyed, large).want(t, http.StatusCreated)
+	w.sending.Store(maxSending - 1000)
+	for _, c := range []struct{ method, path string }{{"GET", "/dbs/db/colls/c/docs/1"}, {"GET", "/dbs/db/colls/c/docs"}} {
+		a := w.do(t, c.method, c.path, keyed, "")
+		a.refused(t, http.StatusTooManyRequests, "3200", "429")
+		if !strings.Contains(string(a.body), "slow to read") {
+			t.Errorf("%s: want the cause", a.body)
+		}
+	}
+	w.do(t, "GET", "/dbs/db", nil, "").want(t, http.StatusOK)
+	if n := w.sending.Load(); n != maxSending-1000 {
+		t.Errorf("%d bytes are being sent, want those of others", n)
+	}
+}

@@ -1,0 +1,14 @@
+//go:build unix
+
+package docstore
+
+import "syscall"
+
+// descriptorLimit is how many descriptors the process may have; 0 is any number.
+func descriptorLimit() int {
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil || limit.Cur > 1<<30 {
+		return 0
+	}
+	return int(limit.Cur)
+}

@@ -1,0 +1,185 @@
+package docstore
+
+import (
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// guardedVital is a log, a manifest, a marker or the directory: the engine sees no error
+// of it.
+type guardedVital struct {
+	vfs.File
+	g    *guard
+	name string
+	log  bool
+
+	at, room int64 // of a log: how far it is written, and how far it has room
+}
+
+func newVital(f vfs.File, g *guard, name string) *guardedVital {
+	return &guardedVital{File: f, g: g, name: name, log: strings.HasSuffix(name, ".log")}
+}
+
+// Write writes, or pretends to.
+func (f *guardedVital) Write(b []byte) (int, error) {
+	n := len(b)
+	if f.log {
+		f.makeRoom(int64(n))
+	}
+	if f.g.frozen() {
+		return n, nil
+	}
+	_, err := f.File.Write(b)
+	f.g.must("write", f.name, err)
+	f.at += int64(n)
+	return n, nil
+}
+
+// Sync brings the file to the disk.
+func (f *guardedVital) Sync() error { return f.sync(f.File.Sync) }
+
+// SyncData brings the file's bytes to the disk.
+func (f *guardedVital) SyncData() error { return f.sync(f.File.SyncData) }
+
+func (f *guardedVital) sync(do func() error) error {
+	if !f.g.frozen() {
+		f.g.must("sync", f.name, do())
+	}
+	return nil
+}
+
+// SyncTo brings a beginning of the file to the disk.
+func (f *guardedVital) SyncTo(length int64) (full bool, err error) {
+	err = f.sync(func() error {
+		full, err = f.File.SyncTo(length)
+		return err
+	})
+	return full, err
+}
+
+// Close closes the file.
+func (f *guardedVital) Close() error {
+	err := f.File.Close()
+	if !f.g.frozen() {
+		f.g.must("close", f.name, err)
+	}
+	return nil
+}
+
+// Stat is asked of a log that was made out of an old one.
+func (f *guardedVital) Stat() (vfs.FileInfo, error) {
+	info, err := f.File.Stat()
+	if err != nil {
+		f.g.must("stat", f.name, err)
+		return f.g.pretended(f.name).Stat()
+	}
+	return info, nil
+}
+
+// Preallocate does nothing: the engine would give each log room for a full buffer, and
+// a small store would have many times its size. See makeRoom.
+func (f *guardedVital) Preallocate(int64, int64) error { return nil }
+
+// Room that a log gets in advance: as much again as it has, within these bounds.
+const (
+	leastRoom = 256 << 10
+	mostRoom  = 4 << 20
+)
+
+// makeRoom sees that a log has room before bytes are written to it, because lack of it can be
+// waited out then, and a half-written record cannot. A file system that knows nothing
+// like it says so in another error, and the write will tell.
+func (f *guardedVital) makeRoom(n int64) {
+	if f.at+n <= f.room {
+		return
+	}
+	step := max(n, min(max(f.room, leastRoom), mostRoom))
+	f.g.insist("write", f.name, func() error {
+		if err := f.File.Preallocate(f.room, f.at+step-f.room); mayPass(err) {
+			return err
+		}
+		return nil
+	})
+	f.room = f.at + step
+}
+
+// guardedTable is a table that is being written.
+type guardedTable struct {
+	vfs.File
+	g    *guard
+	name string
+	torn bool // it lacks a write; the engine closes it and begins another
+}
+
+// Write writes, or pretends to.
+func (f *guardedTable) Write(b []byte) (int, error) {
+	if f.g.frozen() {
+		return len(b), nil
+	}
+	n, err := f.File.Write(b)
+	f.torn = f.torn || err != nil
+	return n, f.g.table("write", f.name, err)
+}
+
+// Sync brings the table to the disk.
+func (f *guardedTable) Sync() error { return f.sync(f.File.Sync) }
+
+// SyncData brings the table's bytes to the disk.
+func (f *guardedTable) SyncData() error { return f.sync(f.File.SyncData) }
+
+func (f *guardedTable) sync(do func() error) error {
+	if f.g.frozen() {
+		return nil
+	}
+	err := f.g.table("sync", f.name, do())
+	if err == nil && !f.torn {
+		f.g.tableDone()
+	}
+	return err
+}
+
+// SyncTo brings a beginning of the table to the disk.
+func (f *guardedTable) SyncTo(length int64) (full bool, err error) {
+	if f.g.frozen() {
+		return false, nil
+	}
+	full, err = f.File.SyncTo(length)
+	return full, f.g.table("sync", f.name, err)
+}
+
+// Close closes the table.
+func (f *guardedTable) Close() error {
+	err := f.File.Close()
+	if f.g.frozen() {
+		return nil
+	}
+	return f.g.table("close", f.name, err)
+}
+
+// guardedReader is a file that is read.
+type guardedReader struct {
+	vfs.File
+	g    *guard
+	name string
+}
+
+// Read reads on.
+func (f *guardedReader) Read(b []byte) (int, error) {
+	if err := f.g.unreadable(); err != nil {
+		return 0, err
+	}
+	return f.File.Read(b)
+}
+
+// ReadAt reads at a place.
+func (f *guardedReader) ReadAt(b []byte, at int64) (int, error) {
+	if err := f.g.unreadable(); err != nil {
+		return 0, err
+	}
+	n, err := f.File.ReadAt(b, at)
+	if err != nil && n == 0 {
+		f.g.afterRead(f.name)
+	}
+	return n, err
+}

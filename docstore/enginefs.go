@@ -1,0 +1,196 @@
+package docstore
+
+import (
+	"io"
+	"os"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// fileKind is how an error of a file is taken.
+type fileKind int
+
+const (
+	foreignFile fileKind = iota // of a copy of the store: the caller's business
+	vitalFile
+	tableFile
+)
+
+func (g *guard) kind(name string) fileKind {
+	switch {
+	case g.PathDir(name) != g.dir:
+		return foreignFile
+	case strings.HasSuffix(name, ".sst"), strings.HasSuffix(name, ".blob"):
+		return tableFile
+	}
+	return vitalFile
+}
+
+// Unwrap is the file system below.
+func (g *guard) Unwrap() vfs.FS { return g.FS }
+
+// Create makes a file, or pretends to.
+func (g *guard) Create(name string, category vfs.DiskWriteCategory) (f vfs.File, err error) {
+	create := func() error {
+		f, err = g.FS.Create(name, category)
+		return err
+	}
+	switch kind := g.kind(name); {
+	case kind == foreignFile:
+		if g.frozen() {
+			return nil, g.err()
+		}
+		return f, create()
+	case kind == tableFile && !g.frozen():
+		g.beforeTable()
+		if g.frozen() {
+			break
+		}
+		if err := g.table("create", name, create()); err != nil {
+			return nil, err
+		}
+		return &guardedTable{File: f, g: g, name: name}, nil
+	case g.insist("create", name, create):
+		return newVital(f, g, name), nil
+	}
+	return g.pretended(name), nil
+}
+
+// pretended is a file that is nowhere.
+func (g *guard) pretended(name string) vfs.File {
+	f, _ := vfs.NewMem().Create("nowhere", vfs.WriteCategoryUnspecified) // has room for it
+	return newVital(f, g, name)
+}
+
+// ReuseForWrite makes a log, out of an old one unless those are to go.
+func (g *guard) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if g.frozen() {
+		return g.pretended(name), nil
+	}
+	if !g.afresh.Load() {
+		if f, err := g.FS.ReuseForWrite(old, name, category); err == nil {
+			return newVital(f, g, name), nil
+		}
+	}
+	f, err := g.Create(name, category)
+	if err == nil && !g.frozen() {
+		_ = g.FS.Remove(old) // a log too many is removed at the next opening
+	}
+	return f, err
+}
+
+// Open opens a file to be read.
+func (g *guard) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	if err := g.unreadable(); err != nil {
+		return nil, err
+	}
+	f, err := g.FS.Open(name, opts...)
+	if err != nil {
+		g.afterRead(name)
+		return nil, err
+	}
+	return &guardedReader{f, g, name}, nil
+}
+
+// unreadable is the error of reads while the opening of a store is given up.
+func (g *guard) unreadable() error {
+	if g.opening.Load() {
+		return g.err()
+	}
+	return nil
+}
+
+// afterRead waits after a failed read of a table.
+func (g *guard) afterRead(name string) {
+	if g.kind(name) == tableFile {
+		g.pause(readPause)
+	}
+}
+
+// OpenDir opens a directory to be synced.
+func (g *guard) OpenDir(name string) (f vfs.File, err error) {
+	open := func() error {
+		f, err = g.FS.OpenDir(name)
+		return err
+	}
+	if g.PathJoin(name) != g.PathJoin(g.dir) {
+		return f, open()
+	}
+	if g.insist("open", name, open) {
+		return newVital(f, g, name), nil
+	}
+	return g.pretended(name), nil
+}
+
+// change does something to the directory that cannot be pretended for a copy.
+func (g *guard) change(name string, f func() error) error {
+	if !g.frozen() {
+		return f()
+	}
+	if g.kind(name) == foreignFile {
+		return g.err()
+	}
+	return nil
+}
+
+// Remove removes a file. What cannot be removed is too much, and not missing.
+func (g *guard) Remove(name string) error {
+	return g.change(name, func() error { return g.FS.Remove(name) })
+}
+
+// RemoveAll removes a copy.
+func (g *guard) RemoveAll(name string) error {
+	return g.change(name, func() error { return g.FS.RemoveAll(name) })
+}
+
+// Rename gives a file its name.
+func (g *guard) Rename(old, name string) error {
+	return g.change(name, func() error {
+		if g.kind(name) == foreignFile {
+			return g.FS.Rename(old, name)
+		}
+		g.insist("rename", name, func() error { return g.FS.Rename(old, name) })
+		return nil
+	})
+}
+
+// Link is for copies alone.
+func (g *guard) Link(old, name string) error {
+	return g.change(name, func() error { return g.FS.Link(old, name) })
+}
+
+// MkdirAll makes the directory, or that of a copy.
+func (g *guard) MkdirAll(name string, perm os.FileMode) error {
+	return g.change(name, func() error { return g.FS.MkdirAll(name, perm) })
+}
+
+// OpenReadWrite is used for no file of a store.
+func (g *guard) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (f vfs.File, err error) {
+	err = g.change(name, func() error {
+		f, err = g.FS.OpenReadWrite(name, category, opts...)
+		return err
+	})
+	return f, err
+}
+
+// Lock locks the directory.
+func (g *guard) Lock(name string) (io.Closer, error) {
+	if err := g.unreadable(); err != nil {
+		return nil, err
+	}
+	return g.FS.Lock(name)
+}
+
+// List lists the directory. The engine leaves goroutines behind when that fails late in
+// its opening, so only the first list may.
+func (g *guard) List(dir string) (names []string, err error) {
+	if g.PathJoin(dir) != g.PathJoin(g.dir) {
+		return g.FS.List(dir)
+	}
+	if !g.insist("list", dir, func() error { names, err = g.FS.List(dir); return err }) && !g.listed.Load() {
+		return nil, g.err()
+	}
+	g.listed.Store(true)
+	return names, nil
+}

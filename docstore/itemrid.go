@@ -1,0 +1,36 @@
+package docstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/fnv"
+)
+
+// itemRID is the resource id of an item until its turn comes: the container's and a hash
+// of key and id, which items of older versions keep. Four bits tell SDKs, which look at
+// them when they go on with sorted pages, that it is an item's.
+func (c *Container) itemRID(pk, id string) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(pk)) // never fails
+	_, _ = h.Write([]byte{0})
+	_, _ = h.Write([]byte(id))
+	own, _ := decodeRID(c.rid) // was made by encodeRID
+	rid := h.Sum(own)
+	rid[len(rid)-1] &= 0x0f
+	return encodeRID(rid)
+}
+
+// birth is the number in the resource id of an item that is made at a place: such numbers
+// grow, so that rows of a query that sort the same come in the order of creation.
+func birth(a addr) int64 { return a.lsn<<8 | int64(a.idx) }
+
+// setBirth writes the resource id into the body.
+func (o *op) setBirth(c *Container, number int64) {
+	own, _ := decodeRID(c.rid) // was made by encodeRID
+	rid := encodeRID(binary.LittleEndian.AppendUint64(own, uint64(number)))
+	end := o.stamp
+	for range 2 { // in _self, and as _rid
+		end = bytes.LastIndex(o.body[:end], []byte(o.rid))
+		copy(o.body[end:], rid)
+	}
+}

@@ -1,0 +1,55 @@
+package docstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// checkDir refuses a directory that has no store and must have one, or in which one would
+// lie among other files.
+func checkDir(dir string, mustExist bool) error {
+	if dir == "" {
+		return refuse("name of the directory is empty: want a path, or Options.InMemory")
+	}
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return fmt.Errorf("open store %s: %w: it is a file, want a directory", dir, ErrNotStore)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("open store: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	store, other := look(names)
+	switch {
+	case store:
+		return nil
+	case mustExist:
+		return fmt.Errorf("open store %s: %w", dir, ErrNotStore)
+	case other:
+		return fmt.Errorf("open store %s: %w: it holds other files, want an empty directory or a store", dir, ErrNotStore)
+	}
+	return nil
+}
+
+// openError gives the engine's error one of our names.
+func openError(err error) error {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "lock held by current process"):
+		return fmt.Errorf("%w: it is open in this process already", ErrInUse)
+	case strings.Contains(text, "resource temporarily unavailable"):
+		return fmt.Errorf("%w: it is open in another process", ErrInUse)
+	case strings.Contains(text, "format major version"):
+		return fmt.Errorf("%w: %w", ErrFormat, err)
+	case errors.Is(err, ErrCorrupt):
+		return err
+	case isCorrupt(err) || errors.Is(err, os.ErrNotExist):
+		return damage{err: err}
+	}
+	return err
+}

@@ -1,0 +1,161 @@
+package changefeed
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+// keys is how many keys the key space of the model has.
+const keys = 8
+
+func cell(from, to int) Range {
+	edge := func(n int) string {
+		switch n {
+		case 0:
+			return ""
+		case keys:
+			return "FF"
+		}
+		return fmt.Sprintf("%02X", n)
+	}
+	return Range{edge(from), edge(to)}
+}
+
+func position(n int) Position { return At(strconv.Quote(strconv.Itoa(n))) }
+
+// made is a lease as this processor makes it.
+func made(r Range, at, generation int) Lease {
+	l := Lease{Kind: KindLease, Version: 1, ID: r.String(), Token: r.String(), Range: r, Position: position(at)}
+	l.setGeneration(generation)
+	return l
+}
+
+// model is a unit whose leases advance and split, whose creates arrive late, and in which
+// every owner removes what it thinks redundant, each by a view of its own.
+type model struct {
+	rng     *rand.Rand
+	leases  map[string]Lease
+	created []Lease            // every create that was ever sent
+	seen    map[string][]Lease // every state that a lease ever had
+	removed int
+}
+
+func (m *model) put(l Lease) {
+	m.leases[l.ID] = l
+	m.seen[l.ID] = append(m.seen[l.ID], l)
+}
+
+func (m *model) create(l Lease) {
+	m.created = append(m.created, l)
+	if _, taken := m.leases[l.ID]; !taken {
+		m.put(l)
+	}
+}
+
+func (m *model) any() Lease {
+	ids := slices.Sorted(maps.Keys(m.leases))
+	return m.leases[ids[m.rng.IntN(len(ids))]]
+}
+
+func (m *model) at(l Lease) int {
+	n, _ := l.Position.lsn()
+	return int(n)
+}
+
+// split makes the children and then removes the parent, as worker.replace does.
+func (m *model) split(l Lease) {
+	var inside []int
+	for n := 1; n < keys; n++ {
+		if e := cell(n, keys).Min; l.Range.Min < e && e < l.Range.Max {
+			inside = append(inside, n)
+		}
+	}
+	if len(inside) == 0 {
+		return
+	}
+	cut := cell(inside[m.rng.IntN(len(inside))], keys).Min
+	for _, r := range []Range{{l.Range.Min, cut}, {cut, l.Range.Max}} {
+		if old, taken := m.leases[r.String()]; taken && l.above(old) {
+			return // tried again when that one has gone
+		}
+		m.create(made(r, m.at(l), l.generation()+1))
+	}
+	delete(m.leases, l.ID)
+}
+
+// look is a view that is up to date for one lease. Each other is as it was at some time,
+// if it was there at all.
+func (m *model) look(l Lease) *view {
+	v := newView(nil, nil)
+	for id, states := range m.seen {
+		if n := m.rng.IntN(len(states) + 1); n < len(states) {
+			v.put(states[n])
+		} else {
+			v.put(states[len(states)-1])
+		}
+		if id == l.ID {
+			v.put(l)
+		}
+	}
+	return v
+}
+
+// furthest is, for each key, the furthest position of the leases that cover it; -1 is none.
+func (m *model) furthest() (at [keys]int) {
+	for n := range at {
+		at[n] = -1
+		for _, l := range m.leases {
+			if l.Range.Contains(cell(n, n+1)) {
+				at[n] = max(at[n], m.at(l))
+			}
+		}
+	}
+	return at
+}
+
+func (m *model) step() {
+	l := m.any()
+	switch m.rng.IntN(6) {
+	case 0, 1:
+		l.Position = position(m.at(l) + m.rng.IntN(3))
+		m.put(l)
+	case 2:
+		m.split(l)
+	case 3:
+		m.create(m.created[m.rng.IntN(len(m.created))]) // late
+	default:
+		if m.look(l).covers(l) {
+			m.removed++
+			delete(m.leases, l.ID)
+		}
+	}
+}
+
+// However old the views are by which leases are removed, and however late creates arrive,
+// no key is left without a lease, and the furthest position of each key stays.
+func TestRemovalsOfRedundantLeasesNeverMeet(t *testing.T) {
+	removed := 0
+	for seed := range uint64(300) {
+		m := &model{rng: rand.New(rand.NewPCG(seed, 5)), leases: map[string]Lease{}, seen: map[string][]Lease{}}
+		m.create(made(cell(0, keys/2), 0, 0))
+		m.create(made(cell(keys/2, keys), 0, 0))
+		m.created = append(m.created, made(cell(1, 5), 0, 0)) // of an attempt under other partitions
+		for range 60 {
+			before := m.furthest()
+			m.step()
+			for n, at := range m.furthest() {
+				if at < before[n] {
+					t.Fatalf("seed %d: key %d fell from %d to %d; %d removals", seed, n, before[n], at, m.removed)
+				}
+			}
+		}
+		removed += m.removed
+	}
+	if removed < 100 {
+		t.Errorf("%d removals: the test shows little", removed)
+	}
+}
