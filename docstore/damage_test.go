@@ -289,11 +289,16 @@ func (s *shape) damage(rng *rand.Rand) damage {
 		return d
 	}
 	d.at = place(rng, len(b))
-	switch rng.IntN(4) {
+	switch rng.IntN(9) {
 	case 0:
+		d.what, d.at = "grown", int64(len(b))
+		for range 1 + rng.IntN(100) {
+			b = append(b, byte(rng.Uint32()))
+		}
+	case 1, 2:
 		d.what = "cut"
 		b = b[:d.at]
-	case 1:
+	case 3, 4:
 		d.what = "zeroed page"
 		size := int64(512 << rng.IntN(4))
 		d.at -= d.at % size

@@ -252,18 +252,8 @@ func (s *survey) sealedManifest(c *chunks) error {
 		return damaged(name, "it ends before the record after which log %06d was needed no more", s.facts.First-1)
 	}
 	end := s.facts.Closed
-	if end == nil {
-		return nil
-	}
-	number := func(name string) uint64 {
-		n, _ := strconv.ParseUint(strings.TrimPrefix(name, manifestPrefix), 10, 64)
-		return n
-	}
-	switch {
-	case number(name) < number(end.Manifest):
-		return damaged(end.Manifest, "%s names another, though this one was in use when the store was closed", s.marker)
-	case name == end.Manifest && (c.end != end.Size || c.broken >= 0):
-		return damaged(name, "it is whole up to offset %d only, and had %d bytes when the store was closed", c.end, end.Size)
+	if end != nil && name == end.Manifest && (c.end != end.Size || c.broken >= 0) {
+		return damaged(name, "it is whole up to offset %d, and had %d bytes when the store was closed", c.end, end.Size)
 	}
 	return nil
 }

@@ -270,3 +270,13 @@ func TestRecordsAfterADamagedOneOfTheManifestAreNoticed(t *testing.T) {
 		t.Errorf("%s: %+v, want an error that says that later records are whole", d, got)
 	}
 }
+
+func TestAnotherFileWithTheNumberOfATableIsRefused(t *testing.T) {
+	dir := storeOnDisk(t)
+	table := slices.Max(files(t, dir, "*.sst"))
+	name := strings.TrimSuffix(filepath.Base(table), ".sst") + ".blob"
+	if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refusesUnchanged(t, dir, name)
+}
