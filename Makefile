@@ -7,11 +7,12 @@ PKG   ?= ./...
 SEEDS    ?= 100
 CRASHES  ?= 50
 DAMAGES  ?= 1000
+QUERIES  ?= 2000
 FUZZTIME ?= 10s
 BENCH    ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim crash damage fuzz transcripts bench cover demo docs conformance-go conformance-js conformance-python conformance-java size vuln tidy
+.PHONY: help check format vet lint fix test race sim crash damage resume fuzz transcripts bench cover demo docs conformance-go conformance-js conformance-python conformance-java size vuln tidy
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +53,9 @@ crash: ## the store under kill -9; CRASHES=200 for a long run
 
 damage: ## files of the store damaged, one bit or one file at a time; DAMAGES=5000 for a long run
 	$(GO) test -count=1 -timeout=0 -run Damage -v ./docstore -damage.n $(DAMAGES)
+
+resume: ## random queries, paged in every way in which SDKs go on; QUERIES=20000 for a long run
+	$(GO) test -count=1 -timeout=0 -run ResumedQueries ./cosmosrest -resume.queries $(QUERIES)
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \

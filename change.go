@@ -48,8 +48,9 @@ type Change struct {
 	Time         time.Time // commit time by the store's clock; whole seconds from the service
 	ETag         string    // quoted, as stored in the item; empty for a delete
 
-	// Body is the item with its system properties, as stored; nil for a delete.
-	// It is shared by all readers of the batch and must not be modified.
+	// Body is the item as stored; nil for a delete. A store with system properties has
+	// them in it, and then _etag, _ts and id are what ETag, Time and ID say; _lsn is not
+	// among them. It is shared by all readers of the batch and must not be modified.
 	Body json.RawMessage
 
 	// Previous is the version before this one: all versions and deletes only, and only

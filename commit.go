@@ -11,6 +11,8 @@ import (
 type Committer interface {
 	// Commit applies all writes or none, in order, with one LSN. The error of a
 	// refused write is a [*WriteError] that tells which. At most 100 writes and 2 MB.
+	// A key that is none, or not that of an item, is an [ErrBadRequest]. After any other
+	// error than these, also that of an ended ctx, the batch may have been applied.
 	Commit(ctx context.Context, key PartitionKey, writes []Write) ([]Result, error)
 }
 

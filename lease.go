@@ -13,10 +13,14 @@ import (
 //
 // Every write is conditional. A store must answer a write whose outcome it does not
 // know with an error that is neither [ErrConflict] nor [ErrNotFound]; the processor
-// then finds out by itself whether the write arrived.
+// then finds out by itself whether the write arrived. So too when ctx has ended: any
+// other error will do, whether it wraps the context's or not.
 type LeaseStore interface {
-	// List returns all records of the unit, of every [Kind], and the store's own time.
-	// A document that cannot be read as a record is returned with Err set.
+	// List returns all records of the unit, of every [Kind], in any order, and the
+	// store's own time. It has every write that was acknowledged to any client before it
+	// was asked: it must not lag. It need not be of one moment: of writes made
+	// meanwhile it may show some and not others. A document that cannot be read as a
+	// record is returned with Err set.
 	List(ctx context.Context) (records []Lease, now time.Time, err error)
 
 	// Create adds a record, or returns [ErrConflict] when one with its kind and token
@@ -37,9 +41,12 @@ type LeaseStore interface {
 // that a round need not list everything and hears of a hand-over at once.
 type Follower interface {
 	// Follow waits until records have changed since cursor and returns them, the
-	// cursor behind them and the store's time. With an empty cursor it returns at
+	// cursor after them and the store's time. With an empty cursor it returns at
 	// once, with the present cursor and no records. It may return early without
-	// records. Deleted records do not appear.
+	// records. Deleted records do not appear. Different records come in any order; of
+	// one record the last version always comes, earlier ones need not, and none comes
+	// after a later one. A record may come again unchanged. When ctx ends it returns
+	// an error.
 	Follow(ctx context.Context, cursor string) (changed []Lease, next string, now time.Time, err error)
 }
 

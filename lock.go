@@ -24,16 +24,7 @@ var errLockLost = errors.New("the lock was not renewed in time")
 // locked runs f while this instance alone may create leases. It does nothing while
 // another does.
 func (r *run) locked(ctx context.Context, f func(context.Context) error) (done bool, err error) {
-	if locks := r.view.kind(KindLock); len(locks) > 0 {
-		if r.view.now().Sub(locks[0].Updated) <= lockTime+clockGrain {
-			return false, nil
-		}
-		err := r.store.Delete(ctx, locks[0]) // its holder died; stores without TTL leave it to us
-		if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrConflict) {
-			return false, fmt.Errorf("remove expired lock: %w", err)
-		}
-	}
-	lock, asked, err := r.create(ctx, Lease{Kind: KindLock, TTL: lockTime})
+	lock, asked, err := r.takeLock(ctx)
 	if errors.Is(err, ErrConflict) {
 		return false, nil
 	}
@@ -47,9 +38,43 @@ func (r *run) locked(ctx context.Context, f func(context.Context) error) (done b
 	unlocking, cancel := linger(ctx, r.opts.Drain)
 	defer cancel()
 	r.report(unlocking, OriginLeaseStore, "", r.paced(unlocking, r.random("unlock"), "", func() error {
-		return r.store.Delete(unlocking, lock)
+		return r.unlock(unlocking, lock)
 	}))
 	return true, nil
+}
+
+// takeLock creates the lock, or takes over one that nobody holds. That is a write under
+// its ETag: a listing may be stale, and the right to delete may be missing.
+func (r *run) takeLock(ctx context.Context) (lock Lease, asked time.Time, err error) {
+	locks := r.view.kind(KindLock)
+	if len(locks) == 0 {
+		return r.create(ctx, Lease{Kind: KindLock, TTL: lockTime})
+	}
+	free := locks[0]
+	if free.State != StateRetired && r.view.now().Sub(free.Updated) <= lockTime+clockGrain {
+		return lock, asked, ErrConflict
+	}
+	free.State, free.TTL, free.Err = StateLive, lockTime, nil
+	err = r.paced(ctx, r.random("take lock"), "", func() (err error) {
+		asked, free.Timestamp = time.Now(), timestamp()
+		lock, err = r.store.Update(ctx, free)
+		return err
+	})
+	if errors.Is(err, ErrNotFound) { // its time to live was up
+		r.view.drop(free.ID)
+		err = ErrConflict
+	}
+	return lock, asked, err
+}
+
+// unlock deletes the lock or, without the right to, marks it as free.
+func (r *run) unlock(ctx context.Context, lock Lease) error {
+	err := r.store.Delete(ctx, lock)
+	if errors.Is(err, ErrForbidden) {
+		lock.State, lock.Timestamp = StateRetired, timestamp()
+		_, err = r.store.Update(ctx, lock)
+	}
+	return err
 }
 
 // whileLocked runs f with a context that ends when the lock can no longer be trusted, and

@@ -19,21 +19,25 @@ type Source interface {
 	// Changes of one transaction are never cut between pages. It returns [ErrGone] when
 	// r spans more than one physical partition (after a split), [ErrTooOld] when the
 	// position lies before what all versions and deletes retains, and [ErrThrottled]
-	// when the store asks for a pause. A range inside one partition stays readable
+	// when the store asks for a pause, [ErrBadRequest] for a token that the store never
+	// gave, a start that the mode has not, or a Key that is none or not of r. When ctx has
+	// ended it returns an error; which one is free. A range inside one partition stays readable
 	// through merges, and every position stays valid through splits and merges.
 	Read(ctx context.Context, r Range, from Position, o ReadOptions) (Page, error)
 }
 
 // Waiter is an optional ability of a [Source]: readers are pushed instead of polling.
 type Waiter interface {
-	// Wait returns nil when r may have changes after from, or the cause when ctx ends.
-	// It may return early.
+	// Wait returns nil when r may have changes after from, or context.Cause(ctx) when ctx
+	// ends. It may return early.
 	Wait(ctx context.Context, r Range, from Position) error
 }
 
 // Counter is an optional ability of a [Source]: an exact count of what is pending.
 type Counter interface {
-	// Pending counts the changes of r after from. Unlike Read it accepts any range.
+	// Pending counts the changes of r after from: as many as reads would give now, no
+	// more and no fewer. Unlike Read it accepts any range. It refuses what Read refuses,
+	// with the same errors.
 	Pending(ctx context.Context, r Range, from Position, o ReadOptions) (Backlog, error)
 }
 

@@ -288,3 +288,52 @@ func TestTheLagOfALeaseWithoutAPositionIsThatOfItsUnit(t *testing.T) {
 		}
 	})
 }
+
+// undeletable is a store whose caller lacks the right to delete.
+type undeletable struct{ *cord }
+
+func (undeletable) Delete(context.Context, changefeed.Lease) error { return changefeed.ErrForbidden }
+
+// The lock of an instance that died is taken over without the right to delete, and freed
+// so that the next unit of that name need not wait for it.
+func TestAnExpiredLockIsTakenOverWithoutTheRightToDelete(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		if _, err := w.leases.Create(t.Context(), changefeed.Lease{Kind: changefeed.KindLock, Timestamp: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		for range 2 {
+			ready := make(chan struct{})
+			p, err := changefeed.New(w.orders, undeletable{&cord{Leases: w.leases}}, &tally{}, changefeed.Options{
+				Instance: "a", Hooks: changefeed.Hooks{
+					Ready: func() { close(ready) },
+					Error: func(err *changefeed.Error) { t.Errorf("reported: %v", err) },
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			begun := time.Now()
+			go func() { done <- p.Run(ctx) }()
+			select {
+			case <-ready:
+			case err := <-done:
+				t.Fatalf("Run: %v", err)
+			}
+			if wait := time.Since(begun); wait > 5*time.Second {
+				t.Errorf("ready after %v", wait)
+			}
+			cancel()
+			<-done
+			for _, kind := range []changefeed.Kind{changefeed.KindInfo, changefeed.KindLease} {
+				for _, l := range w.records(kind) {
+					if err := w.leases.Delete(t.Context(), l); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+	})
+}

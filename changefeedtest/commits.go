@@ -160,6 +160,9 @@ func refusals(s *stage) {
 		{Op: changefeed.WriteDelete, ID: "missing"},
 		{Op: changefeed.WriteRead, ID: "missing"},
 	} {
+		if w.Op == changefeed.WritePatch && s.h.lacks(Patching) {
+			continue
+		}
 		s.rejects(changefeed.ErrNotFound, 0, key, w)
 	}
 }
@@ -180,11 +183,18 @@ func ifMatch(s *stage) {
 			{Op: changefeed.WritePatch, ID: "a", Patch: patch},
 			{Op: changefeed.WriteDelete, ID: "a"},
 		} {
+			if w.Op == changefeed.WritePatch && s.h.lacks(Patching) {
+				continue
+			}
 			w.IfMatch = etag
 			s.rejects(changefeed.ErrPrecondition, 1, key, changefeed.Write{Body: doc("b", "k", 1)}, w)
 		}
 	}
-	third := s.commit(key, changefeed.Write{Op: changefeed.WritePatch, ID: "a", Patch: patch, IfMatch: second})[0]
+	change := changefeed.Write{Op: changefeed.WritePatch, ID: "a", Patch: patch, IfMatch: second}
+	if s.h.lacks(Patching) {
+		change = changefeed.Write{Op: changefeed.WriteReplace, Body: doc("a", "k", 3), IfMatch: second}
+	}
+	third := s.commit(key, change)[0]
 	fourth := s.commit(key, changefeed.Write{Body: doc("a", "k", 9), IfMatch: third.ETag})[0]
 	s.commit(key, changefeed.Write{Op: changefeed.WriteDelete, ID: "a", IfMatch: fourth.ETag})
 	if number(third.Body) != 3 || number(fourth.Body) != 9 {
@@ -264,7 +274,7 @@ func raceUpdates(s *stage) {
 
 // increment adds one by a patch, or by a conditional replace until it wins.
 func (s *stage) increment(key changefeed.PartitionKey, byPatch bool) error {
-	if byPatch {
+	if byPatch && !s.h.lacks(Patching) {
 		patch := []changefeed.PatchOp{{Op: "incr", Path: "/n", Value: json.RawMessage("1")}}
 		_, err := s.Committer.Commit(s.Context(), key, []changefeed.Write{{Op: changefeed.WritePatch, ID: "a", Patch: patch}})
 		return err

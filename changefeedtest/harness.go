@@ -79,6 +79,8 @@ const (
 	OldHashes        Ability = "partition keys hashed as in version 1"
 	AllVersions      Ability = "all versions and deletes"
 	PreviousImages   Ability = "previous images"
+	Retention        Ability = "a retention that ends" // of all versions and deletes: older positions are ErrTooOld
+	Patching         Ability = "patches"
 	Expiry           Ability = "items that expire"
 	LeaseExpiry      Ability = "lease records that expire"
 	PassingTime      Ability = "time that passes when told"

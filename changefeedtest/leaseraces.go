@@ -102,7 +102,12 @@ func endedLeases(d *desk) {
 	_, _, listErr := d.store.List(ctx)
 	_, createErr := d.store.Create(ctx, lease("0"))
 	_, updateErr := d.store.Update(ctx, l)
-	for what, err := range map[string]error{"List": listErr, "Create": createErr, "Update": updateErr, "Delete": d.store.Delete(ctx, l)} {
+	all := map[string]error{"List": listErr, "Create": createErr, "Update": updateErr, "Delete": d.store.Delete(ctx, l)}
+	if follower, ok := d.store.(changefeed.Follower); ok {
+		_, cursor := d.soonFollow("")
+		_, _, _, all["Follow"] = follower.Follow(ctx, cursor)
+	}
+	for what, err := range all {
 		if err == nil || errors.Is(err, changefeed.ErrConflict) || errors.Is(err, changefeed.ErrNotFound) {
 			d.Errorf("%s with an ended context: %v, want another error", what, err)
 		}

@@ -195,6 +195,7 @@ var recordCases = []leaseCase{
 	{name: "delete without the right is forbidden", needs: []Ability{DeleteRights}, test: deleteForbidden},
 	{name: "every kind is listed, each with its own names", test: kindsListed},
 	{name: "many records are all listed", test: manyListed},
+	{name: "a listing has every write that was acknowledged before it", test: listsAtOnce},
 	{name: "instances may have any name", test: anyInstance},
 	{name: "clients of one unit share it, units do not see each other", test: unitsApart},
 	{name: "of concurrent creates one wins", test: raceLeaseCreates},
@@ -325,6 +326,20 @@ func manyListed(d *desk) {
 		want = append(want, name(d.create(lease(fmt.Sprint(i)))))
 	}
 	d.wantNames("250 leases", d.list(), want...)
+}
+
+// listsAtOnce writes by one client and lists by others.
+func listsAtOnce(d *desk) {
+	l := d.create(lease("-FF"))
+	for n := range 20 {
+		l.Attempts = n + 1
+		l = d.update(l)
+		reader := *d
+		reader.store = d.Unit(d.T, "unit")
+		if seen := reader.list()[name(l)]; seen.ETag != l.ETag {
+			d.Fatalf("List by another client after update %d: ETag %s, want %s", n, seen.ETag, l.ETag)
+		}
+	}
 }
 
 func anyInstance(d *desk) {

@@ -1,6 +1,7 @@
 package changefeedtest_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -147,6 +149,17 @@ func (m miscounting) Pending(ctx context.Context, r changefeed.Range, from chang
 	return b, err
 }
 
+// trusting takes a token that it cannot read for the beginning.
+type trusting struct{ *docstore.Container }
+
+func (s trusting) Pending(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Backlog, error) {
+	b, err := s.Container.Pending(ctx, r, from, o)
+	if errors.Is(err, changefeed.ErrBadRequest) {
+		return s.Container.Pending(ctx, r, changefeed.Position{Start: changefeed.FromBeginning()}, o)
+	}
+	return b, err
+}
+
 var sourceMutants = []mutant{
 	{
 		"loses the last change of a page", changefeedtest.TestSource, "pages hold at most so many changes and join without loss",
@@ -245,6 +258,16 @@ var sourceMutants = []mutant{
 	{
 		"reads all logical partitions", changefeedtest.TestSource, "a logical partition can be read alone, transactions whole",
 		onReads(func(_ *changefeed.Range, _ *changefeed.Position, o *changefeed.ReadOptions) { o.Key = "" }),
+	},
+	{
+		"has the ETag of another version in a body", changefeedtest.TestSource, "what a body says of itself is what the change says",
+		onChanges(func(c *changefeed.Change) {
+			c.Body = bytes.Replace(c.Body, []byte(`"_etag":"\"`), []byte(`"_etag":"\"x`), 1)
+		}),
+	},
+	{
+		"counts from the beginning after any token", changefeedtest.TestSource, "pending refuses what a read refuses",
+		onSource(func(c *docstore.Container) changefeed.Source { return trusting{c} }),
 	},
 	{
 		"has no previous LSN", changefeedtest.TestSource, "all versions and deletes shows every operation, chained by LSN",
@@ -348,6 +371,37 @@ func stored(ctx context.Context, s *docstore.Leases, like changefeed.Lease) chan
 	return changefeed.Lease{}
 }
 
+// lagging shows in each listing what the one before would have.
+func lagging() func(*changefeedtest.Harness) {
+	var mu sync.Mutex
+	var before []changefeed.Lease
+	return onLeases(keeping{list: func(ctx context.Context, s *docstore.Leases) ([]changefeed.Lease, time.Time, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		records, now, err := s.List(ctx)
+		before, records = records, before
+		return records, now, err
+	}})
+}
+
+// goingBack gives the last but one version of a record after the last.
+func goingBack() func(*changefeedtest.Harness) {
+	var mu sync.Mutex
+	seen := map[string]changefeed.Lease{}
+	return onLeases(keeping{follow: func(ctx context.Context, s *docstore.Leases, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+		changed, next, now, err := s.Follow(ctx, cursor)
+		mu.Lock()
+		defer mu.Unlock()
+		for _, l := range changed {
+			if old, known := seen[l.ID]; known {
+				changed = append(changed, old)
+			}
+			seen[l.ID] = l
+		}
+		return changed, next, now, err
+	}})
+}
+
 var leaseMutants = []mutant{
 	{
 		"updates without a condition", changefeedtest.TestLeaseStore, "of concurrent updates one wins",
@@ -394,6 +448,24 @@ var leaseMutants = []mutant{
 			updated.Raw = nil
 			return updated, err
 		}}),
+	},
+	{
+		"lists what was there at the last listing", changefeedtest.TestLeaseStore, "a listing has every write that was acknowledged before it",
+		lagging(),
+	},
+	{
+		"says conflict for an ended context", changefeedtest.TestLeaseStore, "requests with an ended context are errors",
+		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l changefeed.Lease) (changefeed.Lease, error) {
+			updated, err := s.Update(ctx, l)
+			if ctx.Err() != nil {
+				return l, changefeed.ErrConflict
+			}
+			return updated, err
+		}}),
+	},
+	{
+		"follows a record back", changefeedtest.TestLeaseStore, "following a record gives its last version last",
+		goingBack(),
 	},
 	{
 		"lists leases only", changefeedtest.TestLeaseStore, "every kind is listed, each with its own names",

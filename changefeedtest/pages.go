@@ -13,6 +13,7 @@ var pageCases = []containerCase{
 	{name: "a new container has one partition that covers the key space", test: newContainer},
 	{name: "an empty container gives an empty page and a position that later changes come behind", test: emptyContainer},
 	{name: "changes come in the order of their commits, as stored", test: changesAsStored},
+	{name: "what a body says of itself is what the change says", test: bodiesAgree},
 	{name: "an item appears once, in its last version", test: lastVersions},
 	{name: "deleted items do not appear in latest version", test: deletedItems},
 	{name: "pages hold at most so many changes and join without loss", test: pagesJoin},
@@ -222,4 +223,26 @@ func throttled(s *stage) {
 		}
 	}
 	s.Error("throttled for ever")
+}
+
+// bodiesAgree allows bodies without system properties.
+func bodiesAgree(s *stage) {
+	s.put("k", "a", "b")
+	s.put("k", "a")
+	s.put("l", "c")
+	changes, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	for _, c := range changes {
+		said := struct {
+			ID   string  `json:"id"`
+			ETag *string `json:"_etag"`
+			TS   *int64  `json:"_ts"`
+			LSN  *int64  `json:"_lsn"`
+		}{}
+		if err := json.Unmarshal(c.Body, &said); err != nil {
+			s.Fatalf("body %s: %v", c.Body, err)
+		}
+		if said.ID != c.ID || said.ETag != nil && *said.ETag != c.ETag || said.TS != nil && *said.TS != c.Time.Unix() || said.LSN != nil {
+			s.Errorf("body %s of change %s with ETag %s at %d: want the same id, _etag and _ts, and no _lsn", c.Body, c.ID, c.ETag, c.Time.Unix())
+		}
+	}
 }

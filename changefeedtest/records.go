@@ -171,6 +171,7 @@ var followCases = []leaseCase{
 	{name: "following returns the changes of every client", needs: []Ability{Following}, test: followChanges},
 	{name: "following waits for a change, or for the end of its context", needs: []Ability{Following}, test: followWaits},
 	{name: "following sees its own unit alone", needs: []Ability{Following}, test: followUnit},
+	{name: "following a record gives its last version last", needs: []Ability{Following}, test: followForward},
 	{name: "following never misses a change", needs: []Ability{Following}, test: followRace},
 }
 
@@ -277,6 +278,25 @@ func followWaits(d *desk) {
 	defer timer.Stop()
 	if changed, _, err := d.follow(short, cursor); err == nil {
 		d.Errorf("Follow without changes until its context ends: %+v, want an error", changed)
+	}
+}
+
+func followForward(d *desk) {
+	l := d.create(lease("0"))
+	_, cursor := d.soonFollow("")
+	for n := range 5 {
+		l.Attempts = n + 1
+		l = d.update(l)
+		for newest := false; !newest; {
+			var changed []changefeed.Lease
+			changed, cursor = d.soonFollow(cursor)
+			for _, seen := range changed {
+				if newest && seen.ETag != l.ETag {
+					d.Errorf("Follow after update %d gives %d attempts after the last version", n, seen.Attempts)
+				}
+				newest = newest || seen.ETag == l.ETag
+			}
+		}
 	}
 }
 

@@ -1,7 +1,9 @@
 package changefeedtest_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"github.com/millrace/changefeed"
@@ -120,5 +122,42 @@ func TestTheSuitesHoldOutsideABubble(t *testing.T) {
 	h.Lacks = append(h.Lacks, changefeedtest.PassingTime)
 	t.Run("source", func(t *testing.T) { changefeedtest.TestSource(t, h) })
 	t.Run("leases", func(t *testing.T) { changefeedtest.TestLeaseStore(t, h) })
+	t.Run("commits", func(t *testing.T) { changefeedtest.TestCommitter(t, h) })
+}
+
+// plain is a committer without patches.
+type plain struct{ *docstore.Container }
+
+func (p plain) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	for i, w := range writes {
+		if w.Op == changefeed.WritePatch {
+			return nil, &changefeed.WriteError{Index: i, Write: w, Err: changefeed.ErrBadRequest}
+		}
+	}
+	return p.Container.Commit(ctx, key, writes)
+}
+
+// keeps is a source that keeps every version, so that no position is too old.
+type keeps struct{ *docstore.Container }
+
+func (k keeps) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+	page, err := k.Container.Read(ctx, r, from, o)
+	if errors.Is(err, changefeed.ErrTooOld) {
+		return changefeed.Page{Next: from}, nil
+	}
+	return page, err
+}
+
+// A store may lack patches and a retention that ends, and show all versions all the same.
+func TestTheSuitesHoldForAStoreWithoutPatchesAndRetention(t *testing.T) {
+	h := embedded()
+	h.Lacks = append(h.Lacks, changefeedtest.Patching, changefeedtest.Retention)
+	h.Container = func(t *testing.T, want changefeedtest.Container) changefeedtest.Store {
+		s := monitored(t, want)
+		c, _ := s.Source.(*docstore.Container)
+		s.Source, s.Committer = keeps{c}, plain{c}
+		return s
+	}
+	t.Run("source", func(t *testing.T) { changefeedtest.TestSource(t, h) })
 	t.Run("commits", func(t *testing.T) { changefeedtest.TestCommitter(t, h) })
 }

@@ -22,7 +22,7 @@ var versionCases = []containerCase{
 	{name: "all versions and deletes goes on through a split", needs: []Ability{AllVersions, Splitting}, container: retaining, test: versionsThroughSplit},
 	{name: "all versions and deletes goes on through a merge", needs: []Ability{AllVersions, Splitting, Merging, SubRanges}, container: retaining, test: versionsThroughMerge},
 	{name: "all versions and deletes of a logical partition", needs: []Ability{AllVersions, KeyReads}, container: retaining, test: versionsOfKey},
-	{name: "a position before the retention is too old", needs: []Ability{AllVersions, PassingTime}, container: retaining, test: tooOld},
+	{name: "a position before the retention is too old", needs: []Ability{AllVersions, Retention, PassingTime}, container: retaining, test: tooOld},
 	{
 		name: "an expired item is a delete that says so", needs: []Ability{AllVersions, Expiry, PassingTime},
 		container: Container{Retention: time.Hour, Expiry: true}, test: expiredItem,
@@ -41,8 +41,11 @@ func (s *stage) life(pk, id string) []changefeed.Result {
 		all = append(all, s.commit(key, changefeed.Write{Op: op, Body: doc(id, s.name(pk), n)})...)
 		s.put(pk, "neighbour of "+id)
 	}
-	patch := []changefeed.PatchOp{{Op: "set", Path: "/n", Value: json.RawMessage("3")}}
-	all = append(all, s.commit(key, changefeed.Write{Op: changefeed.WritePatch, ID: id, Patch: patch})...)
+	third := changefeed.Write{Op: changefeed.WritePatch, ID: id, Patch: []changefeed.PatchOp{{Op: "set", Path: "/n", Value: json.RawMessage("3")}}}
+	if s.h.lacks(Patching) {
+		third = changefeed.Write{Op: changefeed.WriteReplace, Body: doc(id, s.name(pk), 3)}
+	}
+	all = append(all, s.commit(key, third)...)
 	return append(all, s.remove(pk, id))
 }
 

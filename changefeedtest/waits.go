@@ -133,6 +133,7 @@ var countCases = []containerCase{
 	{name: "pending counts every version and delete", needs: []Ability{Counting, AllVersions}, container: retaining, test: pendingVersions},
 	{name: "pending takes any range", needs: []Ability{Counting, Splitting}, test: pendingAnyRange},
 	{name: "pending counts a logical partition", needs: []Ability{Counting, KeyReads}, test: pendingKey},
+	{name: "pending refuses what a read refuses", needs: []Ability{Counting}, test: pendingRefuses},
 	{name: "pending counts from a time", needs: []Ability{Counting, PassingTime}, test: pendingFromTime},
 }
 
@@ -218,6 +219,16 @@ func pendingKey(s *stage) {
 	s.put("mine", "a", "b", "c")
 	if got := s.pending(s.whole(), beginning, changefeed.ReadOptions{Key: s.key("mine")}); got.Items != 3 {
 		s.Errorf("%d pending in one logical partition, want 3", got.Items)
+	}
+}
+
+func pendingRefuses(s *stage) {
+	s.put("k", "a")
+	for _, from := range []changefeed.Position{changefeed.At("garbage"), changefeed.At(`"1`)} {
+		got, err := s.Source.(changefeed.Counter).Pending(s.Context(), s.whole(), from, changefeed.ReadOptions{})
+		if !errors.Is(err, changefeed.ErrBadRequest) {
+			s.Errorf("Pending after %s: %+v, %v, want %v", from, got, err, changefeed.ErrBadRequest)
+		}
 	}
 }
 

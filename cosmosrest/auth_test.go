@@ -17,6 +17,8 @@ var asked = []struct {
 	writes       bool
 }{
 	{"GET", "/", nil, "", false},
+	{"GET", "/backup", nil, "", true}, // the full key only
+	{"GET", "/check", nil, "", true},
 	{"GET", "/dbs", nil, "", false},
 	{"POST", "/dbs", map[string]string{"Content-Type": queryType, "x-ms-documentdb-isquery": "true"}, `{"query":"SELECT * FROM r"}`, false},
 	{"POST", "/dbs", nil, `{"id":"x"}`, true},

@@ -103,7 +103,7 @@ func (c *call) header(name string) string {
 // flag tells whether a request header says true, in any case.
 func (c *call) flag(name string) bool { return strings.EqualFold(c.header(name), "true") }
 
-// set sets a header of the answer, whose name must be in lower case.
+// set sets a header of the answer, whose name must be in lower case unless HTTP defines it.
 func (c *call) set(name, value string) {
 	i := c.used
 	if i == len(c.values) {

@@ -87,6 +87,9 @@ func (c *call) idOf(p spot, rid string) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		if err := c.meter.Work(docWork + len(it.Body)); err != nil {
+			return "", err
+		}
 		if systemProperty(it.Body, "_rid") == rid {
 			return it.ID, nil
 		}

@@ -10,8 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/cosmosrest/internal/sql"
 	"github.com/millrace/changefeed/docstore"
 )
 
@@ -124,7 +127,7 @@ func TestAnOddDocumentIsTheSameToEveryReader(t *testing.T) {
 					t.Errorf("%s: %d rows, want the document", query, len(rows))
 				}
 			}
-			for query, wanted := range map[string]any{"SELECT VALUE c.v FROM c": want["v"], "SELECT VALUE c.pk FROM c": want["pk"], "SELECT VALUE c.v.b FROM c": inside(want["v"])} {
+			for query, wanted := range map[string]any{"SELECT VALUE c.v FROM c": want["v"], "SELECT VALUE c.pk FROM c": want["pk"], "SELECT VALUE c.v.b FROM c": at(want["v"], "b")} {
 				var got struct{ Documents []any }
 				if w.ask(t, across(), query).into(t, &got); wanted == nil != (len(got.Documents) == 0 || got.Documents[0] == nil) ||
 					len(got.Documents) > 0 && !reflect.DeepEqual(got.Documents[0], wanted) {
@@ -151,12 +154,6 @@ func TestAnOddDocumentIsTheSameToEveryReader(t *testing.T) {
 			oddPatches(t, c, it, want)
 		})
 	}
-}
-
-// inside is the member b of an object.
-func inside(v any) any {
-	object, _ := v.(map[string]any)
-	return object["b"]
 }
 
 func oddPatches(t *testing.T, c *docstore.Container, it docstore.Item, want map[string]any) {
@@ -233,4 +230,74 @@ func TestANumberOutOfRangeIsKeptAndIsNoKey(t *testing.T) {
 	if !strings.Contains(message, "1e400") {
 		t.Errorf("refused with %q, want a message that names 1e400", message)
 	}
+}
+
+// Documents put together at random, with few names, mean the same to the store and to
+// queries as to encoding/json.
+func TestRandomDocumentsMeanTheSameToEveryReader(t *testing.T) {
+	_, c := newContainer(t, Options{})
+	query, err := sql.Parse("SELECT VALUE {'pk': c.pk, 'a': c.a, 'deep': c.a.a.a, 'b': c['b'], 'all': ObjectToArray(c.a)} FROM c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound, err := query.Bind(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := rapid.SampledFrom([]string{`"a"`, `"b"`, `"pk"`, `"\u0061"`, `"p\u006b"`, `"\u0062"`})
+	scalar := rapid.SampledFrom([]string{`1`, `-0`, `1e2`, `0.50`, `"x"`, `"\u0078"`, `"\ud800"`, `true`, `null`, `""`})
+	var object func(depth int) *rapid.Generator[string]
+	object = func(depth int) *rapid.Generator[string] {
+		return rapid.Custom(func(t *rapid.T) string {
+			var members []string
+			for range rapid.IntRange(0, 5).Draw(t, "members") {
+				value := scalar
+				if depth > 0 && rapid.Bool().Draw(t, "nested") {
+					value = object(depth - 1)
+				}
+				blank := rapid.SampledFrom([]string{"", " ", "\n"}).Draw(t, "blank")
+				members = append(members, name.Draw(t, "name")+blank+":"+blank+value.Draw(t, "value"))
+			}
+			return "{" + strings.Join(members, ",") + "}"
+		})
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		body := []byte(`{"id":"1",` + object(3).Draw(rt, "body")[1:])
+		body = bytes.Replace(body, []byte(",}"), []byte("}"), 1)
+		var want map[string]any
+		if err := json.Unmarshal(body, &want); err != nil {
+			rt.Fatalf("%s: %v", body, err)
+		}
+		pk, has := want["pk"]
+		_, nested := pk.(map[string]any)
+		key := changefeed.Key(pk)
+		if !has {
+			key = changefeed.Key(changefeed.Undefined)
+		}
+		if got, err := c.KeyOf(body); nested != (err != nil) || !nested && got != key {
+			rt.Fatalf("%s: the store has key %s, %v, want %s", body, got, err, key)
+		}
+		var row map[string]any
+		if err := bound.Rows(body, func(text []byte) error { return json.Unmarshal(text, &row) }); err != nil {
+			rt.Fatalf("%s: %v", body, err)
+		}
+		for member, value := range map[string]any{"pk": pk, "a": want["a"], "b": want["b"], "deep": at(want, "a", "a", "a")} {
+			if !reflect.DeepEqual(row[member], value) {
+				rt.Fatalf("%s: %s is %v to a query, want %v", body, member, row[member], value)
+			}
+		}
+		pairs, _ := row["all"].([]any)
+		if members, _ := want["a"].(map[string]any); len(pairs) != len(members) {
+			rt.Fatalf("%s: a has the members %v to a query, want %v", body, pairs, members)
+		}
+	})
+}
+
+// at follows names through objects.
+func at(v any, names ...string) any {
+	for _, name := range names {
+		object, _ := v.(map[string]any)
+		v = object[name]
+	}
+	return v
 }

@@ -42,6 +42,8 @@ var operations = map[string]map[string]func(*call) error{
 	},
 	"pkranges":   {"GET all": (*call).listRanges},
 	"partitions": {"POST all": (*call).changePartitions},
+	"backup":     {"GET all": (*call).sendBackup},
+	"check":      {"GET all": (*call).checkStore},
 	"offers": {
 		"POST all": (*call).queryOffers, "GET all": (*call).listOffers,
 		"GET one": (*call).readOffer, "PUT one": (*call).replaceOffer,

@@ -77,6 +77,8 @@ var knownKinds = map[[3]string]bool{
 	{"dbs", "colls", "pkranges"}:   true,
 	{"dbs", "colls", "partitions"}: true, // where tests ask for splits and merges
 	{"offers"}:                     true,
+	{"backup"}:                     true, // for administrators
+	{"check"}:                      true,
 
 	// These exist in the service; operation.go says that they do not here.
 	{"dbs", "users"}:                true,

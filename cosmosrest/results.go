@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/sql"
 )
 
@@ -16,7 +17,7 @@ const (
 	maxResultBytes = 64 << 20         // of all rows that are kept
 	resultLife     = 60 * time.Second // since the last page
 
-	maxHeldRows = 256 << 20 // bytes that queries hold while they are computed, together
+	maxHeldRows = 192 << 20 // bytes that queries hold while they are computed, together
 	seenCost    = 40        // bytes for a document that has been seen
 	holdPause   = time.Second
 
@@ -145,10 +146,8 @@ func (q *query) compute() ([]sql.Row, error) {
 	if err := q.scan.begin(q.from); err != nil {
 		return nil, err
 	}
-	if q.from.Place != nil {
-		if err := q.bound.After(*q.from.Place, q.from.Taken); err != nil {
-			return nil, err
-		}
+	if err := q.resume(); err != nil {
+		return nil, err
 	}
 	run := q.bound.NewRun()
 	held := 0
@@ -176,4 +175,25 @@ func (q *query) compute() ([]sql.Row, error) {
 		return nil, err
 	}
 	return run.Finish()
+}
+
+// resume makes the rows begin after the place where the last page ended. If the token had
+// no room for what the row there is sorted by, its document is looked for, which may be in
+// the other range of a split.
+func (q *query) resume() error {
+	if q.from.Place == nil {
+		return nil
+	}
+	err := q.bound.After(*q.from.Place, q.from.Taken)
+	if err != nil || !q.bound.Unsettled() {
+		return err
+	}
+	s := q.scan
+	s.rng = changefeed.FullRange()
+	if err := s.begin(continuation{}); err != nil {
+		return err
+	}
+	err = s.run(func(d record) (int, bool, error) { return allRows, !q.bound.Settle(d.body), nil })
+	q.scan.docs, q.scan.bytes = s.docs, s.bytes
+	return err
 }

@@ -2,7 +2,7 @@ package docstore
 
 import (
 	"bytes"
-	"errors"
+	"context"
 	"fmt"
 	"slices"
 
@@ -12,46 +12,15 @@ import (
 // maxFound is how many violations a check lists.
 const maxFound = 20
 
-// Check verifies every invariant of the store: that each document has its version in a
-// log that its partition reads, and each version its document, mark or successor; that
-// the indexes by id, expiry and unique key say the same as the documents; that LSNs and
-// times are in order; that ranges tile the key space; that counts are right. It reads
-// everything, in one state, while the store goes on.
-func (db *DB) Check() (err error) {
-	if err := db.closed(); err != nil {
-		return err
-	}
-	k := &checker{db: db, view: db.eng.view()}
-	defer func() { err = errors.Join(err, k.view.close()) }()
-	err = k.each([]byte{tableContainer}, []byte{tableContainer + 1}, func(key, value []byte) error {
-		num, _, err := splitKey(key)
-		if err != nil {
-			return err
-		}
-		l, _, err := decodeLayout(value)
-		if err != nil {
-			return err
-		}
-		return k.container(num, l)
-	})
-	if err == nil {
-		err = k.strays()
-	}
-	if err != nil {
-		return fmt.Errorf("check store %s: %w", db.dir, err)
-	}
-	if len(k.found) > 0 {
-		return fmt.Errorf("check store %s: %w: %w", db.dir, ErrCorrupt, errors.Join(k.found...))
-	}
-	return nil
-}
-
 // checker looks at one state of the store.
 type checker struct {
-	db    *DB
-	view  view
-	found []error
-	known []uint32 // containers
+	db       *DB
+	ctx      context.Context
+	progress func(records int64)
+	records  int64
+	view     view
+	found    []Violation
+	known    []uint32 // containers
 
 	cont uint32
 	l    *layout
@@ -66,7 +35,7 @@ type entryTime struct{ lsn, time int64 }
 // wrong notes a violation.
 func (k *checker) wrong(format string, args ...any) {
 	if len(k.found) < maxFound {
-		k.found = append(k.found, fmt.Errorf("container %q: %s", k.l.spec.ID, fmt.Sprintf(format, args...)))
+		k.found = append(k.found, Violation{k.l.spec.ID, fmt.Sprintf(format, args...)})
 	}
 }
 
@@ -78,7 +47,7 @@ func (k *checker) each(from, to []byte, f func(key, value []byte) error) (err er
 	}
 	defer it.finish(&err, "close cursor")
 	for ok := it.first(); ok; ok = it.next() {
-		if err := k.db.closed(); err != nil {
+		if err := k.read(1); err != nil {
 			return err
 		}
 		v, err := it.value()

@@ -32,9 +32,10 @@ type Options struct {
 	// making one.
 	MustExist bool
 
-	fs     filesystem
-	buffer uint64 // of writes in memory; 0 is memTable
-	small  bool   // tables are, for tests
+	fs      filesystem
+	buffer  uint64 // of writes in memory; 0 is memTable
+	small   bool   // tables are, for tests
+	resting bool   // nothing is swept: of a copy
 }
 
 // DB is an open store. All methods may be called concurrently.
@@ -107,13 +108,15 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
 	if !o.InMemory && o.fs == nil {
-		if err := closeFiles(dir); err != nil {
+		if err := errors.Join(closeFiles(dir), eng.dropStages()); err != nil {
 			return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), eng.close())
 		}
 	}
 	eng.guard.opened(func(err error) { _ = db.fail(err) })
 	db.work.Go(db.commitAll)
-	db.work.Go(db.sweepAll)
+	if !o.resting {
+		db.work.Go(db.sweepAll)
+	}
 	return db, nil
 }
 

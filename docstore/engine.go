@@ -48,7 +48,7 @@ func openEngine(ctx context.Context, dir string, o Options) (*engine, error) {
 	case o.InMemory:
 		fs, dir = vfs.NewMem(), "docstore"
 	default:
-		fs = ownerFS{vfs.Default}
+		fs = machine
 	}
 	if err := makeDir(fs, dir); err != nil {
 		return nil, err

@@ -195,12 +195,10 @@ func (v *inventory) opened(num uint64) (*atomic.Int64, error) {
 }
 
 // dropped notes that a log is not needed any more.
-func (v *inventory) dropped(name string) {
-	if num, ok := logNumber(name); ok {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		v.facts.First = max(v.facts.First, num+1)
-	}
+func (v *inventory) dropped(num uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.facts.First = max(v.facts.First, num+1)
 }
 
 // logNumber is the number of a log, by its name.
@@ -233,7 +231,7 @@ func (fs inventoryFS) Create(name string, category vfs.DiskWriteCategory) (vfs.F
 
 // ReuseForWrite notes a new log in the place of one that is not needed any more.
 func (fs inventoryFS) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	fs.inv.dropped(fs.PathBase(old))
+	fs.dropped(old)
 	f, err := fs.FS.ReuseForWrite(old, name, category)
 	return fs.noted(name, f, err)
 }
@@ -242,13 +240,25 @@ func (fs inventoryFS) ReuseForWrite(old, name string, category vfs.DiskWriteCate
 func (fs inventoryFS) Remove(name string) error {
 	err := fs.FS.Remove(name)
 	if err == nil {
-		fs.inv.dropped(fs.PathBase(name))
+		fs.dropped(name)
 	}
 	return err
 }
 
-func (fs inventoryFS) noted(name string, f vfs.File, err error) (vfs.File, error) {
+// log is the number of a log of the store; those of copies are none.
+func (fs inventoryFS) log(name string) (uint64, bool) {
 	num, ok := logNumber(fs.PathBase(name))
+	return num, ok && fs.PathJoin(fs.inv.dir, fs.PathBase(name)) == fs.PathJoin(name)
+}
+
+func (fs inventoryFS) dropped(name string) {
+	if num, ok := fs.log(name); ok {
+		fs.inv.dropped(num)
+	}
+}
+
+func (fs inventoryFS) noted(name string, f vfs.File, err error) (vfs.File, error) {
+	num, ok := fs.log(name)
 	if err != nil || !ok {
 		return f, err
 	}

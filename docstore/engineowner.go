@@ -12,6 +12,8 @@ import (
 // ownerFS is the file system of the machine, on which what is made is for its owner only.
 type ownerFS struct{ vfs.FS }
 
+var machine filesystem = ownerFS{vfs.Default}
+
 const (
 	ownerFile = 0o600
 	ownerDir  = 0o700

@@ -139,3 +139,6 @@ func (db *DB) Glitch(c *Container, ahead time.Duration) error {
 		return nil
 	})
 }
+
+// Dir is where the store is.
+func (db *DB) Dir() string { return db.dir }

@@ -146,12 +146,13 @@ func TestAfterAKillTheStoreSaysHowFarItReaches(t *testing.T) {
 	for i := range 50 {
 		upsert(t, c, fmt.Sprint("i", i), "p", i)
 	}
-	img := readImage(t, mem)
-	log := img.newest()
+	killed := readImage(t, mem)
+	log := killed.newest()
 	for cut, want := range map[int]docstore.Recovery{
 		0:  {Log: log, Heads: []docstore.Head{{Container: "c", LSN: 50}}},
 		10: {Log: log, Heads: []docstore.Head{{Container: "c", LSN: 49}}},
 	} {
+		img := maps.Clone(killed)
 		img[log] = img[log][:len(img[log])-cut]
 		fs := img.disk(t)
 		again, err := docstore.Open(imageDir, docstore.Options{}.WithFS(fs))
@@ -279,4 +280,38 @@ func TestAnotherFileWithTheNumberOfATableIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	refusesUnchanged(t, dir, name)
+}
+
+// TestABackupIsNoPartOfTheStore writes on after a backup: its files have the names of the
+// store's, and are not in its inventory.
+func TestABackupIsNoPartOfTheStore(t *testing.T) {
+	dir, copied := storeOnDisk(t), filepath.Join(t.TempDir(), "copy")
+	db, err := docstore.Open(dir, docstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := db.Container("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	upsert(t, c, "before", "p", 1)
+	if err := db.Backup(t.Context(), copied); err != nil {
+		t.Fatal(err)
+	}
+	upsert(t, c, "after", "p", 1)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]int64{dir: 102, copied: 101} {
+		db, err := docstore.Open(dir, docstore.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, err = db.Container("c"); err != nil || c.Count() != want || db.Recovery().Log != "" {
+			t.Errorf("%s: %d documents, %v, %v, want %d", dir, c.Count(), db.Recovery(), err, want)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -89,9 +89,12 @@ func (a *account) request(ctx context.Context, method string, resource []string,
 	for _, part := range resource {
 		path.WriteString("/" + url.PathEscape(part))
 	}
-	if kind == "" {
+	switch {
+	case len(resource) == 0 && kind == "": // the account
+		path.WriteString("/")
+	case kind == "":
 		kind = resource[len(resource)-2]
-	} else {
+	default:
 		path.WriteString("/" + kind)
 	}
 	r, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(a.endpoint, "/")+path.String(), bytes.NewReader(text))

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
@@ -100,7 +101,7 @@ func benchCommand() *cobra.Command {
 
 Where a figure has a baseline that can be measured here, both are measured in turns in
 the same run and their medians compared; the other baselines are the published
-algorithms of the service's own processors. Each takes up to half a minute. The
+algorithms of the service's own processors. Each takes up to a minute. The
 benchmarks:
 
 ` + names.String() + `
@@ -142,7 +143,8 @@ func (o *benchOptions) run(cmd *cobra.Command, names []string) error {
 func (o *benchOptions) measure(cmd *cobra.Command, s *site, chosen []benchmark) error {
 	var all []figure
 	for i, b := range chosen {
-		fmt.Fprintf(s.log, "%d/%d %s: %s\n", i+1, len(chosen), b.name, b.what)
+		text := fmt.Sprintf("%d/%d %s: %s", i+1, len(chosen), b.name, b.what)
+		fmt.Fprintln(s.log, wrapped(text, 0, terminalOf(s.log).room(), 4))
 		f, err := b.run(cmd.Context(), s)
 		if cmd.Context().Err() != nil { // what came out is no measurement
 			return cmp.Or(o.conclude(cmd, all), errInterrupted)
@@ -168,13 +170,51 @@ func (o *benchOptions) conclude(cmd *cobra.Command, all []figure) error {
 	if o.output.value == "json" || len(all) == 0 {
 		return nil
 	}
-	return writeFigures(cmd.OutOrStdout(), all)
+	return writeFigures(cmd.OutOrStdout(), all, terminalOf(cmd.OutOrStdout()).room())
 }
 
-// writeFigures writes a table with a bar for each figure.
-func writeFigures(w io.Writer, all []figure) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tVALUE\tBASELINE\tRATIO\t\tTARGET\t")
+// writeFigures writes a table with a bar for each figure. What there is no room for is
+// left out of it: the bars, then the targets, which the lines below have then.
+func writeFigures(w io.Writer, all []figure, width int) error {
+	table, targets := figureTable(all, true, true), true
+	tooWide := func() bool {
+		return width > 0 && slices.ContainsFunc(strings.Split(table, "\n"), func(line string) bool { return utf8.RuneCountInString(line) > width })
+	}
+	if tooWide() {
+		table = figureTable(all, false, true)
+	}
+	if tooWide() {
+		table, targets = figureTable(all, false, false), false
+	}
+	if _, err := fmt.Fprintln(w, table); err != nil {
+		return err
+	}
+	for _, f := range all {
+		text := f.Name + ": " + f.Detail
+		if !targets {
+			text += "; target " + f.Target
+		}
+		if _, err := fmt.Fprintln(w, wrapped(text, 0, width, 2)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func figureTable(all []figure, bars, targets bool) string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	row := func(name, value, baseline, ratio, bar, target, verdict string) {
+		cells := []string{name, value, baseline, ratio}
+		if bars {
+			cells = append(cells, bar)
+		}
+		if targets {
+			cells = append(cells, target)
+		}
+		fmt.Fprintln(t, strings.Join(append(cells, verdict), "\t"))
+	}
+	row("NAME", "VALUE", "BASELINE", "RATIO", "", "TARGET", "")
 	for _, f := range all {
 		baseline, ratio, bar, verdict := "-", "-", "", "ok"
 		if f.Baseline != nil {
@@ -183,18 +223,10 @@ func writeFigures(w io.Writer, all []figure) error {
 		if !f.OK {
 			verdict = "MISSED"
 		}
-		fmt.Fprintf(t, "%s\t%s %s\t%s\t%s\t%s\t%s\t%s\n", f.Name, amount(f.Value), f.Unit, baseline, ratio, bar, f.Target, verdict)
+		row(f.Name, amount(f.Value)+" "+f.Unit, baseline, ratio, bar, f.Target, verdict)
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(w)
-	for _, f := range all {
-		if _, err := fmt.Fprintf(w, "%s: %s\n", f.Name, f.Detail); err != nil {
-			return err
-		}
-	}
-	return nil
+	_ = t.Flush() // writes to memory
+	return b.String()
 }
 
 const figureBar = 20 // the width of a bar for a figure as large as its baseline
@@ -233,7 +265,9 @@ func (s *site) close() {
 }
 
 // say tells how a benchmark gets on.
-func (s *site) say(format string, args ...any) { fmt.Fprintf(s.log, "    "+format+"\n", args...) }
+func (s *site) say(format string, args ...any) {
+	fmt.Fprintln(s.log, wrapped(fmt.Sprintf("    "+format, args...), 0, terminalOf(s.log).room(), 6))
+}
 
 // complain tells what an instance reports, which none should.
 func (s *site) complain(instance string, err error) { s.say("%s: %v", instance, err) }

@@ -53,7 +53,7 @@ func TestFiguresAreATableWithBars(t *testing.T) {
 	quick := figure{Name: "quick", Value: 0.123, Unit: "ms", Detail: "how"}
 	quick.atMost(5)
 	var out strings.Builder
-	if err := writeFigures(&out, []figure{half, quick}); err != nil {
+	if err := writeFigures(&out, []figure{half, quick}, 0); err != nil {
 		t.Fatal(err)
 	}
 	want := strings.Join([]string{

@@ -13,8 +13,8 @@ import (
 const (
 	strangers      = 10_000 // connections without a key, at once
 	strangerPause  = 5 * time.Second
-	strangerWave   = 250 // that connect at the same time
-	strangerSource = 4   // addresses that they come from; one is that of the clients with a key
+	strangerRate   = 2000 // that connect in a second
+	strangerSource = 4    // addresses that they come from; one is that of the clients with a key
 )
 
 // lines are what strangers send: nothing, half a header, and a whole request without a signature.
@@ -28,18 +28,18 @@ func attackConnections(ctx context.Context, g *siege) (string, error) {
 	}
 	var met outcomes
 	var open, most atomic.Int64
-	gate := make(chan struct{}, strangerWave)
+	pace := time.NewTicker(time.Second / strangerRate)
+	defer pace.Stop()
 	var all sync.WaitGroup
 	for i := range strangers {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				select {
-				case gate <- struct{}{}:
+				case <-pace.C:
 				case <-ctx.Done():
 					return
 				}
 				conn, err := dialFrom(ctx, i%strangerSource, g.t.served.addr)
-				<-gate
 				if err != nil {
 					met.add("refused")
 				} else {

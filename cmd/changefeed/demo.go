@@ -211,7 +211,7 @@ func (d *demo) conclude(f findings) {
 		if bad {
 			style = alarming
 		}
-		return line{{fmt.Sprintf("  %-18s", name), plain}, {fmt.Sprintf("%10s", value), style}, {"  " + fmt.Sprintf(why, args...), dim}}
+		return line{{fmt.Sprintf("  %-18s", name), plain}, {fmt.Sprintf("%10s", value), style}, {"  ", plain}, {fmt.Sprintf(why, args...), dim}}
 	}
 	ms := func(x float64) string {
 		return time.Duration(x * float64(time.Millisecond)).Round(100 * time.Microsecond).String()

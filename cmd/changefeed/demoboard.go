@@ -22,8 +22,9 @@ type board struct {
 const (
 	liveEvery  = 250 * time.Millisecond
 	plainEvery = 2 * time.Second
-	keySpace   = 64 // characters of the picture of all keys
-	rateBar    = 24
+	keySpace   = 64  // characters of the picture of all keys
+	rateBar    = 24  // at most, and less on a narrow terminal
+	rowWidth   = 66  // of a row without its bar
 	fullRate   = 400 // changes a second of a full bar
 	smoothing  = 0.4 // the weight of the newest rate
 )
@@ -104,23 +105,27 @@ func summary(head string, rows []boardRow) string {
 }
 
 func (b *board) table(rows []boardRow, lags []changefeed.Lag) []line {
+	bar := rateBar
+	if room := b.d.screen.room(); room > 0 {
+		bar = max(0, min(rateBar, room-rowWidth))
+	}
 	lines := []line{
 		{},
 		{{b.head(rows), bold}},
 		{{fmt.Sprintf("%-10s %-8s %6s %7s  %-*s %9s %9s %9s", "INSTANCE", "STATE", "LEASES", "LAG",
-			rateBar, "", "CHANGES/S", "P50 ms", "P99 ms"), dim}},
+			bar, "", "CHANGES/S", "P50 ms", "P99 ms"), dim}},
 	}
 	for n, r := range rows {
 		style := colour(n)
 		if r.state == "killed" {
 			style = alarming
 		}
-		full := min(rateBar, int(r.rate/fullRate*rateBar+0.5))
+		full := min(bar, int(r.rate/fullRate*float64(bar)+0.5))
 		lines = append(lines, line{
 			{fmt.Sprintf("%-10s %-8s", r.name, r.state), style},
 			{fmt.Sprintf(" %6d %7d  ", r.leases, r.lag), plain},
 			{strings.Repeat("█", full), style},
-			{strings.Repeat("·", rateBar-full), dim},
+			{strings.Repeat("·", bar-full), dim},
 			{fmt.Sprintf(" %9.0f %9.1f %9.1f", r.rate, r.p50, r.p99), plain},
 		})
 	}

@@ -4,28 +4,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 	"unicode/utf8"
-
-	"golang.org/x/term"
 )
 
 // screen shows what happens: events as lines, and below them, on a terminal, a table
 // that changes in place.
 type screen struct {
-	w     io.Writer
-	width func() int // nil when this is no terminal
+	w io.Writer
+	terminal
 	begun time.Time
 
-	mu    sync.Mutex
-	table []line
-	drawn int // lines of the table on the terminal
-	lost  error
-	leave func() // is called when nobody reads any more; may be nil
+	mu     sync.Mutex
+	events []string // the last ones, for when all is drawn anew
+	table  []line
+	drawn  int // lines of the table on the terminal,
+	at     int // and the width that they were drawn for
+	lost   error
+	leave  func() // is called when nobody reads any more; may be nil
 }
 
 // span is a piece of text in one style.
@@ -43,16 +42,7 @@ const (
 )
 
 func newScreen(w io.Writer) *screen {
-	s := &screen{w: w, begun: time.Now()}
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		s.width = func() int {
-			if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-				return width
-			}
-			return narrow
-		}
-	}
-	return s
+	return &screen{w: w, terminal: terminalOf(w), begun: time.Now()}
 }
 
 func (s *screen) live() bool { return s.width != nil }
@@ -68,6 +58,9 @@ func (s *screen) note(format string, args ...any) {
 	s.write(line{{fmt.Sprintf("%6.1fs  ", time.Since(s.begun).Seconds()) + fmt.Sprintf(format, args...), dim}})
 }
 
+// keptEvents is how many lines above the table are drawn again.
+const keptEvents = 100
+
 // write writes lines above the table.
 func (s *screen) write(lines ...line) {
 	s.mu.Lock()
@@ -75,8 +68,13 @@ func (s *screen) write(lines ...line) {
 	var b strings.Builder
 	s.clear(&b)
 	for _, l := range lines {
-		l.render(&b, s.live(), 0)
+		text := l.event(s.terminal)
+		b.WriteString(text)
+		if s.live() {
+			s.events = append(s.events, text)
+		}
 	}
+	s.events = s.events[max(0, len(s.events)-keptEvents):]
 	s.draw(&b)
 	s.print(b.String())
 }
@@ -110,11 +108,15 @@ func (s *screen) show(table []line) {
 	s.print(b.String())
 }
 
+// clear removes the table or, when the terminal has another width than it was drawn for,
+// everything: nobody knows how many lines it has there.
 func (s *screen) clear(b *strings.Builder) {
-	if s.drawn > 0 {
+	if s.drawn > 0 && s.at != s.width() {
+		b.WriteString("\x1b[H\x1b[2J" + strings.Join(s.events, ""))
+	} else if s.drawn > 0 {
 		fmt.Fprintf(b, "\x1b[%dA\x1b[J", s.drawn)
-		s.drawn = 0
 	}
+	s.drawn = 0
 }
 
 func (s *screen) draw(b *strings.Builder) {
@@ -122,24 +124,53 @@ func (s *screen) draw(b *strings.Builder) {
 		return
 	}
 	for _, l := range s.table {
-		l.render(b, true, s.width()-1)
+		l.render(b, s.colour, s.room())
 	}
-	s.drawn = len(s.table)
+	s.drawn, s.at = len(s.table), s.width()
+}
+
+// event is a line above the table: as long as need be, cut between words. What follows a
+// column of its own stays in that column.
+func (l line) event(t terminal) string {
+	var b strings.Builder
+	last := len(l) - 1
+	for i, s := range l {
+		if i == last {
+			before := 0
+			for _, s := range l[:last] {
+				before += utf8.RuneCountInString(s.text)
+			}
+			indent := before
+			if last == 0 {
+				indent = eventIndent
+			}
+			s.text = wrapped(s.text, before, t.room(), indent)
+		}
+		s.render(&b, t.colour)
+	}
+	return b.String() + "\n"
+}
+
+// eventIndent is the width of the time before an event.
+const eventIndent = 9
+
+// render writes a span.
+func (s span) render(b *strings.Builder, styled bool) {
+	if styled && s.style != plain && s.text != "" {
+		s.text = "\x1b[" + s.style + "m" + s.text + "\x1b[0m"
+	}
+	b.WriteString(s.text)
 }
 
 // render writes a line, cut to a width so that it stays one; 0 is any.
 func (l line) render(b *strings.Builder, styled bool, width int) {
 	room := width
 	for _, s := range l {
-		text := s.text
 		if width > 0 {
-			text = clip(text, room)
-			room -= utf8.RuneCountInString(text)
+			s.text = clip(s.text, room)
+			room -= utf8.RuneCountInString(s.text)
 		}
-		if styled && s.style != plain && text != "" {
-			text = "\x1b[" + s.style + "m" + text + "\x1b[0m"
-		}
-		b.WriteString(text)
+		s.render(b, styled)
 	}
 	b.WriteByte('\n')
 }

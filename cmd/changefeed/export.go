@@ -30,7 +30,8 @@ func exportCommand() *cobra.Command {
 		Long: `Write the documents of a container to standard output, one JSON document a line, as
 they were given: what the store adds to them (_rid, _self, _etag, _attachments, _ts) is
 left out unless --system asks for it. Those of one partition key come in the order of
-their last writes, so that import makes the same container of them.` + salvageHelp,
+their last writes, so that import makes the same container of them. With -o json it is
+the same: documents are JSON.` + salvageHelp,
 		Example: `  changefeed export --db data --container restaurants > restaurants.ndjson
   changefeed export --db data --container restaurants --key CF24 | jq .name
   changefeed export docstore:data#orders --key '["tenant 1", 5]' --system
@@ -41,16 +42,21 @@ their last writes, so that import makes the same container of them.` + salvageHe
 			if o.wrecked {
 				return o.salvage(cmd, args)
 			}
-			return o.with(cmd, args, func(c *container) error { return o.export(cmd.Context(), c, cmd.OutOrStdout()) })
+			return o.with(cmd, args, func(c *container) error {
+				if err := o.rng.complete(cmd.Context(), c.source); err != nil {
+					return err
+				}
+				return o.export(cmd.Context(), c, cmd.OutOrStdout())
+			})
 		},
 	}
 	o.placeFlags.register(cmd)
 	o.patient(cmd)
 	o.selection.register(cmd)
+	o.output = output(cmd) // for who gives it to all commands, and for what is lost
 	cmd.Flags().BoolVar(&o.system, "system", false, "keep the system properties")
 	cmd.Flags().BoolVar(&o.wrecked, "salvage", false, "write what can still be read of a damaged store, and list what cannot")
 	cmd.MarkFlagsMutuallyExclusive("salvage", "range")
-	o.output = output(cmd)
 	return cmd
 }
 

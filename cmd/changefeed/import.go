@@ -88,7 +88,7 @@ A container that is not there is made, with its store, if --pk tells its partiti
 	o.patient(cmd)
 	f := cmd.Flags()
 	f.StringSliceVar(&o.pk, "pk", nil, "`path` of the partition key, up to three for a hierarchical one; for a new container")
-	f.IntVar(&o.ranges, "ranges", 1, "physical partitions of a new container")
+	f.IntVar(&o.ranges, "ranges", 1, "physical partitions of a new container, in a store or on changefeed serve")
 	f.Var(&o.ttl, "ttl", "time to live of the documents of a new container, such as 3600 or 1h; -1 leaves it to each document's ttl")
 	f.DurationVar(&o.retention, "retention", 0, "how long a new container keeps all versions and deletes for its feed, such as 24h")
 	f.StringVar(&o.rejects, "rejects", "", "`file` for what was refused (default FILE.rejects)")
@@ -216,7 +216,7 @@ func (o *importOptions) agrees(cmd *cobra.Command, s docstore.ContainerSpec) err
 	has := ttl{s.DefaultTTL}
 	for _, f := range []struct{ name, want, has string }{
 		{"pk", strings.Join(o.pk, ","), strings.Join(s.Paths, ",")},
-		{"ranges", strconv.Itoa(o.ranges), strconv.Itoa(s.Ranges)},
+		{"ranges", strconv.Itoa(o.ranges), strconv.Itoa(cmp.Or(s.Ranges, o.ranges))}, // those of an account are looked at later
 		{"ttl", o.ttl.String(), has.String()},
 		{"retention", o.retention.String(), s.Retention.String()},
 	} {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,9 +17,6 @@ import (
 
 // remotely imports into a container of an account.
 func (o *importOptions) remotely(cmd *cobra.Command, in *os.File) (err error) {
-	if cmd.Flags().Changed("ranges") {
-		return usageError{fmt.Errorf("--ranges is %d: an account chooses its partitions itself: want it for a new container of a store only", o.ranges)}
-	}
 	opener := newOpener(o.account)
 	opener.retries = o.retries
 	defer closing(opener, &err)
@@ -36,7 +34,15 @@ func (o *importOptions) remoteTarget(cmd *cobra.Command, opener *opener) (*conta
 	if err != nil {
 		return nil, err
 	}
+	cut := cmd.Flags().Changed("ranges")
+	switch {
+	case cut && o.ranges < 1:
+		return nil, misused("ranges", strconv.Itoa(o.ranges), "1 or more")
+	case cut && !a.cuts(ctx):
+		return nil, usageError{fmt.Errorf("--ranges is %d: an account chooses its partitions itself: want it for a new container of a store or of changefeed serve", o.ranges)}
+	}
 	spec, err := a.spec(ctx, o.to)
+	isNew := err != nil
 	switch {
 	case err == nil:
 		err = o.agrees(cmd, spec)
@@ -55,7 +61,36 @@ func (o *importOptions) remoteTarget(cmd *cobra.Command, opener *opener) (*conta
 		return nil, err
 	}
 	c.paths = spec.Paths
-	return c, nil
+	if cut {
+		err = o.cut(ctx, c, isNew)
+	}
+	return c, err
+}
+
+// cuts tells whether the account cuts partitions on demand, as changefeed serve does. It
+// says in its description what it can do beyond the service.
+func (a *account) cuts(ctx context.Context) bool {
+	var described struct{ Changefeed *struct{} }
+	return a.call(ctx, http.MethodGet, nil, "", nil, &described) == nil && described.Changefeed != nil
+}
+
+// cut gives a new container the partitions that were asked for. An existing one must have
+// them.
+func (o *importOptions) cut(ctx context.Context, c *container, isNew bool) error {
+	parts, err := c.source.Partitions(ctx)
+	if err != nil {
+		return err
+	}
+	if !isNew && len(parts) != o.ranges {
+		return misused("ranges", strconv.Itoa(o.ranges), fmt.Sprintf("%d, which container %q has, or another container", len(parts), o.to.name()))
+	}
+	for i := 1; isNew && i < o.ranges; i++ {
+		at := changefeed.FullRange().Cut(o.ranges)[i].Min
+		if parts, err = c.change(ctx, change{Operation: "split", ID: parts[len(parts)-1].ID, At: at}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // properties are those of a container, as far as an import sets them.

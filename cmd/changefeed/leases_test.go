@@ -138,6 +138,14 @@ func TestWhatIsOddAboutALeaseIsNoted(t *testing.T) {
 		{"without a position", func(t *testing.T, o office) {
 			o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..0","version":0,"LeaseToken":"0","Owner":null,"ContinuationToken":null}`, o.store.Prefix()))
 		}, "lease 0: free: nobody works on it; lag unknown: it has no position, and nothing says where its unit began"},
+		{"of an older Java processor", func(t *testing.T, o office) {
+			o.put(t, o.leases, `{"id":"mailerlocalhost_default_orders..0","LeaseToken":"0","ContinuationToken":"\"1\"","Owner":null}`)
+		}, "lease 0-FF: not a lease document that this processor can write: it is a Java processor's\n"},
+		{"a second set", func(t *testing.T, o office) {
+			o.lease(t, "-FF", nil)
+			o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..0","LeaseToken":"0","ContinuationToken":"\"1\"","Owner":null}`,
+				strings.Replace(o.store.Prefix(), "localhost", "127.0.0.1", 1)))
+		}, "under another name of this machine: delete the one that is not wanted"},
 		{"no lease document", func(t *testing.T, o office) {
 			o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..-FF","version":1,"LeaseToken":5}`, o.store.Prefix()))
 		}, "LeaseToken is 5: want a string"},
@@ -221,7 +229,7 @@ func TestDocumentsOfNoUnitAreShown(t *testing.T) {
 		t.Fatalf("got %d units, want that of the lease and one of strays", len(units))
 	}
 	var table bytes.Buffer
-	if err := writeTables(&table, "leases", units); err != nil {
+	if err := writeTables(&table, "leases", units, short); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{

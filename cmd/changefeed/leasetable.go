@@ -26,8 +26,8 @@ func writeRows(w io.Writer, units []unit) error {
 	return nil
 }
 
-// writeTables writes a table for each unit.
-func writeTables(w io.Writer, container string, units []unit) error {
+// writeTables writes a table for each unit, with edges of ranges as they are to be shown.
+func writeTables(w io.Writer, container string, units []unit, edges func(string) string) error {
 	if len(units) == 0 {
 		_, err := fmt.Fprintf(w, "container %s has no leases\n", container)
 		return err
@@ -36,14 +36,14 @@ func writeTables(w io.Writer, container string, units []unit) error {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		if err := u.write(w); err != nil {
+		if err := u.write(w, edges); err != nil {
 			return fmt.Errorf("write leases: %w", err)
 		}
 	}
 	return nil
 }
 
-func (u *unit) write(w io.Writer) error {
+func (u *unit) write(w io.Writer, edges func(string) string) error {
 	fmt.Fprintln(w, u.heading())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if u.processor == "" {
@@ -56,7 +56,7 @@ func (u *unit) write(w io.Writer) error {
 	fmt.Fprintln(t, "  LEASE\tOWNER\tWRITTEN\tPOSITION\tLAG\tWAITED\tSTATE\tATTEMPTS\tNOTE")
 	for _, r := range u.rows {
 		if r.Kind != rowInstance {
-			fmt.Fprintf(t, "  %s\n", r.cells())
+			fmt.Fprintf(t, "  %s\n", r.cells(edges))
 		}
 	}
 	return t.Flush()
@@ -118,17 +118,17 @@ func (r *row) mark() string {
 	return "~"
 }
 
-func (r *row) cells() string {
+func (r *row) cells(edges func(string) string) string {
 	note := strings.Join(r.Notes, "; ")
 	switch r.Kind {
 	case rowHole:
-		return strings.Join([]string{short(r.Range), "-", "-", "-", "-", "-", "hole", "-", note}, "\t")
+		return strings.Join([]string{edges(r.Range), "-", "-", "-", "-", "-", "hole", "-", note}, "\t")
 	case rowDocument:
 		return strings.Join([]string{r.ID, "-", "-", "-", "-", "-", "-", "-", note}, "\t")
 	}
-	name := short(r.Lease)
+	name := edges(r.Lease)
 	if r.Range != "" && r.Range != r.Lease { // the id of a partition
-		name += " (" + short(r.Range) + ")"
+		name += " (" + edges(r.Range) + ")"
 	}
 	lag, waited := "?", "?"
 	if r.Lag != nil {
@@ -157,10 +157,14 @@ func seconds(s float64) string {
 	return d.Round(time.Second).String()
 }
 
+// ellipsis ends an edge that was cut.
+const ellipsis = "…"
+
 // maxEdge is how many digits of the edge of a range a table has room for.
 const maxEdge = 8
 
-// short is a range with its edges cut; -o json has all of them.
+// short is a range with its edges cut, for a terminal; a pipe and -o json have all of
+// them. The flag --range takes either.
 func short(token string) string {
 	lo, hi, ok := strings.Cut(token, "-")
 	if !ok {
@@ -169,9 +173,17 @@ func short(token string) string {
 	return cut(lo) + "-" + cut(hi)
 }
 
+// edgesFor is how ranges are shown: short to people, whole to programs.
+func edgesFor(w io.Writer) func(token string) string {
+	if terminalOf(w).width != nil {
+		return short
+	}
+	return func(token string) string { return token }
+}
+
 func cut(edge string) string {
 	if len(edge) > maxEdge {
-		return edge[:maxEdge] + "…"
+		return edge[:maxEdge] + ellipsis
 	}
 	return edge
 }

@@ -220,10 +220,11 @@ func (o *partitionOptions) write(w io.Writer, parts []changefeed.Partition) erro
 		}
 		return nil
 	}
+	edges := edgesFor(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PARTITION\tRANGE\tCAME FROM")
 	for _, p := range parts {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", p.ID, p.Range, orDash(strings.Join(p.Parents, " ")))
+		fmt.Fprintf(t, "%s\t%s\t%s\n", p.ID, edges(p.Range.String()), orDash(strings.Join(p.Parents, " ")))
 	}
 	return t.Flush()
 }

@@ -8,8 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/term"
+	"unicode/utf8"
 )
 
 // progress shows how far an import has come: a bar in a terminal, a line now and then
@@ -18,8 +17,8 @@ type progress struct {
 	w     io.Writer
 	name  string
 	size  int64 // of the input; 0 when unknown
-	width func() int
 	every time.Duration
+	terminal
 
 	mu    sync.Mutex
 	begun time.Time
@@ -37,7 +36,7 @@ const (
 	barEvery     = 100 * time.Millisecond
 	lineEvery    = 5 * time.Second
 	barWidth     = 30
-	narrow       = 80
+	shortName    = 16 // characters of an input's name where there is little room
 	clearLine    = "\r\x1b[K"
 	maxRemaining = 100 * time.Hour
 )
@@ -50,14 +49,8 @@ func newProgress(w io.Writer, name string, in *os.File) *progress {
 	if info, err := in.Stat(); err == nil && info.Mode().IsRegular() {
 		p.size = info.Size()
 	}
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if p.terminal = terminalOf(w); p.width != nil {
 		p.every = barEvery
-		p.width = func() int {
-			if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-				return width
-			}
-			return narrow
-		}
 	}
 	return p
 }
@@ -99,7 +92,7 @@ func (p *progress) at(imported, rejected, offset int64) {
 // say prints a line.
 func (p *progress) say(format string, args ...any) {
 	p.clear()
-	fmt.Fprintf(p.w, format+"\n", args...)
+	fmt.Fprintln(p.w, wrapped(fmt.Sprintf(format, args...), 0, p.room(), 2))
 }
 
 func (p *progress) clear() {
@@ -119,39 +112,54 @@ func (p *progress) draw() {
 		fmt.Fprintln(p.w, line)
 		return
 	}
-	if most := p.width() - 1; len(line) > most {
-		line = line[:max(0, most)]
-	}
 	fmt.Fprint(p.w, clearLine, line)
 	p.drawn = true
 }
 
-// line is the state in words, after some time of work.
+// line is the state in words, after some time of work. What a terminal has no room for is
+// left out, from what is least worth to know.
 func (p *progress) line(spent time.Duration) string {
-	var b strings.Builder
-	b.WriteString(p.name)
-	share := 0.0
+	figures := fmt.Sprintf(" %d documents", p.now.imported)
+	share, bar := "", ""
 	if p.size > 0 {
-		share = float64(p.now.offset) / float64(p.size)
+		done := float64(p.now.offset) / float64(p.size)
+		share = fmt.Sprintf(" %3.0f%%", 100*done)
 		if p.width != nil {
-			full := int(share * barWidth)
-			fmt.Fprintf(&b, " [%s%s]", strings.Repeat("#", full), strings.Repeat(".", barWidth-full))
+			full := int(done * barWidth)
+			bar = fmt.Sprintf(" [%s%s]", strings.Repeat("#", full), strings.Repeat(".", barWidth-full))
 		}
-		fmt.Fprintf(&b, " %3.0f%%", 100*share)
 	}
-	fmt.Fprintf(&b, " %d documents", p.now.imported)
+	refused, rate, left := "", "", ""
 	if p.now.rejected > 0 {
-		fmt.Fprintf(&b, ", %d refused", p.now.rejected)
+		refused = fmt.Sprintf(", %d refused", p.now.rejected)
 	}
-	if p.first == nil || spent <= 0 {
-		return b.String()
+	if p.first != nil && spent > 0 {
+		rate = fmt.Sprintf(", %.0f a second", float64(p.now.imported-p.first.imported)/spent.Seconds())
+		left = p.left(spent)
 	}
-	fmt.Fprintf(&b, ", %.0f a second", float64(p.now.imported-p.first.imported)/spent.Seconds())
-	if read := p.now.offset - p.first.offset; p.size > 0 && read > 0 {
-		left := time.Duration(float64(spent) * float64(p.size-p.now.offset) / float64(read))
-		if left < maxRemaining {
-			fmt.Fprintf(&b, ", %v left", left.Round(time.Second))
+	name := p.name
+	text := func() string { return strings.TrimSpace(name + bar + share + figures + refused + rate + left) }
+	for _, spare := range []func(){
+		func() { bar = "" }, func() { name = clip(name, shortName) },
+		func() { left = "" }, func() { rate = "" }, func() { name = "" }, func() { refused = "" },
+	} {
+		if room := p.room(); room == 0 || utf8.RuneCountInString(text()) <= room {
+			break
 		}
+		spare()
 	}
-	return b.String()
+	return text()
+}
+
+// left is how long the rest takes, if that can be told.
+func (p *progress) left(spent time.Duration) string {
+	read := p.now.offset - p.first.offset
+	if p.size == 0 || read <= 0 {
+		return ""
+	}
+	left := time.Duration(float64(spent) * float64(p.size-p.now.offset) / float64(read))
+	if left >= maxRemaining {
+		return ""
+	}
+	return fmt.Sprintf(", %v left", left.Round(time.Second))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,11 +27,14 @@ func commands() []*cobra.Command {
 		runCommand(),
 		leasesCommand(),
 		serveCommand(),
+		backupCommand(),
+		checkCommand(),
 		rangesCommand(),
 		splitCommand(),
 		mergeCommand(),
 		demoCommand(),
 		benchCommand(),
+		versionCommand(),
 		echoCommand(),
 	}
 }
@@ -52,27 +54,25 @@ Azure Cosmos DB is to any number of processes.`,
   changefeed tail --db data --container restaurants --follow=false -n 3
   changefeed serve --db data --http
   changefeed run --source http://127.0.0.1:8081/default/restaurants --name mailer --create-leases -- ./mail.sh`,
-		Version:       version(),
+		Version:       thisBuild().Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Args:          func(root *cobra.Command, args []string) error { return unknown(root, args) },
+		RunE:          func(root *cobra.Command, _ []string) error { return root.Help() },
 	}
 	root.SetFlagErrorFunc(flagError)
+	root.SuggestionsMinimumDistance = 2
+	root.SetHelpCommand(helpCommand(root))
 	for _, c := range commands() {
 		run := c.RunE
 		c.RunE = func(cmd *cobra.Command, args []string) error {
 			*began = true
 			return run(cmd, args)
 		}
+		complete(c)
 		root.AddCommand(c)
 	}
 	return root
-}
-
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return "unknown"
 }
 
 // execute runs a command line and returns the exit code.

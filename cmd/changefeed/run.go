@@ -32,6 +32,8 @@ type runOptions struct {
 	form    lineForm
 	grace   time.Duration
 	verbose int
+	once    bool
+	output  *choice
 	feed    changefeed.Options
 }
 
@@ -68,7 +70,9 @@ it too; the position stays with that other instance. Who must not undo newer wor
 the lsn that --meta tells.
 
 SIGTERM or Ctrl-C ends the processor: batches in hand have --drain to finish, positions are
-stored, leases are freed for the others, and the exit code is 0. Any failure is tried
+stored, leases are freed for the others, and the exit code is 0. A second one ends all at
+once. With --once the processor ends in the same way when the unit has handled all changes.
+With -o json, what it logs on standard error is JSON. Any failure is tried
 again, but for what can only be mended outside: a container that was deleted and made
 anew ends the processor the same way, with exit code 1.` + addressHelp,
 		Example: `  changefeed run --source http://127.0.0.1:8081/shop/orders --name mailer --create-leases --from beginning -- ./mail.sh
@@ -107,6 +111,8 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.DurationVar(&o.feed.Drain, "drain", 10*time.Second, "how long a batch in hand may go on when its lease is given away or the end has come")
 	f.DurationVar(&o.feed.HandlerTimeout, "timeout", 10*time.Minute, "how long the program may take for a batch")
 	f.DurationVar(&o.grace, "grace", defaultGrace, "how long after SIGTERM the program gets SIGKILL; shorter than --drain")
+	f.BoolVar(&o.once, "once", false, "end when all changes are handled, instead of waiting for more")
+	o.output = output(cmd)
 	f.CountVarP(&o.verbose, "verbose", "v", "log leases that come and go on standard error; -vv also batches")
 	o.account.register(cmd)
 	_ = cmd.MarkFlagRequired("source") // fails only for a flag that is not there
@@ -141,10 +147,13 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer (&ending{cmd.ErrOrStderr(), p, o.feed.Drain, o.feed.Expiration, os.Exit}).watch()()
+	defer o.ending(cmd, log, p).watch()()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	o.feed.Hooks = endingHooks(changefeed.LogHooks(log), end)
+	if o.once {
+		defer o.endWhenHandled(ctx, end, monitored.source, store)()
+	}
 	processor, err := changefeed.New(monitored.source, store, p, o.feed)
 	if wrong, ok := errors.AsType[*changefeed.OptionError](err); ok {
 		return misused(flagName(wrong.Field), wrong.Value, strings.Replace(wrong.Want, "Expiration", "--expiration", 1))
@@ -316,6 +325,10 @@ func (o *runOptions) logger(cmd *cobra.Command) *slog.Logger {
 	case o.verbose == 1:
 		level = slog.LevelInfo
 	}
-	handler := slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})
+	options := &slog.HandlerOptions{Level: level}
+	var handler slog.Handler = slog.NewTextHandler(cmd.ErrOrStderr(), options)
+	if o.output.value == "json" {
+		handler = slog.NewJSONHandler(cmd.ErrOrStderr(), options)
+	}
 	return slog.New(handler).With("name", o.name, "instance", o.feed.Instance)
 }

@@ -1,14 +1,21 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed"
 )
 
 // How run ends
@@ -22,11 +29,20 @@ const exitInterrupted = 130
 
 // An ending is what is said and done about the signals that end run.
 type ending struct {
-	to         io.Writer
+	say        func(text string)
 	program    *program
 	drain      time.Duration
 	expiration time.Duration
 	exit       func(code int)
+}
+
+// ending says things as lines, or in the log where that is for machines.
+func (o *runOptions) ending(cmd *cobra.Command, log *slog.Logger, p *program) *ending {
+	say := func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), text) }
+	if o.output.value == "json" {
+		say = func(text string) { log.Warn(text) }
+	}
+	return &ending{say, p, o.feed.Drain, o.feed.Expiration, os.Exit}
 }
 
 // watch follows the signals of the process until the function that it returns is called.
@@ -50,7 +66,7 @@ func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
 	case <-over:
 		return
 	}
-	fmt.Fprintln(e.to, e.waits())
+	e.say(e.waits())
 	select {
 	case <-signals:
 	case <-over:
@@ -58,11 +74,11 @@ func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
 	}
 	cut := e.program.atWork()
 	e.program.killAll()
-	fmt.Fprintf(e.to, "changefeed run: ended at once; its leases are free in %v", e.expiration)
+	text := fmt.Sprintf("ended at once; its leases are free in %v", e.expiration)
 	if len(cut) > 0 {
-		fmt.Fprintf(e.to, ", and the batches of %s come again", strings.Join(shortened(cut), ", "))
+		text += fmt.Sprintf(", and the batches of %s come again", strings.Join(shortened(cut), ", "))
 	}
-	fmt.Fprintln(e.to)
+	e.say(text)
 	e.exit(exitInterrupted)
 }
 
@@ -70,13 +86,13 @@ func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
 func (e *ending) waits() string {
 	leases := e.program.atWork()
 	if len(leases) == 0 {
-		return "changefeed run: ending: no batch is in hand, the leases are freed; Ctrl-C again ends at once"
+		return "ending: no batch is in hand, the leases are freed; Ctrl-C again ends at once"
 	}
 	batches, have := "the batch", "has"
 	if len(leases) > 1 {
 		batches, have = "the batches", "have"
 	}
-	return fmt.Sprintf("changefeed run: ending: %s of %s %s %v to finish (--drain); Ctrl-C again ends at once",
+	return fmt.Sprintf("ending: %s of %s %s %v to finish (--drain); Ctrl-C again ends at once",
 		batches, strings.Join(shortened(leases), ", "), have, e.drain)
 }
 
@@ -90,4 +106,50 @@ func shortened(leases []string) (names []string) {
 		names = append(names, fmt.Sprintf("%d more", n))
 	}
 	return names
+}
+
+// errHandled ends a processor that has handled all there is.
+var errHandled = errors.New("all changes are handled")
+
+// The pauses between two looks at what is left.
+const (
+	firstLook = 100 * time.Millisecond
+	lastLook  = 5 * time.Second
+)
+
+// endWhenHandled ends the processor when its leases exist and have nothing left to
+// handle, whoever has handled it. The function that it returns waits for the end of that.
+func (o *runOptions) endWhenHandled(ctx context.Context, end context.CancelCauseFunc, source changefeed.Source, store changefeed.LeaseStore) (wait func()) {
+	ready := make(chan struct{})
+	tell := o.feed.Hooks.Ready
+	o.feed.Hooks.Ready = func() {
+		tell()
+		close(ready)
+	}
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+		}
+		for pause := firstLook; rest(ctx, pause) == nil; pause = min(2*pause, lastLook) {
+			lags, err := changefeed.Estimate(ctx, source, store)
+			switch {
+			case err != nil && ctx.Err() == nil:
+				o.feed.Hooks.Error(&changefeed.Error{Origin: changefeed.OriginSource, Err: fmt.Errorf("see whether all is handled: %w", err)})
+			case err == nil && nothingLeft(lags):
+				end(errHandled)
+			}
+		}
+	})
+	return func() {
+		end(nil)
+		watching.Wait()
+	}
+}
+
+// nothingLeft tells that each lease has handled all changes. Of a lag that is not known
+// nobody can tell.
+func nothingLeft(lags []changefeed.Lag) bool {
+	return len(lags) > 0 && !slices.ContainsFunc(lags, func(l changefeed.Lag) bool { return l.Err != nil || l.Pending > 0 })
 }

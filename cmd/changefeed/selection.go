@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,7 +66,10 @@ func (k *keyFlag) Set(text string) error {
 }
 
 // rangeFlag is a range on the command line.
-type rangeFlag struct{ value changefeed.Range }
+type rangeFlag struct {
+	value changefeed.Range
+	cut   string // the text, if a table has cut its edges
+}
 
 // String is min-max; empty for all keys.
 func (r *rangeFlag) String() string {
@@ -80,8 +84,46 @@ func (r *rangeFlag) Type() string { return "range" }
 
 // Set reads min-max.
 func (r *rangeFlag) Set(text string) (err error) {
+	if r.cut = ""; strings.Contains(text, ellipsis) {
+		r.cut, text = text, strings.ReplaceAll(text, ellipsis, "")
+	}
 	r.value, err = changefeed.ParseRange(text)
 	return err
+}
+
+// complete finds the edges of which a table has shown the beginning only, among those of
+// the partitions.
+func (r *rangeFlag) complete(ctx context.Context, source changefeed.Source) error {
+	if r.cut == "" {
+		return nil
+	}
+	parts, err := source.Partitions(ctx)
+	if err != nil {
+		return err
+	}
+	whole := func(text string) (string, bool) {
+		begin, isCut := strings.CutSuffix(strings.ToUpper(text), ellipsis)
+		if !isCut {
+			return begin, true
+		}
+		found, edge := map[string]bool{}, ""
+		for _, p := range parts {
+			for _, e := range []string{p.Range.Min, p.Range.Max} {
+				if strings.HasPrefix(e, begin) {
+					found[e], edge = true, e
+				}
+			}
+		}
+		return edge, len(found) == 1
+	}
+	lo, hi, _ := strings.Cut(r.cut, "-") // was read so by Set
+	from, one := whole(lo)
+	to, other := whole(hi)
+	if !one || !other {
+		return misused("range", r.cut, "a range of partitions, or the whole text of the edges, as changefeed leases writes them into a pipe")
+	}
+	r.value = changefeed.Range{Min: from, Max: to}
+	return nil
 }
 
 // startFlag is where a feed begins.

@@ -6,7 +6,37 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
 )
+
+func TestARangeOfATableIsCompleted(t *testing.T) {
+	db, err := docstore.Open("", docstore.Options{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	c, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "c", Paths: []string{"/pk"}, Ranges: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := c.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range parts {
+		var r rangeFlag
+		if err := r.Set(short(p.Range.String())); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.complete(t.Context(), c); err != nil || r.value != p.Range {
+			t.Errorf("got %v of %s, %v, want %v", r.value, r.cut, err, p.Range)
+		}
+	}
+	r := rangeFlag{cut: "1ABCDEF0…-FF"}
+	if err := r.complete(t.Context(), c); err == nil {
+		t.Error("a range that no partition has was accepted")
+	}
+}
 
 func TestKeysOnTheCommandLine(t *testing.T) {
 	for text, want := range map[string]changefeed.PartitionKey{

@@ -162,7 +162,7 @@ func (o *serveOptions) run(cmd *cobra.Command) (err error) {
 			return err
 		}
 		w.server.Handler = handler
-		w.server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelInfo) // a client that does not trust the certificate
+		w.server.ErrorLog = slog.NewLogLogger(&sparse{Handler: log.Handler()}, slog.LevelInfo) // a client that does not trust the certificate
 		if !o.plain {
 			w.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}}
 		}

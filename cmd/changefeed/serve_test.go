@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -174,6 +175,40 @@ func TestRequestsAreFinishedBeforeTheServerEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestConnectionsLeaveTheStoreItsDescriptors(t *testing.T) {
+	for _, c := range []struct {
+		limit, store int64
+		want         int
+	}{
+		{0, 1014, webConnections},
+		{1 << 20, 1014, webConnections},
+		{4096, 1014, 4096 - 1014 - spareDescriptors},
+		{256, 128, 64},
+		{100, 50, leastConnections},
+	} {
+		if got := connectionsWithin(c.limit, c.store); got != c.want {
+			t.Errorf("%d connections with %d descriptors, of which the store needs %d: want %d", got, c.limit, c.store, c.want)
+		}
+	}
+}
+
+func TestManyBadClientsAreFewLinesOfTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		log := slog.NewLogLogger(&sparse{Handler: slog.NewTextHandler(&out, nil)}, slog.LevelInfo)
+		for range 3 {
+			for range 1000 {
+				log.Print("TLS handshake error")
+			}
+			time.Sleep(logPause)
+		}
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if len(lines) != 3 || strings.Contains(lines[0], "left_out") || !strings.Contains(lines[2], "left_out=999") {
+			t.Errorf("got %q: want three lines, the last two with how many were left out", lines)
+		}
+	})
 }
 
 func TestEndpointsAreForClients(t *testing.T) {

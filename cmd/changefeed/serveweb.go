@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/docstore"
 )
 
 // Limits of a server, besides those of its guard.
@@ -25,17 +26,19 @@ const (
 
 	serverHeap = 768 << 20 // bytes; what queries, answers and connections may hold together leaves room below it
 
-	storeDescriptors = 1024 // that are left to the store for its files
-	leastConnections = 16   // however few descriptors the system allows
+	spareDescriptors = 64 // for listeners, logs, certificates, keys
+	leastConnections = 8  // however few descriptors the system allows
 )
 
 // connections is how many the server takes: no more than leave the store its descriptors.
-func connections() int {
-	most := int64(webConnections)
-	if limit := descriptors(); limit > 0 { // with fewer than the store may use, they are halved
-		most = min(most, max(limit-storeDescriptors, limit/2))
+func connections() int { return connectionsWithin(descriptors(), int64(docstore.Descriptors())) }
+
+// connectionsWithin is how many there can be with so many descriptors, of which the store needs some; 0 is any number.
+func connectionsWithin(limit, store int64) int {
+	if limit == 0 {
+		return webConnections
 	}
-	return int(max(most, leastConnections))
+	return int(min(webConnections, max(limit-store-spareDescriptors, leastConnections)))
 }
 
 // web is an address on which the store is served.

@@ -25,6 +25,7 @@ type tailOptions struct {
 	follow bool
 	form   lineForm
 	most   int
+	output *choice
 }
 
 // The values of --mode.
@@ -44,8 +45,8 @@ func tailCommand() *cobra.Command {
 		Long: `Follow the change feed of a container: each change on a line, as JSON, until Ctrl-C.
 No lease is read or written.
 
-A line is the document, with its system properties. With --meta, and for all versions,
-it is an object that has the document in it:
+A line is the document, with its system properties. With --meta, which -o json is too, and
+for all versions, it is an object that has the document in it:
 
   lsn, time        the commit: changes with one lsn were committed together
   op               upsert; or create, replace, delete
@@ -83,6 +84,7 @@ a position.` + addressHelp,
 	f.Var(o.mode, "mode", "latest version of each document, or all versions and deletes")
 	f.BoolVar(&o.follow, "follow", true, "wait for more at the end of the feed")
 	o.form.register(cmd)
+	o.output = output(cmd)
 	f.IntVarP(&o.most, "max", "n", 0, "end after so many changes; 0 is no limit")
 	cmd.MarkFlagsMutuallyExclusive("from", "after")
 	return cmd
@@ -92,6 +94,7 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 	if o.most < 0 {
 		return misused("max", strconv.Itoa(o.most), "0 or more")
 	}
+	o.form.meta = o.form.meta || o.output.value == "json"
 	mode := changefeed.LatestVersion
 	if o.mode.value == modeAll {
 		mode, o.form.meta = changefeed.AllVersionsAndDeletes, true
@@ -106,6 +109,9 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 	defer stop()
 	return o.with(cmd, args, func(c *container) error {
 		if err := c.retains(mode); err != nil {
+			return err
+		}
+		if err := o.rng.complete(ctx, c.source); err != nil {
 			return err
 		}
 		return o.tail(ctx, c, mode, cmd.OutOrStdout())

@@ -15,7 +15,6 @@ import com.azure.cosmos.ChangeFeedProcessorBuilder;
 import com.azure.cosmos.CosmosAsyncClient;
 import com.azure.cosmos.CosmosAsyncContainer;
 import com.azure.cosmos.CosmosContainer;
-import com.azure.cosmos.models.ChangeFeedPolicy;
 import com.azure.cosmos.models.ChangeFeedProcessorItem;
 import com.azure.cosmos.models.ChangeFeedProcessorOptions;
 import com.azure.cosmos.models.CosmosContainerProperties;
@@ -41,11 +40,7 @@ public final class Processors {
                 BiFunction<Fleet, ChangeFeedProcessorBuilder, ChangeFeedProcessorBuilder> handler) {
             this.handler = handler;
             this.fromBeginning = fromBeginning;
-            var properties = new CosmosContainerProperties("cfp-" + name, "/pk");
-            if (!fromBeginning) {
-                properties.setChangeFeedPolicy(ChangeFeedPolicy.createAllVersionsAndDeletesPolicy(Duration.ofMinutes(10)));
-            }
-            feed = Account.container(properties, 1);
+            feed = Account.container(new CosmosContainerProperties("cfp-" + name, "/pk"), 1); // as in the SDK's samples
             leases = Account.container(new CosmosContainerProperties("cfp-" + name + "-leases", "/id"), 1);
         }
 

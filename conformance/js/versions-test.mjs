@@ -125,7 +125,12 @@ test("from the beginning or from a time is a 400", async () => {
   }
 });
 
-test("a container that keeps no versions is a 400", async () => {
-  const c = await container(db, "without");
-  await assert.rejects(versions(c, ChangeFeedStartFrom.Now()).readNext(), { code: 400 });
+test("a plain container has the versions that the account keeps", async () => {
+  const c = await container(db, "plain");
+  const { iterator } = await started(c);
+  await c.items.create({ id: "1", pk: "a" });
+  await c.item("1", "a").delete();
+  const { changes } = await drain(iterator);
+  assert.deepEqual(changes.map(told), [["create", { id: "1", pk: "a" }], ["delete", undefined]]);
+  assert.equal((await c.read()).resource.changeFeedPolicy, undefined);
 });

@@ -52,6 +52,10 @@ class Versions(AccountTest):
         self.assertEqual(gone["metadata"]["operationType"], "delete")
         self.assertIs(gone["metadata"]["timeToLiveExpired"], True)
 
-    def test_a_container_that_keeps_no_versions(self):
-        c = self.database.create_container("without", PartitionKey("/pk"))
-        self.refused(400, drain, c, mode=MODE, start_time="Now")
+    def test_a_plain_container_has_the_versions_that_the_account_keeps(self):
+        c = self.database.create_container("plain", PartitionKey("/pk"))
+        _, token = drain(c, mode=MODE, start_time="Now")
+        c.create_item({"id": "1", "pk": "a"})
+        c.delete_item("1", "a")
+        self.assertEqual([told(change) for change in drain(c, continuation=token)[0]], [("create", {"id": "1", "pk": "a"}), ("delete", None)])
+        self.assertNotIn("changeFeedPolicy", c.read())

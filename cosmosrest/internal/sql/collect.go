@@ -6,7 +6,7 @@ import (
 )
 
 // maxHeld bounds what a query keeps until all documents were seen, in bytes.
-const maxHeld = 256 << 20
+const maxHeld = 160 << 20
 
 // rowCost is what a kept row costs besides its text.
 const rowCost = 200
@@ -89,7 +89,7 @@ func (c *collector) add(f *frame) bool {
 		}
 		r.keys = append(r.keys, sortKey(key))
 	}
-	if !c.p.distinct && !c.resume.cutShort() && !c.resume.shows(c.p, &r) {
+	if !c.p.distinct && !c.resume.shows(c.p, &r) {
 		return f.err == nil
 	}
 	r.v = own(r.v)
@@ -105,7 +105,7 @@ const pruneSlack = 1000
 // prune drops rows that TOP or LIMIT would cut off. Those of DISTINCT may be dropped yet by its own rule, so they stay.
 func (c *collector) prune() {
 	wanted := c.offset + c.limit
-	if c.limit < 0 || c.p.distinct || c.resume.cutShort() || int64(len(c.rows)) < 2*wanted+pruneSlack {
+	if c.limit < 0 || c.p.distinct || int64(len(c.rows)) < 2*wanted+pruneSlack {
 		return
 	}
 	c.sort()
@@ -201,7 +201,7 @@ func (c *collector) finish(f *frame) []row {
 			}
 		}
 	}
-	return c.cut(c.resume.rest(c.p, c.rows))
+	return c.cut(slices.DeleteFunc(c.rows, func(r row) bool { return !c.resume.shows(c.p, &r) }))
 }
 
 func (c *collector) sort() {

@@ -47,7 +47,7 @@ func (s *collection) collector(i int) *collector {
 }
 
 // Add takes a document, whose bytes remain the caller's. An *Error means that the query cannot be run to its end; more than
-// 256 MB to keep is one.
+// 160 MB to keep is one.
 func (r *Run) Add(doc []byte) error { return r.AddRest(doc, 0) }
 
 // AddRest takes what of a document comes after so many combinations of the rows of FROM and JOIN.

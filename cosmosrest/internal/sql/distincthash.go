@@ -69,13 +69,9 @@ func (v value) hashElements(h hash128, depth int) hash128 {
 // hashMembers joins the members' hashes by XOR, so that their order does not matter.
 func (v value) hashMembers(h hash128, depth int) hash128 {
 	var all hash128
-	for c := walk(v.raw); ; {
-		key, val, ok := c.next(true)
-		if !ok {
-			break
-		}
-		name := murmur128(unquote(key), seedString.mixed(seedProperty))
-		one := rawValue(val).hashInto(name, depth+1)
+	for _, p := range pairs(v.raw) {
+		name := murmur128([]byte(p.name()), seedString.mixed(seedProperty))
+		one := rawValue(p.val).hashInto(name, depth+1)
 		all.low ^= one.low
 		all.high ^= one.high
 	}

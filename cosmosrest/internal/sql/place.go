@@ -154,6 +154,14 @@ func (r *Row) Place() Place {
 // Held is about how many bytes the row is.
 func (r *Row) Held() int { return len(r.JSON) + r.row.size() }
 
+// ResumeValue is the form that a sort value has in a [ResumeFilter]; no text is undefined.
+func ResumeValue(sorted json.RawMessage) json.RawMessage {
+	if len(sorted) == 0 {
+		return resumeText(value{}, 0)
+	}
+	return resumeText(sortKey(documentValue(sorted)), len(sorted))
+}
+
 // resumeText writes the sort value of a row so that a string has so many bytes at most.
 func resumeText(v value, most int) json.RawMessage {
 	switch {
@@ -188,28 +196,21 @@ func cutText(text []byte, most int) []byte {
 	return text[:min(most, len(text))]
 }
 
-// compareKey compares a row's sort value with that of a point. A string of which the point has only the beginning is
-// the same if its hash is; else what begins like it counts as later, so that it comes again and is not missed.
-func compareKey(own, at value) int {
-	if own.kind != str || at.kind != str || at.raw == nil {
-		return order(own, at)
-	}
-	switch {
-	case !bytes.HasPrefix(own.text, at.text):
-		return bytes.Compare(own.text, at.text)
-	case bytes.Equal(distinctHash(own).bytes(), at.raw):
-		return 0
-	}
-	return 1
-}
-
-// compare is the order of a row and a point by the values that rows are sorted by.
-func (p *plan) compareKeys(keys []value, at []value) int {
-	for i := range keys {
-		if d := compareKey(keys[i], at[i]); d != 0 {
-			if i < len(p.order) && p.order[i].desc {
-				return -d
-			}
+// compareKeys is the order of a row and a point by the values that rows are sorted by. A string of which the point has only the
+// beginning is the same if its hash is; else what begins like it counts as later, so that it comes again and is not missed.
+func (p *plan) compareKeys(keys, at []value) int {
+	for i, own := range keys {
+		d := 0
+		switch cut := at[i]; {
+		case cut.raw == nil || cut.kind != own.kind || !bytes.HasPrefix(own.text, cut.text):
+			d = order(own, cut)
+		case !bytes.Equal(distinctHash(own).bytes(), cut.raw):
+			return 1
+		}
+		if d != 0 && i < len(p.order) && p.order[i].desc {
+			return -d
+		}
+		if d != 0 {
 			return d
 		}
 	}
@@ -249,26 +250,38 @@ func (r *resume) shows(p *plan, own *row) bool {
 	return r.anyDoc || p.compareDocs(own.doc, r.from.doc) >= 0
 }
 
-// cutShort tells whether the place has a string of which only the beginning is known. Then the row that it is the place of has to
-// be found among all.
-func (r *resume) cutShort() bool {
-	return r.after != nil && slices.ContainsFunc(r.after.keys, func(v value) bool { return v.kind == str && v.raw != nil })
+// Unsettled tells whether the place has a string of which only the beginning is known. Then [Bound.Settle] is to see the documents
+// of the container until it has found the one with the row, or else rows may come again.
+func (b *Bound) Unsettled() bool {
+	at := b.resume.after
+	return at != nil && slices.ContainsFunc(at.keys, func(v value) bool { return v.kind == str && v.raw != nil })
 }
 
-// rest are the rows after where they begin, of all in their order.
-func (r *resume) rest(p *plan, rows []row) []row {
-	if r.after == nil && r.from == nil {
-		return rows
+// Settle tells whether a document has the row whose place it is, and notes what it is sorted by.
+func (b *Bound) Settle(doc []byte) bool {
+	at, p := b.resume.after, *b.q.plan
+	if p.base != nil || !p.folds() && documentNumber(doc) != at.doc {
+		return false
 	}
-	if r.cutShort() {
-		at := r.after
-		if n := slices.IndexFunc(rows, func(own row) bool {
-			return own.doc == at.doc && own.at == at.row && p.compareKeys(own.keys, at.keys) == 0
-		}); n >= 0 {
-			rows = rows[n+1:]
+	p.where = nil // which may be another one now
+	b.f.begin(doc)
+	p.each(&b.f, func() bool {
+		if !p.folds() && b.f.combination != at.row {
+			return true
 		}
-	}
-	return slices.DeleteFunc(rows, func(own row) bool { return !r.shows(p, &own) })
+		var keys []value
+		for _, o := range p.order {
+			keys = append(keys, sortKey(o.node.eval(&b.f)))
+		}
+		for _, g := range p.groups {
+			keys = append(keys, sortKey(g.eval(&b.f)))
+		}
+		if p.compareKeys(keys, at.keys) == 0 {
+			at.keys = keys
+		}
+		return b.Unsettled()
+	})
+	return !b.Unsettled()
 }
 
 // documentNumber is the number in the resource id of an item, by which equal rows are sorted: SDKs go on among them by it.

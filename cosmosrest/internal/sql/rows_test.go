@@ -277,7 +277,7 @@ func TestHeldMemoryIsBounded(t *testing.T) {
 	for ; err == nil && n < 300; n++ {
 		err = r.Add(doc)
 	}
-	if want := "The query needs more than 256 MB of memory."; err == nil || err.Error() != want || n < 250 {
+	if want := "The query needs more than 160 MB of memory."; err == nil || err.Error() != want || n < 150 {
 		t.Errorf("after %d MB: %v, want %s", n, err, want)
 	}
 }

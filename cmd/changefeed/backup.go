@@ -1,0 +1,117 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/docstore"
+)
+
+// backupOptions are the flags of backup.
+type backupOptions struct {
+	account   accountFlags
+	unchecked bool
+	form      *choice
+}
+
+func backupCommand() *cobra.Command {
+	var o backupOptions
+	cmd := &cobra.Command{
+		Use:   "backup DIR|ADDRESS TO",
+		Short: "Copy a store, also while it is served",
+		Long: `Copy a store as it is at one moment, also while it is served: every write that was
+acknowledged before the command is in the copy, and readers and writers go on.
+
+TO is a directory that must not exist. The copy is written beside it, as TO.partial, and
+gets the name when it is whole, on the disk, and checked: what broke off leaves nothing. It
+is a store like any other, so to restore it is to serve it or to copy it back. The
+certificate in DIR/tls is not part of it.` + storeHelp,
+		Example: `  changefeed backup http://127.0.0.1:8081 backups/monday
+  changefeed backup data backups/monday --no-check`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.backup(cmd, args[0], args[1]) },
+	}
+	o.account.register(cmd)
+	cmd.Flags().BoolVar(&o.unchecked, "no-check", false, "leave out the check of the copy, which reads all of it")
+	o.form = output(cmd)
+	return cmd
+}
+
+// backedUp is what a backup tells of itself.
+type backedUp struct {
+	Directory string `json:"directory"`
+	Bytes     int64  `json:"bytes"`
+	Files     int    `json:"files"`
+	Checked   bool   `json:"checked"`
+}
+
+func (o *backupOptions) backup(cmd *cobra.Command, from, to string) error {
+	ctx := cmd.Context()
+	var received atomic.Int64
+	how := func() string { return fmt.Sprintf("%s: %d bytes received", to, received.Load()) }
+	err := withStore(ctx, o.account, from,
+		func(db *docstore.DB) error { return db.Backup(ctx, to) },
+		func(server *account) error {
+			return whileWorking(cmd.ErrOrStderr(), how, func() error {
+				return server.long(ctx, "backup", func(r io.Reader) error {
+					return docstore.ReceiveBackup(ctx, &countedReader{r, &received}, to)
+				})
+			})
+		})
+	if err != nil {
+		return err
+	}
+	done := backedUp{Directory: to, Checked: !o.unchecked}
+	if !o.unchecked {
+		if err := (&checkOptions{}).checkCopy(cmd, to); err != nil {
+			return fmt.Errorf("%w; the copy is left in %s: the store that it was made of has the same violations", err, to)
+		}
+	}
+	if done.Files, done.Bytes, err = sizeOf(to); err != nil {
+		return err
+	}
+	if o.form.value == "json" {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(done)
+	}
+	checked := "checked"
+	if o.unchecked {
+		checked = "not checked"
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d bytes in %d files, %s\n", to, done.Bytes, done.Files, checked)
+	return err
+}
+
+// sizeOf counts the files of a store, and their bytes.
+func sizeOf(dir string) (files int, bytes int64, err error) {
+	entries, err := os.ReadDir(filepath.Clean(dir))
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			return 0, 0, err
+		}
+		files, bytes = files+1, bytes+info.Size()
+	}
+	return files, bytes, nil
+}
+
+// countedReader counts what is read.
+type countedReader struct {
+	r io.Reader
+	n *atomic.Int64
+}
+
+// Read reads on.
+func (c *countedReader) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.n.Add(int64(n))
+	return n, err
+}

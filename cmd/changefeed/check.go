@@ -1,0 +1,145 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/docstore"
+)
+
+// checkOptions are the flags of check.
+type checkOptions struct {
+	account accountFlags
+	form    *choice
+}
+
+func checkCommand() *cobra.Command {
+	var o checkOptions
+	cmd := &cobra.Command{
+		Use:   "check DIR|ADDRESS",
+		Short: "Check every invariant of a store",
+		Long: `Check every invariant of a store: that each document has its version in the feed and each
+version its document, that indexes, counts, times and ranges say the same. It reads
+everything, in one state of the store, and holds up no reader or writer; of a store that is
+served, what is deleted meanwhile stays on the disk until the check ends.
+
+Each violation is a line, 20 at most, and the exit code is then 1.` + storeHelp,
+		Example: `  changefeed check data
+  changefeed check http://127.0.0.1:8081 -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, err := o.check(cmd, args[0])
+			if _, misused := errors.AsType[usageError](err); misused {
+				return err
+			}
+			return cmp.Or(o.write(cmd.OutOrStdout(), found), err, found.err())
+		},
+	}
+	o.account.register(cmd)
+	o.form = output(cmd)
+	return cmd
+}
+
+// checked is what a check found; a server sends it in lines.
+type checked struct {
+	Store      string               `json:"store"`
+	Records    int64                `json:"records"`
+	Violations []docstore.Violation `json:"violations"`
+	Error      string               `json:"error,omitempty"` // why it could not be done
+}
+
+// err is the error of a check that was not to the end, or found something.
+func (c checked) err() error {
+	switch {
+	case c.Error != "":
+		return errors.New(c.Error)
+	case len(c.Violations) > 0:
+		return fmt.Errorf("%s: %w: %d violations", c.Store, docstore.ErrCorrupt, len(c.Violations))
+	}
+	return nil
+}
+
+// check checks a store, and says now and then how far it is.
+func (o *checkOptions) check(cmd *cobra.Command, store string) (checked, error) {
+	ctx := cmd.Context()
+	found := checked{Store: store, Violations: []docstore.Violation{}}
+	var records atomic.Int64
+	how := func() string { return fmt.Sprintf("%s: %d records checked", store, records.Load()) }
+	err := whileWorking(cmd.ErrOrStderr(), how, func() error {
+		return withStore(ctx, o.account, store,
+			func(db *docstore.DB) error {
+				violations, err := db.CheckAll(ctx, records.Store)
+				found.Violations = append(found.Violations, violations...)
+				return err
+			},
+			func(server *account) error {
+				return server.long(ctx, "check", func(r io.Reader) error { return found.read(r, records.Store) })
+			})
+	})
+	found.Records = max(found.Records, records.Load())
+	if err != nil {
+		found.Error = err.Error()
+	}
+	return found, err
+}
+
+// read reads a server's lines to the last.
+func (c *checked) read(r io.Reader, progress func(int64)) error {
+	lines := json.NewDecoder(r)
+	for {
+		var line struct {
+			checked
+			Done bool `json:"done"`
+		}
+		err := lines.Decode(&line)
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return errEnded
+		case err != nil:
+			return fmt.Errorf("read answer of server: %w", err)
+		}
+		progress(line.Records)
+		if line.Done {
+			c.Violations = append(c.Violations, line.Violations...)
+			if line.Error != "" {
+				return errors.New(line.Error)
+			}
+			return nil
+		}
+	}
+}
+
+// write writes what was found.
+func (o *checkOptions) write(w io.Writer, c checked) error {
+	if o.form.value == "json" {
+		return json.NewEncoder(w).Encode(c)
+	}
+	for _, v := range c.Violations {
+		if _, err := fmt.Fprintln(w, v); err != nil {
+			return err
+		}
+	}
+	if c.err() != nil {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "%s: %d records, no violation\n", c.Store, c.Records)
+	return err
+}
+
+// checkCopy checks a copy that was just made.
+func (o *checkOptions) checkCopy(cmd *cobra.Command, dir string) error {
+	found, err := o.check(cmd, dir)
+	if err != nil {
+		return err
+	}
+	for _, v := range found.Violations {
+		fmt.Fprintln(cmd.ErrOrStderr(), v)
+	}
+	return found.err()
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// helpCommand is the command help. Unlike cobra's, it fails for what is no command.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Explain a command",
+		ValidArgsFunction: func(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
+			for _, c := range root.Commands() {
+				names = append(names, c.Name())
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			found, rest, err := root.Find(args)
+			if err == nil && len(rest) > 0 {
+				err = unknown(found, rest)
+			}
+			if err != nil {
+				return err
+			}
+			return found.Help()
+		},
+	}
+}
+
+// unknown refuses arguments that should have been the name of a command.
+func unknown(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("there is no command %q", args[0])
+	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
+		text += ": do you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usageError{errors.New(text)}
+}
+
+// complete says what a shell completes the flags and arguments of a command with. Its own
+// way is files, for anything.
+func complete(cmd *cobra.Command) {
+	if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 && cmd.Name() != "import" && cmd.Name() != "run" {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		values := []string{}
+		switch v := f.Value.(type) {
+		case *choice:
+			values = v.allowed
+		case *startFlag:
+			values = []string{"beginning", "now"}
+		}
+		name, _ := pflag.UnquoteUsage(f)
+		if strings.HasPrefix(name, "file") || name == "directory" {
+			return
+		}
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
+	})
+}

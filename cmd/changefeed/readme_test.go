@@ -1,0 +1,119 @@
+//go:build unix
+
+package main
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// shellBlock is a fenced block of commands in a document.
+var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
+
+// instead is what is run in place of some lines of documents.
+var instead = map[string]string{
+	// What only works outside of a test run, or is one.
+	"git clone https://github.com/millrace/changefeed && cd changefeed":                                     ":",
+	"go run ./cmd/changefeed demo   # a fleet at work before your eyes, judged at the end":                  ":",
+	"go test ./...                  # everything is proved on this machine, nothing to set up":              ":",
+	"go install ./cmd/changefeed    # the command, into $(go env GOPATH)/bin, which should be in your PATH": ":",
+	// TestTheDemoEndsWell runs it.
+	"changefeed demo --for 20s -o json": "changefeed demo --help",
+	// A second may be short here, and ports are taken.
+	"changefeed serve --db served --http &   # or without the &, in a terminal of its own": "changefeed serve --db served --http --listen 127.0.0.1:8081 >served.txt &",
+	"sleep 1": "until [ -s served.txt ]; do sleep 0.1; done",
+}
+
+// TestTheReadmeCanBeRunFromTopToBottom runs its commands as one script.
+func TestTheReadmeCanBeRunFromTopToBottom(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	script := "set -eu\n"
+	for _, block := range shellBlock.FindAllStringSubmatch(string(readme), -1) {
+		for line := range strings.Lines(block[1]) {
+			line = strings.TrimSuffix(line, "\n")
+			if other, ok := instead[line]; ok {
+				used[line], line = true, other
+			}
+			script += line + "\n"
+		}
+	}
+	for line := range instead {
+		if !used[line] {
+			t.Errorf("the README has no line %q any more", line)
+		}
+	}
+	said := shellOut(t, strings.ReplaceAll(script, "8081", freePort(t)))
+	for _, want := range []string{
+		"imported 2 documents into orders", "imported 2 documents into shop/orders", `"key":["Oslo"]`,
+		"mailer on shop/orders: 1 lease, ", "nothing behind", "rebalance_100",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the commands do not say %q:\n%s", want, said)
+		}
+	}
+}
+
+// TestTheCommandOfRunsPageRuns adds only the end, and a program.
+func TestTheCommandOfRunsPageRuns(t *testing.T) {
+	page, err := os.ReadFile("../../docs/run.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := shellBlock.FindAllStringSubmatch(string(page), -1)
+	if len(blocks) != 1 {
+		t.Fatalf("%d blocks of commands, want 1", len(blocks))
+	}
+	run := strings.Replace(blocks[0][1], " -- ", " --once -- ", 1)
+	said := shellOut(t, strings.ReplaceAll(`set -eu
+printf '#!/bin/sh\ncat\n' >mail.sh && chmod +x mail.sh
+echo '{"id":"1","city":"Oslo"}' >in.ndjson
+changefeed serve --http --listen 127.0.0.1:8081 >served.txt &
+until [ -s served.txt ]; do sleep 0.1; done
+changefeed import in.ndjson http://127.0.0.1:8081/shop/orders --pk /city
+`+run+"kill $!\n", "8081", freePort(t)))
+	if !strings.Contains(said, `{"id":"1","city":"Oslo",`) {
+		t.Errorf("the program has not got its batch:\n%s", said)
+	}
+}
+
+// shellOut runs a script in an empty directory and returns all that it writes.
+func shellOut(t *testing.T, script string) string {
+	t.Helper()
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	sh := exec.Command("sh", "-c", script)
+	sh.Dir, sh.Stdout, sh.Stderr = t.TempDir(), out, out
+	sh.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	err = sh.Run()
+	_ = syscall.Kill(-sh.Process.Pid, syscall.SIGKILL) // what a failed script has left
+	said, rerr := os.ReadFile(out.Name())
+	if err != nil || rerr != nil {
+		t.Fatalf("%v, %v:\n%s", err, rerr, said)
+	}
+	return string(said)
+}
+
+// freePort is one that nobody had a moment ago.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}

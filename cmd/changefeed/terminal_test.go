@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// wide is a terminal of a width, in colour.
+func wide(n int) terminal { return terminal{width: func() int { return n }, colour: true} }
+
+// widest is the longest line of a text that has no escape sequences.
+func widest(text string) (most int) {
+	for line := range strings.Lines(text) {
+		most = max(most, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")))
+	}
+	return most
+}
+
+func TestTextIsWrappedBetweenWords(t *testing.T) {
+	for _, tt := range []struct {
+		text         string
+		room, indent int
+		want         string
+	}{
+		{"one two three", 0, 2, "one two three"},
+		{"one two three", 13, 2, "one two three"},
+		{"one two three", 12, 2, "one two\n  three"},
+		{"one two three", 7, 4, "one two three"},
+		{"a  lot  of    space", 9, 2, "a  lot\n  of\n  space"},
+		{"unbreakable word", 5, 0, "unbreakable\nword"},
+		{"äöü äöü äöü", 7, 0, "äöü äöü\näöü"},
+	} {
+		if got := wrapped(tt.text, 0, tt.room, tt.indent); got != tt.want {
+			t.Errorf("wrapped(%q, 0, %d, %d) = %q, want %q", tt.text, tt.room, tt.indent, got, tt.want)
+		}
+	}
+}
+
+// TestTheDemoFitsItsTerminal has numbers as large as a demo makes them.
+func TestTheDemoFitsItsTerminal(t *testing.T) {
+	for _, width := range []int{80, 100, 120, 200} {
+		var out bytes.Buffer
+		d := &demo{ledger: newLedger(), fleet: &fleet{}}
+		d.screen = &screen{w: &out, terminal: wide(width), begun: time.Now()}
+		d.screen.colour = false
+		for _, name := range []string{"host-1", "host-2"} {
+			d.fleet.all = append(d.fleet.all, &instance{name: name, wire: newWire(t.Context(), nil, nil)})
+		}
+		b := newBoard(d)
+		d.screen.show(b.table([]boardRow{{"host-1", "working", 4, 1_234_567, 12_345, 1234.5, 12_345.6}}, nil))
+		if got := out.String(); !strings.Contains(got, "12345    1234.5   12345.6\n") {
+			t.Errorf("at %d columns figures are cut off:\n%s", width, got)
+		}
+		d.conclude(findings{TakeoverMS: new(int64(2100)), RebalanceRounds: new(1)})
+		d.screen.say("the store is kept: changefeed leases --db %s, changefeed tail --db %[1]s --container orders", "/a/directory/that/is/rather/long")
+		text := regexp.MustCompile(`\x1b\[\d*[AJ]`).ReplaceAllString(out.String(), "")
+		if got := widest(text); got >= width {
+			t.Errorf("at %d columns a line has %d:\n%s", width, got, text)
+		}
+	}
+}
+
+func TestATerminalThatIsResizedIsDrawnAnew(t *testing.T) {
+	var out bytes.Buffer
+	width := 80
+	s := &screen{w: &out, terminal: terminal{width: func() int { return width }}, begun: time.Now()}
+	s.say("hello")
+	s.show([]line{{{"a table", bold}}})
+	out.Reset()
+	width = 40
+	s.show([]line{{{"a table", bold}}})
+	if got, want := out.String(), "\x1b[H\x1b[2J   0.0s  hello\na table\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestFiguresFitTheirTerminal(t *testing.T) {
+	all := []figure{{
+		Name: "serve_upsert_nosync", Value: 12_345_678, Unit: "requests/lease/min", Baseline: new(23_456_789.0), Ratio: new(0.526),
+		Detail: strings.Repeat("a few words of what was measured and how, ", 5), Target: "≤ 0.25 requests/lease/min", OK: true,
+	}}
+	for _, width := range []int{80, 120, 0} {
+		var out bytes.Buffer
+		if err := writeFigures(&out, all, width); err != nil {
+			t.Fatal(err)
+		}
+		got := out.String()
+		if most := widest(got); width > 0 && most > width {
+			t.Errorf("at %d columns a line has %d:\n%s", width, most, got)
+		}
+		for _, want := range []string{"serve_upsert_nosync", "12.35M requests/lease/min", "23.46M", "0.526", "≤ 0.25", "ok"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("at %d columns %q is missing:\n%s", width, want, got)
+			}
+		}
+	}
+}
+
+func TestProgressFitsItsTerminal(t *testing.T) {
+	p := &progress{
+		name: "a-file-with-a-rather-long-name-of-documents.ndjson", size: 1 << 30, first: &state{},
+		now: state{12_345_678, 123_456, 1 << 29},
+	}
+	for _, width := range []int{40, 60, 80, 120} {
+		p.terminal = wide(width)
+		got := p.line(time.Hour)
+		if n := utf8.RuneCountInString(got); n >= width {
+			t.Errorf("at %d columns the line has %d: %s", width, n, got)
+		}
+		if !strings.Contains(got, "50% ") || !strings.Contains(got, "12345678 documents") {
+			t.Errorf("at %d columns figures are cut off: %s", width, got)
+		}
+	}
+}

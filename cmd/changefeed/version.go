@@ -1,0 +1,76 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// build is what the binary was built from.
+type build struct {
+	Version  string `json:"version"` // of the module; (devel) for a build of its sources
+	Commit   string `json:"commit,omitempty"`
+	Modified bool   `json:"modified,omitempty"` // since the commit
+	Time     string `json:"time,omitempty"`     // of the commit
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// thisBuild reads what the linker has left in the binary.
+func thisBuild() build {
+	b := build{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	b.Version = info.Main.Version
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		case "vcs.time":
+			b.Time = s.Value
+		}
+	}
+	return b
+}
+
+func versionCommand() *cobra.Command {
+	var form *choice
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Show what this binary was built from",
+		Long: `Show what this binary was built from: the version of the module, the commit, and the
+release of Go. A report of a defect wants all three.`,
+		Example: `  changefeed version
+  changefeed version -o json | jq -r .commit`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b := thisBuild()
+			if form.value == "json" {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(b)
+			}
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), b)
+			return err
+		},
+	}
+	form = output(cmd)
+	return cmd
+}
+
+// String is the line for people.
+func (b build) String() string {
+	text := "changefeed " + b.Version
+	if b.Commit != "" {
+		text += ", commit " + b.Commit
+	}
+	if b.Modified {
+		text += " and changes"
+	}
+	return text + ", " + b.Go + ", " + b.Platform
+}

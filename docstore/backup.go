@@ -1,0 +1,220 @@
+package docstore
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Backup copies the store, as it is at one moment of the call, into a directory that must
+// not exist: every write that was acknowledged before the call is in the copy, and readers
+// and writers go on meanwhile. The copy is on the disk, and has been opened once, when
+// Backup returns; after an error there is nothing.
+func (db *DB) Backup(ctx context.Context, dir string) error {
+	ctx, cancel := db.whileOpen(ctx)
+	defer cancel(nil)
+	err := intoNew(ctx, dir, func(partial string) error {
+		return db.eng.copyFiles(ctx, func(name string, _ int64, content io.Reader) error {
+			return writeFile(filepath.Join(partial, name), content)
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("backup of store %s to %s: %w", db.dir, dir, err)
+	}
+	return nil
+}
+
+// BackupTo is [DB.Backup] into a stream, which [ReceiveBackup] reads. It is a tar archive
+// of the files, and of a last one by which one sees that it is whole.
+func (db *DB) BackupTo(ctx context.Context, w io.Writer) error {
+	ctx, cancel := db.whileOpen(ctx)
+	defer cancel(nil)
+	out := tar.NewWriter(w)
+	sum := newBackupSum()
+	err := db.eng.copyFiles(ctx, func(name string, size int64, content io.Reader) error {
+		return addFile(out, name, size, sum.reading(name, content))
+	})
+	if err == nil {
+		err = sum.write(out)
+	}
+	if err == nil {
+		err = out.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("backup of store %s: %w", db.dir, err)
+	}
+	return nil
+}
+
+// ReceiveBackup makes a store of what [DB.BackupTo] wrote, in a directory that must not exist.
+// The store is on the disk, and has been opened once, when it returns; after an error, as
+// of a stream that broke, there is nothing.
+func ReceiveBackup(ctx context.Context, r io.Reader, dir string) error {
+	err := intoNew(ctx, dir, func(partial string) error {
+		in := tar.NewReader(readUntil{ctx, r})
+		sum := newBackupSum()
+		for {
+			h, err := in.Next()
+			switch {
+			case errors.Is(err, io.EOF):
+				return fmt.Errorf("stream ended before the backup did: %w", io.ErrUnexpectedEOF)
+			case err != nil:
+				return err
+			case h.Name == backupEnd:
+				return errors.Join(sum.verify(in), nothingMore(in))
+			case h.Typeflag != tar.TypeReg || h.Name == "" || filepath.Base(h.Name) != h.Name:
+				return fmt.Errorf("stream has %q: want the files of a store", h.Name)
+			}
+			if err := writeFile(filepath.Join(partial, h.Name), sum.reading(h.Name, in)); err != nil {
+				return err
+			}
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("receive backup to %s: %w", dir, err)
+	}
+	return nil
+}
+
+// nothingMore reads a stream to its end.
+func nothingMore(in *tar.Reader) error {
+	h, err := in.Next()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("stream has %q after its end", h.Name)
+}
+
+// whileOpen is a context that ends with the store too.
+func (db *DB) whileOpen(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(life{db.stop}, func() { cancel(ErrClosed) })
+	return ctx, func(cause error) {
+		stop()
+		cancel(cause)
+	}
+}
+
+const partialSuffix = ".partial"
+
+// intoNew makes a directory by having fill make it under another name, so that what is
+// there under its name is whole.
+func intoNew(ctx context.Context, dir string, fill func(partial string) error) (err error) {
+	if dir == "" {
+		return refuse("name of the directory is empty: want that of a new one")
+	}
+	dir = filepath.Clean(dir)
+	if _, err := os.Lstat(dir); err == nil {
+		return fmt.Errorf("%w: want the name of a new directory", fs.ErrExist)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	partial := dir + partialSuffix
+	if err := os.RemoveAll(partial); err != nil { // of one that was killed
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(partial))
+		}
+	}()
+	if err := makeDir(machine, partial); err != nil {
+		return err
+	}
+	if err := fill(partial); err != nil {
+		return err
+	}
+	if err := syncDir(machine, partial); err != nil {
+		return err
+	}
+	copied, err := OpenContext(ctx, partial, Options{MustExist: true, CacheBytes: leastCache, resting: true})
+	if err != nil {
+		return err
+	}
+	if err := copied.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(partial, dir); err != nil {
+		return err
+	}
+	return syncDir(machine, filepath.Dir(dir))
+}
+
+const leastCache = 8 << 20 // bytes, for a store that is only looked at
+
+// writeFile makes a file that is on the disk.
+func writeFile(name string, content io.Reader) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, ownerFile)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, content)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// backupEnd is the last file of a stream.
+const backupEnd = "backup.end"
+
+// backupSum is what the last file of a stream says of those before it.
+type backupSum struct {
+	Files int
+	CRC   uint32 // of their names and contents
+	hash  hash.Hash32
+}
+
+func newBackupSum() *backupSum {
+	return &backupSum{hash: crc32.New(crc32.MakeTable(crc32.Castagnoli))}
+}
+
+// reading counts a file, and sums it up while it is read.
+func (s *backupSum) reading(name string, content io.Reader) io.Reader {
+	s.Files++
+	_, _ = io.WriteString(s.hash, name) // never fails
+	return io.TeeReader(content, s.hash)
+}
+
+func (s *backupSum) write(out *tar.Writer) error {
+	s.CRC = s.hash.Sum32()
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	if err := out.WriteHeader(&tar.Header{Name: backupEnd, Mode: ownerFile, Size: int64(len(text))}); err != nil {
+		return err
+	}
+	_, err = out.Write(text)
+	return err
+}
+
+func (s *backupSum) verify(last io.Reader) error {
+	var want backupSum
+	if err := json.NewDecoder(last).Decode(&want); err != nil {
+		return fmt.Errorf("read end of stream: %w", err)
+	}
+	if got := s.hash.Sum32(); want.Files != s.Files || want.CRC != got {
+		return fmt.Errorf("%w: stream has %d files with checksum %08x: want %d with %08x", ErrCorrupt, s.Files, got, want.Files, want.CRC)
+	}
+	return nil
+}
+
+func addFile(out *tar.Writer, name string, size int64, content io.Reader) error {
+	if err := out.WriteHeader(&tar.Header{Name: name, Mode: ownerFile, Size: size}); err != nil {
+		return err
+	}
+	_, err := io.Copy(out, content)
+	return err
+}

@@ -1,0 +1,168 @@
+package docstore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/millrace/changefeed/docstore"
+)
+
+// TestABackupHasEveryWriteThatWasAcknowledgedBefore makes backups in both ways below
+// writers, splits and merges, and opens and checks them.
+func TestABackupHasEveryWriteThatWasAcknowledgedBefore(t *testing.T) {
+	db, err := docstore.Open(t.TempDir(), docstore.Options{}.WithBuffer(512<<10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := container(t, db, docstore.ContainerSpec{})
+	ctx, stop := context.WithCancel(t.Context())
+	var mu sync.Mutex
+	var work sync.WaitGroup
+	acked := map[string]int{}
+	begun := make(chan struct{}, 3)
+	for w := range 3 {
+		work.Go(func() {
+			for v := 1; ctx.Err() == nil; v++ {
+				id := fmt.Sprintf("w%d-%d", w, v%50)
+				if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":%q,"pk":"p","v":%d,"pad":%q}`, id, v, strings.Repeat("x", 2000))); err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				acked[id] = v
+				mu.Unlock()
+				if v == 100 {
+					begun <- struct{}{}
+				}
+			}
+		})
+	}
+	for range 3 {
+		<-begun
+	}
+	top := t.TempDir()
+	for name, backup := range map[string]func(dir string) error{
+		"directory": func(dir string) error { return db.Backup(t.Context(), dir) },
+		"stream": func(dir string) error {
+			r, w := io.Pipe()
+			var sending sync.WaitGroup
+			sending.Go(func() { _ = w.CloseWithError(db.BackupTo(t.Context(), w)) })
+			defer sending.Wait()
+			err := docstore.ReceiveBackup(t.Context(), r, dir)
+			return errors.Join(err, r.Close())
+		},
+	} {
+		if _, err := c.Split(t.Context(), must(c.Partitions(t.Context()))[0].ID); err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		before := maps.Clone(acked)
+		mu.Unlock()
+		dir := filepath.Join(top, "new", name)
+		if err := backup(dir); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		verifyCopy(t, dir, before)
+	}
+	stop()
+	work.Wait()
+	if left := files(t, db.Dir(), "*"); strings.Contains(strings.Join(left, " "), "backup-") {
+		t.Errorf("the store has %v", left)
+	}
+	if err := errors.Join(db.Check(), db.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// verifyCopy opens a copy and looks for versions at least as new.
+func verifyCopy(t *testing.T, dir string, acked map[string]int) {
+	t.Helper()
+	db, err := docstore.Open(dir, docstore.Options{MustExist: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Check(); err != nil {
+		t.Error(err)
+	}
+	c, err := db.Container("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, v := range acked {
+		it, err := c.Item(t.Context(), `["p"]`, id)
+		if err != nil {
+			t.Errorf("item %s: %v", id, err)
+			return
+		}
+		if got := valueOf(t, it.Body); got < v {
+			t.Errorf("item %s has %d, want %d at least", id, got, v)
+		}
+	}
+}
+
+func TestABackupThatFailsLeavesNothing(t *testing.T) {
+	db := open(t, docstore.Options{InMemory: true})
+	c := container(t, db, docstore.ContainerSpec{})
+	for i := range 100 {
+		upsert(t, c, fmt.Sprint(i), "p", i)
+	}
+	var stream bytes.Buffer
+	if err := db.BackupTo(t.Context(), &stream); err != nil {
+		t.Fatal(err)
+	}
+	whole := stream.Bytes()
+	bent := bytes.Clone(whole)
+	bent[bytes.Index(bent, []byte(`"v":50`))+4] = '7'
+	ended, end := context.WithCancel(t.Context())
+	end()
+	top := t.TempDir()
+	dir := filepath.Join(top, "copy")
+	for name, receive := range map[string]func() error{
+		"empty": func() error { return docstore.ReceiveBackup(t.Context(), bytes.NewReader(nil), dir) },
+		"cut":   func() error { return docstore.ReceiveBackup(t.Context(), bytes.NewReader(whole[:len(whole)/2]), dir) },
+		"no end": func() error {
+			return docstore.ReceiveBackup(t.Context(), bytes.NewReader(whole[:len(whole)-2048]), dir)
+		},
+		"bent": func() error { return docstore.ReceiveBackup(t.Context(), bytes.NewReader(bent), dir) },
+		"no tar": func() error {
+			return docstore.ReceiveBackup(t.Context(), strings.NewReader(strings.Repeat("no", 5000)), dir)
+		},
+		"canceled": func() error { return docstore.ReceiveBackup(ended, bytes.NewReader(whole), dir) },
+		"backup":   func() error { return db.Backup(ended, dir) },
+		"no name":  func() error { return db.Backup(t.Context(), "") },
+		"exists":   func() error { return db.Backup(t.Context(), top) },
+	} {
+		err := receive()
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if name == "exists" && !errors.Is(err, fs.ErrExist) || name == "bent" && !errors.Is(err, docstore.ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if left, err := os.ReadDir(top); err != nil || len(left) > 0 {
+			t.Errorf("%s: %v are left, %v", name, left, err)
+		}
+	}
+	if err := docstore.ReceiveBackup(t.Context(), bytes.NewReader(whole), dir); err != nil {
+		t.Error(err)
+	}
+}

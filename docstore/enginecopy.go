@@ -1,0 +1,93 @@
+package docstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// A stage is a directory in that of the store, with the files of one moment: links where
+// the file system has them, so it takes no room. It is there while a backup is read.
+const (
+	stagePrefix = "backup-"
+	stageSuffix = ".tmp"
+)
+
+// copyFiles visits the files of the store as it is at one moment: every write that was
+// acknowledged before is in them.
+func (e *engine) copyFiles(ctx context.Context, visit func(name string, size int64, content io.Reader) error) (err error) {
+	if !e.use.enter() {
+		return ErrClosed
+	}
+	defer e.use.leave()
+	g := e.guard
+	stage := g.PathJoin(g.dir, stagePrefix+rand.Text()+stageSuffix)
+	if err := e.db.Checkpoint(stage, pebble.WithFlushedWAL()); err != nil {
+		return errors.Join(err, g.FS.RemoveAll(stage))
+	}
+	defer func() { err = errors.Join(err, g.FS.RemoveAll(stage)) }()
+	if err := g.err(); err != nil {
+		return err
+	}
+	names, err := g.FS.List(stage)
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if err := e.copyFile(ctx, stage, name, visit); err != nil {
+			return fmt.Errorf("copy %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (e *engine) copyFile(ctx context.Context, stage, name string, visit func(string, int64, io.Reader) error) (err error) {
+	f, err := e.guard.FS.Open(e.guard.PathJoin(stage, name))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return visit(name, info.Size(), readUntil{ctx, f})
+}
+
+// dropStages removes what a backup left that was killed.
+func (e *engine) dropStages() error {
+	g := e.guard
+	names, err := g.FS.List(g.dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, stagePrefix) && strings.HasSuffix(name, stageSuffix) {
+			if err := g.FS.RemoveAll(g.PathJoin(g.dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readUntil reads until ctx ends.
+type readUntil struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+// Read reads on.
+func (u readUntil) Read(b []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	return u.r.Read(b)
+}
