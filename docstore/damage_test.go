@@ -425,6 +425,17 @@ func killedLog(m *maker) *shape {
 	return m.shape("killed", true)
 }
 
+// killedLogAfterOpen has one young table.
+func killedLogAfterOpen(m *maker) *shape {
+	m.open()
+	container(m.t, m.db, docstore.ContainerSpec{})
+	m.write("c", 30)
+	m.close()
+	m.open()
+	m.write("c", 5)
+	return m.shape("killed, with a young table", true)
+}
+
 func killedTables(m *maker) *shape {
 	compactedStore(m)
 	m.write("c", 150)

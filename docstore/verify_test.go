@@ -1,6 +1,7 @@
 package docstore_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -252,6 +253,45 @@ func TestALogThatIsMissingBetweenOthersIsNoticed(t *testing.T) {
 	delete(d.image, "INVENTORY")
 	if got := s.try(t, d); got.kind != refused || !strings.Contains(got.text, "are missing") {
 		t.Errorf("%s: %+v, want an error that says which writes are missing", d, got)
+	}
+	d = damage{what: "end cut off", file: logs[1], image: maps.Clone(s.image)}
+	d.image[logs[1]] = bytes.TrimRight(d.image[logs[1]], "\x00")
+	d.image[logs[1]] = d.image[logs[1]][:len(d.image[logs[1]])-3]
+	if got := s.try(t, d); got.kind != refused || !strings.Contains(got.text, logs[1]) {
+		t.Errorf("%s: %+v, want an error that names it", d, got)
+	}
+}
+
+// TestALogOfAnotherStoreIsRefused adds one that would be read after all others.
+func TestALogOfAnotherStoreIsRefused(t *testing.T) {
+	s, other := makeShape(t, logOnly), makeShape(t, compacted)
+	name := other.image.newest()
+	if name <= s.image.newest() {
+		t.Fatalf("%s is not after %s", name, s.image.newest())
+	}
+	d := damage{what: "added", file: name, image: maps.Clone(s.image)}
+	d.image[name] = other.image[name]
+	if got := s.try(t, d); got.kind != refused || !strings.Contains(got.text, name+": it is not one of the store's logs") {
+		t.Errorf("%s: %+v, want an error that names it", d, got)
+	}
+}
+
+// TestABitAnywhereInATable flips bits all along a table that opening reads, filters included.
+func TestABitAnywhereInATable(t *testing.T) {
+	s := makeShape(t, killedLogAfterOpen)
+	table := ""
+	for name := range s.image {
+		if strings.HasSuffix(name, ".sst") && (table == "" || name < table) {
+			table = name
+		}
+	}
+	for at := 0; at < len(s.image[table]) && !t.Failed(); at += 1 + len(s.image[table])/150 {
+		d := damage{what: "flipped bit", file: table, at: int64(at), image: maps.Clone(s.image)}
+		d.image[table] = slices.Clone(s.image[table])
+		d.image[table][at] ^= 8
+		if got := s.try(t, d); got.kind == silent {
+			t.Errorf("%s: %s", d, got.text)
+		}
 	}
 }
 
