@@ -45,6 +45,14 @@
 // is an exception: how far it had reached cannot be known, and [DB.Recovery] says how far it
 // does. [DB.Check] reads everything; [Salvage] reads what is left of a damaged store.
 //
+// # Files
+//
+// What a store makes is for its owner only; files of earlier versions become so when the
+// store is opened, a directory that was there stays as it is. An empty store takes less
+// than a megabyte. The room of what has been deleted comes back while the store is
+// written to, and that of deleted containers, of containers without documents, and of
+// all but 2 MB of the logs, 30 seconds after the last write.
+//
 // # Caveats
 //
 // One process has a directory open at a time. The items of a write are limited as the
