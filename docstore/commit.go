@@ -242,6 +242,8 @@ func (g *group) write() error {
 	}
 	g.db.safe.Store(seq)
 	g.db.settled.open()
+	g.db.dropped.add(g.ranges)
+	g.db.wroteSome()
 	return nil
 }
 

@@ -52,6 +52,9 @@ type DB struct {
 	closer sync.Once
 	failed atomic.Pointer[error]
 	wake   chan struct{} // an expiry has come closer
+	wrote  chan struct{} // there is a write that the reclaimer has not seen
+
+	dropped leftovers // for the reclaimer
 
 	containers atomic.Pointer[map[string]*Container] // replaced by the committer
 	databases  atomic.Pointer[map[string]Database]   // the same
@@ -94,7 +97,7 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 	db := &DB{
 		dir: dir, eng: eng, tags: newTagger(),
 		queue: make(chan *request, maxQueue), stop: make(chan struct{}), ended: make(chan struct{}),
-		wake: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
 	}
 	settled := eng.guard.until(ctx)
 	err = db.load()
@@ -115,6 +118,7 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 	db.work.Go(db.commitAll)
 	if !o.resting {
 		db.work.Go(db.sweepAll)
+		db.work.Go(db.reclaimAll)
 	}
 	return db, nil
 }

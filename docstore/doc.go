@@ -37,6 +37,14 @@
 // the disk is full, or the process has no file descriptor left, writers wait, and the
 // store goes on by itself if that ends within 10 seconds.
 //
+// # Files
+//
+// What a store makes is for its owner only; files of earlier versions become so when the
+// store is opened, a directory that was there stays as it is. An empty store takes less
+// than a megabyte. The room of what has been deleted comes back while the store is
+// written to, and that of deleted containers, of containers without documents, and of
+// all but 2 MB of the logs, 30 seconds after the last write.
+//
 // # Caveats
 //
 // One process has a directory open at a time. The items of a write are limited as the

@@ -1,0 +1,65 @@
+package docstore
+
+import "context"
+
+// spareLogs is how many bytes of logs a store may keep that nobody writes to. The engine
+// writes new logs into old ones, because that is faster.
+const spareLogs = 2 << 20
+
+// reclaim gives back the room of what has been deleted in some ranges of keys and, when
+// nobody writes, that of old logs.
+func (e *engine) reclaim(ctx context.Context, ranges [][2][]byte, quiet bool) error {
+	if !e.use.enter() {
+		return ErrClosed
+	}
+	defer e.use.leave()
+	logs := e.db.Metrics().WAL
+	if quiet && logs.PhysicalSize+logs.ObsoletePhysicalSize > spareLogs {
+		e.guard.afresh.Store(true)
+		defer e.guard.afresh.Store(false)
+		for range logs.Files + logs.ObsoleteFiles { // each begins a log, and takes an old one for it
+			if err := e.flush(ctx); err != nil {
+				return err
+			}
+		}
+	} else if len(ranges) > 0 {
+		if err := e.flush(ctx); err != nil {
+			return err
+		}
+	}
+	for _, r := range ranges {
+		if err := e.db.Compact(ctx, r[0], r[1], false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flush brings what is in memory into tables.
+func (e *engine) flush(ctx context.Context) error {
+	done, err := e.db.AsyncFlush()
+	if err != nil {
+		return err
+	}
+	select {
+	case <-done:
+		return e.guard.err()
+	case <-e.guard.broken:
+		return e.guard.err()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// room is about how many bytes a range of keys has on the disk.
+func (e *engine) room(from, to []byte) uint64 {
+	if !e.use.enter() {
+		return 0
+	}
+	defer e.use.leave()
+	n, err := e.db.EstimateDiskUsage(from, to)
+	if err != nil {
+		return 0 // and nothing is reclaimed
+	}
+	return n
+}

@@ -1,0 +1,90 @@
+package docstore
+
+import (
+	"sync"
+	"time"
+)
+
+// Deleted documents leave their room to the engine, which gives it back when it rewrites
+// the tables that they are in: in a store that is written to that is soon, in one that
+// is not it would be never. So a while after the last write, or after a container was
+// deleted, the engine is asked to.
+
+const (
+	reclaimAfter = 30 * time.Second
+	worthwhile   = 1 << 20 // bytes on the disk, of a container without documents
+)
+
+// leftovers are ranges of keys in which everything has been deleted.
+type leftovers struct {
+	mu     sync.Mutex
+	ranges [][2][]byte
+}
+
+func (l *leftovers) add(ranges [][2][]byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ranges = append(l.ranges, ranges...)
+}
+
+func (l *leftovers) take() (ranges [][2][]byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ranges, l.ranges = l.ranges, nil
+	return ranges
+}
+
+// wroteSome has the reclaimer look in a while.
+func (db *DB) wroteSome() {
+	select {
+	case db.wrote <- struct{}{}:
+	default:
+	}
+}
+
+// reclaimAll is the reclaimer.
+func (db *DB) reclaimAll() {
+	heads := map[*Container]int64{} // when they were found empty
+	for {
+		select {
+		case <-db.wrote:
+		case <-db.stop:
+			return
+		}
+		seen := db.applied.Load()
+		select {
+		case <-time.After(reclaimAfter):
+		case <-db.stop:
+			return
+		}
+		quiet := db.applied.Load() == seen
+		if !quiet {
+			db.wroteSome()
+		}
+		ranges := db.dropped.take()
+		if quiet {
+			ranges = append(ranges, db.emptied(heads)...)
+		}
+		if err := db.eng.reclaim(life{db.stop}, ranges, quiet); err != nil {
+			db.dropped.add(ranges) // it is tried again after the next write
+		}
+	}
+}
+
+// emptied are the ranges of containers that have had documents and have none.
+func (db *DB) emptied(heads map[*Container]int64) (ranges [][2][]byte) {
+	for _, c := range db.Containers() {
+		head := c.Head()
+		if c.Count() > 0 || head == heads[c] {
+			continue
+		}
+		heads[c] = head
+		for _, table := range []byte(dataTables) {
+			from := tableKey(table, c.num, 0)
+			if to := after(from); db.eng.room(from, to) >= worthwhile {
+				ranges = append(ranges, [2][]byte{from, to})
+			}
+		}
+	}
+	return ranges
+}
