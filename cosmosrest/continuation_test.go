@@ -66,6 +66,21 @@ func TestALastPageThatIsFullHasNoContinuation(t *testing.T) {
 	}
 }
 
+func TestAFullPageOfAQueryThroughTheGatewayHasAnEmptyOneAfterIt(t *testing.T) {
+	w := ties(t)
+	headers := across("x-ms-max-item-count", "2")
+	var pages []string
+	for next := "-"; next != "" && len(pages) < 5; {
+		a := w.ask(t, headers, "SELECT * FROM c").want(t, 200)
+		pages = append(pages, a.header.Get("x-ms-item-count"))
+		next = a.header.Get("x-ms-continuation")
+		headers["x-ms-continuation"] = next
+	}
+	if got := strings.Join(pages, " "); got != "2 2 0" {
+		t.Errorf("the pages have %s rows, want 2 2 0", got)
+	}
+}
+
 func TestAContinuationHoldsUnderAnotherText(t *testing.T) {
 	w := ties(t)
 	for _, test := range []struct {
