@@ -6,12 +6,13 @@ PKG   ?= ./...
 
 SEEDS    ?= 100
 CRASHES  ?= 50
+DAMAGES  ?= 1000
 QUERIES  ?= 2000
 FUZZTIME ?= 10s
 BENCH    ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim crash resume fuzz transcripts bench cover demo docs conformance-go conformance-js conformance-python conformance-java size vuln tidy
+.PHONY: help check format vet lint fix test race sim crash damage resume fuzz transcripts bench cover demo docs conformance-go conformance-js conformance-python conformance-java size vuln tidy
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +50,9 @@ sim: ## the whole system in virtual time; SEEDS=10000 for a long run
 
 crash: ## the store under kill -9; CRASHES=200 for a long run
 	$(GO) test -count=1 -timeout=0 -run Kill -v ./docstore -crash.rounds $(CRASHES)
+
+damage: ## files of the store damaged, one bit or one file at a time; DAMAGES=5000 for a long run
+	$(GO) test -count=1 -timeout=0 -run Damage -v ./docstore -damage.n $(DAMAGES)
 
 resume: ## random queries, paged in every way in which SDKs go on; QUERIES=20000 for a long run
 	$(GO) test -count=1 -timeout=0 -run ResumedQueries ./cosmosrest -resume.queries $(QUERIES)

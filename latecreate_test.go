@@ -231,3 +231,31 @@ func (w *world) renew(of changefeed.Range) {
 		}
 	}
 }
+
+// A lease that is left from a late create stands where a child is to be made, further back
+// than the parent: it is no child, and what the parent has done does not come again.
+func TestALeaseLeftFromALateCreateIsNotTakenForAChild(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		y := &tally{}
+		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		w.trickle()
+		time.Sleep(time.Minute)
+		p.stop(t)
+		w.split(0)
+		half := w.partitions()[0].Range
+		if _, err := w.leases.Create(t.Context(), changefeed.Lease{
+			Version: 1, Token: half.String(), Range: half, Position: changefeed.At(`"1"`),
+			Properties: map[string]string{"changefeed.generation": "1"},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		p = w.run("b", y, changefeed.Options{})
+		w.trickle()
+		time.Sleep(2 * time.Minute)
+		w.tiles()
+		if twice := y.twice(); len(twice) != 0 || w.pending() != 0 || len(w.records(changefeed.KindLease)) != 2 {
+			t.Errorf("%d leases, %d pending, delivered twice: %v", len(w.records(changefeed.KindLease)), w.pending(), twice)
+		}
+		p.stop(t)
+	})
+}

@@ -120,7 +120,7 @@ func TestAcceptance8LeasesOfACrashedHostAreOwnedAsSoonAsTheyExpire(t *testing.T)
 		leases, hosts int
 		followed      bool
 		late          time.Duration
-	}{{300, 4, true, 0}, {300, 2, true, 0}, {50, 2, true, 5 * time.Second}, {50, 2, false, 0}, {50, 2, false, 5 * time.Second}} {
+	}{{300, 4, true, 0}, {100, 2, true, 0}, {50, 2, true, 5 * time.Second}, {50, 2, false, 0}} {
 		t.Run(fmt.Sprintf("%d leases, %d survive, followed %v, %v", c.leases, c.hosts-1, c.followed, c.late), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) { w.crash(c.leases, c.hosts, c.followed, c.late) })
 		})
@@ -208,7 +208,7 @@ func (b *budget) admitAll() {
 
 func TestLeasesAreCreatedAtThePaceThatTheStoreAllows(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		const leases, writes = 1000, 40
+		const leases, writes = 400, 40
 		store := newBudget(w.leases, writes)
 		var ready sync.WaitGroup
 		o := changefeed.Options{MinLeases: leases}

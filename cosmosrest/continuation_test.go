@@ -66,6 +66,21 @@ func TestALastPageThatIsFullHasNoContinuation(t *testing.T) {
 	}
 }
 
+func TestAFullPageOfAQueryThroughTheGatewayHasAnEmptyOneAfterIt(t *testing.T) {
+	w := ties(t)
+	headers := across("x-ms-max-item-count", "2")
+	var pages []string
+	for next := "-"; next != "" && len(pages) < 5; {
+		a := w.ask(t, headers, "SELECT * FROM c").want(t, 200)
+		pages = append(pages, a.header.Get("x-ms-item-count"))
+		next = a.header.Get("x-ms-continuation")
+		headers["x-ms-continuation"] = next
+	}
+	if got := strings.Join(pages, " "); got != "2 2 0" {
+		t.Errorf("the pages have %s rows, want 2 2 0", got)
+	}
+}
+
 func TestAContinuationHoldsUnderAnotherText(t *testing.T) {
 	w := ties(t)
 	for _, test := range []struct {
@@ -249,5 +264,49 @@ func TestKeysWithOnePlaceArePagedTogether(t *testing.T) {
 		if got := w.pages(t, "POST", across("x-ms-max-item-count", size), query); sortedWords(got) != sortedWords("1 2 3 4 5 6") {
 			t.Errorf("pages of %s are %s", size, got)
 		}
+	}
+}
+
+// After a split, the row where the page ended is in one of the ranges, and both need it.
+func TestPagesGoOnAtLongStringsInBothRangesOfASplit(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	for i := range 12 {
+		if _, err := cont.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"%d","pk":"k%d","s":"%s%02d"}`, i, i, strings.Repeat("long", 200), i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const query = "SELECT * FROM c ORDER BY c.s"
+	had, next := w.last(t, query, 5)
+	parts, err := cont.Split(t.Context(), "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.results.remove(w.newestResult())
+	for _, part := range parts {
+		rest, _ := w.last(t, query, 50, "x-ms-continuation", next, "x-ms-documentdb-partitionkeyrangeid", part.ID)
+		had += " " + rest
+	}
+	if sortedWords(had) != sortedWords("0 1 2 3 4 5 6 7 8 9 10 11") {
+		t.Errorf("the pages have %s, want each once", had)
+	}
+}
+
+// Of equal rows the one of the oldest document has the place, whichever is read first.
+func TestADistinctRowKeepsItsPlaceWhenADocumentIsWrittenAgain(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	docs := []string{`{"id":"a","pk":"p","v":"x"}`, `{"id":"b","pk":"p","v":"y"}`, `{"id":"c","pk":"p","v":"x"}`}
+	for _, body := range docs {
+		if _, err := cont.Upsert(t.Context(), []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const query = "SELECT DISTINCT c.v AS id FROM c"
+	first, next := w.last(t, query, 1)
+	if _, err := cont.Upsert(t.Context(), []byte(docs[0])); err != nil {
+		t.Fatal(err)
+	}
+	w.results.remove(w.newestResult())
+	if rest, _ := w.last(t, query, 5, "x-ms-continuation", next); first != "x" || rest != "y" {
+		t.Errorf("pages are %s and %s, want x and y", first, rest)
 	}
 }

@@ -342,6 +342,7 @@ func TestAClientWithAKeyIsKnownBehindTLS(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				_, _ = io.Copy(io.Discard, a.Body) // or the connection would not be kept
 				a.Body.Close()
 				if a.StatusCode != c.status || a.Proto != version {
 					t.Errorf("signed %v: %s %d, want %s %d", c.signed, a.Proto, a.StatusCode, version, c.status)

@@ -43,12 +43,15 @@ type meter struct {
 	stop    context.CancelFunc // of ctx, when that has a limit
 }
 
+// errLate ends a query that takes too long.
+var errLate = newFault(http.StatusRequestTimeout, 0, "RequestTimeout",
+	"The query has not computed its rows within %v: want a filter that leaves less to compute, or fewer queries at once", maxCompute)
+
 // limit has the request end, with a 408, when it has not computed its answer after maxCompute. It returns the
 // context of all that it computes.
 func (m *meter) limit() context.Context {
 	if m.stop == nil {
-		m.ctx, m.stop = context.WithTimeoutCause(m.ctx, maxCompute, newFault(http.StatusRequestTimeout, 0, "RequestTimeout",
-			"The query has not computed its rows within %v: want a filter that leaves less to compute, or fewer queries at once", maxCompute))
+		m.ctx, m.stop = context.WithTimeoutCause(m.ctx, maxCompute, errLate)
 	}
 	return m.ctx
 }

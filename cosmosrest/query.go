@@ -256,11 +256,18 @@ func (q *query) page(b *feedBody) (more bool, err error) {
 		return false, nil
 	}
 	more, err = p.fill(&q.scan, q.begun)
+	if err == nil && !p.done() && q.max > 0 && b.count == q.max && q.throughGateway() {
+		more = true
+	}
 	if more {
 		q.scan.save(&q.from)
 	}
 	return more, err
 }
+
+// throughGateway tells of a query that names no range and no partition key. The service's gateway then goes from partition to
+// partition, and does not look beyond a full page: the Go SDK's own suite wants the empty one after the last that is full.
+func (q *query) throughGateway() bool { return !q.sel.named && q.sel.key == "" && !q.scan.pinned }
 
 // answer sends a page.
 func (q *query) answer(b *feedBody, more bool) error {

@@ -57,13 +57,7 @@ func (c *Container) Database() string { return c.layout.Load().spec.Database }
 
 // Name is what [DB.Container] finds it by: its id, and before that the database and a
 // slash, unless that is the [DefaultDatabase].
-func (c *Container) Name() string {
-	s := c.layout.Load().spec
-	if s.Database == DefaultDatabase {
-		return s.ID
-	}
-	return s.name()
-}
+func (c *Container) Name() string { return c.layout.Load().spec.shortName() }
 
 // ETag is that of the specification: another one after each [DB.ReplaceContainer].
 func (c *Container) ETag() string { return c.layout.Load().etag }
@@ -323,6 +317,7 @@ func (c *Container) Item(ctx context.Context, key changefeed.PartitionKey, id st
 
 // item is the document behind a key of the primary index.
 func (c *Container) item(ctx context.Context, key []byte) (Item, bool, error) {
+	var missed addr
 	for {
 		v, found, err := c.db.eng.get(nil, key)
 		if err != nil {
@@ -342,8 +337,12 @@ func (c *Container) item(ctx context.Context, key []byte) (Item, bool, error) {
 		if err != nil {
 			return Item{}, false, err
 		}
-		if !found { // replaced between the two gets
+		if !found && s.addr != missed { // replaced between the two gets
+			missed = s.addr
 			continue
+		}
+		if !found {
+			return Item{}, false, fmt.Errorf("%w: no entry at LSN %d of log %d", ErrCorrupt, s.lsn, s.log)
 		}
 		if s.lsn > c.head.Load() {
 			if err := c.db.settle(ctx); err != nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,10 +32,10 @@ type Options struct {
 	// making one.
 	MustExist bool
 
-	fs     filesystem
-	buffer uint64 // of writes in memory; 0 is memTable
-
-	resting bool // nothing is swept: of a copy
+	fs      filesystem
+	buffer  uint64 // of writes in memory; 0 is memTable
+	small   bool   // tables are, for tests
+	resting bool   // nothing is swept: of a copy
 }
 
 // DB is an open store. All methods may be called concurrently.
@@ -52,6 +51,7 @@ type DB struct {
 	closer sync.Once
 	failed atomic.Pointer[error]
 	wake   chan struct{} // an expiry has come closer
+	found  Recovery
 	wrote  chan struct{} // there is a write that the reclaimer has not seen
 
 	dropped leftovers // for the reclaimer
@@ -78,9 +78,10 @@ func Open(dir string, o Options) (*DB, error) { return OpenContext(life{}, dir, 
 
 // OpenContext opens the store in a directory, which it creates when there is none. It
 // returns [ErrInUse] when another process has it open, [ErrCorrupt] when files are
-// damaged, [ErrNotStore] when the directory holds other files, [ErrFormat] when it is of
-// a later version, and [ErrFailed] when a file cannot be made, or the disk was full for 10
-// seconds. When ctx ends before, it returns the cause and the error that it waited out.
+// damaged, which it finds out before it changes anything, [ErrNotStore] when the directory
+// holds other files, [ErrFormat] when it is of a later version, and [ErrFailed] when a file
+// cannot be made, or the disk was full for 10 seconds. When ctx ends before, it returns the
+// cause and the error that it waited out.
 func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = defaultCache
@@ -100,7 +101,7 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 		wake: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
 	}
 	settled := eng.guard.until(ctx)
-	err = db.load()
+	err = db.begin()
 	settled()
 	if failure := eng.guard.err(); failure != nil {
 		err = openFailure(ctx, failure)
@@ -125,7 +126,7 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 
 // load reads what the store keeps in memory.
 func (db *DB) load() error {
-	format, found, err := db.eng.get(nil, metaKey("format"))
+	format, found, err := db.eng.find(metaKey("format"))
 	switch {
 	case err != nil:
 		return openError(err)
@@ -134,12 +135,12 @@ func (db *DB) load() error {
 	case string(format) != formatVersion:
 		err = fmt.Errorf("%w: directory has format %q, this version writes %q", ErrFormat, format, formatVersion)
 	default:
-		db.rid, _, err = db.eng.get(nil, metaKey("rid"))
+		db.rid, _, err = db.eng.find(metaKey("rid"))
 	}
 	if err != nil {
 		return err
 	}
-	next, _, err := db.eng.get(nil, metaKey("next"))
+	next, _, err := db.eng.find(metaKey("next"))
 	if err != nil {
 		return err
 	}
@@ -250,7 +251,7 @@ func (c *Container) load() error {
 
 // numbers reads a record of n numbers; zeros where there is none.
 func (c *Container) numbers(key []byte, n int) ([]int64, error) {
-	v, found, err := c.db.eng.get(nil, key)
+	v, found, err := c.db.eng.find(key)
 	numbers := make([]int64, n)
 	if err != nil || !found {
 		return numbers, err
@@ -355,25 +356,4 @@ func decodeRID(rid string) ([]byte, error) {
 		return nil, fmt.Errorf("resource id %q: %w", rid, ErrCorrupt)
 	}
 	return b, nil
-}
-
-// tagger makes ETags that never come twice.
-type tagger struct {
-	run  string
-	next *atomic.Uint64
-}
-
-func newTagger() tagger {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails, as documented
-	return tagger{run: fmt.Sprintf("%08x-%04x", b[:4], b[4:6]), next: &atomic.Uint64{}}
-}
-
-// tag is the next ETag, with its quotes.
-func (t tagger) tag() string {
-	n := strconv.FormatUint(t.next.Add(1)|1<<63, 16) // 16 digits
-	b := make([]byte, 0, 2+len(t.run)+len(n)+3)
-	b = append(append(append(b, '"'), t.run...), '-')
-	b = append(append(append(b, n[:4]...), '-'), n[4:]...)
-	return string(append(b, '"'))
 }

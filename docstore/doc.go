@@ -37,6 +37,14 @@
 // the disk is full, or the process has no file descriptor left, writers wait, and the
 // store goes on by itself if that ends within 10 seconds.
 //
+// # Damage
+//
+// The files of a store are verified when it is opened, before anything is changed: one
+// that is lost, cut or altered is [ErrCorrupt] with its name, from Open or, for the blocks of
+// tables, from the read that meets it. After a kill or a power loss the end of the newest log
+// is an exception: how far it had reached cannot be known, and [DB.Recovery] says how far it
+// does. [DB.Check] reads everything; [Salvage] reads what is left of a damaged store.
+//
 // # Files
 //
 // What a store makes is for its owner only; files of earlier versions become so when the

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -24,6 +23,10 @@ type engine struct {
 	sync  bool
 	guard *guard
 	use   users
+
+	lock      *pebble.Lock // of the directory
+	inventory *inventory   // nil in memory
+	recovery  Recovery
 
 	stuck atomic.Bool // it panicked with its locks held, and cannot be closed
 }
@@ -51,6 +54,36 @@ func openEngine(ctx context.Context, dir string, o Options) (*engine, error) {
 		return nil, err
 	}
 	g := newGuard(fs, dir)
+	po := engineOptions(g, o)
+	defer po.FileCache.Unref()
+	e := &engine{sync: !o.NoSync, guard: g, use: newUsers()}
+	if !o.InMemory {
+		if err := e.verify(ctx, dir, po); err != nil {
+			return nil, err
+		}
+	}
+	settled := g.until(ctx)
+	db, err := pebble.Open(dir, po)
+	settled()
+	if err == nil {
+		e.db = db
+	}
+	if g.frozen() { // then what the engine says comes of that
+		err = openFailure(ctx, g.err())
+	}
+	switch {
+	case err == nil:
+		return e, nil
+	case e.db != nil:
+		_ = e.close()
+	default:
+		_ = e.unlock()
+	}
+	return nil, err
+}
+
+// engineOptions are how the engine is set up.
+func engineOptions(g *guard, o Options) *pebble.Options {
 	po := &pebble.Options{
 		FS:                          g,
 		FormatMajorVersion:          pebble.FormatNewest,
@@ -72,26 +105,12 @@ func openEngine(ctx context.Context, dir string, o Options) (*engine, error) {
 	}
 	// Feeds are read nearly twice as fast as with the engine's default compression.
 	po.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionFastest })
+	if o.small {
+		po.TargetFileSizes[0], po.FlushSplitBytes = 16<<10, 16<<10
+	}
 	po.Experimental.FileCacheShards = max(1, min(runtime.GOMAXPROCS(0), openTables()/tablesOfShard))
 	po.FileCache = pebble.NewFileCache(po.Experimental.FileCacheShards, openTables())
-	defer po.FileCache.Unref()
-	e := &engine{sync: !o.NoSync, guard: g, use: newUsers()}
-	settled := g.until(ctx)
-	db, err := pebble.Open(dir, po)
-	settled()
-	if err == nil {
-		e.db = db
-	}
-	if g.frozen() { // then what the engine says comes of that
-		err = openFailure(ctx, g.err())
-	}
-	if err != nil && e.db != nil {
-		_ = e.close()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return e, nil
+	return po
 }
 
 // openFailure is the error of an opening that came to nothing because of the disk, or
@@ -108,33 +127,6 @@ func isCorrupt(err error) bool {
 	return pebble.IsCorruptionError(err) || errors.Is(err, pebble.ErrCorruption)
 }
 
-// look tells of the names in a directory whether there is a store, and whether there is
-// anything else. One whose making was interrupted early is neither.
-func look(names []string) (store, other bool) {
-	for _, name := range names {
-		switch {
-		case strings.HasPrefix(name, "marker.manifest.") || strings.HasPrefix(name, "marker.format-version."):
-			store = true
-		case name == "LOCK" || name == "lost+found" || strings.HasPrefix(name, "MANIFEST-"):
-		default:
-			other = true
-		}
-	}
-	return store, other
-}
-
-// damage is the [ErrCorrupt] of what the engine could not read.
-type damage struct{ err error }
-
-// Error is one line, although the engine's may have several.
-func (d damage) Error() string {
-	what, _, _ := strings.Cut(strings.TrimPrefix(d.err.Error(), "pebble: "), "\n")
-	return fmt.Sprintf("%v: %s: nothing was changed; restore the directory from a copy", ErrCorrupt, what)
-}
-
-// Unwrap gives the class and the engine's error.
-func (d damage) Unwrap() []error { return []error{ErrCorrupt, d.err} }
-
 // readError gives the error of a read one of our names. A failed engine has tables that are
 // nowhere, which is no damage.
 func (e *engine) readError(err error) error {
@@ -144,7 +136,7 @@ func (e *engine) readError(err error) error {
 	case e.guard.frozen():
 		return fmt.Errorf("%w: %w", ErrFailed, e.guard.err())
 	case isCorrupt(err):
-		return damage{err}
+		return damage{err: err}
 	}
 	return err
 }
@@ -176,8 +168,10 @@ func (e *engine) close() (err error) {
 			err = fmt.Errorf("%v", r)
 		}
 	}()
-	err = e.db.Close()
-	return cmp.Or(e.guard.err(), err)
+	if err = cmp.Or(e.db.Close(), e.guard.err()); err == nil {
+		err = e.inventory.seal()
+	}
+	return cmp.Or(e.guard.err(), err, e.unlock())
 }
 
 // get appends the value of a key to dst; false tells that there is none.
@@ -195,6 +189,21 @@ func (e *engine) get(dst, key []byte) ([]byte, bool, error) {
 	}
 	dst = append(dst, v...)
 	return dst, true, closer.Close()
+}
+
+// find is get for the time when a store is opened: it reads no more than has been read by
+// [survey.heads], which leaves out the filters of tables.
+func (e *engine) find(key []byte) (value []byte, found bool, err error) {
+	c, err := e.cursor(key, append(slices.Clone(key), 0))
+	if err != nil {
+		return nil, false, err
+	}
+	defer c.finish(&err, "close cursor")
+	if !c.first() {
+		return nil, false, c.err()
+	}
+	v, err := c.value()
+	return slices.Clone(v), true, err
 }
 
 // write is a set of changes that is applied as one.

@@ -15,6 +15,17 @@ func (o Options) WithFS(fs vfs.FS) Options {
 	return o
 }
 
+// Small makes the engine's logs and tables small, so that there are many.
+func (o Options) Small() Options {
+	o.small, o.buffer = true, 64<<10
+	return o
+}
+
+// SalvageFrom is Salvage of a store on a file system.
+func SalvageFrom(ctx context.Context, fs vfs.FS, dir string, visit func(string, Item) error) (*Salvaged, error) {
+	return salvage(ctx, fs, dir, visit)
+}
+
 // WithBuffer makes the store write tables after so many bytes.
 func (o Options) WithBuffer(bytes uint64) Options {
 	o.buffer = bytes
@@ -95,6 +106,11 @@ func (db *DB) Versions(c *Container) (n int) {
 		n++
 	}
 	return n
+}
+
+// Compact rewrites all tables into one level.
+func (db *DB) Compact(ctx context.Context) error {
+	return db.eng.db.Compact(ctx, []byte{0}, []byte{0xff}, false)
 }
 
 // SubmitLate puts a request into the queue of a closed store, as a writer does that has

@@ -153,6 +153,9 @@ func (t *track) seekTime(n uint32, since, lo, hi int64) (int64, error) {
 	for hi-lo > 1 {
 		mid := lo + (hi-lo)/2
 		if !t.it.seek(logKey(tableLog, t.c.num, addr{n, mid + 1, 0})) {
+			if err := t.it.err(); err != nil {
+				return 0, err
+			}
 			hi = mid
 			continue
 		}

@@ -377,6 +377,13 @@ func (r *reader) varint() int64 {
 	return v
 }
 
+// take is the next byte of a record that has one.
+func (r *reader) take() byte {
+	b := r.b[0]
+	r.b = r.b[1:]
+	return b
+}
+
 func (r *reader) text() []byte {
 	n := r.uvarint()
 	if r.bad || n > uint64(len(r.b)) {

@@ -49,7 +49,7 @@ func openError(err error) error {
 	case errors.Is(err, ErrCorrupt):
 		return err
 	case isCorrupt(err) || errors.Is(err, os.ErrNotExist):
-		return damage{err}
+		return damage{err: err}
 	}
 	return err
 }

@@ -55,7 +55,7 @@ const retentionName = "retention" // of the record in the table of the store
 
 // loadRetention reads what was set.
 func (db *DB) loadRetention() error {
-	v, found, err := db.eng.get(nil, metaKey(retentionName))
+	v, found, err := db.eng.find(metaKey(retentionName))
 	if err != nil || !found {
 		return err
 	}

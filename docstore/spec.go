@@ -129,6 +129,14 @@ func (s *ContainerSpec) check() error {
 // name is the container's name within the store.
 func (s *ContainerSpec) name() string { return s.Database + "/" + s.ID }
 
+// shortName is name without the default database.
+func (s *ContainerSpec) shortName() string {
+	if s.Database == DefaultDatabase {
+		return s.ID
+	}
+	return s.name()
+}
+
 // expiry is when a version with this commit time and ttl of its own expires, in Unix
 // milliseconds; 0 is never.
 func (s *ContainerSpec) expiry(time int64, ttl int) int64 {

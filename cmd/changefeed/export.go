@@ -17,7 +17,9 @@ import (
 type exportOptions struct {
 	placeFlags
 	selection
-	system bool
+	system  bool
+	wrecked bool
+	output  *choice
 }
 
 func exportCommand() *cobra.Command {
@@ -29,13 +31,17 @@ func exportCommand() *cobra.Command {
 they were given: what the store adds to them (_rid, _self, _etag, _attachments, _ts) is
 left out unless --system asks for it. Those of one partition key come in the order of
 their last writes, so that import makes the same container of them. With -o json it is
-the same: documents are JSON.`,
+the same: documents are JSON.` + salvageHelp,
 		Example: `  changefeed export --db data --container restaurants > restaurants.ndjson
   changefeed export --db data --container restaurants --key CF24 | jq .name
   changefeed export docstore:data#orders --key '["tenant 1", 5]' --system
+  changefeed export --salvage --db data --container restaurants > left.ndjson
   changefeed export cosmos:shop/orders --endpoint https://contoso.documents.azure.com > orders.ndjson`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.wrecked {
+				return o.salvage(cmd, args)
+			}
 			return o.with(cmd, args, func(c *container) error {
 				if err := o.rng.complete(cmd.Context(), c.source); err != nil {
 					return err
@@ -47,8 +53,10 @@ the same: documents are JSON.`,
 	o.placeFlags.register(cmd)
 	o.patient(cmd)
 	o.selection.register(cmd)
-	output(cmd) // for who gives it to all commands
+	o.output = output(cmd) // for who gives it to all commands, and for what is lost
 	cmd.Flags().BoolVar(&o.system, "system", false, "keep the system properties")
+	cmd.Flags().BoolVar(&o.wrecked, "salvage", false, "write what can still be read of a damaged store, and list what cannot")
+	cmd.MarkFlagsMutuallyExclusive("salvage", "range")
 	return cmd
 }
 

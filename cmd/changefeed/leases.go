@@ -56,7 +56,7 @@ With -o json, one object a line: of kind lease, instance, hole or document.` + a
 			if form.value == "json" {
 				return writeRows(cmd.OutOrStdout(), units)
 			}
-			return writeTables(cmd.OutOrStdout(), a.name(), units, edgesFor(cmd.OutOrStdout()))
+			return writeTables(cmd.OutOrStdout(), a.name(), units, terminalOf(cmd.OutOrStdout()))
 		},
 	}
 	o.register(cmd)

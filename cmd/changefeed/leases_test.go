@@ -229,7 +229,7 @@ func TestDocumentsOfNoUnitAreShown(t *testing.T) {
 		t.Fatalf("got %d units, want that of the lease and one of strays", len(units))
 	}
 	var table bytes.Buffer
-	if err := writeTables(&table, "leases", units, short); err != nil {
+	if err := writeTables(&table, "leases", units, wide(300)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{

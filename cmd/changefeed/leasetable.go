@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/millrace/changefeed"
 )
@@ -26,8 +28,8 @@ func writeRows(w io.Writer, units []unit) error {
 	return nil
 }
 
-// writeTables writes a table for each unit, with edges of ranges as they are to be shown.
-func writeTables(w io.Writer, container string, units []unit, edges func(string) string) error {
+// writeTables writes a table for each unit, as wide as there is room.
+func writeTables(w io.Writer, container string, units []unit, at terminal) error {
 	if len(units) == 0 {
 		_, err := fmt.Fprintf(w, "container %s has no leases\n", container)
 		return err
@@ -36,30 +38,68 @@ func writeTables(w io.Writer, container string, units []unit, edges func(string)
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		if err := u.write(w, edges); err != nil {
+		if err := u.write(w, at); err != nil {
 			return fmt.Errorf("write leases: %w", err)
 		}
 	}
 	return nil
 }
 
-func (u *unit) write(w io.Writer, edges func(string) string) error {
+func (u *unit) write(w io.Writer, at terminal) error {
 	fmt.Fprintln(w, u.heading())
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	rows := [][]string{{"LEASE", "OWNER", "WRITTEN", "POSITION", "LAG", "WAITED", "STATE", "ATTEMPTS", "NOTE"}}
 	if u.processor == "" {
-		fmt.Fprintln(t, "  DOCUMENT\tOWNER\tNOTE")
-		for _, r := range u.rows {
-			fmt.Fprintf(t, "  %s\t%s\t%s\n", r.ID, orDash(r.Owner), strings.Join(r.Notes, "; "))
-		}
-		return t.Flush()
+		rows = [][]string{{"DOCUMENT", "OWNER", "NOTE"}}
 	}
-	fmt.Fprintln(t, "  LEASE\tOWNER\tWRITTEN\tPOSITION\tLAG\tWAITED\tSTATE\tATTEMPTS\tNOTE")
 	for _, r := range u.rows {
-		if r.Kind != rowInstance {
-			fmt.Fprintf(t, "  %s\n", r.cells(edges))
+		switch {
+		case u.processor == "":
+			rows = append(rows, []string{r.ID, orDash(r.Owner), strings.Join(r.Notes, "; ")})
+		case r.Kind != rowInstance:
+			rows = append(rows, r.cells(at.edges))
 		}
 	}
-	return t.Flush()
+	_, err := io.WriteString(w, leaseTable(rows, at.room()))
+	return err
+}
+
+// leaseTable is a table whose last column is notes. Where there is no room for them, each
+// is below its row.
+func leaseTable(rows [][]string, room int) string {
+	table := aligned(rows)
+	if room == 0 || widestOf(table) <= room {
+		return strings.Join(table, "")
+	}
+	var short [][]string
+	for _, row := range rows {
+		short = append(short, row[:len(row)-1])
+	}
+	table = aligned(short)
+	for i, row := range rows[1:] {
+		if note := row[len(row)-1]; note != "" {
+			table[i+1] += wrapped("    "+note, 0, room, 4) + "\n"
+		}
+	}
+	return strings.Join(table, "")
+}
+
+// aligned are rows as lines, with their columns below each other.
+func aligned(rows [][]string) []string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(t, "  "+strings.Join(row, "\t"))
+	}
+	_ = t.Flush() // writes to memory
+	return slices.Collect(strings.Lines(b.String()))
+}
+
+// widestOf is the width of the widest of some lines.
+func widestOf(lines []string) (most int) {
+	for _, line := range lines {
+		most = max(most, utf8.RuneCountInString(strings.TrimSpace(line))+2)
+	}
+	return most
 }
 
 // heading is the unit and its sums.
@@ -118,13 +158,13 @@ func (r *row) mark() string {
 	return "~"
 }
 
-func (r *row) cells(edges func(string) string) string {
+func (r *row) cells(edges func(string) string) []string {
 	note := strings.Join(r.Notes, "; ")
 	switch r.Kind {
 	case rowHole:
-		return strings.Join([]string{edges(r.Range), "-", "-", "-", "-", "-", "hole", "-", note}, "\t")
+		return []string{edges(r.Range), "-", "-", "-", "-", "-", "hole", "-", note}
 	case rowDocument:
-		return strings.Join([]string{r.ID, "-", "-", "-", "-", "-", "-", "-", note}, "\t")
+		return []string{r.ID, "-", "-", "-", "-", "-", "-", "-", note}
 	}
 	name := edges(r.Lease)
 	if r.Range != "" && r.Range != r.Lease { // the id of a partition
@@ -135,10 +175,10 @@ func (r *row) cells(edges func(string) string) string {
 		lag, waited = strconv.FormatInt(*r.Lag, 10), seconds(r.Waited)
 		lag = r.mark() + lag
 	}
-	return strings.Join([]string{
+	return []string{
 		name, orDash(r.Owner), seconds(r.Silent) + " ago", r.Position, lag, waited,
 		r.State, strconv.Itoa(r.Attempts), note,
-	}, "\t")
+	}
 }
 
 func orDash(s string) string {
@@ -173,12 +213,12 @@ func short(token string) string {
 	return cut(lo) + "-" + cut(hi)
 }
 
-// edgesFor is how ranges are shown: short to people, whole to programs.
-func edgesFor(w io.Writer) func(token string) string {
-	if terminalOf(w).width != nil {
-		return short
+// edges is how ranges are shown: short to people, whole to programs.
+func (t terminal) edges(token string) string {
+	if t.width != nil {
+		return short(token)
 	}
-	return func(token string) string { return token }
+	return token
 }
 
 func cut(edge string) string {

@@ -220,7 +220,7 @@ func (o *partitionOptions) write(w io.Writer, parts []changefeed.Partition) erro
 		}
 		return nil
 	}
-	edges := edgesFor(w)
+	edges := terminalOf(w).edges
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PARTITION\tRANGE\tCAME FROM")
 	for _, p := range parts {

@@ -38,14 +38,15 @@ func TestTheReadmeCanBeRunFromTopToBottom(t *testing.T) {
 		t.Fatal(err)
 	}
 	used := map[string]bool{}
-	script := "set -eu\n"
+	var script strings.Builder
+	script.WriteString("set -eu\n")
 	for _, block := range shellBlock.FindAllStringSubmatch(string(readme), -1) {
 		for line := range strings.Lines(block[1]) {
 			line = strings.TrimSuffix(line, "\n")
 			if other, ok := instead[line]; ok {
 				used[line], line = true, other
 			}
-			script += line + "\n"
+			script.WriteString(line + "\n")
 		}
 	}
 	for line := range instead {
@@ -53,7 +54,7 @@ func TestTheReadmeCanBeRunFromTopToBottom(t *testing.T) {
 			t.Errorf("the README has no line %q any more", line)
 		}
 	}
-	said := shellOut(t, strings.ReplaceAll(script, "8081", freePort(t)))
+	said := shellOut(t, strings.ReplaceAll(script.String(), "8081", freePort(t)))
 	for _, want := range []string{
 		"imported 2 documents into orders", "imported 2 documents into shop/orders", `"key":["Oslo"]`,
 		"mailer on shop/orders: 1 lease, ", "nothing behind", "rebalance_100",

@@ -139,6 +139,9 @@ func (o *serveOptions) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer closing(db, &err)
+	if found := db.Recovery(); found.Log != "" {
+		log.Info(found.String())
+	}
 	if err := o.retain(cmd.Context(), db, cmd.Flags().Changed("retention")); err != nil {
 		return err
 	}

@@ -100,6 +100,16 @@ func TestFiguresFitTheirTerminal(t *testing.T) {
 	}
 }
 
+func TestNotesOfLeasesAreBelowWhereThereIsNoRoom(t *testing.T) {
+	rows := [][]string{{"LEASE", "STATE", "NOTE"}, {"-1F", "live", "free: nobody works on it"}, {"1F-FF", "live", ""}}
+	if got, want := leaseTable(rows, 20), "  LEASE  STATE\n  -1F    live\n    free: nobody\n    works on it\n  1F-FF  live\n"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := leaseTable(rows, 0); strings.Count(got, "\n") != 3 || !strings.Contains(got, "live   free: nobody works on it\n") {
+		t.Errorf("got\n%s", got)
+	}
+}
+
 func TestProgressFitsItsTerminal(t *testing.T) {
 	p := &progress{
 		name: "a-file-with-a-rather-long-name-of-documents.ndjson", size: 1 << 30, first: &state{},

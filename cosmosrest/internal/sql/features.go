@@ -1,5 +1,7 @@
 package sql
 
+import "strings"
+
 // missing names what a client has to be able to do for the plan and is not, in the words of the header in which clients list
 // what they support.
 func (info *queryInfo) missing(supports func(feature string) bool) (missing []string) {
@@ -40,9 +42,9 @@ func (info *queryInfo) missing(supports func(feature string) bool) (missing []st
 
 // unsupported is the refusal of a plan, in the service's words: SDKs' tests compare them.
 func unsupported(features []string) *Error {
-	text := "Query contains 1 or more unsupported features. Upgrade your SDK to a version that does support the requested features:"
+	lines := []string{"Query contains 1 or more unsupported features. Upgrade your SDK to a version that does support the requested features:"}
 	for _, f := range features {
-		text += "\nQuery contained " + f + ", which the calling client does not support."
+		lines = append(lines, "Query contained "+f+", which the calling client does not support.")
 	}
-	return failf(-1, "%s", text)
+	return failf(-1, "%s", strings.Join(lines, "\n"))
 }

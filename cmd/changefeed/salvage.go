@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/docstore"
+)
+
+const salvageHelp = `
+
+With --salvage the store may be damaged. What can still be read of it is written, and
+what cannot is listed on standard error, by file and by document, as one JSON object with
+-o json. The directory is not changed. Without --container the documents of all containers
+are written, each as {"container":NAME,"document":{…}}. The exit code is 1 when
+something may be missing.`
+
+// salvage writes what is left of a container, or of all, in a damaged store.
+func (o *exportOptions) salvage(cmd *cobra.Command, args []string) error {
+	dir, name, err := o.wreck(cmd, args)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(cmd.OutOrStdout(), outputBuffer)
+	written := 0
+	found, err := docstore.Salvage(cmd.Context(), dir, func(container string, it docstore.Item) error {
+		if name != "" && name != container || o.key.value != "" && o.key.value != it.Key {
+			return nil
+		}
+		written++
+		return o.salvaged(w, container, name == "", it)
+	})
+	if err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if err := o.lost(cmd.ErrOrStderr(), found); err != nil {
+		return err
+	}
+	return incomplete(found, name, written)
+}
+
+// wreck is the directory, and the container where one is named.
+func (o *exportOptions) wreck(cmd *cobra.Command, args []string) (dir, container string, err error) {
+	if len(args) == 0 && o.db != "" && o.container == "" {
+		return o.db, "", nil
+	}
+	a, err := o.address(cmd, args)
+	switch {
+	case errors.Is(err, errNoAddress):
+		return "", "", usageError{errors.New("--db is missing: want the directory of a store to salvage")}
+	case err == nil && a.dir == "":
+		return "", "", usageError{fmt.Errorf("%s: want the directory of a store to salvage", a.containerField())}
+	}
+	return a.dir, a.name(), err
+}
+
+// salvaged writes a document.
+func (o *exportOptions) salvaged(w *bufio.Writer, container string, named bool, it docstore.Item) (err error) {
+	body := []byte(it.Body)
+	if !o.system {
+		if body, err = withoutSystem(body); err != nil {
+			return fmt.Errorf("export item %q of partition %s: %w", it.ID, it.Key, err)
+		}
+	}
+	if !named {
+		return writeLine(w, body)
+	}
+	line, err := json.Marshal(struct {
+		Container string          `json:"container"`
+		Document  json.RawMessage `json:"document"`
+	}{container, body})
+	if err != nil {
+		return err
+	}
+	return writeLine(w, line)
+}
+
+// lost lists what is missing, and what there is.
+func (o *exportOptions) lost(to io.Writer, found *docstore.Salvaged) error {
+	if o.output.value == "json" {
+		return json.NewEncoder(to).Encode(found)
+	}
+	var text strings.Builder
+	for _, l := range found.Lost {
+		fmt.Fprintf(&text, "lost: %s", l.File)
+		if l.To != "" {
+			fmt.Fprintf(&text, ", from %s to before %s", l.From, l.To)
+		}
+		fmt.Fprintf(&text, ": %s\n", l.Reason)
+	}
+	for _, m := range found.Missing {
+		fmt.Fprintf(&text, "missing: %s: item %q of partition %s as of LSN %d", m.Container, m.ID, m.Key, m.LSN)
+		if m.Older != 0 {
+			fmt.Fprintf(&text, "; its version of LSN %d is written", m.Older)
+		}
+		text.WriteByte('\n')
+	}
+	for _, c := range found.Containers {
+		fmt.Fprintf(&text, "container %s: %d documents", c.Name, c.Documents)
+		if c.Counted >= 0 {
+			fmt.Fprintf(&text, " of %d", c.Counted)
+		}
+		text.WriteByte('\n')
+	}
+	_, err := io.WriteString(to, text.String())
+	return err
+}
+
+// incomplete is the error of a store that has lost something, or has not the container.
+func incomplete(found *docstore.Salvaged, name string, written int) error {
+	var names []string
+	for _, c := range found.Containers {
+		names = append(names, c.Name)
+		if c.Name == name {
+			name = ""
+		}
+	}
+	switch {
+	case name != "":
+		return fmt.Errorf("--container is %s: %w: want one of %s", name, errNoContainer, strings.Join(names, ", "))
+	case len(found.Lost)+len(found.Missing) > 0:
+		return fmt.Errorf("%d documents are written, others may be missing: what was lost is listed above", written)
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package docstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+)
+
+// The engine's logs and manifests are blocks of 32 KB, which hold chunks: a checksum, a
+// length, a type, in logs the number of the log, and a part of a record. The engine takes
+// the first chunk that is not whole for the end of the file. Here the rest is looked at
+// too: a whole record after a broken one was written later, so the broken one had been
+// safe before, and has been damaged since.
+
+const (
+	chunkBlock   = 32 << 10
+	chunkHeader  = 4 + 2 + 1        // checksum, length, type
+	logHeader    = chunkHeader + 4  // and the number of the log
+	syncHeader   = logHeader + 8    // and up to where the log was safe
+	batchHeader  = 8 + 4            // sequence number and count, at the head of a record of a log
+	chunkKinds   = 4                // the whole of a record, its first part, one between, its last
+	chunkOfLogs  = chunkKinds + 1   // the first type with a log's number; manifests have those below
+	chunkSynced  = 2*chunkKinds + 1 // the first with the safe offset too
+	chunkUnknown = 3*chunkKinds + 1 // none from here on
+	chunkMask    = 0xa282ead8       // what the engine adds to its checksums
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// chunk is one that is whole.
+type chunk struct {
+	payload     []byte
+	first, last bool // of its record
+	size        int  // with the header
+}
+
+// chunks reads the records of a log or a manifest.
+type chunks struct {
+	r   io.Reader
+	log uint32 // number of the log; 0 for a manifest
+
+	block  []byte
+	base   int64  // where the block begins in the file
+	at     int    // in the block
+	record []byte // so far
+	open   bool   // in the middle of a record
+
+	end    int64 // of the last whole record before anything broken, or of the trailer
+	closed bool  // the trailer that ends a log was found
+	broken int64 // where the first chunk that is not whole begins, or -1
+	later  int   // whole records after that
+	torn   int64 // where the remains of a record after end stop, 0 for none
+}
+
+func newChunks(r io.Reader, log uint32) *chunks {
+	return &chunks{r: r, log: log, block: make([]byte, 0, chunkBlock), broken: -1}
+}
+
+// each visits all records, also those after a broken chunk, for which ok is false. They
+// are good until the next one.
+func (c *chunks) each(visit func(record []byte, ok bool) error) error {
+	for !c.closed {
+		if err := c.fill(); err != nil {
+			return err
+		}
+		if len(c.block) == 0 {
+			break
+		}
+		for c.at < len(c.block) && !c.closed {
+			if err := c.step(visit); err != nil {
+				return err
+			}
+		}
+	}
+	if c.open {
+		c.torn = c.base
+		c.fail(c.end)
+	}
+	return nil
+}
+
+// fill reads the next block; an empty one is the end.
+func (c *chunks) fill() error {
+	c.base += int64(len(c.block))
+	n, err := io.ReadFull(c.r, c.block[:chunkBlock])
+	c.block, c.at = c.block[:n], 0
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil
+	}
+	return err
+}
+
+// step takes the next chunk of the block, or passes over what is none.
+func (c *chunks) step(visit func([]byte, bool) error) error {
+	rest := c.block[c.at:]
+	here := c.base + int64(c.at)
+	if c.padding(rest) {
+		c.at = len(c.block)
+		return nil
+	}
+	if c.trailer(rest) && !c.open && c.broken < 0 {
+		c.closed, c.end = true, here+logHeader
+		return nil
+	}
+	k, ok := parseChunk(rest, c.log)
+	if !ok {
+		if c.broken < 0 {
+			c.torn = here + remains(rest, c.log)
+		}
+		c.fail(here)
+		c.at++
+		return nil
+	}
+	if k.first == c.open && (k.first || c.broken < 0) { // the chunk between is missing
+		c.fail(here)
+	}
+	c.at += k.size
+	if c.broken >= 0 {
+		c.torn = here + int64(k.size)
+	}
+	if k.first {
+		c.record, c.open = c.record[:0], true
+	}
+	if !c.open {
+		return nil // the rest of a record whose beginning is lost
+	}
+	c.record = append(c.record, k.payload...)
+	if !k.last {
+		return nil
+	}
+	c.open = false
+	if c.broken < 0 {
+		c.end = c.base + int64(c.at)
+	} else {
+		c.later++
+	}
+	if visit == nil {
+		return nil
+	}
+	return visit(c.record, c.broken < 0)
+}
+
+// fail notes the first chunk that is not whole; the record that it belongs to is lost.
+func (c *chunks) fail(at int64) {
+	c.open = false
+	if c.broken < 0 {
+		c.broken = at
+	}
+}
+
+// padding tells the end of a block in which no chunk found room.
+func (c *chunks) padding(rest []byte) bool {
+	room := syncHeader
+	if c.log == 0 {
+		room = chunkHeader
+	}
+	if len(rest) >= room || c.at+len(rest) < chunkBlock {
+		return false
+	}
+	for _, b := range rest {
+		if b != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// trailer tells the header that ends a closed log: it has the number after the log's.
+func (c *chunks) trailer(rest []byte) bool {
+	return c.log != 0 && len(rest) >= logHeader && binary.LittleEndian.Uint32(rest) == 0 &&
+		binary.LittleEndian.Uint16(rest[4:]) == 0 && rest[6] == chunkOfLogs &&
+		binary.LittleEndian.Uint32(rest[chunkHeader:]) == c.log+1
+}
+
+// remains is the length of what looks like a chunk of this log that was not written to
+// its end; the leftovers of the log that the file has been before do not.
+func remains(rest []byte, log uint32) int64 {
+	switch {
+	case log == 0 || len(rest) < logHeader:
+		return int64(len(rest))
+	case rest[6] < chunkOfLogs || rest[6] >= chunkUnknown || binary.LittleEndian.Uint32(rest[chunkHeader:]) != log:
+		return 0
+	}
+	return int64(min(len(rest), syncHeader+int(binary.LittleEndian.Uint16(rest[4:]))))
+}
+
+// parseChunk reads a chunk of a log, or of a manifest where that is 0. False is one that
+// is not whole, or of the log that the file has been before.
+func parseChunk(rest []byte, log uint32) (k chunk, ok bool) {
+	if len(rest) < chunkHeader || rest[6] == 0 || rest[6] >= chunkUnknown {
+		return k, false
+	}
+	kind, header := rest[6], chunkHeader
+	switch {
+	case (kind >= chunkOfLogs) != (log != 0):
+		return k, false
+	case kind >= chunkSynced:
+		header = syncHeader
+	case kind >= chunkOfLogs:
+		header = logHeader
+	}
+	k.size = header + int(binary.LittleEndian.Uint16(rest[4:]))
+	if k.size > len(rest) || log != 0 && binary.LittleEndian.Uint32(rest[chunkHeader:]) != log {
+		return k, false
+	}
+	sum := crc32.Checksum(rest[6:k.size], castagnoli)
+	if (sum>>15|sum<<17)+chunkMask != binary.LittleEndian.Uint32(rest) {
+		return k, false
+	}
+	part := (kind - 1) % chunkKinds
+	k.payload = rest[header:k.size]
+	k.first, k.last = part == 0 || part == 1, part == 0 || part == 3
+	return k, true
+}
+
+// logOf is the number in the first chunk of a log, which must have room for it.
+func logOf(head []byte) uint32 { return binary.LittleEndian.Uint32(head[chunkHeader:]) }

@@ -1,0 +1,283 @@
+package docstore
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// The inventory is a file of the store that says which logs there are and, after a clean
+// end, how far the newest log and the manifest reach. The engine keeps neither: it reads
+// the logs that it finds, and takes the first broken record of the last one for the place
+// where the power went off. Tables need no entry, since the manifest names them.
+//
+// The file is replaced as a whole when a log is made and when the store is closed. In
+// between it may name logs that are gone, but only those before the first that the
+// manifest still wants. A log that it does not name has just been made and is empty.
+//
+// Stores without one, of earlier versions, are taken as they are; they get one.
+
+const (
+	inventoryName = "INVENTORY"
+	inventoryNext = inventoryName + ".next" // takes its place
+)
+
+// facts are what the inventory holds.
+type facts struct {
+	Version int
+	Making  bool     `json:",omitempty"` // the store has never been opened to its end
+	NoSync  bool     `json:",omitempty"` // the newest log was written without waiting for the disk
+	First   uint64   // logs before this one are in tables
+	Logs    []uint64 // those from First on
+	Closed  *ending  `json:",omitempty"` // the store was closed
+}
+
+// ending is how a closed store ends.
+type ending struct {
+	Log      uint64
+	LogEnd   int64 // with its trailer
+	Manifest string
+	Size     int64
+}
+
+// inventoryVersion is that of the form of facts.
+const inventoryVersion = 1
+
+// inventory keeps the facts of an open store.
+type inventory struct {
+	fs     vfs.FS
+	dir    string
+	noSync bool
+
+	mu     sync.Mutex
+	facts  facts
+	newest *atomic.Int64 // bytes written to the newest log; nil before there is one
+}
+
+// readInventory reads the facts; false tells that there is no such file.
+func readInventory(fs vfs.FS, dir string) (f facts, found bool, err error) {
+	b, err := readAll(fs, fs.PathJoin(dir, inventoryName))
+	if errors.Is(err, os.ErrNotExist) {
+		return f, false, nil
+	}
+	if err != nil {
+		return f, false, err
+	}
+	text, sum, _ := bytes.Cut(b, []byte{'\n'})
+	if string(sum) != inventorySum(text) {
+		return f, true, damaged(inventoryName, "its checksum is wrong")
+	}
+	if err := json.Unmarshal(text, &f); err != nil {
+		return f, true, damaged(inventoryName, "%w", err)
+	}
+	if f.Version != inventoryVersion {
+		return f, true, fmt.Errorf("%w: %s has version %d, this version writes %d", ErrFormat, inventoryName, f.Version, inventoryVersion)
+	}
+	return f, true, nil
+}
+
+func inventorySum(text []byte) string {
+	return fmt.Sprintf("%08x\n", crc32.Checksum(text, castagnoli))
+}
+
+func readAll(fs vfs.FS, path string) ([]byte, error) {
+	f, err := fs.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(f)
+	return b, errors.Join(err, f.Close())
+}
+
+// save replaces the file. When it returns, the file is on the disk, and so are the names
+// of all files that were made before.
+func (v *inventory) save() error {
+	v.facts.Logs = slices.DeleteFunc(v.facts.Logs, func(n uint64) bool { return n < v.facts.First })
+	text, err := json.Marshal(v.facts)
+	if err != nil {
+		return err
+	}
+	path, next := v.fs.PathJoin(v.dir, inventoryName), v.fs.PathJoin(v.dir, inventoryNext)
+	f, err := v.fs.Create(next, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write([]byte(string(text) + "\n" + inventorySum(text)))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := v.fs.Rename(next, path); err != nil {
+		return err
+	}
+	return syncDir(v.fs, v.dir)
+}
+
+// begin notes that a store is being made. Of one whose making was interrupted nothing has
+// been acknowledged: it is made from the beginning.
+func (v *inventory) begin() error {
+	if err := v.save(); err != nil {
+		return err
+	}
+	names, err := v.fs.List(v.dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if ours(name) && name != inventoryName {
+			if err := v.fs.Remove(v.fs.PathJoin(v.dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return syncDir(v.fs, v.dir)
+}
+
+// made notes that the store has been opened for the first time.
+func (v *inventory) made() error {
+	if v == nil || !v.facts.Making {
+		return nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.facts.Making = false
+	return v.save()
+}
+
+// seal notes where the files of a store that has been closed end.
+func (v *inventory) seal() error {
+	if v == nil {
+		return nil
+	}
+	names, err := v.fs.List(v.dir)
+	if err != nil {
+		return err
+	}
+	_, m, err := currentManifest(names)
+	if err != nil {
+		return err
+	}
+	info, err := v.fs.Stat(v.fs.PathJoin(v.dir, m))
+	if err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if n := len(v.facts.Logs); v.newest != nil {
+		v.facts.Closed = &ending{Log: v.facts.Logs[n-1], LogEnd: v.newest.Load(), Manifest: m, Size: info.Size()}
+	}
+	return v.save()
+}
+
+// opened notes a new log, before anything is written to it.
+func (v *inventory) opened(num uint64) (*atomic.Int64, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.newest = &atomic.Int64{}
+	v.facts.Closed, v.facts.NoSync = nil, v.noSync
+	if !slices.Contains(v.facts.Logs, num) { // the making of a log is tried again after an error
+		v.facts.Logs = append(v.facts.Logs, num)
+	}
+	return v.newest, v.save()
+}
+
+// dropped notes that a log is not needed any more.
+func (v *inventory) dropped(num uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.facts.First = max(v.facts.First, num+1)
+}
+
+// logNumber is the number of a log, by its name.
+func logNumber(name string) (uint64, bool) { return fileNumber(name, logSuffix) }
+
+// fileNumber is the number in the name of a file of a kind, which is written as the engine does.
+func fileNumber(name, suffix string) (uint64, bool) {
+	text, ok := strings.CutSuffix(name, suffix)
+	if !ok || len(text) < 6 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	return n, err == nil && fmt.Sprintf("%06d", n) == text
+}
+
+// inventoryFS is a file system on which the making and dropping of logs is noted.
+type inventoryFS struct {
+	vfs.FS
+	inv *inventory
+}
+
+// Unwrap is the file system below.
+func (fs inventoryFS) Unwrap() vfs.FS { return fs.FS }
+
+// Create notes a new log.
+func (fs inventoryFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := fs.FS.Create(name, category)
+	return fs.noted(name, f, err)
+}
+
+// ReuseForWrite notes a new log in the place of one that is not needed any more.
+func (fs inventoryFS) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	fs.dropped(old)
+	f, err := fs.FS.ReuseForWrite(old, name, category)
+	return fs.noted(name, f, err)
+}
+
+// Remove notes that a log is gone.
+func (fs inventoryFS) Remove(name string) error {
+	err := fs.FS.Remove(name)
+	if err == nil {
+		fs.dropped(name)
+	}
+	return err
+}
+
+// log is the number of a log of the store; those of copies are none.
+func (fs inventoryFS) log(name string) (uint64, bool) {
+	num, ok := logNumber(fs.PathBase(name))
+	return num, ok && fs.PathJoin(fs.inv.dir, fs.PathBase(name)) == fs.PathJoin(name)
+}
+
+func (fs inventoryFS) dropped(name string) {
+	if num, ok := fs.log(name); ok {
+		fs.inv.dropped(num)
+	}
+}
+
+func (fs inventoryFS) noted(name string, f vfs.File, err error) (vfs.File, error) {
+	num, ok := fs.log(name)
+	if err != nil || !ok {
+		return f, err
+	}
+	written, err := fs.inv.opened(num)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return countedLog{f, written}, nil
+}
+
+// countedLog is the newest log, whose end is wanted when the store is closed.
+type countedLog struct {
+	vfs.File
+	written *atomic.Int64
+}
+
+// Write counts what it writes.
+func (l countedLog) Write(b []byte) (int, error) {
+	n, err := l.File.Write(b)
+	l.written.Add(int64(n))
+	return n, err
+}

@@ -1,0 +1,128 @@
+package docstore
+
+import (
+	"errors"
+	"os"
+	"slices"
+)
+
+// logs reads the logs that are not in tables yet, to their ends.
+func (s *survey) logs() error {
+	present, err := s.presentLogs()
+	if err != nil {
+		return err
+	}
+	next := uint64(0) // sequence number that the next record has; 0 before the first
+	for i, num := range present {
+		c, err := s.readLog(num, &next)
+		if err != nil {
+			return err
+		}
+		if err := s.judgeLog(num, c, i == len(present)-1); err != nil {
+			return err
+		}
+	}
+	s.facts.First = max(s.facts.First, s.manifest.firstLog)
+	s.facts.Logs = present
+	return nil
+}
+
+// presentLogs are the numbers of the logs that the engine will read. It refuses a store
+// that lacks one.
+func (s *survey) presentLogs() ([]uint64, error) {
+	var nums []uint64
+	for _, name := range s.names {
+		if num, ok := logNumber(name); ok && num >= s.manifest.firstLog {
+			nums = append(nums, num)
+		}
+	}
+	slices.Sort(nums)
+	for _, num := range s.facts.Logs {
+		if num >= s.manifest.firstLog && !slices.Contains(nums, num) {
+			return nil, damaged(logName(num), "it is missing, though %s needs it, or that ends too early", s.manifestName)
+		}
+	}
+	return nums, nil
+}
+
+// readLog reads a log and refuses one that lacks records.
+func (s *survey) readLog(num uint64, next *uint64) (*chunks, error) {
+	name := logName(num)
+	f, err := s.fs.Open(s.fs.PathJoin(s.dir, name))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	c := newChunks(f, uint32(num))
+	err = c.each(func(record []byte, ok bool) error {
+		if !ok {
+			return nil
+		}
+		seq, count, whole := batchHead(record)
+		switch {
+		case !whole:
+			return damaged(name, "a record before offset %d is too short", c.end)
+		case *next != 0 && seq != *next:
+			return damaged(name, "writes %d to %d before offset %d are missing", *next, seq-1, c.end)
+		}
+		*next = seq + count
+		return nil
+	})
+	return c, err
+}
+
+// judgeLog refuses a log that is damaged.
+func (s *survey) judgeLog(num uint64, c *chunks, newest bool) error {
+	name := logName(num)
+	listed := !s.known || slices.Contains(s.facts.Logs, num)
+	switch end := s.facts.Closed; {
+	case !listed && !s.justMade(num, c, newest):
+		return damaged(name, "it is not one of the store's logs")
+	case end != nil && end.Log == num && (!c.closed || c.end != end.LogEnd):
+		return damaged(name, "it is whole up to offset %d only, and had %d bytes when the store was closed", c.end, end.LogEnd)
+	case !listed && newest:
+		s.recovery = Recovery{Log: name}
+	case !listed:
+	case c.later > 0 && (!newest || !s.facts.NoSync):
+		return damaged(name, "a write at offset %d is damaged, and %d after it are not", c.broken, c.later)
+	case !newest && !c.closed:
+		return s.notClosed(name, c)
+	case newest && !c.closed:
+		s.recovery = Recovery{Log: name, Reached: c.end, Lost: c.later, Dropped: max(0, c.torn-c.end)}
+	}
+	return nil
+}
+
+// notClosed refuses a log without its end, which has a younger one.
+func (s *survey) notClosed(name string, c *chunks) error {
+	return damaged(name, "it is whole up to offset %d only, and does not end there", c.end)
+}
+
+// justMade tells a log that was made in the moment before a kill, and so is in no
+// inventory: it is empty, or holds the leftovers of an older log.
+func (s *survey) justMade(num uint64, c *chunks, newest bool) bool {
+	if c.end > 0 || c.later > 0 || c.closed {
+		return false
+	}
+	f, err := s.fs.Open(s.fs.PathJoin(s.dir, logName(num)))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, chunkBlock)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && n == 0 {
+		return !errors.Is(err, os.ErrNotExist)
+	}
+	return newest && leftover(head[:n], uint32(num))
+}
+
+// leftover tells the beginning of a log with a lower number.
+func leftover(head []byte, num uint32) bool {
+	if len(head) < logHeader {
+		return false
+	}
+	old := logOf(head)
+	_, ok := parseChunk(head, old)
+	return ok && old < num
+}

@@ -1,0 +1,198 @@
+package docstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// manifest is the part of the engine's manifest that says which files there must be.
+type manifest struct {
+	tables   map[tablePlace]table
+	files    map[uint64]uint64 // sizes of the files of tables
+	blobs    map[uint64]uint64 // sizes of files of values
+	firstLog uint64            // logs from here on are not in tables yet
+	edits    int
+}
+
+// tablePlace is a table on a level; one that moves to another is dropped and added.
+type tablePlace struct{ level, num uint64 }
+
+// table is the file that holds a table, and its first and last key.
+type table struct {
+	file     uint64
+	min, max []byte
+}
+
+// Tags of the records of a manifest, and of the members of a table that may follow.
+const (
+	tagComparer    = 1
+	tagFirstLog    = 2
+	tagNextFile    = 3
+	tagLastSeq     = 4
+	tagPointer     = 5
+	tagDropTable   = 6
+	tagTable       = 7
+	tagPrevLog     = 9
+	tagTable2      = 100
+	tagTable3      = 102
+	tagTable4      = 103
+	tagTable5      = 104
+	tagBacking     = 105
+	tagDropBacking = 106
+	tagBlob        = 107
+	tagDropBlob    = 108
+
+	memberEnd     = 1
+	memberVirtual = 66
+	memberBlobs   = 69
+)
+
+var errManifest = errors.New("manifest has an unknown record")
+
+func newManifest() *manifest {
+	return &manifest{tables: map[tablePlace]table{}, files: map[uint64]uint64{}, blobs: map[uint64]uint64{}}
+}
+
+// edit applies a record.
+func (m *manifest) edit(record []byte) error {
+	r := &reader{b: record}
+	for len(r.b) > 0 && !r.bad {
+		if err := m.field(r, r.uvarint()); err != nil {
+			return err
+		}
+	}
+	if r.bad {
+		return errFormat
+	}
+	m.edits++
+	return nil
+}
+
+func (m *manifest) field(r *reader, tag uint64) error {
+	switch tag {
+	case tagComparer:
+		r.text()
+	case tagFirstLog:
+		m.firstLog = r.uvarint()
+	case tagNextFile, tagLastSeq, tagPrevLog:
+		r.uvarint()
+	case tagPointer:
+		r.uvarint()
+		r.text()
+	case tagDropTable:
+		delete(m.tables, tablePlace{r.uvarint(), r.uvarint()})
+	case tagTable, tagTable2, tagTable3, tagTable4, tagTable5:
+		return m.table(r, tag)
+	case tagBacking:
+		file := r.uvarint()
+		m.files[file] = r.uvarint()
+	case tagDropBacking:
+		delete(m.files, r.uvarint())
+	case tagBlob:
+		r.uvarint()
+		file := r.uvarint()
+		m.blobs[file] = r.uvarint()
+		r.uvarint()
+		r.uvarint()
+	case tagDropBlob:
+		r.uvarint()
+		delete(m.blobs, r.uvarint())
+	default:
+		return fmt.Errorf("%w: tag %d", errManifest, tag)
+	}
+	return nil
+}
+
+// table applies the record of a new table.
+func (m *manifest) table(r *reader, tag uint64) error {
+	place := tablePlace{r.uvarint(), r.uvarint()}
+	if tag == tagTable3 {
+		r.uvarint()
+	}
+	size := r.uvarint()
+	t := table{file: place.num}
+	if tag == tagTable5 { // it has ranges, and points perhaps
+		if len(r.b) > 0 && r.take()&1 != 0 {
+			t.bound(r)
+		}
+	}
+	t.bound(r)
+	if tag != tagTable {
+		r.uvarint()
+		r.uvarint()
+	}
+	if tag == tagTable4 || tag == tagTable5 {
+		backing, err := tableMembers(r)
+		if err != nil {
+			return err
+		}
+		if backing != 0 {
+			t.file = backing
+		}
+	}
+	m.tables[place] = t
+	if t.file == place.num {
+		m.files[t.file] = size
+	}
+	return nil
+}
+
+// bound reads the least and the greatest key of a table, and keeps the extremes.
+func (t *table) bound(r *reader) {
+	lo, hi := userKey(r.text()), userKey(r.text())
+	if t.min == nil || bytes.Compare(lo, t.min) < 0 {
+		t.min = bytes.Clone(lo)
+	}
+	if bytes.Compare(hi, t.max) > 0 {
+		t.max = bytes.Clone(hi)
+	}
+}
+
+// userKey is a key of the engine without what it adds.
+func userKey(key []byte) []byte { return key[:max(0, len(key)-8)] }
+
+// tableMembers reads to the end of a table's record, and gives the file of a virtual one.
+func tableMembers(r *reader) (backing uint64, err error) {
+	for !r.bad {
+		switch member := r.uvarint(); {
+		case member == memberEnd:
+			return backing, nil
+		case member == memberVirtual:
+			backing = r.uvarint()
+		case member == memberBlobs:
+			r.uvarint()
+			for n := r.uvarint(); n > 0 && !r.bad; n-- {
+				r.uvarint()
+				r.uvarint()
+			}
+		default:
+			r.text()
+		}
+	}
+	return 0, errFormat
+}
+
+// live are the files that the store is made of, with their sizes.
+func (m *manifest) live() map[string]uint64 {
+	files := map[string]uint64{}
+	for _, t := range m.tables {
+		files[tableName(t.file)] = m.files[t.file]
+	}
+	for file, size := range m.blobs {
+		files[fmt.Sprintf("%06d%s", file, blobSuffix)] = size
+	}
+	return files
+}
+
+func tableName(file uint64) string { return fmt.Sprintf("%06d%s", file, tableSuffix) }
+func logName(num uint64) string    { return fmt.Sprintf("%06d%s", num, logSuffix) }
+
+// batchHead is the sequence number of a record of a log, and how many it takes.
+func batchHead(record []byte) (seq, count uint64, ok bool) {
+	if len(record) < batchHeader {
+		return 0, 0, false
+	}
+	return binary.LittleEndian.Uint64(record), uint64(binary.LittleEndian.Uint32(record[8:])), true
+}

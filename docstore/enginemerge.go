@@ -1,0 +1,188 @@
+package docstore
+
+import (
+	"bytes"
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
+)
+
+// each visits the keys in [from, to) with their newest values, in order.
+func (w *wreck) each(from, to []byte, visit func(key, value []byte) error) error {
+	var sources []*source
+	defer func() {
+		for _, s := range sources {
+			s.stop()
+		}
+	}()
+	at, _ := slices.BinarySearchFunc(w.writes, from, func(v version, key []byte) int { return bytes.Compare(v.key, key) })
+	add := func(versions iter.Seq2[version, error]) error {
+		s := &source{}
+		s.pull, s.stop = iter.Pull2(versions)
+		sources = append(sources, s)
+		return s.next()
+	}
+	err := add(logVersions(w.writes[at:], to))
+	for _, file := range w.files {
+		err = cmp.Or(err, add(w.tableVersions(file, from, to)))
+	}
+	for err == nil {
+		var key []byte
+		for _, s := range sources {
+			if s.ok && (key == nil || bytes.Compare(s.head.key, key) < 0) {
+				key = s.head.key
+			}
+		}
+		if key == nil {
+			return nil
+		}
+		var best version
+		for _, s := range sources {
+			for s.ok && err == nil && bytes.Equal(s.head.key, key) {
+				if best.key == nil || w.newer(s.head, best) {
+					best = s.head
+				}
+				err = s.next()
+			}
+		}
+		if err == nil && !best.end && !w.removed(best) {
+			err = visit(best.key, best.value)
+		}
+	}
+	return err
+}
+
+// newer tells the newer of two values of a key. The engine sets the sequence numbers of
+// its last level to 0, so that without a manifest they say little: then an LSN does.
+func (w *wreck) newer(a, b version) bool {
+	if w.guess && !a.end && !b.end && a.key[0] == tableDoc {
+		s, err := decodeSlot(a.value)
+		t, err2 := decodeSlot(b.value)
+		if err == nil && err2 == nil && s.lsn != t.lsn {
+			return s.lsn > t.lsn
+		}
+	}
+	return w.after(a.seq, a.file, b.seq, b.file)
+}
+
+func (w *wreck) after(seq, file, seq2, file2 uint64) bool {
+	if w.guess && (seq == 0 || seq2 == 0) {
+		return file > file2
+	}
+	return cmp.Or(cmp.Compare(seq, seq2), cmp.Compare(file, file2)) > 0
+}
+
+// removed tells a value whose key was removed with a range.
+func (w *wreck) removed(v version) bool {
+	return slices.ContainsFunc(w.ranges, func(r keyRemoval) bool {
+		return bytes.Compare(r.from, v.key) <= 0 && bytes.Compare(v.key, r.to) < 0 && w.after(r.seq, r.file, v.seq, v.file)
+	})
+}
+
+// source is where versions come from, and the next of them.
+type source struct {
+	head version
+	ok   bool
+	pull func() (version, error, bool)
+	stop func()
+}
+
+func (s *source) next() (err error) {
+	s.head, err, s.ok = s.pull()
+	return err
+}
+
+func logVersions(writes []version, to []byte) iter.Seq2[version, error] {
+	return func(yield func(version, error) bool) {
+		for _, v := range writes {
+			if bytes.Compare(v.key, to) >= 0 || !yield(v, nil) {
+				return
+			}
+		}
+	}
+}
+
+// tableVersions are what can be read of a table. At a damaged block it goes on from what
+// can be read backwards from the end.
+func (w *wreck) tableVersions(file uint64, from, to []byte) iter.Seq2[version, error] {
+	return func(yield func(version, error) bool) {
+		err := w.table(file, func(r *sstable.Reader) error {
+			last, more, err := walkTable(r, from, to, file, yield)
+			if !isCorrupt(err) || !more {
+				return err
+			}
+			resume, why := resumeTable(r, last, to), firstLine(err)
+			w.hole(lostSpan{file: tableName(file), why: why, from: last, to: resume})
+			if bytes.Equal(resume, to) {
+				return nil
+			}
+			_, _, err = walkTable(r, resume, to, file, yield)
+			return err
+		})
+		if err != nil {
+			yield(version{}, err)
+		}
+	}
+}
+
+// hole notes a span once.
+func (w *wreck) hole(s lostSpan) {
+	if !slices.ContainsFunc(w.lost, func(o lostSpan) bool {
+		return o.file == s.file && bytes.Equal(o.from, s.from) && bytes.Equal(o.to, s.to)
+	}) {
+		w.lost = append(w.lost, s)
+	}
+}
+
+func tableIterator(r *sstable.Reader, from, to []byte) (sstable.Iterator, error) {
+	return r.NewPointIter(life{}, sstable.IterOptions{
+		Lower: from, Upper: to, FilterBlockSizeLimit: sstable.NeverUseFilterBlock,
+		Env: sstable.NoReadEnv, ReaderProvider: sstable.MakeTrivialReaderProvider(r), BlobContext: sstable.AssertNoBlobHandles,
+	})
+}
+
+// walkTable yields the keys of a table in [from, to), as far as they can be read. It
+// gives the last one, and whether more are wanted.
+func walkTable(r *sstable.Reader, from, to []byte, file uint64, yield func(version, error) bool) (last []byte, more bool, err error) {
+	last = from
+	it, err := tableIterator(r, from, to)
+	if err != nil {
+		return last, true, err
+	}
+	defer func() { err = cmp.Or(err, it.Close()) }()
+	for kv := it.SeekGE(from, 0); kv != nil; kv = it.Next() {
+		v := version{key: bytes.Clone(kv.K.UserKey), seq: uint64(kv.SeqNum()), file: file}
+		switch kv.Kind() {
+		case pebble.InternalKeyKindSet, pebble.InternalKeyKindSetWithDelete:
+			value, _, err := kv.Value(nil)
+			if err != nil {
+				return last, true, err
+			}
+			v.value = bytes.Clone(value)
+		default:
+			v.end = true
+		}
+		if !yield(v, nil) {
+			return last, false, nil
+		}
+		last = v.key
+	}
+	return last, true, it.Error()
+}
+
+// resumeTable is the least key that can be reached backwards from to.
+func resumeTable(r *sstable.Reader, after, to []byte) []byte {
+	least := to
+	it, err := tableIterator(r, after, to)
+	if err != nil {
+		return least
+	}
+	for kv := it.SeekLT(to, 0); kv != nil && bytes.Compare(kv.K.UserKey, after) > 0; kv = it.Prev() {
+		least = bytes.Clone(kv.K.UserKey)
+	}
+	_ = it.Close() // the damage is known
+	return least
+}

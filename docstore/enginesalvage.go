@@ -1,0 +1,279 @@
+package docstore
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/batchrepr"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// What can still be read of a damaged store is read past the engine: each table and each
+// log by itself, and of what they have for a key, the newest. Without a manifest it is not
+// known which tables are in use; then all are read, and a document may come back that had
+// been deleted.
+
+// wreck is a damaged store.
+type wreck struct {
+	survey
+	options sstable.ReaderOptions
+	guess   bool // the manifest is damaged: all files are read
+	files   []uint64
+	writes  []version    // those of the logs, by key, the newest first
+	ranges  []keyRemoval // ranges of keys that were removed
+	lost    []lostSpan
+}
+
+// version is one value of a key, or its end.
+type version struct {
+	key, value []byte
+	seq, file  uint64
+	end        bool
+}
+
+// keyRemoval is the end of the keys in [from, to).
+type keyRemoval struct {
+	from, to  []byte
+	seq, file uint64
+}
+
+// lostSpan is the keys in [from, to) of a file that cannot be read. Without to they are
+// not known.
+type lostSpan struct {
+	file, why string
+	from, to  []byte
+	tail      bool // of the newest log: what came before is all there
+}
+
+// holds tells a span that a key may be in.
+func (s lostSpan) holds(key []byte) bool {
+	return !s.tail && bytes.Compare(s.from, key) <= 0 && (s.to == nil || bytes.Compare(key, s.to) < 0)
+}
+
+// openWreck finds out what there is of a store.
+func openWreck(fs vfs.FS, dir string) (*wreck, error) {
+	w := &wreck{survey: survey{fs: fs, dir: dir, manifest: newManifest()}}
+	var err error
+	if w.names, err = fs.List(dir); err != nil {
+		return nil, err
+	}
+	slices.Sort(w.names)
+	if store, _ := look(w.names); !store {
+		return nil, ErrNotStore
+	}
+	o := &pebble.Options{}
+	o.EnsureDefaults()
+	w.options = o.MakeReaderOptions()
+	w.facts, w.known, err = readInventory(fs, dir)
+	if err := w.lose(err); err != nil {
+		return nil, err
+	}
+	if err := w.lose(w.markers()); err != nil {
+		return nil, err
+	}
+	if w.manifestName == "" { // then the newest is the one, but for a moment when it is made
+		for _, name := range w.names {
+			if strings.HasPrefix(name, manifestPrefix) {
+				w.manifestName = name
+			}
+		}
+	}
+	before := len(w.lost)
+	if err := w.lose(w.readManifest()); err != nil {
+		return nil, err
+	}
+	w.guess = len(w.lost) > before
+	return w, errors.Join(w.findTables(), w.readLogs())
+}
+
+// lose notes a damage; other errors are given back.
+func (w *wreck) lose(err error) error {
+	d, ok := errors.AsType[damage](err)
+	if err == nil || !ok && !isCorrupt(err) {
+		return err
+	}
+	w.lost = append(w.lost, lostSpan{file: d.file, why: firstLine(d.err)})
+	return nil
+}
+
+// findTables opens all tables once, and notes those that cannot be.
+func (w *wreck) findTables() error {
+	tables := map[uint64]table{}
+	for _, t := range w.manifest.tables {
+		tables[t.file] = t
+	}
+	for _, name := range w.names {
+		file, ok := fileNumber(name, tableSuffix)
+		if _, known := tables[file]; ok && w.guess && !known {
+			tables[file] = table{file: file}
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(tables)) {
+		t := tables[file]
+		err := w.table(file, func(r *sstable.Reader) error { return w.removals(file, r) })
+		switch {
+		case err == nil:
+			w.files = append(w.files, file)
+		case errors.Is(err, os.ErrNotExist) || isCorrupt(err):
+			w.lost = append(w.lost, lostSpan{file: tableName(file), why: firstLine(err), from: t.min, to: after(t.max)})
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// table opens a table for f.
+func (w *wreck) table(file uint64, f func(r *sstable.Reader) error) (err error) {
+	handle, err := w.fs.Open(w.fs.PathJoin(w.dir, tableName(file)))
+	if err != nil {
+		return err
+	}
+	readable, err := sstable.NewSimpleReadable(handle)
+	if err != nil {
+		return errors.Join(err, handle.Close())
+	}
+	r, err := sstable.NewReader(life{}, readable, w.options)
+	if err != nil {
+		return cmp.Or(err, readable.Close())
+	}
+	defer func() { err = cmp.Or(err, r.Close()) }()
+	return f(r)
+}
+
+// removals reads the ranges of keys that a table removes: those of deleted containers.
+func (w *wreck) removals(file uint64, r *sstable.Reader) error {
+	it, err := r.NewRawRangeDelIter(life{}, sstable.NoFragmentTransforms, sstable.NoReadEnv)
+	if it == nil || err != nil {
+		return err
+	}
+	defer it.Close()
+	span, err := it.First()
+	for ; span != nil && err == nil; span, err = it.Next() {
+		for _, k := range span.Keys {
+			w.ranges = append(w.ranges, keyRemoval{bytes.Clone(span.Start), bytes.Clone(span.End), uint64(k.SeqNum()), file})
+		}
+	}
+	return err
+}
+
+// readLogs reads what is left of the logs.
+func (w *wreck) readLogs() error {
+	nums := slices.Clone(w.facts.Logs)
+	for _, name := range w.names {
+		if num, ok := logNumber(name); ok {
+			nums = append(nums, num)
+		}
+	}
+	slices.Sort(nums)
+	nums = slices.DeleteFunc(slices.Compact(nums), func(n uint64) bool { return n < w.manifest.firstLog && !w.guess })
+	next := uint64(0)
+	for i, num := range nums {
+		if err := w.readLogTo(num, &next, i == len(nums)-1); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(w.writes, func(a, b version) int {
+		return cmp.Or(bytes.Compare(a.key, b.key), cmp.Compare(b.seq, a.seq))
+	})
+	return nil
+}
+
+// readLogTo reads the whole records of a log, and notes where some are missing.
+func (w *wreck) readLogTo(num uint64, next *uint64, newest bool) error {
+	name := logName(num)
+	f, err := w.fs.Open(w.fs.PathJoin(w.dir, name))
+	if errors.Is(err, os.ErrNotExist) {
+		w.lost = append(w.lost, lostSpan{file: name, why: "it is missing"})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	c := newChunks(f, uint32(num))
+	err = c.each(func(record []byte, _ bool) error {
+		seq, count, ok := batchHead(record)
+		if ok && *next != 0 && seq > *next {
+			w.lost = append(w.lost, lostSpan{file: name, why: fmt.Sprintf("%d changes of keys before offset %d are missing", seq-*next, c.base+int64(c.at))})
+		}
+		*next = seq + count
+		return w.batch(record, num)
+	})
+	if err != nil {
+		return err
+	}
+	listed := !w.known || slices.Contains(w.facts.Logs, num)
+	if !c.closed && (listed || !w.justMade(num, c, newest)) {
+		lost := lostSpan{file: name, why: fmt.Sprintf("what followed offset %d, if anything did, is not there", c.end), tail: newest}
+		if c.later > 0 {
+			lost.why, lost.tail = fmt.Sprintf("what is at offset %d is damaged, with %d whole records after it", c.broken, c.later), false
+		}
+		w.lost = append(w.lost, lost)
+	}
+	return nil
+}
+
+// batch takes the changes of a record.
+func (w *wreck) batch(record []byte, file uint64) error {
+	if len(record) < batchHeader {
+		return nil
+	}
+	seq, _, _ := batchHead(record)
+	r := batchrepr.Read(bytes.Clone(record))
+	for ; ; seq++ {
+		kind, key, value, ok, err := r.Next()
+		if !ok || err != nil {
+			return nil // a whole record is in order, by its checksum
+		}
+		v := version{key: key, value: value, seq: seq, file: file}
+		switch kind {
+		case pebble.InternalKeyKindSet, pebble.InternalKeyKindSetWithDelete:
+		case pebble.InternalKeyKindRangeDelete:
+			w.ranges = append(w.ranges, keyRemoval{key, value, seq, file})
+			continue
+		case pebble.InternalKeyKindLogData:
+			seq--
+			continue
+		default:
+			v.end = true
+		}
+		w.writes = append(w.writes, v)
+	}
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	for _, prefix := range []string{"pebble: ", "pebble/table: ", "file 000000: "} { // the engine does not know it here
+		line = strings.TrimPrefix(line, prefix)
+	}
+	return line
+}
+
+// realDisk is the file system of the machine.
+var realDisk = vfs.Default
+
+// lockIfThere locks a directory that has a lock, without making one.
+func lockIfThere(fs vfs.FS, dir string) (unlock func() error, err error) {
+	unlock = func() error { return nil }
+	if _, err := fs.Stat(fs.PathJoin(dir, "LOCK")); err != nil {
+		return unlock, nil
+	}
+	lock, err := pebble.LockDirectory(dir, fs)
+	switch {
+	case err == nil:
+		return lock.Close, nil
+	case errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS):
+		return unlock, nil // nobody can write there
+	}
+	return nil, err
+}

@@ -1,0 +1,85 @@
+package docstore
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
+)
+
+// loadTables are the keys that are read when a store is opened: all of them are read
+// before, so that an open that fails has changed nothing.
+var loadTables = []byte{tableMeta, tableContainer, tableDatabase, tableHead, tableCount, tableLow}
+
+// heads reads what opening the store will read of its tables. Blocks have checksums.
+func (s *survey) heads(o *pebble.Options) error {
+	o = o.Clone()
+	o.EnsureDefaults()
+	byFile := map[uint64][]byte{}
+	for _, t := range s.manifest.tables {
+		for _, table := range loadTables {
+			if bytes.Compare(t.min, []byte{table + 1}) < 0 && bytes.Compare(t.max, []byte{table}) >= 0 {
+				byFile[t.file] = append(byFile[t.file], table)
+			}
+		}
+	}
+	for file, tables := range byFile {
+		if err := s.readTable(file, tables, o.MakeReaderOptions()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readTable reads some of our tables in a file of the engine's.
+func (s *survey) readTable(file uint64, tables []byte, o sstable.ReaderOptions) (err error) {
+	f, err := s.fs.Open(s.fs.PathJoin(s.dir, tableName(file)))
+	if err != nil {
+		return err
+	}
+	readable, err := sstable.NewSimpleReadable(f)
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	r, err := sstable.NewReader(s.ctx, readable, o)
+	if err != nil {
+		return cmp.Or(damagedTable(file, err), readable.Close())
+	}
+	defer func() { err = cmp.Or(err, r.Close()) }()
+	del, err := r.NewRawRangeDelIter(s.ctx, sstable.NoFragmentTransforms, sstable.NoReadEnv)
+	if err != nil {
+		return damagedTable(file, err)
+	}
+	if del != nil {
+		del.Close()
+	}
+	for _, table := range slices.Compact(slices.Sorted(slices.Values(tables))) {
+		if err := readKeys(r, []byte{table}, []byte{table + 1}); err != nil {
+			return damagedTable(file, err)
+		}
+	}
+	return nil
+}
+
+// readKeys reads the blocks that hold the keys in [from, to).
+func readKeys(r *sstable.Reader, from, to []byte) (err error) {
+	it, err := tableIterator(r, from, to)
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, it.Close()) }()
+	for kv := it.SeekGE(from, 0); kv != nil; kv = it.Next() {
+	}
+	return it.Error()
+}
+
+// damagedTable is the error of a table that cannot be read: damage, or the disk's.
+func damagedTable(file uint64, err error) error {
+	if isCorrupt(err) {
+		return damaged(tableName(file), "%w", err)
+	}
+	return err
+}

@@ -1,0 +1,311 @@
+package docstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// A store is verified before the engine opens it, because the engine deletes: what its
+// manifest does not name, and what it could not read of a log. All that decides about
+// this is read here, and nothing is written: the markers, the manifest to its end, the
+// names and sizes of the tables, the logs to their ends, the options. The blocks of
+// tables have checksums, which the engine verifies whenever it reads one.
+
+// verify locks the directory and verifies what is in it, before the engine changes anything.
+func (e *engine) verify(ctx context.Context, dir string, po *pebble.Options) (err error) {
+	fs := e.guard.FS
+	if e.lock, err = pebble.LockDirectory(dir, fs); err != nil {
+		return err
+	}
+	e.inventory = &inventory{fs: fs, dir: dir, noSync: !e.sync}
+	e.inventory.facts, e.recovery, err = verify(ctx, fs, dir, po)
+	if err == nil && e.inventory.facts.Making {
+		err = e.inventory.begin()
+	}
+	if err != nil {
+		_ = e.unlock()
+		if errors.Is(err, ErrCorrupt) || errors.Is(err, ErrFormat) {
+			return err
+		}
+		return openFailure(ctx, err)
+	}
+	e.guard.FS, po.Lock = inventoryFS{fs, e.inventory}, e.lock
+	return nil
+}
+
+// unlock gives the directory back.
+func (e *engine) unlock() error {
+	if e.lock == nil {
+		return nil
+	}
+	return e.lock.Close()
+}
+
+// survey is a directory that is being verified.
+type survey struct {
+	ctx   context.Context
+	fs    vfs.FS
+	dir   string
+	names []string
+	facts facts
+	known bool // there are facts
+
+	marker       string // the newest that names a manifest
+	manifestName string
+	manifest     *manifest
+	recovery     Recovery
+}
+
+// verify refuses a damaged store. It gives what the inventory goes on from, and what was
+// found at the end of the newest log; a new directory gets the inventory of a store that
+// is being made.
+func verify(ctx context.Context, fs vfs.FS, dir string, o *pebble.Options) (facts, Recovery, error) {
+	s := survey{ctx: ctx, fs: fs, dir: dir}
+	var err error
+	if s.names, err = fs.List(dir); err != nil {
+		return facts{}, Recovery{}, err
+	}
+	slices.Sort(s.names)
+	if s.facts, s.known, err = readInventory(fs, dir); err != nil {
+		return facts{}, Recovery{}, err
+	}
+	if store, _ := look(s.names); !store || s.facts.Making {
+		return facts{Version: inventoryVersion, Making: true}, Recovery{}, nil
+	}
+	for _, step := range []func() error{s.markers, s.readManifest, s.tables, s.logs, func() error { return s.options(o) }, func() error { return s.heads(o) }} {
+		err := step()
+		if err == nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return facts{}, Recovery{}, err
+		}
+	}
+	s.facts.Version = inventoryVersion
+	return s.facts, s.recovery, nil
+}
+
+// look tells of the names in a directory whether there is a store, or what is left of one,
+// and whether there is anything else.
+func look(names []string) (store, other bool) {
+	for _, name := range names {
+		switch {
+		case name == "LOCK" || name == "lost+found" || name == inventoryNext:
+		case ours(name):
+			store = true
+		default:
+			other = true
+		}
+	}
+	return store, other
+}
+
+// ours tells the names of a store's files.
+func ours(name string) bool {
+	for _, prefix := range []string{manifestMarker, formatMarker, manifestPrefix, optionsPrefix} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	for _, suffix := range []string{tableSuffix, logSuffix, blobSuffix} {
+		if _, ok := fileNumber(name, suffix); ok {
+			return true
+		}
+	}
+	return name == inventoryName
+}
+
+// damage is the [ErrCorrupt] of a file, which is empty where the engine's error knows it.
+type damage struct {
+	file string
+	err  error
+}
+
+// Error is one line, although the engine's may have several.
+func (d damage) Error() string {
+	return fmt.Sprintf("%v: %s: nothing was changed; restore the directory from a copy, or salvage what is left", ErrCorrupt, d.reason())
+}
+
+// reason is the file and what is wrong with it.
+func (d damage) reason() string {
+	file := d.file
+	if info := pebble.ExtractDataCorruptionInfo(d.err); info != nil && file == "" {
+		file = path.Base(info.Path)
+	}
+	what, _, _ := strings.Cut(strings.TrimPrefix(d.err.Error(), "pebble: "), "\n")
+	return strings.TrimPrefix(file+": "+what, ": ")
+}
+
+// Unwrap gives the class and the engine's error.
+func (d damage) Unwrap() []error { return []error{ErrCorrupt, d.err} }
+
+// damaged is the [ErrCorrupt] of a file.
+func damaged(name, format string, args ...any) error {
+	return damage{name, fmt.Errorf(format, args...)}
+}
+
+func sortedNames(files map[string]uint64) []string { return slices.Sorted(maps.Keys(files)) }
+
+const (
+	manifestPrefix = "MANIFEST-"
+	markerPrefix   = "marker."
+	manifestMarker = "marker.manifest."
+	formatMarker   = "marker.format-version."
+	optionsPrefix  = "OPTIONS-"
+	tableSuffix    = ".sst"
+	blobSuffix     = ".blob"
+	logSuffix      = ".log"
+)
+
+// markers finds the manifest, and refuses a store without markers or of another format.
+func (s *survey) markers() (err error) {
+	if s.marker, s.manifestName, err = currentManifest(s.names); err != nil {
+		return err
+	}
+	has := func(name string) bool { return strings.HasPrefix(name, formatMarker) }
+	if !slices.ContainsFunc(s.names, has) {
+		return damaged(formatMarker+"*", "it is missing, though there are files of a store")
+	}
+	if _, err := pebble.Peek(s.dir, s.fs); err != nil {
+		if strings.Contains(err.Error(), "unknown format major version") {
+			return fmt.Errorf("%w: %w", ErrFormat, err)
+		}
+		return damaged(formatMarker+"*", "%w", err)
+	}
+	return nil
+}
+
+// currentManifest is the newest marker, and the manifest that it names.
+func currentManifest(names []string) (marker, manifest string, err error) {
+	newest := uint64(0)
+	for _, name := range names {
+		if !strings.HasPrefix(name, markerPrefix) {
+			continue
+		}
+		parts := strings.SplitN(name, ".", 4)
+		n, err := strconv.ParseUint(parts[min(2, len(parts)-1)], 10, 64)
+		if err != nil || len(parts) < 4 {
+			return "", "", damaged(name, "it is not a marker")
+		}
+		if strings.HasPrefix(name, manifestMarker) && (marker == "" || n > newest) {
+			marker, manifest, newest = name, parts[3], n
+		}
+	}
+	if marker == "" {
+		return "", "", damaged(manifestMarker+"*", "it is missing, though there are files of a store")
+	}
+	return marker, manifest, nil
+}
+
+// readManifest reads the manifest as far as it is whole. One that was not closed may end
+// in the beginning of a record: then nothing has been done yet because of that record,
+// and the files of the version before are all there, which is seen later.
+func (s *survey) readManifest() error {
+	name := s.manifestName
+	if name == "" {
+		return damaged(manifestPrefix+"*", "it is missing")
+	}
+	f, err := s.fs.Open(s.fs.PathJoin(s.dir, name))
+	if errors.Is(err, os.ErrNotExist) {
+		return damaged(name, "it is missing, though %s names it", s.marker)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	s.manifest = newManifest()
+	c := newChunks(f, 0)
+	err = c.each(func(record []byte, ok bool) error {
+		if !ok {
+			return nil
+		}
+		if err := s.manifest.edit(record); err != nil {
+			return damaged(name, "record %d: %w", s.manifest.edits+1, err)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case s.manifest.edits == 0:
+		return damaged(name, "it has no whole record")
+	case c.later > 0:
+		return damaged(name, "a record at offset %d is damaged, and %d after it are not", c.broken, c.later)
+	}
+	return s.sealedManifest(c)
+}
+
+// sealedManifest compares the manifest with what the inventory says.
+func (s *survey) sealedManifest(c *chunks) error {
+	name := s.manifestName
+	if s.known && s.manifest.firstLog < s.facts.First {
+		return damaged(name, "it ends before the record after which log %06d was needed no more", s.facts.First-1)
+	}
+	end := s.facts.Closed
+	if end != nil && name == end.Manifest && (c.end != end.Size || c.broken >= 0) {
+		return damaged(name, "it is whole up to offset %d, and had %d bytes when the store was closed", c.end, end.Size)
+	}
+	return nil
+}
+
+// tables looks whether all files that the manifest names are there, in their sizes.
+func (s *survey) tables() error {
+	live := s.manifest.live()
+	for _, name := range s.names {
+		number, ok := strings.CutSuffix(name, blobSuffix)
+		if _, used := live[number+tableSuffix]; ok && used {
+			return damaged(name, "%s has its number", number+tableSuffix)
+		}
+		number, ok = strings.CutSuffix(name, tableSuffix)
+		if _, used := live[number+blobSuffix]; ok && used {
+			return damaged(name, "%s has its number", number+blobSuffix)
+		}
+	}
+	for _, name := range sortedNames(live) {
+		info, err := s.fs.Stat(s.fs.PathJoin(s.dir, name))
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			return damaged(name, "it is missing, though %s names it", s.manifestName)
+		case err != nil:
+			return err
+		case uint64(info.Size()) != live[name]:
+			return damaged(name, "it has %d bytes, and %d by %s", info.Size(), live[name], s.manifestName)
+		}
+	}
+	return nil
+}
+
+// options looks whether the engine will accept its newest file of options.
+func (s *survey) options(o *pebble.Options) error {
+	newest, number := "", uint64(0)
+	for _, name := range s.names {
+		if text, ok := strings.CutPrefix(name, optionsPrefix); ok {
+			if n, err := strconv.ParseUint(text, 10, 64); err == nil && n >= number {
+				newest, number = name, n
+			}
+		}
+	}
+	if newest == "" {
+		return nil
+	}
+	text, err := readAll(s.fs, s.fs.PathJoin(s.dir, newest))
+	if err != nil {
+		return err
+	}
+	o = o.Clone() // which has no names of its parts before they are made
+	o.EnsureDefaults()
+	if err := o.CheckCompatibility(s.dir, string(text)); err != nil {
+		return damaged(newest, "%w", err)
+	}
+	return nil
+}

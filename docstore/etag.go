@@ -1,0 +1,29 @@
+package docstore
+
+import (
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+)
+
+// tagger makes ETags that never come twice.
+type tagger struct {
+	run  string
+	next *atomic.Uint64
+}
+
+func newTagger() tagger {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails, as documented
+	return tagger{run: fmt.Sprintf("%08x-%04x", b[:4], b[4:6]), next: &atomic.Uint64{}}
+}
+
+// tag is the next ETag, with its quotes.
+func (t tagger) tag() string {
+	n := strconv.FormatUint(t.next.Add(1)|1<<63, 16) // 16 digits
+	b := make([]byte, 0, 2+len(t.run)+len(n)+3)
+	b = append(append(append(b, '"'), t.run...), '-')
+	b = append(append(append(b, n[:4]...), '-'), n[4:]...)
+	return string(append(b, '"'))
+}

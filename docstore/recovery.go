@@ -1,0 +1,63 @@
+package docstore
+
+import "fmt"
+
+// Recovery is what [Open] found at the end of the newest log of a store that had not been
+// closed. Every acknowledged write is there, unless the end of that file has been lost:
+// after a kill or a power loss nothing shows how far the log reached. Then the store is
+// as it was after an earlier write, Heads are its newest LSNs, and what the file has
+// after them is dropped.
+type Recovery struct {
+	Log     string // name of the newest log; empty when the store was closed, or is new
+	Reached int64  // bytes of it up to the end of the last whole write
+	Dropped int64  // bytes after them of a write that is not whole
+	Lost    int    // whole writes after that one: only of a store that did not wait for the disk
+	Heads   []Head // one for each container
+}
+
+// Head is the newest write of a container.
+type Head struct {
+	Container string
+	LSN       int64
+}
+
+// String is a line for an operator.
+func (r Recovery) String() string {
+	if r.Log == "" {
+		return "the store was closed"
+	}
+	text := fmt.Sprintf("the store was not closed: %s reaches byte %d", r.Log, r.Reached)
+	if r.Dropped > 0 {
+		text += fmt.Sprintf(", and %d bytes after it hold a write that is not whole, which is dropped", r.Dropped)
+	}
+	if r.Lost > 0 {
+		text += fmt.Sprintf(", and %d whole writes after a gap are dropped too", r.Lost)
+	}
+	for i, h := range r.Heads {
+		if i == maxHeads {
+			return text + fmt.Sprintf(" and %d more", len(r.Heads)-i)
+		}
+		text += fmt.Sprintf("%s %s %d", []string{"; newest LSNs:", ","}[min(i, 1)], h.Container, h.LSN)
+	}
+	return text
+}
+
+// maxHeads is how many containers a line names.
+const maxHeads = 10
+
+// Recovery is what [Open] found at the end of the newest log.
+func (db *DB) Recovery() Recovery { return db.found }
+
+// begin reads what the store keeps in memory, and notes that it has been opened.
+func (db *DB) begin() error {
+	if err := db.load(); err != nil {
+		return err
+	}
+	db.found = db.eng.recovery
+	if db.found.Log != "" {
+		for _, c := range db.Containers() {
+			db.found.Heads = append(db.found.Heads, Head{Container: c.Name(), LSN: c.Head()})
+		}
+	}
+	return db.eng.inventory.made()
+}

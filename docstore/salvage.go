@@ -1,0 +1,289 @@
+package docstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// Salvaged is what [Salvage] found.
+type Salvaged struct {
+	Containers []SalvagedContainer `json:"containers"`
+	Lost       []Loss              `json:"lost"`    // of the files
+	Missing    []MissingItem       `json:"missing"` // documents of which is known that they were there
+}
+
+// SalvagedContainer is a container of a damaged store.
+type SalvagedContainer struct {
+	Name      string `json:"name"`      // "container N" where its record is lost
+	Documents int    `json:"documents"` // those salvaged
+	Counted   int64  `json:"counted"`   // those that it had by its own count; -1 where that is lost
+	Head      int64  `json:"head"`      // its newest LSN; -1 where that is lost
+}
+
+// Loss is a part of a file that could not be read.
+type Loss struct {
+	File   string `json:"file"`
+	Reason string `json:"reason"`
+
+	// From and To are the first key that may be lost and the first after it that is not:
+	// documents by partition key hash, their versions by LSN. Empty where the file has
+	// anything that was written last.
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+}
+
+// MissingItem is a document whose last version could not be read.
+type MissingItem struct {
+	Container string `json:"container"`
+	Key       string `json:"key"` // its partition key
+	ID        string `json:"id"`
+	LSN       int64  `json:"lsn"`
+	Older     int64  `json:"older,omitempty"` // the LSN of the version that was salvaged instead; 0 for none
+}
+
+// Salvage reads what is left of a damaged store, and changes nothing in it. It visits the
+// documents, container by container in the order of their last writes within a log; expired
+// ones are left out. A document comes as it was acknowledged: as it was last, or, where that
+// version is lost, an earlier one that is still there. Where the manifest is lost, documents
+// may come back that had been deleted. What could not be read is in the result.
+//
+// It keeps the places of all documents in memory, some 50 bytes for each.
+func Salvage(ctx context.Context, dir string, visit func(container string, it Item) error) (*Salvaged, error) {
+	return salvage(ctx, realDisk, filepath.Clean(dir), visit)
+}
+
+func salvage(ctx context.Context, fs filesystem, dir string, visit func(container string, it Item) error) (found *Salvaged, err error) {
+	unlock, err := lockIfThere(fs, dir)
+	if err != nil {
+		return nil, fmt.Errorf("salvage store %s: %w", dir, openError(err))
+	}
+	defer func() { err = cmp.Or(err, unlock()) }()
+	w, err := openWreck(fs, dir)
+	if err != nil {
+		return nil, fmt.Errorf("salvage store %s: %w", dir, err)
+	}
+	s := &salvager{ctx: ctx, w: w, visit: visit, containers: map[uint32]*salvaged{}, best: map[string]addr{}, current: map[versionAt]bool{}}
+	for _, step := range []func() error{s.records, s.slots, s.newest, s.documents, s.missing} {
+		if err := step(); err != nil {
+			return nil, fmt.Errorf("salvage store %s: %w", dir, err)
+		}
+	}
+	return s.report(), nil
+}
+
+// salvager goes over what is left of a store several times.
+type salvager struct {
+	ctx        context.Context
+	w          *wreck
+	visit      func(string, Item) error
+	containers map[uint32]*salvaged
+
+	current map[versionAt]bool // what the primary index names; true is found
+	best    map[string]addr    // the newest version of documents whose entry in it may be lost
+	absent  []MissingItem
+}
+
+type salvaged struct {
+	SalvagedContainer
+	layout *layout // nil where it is lost
+}
+
+// versionAt is a version of a container.
+type versionAt struct {
+	cont uint32
+	at   addr
+}
+
+// each visits the keys of some tables.
+func (s *salvager) each(table byte, visit func(key, value []byte) error) error {
+	n := 0
+	return s.w.each([]byte{table}, []byte{table + 1}, func(key, value []byte) error {
+		if n++; n%1024 == 0 && s.ctx.Err() != nil {
+			return context.Cause(s.ctx)
+		}
+		if len(key) < 5 {
+			return nil
+		}
+		return visit(key, value)
+	})
+}
+
+// container is one by its number.
+func (s *salvager) container(key []byte) *salvaged {
+	num := binary.BigEndian.Uint32(key[1:])
+	c := s.containers[num]
+	if c == nil {
+		c = &salvaged{SalvagedContainer: SalvagedContainer{Name: fmt.Sprint("container ", num), Counted: -1, Head: -1}}
+		s.containers[num] = c
+	}
+	return c
+}
+
+// records reads what containers are, and what they say that they have.
+func (s *salvager) records() error {
+	err := s.each(tableContainer, func(key, value []byte) error {
+		l, _, err := decodeLayout(value)
+		if err == nil {
+			c := s.container(key)
+			c.layout = l
+			c.Name = l.spec.shortName()
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = s.each(tableHead, func(key, value []byte) error {
+		r := reader{b: value}
+		if n := r.uvarint(); !r.bad {
+			s.container(key).Head = int64(n)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.each(tableCount, func(key, value []byte) error {
+		c, r := s.container(key), reader{b: value}
+		if n := r.uvarint(); !r.bad && c.layout != nil {
+			c.Counted = max(c.Counted, 0) + int64(n)
+		}
+		return nil
+	})
+}
+
+// uncertain tells a document whose entry of the primary index may be lost, or may be an old one.
+func (s *salvager) uncertain(key []byte) bool {
+	return slices.ContainsFunc(s.w.lost, func(l lostSpan) bool { return l.holds(key) })
+}
+
+// slots reads the primary index.
+func (s *salvager) slots() error {
+	return s.each(tableDoc, func(key, value []byte) error {
+		if p, err := decodeSlot(value); err == nil {
+			s.current[versionAt{binary.BigEndian.Uint32(key[1:]), p.addr}] = false
+		}
+		return nil
+	})
+}
+
+// newest finds the newest versions of the documents that the primary index is not sure about.
+func (s *salvager) newest() error {
+	if len(s.w.lost) == 0 {
+		return nil
+	}
+	return s.entries(func(key []byte, at addr, e *entry) error {
+		if doc := s.doc(key, e); s.uncertain(doc) {
+			if old, ok := s.best[string(doc)]; !ok || old.lsn < at.lsn || old.lsn == at.lsn && old.idx < at.idx {
+				s.best[string(doc)] = at
+			}
+		}
+		return nil
+	})
+}
+
+func (s *salvager) doc(key []byte, e *entry) []byte {
+	return docKey(binary.BigEndian.Uint32(key[1:]), string(e.epk), string(e.pk), string(e.id))
+}
+
+// entries visits all versions.
+func (s *salvager) entries(visit func(key []byte, at addr, e *entry) error) error {
+	return s.each(tableLog, func(key, value []byte) error {
+		if len(key) != 5+addrSize {
+			return nil
+		}
+		e, err := decodeEntry(value)
+		if err != nil {
+			return nil
+		}
+		return visit(key, parseAddr(key[5:]), &e)
+	})
+}
+
+// documents gives the newest version of each document to the caller.
+func (s *salvager) documents() error {
+	now := time.Now().UnixMilli()
+	return s.entries(func(key []byte, at addr, e *entry) error {
+		p := versionAt{binary.BigEndian.Uint32(key[1:]), at}
+		_, named := s.current[p]
+		if named {
+			s.current[p] = true
+		}
+		if best, unsure := s.best[string(s.doc(key, e))]; unsure {
+			named = best == at
+		}
+		c := s.container(key)
+		if !named || e.op.gone() || c.layout != nil && c.layout.spec.expired(e.time, e.ttl, now) {
+			return nil
+		}
+		c.Documents++
+		return s.visit(c.Name, e.item(at.lsn))
+	})
+}
+
+// missing lists documents that the primary index names and that were not found.
+func (s *salvager) missing() error {
+	return s.each(tableDoc, func(key, value []byte) error {
+		p, err := decodeSlot(value)
+		if err != nil || s.current[versionAt{binary.BigEndian.Uint32(key[1:]), p.addr}] {
+			return nil
+		}
+		best := s.best[string(key)]
+		if best.lsn >= p.lsn {
+			return nil
+		}
+		_, pk, id, err := splitDoc(key[5:])
+		if err != nil {
+			return nil
+		}
+		s.absent = append(s.absent, MissingItem{s.container(key).Name, string(pk), string(id), p.lsn, best.lsn})
+		return nil
+	})
+}
+
+// report is what was found.
+func (s *salvager) report() *Salvaged {
+	found := &Salvaged{Missing: s.absent}
+	for _, c := range s.containers {
+		found.Containers = append(found.Containers, c.SalvagedContainer)
+	}
+	slices.SortFunc(found.Containers, func(a, b SalvagedContainer) int { return cmp.Compare(a.Name, b.Name) })
+	for _, l := range s.w.lost {
+		loss := Loss{File: l.file, Reason: l.why}
+		if l.to != nil {
+			loss.From, loss.To = s.describe(l.from), s.describe(l.to)
+		}
+		found.Lost = append(found.Lost, loss)
+	}
+	return found
+}
+
+// describe is a key for a reader.
+func (s *salvager) describe(key []byte) string {
+	if len(key) == 0 {
+		return "the beginning"
+	}
+	if len(key) < 5 {
+		return fmt.Sprintf("table %q", key[:1])
+	}
+	name := binary.BigEndian.Uint32(key[1:])
+	of := fmt.Sprint("container ", name)
+	if c := s.containers[name]; c != nil {
+		of = c.Name
+	}
+	switch {
+	case key[0] == tableLog && len(key) >= 5+addrSize:
+		at := parseAddr(key[5:])
+		return fmt.Sprintf("%s: version of LSN %d in partition %d", of, at.lsn, at.log)
+	case key[0] == tableDoc:
+		if _, pk, id, err := splitDoc(key[5:]); err == nil {
+			return fmt.Sprintf("%s: item %q of %s", of, id, pk)
+		}
+	}
+	return fmt.Sprintf("%s: table %q", of, key[:1])
+}

@@ -1,0 +1,161 @@
+package docstore_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed/docstore"
+)
+
+// TestWhatIsSalvagedWasAcknowledgedAndWhatIsMissingIsListed damages stores and reads what
+// is left of them.
+func TestWhatIsSalvagedWasAcknowledgedAndWhatIsMissingIsListed(t *testing.T) {
+	shapes := makeShapes(t)
+	salvaged, all := 0, 0
+	for seed := uint64(1); seed <= uint64(*damages)/3; seed++ {
+		s := shapes[seed%uint64(len(shapes))]
+		d := s.damage(rand.New(rand.NewPCG(seed, 2)))
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Until(s.made.Add(time.Minute)))
+			n, err := s.salvage(t, d.image)
+			if err != nil {
+				t.Errorf("seed %d: %s: %s: %v", seed, s.name, d, err)
+			}
+			salvaged, all = salvaged+n, all+len(s.last)
+		})
+	}
+	t.Logf("%d of %d documents were salvaged", salvaged, all)
+	if salvaged < all*9/10 {
+		t.Errorf("%d of %d documents were salvaged, want nine of ten: one file of each store is damaged", salvaged, all)
+	}
+}
+
+// salvage reads what is left of a store, and counts the documents that are as they were last.
+func (s *shape) salvage(t *testing.T, img image) (n int, err error) {
+	fs := img.disk(t)
+	left := map[string]bool{}
+	found, err := docstore.SalvageFrom(t.Context(), fs, imageDir, func(container string, it docstore.Item) error {
+		doc := line(string(it.Key), it.ID, it.LSN, it.ETag, it.Body)
+		if !s.acked[container+" "+doc] && !strings.HasPrefix(container, "container ") {
+			return fmt.Errorf("%s was never acknowledged", doc)
+		}
+		if left[doc] {
+			return fmt.Errorf("%s comes twice", doc)
+		}
+		left[doc] = true
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	if after := readImage(t, fs); !maps.EqualFunc(after, img, slices.Equal) {
+		return 0, fmt.Errorf("salvage has changed %v", difference(img, after))
+	}
+	var missing []string
+	for _, doc := range s.last {
+		if left[doc] {
+			n++
+		} else {
+			missing = append(missing, doc)
+		}
+	}
+	switch {
+	case len(missing) > 0 && len(found.Lost) == 0:
+		return n, fmt.Errorf("%d documents are missing, such as %s, and nothing is listed", len(missing), missing[0])
+	case len(found.Lost) == 0 && len(left) != n:
+		return n, fmt.Errorf("%d documents, want %d: nothing is listed as lost", len(left), n)
+	}
+	for _, m := range found.Missing {
+		is := func(doc string) bool { return strings.HasPrefix(doc, fmt.Sprintf("%s %s at %d ", m.Key, m.ID, m.LSN)) }
+		if !slices.ContainsFunc(missing, is) {
+			return n, fmt.Errorf("%+v is listed as missing, and is not", m)
+		}
+	}
+	counted, documents := int64(0), 0
+	for _, c := range found.Containers {
+		counted, documents = counted+c.Counted, documents+c.Documents
+	}
+	if documents != len(left) || len(found.Lost) == 0 && counted != int64(n) {
+		return n, fmt.Errorf("%d documents counted, %d said to be salvaged: want %d of %d", counted, documents, len(left), n)
+	}
+	return n, nil
+}
+
+func TestSalvageOfAWholeStoreIsWhole(t *testing.T) {
+	for _, s := range makeShapes(t) {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Until(s.made.Add(time.Minute)))
+			if n, err := s.salvage(t, s.image); err != nil || n != len(s.last) {
+				t.Errorf("%s: %d of %d documents: %v", s.name, n, len(s.last), err)
+			}
+		})
+	}
+}
+
+// TestSalvageOfADamagedBlockLosesNoMore damages one block of documents on a disk.
+func TestSalvageOfADamagedBlockLosesNoMore(t *testing.T) {
+	dir := storeOnDisk(t)
+	db, err := docstore.Open(dir, docstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := db.Container("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2000 {
+		upsert(t, c, fmt.Sprint("n", i), fmt.Sprint("p", i%7), i)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fill2(t, dir)
+	path := slices.MaxFunc(files(t, dir, "*.sst"), func(a, b string) int { return int(size(t, a) - size(t, b)) })
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 1
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before, n := filesOf(t, dir), 0
+	found, err := docstore.Salvage(t.Context(), dir, func(string, docstore.Item) error {
+		n++
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n < 1000 || n == 2100 || n+len(found.Missing) != 2100 {
+		t.Errorf("%d documents salvaged, %d missing, want 2100 together, and most of them", n, len(found.Missing))
+	}
+	if len(found.Lost) != 1 || found.Lost[0].File != filepath.Base(path) || !strings.Contains(found.Lost[0].From, "c: ") {
+		t.Errorf("lost is %+v, want a span of %s", found.Lost, filepath.Base(path))
+	}
+	if after := filesOf(t, dir); !maps.EqualFunc(before, after, slices.Equal) {
+		t.Errorf("salvage has changed %v", difference(before, after))
+	}
+	stop := errors.New("stop")
+	if _, err := docstore.Salvage(t.Context(), dir, func(string, docstore.Item) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("got %v, want the error of the visitor", err)
+	}
+}
+
+func size(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
