@@ -60,7 +60,7 @@ func (s importSite) interrupt(t *testing.T, markAt, stopAt int) (m mark) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	work := &tally{mark: at, show: newProgress(io.Discard, s.file, in), saved: time.Now(), rejects: rejectFile{path: s.rejects}}
+	work := &tally{mark: at, show: newProgress(io.Discard, s.file, in), saved: time.Now().Add(time.Hour), rejects: rejectFile{path: s.rejects}} // it is saved at markAt only
 	n := 0
 	err = newLoader(c, 8).load(t.Context(), records, func(j *job) error {
 		if n == stopAt {
