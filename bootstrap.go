@@ -181,7 +181,9 @@ func (r *run) checkCover(ctx context.Context) {
 		}
 		start := r.recorded()
 		r.hooks.Error(&Error{Origin: OriginBalancer, Err: fmt.Errorf("%w: %v; creating leases from %v", ErrHole, f.holes, start)})
-		_, err := r.locked(ctx, func(ctx context.Context) error { return r.cover(ctx, start) })
+		bounded, cancel := context.WithTimeout(ctx, r.opts.Acquire) // the round has other work
+		_, err := r.locked(bounded, func(ctx context.Context) error { return r.cover(ctx, start) })
+		cancel()
 		r.report(ctx, OriginBalancer, "", err)
 	}
 }

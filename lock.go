@@ -125,7 +125,7 @@ func (r *run) renewLock(ctx context.Context, lose context.CancelCauseFunc, lock 
 		case errors.Is(err, ErrNotFound):
 			lose(errLockLost)
 		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			r.report(ctx, OriginLeaseStore, "", fmt.Errorf("renew lock: %w", err))
 		}
 		wait = lockBeat / 3

@@ -24,7 +24,7 @@ func LogHooks(log *slog.Logger) Hooks {
 	folded := fold{kinds: map[string]*told{}}
 	return Hooks{
 		Ready:    func() { log.Info("change feed processor ready") },
-		Acquired: func(l Lease) { log.Info("lease acquired", "lease", l.Token, "position", l.Position.String()) },
+		Acquired: func(l Lease) { log.Info("lease acquired", "lease", l.Token, "position", positionOf(l)) },
 		Released: func(l Lease, why Reason) { log.Info("lease released", "lease", l.Token, "reason", string(why)) },
 		BatchDone: func(d BatchDone) {
 			log.Debug("batch done", "lease", d.Batch.LeaseToken, "changes", len(d.Batch.Changes),
@@ -164,4 +164,13 @@ func wordsOf(text string) string {
 		}
 	}
 	return b.String()
+}
+
+// positionOf is where an acquired lease is. One that another processor has made may not say,
+// and then begins where the unit does, not now.
+func positionOf(l Lease) string {
+	if l.unplaced() {
+		return "none yet"
+	}
+	return l.Position.String()
 }

@@ -171,3 +171,40 @@ func tick(n *atomic.Int64) {
 }
 
 func first(errs []*changefeed.Error) []*changefeed.Error { return errs[:min(3, len(errs))] }
+
+// Leases that expire in an outage of their store are no reason to ask it more often.
+func TestAnOutageOfTheLeaseStoreIsAskedAtThePaceOfRounds(t *testing.T) {
+	inWorld(t, 4, func(t *testing.T, w *world) {
+		var down atomic.Bool
+		var lists atomic.Int64
+		away := errors.New("away")
+		start := func(name string) *process {
+			s := &hookedStore{Leases: w.leases}
+			s.list = func(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+				if down.Load() {
+					lists.Add(1)
+					return nil, time.Time{}, away
+				}
+				return w.leases.List(ctx)
+			}
+			s.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+				if down.Load() {
+					return l, away
+				}
+				return w.leases.Update(ctx, l)
+			}
+			return w.runWith(w.orders, struct{ changefeed.LeaseStore }{s}, name, &tally{}, changefeed.Options{})
+		}
+		a, b := start("a"), start("b")
+		w.balanced(2)
+		down.Store(true)
+		time.Sleep(5 * time.Minute)
+		down.Store(false)
+		if n := lists.Load(); n < 10 || n > 5*2*15 {
+			t.Errorf("%d listings of two instances in 5 minutes, want about one a round of 13 s each", n)
+		}
+		w.balanced(2)
+		a.stop(t)
+		b.stop(t)
+	})
+}

@@ -72,6 +72,7 @@ func (r *run) wake() {
 func (r *run) round(ctx context.Context) (expecting bool) {
 	listed, err := r.look(ctx)
 	if err != nil {
+		r.planned = r.view.now() // what expires in an outage is no reason to ask more often
 		r.report(ctx, OriginBalancer, "", err)
 		return false
 	}

@@ -147,15 +147,21 @@ func (r *run) recorded() Start {
 }
 
 // firstStart is where a unit without a marker begins: where Options.Start says, else
-// where the leases say that are there from a creation that was interrupted.
+// where the leases say that are there from a creation that was interrupted. A start that
+// is relative to now counts as it was then, not as it is now.
 func (r *run) firstStart() (Start, error) {
-	if !r.opts.Start.IsZero() {
+	relative := r.opts.Start.ago > 0
+	if !r.opts.Start.IsZero() && !relative {
 		return r.opts.Start, nil
 	}
 	for _, l := range r.view.kind(KindLease) {
-		if start := l.Position.Start; l.Err == nil && !start.IsZero() {
+		if start := l.Position.Start; l.Err == nil && !start.IsZero() && (!relative || l.isOurs()) {
+			start.ago = r.opts.Start.ago
 			return start, nil
 		}
+	}
+	if relative {
+		return r.opts.Start, nil
 	}
 	return Start{}, r.checkPlaced()
 }

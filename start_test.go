@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -335,5 +336,34 @@ func TestAnExpiredLockIsTakenOverWithoutTheRightToDelete(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// A relative start is where it was when the first lease was made, also if the rest of the
+// leases are made by a program that is started again later.
+func TestAnInterruptedCreationGoesOnFromItsFirstStart(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		o := changefeed.Options{MinLeases: 8, Start: changefeed.FromAgo(15 * time.Minute)}
+		var made atomic.Int64
+		broken := &hookedStore{Leases: w.leases}
+		broken.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			if l.Kind == changefeed.KindLease && made.Add(1) > 4 {
+				return l, errors.New("away")
+			}
+			return w.leases.Create(ctx, l)
+		}
+		first := w.runWith(w.orders, broken, "a", &tally{}, o)
+		time.Sleep(5 * time.Second)
+		first.stop(t)
+		w.fill(64)
+		time.Sleep(time.Hour)
+		y := &tally{}
+		o.Start = changefeed.FromAgo(15 * time.Minute)
+		second := w.run("b", y, o)
+		time.Sleep(3 * time.Minute)
+		if items, again := y.items(); items != 64 || again != 0 {
+			t.Errorf("got %d items of 64, %d again", items, again)
+		}
+		second.stop(t)
 	})
 }

@@ -272,6 +272,7 @@ func (c *call) replyBatch(steps []step, outcomes []outcome) error {
 		b = outcomes[i].append(b)
 	}
 	c.set(answerItemCount, strconv.Itoa(len(outcomes)))
+	c.written = true
 	return c.reply(status, append(b, ']'))
 }
 

@@ -368,3 +368,17 @@ func TestAnswersOfBatchesAreBounded(t *testing.T) {
 		t.Errorf("n is %v behind 100 patches in a bulk: want 100", n)
 	}
 }
+
+// An answer that has no room among those that slow clients read is refused, but not once something was done: whoever gets a
+// 429 does it again.
+func TestAWriteThatWasDoneIsNotRefusedForItsAnswer(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	large := strings.Repeat("x", 70<<10)
+	w.do(t, "POST", docs, under("p"), `{"id":"1","pk":"p","n":0,"text":"`+large+`"}`).want(t, http.StatusCreated)
+	w.sending.Store(maxSending - 1000)
+	w.do(t, "GET", docs+"/1", under("p"), "").want(t, http.StatusTooManyRequests)
+	w.do(t, "PATCH", docs+"/1", under("p"), `[{"op":"incr","path":"/n","value":1}]`).want(t, http.StatusOK)
+	w.do(t, "POST", docs, under("p"), `{"id":"2","pk":"p","text":"`+large+`"}`).want(t, http.StatusCreated)
+	batch := `[{"operationType":"Create","resourceBody":{"id":"3","pk":"p","text":"` + large + `"}}]`
+	w.do(t, "POST", docs, under("p", "x-ms-cosmos-is-batch-request", "true", "x-ms-cosmos-batch-atomic", "true"), batch).want(t, http.StatusOK)
+}

@@ -31,6 +31,7 @@ type call struct {
 	activity string
 	charge   float64 // request units so far
 	meter    meter   // of what it computes
+	written  bool    // something was committed: the answer must say so
 	status   int     // of the answer, once it is sent
 
 	values [usualHeaders]string // room for those of the answer
@@ -190,12 +191,13 @@ func (c *call) waiting(most time.Duration) (context.Context, context.CancelFunc)
 	}
 }
 
-// reply sends an answer. A nil body is an empty one.
+// reply sends an answer. A nil body is an empty one. It refuses a large one while too much is
+// being sent, but not one that says what was done: whoever is refused tries again.
 func (c *call) reply(status int, body []byte) error {
 	c.meter.rest()
 	if len(body) > largeAnswer {
 		defer c.s.sending.Add(-int64(len(body)))
-		if c.s.sending.Add(int64(len(body))) > maxSending {
+		if c.s.sending.Add(int64(len(body))) > maxSending && !c.written {
 			return throttled(holdPause, "The answers that clients are slow to read are more than %d MB together", maxSending>>20)
 		}
 	}

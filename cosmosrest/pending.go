@@ -34,11 +34,13 @@ func (f *feedRead) countPending() (err error) {
 	if err := f.c.admit(f.cont, f.part.ID); err != nil {
 		return err
 	}
-	backlog, err := f.cont.Pending(f.c.ctx, f.rng, f.from, f.o)
+	begun := time.Now()
+	backlog, err := f.cont.Pending(f.c.meter.limit(), f.rng, f.from, f.o)
+	took := time.Since(begun) // it may have looked at many changes that it does not count
 	if err != nil {
 		return err
 	}
-	f.c.spend(f.cont, f.part.ID, chargeCount(backlog.Items))
+	f.c.spend(f.cont, f.part.ID, max(chargeCount(backlog.Items), float64(took.Milliseconds())))
 	p := pending{Items: backlog.Items}
 	if !backlog.Oldest.IsZero() {
 		p.Oldest = &backlog.Oldest

@@ -101,6 +101,7 @@ func (c *call) write(p spot, w changefeed.Write, cond docstore.Condition) error 
 		return err
 	}
 	r := results[0]
+	c.written = true
 	c.done(p, chargeOf(w.Op, len(r.Body)))
 	if w.Op == changefeed.WriteDelete {
 		return c.reply(http.StatusNoContent, nil)

@@ -2,6 +2,7 @@ package docstore
 
 import (
 	"archive/tar"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -121,8 +122,8 @@ func intoNew(ctx context.Context, dir string, fill func(partial string) error) (
 		return err
 	}
 	partial := dir + partialSuffix
-	if err := os.RemoveAll(partial); err != nil { // of one that was killed
-		return err
+	if _, err := os.Lstat(partial); !errors.Is(err, fs.ErrNotExist) {
+		return cmp.Or(err, fmt.Errorf("%w: %s is of a backup at work, or of one that was killed: then remove it", fs.ErrExist, partial))
 	}
 	defer func() {
 		if err != nil {

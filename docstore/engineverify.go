@@ -133,7 +133,7 @@ type damage struct {
 
 // Error is one line, although the engine's may have several.
 func (d damage) Error() string {
-	return fmt.Sprintf("%v: %s: nothing was changed; restore the directory from a copy, or salvage what is left", ErrCorrupt, d.reason())
+	return fmt.Sprintf("%v: %s: nothing was changed; restore the directory from a copy, or read what is left with changefeed export --salvage", ErrCorrupt, d.reason())
 }
 
 // reason is the file and what is wrong with it.
