@@ -111,7 +111,7 @@ func (w *wreck) tableVersions(file uint64, from, to []byte) iter.Seq2[version, e
 	return func(yield func(version, error) bool) {
 		err := w.table(file, func(r *sstable.Reader) error {
 			last, more, err := walkTable(r, from, to, file, yield)
-			if !isCorrupt(err) || !more {
+			if err == nil || !more || !unreadable(err) {
 				return err
 			}
 			resume, why := resumeTable(r, last, to), firstLine(err)
@@ -119,7 +119,10 @@ func (w *wreck) tableVersions(file uint64, from, to []byte) iter.Seq2[version, e
 			if bytes.Equal(resume, to) {
 				return nil
 			}
-			_, _, err = walkTable(r, resume, to, file, yield)
+			if _, more, err = walkTable(r, resume, to, file, yield); err != nil && more && unreadable(err) {
+				w.hole(lostSpan{file: tableName(file), why: firstLine(err), from: resume, to: to})
+				return nil
+			}
 			return err
 		})
 		if err != nil {

@@ -98,11 +98,20 @@ func openWreck(fs vfs.FS, dir string) (*wreck, error) {
 // lose notes a damage; other errors are given back.
 func (w *wreck) lose(err error) error {
 	d, ok := errors.AsType[damage](err)
-	if err == nil || !ok && !isCorrupt(err) {
+	switch {
+	case ok:
+		w.lost = append(w.lost, lostSpan{file: d.file, why: firstLine(d.err)})
+	case err != nil && unreadable(err):
+		w.lost = append(w.lost, lostSpan{why: firstLine(err)})
+	default:
 		return err
 	}
-	w.lost = append(w.lost, lostSpan{file: d.file, why: firstLine(d.err)})
 	return nil
+}
+
+// unreadable tells the errors of what is damaged or missing, or what the disk does not give.
+func unreadable(err error) bool {
+	return isCorrupt(err) || errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.EIO)
 }
 
 // findTables opens all tables once, and notes those that cannot be.
@@ -123,7 +132,7 @@ func (w *wreck) findTables() error {
 		switch {
 		case err == nil:
 			w.files = append(w.files, file)
-		case errors.Is(err, os.ErrNotExist) || isCorrupt(err):
+		case unreadable(err):
 			w.lost = append(w.lost, lostSpan{file: tableName(file), why: firstLine(err), from: t.min, to: after(t.max)})
 		default:
 			return err
@@ -209,6 +218,10 @@ func (w *wreck) readLogTo(num uint64, next *uint64, newest bool) error {
 		*next = seq + count
 		return w.batch(record, num)
 	})
+	if err != nil && unreadable(err) {
+		w.lost = append(w.lost, lostSpan{file: name, why: firstLine(err)})
+		return nil
+	}
 	if err != nil {
 		return err
 	}
