@@ -45,7 +45,7 @@ func newScreen(w io.Writer) *screen {
 	return &screen{w: w, terminal: terminalOf(w), begun: time.Now()}
 }
 
-func (s *screen) live() bool { return s.width != nil }
+func (s *screen) live() bool { return s.inPlace }
 
 // say writes an event.
 func (s *screen) say(format string, args ...any) {

@@ -49,7 +49,7 @@ func newProgress(w io.Writer, name string, in *os.File) *progress {
 	if info, err := in.Stat(); err == nil && info.Mode().IsRegular() {
 		p.size = info.Size()
 	}
-	if p.terminal = terminalOf(w); p.width != nil {
+	if p.terminal = terminalOf(w); p.inPlace {
 		p.every = barEvery
 	}
 	return p
@@ -108,7 +108,7 @@ func (p *progress) draw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	line := p.line(time.Since(p.begun))
-	if p.width == nil {
+	if !p.inPlace {
 		fmt.Fprintln(p.w, line)
 		return
 	}
@@ -124,7 +124,7 @@ func (p *progress) line(spent time.Duration) string {
 	if p.size > 0 {
 		done := float64(p.now.offset) / float64(p.size)
 		share = fmt.Sprintf(" %3.0f%%", 100*done)
-		if p.width != nil {
+		if p.inPlace {
 			full := int(done * barWidth)
 			bar = fmt.Sprintf(" [%s%s]", strings.Repeat("#", full), strings.Repeat(".", barWidth-full))
 		}

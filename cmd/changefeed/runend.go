@@ -27,6 +27,10 @@ import (
 // exitInterrupted is the exit code of shells for a process that SIGINT has ended.
 const exitInterrupted = 130
 
+// sameSignal is how soon a second SIGTERM is the first one again: timeout(1) sends it to its
+// child, and then to the group that the child is in.
+const sameSignal = time.Second
+
 // An ending is what is said and done about the signals that end run.
 type ending struct {
 	say        func(text string)
@@ -67,10 +71,14 @@ func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
 		return
 	}
 	e.say(e.waits())
-	select {
-	case <-signals:
-	case <-over:
-		return
+	said := time.Now()
+	for again := false; !again; {
+		select {
+		case s := <-signals:
+			again = s != syscall.SIGTERM || time.Since(said) > sameSignal
+		case <-over:
+			return
+		}
 	}
 	cut := e.program.atWork()
 	e.program.killAll()

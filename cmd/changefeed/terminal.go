@@ -12,8 +12,9 @@ import (
 // A terminal is where people look at output: how wide it is, and what it understands.
 // Its zero value is any other place, where lines are as long as they are.
 type terminal struct {
-	width  func() int // nil for what is none, or cannot be written in place
-	colour bool
+	width   func() int // nil for what is none
+	inPlace bool       // what is written can be written over
+	colour  bool
 }
 
 // narrow is the width of a terminal that does not tell its own.
@@ -23,7 +24,7 @@ const narrow = 80
 // back over what is written, and NO_COLOR asks for none.
 func terminalOf(w io.Writer) terminal {
 	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
+	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return terminal{}
 	}
 	width := func() int {
@@ -32,7 +33,8 @@ func terminalOf(w io.Writer) terminal {
 		}
 		return narrow
 	}
-	return terminal{width: width, colour: os.Getenv("NO_COLOR") == ""}
+	dumb := os.Getenv("TERM") == "dumb"
+	return terminal{width: width, inPlace: !dumb, colour: !dumb && os.Getenv("NO_COLOR") == ""}
 }
 
 // room is how many characters a line has; 0 is any number. The last column is left free,

@@ -10,7 +10,9 @@ import (
 )
 
 // wide is a terminal of a width, in colour.
-func wide(n int) terminal { return terminal{width: func() int { return n }, colour: true} }
+func wide(n int) terminal {
+	return terminal{width: func() int { return n }, inPlace: true, colour: true}
+}
 
 // widest is the longest line of a text that has no escape sequences.
 func widest(text string) (most int) {
@@ -67,7 +69,7 @@ func TestTheDemoFitsItsTerminal(t *testing.T) {
 func TestATerminalThatIsResizedIsDrawnAnew(t *testing.T) {
 	var out bytes.Buffer
 	width := 80
-	s := &screen{w: &out, terminal: terminal{width: func() int { return width }}, begun: time.Now()}
+	s := &screen{w: &out, terminal: terminal{width: func() int { return width }, inPlace: true}, begun: time.Now()}
 	s.say("hello")
 	s.show([]line{{{"a table", bold}}})
 	out.Reset()
