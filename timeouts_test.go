@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,24 +107,24 @@ func TestATransactionThatTakesTooLongStaysWhole(t *testing.T) {
 		}
 		w.fill(10)
 		h := &slow{each: 4 * time.Second} // the transaction alone needs 80 s of 60
-		var whole int
+		var whole atomic.Int64
 		h.before = func(_ context.Context, b *changefeed.Batch) error {
 			for _, c := range b.Changes {
 				if c.LSN == results[0].LSN {
-					whole++
+					whole.Add(1)
 				}
 			}
 			return nil
 		}
 		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), HandlerTimeout: time.Minute})
 		time.Sleep(20 * time.Minute)
-		if whole != 0 {
-			t.Errorf("%d changes of the transaction were handled, which cannot be handled in time", whole)
+		if n := whole.Load(); n != 0 {
+			t.Errorf("%d changes of the transaction were handled, which cannot be handled in time", n)
 		}
 		h.batches(2 * time.Second)
 		time.Sleep(10 * time.Minute)
-		if whole != 20 || w.pending() != 0 {
-			t.Errorf("%d changes of the transaction at once, want all 20; %d pending", whole, w.pending())
+		if n := whole.Load(); n != 20 || w.pending() != 0 {
+			t.Errorf("%d changes of the transaction at once, want all 20; %d pending", n, w.pending())
 		}
 		h.ordered(t)
 		p.stop(t)
@@ -163,9 +164,9 @@ func TestACheckpointOfABatchThatComesAgainInPartsIsRefused(t *testing.T) {
 func TestABatchCheckpointedBeforeItsTimeoutIsDone(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.fill(10)
-		calls := 0
+		var calls atomic.Int64
 		h := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
-			calls++
+			calls.Add(1)
 			if err := b.Checkpoint(ctx); err != nil {
 				return err
 			}
@@ -174,8 +175,8 @@ func TestABatchCheckpointedBeforeItsTimeoutIsDone(t *testing.T) {
 		})
 		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), HandlerTimeout: time.Minute, Manual: true})
 		time.Sleep(10 * time.Minute)
-		if calls != 1 || w.pending() != 0 {
-			t.Errorf("%d calls, %d pending", calls, w.pending())
+		if n := calls.Load(); n != 1 || w.pending() != 0 {
+			t.Errorf("%d calls, %d pending", n, w.pending())
 		}
 		p.stop(t)
 	})
