@@ -3,6 +3,7 @@ package docstore
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/millrace/changefeed"
@@ -26,6 +27,7 @@ type request struct {
 	pk, epk string
 	ops     []op
 	size    int
+	expired [][]byte // documents that turned out to be in the way
 
 	control func(*group) error // runs alone in its group
 
@@ -189,13 +191,19 @@ func (g *group) take(r *request) {
 	undo := *t
 	part := t.l.at(r.epk)
 	docs, touched := t.parts[part]
-	if r.err = t.run(g, r, part); r.err == nil {
-		return
-	}
-	g.rollback(mark)
-	t.lsn = undo.lsn
-	if t.parts[part] = docs; !touched {
-		delete(t.parts, part)
+	for again := true; again; {
+		if r.err = t.run(g, r, part); r.err == nil {
+			return
+		}
+		g.rollback(mark)
+		t.lsn = undo.lsn
+		if t.parts[part] = docs; !touched {
+			delete(t.parts, part)
+		}
+		var expired inTheWay
+		if expired, again = errors.AsType[inTheWay](r.err); again {
+			r.expired = append(r.expired, expired.key)
+		}
 	}
 }
 

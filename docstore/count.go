@@ -36,6 +36,7 @@ func (c *Container) pending(ctx context.Context, r changefeed.Range, from change
 	if sel.begin, err = l.begin(from, o, head); err != nil {
 		return total, err
 	}
+	total.Ahead = sel.lsn > head
 	parts := l.overlapping(sel.rng)
 	if len(parts) == 0 {
 		return total, refuse("range %q holds no keys: want min below max, within -FF", r)

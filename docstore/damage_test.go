@@ -25,6 +25,7 @@ import (
 
 var (
 	damages    = flag.Int("damage.n", 300, "how many times the damage test damages a store")
+	damageFrom = flag.Uint64("damage.from", 1, "the seed of the first of them")
 	damageSeed = flag.Uint64("damage.seed", 0, "do the one damage with this seed, as the test has printed it; 0 is all")
 	damageKeep = flag.String("damage.keep", "", "directory in which to leave the files of a store whose damage went unnoticed")
 )
@@ -34,7 +35,7 @@ var (
 func TestNoDamageIsSilent(t *testing.T) {
 	shapes := makeShapes(t)
 	var total tally
-	first, n := uint64(1), *damages
+	first, n := *damageFrom, *damages
 	if *damageSeed != 0 {
 		first, n = *damageSeed, 1
 	}

@@ -57,7 +57,7 @@
 //
 // One process has a directory open at a time. The items of a write are limited as the
 // service limits them: 2 MB a document, 100 writes or 2 MB a batch. Time starts compare
-// whole seconds. A container's time never goes back: where the machine's clock is set
+// milliseconds, where the service compares whole seconds. A container's time never goes back: where the machine's clock is set
 // back, it goes on from the last commit, after a restart without the time that the store
 // was closed. The service charges request units by rules of its own; here a page
 // costs one, and one more for each KB. A token is valid in the container that it came

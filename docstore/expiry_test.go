@@ -31,6 +31,20 @@ func ids(changes []changefeed.Change) string {
 	return text.String()
 }
 
+func TestAnItemThatIsRenewedBeforeTheSweeperCommitsStays(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(docstore.NoDefaultTTL)}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
+		if _, err := c.Upsert(t.Context(), []byte(`{"id":"renewed","pk":"p","ttl":30}`)); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := c.ExpireSeenAt(t.Context(), time.Now().Add(time.Minute)); n != 0 || err != nil {
+			t.Errorf("%d expired, %v: want none yet", n, err)
+		}
+		if _, err := c.Item(t.Context(), changefeed.Key("p"), "renewed"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestExpiredItemsVanishAtOnceAndAreDeletedSoon(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(10), Retention: time.Hour}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
 		for _, doc := range []string{
@@ -215,4 +229,48 @@ func trimQuotes(s string) string {
 		s = s[1:]
 	}
 	return s
+}
+
+// TestAPatchTakesTheUniqueKeyOfAnExpiredItem does so before the sweeper has come by, in a
+// batch whose other writes stay together.
+func TestAPatchTakesTheUniqueKeyOfAnExpiredItem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := open(t, docstore.Options{InMemory: true}.Resting())
+		c := container(t, db, docstore.ContainerSpec{DefaultTTL: new(docstore.NoDefaultTTL), Retention: time.Hour, UniqueKeys: [][]string{{"/u"}}})
+		for _, doc := range []string{`{"id":"old","pk":"p","u":1,"ttl":10}`, `{"id":"new","pk":"p","u":2}`} {
+			if _, err := c.Create(t.Context(), []byte(doc)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		_, err := c.Commit(t.Context(), changefeed.Key("p"), []changefeed.Write{
+			{Body: []byte(`{"id":"other","pk":"p","u":3}`)},
+			{Op: changefeed.WritePatch, ID: "new", Patch: []changefeed.PatchOp{{Op: "set", Path: "/u", Value: []byte("1")}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, _ := drain(t, c, changefeed.FullRange(), changefeed.At("2"), changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes})
+		if want := "delete old,create other,replace new,"; ids(all) != want || all[1].LSN != all[2].LSN {
+			t.Errorf("got %s want %s", ids(all), want)
+		}
+	})
+}
+
+// TestManyThatExpireTogetherAreAllDeleted has more documents expire than one turn of the
+// sweeper takes, in batches that two turns share.
+func TestManyThatExpireTogetherAreAllDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := open(t, docstore.Options{InMemory: true}.Resting())
+		c := container(t, db, docstore.ContainerSpec{DefaultTTL: new(10)})
+		for _, pk := range []string{"a", "b", "c", "d", "e", "f"} {
+			if _, err := c.Commit(t.Context(), changefeed.Key(pk), batchOf(pk, 100, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		if db.Sweep(c); c.Count() != 0 {
+			t.Errorf("%d documents are left", c.Count())
+		}
+	})
 }

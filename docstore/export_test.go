@@ -77,6 +77,14 @@ func (db *DB) Damage(c *Container) error {
 	return w.commit()
 }
 
+// Orphan removes the entries of documents in the primary index behind the store's back.
+func (db *DB) Orphan(c *Container) error {
+	from := tableKey(tableDoc, c.num, 0)
+	w := db.eng.newWrite(0)
+	w.dropRange(from, after(from))
+	return w.commit()
+}
+
 // SetFormat writes a format number.
 func (db *DB) SetFormat(f string) error {
 	w := db.eng.newWrite(0)
@@ -106,6 +114,21 @@ func (db *DB) Versions(c *Container) (n int) {
 		n++
 	}
 	return n
+}
+
+// EachVersion tells where the stored versions of a container are.
+func (db *DB) EachVersion(c *Container, visit func(lsn int64, idx int)) (err error) {
+	from := tableKey(tableLog, c.num, 0)
+	it, err := db.eng.cursor(from, after(from))
+	if err != nil {
+		return err
+	}
+	defer it.finish(&err, "close")
+	for ok := it.first(); ok; ok = it.next() {
+		a := parseAddr(tailOf(it.key()))
+		visit(a.lsn, int(a.idx))
+	}
+	return it.err()
 }
 
 // Compact rewrites all tables into one level.
@@ -142,3 +165,35 @@ func (db *DB) Glitch(c *Container, ahead time.Duration) error {
 
 // Dir is where the store is.
 func (db *DB) Dir() string { return db.dir }
+
+// Resting has nothing swept but by [DB.Sweep].
+func (o Options) Resting() Options {
+	o.resting = true
+	return o
+}
+
+// Sweep is a turn of the sweeper at a container.
+func (db *DB) Sweep(c *Container) { c.sweep(life{db.stop}) }
+
+// ExpireSeenAt has the sweeper delete what it would have found at a time, if it is still due.
+func (c *Container) ExpireSeenAt(ctx context.Context, t time.Time) (int, error) {
+	keys, err := c.expiredByIndex(t.UnixMilli(), &soonest{})
+	if err != nil {
+		return 0, err
+	}
+	return c.expire(ctx, keys)
+}
+
+// ErrMoved is what a reader by a former layout gets.
+var ErrMoved = errMoved
+
+// OpenBehind opens the feed of the first partition by the layout as it is before f.
+func (db *DB) OpenBehind(c *Container, f func()) error {
+	l := c.layout.Load()
+	f()
+	feed, err := c.openFeed(l, l.reading(l.parts[0]), c.everything(0), c.head.Load())
+	if err != nil {
+		return err
+	}
+	return feed.close()
+}

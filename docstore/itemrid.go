@@ -33,4 +33,5 @@ func (o *op) setBirth(c *Container, number int64) {
 		end = bytes.LastIndex(o.body[:end], []byte(o.rid))
 		copy(o.body[end:], rid)
 	}
+	o.rid = rid // a request may begin again
 }

@@ -84,3 +84,29 @@ func inOrder(t *testing.T, c *docstore.Container) {
 		}
 	}
 }
+
+// TestALogOfSeveralMovesIsMovedToItsEnd has more in a log than one group of moves takes.
+func TestALogOfSeveralMovesIsMovedToItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := open(t, docstore.Options{InMemory: true}.Resting())
+		c := container(t, db, docstore.ContainerSpec{})
+		keys := []string{"a", "b", "c", "d"}
+		for _, pk := range keys {
+			if _, err := c.Commit(t.Context(), changefeed.Key(pk), batchOf(pk, 100, 6_000)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		split(t, c)
+		db.Sweep(c)
+		n := 0
+		for _, p := range db.Stats().Containers[0].Partitions {
+			got, _ := drain(t, c, p.Range, changefeed.At("0"), changefeed.ReadOptions{})
+			if n += len(got); p.Logs != 1 {
+				t.Errorf("partition %s reads %d logs after the sweeper has come by", p.ID, p.Logs)
+			}
+		}
+		if n != 100*len(keys) {
+			t.Errorf("%d documents are left of %d", n, 100*len(keys))
+		}
+	})
+}

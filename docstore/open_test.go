@@ -223,21 +223,29 @@ func TestDamagedTable(t *testing.T) {
 }
 
 func TestCheckFindsDamage(t *testing.T) {
-	db, err := docstore.Open("", docstore.Options{InMemory: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	c := container(t, db, docstore.ContainerSpec{})
-	upsert(t, c, "a", "p", 1)
-	if err := db.Check(); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Damage(c); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Check(); !errors.Is(err, docstore.ErrCorrupt) || !strings.Contains(err.Error(), `item "a" has no version`) {
-		t.Errorf("check: %v", err)
+	for want, damage := range map[string]func(*docstore.DB, *docstore.Container) error{
+		`item "a" has no version`:                       (*docstore.DB).Damage,
+		`item "a" lives, but is not the item's`:         (*docstore.DB).Orphan,
+		"counts 1 documents, has 0; newest LSN 1, head": (*docstore.DB).Orphan,
+	} {
+		db, err := docstore.Open("", docstore.Options{InMemory: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := container(t, db, docstore.ContainerSpec{})
+		upsert(t, c, "a", "p", 1)
+		if err := db.Check(); err != nil {
+			t.Fatal(err)
+		}
+		if err := damage(db, c); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Check(); !errors.Is(err, docstore.ErrCorrupt) || !strings.Contains(err.Error(), want) {
+			t.Errorf("check: %v, want one that says: %s", err, want)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -342,6 +350,12 @@ func reopenAndVerify(t *testing.T, fs vfs.FS, acked map[string]int) {
 		t.Fatal(err)
 	}
 	defer db.Close()
+	verifyVersions(t, db, acked)
+}
+
+// verifyVersions checks a store and looks for versions at least as new.
+func verifyVersions(t *testing.T, db *docstore.DB, acked map[string]int) {
+	t.Helper()
 	if err := db.Check(); err != nil {
 		t.Error(err)
 	}

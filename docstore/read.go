@@ -81,6 +81,9 @@ func (c *Container) readOnce(ctx context.Context, r changefeed.Range, from chang
 	page.Session = part.id() + ":-1#" + strconv.FormatInt(page.Head, 10)
 	page.Charge = 1 + float64(len(b.slab)/1024)
 	page.Changes = b.finish()
+	if sel.lsn > c.head.Load() { // a position has a place in the container's count of LSNs, not in the partition's
+		page.Ahead, page.Head = true, head
+	}
 	return page, nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -102,6 +104,7 @@ func (c *Container) forget(ctx context.Context, next *soonest) error {
 		if err := c.drainMarks(ctx, l.drain); err != nil {
 			return err
 		}
+		l = c.layout.Load()
 	}
 	keep := l.retention()
 	if keep == 0 {
@@ -161,11 +164,8 @@ func (c *Container) advance(ctx context.Context, floor int64) error {
 	if err != nil {
 		return err
 	}
-	l := c.layout.Load()
-	for n := range l.logs {
-		if err := c.purge(ctx, l, n, floor); err != nil {
-			return err
-		}
+	if err := c.purge(ctx, c.layout.Load(), floor); err != nil {
+		return err
 	}
 	return c.change(ctx, func(l *layout) { l.purged = max(l.purged, floor) })
 }
@@ -182,12 +182,16 @@ func (c *Container) change(ctx context.Context, f func(*layout)) error {
 	})
 }
 
-// purge removes what the versions of one log in (purged, floor] superseded, and the
-// deletes among them.
-func (c *Container) purge(ctx context.Context, l *layout, n uint32, floor int64) error {
+// purge removes what the versions in (purged, floor] superseded, and the deletes among
+// them. It walks all logs in one state of the engine: versions of one document may be in
+// several, and one that is removed here names another one there.
+func (c *Container) purge(ctx context.Context, l *layout, floor int64) error {
+	f, err := c.openFeed(l, slices.Collect(maps.Keys(l.logs)), c.everything(l.purged), floor)
+	if err != nil {
+		return err
+	}
 	var old []addr
-	var failed error
-	err := c.walk(ctx, l, n, c.everything(l.purged), floor, func(e *entry, a addr) bool {
+	err = f.each(ctx, nil, func(e *entry, a addr) (bool, error) {
 		if e.prev != 0 {
 			for m := range l.logs {
 				old = append(old, addr{m, e.prev, e.prevIdx})
@@ -196,14 +200,15 @@ func (c *Container) purge(ctx context.Context, l *layout, n uint32, floor int64)
 		if e.op.gone() {
 			old = append(old, a)
 		}
-		if len(old) >= sweepChunk {
-			failed = c.removeVersions(ctx, old)
-			old = nil
+		if len(old) < sweepChunk {
+			return true, nil
 		}
-		return failed == nil
+		err := c.removeVersions(ctx, old)
+		old = nil
+		return err == nil, err
 	})
-	if err != nil || failed != nil {
-		return cmp.Or(failed, err)
+	if err != nil {
+		return err
 	}
 	return c.removeVersions(ctx, old)
 }
@@ -223,11 +228,15 @@ func (c *Container) removeVersions(ctx context.Context, old []addr) error {
 }
 
 // drainMarks removes everything that was superseded up to an LSN, after the retention
-// has been turned off.
+// has been turned off. It may have been turned on again before: what was superseded since
+// then is wanted.
 func (c *Container) drainMarks(ctx context.Context, upTo int64) error {
 	l := c.layout.Load()
 	for n := range l.logs {
 		old, err := c.marked(n, upTo)
+		if err == nil && len(old) > 0 && l.retention() > 0 {
+			old, err = c.notSince(ctx, l, old)
+		}
 		if err != nil {
 			return err
 		}
@@ -252,6 +261,25 @@ func (c *Container) drainMarks(ctx context.Context, upTo int64) error {
 		l.drain = 0
 		l.marked = l.retention() > 0
 	})
+}
+
+// notSince are those of some versions that were superseded before the floor.
+func (c *Container) notSince(ctx context.Context, l *layout, old []addr) ([]addr, error) {
+	type place struct {
+		lsn int64
+		idx uint16
+	}
+	wanted := map[place]bool{}
+	for n := range l.logs {
+		err := c.walk(ctx, l, n, c.everything(l.floor), farAway-1, func(e *entry, _ addr) bool {
+			wanted[place{e.prev, e.prevIdx}] = true
+			return true
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(old, func(a addr) bool { return wanted[place{a.lsn, a.idx}] }), nil
 }
 
 // marked are the versions of a log up to an LSN that are superseded.

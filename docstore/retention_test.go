@@ -2,6 +2,7 @@ package docstore_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,6 +114,53 @@ func TestAContainerWithoutARetentionHasThatOfTheStore(t *testing.T) {
 		}
 		if err := errors.Join(db.Check(), db.Close()); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A retention that is turned off and on again, before the sweeper has seen either, keeps
+// what is superseded since.
+func TestARetentionTurnedOnAgainKeepsPreviousImages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := open(t, docstore.Options{InMemory: true}.Resting())
+		c := container(t, db, docstore.ContainerSpec{Retention: time.Hour})
+		upsert(t, c, "a", "p", 0)
+		upsert(t, c, "a", "p", 1)
+		for _, d := range []time.Duration{0, time.Hour} {
+			s := c.Spec()
+			s.Retention = d
+			if _, err := db.ReplaceContainer(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		upsert(t, c, "a", "p", 2)
+		db.Sweep(c)
+		got, _ := drain(t, c, changefeed.FullRange(), changefeed.At("2"), changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes})
+		if len(got) != 1 || got[0].Previous == nil || valueOf(t, got[0].Previous) != 1 {
+			t.Errorf("got %+v, want one change and what it replaced", got)
+		}
+		if n := db.Versions(c); n != 2 {
+			t.Errorf("%d versions are stored, want the last and the one before", n)
+		}
+	})
+}
+
+// Versions of one document are in several logs after splits, and are forgotten all the
+// same. In which order logs are looked through is by chance, so there are some containers.
+func TestVersionsInSeveralLogsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := open(t, docstore.Options{InMemory: true}.Resting())
+		for i := range 8 {
+			c := container(t, db, docstore.ContainerSpec{ID: fmt.Sprint("c", i), Retention: time.Minute})
+			for v := range 4 {
+				upsert(t, c, "a", "p", v)
+				split(t, c)
+			}
+			time.Sleep(2 * time.Minute)
+			db.Sweep(c)
+			if n := db.Versions(c); n != 1 {
+				t.Errorf("%d versions are stored, want the last alone", n)
+			}
 		}
 	})
 }

@@ -159,3 +159,32 @@ func size(t *testing.T, path string) int64 {
 	}
 	return info.Size()
 }
+
+// TestTheNewestVersionIsSalvaged loses the manifest of a store that keeps versions.
+func TestTheNewestVersionIsSalvaged(t *testing.T) {
+	dir := t.TempDir()
+	db, err := docstore.Open(dir, docstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := container(t, db, docstore.ContainerSpec{Retention: time.Hour})
+	for v := range 4 {
+		upsert(t, c, "a", "p", v)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files(t, dir, "MANIFEST-*") {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var found []int
+	_, err = docstore.Salvage(t.Context(), dir, func(_ string, it docstore.Item) error {
+		found = append(found, valueOf(t, it.Body))
+		return nil
+	})
+	if err != nil || !slices.Equal(found, []int{3}) {
+		t.Errorf("salvaged are the versions %v, %v, want the last alone", found, err)
+	}
+}

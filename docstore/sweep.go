@@ -263,7 +263,7 @@ func (t *turn) expire(g *group, key []byte) error {
 }
 
 // expireFirst deletes what has expired of the documents that a request is about, or
-// that hold its unique keys.
+// that turned out to hold its unique keys (see [stroke.claim]).
 func (t *turn) expireFirst(g *group, r *request) error {
 	if t.l.spec.DefaultTTL == nil {
 		return nil
@@ -277,14 +277,10 @@ func (t *turn) expireFirst(g *group, r *request) error {
 		if err != nil {
 			return err
 		}
-		for j, v := range o.uniq {
-			holder, taken, err := g.get(uniqueKey(t.c.num, j, r.epk, r.pk, v))
-			if err == nil && taken {
-				err = t.expire(g, docKey(t.c.num, r.epk, r.pk, string(holder)))
-			}
-			if err != nil {
-				return err
-			}
+	}
+	for _, key := range r.expired {
+		if err := t.expire(g, key); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -321,6 +321,9 @@ func (s *stroke) claim() error {
 			return err
 		}
 		if taken && string(holder) != s.o.id {
+			if key, err := s.lapsed(string(holder)); key != nil || err != nil {
+				return cmp.Or(err, error(inTheWay{key}))
+			}
 			return fmt.Errorf("item %q: %w: item %q has %s at %s", s.o.id, ErrUniqueKey,
 				holder, v, strings.Join(s.t.l.spec.UniqueKeys[i], " "))
 		}
@@ -330,6 +333,23 @@ func (s *stroke) claim() error {
 		s.g.set(uniqueKey(c, i, s.r.epk, s.r.pk, v), []byte(s.o.id))
 	}
 	return nil
+}
+
+// inTheWay is the reason to begin a request again: an expired document, by its key in the
+// primary index, holds a unique key that the request wants.
+type inTheWay struct{ key []byte }
+
+// Error says so.
+func (inTheWay) Error() string { return "an expired item has the unique key" }
+
+// lapsed is the key of another document of the partition if that has expired.
+func (s *stroke) lapsed(id string) ([]byte, error) {
+	key := docKey(s.t.c.num, s.r.epk, s.r.pk, id)
+	other, err := s.g.slot(key)
+	if err != nil || other == nil || !s.t.l.spec.expired(other.time, other.ttl, s.t.time) {
+		return nil, err
+	}
+	return key, nil
 }
 
 // release gives back the unique keys of the old version, but for those kept.

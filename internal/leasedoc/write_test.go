@@ -104,6 +104,30 @@ func TestRemovedPropertiesAreGoneAndUnsetOnesStay(t *testing.T) {
 	}
 }
 
+// Nobody may begin before the fence, so a part of a millisecond counts as a whole one.
+func TestAFenceIsNeverEarlierThanItWas(t *testing.T) {
+	for after, want := range map[time.Duration]time.Duration{
+		0: 0, time.Nanosecond: time.Millisecond, time.Millisecond: time.Millisecond, 1_500_000: 2 * time.Millisecond,
+	} {
+		begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		doc, err := leasedoc.Marshal("P", "/id", changefeed.Lease{Token: "0", Fence: begin.Add(after)})
+		if got := leasedoc.Unmarshal("P", doc).Fence.Sub(begin); err != nil || got != want {
+			t.Errorf("a fence %v after is read as %v after, %v; want %v", after, got, err, want)
+		}
+	}
+}
+
+// An old lease of .NET has no mode, and gets one only if it says something new.
+func TestAModeIsWrittenWhereItIsNotTheOldOne(t *testing.T) {
+	raw := json.RawMessage(`{"id":"P..0","LeaseToken":"0"}`)
+	for mode, want := range map[changefeed.Mode]bool{changefeed.LatestVersion: false, changefeed.AllVersionsAndDeletes: true} {
+		doc, err := leasedoc.Marshal("P", "/id", changefeed.Lease{Token: "0", Mode: mode, Raw: raw})
+		if got := leasedoc.Unmarshal("P", doc); err != nil || got.Mode != mode || strings.Contains(string(doc), `"Mode"`) != want {
+			t.Errorf("%v became %v, %v: %s", mode, got.Mode, err, doc)
+		}
+	}
+}
+
 func TestRecordsThatCouldNotBeReadAgainAreRefused(t *testing.T) {
 	for want, l := range map[string]changefeed.Lease{
 		"no slash":          {Token: "0", Epoch: "a/b"},

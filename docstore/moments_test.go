@@ -1,0 +1,295 @@
+package docstore_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// A start time takes in all of its own millisecond, however many commits that had.
+func TestAStartTimeHasAllOfItsMoment(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
+		begun := time.Now()
+		const moments, each = 4, 5
+		for m := range moments {
+			for n := range each {
+				upsert(t, c, fmt.Sprint(m, n), "p", n)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		for m := range moments {
+			from := changefeed.Position{Start: changefeed.FromTime(begun.Add(time.Duration(m) * time.Millisecond))}
+			got, _ := drain(t, c, changefeed.FullRange(), from, changefeed.ReadOptions{})
+			if want := (moments - m) * each; len(got) != want {
+				t.Errorf("%d changes from moment %d on, want %d", len(got), m, want)
+			}
+			if b, err := c.Pending(t.Context(), changefeed.FullRange(), from, changefeed.ReadOptions{}); err != nil || b.Items != int64((moments-m)*each) {
+				t.Errorf("%+v, %v are pending from moment %d on", b, err, m)
+			}
+		}
+	})
+}
+
+// The sweeper takes 256 documents at a time, which may end within a transaction.
+func TestTransactionsLargerThanASweepExpireAsAWhole(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(10)}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
+		for k := range 3 {
+			pk := fmt.Sprint("p", k)
+			if _, err := c.Commit(t.Context(), changefeed.Key(pk), batchOf(pk, 100, 10)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if n, kept := c.Count(), db.Versions(c); n != 0 || kept != 0 {
+			t.Errorf("%d documents and %d versions are left of what has expired", n, kept)
+		}
+	})
+}
+
+// Versions that are moved after a split expire all the same, though the sweeper has been
+// where they come to, and has found there what lives for ever.
+func TestWhatIsMovedExpires(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(60)}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
+		const each = 20
+		for n := range each {
+			upsert(t, c, fmt.Sprint(n), fmt.Sprint("key ", n), 1)
+		}
+		split(t, c)
+		synctest.Wait() // the sweeper has seen to it, and rests for a second
+		split(t, c)
+		for n := range each {
+			if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"ever","pk":"key %d","ttl":-1}`, n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(70 * time.Second)
+		synctest.Wait()
+		if n, kept := c.Count(), db.Versions(c); n != each || kept != each {
+			t.Errorf("%d documents and %d versions are left, want the %d that do not expire", n, kept, each)
+		}
+	})
+}
+
+// A batch that is refused in its middle leaves nothing, in the number of documents neither,
+// also when it is written with others that are not refused.
+func TestARefusedBatchIsNotCounted(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
+		upsert(t, c, "there", "p", 1)
+		body := func(id string) []byte { return fmt.Appendf(nil, `{"id":%q,"pk":"p"}`, id) }
+		release := db.Hold()
+		results := make([]error, 2)
+		var writing sync.WaitGroup
+		for i, ids := range [][]string{{"first"}, {"a", "b", "there"}} {
+			writes := make([]changefeed.Write, len(ids))
+			for n, id := range ids {
+				writes[n] = changefeed.Write{Op: changefeed.WriteCreate, Body: body(id)}
+			}
+			writing.Go(func() { _, results[i] = c.Commit(t.Context(), changefeed.Key("p"), writes) })
+			synctest.Wait() // it is in the queue
+		}
+		release()
+		writing.Wait()
+		if results[0] != nil || !errors.Is(results[1], changefeed.ErrConflict) || c.Count() != 2 {
+			t.Errorf("%d documents after %v", c.Count(), results)
+		}
+	})
+}
+
+// A record is written under the ETag that it was read with, and under no other text that
+// stands for any.
+func TestALeaseWithoutAnETagOverwritesNothing(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{ID: "orders"}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
+		leases, err := docstore.NewLeases(t.Context(), container(t, db, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}}), "unit", c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := leases.Create(t.Context(), changefeed.Lease{Version: 1, Token: "-FF", Range: changefeed.FullRange()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, etag := range []string{"", "*", `"another"`} {
+			l.ETag, l.Owner = etag, "thief"
+			if _, err := leases.Update(t.Context(), l); !errors.Is(err, changefeed.ErrConflict) {
+				t.Errorf("an update under ETag %q: %v, want a conflict", etag, err)
+			}
+			if err := leases.Delete(t.Context(), l); !errors.Is(err, changefeed.ErrConflict) {
+				t.Errorf("a delete under ETag %q: %v, want a conflict", etag, err)
+			}
+		}
+	})
+}
+
+// What is pending stays so through splits and merges of its partitions.
+func TestASplitChangesNothingOfWhatIsPending(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
+		for n := range 20 {
+			upsert(t, c, "a", fmt.Sprint("key ", n), 1)
+		}
+		pending := func() int64 {
+			b, err := c.Pending(t.Context(), changefeed.FullRange(), changefeed.At("5"), changefeed.ReadOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b.Items
+		}
+		split(t, c)
+		if n := pending(); n != 15 {
+			t.Errorf("%d changes are pending after a split, want 15", n)
+		}
+		parts, err := c.Partitions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Merge(t.Context(), parts[0].ID, parts[1].ID); err != nil {
+			t.Fatal(err)
+		}
+		if n := pending(); n != 15 {
+			t.Errorf("%d changes are pending after a merge, want 15", n)
+		}
+	})
+}
+
+// A batch has 100 writes at most, as the service's.
+func TestABatchHasAHundredWrites(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
+		if _, err := c.Commit(t.Context(), changefeed.Key("p"), batchOf("p", 100, 1)); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.Commit(t.Context(), changefeed.Key("p"), batchOf("p", 101, 1)); !errors.Is(err, docstore.ErrBatchLimit) {
+			t.Errorf("101 writes: %v", err)
+		}
+	})
+}
+
+// The previous image of a change is there for as long as the change itself.
+func TestTheOldestVersionInTheFeedHasItsPreviousImage(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{Retention: 10 * time.Minute}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
+		var at changefeed.Position
+		for v := range 4 {
+			at = changefeed.At(fmt.Sprint(upsert(t, c, "a", "p", v).LSN - 1))
+			time.Sleep(2 * time.Minute)
+		}
+		for range 15 { // until only the last version is young enough
+			page, err := c.Read(t.Context(), changefeed.FullRange(), at, allVersions)
+			if err != nil || len(page.Changes) != 1 || valueOf(t, page.Changes[0].Previous) != 2 {
+				t.Fatalf("%+v, %v: want the last change with the version before it", page.Changes, err)
+			}
+			time.Sleep(30 * time.Second)
+		}
+	})
+}
+
+// Documents that are written while a split counts the others are in the right half.
+func TestASplitCountsWhatIsWrittenMeanwhile(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
+		for n := range 10 {
+			upsert(t, c, "a", fmt.Sprint("key ", n), 1)
+		}
+		release := db.Hold()
+		var busy sync.WaitGroup
+		busy.Go(func() { split(t, c) })
+		synctest.Wait()
+		for n := range 10 {
+			busy.Go(func() {
+				if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"b","pk":"key %d"}`, n)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		release()
+		busy.Wait()
+		if n := c.Count(); n != 20 {
+			t.Errorf("%d documents, want 20", n)
+		}
+	})
+}
+
+// Where the old end of a log is dead, readers from the beginning start at the first version
+// that lives, and not behind it.
+func TestEachReaderFromTheBeginningGetsTheFirstChange(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
+		for v := range 3 {
+			for n := range 5 {
+				upsert(t, c, fmt.Sprint(n), "p", v)
+			}
+		}
+		for reader := range 3 {
+			got, _ := drain(t, c, changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+			if len(got) != 5 || got[0].ID != "0" {
+				t.Errorf("reader %d got %d changes, want all 5", reader+1, len(got))
+			}
+		}
+	})
+}
+
+// A page lacks a version that is being overwritten; it is given out when the disk has the
+// overwrite, since else a power loss would bring the version back behind the page.
+func TestAPageWaitsForTheWriteThatTookAVersionAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slow atomic.Bool
+		disk := make(chan struct{})
+		fs := docstore.Failing(docstore.NewMem(), func(write bool, path string) bool {
+			if write && slow.Load() && strings.HasSuffix(path, ".log") {
+				<-disk
+			}
+			return false
+		})
+		db, err := docstore.Open("db", docstore.Options{}.WithFS(fs))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := container(t, db, docstore.ContainerSpec{})
+		upsert(t, c, "a", "p", 1)
+		upsert(t, c, "b", "p", 1)
+		slow.Store(true)
+		var busy sync.WaitGroup
+		busy.Go(func() {
+			if _, err := c.Upsert(t.Context(), []byte(`{"id":"a","pk":"p","v":2}`)); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		pages := make(chan changefeed.Page, 1)
+		busy.Go(func() {
+			page, err := c.Read(t.Context(), changefeed.FullRange(), changefeed.At("0"), changefeed.ReadOptions{})
+			if err != nil {
+				t.Error(err)
+			}
+			pages <- page
+		})
+		synctest.Wait()
+		if len(pages) != 0 {
+			t.Errorf("got %+v before the disk had it", <-pages)
+		}
+		slow.Store(false)
+		close(disk)
+		busy.Wait()
+		if err := errors.Join(db.Check(), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A feed that was opened by a layout which a split has replaced meanwhile may lack what was
+// moved: it is opened again.
+func TestAFeedIsOpenedByThePresentLayout(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
+		upsert(t, c, "a", "p", 1)
+		if err := db.OpenBehind(c, func() {}); err != nil {
+			t.Error(err)
+		}
+		if err := db.OpenBehind(c, func() { split(t, c) }); !errors.Is(err, docstore.ErrMoved) {
+			t.Errorf("the feed of a former layout: %v", err)
+		}
+	})
+}
