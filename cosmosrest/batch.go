@@ -230,6 +230,11 @@ func (c *call) atomic(cont *docstore.Container, steps []step) error {
 		outcomes[i] = steps[i].done(r)
 	}
 	c.done(p, total(outcomes))
+	for i, r := range results {
+		if writes[i].Op != changefeed.WriteRead {
+			c.wrote(r)
+		}
+	}
 	return c.replyBatch(steps, outcomes)
 }
 

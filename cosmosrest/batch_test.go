@@ -116,6 +116,7 @@ func TestBatchFails(t *testing.T) {
 		"missing":   {`{"operationType":"Replace","id":"x","resourceBody":{"id":"x","pk":"p"}}`, 404, 0},
 		"read":      {`{"operationType":"Read","id":"x"}`, 404, 0},
 		"upsert":    {`{"operationType":"Upsert","ifMatch":"\"x\"","resourceBody":{"id":"a","pk":"p"}}`, 412, 0},
+		"replace":   {`{"operationType":"Replace","id":"a","ifMatch":"\"x\"","resourceBody":{"id":"a","pk":"p"}}`, 412, 0},
 		"etag":      {`{"operationType":"Delete","id":"a","ifMatch":"\"x\""}`, 412, 0},
 		"condition": {`{"operationType":"Patch","id":"a","resourceBody":{"condition":"from c where c.v = 2","operations":[{"op":"remove","path":"/v"}]}}`, 412, 0},
 		"key":       {`{"operationType":"Create","resourceBody":{"id":"n","pk":"q"}}`, 400, 1001},

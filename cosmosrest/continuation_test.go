@@ -2,8 +2,11 @@ package cosmosrest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/millrace/changefeed"
 )
 
 // ties is a container with four documents of one key in one range that sort the same by n,
@@ -126,6 +129,53 @@ func TestAContinuationOfAnotherOrderIsRefused(t *testing.T) {
 		}
 	}
 	w.do(t, "GET", docs, map[string]string{"x-ms-continuation": next}, "").refused(t, 400, "0", "BadRequest")
+}
+
+// The value of a parameter that rows are sorted by is part of their order.
+func TestAContinuationOfAnotherParameterIsRefused(t *testing.T) {
+	w := ties(t)
+	const query = "SELECT * FROM c ORDER BY c.n * @sign"
+	h := across("x-ms-documentdb-partitionkeyrangeid", "0", "x-ms-max-item-count", "1")
+	h["x-ms-continuation"] = w.ask(t, h, query, "@sign", "1").want(t, 200).header.Get("x-ms-continuation")
+	w.ask(t, h, query, "@sign", "1").want(t, 200)
+	w.ask(t, h, query, "@sign", "-1").refused(t, 400, "0", "BadRequest")
+}
+
+// What a scan by keys did not look at is left to a query that wants more.
+func TestWhatLiesBetweenTheKeysOfAScanIsUnread(t *testing.T) {
+	var k continuation
+	s := scan{left: []stretch{
+		{rng: changefeed.Range{Min: "10", Max: "20"}, key: "a", at: mark{After: 5}},
+		{rng: changefeed.Range{Min: "40", Max: "50"}, key: "b", at: mark{After: 7}},
+		{rng: changefeed.Range{Min: "60", Max: "70"}, key: "c"},
+	}}
+	s.save(&k)
+	want := []stretch{
+		{rng: changefeed.Range{Min: "10", Max: "20"}, at: mark{After: 5}},
+		{rng: changefeed.Range{Min: "20", Max: "40"}},
+		{rng: changefeed.Range{Min: "40", Max: "50"}, at: mark{After: 7}},
+		{rng: changefeed.Range{Min: "50", Max: "FF"}},
+	}
+	if got := k.unread(changefeed.FullRange()); !slices.Equal(got, want) {
+		t.Errorf("unread is %v, want %v", got, want)
+	}
+}
+
+// The index of a key has a document that is written meanwhile out of order: it says nothing of those before it.
+func TestADocumentOfAKeyWrittenMeanwhileIsNoMark(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	upsert(t, cont, "p/a", "p/b", "p/c")
+	s := scan{ctx: t.Context(), meter: &meter{s: w.Server, ctx: t.Context()}, cont: cont, rng: changefeed.FullRange(), pinned: true, keys: []changefeed.PartitionKey{changefeed.Key("p")}}
+	if err := s.begin(continuation{}); err != nil {
+		t.Fatal(err)
+	}
+	s.head-- // c came after it
+	if err := s.run(func(d record) (int, bool, error) { return allRows, d.id != "c", nil }); err != nil {
+		t.Fatal(err)
+	}
+	if at := s.left[0].at; at.Doc != hashText("b") {
+		t.Errorf("the mark is %+v, want that of b, %d", at, hashText("b"))
+	}
 }
 
 // The rows of a filter are told by the ids and xs of documents that are sorted by n.

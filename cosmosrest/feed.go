@@ -262,7 +262,7 @@ func (f *feedRead) answer(page changefeed.Page) error {
 	c.set(answerETag, page.Next.Token)
 	c.set(answerItemCount, strconv.Itoa(len(page.Changes)))
 	c.set(answerSession, page.Session)
-	c.set(answerLSN, strconv.FormatInt(page.Head, 10))
+	c.set(answerLSN, strconv.FormatInt(max(page.Head, f.cont.Head()), 10)) // positions count in the container's LSNs
 	if len(page.Changes) == 0 {
 		return c.reply(http.StatusNotModified, nil)
 	}

@@ -11,10 +11,10 @@ import (
 // Queries that compute take turns, so that other requests have the rest of the processors. A turn is over after a
 // while when others wait. Short queries need none: their work is less than what the turns would cost.
 const (
-	freeWork = 1 << 20               // units of work without a turn, about a millisecond
+	freeWork = 1 << 19               // units of work without a turn, about a millisecond; and between looks at the clock
 	turn     = 50 * time.Millisecond // while others wait
 	maxWait  = 10 * time.Second      // for a turn; then it is a 429
-	askWork  = 1 << 17               // units between looks at the clock
+	breath   = 20 * time.Microsecond // rest after as much: a processor without work looks at the network, a yielding one does not
 	docWork  = 1 << 11               // units to read a document, besides its bytes
 	keyWork  = 1 << 12               // units to look up a key or an id
 	longText = 4 << 10               // bytes of a query that is parsed in a turn
@@ -60,7 +60,7 @@ func (m *meter) limit() context.Context {
 // the request has ended.
 func (m *meter) Work(units int) error {
 	m.work += units
-	if m.work-m.asked < askWork {
+	if m.work-m.asked < freeWork {
 		return nil
 	}
 	m.asked = m.work
@@ -68,10 +68,12 @@ func (m *meter) Work(units int) error {
 	case m.ctx.Err() != nil:
 		return context.Cause(m.ctx)
 	case m.turning && (time.Since(m.since) < turn || m.s.turns.waiting.Load() == 0):
-		runtime.Gosched()
-		return nil
-	case m.work < freeWork:
-		return nil
+		select {
+		case <-m.ctx.Done():
+			return context.Cause(m.ctx)
+		case <-time.After(breath):
+			return nil
+		}
 	}
 	m.rest()
 	return m.await()

@@ -134,7 +134,7 @@ func TestAQueryThatIsNotDoneInTimeSaysSo(t *testing.T) {
 			if f := faultOf(err); f.status != http.StatusRequestTimeout || !strings.Contains(f.message, "has not computed its rows within 30s") {
 				t.Errorf("%s: %d %s: want a 408 with the cause", query, f.status, f.message)
 			}
-			if m.work > 2*askWork {
+			if m.work > 2*freeWork {
 				t.Errorf("%s: it went on for %d units of work", query, m.work)
 			}
 			m.work, m.asked = 0, 0
@@ -153,12 +153,12 @@ func TestATurnPassesOnWhenOthersWait(t *testing.T) {
 		served := make(chan error)
 		go func() { served <- other.Work(freeWork) }()
 		synctest.Wait()
-		if err := one.Work(askWork); err != nil || !one.turning {
+		if err := one.Work(freeWork); err != nil || !one.turning {
 			t.Errorf("the turn ended early: %v", err)
 		}
 		time.Sleep(turn)
 		ended := make(chan error)
-		go func() { ended <- one.Work(askWork) }()
+		go func() { ended <- one.Work(freeWork) }()
 		if err := <-served; err != nil || !other.turning {
 			t.Errorf("who waited got no turn: %v", err)
 		}

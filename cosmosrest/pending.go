@@ -9,6 +9,7 @@ import (
 type pending struct {
 	Items  int64      `json:"items"`
 	Oldest *time.Time `json:"oldest,omitempty"` // commit time of the first of them
+	Ahead  bool       `json:"ahead,omitempty"`  // the position lies after the end of the feed
 }
 
 // countPending answers a change feed request that asks for the number of changes in
@@ -41,7 +42,7 @@ func (f *feedRead) countPending() (err error) {
 		return err
 	}
 	f.c.spend(f.cont, f.part.ID, max(chargeCount(backlog.Items), float64(took.Milliseconds())))
-	p := pending{Items: backlog.Items}
+	p := pending{Items: backlog.Items, Ahead: backlog.Ahead}
 	if !backlog.Oldest.IsZero() {
 		p.Oldest = &backlog.Oldest
 	}

@@ -258,6 +258,40 @@ func TestQueryOfHierarchicalKeys(t *testing.T) {
 	}
 }
 
+// An id is not looked up under a key that lacks its last levels.
+func TestAnIDUnderTheFirstLevelOfAKeyIsFound(t *testing.T) {
+	w := newWorld(t, Options{})
+	cont := w.create(t, "db", `{"id":"c","partitionKey":{"paths":["/pk","/n"],"kind":"MultiHash","version":2}}`, nil)
+	for _, body := range []string{`{"id":"a","pk":"p","n":"x"}`, `{"id":"a","pk":"p","n":"y"}`, `{"id":"a","pk":"q","n":"x"}`, `{"id":"b","pk":"p","n":"x"}`} {
+		if _, err := cont.Upsert(t.Context(), []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := w.ask(t, across(), "SELECT * FROM c WHERE c.pk = 'p' AND c.id = 'a'")
+	if ns := column(t, a.list(t, "Documents"), "n"); ns != "x y" || a.read(t) != 3 {
+		t.Errorf("rows %s of %d documents, want x y of 3", ns, a.read(t))
+	}
+}
+
+func TestCommonPrefix(t *testing.T) {
+	for _, test := range []struct{ ids, want string }{
+		{"", ""}, {"ab", "ab"}, {"ab1 ab2 abc", "ab"}, {"ab1 ab2 c", ""}, {"a ab abc", "a"}, {"ax bx", ""},
+	} {
+		if got := commonPrefix(strings.Fields(test.ids)); got != test.want {
+			t.Errorf("of %s: %q, want %q", test.ids, got, test.want)
+		}
+	}
+}
+
+func TestDocumentsWithOneIDUnderTwoKeysAreTwo(t *testing.T) {
+	w, cont := newContainer(t, Options{Lenient: true})
+	upsert(t, cont, "p/a", "q/a", "q/b")
+	a := w.ask(t, across(), "SELECT VALUE COUNT(1) FROM c").want(t, http.StatusOK)
+	if !strings.Contains(string(a.body), `"Documents":[3]`) {
+		t.Errorf("count is %s, want 3", a.body)
+	}
+}
+
 func TestQueryRefuses(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	plain := map[string]string{"content-type": queryType}

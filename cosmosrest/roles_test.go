@@ -152,3 +152,20 @@ func TestBadRolesAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// Each operation of a batch needs its own right.
+func TestABatchNeedsTheRightOfEachOfItsOperations(t *testing.T) {
+	issuer := newPair(t, "key", jwt.SigningMethodEdDSA)
+	roles, err := ParseRoles([]byte(`{"maker": [{"actions": [
+		"Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers/items/create"]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, cont := newContainer(t, Options{Tokens: tokensOf(t, roles, issuer)})
+	const create, remove = `{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}}`, `{"operationType":"Delete","id":"a"}`
+	token := issuer.bearer(t, map[string]any{"oid": "maker"})
+	if got := w.send(t, "["+create+","+remove+"]", "Authorization", token); !got.forbidden() || cont.Head() != 0 {
+		t.Errorf("who may only create, deletes in a batch: %d %s", got.status, got.body)
+	}
+	w.send(t, "["+create+"]", "Authorization", token).want(t, 200)
+}

@@ -3,6 +3,7 @@ package cosmosrest
 import (
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/millrace/changefeed"
@@ -103,6 +104,7 @@ func (c *call) write(p spot, w changefeed.Write, cond docstore.Condition) error 
 	r := results[0]
 	c.written = true
 	c.done(p, chargeOf(w.Op, len(r.Body)))
+	c.wrote(r)
 	if w.Op == changefeed.WriteDelete {
 		return c.reply(http.StatusNoContent, nil)
 	}
@@ -112,6 +114,9 @@ func (c *call) write(p spot, w changefeed.Write, cond docstore.Condition) error 
 	}
 	return c.reply(statusOf(w.Op, r), r.Body)
 }
+
+// wrote gives the answer the LSN of its own write. The session token may tell of later ones.
+func (c *call) wrote(r changefeed.Result) { c.set(answerLSN, strconv.FormatInt(r.LSN, 10)) }
 
 // withoutTriggers refuses a write that wants triggers to run, which would not.
 func (c *call) withoutTriggers() error {

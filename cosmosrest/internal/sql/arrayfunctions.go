@@ -103,7 +103,7 @@ func (w *arrayWriter) addAll(values []value) {
 
 // arraySlice is ARRAY_SLICE(array, start, count); a negative start counts from the end.
 func arraySlice(f *frame, a []value) value {
-	start, ok := a[1].int()
+	start, ok := a[1].length()
 	if a[0].kind != array || !ok {
 		return value{}
 	}
@@ -113,7 +113,7 @@ func arraySlice(f *frame, a []value) value {
 	}
 	all = all[min(start, len(all)):]
 	if len(a) > 2 {
-		count, ok := a[2].int()
+		count, ok := a[2].length()
 		if !ok {
 			return value{}
 		}
@@ -156,19 +156,25 @@ func (f *frame) hasMembers(v, wanted value) bool {
 	return true
 }
 
-// containsSome is ARRAY_CONTAINS_ANY(array, a, b, …), or ARRAY_CONTAINS_ALL if all is true.
+// containsSome is ARRAY_CONTAINS_ANY(array, a, b, …), or ARRAY_CONTAINS_ALL if all is true. Whether undefined is in it is unknown.
 func containsSome(f *frame, a []value, all bool) value {
 	if a[0].kind != array {
 		return value{}
 	}
 	have := f.keysOf(f.elements(a[0]))
+	unknown := false
 	for _, v := range a[1:] {
-		if !f.spend(deepWork * len(v.raw)) {
+		switch {
+		case !f.spend(deepWork * len(v.raw)):
 			return value{}
-		}
-		if have[canonical(v)] != all {
+		case v.kind == undefined:
+			unknown = true
+		case have[canonical(v)] != all:
 			return boolValue(!all)
 		}
+	}
+	if unknown {
+		return value{}
 	}
 	return boolValue(all)
 }

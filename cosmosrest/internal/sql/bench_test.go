@@ -25,6 +25,15 @@ func BenchmarkParse(b *testing.B) {
 			}
 		})
 	}
+	b.Run("list of 100,000", func(b *testing.B) {
+		q := "SELECT * FROM c WHERE c.n IN (" + strings.Repeat("1,", 99_999) + "1)"
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := parse(q, false); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 	b.Run("cached", func(b *testing.B) {
 		for b.Loop() {
 			if _, err := Parse(usualQuery); err != nil {

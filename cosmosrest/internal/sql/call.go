@@ -43,12 +43,12 @@ func (c *compiler) call(name string, a *args, at int) node {
 	}
 	switch upper {
 	case "COUNT", "SUM", "AVG", "MIN", "MAX", "COUNTIF":
-		return c.aggregateCall(upper, a.List, at)
+		return c.aggregateCall(upper, a.list(), at)
 	case ridFunction:
 		return path{slot: rootSlot, memo: -1, steps: []step{{name: "_rid", index: -1}}}
 	case "IIF":
-		if c.arity(name, len(a.List), 3, 3, at) {
-			return conditional{c.expr(a.List[0]), c.expr(a.List[1]), c.expr(a.List[2])}
+		if c.arity(name, len(a.list()), 3, 3, at) {
+			return conditional{c.expr(a.list()[0]), c.expr(a.list()[1]), c.expr(a.list()[2])}
 		}
 		return constant{}
 	}
@@ -57,10 +57,10 @@ func (c *compiler) call(name string, a *args, at int) node {
 		c.fail(failf(at, "%s is not a recognized built-in function name.", clip(name)))
 		return constant{}
 	}
-	if !c.arity(name, len(a.List), fn.min, fn.max, at) {
+	if !c.arity(name, len(a.list()), fn.min, fn.max, at) {
 		return constant{}
 	}
-	return call{fn, c.exprs(a.List)}
+	return call{fn, c.exprs(a.list())}
 }
 
 func (c *compiler) arity(name string, n, min, max, at int) bool {

@@ -15,7 +15,7 @@ const rowCost = 200
 type collector struct {
 	p      *plan
 	resume resume
-	rows   []row
+	rows   []*row         // not the rows themselves: to make room for many would stop the process while they are moved
 	seen   map[string]int // rows of DISTINCT, by index
 	groups map[string]*group
 	ranks  []*group // in order of first row
@@ -66,7 +66,7 @@ func (c *collector) add(f *frame) bool {
 	if c.p.folds() {
 		return c.fold(f)
 	}
-	r := row{v: c.p.row.eval(f), doc: c.doc, at: c.next}
+	r := &row{v: c.p.row.eval(f), doc: c.doc, at: c.next}
 	if c.p.outer {
 		r.at = f.combination
 	}
@@ -89,7 +89,7 @@ func (c *collector) add(f *frame) bool {
 		}
 		r.keys = append(r.keys, sortKey(key))
 	}
-	if !c.p.distinct && !c.resume.shows(c.p, &r) {
+	if !c.p.distinct && !c.resume.shows(c.p, r) {
 		return f.err == nil
 	}
 	r.v = own(r.v)
@@ -144,7 +144,7 @@ func sortKey(v value) value {
 	return v
 }
 
-func (r row) size() int {
+func (r *row) size() int {
 	n := rowCost + len(r.v.raw) + len(r.v.text)
 	for _, k := range r.keys {
 		n += rowCost + len(k.raw) + len(k.text)
@@ -156,7 +156,7 @@ func (r row) size() int {
 func (c *collector) first(v value, f *frame) (old *row, ok bool) {
 	key := appendCanonical(nil, v, 0)
 	if i, seen := c.seen[string(key)]; seen {
-		return &c.rows[i], false
+		return c.rows[i], false
 	}
 	c.seen[string(key)] = len(c.rows)
 	c.held += rowCost + len(key)
@@ -187,7 +187,7 @@ func (c *collector) fold(f *frame) bool {
 }
 
 // finish returns the rows of the result.
-func (c *collector) finish(f *frame) []row {
+func (c *collector) finish(f *frame) []*row {
 	if c.p.folds() {
 		c.rows = c.folded(f)
 	}
@@ -201,27 +201,27 @@ func (c *collector) finish(f *frame) []row {
 			}
 		}
 	}
-	return c.cut(slices.DeleteFunc(c.rows, func(r row) bool { return !c.resume.shows(c.p, &r) }))
+	return c.cut(slices.DeleteFunc(c.rows, func(r *row) bool { return !c.resume.shows(c.p, r) }))
 }
 
 func (c *collector) sort() {
-	slices.SortStableFunc(c.rows, func(a, b row) int { return c.p.compareRows(&a, &b) })
+	slices.SortStableFunc(c.rows, c.p.compareRows)
 }
 
 // folded makes a row of each group, sorted by what it is grouped by. Without GROUP BY there is one group, even of no rows.
-func (c *collector) folded(f *frame) []row {
+func (c *collector) folded(f *frame) []*row {
 	if len(c.p.groups) == 0 && len(c.ranks) == 0 {
 		c.ranks = []*group{{acc: make([]accumulator, len(c.p.aggregates))}}
 	}
 	keys, folded := f.keys, f.folded
 	defer func() { f.keys, f.folded = keys, folded }()
-	var out []row
+	var out []*row
 	for _, g := range c.ranks {
 		f.keys, f.folded = g.keys, make([]value, len(g.acc))
 		for i, a := range c.p.aggregates {
 			f.folded[i] = g.acc[i].result(a)
 		}
-		r := row{v: c.p.row.eval(f)}
+		r := &row{v: c.p.row.eval(f)}
 		for _, k := range g.keys {
 			r.keys = append(r.keys, sortKey(k))
 		}
@@ -233,7 +233,7 @@ func (c *collector) folded(f *frame) []row {
 }
 
 // cut applies TOP or OFFSET LIMIT.
-func (c *collector) cut(rows []row) []row {
+func (c *collector) cut(rows []*row) []*row {
 	rows = rows[min(c.offset, int64(len(rows))):]
 	if c.limit >= 0 {
 		rows = rows[:min(c.limit, int64(len(rows)))]

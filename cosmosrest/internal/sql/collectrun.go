@@ -101,7 +101,7 @@ func (r *Run) Finish() ([]Row, error) {
 	return rows, nil
 }
 
-func (s *collection) finish() []row {
+func (s *collection) finish() []*row {
 	s.f.begin(nil)
 	if s.plans[0].inputs == 0 {
 		s.plans[0].each(s.f, func() bool { return s.c.add(s.f) })
@@ -114,7 +114,7 @@ func (s *collection) finish() []row {
 }
 
 // over runs a plan over the rows of its base.
-func (s *collection) over(i int, rows []row) []row {
+func (s *collection) over(i int, rows []*row) []*row {
 	p, f, c := s.plans[i], s.f, s.collector(i)
 	f.combination = 0
 	from := &p.sources[0]

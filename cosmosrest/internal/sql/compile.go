@@ -64,11 +64,11 @@ func (c *compiler) literal(p *primary) node {
 		return c.object(p.Object, p.Pos.Offset)
 	case p.Group.Sub != nil:
 		return scalarOf{c.expression(p.Group.Sub, true)}
-	case len(p.Group.List) != 1:
+	case len(p.Group.list()) != 1:
 		c.fail(failf(p.Pos.Offset, "Syntax error, incorrect syntax near '('."))
 		return constant{}
 	}
-	return c.expr(p.Group.List[0])
+	return c.expr(p.Group.list()[0])
 }
 
 // scalar tells literals apart by how they begin.
@@ -89,7 +89,7 @@ func isNumeral(c byte) bool { return isDigit(c) || c == '.' }
 
 // array makes a constant of constants.
 func (c *compiler) array(a *arrayLit) node {
-	n := arrayNode{c.exprs(a.Items)}
+	n := arrayNode{c.exprs(a.list())}
 	for _, item := range n.items {
 		if _, known := item.(constant); !known {
 			return n

@@ -61,16 +61,19 @@ func (p *folder) operand(u *unary, signs []string) node {
 	if len(signs) == 0 {
 		return p.c.seal(p.c.primary(u.Primary), mark)
 	}
-	inner := p.operand(u, signs[1:])
-	switch signs[0] {
+	return p.c.seal(p.signed(signs[0], p.operand(u, signs[1:]), mark), mark)
+}
+
+func (p *folder) signed(sign string, x node, mark int) node {
+	switch sign {
 	case "NOT":
-		return not{p.extend(inner, levelCompare, mark)}
+		return not{p.extend(x, levelCompare, mark)}
 	case "-":
-		return p.c.negative(inner)
+		return p.c.negative(x)
 	case "~":
-		return complement{inner}
+		return complement{x}
 	default:
-		return plus{inner}
+		return plus{x}
 	}
 }
 
@@ -157,11 +160,11 @@ func (p *folder) between(x node, l *link) node {
 
 func (p *folder) list(l *link) []node {
 	prim := l.Right.Primary
-	if len(l.Right.Signs) > 0 || prim.Group == nil || prim.Group.Sub != nil || len(prim.Group.List) == 0 || len(prim.Suffix) > 0 {
+	if len(l.Right.Signs) > 0 || prim.Group == nil || prim.Group.Sub != nil || len(prim.Group.list()) == 0 || len(prim.Suffix) > 0 {
 		p.c.near(l)
 		return nil
 	}
-	return p.c.exprs(prim.Group.List)
+	return p.c.exprs(prim.Group.list())
 }
 
 func (p *folder) like(x node, l *link) node {

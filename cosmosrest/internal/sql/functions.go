@@ -36,9 +36,13 @@ var typeFunctions = map[string]*function{
 	"IS_BOOLEAN":       typeTest(value.isBool), // the same, for SDKs that go on with sorted pages
 	"IS_PRIMITIVE":     typeTest(func(v value) bool { return v.kind != undefined && v.kind < array }),
 	"IS_FINITE_NUMBER": typeTest(func(v value) bool { return v.kind == number && !math.IsInf(v.float(), 0) }),
-	"IS_INTEGER": typeTest(func(v value) bool {
-		return v.kind == number && v.float() == math.Trunc(v.float())
-	}),
+	"IS_INTEGER":       typeTest(isInteger),
+}
+
+// isInteger tells of a whole number of 64 bits.
+func isInteger(v value) bool {
+	f := v.float()
+	return v.kind == number && f == math.Trunc(f) && -1<<63 <= f && f < 1<<63
 }
 
 // textTest compares two strings, ignoring case if the third argument is true.
@@ -68,6 +72,12 @@ func choose(_ *frame, a []value) value {
 		return a[n]
 	}
 	return value{}
+}
+
+// length is the value of a whole number that is a place in a text or array, or a length. It is cut off where none is so long.
+func (v value) length() (int, bool) {
+	f := v.float()
+	return int(max(-math.MaxInt32, min(f, math.MaxInt32))), v.kind == number && f == math.Trunc(f)
 }
 
 // int is the value of a whole number.

@@ -103,13 +103,19 @@ type primary struct {
 }
 
 type args struct {
-	Sub  *selectStmt `parser:"'(' ( @@"`
-	List []*expr     `parser:"| @@ (',' @@)* )? ')'"`
+	Sub   *selectStmt `parser:"'(' ( @@"`
+	Plain *literals   `parser:"| @@"`
+	Exprs []*expr     `parser:"| @@ (',' @@)* )? ')'"`
 }
 
+func (a *args) list() []*expr { return a.Plain.or(a.Exprs) }
+
 type arrayLit struct {
-	Items []*expr `parser:"'[' (@@ (',' @@)*)? ']'"`
+	Plain *literals `parser:"'[' (@@"`
+	Exprs []*expr   `parser:"| @@ (',' @@)*)? ']'"`
 }
+
+func (a *arrayLit) list() []*expr { return a.Plain.or(a.Exprs) }
 
 type objectLit struct {
 	Members []*property `parser:"'{' (@@ (',' @@)*)? '}'"`

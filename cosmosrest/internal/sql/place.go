@@ -139,7 +139,7 @@ const maxEscape = 6 // bytes that one may be written as
 type Row struct {
 	JSON json.RawMessage
 
-	row row // without its value
+	row *row // without its value
 }
 
 // Place is where the row is.

@@ -162,6 +162,7 @@ var merged = []string{
 	"SELECT c.id FROM c ORDER BY c.id OFFSET 1 LIMIT @two",
 	"SELECT DISTINCT c.pk FROM c ORDER BY c.pk",
 	"SELECT DISTINCT TOP 2 VALUE c.pk FROM c ORDER BY c.n",
+	"SELECT DISTINCT TOP 2 VALUE c.pk FROM c ORDER BY c.pk",
 	"SELECT VALUE COUNT(1) FROM c",
 	"SELECT VALUE COUNTIF(c.n = 1) FROM c",
 	"SELECT VALUE SUM(c.n) FROM c WHERE IS_NUMBER(c.n)",
@@ -352,6 +353,8 @@ func mergeColumns(info queryInfo, payloads []value) value {
 	return row.eval(&frame{work: maxWork})
 }
 
+// mergeAggregate adds up the parts of an aggregate. One that is undefined, though there were values, makes the whole undefined,
+// as in the .NET SDK.
 func mergeAggregate(kind string, parts []value) value {
 	var sum, count float64
 	var best value
@@ -359,14 +362,23 @@ func mergeAggregate(kind string, parts []value) value {
 		item := get(p, "item")
 		switch kind {
 		case "Average":
+			if get(item, "sum").kind == undefined {
+				return value{}
+			}
 			sum += get(item, "sum").float()
 			count += get(item, "count").float()
 		case "Min", "Max":
 			v := get(p, "item2", strings.ToLower(kind))
+			if v.kind == undefined && get(p, "item2", "count").float() > 0 {
+				return value{}
+			}
 			if v.kind != undefined && (best.kind == undefined || order(v, best) < 0 == (kind == "Min")) {
 				best = v
 			}
 		default:
+			if item.kind == undefined {
+				return value{}
+			}
 			sum += item.float()
 		}
 	}

@@ -144,12 +144,12 @@ func (w *rewriter) columns() []*expr {
 // aggregateOf takes an expression apart that is an aggregate and nothing else.
 func aggregateOf(e *expr) (name string, arg *expr, ok bool) {
 	p := e.First.Primary
-	if len(e.Rest) > 0 || len(e.First.Signs) > 0 || len(p.Suffix) != 1 || p.Suffix[0].Call == nil || len(p.Suffix[0].Call.List) != 1 {
+	if len(e.Rest) > 0 || len(e.First.Signs) > 0 || len(p.Suffix) != 1 || p.Suffix[0].Call == nil || len(p.Suffix[0].Call.list()) != 1 {
 		return "", nil, false
 	}
 	name = strings.ToUpper(p.Name)
 	_, ok = aggregateTypes[name]
-	return name, p.Suffix[0].Call.List[0], ok
+	return name, p.Suffix[0].Call.list()[0], ok
 }
 
 // aggregateTypes are the names that plans have for aggregates.

@@ -74,6 +74,7 @@ var queries = []struct{ query, want string }{
 	{"SELECT * FROM c WHERE c.id = '4'", families[3]},
 	{"select * from docs c where c.id = '4'", families[3]},
 	{"SELECT * FROM root WHERE root.id = '4' -- that one", families[3]},
+	{"SELECT VALUE [1, 'a', -2, null, @two, +3, - 4, c.id, [], [true, [-0.5]]] FROM c WHERE c.id IN ('1', -1, '9')", `[1,"a",-2,null,2,3,-4,"1",[],[true,[-0.5]]]`},
 	{"SELECT * -- all\nFROM root AS r WHERE r.id IN ('4')", families[3]},
 	{"SELECT c.id, c.name FROM c", `{"id":"1"} {"id":"2","name":"two"} {"id":"3","name":"Three"} {"id":"4"} {"id":"5"} {"id":"6","name":"two"}`},
 	{`SELECT c["id"], c.n + 1, c.n AS m, c.tags[0] FROM c WHERE c.n = 3`, `{"id":"1","$1":4,"m":3,"$2":"x"}`},
@@ -139,11 +140,15 @@ var queries = []struct{ query, want string }{
 	{"SELECT VALUE COUNTIF(c.n = 1) FROM c", `2`},
 	{"SELECT VALUE MAX(c.n) - MIN(c.n) FROM c WHERE IS_NUMBER(c.n)", `2`},
 	{"SELECT VALUE COUNT(1) FROM c JOIN t IN c.tags", `4`},
+	{"SELECT VALUE [(SELECT VALUE COUNT(1) FROM t IN (SELECT VALUE [1, 2])), COUNT(1)] FROM c", `[2,6]`},
 	// GROUP BY.
 	{"SELECT c.pk, COUNT(1) AS n FROM c GROUP BY c.pk", `{"pk":"a","n":4} {"pk":"b","n":2}`},
 	{"SELECT COUNT(1) AS n, c.name FROM c GROUP BY c.name", `{"n":3} {"n":1,"name":"Three"} {"n":2,"name":"two"}`},
 	{"SELECT VALUE COUNT(1) FROM c GROUP BY c.pk, c.name", `2 1 1 1 1`},
 	{"SELECT LOWER(c.name) AS l, CONCAT(LOWER(c.name), '!') AS x FROM c WHERE IS_DEFINED(c.name) GROUP BY LOWER(c.name)", `{"l":"three","x":"three!"} {"l":"two","x":"two!"}`},
+	{"SELECT VALUE [c.pk || c.id, c.pk] FROM c WHERE c.n = 1 GROUP BY c.pk || c.id, c.pk", `["a6","a"] ["b2","b"]`}, // one within the other
+	{"SELECT -c.n AS n, NOT (c.n = 3) AS o FROM c GROUP BY -c.n, NOT (c.n = 3)", `{} {"o":true} {"n":-3,"o":false} {"n":-1,"o":true}`},
+	{"SELECT c.pk || c.id || 'x' AS x, c.pk || c.id AS i FROM c WHERE c.id = '1' GROUP BY c.pk || c.id || 'x', c.pk || c.id, c.pk", `{"x":"a1x","i":"a1"}`},
 	{"SELECT VALUE c.pk FROM c GROUP BY c.pk OFFSET 1 LIMIT 1", `"b"`},
 	{"SELECT VALUE COUNT(1) FROM c WHERE false GROUP BY c.pk", ``},
 	{"SELECT DISTINCT VALUE COUNT(1) FROM c GROUP BY c.id", `1`},
@@ -283,18 +288,23 @@ func TestHeldMemoryIsBounded(t *testing.T) {
 }
 
 func TestSortedRowsBeyondTheLimitAreDropped(t *testing.T) {
-	r := bound(t, "SELECT VALUE c.id FROM c ORDER BY c.n OFFSET 1 LIMIT 2").NewRun()
-	for i := range 5 * pruneSlack {
-		if err := r.Add(fmt.Appendf(nil, `{"id":%d,"n":%d}`, i, -i/2)); err != nil {
-			t.Fatal(err)
+	for _, test := range []struct{ query, want string }{
+		{"SELECT VALUE c.id FROM c ORDER BY c.n OFFSET 1 LIMIT 2", "4999 4996"}, // the last documents
+		{"SELECT VALUE c.id FROM c ORDER BY c.n DESC OFFSET 1 LIMIT 2", "1 2"},
+	} {
+		r := bound(t, test.query).NewRun()
+		for i := range 5 * pruneSlack {
+			if err := r.Add(fmt.Appendf(nil, `{"id":%d,"n":%d}`, i, -i/2)); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if kept := len(r.query.c.rows); kept > 2*pruneSlack {
-		t.Errorf("%d rows are kept", kept)
-	}
-	rows, err := r.Finish()
-	if got := joinJSON(rows); err != nil || got != "4999 4996" {
-		t.Errorf("rows %s, %v", got, err)
+		if kept := len(r.query.c.rows); kept > 2*pruneSlack {
+			t.Errorf("%s: %d rows are kept", test.query, kept)
+		}
+		rows, err := r.Finish()
+		if got := joinJSON(rows); err != nil || got != test.want {
+			t.Errorf("%s: rows %s, %v, want %s", test.query, got, err, test.want)
+		}
 	}
 }
 

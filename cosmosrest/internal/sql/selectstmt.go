@@ -71,6 +71,8 @@ type aggregation struct {
 	open   bool // in the SELECT, where aggregates may stand
 	inside bool // in an aggregate's argument
 	strays []stray
+
+	sealed []node // expressions of GROUP BY in which shorter ones are sealed; nil for one
 }
 
 // stray is a path outside of aggregates, which has to be part of a GROUP BY expression if rows are folded.
@@ -87,12 +89,33 @@ func (c *compiler) seal(n node, mark int) node {
 		return n
 	}
 	for i, g := range c.agg.plan.groups {
-		if reflect.DeepEqual(n, g) {
+		if reflect.DeepEqual(n, g) || c.agg.sealed != nil && c.agg.sealed[i] != nil && reflect.DeepEqual(n, c.agg.sealed[i]) {
 			c.agg.strays = c.agg.strays[:mark]
 			return groupKey{i}
 		}
 	}
 	return n
+}
+
+// sealGroups has expressions of GROUP BY found although one of them is part of another, and so sealed before it.
+func (c *compiler) sealGroups(p *plan, list []*expr) {
+	if len(list) < 2 {
+		return
+	}
+	all := p.groups
+	p.groups, c.agg.sealed = make([]node, len(all)), make([]node, len(all))
+	length := func(i int) int { return list[i].EndPos.Offset - list[i].Pos.Offset }
+	shortest := make([]int, len(all))
+	for i := range shortest {
+		shortest[i] = i
+	}
+	slices.SortStableFunc(shortest, func(i, j int) int { return length(i) - length(j) })
+	for _, i := range shortest {
+		mark := c.mark()
+		c.agg.sealed[i] = c.expr(list[i])
+		c.agg.strays = c.agg.strays[:mark]
+		p.groups[i] = all[i]
+	}
 }
 
 func (c *compiler) stray(n path, p *primary) {
@@ -160,6 +183,7 @@ func (c *compiler) query(s *selectStmt, base int) *plan {
 		c.fail(failf(s.Tail.Group[maxGroups].Pos.Offset, "The query has more than %d expressions in GROUP BY.", maxGroups))
 	}
 	agg.open = true
+	c.sealGroups(p, s.Tail.Group)
 	c.selection(p, s)
 	agg.open = false
 	if p.folds() && len(agg.strays) > 0 {

@@ -6,6 +6,7 @@ import (
 	"regexp/syntax"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -25,8 +26,8 @@ var textFunctions = map[string]*function{
 	"UPPER":   ofText(bytes.ToUpper),
 	"REVERSE": ofText(reverse),
 	"TRIM":    trim(bytes.TrimSpace, bytes.Trim),
-	"LTRIM":   trim(func(s []byte) []byte { return bytes.TrimLeft(s, blanks) }, bytes.TrimLeft),
-	"RTRIM":   trim(func(s []byte) []byte { return bytes.TrimRight(s, blanks) }, bytes.TrimRight),
+	"LTRIM":   trim(func(s []byte) []byte { return bytes.TrimLeftFunc(s, unicode.IsSpace) }, bytes.TrimLeft),
+	"RTRIM":   trim(func(s []byte) []byte { return bytes.TrimRightFunc(s, unicode.IsSpace) }, bytes.TrimRight),
 	"LENGTH": {1, 1, false, func(_ *frame, a []value) value {
 		if a[0].kind != str {
 			return value{}
@@ -44,8 +45,6 @@ var textFunctions = map[string]*function{
 	"STRINGJOIN":  {2, 2, false, stringJoin},
 	"STRINGSPLIT": {2, 2, false, stringSplit},
 }
-
-const blanks = " \t\r\n\v\f"
 
 // areText tells whether all values are strings.
 func areText(values ...value) bool {
@@ -90,17 +89,21 @@ func slice(s []byte, start, count int) []byte {
 	return []byte(string(runes[start:end]))
 }
 
+// substring has nothing of a string that begins before its first character.
 func substring(f *frame, a []value) value {
-	start, ok := a[1].int()
-	count, ok2 := a[2].int()
-	if a[0].kind != str || !ok || !ok2 {
+	start, ok := a[1].length()
+	count, ok2 := a[2].length()
+	switch {
+	case a[0].kind != str || !ok || !ok2:
 		return value{}
+	case start < 0:
+		return textValue("")
 	}
 	return f.text(slice(a[0].bytes(), start, count))
 }
 
 func left(f *frame, a []value) value {
-	n, ok := a[1].int()
+	n, ok := a[1].length()
 	if a[0].kind != str || !ok {
 		return value{}
 	}
@@ -108,7 +111,7 @@ func left(f *frame, a []value) value {
 }
 
 func right(f *frame, a []value) value {
-	n, ok := a[1].int()
+	n, ok := a[1].length()
 	if a[0].kind != str || !ok {
 		return value{}
 	}
@@ -122,7 +125,7 @@ func indexOf(_ *frame, a []value) value {
 	}
 	s, from := a[0].bytes(), 0
 	if len(a) > 2 {
-		n, ok := a[2].int()
+		n, ok := a[2].length()
 		if !ok {
 			return value{}
 		}
@@ -154,8 +157,8 @@ func replace(f *frame, a []value) value {
 const maxReplicate = 10_000
 
 func replicate(f *frame, a []value) value {
-	n, ok := a[1].int()
-	if a[0].kind != str || !ok || n < 0 || n > maxReplicate || n*len(a[0].bytes()) > maxReplicate {
+	n, ok := a[1].length()
+	if a[0].kind != str || !ok || n < 0 || n*len(a[0].bytes()) > maxReplicate {
 		return value{}
 	}
 	return f.text(bytes.Repeat(a[0].bytes(), n))

@@ -123,7 +123,7 @@ func (v value) asWritten() bool {
 	if v.kind != number || v.raw == nil {
 		return v.raw != nil
 	}
-	return !bytes.ContainsAny(v.raw, ".eE") || math.IsInf(v.float(), 0)
+	return !bytes.ContainsAny(v.raw, ".eE") && string(v.raw) != "-0" || math.IsInf(v.float(), 0)
 }
 
 // appendJSON appends the value as JSON. Undefined appends nothing.

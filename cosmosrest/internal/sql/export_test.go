@@ -1,0 +1,37 @@
+package sql
+
+import "encoding/json"
+
+// QueryInfo is what a plan says of a query.
+type QueryInfo = queryInfo
+
+// FilterPlace is where a client writes its filter into a rewritten query.
+const FilterPlace = filterPlace
+
+// PlanOf is the plan of a query for a client that can do everything.
+func PlanOf(b *Bound) (QueryInfo, error) {
+	raw, err := b.Plan(nil, nil)
+	if err != nil {
+		return QueryInfo{}, err
+	}
+	var plan queryPlan
+	err = json.Unmarshal(raw, &plan)
+	return plan.Info, err
+}
+
+// Merge merges the rows of several ranges as a client does.
+func Merge(info QueryInfo, parts [][]string) []string {
+	var rows [][]value
+	for _, part := range parts {
+		var some []value
+		for _, text := range part {
+			some = append(some, documentValue([]byte(text)))
+		}
+		rows = append(rows, some)
+	}
+	var out []string
+	for _, row := range merge(info, rows) {
+		out = append(out, string(row.json()))
+	}
+	return out
+}
