@@ -15,8 +15,11 @@ func (r *run) bootstrap(ctx context.Context) error {
 	rng := r.random("bootstrap")
 	for failures := 1; ; failures++ {
 		done, err := r.tryBootstrap(ctx)
-		if done || ctx.Err() != nil || err != nil && hopeless(err) {
+		switch {
+		case done || err != nil && hopeless(err):
 			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
 		}
 		r.report(ctx, OriginBalancer, "", err)
 		if !pause(ctx, r.backoff(rng, failures)) {
@@ -53,10 +56,11 @@ func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 		if err != nil {
 			return err
 		}
-		if err := r.cover(ctx, start); err != nil {
+		began := r.record(start, r.begun(), nil) // before what is written while the leases are made
+		if err := r.cover(ctx, start, time.Time{}); err != nil {
 			return err
 		}
-		info := Lease{Kind: KindInfo, Timestamp: timestamp(), Properties: r.record(start, nil)}
+		info := Lease{Kind: KindInfo, Timestamp: timestamp(), Properties: began}
 		got, _, err := r.create(ctx, info)
 		if err == nil {
 			r.view.put(got)
@@ -79,9 +83,9 @@ func (r *run) checkMode() error {
 	return nil
 }
 
-// cover creates leases for the parts of the key space that have none. It ends with the
-// first that cannot be created.
-func (r *run) cover(ctx context.Context, start Start) error {
+// cover creates leases for the parts of the key space that have none, with a fence if one
+// is given. It ends with the first that cannot be created.
+func (r *run) cover(ctx context.Context, start Start, fence time.Time) error {
 	partitions, err := r.source.Partitions(ctx)
 	if err != nil {
 		return err
@@ -90,7 +94,7 @@ func (r *run) cover(ctx context.Context, start Start) error {
 	creating, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	together(creating, len(parts), func(i int) {
-		if err := r.insistOn(creating, parts[i], start); err != nil {
+		if err := r.insistOn(creating, parts[i], start, fence); err != nil {
 			fail(fmt.Errorf("create lease %s: %w", parts[i], err))
 		}
 	})
@@ -109,13 +113,13 @@ func (r *run) grid(partitions []Partition) (cells []Range) {
 
 // insistOn creates a lease, at the pace that the store allows, and tries again a few
 // times; it returns the last error.
-func (r *run) insistOn(ctx context.Context, part Range, start Start) error {
+func (r *run) insistOn(ctx context.Context, part Range, start Start, fence time.Time) error {
 	rng := r.random("create " + part.String())
 	for failures := 1; ; failures++ {
 		err := r.paced(ctx, rng, part.String(), func() error {
 			asking, cancel := context.WithTimeout(ctx, createTime)
 			defer cancel()
-			return r.createLease(asking, part, start)
+			return r.createLease(asking, part, start, fence)
 		})
 		gone := err == nil || hopeless(err) || failures == createAttempts
 		if gone || !pause(ctx, r.backoff(rng, failures)) {
@@ -139,14 +143,14 @@ const createAttempts = 7
 
 // createLease creates a free lease whose position is fixed before the first read, so that
 // what is written from here on is delivered, whatever happens before the first checkpoint.
-func (r *run) createLease(ctx context.Context, part Range, start Start) error {
+func (r *run) createLease(ctx context.Context, part Range, start Start, fence time.Time) error {
 	at, err := r.place(ctx, part, start)
 	if err != nil {
 		return err
 	}
 	got, err := r.store.Create(ctx, Lease{
 		Kind: KindLease, Version: 1, Token: part.String(), Range: part,
-		Position: at, Mode: r.opts.Mode, Timestamp: timestamp(),
+		Position: at, Mode: r.opts.Mode, Fence: fence, Timestamp: timestamp(),
 		Properties: map[string]string{generationProperty: "0"},
 	})
 	if err == nil {
@@ -172,6 +176,8 @@ func (r *run) checkCover(ctx context.Context) {
 	flaws := r.overlaps()
 	if open := r.holes(); len(open) > 0 {
 		flaws = append(flaws, flaw{id: fmt.Sprint(open), holes: open})
+	} else {
+		r.tiled, _ = r.view.leases()
 	}
 	for _, f := range r.lasting(flaws) {
 		if f.err != nil {
@@ -182,10 +188,22 @@ func (r *run) checkCover(ctx context.Context) {
 		start := r.recorded()
 		r.hooks.Error(&Error{Origin: OriginBalancer, Err: fmt.Errorf("%w: %v; creating leases from %v", ErrHole, f.holes, start)})
 		bounded, cancel := context.WithTimeout(ctx, r.opts.Acquire) // the round has other work
-		_, err := r.locked(bounded, func(ctx context.Context) error { return r.cover(ctx, start) })
+		_, err := r.locked(bounded, func(ctx context.Context) error { return r.cover(ctx, start, r.vacancy(f.holes)) })
 		cancel()
 		r.report(ctx, OriginBalancer, "", err)
 	}
+}
+
+// vacancy is when, by the store's clock, the leases that are made for holes may be begun
+// with. Somebody has deleted a lease: who owned it hears of that when it next writes.
+func (r *run) vacancy(open []Range) time.Time {
+	trust := r.opts.Expiration
+	for _, l := range r.tiled {
+		if slices.ContainsFunc(open, l.Range.Overlaps) {
+			trust = max(trust, l.Expiration)
+		}
+	}
+	return r.view.now().Add(trust + clockGrain)
 }
 
 // lasting are the flaws that an earlier listing had too. A listing is not of one moment:

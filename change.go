@@ -127,8 +127,8 @@ type Batch struct {
 // because the processor checkpoints by itself when the handler returns nil. It may be
 // called after Handle has returned, from any goroutine. A batch older than the last
 // one checkpointed is a no-op: progress never moves back. Nothing is stored, and there is
-// an error, when the lease is gone ([ErrLeaseLost]) or the batch comes again in smaller
-// parts because the handler took too long ([ErrHandlerTimeout]).
+// an error, when the lease is gone or is being split ([ErrLeaseLost]), or the batch comes
+// again in smaller parts because the handler took too long ([ErrHandlerTimeout]).
 func (b *Batch) Checkpoint(ctx context.Context) error {
 	if b.checkpoint == nil {
 		return ErrNotManual

@@ -112,11 +112,18 @@ func (w *worker) checkpoint(ctx context.Context, d *delivery) error {
 	if d.number <= w.saved.Load() && !d.void.Load() {
 		return nil
 	}
+	split := false
 	err := w.keeper.do(ctx, w.lease, true, func(l *Lease) {
+		if split = l.State == StateSplitting; split {
+			return
+		}
 		if d.number > w.asked && !d.void.Load() {
 			l.Position, l.Attempts, w.asked = d.next, 0, d.number
 		}
 	})
+	if err == nil && split { // the leases of the parts begin, or have begun, where it was
+		return fmt.Errorf("%w: its range was split", ErrLeaseLost)
+	}
 	if err == nil && d.void.Load() {
 		return fmt.Errorf("%w: this batch comes again in smaller parts", ErrHandlerTimeout)
 	}
@@ -126,13 +133,18 @@ func (w *worker) checkpoint(ctx context.Context, d *delivery) error {
 	return err
 }
 
-// fail counts a failed attempt in the lease, if the lease is at this batch.
+// fail counts a failed attempt in the lease, if the lease is at this batch. A handler may
+// have asked for its checkpoint before it failed: then the next write has a position behind it.
 func (w *worker) fail() error {
 	if w.delivered-1 != w.saved.Load() {
 		return nil
 	}
-	attempts := w.attempts
-	return w.save(func(l *Lease) { l.Attempts = attempts })
+	attempts, number := w.attempts, w.delivered
+	return w.save(func(l *Lease) {
+		if w.asked < number {
+			l.Attempts = attempts
+		}
+	})
 }
 
 // finish moves on after a page that is done.

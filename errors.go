@@ -48,6 +48,9 @@ var (
 	// ErrNoStart: leases have no position, and nothing says where their unit began;
 	// see [StartError].
 	ErrNoStart = errors.New("leases without a position or a start")
+	// ErrAhead: the position of a lease lies after the end of the feed. Nothing is handled
+	// until the feed has come as far, and what comes until then is not handled at all.
+	ErrAhead = errors.New("position is ahead of the feed")
 	// ErrHole: part of the key space has no lease.
 	ErrHole = errors.New("key range without a lease")
 	// ErrOverlap: two leases cover the same keys.

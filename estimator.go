@@ -96,6 +96,9 @@ func (m *meter) measure(ctx context.Context, l *Lag, r Range) error {
 	if counter, ok := m.source.(Counter); ok {
 		b, err := counter.Pending(ctx, r, l.Lease.Position, ReadOptions{Mode: l.Lease.Mode})
 		l.add(b)
+		if b.Ahead {
+			err = cmp.Or(err, ErrAhead)
+		}
 		return err
 	}
 	for known := m.parts != nil; ; known = false {

@@ -155,3 +155,61 @@ func TestPullThatIsThrottledForNoTimePausesAllTheSame(t *testing.T) {
 		}
 	})
 }
+
+// A source that fails is asked less and less, and one that asks for a pause gets it, from a
+// processor as from a puller. So is one that cannot be waited for.
+func TestASourceThatFailsIsAskedLessAndLess(t *testing.T) {
+	const asked = 10 * time.Minute
+	away := errors.New("away")
+	for _, c := range []struct {
+		name       string
+		read, wait error
+		most, pull int64 // reads and waits in that time
+	}{
+		{"Read fails", away, nil, 60, 1},
+		{"Read asks for a pause", &changefeed.ThrottledError{After: 2 * time.Minute}, nil, 6, 10},
+		{"Wait fails", nil, away, 300, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				var on atomic.Bool
+				var calls atomic.Int64
+				source := &hookedSource{Container: w.orders}
+				source.read = func(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+					if tick(&calls); on.Load() && c.read != nil {
+						return changefeed.Page{}, c.read
+					}
+					return w.orders.Read(ctx, r, from, o)
+				}
+				source.wait = func(ctx context.Context, r changefeed.Range, from changefeed.Position) error {
+					if tick(&calls); on.Load() && c.wait != nil {
+						return c.wait
+					}
+					return w.orders.Wait(ctx, r, from)
+				}
+				p := w.runWith(source, w.leases, "a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+				time.Sleep(time.Minute)
+				on.Store(true)
+				w.put("oslo", "a", 1) // so that the wait ends
+				calls.Store(0)
+				time.Sleep(asked)
+				if n := calls.Load(); n == 0 || n > c.most {
+					t.Errorf("a processor made %d calls in %v, want 1 to %d", n, asked, c.most)
+				}
+				p.stop(t)
+				calls.Store(0)
+				ctx, cancel := context.WithTimeout(t.Context(), asked)
+				defer cancel()
+				o := changefeed.PullOptions{Follow: true}
+				for _, err := range changefeed.Pull(ctx, source, changefeed.FullRange(), changefeed.Position{}, o) {
+					if ctx.Err() != nil || !errors.Is(err, away) {
+						t.Errorf("a puller: %v", err)
+					}
+				}
+				if n := calls.Load(); n == 0 || n > c.pull {
+					t.Errorf("a puller made %d calls in %v, want 1 to %d", n, asked, c.pull)
+				}
+			})
+		})
+	}
+}

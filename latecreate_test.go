@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -186,6 +187,7 @@ func TestOnlyAProvablyRedundantLeaseIsRemoved(t *testing.T) {
 		removed bool
 	}{
 		{"ours, before the others", changefeed.Lease{Position: changefeed.At(`"1"`), Properties: ours}, true},
+		{"ours, before the others, freed by who had it", changefeed.Lease{Position: changefeed.At(`"1"`), Expiration: time.Minute, Properties: ours}, true},
 		{"ours, never read", changefeed.Lease{Position: changefeed.Position{Start: changefeed.FromBeginning()}, Properties: ours}, true},
 		{"ours, held by another kind of processor", changefeed.Lease{Owner: "net", Position: changefeed.At(`"1"`), Properties: ours}, false},
 		{"another kind's", changefeed.Lease{Position: changefeed.At(`"1"`)}, false},
@@ -213,6 +215,9 @@ func TestOnlyAProvablyRedundantLeaseIsRemoved(t *testing.T) {
 				reported := p.errs.find(changefeed.ErrOverlap) != nil
 				if c.removed != (leases == 1) || c.removed == reported {
 					t.Errorf("%d leases, reported %v", leases, p.errs.all())
+				}
+				if twice := y.twice(); c.removed && len(twice) > 0 {
+					t.Errorf("delivered by the lease that was removed, too: %v", twice)
 				}
 				p.stop(t)
 			})
@@ -255,6 +260,62 @@ func TestALeaseLeftFromALateCreateIsNotTakenForAChild(t *testing.T) {
 		w.tiles()
 		if twice := y.twice(); len(twice) != 0 || w.pending() != 0 || len(w.records(changefeed.KindLease)) != 2 {
 			t.Errorf("%d leases, %d pending, delivered twice: %v", len(w.records(changefeed.KindLease)), w.pending(), twice)
+		}
+		p.stop(t)
+	})
+}
+
+// A create of a bootstrap that was cut in another way arrives late. Its lease overlaps two
+// that have been worked on and are no further, and it is no wider than both together.
+func TestACreateOfAnotherBootstrapMakesNoLeaseAcrossOthers(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		y := &tally{}
+		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		time.Sleep(time.Minute)
+		p.stop(t)
+		old := w.records(changefeed.KindLease)
+		slices.SortFunc(old, func(a, b changefeed.Lease) int { return strings.Compare(a.Range.Min, b.Range.Min) })
+		across := changefeed.Range{Min: old[0].Range.Min, Max: "30"}
+		if _, err := w.leases.Create(t.Context(), changefeed.Lease{
+			Version: 1, Token: across.String(), Range: across, Position: old[0].Position,
+			Properties: map[string]string{"changefeed.generation": "0"},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		w.merge(0)
+		p = w.run("b", y, changefeed.Options{})
+		w.fill(20)
+		time.Sleep(5 * time.Minute)
+		w.tiles()
+		if items, again := y.items(); again != 0 || items != 20 {
+			t.Errorf("%d items were handled, %d more than once", items, again)
+		}
+		p.stop(t)
+	})
+}
+
+// A lease that is further than the one around it is worked on. When that one has come as
+// far, the narrow one goes.
+func TestALeaseThatOthersOvertakeIsGivenUp(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		y := &tally{}
+		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		time.Sleep(time.Minute)
+		p.stop(t)
+		w.fill(4)
+		narrow := changefeed.Range{Max: "20"}
+		if _, err := w.leases.Create(t.Context(), changefeed.Lease{
+			Version: 1, Token: narrow.String(), Range: narrow, Position: changefeed.At(`"4"`), Expiration: time.Minute,
+			Properties: map[string]string{"changefeed.generation": "0"},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		begun := make(chan changefeed.Lease, 10)
+		p = w.run("b", y, changefeed.Options{Hooks: changefeed.Hooks{Acquired: func(l changefeed.Lease) { begun <- l }}})
+		time.Sleep(5 * time.Minute)
+		w.tiles()
+		if n := len(begun); n != 2 || len(w.records(changefeed.KindLease)) != 1 {
+			t.Errorf("%d leases were begun, %d are left; want 2 and 1", n, len(w.records(changefeed.KindLease)))
 		}
 		p.stop(t)
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/nethost"
 )
 
 // A register is what the hosts of a mixed unit handle: who has a key in hand, and which
@@ -130,6 +131,28 @@ func (m *mixed) write(d time.Duration) {
 	}
 }
 
+// startNet starts a host of the .NET processor.
+func (m *mixed) startNet(name string, born changefeed.Start) (stop, kill func()) {
+	h := &nethost.Host{
+		Orders: m.orders, Leases: m.container, Prefix: m.leases.Prefix(), Name: name, Born: born,
+		Handle: func(ctx context.Context, _ string, _ changefeed.Range, changes []changefeed.Change) error {
+			return m.handle(ctx, name, changes)
+		},
+		Failed: func(err error) { m.world.t.Error(err) },
+	}
+	return h.Start(m.world.t.Context())
+}
+
+// waitFor waits, and tells whether it was for the whole time.
+func waitFor(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
 // shared waits until each of the owners has leases and none is free.
 func (m *mixed) shared(names ...string) {
 	m.world.t.Helper()
@@ -160,7 +183,7 @@ func inMixed(t *testing.T, test func(t *testing.T, m *mixed)) {
 // order and in one hand at a time.
 func TestAUnitAtWorkIsJoinedSharedAndLeft(t *testing.T) {
 	inMixed(t, func(t *testing.T, m *mixed) {
-		stopNet, _ := m.startNet("net-1", changefeed.FromBeginning(), m.handle)
+		stopNet, _ := m.startNet("net-1", changefeed.FromBeginning())
 		m.write(5 * time.Second)
 		ours := m.run("go-1", m.register, changefeed.Options{Start: changefeed.FromBeginning()})
 		m.shared("net-1", "go-1")
@@ -199,7 +222,7 @@ func TestAUnitOfOursIsJoinedAndTakenOverByDotNet(t *testing.T) {
 		m.bound = 5 * time.Second // ours hears of a steal by the feed of the leases, and asks
 		ours := m.run("go-1", m.register, changefeed.Options{Start: changefeed.FromBeginning()})
 		m.shared("go-1")
-		_, kill := m.startNet("net-1", changefeed.FromNow(), m.handle)
+		_, kill := m.startNet("net-1", changefeed.FromNow())
 		m.shared("net-1", "go-1")
 		m.split(0)
 		m.write(2 * time.Second)
@@ -207,7 +230,7 @@ func TestAUnitOfOursIsJoinedAndTakenOverByDotNet(t *testing.T) {
 		m.write(7 * time.Second)
 		kill()
 		m.shared("go-1")
-		stop, _ := m.startNet("net-2", changefeed.FromNow(), m.handle)
+		stop, _ := m.startNet("net-2", changefeed.FromNow())
 		m.shared("net-2", "go-1")
 		ours.kill(t)
 		m.shared("net-2")
@@ -230,7 +253,7 @@ func TestADotNetHostGoesOnFromAUnitThatWeBegan(t *testing.T) {
 		}}, changefeed.Options{Start: changefeed.FromBeginning()})
 		time.Sleep(900 * time.Millisecond)
 		ours.kill(t)
-		stop, _ := m.startNet("net-1", changefeed.FromNow(), m.handle)
+		stop, _ := m.startNet("net-1", changefeed.FromNow())
 		m.shared("net-1")
 		time.Sleep(time.Minute)
 		stop()

@@ -19,7 +19,8 @@ import (
 // and nothing comes out of order, because its own worker removes it, between two batches.
 //
 // Two leases must never be removed each in favour of the other. So leases are ranked: by
-// position, then by generation (a child's is one higher than its parent's), then by range.
+// position, then by generation (a child's is one higher than its parent's), then those that
+// were ever taken before those that were not, then by range.
 // A lease goes only in favour of leases that rank higher. A lease never sinks in rank, and
 // whatever replaces it ranks higher still: the children of a split by their generation,
 // the leases that make it redundant by this rule. So each of its keys keeps a lease of
@@ -85,6 +86,7 @@ func (l Lease) above(o Lease) bool {
 	return comparable && cmp.Or(
 		further,
 		cmp.Compare(l.generation(), o.generation()),
+		cmp.Compare(min(l.Expiration, 1), min(o.Expiration, 1)),
 		cmp.Compare(o.Range.Min, l.Range.Min),
 		cmp.Compare(l.Range.Max, o.Range.Max),
 	) > 0
@@ -115,6 +117,9 @@ func (p Position) lsn() (n uint64, ok bool) {
 	return n, err == nil
 }
 
+// untouched tells a lease of ours that nobody has ever taken.
+func (l Lease) untouched() bool { return l.isOurs() && l.Free() && l.Expiration == 0 }
+
 // dropRedundant has our workers give up the leases that others cover.
 func (r *run) dropRedundant() {
 	leases, _ := r.view.leases()
@@ -138,21 +143,28 @@ func (r *run) untangle(ctx context.Context) error {
 	leases, _ := r.view.leases()
 	reach := ""
 	for _, l := range leases { // ordered by Range.Min
-		untouched := l.isOurs() && l.Free() && l.Expiration == 0
-		if l.Range.Min >= reach || !untouched {
+		if l.Range.Min >= reach || !l.untouched() {
 			reach = max(reach, l.Range.Max)
 			continue
 		}
-		err := r.store.Delete(ctx, l)
-		if errors.Is(err, ErrForbidden) {
-			l.State, l.Timestamp = StateRetired, timestamp()
-			_, err = r.store.Update(ctx, l)
+		if err := r.discard(ctx, l); err != nil {
+			return err
 		}
-		if err != nil && !errors.Is(err, ErrNotFound) {
-			return fmt.Errorf("remove lease %s, which overlaps another: %w", l.Token, err)
-		}
-		r.view.drop(l.ID)
 	}
+	return nil
+}
+
+// discard removes a lease that nobody has taken. If somebody has meanwhile, its ETag is another.
+func (r *run) discard(ctx context.Context, l Lease) error {
+	err := r.store.Delete(ctx, l)
+	if errors.Is(err, ErrForbidden) {
+		l.State, l.Timestamp = StateRetired, timestamp()
+		_, err = r.store.Update(ctx, l)
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("remove lease %s, which overlaps another: %w", l.Token, err)
+	}
+	r.view.drop(l.ID)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 )
 
 // keys is how many keys the key space of the model has.
@@ -121,7 +122,7 @@ func (m *model) step() {
 	l := m.any()
 	switch m.rng.IntN(6) {
 	case 0, 1:
-		l.Position = position(m.at(l) + m.rng.IntN(3))
+		l.Expiration, l.Position = time.Minute, position(m.at(l)+m.rng.IntN(3)) // by who has taken it
 		m.put(l)
 	case 2:
 		m.split(l)

@@ -213,6 +213,11 @@ func (r *run) take(ctx context.Context, seen Lease) bool {
 	if !r.claim(seen.Range) {
 		return false // it is ours already, though the view may not know
 	}
+	if seen.untouched() && r.view.covers(seen) { // once it is taken, that can no longer be told
+		r.report(ctx, OriginLeaseStore, seen.Token, r.discard(ctx, seen))
+		r.unclaim(seen.Range)
+		return false
+	}
 	if !r.tryTake(ctx, seen) {
 		r.unclaim(seen.Range)
 		return false

@@ -45,6 +45,7 @@ type Counter interface {
 type Backlog struct {
 	Items  int64     // changes not yet read
 	Oldest time.Time // commit time of the first of them; zero when there are none
+	Ahead  bool      // the position lies after the end of the feed, see [Page]
 }
 
 // ReadOptions say how to read.
@@ -82,6 +83,11 @@ type Page struct {
 	Session string   // session token of the read
 	Charge  float64  // request units
 	Range   Range    // the range read; set by [Pull]
+
+	// Ahead tells a page without changes whose position lies after the end of the feed, which
+	// is then Head: the position is that of another feed, or of a state that a backup does
+	// not have. A source that cannot tell leaves it false.
+	Ahead bool
 }
 
 // Position is a place in the change feed of a range: a continuation token, or, before

@@ -105,13 +105,26 @@ const (
 	originProperty = "origin" // where the unit began, as a start that means the same later
 )
 
-// record adds to the marker's properties where the unit begins.
-func (r *run) record(start Start, properties map[string]string) map[string]string {
+// begun is when a unit without a marker began: now, or when the first lease was made of
+// those that are there from a creation that was interrupted.
+func (r *run) begun() time.Time {
+	at := r.view.now()
+	for _, l := range r.view.kind(KindLease) {
+		if read := l.Updated.Add(-createTime); read.Before(at) {
+			at = read
+		}
+	}
+	return at
+}
+
+// record adds to the marker's properties where the unit begins, if it begins at a time of
+// the store.
+func (r *run) record(start Start, now time.Time, properties map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, properties)
 	all[optionProperty] = cmp.Or(start.given(), start.String())
 	if start.IsNow() && r.opts.Mode == LatestVersion {
-		start = FromTime(r.view.now().Add(-clockGrain)) // stores keep whole seconds
+		start = FromTime(now.Add(-clockGrain)) // stores keep whole seconds
 	}
 	all[originProperty] = start.String()
 	return all
@@ -180,7 +193,7 @@ func (r *run) checkStart(ctx context.Context, info Lease) (done bool, err error)
 	case known:
 		return true, &StartError{Given: given, Began: began, Since: info.Updated}
 	}
-	info.Properties = r.record(r.opts.Start, info.Properties)
+	info.Properties = r.record(r.opts.Start, r.view.now(), info.Properties)
 	got, err := r.store.Update(ctx, info)
 	if errors.Is(err, ErrConflict) {
 		return false, nil // another instance records its own

@@ -31,7 +31,8 @@ type worker struct {
 	attempts int       // failures of the batch after at
 	failing  time.Time // when that batch was first delivered here
 	opened   bool
-	idle     int // reads in a row that found nothing
+	idle     int       // reads in a row that found nothing
+	ahead    time.Time // since when, or since the last report, reads have said that at is ahead of the feed
 
 	most int // changes a page may have, after one took too long; 0 is no limit of ours
 	full int // how many that one had
@@ -116,9 +117,10 @@ func (w *worker) loop() error {
 			return err
 		case len(page.Changes) == 0:
 			w.idle++
+			w.lookAhead(page)
 			err = w.rest(page.Next)
 		default:
-			w.idle = 0
+			w.idle, w.ahead = 0, time.Time{}
 			err = w.deliver(page)
 		}
 		if err != nil {
@@ -252,6 +254,24 @@ func (w *worker) whole() bool {
 
 // readTimeout bounds one read, as the service's own processors do.
 const readTimeout = 65 * time.Second
+
+// lookAhead reports a position that stays ahead of its feed. A replica that lags behind looks the same for a while.
+func (w *worker) lookAhead(page Page) {
+	switch {
+	case !page.Ahead:
+		w.ahead = time.Time{}
+	case w.ahead.IsZero():
+		w.ahead = time.Now()
+	case time.Since(w.ahead) >= w.r.opts.Renew:
+		w.ahead = time.Now()
+		w.r.report(w.halt, OriginSource, w.first.Token, aheadError(w.at, page.Head))
+	}
+}
+
+func aheadError(at Position, end int64) error {
+	return fmt.Errorf("%w: it is %s, and the feed ends at %d: was the container restored from a backup, or are these leases of another one? "+
+		"Changes up to the position will not be handled: delete the leases of this unit and begin anew", ErrAhead, at.Token, end)
+}
 
 // rest notes that there was nothing up to next, and waits for more.
 func (w *worker) rest(next Position) error {

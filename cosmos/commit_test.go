@@ -3,12 +3,16 @@ package cosmos_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/docstore"
 )
 
 // TestAWrongBatchIsNotSent names the write that is wrong, which the service would not.
@@ -98,7 +102,8 @@ func TestABatchThatIsRefusedNamesTheCulprit(t *testing.T) {
 // TestListedParentsAreNoPartitions has a list that still names what was split.
 func TestListedParentsAreNoPartitions(t *testing.T) {
 	const list = `{"PartitionKeyRanges":[{"id":"0","minInclusive":"","maxExclusive":"ff"},` +
-		`{"id":"2","minInclusive":"1f","maxExclusive":"FF","parents":["0"]},{"id":"1","minInclusive":"","maxExclusive":"1F","parents":["0"]}]}`
+		`{"id":"2","minInclusive":"1f","maxExclusive":"FF","parents":["0"]},{"id":"1","minInclusive":"","maxExclusive":"1F","parents":["0"]},` +
+		`{"id":"3","minInclusive":"1F","maxExclusive":"2F","parents":["0","2"]},{"id":"4","minInclusive":"2F","maxExclusive":"FF","parents":["0","2"]}]}`
 	a := &account{}
 	items := a.open(t, cosmos.Options{})
 	client, err := cosmos.Open(t.Context(), "https://g.example", cosmos.Key("a2V5"), cosmos.Options{Transport: transporter(func(r *http.Request) (*http.Response, error) {
@@ -114,7 +119,32 @@ func TestListedParentsAreNoPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	parts, err := items.Partitions(t.Context())
-	if err != nil || len(parts) != 2 || parts[0].ID != "1" || parts[1].Range != (changefeed.Range{Min: "1F", Max: "FF"}) || parts[1].Parents[0] != "0" {
+	if err != nil || len(parts) != 3 || parts[0].ID != "1" || parts[1].Range != (changefeed.Range{Min: "1F", Max: "2F"}) || parts[1].Parents[0] != "0" {
 		t.Errorf("partitions %+v, %v", parts, err)
 	}
+}
+
+// TestAResultHasTheLSNOfItsOwnWrite: also when others write to the partition while the answer is made.
+func TestAResultHasTheLSNOfItsOwnWrite(t *testing.T) {
+	s := serve(t, cosmosrest.Options{})
+	stored := s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
+	items := find(t, s.client(t, master, nil), "items")
+	var writers sync.WaitGroup
+	for n := range 16 {
+		writers.Go(func() {
+			for range 40 {
+				results, err := items.Commit(t.Context(), changefeed.Key(n), []changefeed.Write{{Body: fmt.Appendf(nil, `{"id":"a","pk":%d}`, n)}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				it, err := stored.Item(t.Context(), changefeed.Key(n), "a")
+				if err != nil || it.ETag != results[0].ETag || it.LSN != results[0].LSN {
+					t.Errorf("%v; the item has LSN %d and ETag %s, its write was told %d and %s", err, it.LSN, it.ETag, results[0].LSN, results[0].ETag)
+					return
+				}
+			}
+		})
+	}
+	writers.Wait()
 }

@@ -182,10 +182,21 @@ func (c *Container) page(a *answer, from changefeed.Position, m changefeed.Mode)
 	if a.is(http.StatusOK) {
 		page.Changes, err = c.changes(a.body, m)
 	}
+	if end, ok := tokenLSN(a.header.Get("lsn")); ok && len(page.Changes) == 0 {
+		if at, ok := tokenLSN(from.Token); ok && at > end {
+			page.Ahead, page.Head = true, end
+		}
+	}
 	if since := from.Start.Time().Truncate(time.Second); !since.IsZero() { // a server may compare in another way than Azure
 		page.Changes = slices.DeleteFunc(page.Changes, func(ch changefeed.Change) bool { return ch.Time.Before(since) })
 	}
 	return page, err
+}
+
+// tokenLSN is the LSN that a continuation is, if it has the form of one.
+func tokenLSN(token string) (int64, bool) {
+	lsn, err := strconv.ParseInt(strings.Trim(token, `"`), 10, 64)
+	return lsn, err == nil
 }
 
 // sessionLSN is the newest LSN that a session token such as 0:-1#12#3=10 knows of; 0 when

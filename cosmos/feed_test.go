@@ -110,6 +110,30 @@ func TestAPageHasWhatTheHeadersSay(t *testing.T) {
 	}
 }
 
+// A quiet range moves on, or its position would fall out of the retention; and the start
+// stays beside the token, which a merge needs.
+func TestAnEmptyPageMovesThePositionAndKeepsItsStart(t *testing.T) {
+	a := &account{trouble: func(*http.Request, int) (*http.Response, error) { return say(304, "", "etag", `"9"`), nil }}
+	from := changefeed.Position{Token: `"5"`, Start: changefeed.FromTime(time.Unix(100, 0))}
+	page, err := a.open(t, cosmos.Options{}).Read(t.Context(), changefeed.FullRange(), from, changefeed.ReadOptions{})
+	if from.Token = `"9"`; err != nil || page.Next != from {
+		t.Errorf("%+v, %v: want the position %+v", page, err, from)
+	}
+}
+
+// The service keeps whole seconds, so the second in which a start lies is in the page as a
+// whole, whatever the server thought of it, and nothing before it is.
+func TestAPageFromATimeHasTheWholeOfItsSecond(t *testing.T) {
+	a := &account{trouble: func(*http.Request, int) (*http.Response, error) {
+		return say(200, `{"Documents":[{"id":"before","pk":"k","_ts":6},{"id":"within","pk":"k","_ts":7},{"id":"after","pk":"k","_ts":8}]}`, "etag", `"12"`), nil
+	}}
+	from := changefeed.Position{Start: changefeed.FromTime(time.Unix(7, 900_000_000))}
+	page, err := a.open(t, cosmos.Options{}).Read(t.Context(), changefeed.FullRange(), from, changefeed.ReadOptions{})
+	if err != nil || len(page.Changes) != 2 || page.Changes[0].ID != "within" {
+		t.Errorf("%+v, %v: want what is of the second 7 and later", page.Changes, err)
+	}
+}
+
 // TestAPageWithoutAListIsNoPage has an answer of somebody else, perhaps, which must not
 // move the position.
 func TestAPageWithoutAListIsNoPage(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -140,6 +141,52 @@ func follow(t *testing.T, leases leaseStore, cursor string, seen map[string]bool
 		seen[l.Token] = true
 	}
 	return next
+}
+
+// What comes shortly behind a change is told with it: the cursor has passed both.
+func TestFollowTellsTheWholeOfABurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, cosmosrest.Options{})
+		s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
+		s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+		leases := unit(t, s.client(t, master, nil), "unit")
+		_, cursor, _, err := leases.Follow(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var writing sync.WaitGroup
+		writing.Go(func() {
+			for i := range 4 {
+				time.Sleep(200 * time.Millisecond) // so that the burst is longer than what is gathered at once
+				if _, err := leases.Create(t.Context(), changefeed.Lease{Token: fmt.Sprint(i)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		seen := map[string]bool{}
+		for len(seen) < 4 {
+			cursor = follow(t, leases, cursor, seen)
+		}
+		writing.Wait()
+	})
+}
+
+// A page that cannot be read is an error: the cursor must not move past it.
+func TestFollowStopsAtAPageThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &account{}
+		a.trouble = refuse(0, 0)
+		leases := a.leases(t, a.open(t, cosmos.Options{}))
+		a.trouble = func(*http.Request, int) (*http.Response, error) {
+			return say(200, `{"Documents":[{"id":"unit`, "etag", `"12"`), nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, next, _, err := leases.Follow(ctx, `{"-FF":"\"1\""}`)
+		if err == nil || ctx.Err() != nil || next != "" {
+			t.Errorf("cursor %q, %v: want the error of the page, and no cursor", next, err)
+		}
+	})
 }
 
 // TestFollowKeepsItsPace has a follower that nothing happens to for almost ten minutes.

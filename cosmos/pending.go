@@ -48,9 +48,10 @@ func (c counted) pending(ctx context.Context, r changefeed.Range, from changefee
 	var said struct {
 		Items  *int64
 		Oldest time.Time
+		Ahead  bool
 	}
 	if err := json.Unmarshal(a.body, &said); err != nil || said.Items == nil {
 		return b, fmt.Errorf("answer is %.100q: want a count", a.body)
 	}
-	return changefeed.Backlog{Items: *said.Items, Oldest: said.Oldest}, nil
+	return changefeed.Backlog{Items: *said.Items, Oldest: said.Oldest, Ahead: said.Ahead}, nil
 }

@@ -177,6 +177,7 @@ func TestWhenARequestIsSentAgain(t *testing.T) {
 		{"write region moved", refuse(1, 403, "x-ms-substatus", "3"), "w w", "n n", nil, false, 50 * time.Millisecond},
 		{"write region gone for ever", refuse(always, 403, "x-ms-substatus", "1008"), "w w w w w", "n n n n n", unknown, true, time.Second},
 		{"replica behind", refuse(1, 404, "x-ms-substatus", "1002"), "w n", "n n", nil, false, 50 * time.Millisecond},
+		{"replica behind for ever", refuse(always, 404, "x-ms-substatus", "1002"), "w n w n w", "n n n n n", unknown, true, time.Second},
 		{"500", refuse(1, 500), "w n", "n", unknown, false, 50 * time.Millisecond},
 		{"502", refuse(1, 502), "w n", "n", unknown, false, 50 * time.Millisecond},
 		{"503", refuse(1, 503), "w n", "n", unknown, false, 50 * time.Millisecond},
@@ -400,6 +401,16 @@ func TestALeaseIsNotReadFromHalfAnAnswer(t *testing.T) {
 	got, err := leases.Create(t.Context(), changefeed.Lease{Token: "-FF", Range: changefeed.FullRange()})
 	if err == nil || got.Owner != "" || !strings.Contains(err.Error(), "the answer is no document") {
 		t.Errorf("%+v, %v: want an error", got, err)
+	}
+}
+
+// A listing that was cut off must not look like one of fewer leases: they would be made anew.
+func TestHalfAListingIsNone(t *testing.T) {
+	a := &account{}
+	leases := a.leases(t, a.open(t, cosmos.Options{}))
+	a.trouble = func(*http.Request, int) (*http.Response, error) { return say(200, `{"_rid":"r","Documents":[`), nil }
+	if got, _, err := leases.List(t.Context()); err == nil {
+		t.Errorf("%+v: want an error", got)
 	}
 }
 

@@ -64,7 +64,7 @@ func TestVersionsWithTheirMetadata(t *testing.T) {
 		{"current":{"id":"a","pk":"k","n":1,"_etag":"\"e1\"","_ts":100,"_lsn":7},"metadata":{"lsn":7,"crts":100,"operationType":"create","previousImageLSN":0}},
 		{"metadata":{"lsn":8,"crts":101,"operationType":"Replace","previousImageLSN":7},"previous":{"id":"a","pk":"k","n":1},"current":{"id":"a","pk":"k","n":2,"_etag":"\"e2\""}},
 		{"current":{},"metadata":{"lsn":9,"crts":102,"operationType":"delete","previousImageLSN":8,"timeToLiveExpired":true,"id":"a","partitionKey":{"pk":"k"}}},
-		{"metadata":{"lsn":10,"crts":103,"operationType":"delete"},"previous":{"id":"b","pk":5}}
+		{"current":{"id":"b","pk":5,"_etag":"\"e3\""},"metadata":{"lsn":10,"crts":103,"operationType":"delete"},"previous":{"id":"b","pk":5}}
 	]}`
 	got, err := container("/pk").changes([]byte(page), changefeed.AllVersionsAndDeletes)
 	if err != nil {

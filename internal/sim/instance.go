@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -15,9 +14,17 @@ type instance struct {
 	name  string
 	link  *link
 	world *world
+	opts  changefeed.Options
 	dead  atomic.Bool
 
 	stop context.CancelFunc
+	ctx  context.Context
+
+	// Under the world's lock.
+	stopped time.Time // when it was asked to stop
+	sound   time.Time // since when nothing has been wrong with it
+	held    int       // leases that it works on
+	hungry  time.Time // since when it has none, though it should
 }
 
 // String names the process, not only the instance.
@@ -25,72 +32,88 @@ func (i *instance) String() string { return fmt.Sprintf("%s@%p", i.name, i) }
 
 func (i *instance) isDead() bool { return i.dead.Load() }
 
-var errHandler = errors.New("handler: downstream is not there")
-
-// Handle is the delegate: mostly quick, sometimes slow, failing, panicking or deaf.
-func (i *instance) Handle(ctx context.Context, b *changefeed.Batch) error {
-	c := i.world.ledger.begin(ctx, i, b)
-	err := i.handle(ctx)
-	i.link.thaw(ctx)
-	i.world.ledger.end(c, err == nil)
-	return err
-}
-
-func (i *instance) handle(ctx context.Context) error {
-	d := i.world.dice()
-	switch {
-	case i.link.isCalm():
-		return sleep(ctx, time.Millisecond)
-	case d.IntN(20) == 0:
-		return errHandler
-	case d.IntN(100) == 0:
-		panic("handler: unexpected")
-	case d.IntN(60) == 0:
-		return sleep(ctx, time.Duration(d.Int64N(int64(25*time.Second)))) // heeds its context
-	case d.IntN(60) == 0:
-		return sleep(context.WithoutCancel(ctx), time.Duration(d.Int64N(int64(15*time.Second)))) // does not
-	}
-	return sleep(ctx, time.Duration(d.Int64N(int64(50*time.Millisecond))))
-}
-
-func (l *link) isCalm() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.calm
-}
+func (i *instance) isForeign() bool { return false }
 
 // start runs a new process under a name, which an old one may still use.
 func (w *world) start(name string) {
-	i := &instance{
-		name: name, world: w,
-		link: &link{rng: w.fork(), calm: w.calm, skew: time.Duration(w.rng.Int64N(int64(10*time.Minute))) - 5*time.Minute},
-	}
-	ctx, cancel := context.WithCancel(w.ctx)
-	i.stop = cancel
-	w.alive = append(w.alive, i)
-	w.all = append(w.all, i)
-	p, err := changefeed.New(w.sourceOf(i), w.leasesOf(i), i, changefeed.Options{
-		Instance: name, Mode: w.mode, Start: w.start0, MaxItems: 1 + w.rng.IntN(20), MinLeases: w.minLeases,
-		CheckpointItems: w.rng.IntN(2) * w.rng.IntN(30),
-		Hooks: changefeed.Hooks{
-			Ready:    w.markReady,
-			Acquired: func(l changefeed.Lease) { w.ledger.note("%s has %s/%s at %v", i, l.Token, l.Epoch, l.Position) },
-			Released: func(l changefeed.Lease, why changefeed.Reason) {
-				w.ledger.note("%s released %s: %s", i, l.Token, why)
-			},
-			Error: func(err *changefeed.Error) { w.ledger.note("%s: %v", i, err) },
-		},
-	})
+	i := &instance{name: name, world: w, sound: time.Now()}
+	i.link = &link{by: i, rng: w.fork(), skew: time.Duration(w.rng.Int64N(int64(10*time.Minute))) - 5*time.Minute}
+	i.opts = w.options(i)
+	i.ctx, i.stop = context.WithCancel(w.ctx)
+	p, err := changefeed.New(w.sourceOf(i), w.leasesOf(i), i, i.opts)
 	if err != nil {
-		w.ledger.breach("new processor: %v", err)
-		cancel()
+		w.ledger.fail("new processor: %v", err)
+		i.stop()
 		return
 	}
+	w.mu.Lock()
+	w.alive = append(w.alive, i)
+	w.all = append(w.all, i)
+	w.mu.Unlock()
+	w.ledger.note("%s begins, expiration %v, drain %v", i, i.opts.Expiration, i.opts.Drain)
 	w.processes.Go(func() {
-		if err := p.Run(ctx); err != nil && !i.isDead() {
+		err := p.Run(i.ctx)
+		if err != nil && !i.isDead() {
 			w.ledger.fail("run %s: %v", i, err)
 		}
+		i.returned()
 	})
+}
+
+// options are those of a new process.
+func (w *world) options(i *instance) changefeed.Options {
+	o := changefeed.Options{
+		Instance: i.name, Mode: w.mode, Start: w.start0, MaxItems: 1 + w.rng.IntN(20), MinLeases: w.minLeases,
+		Manual: w.weather.manual, Drain: defaultDrain, Expiration: defaultExpiration, Acquire: defaultAcquire, Renew: defaultRenew,
+		Hooks: changefeed.Hooks{
+			Ready:    w.markReady,
+			Acquired: i.acquired,
+			Released: i.released,
+			Error:    func(err *changefeed.Error) { w.ledger.note("%s: %v", i, err) },
+		},
+	}
+	if every := w.rng.IntN(2) * w.rng.IntN(30); !o.Manual {
+		o.CheckpointItems = every
+	}
+	w.weather.intervals(w.rng, &o)
+	return o
+}
+
+// The defaults of [changefeed.Options].
+const (
+	defaultDrain      = 10 * time.Second
+	defaultExpiration = time.Minute
+	defaultAcquire    = 13 * time.Second
+	defaultRenew      = 17 * time.Second
+)
+
+func (i *instance) acquired(l changefeed.Lease) {
+	i.world.ledger.acquired(i, l)
+	i.world.mu.Lock()
+	defer i.world.mu.Unlock()
+	i.held++
+}
+
+func (i *instance) released(l changefeed.Lease, why changefeed.Reason) {
+	i.world.ledger.released(i, l, why)
+	i.world.mu.Lock()
+	defer i.world.mu.Unlock()
+	i.held--
+}
+
+// returned checks that Run has returned in time after the process was asked to stop. A
+// process that is frozen does not move, so that time does not count.
+func (i *instance) returned() {
+	i.world.mu.Lock()
+	since := i.stopped
+	i.world.mu.Unlock()
+	if thawed := i.link.thawed(); thawed.After(since) {
+		since = thawed
+	}
+	const slack = time.Second
+	if took := time.Since(since); !i.isDead() && took > 4*i.opts.Drain+slack {
+		i.world.ledger.fail("run of %s returned after %v, with a drain time of %v", i, took, i.opts.Drain)
+	}
 }
 
 func (w *world) sourceOf(i *instance) changefeed.Source {
@@ -102,23 +125,29 @@ func (w *world) sourceOf(i *instance) changefeed.Source {
 }
 
 func (w *world) leasesOf(i *instance) changefeed.LeaseStore {
-	var store changefeed.LeaseStore = witness{w.units[0], w.ledger, i}
+	var store changefeed.LeaseStore = witness{stepping{w.unit, &w.clock}, w.ledger, i}
 	if w.bug != nil {
 		store = w.bug(store)
 	}
 	l := leases{i.link, store}
 	if w.push {
-		return followed{l}
+		return w.history.see(i, followed{l})
 	}
-	return l
+	return w.history.see(i, l)
+}
+
+// end stops a process in good order.
+func (i *instance) end() {
+	i.world.ledger.note("%s is stopped", i)
+	i.leave()
+	i.stop()
 }
 
 // kill ends a process without a goodbye: nothing of it reaches the stores any more.
 func (i *instance) kill() {
 	i.world.ledger.note("%s is killed", i)
 	i.dead.Store(true)
-	i.link.mu.Lock()
-	i.link.dead = true
-	i.link.mu.Unlock()
+	i.link.set(func(l *link) { l.dead = true })
+	i.leave()
 	i.stop()
 }

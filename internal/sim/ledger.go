@@ -4,26 +4,30 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/epk"
 )
 
 // ledger knows what was written and what was handled, and checks the promises of the
 // processor from outside it.
 type ledger struct {
-	mode changefeed.Mode
+	mode    changefeed.Mode
+	hash    epk.Kind
+	muddled atomic.Bool // a .NET host may have made leases beside ours
 
-	mu        sync.Mutex
-	items     map[changefeed.PartitionKey]map[string][]version // acknowledged writes that must be delivered
-	handled   map[version]bool
-	calls     map[*call]bool
-	positions map[string]int64 // by lease id
-	broken    []string         // promises that did not hold
-	trace     []event
+	mu      sync.Mutex
+	items   map[changefeed.PartitionKey]map[string][]version // acknowledged writes that must be delivered
+	open    map[version]entry                                // those that were not handled yet
+	handled map[version]bool
+	calls   map[*call]bool
+	model   model
+	broken  []string // promises that did not hold
+	trace   []event
 
 	written, delivered, again int
 }
@@ -35,17 +39,34 @@ type version struct {
 	lsn int64
 }
 
-// call is one call of a handler that has not returned.
-type call struct {
-	by  *instance
-	b   *changefeed.Batch
-	ctx context.Context
+// entry is what is known of a version that is still open.
+type entry struct {
+	epk string
+	at  time.Time
 }
 
-func newLedger(mode changefeed.Mode) *ledger {
+// actor is a process: one of ours, or a .NET host.
+type actor interface {
+	fmt.Stringer
+	isDead() bool
+	isForeign() bool
+}
+
+// call is one call of a handler that has not returned.
+type call struct {
+	by      actor
+	token   string
+	of      changefeed.Range
+	changes []changefeed.Change
+	ctx     context.Context
+	tenure  *tenure // of ours
+	page    page
+}
+
+func newLedger(mode changefeed.Mode, hash epk.Kind) *ledger {
 	return &ledger{
-		mode: mode, items: map[changefeed.PartitionKey]map[string][]version{},
-		handled: map[version]bool{}, calls: map[*call]bool{}, positions: map[string]int64{},
+		mode: mode, hash: hash, items: map[changefeed.PartitionKey]map[string][]version{},
+		open: map[version]entry{}, handled: map[version]bool{}, calls: map[*call]bool{}, model: newModel(),
 	}
 }
 
@@ -60,6 +81,11 @@ type event struct {
 func (g *ledger) note(format string, args ...any) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.tell(format, args...)
+}
+
+// tell is note for callers that hold the lock.
+func (g *ledger) tell(format string, args ...any) {
 	g.trace = append(g.trace, event{time.Now(), format, args})
 }
 
@@ -74,9 +100,17 @@ func (g *ledger) story() string {
 
 func (g *ledger) breach(format string, args ...any) {
 	const most = 20
+	g.tell("BROKEN: "+format, args...)
 	if len(g.broken) < most {
 		g.broken = append(g.broken, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 	}
+}
+
+// fail is breach for callers that do not hold the lock.
+func (g *ledger) fail(format string, args ...any) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.breach(format, args...)
 }
 
 // wrote notes an acknowledged write. In latest-version mode it replaces what was owed
@@ -89,138 +123,123 @@ func (g *ledger) wrote(key changefeed.PartitionKey, id string, lsn int64, delete
 		g.items[key] = map[string][]version{}
 	}
 	v := version{key, id, lsn}
-	switch {
-	case g.mode == changefeed.AllVersionsAndDeletes:
-		g.items[key][id] = append(g.items[key][id], v)
-	case deleted:
+	if g.mode == changefeed.LatestVersion {
+		for _, old := range g.items[key][id] {
+			delete(g.open, old)
+		}
 		delete(g.items[key], id)
-	default:
-		g.items[key][id] = []version{v}
+		if deleted {
+			return
+		}
+	}
+	g.items[key][id] = append(g.items[key][id], v)
+	if !g.handled[v] {
+		g.open[v] = entry{g.place(key), time.Now()}
 	}
 }
 
-// begin checks a hand-over: nothing earlier of the same keys is owed, and nobody else
-// is at work on them.
-func (g *ledger) begin(ctx context.Context, by *instance, b *changefeed.Batch) *call {
+// place is the effective partition key of a key.
+func (g *ledger) place(key changefeed.PartitionKey) string {
+	parts, err := epk.Parse(string(key))
+	if err != nil {
+		g.breach("key %s: %v", key, err)
+	}
+	place, err := epk.Hash(g.hash, parts)
+	if err != nil {
+		g.breach("hash of %s: %v", key, err)
+	}
+	return place
+}
+
+// handOver checks a batch before it is handled: it is what the model expects, nothing
+// earlier of the same keys is owed, and nobody else is at work on them.
+func (g *ledger) handOver(ctx context.Context, by *instance, b *changefeed.Batch) *call {
+	made := &call{by: by, token: b.LeaseToken, of: b.Range, changes: b.Changes, ctx: ctx, tenure: newTenure(by)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.tell("%s handles %s, %d changes from LSN %d, attempt %d", by, b.LeaseToken, len(b.Changes), b.Changes[0].LSN, b.Attempt)
+	g.handed(made, by, b)
+	g.hand(made)
+	return made
+}
+
+// handOverTo checks a batch of a .NET host.
+func (g *ledger) handOverTo(ctx context.Context, by *netHost, token string, of changefeed.Range, changes []changefeed.Change) *call {
+	made := &call{by: by, token: token, of: of, changes: changes, ctx: ctx, tenure: &tenure{}}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.tell("%s handles %s, %d changes from LSN %d", by, token, len(changes), changes[0].LSN)
+	g.hand(made)
+	return made
+}
+
+func (g *ledger) hand(made *call) {
+	by := made.by
 	for other := range g.calls {
-		if other.by != by && !other.by.isDead() && other.ctx.Err() == nil && other.b.Range.Overlaps(b.Range) {
-			g.breach("two owners: %s has %s while %s has %s", by, b.LeaseToken, other.by, other.b.LeaseToken)
+		if other.by != by && !other.by.isDead() && other.ctx.Err() == nil && other.of.Overlaps(made.of) && !g.mayMeet(by, other.by) {
+			g.breach("two owners: %s has %s while %s has %s", by, made.token, other.by, other.token)
 		}
 	}
 	inBatch := map[version]bool{}
-	for _, c := range b.Changes {
-		for _, versions := range g.items[c.PartitionKey] {
-			for _, v := range versions {
-				if v.lsn < c.LSN && !g.handled[v] && !inBatch[v] {
-					g.breach("order: %s got LSN %d of %s before LSN %d (%s) was done", by, c.LSN, c.PartitionKey, v.lsn, v.id)
-				}
+	for _, c := range made.changes {
+		for v := range g.open {
+			if v.key == c.PartitionKey && v.lsn < c.LSN && !inBatch[v] && !made.tenure.passed[v] {
+				g.breach("order: %s got LSN %d of %s before LSN %d (%s) was done", by, c.LSN, c.PartitionKey, v.lsn, v.id)
 			}
 		}
-		inBatch[version{c.PartitionKey, c.ID, c.LSN}] = true
+		inBatch[versionOf(c)] = true
 	}
-	g.trace = append(g.trace, event{
-		time.Now(), "%s handles %s, %d changes from LSN %d, attempt %d",
-		[]any{by, b.LeaseToken, len(b.Changes), b.Changes[0].LSN, b.Attempt},
-	})
-	made := &call{by, b, ctx}
 	g.calls[made] = true
-	return made
 }
+
+// mayMeet tells that a process may begin on a range while another one is at work there: a
+// .NET host begins on what it steals at once.
+func (g *ledger) mayMeet(comer, holder actor) bool {
+	return g.muddled.Load() || comer.isForeign() && !holder.isForeign()
+}
+
+func versionOf(c changefeed.Change) version { return version{c.PartitionKey, c.ID, c.LSN} }
 
 // end notes that a call has returned, and with success what it has handled.
 func (g *ledger) end(c *call, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.calls, c)
-	g.trace = append(g.trace, event{
-		time.Now(), "%s is done with %s from LSN %d: %v, dead %v",
-		[]any{c.by, c.b.LeaseToken, c.b.Changes[0].LSN, ok, c.by.isDead()},
-	})
-	if !ok || c.by.isDead() {
+	g.tell("%s is done with %s from LSN %d: %v, dead %v", c.by, c.token, c.changes[0].LSN, ok, c.by.isDead())
+	if c.by.isDead() {
 		return
 	}
-	for _, change := range c.b.Changes {
-		v := version{change.PartitionKey, change.ID, change.LSN}
+	c.tenure.returned(c, ok)
+	if !ok {
+		return
+	}
+	for _, change := range c.changes {
+		v := versionOf(change)
 		g.delivered++
 		if g.handled[v] {
 			g.again++
 		}
-		g.handled[v] = true
+		if !c.tenure.manual {
+			g.done(v)
+		}
 	}
+}
+
+func (g *ledger) isOpen(v version) bool { _, open := g.open[v]; return open }
+
+// done notes that a version was handled.
+func (g *ledger) done(v version) {
+	g.handled[v] = true
+	delete(g.open, v)
 }
 
 // owed lists what was written and never handled.
 func (g *ledger) owed() (missing []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, items := range g.items {
-		for _, versions := range items {
-			for _, v := range versions {
-				if !g.handled[v] {
-					missing = append(missing, fmt.Sprintf("lost: %s %s LSN %d", v.key, v.id, v.lsn))
-				}
-			}
-		}
+	for v := range g.open {
+		missing = append(missing, fmt.Sprintf("lost: %s %s LSN %d", v.key, v.id, v.lsn))
 	}
 	slices.Sort(missing)
 	return missing
-}
-
-// witness is a lease store that sees every write arrive and checks that no position
-// moves back.
-type witness struct {
-	changefeed.LeaseStore
-	*ledger
-	by *instance
-}
-
-func (w witness) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
-	got, err := w.LeaseStore.Create(ctx, l)
-	w.note("%s creates %s %q for %s/%s at %v: %v", w.by, l.Kind, l.Token, l.Owner, l.Epoch, l.Position, err)
-	w.saw(got, err)
-	return got, err
-}
-
-func (w witness) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
-	got, err := w.LeaseStore.Update(ctx, l)
-	w.note("%s writes %s %q for %s/%s at %v, %v: %v", w.by, l.Kind, l.Token, l.Owner, l.Epoch, l.Position, l.State, err)
-	w.saw(got, err)
-	return got, err
-}
-
-func (w witness) Delete(ctx context.Context, l changefeed.Lease) error {
-	err := w.LeaseStore.Delete(ctx, l)
-	w.note("%s deletes %s %q: %v", w.by, l.Kind, l.Token, err)
-	if err == nil {
-		w.mu.Lock()
-		delete(w.positions, l.ID)
-		w.mu.Unlock()
-	}
-	return err
-}
-
-func (w witness) Follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
-	return w.LeaseStore.(changefeed.Follower).Follow(ctx, cursor)
-}
-
-func (w witness) saw(l changefeed.Lease, err error) {
-	if err != nil || l.Kind != changefeed.KindLease {
-		return
-	}
-	lsn, _ := strconv.ParseInt(strings.Trim(l.Position.Token, `"`), 10, 64)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if lsn < w.positions[l.ID] {
-		w.breach("position of %s moved back from %d to %d by %q", l.Token, w.positions[l.ID], lsn, l.Owner)
-	}
-	w.positions[l.ID] = lsn
-}
-
-// fail is breach for callers that do not hold the lock.
-func (g *ledger) fail(format string, args ...any) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.breach(format, args...)
 }

@@ -1,16 +1,29 @@
 // Package sim runs whole fleets in virtual time: several instances of the real
 // processor over the real embedded store, with a network between them that loses,
-// delays and repeats, with processes that die, freeze and come back under the same
-// name, with partitions that split and merge, and with handlers that fail. What the
-// world does follows from one seed; what the processors make of it also depends on
+// delays and repeats, with processes that stop, die, freeze and come back under the same
+// name, with partitions that split and merge, and with handlers that fail. Beside this
+// each seed draws some of what a world may have as well (see weather): handlers that
+// checkpoint by hand and late, writes that arrive minutes after their callers gave up,
+// replies later than a lease is trusted, intervals that differ among instances, no right to
+// delete, records that an operator deletes, clocks that step, a lease container of several
+// partitions that split and merge, hosts of the .NET processor, and ambushes: something that
+// happens to a process or to its partition at one point of one call.
+//
+// What the world does follows from one seed; what the processors make of it also depends on
 // their own random epochs and on the scheduler, so a seed that fails tells its story
 // instead of being sure to fail again. Checkers outside the processor watch its promises:
 //
 //   - nothing that was acknowledged is lost
 //   - of one partition key, nothing is handed over while something earlier is unfinished
 //   - no range is handled by two owners at one instant
-//   - no position moves back
-//   - when the faults stop, the lag goes to zero and the leases are shared evenly
+//   - after every write a lease is where the model has it: all before its position is done,
+//     the position is one that its writer has reached and no further back than before, a
+//     child's is its parent's, and the attempts are those of the batch that is next
+//   - each batch has the right attempt number, and the checkpoint before it is stored
+//   - no lease with changes, and no instance, is left without its turn while its process is sound
+//   - Run returns within four times Options.Drain, and leaves no goroutine behind
+//   - within two rounds of the last fault the leases tile the key space; then the lag goes to
+//     zero and the leases are shared evenly
 package sim
 
 import (
@@ -18,29 +31,27 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/epk"
 )
 
 // Bug replaces an instance's lease store by one with a defect, to see the checkers find it.
 type Bug func(changefeed.LeaseStore) changefeed.LeaseStore
 
-// How long a run takes, in virtual time.
-const (
-	faultyTime = 10 * time.Minute
-	quietTime  = lateCreate + 3*time.Minute
-)
+// faultyTime is how long there are faults, in virtual time.
+const faultyTime = 10 * time.Minute
 
 // world is the state of one run.
 type world struct {
-	ctx context.Context
-	rng *rand.Rand // of the chaos goroutine
-	bug Bug
+	ctx     context.Context
+	rng     *rand.Rand // of the chaos goroutine
+	bug     Bug
+	weather weather
 
 	mode      changefeed.Mode
 	start0    changefeed.Start
@@ -48,15 +59,22 @@ type world struct {
 	minLeases int
 	keys      int
 	cities    string // how their names end
-	calm      bool
 
-	db     *docstore.DB
-	orders *docstore.Container
-	units  []changefeed.LeaseStore
-	ledger *ledger
+	db      *docstore.DB
+	orders  *docstore.Container
+	lobby   *docstore.Container // of the leases
+	unit    *docstore.Leases
+	clock   steps // of the lease container
+	ledger  *ledger
+	history history
+	net     *netHost // of the chaos goroutine
 
+	processes, tasks sync.WaitGroup
+	quiet            chan struct{} // closed when the faults have ended
+
+	mu         sync.Mutex
 	alive, all []*instance
-	processes  sync.WaitGroup
+	lastFault  time.Time // until when faults go on that have begun
 
 	ready     chan struct{}
 	readyOnce sync.Once
@@ -68,6 +86,7 @@ type world struct {
 // Run plays one seed and returns the promises that were broken, and then also what
 // happened. It must be called inside a synctest bubble.
 func Run(ctx context.Context, seed uint64, bug Bug) (broken []string, story string, err error) {
+	goroutines := inBubble()
 	w, err := newWorld(ctx, seed, bug)
 	if err != nil {
 		return nil, "", err
@@ -75,6 +94,9 @@ func Run(ctx context.Context, seed uint64, bug Bug) (broken []string, story stri
 	ctx, stopWriting := context.WithCancel(ctx)
 	defer stopWriting()
 	var writers sync.WaitGroup
+	if w.weather.foreign && w.rng.IntN(2) == 0 {
+		w.startNet() // it makes the unit
+	}
 	for range 1 + w.rng.IntN(3) {
 		w.start(w.name())
 	}
@@ -86,32 +108,33 @@ func Run(ctx context.Context, seed uint64, bug Bug) (broken []string, story stri
 	stopWriting()
 	writers.Wait()
 	w.settle()
-	w.finalChecks()
 	w.stopAll()
+	if w.weather.isPlain() {
+		w.history.check(w.ledger)
+	}
 	if err := w.db.Check(); err != nil {
 		w.ledger.fail("store: %v", err)
+	}
+	err = w.db.Close()
+	_ = sleep(w.ctx, time.Millisecond) // the store's own goroutines may be about to end
+	for id, stack := range inBubble() {
+		if goroutines[id] == "" {
+			w.ledger.fail("a goroutine is left: %s", stack)
+		}
 	}
 	if len(w.ledger.broken) > 0 {
 		story = w.ledger.story()
 	}
-	return w.ledger.broken, story, w.db.Close()
+	return w.ledger.broken, story, err
 }
 
 func newWorld(ctx context.Context, seed uint64, bug Bug) (*world, error) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	w := &world{
-		ctx: ctx, rng: rng, bug: bug, push: rng.IntN(2) == 0, keys: 3 + rng.IntN(20),
-		ready: make(chan struct{}), diceSeed: rand.New(rand.NewPCG(seed, 2)),
+		ctx: ctx, rng: rng, bug: bug, weather: newWeather(seed), push: rng.IntN(2) == 0, keys: 3 + rng.IntN(20),
+		ready: make(chan struct{}), quiet: make(chan struct{}), diceSeed: rand.New(rand.NewPCG(seed, 2)),
 	}
-	if rng.IntN(3) == 0 {
-		w.mode = changefeed.AllVersionsAndDeletes
-	} else if rng.IntN(2) == 0 {
-		w.start0 = changefeed.FromBeginning()
-	}
-	if rng.IntN(3) == 0 {
-		w.minLeases = rng.IntN(12)
-	}
-	w.ledger = newLedger(w.mode)
+	w.drawUnit()
 	var err error
 	if w.db, err = docstore.Open("", docstore.Options{InMemory: true, CacheBytes: 1 << 20}); err != nil {
 		return nil, err
@@ -120,19 +143,41 @@ func newWorld(ctx context.Context, seed uint64, bug Bug) (*world, error) {
 	if w.mode == changefeed.LatestVersion {
 		spec.Retention = 0
 	}
+	hash := epk.HashV2
 	if seed%3 == 0 { // as a container made without a version, with keys of any length
-		spec.HashVersion, w.cities = 1, strings.Repeat(" upon Thames", 8)
+		spec.HashVersion, w.cities, hash = 1, strings.Repeat(" upon Thames", 8), epk.HashV1
 	}
+	w.ledger = newLedger(w.mode, hash)
+	w.ledger.note("seed %d: %+v, push %v, start %v", seed, w.weather, w.push, w.start0)
 	if w.orders, err = w.db.CreateContainer(ctx, spec); err != nil {
 		return nil, err
 	}
-	leases, err := w.db.CreateContainer(ctx, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+	w.lobby, err = w.db.CreateContainer(ctx, docstore.ContainerSpec{
+		ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL), Ranges: w.weather.rooms,
+	})
 	if err != nil {
 		return nil, err
 	}
-	unit, err := docstore.NewLeases(ctx, leases, "unit", w.orders)
-	w.units = []changefeed.LeaseStore{unit}
+	w.unit, err = docstore.NewLeases(ctx, w.lobby, "unit", w.orders)
 	return w, err
+}
+
+// drawUnit draws what the unit is like.
+func (w *world) drawUnit() {
+	switch {
+	case w.weather.foreign:
+		w.start0 = changefeed.FromBeginning()
+	case w.rng.IntN(3) == 0:
+		w.mode = changefeed.AllVersionsAndDeletes
+		if w.weather.removal == ofLeases {
+			w.weather.removal = noRemoval // what was written since a lease is made anew cannot be had in this mode
+		}
+	case w.rng.IntN(2) == 0:
+		w.start0 = changefeed.FromBeginning()
+	}
+	if w.rng.IntN(3) == 0 {
+		w.minLeases = w.rng.IntN(12)
+	}
 }
 
 func (w *world) fork() *rand.Rand { return rand.New(rand.NewPCG(w.rng.Uint64(), w.rng.Uint64())) }
@@ -149,6 +194,25 @@ func (w *world) name() string { return fmt.Sprintf("host-%c", 'a'+rune(w.rng.Int
 
 func (w *world) markReady() { w.readyOnce.Do(func() { close(w.ready) }) }
 
+// isCalm tells that there are no faults any more.
+func (w *world) isCalm() bool {
+	select {
+	case <-w.quiet:
+		return true
+	default:
+		return false
+	}
+}
+
+// storm notes until when a fault goes on.
+func (w *world) storm(until time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if until.After(w.lastFault) {
+		w.lastFault = until
+	}
+}
+
 // write commits items until ctx ends. From now means from when the leases exist.
 func (w *world) write(ctx context.Context, dice *rand.Rand, writer int) {
 	if w.start0.IsNow() {
@@ -159,13 +223,14 @@ func (w *world) write(ctx context.Context, dice *rand.Rand, writer int) {
 		}
 	}
 	for n := 0; sleep(ctx, time.Duration(dice.Int64N(int64(4*time.Second)))) == nil; n++ {
-		w.commit(ctx, dice, fmt.Sprintf("%d.%d", writer, n))
+		w.commit(ctx, dice, w.city(dice.IntN(w.keys)), fmt.Sprintf("%d.%d", writer, n))
 	}
 }
 
+func (w *world) city(n int) string { return fmt.Sprintf("city-%d%s", n, w.cities) }
+
 // commit writes one to three items of one key; each writer has items of its own.
-func (w *world) commit(ctx context.Context, dice *rand.Rand, value string) {
-	city := fmt.Sprintf("city-%d%s", dice.IntN(w.keys), w.cities)
+func (w *world) commit(ctx context.Context, dice *rand.Rand, city, value string) {
 	key := changefeed.Key(city)
 	var writes []changefeed.Write
 	for _, n := range dice.Perm(3)[:1+dice.IntN(3)] {
@@ -183,160 +248,5 @@ func (w *world) commit(ctx context.Context, dice *rand.Rand, value string) {
 	}
 	for i, r := range results {
 		w.ledger.wrote(key, writes[i].ID, r.LSN, writes[i].Op == changefeed.WriteDelete)
-	}
-}
-
-// chaos does something bad every few seconds.
-func (w *world) chaos() {
-	end := time.Now().Add(faultyTime)
-	for time.Now().Before(end) {
-		if sleep(w.ctx, time.Duration(w.rng.Int64N(int64(40*time.Second)))) != nil {
-			return
-		}
-		w.disturb()
-	}
-}
-
-func (w *world) disturb() {
-	if len(w.alive) == 0 {
-		w.start(w.name())
-		return
-	}
-	n := w.rng.IntN(len(w.alive))
-	i, until := w.alive[n], time.Now().Add(time.Duration(w.rng.Int64N(int64(2*time.Minute))))
-	switch w.rng.IntN(9) {
-	case 0, 1:
-		if len(w.alive) < 6 {
-			w.start(w.name())
-		}
-	case 2:
-		w.alive = slices.Delete(w.alive, n, n+1)
-		i.kill()
-	case 3:
-		w.ledger.note("%s is stopped", i)
-		w.alive = slices.Delete(w.alive, n, n+1)
-		i.stop()
-	case 4:
-		w.ledger.note("%s is cut off until %s", i, until.Format("15:04:05"))
-		i.link.set(func(l *link) { l.cut, l.hang = until, w.rng.IntN(2) == 0 })
-	case 5:
-		w.ledger.note("%s is frozen until %s", i, until.Format("15:04:05"))
-		i.link.set(func(l *link) { l.frozen = until })
-	case 6:
-		w.ledger.note("%s is throttled until %s", i, until.Format("15:04:05"))
-		i.link.set(func(l *link) { l.full = until })
-	case 7:
-		w.split()
-	case 8:
-		w.merge()
-	}
-}
-
-func (l *link) set(edit func(*link)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	edit(l)
-}
-
-func (w *world) split() {
-	w.ledger.note("split")
-	partitions, err := w.orders.Partitions(w.ctx)
-	if err != nil || len(partitions) > 12 {
-		return
-	}
-	n := w.rng.IntN(len(partitions))
-	if _, err := w.orders.Split(w.ctx, partitions[n].ID); err != nil {
-		w.ledger.fail("split: %v", err)
-	}
-	if w.rng.IntN(2) == 0 { // and undo it while the leases follow
-		_ = sleep(w.ctx, time.Duration(w.rng.Int64N(int64(80*time.Second))))
-		w.mergeAt(n)
-	}
-}
-
-func (w *world) merge() {
-	w.ledger.note("merge")
-	partitions, err := w.orders.Partitions(w.ctx)
-	if err != nil || len(partitions) < 2 {
-		return
-	}
-	w.mergeAt(w.rng.IntN(len(partitions) - 1))
-}
-
-// mergeAt merges a partition with the next one.
-func (w *world) mergeAt(n int) {
-	partitions, err := w.orders.Partitions(w.ctx)
-	if err != nil {
-		w.ledger.fail("partitions: %v", err)
-		return
-	}
-	if _, err := w.orders.Merge(w.ctx, partitions[n].ID, partitions[n+1].ID); err != nil {
-		w.ledger.fail("merge: %v", err)
-	}
-}
-
-// settle ends all faults and gives the fleet time to mend.
-func (w *world) settle() {
-	w.calm = true
-	for _, i := range w.all {
-		i.link.set(func(l *link) {
-			l.calm, l.cut, l.full, l.frozen = true, time.Time{}, time.Time{}, time.Time{}
-		})
-	}
-	for len(w.alive) < 2 {
-		w.start(w.name())
-	}
-	_ = sleep(w.ctx, quietTime)
-}
-
-// finalChecks looks at what must hold when the faults have stopped.
-func (w *world) finalChecks() {
-	for _, missing := range w.ledger.owed() {
-		w.ledger.fail("%s", missing)
-	}
-	lags, err := changefeed.Estimate(w.ctx, w.orders, w.units[0])
-	if err != nil {
-		w.ledger.fail("estimate: %v", err)
-		return
-	}
-	owned := map[string]int{}
-	at := ""
-	for _, lag := range lags {
-		l := lag.Lease
-		owned[l.Owner+"/"+l.Epoch]++
-		if lag.Pending != 0 {
-			w.ledger.fail("lag: lease %s has %d pending, owner %q", l.Token, lag.Pending, l.Owner)
-		}
-		if l.Range.Min != at {
-			w.ledger.fail("leases do not tile: %q follows %q", l.Token, at)
-		}
-		at = l.Range.Max
-	}
-	if at != "FF" {
-		w.ledger.fail("leases end at %q", at)
-	}
-	low, high := len(lags)/len(w.alive), (len(lags)+len(w.alive)-1)/len(w.alive)
-	for owner, n := range owned {
-		if n < low || n > high {
-			w.ledger.fail("balance: %s has %d of %d leases, %d instances", owner, n, len(lags), len(w.alive))
-		}
-	}
-}
-
-// stopAll ends every process gracefully and expects all leases to be free then.
-func (w *world) stopAll() {
-	for _, i := range w.all {
-		i.stop()
-	}
-	w.processes.Wait()
-	_ = sleep(w.ctx, time.Minute) // late requests
-	records, _, err := w.units[0].List(w.ctx)
-	if err != nil {
-		w.ledger.fail("list: %v", err)
-	}
-	for _, l := range records {
-		if l.Kind == changefeed.KindLease && !l.Free() {
-			w.ledger.fail("stop: lease %s is still owned by %s", l.Token, l.Owner)
-		}
 	}
 }

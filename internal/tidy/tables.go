@@ -7,7 +7,7 @@ var waivers = []waiver{
 	{"file-length", "docstore/keys.go", "all byte layouts of the store, each with its reader beside its writer"},
 	{"goroutine", "handler.go:worker.launch", "a handler that ignores its context cannot be waited for: it is reported and left behind"},
 	{"calls", "cosmosrest/server.go:call.recover", "net/http wants its own panic back, with which a handler cuts a connection"},
-	{"calls", "internal/sim/instance.go:instance.handle", "plays a handler that panics"},
+	{"calls", "internal/sim/handler.go:instance.handle", "plays a handler that panics"},
 	{"engine", "cmd/changefeed/benchscan.go", "a benchmark compares reading a feed with a scan of the bare engine"},
 }
 
@@ -41,6 +41,10 @@ var edges = map[string][]string{
 	"internal/dashboard":      {"."},
 	"internal/rawjson":        {},
 	"internal/memnet":         {},
+	"internal/mutants":        {},
+	"internal/long":           {},
+	"internal/stress":         {},
+	"internal/nethost":        {".", "docstore"},
 	"internal/sim":            {anyPackage, thirdParty}, // the whole system in one test
 	"internal/tidy":           {},
 }
@@ -74,6 +78,7 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^\.ci/run$`),
 	regexp.MustCompile(`^docs/[a-z0-9/-]*([a-z0-9-]+|README)\.(md|svg)$`),
 	regexp.MustCompile(`^examples/[a-z]+/README\.md$`),
+	regexp.MustCompile(`^internal/mutants/tables/[a-z]+\.txt$`),
 	regexp.MustCompile(`^internal/dashboard/[a-z/]+\.(html|css|js|svg)$`),
 }
 

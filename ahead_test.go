@@ -1,0 +1,78 @@
+package changefeed_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// TestAPositionAheadOfItsFeedIsReported: leases that are ahead of a store, as after its restore from a backup, wait
+// silently for a feed that may never come as far, and skip what comes until then.
+func TestAPositionAheadOfItsFeedIsReported(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		w.fill(10)
+		p := w.run("a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+		time.Sleep(time.Minute)
+		p.stop(t)
+		first := w.records(changefeed.KindLease)[0]
+		first.Position.Token = `"1000"`
+		if _, err := w.leases.Update(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		p = w.run("a", &tally{}, changefeed.Options{})
+		time.Sleep(time.Minute)
+		p.stop(t)
+		err := p.errs.find(changefeed.ErrAhead)
+		if err == nil || err.Lease != first.Token || !strings.Contains(err.Error(), `it is "1000", and the feed ends at 10`) {
+			t.Errorf("reported %v, want that lease %s is ahead", err, first.Token)
+		}
+		if n := len(p.errs.errs); n > 4 {
+			t.Errorf("reported %d times in a minute", n)
+		}
+		lags, estimated := changefeed.Estimate(t.Context(), w.orders, w.leases)
+		if estimated != nil {
+			t.Fatal(estimated)
+		}
+		for _, l := range lags {
+			if ahead := l.Lease.Token == first.Token; errors.Is(l.Err, changefeed.ErrAhead) != ahead {
+				t.Errorf("the lag of %s has error %v, ahead is %t", l.Lease.Token, l.Err, ahead)
+			}
+		}
+	})
+}
+
+// lagging is a source whose replicas answer from a while ago, now and then.
+type lagging struct {
+	changefeed.Source
+	ahead func() bool
+}
+
+func (s lagging) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+	page, err := s.Source.Read(ctx, r, from, o)
+	page.Ahead = len(page.Changes) == 0 && s.ahead()
+	return page, err
+}
+
+func TestAReplicaThatLagsBehindForAWhileIsNotReported(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		began := time.Now()
+		source := lagging{w.orders, func() bool { return time.Since(began)%(17*time.Second) < 10*time.Second }}
+		var errs errorLog
+		p, err := changefeed.New(source, w.leases, &tally{}, changefeed.Options{Instance: "a", Hooks: changefeed.Hooks{Error: errs.add}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		if err := p.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := errs.find(changefeed.ErrAhead); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,265 @@
+package changefeed_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// recorder is a lease store that keeps the leases that it was asked to create.
+type recorder struct {
+	*hookedStore
+	mu      sync.Mutex
+	created []changefeed.Lease
+}
+
+func (w *world) recorder() *recorder {
+	s := &recorder{hookedStore: &hookedStore{Leases: w.leases}}
+	s.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		if l.Kind == changefeed.KindLease {
+			s.mu.Lock()
+			s.created = append(s.created, l)
+			s.mu.Unlock()
+		}
+		return w.leases.Create(ctx, l)
+	}
+	return s
+}
+
+// A child goes on as its parent would have: from its position, with its failures, in its
+// mode, and with what others keep in it.
+func TestAChildHasWhatItsParentHad(t *testing.T) {
+	for _, mode := range []changefeed.Mode{changefeed.LatestVersion, changefeed.AllVersionsAndDeletes} {
+		t.Run(mode.String(), func(t *testing.T) {
+			inWorldOf(t, docstore.ContainerSpec{Ranges: 1, Retention: time.Hour}, func(t *testing.T, w *world) {
+				o := changefeed.Options{Mode: mode, Expiration: 3 * time.Minute}
+				if mode == changefeed.LatestVersion {
+					o.Start = changefeed.FromTime(time.Now())
+				}
+				p := w.run("a", changefeed.HandlerFunc(failing), o)
+				time.Sleep(time.Second)
+				w.fill(10)
+				time.Sleep(5 * time.Second)
+				p.stop(t)
+				parent := w.records(changefeed.KindLease)[0]
+				parent.Properties["somebody's"] = "own"
+				parent, err := w.leases.Update(t.Context(), parent)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.split(0)
+				store := w.recorder()
+				p = w.runWith(w.orders, store, "b", changefeed.HandlerFunc(failing), o)
+				time.Sleep(20 * time.Second)
+				p.stop(t)
+				if len(store.created) != 2 || parent.Attempts < 3 || parent.Position.Token == "" {
+					t.Fatalf("%d children of %+v: the test shows nothing", len(store.created), parent)
+				}
+				for _, child := range store.created {
+					if child.Position != parent.Position || child.Attempts != parent.Attempts || child.Mode != mode {
+						t.Errorf("child at %+v after %d failures, %v; its parent at %+v after %d, %v",
+							child.Position, child.Attempts, child.Mode, parent.Position, parent.Attempts, mode)
+					}
+					if child.Owner != "b" || child.Epoch == "" || child.Expiration != o.Expiration {
+						t.Errorf("child of %q/%q, silent for %v at most", child.Owner, child.Epoch, child.Expiration)
+					}
+					if got := fmt.Sprint(child.Properties); got != "map[changefeed.generation:1 somebody's:own]" {
+						t.Errorf("child with %s", got)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A split that was begun is finished in the parts that it was begun with, and its parent
+// is not read any more, although one partition holds all of it again.
+func TestASplitIsFinishedAsItWasBegunThoughPartitionsMerge(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		y := &tally{}
+		p := w.runToCrash(1, "a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		w.fill(20)
+		time.Sleep(30 * time.Second)
+		w.split(0)
+		parts := fmt.Sprint(w.partitions()[0].Range, w.partitions()[1].Range)
+		w.fill(20)
+		time.Sleep(30 * time.Second)
+		p.stop(t)
+		if l := w.records(changefeed.KindLease); len(l) != 1 || l[0].State != changefeed.StateSplitting {
+			t.Fatalf("leases %v: the test shows nothing", l)
+		}
+		w.merge(0)
+		store := w.recorder()
+		p = w.runWith(w.orders, store, "b", y, changefeed.Options{})
+		time.Sleep(3 * time.Minute)
+		p.stop(t)
+		if len(store.created) != 2 || fmt.Sprint(store.created[0].Range, store.created[1].Range) != parts {
+			t.Errorf("made %v, want the parts %s that the split was begun with", store.created, parts)
+		}
+		w.tiles()
+		if items, again := y.items(); items != 20 || again != 20 || len(w.records(changefeed.KindLease)) != 2 {
+			t.Errorf("%d items, %d again in %d leases, want both versions of 20", items, again, len(w.records(changefeed.KindLease)))
+		}
+	})
+}
+
+// Where a child is to be made there is a record that covers nothing: the parent stays.
+func TestAParentStaysUntilItsChildrenCoverIt(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		y := &tally{}
+		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		w.fill(20)
+		time.Sleep(10 * time.Second)
+		p.stop(t)
+		parent := w.records(changefeed.KindLease)[0]
+		w.split(0)
+		half := w.partitions()[0].Range
+		blocker, err := w.leases.Create(t.Context(), changefeed.Lease{Version: 1, Token: half.String(), Range: half, State: changefeed.StateRetired})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.fill(20)
+		p = w.run("b", y, changefeed.Options{})
+		for range 60 {
+			time.Sleep(time.Second)
+			if !w.has(parent.ID) {
+				t.Fatal("the parent is gone, and half of its range has no lease")
+			}
+		}
+		if p.errs.find(changefeed.ErrHole) == nil {
+			t.Error("nothing was reported")
+		}
+		if err := w.leases.Delete(t.Context(), blocker); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Minute)
+		w.tiles()
+		if items, again := y.items(); items != 20 || again != 20 || w.has(parent.ID) {
+			t.Errorf("%d items, %d again, want both versions of 20 once", items, again)
+		}
+		p.stop(t)
+	})
+}
+
+// has tells whether there is a lease with an id.
+func (w *world) has(id string) bool {
+	for _, l := range w.records(changefeed.KindLease) {
+		if l.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// An old host left a lease that knows only the id of its partition, which has become three
+// since.
+func TestAnOldLeaseCoversAllPartitionsThatCameFromItsOwn(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		prefix, old := w.leases.Prefix(), w.partitions()[0].ID
+		w.fill(40)
+		w.raw(fmt.Sprintf(`{"id":%q}`, prefix+".info"))
+		w.raw(fmt.Sprintf(`{"id":%q,"LeaseToken":%q,"Owner":null,"ContinuationToken":"\"40\""}`, prefix+".."+old, old))
+		w.split(0)
+		w.split(1)
+		w.fill(40)
+		y := &tally{}
+		p := w.run("a", y, changefeed.Options{})
+		time.Sleep(5 * time.Minute)
+		w.tiles()
+		if errs := p.errs.all(); len(errs) != 0 {
+			t.Errorf("reported %v", errs)
+		}
+		items, again := y.items()
+		if items != 40 || again != 0 || w.pending() != 0 || len(w.records(changefeed.KindLease)) != 3 {
+			t.Errorf("%d items, %d again, %d pending in %d leases, want 40 that are new, once, in 3",
+				items, again, w.pending(), len(w.records(changefeed.KindLease)))
+		}
+		p.stop(t)
+	})
+}
+
+// deaf is a handler whose first call does not return before it is released.
+type deaf struct {
+	tally
+	mu      sync.Mutex
+	calls   int
+	release chan struct{}
+}
+
+func (d *deaf) Handle(ctx context.Context, b *changefeed.Batch) error {
+	d.mu.Lock()
+	d.calls++
+	first := d.calls == 1
+	d.mu.Unlock()
+	if first {
+		<-d.release
+		return errDownstream
+	}
+	return d.tally.Handle(ctx, b)
+}
+
+func TestTheRangeOfADeafHandlerIsFreeWhenItReturns(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		d := &deaf{release: make(chan struct{})}
+		o := changefeed.Options{Start: changefeed.FromBeginning(), HandlerTimeout: 30 * time.Second, Drain: 5 * time.Second}
+		p := w.run("a", d, o)
+		w.put("oslo", "1", 1)
+		time.Sleep(5 * time.Minute)
+		d.mu.Lock()
+		if d.calls != 1 {
+			t.Errorf("called %d times while the first call had not returned", d.calls)
+		}
+		d.mu.Unlock()
+		if p.errs.find(changefeed.ErrHandlerStuck) == nil {
+			t.Error("the deaf handler was not reported")
+		}
+		close(d.release)
+		time.Sleep(2 * time.Minute)
+		if items, again := d.items(); items != 1 || again != 0 || w.pending() != 0 {
+			t.Errorf("%d items, %d again, %d pending, after the deaf handler has returned", items, again, w.pending())
+		}
+		p.stop(t)
+	})
+}
+
+// The write that takes a lease is on its way when the processor stops.
+func TestAStopWhileALeaseIsBeingTakenFreesIt(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		const drain = 5 * time.Second
+		taking := make(chan struct{}, 1)
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			if l.Kind == changefeed.KindLease && l.Owner != "" {
+				select {
+				case taking <- struct{}{}:
+				default:
+				}
+				time.Sleep(2 * time.Second)
+			}
+			return w.leases.Update(ctx, l)
+		}}
+		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{Drain: drain})
+		<-taking
+		p.cancel()
+		select {
+		case err := <-p.done:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(longest * drain):
+			t.Error("Run has not returned")
+			store.update = nil
+			w.deleteLeases() // so that it does
+			<-p.done
+		}
+		for _, l := range w.records(changefeed.KindLease) {
+			if l.Owner != "" {
+				t.Errorf("lease %s is still of %q", l.Token, l.Owner)
+			}
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package changefeed_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// lifecycle is a handler whose Open or Handle does what it is told, and that counts Close.
+type lifecycle struct {
+	open, handle func(ctx context.Context) error
+	closes       atomic.Int64
+}
+
+func (h *lifecycle) Open(ctx context.Context, _ changefeed.Lease) error { return h.open(ctx) }
+
+func (h *lifecycle) Handle(ctx context.Context, _ *changefeed.Batch) error { return h.handle(ctx) }
+
+func (h *lifecycle) Close(context.Context, changefeed.Lease, changefeed.Reason) error {
+	h.closes.Add(1)
+	return nil
+}
+
+// Close is for a handler that was opened and has returned.
+func TestOnlyWhatIsOpenAndIdleIsClosed(t *testing.T) {
+	deaf := make(chan struct{})
+	well := func(context.Context) error { return nil }
+	for _, c := range []struct {
+		name         string
+		open, handle func(ctx context.Context) error
+		want         int64
+	}{
+		{"well", well, well, 1},
+		{"never opened", func(context.Context) error { return errDownstream }, well, 0},
+		{"deaf", well, func(context.Context) error { <-deaf; return nil }, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			deaf = make(chan struct{})
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				deaf = make(chan struct{})
+				h := &lifecycle{open: c.open, handle: c.handle}
+				w.put("oslo", "a", 1)
+				p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning()})
+				time.Sleep(time.Minute)
+				p.stop(t)
+				if n := h.closes.Load(); n != c.want {
+					t.Errorf("closed %d times, want %d", n, c.want)
+				}
+				close(deaf)
+			})
+		})
+	}
+}
+
+// A document that does not decode fails its batch: nothing of it is handed over, and the
+// error names the document.
+func TestADocumentThatDoesNotDecodeFailsItsBatch(t *testing.T) {
+	type order struct{ N int }
+	called := false
+	h := changefeed.Items(func(context.Context, *changefeed.Batch, []changefeed.Item[order]) error {
+		called = true
+		return nil
+	})
+	good := changefeed.Change{ID: "good", Body: json.RawMessage(`{"n":1}`)}
+	bad := json.RawMessage(`{"n":"one"}`)
+	for _, c := range []changefeed.Change{{ID: "bad", Body: bad}, {ID: "bad", Body: good.Body, Previous: bad}} {
+		err := h.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{good, c, good}})
+		if undecoded, ok := errors.AsType[*changefeed.DecodeError](err); !ok || undecoded.Change.ID != "bad" || called {
+			t.Errorf("%v, handed over: %v", err, called)
+		}
+	}
+}
+
+// fickle partitions: a source that says now one thing, now another.
+type flapping struct {
+	*hookedSource
+	asked atomic.Int64
+	parts []changefeed.Partition
+}
+
+func (s *flapping) Partitions(context.Context) ([]changefeed.Partition, error) {
+	if s.asked.Add(1)%2 == 0 {
+		return []changefeed.Partition{{ID: "0", Range: changefeed.FullRange()}}, nil
+	}
+	return s.parts, nil
+}
+
+// A source may say of a range that it was split, and when asked into what, that it was not.
+func TestASplitThatIsNoneIsTriedWithPauses(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var writes atomic.Int64
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			tick(&writes)
+			return w.leases.Update(ctx, l)
+		}}
+		setup := w.run("setup", &tally{}, changefeed.Options{})
+		time.Sleep(time.Minute)
+		setup.stop(t)
+		source := &flapping{hookedSource: &hookedSource{Container: w.orders}}
+		for i, r := range changefeed.FullRange().Cut(2) {
+			source.parts = append(source.parts, changefeed.Partition{ID: string(rune('1' + i)), Range: r, Parents: []string{"0"}})
+		}
+		source.read = func(context.Context, changefeed.Range, changefeed.Position, changefeed.ReadOptions) (changefeed.Page, error) {
+			return changefeed.Page{}, changefeed.ErrGone
+		}
+		p := w.runWith(source, store, "a", &tally{}, changefeed.Options{})
+		time.Sleep(10 * time.Minute)
+		if n := writes.Load(); n < 10 || n > 600 {
+			t.Errorf("%d lease writes in 10 minutes", n)
+		}
+		if p.errs.find(changefeed.ErrGone) == nil {
+			t.Errorf("not reported: %v", first(p.errs.all()))
+		}
+		p.stop(t)
+	})
+}

@@ -1,0 +1,339 @@
+package changefeed
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// idle is a run that does nothing by itself.
+func idle(o Options) *run {
+	o.Instance = "a"
+	return (&Processor{opts: o.withDefaults()}).newRun(context.Background())
+}
+
+// A wide range over narrow ones covers what lies behind them too.
+func TestHolesUnderRangesInRanges(t *testing.T) {
+	lease := func(r Range) Lease { return Lease{Range: r} }
+	for _, c := range []struct{ leases, want []Range }{
+		{nil, []Range{{"", "FF"}}},
+		{[]Range{{"", "30"}, {"10", "20"}}, []Range{{"30", "FF"}}},
+		{[]Range{{"10", "40"}, {"10", "20"}, {"30", "35"}, {"50", "FF"}}, []Range{{"", "10"}, {"40", "50"}}},
+	} {
+		var leases []Lease
+		for _, r := range c.leases {
+			leases = append(leases, lease(r))
+		}
+		if got := holes(FullRange(), leases); !slices.Equal(got, c.want) {
+			t.Errorf("holes of %v are %v, want %v", c.leases, got, c.want)
+		}
+	}
+}
+
+// A lease is its owner's to the end of the last second that its record may mean.
+func TestALeaseIsItsOwnersToItsLastMoment(t *testing.T) {
+	written := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, c := range []struct{ own, others time.Duration }{{time.Minute, time.Minute}, {2 * time.Minute, time.Minute}, {0, 2 * time.Minute}} {
+		l := Lease{Owner: "b", Epoch: "e", Updated: written, Expiration: c.own}
+		last := written.Add(max(c.own, c.others) + time.Second) // stores may keep whole seconds
+		if l.expired(last, c.others) || !l.expired(last.Add(time.Nanosecond), c.others) || !l.takeable(c.others).Equal(last) {
+			t.Errorf("a lease for %v, judged by %v, is to be taken from %v on, want after %v", c.own, c.others, l.takeable(c.others), last)
+		}
+	}
+}
+
+// However small, large or many, pauses double up to the largest and stay there.
+func TestPausesStayWithinTheirBounds(t *testing.T) {
+	for _, o := range []Options{{}, {RetryMin: 10 * time.Second, RetryMax: 20 * time.Second}, {RetryMin: 9 * time.Hour, RetryMax: 1000 * time.Hour}, {RetryMin: 1, RetryMax: 2}} {
+		r := idle(o)
+		for failures := range 200 {
+			d := r.backoff(r.rng, failures+1)
+			low := r.opts.RetryMin / 2
+			if failures > maxDoublings {
+				low = r.opts.RetryMax / 2
+			}
+			if d < low || d > r.opts.RetryMax {
+				t.Fatalf("pause %d of %v to %v is %v", failures+1, r.opts.RetryMin, r.opts.RetryMax, d)
+			}
+		}
+	}
+}
+
+// A store, or a proxy before it, may ask for a pause of hours: nobody is asked for as long.
+func TestPausesThatAreAskedForAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := idle(Options{Hooks: Hooks{Error: func(*Error) {}}})
+		calls, begun := 0, time.Now()
+		err := r.paced(t.Context(), r.rng, "", func() error {
+			if calls++; calls < 4 {
+				return &ThrottledError{After: 5 * time.Hour}
+			}
+			return nil
+		})
+		if took := time.Since(begun); err != nil || took < 3*r.opts.RetryMax || took > 4*r.opts.RetryMax {
+			t.Errorf("%v after %v, want three pauses of about %v", err, took, r.opts.RetryMax)
+		}
+	})
+}
+
+// What goes wrong at the end is told; that the end has come is not.
+func TestErrorsAtTheEndAreTold(t *testing.T) {
+	var told []error
+	r := idle(Options{Hooks: Hooks{Error: func(err *Error) { told = append(told, err.Err) }}})
+	ended, end := context.WithCancelCause(t.Context())
+	stop, away := errors.New("stop"), errors.New("away")
+	end(stop)
+	r.report(ended, OriginSource, "", stop)
+	r.report(ended, OriginSource, "", away)
+	r.report(t.Context(), OriginSource, "", context.Canceled)
+	if !slices.Equal(told, []error{away, context.Canceled}) {
+		t.Errorf("told %v", told)
+	}
+}
+
+// A lease is renewed before it is trusted no longer.
+func TestARenewalComesBeforeTheTrustEnds(t *testing.T) {
+	for renew, ok := range map[time.Duration]bool{54*time.Second - 1: true, 54 * time.Second: false, time.Minute: false} {
+		o := Options{Instance: "a", Renew: renew, Expiration: time.Minute}.withDefaults()
+		if err := o.validate(); (err == nil) != ok {
+			t.Errorf("Renew %v with an Expiration of a minute: %v", renew, err)
+		}
+	}
+}
+
+// The position before a page keeps the time from which it was read.
+func TestThePositionBeforeAPageKeepsItsStart(t *testing.T) {
+	from := Position{Start: FromTime(time.Unix(1, 0))}
+	change := func(lsn int64) Change { return Change{LSN: lsn} }
+	for _, c := range []struct{ page, want Position }{
+		{Position{Token: `"9"`}, Position{Token: `"6"`, Start: from.Start}},
+		{Position{Token: `"10"`}, from}, // a token of another kind: only the start is known
+	} {
+		if got := (Page{Changes: []Change{change(7), change(9)}, Next: c.page}).begin(from); got != c.want {
+			t.Errorf("the position before the changes 7 and 9 with the token %s after them is %+v, want %+v", c.page.Token, got, c.want)
+		}
+	}
+}
+
+// A lease without a start is not worked on, whether somebody holds it or not, unless its unit
+// has one.
+func TestALeaseWithoutAStartIsNotWorkedOn(t *testing.T) {
+	v := newView(nil, nil)
+	half := FullRange().Cut(2)
+	for i, owner := range []string{"", "net"} {
+		v.put(Lease{ID: "unit.." + half[i].String(), Version: 1, Token: half[i].String(), Range: half[i], Owner: owner})
+	}
+	if good, bad := v.placed(); len(good) != 0 || len(bad) != 2 || !errors.Is(bad[1].Err, ErrNoStart) {
+		t.Errorf("worked on %v, not on %v", good, bad)
+	}
+	v.put(Lease{ID: "unit.info", Kind: KindInfo, Properties: map[string]string{originProperty: "beginning"}})
+	if good, bad := v.placed(); len(good) != 2 || len(bad) != 0 {
+		t.Errorf("worked on %v, not on %v, though the unit has a start", good, bad)
+	}
+}
+
+// Tokens of version 0 leases are compared as numbers.
+func TestPositionsAreComparedAsNumbers(t *testing.T) {
+	ordered := []Position{{}, At(`"9"`), At(`"10"`), At(`"99"`), At(`"100"`)}
+	for i, a := range ordered {
+		for j, b := range ordered {
+			if got := a.before(b); got != (i < j) {
+				t.Errorf("%v before %v: %v", a, b, got)
+			}
+		}
+	}
+}
+
+// There are at least as many leases as were asked for, and they tile the key space.
+func TestTheGridHasAtLeastMinLeases(t *testing.T) {
+	var partitions []Partition
+	for _, r := range FullRange().Cut(3) {
+		partitions = append(partitions, Partition{Range: r})
+	}
+	for _, least := range []int{0, 1, 3, 4, 7, 100} {
+		cells := idle(Options{MinLeases: least}).grid(partitions)
+		if len(cells) < max(3, least) || len(cells) > max(3, least)+2 {
+			t.Errorf("%d cells for %d leases of 3 partitions", len(cells), least)
+		}
+	}
+}
+
+// A hole or an overlap is told when a later listing has it, too.
+func TestAFlawIsToldWhenItLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := idle(Options{})
+		told := func(ids ...string) (n int) {
+			var found []flaw
+			for _, id := range ids {
+				found = append(found, flaw{id: id})
+			}
+			return len(r.lasting(found))
+		}
+		if n := told("a"); n != 0 {
+			t.Errorf("%d are told at once", n)
+		}
+		time.Sleep(r.opts.Acquire)
+		if n := told("a", "b"); n != 1 {
+			t.Errorf("%d are told at the second listing, want a", n)
+		}
+		told("b") // a has passed
+		time.Sleep(r.opts.Acquire)
+		if n := told("a", "b"); n != 1 {
+			t.Errorf("%d are told at the fourth listing, want b", n)
+		}
+	})
+}
+
+// What waits to be taken waits since it was first seen so.
+func TestALeaseIsOverdueSinceItWasFirstFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := idle(Options{})
+		free := Lease{ID: "l", Version: 1, Token: "-FF", Range: FullRange(), Position: At(`"1"`)}
+		r.view.put(free)
+		begun := time.Now()
+		for range 5 {
+			r.noteOverdue(r.situation())
+			time.Sleep(r.opts.Acquire)
+		}
+		if since := r.overdue["l"]; !since.Equal(begun) || !r.situation().overdue["l"] {
+			t.Errorf("free since %v, overdue %v, want since %v", since, r.situation().overdue["l"], begun)
+		}
+		r.opts.Drain = time.Hour // an owner may take this long before it gives
+		if r.situation().overdue["l"] {
+			t.Error("overdue before an owner can have drained")
+		}
+	})
+}
+
+// An owner with an epoch that shows no presence has died: it is no worker that others are to
+// be fair to, or could steal from.
+func TestTheDeadAreNoWorkers(t *testing.T) {
+	now := time.Now()
+	me, dead, net := owner{"a", "1"}, owner{"b", "2"}, owner{"net", ""}
+	s := situation{hosts: []owner{me}, now: now, expiration: time.Minute}
+	for i, o := range []owner{dead, dead, dead, net} {
+		r := FullRange().Cut(4)[i]
+		s.leases = append(s.leases, Lease{ID: r.String(), Token: r.String(), Range: r, Owner: o.instance, Epoch: o.epoch, Updated: now})
+	}
+	if w := weigh(s); !slices.Equal(w.workers, []owner{me, net}) || w.foreign[dead] || !w.foreign[net] {
+		t.Errorf("workers %v, foreign %v", w.workers, w.foreign)
+	}
+	if p := balance(s, me); len(p.steal) != 0 {
+		t.Errorf("%d leases are stolen", len(p.steal))
+	}
+}
+
+// Each error that was not written is counted once.
+func TestUnwrittenErrorsAreCountedOnce(t *testing.T) {
+	f := fold{kinds: map[string]*told{}}
+	now := time.Now()
+	for i := range mostLines + 5 {
+		f.admit(string(rune('a'+i)), "", now)
+	}
+	now = now.Add(foldPeriod)
+	if counts, ok := f.admit("x", "", now); !ok || !slices.Equal(counts, []any{"unwritten", 5}) {
+		t.Errorf("written %v with %v, want 5 unwritten", ok, counts)
+	}
+	if counts, ok := f.admit("y", "", now); !ok || len(counts) != 0 {
+		t.Errorf("written %v with %v, want no counts", ok, counts)
+	}
+}
+
+// A host that knows nothing of us takes what it wants: nothing free is kept for it.
+func TestNothingFreeIsKeptForForeignHosts(t *testing.T) {
+	now := time.Now()
+	me := owner{"a", "1"}
+	for _, token := range []string{"1", "2", "3", "4", "5", "6"} {
+		s := situation{hosts: []owner{me}, now: now, expiration: time.Minute}
+		for i, o := range []string{"much", "much", "much", "much", "little", ""} {
+			l := Lease{ID: token + o, Token: token, Range: FullRange().Cut(6)[i], Owner: o, Updated: now, Position: At(`"1"`)}
+			s.leases = append(s.leases, l)
+		}
+		if p := balance(s, me); len(p.take) != 1 {
+			t.Errorf("%d leases are taken, want the one that is free", len(p.take))
+		}
+	}
+}
+
+// A write that was begun may go on for a while after the end, and no longer.
+func TestAWriteLingersBeyondTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		lingering, cancel := linger(ctx, 10*time.Second)
+		defer cancel()
+		end()
+		time.Sleep(10*time.Second - 1)
+		synctest.Wait()
+		if lingering.Err() != nil {
+			t.Errorf("the write ended too soon: %v", lingering.Err())
+		}
+		time.Sleep(1 * time.Nanosecond)
+		synctest.Wait()
+		if lingering.Err() == nil {
+			t.Error("the write goes on")
+		}
+	})
+}
+
+// The oldest of several backlogs is that of the lease.
+func TestALagIsAsOldAsItsOldestPart(t *testing.T) {
+	at := func(s int64) time.Time { return time.Unix(s, 0) }
+	var l Lag
+	for _, b := range []Backlog{{}, {Items: 2, Oldest: at(20)}, {}, {Items: 3, Oldest: at(10)}, {Items: 1, Oldest: at(30)}} {
+		l.add(b)
+	}
+	if l.Pending != 6 || !l.Oldest.Equal(at(10)) || l.Age(at(15)) != 5*time.Second || l.Age(at(5)) != 0 {
+		t.Errorf("%d pending since %v", l.Pending, l.Oldest)
+	}
+}
+
+// shelf is a lease store that notes what is deleted and what is freed.
+type shelf struct {
+	LeaseStore
+	deleted, freed int
+}
+
+func (s *shelf) Update(_ context.Context, l Lease) (Lease, error) {
+	if l.Free() {
+		s.freed++
+	}
+	return l, nil
+}
+
+func (s *shelf) Delete(context.Context, Lease) error {
+	s.deleted++
+	return nil
+}
+
+// A lease goes if others cover it when it is to go; that they did so before is not enough.
+func TestALeaseThatIsNoLongerCoveredIsFreed(t *testing.T) {
+	for _, covered := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &shelf{}
+			r := idle(Options{})
+			r.store = s
+			late := made(FullRange(), 1, 1)
+			late.Owner, late.Epoch = r.me.instance, r.me.epoch
+			if covered {
+				for _, half := range FullRange().Cut(2) {
+					r.view.put(made(half, 5, 1))
+				}
+			}
+			w := newWorker(r, late, time.Now())
+			var keeping sync.WaitGroup
+			ctx, end := context.WithCancel(t.Context())
+			keeping.Go(func() { w.keeper.keep(ctx) })
+			w.yield()
+			w.lose(ErrLeaseLost)
+			end()
+			keeping.Wait()
+			if (s.deleted == 1) != covered || (s.freed == 1) == covered {
+				t.Errorf("covered %v: %d leases deleted, %d freed", covered, s.deleted, s.freed)
+			}
+		})
+	}
+}

@@ -1,0 +1,370 @@
+// Package nethost plays hosts of the .NET processor, for tests of units that they share
+// with ours. A host makes a unit, balances, reads, checkpoints and splits as that one does,
+// flaws included. It keeps documents with the members that .NET's class has, begins on a
+// lease at once, stores no position before a batch, keeps the ETag of the first read until
+// a conflict, has none for the children of a split, and looks at expiry by its own clock.
+package nethost
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// Host is one host. What it cannot do at all goes to Failed.
+type Host struct {
+	Orders, Leases *docstore.Container
+	Prefix         string // of the ids of the unit's documents
+	Name           string
+	Born           changefeed.Start // where a lease without a position begins
+	Handle         func(ctx context.Context, token string, of changefeed.Range, changes []changefeed.Change) error
+	Wrote          func() // after each write of a document, if set
+	Failed         func(error)
+
+	mu    sync.Mutex
+	owned map[string]bool
+	work  sync.WaitGroup
+	hang  context.CancelFunc // as kill -9: nothing is released
+	dead  context.Context
+}
+
+var (
+	errLost = errors.New("lease lost")
+	errGone = errors.New("feed range gone")
+)
+
+// Expiration is how long an owner may be silent before a host takes its leases.
+const Expiration = time.Minute
+
+// Start starts the host; stop ends it in good order, kill without a goodbye.
+func (h *Host) Start(ctx context.Context) (stop, kill func()) {
+	h.owned = map[string]bool{}
+	h.dead, h.hang = context.WithCancel(ctx)
+	working, cancel := context.WithCancel(ctx)
+	h.bootstrap()
+	h.work.Go(func() { h.balance(working) })
+	stop = func() { cancel(); h.work.Wait(); h.hang() }
+	return stop, func() { h.hang(); cancel(); h.work.Wait() }
+}
+
+// bootstrap makes the leases of version 0 where there is no marker.
+func (h *Host) bootstrap() {
+	if _, err := h.Leases.Item(h.dead, changefeed.Key(h.Prefix+".info"), h.Prefix+".info"); err == nil {
+		return
+	}
+	there := h.list()
+	for _, p := range h.partitions() {
+		covered := slices.ContainsFunc(there, func(l *lease) bool { // one edge is enough for it
+			return l.LeaseToken == p.ID || l.FeedRange != nil && (l.epks().Min == p.Range.Min || l.epks().Max == p.Range.Max)
+		})
+		if !covered {
+			h.create(lease{LeaseToken: p.ID}, p.Range, nil)
+		}
+	}
+	marker := changefeed.Write{Op: changefeed.WriteUpsert, Body: fmt.Appendf(nil, `{"id":%q}`, h.Prefix+".info")}
+	if _, err := h.Leases.Commit(h.dead, changefeed.Key(h.Prefix+".info"), []changefeed.Write{marker}); err != nil {
+		h.fail(err)
+	}
+}
+
+// create inserts a lease; nil where another host was faster.
+func (h *Host) create(l lease, r changefeed.Range, token *string) *lease {
+	l.ID, l.Mode, l.ContinuationToken = h.Prefix+".."+l.LeaseToken, "Incremental Feed", token
+	l.FeedRange = &feedRange{}
+	l.FeedRange.Range.Min, l.FeedRange.Range.Max = r.Min, r.Max
+	if l.Properties == nil {
+		l.Properties = map[string]string{}
+	}
+	if h.write(changefeed.WriteCreate, &l) != nil {
+		return nil
+	}
+	return &l
+}
+
+func (h *Host) write(op changefeed.WriteOp, l *lease) error {
+	if err := h.dead.Err(); err != nil {
+		return err
+	}
+	body, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	write := changefeed.Write{Op: op, ID: l.ID, Body: body}
+	if l.ETag != nil && op != changefeed.WriteCreate {
+		write.IfMatch = *l.ETag
+	}
+	_, err = h.Leases.Commit(h.dead, changefeed.Key(l.ID), []changefeed.Write{write})
+	h.wrote()
+	return err
+}
+
+func (h *Host) read(id string) (*lease, error) {
+	it, err := h.Leases.Item(h.dead, changefeed.Key(id), id)
+	if err != nil {
+		return nil, err
+	}
+	return h.parse(it.Body), nil
+}
+
+func (h *Host) parse(body []byte) *lease {
+	var l lease
+	if err := json.Unmarshal(body, &l); err != nil {
+		h.fail(fmt.Errorf("a .NET host cannot read %s: %w", body, err))
+	}
+	return &l
+}
+
+func (h *Host) list() (leases []*lease) {
+	for it, err := range h.Leases.WithIDs(h.dead, h.Prefix+"..", 0) {
+		if err != nil {
+			return nil
+		}
+		leases = append(leases, h.parse(it.Body))
+	}
+	slices.SortFunc(leases, func(a, b *lease) int { return strings.Compare(a.ID, b.ID) })
+	return leases
+}
+
+// update is the updater: six tries, each on what a conflict has found. A success leaves
+// the ETag that was known.
+func (h *Host) update(l *lease, mutate func(*lease) error) (*lease, error) {
+	for range 6 {
+		if err := mutate(l); err != nil {
+			return l, err
+		}
+		now := time.Now().UTC()
+		l.Timestamp = &now
+		err := h.write(changefeed.WriteReplace, l)
+		switch {
+		case err == nil:
+			return l, nil
+		case errors.Is(err, changefeed.ErrNotFound):
+			return l, errLost
+		case !errors.Is(err, changefeed.ErrConflict):
+			return l, err
+		}
+		if l, err = h.read(l.ID); err != nil {
+			return &lease{}, errLost
+		}
+	}
+	return l, errLost
+}
+
+// as makes a mutation that holds only while somebody owns the lease.
+func as(owner string, change func(*lease)) func(*lease) error {
+	return func(l *lease) error {
+		if l.owner() != owner {
+			return errLost
+		}
+		change(l)
+		return nil
+	}
+}
+
+func (h *Host) claim(token string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	mine := h.owned[token]
+	h.owned[token] = true
+	return !mine
+}
+
+func (h *Host) unclaim(token string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.owned, token)
+}
+
+// balance takes leases each 13 seconds.
+func (h *Host) balance(ctx context.Context) {
+	for ctx.Err() == nil {
+		for _, l := range h.choose(h.list()) {
+			h.take(ctx, l)
+		}
+		waitFor(ctx, 13*time.Second)
+	}
+}
+
+// choose is the strategy of equal partitions: expired ones, else one of whoever has most.
+func (h *Host) choose(all []*lease) []*lease {
+	var expired []*lease
+	workers := map[string]int{h.Name: 0}
+	for _, l := range all {
+		if l.owner() == "" || l.touched().Add(Expiration).Before(time.Now()) {
+			expired = append(expired, l)
+		} else {
+			workers[l.owner()]++
+		}
+	}
+	target := max(1, (len(all)+len(workers)-1)/len(workers))
+	need := target - workers[h.Name]
+	if need <= 0 {
+		return nil
+	}
+	if len(expired) > 0 {
+		return expired[:min(need, len(expired))]
+	}
+	names := make([]string, 0, len(workers))
+	for name := range workers {
+		names = append(names, name)
+	}
+	sort.Slice(names, func(i, j int) bool { return workers[names[i]] > workers[names[j]] })
+	spare := 0
+	if need > 1 {
+		spare = 1
+	}
+	if workers[names[0]] <= target-spare {
+		return nil
+	}
+	i := slices.IndexFunc(all, func(l *lease) bool { return l.owner() == names[0] })
+	return all[i : i+1]
+}
+
+// take acquires a lease and works on it.
+func (h *Host) take(ctx context.Context, l *lease) {
+	if !h.claim(l.LeaseToken) {
+		return
+	}
+	if l.FeedRange == nil {
+		for _, p := range h.partitions() {
+			if p.ID == l.LeaseToken {
+				l.FeedRange = &feedRange{}
+				l.FeedRange.Range.Min, l.FeedRange.Range.Max = p.Range.Min, p.Range.Max
+			}
+		}
+	}
+	l, err := h.update(l, as(l.owner(), func(l *lease) { l.Owner = &h.Name }))
+	if err != nil {
+		h.unclaim(l.LeaseToken)
+		return
+	}
+	h.work.Go(func() {
+		defer h.unclaim(l.LeaseToken)
+		h.supervise(ctx, l)
+	})
+}
+
+// supervise runs reader and renewer; the end of one ends the other.
+func (h *Host) supervise(ctx context.Context, l *lease) {
+	holding, cancel := context.WithCancel(ctx)
+	var renewing sync.WaitGroup
+	renewing.Go(func() { h.renew(holding, l.ID); cancel() })
+	last, err := h.process(holding, l)
+	cancel()
+	renewing.Wait()
+	if errors.Is(err, errGone) {
+		h.replace(ctx, l, last)
+	}
+	if fresh, err := h.read(l.ID); err == nil {
+		_, _ = h.update(fresh, as(h.Name, func(l *lease) { l.Owner = nil }))
+	}
+}
+
+// renew reads and writes the lease; only a lease that is somebody else's ends it.
+func (h *Host) renew(ctx context.Context, id string) {
+	for wait := 17 * time.Second / 2; waitFor(ctx, wait); wait = 17 * time.Second {
+		fresh, err := h.read(id)
+		if err != nil {
+			continue
+		}
+		if _, err := h.update(fresh, as(h.Name, func(*lease) {})); errors.Is(err, errLost) {
+			return
+		}
+	}
+}
+
+// process is the loop of reading: a checkpoint after each batch, nothing otherwise.
+func (h *Host) process(ctx context.Context, l *lease) (last *string, err error) {
+	at := changefeed.Position{Start: h.Born}
+	if last = l.ContinuationToken; last != nil {
+		at = changefeed.At(*last)
+	}
+	for ctx.Err() == nil {
+		page, err := h.Orders.Read(ctx, l.epks(), at, changefeed.ReadOptions{MaxItems: 5})
+		if errors.Is(err, changefeed.ErrGone) {
+			return last, errGone
+		}
+		if err != nil {
+			return last, err
+		}
+		at, last = changefeed.At(page.Next.Token), &page.Next.Token
+		if len(page.Changes) == 0 {
+			waitFor(ctx, 5*time.Second)
+			continue
+		}
+		if err := h.Handle(ctx, l.LeaseToken, l.epks(), page.Changes); err != nil {
+			return last, err
+		}
+		if _, err := h.update(l, as(h.Name, func(l *lease) { l.ContinuationToken = &page.Next.Token })); err != nil {
+			return last, err
+		}
+	}
+	return last, ctx.Err()
+}
+
+// replace makes the leases of the parts of a range that is gone, acquires them without an
+// ETag, and deletes the parent whatever has become of it.
+func (h *Host) replace(ctx context.Context, parent *lease, last *string) {
+	var parts []changefeed.Partition
+	for _, p := range h.partitions() {
+		if p.Range.Overlaps(parent.epks()) {
+			parts = append(parts, p)
+		}
+	}
+	if len(parts) == 1 && parent.Version == 1 {
+		return // the range is in another partition now
+	}
+	for _, p := range parts {
+		child := lease{Version: parent.Version, LeaseToken: p.ID, Properties: parent.Properties}
+		r := p.Range.Intersect(parent.epks())
+		if parent.Version == 1 || len(parts) == 1 {
+			child.Version, child.LeaseToken = 1, r.String()
+		}
+		if made := h.create(child, r, last); made != nil {
+			h.take(ctx, made)
+		}
+	}
+	_ = h.Leases.Delete(h.dead, changefeed.Key(parent.ID), parent.ID, "")
+	h.wrote()
+}
+
+func (h *Host) wrote() {
+	if h.Wrote != nil {
+		h.Wrote()
+	}
+}
+
+// partitions are those of the monitored container.
+func (h *Host) partitions() []changefeed.Partition {
+	partitions, err := h.Orders.Partitions(h.dead)
+	if err != nil {
+		h.fail(err)
+	}
+	return partitions
+}
+
+// fail tells what went wrong while the host was alive.
+func (h *Host) fail(err error) {
+	if h.dead.Err() == nil {
+		h.Failed(err)
+	}
+}
+
+// waitFor waits, and tells whether it was for the whole time.
+func waitFor(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

@@ -1,0 +1,173 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed/docstore"
+)
+
+// chaos does something bad every few seconds.
+func (w *world) chaos() {
+	end := time.Now().Add(faultyTime)
+	for time.Now().Before(end) {
+		if sleep(w.ctx, time.Duration(w.rng.Int64N(int64(40*time.Second)))) != nil {
+			return
+		}
+		w.watch()
+		w.disturb()
+	}
+}
+
+// living are the processes that run.
+func (w *world) living() []*instance {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.alive)
+}
+
+// leave takes a process off the living.
+func (i *instance) leave() {
+	i.world.mu.Lock()
+	defer i.world.mu.Unlock()
+	i.stopped = time.Now()
+	i.world.alive = slices.DeleteFunc(i.world.alive, func(o *instance) bool { return o == i })
+}
+
+// suffer notes that something is wrong with a process for a while.
+func (i *instance) suffer(until time.Time) {
+	i.world.storm(until)
+	i.world.mu.Lock()
+	defer i.world.mu.Unlock()
+	i.sound = until
+}
+
+// disturb does to one process, or to the stores, what all worlds have or what this one
+// has as well.
+func (w *world) disturb() {
+	alive := w.living()
+	if len(alive) == 0 {
+		w.start(w.name())
+		return
+	}
+	if w.weather.foreign && w.isReady() && w.rng.IntN(5) == 0 {
+		w.startNet()
+		return
+	}
+	i, until := alive[w.rng.IntN(len(alive))], time.Now().Add(time.Duration(w.rng.Int64N(int64(2*time.Minute))))
+	switch w.rng.IntN(10) {
+	case 0, 1:
+		if len(alive) < 6 {
+			w.start(w.name())
+		}
+	case 2:
+		i.kill()
+	case 3:
+		i.end()
+	case 4:
+		w.ledger.note("%s is cut off until %s", i, until.Format("15:04:05"))
+		i.suffer(until)
+		hang := w.rng.IntN(2) == 0
+		i.link.set(func(l *link) { l.cut, l.hang = until, hang })
+	case 5:
+		w.ledger.note("%s is frozen until %s", i, until.Format("15:04:05"))
+		i.suffer(until)
+		i.link.set(func(l *link) { l.frozen = later(l.frozen, until) })
+	case 6:
+		w.ledger.note("%s is throttled until %s", i, until.Format("15:04:05"))
+		i.suffer(until)
+		i.link.set(func(l *link) { l.full = until })
+	case 7:
+		w.split(w.orders)
+		if w.rng.IntN(2) == 0 { // and undo it while the leases follow
+			_ = sleep(w.ctx, time.Duration(w.rng.Int64N(int64(80*time.Second))))
+			w.merge(w.orders)
+		}
+	case 8:
+		w.merge(w.orders)
+	case 9:
+		w.meddle(i)
+	}
+}
+
+// meddle does what not all worlds have.
+func (w *world) meddle(i *instance) {
+	if w.weather.rooms > 1 {
+		if w.rng.IntN(2) == 0 {
+			w.split(w.lobby)
+		} else {
+			w.merge(w.lobby)
+		}
+	}
+	if w.weather.removal != noRemoval {
+		w.remove()
+	}
+	if w.weather.steps {
+		by := time.Duration(w.rng.Int64N(int64(20*time.Minute))) - 10*time.Minute
+		w.ledger.note("clock of %s steps by %v", i, by)
+		i.link.wall.step(by)
+		w.stepStore()
+	}
+}
+
+// split splits a partition of a container.
+func (w *world) split(c *docstore.Container) {
+	partitions, err := c.Partitions(w.ctx)
+	if err != nil || len(partitions) > 12 {
+		return
+	}
+	w.splitAt(c, partitions[w.rng.IntN(len(partitions))].Range.Min)
+}
+
+// merge merges two partitions of a container.
+func (w *world) merge(c *docstore.Container) {
+	partitions, err := c.Partitions(w.ctx)
+	if err != nil || len(partitions) < 2 {
+		return
+	}
+	w.mergeAt(c, partitions[w.rng.IntN(len(partitions))].Range.Min)
+}
+
+// splitAt splits the partition that holds a key.
+func (w *world) splitAt(c *docstore.Container, place string) {
+	partitions, err := c.Partitions(w.ctx)
+	if err != nil || len(partitions) > 12 {
+		return
+	}
+	for _, p := range partitions {
+		if !p.Range.Holds(place) {
+			continue
+		}
+		w.muddle()
+		w.ledger.note("split of %s %s", c.ID(), p.Range)
+		if _, err := c.Split(w.ctx, p.ID); err != nil {
+			w.ledger.fail("split: %v", err)
+		}
+	}
+}
+
+// mergeAt merges the partition that holds a key with the next one, or the one before.
+func (w *world) mergeAt(c *docstore.Container, place string) {
+	partitions, err := c.Partitions(w.ctx)
+	if err != nil || len(partitions) < 2 {
+		return
+	}
+	w.muddle()
+	n := 0
+	for n+2 < len(partitions) && !partitions[n].Range.Holds(place) {
+		n++
+	}
+	w.ledger.note("merge of %s %s with %s", c.ID(), partitions[n].Range, partitions[n+1].Range)
+	if _, err := c.Merge(w.ctx, partitions[n].ID, partitions[n+1].ID); err != nil {
+		w.ledger.fail("merge: %v", err)
+	}
+}
+
+// muddle notes that a .NET host and one of ours may replace one lease at once. The .NET host
+// does not ask who owns it, so two leases may stand for a range: that is reported, and not
+// mended. Of the promises it leaves that nothing is lost, and the order of each key.
+func (w *world) muddle() {
+	if w.weather.foreign {
+		w.ledger.muddled.Store(true)
+	}
+}

@@ -1,0 +1,94 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+var errHandler = errors.New("handler: downstream is not there")
+
+// Handle is the delegate: mostly quick, sometimes slow, failing, panicking or deaf.
+func (i *instance) Handle(ctx context.Context, b *changefeed.Batch) error {
+	c := i.world.ledger.handOver(ctx, i, b)
+	ok := false
+	defer func() { i.world.ledger.end(c, ok) }()
+	i.link.thaw(ctx)
+	i.pass(point{"handle", before}, b.Range)
+	d := i.world.dice()
+	err := i.handle(ctx, d)
+	i.link.thaw(ctx)
+	i.pass(point{"handle", after}, b.Range)
+	if err == nil && i.opts.Manual {
+		err = i.mark(ctx, d, b, c)
+	}
+	ok = err == nil
+	return err
+}
+
+func (i *instance) handle(ctx context.Context, d *rand.Rand) error {
+	switch {
+	case i.world.isCalm():
+		return sleep(ctx, time.Millisecond)
+	case d.IntN(20) == 0:
+		return errHandler
+	case d.IntN(100) == 0:
+		panic("handler: unexpected")
+	case d.IntN(60) == 0:
+		return sleep(ctx, time.Duration(d.Int64N(int64(25*time.Second)))) // heeds its context
+	case d.IntN(60) == 0:
+		return sleep(context.WithoutCancel(ctx), time.Duration(d.Int64N(int64(deafTime)))) // does not
+	}
+	return sleep(ctx, time.Duration(d.Int64N(int64(50*time.Millisecond))))
+}
+
+// deafTime is how long a handler goes on at most after its context has ended.
+const deafTime = 15 * time.Second
+
+// mark checkpoints a batch by hand: at once, sometimes to fail all the same, or from
+// another goroutine much later, when others may have been checkpointed that came after it.
+func (i *instance) mark(ctx context.Context, d *rand.Rand, b *changefeed.Batch, c *call) error {
+	if i.world.isCalm() || d.IntN(3) == 0 {
+		if err := i.checkpoint(ctx, b, c); err != nil {
+			return err
+		}
+		if d.IntN(20) == 0 && !i.world.isCalm() {
+			return errHandler
+		}
+		return nil
+	}
+	delay := time.Duration(d.Int64N(int64(2 * time.Minute)))
+	i.world.tasks.Go(func() {
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-i.world.quiet:
+		case <-i.ctx.Done():
+		}
+		for i.ctx.Err() == nil && i.checkpoint(i.ctx, b, c) != nil {
+			_ = sleep(i.ctx, time.Second)
+		}
+	})
+	return nil
+}
+
+// checkpoint asks for a batch to be checkpointed. That the lease is lost, or that the batch
+// comes again in smaller parts, is the end of it.
+func (i *instance) checkpoint(ctx context.Context, b *changefeed.Batch, c *call) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	i.world.ledger.asks(c)
+	err := b.Checkpoint(ctx)
+	i.world.ledger.note("%s checkpoints %s behind %s: %v", i, b.LeaseToken, c.page.next, err)
+	if err == nil {
+		i.world.ledger.saved(c)
+	}
+	if errors.Is(err, changefeed.ErrLeaseLost) || errors.Is(err, changefeed.ErrHandlerTimeout) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,175 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// history is every request about leases as its sender saw it: before the network, so an
+// answer that was lost is not known here either. leasemodel.go says whether one store
+// with one owner at a time can have answered so.
+type history struct {
+	mu       sync.Mutex
+	clock    int64 // counts requests and answers
+	requests []*request
+	owners   map[*instance]owner
+	sights   []sight
+}
+
+// owner is a process by what it calls itself in leases.
+type owner struct{ name, epoch string }
+
+// request is one request to the lease store and what its sender learnt of it.
+type request struct {
+	verb  verb
+	by    *instance
+	me    owner
+	sent  changefeed.Lease
+	begun time.Time
+	ended time.Time
+	asked int64 // by the history's clock
+	told  int64
+
+	ending ending
+	etag   string                      // of what a write has stored, if anybody has told
+	listed map[string]changefeed.Lease // what a listing has shown, by lease token
+}
+
+// sight is a record that somebody was shown, by a listing or in following the leases.
+type sight struct {
+	lease changefeed.Lease
+	at    int64
+}
+
+type verb uint8
+
+const (
+	list verb = iota
+	create
+	update
+	remove
+)
+
+// ending is what the sender knows of a request's outcome.
+type ending uint8
+
+const (
+	unknown ending = iota // it may have been carried out, or be yet
+	done
+	conflict // another version is there
+	missing
+)
+
+// never is when an answer comes that does not come.
+const never = math.MaxInt64
+
+// see is a lease store whose requests are kept.
+func (h *history) see(by *instance, s changefeed.LeaseStore) changefeed.LeaseStore {
+	if f, pushed := s.(followed); pushed {
+		return seenFollowed{seen{h, by, f}}
+	}
+	return seen{h, by, s}
+}
+
+type seen struct {
+	h     *history
+	by    *instance
+	store changefeed.LeaseStore
+}
+
+// seenFollowed is seen of a store that can be followed.
+type seenFollowed struct{ seen }
+
+func (s seen) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+	q := s.h.ask(s.by, list, changefeed.Lease{})
+	records, now, err := s.store.List(ctx)
+	q.listed = map[string]changefeed.Lease{}
+	for _, l := range records {
+		if l.Kind == changefeed.KindLease {
+			q.listed[l.Token] = l
+		}
+	}
+	s.h.sight(records)
+	s.h.answer(q, "", err)
+	return records, now, err
+}
+
+// Follow may tell of what is old: it is no listing, but it does show what was written.
+func (s seenFollowed) Follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+	records, next, now, err := s.store.(changefeed.Follower).Follow(ctx, cursor)
+	s.h.sight(records)
+	return records, next, now, err
+}
+
+func (h *history) sight(records []changefeed.Lease) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.clock++
+	for _, l := range records {
+		if l.Kind == changefeed.KindLease {
+			h.sights = append(h.sights, sight{l, h.clock})
+		}
+	}
+}
+
+func (s seen) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	q := s.h.ask(s.by, create, l)
+	got, err := s.store.Create(ctx, l)
+	s.h.answer(q, got.ETag, err)
+	return got, err
+}
+
+func (s seen) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	q := s.h.ask(s.by, update, l)
+	got, err := s.store.Update(ctx, l)
+	s.h.answer(q, got.ETag, err)
+	return got, err
+}
+
+func (s seen) Delete(ctx context.Context, l changefeed.Lease) error {
+	q := s.h.ask(s.by, remove, l)
+	err := s.store.Delete(ctx, l)
+	s.h.answer(q, "", err)
+	return err
+}
+
+// ask notes that a request is sent.
+func (h *history) ask(by *instance, v verb, l changefeed.Lease) *request {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.clock++
+	q := &request{verb: v, by: by, sent: l, begun: time.Now(), asked: h.clock, told: never}
+	switch {
+	case v == list || l.Kind == changefeed.KindLease:
+		h.requests = append(h.requests, q)
+	case l.Kind == changefeed.KindHost && v != remove: // a process shows itself
+		if h.owners == nil {
+			h.owners = map[*instance]owner{}
+		}
+		h.owners[by] = owner{l.Owner, l.Epoch}
+	}
+	return q
+}
+
+// answer notes what the sender of a request is told.
+func (h *history) answer(q *request, etag string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.clock++
+	switch {
+	case err == nil:
+		q.ending, q.etag = done, etag
+	case errors.Is(err, changefeed.ErrConflict):
+		q.ending = conflict
+	case errors.Is(err, changefeed.ErrNotFound):
+		q.ending = missing
+	default:
+		return
+	}
+	q.told, q.ended = h.clock, time.Now()
+}

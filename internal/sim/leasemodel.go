@@ -1,0 +1,204 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/millrace/changefeed"
+)
+
+// What a history of leases must be
+//
+// Each lease is a register of its own. Its history is right if some order of the requests,
+// none before it was sent or after it was answered, explains every answer when
+//
+//   - a write is carried out exactly if its ETag is the stored one
+//   - a listing shows what was written last
+//   - a lease is written by who owns it. Who does not may only take it: when it is free,
+//     or when its owner has been silent for its expiration, or at any time if it then does
+//     not move the position before that time has passed
+//   - the position never moves back
+//
+// A write without an answer may have had its effect before anybody was shown what it
+// wrote. If nobody ever was, it had none that matters: the next write would have needed
+// its ETag. Porcupine looks for the order.
+
+// record is a lease as its model has it. The zero record is none.
+type record struct {
+	content
+	there  bool
+	by     *instance // who wrote it
+	etag   string
+	sent   int64 // when the write was begun that made it, by everybody's clock
+	valid  int64 // how long its owner may be silent
+	barred int64 // when the position may move, after a theft
+}
+
+// content is what a write says, as far as a listing must show the same again.
+type content struct {
+	lease    string // its token
+	owner    owner
+	token    string // the position's
+	state    changefeed.State
+	attempts int
+	stamp    int64
+}
+
+// untouched tells a lease that nobody has taken. It may be left from a late create: then
+// whoever sees that others cover it removes it.
+func (r record) untouched() bool { return r.there && r.owner.name == "" && r.valid == 0 }
+
+func contentOf(l changefeed.Lease) content {
+	return content{l.Token, owner{l.Owner, l.Epoch}, l.Position.Token, l.State, l.Attempts, l.Timestamp.UnixNano()}
+}
+
+// lsn is how far a position is.
+func (c content) lsn() int64 {
+	n, _ := strconv.ParseInt(strings.Trim(c.token, `"`), 10, 64) // none is the beginning
+	return n
+}
+
+// look is one request as the history of one lease has it.
+type look struct {
+	*request
+	shown   changefeed.Lease
+	present bool
+}
+
+// check looks at the history of each lease, and tells the ledger of those that are wrong.
+func (h *history) check(g *ledger) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	shown := map[content]sight{}
+	for _, s := range h.sights {
+		if c := contentOf(s.lease); shown[c].at == 0 {
+			shown[c] = s
+		}
+	}
+	looks := map[string][]*look{}
+	for _, q := range h.requests {
+		q.me = h.owners[q.by]
+		if first, known := shown[contentOf(q.sent)]; known && q.ending == unknown {
+			q.told, q.etag = max(q.asked, first.at), first.lease.ETag
+		}
+		if q.verb == remove || q.verb != list && q.told != never {
+			looks[q.sent.Token] = append(looks[q.sent.Token], &look{request: q})
+		}
+	}
+	for token, all := range looks {
+		for _, q := range h.requests {
+			if q.verb == list && q.ending == done {
+				l, present := q.listed[token]
+				all = append(all, &look{q, l, present})
+			}
+		}
+		if at := explain(all); at != nil {
+			g.fail("history of %s: %s", token, at)
+		}
+	}
+}
+
+// explain returns nil when the answers have an explanation, else where the longest one ends.
+func explain(looks []*look) fmt.Stringer {
+	model := porcupine.NondeterministicModel{
+		Init: func() []any { return []any{record{}} },
+		Step: func(state, input, _ any) (next []any) {
+			for _, r := range input.(*look).after(state.(record)) {
+				next = append(next, r)
+			}
+			return next
+		},
+	}
+	var operations []porcupine.Operation
+	for _, l := range looks {
+		operations = append(operations, porcupine.Operation{Input: l, Call: l.asked, Return: l.told})
+	}
+	result, info := porcupine.CheckOperationsVerbose(model.ToModel(), operations, 0)
+	if result == porcupine.Ok {
+		return nil
+	}
+	return firstOutside(looks, info.PartialLinearizations()[0])
+}
+
+// firstOutside is the request that the longest of some orders has no place for.
+func firstOutside(looks []*look, orders [][]int) (first *look) {
+	longest := slices.MaxFunc(orders, func(a, b []int) int { return len(a) - len(b) })
+	for i, l := range looks {
+		if !slices.Contains(longest, i) && (first == nil || l.told < first.told) {
+			first = l
+		}
+	}
+	return first
+}
+
+// String tells a request of a broken history.
+func (l *look) String() string {
+	what := [...]string{"lists", "creates", "updates", "deletes"}[l.verb]
+	how := [...]string{"no answer", "done", "conflict", "not found"}[l.ending]
+	return fmt.Sprintf("no order explains what %v was told at %s, when it %s %+v, sees %+v: %s",
+		l.by, l.begun.Format("15:04:05.000"), what, contentOf(l.sent), contentOf(l.shown), how)
+}
+
+// after lists what the lease may be after a request, if it was r before: nothing, if the
+// answer cannot be.
+func (l *look) after(r record) []record {
+	same := r.there && r.etag == l.sent.ETag
+	next, allowed := r, false
+	switch l.verb {
+	case list:
+		allowed = l.present == r.there && (!r.there || contentOf(l.shown) == r.content && l.shown.ETag == r.etag)
+	case create:
+		next, allowed, same = l.stored(), !r.there, !r.there
+	case update:
+		next, allowed = l.writes(r)
+		allowed = allowed && same
+	case remove:
+		next, allowed = record{}, same && (r.owner == l.me || r.untouched())
+	}
+	switch {
+	case l.ending == done && allowed:
+		return []record{next}
+	case l.ending == unknown && allowed:
+		return []record{r, next}
+	case l.ending == unknown, l.ending == conflict && r.there && !same, l.ending == missing && !r.there:
+		return []record{r}
+	}
+	return nil
+}
+
+// stored is what the request's write leaves.
+func (l *look) stored() record {
+	return record{content: contentOf(l.sent), there: true, by: l.by, etag: l.etag, sent: l.begun.UnixNano(), valid: int64(l.sent.Expiration)}
+}
+
+// writes is the record after an update, and whether its writer may have made it of r.
+func (l *look) writes(r record) (next record, allowed bool) {
+	next = l.stored()
+	barred := r.barred
+	again := r.by == l.by && next.owner == r.owner && next.token == r.token // a release whose answer was lost
+	if r.untouched() && next.state == changefeed.StateRetired {
+		return next, true // the same, without the right to delete
+	}
+	if r.owner != l.me && !again {
+		if next.owner != l.me || next.token != r.token {
+			return next, false // neither the owner's write nor one that takes the lease
+		}
+		if r.owner.name != "" {
+			barred = max(barred, r.sent+r.valid)
+		}
+	}
+	if !l.sent.Fence.IsZero() && next.token == r.token || r.token == "" && r.owner == l.me {
+		next.barred = barred
+		return next, true
+	}
+	ended := l.ended
+	if l.ending == unknown {
+		ended = time.Unix(0, never)
+	}
+	return next, ended.UnixNano() >= barred && next.lsn() >= r.lsn()
+}

@@ -1,0 +1,251 @@
+package sim
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// model is what the leases must say: what each has in the store, who wrote it, and what
+// each process has done with it since it began.
+type model struct {
+	leases  map[string]kept
+	parents []changefeed.Lease // all that were ever about to be split
+	tenures map[place]*tenure
+	pages   map[reading][]page
+}
+
+// kept is a lease as it is in the store.
+type kept struct {
+	changefeed.Lease
+	by *instance // that wrote it
+}
+
+// place is one lease in one process.
+type place struct {
+	by    *instance
+	token string
+}
+
+// reading is what one process reads.
+type reading struct {
+	by *instance
+	of changefeed.Range
+}
+
+// page is one answer to a read.
+type page struct {
+	from, next  string
+	first, last int64 // LSNs
+	n           int
+}
+
+// tenure is what a process has done with a lease since it began to work on it.
+type tenure struct {
+	manual   bool
+	every    int // Options.CheckpointItems
+	began    time.Time
+	turn     time.Time // when a batch was last handed over
+	over     bool
+	reached  map[string]bool  // tokens that the lease may be at: all before them is done
+	failures map[string]int   // of the batch after a token
+	done     []page           // handled with success, in order; their positions are not seen in the store yet
+	passed   map[version]bool // the process goes on after them
+	asked    map[version]bool // it has asked for a checkpoint behind them
+	root     string           // where it began
+	last     string           // token after the last batch that it has passed
+	idle     []string         // tokens after that which it has come to, and found nothing
+	from     string           // token before the batch in hand
+	base     string           // what last was then
+}
+
+func newModel() model {
+	return model{leases: map[string]kept{}, tenures: map[place]*tenure{}, pages: map[reading][]page{}}
+}
+
+// lsnOf is the number of a token.
+func lsnOf(token string) int64 {
+	lsn, _ := strconv.ParseInt(strings.Trim(token, `"`), 10, 64)
+	return lsn
+}
+
+func newTenure(by *instance) *tenure {
+	return &tenure{
+		manual: by.opts.Manual, every: by.opts.CheckpointItems, began: time.Now(), turn: time.Now(),
+		reached: map[string]bool{}, failures: map[string]int{}, passed: map[version]bool{}, asked: map[version]bool{},
+	}
+}
+
+// acquired begins a tenure.
+func (g *ledger) acquired(by *instance, l changefeed.Lease) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.tell("%s has %s/%s at %v, attempts %d", by, l.Token, l.Epoch, l.Position, l.Attempts)
+	t := newTenure(by)
+	t.root, t.last = l.Position.Token, l.Position.Token
+	t.from, t.base = t.root, t.root
+	t.failures[t.root] = l.Attempts
+	g.model.tenures[place{by, l.Token}] = t
+}
+
+// released ends a tenure.
+func (g *ledger) released(by *instance, l changefeed.Lease, why changefeed.Reason) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.tell("%s released %s: %s", by, l.Token, why)
+	if t := g.model.tenures[place{by, l.Token}]; t != nil {
+		t.over = true
+	}
+}
+
+// read notes a page, and that a process which has found nothing is further now.
+func (g *ledger) read(by *instance, of changefeed.Range, from string, p changefeed.Page) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n := len(p.Changes); n > 0 {
+		const most = 4
+		at := reading{by, of}
+		pages := append(g.model.pages[at], page{from, p.Next.Token, p.Changes[0].LSN, p.Changes[n-1].LSN, n})
+		g.model.pages[at] = pages[max(0, len(pages)-most):]
+		return
+	}
+	t := g.model.tenures[place{by, g.model.tokenOf(by, of)}]
+	if t == nil {
+		return
+	}
+	t.idle = append(t.idle, p.Next.Token)
+	t.rest()
+}
+
+// rest notes that the lease may be at what was found empty, if all before that is done.
+func (t *tenure) rest() {
+	if t.last != t.root && !t.reached[t.last] {
+		return
+	}
+	for _, token := range t.idle {
+		t.reached[token] = true
+	}
+}
+
+// tokenOf is the token of the lease on a range that a process works on.
+func (m *model) tokenOf(by *instance, of changefeed.Range) string {
+	if t := m.tenures[place{by, of.String()}]; t != nil {
+		return of.String()
+	}
+	for at, t := range m.tenures { // a lease of version 0
+		if at.by == by && !t.over && m.leases[at.token].Range == of {
+			return at.token
+		}
+	}
+	return ""
+}
+
+// handed checks a batch against the model, before it is handled.
+func (g *ledger) handed(c *call, by *instance, b *changefeed.Batch) {
+	t := g.model.tenures[place{by, b.LeaseToken}]
+	if t == nil {
+		g.breach("%s got a batch of %s, which it has not acquired", by, b.LeaseToken)
+		return
+	}
+	first, last := b.Changes[0].LSN, b.Changes[len(b.Changes)-1].LSN
+	for _, p := range g.model.pages[reading{by, b.Range}] {
+		if p.first == first && p.last == last && p.n == len(b.Changes) {
+			c.page = p
+		}
+	}
+	if c.tenure, t.turn = t, time.Now(); t.from != c.page.from {
+		t.from, t.base = c.page.from, t.last
+	}
+	if c.page.n == 0 {
+		g.breach("%s got a batch of %s from LSN %d that it has not read", by, b.LeaseToken, first)
+		return
+	}
+	if want := t.failures[c.page.from] + 1; b.Attempt != want {
+		g.breach("attempt: %s got the batch of %s after %s as attempt %d, want %d", by, b.LeaseToken, c.page.from, b.Attempt, want)
+	}
+	stored := g.model.leases[b.LeaseToken]
+	if stored.by != by {
+		return // stolen, or deleted: it will hear of it
+	}
+	want := t.failures[c.page.from]
+	counted := stored.Attempts == want || t.manual && stored.Attempts < want
+	if stored.Position.Token == c.page.from && !counted {
+		g.breach("attempts of %s at %v are %d in the store, want %d", b.LeaseToken, stored.Position, stored.Attempts, want)
+	}
+	if n := t.unstored(stored.Position.Token); !t.manual && n > max(0, t.every-1) {
+		g.breach("checkpoint: %s got the next batch of %s with %d changes done since %v, every %d", by, b.LeaseToken, n, stored.Position, t.every)
+	}
+}
+
+// unstored is how many changes are done and not behind a stored position.
+func (t *tenure) unstored(stored string) (n int) {
+	for len(t.done) > 0 && lsnOf(t.done[0].next) <= lsnOf(stored) {
+		t.done = t.done[1:]
+	}
+	for _, p := range t.done {
+		n += p.n
+	}
+	return n
+}
+
+// returned notes how a handler has returned.
+func (t *tenure) returned(c *call, ok bool) {
+	switch {
+	case c.page.n == 0:
+	case !ok:
+		t.failures[c.page.from]++
+	default:
+		t.pass(c)
+		if !t.manual {
+			t.done, t.reached[c.page.next] = append(t.done, c.page), true
+			t.rest()
+		}
+	}
+}
+
+// pass notes that the process goes on after a batch.
+func (t *tenure) pass(c *call) {
+	for _, change := range c.changes {
+		t.passed[versionOf(change)] = true
+	}
+	if lsnOf(c.page.next) > lsnOf(t.last) {
+		t.last, t.idle = c.page.next, nil
+	}
+}
+
+// counted is how often the next batch after a token has failed: that in hand, if there is
+// nothing else between.
+func (t *tenure) counted(token string) int {
+	if at := lsnOf(token); lsnOf(t.base) <= at && at <= lsnOf(t.from) {
+		return t.failures[t.from]
+	}
+	return t.failures[token]
+}
+
+// asks notes that a handler wants a batch, and all before it, checkpointed.
+func (g *ledger) asks(c *call) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := c.tenure
+	t.pass(c)
+	t.reached[c.page.next] = true
+	t.rest()
+	for v := range t.passed {
+		if v.lsn <= lsnOf(c.page.next) {
+			t.asked[v] = true
+		}
+	}
+}
+
+// saved checks what a checkpoint by hand that has succeeded must have done.
+func (g *ledger) saved(c *call) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, change := range c.changes {
+		if v := versionOf(change); g.isOpen(v) {
+			g.breach("checkpoint of %s by %s behind LSN %d has succeeded, and was not stored", c.token, c.by, v.lsn)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// remove deletes a document of the unit, as an operator might who takes it for waste.
+func (w *world) remove() {
+	var found []docstore.Item
+	for it, err := range w.lobby.WithIDs(w.ctx, w.unit.Prefix()+".", 0) {
+		if err != nil {
+			w.ledger.fail("documents of the unit: %v", err)
+			return
+		}
+		if isLease := strings.HasPrefix(it.ID, w.unit.Prefix()+".."); isLease == (w.weather.removal == ofLeases) {
+			found = append(found, it)
+		}
+	}
+	if len(found) == 0 {
+		return
+	}
+	it := found[w.rng.IntN(len(found))]
+	w.ledger.note("an operator deletes %s", it.ID)
+	if err := w.lobby.Delete(w.ctx, changefeed.Key(it.ID), it.ID, ""); err != nil {
+		w.ledger.fail("delete: %v", err)
+	}
+	w.refresh()
+}
+
+// refresh has the model know what others than our processes have done to the leases.
+func (w *world) refresh() {
+	records, _, err := w.unit.List(w.ctx)
+	if err != nil {
+		w.ledger.fail("list: %v", err)
+		return
+	}
+	w.ledger.mu.Lock()
+	defer w.ledger.mu.Unlock()
+	m := w.ledger.model.leases
+	for token, l := range m {
+		if !slices.ContainsFunc(records, func(r changefeed.Lease) bool { return r.ID == l.ID }) {
+			delete(m, token)
+		}
+	}
+	for _, l := range records {
+		if l.Kind == changefeed.KindLease && m[l.Token].ETag != l.ETag {
+			m[l.Token] = kept{l, nil}
+		}
+	}
+}
+
+// stepStore moves the clock of the lease container: back by as much as it likes, forth by
+// less than the margin by which an owner gives up before others may take its lease.
+func (w *world) stepStore() {
+	if !w.isReady() {
+		return // where the unit began is recorded by this clock
+	}
+	least := defaultExpiration
+	for _, i := range w.living() {
+		least = min(least, i.opts.Expiration)
+	}
+	by := time.Duration(w.rng.Int64N(int64(least / 12)))
+	if w.rng.IntN(2) == 0 {
+		by = -time.Duration(w.rng.Int64N(int64(time.Minute)))
+	}
+	w.ledger.note("clock of the lease container steps by %v", by)
+	w.clock.step(by)
+	w.storm(time.Now().Add(max(0, -by)))
+}
+
+func (w *world) isReady() bool {
+	select {
+	case <-w.ready:
+		return true
+	default:
+		return false
+	}
+}

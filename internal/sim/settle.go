@@ -1,0 +1,184 @@
+package sim
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// settle ends all faults, gives the fleet time to mend, and looks at what must hold then.
+func (w *world) settle() {
+	close(w.quiet)
+	if w.net != nil {
+		w.startNet() // ends it
+	}
+	w.mu.Lock()
+	for _, i := range w.all {
+		i.link.set(func(l *link) { l.cut, l.full = time.Time{}, time.Time{} })
+	}
+	w.mu.Unlock()
+	for len(w.living()) < 2 {
+		w.start(w.name())
+	}
+	w.storm(time.Now())
+	for {
+		w.mu.Lock()
+		left := time.Until(w.lastFault)
+		w.mu.Unlock()
+		if left <= 0 {
+			break
+		}
+		_ = sleep(w.ctx, left)
+	}
+	round, mending := w.longest()
+	_ = sleep(w.ctx, mending+2*round)
+	if !w.ledger.muddled.Load() {
+		w.checkTiling()
+	}
+	w.touchAll()
+	_ = sleep(w.ctx, 4*round+w.beat()) // rarer checkpoints are stored with the next renewal
+	for _, missing := range w.ledger.owed() {
+		w.ledger.fail("%s", missing)
+	}
+	if !w.ledger.muddled.Load() {
+		w.finalChecks()
+	}
+}
+
+// longest is how long a round can take, and how long until all know what is to be mended:
+// what a dead process has left is anybody's, and what followers do not hear of is listed.
+func (w *world) longest() (round, mending time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, i := range w.all {
+		mending = max(mending, i.opts.Expiration)
+	}
+	for _, i := range w.alive {
+		round = max(round, i.opts.Acquire*11/10)
+	}
+	const grain, pause = time.Second, 30 * time.Second // a failed request is tried again after at most so long
+	mending += grain + pause
+	if w.push && (w.weather.late || w.weather.removal != noRemoval) {
+		mending += listRounds * round
+	}
+	return round, mending
+}
+
+// beat is how long a lease that is held can stay unwritten.
+func (w *world) beat() (longest time.Duration) {
+	for _, i := range w.living() {
+		longest = max(longest, i.opts.Renew*3/2)
+	}
+	return longest
+}
+
+// listRounds is after how many rounds an instance that follows the leases lists them.
+const listRounds = 10
+
+// checkTiling looks whether the leases tile the key space. One that is splitting may stand
+// beside its children.
+func (w *world) checkTiling() {
+	records, _, err := w.unit.List(w.ctx)
+	if err != nil {
+		w.ledger.fail("list: %v", err)
+	}
+	at := ""
+	for at < changefeed.FullRange().Max {
+		next := ""
+		for _, l := range records {
+			if l.Kind == changefeed.KindLease && l.State == changefeed.StateLive && l.Range.Holds(at) {
+				if next != "" {
+					w.ledger.fail("tiling: two leases hold %q", at)
+				}
+				next = max(next, l.Range.Max)
+			}
+		}
+		if next == "" {
+			w.ledger.fail("tiling: no lease holds %q", at)
+			return
+		}
+		at = next
+	}
+}
+
+// touchAll writes to each key.
+func (w *world) touchAll() {
+	dice := w.fork()
+	for n := range w.keys {
+		w.commit(w.ctx, dice, w.city(n), fmt.Sprintf("2.%d", n))
+	}
+}
+
+// finalChecks looks at what must hold when the faults have stopped.
+func (w *world) finalChecks() {
+	lags, err := changefeed.Estimate(w.ctx, w.orders, w.unit)
+	if err != nil {
+		w.ledger.fail("estimate: %v", err)
+		return
+	}
+	owned := map[string]int{}
+	at := ""
+	for _, lag := range lags {
+		l := lag.Lease
+		owned[l.Owner+"/"+l.Epoch]++
+		if lag.Pending != 0 {
+			w.ledger.fail("lag: lease %s has %d pending, owner %q", l.Token, lag.Pending, l.Owner)
+		}
+		if l.Range.Min != at {
+			w.ledger.fail("leases do not tile: %q follows %q", l.Token, at)
+		}
+		at = l.Range.Max
+	}
+	if at != "FF" {
+		w.ledger.fail("leases end at %q", at)
+	}
+	alive := len(w.living())
+	low, high := len(lags)/alive, (len(lags)+alive-1)/alive
+	for owner, n := range owned {
+		if n < low || n > high {
+			w.ledger.fail("balance: %s has %d of %d leases, %d instances", owner, n, len(lags), alive)
+		}
+	}
+}
+
+// stopAll ends every process gracefully and expects all leases to be free then.
+func (w *world) stopAll() {
+	for _, i := range w.living() {
+		i.end()
+	}
+	w.processes.Wait()
+	w.tasks.Wait()
+	_ = sleep(w.ctx, deafTime) // handlers that were left behind
+	records, _, err := w.unit.List(w.ctx)
+	if err != nil {
+		w.ledger.fail("list: %v", err)
+	}
+	for _, l := range records {
+		if l.Kind == changefeed.KindLease && !l.Free() && !w.ledger.muddled.Load() {
+			w.ledger.fail("stop: lease %s is still owned by %s", l.Token, l.Owner)
+		}
+	}
+}
+
+// inBubble are the stacks of the goroutines in the bubble of the caller, by their names.
+func inBubble() map[string]string {
+	stacks := map[string]string{}
+	buf := make([]byte, 1<<20)
+	all := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
+	_, mine, _ := strings.Cut(head(all[0]), "synctest bubble")
+	for _, stack := range all {
+		if name, bubble, found := strings.Cut(head(stack), "synctest bubble"); found && bubble == mine {
+			name, _, _ = strings.Cut(name, "[")
+			stacks[name] = stack
+		}
+	}
+	return stacks
+}
+
+func head(stack string) string {
+	line, _, _ := strings.Cut(stack, "\n")
+	return line
+}

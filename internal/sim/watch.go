@@ -1,0 +1,101 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// patience is how long a lease or an instance may be without its turn when nothing is wrong
+// with its process: requests fail all the same, and pauses after failures take up to half a minute.
+const patience = 4 * time.Minute
+
+// watch looks for leases and instances that starve.
+func (w *world) watch() {
+	if w.ledger.muddled.Load() {
+		return
+	}
+	w.watchLeases()
+	w.watchInstances()
+}
+
+// watchLeases looks for leases whose owner is sound and does not hand over what there is.
+func (w *world) watchLeases() {
+	g := w.ledger
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	long := time.Now().Add(-patience)
+	for at, t := range g.model.tenures {
+		if t.over || at.by.isDead() || t.turn.After(long) || !w.isSound(at.by, long) || g.isHandling(at) {
+			continue
+		}
+		l := g.model.leases[at.token]
+		for v, e := range g.open {
+			if l.by == at.by && e.at.Before(long) && l.Range.Holds(e.epk) && !t.passed[v] {
+				g.breach("starving: %s has had %s since %v and has not handed over LSN %d of %v", at.by, at.token, t.began.Format(time.TimeOnly), v.lsn, e.at.Format(time.TimeOnly))
+				return
+			}
+		}
+	}
+}
+
+// isHandling tells that a handler is at work on a lease.
+func (g *ledger) isHandling(at place) bool {
+	for c := range g.calls {
+		if c.by == at.by && c.token == at.token {
+			return true
+		}
+	}
+	return false
+}
+
+// isSound tells that nothing has been wrong with a process since a time.
+func (w *world) isSound(i *instance, since time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return i.sound.Before(since) && i.stopped.IsZero()
+}
+
+// watchInstances looks for sound instances without leases where there are enough for all,
+// those included that others may still take for alive.
+func (w *world) watchInstances() {
+	for _, text := range w.starving() {
+		w.ledger.fail("%s", text)
+	}
+}
+
+func (w *world) starving() (found []string) {
+	leases := w.ledger.leases()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now, hosts := time.Now(), 0
+	for _, i := range w.all {
+		if i.stopped.IsZero() || now.Sub(i.stopped) < patience {
+			hosts++
+		}
+	}
+	for _, i := range w.alive {
+		if i.held > 0 || leases < hosts || i.sound.After(now) || !w.isReady() {
+			i.hungry = now
+		}
+		if from := later(i.hungry, i.sound); now.Sub(from) > patience {
+			found = append(found, fmt.Sprintf("starving: %s has no lease since %v, %d leases for %d instances",
+				i, from.Format(time.TimeOnly), leases, hosts))
+			i.hungry = now
+		}
+	}
+	return found
+}
+
+// leases is how many there are.
+func (g *ledger) leases() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.model.leases)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,84 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// weather is what the world of a seed is like beside what all have: some of this each, so
+// that runs stay short and what breaks a promise can be told.
+type weather struct {
+	manual   bool // handlers checkpoint by hand: late, from other goroutines, the older after the newer
+	late     bool // writes arrive minutes after their callers have given up
+	slow     bool // replies come later than a lease is trusted
+	uneven   bool // each instance has intervals of its own
+	keepers  bool // nobody has the right to delete records
+	steps    bool // clocks step, those of the hosts and the store's
+	rooms    int  // partitions that the lease container begins with; it splits and merges if there are several
+	foreign  bool // .NET hosts are in the unit
+	removal  removal
+	ambushes []ambush
+}
+
+// removal is which documents of the unit an operator deletes.
+type removal int
+
+const (
+	noRemoval removal = iota
+	ofLeases
+	ofOthers // markers, locks, presences
+)
+
+// newWeather draws the weather of a seed.
+func newWeather(seed uint64) weather {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	one := func(in int) bool { return rng.IntN(in) == 0 }
+	y := weather{
+		manual: one(3), late: one(2), slow: one(4), uneven: one(3), keepers: one(10), steps: one(5),
+		rooms: 1, foreign: one(6),
+	}
+	if one(3) {
+		y.rooms += 1 + rng.IntN(3)
+	}
+	switch rng.IntN(6) {
+	case 0:
+		y.removal = ofLeases
+	case 1:
+		y.removal = ofOthers
+	}
+	if y.foreign { // .NET hosts know nothing of retired leases, nor of two for one range
+		y.late, y.keepers = false, false
+	}
+	for range rng.IntN(6) {
+		y.ambushes = append(y.ambushes, newAmbush(rng))
+	}
+	return y
+}
+
+// isPlain tells that our processes alone write the leases, by one clock: the history of
+// the leases is told for these.
+func (y weather) isPlain() bool { return !y.steps && !y.foreign && y.removal == noRemoval }
+
+// intervals sets those of one instance. One that shares leases with .NET hosts, which do
+// not know its expiration, must not count on a longer one than theirs.
+func (y weather) intervals(rng *rand.Rand, o *changefeed.Options) {
+	if !y.uneven {
+		return
+	}
+	between := func(least, most time.Duration) time.Duration {
+		return least + time.Duration(rng.Int64N(int64(most-least)))
+	}
+	longest := 100 * time.Second
+	if y.foreign {
+		longest = netExpiration
+	}
+	o.Expiration = between(20*time.Second, longest)
+	o.Renew = between(o.Expiration/8, o.Expiration/2)
+	o.Acquire = between(3*time.Second, 15*time.Second)
+	o.Poll = between(500*time.Millisecond, 10*time.Second)
+	o.Drain = between(2*time.Second, 15*time.Second)
+	o.HandlerTimeout = between(4*time.Second, 40*time.Second)
+	o.RetryMax = between(5*time.Second, 30*time.Second)
+}

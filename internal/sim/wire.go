@@ -1,0 +1,145 @@
+package sim
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// leases is a lease store behind a link.
+type leases struct {
+	*link
+	store changefeed.LeaseStore
+}
+
+// listing is an answer of List and of Follow.
+type listing struct {
+	records []changefeed.Lease
+	cursor  string
+	now     time.Time
+}
+
+func (s leases) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+	q := parcel{call: "list", of: changefeed.FullRange(), fate: s.fate()}
+	got, err := carry(ctx, s.link, q, func(ctx context.Context) (got listing, err error) {
+		got.records, got.now, err = s.store.List(ctx)
+		return got, err
+	})
+	return s.seen(got.records), got.now.Add(s.skew), err
+}
+
+// seen moves the store's times to the clock that this instance takes for the store's:
+// the same as if its own clock were off by as much.
+func (s leases) seen(records []changefeed.Lease) []changefeed.Lease {
+	for i := range records {
+		records[i] = s.read(records[i])
+	}
+	return records
+}
+
+// read is a record as this instance sees it.
+func (s leases) read(l changefeed.Lease) changefeed.Lease {
+	l.Timestamp = s.wall.written(l.Timestamp)
+	return shift(l, s.skew)
+}
+
+// sent is a record of this instance as the store gets it.
+func (s leases) sent(l changefeed.Lease) changefeed.Lease {
+	l.Timestamp = s.wall.write(l.Timestamp)
+	return shift(l, -s.skew)
+}
+
+func shift(l changefeed.Lease, by time.Duration) changefeed.Lease {
+	if !l.Updated.IsZero() {
+		l.Updated = l.Updated.Add(by)
+	}
+	if !l.Fence.IsZero() {
+		l.Fence = l.Fence.Add(by)
+	}
+	l.Position = shiftStart(l.Position, by)
+	if start, err := changefeed.ParseStart(l.Properties["origin"]); err == nil { // of the marker
+		l.Properties = maps.Clone(l.Properties)
+		l.Properties["origin"] = shiftStart(changefeed.Position{Start: start}, by).Start.String()
+	}
+	return l
+}
+
+func shiftStart(p changefeed.Position, by time.Duration) changefeed.Position {
+	if at := p.Start.Time(); !at.IsZero() {
+		p.Start = changefeed.FromTime(at.Add(by))
+	}
+	return p
+}
+
+func (s leases) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	call := "create " + l.Kind.String()
+	q := parcel{call: call, of: l.Range, fate: s.fateOfWrite(call)}
+	got, err := carry(ctx, s.link, q, func(ctx context.Context) (changefeed.Lease, error) {
+		return s.store.Create(ctx, s.sent(l))
+	})
+	return s.read(got), err
+}
+
+func (s leases) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	call := s.by.meaning(s.by.world.ledger.stored(l), l)
+	q := parcel{call: call, of: l.Range, fate: s.fateOfWrite(call)}
+	got, err := carry(ctx, s.link, q, func(ctx context.Context) (changefeed.Lease, error) {
+		return s.store.Update(ctx, s.sent(l))
+	})
+	return s.read(got), err
+}
+
+func (s leases) Delete(ctx context.Context, l changefeed.Lease) error {
+	q := parcel{call: "delete", of: l.Range, fate: s.fateOfWrite("delete")}
+	_, err := carry(ctx, s.link, q, func(ctx context.Context) (struct{}, error) {
+		if s.by.world.weather.keepers {
+			return struct{}{}, changefeed.ErrForbidden
+		}
+		return struct{}{}, s.store.Delete(ctx, l)
+	})
+	return err
+}
+
+// followed is leases whose changes can be followed.
+type followed struct{ leases }
+
+func (s followed) Follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+	q := parcel{call: "follow", of: changefeed.FullRange(), fate: s.fate()}
+	got, err := carry(ctx, s.link, q, func(ctx context.Context) (got listing, err error) {
+		got.records, got.cursor, got.now, err = s.store.(changefeed.Follower).Follow(ctx, cursor)
+		return got, err
+	})
+	return s.seen(got.records), got.cursor, got.now.Add(s.skew), err
+}
+
+// source is a source behind a link.
+type source struct {
+	*link
+	source changefeed.Source
+}
+
+func (s source) Partitions(ctx context.Context) ([]changefeed.Partition, error) {
+	q := parcel{call: "partitions", of: changefeed.FullRange(), fate: s.fate()}
+	return carry(ctx, s.link, q, s.source.Partitions)
+}
+
+func (s source) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+	q := parcel{call: "read", of: r, fate: s.fate()}
+	return carry(ctx, s.link, q, func(ctx context.Context) (changefeed.Page, error) {
+		page, err := s.source.Read(ctx, r, shiftStart(from, -s.skew), o)
+		if err == nil {
+			s.by.world.ledger.read(s.by, r, from.Token, page)
+		}
+		page.Next = shiftStart(page.Next, s.skew)
+		return page, err
+	})
+}
+
+// pushed is a source that can be waited for.
+type pushed struct{ source }
+
+func (s pushed) Wait(ctx context.Context, r changefeed.Range, from changefeed.Position) error {
+	return s.source.source.(changefeed.Waiter).Wait(ctx, r, from)
+}

@@ -1,0 +1,166 @@
+package sim
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// witness is a lease store that sees every write of a process arrive and compares it with
+// the model.
+type witness struct {
+	changefeed.LeaseStore
+	*ledger
+	by *instance
+}
+
+func (w witness) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	got, err := w.LeaseStore.Create(ctx, l)
+	w.note("%s creates %s %q for %s/%s at %v: %v", w.by, l.Kind, l.Token, l.Owner, l.Epoch, l.Position, err)
+	if err == nil && l.Kind == changefeed.KindLease {
+		w.created(w.by, got)
+	}
+	return got, err
+}
+
+func (w witness) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	got, err := w.LeaseStore.Update(ctx, l)
+	w.note("%s writes %s %q for %s/%s at %v, attempts %d, %v: %v", w.by, l.Kind, l.Token, l.Owner, l.Epoch, l.Position, l.Attempts, l.State, err)
+	if err == nil && l.Kind == changefeed.KindLease {
+		w.updated(w.by, got)
+	}
+	return got, err
+}
+
+func (w witness) Delete(ctx context.Context, l changefeed.Lease) error {
+	err := w.LeaseStore.Delete(ctx, l)
+	w.note("%s deletes %s %q: %v", w.by, l.Kind, l.Token, err)
+	if err == nil && l.Kind == changefeed.KindLease {
+		w.removed(l)
+	}
+	return err
+}
+
+func (w witness) Follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+	return w.LeaseStore.(changefeed.Follower).Follow(ctx, cursor)
+}
+
+// stored is a lease as the store has it.
+func (g *ledger) stored(l changefeed.Lease) changefeed.Lease {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.model.leases[l.Token].Lease
+}
+
+// created checks a new lease: all before its position is done, and a child begins where
+// its parent ends.
+func (g *ledger) created(by *instance, l changefeed.Lease) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.model.leases[l.Token] = kept{l, by}
+	g.passesNothing(nil, l)
+	generation := generationOf(l)
+	if generation == 0 {
+		return
+	}
+	for _, p := range g.model.parents {
+		if p.Range.Contains(l.Range) && generationOf(p) == generation-1 && same(p.Position, l.Position) &&
+			p.Attempts == l.Attempts && p.Mode == l.Mode {
+			return
+		}
+	}
+	g.breach("child %s of generation %d, at %v with %d attempts, is like no parent", l.Token, generation, l.Position, l.Attempts)
+}
+
+func same(a, b changefeed.Position) bool {
+	return a.Token == b.Token && a.Start.String() == b.Start.String()
+}
+
+func generationOf(l changefeed.Lease) int {
+	n, _ := strconv.Atoi(l.Properties["changefeed.generation"])
+	return n
+}
+
+// updated checks what has become of a lease.
+func (g *ledger) updated(by *instance, l changefeed.Lease) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	was, known := g.model.leases[l.Token]
+	g.model.leases[l.Token] = kept{l, by}
+	if l.State == changefeed.StateRetired {
+		g.coversOpen(l)
+		delete(g.model.leases, l.Token)
+		return
+	}
+	if l.State == changefeed.StateSplitting {
+		g.model.parents = append(g.model.parents, l)
+	}
+	if !known {
+		return
+	}
+	g.moved(by, was.Lease, l)
+	g.passesNothing(g.model.tenures[place{by, l.Token}], l)
+}
+
+// moved compares a lease with what it was: its position is where the writer has come, or
+// what it was, and its attempts are those of the batch that is next.
+func (g *ledger) moved(by *instance, was, l changefeed.Lease) {
+	t := g.model.tenures[place{by, l.Token}]
+	if t == nil {
+		t = &tenure{}
+	}
+	at := l.Position.Token
+	switch {
+	case lsnOf(at) < lsnOf(was.Position.Token):
+		g.breach("position of %s moved back from %v to %v by %q", l.Token, was.Position, l.Position, l.Owner)
+	case was.Position.Token == "":
+		return // it begins
+	case l.Position.Start.String() != was.Position.Start.String():
+		g.breach("start of %s changed from %v to %v", l.Token, was.Position.Start, l.Position.Start)
+	case at != was.Position.Token && !t.reached[at] && !g.muddled.Load():
+		g.breach("position of %s moved from %v to %v, where %s has not come", l.Token, was.Position, l.Position, by)
+	case at != was.Position.Token && l.Attempts != 0 && l.Attempts != t.counted(at):
+		g.breach("attempts of %s are %d, though it moved on from %v to %v, want %d", l.Token, l.Attempts, was.Position, l.Position, t.counted(at))
+	case at == was.Position.Token && l.Attempts != was.Attempts && (l.Attempts < was.Attempts || l.Attempts > t.counted(at)):
+		g.breach("attempts of %s at %v went from %d to %d, want at most %d", l.Token, l.Position, was.Attempts, l.Attempts, t.counted(at))
+	}
+}
+
+// passesNothing checks that all before the position of a lease is done.
+func (g *ledger) passesNothing(t *tenure, l changefeed.Lease) {
+	at := lsnOf(l.Position.Token)
+	for v, e := range g.open {
+		if v.lsn <= at && l.Range.Holds(e.epk) {
+			if t == nil || !t.asked[v] {
+				g.breach("position of %s is %v, which passes %s %s LSN %d", l.Token, l.Position, v.key, v.id, v.lsn)
+			}
+			g.done(v)
+		}
+	}
+}
+
+// removed checks that others have what a lease that goes still had to deliver.
+func (g *ledger) removed(l changefeed.Lease) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.model.leases, l.Token)
+	g.coversOpen(l)
+}
+
+// coversOpen checks that for all that is open in the range of a lease there is another one.
+func (g *ledger) coversOpen(gone changefeed.Lease) {
+	for v, e := range g.open {
+		if !gone.Range.Holds(e.epk) {
+			continue
+		}
+		covered := false
+		for token, l := range g.model.leases {
+			covered = covered || token != gone.Token && l.Range.Holds(e.epk) && lsnOf(l.Position.Token) < v.lsn
+		}
+		if !covered {
+			g.breach("lease %s is gone, and no other has %s %s LSN %d", gone.Token, v.key, v.id, v.lsn)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package changefeed_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// A checkpoint by hand whose answer does not come is stored by the next write all the
+// same. That its handler then fails is nothing against the batch after it.
+func TestAFailureAfterACheckpointIsNotCountedForTheNextBatch(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		store := &hookedStore{Leases: w.leases}
+		var cut atomic.Bool
+		store.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			if cut.Load() && l.Kind == changefeed.KindLease {
+				<-ctx.Done()
+				return l, context.Cause(ctx)
+			}
+			return w.leases.Update(ctx, l)
+		}
+		w.fill(1)
+		seen := make(chan changefeed.Lease, 1)
+		h := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+			if b.Attempt > 1 {
+				seen <- w.records(changefeed.KindLease)[0]
+				return b.Checkpoint(ctx)
+			}
+			cut.Store(true)
+			defer cut.Store(false)
+			asking, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			return errors.Join(b.Checkpoint(asking), errors.New("failed"))
+		})
+		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: changefeed.FromBeginning(), Manual: true})
+		l := <-seen
+		if next := w.pending(); next != 0 || l.Attempts != 0 {
+			t.Errorf("the lease is at %v with %d attempts, %d pending; want none of either", l.Position, l.Attempts, next)
+		}
+		p.stop(t)
+	})
+}
+
+// The leases of the parts begin where the lease was when it began to split. A checkpoint
+// that comes later would be forgotten, so it is refused.
+func TestACheckpointDuringASplitIsRefusedOrKept(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(3)
+		var batch atomic.Pointer[changefeed.Batch]
+		var late atomic.Pointer[error]
+		store := &hookedStore{Leases: w.leases}
+		store.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			if b := batch.Load(); b != nil && l.Kind == changefeed.KindLease {
+				err := b.Checkpoint(ctx)
+				late.CompareAndSwap(nil, &err)
+			}
+			return w.leases.Create(ctx, l)
+		}
+		var again atomic.Int64
+		h := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+			if !batch.CompareAndSwap(nil, b) {
+				again.Add(1)
+			}
+			return nil
+		})
+		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: changefeed.FromBeginning(), Manual: true})
+		time.Sleep(time.Second)
+		w.split(0)
+		w.fill(3)
+		time.Sleep(time.Minute)
+		switch err := late.Load(); {
+		case err == nil:
+			t.Error("no checkpoint was asked for during the split")
+		case !errors.Is(*err, changefeed.ErrLeaseLost):
+			t.Errorf("a checkpoint during a split: %v, and %d batches came again; want %v", *err, again.Load(), changefeed.ErrLeaseLost)
+		}
+		p.stop(t)
+	})
+}

@@ -1,0 +1,121 @@
+package changefeed_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// The first partition splits twice under a pull: nothing is skipped, nothing comes twice,
+// and each page can be gone on from.
+func TestPullGoesOnWhereItWasThroughSplits(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(60)
+		y := &tally{}
+		resume := map[changefeed.Range]changefeed.Position{}
+		from := changefeed.Position{Start: changefeed.FromBeginning()}
+		o := changefeed.PullOptions{ReadOptions: changefeed.ReadOptions{MaxItems: 4}}
+		pages := 0
+		for page, err := range changefeed.Pull(t.Context(), w.orders, changefeed.FullRange(), from, o) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := y.Handle(t.Context(), &changefeed.Batch{Changes: page.Changes}); err != nil {
+				t.Fatal(err)
+			}
+			resume[page.Range] = page.Next
+			if pages++; pages == 3 || pages == 8 {
+				w.split(0)
+			}
+		}
+		if items, again := y.items(); items != 60 || again != 0 {
+			t.Errorf("%d items, %d again", items, again)
+		}
+		y.ordered(t)
+		w.put("oslo", "new", 1)
+		again := 0
+		for _, p := range w.partitions() {
+			at, known := resume[p.Range]
+			if !known {
+				t.Errorf("no page said how to go on in %s", p.Range)
+				continue
+			}
+			for page, err := range changefeed.Pull(t.Context(), w.orders, p.Range, at, o) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				again += len(page.Changes)
+			}
+		}
+		if again != 1 {
+			t.Errorf("%d changes when the pull was gone on with, want the one that is new", again)
+		}
+	})
+}
+
+// A pull from now reads nothing at first, and from then on it is from there.
+func TestPullMovesOnAfterAnEmptyPage(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		got := 0
+		go func() {
+			for range 5 {
+				time.Sleep(7 * time.Second) // between two reads
+				w.put("oslo", "1", 1)
+			}
+		}()
+		polled := struct{ changefeed.Source }{w.orders} // it cannot wait
+		for page, err := range changefeed.Pull(ctx, polled, changefeed.FullRange(), changefeed.Position{}, changefeed.PullOptions{Follow: true}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += len(page.Changes)
+		}
+		if got != 5 {
+			t.Errorf("%d changes, want 5", got)
+		}
+	})
+}
+
+// A source that cannot count tells distances to the head: of a partition, and of leases
+// that share one, where small ones are counted.
+func TestTheDistanceToTheHeadCountsBothEnds(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		for _, o := range []changefeed.Options{{}, {MinLeases: 2}} {
+			w.leases = w.unit("unit-" + string(rune('a'+o.MinLeases)))
+			p := w.run("a", changefeed.HandlerFunc(failing), o)
+			time.Sleep(time.Second)
+			p.stop(t)
+		}
+		began := time.Now()
+		w.put("oslo", "1", 1)
+		time.Sleep(time.Minute)
+		const more = 299
+		w.fill(more)
+		for _, unit := range []struct {
+			name  string
+			exact bool
+		}{{"unit-a", false}, {"unit-c", true}} {
+			lags, err := changefeed.Estimate(t.Context(), struct{ changefeed.Source }{w.orders}, w.unit(unit.name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var sum changefeed.Lag
+			for _, l := range lags {
+				sum.Pending += l.Pending
+				sum.Exact = l.Exact
+			}
+			if sum.Pending != 1+more || sum.Exact != unit.exact {
+				t.Errorf("%s: %d pending, exact %v, want %d", unit.name, sum.Pending, sum.Exact, 1+more)
+			}
+		}
+		w.split(0)
+		lags, err := changefeed.Estimate(t.Context(), struct{ changefeed.Source }{w.orders}, w.unit("unit-a"))
+		if err != nil || len(lags) != 1 || lags[0].Oldest.Sub(began).Abs() > time.Second {
+			t.Errorf("lags %+v, %v, want one whose oldest change is of %v", lags, err, began)
+		}
+	})
+}

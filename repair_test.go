@@ -1,0 +1,254 @@
+package changefeed_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// A unit that begins from now, as nearly all do. What was written since then, even while
+// its leases were being made, and was not handled when a lease is lost, is handled; what
+// was written before is not.
+func TestAHoleIsRepairedFromWhereTheUnitBegan(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		w.fill(20)
+		first, second := w.partitions()[0], w.partitions()[1]
+		early := w.cityIn(first)
+		time.Sleep(time.Minute + 700*time.Millisecond)
+		var ready atomic.Bool // downstream is
+		y := &tally{before: func(context.Context, *changefeed.Batch) error {
+			if !ready.Load() {
+				return errDownstream
+			}
+			return nil
+		}}
+		store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			if l.Kind == changefeed.KindLease && l.Range == second.Range && !w.isCreated() {
+				time.Sleep(200 * time.Millisecond)
+				w.put(early, "early", 1)
+				time.Sleep(300 * time.Millisecond)
+			}
+			return w.leases.Create(ctx, l)
+		}}
+		p := w.runWith(w.orders, store, "a", y, changefeed.Options{})
+		w.until(time.Minute, "created", w.isCreated)
+		for n := range 20 {
+			w.put(fmt.Sprintf("city-%d", n), "new", n)
+		}
+		time.Sleep(10 * time.Second)
+		w.deleteLeases()
+		time.Sleep(time.Minute)
+		w.tiles()
+		if p.errs.find(changefeed.ErrHole) == nil {
+			t.Error("the hole was not reported")
+		}
+		ready.Store(true)
+		time.Sleep(5 * time.Minute)
+		if items, again := y.items(); items != 21 || again != 0 {
+			t.Errorf("%d items, %d again, want the 21 since the unit began", items, again)
+		}
+		p.stop(t)
+	})
+}
+
+func (w *world) isCreated() bool { return len(w.records(changefeed.KindInfo)) > 0 }
+
+func TestAHoleIsRepairedUnderTheLock(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		var under []string // what the locks are while leases are made
+		var mu sync.Mutex
+		store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			if l.Kind == changefeed.KindLease {
+				mu.Lock()
+				defer mu.Unlock()
+				held := 0
+				for _, lock := range w.records(changefeed.KindLock) {
+					if lock.State == changefeed.StateLive {
+						held++
+					}
+				}
+				under = append(under, fmt.Sprint(held))
+			}
+			return w.leases.Create(ctx, l)
+		}}
+		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{})
+		time.Sleep(time.Minute)
+		w.deleteLeases()
+		time.Sleep(2 * time.Minute)
+		w.tiles()
+		p.stop(t)
+		if got := strings.Join(under, " "); got != "1 1 1 1" {
+			t.Errorf("locks held at each creation: %q, want one at each of four", got)
+		}
+	})
+}
+
+func TestNoMarkerIsWrittenBeforeEachRangeHasALease(t *testing.T) {
+	inWorld(t, 3, func(t *testing.T, w *world) {
+		var refused atomic.Bool
+		refused.Store(true)
+		last := w.partitions()[2].Range
+		store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			if l.Kind == changefeed.KindLease && l.Range == last && refused.Load() {
+				return l, errCutOff
+			}
+			return w.leases.Create(ctx, l)
+		}}
+		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{})
+		for range 60 {
+			time.Sleep(time.Second)
+			if w.isCreated() {
+				t.Fatal("there is a marker, and a range without a lease")
+			}
+		}
+		if p.errs.find(errCutOff) == nil {
+			t.Error("nothing was reported")
+		}
+		refused.Store(false)
+		time.Sleep(2 * time.Minute)
+		w.tiles()
+		if !w.isCreated() {
+			t.Error("no marker though all leases are there")
+		}
+		p.stop(t)
+	})
+}
+
+// Each answer about the lock comes late, and then none comes: who holds it creates nothing
+// that could arrive when the lock has expired for others.
+func TestALockIsTrustedFromBeforeItsWrite(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var mu sync.Mutex
+		var renewed, created time.Time
+		store := &hookedStore{Leases: w.leases}
+		store.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			if l.Kind != changefeed.KindLock {
+				return w.leases.Update(ctx, l)
+			}
+			mu.Lock()
+			first := renewed.IsZero()
+			if first {
+				renewed = time.Now()
+			}
+			mu.Unlock()
+			if !first {
+				<-ctx.Done()
+				return l, context.Cause(ctx)
+			}
+			defer time.Sleep(6 * time.Second)
+			return w.leases.Update(ctx, l)
+		}
+		store.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			if l.Kind == changefeed.KindLease {
+				mu.Lock()
+				created = time.Now()
+				mu.Unlock()
+				time.Sleep(time.Second)
+			}
+			return w.leases.Create(ctx, l)
+		}
+		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{MinLeases: 1000})
+		time.Sleep(25 * time.Second)
+		mu.Lock()
+		if most := 10 * time.Second; created.Sub(renewed) > most || created.Sub(renewed) < most/2 {
+			t.Errorf("the last lease was created %v after the lock was written, want at most %v", created.Sub(renewed), most)
+		}
+		mu.Unlock()
+		p.stop(t)
+	})
+}
+
+// A creation fails: one of its requests may be on its way for a while.
+func TestTheLockIsLeftToExpireAfterAFailure(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var written, taken time.Time
+		a, b := &hookedStore{Leases: w.leases}, &hookedStore{Leases: w.leases}
+		a.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			switch l.Kind {
+			case changefeed.KindLease:
+				return l, errCutOff
+			case changefeed.KindLock:
+				written = time.Now()
+			}
+			return w.leases.Create(ctx, l)
+		}
+		a.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			written = time.Now() // there is nothing else than the lock
+			return w.leases.Update(ctx, l)
+		}
+		b.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			if l.Kind == changefeed.KindLease && taken.IsZero() {
+				taken = time.Now()
+			}
+			return w.leases.Create(ctx, l)
+		}
+		failed := w.runWith(w.orders, a, "a", &tally{}, changefeed.Options{})
+		time.Sleep(time.Second)
+		p := w.runWith(w.orders, b, "b", &tally{}, changefeed.Options{})
+		w.until(time.Minute, "failed", func() bool { return len(failed.errs.all()) > 0 })
+		failed.stop(t)
+		time.Sleep(2 * time.Minute)
+		p.stop(t)
+		if wait := taken.Sub(written); written.IsZero() || wait < 30*time.Second || wait > time.Minute {
+			t.Errorf("the next instance created leases %v after the lock was written, want as soon as the 30 s of a lock are over", wait)
+		}
+		w.tiles()
+	})
+}
+
+// textual gives tokens that are no numbers.
+func (w *world) textual() *hookedSource {
+	return &hookedSource{
+		Container: w.orders,
+		read: func(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+			from.Token = strings.TrimPrefix(from.Token, "after ")
+			page, err := w.orders.Read(ctx, r, from, o)
+			page.Next.Token = "after " + page.Next.Token
+			return page, err
+		},
+		wait: func(ctx context.Context, r changefeed.Range, from changefeed.Position) error {
+			from.Token = strings.TrimPrefix(from.Token, "after ")
+			return w.orders.Wait(ctx, r, from)
+		},
+	}
+}
+
+// A reader from a time goes on filtering by it, so a lease keeps it; and what is there
+// when the lease is made is not skipped, also where a token tells nothing but itself.
+func TestALeaseIsMadeWithItsStartBesideTheToken(t *testing.T) {
+	for _, textual := range []bool{false, true} {
+		t.Run(fmt.Sprint(textual), func(t *testing.T) {
+			inWorld(t, 2, func(t *testing.T, w *world) {
+				w.fill(20)
+				time.Sleep(time.Minute)
+				from := time.Now()
+				time.Sleep(time.Minute)
+				w.fill(10)
+				var source changefeed.Source = w.orders
+				if textual {
+					source = w.textual()
+				}
+				y := &tally{}
+				store := w.recorder()
+				p := w.runWith(source, store, "a", y, changefeed.Options{Start: changefeed.FromTime(from)})
+				w.until(time.Minute, "created", w.isCreated)
+				for _, l := range store.created {
+					if !l.Position.Start.Time().Equal(from) || l.Position.Token == "" && !textual {
+						t.Errorf("lease %s was made at %+v, want a token and the start", l.Token, l.Position)
+					}
+				}
+				time.Sleep(time.Minute)
+				if items, again := y.items(); items != 10 || again != 0 {
+					t.Errorf("%d items, %d again, want the 10 since the start", items, again)
+				}
+				p.stop(t)
+			})
+		})
+	}
+}
