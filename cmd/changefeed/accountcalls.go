@@ -57,22 +57,33 @@ func (a *account) call(ctx context.Context, method string, resource []string, ki
 	if err != nil {
 		return err
 	}
+	return a.send(request, func(body io.Reader) error {
+		text, err := io.ReadAll(io.LimitReader(body, maxReply))
+		if err != nil {
+			return fmt.Errorf("read answer of account: %w", err)
+		}
+		if err := json.Unmarshal(text, reply); err != nil {
+			return fmt.Errorf("read answer to %s %s: %w", method, request.URL.Path, err)
+		}
+		return nil
+	})
+}
+
+// send sends a request and has read take the answer, unless that is a refusal.
+func (a *account) send(request *http.Request, read func(body io.Reader) error) error {
 	answer, err := a.http.Do(request)
 	if err != nil {
 		return fmt.Errorf("ask account: %w", err)
 	}
 	defer answer.Body.Close()
+	if answer.StatusCode/100 == 2 {
+		return read(answer.Body)
+	}
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxReply))
 	if err != nil {
 		return fmt.Errorf("read answer of account: %w", err)
 	}
-	if answer.StatusCode/100 != 2 {
-		return &callError{method + " " + request.URL.Path, answer.StatusCode, refusalOf(text)}
-	}
-	if err := json.Unmarshal(text, reply); err != nil {
-		return fmt.Errorf("read answer to %s %s: %w", method, request.URL.Path, err)
-	}
-	return nil
+	return &callError{request.Method + " " + request.URL.Path, answer.StatusCode, refusalOf(text)}
 }
 
 // request makes a signed request.

@@ -29,10 +29,9 @@ const addressHelp = `
 
 A container's ADDRESS is one of
 
-  docstore:DIR#container                 in the store in a directory; DIR#database/container
-                                         for one in another database than "default"
-  cosmos:DATABASE/container              in the account of --endpoint
-  https://HOST:PORT/DATABASE/container   in an account, or on changefeed serve
+  docstore:DIR#container                in the store in a directory; DIR#database/container for one in another database than "default"
+  cosmos:DATABASE/container             in the account of --endpoint
+  https://HOST:PORT/DATABASE/container  in an account, or on changefeed serve
 
 An account wants a key, or else an identity of Microsoft Entra ID that this machine has.
 The emulator's well-known key is the default on a loopback address.`

@@ -31,7 +31,11 @@ acknowledged before the command is in the copy, and readers and writers go on.
 TO is a directory that must not exist. The copy is written beside it, as TO.partial, and
 gets the name when it is whole, on the disk, and checked: what broke off leaves nothing. It
 is a store like any other, so to restore it is to serve it or to copy it back. The
-certificate in DIR/tls is not part of it.` + storeHelp,
+certificate in DIR/tls is not part of it.
+
+Positions go back with a store only where its leases are in it. Leases that are kept
+elsewhere are ahead of a store that was restored: changefeed leases tells which, and run
+reports them. Delete the leases of such a unit, and it begins anew.` + storeHelp,
 		Example: `  changefeed backup http://127.0.0.1:8081 backups/monday
   changefeed backup data backups/monday --no-check`,
 		Args: cobra.ExactArgs(2),

@@ -92,7 +92,7 @@ func benchCommand() *cobra.Command {
 	var o benchOptions
 	var names strings.Builder
 	for _, b := range benchmarks() {
-		fmt.Fprintf(&names, "  %-18s %s\n", b.name, b.what)
+		fmt.Fprintf(&names, "  %-19s  %s\n", b.name, b.what)
 	}
 	cmd := &cobra.Command{
 		Use:   "bench [NAME...]",

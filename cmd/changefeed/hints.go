@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -53,6 +54,10 @@ var hints = []struct {
 	{
 		func(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) },
 		"nothing listens there: want the address of an account, or of changefeed serve, which must be running",
+	},
+	{
+		func(err error) bool { return errors.Is(err, fs.ErrPermission) && isOf[*fs.PathError](err) },
+		"this user may not do that there: be the user to whom the file or directory belongs, or want another one",
 	},
 	{
 		func(err error) bool {

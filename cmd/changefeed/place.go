@@ -69,23 +69,12 @@ func (a *account) long(ctx context.Context, kind string, read func(io.Reader) er
 	if err != nil {
 		return err
 	}
-	answer, err := a.http.Do(request)
-	if err != nil {
-		return fmt.Errorf("ask server: %w", err)
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode == http.StatusOK {
-		return read(answer.Body)
-	}
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxReply))
-	if err != nil {
-		return fmt.Errorf("read answer of server: %w", err)
-	}
-	refused := &callError{http.MethodGet + " " + request.URL.Path, answer.StatusCode, refusalOf(text)}
-	if answer.StatusCode == http.StatusNotFound || answer.StatusCode == http.StatusBadRequest {
+	err = a.send(request, read)
+	refused, ok := errors.AsType[*callError](err)
+	if ok && (refused.status == http.StatusNotFound || refused.status == http.StatusBadRequest) {
 		return fmt.Errorf("%w; only changefeed serve does this", refused)
 	}
-	return refused
+	return err
 }
 
 // whileWorking says now and then how far f is.

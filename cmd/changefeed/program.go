@@ -40,6 +40,7 @@ type program struct {
 
 	mu      sync.Mutex
 	running map[string]*os.Process // by lease: those that have not ended
+	cut     []string               // leases whose batches were ended because the processor stops
 	closed  bool                   // nothing may be started any more
 }
 
@@ -72,6 +73,9 @@ func (p *program) Handle(ctx context.Context, b *changefeed.Batch) error {
 	}
 	if err != nil {
 		kill(cmd.Process) // what it has started must not go on beside the next attempt
+		if errors.Is(context.Cause(ctx), changefeed.ErrStopped) {
+			p.unfinished(b.LeaseToken)
+		}
 		return fmt.Errorf("%s: %w", p.args[0], err)
 	}
 	return nil
@@ -98,6 +102,21 @@ func (p *program) forget(lease string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.running, lease)
+}
+
+func (p *program) unfinished(lease string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = append(p.cut, lease)
+}
+
+// wereCut are the leases whose batches were ended, and forgets them.
+func (p *program) wereCut() (leases []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	leases, p.cut = p.cut, nil
+	slices.Sort(leases)
+	return leases
 }
 
 // atWork are the leases whose batches are in hand.

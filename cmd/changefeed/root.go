@@ -63,6 +63,8 @@ Azure Cosmos DB is to any number of processes.`,
 	root.SetFlagErrorFunc(flagError)
 	root.SuggestionsMinimumDistance = 2
 	root.SetHelpCommand(helpCommand(root))
+	plain := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) { narrowHelp(plain, cmd, args) })
 	for _, c := range commands() {
 		run := c.RunE
 		c.RunE = func(cmd *cobra.Command, args []string) error {

@@ -147,7 +147,8 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer o.ending(cmd, log, p).watch()()
+	ending := o.ending(cmd, log, p)
+	defer ending.watch()()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	o.feed.Hooks = endingHooks(changefeed.LogHooks(log), end)
@@ -164,6 +165,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 	if err := processor.Run(ctx); err != nil {
 		return o.refusal(err, leases)
 	}
+	ending.last()
 	if cause := context.Cause(ctx); errors.Is(cause, cosmos.ErrMadeAnew) {
 		return cause
 	}
@@ -267,6 +269,9 @@ func (o *runOptions) store(ctx context.Context, opener *opener, at address, moni
 			return nil, fmt.Errorf("%w; --create-leases makes the lease container", err)
 		}
 		leases, err = opener.createLeases(ctx, at)
+		if errors.Is(err, changefeed.ErrNotFound) || errors.Is(err, errNoDatabase) {
+			return nil, fmt.Errorf("%w; --create-leases makes the container, in a database that is there", err)
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -70,6 +70,7 @@ func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
 	case <-over:
 		return
 	}
+	e.program.wereCut() // with leases that were given away, which is no end
 	e.say(e.waits())
 	said := time.Now()
 	for again := false; !again; {
@@ -88,6 +89,19 @@ func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
 	}
 	e.say(text)
 	e.exit(exitInterrupted)
+}
+
+// last says which batches have not been finished in time.
+func (e *ending) last() {
+	leases := e.program.wereCut()
+	if len(leases) == 0 {
+		return
+	}
+	batches, were := "the batch", "was"
+	if len(leases) > 1 {
+		batches, were = "the batches", "were"
+	}
+	e.say(fmt.Sprintf("ended: %s of %s %s not finished within %v (--drain) and will come again", batches, strings.Join(shortened(leases), ", "), were, e.drain))
 }
 
 // waits says what the end waits for.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -57,6 +58,38 @@ func TestASecondInterruptEndsAllAtOnce(t *testing.T) {
 	exit, ok := errors.AsType[*exec.ExitError](run.Wait())
 	if !ok || exit.ExitCode() != exitInterrupted {
 		t.Errorf("got %v, want exit code %d", exit, exitInterrupted)
+	}
+}
+
+// TestABatchThatIsCutIsTold at the end of a run that a Ctrl-C has ended.
+func TestABatchThatIsCutIsTold(t *testing.T) {
+	dir, in := t.TempDir(), filepath.Join(t.TempDir(), "in")
+	if err := os.WriteFile(in, generated(1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "import", in, "docstore:"+dir+"#orders", "--pk", "/outcode")
+	run := exec.Command("changefeed", "run", "--source", "docstore:"+dir+"#orders", "--name", "mailer", "--create-leases",
+		"--from", "beginning", "--drain", "200ms", "--grace", "100ms", "--", "sh", "-c", "echo begun; exec sleep 300")
+	output, err := run.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	run.Stderr = &said
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(output, make([]byte, len("begun\n"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Wait(); err != nil {
+		t.Error(err)
+	}
+	if want := "changefeed run: ended: the batch of -FF was not finished within 200ms (--drain) and will come again\n"; !strings.HasSuffix(said.String(), want) {
+		t.Errorf("said %q, want %q at the end", said.String(), want)
 	}
 }
 

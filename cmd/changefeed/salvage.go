@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -115,6 +117,9 @@ func (o *exportOptions) lost(to io.Writer, found *docstore.Salvaged) error {
 	return err
 }
 
+// nameIsLost tells what stands for the name of a container, as in [docstore.Salvaged].
+var nameIsLost = regexp.MustCompile(`^container [0-9]+$`)
+
 // incomplete is the error of a store that has lost something, or has not the container.
 func incomplete(found *docstore.Salvaged, name string, written int) error {
 	var names []string
@@ -126,7 +131,11 @@ func incomplete(found *docstore.Salvaged, name string, written int) error {
 	}
 	switch {
 	case name != "":
-		return fmt.Errorf("--container is %s: %w: want one of %s", name, errNoContainer, strings.Join(names, ", "))
+		err := fmt.Errorf("--container is %s: %w: want one of %s", name, errNoContainer, strings.Join(names, ", "))
+		if lost := slices.IndexFunc(names, nameIsLost.MatchString); lost >= 0 {
+			err = fmt.Errorf("%w, as in --container '%s', which stands for one whose name is lost", err, names[lost])
+		}
+		return err
 	case len(found.Lost)+len(found.Missing) > 0:
 		return fmt.Errorf("%d documents are written, others may be missing: what was lost is listed above", written)
 	}

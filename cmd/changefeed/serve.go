@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -135,7 +136,13 @@ func (o *serveOptions) run(cmd *cobra.Command) (err error) {
 		return usageError{err}
 	}
 	db, err := docstore.OpenContext(cmd.Context(), o.db, docstore.Options{InMemory: o.db == "", NoSync: o.noSync})
-	if err != nil {
+	switch {
+	case err != nil && cmd.Context().Err() != nil:
+		log.Info("ended while the store was being opened")
+		return nil
+	case errors.Is(err, docstore.ErrInUse):
+		return fmt.Errorf("%w; one process at a time has a store open: end the other one, or if it is changefeed serve, use its address", err)
+	case err != nil:
 		return err
 	}
 	defer closing(db, &err)

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// TestHelpFitsATerminal: but for examples, which are copied.
+func TestHelpFitsATerminal(t *testing.T) {
+	all := [][]string{{"--help"}}
+	for _, c := range commands() {
+		all = append(all, []string{c.Name(), "--help"})
+	}
+	for _, args := range all {
+		text := command(t, args...)
+		if !strings.Contains(text, "\nUsage:\n") {
+			t.Errorf("help of %s: %q", args[0], text)
+		}
+		for line := range strings.SplitSeq(text, "\n") {
+			example := strings.HasPrefix(line, "  ") && strings.Contains(line, "changefeed ") || strings.HasPrefix(line, "    --jwks")
+			if n := utf8.RuneCountInString(line); n > narrow && !example {
+				t.Errorf("help of %s has a line of %d characters: %s", args[0], n, line)
+			}
+		}
+	}
+}
+
+func TestTextIsFolded(t *testing.T) {
+	const text = "one two\nthree four five\n\n  a  one two three\n  a long line of one column\n\n"
+	const want = "one two three\nfour five\n\n  a  one two\n     three\n  a long line of one column\n\n"
+	if got := folded(text, 14); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

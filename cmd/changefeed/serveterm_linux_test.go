@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestServeMayBeStoppedWhileItOpensItsStore: the signal comes as soon as the process has locked the directory.
+func TestServeMayBeStoppedWhileItOpensItsStore(t *testing.T) {
+	dir, in := t.TempDir(), filepath.Join(t.TempDir(), "in")
+	if err := os.WriteFile(in, generated(5000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "import", in, "docstore:"+dir+"#orders", "--pk", "/outcode")
+	cut := 0
+	for range 3 {
+		serve := exec.Command("changefeed", "serve", "--db", dir, "--http", "--listen", "127.0.0.1:0")
+		var said bytes.Buffer
+		serve.Stderr = &said
+		if err := serve.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for !hasOpen(t, serve.Process.Pid, filepath.Join(dir, "LOCK")) {
+			runtime.Gosched()
+		}
+		if err := serve.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := serve.Wait(); err != nil {
+			t.Errorf("%v: %s", err, said.String())
+		}
+		if strings.Contains(said.String(), "ended while the store was being opened") {
+			cut++
+		}
+	}
+	t.Logf("%d of 3 were ended while they opened the store", cut)
+	command(t, "check", dir)
+	if n := strings.Count(command(t, "export", "docstore:"+dir+"#orders"), "\n"); n != 5000 {
+		t.Errorf("%d documents, want 5000", n)
+	}
+}
+
+// hasOpen tells whether a process has a file open. It fails the test when the process has ended.
+func hasOpen(t *testing.T, pid int, file string) bool {
+	t.Helper()
+	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil || bytes.Contains(status, []byte(") Z ")) {
+		t.Fatalf("the server has ended by itself: %v", err)
+	}
+	for _, link := range links {
+		if target, err := os.Readlink(link); err == nil && target == file {
+			return true
+		}
+	}
+	return false
+}
