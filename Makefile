@@ -5,14 +5,20 @@ TOOL  := $(GO) tool -modfile=tools/go.mod
 PKG   ?= ./...
 
 SEEDS    ?= 100
+FROM     ?= 1
 CRASHES  ?= 50
 DAMAGES  ?= 1000
 QUERIES  ?= 2000
+HISTORIES ?= 1000
+RUNS     ?= 20000
+SEED     ?= 1
 FUZZTIME ?= 10s
+LONG     ?= .long
 BENCH    ?= .
+PART     ?= 0/1
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim crash damage resume fuzz transcripts bench cover demo docs conformance-go conformance-js conformance-python conformance-java size vuln tidy
+.PHONY: help check format vet lint fix test race sim mutants crash damage resume model differ fuzz long stress transcripts bench cover demo docs conformance-go conformance-js conformance-python conformance-java size vuln tidy
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,16 +47,19 @@ test: ## all tests; PKG=./docstore for one package
 race: ## all tests with the race detector, shuffled
 	@echo "== go test -race -shuffle=on"
 	@log=$$(mktemp) && trap 'rm "$$log"' EXIT && \
-	if $(GO) test -race -shuffle=on $(PKG) >"$$log" 2>&1; then cat "$$log"; \
+	if $(GO) test -race -shuffle=on -timeout=20m $(PKG) >"$$log" 2>&1; then cat "$$log"; \
 	else cat "$$log" && grep -q '^SIGSEGV' "$$log" && ! grep -qE 'DATA RACE|^ *--- FAIL' "$$log" && \
 		echo "== the detector itself has crashed, as it rarely does in synctest: once more" && \
-		$(GO) test -race -shuffle=on $(PKG); fi
+		$(GO) test -race -shuffle=on -timeout=20m $(PKG); fi
 
 tidy: ## the house rules alone (they are part of every test run)
 	$(GO) test -count=1 ./internal/tidy
 
-sim: ## the whole system in virtual time; SEEDS=10000 for a long run
-	$(GO) test -count=1 -timeout=0 ./internal/sim -seeds $(SEEDS)
+sim: ## the whole system in virtual time; SEEDS=10000 for a long run, FROM=501 to go on after the first 500
+	$(GO) test -count=1 -timeout=0 -run PromisesHold ./internal/sim -seeds $(SEEDS) -from $(FROM)
+
+mutants: ## planted defects, which the tests must find; TABLE=root for one table, PART=3/10 for every tenth from the fourth
+	$(GO) run ./internal/mutants -table '$(TABLE)' -part $(PART)
 
 crash: ## the store under kill -9; CRASHES=200 for a long run
 	$(GO) test -count=1 -timeout=0 -run Kill -v ./docstore -crash.rounds $(CRASHES)
@@ -61,6 +70,13 @@ damage: ## files of the store damaged, one bit or one file at a time; DAMAGES=50
 resume: ## random queries, paged in every way in which SDKs go on; QUERIES=20000 for a long run
 	$(GO) test -count=1 -timeout=0 -run ResumedQueries ./cosmosrest -resume.queries $(QUERIES)
 
+model: ## the store beside a model of it (-model.runs) and conditional writes over HTTP (-linear.seeds); HISTORIES=5000 for a long run
+	$(GO) test -count=1 -timeout=0 -run 'EqualsModel|EqualModel' ./docstore -model.runs $(HISTORIES)
+	$(GO) test -count=1 -timeout=0 -run Linearizable ./cosmosrest -linear.seeds $(HISTORIES)
+
+differ: ## random queries beside an evaluator that is obvious; RUNS=100000 for a long run, SEED=7 for others
+	$(GO) test -count=1 -timeout=0 -run 'ObviousEvaluator|Random' ./cosmosrest/internal/sql -differ.runs $(RUNS) -differ.seed $(SEED)
+
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \
 		for target in $$(grep -hoE '^func Fuzz\w+' $$dir/*_test.go | cut -c6-); do \
@@ -68,6 +84,12 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir || exit 1; \
 		done; \
 	done
+
+long: ## all that proves longer, at length, goes on where it stopped (.long); FOR=20m, JOB="sim fuzz" for a part
+	$(GO) run ./internal/long -dir $(LONG) $(if $(FOR),-for $(FOR)) $(JOB)
+
+stress: ## every test 20 times beside busy loops, long ones 5 times; PKG=./docstore for one package
+	$(GO) run ./internal/stress $(PKG)
 
 transcripts: ## write anew what the server answers, to be read in the diff
 	$(GO) test -count=1 -run Transcripts ./cosmosrest -rewrite

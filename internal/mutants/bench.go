@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// A bench is a directory with an overlay, which shows the compiler mutants in the place of the code, and with what is
+// built of it.
+type bench struct {
+	ctx       context.Context
+	root, dir string
+	fault     error // why nothing can be built
+
+	building sync.Map // of functions, by package
+}
+
+// newBench puts files into an overlay and builds a package of it.
+func newBench(ctx context.Context, root, dir, pkg string, files map[string]string) *bench {
+	b := &bench{ctx: ctx, root: root, dir: dir}
+	replace := map[string]string{}
+	b.fault = os.MkdirAll(filepath.Join(dir, "tmp"), 0o700)
+	for file, text := range files {
+		replace[file] = filepath.Join(dir, filepath.Base(file))
+		b.fault = errors.Join(b.fault, os.WriteFile(replace[file], []byte(text), 0o600))
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	b.fault = errors.Join(b.fault, err, os.WriteFile(b.overlay(), overlay, 0o600))
+	if b.fault == nil {
+		b.fault = b.build("build", "-o", os.DevNull, "./"+pkg)
+	}
+	return b
+}
+
+func (b *bench) overlay() string { return filepath.Join(b.dir, "overlay.json") }
+
+// build runs the go tool over the mutants.
+func (b *bench) build(command string, args ...string) error {
+	cmd := exec.CommandContext(b.ctx, "go", append([]string{command, "-overlay=" + b.overlay()}, args...)...)
+	cmd.Dir = b.root
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("does not build: %w\n%s", err, output)
+	}
+	return nil
+}
+
+// binary is the test binary of a package, which is built when it is first asked for.
+func (b *bench) binary(pkg string) (string, error) {
+	once, _ := b.building.LoadOrStore(pkg, sync.OnceValues(func() (string, error) {
+		file := filepath.Join(b.dir, strings.ReplaceAll(filepath.Join("p", pkg), "/", "-")+".test")
+		return file, b.build("test", "-c", "-vet=off", "-ldflags=-w", "-o", file, "./"+pkg)
+	}))
+	return once.(func() (string, error))()
+}
+
+// trials puts mutants of several packages on benches: together where that can be, else each on one of its own.
+func (o options) trials(ctx context.Context, chosen []mutant, dir string) []*trial {
+	all := make([]*trial, len(chosen))
+	packages := map[string]map[int]*trial{}
+	for i, m := range chosen {
+		all[i] = &trial{ctx: ctx, root: o.root, dir: filepath.Join(dir, strconv.Itoa(i+1)), mutant: m, onlyNamed: o.onlyNamed, limit: o.limit}
+		if packages[m.pkg] == nil {
+			packages[m.pkg] = map[int]*trial{}
+		}
+		packages[m.pkg][i+1] = all[i]
+	}
+	for pkg, trials := range packages {
+		bring(trials, func() *bench {
+			return share(ctx, o.root, filepath.Join(dir, strings.ReplaceAll(filepath.Join("p", pkg), "/", "-")), pkg, trials)
+		})
+	}
+	return all
+}
+
+// bring brings trials together. Those that do not build are taken out, and tell their faults alone.
+func bring(trials map[int]*trial, share func() *bench) {
+	for b := share(); b != nil && b.fault != nil; b = share() {
+		bad := b.culprits()
+		if len(bad) == 0 {
+			bad = slices.Collect(maps.Keys(trials)) // whatever it is
+		}
+		for _, number := range bad {
+			trials[number].bench = nil
+			delete(trials, number)
+		}
+	}
+}
+
+var (
+	faultLine   = regexp.MustCompile(`(?m)([\w.-]+\.go):(\d+):\d+: `)
+	variantLine = regexp.MustCompile(`^func .*Planted([1-9]\d*)\(`)
+)
+
+// culprits are the numbers of the variants in which the compiler has found faults.
+func (b *bench) culprits() (numbers []int) {
+	for _, m := range faultLine.FindAllStringSubmatch(b.fault.Error(), -1) {
+		text, err := os.ReadFile(filepath.Join(b.dir, m[1]))
+		line, _ := strconv.Atoi(m[2])
+		lines := strings.Split(string(text), "\n")
+		if err != nil || line > len(lines) {
+			continue
+		}
+		for i := line - 1; i >= 0; i-- {
+			if !strings.HasPrefix(lines[i], "func ") {
+				continue
+			}
+			if v := variantLine.FindStringSubmatch(lines[i]); v != nil {
+				number, _ := strconv.Atoi(v[1])
+				numbers = append(numbers, number)
+			}
+			break
+		}
+	}
+	slices.Sort(numbers)
+	return slices.Compact(numbers)
+}
+
+// share puts trials of one package on a bench together, but for those that cannot stand beside others.
+func share(ctx context.Context, root, dir, pkg string, trials map[int]*trial) *bench {
+	files, variants, err := together(root, pkg, trials)
+	if err != nil || len(variants) == 0 {
+		return nil // each will tell its own fault
+	}
+	b := newBench(ctx, root, dir, pkg, files)
+	for _, number := range variants {
+		trials[number].bench, trials[number].number = b, number
+	}
+	return b
+}
+
+// alone puts a trial on a bench of its own.
+func (t *trial) alone() *bench {
+	t.number = 0
+	p, err := t.plant(t.root)
+	if err != nil {
+		return &bench{dir: t.dir, fault: err}
+	}
+	return newBench(t.ctx, t.root, t.dir, t.pkg, map[string]string{p.file: p.text()})
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/build"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// A place is a declaration in a file: its lines, from the first up to, not including, the second.
+type place struct {
+	file, pkg  string
+	lines      []string
+	from, upto int
+	fn         *ast.FuncDecl // as it is, without edits; nil for a const, var or type
+}
+
+// plant finds the place of a mutant and makes its edits.
+func (m mutant) plant(root string) (*place, error) {
+	p, err := find(filepath.Join(root, m.pkg), m.decl)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", m, err)
+	}
+	for _, e := range m.edits {
+		if err := p.replace(e); err != nil {
+			return nil, fmt.Errorf("%s: in %s of %s: %w", m, m.decl, p.file, err)
+		}
+	}
+	return p, nil
+}
+
+// text is the whole file.
+func (p *place) text() string { return strings.Join(p.lines, "\n") }
+
+// replace makes one edit.
+func (p *place) replace(e edit) error {
+	at := -1
+	for i := p.from; i+len(e.old) <= p.upto; i++ {
+		if !slices.Equal(p.lines[i:i+len(e.old)], e.old) {
+			continue
+		}
+		if at >= 0 {
+			return fmt.Errorf("twice, on lines %d and %d: %s", at+1, i+1, strings.TrimSpace(e.old[0]))
+		}
+		at = i
+	}
+	if at < 0 {
+		return fmt.Errorf("not found: %s", strings.Join(e.old, "\n"))
+	}
+	p.lines = slices.Replace(p.lines, at, at+len(e.old), e.new...)
+	p.upto += len(e.new) - len(e.old)
+	return nil
+}
+
+// find looks for a declaration in the files of a directory that are built here and are no tests.
+func find(dir, decl string) (found *place, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		name := entry.Name()
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		if built, err := build.Default.MatchFile(dir, name); err != nil || !built {
+			continue
+		}
+		p, err := findIn(filepath.Join(dir, name), decl)
+		switch {
+		case err != nil:
+			return nil, err
+		case p != nil && found != nil:
+			return nil, fmt.Errorf("%s is declared in %s and in %s", decl, found.file, p.file)
+		case p != nil:
+			found = p
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("no %s in %s", decl, dir)
+	}
+	return found, nil
+}
+
+// A source is a file as it is parsed, once.
+type source struct {
+	text string
+	fset *token.FileSet
+	tree *ast.File
+}
+
+var sources sync.Map // of functions, by file
+
+func parseFile(file string) (source, error) {
+	once, _ := sources.LoadOrStore(file, sync.OnceValues(func() (s source, err error) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return s, err
+		}
+		s = source{text: string(text), fset: token.NewFileSet()}
+		s.tree, err = parser.ParseFile(s.fset, file, text, parser.SkipObjectResolution)
+		return s, err
+	}))
+	return once.(func() (source, error))()
+}
+
+// findIn looks for a declaration in one file.
+func findIn(file, decl string) (*place, error) {
+	s, err := parseFile(file)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range s.tree.Decls {
+		if n := named(d, decl); n != nil {
+			fn, _ := n.(*ast.FuncDecl)
+			return &place{
+				file: file, pkg: s.tree.Name.Name, lines: strings.Split(s.text, "\n"),
+				from: s.fset.Position(n.Pos()).Line - 1, upto: s.fset.Position(n.End()).Line, fn: fn,
+			}, nil
+		}
+	}
+	return nil, nil
+}
+
+// named returns the part of a declaration that declares a name: a function, or one of several consts, vars or types.
+func named(d ast.Decl, name string) ast.Node {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if receiver(d)+d.Name.Name == name {
+			return d
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			for _, id := range declared(spec) {
+				if id.Name == name && d.Lparen.IsValid() {
+					return spec
+				} else if id.Name == name {
+					return d
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func declared(spec ast.Spec) []*ast.Ident {
+	switch spec := spec.(type) {
+	case *ast.TypeSpec:
+		return []*ast.Ident{spec.Name}
+	case *ast.ValueSpec:
+		return spec.Names
+	}
+	return nil
+}
+
+// receiver returns the type of a method and a dot, without pointer and type parameters; of a function, nothing.
+func receiver(d *ast.FuncDecl) string {
+	if d.Recv == nil {
+		return ""
+	}
+	for n := range ast.Preorder(d.Recv.List[0].Type) {
+		if id, ok := n.(*ast.Ident); ok {
+			return id.Name + "."
+		}
+	}
+	return ""
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Building is what takes long, so the mutants of a package are built together where that can be: a function that has
+// mutants is there as it is, and once for each of them, and the environment says which of these is called.
+
+// chosenBy names the variable of the environment that holds the number of the mutant; 0, or none, is the code as it is.
+const chosenBy = "PLANTED_MUTANT"
+
+const chooser = `package %s
+
+import (
+	"os"
+	"strconv"
+)
+
+var plantedMutant, _ = strconv.Atoi(os.Getenv("` + chosenBy + `"))
+`
+
+// A variant is a mutant of a function, beside the function as it is.
+type variant struct {
+	number            int
+	planted, original *place
+}
+
+// together returns the files of a package with the mutants of some trials in them, and the numbers of these trials.
+// The others change what is no function, or one that cannot be called through another.
+func together(root, pkg string, trials map[int]*trial) (files map[string]string, numbers []int, err error) {
+	decls := map[string][]variant{}
+	for number, t := range trials {
+		original, err := find(filepath.Join(root, pkg), t.decl)
+		if err != nil {
+			continue
+		}
+		planted, err := t.plant(root)
+		if err == nil && original.isRepeatable() && original.lines[original.from] == planted.lines[planted.from] {
+			decls[t.decl] = append(decls[t.decl], variant{number, planted, original})
+			numbers = append(numbers, number)
+		}
+	}
+	if len(decls) == 0 {
+		return nil, nil, nil
+	}
+	files, err = withVariants(filepath.Join(root, pkg), decls)
+	return files, numbers, err
+}
+
+// withVariants returns the files that have the declarations, with all variants of each, and the one that chooses.
+func withVariants(dir string, decls map[string][]variant) (map[string]string, error) {
+	byFile := map[string][][]variant{}
+	name := ""
+	for _, vs := range decls {
+		slices.SortFunc(vs, func(a, b variant) int { return cmp.Compare(a.number, b.number) })
+		byFile[vs[0].original.file] = append(byFile[vs[0].original.file], vs)
+		name = vs[0].original.pkg
+	}
+	files := map[string]string{filepath.Join(dir, "planted_mutant.go"): fmt.Sprintf(chooser, name)}
+	for file, all := range byFile {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		lines := strings.Split(string(text), "\n")
+		slices.SortFunc(all, func(a, b []variant) int { return cmp.Compare(b[0].original.from, a[0].original.from) }) // from the end
+		for _, vs := range all {
+			o := vs[0].original
+			lines = slices.Replace(lines, o.from, o.upto, o.repeated(vs))
+		}
+		files[file] = strings.Join(lines, "\n")
+	}
+	return files, nil
+}
+
+// isRepeatable tells a function that can be called through another one and does the same.
+func (p *place) isRepeatable() bool {
+	if p.fn == nil || p.fn.Type.TypeParams != nil || p.fn.Name.Name == "init" || p.fn.Name.Name == "main" {
+		return false
+	}
+	if p.fn.Recv != nil {
+		switch t := p.fn.Recv.List[0].Type.(type) {
+		case *ast.Ident:
+		case *ast.StarExpr:
+			if _, plain := t.X.(*ast.Ident); !plain {
+				return false // of a generic type
+			}
+		default:
+			return false
+		}
+	}
+	for n := range ast.Preorder(p.fn) {
+		if id, ok := n.(*ast.Ident); ok && id.Name == "recover" {
+			return false // it works only in the function that was deferred
+		}
+	}
+	return true
+}
+
+// repeated is a function that calls the chosen variant, and after it all of them.
+func (p *place) repeated(vs []variant) string {
+	var b strings.Builder
+	receiver, of := "", ""
+	if p.fn.Recv != nil {
+		names, declared := p.named(p.fn.Recv, "itself")
+		receiver, of = "("+declared+") ", names+"."
+	}
+	given, params := p.named(p.fn.Type.Params, "given")
+	results, returns := "", ""
+	if r := p.fn.Type.Results; r != nil {
+		results, returns = " "+p.source(r), "return "
+	}
+	name := p.fn.Name.Name
+	fmt.Fprintf(&b, "func %s%s(%s)%s {\n\tswitch plantedMutant {\n", receiver, name, params, results)
+	for _, v := range vs {
+		fmt.Fprintf(&b, "\tcase %d:\n\t\t%s%s%s(%s)\n", v.number, returns, of, renamed(name, v.number), given)
+	}
+	fmt.Fprintf(&b, "\tdefault:\n\t\t%s%s%s(%s)\n\t}\n}\n", returns, of, renamed(name, 0), given)
+	b.WriteString(p.as(renamed(name, 0)))
+	for _, v := range vs {
+		v.planted.fn = p.fn
+		b.WriteString(v.planted.as(renamed(name, v.number)))
+	}
+	return b.String()
+}
+
+func renamed(name string, number int) string { return fmt.Sprintf("%sPlanted%d", name, number) }
+
+// as is the declaration under another name.
+func (p *place) as(name string) string {
+	text := strings.Join(p.lines[p.from:p.upto], "\n")
+	at := int(p.fn.Name.Pos() - p.fn.Pos())
+	return "\n" + text[:at] + name + text[at+len(p.fn.Name.Name):] + "\n"
+}
+
+// named lists the names of parameters as they are given to a call, and as they are declared, with names for all.
+func (p *place) named(list *ast.FieldList, prefix string) (given, declared string) {
+	var calls, params []string
+	for _, field := range list.List {
+		names := field.Names
+		if len(names) == 0 {
+			names = []*ast.Ident{ast.NewIdent("_")}
+		}
+		dots := ""
+		if _, variadic := field.Type.(*ast.Ellipsis); variadic {
+			dots = "..."
+		}
+		for _, id := range names {
+			name := id.Name
+			if name == "_" {
+				name = fmt.Sprint(prefix, len(params))
+			}
+			calls = append(calls, name+dots)
+			params = append(params, name+" "+p.source(field.Type))
+		}
+	}
+	return strings.Join(calls, ", "), strings.Join(params, ", ")
+}
+
+// source is the text of a node. A file alone in its set has positions that are offsets, counted from 1.
+func (p *place) source(n ast.Node) string {
+	return strings.Join(p.lines, "\n")[n.Pos()-token.Pos(1) : n.End()-token.Pos(1)]
+}
