@@ -42,6 +42,19 @@ func (i *instance) suffer(until time.Time) {
 	i.sound = until
 }
 
+// wait notes that a process waits for an answer. It gives up after a minute, and tries again:
+// several such waits in one split are longer than patience.
+func (i *instance) wait(delay time.Duration) {
+	until := time.Now().Add(min(delay, time.Minute))
+	i.world.storm(until)
+	if delay < time.Minute/3 {
+		return
+	}
+	i.world.mu.Lock()
+	defer i.world.mu.Unlock()
+	i.sound = later(i.sound, until)
+}
+
 // disturb does to one process, or to the stores, what all worlds have or what this one
 // has as well.
 func (w *world) disturb() {

@@ -120,6 +120,31 @@ func TestAHistoryOfALeaseIsRightOrWrong(t *testing.T) {
 	}
 }
 
+// What a delete removes was shown before; that says nothing of when it was removed.
+func TestALateDeleteIsExplained(t *testing.T) {
+	h := &history{owners: map[*instance]owner{hostA: {"a", "a1"}}}
+	l := lease(hostA, "1", 1)
+	made := h.ask(hostA, create, l)
+	l.ETag = "1"
+	h.answer(made, l.ETag, nil)
+	for i, records := range [][]changefeed.Lease{{l}, {l}, nil} {
+		looking := h.ask(hostB, list, changefeed.Lease{})
+		looking.listed = map[string]changefeed.Lease{}
+		for _, r := range records {
+			looking.listed[r.Token] = r
+		}
+		h.sight(records)
+		h.answer(looking, "", nil)
+		if i == 0 {
+			h.ask(hostA, remove, l) // never answered
+		}
+	}
+	g := newLedger(changefeed.LatestVersion, 0)
+	if h.check(g); len(g.broken) > 0 {
+		t.Error(g.broken)
+	}
+}
+
 // stale is a lease store whose listings lag one behind.
 type stale struct {
 	changefeed.LeaseStore

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -83,7 +84,8 @@ func (h *history) check(g *ledger) {
 	looks := map[string][]*look{}
 	for _, q := range h.requests {
 		q.me = h.owners[q.by]
-		if first, known := shown[contentOf(q.sent)]; known && q.ending == unknown {
+		writes := q.verb == create || q.verb == update
+		if first, known := shown[contentOf(q.sent)]; known && writes && q.ending == unknown {
 			q.told, q.etag = max(q.asked, first.at), first.lease.ETag
 		}
 		if q.verb == remove || q.verb != list && q.told != never {
@@ -98,7 +100,11 @@ func (h *history) check(g *ledger) {
 			}
 		}
 		if at := explain(all); at != nil {
-			g.fail("history of %s: %s", token, at)
+			slices.SortFunc(all, func(a, b *look) int { return cmp.Compare(a.asked, b.asked) })
+			for _, l := range all {
+				g.note("history of %s: %d-%d: %v, ETag %s, then %s", token, l.asked, l.told, l, l.sent.ETag, l.etag)
+			}
+			g.fail("history of %s: no order explains what %v", token, at)
 		}
 	}
 }
@@ -140,7 +146,7 @@ func firstOutside(looks []*look, orders [][]int) (first *look) {
 func (l *look) String() string {
 	what := [...]string{"lists", "creates", "updates", "deletes"}[l.verb]
 	how := [...]string{"no answer", "done", "conflict", "not found"}[l.ending]
-	return fmt.Sprintf("no order explains what %v was told at %s, when it %s %+v, sees %+v: %s",
+	return fmt.Sprintf("%v was told at %s, when it %s %+v, sees %+v: %s",
 		l.by, l.begun.Format("15:04:05.000"), what, contentOf(l.sent), contentOf(l.shown), how)
 }
 

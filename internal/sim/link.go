@@ -149,7 +149,7 @@ func carry[T any](ctx context.Context, l *link, q parcel, do func(context.Contex
 		return none, f.err
 	}
 	got, err := act(ctx)
-	l.by.world.storm(time.Now().Add(min(f.after, time.Minute)))
+	l.by.wait(f.after)
 	if waited := sleep(ctx, f.after); waited != nil {
 		return none, waited
 	}
@@ -174,7 +174,8 @@ func late[T any](ctx context.Context, l *link, delay time.Duration, do func(cont
 		got T
 		err error
 	}
-	l.by.world.storm(time.Now().Add(delay))
+	l.by.wait(delay)
+	l.by.world.storm(time.Now().Add(delay)) // it may have its effect when nobody waits any more
 	answers := make(chan answer, 1)
 	time.AfterFunc(delay, func() {
 		got, err := do(context.WithoutCancel(ctx))

@@ -13,6 +13,7 @@ import (
 type model struct {
 	leases  map[string]kept
 	parents []changefeed.Lease // all that were ever about to be split
+	deleted []changefeed.Lease // by an operator
 	tenures map[place]*tenure
 	pages   map[reading][]page
 }

@@ -44,6 +44,7 @@ func (w *world) refresh() {
 	m := w.ledger.model.leases
 	for token, l := range m {
 		if !slices.ContainsFunc(records, func(r changefeed.Lease) bool { return r.ID == l.ID }) {
+			w.ledger.model.deleted = append(w.ledger.model.deleted, l.Lease)
 			delete(m, token)
 		}
 	}

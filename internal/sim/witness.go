@@ -59,7 +59,9 @@ func (g *ledger) stored(l changefeed.Lease) changefeed.Lease {
 func (g *ledger) created(by *instance, l changefeed.Lease) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.model.leases[l.Token] = kept{l, by}
+	if g.model.leases[l.Token] = (kept{l, by}); l.Free() {
+		g.model.leases[l.Token] = kept{l, nil} // its maker may be at work on an earlier one, which was deleted
+	}
 	g.passesNothing(nil, l)
 	generation := generationOf(l)
 	if generation == 0 {
@@ -149,7 +151,8 @@ func (g *ledger) removed(l changefeed.Lease) {
 	g.coversOpen(l)
 }
 
-// coversOpen checks that for all that is open in the range of a lease there is another one.
+// coversOpen checks that for all that is open in the range of a lease there is another one,
+// or was until an operator deleted it: then there is a hole, which is repaired.
 func (g *ledger) coversOpen(gone changefeed.Lease) {
 	for v, e := range g.open {
 		if !gone.Range.Holds(e.epk) {
@@ -158,6 +161,9 @@ func (g *ledger) coversOpen(gone changefeed.Lease) {
 		covered := false
 		for token, l := range g.model.leases {
 			covered = covered || token != gone.Token && l.Range.Holds(e.epk) && lsnOf(l.Position.Token) < v.lsn
+		}
+		for _, l := range g.model.deleted {
+			covered = covered || l.Range.Holds(e.epk) && lsnOf(l.Position.Token) < v.lsn
 		}
 		if !covered {
 			g.breach("lease %s is gone, and no other has %s %s LSN %d", gone.Token, v.key, v.id, v.lsn)
