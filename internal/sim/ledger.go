@@ -55,6 +55,7 @@ type actor interface {
 // call is one call of a handler that has not returned.
 type call struct {
 	by      actor
+	begun   time.Time
 	token   string
 	of      changefeed.Range
 	changes []changefeed.Change
@@ -154,7 +155,7 @@ func (g *ledger) place(key changefeed.PartitionKey) string {
 // handOver checks a batch before it is handled: it is what the model expects, nothing
 // earlier of the same keys is owed, and nobody else is at work on them.
 func (g *ledger) handOver(ctx context.Context, by *instance, b *changefeed.Batch) *call {
-	made := &call{by: by, token: b.LeaseToken, of: b.Range, changes: b.Changes, ctx: ctx, tenure: newTenure(by)}
+	made := &call{by: by, begun: time.Now(), token: b.LeaseToken, of: b.Range, changes: b.Changes, ctx: ctx, tenure: newTenure(by)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.tell("%s handles %s, %d changes from LSN %d, attempt %d", by, b.LeaseToken, len(b.Changes), b.Changes[0].LSN, b.Attempt)
@@ -165,7 +166,7 @@ func (g *ledger) handOver(ctx context.Context, by *instance, b *changefeed.Batch
 
 // handOverTo checks a batch of a .NET host.
 func (g *ledger) handOverTo(ctx context.Context, by *netHost, token string, of changefeed.Range, changes []changefeed.Change) *call {
-	made := &call{by: by, token: token, of: of, changes: changes, ctx: ctx, tenure: &tenure{}}
+	made := &call{by: by, begun: time.Now(), token: token, of: of, changes: changes, ctx: ctx, tenure: &tenure{}}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.tell("%s handles %s, %d changes from LSN %d", by, token, len(changes), changes[0].LSN)
@@ -176,7 +177,7 @@ func (g *ledger) handOverTo(ctx context.Context, by *netHost, token string, of c
 func (g *ledger) hand(made *call) {
 	by := made.by
 	for other := range g.calls {
-		if other.by != by && !other.by.isDead() && other.ctx.Err() == nil && other.of.Overlaps(made.of) && !g.mayMeet(by, other.by) {
+		if other.by != by && !other.by.isDead() && other.ctx.Err() == nil && other.of.Overlaps(made.of) && !g.mayMeet(made, other) {
 			g.breach("two owners: %s has %s while %s has %s", by, made.token, other.by, other.token)
 		}
 	}
@@ -193,9 +194,11 @@ func (g *ledger) hand(made *call) {
 }
 
 // mayMeet tells that a process may begin on a range while another one is at work there: a
-// .NET host begins on what it steals at once.
-func (g *ledger) mayMeet(comer, holder actor) bool {
-	return g.muddled.Load() || comer.isForeign() && !holder.isForeign()
+// .NET host begins on what it steals at once, and whom it steals from hears of it later.
+func (g *ledger) mayMeet(comer, holder *call) bool {
+	steals := comer.by.isForeign() && !holder.by.isForeign()
+	isRobbed := !comer.by.isForeign() && holder.by.isForeign() && comer.tenure.began.Before(holder.begun)
+	return steals || isRobbed || g.muddled.Load()
 }
 
 func versionOf(c changefeed.Change) version { return version{c.PartitionKey, c.ID, c.LSN} }
