@@ -15,6 +15,7 @@ type model struct {
 	parents []changefeed.Lease // all that were ever about to be split
 	deleted []changefeed.Lease // by an operator
 	tenures map[place]*tenure
+	owned   map[place]time.Time // when a process last wrote itself into a lease as its owner
 	pages   map[reading][]page
 }
 
@@ -46,8 +47,8 @@ type page struct {
 // tenure is what a process has done with a lease since it began to work on it.
 type tenure struct {
 	manual   bool
-	every    int // Options.CheckpointItems
-	began    time.Time
+	every    int       // Options.CheckpointItems
+	began    time.Time // when it became the owner, in the store
 	turn     time.Time // when a batch was last handed over
 	over     bool
 	reached  map[string]bool  // tokens that the lease may be at: all before them is done
@@ -63,7 +64,7 @@ type tenure struct {
 }
 
 func newModel() model {
-	return model{leases: map[string]kept{}, tenures: map[place]*tenure{}, pages: map[reading][]page{}}
+	return model{leases: map[string]kept{}, tenures: map[place]*tenure{}, owned: map[place]time.Time{}, pages: map[reading][]page{}}
 }
 
 // lsnOf is the number of a token.
@@ -85,6 +86,7 @@ func (g *ledger) acquired(by *instance, l changefeed.Lease) {
 	defer g.mu.Unlock()
 	g.tell("%s has %s/%s at %v, attempts %d", by, l.Token, l.Epoch, l.Position, l.Attempts)
 	t := newTenure(by)
+	t.began = g.model.owned[place{by, l.Token}]
 	t.root, t.last = l.Position.Token, l.Position.Token
 	t.from, t.base = t.root, t.root
 	t.failures[t.root] = l.Attempts

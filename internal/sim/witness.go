@@ -59,8 +59,10 @@ func (g *ledger) stored(l changefeed.Lease) changefeed.Lease {
 func (g *ledger) created(by *instance, l changefeed.Lease) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.model.leases[l.Token] = (kept{l, by}); l.Free() {
+	if l.Free() {
 		g.model.leases[l.Token] = kept{l, nil} // its maker may be at work on an earlier one, which was deleted
+	} else {
+		g.model.leases[l.Token], g.model.owned[place{by, l.Token}] = kept{l, by}, time.Now()
 	}
 	g.passesNothing(nil, l)
 	generation := generationOf(l)
@@ -101,6 +103,9 @@ func (g *ledger) updated(by *instance, l changefeed.Lease) {
 	}
 	if !known {
 		return
+	}
+	if was.Owner != l.Owner || was.Epoch != l.Epoch {
+		g.model.owned[place{by, l.Token}] = time.Now()
 	}
 	g.moved(by, was.Lease, l)
 	g.passesNothing(g.model.tenures[place{by, l.Token}], l)
