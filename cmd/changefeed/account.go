@@ -20,6 +20,7 @@ import (
 
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/internal/usage"
 )
 
 // accountFlags tell an account, and who asks. What is not given comes from the
@@ -69,7 +70,7 @@ func (f accountFlags) find(a address) (credentials, error) {
 	}
 	switch {
 	case a.endpoint == "" && endpoint == "":
-		return credentials{}, usageError{fmt.Errorf("%s is %s, of an account that nothing tells: want --endpoint, %s or %s", a.field, a.given, endpointVariable, connectionVariable)}
+		return credentials{}, usage.Error{Err: fmt.Errorf("%s is %s, of an account that nothing tells: want --endpoint, %s or %s", a.field, a.given, endpointVariable, connectionVariable)}
 	case a.endpoint != "" && endpoint != "" && !sameHost(a.endpoint, endpoint):
 		key = ""
 	}
@@ -93,7 +94,7 @@ func parseConnection(text string) (c credentials, err error) {
 		}
 	}
 	if text != "" && (c.endpoint == "" || c.key == "") {
-		return c, usageError{errors.New("connection string has no AccountEndpoint or no AccountKey: want AccountEndpoint=https://HOST:PORT/;AccountKey=KEY;")}
+		return c, usage.Error{Err: errors.New("connection string has no AccountEndpoint or no AccountKey: want AccountEndpoint=https://HOST:PORT/;AccountKey=KEY;")}
 	}
 	return c, nil
 }

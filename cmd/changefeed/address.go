@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/usage"
 )
 
 // An address tells where a container is: in the directory of a store, or in an account
@@ -168,7 +169,7 @@ func (p *placeFlags) address(cmd *cobra.Command, args []string) (a address, err 
 		}
 	}
 	if err != nil {
-		return a, usageError{err}
+		return a, usage.Error{Err: err}
 	}
 	return a, nil
 }

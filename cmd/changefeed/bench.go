@@ -16,6 +16,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/internal/usage"
 )
 
 // figure is what one benchmark found.
@@ -124,7 +127,7 @@ func (o *benchOptions) run(cmd *cobra.Command, names []string) error {
 	chosen := benchmarks()
 	for _, name := range names {
 		if !slices.Contains(cmd.ValidArgs, name) {
-			return usageError{fmt.Errorf("there is no benchmark %q: want some of %s", name, strings.Join(cmd.ValidArgs, ", "))}
+			return usage.Error{Err: fmt.Errorf("there is no benchmark %q: want some of %s", name, strings.Join(cmd.ValidArgs, ", "))}
 		}
 	}
 	if len(names) > 0 {
@@ -144,7 +147,7 @@ func (o *benchOptions) measure(cmd *cobra.Command, s *site, chosen []benchmark) 
 	var all []figure
 	for i, b := range chosen {
 		text := fmt.Sprintf("%d/%d %s: %s", i+1, len(chosen), b.name, b.what)
-		fmt.Fprintln(s.log, wrapped(text, 0, terminalOf(s.log).room(), 4))
+		fmt.Fprintln(s.log, terminal.Wrap(text, 0, terminal.Of(s.log).Room(), 4))
 		f, err := b.run(cmd.Context(), s)
 		if cmd.Context().Err() != nil { // what came out is no measurement
 			return cmp.Or(o.conclude(cmd, all), errInterrupted)
@@ -170,7 +173,7 @@ func (o *benchOptions) conclude(cmd *cobra.Command, all []figure) error {
 	if o.output.value == "json" || len(all) == 0 {
 		return nil
 	}
-	return writeFigures(cmd.OutOrStdout(), all, terminalOf(cmd.OutOrStdout()).room())
+	return writeFigures(cmd.OutOrStdout(), all, terminal.Of(cmd.OutOrStdout()).Room())
 }
 
 // writeFigures writes a table with a bar for each figure. What there is no room for is
@@ -194,7 +197,7 @@ func writeFigures(w io.Writer, all []figure, width int) error {
 		if !targets {
 			text += "; target " + f.Target
 		}
-		if _, err := fmt.Fprintln(w, wrapped(text, 0, width, 2)); err != nil {
+		if _, err := fmt.Fprintln(w, terminal.Wrap(text, 0, width, 2)); err != nil {
 			return err
 		}
 	}
@@ -266,7 +269,7 @@ func (s *site) close() {
 
 // say tells how a benchmark gets on.
 func (s *site) say(format string, args ...any) {
-	fmt.Fprintln(s.log, wrapped(fmt.Sprintf("    "+format, args...), 0, terminalOf(s.log).room(), 6))
+	fmt.Fprintln(s.log, terminal.Wrap(fmt.Sprintf("    "+format, args...), 0, terminal.Of(s.log).Room(), 6))
 }
 
 // complain tells what an instance reports, which none should.

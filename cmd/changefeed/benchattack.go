@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // What clients with a key must have while a server is attacked, beside the same without an attack.
@@ -121,7 +123,7 @@ func (g *siege) read(ctx context.Context, w *socket) (waits []float64) {
 	op := readOne(g.t.docs)
 	due := time.Now().Add(time.Duration(rand.Int64N(int64(every))))
 	for ; ; due = due.Add(every) {
-		if rest(ctx, time.Until(due)) != nil {
+		if pause.For(ctx, time.Until(due)) != nil {
 			return waits
 		}
 		if err := op(w); err != nil {
@@ -163,7 +165,7 @@ func (g *siege) wait(ctx context.Context) {
 // arrive is one new client with a key after the other.
 func (g *siege) arrive(ctx context.Context) {
 	op := readOne(g.t.docs)
-	for rest(ctx, attackNewcomer) == nil {
+	for pause.For(ctx, attackNewcomer) == nil {
 		w, err := dialSocket(g.t.served.addr, g.t.served.key)
 		if err == nil {
 			err = op(w)
@@ -179,7 +181,7 @@ func (g *siege) arrive(ctx context.Context) {
 
 // watch notes the server's memory.
 func (g *siege) watch(ctx context.Context) {
-	for rest(ctx, 50*time.Millisecond) == nil {
+	for pause.For(ctx, 50*time.Millisecond) == nil {
 		g.peak.Store(max(g.peak.Load(), g.t.served.resident()))
 	}
 }

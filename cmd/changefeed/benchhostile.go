@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 const (
@@ -116,7 +118,7 @@ func (g *siege) ask(ctx context.Context, first int, met *outcomes) error {
 		}
 		met.add("status " + strconv.Itoa(a.status))
 		if a.status == http.StatusTooManyRequests {
-			_ = rest(ctx, time.Second) // the loop looks at ctx
+			_ = pause.For(ctx, time.Second) // the loop looks at ctx
 		}
 	}
 	return nil
@@ -133,7 +135,7 @@ func (g *siege) dawdle(ctx context.Context, met *outcomes) error {
 			return errors.Join(err, w.Close())
 		}
 		n := int64(0)
-		for rest(ctx, slowPause) == nil && err == nil {
+		for pause.For(ctx, slowPause) == nil && err == nil {
 			var m int64
 			m, err = io.CopyN(io.Discard, w.conn, slowBytes)
 			n += m

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 const (
@@ -57,7 +58,7 @@ func idle1000(ctx context.Context, s *site) (f figure, err error) {
 	s.say("watching %d leases for %v", idleLeases, idleWatch)
 	held := live()
 	begun, used := time.Now(), busy()
-	if err := rest(ctx, idleWatch); err != nil {
+	if err := pause.For(ctx, idleWatch); err != nil {
 		return f, err
 	}
 	cpu := (busy() - used).Seconds() / time.Since(begun).Seconds()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 const (
@@ -331,7 +332,7 @@ func (p *pulse) beat(ctx context.Context) error {
 		p.seen(results[0].LSN, time.Now(), false)
 	}
 	for p.open() > 0 {
-		if err := rest(ctx, time.Millisecond); err != nil {
+		if err := pause.For(ctx, time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 const (
@@ -47,7 +49,7 @@ func attackConnections(ctx context.Context, g *siege) (string, error) {
 					met.add(holdOn(ctx, conn, strangerLines[i%len(strangerLines)]))
 					open.Add(-1)
 				}
-				_ = rest(ctx, strangerPause) // the loop looks at ctx
+				_ = pause.For(ctx, strangerPause) // the loop looks at ctx
 			}
 		})
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // What the service's own processors need for the same, in seconds and in requests, by
@@ -57,7 +58,7 @@ func (s *site) onStage(outside context.Context, leases int, play func(ctx contex
 		defer watching.Wait()
 		defer cancel()
 		watching.Go(func() {
-			for rest(ctx, virtualLook) == nil {
+			for pause.For(ctx, virtualLook) == nil {
 				if outside.Err() != nil {
 					cancel()
 				}
@@ -128,18 +129,18 @@ func rebalance(ctx context.Context, s *site, leases, before, after int, original
 			return err
 		}
 		flow := newFlow(ctx, st.documents)
-		if err := rest(ctx, settleTime); err != nil {
+		if err := pause.For(ctx, settleTime); err != nil {
 			return err
 		}
 		if err := st.enter(ctx, after); err != nil {
 			return err
 		}
 		if took, err = st.balanced(ctx, after); err == nil {
-			err = rest(ctx, settleTime)
+			err = pause.For(ctx, settleTime)
 		}
 		written, err = flow.stop(err)
 		if err == nil {
-			err = rest(ctx, settleTime)
+			err = pause.For(ctx, settleTime)
 		}
 		handled, again = seen.count()
 		return err
@@ -161,7 +162,7 @@ type sightings struct {
 
 // Handle implements [changefeed.Handler].
 func (s *sightings) Handle(ctx context.Context, b *changefeed.Batch) error {
-	if err := rest(ctx, handlerWork); err != nil {
+	if err := pause.For(ctx, handlerWork); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -196,7 +197,7 @@ func newFlow(ctx context.Context, c *docstore.Container) *flow {
 	f := &flow{}
 	ctx, f.cancel = context.WithCancel(ctx)
 	f.writing.Go(func() {
-		for rest(ctx, writePause) == nil && f.err == nil {
+		for pause.For(ctx, writePause) == nil && f.err == nil {
 			body := fmt.Appendf(nil, `{"id":"doc-%d","city":"city-%d"}`, f.written, f.written)
 			if _, f.err = c.Create(context.WithoutCancel(ctx), body); f.err == nil {
 				f.written++
@@ -230,7 +231,7 @@ func takeover(ctx context.Context, s *site, hosts int, original float64, baselin
 		if err := st.gather(ctx, hosts); err != nil {
 			return err
 		}
-		if err := rest(ctx, time.Minute); err != nil {
+		if err := pause.For(ctx, time.Minute); err != nil {
 			return err
 		}
 		dead := st.instances()[hosts-1]
@@ -270,11 +271,11 @@ func idleRequests(ctx context.Context, s *site) (f figure, err error) {
 		if err := st.gather(ctx, instances); err != nil {
 			return err
 		}
-		if err := rest(ctx, time.Minute); err != nil {
+		if err := pause.For(ctx, time.Minute); err != nil {
 			return err
 		}
 		all, writes, lists := st.sent.all(), st.sent.writes.Load(), st.sent.lists.Load()
-		err := rest(ctx, minutes*time.Minute)
+		err := pause.For(ctx, minutes*time.Minute)
 		all, writes, lists = st.sent.all()-all, st.sent.writes.Load()-writes, st.sent.lists.Load()-lists
 		sum = float64(all)
 		f.Detail = fmt.Sprintf("virtual time, default intervals, %d leases of %d instances, an hour: %d writes, %d lists, %d reads of the lease container's feed; baseline: the service's own processors",

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/usage"
 )
 
 // checkOptions are the flags of check.
@@ -35,7 +36,7 @@ Each violation is a line, 20 at most, and the exit code is then 1.` + storeHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found, err := o.check(cmd, args[0])
-			if _, misused := errors.AsType[usageError](err); misused {
+			if _, wrong := errors.AsType[usage.Error](err); wrong {
 				return err
 			}
 			return cmp.Or(o.write(cmd.OutOrStdout(), found), err, found.err())

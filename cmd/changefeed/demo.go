@@ -14,6 +14,9 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/internal/usage"
 )
 
 // demoOptions are the flags of demo.
@@ -58,7 +61,7 @@ figure of its own. Ctrl-C ends the demo early, with the same judgement.`,
 
 func (o *demoOptions) run(cmd *cobra.Command) (err error) {
 	if o.length < shortestDemo {
-		return misused("for", o.length.String(), fmt.Sprintf("at least %v, for the takeover to fit in", shortestDemo))
+		return usage.Flag("for", o.length.String(), fmt.Sprintf("at least %v, for the takeover to fit in", shortestDemo))
 	}
 	dir := o.dir
 	if dir == "" {
@@ -152,7 +155,7 @@ const demoRanges = 4
 func (d *demo) prepare(ctx context.Context, db *docstore.DB) (err error) {
 	spec := docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}, Ranges: demoRanges}
 	if d.orders, err = db.CreateContainer(ctx, spec); errors.Is(err, changefeed.ErrConflict) {
-		return usageError{errors.New("--dir has a container orders already: want a new directory")}
+		return usage.Error{Err: errors.New("--dir has a container orders already: want a new directory")}
 	}
 	if err != nil {
 		return err
@@ -175,13 +178,13 @@ func (d *demo) enter(ctx context.Context, name string) error {
 		Instance: name, Start: changefeed.FromBeginning(),
 		Acquire: demoAcquire, Renew: demoRenew, Expiration: demoExpiration, Drain: demoDrain, Poll: demoPoll,
 		Hooks: changefeed.Hooks{
-			Acquired: func(l changefeed.Lease) { d.screen.note("%s works on %s", name, short(l.Token)) },
+			Acquired: func(l changefeed.Lease) { d.screen.note("%s works on %s", name, terminal.Short(l.Token)) },
 			Released: func(l changefeed.Lease, why changefeed.Reason) {
 				switch why {
 				case changefeed.ReasonGiven:
-					d.screen.note("%s hands over %s", name, short(l.Token))
+					d.screen.note("%s hands over %s", name, terminal.Short(l.Token))
 				case changefeed.ReasonSplit:
-					d.screen.note("%s has replaced the lease of %s", name, short(l.Token))
+					d.screen.note("%s has replaced the lease of %s", name, terminal.Short(l.Token))
 				}
 			},
 		},
@@ -194,7 +197,7 @@ var errDead = errors.New("this instance was killed")
 // handle is the handler of all instances: a little work, and a line in the book.
 func (d *demo) handle(ctx context.Context, b *changefeed.Batch) error {
 	arrived := time.Now()
-	if err := rest(ctx, demoWork); err != nil {
+	if err := pause.For(ctx, demoWork); err != nil {
 		return err
 	}
 	if !d.ledger.handledBatch(b, arrived) {

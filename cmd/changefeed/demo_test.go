@@ -106,7 +106,7 @@ func TestTheLatencyLeavesOutWhatWaitedForATakeover(t *testing.T) {
 
 func TestTheScreenDrawsItsTableInPlace(t *testing.T) {
 	var out bytes.Buffer
-	s := &screen{w: &out, begun: time.Now(), terminal: wide(10)}
+	s := &screen{w: &out, begun: time.Now(), Terminal: wide(10)}
 	s.show([]line{{{"abcdefghijkl", bold}}, {{"░░░", plain}, {"▕▏▕▏▕▏▕▏", plain}}})
 	s.say("hello")
 	s.show(nil)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // board is the table of the demo: who has which leases, how far behind, how fast.
@@ -39,7 +40,7 @@ func newBoard(d *demo) *board {
 
 // show keeps the board up to date until ctx ends.
 func (b *board) show(ctx context.Context) {
-	for rest(ctx, b.every) == nil {
+	for pause.For(ctx, b.every) == nil {
 		lags, err := changefeed.Estimate(ctx, b.d.orders, b.d.fleet.leases)
 		if err != nil {
 			continue // in the middle of a split; there will be another look
@@ -106,7 +107,7 @@ func summary(head string, rows []boardRow) string {
 
 func (b *board) table(rows []boardRow, lags []changefeed.Lag) []line {
 	bar := rateBar
-	if room := b.d.screen.room(); room > 0 {
+	if room := b.d.screen.Room(); room > 0 {
 		bar = max(0, min(rateBar, room-rowWidth))
 	}
 	lines := []line{

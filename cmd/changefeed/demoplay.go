@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/terminal"
 )
 
 // scene is something that happens after a part of the demo's time.
@@ -47,7 +49,7 @@ func (d *demo) play(ctx context.Context) error {
 	err := d.watched(ctx, func() error {
 		err := d.act(ctx, begun)
 		if err == nil {
-			err = rest(ctx, time.Until(begun.Add(d.length)))
+			err = pause.For(ctx, time.Until(begun.Add(d.length)))
 		}
 		early := ctx.Err() != nil
 		if early {
@@ -68,7 +70,7 @@ func (d *demo) play(ctx context.Context) error {
 // act plays the scenes.
 func (d *demo) act(ctx context.Context, begun time.Time) error {
 	for _, s := range scenes {
-		if err := rest(ctx, time.Until(begun.Add(time.Duration(s.at*float64(d.length))))); err != nil {
+		if err := pause.For(ctx, time.Until(begun.Add(time.Duration(s.at*float64(d.length))))); err != nil {
 			return err
 		}
 		if err := s.play(d, ctx); err != nil {
@@ -104,7 +106,7 @@ func (d *demo) kill(ctx context.Context) error {
 			held = append(held, l.Token)
 		}
 	}
-	d.screen.say("killing %s without a goodbye, with %s in its hands", victim, several(len(held), "lease"))
+	d.screen.say("killing %s without a goodbye, with %s in its hands", victim, terminal.Count(len(held), "lease"))
 	d.ledger.kill(victim, held)
 	all := d.fleet.instances()
 	all[slices.IndexFunc(all, func(i *instance) bool { return i.name == victim })].kill()
@@ -127,7 +129,7 @@ func (d *demo) split(ctx context.Context) error {
 		return err
 	}
 	first := partitions[0]
-	d.screen.say("splitting range %s", short(first.Range.String()))
+	d.screen.say("splitting range %s", terminal.Short(first.Range.String()))
 	children, err := d.orders.Split(ctx, first.ID)
 	if err != nil {
 		return err
@@ -144,7 +146,7 @@ func (d *demo) split(ctx context.Context) error {
 	}
 	var ranges []string
 	for _, c := range children {
-		ranges = append(ranges, short(c.Range.String()))
+		ranges = append(ranges, terminal.Short(c.Range.String()))
 	}
 	d.screen.say("%s have leases of their own after %v", strings.Join(ranges, " and "), took.Round(time.Millisecond))
 	return nil
@@ -154,7 +156,7 @@ func (d *demo) split(ctx context.Context) error {
 func (d *demo) drain(ctx context.Context) error {
 	end := time.Now().Add(demoPatience)
 	for d.ledger.open() > 0 && time.Now().Before(end) {
-		if err := rest(ctx, demoLook); err != nil {
+		if err := pause.For(ctx, demoLook); err != nil {
 			return err
 		}
 	}
@@ -177,7 +179,7 @@ func (d *demo) audit(ctx context.Context) error {
 	if _, err := d.fleet.balanced(ctx, 1); err != nil {
 		return err
 	}
-	if err := rest(ctx, demoAcquire); err != nil {
+	if err := pause.For(ctx, demoAcquire); err != nil {
 		return err
 	}
 	return d.fleet.stop()

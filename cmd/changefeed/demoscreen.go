@@ -9,13 +9,15 @@ import (
 	"syscall"
 	"time"
 	"unicode/utf8"
+
+	"github.com/millrace/changefeed/internal/terminal"
 )
 
 // screen shows what happens: events as lines, and below them, on a terminal, a table
 // that changes in place.
 type screen struct {
 	w io.Writer
-	terminal
+	terminal.Terminal
 	begun time.Time
 
 	mu     sync.Mutex
@@ -42,10 +44,10 @@ const (
 )
 
 func newScreen(w io.Writer) *screen {
-	return &screen{w: w, terminal: terminalOf(w), begun: time.Now()}
+	return &screen{w: w, Terminal: terminal.Of(w), begun: time.Now()}
 }
 
-func (s *screen) live() bool { return s.inPlace }
+func (s *screen) live() bool { return s.InPlace }
 
 // say writes an event.
 func (s *screen) say(format string, args ...any) {
@@ -68,7 +70,7 @@ func (s *screen) write(lines ...line) {
 	var b strings.Builder
 	s.clear(&b)
 	for _, l := range lines {
-		text := l.event(s.terminal)
+		text := l.event(s.Terminal)
 		b.WriteString(text)
 		if s.live() {
 			s.events = append(s.events, text)
@@ -111,7 +113,7 @@ func (s *screen) show(table []line) {
 // clear removes the table or, when the terminal has another width than it was drawn for,
 // everything: nobody knows how many lines it has there.
 func (s *screen) clear(b *strings.Builder) {
-	if s.drawn > 0 && s.at != s.width() {
+	if s.drawn > 0 && s.at != s.Width() {
 		b.WriteString("\x1b[H\x1b[2J" + strings.Join(s.events, ""))
 	} else if s.drawn > 0 {
 		fmt.Fprintf(b, "\x1b[%dA\x1b[J", s.drawn)
@@ -124,14 +126,14 @@ func (s *screen) draw(b *strings.Builder) {
 		return
 	}
 	for _, l := range s.table {
-		l.render(b, s.colour, s.room())
+		l.render(b, s.Colour, s.Room())
 	}
-	s.drawn, s.at = len(s.table), s.width()
+	s.drawn, s.at = len(s.table), s.Width()
 }
 
 // event is a line above the table: as long as need be, cut between words. What follows a
 // column of its own stays in that column.
-func (l line) event(t terminal) string {
+func (l line) event(t terminal.Terminal) string {
 	var b strings.Builder
 	last := len(l) - 1
 	for i, s := range l {
@@ -144,9 +146,9 @@ func (l line) event(t terminal) string {
 			if last == 0 {
 				indent = eventIndent
 			}
-			s.text = wrapped(s.text, before, t.room(), indent)
+			s.text = terminal.Wrap(s.text, before, t.Room(), indent)
 		}
-		s.render(&b, t.colour)
+		s.render(&b, t.Colour)
 	}
 	return b.String() + "\n"
 }
@@ -167,24 +169,10 @@ func (l line) render(b *strings.Builder, styled bool, width int) {
 	room := width
 	for _, s := range l {
 		if width > 0 {
-			s.text = clip(s.text, room)
+			s.text = terminal.Clip(s.text, room)
 			room -= utf8.RuneCountInString(s.text)
 		}
 		s.render(b, styled)
 	}
 	b.WriteByte('\n')
-}
-
-// clip is the first n characters of a text.
-func clip(text string, n int) string {
-	if n <= 0 {
-		return ""
-	}
-	for i := range text {
-		if n == 0 {
-			return text[:i]
-		}
-		n--
-	}
-	return text
 }

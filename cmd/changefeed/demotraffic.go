@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // traffic is the writers of the demo: new orders, open orders that change, and both in
@@ -48,7 +49,7 @@ func newTraffic(ctx context.Context, orders *docstore.Container, l *ledger) *tra
 	ctx, t.cancel = context.WithCancel(ctx)
 	for range clerks {
 		t.writing.Go(func() {
-			for rest(ctx, clerkPause/2+rand.N(clerkPause)) == nil {
+			for pause.For(ctx, clerkPause/2+rand.N(clerkPause)) == nil {
 				if err := t.write(context.WithoutCancel(ctx)); err != nil {
 					t.fail(err)
 					return

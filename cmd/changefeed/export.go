@@ -2,15 +2,14 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/changeline"
 )
 
 // exportOptions are the flags of export.
@@ -78,7 +77,7 @@ func (o *exportOptions) export(ctx context.Context, c *container, to io.Writer) 
 					return fmt.Errorf("export item %q of partition %s: %w", change.ID, change.PartitionKey, err)
 				}
 			}
-			if err := writeLine(w, body); err != nil {
+			if err := changeline.WriteDocument(w, body); err != nil {
 				return err
 			}
 		}
@@ -87,19 +86,4 @@ func (o *exportOptions) export(ctx context.Context, c *container, to io.Writer) 
 		return context.Cause(ctx)
 	}
 	return w.Flush()
-}
-
-// writeLine writes JSON on a line of its own.
-func writeLine(w *bufio.Writer, text json.RawMessage) error {
-	if bytes.ContainsAny(text, "\r\n") { // stores keep the space that a document came with
-		var flat bytes.Buffer
-		if err := json.Compact(&flat, text); err != nil {
-			return fmt.Errorf("write document: %w", err)
-		}
-		text = flat.Bytes()
-	}
-	if _, err := w.Write(text); err != nil {
-		return err
-	}
-	return w.WriteByte('\n')
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // wire ties one instance to its leases. It counts the requests, and it can be cut: then
@@ -208,7 +209,7 @@ func (f *fleet) until(ctx context.Context, what string, good func(map[string]int
 			return time.Since(begun), nil
 		}
 		if err == nil {
-			err = rest(ctx, f.look)
+			err = pause.For(ctx, f.look)
 		}
 		if err != nil {
 			return 0, fmt.Errorf("wait for the instances to %s, now %v: %w", what, owners, err)
@@ -218,17 +219,5 @@ func (f *fleet) until(ctx context.Context, what string, good func(map[string]int
 				return 0, fmt.Errorf("run %s: %w", i.name, i.err)
 			}
 		}
-	}
-}
-
-// rest waits, or tells why ctx has ended.
-func rest(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

@@ -10,6 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/millrace/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/internal/usage"
 )
 
 // helpCommand is the command help. Unlike cobra's, it fails for what is no command.
@@ -43,7 +46,7 @@ func narrowHelp(plain func(*cobra.Command, []string), cmd *cobra.Command, args [
 	cmd.SetOut(&text)
 	plain(cmd, args)
 	cmd.SetOut(to)
-	_, _ = io.WriteString(to, folded(text.String(), narrow)) // nobody reads it then
+	_, _ = io.WriteString(to, folded(text.String(), terminal.Narrow)) // nobody reads it then
 }
 
 // folded puts the lines of a paragraph together and cuts them anew. Of an indented line it folds what stands in its last
@@ -52,7 +55,7 @@ func folded(text string, room int) string {
 	var lines, paragraph []string
 	end := func() {
 		if len(paragraph) > 0 {
-			lines = append(lines, wrapped(strings.Join(paragraph, " "), 0, room, 0))
+			lines = append(lines, terminal.Wrap(strings.Join(paragraph, " "), 0, room, 0))
 			paragraph = nil
 		}
 	}
@@ -64,7 +67,7 @@ func folded(text string, room int) string {
 		end()
 		if gap := strings.LastIndex(line, "  "); gap >= 0 && strings.TrimSpace(line[:gap]) != "" {
 			column := gap + len("  ")
-			line = line[:column] + wrapped(line[column:], utf8.RuneCountInString(line[:column]), room, column)
+			line = line[:column] + terminal.Wrap(line[column:], utf8.RuneCountInString(line[:column]), room, column)
 		}
 		lines = append(lines, line)
 	}
@@ -81,7 +84,7 @@ func unknown(root *cobra.Command, args []string) error {
 	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
 		text += ": do you mean " + strings.Join(near, " or ") + "?"
 	}
-	return usageError{errors.New(text)}
+	return usage.Error{Err: errors.New(text)}
 }
 
 // complete says what a shell completes the flags and arguments of a command with. Its own

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/millrace/changefeed/internal/terminal"
 )
 
 // TestHelpFitsATerminal: but for examples, which are copied.
@@ -19,7 +21,7 @@ func TestHelpFitsATerminal(t *testing.T) {
 		}
 		for line := range strings.SplitSeq(text, "\n") {
 			example := strings.HasPrefix(line, "  ") && strings.Contains(line, "changefeed ") || strings.HasPrefix(line, "    --jwks")
-			if n := utf8.RuneCountInString(line); n > narrow && !example {
+			if n := utf8.RuneCountInString(line); n > terminal.Narrow && !example {
 				t.Errorf("help of %s has a line of %d characters: %s", args[0], n, line)
 			}
 		}

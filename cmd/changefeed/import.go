@@ -18,6 +18,8 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/internal/usage"
 )
 
 // importOptions are the flags of import.
@@ -141,7 +143,7 @@ func (o *importOptions) check() error {
 	}
 	for _, path := range o.pk {
 		if !strings.HasPrefix(path, "/") {
-			return misused("pk", path, "a path such as /"+cmp.Or(path, "city"))
+			return usage.Flag("pk", path, "a path such as /"+cmp.Or(path, "city"))
 		}
 	}
 	if err := o.retries.check(); err != nil {
@@ -149,23 +151,23 @@ func (o *importOptions) check() error {
 	}
 	switch {
 	case o.writers < 1 || o.writers > maxWriters:
-		return misused("writers", strconv.Itoa(o.writers), fmt.Sprintf("1 to %d", maxWriters))
+		return usage.Flag("writers", strconv.Itoa(o.writers), fmt.Sprintf("1 to %d", maxWriters))
 	case filepath.Clean(o.rejects) == filepath.Clean(o.input):
-		return misused("rejects", o.rejects, "another file than the input")
+		return usage.Flag("rejects", o.rejects, "another file than the input")
 	}
 	return nil
 }
 
 func (o *importOptions) open(ctx context.Context) (*os.File, error) {
 	if o.input == "-" {
-		return standardInput(ctx), nil
+		return terminal.Input(ctx), nil
 	}
 	f, err := os.Open(o.input)
 	if err != nil {
 		return nil, fmt.Errorf("open input: %w", err)
 	}
 	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return nil, errors.Join(usageError{fmt.Errorf("input %s is a directory: want a file, or -", o.input)}, f.Close())
+		return nil, errors.Join(usage.Error{Err: fmt.Errorf("input %s is a directory: want a file, or -", o.input)}, f.Close())
 	}
 	return f, nil
 }
@@ -202,13 +204,13 @@ func (o *importOptions) target(cmd *cobra.Command, db *docstore.DB) (*docstore.C
 		Database: o.to.database, ID: o.to.container, Paths: o.pk, Ranges: o.ranges, DefaultTTL: o.ttl.seconds, Retention: o.retention,
 	})
 	if errors.Is(err, changefeed.ErrBadRequest) {
-		err = usageError{err}
+		err = usage.Error{Err: err}
 	}
 	return c, err
 }
 
 func (o *importOptions) keyless() error {
-	return usageError{fmt.Errorf("--pk is missing: container %q is new, so its partition key path is needed, as in --pk /city", o.to.name())}
+	return usage.Error{Err: fmt.Errorf("--pk is missing: container %q is new, so its partition key path is needed, as in --pk /city", o.to.name())}
 }
 
 // agrees refuses flags that an existing container does not follow.
@@ -221,7 +223,7 @@ func (o *importOptions) agrees(cmd *cobra.Command, s docstore.ContainerSpec) err
 		{"retention", o.retention.String(), s.Retention.String()},
 	} {
 		if cmd.Flags().Changed(f.name) && f.want != f.has {
-			return misused(f.name, f.want, fmt.Sprintf("%s, which container %q was made with, or another container", f.has, o.to.name()))
+			return usage.Flag(f.name, f.want, fmt.Sprintf("%s, which container %q was made with, or another container", f.has, o.to.name()))
 		}
 	}
 	return nil
@@ -320,7 +322,7 @@ func (o *importOptions) report(w io.Writer, done *imported) error {
 		before = fmt.Sprintf(", %d before", done.Before)
 	}
 	_, err := fmt.Fprintf(w, "imported %s into %s in %.2f s (%.0f a second)%s, rejected %d\n",
-		several(done.Imported, "document"), o.to.name(), done.Seconds, done.Rate, before, done.Rejected)
+		terminal.Count(done.Imported, "document"), o.to.name(), done.Seconds, done.Rate, before, done.Rejected)
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/terminal"
 )
 
 var errStop = errors.New("stopped by the test")
@@ -290,7 +291,7 @@ func TestAFailureOfTheStoreEndsTheImport(t *testing.T) {
 }
 
 func TestProgressTellsWhatThereIsToTell(t *testing.T) {
-	narrowTerminal := wide(narrow)
+	narrowTerminal := wide(terminal.Narrow)
 	for _, tt := range []struct {
 		name string
 		p    *progress
@@ -300,7 +301,7 @@ func TestProgressTellsWhatThereIsToTell(t *testing.T) {
 		{"half way", &progress{name: "f", size: 1000, first: &state{0, 0, 0}, now: state{50, 2, 500}}, "f  50% 50 documents, 2 refused, 5 a second, 10s left"},
 		{"after a resumption", &progress{name: "f", size: 1000, first: &state{40, 0, 400}, now: state{50, 0, 500}}, "f  50% 50 documents, 1 a second, 50s left"},
 		{"pipe", &progress{name: "standard input", first: &state{}, now: state{imported: 30}}, "standard input 30 documents, 3 a second"},
-		{"terminal", &progress{name: "f", size: 1000, terminal: narrowTerminal, first: &state{}, now: state{50, 0, 500}}, "f [###############...............]  50% 50 documents, 5 a second, 10s left"},
+		{"terminal", &progress{name: "f", size: 1000, Terminal: narrowTerminal, first: &state{}, now: state{50, 0, 500}}, "f [###############...............]  50% 50 documents, 5 a second, 10s left"},
 	} {
 		if got := tt.p.line(10 * time.Second); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
@@ -310,7 +311,7 @@ func TestProgressTellsWhatThereIsToTell(t *testing.T) {
 
 func TestTheBarLeavesNothingBehind(t *testing.T) {
 	var out bytes.Buffer
-	p := progress{w: &out, name: "f", size: 10, terminal: wide(25), every: time.Hour}
+	p := progress{w: &out, name: "f", size: 10, Terminal: wide(25), every: time.Hour}
 	p.at(1, 0, 5)
 	p.draw()
 	p.say("line %d: bad", 3)

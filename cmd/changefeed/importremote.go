@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/usage"
 )
 
 // remotely imports into a container of an account.
@@ -37,9 +38,9 @@ func (o *importOptions) remoteTarget(cmd *cobra.Command, opener *opener) (*conta
 	cut := cmd.Flags().Changed("ranges")
 	switch {
 	case cut && o.ranges < 1:
-		return nil, misused("ranges", strconv.Itoa(o.ranges), "1 or more")
+		return nil, usage.Flag("ranges", strconv.Itoa(o.ranges), "1 or more")
 	case cut && !a.cuts(ctx):
-		return nil, usageError{fmt.Errorf("--ranges is %d: an account chooses its partitions itself: want it for a new container of a store or of changefeed serve", o.ranges)}
+		return nil, usage.Error{Err: fmt.Errorf("--ranges is %d: an account chooses its partitions itself: want it for a new container of a store or of changefeed serve", o.ranges)}
 	}
 	spec, err := a.spec(ctx, o.to)
 	isNew := err != nil
@@ -82,7 +83,7 @@ func (o *importOptions) cut(ctx context.Context, c *container, isNew bool) error
 		return err
 	}
 	if !isNew && len(parts) != o.ranges {
-		return misused("ranges", strconv.Itoa(o.ranges), fmt.Sprintf("%d, which container %q has, or another container", len(parts), o.to.name()))
+		return usage.Flag("ranges", strconv.Itoa(o.ranges), fmt.Sprintf("%d, which container %q has, or another container", len(parts), o.to.name()))
 	}
 	for i := 1; isNew && i < o.ranges; i++ {
 		at := changefeed.FullRange().Cut(o.ranges)[i].Min

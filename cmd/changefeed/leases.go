@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/leasedoc"
+	"github.com/millrace/changefeed/internal/terminal"
 )
 
 func leasesCommand() *cobra.Command {
@@ -56,7 +57,7 @@ With -o json, one object a line: of kind lease, instance, hole or document.` + a
 			if form.value == "json" {
 				return writeRows(cmd.OutOrStdout(), units)
 			}
-			return writeTables(cmd.OutOrStdout(), a.name(), units, terminalOf(cmd.OutOrStdout()))
+			return writeTables(cmd.OutOrStdout(), a.name(), units, terminal.Of(cmd.OutOrStdout()))
 		},
 	}
 	o.register(cmd)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/usage"
 )
 
 // deleteUnit removes the records of a unit, so that processors of its name begin anew.
@@ -64,13 +65,13 @@ func chooseUnit(units []unit, name string) (unit, error) {
 	case len(named) == 1:
 		return named[0], nil
 	case len(named) == 0:
-		return unit{}, misused("delete", name, "the name of a unit that has leases here: "+cmp.Or(strings.Join(known, ", "), "there is none"))
+		return unit{}, usage.Flag("delete", name, "the name of a unit that has leases here: "+cmp.Or(strings.Join(known, ", "), "there is none"))
 	}
 	var prefixes []string
 	for _, u := range named {
 		prefixes = append(prefixes, u.store.Prefix())
 	}
-	return unit{}, misused("delete", name, "one of several units of this name, as their documents begin: "+strings.Join(prefixes, " or "))
+	return unit{}, usage.Flag("delete", name, "one of several units of this name, as their documents begin: "+strings.Join(prefixes, " or "))
 }
 
 // idleRecords are the records of a unit, or of the one of its sets whose ids begin so,

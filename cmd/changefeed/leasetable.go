@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
 	"unicode/utf8"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/terminal"
 )
 
 // writeRows writes all rows as JSON, one a line.
@@ -29,7 +29,7 @@ func writeRows(w io.Writer, units []unit) error {
 }
 
 // writeTables writes a table for each unit, as wide as there is room.
-func writeTables(w io.Writer, container string, units []unit, at terminal) error {
+func writeTables(w io.Writer, container string, units []unit, at terminal.Terminal) error {
 	if len(units) == 0 {
 		_, err := fmt.Fprintf(w, "container %s has no leases\n", container)
 		return err
@@ -45,7 +45,7 @@ func writeTables(w io.Writer, container string, units []unit, at terminal) error
 	return nil
 }
 
-func (u *unit) write(w io.Writer, at terminal) error {
+func (u *unit) write(w io.Writer, at terminal.Terminal) error {
 	fmt.Fprintln(w, u.heading())
 	rows := [][]string{{"LEASE", "OWNER", "WRITTEN", "POSITION", "LAG", "WAITED", "STATE", "ATTEMPTS", "NOTE"}}
 	if u.processor == "" {
@@ -56,10 +56,10 @@ func (u *unit) write(w io.Writer, at terminal) error {
 		case u.processor == "":
 			rows = append(rows, []string{r.ID, orDash(r.Owner), strings.Join(r.Notes, "; ")})
 		case r.Kind != rowInstance:
-			rows = append(rows, r.cells(at.edges))
+			rows = append(rows, r.cells(at.Edges))
 		}
 	}
-	_, err := io.WriteString(w, leaseTable(rows, at.room()))
+	_, err := io.WriteString(w, leaseTable(rows, at.Room()))
 	return err
 }
 
@@ -77,7 +77,7 @@ func leaseTable(rows [][]string, room int) string {
 	table = aligned(short)
 	for i, row := range rows[1:] {
 		if note := row[len(row)-1]; note != "" {
-			table[i+1] += wrapped("    "+note, 0, room, 4) + "\n"
+			table[i+1] += terminal.Wrap("    "+note, 0, room, 4) + "\n"
 		}
 	}
 	return strings.Join(table, "")
@@ -133,18 +133,10 @@ func (u *unit) heading() string {
 	case lag == 0 && !known:
 		behind = "nobody knows how far behind"
 	case lag > 0:
-		behind = fmt.Sprintf("%s%s behind, the oldest for %s", about, several(lag, "change"), seconds(waited))
+		behind = fmt.Sprintf("%s%s behind, the oldest for %s", about, terminal.Count(lag, "change"), terminal.Seconds(waited))
 	}
 	return fmt.Sprintf("%s on %s: %s, %s, %s", u.processor, u.container,
-		several(leases, "lease"), several(instances, "instance"), behind)
-}
-
-// several is a number of things.
-func several[N int | int64](n N, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
+		terminal.Count(leases, "lease"), terminal.Count(instances, "instance"), behind)
 }
 
 // mark stands before a lag that is no count.
@@ -172,11 +164,11 @@ func (r *row) cells(edges func(string) string) []string {
 	}
 	lag, waited := "?", "?"
 	if r.Lag != nil {
-		lag, waited = strconv.FormatInt(*r.Lag, 10), seconds(r.Waited)
+		lag, waited = strconv.FormatInt(*r.Lag, 10), terminal.Seconds(r.Waited)
 		lag = r.mark() + lag
 	}
 	return []string{
-		name, orDash(r.Owner), seconds(r.Silent) + " ago", r.Position, lag, waited,
+		name, orDash(r.Owner), terminal.Seconds(r.Silent) + " ago", r.Position, lag, waited,
 		r.State, strconv.Itoa(r.Attempts), note,
 	}
 }
@@ -186,44 +178,4 @@ func orDash(s string) string {
 		return "-"
 	}
 	return s
-}
-
-// seconds is a time that people can take in.
-func seconds(s float64) string {
-	d := time.Duration(s * float64(time.Second))
-	if d < time.Minute {
-		return d.Round(100 * time.Millisecond).String()
-	}
-	return d.Round(time.Second).String()
-}
-
-// ellipsis ends an edge that was cut.
-const ellipsis = "…"
-
-// maxEdge is how many digits of the edge of a range a table has room for.
-const maxEdge = 8
-
-// short is a range with its edges cut, for a terminal; a pipe and -o json have all of
-// them. The flag --range takes either.
-func short(token string) string {
-	lo, hi, ok := strings.Cut(token, "-")
-	if !ok {
-		return token
-	}
-	return cut(lo) + "-" + cut(hi)
-}
-
-// edges is how ranges are shown: short to people, whole to programs.
-func (t terminal) edges(token string) string {
-	if t.width != nil {
-		return short(token)
-	}
-	return token
-}
-
-func cut(edge string) string {
-	if len(edge) > maxEdge {
-		return edge[:maxEdge] + ellipsis
-	}
-	return edge
 }

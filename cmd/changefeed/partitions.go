@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/internal/usage"
 )
 
 // partitionOptions are the flags of the commands about physical partitions.
@@ -108,7 +110,7 @@ func (o *partitionOptions) show(cmd *cobra.Command, c *container) error {
 func (o *partitionOptions) split(cmd *cobra.Command, c *container) error {
 	ctx := cmd.Context()
 	if strings.Trim(o.at, "0123456789abcdefABCDEF") != "" {
-		return misused("at", o.at, "hex such as 1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF")
+		return usage.Flag("at", o.at, "hex such as 1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF")
 	}
 	parts, err := c.source.Partitions(ctx)
 	if err != nil {
@@ -168,9 +170,9 @@ func among(parts []changefeed.Partition, field, id string) error {
 		ids = append(ids, p.ID)
 	}
 	if id == "" {
-		return usageError{fmt.Errorf("%s is missing: want one of %s", field, strings.Join(ids, ", "))}
+		return usage.Error{Err: fmt.Errorf("%s is missing: want one of %s", field, strings.Join(ids, ", "))}
 	}
-	return usageError{fmt.Errorf("%s is %s: there is no such partition: want one of %s", field, id, strings.Join(ids, ", "))}
+	return usage.Error{Err: fmt.Errorf("%s is %s: there is no such partition: want one of %s", field, id, strings.Join(ids, ", "))}
 }
 
 // A change is what a server is asked to do with partitions.
@@ -220,7 +222,7 @@ func (o *partitionOptions) write(w io.Writer, parts []changefeed.Partition) erro
 		}
 		return nil
 	}
-	edges := terminalOf(w).edges
+	edges := terminal.Of(w).Edges
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PARTITION\tRANGE\tCAME FROM")
 	for _, p := range parts {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/usage"
 )
 
 // What is done to a store as a whole: in its directory when no process has it open, and
@@ -29,13 +30,13 @@ func parseStore(text string) (address, error) {
 	if !strings.HasPrefix(text, "http://") && !strings.HasPrefix(text, "https://") {
 		a.dir = strings.TrimPrefix(text, "docstore:")
 		if a.dir == "" || strings.Contains(text, "://") || strings.HasPrefix(text, "cosmos:") {
-			return a, usageError{fmt.Errorf("DIR|ADDRESS is %q: want the directory of a store, or the http or https address of changefeed serve", text)}
+			return a, usage.Error{Err: fmt.Errorf("DIR|ADDRESS is %q: want the directory of a store, or the http or https address of changefeed serve", text)}
 		}
 		return a, nil
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || strings.Trim(u.Path, "/") != "" {
-		return a, usageError{fmt.Errorf("ADDRESS is %q: want that of a server, such as http://127.0.0.1:8081, without a path", text)}
+		return a, usage.Error{Err: fmt.Errorf("ADDRESS is %q: want that of a server, such as http://127.0.0.1:8081, without a path", text)}
 	}
 	a.field, a.endpoint = "ADDRESS", u.Scheme+"://"+u.Host
 	return a, nil

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/millrace/changefeed/internal/terminal"
 )
 
 // progress shows how far an import has come: a bar in a terminal, a line now and then
@@ -18,7 +20,7 @@ type progress struct {
 	name  string
 	size  int64 // of the input; 0 when unknown
 	every time.Duration
-	terminal
+	terminal.Terminal
 
 	mu    sync.Mutex
 	begun time.Time
@@ -49,7 +51,7 @@ func newProgress(w io.Writer, name string, in *os.File) *progress {
 	if info, err := in.Stat(); err == nil && info.Mode().IsRegular() {
 		p.size = info.Size()
 	}
-	if p.terminal = terminalOf(w); p.inPlace {
+	if p.Terminal = terminal.Of(w); p.InPlace {
 		p.every = barEvery
 	}
 	return p
@@ -92,7 +94,7 @@ func (p *progress) at(imported, rejected, offset int64) {
 // say prints a line.
 func (p *progress) say(format string, args ...any) {
 	p.clear()
-	fmt.Fprintln(p.w, wrapped(fmt.Sprintf(format, args...), 0, p.room(), 2))
+	fmt.Fprintln(p.w, terminal.Wrap(fmt.Sprintf(format, args...), 0, p.Room(), 2))
 }
 
 func (p *progress) clear() {
@@ -108,7 +110,7 @@ func (p *progress) draw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	line := p.line(time.Since(p.begun))
-	if !p.inPlace {
+	if !p.InPlace {
 		fmt.Fprintln(p.w, line)
 		return
 	}
@@ -124,7 +126,7 @@ func (p *progress) line(spent time.Duration) string {
 	if p.size > 0 {
 		done := float64(p.now.offset) / float64(p.size)
 		share = fmt.Sprintf(" %3.0f%%", 100*done)
-		if p.inPlace {
+		if p.InPlace {
 			full := int(done * barWidth)
 			bar = fmt.Sprintf(" [%s%s]", strings.Repeat("#", full), strings.Repeat(".", barWidth-full))
 		}
@@ -140,10 +142,10 @@ func (p *progress) line(spent time.Duration) string {
 	name := p.name
 	text := func() string { return strings.TrimSpace(name + bar + share + figures + refused + rate + left) }
 	for _, spare := range []func(){
-		func() { bar = "" }, func() { name = clip(name, shortName) },
+		func() { bar = "" }, func() { name = terminal.Clip(name, shortName) },
 		func() { left = "" }, func() { rate = "" }, func() { name = "" }, func() { refused = "" },
 	} {
-		if room := p.room(); room == 0 || utf8.RuneCountInString(text()) <= room {
+		if room := p.Room(); room == 0 || utf8.RuneCountInString(text()) <= room {
 			break
 		}
 		spare()

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/internal/leasedoc"
+	"github.com/millrace/changefeed/internal/usage"
 )
 
 // A registry is a lease container, and the containers whose leases may be in it.
@@ -59,7 +60,7 @@ func leaseStore(ctx context.Context, leases *container, processor string, monito
 	case leases.remote != nil && monitored.remote != nil:
 		return cosmos.OpenLeases(ctx, leases.remote, processor, monitored.remote, cosmos.LeaseOptions{})
 	}
-	return nil, usageError{fmt.Errorf("--leases is %s and --source is %s: want both in stores, or both in accounts", leases.address.given, monitored.address.given)}
+	return nil, usage.Error{Err: fmt.Errorf("--leases is %s and --source is %s: want both in stores, or both in accounts", leases.address.given, monitored.address.given)}
 }
 
 // A suffix is what the ids of the units on a container have after the processor's name,

@@ -13,6 +13,8 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/usage"
 )
 
 // A retrier is how a command goes on trying while an account cannot be reached: a
@@ -43,7 +45,7 @@ func (p *placeFlags) patient(cmd *cobra.Command) {
 
 func (p *retrier) check() error {
 	if p != nil && p.limit < 0 {
-		return misused("patience", p.limit.String(), "0 or more")
+		return usage.Flag("patience", p.limit.String(), "0 or more")
 	}
 	return nil
 }
@@ -51,7 +53,7 @@ func (p *retrier) check() error {
 // during calls f until it succeeds, fails for a reason that trying again cannot mend, or
 // patience is at its end.
 func (p *retrier) during(ctx context.Context, f func() error) error {
-	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		err := f()
 		switch {
 		case err == nil:
@@ -59,7 +61,7 @@ func (p *retrier) during(ctx context.Context, f func() error) error {
 			return nil
 		case ctx.Err() != nil || !isAway(err) || !p.lasts(err):
 			return err
-		case rest(ctx, pause) != nil:
+		case pause.For(ctx, wait) != nil:
 			return err
 		}
 	}

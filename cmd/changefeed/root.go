@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/internal/usage"
 )
 
 // The exit codes.
@@ -83,27 +85,16 @@ func execute(ctx context.Context, args []string) int {
 	root := rootCommand(&began)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
-	var usage usageError
+	var wrong usage.Error
 	switch {
 	case err == nil, errors.Is(err, syscall.EPIPE): // who reads our output has seen enough
 		return 0
-	case began && !errors.As(err, &usage):
+	case began && !errors.As(err, &wrong):
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s%s\n", cmd.CommandPath(), strings.TrimSuffix(err.Error(), "."), hint(err))
 		return exitFailed
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\nSee %s --help.\n", cmd.CommandPath(), err, cmd.CommandPath())
 	return exitUsage
-}
-
-// usageError is a command line that makes no sense.
-type usageError struct{ error }
-
-// Unwrap gives the error itself.
-func (e usageError) Unwrap() error { return e.error }
-
-// misused is the usageError of a flag: its value, and what would be right.
-func misused(flag, value, want string) error {
-	return usageError{fmt.Errorf("--%s is %s: want %s", flag, value, want)}
 }
 
 // flagError says what the simple types of flags want, which their own errors do not.

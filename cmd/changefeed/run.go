@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +16,10 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/changeline"
 	"github.com/millrace/changefeed/internal/leasedoc"
+	"github.com/millrace/changefeed/internal/usage"
+	"github.com/millrace/changefeed/trigger/program"
 )
 
 // runOptions are the flags of run.
@@ -29,15 +31,13 @@ type runOptions struct {
 	account accountFlags
 	from    startFlag
 	mode    *choice
-	form    lineForm
+	form    changeline.Form
 	grace   time.Duration
 	verbose int
 	once    bool
 	output  *choice
 	feed    changefeed.Options
 }
-
-const defaultGrace = 5 * time.Second
 
 func runCommand() *cobra.Command {
 	o := runOptions{mode: &choice{value: modeLatest, allowed: []string{modeLatest, modeAll}}}
@@ -101,7 +101,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.feed.Instance, "instance", "", "`name` of this instance in the leases (default the host's)")
 	f.Var(&o.from, "from", "where the unit begins if it is new (default now); the same again is welcome, another is refused")
 	f.Var(o.mode, "mode", "latest version of each document, or all versions and deletes")
-	o.form.register(cmd)
+	metaFlag(cmd, &o.form)
 	f.IntVar(&o.feed.MaxItems, "max-items", 0, "changes in a batch, at most; 0 is as many as a page has")
 	f.IntVar(&o.feed.MinLeases, "min-leases", 0, "cut partitions, so that a new unit has at least so many leases")
 	f.DurationVar(&o.feed.Poll, "poll", 5*time.Second, "longest pause between reads of a quiet range that must be polled")
@@ -110,7 +110,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.DurationVar(&o.feed.Expiration, "expiration", time.Minute, "how long an instance may be silent before others take its leases")
 	f.DurationVar(&o.feed.Drain, "drain", 10*time.Second, "how long a batch in hand may go on when its lease is given away or the end has come")
 	f.DurationVar(&o.feed.HandlerTimeout, "timeout", 10*time.Minute, "how long the program may take for a batch")
-	f.DurationVar(&o.grace, "grace", defaultGrace, "how long after SIGTERM the program gets SIGKILL; shorter than --drain")
+	f.DurationVar(&o.grace, "grace", program.DefaultGrace, "how long after SIGTERM the program gets SIGKILL; shorter than --drain")
 	f.BoolVar(&o.once, "once", false, "end when all changes are handled, instead of waiting for more")
 	o.output = output(cmd)
 	f.CountVarP(&o.verbose, "verbose", "v", "log leases that come and go on standard error; -vv also batches")
@@ -157,7 +157,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 	}
 	processor, err := changefeed.New(monitored.source, store, p, o.feed)
 	if wrong, ok := errors.AsType[*changefeed.OptionError](err); ok {
-		return misused(flagName(wrong.Field), wrong.Value, strings.Replace(wrong.Want, "Expiration", "--expiration", 1))
+		return usage.Flag(flagName(wrong.Field), wrong.Value, strings.Replace(wrong.Want, "Expiration", "--expiration", 1))
 	}
 	if err != nil {
 		return err
@@ -212,9 +212,9 @@ func endingHooks(h changefeed.Hooks, end context.CancelCauseFunc) changefeed.Hoo
 func (o *runOptions) check() error {
 	o.feed.Start = o.from.value
 	if o.mode.value == modeAll {
-		o.feed.Mode, o.form.meta = changefeed.AllVersionsAndDeletes, true
+		o.feed.Mode, o.form.Meta = changefeed.AllVersionsAndDeletes, true
 		if !o.from.value.IsNow() {
-			return misused("from", o.from.String(), "now with --mode all")
+			return usage.Flag("from", o.from.String(), "now with --mode all")
 		}
 	}
 	if o.feed.Instance == "" {
@@ -225,7 +225,7 @@ func (o *runOptions) check() error {
 		o.feed.Instance = name
 	}
 	if o.grace <= 0 || o.grace >= o.feed.Drain {
-		return misused("grace", o.grace.String(), fmt.Sprintf("more than 0s and less than --drain (%v)", o.feed.Drain))
+		return usage.Flag("grace", o.grace.String(), fmt.Sprintf("more than 0s and less than --drain (%v)", o.feed.Drain))
 	}
 	return nil
 }
@@ -247,7 +247,7 @@ func flagName(field string) string {
 
 func (o *runOptions) addresses() (source, leases address, err error) {
 	if source, err = parseAddress("--source", o.source); err != nil {
-		return source, leases, usageError{err}
+		return source, leases, usage.Error{Err: err}
 	}
 	if o.leases == "" {
 		leases = source.beside(defaultLeases)
@@ -255,7 +255,7 @@ func (o *runOptions) addresses() (source, leases address, err error) {
 		return source, leases, nil
 	}
 	if leases, err = parseAddress("--leases", o.leases); err != nil {
-		return source, leases, usageError{err}
+		return source, leases, usage.Error{Err: err}
 	}
 	return source, leases, nil
 }
@@ -309,16 +309,14 @@ func (o *opener) createLeases(ctx context.Context, at address) (*container, erro
 }
 
 // program is the handler.
-func (o *runOptions) program(cmd *cobra.Command, args []string) (*program, error) {
-	path, err := exec.LookPath(args[0])
-	if err != nil {
-		return nil, fmt.Errorf("COMMAND is %s: %w", args[0], cmp.Or(errors.Unwrap(err), err))
+func (o *runOptions) program(cmd *cobra.Command, command []string) (*program.Handler, error) {
+	h, err := program.New(command, program.Options{
+		Meta: o.form.Meta, Grace: o.grace, Expiration: o.feed.Expiration, Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(),
+	})
+	if missing, ok := errors.AsType[*exec.Error](err); ok {
+		return nil, fmt.Errorf("COMMAND is %s: %w", command[0], missing.Err)
 	}
-	return &program{
-		path: path, args: args, form: o.form, grace: o.grace,
-		hurry:  min(o.grace, o.feed.Expiration/hurryPart),
-		stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
-	}, nil
+	return h, err
 }
 
 // logger writes to standard error.

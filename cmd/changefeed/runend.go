@@ -16,6 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/trigger/program"
 )
 
 // How run ends
@@ -34,14 +37,14 @@ const sameSignal = time.Second
 // An ending is what is said and done about the signals that end run.
 type ending struct {
 	say        func(text string)
-	program    *program
+	program    *program.Handler
 	drain      time.Duration
 	expiration time.Duration
 	exit       func(code int)
 }
 
 // ending says things as lines, or in the log where that is for machines.
-func (o *runOptions) ending(cmd *cobra.Command, log *slog.Logger, p *program) *ending {
+func (o *runOptions) ending(cmd *cobra.Command, log *slog.Logger, p *program.Handler) *ending {
 	say := func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), text) }
 	if o.output.value == "json" {
 		say = func(text string) { log.Warn(text) }
@@ -70,8 +73,8 @@ func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
 	case <-over:
 		return
 	}
-	e.program.wereCut() // with leases that were given away, which is no end
-	e.say(e.waits())
+	e.program.Unfinished() // with leases that were given away, which is no end
+	e.say(e.waits(e.program.Running()))
 	said := time.Now()
 	for again := false; !again; {
 		select {
@@ -81,8 +84,8 @@ func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
 			return
 		}
 	}
-	cut := e.program.atWork()
-	e.program.killAll()
+	cut := e.program.Running()
+	e.program.Kill()
 	text := fmt.Sprintf("ended at once; its leases are free in %v", e.expiration)
 	if len(cut) > 0 {
 		text += fmt.Sprintf(", and the batches of %s come again", strings.Join(shortened(cut), ", "))
@@ -93,7 +96,7 @@ func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
 
 // last says which batches have not been finished in time.
 func (e *ending) last() {
-	leases := e.program.wereCut()
+	leases := e.program.Unfinished()
 	if len(leases) == 0 {
 		return
 	}
@@ -104,9 +107,8 @@ func (e *ending) last() {
 	e.say(fmt.Sprintf("ended: %s of %s %s not finished within %v (--drain) and will come again", batches, strings.Join(shortened(leases), ", "), were, e.drain))
 }
 
-// waits says what the end waits for.
-func (e *ending) waits() string {
-	leases := e.program.atWork()
+// waits says what the end waits for: the batches of these leases.
+func (e *ending) waits(leases []string) string {
 	if len(leases) == 0 {
 		return "ending: no batch is in hand, the leases are freed; Ctrl-C again ends at once"
 	}
@@ -122,7 +124,7 @@ func (e *ending) waits() string {
 func shortened(leases []string) (names []string) {
 	const most = 3
 	for _, token := range leases[:min(len(leases), most)] {
-		names = append(names, short(token))
+		names = append(names, terminal.Short(token))
 	}
 	if n := len(leases) - most; n > 0 {
 		names = append(names, fmt.Sprintf("%d more", n))
@@ -154,7 +156,7 @@ func (o *runOptions) endWhenHandled(ctx context.Context, end context.CancelCause
 		case <-ready:
 		case <-ctx.Done():
 		}
-		for pause := firstLook; rest(ctx, pause) == nil; pause = min(2*pause, lastLook) {
+		for wait := firstLook; pause.For(ctx, wait) == nil; wait = min(2*wait, lastLook) {
 			lags, err := changefeed.Estimate(ctx, source, store)
 			switch {
 			case err != nil && ctx.Err() == nil:

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/changeline"
+	"github.com/millrace/changefeed/internal/usage"
 )
 
 const salvageHelp = `
@@ -58,9 +60,9 @@ func (o *exportOptions) wreck(cmd *cobra.Command, args []string) (dir, container
 	a, err := o.address(cmd, args)
 	switch {
 	case errors.Is(err, errNoAddress):
-		return "", "", usageError{errors.New("--db is missing: want the directory of a store to salvage")}
+		return "", "", usage.Error{Err: errors.New("--db is missing: want the directory of a store to salvage")}
 	case err == nil && a.dir == "":
-		return "", "", usageError{fmt.Errorf("%s: want the directory of a store to salvage", a.containerField())}
+		return "", "", usage.Error{Err: fmt.Errorf("%s: want the directory of a store to salvage", a.containerField())}
 	}
 	return a.dir, a.name(), err
 }
@@ -74,7 +76,7 @@ func (o *exportOptions) salvaged(w *bufio.Writer, container string, named bool, 
 		}
 	}
 	if !named {
-		return writeLine(w, body)
+		return changeline.WriteDocument(w, body)
 	}
 	line, err := json.Marshal(struct {
 		Container string          `json:"container"`
@@ -83,7 +85,7 @@ func (o *exportOptions) salvaged(w *bufio.Writer, container string, named bool, 
 	if err != nil {
 		return err
 	}
-	return writeLine(w, line)
+	return changeline.WriteDocument(w, line)
 }
 
 // lost lists what is missing, and what there is.

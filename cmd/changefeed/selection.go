@@ -12,6 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/changeline"
+	"github.com/millrace/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/internal/usage"
 )
 
 // selection is the flags that choose documents by their key.
@@ -84,8 +87,8 @@ func (r *rangeFlag) Type() string { return "range" }
 
 // Set reads min-max.
 func (r *rangeFlag) Set(text string) (err error) {
-	if r.cut = ""; strings.Contains(text, ellipsis) {
-		r.cut, text = text, strings.ReplaceAll(text, ellipsis, "")
+	if r.cut = ""; strings.Contains(text, terminal.Ellipsis) {
+		r.cut, text = text, strings.ReplaceAll(text, terminal.Ellipsis, "")
 	}
 	r.value, err = changefeed.ParseRange(text)
 	return err
@@ -102,7 +105,7 @@ func (r *rangeFlag) complete(ctx context.Context, source changefeed.Source) erro
 		return err
 	}
 	whole := func(text string) (string, bool) {
-		begin, isCut := strings.CutSuffix(strings.ToUpper(text), ellipsis)
+		begin, isCut := strings.CutSuffix(strings.ToUpper(text), terminal.Ellipsis)
 		if !isCut {
 			return begin, true
 		}
@@ -120,7 +123,7 @@ func (r *rangeFlag) complete(ctx context.Context, source changefeed.Source) erro
 	from, one := whole(lo)
 	to, other := whole(hi)
 	if !one || !other {
-		return misused("range", r.cut, "a range of partitions, or the whole text of the edges, as changefeed leases writes them into a pipe")
+		return usage.Flag("range", r.cut, "a range of partitions, or the whole text of the edges, as changefeed leases writes them into a pipe")
 	}
 	r.value = changefeed.Range{Min: from, Max: to}
 	return nil
@@ -191,4 +194,9 @@ func withoutSystem(body []byte) ([]byte, error) {
 		return nil, fmt.Errorf("read document: %w", err)
 	}
 	return append(plain, '}'), nil
+}
+
+// metaFlag adds the flag for the form of a change on a line.
+func metaFlag(cmd *cobra.Command, form *changeline.Form) {
+	cmd.Flags().BoolVar(&form.Meta, "meta", false, "tell more of each change than the document")
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/terminal"
 )
 
 func TestARangeOfATableIsCompleted(t *testing.T) {
@@ -25,7 +26,7 @@ func TestARangeOfATableIsCompleted(t *testing.T) {
 	}
 	for _, p := range parts {
 		var r rangeFlag
-		if err := r.Set(short(p.Range.String())); err != nil {
+		if err := r.Set(terminal.Short(p.Range.String())); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.complete(t.Context(), c); err != nil || r.value != p.Range {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/usage"
 )
 
 // serveOptions are the flags of serve.
@@ -130,10 +131,10 @@ func (o *serveOptions) run(cmd *cobra.Command) (err error) {
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	server, err := o.server(cmd.Context(), log)
 	if err != nil {
-		return usageError{err}
+		return usage.Error{Err: err}
 	}
 	if _, err := cosmosrest.New(nil, server); err != nil { // wrong options leave no store behind
-		return usageError{err}
+		return usage.Error{Err: err}
 	}
 	db, err := docstore.OpenContext(cmd.Context(), o.db, docstore.Options{InMemory: o.db == "", NoSync: o.noSync})
 	switch {
@@ -199,9 +200,9 @@ func (o *serveOptions) check() error {
 	o.keys, o.readOnly = orVariable(o.keys, serveKeyVariable), orVariable(o.readOnly, serveReadOnlyVariable)
 	switch {
 	case slices.Contains(o.keys, ""):
-		return misused("key", "empty", wantServeKey)
+		return usage.Flag("key", "empty", wantServeKey)
 	case slices.Contains(o.readOnly, ""):
-		return misused("read-only-key", "empty", wantServeKey)
+		return usage.Flag("read-only-key", "empty", wantServeKey)
 	}
 	for _, f := range []struct{ flag, value string }{{"listen", o.listen}, {"dedicated-gateway", o.dedicated}} {
 		if f.flag == "dedicated-gateway" && f.value == "" {
@@ -210,23 +211,23 @@ func (o *serveOptions) check() error {
 		_, _, err := net.SplitHostPort(f.value)
 		switch {
 		case err != nil:
-			return misused(f.flag, f.value, "host:port, such as "+defaultListen)
+			return usage.Flag(f.flag, f.value, "host:port, such as "+defaultListen)
 		case isLoopback("//" + f.value):
 		case o.insecure:
-			return misused(f.flag, f.value, "a loopback address such as "+defaultListen+" with --insecure-aad, whose tokens anybody can make")
+			return usage.Flag(f.flag, f.value, "a loopback address such as "+defaultListen+" with --insecure-aad, whose tokens anybody can make")
 		case len(o.keys) == 0 || slices.ContainsFunc(slices.Concat(o.keys, o.readOnly), isEmulatorKey):
-			return misused(f.flag, f.value, "a loopback address such as "+defaultListen+", or a --key of your own: anybody knows the emulator's, and other machines can reach this address")
+			return usage.Flag(f.flag, f.value, "a loopback address such as "+defaultListen+", or a --key of your own: anybody knows the emulator's, and other machines can reach this address")
 		}
 	}
 	switch {
 	case len(o.keys) > 2:
-		return misused("key", "given "+strconv.Itoa(len(o.keys))+" times", "two at most")
+		return usage.Flag("key", "given "+strconv.Itoa(len(o.keys))+" times", "two at most")
 	case len(o.readOnly) > 2:
-		return misused("read-only-key", "given "+strconv.Itoa(len(o.readOnly))+" times", "two at most")
+		return usage.Flag("read-only-key", "given "+strconv.Itoa(len(o.readOnly))+" times", "two at most")
 	case o.throughput < cosmosrest.Unlimited:
-		return misused("ru", strconv.Itoa(o.throughput), "0 or more, or -1")
+		return usage.Flag("ru", strconv.Itoa(o.throughput), "0 or more, or -1")
 	case o.retention < 0:
-		return misused("retention", o.retention.String(), "a time such as 10m or 168h, or 0")
+		return usage.Flag("retention", o.retention.String(), "a time such as 10m or 168h, or 0")
 	}
 	return nil
 }

@@ -13,6 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/changeline"
+	"github.com/millrace/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/internal/usage"
 )
 
 // tailOptions are the flags of tail.
@@ -23,7 +26,7 @@ type tailOptions struct {
 	after  string
 	mode   *choice
 	follow bool
-	form   lineForm
+	form   changeline.Form
 	most   int
 	output *choice
 }
@@ -83,7 +86,7 @@ a position.` + addressHelp,
 	f.StringVar(&o.after, "after", "", "begin behind a `position` instead, as --meta tells it")
 	f.Var(o.mode, "mode", "latest version of each document, or all versions and deletes")
 	f.BoolVar(&o.follow, "follow", true, "wait for more at the end of the feed")
-	o.form.register(cmd)
+	metaFlag(cmd, &o.form)
 	o.output = output(cmd)
 	f.IntVarP(&o.most, "max", "n", 0, "end after so many changes; 0 is no limit")
 	cmd.MarkFlagsMutuallyExclusive("from", "after")
@@ -92,20 +95,20 @@ a position.` + addressHelp,
 
 func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 	if o.most < 0 {
-		return misused("max", strconv.Itoa(o.most), "0 or more")
+		return usage.Flag("max", strconv.Itoa(o.most), "0 or more")
 	}
-	o.form.meta = o.form.meta || o.output.value == "json"
+	o.form.Meta = o.form.Meta || o.output.value == "json"
 	mode := changefeed.LatestVersion
 	if o.mode.value == modeAll {
-		mode, o.form.meta = changefeed.AllVersionsAndDeletes, true
+		mode, o.form.Meta = changefeed.AllVersionsAndDeletes, true
 		if !cmd.Flags().Changed("from") {
 			o.from.value = changefeed.FromNow()
 		}
 		if !o.from.value.IsNow() && o.after == "" {
-			return misused("from", o.from.String(), "now with --mode all, or --after with a position")
+			return usage.Flag("from", o.from.String(), "now with --mode all, or --after with a position")
 		}
 	}
-	ctx, stop := whileRead(cmd.Context())
+	ctx, stop := terminal.WhileRead(cmd.Context())
 	defer stop()
 	return o.with(cmd, args, func(c *container) error {
 		if err := c.retains(mode); err != nil {
@@ -138,7 +141,7 @@ func (o *tailOptions) tail(ctx context.Context, c *container, mode changefeed.Mo
 			if i == len(page.Changes)-1 {
 				next = page.Next.Token
 			}
-			if err := o.form.write(w, page.Range, change, next); err != nil {
+			if err := o.form.Write(w, page.Range, change, next); err != nil {
 				return err
 			}
 			if written++; written == o.most {

@@ -7,11 +7,13 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/millrace/changefeed/internal/terminal"
 )
 
 // wide is a terminal of a width, in colour.
-func wide(n int) terminal {
-	return terminal{width: func() int { return n }, inPlace: true, colour: true}
+func wide(n int) terminal.Terminal {
+	return terminal.Terminal{Width: func() int { return n }, InPlace: true, Colour: true}
 }
 
 // widest is the longest line of a text that has no escape sequences.
@@ -22,33 +24,13 @@ func widest(text string) (most int) {
 	return most
 }
 
-func TestTextIsWrappedBetweenWords(t *testing.T) {
-	for _, tt := range []struct {
-		text         string
-		room, indent int
-		want         string
-	}{
-		{"one two three", 0, 2, "one two three"},
-		{"one two three", 13, 2, "one two three"},
-		{"one two three", 12, 2, "one two\n  three"},
-		{"one two three", 7, 4, "one two three"},
-		{"a  lot  of    space", 9, 2, "a  lot\n  of\n  space"},
-		{"unbreakable word", 5, 0, "unbreakable\nword"},
-		{"äöü äöü äöü", 7, 0, "äöü äöü\näöü"},
-	} {
-		if got := wrapped(tt.text, 0, tt.room, tt.indent); got != tt.want {
-			t.Errorf("wrapped(%q, 0, %d, %d) = %q, want %q", tt.text, tt.room, tt.indent, got, tt.want)
-		}
-	}
-}
-
 // TestTheDemoFitsItsTerminal has numbers as large as a demo makes them.
 func TestTheDemoFitsItsTerminal(t *testing.T) {
 	for _, width := range []int{80, 100, 120, 200} {
 		var out bytes.Buffer
 		d := &demo{ledger: newLedger(), fleet: &fleet{}}
-		d.screen = &screen{w: &out, terminal: wide(width), begun: time.Now()}
-		d.screen.colour = false
+		d.screen = &screen{w: &out, Terminal: wide(width), begun: time.Now()}
+		d.screen.Colour = false
 		for _, name := range []string{"host-1", "host-2"} {
 			d.fleet.all = append(d.fleet.all, &instance{name: name, wire: newWire(t.Context(), nil, nil)})
 		}
@@ -69,7 +51,7 @@ func TestTheDemoFitsItsTerminal(t *testing.T) {
 func TestATerminalThatIsResizedIsDrawnAnew(t *testing.T) {
 	var out bytes.Buffer
 	width := 80
-	s := &screen{w: &out, terminal: terminal{width: func() int { return width }, inPlace: true}, begun: time.Now()}
+	s := &screen{w: &out, Terminal: terminal.Terminal{Width: func() int { return width }, InPlace: true}, begun: time.Now()}
 	s.say("hello")
 	s.show([]line{{{"a table", bold}}})
 	out.Reset()
@@ -118,7 +100,7 @@ func TestProgressFitsItsTerminal(t *testing.T) {
 		now: state{12_345_678, 123_456, 1 << 29},
 	}
 	for _, width := range []int{40, 60, 80, 120} {
-		p.terminal = wide(width)
+		p.Terminal = wide(width)
 		got := p.line(time.Hour)
 		if n := utf8.RuneCountInString(got); n >= width {
 			t.Errorf("at %d columns the line has %d: %s", width, n, got)

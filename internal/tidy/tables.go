@@ -31,7 +31,7 @@ var edges = map[string][]string{
 	"outbox/kafkapub":         {".", "outbox", thirdParty},
 	"outbox/rabbitpub":        {".", "outbox", thirdParty},
 	"outbox/servicebuspub":    {".", "outbox", thirdParty},
-	"trigger":                 {"."},
+	"trigger":                 {".", "internal/changeline"},
 	"metrics":                 {".", thirdParty},
 	"conformance":             {thirdParty},             // modules of their own, with the SDKs
 	"cmd":                     {anyPackage, thirdParty}, // ties things together
@@ -40,6 +40,10 @@ var edges = map[string][]string{
 	"internal/leasedoc":       {"."},
 	"internal/dashboard":      {"."},
 	"internal/rawjson":        {},
+	"internal/changeline":     {"."},
+	"internal/pause":          {},
+	"internal/usage":          {},
+	"internal/terminal":       {thirdParty},
 	"internal/memnet":         {},
 	"internal/mutants":        {},
 	"internal/long":           {},

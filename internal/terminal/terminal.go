@@ -1,4 +1,6 @@
-package main
+// Package terminal is what commands share where people and pipes read them: how wide a line can be, what can be written
+// over, how ranges and numbers are shown, and when nobody reads any more.
+package terminal
 
 import (
 	"io"
@@ -9,47 +11,47 @@ import (
 	"golang.org/x/term"
 )
 
-// A terminal is where people look at output: how wide it is, and what it understands.
+// A Terminal is where people look at output: how wide it is, and what it understands.
 // Its zero value is any other place, where lines are as long as they are.
-type terminal struct {
-	width   func() int // nil for what is none
-	inPlace bool       // what is written can be written over
-	colour  bool
+type Terminal struct {
+	Width   func() int // nil for what is none
+	InPlace bool       // what is written can be written over
+	Colour  bool
 }
 
-// narrow is the width of a terminal that does not tell its own.
-const narrow = 80
+// Narrow is the width of a terminal that does not tell its own.
+const Narrow = 80
 
-// terminalOf looks at where output goes, and at the environment: TERM=dumb has no way
+// Of looks at where output goes, and at the environment: TERM=dumb has no way
 // back over what is written, and NO_COLOR asks for none.
-func terminalOf(w io.Writer) terminal {
+func Of(w io.Writer) Terminal {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return terminal{}
+		return Terminal{}
 	}
 	width := func() int {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
 			return width
 		}
-		return narrow
+		return Narrow
 	}
 	dumb := os.Getenv("TERM") == "dumb"
-	return terminal{width: width, inPlace: !dumb, colour: !dumb && os.Getenv("NO_COLOR") == ""}
+	return Terminal{Width: width, InPlace: !dumb, Colour: !dumb && os.Getenv("NO_COLOR") == ""}
 }
 
-// room is how many characters a line has; 0 is any number. The last column is left free,
+// Room is how many characters a line has; 0 is any number. The last column is left free,
 // because some terminals go to the next line there.
-func (t terminal) room() int {
-	if t.width == nil {
+func (t Terminal) Room() int {
+	if t.Width == nil {
 		return 0
 	}
-	return max(t.width()-1, 1)
+	return max(t.Width()-1, 1)
 }
 
-// wrapped is a text that begins in a column, in lines of at most so many characters, 0 for
+// Wrap is a text that begins in a column, in lines of at most so many characters, 0 for
 // any number, cut between words. All lines but the first are indented. A longer word
 // stays whole, and so does a text whose indent leaves it little room.
-func wrapped(text string, column, room, indent int) string {
+func Wrap(text string, column, room, indent int) string {
 	if room <= 0 || indent > room/2 || column+utf8.RuneCountInString(text) <= room {
 		return text
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package program
 
 import (
 	"bufio"
@@ -9,9 +9,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -21,22 +18,19 @@ import (
 )
 
 // shell is a program that runs a script. What it starts holds the pipe open.
-func shell(t *testing.T, script string) (p *program, output *os.File) {
+func shell(t *testing.T, script string) (h *Handler, output *os.File) {
 	t.Helper()
-	path, err := exec.LookPath("sh")
-	if err != nil {
-		t.Skip("there is no shell")
-	}
 	output, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { output.Close() })
 	t.Cleanup(func() { in.Close() })
-	return &program{
-		path: path, args: []string{"sh", "-c", script}, grace: time.Minute, hurry: time.Millisecond,
-		stdout: in, stderr: os.Stderr,
-	}, output
+	h, err = New([]string{"sh", "-c", script}, Options{Grace: time.Minute, Expiration: hurriedPart * time.Millisecond, Stdout: in, Stderr: os.Stderr})
+	if err != nil {
+		t.Skip("there is no shell")
+	}
+	return h, output
 }
 
 // orders is a batch of two.
@@ -58,8 +52,8 @@ func TestAProgramIsDoneWhenItExitsWithZero(t *testing.T) {
 		{"a signal", "kill -KILL $$", "sh: signal: killed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p, _ := shell(t, tt.script)
-			err := p.Handle(t.Context(), orders())
+			h, _ := shell(t, tt.script)
+			err := h.Handle(t.Context(), orders())
 			if got := text(err); got != tt.want {
 				t.Errorf("got error %q, want %q", got, tt.want)
 			}
@@ -76,9 +70,9 @@ func text(err error) string {
 
 func TestAProgramGetsItsBatch(t *testing.T) {
 	var out bytes.Buffer
-	p, _ := shell(t, `env | grep ^CHANGEFEED_ | sort; cat`)
-	p.stdout, p.form.meta = &out, true
-	if err := p.Handle(t.Context(), orders()); err != nil {
+	h, _ := shell(t, `env | grep ^CHANGEFEED_ | sort; cat`)
+	h.opts.Stdout, h.form.Meta = &out, true
+	if err := h.Handle(t.Context(), orders()); err != nil {
 		t.Fatal(err)
 	}
 	want := `CHANGEFEED_ATTEMPT=2
@@ -107,11 +101,11 @@ func TestAProgramEndsWithItsLease(t *testing.T) {
 		{"one that fails", "trap 'exit 1' TERM; sleep 60 & echo begun; wait", changefeed.ErrHandlerTimeout, "sh: exit status 1", "begun\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p, output := shell(t, tt.script)
+			h, output := shell(t, tt.script)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			ended := make(chan error, 1)
-			go func() { ended <- p.Handle(ctx, orders()) }()
+			go func() { ended <- h.Handle(ctx, orders()) }()
 			said := make([]byte, len("begun\n"))
 			if _, err := io.ReadFull(output, said); err != nil {
 				t.Fatal(err)
@@ -120,7 +114,7 @@ func TestAProgramEndsWithItsLease(t *testing.T) {
 			if got := text(<-ended); got != tt.want {
 				t.Errorf("got error %q, want %q", got, tt.want)
 			}
-			p.stdout.(*os.File).Close()
+			h.opts.Stdout.(*os.File).Close()
 			rest, err := io.ReadAll(output)
 			if err != nil || string(said)+string(rest) != tt.said {
 				t.Errorf("got output %q and %q, %v, want %q", said, rest, err, tt.said)
@@ -133,19 +127,19 @@ func TestAProgramEndsWithItsLease(t *testing.T) {
 // all of it read the program is done, so it must not come again.
 func TestAProgramThatIsAskedToEndMayStillReadItsBatch(t *testing.T) {
 	for _, cause := range []error{changefeed.ErrStopped, changefeed.ErrHandlerTimeout} {
-		p, output := shell(t, "trap 'exec wc -l' TERM; sleep 60 & echo begun; wait")
+		h, output := shell(t, "trap 'exec wc -l' TERM; sleep 60 & echo begun; wait")
 		b := orders()
 		b.Changes = slices.Repeat(b.Changes[:1], 20_000)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- p.Handle(ctx, b) }()
+		go func() { ended <- h.Handle(ctx, b) }()
 		said := bufio.NewScanner(output)
 		said.Scan()
 		cancel(cause)
 		if err := <-ended; err != nil {
 			t.Errorf("asked to end because of %q: got error %q, want none", cause, err)
 		}
-		p.stdout.(*os.File).Close()
+		h.opts.Stdout.(*os.File).Close()
 		if said.Scan(); strings.TrimSpace(said.Text()) != "20000" {
 			t.Errorf("asked to end because of %q: it read %s lines, want 20000", cause, said.Text())
 		}
@@ -155,11 +149,11 @@ func TestAProgramThatIsAskedToEndMayStillReadItsBatch(t *testing.T) {
 // TestAProgramThatFailsLeavesNothingBehind waits, as above, for all that it has started:
 // it would work on the batch beside the next attempt.
 func TestAProgramThatFailsLeavesNothingBehind(t *testing.T) {
-	p, output := shell(t, "sleep 60 & exit 7")
-	if got, want := text(p.Handle(t.Context(), orders())), "sh: exit status 7"; got != want {
+	h, output := shell(t, "sleep 60 & exit 7")
+	if got, want := text(h.Handle(t.Context(), orders())), "sh: exit status 7"; got != want {
 		t.Errorf("got error %q, want %q", got, want)
 	}
-	p.stdout.(*os.File).Close()
+	h.opts.Stdout.(*os.File).Close()
 	if rest, err := io.ReadAll(output); err != nil || len(rest) > 0 {
 		t.Errorf("got output %q, %v, want none", rest, err)
 	}
@@ -180,34 +174,4 @@ func TestAProgramIsNotFedAfterItsLeaseWasLost(t *testing.T) {
 	if n, err := in.Read(b); n != 0 || err != io.EOF {
 		t.Errorf("got %d bytes, %v, want the end when nothing was held back", n, err)
 	}
-}
-
-// TestAProgramDiesWithItsProcessor kills the processor the hard way.
-func TestAProgramDiesWithItsProcessor(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux can do that")
-	}
-	dir, in := t.TempDir(), filepath.Join(t.TempDir(), "in")
-	if err := os.WriteFile(in, generated(1), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	command(t, "import", in, "docstore:"+dir+"#orders", "--pk", "/outcode")
-	run := exec.Command("changefeed", "run", "--source", "docstore:"+dir+"#orders", "--name", "mailer", "--create-leases",
-		"--from", "beginning", "--", "sh", "-c", "echo begun; exec sleep 60")
-	output, err := run.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := run.Start(); err != nil {
-		t.Fatal(err)
-	}
-	said := make([]byte, len("begun\n"))
-	_, err = io.ReadFull(output, said)
-	if kerr := run.Process.Kill(); err != nil || kerr != nil {
-		t.Fatal(err, kerr)
-	}
-	if rest, err := io.ReadAll(output); err != nil || len(rest) > 0 { // ends when the program has
-		t.Errorf("got %q, %v, want the end of the output", rest, err)
-	}
-	_ = run.Wait() // killed, as wanted
 }

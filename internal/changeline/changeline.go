@@ -1,0 +1,66 @@
+// Package changeline writes changes as lines of JSON: the form in which changefeed tail prints them and programs that
+// handle batches read them.
+package changeline
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// Form is the form of a line. Its zero value writes the document alone.
+type Form struct {
+	Meta bool // an object with the document and the rest of the change, because the document does not say, for one, its LSN
+}
+
+// described is a change with everything that is known of it.
+type described struct {
+	LSN         int64           `json:"lsn"`
+	Time        time.Time       `json:"time"`
+	Op          string          `json:"op"`
+	ID          string          `json:"id"`
+	Key         json.RawMessage `json:"key"`
+	Range       string          `json:"range"`
+	Expired     bool            `json:"expired,omitempty"`
+	Document    json.RawMessage `json:"document,omitempty"`
+	Previous    json.RawMessage `json:"previous,omitempty"`
+	PreviousLSN int64           `json:"previous_lsn,omitempty"`
+	Next        string          `json:"next,omitempty"`
+}
+
+// Write writes a change of a range and, unless it is empty, the position after it.
+func (f Form) Write(w *bufio.Writer, r changefeed.Range, c changefeed.Change, next string) error {
+	if !f.Meta {
+		return WriteDocument(w, c.Body)
+	}
+	d := described{
+		LSN: c.LSN, Time: c.Time, Op: c.Op.String(), ID: c.ID, Key: json.RawMessage(c.PartitionKey),
+		Range: r.String(), Expired: c.Expired, Document: c.Body,
+		Previous: c.Previous, PreviousLSN: c.PreviousLSN, Next: next,
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(d); err != nil {
+		return fmt.Errorf("write change: %w", err)
+	}
+	return nil
+}
+
+// WriteDocument writes JSON on a line of its own.
+func WriteDocument(w *bufio.Writer, text json.RawMessage) error {
+	if bytes.ContainsAny(text, "\r\n") { // stores keep the space that a document came with
+		var flat bytes.Buffer
+		if err := json.Compact(&flat, text); err != nil {
+			return fmt.Errorf("write document: %w", err)
+		}
+		text = flat.Bytes()
+	}
+	if _, err := w.Write(text); err != nil {
+		return err
+	}
+	return w.WriteByte('\n')
+}
