@@ -101,3 +101,19 @@ func TestLeasesExpireAfterTheClockWasFast(t *testing.T) {
 		}
 	})
 }
+
+// What expires is deleted soon after the machine's clock was set forward, though the
+// sweeper sleeps by the monotonic one.
+func TestItemsExpireAfterTheClockIsSetForward(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(3600)}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
+		if _, err := c.Upsert(t.Context(), []byte(`{"id":"a","pk":"p"}`)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		c.StepClock(time.Hour)
+		time.Sleep(61 * time.Second)
+		if n := c.Count(); n != 0 {
+			t.Errorf("a minute after an hour was skipped there are %d documents", n)
+		}
+	})
+}

@@ -163,6 +163,9 @@ func (db *DB) Glitch(c *Container, ahead time.Duration) error {
 	})
 }
 
+// StepClock sets the machine's clock forward, as far as this container can see.
+func (c *Container) StepClock(by time.Duration) { c.clock.committed(c.clock.now() + by.Milliseconds()) }
+
 // Dir is where the store is.
 func (db *DB) Dir() string { return db.dir }
 

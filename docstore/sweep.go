@@ -9,8 +9,9 @@ import (
 )
 
 // The sweeper turns expired documents into deletes and removes versions that are older
-// than the retention. It sleeps until the first of them is due. Reads hide an expired
-// document from the very moment, so that nothing depends on when the sweeper comes.
+// than the retention. It sleeps until the first of them is due, but looks at the clock
+// every minute, because a clock that is set forward does not wake it. Reads hide an
+// expired document from the very moment, so that nothing depends on when the sweeper comes.
 //
 // Documents with a ttl of their own are found in an index by their expiry. Those that
 // live by the container's default need none: a log is in the order of commits, so the
@@ -18,6 +19,7 @@ import (
 
 const (
 	sweepPause = time.Second // between two sweeps of everything
+	sweepLook  = time.Minute // between two looks at the clock, at most
 	sweepChunk = 256         // documents or versions in one group
 	farAway    = 1<<63 - 1
 )
@@ -73,7 +75,7 @@ func (db *DB) sweepAll() {
 	for {
 		var fire <-chan time.Time
 		if wait, some := db.nextSweep(); some {
-			timer.Reset(max(wait, time.Until(last.Add(sweepPause)), 0))
+			timer.Reset(max(min(wait, sweepLook), time.Until(last.Add(sweepPause)), 0))
 			fire = timer.C
 		}
 		select {
