@@ -127,37 +127,29 @@ func (u *unit) create(rt *rapid.T) {
 	u.wrote(rt, l, got, err, want)
 }
 
-// stale takes an ETag that is not the present one, and whether it did.
-func (u *unit) stale(rt *rapid.T, l *changefeed.Lease, now modelRecord) bool {
+// drawETag is draw with an ETag, which may not be the present one, and the error that a
+// conditional write must have.
+func (u *unit) drawETag(rt *rapid.T) (changefeed.Lease, error) {
+	l, now, found := u.draw(rt)
 	l.ETag = rapid.SampledFrom([]string{now.lease.ETag, now.lease.ETag, u.older[l.Token].ETag, "", "*"}).Draw(rt, "etag")
-	l.ID = now.lease.ID
-	return l.ETag == "" || l.ETag != now.lease.ETag
+	l.ID, l.Raw = now.lease.ID, now.lease.Raw
+	switch {
+	case !found:
+		return l, changefeed.ErrNotFound
+	case l.ETag == "" || l.ETag != now.lease.ETag:
+		return l, changefeed.ErrConflict
+	}
+	return l, nil
 }
 
 func (u *unit) update(rt *rapid.T) {
-	l, now, found := u.draw(rt)
-	var want error
-	switch stale := u.stale(rt, &l, now); {
-	case !found:
-		want = changefeed.ErrNotFound
-	case stale:
-		want = changefeed.ErrConflict
-	}
-	l.Raw = now.lease.Raw
+	l, want := u.drawETag(rt)
 	got, err := u.s.Update(u.t.Context(), l)
 	u.wrote(rt, l, got, err, want)
 }
 
 func (u *unit) delete(rt *rapid.T) {
-	l, now, found := u.draw(rt)
-	var want error
-	switch stale := u.stale(rt, &l, now); {
-	case !found:
-		want = changefeed.ErrNotFound
-	case stale:
-		want = changefeed.ErrConflict
-	}
-	l.Raw = now.lease.Raw
+	l, want := u.drawETag(rt)
 	if err := u.s.Delete(u.t.Context(), l); !errors.Is(err, want) || want == nil && err != nil {
 		rt.Fatalf("delete of %s: %v, want %v", l.Token, err, want)
 	}
