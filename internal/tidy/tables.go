@@ -46,6 +46,7 @@ var edges = map[string][]string{
 	"internal/terminal":       {thirdParty},
 	"internal/memnet":         {},
 	"internal/mutants":        {},
+	"internal/measure":        {},
 	"internal/long":           {},
 	"internal/stress":         {},
 	"internal/nethost":        {".", "docstore"},

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"go/scanner"
+	"go/token"
+	"slices"
+	"strings"
+)
+
+// cloneTokens is the least length of a clone.
+const cloneTokens = 60
+
+// lexeme is a token and where it stands.
+type lexeme struct {
+	text string
+	file *file
+	line int
+}
+
+// clones are the groups of places that share 60 tokens or more, names and literals included. A place is in one group.
+func clones(code []*file) (groups [][]string) {
+	var all []lexeme
+	for _, f := range code {
+		all = append(all, lexemes(f)...)
+	}
+	seen := map[string][]int{}
+	for i := 0; i+cloneTokens <= len(all); i++ {
+		if all[i].file == all[i+cloneTokens-1].file {
+			w := window(all[i:])
+			seen[w] = append(seen[w], i)
+		}
+	}
+	covered := make([]bool, len(all))
+	for i := 0; i+cloneTokens <= len(all); i++ {
+		if covered[i] || all[i].file != all[i+cloneTokens-1].file {
+			continue
+		}
+		at := apart(seen[window(all[i:])])
+		if len(at) < 2 || at[0] != i {
+			continue
+		}
+		groups = append(groups, extend(all, covered, at))
+	}
+	return groups
+}
+
+func lexemes(f *file) (all []lexeme) {
+	var s scanner.Scanner
+	set := token.NewFileSet()
+	at := set.AddFile(f.path, -1, len(f.src))
+	s.Init(at, []byte(f.src), nil, 0)
+	for {
+		pos, tok, text := s.Scan()
+		if tok == token.EOF {
+			return all
+		}
+		if text == "" || tok == token.SEMICOLON {
+			text = tok.String()
+		}
+		all = append(all, lexeme{text, f, at.Line(pos)})
+	}
+}
+
+func window(all []lexeme) string {
+	var b strings.Builder
+	for _, l := range all[:cloneTokens] {
+		b.WriteString(l.text)
+		b.WriteByte(0)
+	}
+	return b.String()
+}
+
+// apart leaves out places that overlap the one before.
+func apart(at []int) (kept []int) {
+	for _, i := range at {
+		if len(kept) == 0 || i-kept[len(kept)-1] >= cloneTokens {
+			kept = append(kept, i)
+		}
+	}
+	return kept
+}
+
+// extend finds how far the places of a group agree, marks them as covered, and names them.
+func extend(all []lexeme, covered []bool, at []int) (names []string) {
+	n := cloneTokens
+	for at[len(at)-1]+n < len(all) && !slices.ContainsFunc(at, func(i int) bool {
+		return all[i+n].text != all[at[0]+n].text || all[i+n].file != all[i].file
+	}) {
+		n++
+	}
+	for _, i := range at {
+		for k := i; k < i+n; k++ {
+			covered[k] = true
+		}
+		names = append(names, fmt.Sprintf("%s:%d-%d", all[i].file.path, all[i].line, all[i+n-1].line))
+	}
+	return names
+}
