@@ -325,11 +325,9 @@ func TestALeaseThatIsNoLongerCoveredIsFreed(t *testing.T) {
 			}
 			w := newWorker(r, late, time.Now())
 			var keeping sync.WaitGroup
-			ctx, end := context.WithCancel(t.Context())
-			keeping.Go(func() { w.keeper.keep(ctx) })
+			keeping.Go(w.keeper.keep)
 			w.yield()
 			w.lose(ErrLeaseLost)
-			end()
 			keeping.Wait()
 			if (s.deleted == 1) != covered || (s.freed == 1) == covered {
 				t.Errorf("covered %v: %d leases deleted, %d freed", covered, s.deleted, s.freed)

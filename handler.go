@@ -97,38 +97,45 @@ func (e *DecodeError) Error() string {
 // Unwrap gives the decoder's error.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
+// delegate is the handler of one lease. Its code is not ours to trust: it may panic, take
+// too long, or ignore its context.
+type delegate struct {
+	*tenure
+	opened bool
+}
+
 // outcome is how a call of the handler came to its end. It stands beside the handler's
 // error and is never read from it: a handler may return any error of this package.
 type outcome uint8
 
 const (
-	hasReturned outcome = iota // by itself
-	wasLate                    // it failed after HandlerTimeout had ended its context
-	wasCut                     // it failed after its lease, or the drain time, had ended its context
-	isStuck                    // it has not returned
+	hasSucceeded outcome = iota
+	hasFailed            // by itself
+	wasLate              // it failed after HandlerTimeout had ended its context
+	wasCut               // it failed after its lease, or the drain time, had ended its context
+	isStuck              // it has not returned
 )
 
-// call runs a function of the handler, which is not ours to trust: it may panic, take
-// too long, or ignore its context. What is stuck goes on alone: nobody waits for it.
-func (w *worker) call(f func(context.Context) error) (outcome, error) {
-	ctx, cancel := context.WithCancelCause(w.lease)
+// call runs a function of the handler. What is stuck goes on alone: nobody waits for it.
+func (d *delegate) call(f func(context.Context) error) (outcome, error) {
+	ctx, cancel := context.WithCancelCause(d.untilLost)
 	defer cancel(nil)
-	c := w.launch(ctx, f)
-	if err, returned := w.patience(c.result, cancel); returned {
-		return w.verdict(ctx, err)
+	c := d.launch(ctx, f)
+	if err, returned := d.patience(c.result, cancel); returned {
+		return verdict(ctx, err)
 	}
-	grace := time.NewTimer(w.r.opts.Drain)
+	grace := time.NewTimer(d.r.opts.Drain)
 	defer grace.Stop()
 	select {
 	case err := <-c.result:
-		return w.verdict(ctx, err)
+		return verdict(ctx, err)
 	case <-grace.C:
 	}
 	if !c.abandon() {
-		return w.verdict(ctx, <-c.result)
+		return verdict(ctx, <-c.result)
 	}
-	err := fmt.Errorf("%w, %v after it ended: %w", ErrHandlerStuck, w.r.opts.Drain, context.Cause(ctx))
-	w.r.hooks.Error(&Error{Origin: OriginHandler, Lease: w.first.Token, Err: err})
+	err := fmt.Errorf("%w, %v after it ended: %w", ErrHandlerStuck, d.r.opts.Drain, context.Cause(ctx))
+	d.r.hooks.Error(&Error{Origin: OriginHandler, Lease: d.lease.Token, Err: err})
 	return isStuck, err
 }
 
@@ -143,12 +150,12 @@ func (c *launched) abandon() bool { return c.over.CompareAndSwap(false, true) }
 
 // launch calls a function of the handler. When it returns after it was abandoned, its
 // range may be taken again.
-func (w *worker) launch(ctx context.Context, f func(context.Context) error) *launched {
+func (d *delegate) launch(ctx context.Context, f func(context.Context) error) *launched {
 	c := &launched{result: make(chan error, 1)}
 	go func() {
 		defer func() {
 			if !c.abandon() {
-				w.r.unclaim(w.first.Range)
+				d.r.unclaim(d.lease.Range)
 			}
 		}()
 		protect(ctx, f, c.result)
@@ -157,28 +164,28 @@ func (w *worker) launch(ctx context.Context, f func(context.Context) error) *lau
 }
 
 // patience waits for the handler as long as it may go on, and then ends its context.
-func (w *worker) patience(result <-chan error, cancel context.CancelCauseFunc) (err error, returned bool) {
-	timeout := time.NewTimer(w.r.opts.HandlerTimeout)
+func (d *delegate) patience(result <-chan error, cancel context.CancelCauseFunc) (err error, returned bool) {
+	timeout := time.NewTimer(d.r.opts.HandlerTimeout)
 	defer timeout.Stop()
 	drain := make(<-chan time.Time)
-	halted := w.halt.Done()
+	stopped := d.untilStopped.Done()
 	for {
 		select {
 		case err := <-result:
 			return err, true
-		case <-w.lease.Done():
+		case <-d.untilLost.Done():
 			return nil, false
-		case <-halted:
-			halted = nil
-			drain = time.After(w.r.opts.Drain)
+		case <-stopped:
+			stopped = nil
+			drain = time.After(d.r.opts.Drain)
 		case <-drain:
 			cancel(ErrStopped)
 			return nil, false
 		case <-timeout.C:
 			cancel(ErrHandlerTimeout)
-			w.r.hooks.Error(&Error{
-				Origin: OriginHandler, Lease: w.first.Token,
-				Err: fmt.Errorf("%w after %v", ErrHandlerTimeout, w.r.opts.HandlerTimeout),
+			d.r.hooks.Error(&Error{
+				Origin: OriginHandler, Lease: d.lease.Token,
+				Err: fmt.Errorf("%w after %v", ErrHandlerTimeout, d.r.opts.HandlerTimeout),
 			})
 			return nil, false
 		}
@@ -186,14 +193,16 @@ func (w *worker) patience(result <-chan error, cancel context.CancelCauseFunc) (
 }
 
 // verdict tells a handler's own failure from one that we caused by ending its context.
-func (w *worker) verdict(ctx context.Context, err error) (outcome, error) {
+func verdict(ctx context.Context, err error) (outcome, error) {
 	switch cause := context.Cause(ctx); {
-	case err == nil || cause == nil:
-		return hasReturned, err
+	case err == nil:
+		return hasSucceeded, nil
+	case cause == nil:
+		return hasFailed, err
 	case cause == ErrHandlerTimeout:
 		return wasLate, fmt.Errorf("%w: %w", cause, err)
 	default:
-		return wasCut, fmt.Errorf("handler was cut short: %w: %w", context.Cause(w.halt), err)
+		return wasCut, fmt.Errorf("handler was cut short: %w: %w", cause, err)
 	}
 }
 
@@ -213,39 +222,40 @@ func protect(ctx context.Context, f func(context.Context) error, result chan<- e
 var errExit = errors.New("handler ended its goroutine")
 
 // open calls the handler's Open until it succeeds.
-func (w *worker) open() error {
-	opener, ok := w.r.handler.(Opener)
-	for failures := 1; ok; failures++ {
-		how, err := w.call(func(ctx context.Context) error { return opener.Open(ctx, w.first) })
-		switch {
-		case err == nil:
-			w.opened = true
-			return nil
-		case how == isStuck:
-			return errStuck
-		case how == wasCut:
-			return context.Cause(w.halt)
-		}
-		w.r.report(w.lease, OriginHandler, w.first.Token, fmt.Errorf("open: %w", err))
-		if !pause(w.halt, w.r.backoff(w.rng, failures)) {
-			return context.Cause(w.halt)
-		}
+func (d *delegate) open() ending {
+	opener, ok := d.r.handler.(Opener)
+	if !ok {
+		d.opened = true
+		return ending{}
 	}
-	w.opened = true
-	return nil
+	for failures := 1; d.ending().none(); failures++ {
+		how, err := d.call(func(ctx context.Context) error { return opener.Open(ctx, d.lease) })
+		switch how {
+		case hasSucceeded:
+			d.opened = true
+			return ending{}
+		case isStuck:
+			return ending{why: ReasonStuck}
+		case wasCut:
+			continue // with the work
+		}
+		d.report(d.untilLost, OriginHandler, fmt.Errorf("open: %w", err))
+		d.backoff(failures)
+	}
+	return d.ending()
 }
 
 // close calls the handler's Close, while the lease is still held if it can be. A Close
 // that hangs holds the lease as a stuck handler does.
-func (w *worker) close(why Reason) Reason {
-	closer, ok := w.r.handler.(Closer)
-	if !ok || !w.opened || why == ReasonStuck {
+func (d *delegate) close(why Reason) Reason {
+	closer, ok := d.r.handler.(Closer)
+	if !ok || !d.opened || why == ReasonStuck {
 		return why
 	}
-	ctx, cancel := context.WithTimeout(w.r.base, w.r.opts.Drain)
+	ctx, cancel := context.WithTimeout(d.r.base, d.r.opts.Drain)
 	defer cancel()
 	told := why
-	c := w.launch(ctx, func(ctx context.Context) error { return closer.Close(ctx, w.first, told) })
+	c := d.launch(ctx, func(ctx context.Context) error { return closer.Close(ctx, d.lease, told) })
 	var err error
 	select {
 	case err = <-c.result:
@@ -257,7 +267,7 @@ func (w *worker) close(why Reason) Reason {
 		}
 	}
 	if err != nil {
-		w.r.hooks.Error(&Error{Origin: OriginHandler, Lease: w.first.Token, Err: fmt.Errorf("close: %w", err)})
+		d.r.hooks.Error(&Error{Origin: OriginHandler, Lease: d.lease.Token, Err: fmt.Errorf("close: %w", err)})
 	}
 	return why
 }

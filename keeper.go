@@ -6,6 +6,7 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -25,19 +26,24 @@ import (
 // slow the store, and whatever the clocks say.
 type keeper struct {
 	r     *run
-	lost  context.CancelCauseFunc // ends the lease's context
 	asks  chan ask
-	check chan struct{} // somebody doubts that the lease is ours
-	fuse  *time.Timer   // calls lost when the lease can no longer be trusted
+	check chan struct{} // another owner was seen
+	fuse  *time.Timer   // calls lose when the lease can no longer be trusted
 	rng   *mathrand.Rand
 	place float64 // in the burst of renewals, from 0 to 1
 
+	untilLost context.Context // of the tenure
+	lose      context.CancelCauseFunc
+
+	mu       sync.Mutex
+	progress progress // the checkpoints of handlers move it too
+
 	// Of the keeper's goroutine.
-	stored  Lease       // as last written
-	next    Lease       // what the next write says
-	written time.Time   // when the last successful write was begun
-	doubt   []time.Time // timestamps of the writes since then, whose outcome is not known
-	stamped time.Time   // the last timestamp
+	stored     Lease       // as last written
+	next       Lease       // what the next write says, but for what progress says
+	written    time.Time   // when the last successful write was begun
+	unanswered []time.Time // timestamps of the writes since then, whose outcome is not known
+	stamped    time.Time   // the last timestamp
 }
 
 // ask is what the worker wants: an edit, and whether it must be stored now.
@@ -48,13 +54,16 @@ type ask struct {
 	done  chan error
 }
 
-func newKeeper(r *run, l Lease, started time.Time, lost context.CancelCauseFunc) *keeper {
-	k := &keeper{r: r, lost: lost, asks: make(chan ask), check: make(chan struct{}, 1), rng: r.random("keeper " + l.Token)}
+func newKeeper(t *tenure, started time.Time) *keeper {
+	k := &keeper{
+		r: t.r, untilLost: t.untilLost, lose: t.lose, asks: make(chan ask), check: make(chan struct{}, 1),
+		rng: t.r.random("keeper " + t.lease.Token), progress: newProgress(t.lease, t.r.opts, time.Now()),
+	}
 	k.place = k.rng.Float64()
 	k.fuse = time.AfterFunc(time.Until(k.trustedUntil(started)), func() {
-		lost(fmt.Errorf("%w: not renewed in time", ErrLeaseLost))
+		k.lose(fmt.Errorf("%w: not renewed in time", ErrLeaseLost))
 	})
-	k.accept(l, started)
+	k.accept(t.lease, 0, started)
 	return k
 }
 
@@ -63,30 +72,51 @@ func (k *keeper) trustedUntil(t time.Time) time.Time {
 	return t.Add(k.r.opts.Expiration - k.r.opts.margin())
 }
 
-// accept takes over the outcome of a write begun at started.
-func (k *keeper) accept(l Lease, started time.Time) {
-	k.stored, k.next, k.written, k.doubt = l, l, started, nil
+// accept goes on from the outcome of a write begun at started, which covers so many
+// changes for the first time.
+func (k *keeper) accept(l Lease, unsaved int, started time.Time) {
+	k.stored, k.next, k.written, k.unanswered = l, l, started, nil
 	k.fuse.Reset(time.Until(k.trustedUntil(started)))
+	k.move(func(p *progress) { p.wrote(unsaved, time.Now()) })
 	k.r.view.put(l)
 }
 
-// keep serves the worker and renews, until ctx ends.
-func (k *keeper) keep(ctx context.Context) {
+// move changes what the next write says of the progress, without waiting for it.
+func (k *keeper) move(change func(*progress)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	change(&k.progress)
+}
+
+// deliver notes that a page goes to the handler.
+func (k *keeper) deliver(page Page) (on *delivery) {
+	k.move(func(p *progress) { on = p.deliver(page, time.Now()) })
+	return on
+}
+
+// soFar is the progress by now.
+func (k *keeper) soFar() (p progress) {
+	k.move(func(now *progress) { p = *now })
+	return p
+}
+
+// keep serves the worker and renews, until the lease is lost or given up.
+func (k *keeper) keep() {
 	defer k.fuse.Stop()
 	renew := time.NewTimer(time.Until(k.renewal()))
 	defer renew.Stop()
 	for {
 		select {
-		case <-ctx.Done():
+		case <-k.untilLost.Done():
 			return
 		case a := <-k.asks:
-			a.done <- k.serve(ctx, a)
+			a.done <- k.serve(a)
 		case <-k.check:
-			if k.write(ctx) != nil {
+			if k.write(k.untilLost) != nil {
 				return
 			}
 		case <-renew.C:
-			if k.write(ctx) != nil {
+			if k.write(k.untilLost) != nil {
 				return
 			}
 		}
@@ -94,37 +124,40 @@ func (k *keeper) keep(ctx context.Context) {
 	}
 }
 
-// doubted has the keeper write now: if the lease is somebody else's, it will hear of it.
-func (k *keeper) doubted() {
+// verify has the keeper write now: if the lease is somebody else's, the answer says so.
+func (k *keeper) verify() {
 	select {
 	case k.check <- struct{}{}:
 	default:
 	}
 }
 
-// renewal is when the lease must be written next: on the instance's beat, so that idle
-// leases are renewed together and those who follow the lease container wake once, but
-// one after the other, so that the burst does not overrun a small container. A
-// checkpoint is a renewal, so after one the next beat may be passed over if that is
-// safe.
+// renewal is when the lease must be written next.
 func (k *keeper) renewal() time.Time {
-	due := k.written.Add(k.r.opts.Renew)
+	return renewal(k.written, k.r.phase, k.place, k.r.held(), k.r.opts)
+}
+
+// renewal is when a lease must be written next that was written at a time: on the
+// instance's beat, so that idle leases are renewed together and those who follow the lease
+// container wake once, but one after the other, each at its place in the burst, so that
+// many do not overrun a small container. A checkpoint is a renewal, so after one the next
+// beat is passed over if that is safe.
+func renewal(written, phase time.Time, place float64, held int, o Options) time.Time {
 	burst := quickBurst
-	if held := k.r.held(); held > smallBurst {
+	if held > smallBurst {
 		burst = renewalPace * time.Duration(held)
 	}
-	burst = min(burst, k.r.opts.Renew/2)
-	phase := k.r.phase.Add(time.Duration(k.place * float64(burst)))
-	beat := due.Add(-(due.Sub(phase) % k.r.opts.Renew))
-	later := beat.Add(k.r.opts.Renew)
-	soon := beat.Sub(k.written) < k.r.opts.Renew/2
-	if soon && later.Sub(k.written) < (k.r.opts.Expiration-k.r.opts.margin())/2 {
+	burst = min(burst, o.Renew/2)
+	due := written.Add(o.Renew)
+	beat := due.Add(-(due.Sub(phase.Add(time.Duration(place*float64(burst)))) % o.Renew))
+	later := beat.Add(o.Renew)
+	switch soon := beat.Sub(written) < o.Renew/2; {
+	case !soon:
+		return beat
+	case later.Sub(written) < (o.Expiration-o.margin())/2:
 		return later
 	}
-	if soon {
-		return due
-	}
-	return beat
+	return due
 }
 
 // The smallest container there is serves 400 request units a second: about 40 renewals.
@@ -134,43 +167,69 @@ const (
 	renewalPace = 25 * time.Millisecond // more keep this distance
 )
 
-func (k *keeper) serve(ctx context.Context, a ask) error {
+func (k *keeper) serve(a ask) error {
+	k.mark()
 	a.edit(&k.next)
 	if !a.write {
 		return nil
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(k.untilLost)
 	defer cancel(nil)
 	defer context.AfterFunc(a.ctx, func() { cancel(context.Cause(a.ctx)) })()
 	return k.write(ctx)
 }
 
-// do asks the keeper for an edit and waits for it. When the lease is lost it returns why.
-func (k *keeper) do(ctx context.Context, lease context.Context, write bool, edit func(*Lease)) error {
-	a := ask{ctx: ctx, edit: edit, write: write, done: make(chan error, 1)}
+// store has the keeper write the lease now, and waits for it. There is an error only when
+// ctx has ended or the lease is lost: any other failure is tried again.
+func (k *keeper) store(ctx context.Context) error { return k.edit(ctx, func(*Lease) {}) }
+
+// edit has the keeper write the lease now, with a change.
+func (k *keeper) edit(ctx context.Context, change func(*Lease)) error {
+	return k.do(ask{ctx: ctx, edit: change, write: true})
+}
+
+// note changes what the next write says. The change sees the lease as it would be written.
+func (k *keeper) note(ctx context.Context, change func(*Lease)) error {
+	return k.do(ask{ctx: ctx, edit: change})
+}
+
+func (k *keeper) do(a ask) error {
+	a.done = make(chan error, 1)
 	select {
 	case k.asks <- a:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-lease.Done():
-		return context.Cause(lease)
+	case <-a.ctx.Done():
+		return context.Cause(a.ctx)
+	case <-k.untilLost.Done():
+		return context.Cause(k.untilLost)
 	}
 	return <-a.done // the keeper answers: its writes end with either context
 }
 
+// answer is how a write came out. It is never read from an error, because a store may
+// return any error of this package.
+type answer uint8
+
+const (
+	writeFailed  answer = iota // or it is not known
+	writeStored
+	writeRefused // the lease is somebody else's, or gone
+	writeOverdue // an earlier write has arrived late: try again on top of it
+)
+
 // write stores next, trying again until it is stored, ctx ends or the lease is lost.
 func (k *keeper) write(ctx context.Context) error {
 	for failures := 1; ; failures++ {
-		err := k.try(ctx)
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		if gone, ok := err.(leaseGone); ok {
+		how, err := k.try(ctx)
+		switch {
+		case how == writeStored:
+			return nil
+		case how == writeRefused:
 			k.r.view.distrust()
-			k.lost(gone.error)
-			return gone.error
-		}
-		if err == errAgain && failures == 1 {
+			k.lose(err)
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case how == writeOverdue && failures == 1: // at once, but a store may say so each time
 			continue
 		}
 		wait := min(k.r.backoff(k.rng, failures), k.r.opts.Renew/4)
@@ -188,29 +247,36 @@ func (k *keeper) write(ctx context.Context) error {
 }
 
 // try writes once.
-func (k *keeper) try(ctx context.Context) error {
+func (k *keeper) try(ctx context.Context) (answer, error) {
+	unsaved := k.mark()
 	l := k.next
 	l.ETag, l.Raw, l.Timestamp = k.stored.ETag, k.stored.Raw, k.stamp()
-	k.doubt = append(k.doubt, l.Timestamp)
+	k.unanswered = append(k.unanswered, l.Timestamp)
 	started := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	got, err := k.r.store.Update(bounded, l)
 	switch {
 	case err == nil:
-		k.accept(got, started)
-		return nil
+		k.accept(got, unsaved, started)
+		return writeStored, nil
 	case errors.Is(err, ErrNotFound):
 		k.r.view.drop(l.ID)
-		return gone("its record was deleted")
+		return writeRefused, fmt.Errorf("%w: its record was deleted", ErrLeaseLost)
 	case errors.Is(err, ErrConflict):
-		return k.settle(bounded, started)
+		return k.recognize(bounded, unsaved, started)
 	}
-	return fmt.Errorf("write lease: %w", err)
+	return writeFailed, fmt.Errorf("write lease: %w", err)
+}
+
+// mark has next say what progress says.
+func (k *keeper) mark() (unsaved int) {
+	k.move(func(p *progress) { unsaved = p.mark(&k.next) })
+	return unsaved
 }
 
 // stamp is the time of a write, later than that of each one before: a write whose answer
-// was lost is recognised by it.
+// was lost is recognized by it.
 func (k *keeper) stamp() time.Time {
 	now := timestamp()
 	if !now.After(k.stamped) {
@@ -220,37 +286,25 @@ func (k *keeper) stamp() time.Time {
 	return now
 }
 
-// settle finds out after a conflict whether the record holds a write of ours. If it holds
-// the one begun at started, all is well. If it holds an earlier one, the lease is ours
-// from the time before that write, and next can be tried on top of it.
-func (k *keeper) settle(ctx context.Context, started time.Time) error {
+// recognize finds out after a conflict whether the record holds a write of ours. If it
+// holds the one begun at started, all is well. If it holds an earlier one, the lease is
+// ours from the time before that write, and next can be tried on top of it.
+func (k *keeper) recognize(ctx context.Context, unsaved int, started time.Time) (answer, error) {
 	if err := k.r.view.list(ctx, time.Now()); err != nil {
-		return err
+		return writeFailed, err
 	}
 	seen, ok := k.r.view.get(k.stored.ID)
 	if !ok {
-		return gone("its record was deleted")
+		return writeRefused, fmt.Errorf("%w: its record was deleted", ErrLeaseLost)
 	}
-	ours := slices.ContainsFunc(k.doubt, seen.Timestamp.Equal)
+	ours := slices.ContainsFunc(k.unanswered, seen.Timestamp.Equal)
 	if !ours || seen.owner() != k.next.owner() && seen.owner() != k.stored.owner() {
-		return gone("%q has it now", seen.Owner)
+		return writeRefused, fmt.Errorf("%w: %q has it now", ErrLeaseLost, seen.Owner)
 	}
 	if seen.Timestamp.Equal(k.stamped) {
-		k.accept(seen, started)
-		return nil
+		k.accept(seen, unsaved, started)
+		return writeStored, nil
 	}
 	k.stored = seen
-	return errAgain
-}
-
-// errAgain has a write tried again on top of an earlier one whose answer was lost: at
-// once, but a store may say so each time, so only once without a pause.
-var errAgain = errors.New("an earlier write was late")
-
-// leaseGone is the end of a lease. It is a type of its own because a store may return
-// errors that wrap ErrLeaseLost, and those are failures like others.
-type leaseGone struct{ error }
-
-func gone(format string, args ...any) leaseGone {
-	return leaseGone{fmt.Errorf("%w: %s", ErrLeaseLost, fmt.Sprintf(format, args...))}
+	return writeOverdue, errors.New("an earlier write was late")
 }

@@ -153,7 +153,7 @@ func (r *run) stopWork() {
 	r.stopping = true
 	for _, w := range r.workers {
 		if w != nil {
-			w.order(order{reason: ReasonStopped})
+			w.stop(ending{why: ReasonStopped})
 		}
 	}
 }

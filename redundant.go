@@ -131,7 +131,7 @@ func (r *run) dropRedundant() {
 	}
 	for _, l := range leases {
 		if w := r.worker(l.Range); overlap && w != nil && l.owner() == r.me && r.view.covers(l) {
-			w.order(order{reason: ReasonRedundant})
+			w.stop(ending{why: ReasonRedundant})
 		}
 	}
 }
@@ -171,19 +171,19 @@ func (r *run) discard(ctx context.Context, l Lease) error {
 // yield removes a lease that others cover. If it has moved on since that was seen, or if
 // it cannot be removed now, it is freed, and whoever takes it looks again.
 func (w *worker) yield() Reason {
-	ctx, cancel := context.WithTimeout(w.last, storeTimeout)
+	ctx, cancel := context.WithTimeout(w.untilDrained, storeTimeout)
 	defer cancel()
 	var mine Lease
-	err := w.note(func(l *Lease) { mine = *l })
+	err := w.keeper.note(ctx, func(l *Lease) { mine = *l })
 	if err == nil && w.r.view.covers(mine) {
 		if err = w.remove(ctx); err == nil {
 			return ReasonRedundant
 		}
 	}
-	if w.lease.Err() != nil {
+	if w.untilLost.Err() != nil {
 		return ReasonLost
 	}
-	w.r.report(w.lease, OriginLeaseStore, w.first.Token, err)
-	pause(w.halt, w.r.opts.Poll)
-	return w.release(order{reason: ReasonRedundant})
+	w.report(w.untilLost, OriginLeaseStore, err)
+	pause(w.untilStopped, w.r.opts.Poll)
+	return w.release(ending{why: ReasonRedundant})
 }

@@ -302,7 +302,7 @@ func (r *run) start(l Lease, started time.Time) {
 	r.mu.Lock()
 	r.workers[l.Range] = w
 	if r.stopping {
-		w.order(order{reason: ReasonStopped})
+		w.stop(ending{why: ReasonStopped})
 	}
 	r.mu.Unlock()
 	r.work.Go(func() {
@@ -330,7 +330,7 @@ func (r *run) held() int {
 func (r *run) giveAway(give map[Range]owner) int {
 	n := 0
 	for of, to := range give {
-		if w := r.worker(of); w != nil && w.order(order{reason: ReasonGiven, to: to}) {
+		if w := r.worker(of); w != nil && w.stop(ending{why: ReasonGiven, to: to}) {
 			n++
 		}
 	}

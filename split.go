@@ -31,63 +31,61 @@ import (
 // follow the new partitions like any lease. A create can arrive even later, when its
 // lease has come and gone: see redundant.go.
 func (w *worker) split() Reason {
-	for failures := 1; ; failures++ {
-		err := context.Cause(w.halt)
-		if err == nil {
-			err = w.replace()
-		}
-		if err == nil {
+	for failures := 1; w.ending().none(); failures++ {
+		done, err := w.replace()
+		switch {
+		case done:
 			return ReasonSplit
+		case !w.ending().none():
+			return w.giveUp(w.ending())
+		case err == nil:
+			w.report(w.untilLost, OriginSource, fmt.Errorf("%w: one partition holds the range again: trying on", ErrGone))
+			pause(w.untilStopped, w.r.opts.Poll) // a source may need time to see what it told itself
+			return w.release(ending{why: ReasonSplit, undone: true})
 		}
-		if w.lease.Err() != nil {
-			return ReasonLost
-		}
-		if err == errWhole {
-			w.r.report(w.lease, OriginSource, w.first.Token, fmt.Errorf("%w: %w", ErrGone, err))
-			pause(w.halt, w.r.opts.Poll) // a source may need time to see what it told itself
-			return w.release(order{reason: ReasonSplit, whole: true})
-		}
-		w.r.report(w.halt, OriginLeaseStore, w.first.Token, fmt.Errorf("split: %w", err))
-		if !pause(w.halt, w.r.backoff(w.rng, failures)) {
-			return w.release(w.ordered())
-		}
+		w.report(w.untilStopped, OriginLeaseStore, fmt.Errorf("split: %w", err))
+		w.backoff(failures)
 	}
+	return w.giveUp(w.ending())
 }
 
 // replace does the three steps, from wherever an earlier try has come to. When the worker
-// is told to stop it makes no further child.
-func (w *worker) replace() error {
-	ctx, cancel := context.WithTimeout(w.last, storeTimeout)
+// is told to stop it makes no further child. It does nothing, without an error, when one
+// partition holds the range again because a merge came after the split.
+func (w *worker) replace() (done bool, err error) {
+	ctx, cancel := context.WithTimeout(w.untilDrained, storeTimeout)
 	defer cancel()
 	if err := w.r.view.list(ctx, time.Now()); err != nil {
-		return err
+		return false, err
 	}
 	parent, parts, err := w.plan(ctx)
-	if err != nil {
-		return err
+	if err != nil || parts == nil {
+		return false, err
 	}
 	for _, r := range cutAt(w.uncovered(parent), parts) {
-		if w.halt.Err() != nil {
-			return context.Cause(w.halt)
+		if !w.ending().none() {
+			return false, nil
 		}
 		if err := w.createChild(ctx, parent, r); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if err := w.r.view.list(ctx, time.Now()); err != nil {
-		return err
+		return false, err
 	}
 	if open := w.uncovered(parent); len(open) > 0 { // what stood in the way of a child was none
 		w.r.view.distrust()
-		return fmt.Errorf("%w: %v", ErrHole, open)
+		return false, fmt.Errorf("%w: %v", ErrHole, open)
 	}
-	return w.remove(ctx)
+	err = w.remove(ctx)
+	return err == nil, err
 }
 
 // plan marks the parent as splitting and records its parts there, unless that was done
-// before. A split that an older version has begun has no parts yet.
+// before. A split that an older version has begun has no parts yet. There are no parts
+// when the range need not be split.
 func (w *worker) plan(ctx context.Context) (parent Lease, parts []Range, err error) {
-	if err := w.note(func(l *Lease) { parent = *l }); err != nil {
+	if err := w.keeper.note(ctx, func(l *Lease) { parent = *l }); err != nil {
 		return parent, nil, err
 	}
 	if parts, known := parent.parts(); known && parent.State == StateSplitting {
@@ -99,9 +97,10 @@ func (w *worker) plan(ctx context.Context) (parent Lease, parts []Range, err err
 	}
 	parts = cutAt([]Range{parent.Range}, rangesOf(partitions))
 	if slices.Contains(cutAt(w.uncovered(parent), parts), parent.Range) {
-		return parent, nil, errWhole
+		return parent, nil, nil
 	}
-	err = w.save(func(l *Lease) {
+	w.keeper.move((*progress).freeze) // the children begin where the parent is stored, so it moves no more
+	err = w.keeper.edit(ctx, func(l *Lease) {
 		l.State = StateSplitting
 		l.setProperty(partsProperty, textOf(parts))
 		parent = *l
@@ -162,9 +161,6 @@ func (w *worker) uncovered(parent Lease) []Range {
 	}))
 }
 
-// errWhole is a range that one partition holds again, because a merge came after the split.
-var errWhole = errors.New("one partition holds the range again: trying on")
-
 // createChild creates the lease for a part of the parent, as ours, and starts it.
 func (w *worker) createChild(ctx context.Context, parent Lease, r Range) error {
 	child := Lease{
@@ -199,7 +195,7 @@ func (w *worker) createChild(ctx context.Context, parent Lease, r Range) error {
 // remove deletes the worker's lease, or retires it.
 func (w *worker) remove(ctx context.Context) error {
 	var mine Lease
-	if err := w.note(func(l *Lease) { mine = *l }); err != nil {
+	if err := w.keeper.note(ctx, func(l *Lease) { mine = *l }); err != nil {
 		return err
 	}
 	err := w.r.store.Delete(ctx, mine)
@@ -208,7 +204,7 @@ func (w *worker) remove(ctx context.Context) error {
 		w.r.view.drop(mine.ID)
 		return nil
 	case errors.Is(err, ErrForbidden):
-		return w.save(func(l *Lease) { l.State, l.Owner, l.Epoch = StateRetired, "", "" })
+		return w.keeper.edit(ctx, func(l *Lease) { l.State, l.Owner, l.Epoch = StateRetired, "", "" })
 	}
 	return fmt.Errorf("delete lease: %w", err)
 }

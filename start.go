@@ -291,18 +291,23 @@ func (p Page) begin(from Position) Position {
 func lsnToken(lsn int64) string { return strconv.Quote(strconv.FormatInt(lsn, 10)) }
 
 // anchor fixes where a lease without a token begins, before anything of it is handled.
-func (w *worker) anchor() error {
-	start := w.first.Position.Start
-	if start.IsNow() {
-		start = w.r.recorded()
+func (w *worker) anchor() ending {
+	at := Position{Start: w.lease.Position.Start}
+	if at.Start.IsNow() {
+		at.Start = w.r.recorded()
 	}
-	w.at = Position{Start: start}
-	page, err := w.read()
-	if err == nil {
-		w.at = page.begin(w.at)
-	} else if err != errGone { // else the leases of the parts begin there
-		return err
+	w.keeper.move(func(p *progress) { p.read = at })
+	page, e := w.read()
+	switch e.why {
+	case "":
+		at = page.begin(at)
+	case ReasonSplit: // the leases of the parts begin there
+	default:
+		return e
 	}
-	at := w.at
-	return cmp.Or(w.save(func(l *Lease) { l.Position = at }), err)
+	w.keeper.move(func(p *progress) { p.anchor(at) })
+	if err := w.keeper.store(w.untilDrained); err != nil {
+		return w.ending()
+	}
+	return e
 }

@@ -295,17 +295,17 @@ func (r *run) follow(ctx context.Context) {
 		if r.view.heard(changed, now) {
 			r.wake()
 		}
-		r.doubt(changed)
+		r.verify(changed)
 		// A store may answer at once, but not all the time.
 		pause(ctx, r.opts.Acquire/roundsPerEvent-time.Since(asked))
 	}
 }
 
-// doubt has the keepers of leases that seem to have another owner find out.
-func (r *run) doubt(changed []Lease) {
+// verify has the keepers of leases that seem to have another owner find out.
+func (r *run) verify(changed []Lease) {
 	for _, l := range changed {
 		if w := r.worker(l.Range); w != nil && l.Kind == KindLease && l.owner() != r.me {
-			w.keeper.doubted()
+			w.keeper.verify()
 		}
 	}
 }
