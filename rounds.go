@@ -70,21 +70,11 @@ func (r *run) wake() {
 // round looks at the leases once and does what the plan says. It tells whether others
 // are about to give us leases.
 func (r *run) round(ctx context.Context) (expecting bool) {
-	listed, err := r.look(ctx)
+	s, p, listed, err := r.plan(ctx)
 	if err != nil {
 		r.planned = r.view.now() // what expires in an outage is no reason to ask more often
 		r.report(ctx, OriginBalancer, "", err)
 		return false
-	}
-	s := r.situation()
-	p := balance(s, r.me)
-	if len(p.steal) > 0 && !listed { // a stale view must not cost anybody a lease
-		if err := r.view.list(ctx, time.Now()); err != nil {
-			r.report(ctx, OriginBalancer, "", err)
-			return false
-		}
-		listed, s = true, r.situation()
-		p = balance(s, r.me)
 	}
 	if listed {
 		r.dropRedundant()
@@ -92,15 +82,30 @@ func (r *run) round(ctx context.Context) (expecting bool) {
 		r.clean(ctx)
 	}
 	r.noteOverdue(s)
-	held := r.held()
-	taken := r.acquire(ctx, append(p.take, r.handedOver(s)...))
-	stolen := r.acquire(ctx, p.steal)
-	given := r.giveAway(p.give)
-	r.hooks.Round(Round{
-		Leases: len(s.leases), Instances: len(s.hosts), Owned: held,
-		Taken: taken, Given: given, Stolen: stolen, Listed: listed,
-	})
+	done := Round{Leases: len(s.leases), Instances: len(s.hosts), Owned: r.held(), Listed: listed}
+	done.Taken = r.acquire(ctx, append(p.take, r.handedOver(s)...))
+	done.Stolen = r.acquire(ctx, p.steal)
+	done.Given = r.giveAway(p.give)
+	r.hooks.Round(done)
 	return p.expected > 0
+}
+
+// plan makes the plan of a round. A theft is planned by a listing, because a stale view
+// must not cost anybody a lease.
+func (r *run) plan(ctx context.Context) (s situation, p plan, listed bool, err error) {
+	if listed, err = r.look(ctx); err != nil {
+		return s, p, listed, err
+	}
+	s = r.situation()
+	p = balance(s, r.me)
+	if len(p.steal) == 0 || listed {
+		return s, p, listed, nil
+	}
+	if err := r.view.list(ctx, time.Now()); err != nil {
+		return s, p, false, err
+	}
+	s = r.situation()
+	return s, balance(s, r.me), true, nil
 }
 
 // look lists the records, unless they are being followed and were listed not long ago.

@@ -5,7 +5,7 @@ import "regexp"
 // waivers are the exceptions: rule, place, reason. Keep them sorted by rule and place.
 var waivers = []waiver{
 	{"file-length", "docstore/keys.go", "all byte layouts of the store, each with its reader beside its writer"},
-	{"goroutine", "handler.go:worker.launch", "a handler that ignores its context cannot be waited for: it is reported and left behind"},
+	{"goroutine", "handler.go:delegate.launch", "a handler that ignores its context cannot be waited for: it is reported and left behind"},
 	{"calls", "cosmosrest/server.go:call.recover", "net/http wants its own panic back, with which a handler cuts a connection"},
 	{"calls", "internal/sim/handler.go:instance.handle", "plays a handler that panics"},
 	{"engine", "cmd/changefeed/benchscan.go", "a benchmark compares reading a feed with a scan of the bare engine"},
