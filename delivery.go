@@ -18,7 +18,7 @@ type deliverer struct {
 // is to come in smaller parts, or the work ends.
 func (d *deliverer) deliver(page Page) ending {
 	on := d.keeper.deliver(page)
-	for d.ending().none() {
+	for d.ending().none() { // or it has ended since the page was asked for: another owner may have begun
 		b := d.batch(page, on)
 		begun := time.Now()
 		how, err := d.delegate.call(func(ctx context.Context) error { return d.r.handler.Handle(ctx, b) })

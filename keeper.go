@@ -210,7 +210,7 @@ func (k *keeper) do(a ask) error {
 type answer uint8
 
 const (
-	writeFailed  answer = iota // or it is not known
+	writeFailed answer = iota // or it is not known
 	writeStored
 	writeRefused // the lease is somebody else's, or gone
 	writeOverdue // an earlier write has arrived late: try again on top of it

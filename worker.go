@@ -131,10 +131,10 @@ func (w *worker) read() (page Page, e ending) {
 	for failures := 1; w.ending().none(); failures++ {
 		page, err := w.readOnce()
 		switch {
-		case !w.ending().none(): // even if the page came: it must not be handed out any more
-			return page, w.ending()
 		case err == nil:
 			return page, ending{}
+		case !w.ending().none():
+			return page, w.ending()
 		case errors.Is(err, ErrGone) && !w.whole():
 			return page, ending{why: ReasonSplit}
 		}
