@@ -11,11 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/place"
 )
 
 // backupOptions are the flags of backup.
 type backupOptions struct {
-	account   accountFlags
+	account   place.Settings
 	unchecked bool
 	form      *choice
 }
@@ -41,7 +42,7 @@ reports them. Delete the leases of such a unit, and it begins anew.` + storeHelp
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.backup(cmd, args[0], args[1]) },
 	}
-	o.account.register(cmd)
+	accountFlags(cmd, &o.account)
 	cmd.Flags().BoolVar(&o.unchecked, "no-check", false, "leave out the check of the copy, which reads all of it")
 	o.form = output(cmd)
 	return cmd
@@ -59,11 +60,11 @@ func (o *backupOptions) backup(cmd *cobra.Command, from, to string) error {
 	ctx := cmd.Context()
 	var received atomic.Int64
 	how := func() string { return fmt.Sprintf("%s: %d bytes received", to, received.Load()) }
-	err := withStore(ctx, o.account, from,
+	err := place.WithStore(ctx, o.account, from,
 		func(db *docstore.DB) error { return db.Backup(ctx, to) },
-		func(server *account) error {
+		func(server *place.Account) error {
 			return whileWorking(cmd.ErrOrStderr(), how, func() error {
-				return server.long(ctx, "backup", func(r io.Reader) error {
+				return server.Stream(ctx, "backup", func(r io.Reader) error {
 					return docstore.ReceiveBackup(ctx, &countedReader{r, &received}, to)
 				})
 			})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -28,7 +29,7 @@ func idle1000(ctx context.Context, s *site) (f figure, err error) {
 	if err != nil {
 		return f, err
 	}
-	defer closing(db, &err)
+	defer func() { err = cmp.Or(err, db.Close()) }()
 	documents, err := db.CreateContainer(ctx, docstore.ContainerSpec{ID: "documents", Paths: []string{"/city"}})
 	if err != nil {
 		return f, err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -221,7 +222,7 @@ func writeToHandler(ctx context.Context, s *site) (f figure, err error) {
 	if err != nil {
 		return f, err
 	}
-	defer closing(db, &err)
+	defer func() { err = cmp.Or(err, db.Close()) }()
 	p := &pulse{acked: map[int64]time.Time{}, complain: s.complain}
 	stop, err := p.listen(ctx, db)
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ func (s *site) onStage(outside context.Context, leases int, play func(ctx contex
 		if err != nil {
 			return err
 		}
-		defer closing(db, &err)
+		defer func() { err = cmp.Or(err, db.Close()) }()
 		st := &stage{db: db, options: changefeed.Options{MinLeases: leases}}
 		spec := docstore.ContainerSpec{ID: "documents", Paths: []string{"/city"}}
 		if st.documents, err = db.CreateContainer(ctx, spec); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -106,7 +107,7 @@ func durableOverwrite(ctx context.Context, s *site) (f figure, err error) {
 	if err != nil {
 		return f, err
 	}
-	defer closing(db, &err)
+	defer func() { err = cmp.Or(err, db.Close()) }()
 	c, err := db.CreateContainer(ctx, docstore.ContainerSpec{ID: "documents", Paths: []string{"/city"}})
 	if err != nil {
 		return f, err
@@ -119,7 +120,7 @@ func durableOverwrite(ctx context.Context, s *site) (f figure, err error) {
 	if err != nil {
 		return f, err
 	}
-	defer closing(plain, &err)
+	defer func() { err = cmp.Or(err, plain.Close()) }()
 	f.Unit = "writes/s"
 	value, baseline, err := s.inTurns(ctx, writeRounds, f.Unit, func() (float64, error) {
 		return crowd(ctx, writers, writeSlice, func(ctx context.Context, _ int) error {

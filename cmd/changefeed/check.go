@@ -6,17 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/place"
+	"github.com/millrace/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/internal/usage"
 )
 
 // checkOptions are the flags of check.
 type checkOptions struct {
-	account accountFlags
+	account place.Settings
 	form    *choice
 }
 
@@ -42,7 +46,7 @@ Each violation is a line, 20 at most, and the exit code is then 1.` + storeHelp,
 			return cmp.Or(o.write(cmd.OutOrStdout(), found), err, found.err())
 		},
 	}
-	o.account.register(cmd)
+	accountFlags(cmd, &o.account)
 	o.form = output(cmd)
 	return cmd
 }
@@ -73,14 +77,14 @@ func (o *checkOptions) check(cmd *cobra.Command, store string) (checked, error) 
 	var records atomic.Int64
 	how := func() string { return fmt.Sprintf("%s: %d records checked", store, records.Load()) }
 	err := whileWorking(cmd.ErrOrStderr(), how, func() error {
-		return withStore(ctx, o.account, store,
+		return place.WithStore(ctx, o.account, store,
 			func(db *docstore.DB) error {
 				violations, err := db.CheckAll(ctx, records.Store)
 				found.Violations = append(found.Violations, violations...)
 				return err
 			},
-			func(server *account) error {
-				return server.long(ctx, "check", func(r io.Reader) error { return found.read(r, records.Store) })
+			func(server *place.Account) error {
+				return server.Stream(ctx, "check", func(r io.Reader) error { return found.read(r, records.Store) })
 			})
 	})
 	found.Records = max(found.Records, records.Load())
@@ -144,3 +148,23 @@ func (o *checkOptions) checkCopy(cmd *cobra.Command, dir string) error {
 	}
 	return found.err()
 }
+
+// whileWorking says now and then how far f is.
+func whileWorking(w io.Writer, how func() string, f func() error) error {
+	done := make(chan error, 1)
+	var work sync.WaitGroup
+	defer work.Wait()
+	work.Go(func() { done <- f() })
+	tick := time.NewTicker(terminal.LineEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-tick.C:
+			fmt.Fprintln(w, how())
+		}
+	}
+}
+
+var errEnded = errors.New("the server's answer has no end: it stopped, or the connection broke")

@@ -130,7 +130,7 @@ func (d *demo) run(ctx context.Context, dir string) (found findings, err error) 
 	if err != nil {
 		return found, err
 	}
-	defer closing(db, &err)
+	defer func() { err = cmp.Or(err, db.Close()) }()
 	if err := d.prepare(ctx, db); err != nil {
 		return found, err
 	}

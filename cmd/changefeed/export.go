@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/changeline"
+	"github.com/millrace/changefeed/internal/place"
 )
 
 // exportOptions are the flags of export.
@@ -41,8 +42,8 @@ the same: documents are JSON.` + salvageHelp,
 			if o.wrecked {
 				return o.salvage(cmd, args)
 			}
-			return o.with(cmd, args, func(c *container) error {
-				if err := o.rng.complete(cmd.Context(), c.source); err != nil {
+			return o.with(cmd, args, func(c *place.Container) error {
+				if err := o.rng.complete(cmd.Context(), c.Source); err != nil {
 					return err
 				}
 				return o.export(cmd.Context(), c, cmd.OutOrStdout())
@@ -63,10 +64,10 @@ const outputBuffer = 256 << 10
 
 // export writes what the feed of latest versions has from its beginning: each document
 // once.
-func (o *exportOptions) export(ctx context.Context, c *container, to io.Writer) error {
+func (o *exportOptions) export(ctx context.Context, c *place.Container, to io.Writer) error {
 	w := bufio.NewWriterSize(to, outputBuffer)
 	from := changefeed.Position{Start: changefeed.FromBeginning()}
-	for page, err := range changefeed.Pull(ctx, c.source, o.rng.value, from, o.options(changefeed.LatestVersion)) {
+	for page, err := range changefeed.Pull(ctx, c.Source, o.rng.value, from, o.options(changefeed.LatestVersion)) {
 		if err != nil {
 			return err
 		}

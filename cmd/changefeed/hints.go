@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
@@ -13,8 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/millrace/changefeed"
-	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/internal/place"
 )
 
 // hint is what to do about an error that a wrong address, key or certificate makes;
@@ -44,8 +41,8 @@ var hints = []struct {
 		"the server speaks https: want an address that begins with https://",
 	},
 	{
-		func(err error) bool { return statusOf(err) == http.StatusUnauthorized },
-		"want the account's key in --account-key, " + keyVariable + " or a connection string; without one the emulator's is used on loopback",
+		func(err error) bool { return place.Status(err) == http.StatusUnauthorized },
+		"want the account's key in --account-key, " + place.KeyVariable + " or a connection string; without one the emulator's is used on loopback",
 	},
 	{
 		func(err error) bool { dns, ok := errors.AsType[*net.DNSError](err); return ok && dns.IsNotFound },
@@ -76,61 +73,4 @@ var hints = []struct {
 func isOf[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
-}
-
-// statusOf is the status of what an account answered, 0 for other errors.
-func statusOf(err error) int {
-	if e, ok := errors.AsType[*cosmos.Error](err); ok {
-		return e.Status
-	}
-	if e, ok := errors.AsType[*callError](err); ok {
-		return e.status
-	}
-	return 0
-}
-
-// missing says which part of an address is not there, and what would be, as far as the
-// caller may know.
-func (a *account) missing(ctx context.Context, at address, err error) error {
-	if !errors.Is(err, changefeed.ErrNotFound) {
-		return err
-	}
-	var list struct {
-		Databases, DocumentCollections []struct{ ID string }
-	}
-	if a.call(ctx, http.MethodGet, nil, "dbs", nil, &list) != nil {
-		return err
-	}
-	var names []string
-	for _, d := range list.Databases {
-		names = append(names, d.ID)
-		if d.ID != at.database {
-			continue
-		}
-		if a.call(ctx, http.MethodGet, []string{"dbs", d.ID}, "colls", nil, &list) != nil {
-			return err
-		}
-		names = nil
-		for _, c := range list.DocumentCollections {
-			names = append(names, d.ID+"/"+c.ID)
-		}
-		return absent(at, errNoContainer, "the database", names)
-	}
-	return absent(at, errNoDatabase, "the account", names)
-}
-
-const mostNames = 20 // that an error lists
-
-var errNoDatabase = errors.New("there is no such database")
-
-// absent is the error of what is not among some names.
-func absent(at address, what error, where string, names []string) error {
-	want := where + " has none"
-	if n := len(names); n > 0 {
-		want = "want one of " + strings.Join(names[:min(n, mostNames)], ", ")
-		if n > mostNames {
-			want += fmt.Sprintf(" and %d more", n-mostNames)
-		}
-	}
-	return fmt.Errorf("%s: %w: %s", at.containerField(), what, want)
 }

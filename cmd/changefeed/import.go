@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +17,8 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/load"
+	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/internal/usage"
 )
@@ -25,15 +26,13 @@ import (
 // importOptions are the flags of import.
 type importOptions struct {
 	placeFlags
-	to        address
+	to        place.Address
 	input     string // path, or - for standard input
 	pk        []string
 	ranges    int
 	ttl       ttl
 	retention time.Duration
-	rejects   string
-	writers   int
-	restart   bool
+	load      load.Options
 	output    *choice
 }
 
@@ -93,9 +92,9 @@ A container that is not there is made, with its store, if --pk tells its partiti
 	f.IntVar(&o.ranges, "ranges", 1, "physical partitions of a new container, in a store or on changefeed serve")
 	f.Var(&o.ttl, "ttl", "time to live of the documents of a new container, such as 3600 or 1h; -1 leaves it to each document's ttl")
 	f.DurationVar(&o.retention, "retention", 0, "how long a new container keeps all versions and deletes for its feed, such as 24h")
-	f.StringVar(&o.rejects, "rejects", "", "`file` for what was refused (default FILE.rejects)")
-	f.IntVar(&o.writers, "writers", defaultWriters, "documents that are written at the same time")
-	f.BoolVar(&o.restart, "restart", false, "begin anew, although an interrupted import could go on")
+	f.StringVar(&o.load.Rejects, "rejects", "", "`file` for what was refused (default FILE.rejects)")
+	f.IntVar(&o.load.Writers, "writers", defaultWriters, "documents that are written at the same time")
+	f.BoolVar(&o.load.Restart, "restart", false, "begin anew, although an interrupted import could go on")
 	o.output = output(cmd)
 	return cmd
 }
@@ -109,36 +108,38 @@ func (o *importOptions) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer in.Close()
-	if o.to.dir == "" {
+	if o.to.Dir == "" {
 		return o.remotely(cmd, in)
 	}
-	db, err := docstore.Open(o.to.dir, docstore.Options{MustExist: true})
+	db, err := docstore.Open(o.to.Dir, docstore.Options{MustExist: true})
 	if errors.Is(err, docstore.ErrNotStore) { // make one, but not for a container that cannot be
 		if err = o.rehearse(cmd); err == nil {
-			db, err = docstore.Open(o.to.dir, docstore.Options{})
+			db, err = docstore.Open(o.to.Dir, docstore.Options{})
 		}
 	}
 	if err != nil {
-		return openError(err)
+		return place.OpenError(err)
 	}
-	defer closing(db, &err)
+	defer func() { err = cmp.Or(err, db.Close()) }()
 	c, err := o.target(cmd, db)
 	if err != nil {
 		return err
 	}
-	return o.into(cmd, in, stored(c, o.to))
+	return o.into(cmd, in, place.Stored(c, o.to))
 }
 
-func (o *importOptions) into(cmd *cobra.Command, in *os.File, c *container) error {
-	done, err := o.load(cmd, in, c)
+func (o *importOptions) into(cmd *cobra.Command, in *os.File, c *place.Container) error {
+	show := load.NewProgress(cmd.ErrOrStderr(), o.input, in)
+	o.retries.Say = show.Say
+	done, err := load.Documents(cmd.Context(), in, c, show, o.load)
 	return cmp.Or(o.report(cmd.OutOrStdout(), done), err)
 }
 
 func (o *importOptions) check() error {
-	if o.rejects == "" {
-		o.rejects = o.input + ".rejects"
+	if o.load.Rejects == "" {
+		o.load.Rejects = o.input + ".rejects"
 		if o.input == "-" {
-			o.rejects = "stdin.rejects"
+			o.load.Rejects = "stdin.rejects"
 		}
 	}
 	for _, path := range o.pk {
@@ -146,14 +147,14 @@ func (o *importOptions) check() error {
 			return usage.Flag("pk", path, "a path such as /"+cmp.Or(path, "city"))
 		}
 	}
-	if err := o.retries.check(); err != nil {
+	if err := o.retries.Check(); err != nil {
 		return err
 	}
 	switch {
-	case o.writers < 1 || o.writers > maxWriters:
-		return usage.Flag("writers", strconv.Itoa(o.writers), fmt.Sprintf("1 to %d", maxWriters))
-	case filepath.Clean(o.rejects) == filepath.Clean(o.input):
-		return usage.Flag("rejects", o.rejects, "another file than the input")
+	case o.load.Writers < 1 || o.load.Writers > maxWriters:
+		return usage.Flag("writers", strconv.Itoa(o.load.Writers), fmt.Sprintf("1 to %d", maxWriters))
+	case filepath.Clean(o.load.Rejects) == filepath.Clean(o.input):
+		return usage.Flag("rejects", o.load.Rejects, "another file than the input")
 	}
 	return nil
 }
@@ -178,14 +179,14 @@ func (o *importOptions) rehearse(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	defer closing(db, &err)
+	defer func() { err = cmp.Or(err, db.Close()) }()
 	_, err = o.target(cmd, db)
 	return err
 }
 
 // target is the container to fill, made if there is none.
 func (o *importOptions) target(cmd *cobra.Command, db *docstore.DB) (*docstore.Container, error) {
-	c, err := db.Container(o.to.name())
+	c, err := db.Container(o.to.Name())
 	if err == nil {
 		return c, o.agrees(cmd, c.Spec())
 	}
@@ -195,13 +196,13 @@ func (o *importOptions) target(cmd *cobra.Command, db *docstore.DB) (*docstore.C
 	if len(o.pk) == 0 {
 		return nil, o.keyless()
 	}
-	if o.to.database != docstore.DefaultDatabase {
-		if _, err := db.CreateDatabase(cmd.Context(), o.to.database, nil); err != nil && !errors.Is(err, changefeed.ErrConflict) {
+	if o.to.Database != docstore.DefaultDatabase {
+		if _, err := db.CreateDatabase(cmd.Context(), o.to.Database, nil); err != nil && !errors.Is(err, changefeed.ErrConflict) {
 			return nil, err
 		}
 	}
 	c, err = db.CreateContainer(cmd.Context(), docstore.ContainerSpec{
-		Database: o.to.database, ID: o.to.container, Paths: o.pk, Ranges: o.ranges, DefaultTTL: o.ttl.seconds, Retention: o.retention,
+		Database: o.to.Database, ID: o.to.Container, Paths: o.pk, Ranges: o.ranges, DefaultTTL: o.ttl.seconds, Retention: o.retention,
 	})
 	if errors.Is(err, changefeed.ErrBadRequest) {
 		err = usage.Error{Err: err}
@@ -210,7 +211,7 @@ func (o *importOptions) target(cmd *cobra.Command, db *docstore.DB) (*docstore.C
 }
 
 func (o *importOptions) keyless() error {
-	return usage.Error{Err: fmt.Errorf("--pk is missing: container %q is new, so its partition key path is needed, as in --pk /city", o.to.name())}
+	return usage.Error{Err: fmt.Errorf("--pk is missing: container %q is new, so its partition key path is needed, as in --pk /city", o.to.Name())}
 }
 
 // agrees refuses flags that an existing container does not follow.
@@ -223,94 +224,13 @@ func (o *importOptions) agrees(cmd *cobra.Command, s docstore.ContainerSpec) err
 		{"retention", o.retention.String(), s.Retention.String()},
 	} {
 		if cmd.Flags().Changed(f.name) && f.want != f.has {
-			return usage.Flag(f.name, f.want, fmt.Sprintf("%s, which container %q was made with, or another container", f.has, o.to.name()))
+			return usage.Flag(f.name, f.want, fmt.Sprintf("%s, which container %q was made with, or another container", f.has, o.to.Name()))
 		}
 	}
 	return nil
 }
 
-// imported is what an import did.
-type imported struct {
-	Imported int64   `json:"imported"`
-	Rejected int64   `json:"rejected"`
-	Seconds  float64 `json:"seconds"`
-	Rate     float64 `json:"documents_per_second"`
-	Before   int64   `json:"imported_before,omitempty"` // by the import that was interrupted
-	Rejects  string  `json:"rejects,omitempty"`         // file
-}
-
-// load loads the input, from where an interrupted import stopped.
-func (o *importOptions) load(cmd *cobra.Command, in *os.File, c *container) (*imported, error) {
-	show := newProgress(cmd.ErrOrStderr(), o.input, in)
-	o.retries.say = show.say
-	mark, err := o.resume(show, in, c)
-	if err != nil {
-		return nil, err
-	}
-	s, err := newSplitter(in, mark.Place)
-	if err != nil {
-		return nil, err
-	}
-	t := &tally{mark: mark, show: show, saved: time.Now(), rejects: rejectFile{path: o.rejects, size: mark.Rejects}}
-	before := mark.Imported
-	begun := time.Now()
-	err = show.during(func() error { return newLoader(c, o.writers).load(cmd.Context(), s, t.add) })
-	if err != nil {
-		err = stopped(cmp.Or(context.Cause(cmd.Context()), err), t.mark)
-	}
-	err = cmp.Or(err, t.finish(err == nil))
-	done := &imported{Imported: t.mark.Imported - before, Rejected: t.mark.Rejected, Before: before, Seconds: time.Since(begun).Seconds()}
-	done.Rate = float64(done.Imported) / done.Seconds
-	if done.Rejected > 0 {
-		done.Rejects = o.rejects
-		err = cmp.Or(err, fmt.Errorf("%d of %s refused: see %s",
-			done.Rejected, documentsWere(done.Rejected+t.mark.Imported), o.rejects))
-	}
-	return done, err
-}
-
-// stopped is why an import did not come to its end, and what to do about it.
-func stopped(err error, m *mark) error {
-	if m.path == "" || m.Place.Offset == 0 {
-		return err
-	}
-	return fmt.Errorf("%w; done up to line %d, and the same command goes on from there", err, m.Place.Line)
-}
-
-// resume opens the mark of an import, and moves the input to it.
-func (o *importOptions) resume(show *progress, in *os.File, c *container) (*mark, error) {
-	m, found, err := openMark(in, c)
-	if err != nil {
-		return nil, err
-	}
-	if !found || o.restart {
-		m.reset()
-		return m, o.dropRejects()
-	}
-	if _, err := in.Seek(m.Place.Offset, io.SeekStart); err != nil {
-		return nil, fmt.Errorf("go on with input: %w", err)
-	}
-	show.say("going on behind line %d of an interrupted import; --restart begins anew", m.Place.Line)
-	return m, nil
-}
-
-// dropRejects removes the rejects of an earlier import, which this one begins anew.
-func (o *importOptions) dropRejects() error {
-	if err := os.Remove(o.rejects); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove old rejects: %w", err)
-	}
-	return nil
-}
-
-// documentsWere begins to tell what became of some of n documents.
-func documentsWere(n int64) string {
-	if n == 1 {
-		return "1 document was"
-	}
-	return fmt.Sprintf("%d documents were", n)
-}
-
-func (o *importOptions) report(w io.Writer, done *imported) error {
+func (o *importOptions) report(w io.Writer, done *load.Result) error {
 	if done == nil {
 		return nil
 	}
@@ -322,7 +242,7 @@ func (o *importOptions) report(w io.Writer, done *imported) error {
 		before = fmt.Sprintf(", %d before", done.Before)
 	}
 	_, err := fmt.Fprintf(w, "imported %s into %s in %.2f s (%.0f a second)%s, rejected %d\n",
-		terminal.Count(done.Imported, "document"), o.to.name(), done.Seconds, done.Rate, before, done.Rejected)
+		terminal.Count(done.Imported, "document"), o.to.Name(), done.Seconds, done.Rate, before, done.Rejected)
 	return err
 }
 
@@ -353,12 +273,4 @@ func (t *ttl) Set(text string) error {
 	}
 	t.seconds = &n
 	return nil
-}
-
-// keyPaths are the segments of partition key paths.
-func keyPaths(paths []string) (segments [][]string) {
-	for _, p := range paths {
-		segments = append(segments, slices.DeleteFunc(strings.Split(p, "/"), func(s string) bool { return s == "" }))
-	}
-	return segments
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/leasedoc"
+	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/terminal"
 )
 
@@ -57,7 +58,7 @@ With -o json, one object a line: of kind lease, instance, hole or document.` + a
 			if form.value == "json" {
 				return writeRows(cmd.OutOrStdout(), units)
 			}
-			return writeTables(cmd.OutOrStdout(), a.name(), units, terminal.Of(cmd.OutOrStdout()))
+			return writeTables(cmd.OutOrStdout(), a.Name(), units, terminal.Of(cmd.OutOrStdout()))
 		},
 	}
 	o.register(cmd)
@@ -70,18 +71,18 @@ With -o json, one object a line: of kind lease, instance, hole or document.` + a
 const defaultLeases = "leases"
 
 // survey opens the lease container and reads its units; it deletes the one that is doomed.
-func (p *placeFlags) survey(cmd *cobra.Command, a address, doomed string) (units []unit, err error) {
-	o := newOpener(p.account)
-	defer closing(o, &err)
-	leases, err := o.open(cmd.Context(), a)
-	if errors.Is(err, errNoContainer) && p.db != "" && !cmd.Flags().Changed("container") {
+func (p *placeFlags) survey(cmd *cobra.Command, a place.Address, doomed string) (units []unit, err error) {
+	o := place.NewOpener(p.account)
+	defer func() { err = cmp.Or(err, o.Close()) }()
+	leases, err := o.Open(cmd.Context(), a)
+	if errors.Is(err, place.ErrNoContainer) && p.db != "" && !cmd.Flags().Changed("container") {
 		return nil, fmt.Errorf("%w; processors make no lease container by themselves", err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	r := registry{leases: leases}
-	if r.monitored, err = o.neighbours(cmd.Context(), leases); err != nil {
+	if r.monitored, err = o.Neighbours(cmd.Context(), leases); err != nil {
 		return nil, err
 	}
 	if units, err = r.survey(cmd.Context()); err != nil || doomed == "" {
@@ -138,7 +139,7 @@ func (r *row) note(format string, args ...any) {
 // survey reads all units of a lease container. What belongs to none is in a last unit
 // without a name.
 func (r registry) survey(ctx context.Context) ([]unit, error) {
-	documents, err := everything(ctx, r.leases.source)
+	documents, err := everything(ctx, r.leases.Source)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +155,7 @@ func (r registry) survey(ctx context.Context) ([]unit, error) {
 			strays.rows = append(strays.rows, stray(doc, suffixes))
 			continue
 		}
-		name := [2]string{processor, monitored.address.name()}
+		name := [2]string{processor, monitored.Address.Name()}
 		if units[name] != nil {
 			continue
 		}
@@ -210,7 +211,7 @@ func stray(doc changefeed.Change, suffixes []suffix) row {
 }
 
 // readUnit reads the records of a unit.
-func readUnit(ctx context.Context, leases *container, processor string, monitored *container) (*unit, error) {
+func readUnit(ctx context.Context, leases *place.Container, processor string, monitored *place.Container) (*unit, error) {
 	store, err := leaseStore(ctx, leases, processor, monitored)
 	if err != nil {
 		return nil, err
@@ -219,13 +220,13 @@ func readUnit(ctx context.Context, leases *container, processor string, monitore
 	if err != nil {
 		return nil, err
 	}
-	u := &unit{processor: processor, container: monitored.address.name(), store: store}
+	u := &unit{processor: processor, container: monitored.Address.Name(), store: store}
 	markers := slices.DeleteFunc(slices.Clone(records), func(l changefeed.Lease) bool { return l.Kind != changefeed.KindInfo })
 	for _, l := range records {
 		r := describe(l, now)
 		switch l.Kind {
 		case changefeed.KindLease:
-			r.estimate(ctx, monitored.source, markers, now)
+			r.estimate(ctx, monitored.Source, markers, now)
 		case changefeed.KindHost:
 			r.Kind = rowInstance
 			if r.gone = l.State == changefeed.StateRetired || now.Sub(l.Updated) > cmp.Or(l.Expiration, silence); r.gone {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/place"
 )
 
 // office is a store with a monitored container of four documents and a lease container.
@@ -70,9 +71,9 @@ func (o office) lease(t *testing.T, part string, edit func(*changefeed.Lease)) {
 
 // registry has the leases of all containers.
 func (o office) registry(leases *docstore.Container) registry {
-	r := registry{leases: stored(leases, address{container: leases.ID(), database: leases.Database()})}
+	r := registry{leases: place.Stored(leases, place.Address{Container: leases.ID(), Database: leases.Database()})}
 	for _, c := range o.db.Containers() {
-		r.monitored = append(r.monitored, stored(c, address{container: c.ID(), database: c.Database()}))
+		r.monitored = append(r.monitored, place.Stored(c, place.Address{Container: c.ID(), Database: c.Database()}))
 	}
 	return r
 }

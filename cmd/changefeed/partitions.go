@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -14,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/internal/usage"
 )
@@ -36,7 +34,7 @@ partition keys, and the partitions that it came from.` + addressHelp,
 		Example: `  changefeed ranges http://127.0.0.1:8081/shop/orders`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.with(cmd, args, func(c *container) error { return o.show(cmd, c) })
+			return o.with(cmd, args, func(c *place.Container) error { return o.show(cmd, c) })
 		},
 	}
 	o.register(cmd)
@@ -58,7 +56,7 @@ open over the server, which wants the read-write key.` + addressHelp,
   changefeed split http://127.0.0.1:8081/shop/orders --range 0 --at 1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.with(cmd, args, func(c *container) error { return o.split(cmd, c) })
+			return o.with(cmd, args, func(c *place.Container) error { return o.split(cmd, c) })
 		},
 	}
 	o.register(cmd)
@@ -79,7 +77,7 @@ Where it can be done is told by changefeed split --help.` + addressHelp,
 		Args: mergeArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids := args[len(args)-2:]
-			return o.with(cmd, args[:len(args)-2], func(c *container) error { return o.merge(cmd, c, ids) })
+			return o.with(cmd, args[:len(args)-2], func(c *place.Container) error { return o.merge(cmd, c, ids) })
 		},
 	}
 	o.register(cmd)
@@ -99,20 +97,20 @@ func (o *partitionOptions) register(cmd *cobra.Command) {
 	o.form = output(cmd)
 }
 
-func (o *partitionOptions) show(cmd *cobra.Command, c *container) error {
-	parts, err := c.source.Partitions(cmd.Context())
+func (o *partitionOptions) show(cmd *cobra.Command, c *place.Container) error {
+	parts, err := c.Source.Partitions(cmd.Context())
 	if err != nil {
 		return err
 	}
 	return o.write(cmd.OutOrStdout(), parts)
 }
 
-func (o *partitionOptions) split(cmd *cobra.Command, c *container) error {
+func (o *partitionOptions) split(cmd *cobra.Command, c *place.Container) error {
 	ctx := cmd.Context()
 	if strings.Trim(o.at, "0123456789abcdefABCDEF") != "" {
 		return usage.Flag("at", o.at, "hex such as 1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF")
 	}
-	parts, err := c.source.Partitions(ctx)
+	parts, err := c.Source.Partitions(ctx)
 	if err != nil {
 		return err
 	}
@@ -122,24 +120,15 @@ func (o *partitionOptions) split(cmd *cobra.Command, c *container) error {
 	if err := among(parts, "--range", o.id); err != nil {
 		return err
 	}
-	at := strings.ToUpper(o.at)
-	switch {
-	case c.local == nil:
-		parts, err = c.change(ctx, change{Operation: "split", ID: o.id, At: at})
-	case at == "":
-		parts, err = c.local.Split(ctx, o.id)
-	default:
-		parts, err = c.local.SplitAt(ctx, o.id, at)
-	}
-	if err != nil {
+	if parts, err = c.Split(ctx, o.id, strings.ToUpper(o.at)); err != nil {
 		return err
 	}
 	return o.write(cmd.OutOrStdout(), parts)
 }
 
-func (o *partitionOptions) merge(cmd *cobra.Command, c *container, ids []string) error {
+func (o *partitionOptions) merge(cmd *cobra.Command, c *place.Container, ids []string) error {
 	ctx := cmd.Context()
-	parts, err := c.source.Partitions(ctx)
+	parts, err := c.Source.Partitions(ctx)
 	if err != nil {
 		return err
 	}
@@ -148,13 +137,7 @@ func (o *partitionOptions) merge(cmd *cobra.Command, c *container, ids []string)
 			return err
 		}
 	}
-	if c.local == nil {
-		parts, err = c.change(ctx, change{Operation: "merge", IDs: ids})
-	} else {
-		parts = make([]changefeed.Partition, 1)
-		parts[0], err = c.local.Merge(ctx, ids[0], ids[1])
-	}
-	if err != nil {
+	if parts, err = c.Merge(ctx, ids[0], ids[1]); err != nil {
 		return err
 	}
 	return o.write(cmd.OutOrStdout(), parts)
@@ -173,38 +156,6 @@ func among(parts []changefeed.Partition, field, id string) error {
 		return usage.Error{Err: fmt.Errorf("%s is missing: want one of %s", field, strings.Join(ids, ", "))}
 	}
 	return usage.Error{Err: fmt.Errorf("%s is %s: there is no such partition: want one of %s", field, id, strings.Join(ids, ", "))}
-}
-
-// A change is what a server is asked to do with partitions.
-type change struct {
-	Operation string   `json:"operation"`
-	ID        string   `json:"id,omitempty"`
-	At        string   `json:"at,omitempty"`
-	IDs       []string `json:"ids,omitempty"`
-}
-
-// change asks the server. Azure has no such request.
-func (c *container) change(ctx context.Context, what change) ([]changefeed.Partition, error) {
-	var made struct {
-		PartitionKeyRanges []struct {
-			ID           string
-			MinInclusive string
-			MaxExclusive string
-			Parents      []string
-		}
-	}
-	err := c.account.call(ctx, http.MethodPost, []string{"dbs", c.address.database, "colls", c.address.container}, "partitions", what, &made)
-	if refused, ok := errors.AsType[*callError](err); ok && (refused.status == http.StatusMethodNotAllowed || refused.status == http.StatusNotFound) {
-		return nil, fmt.Errorf("%w; only changefeed serve does this on demand", err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what.Operation, err)
-	}
-	var parts []changefeed.Partition
-	for _, p := range made.PartitionKeyRanges {
-		parts = append(parts, changefeed.Partition{ID: p.ID, Range: changefeed.Range{Min: p.MinInclusive, Max: p.MaxExclusive}, Parents: p.Parents})
-	}
-	return parts, nil
 }
 
 // write writes partitions, one a line.

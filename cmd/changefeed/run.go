@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +16,9 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
-	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/internal/changeline"
 	"github.com/millrace/changefeed/internal/leasedoc"
+	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
 	"github.com/millrace/changefeed/trigger/program"
 )
@@ -28,7 +29,7 @@ type runOptions struct {
 	leases  string
 	create  bool
 	name    string
-	account accountFlags
+	account place.Settings
 	from    startFlag
 	mode    *choice
 	form    changeline.Form
@@ -114,7 +115,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.BoolVar(&o.once, "once", false, "end when all changes are handled, instead of waiting for more")
 	o.output = output(cmd)
 	f.CountVarP(&o.verbose, "verbose", "v", "log leases that come and go on standard error; -vv also batches")
-	o.account.register(cmd)
+	accountFlags(cmd, &o.account)
 	_ = cmd.MarkFlagRequired("source") // fails only for a flag that is not there
 	_ = cmd.MarkFlagRequired("name")
 }
@@ -133,14 +134,14 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	opener := newOpener(o.account)
-	opener.log = log
-	defer closing(opener, &err)
-	monitored, err := opener.open(ctx, source)
+	opener := place.NewOpener(o.account)
+	opener.Log = log
+	defer func() { err = cmp.Or(err, opener.Close()) }()
+	monitored, err := opener.Open(ctx, source)
 	if err != nil {
 		return err
 	}
-	if err := monitored.retains(o.feed.Mode); err != nil {
+	if err := monitored.Retains(o.feed.Mode); err != nil {
 		return err
 	}
 	store, err := o.store(ctx, opener, leases, monitored)
@@ -153,9 +154,9 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 	defer end(nil)
 	o.feed.Hooks = endingHooks(changefeed.LogHooks(log), end)
 	if o.once {
-		defer o.endWhenHandled(ctx, end, monitored.source, store)()
+		defer o.endWhenHandled(ctx, end, monitored.Source, store)()
 	}
-	processor, err := changefeed.New(monitored.source, store, p, o.feed)
+	processor, err := changefeed.New(monitored.Source, store, p, o.feed)
 	if wrong, ok := errors.AsType[*changefeed.OptionError](err); ok {
 		return usage.Flag(flagName(wrong.Field), wrong.Value, strings.Replace(wrong.Want, "Expiration", "--expiration", 1))
 	}
@@ -173,8 +174,8 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 }
 
 // refusal says of a unit that does not fit the flags what to write instead.
-func (o *runOptions) refusal(err error, leases address) error {
-	anew := fmt.Sprintf("to begin anew, take another --name, or first delete its leases: changefeed leases %s --delete %s", leases.argument(), o.name)
+func (o *runOptions) refusal(err error, leases place.Address) error {
+	anew := fmt.Sprintf("to begin anew, take another --name, or first delete its leases: changefeed leases %s --delete %s", leases.String(), o.name)
 	wrong, ok := errors.AsType[*changefeed.StartError](err)
 	switch {
 	case ok && len(wrong.Leases) > 0:
@@ -187,10 +188,10 @@ func (o *runOptions) refusal(err error, leases address) error {
 		return fmt.Errorf("--mode is %s, but unit %q has leases of the other mode: %s", o.mode.value, o.name, anew)
 	case errors.Is(err, leasedoc.ErrSecondSet):
 		return fmt.Errorf("unit %q has two sets of leases, made by different names of this machine: changefeed leases %s shows both, and with --delete and the beginning of the ids, up to the dot, removes one",
-			o.name, leases.argument())
+			o.name, leases.String())
 	case errors.Is(err, changefeed.ErrForeignLease):
 		return fmt.Errorf("unit %q is a Java processor's, whose leases changefeed reads and does not write: stop it, then run with another --name and --from the time of the oldest change that is pending there, which changefeed leases %s shows",
-			o.name, leases.argument())
+			o.name, leases.String())
 	}
 	return err
 }
@@ -245,16 +246,16 @@ func flagName(field string) string {
 	return b.String()
 }
 
-func (o *runOptions) addresses() (source, leases address, err error) {
-	if source, err = parseAddress("--source", o.source); err != nil {
+func (o *runOptions) addresses() (source, leases place.Address, err error) {
+	if source, err = place.Parse("--source", o.source); err != nil {
 		return source, leases, usage.Error{Err: err}
 	}
 	if o.leases == "" {
-		leases = source.beside(defaultLeases)
-		leases.field = "--leases"
+		leases = source.Beside(defaultLeases)
+		leases.Field = "--leases"
 		return source, leases, nil
 	}
-	if leases, err = parseAddress("--leases", o.leases); err != nil {
+	if leases, err = place.Parse("--leases", o.leases); err != nil {
 		return source, leases, usage.Error{Err: err}
 	}
 	return source, leases, nil
@@ -262,14 +263,14 @@ func (o *runOptions) addresses() (source, leases address, err error) {
 
 // store is the lease store of the unit. What is missing for it is told now, not at the
 // first split.
-func (o *runOptions) store(ctx context.Context, opener *opener, at address, monitored *container) (changefeed.LeaseStore, error) {
-	leases, err := opener.open(ctx, at)
-	if errors.Is(err, changefeed.ErrNotFound) || errors.Is(err, errNoContainer) {
+func (o *runOptions) store(ctx context.Context, opener *place.Opener, at place.Address, monitored *place.Container) (changefeed.LeaseStore, error) {
+	leases, err := opener.Open(ctx, at)
+	if errors.Is(err, changefeed.ErrNotFound) || errors.Is(err, place.ErrNoContainer) {
 		if !o.create {
 			return nil, fmt.Errorf("%w; --create-leases makes the lease container", err)
 		}
-		leases, err = opener.createLeases(ctx, at)
-		if errors.Is(err, changefeed.ErrNotFound) || errors.Is(err, errNoDatabase) {
+		leases, err = opener.CreateLeases(ctx, at)
+		if errors.Is(err, changefeed.ErrNotFound) || errors.Is(err, place.ErrNoDatabase) {
 			return nil, fmt.Errorf("%w; --create-leases makes the container, in a database that is there", err)
 		}
 	}
@@ -278,34 +279,9 @@ func (o *runOptions) store(ctx context.Context, opener *opener, at address, moni
 	}
 	store, err := leaseStore(ctx, leases, o.name, monitored)
 	if remote, ok := store.(*cosmos.Leases); ok && err == nil {
-		err = remote.SelfTest(ctx, monitored.remote, o.feed.Mode)
+		err = remote.SelfTest(ctx, monitored.Remote, o.feed.Mode)
 	}
 	return store, err
-}
-
-// createLeases makes a lease container.
-func (o *opener) createLeases(ctx context.Context, at address) (*container, error) {
-	if at.dir == "" {
-		a, err := o.account(ctx, at)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := a.client.CreateLeaseContainer(ctx, at.database, at.container); err != nil {
-			return nil, err
-		}
-		return o.open(ctx, at)
-	}
-	db, err := o.store(at)
-	if err != nil {
-		return nil, err
-	}
-	c, err := db.CreateContainer(ctx, docstore.ContainerSpec{
-		Database: at.database, ID: at.container, Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return stored(c, at), nil
 }
 
 // program is the handler.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/internal/changeline"
+	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
 )
 
@@ -61,10 +62,10 @@ func (o *exportOptions) wreck(cmd *cobra.Command, args []string) (dir, container
 	switch {
 	case errors.Is(err, errNoAddress):
 		return "", "", usage.Error{Err: errors.New("--db is missing: want the directory of a store to salvage")}
-	case err == nil && a.dir == "":
-		return "", "", usage.Error{Err: fmt.Errorf("%s: want the directory of a store to salvage", a.containerField())}
+	case err == nil && a.Dir == "":
+		return "", "", usage.Error{Err: fmt.Errorf("%s: want the directory of a store to salvage", a.Quote())}
 	}
-	return a.dir, a.name(), err
+	return a.Dir, a.Name(), err
 }
 
 // salvaged writes a document.
@@ -133,7 +134,7 @@ func incomplete(found *docstore.Salvaged, name string, written int) error {
 	}
 	switch {
 	case name != "":
-		err := fmt.Errorf("--container is %s: %w: want one of %s", name, errNoContainer, strings.Join(names, ", "))
+		err := fmt.Errorf("--container is %s: %w: want one of %s", name, place.ErrNoContainer, strings.Join(names, ", "))
 		if lost := slices.IndexFunc(names, nameIsLost.MatchString); lost >= 0 {
 			err = fmt.Errorf("%w, as in --container '%s', which stands for one whose name is lost", err, names[lost])
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/load"
 )
 
 func TestMain(m *testing.M) {
@@ -96,7 +98,7 @@ func process(ctx context.Context, dir, container, unit string) (h handled, err e
 	if err != nil {
 		return h, err
 	}
-	defer closing(db, &err)
+	defer func() { err = cmp.Or(err, db.Close()) }()
 	monitored, err := db.Container(container)
 	if err != nil {
 		return h, err
@@ -198,7 +200,7 @@ func checkImported(t *testing.T, file string, want int) {
 	rejects := filepath.Join(t.TempDir(), "rejects")
 	for round := 1; round <= 2; round++ {
 		out := command(t, "import", file, "--db", dir, "--container", "c", "--pk", "/outcode", "--ranges", "4", "--rejects", rejects, "-o", "json")
-		var got imported
+		var got load.Result
 		if err := json.Unmarshal([]byte(out), &got); err != nil || got.Imported != int64(want) || got.Rejected != 0 {
 			t.Fatalf("import %d: got %s, %v, want %d imported and none rejected", round, out, err, want)
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
 )
 
@@ -146,7 +147,7 @@ func (o *serveOptions) run(cmd *cobra.Command) (err error) {
 	case err != nil:
 		return err
 	}
-	defer closing(db, &err)
+	defer func() { err = cmp.Or(err, db.Close()) }()
 	if found := db.Recovery(); found.Log != "" {
 		log.Info(found.String())
 	}
@@ -212,7 +213,7 @@ func (o *serveOptions) check() error {
 		switch {
 		case err != nil:
 			return usage.Flag(f.flag, f.value, "host:port, such as "+defaultListen)
-		case isLoopback("//" + f.value):
+		case place.IsLoopback("//" + f.value):
 		case o.insecure:
 			return usage.Flag(f.flag, f.value, "a loopback address such as "+defaultListen+" with --insecure-aad, whose tokens anybody can make")
 		case len(o.keys) == 0 || slices.ContainsFunc(slices.Concat(o.keys, o.readOnly), isEmulatorKey):

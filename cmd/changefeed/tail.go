@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/changeline"
+	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/internal/usage"
 )
@@ -110,11 +111,11 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	ctx, stop := terminal.WhileRead(cmd.Context())
 	defer stop()
-	return o.with(cmd, args, func(c *container) error {
-		if err := c.retains(mode); err != nil {
+	return o.with(cmd, args, func(c *place.Container) error {
+		if err := c.Retains(mode); err != nil {
 			return err
 		}
-		if err := o.rng.complete(ctx, c.source); err != nil {
+		if err := o.rng.complete(ctx, c.Source); err != nil {
 			return err
 		}
 		return o.tail(ctx, c, mode, cmd.OutOrStdout())
@@ -122,7 +123,7 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 }
 
 // tail writes changes until ctx ends, which is how one stops it.
-func (o *tailOptions) tail(ctx context.Context, c *container, mode changefeed.Mode, to io.Writer) error {
+func (o *tailOptions) tail(ctx context.Context, c *place.Container, mode changefeed.Mode, to io.Writer) error {
 	from := changefeed.Position{Start: o.from.value}
 	if o.after != "" {
 		from = changefeed.At(o.after)
@@ -132,7 +133,7 @@ func (o *tailOptions) tail(ctx context.Context, c *container, mode changefeed.Mo
 	w := bufio.NewWriterSize(to, outputBuffer)
 	written := 0
 	places := map[changefeed.Range]string{}
-	for page, err := range changefeed.Pull(ctx, c.source, o.rng.value, from, pull) {
+	for page, err := range changefeed.Pull(ctx, c.Source, o.rng.value, from, pull) {
 		if err != nil {
 			return fmt.Errorf("%w%s", err, goOn(places))
 		}

@@ -93,20 +93,3 @@ func TestNotesOfLeasesAreBelowWhereThereIsNoRoom(t *testing.T) {
 		t.Errorf("got\n%s", got)
 	}
 }
-
-func TestProgressFitsItsTerminal(t *testing.T) {
-	p := &progress{
-		name: "a-file-with-a-rather-long-name-of-documents.ndjson", size: 1 << 30, first: &state{},
-		now: state{12_345_678, 123_456, 1 << 29},
-	}
-	for _, width := range []int{40, 60, 80, 120} {
-		p.Terminal = wide(width)
-		got := p.line(time.Hour)
-		if n := utf8.RuneCountInString(got); n >= width {
-			t.Errorf("at %d columns the line has %d: %s", width, n, got)
-		}
-		if !strings.Contains(got, "50% ") || !strings.Contains(got, "12345678 documents") {
-			t.Errorf("at %d columns figures are cut off: %s", width, got)
-		}
-	}
-}

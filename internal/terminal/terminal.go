@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/term"
@@ -21,6 +22,9 @@ type Terminal struct {
 
 // Narrow is the width of a terminal that does not tell its own.
 const Narrow = 80
+
+// LineEvery is the time between two lines about work that takes long, where they cannot be written over.
+const LineEvery = 5 * time.Second
 
 // Of looks at where output goes, and at the environment: TERM=dumb has no way
 // back over what is written, and NO_COLOR asks for none.

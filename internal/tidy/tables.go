@@ -43,6 +43,8 @@ var edges = map[string][]string{
 	"internal/changeline":     {"."},
 	"internal/pause":          {},
 	"internal/usage":          {},
+	"internal/place":          {".", "cosmos", "cosmosrest", "docstore", "internal/pause", "internal/usage", thirdParty},
+	"internal/load":           {".", "docstore", "internal/place", "internal/terminal"},
 	"internal/terminal":       {thirdParty},
 	"internal/memnet":         {},
 	"internal/mutants":        {},

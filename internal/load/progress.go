@@ -1,4 +1,4 @@
-package main
+package load
 
 import (
 	"fmt"
@@ -13,9 +13,9 @@ import (
 	"github.com/millrace/changefeed/internal/terminal"
 )
 
-// progress shows how far an import has come: a bar in a terminal, a line now and then
+// Progress shows how far an import has come: a bar in a terminal, a line now and then
 // elsewhere.
-type progress struct {
+type Progress struct {
 	w     io.Writer
 	name  string
 	size  int64 // of the input; 0 when unknown
@@ -29,22 +29,22 @@ type progress struct {
 	drawn bool
 }
 
-// state is what there is to show.
+// state is how far a load is.
 type state struct {
 	imported, rejected, offset int64
 }
 
 const (
 	barEvery     = 100 * time.Millisecond
-	lineEvery    = 5 * time.Second
 	barWidth     = 30
 	shortName    = 16 // characters of an input's name where there is little room
 	clearLine    = "\r\x1b[K"
 	maxRemaining = 100 * time.Hour
 )
 
-func newProgress(w io.Writer, name string, in *os.File) *progress {
-	p := &progress{w: w, name: filepath.Base(name), every: lineEvery}
+// NewProgress shows a load of an input on w. The name - is standard input.
+func NewProgress(w io.Writer, name string, in *os.File) *Progress {
+	p := &Progress{w: w, name: filepath.Base(name), every: terminal.LineEvery}
 	if name == "-" {
 		p.name = "standard input"
 	}
@@ -58,7 +58,7 @@ func newProgress(w io.Writer, name string, in *os.File) *progress {
 }
 
 // during shows progress while f runs.
-func (p *progress) during(f func() error) error {
+func (p *Progress) during(f func() error) error {
 	p.begun = time.Now()
 	done := make(chan struct{})
 	var showing sync.WaitGroup
@@ -81,8 +81,8 @@ func (p *progress) during(f func() error) error {
 	return err
 }
 
-// at tells how far the import is.
-func (p *progress) at(imported, rejected, offset int64) {
+// at sets how far the load is.
+func (p *Progress) at(imported, rejected, offset int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.now = state{imported, rejected, offset}
@@ -91,13 +91,13 @@ func (p *progress) at(imported, rejected, offset int64) {
 	}
 }
 
-// say prints a line.
-func (p *progress) say(format string, args ...any) {
+// Say prints a line.
+func (p *Progress) Say(format string, args ...any) {
 	p.clear()
 	fmt.Fprintln(p.w, terminal.Wrap(fmt.Sprintf(format, args...), 0, p.Room(), 2))
 }
 
-func (p *progress) clear() {
+func (p *Progress) clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.drawn {
@@ -106,7 +106,7 @@ func (p *progress) clear() {
 	}
 }
 
-func (p *progress) draw() {
+func (p *Progress) draw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	line := p.line(time.Since(p.begun))
@@ -118,9 +118,9 @@ func (p *progress) draw() {
 	p.drawn = true
 }
 
-// line is the state in words, after some time of work. What a terminal has no room for is
-// left out, from what is least worth to know.
-func (p *progress) line(spent time.Duration) string {
+// line is the state in words, after some time of work. Where a terminal has no room for all, the least worth to know is
+// left out first.
+func (p *Progress) line(spent time.Duration) string {
 	figures := fmt.Sprintf(" %d documents", p.now.imported)
 	share, bar := "", ""
 	if p.size > 0 {
@@ -153,8 +153,8 @@ func (p *progress) line(spent time.Duration) string {
 	return text()
 }
 
-// left is how long the rest takes, if that can be told.
-func (p *progress) left(spent time.Duration) string {
+// left is how long the rest takes, if that can be estimated.
+func (p *Progress) left(spent time.Duration) string {
 	read := p.now.offset - p.first.offset
 	if p.size == 0 || read <= 0 {
 		return ""

@@ -1,4 +1,4 @@
-package main
+package place
 
 import (
 	"cmp"
@@ -16,66 +16,56 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
-	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/internal/usage"
 )
 
-// accountFlags tell an account, and who asks. What is not given comes from the
-// environment.
-type accountFlags struct {
-	endpoint   string
-	key        string
-	connection string
-	ca         string
+// Settings name an account and whoever asks it. The environment stands in for those that are empty.
+type Settings struct {
+	Endpoint   string // URL
+	Key        string // without one, and without a connection string, an identity of Microsoft Entra ID asks
+	Connection string // endpoint and key in one text
+	CA         string // file with the certificate of a server that made its own
 }
 
-// The variables of the environment.
+// The variables of the environment that stand in for [Settings].
 const (
-	endpointVariable   = "COSMOS_ENDPOINT"
-	keyVariable        = "COSMOS_KEY"
-	connectionVariable = "COSMOS_CONNECTION_STRING"
+	EndpointVariable   = "COSMOS_ENDPOINT"
+	KeyVariable        = "COSMOS_KEY"
+	ConnectionVariable = "COSMOS_CONNECTION_STRING"
 )
 
-func (f *accountFlags) register(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVar(&f.endpoint, "endpoint", "", "`URL` of the account of a cosmos address (default $"+endpointVariable+")")
-	flags.StringVar(&f.key, "account-key", "", "`key` of the account; better given as $"+keyVariable+", which others cannot see")
-	flags.StringVar(&f.connection, "connection-string", "", "endpoint and key in one `text` (default $"+connectionVariable+")")
-	flags.StringVar(&f.ca, "ca", "", "`file` with the certificate of a server that made its own")
-}
-
 // credentials are an endpoint and its key; without a key it is Entra ID's.
-type credentials struct{ endpoint, key string }
+type credentials struct{ Endpoint, key string }
 
-// find tells the account of an address. A key belongs to the endpoint beside it, and is
-// shown to no other.
-func (f accountFlags) find(a address) (credentials, error) {
-	connection, err := parseConnection(cmp.Or(f.connection, os.Getenv(connectionVariable)))
+// find returns the account of an address. A key belongs to the endpoint beside it, and is shown to no other, which
+// would then have it.
+func (f Settings) find(a Address) (credentials, error) {
+	connection, err := parseConnection(cmp.Or(f.Connection, os.Getenv(ConnectionVariable)))
 	if err != nil {
 		return credentials{}, err
 	}
-	endpoint, key := cmp.Or(f.endpoint, connection.endpoint), connection.key
-	if endpoint != connection.endpoint {
+	endpoint, key := cmp.Or(f.Endpoint, connection.Endpoint), connection.key
+	if endpoint != connection.Endpoint {
 		key = ""
 	}
-	if endpoint == "" || f.endpoint != "" && key == "" {
-		stated := os.Getenv(endpointVariable)
+	if endpoint == "" || f.Endpoint != "" && key == "" {
+		stated := os.Getenv(EndpointVariable)
 		endpoint = cmp.Or(endpoint, stated)
 		if stated == "" || sameHost(stated, endpoint) {
-			key = os.Getenv(keyVariable)
+			key = os.Getenv(KeyVariable)
 		}
 	}
 	switch {
 	case a.endpoint == "" && endpoint == "":
-		return credentials{}, usage.Error{Err: fmt.Errorf("%s is %s, of an account that nothing tells: want --endpoint, %s or %s", a.field, a.given, endpointVariable, connectionVariable)}
+		return credentials{}, usage.Error{Err: fmt.Errorf("%s is %s, of an account that nothing tells: want --endpoint, %s or %s", a.Field, a.Given, EndpointVariable, ConnectionVariable)}
 	case a.endpoint != "" && endpoint != "" && !sameHost(a.endpoint, endpoint):
 		key = ""
 	}
-	c := credentials{cmp.Or(a.endpoint, endpoint), cmp.Or(f.key, key)}
-	if c.key == "" && isLoopback(c.endpoint) {
+	c := credentials{cmp.Or(a.endpoint, endpoint), cmp.Or(f.Key, key)}
+	if c.key == "" && IsLoopback(c.Endpoint) {
 		c.key = cosmosrest.EmulatorKey
 	}
 	return c, nil
@@ -88,18 +78,18 @@ func parseConnection(text string) (c credentials, err error) {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 		switch strings.ToLower(name) {
 		case "accountendpoint":
-			c.endpoint = value
+			c.Endpoint = value
 		case "accountkey":
 			c.key = value
 		}
 	}
-	if text != "" && (c.endpoint == "" || c.key == "") {
+	if text != "" && (c.Endpoint == "" || c.key == "") {
 		return c, usage.Error{Err: errors.New("connection string has no AccountEndpoint or no AccountKey: want AccountEndpoint=https://HOST:PORT/;AccountKey=KEY;")}
 	}
 	return c, nil
 }
 
-// sameHost tells whether two URLs lead to one server.
+// sameHost reports whether two URLs lead to the same server.
 func sameHost(one, other string) bool {
 	a, b := hostPort(one), hostPort(other)
 	return a != "" && a == b
@@ -117,8 +107,8 @@ func hostPort(text string) string {
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), port))
 }
 
-// isLoopback tells a URL that only this machine can reach.
-func isLoopback(endpoint string) bool {
+// IsLoopback reports whether only this machine can reach a URL.
+func IsLoopback(endpoint string) bool {
 	host := hostOf(endpoint)
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
@@ -133,38 +123,38 @@ func hostOf(endpoint string) string {
 	return u.Hostname()
 }
 
-// An account is one that is open.
-type account struct {
+// An Account is an account that is open.
+type Account struct {
 	credentials
 	identity azcore.TokenCredential // where there is no key
 	client   *cosmos.Client
 	http     *http.Client
 }
 
-// account opens the account of an address.
-func (o *opener) account(ctx context.Context, a address) (*account, error) {
+// Account opens the account of an address.
+func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
 	c, err := o.flags.find(a)
 	if err != nil {
 		return nil, err
 	}
-	if found := o.accounts[c.endpoint]; found != nil {
+	if found := o.accounts[c.Endpoint]; found != nil {
 		return found, nil
 	}
-	opened := &account{credentials: c}
+	opened := &Account{credentials: c}
 	if opened.http, err = o.flags.transport(); err != nil {
 		return nil, err
 	}
 	credential := cosmos.Key(c.key)
 	if c.key == "" {
 		if opened.identity, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
-			return nil, fmt.Errorf("find an identity, because there is no key for %s: %w", c.endpoint, err)
+			return nil, fmt.Errorf("find an identity, because there is no key for %s: %w", c.Endpoint, err)
 		}
 		credential = cosmos.Token(opened.identity)
 	}
-	if opened.client, err = cosmos.Open(ctx, c.endpoint, credential, cosmos.Options{Transport: opened.http, Logger: o.log}); err != nil {
+	if opened.client, err = cosmos.Open(ctx, c.Endpoint, credential, cosmos.Options{Transport: opened.http, Logger: o.Log}); err != nil {
 		return nil, err
 	}
-	o.accounts[c.endpoint] = opened
+	o.accounts[c.Endpoint] = opened
 	return opened, nil
 }
 
@@ -178,15 +168,15 @@ const (
 )
 
 // transport makes the connections of an account.
-func (f accountFlags) transport() (*http.Client, error) {
+func (f Settings) transport() (*http.Client, error) {
 	t := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialTime}).DialContext,
 		ForceAttemptHTTP2: true, HTTP2: &http.HTTP2Config{SendPingTimeout: pingTime, PingTimeout: pingTime},
 		MaxIdleConns: keptConnections, MaxIdleConnsPerHost: keptConnections,
 		IdleConnTimeout: keptFor, TLSHandshakeTimeout: handshakeTime,
 	}
-	if f.ca != "" {
-		pem, err := os.ReadFile(f.ca)
+	if f.CA != "" {
+		pem, err := os.ReadFile(f.CA)
 		if err != nil {
 			return nil, fmt.Errorf("read --ca: %w", err)
 		}
@@ -195,7 +185,7 @@ func (f accountFlags) transport() (*http.Client, error) {
 			roots = x509.NewCertPool()
 		}
 		if !roots.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--ca is %s: there is no certificate in it: want a PEM file", f.ca)
+			return nil, fmt.Errorf("--ca is %s: there is no certificate in it: want a PEM file", f.CA)
 		}
 		t.TLSClientConfig = &tls.Config{RootCAs: roots}
 	}
@@ -204,18 +194,18 @@ func (f accountFlags) transport() (*http.Client, error) {
 }
 
 // openRemote opens a container of an account, which must be there.
-func (o *opener) openRemote(ctx context.Context, a address) (*container, error) {
-	opened, err := o.account(ctx, a)
+func (o *Opener) openRemote(ctx context.Context, a Address) (*Container, error) {
+	opened, err := o.Account(ctx, a)
 	if err != nil {
 		return nil, err
 	}
-	c, err := opened.client.Container(ctx, a.database, a.container)
+	c, err := opened.client.Container(ctx, a.Database, a.Container)
 	if err != nil {
 		return nil, opened.missing(ctx, a, err)
 	}
-	found := &container{address: a, source: c.Source(), writer: c, remote: c, account: opened, retries: o.retries}
-	if o.retries != nil {
-		found.source = o.retries.source(found.source)
+	found := &Container{Address: a, Source: c.Source(), writer: c, Remote: c, Account: opened, retries: o.Retries}
+	if o.Retries != nil {
+		found.Source = o.Retries.source(found.Source)
 	}
 	return found, nil
 }

@@ -1,4 +1,4 @@
-package main
+package load
 
 import (
 	"cmp"
@@ -13,14 +13,14 @@ import (
 // tally counts what an import finishes, keeps its rejects, and moves its mark.
 type tally struct {
 	mark    *mark
-	show    *progress
+	show    *Progress
 	rejects rejectFile
 	saved   time.Time
 }
 
 const (
 	saveEvery   = time.Second
-	maxReported = 10 // rejects that are told one by one
+	maxReported = 10 // rejects of which each is shown
 )
 
 // add takes the next record that is finished.
@@ -43,16 +43,16 @@ func (t *tally) refuse(j *job) error {
 	t.mark.Rejected++
 	switch {
 	case t.mark.Rejected <= maxReported && j.element > 0:
-		t.show.say("line %d, element %d: %v", j.line, j.element, j.refusal)
+		t.show.Say("line %d, element %d: %v", j.line, j.element, j.refusal)
 	case t.mark.Rejected <= maxReported:
-		t.show.say("line %d: %v", j.line, j.refusal)
+		t.show.Say("line %d: %v", j.line, j.refusal)
 	case t.mark.Rejected == maxReported+1:
-		t.show.say("more are refused: see %s", t.rejects.path)
+		t.show.Say("more are refused: see %s", t.rejects.path)
 	}
 	return t.rejects.add(j)
 }
 
-// save moves the mark on the disk. What it says is behind it must be there.
+// save moves the mark on the disk, after the rejects before it, which nobody would write again.
 func (t *tally) save() error {
 	if err := t.rejects.sync(); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (t *tally) finish(all bool) error {
 	return t.rejects.close()
 }
 
-// A rejectFile keeps what was refused. It is made when there is something to keep.
+// A rejectFile keeps the documents that were refused. It is made for the first of them.
 type rejectFile struct {
 	path string
 	size int64
@@ -113,7 +113,7 @@ func (f *rejectFile) add(j *job) error {
 	return nil
 }
 
-// open opens the file behind what the mark knows of: what came after it is refused again.
+// open opens the file where the mark ends, because rejects after that are refused again.
 func (f *rejectFile) open() (err error) {
 	if f.file != nil {
 		return nil

@@ -1,4 +1,4 @@
-package main
+package place
 
 import (
 	"bytes"
@@ -20,10 +20,7 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// What commands ask of an account beside its items: the containers that there are, new
-// ones, and splits and merges.
-
-// Bounds of such a request.
+// Bounds of a request that is not about items.
 const (
 	callTimeout = 30 * time.Second
 	maxReply    = 16 << 20 // bytes
@@ -31,7 +28,7 @@ const (
 
 const apiVersion = "2020-07-15"
 
-// callError is what an account answers when it refuses.
+// callError is the answer of an account that refuses.
 type callError struct {
 	request string
 	status  int
@@ -41,7 +38,7 @@ type callError struct {
 // Error has the first line of what the account said.
 func (e *callError) Error() string { return fmt.Sprintf("%s: %d: %s", e.request, e.status, e.said) }
 
-// Is tells the sentinels of package changefeed.
+// Is matches the sentinels of package changefeed.
 func (e *callError) Is(target error) bool {
 	return e.status == http.StatusNotFound && target == changefeed.ErrNotFound ||
 		e.status == http.StatusConflict && target == changefeed.ErrConflict ||
@@ -50,7 +47,7 @@ func (e *callError) Is(target error) bool {
 
 // call sends a request about a kind of things in a resource, such as the colls of
 // dbs/shop, or about the resource itself, and reads the answer into reply.
-func (a *account) call(ctx context.Context, method string, resource []string, kind string, body, reply any) error {
+func (a *Account) call(ctx context.Context, method string, resource []string, kind string, body, reply any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	request, err := a.request(ctx, method, resource, kind, body)
@@ -70,7 +67,7 @@ func (a *account) call(ctx context.Context, method string, resource []string, ki
 }
 
 // send sends a request and has read take the answer, unless that is a refusal.
-func (a *account) send(request *http.Request, read func(body io.Reader) error) error {
+func (a *Account) send(request *http.Request, read func(body io.Reader) error) error {
 	answer, err := a.http.Do(request)
 	if err != nil {
 		return fmt.Errorf("ask account: %w", err)
@@ -87,7 +84,7 @@ func (a *account) send(request *http.Request, read func(body io.Reader) error) e
 }
 
 // request makes a signed request.
-func (a *account) request(ctx context.Context, method string, resource []string, kind string, body any) (*http.Request, error) {
+func (a *Account) request(ctx context.Context, method string, resource []string, kind string, body any) (*http.Request, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return nil, fmt.Errorf("write request: %w", err)
@@ -108,7 +105,7 @@ func (a *account) request(ctx context.Context, method string, resource []string,
 	default:
 		path.WriteString("/" + kind)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(a.endpoint, "/")+path.String(), bytes.NewReader(text))
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(a.Endpoint, "/")+path.String(), bytes.NewReader(text))
 	if err != nil {
 		return nil, fmt.Errorf("make request: %w", err)
 	}
@@ -126,9 +123,9 @@ func (a *account) request(ctx context.Context, method string, resource []string,
 
 // sign makes the authorization of a request: a signature of what the service wants
 // signed, or the token of an identity.
-func (a *account) sign(ctx context.Context, payload string) (string, error) {
+func (a *Account) sign(ctx context.Context, payload string) (string, error) {
 	if a.key == "" {
-		scope := "https://" + hostOf(a.endpoint) + "/.default"
+		scope := "https://" + hostOf(a.Endpoint) + "/.default"
 		token, err := a.identity.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
 		if err != nil {
 			return "", fmt.Errorf("get token for %s: %w", scope, err)

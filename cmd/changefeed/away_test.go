@@ -14,12 +14,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/internal/place"
 )
 
 // said is what a command has written to standard error so far.
@@ -106,40 +106,10 @@ func TestTailAndImportOutliveTheirServer(t *testing.T) {
 	}
 }
 
-// TestPatienceHasAnEnd has an account that is away for longer than that.
-func TestPatienceHasAnEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var said []string
-		p := &retrier{limit: time.Minute, say: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }}
-		begun := time.Now()
-		away := errors.New("connection refused")
-		err := p.during(t.Context(), func() error { return away })
-		if took := time.Since(begun); !errors.Is(err, away) || took < time.Minute || took > time.Minute+lastRetry {
-			t.Errorf("got %v after %v, want %v after a minute", err, took, away)
-		}
-		if len(said) != 1 {
-			t.Errorf("said %q, want one line", said)
-		}
-	})
-}
-
-// TestWhatAnAccountAnswersIsNotAskedAgain has errors that patience cannot mend.
-func TestWhatAnAccountAnswersIsNotAskedAgain(t *testing.T) {
-	p := &retrier{limit: time.Minute, say: t.Logf}
-	calls := 0
-	err := p.during(t.Context(), func() error {
-		calls++
-		return changefeed.ErrNotFound
-	})
-	if !errors.Is(err, changefeed.ErrNotFound) || calls != 1 {
-		t.Errorf("got %v after %d calls, want %v after one", err, calls, changefeed.ErrNotFound)
-	}
-}
-
 // TestAnImportIntoAnAccountGoesOnWhereItStopped ends one in its middle.
 func TestAnImportIntoAnAccountGoesOnWhereItStopped(t *testing.T) {
 	server := cosmosrest.NewTestServer(t)
-	t.Setenv(connectionVariable, "AccountEndpoint="+server.URL+"/;AccountKey="+server.Key+";")
+	t.Setenv(place.ConnectionVariable, "AccountEndpoint="+server.URL+"/;AccountKey="+server.Key+";")
 	file := filepath.Join(t.TempDir(), "in.ndjson")
 	if err := os.WriteFile(file, generated(6000), 0o644); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package main
+package load
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/place"
 )
 
 // How documents get into a container
@@ -25,7 +26,7 @@ import (
 // A job is a record on its way.
 type job struct {
 	record
-	key     changefeed.PartitionKey // as far as it can be told; empty for what is no document
+	key     changefeed.PartitionKey // empty where it cannot be read
 	refusal error                   // why it is no document of this container
 	failure error                   // why the import cannot go on
 	done    chan struct{}
@@ -33,7 +34,7 @@ type job struct {
 
 // A loader writes records to a container.
 type loader struct {
-	to    *container
+	to    *place.Container
 	paths [][]string
 	lanes []chan *job
 	order chan *job // all jobs as they came
@@ -42,7 +43,7 @@ type loader struct {
 
 // The lengths of queues.
 const (
-	maxAhead   = 8192 // jobs that are done or on their way, behind one that is not done
+	maxAhead   = 8192 // jobs that are done or on their way, after one that is not done
 	laneLength = 2 * maxCrowd
 
 	crowded       = 16 // jobs that must wait in a lane for some to be written together
@@ -50,9 +51,9 @@ const (
 	maxCrowdBytes = 1 << 20 // stores take 2 MB with all that they add
 )
 
-func newLoader(c *container, writers int) *loader {
+func newLoader(c *place.Container, writers int) *loader {
 	l := &loader{
-		to: c, paths: keyPaths(c.paths),
+		to: c, paths: keyPaths(c.Paths),
 		lanes: make([]chan *job, writers), order: make(chan *job, maxAhead), seed: maphash.MakeSeed(),
 	}
 	for i := range l.lanes {
@@ -132,8 +133,7 @@ func (l *loader) finish(cancel context.CancelCauseFunc, each func(*job) error) (
 	return failed
 }
 
-// key is the partition key of a document. The store is the judge of it: what it refuses
-// only has to have one.
+// key is the partition key of a document. Only the store decides whether it is a good one, so a bad key gets any lane.
 func (l *loader) key(text []byte) changefeed.PartitionKey {
 	components := make([]any, len(l.paths))
 	for i, path := range l.paths {
@@ -149,7 +149,7 @@ func (l *loader) key(text []byte) changefeed.PartitionKey {
 	return changefeed.Key(components...)
 }
 
-// member is the value behind a path of names; nil when there is none.
+// member is the value at a path of names; nil when there is none.
 func member(text []byte, path []string) json.RawMessage {
 	for _, name := range path {
 		var object map[string]json.RawMessage
@@ -180,8 +180,7 @@ func (l *loader) serve(ctx context.Context, lane <-chan *job) {
 	}
 }
 
-// gather takes jobs that wait behind the first and have its key. It may return one more,
-// which has not.
+// gather takes jobs that wait after the first and have its key. It may return one more, of another key.
 func gather(first *job, lane <-chan *job) (together []*job, next *job) {
 	together = append(together, first)
 	for size := first.size; len(together) < maxCrowd; {
@@ -220,8 +219,8 @@ func (l *loader) write(ctx context.Context, jobs []*job) {
 		jobs = append(jobs[:refused:refused], jobs[refused+1:]...)
 	}
 	for _, j := range jobs {
-		j.failure = l.patiently(ctx, func() error {
-			return l.to.upsert(ctx, j.key, j.text)
+		j.failure = unthrottled(ctx, func() error {
+			return l.to.Upsert(ctx, j.key, j.text)
 		})
 		if errors.Is(j.failure, changefeed.ErrBadRequest) || errors.Is(j.failure, changefeed.ErrConflict) {
 			j.refusal, j.failure = reason(j.failure), nil
@@ -230,16 +229,15 @@ func (l *loader) write(ctx context.Context, jobs []*job) {
 	}
 }
 
-// commit writes jobs in one transaction. When it is refused because of one of them, it
-// tells which; else it gives a number below zero.
+// commit writes jobs in one transaction. When it is refused because of one of them, it returns the index of that one;
+// else a number below zero.
 func (l *loader) commit(ctx context.Context, jobs []*job) (refused int, err error) {
 	writes := make([]changefeed.Write, len(jobs))
 	for i, j := range jobs {
 		writes[i] = changefeed.Write{Op: changefeed.WriteUpsert, Body: j.text}
 	}
-	err = l.patiently(ctx, func() error {
-		_, err := l.to.writer.Commit(ctx, jobs[0].key, writes)
-		return err
+	err = unthrottled(ctx, func() error {
+		return l.to.Commit(ctx, jobs[0].key, writes)
 	})
 	if w, ok := errors.AsType[*changefeed.WriteError](err); ok {
 		return w.Index, w.Err
@@ -247,13 +245,8 @@ func (l *loader) commit(ctx context.Context, jobs []*job) (refused int, err erro
 	return -1, err
 }
 
-// patiently writes again, and waits, as often as the store asks for it, and for as long
-// as an account may be away. What was written and not acknowledged is then written twice.
-func (l *loader) patiently(ctx context.Context, write func() error) error {
-	if l.to.retries != nil {
-		once := write
-		write = func() error { return l.to.retries.during(ctx, once) }
-	}
+// unthrottled writes, and again as often as the container asks for a pause.
+func unthrottled(ctx context.Context, write func() error) error {
 	for {
 		err := write()
 		throttled, ok := errors.AsType[*changefeed.ThrottledError](err)
@@ -268,7 +261,7 @@ func (l *loader) patiently(ctx context.Context, write func() error) error {
 	}
 }
 
-// reason is why a document was refused, without what is the same for all of them.
+// reason is why a document was refused, without the words that are the same for all of them.
 func reason(err error) error {
 	if _, why, ok := strings.Cut(err.Error(), changefeed.ErrBadRequest.Error()+": "); ok {
 		return errors.New(why)

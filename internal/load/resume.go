@@ -1,4 +1,4 @@
-package main
+package load
 
 import (
 	"encoding/json"
@@ -8,9 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/millrace/changefeed/internal/place"
 )
 
-// A mark tells how far an import has come: everything before it is written or kept as a
+// A mark says how far a load has come: everything before it is written or kept as a
 // reject. Until the import is done it lies in the store's directory or, for an account,
 // beside the input.
 type mark struct {
@@ -18,7 +20,7 @@ type mark struct {
 	Size      int64     `json:"size"`
 	Modified  time.Time `json:"modified"`
 	Container string    `json:"container"` // its account and resource id: one that is made anew is empty
-	Place     place     `json:"place"`
+	Place     point     `json:"place"`
 	Imported  int64     `json:"imported"`
 	Rejected  int64     `json:"rejected"`
 	Rejects   int64     `json:"rejects_size"` // of the reject file
@@ -31,9 +33,9 @@ const (
 	markSuffix  = ".mark"   // beside the input
 )
 
-// openMark is the mark of an import, and whether an interrupted one left it there. Input
+// openMark returns the mark of a load, and whether an interrupted one left it there. Input
 // that has changed since then is another input.
-func openMark(in *os.File, c *container) (m *mark, found bool, err error) {
+func openMark(in *os.File, c *place.Container) (m *mark, found bool, err error) {
 	info, err := in.Stat()
 	if err != nil {
 		return nil, false, fmt.Errorf("read input: %w", err)
@@ -60,17 +62,17 @@ func openMark(in *os.File, c *container) (m *mark, found bool, err error) {
 	return &old, true, nil
 }
 
-// locate says where the mark is, and what container it is of. Where no file can be made
+// locate sets where the mark is, and which container it is of. Where no file can be made
 // beside the input, an import into an account has none.
-func (m *mark) locate(c *container) {
-	if c.local != nil {
+func (m *mark) locate(c *place.Container) {
+	if c.Local != nil {
 		h := fnv.New64a()
-		fmt.Fprint(h, m.Input, "\x00", c.local.Name())
-		m.Container = c.local.RID()
-		m.path = filepath.Join(c.address.dir, marksFolder, fmt.Sprintf("%016x.json", h.Sum64()))
+		fmt.Fprint(h, m.Input, "\x00", c.Local.Name())
+		m.Container = c.Local.RID()
+		m.path = filepath.Join(c.Address.Dir, marksFolder, fmt.Sprintf("%016x.json", h.Sum64()))
 		return
 	}
-	m.Container, m.path = c.account.endpoint+" "+c.remote.RID(), m.Input+markSuffix
+	m.Container, m.path = c.Account.Endpoint+" "+c.Remote.RID(), m.Input+markSuffix
 	f, err := os.OpenFile(m.path+".new", os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		m.path = ""
@@ -80,7 +82,7 @@ func (m *mark) locate(c *container) {
 	_ = os.Remove(f.Name()) // is written anew
 }
 
-// continues tells whether a mark is for the same import.
+// continues reports whether a mark is for the same load.
 func (m *mark) continues(now *mark) bool {
 	return m.Input == now.Input && m.Size == now.Size && m.Modified.Equal(now.Modified) &&
 		m.Container == now.Container && m.Place.Offset > 0 && m.Place.Offset <= m.Size
@@ -88,7 +90,7 @@ func (m *mark) continues(now *mark) bool {
 
 // reset moves a mark to the beginning.
 func (m *mark) reset() {
-	m.Place, m.Imported, m.Rejected, m.Rejects = place{}, 0, 0, 0
+	m.Place, m.Imported, m.Rejected, m.Rejects = point{}, 0, 0, 0
 }
 
 // save stores the mark, whole or not at all.
@@ -112,7 +114,7 @@ func (m *mark) save() error {
 	return nil
 }
 
-// remove ends the import: the next one begins anew.
+// remove ends the load: the next one begins anew.
 func (m *mark) remove() error {
 	if m.path == "" {
 		return nil

@@ -1,4 +1,4 @@
-package main
+package place
 
 import (
 	"context"
@@ -22,31 +22,31 @@ func TestAKeyGoesToItsOwnAccountOnly(t *testing.T) {
 	)
 	for _, tt := range []struct {
 		name    string
-		flags   accountFlags
+		flags   Settings
 		env     map[string]string
 		address string
 		want    credentials
 	}{
-		{"nothing told", accountFlags{}, nil, contoso + "/d/c", credentials{contoso, ""}},
-		{"the emulator", accountFlags{}, nil, local + "/d/c", credentials{local, cosmosrest.EmulatorKey}},
-		{"flags", accountFlags{endpoint: contoso, key: "a2V5"}, nil, "cosmos:d/c", credentials{contoso, "a2V5"}},
-		{"a key alone", accountFlags{key: "a2V5"}, nil, fabrikam + "/d/c", credentials{fabrikam, "a2V5"}},
-		{"a connection string", accountFlags{connection: string1}, nil, "cosmos:d/c", credentials{contoso + ":443/", "c3Ry"}},
-		{"its own host", accountFlags{connection: string1}, nil, contoso + "/d/c", credentials{contoso, "c3Ry"}},
-		{"another host", accountFlags{connection: string1}, nil, fabrikam + "/d/c", credentials{fabrikam, ""}},
-		{"another endpoint", accountFlags{endpoint: fabrikam, connection: string1}, nil, "cosmos:d/c", credentials{fabrikam, ""}},
-		{"environment", accountFlags{}, map[string]string{endpointVariable: contoso, keyVariable: "ZW52"}, "cosmos:d/c", credentials{contoso, "ZW52"}},
-		{"environment for another", accountFlags{}, map[string]string{endpointVariable: contoso, keyVariable: "ZW52"}, local + "/d/c", credentials{local, cosmosrest.EmulatorKey}},
-		{"environment without endpoint", accountFlags{}, map[string]string{keyVariable: "ZW52"}, local + "/d/c", credentials{local, "ZW52"}},
-		{"endpoint by flag, key by environment", accountFlags{endpoint: contoso}, map[string]string{keyVariable: "ZW52"}, "cosmos:d/c", credentials{contoso, "ZW52"}},
-		{"connection string of the environment", accountFlags{}, map[string]string{connectionVariable: string1}, "cosmos:d/c", credentials{contoso + ":443/", "c3Ry"}},
-		{"the string's key, for another host", accountFlags{}, map[string]string{connectionVariable: string1}, local + "/d/c", credentials{local, cosmosrest.EmulatorKey}},
+		{"nothing told", Settings{}, nil, contoso + "/d/c", credentials{contoso, ""}},
+		{"the emulator", Settings{}, nil, local + "/d/c", credentials{local, cosmosrest.EmulatorKey}},
+		{"flags", Settings{Endpoint: contoso, Key: "a2V5"}, nil, "cosmos:d/c", credentials{contoso, "a2V5"}},
+		{"a key alone", Settings{Key: "a2V5"}, nil, fabrikam + "/d/c", credentials{fabrikam, "a2V5"}},
+		{"a connection string", Settings{Connection: string1}, nil, "cosmos:d/c", credentials{contoso + ":443/", "c3Ry"}},
+		{"its own host", Settings{Connection: string1}, nil, contoso + "/d/c", credentials{contoso, "c3Ry"}},
+		{"another host", Settings{Connection: string1}, nil, fabrikam + "/d/c", credentials{fabrikam, ""}},
+		{"another endpoint", Settings{Endpoint: fabrikam, Connection: string1}, nil, "cosmos:d/c", credentials{fabrikam, ""}},
+		{"environment", Settings{}, map[string]string{EndpointVariable: contoso, KeyVariable: "ZW52"}, "cosmos:d/c", credentials{contoso, "ZW52"}},
+		{"environment for another", Settings{}, map[string]string{EndpointVariable: contoso, KeyVariable: "ZW52"}, local + "/d/c", credentials{local, cosmosrest.EmulatorKey}},
+		{"environment without endpoint", Settings{}, map[string]string{KeyVariable: "ZW52"}, local + "/d/c", credentials{local, "ZW52"}},
+		{"endpoint by flag, key by environment", Settings{Endpoint: contoso}, map[string]string{KeyVariable: "ZW52"}, "cosmos:d/c", credentials{contoso, "ZW52"}},
+		{"connection string of the environment", Settings{}, map[string]string{ConnectionVariable: string1}, "cosmos:d/c", credentials{contoso + ":443/", "c3Ry"}},
+		{"the string's key, for another host", Settings{}, map[string]string{ConnectionVariable: string1}, local + "/d/c", credentials{local, cosmosrest.EmulatorKey}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for _, name := range []string{endpointVariable, keyVariable, connectionVariable} {
+			for _, name := range []string{EndpointVariable, KeyVariable, ConnectionVariable} {
 				t.Setenv(name, tt.env[name])
 			}
-			a, err := parseAddress("ADDRESS", tt.address)
+			a, err := Parse("ADDRESS", tt.address)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +68,7 @@ func (f *fixedToken) GetToken(_ context.Context, o policy.TokenRequestOptions) (
 
 func TestAnIdentitySignsWithItsToken(t *testing.T) {
 	identity := &fixedToken{}
-	a := account{credentials: credentials{endpoint: "https://contoso.documents.azure.com:443/"}, identity: identity}
+	a := Account{credentials: credentials{Endpoint: "https://contoso.documents.azure.com:443/"}, identity: identity}
 	r, err := a.request(t.Context(), "GET", []string{"dbs", "my shop"}, "colls", nil)
 	if err != nil {
 		t.Fatal(err)

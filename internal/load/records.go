@@ -1,4 +1,4 @@
-package main
+package load
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 // the end of an array is lines again. Only one document is in memory at a time.
 //
 // A line is a document, whatever is in it, so a bad one costs nothing but itself. An
-// element of an array ends at the comma or bracket behind it, which a bad element may
+// element of an array ends at the comma or bracket after it, which a bad element may
 // not have: a missing brace makes it swallow all that follows. So an element that spans
 // several lines and is no JSON is cut before the first line that begins as its own line
 // did: with the same indentation and a brace.
@@ -26,11 +26,11 @@ type record struct {
 	text    []byte // without the space around it
 	size    int64  // more than text has when there was too much to keep
 	err     error  // why this cannot be a document, whatever the text is
-	next    place  // where reading goes on
+	next    point  // where reading goes on
 }
 
-// A place is where the reading of an input can go on.
-type place struct {
+// A point is where the reading of an input can go on.
+type point struct {
 	Offset  int64 `json:"offset"`
 	Line    int   `json:"line"`
 	Array   bool  `json:"array"`   // within one
@@ -58,12 +58,12 @@ type splitter struct {
 	in     io.Reader
 	buf    []byte // read and not consumed
 	failed error  // of the last read; io.EOF at the end
-	at     place  // of buf[0]
+	at     point  // of buf[0]
 	most   int    // bytes of a text that are kept
 }
 
-// newSplitter cuts input that begins at a place.
-func newSplitter(in io.Reader, at place) (*splitter, error) {
+// newSplitter cuts input that begins at a point.
+func newSplitter(in io.Reader, at point) (*splitter, error) {
 	s := &splitter{in: in, at: at, most: maxKept}
 	if at.Offset > 0 {
 		return s, nil
@@ -162,7 +162,7 @@ func (s *splitter) take(c *scan) (text []byte, size int64) {
 	return text, size
 }
 
-// space steps over white space, and tells what comes then.
+// space steps over white space, and returns the character after it.
 func (s *splitter) space() (c byte, ok bool) {
 	for {
 		rest := bytes.TrimLeft(s.buf, " \t\r\n")
@@ -193,7 +193,7 @@ func (s *splitter) consume(n int) {
 	}
 }
 
-// more reads more input, and tells whether there is some.
+// more reads more input, and reports whether there was some.
 func (s *splitter) more() bool {
 	if s.failed != nil {
 		return false
@@ -220,11 +220,11 @@ type scan struct {
 	comma   bool // some write the comma before the element
 	blank   int  // that space, up to the comma
 	begun   int  // where that line begins
-	alone   bool // the first line is a brace alone, so that nested lines need indentation to be told
+	alone   bool // the first line is a brace alone, so that nested lines can be known by their indentation only
 	other   int  // where another element may begin, if this one is broken
 }
 
-// run goes on to the end and tells whether it came to it.
+// run goes on to the end of the text, and reports whether it came to it.
 func (c *scan) run(text []byte) (ended bool) {
 	if !c.array {
 		if end := bytes.IndexByte(text[c.pos:], '\n'); end >= 0 {

@@ -1,4 +1,4 @@
-package main
+package load
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ type piece struct {
 	err           error
 }
 
-func pieces(t *testing.T, in io.Reader, at place) (all []piece, places []place) {
+func pieces(t *testing.T, in io.Reader, at point) (all []piece, places []point) {
 	t.Helper()
 	s, err := newSplitter(in, at)
 	if err != nil {
@@ -70,7 +70,7 @@ var splits = []struct {
 func TestInputIsCutIntoDocuments(t *testing.T) {
 	for _, tt := range splits {
 		t.Run(tt.name, func(t *testing.T) {
-			got, _ := pieces(t, strings.NewReader(tt.input), place{})
+			got, _ := pieces(t, strings.NewReader(tt.input), point{})
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("got  %+v\nwant %+v", got, tt.want)
 			}
@@ -82,7 +82,7 @@ func TestInputThatIsNoTextIsRefused(t *testing.T) {
 	for input, want := range map[string]string{
 		"\x1f\x8b\x08\x00": "gzip -dc", "\x28\xb5\x2f\xfd": "zstd -dc", "\xff\xfe{\x00": "iconv", "\xfe\xff\x00{": "iconv",
 	} {
-		if _, err := newSplitter(strings.NewReader(input), place{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := newSplitter(strings.NewReader(input), point{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("input %q: got error %v, want one that names %s", input, err, want)
 		}
 	}
@@ -90,7 +90,7 @@ func TestInputThatIsNoTextIsRefused(t *testing.T) {
 
 func TestAFailedReadIsNotTheEndOfTheInput(t *testing.T) {
 	failed := errors.New("disk")
-	s, err := newSplitter(io.MultiReader(strings.NewReader("{}\n"), iotest.ErrReader(failed)), place{})
+	s, err := newSplitter(io.MultiReader(strings.NewReader("{}\n"), iotest.ErrReader(failed)), point{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestATextThatIsTooLongIsCountedAndCut(t *testing.T) {
 		if array {
 			input = "[" + long + ",\n{}]"
 		}
-		s, err := newSplitter(strings.NewReader(input), place{})
+		s, err := newSplitter(strings.NewReader(input), point{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,11 +128,11 @@ func TestATextThatIsTooLongIsCountedAndCut(t *testing.T) {
 // checkSplit holds what is true of every input: how it is read does not matter, reading
 // can go on behind each record, and nothing is left out.
 func checkSplit(t *testing.T, input []byte) {
-	if _, err := newSplitter(bytes.NewReader(input), place{}); err != nil {
+	if _, err := newSplitter(bytes.NewReader(input), point{}); err != nil {
 		return
 	}
-	want, places := pieces(t, bytes.NewReader(input), place{})
-	if got, _ := pieces(t, iotest.OneByteReader(bytes.NewReader(input)), place{}); !slices.Equal(got, want) {
+	want, places := pieces(t, bytes.NewReader(input), point{})
+	if got, _ := pieces(t, iotest.OneByteReader(bytes.NewReader(input)), point{}); !slices.Equal(got, want) {
 		t.Errorf("byte by byte: got %+v\nwant %+v", got, want)
 	}
 	kept := 0

@@ -1,15 +1,12 @@
-package main
+package place
 
 import (
 	"context"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
@@ -17,42 +14,37 @@ import (
 	"github.com/millrace/changefeed/internal/usage"
 )
 
-// A retrier is how a command goes on trying while an account cannot be reached: a
-// server that is started again, a network that is gone for a moment. Requests that fail
-// at the same time share it.
-type retrier struct {
-	limit time.Duration
-	say   func(format string, args ...any)
+// Patience goes on trying while an account cannot be reached, because a server may be started again and a network may
+// come back. Requests that fail at the same time share its limit.
+type Patience struct {
+	Limit time.Duration                    // 0 tries once
+	Say   func(format string, args ...any) // called when it begins to try again, and when it has succeeded
 
 	mu    sync.Mutex
 	since time.Time // when the first request failed of those that fail now
-	told  bool      // that it cannot be reached
+	said  bool      // that the account cannot be reached
 }
 
+// DefaultLimit is the limit of commands that were given none.
+const DefaultLimit = 10 * time.Minute
+
+// The pause before a retry, which doubles.
 const (
-	defaultPatience = 10 * time.Minute
-	firstRetry      = 100 * time.Millisecond
-	lastRetry       = 5 * time.Second
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 5 * time.Second
 )
 
-// patient adds the flag --patience to a command.
-func (p *placeFlags) patient(cmd *cobra.Command) {
-	p.retries = &retrier{say: func(format string, args ...any) {
-		fmt.Fprintf(cmd.ErrOrStderr(), cmd.CommandPath()+": "+format+"\n", args...)
-	}}
-	cmd.Flags().DurationVar(&p.retries.limit, "patience", defaultPatience, "how long to try again when an account cannot be reached; 0s does not")
-}
-
-func (p *retrier) check() error {
-	if p != nil && p.limit < 0 {
-		return usage.Flag("patience", p.limit.String(), "0 or more")
+// Check refuses a limit below zero, as a wrong flag --patience. A nil Patience is right.
+func (p *Patience) Check() error {
+	if p != nil && p.Limit < 0 {
+		return usage.Flag("patience", p.Limit.String(), "0 or more")
 	}
 	return nil
 }
 
 // during calls f until it succeeds, fails for a reason that trying again cannot mend, or
 // patience is at its end.
-func (p *retrier) during(ctx context.Context, f func() error) error {
+func (p *Patience) during(ctx context.Context, f func() error) error {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		err := f()
 		switch {
@@ -68,34 +60,34 @@ func (p *retrier) during(ctx context.Context, f func() error) error {
 }
 
 // lasts notes that a request failed, and whether there is patience left.
-func (p *retrier) lasts(err error) bool {
+func (p *Patience) lasts(err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.since.IsZero() {
 		p.since = time.Now()
 	}
-	if time.Since(p.since) >= p.limit {
+	if time.Since(p.since) >= p.Limit {
 		return false
 	}
-	if !p.told {
-		p.told = true
-		p.say("%v; trying again for up to %v", err, p.limit)
+	if !p.said {
+		p.said = true
+		p.Say("%v; trying again for up to %v", err, p.Limit)
 	}
 	return true
 }
 
 // reached notes that a request succeeded.
-func (p *retrier) reached() {
+func (p *Patience) reached() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.told {
-		p.say("going on: the account was away for %v", time.Since(p.since).Round(time.Second/10))
+	if p.said {
+		p.Say("going on: the account was away for %v", time.Since(p.since).Round(time.Second/10))
 	}
-	p.since, p.told = time.Time{}, false
+	p.since, p.said = time.Time{}, false
 }
 
-// isAway tells the error of an account that cannot be reached, or not now. What an
-// account answers otherwise it would answer again.
+// isAway reports whether an error is that of an account that cannot be reached now. Other answers of an account would be
+// the same a second time.
 func isAway(err error) bool {
 	if e, ok := errors.AsType[*cosmos.Error](err); ok {
 		return e.Status >= http.StatusInternalServerError || e.Status == http.StatusRequestTimeout
@@ -107,17 +99,19 @@ func isAway(err error) bool {
 			return false
 		}
 	}
-	return !isOf[x509.UnknownAuthorityError](err) && !isOf[x509.HostnameError](err)
+	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)
+	_, misnamed := errors.AsType[x509.HostnameError](err)
+	return !untrusted && !misnamed
 }
 
 // patientSource is the source of an account, read again while it is away.
 type patientSource struct {
 	changefeed.Source
-	retries *retrier
+	retries *Patience
 }
 
 // source makes a source patient.
-func (p *retrier) source(s changefeed.Source) changefeed.Source {
+func (p *Patience) source(s changefeed.Source) changefeed.Source {
 	patient := patientSource{s, p}
 	if w, ok := s.(changefeed.Waiter); ok {
 		return patientWaiter{patient, w}

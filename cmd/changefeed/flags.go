@@ -1,0 +1,105 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/millrace/changefeed/internal/place"
+	"github.com/millrace/changefeed/internal/usage"
+	"github.com/spf13/cobra"
+)
+
+const addressHelp = `
+
+A container's ADDRESS is one of
+
+  docstore:DIR#container                in the store in a directory; DIR#database/container for one in another database than "default"
+  cosmos:DATABASE/container             in the account of --endpoint
+  https://HOST:PORT/DATABASE/container  in an account, or on changefeed serve
+
+An account wants a key, or else an identity of Microsoft Entra ID that this machine has.
+The emulator's well-known key is the default on a loopback address.`
+
+// placeFlags tell which container a command works on: an address or, for one of a store,
+// two flags.
+type placeFlags struct {
+	db        string
+	container string
+	account   place.Settings
+	retries   *place.Patience // nil for commands that fail at once
+}
+
+func (p *placeFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&p.db, "db", "", "`directory` of a store; with --container the short form of a docstore address")
+	cmd.Flags().StringVar(&p.container, "container", p.container, "`name` of the container in it")
+	_ = cmd.MarkFlagDirname("db") // fails only for a flag that is not there
+	accountFlags(cmd, &p.account)
+}
+
+var errNoAddress = errors.New("ADDRESS is missing: want " + place.AddressForms + "; or --db and --container")
+
+// address is the one that was given, as the only one of args if it is there.
+func (p *placeFlags) address(cmd *cobra.Command, args []string) (a place.Address, err error) {
+	ok := true
+	switch {
+	case len(args) == 1 && (p.db != "" || cmd.Flags().Changed("container")):
+		err = fmt.Errorf("ADDRESS is %q, and there is --db or --container: want one of the two", args[0])
+	case len(args) == 1:
+		a, err = place.Parse("ADDRESS", args[0])
+	case p.db == "" || p.container == "":
+		err = errNoAddress
+	default:
+		a.Dir = p.db
+		if a.Database, a.Container, ok = place.ParseName(p.container); !ok {
+			err = fmt.Errorf("--container is %q: want container or database/container", p.container)
+		}
+	}
+	if err != nil {
+		return a, usage.Error{Err: err}
+	}
+	return a, nil
+}
+
+// with opens the container that the flags and arguments tell, runs f on it, and closes
+// it.
+func (p *placeFlags) with(cmd *cobra.Command, args []string, f func(c *place.Container) error) (err error) {
+	a, err := p.address(cmd, args)
+	if err != nil {
+		return err
+	}
+	if err := p.retries.Check(); err != nil {
+		return err
+	}
+	o := place.NewOpener(p.account)
+	o.Retries = p.retries
+	defer func() { err = cmp.Or(err, o.Close()) }()
+	c, err := o.Open(cmd.Context(), a)
+	if err != nil {
+		return err
+	}
+	return f(c)
+}
+
+// accountFlags adds the flags of an account, which the environment can tell too.
+func accountFlags(cmd *cobra.Command, f *place.Settings) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.Endpoint, "endpoint", "", "`URL` of the account of a cosmos address (default $"+place.EndpointVariable+")")
+	flags.StringVar(&f.Key, "account-key", "", "`key` of the account; better given as $"+place.KeyVariable+", which others cannot see")
+	flags.StringVar(&f.Connection, "connection-string", "", "endpoint and key in one `text` (default $"+place.ConnectionVariable+")")
+	flags.StringVar(&f.CA, "ca", "", "`file` with the certificate of a server that made its own")
+}
+
+// patient adds the flag --patience to a command.
+func (p *placeFlags) patient(cmd *cobra.Command) {
+	p.retries = &place.Patience{Say: func(format string, args ...any) {
+		fmt.Fprintf(cmd.ErrOrStderr(), cmd.CommandPath()+": "+format+"\n", args...)
+	}}
+	cmd.Flags().DurationVar(&p.retries.Limit, "patience", place.DefaultLimit, "how long to try again when an account cannot be reached; 0s does not")
+}
+
+const storeHelp = `
+
+DIR is the directory of a store that no process has open, ADDRESS one that changefeed
+serve has open, such as http://127.0.0.1:8081; there the read-write key is wanted. The
+emulator's well-known key is the default on a loopback address.`

@@ -1,0 +1,312 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/place"
+)
+
+var errStop = errors.New("stopped by the test")
+
+// importSite is an input file, and a store to import it into.
+type importSite struct {
+	dir, file, rejects string
+	db                 *docstore.DB
+}
+
+func newImportSite(t *testing.T, input []byte) importSite {
+	t.Helper()
+	s := importSite{dir: t.TempDir(), file: filepath.Join(t.TempDir(), "in.ndjson")}
+	s.rejects = s.file + ".rejects"
+	if err := os.WriteFile(s.file, input, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if s.db, err = docstore.Open(s.dir, docstore.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(s.db.Check(), s.db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	s.create(t)
+	return s
+}
+
+func (s importSite) create(t *testing.T) {
+	t.Helper()
+	if _, err := s.db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "c", Paths: []string{"/outcode"}, Ranges: 3}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s importSite) container(t *testing.T) *place.Container {
+	t.Helper()
+	c, err := s.db.Container("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return place.Stored(c, place.Address{Dir: s.dir, Database: docstore.DefaultDatabase, Container: "c"})
+}
+
+func (s importSite) open(t *testing.T) *os.File {
+	t.Helper()
+	in, err := os.Open(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close() })
+	return in
+}
+
+// interrupt imports until so many records are finished, and then stops as a crash does: what was on its way may be
+// there, and nothing more is saved after the mark.
+func (s importSite) interrupt(t *testing.T, markAt, stopAt int) (m mark) {
+	t.Helper()
+	in, c := s.open(t), s.container(t)
+	at, _, err := openMark(in, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := newSplitter(in, point{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := &tally{mark: at, show: NewProgress(io.Discard, s.file, in), saved: time.Now().Add(time.Hour), rejects: rejectFile{path: s.rejects}} // it is saved at markAt only
+	n := 0
+	err = newLoader(c, 8).load(t.Context(), records, func(j *job) error {
+		if n == stopAt {
+			return errStop
+		}
+		if err := work.add(j); err != nil {
+			return err
+		}
+		if n++; n == markAt {
+			m = *work.mark
+			return work.save()
+		}
+		return nil
+	})
+	if !errors.Is(err, errStop) {
+		t.Fatalf("import: got error %v, want %v", err, errStop)
+	}
+	return m
+}
+
+// run imports the file, and returns what became of it and what was said.
+func (s importSite) run(ctx context.Context, t *testing.T, restart bool) (done Result, said string, err error) {
+	t.Helper()
+	var out bytes.Buffer
+	in := s.open(t)
+	got, err := Documents(ctx, in, s.container(t), NewProgress(&out, s.file, in), Options{Rejects: s.rejects, Writers: 256, Restart: restart})
+	if got != nil {
+		done = *got
+		done.Seconds, done.Rate = 0, 0
+	}
+	return done, out.String(), err
+}
+
+// documents are those of the container; those of one key in the order in which they were written.
+func (s importSite) documents(t *testing.T) (all []changefeed.Change) {
+	t.Helper()
+	from := changefeed.Position{Start: changefeed.FromBeginning()}
+	for page, err := range changefeed.Pull(t.Context(), s.container(t).Source, changefeed.FullRange(), from, changefeed.PullOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, page.Changes...)
+	}
+	return all
+}
+
+// generated are n small documents of many partition keys.
+func generated(n int) []byte {
+	var b bytes.Buffer
+	for i := range n {
+		fmt.Fprintf(&b, `{"id": "%06d", "outcode": "K%d", "name": "Number %d", "rating": %d.50}`+"\n", i, i%97, i, i%6)
+	}
+	return b.Bytes()
+}
+
+// withBad are documents of which every tenth is bad.
+func withBad(n int) []byte {
+	var b bytes.Buffer
+	for i, line := range bytes.SplitAfter(generated(n), []byte("\n"))[:n] {
+		if i%10 == 9 {
+			fmt.Fprintf(&b, "bad line %d\n", i+1)
+			continue
+		}
+		b.Write(line)
+	}
+	return b.Bytes()
+}
+
+func TestAnImportThatWasInterruptedGoesOnWhereItStopped(t *testing.T) {
+	s := newImportSite(t, withBad(1000))
+	m := s.interrupt(t, 500, 700)
+	done, said, err := s.run(t.Context(), t, false)
+	if err == nil || !strings.Contains(err.Error(), "100 of 1000 documents were refused") {
+		t.Errorf("got error %v, want one that counts all rejects", err)
+	}
+	if want := fmt.Sprintf("going on behind line %d of an interrupted import", m.Place.Line); !strings.Contains(said, want) {
+		t.Errorf("said %q, want %q", said, want)
+	}
+	if want := (Result{Imported: 450, Before: 450, Rejected: 100, Rejects: s.rejects}); done != want {
+		t.Errorf("got %+v, want %+v", done, want)
+	}
+	if n := len(s.documents(t)); n != 900 {
+		t.Errorf("got %d documents, want 900", n)
+	}
+	kept, err := os.ReadFile(s.rejects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(kept)), "\n")
+	for i, line := range lines {
+		if want := fmt.Sprintf(`"text":"bad line %d"`, 10*i+10); !strings.Contains(line, want) {
+			t.Fatalf("reject %d is %s, want %s", i, line, want)
+		}
+	}
+	if len(lines) != 100 {
+		t.Errorf("got %d rejects, want 100", len(lines))
+	}
+	if done, _, _ := s.run(t.Context(), t, false); done.Imported != 900 || done.Before != 0 {
+		t.Errorf("after an import to the end: got %+v, want all again", done)
+	}
+}
+
+func TestAnImportBeginsAnew(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, s importSite) (restart bool){
+		"when asked to": func(*testing.T, importSite) bool { return true },
+		"when the input has changed": func(t *testing.T, s importSite) bool {
+			if err := os.WriteFile(s.file, generated(201), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			return false
+		},
+		"when the container is another one": func(t *testing.T, s importSite) bool {
+			if err := s.db.DeleteContainer(t.Context(), "c"); err != nil {
+				t.Fatal(err)
+			}
+			s.create(t)
+			return false
+		},
+		"when the mark was cut short": func(t *testing.T, s importSite) bool {
+			marks, err := filepath.Glob(filepath.Join(s.dir, marksFolder, "*.json"))
+			if err != nil || len(marks) != 1 {
+				t.Fatalf("got marks %v, %v, want one", marks, err)
+			}
+			if err := os.Truncate(marks[0], 10); err != nil {
+				t.Fatal(err)
+			}
+			return false
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newImportSite(t, generated(200))
+			s.interrupt(t, 100, 150)
+			done, said, err := s.run(t.Context(), t, change(t, s))
+			if err != nil || strings.Contains(said, "going on") || done.Imported < 200 || done.Before != 0 {
+				t.Errorf("got %+v, %q, %v, want all documents imported", done, said, err)
+			}
+			if n := len(s.documents(t)); n < 200 {
+				t.Errorf("got %d documents, want all", n)
+			}
+		})
+	}
+}
+
+func TestAnImportThatIsStoppedTellsWhatToDo(t *testing.T) {
+	s := newImportSite(t, generated(100))
+	s.interrupt(t, 50, 60)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errStop)
+	_, _, err := s.run(ctx, t, false)
+	if !errors.Is(err, errStop) || !strings.Contains(err.Error(), "done up to line 50, and the same command goes on from there") {
+		t.Errorf("got error %v, want the cause and where it goes on", err)
+	}
+}
+
+func TestDocumentsOfOneKeyAreWrittenInOrder(t *testing.T) {
+	var input bytes.Buffer
+	for i := range 2000 {
+		fmt.Fprintf(&input, `{"id":"%d","outcode":"K%d"}`+"\n", i, i%7)
+	}
+	s := newImportSite(t, input.Bytes())
+	if _, _, err := s.run(t.Context(), t, false); err != nil {
+		t.Fatal(err)
+	}
+	documents := s.documents(t)
+	last := map[changefeed.PartitionKey]int{}
+	for _, d := range documents {
+		var id int
+		fmt.Sscan(d.ID, &id)
+		if before, ok := last[d.PartitionKey]; ok && id < before {
+			t.Fatalf("key %s: %d comes after %d", d.PartitionKey, id, before)
+		}
+		last[d.PartitionKey] = id
+	}
+	if len(documents) != 2000 || len(last) != 7 {
+		t.Errorf("got %d documents of %d keys, want 2000 of 7", len(documents), len(last))
+	}
+}
+
+func TestARefusedDocumentTakesNoneOfItsCrowdWithIt(t *testing.T) {
+	var input bytes.Buffer
+	for i := range 3000 {
+		ttl := 60
+		if i%50 == 0 {
+			ttl = -5
+		}
+		fmt.Fprintf(&input, `{"ttl":%d,"id":"%d","outcode":"one"}`+"\n", ttl, i)
+	}
+	s := newImportSite(t, input.Bytes())
+	done, _, err := s.run(t.Context(), t, false)
+	if want := (Result{Imported: 2940, Rejected: 60, Rejects: s.rejects}); err == nil || done != want {
+		t.Errorf("got %+v, %v, want all but the 60 bad ones", done, err)
+	}
+	if n := len(s.documents(t)); n != 2940 {
+		t.Errorf("got %d documents, want 2940", n)
+	}
+	kept, err := os.ReadFile(s.rejects)
+	if n := strings.Count(string(kept), `"text":"{\"ttl\":-5,`); err != nil || n != 60 || strings.Count(string(kept), "\n") != 60 {
+		t.Errorf("got %d bad documents among the rejects, %v, want 60 and nothing else", n, err)
+	}
+}
+
+func TestAFailureOfTheStoreEndsTheImport(t *testing.T) {
+	db, err := docstore.Open("", docstore.Options{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "c", Paths: []string{"/outcode"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := newSplitter(bytes.NewReader(generated(10_000)), point{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	err = newLoader(place.Stored(c, place.Address{Container: "c"}), 8).load(t.Context(), records, func(*job) error {
+		if n++; n == 100 {
+			return db.Close()
+		}
+		return nil
+	})
+	if !errors.Is(err, docstore.ErrClosed) || n >= 10_000 {
+		t.Errorf("got error %v after %d records, want %v before the end", err, n, docstore.ErrClosed)
+	}
+}

@@ -1,0 +1,123 @@
+// Package place opens containers by their addresses: in the directory of a store that no other process has open, or in
+// an account of Azure Cosmos DB, which changefeed serve is too. Its errors say which part of an address is wrong, and
+// which ones are there, because they are for the people who typed it.
+package place
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/millrace/changefeed/docstore"
+)
+
+// An Address says where a container is: in the directory of a store, or in an account.
+type Address struct {
+	Dir       string // of the store; empty for an account
+	endpoint  string // of the account; empty is that of the flags or the environment
+	Database  string
+	Container string
+	Field     string // where it was given; empty when --db and --container were
+	Given     string // as it was written
+}
+
+// AddressForms are the forms of an address, for the help and for errors.
+const AddressForms = "docstore:DIR#container, cosmos:DATABASE/container or https://HOST:PORT/DATABASE/container"
+
+// Parse reads an address in one of [AddressForms]. Its error names the field in which the address was given.
+func Parse(field, text string) (Address, error) {
+	scheme, rest, ok := strings.Cut(text, ":")
+	a := Address{Field: field, Given: text}
+	switch {
+	case ok && scheme == "docstore":
+		i := strings.LastIndexByte(rest, '#')
+		if i <= 0 {
+			break
+		}
+		a.Dir = rest[:i]
+		if a.Database, a.Container, ok = ParseName(rest[i+1:]); ok {
+			return a, nil
+		}
+	case ok && scheme == "cosmos":
+		if a.Database, a.Container, ok = ParseName(rest); ok && strings.Contains(rest, "/") {
+			return a, nil
+		}
+	case ok && (scheme == "https" || scheme == "http"):
+		if a.parseURL(text) {
+			return a, nil
+		}
+	}
+	return Address{}, fmt.Errorf("%s is %q: want %s", field, text, AddressForms)
+}
+
+// ParseName reads container or database/container.
+func ParseName(text string) (database, container string, ok bool) {
+	parts := strings.Split(text, "/")
+	switch {
+	case len(parts) == 1:
+		parts = []string{docstore.DefaultDatabase, parts[0]}
+	case len(parts) != 2:
+		return "", "", false
+	}
+	return parts[0], parts[1], parts[0] != "" && parts[1] != ""
+}
+
+// parseURL reads scheme://host/database/container.
+func (a *Address) parseURL(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return false
+	}
+	database, container, ok := strings.Cut(strings.Trim(u.EscapedPath(), "/"), "/")
+	if !ok || database == "" || container == "" || strings.Contains(container, "/") {
+		return false
+	}
+	if a.Database, err = url.PathUnescape(database); err != nil {
+		return false
+	}
+	a.Container, err = url.PathUnescape(container)
+	a.endpoint = u.Scheme + "://" + u.Host
+	return err == nil
+}
+
+// Name is the name by which a store finds the container.
+func (a Address) Name() string {
+	if a.Database == docstore.DefaultDatabase {
+		return a.Container
+	}
+	return a.Database + "/" + a.Container
+}
+
+// Beside returns the address of another container of the same database.
+func (a Address) Beside(container string) Address {
+	a.Container = container
+	a.Given = container + " beside " + a.Given
+	return a
+}
+
+// String is the address as a command takes it.
+func (a Address) String() string {
+	switch {
+	case a.Dir != "":
+		return "docstore:" + a.Dir + "#" + a.Name()
+	case a.endpoint == "":
+		return "cosmos:" + a.Database + "/" + a.Container
+	}
+	return a.endpoint + "/" + url.PathEscape(a.Database) + "/" + url.PathEscape(a.Container)
+}
+
+// quoteStore is Quote for an error about the store rather than the container.
+func (a Address) quoteStore() string {
+	if a.Field == "" {
+		return "--db is " + a.Dir
+	}
+	return a.Field + " is " + a.Given
+}
+
+// Quote begins an error about the address: the field in which it was given, and its text.
+func (a Address) Quote() string {
+	if a.Field == "" {
+		return "--container is " + a.Name()
+	}
+	return a.Field + " is " + a.Given
+}

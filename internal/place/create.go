@@ -1,0 +1,96 @@
+package place
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// CutsPartitions reports whether the account splits partitions on demand. That is changefeed serve, whose description
+// names what it can do beyond the service.
+func (a *Account) CutsPartitions(ctx context.Context) bool {
+	var described struct{ Changefeed *struct{} }
+	return a.call(ctx, http.MethodGet, nil, "", nil, &described) == nil && described.Changefeed != nil
+}
+
+// properties are those of a container, as far as an import sets them.
+type properties struct {
+	ID           string       `json:"id"`
+	PartitionKey keyOfAccount `json:"partitionKey"`
+	DefaultTTL   *int         `json:"defaultTtl,omitempty"`
+	Policy       *feedPolicy  `json:"changeFeedPolicy,omitempty"`
+}
+
+type keyOfAccount struct {
+	Paths   []string `json:"paths"`
+	Kind    string   `json:"kind"`
+	Version int      `json:"version"`
+}
+
+type feedPolicy struct {
+	Minutes int `json:"retentionDuration"`
+}
+
+// Spec returns the partition key paths, time to live and retention of a container.
+func (a *Account) Spec(ctx context.Context, at Address) (s docstore.ContainerSpec, err error) {
+	var p properties
+	if err := a.call(ctx, http.MethodGet, []string{"dbs", at.Database, "colls", at.Container}, "", nil, &p); err != nil {
+		return s, fmt.Errorf("read container: %w", err)
+	}
+	s = docstore.ContainerSpec{Paths: p.PartitionKey.Paths, DefaultTTL: p.DefaultTTL}
+	if p.Policy != nil {
+		s.Retention = time.Duration(p.Policy.Minutes) * time.Minute
+	}
+	return s, nil
+}
+
+// Create makes a container, and the database that it is to be in.
+func (a *Account) Create(ctx context.Context, at Address, s docstore.ContainerSpec) error {
+	var made struct{}
+	err := a.call(ctx, http.MethodPost, nil, "dbs", map[string]string{"id": at.Database}, &made)
+	if err != nil && !errors.Is(err, changefeed.ErrConflict) {
+		return fmt.Errorf("create database: %w", err)
+	}
+	p := properties{ID: at.Container, PartitionKey: keyOfAccount{s.Paths, "Hash", 2}, DefaultTTL: s.DefaultTTL}
+	if len(s.Paths) > 1 {
+		p.PartitionKey.Kind = "MultiHash"
+	}
+	if s.Retention > 0 {
+		p.Policy = &feedPolicy{int(s.Retention / time.Minute)}
+	}
+	err = a.call(ctx, http.MethodPost, []string{"dbs", at.Database}, "colls", p, &made)
+	if err != nil && !errors.Is(err, changefeed.ErrConflict) {
+		return fmt.Errorf("create container: %w", err)
+	}
+	return nil
+}
+
+// CreateLeases makes a lease container.
+func (o *Opener) CreateLeases(ctx context.Context, at Address) (*Container, error) {
+	if at.Dir == "" {
+		a, err := o.Account(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := a.client.CreateLeaseContainer(ctx, at.Database, at.Container); err != nil {
+			return nil, err
+		}
+		return o.Open(ctx, at)
+	}
+	db, err := o.store(at)
+	if err != nil {
+		return nil, err
+	}
+	c, err := db.CreateContainer(ctx, docstore.ContainerSpec{
+		Database: at.Database, ID: at.Container, Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return Stored(c, at), nil
+}

@@ -1,0 +1,183 @@
+package place
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// A Container is a container that a command works on, wherever it is.
+type Container struct {
+	Address Address
+	Paths   []string // of the partition key, if they are known
+	Source  changefeed.Source
+	writer  changefeed.Committer
+	Local   *docstore.Container // in a store; else nil
+	Remote  *cosmos.Container   // in an account; else nil
+	Account *Account            // of Remote
+
+	retries *Patience // for writes to an account; nil is none
+}
+
+// Stored is a container of a store.
+func Stored(c *docstore.Container, a Address) *Container {
+	return &Container{Address: a, Paths: c.Spec().Paths, Source: c, writer: c, Local: c}
+}
+
+// Commit writes to one partition key. While an account is away, it is tried again: so what was written and not
+// acknowledged is written twice.
+func (c *Container) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) error {
+	write := func() error {
+		_, err := c.writer.Commit(ctx, key, writes)
+		return err
+	}
+	if c.retries == nil {
+		return write()
+	}
+	return c.retries.during(ctx, write)
+}
+
+// Upsert writes a document by commit. A store reads the partition key from the body, because it knows keys that the
+// caller cannot read, and why they are wrong.
+func (c *Container) Upsert(ctx context.Context, key changefeed.PartitionKey, body []byte) error {
+	if c.Local != nil {
+		_, err := c.Local.Upsert(ctx, body)
+		return err
+	}
+	if key == "" && json.Valid(body) {
+		return fmt.Errorf("%w: partition key %s is an object or an array: want a string, number, boolean or null", changefeed.ErrBadRequest, strings.Join(c.Paths, ","))
+	}
+	err := c.Commit(ctx, key, []changefeed.Write{{Op: changefeed.WriteUpsert, Body: body}})
+	if w, ok := errors.AsType[*changefeed.WriteError](err); ok {
+		err = w.Err
+	}
+	return err
+}
+
+// Retains refuses a mode that the container is not made for. That of an account says so
+// itself.
+func (c *Container) Retains(m changefeed.Mode) error {
+	if m == changefeed.AllVersionsAndDeletes && c.Local != nil && c.Local.Retention() == 0 {
+		return fmt.Errorf("--mode is all: container %q keeps no versions: it was imported without --retention", c.Address.Name())
+	}
+	return nil
+}
+
+// An Opener opens containers, stores and accounts, each of these once, because a second opening of a store fails.
+type Opener struct {
+	Retries *Patience    // for the containers of accounts; nil is none
+	Log     *slog.Logger // of the clients of accounts; nil is silence
+
+	flags    Settings
+	stores   map[string]*docstore.DB
+	accounts map[string]*Account
+}
+
+// NewOpener makes an Opener whose accounts have these settings.
+func NewOpener(flags Settings) *Opener {
+	return &Opener{flags: flags, stores: map[string]*docstore.DB{}, accounts: map[string]*Account{}}
+}
+
+// Close closes everything that was opened.
+func (o *Opener) Close() error {
+	var errs []error
+	for _, db := range o.stores {
+		errs = append(errs, db.Close())
+	}
+	for _, a := range o.accounts {
+		a.client.Close()
+		a.http.CloseIdleConnections() // which we made
+	}
+	return errors.Join(errs...)
+}
+
+// Open opens a container that must be there.
+func (o *Opener) Open(ctx context.Context, a Address) (*Container, error) {
+	if a.Dir == "" {
+		return o.openRemote(ctx, a)
+	}
+	db, err := o.store(a)
+	if err != nil {
+		return nil, err
+	}
+	c, err := find(db, a)
+	if err != nil {
+		return nil, err
+	}
+	return Stored(c, a), nil
+}
+
+// store opens a store that must be there.
+func (o *Opener) store(a Address) (*docstore.DB, error) {
+	dir := filepath.Clean(a.Dir)
+	if db := o.stores[dir]; db != nil {
+		return db, nil
+	}
+	db, err := docstore.Open(dir, docstore.Options{MustExist: true})
+	switch {
+	case errors.Is(err, docstore.ErrNotStore):
+		return nil, fmt.Errorf("%s: there is no store in it: want the directory of one, as changefeed import makes", a.quoteStore())
+	case err != nil:
+		return nil, OpenError(err)
+	}
+	o.stores[dir] = db
+	return db, nil
+}
+
+// OpenError adds the way on to an error of opening a store.
+func OpenError(err error) error {
+	if errors.Is(err, docstore.ErrInUse) {
+		return fmt.Errorf("%w; processes share what changefeed serve has open: want an address such as http://127.0.0.1:8081/DATABASE/container", err)
+	}
+	return err
+}
+
+// find is a container that must be there.
+func find(db *docstore.DB, a Address) (*docstore.Container, error) {
+	c, err := db.Container(a.Name())
+	if !errors.Is(err, changefeed.ErrNotFound) {
+		return c, err
+	}
+	var names []string
+	for _, c := range db.Containers() {
+		names = append(names, c.Name())
+	}
+	return nil, absent(a, ErrNoContainer, "the store", names)
+}
+
+// ErrNoContainer is wrapped by the error of an address whose container does not exist.
+var ErrNoContainer = errors.New("there is no such container")
+
+// Neighbours are the containers whose leases may be in this one: those of the same
+// store or, in an account, of the same database.
+func (o *Opener) Neighbours(ctx context.Context, leases *Container) (all []*Container, err error) {
+	if leases.Local != nil {
+		for _, c := range o.stores[filepath.Clean(leases.Address.Dir)].Containers() {
+			all = append(all, Stored(c, Address{Dir: leases.Address.Dir, Database: c.Database(), Container: c.ID()}))
+		}
+		return all, nil
+	}
+	var list struct {
+		DocumentCollections []struct{ ID string }
+	}
+	if err := leases.Account.call(ctx, http.MethodGet, []string{"dbs", leases.Address.Database}, "colls", nil, &list); err != nil {
+		return nil, fmt.Errorf("list containers: %w", err)
+	}
+	for _, c := range list.DocumentCollections {
+		found, err := o.Open(ctx, leases.Address.Beside(c.ID))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found)
+	}
+	return all, nil
+}
