@@ -41,7 +41,7 @@ func inWorldOf(t *testing.T, spec docstore.ContainerSpec, test func(t *testing.T
 		w := &world{t: t, db: db}
 		spec.ID, spec.Paths = "orders", []string{"/city"}
 		w.orders = w.create(spec)
-		w.container = w.create(docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+		w.container = w.create(docstore.LeaseSpec("leases"))
 		w.leases = w.unit("unit")
 		test(t, w)
 		if err := errors.Join(db.Check(), db.Close()); err != nil {

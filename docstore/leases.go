@@ -26,10 +26,14 @@ type Leases struct {
 // was begun over the server by another name of this machine is found too.
 const host = "localhost"
 
+// LeaseSpec is the spec of a lease container for [DB.CreateContainer]: the partition key is /id, and records may expire,
+// so that those of instances that have ended disappear.
+func LeaseSpec(id string) ContainerSpec {
+	return ContainerSpec{ID: id, Paths: []string{"/id"}, DefaultTTL: new(NoDefaultTTL)}
+}
+
 // NewLeases is the lease store of the processor with this name for a monitored
-// container. The partition key of the lease container must be /id or /partitionKey;
-// give it a DefaultTTL of [NoDefaultTTL], so that the records of instances that have
-// ended disappear.
+// container. The partition key of the lease container must be /id or /partitionKey; [LeaseSpec] makes a good one.
 func NewLeases(ctx context.Context, leases *Container, processor string, monitored *Container) (*Leases, error) {
 	if strings.TrimSpace(processor) == "" || strings.ContainsAny(processor, `/\?#`) {
 		return nil, fmt.Errorf("%w: %q: want a name that tells this deployment unit from others, without / \\ ? and #",

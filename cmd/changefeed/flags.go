@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/spf13/cobra"
+
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
-	"github.com/spf13/cobra"
 )
 
 const addressHelp = `

@@ -57,7 +57,7 @@ func TestTheReadmeCanBeRunFromTopToBottom(t *testing.T) {
 	said := shellOut(t, strings.ReplaceAll(script.String(), "8081", freePort(t)))
 	for _, want := range []string{
 		"imported 2 documents into orders", "imported 2 documents into shop/orders", `"key":["Oslo"]`,
-		"mailer on shop/orders: 1 lease, ", "nothing behind", "rebalance_100",
+		"mailer on shop/orders: 1 lease, ", "nothing behind", "serve_start",
 	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the commands do not say %q:\n%s", want, said)

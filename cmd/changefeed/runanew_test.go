@@ -20,7 +20,7 @@ func TestRunEndsWhenAContainerIsMadeAnew(t *testing.T) {
 			server := cosmosrest.NewTestServer(t)
 			specs := map[string]docstore.ContainerSpec{
 				"orders": {ID: "orders", Paths: []string{"/pk"}},
-				"leases": {ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)},
+				"leases": docstore.LeaseSpec("leases"),
 			}
 			for _, spec := range specs {
 				if _, err := server.DB.CreateContainer(t.Context(), spec); err != nil {

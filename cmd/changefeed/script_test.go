@@ -105,7 +105,7 @@ func process(ctx context.Context, dir, container, unit string) (h handled, err e
 	}
 	leases, err := db.Container("leases")
 	if err != nil {
-		if leases, err = db.CreateContainer(ctx, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)}); err != nil {
+		if leases, err = db.CreateContainer(ctx, docstore.LeaseSpec("leases")); err != nil {
 			return h, err
 		}
 	}

@@ -6,8 +6,10 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -22,6 +24,7 @@ import (
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
+	"github.com/millrace/changefeed/internal/web"
 )
 
 // serveOptions are the flags of serve.
@@ -52,6 +55,10 @@ const (
 	serveKeyVariable      = "CHANGEFEED_KEY"
 	serveReadOnlyVariable = "CHANGEFEED_READ_ONLY_KEY"
 )
+
+// serverHeap is near where the collector works harder: bytes that queries, answers and connections hold together stay
+// below it.
+const serverHeap = 768 << 20
 
 const (
 	defaultListen = "127.0.0.1:8081" // the emulator's, which SDKs expect
@@ -158,25 +165,25 @@ func (o *serveOptions) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	defer webs.close()
+	defer webs.Close()
 	cert, path, drop, err := o.certificate()
 	if err != nil {
 		return err
 	}
 	defer drop()
 	for _, w := range webs {
-		server.Dedicated = w.dedicated
+		server.Dedicated = w.Dedicated
 		handler, err := cosmosrest.New(db, server)
 		if err != nil {
 			return err
 		}
-		w.server.Handler = handler
-		w.server.ErrorLog = slog.NewLogLogger(&sparse{Handler: log.Handler()}, slog.LevelInfo) // a client that does not trust the certificate
+		w.Server.Handler = handler
+		w.Server.ErrorLog = slog.NewLogLogger(&web.SparseLog{Handler: log.Handler()}, slog.LevelInfo) // a client that does not trust the certificate
 		if !o.plain {
-			w.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}}
+			w.Server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}}
 		}
 	}
-	return webs.serve(cmd.Context(), func() error { return o.tell(cmd.OutOrStdout(), webs, path) })
+	return webs.Serve(cmd.Context(), func() error { return o.tell(cmd.OutOrStdout(), webs, path) })
 }
 
 // retain sets the retention of a store that has none yet, or when the flag was given.
@@ -295,4 +302,96 @@ func (o *serveOptions) certificate() (cert tls.Certificate, path string, drop fu
 		drop()
 	}
 	return cert, path, drop, err
+}
+
+// webs listens on the addresses.
+func (o *serveOptions) webs(ctx context.Context) (all web.Sites, err error) {
+	guard := cosmosrest.NewGuard(web.Connections())
+	for _, at := range []struct {
+		flag, address string
+		dedicated     bool
+	}{{"listen", o.listen, false}, {"dedicated-gateway", o.dedicated, true}} {
+		if at.address == "" {
+			continue
+		}
+		if err := all.Listen(ctx, guard, at.address, at.dedicated); err != nil {
+			all.Close()
+			return nil, fmt.Errorf("--%s is %s: %w: want a free address of this machine, such as 127.0.0.1:0", at.flag, at.address, cmp.Or(errors.Unwrap(err), err))
+		}
+	}
+	return all, nil
+}
+
+// serving is what serve tells of itself.
+type serving struct {
+	Endpoint    string `json:"endpoint"`
+	Dedicated   string `json:"dedicated_endpoint,omitempty"`
+	Key         string `json:"key"`
+	Connection  string `json:"connection_string"`
+	Certificate string `json:"certificate,omitempty"` // file that clients must trust
+	Store       string `json:"store,omitempty"`       // directory; none is memory
+}
+
+// tell says how to connect.
+func (o *serveOptions) tell(to io.Writer, all web.Sites, certificate string) error {
+	s := serving{Key: cosmosrest.EmulatorKey, Certificate: certificate}
+	if len(o.keys) > 0 {
+		s.Key = o.keys[0]
+	}
+	for _, w := range all {
+		if w.Dedicated {
+			s.Dedicated = o.url(w.Addr())
+		} else {
+			s.Endpoint = o.url(w.Addr())
+		}
+	}
+	var err error
+	if o.db != "" {
+		if s.Store, err = filepath.Abs(o.db); err != nil {
+			return err
+		}
+	}
+	if o.output.value == "json" {
+		s.Connection = cosmosrest.ConnectionString(s.Endpoint, s.Key)
+		return json.NewEncoder(to).Encode(s)
+	}
+	return s.write(to)
+}
+
+// url is the address for clients: of this machine, when it is that of all interfaces.
+func (o *serveOptions) url(address net.Addr) string {
+	scheme, text := "https", address.String()
+	if o.plain {
+		scheme = "http"
+	}
+	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		text = net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
+	}
+	return scheme + "://" + text + "/"
+}
+
+// write writes it for people. A key that not everybody knows is left out.
+func (s serving) write(to io.Writer) error {
+	key := s.Key
+	if key != cosmosrest.EmulatorKey {
+		key = "KEY"
+	}
+	lines := []string{"endpoint", s.Endpoint, "connection string", cosmosrest.ConnectionString(s.Endpoint, key)}
+	if s.Dedicated != "" {
+		lines = append(lines, "dedicated gateway", s.Dedicated)
+	}
+	if s.Certificate != "" {
+		lines = append(lines,
+			"certificate", s.Certificate,
+			"to trust it", "export SSL_CERT_FILE='"+s.Certificate+"'        # Go",
+			"", "export REQUESTS_CA_BUNDLE='"+s.Certificate+"'   # Python",
+			"", "export NODE_EXTRA_CA_CERTS='"+s.Certificate+"'  # Node")
+	}
+	lines = append(lines, "store", cmp.Or(s.Store, "in memory: it is gone when the server ends; --db DIR keeps one"))
+	for i := 0; i < len(lines); i += 2 {
+		if _, err := fmt.Fprintf(to, "%-18s %s\n", lines[i], lines[i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -86,9 +86,9 @@ func (o *Opener) CreateLeases(ctx context.Context, at Address) (*Container, erro
 	if err != nil {
 		return nil, err
 	}
-	c, err := db.CreateContainer(ctx, docstore.ContainerSpec{
-		Database: at.Database, ID: at.Container, Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL),
-	})
+	spec := docstore.LeaseSpec(at.Container)
+	spec.Database = at.Database
+	c, err := db.CreateContainer(ctx, spec)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ var waivers = []waiver{
 	{"goroutine", "handler.go:delegate.launch", "a handler that ignores its context cannot be waited for: it is reported and left behind"},
 	{"calls", "cosmosrest/server.go:call.recover", "net/http wants its own panic back, with which a handler cuts a connection"},
 	{"calls", "internal/sim/handler.go:instance.handle", "plays a handler that panics"},
-	{"engine", "cmd/changefeed/benchscan.go", "a benchmark compares reading a feed with a scan of the bare engine"},
+	{"engine", "internal/bench/scan.go", "a benchmark compares reading a feed with a scan of the bare engine"},
 }
 
 const (
@@ -44,6 +44,10 @@ var edges = map[string][]string{
 	"internal/pause":          {},
 	"internal/usage":          {},
 	"internal/place":          {".", "cosmos", "cosmosrest", "docstore", "internal/pause", "internal/usage", thirdParty},
+	"internal/fleet":          {".", "internal/pause"},
+	"internal/demo":           {".", "docstore", "internal/fleet", "internal/pause", "internal/terminal", "internal/usage"},
+	"internal/bench":          {".", "cosmos", "cosmosrest", "docstore", "internal/fleet", "internal/memnet", "internal/pause", "internal/terminal", "internal/usage", "internal/web", thirdParty},
+	"internal/web":            {"cosmosrest", "docstore"},
 	"internal/load":           {".", "docstore", "internal/place", "internal/terminal"},
 	"internal/terminal":       {thirdParty},
 	"internal/memnet":         {},

@@ -1,0 +1,233 @@
+// Package bench measures the store, the processor and the server on a machine, each figure beside a baseline where one
+// can be measured: the benchmarks of changefeed bench. Those whose figures are the same on every machine, because they run
+// in virtual time, are the program in the directory virtual.
+package bench
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/internal/usage"
+)
+
+// Figure is the result of one benchmark.
+type Figure struct {
+	Name     string   `json:"name"`
+	Value    float64  `json:"value"`
+	Unit     string   `json:"unit"`
+	Baseline *float64 `json:"baseline"` // for comparison, in the same unit; nil where there is none
+	Ratio    *float64 `json:"ratio"`    // value to baseline
+	Detail   string   `json:"detail"`
+
+	Target string `json:"target"`
+	OK     bool   `json:"ok"` // the target is met
+}
+
+// Against compares the figure with a baseline.
+func (f *Figure) Against(baseline float64) {
+	f.Baseline, f.Ratio = new(baseline), new(f.Value/baseline)
+}
+
+// ratioOf wants the figure to be at least so large a part of its baseline.
+func (f *Figure) ratioOf(least float64) {
+	f.Target, f.OK = fmt.Sprintf("ratio ≥ %g", least), *f.Ratio >= least
+}
+
+// AtMost wants the figure to be no larger than a limit.
+func (f *Figure) AtMost(limit float64) {
+	f.Target, f.OK = fmt.Sprintf("≤ %g %s", limit, f.Unit), f.Value <= limit
+}
+
+// A Benchmark is one measurement.
+type Benchmark struct {
+	Name  string
+	About string // the subject and its baseline, for a help
+	Run   func(ctx context.Context, s *Site) (Figure, error)
+}
+
+// Names returns the names of benchmarks.
+func Names(all []Benchmark) (list []string) {
+	for _, b := range all {
+		list = append(list, b.Name)
+	}
+	return list
+}
+
+// Listed lists benchmarks for a help, a line each.
+func Listed(all []Benchmark) string {
+	var text strings.Builder
+	for _, b := range all {
+		fmt.Fprintf(&text, "  %-19s  %s\n", b.Name, b.About)
+	}
+	return text.String()
+}
+
+// Choose returns the benchmarks of some names, or all if there are none. A name that no benchmark has is an error of usage.
+func Choose(all []Benchmark, wanted []string) ([]Benchmark, error) {
+	for _, name := range wanted {
+		if !slices.Contains(Names(all), name) {
+			return nil, usage.Error{Err: fmt.Errorf("there is no benchmark %q: want some of %s", name, strings.Join(Names(all), ", "))}
+		}
+	}
+	if len(wanted) == 0 {
+		return all, nil
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(b Benchmark) bool { return !slices.Contains(wanted, b.Name) }), nil
+}
+
+// Measure runs benchmarks one after the other in a new directory below dir, which is removed again, or below the system's
+// if dir is empty. It writes a table of their figures to out or, with asJSON, each figure as soon as it is there, and how
+// far it is to log. Its error is [ErrInterrupted] after the end of ctx.
+func Measure(ctx context.Context, chosen []Benchmark, dir string, out, log io.Writer, asJSON bool) error {
+	dir, err := os.MkdirTemp(dir, "changefeed-bench-")
+	if err != nil {
+		return fmt.Errorf("make directory for the data: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	s := &Site{dir: dir, log: log}
+	defer s.close()
+	var all []Figure
+	conclude := func() error {
+		if asJSON || len(all) == 0 {
+			return nil
+		}
+		return writeFigures(out, all, terminal.Of(out).Room())
+	}
+	for i, b := range chosen {
+		text := fmt.Sprintf("%d/%d %s: %s", i+1, len(chosen), b.Name, b.About)
+		fmt.Fprintln(s.log, terminal.Wrap(text, 0, terminal.Of(s.log).Room(), 4))
+		f, err := b.Run(ctx, s)
+		if ctx.Err() != nil { // a figure of a part is no measurement
+			return cmp.Or(conclude(), ErrInterrupted)
+		}
+		if err != nil {
+			return fmt.Errorf("measure %s: %w", b.Name, err)
+		}
+		f.Name = b.Name
+		all = append(all, f)
+		if asJSON {
+			if err := json.NewEncoder(out).Encode(f); err != nil {
+				return err
+			}
+		}
+	}
+	return conclude()
+}
+
+// All lists the benchmarks of a machine in the order in which they run. Those that follow each other may share the
+// stores that the site keeps for them.
+func All() []Benchmark {
+	return []Benchmark{
+		{"durable_overwrite", "durable overwrites of 1 KB documents by 16 writers; against a plain file with the same grouping and fsync", durableOverwrite},
+		{"feed_read", "reading a feed of 200,000 documents from the beginning; against a bare scan of the engine", feedRead},
+		{"processor_backlog", "a processor with 4 leases works off the same 200,000; against feed_read", processorBacklog},
+		{"write_to_handler", "from the acknowledgement of a write to the handler, at 200 writes a second", writeToHandler},
+		{"idle_1000", "heap and processor time of 1,000 idle leases", idle1000},
+		{"serve_upsert", "upserts over HTTP, durable, with group commit; this and the next against net/http echoing as many bytes", served("serve-upsert", serveDocs, 8000, echoBody, upsertOne)},
+		{"serve_upsert_nosync", "the same, acknowledged before they are on the disk", served("serve-nosync", serveDocs, 14_000, echoBody, upsertOne, "--no-sync")},
+		{"serve_read", "point reads over HTTP", served("serve-read", serveDocs, 17_000, echoPage, readOne)},
+		{"serve_query", "queries by id and partition key over HTTP, 20,000 documents", served("serve-query", serveDocs, 8000, echoPage, queryOne)},
+		{"serve_query_200k", "the same, 200,000 documents", served("serve-query-200k", serveMore, 8000, echoPage, queryOne)},
+		{"serve_batch", "atomic batches of 10 upserts over HTTP, durable", served("serve-batch", serveDocs, 2500, echoBatch, batchOfTen)},
+		{"serve_feed", "a change feed of 100,000 documents over HTTP from the beginning, pages of 1,000", serveFeed},
+		{"serve_follow", "from the acknowledgement of a write to a reader that waits (long poll), at 200 writes a second", serveFollow},
+		{"attack_connections", "point reads over HTTP while 10,000 connections without a key are held; against the same without an attack", besieged("attack-connections", attackConnections)},
+		{"attack_queries", "the same while 16 connections send hostile queries and pages of 4 MB are read slowly", besieged("attack-queries", attackQueries)},
+		{"serve_start", "from the start of a server to its first answer", serveStart},
+		{"serve_memory", "the server's memory with 20,000 documents, after a load", serveMemory},
+	}
+}
+
+// ErrInterrupted is the error of a measurement that was interrupted: a figure of its part would be none.
+var ErrInterrupted = errors.New("interrupted")
+
+// A Site is where benchmarks work. It keeps the stores that several of them need.
+type Site struct {
+	dir     string
+	log     io.Writer
+	library *library
+	feed    float64 // the rate of feed_read, when that has run
+}
+
+func (s *Site) close() {
+	if s.library != nil {
+		s.library.close()
+	}
+}
+
+// say writes how far a benchmark is.
+func (s *Site) say(format string, args ...any) {
+	fmt.Fprintln(s.log, terminal.Wrap(fmt.Sprintf("    "+format, args...), 0, terminal.Of(s.log).Room(), 6))
+}
+
+// Complain writes an error that an instance reports, which none should.
+func (s *Site) Complain(instance string, err error) { s.say("%s: %v", instance, err) }
+
+// median is the middle one of some values.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}
+
+// inTurns measures two things in turns, so that what else the machine does hits both
+// alike, and returns the medians.
+func (s *Site) inTurns(ctx context.Context, rounds int, unit string, a, b func() (float64, error)) (medianA, medianB float64, err error) {
+	var as, bs []float64
+	for n := range rounds {
+		x, err := a()
+		if err != nil {
+			return 0, 0, err
+		}
+		y, err := b()
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+		as, bs = append(as, x), append(bs, y)
+		s.say("round %d of %d: %s %s, baseline %s", n+1, rounds, amount(x), unit, amount(y))
+	}
+	return median(as), median(bs), nil
+}
+
+// crowd runs n goroutines until they return or a time is over, and counts what they did,
+// unless parent ends first.
+func crowd(parent context.Context, n int, d time.Duration, work func(ctx context.Context, worker int) error) (perSecond float64, err error) {
+	ctx, cancel := context.WithTimeout(parent, d)
+	defer cancel()
+	counts, errs := make([]int, n), make([]error, n)
+	var working sync.WaitGroup
+	begun := time.Now()
+	for i := range n {
+		working.Go(func() {
+			for ctx.Err() == nil && errs[i] == nil {
+				errs[i] = work(context.WithoutCancel(ctx), i)
+				counts[i]++
+			}
+		})
+	}
+	working.Wait()
+	if parent.Err() != nil {
+		return 0, context.Cause(parent)
+	}
+	spent := time.Since(begun)
+	total := 0
+	for i, count := range counts {
+		if errs[i] != nil {
+			return 0, errs[i]
+		}
+		total += count
+	}
+	return float64(total) / spent.Seconds(), nil
+}

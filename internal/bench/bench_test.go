@@ -1,0 +1,114 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+func TestFiguresAreATableWithBars(t *testing.T) {
+	half := Figure{Name: "half", Value: 12_345, Unit: "writes/s", Detail: "why"}
+	half.Against(24_690)
+	half.ratioOf(0.55)
+	quick := Figure{Name: "quick", Value: 0.123, Unit: "ms", Detail: "how"}
+	quick.AtMost(5)
+	var out strings.Builder
+	if err := writeFigures(&out, []Figure{half, quick}, 0); err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Join([]string{
+		"NAME   VALUE           BASELINE  RATIO                        TARGET        ",
+		"half   12.3k writes/s  24.7k     0.5    ██████████░░░░░░░░░░  ratio ≥ 0.55  MISSED",
+		"quick  0.123 ms        -         -                            ≤ 5 ms        ok",
+		"",
+		"half: why",
+		"quick: how",
+		"",
+	}, "\n")
+	if got := out.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestMedians(t *testing.T) {
+	if got := median([]float64{9, 1, 5}); got != 5 {
+		t.Errorf("median is %v, want 5", got)
+	}
+}
+
+func TestDocumentsOfTheBenchmarksHaveTheirSize(t *testing.T) {
+	for _, n := range []int{0, 12345, 199_999} {
+		key, body := docOf(n)
+		if len(body) != docBytes || !json.Valid(body) || !strings.Contains(string(body), strings.Trim(string(key), "[]")) {
+			t.Errorf("document %d of %s has %d bytes: %.80s", n, key, len(body), body)
+		}
+	}
+}
+
+func TestACrowdThatIsInterruptedHasNoRate(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := crowd(ctx, 2, time.Minute, func(context.Context, int) error { return nil })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestAnInterruptedBenchmarkHasNoFigure(t *testing.T) {
+	for _, asJSON := range []bool{false, true} {
+		chosen, err := Choose(All(), []string{"durable_overwrite", "idle_1000"})
+		if err != nil || len(chosen) != 2 {
+			t.Fatal(chosen, err)
+		}
+		for _, b := range chosen {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(300*time.Millisecond, cancel)
+			dir := t.TempDir()
+			var out bytes.Buffer
+			err := Measure(ctx, []Benchmark{b}, dir, &out, io.Discard, asJSON) // would take much longer
+			if !errors.Is(err, ErrInterrupted) || out.Len() > 0 {
+				t.Errorf("%s as JSON %v: got %v with output %q, want %v and none", b.Name, asJSON, err, out.String(), ErrInterrupted)
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+				t.Errorf("left %v, %v, want nothing", left, err)
+			}
+		}
+	}
+}
+
+func TestFiguresFitTheirTerminal(t *testing.T) {
+	all := []Figure{{
+		Name: "serve_upsert_nosync", Value: 12_345_678, Unit: "requests/lease/min", Baseline: new(23_456_789.0), Ratio: new(0.526),
+		Detail: strings.Repeat("a few words of what was measured and how, ", 5), Target: "≤ 0.25 requests/lease/min", OK: true,
+	}}
+	for _, width := range []int{80, 120, 0} {
+		var out bytes.Buffer
+		if err := writeFigures(&out, all, width); err != nil {
+			t.Fatal(err)
+		}
+		got := out.String()
+		if most := widest(got); width > 0 && most > width {
+			t.Errorf("at %d columns a line has %d:\n%s", width, most, got)
+		}
+		for _, want := range []string{"serve_upsert_nosync", "12.35M requests/lease/min", "23.46M", "0.526", "≤ 0.25", "ok"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("at %d columns %q is missing:\n%s", width, want, got)
+			}
+		}
+	}
+}
+
+// widest is the longest line of a text.
+func widest(text string) (most int) {
+	for line := range strings.Lines(text) {
+		most = max(most, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")))
+	}
+	return most
+}

@@ -1,0 +1,193 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// host is a server in a process of its own, so that its memory and processor time can
+// be told from the load's.
+type host struct {
+	cmd     *exec.Cmd
+	addr    string
+	key     []byte
+	sockets []*socket
+}
+
+const (
+	hostStart = 10 * time.Second
+	hostStop  = 10 * time.Second
+)
+
+// EchoName is the command of the binary that calls [ServeEcho]. The benchmarks of the server start it, and serve, in
+// processes of their own.
+const EchoName = "bench-echo"
+
+// startHost runs a command of this binary that prints, as its first line, the JSON of
+// its endpoint and key, and opens connections to it.
+func startHost(ctx context.Context, sockets int, args ...string) (h *host, err error) {
+	binary, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	h = &host{cmd: exec.CommandContext(ctx, binary, args...)}
+	h.cmd.Stderr = os.Stderr
+	h.cmd.Cancel = func() error { return h.cmd.Process.Signal(syscall.SIGTERM) }
+	h.cmd.WaitDelay = hostStop
+	out, err := h.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := h.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", args[0], err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.Close())
+		}
+	}()
+	if err := h.hear(out); err != nil {
+		return nil, err
+	}
+	for range sockets {
+		w, err := dialSocket(h.addr, h.key)
+		if err != nil {
+			return nil, err
+		}
+		h.sockets = append(h.sockets, w)
+	}
+	return h, nil
+}
+
+// hear reads the first line.
+func (h *host) hear(out io.Reader) error {
+	if pipe, ok := out.(*os.File); ok {
+		if err := pipe.SetReadDeadline(time.Now().Add(hostStart)); err != nil {
+			return err
+		}
+	}
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("wait for the server: %w", err)
+	}
+	var said struct {
+		Endpoint, Key string
+	}
+	if err := json.Unmarshal(line, &said); err != nil {
+		return fmt.Errorf("server said %q: %w", line, err)
+	}
+	at, err := url.Parse(said.Endpoint)
+	if err != nil {
+		return err
+	}
+	h.addr = at.Host
+	h.key, err = base64.StdEncoding.DecodeString(said.Key)
+	return err
+}
+
+// Close ends the server and waits for it.
+func (h *host) Close() error {
+	for _, w := range h.sockets {
+		_ = w.Close() // the server closes its end too
+	}
+	if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	if err := h.cmd.Wait(); err != nil {
+		return fmt.Errorf("end %s: %w", h.cmd.Args[1], err)
+	}
+	return nil
+}
+
+// busy is the processor time that the server has used; 0 where the system does not tell.
+func (h *host) busy() time.Duration {
+	const clockTicks = 100 // a second, on every Linux that Go runs on
+	b, err := os.ReadFile(h.proc("stat"))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(b), ") ") // behind the name
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * time.Second / clockTicks
+}
+
+// resident is the server's memory in bytes; 0 where the system does not tell.
+func (h *host) resident() int64 {
+	b, err := os.ReadFile(h.proc("status"))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(b), "VmRSS:")
+	kb, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	n, _ := strconv.ParseInt(kb, 10, 64)
+	return n << 10
+}
+
+func (h *host) proc(name string) string {
+	return filepath.Join("/proc", strconv.Itoa(h.cmd.Process.Pid), name)
+}
+
+// ServeEcho serves the baseline of the server's benchmarks, the least that net/http can do with the same bytes, until ctx
+// ends. It writes its endpoint as changefeed serve does.
+func ServeEcho(ctx context.Context, out io.Writer) error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(echo), ReadHeaderTimeout: socketTimeout}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	fmt.Fprintf(out, "{\"endpoint\":\"http://%s/\"}\n", listener.Addr())
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// echo answers with the body that it got, or with as many bytes as the path asks for.
+func echo(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, 4<<20))
+	if n, bad := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/")); bad == nil {
+		body = prosePage(n)
+	}
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	w.Header()["Content-Type"] = []string{"application/json"}
+	w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
+	_, _ = w.Write(body) // a client that has gone needs no answer
+}
+
+// prosePage is n bytes of text.
+func prosePage(n int) []byte {
+	text := prose()
+	if n <= len(text) {
+		return []byte(text[:n])
+	}
+	page := make([]byte, 0, n)
+	for len(page) < n {
+		page = append(page, text[:min(len(text), n-len(page))]...)
+	}
+	return page
+}

@@ -1,0 +1,151 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed/internal/pause"
+)
+
+const (
+	hostiles    = 16
+	hostileDocs = 5         // documents that the queries are about
+	hostileKey  = "hostile" // their city
+	hostileSize = 2000      // values of an array in each
+	slowReaders = 4         // of a page of 4 MB
+	slowBytes   = 1 << 10   // that they take at once
+	slowPause   = time.Second / 10
+	cheap       = 1.5 // RU; a hostile query that was run must cost more
+)
+
+// hostileQueries take seconds, or hundreds of megabytes, or both.
+var hostileQueries = []string{
+	"SELECT VALUE COUNT(1) FROM c JOIN x IN c.a JOIN y IN c.a JOIN z IN c.a",
+	"SELECT VALUE 1 FROM c JOIN x IN c.a JOIN y IN c.a JOIN z IN c.a WHERE x + y + z < 0",
+	"SELECT x, y FROM c JOIN x IN c.a JOIN y IN c.a ORDER BY x",
+	"SELECT DISTINCT x, y FROM c JOIN x IN c.a JOIN y IN c.a",
+	"SELECT x, y, COUNT(1) AS n FROM c JOIN x IN c.a JOIN y IN c.a GROUP BY x, y",
+	"SELECT VALUE x FROM c JOIN x IN c.a JOIN y IN c.a WHERE RegexMatch(c.s, '(x+x+)+y') AND x < 0",
+	"SELECT VALUE x FROM c JOIN x IN c.a JOIN y IN c.a WHERE c.s LIKE '%x%x%x%y' AND x < 0",
+	"SELECT VALUE ARRAY_LENGTH(SetUnion(c.a, ARRAY_CONCAT(c.a, c.a))) FROM c JOIN x IN c.a JOIN y IN c.a WHERE y < 0 OR x = -1",
+}
+
+// hostileDocument is one of those that the queries are about.
+func hostileDocument(n int) []byte {
+	var a strings.Builder
+	for i := range hostileSize {
+		a.WriteString("," + strconv.Itoa(i))
+	}
+	return fmt.Appendf(nil, `{"id":"hostile-%d","city":%q,"a":[%s],"s":%q}`, n, hostileKey, a.String()[1:], strings.Repeat("x", 10_000))
+}
+
+// attackQueries has hostile queries run, one after the other on each of several connections, and pages read slowly.
+func attackQueries(ctx context.Context, g *siege) (string, error) {
+	var met outcomes
+	errs := make([]error, hostiles+slowReaders)
+	var all sync.WaitGroup
+	for i := range errs {
+		all.Go(func() {
+			if i < hostiles {
+				errs[i] = g.ask(ctx, i, &met)
+			} else {
+				errs[i] = g.dawdle(ctx, &met)
+			}
+		})
+	}
+	all.Wait()
+	return fmt.Sprintf("%d connections with hostile queries and %d slow readers of 4 MB: %v", hostiles, slowReaders, &met), errors.Join(errs...)
+}
+
+// hostileHeader is that of the key of the documents.
+const hostileHeader = "x-ms-documentdb-partitionkey: [\"" + hostileKey + "\"]\r\n"
+
+// plant writes the documents of the queries.
+func (g *siege) plant() error {
+	w, err := dialSocket(g.t.served.addr, g.t.served.key)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	for n := range hostileDocs {
+		a, err := w.do(request{method: "POST", path: benchDocs, kind: "docs", link: benchLink, body: hostileDocument(n), header: jsonHeader + hostileHeader})
+		if err == nil {
+			err = a.want(http.StatusCreated)
+		}
+		if err != nil {
+			return fmt.Errorf("write document for hostile queries: %w", err)
+		}
+	}
+	return nil
+}
+
+// ask sends hostile queries until ctx ends. Each must be answered, and for more than the least charge if it was run.
+func (g *siege) ask(ctx context.Context, first int, met *outcomes) error {
+	w, err := dialSocket(g.t.served.addr, g.t.served.key)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	for n := first; ctx.Err() == nil; n++ {
+		text := hostileQueries[n%len(hostileQueries)]
+		if n%5 == 4 { // no two the same, so that it is parsed each time
+			text = fmt.Sprintf("SELECT * FROM c WHERE c.n IN (%s%d)", strings.Repeat("1,", 100_000), n)
+		}
+		body, err := json.Marshal(map[string]any{"query": text})
+		if err != nil {
+			return err
+		}
+		a, err := w.do(request{
+			method: "POST", path: benchDocs, kind: "docs", link: benchLink, body: body,
+			header: "Content-Type: application/query+json\r\nx-ms-documentdb-isquery: true\r\nx-ms-max-item-count: -1\r\n" + hostileHeader,
+		})
+		if err == nil {
+			err = a.want(http.StatusOK, http.StatusBadRequest, http.StatusRequestTimeout, http.StatusTooManyRequests)
+		}
+		if err == nil && a.status != http.StatusTooManyRequests && a.charge < cheap {
+			err = fmt.Errorf("it was charged %g RU", a.charge)
+		}
+		if err != nil {
+			return fmt.Errorf("hostile query %.80s: %w", text, err)
+		}
+		met.add("status " + strconv.Itoa(a.status))
+		if a.status == http.StatusTooManyRequests {
+			_ = pause.For(ctx, time.Second) // the loop looks at ctx
+		}
+	}
+	return nil
+}
+
+// dawdle reads large pages slowly until ctx ends.
+func (g *siege) dawdle(ctx context.Context, met *outcomes) error {
+	for ctx.Err() == nil {
+		w, err := dialSocket(g.t.served.addr, g.t.served.key)
+		if err != nil {
+			return err
+		}
+		if err := w.send(request{method: "GET", path: benchDocs, kind: "docs", link: benchLink, header: "x-ms-max-item-count: -1\r\n"}); err != nil {
+			return errors.Join(err, w.Close())
+		}
+		n := int64(0)
+		for pause.For(ctx, slowPause) == nil && err == nil {
+			var m int64
+			m, err = io.CopyN(io.Discard, w.conn, slowBytes)
+			n += m
+		}
+		_ = w.Close() // the page is not read to its end
+		if ctx.Err() != nil {
+			met.add("slow page held")
+		} else {
+			met.add("slow page ended")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,308 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/fleet"
+	"github.com/millrace/changefeed/internal/pause"
+)
+
+const (
+	libraryDocs   = 200_000
+	libraryRanges = 4
+	readRounds    = 9
+	steadyRate    = 200 // writes a second
+	steadySlice   = 4 * time.Second
+	steadyRounds  = 3
+)
+
+// library is a store with a long feed, and the same bytes in the bare engine.
+type library struct {
+	db        *docstore.DB
+	documents *docstore.Container
+	records   *docstore.Container // of leases
+	bare      *bareEngine
+	units     int
+}
+
+// books is the site's library, filled the first time.
+func (s *Site) books(ctx context.Context) (*library, error) {
+	if s.library != nil {
+		return s.library, nil
+	}
+	s.say("filling a store with %d documents", libraryDocs)
+	l := &library{}
+	s.library = l
+	dir := filepath.Join(s.dir, "library")
+	if err := l.open(dir, filepath.Join(s.dir, "bare")); err != nil {
+		return nil, err
+	}
+	var err error
+	if l.documents, err = l.db.CreateContainer(ctx, docstore.ContainerSpec{
+		ID: "documents", Paths: []string{"/city"}, Ranges: libraryRanges,
+	}); err != nil {
+		return nil, err
+	}
+	if _, err = l.db.CreateContainer(ctx, docstore.LeaseSpec("leases")); err != nil {
+		return nil, err
+	}
+	if err := fillWith(ctx, l.documents, libraryDocs); err != nil {
+		return nil, err
+	}
+	if _, err := l.read(ctx, func(p changefeed.Page) error { return l.bare.fill(p.Changes) }); err != nil {
+		return nil, err
+	}
+	if err := l.shut(); err != nil { // what is still in memory comes to the tables
+		return nil, err
+	}
+	return l, l.open(dir, filepath.Join(s.dir, "bare"))
+}
+
+func (l *library) open(store, bare string) (err error) {
+	if l.db, err = docstore.Open(store, docstore.Options{}); err != nil {
+		return err
+	}
+	for _, c := range l.db.Containers() {
+		switch c.ID() {
+		case "documents":
+			l.documents = c
+		case "leases":
+			l.records = c
+		}
+	}
+	l.bare, err = openBareEngine(bare)
+	return err
+}
+
+func (l *library) shut() error { return errors.Join(l.db.Close(), l.bare.close()) }
+
+func (l *library) close() {
+	if l.db != nil && l.bare != nil {
+		_ = l.shut() // the directory is removed next
+	}
+}
+
+// read reads the feed from the beginning, one range after the other.
+func (l *library) read(ctx context.Context, each func(changefeed.Page) error) (perSecond float64, err error) {
+	partitions, err := l.documents.Partitions(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	begun := time.Now()
+	for _, p := range partitions {
+		at := changefeed.Position{Start: changefeed.FromBeginning()}
+		for {
+			page, err := l.documents.Read(ctx, p.Range, at, changefeed.ReadOptions{})
+			if err != nil {
+				return 0, err
+			}
+			if len(page.Changes) == 0 {
+				break
+			}
+			n, at = n+len(page.Changes), page.Next
+			if err := each(page); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if n != libraryDocs {
+		return 0, fmt.Errorf("the feed gave %d documents, want %d", n, libraryDocs)
+	}
+	return float64(n) / time.Since(begun).Seconds(), nil
+}
+
+func feedRead(ctx context.Context, s *Site) (f Figure, err error) {
+	l, err := s.books(ctx)
+	if err != nil {
+		return f, err
+	}
+	f.Unit = "documents/s"
+	value, baseline, err := s.inTurns(ctx, readRounds, f.Unit, func() (float64, error) {
+		runtime.GC()
+		return l.read(ctx, func(changefeed.Page) error { return nil })
+	}, l.scan)
+	if err != nil {
+		return f, err
+	}
+	f.Value, s.feed = value, value
+	f.Against(baseline)
+	f.ratioOf(0.6)
+	f.Detail = fmt.Sprintf("%d documents of 1 KB in %d ranges, read by one goroutine with Source.Read; baseline: a scan of the bare engine with the same settings over the same bytes, copied into one buffer",
+		libraryDocs, libraryRanges)
+	return f, nil
+}
+
+// scan reads the same bytes from the bare engine.
+func (l *library) scan() (perSecond float64, err error) {
+	runtime.GC()
+	begun := time.Now()
+	n, err := l.bare.scan()
+	if err == nil && n != libraryDocs {
+		err = fmt.Errorf("the bare engine gave %d documents, want %d", n, libraryDocs)
+	}
+	return float64(n) / time.Since(begun).Seconds(), err
+}
+
+func processorBacklog(ctx context.Context, s *Site) (f Figure, err error) {
+	l, err := s.books(ctx)
+	if err != nil {
+		return f, err
+	}
+	f.Unit = "documents/s"
+	value, baseline, err := s.inTurns(ctx, readRounds, f.Unit, func() (float64, error) {
+		runtime.GC()
+		return l.workOff(ctx, s)
+	}, func() (float64, error) {
+		runtime.GC()
+		return l.read(ctx, func(changefeed.Page) error { return nil })
+	})
+	if err != nil {
+		return f, err
+	}
+	f.Value = value
+	f.Against(baseline)
+	f.ratioOf(0.5)
+	f.Detail = fmt.Sprintf("%d documents of 1 KB, one instance with %d leases, a checkpoint after each batch, from the start of the processor to the last batch; baseline: feed_read, in turns",
+		libraryDocs, libraryRanges)
+	return f, nil
+}
+
+// workOff runs a processor of a new unit over everything.
+func (l *library) workOff(ctx context.Context, s *Site) (perSecond float64, err error) {
+	l.units++
+	leases, err := docstore.NewLeases(ctx, l.records, fmt.Sprint("unit-", l.units), l.documents)
+	if err != nil {
+		return 0, err
+	}
+	var handled atomic.Int64
+	all := make(chan struct{})
+	handler := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+		if handled.Add(int64(len(b.Changes))) == libraryDocs {
+			close(all)
+		}
+		return nil
+	})
+	team := &fleet.Fleet{Source: l.documents, Leases: leases, Report: s.Complain}
+	begun := time.Now()
+	i, err := team.Start(ctx, handler, changefeed.Options{Instance: "bench", Start: changefeed.FromBeginning()})
+	if err != nil {
+		return 0, err
+	}
+	select {
+	case <-all:
+	case <-i.Ended():
+	case <-ctx.Done():
+	}
+	spent := time.Since(begun)
+	err = team.Stop()
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	return libraryDocs / spent.Seconds(), err
+}
+
+// writeToHandler measures how long an acknowledged write takes to its handler.
+func writeToHandler(ctx context.Context, s *Site) (f Figure, err error) {
+	db, err := docstore.Open(filepath.Join(s.dir, "latency"), docstore.Options{})
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = cmp.Or(err, db.Close()) }()
+	p := &pulse{complain: s.Complain}
+	stop, err := p.listen(ctx, db)
+	if err != nil {
+		return f, err
+	}
+	defer func() {
+		if serr := stop(); err == nil {
+			err = serr
+		}
+	}()
+	var medians, tails []float64
+	for n := range steadyRounds {
+		found, err := p.beat(ctx)
+		if err != nil {
+			return f, err
+		}
+		medians, tails = append(medians, found.P50), append(tails, found.P99)
+		s.say("round %d of %d: p50 %.2f ms, p99 %.2f ms of %d writes", n+1, steadyRounds, medians[n], tails[n], found.Written())
+	}
+	f.Unit, f.Value = "ms", median(tails)
+	f.AtMost(5)
+	f.Detail = fmt.Sprintf("99 of 100 changes are with the handler so soon after the write was acknowledged, half of them within %.2f ms; %d writes/s of 1 KB, fsync, 4 leases",
+		median(medians), steadyRate)
+	return f, nil
+}
+
+// pulse writes at a steady rate, and has a ledger of the round.
+type pulse struct {
+	documents *docstore.Container
+	complain  func(string, error)
+	round     atomic.Pointer[fleet.Ledger]
+	count     int
+}
+
+// listen starts a processor that times what arrives.
+func (p *pulse) listen(ctx context.Context, db *docstore.DB) (stop func() error, err error) {
+	spec := docstore.ContainerSpec{ID: "documents", Paths: []string{"/city"}, Ranges: libraryRanges}
+	if p.documents, err = db.CreateContainer(ctx, spec); err != nil {
+		return nil, err
+	}
+	records, err := db.CreateContainer(ctx, docstore.LeaseSpec("leases"))
+	if err != nil {
+		return nil, err
+	}
+	leases, err := docstore.NewLeases(ctx, records, "bench", p.documents)
+	if err != nil {
+		return nil, err
+	}
+	team := &fleet.Fleet{Source: p.documents, Leases: leases, Look: time.Millisecond, Report: p.complain}
+	_, err = team.Start(ctx, changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+		p.round.Load().Handled(b, time.Now())
+		return nil
+	}), changefeed.Options{Instance: "bench"})
+	if err == nil {
+		_, err = team.Balanced(ctx, 1)
+	}
+	return team.Stop, err
+}
+
+// beat writes for a while, waits until everything has arrived, and returns what the ledger says of it.
+func (p *pulse) beat(ctx context.Context) (found fleet.Judgement, err error) {
+	ledger := fleet.NewLedger()
+	p.round.Store(ledger)
+	tick := time.NewTicker(time.Second / steadyRate)
+	defer tick.Stop()
+	end := time.Now().Add(steadySlice)
+	for time.Now().Before(end) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return found, context.Cause(ctx)
+		}
+		p.count++
+		n := p.count * docsPerCity
+		key, body := docOf(n)
+		results, err := p.documents.Commit(ctx, key, []changefeed.Write{{Body: body}})
+		if err != nil {
+			return found, err
+		}
+		ledger.Wrote(key, []string{docID(n)}, results)
+	}
+	for ledger.Open() > 0 {
+		if err := pause.For(ctx, time.Millisecond); err != nil {
+			return found, err
+		}
+	}
+	return ledger.Judge(), nil
+}

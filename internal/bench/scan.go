@@ -1,0 +1,98 @@
+package bench
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/millrace/changefeed"
+)
+
+// bareEngine holds the changes of a feed under their numbers, in the engine below the
+// store and nothing else: the most that reading the feed could reach. So this file names
+// the engine, as one of docstore does.
+type bareEngine struct {
+	db   *pebble.DB
+	next uint64
+	page []byte
+}
+
+// The settings are those of docstore.
+const (
+	bareCache    = 96 << 20
+	bareMemTable = 32 << 20
+	bareBlock    = 32 << 10
+	bareBase     = 64 << 20
+	barePage     = 1000 // changes
+)
+
+func openBareEngine(dir string) (*bareEngine, error) {
+	o := &pebble.Options{
+		FormatMajorVersion: pebble.FormatNewest, CacheSize: bareCache,
+		MemTableSize: bareMemTable, MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold: 4, LBaseMaxBytes: bareBase,
+		Logger: silentLog{},
+	}
+	for i := range o.Levels {
+		o.Levels[i].BlockSize = bareBlock
+	}
+	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionFastest })
+	db, err := pebble.Open(dir, o)
+	if err != nil {
+		return nil, fmt.Errorf("open bare engine: %w", err)
+	}
+	return &bareEngine{db: db}, nil
+}
+
+// silentLog drops the engine's messages.
+type silentLog struct{}
+
+func (silentLog) Infof(string, ...any)  {}
+func (silentLog) Errorf(string, ...any) {}
+func (silentLog) Fatalf(string, ...any) {}
+
+// fill stores what changes consist of.
+func (e *bareEngine) fill(changes []changefeed.Change) error {
+	b := e.db.NewBatch()
+	for _, c := range changes {
+		e.next++
+		value := slices.Concat([]byte(c.ID), []byte(c.PartitionKey), []byte(c.ETag), c.Body)
+		if err := b.Set(binary.BigEndian.AppendUint64(nil, e.next), value, nil); err != nil {
+			return fmt.Errorf("fill bare engine: %w", err)
+		}
+	}
+	if err := b.Commit(pebble.NoSync); err != nil {
+		return fmt.Errorf("fill bare engine: %w", err)
+	}
+	return nil
+}
+
+// scan walks over everything and counts it. It copies page after page into one buffer,
+// for what the engine shows is gone with the next step.
+func (e *bareEngine) scan() (n int, err error) {
+	it, err := e.db.NewIter(nil)
+	if err != nil {
+		return 0, fmt.Errorf("scan bare engine: %w", err)
+	}
+	defer func() {
+		if cerr := it.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	for ok := it.First(); ok; ok = it.Next() {
+		v, err := it.ValueAndErr()
+		if err != nil {
+			return 0, fmt.Errorf("scan bare engine: %w", err)
+		}
+		if n%barePage == 0 {
+			e.page = e.page[:0]
+		}
+		e.page = append(e.page, v...)
+		n++
+	}
+	return n, it.Error()
+}
+
+func (e *bareEngine) close() error { return e.db.Close() }

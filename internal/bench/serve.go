@@ -1,0 +1,256 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	serveSockets = 16
+	serveDocs    = 20_000
+	serveMore    = 200_000
+	serveSlice   = 1500 * time.Millisecond
+	serveRounds  = 5
+	serveBatch   = 10
+
+	benchDB      = "/dbs/bench"
+	benchDocs    = benchDB + "/colls/documents/docs"
+	benchLink    = "dbs/bench/colls/documents"
+	jsonHeader   = "Content-Type: application/json\r\n"
+	upsertHeader = "x-ms-documentdb-is-upsert: true\r\n"
+)
+
+// wired is a server that benchmarks load, beside one that only echoes.
+type wired struct {
+	served, echo *host
+	docs         int
+}
+
+// wired starts a server over a new store, fills it, and starts the echo.
+func (s *Site) wired(ctx context.Context, name string, docs int, flags ...string) (t *wired, err error) {
+	t = &wired{docs: docs}
+	dir := filepath.Join(s.dir, name)
+	args := append([]string{"serve", "--http", "--listen", "127.0.0.1:0", "--db", dir, "-o", "json"}, flags...)
+	if t.served, err = startHost(ctx, serveSockets, args...); err != nil {
+		return nil, err
+	}
+	if t.echo, err = startHost(ctx, serveSockets, EchoName); err != nil {
+		return nil, t.end(err)
+	}
+	s.say("filling a served container with %d documents", docs)
+	if err := t.fill(ctx); err != nil {
+		return nil, t.end(err)
+	}
+	return t, nil
+}
+
+// end stops both servers and returns the first error.
+func (t *wired) end(err error) error {
+	for _, h := range []*host{t.served, t.echo} {
+		if h == nil {
+			continue
+		}
+		if failed := h.Close(); err == nil {
+			err = failed
+		}
+	}
+	return err
+}
+
+// fill makes the container and its documents, by batches.
+func (t *wired) fill(ctx context.Context) error {
+	w := t.served.sockets[0]
+	make := []request{
+		{method: "POST", path: "/dbs", kind: "dbs", header: jsonHeader, body: []byte(`{"id":"bench"}`)},
+		{
+			method: "POST", path: benchDB + "/colls", kind: "colls", link: "dbs/bench", header: jsonHeader,
+			body: []byte(`{"id":"documents","partitionKey":{"paths":["/city"],"kind":"Hash","version":2}}`),
+		},
+	}
+	for _, r := range make {
+		a, err := w.do(r)
+		if err == nil {
+			err = a.want(http.StatusCreated)
+		}
+		if err != nil {
+			return fmt.Errorf("set up container: %w", err)
+		}
+	}
+	cities := t.docs / docsPerCity
+	return t.each(func(w *socket, worker int) error {
+		for city := worker; city < cities; city += serveSockets {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			if err := postBatch(w, city*docsPerCity, docsPerCity, http.StatusOK); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// each runs a job on each connection once.
+func (t *wired) each(job func(w *socket, worker int) error) error {
+	errs := make([]error, serveSockets)
+	var working sync.WaitGroup
+	for i, w := range t.served.sockets {
+		working.Go(func() { errs[i] = job(w, i) })
+	}
+	working.Wait()
+	return errors.Join(errs...)
+}
+
+// postBatch upserts n documents of one city in one batch.
+func postBatch(w *socket, first, n, status int) error {
+	var ops bytes.Buffer
+	key, _ := docOf(first)
+	separator := byte('[')
+	for i := range n {
+		_, body := docOf(first + i)
+		ops.WriteByte(separator)
+		separator = ','
+		fmt.Fprintf(&ops, `{"operationType":"Upsert","resourceBody":%s}`, body)
+	}
+	ops.WriteByte(']')
+	a, err := w.do(request{
+		method: "POST", path: benchDocs, kind: "docs", link: benchLink, body: ops.Bytes(),
+		header: jsonHeader + "x-ms-cosmos-is-batch-request: True\r\nx-ms-cosmos-batch-atomic: True\r\nPrefer: return=minimal\r\n" +
+			"x-ms-documentdb-partitionkey: " + string(key) + "\r\n",
+	})
+	if err != nil {
+		return err
+	}
+	return a.want(status)
+}
+
+// load measures an operation in turns with the echo of as many bytes.
+func (t *wired) load(ctx context.Context, s *Site, f *Figure, op func(*socket) error, echo request) error {
+	var cpu time.Duration
+	var ops float64
+	value, baseline, err := s.inTurns(ctx, serveRounds, f.Unit, func() (float64, error) {
+		before := t.served.busy()
+		rate, err := crowd(ctx, serveSockets, serveSlice, func(_ context.Context, i int) error { return op(t.served.sockets[i]) })
+		cpu += t.served.busy() - before
+		ops += rate * serveSlice.Seconds()
+		return rate, err
+	}, func() (float64, error) {
+		return crowd(ctx, serveSockets, serveSlice, func(_ context.Context, i int) error {
+			a, err := t.echo.sockets[i].do(echo)
+			if err != nil {
+				return err
+			}
+			return a.want(http.StatusOK)
+		})
+	})
+	f.Value = value
+	if err != nil {
+		return err
+	}
+	f.Against(baseline)
+	f.Detail = fmt.Sprintf("%d keep-alive connections, signed, %d documents of %d bytes, %.0f µs of the server's processor time each; baseline: net/http echoing as many bytes",
+		serveSockets, t.docs, docBytes, float64(cpu.Microseconds())/ops)
+	return nil
+}
+
+// served is a benchmark of one operation against a server of its own.
+func served(name string, docs int, least float64, echo func() request, op func(docs int) func(*socket) error, flags ...string) func(context.Context, *Site) (Figure, error) {
+	return func(ctx context.Context, s *Site) (f Figure, err error) {
+		f.Unit = "requests/s"
+		t, err := s.wired(ctx, name, docs, flags...)
+		if err != nil {
+			return f, err
+		}
+		defer func() { err = t.end(err) }()
+		if err := t.load(ctx, s, &f, op(docs), echo()); err != nil {
+			return f, err
+		}
+		f.atLeast(least)
+		return f, nil
+	}
+}
+
+// atLeast wants the figure to reach a value.
+func (f *Figure) atLeast(least float64) {
+	f.Target, f.OK = fmt.Sprintf("≥ %g %s", least, f.Unit), f.Value >= least
+}
+
+func upsertOne(docs int) func(*socket) error {
+	return func(w *socket) error {
+		key, body := docOf(rand.IntN(docs))
+		a, err := w.do(request{
+			method: "POST", path: benchDocs, kind: "docs", link: benchLink, body: body,
+			header: jsonHeader + upsertHeader + "x-ms-documentdb-partitionkey: " + string(key) + "\r\n",
+		})
+		if err != nil {
+			return err
+		}
+		return a.want(http.StatusOK)
+	}
+}
+
+func readOne(docs int) func(*socket) error {
+	return func(w *socket) error {
+		n := rand.IntN(docs)
+		id := "doc-" + strconv.Itoa(n)
+		a, err := w.do(request{
+			method: "GET", path: benchDocs + "/" + id, kind: "docs", link: benchLink + "/docs/" + id,
+			header: "x-ms-documentdb-partitionkey: [\"city-" + strconv.Itoa(n/docsPerCity) + "\"]\r\n",
+		})
+		if err != nil {
+			return err
+		}
+		return a.want(http.StatusOK)
+	}
+}
+
+func queryOne(docs int) func(*socket) error {
+	return func(w *socket) error {
+		n := rand.IntN(docs)
+		body := fmt.Appendf(nil, `{"query":"SELECT * FROM c WHERE c.id = @id","parameters":[{"name":"@id","value":"doc-%d"}]}`, n)
+		a, err := w.do(request{
+			method: "POST", path: benchDocs, kind: "docs", link: benchLink, body: body,
+			header: "Content-Type: application/query+json\r\nx-ms-documentdb-isquery: true\r\nx-ms-documentdb-partitionkey: [\"city-" + strconv.Itoa(n/docsPerCity) + "\"]\r\n",
+		})
+		if err != nil {
+			return err
+		}
+		var rows struct {
+			Count int `json:"_count"`
+		}
+		if err := json.Unmarshal(a.body, &rows); err != nil || rows.Count != 1 {
+			return fmt.Errorf("query for doc-%d gave %d documents: want 1: %w", n, rows.Count, a.want(http.StatusOK))
+		}
+		return a.want(http.StatusOK)
+	}
+}
+
+func batchOfTen(docs int) func(*socket) error {
+	return func(w *socket) error {
+		city := rand.IntN(docs / docsPerCity)
+		return postBatch(w, city*docsPerCity+rand.IntN(docsPerCity-serveBatch), serveBatch, http.StatusOK)
+	}
+}
+
+// echoBody is the baseline of a write: a document there and back.
+func echoBody() request {
+	_, body := docOf(0)
+	return request{method: "POST", path: "/echo", header: jsonHeader, body: body}
+}
+
+// echoBatch is the baseline of a batch.
+func echoBatch() request {
+	return request{method: "POST", path: "/echo", header: jsonHeader, body: prosePage(serveBatch * docBytes)}
+}
+
+// echoPage is the baseline of a read: a document back.
+func echoPage() request { return request{method: "GET", path: "/" + strconv.Itoa(docBytes)} }

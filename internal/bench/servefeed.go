@@ -1,0 +1,287 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	feedDocs       = 100_000
+	feedPageItems  = 1000
+	feedWarmUp     = 20
+	feedPasses     = 11
+	startRounds    = 15
+	followRate     = 200 // writes a second
+	followFor      = 10 * time.Second
+	followPatience = 5 * time.Second // for the last changes to come
+	feedPoll       = "x-ms-cosmos-max-polling-interval: 5000\r\n"
+)
+
+// serveFeed measures reading a feed from the beginning by a client that only counts.
+func serveFeed(ctx context.Context, s *Site) (f Figure, err error) {
+	f.Unit = "documents/s"
+	t, err := s.wired(ctx, "serve-feed", feedDocs)
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = t.end(err) }()
+	var page int           // bytes of the largest
+	for range feedWarmUp { // until the server's cache is full
+		if _, err := t.readFeed(&page); err != nil {
+			return f, err
+		}
+	}
+	before := t.served.resident()
+	value, baseline, err := s.inTurns(ctx, feedPasses, f.Unit,
+		func() (float64, error) { return t.readFeed(&page) },
+		func() (float64, error) { return t.readEcho(page) })
+	if err != nil {
+		return f, err
+	}
+	after := t.served.resident()
+	f.Value = value
+	f.Against(baseline)
+	f.atLeast(100_000)
+	f.OK = f.OK && after <= before*11/10
+	f.Target += ", memory flat"
+	f.Detail = fmt.Sprintf("%d documents of %d bytes in pages of %d, one connection, signed; the server's memory after %d passes to fill its cache: %d MB, after %d more: %d MB; baseline: net/http sending as many bytes",
+		feedDocs, docBytes, feedPageItems, feedWarmUp, before>>20, feedPasses, after>>20)
+	return f, nil
+}
+
+// readFeed reads all of the feed and tells how large a page gets.
+func (t *wired) readFeed(page *int) (perSecond float64, err error) {
+	begun := time.Now()
+	for n, etag := 0, ""; ; {
+		a, err := t.served.sockets[0].do(feedRequest(etag, "x-ms-max-item-count: "+strconv.Itoa(feedPageItems)+"\r\n"))
+		switch {
+		case err != nil:
+			return 0, err
+		case a.status == http.StatusNotModified && n == feedDocs:
+			return float64(n) / time.Since(begun).Seconds(), nil
+		case a.status == http.StatusNotModified:
+			return 0, fmt.Errorf("feed has %d documents: want %d", n, feedDocs)
+		}
+		if err := a.want(http.StatusOK); err != nil {
+			return 0, err
+		}
+		n, etag, *page = n+a.items, a.etag, max(*page, len(a.body))
+	}
+}
+
+// feedRequest asks for the changes behind an ETag; without one, from the beginning.
+func feedRequest(etag, header string) request {
+	header += "A-IM: Incremental Feed\r\nx-ms-documentdb-partitionkeyrangeid: 0\r\n"
+	if etag != "" {
+		header += "If-None-Match: " + etag + "\r\n"
+	}
+	return request{method: "GET", path: benchDocs, kind: "docs", link: benchLink, header: header}
+}
+
+// readEcho gets as many pages of as many bytes from the echo.
+func (t *wired) readEcho(page int) (perSecond float64, err error) {
+	begun := time.Now()
+	for range feedDocs / feedPageItems {
+		a, err := t.echo.sockets[0].do(request{method: "GET", path: "/" + strconv.Itoa(page)})
+		if err == nil {
+			err = a.want(http.StatusOK)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return feedDocs / time.Since(begun).Seconds(), nil
+}
+
+// serveFollow measures the way from an acknowledged write to a reader that waits.
+func serveFollow(ctx context.Context, s *Site) (f Figure, err error) {
+	f.Unit = "ms"
+	t, err := s.wired(ctx, "serve-follow", serveDocs)
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = t.end(err) }()
+	g := &following{t: t, sent: map[string]time.Time{}, seen: map[string]time.Time{}}
+	if err := g.run(ctx); err != nil {
+		return f, err
+	}
+	var waits []float64
+	for id, at := range g.sent {
+		waits = append(waits, float64(g.seen[id].Sub(at).Microseconds())/1000)
+	}
+	slices.Sort(waits)
+	f.Value = max(waits[len(waits)*99/100], 0)
+	f.AtMost(10)
+	f.Detail = fmt.Sprintf("%d writes at %d a second, none missed, none repeated; half of them within %.2f ms of the acknowledgement", len(waits), followRate, max(waits[len(waits)/2], 0))
+	return f, nil
+}
+
+// following is a writer and a reader at the same time.
+type following struct {
+	t          *wired
+	mu         sync.Mutex
+	sent, seen map[string]time.Time
+	done       bool // all is sent
+}
+
+func (g *following) run(ctx context.Context) error {
+	a, err := g.t.served.sockets[0].do(feedRequest("*", ""))
+	if err == nil {
+		err = a.want(http.StatusNotModified)
+	}
+	if err != nil {
+		return err
+	}
+	from := a.etag
+	var wrote, read error
+	var work sync.WaitGroup
+	work.Go(func() { wrote = g.write(ctx) })
+	work.Go(func() { read = g.read(ctx, from) })
+	work.Wait()
+	return errors.Join(wrote, read)
+}
+
+// write creates documents at a steady rate.
+func (g *following) write(ctx context.Context) error {
+	tick := time.NewTicker(time.Second / followRate)
+	defer tick.Stop()
+	defer g.finish()
+	for n := range followRate * int(followFor.Seconds()) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		id := "new-" + strconv.Itoa(n)
+		a, err := g.t.served.sockets[1].do(request{
+			method: "POST", path: benchDocs, kind: "docs", link: benchLink,
+			body:   fmt.Appendf(nil, `{"id":%q,"city":"x","text":%q}`, id, prosePage(docBytes-60)),
+			header: jsonHeader + "x-ms-documentdb-partitionkey: [\"x\"]\r\nPrefer: return=minimal\r\n",
+		})
+		if err == nil {
+			err = a.want(http.StatusCreated)
+		}
+		if err != nil {
+			return err
+		}
+		g.mu.Lock()
+		g.sent[id] = time.Now()
+		g.mu.Unlock()
+	}
+	return nil
+}
+
+func (g *following) finish() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.done = true
+}
+
+// read follows the feed until all that was sent has come.
+func (g *following) read(ctx context.Context, etag string) error {
+	for last := time.Now(); ctx.Err() == nil; {
+		a, err := g.t.served.sockets[2].do(feedRequest(etag, feedPoll))
+		if err != nil {
+			return err
+		}
+		etag = a.etag
+		if a.status == http.StatusOK {
+			last = time.Now()
+			if err := g.note(a.body); err != nil {
+				return err
+			}
+		}
+		if finished, missing := g.missing(); finished && (missing == 0 || time.Since(last) > followPatience) {
+			if missing > 0 {
+				return fmt.Errorf("%d of %d changes did not come", missing, len(g.sent))
+			}
+			return nil
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// note notes the documents of a page.
+func (g *following) note(page []byte) error {
+	var body struct {
+		Documents []struct{ ID string }
+	}
+	now := time.Now()
+	if err := json.NewDecoder(bytes.NewReader(page)).Decode(&body); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, d := range body.Documents {
+		if _, again := g.seen[d.ID]; again {
+			return fmt.Errorf("change of %q came twice", d.ID)
+		}
+		g.seen[d.ID] = now
+	}
+	return nil
+}
+
+func (g *following) missing() (finished bool, n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.done, len(g.sent) - len(g.seen)
+}
+
+// serveMemory measures the server's memory after a load on documents of 1 KB.
+func serveMemory(ctx context.Context, s *Site) (f Figure, err error) {
+	f.Unit = "MB"
+	t, err := s.wired(ctx, "serve-memory", serveDocs)
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = t.end(err) }()
+	var peak int64
+	for _, op := range []func(*socket) error{upsertOne(serveDocs), readOne(serveDocs), queryOne(serveDocs)} {
+		if _, err := crowd(ctx, serveSockets, serveSlice, func(_ context.Context, i int) error { return op(t.served.sockets[i]) }); err != nil {
+			return f, err
+		}
+		peak = max(peak, t.served.resident())
+	}
+	f.Value = float64(t.served.resident()) / (1 << 20)
+	f.AtMost(120)
+	f.Detail = fmt.Sprintf("resident, with %d documents, after upserts, reads and queries by %d connections; %d MB at most", serveDocs, serveSockets, peak>>20)
+	if f.Value == 0 {
+		f.Detail, f.OK = "this system does not tell the memory of another process", false
+	}
+	return f, nil
+}
+
+// serveStart measures how soon a server answers.
+func serveStart(ctx context.Context, s *Site) (f Figure, err error) {
+	f.Unit = "ms"
+	var waits []float64
+	for range startRounds {
+		begun := time.Now()
+		h, err := startHost(ctx, 1, "serve", "--http", "--listen", "127.0.0.1:0", "--db", filepath.Join(s.dir, "serve-start"), "-o", "json")
+		if err != nil {
+			return f, err
+		}
+		a, err := h.sockets[0].do(request{method: "GET", path: "/"})
+		if err == nil {
+			err = a.want(http.StatusOK)
+		}
+		waits = append(waits, float64(time.Since(begun).Microseconds())/1000)
+		if err = errors.Join(err, h.Close()); err != nil {
+			return f, err
+		}
+	}
+	slices.Sort(waits)
+	f.Value = waits[len(waits)-1]
+	f.AtMost(100)
+	f.Detail = fmt.Sprintf("from the start of the process to its first answer, the longest of %d on one store; half of them within %.0f ms", startRounds, waits[len(waits)/2])
+	return f, nil
+}

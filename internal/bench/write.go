@@ -1,0 +1,205 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+const (
+	docBytes      = 1024
+	docsPerCity   = 100 // as many as a batch takes
+	overwriteDocs = 100_000
+	writers       = 16
+	writeSlice    = 1500 * time.Millisecond
+	writeRounds   = 5
+)
+
+// prose is the text that documents are filled with: words, so that it compresses about
+// as well as what people store.
+var prose = sync.OnceValue(func() string {
+	const syllables = "ba be bi bo bu da de di do du ka ke ki ko ku la le li lo lu ma me mi mo mu na ne ni no nu ra re ri ro ru sa se si so su ta te ti to tu"
+	rng := rand.New(rand.NewPCG(1, 2))
+	parts := strings.Fields(syllables)
+	var words []string
+	for range 4096 {
+		var word strings.Builder
+		for range 2 + rng.IntN(3) {
+			word.WriteString(parts[rng.IntN(len(parts))])
+		}
+		words = append(words, word.String())
+	}
+	var b strings.Builder
+	for b.Len() < 1<<20 {
+		b.WriteString(words[rng.IntN(len(words))] + " ")
+	}
+	return b.String()
+})
+
+// docOf is document n, of 1 KB, with a text that no other call had.
+func docOf(n int) (key changefeed.PartitionKey, body []byte) {
+	city := fmt.Sprintf("city-%d", n/docsPerCity)
+	body = make([]byte, 0, docBytes)
+	body = fmt.Appendf(body, `{"id":%q,"city":%q,"text":"`, docID(n), city)
+	text := prose()
+	at := rand.IntN(len(text) - docBytes)
+	body = append(body, text[at:at+docBytes-len(body)-2]...)
+	return changefeed.Key(city), append(body, `"}`...)
+}
+
+// docID is the id of document n.
+func docID(n int) string { return "doc-" + strconv.Itoa(n) }
+
+// fillWith writes n documents, those of a city in one batch.
+func fillWith(ctx context.Context, c *docstore.Container, n int) error {
+	cities := make(chan int)
+	errs := make(chan error, writers)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var filling sync.WaitGroup
+	for range writers {
+		filling.Go(func() {
+			for city := range cities {
+				if err := fillCity(ctx, c, city); err != nil {
+					errs <- err
+					cancel()
+					return
+				}
+			}
+		})
+	}
+	for city := range n / docsPerCity {
+		select {
+		case cities <- city:
+		case <-ctx.Done():
+		}
+	}
+	close(cities)
+	filling.Wait()
+	select {
+	case err := <-errs:
+		return err
+	default:
+		return context.Cause(ctx)
+	}
+}
+
+func fillCity(ctx context.Context, c *docstore.Container, city int) error {
+	writes := make([]changefeed.Write, docsPerCity)
+	var key changefeed.PartitionKey
+	for i := range writes {
+		key, writes[i].Body = docOf(city*docsPerCity + i)
+	}
+	_, err := c.Commit(ctx, key, writes)
+	return err
+}
+
+// durableOverwrite measures acknowledged overwrites against the least that they could
+// cost: their bytes in a plain file.
+func durableOverwrite(ctx context.Context, s *Site) (f Figure, err error) {
+	db, err := docstore.Open(filepath.Join(s.dir, "overwrite"), docstore.Options{})
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = cmp.Or(err, db.Close()) }()
+	c, err := db.CreateContainer(ctx, docstore.ContainerSpec{ID: "documents", Paths: []string{"/city"}})
+	if err != nil {
+		return f, err
+	}
+	s.say("filling a store with %d documents", overwriteDocs)
+	if err := fillWith(ctx, c, overwriteDocs); err != nil {
+		return f, err
+	}
+	plain, err := newPlainFile(filepath.Join(s.dir, "plain"))
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = cmp.Or(err, plain.Close()) }()
+	f.Unit = "writes/s"
+	value, baseline, err := s.inTurns(ctx, writeRounds, f.Unit, func() (float64, error) {
+		return crowd(ctx, writers, writeSlice, func(ctx context.Context, _ int) error {
+			key, body := docOf(rand.IntN(overwriteDocs))
+			_, err := c.Commit(ctx, key, []changefeed.Write{{Op: changefeed.WriteReplace, Body: body}})
+			return err
+		})
+	}, func() (float64, error) {
+		return crowd(ctx, writers, writeSlice, func(context.Context, int) error {
+			_, body := docOf(rand.IntN(overwriteDocs))
+			return plain.append(body)
+		})
+	})
+	if err != nil {
+		return f, err
+	}
+	f.Value = value
+	f.Against(baseline)
+	f.ratioOf(0.55)
+	f.Detail = fmt.Sprintf("%d writers, %d documents of %d bytes in the store, each write acknowledged after fsync; baseline: the same bytes in a plain file, one fsync for all that wait",
+		writers, overwriteDocs, docBytes)
+	return f, nil
+}
+
+// plainFile is a file at whose end many writers wait for the same fsync.
+type plainFile struct {
+	f       *os.File
+	queue   chan plainWrite
+	writing sync.WaitGroup
+}
+
+type plainWrite struct {
+	body []byte
+	done chan error
+}
+
+func newPlainFile(path string) (*plainFile, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("make plain file: %w", err)
+	}
+	p := &plainFile{f: f, queue: make(chan plainWrite, writers)}
+	p.writing.Go(p.writeAll)
+	return p, nil
+}
+
+func (p *plainFile) append(body []byte) error {
+	w := plainWrite{body, make(chan error, 1)}
+	p.queue <- w
+	return <-w.done
+}
+
+// writeAll writes what waits, flushes it once, and answers everybody.
+func (p *plainFile) writeAll() {
+	var buffer []byte
+	var group []plainWrite
+	for w := range p.queue {
+		buffer, group = append(buffer[:0], w.body...), append(group[:0], w)
+		for waiting := len(p.queue); waiting > 0; waiting-- {
+			w := <-p.queue
+			buffer, group = append(buffer, w.body...), append(group, w)
+		}
+		_, err := p.f.Write(buffer)
+		if err == nil {
+			err = p.f.Sync()
+		}
+		for _, w := range group {
+			w.done <- err
+		}
+	}
+}
+
+// Close ends the writing.
+func (p *plainFile) Close() error {
+	close(p.queue)
+	p.writing.Wait()
+	return p.f.Close()
+}
