@@ -11,6 +11,7 @@ import (
 // model is what the leases must say: what each has in the store, who wrote it, and what
 // each process has done with it since it began.
 type model struct {
+	begun   bool // the marker was written
 	leases  map[string]kept
 	parents []changefeed.Lease // all that were ever about to be split
 	deleted []changefeed.Lease // by an operator

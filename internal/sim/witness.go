@@ -19,8 +19,12 @@ type witness struct {
 func (w witness) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
 	got, err := w.LeaseStore.Create(ctx, l)
 	w.note("%s creates %s %q for %s/%s at %v: %v", w.by, l.Kind, l.Token, l.Owner, l.Epoch, l.Position, err)
-	if err == nil && l.Kind == changefeed.KindLease {
+	switch {
+	case err != nil:
+	case l.Kind == changefeed.KindLease:
 		w.created(w.by, got)
+	case l.Kind == changefeed.KindInfo:
+		w.begin()
 	}
 	return got, err
 }
@@ -148,12 +152,22 @@ func (g *ledger) passesNothing(t *tenure, l changefeed.Lease) {
 	}
 }
 
-// removed checks that others have what a lease that goes still had to deliver.
+// begin notes that the unit has begun: there is a lease for each range.
+func (g *ledger) begin() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.model.begun = true
+}
+
+// removed checks that others have what a lease that goes still had to deliver. Before the
+// unit has begun a lease that overlaps others goes, and the rest of its range gets one.
 func (g *ledger) removed(l changefeed.Lease) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.model.leases, l.Token)
-	g.coversOpen(l)
+	if g.model.begun || !l.Free() || l.Expiration != 0 {
+		g.coversOpen(l)
+	}
 }
 
 // coversOpen checks that for all that is open in the range of a lease there is another one,
