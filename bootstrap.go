@@ -148,7 +148,7 @@ func (r *run) createLease(ctx context.Context, part Range, start Start, fence ti
 	if err != nil {
 		return err
 	}
-	got, err := r.store.Create(ctx, Lease{
+	got, err := r.createAnew(ctx, Lease{
 		Kind: KindLease, Version: 1, Token: part.String(), Range: part,
 		Position: at, Mode: r.opts.Mode, Fence: fence, Timestamp: timestamp(),
 		Properties: map[string]string{generationProperty: "0"},
@@ -160,6 +160,23 @@ func (r *run) createLease(ctx context.Context, part Range, start Start, fence ti
 		return nil
 	}
 	return err
+}
+
+// createAnew creates a lease. Where the right to delete is missing, the lease that its range
+// once had may stand there, retired. It is nobody's, and every write of those who had it
+// has an older ETag, so making it live again is the same as a delete and a create.
+func (r *run) createAnew(ctx context.Context, l Lease) (Lease, error) {
+	got, err := r.store.Create(ctx, l)
+	if !errors.Is(err, ErrConflict) {
+		return got, err
+	}
+	for _, old := range r.view.kind(KindLease) {
+		if old.Token == l.Token && old.State == StateRetired && old.isOurs() {
+			l.ID, l.ETag, l.Raw = old.ID, old.ETag, old.Raw
+			return r.store.Update(ctx, l)
+		}
+	}
+	return got, err
 }
 
 // A flaw is a place where the leases do not tile the key space.

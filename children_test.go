@@ -146,6 +146,58 @@ func TestAParentStaysUntilItsChildrenCoverIt(t *testing.T) {
 	})
 }
 
+// Without the right to delete, a lease that was removed stands retired in the way of one
+// that is needed again.
+func TestARetiredLeaseIsMadeLiveAgainWhereItIsNeeded(t *testing.T) {
+	for name, splits := range map[string]bool{"of a part": true, "of a hole": false} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 2, func(t *testing.T, w *world) {
+				y := &tally{}
+				store := &unprivileged{w.leases}
+				p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+				w.fill(20)
+				time.Sleep(10 * time.Second)
+				p.stop(t)
+				at := 0
+				if splits {
+					w.split(at)
+				}
+				needed := w.partitions()[at].Range
+				lease := changefeed.Lease{
+					Version: 1, Token: needed.String(), Range: needed, Position: changefeed.At(`"3"`),
+					Properties: map[string]string{"changefeed.generation": "4"},
+				}
+				for _, l := range w.records(changefeed.KindLease) {
+					if l.Range == needed {
+						lease = l
+					}
+				}
+				lease.State = changefeed.StateRetired
+				var err error
+				if lease.ETag == "" {
+					_, err = w.leases.Create(t.Context(), lease)
+				} else {
+					_, err = w.leases.Update(t.Context(), lease)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.fill(20)
+				p = w.runWith(w.orders, store, "b", y, changefeed.Options{})
+				time.Sleep(5 * time.Minute)
+				w.tiles()
+				if n := w.pending(); n != 0 {
+					t.Errorf("%d pending", n)
+				}
+				if items, _ := y.items(); items != 20 {
+					t.Errorf("%d items, want 20", items)
+				}
+				p.stop(t)
+			})
+		})
+	}
+}
+
 // has tells whether there is a lease with an id.
 func (w *world) has(id string) bool {
 	for _, l := range w.records(changefeed.KindLease) {

@@ -60,7 +60,7 @@ func (v *view) covers(l Lease) bool {
 		if !o.isOurs() {
 			return false
 		}
-		if o.above(l) {
+		if v.above(o, l) {
 			above = append(above, o)
 		}
 	}
@@ -78,6 +78,20 @@ func (v *view) overlapping(l Lease) (others []Lease) {
 	}
 	slices.SortFunc(others, func(a, b Lease) int { return strings.Compare(a.Range.Min, b.Range.Min) })
 	return others
+}
+
+// above tells whether a lease ranks higher than another one in its unit. A lease that was made
+// for a hole begins at the time at which the unit began. Nobody is owed what is older, so
+// it has come as far as a lease without a start at the same token.
+func (v *view) above(l, o Lease) bool {
+	if origin, known := v.origin(); known {
+		for _, at := range []*Position{&l.Position, &o.Position} {
+			if at.Token != "" && at.Start.Time().Equal(origin.Time()) {
+				at.Start = Start{}
+			}
+		}
+	}
+	return l.above(o)
 }
 
 // above tells whether a lease ranks higher than another one. It is false when that cannot be told.

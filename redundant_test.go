@@ -160,3 +160,30 @@ func TestRemovalsOfRedundantLeasesNeverMeet(t *testing.T) {
 		t.Errorf("%d removals: the test shows little", removed)
 	}
 }
+
+// A lease that was made for a hole, and so begins at a time, covers one of the unit's
+// beginning that a late create has made: if that time is when the unit began.
+func TestALeaseOfAHoleCoversALateOne(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		name, origin string
+		start        time.Time
+		late         int // where the late one is
+		want         bool
+	}{
+		{"before it", FromTime(began).String(), began, 0, true},
+		{"before it, from another time", FromTime(began).String(), began.Add(time.Hour), 0, false},
+		{"after it", FromTime(began).String(), began, 300, false},
+		{"before it, of a unit from the beginning", FromBeginning().String(), began, 0, false},
+	} {
+		v := newView(nil, nil)
+		v.put(Lease{ID: "unit.info", Kind: KindInfo, Properties: map[string]string{originProperty: c.origin}})
+		hole, late := made(cell(0, keys), 200, 0), made(cell(0, keys/2), c.late, 0)
+		hole.Position.Start = FromTime(c.start)
+		v.put(hole)
+		v.put(late)
+		if got := v.covers(late); got != c.want {
+			t.Errorf("%s: redundant %v, want %v", c.name, got, c.want)
+		}
+	}
+}

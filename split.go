@@ -152,9 +152,9 @@ func (w *worker) uncovered(parent Lease) []Range {
 	return holes(parent.Range, slices.DeleteFunc(leases, func(l Lease) bool {
 		ranked := l.isOurs() && parent.isOurs()
 		switch {
-		case l.ID == parent.ID || ranked && parent.above(l):
+		case l.ID == parent.ID || ranked && w.r.view.above(parent, l):
 			return true
-		case ranked && l.above(parent):
+		case ranked && w.r.view.above(l, parent):
 			return false
 		}
 		return !parent.Range.Contains(l.Range)
@@ -175,7 +175,7 @@ func (w *worker) createChild(ctx context.Context, parent Lease, r Range) error {
 		return nil // made before, and being worked on
 	}
 	started := time.Now()
-	got, err := w.r.store.Create(ctx, child)
+	got, err := w.r.createAnew(ctx, child)
 	if errors.Is(err, ErrConflict) {
 		w.r.unclaim(r)
 		return nil // made before, by us or by another

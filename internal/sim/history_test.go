@@ -41,6 +41,12 @@ func (e episode) how(end ending) episode {
 	return e
 }
 
+// retired is a write that retires the lease.
+func (e episode) retired() episode {
+	e.sent.State = changefeed.StateRetired
+	return e
+}
+
 // fenced is a take that waits before it begins.
 func (e episode) fenced() episode {
 	e.sent.Fence = begin.Add(time.Hour)
@@ -111,6 +117,8 @@ func TestAHistoryOfALeaseIsRightOrWrong(t *testing.T) {
 		{"a lost answer, carried out and undone", false, []episode{
 			writes(hostA, "2", "3", lease(hostA, "5", 2)).how(unknown), lists("3", lease(hostA, "5", 2)), lists("2", lease(hostA, "1", 1)),
 		}},
+		{"a retired lease is made anew", true, []episode{writes(hostA, "2", "3", lease(nil, "5", 2)).retired(), writes(hostB, "3", "4", lease(hostB, "1", 3))}},
+		{"a retired lease is retired further back", false, []episode{writes(hostA, "2", "3", lease(nil, "5", 2)).retired(), writes(hostB, "3", "4", lease(hostB, "1", 3)).retired()}},
 		{"the owner deletes", true, []episode{deletes(hostA, "2")}},
 		{"somebody else deletes", false, []episode{deletes(hostB, "2")}},
 	} {

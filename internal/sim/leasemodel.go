@@ -23,7 +23,7 @@ import (
 //   - a lease is written by who owns it. Who does not may only take it: when it is free,
 //     or when its owner has been silent for its expiration, or at any time if it then does
 //     not move the position before that time has passed
-//   - the position never moves back
+//   - the position never moves back, but in a lease that was retired and is made anew
 //
 // A write without an answer may have had its effect before anybody was shown what it
 // wrote. If nobody ever was, it had none that matters: the next write would have needed
@@ -189,6 +189,9 @@ func (l *look) writes(r record) (next record, allowed bool) {
 	again := r.by == l.by && next.owner == r.owner && next.token == r.token // a release whose answer was lost
 	if r.untouched() && next.state == changefeed.StateRetired {
 		return next, true // the same, without the right to delete
+	}
+	if r.state == changefeed.StateRetired && next.state == changefeed.StateLive {
+		return next, true // made anew, as after a delete
 	}
 	if r.owner != l.me && !again {
 		if next.owner != l.me || next.token != r.token {

@@ -49,7 +49,7 @@ func (w *world) refresh() {
 		}
 	}
 	for _, l := range records {
-		if l.Kind == changefeed.KindLease && m[l.Token].ETag != l.ETag {
+		if l.Kind == changefeed.KindLease && l.State != changefeed.StateRetired && m[l.Token].ETag != l.ETag {
 			m[l.Token] = kept{l, nil}
 		}
 	}
