@@ -41,7 +41,7 @@ func ofArrays(n int, do func(f *frame, a []value) value) *function {
 // elements are the values of an array.
 func (f *frame) elements(arr value) []value {
 	n := f.length(arr)
-	if !f.unfold(n * valueSize) {
+	if !f.hold(n * valueSize) {
 		return nil
 	}
 	all := make([]value, 0, n)
@@ -72,8 +72,8 @@ func (f *frame) length(arr value) (n int) {
 	}
 }
 
-// unfold accounts for bytes of an array that is taken apart, and tells whether to go on.
-func (f *frame) unfold(bytes int) bool {
+// hold accounts for bytes of an array that is taken apart, and tells whether to go on.
+func (f *frame) hold(bytes int) bool {
 	f.spread += bytes
 	if f.spread > maxHeld {
 		f.fail(failf(-1, "The query needs more than %d MB of memory.", maxHeld>>20))
@@ -87,8 +87,8 @@ func (f *frame) unfold(bytes int) bool {
 	return f.err == nil
 }
 
-// fold lets go of all that was taken apart since there were so many bytes of it.
-func (f *frame) fold(before int) {
+// release lets go of all that was taken apart since there were so many bytes of it.
+func (f *frame) release(before int) {
 	if more := f.spread - before; more > 0 && f.meter != nil {
 		_ = f.meter.Hold(-more) // there is room for less
 	}
@@ -188,7 +188,7 @@ func (f *frame) keysOf(values []value) map[string]bool {
 			break
 		}
 		key := canonical(v)
-		if !keys[key] && !f.unfold(keySize+len(key)) {
+		if !keys[key] && !f.hold(keySize+len(key)) {
 			break
 		}
 		keys[key] = true

@@ -6,14 +6,14 @@
 //	b, err := q.Bind([]sql.Parameter{{Name: "@pk", Value: []byte(`"x"`)}})
 //	err = b.Rows(doc, func(row []byte) error { … })
 //
-// One that sorts, folds or tells rows apart collects them: [Bound.NewRun], [Run.Add], [Run.Finish].
+// One that sorts, groups or compares rows collects them: [Bound.NewRun], [Run.Add], [Run.Finish].
 //
 // Before it reads anything, a caller asks the query where it can find its documents: [Bound.Pinned], [Bound.IDs] and
-// [Bound.IDPrefix] tell what the WHERE clause says about a path, and [Query.CrossPartition] what the service's gateway
-// would refuse. [Bound.Plan] tells a client how to run the query range by range and to merge the rows by itself.
+// [Bound.IDPrefix] say to which values the WHERE clause binds a path, and [Query.CrossPartition] what the service's gateway
+// would refuse. [Bound.Plan] explains to a client how to run the query range by range and to merge the rows by itself.
 //
 // Documents are never decoded whole. Paths are looked up in their text, and what a row repeats of a document is its
-// text, byte for byte. Of two members with one name, the first counts.
+// text, byte for byte. Of members with the same name, the last counts.
 //
 // Undefined is no null: what has no value is left out of rows, equals nothing, and neither passes nor fails a filter.
 // Values of two types are different, but none is the greater one. Numbers are float64, strings sort by their UTF-8

@@ -7,8 +7,8 @@ import (
 	"github.com/alecthomas/participle/v2/lexer"
 )
 
-// The grammar. An expression is parsed flat, operand operator operand …, and folded by precedence when it is compiled
-// (see fold.go): a rule per level of precedence would cost a dozen calls for every operand.
+// The grammar. An expression is parsed flat, operand operator operand …, and made a tree by precedence when it is compiled
+// (see precedence.go): a rule per level of precedence would cost a dozen calls for every operand.
 
 type statement struct {
 	Query     *selectStmt `parser:"@@"`

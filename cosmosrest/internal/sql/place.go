@@ -260,13 +260,13 @@ func (b *Bound) Unsettled() bool {
 // Settle tells whether a document has the row whose place it is, and notes what it is sorted by.
 func (b *Bound) Settle(doc []byte) bool {
 	at, p := b.resume.after, *b.q.plan
-	if p.base != nil || !p.folds() && documentNumber(doc) != at.doc {
+	if p.base != nil || !p.grouped() && documentNumber(doc) != at.doc {
 		return false
 	}
 	p.where = nil // which may be another one now
 	b.f.begin(doc)
 	p.each(&b.f, func() bool {
-		if !p.folds() && b.f.combination != at.row {
+		if !p.grouped() && b.f.combination != at.row {
 			return true
 		}
 		var keys []value

@@ -3,7 +3,6 @@ package sql
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -101,38 +100,9 @@ func (c *compiler) condition(s *condition) *plan {
 	return c.query(stmt, rootSlot)
 }
 
-// CrossPartition names the construct for which the service's gateway refuses to run the query over several partitions by
-// itself, or is empty if there is none.
-func (q *Query) CrossPartition() string {
-	if q.WithoutFrom() {
-		return ""
-	}
-	return q.plan.crossPartition()
-}
-
 // WithoutFrom tells of a query that its rows come from no document. They come once for the container, in whichever range it is
 // run; subqueries in it may read the whole container.
 func (q *Query) WithoutFrom() bool { return !q.isCondition && q.plan.withoutFrom() }
-
-func (p *plan) crossPartition() string {
-	switch {
-	case len(p.groups) > 0:
-		return "GROUP BY"
-	case len(p.aggregates) > 0:
-		return "aggregate"
-	case len(p.order) > 0:
-		return "ORDER BY"
-	case p.distinct:
-		return "DISTINCT"
-	case p.top != nil:
-		return "TOP"
-	case p.limit != nil:
-		return "OFFSET LIMIT"
-	case p.base != nil:
-		return p.base.crossPartition()
-	}
-	return ""
-}
 
 // Parameter is the value of a @name in a query.
 type Parameter struct {
@@ -229,27 +199,6 @@ func sortingOf(text string, s *selectStmt, p *plan) string {
 		keys = append(keys, w.expr(o.Expr)+" "+strconv.FormatBool(o.Desc))
 	}
 	return strings.Join(keys, ",")
-}
-
-// begin makes the frame ready for a document.
-func (f *frame) begin(doc []byte) {
-	f.slots[rootSlot] = documentValue(doc)
-	f.round++
-	f.combination = 0
-	f.work, f.err = f.most+f.bytely*len(doc), nil
-}
-
-// failure is the frame's error.
-func (f *frame) failure() error {
-	switch {
-	case f.err == nil:
-		return nil
-	case f.ctx != nil && f.ctx.Err() != nil:
-		return fmt.Errorf("run query: %w", context.Cause(f.ctx))
-	case f.ended != nil:
-		return fmt.Errorf("run query: %w", f.ended)
-	}
-	return f.err
 }
 
 // Combination is where the row that Rows emits is among the combinations of the rows of FROM and JOIN that the document has,

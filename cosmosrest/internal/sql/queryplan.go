@@ -213,7 +213,7 @@ func (w *rewriter) names() []string {
 }
 
 func (w *rewriter) aggregates(info *queryInfo) {
-	if !w.p.folds() {
+	if !w.p.grouped() {
 		return
 	}
 	columns := w.columns()
@@ -231,4 +231,33 @@ func (w *rewriter) aggregates(info *queryInfo) {
 			info.AliasToAggregate[alias] = &kind
 		}
 	}
+}
+
+// CrossPartition names the construct for which the service's gateway refuses to run the query over several partitions by
+// itself, or is empty if there is none.
+func (q *Query) CrossPartition() string {
+	if q.WithoutFrom() {
+		return ""
+	}
+	return q.plan.crossPartition()
+}
+
+func (p *plan) crossPartition() string {
+	switch {
+	case len(p.groups) > 0:
+		return "GROUP BY"
+	case len(p.aggregates) > 0:
+		return "aggregate"
+	case len(p.order) > 0:
+		return "ORDER BY"
+	case p.distinct:
+		return "DISTINCT"
+	case p.top != nil:
+		return "TOP"
+	case p.limit != nil:
+		return "OFFSET LIMIT"
+	case p.base != nil:
+		return p.base.crossPartition()
+	}
+	return ""
 }

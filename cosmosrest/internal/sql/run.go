@@ -1,82 +1,132 @@
 package sql
 
-// each visits every row of FROM and JOIN that WHERE lets pass, until visit returns false. It returns false if it was stopped.
-func (p *plan) each(f *frame, visit func() bool) bool { return p.from(f, 0, visit) }
+import "bytes"
 
-func (p *plan) from(f *frame, i int, visit func() bool) bool {
-	if !f.spend(f.perRow) {
-		return false
-	}
-	if i == len(p.sources) {
-		if p.outer {
-			f.combination++
-		}
-		if p.where != nil && p.where.eval(f).kind != isTrue {
-			return f.err == nil
-		}
-		return visit() && f.err == nil
-	}
-	s := &p.sources[i]
-	next := func(v value) bool {
-		f.slots[s.slot] = v
-		return p.from(f, i+1, visit)
-	}
-	if s.sub != nil {
-		return s.sub.rows(f, func(v value) bool { return s.bind(f, v, next) })
-	}
-	return s.bind(f, s.node.eval(f), next)
+// Run collects the documents of a query that does not stream.
+type Run struct {
+	f     *frame
+	apart []*collection // of the subqueries that read the container by themselves
+	query *collection
 }
 
-// bind visits what the source makes of a value: the value, or each of its elements.
-func (s *source) bind(f *frame, v value, next func(value) bool) bool {
-	switch {
-	case v.kind == undefined, s.each && v.kind != array:
-		return f.err == nil
-	case !s.each:
-		return next(v)
-	}
-	if !f.spend(len(v.raw)) {
-		return false
-	}
-	for c := walk(v.raw); ; {
-		_, val, ok := c.next(false)
-		if !ok {
-			return true
-		}
-		if !next(rawValue(val)) {
-			return false
-		}
-	}
+// collection collects the rows of one query.
+type collection struct {
+	f     *frame
+	plans []*plan // the innermost subquery of FROM first, the query last
+	c     *collector
+
+	resume resume
 }
 
-// rows visits the rows of the whole query, as SELECT makes them, until visit returns false.
-func (p *plan) rows(f *frame, visit func(value) bool) bool {
-	if p.apart > 0 {
-		for _, v := range f.apart[p.apart-1] {
-			if !visit(v) {
-				return false
-			}
-		}
-		return f.err == nil
+// NewRun begins a run. A Bound has at most one at a time.
+func (b *Bound) NewRun() *Run {
+	r := &Run{f: &b.f, query: newCollection(b.q.plan, &b.f, b.resume)}
+	for _, p := range b.q.apart {
+		r.apart = append(r.apart, newCollection(p, &b.f, resume{}))
 	}
-	if p.collects() || p.limits() {
-		return p.collected(f, visit)
-	}
-	return p.each(f, func() bool {
-		v := p.row.eval(f)
-		return v.kind == undefined || visit(v)
-	})
+	b.f.apart = make([][]value, len(r.apart))
+	return r
 }
 
-func (p *plan) collected(f *frame, visit func(value) bool) bool {
-	c := newCollector(p, f)
-	if !p.each(f, func() bool { return c.add(f) }) {
-		return false
+func newCollection(p *plan, f *frame, from resume) *collection {
+	s := &collection{f: f, plans: []*plan{p}, resume: from}
+	for s.plans[0].base != nil {
+		s.plans = append([]*plan{s.plans[0].base}, s.plans...)
 	}
-	for _, r := range c.finish(f) {
-		if !visit(r.v) {
-			return false
+	s.c = s.collector(0)
+	return s
+}
+
+// collector is that of a plan; the rows of the last one begin where those of the pages before ended.
+func (s *collection) collector(i int) *collector {
+	c := newCollector(s.plans[i], s.f)
+	if i == len(s.plans)-1 {
+		c.resumed(s.resume)
+	}
+	return c
+}
+
+// Add takes a document, whose bytes remain the caller's. An *Error means that the query cannot be run to its end; more than
+// 160 MB to keep is one.
+func (r *Run) Add(doc []byte) error { return r.AddRest(doc, 0) }
+
+// AddRest takes what of a document comes after so many combinations of the rows of FROM and JOIN.
+func (r *Run) AddRest(doc []byte, done int) error {
+	for _, s := range r.apart {
+		if err := s.add(doc, 0); err != nil {
+			return err
 		}
 	}
-	return f.err == nil
+	return r.query.add(doc, done)
+}
+
+func (s *collection) add(doc []byte, done int) error {
+	if s.plans[0].inputs == 0 {
+		return nil // without FROM, there is one row, of no document
+	}
+	s.f.begin(doc)
+	s.c.doc = documentNumber(doc)
+	s.plans[0].each(s.f, func() bool { return s.f.combination <= done || s.c.add(s.f) })
+	return s.f.failure()
+}
+
+// Held is how much the run keeps, about, in bytes.
+func (r *Run) Held() int {
+	held := r.query.c.held
+	for _, s := range r.apart {
+		held += s.c.held
+	}
+	return held
+}
+
+// Finish returns the rows of the result, in the order of their places. The run is over.
+func (r *Run) Finish() ([]Row, error) {
+	for i, s := range r.apart {
+		for _, own := range s.finish() {
+			r.f.apart[i] = append(r.f.apart[i], own.v)
+		}
+		if err := r.f.failure(); err != nil {
+			return nil, err
+		}
+	}
+	found := r.query.finish()
+	if err := r.f.failure(); err != nil {
+		return nil, err
+	}
+	rows := make([]Row, len(found))
+	for i, own := range found {
+		rows[i].JSON, own.v = bytes.Clone(own.v.json()), value{}
+		rows[i].row = own
+	}
+	return rows, nil
+}
+
+func (s *collection) finish() []*row {
+	s.f.begin(nil)
+	if s.plans[0].inputs == 0 {
+		s.plans[0].each(s.f, func() bool { return s.c.add(s.f) })
+	}
+	found := s.c.finish(s.f)
+	for i := range s.plans[1:] {
+		found = s.over(i+1, found)
+	}
+	return found
+}
+
+// over runs a plan over the rows of its base.
+func (s *collection) over(i int, rows []*row) []*row {
+	p, f, c := s.plans[i], s.f, s.collector(i)
+	f.combination = 0
+	from := &p.sources[0]
+	for _, own := range rows {
+		f.work = f.most
+		next := func(v value) bool {
+			f.slots[from.slot] = v
+			return p.from(f, 1, func() bool { return c.add(f) })
+		}
+		if !from.bind(f, own.v, next) {
+			return nil
+		}
+	}
+	return c.finish(f)
 }

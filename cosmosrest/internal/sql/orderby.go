@@ -11,7 +11,7 @@ const maxHeld = 160 << 20
 // rowCost is what a kept row costs besides its text.
 const rowCost = 200
 
-// collector keeps rows that depend on each other: to sort, fold, tell apart, cut.
+// collector keeps rows that depend on each other: to sort, group, compare for DISTINCT, cut.
 type collector struct {
 	p      *plan
 	resume resume
@@ -32,11 +32,6 @@ type row struct {
 	keys []value // of ORDER BY or GROUP BY
 	doc  uint64
 	at   int // among the rows of its document
-}
-
-type group struct {
-	keys []value
-	acc  []accumulator
 }
 
 func newCollector(p *plan, f *frame) *collector {
@@ -63,8 +58,8 @@ func (c *collector) add(f *frame) bool {
 	if c.p.firstRow && len(c.rows) > 0 {
 		return false
 	}
-	if c.p.folds() {
-		return c.fold(f)
+	if c.p.grouped() {
+		return c.addToGroup(f)
 	}
 	r := &row{v: c.p.row.eval(f), doc: c.doc, at: c.next}
 	if c.p.outer {
@@ -163,36 +158,13 @@ func (c *collector) first(v value, f *frame) (old *row, ok bool) {
 	return nil, c.fits(f)
 }
 
-func (c *collector) fold(f *frame) bool {
-	keys := make([]value, len(c.p.groups))
-	var id []byte
-	for i, g := range c.p.groups {
-		keys[i] = g.eval(f)
-		id = append(appendCanonical(id, keys[i], 0), 0)
-	}
-	g, ok := c.groups[string(id)]
-	if !ok {
-		for i := range keys {
-			keys[i] = own(keys[i])
-		}
-		c.held += 2*len(id) + rowCost*(1+len(keys)+len(c.p.aggregates))
-		g = &group{keys, make([]accumulator, len(c.p.aggregates))}
-		c.groups[string(id)] = g
-		c.ranks = append(c.ranks, g)
-	}
-	for i, a := range c.p.aggregates {
-		g.acc[i].add(a, a.arg.eval(f))
-	}
-	return c.fits(f)
-}
-
 // finish returns the rows of the result.
 func (c *collector) finish(f *frame) []*row {
-	if c.p.folds() {
-		c.rows = c.folded(f)
+	if c.p.grouped() {
+		c.rows = c.groupRows(f)
 	}
 	c.sort()
-	if c.p.distinct && (c.p.folds() || len(c.p.order) > 0) {
+	if c.p.distinct && (c.p.grouped() || len(c.p.order) > 0) {
 		sorted := c.rows
 		c.rows = c.rows[:0]
 		for _, r := range sorted {
@@ -206,30 +178,6 @@ func (c *collector) finish(f *frame) []*row {
 
 func (c *collector) sort() {
 	slices.SortStableFunc(c.rows, c.p.compareRows)
-}
-
-// folded makes a row of each group, sorted by what it is grouped by. Without GROUP BY there is one group, even of no rows.
-func (c *collector) folded(f *frame) []*row {
-	if len(c.p.groups) == 0 && len(c.ranks) == 0 {
-		c.ranks = []*group{{acc: make([]accumulator, len(c.p.aggregates))}}
-	}
-	keys, folded := f.keys, f.folded
-	defer func() { f.keys, f.folded = keys, folded }()
-	var out []*row
-	for _, g := range c.ranks {
-		f.keys, f.folded = g.keys, make([]value, len(g.acc))
-		for i, a := range c.p.aggregates {
-			f.folded[i] = g.acc[i].result(a)
-		}
-		r := &row{v: c.p.row.eval(f)}
-		for _, k := range g.keys {
-			r.keys = append(r.keys, sortKey(k))
-		}
-		if r.v.kind != undefined {
-			out = append(out, r)
-		}
-	}
-	return out
 }
 
 // cut applies TOP or OFFSET LIMIT.

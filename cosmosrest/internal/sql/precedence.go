@@ -28,8 +28,8 @@ var levels = map[string]int{
 // maxChain bounds the operators of a chain such as a + b + c, other than AND and OR, and of choices within choices.
 const maxChain = 500
 
-// folder makes a tree of a flat expression by climbing precedence.
-type folder struct {
+// climber makes a tree of a flat expression by climbing precedence.
+type climber struct {
 	c     *compiler
 	links []*link
 	depth int
@@ -37,7 +37,7 @@ type folder struct {
 
 // expr compiles an expression.
 func (c *compiler) expr(e *expr) node {
-	p := &folder{c: c, links: e.Rest}
+	p := &climber{c: c, links: e.Rest}
 	n := p.climb(e.First, levelChoice)
 	if len(p.links) > 0 {
 		c.near(p.links[0])
@@ -45,7 +45,7 @@ func (c *compiler) expr(e *expr) node {
 	return n
 }
 
-func (p *folder) climb(u *unary, min int) node {
+func (p *climber) climb(u *unary, min int) node {
 	p.depth++
 	defer func() { p.depth-- }()
 	if p.depth > maxChain || len(u.Signs) > maxChain {
@@ -56,7 +56,7 @@ func (p *folder) climb(u *unary, min int) node {
 	return p.extend(p.operand(u, u.Signs), min, mark)
 }
 
-func (p *folder) operand(u *unary, signs []string) node {
+func (p *climber) operand(u *unary, signs []string) node {
 	mark := p.c.mark()
 	if len(signs) == 0 {
 		return p.c.seal(p.c.primary(u.Primary), mark)
@@ -64,7 +64,7 @@ func (p *folder) operand(u *unary, signs []string) node {
 	return p.c.seal(p.signed(signs[0], p.operand(u, signs[1:]), mark), mark)
 }
 
-func (p *folder) signed(sign string, x node, mark int) node {
+func (p *climber) signed(sign string, x node, mark int) node {
 	switch sign {
 	case "NOT":
 		return not{p.extend(x, levelCompare, mark)}
@@ -78,7 +78,7 @@ func (p *folder) signed(sign string, x node, mark int) node {
 }
 
 // extend takes the operators that bind at least as tight as min.
-func (p *folder) extend(left node, min, mark int) node {
+func (p *climber) extend(left node, min, mark int) node {
 	for chain := 0; len(p.links) > 0 && p.c.err == nil; chain++ {
 		l := p.links[0]
 		level := levels[l.Op]
@@ -94,7 +94,7 @@ func (p *folder) extend(left node, min, mark int) node {
 	return left
 }
 
-func (p *folder) apply(left node, l *link, level int) node {
+func (p *climber) apply(left node, l *link, level int) node {
 	if l.Not && l.Op != "IN" && l.Op != "LIKE" && l.Op != "BETWEEN" {
 		p.c.near(l)
 		return left
@@ -135,7 +135,7 @@ func join(decides kind, left, right node) node {
 }
 
 // expect takes the next operator if it is the one wanted.
-func (p *folder) expect(op string, after *link) *link {
+func (p *climber) expect(op string, after *link) *link {
 	if len(p.links) == 0 || p.links[0].Op != op || p.links[0].Not {
 		p.c.near(after)
 		return after
@@ -145,20 +145,20 @@ func (p *folder) expect(op string, after *link) *link {
 	return l
 }
 
-func (p *folder) choice(cond node, l *link) node {
+func (p *climber) choice(cond node, l *link) node {
 	then := p.climb(l.Right, levelChoice)
 	other := p.expect(":", l)
 	return conditional{cond, then, p.climb(other.Right, levelChoice)}
 }
 
-func (p *folder) between(x node, l *link) node {
+func (p *climber) between(x node, l *link) node {
 	low := p.climb(l.Right, levelBitOr)
 	and := p.expect("AND", l)
 	high := p.climb(and.Right, levelBitOr)
 	return logic{isFalse, []node{compare{">=", x, low}, compare{"<=", x, high}}}
 }
 
-func (p *folder) list(l *link) []node {
+func (p *climber) list(l *link) []node {
 	prim := l.Right.Primary
 	if len(l.Right.Signs) > 0 || prim.Group == nil || prim.Group.Sub != nil || len(prim.Group.list()) == 0 || len(prim.Suffix) > 0 {
 		p.c.near(l)
@@ -167,7 +167,7 @@ func (p *folder) list(l *link) []node {
 	return p.c.exprs(prim.Group.list())
 }
 
-func (p *folder) like(x node, l *link) node {
+func (p *climber) like(x node, l *link) node {
 	n := like{x: x, pattern: p.climb(l.Right, levelBitOr)}
 	if len(p.links) == 0 || p.links[0].Op != "ESCAPE" {
 		return n

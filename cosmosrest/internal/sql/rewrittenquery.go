@@ -8,8 +8,8 @@ import (
 // rewrite returns the query for one range, or nothing if that is the query itself.
 func (w *rewriter) rewrite(info queryInfo) string {
 	switch {
-	case w.p.folds():
-		return w.folding()
+	case w.p.grouped():
+		return w.grouping()
 	case len(w.p.order) > 0:
 		return w.sorting(info)
 	case info.Limit != nil:
@@ -22,9 +22,9 @@ func (w *rewriter) rewrite(info queryInfo) string {
 	return ""
 }
 
-// folding returns each group's key as groupByItems and its columns as payload, aggregates in parts that a client can add up.
+// grouping returns each group's key as groupByItems and its columns as payload, aggregates in parts that a client can add up.
 // A bound on rows counts merged ones, so it is left out.
-func (w *rewriter) folding() string {
+func (w *rewriter) grouping() string {
 	var payload string
 	columns := w.columns()
 	if w.s.List.Value != nil {

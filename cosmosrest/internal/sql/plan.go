@@ -1,19 +1,9 @@
 package sql
 
-import (
-	"reflect"
-	"slices"
-	"strconv"
-	"strings"
-)
+import "strconv"
 
 // rootSlot is the slot of the document.
 const rootSlot = 0
-
-const (
-	maxJoins  = 32 // FROM and JOIN of one query
-	maxGroups = 32 // expressions of GROUP BY
-)
 
 // plan is a compiled SELECT.
 type plan struct {
@@ -53,94 +43,14 @@ type orderKey struct {
 
 // collects tells whether rows depend on each other.
 func (p *plan) collects() bool {
-	return p.distinct || len(p.order) > 0 || p.folds() || p.inputs == 0 || p.base != nil
+	return p.distinct || len(p.order) > 0 || p.grouped() || p.inputs == 0 || p.base != nil
 }
 
 // limits tells whether rows are counted.
 func (p *plan) limits() bool { return p.top != nil || p.limit != nil }
 
-// folds tells whether rows are folded into groups.
-func (p *plan) folds() bool { return len(p.groups) > 0 || len(p.aggregates) > 0 }
-
-// aggregation is the query that is being compiled, with those around it.
-type aggregation struct {
-	plan   *plan
-	outer  *aggregation
-	base   int  // slots from here on are of this query
-	names  int  // and so are names
-	open   bool // in the SELECT, where aggregates may stand
-	inside bool // in an aggregate's argument
-	strays []stray
-
-	sealed []node // expressions of GROUP BY in which shorter ones are sealed; nil for one
-}
-
-// stray is a path outside of aggregates, which has to be part of a GROUP BY expression if rows are folded.
-type stray struct {
-	text string
-	at   int
-}
-
-func (c *compiler) mark() int { return len(c.agg.strays) }
-
-// seal replaces an expression that GROUP BY names, and takes back the strays that were noted in it, since mark.
-func (c *compiler) seal(n node, mark int) node {
-	if !c.agg.open || c.agg.inside {
-		return n
-	}
-	for i, g := range c.agg.plan.groups {
-		if reflect.DeepEqual(n, g) || c.agg.sealed != nil && c.agg.sealed[i] != nil && reflect.DeepEqual(n, c.agg.sealed[i]) {
-			c.agg.strays = c.agg.strays[:mark]
-			return groupKey{i}
-		}
-	}
-	return n
-}
-
-// sealGroups has expressions of GROUP BY found although one of them is part of another, and so sealed before it.
-func (c *compiler) sealGroups(p *plan, list []*expr) {
-	if len(list) < 2 {
-		return
-	}
-	all := p.groups
-	p.groups, c.agg.sealed = make([]node, len(all)), make([]node, len(all))
-	length := func(i int) int { return list[i].EndPos.Offset - list[i].Pos.Offset }
-	shortest := make([]int, len(all))
-	for i := range shortest {
-		shortest[i] = i
-	}
-	slices.SortStableFunc(shortest, func(i, j int) int { return length(i) - length(j) })
-	for _, i := range shortest {
-		mark := c.mark()
-		c.agg.sealed[i] = c.expr(list[i])
-		c.agg.strays = c.agg.strays[:mark]
-		p.groups[i] = all[i]
-	}
-}
-
-func (c *compiler) stray(n path, p *primary) {
-	for a := c.agg; a != nil; a = a.outer {
-		if n.slot < a.base {
-			continue
-		}
-		if a.open && !a.inside {
-			a.strays = append(a.strays, stray{p.text(), p.Pos.Offset})
-		}
-		return
-	}
-}
-
-// text is the path for messages.
-func (p *primary) text() string {
-	var text strings.Builder
-	text.WriteString(p.Name)
-	for _, s := range p.Suffix {
-		if s.Field != "" {
-			text.WriteString("." + s.Field)
-		}
-	}
-	return text.String()
-}
+// grouped tells whether rows are put into groups.
+func (p *plan) grouped() bool { return len(p.groups) > 0 || len(p.aggregates) > 0 }
 
 func (c *compiler) subquery(s *selectStmt) *plan {
 	names := c.names
@@ -186,7 +96,7 @@ func (c *compiler) query(s *selectStmt, base int) *plan {
 	c.sealGroups(p, s.Tail.Group)
 	c.selection(p, s)
 	agg.open = false
-	if p.folds() && len(agg.strays) > 0 {
+	if p.grouped() && len(agg.strays) > 0 {
 		lost := agg.strays[0]
 		c.fail(failf(lost.at, "Property reference %s is invalid in the select list because it is not contained in either an "+
 			"aggregate function or the GROUP BY clause.", clip(lost.text)))
@@ -265,7 +175,7 @@ func (c *compiler) tail(p *plan, s *selectStmt) {
 	for _, o := range t.Order {
 		p.order = append(p.order, orderKey{c.expr(o.Expr), o.Desc})
 	}
-	if len(t.Order) > 0 && p.folds() {
+	if len(t.Order) > 0 && p.grouped() {
 		c.fail(failf(t.Order[0].Expr.Pos.Offset, "'ORDER BY' is not supported in presence of GROUP BY or aggregates."))
 	}
 	if s.Top != nil && t.Offset != nil {
@@ -292,82 +202,4 @@ func (c *compiler) count(clause string, o *operand) node {
 	n := c.scalar(o.Value, o.Pos.Offset)
 	c.counts = append(c.counts, count{clause, n, o.Pos.Offset})
 	return n
-}
-
-func (c *compiler) from(p *plan, refs []*sourceRef) {
-	if len(refs) > maxJoins {
-		c.fail(failf(refs[maxJoins].Pos.Offset, "The query has more than %d JOINs.", maxJoins-1))
-		return
-	}
-	for i, r := range refs {
-		p.inputs++
-		c.source(p, r, i == 0 && len(c.names) == 0)
-	}
-}
-
-func (c *compiler) source(p *plan, r *sourceRef, root bool) {
-	from, alias := r, r.Alias
-	if r.In != nil {
-		if from = r.In; r.Sub != nil || len(r.Path) > 0 || from.Alias != "" || from.In != nil {
-			c.fail(failf(r.Pos.Offset, "Syntax error, incorrect syntax near 'IN'."))
-			return
-		}
-		alias = r.Name
-	}
-	if alias == "" {
-		alias = from.lastName(c)
-	}
-	src := source{each: r.In != nil}
-	if from.Sub != nil {
-		src.sub = c.subquery(from.Sub)
-		src.each = src.each && src.sub.inputs == 0 && from.Sub.List.Value != nil
-		if root && (src.sub.collects() || src.sub.limits()) {
-			p.base = src.sub
-		}
-	} else if n, plain := c.collection(from, root); plain && !src.each {
-		c.bind(alias, rootSlot, r)
-		return
-	} else {
-		src.node = n
-	}
-	c.slots++
-	src.slot = c.slots
-	p.sources = append(p.sources, src)
-	c.bind(alias, src.slot, r)
-}
-
-// collection is the path after FROM, JOIN or IN, and whether it is the whole document.
-func (c *compiler) collection(r *sourceRef, root bool) (n node, plain bool) {
-	slot, ok := c.resolve(r.Name)
-	if !ok && !root {
-		c.unresolved(r.Name, r.Pos.Offset)
-	}
-	at := path{slot: slot, memo: -1}
-	for _, s := range r.Path {
-		st, ok := c.constantStep(s)
-		if !ok {
-			c.fail(failf(s.Pos.Offset, "Syntax error, a path after FROM or JOIN has names and numbers only."))
-		}
-		at.steps = append(at.steps, st)
-	}
-	at.memo = c.memo(at)
-	return at, !ok && len(at.steps) == 0
-}
-
-func (r *sourceRef) lastName(c *compiler) string {
-	if len(r.Path) == 0 {
-		return r.Name
-	}
-	s, _ := c.constantStep(r.Path[len(r.Path)-1])
-	return s.name
-}
-
-func (c *compiler) bind(name string, slot int, r *sourceRef) {
-	if name == "" {
-		return
-	}
-	if slices.ContainsFunc(c.names[c.agg.names:], func(other binding) bool { return other.name == name }) {
-		c.fail(failf(r.Pos.Offset, "The input alias %s is specified more than once in the FROM clause.", clip(name)))
-	}
-	c.names = append(c.names, binding{name, slot})
 }

@@ -31,7 +31,7 @@ func (n call) eval(f *frame) value {
 	if !f.spend(cost) {
 		return value{}
 	}
-	defer f.fold(f.spread)
+	defer f.release(f.spread)
 	return n.fn.run(f, f.stack[base:])
 }
 

@@ -90,7 +90,7 @@ func (n groupKey) eval(f *frame) value { return f.keys[n.index] }
 
 type aggregated struct{ index int }
 
-func (n aggregated) eval(f *frame) value { return f.folded[n.index] }
+func (n aggregated) eval(f *frame) value { return f.aggregates[n.index] }
 
 // existsNode is EXISTS(subquery).
 type existsNode struct{ plan *plan }

@@ -2,94 +2,11 @@ package sql
 
 import (
 	"bytes"
-	"context"
 	"math"
-	"time"
 )
 
 // node is a compiled expression. Queries share nodes, so a node never changes; what changes is in the frame.
 type node interface{ eval(f *frame) value }
-
-// frame is the state of one evaluation.
-type frame struct {
-	slots  []value // the document, then a value per FROM and JOIN
-	params []value
-	memo   []memo // values of paths into the document, so that a long OR looks each up once
-	round  int    // what the memo is for
-
-	combination int // of rows of FROM and JOIN that the outer plan visits, counted before WHERE
-
-	stack  []value   // arguments of the calls that are being made
-	folded []value   // results of aggregates
-	keys   []value   // of the group that is projected
-	apart  [][]value // rows of the subqueries that read the container by themselves
-	now    time.Time
-	most   int // what a document may cost,
-	bytely int // and besides for each of its bytes
-	work   int // what this one may still cost
-	perRow int // what a row costs
-	err    *Error
-	ctx    context.Context // of the run; nil is none
-	asking int             // work since it was last asked whether it has ended
-	meter  Meter           // of the run; nil is none
-	ended  error           // the meter's
-	spread int             // bytes of the arrays that are taken apart just now
-
-	patterns map[string]*expression // compiled for RegexMatch
-}
-
-type memo struct {
-	round int
-	v     value
-}
-
-// Work bounds the time that a query takes for one document: to about a second. A unit is a byte that is skipped.
-const (
-	maxWork    = 1 << 29
-	rowWork    = 50 // to visit a row of FROM or JOIN, besides what the query's expressions cost
-	textPerJob = 4  // bytes of a query that cost a unit for each row
-	opWork     = 16 // to compute with two numbers, to compare two values, or to call a function
-	slowWork   = 4  // to decode a byte, not only to skip it
-	deepWork   = 32 // to bring a byte of an array or object into the form in which they are compared
-	itemWork   = 64 // to take an array apart, for each element
-	writeWork  = 16 // to write an element or a member
-
-	askWork = 1 << 16 // until a run asks whether it is to end
-
-	conditionWork = 1 << 20 // for the condition of a patch, for which all writers wait,
-	conditionByte = 8       // and besides for each byte of the document
-)
-
-func (f *frame) fail(err *Error) {
-	if f.err == nil {
-		f.err = err
-	}
-}
-
-// spend takes n units of work and tells whether to go on.
-func (f *frame) spend(n int) bool {
-	f.work -= n
-	f.asking += n
-	switch {
-	case f.work < 0:
-		f.fail(failf(-1, "The query takes too long on one document."))
-	case f.asking > askWork:
-		f.ask()
-	}
-	return f.err == nil
-}
-
-// ask asks whether to go on.
-func (f *frame) ask() {
-	n := f.asking
-	f.asking = 0
-	if f.meter != nil && f.ended == nil {
-		f.ended = f.meter.Work(n)
-	}
-	if f.ended != nil || f.ctx != nil && f.ctx.Err() != nil {
-		f.fail(failf(-1, "The query was ended."))
-	}
-}
 
 type constant struct{ v value }
 

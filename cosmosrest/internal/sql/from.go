@@ -1,0 +1,83 @@
+package sql
+
+import "slices"
+
+func (c *compiler) from(p *plan, refs []*sourceRef) {
+	if len(refs) > maxJoins {
+		c.fail(failf(refs[maxJoins].Pos.Offset, "The query has more than %d JOINs.", maxJoins-1))
+		return
+	}
+	for i, r := range refs {
+		p.inputs++
+		c.source(p, r, i == 0 && len(c.names) == 0)
+	}
+}
+
+func (c *compiler) source(p *plan, r *sourceRef, root bool) {
+	from, alias := r, r.Alias
+	if r.In != nil {
+		if from = r.In; r.Sub != nil || len(r.Path) > 0 || from.Alias != "" || from.In != nil {
+			c.fail(failf(r.Pos.Offset, "Syntax error, incorrect syntax near 'IN'."))
+			return
+		}
+		alias = r.Name
+	}
+	if alias == "" {
+		alias = from.lastName(c)
+	}
+	src := source{each: r.In != nil}
+	if from.Sub != nil {
+		src.sub = c.subquery(from.Sub)
+		src.each = src.each && src.sub.inputs == 0 && from.Sub.List.Value != nil
+		if root && (src.sub.collects() || src.sub.limits()) {
+			p.base = src.sub
+		}
+	} else if n, plain := c.collection(from, root); plain && !src.each {
+		c.bind(alias, rootSlot, r)
+		return
+	} else {
+		src.node = n
+	}
+	c.slots++
+	src.slot = c.slots
+	p.sources = append(p.sources, src)
+	c.bind(alias, src.slot, r)
+}
+
+// collection is the path after FROM, JOIN or IN, and whether it is the whole document.
+func (c *compiler) collection(r *sourceRef, root bool) (n node, plain bool) {
+	slot, ok := c.resolve(r.Name)
+	if !ok && !root {
+		c.unresolved(r.Name, r.Pos.Offset)
+	}
+	at := path{slot: slot, memo: -1}
+	for _, s := range r.Path {
+		st, ok := c.constantStep(s)
+		if !ok {
+			c.fail(failf(s.Pos.Offset, "Syntax error, a path after FROM or JOIN has names and numbers only."))
+		}
+		at.steps = append(at.steps, st)
+	}
+	at.memo = c.memo(at)
+	return at, !ok && len(at.steps) == 0
+}
+
+func (r *sourceRef) lastName(c *compiler) string {
+	if len(r.Path) == 0 {
+		return r.Name
+	}
+	s, _ := c.constantStep(r.Path[len(r.Path)-1])
+	return s.name
+}
+
+func (c *compiler) bind(name string, slot int, r *sourceRef) {
+	if name == "" {
+		return
+	}
+	if slices.ContainsFunc(c.names[c.agg.names:], func(other binding) bool { return other.name == name }) {
+		c.fail(failf(r.Pos.Offset, "The input alias %s is specified more than once in the FROM clause.", clip(name)))
+	}
+	c.names = append(c.names, binding{name, slot})
+}
+
+const maxJoins = 32 // FROM and JOIN of one query

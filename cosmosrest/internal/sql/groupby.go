@@ -1,0 +1,141 @@
+package sql
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
+
+const maxGroups = 32 // expressions of GROUP BY
+
+// aggregation is the query that is being compiled, with those around it.
+type aggregation struct {
+	plan   *plan
+	outer  *aggregation
+	base   int  // slots from here on are of this query
+	names  int  // and so are names
+	open   bool // in the SELECT, where aggregates may stand
+	inside bool // in an aggregate's argument
+	strays []stray
+
+	sealed []node // expressions of GROUP BY in which shorter ones are sealed; nil for one
+}
+
+// stray is a path outside of aggregates, which has to be part of a GROUP BY expression if rows are put into groups.
+type stray struct {
+	text string
+	at   int
+}
+
+func (c *compiler) mark() int { return len(c.agg.strays) }
+
+// seal replaces an expression that GROUP BY names, and takes back the strays that were noted in it, since mark.
+func (c *compiler) seal(n node, mark int) node {
+	if !c.agg.open || c.agg.inside {
+		return n
+	}
+	for i, g := range c.agg.plan.groups {
+		if reflect.DeepEqual(n, g) || c.agg.sealed != nil && c.agg.sealed[i] != nil && reflect.DeepEqual(n, c.agg.sealed[i]) {
+			c.agg.strays = c.agg.strays[:mark]
+			return groupKey{i}
+		}
+	}
+	return n
+}
+
+// sealGroups has expressions of GROUP BY found although one of them is part of another, and so sealed before it.
+func (c *compiler) sealGroups(p *plan, list []*expr) {
+	if len(list) < 2 {
+		return
+	}
+	all := p.groups
+	p.groups, c.agg.sealed = make([]node, len(all)), make([]node, len(all))
+	length := func(i int) int { return list[i].EndPos.Offset - list[i].Pos.Offset }
+	shortest := make([]int, len(all))
+	for i := range shortest {
+		shortest[i] = i
+	}
+	slices.SortStableFunc(shortest, func(i, j int) int { return length(i) - length(j) })
+	for _, i := range shortest {
+		mark := c.mark()
+		c.agg.sealed[i] = c.expr(list[i])
+		c.agg.strays = c.agg.strays[:mark]
+		p.groups[i] = all[i]
+	}
+}
+
+func (c *compiler) stray(n path, p *primary) {
+	for a := c.agg; a != nil; a = a.outer {
+		if n.slot < a.base {
+			continue
+		}
+		if a.open && !a.inside {
+			a.strays = append(a.strays, stray{p.text(), p.Pos.Offset})
+		}
+		return
+	}
+}
+
+// text is the path for messages.
+func (p *primary) text() string {
+	var text strings.Builder
+	text.WriteString(p.Name)
+	for _, s := range p.Suffix {
+		if s.Field != "" {
+			text.WriteString("." + s.Field)
+		}
+	}
+	return text.String()
+}
+
+type group struct {
+	keys []value
+	acc  []accumulator
+}
+
+func (c *collector) addToGroup(f *frame) bool {
+	keys := make([]value, len(c.p.groups))
+	var id []byte
+	for i, g := range c.p.groups {
+		keys[i] = g.eval(f)
+		id = append(appendCanonical(id, keys[i], 0), 0)
+	}
+	g, ok := c.groups[string(id)]
+	if !ok {
+		for i := range keys {
+			keys[i] = own(keys[i])
+		}
+		c.held += 2*len(id) + rowCost*(1+len(keys)+len(c.p.aggregates))
+		g = &group{keys, make([]accumulator, len(c.p.aggregates))}
+		c.groups[string(id)] = g
+		c.ranks = append(c.ranks, g)
+	}
+	for i, a := range c.p.aggregates {
+		g.acc[i].add(a, a.arg.eval(f))
+	}
+	return c.fits(f)
+}
+
+// groupRows makes a row of each group, sorted by what it is grouped by. Without GROUP BY there is one group, even of no rows.
+func (c *collector) groupRows(f *frame) []*row {
+	if len(c.p.groups) == 0 && len(c.ranks) == 0 {
+		c.ranks = []*group{{acc: make([]accumulator, len(c.p.aggregates))}}
+	}
+	keys, aggregates := f.keys, f.aggregates
+	defer func() { f.keys, f.aggregates = keys, aggregates }()
+	var out []*row
+	for _, g := range c.ranks {
+		f.keys, f.aggregates = g.keys, make([]value, len(g.acc))
+		for i, a := range c.p.aggregates {
+			f.aggregates[i] = g.acc[i].result(a)
+		}
+		r := &row{v: c.p.row.eval(f)}
+		for _, k := range g.keys {
+			r.keys = append(r.keys, sortKey(k))
+		}
+		if r.v.kind != undefined {
+			out = append(out, r)
+		}
+	}
+	return out
+}

@@ -1,0 +1,82 @@
+package sql
+
+// each visits every row of FROM and JOIN that WHERE lets pass, until visit returns false. It returns false if it was stopped.
+func (p *plan) each(f *frame, visit func() bool) bool { return p.from(f, 0, visit) }
+
+func (p *plan) from(f *frame, i int, visit func() bool) bool {
+	if !f.spend(f.perRow) {
+		return false
+	}
+	if i == len(p.sources) {
+		if p.outer {
+			f.combination++
+		}
+		if p.where != nil && p.where.eval(f).kind != isTrue {
+			return f.err == nil
+		}
+		return visit() && f.err == nil
+	}
+	s := &p.sources[i]
+	next := func(v value) bool {
+		f.slots[s.slot] = v
+		return p.from(f, i+1, visit)
+	}
+	if s.sub != nil {
+		return s.sub.rows(f, func(v value) bool { return s.bind(f, v, next) })
+	}
+	return s.bind(f, s.node.eval(f), next)
+}
+
+// bind visits what the source makes of a value: the value, or each of its elements.
+func (s *source) bind(f *frame, v value, next func(value) bool) bool {
+	switch {
+	case v.kind == undefined, s.each && v.kind != array:
+		return f.err == nil
+	case !s.each:
+		return next(v)
+	}
+	if !f.spend(len(v.raw)) {
+		return false
+	}
+	for c := walk(v.raw); ; {
+		_, val, ok := c.next(false)
+		if !ok {
+			return true
+		}
+		if !next(rawValue(val)) {
+			return false
+		}
+	}
+}
+
+// rows visits the rows of the whole query, as SELECT makes them, until visit returns false.
+func (p *plan) rows(f *frame, visit func(value) bool) bool {
+	if p.apart > 0 {
+		for _, v := range f.apart[p.apart-1] {
+			if !visit(v) {
+				return false
+			}
+		}
+		return f.err == nil
+	}
+	if p.collects() || p.limits() {
+		return p.collected(f, visit)
+	}
+	return p.each(f, func() bool {
+		v := p.row.eval(f)
+		return v.kind == undefined || visit(v)
+	})
+}
+
+func (p *plan) collected(f *frame, visit func(value) bool) bool {
+	c := newCollector(p, f)
+	if !p.each(f, func() bool { return c.add(f) }) {
+		return false
+	}
+	for _, r := range c.finish(f) {
+		if !visit(r.v) {
+			return false
+		}
+	}
+	return f.err == nil
+}
