@@ -64,6 +64,7 @@ type PatchOp struct {
 type Result struct {
 	ETag    string
 	LSN     int64
+	Charge  float64         // request units
 	Created bool            // the item did not exist before
 	Body    json.RawMessage // the item with its system properties; nil after a delete
 }

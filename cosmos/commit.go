@@ -10,13 +10,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // The service's limits on a batch, which are checked here so that the error tells which
 // write is wrong.
 const (
-	maxWrites  = 100
-	maxPatch   = 10
+	maxWrites  = service.MaxBatch
+	maxPatch   = service.MaxPatch
 	maxIDBytes = 1023
 )
 
@@ -156,7 +157,8 @@ func checkID(id string) error {
 // result is what a batch answers to one operation.
 type result struct {
 	StatusCode   int
-	SubStatus    int `json:"subStatusCode"`
+	SubStatus    int     `json:"subStatusCode"`
+	Charge       float64 `json:"requestCharge"`
 	ETag         string
 	Message      string
 	ResourceBody json.RawMessage
@@ -186,7 +188,7 @@ func parseResults(a *answer, operations []operation, writes []changefeed.Write) 
 	lsn := commitLSN(a.header)
 	results := make([]changefeed.Result, len(said))
 	for i, r := range said {
-		results[i] = changefeed.Result{ETag: r.ETag, LSN: lsn, Created: r.StatusCode == http.StatusCreated}
+		results[i] = changefeed.Result{ETag: r.ETag, LSN: lsn, Charge: r.Charge, Created: r.StatusCode == http.StatusCreated}
 		if writes[i].Op != changefeed.WriteDelete {
 			results[i].Body = r.ResourceBody
 		}

@@ -4,21 +4,24 @@ import (
 	"net"
 	"net/http"
 	"strings"
+
+	"github.com/millrace/changefeed/cosmosrest/internal/auth"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
 // readAccount answers what clients ask first. They act on the locations, on the
 // consistency, and ours on the member changefeed, which says that a change feed request
 // may wait for a change, and how long, that it may ask for a count, and whether
 // containers without a policy keep all versions.
-func (c *call) readAccount() error {
-	if err := c.allow(actionReadMetadata); err != nil {
+func readAccount(c *call) error {
+	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
 	}
-	name, endpoint := c.endpoint()
+	name, endpoint := endpointOf(c.in)
 	here := []map[string]string{{"name": region, "databaseAccountEndpoint": endpoint}}
 	keeps, _ := c.s.db.Retention()
 	replicas := map[string]any{"asyncReplication": false, "minReplicaSetSize": 1, "maxReplicasetSize": 4}
-	return c.reply(http.StatusOK, encode(map[string]any{
+	return c.reply(http.StatusOK, wire.Encode(map[string]any{
 		"id": name, "_rid": name + ".sql.cosmosdb.azure.com", "_self": "",
 		"media": "//media/", "addresses": "//addresses/", "_dbs": "//dbs/",
 		"writableLocations": here, "readableLocations": here, "enableMultipleWriteLocations": false,
@@ -26,7 +29,7 @@ func (c *call) readAccount() error {
 		"userReplicationPolicy": replicas, "systemReplicationPolicy": replicas,
 		"readPolicy":               map[string]int{"primaryReadCoefficient": 1, "secondaryReadCoefficient": 1},
 		"queryEngineConfiguration": queryLimits,
-		"changefeed":               map[string]any{"maxPollingIntervalInMs": maxPolling.Milliseconds(), "countsPending": true, "keepsVersions": keeps > 0},
+		"changefeed":               map[string]any{"maxPollingIntervalInMs": wire.MaxPolling.Milliseconds(), "countsPending": true, "keepsVersions": keeps > 0},
 	}))
 }
 
@@ -41,13 +44,10 @@ const queryLimits = `{"maxSqlQueryInputLength":262144,"maxJoinsPerSqlQuery":5,"m
 	`"sqlAllowLike":true,"sqlAllowGroupByClause":true,"maxSpatialQueryCells":12,"spatialMaxGeometryPointCount":256,` +
 	`"sqlAllowTop":true,"enableSpatialIndexing":true}`
 
-// endpoint is the host that the client has called, and where it is to send its further
+// endpointOf is the host that the client has called, and where it is to send its further
 // requests: there. The name localhost becomes the address, as the emulator has it.
-func (c *call) endpoint() (name, endpoint string) {
-	scheme, host := "https", c.r.Host
-	if c.r.TLS == nil {
-		scheme = "http"
-	}
+func endpointOf(in *wire.Request) (name, endpoint string) {
+	scheme, host := in.Base()
 	name, port, err := net.SplitHostPort(host)
 	if err != nil {
 		name = host

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
 // asked are requests of every kind, and whether they change something.
@@ -20,7 +21,7 @@ var asked = []struct {
 	{"GET", "/backup", nil, "", true}, // the full key only
 	{"GET", "/check", nil, "", true},
 	{"GET", "/dbs", nil, "", false},
-	{"POST", "/dbs", map[string]string{"Content-Type": queryType, "x-ms-documentdb-isquery": "true"}, `{"query":"SELECT * FROM r"}`, false},
+	{"POST", "/dbs", map[string]string{"Content-Type": wire.QueryType, "x-ms-documentdb-isquery": "true"}, `{"query":"SELECT * FROM r"}`, false},
 	{"POST", "/dbs", nil, `{"id":"x"}`, true},
 	{"GET", "/dbs/db", nil, "", false},
 	{"GET", "/dbs/db/colls", nil, "", false},
@@ -30,7 +31,7 @@ var asked = []struct {
 	{"GET", "/dbs/db/colls/c/pkranges", nil, "", false},
 	{"POST", "/dbs/db/colls/c/partitions", nil, `{"split":"0"}`, true},
 	{"GET", "/offers", nil, "", false},
-	{"POST", "/offers", map[string]string{"Content-Type": queryType}, `{"query":"SELECT * FROM r"}`, false},
+	{"POST", "/offers", map[string]string{"Content-Type": wire.QueryType}, `{"query":"SELECT * FROM r"}`, false},
 	{"GET", "/offers/x", nil, "", false},
 	{"PUT", "/offers/x", nil, `{}`, true},
 	{"POST", "/dbs/db/colls/c/docs", onPK, `{"id":"new","pk":"p"}`, true},
@@ -80,15 +81,15 @@ func TestEveryOperationAsksWhetherItMay(t *testing.T) {
 	w.do(t, "POST", "/dbs/db/colls/c/docs", onPK, `{"id":"1","pk":"p"}`).want(t, http.StatusCreated)
 	kinds := map[string]bool{}
 	for _, q := range asked {
-		to, err := parsePath(q.path)
+		to, err := wire.ParsePath(q.path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		set := " one"
-		if to.feed {
+		if to.Feed {
 			set = " all"
 		}
-		kinds[to.kind+" "+q.method+set] = true
+		kinds[to.Kind+" "+q.method+set] = true
 		token := with(q.headers)
 		token["Authorization"] = issuer.bearer(t, map[string]any{"oid": "nobody"})
 		w.key = keys.Primary

@@ -5,7 +5,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // What an administrator asks of the store as a whole, which the service has no request
@@ -13,25 +15,24 @@ import (
 
 // longAnswer sends an answer bit by bit. It has no end of time as long as somebody reads.
 type longAnswer struct {
-	c    *call
-	kind string // of the content
+	c       *call
+	kind    string // of the content
+	control *http.ResponseController
+}
+
+// answerLong is an answer with a kind of content.
+func (c *call) answerLong(kind string) *longAnswer {
+	return &longAnswer{c, kind, c.out.Control()}
 }
 
 const longPause = time.Minute // that the client may take for one bit
 
 // Write sends a bit; the first one makes the answer a 200.
 func (a *longAnswer) Write(b []byte) (int, error) {
-	control := http.NewResponseController(a.c.w)
-	_ = control.SetWriteDeadline(time.Now().Add(longPause)) // not every server has one
-	if a.c.status == 0 {
-		a.c.frame()
-		a.c.set("Content-Type", a.kind)
-		a.c.status = http.StatusOK
-		a.c.w.WriteHeader(http.StatusOK)
-	}
-	n, err := a.c.w.Write(b)
+	_ = a.control.SetWriteDeadline(time.Now().Add(longPause)) // not every server has one
+	n, err := a.c.out.Stream(a.kind, b)
 	if err == nil {
-		_ = control.Flush() // the same
+		_ = a.control.Flush() // the same
 	}
 	return n, err
 }
@@ -39,20 +40,20 @@ func (a *longAnswer) Write(b []byte) (int, error) {
 // ended passes on an error that can still be answered, and notes one that cannot: then the
 // answer lacks its end, by which clients know.
 func (a *longAnswer) ended(err error) error {
-	if err != nil && a.c.status != 0 {
-		a.c.s.log.Warn("answer broke off", "path", a.c.r.URL.Path, "err", err, "activity", a.c.activity)
+	if err != nil && a.c.out.Status != 0 {
+		a.c.s.log.Warn("answer broke off", "path", a.c.in.Path(), "err", err, "activity", a.c.out.Activity)
 		return nil
 	}
 	return err
 }
 
 // sendBackup answers with a copy of the store, as [docstore.ReceiveBackup] reads it.
-func (c *call) sendBackup() error {
-	if err := c.allow(actionManage); err != nil {
+func sendBackup(c *call) error {
+	if err := c.allow(auth.Manage); err != nil {
 		return err
 	}
-	c.charge += chargeManage
-	a := &longAnswer{c, "application/x-tar"}
+	c.out.Charge += service.ManageCharge
+	a := c.answerLong("application/x-tar")
 	return a.ended(c.s.db.BackupTo(c.ctx, a))
 }
 
@@ -67,12 +68,12 @@ type checkState struct {
 const checkEvery = time.Second // between two lines
 
 // checkStore checks the store, and answers with a line now and then.
-func (c *call) checkStore() error {
-	if err := c.allow(actionManage); err != nil {
+func checkStore(c *call) error {
+	if err := c.allow(auth.Manage); err != nil {
 		return err
 	}
-	c.charge += chargeManage
-	a := &longAnswer{c, "application/x-ndjson"}
+	c.out.Charge += service.ManageCharge
+	a := c.answerLong("application/x-ndjson")
 	out := json.NewEncoder(a)
 	var state checkState
 	var said time.Time

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/golang-jwt/jwt/v5"
-
 	"github.com/millrace/changefeed/docstore"
 )
 

@@ -1,7 +1,6 @@
 package cosmosrest
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -9,16 +8,11 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest/internal/auth"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/internal/rawjson"
-)
-
-const (
-	headerAtomic   = "X-Ms-Cosmos-Batch-Atomic"
-	headerContinue = "X-Ms-Cosmos-Batch-Continue-On-Error"
-
-	maxBatchOps  = 100
-	maxBatchBody = 2<<20 + 64<<10 // bytes: the items, and what is around them
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // step is an operation that was understood.
@@ -32,17 +26,17 @@ type step struct {
 
 // stepKinds are the operations by name.
 var stepKinds = map[string]step{
-	"Create":  {write: changefeed.Write{Op: changefeed.WriteCreate}, action: actionCreate},
-	"Upsert":  {write: changefeed.Write{Op: changefeed.WriteUpsert}, action: actionUpsert},
-	"Replace": {write: changefeed.Write{Op: changefeed.WriteReplace}, action: actionReplace},
-	"Patch":   {write: changefeed.Write{Op: changefeed.WritePatch}, action: actionReplace},
-	"Delete":  {write: changefeed.Write{Op: changefeed.WriteDelete}, action: actionDelete},
-	"Read":    {write: changefeed.Write{Op: changefeed.WriteRead}, action: actionReadItem},
+	"Create":  {write: changefeed.Write{Op: changefeed.WriteCreate}, action: auth.Create},
+	"Upsert":  {write: changefeed.Write{Op: changefeed.WriteUpsert}, action: auth.Upsert},
+	"Replace": {write: changefeed.Write{Op: changefeed.WriteReplace}, action: auth.Replace},
+	"Patch":   {write: changefeed.Write{Op: changefeed.WritePatch}, action: auth.Replace},
+	"Delete":  {write: changefeed.Write{Op: changefeed.WriteDelete}, action: auth.Delete},
+	"Read":    {write: changefeed.Write{Op: changefeed.WriteRead}, action: auth.ReadItem},
 }
 
-// batch carries out several operations: all or none, or each by itself.
-func (c *call) batch() error {
-	body, err := c.body(maxBatchBody)
+// writeBatch carries out several operations: all or none, or each by itself.
+func writeBatch(c *call) error {
+	body, err := c.in.Body(wire.MaxBatch)
 	if err != nil {
 		return err
 	}
@@ -59,7 +53,7 @@ func (c *call) batch() error {
 	if err != nil {
 		return err
 	}
-	if c.flag(headerAtomic) {
+	if c.in.Flag(wire.HeaderAtomic) {
 		return c.atomic(cont, steps)
 	}
 	return c.bulk(cont, steps)
@@ -68,34 +62,34 @@ func (c *call) batch() error {
 func parseBatch(body []byte) ([]step, error) {
 	switch {
 	case len(body) > 0 && body[0] >= 0x80:
-		return nil, badRequest("body of the batch is binary: want a JSON array of operations")
+		return nil, wire.BadRequest("body of the batch is binary: want a JSON array of operations")
 	case !rawjson.Valid(body):
-		return nil, badRequest("body of the batch is not JSON: want a JSON array of operations")
+		return nil, wire.BadRequest("body of the batch is not JSON: want a JSON array of operations")
 	}
 	var steps []step
 	for text := range rawjson.Elements(body) {
 		s, err := parseStep(text)
 		if err != nil {
-			return nil, badRequest("operation %d of the batch: %v", len(steps), err)
+			return nil, wire.BadRequest("operation %d of the batch: %v", len(steps), err)
 		}
-		if steps = append(steps, s); len(steps) > maxBatchOps {
-			return nil, badRequest("batch request has more than %d operations", maxBatchOps)
+		if steps = append(steps, s); len(steps) > wire.MaxBatchOps {
+			return nil, wire.BadRequest("batch request has more than %d operations", wire.MaxBatchOps)
 		}
 	}
 	if len(steps) == 0 {
-		return nil, badRequest("body of the batch has no operations: want a JSON array of 1 to %d", maxBatchOps)
+		return nil, wire.BadRequest("body of the batch has no operations: want a JSON array of 1 to %d", wire.MaxBatchOps)
 	}
 	return steps, nil
 }
 
-// operation is one of a batch, as it is sent.
-type operation struct {
+// operationText is one operation of a batch, as it is sent.
+type operationText struct {
 	kind, id, key, ifMatch, body []byte
 }
 
 // parseStep understands one operation.
 func parseStep(text []byte) (step, error) {
-	var o operation
+	var o operationText
 	for name, value := range rawjson.Members(text) {
 		switch name {
 		case "operationType":
@@ -112,12 +106,12 @@ func parseStep(text []byte) (step, error) {
 	}
 	s, ok := stepKinds[rawjson.Text(o.kind)]
 	if !ok {
-		return s, badRequest("operationType is %s: want Create, Upsert, Replace, Patch, Delete or Read", shown(o.kind))
+		return s, wire.BadRequest("operationType is %s: want Create, Upsert, Replace, Patch, Delete or Read", shown(o.kind))
 	}
 	if s.key, s.keyed = rawjson.Text(o.key), o.key != nil; s.keyed && s.key == "" {
-		return s, badRequest(`partitionKey is %s: want a string with JSON in it, such as "[\"London\"]"`, shown(o.key))
+		return s, wire.BadRequest(`partitionKey is %s: want a string with JSON in it, such as "[\"London\"]"`, shown(o.key))
 	}
-	return s, s.fill(&o)
+	return s, s.complete(&o)
 }
 
 // shown is a member as a message has it.
@@ -132,20 +126,20 @@ func shown(value []byte) string {
 	return string(value)
 }
 
-// fill takes over what the operation of its kind has.
-func (s *step) fill(o *operation) (err error) {
+// complete gives the step what its kind of operation has.
+func (s *step) complete(o *operationText) (err error) {
 	op, match := s.write.Op, rawjson.Text(o.ifMatch)
 	created := op == changefeed.WriteCreate || op == changefeed.WriteUpsert
 	if !created {
 		if s.write.ID = rawjson.Text(o.id); s.write.ID == "" {
-			return badRequest("id is %s: want that of the item", shown(o.id))
+			return wire.BadRequest("id is %s: want that of the item", shown(o.id))
 		}
 	}
 	switch op {
 	case changefeed.WriteDelete, changefeed.WriteRead:
 	default:
 		if len(o.body) == 0 || o.body[0] != '{' && o.body[0] != '[' {
-			return badRequest("resourceBody is %s: want an item, or the operations of a patch", shown(o.body))
+			return wire.BadRequest("resourceBody is %s: want an item, or the operations of a patch", shown(o.body))
 		}
 	}
 	switch op {
@@ -154,12 +148,12 @@ func (s *step) fill(o *operation) (err error) {
 	case changefeed.WriteUpsert:
 		s.write.Body, s.cond = o.body, unlessOther(match, "")
 	case changefeed.WriteReplace:
-		s.write.Body, s.write.IfMatch = o.body, quoted(match)
+		s.write.Body, s.write.IfMatch = o.body, wire.Quoted(match)
 	case changefeed.WritePatch:
-		s.write.IfMatch = quoted(match)
+		s.write.IfMatch = wire.Quoted(match)
 		s.write.Patch, s.cond, err = parsePatch(o.body)
 	default:
-		s.write.IfMatch = quoted(match)
+		s.write.IfMatch = wire.Quoted(match)
 	}
 	return err
 }
@@ -176,8 +170,7 @@ type outcome struct {
 
 // done is the outcome of an operation that was carried out.
 func (s *step) done(r changefeed.Result) outcome {
-	op := s.write.Op
-	return outcome{status: statusOf(op, r), charge: chargeOf(op, len(r.Body)), etag: r.ETag, body: r.Body}
+	return outcome{status: statusOf(s.write.Op, r), charge: r.Charge, etag: r.ETag, body: r.Body}
 }
 
 // refused is the outcome of one that was not.
@@ -185,20 +178,20 @@ func refused(err error) outcome {
 	if one, ok := errors.AsType[*changefeed.WriteError](err); ok {
 		err = one.Err
 	}
-	f := faultOf(err)
-	return outcome{status: f.status, sub: f.sub, charge: minCharge, message: f.message, after: f.after}
+	e := errorOf(err)
+	return outcome{status: e.Status, sub: e.Sub, charge: service.MinCharge, message: e.Message, after: e.After}
 }
 
 // atomic carries out all operations or none, in one logical partition.
 func (c *call) atomic(cont *docstore.Container, steps []step) error {
-	key, err := c.partitionKey()
+	key, err := c.in.Key()
 	if err != nil {
 		return err
 	}
 	if key == "" {
-		return badRequest("PartitionKey value must be supplied for this operation: want the header x-ms-documentdb-partitionkey")
+		return wire.BadRequest("PartitionKey value must be supplied for this operation: want the header x-ms-documentdb-partitionkey")
 	}
-	p, err := c.spot(cont, key)
+	p, err := c.logical(cont, key)
 	if err != nil {
 		return err
 	}
@@ -206,19 +199,17 @@ func (c *call) atomic(cont *docstore.Container, steps []step) error {
 		return err
 	}
 	writes := make([]changefeed.Write, len(steps))
-	conds := map[int]docstore.Condition{}
+	conds := make([]docstore.Condition, len(steps))
 	for i := range steps {
-		writes[i] = steps[i].write
-		if steps[i].cond != nil {
-			conds[i] = steps[i].cond
-		}
+		writes[i], conds[i] = steps[i].write, steps[i].cond
 	}
-	results, err := cont.CommitIf(c.ctx, key, writes, conds)
+	done, err := p.Commit(c.ctx, writes, conditions(conds...))
 	outcomes := make([]outcome, len(steps))
 	if err != nil {
 		one, ok := errors.AsType[*changefeed.WriteError](err)
 		if !ok {
-			c.done(p, minCharge)
+			c.spend(cont, done.Partition.ID, done.Charge)
+			c.out.SetSession(done.Partition.ID, done.Newest)
 			return err
 		}
 		for i := range outcomes {
@@ -226,13 +217,14 @@ func (c *call) atomic(cont *docstore.Container, steps []step) error {
 		}
 		outcomes[one.Index] = refused(err)
 	}
-	for i, r := range results {
+	for i, r := range done.Results {
 		outcomes[i] = steps[i].done(r)
 	}
-	c.done(p, total(outcomes))
-	for i, r := range results {
+	c.spend(cont, done.Partition.ID, total(outcomes))
+	c.out.SetSession(done.Partition.ID, done.Newest)
+	for i, r := range done.Results {
 		if writes[i].Op != changefeed.WriteRead {
-			c.wrote(r)
+			c.out.SetLSN(r.LSN)
 		}
 	}
 	return c.replyBatch(steps, outcomes)
@@ -242,9 +234,9 @@ func (c *call) atomic(cont *docstore.Container, steps []step) error {
 var dependent = outcome{status: http.StatusFailedDependency}
 
 // readable refuses reads that the session could not have.
-func (c *call) readable(p spot, steps []step) error {
+func (c *call) readable(p logical, steps []step) error {
 	if slices.ContainsFunc(steps, func(s step) bool { return s.write.Op == changefeed.WriteRead }) {
-		return c.consistent(p.part, p.cont.Newest(p.epk))
+		return c.in.Consistent(p.part, p.newest)
 	}
 	return nil
 }
@@ -264,7 +256,7 @@ func (c *call) replyBatch(steps []step, outcomes []outcome) error {
 		if o.status >= http.StatusBadRequest {
 			status = http.StatusMultiStatus
 		}
-		if c.minimal() && steps[i].write.Op != changefeed.WriteRead {
+		if c.in.Minimal() && steps[i].write.Op != changefeed.WriteRead {
 			o.body = nil
 		}
 		size += len(o.body) + len(o.message) + 128
@@ -276,7 +268,7 @@ func (c *call) replyBatch(steps []step, outcomes []outcome) error {
 		}
 		b = outcomes[i].append(b)
 	}
-	c.set(answerItemCount, strconv.Itoa(len(outcomes)))
+	c.out.SetCount(len(outcomes))
 	c.written = true
 	return c.reply(status, append(b, ']'))
 }
@@ -301,17 +293,11 @@ func (o *outcome) append(b []byte) []byte {
 	}
 	if o.message != "" {
 		b = append(b, `,"message":`...)
-		b = appendJSON(b, o.message)
+		b = wire.AppendString(b, o.message)
 	}
 	if len(o.body) > 0 {
 		b = append(b, `,"resourceBody":`...)
 		b = append(b, o.body...)
 	}
 	return append(b, '}')
-}
-
-// appendJSON appends a JSON string.
-func appendJSON(b []byte, s string) []byte {
-	text, _ := json.Marshal(s) // always marshals
-	return append(b, text...)
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest/internal/meter"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 )
 
@@ -71,7 +73,7 @@ func TestBatch(t *testing.T) {
 		{"operationType":"Patch","id":"old","resourceBody":{"condition":"from c where c.v = 1","operations":[{"op":"incr","path":"/v","value":1}]}},
 		{"operationType":"Patch","id":"old","resourceBody":[{"op":"incr","path":"/v","value":1}]},
 		{"operationType":"Read","id":"old"},
-		{"operationType":"Delete","id":"gone","ifMatch":`+string(appendJSON(nil, etag))+`}]`)
+		{"operationType":"Delete","id":"gone","ifMatch":`+string(wire.AppendString(nil, etag))+`}]`)
 	all, statuses := a.results(t, 200)
 	if statuses != "201 201 200 201 200 200 200 200 204" {
 		t.Fatalf("statuses are %s", statuses)
@@ -140,7 +142,7 @@ func TestBatchRefused(t *testing.T) {
 	one := `{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}}`
 	for ops, says := range map[string]string{
 		`[]`: "no operations", ``: "not JSON", `[{}`: "not JSON", `{}`: "no operations", "\x81\x01": "binary", `[7]`: "operationType is missing",
-		`[` + strings.Repeat(one+",", maxBatchOps) + one + `]`:                       "more than 100 operations",
+		`[` + strings.Repeat(one+",", wire.MaxBatchOps) + one + `]`:                  "more than 100 operations",
 		`[` + one + `,{"operationType":"Grow","id":"a"}]`:                            `operation 1 of the batch: operationType is "Grow"`,
 		`[` + one + `,{"operationType":"Delete"}]`:                                   "operation 1 of the batch: id",
 		`[` + one + `,{"operationType":"Create"}]`:                                   "operation 1 of the batch: resourceBody",
@@ -156,9 +158,9 @@ func TestBatchRefused(t *testing.T) {
 	w.send(t, `[`+one+`]`, "x-ms-documentdb-partitionkey", "").refused(t, 400, "0", "BadRequest")
 	w.send(t, `[`+one+`]`, "x-ms-documentdb-partitionkey", `["p","q"]`).refused(t, 400, "1001", "BadRequest")
 	w.send(t, `[{"operationType":"Read","id":"a"}]`, "x-ms-session-token", "0:-1#9").refused(t, 404, "1002", "NotFound")
-	half := `{"operationType":"Create","resourceBody":{"id":"%s","pk":"p","v":"` + strings.Repeat("x", maxItem/2) + `"}}`
+	half := `{"operationType":"Create","resourceBody":{"id":"%s","pk":"p","v":"` + strings.Repeat("x", wire.MaxItem/2) + `"}}`
 	w.send(t, `[`+fmt.Sprintf(half, "a")+`,`+fmt.Sprintf(half, "b")+`]`).refused(t, 413, "0", "RequestEntityTooLarge")
-	w.send(t, `[`+fmt.Sprintf(half, "a")+`,`+strings.Repeat(" ", maxItem)+`]`).refused(t, 413, "0", "RequestEntityTooLarge")
+	w.send(t, `[`+fmt.Sprintf(half, "a")+`,`+strings.Repeat(" ", wire.MaxItem)+`]`).refused(t, 413, "0", "RequestEntityTooLarge")
 	if cont.Head() != 0 {
 		t.Errorf("the head is %d: something was applied", cont.Head())
 	}
@@ -283,7 +285,7 @@ func TestBulkOrder(t *testing.T) {
 	w := serveStore(t, db, Options{})
 	cont := w.create(t, "db", `{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`, nil)
 	var ops []string
-	for i := range maxBatchOps {
+	for i := range wire.MaxBatchOps {
 		ops = append(ops, fmt.Sprintf(`{"operationType":"Upsert","partitionKey":"[\"%d\"]","resourceBody":{"id":"1","pk":"%[1]d","v":%d}}`, i%10, i))
 	}
 	w.bulk(t, `[`+strings.Join(ops, ",")+`]`).want(t, 200)
@@ -319,7 +321,7 @@ func TestBodiesTakeMemoryWhenTheyCome(t *testing.T) {
 	for _, flags := range [][]string{{"x-ms-documentdb-is-upsert"}, {"x-ms-cosmos-is-batch-request"}} {
 		body := new(promise)
 		r := httptest.NewRequestWithContext(t.Context(), "POST", docs, body)
-		r.ContentLength = maxItem
+		r.ContentLength = wire.MaxItem
 		r.Header.Set("x-ms-date", time.Now().UTC().Format(http.TimeFormat))
 		r.Header.Set("Authorization", sign(t, wellKnownKey, r))
 		for name, value := range with(onPK, flags...) {
@@ -376,7 +378,7 @@ func TestAWriteThatWasDoneIsNotRefusedForItsAnswer(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	large := strings.Repeat("x", 70<<10)
 	w.do(t, "POST", docs, under("p"), `{"id":"1","pk":"p","n":0,"text":"`+large+`"}`).want(t, http.StatusCreated)
-	w.sending.Store(maxSending - 1000)
+	w.holdAnswers(t, meter.MaxSending-1000) // to others
 	w.do(t, "GET", docs+"/1", under("p"), "").want(t, http.StatusTooManyRequests)
 	w.do(t, "PATCH", docs+"/1", under("p"), `[{"op":"incr","path":"/n","value":1}]`).want(t, http.StatusOK)
 	w.do(t, "POST", docs, under("p"), `{"id":"2","pk":"p","text":"`+large+`"}`).want(t, http.StatusCreated)

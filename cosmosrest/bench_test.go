@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 )
 
@@ -91,7 +92,7 @@ func BenchmarkItemUpsertParallel(b *testing.B) {
 	b.ReportAllocs()
 	b.SetParallelism(16)
 	b.RunParallel(func(pb *testing.PB) {
-		s := newShot(b, "POST", docs, under("p", "x-ms-documentdb-is-upsert", "True", "prefer", "return=minimal"), kilobyte(newUUID()))
+		s := newShot(b, "POST", docs, under("p", "x-ms-documentdb-is-upsert", "True", "prefer", "return=minimal"), kilobyte(wire.NewUUID()))
 		s.at(b, w, 201)
 		for pb.Next() {
 			s.at(b, w, 200)

@@ -13,41 +13,6 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-func TestBucket(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var none *bucket
-		b := none.with(100)
-		for _, step := range []struct {
-			pass time.Duration
-			take float64
-			wait time.Duration // afterwards
-		}{
-			{0, 99, 0},
-			{0, 1, time.Millisecond}, // all of it used
-			{time.Millisecond, 0, 0},
-			{time.Hour, 100, time.Millisecond}, // no more than a second is saved up
-			{100 * time.Millisecond, 0, 0},     // 10 units
-			{0, 60, 501 * time.Millisecond},    // 50 below
-			{500 * time.Millisecond, 0, time.Millisecond},
-			{time.Millisecond, 0, 0},
-		} {
-			time.Sleep(step.pass)
-			b.take(step.take, time.Now())
-			if got := b.wait(time.Now()); got != step.wait {
-				t.Errorf("after %v and %v units: wait %v, want %v", step.pass, step.take, got, step.wait)
-			}
-		}
-		if b.with(1000) != b {
-			t.Error("another rate makes another bucket")
-		}
-		time.Sleep(time.Second)
-		b.take(999, time.Now())
-		if got := b.wait(time.Now()); got != 0 {
-			t.Errorf("wait %v at the higher rate", got)
-		}
-	})
-}
-
 // key of the documents that these tests write and read.
 var keyed = map[string]string{"x-ms-documentdb-partitionkey": `["p"]`}
 
@@ -230,20 +195,17 @@ func TestBudgetsUnderConcurrency(t *testing.T) {
 	wg.Wait()
 	w.do(t, "POST", "/dbs/db/colls", nil, smallContainer).want(t, http.StatusCreated)
 	w.do(t, "GET", "/dbs/db/colls/c/docs/1", keyed, "").want(t, http.StatusNotFound)
-	left := 0
-	w.budgets.of.Range(func(any, any) bool { left++; return true })
-	if left != 2 {
+	if left := w.budgets.Containers(); left != 2 {
 		t.Errorf("%d containers have budgets, want 2", left)
 	}
 }
 
 func BenchmarkBudgetOff(b *testing.B) {
 	w, cont := newContainer(b, Options{})
-	c := &call{s: w.Server, ctx: b.Context()}
 	for b.Loop() {
-		if err := c.admit(cont, "0"); err != nil {
+		if err := w.budgets.Admit(b.Context(), cont, "0"); err != nil {
 			b.Fatal(err)
 		}
-		c.spend(cont, "0", 1)
+		w.budgets.Spend(cont, "0", 1)
 	}
 }

@@ -8,54 +8,62 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // bulk carries out operations that do not depend on each other, those of one key in
 // order. Those of different keys run at the same time, and so share a flush of the disk.
 type bulk struct {
 	steps    []step
-	spots    []spot
+	places   []logical // where each goes
 	outcomes []outcome
 	answered atomic.Int64 // bytes of items in the outcomes
 }
 
-const subAnswerTooLarge = 3402 // 413: the read is to be sent in another request
-
 func (c *call) bulk(cont *docstore.Container, steps []step) error {
-	b := bulk{steps: steps, spots: make([]spot, len(steps)), outcomes: make([]outcome, len(steps))}
-	if err := c.findSpots(cont, &b); err != nil {
+	b := bulk{steps: steps, places: make([]logical, len(steps)), outcomes: make([]outcome, len(steps))}
+	if err := c.locate(cont, &b); err != nil {
 		return err
 	}
-	if c.header(headerContinue) != "" && !c.flag(headerContinue) {
+	if c.in.Header(wire.HeaderContinueOnErr) != "" && !c.in.Flag(wire.HeaderContinueOnErr) {
 		b.runUntilError(c.ctx)
 	} else {
 		b.runAll(c.ctx)
 	}
-	var sessions []string
-	seen := map[string]bool{}
-	for i := range steps {
-		p := b.spots[i]
-		c.done(p, b.outcomes[i].charge)
-		if !seen[p.part.ID] {
-			seen[p.part.ID] = true
-			sessions = append(sessions, sessionToken(p.part.ID, p.cont.Newest(p.epk)))
-		}
-	}
-	c.set(answerSession, strings.Join(sessions, ","))
+	c.answerSessions(&b)
 	return c.replyBatch(steps, b.outcomes)
 }
 
-// findSpots finds where each operation goes. When the client has asked for a range that
+// answerSessions charges each operation, and answers with the session token of every partition that was written or read.
+func (c *call) answerSessions(b *bulk) {
+	var sessions []string
+	var newest int64
+	seen := map[string]bool{}
+	for i := range b.steps {
+		p := &b.places[i]
+		c.spend(p.cont, p.part.ID, b.outcomes[i].charge)
+		_, newest = p.Partition()
+		if !seen[p.part.ID] {
+			seen[p.part.ID] = true
+			sessions = append(sessions, service.SessionToken(p.part.ID, newest))
+		}
+	}
+	c.out.SetLSN(newest)
+	c.out.Set(wire.AnswerSession, strings.Join(sessions, ","))
+}
+
+// locate finds where each operation goes. When the client has asked for a range that
 // has been split since, or one that the key is not in, nothing is done at all, so that it
 // can sort them anew.
-func (c *call) findSpots(cont *docstore.Container, b *bulk) error {
-	own, err := c.partitionKey()
+func (c *call) locate(cont *docstore.Container, b *bulk) error {
+	own, err := c.in.Key()
 	if err != nil {
 		return err
 	}
 	var wanted changefeed.Partition
-	if id := c.header(headerRangeID); id != "" {
+	if id := c.in.Header(wire.HeaderRangeID); id != "" {
 		if wanted, err = c.partition(cont, id); err != nil {
 			return err
 		}
@@ -63,23 +71,23 @@ func (c *call) findSpots(cont *docstore.Container, b *bulk) error {
 	for i := range b.steps {
 		s, key := &b.steps[i], own
 		if s.keyed {
-			if key, err = parseKey(s.key); err != nil {
-				return badRequest("operation %d of the batch: partitionKey: %v", i, err)
+			if key, err = wire.ParseKey(s.key); err != nil {
+				return wire.BadRequest("operation %d of the batch: partitionKey: %v", i, err)
 			}
 		}
 		if key == "" {
-			return badRequest(`operation %d of the batch: partitionKey is missing: want a string such as "[\"London\"]"`, i)
+			return wire.BadRequest(`operation %d of the batch: partitionKey is missing: want a string such as "[\"London\"]"`, i)
 		}
-		p, err := c.spot(cont, key)
+		p, err := c.logical(cont, key)
 		switch {
 		case p.cont == nil:
-			return badRequest("operation %d of the batch: partitionKey: %v", i, err)
+			return wire.BadRequest("operation %d of the batch: partitionKey: %v", i, err)
 		case wanted.ID != "" && p.part.ID != wanted.ID:
-			return gone("operation %d of the batch is of partition %s, not of %s: read the ranges again", i, p.part.ID, wanted.ID)
+			return wire.Gone("operation %d of the batch is of partition %s, not of %s: read the ranges again", i, p.part.ID, wanted.ID)
 		case err != nil:
 			b.outcomes[i] = refused(err)
 		}
-		b.spots[i] = p
+		b.places[i] = p
 		if err := c.readable(p, b.steps[i:i+1]); err != nil {
 			b.outcomes[i] = refused(err)
 		}
@@ -89,9 +97,9 @@ func (c *call) findSpots(cont *docstore.Container, b *bulk) error {
 
 // runAll runs all keys at the same time.
 func (b *bulk) runAll(ctx context.Context) {
-	lines := map[string][]int{} // by key, the indexes of its operations
-	for i, p := range b.spots {
-		lines[p.epk] = append(lines[p.epk], i)
+	lines := map[changefeed.PartitionKey][]int{} // by key, the indexes of its operations
+	for i, p := range b.places {
+		lines[p.Key()] = append(lines[p.Key()], i)
 	}
 	var wait sync.WaitGroup
 	for _, line := range lines {
@@ -104,7 +112,7 @@ func (b *bulk) runAll(ctx context.Context) {
 	wait.Wait()
 }
 
-// runUntilError runs one after the other, and none behind the first that fails.
+// runUntilError runs one after the other, and none after the first that fails.
 func (b *bulk) runUntilError(ctx context.Context) {
 	for i := range b.steps {
 		if b.run(ctx, i); b.outcomes[i].status < http.StatusBadRequest {
@@ -122,28 +130,24 @@ func (b *bulk) run(ctx context.Context, i int) {
 	if b.outcomes[i].status != 0 {
 		return
 	}
-	s, p := &b.steps[i], b.spots[i]
-	var conds map[int]docstore.Condition
-	if s.cond != nil {
-		conds = map[int]docstore.Condition{0: s.cond}
-	}
-	results, err := p.cont.CommitIf(ctx, p.key, []changefeed.Write{s.write}, conds)
+	s, p := &b.steps[i], b.places[i]
+	done, err := p.Commit(ctx, []changefeed.Write{s.write}, conditions(s.cond))
 	if err != nil {
 		b.outcomes[i] = refused(err)
 		return
 	}
-	b.outcomes[i] = b.fitted(s.done(results[0]), s.write.Op)
+	b.outcomes[i] = b.fitted(s.done(done.Results[0]), s.write.Op)
 }
 
 // fitted is an outcome as it has room in the answer, which is no larger than a page: a read
 // is to be tried in another one, an item that was patched is left out.
 func (b *bulk) fitted(o outcome, op changefeed.WriteOp) outcome {
 	made := op == changefeed.WriteRead || op == changefeed.WritePatch // the others came with the request
-	if !made || b.answered.Add(int64(len(o.body))) <= maxPageBytes {
+	if !made || b.answered.Add(int64(len(o.body))) <= wire.MaxPage {
 		return o
 	}
 	if op == changefeed.WriteRead {
-		return outcome{status: http.StatusRequestEntityTooLarge, sub: subAnswerTooLarge, charge: o.charge, message: "the answer has no room for the item: want fewer reads in one request"}
+		return outcome{status: http.StatusRequestEntityTooLarge, sub: wire.SubAnswerTooLarge, charge: o.charge, message: "the answer has no room for the item: want fewer reads in one request"}
 	}
 	o.body = nil
 	return o

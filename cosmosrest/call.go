@@ -2,180 +2,198 @@ package cosmosrest
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
-	"io"
 	"net/http"
-	"os"
-	"slices"
-	"strconv"
+	"runtime/debug"
 	"strings"
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest/internal/auth"
+	"github.com/millrace/changefeed/cosmosrest/internal/meter"
+	"github.com/millrace/changefeed/cosmosrest/internal/query"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 )
 
-// call is one request and its answer.
+// call is a request on its way: what is asked, who asks, what it costs, and what is answered.
 type call struct {
-	s      *Server
-	w      http.ResponseWriter
-	r      *http.Request
-	ctx    context.Context
-	target target
-	who    principal
-	known  bool // who was authenticated
-	late   bool // the body did not come in time
+	s    *Server
+	ctx  context.Context
+	in   *wire.Request
+	who  auth.Principal
+	work meter.Request
+	out  *wire.Answer
 
-	activity string
-	charge   float64 // request units so far
-	meter    meter   // of what it computes
-	written  bool    // something was committed: the answer must say so
-	status   int     // of the answer, once it is sent
-
-	values [usualHeaders]string // room for those of the answer
-	used   int
+	known   bool // who was authenticated
+	written bool // something was committed: the answer must say so
 }
 
 func newCall(s *Server, w http.ResponseWriter, r *http.Request) *call {
-	c := &call{s: s, w: w, r: r, ctx: r.Context(), activity: r.Header.Get(headerActivity)}
-	c.meter.s, c.meter.ctx = s, c.ctx
-	if c.activity == "" || len(c.activity) > maxActivity {
-		c.activity = newUUID()
-	}
-	return c
+	in := wire.NewRequest(w, r)
+	return &call{s: s, ctx: r.Context(), in: in, work: s.load.Request(r.Context()), out: wire.NewAnswer(w, in.Activity())}
 }
 
-const maxActivity = 64 // bytes of an activity id that is echoed
+// serve finds out what is asked, by whom, and does it.
+func (c *call) serve() error {
+	if err := c.in.Parse(); err != nil {
+		return err
+	}
+	var err error
+	if c.who, err = c.s.authority.Authenticate(c.ctx, c.in); err != nil {
+		return err
+	}
+	c.known = true
+	vouch(c.ctx)
+	op, err := operationOf(c.in)
+	if err != nil {
+		return err
+	}
+	return op(c)
+}
 
-// newUUID is a random UUID.
-func newUUID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails, as documented
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	text := make([]byte, 0, 36)
-	for i := range b {
-		switch i {
-		case 4, 6, 8, 10:
-			text = append(text, '-')
+// allow refuses an action that whoever asks may not do on the target.
+func (c *call) allow(action string) error {
+	if c.who.May(action, c.resource) {
+		return nil
+	}
+	return c.who.Refusal(action, c.resource(), c.in)
+}
+
+// resource is the target by ids, also when the path has resource ids. It finds what [call.container] finds.
+func (c *call) resource() auth.Resource {
+	t := c.in.Target
+	if t.Coll != "" {
+		if _, err := c.s.db.Container(t.DB + "/" + t.Coll); err == nil {
+			return auth.Resource{Database: t.DB, Container: t.Coll}
 		}
-		text = hex.AppendEncode(text, b[i:i+1])
+		if found := c.s.byRID(t.DB, t.Coll); found != nil {
+			return auth.Resource{Database: found.Database(), Container: found.ID()}
+		}
 	}
-	return string(text)
+	on := auth.Resource{Database: t.DB, Container: t.Coll, Account: t.Kind == ""}
+	if _, err := c.s.db.Database(t.DB); err == nil {
+		return on
+	}
+	for _, d := range c.s.db.Databases() {
+		if d.RID == t.DB {
+			on.Database = d.ID
+			break
+		}
+	}
+	return on
 }
 
-// Headers of requests, in the form that net/http keeps them in. Names that the protocol
-// documents are not explained again.
-const (
-	headerActivity     = "X-Ms-Activity-Id"
-	headerContinuation = "X-Ms-Continuation"
-	headerKey          = "X-Ms-Documentdb-Partitionkey"
-	headerMaxItems     = "X-Ms-Max-Item-Count"
-	headerRangeID      = "X-Ms-Documentdb-Partitionkeyrangeid"
-	headerSession      = "X-Ms-Session-Token"
-)
-
-// Headers of answers, in lower case as the service writes them: the .NET SDK finds the
-// continuation and others by their exact spelling. Those that HTTP itself defines, such
-// as Content-Type, are spelled as net/http spells them.
-const (
-	answerActivity       = "x-ms-activity-id"
-	answerAltContentPath = "x-ms-alt-content-path"
-	answerCharge         = "x-ms-request-charge"
-	answerContentPath    = "x-ms-content-path"
-	answerContinuation   = "x-ms-continuation"
-	answerETag           = "etag"
-	answerItemCount      = "x-ms-item-count"
-	answerLSN            = "lsn"
-	answerRetryAfter     = "x-ms-retry-after-ms"
-	answerSession        = "x-ms-session-token"
-	answerSubStatus      = "x-ms-substatus"
-)
-
-// header is the first value of a request header, which must be in canonical form.
-func (c *call) header(name string) string {
-	if v := c.r.Header[name]; len(v) > 0 {
-		return v[0]
+// container is the one that the path names, by id or by resource id. It becomes the owner of the answer.
+func (c *call) container() (*docstore.Container, error) {
+	t := c.in.Target
+	found, err := c.s.db.Container(t.DB + "/" + t.Coll)
+	if errors.Is(err, changefeed.ErrNotFound) {
+		if found = c.s.byRID(t.DB, t.Coll); found == nil {
+			return nil, wire.NotFound(c.missingOwner(), "Owner resource does not exist: container %q of database %q", t.Coll, t.DB)
+		}
+		err = nil
 	}
-	return ""
+	if err != nil {
+		return nil, err
+	}
+	if want := c.in.Header(wire.HeaderContainerRID); want != "" && want != found.RID() {
+		return nil, wire.Errorf(http.StatusBadRequest, wire.SubWrongRID, wire.CodeBadRequest, "the container has the resource id %s: want %s, it was made anew", found.RID(), want)
+	}
+	c.setOwner(found)
+	return found, nil
 }
 
-// flag tells whether a request header says true, in any case.
-func (c *call) flag(name string) bool { return strings.EqualFold(c.header(name), "true") }
-
-// set sets a header of the answer, whose name must be in lower case unless HTTP defines it.
-func (c *call) set(name, value string) {
-	i := c.used
-	if i == len(c.values) {
-		c.w.Header()[name] = []string{value}
-		return
+// setOwner names the owner of what is answered: of what is in a container, the container; of a container, its database.
+// Clients put the owner's path before the resource's.
+func (c *call) setOwner(cont *docstore.Container) {
+	rid, path := cont.RID(), "dbs/"+cont.Database()
+	if c.in.Target.Kind == "colls" {
+		rid = strings.Split(cont.Self(), "/")[1]
+	} else {
+		path += "/colls/" + cont.ID()
 	}
-	c.used++
-	c.values[i] = value
-	c.w.Header()[name] = c.values[i : i+1 : i+1]
+	c.out.Set(wire.AnswerContentPath, rid)
+	c.out.Set(wire.AnswerAltContentPath, path)
 }
 
-const usualHeaders = 12 // of an answer
-
-// body reads the request's body. Above limit bytes it is a 413, and when it takes too long a 408.
-func (c *call) body(limit int64) ([]byte, error) {
-	n := c.r.ContentLength
-	if n > limit {
-		return nil, tooLarge(limit)
+// missingOwner is the sub-status of a missing container: 0 when it was asked for itself, and its database is there.
+func (c *call) missingOwner() int {
+	if c.in.Target.Kind != "colls" || c.in.Target.Feed {
+		return wire.SubOwnerNotFound
 	}
-	most := n
-	if n < 0 {
-		most = limit
+	if _, err := c.database(); err != nil {
+		return wire.SubOwnerNotFound
 	}
-	takes := bodyPause + time.Duration(most/bodyRate)*time.Second
-	conn := http.NewResponseController(c.w)
-	timed := conn.SetReadDeadline(time.Now().Add(takes)) == nil
-	b, err := c.bytes(n, limit)
-	if timed {
-		_ = conn.SetReadDeadline(time.Time{}) // or the end of the time would end the request
-	}
-	switch {
-	case err == nil:
-		return b, nil
-	case isTooLarge(err):
-		return nil, tooLarge(limit)
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		c.late = true
-		return nil, newFault(http.StatusRequestTimeout, 0, "RequestTimeout", "the body did not come within %v: want at least %d KB a second", takes, bodyRate>>10)
-	}
-	return nil, badRequest("body is cut short: %v", err)
+	return 0
 }
 
-const (
-	earlyBody = 64 << 10 // bytes that are made ready before anything of a body has come
-
-	bodyPause = 10 * time.Second // that a body may take, and besides
-	bodyRate  = 32 << 10         // a second for so many bytes
-)
-
-// bytes reads a body of n bytes, or of as many as come when n is not known.
-func (c *call) bytes(n, limit int64) ([]byte, error) {
-	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, limit)
-	if n <= 0 {
-		return io.ReadAll(c.r.Body)
+// database is the one that the path names, by id or by resource id.
+func (c *call) database() (docstore.Database, error) {
+	t := c.in.Target
+	d, err := c.s.db.Database(t.DB)
+	if err == nil || !errors.Is(err, changefeed.ErrNotFound) {
+		return d, err
 	}
-	b := make([]byte, min(n, earlyBody))
-	_, err := io.ReadFull(c.r.Body, b)
-	if rest := int(n) - len(b); rest > 0 && err == nil {
-		b = slices.Grow(b, rest)[:n]
-		_, err = io.ReadFull(c.r.Body, b[earlyBody:])
+	for _, d := range c.s.db.Databases() {
+		if d.RID == t.DB {
+			return d, nil
+		}
 	}
-	return b, err
+	sub := wire.SubOwnerNotFound
+	if t.Kind == "dbs" {
+		sub = 0
+	}
+	return d, wire.NotFound(sub, "Resource Not Found: there is no database %q", t.DB)
 }
 
-func isTooLarge(err error) bool {
-	_, ok := errors.AsType[*http.MaxBytesError](err)
-	return ok
+// selection reads the headers that say which documents a request is about.
+func (c *call) selection(cont *docstore.Container) (sel query.Selection, err error) {
+	sel.Range = changefeed.FullRange()
+	if id := c.in.Header(wire.HeaderRangeID); id != "" {
+		p, err := c.partition(cont, id)
+		if err != nil {
+			return sel, err
+		}
+		sel.Range, sel.Named = p.Range, true
+	}
+	if sel.Key, err = c.in.Key(); err != nil {
+		return sel, err
+	}
+	narrowed, named, err := c.in.Narrow(sel.Range)
+	sel.Range, sel.Named = narrowed, sel.Named || named
+	return sel, err
 }
 
-func tooLarge(limit int64) error {
-	return newFault(http.StatusRequestEntityTooLarge, 0, "RequestEntityTooLarge", "Request size is too large: want at most %d bytes", limit)
+// partition finds the partition of a range id, before which the container's resource id and a comma may stand.
+func (c *call) partition(cont *docstore.Container, id string) (changefeed.Partition, error) {
+	if rid, bare, ok := strings.Cut(id, ","); ok {
+		if rid != cont.RID() {
+			return changefeed.Partition{}, wire.BadRequest("x-ms-documentdb-partitionkeyrangeid is %q: want the resource id %s before the comma", id, cont.RID())
+		}
+		id = bare
+	}
+	parts, err := cont.Partitions(c.ctx)
+	if err != nil {
+		return changefeed.Partition{}, err
+	}
+	for _, p := range parts {
+		if p.ID == id {
+			return p, nil
+		}
+	}
+	return changefeed.Partition{}, wire.Gone("partition key range %q of container %q is gone: read the ranges again", id, cont.ID())
+}
+
+// admit refuses a request when the partition has used up its budget.
+func (c *call) admit(cont *docstore.Container, partition string) error {
+	return c.s.budgets.Admit(c.ctx, cont, partition)
+}
+
+// spend charges a request that was admitted.
+func (c *call) spend(cont *docstore.Container, partition string, ru float64) {
+	c.out.Charge += ru
+	c.s.budgets.Spend(cont, partition, ru)
 }
 
 // waiting is the context of a request that waits for a change, for so long at most.
@@ -191,147 +209,44 @@ func (c *call) waiting(most time.Duration) (context.Context, context.CancelFunc)
 	}
 }
 
-// reply sends an answer. A nil body is an empty one. It refuses a large one while too much is
-// being sent, but not one that says what was done: whoever is refused tries again.
+// reply sends an answer. A nil body is an empty one. It refuses a large one while too much is being sent, but not one
+// that says what was done: whoever is refused tries again.
 func (c *call) reply(status int, body []byte) error {
-	c.meter.rest()
-	if len(body) > largeAnswer {
-		defer c.s.sending.Add(-int64(len(body)))
-		if c.s.sending.Add(int64(len(body))) > maxSending && !c.written {
-			return throttled(holdPause, "The answers that clients are slow to read are more than %d MB together", maxSending>>20)
-		}
+	c.work.Rest()
+	sent, err := c.s.load.Send(len(body), c.written)
+	if err != nil {
+		return err
 	}
-	c.frame()
-	h := c.w.Header()
-	if body != nil {
-		h["Content-Type"] = jsonType
-	}
-	if status != http.StatusNoContent && status != http.StatusNotModified {
-		c.set("Content-Length", strconv.Itoa(len(body)))
-	}
-	c.status = status
-	c.w.WriteHeader(status)
-	_, err := c.w.Write(body)
-	if err != nil && status != http.StatusNoContent && status != http.StatusNotModified {
-		c.s.log.Debug("client has gone", "activity", c.activity, "err", err)
+	defer sent()
+	c.out.Charge = max(c.out.Charge, c.work.Charge(0, 0))
+	if err := c.out.Send(status, body); err != nil {
+		c.s.log.Debug("client has gone", "activity", c.out.Activity, "err", err)
 	}
 	return nil
 }
-
-const (
-	largeAnswer = 64 << 10  // bytes; smaller ones are not counted
-	maxSending  = 128 << 20 // bytes of large answers that are sent at once
-)
-
-// frame sets the headers that every answer has.
-func (c *call) frame() {
-	c.set(answerActivity, c.activity)
-	c.set(answerCharge, strconv.FormatFloat(max(c.charge, chargeQuery(0, 0, c.meter.work)), 'f', 2, 64))
-	h := c.w.Header()
-	h["x-ms-gatewayversion"] = gatewayVersion
-	h["x-ms-serviceversion"] = serviceVersion
-	h["Cache-Control"] = noStore
-}
-
-// Values that never change; the slices are shared by all answers.
-var (
-	jsonType       = []string{"application/json"}
-	gatewayVersion = []string{"version=2.14.0"}
-	serviceVersion = []string{"version=changefeed"}
-	noStore        = []string{"no-store, no-cache"}
-	closing        = []string{"close"}
-)
 
 // refuse sends the answer of an error, unless one has been sent.
 func (c *call) refuse(err error) {
-	if c.status != 0 {
+	if c.out.Status != 0 {
 		return
 	}
-	f := faultOf(err)
-	if f.status >= http.StatusInternalServerError {
-		c.s.log.Error("request failed", "method", c.r.Method, "path", c.r.URL.Path, "status", f.status, "err", err, "activity", c.activity)
+	e := errorOf(err)
+	if e.Status >= http.StatusInternalServerError {
+		c.s.log.Error("request failed", "method", c.in.Method, "path", c.in.Path(), "status", e.Status, "err", err, "activity", c.out.Activity)
 	}
-	if f.sub != 0 || f.status >= http.StatusBadRequest {
-		c.set(answerSubStatus, strconv.Itoa(f.sub))
-	}
-	if f.after > 0 {
-		c.set(answerRetryAfter, strconv.FormatInt(max(f.after.Milliseconds(), 1), 10))
-	}
-	if f.allow != "" {
-		c.set("Allow", f.allow)
-	}
-	if !c.known || c.late { // a stranger, or one whose body would be in the way
-		c.w.Header()["Connection"] = closing
-	}
-	_ = c.reply(f.status, f.body(c.activity)) // refuses nothing
+	c.out.SetError(e, !c.known || c.in.Late)      // a stranger, or one whose body would be in the way
+	_ = c.reply(e.Status, e.Body(c.out.Activity)) // an error is never large
 }
 
-// session sets the session token and the LSN of a partition.
-func (c *call) session(partition string, lsn int64) {
-	c.set(answerSession, sessionToken(partition, lsn))
-	c.set(answerLSN, strconv.FormatInt(lsn, 10))
-}
-
-// container is the one that the path names, by id or by resource id.
-func (c *call) container() (*docstore.Container, error) {
-	found, err := c.s.db.Container(c.target.db + "/" + c.target.coll)
-	if errors.Is(err, changefeed.ErrNotFound) {
-		if found = c.s.byRID(c.target.db, c.target.coll); found == nil {
-			return nil, newFault(http.StatusNotFound, c.missingOwner(), "NotFound", "Owner resource does not exist: container %q of database %q", c.target.coll, c.target.db)
-		}
-		err = nil
+// recover turns a panic, which is a mistake of ours, into a 500 without details.
+func (c *call) recover() {
+	p := recover()
+	if p == nil {
+		return
 	}
-	if err != nil {
-		return nil, err
+	if p == http.ErrAbortHandler {
+		panic(p)
 	}
-	if want := c.header("X-Ms-Cosmos-Intended-Collection-Rid"); want != "" && want != found.RID() {
-		return nil, newFault(http.StatusBadRequest, subWrongRID, "BadRequest", "the container has the resource id %s: want %s, it was made anew", found.RID(), want)
-	}
-	c.setOwner(found)
-	return found, nil
-}
-
-// setOwner tells whose the answer is: what is in a container has the container as its
-// owner, a container its database. Clients put the owner's path before the resource's.
-func (c *call) setOwner(cont *docstore.Container) {
-	rid, path := cont.RID(), "dbs/"+cont.Database()
-	if c.target.kind == "colls" {
-		rid = strings.Split(cont.Self(), "/")[1]
-	} else {
-		path += "/colls/" + cont.ID()
-	}
-	c.set(answerContentPath, rid)
-	c.set(answerAltContentPath, path)
-}
-
-// missingOwner is the sub-status of a missing container: 0 when it was asked for itself,
-// and its database is there.
-func (c *call) missingOwner() int {
-	if c.target.kind != "colls" || c.target.feed {
-		return subOwnerNotFound
-	}
-	if _, err := c.database(); err != nil {
-		return subOwnerNotFound
-	}
-	return 0
-}
-
-// byRID is the container with these resource ids; nil for none.
-func (s *Server) byRID(db, coll string) *docstore.Container {
-	for _, c := range s.db.Containers() {
-		if c.RID() == coll && strings.HasPrefix(c.Self(), "dbs/"+db+"/") {
-			return c
-		}
-	}
-	return nil
-}
-
-// partitionKey reads the partition key header; empty when there is none. Clients written
-// in Go quote as Go does, which is not always JSON: those are accepted too.
-func (c *call) partitionKey() (changefeed.PartitionKey, error) {
-	text := c.header(headerKey)
-	if text == "" {
-		return "", nil
-	}
-	return parseKey(text)
+	c.s.log.Error("request panicked", "method", c.in.Method, "path", c.in.Path(), "panic", p, "stack", string(debug.Stack()))
+	c.refuse(errors.New("the server made a mistake: its log says which"))
 }

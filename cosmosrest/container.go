@@ -6,15 +6,18 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/millrace/changefeed/cosmosrest/internal/auth"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // postContainers creates a container, or queries those of a database.
-func (c *call) postContainers() error {
-	if isQuery(c) {
+func postContainers(c *call) error {
+	if c.in.IsQuery() {
 		return c.eachContainer((*call).query)
 	}
-	if err := c.allow(actionManage); err != nil {
+	if err := c.allow(auth.Manage); err != nil {
 		return err
 	}
 	d, err := c.database()
@@ -25,7 +28,7 @@ func (c *call) postContainers() error {
 	if err != nil {
 		return err
 	}
-	spec, err := c.specOf(p)
+	spec, err := p.spec(c.s.o.Lenient)
 	if err != nil {
 		return err
 	}
@@ -34,20 +37,20 @@ func (c *call) postContainers() error {
 		return err
 	}
 	spec.Database, spec.Ranges = d.ID, o.ranges()
-	spec.Meta = encode(meta{version: newVersion(), Body: p.without(systemMembers...), Offer: o})
+	spec.Meta = wire.Encode(meta{version: newVersion(), Body: p.without(systemMembers...), Offer: o})
 	made, err := c.s.db.CreateContainer(c.ctx, spec)
 	if err != nil {
 		return err
 	}
-	c.charge += chargeManage
+	c.out.Charge += service.ManageCharge
 	return c.replyContainer(http.StatusCreated, made)
 }
 
-func (c *call) listContainers() error { return c.eachContainer((*call).list) }
+func listContainers(c *call) error { return c.eachContainer((*call).list) }
 
 // eachContainer answers with the containers of a database.
 func (c *call) eachContainer(answer func(*call, resources) error) error {
-	if err := c.allow(actionReadMetadata); err != nil {
+	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
 	}
 	d, err := c.database()
@@ -65,24 +68,24 @@ func (c *call) eachContainer(answer func(*call, resources) error) error {
 	return answer(c, all)
 }
 
-func (c *call) readContainer() error {
-	if err := c.allow(actionReadMetadata); err != nil {
+func readContainer(c *call) error {
+	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
 	}
 	cont, err := c.container()
 	if err != nil {
 		return err
 	}
-	if c.flag("X-Ms-Documentdb-Populatequotainfo") {
-		c.set("x-ms-resource-usage", "documentsCount="+strconv.FormatInt(cont.Count(), 10)+";")
+	if c.in.Flag(wire.HeaderQuotaInfo) {
+		c.out.Set(wire.AnswerResourceUsage, "documentsCount="+strconv.FormatInt(cont.Count(), 10)+";")
 	}
 	return c.replyContainer(http.StatusOK, cont)
 }
 
 // replaceContainer changes the policies of a container. What decides where documents are
 // cannot be changed.
-func (c *call) replaceContainer() error {
-	if err := c.allow(actionManage); err != nil {
+func replaceContainer(c *call) error {
+	if err := c.allow(auth.Manage); err != nil {
 		return err
 	}
 	cont, err := c.container()
@@ -93,31 +96,31 @@ func (c *call) replaceContainer() error {
 	if err != nil {
 		return err
 	}
-	next, err := c.specOf(p)
+	next, err := p.spec(c.s.o.Lenient)
 	if err != nil {
 		return err
 	}
 	cont, err = c.s.db.UpdateContainer(c.ctx, cont.Name(), func(spec *docstore.ContainerSpec) error {
 		m := readMeta(spec.Meta)
-		if err := c.ifMatch(m.at(cont.ETag(), cont.Changed()).ETag); err != nil {
+		if err := c.in.RefuseOther(m.at(cont.ETag(), cont.Changed()).ETag); err != nil {
 			return err
 		}
 		if err := unchanged(*spec, next, p); err != nil {
 			return err
 		}
 		m.version, m.Body = newVersion(), p.without(systemMembers...)
-		spec.DefaultTTL, spec.Retention, spec.Meta = next.DefaultTTL, next.Retention, encode(m)
+		spec.DefaultTTL, spec.Retention, spec.Meta = next.DefaultTTL, next.Retention, wire.Encode(m)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	c.charge += chargeManage
+	c.out.Charge += service.ManageCharge
 	return c.replyContainer(http.StatusOK, cont)
 }
 
-func (c *call) deleteContainer() error {
-	if err := c.allow(actionManage); err != nil {
+func deleteContainer(c *call) error {
+	if err := c.allow(auth.Manage); err != nil {
 		return err
 	}
 	cont, err := c.container()
@@ -125,13 +128,13 @@ func (c *call) deleteContainer() error {
 		return err
 	}
 	v, _ := containerJSON(cont)
-	if err := c.ifMatch(v.ETag); err != nil {
+	if err := c.in.RefuseOther(v.ETag); err != nil {
 		return err
 	}
 	if err := c.s.db.DeleteContainer(c.ctx, cont.Name()); err != nil {
 		return err
 	}
-	c.charge += chargeManage
+	c.out.Charge += service.ManageCharge
 	return c.reply(http.StatusNoContent, nil)
 }
 
@@ -151,9 +154,9 @@ func containerJSON(cont *docstore.Container) (version, []byte) {
 	m := readMeta(spec.Meta)
 	p := describe(spec, m.Body)
 	for _, name := range []string{"docs", "sprocs", "triggers", "udfs", "conflicts"} {
-		p["_"+name] = encode(name + "/")
+		p["_"+name] = wire.Encode(name + "/")
 	}
 	v := m.at(cont.ETag(), cont.Changed())
 	p.identify(cont.ID(), cont.RID(), cont.Self(), v)
-	return v, encode(p)
+	return v, wire.Encode(p)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 )
 
@@ -143,7 +144,7 @@ func sameMembers(t *testing.T, a answer, want string) {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(got, expected) {
-		t.Errorf("properties are\n%s, want\n%s", encode(got), encode(expected))
+		t.Errorf("properties are\n%s, want\n%s", wire.Encode(got), wire.Encode(expected))
 	}
 }
 

@@ -1,19 +1,20 @@
 package cosmosrest
 
 import (
-	"errors"
 	"net/http"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest/internal/auth"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // postDatabases creates a database, or queries them.
-func (c *call) postDatabases() error {
-	if isQuery(c) {
-		return c.queryDatabases()
+func postDatabases(c *call) error {
+	if c.in.IsQuery() {
+		return queryDatabases(c)
 	}
-	if err := c.allow(actionManage); err != nil {
+	if err := c.allow(auth.Manage); err != nil {
 		return err
 	}
 	p, err := c.properties()
@@ -28,23 +29,23 @@ func (c *call) postDatabases() error {
 	if err != nil {
 		return err
 	}
-	d, err := c.s.db.CreateDatabase(c.ctx, id, encode(meta{version: newVersion(), Offer: o}))
+	d, err := c.s.db.CreateDatabase(c.ctx, id, wire.Encode(meta{version: newVersion(), Offer: o}))
 	if err != nil {
 		return err
 	}
-	c.charge += chargeManage
+	c.out.Charge += service.ManageCharge
 	return c.replyDatabase(http.StatusCreated, d)
 }
 
-func (c *call) queryDatabases() error {
-	if err := c.allow(actionReadMetadata); err != nil {
+func queryDatabases(c *call) error {
+	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
 	}
 	return c.query(c.databases())
 }
 
-func (c *call) listDatabases() error {
-	if err := c.allow(actionReadMetadata); err != nil {
+func listDatabases(c *call) error {
+	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
 	}
 	return c.list(c.databases())
@@ -59,8 +60,8 @@ func (c *call) databases() resources {
 	return all
 }
 
-func (c *call) readDatabase() error {
-	if err := c.allow(actionReadMetadata); err != nil {
+func readDatabase(c *call) error {
+	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
 	}
 	d, err := c.database()
@@ -70,8 +71,8 @@ func (c *call) readDatabase() error {
 	return c.replyDatabase(http.StatusOK, d)
 }
 
-func (c *call) deleteDatabase() error {
-	if err := c.allow(actionManage); err != nil {
+func deleteDatabase(c *call) error {
+	if err := c.allow(auth.Manage); err != nil {
 		return err
 	}
 	d, err := c.database()
@@ -79,45 +80,27 @@ func (c *call) deleteDatabase() error {
 		return err
 	}
 	v, _ := databaseJSON(d)
-	if err := c.ifMatch(v.ETag); err != nil {
+	if err := c.in.RefuseOther(v.ETag); err != nil {
 		return err
 	}
 	if err := c.s.db.DeleteDatabase(c.ctx, d.ID); err != nil {
 		return err
 	}
-	c.charge += chargeManage
+	c.out.Charge += service.ManageCharge
 	return c.reply(http.StatusNoContent, nil)
-}
-
-// database is the one that the path names, by id or by resource id.
-func (c *call) database() (docstore.Database, error) {
-	d, err := c.s.db.Database(c.target.db)
-	if err == nil || !errors.Is(err, changefeed.ErrNotFound) {
-		return d, err
-	}
-	for _, d := range c.s.db.Databases() {
-		if d.RID == c.target.db {
-			return d, nil
-		}
-	}
-	sub := subOwnerNotFound
-	if c.target.kind == "dbs" {
-		sub = 0
-	}
-	return d, newFault(http.StatusNotFound, sub, "NotFound", "Resource Not Found: there is no database %q", c.target.db)
 }
 
 func (c *call) replyDatabase(status int, d docstore.Database) error {
 	v, body := databaseJSON(d)
-	c.set(answerContentPath, d.RID)
-	c.set(answerAltContentPath, "dbs/"+d.ID)
+	c.out.Set(wire.AnswerContentPath, d.RID)
+	c.out.Set(wire.AnswerAltContentPath, "dbs/"+d.ID)
 	return c.replyResource(status, v, body)
 }
 
 func databaseJSON(d docstore.Database) (version, []byte) {
 	m := readMeta(d.Meta)
 	v := m.at(d.ETag, d.Changed)
-	p := properties{"_colls": encode("colls/"), "_users": encode("users/")}
+	p := properties{"_colls": wire.Encode("colls/"), "_users": wire.Encode("users/")}
 	p.identify(d.ID, d.RID, "dbs/"+d.RID+"/", v)
-	return v, encode(p)
+	return v, wire.Encode(p)
 }

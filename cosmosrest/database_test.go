@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
 func TestAccountNamesTheAddressThatTheClientCalled(t *testing.T) {
@@ -106,7 +108,7 @@ func TestDatabaseRefusals(t *testing.T) {
 			t.Errorf("%s: message %q, want %q in it", test.body, message, test.want)
 		}
 	}
-	w.do(t, "POST", "/dbs", nil, strings.Repeat(" ", maxPropertiesBody+1)).refused(t, http.StatusRequestEntityTooLarge, "0", "RequestEntityTooLarge")
+	w.do(t, "POST", "/dbs", nil, strings.Repeat(" ", wire.MaxProperties+1)).refused(t, http.StatusRequestEntityTooLarge, "0", "RequestEntityTooLarge")
 }
 
 func TestDatabasesAreListedInPages(t *testing.T) {

@@ -10,7 +10,7 @@
 //	...
 //	http.ListenAndServe("127.0.0.1:8081", server)
 //
-// In a test, [NewTestServer] is all of that over a store in memory, and ends with the test.
+// In a test, package cosmostest is all of that over a store in memory.
 //
 // It is strict unless told otherwise: what the service refuses is refused, with the
 // same status, sub-status and code, so that a program that works here works there. What
@@ -19,8 +19,9 @@
 //
 // # How a request goes
 //
-// [Server.ServeHTTP] reads the path (path.go), checks who asks (auth.go), and calls the
-// handler of the operation (operation.go) with a call, which knows the request and
-// writes the answer (call.go). A handler returns an error; fault.go gives it the
-// status, sub-status and code that the service has for it.
+// [Server.ServeHTTP] makes a call of the request (call.go): what is asked, who asks, what is answered. It reads the
+// path, finds out who asks, and calls the operation (operation.go), a function of the call that answers it or returns an
+// error; errors.go gives that the status, sub-status and code that the service has for it. What travels is written in
+// internal/wire, who may do what in internal/auth, what a request may use in internal/meter. Queries are read and
+// compiled by internal/sql, and run over a container, page by page, by internal/query.
 package cosmosrest

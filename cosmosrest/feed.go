@@ -2,29 +2,13 @@ package cosmosrest
 
 import (
 	"net/http"
-	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest/internal/auth"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
-)
-
-// Headers of the change feed.
-const (
-	headerIfModified = "If-Modified-Since"
-	headerIfNone     = "If-None-Match"
-	headerPolling    = "X-Ms-Cosmos-Max-Polling-Interval"
-	headerWireFormat = "X-Ms-Cosmos-Changefeed-Wire-Format-Version"
-	headerPending    = "X-Changefeed-Count-Pending" // ours: a count in place of a page
-)
-
-const (
-	wireFormat = "2021-09-15" // items with their metadata beside them
-
-	// maxPolling bounds how long the answer to a poll is held back.
-	maxPolling = 30 * time.Second
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // feedRead is one read of a change feed.
@@ -36,13 +20,13 @@ type feedRead struct {
 	from    changefeed.Position
 	o       changefeed.ReadOptions
 	wrapped bool          // items carry metadata
-	wait    time.Duration // for something to come
+	wait    time.Duration // for a change
 	foreign bool          // the key is in another range: nothing can come
 }
 
-// changeFeed serves GET docs with A-IM: a page of either change feed, or 304.
-func (c *call) changeFeed() error {
-	if err := c.allow(actionReadChangeFeed); err != nil {
+// readChangeFeed serves GET docs with A-IM: a page of either change feed, or 304.
+func readChangeFeed(c *call) error {
+	if err := c.allow(auth.ReadChangeFeed); err != nil {
 		return err
 	}
 	cont, err := c.container()
@@ -50,7 +34,7 @@ func (c *call) changeFeed() error {
 		return err
 	}
 	f := feedRead{c: c, cont: cont}
-	if c.flag(headerPending) {
+	if c.in.Flag(wire.HeaderPending) {
 		return f.countPending()
 	}
 	if err := f.parse(); err != nil {
@@ -68,129 +52,69 @@ func (c *call) changeFeed() error {
 
 // parse reads the request.
 func (f *feedRead) parse() (err error) {
-	if err := f.parseMode(); err != nil {
+	in := f.c.in
+	if f.o.Mode, f.wrapped, err = in.FeedMode(); err != nil {
 		return err
 	}
-	if f.o.MaxItems, err = f.c.maxItems(); err != nil {
+	if f.o.MaxItems, err = in.MaxItems(); err != nil {
 		return err
 	}
-	if f.from, err = f.c.feedStart(); err != nil {
+	if f.from, err = in.FeedStart(); err != nil {
 		return err
 	}
-	if f.wait, err = f.c.polling(); err != nil {
+	if f.wait, err = in.Polling(); err != nil {
 		return err
 	}
 	if err := f.choose(); err != nil {
 		return err
 	}
-	if err := f.c.consistent(f.part, f.cont.Newest(f.part.Range.Min)); err != nil {
+	if err := in.Consistent(f.part, f.cont.Newest(f.part.Range.Min)); err != nil {
 		return err
 	}
 	return f.checkVersions()
 }
 
-// parseMode reads which feed is asked for, and in which form.
-func (f *feedRead) parseMode() error {
-	switch aim := f.c.header("A-Im"); {
-	case strings.EqualFold(aim, "Incremental Feed"):
-	case strings.EqualFold(aim, "Full-Fidelity Feed"):
-		f.o.Mode = changefeed.AllVersionsAndDeletes
-	default:
-		return badRequest("A-IM is %.64q: want Incremental Feed or Full-Fidelity Feed", aim)
-	}
-	switch version := f.c.header(headerWireFormat); version {
-	case "":
-	case wireFormat:
-		f.wrapped = true
-	default:
-		return badRequest("x-ms-cosmos-changefeed-wire-format-version is %.64q: want %s", version, wireFormat)
-	}
-	return nil
-}
-
-// feedStart reads where a feed begins: the beginning, unless a header says otherwise. A
-// time stays in force behind a continuation, as it must after a merge.
-func (c *call) feedStart() (p changefeed.Position, err error) {
-	p.Start = changefeed.FromBeginning()
-	if text := c.header(headerIfModified); text != "" {
-		at, err := parseTime(text)
-		if err != nil {
-			return p, err
-		}
-		if !at.IsZero() { // .NET's least time is the beginning
-			p.Start = changefeed.FromTime(at.Add(time.Second)) // the header leaves out its second
-		}
-	}
-	switch text := c.header(headerIfNone); {
-	case text == "":
-	case strings.Trim(text, `"`) == "*":
-		p.Start = changefeed.FromNow()
-	case !isToken(text):
-		return p, badRequest("If-None-Match is %.64q: want an ETag that a feed has given, such as %q, or *", text, `"42"`)
-	default:
-		p.Token = text
-	}
-	return p, nil
-}
-
-// isToken tells an LSN, with quotes around it or without.
-func isToken(text string) bool {
-	if n := len(text); n > 2 && text[0] == '"' && text[n-1] == '"' {
-		text = text[1 : n-1]
-	}
-	_, err := strconv.ParseUint(text, 10, 63)
-	return err == nil
-}
-
-// parseTime reads a date of HTTP. Some clients say UTC where HTTP has GMT.
-func parseTime(text string) (time.Time, error) {
-	if plain, ok := strings.CutSuffix(text, " UTC"); ok {
-		text = plain + " GMT"
-	}
-	at, err := http.ParseTime(text)
-	if err != nil {
-		return at, badRequest("If-Modified-Since is %.64q: want a time such as %q", text, "Tue, 02 Jan 2024 03:04:05 GMT")
-	}
-	return at, nil
-}
-
-// polling is how long the client wants to wait for something to come.
-func (c *call) polling() (time.Duration, error) {
-	text := c.header(headerPolling)
-	if text == "" {
-		return 0, nil
-	}
-	ms, err := strconv.ParseInt(text, 10, 32)
-	if err != nil || ms < 0 {
-		return 0, badRequest("x-ms-cosmos-max-polling-interval is %.64q: want milliseconds, 0 or more", text)
-	}
-	return min(time.Duration(ms)*time.Millisecond, maxPolling), nil
-}
-
 // choose finds the partition to read. One is needed: the service reads no feed over
 // several.
 func (f *feedRead) choose() error {
-	s, err := f.c.selection(f.cont)
+	sel, err := f.c.selection(f.cont)
 	if err != nil {
 		return err
 	}
-	f.rng, f.o.Key = s.rng, s.key
-	sub, err := s.within(f.cont)
+	f.rng, f.o.Key = sel.Range, sel.Key
+	sub, err := sel.Within(f.cont)
 	if err != nil {
 		return err
 	}
 	if sub.Empty() {
-		f.part, f.foreign = f.cont.PartitionAt(s.rng.Min), true
+		f.part, f.foreign = f.cont.PartitionAt(sel.Range.Min), true
 		return nil
 	}
 	f.part = f.cont.PartitionAt(sub.Min)
 	switch {
 	case f.part.Range.Contains(sub):
 		return nil
-	case s.named:
-		return gone("keys %s of container %q span several partition key ranges: read the ranges again", sub, f.cont.ID())
+	case sel.Named:
+		return wire.Gone("keys %s of container %q span several partition key ranges: read the ranges again", sub, f.cont.ID())
 	}
-	return badRequest("the change feed of container %q has several partition key ranges: want one of them in x-ms-documentdb-partitionkeyrangeid", f.cont.ID())
+	return wire.BadRequest("the change feed of container %q has several partition key ranges: want one of them in x-ms-documentdb-partitionkeyrangeid", f.cont.ID())
+}
+
+// checkVersions refuses the starts and containers from which all versions and deletes
+// cannot be read.
+func (f *feedRead) checkVersions() error {
+	if f.o.Mode != changefeed.AllVersionsAndDeletes {
+		return nil
+	}
+	switch {
+	case !f.wrapped:
+		return wire.BadRequest("x-ms-cosmos-changefeed-wire-format-version is absent: want %s with Full-Fidelity Feed", wire.WireFormat)
+	case f.cont.Retention() == 0:
+		return wire.BadRequest("container %q has no changeFeedPolicy: want one with a retentionDuration above 0 to read all versions and deletes, or a server with --retention", f.cont.ID())
+	case f.from.Token == "" && !f.from.Start.IsNow():
+		return wire.BadRequest("all versions and deletes cannot be read from the beginning or a time: want If-None-Match with * or a continuation")
+	}
+	return nil
 }
 
 // read is a page. An empty one is held back while the client wants to wait.
@@ -229,12 +153,12 @@ func (f *feedRead) once() (changefeed.Page, error) {
 			}
 			size += len(ch.Body) + len(ch.Previous)
 		}
-		f.c.spend(f.cont, f.part.ID, chargeScan(len(page.Changes), size))
+		f.c.spend(f.cont, f.part.ID, service.ScanCharge(len(page.Changes), size))
 	}
 	return page, err
 }
 
-// waitRange lies in one partition, also when a key is all that was given.
+// waitRange lies in one partition, also when only a key was given.
 func (f *feedRead) waitRange() changefeed.Range { return f.rng.Intersect(f.part.Range) }
 
 // nothing is the page of a range that has nothing of the key, up to the newest change.
@@ -243,99 +167,36 @@ func (f *feedRead) nothing() (changefeed.Page, error) {
 	if err != nil {
 		return page, err
 	}
-	f.c.spend(f.cont, f.part.ID, chargeScan(0, 0))
-	if lsn := tokenLSN(f.from.Token); lsn > tokenLSN(page.Next.Token) {
-		page.Next.Token = strconv.Quote(strconv.FormatInt(lsn, 10))
+	f.c.spend(f.cont, f.part.ID, service.ScanCharge(0, 0))
+	asked, _ := service.LSN(f.from.Token) // 0 is right for none
+	if read, _ := service.LSN(page.Next.Token); asked > read {
+		page.Next.Token = service.Token(asked)
 	}
 	return page, nil
-}
-
-// tokenLSN is the LSN of a token that is known to be one, 0 of none.
-func tokenLSN(token string) int64 {
-	lsn, _ := strconv.ParseInt(strings.Trim(token, `"`), 10, 64) // 0 is right for none
-	return lsn
 }
 
 // answer sends a page, or 304 for an empty one.
 func (f *feedRead) answer(page changefeed.Page) error {
 	c := f.c
-	c.set(answerETag, page.Next.Token)
-	c.set(answerItemCount, strconv.Itoa(len(page.Changes)))
-	c.set(answerSession, page.Session)
-	c.set(answerLSN, strconv.FormatInt(max(page.Head, f.cont.Head()), 10)) // positions count in the container's LSNs
+	c.out.Set(wire.AnswerETag, page.Next.Token)
+	c.out.SetCount(len(page.Changes))
+	c.out.Set(wire.AnswerSession, page.Session)
+	c.out.SetLSN(max(page.Head, f.cont.Head())) // positions count in the container's LSNs
 	if len(page.Changes) == 0 {
 		return c.reply(http.StatusNotModified, nil)
 	}
-	b := newFeedBody(f.cont.RID())
-	defer b.free()
-	for i := range page.Changes {
-		b.next()
-		f.append(b, &page.Changes[i])
-	}
-	return c.reply(http.StatusOK, b.finish())
-}
-
-// append adds a change in the form that was asked for.
-func (f *feedRead) append(b *feedBody, ch *changefeed.Change) {
+	docs := wire.NewDocuments(f.cont.RID())
+	defer docs.Free()
+	add := docs.AddLatest
 	switch {
 	case f.o.Mode == changefeed.AllVersionsAndDeletes:
-		b.text = appendVersion(b.text, ch, f.cont.Spec().Paths)
+		paths := f.cont.Spec().Paths
+		add = func(ch *changefeed.Change) { docs.AddVersion(ch, paths) }
 	case f.wrapped:
-		b.text = appendWrapped(b.text, ch)
-	default: // a body ends with the system properties, so it has a member before the brace
-		b.text = append(b.text, ch.Body[:len(ch.Body)-1]...)
-		b.text = append(b.text, `,"_lsn":`...)
-		b.text = strconv.AppendInt(b.text, ch.LSN, 10)
-		b.text = append(b.text, '}')
+		add = docs.AddWrapped
 	}
-}
-
-// feedBody is the body of an answer with documents: {"_rid":…,"Documents":[…],"_count":n}.
-// Clients cut the documents out between the first and the last bracket.
-type feedBody struct {
-	text  []byte
-	count int
-}
-
-// Buffers of bodies are used again, unless they have become large.
-var feedBodies = sync.Pool{New: func() any { return &feedBody{text: make([]byte, 0, 64<<10)} }}
-
-const maxPooled = 8 << 20 // bytes of a buffer that is kept
-
-func newFeedBody(rid string) *feedBody {
-	b, ok := feedBodies.Get().(*feedBody)
-	if !ok {
-		b = &feedBody{}
+	for i := range page.Changes {
+		add(&page.Changes[i])
 	}
-	b.count = 0
-	b.text = append(append(append(b.text[:0], `{"_rid":"`...), rid...), `","Documents":[`...)
-	return b
-}
-
-// next begins a document.
-func (b *feedBody) next() {
-	if b.count > 0 {
-		b.text = append(b.text, ',')
-	}
-	b.count++
-}
-
-// add is a whole document.
-func (b *feedBody) add(doc []byte) {
-	b.next()
-	b.text = append(b.text, doc...)
-}
-
-func (b *feedBody) finish() []byte {
-	b.text = append(b.text, `],"_count":`...)
-	b.text = strconv.AppendInt(b.text, int64(b.count), 10)
-	b.text = append(b.text, '}')
-	return b.text
-}
-
-// free gives the buffer back; nobody may use the text any more.
-func (b *feedBody) free() {
-	if cap(b.text) <= maxPooled {
-		feedBodies.Put(b)
-	}
+	return c.reply(http.StatusOK, docs.Finish())
 }

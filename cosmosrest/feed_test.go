@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 )
 
@@ -90,7 +91,7 @@ func TestFeedHasTheBytesOfTheItems(t *testing.T) {
 func TestFeedWithMetadataBesideTheItem(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	a := w.item(t, "a", "")
-	got := w.do(t, "GET", docs, feedOf("x-ms-cosmos-changefeed-wire-format-version", wireFormat), "").want(t, 200)
+	got := w.do(t, "GET", docs, feedOf("x-ms-cosmos-changefeed-wire-format-version", wire.WireFormat), "").want(t, 200)
 	if want := `"Documents":[{"current":` + string(a.body) + `,"metadata":{"lsn":1,"crts":`; !strings.Contains(string(got.body), want) {
 		t.Errorf("feed is %s, want %s in it", got.body, want)
 	}
@@ -164,7 +165,7 @@ func TestFeedRefuses(t *testing.T) {
 	if kept.Spec().Retention == 0 {
 		t.Fatal("the container keeps no versions")
 	}
-	all := []string{"a-im", "Full-Fidelity Feed", "x-ms-cosmos-changefeed-wire-format-version", wireFormat}
+	all := []string{"a-im", "Full-Fidelity Feed", "x-ms-cosmos-changefeed-wire-format-version", wire.WireFormat}
 	for _, test := range []struct {
 		path    string
 		headers []string
@@ -375,7 +376,7 @@ func TestFeedPolls(t *testing.T) {
 		{"the key is elsewhere", feedOf("if-none-match", `"1"`, "x-ms-documentdb-partitionkey", `["q"]`, "x-ms-end-epk", "00", "x-ms-cosmos-max-polling-interval", "10000"), false, "", false, 304, 10 * time.Second, `"1"`},
 		{"there is something", feedOf("x-ms-cosmos-max-polling-interval", "10000"), false, "", false, 200, 0, `"1"`},
 		{"no wish to wait", feedOf("if-none-match", "*", "x-ms-cosmos-max-polling-interval", "0"), false, "", false, 304, 0, `"1"`},
-		{"longer than allowed", feedOf("if-none-match", "*", "x-ms-cosmos-max-polling-interval", "2000000000"), false, "", false, 304, maxPolling, `"1"`},
+		{"longer than allowed", feedOf("if-none-match", "*", "x-ms-cosmos-max-polling-interval", "2000000000"), false, "", false, 304, wire.MaxPolling, `"1"`},
 		{"the server ends", poll, true, "", false, 304, time.Second, `"1"`},
 		{"a split", poll, false, "", true, 410, time.Second, ""},
 	} {

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rogpeppe/go-internal/txtar"
-
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/rogpeppe/go-internal/txtar"
 )
 
 // FuzzServer sends whole requests, signed: whatever they are, the answer is none of the
@@ -111,7 +111,7 @@ func wildRequest(t *testing.T, method, path, header, body string) *http.Request 
 		r.Header.Set("X-Ms-Cosmos-Max-Polling-Interval", "1")
 	}
 	r.Header.Set("X-Ms-Date", time.Now().UTC().Format(http.TimeFormat))
-	if target, err := parsePath(r.URL.EscapedPath()); err == nil && target.kind != "" {
+	if target, err := wire.ParsePath(r.URL.EscapedPath()); err == nil && target.Kind != "" {
 		r.Header.Set("Authorization", sign(t, wellKnownKey, r))
 	}
 	return r
@@ -123,7 +123,7 @@ func judgeAnswer(t *testing.T, rec *httptest.ResponseRecorder) {
 	switch {
 	case rec.Code >= http.StatusInternalServerError:
 		t.Fatalf("status %d: %s", rec.Code, rec.Body)
-	case h.Get(headerActivity) == "" || h.Get(answerCharge) == "":
+	case h.Get(wire.HeaderActivity) == "" || h.Get(wire.AnswerCharge) == "":
 		t.Fatalf("status %d without activity id or charge: %v", rec.Code, h)
 	case rec.Code == http.StatusMethodNotAllowed && h.Get("Allow") == "":
 		t.Fatal("status 405 does not say what is allowed")

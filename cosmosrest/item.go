@@ -6,88 +6,90 @@ import (
 	"strings"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest/internal/auth"
+	"github.com/millrace/changefeed/cosmosrest/internal/meter"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/service"
 )
 
-const maxItem = 2 << 20 // bytes of an item
-
-// spot is the logical partition that a request is about, and where it is.
-type spot struct {
-	cont *docstore.Container
-	key  changefeed.PartitionKey
-	epk  string
-	part changefeed.Partition
+// itemRef is an item that a request is about: its id, and the logical partition that has it.
+type itemRef struct {
+	logical
+	id string
 }
 
-// spot finds a key, and refuses when the budget of its partition is used up.
-func (c *call) spot(cont *docstore.Container, key changefeed.PartitionKey) (spot, error) {
-	r, err := cont.Locate(key)
+// logical is a logical partition, and the physical one that has it, to which its requests are charged.
+type logical struct {
+	docstore.LogicalPartition
+	cont   *docstore.Container
+	part   changefeed.Partition
+	newest int64 // LSN of the partition, before the request did anything
+}
+
+// logical finds a partition key, and refuses when the budget of its partition is used up.
+func (c *call) logical(cont *docstore.Container, key changefeed.PartitionKey) (logical, error) {
+	p, err := cont.LogicalPartition(key)
 	if err != nil {
-		return spot{}, err
+		return logical{}, err
 	}
-	p := spot{cont: cont, key: key, epk: r.Min, part: cont.PartitionAt(r.Min)}
-	return p, c.admit(cont, p.part.ID)
+	l := logical{LogicalPartition: p, cont: cont}
+	l.part, l.newest = p.Partition()
+	return l, c.admit(cont, l.part.ID)
 }
 
-// done accounts for what was done at a spot, whether it was refused or not.
-func (c *call) done(p spot, ru float64) {
-	c.spend(p.cont, p.part.ID, ru)
-	c.session(p.part.ID, p.cont.Newest(p.epk))
-}
-
-// item finds the item that the path names. To a lenient server, the new body may tell the
-// partition key, if there is one.
-func (c *call) item(body []byte) (p spot, id string, err error) {
+// item finds the item that the path names. To a lenient server, the new body may give the partition key, if there is one.
+func (c *call) item(body []byte) (ref itemRef, err error) {
 	cont, err := c.container()
 	if err != nil {
-		return spot{}, "", err
+		return ref, err
 	}
-	if err := c.gatewayTakes(c.target.id); err != nil {
-		return spot{}, "", err
+	if err := c.s.gatewayTakes(c.in.Target.ID); err != nil {
+		return ref, err
 	}
-	key, err := c.partitionKey()
+	key, err := c.in.Key()
 	if err != nil {
-		return spot{}, "", err
+		return ref, err
 	}
 	if key == "" && body != nil && c.s.o.Lenient {
 		if key, err = cont.KeyOf(body); err != nil {
-			return spot{}, "", err
+			return ref, err
 		}
 	}
 	if key == "" {
-		return spot{}, "", badRequest("PartitionKey value must be supplied for this operation: want the header x-ms-documentdb-partitionkey")
+		return ref, wire.BadRequest("PartitionKey value must be supplied for this operation: want the header x-ms-documentdb-partitionkey")
 	}
-	if p, err = c.spot(cont, key); err != nil {
-		return spot{}, "", err
+	if ref.logical, err = c.logical(cont, key); err != nil {
+		return ref, err
 	}
-	id = c.target.id
-	if c.target.coll == cont.RID() {
-		id, err = c.idOf(p, c.target.id)
+	ref.id = c.in.Target.ID
+	if c.in.Target.Coll == cont.RID() {
+		ref.id, err = c.idOf(cont, key, c.in.Target.ID)
 	}
-	return p, id, err
+	return ref, err
 }
 
 // gatewayTakes refuses the ids that the service's routing gateway cannot carry in a path,
 // though it lets items with such ids be created.
-func (c *call) gatewayTakes(id string) error {
+func (s *Server) gatewayTakes(id string) error {
 	switch {
-	case c.s.o.Dedicated || c.s.o.Lenient:
+	case s.o.Dedicated || s.o.Lenient:
 	case strings.ContainsAny(id, "\r\t\n"):
-		return badRequest("item id %q has a tab or line break: the gateway cannot find such items", id)
+		return wire.BadRequest("item id %q has a tab or line break: the gateway cannot find such items", id)
 	case strings.ContainsAny(id, `%/\#`) || strings.HasSuffix(id, " "):
-		return newFault(http.StatusUnauthorized, 0, "Unauthorized",
+		return wire.Errorf(http.StatusUnauthorized, 0, wire.CodeUnauthorized,
 			`item id %q ends in a blank or has one of %% / \ #: the gateway computes another signature for such items`, id)
 	}
 	return nil
 }
 
 // idOf is the id of the item with a resource id; the resource id if there is none.
-func (c *call) idOf(p spot, rid string) (string, error) {
-	for it, err := range p.cont.Logical(c.ctx, p.key, 0) {
+func (c *call) idOf(cont *docstore.Container, key changefeed.PartitionKey, rid string) (string, error) {
+	for it, err := range cont.Logical(c.ctx, key, 0) {
 		if err != nil {
 			return "", err
 		}
-		if err := c.meter.Work(docWork + len(it.Body)); err != nil {
+		if err := c.work.Work(meter.DocWork + len(it.Body)); err != nil {
 			return "", err
 		}
 		if systemProperty(it.Body, "_rid") == rid {
@@ -110,58 +112,46 @@ func systemProperty(body []byte, name string) string {
 	return string(value[:max(end, 0)])
 }
 
-func (c *call) readItem() error {
-	if err := c.allow(actionReadItem); err != nil {
+func readItem(c *call) error {
+	if err := c.allow(auth.ReadItem); err != nil {
 		return err
 	}
-	p, id, err := c.item(nil)
+	p, err := c.item(nil)
 	if err != nil {
 		return err
 	}
-	if err := c.consistent(p.part, p.cont.Newest(p.epk)); err != nil {
+	if err := c.in.Consistent(p.part, p.newest); err != nil {
 		return err
 	}
-	it, err := p.cont.Item(c.ctx, p.key, id)
-	size, none := len(it.Body), c.header("If-None-Match")
-	same := err == nil && none != "" && matches(none, it.ETag)
+	it, err := p.Item(c.ctx, p.id)
+	size, none := len(it.Body), c.in.Header(wire.HeaderIfNoneMatch)
+	same := err == nil && none != "" && wire.Matches(none, it.ETag)
 	if same {
 		size = 0
 	}
-	c.done(p, chargeRead(size))
+	part, newest := p.Partition()
+	c.spend(p.cont, part.ID, service.ReadCharge(size))
+	c.out.SetSession(part.ID, newest)
 	if err != nil {
 		return err
 	}
-	c.set(answerETag, it.ETag)
+	c.out.Set(wire.AnswerETag, it.ETag)
 	if same {
 		return c.reply(http.StatusNotModified, nil)
 	}
-	if match := c.header("If-Match"); match != "" && !matches(match, it.ETag) {
-		return newFault(http.StatusPreconditionFailed, 0, "PreconditionFailed", "item %q has the ETag %s: want %s", it.ID, it.ETag, match)
+	if match := c.in.Header(wire.HeaderIfMatch); match != "" && !wire.Matches(match, it.ETag) {
+		return wire.PreconditionFailed("item %q has the ETag %s: want %s", it.ID, it.ETag, match)
 	}
 	return c.reply(http.StatusOK, it.Body)
 }
 
-// matches tells whether a condition names an ETag, with or without its quotes.
-func matches(condition, etag string) bool {
-	return condition == "*" || condition == etag || quoted(condition) == etag
-}
-
-// quoted is an ETag with its quotes, which some clients lose.
-func quoted(etag string) string {
-	if etag == "" || etag == "*" || etag[0] == '"' {
-		return etag
-	}
-	return `"` + etag + `"`
-}
-
-func (c *call) deleteItem() error {
-	if err := c.allow(actionDelete); err != nil {
+func deleteItem(c *call) error {
+	if err := c.allow(auth.Delete); err != nil {
 		return err
 	}
-	p, id, err := c.item(nil)
+	p, err := c.item(nil)
 	if err != nil {
 		return err
 	}
-	w := changefeed.Write{Op: changefeed.WriteDelete, ID: id, IfMatch: quoted(c.header("If-Match"))}
-	return c.write(p, w, nil)
+	return c.write(p.logical, changefeed.Write{Op: changefeed.WriteDelete, ID: p.id, IfMatch: c.in.IfMatch()}, nil)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
 const docs = "/dbs/db/colls/c/docs"
@@ -152,7 +153,7 @@ func TestMinimal(t *testing.T) {
 func TestItemRefused(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	w.item(t, "a", "")
-	big := `{"id":"b","pk":"p","v":"` + strings.Repeat("x", maxItem) + `"}`
+	big := `{"id":"b","pk":"p","v":"` + strings.Repeat("x", wire.MaxItem) + `"}`
 	for _, c := range []struct {
 		method, path, key, body string
 		status                  int
@@ -334,7 +335,7 @@ func TestSessions(t *testing.T) {
 func TestConsistency(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	w.item(t, "a", "")
-	for _, level := range append(consistencies, "session") {
+	for _, level := range []string{"Strong", "BoundedStaleness", "Session", "ConsistentPrefix", "Eventual", "session"} {
 		w.do(t, "GET", docs+"/a", under("p", "x-ms-consistency-level", level), "").want(t, 200)
 	}
 	w.do(t, "GET", docs+"/a", under("p", "x-ms-consistency-level", "Weak"), "").refused(t, 400, "0", "BadRequest")
@@ -359,7 +360,7 @@ func TestPatch(t *testing.T) {
 		`{"condition":"from c where","operations":[` + one + `]}`:          "condition",
 		`{"condition":"from c where c.v = @p","operations":[` + one + `]}`: "@p",
 		`{"operations":[]}`: "0 operations",
-		`[` + strings.Repeat(one+",", maxPatchOps) + one + `]`: "11 operations",
+		`[` + strings.Repeat(one+",", wire.MaxPatchOps) + one + `]`: "11 operations",
 		``:                                       "no patch",
 		`7`:                                      "no patch",
 		`{"a":`:                                  "no patch",

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
-
 	"github.com/millrace/changefeed/internal/memnet"
 )
 

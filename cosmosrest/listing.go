@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/millrace/changefeed/cosmosrest/internal/sql"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
 // resources are the databases of an account, the containers of a database, or all
@@ -33,11 +33,15 @@ func (c *call) list(from resources) error {
 // query answers a POST: a page of what a query makes of the resources. A query whose
 // rows depend on several of them, or that says itself how many it wants, has one page.
 func (c *call) query(from resources) error {
-	b, err := c.boundQuery()
+	text, err := c.queryText()
 	if err != nil {
 		return err
 	}
-	b.Until(c.meter.limit())
+	b, err := text.Bind(&c.work)
+	if err != nil {
+		return err
+	}
+	b.Until(c.work.Limit())
 	if _, limit := b.Limit(); b.Streams() && limit < 0 {
 		return c.replyPage(from, func(r resource, emit func([]byte) error) error { return b.Rows(r.body, emit) })
 	}
@@ -58,32 +62,15 @@ func (c *call) query(from resources) error {
 	return c.replyRows(from, rows)
 }
 
-// boundQuery is the query in the request's body.
-func (c *call) boundQuery() (*sql.Bound, error) {
-	text, err := c.readQuery()
-	if err != nil {
-		return nil, err
-	}
-	q, err := c.parseQuery(text.Query)
-	if err != nil {
-		return nil, err
-	}
-	b, err := text.bind(q)
-	if err == nil {
-		b.Meter(&c.meter)
-	}
-	return b, err
-}
-
 // replyPage sends the rows that resources have, up to what the client takes at once.
 func (c *call) replyPage(from resources, rowsOf func(r resource, emit func([]byte) error) error) error {
-	limit, err := c.maxItems()
+	limit, err := c.in.MaxItems()
 	if err != nil {
 		return err
 	}
-	after, err := base64.URLEncoding.DecodeString(c.header(headerContinuation))
+	after, err := base64.URLEncoding.DecodeString(c.in.Header(wire.HeaderContinuation))
 	if err != nil {
-		return badRequest("x-ms-continuation is %.100q: want one that this server gave", c.header(headerContinuation))
+		return wire.BadRequest("x-ms-continuation is %.100q: want one that this server gave", c.in.Header(wire.HeaderContinuation))
 	}
 	last := string(after)
 	var rows []json.RawMessage
@@ -97,7 +84,7 @@ func (c *call) replyPage(from resources, rowsOf func(r resource, emit func([]byt
 		}
 		if limit > 0 && had >= limit && len(rows) > had {
 			rows = rows[:had]
-			c.set(answerContinuation, base64.URLEncoding.EncodeToString([]byte(last)))
+			c.out.Set(wire.AnswerContinuation, base64.URLEncoding.EncodeToString([]byte(last)))
 			break
 		}
 		last = r.id
@@ -126,6 +113,6 @@ func (c *call) replyRows(from resources, rows []json.RawMessage) error {
 	}
 	count := strconv.Itoa(len(rows))
 	b.WriteString(`],"_count":` + count + `}`)
-	c.set(answerItemCount, count)
+	c.out.Set(wire.AnswerItemCount, count)
 	return c.reply(http.StatusOK, b.Bytes())
 }

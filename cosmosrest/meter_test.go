@@ -9,7 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed/cosmosrest/internal/sql"
+	"github.com/millrace/changefeed/cosmosrest/internal/meter"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
 // hostile is a query that computes for about a second on the document of [newHostileWorld].
@@ -29,7 +30,7 @@ func newHostileWorld(t *testing.T) *world {
 func (w *world) compute(t *testing.T, query string) answer {
 	t.Helper()
 	return w.do(t, "POST", "/dbs/db/colls/c/docs", map[string]string{
-		"Content-Type": queryType, "x-ms-documentdb-partitionkey": `["p"]`,
+		"Content-Type": wire.QueryType, "x-ms-documentdb-partitionkey": `["p"]`,
 	}, fmt.Sprintf(`{"query":%q}`, query))
 }
 
@@ -68,7 +69,7 @@ func TestQueriesOfAnAccountAreChargedForWhatTheyCompute(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	long := "SELECT * FROM c WHERE c.x IN (" + strings.Repeat("2,", 50_000) + "1)"
 	for _, path := range []string{"/offers", "/dbs", "/dbs/db/colls"} {
-		a := w.do(t, "POST", path, map[string]string{"Content-Type": queryType, "x-ms-documentdb-isquery": "true"}, fmt.Sprintf(`{"query":%q}`, long))
+		a := w.do(t, "POST", path, map[string]string{"Content-Type": wire.QueryType, "x-ms-documentdb-isquery": "true"}, fmt.Sprintf(`{"query":%q}`, long))
 		a.want(t, http.StatusOK)
 		if ru := a.charge(t); ru < 300 {
 			t.Errorf("a query of %s is %.2f RU, want 300 or more", path, ru)
@@ -79,8 +80,12 @@ func TestQueriesOfAnAccountAreChargedForWhatTheyCompute(t *testing.T) {
 func TestQueriesThatComputeTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHostileWorld(t)
-		for range cap(w.turns.free) { // others compute
-			w.turns.free <- struct{}{}
+		others := make([]meter.Request, w.load.Usage().MaxTurns)
+		for i := range others {
+			others[i] = w.load.Request(t.Context())
+			if err := others[i].Work(meter.FreeWork); err != nil {
+				t.Fatal(err)
+			}
 		}
 		begun := time.Now()
 		refused := make(chan answer)
@@ -93,83 +98,17 @@ func TestQueriesThatComputeTakeTurns(t *testing.T) {
 		}
 		a := <-refused
 		a.refused(t, http.StatusTooManyRequests, "3200", "429")
-		if took := time.Since(begun); took != maxWait || !strings.Contains(string(a.body), "had no turn for 10s") {
-			t.Errorf("after %v: %s: want the cause, after %v", took, a.body, maxWait)
+		if took := time.Since(begun); took != meter.MaxWait || !strings.Contains(string(a.body), "had no turn for 10s") {
+			t.Errorf("after %v: %s: want the cause, after %v", took, a.body, meter.MaxWait)
 		}
 		go func() { refused <- w.compute(t, hostile) }()
 		synctest.Wait()
-		<-w.turns.free
+		others[0].End()
 		if a := <-refused; a.status != http.StatusBadRequest {
 			t.Errorf("with a turn: %d %s", a.status, a.body)
 		}
-		if n := len(w.turns.free); n != cap(w.turns.free)-1 {
-			t.Errorf("%d turns are taken, want %d: the query gave its turn back", n, cap(w.turns.free)-1)
-		}
-	})
-}
-
-func TestAQueryThatIsNotDoneInTimeSaysSo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newHostileWorld(t)
-		m := &meter{s: w.Server, ctx: t.Context()}
-		defer m.end()
-		m.limit()
-		for _, query := range []string{hostile, "SELECT VALUE x FROM c JOIN x IN c.a JOIN y IN c.a JOIN z IN c.a WHERE x < 0"} {
-			parsed, err := sql.Parse(query)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b, err := parsed.Bind(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b.Meter(m)
-			time.Sleep(maxCompute + time.Second)
-			doc := []byte(`{"a":[` + strings.Repeat("1,", 2000) + `1]}`)
-			if b.Streams() {
-				err = b.Rows(doc, func([]byte) error { return nil })
-			} else {
-				err = b.NewRun().Add(doc)
-			}
-			if f := faultOf(err); f.status != http.StatusRequestTimeout || !strings.Contains(f.message, "has not computed its rows within 30s") {
-				t.Errorf("%s: %d %s: want a 408 with the cause", query, f.status, f.message)
-			}
-			if m.work > 2*freeWork {
-				t.Errorf("%s: it went on for %d units of work", query, m.work)
-			}
-			m.work, m.asked = 0, 0
-		}
-	})
-}
-
-func TestATurnPassesOnWhenOthersWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{})
-		w.turns.free = make(chan struct{}, 1)
-		one, other := &meter{s: w.Server, ctx: t.Context()}, &meter{s: w.Server, ctx: t.Context()}
-		if err := one.Work(freeWork); err != nil {
-			t.Fatal(err)
-		}
-		served := make(chan error)
-		go func() { served <- other.Work(freeWork) }()
-		synctest.Wait()
-		if err := one.Work(freeWork); err != nil || !one.turning {
-			t.Errorf("the turn ended early: %v", err)
-		}
-		time.Sleep(turn)
-		ended := make(chan error)
-		go func() { ended <- one.Work(freeWork) }()
-		if err := <-served; err != nil || !other.turning {
-			t.Errorf("who waited got no turn: %v", err)
-		}
-		synctest.Wait()
-		other.end()
-		if err := <-ended; err != nil || !one.turning {
-			t.Errorf("the turn did not come back: %v", err)
-		}
-		one.end()
-		if len(w.turns.free) != 0 {
-			t.Error("a turn is taken for ever")
+		if u := w.load.Usage(); u.Turns != u.MaxTurns-1 {
+			t.Errorf("%d turns are taken, want %d: the query gave its turn back", u.Turns, u.MaxTurns-1)
 		}
 	})
 }
@@ -178,21 +117,24 @@ func TestArraysThatFunctionsTakeApartAreBounded(t *testing.T) {
 	w := newHostileWorld(t)
 	const query = "SELECT VALUE ARRAY_LENGTH(SetUnion(c.a, c.a)) FROM c WHERE c.id = '2'"
 	w.compute(t, query).want(t, http.StatusOK)
-	if held := w.held.Load(); held != 0 {
+	if held := w.load.Usage().Held; held != 0 {
 		t.Errorf("%d bytes are held after the query", held)
 	}
-	w.held.Store(maxHeldRows - 1000) // others hold that
+	others := w.load.Request(t.Context())
+	if err := others.Hold(meter.MaxHeld - 1000); err != nil {
+		t.Fatal(err)
+	}
 	w.compute(t, query).refused(t, http.StatusTooManyRequests, "3200", "429")
-	if held := w.held.Load(); held != maxHeldRows-1000 {
+	if held := w.load.Usage().Held; held != meter.MaxHeld-1000 {
 		t.Errorf("%d bytes are held after the query, want those of others", held)
 	}
 }
 
 func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
 	w, _ := newContainer(t, Options{})
-	large := fmt.Sprintf(`{"id":"1","pk":"p","text":%q}`, strings.Repeat("x", largeAnswer))
+	large := fmt.Sprintf(`{"id":"1","pk":"p","text":%q}`, strings.Repeat("x", meter.Large))
 	w.do(t, "POST", "/dbs/db/colls/c/docs", keyed, large).want(t, http.StatusCreated)
-	w.sending.Store(maxSending - 1000)
+	w.holdAnswers(t, meter.MaxSending-1000) // to others
 	for _, c := range []struct{ method, path string }{{"GET", "/dbs/db/colls/c/docs/1"}, {"GET", "/dbs/db/colls/c/docs"}} {
 		a := w.do(t, c.method, c.path, keyed, "")
 		a.refused(t, http.StatusTooManyRequests, "3200", "429")
@@ -201,7 +143,17 @@ func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
 		}
 	}
 	w.do(t, "GET", "/dbs/db", nil, "").want(t, http.StatusOK)
-	if n := w.sending.Load(); n != maxSending-1000 {
+	if n := w.load.Usage().Sending; n != meter.MaxSending-1000 {
 		t.Errorf("%d bytes are being sent, want those of others", n)
 	}
+}
+
+// holdAnswers has so many bytes being sent until the test ends.
+func (w *world) holdAnswers(t *testing.T, bytes int) {
+	t.Helper()
+	sent, err := w.load.Send(bytes, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sent)
 }

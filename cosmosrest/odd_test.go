@@ -10,12 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest/internal/sql"
 	"github.com/millrace/changefeed/docstore"
+	"pgregory.net/rapid"
 )
 
 // odd are documents that two readers of JSON may take for different ones. All of them are

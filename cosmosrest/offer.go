@@ -8,8 +8,12 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/millrace/changefeed/cosmosrest/internal/auth"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // offer is the throughput that a database or container was given.
@@ -21,9 +25,6 @@ type offer struct {
 }
 
 const (
-	headerThroughput = "X-Ms-Offer-Throughput"
-	headerAutoscale  = "X-Ms-Cosmos-Offer-Autopilot-Settings"
-
 	minManual, stepManual       = 400, 100   // request units a second
 	minAutoscale, stepAutoscale = 1000, 1000 // the same, of the most
 	maxThroughput               = 1_000_000
@@ -34,17 +35,17 @@ const (
 // offered is the offer that the headers of a request to create something make; nil for
 // none.
 func (c *call) offered() (*offer, error) {
-	manual, auto := c.header(headerThroughput), c.header(headerAutoscale)
+	manual, auto := c.in.Header(wire.HeaderThroughput), c.in.Header(wire.HeaderAutoscale)
 	var content offerContent
 	switch {
 	case manual == "" && auto == "":
 		return nil, nil
 	case manual != "" && auto != "":
-		return nil, badRequest("both x-ms-offer-throughput and x-ms-cosmos-offer-autopilot-settings are there: want one of them")
+		return nil, wire.BadRequest("both x-ms-offer-throughput and x-ms-cosmos-offer-autopilot-settings are there: want one of them")
 	case manual != "":
 		n, err := strconv.Atoi(manual)
 		if err != nil {
-			return nil, badRequest("x-ms-offer-throughput is %.100q: want a number", manual)
+			return nil, wire.BadRequest("x-ms-offer-throughput is %.100q: want a number", manual)
 		}
 		content.Manual = &n
 	default:
@@ -80,16 +81,16 @@ func (o *offer) change(to offerContent) error {
 			Max int `json:"maxThroughput"`
 		}
 		if err := json.Unmarshal(to.Autoscale, &settings); err != nil {
-			return badRequest(`autopilot settings are %.100q: want JSON such as {"maxThroughput":4000}`, to.Autoscale)
+			return wire.BadRequest(`autopilot settings are %.100q: want JSON such as {"maxThroughput":4000}`, to.Autoscale)
 		}
 		ru, name, least, step = settings.Max, "maxThroughput", minAutoscale, stepAutoscale
 	case to.Manual != nil:
 		ru = *to.Manual
 	default:
-		return badRequest("the offer has no content: want offerThroughput or offerAutopilotSettings in it")
+		return wire.BadRequest("the offer has no content: want offerThroughput or offerAutopilotSettings in it")
 	}
 	if ru < least || ru > maxThroughput || ru%step != 0 {
-		return badRequest("%s is %d: want %d to %d in steps of %d", name, ru, least, maxThroughput, step)
+		return wire.BadRequest("%s is %d: want %d to %d in steps of %d", name, ru, least, maxThroughput, step)
 	}
 	o.version, o.RU, o.Autoscale = newVersion(), ru, to.Autoscale
 	return nil
@@ -143,7 +144,7 @@ func (s *Server) update(ctx context.Context, o owned, change func(*offer) error)
 			return nil, noOffer(o.ID)
 		}
 		err := change(m.Offer)
-		return encode(m), err
+		return wire.Encode(m), err
 	}
 	if o.container == "" {
 		_, err := s.db.UpdateDatabase(ctx, o.database, renew)
@@ -156,16 +157,24 @@ func (s *Server) update(ctx context.Context, o owned, change func(*offer) error)
 	return err
 }
 
-func noOffer(id string) *fault {
-	return newFault(http.StatusNotFound, 0, "NotFound", "Resource Not Found: there is no offer %q", id)
+// offeredIn is the throughput of the offer in what the store keeps with a database or container; 0 for none.
+func offeredIn(raw json.RawMessage) int {
+	if o := readMeta(raw).Offer; o != nil {
+		return o.RU
+	}
+	return 0
 }
 
-func (c *call) listOffers() error { return c.eachOffer((*call).list) }
+func noOffer(id string) *wire.Error {
+	return wire.NotFound(0, "Resource Not Found: there is no offer %q", id)
+}
 
-func (c *call) queryOffers() error {
-	if !isQuery(c) {
-		f := newFault(http.StatusMethodNotAllowed, 0, "MethodNotAllowed", "offers cannot be created by themselves: want a query, or the header x-ms-offer-throughput where a database or container is created")
-		f.allow = "GET, POST"
+func listOffers(c *call) error { return c.eachOffer((*call).list) }
+
+func queryOffers(c *call) error {
+	if !c.in.IsQuery() {
+		f := wire.Errorf(http.StatusMethodNotAllowed, 0, wire.CodeNotAllowed, "offers cannot be created by themselves: want a query, or the header x-ms-offer-throughput where a database or container is created")
+		f.Allow = "GET, POST"
 		return f
 	}
 	return c.eachOffer((*call).query)
@@ -173,7 +182,7 @@ func (c *call) queryOffers() error {
 
 // eachOffer answers with all offers.
 func (c *call) eachOffer(answer func(*call, resources) error) error {
-	if err := c.allow(actionReadMetadata); err != nil {
+	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
 	}
 	all := resources{member: "Offers"}
@@ -183,8 +192,8 @@ func (c *call) eachOffer(answer func(*call, resources) error) error {
 	return answer(c, all)
 }
 
-func (c *call) readOffer() error {
-	if err := c.allow(actionReadMetadata); err != nil {
+func readOffer(c *call) error {
+	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
 	}
 	o, err := c.offer()
@@ -197,16 +206,16 @@ func (c *call) readOffer() error {
 // offer is the one that the path names.
 func (c *call) offer() (owned, error) {
 	for _, o := range c.s.offers() {
-		if o.ID == c.target.id {
+		if o.ID == c.in.Target.ID {
 			return o, nil
 		}
 	}
-	return owned{}, noOffer(c.target.id)
+	return owned{}, noOffer(c.in.Target.ID)
 }
 
 // replaceOffer changes a throughput. The budget follows at once.
-func (c *call) replaceOffer() error {
-	if err := c.allow(actionManage); err != nil {
+func replaceOffer(c *call) error {
+	if err := c.allow(auth.Manage); err != nil {
 		return err
 	}
 	o, err := c.offer()
@@ -222,7 +231,7 @@ func (c *call) replaceOffer() error {
 		return err
 	}
 	err = c.s.update(c.ctx, o, func(now *offer) error {
-		if err := c.ifMatch(now.ETag); err != nil {
+		if err := c.in.RefuseOther(now.ETag); err != nil {
 			return err
 		}
 		if err := c.mayMigrate(now, content); err != nil {
@@ -234,26 +243,26 @@ func (c *call) replaceOffer() error {
 	if err != nil {
 		return err
 	}
-	c.charge += chargeManage
+	c.out.Charge += service.ManageCharge
 	return c.replyOffer(o)
 }
 
 // mayMigrate refuses a change between manual throughput and autoscale that was not asked
 // for as such.
 func (c *call) mayMigrate(o *offer, to offerContent) error {
-	header := "x-ms-cosmos-migrate-offer-to-manual-throughput"
+	header := wire.HeaderToManual
 	if to.Autoscale != nil {
-		header = "x-ms-cosmos-migrate-offer-to-autopilot"
+		header = wire.HeaderToAutoscale
 	}
-	if (o.Autoscale == nil) == (to.Autoscale == nil) || c.s.o.Lenient || c.flag(http.CanonicalHeaderKey(header)) {
+	if (o.Autoscale == nil) == (to.Autoscale == nil) || c.s.o.Lenient || c.in.Flag(header) {
 		return nil
 	}
-	return badRequest("the offer would change between manual throughput and autoscale: want the header %s: true", header)
+	return wire.BadRequest("the offer would change between manual throughput and autoscale: want the header %s: true", strings.ToLower(header))
 }
 
 func (c *call) replyOffer(o owned) error {
-	c.set("x-ms-offer-replace-pending", "false")
-	c.set("x-ms-cosmos-min-throughput", strconv.Itoa(o.least()))
+	c.out.Set(wire.AnswerOfferPending, "false")
+	c.out.Set(wire.AnswerMinThroughput, strconv.Itoa(o.least()))
 	return c.replyResource(http.StatusOK, o.version, o.json())
 }
 
@@ -265,9 +274,9 @@ func (o owned) json() []byte {
 		content.Manual = &now
 	}
 	p := properties{
-		"offerVersion": encode("V2"), "offerType": encode("Invalid"), "content": encode(content),
-		"resource": encode(o.self), "offerResourceId": encode(o.rid),
+		"offerVersion": wire.Encode("V2"), "offerType": wire.Encode("Invalid"), "content": wire.Encode(content),
+		"resource": wire.Encode(o.self), "offerResourceId": wire.Encode(o.rid),
 	}
 	p.identify(o.ID, o.ID, "offers/"+o.ID+"/", o.version)
-	return encode(p)
+	return wire.Encode(p)
 }

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
 const smallContainer = `{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`
@@ -13,7 +15,7 @@ var queryHeaders = map[string]string{"Content-Type": "application/query+json"}
 // theOffer is the only offer that a query finds.
 func (w *world) theOffer(t *testing.T, where string) map[string]any {
 	t.Helper()
-	body := string(encode(map[string]string{"query": "SELECT * FROM root WHERE " + where}))
+	body := string(wire.Encode(map[string]string{"query": "SELECT * FROM root WHERE " + where}))
 	found := w.do(t, "POST", "/offers", queryHeaders, body).list(t, "Offers")
 	if len(found) != 1 {
 		t.Fatalf("%d offers where %s, want one", len(found), where)
@@ -29,10 +31,10 @@ func TestOfferOfAContainer(t *testing.T) {
 	id, _ := o["id"].(string)
 	self := "offers/" + id + "/"
 	if len(id) != 4 || o["_rid"] != id || o["_self"] != self || o["resource"] != cont.Self() || o["offerVersion"] != "V2" {
-		t.Errorf("offer %s", encode(o))
+		t.Errorf("offer %s", wire.Encode(o))
 	}
 	if same := w.theOffer(t, `root.resource = "`+cont.Self()+`"`); same["id"] != id {
-		t.Errorf("by its resource: %s", encode(same))
+		t.Errorf("by its resource: %s", wire.Encode(same))
 	}
 	read := w.do(t, "GET", "/"+self, nil, "").want(t, http.StatusOK)
 	if pending, least := read.header.Get("x-ms-offer-replace-pending"), read.header.Get("x-ms-cosmos-min-throughput"); pending != "false" || least != "400" {
@@ -56,7 +58,7 @@ func TestOfferOfAContainer(t *testing.T) {
 	// A replaced container keeps its offer, one that is deleted takes it along.
 	w.do(t, "PUT", "/dbs/db/colls/c", nil, smallContainer).want(t, http.StatusOK)
 	if kept := w.theOffer(t, "true"); kept["_etag"] != next.header.Get("etag") {
-		t.Errorf("the offer became %s", encode(kept))
+		t.Errorf("the offer became %s", wire.Encode(kept))
 	}
 	w.do(t, "DELETE", "/dbs/db/colls/c", nil, "").want(t, http.StatusNoContent)
 	w.do(t, "GET", "/"+self, nil, "").refused(t, http.StatusNotFound, "0", "NotFound")
@@ -70,11 +72,11 @@ func TestOfferOfADatabase(t *testing.T) {
 	w.do(t, "POST", "/dbs", nil, `{"id":"b"}`).want(t, http.StatusCreated)
 	o := w.theOffer(t, "root.offerResourceId = '"+rid+"'")
 	if o["resource"] != "dbs/"+rid+"/" {
-		t.Errorf("offer %s", encode(o))
+		t.Errorf("offer %s", wire.Encode(o))
 	}
 	w.do(t, "PUT", "/"+o["_self"].(string), nil, `{"content":{"offerThroughput":1000}}`).want(t, http.StatusOK)
 	if o = w.theOffer(t, "root.content.offerThroughput = 1000"); o["offerResourceId"] != rid {
-		t.Errorf("offer %s", encode(o))
+		t.Errorf("offer %s", wire.Encode(o))
 	}
 	if listed := w.do(t, "GET", "/offers", nil, "").list(t, "Offers"); len(listed) != 1 {
 		t.Errorf("listed %v", listed)
@@ -86,7 +88,7 @@ func TestOfferThatScalesByItself(t *testing.T) {
 	w.create(t, "db", smallContainer, map[string]string{"x-ms-cosmos-offer-autopilot-settings": `{"maxThroughput":4000,"autoUpgradePolicy":{"throughputPolicy":{"incrementPercent":10}}}`})
 	o := w.theOffer(t, "true")
 	want := `{"offerAutopilotSettings":{"autoUpgradePolicy":{"throughputPolicy":{"incrementPercent":10}},"maxThroughput":4000},"offerThroughput":400}`
-	if got := string(encode(o["content"])); got != want {
+	if got := string(wire.Encode(o["content"])); got != want {
 		t.Errorf("content %s, want %s", got, want)
 	}
 	self := "/" + o["_self"].(string)
@@ -99,7 +101,7 @@ func TestOfferThatScalesByItself(t *testing.T) {
 		t.Errorf("message %q", message)
 	}
 	w.do(t, "PUT", self, map[string]string{"x-ms-cosmos-migrate-offer-to-manual-throughput": "true"}, `{"content":{"offerThroughput":400}}`).want(t, http.StatusOK)
-	if got := string(encode(w.theOffer(t, "true")["content"])); got != `{"offerThroughput":400}` {
+	if got := string(wire.Encode(w.theOffer(t, "true")["content"])); got != `{"offerThroughput":400}` {
 		t.Errorf("content %s", got)
 	}
 }
@@ -136,7 +138,7 @@ func TestOfferRefusals(t *testing.T) {
 	}
 	w.do(t, "POST", "/offers", nil, `{"id":"x"}`).refused(t, http.StatusMethodNotAllowed, "0", "MethodNotAllowed")
 	w.do(t, "POST", "/offers", queryHeaders, `{"query":"SELECT"}`).refused(t, http.StatusBadRequest, "0", "BadRequest")
-	if got := string(encode(w.theOffer(t, "true")["content"])); got != `{"offerThroughput":400}` {
+	if got := string(wire.Encode(w.theOffer(t, "true")["content"])); got != `{"offerThroughput":400}` {
 		t.Errorf("refused changes have left %s", got)
 	}
 }

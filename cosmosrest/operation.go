@@ -3,63 +3,63 @@ package cosmosrest
 import (
 	"net/http"
 	"strings"
+
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// operation is the handler of what is asked.
-func (c *call) operation() (func(*call) error, error) {
-	t, method := c.target, c.r.Method
-	table := operations[t.kind]
+// operation does what a request asks, and answers it or returns the error to answer.
+type operation func(*call) error
+
+// operationOf is the operation of a request.
+func operationOf(in *wire.Request) (operation, error) {
+	table := operations[in.Target.Kind]
 	if table == nil {
-		return nil, newFault(http.StatusBadRequest, 0, "BadRequest", "this server has no %s: want databases, containers, items, pkranges or offers", t.kind)
+		return nil, wire.BadRequest("this server has no %s: want databases, containers, items, pkranges or offers", in.Target.Kind)
 	}
-	key := method + " one"
-	if t.feed {
-		key = method + " all"
-	}
-	if op := table[key]; op != nil {
-		return op, nil
-	}
-	methods := allowed(table, t.feed)
-	if methods == "" {
-		return nil, newFault(http.StatusNotFound, 0, "NotFound", "the path %q names no resource of this server", c.r.URL.Path)
-	}
-	f := newFault(http.StatusMethodNotAllowed, 0, "MethodNotAllowed", "%s is not allowed on %s: want one of %s", method, c.r.URL.Path, methods)
-	f.allow = methods
-	return nil, f
-}
-
-// operations are the handlers by kind of resource, method, and whether one resource or
-// the set of them is asked.
-var operations = map[string]map[string]func(*call) error{
-	"": {"GET one": (*call).readAccount},
-	"dbs": {
-		"POST all": (*call).postDatabases, "GET all": (*call).listDatabases,
-		"GET one": (*call).readDatabase, "DELETE one": (*call).deleteDatabase,
-	},
-	"colls": {
-		"POST all": (*call).postContainers, "GET all": (*call).listContainers,
-		"GET one": (*call).readContainer, "PUT one": (*call).replaceContainer, "DELETE one": (*call).deleteContainer,
-	},
-	"pkranges":   {"GET all": (*call).listRanges},
-	"partitions": {"POST all": (*call).changePartitions},
-	"backup":     {"GET all": (*call).sendBackup},
-	"check":      {"GET all": (*call).checkStore},
-	"offers": {
-		"POST all": (*call).queryOffers, "GET all": (*call).listOffers,
-		"GET one": (*call).readOffer, "PUT one": (*call).replaceOffer,
-	},
-	"docs": {
-		"POST all": (*call).postItems, "GET all": (*call).getItems,
-		"GET one": (*call).readItem, "PUT one": (*call).replaceItem,
-		"PATCH one": (*call).patchItem, "DELETE one": (*call).deleteItem,
-	},
-}
-
-func allowed(table map[string]func(*call) error, feed bool) string {
 	suffix := " one"
-	if feed {
+	if in.Target.Feed {
 		suffix = " all"
 	}
+	if op := table[in.Method+suffix]; op != nil {
+		return op, nil
+	}
+	methods := allowed(table, suffix)
+	if methods == "" {
+		return nil, wire.NotFound(0, "the path %q names no resource of this server", in.Path())
+	}
+	e := wire.Errorf(http.StatusMethodNotAllowed, 0, wire.CodeNotAllowed, "%s is not allowed on %s: want one of %s", in.Method, in.Path(), methods)
+	e.Allow = methods
+	return nil, e
+}
+
+// operations are keyed by the kind of resource, the method, and whether one resource or the set of them is asked.
+var operations = map[string]map[string]operation{
+	"": {"GET one": readAccount},
+	"dbs": {
+		"POST all": postDatabases, "GET all": listDatabases,
+		"GET one": readDatabase, "DELETE one": deleteDatabase,
+	},
+	"colls": {
+		"POST all": postContainers, "GET all": listContainers,
+		"GET one": readContainer, "PUT one": replaceContainer, "DELETE one": deleteContainer,
+	},
+	"pkranges":   {"GET all": listRanges},
+	"partitions": {"POST all": changePartitions},
+	"backup":     {"GET all": sendBackup},
+	"check":      {"GET all": checkStore},
+	"offers": {
+		"POST all": queryOffers, "GET all": listOffers,
+		"GET one": readOffer, "PUT one": replaceOffer,
+	},
+	"docs": {
+		"POST all": postItems, "GET all": getItems,
+		"GET one": readItem, "PUT one": replaceItem,
+		"PATCH one": patchItem, "DELETE one": deleteItem,
+	},
+}
+
+// allowed lists the methods of the operations with a suffix.
+func allowed(table map[string]operation, suffix string) string {
 	var methods []string
 	for _, m := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
 		if table[m+suffix] != nil {
@@ -71,31 +71,23 @@ func allowed(table map[string]func(*call) error, feed bool) string {
 
 // postItems is everything that goes by POST to the documents of a container: create,
 // upsert, query, query plan, batch and bulk.
-func (c *call) postItems() error {
+func postItems(c *call) error {
 	switch {
-	case c.flag("X-Ms-Cosmos-Is-Batch-Request"):
-		return c.batch()
-	case c.flag("X-Ms-Cosmos-Is-Query-Plan-Request"):
-		return c.queryPlan()
-	case isQuery(c):
-		return c.queryItems()
+	case c.in.Flag(wire.HeaderBatch):
+		return writeBatch(c)
+	case c.in.Flag(wire.HeaderQueryPlan):
+		return planQuery(c)
+	case c.in.IsQuery():
+		return queryItems(c)
 	}
-	return c.createItem()
+	return createItem(c)
 }
-
-// isQuery goes by the content type; the old SDKs' headers alone do for clients that send
-// no content type.
-func isQuery(c *call) bool {
-	return strings.HasPrefix(c.header("Content-Type"), queryType) || c.flag("X-Ms-Documentdb-Isquery") || c.flag("X-Ms-Documentdb-Query")
-}
-
-const queryType = "application/query+json"
 
 // getItems is everything that goes by GET to the documents of a container: both change
 // feeds, and ReadFeed.
-func (c *call) getItems() error {
-	if c.header("A-Im") != "" {
-		return c.changeFeed()
+func getItems(c *call) error {
+	if c.in.Header(wire.HeaderAIM) != "" {
+		return readChangeFeed(c)
 	}
-	return c.readFeed()
+	return readFeed(c)
 }

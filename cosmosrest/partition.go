@@ -11,15 +11,18 @@ import (
 	"strings"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest/internal/auth"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // listRanges lists the physical partitions of a container, in pages. A client that
 // follows them (A-IM) gets those that are newer than its ETag, all at once. To what it
 // knows it adds these, and drops those that are parents of others: the rest tiles the key
 // space again.
-func (c *call) listRanges() error {
-	if err := c.allow(actionReadMetadata); err != nil {
+func listRanges(c *call) error {
+	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
 	}
 	cont, err := c.container()
@@ -30,12 +33,12 @@ func (c *call) listRanges() error {
 	if err != nil {
 		return err
 	}
-	c.set(answerETag, rangesTag(cont, parts))
+	c.out.Set(wire.AnswerETag, rangesTag(cont, parts))
 	all := len(parts)
-	if c.header("A-Im") == "" {
+	if c.in.Header(wire.HeaderAIM) == "" {
 		return c.list(rangesOf(cont, parts, all))
 	}
-	known := knownRange(cont, c.header(headerIfNone))
+	known := knownRange(cont, c.in.Header(wire.HeaderIfNoneMatch))
 	parts = slices.DeleteFunc(parts, func(p changefeed.Partition) bool { return rangeNumber(p) <= known })
 	if len(parts) == 0 {
 		return c.reply(http.StatusNotModified, nil)
@@ -77,12 +80,12 @@ func rangesOf(cont *docstore.Container, parts []changefeed.Partition, all int) r
 	for _, p := range parts {
 		rid := rangeRID(cont, p)
 		body := properties{
-			"minInclusive": encode(p.Range.Min), "maxExclusive": encode(p.Range.Max), "parents": encode(append([]string{}, p.Parents...)),
-			"ridPrefix": encode(rangeNumber(p)), "throughputFraction": encode(1 / float64(all)), "status": encode("online"),
-			"ownedArchivalPKRangeIds": encode([]string{}), "_lsn": encode(rangeNumber(p)),
+			"minInclusive": wire.Encode(p.Range.Min), "maxExclusive": wire.Encode(p.Range.Max), "parents": wire.Encode(append([]string{}, p.Parents...)),
+			"ridPrefix": wire.Encode(rangeNumber(p)), "throughputFraction": wire.Encode(1 / float64(all)), "status": wire.Encode("online"),
+			"ownedArchivalPKRangeIds": wire.Encode([]string{}), "_lsn": wire.Encode(rangeNumber(p)),
 		}
 		body.identify(p.ID, rid, cont.Self()+"pkranges/"+rid+"/", version{`"` + rid + `"`, changed})
-		found.all = append(found.all, resource{p.Range.Max, encode(body)})
+		found.all = append(found.all, resource{p.Range.Max, wire.Encode(body)})
 	}
 	return found
 }
@@ -106,21 +109,21 @@ type partitionChange struct {
 }
 
 // changePartitions splits or merges partitions, and answers the new ones.
-func (c *call) changePartitions() error {
-	if err := c.allow(actionManage); err != nil {
+func changePartitions(c *call) error {
+	if err := c.allow(auth.Manage); err != nil {
 		return err
 	}
 	cont, err := c.container()
 	if err != nil {
 		return err
 	}
-	body, err := c.body(maxPropertiesBody)
+	body, err := c.in.Body(wire.MaxProperties)
 	if err != nil {
 		return err
 	}
 	var asked partitionChange
 	if err := json.Unmarshal(body, &asked); err != nil {
-		return badRequest(`body is %.100q: want {"operation":"split","id":"0"}`, body)
+		return wire.BadRequest(`body is %.100q: want {"operation":"split","id":"0"}`, body)
 	}
 	made, err := c.change(cont, asked)
 	if err != nil {
@@ -130,8 +133,8 @@ func (c *call) changePartitions() error {
 	if err != nil {
 		return err
 	}
-	c.charge += chargeManage
-	c.set(answerETag, rangesTag(cont, now))
+	c.out.Charge += service.ManageCharge
+	c.out.Set(wire.AnswerETag, rangesTag(cont, now))
 	return c.replyAll(rangesOf(cont, made, len(now)))
 }
 
@@ -142,12 +145,12 @@ func (c *call) change(cont *docstore.Container, asked partitionChange) ([]change
 		return cont.Split(c.ctx, asked.ID)
 	case asked.Operation == "split" && asked.ID != "":
 		if _, err := hex.DecodeString(asked.At); err != nil {
-			return nil, badRequest("at is %.100q: want an effective partition key in hexadecimal, such as 1F", asked.At)
+			return nil, wire.BadRequest("at is %.100q: want an effective partition key in hexadecimal, such as 1F", asked.At)
 		}
 		return cont.SplitAt(c.ctx, asked.ID, strings.ToUpper(asked.At))
 	case asked.Operation == "merge" && len(asked.IDs) == 2:
 		one, err := cont.Merge(c.ctx, asked.IDs[0], asked.IDs[1])
 		return []changefeed.Partition{one}, err
 	}
-	return nil, badRequest(`operation is %.100q: want {"operation":"split","id":"0"} or {"operation":"merge","ids":["1","2"]}`, asked.Operation)
+	return nil, wire.BadRequest(`operation is %.100q: want {"operation":"split","id":"0"} or {"operation":"merge","ids":["1","2"]}`, asked.Operation)
 }

@@ -6,19 +6,21 @@ import (
 	"fmt"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/cosmosrest/internal/sql"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 )
 
-func (c *call) patchItem() error {
-	if err := c.allow(actionReplace); err != nil {
+func patchItem(c *call) error {
+	if err := c.allow(auth.Replace); err != nil {
 		return err
 	}
-	p, id, err := c.item(nil)
+	p, err := c.item(nil)
 	if err != nil {
 		return err
 	}
-	body, err := c.body(maxItem)
+	body, err := c.in.Body(wire.MaxItem)
 	if err != nil {
 		return err
 	}
@@ -26,8 +28,7 @@ func (c *call) patchItem() error {
 	if err != nil {
 		return err
 	}
-	w := changefeed.Write{Op: changefeed.WritePatch, ID: id, Patch: ops, IfMatch: quoted(c.header("If-Match"))}
-	return c.write(p, w, cond)
+	return c.write(p.logical, changefeed.Write{Op: changefeed.WritePatch, ID: p.id, Patch: ops, IfMatch: c.in.IfMatch()}, cond)
 }
 
 // parsePatch reads a patch: {"condition", "operations"}, or the bare operations.
@@ -44,9 +45,9 @@ func parsePatch(body []byte) ([]changefeed.PatchOp, docstore.Condition, error) {
 	}
 	switch {
 	case err != nil:
-		return nil, nil, badRequest(`body is no patch: %v: want {"operations":[{"op":"set","path":"/a","value":1}]}`, err)
-	case len(patch.Operations) == 0 || len(patch.Operations) > maxPatchOps:
-		return nil, nil, badRequest("patch has %d operations: want 1 to %d", len(patch.Operations), maxPatchOps)
+		return nil, nil, wire.BadRequest(`body is no patch: %v: want {"operations":[{"op":"set","path":"/a","value":1}]}`, err)
+	case len(patch.Operations) == 0 || len(patch.Operations) > wire.MaxPatchOps:
+		return nil, nil, wire.BadRequest("patch has %d operations: want 1 to %d", len(patch.Operations), wire.MaxPatchOps)
 	case patch.Condition == "":
 		return patch.Operations, nil, nil
 	}
@@ -54,17 +55,15 @@ func parsePatch(body []byte) ([]changefeed.PatchOp, docstore.Condition, error) {
 	return patch.Operations, cond, err
 }
 
-const maxPatchOps = 10
-
 // parseCondition reads the condition of a patch, as in "from c where c.v = 1".
 func parseCondition(text string) (docstore.Condition, error) {
 	q, err := sql.ParseCondition(text)
 	if err != nil {
-		return nil, badRequest("condition is %q: %v", text, err)
+		return nil, wire.BadRequest("condition is %q: %v", text, err)
 	}
 	b, err := q.Bind(nil)
 	if err != nil {
-		return nil, badRequest("condition is %q: %v", text, err)
+		return nil, wire.BadRequest("condition is %q: %v", text, err)
 	}
 	return func(body []byte) (bool, error) {
 		met, err := b.Condition(body)

@@ -3,6 +3,9 @@ package cosmosrest
 import (
 	"net/http"
 	"time"
+
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // pending is how much a range has after a position.
@@ -17,17 +20,17 @@ type pending struct {
 // transactions of one partition, here those of the container, from which nobody can
 // tell how much a range has. Unlike a page, a count may be of several partitions.
 func (f *feedRead) countPending() (err error) {
-	if err := f.parseMode(); err != nil {
+	if f.o.Mode, f.wrapped, err = f.c.in.FeedMode(); err != nil {
 		return err
 	}
-	if f.from, err = f.c.feedStart(); err != nil {
+	if f.from, err = f.c.in.FeedStart(); err != nil {
 		return err
 	}
-	s, err := f.c.selection(f.cont)
+	sel, err := f.c.selection(f.cont)
 	if err != nil {
 		return err
 	}
-	f.rng, f.o.Key = s.rng, s.key
+	f.rng, f.o.Key = sel.Range, sel.Key
 	if err := f.checkVersions(); err != nil {
 		return err
 	}
@@ -36,15 +39,15 @@ func (f *feedRead) countPending() (err error) {
 		return err
 	}
 	begun := time.Now()
-	backlog, err := f.cont.Pending(f.c.meter.limit(), f.rng, f.from, f.o)
+	backlog, err := f.cont.Pending(f.c.work.Limit(), f.rng, f.from, f.o)
 	took := time.Since(begun) // it may have looked at many changes that it does not count
 	if err != nil {
 		return err
 	}
-	f.c.spend(f.cont, f.part.ID, max(chargeCount(backlog.Items), float64(took.Milliseconds())))
+	f.c.spend(f.cont, f.part.ID, max(service.CountCharge(backlog.Items), float64(took.Milliseconds())))
 	p := pending{Items: backlog.Items, Ahead: backlog.Ahead}
 	if !backlog.Oldest.IsZero() {
 		p.Oldest = &backlog.Oldest
 	}
-	return f.c.reply(http.StatusOK, encode(p))
+	return f.c.reply(http.StatusOK, wire.Encode(p))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 )
 
@@ -31,13 +32,13 @@ const (
 	wantUnique = `{"uniqueKeys":[{"paths":["/a"]}]}` // for messages
 )
 
-// specOf checks a container's properties, and reads what of them the store acts on.
-func (c *call) specOf(p properties) (s docstore.ContainerSpec, err error) {
+// spec checks a container's properties, and reads what of them the store acts on. A lenient server needs no partition key.
+func (p properties) spec(lenient bool) (s docstore.ContainerSpec, err error) {
 	if s.ID, err = p.id(); err != nil {
 		return s, err
 	}
-	if p["partitionKey"] == nil && c.s.o.Lenient {
-		p["partitionKey"] = encode(partitionKey{Paths: []string{systemPath}, Kind: kindHash, Version: 2, SystemKey: true})
+	if p["partitionKey"] == nil && lenient {
+		p["partitionKey"] = wire.Encode(partitionKey{Paths: []string{systemPath}, Kind: kindHash, Version: 2, SystemKey: true})
 	}
 	p.numberVersion()
 	if s.Paths, s.HashVersion, err = p.partitionKey(); err != nil {
@@ -69,7 +70,7 @@ func (p properties) numberVersion() {
 	}
 	if number := versionNumbers[string(key["version"])]; number != "" {
 		key["version"] = json.RawMessage(number)
-		p["partitionKey"] = encode(key)
+		p["partitionKey"] = wire.Encode(key)
 	}
 }
 
@@ -78,7 +79,7 @@ func (p properties) numberVersion() {
 func (p properties) partitionKey() (paths []string, hashVersion int, err error) {
 	var key partitionKey
 	if p["partitionKey"] == nil {
-		return nil, 0, badRequest("partitionKey is missing: want one such as %s", wantKey)
+		return nil, 0, wire.BadRequest("partitionKey is missing: want one such as %s", wantKey)
 	}
 	if err := p.member("partitionKey", wantKey, &key); err != nil {
 		return nil, 0, err
@@ -87,15 +88,15 @@ func (p properties) partitionKey() (paths []string, hashVersion int, err error) 
 	multi := strings.EqualFold(key.Kind, kindMulti) || key.Kind == "" && n > 1
 	switch {
 	case n == 0 || n > maxLevels:
-		err = badRequest("partitionKey.paths has %d paths: want 1 to %d", n, maxLevels)
+		err = wire.BadRequest("partitionKey.paths has %d paths: want 1 to %d", n, maxLevels)
 	case !multi && key.Kind != "" && !strings.EqualFold(key.Kind, kindHash):
-		err = badRequest("partitionKey.kind is %q: want Hash or MultiHash", key.Kind)
+		err = wire.BadRequest("partitionKey.kind is %q: want Hash or MultiHash", key.Kind)
 	case !multi && n > 1:
-		err = badRequest("partitionKey.kind is Hash with %d paths: want one path, or MultiHash", n)
+		err = wire.BadRequest("partitionKey.kind is Hash with %d paths: want one path, or MultiHash", n)
 	case key.Version < 0 || key.Version > 2:
-		err = badRequest("partitionKey.version is %d: want 1 or 2", key.Version)
+		err = wire.BadRequest("partitionKey.version is %d: want 1 or 2", key.Version)
 	case multi && key.Version == 1:
-		err = badRequest("partitionKey.version is 1 with the kind MultiHash: want 2")
+		err = wire.BadRequest("partitionKey.version is 1 with the kind MultiHash: want 2")
 	case multi:
 		return key.Paths, 2, nil
 	}
@@ -119,7 +120,7 @@ func (p properties) retention() (time.Duration, error) {
 		return 0, err
 	}
 	if policy.Minutes < 0 || policy.Minutes > maxRetain {
-		return 0, badRequest("changeFeedPolicy.retentionDuration is %d: want 0 to %d minutes", policy.Minutes, maxRetain)
+		return 0, wire.BadRequest("changeFeedPolicy.retentionDuration is %d: want 0 to %d minutes", policy.Minutes, maxRetain)
 	}
 	return time.Duration(policy.Minutes) * time.Minute, nil
 }
@@ -167,14 +168,14 @@ func (p properties) checkIndexing() error {
 	all := slices.Concat(policy.Included, policy.Excluded)
 	for _, path := range all {
 		if !strings.HasPrefix(path.Path, "/") {
-			return badRequest("indexingPolicy has the path %q: want one that begins with /", path.Path)
+			return wire.BadRequest("indexingPolicy has the path %q: want one that begins with /", path.Path)
 		}
 	}
 	switch mode := strings.ToLower(policy.Mode); {
 	case !slices.Contains([]string{"", "consistent", "lazy", "none"}, mode):
-		return badRequest("indexingPolicy.indexingMode is %q: want consistent or none", policy.Mode)
+		return wire.BadRequest("indexingPolicy.indexingMode is %q: want consistent or none", policy.Mode)
 	case mode != "none" && len(policy.Included) > 0 && !slices.Contains(all, indexedPath{rootPath}):
-		return badRequest("indexingPolicy has no path %s: want it among includedPaths or excludedPaths", rootPath)
+		return wire.BadRequest("indexingPolicy has no path %s: want it among includedPaths or excludedPaths", rootPath)
 	}
 	return nil
 }
@@ -194,11 +195,11 @@ func (p properties) checkObjects(names ...string) error {
 func unchanged(old, next docstore.ContainerSpec, p properties) error {
 	switch {
 	case next.ID != old.ID:
-		return badRequest("id is %q: want %q, it cannot be changed", next.ID, old.ID)
+		return wire.BadRequest("id is %q: want %q, it cannot be changed", next.ID, old.ID)
 	case !slices.Equal(next.Paths, old.Paths) || next.HashVersion != old.HashVersion:
-		return badRequest("partitionKey is %s: want paths %q and version %d, it cannot be changed", p["partitionKey"], old.Paths, old.HashVersion)
+		return wire.BadRequest("partitionKey is %s: want paths %q and version %d, it cannot be changed", p["partitionKey"], old.Paths, old.HashVersion)
 	case p["uniqueKeyPolicy"] != nil && !slices.EqualFunc(next.UniqueKeys, old.UniqueKeys, slices.Equal):
-		return badRequest("uniqueKeyPolicy is %s: want %s, it cannot be changed", p["uniqueKeyPolicy"], uniquePolicyOf(old))
+		return wire.BadRequest("uniqueKeyPolicy is %s: want %s, it cannot be changed", p["uniqueKeyPolicy"], uniquePolicyOf(old))
 	}
 	return nil
 }
@@ -209,22 +210,22 @@ func describe(s docstore.ContainerSpec, said properties) properties {
 	p := properties{}
 	maps.Copy(p, said)
 	if p["partitionKey"] == nil {
-		p["partitionKey"] = encode(partitionKey{Paths: s.Paths, Version: s.HashVersion})
+		p["partitionKey"] = wire.Encode(partitionKey{Paths: s.Paths, Version: s.HashVersion})
 	}
 	p.complete("partitionKey", keyDefaults(s))
 	delete(p, "defaultTtl")
 	if s.DefaultTTL != nil {
-		p["defaultTtl"] = encode(*s.DefaultTTL)
+		p["defaultTtl"] = wire.Encode(*s.DefaultTTL)
 	}
 	if said, err := p.retention(); err != nil || said != s.Retention {
-		p["changeFeedPolicy"] = encode(feedPolicy{int64(s.Retention.Minutes())})
+		p["changeFeedPolicy"] = wire.Encode(feedPolicy{int64(s.Retention.Minutes())})
 	}
 	if p["uniqueKeyPolicy"] == nil && len(s.UniqueKeys) > 0 {
 		p["uniqueKeyPolicy"] = uniquePolicyOf(s)
 	}
 	p.complete("indexingPolicy", indexingDefaults(p))
 	p.complete("conflictResolutionPolicy", conflictDefaults)
-	p.complete("geospatialConfig", properties{"type": encode("Geography")})
+	p.complete("geospatialConfig", properties{"type": wire.Encode("Geography")})
 	return p
 }
 
@@ -235,14 +236,14 @@ func (p properties) complete(name string, defaults properties) {
 	_ = json.Unmarshal(p[name], &own) // was checked when it came
 	all := maps.Clone(defaults)
 	maps.Copy(all, own)
-	p[name] = encode(all)
+	p[name] = wire.Encode(all)
 }
 
 func keyDefaults(s docstore.ContainerSpec) properties {
 	if len(s.Paths) == 1 {
-		return properties{"kind": encode(kindHash)}
+		return properties{"kind": wire.Encode(kindHash)}
 	}
-	return properties{"kind": encode(kindMulti), "version": encode(s.HashVersion)}
+	return properties{"kind": wire.Encode(kindMulti), "version": wire.Encode(s.HashVersion)}
 }
 
 func indexingDefaults(p properties) properties {
@@ -253,13 +254,13 @@ func indexingDefaults(p properties) properties {
 		included, excluded = []indexedPath{}, []indexedPath{}
 	}
 	return properties{
-		"indexingMode": encode("consistent"), "automatic": encode(true),
-		"includedPaths": encode(included), "excludedPaths": encode(excluded),
+		"indexingMode": wire.Encode("consistent"), "automatic": wire.Encode(true),
+		"includedPaths": wire.Encode(included), "excludedPaths": wire.Encode(excluded),
 	}
 }
 
 var conflictDefaults = properties{
-	"mode": encode("LastWriterWins"), "conflictResolutionPath": encode("/_ts"), "conflictResolutionProcedure": encode(""),
+	"mode": wire.Encode("LastWriterWins"), "conflictResolutionPath": wire.Encode("/_ts"), "conflictResolutionProcedure": wire.Encode(""),
 }
 
 func uniquePolicyOf(s docstore.ContainerSpec) json.RawMessage {
@@ -267,5 +268,5 @@ func uniquePolicyOf(s docstore.ContainerSpec) json.RawMessage {
 	for _, set := range s.UniqueKeys {
 		policy.Keys = append(policy.Keys, uniqueKey{set})
 	}
-	return encode(policy)
+	return wire.Encode(policy)
 }

@@ -1,29 +1,28 @@
 package cosmosrest
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
 // properties are what a client says of a database, container or offer. Members that the
 // server does not know are kept as they came.
 type properties map[string]json.RawMessage
 
-const maxPropertiesBody = 1 << 20 // bytes
-
 // properties reads the request's body.
 func (c *call) properties() (properties, error) {
-	body, err := c.body(maxPropertiesBody)
+	body, err := c.in.Body(wire.MaxProperties)
 	if err != nil {
 		return nil, err
 	}
 	var p properties
 	if err := json.Unmarshal(body, &p); err != nil || p == nil {
-		return nil, badRequest("body is %.100q: want a JSON object", body)
+		return nil, wire.BadRequest("body is %.100q: want a JSON object", body)
 	}
 	maps.DeleteFunc(p, func(_ string, v json.RawMessage) bool { return string(v) == "null" })
 	return p, nil
@@ -36,7 +35,7 @@ func (p properties) member(name, want string, v any) error {
 		return nil
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
-		return badRequest("%s is %.100s: want %s", name, raw, want)
+		return wire.BadRequest("%s is %.100s: want %s", name, raw, want)
 	}
 	return nil
 }
@@ -45,14 +44,14 @@ func (p properties) member(name, want string, v any) error {
 // names that end in a blank.
 func (p properties) id() (string, error) {
 	if p["id"] == nil {
-		return "", badRequest("id is missing: want a name such as %q", "orders")
+		return "", wire.BadRequest("id is missing: want a name such as %q", "orders")
 	}
 	var id string
 	if err := p.member("id", "a string", &id); err != nil {
 		return "", err
 	}
 	if strings.TrimRight(id, " \t\r\n") != id {
-		return "", badRequest("id is %q: want a name that does not end in a blank", id)
+		return "", wire.BadRequest("id is %q: want a name that does not end in a blank", id)
 	}
 	return id, nil
 }
@@ -68,18 +67,8 @@ func (p properties) without(system ...string) properties {
 
 // identify sets the members that every resource has.
 func (p properties) identify(id, rid, self string, v version) {
-	p["id"], p["_rid"], p["_self"] = encode(id), encode(rid), encode(self)
-	p["_etag"], p["_ts"] = encode(v.ETag), encode(v.Changed)
-}
-
-// encode is the JSON of a value that always has one, without the HTML escapes of
-// [json.Marshal].
-func encode(v any) json.RawMessage {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // values are strings, numbers, and what was read as JSON
-	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
+	p["id"], p["_rid"], p["_self"] = wire.Encode(id), wire.Encode(rid), wire.Encode(self)
+	p["_etag"], p["_ts"] = wire.Encode(v.ETag), wire.Encode(v.Changed)
 }
 
 // version is the state of a resource that clients make their writes depend on.
@@ -89,7 +78,7 @@ type version struct {
 }
 
 // newVersion is that of a resource that changes now.
-func newVersion() version { return version{`"` + newUUID() + `"`, time.Now().Unix()} }
+func newVersion() version { return version{`"` + wire.NewUUID() + `"`, time.Now().Unix()} }
 
 // meta is what the store keeps with a database or container for the server. A change of
 // the offer does not change the version of the resource that has it.
@@ -116,31 +105,17 @@ func (m *meta) at(etag string, changed time.Time) version {
 	return m.version
 }
 
-// fresh tells whether the client has this version already, by If-None-Match.
-func (c *call) fresh(etag string) bool { return sameTag(c.header("If-None-Match"), etag) }
-
-// ifMatch refuses a write for a version other than the one there is.
-func (c *call) ifMatch(etag string) error {
-	if want := c.header("If-Match"); want != "" && want != "*" && !sameTag(want, etag) {
-		return newFault(http.StatusPreconditionFailed, 0, "PreconditionFailed", "the resource has the ETag %s: want %s, it was changed", etag, want)
-	}
-	return nil
-}
-
-// sameTag compares ETags, one of which may lack its quotes.
-func sameTag(a, b string) bool { return strings.Trim(a, `"`) == strings.Trim(b, `"`) }
-
 // replyResource sends a database, container or offer. A read may want a certain version,
 // or only another one than the client has.
 func (c *call) replyResource(status int, v version, body []byte) error {
-	read := c.r.Method == http.MethodGet
+	read := c.in.Method == http.MethodGet
 	if read {
-		if err := c.ifMatch(v.ETag); err != nil {
+		if err := c.in.RefuseOther(v.ETag); err != nil {
 			return err
 		}
 	}
-	c.set(answerETag, v.ETag)
-	if read && c.fresh(v.ETag) {
+	c.out.Set(wire.AnswerETag, v.ETag)
+	if read && c.in.Has(v.ETag) {
 		return c.reply(http.StatusNotModified, nil)
 	}
 	return c.reply(status, body)

@@ -5,21 +5,21 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/millrace/changefeed/cosmosrest/internal/meter"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 )
 
 // across are the headers of a query over all partitions, and others in pairs.
 func across(more ...string) map[string]string {
 	h := map[string]string{
-		"content-type": queryType, "x-ms-documentdb-isquery": "true",
+		"content-type": wire.QueryType, "x-ms-documentdb-isquery": "true",
 		"x-ms-documentdb-query-enablecrosspartition": "true", "x-ms-documentdb-populatequerymetrics": "true",
 	}
 	for i := 0; i+1 < len(more); i += 2 {
@@ -160,7 +160,7 @@ func TestQueryPagesEndAtFourMegabytes(t *testing.T) {
 	if got := w.pages(t, "POST", across("x-ms-max-item-count", "-1"), "SELECT * FROM c"); got != want {
 		t.Errorf("pages are %s, want %s", got, want)
 	}
-	if got := w.pages(t, "POST", under("p", "content-type", queryType), "SELECT * FROM c ORDER BY c.id"); got != want {
+	if got := w.pages(t, "POST", under("p", "content-type", wire.QueryType), "SELECT * FROM c ORDER BY c.id"); got != want {
 		t.Errorf("sorted pages are %s, want %s", got, want)
 	}
 	if got := w.pages(t, "GET", nil, ""); got != want {
@@ -273,16 +273,6 @@ func TestAnIDUnderTheFirstLevelOfAKeyIsFound(t *testing.T) {
 	}
 }
 
-func TestCommonPrefix(t *testing.T) {
-	for _, test := range []struct{ ids, want string }{
-		{"", ""}, {"ab", "ab"}, {"ab1 ab2 abc", "ab"}, {"ab1 ab2 c", ""}, {"a ab abc", "a"}, {"ax bx", ""},
-	} {
-		if got := commonPrefix(strings.Fields(test.ids)); got != test.want {
-			t.Errorf("of %s: %q, want %q", test.ids, got, test.want)
-		}
-	}
-}
-
 func TestDocumentsWithOneIDUnderTwoKeysAreTwo(t *testing.T) {
 	w, cont := newContainer(t, Options{Lenient: true})
 	upsert(t, cont, "p/a", "q/a", "q/b")
@@ -294,7 +284,7 @@ func TestDocumentsWithOneIDUnderTwoKeysAreTwo(t *testing.T) {
 
 func TestQueryRefuses(t *testing.T) {
 	w, _ := newContainer(t, Options{})
-	plain := map[string]string{"content-type": queryType}
+	plain := map[string]string{"content-type": wire.QueryType}
 	for _, test := range []struct {
 		headers        map[string]string
 		query          string
@@ -332,7 +322,7 @@ func TestQueryRefuses(t *testing.T) {
 
 func TestLenientQueriesCrossPartitions(t *testing.T) {
 	w, _ := newRanges(t, Options{Lenient: true})
-	plain := map[string]string{"content-type": queryType, "x-ms-max-item-count": "2"}
+	plain := map[string]string{"content-type": wire.QueryType, "x-ms-max-item-count": "2"}
 	if got := w.pages(t, "POST", plain, "SELECT * FROM c ORDER BY c.id DESC"); got != "e d|c b|a" {
 		t.Errorf("sorted pages are %s", got)
 	}
@@ -476,7 +466,7 @@ func TestSortedRowsAreKeptBetweenPages(t *testing.T) {
 	if ids := column(t, second.list(t, "Documents"), "id"); ids != "b" || second.read(t) != 0 {
 		t.Errorf("second page is %s of %d documents, want b of none", ids, second.read(t))
 	}
-	w.results.drop(w.results.list.Front())
+	w.restart(t)
 	again := w.ask(t, headers, query)
 	if ids := column(t, again.list(t, "Documents"), "id"); ids != "b" || again.read(t) != 3 {
 		t.Errorf("second page without the kept rows is %s of %d documents, want b of 3", ids, again.read(t))
@@ -485,8 +475,8 @@ func TestSortedRowsAreKeptBetweenPages(t *testing.T) {
 	if got := w.pages(t, "POST", headers, query); got != "c" {
 		t.Errorf("the rest is %s", got)
 	}
-	if w.results.bytes != 0 || w.results.list.Len() != 0 {
-		t.Errorf("%d bytes of %d queries are kept behind the last page", w.results.bytes, w.results.list.Len())
+	if bytes, queries := w.results.Kept(); bytes != 0 || queries != 0 {
+		t.Errorf("%d bytes of %d queries are kept after the last page", bytes, queries)
 	}
 }
 
@@ -513,7 +503,7 @@ func TestSortedPagesGoOnBehindASplit(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !test.kept {
-			w.results.drop(w.results.list.Front())
+			w.restart(t)
 		}
 		var rest []string
 		for _, part := range parts {
@@ -530,18 +520,19 @@ func TestSortedPagesGoOnBehindASplit(t *testing.T) {
 func TestQueriesHoldSoMuchTogether(t *testing.T) {
 	w, cont := newContainer(t, Options{})
 	upsert(t, cont, "p/a", "p/b")
-	w.held.Store(maxHeldRows - 100) // by others
+	others := w.load.Request(t.Context())
+	if err := others.Hold(meter.MaxHeld - 100); err != nil {
+		t.Fatal(err)
+	}
 	const query = "SELECT * FROM c ORDER BY c.id"
 	a := w.ask(t, across("x-ms-documentdb-partitionkeyrangeid", "0"), query)
 	a.refused(t, http.StatusTooManyRequests, "3200", "429")
 	if got := a.header.Get("x-ms-retry-after-ms"); got != "1000" {
 		t.Errorf("x-ms-retry-after-ms is %q, want 1000", got)
 	}
-	if held := w.held.Add(100 - maxHeldRows); held != 0 {
-		t.Fatalf("%d bytes are held behind the query", held)
-	}
-	if got := w.pages(t, "POST", across("x-ms-documentdb-partitionkeyrangeid", "0"), query); got != "a b" || w.held.Load() != 0 {
-		t.Errorf("rows are %s, and %d bytes are held behind them", got, w.held.Load())
+	others.End()
+	if got := w.pages(t, "POST", across("x-ms-documentdb-partitionkeyrangeid", "0"), query); got != "a b" || w.load.Usage().Held != 0 {
+		t.Errorf("rows are %s, and %d bytes are held afterwards", got, w.load.Usage().Held)
 	}
 }
 
@@ -554,35 +545,8 @@ func TestManyLargeDocumentsAreLookedUp(t *testing.T) {
 		ids, want = append(ids, "'"+id+"'"), append(want, id)
 	}
 	query := "SELECT c.id FROM c WHERE c.id IN (" + strings.Join(ids, ",") + ")"
-	if got := w.pages(t, "POST", map[string]string{"content-type": queryType, "x-ms-documentdb-partitionkey": `["p"]`}, query); got != strings.Join(want, " ") {
+	if got := w.pages(t, "POST", map[string]string{"content-type": wire.QueryType, "x-ms-documentdb-partitionkey": `["p"]`}, query); got != strings.Join(want, " ") {
 		t.Errorf("ids are %s, want %s", got, want)
-	}
-}
-
-func TestPagesEndInTime(t *testing.T) {
-	w, cont := newContainer(t, Options{})
-	for i := range 100 {
-		upsert(t, cont, fmt.Sprintf("p/i%d", i))
-	}
-	r := httptest.NewRequestWithContext(t.Context(), "POST", docs, strings.NewReader(`{"query":"SELECT * FROM c WHERE c.id = 'i99' OR c.v = 1"}`))
-	c := newCall(w.Server, httptest.NewRecorder(), r)
-	c.who.all = true
-	var err error
-	if c.target, err = parsePath(docs); err != nil {
-		t.Fatal(err)
-	}
-	q, err := c.newQuery()
-	if err != nil {
-		t.Fatal(err)
-	}
-	q.begun = time.Now().Add(-maxPageTime)
-	b := newFeedBody("")
-	if more, err := q.page(b); !more || err != nil || b.count != 0 {
-		t.Fatalf("page has %d rows, and more %v, %v: want none, and more", b.count, more, err)
-	}
-	q.begun, q.scan.left = time.Now(), nil
-	if more, err := q.page(b); more || err != nil || b.count != 1 || q.scan.docs != 100 {
-		t.Errorf("next page has %d rows behind %d documents, and more %v, %v: want 1 behind 100, and none", b.count, q.scan.docs, more, err)
 	}
 }
 
@@ -640,7 +604,7 @@ func TestQueryPlan(t *testing.T) {
 // planned are the headers of a request for a plan, by a client that can do some things.
 func planned(features string) map[string]string {
 	return map[string]string{
-		"content-type": queryType, "x-ms-cosmos-is-query-plan-request": "True", "x-ms-cosmos-supported-query-features": features,
+		"content-type": wire.QueryType, "x-ms-cosmos-is-query-plan-request": "True", "x-ms-cosmos-supported-query-features": features,
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/millrace/changefeed/cosmosrest/internal/meter"
 )
 
 // patience is what clients of .NET have: so many tries after the first, and so long in all.
@@ -85,8 +87,8 @@ func TestPromisesThatNobodyKeepsAreForgotten(t *testing.T) {
 			a.want(t, http.StatusTooManyRequests)
 			longest = max(longest, retryAfter(t, a))
 		}
-		if longest > maxPromise {
-			t.Errorf("it was told to wait for %v, want %v at most", longest, maxPromise)
+		if longest > meter.MaxPromise {
+			t.Errorf("it was told to wait for %v, want %v at most", longest, meter.MaxPromise)
 		}
 		time.Sleep(time.Second)
 		if _, refusal := w.drain(t, "c"); retryAfter(t, refusal) > 50*time.Millisecond {

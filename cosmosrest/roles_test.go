@@ -2,10 +2,12 @@ package cosmosrest
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 )
 
 func TestRolesGrantInTheirScope(t *testing.T) {
@@ -38,29 +40,29 @@ func TestRolesGrantInTheirScope(t *testing.T) {
 		who, action, path string
 		want              string // resource of the refusal; empty is allowed
 	}{
-		{"reader", actionReadMetadata, "", ""},
-		{"reader", actionReadItem, "dbs/shop/colls/orders/docs/1", ""},
-		{"reader", actionReadChangeFeed, "dbs/bank/colls/orders/docs", ""},
-		{"reader", actionQuery, "dbs/bank/colls/orders/docs", ""},
-		{"reader", actionCreate, "dbs/shop/colls/orders/docs", "dbs/shop/colls/orders"},
-		{"shop", actionReadMetadata, "", ""},
-		{"shop", actionReadMetadata, "dbs", "/"},
-		{"shop", actionReadMetadata, "offers/x", "/"},
-		{"shop", actionReadMetadata, "dbs/shop", ""},
-		{"shop", actionReadMetadata, shop, ""},
-		{"shop", actionDelete, "dbs/shop/colls/parts/docs/1", ""},
-		{"shop", actionDelete, "dbs/bank/colls/orders/docs/1", "dbs/bank/colls/orders"},
-		{"orders", actionReadMetadata, "dbs/shop", "dbs/shop"},
-		{"orders", actionReadMetadata, "dbs/shop/colls/orders/pkranges", ""},
-		{"orders", actionReadMetadata, own + "/pkranges", ""},
-		{"orders", actionUpsert, own + "/docs", ""},
-		{"orders", actionReadMetadata, "dbs/shop/colls/parts", "dbs/shop/colls/parts"},
-		{"orders", actionReadMetadata, "dbs/shop/colls/missing", "dbs/shop/colls/missing"},
-		{"orders", actionQuery, "dbs/shop/colls/orders/docs", "dbs/shop/colls/orders"},
-		{"two", actionQuery, "dbs/shop/colls/parts/docs", ""},
-		{"two", actionReadItem, "dbs/shop/colls/parts/docs/1", "dbs/shop/colls/parts"},
-		{"two", actionQuery, own + "/docs", "dbs/shop/colls/orders"},
-		{"nobody", actionReadMetadata, "", "/"},
+		{"reader", auth.ReadMetadata, "", ""},
+		{"reader", auth.ReadItem, "dbs/shop/colls/orders/docs/1", ""},
+		{"reader", auth.ReadChangeFeed, "dbs/bank/colls/orders/docs", ""},
+		{"reader", auth.Query, "dbs/bank/colls/orders/docs", ""},
+		{"reader", auth.Create, "dbs/shop/colls/orders/docs", "dbs/shop/colls/orders"},
+		{"shop", auth.ReadMetadata, "", ""},
+		{"shop", auth.ReadMetadata, "dbs", "/"},
+		{"shop", auth.ReadMetadata, "offers/x", "/"},
+		{"shop", auth.ReadMetadata, "dbs/shop", ""},
+		{"shop", auth.ReadMetadata, shop, ""},
+		{"shop", auth.Delete, "dbs/shop/colls/parts/docs/1", ""},
+		{"shop", auth.Delete, "dbs/bank/colls/orders/docs/1", "dbs/bank/colls/orders"},
+		{"orders", auth.ReadMetadata, "dbs/shop", "dbs/shop"},
+		{"orders", auth.ReadMetadata, "dbs/shop/colls/orders/pkranges", ""},
+		{"orders", auth.ReadMetadata, own + "/pkranges", ""},
+		{"orders", auth.Upsert, own + "/docs", ""},
+		{"orders", auth.ReadMetadata, "dbs/shop/colls/parts", "dbs/shop/colls/parts"},
+		{"orders", auth.ReadMetadata, "dbs/shop/colls/missing", "dbs/shop/colls/missing"},
+		{"orders", auth.Query, "dbs/shop/colls/orders/docs", "dbs/shop/colls/orders"},
+		{"two", auth.Query, "dbs/shop/colls/parts/docs", ""},
+		{"two", auth.ReadItem, "dbs/shop/colls/parts/docs/1", "dbs/shop/colls/parts"},
+		{"two", auth.Query, own + "/docs", "dbs/shop/colls/orders"},
+		{"nobody", auth.ReadMetadata, "", "/"},
 	} {
 		t.Run(c.who+" "+c.path, func(t *testing.T) {
 			call := w.call(t, c.path, issuer.bearer(t, map[string]any{"oid": c.who}))
@@ -71,16 +73,16 @@ func TestRolesGrantInTheirScope(t *testing.T) {
 				}
 				return
 			}
-			sub := subNotGranted
-			if c.action == actionReadMetadata {
-				sub = subMetadataRefused
+			sub := 5302
+			if c.action == auth.ReadMetadata {
+				sub = 5301
 			}
 			want := "principal [" + c.who + "] does not have required RBAC permissions to perform action [" + c.action + "] on resource [" + c.want + "]"
 			if err == nil {
 				t.Fatalf("%s is allowed: want a refusal", c.action)
 			}
-			if f := faultOf(err); f.status != http.StatusForbidden || f.sub != sub || !strings.Contains(f.message, want) {
-				t.Errorf("refused with %d/%d %s: want 403/%d, %s", f.status, f.sub, f.message, sub, want)
+			if e := errorOf(err); e.Status != http.StatusForbidden || e.Sub != sub || !strings.Contains(e.Message, want) {
+				t.Errorf("refused with %d/%d %s: want 403/%d, %s", e.Status, e.Sub, e.Message, sub, want)
 			}
 		})
 	}
@@ -89,17 +91,16 @@ func TestRolesGrantInTheirScope(t *testing.T) {
 // call is a request as the handlers see it.
 func (w *world) call(t testing.TB, path, authorization string) *call {
 	t.Helper()
-	to, err := parsePath("/" + path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	r, err := http.NewRequestWithContext(t.Context(), "GET", "/"+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Header.Set("Authorization", authorization)
-	c := &call{s: w.Server, r: r, ctx: t.Context(), target: to}
-	if c.who, err = w.authenticate(c); err != nil {
+	c := newCall(w.Server, httptest.NewRecorder(), r)
+	if err := c.in.Parse(); err != nil {
+		t.Fatal(err)
+	}
+	if c.who, err = w.authority.Authenticate(t.Context(), c.in); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -123,12 +124,12 @@ func TestNamesThatLookLikeResourceIDs(t *testing.T) {
 	if _, err := w.db.CreateDatabase(t.Context(), parts[1], nil); err != nil {
 		t.Fatal(err)
 	}
-	roles := Roles{alice: {{Database: parts[1], Actions: []string{contributorRole}}}}
+	roles := Roles{alice: {{Database: parts[1], Actions: []string{"Cosmos DB Built-in Data Contributor"}}}}
 	w = serveStore(t, w.db, Options{Tokens: tokensOf(t, roles, issuer)})
-	if err := w.call(t, "dbs/"+parts[1], issuer.bearer(t, nil)).allow(actionReadMetadata); err != nil {
+	if err := w.call(t, "dbs/"+parts[1], issuer.bearer(t, nil)).allow(auth.ReadMetadata); err != nil {
 		t.Errorf("the database with that name: %v, want it to be allowed", err)
 	}
-	if err := w.call(t, strings.Trim(secret.Self(), "/"), issuer.bearer(t, nil)).allow(actionReadMetadata); err == nil {
+	if err := w.call(t, strings.Trim(secret.Self(), "/"), issuer.bearer(t, nil)).allow(auth.ReadMetadata); err == nil {
 		t.Error("a container of the other database can be read")
 	}
 }
@@ -140,7 +141,7 @@ func TestBadRolesAreNamed(t *testing.T) {
 		"{\n\n\"p\": 5}":                    "line 3: json: cannot unmarshal number",
 		"{\"p\": [{\n\"databse\": \"d\"}]}": `line 2: json: unknown field "databse"`,
 		`{}`:                                "there are none",
-		`{"p": []} {}`:                      "there is more behind them",
+		`{"p": []} {}`:                      "there is more after them",
 		`{"": []}`:                          "a principal of the roles is empty",
 		`{"p": [{}]}`:                       `grant 1 of principal "p": actions are empty`,
 		`{"p": [{"container": "c", "actions": ["x"]}]}`:                  `container is "c" and database ""`,

@@ -2,16 +2,20 @@ package cosmosrest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
-	"sync/atomic"
+	"strings"
 	"time"
 
+	"github.com/millrace/changefeed/cosmosrest/internal/auth"
+	"github.com/millrace/changefeed/cosmosrest/internal/meter"
+	"github.com/millrace/changefeed/cosmosrest/internal/query"
 	"github.com/millrace/changefeed/docstore"
 )
+
+// Unlimited is the [Options.Throughput] with which no container is throttled.
+const Unlimited = -1
 
 // Options are the optional settings of [New]. The zero value is a strict server with the
 // emulator's well-known key, no throttling and no Entra tokens.
@@ -49,7 +53,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// DefaultRetention is for how long changefeed serve and a [TestServer] keep all versions
+// DefaultRetention is how long changefeed serve and package cosmostest keep all versions
 // and deletes of containers without a changeFeedPolicy. As in an account with continuous
 // backup, programs need not ask for them then. A server over a store of yours leaves this
 // to [docstore.DB.SetRetention].
@@ -57,32 +61,29 @@ const DefaultRetention = 10 * time.Minute
 
 // Server is the protocol over one store. Several servers may share a store.
 type Server struct {
-	db      *docstore.DB
-	o       Options
-	log     *slog.Logger
-	keys    keyring
-	tokens  *verifier
-	budgets budgets
-	results results
-	turns   turns
-	held    atomic.Int64 // bytes of queries that are computed
-	sending atomic.Int64 // bytes of large answers that are being sent
+	db        *docstore.DB
+	o         Options
+	log       *slog.Logger
+	authority *auth.Authority
+	budgets   *meter.Budgets // nil is no limit
+	load      *meter.Load
+	results   query.Results
 }
 
 // New is a server over a store, which stays the caller's to close.
 func New(db *docstore.DB, o Options) (*Server, error) {
-	s := &Server{db: db, o: o, log: o.Logger, turns: newTurns()}
+	s := &Server{db: db, o: o, log: o.Logger, load: meter.NewLoad()}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if o.Throughput < Unlimited {
 		return nil, fmt.Errorf("new server: throughput is %d: want request units a second, 0 or Unlimited", o.Throughput)
 	}
-	var err error
-	if s.keys, err = newKeyring(o.Keys); err != nil {
-		return nil, fmt.Errorf("new server: %w", err)
+	if o.Throughput != Unlimited {
+		s.budgets = meter.NewBudgets(db, o.Throughput, offeredIn)
 	}
-	if s.tokens, err = newVerifier(o.Tokens, o.Keys, s.log); err != nil {
+	var err error
+	if s.authority, err = o.authority(s.log); err != nil {
 		return nil, fmt.Errorf("new server: %w", err)
 	}
 	return s, nil
@@ -91,43 +92,27 @@ func New(db *docstore.DB, o Options) (*Server, error) {
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := newCall(s, w, r)
-	defer c.meter.end()
+	defer c.work.End()
 	defer c.recover()
-	err := c.serve()
-	if err != nil {
+	if err := c.serve(); err != nil {
 		c.refuse(err)
 	}
 	if s.log.Enabled(c.ctx, slog.LevelDebug) {
-		s.log.Debug("request", "method", r.Method, "path", r.URL.Path, "status", c.status, "charge", c.charge, "activity", c.activity)
+		s.log.Debug("request", "method", r.Method, "path", r.URL.Path, "status", c.out.Status, "charge", c.out.Charge, "activity", c.out.Activity)
 	}
 }
 
-// serve finds out what is asked, by whom, and does it.
-func (c *call) serve() (err error) {
-	if c.target, err = parsePath(c.r.URL.EscapedPath()); err != nil {
-		return err
+// byRID is the container with these resource ids; nil for none.
+func (s *Server) byRID(db, coll string) *docstore.Container {
+	for _, c := range s.db.Containers() {
+		if c.RID() == coll && strings.HasPrefix(c.Self(), "dbs/"+db+"/") {
+			return c
+		}
 	}
-	if c.who, err = c.s.authenticate(c); err != nil {
-		return err
-	}
-	c.known = true
-	vouch(c.ctx)
-	op, err := c.operation()
-	if err != nil {
-		return err
-	}
-	return op(c)
+	return nil
 }
 
-// recover turns a panic, which is a mistake of ours, into a 500 that tells no details.
-func (c *call) recover() {
-	p := recover()
-	if p == nil {
-		return
-	}
-	if p == http.ErrAbortHandler {
-		panic(p)
-	}
-	c.s.log.Error("request panicked", "method", c.r.Method, "path", c.r.URL.Path, "panic", p, "stack", string(debug.Stack()))
-	c.refuse(errors.New("the server made a mistake: its log says which"))
+// ConnectionString is the form of an address and a key that SDKs take.
+func ConnectionString(url, key string) string {
+	return "AccountEndpoint=" + strings.TrimSuffix(url, "/") + "/;AccountKey=" + key + ";"
 }

@@ -176,7 +176,7 @@ func (a answer) refused(t testing.TB, status int, sub, code string) string {
 	}
 	var e struct{ Code, Message string }
 	a.into(t, &e)
-	if e.Code != code || e.Message == "" || len(e.Message) > 2*maxMessage {
+	if e.Code != code || e.Message == "" || len(e.Message) > 2*4<<10 {
 		t.Fatalf("%s: answered %s, want code %q and a message", a.request, a.body, code)
 	}
 	return e.Message

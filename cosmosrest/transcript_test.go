@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
@@ -113,8 +114,8 @@ func parseRequest(text string) wireRequest {
 
 // shownHeaders are those of an answer that a transcript has.
 var shownHeaders = []string{
-	"Content-Type", "Etag", "Lsn", answerSubStatus, answerCharge, headerSession, answerItemCount,
-	headerContinuation, answerRetryAfter,
+	"Content-Type", "Etag", "Lsn", wire.AnswerSubStatus, wire.AnswerCharge, wire.HeaderSession, wire.AnswerItemCount,
+	wire.HeaderContinuation, wire.AnswerRetryAfter,
 }
 
 func answerText(a answer) string {
@@ -126,7 +127,7 @@ func answerText(a answer) string {
 		}
 	}
 	if len(a.body) > 0 {
-		fmt.Fprintf(&b, "\n%s\n", strings.ReplaceAll(string(a.body), a.header.Get(headerActivity), "<activity>"))
+		fmt.Fprintf(&b, "\n%s\n", strings.ReplaceAll(string(a.body), a.header.Get(wire.HeaderActivity), "<activity>"))
 	}
 	return b.String()
 }

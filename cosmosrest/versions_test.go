@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 )
 
@@ -22,7 +23,7 @@ type envelope struct {
 // versionsOf is the headers of a read of all versions and deletes behind an ETag.
 func versionsOf(etag string) map[string]string {
 	return map[string]string{
-		"a-im": "Full-Fidelity Feed", "x-ms-cosmos-changefeed-wire-format-version": wireFormat, "if-none-match": etag,
+		"a-im": "Full-Fidelity Feed", "x-ms-cosmos-changefeed-wire-format-version": wire.WireFormat, "if-none-match": etag,
 	}
 }
 

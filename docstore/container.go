@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/epk"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // Container is a set of documents with a partition key, and a change feed. It is a
@@ -44,9 +45,9 @@ type Item struct {
 }
 
 const (
-	maxBatch      = 100      // writes in one batch
-	maxBatchBytes = 2 << 20  // and their bytes
-	maxBatchMade  = 16 << 20 // bytes of the documents that its patches and reads have
+	maxBatch      = service.MaxBatch     // writes in one batch
+	maxBatchBytes = service.MaxBatchSize // and their bytes
+	maxBatchMade  = 16 << 20             // bytes of the documents that its patches and reads have
 )
 
 // ID is the container's name in its database.
@@ -127,34 +128,31 @@ func (c *Container) wakeAll() {
 
 // Commit implements [changefeed.Committer].
 func (c *Container) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
-	return c.CommitIf(ctx, key, writes, nil)
-}
-
-// Condition tells whether a document, with its system properties, is as a write wants
-// it. It must be quick, since all writers wait for it, and must not keep the body.
-type Condition func(body []byte) (bool, error)
-
-// CommitIf is Commit, with a condition for some of the writes, by index. Where the
-// document exists and does not meet it, the batch is refused with
-// [changefeed.ErrPrecondition].
-func (c *Container) CommitIf(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write, conds map[int]Condition) ([]changefeed.Result, error) {
 	if key == "" {
 		return nil, refuse("partition key is empty: want one such as %s", changefeed.Key("London"))
 	}
-	r, err := c.commit(ctx, key, writes, conds)
+	p, err := c.LogicalPartition(key)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.commit(ctx, p, writes, nil)
 	if err != nil {
 		return nil, err
 	}
 	return r.results, nil
 }
 
-// commit is CommitIf; an empty key is that of the first body.
-func (c *Container) commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write, conds map[int]Condition) (*request, error) {
+// Condition tells whether a document, with its system properties, is as a write wants
+// it. It must be quick, since all writers wait for it, and must not keep the body.
+type Condition func(body []byte) (bool, error)
+
+// commit carries out a batch for a logical partition; without a key, that of the first body.
+func (c *Container) commit(ctx context.Context, p LogicalPartition, writes []changefeed.Write, conds map[int]Condition) (*request, error) {
 	if err := c.usable(ctx); err != nil {
 		return nil, err
 	}
 	l := c.layout.Load()
-	r, err := c.request(l, key, writes)
+	r, err := c.request(l, p, writes)
 	if err != nil {
 		return nil, err
 	}
@@ -181,14 +179,11 @@ func refused(err error) bool {
 }
 
 // request prepares a batch.
-func (c *Container) request(l *layout, key changefeed.PartitionKey, writes []changefeed.Write) (*request, error) {
+func (c *Container) request(l *layout, p LogicalPartition, writes []changefeed.Write) (*request, error) {
 	if len(writes) == 0 || len(writes) > maxBatch {
 		return nil, fmt.Errorf("%w: %d writes: want 1 to %d", ErrBatchLimit, len(writes), maxBatch)
 	}
-	pk, err := canonicalKey(string(key))
-	if err != nil {
-		return nil, err
-	}
+	pk, err := p.pk, error(nil)
 	r := &request{c: c, ops: make([]op, len(writes))}
 	for i, w := range writes {
 		if r.ops[i], pk, err = c.prepare(l, pk, w); err != nil {
@@ -202,9 +197,11 @@ func (c *Container) request(l *layout, key changefeed.PartitionKey, writes []cha
 	if pk == "" {
 		return nil, refuse("partition key is empty: want one such as %s", changefeed.Key("London"))
 	}
-	r.pk = pk
-	if r.epk, err = l.hashKey(pk); err != nil {
-		return nil, err
+	r.pk, r.epk = pk, p.epk
+	if p.epk == "" {
+		if r.epk, err = l.hashKey(pk); err != nil {
+			return nil, err
+		}
 	}
 	for i := range r.ops {
 		o := &r.ops[i]
@@ -245,20 +242,24 @@ func canonicalKey(key string) (string, error) {
 	return string(append(text, ']')), nil
 }
 
-// one commits a single write.
+// one commits a single write; without a key, under that of its body.
 func (c *Container) one(ctx context.Context, key changefeed.PartitionKey, w changefeed.Write) (Item, error) {
-	req, err := c.commit(ctx, key, []changefeed.Write{w}, nil)
+	var p LogicalPartition
+	var err error
+	if key != "" {
+		p, err = c.LogicalPartition(key)
+	}
+	var r *request
+	if err == nil {
+		r, err = c.commit(ctx, p, []changefeed.Write{w}, nil)
+	}
 	if err != nil {
 		if we, ok := errors.AsType[*changefeed.WriteError](err); ok {
 			err = we.Err
 		}
 		return Item{}, fmt.Errorf("%s in %q: %w", verb(w.Op), c.ID(), err)
 	}
-	r := req.results[0]
-	return Item{
-		ID: req.ops[0].id, Key: changefeed.PartitionKey(req.pk), ETag: r.ETag, LSN: r.LSN,
-		Time: time.UnixMilli(req.time).UTC(), Body: r.Body,
-	}, nil
+	return r.item(), nil
 }
 
 func verb(o changefeed.WriteOp) string {
@@ -296,23 +297,11 @@ func (c *Container) Item(ctx context.Context, key changefeed.PartitionKey, id st
 	if err := c.usable(ctx); err != nil {
 		return Item{}, err
 	}
-	pk, err := canonicalKey(string(key))
+	p, err := c.LogicalPartition(key)
 	if err != nil {
 		return Item{}, err
 	}
-	l := c.layout.Load()
-	epk, err := l.hashKey(pk)
-	if err != nil {
-		return Item{}, err
-	}
-	it, found, err := c.item(ctx, docKey(c.num, epk, pk, id))
-	if err == nil && !found {
-		err = changefeed.ErrNotFound
-	}
-	if err != nil {
-		return Item{}, fmt.Errorf("read item %q of %q: %w", id, c.ID(), err)
-	}
-	return it, nil
+	return p.Item(ctx, id)
 }
 
 // item is the document behind a key of the primary index.

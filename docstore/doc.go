@@ -59,8 +59,8 @@
 // service limits them: 2 MB a document, 100 writes or 2 MB a batch. Time starts compare
 // milliseconds, where the service compares whole seconds. A container's time never goes back: where the machine's clock is set
 // back, it goes on from the last commit, after a restart without the time that the store
-// was closed. The service charges request units by rules of its own; here a page
-// costs one, and one more for each KB. A token is valid in the container that it came
+// was closed. The service charges request units by rules of its own; those of
+// this store and its server are simpler. A token is valid in the container that it came
 // from, and not checked for that. Most memory of a store is outside the Go heap: a process
 // that does little but read feeds should raise GOGC, to 400 perhaps, for else the garbage
 // collector runs every few pages and takes a third of the time.

@@ -12,14 +12,15 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/rawjson"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // The limits of one document; each is the service's.
 const (
-	maxDocument = 2 << 20       // bytes of the body
-	maxNesting  = 128           // objects and arrays in each other
-	maxID       = 1023          // bytes of the id
-	maxTTL      = math.MaxInt32 // seconds
+	maxDocument = service.MaxItem // bytes of the body
+	maxNesting  = 128             // objects and arrays in each other
+	maxID       = 1023            // bytes of the id
+	maxTTL      = math.MaxInt32   // seconds
 )
 
 // ErrTooLarge is the [changefeed.ErrBadRequest] of a document above 2 MB.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/leasedoc"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // Leases are the records of one deployment unit in a lease container, as documents of
@@ -209,7 +210,7 @@ func (s *Leases) Follow(ctx context.Context, cursor string) ([]changefeed.Lease,
 		if err := s.c.usable(ctx); err != nil {
 			return nil, "", time.Time{}, fmt.Errorf("follow leases: %w", err)
 		}
-		return nil, token(s.c.head.Load()), s.c.now(), nil
+		return nil, service.Token(s.c.head.Load()), s.c.now(), nil
 	}
 	lsn, err := parseToken(cursor)
 	if err != nil {
@@ -221,7 +222,7 @@ func (s *Leases) Follow(ctx context.Context, cursor string) ([]changefeed.Lease,
 			return nil, "", time.Time{}, fmt.Errorf("follow leases: %w", err)
 		}
 		if len(changed) > 0 {
-			return changed, token(head), s.c.now(), nil
+			return changed, service.Token(head), s.c.now(), nil
 		}
 		lsn = head
 	}
@@ -281,7 +282,7 @@ func (s *Leases) since(ctx context.Context, lsn int64) ([]changefeed.Lease, int6
 func (c *Container) readTo(ctx context.Context, lsn, head int64) (changes []changefeed.Change, err error) {
 	for _, p := range c.layout.Load().parts {
 		for at := lsn; at < head; {
-			page, err := c.read(ctx, p.rng, changefeed.At(token(at)), changefeed.ReadOptions{})
+			page, err := c.read(ctx, p.rng, changefeed.At(service.Token(at)), changefeed.ReadOptions{})
 			if err != nil {
 				return nil, err
 			}

@@ -204,7 +204,7 @@ func TestWithIDs(t *testing.T) {
 	}
 }
 
-func TestCommitIf(t *testing.T) {
+func TestCommitWithConditions(t *testing.T) {
 	db := open(t, docstore.Options{InMemory: true})
 	c := container(t, db, docstore.ContainerSpec{})
 	first := upsert(t, c, "a", "p", 1)
@@ -218,8 +218,23 @@ func TestCommitIf(t *testing.T) {
 	a := func(v int) changefeed.Write {
 		return changefeed.Write{Body: fmt.Appendf(nil, `{"id":"a","pk":"p","v":%d}`, v)}
 	}
+	p, err := c.LogicalPartition(changefeed.Key("p"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	commit := func(writes []changefeed.Write, conds map[int]docstore.Condition) ([]changefeed.Result, error) {
-		return c.CommitIf(t.Context(), changefeed.Key("p"), writes, conds)
+		done, err := p.Commit(t.Context(), writes, conds)
+		if part, newest := p.Partition(); done.Partition.ID != part.ID || done.Newest != newest || newest != c.Head() {
+			t.Errorf("partition %s is at LSN %d, want %s at %d, the head %d", done.Partition.ID, done.Newest, part.ID, newest, c.Head())
+		}
+		charge := 0.0
+		for _, r := range done.Results {
+			charge += r.Charge
+		}
+		if err == nil && (charge != done.Charge || charge != 5.5*float64(len(writes))) || err != nil && done.Charge != 1 {
+			t.Errorf("%d writes are charged %v together and %v one by one, want 5.5 each, or 1: %v", len(writes), done.Charge, charge, err)
+		}
+		return done.Results, err
 	}
 	if _, err := commit([]changefeed.Write{a(2)}, map[int]docstore.Condition{0: is(1)}); err != nil || saw != string(first.Body) {
 		t.Fatalf("a condition that is met: %v; it saw %s, want %s", err, saw, first.Body)
@@ -230,7 +245,7 @@ func TestCommitIf(t *testing.T) {
 	}
 	// The second write sees what the first has done; the batch is refused as a whole.
 	head := c.Head()
-	_, err := commit([]changefeed.Write{a(3), a(4)}, map[int]docstore.Condition{1: is(2)})
+	_, err = commit([]changefeed.Write{a(3), a(4)}, map[int]docstore.Condition{1: is(2)})
 	if e, ok := errors.AsType[*changefeed.WriteError](err); !ok || e.Index != 1 || !errors.Is(err, changefeed.ErrPrecondition) || !strings.Contains(saw, `"v":3`) {
 		t.Fatalf("a condition that is not met: %v, having seen %s", err, saw)
 	}
@@ -245,7 +260,7 @@ func TestCommitIf(t *testing.T) {
 	if _, err := commit([]changefeed.Write{a(5)}, map[int]docstore.Condition{0: panicking}); err == nil || !strings.Contains(err.Error(), "condition panicked") {
 		t.Fatalf("a condition that panics: %v", err)
 	}
-	if _, err := c.CommitIf(t.Context(), "", []changefeed.Write{a(5)}, nil); !errors.Is(err, changefeed.ErrBadRequest) {
+	if _, err := c.Commit(t.Context(), "", []changefeed.Write{a(5)}); !errors.Is(err, changefeed.ErrBadRequest) {
 		t.Fatalf("a batch without a key: %v", err)
 	}
 }

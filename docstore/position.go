@@ -2,29 +2,22 @@ package docstore
 
 import (
 	"math"
-	"strconv"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // A token is the decimal LSN up to which everything was read, in quotes as the service
 // has it: "42". LSNs come from one counter a container, so a token holds for every
 // range, before and after splits and merges.
 
-// token is the position behind an LSN.
-func token(lsn int64) string { return `"` + strconv.FormatInt(lsn, 10) + `"` }
-
 // parseToken reads a token, with its quotes or without.
 func parseToken(text string) (int64, error) {
-	bare := text
-	if n := len(text); n >= 2 && text[0] == '"' && text[n-1] == '"' {
-		bare = text[1 : n-1]
-	}
-	lsn, err := strconv.ParseUint(bare, 10, 63)
-	if err != nil || bare[0] == '+' {
+	lsn, ok := service.LSN(text)
+	if !ok {
 		return 0, refuse("continuation token is %.64q: want a quoted LSN such as %s", text, `"42"`)
 	}
-	return int64(lsn), nil
+	return lsn, nil
 }
 
 // begin is where a read begins: behind an LSN, and at a time.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/epk"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // How a read works. The head is taken first, then the layout, then the cursors: what
@@ -18,7 +18,7 @@ import (
 
 const (
 	defaultItems = 1000
-	maxPageBytes = 4 << 20
+	maxPageBytes = service.MaxPage
 )
 
 // selection is which changes a read shows.
@@ -30,8 +30,7 @@ type selection struct {
 }
 
 // Read implements [changefeed.Source]. A page holds up to 1,000 changes unless
-// MaxItems says otherwise, and 4 MB; a larger transaction comes alone. Its charge is
-// one request unit and one for each KB of bodies.
+// MaxItems says otherwise, and 4 MB; a larger transaction comes alone.
 func (c *Container) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
 	page, err := c.read(ctx, r, from, o)
 	if err != nil {
@@ -77,9 +76,9 @@ func (c *Container) readOnce(ctx context.Context, r changefeed.Range, from chang
 	if o.Mode == changefeed.AllVersionsAndDeletes && sel.lsn < c.layout.Load().floor {
 		return page, tooOld(c.layout.Load(), sel.lsn) // retention has overtaken the read
 	}
-	page.Next = changefeed.Position{Token: token(next), Start: from.Start}
-	page.Session = part.id() + ":-1#" + strconv.FormatInt(page.Head, 10)
-	page.Charge = 1 + float64(len(b.slab)/1024)
+	page.Next = changefeed.Position{Token: service.Token(next), Start: from.Start}
+	page.Session = service.SessionToken(part.id(), page.Head)
+	page.Charge = service.ScanCharge(len(b.changes), len(b.slab))
 	page.Changes = b.finish()
 	if sel.lsn > c.head.Load() { // a position has a place in the container's count of LSNs, not in the partition's
 		page.Ahead, page.Head = true, head

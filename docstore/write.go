@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
-	"github.com/millrace/changefeed/internal/epk"
 )
 
 // op is one write, prepared by its caller as far as that goes.
@@ -86,23 +85,6 @@ func (o *op) setTime(ms int64) {
 	o.body = append(o.body, '}')
 }
 
-// hashKey is the effective partition key of a key.
-func (l *layout) hashKey(pk string) (string, error) {
-	parsed, err := epk.Parse(pk)
-	if err != nil {
-		return "", refuse("partition key is %s: %v", pk, err)
-	}
-	if len(parsed) != len(l.paths) {
-		return "", fmt.Errorf("%w: %s has %d components: want %d, one for each of %s",
-			ErrKeyMismatch, pk, len(parsed), len(l.paths), strings.Join(l.spec.Paths, " "))
-	}
-	h, err := epk.Hash(l.kind, parsed)
-	if err != nil {
-		return "", refuse("partition key %s: %v", pk, err)
-	}
-	return h, nil
-}
-
 // run carries out a request: one LSN, all ops or an error.
 func (t *turn) run(g *group, r *request, part *partition) error {
 	if err := t.expireFirst(g, r); err != nil {
@@ -120,6 +102,7 @@ func (t *turn) run(g *group, r *request, part *partition) error {
 			r.failed = i
 			return err
 		}
+		res.Charge = chargeOf(o.Op, len(res.Body))
 		if o.Op != changefeed.WriteRead {
 			res.LSN, wrote = t.lsn, true
 		}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
-	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/internal/place"
 )
 
@@ -108,7 +108,7 @@ func TestTailAndImportOutliveTheirServer(t *testing.T) {
 
 // TestAnImportIntoAnAccountGoesOnWhereItStopped ends one in its middle.
 func TestAnImportIntoAnAccountGoesOnWhereItStopped(t *testing.T) {
-	server := cosmosrest.NewTestServer(t)
+	server := cosmostest.NewTestServer(t)
 	t.Setenv(place.ConnectionVariable, "AccountEndpoint="+server.URL+"/;AccountKey="+server.Key+";")
 	file := filepath.Join(t.TempDir(), "in.ndjson")
 	if err := os.WriteFile(file, generated(6000), 0o644); err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/docstore"
 )
 
@@ -17,7 +17,7 @@ import (
 func TestRunEndsWhenAContainerIsMadeAnew(t *testing.T) {
 	for _, name := range []string{"orders", "leases"} {
 		t.Run(name, func(t *testing.T) {
-			server := cosmosrest.NewTestServer(t)
+			server := cosmostest.NewTestServer(t)
 			specs := map[string]docstore.ContainerSpec{
 				"orders": {ID: "orders", Paths: []string{"/pk"}},
 				"leases": docstore.LeaseSpec("leases"),

@@ -18,7 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/millrace/changefeed"
-	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/internal/load"
 )
@@ -53,7 +53,7 @@ func TestScripts(t *testing.T) {
 				fmt.Fprintf(ts.Stdout(), "handled %d changes of %d documents\n", got.changes, len(got.versions))
 			},
 			"serving": func(ts *testscript.TestScript, _ bool, _ []string) {
-				server := cosmosrest.NewTestServer(t)
+				server := cosmostest.NewTestServer(t)
 				ts.Setenv("URL", server.URL)
 				ts.Setenv("KEY", server.Key)
 			},

@@ -1,0 +1,50 @@
+package cosmosrest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest/internal/sql"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// errorOf gives an error the answer that the service has for it.
+func errorOf(err error) *wire.Error {
+	if e, ok := errors.AsType[*wire.Error](err); ok {
+		return e
+	}
+	if q, ok := errors.AsType[*sql.Error](err); ok {
+		return wire.BadRequest("%s", q.Message)
+	}
+	e := &wire.Error{Message: wire.Clip(err.Error())}
+	switch {
+	case errors.Is(err, context.Canceled):
+		e.Status, e.Code = wire.StatusClientGone, "ClientClosedRequest"
+	case errors.Is(err, context.DeadlineExceeded):
+		e.Status, e.Code = http.StatusRequestTimeout, wire.CodeTimeout
+	case errors.Is(err, changefeed.ErrPrecondition):
+		e.Status, e.Code = http.StatusPreconditionFailed, wire.CodePrecondition
+	case errors.Is(err, changefeed.ErrConflict):
+		e.Status, e.Code = http.StatusConflict, "Conflict"
+	case errors.Is(err, changefeed.ErrNotFound):
+		e.Status, e.Code = http.StatusNotFound, wire.CodeNotFound
+	case errors.Is(err, changefeed.ErrForbidden):
+		e.Status, e.Code = http.StatusForbidden, wire.CodeForbidden
+	case errors.Is(err, changefeed.ErrGone):
+		e.Status, e.Sub, e.Code = http.StatusGone, wire.SubRangeGone, wire.CodeGone
+	case errors.Is(err, docstore.ErrKeyMismatch):
+		e.Status, e.Sub, e.Code = http.StatusBadRequest, wire.SubKeyMismatch, wire.CodeBadRequest
+	case errors.Is(err, docstore.ErrTooLarge), errors.Is(err, docstore.ErrBatchLimit):
+		e.Status, e.Code = http.StatusRequestEntityTooLarge, wire.CodeTooLarge
+	case errors.Is(err, changefeed.ErrTooOld), errors.Is(err, changefeed.ErrBadRequest):
+		e.Status, e.Code = http.StatusBadRequest, wire.CodeBadRequest
+	case errors.Is(err, docstore.ErrClosed), errors.Is(err, docstore.ErrFailed):
+		e.Status, e.Code = http.StatusServiceUnavailable, "ServiceUnavailable"
+	default:
+		e.Status, e.Code = http.StatusInternalServerError, "InternalServerError"
+	}
+	return e
+}

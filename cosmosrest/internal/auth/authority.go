@@ -1,0 +1,85 @@
+package auth
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
+)
+
+// Sub-statuses of refused credentials.
+const (
+	subNoHeader  = 5000 // 401: there is no authorization header
+	subBadHeader = 5001 // 401: it cannot be read
+	subTokensOff = 5002 // 401: Entra tokens are not accepted
+)
+
+// unauthorized is a 401.
+func unauthorized(sub int, format string, args ...any) *wire.Error {
+	e := wire.Errorf(http.StatusUnauthorized, sub, wire.CodeUnauthorized, format, args...)
+	e.Bare = true
+	return e
+}
+
+// Authority knows the keys of an account, and whose tokens are accepted.
+type Authority struct {
+	keys   keyring
+	tokens *verifier
+}
+
+// New reads keys, and the key set of the tokens if it is a file. With tokens nil none are accepted.
+func New(keys []Key, tokens *Tokens, log *slog.Logger) (*Authority, error) {
+	ring, err := newKeyring(keys)
+	if err != nil {
+		return nil, err
+	}
+	v, err := newVerifier(tokens, keys, log)
+	return &Authority{ring, v}, err
+}
+
+// Authenticate finds out who sends a request.
+func (a *Authority) Authenticate(ctx context.Context, r *wire.Request) (Principal, error) {
+	text := r.Header(wire.HeaderAuthorization)
+	if text == "" {
+		return Principal{}, unauthorized(subNoHeader, "Required Header authorization is missing: want one with a valid token")
+	}
+	cred, ok := parseCredential(text)
+	switch {
+	case !ok:
+		return Principal{}, unauthorized(subBadHeader, "The authorization header has a wrong format: want type=master&ver=1.0&sig=SIGNATURE or type=aad&ver=1.0&sig=TOKEN, which may be percent-encoded")
+	case cred.kind == "master":
+		return a.keys.check(r, cred.signature)
+	case cred.kind == "aad":
+		return a.tokens.check(ctx, cred.signature)
+	}
+	return Principal{}, unauthorized(subBadHeader, "The authorization token is of type %q: want master or aad", cred.kind)
+}
+
+// credential is an authorization header.
+type credential struct {
+	kind      string // master, aad, resource
+	signature string
+}
+
+// parseCredential reads type=...&ver=1.0&sig=..., percent-encoded or not.
+func parseCredential(text string) (credential, bool) {
+	if strings.IndexByte(text, '%') >= 0 {
+		plain, err := url.PathUnescape(text) // not a query: a bare + is part of a signature
+		if err != nil {
+			return credential{}, false
+		}
+		text = plain
+	}
+	kind, rest, ok := strings.Cut(text, "&")
+	version, signature, more := strings.Cut(rest, "&")
+	if !ok || !more || version != "ver=1.0" {
+		return credential{}, false
+	}
+	var c credential
+	c.kind, ok = strings.CutPrefix(kind, "type=")
+	c.signature, more = strings.CutPrefix(signature, "sig=")
+	return c, ok && more && c.kind != "" && c.signature != ""
+}

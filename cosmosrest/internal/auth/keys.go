@@ -1,0 +1,194 @@
+package auth
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"hash"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
+)
+
+// Key is a master key of the account.
+type Key struct {
+	Name  string // for messages
+	Text  string // in base64; one without is no key
+	Write bool   // it may do everything, else only read
+}
+
+const (
+	minKey    = 16               // bytes of a key
+	clockSkew = 15 * time.Minute // between the date of a request and our clock, either way
+)
+
+// keyring checks signatures. Signers are pooled, because it takes longer to prepare the
+// state of an HMAC than to use it.
+type keyring struct {
+	keys    []masterKey
+	signers *sync.Pool
+}
+
+type masterKey struct {
+	secret []byte
+	who    Principal
+}
+
+// signer has an HMAC for each key, and the memory for one check.
+type signer struct {
+	macs    []hash.Hash
+	payload []byte
+	sum     [sha256.Size]byte
+}
+
+func newKeyring(keys []Key) (keyring, error) {
+	var ring keyring
+	for _, key := range keys {
+		if key.Text == "" {
+			continue
+		}
+		secret, err := base64.StdEncoding.DecodeString(key.Text)
+		switch {
+		case err != nil:
+			return ring, fmt.Errorf("%s is not base64: %w: want the base64 of at least %d bytes", key.Name, err, minKey)
+		case len(secret) < minKey:
+			return ring, fmt.Errorf("%s is the base64 of %d bytes: want at least %d", key.Name, len(secret), minKey)
+		}
+		for _, other := range ring.keys {
+			if hmac.Equal(secret, other.secret) && key.Write != other.who.all {
+				return ring, fmt.Errorf("%s may also write, as another key: want one of its own", key.Name)
+			}
+		}
+		ring.keys = append(ring.keys, masterKey{secret, key.principal()})
+	}
+	ring.signers = &sync.Pool{New: func() any { return newSigner(ring.keys) }}
+	return ring, nil
+}
+
+// principal is who has the key.
+func (k *Key) principal() Principal {
+	if k.Write {
+		return owner
+	}
+	return reader
+}
+
+func newSigner(keys []masterKey) *signer {
+	s := new(signer)
+	for _, k := range keys {
+		s.macs = append(s.macs, hmac.New(sha256.New, k.secret))
+	}
+	return s
+}
+
+// check finds out which key signed a request.
+func (ring keyring) check(r *wire.Request, signature string) (Principal, error) {
+	date := r.Header(wire.HeaderDate)
+	if date == "" {
+		date = r.Header("Date")
+	}
+	who, ok := ring.signed(r.Method, r.Target, date, signature)
+	if !ok {
+		s := ring.signers.Get().(*signer)
+		defer ring.signers.Put(s)
+		return Principal{}, unauthorized(0, "The authorization token does not fit the request: the key is a wrong one, or something else was signed. "+
+			"Server used the following payload to sign: '%s'", s.compose(r.Method, r.Target.Kind, links(r.Target)[0], date))
+	}
+	return who, checkDate(date, time.Now())
+}
+
+// signed is whose key made the signature.
+func (ring keyring) signed(method string, t wire.Target, date, signature string) (Principal, bool) {
+	var text [sha256.Size + 1]byte // room for what DecodedLen is too high
+	if len(signature) != base64.StdEncoding.EncodedLen(sha256.Size) {
+		return Principal{}, false
+	}
+	n, err := base64.StdEncoding.Decode(text[:], []byte(signature))
+	if err != nil || n != sha256.Size {
+		return Principal{}, false
+	}
+	s := ring.signers.Get().(*signer)
+	defer ring.signers.Put(s)
+	for _, link := range links(t) {
+		payload := s.compose(method, t.Kind, link, date)
+		for i, mac := range s.macs {
+			mac.Reset()
+			mac.Write(payload)
+			if hmac.Equal(mac.Sum(s.sum[:0]), text[:n]) {
+				return ring.keys[i].who, true
+			}
+		}
+	}
+	return Principal{}, false
+}
+
+// compose is what is signed; it is valid until the next call.
+func (s *signer) compose(method, kind, link, date string) []byte {
+	b := appendLower(s.payload[:0], method)
+	b = appendLower(append(b, '\n'), kind)
+	b = append(append(b, '\n'), link...)
+	b = appendLower(append(b, '\n'), date)
+	s.payload = append(b, '\n', '\n')
+	return s.payload
+}
+
+// appendLower appends text with its ASCII letters in lower case.
+func appendLower(b []byte, text string) []byte {
+	for i := range len(text) {
+		c := text[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		b = append(b, c)
+	}
+	return b
+}
+
+// links are those that a signature may cover, the usual one first. Clients that
+// address by resource ids sign the last of them alone, in lower case; so do all for
+// offers, though some sign the whole link there.
+func links(t wire.Target) []string {
+	last := strings.ToLower(t.Link[strings.LastIndexByte(t.Link, '/')+1:])
+	switch {
+	case t.Kind == "offers" && !t.Feed:
+		return []string{last, t.ID, t.Link}
+	case isRID(t.DB, databaseRID):
+		return []string{t.Link, last}
+	}
+	return []string{t.Link}
+}
+
+const databaseRID = 4 // bytes of the resource id of a database
+
+// isRID tells whether an id looks like a resource id of so many bytes.
+func isRID(id string, bytes int) bool {
+	if len(id) != base64.StdEncoding.EncodedLen(bytes) {
+		return false
+	}
+	_, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(id, "-", "/"))
+	return err == nil
+}
+
+// checkDate refuses requests that were not signed about now, lest somebody who has seen
+// one sends it again.
+func checkDate(text string, now time.Time) error {
+	date, err := http.ParseTime(text)
+	if err != nil {
+		if date, err = time.Parse(time.RFC1123, text); err != nil { // UTC instead of GMT
+			return unauthorized(0, "x-ms-date is %q: want a date such as %s", text, now.UTC().Format(http.TimeFormat))
+		}
+	}
+	from, to := date.Add(-clockSkew), date.Add(clockSkew)
+	if now.Before(from) || now.After(to) {
+		f := wire.Errorf(http.StatusForbidden, 0, wire.CodeForbidden,
+			"The authorization token is not valid at the current time: want a newer one (token start time: %s, token expiry time: %s, current server time: %s)",
+			from.UTC().Format(http.TimeFormat), to.UTC().Format(http.TimeFormat), now.UTC().Format(http.TimeFormat))
+		f.Bare = true
+		return f
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Actions that roles grant, by the service's names. Only keys may [Manage].
+const (
+	ReadMetadata   = ofAccount + "readMetadata"
+	Query          = ofContainer + "executeQuery"
+	ReadChangeFeed = ofContainer + "readChangeFeed"
+	Create         = ofContainer + "items/create"
+	ReadItem       = ofContainer + "items/read"
+	Replace        = ofContainer + "items/replace"
+	Upsert         = ofContainer + "items/upsert"
+	Delete         = ofContainer + "items/delete"
+	Manage         = "manage" // databases, containers, offers, splits
+)
+
+const (
+	ofAccount   = "Microsoft.DocumentDB/databaseAccounts/"
+	ofContainer = ofAccount + "sqlDatabases/containers/"
+)
+
+// Names of sets of actions, besides the actions themselves.
+const (
+	readerRole      = "Cosmos DB Built-in Data Reader"
+	contributorRole = "Cosmos DB Built-in Data Contributor"
+	everyItemAction = ofContainer + "items/*"
+	everyQuery      = ofContainer + "*" // those of a container as a whole
+)
+
+// The actions of the service's two built-in roles.
+var (
+	readerActions = []string{ReadMetadata, Query, ReadChangeFeed, ReadItem}
+	itemActions   = []string{Create, ReadItem, Replace, Upsert, Delete}
+)
+
+// Grant is what a principal may do in one container, in one database, or everywhere.
+type Grant struct {
+	Database, Container string // ids; empty or "*" is every one
+	Actions             []string
+}
+
+// grant is a [Grant] with single actions.
+type grant struct {
+	database, container string // empty is every
+	actions             []string
+}
+
+// CheckRoles reports a grant that means nothing.
+func CheckRoles(roles map[string][]Grant) error {
+	_, err := compileRoles(roles)
+	return err
+}
+
+// compileRoles checks roles, by principal, and lists the single actions that they grant.
+func compileRoles(roles map[string][]Grant) (map[string][]grant, error) {
+	all := map[string][]grant{}
+	for _, who := range slices.Sorted(maps.Keys(roles)) {
+		if who == "" {
+			return nil, errors.New("a principal of the roles is empty: want its object id")
+		}
+		for i, g := range roles[who] {
+			compiled, err := g.compile()
+			if err != nil {
+				return nil, fmt.Errorf("grant %d of principal %q: %w", i+1, who, err)
+			}
+			all[who] = append(all[who], compiled)
+		}
+	}
+	return all, nil
+}
+
+func (g Grant) compile() (grant, error) {
+	c := grant{database: unlessEvery(g.Database), container: unlessEvery(g.Container)}
+	if c.database == "" && c.container != "" {
+		return c, fmt.Errorf("container is %q and database %q: want the id of the container's database", g.Container, g.Database)
+	}
+	if len(g.Actions) == 0 {
+		return c, errors.New("actions are empty: want at least one")
+	}
+	for _, name := range g.Actions {
+		actions, ok := meaning(name)
+		if !ok {
+			return c, fmt.Errorf("action is %q: want one of %s", name, strings.Join(actions, ", "))
+		}
+		c.actions = append(c.actions, actions...)
+	}
+	return c, nil
+}
+
+func unlessEvery(id string) string {
+	if id == "*" {
+		return ""
+	}
+	return id
+}
+
+// meaning are the actions that a name grants; for a name that is not known, all names.
+func meaning(name string) ([]string, bool) {
+	for _, set := range []struct {
+		name    string
+		actions []string
+	}{
+		{readerRole, readerActions},
+		{contributorRole, slices.Concat(readerActions, itemActions)},
+		{everyQuery, []string{Query, ReadChangeFeed}},
+		{everyItemAction, itemActions},
+	} {
+		if strings.EqualFold(name, set.name) {
+			return set.actions, true
+		}
+	}
+	single := slices.Concat([]string{ReadMetadata, Query, ReadChangeFeed}, itemActions)
+	for _, action := range single {
+		if strings.EqualFold(name, action) {
+			return []string{action}, true
+		}
+	}
+	return append(single, everyQuery, everyItemAction, readerRole, contributorRole), false
+}

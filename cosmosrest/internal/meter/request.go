@@ -1,0 +1,133 @@
+package meter
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
+	"github.com/millrace/changefeed/internal/service"
+)
+
+// Queries that compute take turns, so that other requests have the rest of the processors. A turn is over after a
+// while when others wait. Short queries need none: their work is less than what the turns would cost.
+const (
+	FreeWork = 1 << 19               // units of work without a turn, about a millisecond; and between looks at the clock
+	MaxWait  = 10 * time.Second      // for a turn; then it is a 429
+	turn     = 50 * time.Millisecond // while others wait
+	breath   = 20 * time.Microsecond // rest after as much: a processor without work looks at the network, a yielding one does not
+
+	DocWork  = 1 << 11 // units to read a document, besides its bytes
+	KeyWork  = 1 << 12 // units to look up a key or an id
+	ByteWork = 1 << 11 // units to parse a byte of a query that is parsed in a turn
+	LongText = 4 << 10 // bytes of such a query
+
+	MaxCompute = 30 * time.Second // to answer a query; then it is a 408
+	unitWork   = 1 << 19          // units that are charged 1 RU, which take about a millisecond
+)
+
+// Request is the work of one request, and the memory that it holds for its query. It implements [sql.Meter].
+type Request struct {
+	load    *Load
+	ctx     context.Context
+	work    int // units
+	asked   int // units when it was last asked whether to go on
+	held    int // bytes
+	turning bool
+	since   time.Time          // of the turn
+	stop    context.CancelFunc // of ctx, when that has a limit
+}
+
+// errLate ends a query that takes too long.
+var errLate = wire.Errorf(http.StatusRequestTimeout, 0, wire.CodeTimeout,
+	"The query has not computed its rows within %v: want a filter that leaves less to compute, or fewer queries at once", MaxCompute)
+
+// Limit has the request end, with a 408, when it has not computed its answer after MaxCompute. It returns the
+// context of all that it computes.
+func (m *Request) Limit() context.Context {
+	if m.stop == nil {
+		m.ctx, m.stop = context.WithTimeoutCause(m.ctx, MaxCompute, errLate)
+	}
+	return m.ctx
+}
+
+// Work counts units of work that were done or are about to be. It waits for a turn, and fails when there is none or
+// the request has ended.
+func (m *Request) Work(units int) error {
+	m.work += units
+	if m.work-m.asked < FreeWork {
+		return nil
+	}
+	m.asked = m.work
+	switch {
+	case m.ctx.Err() != nil:
+		return context.Cause(m.ctx)
+	case m.turning && (time.Since(m.since) < turn || m.load.waiting.Load() == 0):
+		select {
+		case <-m.ctx.Done():
+			return context.Cause(m.ctx)
+		case <-time.After(breath):
+			return nil
+		}
+	}
+	m.Rest()
+	return m.await()
+}
+
+// await waits for a turn, in line.
+func (m *Request) await() error {
+	all := m.load
+	all.waiting.Add(1)
+	defer all.waiting.Add(-1)
+	patience := time.NewTimer(MaxWait)
+	defer patience.Stop()
+	select {
+	case all.turns <- struct{}{}:
+		m.turning, m.since = true, time.Now()
+		return nil
+	case <-m.ctx.Done():
+		return context.Cause(m.ctx)
+	case <-patience.C:
+		return wire.Throttled(time.Duration(all.waiting.Load())*turn,
+			"Request rate is large: %d queries compute at once, and this one had no turn for %v", cap(all.turns), MaxWait)
+	}
+}
+
+// Rest gives the turn to others: before an answer is sent, which may take as long as the client likes.
+func (m *Request) Rest() {
+	if m.turning {
+		m.turning = false
+		<-m.load.turns
+	}
+}
+
+// Hold accounts for bytes more that a query holds. When all together hold too much, it is
+// a 429: others will be done soon.
+func (m *Request) Hold(bytes int) error {
+	m.held += bytes
+	if m.load.held.Add(int64(bytes)) <= MaxHeld {
+		return nil
+	}
+	return wire.Throttled(retryPause, "The queries that sort, group or count hold more than %d MB together", MaxHeld>>20)
+}
+
+// End gives everything back.
+func (m *Request) End() {
+	m.Rest()
+	m.load.held.Add(-int64(m.held))
+	m.held = 0
+	if m.stop != nil {
+		m.stop()
+	}
+}
+
+// Context is that of all that the request computes. It ends with the request, and at its limit.
+func (m *Request) Context() context.Context { return m.ctx }
+
+// Units is how much work was done.
+func (m *Request) Units() int { return m.work }
+
+// Charge is the charge of a query that read so much, or of the work that it did, whichever is more.
+func (m *Request) Charge(items, bytes int) float64 {
+	return max(service.ScanCharge(items, bytes), float64(m.work/unitWork))
+}

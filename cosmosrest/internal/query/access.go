@@ -1,0 +1,107 @@
+package query
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/millrace/changefeed"
+)
+
+// A query is served from the documents that it can be about, found by what its filter
+// and the headers say: ids and keys are looked up, a key is read by the index, and only
+// the rest is scanned.
+
+const (
+	maxPinned = 10_000 // keys that are looked up; more are found by a scan
+	maxPoints = 10_000 // ids times keys that are looked up
+)
+
+// access chooses the way to the documents.
+func (q *Query) access() {
+	s := q.scan
+	s.keys, s.pinned = q.pinned()
+	ids, known := q.bound.IDs()
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	switch {
+	case s.pinned && known && len(ids)*len(s.keys) <= maxPoints && q.whole(s.keys):
+		s.ids = ids
+	case !s.pinned && q.cont.HasIDIndex():
+		s.prefix, s.byID = q.bound.IDPrefix()
+		if !s.byID && known {
+			s.prefix = commonPrefix(ids)
+			s.byID = s.prefix != ""
+		}
+	}
+}
+
+// commonPrefix is what all of some sorted texts begin with.
+func commonPrefix(sorted []string) string {
+	if len(sorted) == 0 {
+		return ""
+	}
+	first, last := sorted[0], sorted[len(sorted)-1]
+	n := 0
+	for n < min(len(first), len(last)) && first[n] == last[n] {
+		n++
+	}
+	return first[:n]
+}
+
+// pinned are the partition keys that a header or the filter leaves, if it does. Keys
+// of a hierarchical container may lack their last levels.
+func (q *Query) pinned() ([]changefeed.PartitionKey, bool) {
+	if q.sel.Key != "" {
+		return []changefeed.PartitionKey{q.sel.Key}, true
+	}
+	combined := [][]any{nil}
+	levels := 0
+	for _, path := range q.cont.KeyPaths() {
+		values, ok := q.scalars(path)
+		if !ok || len(values)*len(combined) > maxPinned {
+			break
+		}
+		var longer [][]any
+		for _, key := range combined {
+			for _, v := range values {
+				longer = append(longer, append(slices.Clip(key), v))
+			}
+		}
+		combined = longer
+		levels++
+	}
+	if levels == 0 {
+		return nil, false
+	}
+	var keys []changefeed.PartitionKey
+	for _, key := range combined {
+		keys = append(keys, changefeed.Key(key...))
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys), true
+}
+
+// scalars are the values that the filter leaves for a path, if it does.
+func (q *Query) scalars(path []string) ([]any, bool) {
+	raws, ok := q.bound.Pins(path)
+	if !ok {
+		return nil, false
+	}
+	values := make([]any, len(raws))
+	for i, raw := range raws {
+		if json.Unmarshal(raw, &values[i]) != nil {
+			return nil, false
+		}
+	}
+	return values, true
+}
+
+// whole tells whether keys have all their levels.
+func (q *Query) whole(keys []changefeed.PartitionKey) bool {
+	for _, key := range keys {
+		if at, err := q.cont.Locate(key); err != nil || at.Max != at.Min+"0" {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,156 @@
+package query
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest/internal/sql"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
+)
+
+// Continuation is where the next page of a query or of ReadFeed begins. It does not belong to the text of one query: SDKs
+// send it under another filter, or to count what is left.
+type Continuation struct {
+	Container uint64 `json:"q"` // hash of its resource id
+
+	// Of a scan.
+	Min  string    `json:"m,omitempty"` // ranges below are finished
+	Read []segment `json:"s,omitempty"` // how far those from there on have been read
+
+	Skipped int64 `json:"o,omitempty"` // rows for OFFSET
+	Taken   int64 `json:"t,omitempty"` // rows for LIMIT or TOP
+
+	// Of rows that were all computed at once.
+	Sorted uint64     `json:"x,omitempty"` // hash of what by
+	Place  *sql.Place `json:"p,omitempty"` // of the last row
+	Result string     `json:"g,omitempty"` // names the rows in the cache
+	Rows   int        `json:"n,omitempty"` // of them that earlier pages have
+
+	token string // from which it was read
+}
+
+// segment is a range that begins where the one before ends.
+type segment struct {
+	Max string `json:"e,omitempty"`
+	progress
+}
+
+// Encode is the token of the continuation.
+func (k *Continuation) Encode() string {
+	text, _ := json.Marshal(k) // always marshals
+	return wire.EncodeContinuation(text)
+}
+
+// ParseContinuation reads the token of a request for rows of a container, given by its resource id. Without one it is
+// the beginning.
+func ParseContinuation(token, rid string) (Continuation, error) {
+	k := Continuation{Container: hashText(rid)}
+	if token == "" {
+		return k, nil
+	}
+	text, ok := wire.DecodeContinuation(token)
+	if !ok || json.Unmarshal(text, &k) != nil || k.Container != hashText(rid) || !k.sound() {
+		return k, wire.BadRequest("x-ms-continuation is %.64q: want one that this server gave for the same container", token)
+	}
+	k.token = token
+	return k, nil
+}
+
+// sound reports whether the numbers are such as this server writes.
+func (k *Continuation) sound() bool {
+	for _, s := range k.Read {
+		if s.After < 0 || s.Rows < allRows {
+			return false
+		}
+	}
+	return k.Rows >= 0 && k.Skipped >= 0 && k.Taken >= 0
+}
+
+// OfDocuments refuses a continuation that is the place of a row among sorted ones.
+func (k *Continuation) OfDocuments() error { return k.fits(0) }
+
+// fits refuses the place of a row for rows in another order; sorted is the hash of what
+// those are sorted by, 0 for those of a scan.
+func (k *Continuation) fits(sorted uint64) error {
+	if k.Place == nil || k.Sorted == sorted {
+		return nil
+	}
+	return wire.BadRequest("x-ms-continuation is %.64q, the place of a row among rows in another order: want one of a query with the same ORDER BY or GROUP BY", k.token)
+}
+
+// unread are the spans of a range that are left, each with how far it was read.
+func (k *Continuation) unread(of changefeed.Range) (left []span) {
+	lo := k.Min
+	for _, seg := range append(slices.Clip(k.Read), segment{Max: changefeed.FullRange().Max}) {
+		if r := (changefeed.Range{Min: lo, Max: seg.Max}).Intersect(of); !r.Empty() {
+			left = append(left, span{rng: r, at: seg.progress})
+		}
+		lo = seg.Max
+	}
+	return left
+}
+
+// begin sets a scan to where a page ended.
+func (s *Scan) begin(k Continuation) error {
+	s.head = s.cont.Head()
+	s.left = k.unread(s.rng)
+	switch {
+	case s.pinned:
+		return s.beginKeys()
+	case s.byID:
+		return nil
+	}
+	return s.cut()
+}
+
+// beginKeys leaves of the spans what belongs to the scan's keys.
+func (s *Scan) beginKeys() error {
+	var keyed []span
+	for _, key := range s.keys {
+		at, err := s.cont.Locate(key)
+		if err != nil {
+			return err
+		}
+		for _, st := range s.left {
+			if r := st.rng.Intersect(at); !r.Empty() {
+				keyed = append(keyed, span{key: key, rng: r, part: r != at, at: st.at})
+			}
+		}
+	}
+	slices.SortStableFunc(keyed, func(a, b span) int { return cmp.Compare(a.rng.Min, b.rng.Min) })
+	s.left = nil
+	for _, st := range keyed {
+		if last := len(s.left) - 1; last >= 0 && s.left[last].rng == st.rng {
+			s.left[last].key = "" // more than one: the filter knows them
+			continue
+		}
+		s.left = append(s.left, st)
+	}
+	return nil
+}
+
+// save notes how far a scan has come. What lies between the keys of a scan by keys counts
+// as unread.
+func (s *Scan) save(k *Continuation) {
+	k.Min, k.Read = changefeed.FullRange().Max, nil
+	if len(s.left) == 0 {
+		return
+	}
+	k.Min = s.left[0].rng.Min
+	begun := 0
+	for i, st := range s.left {
+		if st.at != (progress{}) {
+			begun = i + 1
+		}
+	}
+	lo := k.Min
+	for _, st := range s.left[:begun] {
+		if st.rng.Min > lo {
+			k.Read = append(k.Read, segment{Max: st.rng.Min})
+		}
+		k.Read = append(k.Read, segment{Max: st.rng.Max, progress: st.at})
+		lo = st.rng.Max
+	}
+}

@@ -1,0 +1,230 @@
+package query
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest/internal/meter"
+	"github.com/millrace/changefeed/cosmosrest/internal/sql"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// Selection is what of a container a request reads.
+type Selection struct {
+	Range changefeed.Range
+	Key   changefeed.PartitionKey // empty is all; a hierarchical one may lack its last levels
+	Named bool                    // the request names a partition or a range of keys
+}
+
+// Within is the part of the range in which the key lies; it may be empty.
+func (s *Selection) Within(cont *docstore.Container) (changefeed.Range, error) {
+	if s.Key == "" {
+		return s.Range, nil
+	}
+	at, err := cont.Locate(s.Key)
+	return s.Range.Intersect(at), err
+}
+
+// Text is the body of a query.
+type Text struct {
+	Query      string          `json:"query"`
+	Parameters []sql.Parameter `json:"parameters"`
+
+	ResumeFilter *sql.ResumeFilter `json:"resumeFilter"`
+}
+
+// ParseText reads the body of a query.
+func ParseText(body []byte) (t Text, err error) {
+	if err := json.Unmarshal(body, &t); err != nil {
+		return t, wire.BadRequest(`body is %.100q: want {"query":"SELECT * FROM c","parameters":[]}`, body)
+	}
+	return t, nil
+}
+
+// Long reports whether it takes so long to parse the query that this is to be paid for.
+func (t *Text) Long() bool { return len(t.Query) >= meter.LongText }
+
+// parse parses the query: a long one, which takes a while, in a turn.
+func (t *Text) parse(m *meter.Request) (*sql.Query, error) {
+	if t.Long() {
+		if err := m.Work(meter.ByteWork * len(t.Query)); err != nil {
+			return nil, err
+		}
+	}
+	return sql.Parse(t.Query)
+}
+
+// bind makes the parsed query ready to run.
+func (t *Text) bind(q *sql.Query, m *meter.Request) (*sql.Bound, error) {
+	b, err := q.Bind(t.Parameters)
+	if err == nil && t.ResumeFilter != nil {
+		err = b.From(*t.ResumeFilter)
+	}
+	if err == nil {
+		b.Meter(m)
+	}
+	return b, err
+}
+
+// Bind parses the query and makes it ready to run over what is no container.
+func (t *Text) Bind(m *meter.Request) (*sql.Bound, error) {
+	q, err := t.parse(m)
+	if err != nil {
+		return nil, err
+	}
+	return t.bind(q, m)
+}
+
+// Query is a request for a page of a query's rows.
+type Query struct {
+	From Continuation
+	Max  int // rows of the page; 0 is as many as fit
+
+	cont    *docstore.Container
+	sel     Selection
+	text    Text
+	parsed  *sql.Query
+	bound   *sql.Bound
+	scan    *Scan
+	meter   *meter.Request
+	results *Results
+
+	begun    time.Time
+	compiled time.Duration
+}
+
+// New parses a query, and finds the way to its documents. Its rows may be kept among results.
+func New(cont *docstore.Container, sel Selection, text Text, m *meter.Request, results *Results) (*Query, error) {
+	q := &Query{cont: cont, sel: sel, text: text, meter: m, results: results, begun: time.Now()}
+	var err error
+	if q.parsed, err = text.parse(m); err != nil {
+		return nil, err
+	}
+	if q.bound, err = text.bind(q.parsed, m); err != nil {
+		return nil, err
+	}
+	q.compiled = time.Since(q.begun)
+	if q.parsed.WithoutFrom() {
+		q.sel.Range = changefeed.FullRange()
+	}
+	q.scan = &Scan{ctx: m.Limit(), meter: m, cont: cont, rng: q.sel.Range}
+	q.access()
+	return q, nil
+}
+
+// Partition is the first partition that the query is about, and whether it is the only one.
+func (q *Query) Partition() (part changefeed.Partition, only bool, err error) {
+	at, err := q.ranges()
+	if err != nil {
+		return part, false, err
+	}
+	first := q.sel.Range.Min
+	if len(at) > 0 {
+		first = max(first, at[0].Min)
+	}
+	part = q.cont.PartitionAt(first)
+	return part, q.scan.pinned && (len(at) == 0 || len(at) == 1 && part.Range.Contains(at[0])), nil
+}
+
+// Crosses names the construct for which the service's gateway does not spread the query over partitions, or is empty.
+func (q *Query) Crosses() string { return q.parsed.CrossPartition() }
+
+// ranges are where the pinned keys lie, or the whole selection.
+func (q *Query) ranges() ([]changefeed.Range, error) {
+	if !q.scan.pinned {
+		return []changefeed.Range{q.sel.Range}, nil
+	}
+	var at []changefeed.Range
+	for _, key := range q.scan.keys {
+		r, err := q.cont.Locate(key)
+		if err != nil {
+			return nil, err
+		}
+		at = append(at, r)
+	}
+	slices.SortFunc(at, func(a, b changefeed.Range) int {
+		if a.Min < b.Min {
+			return -1
+		}
+		return 1
+	})
+	return at, nil
+}
+
+// Plan is the query's plan for the ranges that it is about, for a client that supports some features; nil is all.
+func (q *Query) Plan(supports func(feature string) bool) (json.RawMessage, error) {
+	at, err := q.ranges()
+	if err != nil {
+		return nil, err
+	}
+	if q.parsed.WithoutFrom() {
+		at = []changefeed.Range{q.cont.PartitionAt(q.sel.Range.Min).Range}
+	}
+	if len(at) == 0 { // the filter lets nothing pass
+		at = []changefeed.Range{q.sel.Range}
+	}
+	var ranges []sql.KeyRange
+	for _, r := range at {
+		ranges = append(ranges, sql.KeyRange{Min: r.Min, Max: r.Max})
+	}
+	return q.bound.Plan(ranges, supports)
+}
+
+// Charge is the charge of what the query has read and computed so far.
+func (q *Query) Charge() float64 { return q.meter.Charge(q.scan.Read()) }
+
+// hash identifies the query among others whose rows are kept.
+func (q *Query) hash() uint64 {
+	asked, _ := json.Marshal(q.text) // always marshals
+	return hashText(q.cont.RID(), string(asked), string(q.sel.Key), q.scan.rng.Min, q.scan.rng.Max)
+}
+
+// sorting is a hash of what the query's rows are sorted by.
+func (q *Query) sorting() uint64 {
+	parts := []string{q.bound.Sorting()}
+	if strings.Contains(parts[0], "@") {
+		for _, p := range q.text.Parameters {
+			parts = append(parts, p.Name, string(p.Value))
+		}
+	}
+	return hashText(parts...)
+}
+
+// Page fills a page, and reports whether another may follow; then From says from where.
+func (q *Query) Page(docs *wire.Documents) (more bool, err error) {
+	if err := q.meter.Work(meter.KeyWork * len(q.scan.keys) * max(1, len(q.scan.ids))); err != nil {
+		return false, err
+	}
+	if !q.bound.Streams() {
+		return q.pageOfAll(docs)
+	}
+	if err := q.From.fits(0); err != nil {
+		return false, err
+	}
+	if err := q.scan.begin(q.From); err != nil {
+		return false, err
+	}
+	q.bound.Until(q.scan.ctx)
+	p := page{docs: docs, bound: q.bound, max: q.Max, k: &q.From}
+	p.offset, p.limit = q.bound.Limit()
+	if p.done() {
+		return false, nil
+	}
+	more, err = p.fill(q.scan, q.begun)
+	if err == nil && !p.done() && q.Max > 0 && docs.Count() == q.Max && q.throughGateway() {
+		more = true
+	}
+	if more {
+		q.scan.save(&q.From)
+	}
+	return more, err
+}
+
+// throughGateway reports whether the query names no range and no partition key. The service's gateway then goes from
+// partition to partition, and does not look beyond a full page: the Go SDK's own suite wants the empty one after the
+// last that is full.
+func (q *Query) throughGateway() bool { return !q.sel.Named && q.sel.Key == "" && !q.scan.pinned }

@@ -1,0 +1,203 @@
+package query
+
+import (
+	"container/list"
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest/internal/sql"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
+)
+
+// The rows of a query that sorts, groups or counts are computed at once. While its pages
+// are fetched they are kept, within bounds; rows that were dropped are computed again.
+const (
+	maxResults     = 64               // queries whose rows are kept
+	maxResultBytes = 64 << 20         // of all rows that are kept
+	resultLife     = 60 * time.Second // since the last page
+
+	seenCost = 40 // bytes for a document that has been seen
+)
+
+// Results are the rows of queries whose pages are being fetched. The zero value is
+// ready.
+type Results struct {
+	mu    sync.Mutex
+	list  list.List // of *result, the one used last in front
+	bytes int
+}
+
+// result is the rows of one query.
+type result struct {
+	name  string
+	query uint64
+	rows  []sql.Row
+	bytes int
+	used  time.Time
+}
+
+// Kept is how many bytes of how many queries are kept.
+func (r *Results) Kept() (bytes, queries int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bytes, r.list.Len()
+}
+
+// get are the rows of a query that were kept under a name.
+func (r *Results) get(name string, query uint64) ([]sql.Row, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expire()
+	for e := r.list.Front(); e != nil; e = e.Next() {
+		if found, ok := e.Value.(*result); ok && found.name == name && found.query == query {
+			found.used = time.Now()
+			r.list.MoveToFront(e)
+			return found.rows, true
+		}
+	}
+	return nil, false
+}
+
+// put keeps rows, and drops others for them.
+func (r *Results) put(name string, query uint64, rows []sql.Row) {
+	made := &result{name: name, query: query, rows: rows, used: time.Now()}
+	for i := range rows {
+		made.bytes += rows[i].Held()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expire()
+	if made.bytes > maxResultBytes {
+		return
+	}
+	r.list.PushFront(made)
+	r.bytes += made.bytes
+	for r.list.Len() > maxResults || r.bytes > maxResultBytes {
+		r.drop(r.list.Back())
+	}
+}
+
+// remove forgets the rows of a name whose last page was fetched.
+func (r *Results) remove(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for e := r.list.Front(); e != nil; e = e.Next() {
+		if found, ok := e.Value.(*result); ok && found.name == name {
+			r.drop(e)
+			return
+		}
+	}
+}
+
+// expire forgets the rows that nobody has asked for in a while.
+func (r *Results) expire() {
+	for e := r.list.Back(); e != nil; e = r.list.Back() {
+		if found, ok := e.Value.(*result); !ok || time.Since(found.used) < resultLife {
+			return
+		}
+		r.drop(e)
+	}
+}
+
+func (r *Results) drop(e *list.Element) {
+	if gone, ok := r.list.Remove(e).(*result); ok {
+		r.bytes -= gone.bytes
+	}
+}
+
+// pageOfAll fills a page of a query whose rows depend on each other. It goes on at a place
+// among them, also where the rows are no longer kept, or others: those of one of the
+// ranges of a split, or those that pass another filter.
+func (q *Query) pageOfAll(docs *wire.Documents) (more bool, err error) {
+	sorted := q.sorting()
+	if err := q.From.fits(sorted); err != nil {
+		return false, err
+	}
+	kept := q.results
+	rows, ok := kept.get(q.From.Result, q.hash())
+	begin := min(q.From.Rows, len(rows))
+	if !ok {
+		if rows, err = q.compute(); err != nil {
+			return false, err
+		}
+		begin = 0
+	}
+	n := begin
+	for n < len(rows) && (q.Max == 0 || docs.Count() < q.Max) && docs.Fits(rows[n].JSON) {
+		docs.Add(rows[n].JSON)
+		n++
+	}
+	if n == len(rows) {
+		kept.remove(q.From.Result)
+		return false, nil
+	}
+	place := rows[n-1].Place()
+	q.From.Place, q.From.Sorted = &place, sorted
+	q.From.Rows, q.From.Taken = n, q.From.Taken+int64(n-begin)
+	if !ok {
+		q.From.Result = wire.NewUUID()
+		kept.put(q.From.Result, q.hash(), rows)
+	}
+	return true, nil
+}
+
+// compute runs the query over the whole selection. A document that is written meanwhile
+// counts once.
+func (q *Query) compute() ([]sql.Row, error) {
+	q.bound.Until(q.scan.ctx)
+	if err := q.scan.begin(q.From); err != nil {
+		return nil, err
+	}
+	if err := q.resume(); err != nil {
+		return nil, err
+	}
+	run := q.bound.NewRun()
+	held := 0
+	seed := maphash.MakeSeed()
+	seen := map[uint64]struct{}{}
+	err := q.scan.run(func(d document) (int, bool, error) {
+		if !q.scan.pinned && !q.scan.byID {
+			var h maphash.Hash
+			h.SetSeed(seed)
+			_, _ = h.WriteString(string(d.key)) // never fails
+			_, _ = h.WriteString(d.id)
+			if _, again := seen[h.Sum64()]; again {
+				return allRows, true, nil
+			}
+			seen[h.Sum64()] = struct{}{}
+		}
+		err := run.AddRest(d.body, d.skip)
+		if now := run.Held() + seenCost*len(seen); err == nil && now != held {
+			err = q.meter.Hold(now - held)
+			held = now
+		}
+		return allRows, true, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return run.Finish()
+}
+
+// resume makes the rows begin after the place where the last page ended. If the token had
+// no room for what the row there is sorted by, its document is looked for, which may be in
+// the other range of a split.
+func (q *Query) resume() error {
+	if q.From.Place == nil {
+		return nil
+	}
+	err := q.bound.After(*q.From.Place, q.From.Taken)
+	if err != nil || !q.bound.Unsettled() {
+		return err
+	}
+	s := *q.scan
+	s.rng = changefeed.FullRange()
+	if err := s.begin(Continuation{}); err != nil {
+		return err
+	}
+	err = s.run(func(d document) (int, bool, error) { return allRows, !q.bound.Settle(d.body), nil })
+	q.scan.docs, q.scan.bytes = s.docs, s.bytes
+	return err
+}

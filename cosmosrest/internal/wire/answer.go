@@ -1,0 +1,117 @@
+package wire
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/millrace/changefeed/internal/service"
+)
+
+// Answer is what a client is sent: headers, and a status with a body, once.
+type Answer struct {
+	Activity string  // id of the request, for logs and for the client
+	Charge   float64 // request units so far
+	Status   int     // once it is sent; else 0
+
+	w      http.ResponseWriter
+	values [usualHeaders]string // room for those of most answers
+	used   int
+}
+
+const usualHeaders = 12 // of an answer
+
+// NewAnswer is an answer to the request with an activity id, of which nothing was sent.
+func NewAnswer(w http.ResponseWriter, activity string) *Answer {
+	return &Answer{w: w, Activity: activity}
+}
+
+// Set sets a header, whose name must be in lower case unless HTTP defines it.
+func (a *Answer) Set(name, value string) {
+	i := a.used
+	if i == len(a.values) {
+		a.w.Header()[name] = []string{value}
+		return
+	}
+	a.used++
+	a.values[i] = value
+	a.w.Header()[name] = a.values[i : i+1 : i+1]
+}
+
+// SetCount sets the number of items.
+func (a *Answer) SetCount(items int) { a.Set(AnswerItemCount, strconv.Itoa(items)) }
+
+// SetLSN sets the LSN that the answer is about.
+func (a *Answer) SetLSN(lsn int64) { a.Set(AnswerLSN, strconv.FormatInt(lsn, 10)) }
+
+// SetSession sets the session token and the LSN of a partition.
+func (a *Answer) SetSession(partition string, lsn int64) {
+	a.Set(AnswerSession, service.SessionToken(partition, lsn))
+	a.SetLSN(lsn)
+}
+
+// Send sends the answer. A nil body is an empty one. The error is the connection's.
+func (a *Answer) Send(status int, body []byte) error {
+	a.begin(status)
+	if body != nil {
+		a.w.Header()["Content-Type"] = jsonType
+	}
+	bare := status == http.StatusNoContent || status == http.StatusNotModified
+	if !bare {
+		a.Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	a.w.WriteHeader(status)
+	_, err := a.w.Write(body)
+	if bare {
+		return nil
+	}
+	return err
+}
+
+// Stream sends a part of an answer whose length is not known. The first part makes it a 200, with a kind of content.
+func (a *Answer) Stream(kind string, part []byte) (int, error) {
+	if a.Status == 0 {
+		a.begin(http.StatusOK)
+		a.Set("Content-Type", kind)
+		a.w.WriteHeader(http.StatusOK)
+	}
+	return a.w.Write(part)
+}
+
+// Control is the connection's, for an answer that takes long.
+func (a *Answer) Control() *http.ResponseController { return http.NewResponseController(a.w) }
+
+// begin sets the headers that every answer has, and its status.
+func (a *Answer) begin(status int) {
+	a.Set(AnswerActivity, a.Activity)
+	a.Set(AnswerCharge, strconv.FormatFloat(a.Charge, 'f', 2, 64))
+	h := a.w.Header()
+	h["x-ms-gatewayversion"] = gatewayVersion
+	h["x-ms-serviceversion"] = serviceVersion
+	h["Cache-Control"] = noStore
+	a.Status = status
+}
+
+// Values that never change; the slices are shared by all answers.
+var (
+	jsonType       = []string{"application/json"}
+	gatewayVersion = []string{"version=2.14.0"}
+	serviceVersion = []string{"version=changefeed"}
+	noStore        = []string{"no-store, no-cache"}
+	closing        = []string{"close"}
+)
+
+// SetError sets the headers of an error. With last, no further request can use the connection.
+func (a *Answer) SetError(e *Error, last bool) {
+	if e.Sub != 0 || e.Status >= http.StatusBadRequest {
+		a.Set(AnswerSubStatus, strconv.Itoa(e.Sub))
+	}
+	if e.After > 0 {
+		a.Set(AnswerRetryAfter, strconv.FormatInt(max(e.After.Milliseconds(), 1), 10))
+	}
+	if e.Allow != "" {
+		a.Set(AnswerAllow, e.Allow)
+	}
+	if last {
+		a.w.Header()["Connection"] = closing
+	}
+}

@@ -1,0 +1,89 @@
+package wire
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/millrace/changefeed"
+)
+
+// AddLatest appends a change of the latest-version feed: the document with its LSN. A body ends with the system
+// properties, so it has a member before the brace.
+func (d *Documents) AddLatest(ch *changefeed.Change) {
+	d.next()
+	d.text = append(d.text, ch.Body[:len(ch.Body)-1]...)
+	d.text = append(d.text, `,"_lsn":`...)
+	d.text = strconv.AppendInt(d.text, ch.LSN, 10)
+	d.text = append(d.text, '}')
+}
+
+// AddWrapped appends a change of the latest-version feed with its metadata beside the document.
+func (d *Documents) AddWrapped(ch *changefeed.Change) {
+	d.next()
+	d.text = append(append(d.text, `{"current":`...), ch.Body...)
+	d.text = append(appendMetadata(d.text, ch), `}}`...)
+}
+
+// AddVersion appends a change of the feed of all versions and deletes. A delete has an empty document, and says in its
+// metadata which one it was; paths are those of the container's partition key.
+func (d *Documents) AddVersion(ch *changefeed.Change, paths []string) {
+	d.next()
+	d.text = appendVersion(d.text, ch, paths)
+}
+
+// appendMetadata opens the metadata of a change.
+func appendMetadata(b []byte, ch *changefeed.Change) []byte {
+	b = append(b, `,"metadata":{"lsn":`...)
+	b = strconv.AppendInt(b, ch.LSN, 10)
+	b = append(b, `,"crts":`...)
+	return strconv.AppendInt(b, ch.Time.Unix(), 10)
+}
+
+// appendVersion is [Documents.AddVersion].
+func appendVersion(b []byte, ch *changefeed.Change, paths []string) []byte {
+	b = append(b, `{"current":`...)
+	if ch.Op == changefeed.OpDelete {
+		b = append(b, `{}`...)
+	} else {
+		b = append(b, ch.Body...)
+	}
+	b = appendMetadata(b, ch)
+	b = append(append(b, `,"operationType":"`...), ch.Op.String()...)
+	b = append(b, `","previousImageLSN":`...)
+	b = strconv.AppendInt(b, ch.PreviousLSN, 10)
+	if ch.Op == changefeed.OpDelete {
+		b = append(b, `,"timeToLiveExpired":`...)
+		b = strconv.AppendBool(b, ch.Expired)
+		b = append(b, `,"id":`...)
+		b = AppendString(b, ch.ID)
+		b = append(b, `,"partitionKey":`...)
+		b = appendKeyObject(b, ch.PartitionKey, paths)
+	}
+	b = append(b, '}')
+	if len(ch.Previous) > 0 {
+		b = append(append(b, `,"previous":`...), ch.Previous...)
+	}
+	return append(b, '}')
+}
+
+// appendKeyObject adds a partition key as an object: the value of each path that the
+// document has.
+func appendKeyObject(b []byte, key changefeed.PartitionKey, paths []string) []byte {
+	var values []json.RawMessage
+	_ = json.Unmarshal([]byte(key), &values) // the store's own keys are JSON arrays
+	b = append(b, '{')
+	first := true
+	for i, v := range values {
+		if i >= len(paths) || string(v) == "{}" { // undefined
+			continue
+		}
+		if !first {
+			b = append(b, ',')
+		}
+		first = false
+		b = AppendString(b, strings.TrimPrefix(paths[i], "/"))
+		b = append(append(b, ':'), v...)
+	}
+	return append(b, '}')
+}

@@ -1,0 +1,33 @@
+package wire
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// A continuation token is a version, a checksum, and a JSON text, in base64.
+const (
+	tokenVersion = 2
+	tokenHead    = 1 + 4
+)
+
+// EncodeContinuation is the token of a JSON text.
+func EncodeContinuation(text []byte) string {
+	b := make([]byte, tokenHead, tokenHead+len(text))
+	b[0] = tokenVersion
+	binary.BigEndian.PutUint32(b[1:], crc32.ChecksumIEEE(text))
+	return base64.RawURLEncoding.EncodeToString(append(b, text...))
+}
+
+// DecodeContinuation is the JSON text of a token. It is not ok for a token that this version of the server did not make.
+func DecodeContinuation(token string) (text []byte, ok bool) {
+	if len(token) > maxToken {
+		return nil, false
+	}
+	b, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(b) < tokenHead || b[0] != tokenVersion || binary.BigEndian.Uint32(b[1:]) != crc32.ChecksumIEEE(b[tokenHead:]) {
+		return nil, false
+	}
+	return b[tokenHead:], true
+}

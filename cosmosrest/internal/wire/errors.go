@@ -1,0 +1,111 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Error is an answer that refuses: status, sub-status, code and message as the service has them.
+type Error struct {
+	Status  int
+	Sub     int
+	Code    string
+	Message string
+	After   time.Duration   // when to try again, for a 429
+	Extra   json.RawMessage // additionalErrorInfo
+	Allow   string          // methods, of a 405
+	Bare    bool            // from the gateway, which puts no frame around the message
+}
+
+// Error is the message.
+func (e *Error) Error() string { return e.Message }
+
+// Errorf is an error whose message is cut to a length that clients can bear.
+func Errorf(status, sub int, code, format string, args ...any) *Error {
+	return &Error{Status: status, Sub: sub, Code: code, Message: Clip(fmt.Sprintf(format, args...))}
+}
+
+// Clip is a message that is not too long.
+func Clip(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage], "") + "..."
+}
+
+// BadRequest is a 400 without a sub-status.
+func BadRequest(format string, args ...any) *Error {
+	return Errorf(http.StatusBadRequest, 0, CodeBadRequest, format, args...)
+}
+
+// NotFound is a 404 with a sub-status, or 0 for none.
+func NotFound(sub int, format string, args ...any) *Error {
+	return Errorf(http.StatusNotFound, sub, CodeNotFound, format, args...)
+}
+
+// PreconditionFailed is the 412 of a condition that is not met.
+func PreconditionFailed(format string, args ...any) *Error {
+	return Errorf(http.StatusPreconditionFailed, 0, CodePrecondition, format, args...)
+}
+
+// Gone is the 410 of a partition key range that was split or merged: the client reads the ranges again.
+func Gone(format string, args ...any) *Error {
+	return Errorf(http.StatusGone, SubRangeGone, CodeGone, format, args...)
+}
+
+// TooLarge is the 413 of a body above a limit in bytes.
+func TooLarge(limit int64) *Error {
+	return Errorf(http.StatusRequestEntityTooLarge, 0, CodeTooLarge, "Request size is too large: want at most %d bytes", limit)
+}
+
+// Throttled is a 429 that names its cause, and says after which time to try again.
+func Throttled(after time.Duration, format string, args ...any) *Error {
+	e := Errorf(http.StatusTooManyRequests, subThrottled, "429", format+". Try again in %v", append(args, after)...) // the code is the service's
+	e.After = after
+	return e
+}
+
+// Sub-statuses that clients act on.
+const (
+	SubKeyMismatch    = 1001 // 400: the partition key is not the document's
+	SubCrossPartition = 1004 // 400: the gateway cannot serve the query over partitions
+	SubWrongRID       = 1024 // 400: the container was made anew
+	SubNoSession      = 1002 // 404: the session token is ahead of the server
+	SubOwnerNotFound  = 1003 // 404: the container or database of the resource is missing
+	SubRangeGone      = 1002 // 410: split or merged
+	SubAnswerTooLarge = 3402 // 413, of an operation of a bulk: the read is to be sent in another request
+	subThrottled      = 3200 // 429: the range is over its budget
+)
+
+// Codes of errors that more than one place gives.
+const (
+	CodeBadRequest   = "BadRequest"
+	CodeForbidden    = "Forbidden"
+	CodeGone         = "Gone"
+	CodeNotAllowed   = "MethodNotAllowed"
+	CodeNotFound     = "NotFound"
+	CodePrecondition = "PreconditionFailed"
+	CodeTimeout      = "RequestTimeout"
+	CodeTooLarge     = "RequestEntityTooLarge"
+	CodeUnauthorized = "Unauthorized"
+)
+
+// StatusClientGone is the status of an answer that nobody reads.
+const StatusClientGone = 499
+
+// Body is the answer's JSON. The service puts messages in the same forms.
+func (e *Error) Body(activity string) []byte {
+	message := e.Message
+	if !e.Bare {
+		message = fmt.Sprintf("Message: {\"Errors\":[%q]}", e.Message)
+	}
+	b, _ := json.Marshal(struct {
+		Code    string          `json:"code"`
+		Message string          `json:"message"`
+		Extra   json.RawMessage `json:"additionalErrorInfo,omitempty"`
+	}{e.Code, message + "\r\nActivityId: " + activity, e.Extra}) // always marshals
+	return b
+}

@@ -1,0 +1,39 @@
+package wire
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"strings"
+)
+
+// Matches reports whether a condition names an ETag, with or without its quotes, or any.
+func Matches(condition, etag string) bool {
+	return condition == "*" || condition == etag || Quoted(condition) == etag
+}
+
+// Quoted is an ETag with its quotes, which some clients lose.
+func Quoted(etag string) string {
+	if etag == "" || etag == "*" || etag[0] == '"' {
+		return etag
+	}
+	return `"` + etag + `"`
+}
+
+// SameTag compares two ETags, one of which may lack its quotes.
+func SameTag(a, b string) bool { return strings.Trim(a, `"`) == strings.Trim(b, `"`) }
+
+// NewUUID is a random UUID.
+func NewUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails, as documented
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	text := make([]byte, 0, 36)
+	for i := range b {
+		switch i {
+		case 4, 6, 8, 10:
+			text = append(text, '-')
+		}
+		text = hex.AppendEncode(text, b[i:i+1])
+	}
+	return string(text)
+}

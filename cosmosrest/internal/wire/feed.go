@@ -1,0 +1,82 @@
+package wire
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/service"
+)
+
+// FeedMode reads which change feed is asked for, and whether its items carry metadata.
+func (r *Request) FeedMode() (mode changefeed.Mode, wrapped bool, err error) {
+	switch aim := r.Header(HeaderAIM); {
+	case strings.EqualFold(aim, LatestFeed):
+	case strings.EqualFold(aim, VersionsFeed):
+		mode = changefeed.AllVersionsAndDeletes
+	default:
+		return mode, false, BadRequest("A-IM is %.64q: want %s or %s", aim, LatestFeed, VersionsFeed)
+	}
+	switch version := r.Header(HeaderWireFormat); version {
+	case "":
+	case WireFormat:
+		wrapped = true
+	default:
+		return mode, false, BadRequest("x-ms-cosmos-changefeed-wire-format-version is %.64q: want %s", version, WireFormat)
+	}
+	return mode, wrapped, nil
+}
+
+// FeedStart reads where a feed begins: the beginning, unless a header says otherwise. A time stays in force after a
+// continuation, as it must after a merge.
+func (r *Request) FeedStart() (p changefeed.Position, err error) {
+	p.Start = changefeed.FromBeginning()
+	if text := r.Header(HeaderIfModified); text != "" {
+		at, err := parseTime(text)
+		if err != nil {
+			return p, err
+		}
+		if !at.IsZero() { // .NET's least time is the beginning
+			p.Start = changefeed.FromTime(at.Add(time.Second)) // the header leaves out its second
+		}
+	}
+	text := r.Header(HeaderIfNoneMatch)
+	_, isToken := service.LSN(text)
+	switch {
+	case text == "":
+	case strings.Trim(text, `"`) == "*":
+		p.Start = changefeed.FromNow()
+	case !isToken:
+		return p, BadRequest("If-None-Match is %.64q: want an ETag that a feed has given, such as %q, or *", text, `"42"`)
+	default:
+		p.Token = text
+	}
+	return p, nil
+}
+
+// parseTime reads a date of HTTP. Some clients say UTC where HTTP has GMT.
+func parseTime(text string) (time.Time, error) {
+	if plain, ok := strings.CutSuffix(text, " UTC"); ok {
+		text = plain + " GMT"
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return at, BadRequest("If-Modified-Since is %.64q: want a time such as %q", text, "Tue, 02 Jan 2024 03:04:05 GMT")
+	}
+	return at, nil
+}
+
+// Polling is how long the client wants to wait for a change.
+func (r *Request) Polling() (time.Duration, error) {
+	text := r.Header(HeaderPolling)
+	if text == "" {
+		return 0, nil
+	}
+	ms, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || ms < 0 {
+		return 0, BadRequest("x-ms-cosmos-max-polling-interval is %.64q: want milliseconds, 0 or more", text)
+	}
+	return min(time.Duration(ms)*time.Millisecond, MaxPolling), nil
+}

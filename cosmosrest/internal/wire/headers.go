@@ -1,0 +1,77 @@
+package wire
+
+// Headers of requests, in the canonical form in which net/http keeps them. Names that the protocol documents are
+// not explained again.
+const (
+	HeaderActivity       = "X-Ms-Activity-Id"
+	HeaderAIM            = "A-Im" // which change feed, or that partition key ranges are followed
+	HeaderAtomic         = "X-Ms-Cosmos-Batch-Atomic"
+	HeaderAuthorization  = "Authorization"
+	HeaderAutoscale      = "X-Ms-Cosmos-Offer-Autopilot-Settings"
+	HeaderBatch          = "X-Ms-Cosmos-Is-Batch-Request"
+	HeaderConsistency    = "X-Ms-Consistency-Level"
+	HeaderContainerRID   = "X-Ms-Cosmos-Intended-Collection-Rid"
+	HeaderContentType    = "Content-Type"
+	HeaderContinuation   = "X-Ms-Continuation"
+	HeaderContinueOnErr  = "X-Ms-Cosmos-Batch-Continue-On-Error"
+	HeaderCrossPartition = "X-Ms-Documentdb-Query-Enablecrosspartition"
+	HeaderDate           = "X-Ms-Date"
+	HeaderEndEPK         = "X-Ms-End-Epk"
+	HeaderFeatures       = "X-Ms-Cosmos-Supported-Query-Features"
+	HeaderIfMatch        = "If-Match"
+	HeaderIfModified     = "If-Modified-Since"
+	HeaderIfNoneMatch    = "If-None-Match"
+	HeaderIndexMetrics   = "X-Ms-Cosmos-Populateindexmetrics"
+	HeaderIsQuery        = "X-Ms-Documentdb-Isquery"
+	HeaderKey            = "X-Ms-Documentdb-Partitionkey"
+	HeaderMaxItems       = "X-Ms-Max-Item-Count"
+	HeaderPending        = "X-Changefeed-Count-Pending" // ours: a count in place of a page
+	HeaderPolling        = "X-Ms-Cosmos-Max-Polling-Interval"
+	HeaderPostTrigger    = "X-Ms-Documentdb-Post-Trigger-Include"
+	HeaderPrefer         = "Prefer"
+	HeaderPreTrigger     = "X-Ms-Documentdb-Pre-Trigger-Include"
+	HeaderQuery          = "X-Ms-Documentdb-Query"
+	HeaderQueryMetrics   = "X-Ms-Documentdb-Populatequerymetrics"
+	HeaderQueryPlan      = "X-Ms-Cosmos-Is-Query-Plan-Request"
+	HeaderQuotaInfo      = "X-Ms-Documentdb-Populatequotainfo"
+	HeaderRangeID        = "X-Ms-Documentdb-Partitionkeyrangeid"
+	HeaderSession        = "X-Ms-Session-Token"
+	HeaderStartEPK       = "X-Ms-Start-Epk"
+	HeaderThroughput     = "X-Ms-Offer-Throughput"
+	HeaderToAutoscale    = "X-Ms-Cosmos-Migrate-Offer-To-Autopilot"
+	HeaderToManual       = "X-Ms-Cosmos-Migrate-Offer-To-Manual-Throughput"
+	HeaderUpsert         = "X-Ms-Documentdb-Is-Upsert"
+	HeaderWireFormat     = "X-Ms-Cosmos-Changefeed-Wire-Format-Version"
+)
+
+// Headers of answers, in lower case as the service writes them: the .NET SDK finds the continuation and others by
+// their exact spelling. Those that HTTP itself defines, such as Content-Type, are spelled as net/http spells them.
+const (
+	AnswerActivity       = "x-ms-activity-id"
+	AnswerAllow          = "Allow"
+	AnswerAltContentPath = "x-ms-alt-content-path"
+	AnswerCharge         = "x-ms-request-charge"
+	AnswerContentPath    = "x-ms-content-path"
+	AnswerContinuation   = "x-ms-continuation"
+	AnswerETag           = "etag"
+	AnswerIndexMetrics   = "x-ms-cosmos-index-utilization"
+	AnswerItemCount      = "x-ms-item-count"
+	AnswerLSN            = "lsn"
+	AnswerMinThroughput  = "x-ms-cosmos-min-throughput"
+	AnswerOfferPending   = "x-ms-offer-replace-pending"
+	AnswerQueryMetrics   = "x-ms-documentdb-query-metrics"
+	AnswerResourceUsage  = "x-ms-resource-usage"
+	AnswerRetryAfter     = "x-ms-retry-after-ms"
+	AnswerSession        = "x-ms-session-token"
+	AnswerSubStatus      = "x-ms-substatus"
+)
+
+// QueryType is the content type of a query.
+const QueryType = "application/query+json"
+
+// Values of [HeaderAIM] and [HeaderWireFormat].
+const (
+	LatestFeed   = "Incremental Feed"
+	VersionsFeed = "Full-Fidelity Feed"
+	WireFormat   = "2021-09-15" // items with their metadata beside them
+)

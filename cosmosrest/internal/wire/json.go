@@ -1,0 +1,21 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Encode is the JSON of a value that always has one, without the HTML escapes of [json.Marshal].
+func Encode(v any) json.RawMessage {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v) // values are strings, numbers, and JSON that was read
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
+}
+
+// AppendString appends a JSON string.
+func AppendString(b []byte, s string) []byte {
+	text, _ := json.Marshal(s) // strings always marshal
+	return append(b, text...)
+}

@@ -1,0 +1,213 @@
+package wire
+
+import (
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// Request is what a client asks: its path, its headers, and a body that can be read once.
+type Request struct {
+	Target Target
+	Method string
+	Late   bool // the body did not come in time, so the connection has the rest of it in the way
+
+	http *http.Request
+	w    http.ResponseWriter // whose connection has the deadline of the body
+}
+
+// NewRequest is a request before its path was parsed.
+func NewRequest(w http.ResponseWriter, r *http.Request) *Request {
+	return &Request{Method: r.Method, http: r, w: w}
+}
+
+// Path is the path as it came.
+func (r *Request) Path() string { return r.http.URL.Path }
+
+// Parse reads the path into Target.
+func (r *Request) Parse() (err error) {
+	r.Target, err = ParsePath(r.http.URL.EscapedPath())
+	return err
+}
+
+// Header is the first value of a header, whose name must be in canonical form; empty for none.
+func (r *Request) Header(name string) string {
+	if v := r.http.Header[name]; len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
+
+// Flag reports whether a header says true, in any case.
+func (r *Request) Flag(name string) bool { return strings.EqualFold(r.Header(name), "true") }
+
+// Activity is the activity id that the client gave, or a new one.
+func (r *Request) Activity() string {
+	if id := r.http.Header.Get(HeaderActivity); id != "" && len(id) <= maxActivity {
+		return id
+	}
+	return NewUUID()
+}
+
+// Base is the address that the client called, without a path: the host as it named it, and whether by TLS.
+func (r *Request) Base() (scheme, host string) {
+	if r.http.TLS == nil {
+		return "http", r.http.Host
+	}
+	return "https", r.http.Host
+}
+
+const (
+	earlyBody = 64 << 10 // bytes that are allocated before anything of a body has come
+
+	bodyPause = 10 * time.Second // that a body may take, and besides
+	bodyRate  = 32 << 10         // a second for so many bytes
+)
+
+// Body reads the body. Above limit bytes it is a 413, and when it takes too long a 408.
+func (r *Request) Body(limit int64) ([]byte, error) {
+	n := r.http.ContentLength
+	if n > limit {
+		return nil, TooLarge(limit)
+	}
+	most := n
+	if n < 0 {
+		most = limit
+	}
+	patience := bodyPause + time.Duration(most/bodyRate)*time.Second
+	conn := http.NewResponseController(r.w)
+	timed := conn.SetReadDeadline(time.Now().Add(patience)) == nil
+	b, err := r.read(n, limit)
+	if timed {
+		_ = conn.SetReadDeadline(time.Time{}) // or the end of the time would end the request
+	}
+	switch {
+	case err == nil:
+		return b, nil
+	case isTooLarge(err):
+		return nil, TooLarge(limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		r.Late = true
+		return nil, Errorf(http.StatusRequestTimeout, 0, CodeTimeout, "the body did not come within %v: want at least %d KB a second", patience, bodyRate>>10)
+	}
+	return nil, BadRequest("body is cut short: %v", err)
+}
+
+// read reads a body of n bytes, or of as many as come when n is not known.
+func (r *Request) read(n, limit int64) ([]byte, error) {
+	body := http.MaxBytesReader(r.w, r.http.Body, limit)
+	r.http.Body = body
+	if n <= 0 {
+		return io.ReadAll(body)
+	}
+	b := make([]byte, min(n, earlyBody))
+	_, err := io.ReadFull(body, b)
+	if rest := int(n) - len(b); rest > 0 && err == nil {
+		b = slices.Grow(b, rest)[:n]
+		_, err = io.ReadFull(body, b[earlyBody:])
+	}
+	return b, err
+}
+
+func isTooLarge(err error) bool {
+	_, ok := errors.AsType[*http.MaxBytesError](err)
+	return ok
+}
+
+// Key reads the partition key header; empty when there is none. Clients written in Go quote as Go does, which is not
+// always JSON: those are accepted too.
+func (r *Request) Key() (changefeed.PartitionKey, error) {
+	text := r.Header(HeaderKey)
+	if text == "" {
+		return "", nil
+	}
+	return ParseKey(text)
+}
+
+// IsQuery goes by the content type; the old SDKs' headers alone do for clients that send no content type.
+func (r *Request) IsQuery() bool {
+	return strings.HasPrefix(r.Header(HeaderContentType), QueryType) || r.Flag(HeaderIsQuery) || r.Flag(HeaderQuery)
+}
+
+// Minimal reports whether the client does not want back what it wrote.
+func (r *Request) Minimal() bool { return strings.Contains(r.Header(HeaderPrefer), "return=minimal") }
+
+// IfMatch is the ETag that the client's write is conditional on, with its quotes; empty for none.
+func (r *Request) IfMatch() string { return Quoted(r.Header(HeaderIfMatch)) }
+
+// RefuseOther refuses a request for a version of a resource other than the one there is.
+func (r *Request) RefuseOther(etag string) error {
+	if want := r.Header(HeaderIfMatch); want != "" && want != "*" && !SameTag(want, etag) {
+		return PreconditionFailed("the resource has the ETag %s: want %s, it was changed", etag, want)
+	}
+	return nil
+}
+
+// Has reports whether the client has this version of a resource already, by If-None-Match.
+func (r *Request) Has(etag string) bool { return SameTag(r.Header(HeaderIfNoneMatch), etag) }
+
+// MaxItems reads x-ms-max-item-count; none and -1, which leaves it to the server, are 0.
+func (r *Request) MaxItems() (int, error) {
+	text := r.Header(HeaderMaxItems)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	switch {
+	case err == nil && n == -1:
+		return 0, nil
+	case err != nil || n < 1:
+		return 0, BadRequest("x-ms-max-item-count is %.64q: want 1 to %d, or -1", text, math.MaxInt32)
+	}
+	return int(n), nil
+}
+
+// PageRows is how many rows a page of a query or of ReadFeed may have; 0 is any number.
+func (r *Request) PageRows() (int, error) {
+	if r.Header(HeaderMaxItems) == "" {
+		return UsualRows, nil
+	}
+	return r.MaxItems()
+}
+
+// Consistent refuses a read that the partition cannot serve at the consistency, or to the session, that is asked for.
+func (r *Request) Consistent(part changefeed.Partition, newest int64) error {
+	return Consistent(r.Header(HeaderConsistency), r.Header(HeaderSession), part, newest)
+}
+
+// Narrow applies the headers for a range of effective partition keys to one. An empty bound is that of the range.
+// named reports whether there was such a header.
+func (r *Request) Narrow(in changefeed.Range) (sub changefeed.Range, named bool, err error) {
+	sub = in
+	for _, bound := range []struct {
+		header string
+		to     *string
+	}{{HeaderStartEPK, &sub.Min}, {HeaderEndEPK, &sub.Max}} {
+		text := r.Header(bound.header)
+		if text == "" {
+			continue
+		}
+		named = true
+		if len(text) > maxEPK || strings.Trim(text, "0123456789ABCDEFabcdef") != "" {
+			return sub, named, BadRequest("%s is %.64q: want an effective partition key in hexadecimal digits", strings.ToLower(bound.header), text)
+		}
+		*bound.to = strings.ToUpper(text)
+	}
+	switch {
+	case !named:
+		return sub, false, nil
+	case sub.Empty():
+		return sub, named, BadRequest("x-ms-start-epk is %q and x-ms-end-epk is %q: want a start below the end", sub.Min, sub.Max)
+	case !in.Contains(sub):
+		return sub, named, Gone("keys %s are not all in range %s: read the ranges again", sub, in)
+	}
+	return sub, named, nil
+}

@@ -1,0 +1,37 @@
+package wire
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/service"
+)
+
+var consistencies = []string{"Strong", "BoundedStaleness", "Session", "ConsistentPrefix", "Eventual"}
+
+// Consistent refuses a read that a server cannot serve as it is asked: with an unknown consistency level, or by a session
+// that has seen more of the partition than there is, up to the LSN newest. All levels are served, and each as Strong.
+func Consistent(level, session string, part changefeed.Partition, newest int64) error {
+	if level != "" && !slices.ContainsFunc(consistencies, func(s string) bool { return strings.EqualFold(s, level) }) {
+		return BadRequest("header x-ms-consistency-level is %q: want one of %s", level, strings.Join(consistencies, ", "))
+	}
+	if session == "" {
+		return nil
+	}
+	if len(session) > maxSession {
+		return BadRequest("header x-ms-session-token has %d bytes: want at most %d", len(session), maxSession)
+	}
+	for token := range strings.SplitSeq(session, ",") {
+		id, lsn, ok := service.Session(token)
+		if !ok {
+			return BadRequest("session token %q is invalid: want one such as 0:-1#5", token)
+		}
+		if lsn > newest && (id == part.ID || slices.Contains(part.Parents, id)) {
+			return Errorf(http.StatusNotFound, SubNoSession, CodeNotFound,
+				"The read session is not available for the input session token %q: partition %s is at LSN %d", token, part.ID, newest)
+		}
+	}
+	return nil
+}
