@@ -2,24 +2,25 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"strconv"
 	"strings"
-	"time"
+	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed"
-	"github.com/millrace/changefeed/internal/leasedoc"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/internal/unit"
 )
 
 func leasesCommand() *cobra.Command {
-	o := placeFlags{container: defaultLeases}
+	o := placeFlags{container: unit.DefaultContainer}
 	var form *choice
 	var doomed string
 	cmd := &cobra.Command{
@@ -67,11 +68,8 @@ With -o json, one object a line: of kind lease, instance, hole or document.` + a
 	return cmd
 }
 
-// defaultLeases is the lease container where none is named.
-const defaultLeases = "leases"
-
 // survey opens the lease container and reads its units; it deletes the one that is doomed.
-func (p *placeFlags) survey(cmd *cobra.Command, a place.Address, doomed string) (units []unit, err error) {
+func (p *placeFlags) survey(cmd *cobra.Command, a place.Address, doomed string) (units []unit.Unit, err error) {
 	o := place.NewOpener(p.account)
 	defer func() { err = cmp.Or(err, o.Close()) }()
 	leases, err := o.Open(cmd.Context(), a)
@@ -81,296 +79,163 @@ func (p *placeFlags) survey(cmd *cobra.Command, a place.Address, doomed string) 
 	if err != nil {
 		return nil, err
 	}
-	r := registry{leases: leases}
-	if r.monitored, err = o.Neighbours(cmd.Context(), leases); err != nil {
+	monitored, err := o.Neighbours(cmd.Context(), leases)
+	if err != nil {
 		return nil, err
 	}
-	if units, err = r.survey(cmd.Context()); err != nil || doomed == "" {
+	if units, err = unit.List(cmd.Context(), leases, monitored); err != nil || doomed == "" {
 		return units, err
 	}
-	return units, deleteUnit(cmd.Context(), cmd.OutOrStdout(), doomed, units)
-}
-
-// A unit is a deployment unit: the processors of one name on one container.
-type unit struct {
-	processor string
-	container string // empty when it is not in this store
-	rows      []row
-	store     prefixedStore // nil for documents of no unit
-}
-
-// The kinds of rows.
-const (
-	rowLease    = "lease"
-	rowInstance = "instance"
-	rowHole     = "hole"     // keys that no lease covers
-	rowDocument = "document" // that is no record of a unit
-)
-
-// A row is what there is to tell of one record.
-type row struct {
-	Processor string   `json:"processor,omitempty"`
-	Container string   `json:"container,omitempty"`
-	Kind      string   `json:"kind"`
-	ID        string   `json:"id,omitempty"`
-	Lease     string   `json:"lease,omitempty"` // token
-	Range     string   `json:"range,omitempty"`
-	Owner     string   `json:"owner,omitempty"`
-	Epoch     string   `json:"epoch,omitempty"`
-	Position  string   `json:"position,omitempty"`
-	Mode      string   `json:"mode,omitempty"`
-	State     string   `json:"state,omitempty"`
-	Attempts  int      `json:"attempts,omitempty"`
-	Silent    float64  `json:"written_seconds_ago"`
-	Lag       *int64   `json:"lag,omitempty"` // changes; nil when unknown
-	Exact     bool     `json:"lag_exact,omitempty"`
-	Shared    bool     `json:"lag_shared,omitempty"` // an upper bound, see [changefeed.Lag]
-	Waited    float64  `json:"lag_seconds"`
-	Notes     []string `json:"notes,omitempty"`
-
-	lease changefeed.Lease
-	gone  bool // an instance that has stopped, or is silent for too long
-}
-
-func (r *row) note(format string, args ...any) {
-	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
-}
-
-// survey reads all units of a lease container. What belongs to none is in a last unit
-// without a name.
-func (r registry) survey(ctx context.Context) ([]unit, error) {
-	documents, err := everything(ctx, r.leases.Source)
+	gone, n, err := unit.Delete(cmd.Context(), doomed, units)
 	if err != nil {
-		return nil, err
+		return units, err
 	}
-	suffixes, err := r.suffixes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	units := map[[2]string]*unit{}
-	var strays unit
-	for _, doc := range documents {
-		processor, monitored := unitOf(suffixes, doc.ID)
-		if processor == "" {
-			strays.rows = append(strays.rows, stray(doc, suffixes))
-			continue
-		}
-		name := [2]string{processor, monitored.Address.Name()}
-		if units[name] != nil {
-			continue
-		}
-		if units[name], err = readUnit(ctx, r.leases, processor, monitored); err != nil {
-			return nil, err
-		}
-	}
-	var all []unit
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "deleted %s on %s, leases: %d\n", gone.Processor, gone.Container, n)
+	return units, err
+}
+
+// writeRows writes all rows as JSON, one a line.
+func writeRows(w io.Writer, units []unit.Unit) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
 	for _, u := range units {
-		all = append(all, *u)
-	}
-	slices.SortFunc(all, func(a, b unit) int {
-		return cmp.Or(strings.Compare(a.processor, b.processor), strings.Compare(a.container, b.container))
-	})
-	if len(strays.rows) > 0 {
-		all = append(all, strays)
-	}
-	return all, nil
-}
-
-// everything is all documents of a container.
-func everything(ctx context.Context, c changefeed.Source) (documents []changefeed.Change, err error) {
-	from := changefeed.Position{Start: changefeed.FromBeginning()}
-	for page, err := range changefeed.Pull(ctx, c, changefeed.FullRange(), from, changefeed.PullOptions{}) {
-		if err != nil {
-			return nil, err
-		}
-		documents = append(documents, page.Changes...)
-	}
-	return documents, context.Cause(ctx)
-}
-
-// stray describes a document that belongs to no unit of this store.
-func stray(doc changefeed.Change, suffixes []suffix) row {
-	r := row{Kind: rowDocument, ID: doc.ID}
-	prefix, token, isLease := strings.Cut(doc.ID, "..")
-	if !isLease {
-		r.note("no lease of a container in this store")
-		return r
-	}
-	l := leasedoc.Unmarshal(prefix, doc.Body)
-	r.Owner, r.Lease = l.Owner, token
-	elsewhere := func(s suffix) bool {
-		_, rids, ok := strings.Cut(s.text, "_") // after the host
-		return ok && strings.HasSuffix(prefix, "_"+rids)
-	}
-	if slices.ContainsFunc(suffixes, elsewhere) {
-		r.note("a lease of a unit that has its containers from another address, whose host is in the id: look from there")
-	} else {
-		r.note("a lease, but of a container that is not in this store")
-	}
-	return r
-}
-
-// readUnit reads the records of a unit.
-func readUnit(ctx context.Context, leases *place.Container, processor string, monitored *place.Container) (*unit, error) {
-	store, err := leaseStore(ctx, leases, processor, monitored)
-	if err != nil {
-		return nil, err
-	}
-	records, now, err := store.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	u := &unit{processor: processor, container: monitored.Address.Name(), store: store}
-	markers := slices.DeleteFunc(slices.Clone(records), func(l changefeed.Lease) bool { return l.Kind != changefeed.KindInfo })
-	for _, l := range records {
-		r := describe(l, now)
-		switch l.Kind {
-		case changefeed.KindLease:
-			r.estimate(ctx, monitored.Source, markers, now)
-		case changefeed.KindHost:
-			r.Kind = rowInstance
-			if r.gone = l.State == changefeed.StateRetired || now.Sub(l.Updated) > cmp.Or(l.Expiration, silence); r.gone {
-				r.note("gone: it has shown no life for %v", now.Sub(l.Updated).Round(time.Second))
+		for _, r := range u.Rows {
+			if err := enc.Encode(r); err != nil {
+				return fmt.Errorf("write lease: %w", err)
 			}
-		default:
-			if l.Err == nil {
-				continue
-			}
-			r.Kind = rowDocument
 		}
-		u.rows = append(u.rows, r)
 	}
-	u.compare()
-	slices.SortStableFunc(u.rows, func(a, b row) int {
-		return cmp.Or(strings.Compare(a.lease.Range.Min, b.lease.Range.Min), strings.Compare(a.lease.Range.Max, b.lease.Range.Max))
-	})
-	for i := range u.rows {
-		u.rows[i].Processor, u.rows[i].Container = u.processor, u.container
-	}
-	return u, nil
+	return nil
 }
 
-// silence is how long an owner may be silent if its lease does not say: the default of
-// [changefeed.Options].
-const silence = time.Minute
+// writeTables writes a table for each unit, as wide as there is room.
+func writeTables(w io.Writer, container string, units []unit.Unit, at terminal.Terminal) error {
+	if len(units) == 0 {
+		_, err := fmt.Fprintf(w, "container %s has no leases\n", container)
+		return err
+	}
+	for i, u := range units {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := writeTable(w, &u, at); err != nil {
+			return fmt.Errorf("write leases: %w", err)
+		}
+	}
+	return nil
+}
 
-// describe tells what a record says by itself.
-func describe(l changefeed.Lease, now time.Time) row {
-	r := row{
-		Kind: rowLease, ID: l.ID, Lease: l.Token, Owner: l.Owner, Epoch: l.Epoch, Position: l.Position.String(),
-		Mode: l.Mode.String(), State: l.State.String(), Attempts: l.Attempts, Silent: max(0, now.Sub(l.Updated).Seconds()), lease: l,
+func writeTable(w io.Writer, u *unit.Unit, at terminal.Terminal) error {
+	fmt.Fprintln(w, heading(u))
+	rows := [][]string{{"LEASE", "OWNER", "WRITTEN", "POSITION", "LAG", "WAITED", "STATE", "ATTEMPTS", "NOTE"}}
+	if u.Processor == "" {
+		rows = [][]string{{"DOCUMENT", "OWNER", "NOTE"}}
 	}
-	if l.Position == (changefeed.Position{}) {
-		r.Position = "" // of another make, and not read yet
+	for _, r := range u.Rows {
+		switch {
+		case u.Processor == "":
+			rows = append(rows, []string{r.ID, orDash(r.Owner), strings.Join(r.Notes, "; ")})
+		case r.Kind != unit.KindInstance:
+			rows = append(rows, cells(r, at.Edges))
+		}
 	}
-	quiet := now.Sub(l.Updated)
-	allowed := cmp.Or(l.Expiration, silence)
+	_, err := io.WriteString(w, leaseTable(rows, at.Room()))
+	return err
+}
+
+// leaseTable is a table whose last column is notes. Where there is no room for them, each
+// is below its row.
+func leaseTable(rows [][]string, room int) string {
+	table := aligned(rows)
+	if room == 0 || widestOf(table) <= room {
+		return strings.Join(table, "")
+	}
+	var short [][]string
+	for _, row := range rows {
+		short = append(short, row[:len(row)-1])
+	}
+	table = aligned(short)
+	for i, row := range rows[1:] {
+		if note := row[len(row)-1]; note != "" {
+			table[i+1] += terminal.Wrap("    "+note, 0, room, 4) + "\n"
+		}
+	}
+	return strings.Join(table, "")
+}
+
+// aligned are rows as lines, with their columns below each other.
+func aligned(rows [][]string) []string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(t, "  "+strings.Join(row, "\t"))
+	}
+	_ = t.Flush() // writes to memory
+	return slices.Collect(strings.Lines(b.String()))
+}
+
+// widestOf is the width of the widest of some lines.
+func widestOf(lines []string) (most int) {
+	for _, line := range lines {
+		most = max(most, utf8.RuneCountInString(strings.TrimSpace(line))+2)
+	}
+	return most
+}
+
+// heading is the unit and its sums.
+func heading(u *unit.Unit) string {
+	if u.Processor == "" {
+		return "documents of no unit in this store"
+	}
+	sum := u.Sums()
+	behind := "nothing behind"
 	switch {
-	case l.Err != nil:
-		r.note("%v", l.Err)
-	case l.Kind != changefeed.KindLease:
-	case l.State == changefeed.StateRetired:
-		r.note("replaced by others, and left because it could not be deleted: delete it")
-	case l.Free():
-		r.note("free: nobody works on it")
-	case quiet > allowed:
-		r.note("expired: its owner has been silent for %v, %v are allowed", quiet.Round(time.Second), allowed)
-	case l.Epoch == "":
-		r.note("owned by a processor of another make")
+	case sum.Lag == 0 && !sum.Known:
+		behind = "nobody knows how far behind"
+	case sum.Lag > 0:
+		behind = fmt.Sprintf("%s%s behind, the oldest for %s", mark(sum.Exact, sum.Shared), terminal.Count(sum.Lag, "change"), terminal.Seconds(sum.Waited))
 	}
-	if l.State == changefeed.StateSplitting {
-		r.note("its partition was split: its owner makes the leases that replace it")
-	}
-	if l.Fence.After(now) {
-		r.note("its new owner begins in %v, when the last one must have stopped", l.Fence.Sub(now).Round(time.Second))
-	}
-	if l.Attempts > 0 {
-		r.note("the batch behind its position has failed %d times", l.Attempts)
-	}
-	return r
+	return fmt.Sprintf("%s on %s: %s, %s, %s", u.Processor, u.Container,
+		terminal.Count(sum.Leases, "lease"), terminal.Count(sum.Instances, "instance"), behind)
 }
 
-// few is a lease store with few records, so that what is wrong with one estimate spoils
-// no other.
-type few struct {
-	changefeed.LeaseStore
-	records []changefeed.Lease
-	now     time.Time
-}
-
-// List lists them.
-func (s few) List(context.Context) ([]changefeed.Lease, time.Time, error) {
-	return s.records, s.now, nil
-}
-
-// estimate adds the lag, and the range of a lease that does not tell it. The markers tell
-// where a lease without a position begins.
-func (r *row) estimate(ctx context.Context, source changefeed.Source, markers []changefeed.Lease, now time.Time) {
-	l := r.lease
-	if errors.Is(l.Err, leasedoc.ErrJava) {
-		l.Err = nil // what an estimate needs of it could be read
-	}
-	lags, err := changefeed.Estimate(ctx, source, few{records: append(markers[:len(markers):len(markers)], l), now: now})
-	if err == nil && len(lags) > 0 {
-		err = lags[0].Err
-	}
+// mark stands before a lag that is no count.
+func mark(exact, shared bool) string {
 	switch {
-	case errors.Is(err, changefeed.ErrNoStart):
-		r.note("lag unknown: it has no position, and nothing says where its unit began: changefeed run wants --from")
-	case err != nil:
-		r.note("lag unknown: %v", err)
-	case len(lags) > 0:
-		r.Lag, r.Exact, r.Waited = new(lags[0].Pending), lags[0].Exact, lags[0].Age(now).Seconds()
-		r.Shared = lags[0].Shared
-		r.lease.Range = lags[0].Lease.Range
+	case exact:
+		return ""
+	case shared:
+		return "≤"
 	}
-	if !r.lease.Range.Empty() {
-		r.Range = r.lease.Range.String()
+	return "~"
+}
+
+func cells(r unit.Row, edges func(string) string) []string {
+	note := strings.Join(r.Notes, "; ")
+	switch r.Kind {
+	case unit.KindHole:
+		return []string{edges(r.Range), "-", "-", "-", "-", "-", "hole", "-", note}
+	case unit.KindDocument:
+		return []string{r.ID, "-", "-", "-", "-", "-", "-", "-", note}
+	}
+	name := edges(r.Lease)
+	if r.Range != "" && r.Range != r.Lease { // the id of a partition
+		name += " (" + edges(r.Range) + ")"
+	}
+	lag, waited := "?", "?"
+	if r.Lag != nil {
+		lag, waited = strconv.FormatInt(*r.Lag, 10), terminal.Seconds(r.Waited)
+		lag = mark(r.Exact, r.Shared) + lag
+	}
+	return []string{
+		name, orDash(r.Owner), terminal.Seconds(r.Silent) + " ago", r.Position, lag, waited,
+		r.State, strconv.Itoa(r.Attempts), note,
 	}
 }
 
-// compare notes what only several leases tell: those that overlap, and holes.
-func (u *unit) compare() {
-	var covering []*row
-	for i := range u.rows {
-		if r := &u.rows[i]; r.Kind == rowLease && r.lease.State != changefeed.StateRetired && !r.lease.Range.Empty() {
-			covering = append(covering, r)
-		}
+func orDash(s string) string {
+	if s == "" {
+		return "-"
 	}
-	slices.SortFunc(covering, func(a, b *row) int { return strings.Compare(a.lease.Range.Min, b.lease.Range.Min) })
-	covered := ""
-	var holes []row
-	for i, r := range covering {
-		for _, other := range covering[:i] {
-			handedOver := r.lease.State == changefeed.StateSplitting || other.lease.State == changefeed.StateSplitting
-			if !handedOver && r.lease.Range.Overlaps(other.lease.Range) {
-				r.note("overlaps %s: keys in both are handled twice", other.ID)
-				other.note("overlaps %s: keys in both are handled twice", r.ID)
-			}
-		}
-		holes = append(holes, hole(covered, r.lease.Range.Min)...)
-		covered = max(covered, r.lease.Range.Max)
-	}
-	u.rows = append(u.rows, append(holes, hole(covered, changefeed.FullRange().Max)...)...)
-}
-
-// hole is the row of a range without a lease, if there is one.
-func hole(from, to string) []row {
-	r := changefeed.Range{Min: from, Max: to}
-	if r.Empty() {
-		return nil
-	}
-	return []row{{
-		Kind: rowHole, Range: r.String(), lease: changefeed.Lease{Range: r},
-		Notes: []string{"no lease covers these keys: running processors repair that"},
-	}}
-}
-
-// MarshalJSON writes the row; what has no meaning for its kind is left out.
-func (r row) MarshalJSON() ([]byte, error) {
-	type plain row
-	if r.Kind != rowLease {
-		r.Position, r.Mode, r.State = "", "", ""
-	}
-	return json.Marshal(plain(r))
+	return s
 }

@@ -1,196 +1,12 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/millrace/changefeed"
-	"github.com/millrace/changefeed/docstore"
-	"github.com/millrace/changefeed/internal/place"
+	"github.com/millrace/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/internal/unit"
 )
-
-// office is a store with a monitored container of four documents and a lease container.
-type office struct {
-	db                *docstore.DB
-	monitored, leases *docstore.Container
-	store             *docstore.Leases
-}
-
-func newOffice(t *testing.T) office {
-	t.Helper()
-	db, err := docstore.Open("", docstore.Options{InMemory: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	o := office{db: db}
-	if o.monitored, err = db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/id"}}); err != nil {
-		t.Fatal(err)
-	}
-	if o.leases, err = db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}}); err != nil {
-		t.Fatal(err)
-	}
-	if o.store, err = docstore.NewLeases(t.Context(), o.leases, "mailer", o.monitored); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 4 {
-		o.put(t, o.monitored, fmt.Sprintf(`{"id":"%d"}`, i))
-	}
-	return o
-}
-
-func (o office) put(t *testing.T, c *docstore.Container, body string) {
-	t.Helper()
-	if _, err := c.Upsert(t.Context(), []byte(body)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// lease adds a lease of a range.
-func (o office) lease(t *testing.T, part string, edit func(*changefeed.Lease)) {
-	t.Helper()
-	r, err := changefeed.ParseRange(part)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := changefeed.Lease{
-		Token: part, Range: r, Version: 1, Owner: "one", Epoch: "e1",
-		Position: changefeed.Position{Start: changefeed.FromBeginning()},
-	}
-	if edit != nil {
-		edit(&l)
-	}
-	if _, err := o.store.Create(t.Context(), l); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// registry has the leases of all containers.
-func (o office) registry(leases *docstore.Container) registry {
-	r := registry{leases: place.Stored(leases, place.Address{Container: leases.ID(), Database: leases.Database()})}
-	for _, c := range o.db.Containers() {
-		r.monitored = append(r.monitored, place.Stored(c, place.Address{Container: c.ID(), Database: c.Database()}))
-	}
-	return r
-}
-
-func (o office) survey(t *testing.T) []unit {
-	t.Helper()
-	units, err := o.registry(o.leases).survey(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return units
-}
-
-// notes are those of all rows of the first unit, by kind and token.
-func notes(units []unit) string {
-	var b strings.Builder
-	for _, r := range units[0].rows {
-		fmt.Fprintf(&b, "%s %s%s: %s\n", r.Kind, r.Lease, r.Range, strings.Join(r.Notes, "; "))
-	}
-	return b.String()
-}
-
-func TestWhatIsOddAboutALeaseIsNoted(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		make func(t *testing.T, o office)
-		want string
-	}{
-		{"nothing", func(t *testing.T, o office) { o.lease(t, "-FF", nil) }, "lease -FF-FF: \n"},
-		{"free", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Lease) { l.Owner, l.Epoch = "", "" })
-		}, "lease -FF-FF: free: nobody works on it\n"},
-		{"of another make", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Lease) { l.Epoch = "" })
-		}, "owned by a processor of another make"},
-		{"failing", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Lease) { l.Attempts = 7 })
-		}, "the batch behind its position has failed 7 times"},
-		{"handed over", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Lease) { l.Fence = time.Now().Add(time.Hour) })
-		}, "its new owner begins in"},
-		{"splitting", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Lease) { l.State = changefeed.StateSplitting })
-			o.lease(t, "-1F", nil)
-			o.lease(t, "1F-FF", nil)
-		}, "lease -1F-1F: \nlease -FF-FF: its partition was split: its owner makes the leases that replace it\nlease 1F-FF1F-FF: \n"},
-		{"retired", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Lease) { l.State = changefeed.StateRetired })
-			o.lease(t, "-1F", nil)
-			o.lease(t, "1F-FF", nil)
-		}, "replaced by others, and left because it could not be deleted: delete it"},
-		{"holes", func(t *testing.T, o office) {
-			o.lease(t, "1F-2F", nil)
-			o.lease(t, "3F-4F", nil)
-		}, "hole -1F: no lease covers these keys: running processors repair that\nlease 1F-2F1F-2F: \nhole 2F-3F: "},
-		{"overlap", func(t *testing.T, o office) {
-			o.lease(t, "-2F", nil)
-			o.lease(t, "1F-FF", nil)
-		}, "lease -2F-2F: overlaps mailer"},
-		{"too old", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Lease) { l.Mode = changefeed.AllVersionsAndDeletes })
-		}, "lag unknown: "},
-		{"without a position", func(t *testing.T, o office) {
-			o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..0","version":0,"LeaseToken":"0","Owner":null,"ContinuationToken":null}`, o.store.Prefix()))
-		}, "lease 0: free: nobody works on it; lag unknown: it has no position, and nothing says where its unit began"},
-		{"of an older Java processor", func(t *testing.T, o office) {
-			o.put(t, o.leases, `{"id":"mailerlocalhost_default_orders..0","LeaseToken":"0","ContinuationToken":"\"1\"","Owner":null}`)
-		}, "lease 0-FF: not a lease document that this processor can write: it is a Java processor's\n"},
-		{"a second set", func(t *testing.T, o office) {
-			o.lease(t, "-FF", nil)
-			o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..0","LeaseToken":"0","ContinuationToken":"\"1\"","Owner":null}`,
-				strings.Replace(o.store.Prefix(), "localhost", "127.0.0.1", 1)))
-		}, "under another name of this machine: delete the one that is not wanted"},
-		{"no lease document", func(t *testing.T, o office) {
-			o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..-FF","version":1,"LeaseToken":5}`, o.store.Prefix()))
-		}, "LeaseToken is 5: want a string"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			o := newOffice(t)
-			tt.make(t, o)
-			if got := notes(o.survey(t)); !strings.Contains(got, tt.want) {
-				t.Errorf("got %s\nwant %s", got, tt.want)
-			}
-		})
-	}
-}
-
-func TestALeaseOfASilentOwnerIsExpired(t *testing.T) {
-	now := time.Now()
-	l := changefeed.Lease{Owner: "one", Epoch: "e1", Updated: now.Add(-2 * time.Minute)}
-	if got := describe(l, now).Notes; len(got) != 1 || got[0] != "expired: its owner has been silent for 2m0s, 1m0s are allowed" {
-		t.Errorf("got notes %q, want that it is expired", got)
-	}
-	l.Expiration = 3 * time.Minute
-	if got := describe(l, now).Notes; len(got) != 0 {
-		t.Errorf("got notes %q for an owner that may be silent for %v, want none", got, l.Expiration)
-	}
-}
-
-func TestInstancesThatAreGoneAreNotCounted(t *testing.T) {
-	o := newOffice(t)
-	host := func(name string, edit func(*changefeed.Lease)) {
-		l := changefeed.Lease{Kind: changefeed.KindHost, Token: name + "/e1", Owner: name, Epoch: "e1", Version: 1, Expiration: time.Minute}
-		edit(&l)
-		if _, err := o.store.Create(t.Context(), l); err != nil {
-			t.Fatal(err)
-		}
-	}
-	host("one", func(*changefeed.Lease) {})
-	host("two", func(l *changefeed.Lease) { l.State = changefeed.StateRetired })
-	host("three", func(l *changefeed.Lease) { l.Expiration = time.Nanosecond })
-	o.lease(t, "-FF", nil)
-	time.Sleep(1100 * time.Millisecond) // times of the store are in seconds
-	if got := o.survey(t)[0].heading(); !strings.HasPrefix(got, "mailer on orders: 1 lease, 1 instance, 4 changes behind") {
-		t.Errorf("got %s, want one instance", got)
-	}
-}
 
 func TestAHeadingMarksWhatIsNoCount(t *testing.T) {
 	for _, c := range []struct {
@@ -201,77 +17,44 @@ func TestAHeadingMarksWhatIsNoCount(t *testing.T) {
 		{false, false, "mailer on orders: 2 leases, 0 instances, ~7 changes behind, the oldest for 3s"},
 		{false, true, "mailer on orders: 2 leases, 0 instances, ≤7 changes behind, the oldest for 3s"},
 	} {
-		u := unit{processor: "mailer", container: "orders", rows: []row{
-			{Kind: rowLease, Lag: new(int64(4)), Exact: true, Waited: 3}, {Kind: rowLease, Lag: new(int64(3)), Exact: c.exact, Shared: c.shared},
+		u := &unit.Unit{Processor: "mailer", Container: "orders", Rows: []unit.Row{
+			{Kind: unit.KindLease, Lag: new(int64(4)), Exact: true, Waited: 3}, {Kind: unit.KindLease, Lag: new(int64(3)), Exact: c.exact, Shared: c.shared},
 		}}
-		if got := u.heading(); got != c.want {
+		if got := heading(u); got != c.want {
 			t.Errorf("got %s, want %s", got, c.want)
 		}
 	}
 }
 
-func TestTheLagOfALeaseOnAPartitionIsKnown(t *testing.T) {
-	o := newOffice(t)
-	o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..0","version":0,"LeaseToken":"0","Owner":"dotnet","ContinuationToken":"\"3\""}`, o.store.Prefix()))
-	row := o.survey(t)[0].rows[0]
-	if row.Lag == nil || *row.Lag != 2 && *row.Lag != 1 || row.Range != "-FF" || row.Lease != "0" {
-		t.Errorf("got lag %v of range %q, want that of the whole partition", row.Lag, row.Range)
+func TestNotesOfLeasesAreBelowWhereThereIsNoRoom(t *testing.T) {
+	rows := [][]string{{"LEASE", "STATE", "NOTE"}, {"-1F", "live", "free: nobody works on it"}, {"1F-FF", "live", ""}}
+	if got, want := leaseTable(rows, 20), "  LEASE  STATE\n  -1F    live\n    free: nobody\n    works on it\n  1F-FF  live\n"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := leaseTable(rows, 0); strings.Count(got, "\n") != 3 || !strings.Contains(got, "live   free: nobody works on it\n") {
+		t.Errorf("got\n%s", got)
 	}
 }
 
-func TestDocumentsOfNoUnitAreShown(t *testing.T) {
-	o := newOffice(t)
-	o.lease(t, "-FF", nil)
-	o.put(t, o.leases, `{"id":"mailerhost_AAAA_BBBB..-FF","Owner":"two"}`)
-	o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..-FF","Owner":"three"}`, strings.Replace(o.store.Prefix(), "localhost", "shop.example", 1)))
-	o.put(t, o.leases, `{"id":"note"}`)
-	units := o.survey(t)
-	if len(units) != 2 || len(units[1].rows) != 3 {
-		t.Fatalf("got %d units, want that of the lease and one of strays", len(units))
+func TestTheTableOfAUnit(t *testing.T) {
+	units := []unit.Unit{
+		{Processor: "mailer", Container: "orders", Rows: []unit.Row{
+			{Kind: unit.KindLease, Lease: "-FF", Range: "-FF", Owner: "one", Position: "5", State: "live", Lag: new(int64(4)), Exact: true},
+			{Kind: unit.KindInstance, Owner: "one"},
+		}},
+		{Rows: []unit.Row{{Kind: unit.KindDocument, ID: "note", Notes: []string{"no lease"}}}},
 	}
-	var table bytes.Buffer
-	if err := writeTables(&table, "leases", units, wide(300)); err != nil {
+	var table strings.Builder
+	if err := writeTables(&table, "leases", units, terminal.Terminal{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{
-		"mailer on orders: 1 lease, 0 instances, 4 changes behind", "documents of no unit in this store",
-		"two    a lease, but of a container that is not in this store", "note  ",
-		"three  a lease of a unit that has its containers from another address",
-	} {
-		if !strings.Contains(table.String(), want) {
-			t.Errorf("got table\n%s\nwant it to contain %q", table.String(), want)
-		}
-	}
-}
-
-func TestRowsAreObjectsOnALineEach(t *testing.T) {
-	o := newOffice(t)
-	o.lease(t, "-1F", nil)
-	var out bytes.Buffer
-	if err := writeRows(&out, o.survey(t)); err != nil {
-		t.Fatal(err)
-	}
-	var kinds []string
-	for line := range strings.Lines(out.String()) {
-		var r row
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
-		kinds = append(kinds, r.Kind)
-	}
-	if got := strings.Join(kinds, " "); got != "lease hole" {
-		t.Errorf("got rows of kinds %q, want a lease and a hole", got)
-	}
-}
-
-func TestAContainerOfAnotherKeyHasNoLeases(t *testing.T) {
-	o := newOffice(t)
-	other, err := o.db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "other", Paths: []string{"/city"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.put(t, other, `{"id":"1"}`)
-	if _, err := o.registry(other).survey(t.Context()); err == nil || !strings.Contains(err.Error(), "want /id or /partitionKey") {
-		t.Errorf("got error %v, want one that tells the keys of lease containers", err)
+	want := "mailer on orders: 1 lease, 1 instance, 4 changes behind, the oldest for 0s\n" +
+		"  LEASE  OWNER  WRITTEN  POSITION  LAG  WAITED  STATE  ATTEMPTS  NOTE\n" +
+		"  -FF    one    0s ago   5         4    0s      live   0         \n" +
+		"\ndocuments of no unit in this store\n" +
+		"  DOCUMENT  OWNER  NOTE\n" +
+		"  note      -      no lease\n"
+	if table.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", table.String(), want)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/millrace/changefeed/internal/changeline"
 	"github.com/millrace/changefeed/internal/leasedoc"
 	"github.com/millrace/changefeed/internal/place"
+	"github.com/millrace/changefeed/internal/unit"
 	"github.com/millrace/changefeed/internal/usage"
 	"github.com/millrace/changefeed/trigger/program"
 )
@@ -251,7 +252,7 @@ func (o *runOptions) addresses() (source, leases place.Address, err error) {
 		return source, leases, usage.Error{Err: err}
 	}
 	if o.leases == "" {
-		leases = source.Beside(defaultLeases)
+		leases = source.Beside(unit.DefaultContainer)
 		leases.Field = "--leases"
 		return source, leases, nil
 	}
@@ -277,7 +278,7 @@ func (o *runOptions) store(ctx context.Context, opener *place.Opener, at place.A
 	if err != nil {
 		return nil, err
 	}
-	store, err := leaseStore(ctx, leases, o.name, monitored)
+	store, err := unit.OpenStore(ctx, leases, o.name, monitored)
 	if remote, ok := store.(*cosmos.Leases); ok && err == nil {
 		err = remote.SelfTest(ctx, monitored.Remote, o.feed.Mode)
 	}

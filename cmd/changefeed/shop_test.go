@@ -25,6 +25,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/internal/unit"
 )
 
 // shop is a server in a process of its own, with a container of orders, and processes
@@ -218,12 +219,12 @@ func (s *shop) lostLeases(name string) bool {
 func (s *shop) checkLeases() (leases int) {
 	s.Helper()
 	for line := range strings.Lines(command(s.T, "leases", strings.Replace(s.url, "/orders", "/leases", 1), "-o", "json")) {
-		var r row
+		var r unit.Row
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			s.Fatal(err)
 		}
-		if r.Kind != rowLease {
-			if r.Kind != rowInstance {
+		if r.Kind != unit.KindLease {
+			if r.Kind != unit.KindInstance {
 				s.Errorf("got %s, want leases and instances only", line)
 			}
 			continue

@@ -1,4 +1,4 @@
-package main
+package unit
 
 import (
 	"context"
@@ -19,15 +19,15 @@ type registry struct {
 	monitored []*place.Container
 }
 
-// A prefixedStore tells what the ids of its documents begin with.
-type prefixedStore interface {
+// A Store tells what the ids of its documents begin with.
+type Store interface {
 	changefeed.LeaseStore
 	Prefix() string
 	Searched() []string
 }
 
-// leaseStore is the lease store of a processor.
-func leaseStore(ctx context.Context, leases *place.Container, processor string, monitored *place.Container) (prefixedStore, error) {
+// OpenStore is the lease store of a processor.
+func OpenStore(ctx context.Context, leases *place.Container, processor string, monitored *place.Container) (Store, error) {
 	switch {
 	case leases.Local != nil && monitored.Local != nil:
 		return docstore.NewLeases(ctx, leases.Local, processor, monitored.Local)
@@ -50,7 +50,7 @@ const anybody = "x"
 // suffixes are those of all containers, in each spelling that a unit may have.
 func (r registry) suffixes(ctx context.Context) (all []suffix, err error) {
 	for _, c := range r.monitored {
-		store, err := leaseStore(ctx, r.leases, anybody, c)
+		store, err := OpenStore(ctx, r.leases, anybody, c)
 		if err != nil {
 			return nil, err
 		}

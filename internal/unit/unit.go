@@ -1,0 +1,340 @@
+package unit
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/leasedoc"
+	"github.com/millrace/changefeed/internal/place"
+)
+
+// DefaultContainer is the lease container where none is named.
+const DefaultContainer = "leases"
+
+// A Unit is a deployment unit: the processors of one name on one container.
+type Unit struct {
+	Processor string
+	Container string // empty when it is not in this store
+	Rows      []Row
+	store     Store // nil for documents of no unit
+}
+
+// The kinds of rows.
+const (
+	KindLease    = "lease"
+	KindInstance = "instance"
+	KindHole     = "hole"     // keys that no lease covers
+	KindDocument = "document" // that is no record of a unit
+)
+
+// A Row is what there is to tell of one record.
+type Row struct {
+	Processor string   `json:"processor,omitempty"`
+	Container string   `json:"container,omitempty"`
+	Kind      string   `json:"kind"`
+	ID        string   `json:"id,omitempty"`
+	Lease     string   `json:"lease,omitempty"` // token
+	Range     string   `json:"range,omitempty"`
+	Owner     string   `json:"owner,omitempty"`
+	Epoch     string   `json:"epoch,omitempty"`
+	Position  string   `json:"position,omitempty"`
+	Mode      string   `json:"mode,omitempty"`
+	State     string   `json:"state,omitempty"`
+	Attempts  int      `json:"attempts,omitempty"`
+	Silent    float64  `json:"written_seconds_ago"`
+	Lag       *int64   `json:"lag,omitempty"` // changes; nil when unknown
+	Exact     bool     `json:"lag_exact,omitempty"`
+	Shared    bool     `json:"lag_shared,omitempty"` // an upper bound, see [changefeed.Lag]
+	Waited    float64  `json:"lag_seconds"`
+	Notes     []string `json:"notes,omitempty"`
+
+	lease changefeed.Lease
+	gone  bool // an instance that has stopped, or is silent for too long
+}
+
+func (r *Row) note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+// List reads the units of a lease container, of those whose monitored containers are given. Documents of none are in
+// a last unit without a name.
+func List(ctx context.Context, leases *place.Container, monitored []*place.Container) ([]Unit, error) {
+	r := registry{leases, monitored}
+	documents, err := everything(ctx, r.leases.Source)
+	if err != nil {
+		return nil, err
+	}
+	suffixes, err := r.suffixes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	units := map[[2]string]*Unit{}
+	var strays Unit
+	for _, doc := range documents {
+		processor, monitored := unitOf(suffixes, doc.ID)
+		if processor == "" {
+			strays.Rows = append(strays.Rows, stray(doc, suffixes))
+			continue
+		}
+		name := [2]string{processor, monitored.Address.Name()}
+		if units[name] != nil {
+			continue
+		}
+		if units[name], err = readUnit(ctx, r.leases, processor, monitored); err != nil {
+			return nil, err
+		}
+	}
+	var all []Unit
+	for _, u := range units {
+		all = append(all, *u)
+	}
+	slices.SortFunc(all, func(a, b Unit) int {
+		return cmp.Or(strings.Compare(a.Processor, b.Processor), strings.Compare(a.Container, b.Container))
+	})
+	if len(strays.Rows) > 0 {
+		all = append(all, strays)
+	}
+	return all, nil
+}
+
+// everything is all documents of a container.
+func everything(ctx context.Context, c changefeed.Source) (documents []changefeed.Change, err error) {
+	from := changefeed.Position{Start: changefeed.FromBeginning()}
+	for page, err := range changefeed.Pull(ctx, c, changefeed.FullRange(), from, changefeed.PullOptions{}) {
+		if err != nil {
+			return nil, err
+		}
+		documents = append(documents, page.Changes...)
+	}
+	return documents, context.Cause(ctx)
+}
+
+// stray describes a document that belongs to no unit of this store.
+func stray(doc changefeed.Change, suffixes []suffix) Row {
+	r := Row{Kind: KindDocument, ID: doc.ID}
+	prefix, token, isLease := strings.Cut(doc.ID, "..")
+	if !isLease {
+		r.note("no lease of a container in this store")
+		return r
+	}
+	l := leasedoc.Unmarshal(prefix, doc.Body)
+	r.Owner, r.Lease = l.Owner, token
+	elsewhere := func(s suffix) bool {
+		_, rids, ok := strings.Cut(s.text, "_") // after the host
+		return ok && strings.HasSuffix(prefix, "_"+rids)
+	}
+	if slices.ContainsFunc(suffixes, elsewhere) {
+		r.note("a lease of a unit that has its containers from another address, whose host is in the id: look from there")
+	} else {
+		r.note("a lease, but of a container that is not in this store")
+	}
+	return r
+}
+
+// readUnit reads the records of a unit.
+func readUnit(ctx context.Context, leases *place.Container, processor string, monitored *place.Container) (*Unit, error) {
+	store, err := OpenStore(ctx, leases, processor, monitored)
+	if err != nil {
+		return nil, err
+	}
+	records, now, err := store.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u := &Unit{Processor: processor, Container: monitored.Address.Name(), store: store}
+	markers := slices.DeleteFunc(slices.Clone(records), func(l changefeed.Lease) bool { return l.Kind != changefeed.KindInfo })
+	for _, l := range records {
+		r := describe(l, now)
+		switch l.Kind {
+		case changefeed.KindLease:
+			r.estimate(ctx, monitored.Source, markers, now)
+		case changefeed.KindHost:
+			r.Kind = KindInstance
+			if r.gone = l.State == changefeed.StateRetired || now.Sub(l.Updated) > cmp.Or(l.Expiration, silence); r.gone {
+				r.note("gone: it has shown no life for %v", now.Sub(l.Updated).Round(time.Second))
+			}
+		default:
+			if l.Err == nil {
+				continue
+			}
+			r.Kind = KindDocument
+		}
+		u.Rows = append(u.Rows, r)
+	}
+	u.compare()
+	slices.SortStableFunc(u.Rows, func(a, b Row) int {
+		return cmp.Or(strings.Compare(a.lease.Range.Min, b.lease.Range.Min), strings.Compare(a.lease.Range.Max, b.lease.Range.Max))
+	})
+	for i := range u.Rows {
+		u.Rows[i].Processor, u.Rows[i].Container = u.Processor, u.Container
+	}
+	return u, nil
+}
+
+// silence is how long an owner may be silent if its lease does not say: the default of
+// [changefeed.Options].
+const silence = time.Minute
+
+// describe tells what a record says by itself.
+func describe(l changefeed.Lease, now time.Time) Row {
+	r := Row{
+		Kind: KindLease, ID: l.ID, Lease: l.Token, Owner: l.Owner, Epoch: l.Epoch, Position: l.Position.String(),
+		Mode: l.Mode.String(), State: l.State.String(), Attempts: l.Attempts, Silent: max(0, now.Sub(l.Updated).Seconds()), lease: l,
+	}
+	if l.Position == (changefeed.Position{}) {
+		r.Position = "" // of another make, and not read yet
+	}
+	quiet := now.Sub(l.Updated)
+	allowed := cmp.Or(l.Expiration, silence)
+	switch {
+	case l.Err != nil:
+		r.note("%v", l.Err)
+	case l.Kind != changefeed.KindLease:
+	case l.State == changefeed.StateRetired:
+		r.note("replaced by others, and left because it could not be deleted: delete it")
+	case l.Free():
+		r.note("free: nobody works on it")
+	case quiet > allowed:
+		r.note("expired: its owner has been silent for %v, %v are allowed", quiet.Round(time.Second), allowed)
+	case l.Epoch == "":
+		r.note("owned by a processor of another make")
+	}
+	if l.State == changefeed.StateSplitting {
+		r.note("its partition was split: its owner makes the leases that replace it")
+	}
+	if l.Fence.After(now) {
+		r.note("its new owner begins in %v, when the last one must have stopped", l.Fence.Sub(now).Round(time.Second))
+	}
+	if l.Attempts > 0 {
+		r.note("the batch behind its position has failed %d times", l.Attempts)
+	}
+	return r
+}
+
+// few is a lease store with few records, so that what is wrong with one estimate spoils
+// no other.
+type few struct {
+	changefeed.LeaseStore
+	records []changefeed.Lease
+	now     time.Time
+}
+
+// List lists them.
+func (s few) List(context.Context) ([]changefeed.Lease, time.Time, error) {
+	return s.records, s.now, nil
+}
+
+// estimate adds the lag, and the range of a lease that does not tell it. The markers tell
+// where a lease without a position begins.
+func (r *Row) estimate(ctx context.Context, source changefeed.Source, markers []changefeed.Lease, now time.Time) {
+	l := r.lease
+	if errors.Is(l.Err, leasedoc.ErrJava) {
+		l.Err = nil // what an estimate needs of it could be read
+	}
+	lags, err := changefeed.Estimate(ctx, source, few{records: append(markers[:len(markers):len(markers)], l), now: now})
+	if err == nil && len(lags) > 0 {
+		err = lags[0].Err
+	}
+	switch {
+	case errors.Is(err, changefeed.ErrNoStart):
+		r.note("lag unknown: it has no position, and nothing says where its unit began: changefeed run wants --from")
+	case err != nil:
+		r.note("lag unknown: %v", err)
+	case len(lags) > 0:
+		r.Lag, r.Exact, r.Waited = new(lags[0].Pending), lags[0].Exact, lags[0].Age(now).Seconds()
+		r.Shared = lags[0].Shared
+		r.lease.Range = lags[0].Lease.Range
+	}
+	if !r.lease.Range.Empty() {
+		r.Range = r.lease.Range.String()
+	}
+}
+
+// compare notes what only several leases tell: those that overlap, and holes.
+func (u *Unit) compare() {
+	var covering []*Row
+	for i := range u.Rows {
+		if r := &u.Rows[i]; r.Kind == KindLease && r.lease.State != changefeed.StateRetired && !r.lease.Range.Empty() {
+			covering = append(covering, r)
+		}
+	}
+	slices.SortFunc(covering, func(a, b *Row) int { return strings.Compare(a.lease.Range.Min, b.lease.Range.Min) })
+	covered := ""
+	var holes []Row
+	for i, r := range covering {
+		for _, other := range covering[:i] {
+			handedOver := r.lease.State == changefeed.StateSplitting || other.lease.State == changefeed.StateSplitting
+			if !handedOver && r.lease.Range.Overlaps(other.lease.Range) {
+				r.note("overlaps %s: keys in both are handled twice", other.ID)
+				other.note("overlaps %s: keys in both are handled twice", r.ID)
+			}
+		}
+		holes = append(holes, hole(covered, r.lease.Range.Min)...)
+		covered = max(covered, r.lease.Range.Max)
+	}
+	u.Rows = append(u.Rows, append(holes, hole(covered, changefeed.FullRange().Max)...)...)
+}
+
+// hole is the row of a range without a lease, if there is one.
+func hole(from, to string) []Row {
+	r := changefeed.Range{Min: from, Max: to}
+	if r.Empty() {
+		return nil
+	}
+	return []Row{{
+		Kind: KindHole, Range: r.String(), lease: changefeed.Lease{Range: r},
+		Notes: []string{"no lease covers these keys: running processors repair that"},
+	}}
+}
+
+// MarshalJSON writes the row; what has no meaning for its kind is left out.
+func (r Row) MarshalJSON() ([]byte, error) {
+	type plain Row
+	if r.Kind != KindLease {
+		r.Position, r.Mode, r.State = "", "", ""
+	}
+	return json.Marshal(plain(r))
+}
+
+// A sum is what the rows of a unit come to.
+type sum struct {
+	Leases    int
+	Instances int // at work
+	Lag       int64
+	Exact     bool    // lag is a count
+	Shared    bool    // lag is an upper bound, because leases share a partition; else, if it is not exact, a distance of LSNs
+	Known     bool    // lag is that of all leases
+	Waited    float64 // seconds that the oldest pending change has waited
+}
+
+// Sums adds the rows up.
+func (u *Unit) Sums() sum {
+	s := sum{Known: true, Exact: true}
+	for _, r := range u.Rows {
+		switch r.Kind {
+		case KindLease:
+			s.Leases++
+			s.Known = s.Known && (r.Lag != nil || r.lease.State == changefeed.StateRetired)
+		case KindHole:
+			s.Known = false
+		case KindInstance:
+			if !r.gone {
+				s.Instances++
+			}
+		}
+		if r.Lag != nil {
+			s.Lag += *r.Lag
+			s.Exact = s.Exact && r.Exact
+			s.Shared = s.Shared || !r.Exact && r.Shared
+		}
+		s.Waited = max(s.Waited, r.Waited)
+	}
+	return s
+}
