@@ -3,14 +3,13 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/internal/place"
 )
 
@@ -60,16 +59,12 @@ func (o *backupOptions) backup(cmd *cobra.Command, from, to string) error {
 	ctx := cmd.Context()
 	var received atomic.Int64
 	how := func() string { return fmt.Sprintf("%s: %d bytes received", to, received.Load()) }
-	err := place.WithStore(ctx, o.account, from,
-		func(db *docstore.DB) error { return db.Backup(ctx, to) },
-		func(server *place.Account) error {
-			return whileWorking(cmd.ErrOrStderr(), how, func() error {
-				return server.Stream(ctx, "backup", func(r io.Reader) error {
-					return docstore.ReceiveBackup(ctx, &countedReader{r, &received}, to)
-				})
-			})
-		})
-	if err != nil {
+	copying := func() error { return place.Backup(ctx, o.account, from, to, &received) }
+	if strings.Contains(from, "://") { // of a directory nothing is received
+		copyHere := copying
+		copying = func() error { return whileWorking(cmd.ErrOrStderr(), how, copyHere) }
+	}
+	if err := copying(); err != nil {
 		return err
 	}
 	done := backedUp{Directory: to, Checked: !o.unchecked}
@@ -78,6 +73,7 @@ func (o *backupOptions) backup(cmd *cobra.Command, from, to string) error {
 			return fmt.Errorf("%w; the copy is left in %s: the store that it was made of has the same violations", err, to)
 		}
 	}
+	var err error
 	if done.Files, done.Bytes, err = sizeOf(to); err != nil {
 		return err
 	}
@@ -106,17 +102,4 @@ func sizeOf(dir string) (files int, bytes int64, err error) {
 		files, bytes = files+1, bytes+info.Size()
 	}
 	return files, bytes, nil
-}
-
-// countedReader counts what is read.
-type countedReader struct {
-	r io.Reader
-	n *atomic.Int64
-}
-
-// Read reads on.
-func (c *countedReader) Read(b []byte) (int, error) {
-	n, err := c.r.Read(b)
-	c.n.Add(int64(n))
-	return n, err
 }

@@ -51,7 +51,7 @@ Each violation is a line, 20 at most, and the exit code is then 1.` + storeHelp,
 	return cmd
 }
 
-// checked is what a check found; a server sends it in lines.
+// checked is the outcome of a check.
 type checked struct {
 	Store      string               `json:"store"`
 	Records    int64                `json:"records"`
@@ -77,47 +77,15 @@ func (o *checkOptions) check(cmd *cobra.Command, store string) (checked, error) 
 	var records atomic.Int64
 	how := func() string { return fmt.Sprintf("%s: %d records checked", store, records.Load()) }
 	err := whileWorking(cmd.ErrOrStderr(), how, func() error {
-		return place.WithStore(ctx, o.account, store,
-			func(db *docstore.DB) error {
-				violations, err := db.CheckAll(ctx, records.Store)
-				found.Violations = append(found.Violations, violations...)
-				return err
-			},
-			func(server *place.Account) error {
-				return server.Stream(ctx, "check", func(r io.Reader) error { return found.read(r, records.Store) })
-			})
+		violations, err := place.Check(ctx, o.account, store, records.Store)
+		found.Violations = append(found.Violations, violations...)
+		return err
 	})
-	found.Records = max(found.Records, records.Load())
+	found.Records = records.Load()
 	if err != nil {
 		found.Error = err.Error()
 	}
 	return found, err
-}
-
-// read reads a server's lines to the last.
-func (c *checked) read(r io.Reader, progress func(int64)) error {
-	lines := json.NewDecoder(r)
-	for {
-		var line struct {
-			checked
-			Done bool `json:"done"`
-		}
-		err := lines.Decode(&line)
-		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return errEnded
-		case err != nil:
-			return fmt.Errorf("read answer of server: %w", err)
-		}
-		progress(line.Records)
-		if line.Done {
-			c.Violations = append(c.Violations, line.Violations...)
-			if line.Error != "" {
-				return errors.New(line.Error)
-			}
-			return nil
-		}
-	}
 }
 
 // write writes what was found.
@@ -166,5 +134,3 @@ func whileWorking(w io.Writer, how func() string, f func() error) error {
 		}
 	}
 }
-
-var errEnded = errors.New("the server's answer has no end: it stopped, or the connection broke")

@@ -74,7 +74,7 @@ func (o *exportOptions) export(ctx context.Context, c *place.Container, to io.Wr
 		for _, change := range page.Changes {
 			body := change.Body
 			if !o.system {
-				if body, err = withoutSystem(body); err != nil {
+				if body, err = changeline.WithoutSystem(body); err != nil {
 					return fmt.Errorf("export item %q of partition %s: %w", change.ID, change.PartitionKey, err)
 				}
 			}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -46,33 +45,7 @@ func narrowHelp(plain func(*cobra.Command, []string), cmd *cobra.Command, args [
 	cmd.SetOut(&text)
 	plain(cmd, args)
 	cmd.SetOut(to)
-	_, _ = io.WriteString(to, folded(text.String(), terminal.Narrow)) // nobody reads it then
-}
-
-// folded puts the lines of a paragraph together and cuts them anew. Of an indented line it folds what stands in its last
-// column; a line of one column, as an example is, stays as it is, because it may be copied.
-func folded(text string, room int) string {
-	var lines, paragraph []string
-	end := func() {
-		if len(paragraph) > 0 {
-			lines = append(lines, terminal.Wrap(strings.Join(paragraph, " "), 0, room, 0))
-			paragraph = nil
-		}
-	}
-	for line := range strings.SplitSeq(text, "\n") {
-		if line != "" && line[0] != ' ' {
-			paragraph = append(paragraph, line)
-			continue
-		}
-		end()
-		if gap := strings.LastIndex(line, "  "); gap >= 0 && strings.TrimSpace(line[:gap]) != "" {
-			column := gap + len("  ")
-			line = line[:column] + terminal.Wrap(line[column:], utf8.RuneCountInString(line[:column]), room, column)
-		}
-		lines = append(lines, line)
-	}
-	end()
-	return strings.Join(lines, "\n")
+	_, _ = io.WriteString(to, terminal.Fold(text.String(), terminal.Narrow)) // nobody reads it then
 }
 
 // unknown refuses arguments that should have been the name of a command.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/internal/load"
 	"github.com/millrace/changefeed/internal/place"
@@ -108,27 +107,16 @@ func (o *importOptions) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer in.Close()
-	if o.to.Dir == "" {
-		return o.remotely(cmd, in)
-	}
-	db, err := docstore.Open(o.to.Dir, docstore.Options{MustExist: true})
-	if errors.Is(err, docstore.ErrNotStore) { // make one, but not for a container that cannot be
-		if err = o.rehearse(cmd); err == nil {
-			db, err = docstore.Open(o.to.Dir, docstore.Options{})
-		}
-	}
-	if err != nil {
-		return place.OpenError(err)
-	}
-	defer func() { err = cmp.Or(err, db.Close()) }()
-	c, err := o.target(cmd, db)
+	opener := place.NewOpener(o.account)
+	opener.Retries = o.retries
+	defer func() { err = cmp.Or(err, opener.Close()) }()
+	c, err := opener.Make(cmd.Context(), o.to, place.Wanted{
+		Spec:  docstore.ContainerSpec{Paths: o.pk, Ranges: o.ranges, DefaultTTL: o.ttl.seconds, Retention: o.retention},
+		Given: cmd.Flags().Changed,
+	})
 	if err != nil {
 		return err
 	}
-	return o.into(cmd, in, place.Stored(c, o.to))
-}
-
-func (o *importOptions) into(cmd *cobra.Command, in *os.File, c *place.Container) error {
 	show := load.NewProgress(cmd.ErrOrStderr(), o.input, in)
 	o.retries.Say = show.Say
 	done, err := load.Documents(cmd.Context(), in, c, show, o.load)
@@ -171,63 +159,6 @@ func (o *importOptions) open(ctx context.Context) (*os.File, error) {
 		return nil, errors.Join(usage.Error{Err: fmt.Errorf("input %s is a directory: want a file, or -", o.input)}, f.Close())
 	}
 	return f, nil
-}
-
-// rehearse makes the container in memory, and so finds out what is wrong with it.
-func (o *importOptions) rehearse(cmd *cobra.Command) (err error) {
-	db, err := docstore.Open("", docstore.Options{InMemory: true})
-	if err != nil {
-		return err
-	}
-	defer func() { err = cmp.Or(err, db.Close()) }()
-	_, err = o.target(cmd, db)
-	return err
-}
-
-// target is the container to fill, made if there is none.
-func (o *importOptions) target(cmd *cobra.Command, db *docstore.DB) (*docstore.Container, error) {
-	c, err := db.Container(o.to.Name())
-	if err == nil {
-		return c, o.agrees(cmd, c.Spec())
-	}
-	if !errors.Is(err, changefeed.ErrNotFound) {
-		return nil, err
-	}
-	if len(o.pk) == 0 {
-		return nil, o.keyless()
-	}
-	if o.to.Database != docstore.DefaultDatabase {
-		if _, err := db.CreateDatabase(cmd.Context(), o.to.Database, nil); err != nil && !errors.Is(err, changefeed.ErrConflict) {
-			return nil, err
-		}
-	}
-	c, err = db.CreateContainer(cmd.Context(), docstore.ContainerSpec{
-		Database: o.to.Database, ID: o.to.Container, Paths: o.pk, Ranges: o.ranges, DefaultTTL: o.ttl.seconds, Retention: o.retention,
-	})
-	if errors.Is(err, changefeed.ErrBadRequest) {
-		err = usage.Error{Err: err}
-	}
-	return c, err
-}
-
-func (o *importOptions) keyless() error {
-	return usage.Error{Err: fmt.Errorf("--pk is missing: container %q is new, so its partition key path is needed, as in --pk /city", o.to.Name())}
-}
-
-// agrees refuses flags that an existing container does not follow.
-func (o *importOptions) agrees(cmd *cobra.Command, s docstore.ContainerSpec) error {
-	has := ttl{s.DefaultTTL}
-	for _, f := range []struct{ name, want, has string }{
-		{"pk", strings.Join(o.pk, ","), strings.Join(s.Paths, ",")},
-		{"ranges", strconv.Itoa(o.ranges), strconv.Itoa(cmp.Or(s.Ranges, o.ranges))}, // those of an account are looked at later
-		{"ttl", o.ttl.String(), has.String()},
-		{"retention", o.retention.String(), s.Retention.String()},
-	} {
-		if cmd.Flags().Changed(f.name) && f.want != f.has {
-			return usage.Flag(f.name, f.want, fmt.Sprintf("%s, which container %q was made with, or another container", f.has, o.to.Name()))
-		}
-	}
-	return nil
 }
 
 func (o *importOptions) report(w io.Writer, done *load.Result) error {

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed"
-	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/internal/unit"
 	"github.com/millrace/changefeed/trigger/program"
 )
 
@@ -135,20 +134,17 @@ func shortened(leases []string) (names []string) {
 // errHandled ends a processor that has handled all there is.
 var errHandled = errors.New("all changes are handled")
 
-// The pauses between two looks at what is left.
-const (
-	firstLook = 100 * time.Millisecond
-	lastLook  = 5 * time.Second
-)
-
-// endWhenHandled ends the processor when its leases exist and have nothing left to
-// handle, whoever has handled it. The function that it returns waits for the end of that.
+// endWhenHandled ends the processor when it is ready and its unit has handled all changes. The function that it returns
+// waits for the end of that.
 func (o *runOptions) endWhenHandled(ctx context.Context, end context.CancelCauseFunc, source changefeed.Source, store changefeed.LeaseStore) (wait func()) {
 	ready := make(chan struct{})
-	tell := o.feed.Hooks.Ready
+	before := o.feed.Hooks.Ready
 	o.feed.Hooks.Ready = func() {
-		tell()
+		before()
 		close(ready)
+	}
+	failed := func(err error) {
+		o.feed.Hooks.Error(&changefeed.Error{Origin: changefeed.OriginSource, Err: fmt.Errorf("see whether all is handled: %w", err)})
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() {
@@ -156,24 +152,12 @@ func (o *runOptions) endWhenHandled(ctx context.Context, end context.CancelCause
 		case <-ready:
 		case <-ctx.Done():
 		}
-		for wait := firstLook; pause.For(ctx, wait) == nil; wait = min(2*wait, lastLook) {
-			lags, err := changefeed.Estimate(ctx, source, store)
-			switch {
-			case err != nil && ctx.Err() == nil:
-				o.feed.Hooks.Error(&changefeed.Error{Origin: changefeed.OriginSource, Err: fmt.Errorf("see whether all is handled: %w", err)})
-			case err == nil && nothingLeft(lags):
-				end(errHandled)
-			}
+		if unit.AwaitHandled(ctx, source, store, failed) {
+			end(errHandled)
 		}
 	})
 	return func() {
 		end(nil)
 		watching.Wait()
 	}
-}
-
-// nothingLeft tells that each lease has handled all changes. Of a lag that is not known
-// nobody can tell.
-func nothingLeft(lags []changefeed.Lag) bool {
-	return len(lags) > 0 && !slices.ContainsFunc(lags, func(l changefeed.Lag) bool { return l.Err != nil || l.Pending > 0 })
 }

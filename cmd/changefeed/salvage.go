@@ -72,7 +72,7 @@ func (o *exportOptions) wreck(cmd *cobra.Command, args []string) (dir, container
 func (o *exportOptions) salvaged(w *bufio.Writer, container string, named bool, it docstore.Item) (err error) {
 	body := []byte(it.Body)
 	if !o.system {
-		if body, err = withoutSystem(body); err != nil {
+		if body, err = changeline.WithoutSystem(body); err != nil {
 			return fmt.Errorf("export item %q of partition %s: %w", it.ID, it.Key, err)
 		}
 	}

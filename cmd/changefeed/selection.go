@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -153,47 +152,6 @@ func (s *startFlag) Set(text string) (err error) {
 		return errors.New("want beginning, now, a time such as 2026-01-31T15:04:05Z, or how long ago, such as 15m")
 	}
 	return nil
-}
-
-// isSystem tells the members that a store adds to documents.
-func isSystem(name string) bool {
-	switch name {
-	case "_rid", "_self", "_etag", "_attachments", "_ts", "_lsn":
-		return true
-	}
-	return false
-}
-
-// withoutSystem is a document as its writer had it: the members that are not the store's,
-// in their order, with the text of their values.
-func withoutSystem(body []byte) ([]byte, error) {
-	d := json.NewDecoder(bytes.NewReader(body))
-	if _, err := d.Token(); err != nil {
-		return nil, fmt.Errorf("read document: %w", err)
-	}
-	plain := []byte{'{'}
-	for d.More() {
-		begin := d.InputOffset()
-		name, err := d.Token()
-		if err != nil {
-			return nil, fmt.Errorf("read document: %w", err)
-		}
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return nil, fmt.Errorf("read document: %w", err)
-		}
-		if isSystem(name.(string)) {
-			continue
-		}
-		if len(plain) > 1 {
-			plain = append(plain, ',')
-		}
-		plain = append(plain, bytes.TrimLeft(body[begin:d.InputOffset()], ", \t\r\n")...)
-	}
-	if _, err := d.Token(); err != nil {
-		return nil, fmt.Errorf("read document: %w", err)
-	}
-	return append(plain, '}'), nil
 }
 
 // metaFlag adds the flag for the form of a change on a line.

@@ -11,9 +11,9 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// CutsPartitions reports whether the account splits partitions on demand. That is changefeed serve, whose description
+// cutsPartitions reports whether the account splits partitions on demand. That is changefeed serve, whose description
 // names what it can do beyond the service.
-func (a *Account) CutsPartitions(ctx context.Context) bool {
+func (a *Account) cutsPartitions(ctx context.Context) bool {
 	var described struct{ Changefeed *struct{} }
 	return a.call(ctx, http.MethodGet, nil, "", nil, &described) == nil && described.Changefeed != nil
 }
@@ -36,8 +36,8 @@ type feedPolicy struct {
 	Minutes int `json:"retentionDuration"`
 }
 
-// Spec returns the partition key paths, time to live and retention of a container.
-func (a *Account) Spec(ctx context.Context, at Address) (s docstore.ContainerSpec, err error) {
+// spec returns the partition key paths, time to live and retention of a container.
+func (a *Account) spec(ctx context.Context, at Address) (s docstore.ContainerSpec, err error) {
 	var p properties
 	if err := a.call(ctx, http.MethodGet, []string{"dbs", at.Database, "colls", at.Container}, "", nil, &p); err != nil {
 		return s, fmt.Errorf("read container: %w", err)
@@ -49,8 +49,8 @@ func (a *Account) Spec(ctx context.Context, at Address) (s docstore.ContainerSpe
 	return s, nil
 }
 
-// Create makes a container, and the database that it is to be in.
-func (a *Account) Create(ctx context.Context, at Address, s docstore.ContainerSpec) error {
+// create makes a container, and the database that it is to be in.
+func (a *Account) create(ctx context.Context, at Address, s docstore.ContainerSpec) error {
 	var made struct{}
 	err := a.call(ctx, http.MethodPost, nil, "dbs", map[string]string{"id": at.Database}, &made)
 	if err != nil && !errors.Is(err, changefeed.ErrConflict) {

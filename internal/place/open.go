@@ -127,14 +127,14 @@ func (o *Opener) store(a Address) (*docstore.DB, error) {
 	case errors.Is(err, docstore.ErrNotStore):
 		return nil, fmt.Errorf("%s: there is no store in it: want the directory of one, as changefeed import makes", a.quoteStore())
 	case err != nil:
-		return nil, OpenError(err)
+		return nil, openError(err)
 	}
 	o.stores[dir] = db
 	return db, nil
 }
 
-// OpenError adds the way on to an error of opening a store.
-func OpenError(err error) error {
+// openError adds the way on to an error of opening a store.
+func openError(err error) error {
 	if errors.Is(err, docstore.ErrInUse) {
 		return fmt.Errorf("%w; processes share what changefeed serve has open: want an address such as http://127.0.0.1:8081/DATABASE/container", err)
 	}

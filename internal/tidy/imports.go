@@ -67,6 +67,29 @@ func checkEngine(r *repo) (found []finding) {
 	return found
 }
 
+const released = "cmd/changefeed"
+
+// checkReleased finds the code of the released binary, the command and all that it imports, that links testing.
+func checkReleased(r *repo) (found []finding) {
+	linked := []string{released}
+	for i := 0; i < len(linked); i++ {
+		for _, f := range r.in(linked[i]) {
+			if f.test {
+				continue
+			}
+			for _, target := range f.imports {
+				if target == "testing" || strings.HasPrefix(target, "testing/") {
+					found = append(found, finding{f.path, "the released binary would link " + target})
+				}
+				if dir, ours := r.local(target); ours && !slices.Contains(linked, dir) {
+					linked = append(linked, dir)
+				}
+			}
+		}
+	}
+	return found
+}
+
 var requireLine = regexp.MustCompile(`(?m)^(?:require |\t)([^\s(]+) v.*$`)
 
 const decisions = "docs/decisions/dependencies.md"

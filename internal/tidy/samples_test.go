@@ -58,6 +58,12 @@ var samples = []badSample{
 		"-- docstore/engine.go --\npackage docstore\nimport \"github.com/cockroachdb/pebble/v2\"\n" +
 		"-- docstore/scan.go --\npackage docstore\nimport \"github.com/cockroachdb/pebble/v2/vfs\"\n", "docstore/scan.go"},
 
+	{"released", "in the command, or in code that it imports", "" +
+		"-- cmd/changefeed/main.go --\npackage main\nimport (\n\t\"testing\"\n\t\"example.com/m/docstore\"\n)\n" +
+		"-- cmd/changefeed/main_test.go --\npackage main\nimport \"testing\"\n" +
+		"-- docstore/a.go --\npackage docstore\nimport \"testing/synctest\"\n" +
+		"-- changefeedtest/a.go --\npackage changefeedtest\nimport \"testing\"\n", "cmd/changefeed/main.go docstore/a.go"},
+
 	{"own-doc", "of the same receiver", "-- a.go --\npackage m\n// drop drops.\nfunc (r R) remove() {}\n// drop drops.\nfunc (r R) drop() {}\n" +
 		"// drop is a word.\nfunc drip() {}\n", "a.go:R.remove"},
 

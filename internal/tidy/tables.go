@@ -54,6 +54,7 @@ var edges = map[string][]string{
 	"internal/demo":             {".", "docstore", "internal/fleet", "internal/pause", "internal/terminal", "internal/usage"},
 	"internal/bench":            {".", "cosmos", "cosmosrest", "docstore", "internal/fleet", "internal/memnet", "internal/pause", "internal/terminal", "internal/usage", "internal/web", thirdParty},
 	"internal/web":              {"cosmosrest", "docstore"},
+	"internal/unit":             {".", "cosmos", "docstore", "internal/leasedoc", "internal/pause", "internal/place", "internal/usage"},
 	"internal/load":             {".", "docstore", "internal/place", "internal/terminal"},
 	"internal/terminal":         {thirdParty},
 	"internal/memnet":           {},

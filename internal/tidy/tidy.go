@@ -55,6 +55,7 @@ var rules = []rule{
 	{"package-name", "a name says what is inside, not that something is", checkPackageName},
 	{"imports", "one direction of dependency, so that a part can be read alone", checkImports},
 	{"engine", "the storage engine can be replaced in one file", checkEngine},
+	{"released", "package testing registers flags and weighs, and a user runs no tests", checkReleased},
 	{"interface", "a small interface is easy to implement and hard to outgrow", checkInterfaces},
 	{"calls", "waiting, ending and printing belong to the caller", checkCalls},
 	{"goroutine", "each goroutine belongs to a function that waits for it: prefer WaitGroup.Go", checkGoroutines},

@@ -19,14 +19,14 @@ type registry struct {
 	monitored []*place.Container
 }
 
-// A Store tells what the ids of its documents begin with.
+// A Store knows with which prefixes the ids of its documents begin.
 type Store interface {
 	changefeed.LeaseStore
 	Prefix() string
 	Searched() []string
 }
 
-// OpenStore is the lease store of a processor.
+// OpenStore opens the lease store of a processor. Both containers must be in stores, or both in accounts.
 func OpenStore(ctx context.Context, leases *place.Container, processor string, monitored *place.Container) (Store, error) {
 	switch {
 	case leases.Local != nil && monitored.Local != nil:
@@ -44,7 +44,7 @@ type suffix struct {
 	monitored *place.Container
 }
 
-// anybody is the name of a processor that is only asked for what is the same for all.
+// anybody is the name of a processor for questions whose answer is the same for all.
 const anybody = "x"
 
 // suffixes are those of all containers, in each spelling that a unit may have.

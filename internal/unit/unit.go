@@ -1,3 +1,5 @@
+// Package unit is the deployment units of a lease container as tools see them: the leases and instances of each, where
+// they are, what is odd about them, and how a unit is deleted.
 package unit
 
 import (
@@ -15,13 +17,13 @@ import (
 	"github.com/millrace/changefeed/internal/place"
 )
 
-// DefaultContainer is the lease container where none is named.
+// DefaultContainer is the name of the lease container where none is given.
 const DefaultContainer = "leases"
 
 // A Unit is a deployment unit: the processors of one name on one container.
 type Unit struct {
 	Processor string
-	Container string // empty when it is not in this store
+	Container string // that they read; empty when it is not in this store
 	Rows      []Row
 	store     Store // nil for documents of no unit
 }
@@ -34,7 +36,7 @@ const (
 	KindDocument = "document" // that is no record of a unit
 )
 
-// A Row is what there is to tell of one record.
+// A Row describes one record, or keys that have none.
 type Row struct {
 	Processor string   `json:"processor,omitempty"`
 	Container string   `json:"container,omitempty"`
@@ -63,8 +65,8 @@ func (r *Row) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// List reads the units of a lease container, of those whose monitored containers are given. Documents of none are in
-// a last unit without a name.
+// List reads the units of a lease container whose monitored containers are given. Documents that belong to none of them are
+// in a last unit without a name.
 func List(ctx context.Context, leases *place.Container, monitored []*place.Container) ([]Unit, error) {
 	r := registry{leases, monitored}
 	documents, err := everything(ctx, r.leases.Source)
@@ -182,7 +184,7 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 // [changefeed.Options].
 const silence = time.Minute
 
-// describe tells what a record says by itself.
+// describe makes the row of a record, with the notes that need no other record.
 func describe(l changefeed.Lease, now time.Time) Row {
 	r := Row{
 		Kind: KindLease, ID: l.ID, Lease: l.Token, Owner: l.Owner, Epoch: l.Epoch, Position: l.Position.String(),
@@ -231,8 +233,8 @@ func (s few) List(context.Context) ([]changefeed.Lease, time.Time, error) {
 	return s.records, s.now, nil
 }
 
-// estimate adds the lag, and the range of a lease that does not tell it. The markers tell
-// where a lease without a position begins.
+// estimate adds the lag, and the range of a lease that does not say it. The markers say where a lease without a position
+// begins.
 func (r *Row) estimate(ctx context.Context, source changefeed.Source, markers []changefeed.Lease, now time.Time) {
 	l := r.lease
 	if errors.Is(l.Err, leasedoc.ErrJava) {
@@ -257,7 +259,7 @@ func (r *Row) estimate(ctx context.Context, source changefeed.Source, markers []
 	}
 }
 
-// compare notes what only several leases tell: those that overlap, and holes.
+// compare notes leases that overlap, and adds holes between them.
 func (u *Unit) compare() {
 	var covering []*Row
 	for i := range u.Rows {
@@ -303,8 +305,8 @@ func (r Row) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(r))
 }
 
-// A sum is what the rows of a unit come to.
-type sum struct {
+// A Sum is the sum of the rows of a unit.
+type Sum struct {
 	Leases    int
 	Instances int // at work
 	Lag       int64
@@ -315,8 +317,8 @@ type sum struct {
 }
 
 // Sums adds the rows up.
-func (u *Unit) Sums() sum {
-	s := sum{Known: true, Exact: true}
+func (u *Unit) Sums() Sum {
+	s := Sum{Known: true, Exact: true}
 	for _, r := range u.Rows {
 		switch r.Kind {
 		case KindLease:
