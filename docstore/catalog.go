@@ -10,8 +10,12 @@ import (
 	"github.com/millrace/changefeed/internal/epk"
 )
 
-// CreateContainer adds a container; [changefeed.ErrConflict] when its id is taken.
+// CreateContainer adds a container. The error is [changefeed.ErrConflict] when the id
+// is taken, [changefeed.ErrNotFound] when the database does not exist, and
+// [changefeed.ErrBadRequest] when the specification is refused.
 func (db *DB) CreateContainer(ctx context.Context, s ContainerSpec) (*Container, error) {
+	// The layout is made here and only named in the committer: hashing and parsing need
+	// no turn, and all writers wait for the committer.
 	l, err := newLayout(s)
 	if err != nil {
 		return nil, fmt.Errorf("create container %q: %w", s.ID, err)
@@ -56,8 +60,9 @@ func (db *DB) CreateContainer(ctx context.Context, s ContainerSpec) (*Container,
 	return c, nil
 }
 
-// store writes the container's record. When the group is safe, the layout is the
-// container's, and then runs.
+// store writes the container's record. Once the group is safe on the disk, readers see
+// the layout, and then runs, if not nil: a layout that readers saw earlier could be
+// lost again.
 func (g *group) store(c *Container, l *layout, then func()) error {
 	b, err := l.encode(c.rid)
 	if err != nil {
@@ -78,9 +83,10 @@ func (l *layout) renew(db *DB) {
 	l.etag, l.changed = db.tags.tag(), time.Now().UnixMilli()
 }
 
-// ReplaceContainer changes the default time to live, the retention and Meta of a
-// container. A shorter retention forgets older versions soon; one that was off begins to keep
-// versions now.
+// ReplaceContainer changes DefaultTTL, Retention and Meta of a container; the other
+// fields of s only name it. A shorter retention soon forgets older versions. A
+// retention where there was none keeps versions from now on: those superseded before
+// are gone already.
 func (db *DB) ReplaceContainer(ctx context.Context, s ContainerSpec) (*Container, error) {
 	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("replace container %q: %w", s.ID, err)
@@ -91,9 +97,10 @@ func (db *DB) ReplaceContainer(ctx context.Context, s ContainerSpec) (*Container
 	})
 }
 
-// UpdateContainer is ReplaceContainer by what change makes of the specification, which
-// nobody else changes meanwhile. When change fails, nothing is changed. It must be
-// quick, since all writers wait for it.
+// UpdateContainer is [DB.ReplaceContainer] with the specification that change makes of
+// the present one; no other change comes in between, so a condition on the old one
+// holds. When change fails, nothing is changed. It must be quick, because all writers
+// wait.
 func (db *DB) UpdateContainer(ctx context.Context, name string, change func(*ContainerSpec) error) (*Container, error) {
 	c, err := db.Container(name)
 	if err != nil {
@@ -123,13 +130,17 @@ func (db *DB) UpdateContainer(ctx context.Context, name string, change func(*Con
 	return c, nil
 }
 
-// DeleteContainer removes the container with this name, and everything in it.
+// DeleteContainer removes the container with this name and all its documents. Readers
+// and waiters of the container get [changefeed.ErrNotFound]. The disk's room comes back
+// later.
 func (db *DB) DeleteContainer(ctx context.Context, name string) error {
 	c, err := db.Container(name)
 	if err != nil {
 		return fmt.Errorf("delete container: %w", err)
 	}
 	err = db.do(ctx, func(g *group) error {
+		// Callers may hold c beyond its removal from the map: they are refused by this
+		// flag, and of two deletes the second is.
 		if !c.dropped.CompareAndSwap(false, true) {
 			return changefeed.ErrNotFound
 		}

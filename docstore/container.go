@@ -16,6 +16,10 @@ import (
 // Container is a set of documents with a partition key, and a change feed. It is a
 // [changefeed.Source], [changefeed.Waiter], [changefeed.Counter] and
 // [changefeed.Committer]. All methods may be called concurrently.
+//
+// Its state is read without locks: the committer publishes a group by first storing the
+// counts, then the head, then opening the gates. A reader who takes the head first sees
+// at least what was published with that head.
 type Container struct {
 	db      *DB
 	num     uint32
@@ -34,7 +38,7 @@ type Container struct {
 	lsn int64 // of the last group; the committer's
 }
 
-// Item is a document as it is stored.
+// Item is a document as stored.
 type Item struct {
 	ID   string
 	Key  changefeed.PartitionKey
@@ -50,23 +54,25 @@ const (
 	maxBatchMade  = 16 << 20             // bytes of the documents that its patches and reads have
 )
 
-// ID is the container's name in its database.
+// ID returns the container's id, unique in its database.
 func (c *Container) ID() string { return c.layout.Load().spec.ID }
 
-// Database is the id of the database that it belongs to.
+// Database returns the id of the container's database.
 func (c *Container) Database() string { return c.layout.Load().spec.Database }
 
-// Name is what [DB.Container] finds it by: its id, and before that the database and a
-// slash, unless that is the [DefaultDatabase].
+// Name returns the name by which [DB.Container] finds the container: database/id, or
+// the id alone in the [DefaultDatabase].
 func (c *Container) Name() string { return c.layout.Load().spec.shortName() }
 
-// ETag is that of the specification: another one after each [DB.ReplaceContainer].
+// ETag returns the ETag of the specification, which changes with each
+// [DB.ReplaceContainer].
 func (c *Container) ETag() string { return c.layout.Load().etag }
 
-// Changed is when the specification was last changed.
+// Changed returns when the specification was last changed.
 func (c *Container) Changed() time.Time { return time.UnixMilli(c.layout.Load().changed).UTC() }
 
-// RID is the container's resource id. A container that is made anew has another one.
+// RID returns the container's resource id. A container that is deleted and made again
+// gets another resource id, so that clients with a cached id notice.
 func (c *Container) RID() string { return c.rid }
 
 func newContainer(db *DB, num uint32, rid string) *Container {
@@ -77,16 +83,18 @@ func newContainer(db *DB, num uint32, rid string) *Container {
 	return c
 }
 
-// Self is the link to the container by resource ids, with a slash at its end.
+// Self returns the container's link by resource ids, with a slash at the end.
 func (c *Container) Self() string { return c.self }
 
-// Spec is what the container is like now.
+// Spec returns the present specification, with defaults filled in.
 func (c *Container) Spec() ContainerSpec { return c.layout.Load().spec }
 
-// Head is the newest LSN of the container.
+// Head returns the newest LSN of the container, 0 before the first write.
 func (c *Container) Head() int64 { return c.head.Load() }
 
-// Count is the number of documents, those included that have expired a moment ago.
+// Count returns the number of documents. A document that has expired counts until the
+// sweeper deletes it, within about a second, because the count is kept and not
+// computed.
 func (c *Container) Count() int64 {
 	var n int64
 	for _, p := range c.layout.Load().parts {
@@ -95,7 +103,7 @@ func (c *Container) Count() int64 {
 	return n
 }
 
-// Partitions lists the physical partitions in the order of their ranges.
+// Partitions returns the physical partitions, sorted by range.
 func (c *Container) Partitions(ctx context.Context) ([]changefeed.Partition, error) {
 	if err := c.usable(ctx); err != nil {
 		return nil, err
@@ -107,7 +115,7 @@ func (c *Container) Partitions(ctx context.Context) ([]changefeed.Partition, err
 	return list, nil
 }
 
-// usable tells why the container cannot be used.
+// usable returns why the container cannot be used, or nil.
 func (c *Container) usable(ctx context.Context) error {
 	if err := c.db.closed(); err != nil {
 		return err
@@ -118,7 +126,7 @@ func (c *Container) usable(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// wakeAll wakes everybody who waits for this container.
+// wakeAll wakes all waiters of the container, so that they see its end or the store's.
 func (c *Container) wakeAll() {
 	for _, p := range c.layout.Load().parts {
 		p.gate.open()
@@ -126,7 +134,8 @@ func (c *Container) wakeAll() {
 	c.gate.open()
 }
 
-// Commit implements [changefeed.Committer].
+// Commit implements [changefeed.Committer]: all writes, under one LSN, or none. An
+// error about one of the writes is a [changefeed.WriteError] with its index.
 func (c *Container) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
 	if key == "" {
 		return nil, refuse("partition key is empty: want one such as %s", changefeed.Key("London"))
@@ -168,7 +177,7 @@ func (c *Container) commit(ctx context.Context, p LogicalPartition, writes []cha
 	return r, nil
 }
 
-// refused tells the errors that are about one write of a batch.
+// refused reports whether err is about one write of a batch, not about the whole of it.
 func refused(err error) bool {
 	for _, is := range []error{changefeed.ErrConflict, changefeed.ErrBadRequest, changefeed.ErrNotFound} {
 		if errors.Is(err, is) {
@@ -210,11 +219,14 @@ func (c *Container) request(l *layout, p LogicalPartition, writes []changefeed.W
 	return r, nil
 }
 
-// canonicalKey gives a key the one text it has in the store.
+// canonicalKey returns the one text that a key has in the store. Keys are compared as
+// bytes, so 1, 1.0 and 1e0 must be written alike, and the same string must not appear
+// both with and without escapes.
 func canonicalKey(key string) (string, error) {
 	if key == "" {
 		return "", nil
 	}
+	// The common key, a single string without escapes, is canonical as it is.
 	if _, plain := epk.PlainString(key); plain {
 		return key, nil
 	}
@@ -266,33 +278,37 @@ func verb(o changefeed.WriteOp) string {
 	return [...]string{"upsert", "create", "replace", "patch", "delete", "read"}[o]
 }
 
-// Create adds a document; [changefeed.ErrConflict] when its id is taken.
+// Create adds a document; [changefeed.ErrConflict] when the id is taken in its logical
+// partition.
 func (c *Container) Create(ctx context.Context, body []byte) (Item, error) {
 	return c.one(ctx, "", changefeed.Write{Op: changefeed.WriteCreate, Body: body})
 }
 
-// Upsert adds or replaces a document.
+// Upsert adds a document, or replaces that with the same id.
 func (c *Container) Upsert(ctx context.Context, body []byte) (Item, error) {
 	return c.one(ctx, "", changefeed.Write{Op: changefeed.WriteUpsert, Body: body})
 }
 
-// Replace replaces a document that has this ETag; with an empty one, any.
+// Replace replaces a document with this ETag, or with any if ifMatch is empty. Errors:
+// [changefeed.ErrNotFound], [changefeed.ErrPrecondition] when the ETag is another.
 func (c *Container) Replace(ctx context.Context, body []byte, ifMatch string) (Item, error) {
 	return c.one(ctx, "", changefeed.Write{Op: changefeed.WriteReplace, Body: body, IfMatch: ifMatch})
 }
 
-// Patch changes parts of a document.
+// Patch changes parts of a document, by up to 10 operations in order; all or none take
+// effect. Errors as for [Container.Replace].
 func (c *Container) Patch(ctx context.Context, key changefeed.PartitionKey, id string, ops []changefeed.PatchOp, ifMatch string) (Item, error) {
 	return c.one(ctx, key, changefeed.Write{Op: changefeed.WritePatch, ID: id, Patch: ops, IfMatch: ifMatch})
 }
 
-// Delete removes a document that has this ETag; with an empty one, any.
+// Delete removes a document with this ETag, or with any if ifMatch is empty. Errors as
+// for [Container.Replace].
 func (c *Container) Delete(ctx context.Context, key changefeed.PartitionKey, id, ifMatch string) error {
 	_, err := c.one(ctx, key, changefeed.Write{Op: changefeed.WriteDelete, ID: id, IfMatch: ifMatch})
 	return err
 }
 
-// Item is a document, or [changefeed.ErrNotFound].
+// Item returns a document, or [changefeed.ErrNotFound].
 func (c *Container) Item(ctx context.Context, key changefeed.PartitionKey, id string) (Item, error) {
 	if err := c.usable(ctx); err != nil {
 		return Item{}, err
@@ -304,7 +320,10 @@ func (c *Container) Item(ctx context.Context, key changefeed.PartitionKey, id st
 	return p.Item(ctx, id)
 }
 
-// item is the document behind a key of the primary index.
+// item returns the document at a key of the primary index. Index and log are read one
+// after the other and not in a snapshot, because a writer rarely comes in between. If
+// one does, the second read finds nothing, and the loop reads the index anew; to miss
+// the same address twice is damage.
 func (c *Container) item(ctx context.Context, key []byte) (Item, bool, error) {
 	var missed addr
 	for {
@@ -333,6 +352,7 @@ func (c *Container) item(ctx context.Context, key []byte) (Item, bool, error) {
 		if !found {
 			return Item{}, false, fmt.Errorf("%w: no entry at LSN %d of log %d", ErrCorrupt, s.lsn, s.log)
 		}
+		// The version is applied but may not be safe yet: see settle.
 		if s.lsn > c.head.Load() {
 			if err := c.db.settle(ctx); err != nil {
 				return Item{}, false, err
@@ -346,7 +366,7 @@ func (c *Container) item(ctx context.Context, key []byte) (Item, bool, error) {
 	}
 }
 
-// item is the entry as a document; it refers to the entry's body.
+// item returns the entry as a document, whose body refers to the entry's bytes.
 func (e *entry) item(lsn int64) Item {
 	return Item{
 		ID: string(e.id), Key: changefeed.PartitionKey(e.pk), ETag: string(e.etag), LSN: lsn,

@@ -15,22 +15,23 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// DefaultDatabase holds the containers whose specification names no database. It comes
-// into being with the first of them.
+// DefaultDatabase holds the containers whose specification names no database. It is
+// created with the first of them, so a program that wants no databases never meets one.
 const DefaultDatabase = "default"
 
-// Database is a set of containers, as it is now.
+// Database is a set of containers, as of the call that returned the value.
 type Database struct {
 	ID      string
 	RID     string    // resource id; a database that is made anew has another one
 	ETag    string    // quoted; another one after each change
 	Changed time.Time // of the last change
 
-	// Meta is the caller's own JSON; the store keeps it and does not read it.
+	// Meta is the caller's own JSON, which the store keeps unread.
 	Meta json.RawMessage `json:",omitempty"`
 }
 
-// CreateDatabase adds a database; [changefeed.ErrConflict] when its id is taken.
+// CreateDatabase adds a database. The error is [changefeed.ErrConflict] when the id is
+// taken.
 func (db *DB) CreateDatabase(ctx context.Context, id string, meta json.RawMessage) (Database, error) {
 	var d Database
 	err := checkName("database id", id)
@@ -49,7 +50,9 @@ func (db *DB) CreateDatabase(ctx context.Context, id string, meta json.RawMessag
 	return d, nil
 }
 
-// newDatabase stores a database; the default one has the store's resource id.
+// newDatabase stores a new database. The default database has the resource id of the
+// store, because stores from before there were databases gave their containers ids
+// below that.
 func (g *group) newDatabase(id string, meta json.RawMessage) (Database, error) {
 	d := Database{ID: id, RID: g.db.RID(), Meta: meta}
 	if id != DefaultDatabase {
@@ -67,7 +70,8 @@ func (db *DB) ridTaken(rid string) bool {
 	return rid == db.RID() || slices.ContainsFunc(db.Databases(), func(d Database) bool { return d.RID == rid })
 }
 
-// storeDatabase writes a database with a new ETag; with the group it is published.
+// storeDatabase writes a database with a new ETag; readers see it once the group is
+// safe.
 func (g *group) storeDatabase(d Database) (Database, error) {
 	db := g.db
 	d.ETag, d.Changed = db.tags.tag(), time.Now().UTC().Truncate(time.Millisecond)
@@ -84,13 +88,14 @@ func (g *group) storeDatabase(d Database) (Database, error) {
 	return d, nil
 }
 
-// ReplaceDatabase changes what the caller keeps with a database.
+// ReplaceDatabase replaces the Meta of a database.
 func (db *DB) ReplaceDatabase(ctx context.Context, id string, meta json.RawMessage) (Database, error) {
 	return db.UpdateDatabase(ctx, id, func(json.RawMessage) (json.RawMessage, error) { return meta, nil })
 }
 
-// UpdateDatabase is ReplaceDatabase by what change makes of the old Meta, as
-// [DB.UpdateContainer] does it.
+// UpdateDatabase is [DB.ReplaceDatabase] with the Meta that change makes of the present
+// one. As with [DB.UpdateContainer], no other change comes in between, and change must
+// be quick.
 func (db *DB) UpdateDatabase(ctx context.Context, id string, change func(meta json.RawMessage) (json.RawMessage, error)) (Database, error) {
 	var d Database
 	err := db.do(ctx, func(g *group) (err error) {
@@ -110,8 +115,9 @@ func (db *DB) UpdateDatabase(ctx context.Context, id string, change func(meta js
 	return d, nil
 }
 
-// DeleteDatabase removes a database with all its containers. When it fails, some of
-// them may be gone.
+// DeleteDatabase removes a database with all its containers. When it fails, some
+// containers may be gone: each is a commit of its own, so that writers elsewhere are
+// not held up for the whole database.
 func (db *DB) DeleteDatabase(ctx context.Context, id string) error {
 	if _, err := db.Database(id); err != nil {
 		return fmt.Errorf("delete: %w", err)
@@ -147,7 +153,7 @@ func (db *DB) DeleteDatabase(ctx context.Context, id string) error {
 	return nil
 }
 
-// Database is the database with this id.
+// Database returns the database with this id, or [changefeed.ErrNotFound].
 func (db *DB) Database(id string) (Database, error) {
 	if err := db.closed(); err != nil {
 		return Database{}, err
@@ -164,7 +170,7 @@ func (db *DB) database(id string) (Database, bool) {
 	return d, ok
 }
 
-// Databases are all databases, by id.
+// Databases returns all databases, sorted by id.
 func (db *DB) Databases() []Database {
 	all := *db.databases.Load()
 	list := make([]Database, 0, len(all))
@@ -188,8 +194,9 @@ func (db *DB) loadDatabases() error {
 	})
 }
 
-// containerRID is the resource id of a container: the database's and a number of 4
-// bytes whose first bit is set.
+// containerRID returns the resource id of a container, as the service builds them: the
+// 4 bytes of the database, then a number of 4 bytes whose first bit is set. SDKs decide
+// by that bit and the length which kind of resource an id names.
 func containerRID(d Database, num uint32) (string, error) {
 	own, err := decodeRID(d.RID)
 	if err != nil {
@@ -198,7 +205,8 @@ func containerRID(d Database, num uint32) (string, error) {
 	return encodeRID(binary.BigEndian.AppendUint32(own, num|1<<31)), nil
 }
 
-// checkName refuses what no database or container can be called.
+// checkName refuses names that the service refuses: empty, longer than 255 bytes, or
+// with a character that would change the meaning of a URL.
 func checkName(field, id string) error {
 	if id == "" || len(id) > maxName || strings.ContainsAny(id, `/\?#`) {
 		return refuse(`%s is %q: want 1 to %d bytes, none of / \ ? #`, field, id, maxName)
@@ -206,8 +214,7 @@ func checkName(field, id string) error {
 	return nil
 }
 
-// qualified is the name of a container within the store: database/container. A name
-// without a database is that of a container in the default one.
+// qualified returns database/container for a name that may lack the default database.
 func qualified(name string) string {
 	if strings.Contains(name, "/") {
 		return name

@@ -16,29 +16,35 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// Options are the optional settings of [Open].
+// Options are the optional settings of [Open]. The zero value is a durable store on
+// disk, made if absent.
 type Options struct {
-	// NoSync acknowledges a write before it is on the disk: it survives the end of the
-	// process in most cases, not a power loss.
+	// NoSync acknowledges writes before the disk has them. They mostly survive the end
+	// of the process, but not a power loss. Default: off.
 	NoSync bool
 
 	// InMemory keeps everything in memory and ignores the directory: for tests.
 	InMemory bool
 
-	// CacheBytes is the size of the cache of disk blocks; 0 is 96 MB.
+	// CacheBytes is the size of the cache of disk blocks, in bytes; 0 is 96 MB.
 	CacheBytes int64
 
 	// MustExist refuses a directory without a store, with [ErrNotStore], instead of
-	// making one.
+	// making a store there: a mistyped path must not become an empty store.
 	MustExist bool
 
+	// The rest is for tests and for opening a copy.
 	fs      filesystem
 	buffer  uint64 // of writes in memory; 0 is memTable
 	small   bool   // tables are, for tests
-	resting bool   // nothing is swept: of a copy
+	resting bool   // no sweeper and no reclaimer: a backup must not differ from its original
 }
 
 // DB is an open store. All methods may be called concurrently.
+//
+// Readers take no lock. The committer alone replaces the maps and layouts behind the
+// atomic pointers, as whole values, so a reader works on a consistent set for as long
+// as it likes.
 type DB struct {
 	dir    string
 	eng    *engine
@@ -52,7 +58,7 @@ type DB struct {
 	failed atomic.Pointer[error]
 	wake   chan struct{} // an expiry has come closer
 	found  Recovery
-	wrote  chan struct{} // there is a write that the reclaimer has not seen
+	wrote  chan struct{} // a write that the reclaimer has not seen
 
 	dropped leftovers // for the reclaimer
 
@@ -61,27 +67,32 @@ type DB struct {
 	nextCont   uint32                                // of the committer
 	common     atomic.Pointer[time.Duration]         // retention of containers without their own; nil was never set
 
+	// A group is applied before it is safe on the disk. Readers that may have seen such
+	// a group wait until it is: see settle.
 	// A group is applied before it is safe: readers that may have seen one wait until
 	// it is, see settle.
 	applied, safe atomic.Int64
 	settled       gate
 }
 
-// formatVersion is that of the layout in keys.go.
+// formatVersion names the layout in keys.go. A store of another version is refused,
+// because its bytes would be misread.
 const formatVersion = "1"
 
+// maxQueue is how many requests wait for the committer before writers block: two full
+// groups, so the committer finds the next group ready when it returns from the disk.
 const maxQueue = 1024
 
-// Open is [OpenContext] without an end of the caller's. It gives up by itself on a disk
-// that takes nothing for 10 seconds.
+// Open opens the store in dir, as [OpenContext] does, without a context. It gives up by
+// itself on a disk that takes nothing for 10 seconds.
 func Open(dir string, o Options) (*DB, error) { return OpenContext(life{}, dir, o) }
 
-// OpenContext opens the store in a directory, which it creates when there is none. It
-// returns [ErrInUse] when another process has it open, [ErrCorrupt] when files are
-// damaged, which it finds out before it changes anything, [ErrNotStore] when the directory
-// holds other files, [ErrFormat] when it is of a later version, and [ErrFailed] when a file
-// cannot be made, or the disk was full for 10 seconds. When ctx ends before, it returns the
-// cause and the error that it waited out.
+// OpenContext opens the store in dir and creates dir if absent. Damage is found before
+// anything is changed. Errors: [ErrInUse] when another process has the directory open,
+// [ErrCorrupt] when files are damaged, [ErrNotStore] when the directory holds other
+// files, [ErrFormat] when a later version wrote the store, [ErrFailed] when a file
+// cannot be made or the disk was full for 10 seconds. When ctx ends first, the error is
+// its cause together with the error of the disk that was being waited out.
 func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = defaultCache
@@ -124,7 +135,7 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 	return db, nil
 }
 
-// load reads what the store keeps in memory.
+// load reads into memory what every request needs: databases, containers, counts.
 func (db *DB) load() error {
 	format, found, err := db.eng.find(metaKey("format"))
 	switch {
@@ -155,7 +166,9 @@ func (db *DB) load() error {
 	return errors.Join(db.loadRetention(), db.loadContainers())
 }
 
-// format makes a new store.
+// format makes a new store. It refuses an engine that already holds keys, because a
+// format record that is missing beside data is damage or another program's, not a new
+// store.
 func (db *DB) format() (err error) {
 	c, err := db.eng.cursor(nil, nil)
 	if err != nil {
@@ -176,7 +189,7 @@ func (db *DB) format() (err error) {
 	return w.commit()
 }
 
-// loadContainers reads the descriptors of all containers.
+// loadContainers reads the records of all containers.
 func (db *DB) loadContainers() error {
 	all := map[string]*Container{}
 	db.containers.Store(&all)
@@ -199,7 +212,7 @@ func (db *DB) loadContainers() error {
 	})
 }
 
-// eachRecord visits the records of a table until one fails.
+// eachRecord calls visit for the records of a table, until an error.
 func (db *DB) eachRecord(table byte, visit func(key, value []byte) error) (err error) {
 	c, err := db.eng.cursor([]byte{table}, []byte{table + 1})
 	if err != nil {
@@ -237,7 +250,7 @@ func (c *Container) load() error {
 		p.docs.Store(n[0])
 		p.newest.Store(n[1])
 	}
-	c.dueAt.Store(1) // look what has expired meanwhile
+	c.dueAt.Store(1) // documents may have expired while the store was closed
 	for n, log := range l.logs {
 		low, err := c.numbers(lowKey(c.num, n), 1)
 		if err != nil {
@@ -249,7 +262,8 @@ func (c *Container) load() error {
 	return nil
 }
 
-// numbers reads a record of n numbers; zeros where there is none.
+// numbers reads a record of n numbers, all zero if the record is absent: a container
+// that was never written to has none.
 func (c *Container) numbers(key []byte, n int) ([]int64, error) {
 	v, found, err := c.db.eng.find(key)
 	numbers := make([]int64, n)
@@ -262,8 +276,8 @@ func (c *Container) numbers(key []byte, n int) ([]int64, error) {
 	return numbers, nil
 }
 
-// Close ends the store's work and closes the files. Writes that were not acknowledged
-// return [ErrClosed]. A second call is a no-op.
+// Close stops the background work, waits for it, and closes the files. Writes that were
+// not acknowledged return [ErrClosed]. A second call does nothing and returns nil.
 func (db *DB) Close() error {
 	var err error
 	db.closer.Do(func() {
@@ -276,7 +290,8 @@ func (db *DB) Close() error {
 	return err
 }
 
-// closed is the error of a store that no longer works.
+// closed returns why the store can no longer be used, or nil. The error of a failure
+// comes first, because it has the reason.
 func (db *DB) closed() error {
 	if e := db.failed.Load(); e != nil {
 		return *e
@@ -289,8 +304,12 @@ func (db *DB) closed() error {
 	}
 }
 
-// settle waits until every write that this reader may have seen is safe.
+// settle waits until every write that the caller may have read is safe on the disk.
+// Without it a reader could store a position after a change that a power loss takes
+// back, and the change that later gets the same LSN would be skipped.
 func (db *DB) settle(ctx context.Context) error {
+	// applied is raised before the engine shows the group, so whatever was read is
+	// counted.
 	seen := db.applied.Load()
 	for {
 		ch := db.settled.next()
@@ -318,8 +337,8 @@ func (db *DB) await(ctx context.Context, ch <-chan struct{}) error {
 	}
 }
 
-// Container is the container with this name: its id, or database/id where that is not
-// the [DefaultDatabase].
+// Container returns the container with this name: its id, or database/id outside the
+// [DefaultDatabase]. The error is [changefeed.ErrNotFound] if there is none.
 func (db *DB) Container(name string) (*Container, error) {
 	if err := db.closed(); err != nil {
 		return nil, err
@@ -331,7 +350,7 @@ func (db *DB) Container(name string) (*Container, error) {
 	return c, nil
 }
 
-// Containers are all containers, by database and id.
+// Containers returns all containers, sorted by database and id.
 func (db *DB) Containers() []*Container {
 	all := *db.containers.Load()
 	list := make([]*Container, 0, len(all))
@@ -341,15 +360,16 @@ func (db *DB) Containers() []*Container {
 	return list
 }
 
-// RID is the resource id of the store as a database.
+// RID returns the resource id of the store, which is that of its [DefaultDatabase].
 func (db *DB) RID() string { return encodeRID(db.rid) }
 
-// encodeRID is the text of a resource id.
+// encodeRID writes a resource id as the service does: base64 in which a slash is a
+// hyphen, because resource ids are segments of URLs.
 func encodeRID(b []byte) string {
 	return strings.ReplaceAll(base64.StdEncoding.EncodeToString(b), "/", "-")
 }
 
-// decodeRID reads the text of a resource id.
+// decodeRID reverses encodeRID.
 func decodeRID(rid string) ([]byte, error) {
 	b, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(rid, "-", "/"))
 	if err != nil || len(b) < 4 {

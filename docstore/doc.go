@@ -1,11 +1,11 @@
 // Package docstore is an embedded document store with a change feed: the semantics of
 // an Azure Cosmos DB container in a directory.
 //
-// A [DB] is an open directory; it holds containers, each a [Container]. A container has a partition key,
-// whose values place each document in the key space, and physical partitions, which tile
+// A [DB] is an open directory and holds containers, each a [Container]. The partition
+// key of a document places it in the container's key space. Physical partitions tile
 // that space and can be split and merged while in use. Every write gets the next LSN of
-// its container; the change feed of a partition is its documents in the order of their
-// last writes or, while the container has a retention, all its versions and deletes.
+// the container; the change feed of a partition is its documents in the order of their
+// last writes or, while the container has a retention, all versions and deletes.
 //
 // A container is a [changefeed.Source], with [changefeed.Waiter] and
 // [changefeed.Counter], and a [changefeed.Committer]. [Leases] keeps the records of a
@@ -30,28 +30,31 @@
 //
 // # Durability
 //
-// A write is acknowledged when it is on the disk, unless [Options].NoSync. Concurrent
-// writers share a flush, so many of them cost hardly more than one. A reader is never
-// shown what a power loss could take back. After an error of a write to disk the store
-// refuses reads as well as writes ([ErrFailed]): opening it again shows what it has. When
-// the disk is full, or the process has no file descriptor left, writers wait, and the
-// store goes on by itself if that ends within 10 seconds.
+// A write is acknowledged when the disk has it, unless [Options].NoSync is set.
+// Concurrent writers share a flush, so many of them cost hardly more than a single
+// writer. A reader is never shown a change that a power loss could take back, because a
+// stored position after that change would then skip its successor. After an error of a
+// write to disk the store refuses reads as well as writes ([ErrFailed]), because what
+// reached the disk is unknown: open the store again to find out. When the disk is full,
+// or the process has no file descriptor left, writers wait, and the store goes on by
+// itself if that ends within 10 seconds.
 //
 // # Damage
 //
-// The files of a store are verified when it is opened, before anything is changed: one
-// that is lost, cut or altered is [ErrCorrupt] with its name, from Open or, for the blocks of
-// tables, from the read that meets it. After a kill or a power loss the end of the newest log
-// is an exception: how far it had reached cannot be known, and [DB.Recovery] says how far it
-// does. [DB.Check] reads everything; [Salvage] reads what is left of a damaged store.
+// [Open] verifies the files before it changes anything. A file that is lost, cut or
+// altered is [ErrCorrupt] with its name, from Open or, for the blocks of tables, from
+// the read that meets them. The end of the newest log is an exception after a kill or a
+// power loss, because nothing shows how far that log had reached: [DB.Recovery] reports
+// how far it reaches now. [DB.Check] reads everything; [Salvage] reads the rest of a
+// damaged store.
 //
 // # Files
 //
-// What a store makes is for its owner only; files of earlier versions become so when the
-// store is opened, a directory that was there stays as it is. An empty store takes less
-// than a megabyte. The room of what has been deleted comes back while the store is
-// written to, and that of deleted containers, of containers without documents, and of
-// all but 2 MB of the logs, 30 seconds after the last write.
+// The files of a store are readable and writable by their owner only. Open takes the
+// permissions of others from files of earlier versions, and leaves the directory as it
+// was. An empty store takes less than a megabyte. Deleted data gives back its room
+// while the store is written to. Deleted containers, containers without documents, and
+// all but 2 MB of the logs give back theirs 30 seconds after the last write.
 //
 // # Caveats
 //
@@ -65,6 +68,8 @@
 // that does little but read feeds should raise GOGC, to 400 perhaps, for else the garbage
 // collector runs every few pages and takes a third of the time.
 //
-// keys.go has the byte layout, commit.go how a write comes about, read.go and move.go
-// why no reader misses one.
+// # Where to read on
+//
+// keys.go has the byte layout, commit.go the way of a write, and read.go and move.go
+// the reasons why no reader misses a change.
 package docstore

@@ -26,18 +26,21 @@ const (
 // ErrTooLarge is the [changefeed.ErrBadRequest] of a document above 2 MB.
 var ErrTooLarge = fmt.Errorf("%w: document is too large", changefeed.ErrBadRequest)
 
-// document is a body that was read once: what the store needs to know of it, and which
-// of its text is the user's.
+// document is a body that has been read once: the members that the store needs, and the
+// runs of text that belong to the user. The text is never decoded and encoded again,
+// because a document must come back as it was written: numbers with their digits,
+// strings with their escapes, members in order.
 //
-// Where an object has several members of one name, the last one counts, as it does for
-// [encoding/json] and for JavaScript. All stay in the text. Queries, patches, leases and
-// the client have the same rule; docs/server.md says why.
+// Where an object repeats a member, the last one counts, as for [encoding/json] and for
+// JavaScript; all stay in the text. Queries, patches, leases and the client keep the
+// same rule, because a key that the store reads in one way and a query in another would
+// make the document unreachable. docs/server.md says why this rule and no other.
 type document struct {
 	id   string
 	key  changefeed.PartitionKey
-	ttl  int // seconds; 0 is none of its own, -1 is for ever
+	ttl  int // seconds; 0 is the container's default, -1 is for ever
 	body []byte
-	user []span // runs of members that are no system properties
+	user []span // runs of members, without system properties
 }
 
 // systemProps are the members that the store adds to each document.
@@ -48,7 +51,9 @@ type systemProps struct {
 	ts   int64  // Unix seconds
 }
 
-// isSystem tells the members that the store owns: what a user gives for them is dropped.
+// isSystem reports whether the store owns a member. A user's value for such a member is
+// dropped and not refused, as in the service, because clients send back documents as
+// read.
 func isSystem[T string | []byte](name T) bool {
 	switch string(name) {
 	case "_rid", "_self", "_etag", "_attachments", "_ts", "_lsn":
@@ -57,8 +62,8 @@ func isSystem[T string | []byte](name T) bool {
 	return false
 }
 
-// parseDocument reads a body for a container with these partition key paths. The
-// document keeps the body, which must not change afterwards.
+// parseDocument reads a body in one pass, for a container with these partition key
+// paths. The document refers to body, which must not change afterwards.
 func parseDocument(body []byte, paths []keyPath) (document, error) {
 	w, err := walkObject(body)
 	if err != nil {
@@ -67,6 +72,8 @@ func parseDocument(body []byte, paths []keyPath) (document, error) {
 	d := document{body: body}
 	var id, ttl span
 	var user runs
+	// Only the first segment of each path is looked for in the pass over the document;
+	// deeper segments are looked up in that value alone.
 	values := make([]span, len(paths)) // of the first segment of each path
 	for m := range w.members() {
 		user.add(m.span, !isSystem(m.name))
@@ -96,8 +103,9 @@ func parseDocument(body []byte, paths []keyPath) (document, error) {
 	return d, err
 }
 
-// partitionKey is the key in the text that [changefeed.Key] gives, from the values of
-// the first segments of the paths.
+// partitionKey writes the key as [changefeed.Key] does, from the values of the first
+// segments of the paths. A missing value is the component {}, which is not null: the
+// service places both in logical partitions of their own.
 func partitionKey(body []byte, paths []keyPath, values []span) (changefeed.PartitionKey, error) {
 	var short [128]byte
 	key := append(short[:0], '[')
@@ -122,7 +130,7 @@ func partitionKey(body []byte, paths []keyPath, values []span) (changefeed.Parti
 	return changefeed.PartitionKey(append(key, ']')), nil
 }
 
-// parseID reads the value of the member id; nil is none.
+// parseID reads the value of the member id; nil is an absent member.
 func parseID(raw []byte) (string, error) {
 	if raw == nil {
 		return "", refuse("document has no id: want a string of 1 to %d bytes", maxID)
@@ -137,7 +145,8 @@ func parseID(raw []byte) (string, error) {
 	return id, nil
 }
 
-// parseTTL reads the value of the member ttl; nil is none.
+// parseTTL reads the value of the member ttl; nil is an absent member. 1e1 is accepted,
+// because to JSON that is the same number as 10.
 func parseTTL(raw []byte) (int, error) {
 	if raw == nil {
 		return 0, nil
@@ -149,8 +158,9 @@ func parseTTL(raw []byte) (int, error) {
 	return int(ttl), nil
 }
 
-// render is the document as it is stored and read: the user's members as they came,
-// then the system properties.
+// render returns the document as stored: the user's members as written, then the system
+// properties. _ts comes last, so that the commit time can be written over in the
+// document's turn without moving anything.
 func (d *document) render(sys systemProps) []byte {
 	const frame = `{,"_rid":"","_self":"","_etag":"","_attachments":"attachments/","_ts":-9223372036854775808}`
 	size := len(frame) + len(sys.rid) + len(sys.self) + 2*len(sys.etag)
@@ -160,7 +170,6 @@ func (d *document) render(sys systemProps) []byte {
 	return d.appendTo(make([]byte, 0, size), sys)
 }
 
-// appendTo appends what render gives.
 func (d *document) appendTo(dst []byte, sys systemProps) []byte {
 	dst = append(dst, '{')
 	for _, run := range d.user {
@@ -178,15 +187,16 @@ func (d *document) appendTo(dst []byte, sys systemProps) []byte {
 	return append(dst, '}')
 }
 
-// refuse is a [changefeed.ErrBadRequest] with its reason.
+// refuse returns a [changefeed.ErrBadRequest] with a reason.
 func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", changefeed.ErrBadRequest, fmt.Sprintf(format, args...))
 }
 
-// span is a place in a body.
+// span is a place in a body; the zero span is an absent value, since no value begins a
+// body and ends at 0.
 type span struct{ from, to int }
 
-// of is the text of the place; nil where there is none.
+// of returns the text of the place, nil for the zero span.
 func (s span) of(body []byte) []byte {
 	if s.to == 0 {
 		return nil
@@ -194,13 +204,14 @@ func (s span) of(body []byte) []byte {
 	return body[s.from:s.to]
 }
 
-// runs are the members of an object that stay, as few places in its text.
+// runs gathers the members of an object that stay. Neighbours are joined, so a document
+// with its system properties at the end, as the store wrote them, is copied in one
+// piece.
 type runs struct {
 	spans []span
 	open  bool
 }
 
-// add takes the next member.
 func (r *runs) add(member span, stays bool) {
 	switch {
 	case stays && r.open:
@@ -218,14 +229,15 @@ type member struct {
 	value span
 }
 
-// walker tells where things are in a text that is known to be JSON.
+// walker steps through a text that checkJSON has accepted. It relies on that and checks
+// no bounds, so an unchecked text may make it panic.
 type walker struct {
 	text    []byte
 	pos     int
-	deepest int // most levels of objects and arrays that it has seen
+	deepest int // levels of objects and arrays seen so far, at most
 }
 
-// walkObject begins at a body that must be one JSON object within the limits.
+// walkObject checks a body and begins at its object.
 func walkObject(body []byte) (walker, error) {
 	if err := checkJSON("body", body); err != nil {
 		return walker{}, err
@@ -237,7 +249,9 @@ func walkObject(body []byte) (walker, error) {
 	return w, nil
 }
 
-// checkJSON refuses what is too large or no JSON.
+// checkJSON refuses a text that is too large, not UTF-8 or not JSON. The store keeps
+// the text as it is, so an error admitted here would come back from every read, for
+// ever.
 func checkJSON(what string, text []byte) error {
 	if len(text) > maxDocument {
 		return fmt.Errorf("%w: %s has %d bytes: want at most %d", ErrTooLarge, what, len(text), maxDocument)
@@ -248,6 +262,7 @@ func checkJSON(what string, text []byte) error {
 	if rawjson.Valid(text) {
 		return nil
 	}
+	// Only a refused text pays for the decoder, which knows the offset of the error.
 	at := int64(0)
 	err := json.Unmarshal(text, new(json.RawMessage))
 	if syntax, ok := err.(*json.SyntaxError); ok {
@@ -256,7 +271,7 @@ func checkJSON(what string, text []byte) error {
 	return refuse("%s is not JSON, at byte %d: %v", what, at, err)
 }
 
-// members are those of the object at the position.
+// members yields the members of the object at the position.
 func (w *walker) members() iter.Seq[member] {
 	return func(yield func(member) bool) {
 		for w.next('}') {
@@ -278,7 +293,7 @@ func (w *walker) members() iter.Seq[member] {
 	}
 }
 
-// elements are those of the array at the position.
+// elements yields the elements of the array at the position.
 func (w *walker) elements() iter.Seq[span] {
 	return func(yield func(span) bool) {
 		for w.next(']') && yield(w.value()) {
@@ -286,7 +301,8 @@ func (w *walker) elements() iter.Seq[span] {
 	}
 }
 
-// next steps over the bracket or comma before an item; with none left, over the last bracket.
+// next steps over the bracket or comma before an item; without another item, over the
+// last bracket.
 func (w *walker) next(last byte) bool {
 	w.space()
 	if w.text[w.pos] != last {
@@ -300,7 +316,6 @@ func (w *walker) next(last byte) bool {
 	return true
 }
 
-// space steps over white space.
 func (w *walker) space() {
 	for w.pos < len(w.text) && isSpace(w.text[w.pos]) {
 		w.pos++
@@ -309,7 +324,7 @@ func (w *walker) space() {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
 
-// value steps over a value.
+// value steps over a value and returns its place.
 func (w *walker) value() span {
 	from := w.pos
 	switch w.text[from] {
@@ -325,7 +340,7 @@ func (w *walker) value() span {
 	return span{from, w.pos}
 }
 
-// nested steps over an object or array.
+// nested steps over an object or array, without recursion: depth costs no stack.
 func (w *walker) nested() {
 	for depth := 0; ; w.pos++ {
 		switch w.text[w.pos] {
@@ -343,7 +358,8 @@ func (w *walker) nested() {
 	}
 }
 
-// stringEnd is the position behind the string that begins at from.
+// stringEnd returns the position after the string that begins at from. A quote ends the
+// string unless an odd number of backslashes precedes it.
 func stringEnd(text []byte, from int) int {
 	for end := from + 1; ; {
 		end += bytes.IndexByte(text[end:], '"') + 1
@@ -357,7 +373,8 @@ func stringEnd(text []byte, from int) int {
 	}
 }
 
-// lookup follows the segments through objects, from a value in a body known to be JSON.
+// lookup follows segments through objects, from a value in a checked body. An array on
+// the way makes the value absent, as in the service: paths lead through objects only.
 func lookup(body []byte, value span, segments []string) span {
 	for _, name := range segments {
 		if value.to == 0 || body[value.from] != '{' {

@@ -14,10 +14,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// engine is the ordered map on disk below the store. This file alone knows which one.
+// engine is the ordered map on disk below the store. Only the files named engine know
+// which library provides the map, so the library can be replaced there.
 //
-// The format is the newest that the pinned version knows: besides being the fastest, it
-// is the one that shares no channel between the synctest bubbles of one process.
+// The format of its files is the newest that the pinned version knows. That format is
+// the fastest, and the only one that shares no channel between the synctest bubbles of
+// a process: with older ones the second test in virtual time would crash.
 type engine struct {
 	db    *pebble.DB
 	sync  bool
@@ -28,7 +30,7 @@ type engine struct {
 	inventory *inventory   // nil in memory
 	recovery  Recovery
 
-	stuck atomic.Bool // it panicked with its locks held, and cannot be closed
+	stuck atomic.Bool // panicked with locks held, so closing would hang
 }
 
 const (
@@ -37,10 +39,10 @@ const (
 	defaultCache = 96 << 20
 )
 
-// filesystem is what the engine stands on; tests inject errors through it.
+// filesystem is the ground that the engine stands on; tests inject errors through it.
 type filesystem = vfs.FS
 
-// openEngine opens the engine, or gives up when ctx ends.
+// openEngine verifies the files and opens the engine, or gives up when ctx ends.
 func openEngine(ctx context.Context, dir string, o Options) (*engine, error) {
 	fs := o.fs
 	switch {
@@ -68,7 +70,7 @@ func openEngine(ctx context.Context, dir string, o Options) (*engine, error) {
 	if err == nil {
 		e.db = db
 	}
-	if g.frozen() { // then what the engine says comes of that
+	if g.frozen() { // then the engine's own error is only a consequence
 		err = openFailure(ctx, g.err())
 	}
 	switch {
@@ -82,7 +84,8 @@ func openEngine(ctx context.Context, dir string, o Options) (*engine, error) {
 	return nil, err
 }
 
-// engineOptions are how the engine is set up.
+// engineOptions are the settings of the engine. Blocks are large because feeds are long
+// scans; filters are on because a create looks for an id that is mostly not there.
 func engineOptions(g *guard, o Options) *pebble.Options {
 	po := &pebble.Options{
 		FS:                          g,
@@ -96,6 +99,9 @@ func engineOptions(g *guard, o Options) *pebble.Options {
 		BytesPerSync:                1 << 20,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 		Logger:                      quietLog{g},
+		// Whoever reads a damaged block gets the error. A compaction that meets the
+		// block would be tried again at once, for ever: the pause keeps it from taking
+		// a core.
 		// Whoever reads a damaged block is told. A compaction that does would begin again at once.
 		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) { g.pause(readPause) }},
 	}
@@ -113,7 +119,7 @@ func engineOptions(g *guard, o Options) *pebble.Options {
 	return po
 }
 
-// openFailure is the error of an opening that came to nothing because of the disk, or
+// openFailure is the error of an open that came to nothing because of the disk, or
 // because ctx ended.
 func openFailure(ctx context.Context, reason error) error {
 	if ctx.Err() != nil && errors.Is(reason, context.Cause(ctx)) || isCorrupt(reason) {
@@ -122,13 +128,13 @@ func openFailure(ctx context.Context, reason error) error {
 	return fmt.Errorf("%w: %w", ErrFailed, reason)
 }
 
-// isCorrupt tells the error of files that are not what they were.
+// isCorrupt reports whether the engine calls an error damage.
 func isCorrupt(err error) bool {
 	return pebble.IsCorruptionError(err) || errors.Is(err, pebble.ErrCorruption)
 }
 
-// readError gives the error of a read one of our names. A failed engine has tables that are
-// nowhere, which is no damage.
+// readError maps the error of a read to ours. After a failure the engine misses tables
+// that were never written, which looks like damage and is none.
 func (e *engine) readError(err error) error {
 	switch {
 	case err == nil:
@@ -141,22 +147,24 @@ func (e *engine) readError(err error) error {
 	return err
 }
 
-// quietLog drops the engine's chatter. An error after which the engine cannot go on breaks
-// the guard.
+// quietLog drops the engine's log, since every error of consequence also comes as a
+// return value or goes through the guard. An error that the engine calls fatal breaks
+// the guard, because by default it ends the process.
 type quietLog struct{ g *guard }
 
 // Infof drops a message.
 func (quietLog) Infof(string, ...any) {}
 
-// Errorf drops a message: the error also reaches the caller, or is retried, and those of
-// the disk are known to the guard.
+// Errorf drops a message: the caller gets the error too, or the engine tries again, and
+// errors of the disk are known to the guard.
 func (quietLog) Errorf(string, ...any) {}
 
 // Fatalf breaks the guard.
 func (l quietLog) Fatalf(format string, args ...any) { l.g.fail(fmt.Errorf(format, args...)) }
 
-// close closes the engine when its last user has left; a stuck one is left to its fate,
-// and keeps the directory.
+// close closes the engine after its last user has left. A stuck engine is not closed,
+// since that would wait for its own locks; the directory stays locked until the process
+// ends.
 func (e *engine) close() (err error) {
 	e.use.end()
 	if e.stuck.Load() {
@@ -174,7 +182,7 @@ func (e *engine) close() (err error) {
 	return cmp.Or(e.guard.err(), err, e.unlock())
 }
 
-// get appends the value of a key to dst; false tells that there is none.
+// get appends the value of a key to dst, and reports whether there is one.
 func (e *engine) get(dst, key []byte) ([]byte, bool, error) {
 	if !e.use.enter() {
 		return dst, false, ErrClosed
@@ -191,8 +199,9 @@ func (e *engine) get(dst, key []byte) ([]byte, bool, error) {
 	return dst, true, closer.Close()
 }
 
-// find is get for the time when a store is opened: it reads no more than has been read by
-// [survey.heads], which leaves out the filters of tables.
+// find is get while a store is being opened. It reads only blocks that [survey.heads]
+// has verified, which get would not: get also reads the filters of tables, and damage
+// found that late would come after the engine has changed files.
 func (e *engine) find(key []byte) (value []byte, found bool, err error) {
 	c, err := e.cursor(key, append(slices.Clone(key), 0))
 	if err != nil {
@@ -206,7 +215,7 @@ func (e *engine) find(key []byte) (value []byte, found bool, err error) {
 	return slices.Clone(v), true, err
 }
 
-// write is a set of changes that is applied as one.
+// write is a set of changes that the engine applies as a whole.
 type write struct {
 	b *pebble.Batch
 	e *engine
@@ -216,13 +225,16 @@ func (e *engine) newWrite(size int) write { return write{b: e.db.NewBatchWithSiz
 
 // set, drop and dropRange cannot fail before commit: the engine documents no error for
 // a batch of its own, and commit checks.
+// set, drop and dropRange cannot fail before commit: the engine documents no error for
+// a batch of its own, and commit checks.
 func (w write) set(key, value []byte)          { _ = w.b.Set(key, value, nil) }
 func (w write) drop(key []byte)                { _ = w.b.Delete(key, nil) }
 func (w write) dropSized(key []byte, size int) { _ = w.b.DeleteSized(key, uint32(size), nil) }
 func (w write) dropRange(from, to []byte)      { _ = w.b.DeleteRange(from, to, nil) }
 
-// commit applies the changes, and returns when they are safe. After an error the engine
-// takes no more writes: what it has of this one is found out by opening it again.
+// commit applies the changes and returns when the disk has them. After an error the
+// engine takes no more writes, because whether this write reached the disk is not known
+// until the store is opened again.
 func (w write) commit() (err error) {
 	if err := w.e.guard.err(); err != nil {
 		return err
@@ -245,21 +257,21 @@ func (w write) commit() (err error) {
 	if err != nil {
 		w.e.guard.fail(err)
 	}
-	if err := w.e.guard.err(); err != nil { // which the engine does not know of
+	if err := w.e.guard.err(); err != nil { // the engine was shown a success
 		return err
 	}
 	return w.b.Close()
 }
 
-// cursor walks keys in order. Key and value are good until the next step.
+// cursor walks keys in order. Key and value are valid until the next step: keep copies.
 type cursor struct {
 	it   *pebble.Iterator
 	e    *engine
-	uses bool // the engine, by itself and not by a view
+	uses bool // counts as a user of the engine; a cursor of a view does not
 }
 
-// view is one state of the engine, for several cursors and gets. That of an engine which
-// closes has nothing.
+// view is one state of the engine, for several cursors and gets that must agree. The
+// view of a closing engine is empty.
 type view struct {
 	s *pebble.Snapshot
 	e *engine
@@ -280,7 +292,7 @@ func (v view) close() error {
 	return v.s.Close()
 }
 
-// get is a copy of the value of a key.
+// get returns a copy of the value of a key.
 func (v view) get(key []byte) ([]byte, bool, error) {
 	if v.s == nil {
 		return nil, false, ErrClosed
@@ -336,13 +348,16 @@ func (c *cursor) close() error {
 	return c.e.readError(c.it.Close())
 }
 
+// finish closes the cursor in a deferred call: an error of closing, which is where the
+// engine reports a failed read, becomes that of the function unless there was one
+// before.
 func (c *cursor) finish(err *error, verb string) {
 	if cerr := c.close(); cerr != nil && *err == nil {
 		*err = fmt.Errorf("%s: %w", verb, cerr)
 	}
 }
 
-// usage is the engine's part of [Stats].
+// usage is the engine's part of [Stats], in bytes.
 func (e *engine) usage() (disk, memory, cache int64) {
 	if !e.use.enter() {
 		return 0, 0, 0

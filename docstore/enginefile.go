@@ -6,8 +6,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// guardedVital is a log, a manifest, a marker or the directory: the engine sees no error
-// of it.
+// guardedVital is a log, a manifest, a marker or the directory. The engine sees none of
+// its errors, because it cannot bear them.
 type guardedVital struct {
 	vfs.File
 	g    *guard
@@ -21,7 +21,8 @@ func newVital(f vfs.File, g *guard, name string) *guardedVital {
 	return &guardedVital{File: f, g: g, name: name, log: strings.HasSuffix(name, ".log")}
 }
 
-// Write writes, or pretends to.
+// Write writes, or pretends to. A write that fails half-way cannot be undone, so the
+// guard breaks; lack of room was waited out before.
 func (f *guardedVital) Write(b []byte) (int, error) {
 	n := len(b)
 	if f.log {
@@ -77,19 +78,22 @@ func (f *guardedVital) Stat() (vfs.FileInfo, error) {
 	return info, nil
 }
 
-// Preallocate does nothing: the engine would give each log room for a full buffer, and
-// a small store would have many times its size. See makeRoom.
+// Preallocate does nothing: the engine would give each log room for a full write
+// buffer, and a small store would take many times its size. See makeRoom.
 func (f *guardedVital) Preallocate(int64, int64) error { return nil }
 
+// leastRoom and mostRoom bound the room that a log gets in advance: as much again as it
+// has.
 // Room that a log gets in advance: as much again as it has, within these bounds.
 const (
 	leastRoom = 256 << 10
 	mostRoom  = 4 << 20
 )
 
-// makeRoom sees that a log has room before bytes are written to it, because lack of it can be
-// waited out then, and a half-written record cannot. A file system that knows nothing
-// like it says so in another error, and the write will tell.
+// makeRoom reserves room in a log before bytes are written, because lack of room can be
+// waited out then and a half-written record cannot. A file system that cannot reserve
+// answers with another error; there a full disk shows at the write, and breaks the
+// guard.
 func (f *guardedVital) makeRoom(n int64) {
 	if f.at+n <= f.room {
 		return
@@ -109,7 +113,7 @@ type guardedTable struct {
 	vfs.File
 	g    *guard
 	name string
-	torn bool // it lacks a write; the engine closes it and begins another
+	torn bool // lacks a write; the engine closes it and begins another
 }
 
 // Write writes, or pretends to.
@@ -157,7 +161,7 @@ func (f *guardedTable) Close() error {
 	return f.g.table("close", f.name, err)
 }
 
-// guardedReader is a file that is read.
+// guardedReader is a file that is being read.
 type guardedReader struct {
 	vfs.File
 	g    *guard

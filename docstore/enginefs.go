@@ -8,15 +8,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// fileKind is how an error of a file is taken.
+// fileKind decides how the guard treats an error of a file.
 type fileKind int
 
 const (
-	foreignFile fileKind = iota // of a copy of the store: the caller's business
+	foreignFile fileKind = iota // of a copy of the store: its error is the caller's
 	vitalFile
 	tableFile
 )
 
+// kind tells files apart by directory and suffix. Whatever is not known is vital: an
+// error too many stops the store, an error too few loses data.
 func (g *guard) kind(name string) fileKind {
 	switch {
 	case g.PathDir(name) != g.dir:
@@ -27,7 +29,7 @@ func (g *guard) kind(name string) fileKind {
 	return vitalFile
 }
 
-// Unwrap is the file system below.
+// Unwrap returns the file system below.
 func (g *guard) Unwrap() vfs.FS { return g.FS }
 
 // Create makes a file, or pretends to.
@@ -57,13 +59,13 @@ func (g *guard) Create(name string, category vfs.DiskWriteCategory) (f vfs.File,
 	return g.pretended(name), nil
 }
 
-// pretended is a file that is nowhere.
+// pretended returns a file that exists in memory only.
 func (g *guard) pretended(name string) vfs.File {
 	f, _ := vfs.NewMem().Create("nowhere", vfs.WriteCategoryUnspecified) // has room for it
 	return newVital(f, g, name)
 }
 
-// ReuseForWrite makes a log, out of an old one unless those are to go.
+// ReuseForWrite makes a log, out of an old one unless old logs are to go (see reclaim).
 func (g *guard) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if g.frozen() {
 		return g.pretended(name), nil
@@ -80,7 +82,7 @@ func (g *guard) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) 
 	return f, err
 }
 
-// Open opens a file to be read.
+// Open opens a file for reading.
 func (g *guard) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	if err := g.unreadable(); err != nil {
 		return nil, err
@@ -93,7 +95,7 @@ func (g *guard) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	return &guardedReader{f, g, name}, nil
 }
 
-// unreadable is the error of reads while the opening of a store is given up.
+// unreadable is the error of all reads while the opening of a store is given up.
 func (g *guard) unreadable() error {
 	if g.opening.Load() {
 		return g.err()
@@ -101,14 +103,14 @@ func (g *guard) unreadable() error {
 	return nil
 }
 
-// afterRead waits after a failed read of a table.
+// afterRead waits after a failed read of a table, which a compaction repeats at once.
 func (g *guard) afterRead(name string) {
 	if g.kind(name) == tableFile {
 		g.pause(readPause)
 	}
 }
 
-// OpenDir opens a directory to be synced.
+// OpenDir opens a directory to sync its names.
 func (g *guard) OpenDir(name string) (f vfs.File, err error) {
 	open := func() error {
 		f, err = g.FS.OpenDir(name)
@@ -123,7 +125,8 @@ func (g *guard) OpenDir(name string) (f vfs.File, err error) {
 	return g.pretended(name), nil
 }
 
-// change does something to the directory that cannot be pretended for a copy.
+// change runs f unless the guard is broken. Then a change to the store is pretended,
+// and one to a copy fails: a copy that looks whole and is not would be worse than none.
 func (g *guard) change(name string, f func() error) error {
 	if !g.frozen() {
 		return f()
@@ -134,7 +137,7 @@ func (g *guard) change(name string, f func() error) error {
 	return nil
 }
 
-// Remove removes a file. What cannot be removed is too much, and not missing.
+// Remove removes a file. An error is passed on: a file too many does no harm.
 func (g *guard) Remove(name string) error {
 	return g.change(name, func() error { return g.FS.Remove(name) })
 }
@@ -144,7 +147,7 @@ func (g *guard) RemoveAll(name string) error {
 	return g.change(name, func() error { return g.FS.RemoveAll(name) })
 }
 
-// Rename gives a file its name.
+// Rename gives a file its name. The engine writes its options under another name first.
 func (g *guard) Rename(old, name string) error {
 	return g.change(name, func() error {
 		if g.kind(name) == foreignFile {
@@ -155,7 +158,7 @@ func (g *guard) Rename(old, name string) error {
 	})
 }
 
-// Link is for copies alone.
+// Link is used for copies alone.
 func (g *guard) Link(old, name string) error {
 	return g.change(name, func() error { return g.FS.Link(old, name) })
 }
@@ -183,7 +186,7 @@ func (g *guard) Lock(name string) (io.Closer, error) {
 }
 
 // List lists the directory. The engine leaves goroutines behind when that fails late in
-// its opening, so only the first list may.
+// its opening, so only the first list may fail.
 func (g *guard) List(dir string) (names []string, err error) {
 	if g.PathJoin(dir) != g.PathJoin(g.dir) {
 		return g.FS.List(dir)

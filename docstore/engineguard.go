@@ -13,24 +13,25 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The engine does not bear every error of a disk: it panics, with locks held, when a log
-// cannot be made or closed; it calls a failed manifest fatal and goes on; it tries a
-// failed flush again at once and for ever, also while it opens a store. So it stands on
-// a guard, which shows it no error that it cannot bear:
+// The engine does not bear every error of a disk. It panics, with locks held, when a
+// log cannot be made or closed. It calls a failed manifest fatal and goes on. It tries
+// a failed flush again at once and for ever, even while a store is being opened.
+// Therefore the engine stands on a guard, which shows it no error that it cannot bear:
 //
-//   - What may pass (no space, no descriptors) is tried again for a while where nothing has
-//     been done yet: to make a file, to give a log room. Not while the store is opened.
+//   - Errors that may pass (no space, no descriptors) are waited out, where nothing has been
+//     done yet: before a file is made or a log gets room. Not while the store is opened,
+//     because the caller of Open waits for an answer.
 //   - Any other error of a log, a manifest or the directory breaks the guard. From then on
-//     nothing on the disk is changed: all that the engine does is pretended to succeed, so
-//     that it comes to an end and can be closed. The store fails with the reason, and the
-//     files are as if the process had been killed in that moment.
-//   - An error of a table is shown, because the engine can try again; the guard sees that
-//     it does not do so at once. If that does not help either, the guard breaks.
+//     nothing on the disk is changed, and everything that the engine does is pretended to
+//     succeed, so that the engine comes to an end and can be closed. The store fails with the
+//     reason, and the files are as if the process had been killed in that moment.
+//   - An error of a table is shown, because the engine can try again; the guard paces the
+//     tries. If they do not help within 10 seconds, the guard breaks.
 type guard struct {
 	vfs.FS
 	dir string
 
-	opening atomic.Bool // reads fail too once the guard is broken, to end the opening
+	opening atomic.Bool // then reads fail too once the guard is broken, to end the opening
 	listed  atomic.Bool // the directory has been listed
 	afresh  atomic.Bool // logs are made anew, not recycled
 	failure atomic.Pointer[error]
@@ -39,7 +40,7 @@ type guard struct {
 	once    sync.Once
 
 	mu      sync.Mutex
-	last    error     // that is being waited out
+	last    error     // is being waited out
 	since   time.Time // tables cannot be written since then; zero when they can
 	retries int
 	tell    func(error) // of the failure
@@ -47,6 +48,8 @@ type guard struct {
 
 // Waits for a disk that may come back.
 const (
+	// diskPatience is how long writers wait before the store fails. Longer would look
+	// like a hang to their callers.
 	diskPatience = 10 * time.Second
 	firstPause   = 10 * time.Millisecond
 	longestPause = time.Second
@@ -59,7 +62,8 @@ func newGuard(fs vfs.FS, dir string) *guard {
 	return g
 }
 
-// fail breaks the guard; the first reason stays.
+// fail breaks the guard; the first reason stays, because later ones are its
+// consequences.
 func (g *guard) fail(reason error) {
 	if !g.failure.CompareAndSwap(nil, &reason) {
 		return
@@ -73,7 +77,7 @@ func (g *guard) fail(reason error) {
 	}
 }
 
-// err is why the guard broke.
+// err returns the reason why the guard broke, or nil.
 func (g *guard) err() error {
 	if e := g.failure.Load(); e != nil {
 		return *e
@@ -83,8 +87,8 @@ func (g *guard) err() error {
 
 func (g *guard) frozen() bool { return g.failure.Load() != nil }
 
-// opened ends the time in which reads fail with the guard, and has tell called with the
-// failure, at once if there is one.
+// opened ends the time in which reads fail with the guard. From now on the guard calls
+// tell with its failure, at once if there is one already.
 func (g *guard) opened(tell func(error)) {
 	g.opening.Store(false)
 	g.mu.Lock()
@@ -95,7 +99,7 @@ func (g *guard) opened(tell func(error)) {
 	}
 }
 
-// until breaks the guard when ctx ends, unless settled is called before.
+// until breaks the guard when ctx ends, unless settled is called first.
 func (g *guard) until(ctx context.Context) (settled func()) {
 	giveUp := func() {
 		if err := g.waitsFor(); err != nil {
@@ -112,10 +116,10 @@ func (g *guard) until(ctx context.Context) (settled func()) {
 	}
 }
 
-// hurry ends all waits for the disk, for the engine is closed.
+// hurry ends all waits for the disk, because the engine is being closed.
 func (g *guard) hurry() { g.once.Do(func() { close(g.closing) }) }
 
-// pause waits; false tells that there is no use in trying again.
+// pause waits; false means that another try is of no use.
 func (g *guard) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -128,7 +132,8 @@ func (g *guard) pause(d time.Duration) bool {
 	return false
 }
 
-// mayPass tells the errors that somebody else may end.
+// mayPass reports whether an error may end by itself: other processes free space,
+// descriptors and memory.
 func mayPass(err error) bool {
 	for _, e := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN} {
 		if errors.Is(err, e) {
@@ -138,7 +143,8 @@ func mayPass(err error) bool {
 	return false
 }
 
-// insist tries what must be done, for a while if need be, and then breaks the guard.
+// insist tries f until it succeeds, for as long as its error may pass, and then breaks
+// the guard. It reports whether f succeeded.
 func (g *guard) insist(verb, name string, try func() error) bool {
 	begin := time.Now()
 	for wait := firstPause; !g.frozen(); wait = min(2*wait, longestPause) {
@@ -154,14 +160,15 @@ func (g *guard) insist(verb, name string, try func() error) bool {
 	return false
 }
 
-// must breaks the guard after an error of what cannot be tried again.
+// must breaks the guard after an error of a step that cannot be tried again: half of it
+// may have been done.
 func (g *guard) must(verb, name string, err error) {
 	if err != nil {
 		g.fail(named(verb, name, err))
 	}
 }
 
-// named has an error say what was done to which file.
+// named adds verb and file to an error that lacks the file.
 func named(verb, name string, err error) error {
 	if err == nil || strings.Contains(err.Error(), name) {
 		return err
@@ -175,14 +182,15 @@ func (g *guard) waitingOut(err error) {
 	g.last = err
 }
 
-// waitsFor is what is being waited out; nil for nothing.
+// waitsFor returns the error that is being waited out, or nil.
 func (g *guard) waitsFor() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.last
 }
 
-// table notes the outcome of something done to a table, and passes it on.
+// table records the outcome of a step on a table and returns it to the engine. It
+// breaks the guard when tables have failed for diskPatience.
 func (g *guard) table(verb, name string, err error) error {
 	err = named(verb, name, err)
 	g.mu.Lock()
@@ -200,7 +208,7 @@ func (g *guard) table(verb, name string, err error) error {
 	return err
 }
 
-// tableDone notes that a table is on the disk.
+// tableDone records that a table is on the disk, which ends a series of failures.
 func (g *guard) tableDone() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -209,7 +217,7 @@ func (g *guard) tableDone() {
 	}
 }
 
-// beforeTable waits before another try of a table.
+// beforeTable waits before another try of a table, longer each time.
 func (g *guard) beforeTable() {
 	g.mu.Lock()
 	n := g.retries

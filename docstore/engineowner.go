@@ -9,7 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// ownerFS is the file system of the machine, on which what is made is for its owner only.
+// ownerFS is the file system of the machine, on which new files are for their owner
+// only: a store holds users' data, and the usual umask lets everybody read.
 type ownerFS struct{ vfs.FS }
 
 var machine filesystem = ownerFS{vfs.Default}
@@ -23,7 +24,8 @@ const (
 // Unwrap is the file system below.
 func (fs ownerFS) Unwrap() vfs.FS { return fs.FS }
 
-// Create makes a file anew.
+// Create makes a file anew. An existing file is removed first, since it would keep the
+// permissions that it has.
 func (fs ownerFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -62,9 +64,9 @@ func closed(name string) error {
 	return os.Chmod(name, info.Mode().Perm()&^others)
 }
 
-// closeFiles takes the permissions of others from the files of a store that an earlier
-// version made. The directory stays as it is: it may have been made by somebody who
-// wanted it so.
+// closeFiles takes the permissions of others from the files that an earlier version
+// made. The directory stays as it is: an operator may have opened it on purpose, for a
+// group say.
 func closeFiles(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -82,7 +84,8 @@ func closeFiles(dir string) error {
 	return nil
 }
 
-// makeDir makes a directory and its parents, so that a power loss does not take one of them.
+// makeDir makes a directory and its parents, and syncs every directory that got a new
+// name: a power loss would else take a parent, with the store in it.
 func makeDir(fs vfs.FS, dir string) error {
 	var made []string
 	for d := fs.PathJoin(dir); ; d = fs.PathDir(d) {

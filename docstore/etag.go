@@ -7,7 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// tagger makes ETags that never come twice.
+// tagger makes ETags that never repeat, not even after a restart or in a store restored
+// from a copy: a counter starts anew there, so a random number of the run goes before
+// it.
 type tagger struct {
 	run  string
 	next *atomic.Uint64
@@ -19,7 +21,7 @@ func newTagger() tagger {
 	return tagger{run: fmt.Sprintf("%08x-%04x", b[:4], b[4:6]), next: &atomic.Uint64{}}
 }
 
-// tag is the next ETag, with its quotes.
+// tag returns the next ETag, with its quotes, in groups like those of the service.
 func (t tagger) tag() string {
 	n := strconv.FormatUint(t.next.Add(1)|1<<63, 16) // 16 digits
 	b := make([]byte, 0, 2+len(t.run)+len(n)+3)

@@ -8,11 +8,12 @@ import (
 	"slices"
 )
 
-// What is where. Numbers in keys are big-endian, so that they sort; cont is 4 bytes, log
-// 4, lsn 8, idx 2; epk is hex text; 00 is a zero byte, which neither hex nor the JSON of
-// a pk contains. An id may contain one, and nothing is escaped: so it stands last where
-// keys are taken apart from the front (splitDoc), and in the index by id, where it stands
-// first, they are taken apart from the end (splitID).
+// What is stored where. Numbers in keys are big-endian, because the engine sorts keys
+// as bytes. cont is 4 bytes, log 4, lsn 8, idx 2; epk is hex text; 00 is a zero byte,
+// which neither hex nor the JSON of a pk contains. An id may contain a zero byte, and
+// nothing is escaped: therefore the id stands last where keys are taken apart from the
+// front (splitDoc), and where it stands first, in the index by id, they are taken apart
+// from the end (splitID).
 //
 //	key                                  value
 //	m name                               about the store: format, rid, next container
@@ -41,6 +42,12 @@ import (
 //	pk text, id text, etag text, body to the end
 //
 // where text is a uvarint length and the bytes.
+//
+// Bodies are stored once, in the log, in the order of LSNs: a feed read is then one
+// sequential scan, and an overwrite leaves other bodies alone. This layout was the
+// fastest of those measured (docs/decisions/0002-one-log-in-lsn-order.md). Its price is
+// the second read of a point read. An entry repeats the etag and the ttl of its slot so
+// that neither the feed nor a check needs the index.
 const (
 	tableMeta      = 'm'
 	tableContainer = 'c'
@@ -56,20 +63,23 @@ const (
 	tableUnique    = 'u'
 )
 
-// dataTables are the tables whose keys begin with a container.
+// dataTables are the tables whose keys begin with a container: they go with the
+// container.
 const dataTables = "hnwdilrtu"
 
-// errFormat is a record that is not in the form above.
+// errFormat is a record that is too short for the form above.
 var errFormat = errors.New("record is cut short")
 
-// addr is where one version of a document is.
+// addr is the place of one version of a document. The LSN alone would name a
+// transaction; idx is the write within the transaction.
 type addr struct {
 	log uint32
 	lsn int64
 	idx uint16
 }
 
-// slot is the value of the primary index.
+// slot is the value of the primary index: all that a conditional write or a point read
+// needs to know before the body.
 type slot struct {
 	addr
 	time int64 // commit time, Unix milliseconds
@@ -80,7 +90,8 @@ type slot struct {
 	born int64    // number of its resource id; 0 is the hash that older versions gave
 }
 
-// entry is one version of a document in a log.
+// entry is one version of a document in a log. Previous LSN and index lead to the
+// version before, whose body is the previous image in the feed of all versions.
 type entry struct {
 	op      entryOp
 	epk     []byte
@@ -94,7 +105,7 @@ type entry struct {
 	body    []byte
 }
 
-// entryOp is what made the version.
+// entryOp says how the version came about.
 type entryOp byte
 
 const (
@@ -104,11 +115,12 @@ const (
 	opExpire  entryOp = 'e'
 )
 
-// gone tells the versions that are the end of a document.
+// gone reports whether the version is the end of a document.
 func (o entryOp) gone() bool { return o == opDelete || o == opExpire }
 
 const prefixSize = 1 + 4 // of a key in a table: the table and the container
 
+// tableKey begins a key of a table, with room for extra bytes.
 func tableKey(table byte, cont uint32, extra int) []byte {
 	k := make([]byte, prefixSize, prefixSize+extra)
 	k[0] = table
@@ -124,7 +136,8 @@ func splitKey(key []byte) (cont uint32, tail []byte, err error) {
 	return binary.BigEndian.Uint32(key[1:]), key[prefixSize:], nil
 }
 
-// tailOf is a key of a table that is known to be one, without table and container.
+// tailOf returns a key without table and container. The key must come from a cursor or
+// a table of containers; other keys go through splitKey.
 func tailOf(key []byte) []byte { return key[prefixSize:] }
 
 func metaKey(name string) []byte      { return append([]byte{tableMeta}, name...) }
@@ -159,7 +172,7 @@ func appendDoc(k []byte, epk, pk, id string) []byte {
 	return append(k, id...)
 }
 
-// splitDoc takes epk, pk and id out of the tail of a key that appendDoc made.
+// splitDoc takes epk, pk and id from the tail of a key that appendDoc made.
 func splitDoc(tail []byte) (epk, pk, id []byte, err error) {
 	epk, rest, ok := bytes.Cut(tail, []byte{0})
 	pk, id, ok2 := bytes.Cut(rest, []byte{0})
@@ -176,8 +189,8 @@ func idKey(cont uint32, id, epk, pk string) []byte {
 	return append(k, pk...)
 }
 
-// splitID takes id, epk and pk out of the tail of a key that idKey made. The id alone
-// may contain zero bytes.
+// splitID takes id, epk and pk from the tail of a key that idKey made, from the end,
+// because the id alone may contain zero bytes.
 func splitID(tail []byte) (id, epk, pk []byte, err error) {
 	j := bytes.LastIndexByte(tail, 0)
 	i := bytes.LastIndexByte(tail[:max(j, 0)], 0)
@@ -192,7 +205,7 @@ func uniqueKey(cont uint32, index int, epk, pk, value string) []byte {
 	return appendDoc(append(k, byte(index)), epk, pk, value)
 }
 
-// splitUnique takes the parts out of the tail of a key that uniqueKey made.
+// splitUnique takes the parts from the tail of a key that uniqueKey made.
 func splitUnique(tail []byte) (index int, epk, pk, value []byte, err error) {
 	if len(tail) == 0 {
 		return 0, nil, nil, nil, fmt.Errorf("key %q: %w", tail, errFormat)
@@ -206,8 +219,8 @@ func ttlKey(cont uint32, expiry int64, epk, pk, id string) []byte {
 	return appendDoc(binary.BigEndian.AppendUint64(k, uint64(expiry)), epk, pk, id)
 }
 
-// splitTTL takes the time and the document, as appendDoc has it, out of the tail of a key
-// that ttlKey made.
+// splitTTL takes the expiry and the document, as appendDoc wrote them, from the tail of
+// a key that ttlKey made.
 func splitTTL(tail []byte) (expiry int64, doc []byte, err error) {
 	if len(tail) < 8 {
 		return 0, nil, fmt.Errorf("key %q: %w", tail, errFormat)
@@ -215,7 +228,8 @@ func splitTTL(tail []byte) (expiry int64, doc []byte, err error) {
 	return int64(binary.BigEndian.Uint64(tail)), tail[8:], nil
 }
 
-// logKey is the key of a version, in the table of logs or in that of dead marks.
+// logKey is the key of a version, in the table of logs or in that of dead marks. Both
+// have the same form, so the feed can walk them side by side.
 func logKey(table byte, cont uint32, a addr) []byte {
 	return appendAddr(tableKey(table, cont, addrSize), a)
 }
@@ -236,7 +250,7 @@ func splitAddr(tail []byte) (addr, error) {
 	return parseAddr(tail), nil
 }
 
-// parseAddr reads what appendAddr wrote, where that is known to be long enough.
+// parseAddr reads bytes that appendAddr wrote and that are known to be long enough.
 func parseAddr(b []byte) addr {
 	return addr{
 		log: binary.BigEndian.Uint32(b),
@@ -245,12 +259,12 @@ func parseAddr(b []byte) addr {
 	}
 }
 
-// logBounds are the keys of the versions of one log with LSNs in (after, upTo].
+// logBounds returns the keys of the versions of one log with LSNs in (after, upTo].
 func logBounds(table byte, cont, log uint32, after, upTo int64) (from, to []byte) {
 	return logKey(table, cont, addr{log, after + 1, 0}), logKey(table, cont, addr{log, upTo + 1, 0})
 }
 
-// after is the least key above all keys with this prefix.
+// after returns the least key above all keys with this prefix, nil if there is none.
 func after(prefix []byte) []byte {
 	k := slices.Clone(prefix)
 	for i := len(k) - 1; i >= 0; i-- {
@@ -274,6 +288,8 @@ func (p *slot) encode() []byte {
 	return binary.AppendUvarint(b, uint64(p.born))
 }
 
+// decodeSlot reads a slot. The number of the resource id was added later, at the end:
+// slots of older stores end before.
 func decodeSlot(b []byte) (slot, error) {
 	if len(b) < addrSize {
 		return slot{}, fmt.Errorf("slot: %w", errFormat)
@@ -287,7 +303,7 @@ func decodeSlot(b []byte) (slot, error) {
 	for n := r.uvarint(); n > 0 && !r.bad; n-- {
 		p.uniq = append(p.uniq, string(r.text()))
 	}
-	if len(r.b) > 0 { // which older versions end without
+	if len(r.b) > 0 {
 		p.born = int64(r.uvarint())
 	}
 	if r.bad {
@@ -310,8 +326,9 @@ func (e *entry) encode() []byte {
 	return append(b, e.body...)
 }
 
-// peekEntry reads of an entry how the version was made, and its place: all that a reader
-// of a part of the key space needs to pass over it.
+// peekEntry reads the beginning of an entry: operation and epk, which decide whether a
+// reader of part of the key space passes over it. They come first in the entry for that
+// reason.
 func peekEntry(b []byte) (op entryOp, epk []byte, err error) {
 	op, epk, r := beginEntry(b)
 	if r.bad {
@@ -351,7 +368,8 @@ func appendText[T string | []byte](b []byte, s T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// reader takes fields off a record; after a short one it is bad.
+// reader takes fields off a record. After a field that is cut short it is bad and
+// returns zeros, so callers check once, at the end.
 type reader struct {
 	b   []byte
 	bad bool
@@ -377,7 +395,7 @@ func (r *reader) varint() int64 {
 	return v
 }
 
-// take is the next byte of a record that has one.
+// take returns the next byte. The record must have one.
 func (r *reader) take() byte {
 	b := r.b[0]
 	r.b = r.b[1:]
@@ -395,7 +413,7 @@ func (r *reader) text() []byte {
 	return s
 }
 
-// encodeNumbers is the value of the tables of heads, counts and low-water marks.
+// encodeNumbers makes the value of the tables of heads, counts and low-water marks.
 func encodeNumbers(values ...int64) (b []byte) {
 	for _, v := range values {
 		b = binary.AppendUvarint(b, uint64(v))
@@ -403,7 +421,7 @@ func encodeNumbers(values ...int64) (b []byte) {
 	return b
 }
 
-// decodeNumbers reads a value of exactly so many numbers.
+// decodeNumbers reads exactly len(numbers) numbers: more or fewer are damage.
 func decodeNumbers(b []byte, numbers []int64) error {
 	r := reader{b: b}
 	for i := range numbers {

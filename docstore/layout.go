@@ -14,8 +14,10 @@ import (
 	"github.com/millrace/changefeed/internal/epk"
 )
 
-// layout is how a container is at one moment; it is never changed, only replaced, by
-// the committer.
+// layout is the shape of a container at one moment: specification, partitions and logs.
+// A layout is never changed but replaced as a whole, by the committer, so that a reader
+// can work with the one that was current when the read began, and can notice that
+// another has come (see move.go).
 type layout struct {
 	spec   ContainerSpec
 	kind   epk.Kind
@@ -26,7 +28,7 @@ type layout struct {
 	logs   map[uint32]*changelog
 	former []uint32 // logs that no partition writes any more
 	next   uint32   // number of the next partition, and of its log
-	floor  int64    // all versions and deletes begins behind this LSN
+	floor  int64    // the feed of all versions begins after this LSN
 	purged int64    // see retention.go, as are the next two
 	drain  int64
 	marked bool          // there may be marks of dead versions
@@ -36,9 +38,10 @@ type layout struct {
 	changed int64  // when, Unix milliseconds
 }
 
-// partition is a physical partition: a range of the key space with a log of its own,
-// which has its number. After a split or merge it also reads the logs of its ancestors,
-// until their versions have been moved.
+// partition is a physical partition: a range of the key space, with a log of the same
+// number. After a split or merge the partition also reads the logs of its ancestors,
+// until their versions have been moved. Its counters live on through changes of the
+// layout, because layouts share the pointer.
 type partition struct {
 	num     uint32
 	rng     changefeed.Range
@@ -46,27 +49,28 @@ type partition struct {
 	newest  atomic.Int64
 	docs    atomic.Int64
 	retired atomic.Bool
-	watch   *watch // of a split that is counting; the committer's
+	watch   *watch // of a split while counting; the committer's
 	gate    gate
 }
 
-// changelog is one log.
+// changelog is one log. The marks only save work: readers and the sweeper begin at them
+// and not at the first LSN, which may be millions of tombstones away.
 type changelog struct {
 	rng   changefeed.Range // of the partition that wrote it
-	low   atomic.Int64     // nothing that lives is at or before this LSN
+	low   atomic.Int64     // every version up to this LSN is dead
 	saved atomic.Int64     // low as it is on disk
-	swept atomic.Int64     // nothing that lives by the default ttl is at or before it
+	swept atomic.Int64     // no version up to this LSN will expire by the default ttl
 }
 
 func (p *partition) id() string { return strconv.FormatUint(uint64(p.num), 10) }
 
-// at is the partition that holds an effective partition key.
+// at returns the partition that holds an effective partition key.
 func (l *layout) at(key string) *partition {
 	i := sort.Search(len(l.parts), func(i int) bool { return l.parts[i].rng.Min > key })
 	return l.parts[max(i, 1)-1]
 }
 
-// overlapping are the partitions that share keys with r.
+// overlapping returns the partitions that share keys with r.
 func (l *layout) overlapping(r changefeed.Range) []*partition {
 	var found []*partition
 	for _, p := range l.parts {
@@ -77,7 +81,9 @@ func (l *layout) overlapping(r changefeed.Range) []*partition {
 	return found
 }
 
-// sole is the partition that holds all of r, or the ErrGone of a range that spans more.
+// sole returns the partition that holds all of r. A range across several partitions is
+// [changefeed.ErrGone]: the caller must learn of the split, since the children of a
+// split are read, and owned, one by one.
 func (l *layout) sole(r changefeed.Range) (*partition, error) {
 	found := l.overlapping(r)
 	if len(found) == 1 && found[0].rng.Contains(r) {
@@ -89,7 +95,7 @@ func (l *layout) sole(r changefeed.Range) (*partition, error) {
 	return nil, fmt.Errorf("%w: range %s of container %q spans %d partitions", changefeed.ErrGone, r, l.spec.ID, len(found))
 }
 
-// find is the partition with this id.
+// find returns the partition with this id.
 func (l *layout) find(id string) (*partition, error) {
 	for _, p := range l.parts {
 		if p.id() == id {
@@ -99,7 +105,7 @@ func (l *layout) find(id string) (*partition, error) {
 	return nil, fmt.Errorf("partition %q of container %q: %w", id, l.spec.ID, changefeed.ErrNotFound)
 }
 
-// clone is a layout to change.
+// clone returns a copy to change. Partitions and logs are shared: their counters go on.
 func (l *layout) clone() *layout {
 	c := *l
 	c.parts = slices.Clone(l.parts)
@@ -108,7 +114,7 @@ func (l *layout) clone() *layout {
 	return &c
 }
 
-// grow adds a partition, and its log.
+// grow adds a partition and its log.
 func (l *layout) grow(r changefeed.Range, parents []string) *partition {
 	p := &partition{num: l.next, rng: r, parents: parents}
 	l.logs[l.next] = &changelog{rng: r}
@@ -123,8 +129,9 @@ func (l *layout) grow(r changefeed.Range, parents []string) *partition {
 	return p
 }
 
-// reading are the logs that have versions of a partition: those of former partitions
-// that shared keys with it, and its own.
+// reading returns the logs that have versions of a partition: those of former
+// partitions that shared keys with it, then its own. The order matters to addPrevious,
+// which follows versions that are being moved from the former to the latter.
 func (l *layout) reading(p *partition) []uint32 {
 	var logs []uint32
 	for _, n := range l.former {
@@ -135,7 +142,7 @@ func (l *layout) reading(p *partition) []uint32 {
 	return append(logs, p.num)
 }
 
-// settle finds the logs that no partition writes any more.
+// settle recomputes which logs no partition writes any more.
 func (l *layout) settle() {
 	l.former = nil
 	for n := range l.logs {
@@ -146,7 +153,8 @@ func (l *layout) settle() {
 	slices.Sort(l.former)
 }
 
-// record is a container as it is stored.
+// record is the stored form of a layout, as JSON: it is written rarely, and fields were
+// added over time without a new format.
 type record struct {
 	Spec       ContainerSpec
 	RID        string

@@ -11,8 +11,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// Locate is where a partition key is in the key space. The range of a hierarchical key
-// that lacks its last levels holds all keys that begin so.
+// Locate returns the range of the key space that a partition key occupies. A
+// hierarchical key that lacks its last levels occupies the range of all keys with that
+// beginning.
 func (c *Container) Locate(key changefeed.PartitionKey) (changefeed.Range, error) {
 	r, _, err := c.layout.Load().keyRange(string(key))
 	if err != nil {
@@ -21,13 +22,13 @@ func (c *Container) Locate(key changefeed.PartitionKey) (changefeed.Range, error
 	return r, nil
 }
 
-// KeyOf is the partition key of a body.
+// KeyOf returns the partition key of a body.
 func (c *Container) KeyOf(body []byte) (changefeed.PartitionKey, error) {
 	d, err := parseDocument(body, c.layout.Load().paths)
 	return d.key, err
 }
 
-// KeyPaths are the partition key paths, cut into the names of members.
+// KeyPaths returns the partition key paths, each as the names of its members.
 func (c *Container) KeyPaths() [][]string {
 	var paths [][]string
 	for _, p := range c.layout.Load().paths {
@@ -36,22 +37,24 @@ func (c *Container) KeyPaths() [][]string {
 	return paths
 }
 
-// PartitionAt is the physical partition that holds an effective partition key.
+// PartitionAt returns the physical partition that holds an effective partition key.
 func (c *Container) PartitionAt(epk string) changefeed.Partition {
 	p := c.layout.Load().at(epk)
 	return changefeed.Partition{ID: p.id(), Range: p.rng, Parents: p.parents}
 }
 
-// Newest is the LSN of the newest change of the partition that holds an effective
-// partition key.
+// Newest returns the LSN of the newest change of the partition that holds an effective
+// partition key. The partition's own mark is raised before the head, so the lesser of
+// both is safe to show.
 func (c *Container) Newest(epk string) int64 {
 	return min(c.layout.Load().at(epk).newest.Load(), c.head.Load())
 }
 
-// Logical are the documents of one logical partition, or of all keys that begin with a
-// hierarchical one, that were last written behind an LSN, in the order of those writes.
-// It reads no other documents. One that is written meanwhile may appear or not, and
-// then also once more behind its new LSN. An error is the last pair.
+// Logical yields the documents of one logical partition, or of all keys that begin with
+// a hierarchical prefix, last written after an LSN, in the order of those writes. No
+// other document is read: queries with a pinned key cost by their result. A document
+// that is written meanwhile may appear or not, and then again under the new LSN. An
+// error is the last pair.
 func (c *Container) Logical(ctx context.Context, key changefeed.PartitionKey, after int64) iter.Seq2[Item, error] {
 	return c.inOrder(ctx, func() ([]written, error) {
 		sel, err := c.layout.Load().selection(changefeed.FullRange(), changefeed.ReadOptions{Key: key})
@@ -64,12 +67,14 @@ func (c *Container) Logical(ctx context.Context, key changefeed.PartitionKey, af
 	})
 }
 
-// HasIDIndex tells whether [Container.WithIDs] serves the container: one with the
-// partition key /id or /partitionKey, as lease containers have.
+// HasIDIndex reports whether [Container.WithIDs] serves the container. Only containers
+// with the partition key /id or /partitionKey have the index, as lease containers do,
+// because their records are listed by prefix; elsewhere each write would pay for the
+// index.
 func (c *Container) HasIDIndex() bool { return c.layout.Load().byID }
 
-// WithIDs are the documents whose ids begin with a prefix, as [Container.Logical] gives
-// them, from the index by id.
+// WithIDs yields the documents whose ids begin with prefix, as [Container.Logical]
+// does, from the index by id.
 func (c *Container) WithIDs(ctx context.Context, prefix string, after int64) iter.Seq2[Item, error] {
 	return c.inOrder(ctx, func() ([]written, error) {
 		if !c.HasIDIndex() {
@@ -96,14 +101,16 @@ func (c *Container) WithIDs(ctx context.Context, prefix string, after int64) ite
 	})
 }
 
-// written is a document's key in the primary index, and its last write.
+// written is a document's key in the primary index, with its last write.
 type written struct {
 	key []byte
 	lsn int64
 	idx uint16
 }
 
-// inOrder yields the documents of places in the order of their last writes.
+// inOrder yields documents in the order of their last writes. All keys are held in
+// memory to be sorted, since the primary index is sorted by key; bodies are read one at
+// a time.
 func (c *Container) inOrder(ctx context.Context, find func() ([]written, error)) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		err := c.usable(ctx)
@@ -129,8 +136,9 @@ func (c *Container) inOrder(ctx context.Context, find func() ([]written, error))
 	}
 }
 
-// places are the documents between two keys of the primary index that were last written
-// behind an LSN; with a key, those of one logical partition.
+// places returns the documents in [from, to) of the primary index that were last
+// written after an LSN; with pk, those of one logical partition, because hashes may
+// collide.
 func (c *Container) places(from, to []byte, after int64, pk string) (found []written, err error) {
 	it, err := c.db.eng.cursor(from, to)
 	if err != nil {
@@ -156,6 +164,7 @@ func (c *Container) places(from, to []byte, after int64, pk string) (found []wri
 	return found, it.err()
 }
 
+// appendWritten adds a document to found if its last write came after an LSN.
 func appendWritten(found []written, key, value []byte, after int64) ([]written, error) {
 	s, err := decodeSlot(value)
 	if err != nil {

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// checkDir refuses a directory that has no store and must have one, or in which one would
-// lie among other files.
+// checkDir refuses a directory that lacks a store although it must have one, or that
+// holds other files: a store made among them would be taken for part of them, and the
+// other way round.
 func checkDir(dir string, mustExist bool) error {
 	if dir == "" {
 		return refuse("name of the directory is empty: want a path, or Options.InMemory")
@@ -36,7 +37,9 @@ func checkDir(dir string, mustExist bool) error {
 	return nil
 }
 
-// openError gives the engine's error one of our names.
+// openError maps the engine's error to ours. The engine exports no sentinel for a
+// locked directory or an unknown format, so the text decides; a test opens each such
+// directory, so a new text is noticed with the engine's next version.
 func openError(err error) error {
 	text := err.Error()
 	switch {

@@ -12,16 +12,18 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// maxPatchOps is how many operations a patch has at most; it is the service's limit.
+// maxPatchOps is the service's limit of operations in a patch.
 const maxPatchOps = 10
 
-// applyPatch is the body after the operations, in order; on an error, nothing is done.
-// The body must be one that parseDocument has read, and the result must go through it
-// again. Text that no operation touches stays as it is, to the byte.
+// applyPatch returns the body after the operations, in order; after an error nothing is
+// done. The body must have passed parseDocument, and the result must pass again. Text
+// that no operation touches stays as it is, to the byte: a patch of one member must not
+// rewrite the numbers of the others.
 //
 // The operations are those of the service: add and set make or overwrite a member, add
-// inserts into an array where set overwrites, replace and remove need what they name,
-// incr makes what is missing, move is remove and add. A missing value is null.
+// inserts into an array where set overwrites, replace and remove need an existing
+// value, incr makes a missing member, move is remove and add. A missing operand is
+// null.
 func applyPatch(body []byte, ops []changefeed.PatchOp) ([]byte, error) {
 	if len(ops) == 0 || len(ops) > maxPatchOps {
 		return nil, refuse("patch has %d operations: want 1 to %d", len(ops), maxPatchOps)
@@ -38,8 +40,8 @@ func applyPatch(body []byte, ops []changefeed.PatchOp) ([]byte, error) {
 	return body, nil
 }
 
-// patchTouches tells whether an operation changes the value at the path: by its path or
-// its source, at, above or below it.
+// patchTouches reports whether an operation changes the value at path: by its path or
+// its source, at, above or below path.
 func patchTouches(ops []changefeed.PatchOp, path keyPath) bool {
 	return slices.ContainsFunc(ops, func(op changefeed.PatchOp) bool {
 		return pointerTouches(op.Path, path) || op.Op == "move" && pointerTouches(op.From, path)
@@ -55,7 +57,8 @@ func pointerTouches(pointer string, path keyPath) bool {
 	return slices.Equal(p[:n], path[:n])
 }
 
-// keepsKey refuses a patch that touches one of the partition key paths.
+// keepsKey refuses a patch that touches a partition key path: the document would belong
+// to another logical partition, which a write of this batch cannot reach.
 func keepsKey(ops []changefeed.PatchOp, paths []keyPath) error {
 	for i, op := range ops {
 		for _, p := range paths {
@@ -68,7 +71,7 @@ func keepsKey(ops []changefeed.PatchOp, paths []keyPath) error {
 	return nil
 }
 
-// applyOp is the body after one operation.
+// applyOp returns the body after one operation.
 func applyOp(body []byte, op changefeed.PatchOp) ([]byte, error) {
 	path, err := userPointer(op.Path)
 	if err != nil {
@@ -98,7 +101,7 @@ func applyOp(body []byte, op changefeed.PatchOp) ([]byte, error) {
 	return nil, refuse("operation %q is unknown: want add, set, replace, remove, incr or move", op.Op)
 }
 
-// userPointer reads a JSON pointer to something that a user may change.
+// userPointer reads a JSON pointer to a value that a user may change.
 func userPointer(pointer string) ([]string, error) {
 	p, err := parsePointer(pointer)
 	if err != nil {
@@ -110,7 +113,7 @@ func userPointer(pointer string) ([]string, error) {
 	return p, nil
 }
 
-// parsePointer reads a JSON pointer to something within the document.
+// parsePointer reads a JSON pointer to a value within the document, by RFC 6901.
 func parsePointer(pointer string) ([]string, error) {
 	if !strings.HasPrefix(pointer, "/") || !utf8.ValidString(pointer) {
 		return nil, refuse("path %q is not a JSON pointer: want one as in /address/city", pointer)
@@ -127,7 +130,7 @@ func parsePointer(pointer string) ([]string, error) {
 	return segments, nil
 }
 
-// place is where a pointer leads to: an item of an object or array, or room for one.
+// place is the end of a pointer: an item of an object or array, or room for one.
 type place struct {
 	parent span
 	name   string // last segment of the pointer
@@ -138,10 +141,10 @@ type place struct {
 	value  span
 }
 
-// found tells whether something is at the place.
+// found reports whether a value is at the place.
 func (p place) found() bool { return p.value.to > 0 }
 
-// findPlace follows a pointer. All of it but the last segment must exist.
+// findPlace follows a pointer. All of the path but the last segment must exist.
 func findPlace(body []byte, pointer []string) (place, error) {
 	w := walker{text: body}
 	w.space()
@@ -162,7 +165,8 @@ func findPlace(body []byte, pointer []string) (place, error) {
 	return place{}, refuse("path is empty: want one as in /address/city")
 }
 
-// stepInto looks for one segment in the value at a place.
+// stepInto finds one segment in a value. All members are visited even after a hit,
+// because of several members with one name the last one counts.
 func stepInto(body []byte, parent span, name string) (place, error) {
 	p := place{parent: parent, name: name}
 	w := walker{text: body, pos: parent.from}
@@ -194,7 +198,8 @@ func stepInto(body []byte, parent span, name string) (place, error) {
 	return p, nil
 }
 
-// arrayIndex reads an index as JSON pointers have it: no sign, no leading zeros; else -1.
+// arrayIndex reads an index as JSON pointers write it, without sign and leading zeros;
+// anything else is -1.
 func arrayIndex(segment string) int {
 	n, err := strconv.Atoi(segment)
 	if err != nil || n < 0 || strconv.Itoa(n) != segment {
@@ -215,7 +220,7 @@ func addAt(body []byte, path []string, value []byte) ([]byte, error) {
 	return put(body, p, value), nil
 }
 
-// setAt makes or overwrites a member, overwrites an element, or appends one with "-".
+// setAt makes or overwrites a member, overwrites an element, or appends one at "-".
 func setAt(body []byte, path []string, value []byte) ([]byte, error) {
 	p, err := findPlace(body, path)
 	if err != nil {
@@ -227,7 +232,7 @@ func setAt(body []byte, path []string, value []byte) ([]byte, error) {
 	return put(body, p, value), nil
 }
 
-// put overwrites what is at a place, or appends to its parent.
+// put overwrites the value at a place, or appends to its parent.
 func put(body []byte, p place, value []byte) []byte {
 	if p.found() {
 		return splice(body, p.value, value)
@@ -243,7 +248,7 @@ func put(body []byte, p place, value []byte) []byte {
 	return splice(body, span{last, last}, before, value)
 }
 
-// replaceAt overwrites what must be there.
+// replaceAt overwrites a value that must exist.
 func replaceAt(body []byte, path []string, value []byte) ([]byte, error) {
 	p, err := findExisting(body, path)
 	if err != nil {
@@ -252,7 +257,7 @@ func replaceAt(body []byte, path []string, value []byte) ([]byte, error) {
 	return splice(body, p.value, value), nil
 }
 
-// findExisting is findPlace for something that must be there.
+// findExisting is findPlace for a value that must exist.
 func findExisting(body []byte, path []string) (place, error) {
 	p, err := findPlace(body, path)
 	if err == nil && !p.found() {
@@ -265,7 +270,8 @@ func (p place) missing() error {
 	return refuse("nothing is at segment %q: want something that exists", p.name)
 }
 
-// removeAt takes an element out, or all members of the name.
+// removeAt takes out an element, or all members of the name: were only the last one
+// taken out, an earlier one would come to light.
 func removeAt(body []byte, path []string) ([]byte, error) {
 	p, err := findExisting(body, path)
 	if err != nil {
@@ -292,7 +298,7 @@ func removeAt(body []byte, path []string) ([]byte, error) {
 	return splice(body, span{p.parent.from + len("{"), p.parent.to - len("}")}, items), nil
 }
 
-// incrementAt adds to a number; a missing member becomes the value.
+// incrementAt adds to a number; a missing member becomes the operand.
 func incrementAt(body []byte, path []string, value []byte) ([]byte, error) {
 	p, err := findPlace(body, path)
 	if err != nil {
@@ -320,10 +326,12 @@ func incrementAt(body []byte, path []string, value []byte) ([]byte, error) {
 
 func isNumber(raw []byte) bool { return raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9' }
 
-// addNumbers adds exactly where both numbers and the sum are an int64, else as float64.
+// addNumbers adds exactly where both numbers and their sum are an int64, because a
+// float64 loses digits above 2^53 and counters grow there; else as float64.
 func addNumbers(a, b []byte) ([]byte, error) {
 	m, errM := strconv.ParseInt(string(a), 10, 64)
 	n, errN := strconv.ParseInt(string(b), 10, 64)
+	// The sum overflowed unless it moved in the direction of n.
 	if sum := m + n; errM == nil && errN == nil && (sum > m) == (n > 0) {
 		return strconv.AppendInt(nil, sum, 10), nil
 	}
@@ -335,7 +343,7 @@ func addNumbers(a, b []byte) ([]byte, error) {
 	return appendEncoded(nil, x+y), nil
 }
 
-// moveTo takes what is at a pointer and adds it elsewhere.
+// moveTo removes the value at a pointer and adds it elsewhere.
 func moveTo(body []byte, from string, path []string) ([]byte, error) {
 	source, err := userPointer(from)
 	if err != nil {
@@ -355,7 +363,8 @@ func moveTo(body []byte, from string, path []string) ([]byte, error) {
 	return addAt(rest, path, p.value.of(body))
 }
 
-// splice is a copy of the body with the parts in place of what is at a place.
+// splice returns a copy of the body with parts in place of a span. Nothing is changed
+// in place: the old body may be in a page that a reader holds.
 func splice(body []byte, at span, parts ...[]byte) []byte {
 	size := len(body) - (at.to - at.from)
 	for _, part := range parts {

@@ -9,52 +9,60 @@ import (
 	"github.com/millrace/changefeed/internal/epk"
 )
 
-// ContainerSpec says what a container is like. Only TTL, Retention and Meta can be
-// changed later, with [DB.ReplaceContainer].
+// ContainerSpec describes a container. DefaultTTL, Retention and Meta can be changed
+// later, by [DB.ReplaceContainer]. The rest is fixed, because documents are stored by
+// it.
 type ContainerSpec struct {
 	ID string
 
-	// Database is where it belongs; empty is [DefaultDatabase].
+	// Database is the database of the container; empty is [DefaultDatabase].
 	Database string `json:",omitempty"`
 
 	// Paths are the partition key paths, as in "/city"; up to three make a hierarchical
-	// key.
+	// key. They must not lead to system properties.
 	Paths []string
 
-	// HashVersion is how keys are hashed: 2, the default, or 1. A hierarchical key has 2.
+	// HashVersion is the version of the partition key hash: 2, the default, or 1, which
+	// containers of old SDKs have. A hierarchical key is always hashed by version 2.
 	HashVersion int
 
-	// DefaultTTL is the time to live of documents, in seconds. Nil turns expiry off,
-	// [NoDefaultTTL] leaves it to the documents' own property ttl.
+	// DefaultTTL is the time to live of documents, in seconds. Nil turns expiry off;
+	// [NoDefaultTTL] leaves expiry to the property ttl of each document.
 	DefaultTTL *int
 
-	// UniqueKeys are sets of paths whose values no two documents of one logical
-	// partition share.
+	// UniqueKeys are sets of paths. No two documents of one logical partition have the
+	// same values at all paths of a set.
 	UniqueKeys [][]string
 
-	// Retention is how long all versions and deletes are kept; 0 is what
-	// [DB.SetRetention] says and, if that says nothing, the last version only: then the
-	// feed of all versions cannot be read.
+	// Retention is how long all versions and deletes are kept. 0 means the retention of
+	// [DB.SetRetention] or, without that, none: then only last versions are kept, and
+	// the feed of all versions cannot be read.
 	Retention time.Duration
 
-	// Ranges is the number of physical partitions to begin with; 0 is one.
+	// Ranges is the number of physical partitions to begin with; 0 is one, 1,000 is the
+	// most.
 	Ranges int
 
-	// Meta is the caller's own; the store keeps it and does not read it.
+	// Meta is the caller's own. The store keeps it unread: the server has indexing
+	// policies and the like there.
 	Meta json.RawMessage `json:",omitempty"`
 }
 
-// NoDefaultTTL is the DefaultTTL of a container in which documents expire by their own
-// property ttl only.
+// NoDefaultTTL as DefaultTTL turns expiry on for documents with a property ttl only.
+// Lease containers want it, so that presence records expire and leases do not.
 const NoDefaultTTL = -1
 
 const (
+	// Names follow the service's limits. Ranges are bounded because each has a log, a
+	// gate and counts in memory.
 	maxRanges     = 1000
 	maxUniqueKeys = 10
 	maxName       = 255
 )
 
-// newLayout checks a specification and reads its paths.
+// newLayout makes the layout of a new container, without partitions. Parsed paths
+// belong to the layout, because every write needs them and parsing costs more than
+// hashing.
 func newLayout(s ContainerSpec) (*layout, error) {
 	l := &layout{spec: s, logs: map[uint32]*changelog{}, marked: s.Retention > 0}
 	if err := l.spec.check(); err != nil {
@@ -87,7 +95,8 @@ func newLayout(s ContainerSpec) (*layout, error) {
 	return l, nil
 }
 
-// check refuses what no container can be, and fills in the defaults.
+// check fills in the defaults and refuses a specification that no container can have,
+// with an error that names the field, the value and the wanted values.
 func (s *ContainerSpec) check() error {
 	if s.HashVersion == 0 {
 		s.HashVersion = 2
@@ -126,10 +135,12 @@ func (s *ContainerSpec) check() error {
 	return nil
 }
 
-// name is the container's name within the store.
+// name is database/id: unique in the store, and free of ambiguity because ids contain
+// no slash.
 func (s *ContainerSpec) name() string { return s.Database + "/" + s.ID }
 
-// shortName is name without the default database.
+// shortName is name without the default database, as callers of [DB.Container] write
+// it.
 func (s *ContainerSpec) shortName() string {
 	if s.Database == DefaultDatabase {
 		return s.ID
@@ -137,8 +148,9 @@ func (s *ContainerSpec) shortName() string {
 	return s.name()
 }
 
-// expiry is when a version with this commit time and ttl of its own expires, in Unix
-// milliseconds; 0 is never.
+// expiry returns when a version expires, in Unix milliseconds, or 0 for never. The
+// version was committed at time and has a property ttl, in seconds; 0 is none. As in
+// the service, a document's ttl counts only while the container has a default.
 func (s *ContainerSpec) expiry(time int64, ttl int) int64 {
 	switch {
 	case s.DefaultTTL == nil || ttl < 0:
@@ -151,7 +163,7 @@ func (s *ContainerSpec) expiry(time int64, ttl int) int64 {
 	return 0
 }
 
-// expired tells a version whose time is up.
+// expired reports whether a version is past its expiry at now.
 func (s *ContainerSpec) expired(time int64, ttl int, now int64) bool {
 	at := s.expiry(time, ttl)
 	return at != 0 && at <= now

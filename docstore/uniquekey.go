@@ -13,11 +13,11 @@ import (
 // maxKeyPaths is how many levels a hierarchical partition key has at most.
 const maxKeyPaths = 3
 
-// keyPath is a path to a property, as the paths of partition keys and unique keys: a
-// name a level. It goes through objects only.
+// keyPath is the path of a partition key or unique key, a name for each level. Paths
+// lead through objects only.
 type keyPath []string
 
-// String is the path in a form that parseKeyPath reads.
+// String returns the path in a form that parseKeyPath reads.
 func (p keyPath) String() string {
 	var b strings.Builder
 	for _, name := range p {
@@ -32,8 +32,8 @@ func (p keyPath) String() string {
 
 func isWildcard(name string) bool { return name == "*" || name == "?" || name == "[]" }
 
-// parseKeyPath reads a path as /address/city or /address/"zip / post code". Within
-// quotes of either kind, a backslash takes the next character for what it is.
+// parseKeyPath reads a path such as /address/city or /address/"zip / post code". Within
+// quotes of either kind, a backslash makes the next character literal.
 func parseKeyPath(path string) (keyPath, error) {
 	if !strings.HasPrefix(path, "/") {
 		return nil, refuse("path %q does not begin with a slash: want one as in /tenant", path)
@@ -58,7 +58,8 @@ func parseKeyPath(path string) (keyPath, error) {
 	return p, nil
 }
 
-// cutSegment takes the first name off a path without its slash.
+// cutSegment takes the first name off a path without its slash. Wildcards are refused
+// here: indexing policies have them, keys do not, and a name of that form needs quotes.
 func cutSegment(path string) (name, tail string, err error) {
 	if path != "" && (path[0] == '"' || path[0] == '\'') {
 		return cutQuoted(path)
@@ -110,9 +111,10 @@ func parseKeyPaths(paths []string) ([]keyPath, error) {
 	return parsed, nil
 }
 
-// uniqueKeyValue is the one text of the values at the paths of a unique key, in a body
-// that parseDocument has read: a JSON array with an element a path. A missing value is
-// null, as the service has it: within a partition, one document may lack the value.
+// uniqueKeyValue returns the one text of the values at the paths of a unique key, a
+// JSON array with an element for each path. The body must have passed parseDocument. A
+// missing value is null, as in the service: so one document of a logical partition may
+// lack the value.
 func uniqueKeyValue(body []byte, paths []keyPath) ([]byte, error) {
 	w := walker{text: body}
 	w.space()
@@ -149,7 +151,8 @@ func appendNested(dst, raw []byte) ([]byte, error) {
 	return appendEncoded(dst, unsigned(v)), nil
 }
 
-// unsigned is a decoded value in which no zero has a sign.
+// unsigned takes the sign off every zero of a decoded value, because -0 and 0 are equal
+// and must have one text.
 func unsigned(v any) any {
 	switch v := v.(type) {
 	case float64:
@@ -166,8 +169,9 @@ func unsigned(v any) any {
 	return v
 }
 
-// appendScalar appends the one text of a string, number, boolean or null: that which
-// [changefeed.Key] gives for it.
+// appendScalar appends the one text of a string, number, boolean or null, as
+// [changefeed.Key] writes it. Short integers, which are most numbers, are copied: no
+// float64 changes their digits.
 func appendScalar(dst, raw []byte) ([]byte, error) {
 	const exact = 15 // digits that every float64 keeps
 	switch raw[0] {
@@ -186,7 +190,8 @@ func appendScalar(dst, raw []byte) ([]byte, error) {
 	return appendEncoded(dst, f+0), nil // -0 and 0 are one key
 }
 
-// appendString appends s as a JSON string.
+// appendString appends s as a JSON string. Plain ASCII takes the quick way; the rest is
+// left to the encoder, whose escapes are those that canonical keys have.
 func appendString(dst []byte, s string) []byte {
 	from := len(dst)
 	dst = append(dst, '"')
@@ -203,8 +208,8 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// appendEncoded appends the JSON of v, without the escapes for HTML. It is for values
-// that came from JSON, which cannot fail.
+// appendEncoded appends the JSON of v without the escapes for HTML, which the service
+// does not make. v must have come from JSON, so encoding cannot fail.
 func appendEncoded(dst []byte, v any) []byte {
 	b := bytes.NewBuffer(dst)
 	enc := json.NewEncoder(b)
@@ -215,7 +220,7 @@ func appendEncoded(dst []byte, v any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// unquote is the text of a JSON string. Half of a surrogate pair becomes U+FFFD.
+// unquote returns the text of a JSON string. Half of a surrogate pair becomes U+FFFD.
 func unquote(raw []byte) string {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw[1 : len(raw)-1])
@@ -227,7 +232,7 @@ func unquote(raw []byte) string {
 	return s
 }
 
-// show names the type of a value and gives its beginning, for an error.
+// show names the type of a value and quotes its first 64 bytes, for an error.
 func show(raw []byte) string {
 	const most = 64
 	text := string(raw)
