@@ -15,10 +15,10 @@ import (
 	"path/filepath"
 )
 
-// Backup copies the store, as it is at one moment of the call, into a directory that must
-// not exist: every write that was acknowledged before the call is in the copy, and readers
-// and writers go on meanwhile. The copy is on the disk, and has been opened once, when
-// Backup returns; after an error there is nothing.
+// Backup copies the store into a new directory, in a state of one moment of the call:
+// every write acknowledged before the call is in the copy, and readers and writers go
+// on. When Backup returns, the copy is on the disk and has been opened once, because a
+// copy that nobody has opened is a hope. After an error there is no directory.
 func (db *DB) Backup(ctx context.Context, dir string) error {
 	ctx, cancel := db.whileOpen(ctx)
 	defer cancel(nil)
@@ -33,8 +33,9 @@ func (db *DB) Backup(ctx context.Context, dir string) error {
 	return nil
 }
 
-// BackupTo is [DB.Backup] into a stream, which [ReceiveBackup] reads. It is a tar archive
-// of the files, and of a last one by which one sees that it is whole.
+// BackupTo is [DB.Backup] into a stream for [ReceiveBackup]: a tar archive of the
+// files, and of a last file with their number and checksum, because a stream that
+// breaks between two files looks whole.
 func (db *DB) BackupTo(ctx context.Context, w io.Writer) error {
 	ctx, cancel := db.whileOpen(ctx)
 	defer cancel(nil)
@@ -55,9 +56,9 @@ func (db *DB) BackupTo(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// ReceiveBackup makes a store of what [DB.BackupTo] wrote, in a directory that must not exist.
-// The store is on the disk, and has been opened once, when it returns; after an error, as
-// of a stream that broke, there is nothing.
+// ReceiveBackup makes a store of the stream that [DB.BackupTo] wrote, in a new
+// directory. When it returns, the store is on the disk and has been opened once; after
+// an error, as of a stream that broke, there is no directory.
 func ReceiveBackup(ctx context.Context, r io.Reader, dir string) error {
 	err := intoNew(ctx, dir, func(partial string) error {
 		in := tar.NewReader(readUntil{ctx, r})
@@ -85,7 +86,8 @@ func ReceiveBackup(ctx context.Context, r io.Reader, dir string) error {
 	return nil
 }
 
-// nothingMore reads a stream to its end.
+// nothingMore reads the rest of the stream, so that a sender is not cut off, and
+// refuses a file after the last.
 func nothingMore(in *tar.Reader) error {
 	h, err := in.Next()
 	switch {
@@ -97,7 +99,7 @@ func nothingMore(in *tar.Reader) error {
 	return fmt.Errorf("stream has %q after its end", h.Name)
 }
 
-// whileOpen is a context that ends with the store too.
+// whileOpen returns a context that also ends with the store.
 func (db *DB) whileOpen(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(life{db.stop}, func() { cancel(ErrClosed) })
@@ -109,8 +111,8 @@ func (db *DB) whileOpen(ctx context.Context) (context.Context, context.CancelCau
 
 const partialSuffix = ".partial"
 
-// intoNew makes a directory by having fill make it under another name, so that what is
-// there under its name is whole.
+// intoNew makes a directory by calling fill with another name and renaming at the end,
+// so that a directory of the wanted name is whole, even after a kill.
 func intoNew(ctx context.Context, dir string, fill func(partial string) error) (err error) {
 	if dir == "" {
 		return refuse("name of the directory is empty: want that of a new one")
@@ -154,7 +156,7 @@ func intoNew(ctx context.Context, dir string, fill func(partial string) error) (
 
 const leastCache = 8 << 20 // bytes, for a store that is only looked at
 
-// writeFile makes a file that is on the disk.
+// writeFile makes a file and brings it to the disk.
 func writeFile(name string, content io.Reader) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, ownerFile)
 	if err != nil {
@@ -167,10 +169,10 @@ func writeFile(name string, content io.Reader) error {
 	return errors.Join(err, f.Close())
 }
 
-// backupEnd is the last file of a stream.
+// backupEnd is the name of the last file of a stream.
 const backupEnd = "backup.end"
 
-// backupSum is what the last file of a stream says of those before it.
+// backupSum is the content of the last file of a stream, about those before.
 type backupSum struct {
 	Files int
 	CRC   uint32 // of their names and contents
@@ -181,7 +183,7 @@ func newBackupSum() *backupSum {
 	return &backupSum{hash: crc32.New(crc32.MakeTable(crc32.Castagnoli))}
 }
 
-// reading counts a file, and sums it up while it is read.
+// reading counts a file and sums it up while it is read.
 func (s *backupSum) reading(name string, content io.Reader) io.Reader {
 	s.Files++
 	_, _ = io.WriteString(s.hash, name) // never fails

@@ -84,7 +84,7 @@ func (l *layout) renew(db *DB) {
 }
 
 // ReplaceContainer changes DefaultTTL, Retention and Meta of a container; the other
-// fields of s only name it. A shorter retention soon forgets older versions. A
+// fields of s only name the container. A shorter retention soon forgets older versions. A
 // retention where there was none keeps versions from now on: those superseded before
 // are gone already.
 func (db *DB) ReplaceContainer(ctx context.Context, s ContainerSpec) (*Container, error) {
@@ -98,8 +98,8 @@ func (db *DB) ReplaceContainer(ctx context.Context, s ContainerSpec) (*Container
 }
 
 // UpdateContainer is [DB.ReplaceContainer] with the specification that change makes of
-// the present one; no other change comes in between, so a condition on the old one
-// holds. When change fails, nothing is changed. It must be quick, because all writers
+// the present specification; no other change comes in between, so a condition on the old
+// value holds. When change fails, nothing is changed. Be quick there, because all writers
 // wait.
 func (db *DB) UpdateContainer(ctx context.Context, name string, change func(*ContainerSpec) error) (*Container, error) {
 	c, err := db.Container(name)

@@ -12,7 +12,8 @@ import (
 // maxFound is how many violations a check lists.
 const maxFound = 20
 
-// checker looks at one state of the store.
+// checker verifies a state of the store, from documents to versions and back,
+// because each direction finds losses that the other cannot see.
 type checker struct {
 	db       *DB
 	ctx      context.Context
@@ -32,7 +33,7 @@ type checker struct {
 
 type entryTime struct{ lsn, time int64 }
 
-// wrong notes a violation.
+// wrong records a violation.
 func (k *checker) wrong(format string, args ...any) {
 	if len(k.found) < maxFound {
 		k.found = append(k.found, Violation{k.l.spec.ID, fmt.Sprintf(format, args...)})
@@ -61,7 +62,8 @@ func (k *checker) each(from, to []byte, f func(key, value []byte) error) (err er
 	return it.err()
 }
 
-// table calls f for the keys of one table of the container, without their beginning.
+// table calls f for the keys of one table of the container, without table and
+// container.
 func (k *checker) table(table byte, f func(tail, value []byte) error) error {
 	from := tableKey(table, k.cont, 0)
 	return k.each(from, after(from), func(key, value []byte) error { return f(key[len(from):], value) })
@@ -107,7 +109,8 @@ func (k *checker) numbers(key []byte, n int) ([]int64, error) {
 	return numbers, nil
 }
 
-// tiles checks that the ranges cover the key space, and that all logs are known.
+// tiles verifies that the ranges cover the key space without overlap, and that each
+// partition has its log.
 func (k *checker) tiles() {
 	edge := changefeed.FullRange().Min
 	for _, p := range k.l.parts {
@@ -124,7 +127,8 @@ func (k *checker) tiles() {
 	}
 }
 
-// document checks an entry of the primary index.
+// document verifies an entry of the primary index, and that each index has an entry for
+// it.
 func (k *checker) document(tail, value []byte) error {
 	epk, pk, id, err := splitDoc(tail)
 	if err != nil {
@@ -163,7 +167,7 @@ func (k *checker) document(tail, value []byte) error {
 	return nil
 }
 
-// sameVersion checks that the log has what the primary index says.
+// sameVersion verifies that the log agrees with the primary index.
 func (k *checker) sameVersion(s slot, epk, pk, id []byte) error {
 	v, found, err := k.view.get(logKey(tableLog, k.cont, s.addr))
 	if err != nil {
@@ -193,7 +197,7 @@ func (k *checker) sameVersion(s slot, epk, pk, id []byte) error {
 	return err
 }
 
-// wants checks that a key is there.
+// wants verifies that a key is present with a value.
 func (k *checker) wants(what string, key, value []byte) error {
 	v, found, err := k.view.get(key)
 	if err == nil && (!found || !bytes.Equal(v, value)) {
@@ -202,7 +206,7 @@ func (k *checker) wants(what string, key, value []byte) error {
 	return err
 }
 
-// version checks an entry of a log.
+// version verifies an entry of a log.
 func (k *checker) version(tail, value []byte) error {
 	a, err := splitAddr(tail)
 	if err != nil {
@@ -246,7 +250,7 @@ func (k *checker) version(tail, value []byte) error {
 	return nil
 }
 
-// mark checks a mark of a dead version.
+// mark verifies that a mark has its version.
 func (k *checker) mark(tail, _ []byte) error {
 	a, err := splitAddr(tail)
 	if err != nil {
@@ -259,6 +263,7 @@ func (k *checker) mark(tail, _ []byte) error {
 	return err
 }
 
+// expiry verifies that an entry of the ttl index has its document.
 func (k *checker) expiry(tail, _ []byte) error {
 	at, doc, err := splitTTL(tail)
 	if err != nil {
@@ -271,6 +276,7 @@ func (k *checker) expiry(tail, _ []byte) error {
 	return err
 }
 
+// unique verifies that a unique key has its document.
 func (k *checker) unique(tail, value []byte) error {
 	i, epk, pk, v, err := splitUnique(tail)
 	if err != nil {
@@ -283,6 +289,7 @@ func (k *checker) unique(tail, value []byte) error {
 	return err
 }
 
+// id verifies that an entry of the index by id has its document.
 func (k *checker) id(tail, _ []byte) error {
 	id, epk, pk, err := splitID(tail)
 	if err != nil {
@@ -295,7 +302,7 @@ func (k *checker) id(tail, _ []byte) error {
 	return err
 }
 
-// low checks that nothing lives before a low-water mark.
+// low verifies that nothing lives before a low-water mark: readers would never see it.
 func (k *checker) low(tail, value []byte) error {
 	n, err := splitNumber(tail)
 	if err != nil {
@@ -323,7 +330,7 @@ func (k *checker) low(tail, value []byte) error {
 	})
 }
 
-// slot is an entry of the primary index; nil for none.
+// slot returns an entry of the primary index, nil if absent.
 func (k *checker) slot(tail []byte) (*slot, error) {
 	v, found, err := k.view.get(append(tableKey(tableDoc, k.cont, len(tail)), tail...))
 	if err != nil || !found {
@@ -333,7 +340,7 @@ func (k *checker) slot(tail []byte) (*slot, error) {
 	return &s, err
 }
 
-// counts compares the counts of the partitions with what was counted.
+// counts verifies the counts of the partitions.
 func (k *checker) counts() error {
 	for _, p := range k.l.parts {
 		n, err := k.numbers(countKey(k.cont, p.num), 2)
@@ -347,7 +354,8 @@ func (k *checker) counts() error {
 	return nil
 }
 
-// strays looks for keys of containers that are no more.
+// strays refuses keys of containers that do not exist: a new container with that number
+// would inherit them.
 func (k *checker) strays() error {
 	for _, table := range []byte(dataTables) {
 		err := k.each([]byte{table}, []byte{table + 1}, func(key, _ []byte) error {

@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// clock is the time of a container. It is the machine's and, where that is less than a
-// commit had, as after it was set back, goes on from the last commit by the monotonic
-// clock: a time that stood still would let nothing expire, no lease of a dead owner
-// either.
+// clock is the time of a container: the machine's or, where that is earlier than a
+// commit, as after the machine's clock was set back, the time that goes on from the
+// last commit by the monotonic clock. Were time to stand still until the machine has
+// caught up, nothing would expire meanwhile: no document, and no lease of a dead owner.
 //
-// A restart forgets the monotonic clock. Where the machine's time is less than the last
-// commit's, time goes on from there, without the time that the store was closed.
+// A restart loses the monotonic clock. Where the machine's time is earlier than the
+// last commit, the container's time goes on from there, and the time for which the
+// store was closed is left out.
 type clock struct {
 	begin time.Time
 	ahead atomic.Int64 // least value of the clock at begin, Unix ms
@@ -19,18 +20,18 @@ type clock struct {
 
 func newClock() *clock { return &clock{begin: time.Now()} }
 
-// now is in Unix milliseconds; it is never less than a time that was committed.
+// now returns Unix milliseconds, never fewer than a commit had.
 func (k *clock) now() int64 {
 	return max(time.Now().UnixMilli(), k.ahead.Load()+k.running())
 }
 
-// committed notes the time of a commit.
+// committed records the time of a commit.
 func (k *clock) committed(at int64) { raise(&k.ahead, at-k.running()) }
 
-// running is how long the clock has run, in milliseconds.
+// running is how long the clock has run, in milliseconds, by the monotonic clock.
 func (k *clock) running() int64 { return time.Since(k.begin).Milliseconds() }
 
-// until is how long it takes the clock to reach a time.
+// until is how long the clock takes to reach a time.
 func (k *clock) until(at int64) time.Duration {
 	return time.Duration(at-k.now()) * time.Millisecond
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// Pending implements [changefeed.Counter]: it counts what Read would return, over all
-// partitions of the range.
+// Pending implements [changefeed.Counter]: it counts the changes that Read would
+// return, over all partitions of the range, by the same walk, so the number is exact.
+// The cost is that of reading them without copying.
 func (c *Container) Pending(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Backlog, error) {
 	for {
 		total, err := c.pending(ctx, r, from, o)

@@ -15,15 +15,15 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// DefaultDatabase holds the containers whose specification names no database. It is
-// created with the first of them, so a program that wants no databases never meets one.
+// DefaultDatabase holds the containers whose specification names no database, and is
+// created with the first of them, so programs without databases need not make any.
 const DefaultDatabase = "default"
 
 // Database is a set of containers, as of the call that returned the value.
 type Database struct {
 	ID      string
-	RID     string    // resource id; a database that is made anew has another one
-	ETag    string    // quoted; another one after each change
+	RID     string    // resource id; changes when the database is made anew
+	ETag    string    // quoted; changes with each change
 	Changed time.Time // of the last change
 
 	// Meta is the caller's own JSON, which the store keeps unread.
@@ -94,7 +94,7 @@ func (db *DB) ReplaceDatabase(ctx context.Context, id string, meta json.RawMessa
 }
 
 // UpdateDatabase is [DB.ReplaceDatabase] with the Meta that change makes of the present
-// one. As with [DB.UpdateContainer], no other change comes in between, and change must
+// Meta. As with [DB.UpdateContainer], no other change comes in between, and change must
 // be quick.
 func (db *DB) UpdateDatabase(ctx context.Context, id string, change func(meta json.RawMessage) (json.RawMessage, error)) (Database, error) {
 	var d Database
@@ -116,7 +116,7 @@ func (db *DB) UpdateDatabase(ctx context.Context, id string, change func(meta js
 }
 
 // DeleteDatabase removes a database with all its containers. When it fails, some
-// containers may be gone: each is a commit of its own, so that writers elsewhere are
+// containers may be gone: each is a separate commit, so that writers elsewhere are
 // not held up for the whole database.
 func (db *DB) DeleteDatabase(ctx context.Context, id string) error {
 	if _, err := db.Database(id); err != nil {

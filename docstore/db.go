@@ -44,7 +44,7 @@ type Options struct {
 //
 // Readers take no lock. The committer alone replaces the maps and layouts behind the
 // atomic pointers, as whole values, so a reader works on a consistent set for as long
-// as it likes.
+// as needed.
 type DB struct {
 	dir    string
 	eng    *engine
@@ -69,8 +69,6 @@ type DB struct {
 
 	// A group is applied before it is safe on the disk. Readers that may have seen such
 	// a group wait until it is: see settle.
-	// A group is applied before it is safe: readers that may have seen one wait until
-	// it is, see settle.
 	applied, safe atomic.Int64
 	settled       gate
 }
@@ -80,11 +78,11 @@ type DB struct {
 const formatVersion = "1"
 
 // maxQueue is how many requests wait for the committer before writers block: two full
-// groups, so the committer finds the next group ready when it returns from the disk.
+// groups, so the committer finds the next group ready after the disk.
 const maxQueue = 1024
 
-// Open opens the store in dir, as [OpenContext] does, without a context. It gives up by
-// itself on a disk that takes nothing for 10 seconds.
+// Open opens the store in dir, as [OpenContext] does, without a context. Open gives up
+// on a disk that takes nothing for 10 seconds.
 func Open(dir string, o Options) (*DB, error) { return OpenContext(life{}, dir, o) }
 
 // OpenContext opens the store in dir and creates dir if absent. Damage is found before
@@ -166,9 +164,8 @@ func (db *DB) load() error {
 	return errors.Join(db.loadRetention(), db.loadContainers())
 }
 
-// format makes a new store. It refuses an engine that already holds keys, because a
-// format record that is missing beside data is damage or another program's, not a new
-// store.
+// format makes a new store. An engine that already holds keys is refused, because keys
+// without a format record are damaged or another program's.
 func (db *DB) format() (err error) {
 	c, err := db.eng.cursor(nil, nil)
 	if err != nil {
@@ -276,7 +273,7 @@ func (c *Container) numbers(key []byte, n int) ([]int64, error) {
 	return numbers, nil
 }
 
-// Close stops the background work, waits for it, and closes the files. Writes that were
+// Close stops the background work, waits for its end, and closes the files. Writes that were
 // not acknowledged return [ErrClosed]. A second call does nothing and returns nil.
 func (db *DB) Close() error {
 	var err error

@@ -41,7 +41,7 @@
 //
 // # Damage
 //
-// [Open] verifies the files before it changes anything. A file that is lost, cut or
+// [Open] verifies the files before any change. A file that is lost, cut or
 // altered is [ErrCorrupt] with its name, from Open or, for the blocks of tables, from
 // the read that meets them. The end of the newest log is an exception after a kill or a
 // power loss, because nothing shows how far that log had reached: [DB.Recovery] reports
@@ -51,8 +51,8 @@
 // # Files
 //
 // The files of a store are readable and writable by their owner only. Open takes the
-// permissions of others from files of earlier versions, and leaves the directory as it
-// was. An empty store takes less than a megabyte. Deleted data gives back its room
+// permissions of others from files of earlier versions, and leaves the directory
+// alone. An empty store takes less than a megabyte. Deleted data gives back its room
 // while the store is written to. Deleted containers, containers without documents, and
 // all but 2 MB of the logs give back theirs 30 seconds after the last write.
 //

@@ -28,10 +28,10 @@ var ErrTooLarge = fmt.Errorf("%w: document is too large", changefeed.ErrBadReque
 
 // document is a body that has been read once: the members that the store needs, and the
 // runs of text that belong to the user. The text is never decoded and encoded again,
-// because a document must come back as it was written: numbers with their digits,
+// because a document must come back as written: numbers with their digits,
 // strings with their escapes, members in order.
 //
-// Where an object repeats a member, the last one counts, as for [encoding/json] and for
+// Where an object repeats a member, the last counts, as for [encoding/json] and for
 // JavaScript; all stay in the text. Queries, patches, leases and the client keep the
 // same rule, because a key that the store reads in one way and a query in another would
 // make the document unreachable. docs/server.md says why this rule and no other.
@@ -229,8 +229,8 @@ type member struct {
 	value span
 }
 
-// walker steps through a text that checkJSON has accepted. It relies on that and checks
-// no bounds, so an unchecked text may make it panic.
+// walker steps through a text that checkJSON has accepted, without checks of bounds: an
+// unchecked text may cause a panic.
 type walker struct {
 	text    []byte
 	pos     int

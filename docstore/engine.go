@@ -100,9 +100,8 @@ func engineOptions(g *guard, o Options) *pebble.Options {
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 		Logger:                      quietLog{g},
 		// Whoever reads a damaged block gets the error. A compaction that meets the
-		// block would be tried again at once, for ever: the pause keeps it from taking
+		// block would be tried again at once, for ever: the pause keeps that from taking
 		// a core.
-		// Whoever reads a damaged block is told. A compaction that does would begin again at once.
 		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) { g.pause(readPause) }},
 	}
 	for i := range po.Levels {
@@ -149,7 +148,7 @@ func (e *engine) readError(err error) error {
 
 // quietLog drops the engine's log, since every error of consequence also comes as a
 // return value or goes through the guard. An error that the engine calls fatal breaks
-// the guard, because by default it ends the process.
+// the guard, because the default ends the process.
 type quietLog struct{ g *guard }
 
 // Infof drops a message.
@@ -199,7 +198,7 @@ func (e *engine) get(dst, key []byte) ([]byte, bool, error) {
 	return dst, true, closer.Close()
 }
 
-// find is get while a store is being opened. It reads only blocks that [survey.heads]
+// find is get while a store is being opened. Only blocks are read that [survey.heads]
 // has verified, which get would not: get also reads the filters of tables, and damage
 // found that late would come after the engine has changed files.
 func (e *engine) find(key []byte) (value []byte, found bool, err error) {
@@ -223,8 +222,6 @@ type write struct {
 
 func (e *engine) newWrite(size int) write { return write{b: e.db.NewBatchWithSize(size), e: e} }
 
-// set, drop and dropRange cannot fail before commit: the engine documents no error for
-// a batch of its own, and commit checks.
 // set, drop and dropRange cannot fail before commit: the engine documents no error for
 // a batch of its own, and commit checks.
 func (w write) set(key, value []byte)          { _ = w.b.Set(key, value, nil) }

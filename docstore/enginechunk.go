@@ -9,9 +9,9 @@ import (
 
 // The engine's logs and manifests are blocks of 32 KB, which hold chunks: a checksum, a
 // length, a type, in logs the number of the log, and a part of a record. The engine takes
-// the first chunk that is not whole for the end of the file. Here the rest is looked at
-// too: a whole record after a broken one was written later, so the broken one had been
-// safe before, and has been damaged since.
+// the first chunk that is not whole for the end of the file. Here the rest is read too,
+// because a whole record after a broken one was written later: so the broken record had
+// been safe before, and is damaged.
 
 const (
 	chunkBlock   = 32 << 10
@@ -28,14 +28,14 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// chunk is one that is whole.
+// chunk is a chunk whose checksum is right.
 type chunk struct {
 	payload     []byte
 	first, last bool // of its record
 	size        int  // with the header
 }
 
-// chunks reads the records of a log or a manifest.
+// chunks reads the records of a log or a manifest, and goes on after broken ones.
 type chunks struct {
 	r   io.Reader
 	log uint32 // number of the log; 0 for a manifest
@@ -57,8 +57,8 @@ func newChunks(r io.Reader, log uint32) *chunks {
 	return &chunks{r: r, log: log, block: make([]byte, 0, chunkBlock), broken: -1}
 }
 
-// each visits all records, also those after a broken chunk, for which ok is false. They
-// are good until the next one.
+// each calls visit for all records, with ok false for those after a broken chunk. A
+// record is valid until the next call.
 func (c *chunks) each(visit func(record []byte, ok bool) error) error {
 	for !c.closed {
 		if err := c.fill(); err != nil {
@@ -80,7 +80,7 @@ func (c *chunks) each(visit func(record []byte, ok bool) error) error {
 	return nil
 }
 
-// fill reads the next block; an empty one is the end.
+// fill reads the next block; an empty block is the end of the file.
 func (c *chunks) fill() error {
 	c.base += int64(len(c.block))
 	n, err := io.ReadFull(c.r, c.block[:chunkBlock])
@@ -91,7 +91,9 @@ func (c *chunks) fill() error {
 	return err
 }
 
-// step takes the next chunk of the block, or passes over what is none.
+// step takes the next chunk of the block, or moves on by a byte where there is none:
+// damage may have hit a length, and the next whole chunk is found by its checksum
+// alone.
 func (c *chunks) step(visit func([]byte, bool) error) error {
 	rest := c.block[c.at:]
 	here := c.base + int64(c.at)
@@ -141,7 +143,7 @@ func (c *chunks) step(visit func([]byte, bool) error) error {
 	return visit(c.record, c.broken < 0)
 }
 
-// fail notes the first chunk that is not whole; the record that it belongs to is lost.
+// fail records the first chunk that is not whole; the record around it is lost.
 func (c *chunks) fail(at int64) {
 	c.open = false
 	if c.broken < 0 {
@@ -149,7 +151,7 @@ func (c *chunks) fail(at int64) {
 	}
 }
 
-// padding tells the end of a block in which no chunk found room.
+// padding reports whether rest is the end of a block in which no chunk found room.
 func (c *chunks) padding(rest []byte) bool {
 	room := syncHeader
 	if c.log == 0 {
@@ -166,15 +168,16 @@ func (c *chunks) padding(rest []byte) bool {
 	return true
 }
 
-// trailer tells the header that ends a closed log: it has the number after the log's.
+// trailer reports whether rest begins with the header that ends a closed log: with
+// the number after the log's.
 func (c *chunks) trailer(rest []byte) bool {
 	return c.log != 0 && len(rest) >= logHeader && binary.LittleEndian.Uint32(rest) == 0 &&
 		binary.LittleEndian.Uint16(rest[4:]) == 0 && rest[6] == chunkOfLogs &&
 		binary.LittleEndian.Uint32(rest[chunkHeader:]) == c.log+1
 }
 
-// remains is the length of what looks like a chunk of this log that was not written to
-// its end; the leftovers of the log that the file has been before do not.
+// remains returns the length of a chunk of this log that was not written to its end.
+// The chunks of the log that the file was before have another number and do not count.
 func remains(rest []byte, log uint32) int64 {
 	switch {
 	case log == 0 || len(rest) < logHeader:
@@ -185,8 +188,8 @@ func remains(rest []byte, log uint32) int64 {
 	return int64(min(len(rest), syncHeader+int(binary.LittleEndian.Uint16(rest[4:]))))
 }
 
-// parseChunk reads a chunk of a log, or of a manifest where that is 0. False is one that
-// is not whole, or of the log that the file has been before.
+// parseChunk reads a chunk of a log, or of a manifest if log is 0. It refuses a chunk
+// that is not whole, or that belongs to the log that the file was before.
 func parseChunk(rest []byte, log uint32) (k chunk, ok bool) {
 	if len(rest) < chunkHeader || rest[6] == 0 || rest[6] >= chunkUnknown {
 		return k, false
@@ -214,5 +217,5 @@ func parseChunk(rest []byte, log uint32) (k chunk, ok bool) {
 	return k, true
 }
 
-// logOf is the number in the first chunk of a log, which must have room for it.
+// logOf returns the number in the first chunk of a log, which must have room for it.
 func logOf(head []byte) uint32 { return binary.LittleEndian.Uint32(head[chunkHeader:]) }

@@ -12,15 +12,16 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// A stage is a directory in that of the store, with the files of one moment: links where
-// the file system has them, so it takes no room. It is there while a backup is read.
+// A stage is a directory within the store's, with the files of one moment. They are links
+// where the file system has links, so a stage takes no room and the engine may delete the
+// originals meanwhile. A stage exists while a backup is read.
 const (
 	stagePrefix = "backup-"
 	stageSuffix = ".tmp"
 )
 
-// copyFiles visits the files of the store as it is at one moment: every write that was
-// acknowledged before is in them.
+// copyFiles calls visit for the files of the store in one state, with every write that
+// was acknowledged before.
 func (e *engine) copyFiles(ctx context.Context, visit func(name string, size int64, content io.Reader) error) (err error) {
 	if !e.use.enter() {
 		return ErrClosed
@@ -61,7 +62,7 @@ func (e *engine) copyFile(ctx context.Context, stage, name string, visit func(st
 	return visit(name, info.Size(), readUntil{ctx, f})
 }
 
-// dropStages removes what a backup left that was killed.
+// dropStages removes the stages of backups that were killed.
 func (e *engine) dropStages() error {
 	g := e.guard
 	names, err := g.FS.List(g.dir)
@@ -78,7 +79,7 @@ func (e *engine) dropStages() error {
 	return nil
 }
 
-// readUntil reads until ctx ends.
+// readUntil reads until ctx ends: a copy of a large file would else outlive its caller.
 type readUntil struct {
 	ctx context.Context
 	r   io.Reader

@@ -82,9 +82,8 @@ func (f *guardedVital) Stat() (vfs.FileInfo, error) {
 // buffer, and a small store would take many times its size. See makeRoom.
 func (f *guardedVital) Preallocate(int64, int64) error { return nil }
 
-// leastRoom and mostRoom bound the room that a log gets in advance: as much again as it
-// has.
-// Room that a log gets in advance: as much again as it has, within these bounds.
+// leastRoom and mostRoom bound the room that a log gets in advance: as much again as is
+// written.
 const (
 	leastRoom = 256 << 10
 	mostRoom  = 4 << 20

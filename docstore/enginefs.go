@@ -147,7 +147,7 @@ func (g *guard) RemoveAll(name string) error {
 	return g.change(name, func() error { return g.FS.RemoveAll(name) })
 }
 
-// Rename gives a file its name. The engine writes its options under another name first.
+// Rename renames a file. The engine writes its options under another name first.
 func (g *guard) Rename(old, name string) error {
 	return g.change(name, func() error {
 		if g.kind(name) == foreignFile {

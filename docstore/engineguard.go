@@ -14,9 +14,9 @@ import (
 )
 
 // The engine does not bear every error of a disk. It panics, with locks held, when a
-// log cannot be made or closed. It calls a failed manifest fatal and goes on. It tries
+// log cannot be made or closed, calls a failed manifest fatal and goes on, and tries
 // a failed flush again at once and for ever, even while a store is being opened.
-// Therefore the engine stands on a guard, which shows it no error that it cannot bear:
+// Therefore the engine stands on a guard, which hides those errors:
 //
 //   - Errors that may pass (no space, no descriptors) are waited out, where nothing has been
 //     done yet: before a file is made or a log gets room. Not while the store is opened,
@@ -144,7 +144,7 @@ func mayPass(err error) bool {
 }
 
 // insist tries f until it succeeds, for as long as its error may pass, and then breaks
-// the guard. It reports whether f succeeded.
+// the guard; true means that f succeeded.
 func (g *guard) insist(verb, name string, try func() error) bool {
 	begin := time.Now()
 	for wait := firstPause; !g.frozen(); wait = min(2*wait, longestPause) {

@@ -17,33 +17,34 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The inventory is a file of the store that says which logs there are and, after a clean
-// end, how far the newest log and the manifest reach. The engine keeps neither: it reads
-// the logs that it finds, and takes the first broken record of the last one for the place
-// where the power went off. Tables need no entry, since the manifest names them.
+// The inventory is a file of the store that lists the logs and, after a clean end, how far
+// the newest log and the manifest reach. The engine keeps neither: it reads the logs that
+// it finds, and takes the first broken record of the last log for the point of a power
+// loss, so a log that was deleted or cut by a copy tool would go unnoticed. Tables need no
+// entry, since the manifest names them.
 //
 // The file is replaced as a whole when a log is made and when the store is closed. In
-// between it may name logs that are gone, but only those before the first that the
+// between it may name logs that are gone, but only those before the first log that the
 // manifest still wants. A log that it does not name has just been made and is empty.
 //
-// Stores without one, of earlier versions, are taken as they are; they get one.
+// A store of an earlier version, without an inventory, is accepted as it is and gets one.
 
 const (
 	inventoryName = "INVENTORY"
 	inventoryNext = inventoryName + ".next" // takes its place
 )
 
-// facts are what the inventory holds.
+// facts are the content of the inventory.
 type facts struct {
 	Version int
-	Making  bool     `json:",omitempty"` // the store has never been opened to its end
+	Making  bool     `json:",omitempty"` // the first open has not finished: nothing is acknowledged
 	NoSync  bool     `json:",omitempty"` // the newest log was written without waiting for the disk
 	First   uint64   // logs before this one are in tables
 	Logs    []uint64 // those from First on
 	Closed  *ending  `json:",omitempty"` // the store was closed
 }
 
-// ending is how a closed store ends.
+// ending is how far the files of a closed store reach.
 type ending struct {
 	Log      uint64
 	LogEnd   int64 // with its trailer
@@ -51,7 +52,7 @@ type ending struct {
 	Size     int64
 }
 
-// inventoryVersion is that of the form of facts.
+// inventoryVersion is the version of the form of facts.
 const inventoryVersion = 1
 
 // inventory keeps the facts of an open store.
@@ -65,7 +66,7 @@ type inventory struct {
 	newest *atomic.Int64 // bytes written to the newest log; nil before there is one
 }
 
-// readInventory reads the facts; false tells that there is no such file.
+// readInventory reads the facts and reports whether there is an inventory.
 func readInventory(fs vfs.FS, dir string) (f facts, found bool, err error) {
 	b, err := readAll(fs, fs.PathJoin(dir, inventoryName))
 	if errors.Is(err, os.ErrNotExist) {
@@ -100,8 +101,9 @@ func readAll(fs vfs.FS, path string) ([]byte, error) {
 	return b, errors.Join(err, f.Close())
 }
 
-// save replaces the file. When it returns, the file is on the disk, and so are the names
-// of all files that were made before.
+// save replaces the file: written beside, synced, renamed. When save returns, the file
+// is on the disk, and so are the names of all files that were made before, because the
+// sync of the directory covers them too.
 func (v *inventory) save() error {
 	v.facts.Logs = slices.DeleteFunc(v.facts.Logs, func(n uint64) bool { return n < v.facts.First })
 	text, err := json.Marshal(v.facts)
@@ -126,8 +128,8 @@ func (v *inventory) save() error {
 	return syncDir(v.fs, v.dir)
 }
 
-// begin notes that a store is being made. Of one whose making was interrupted nothing has
-// been acknowledged: it is made from the beginning.
+// begin records that a store is being made. A store whose making was interrupted has
+// acknowledged nothing, so it is made from the beginning.
 func (v *inventory) begin() error {
 	if err := v.save(); err != nil {
 		return err
@@ -146,7 +148,7 @@ func (v *inventory) begin() error {
 	return syncDir(v.fs, v.dir)
 }
 
-// made notes that the store has been opened for the first time.
+// made records that the store has been opened for the first time.
 func (v *inventory) made() error {
 	if v == nil || !v.facts.Making {
 		return nil
@@ -157,7 +159,8 @@ func (v *inventory) made() error {
 	return v.save()
 }
 
-// seal notes where the files of a store that has been closed end.
+// seal records where the files of a closed store end: from now on a shorter file is
+// damage and not the trace of a power loss.
 func (v *inventory) seal() error {
 	if v == nil {
 		return nil
@@ -182,7 +185,8 @@ func (v *inventory) seal() error {
 	return v.save()
 }
 
-// opened notes a new log, before anything is written to it.
+// opened records a new log before anything is written to it. An inventory that lacked
+// the log could not refuse a store that lost it.
 func (v *inventory) opened(num uint64) (*atomic.Int64, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -194,17 +198,19 @@ func (v *inventory) opened(num uint64) (*atomic.Int64, error) {
 	return v.newest, v.save()
 }
 
-// dropped notes that a log is not needed any more.
+// dropped records that a log is not needed any more. The file is not saved for that,
+// since a log that is named but before First is not looked for.
 func (v *inventory) dropped(num uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.facts.First = max(v.facts.First, num+1)
 }
 
-// logNumber is the number of a log, by its name.
+// logNumber returns the number in the name of a log.
 func logNumber(name string) (uint64, bool) { return fileNumber(name, logSuffix) }
 
-// fileNumber is the number in the name of a file of a kind, which is written as the engine does.
+// fileNumber returns the number in the name of a file of a kind, if the name is written
+// as the engine writes it. Other spellings are other programs' files.
 func fileNumber(name, suffix string) (uint64, bool) {
 	text, ok := strings.CutSuffix(name, suffix)
 	if !ok || len(text) < 6 {
@@ -214,29 +220,30 @@ func fileNumber(name, suffix string) (uint64, bool) {
 	return n, err == nil && fmt.Sprintf("%06d", n) == text
 }
 
-// inventoryFS is a file system on which the making and dropping of logs is noted.
+// inventoryFS is a file system that records the making and dropping of logs. The engine
+// has no hook that comes before the first write to a log; its file system does.
 type inventoryFS struct {
 	vfs.FS
 	inv *inventory
 }
 
-// Unwrap is the file system below.
+// Unwrap returns the file system below.
 func (fs inventoryFS) Unwrap() vfs.FS { return fs.FS }
 
-// Create notes a new log.
+// Create records a new log.
 func (fs inventoryFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := fs.FS.Create(name, category)
 	return fs.noted(name, f, err)
 }
 
-// ReuseForWrite notes a new log in the place of one that is not needed any more.
+// ReuseForWrite records a new log in the place of one that is no longer needed.
 func (fs inventoryFS) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	fs.dropped(old)
 	f, err := fs.FS.ReuseForWrite(old, name, category)
 	return fs.noted(name, f, err)
 }
 
-// Remove notes that a log is gone.
+// Remove records that a log is gone.
 func (fs inventoryFS) Remove(name string) error {
 	err := fs.FS.Remove(name)
 	if err == nil {
@@ -245,7 +252,7 @@ func (fs inventoryFS) Remove(name string) error {
 	return err
 }
 
-// log is the number of a log of the store; those of copies are none.
+// log returns the number of a log of the store; logs of copies are not the store's.
 func (fs inventoryFS) log(name string) (uint64, bool) {
 	num, ok := logNumber(fs.PathBase(name))
 	return num, ok && fs.PathJoin(fs.inv.dir, fs.PathBase(name)) == fs.PathJoin(name)
@@ -269,13 +276,14 @@ func (fs inventoryFS) noted(name string, f vfs.File, err error) (vfs.File, error
 	return countedLog{f, written}, nil
 }
 
-// countedLog is the newest log, whose end is wanted when the store is closed.
+// countedLog is the newest log. Its length is wanted when the store is closed, and the
+// file's size does not tell: room in advance counts, and an old log's rest does.
 type countedLog struct {
 	vfs.File
 	written *atomic.Int64
 }
 
-// Write counts what it writes.
+// Write counts the bytes written.
 func (l countedLog) Write(b []byte) (int, error) {
 	n, err := l.File.Write(b)
 	l.written.Add(int64(n))

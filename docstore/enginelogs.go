@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// logs reads the logs that are not in tables yet, to their ends.
+// logs reads the logs that are not yet in tables, to their ends. Sequence numbers run
+// on from record to record and from log to log, so that a record lost anywhere shows.
 func (s *survey) logs() error {
 	present, err := s.presentLogs()
 	if err != nil {
@@ -27,8 +28,8 @@ func (s *survey) logs() error {
 	return nil
 }
 
-// presentLogs are the numbers of the logs that the engine will read. It refuses a store
-// that lacks one.
+// presentLogs returns the numbers of the logs that the engine will read, and refuses a
+// store that lacks one: the engine would go on without it.
 func (s *survey) presentLogs() ([]uint64, error) {
 	var nums []uint64
 	for _, name := range s.names {
@@ -71,7 +72,10 @@ func (s *survey) readLog(num uint64, next *uint64) (*chunks, error) {
 	return c, err
 }
 
-// judgeLog refuses a log that is damaged.
+// judgeLog decides whether a log that does not end properly is damaged or only cut off
+// by a kill or a power loss. Cut off can be the newest log alone, at its end; any other
+// gap is damage, unless the store did not wait for the disk (NoSync), where pages of
+// the log reach the disk in any order.
 func (s *survey) judgeLog(num uint64, c *chunks, newest bool) error {
 	name := logName(num)
 	listed := !s.known || slices.Contains(s.facts.Logs, num)
@@ -93,13 +97,15 @@ func (s *survey) judgeLog(num uint64, c *chunks, newest bool) error {
 	return nil
 }
 
-// notClosed refuses a log without its end, which has a younger one.
+// notClosed refuses a log without its end although there is a younger log: the engine
+// ends a log before it begins the next.
 func (s *survey) notClosed(name string, c *chunks) error {
 	return damaged(name, "it is whole up to offset %d only, and does not end there", c.end)
 }
 
-// justMade tells a log that was made in the moment before a kill, and so is in no
-// inventory: it is empty, or holds the leftovers of an older log.
+// justMade reports whether a log was made in the moment before a kill, before the
+// inventory could name it: such a log is empty or holds the rest of the log that the
+// file was before.
 func (s *survey) justMade(num uint64, c *chunks, newest bool) bool {
 	if c.end > 0 || c.later > 0 || c.closed {
 		return false
@@ -117,7 +123,7 @@ func (s *survey) justMade(num uint64, c *chunks, newest bool) bool {
 	return newest && leftover(head[:n], uint32(num))
 }
 
-// leftover tells the beginning of a log with a lower number.
+// leftover reports whether head is the beginning of a log with a lower number.
 func leftover(head []byte, num uint32) bool {
 	if len(head) < logHeader {
 		return false

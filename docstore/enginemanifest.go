@@ -8,6 +8,8 @@ import (
 )
 
 // manifest is the part of the engine's manifest that says which files there must be.
+// The format is the engine's own and is read here a second time, because the engine
+// reads manifests only while it opens a store, and then deletes files.
 type manifest struct {
 	tables   map[tablePlace]table
 	files    map[uint64]uint64 // sizes of the files of tables
@@ -16,15 +18,18 @@ type manifest struct {
 	edits    int
 }
 
-// tablePlace is a table on a level; one that moves to another is dropped and added.
+// tablePlace is a table on a level; a move to another level drops and adds.
 type tablePlace struct{ level, num uint64 }
 
-// table is the file that holds a table, and its first and last key.
+// table is the file that holds a table, and the table's first and last key.
 type table struct {
 	file     uint64
 	min, max []byte
 }
 
+// Tags of the records of a manifest, and of the optional members of a table. An unknown
+// tag is an error, since its length is unknown: the pinned version of the engine writes
+// these.
 // Tags of the records of a manifest, and of the members of a table that may follow.
 const (
 	tagComparer    = 1
@@ -105,7 +110,8 @@ func (m *manifest) field(r *reader, tag uint64) error {
 	return nil
 }
 
-// table applies the record of a new table.
+// table applies the record of a new table. A virtual table is part of the file of
+// another, so its size says nothing about a file.
 func (m *manifest) table(r *reader, tag uint64) error {
 	place := tablePlace{r.uvarint(), r.uvarint()}
 	if tag == tagTable3 {
@@ -139,7 +145,7 @@ func (m *manifest) table(r *reader, tag uint64) error {
 	return nil
 }
 
-// bound reads the least and the greatest key of a table, and keeps the extremes.
+// bound reads the least and the greatest key of a table and keeps the extremes.
 func (t *table) bound(r *reader) {
 	lo, hi := userKey(r.text()), userKey(r.text())
 	if t.min == nil || bytes.Compare(lo, t.min) < 0 {
@@ -150,10 +156,11 @@ func (t *table) bound(r *reader) {
 	}
 }
 
-// userKey is a key of the engine without what it adds.
+// userKey is a key of the engine without the sequence number and kind at its end.
 func userKey(key []byte) []byte { return key[:max(0, len(key)-8)] }
 
-// tableMembers reads to the end of a table's record, and gives the file of a virtual one.
+// tableMembers reads to the end of a table's record and returns the file of a virtual
+// table.
 func tableMembers(r *reader) (backing uint64, err error) {
 	for !r.bad {
 		switch member := r.uvarint(); {
@@ -174,7 +181,7 @@ func tableMembers(r *reader) (backing uint64, err error) {
 	return 0, errFormat
 }
 
-// live are the files that the store is made of, with their sizes.
+// live returns the files that the store consists of, with their sizes.
 func (m *manifest) live() map[string]uint64 {
 	files := map[string]uint64{}
 	for _, t := range m.tables {
@@ -189,7 +196,8 @@ func (m *manifest) live() map[string]uint64 {
 func tableName(file uint64) string { return fmt.Sprintf("%06d%s", file, tableSuffix) }
 func logName(num uint64) string    { return fmt.Sprintf("%06d%s", num, logSuffix) }
 
-// batchHead is the sequence number of a record of a log, and how many it takes.
+// batchHead returns the sequence number of a record of a log, and how many numbers it
+// takes.
 func batchHead(record []byte) (seq, count uint64, ok bool) {
 	if len(record) < batchHeader {
 		return 0, 0, false

@@ -10,7 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
-// each visits the keys in [from, to) with their newest values, in order.
+// each calls visit for the keys in [from, to) with their newest values, in order. It
+// merges the sorted contents of all logs and tables, as the engine would.
 func (w *wreck) each(from, to []byte, visit func(key, value []byte) error) error {
 	var sources []*source
 	defer func() {
@@ -55,8 +56,9 @@ func (w *wreck) each(from, to []byte, visit func(key, value []byte) error) error
 	return err
 }
 
-// newer tells the newer of two values of a key. The engine sets the sequence numbers of
-// its last level to 0, so that without a manifest they say little: then an LSN does.
+// newer reports whether a is the newer of two values of a key. The engine sets the
+// sequence numbers of its last level to 0, so without a manifest they decide little;
+// then LSNs do.
 func (w *wreck) newer(a, b version) bool {
 	if w.guess && !a.end && !b.end && a.key[0] == tableDoc {
 		s, err := decodeSlot(a.value)
@@ -75,14 +77,14 @@ func (w *wreck) after(seq, file, seq2, file2 uint64) bool {
 	return cmp.Or(cmp.Compare(seq, seq2), cmp.Compare(file, file2)) > 0
 }
 
-// removed tells a value whose key was removed with a range.
+// removed reports whether the key of a value was removed with a range.
 func (w *wreck) removed(v version) bool {
 	return slices.ContainsFunc(w.ranges, func(r keyRemoval) bool {
 		return bytes.Compare(r.from, v.key) <= 0 && bytes.Compare(v.key, r.to) < 0 && w.after(r.seq, r.file, v.seq, v.file)
 	})
 }
 
-// source is where versions come from, and the next of them.
+// source is a log or table with its next version.
 type source struct {
 	head version
 	ok   bool
@@ -105,8 +107,8 @@ func logVersions(writes []version, to []byte) iter.Seq2[version, error] {
 	}
 }
 
-// tableVersions are what can be read of a table. At a damaged block it goes on from what
-// can be read backwards from the end.
+// tableVersions yields the readable versions of a table. Blocks can be walked from both
+// ends, so a damaged block costs its own keys and not the rest of the table.
 func (w *wreck) tableVersions(file uint64, from, to []byte) iter.Seq2[version, error] {
 	return func(yield func(version, error) bool) {
 		err := w.table(file, func(r *sstable.Reader) error {
@@ -131,7 +133,7 @@ func (w *wreck) tableVersions(file uint64, from, to []byte) iter.Seq2[version, e
 	}
 }
 
-// hole notes a span once.
+// hole records a span once: tables are read several times.
 func (w *wreck) hole(s lostSpan) {
 	if !slices.ContainsFunc(w.lost, func(o lostSpan) bool {
 		return o.file == s.file && bytes.Equal(o.from, s.from) && bytes.Equal(o.to, s.to)
@@ -147,8 +149,8 @@ func tableIterator(r *sstable.Reader, from, to []byte) (sstable.Iterator, error)
 	})
 }
 
-// walkTable yields the keys of a table in [from, to), as far as they can be read. It
-// gives the last one, and whether more are wanted.
+// walkTable yields the keys of a table in [from, to) as far as they can be read. It
+// returns the last key, and whether the caller wants more.
 func walkTable(r *sstable.Reader, from, to []byte, file uint64, yield func(version, error) bool) (last []byte, more bool, err error) {
 	last = from
 	it, err := tableIterator(r, from, to)
@@ -176,7 +178,7 @@ func walkTable(r *sstable.Reader, from, to []byte, file uint64, yield func(versi
 	return last, true, it.Error()
 }
 
-// resumeTable is the least key that can be reached backwards from to.
+// resumeTable returns the least key that can be reached backwards from to.
 func resumeTable(r *sstable.Reader, after, to []byte) []byte {
 	least := to
 	it, err := tableIterator(r, after, to)

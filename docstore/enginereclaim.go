@@ -2,12 +2,12 @@ package docstore
 
 import "context"
 
-// spareLogs is how many bytes of logs a store may keep that nobody writes to. The engine
-// writes new logs into old ones, because that is faster.
+// spareLogs is how many bytes of logs an idle store may keep. The engine keeps old logs
+// to write new ones into them, which is faster than to extend a file.
 const spareLogs = 2 << 20
 
-// reclaim gives back the room of what has been deleted in some ranges of keys and, when
-// nobody writes, that of old logs.
+// reclaim gives back the room of deleted ranges of keys and, when nobody writes, of old
+// logs.
 func (e *engine) reclaim(ctx context.Context, ranges [][2][]byte, quiet bool) error {
 	if !e.use.enter() {
 		return ErrClosed
@@ -17,7 +17,7 @@ func (e *engine) reclaim(ctx context.Context, ranges [][2][]byte, quiet bool) er
 	if quiet && logs.PhysicalSize+logs.ObsoletePhysicalSize > spareLogs {
 		e.guard.afresh.Store(true)
 		defer e.guard.afresh.Store(false)
-		for range logs.Files + logs.ObsoleteFiles { // each begins a log, and takes an old one for it
+		for range logs.Files + logs.ObsoleteFiles { // each flush begins a log in place of an old one
 			if err := e.flush(ctx); err != nil {
 				return err
 			}
@@ -35,7 +35,7 @@ func (e *engine) reclaim(ctx context.Context, ranges [][2][]byte, quiet bool) er
 	return nil
 }
 
-// flush brings what is in memory into tables.
+// flush brings the writes in memory into tables.
 func (e *engine) flush(ctx context.Context) error {
 	done, err := e.db.AsyncFlush()
 	if err != nil {
@@ -51,7 +51,7 @@ func (e *engine) flush(ctx context.Context) error {
 	}
 }
 
-// room is about how many bytes a range of keys has on the disk.
+// room estimates the bytes on disk of a range of keys.
 func (e *engine) room(from, to []byte) uint64 {
 	if !e.use.enter() {
 		return 0

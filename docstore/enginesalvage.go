@@ -17,49 +17,49 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// What can still be read of a damaged store is read past the engine: each table and each
-// log by itself, and of what they have for a key, the newest. Without a manifest it is not
-// known which tables are in use; then all are read, and a document may come back that had
-// been deleted.
+// A damaged store is read past the engine, which would refuse the whole of it: each table
+// and each log by itself, and of their values for a key the newest. Without a manifest it
+// is not known which tables are in use. Then all are read, and a document may come back
+// that had been deleted; that is better than to leave out a document that was not.
 
 // wreck is a damaged store.
 type wreck struct {
 	survey
 	options sstable.ReaderOptions
-	guess   bool // the manifest is damaged: all files are read
+	guess   bool // the manifest is damaged, so all files are read
 	files   []uint64
 	writes  []version    // those of the logs, by key, the newest first
 	ranges  []keyRemoval // ranges of keys that were removed
 	lost    []lostSpan
 }
 
-// version is one value of a key, or its end.
+// version is a value of a key, or its removal.
 type version struct {
 	key, value []byte
 	seq, file  uint64
 	end        bool
 }
 
-// keyRemoval is the end of the keys in [from, to).
+// keyRemoval is the removal of all keys in [from, to).
 type keyRemoval struct {
 	from, to  []byte
 	seq, file uint64
 }
 
-// lostSpan is the keys in [from, to) of a file that cannot be read. Without to they are
-// not known.
+// lostSpan is a span of keys, [from, to), that a file may have held and that cannot be
+// read. Without to, any key may be lost.
 type lostSpan struct {
 	file, why string
 	from, to  []byte
 	tail      bool // of the newest log: what came before is all there
 }
 
-// holds tells a span that a key may be in.
+// holds reports whether a key may be in the span.
 func (s lostSpan) holds(key []byte) bool {
 	return !s.tail && bytes.Compare(s.from, key) <= 0 && (s.to == nil || bytes.Compare(key, s.to) < 0)
 }
 
-// openWreck finds out what there is of a store.
+// openWreck finds the files of a store that are in use and can be read.
 func openWreck(fs vfs.FS, dir string) (*wreck, error) {
 	w := &wreck{survey: survey{fs: fs, dir: dir, manifest: newManifest()}}
 	var err error
@@ -80,7 +80,7 @@ func openWreck(fs vfs.FS, dir string) (*wreck, error) {
 	if err := w.lose(w.markers()); err != nil {
 		return nil, err
 	}
-	if w.manifestName == "" { // then the newest is the one, but for a moment when it is made
+	if w.manifestName == "" { // the newest was in use, unless a kill came while it was made
 		for _, name := range w.names {
 			if strings.HasPrefix(name, manifestPrefix) {
 				w.manifestName = name
@@ -95,7 +95,7 @@ func openWreck(fs vfs.FS, dir string) (*wreck, error) {
 	return w, errors.Join(w.findTables(), w.readLogs())
 }
 
-// lose notes a damage; other errors are given back.
+// lose records a damage and returns any other error.
 func (w *wreck) lose(err error) error {
 	d, ok := errors.AsType[damage](err)
 	switch {
@@ -109,12 +109,13 @@ func (w *wreck) lose(err error) error {
 	return nil
 }
 
-// unreadable tells the errors of what is damaged or missing, or what the disk does not give.
+// unreadable reports whether an error is of a damaged or missing file, or of a bad
+// sector.
 func unreadable(err error) bool {
 	return isCorrupt(err) || errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.EIO)
 }
 
-// findTables opens all tables once, and notes those that cannot be.
+// findTables opens all tables once, and records those that cannot be read.
 func (w *wreck) findTables() error {
 	tables := map[uint64]table{}
 	for _, t := range w.manifest.tables {
@@ -175,7 +176,7 @@ func (w *wreck) removals(file uint64, r *sstable.Reader) error {
 	return err
 }
 
-// readLogs reads what is left of the logs.
+// readLogs reads the remains of the logs.
 func (w *wreck) readLogs() error {
 	nums := slices.Clone(w.facts.Logs)
 	for _, name := range w.names {
@@ -197,7 +198,7 @@ func (w *wreck) readLogs() error {
 	return nil
 }
 
-// readLogTo reads the whole records of a log, and notes where some are missing.
+// readLogTo reads the whole records of a log, and records where some are missing.
 func (w *wreck) readLogTo(num uint64, next *uint64, newest bool) error {
 	name := logName(num)
 	f, err := w.fs.Open(w.fs.PathJoin(w.dir, name))
@@ -272,10 +273,12 @@ func firstLine(err error) string {
 	return line
 }
 
-// realDisk is the file system of the machine.
+// realDisk is the file system of the machine, without the permissions of ownerFS: a
+// salvage writes nothing.
 var realDisk = vfs.Default
 
-// lockIfThere locks a directory that has a lock, without making one.
+// lockIfThere locks a directory that has a lock file, and makes none: the directory
+// must stay as it is, and may be on a medium that cannot be written.
 func lockIfThere(fs vfs.FS, dir string) (unlock func() error, err error) {
 	unlock = func() error { return nil }
 	if _, err := fs.Stat(fs.PathJoin(dir, "LOCK")); err != nil {

@@ -10,11 +10,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
-// loadTables are the keys that are read when a store is opened: all of them are read
+// loadTables are the tables that are read when a store is opened. They are verified
 // before, so that an open that fails has changed nothing.
 var loadTables = []byte{tableMeta, tableContainer, tableDatabase, tableHead, tableCount, tableLow}
 
-// heads reads what opening the store will read of its tables. Blocks have checksums.
+// heads reads the blocks that opening the store will read; their checksums are verified
+// on the way. The rest of a table is verified whenever it is read, since reading all of
+// a large store at each start would take minutes.
 func (s *survey) heads(o *pebble.Options) error {
 	o = o.Clone()
 	o.EnsureDefaults()
@@ -76,7 +78,7 @@ func readKeys(r *sstable.Reader, from, to []byte) (err error) {
 	return it.Error()
 }
 
-// damagedTable is the error of a table that cannot be read: damage, or the disk's.
+// damagedTable names the file of a damage; an error of the disk stays as it is.
 func damagedTable(file uint64, err error) error {
 	if isCorrupt(err) {
 		return damaged(tableName(file), "%w", err)

@@ -15,13 +15,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A store is verified before the engine opens it, because the engine deletes: what its
-// manifest does not name, and what it could not read of a log. All that decides about
-// this is read here, and nothing is written: the markers, the manifest to its end, the
-// names and sizes of the tables, the logs to their ends, the options. The blocks of
-// tables have checksums, which the engine verifies whenever it reads one.
+// A store is verified before the engine opens it, because the engine deletes: the files
+// that its manifest does not name, and the part of a log that it could not read. Verifying
+// reads everything that decides about this, and writes nothing: the markers, the manifest
+// to its end, the names and sizes of the tables, the logs to their ends, the options. The
+// blocks of tables have checksums, which the engine verifies at each read.
 
-// verify locks the directory and verifies what is in it, before the engine changes anything.
+// verify locks the directory and verifies its files. After success the guard stands on
+// a file system that keeps the inventory up to date.
 func (e *engine) verify(ctx context.Context, dir string, po *pebble.Options) (err error) {
 	fs := e.guard.FS
 	if e.lock, err = pebble.LockDirectory(dir, fs); err != nil {
@@ -51,24 +52,24 @@ func (e *engine) unlock() error {
 	return e.lock.Close()
 }
 
-// survey is a directory that is being verified.
+// survey is a directory that is being verified, step by step.
 type survey struct {
 	ctx   context.Context
 	fs    vfs.FS
 	dir   string
 	names []string
 	facts facts
-	known bool // there are facts
+	known bool // an inventory was there
 
-	marker       string // the newest that names a manifest
+	marker       string // the newest that names a manifest; older ones await removal
 	manifestName string
 	manifest     *manifest
 	recovery     Recovery
 }
 
-// verify refuses a damaged store. It gives what the inventory goes on from, and what was
-// found at the end of the newest log; a new directory gets the inventory of a store that
-// is being made.
+// verify refuses a damaged store. It returns the facts that the inventory goes on from,
+// and the state of the newest log's end; a new directory gets the facts of a store in
+// the making.
 func verify(ctx context.Context, fs vfs.FS, dir string, o *pebble.Options) (facts, Recovery, error) {
 	s := survey{ctx: ctx, fs: fs, dir: dir}
 	var err error
@@ -95,8 +96,9 @@ func verify(ctx context.Context, fs vfs.FS, dir string, o *pebble.Options) (fact
 	return s.facts, s.recovery, nil
 }
 
-// look tells of the names in a directory whether there is a store, or what is left of one,
-// and whether there is anything else.
+// look reports whether the names in a directory are those of a store, or of the remains
+// of a store, and whether there are other files. A lost marker must not make a store
+// look like an empty directory: the engine would format it and delete the tables.
 func look(names []string) (store, other bool) {
 	for _, name := range names {
 		switch {
@@ -110,7 +112,7 @@ func look(names []string) (store, other bool) {
 	return store, other
 }
 
-// ours tells the names of a store's files.
+// ours reports whether a name is that of a store's file.
 func ours(name string) bool {
 	for _, prefix := range []string{manifestMarker, formatMarker, manifestPrefix, optionsPrefix} {
 		if strings.HasPrefix(name, prefix) {
@@ -125,18 +127,20 @@ func ours(name string) bool {
 	return name == inventoryName
 }
 
-// damage is the [ErrCorrupt] of a file, which is empty where the engine's error knows it.
+// damage is the [ErrCorrupt] of a file. The name is empty where the engine's error has
+// it.
 type damage struct {
 	file string
 	err  error
 }
 
-// Error is one line, although the engine's may have several.
+// Error is one line, although the engine's error may have several, and says how to go
+// on.
 func (d damage) Error() string {
 	return fmt.Sprintf("%v: %s: nothing was changed; restore the directory from a copy, or read what is left with changefeed export --salvage", ErrCorrupt, d.reason())
 }
 
-// reason is the file and what is wrong with it.
+// reason names the file and the damage.
 func (d damage) reason() string {
 	file := d.file
 	if info := pebble.ExtractDataCorruptionInfo(d.err); info != nil && file == "" {
@@ -146,7 +150,7 @@ func (d damage) reason() string {
 	return strings.TrimPrefix(file+": "+what, ": ")
 }
 
-// Unwrap gives the class and the engine's error.
+// Unwrap returns the class and the engine's error.
 func (d damage) Unwrap() []error { return []error{ErrCorrupt, d.err} }
 
 // damaged is the [ErrCorrupt] of a file.
@@ -168,6 +172,8 @@ const (
 )
 
 // markers finds the manifest, and refuses a store without markers or of another format.
+// The markers are empty files, which some copy tools skip; without them the engine
+// would make a new store and delete the tables.
 func (s *survey) markers() (err error) {
 	if s.marker, s.manifestName, err = currentManifest(s.names); err != nil {
 		return err
@@ -185,7 +191,7 @@ func (s *survey) markers() (err error) {
 	return nil
 }
 
-// currentManifest is the newest marker, and the manifest that it names.
+// currentManifest returns the newest marker and the manifest that it names.
 func currentManifest(names []string) (marker, manifest string, err error) {
 	newest := uint64(0)
 	for _, name := range names {
@@ -207,9 +213,11 @@ func currentManifest(names []string) (marker, manifest string, err error) {
 	return marker, manifest, nil
 }
 
-// readManifest reads the manifest as far as it is whole. One that was not closed may end
-// in the beginning of a record: then nothing has been done yet because of that record,
-// and the files of the version before are all there, which is seen later.
+// readManifest reads the manifest up to its first broken record. Of a store that was
+// not closed, the manifest may end in part of a record: no file has been deleted
+// because of that record, so the files of the version before are all there, which the
+// next steps verify. A whole record after a broken one proves damage, since records are
+// written in order.
 func (s *survey) readManifest() error {
 	name := s.manifestName
 	if name == "" {
@@ -245,7 +253,10 @@ func (s *survey) readManifest() error {
 	return s.sealedManifest(c)
 }
 
-// sealedManifest compares the manifest with what the inventory says.
+// sealedManifest compares the manifest with the inventory. A manifest that was cut at
+// the end of a record looks whole, and the engine would bring back an old state; but it
+// wants logs that the inventory knows to be in tables, or is shorter than when the
+// store was closed.
 func (s *survey) sealedManifest(c *chunks) error {
 	name := s.manifestName
 	if s.known && s.manifest.firstLog < s.facts.First {
@@ -258,7 +269,7 @@ func (s *survey) sealedManifest(c *chunks) error {
 	return nil
 }
 
-// tables looks whether all files that the manifest names are there, in their sizes.
+// tables verifies that all files which the manifest names are there, with their sizes.
 func (s *survey) tables() error {
 	live := s.manifest.live()
 	for _, name := range s.names {
@@ -285,7 +296,8 @@ func (s *survey) tables() error {
 	return nil
 }
 
-// options looks whether the engine will accept its newest file of options.
+// options verifies that the engine will accept its newest file of options, so that a
+// damaged file is refused by name.
 func (s *survey) options(o *pebble.Options) error {
 	newest, number := "", uint64(0)
 	for _, name := range s.names {
@@ -302,7 +314,7 @@ func (s *survey) options(o *pebble.Options) error {
 	if err != nil {
 		return err
 	}
-	o = o.Clone() // which has no names of its parts before they are made
+	o = o.Clone() // EnsureDefaults fills in the names that the check compares
 	o.EnsureDefaults()
 	if err := o.CheckCompatibility(s.dir, string(text)); err != nil {
 		return damaged(newest, "%w", err)

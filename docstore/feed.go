@@ -10,11 +10,11 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// feed walks the logs that a partition reads, together in the order of LSNs. An LSN is
-// in one log only, also while versions are moved (see move.go), so there are no ties.
+// feed walks the logs that a partition reads, merged by LSN. An LSN is in one log only,
+// even while versions are being moved (see move.go), so there are no ties.
 type feed struct {
 	sel     selection
-	now     int64 // time of the container, by which versions have expired or not
+	now     int64 // time of the container, which decides who has expired
 	view    *view // where several cursors must see one state
 	tracks  []*track
 	stop    func(lsn int64) bool // asked before each version
@@ -22,10 +22,10 @@ type feed struct {
 	entry   entry // the present one
 }
 
-// errMoved: the layout has changed while the feed was opened; see move.go.
+// errMoved means that the layout changed while the feed was opened; see move.go.
 var errMoved = errors.New("layout has changed")
 
-// track is one log, or rather what of it lives, on the way.
+// track is the walk through one log.
 type track struct {
 	c      *Container
 	log    *changelog
@@ -36,16 +36,18 @@ type track struct {
 	all    bool // the selection holds every key of the log
 	lsn    int64
 
-	still  bool // nothing is moved into this log meanwhile
-	lowest bool // all from the low-water mark on has been dead
+	still  bool // no version is moved into this log meanwhile
+	lowest bool // every version since the low-water mark was dead
 }
 
-// openFeed opens cursors for the versions of some logs in (sel.lsn, head].
+// openFeed opens cursors for the versions of some logs in (sel.lsn, head]. Several
+// cursors share a snapshot, because they must agree about versions that move from log
+// to log and about marks; a single cursor is a snapshot by itself and cheaper.
 func (c *Container) openFeed(l *layout, logs []uint32, sel selection, head int64) (*feed, error) {
 	f := &feed{sel: sel, now: c.clock.now()}
 	open := c.db.eng.cursor
-	// Marks stay for a while after retention has been turned off, until the sweeper
-	// has removed them.
+	// Marks outlive a retention that was turned off, until the sweeper has removed
+	// them: marked, and not the retention, says whether to look for marks.
 	marks := sel.mode == changefeed.LatestVersion && l.marked
 	if len(logs) > 1 || marks {
 		v := c.db.eng.view()
@@ -66,13 +68,16 @@ func (c *Container) openFeed(l *layout, logs []uint32, sel selection, head int64
 	return f, nil
 }
 
-// each calls f for the versions that the selection shows, in order, until it returns
-// false, and closes the feed. With a specification, expired versions are not shown.
+// each calls visit for the versions that the selection shows, in order, until visit
+// returns false, and closes the feed. With a specification, expired versions are left
+// out.
 func (f *feed) each(ctx context.Context, spec *ContainerSpec, visit func(*entry, addr) (bool, error)) error {
 	err := f.run(ctx, spec, visit)
 	return cmp.Or(err, f.err(), f.close())
 }
 
+// run walks the logs. It looks at ctx and the store every 1,024 versions only, because
+// most are passed over and the looks would cost more than the walk.
 func (f *feed) run(ctx context.Context, spec *ContainerSpec, visit func(*entry, addr) (bool, error)) error {
 	for steps := 1; ; steps++ {
 		if steps%1024 == 0 && ctx.Err() != nil {
@@ -111,6 +116,9 @@ func (f *feed) run(ctx context.Context, spec *ContainerSpec, visit func(*entry, 
 
 type openCursor func(from, to []byte) (*cursor, error)
 
+// open places the cursors of one log. Readers of last versions skip the dead ones
+// before the low-water mark: a log that is overwritten again and again begins with
+// millions of tombstones, and stepping over them takes seconds.
 func (t *track) open(open openCursor, n uint32, sel selection, head int64, marks bool) (err error) {
 	start, cont := sel.lsn, t.c.num
 	low := t.log.low.Load()
@@ -147,8 +155,8 @@ func (t *track) open(open openCursor, n uint32, sel selection, head int64, marks
 	return nil
 }
 
-// seekTime is the greatest LSN in [lo, hi] up to which all commits are earlier than
-// since. Commit times grow with LSNs.
+// seekTime returns the greatest LSN in [lo, hi] up to which all commits came before
+// since. A binary search finds it, because commit times grow with LSNs.
 func (t *track) seekTime(n uint32, since, lo, hi int64) (int64, error) {
 	for hi-lo > 1 {
 		mid := lo + (hi-lo)/2
@@ -188,7 +196,8 @@ func (t *track) step() {
 	t.here()
 }
 
-// buried tells whether the present version has been superseded.
+// buried reports whether the present version has been superseded. The marks are walked
+// beside the log, since a lookup for each version would cost the scan its speed.
 func (t *track) buried() bool {
 	if !t.deadOK {
 		return false
@@ -206,11 +215,11 @@ func (t *track) buried() bool {
 	return false
 }
 
-// compareVersions compares two keys of one log, in whichever of its tables.
+// compareVersions compares two keys of one log, from either of its tables.
 func compareVersions(a, b []byte) int { return bytes.Compare(tailOf(a), tailOf(b)) }
 
-// look is the present version, and whether it may be shown, as far as its key range
-// and its being superseded go.
+// look returns the present version, and whether its range and its successor let it be
+// shown. The whole entry is decoded only for versions that are.
 func (t *track) look(sel *selection) (value []byte, shown bool, err error) {
 	latest := sel.mode == changefeed.LatestVersion
 	if latest && t.buried() {
@@ -234,7 +243,7 @@ func (t *track) look(sel *selection) (value []byte, shown bool, err error) {
 	return v, sel.rng.Min <= string(key) && string(key) < sel.rng.Max, nil
 }
 
-// found notes the first version that lives, so that the next reader can begin there.
+// found records the first living version, so that the next reader can begin there.
 func (t *track) found(lsn int64) {
 	if t.lowest {
 		t.lowest = false
@@ -242,7 +251,8 @@ func (t *track) found(lsn int64) {
 	}
 }
 
-// lowest is the track with the lowest LSN; nil at the end.
+// lowest returns the track with the lowest LSN, nil at the end. A partition reads a
+// handful of logs at most, so a scan is quicker than a heap.
 func (f *feed) lowest() *track {
 	var best *track
 	for _, t := range f.tracks {
@@ -253,6 +263,7 @@ func (f *feed) lowest() *track {
 	return best
 }
 
+// err returns the error that ended a cursor, which looks like the end of its log.
 func (f *feed) err() error {
 	for _, t := range f.tracks {
 		for _, it := range []*cursor{t.it, t.dead} {

@@ -2,14 +2,16 @@ package docstore
 
 import "sync"
 
-// gate wakes everybody who waits for the next event. The use is: take the channel, look
-// whether the event has happened already, and wait for the channel otherwise.
+// gate wakes all who wait for the next event. Use: take the channel, look whether the
+// event has happened already, and wait for the channel otherwise. In this order an
+// event between look and wait is not missed. Idle gates have no channel, so an event
+// costs no allocation when nobody waits.
 type gate struct {
 	mu sync.Mutex
 	ch chan struct{}
 }
 
-// next is closed at the next event.
+// next returns a channel that is closed at the next event.
 func (g *gate) next() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -19,7 +21,7 @@ func (g *gate) next() <-chan struct{} {
 	return g.ch
 }
 
-// open is the event.
+// open announces the event.
 func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -6,9 +6,9 @@ import (
 	"hash/fnv"
 )
 
-// itemRID is the resource id of an item until its turn comes: the container's and a hash
-// of key and id, which items of older versions keep. Four bits tell SDKs, which look at
-// them when they go on with sorted pages, that it is an item's.
+// itemRID is the resource id of an item until its turn comes: the container's, and a
+// hash of key and id, which items of older versions keep. Four bits of the last byte
+// say that the id is an item's: SDKs check them when they resume sorted pages.
 func (c *Container) itemRID(pk, id string) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(pk)) // never fails
@@ -20,11 +20,13 @@ func (c *Container) itemRID(pk, id string) string {
 	return encodeRID(rid)
 }
 
-// birth is the number in the resource id of an item that is made at a place: such numbers
-// grow, so that rows of a query that sort the same come in the order of creation.
+// birth is the number in the resource id of an item created at a place. Such numbers
+// grow, because rows of a query with equal sort keys come in the order of resource ids,
+// and in the service that is the order of creation.
 func birth(a addr) int64 { return a.lsn<<8 | int64(a.idx) }
 
-// setBirth writes the resource id into the body.
+// setBirth writes the resource id into the body, over the one of the same length that
+// was rendered before the item's place was known.
 func (o *op) setBirth(c *Container, number int64) {
 	own, _ := decodeRID(c.rid) // was made by encodeRID
 	rid := encodeRID(binary.LittleEndian.AppendUint64(own, uint64(number)))

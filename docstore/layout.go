@@ -16,7 +16,7 @@ import (
 
 // layout is the shape of a container at one moment: specification, partitions and logs.
 // A layout is never changed but replaced as a whole, by the committer, so that a reader
-// can work with the one that was current when the read began, and can notice that
+// can work with the layout of its beginning, and can notice that
 // another has come (see move.go).
 type layout struct {
 	spec   ContainerSpec
@@ -32,7 +32,7 @@ type layout struct {
 	purged int64    // see retention.go, as are the next two
 	drain  int64
 	marked bool          // there may be marks of dead versions
-	common time.Duration // retention of the store, for a container without one of its own
+	common time.Duration // retention of the store, which counts where the container has none
 
 	etag    string // of the specification
 	changed int64  // when, Unix milliseconds
@@ -83,7 +83,7 @@ func (l *layout) overlapping(r changefeed.Range) []*partition {
 
 // sole returns the partition that holds all of r. A range across several partitions is
 // [changefeed.ErrGone]: the caller must learn of the split, since the children of a
-// split are read, and owned, one by one.
+// split are read, and owned, separately.
 func (l *layout) sole(r changefeed.Range) (*partition, error) {
 	found := l.overlapping(r)
 	if len(found) == 1 && found[0].rng.Contains(r) {

@@ -14,8 +14,9 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
-// Leases are the records of one deployment unit in a lease container, as documents of
-// the .NET processor. It is a [changefeed.LeaseStore] and a [changefeed.Follower].
+// Leases are the records of one deployment unit in a lease container, as documents in
+// the form of the .NET processor: a [changefeed.LeaseStore] and a
+// [changefeed.Follower].
 type Leases struct {
 	c      *Container
 	unit   leasedoc.Unit
@@ -23,18 +24,20 @@ type Leases struct {
 	path   string // partition key path: /id or /partitionKey
 }
 
-// host is the account host in the names of the lease documents of a new unit. One that
-// was begun over the server by another name of this machine is found too.
+// host is the account host in the ids of a new unit's documents. A unit that was begun
+// over the server, under another name of this machine, is found too.
 const host = "localhost"
 
-// LeaseSpec is the spec of a lease container for [DB.CreateContainer]: the partition key is /id, and records may expire,
-// so that those of instances that have ended disappear.
+// LeaseSpec is the spec of a lease container for [DB.CreateContainer]: the partition key is
+// /id, and records may expire, so that those of ended instances disappear.
 func LeaseSpec(id string) ContainerSpec {
 	return ContainerSpec{ID: id, Paths: []string{"/id"}, DefaultTTL: new(NoDefaultTTL)}
 }
 
-// NewLeases is the lease store of the processor with this name for a monitored
-// container. The partition key of the lease container must be /id or /partitionKey; [LeaseSpec] makes a good one.
+// NewLeases returns the lease store of a processor name for a monitored container. The
+// lease container must have the partition key /id or /partitionKey ([ErrLeaseKey]);
+// [LeaseSpec] describes a good one. A name that cannot be part of an id is
+// [ErrProcessorName].
 func NewLeases(ctx context.Context, leases *Container, processor string, monitored *Container) (*Leases, error) {
 	if strings.TrimSpace(processor) == "" || strings.ContainsAny(processor, `/\?#`) {
 		return nil, fmt.Errorf("%w: %q: want a name that tells this deployment unit from others, without / \\ ? and #",
@@ -72,17 +75,19 @@ func NewLeases(ctx context.Context, leases *Container, processor string, monitor
 	return s, nil
 }
 
-// Prefix is the common beginning of the ids of the unit's documents. It is that of a .NET
-// processor with this name and account; of a unit that was made by another name of this
-// machine, such as localhost in place of 127.0.0.1, the one that its documents have.
+// Prefix returns the common beginning of the ids of the unit's documents: that of a
+// .NET processor with this name and account. A unit that was made under another name of
+// this machine, such as 127.0.0.1 for localhost, keeps the prefix that its documents
+// have, because a second prefix would make a second unit.
 func (s *Leases) Prefix() string { return s.prefix }
 
-// Searched are all beginnings of ids that List looks for: the names of this machine,
-// and how Java's older processor names its leases. What is found under another one than
-// Prefix comes with Err set.
+// Searched returns all prefixes that List reads: those of the names of this machine,
+// and that of Java's older processor. Records under another prefix than that of
+// [Leases.Prefix] have Err set.
 func (s *Leases) Searched() []string { return s.unit.Searched() }
 
-// List implements [changefeed.LeaseStore].
+// List implements [changefeed.LeaseStore]. The time is the container's, taken before
+// the records are read: so no record looks older than true.
 func (s *Leases) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
 	now := s.c.now()
 	var records []changefeed.Lease
@@ -101,14 +106,14 @@ func (s *Leases) List(ctx context.Context) ([]changefeed.Lease, time.Time, error
 	return records, now, nil
 }
 
-// record reads a document, and has its time from the store.
+// record reads a document and takes its time from the store.
 func (s *Leases) record(body []byte, at time.Time) changefeed.Lease {
 	l := leasedoc.Unmarshal(s.prefix, body)
 	l.Updated = at.UTC()
 	return l
 }
 
-// withIDs are the documents whose ids begin with a prefix, from the index by id.
+// withIDs returns the documents whose ids begin with prefix, from the index by id.
 func (c *Container) withIDs(ctx context.Context, prefix string) (items []Item, err error) {
 	if err := c.usable(ctx); err != nil {
 		return nil, err
@@ -129,7 +134,7 @@ func (c *Container) withIDs(ctx context.Context, prefix string) (items []Item, e
 	return items, nil
 }
 
-// keysWithIDs are the keys in the primary index of ids that begin with a prefix.
+// keysWithIDs returns the keys in the primary index of ids that begin with prefix.
 func (c *Container) keysWithIDs(prefix string) (keys [][]byte, err error) {
 	from := append(tableKey(tableID, c.num, len(prefix)), prefix...)
 	it, err := c.db.eng.cursor(from, after(from))
@@ -159,7 +164,8 @@ func (s *Leases) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lea
 	return s.write(ctx, changefeed.WriteReplace, l)
 }
 
-// exact is an ETag that stands for one version only, if need be for none.
+// exact returns an ETag that matches one version at most. To the container an empty
+// ETag means any version, and a lease must never be written without a condition.
 func exact(etag string) string {
 	if etag == "" || etag == "*" {
 		return `"no version"`
@@ -195,7 +201,9 @@ func (s *Leases) Delete(ctx context.Context, l changefeed.Lease) error {
 	return nil
 }
 
-// key is the partition key of a record: its id, or what its document says.
+// key returns the partition key of a record: its id, or the key in its document,
+// because a container of /partitionKey may hold documents of other processors with keys
+// of their own.
 func (s *Leases) key(id string, l changefeed.Lease) (changefeed.PartitionKey, error) {
 	if len(l.Raw) == 0 || s.path == "/id" {
 		return changefeed.Key(id), nil
@@ -228,8 +236,9 @@ func (s *Leases) Follow(ctx context.Context, cursor string) ([]changefeed.Lease,
 	}
 }
 
-// followGather is how long changes are gathered before they are told: instances renew
-// their leases in bursts, and one answer a burst is enough.
+// followGather is how long changes are gathered before Follow returns them: instances
+// renew their leases in bursts, and one answer for a burst saves each follower most of
+// its work.
 const followGather = 300 * time.Millisecond
 
 func (s *Leases) gather(ctx context.Context) error {
@@ -243,7 +252,8 @@ func (s *Leases) gather(ctx context.Context) error {
 
 var errGathered = errors.New("gathered for long enough")
 
-// since waits for the head to pass an LSN and reads the unit's records up to the new one.
+// since waits until the head passes an LSN, and reads the unit's records up to the new
+// head.
 func (s *Leases) since(ctx context.Context, lsn int64) ([]changefeed.Lease, int64, error) {
 	for {
 		ch := s.c.gate.next()
@@ -262,7 +272,7 @@ func (s *Leases) since(ctx context.Context, lsn int64) ([]changefeed.Lease, int6
 	}
 	head := s.c.head.Load()
 	changes, err := s.c.readTo(ctx, lsn, head)
-	if errors.Is(err, changefeed.ErrGone) { // split on the way
+	if errors.Is(err, changefeed.ErrGone) { // a split came in between
 		return s.since(ctx, lsn)
 	}
 	if err != nil {

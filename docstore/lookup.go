@@ -108,9 +108,9 @@ type written struct {
 	idx uint16
 }
 
-// inOrder yields documents in the order of their last writes. All keys are held in
-// memory to be sorted, since the primary index is sorted by key; bodies are read one at
-// a time.
+// inOrder yields documents in the order of their last writes. The keys are held in
+// memory to be sorted, because the primary index is sorted by key; bodies are read when
+// they are wanted.
 func (c *Container) inOrder(ctx context.Context, find func() ([]written, error)) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		err := c.usable(ctx)

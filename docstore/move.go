@@ -6,26 +6,29 @@ import (
 	"time"
 )
 
-// After a split or merge the new partitions read the logs of the old ones, and skip what
-// is not theirs. In the background the sweeper moves those versions, under the LSNs they
-// have, into the logs of their partitions, until the old logs are empty and forgotten.
-// A reader sees each version once, wherever it is at the moment, because it walks all
-// logs of its partition in one state of the engine.
+// After a split or merge the new partitions read the logs of the old ones and pass over
+// versions of other ranges, which makes each read as long as the parent's log. Therefore
+// the sweeper moves those versions in the background, under their LSNs, into the logs of
+// their partitions, until the old logs are empty and forgotten. A reader sees each version
+// once, wherever the version is at the moment, because all logs of a partition are walked
+// in one state of the engine.
 //
-// A reader that took the layout before a split and the state after a move would miss
-// what was moved: so it looks, with the state in hand, whether the layout is still the
-// same (see openFeed).
+// A reader that took the layout before a split and the state after a move would miss the
+// versions that were moved. So a reader checks, with the state in hand, that the layout is
+// still the same (see openFeed), and begins again if not.
 //
-// All versions of one LSN move together. Were some of them in the old log still, and
-// some in the new one, nothing would tell a reader which come first.
+// All versions of one LSN move together: were some of them in the old log and some in the
+// new one, their order would be lost, because logs are merged by LSN alone.
 
 const (
-	moveChunk = 1 << 20                // bytes in one group, and what its last LSN has more
+	// A group and a turn are short, because writers wait for the group, and expiry and
+	// retention of all containers wait for the turn.
+	moveChunk = 1 << 20                // bytes in one group; its last LSN may exceed them
 	moveTurn  = 250 * time.Millisecond // before the sweeper looks after other things
 )
 
 // move brings versions from the logs of former partitions to where they belong, for a
-// while.
+// turn.
 func (c *Container) move(ctx context.Context, next *soonest) error {
 	begin := time.Now()
 	for {
@@ -48,7 +51,7 @@ func (c *Container) move(ctx context.Context, next *soonest) error {
 	}
 }
 
-// moveSome moves the first versions of a log; false tells that there is none left.
+// moveSome moves the first versions of a log and reports whether there were any.
 func (c *Container) moveSome(ctx context.Context, n uint32) (some bool, err error) {
 	keys, err := c.firstKeys(n)
 	if err != nil || len(keys) == 0 {
@@ -68,7 +71,7 @@ func (c *Container) moveSome(ctx context.Context, n uint32) (some bool, err erro
 	})
 }
 
-// firstKeys are the keys of the first versions of a log, with all of the last LSN.
+// firstKeys returns the keys of the first versions of a log, with all of the last LSN.
 func (c *Container) firstKeys(n uint32) (keys [][]byte, err error) {
 	from, to := logBounds(tableLog, c.num, n, -1, farAway-1)
 	it, err := c.db.eng.cursor(from, to)
@@ -92,7 +95,8 @@ func (c *Container) firstKeys(n uint32) (keys [][]byte, err error) {
 	return keys, it.err()
 }
 
-// moveOne moves one version, with its mark and the entry of the primary index.
+// moveOne moves a version with its mark or its entry of the primary index: a version
+// that is dead has only the former, a living one only the latter.
 func (c *Container) moveOne(g *group, l *layout, key []byte) error {
 	v, found, err := g.get(key)
 	if err != nil || !found {
@@ -107,6 +111,7 @@ func (c *Container) moveOne(g *group, l *layout, key []byte) error {
 	to.log = l.at(string(e.epk)).num
 	g.drop(key, len(v))
 	g.set(logKey(tableLog, c.num, to), v)
+	// The sweeper passed over this log before the version came, and must look again.
 	l.logs[to.log].swept.Store(0)
 
 	mark := logKey(tableDead, c.num, old)
@@ -129,7 +134,7 @@ func (c *Container) moveOne(g *group, l *layout, key []byte) error {
 	return nil
 }
 
-// forgetLog takes an empty log out of the layout.
+// forgetLog takes an empty log out of the layout, which ends its cost for readers.
 func (c *Container) forgetLog(ctx context.Context, n uint32) error {
 	return c.db.do(ctx, func(g *group) error {
 		if c.dropped.Load() {

@@ -166,7 +166,7 @@ func findPlace(body []byte, pointer []string) (place, error) {
 }
 
 // stepInto finds one segment in a value. All members are visited even after a hit,
-// because of several members with one name the last one counts.
+// because the last member of a name counts.
 func stepInto(body []byte, parent span, name string) (place, error) {
 	p := place{parent: parent, name: name}
 	w := walker{text: body, pos: parent.from}
@@ -270,8 +270,8 @@ func (p place) missing() error {
 	return refuse("nothing is at segment %q: want something that exists", p.name)
 }
 
-// removeAt takes out an element, or all members of the name: were only the last one
-// taken out, an earlier one would come to light.
+// removeAt takes out an element, or all members of the name: were only the last
+// taken out, an earlier member would come to light.
 func removeAt(body []byte, path []string) ([]byte, error) {
 	p, err := findExisting(body, path)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // A token is the decimal LSN up to which everything was read, in quotes as the service
-// has it: "42". LSNs come from one counter a container, so a token holds for every
-// range, before and after splits and merges.
+// writes them: "42". LSNs come from one counter for each container, so a token is valid
+// for every range, before and after splits and merges.
 
 // parseToken reads a token, with its quotes or without.
 func parseToken(text string) (int64, error) {
@@ -20,16 +20,17 @@ func parseToken(text string) (int64, error) {
 	return lsn, nil
 }
 
-// begin is where a read begins: behind an LSN, and at a time.
+// begin is where a read begins: after an LSN, and at a time.
 type begin struct {
 	lsn    int64
 	since  int64 // Unix ms; changes before it are left out
-	search bool  // lsn is yet to be found by since
+	search bool  // the LSN that belongs to since has to be found
 }
 
 const anyTime = math.MinInt64
 
-// begin resolves a position. The head is that of the container.
+// begin resolves a position to an LSN. A start time is kept beside a token, because the
+// time may lie ahead of the changes read so far.
 func (l *layout) begin(from changefeed.Position, o changefeed.ReadOptions, head int64) (b begin, err error) {
 	b.since = anyTime
 	if t := from.Start.Time(); !t.IsZero() {

@@ -10,18 +10,24 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
-// How a read works. The head is taken first, then the layout, then the cursors: what
-// was published up to that head is in the logs of that layout and in the state of those
-// cursors. Nothing above the head is shown. A version that is missing because of a later
-// write, one that was applied but is not yet safe, would be missed if that write were
-// lost: so a page is returned when everything applied before it is safe.
+// How a read works. The head is taken first, then the layout, then the cursors, because in
+// this order everything that was published up to the head is in the logs of that layout and
+// in the state of those cursors. Nothing above the head is shown.
+//
+// The cursors may also see a group that is applied and not yet safe on the disk. Such a
+// group may have superseded a version up to the head, which the page then lacks. If a power
+// loss took the group back, a position after the head would have skipped that version. So a
+// page is returned only when all that was applied before is safe (settle).
 
 const (
+	// A page is bounded by bytes as well, since 1,000 documents of 2 MB would not fit
+	// in memory beside those of other readers. 4 MB is the service's own bound.
 	defaultItems = 1000
 	maxPageBytes = service.MaxPage
 )
 
-// selection is which changes a read shows.
+// selection is which changes a read shows: those of a range or a logical partition,
+// after an LSN, from a time on.
 type selection struct {
 	rng  changefeed.Range
 	pk   string // of one logical partition; empty is all
@@ -39,7 +45,7 @@ func (c *Container) Read(ctx context.Context, r changefeed.Range, from changefee
 	return page, nil
 }
 
-// read tries until the layout stays the same for the time it takes to open the feed.
+// read repeats readOnce until the layout stays the same while the feed is opened.
 func (c *Container) read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
 	for {
 		page, err := c.readOnce(ctx, r, from, o)
@@ -49,6 +55,7 @@ func (c *Container) read(ctx context.Context, r changefeed.Range, from changefee
 	}
 }
 
+// readOnce reads a page, or returns errMoved.
 func (c *Container) readOnce(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (page changefeed.Page, err error) {
 	if err := c.usable(ctx); err != nil {
 		return page, err
@@ -74,13 +81,13 @@ func (c *Container) readOnce(ctx context.Context, r changefeed.Range, from chang
 		}
 	}
 	if o.Mode == changefeed.AllVersionsAndDeletes && sel.lsn < c.layout.Load().floor {
-		return page, tooOld(c.layout.Load(), sel.lsn) // retention has overtaken the read
+		return page, tooOld(c.layout.Load(), sel.lsn) // versions may have gone during the read
 	}
 	page.Next = changefeed.Position{Token: service.Token(next), Start: from.Start}
 	page.Session = service.SessionToken(part.id(), page.Head)
 	page.Charge = service.ScanCharge(len(b.changes), len(b.slab))
 	page.Changes = b.finish()
-	if sel.lsn > c.head.Load() { // a position has a place in the container's count of LSNs, not in the partition's
+	if sel.lsn > c.head.Load() { // the container's head, because its partitions share one count of LSNs
 		page.Ahead, page.Head = true, head
 	}
 	return page, nil
@@ -90,7 +97,7 @@ func tooOld(l *layout, lsn int64) error {
 	return fmt.Errorf("%w: LSN %d of container %q, whose versions begin behind %d", changefeed.ErrTooOld, lsn, l.spec.ID, l.floor)
 }
 
-// choose finds the partition that a read is about.
+// choose returns the partition that a read is about.
 func (l *layout) choose(r changefeed.Range, o changefeed.ReadOptions) (*partition, selection, error) {
 	sel, err := l.selection(r, o)
 	if err != nil {
@@ -100,7 +107,7 @@ func (l *layout) choose(r changefeed.Range, o changefeed.ReadOptions) (*partitio
 	return part, sel, err
 }
 
-// selection is a range, or what of it belongs to a key.
+// selection returns a range, or the part of it that belongs to a key.
 func (l *layout) selection(r changefeed.Range, o changefeed.ReadOptions) (sel selection, err error) {
 	sel = selection{rng: r, mode: o.Mode}
 	if o.Key == "" {
@@ -115,9 +122,10 @@ func (l *layout) selection(r changefeed.Range, o changefeed.ReadOptions) (sel se
 	return sel, nil
 }
 
-// keyRange is where a logical partition is in the key space, and the one text of its
-// key. A hierarchical key may lack its last levels: then the range is that of all keys
-// that begin so, and the text is empty.
+// keyRange returns the place of a logical partition in the key space, and the one text
+// of its key. A hierarchical key may lack its last levels: then the range is that of
+// all keys with that beginning, and the text is empty, because documents of many keys
+// lie there.
 func (l *layout) keyRange(key string) (changefeed.Range, string, error) {
 	pk, err := canonicalKey(key)
 	if err != nil {
@@ -132,7 +140,9 @@ func (l *layout) keyRange(key string) (changefeed.Range, string, error) {
 	return changefeed.Range{Min: h, Max: h + "0"}, pk, err
 }
 
-// collect fills a page with the changes in (sel.lsn, head] and returns the LSN behind it.
+// collect fills a page with the changes in (sel.lsn, head] and returns the LSN after
+// which the next page begins. A page ends between transactions only, since a position
+// is an LSN and cannot say how much of a transaction was read.
 func (c *Container) collect(ctx context.Context, b *pageBuilder, l *layout, part *partition, sel selection, head int64) (next int64, err error) {
 	logs := l.reading(part)
 	f, err := c.openFeed(l, logs, sel, head)
@@ -149,6 +159,7 @@ func (c *Container) collect(ctx context.Context, b *pageBuilder, l *layout, part
 		if err := b.add(c, logs, e, a.lsn, sel.mode); err != nil {
 			return false, err
 		}
+		// Too large: the transaction that began last waits for the next page.
 		if b.overflows() {
 			b.cut()
 			last, f.stopped = before, true
@@ -161,7 +172,8 @@ func (c *Container) collect(ctx context.Context, b *pageBuilder, l *layout, part
 	return head, err
 }
 
-// shows tells whether a version that lives is in the selection.
+// shows reports whether a living version is in the selection. A reader of all versions
+// is shown expired documents too: their end comes as a change of its own.
 func (s *selection) shows(e *entry, spec *ContainerSpec, now int64) bool {
 	switch {
 	case s.pk != "" && s.pk != string(e.pk):

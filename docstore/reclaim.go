@@ -6,16 +6,17 @@ import (
 )
 
 // Deleted documents leave their room to the engine, which gives it back when it rewrites
-// the tables that they are in: in a store that is written to that is soon, in one that
-// is not it would be never. So a while after the last write, or after a container was
-// deleted, the engine is asked to.
+// their tables. In a store that is written to, that happens soon; in an idle one, never.
+// So the reclaimer asks for it, some time after the last write or after a container was
+// deleted.
 
 const (
 	reclaimAfter = 30 * time.Second
 	worthwhile   = 1 << 20 // bytes on the disk, of a container without documents
 )
 
-// leftovers are ranges of keys in which everything has been deleted.
+// leftovers are the ranges of keys of deleted containers, until their room is given
+// back.
 type leftovers struct {
 	mu     sync.Mutex
 	ranges [][2][]byte
@@ -34,7 +35,7 @@ func (l *leftovers) take() (ranges [][2][]byte) {
 	return ranges
 }
 
-// wroteSome has the reclaimer look in a while.
+// wroteSome makes the reclaimer look after a while.
 func (db *DB) wroteSome() {
 	select {
 	case db.wrote <- struct{}{}:
@@ -42,9 +43,9 @@ func (db *DB) wroteSome() {
 	}
 }
 
-// reclaimAll is the reclaimer.
+// reclaimAll is the goroutine of the reclaimer.
 func (db *DB) reclaimAll() {
-	heads := map[*Container]int64{} // when they were found empty
+	heads := map[*Container]int64{} // of containers found empty, at that time
 	for {
 		select {
 		case <-db.wrote:
@@ -66,12 +67,14 @@ func (db *DB) reclaimAll() {
 			ranges = append(ranges, db.emptied(heads)...)
 		}
 		if err := db.eng.reclaim(life{db.stop}, ranges, quiet); err != nil {
-			db.dropped.add(ranges) // it is tried again after the next write
+			db.dropped.add(ranges) // for another try after the next write
 		}
 	}
 }
 
-// emptied are the ranges of containers that have had documents and have none.
+// emptied returns the ranges of containers that have had documents and have none. A
+// head that has not moved since the last time means that the room was given back
+// already.
 func (db *DB) emptied(heads map[*Container]int64) (ranges [][2][]byte) {
 	for _, c := range db.Containers() {
 		head := c.Head()

@@ -2,16 +2,16 @@ package docstore
 
 import "fmt"
 
-// Recovery is what [Open] found at the end of the newest log of a store that had not been
-// closed. Every acknowledged write is there, unless the end of that file has been lost:
-// after a kill or a power loss nothing shows how far the log reached. Then the store is
-// as it was after an earlier write, Heads are its newest LSNs, and what the file has
-// after them is dropped.
+// Recovery is the state in which [Open] found the newest log of a store that had not
+// been closed. Every acknowledged write is there, unless the end of that file has been
+// lost: after a kill or a power loss nothing shows how far the log had reached. In that
+// case the store is as after an earlier write, Heads has its newest LSNs, and the rest
+// of the file is dropped.
 type Recovery struct {
 	Log     string // name of the newest log; empty when the store was closed, or is new
-	Reached int64  // bytes of it up to the end of the last whole write
+	Reached int64  // bytes up to the end of the last whole write
 	Dropped int64  // bytes after them of a write that is not whole
-	Lost    int    // whole writes after that one: only of a store that did not wait for the disk
+	Lost    int    // whole writes after the dropped bytes: only of a store that did not wait for the disk
 	Heads   []Head // one for each container
 }
 
@@ -21,7 +21,7 @@ type Head struct {
 	LSN       int64
 }
 
-// String is a line for an operator.
+// String returns a line for an operator.
 func (r Recovery) String() string {
 	if r.Log == "" {
 		return "the store was closed"
@@ -42,13 +42,14 @@ func (r Recovery) String() string {
 	return text
 }
 
-// maxHeads is how many containers a line names.
+// maxHeads is how many containers that line names.
 const maxHeads = 10
 
-// Recovery is what [Open] found at the end of the newest log.
+// Recovery returns the state in which [Open] found the newest log.
 func (db *DB) Recovery() Recovery { return db.found }
 
-// begin reads what the store keeps in memory, and notes that it has been opened.
+// begin reads what the store keeps in memory, and only then records that the store has
+// been opened, because a first open that fails is repeated from the beginning.
 func (db *DB) begin() error {
 	if err := db.load(); err != nil {
 		return err

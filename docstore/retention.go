@@ -12,23 +12,28 @@ import (
 )
 
 // Retention. While a container keeps versions, an overwrite or delete leaves the old
-// version in its log, under a mark. A version is removed when the one that superseded
-// it is older than the retention: so the previous image of every change in the feed
-// is there. The feed of all versions begins behind the floor.
+// version in its log, under a mark. A version is removed when its successor is older than
+// the retention, so that every change in the feed has its previous image. The feed of all
+// versions begins after the floor.
 //
-//	floor   readers of all versions must be at or behind this LSN
-//	purged  what versions up to this LSN superseded has been removed
-//	drain   retention was turned off here: everything superseded up to it goes
+//	floor   positions in the feed of all versions must not be before this LSN
+//	purged  versions superseded by those up to this LSN have been removed
+//	drain   retention was turned off here: everything superseded before is removed
 
 const (
+	// A sweep of the retention comes after a twentieth of that time, within these bounds: a
+	// version may stay a little longer, and a short retention does not keep the sweeper
+	// busy.
 	minForget = time.Second // between two sweeps of a retention
 	maxForget = time.Minute
 )
 
-// retention is how long versions are kept; 0 is not at all.
+// retention returns how long versions are kept; 0 is not at all.
 func (l *layout) retention() time.Duration { return cmp.Or(l.spec.Retention, l.common) }
 
-// retain notes that the retention was another one up to an LSN.
+// retain adapts the marks to a retention that was another one up to an LSN. Turned on,
+// the feed of all versions begins after that LSN, since earlier versions are gone or
+// have no marks. Turned off, everything superseded until now is to be drained.
 func (l *layout) retain(before time.Duration, lsn int64) {
 	now := l.retention()
 	if (before == 0) != (now == 0) {
@@ -40,11 +45,11 @@ func (l *layout) retain(before time.Duration, lsn int64) {
 	l.marked = l.marked || now > 0
 }
 
-// Retention is how long the container keeps all versions and deletes, by its own
+// Retention returns how long the container keeps all versions and deletes, by its own
 // specification or else by [DB.SetRetention]; 0 is not at all.
 func (c *Container) Retention() time.Duration { return c.layout.Load().retention() }
 
-// Retention is what [DB.SetRetention] has set; false tells that it never has.
+// Retention returns the duration given to [DB.SetRetention], and whether there was one.
 func (db *DB) Retention() (d time.Duration, set bool) {
 	common := db.common.Load()
 	if common == nil {
@@ -55,7 +60,7 @@ func (db *DB) Retention() (d time.Duration, set bool) {
 
 const retentionName = "retention" // of the record in the table of the store
 
-// loadRetention reads what was set.
+// loadRetention reads the retention of the store.
 func (db *DB) loadRetention() error {
 	v, found, err := db.eng.find(metaKey(retentionName))
 	if err != nil || !found {
@@ -69,9 +74,11 @@ func (db *DB) loadRetention() error {
 	return nil
 }
 
-// SetRetention sets how long the containers whose specification has no retention keep all
-// versions and deletes, those that are made later included; 0 is not at all. The store
-// remembers it. Containers that kept no versions begin to do so now.
+// SetRetention sets how long containers without a retention of their own keep all
+// versions and deletes, those made later included; 0 is not at all. The store remembers
+// the setting. Containers that kept no versions begin to do so now. The service has
+// such a retention for the account (continuous backup), and programs rely on its being
+// there.
 func (db *DB) SetRetention(ctx context.Context, d time.Duration) error {
 	d = d.Truncate(time.Millisecond)
 	if d < 0 {
@@ -97,7 +104,7 @@ func (db *DB) SetRetention(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// forget removes what the retention no longer holds.
+// forget removes the versions that the retention no longer covers.
 func (c *Container) forget(ctx context.Context, next *soonest) error {
 	l := c.layout.Load()
 	if l.drain > 0 {
@@ -127,7 +134,8 @@ func (c *Container) forget(ctx context.Context, next *soonest) error {
 	return nil
 }
 
-// floorAt is the last LSN that was committed before a time, and the time of the next.
+// floorAt returns the last LSN committed before cutoff, and the time of the commit
+// after it.
 func (c *Container) floorAt(ctx context.Context, l *layout, cutoff time.Time) (floor, oldest int64, err error) {
 	head := c.head.Load()
 	floor = head
@@ -150,7 +158,7 @@ func (c *Container) floorAt(ctx context.Context, l *layout, cutoff time.Time) (f
 	return floor, oldest, nil
 }
 
-// everything selects all versions behind an LSN.
+// everything selects all versions after an LSN.
 func (c *Container) everything(lsn int64) selection {
 	return selection{
 		rng: changefeed.FullRange(), mode: changefeed.AllVersionsAndDeletes,
@@ -158,7 +166,9 @@ func (c *Container) everything(lsn int64) selection {
 	}
 }
 
-// advance lifts the floor and removes what lies behind it.
+// advance lifts the floor and removes the versions before it. The floor goes first, so
+// that a reader before the floor is refused, rather than shown a feed with gaps; purged goes
+// last, so that a crash in between repeats the removal.
 func (c *Container) advance(ctx context.Context, floor int64) error {
 	err := c.change(ctx, func(l *layout) { l.floor = max(l.floor, floor) })
 	if err != nil {
@@ -182,9 +192,9 @@ func (c *Container) change(ctx context.Context, f func(*layout)) error {
 	})
 }
 
-// purge removes what the versions in (purged, floor] superseded, and the deletes among
-// them. It walks all logs in one state of the engine: versions of one document may be in
-// several, and one that is removed here names another one there.
+// purge removes the versions superseded by those in (purged, floor], and the deletes
+// among them, from all logs in one state of the engine, because versions of one
+// document may lie in several, and a version removed here names another one there.
 func (c *Container) purge(ctx context.Context, l *layout, floor int64) error {
 	f, err := c.openFeed(l, slices.Collect(maps.Keys(l.logs)), c.everything(l.purged), floor)
 	if err != nil {
@@ -213,7 +223,7 @@ func (c *Container) purge(ctx context.Context, l *layout, floor int64) error {
 	return c.removeVersions(ctx, old)
 }
 
-// removeVersions removes superseded versions and their marks, and deletes.
+// removeVersions removes superseded versions with their marks, and deletes.
 func (c *Container) removeVersions(ctx context.Context, old []addr) error {
 	if len(old) == 0 {
 		return nil
@@ -227,9 +237,9 @@ func (c *Container) removeVersions(ctx context.Context, old []addr) error {
 	})
 }
 
-// drainMarks removes everything that was superseded up to an LSN, after the retention
-// has been turned off. It may have been turned on again before: what was superseded since
-// then is wanted.
+// drainMarks removes everything superseded up to an LSN, after the retention was turned
+// off. If turned on again since, the versions superseded after that are
+// wanted.
 func (c *Container) drainMarks(ctx context.Context, upTo int64) error {
 	l := c.layout.Load()
 	for n := range l.logs {
@@ -263,7 +273,8 @@ func (c *Container) drainMarks(ctx context.Context, upTo int64) error {
 	})
 }
 
-// notSince are those of some versions that were superseded before the floor.
+// notSince leaves out the versions that were superseded after the floor: previous
+// images of changes that the feed still has.
 func (c *Container) notSince(ctx context.Context, l *layout, old []addr) ([]addr, error) {
 	type place struct {
 		lsn int64
@@ -282,7 +293,7 @@ func (c *Container) notSince(ctx context.Context, l *layout, old []addr) ([]addr
 	return slices.DeleteFunc(old, func(a addr) bool { return wanted[place{a.lsn, a.idx}] }), nil
 }
 
-// marked are the versions of a log up to an LSN that are superseded.
+// marked returns the superseded versions of a log, up to an LSN.
 func (c *Container) marked(n uint32, upTo int64) (old []addr, err error) {
 	from, to := logBounds(tableDead, c.num, n, -1, upTo)
 	it, err := c.db.eng.cursor(from, to)

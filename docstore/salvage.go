@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// Salvaged is what [Salvage] found.
+// Salvaged is the result of [Salvage].
 type Salvaged struct {
 	Containers []SalvagedContainer `json:"containers"`
 	Lost       []Loss              `json:"lost"`    // of the files
-	Missing    []MissingItem       `json:"missing"` // documents of which is known that they were there
+	Missing    []MissingItem       `json:"missing"` // documents that are known to have been there
 }
 
 // SalvagedContainer is a container of a damaged store.
 type SalvagedContainer struct {
 	Name      string `json:"name"`      // "container N" where its record is lost
 	Documents int    `json:"documents"` // those salvaged
-	Counted   int64  `json:"counted"`   // those that it had by its own count; -1 where that is lost
-	Head      int64  `json:"head"`      // its newest LSN; -1 where that is lost
+	Counted   int64  `json:"counted"`   // documents by the stored count; -1 where that is lost
+	Head      int64  `json:"head"`      // newest LSN; -1 where that is lost
 }
 
 // Loss is a part of a file that could not be read.
@@ -30,6 +30,9 @@ type Loss struct {
 	File   string `json:"file"`
 	Reason string `json:"reason"`
 
+	// From and To are the first key that may be lost and the first key after the loss:
+	// documents by partition key hash, versions by LSN. Both are empty where the file
+	// may hold any key that was written last.
 	// From and To are the first key that may be lost and the first after it that is not:
 	// documents by partition key hash, their versions by LSN. Empty where the file has
 	// anything that was written last.
@@ -40,19 +43,20 @@ type Loss struct {
 // MissingItem is a document whose last version could not be read.
 type MissingItem struct {
 	Container string `json:"container"`
-	Key       string `json:"key"` // its partition key
+	Key       string `json:"key"` // partition key
 	ID        string `json:"id"`
 	LSN       int64  `json:"lsn"`
-	Older     int64  `json:"older,omitempty"` // the LSN of the version that was salvaged instead; 0 for none
+	Older     int64  `json:"older,omitempty"` // LSN of the version salvaged instead; 0 for none
 }
 
-// Salvage reads what is left of a damaged store, and changes nothing in it. It visits the
-// documents, container by container in the order of their last writes within a log; expired
-// ones are left out. A document comes as it was acknowledged: as it was last, or, where that
-// version is lost, an earlier one that is still there. Where the manifest is lost, documents
-// may come back that had been deleted. What could not be read is in the result.
+// Salvage reads the remains of a damaged store and changes nothing in dir. Salvage calls
+// visit for the documents, container by container, in the order of their last writes
+// within a log; expired documents are left out. A document comes as acknowledged: its
+// last version or, where that is lost, the newest version that is still there. Where
+// the manifest is lost, deleted documents may come back, because nothing else says
+// which tables are in use. The result lists all parts that could not be read.
 //
-// It keeps the places of all documents in memory, some 50 bytes for each.
+// The places of all documents are held in memory, some 50 bytes for each.
 func Salvage(ctx context.Context, dir string, visit func(container string, it Item) error) (*Salvaged, error) {
 	return salvage(ctx, realDisk, filepath.Clean(dir), visit)
 }
@@ -76,14 +80,15 @@ func salvage(ctx context.Context, fs filesystem, dir string, visit func(containe
 	return s.report(), nil
 }
 
-// salvager goes over what is left of a store several times.
+// salvager reads the remains in several passes, because places fit in memory and bodies
+// do not: first the containers, then the index, then the versions.
 type salvager struct {
 	ctx        context.Context
 	w          *wreck
 	visit      func(string, Item) error
 	containers map[uint32]*salvaged
 
-	current map[versionAt]bool // what the primary index names; true is found
+	current map[versionAt]bool // versions that the primary index names; true once found
 	best    map[string]addr    // the newest version of documents whose entry in it may be lost
 	absent  []MissingItem
 }
@@ -99,7 +104,8 @@ type versionAt struct {
 	at   addr
 }
 
-// each visits the keys of some tables.
+// each calls visit for the keys of a table. A record that cannot be read is passed
+// over.
 func (s *salvager) each(table byte, visit func(key, value []byte) error) error {
 	n := 0
 	return s.w.each([]byte{table}, []byte{table + 1}, func(key, value []byte) error {
@@ -113,7 +119,7 @@ func (s *salvager) each(table byte, visit func(key, value []byte) error) error {
 	})
 }
 
-// container is one by its number.
+// container returns the container of a key, made up if its record is lost.
 func (s *salvager) container(key []byte) *salvaged {
 	num := binary.BigEndian.Uint32(key[1:])
 	c := s.containers[num]
@@ -124,7 +130,8 @@ func (s *salvager) container(key []byte) *salvaged {
 	return c
 }
 
-// records reads what containers are, and what they say that they have.
+// records reads the records of containers, and the counts by which one sees what is
+// missing.
 func (s *salvager) records() error {
 	err := s.each(tableContainer, func(key, value []byte) error {
 		l, _, err := decodeLayout(value)
@@ -157,7 +164,7 @@ func (s *salvager) records() error {
 	})
 }
 
-// uncertain tells a document whose entry of the primary index may be lost, or may be an old one.
+// uncertain reports whether a document's entry in the primary index may be lost or old.
 func (s *salvager) uncertain(key []byte) bool {
 	return slices.ContainsFunc(s.w.lost, func(l lostSpan) bool { return l.holds(key) })
 }
@@ -172,7 +179,7 @@ func (s *salvager) slots() error {
 	})
 }
 
-// newest finds the newest versions of the documents that the primary index is not sure about.
+// newest finds the newest version of each document for which the index is uncertain.
 func (s *salvager) newest() error {
 	if len(s.w.lost) == 0 {
 		return nil
@@ -191,7 +198,7 @@ func (s *salvager) doc(key []byte, e *entry) []byte {
 	return docKey(binary.BigEndian.Uint32(key[1:]), string(e.epk), string(e.pk), string(e.id))
 }
 
-// entries visits all versions.
+// entries calls visit for all versions.
 func (s *salvager) entries(visit func(key []byte, at addr, e *entry) error) error {
 	return s.each(tableLog, func(key, value []byte) error {
 		if len(key) != 5+addrSize {
@@ -205,7 +212,7 @@ func (s *salvager) entries(visit func(key []byte, at addr, e *entry) error) erro
 	})
 }
 
-// documents gives the newest version of each document to the caller.
+// documents hands the newest version of each document to the caller.
 func (s *salvager) documents() error {
 	now := time.Now().UnixMilli()
 	return s.entries(func(key []byte, at addr, e *entry) error {
@@ -226,7 +233,7 @@ func (s *salvager) documents() error {
 	})
 }
 
-// missing lists documents that the primary index names and that were not found.
+// missing lists documents that the primary index names and whose version was not found.
 func (s *salvager) missing() error {
 	return s.each(tableDoc, func(key, value []byte) error {
 		p, err := decodeSlot(value)
@@ -246,7 +253,7 @@ func (s *salvager) missing() error {
 	})
 }
 
-// report is what was found.
+// report returns the result.
 func (s *salvager) report() *Salvaged {
 	found := &Salvaged{Missing: s.absent}
 	for _, c := range s.containers {
@@ -263,7 +270,7 @@ func (s *salvager) report() *Salvaged {
 	return found
 }
 
-// describe is a key for a reader.
+// describe writes a key for a reader.
 func (s *salvager) describe(key []byte) string {
 	if len(key) == 0 {
 		return "the beginning"

@@ -10,18 +10,20 @@ import (
 	"github.com/millrace/changefeed/internal/epk"
 )
 
-// A split or merge changes the layout only. The new partitions go on reading the logs
-// of the old ones, filtered by their range, and write to logs of their own. LSNs come
-// from one counter a container, so every position stays what it was.
+// A split or merge changes the layout only, so a large partition takes no longer.
+// The new partitions go on reading the logs of the old ones, filtered by their range, and
+// write to logs of their own. LSNs come from one counter for each container, so every
+// position keeps its meaning: the children of a split begin where the parent was.
 
-// watch counts the documents below the cut of a split, while that is counting the rest.
+// watch counts the documents below the cut that come and go while the split counts the
+// rest.
 type watch struct {
 	cut string
 	low int64
 }
 
-// Split cuts a partition in two halves of about equally many keys. Readers of a range
-// that spans both get [changefeed.ErrGone] from then on.
+// Split cuts a partition in two halves of about equally many keys, while readers and
+// writers go on. Readers of a range across both get [changefeed.ErrGone] from then on.
 func (c *Container) Split(ctx context.Context, id string) ([]changefeed.Partition, error) {
 	l := c.layout.Load()
 	p, err := l.find(id)
@@ -35,7 +37,8 @@ func (c *Container) Split(ctx context.Context, id string) ([]changefeed.Partitio
 	return c.SplitAt(ctx, id, cut)
 }
 
-// SplitAt cuts a partition in two at an effective partition key.
+// SplitAt cuts a partition in two at an effective partition key. A second split of the
+// same partition meanwhile is refused with [changefeed.ErrConflict].
 func (c *Container) SplitAt(ctx context.Context, id, cut string) ([]changefeed.Partition, error) {
 	made, err := c.splitAt(ctx, id, cut)
 	if err != nil {
@@ -44,10 +47,14 @@ func (c *Container) SplitAt(ctx context.Context, id, cut string) ([]changefeed.P
 	return made, nil
 }
 
+// splitAt counts the documents below the cut in a snapshot, outside the committer,
+// because a count of millions would hold up all writers. The watch, set in the same
+// turn as the snapshot is taken, counts the writes that come after the snapshot.
 func (c *Container) splitAt(ctx context.Context, id, cut string) ([]changefeed.Partition, error) {
 	var p *partition
 	var v view
-	// Whoever went away meanwhile would leave the view and the mark of a split at work.
+	// These steps run even if the caller has gone, who would else leave the view open
+	// and the partition marked as being split.
 	err := c.db.do(context.WithoutCancel(ctx), func(*group) (err error) {
 		if p, err = c.layout.Load().find(id); err != nil {
 			return err
@@ -78,7 +85,7 @@ func (c *Container) splitAt(ctx context.Context, id, cut string) ([]changefeed.P
 	return describe(made), err
 }
 
-// countDocs counts the documents with keys in [lo, hi), and ends the view.
+// countDocs counts the documents with keys in [lo, hi) and closes the view.
 func (c *Container) countDocs(ctx context.Context, v view, lo, hi string) (n int64, err error) {
 	defer func() { err = errors.Join(err, v.close()) }()
 	if ctx.Err() != nil {
@@ -118,7 +125,8 @@ func (c *Container) cutPartition(g *group, p *partition, low int64) ([]*partitio
 	return made, g.replace(c, l, made, p)
 }
 
-// Merge joins two partitions whose ranges touch.
+// Merge joins two partitions whose ranges touch. Errors: [changefeed.ErrNotFound],
+// [changefeed.ErrConflict] while either is being split.
 func (c *Container) Merge(ctx context.Context, first, second string) (changefeed.Partition, error) {
 	var made *partition
 	err := c.db.do(ctx, func(g *group) (err error) {
@@ -160,7 +168,9 @@ func (c *Container) join(g *group, first, second string) (*partition, error) {
 	return made, g.replace(c, l, []*partition{made}, a, b)
 }
 
-// replace stores a layout in which new partitions have taken the place of old ones.
+// replace stores a layout in which new partitions take the place of old ones. The
+// newest LSN is inherited, because a reader of a new partition waits at its gate for
+// anything newer.
 func (g *group) replace(c *Container, l *layout, made []*partition, gone ...*partition) error {
 	for _, p := range made {
 		for _, old := range gone {
@@ -189,7 +199,7 @@ func describe(parts []*partition) []changefeed.Partition {
 	return list
 }
 
-// union is a and what b has besides.
+// union returns a and the elements of b that a lacks.
 func union[T comparable](a, b []T) []T {
 	all := slices.Clone(a)
 	for _, v := range b {

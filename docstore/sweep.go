@@ -9,34 +9,37 @@ import (
 )
 
 // The sweeper turns expired documents into deletes and removes versions that are older
-// than the retention. It sleeps until the first of them is due, but looks at the clock
-// every minute, because a clock that is set forward does not wake it. Reads hide an
-// expired document from the very moment, so that nothing depends on when the sweeper comes.
+// than the retention. The sweeper sleeps until the first is due, but looks at the clock
+// every minute, because a clock that is set forward wakes nobody. Reads hide a document
+// from the moment of its expiry, so nothing depends on when the sweeper comes.
 //
-// Documents with a ttl of their own are found in an index by their expiry. Those that
-// live by the container's default need none: a log is in the order of commits, so the
-// next to expire is the first that lives.
+// Documents with a ttl of their own are found in an index by expiry. Documents that live by
+// the container's default need no index, because a log is in the order of commits: the
+// first that lives expires next. So a default costs the writes nothing.
 
 const (
+	// A sweep of everything looks at each container, so sweeps keep a distance. Groups
+	// are small, because writers wait for them.
 	sweepPause = time.Second // between two sweeps of everything
 	sweepLook  = time.Minute // between two looks at the clock, at most
-	sweepChunk = 256         // documents or versions in one group
+	sweepChunk = 256         // documents or versions in a group
 	farAway    = 1<<63 - 1
 )
 
-// life is a context that ends when the store is closed.
+// life is a context that ends when the store is closed. No context is derived and
+// cancelled for that, because the channel exists already. The zero life never ends.
 type life struct{ stop <-chan struct{} }
 
-// Deadline tells that there is none.
+// Deadline reports that there is none.
 func (life) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Done is closed with the store.
 func (l life) Done() <-chan struct{} { return l.stop }
 
-// Value has none.
+// Value returns nil.
 func (life) Value(any) any { return nil }
 
-// Err is [context.Canceled] once the store is closed.
+// Err returns [context.Canceled] once the store is closed.
 func (l life) Err() error {
 	select {
 	case <-l.stop:
@@ -46,8 +49,9 @@ func (l life) Err() error {
 	}
 }
 
-// due notes that something of the container is to be swept at a time, in Unix
-// milliseconds; 0 is never.
+// due records that the container has something to sweep at a time, in Unix
+// milliseconds; 0 is never. The sweeper is woken only for a time earlier than the
+// present alarm.
 func (c *Container) due(at int64) {
 	if at == 0 {
 		return
@@ -67,7 +71,7 @@ func (c *Container) due(at int64) {
 	}
 }
 
-// sweepAll is the sweeper.
+// sweepAll is the goroutine of the sweeper.
 func (db *DB) sweepAll() {
 	var last time.Time
 	timer := time.NewTimer(0)
@@ -94,7 +98,7 @@ func (db *DB) sweepAll() {
 	}
 }
 
-// nextSweep is how long until something is due, if anything is.
+// nextSweep returns how long until the first container is due, if any is.
 func (db *DB) nextSweep() (wait time.Duration, some bool) {
 	for _, c := range db.Containers() {
 		if due := c.dueAt.Load(); due != 0 {
@@ -107,8 +111,11 @@ func (db *DB) nextSweep() (wait time.Duration, some bool) {
 	return wait, some
 }
 
-// sweep does what is due, and notes what will be. What fails is tried again later.
+// sweep does what is due and records when to come again. Errors are not reported: after
+// an error of the disk the store has failed and says so, and others are tried again in
+// a second.
 func (c *Container) sweep(ctx context.Context) {
+	// Cleared first, so that a time recorded by a writer during the sweep is kept.
 	c.dueAt.Store(0)
 	var next soonest
 	err := c.expireAll(ctx, &next)
@@ -133,7 +140,7 @@ func (s *soonest) add(at int64) {
 	}
 }
 
-// expireAll deletes all documents whose time is up.
+// expireAll deletes the documents that have expired, a chunk at a time.
 func (c *Container) expireAll(ctx context.Context, next *soonest) error {
 	for {
 		l := c.layout.Load()
@@ -165,7 +172,7 @@ func (c *Container) expireAll(ctx context.Context, next *soonest) error {
 	}
 }
 
-// expiredByIndex finds documents with a ttl of their own.
+// expiredByIndex returns expired documents with a ttl of their own.
 func (c *Container) expiredByIndex(now int64, next *soonest) (keys [][]byte, err error) {
 	from := tableKey(tableTTL, c.num, 0)
 	it, err := c.db.eng.cursor(from, after(from))
@@ -187,13 +194,13 @@ func (c *Container) expiredByIndex(now int64, next *soonest) (keys [][]byte, err
 	return keys, it.err()
 }
 
-// sweepMark is a place in a log before which nothing lives by the default.
+// sweepMark is a place in a log up to which no version will expire by the default.
 type sweepMark struct {
 	log *changelog
 	lsn int64
 }
 
-// expiredByLog adds documents that live by the container's default.
+// expiredByLog adds expired documents that live by the container's default.
 func (c *Container) expiredByLog(ctx context.Context, l *layout, now int64, keys [][]byte, next *soonest) ([][]byte, []sweepMark, error) {
 	var marks []sweepMark
 	for n, log := range l.logs {
@@ -222,8 +229,8 @@ func (c *Container) expiredByLog(ctx context.Context, l *layout, now int64, keys
 	return keys, marks, nil
 }
 
-// expire deletes those of the documents whose time is up, each with its own LSN, and
-// counts them.
+// expire deletes those of the documents that have expired, each under an LSN of its
+// own, and counts them.
 func (c *Container) expire(ctx context.Context, keys [][]byte) (n int, err error) {
 	if len(keys) == 0 {
 		return 0, nil
@@ -245,7 +252,8 @@ func (c *Container) expire(ctx context.Context, keys [][]byte) (n int, err error
 	return n, err
 }
 
-// expire deletes a document if its time is up.
+// expire deletes a document that has expired. The check is repeated in the turn, since
+// a write may have renewed the document.
 func (t *turn) expire(g *group, key []byte) error {
 	old, err := g.slot(key)
 	if err != nil || old == nil || !t.l.spec.expired(old.time, old.ttl, t.time) {
@@ -264,8 +272,9 @@ func (t *turn) expire(g *group, key []byte) error {
 	return s.remove(opExpire)
 }
 
-// expireFirst deletes what has expired of the documents that a request is about, or
-// that turned out to hold its unique keys (see [stroke.claim]).
+// expireFirst deletes the expired documents among those of a request, and those that
+// hold its unique keys (see [stroke.claim]). A create must find the id free from the
+// moment of expiry, and the feed of all versions wants the expiry before the create.
 func (t *turn) expireFirst(g *group, r *request) error {
 	if t.l.spec.DefaultTTL == nil {
 		return nil
@@ -289,7 +298,7 @@ func (t *turn) expireFirst(g *group, r *request) error {
 }
 
 // walk calls f for the versions of a log that the selection shows, expired ones
-// included, until it returns false.
+// included, until f returns false.
 func (c *Container) walk(ctx context.Context, l *layout, n uint32, sel selection, head int64, f func(*entry, addr) bool) error {
 	fd, err := c.openFeed(l, []uint32{n}, sel, head)
 	if err != nil {

@@ -2,19 +2,19 @@ package docstore
 
 import "sync/atomic"
 
-// users counts those who are using the engine, which must not be closed below them: it
-// answers with a panic then.
+// users counts the users of the engine, because the engine panics when closed
+// below a reader. Counting costs each read an atomic addition.
 type users struct {
 	n    atomic.Int64
-	last chan struct{} // the last one has left
+	last chan struct{} // the last user has left
 }
 
-// noMore is added to the count when nobody may enter any more.
+// noMore is added to the count when no new user may enter: the count is then negative.
 const noMore = -1 << 62
 
 func newUsers() users { return users{last: make(chan struct{}, 1)} }
 
-// enter reports whether the engine may be used; whoever may calls leave at the end.
+// enter reports whether the engine may be used; after true, the caller must call leave.
 func (u *users) enter() bool {
 	if u.n.Add(1) > 0 {
 		return true
@@ -29,11 +29,11 @@ func (u *users) leave() {
 	}
 	select {
 	case u.last <- struct{}{}:
-	default: // somebody came too late, and has left at once
+	default: // a user came too late and has left at once
 	}
 }
 
-// end lets nobody enter any more and waits until all have left.
+// end admits nobody any more and waits until all have left.
 func (u *users) end() {
 	if u.n.Add(noMore) != noMore {
 		<-u.last

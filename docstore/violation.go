@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// Check verifies every invariant of the store: that each document has its version in a
-// log that its partition reads, and each version its document, mark or successor; that
-// the indexes by id, expiry and unique key say the same as the documents; that LSNs and
-// times are in order; that ranges tile the key space; that counts are right. It reads
-// everything, in one state, while the store goes on.
+// Check verifies every invariant of the store: each document has its version in a log
+// that its partition reads, and each version its document, mark or successor; the
+// indexes by id, expiry and unique key agree with the documents; LSNs and times are in
+// order; ranges tile the key space; counts are right. Check reads everything, in one
+// state, while the store is in use. Violations are [ErrCorrupt].
 func (db *DB) Check() error {
 	found, err := db.CheckAll(life{db.stop}, nil)
 	if err != nil {
@@ -32,12 +32,13 @@ type Violation struct {
 	Text      string `json:"text"`
 }
 
-// String is a line.
+// String returns a line for an operator.
 func (v Violation) String() string { return fmt.Sprintf("container %q: %s", v.Container, v.Text) }
 
-// CheckAll is [DB.Check] for who has a context, wants to know how many records have been
-// read meanwhile, and lists what was found, 20 violations at most. It holds up no writer, but
-// what is deleted meanwhile stays on the disk until it ends.
+// CheckAll is [DB.Check] with a context, which lists the violations, 20 at most, and
+// calls progress, if not nil, with the number of records read so far. Writers are not
+// held up, but the room of data deleted meanwhile is not given back until the check
+// ends.
 func (db *DB) CheckAll(ctx context.Context, progress func(records int64)) (found []Violation, err error) {
 	if err := db.closed(); err != nil {
 		return nil, err
@@ -66,7 +67,8 @@ func (db *DB) CheckAll(ctx context.Context, progress func(records int64)) (found
 
 const checkStep = 4096 // records between two looks at what goes on
 
-// read counts records, and finds out whether to go on.
+// read counts records and returns why the check must end, every checkStep records: the
+// looks would else cost more than the reading.
 func (k *checker) read(n int64) error {
 	k.records += n
 	if n > 0 && k.records%checkStep != 0 {

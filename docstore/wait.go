@@ -8,9 +8,10 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// Wait implements [changefeed.Waiter]. It returns at once for a position that is not
-// behind a token or from now, and when the range's partition is split or merged. For a
-// range that spans several partitions it returns for any change of the container.
+// Wait implements [changefeed.Waiter], and returns at once for a position that is
+// neither after a token nor from now, since such a reader has not begun, and when the
+// range's partition is split or merged, since its reader must learn of that. For a
+// range across several partitions it returns at any change of the container.
 func (c *Container) Wait(ctx context.Context, r changefeed.Range, from changefeed.Position) error {
 	head := c.head.Load()
 	lsn := head
@@ -22,11 +23,14 @@ func (c *Container) Wait(ctx context.Context, r changefeed.Range, from changefee
 	} else if !from.Start.IsNow() {
 		return context.Cause(ctx)
 	}
+	// The partition is chosen once: when another layout comes, this one's is retired.
 	part, spans := c.layout.Load().sole(r)
 	for {
 		if err := c.usable(ctx); err != nil {
 			return err
 		}
+		// The channel is taken before the state is read, so that no change falls in
+		// between.
 		ch, news := c.gate.next(), c.head.Load() > lsn
 		if spans == nil {
 			ch = part.gate.next()
@@ -41,7 +45,7 @@ func (c *Container) Wait(ctx context.Context, r changefeed.Range, from changefee
 	}
 }
 
-// raise lifts a mark that only grows.
+// raise lifts a mark that only grows. Readers and the sweeper raise marks concurrently.
 func raise(mark *atomic.Int64, to int64) {
 	for {
 		old := mark.Load()
