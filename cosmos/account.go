@@ -13,62 +13,65 @@ import (
 )
 
 const (
+	// The service's SDKs read the account as often.
 	accountAge    = 5 * time.Minute  // after so long the account is read anew
 	accountRetry  = 30 * time.Second // after a read that failed, while an older one is known
 	regionPenalty = time.Minute      // a region that failed comes last for so long
 
-	// accountPatience is how long the answer may take, which is small, and on the way to
-	// something else.
+	// accountPatience bounds the read of the account: the answer is small, and another
+	// request waits for it.
 	accountPatience = 5 * time.Second
 )
 
-// account is what the service says of itself.
+// account is the service's description of itself.
 type account struct {
 	read, write []*url.URL // the addresses of regions, best first
-	home        []*url.URL // the one write region that is the same for all clients
+	hub         []*url.URL // the first write region, which is the same for all clients
 	multiWrite  bool
 	counts      bool          // the server counts what is pending
 	versions    bool          // containers without a policy keep all versions, too
-	hold        time.Duration // how long the server holds a read of a feed until there is something; 0 is not at all
+	hold        time.Duration // how long the server holds a read of a feed that has no changes; 0 is not at all
 }
 
-// atlas is what a client knows of its account. It is read by whoever needs it and finds
-// it too old: there is no goroutine for it.
-type atlas struct {
+// regions is a client's knowledge of its account. The first request that finds it too
+// old reads the account, on its own goroutine: a client that is idle costs nothing and
+// needs no shutdown.
+type regions struct {
 	preferred []string
 	gate      chan struct{} // held by whoever reads the account
 	mu        sync.Mutex
 	known     *account
-	tried     time.Time            // when it was last read, or not
-	due       time.Time            // when it is to be read anew
-	down      map[string]time.Time // until when a host comes last
+	tried     time.Time            // of the last read, successful or not
+	due       time.Time            // of the next read
+	down      map[string]time.Time // failed hosts, and until when they come last
 }
 
-func newAtlas(preferred []string) *atlas {
-	a := &atlas{gate: make(chan struct{}, 1), down: map[string]time.Time{}}
+func newRegions(preferred []string) *regions {
+	a := &regions{gate: make(chan struct{}, 1), down: map[string]time.Time{}}
 	for _, name := range preferred {
 		a.preferred = append(a.preferred, regionKey(name))
 	}
 	return a
 }
 
-// regionKey makes "West US 2" and "westus2" one.
+// regionKey makes "West US 2" and "westus2" equal: Azure uses both.
 func regionKey(name string) string { return strings.ToLower(strings.ReplaceAll(name, " ", "")) }
 
-// current is the account, if it is not too old.
-func (a *atlas) current() (known *account, fresh bool) {
+// current returns the account, and whether it is young enough to be used without a
+// read.
+func (a *regions) current() (known *account, fresh bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.known, a.known != nil && time.Now().Before(a.due)
 }
 
-func (a *atlas) isMultiWrite() bool {
+func (a *regions) isMultiWrite() bool {
 	known, _ := a.current()
 	return known != nil && known.multiWrite
 }
 
-// learn keeps an account; a nil one means that it could not be read.
-func (a *atlas) learn(read *account) {
+// learn keeps an account; nil records a read that failed.
+func (a *regions) learn(read *account) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.tried = time.Now()
@@ -78,16 +81,17 @@ func (a *atlas) learn(read *account) {
 	}
 }
 
-// doubt makes the next request read the account.
-func (a *atlas) doubt() {
+// expire makes the next request read the account.
+func (a *regions) expire() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.due = time.Time{}
 }
 
-// blame puts a region last for a while, and has the account read soon: perhaps it has
-// failed over.
-func (a *atlas) blame(region *url.URL) {
+// failed puts a region last for a while and brings the next read of the account
+// forward, because the account may have failed over. Not to now: while a region is
+// down, every request would read the account.
+func (a *regions) failed(region *url.URL) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.down[region.Host] = time.Now().Add(regionPenalty)
@@ -96,17 +100,17 @@ func (a *atlas) blame(region *url.URL) {
 	}
 }
 
-// praise tells that a region has answered.
-func (a *atlas) praise(region *url.URL) {
+// answered records that a region has answered.
+func (a *regions) answered(region *url.URL) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.down, region.Host)
 }
 
-// best is the first of some regions that has not failed lately, or just the one that
-// failed first. Whether a failed one serves again is for one request to find out, while
-// the others go on without it.
-func (a *atlas) best(regions []*url.URL) *url.URL {
+// best returns the first region that has not failed lately or, if all have, the one
+// that failed first. When a failed region's time is up, a single request goes there to
+// find out whether it serves again; the others stay away for another penalty.
+func (a *regions) best(regions []*url.URL) *url.URL {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
@@ -123,20 +127,21 @@ func (a *atlas) best(regions []*url.URL) *url.URL {
 	return slices.MinFunc(regions, func(x, y *url.URL) int { return a.down[x.Host].Compare(a.down[y.Host]) })
 }
 
-// target is where a request goes.
+// target returns the region to which a request goes.
 func (c *Client) target(ctx context.Context, r request) *url.URL {
 	acc := c.account(ctx)
 	switch {
-	case r.home:
-		return acc.home[0]
+	case r.hub:
+		return acc.hub[0]
 	case r.writes:
 		return c.regions.best(acc.write)
 	}
 	return c.regions.best(acc.read)
 }
 
-// account is the account as it is known, read anew when that is too old. Who finds that
-// reads it; everybody else goes on with what was known.
+// account returns the account, read anew if it is too old. The first to find that
+// reads; the others go on with the old knowledge, because a region that hangs must not
+// hold up requests to those that answer.
 func (c *Client) account(ctx context.Context) *account {
 	known, fresh := c.regions.current()
 	if fresh {
@@ -162,7 +167,7 @@ func (c *Client) account(ctx context.Context) *account {
 	return known
 }
 
-// readAccount asks the endpoint, and the regions that are known if it does not answer.
+// readAccount asks the endpoint or, if that does not answer, the known regions.
 func (c *Client) readAccount(ctx context.Context, known *account) (*account, error) {
 	hosts := []*url.URL{c.endpoint}
 	if known != nil {
@@ -182,9 +187,9 @@ type location struct {
 	Endpoint string `json:"databaseAccountEndpoint"`
 }
 
-// parseAccount reads the account's answer. An account that names no region, or only one,
-// stays at the address that the caller gave, which may be the only one that leads there
-// from here.
+// parseAccount reads the account's answer. An account with a single address stays at
+// the caller's endpoint, which may be the only way there, through a tunnel or a proxy;
+// the emulator, for one, names an address that is reachable only from its own host.
 func (c *Client) parseAccount(body []byte) (*account, error) {
 	var said struct {
 		WritableLocations, ReadableLocations []location
@@ -199,7 +204,7 @@ func (c *Client) parseAccount(body []byte) (*account, error) {
 		return nil, fmt.Errorf("parse account: %w", err)
 	}
 	here := []*url.URL{c.endpoint}
-	acc := &account{home: here, write: here, read: here}
+	acc := &account{hub: here, write: here, read: here}
 	acc.multiWrite = said.EnableMultipleWriteLocations
 	acc.hold = min(time.Duration(said.Changefeed.MaxPollingIntervalInMs)*time.Millisecond, maxTimeout)
 	acc.counts, acc.versions = said.Changefeed.CountsPending, said.Changefeed.KeepsVersions
@@ -211,15 +216,16 @@ func (c *Client) parseAccount(body []byte) (*account, error) {
 	if acc.read, err = c.order(all); err != nil || len(said.WritableLocations) == 0 {
 		return acc, err
 	}
-	acc.home, _ = c.order(said.WritableLocations[:1]) // parsed above
-	acc.write = acc.home
+	acc.hub, _ = c.order(said.WritableLocations[:1]) // parsed above
+	acc.write = acc.hub
 	if acc.multiWrite {
 		acc.write, _ = c.order(said.WritableLocations) // likewise
 	}
 	return acc, nil
 }
 
-// order gives the addresses of regions: the preferred ones, then the others as named.
+// order returns the addresses of regions: the preferred ones, then the others as
+// listed.
 func (c *Client) order(locations []location) (list []*url.URL, err error) {
 	rank := func(l location) int {
 		if i := slices.Index(c.regions.preferred, regionKey(l.Name)); i >= 0 {

@@ -8,7 +8,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// changes reads the body of a page: {"_rid":…,"Documents":[…],"_count":…}.
+// changes reads the body of a page, {"_rid":…,"Documents":[…],"_count":…}. Documents
+// are cut out and not decoded, because decoding would cost more than all the rest of a
+// read.
 func (c *Container) changes(body []byte, m changefeed.Mode) (list []changefeed.Change, err error) {
 	read := c.item
 	if m == changefeed.AllVersionsAndDeletes {
@@ -27,8 +29,7 @@ func (c *Container) changes(body []byte, m changefeed.Mode) (list []changefeed.C
 	return list, nil
 }
 
-// documents calls visit at each document of a page, which has a list of them; visit
-// steps over it.
+// documents calls visit at each document of a page; visit steps over it.
 func (s *scanner) documents(visit func()) {
 	listed := false
 	s.list('{', '}', func() {
@@ -46,7 +47,7 @@ func (s *scanner) documents(visit func()) {
 	s.bad = s.bad || !listed
 }
 
-// An item is a document with what the feed wants to know of it.
+// item is a document, with the values that a change needs.
 type item struct {
 	body      []byte
 	id, etag  []byte
@@ -54,8 +55,9 @@ type item struct {
 	keys      [][]byte
 }
 
-// scanItem steps over a document and cuts out of it the LSN, which the feed has added to
-// what is stored. It writes into the text.
+// scanItem steps over a document and cuts out the LSN, which the feed adds to the
+// stored document: a handler must get the document as it was written. It overwrites
+// text.
 func (c *Container) scanItem(s *scanner) (it item, ok bool) {
 	it.keys = make([][]byte, len(c.paths))
 	if s.peek() != '{' {
@@ -91,8 +93,9 @@ func (c *Container) scanItem(s *scanner) (it item, ok bool) {
 	return it, true
 }
 
-// cut takes a member out of the object at text[from:to]. At the end of the object, where
-// the service puts what it adds, nothing needs to be copied.
+// cut removes a member from the object at text[from:to]. At the end of the object,
+// where the service puts the LSN, a brace over the comma is enough; elsewhere the
+// object is copied.
 func cut(text []byte, from, to int, m member) []byte {
 	after := scanner{text: text, at: m.to}
 	switch last := after.peek() == '}'; {
@@ -107,20 +110,20 @@ func cut(text []byte, from, to int, m member) []byte {
 	return append(append(make([]byte, 0, to-from), text[from:m.from]...), text[after.at+1:to]...)
 }
 
-// item reads an entry of the feed of latest versions.
+// item reads a document of the feed of latest versions.
 func (c *Container) item(s *scanner) (changefeed.Change, bool) {
 	it, ok := c.scanItem(s)
 	if !ok {
 		return changefeed.Change{}, false
 	}
-	// The LSN's text lies behind the cut, untouched.
+	// The text of the LSN lies after the cut and is still there.
 	return changefeed.Change{
 		Op: changefeed.OpUpsert, ID: unquote(it.id), PartitionKey: keyOf(it.keys), LSN: integer(it.lsn),
 		Time: time.Unix(integer(it.time), 0).UTC(), ETag: unquote(it.etag), Body: it.body,
 	}, true
 }
 
-// version reads an entry of the feed of all versions and deletes:
+// version reads an entry of the feed of all versions and deletes,
 // {"current":{…},"metadata":{…},"previous":{…}}.
 func (c *Container) version(s *scanner) (ch changefeed.Change, ok bool) {
 	if s.peek() != '{' {
@@ -152,7 +155,7 @@ func (c *Container) version(s *scanner) (ch changefeed.Change, ok bool) {
 	return ch, !s.bad
 }
 
-// image reads an image of an item; null and {} are none.
+// image reads an image of an item; null and {} are absent images.
 func (c *Container) image(of *scanner, text []byte) (item, bool) {
 	if len(text) == 0 || text[0] != '{' {
 		return item{}, false
@@ -163,7 +166,7 @@ func (c *Container) image(of *scanner, text []byte) (item, bool) {
 	return it, ok && it.id != nil
 }
 
-// metadata reads what the service says of a version. Of a delete it says id and key.
+// metadata reads the metadata of a version. Only those of a delete have id and key.
 func (c *Container) metadata(of *scanner, text []byte) (ch changefeed.Change) {
 	s := scanner{text: text}
 	s.object(func(m member) {
@@ -200,8 +203,9 @@ func opOf(name string) changefeed.Op {
 	return changefeed.OpUpsert
 }
 
-// deletedKey reads the partition key of a delete: an object with a member for each path,
-// by its name and in the order of the paths.
+// deletedKey reads the partition key of a delete: an object with a member for each
+// path, in the order of the paths. How the members are named is documented nowhere, so
+// each likely name is tried.
 func (c *Container) deletedKey(text []byte) changefeed.PartitionKey {
 	values := make([][]byte, len(c.paths))
 	for i, p := range c.paths {

@@ -17,21 +17,24 @@ import (
 
 // Options are the optional settings of [Open]. The zero value works.
 type Options struct {
-	// PreferredRegions are names of regions, as in "West Europe", in the order in which
-	// reads, and in accounts with several write regions writes too, go to them. Others
-	// of the account follow behind them. By default the write region comes first.
+	// PreferredRegions are names of regions, such as "West Europe", in the order in
+	// which they are used: for reads and, in accounts with several write regions, for
+	// writes. The account's other regions follow. By default the write region comes
+	// first.
 	PreferredRegions []string
 
 	// Transport sends the requests: an [http.Client] with the certificates, proxy or
-	// round tripper of your choice. It must not follow redirects or repeat requests. By
-	// default the client has connections of its own, which Close closes.
+	// round tripper of your choice. It must not follow redirects or repeat requests,
+	// because a repeated write may be carried out twice. By default the client has its
+	// own connections, which Close closes.
 	Transport policy.Transporter
 
-	// RequestTimeout bounds one request and its answer, from 100 ms to 10 min; 0 is 15 s.
-	// What is repeated takes longer as a whole: that is for the context to bound.
+	// RequestTimeout bounds a request and its answer, from 100 ms to 10 min; 0 is 15 s.
+	// A request that is repeated has the timeout each time: bound the whole by the
+	// context.
 	RequestTimeout time.Duration
 
-	// Logger hears of failovers and repeated requests; nil is silence.
+	// Logger gets failovers and repeated requests; nil discards them.
 	Logger *slog.Logger
 
 	// UserAgent is appended to the client's own name in each request.
@@ -53,13 +56,13 @@ type Client struct {
 	timeout   time.Duration
 	log       *slog.Logger
 	agent     string
-	regions   *atlas
+	regions   *regions
 	close     func()
 }
 
 // Open connects to the account at an endpoint such as
-// https://contoso.documents.azure.com or http://127.0.0.1:8081, and reads what regions
-// it has. The error is [changefeed.ErrForbidden] when the credential is refused.
+// https://contoso.documents.azure.com or http://127.0.0.1:8081, and reads its regions.
+// The error is [changefeed.ErrForbidden] when the credential is refused.
 func Open(ctx context.Context, endpoint string, credential Credential, o Options) (*Client, error) {
 	c, err := newClient(endpoint, credential, o)
 	if err != nil {
@@ -124,7 +127,7 @@ func newClient(endpoint string, credential Credential, o Options) (*Client, erro
 	if !isHeader(c.agent) {
 		return nil, badRequest("user agent is %q: want printable ASCII", o.UserAgent)
 	}
-	c.regions = newAtlas(o.PreferredRegions)
+	c.regions = newRegions(o.PreferredRegions)
 	if c.transport == nil {
 		c.transport, c.close = ownTransport()
 	}
@@ -139,9 +142,9 @@ func parseEndpoint(endpoint string) (*url.URL, error) {
 	return u, nil
 }
 
-// The limits of the client's own connections. One that does not answer a ping is given
-// up, or else everything would go on trying it.
 const (
+	// A connection that does not answer a ping is given up, because HTTP/2 sends all
+	// requests over the same connection and would go on trying a dead one.
 	connsPerHost = 200 // that are kept for later: each lease that waits for changes holds one
 	idleTimeout  = 90 * time.Second
 	dialTimeout  = 5 * time.Second
@@ -160,19 +163,20 @@ func ownTransport() (policy.Transporter, func()) {
 	return &http.Client{Transport: t, CheckRedirect: stay}, t.CloseIdleConnections
 }
 
-// Close closes the client's idle connections. It need not be called, and the client can
-// be used on.
+// Close closes the client's idle connections. The call is optional, and the client can
+// still be used after it.
 func (c *Client) Close() { c.close() }
 
-// Endpoint is the address that the client was opened with.
+// Endpoint returns the address with which the client was opened.
 func (c *Client) Endpoint() string { return c.endpoint.String() }
 
-// badRequest is a [changefeed.ErrBadRequest] with its reason.
+// badRequest returns a [changefeed.ErrBadRequest] with a reason.
 func badRequest(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", changefeed.ErrBadRequest, fmt.Sprintf(format, args...))
 }
 
-// isHeader tells text that may be the value of a header.
+// isHeader reports whether text may be the value of a header. Others would be refused
+// by net/http with an error that blames no option.
 func isHeader(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 }

@@ -13,8 +13,6 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
-// The service's limits on a batch, which are checked here so that the error tells which
-// write is wrong.
 const (
 	maxWrites  = service.MaxBatch
 	maxPatch   = service.MaxPatch
@@ -22,8 +20,8 @@ const (
 )
 
 // Commit implements [changefeed.Committer]. A batch whose reply is lost is not sent
-// again: its error has no sentinel of package changefeed, and the caller finds out by
-// reading whether it was applied.
+// again, because it may have been applied: its error has no sentinel of package
+// changefeed, and the caller finds out by reading.
 func (c *Container) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
 	results, err := c.commit(ctx, key, writes)
 	if err != nil {
@@ -65,17 +63,17 @@ func (c *Container) commit(ctx context.Context, key changefeed.PartitionKey, wri
 	return parseResults(a, operations, writes)
 }
 
-// operation is a write as a batch has it.
+// operation is a write in the form of a batch.
 type operation struct {
 	OperationType string          `json:"operationType"`
 	ID            string          `json:"id,omitempty"`
 	IfMatch       string          `json:"ifMatch,omitempty"`
 	ResourceBody  json.RawMessage `json:"resourceBody,omitempty"`
 
-	item string // its id, for errors
+	item string // id of the body, for errors
 }
 
-// refused is the error of the operation with this index, which tells the id.
+// refused is the error of the operation with this index, with the id of its item.
 func (o operation) refused(i int, w changefeed.Write, err error) error {
 	w.ID = cmp.Or(w.ID, o.item)
 	return &changefeed.WriteError{Index: i, Write: w, Err: err}
@@ -107,8 +105,8 @@ func (c *Container) operation(key changefeed.PartitionKey, w changefeed.Write) (
 	return op, checkID(w.ID)
 }
 
-// checkItem checks what the batch as a whole depends on: that the body is an item of
-// its logical partition.
+// checkItem verifies that the body is an item of the batch's logical partition, so that
+// the error can name the write.
 func (c *Container) checkItem(key changefeed.PartitionKey, w changefeed.Write) (id string, err error) {
 	if !json.Valid(w.Body) {
 		return "", badRequest("body is no JSON: want an object")
@@ -139,7 +137,8 @@ func (c *Container) checkItem(key changefeed.PartitionKey, w changefeed.Write) (
 	return id, checkID(id)
 }
 
-// canonical is a key in the text that [changefeed.Key] gives.
+// canonical returns a key in the text that [changefeed.Key] gives: keys are compared as
+// text.
 func canonical(key changefeed.PartitionKey) changefeed.PartitionKey {
 	var values [][]byte
 	s := scanner{text: []byte(key)}
@@ -154,7 +153,7 @@ func checkID(id string) error {
 	return nil
 }
 
-// result is what a batch answers to one operation.
+// result is the answer of a batch to one operation.
 type result struct {
 	StatusCode   int
 	SubStatus    int     `json:"subStatusCode"`
@@ -196,8 +195,8 @@ func parseResults(a *answer, operations []operation, writes []changefeed.Write) 
 	return results, nil
 }
 
-// commitLSN is the LSN of a write. The header lsn has it; the session token has at least
-// it.
+// commitLSN returns the LSN of a write, from the header lsn or else from the session
+// token, whose LSN is the same or newer.
 func commitLSN(h http.Header) int64 {
 	if lsn, err := strconv.ParseInt(h.Get("lsn"), 10, 64); err == nil {
 		return lsn
@@ -205,7 +204,8 @@ func commitLSN(h http.Header) int64 {
 	return sessionLSN(h.Get("x-ms-session-token"))
 }
 
-// actionOf is the right that a batch needs: that of its first write.
+// actionOf returns the right that the first write of a batch needs, to be named when
+// the batch is forbidden.
 func actionOf(writes []changefeed.Write) string {
 	switch writes[0].Op {
 	case changefeed.WriteCreate:

@@ -14,8 +14,9 @@ import (
 	"github.com/millrace/changefeed/internal/epk"
 )
 
-// Container is a container of the account. It is a [changefeed.Source] and a
-// [changefeed.Committer]. All methods may be called concurrently.
+// Container is a container of the account. As a [changefeed.Source] and a
+// [changefeed.Committer] it serves processors and outboxes. All methods may be called
+// concurrently.
 type Container struct {
 	client    *Client
 	database  string
@@ -26,12 +27,12 @@ type Container struct {
 	expires   bool          // items can have a time to live
 	retention time.Duration // of all versions and deletes
 	ranges    *rangeCache
-	home      bool // every request goes to the one write region that is the same for all
+	hub       bool // every request goes to the first write region, as all clients know it
 }
 
-// Container finds a container and reads what it is like. The error is
-// [changefeed.ErrNotFound] when there is none; [Client.CreateLeaseContainer] makes one for
-// leases.
+// Container finds a container and reads its properties. The error is
+// [changefeed.ErrNotFound] when there is none; [Client.CreateLeaseContainer] makes a
+// lease container.
 func (c *Client) Container(ctx context.Context, database, id string) (*Container, error) {
 	found := &Container{client: c, database: database, id: id, ranges: newRangeCache()}
 	if database == "" || id == "" {
@@ -49,15 +50,16 @@ func (c *Client) Container(ctx context.Context, database, id string) (*Container
 
 func (c *Container) name() string { return c.database + "/" + c.id }
 
-// at is the resource below the container with this path.
+// at returns the resource with this path below the container.
 func (c *Container) at(segments ...string) resource {
 	return at(append([]string{"dbs", c.database, "colls", c.id}, segments...)...)
 }
 
-// ID is the container's name.
+// ID returns the container's id.
 func (c *Container) ID() string { return c.id }
 
-// RID is the container's resource id. A container that is made anew has another one.
+// RID returns the container's resource id, which changes when the container is made
+// anew.
 func (c *Container) RID() string { return c.rid }
 
 // parse reads the properties of the container.
@@ -110,18 +112,18 @@ func parseKeyPath(path string) (p keyPath) {
 	return p
 }
 
-// do sends a request. One for items names the resource id of the container, so that the
-// service refuses it when the container was made anew: continuations of the old one
-// would skip changes of the new one.
+// do sends a request. A request about items names the resource id of the container, so
+// that the service refuses it after the container was made anew: continuations of the
+// old container would skip changes of the new one.
 func (c *Container) do(ctx context.Context, r request) (*answer, error) {
-	r.home = c.home
+	r.hub = c.hub
 	if r.at.kind == "docs" {
 		r.header["x-ms-cosmos-intended-collection-rid"] = c.rid
 	}
 	return c.client.do(ctx, r)
 }
 
-// place checks a key and hashes it.
+// place checks a key and returns its effective partition key.
 func (c *Container) place(key changefeed.PartitionKey) (string, error) {
 	parsed, err := epk.Parse(string(key))
 	if err != nil {
@@ -137,10 +139,10 @@ func (c *Container) place(key changefeed.PartitionKey) (string, error) {
 	return place, nil
 }
 
-// CreateLeaseContainer makes a container for leases in a database that exists: partition
-// key /id, and a time to live that only records with one of their own have. One that is
-// there already is left as it is. With an Entra ID credential Azure refuses it, because
-// containers are made through its management interface then.
+// CreateLeaseContainer makes a lease container in an existing database, with partition
+// key /id and a time to live that applies only to records which have their own. An
+// existing container is left alone. Azure refuses the request with an Entra ID
+// credential, because containers are then made through its management interface.
 func (c *Client) CreateLeaseContainer(ctx context.Context, database, id string) (*Container, error) {
 	body, err := json.Marshal(map[string]any{
 		"id": id, "defaultTtl": -1,
@@ -164,7 +166,7 @@ func (c *Client) CreateLeaseContainer(ctx context.Context, database, id string) 
 	return c.Container(ctx, database, id)
 }
 
-// tiles tells whether partitions in the order of their ranges cover the key space.
+// tiles reports whether sorted partitions cover the key space without overlap.
 func tiles(parts []changefeed.Partition) bool {
 	edge := changefeed.FullRange().Min
 	for _, p := range parts {
@@ -176,7 +178,7 @@ func tiles(parts []changefeed.Partition) bool {
 	return edge == changefeed.FullRange().Max
 }
 
-// byRange orders partitions.
+// byRange sorts partitions by range.
 func byRange(parts []changefeed.Partition) {
 	slices.SortFunc(parts, func(a, b changefeed.Partition) int { return strings.Compare(a.Range.Min, b.Range.Min) })
 }

@@ -14,20 +14,22 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// Credential is what the account knows the caller by; [Key] and [Token] make one.
+// Credential identifies the caller to the account; [Key] and [Token] make credentials.
 type Credential struct {
 	key   string
 	token azcore.TokenCredential
 }
 
-// Key is an account key as the portal shows it, in base64.
+// Key is an account key in base64, as the portal shows it.
 func Key(key string) Credential { return Credential{key: key} }
 
-// Token is an identity of Microsoft Entra ID, as package azidentity makes them. It needs
-// a data plane role in the account; [Leases.SelfTest] tells which actions are missing.
+// Token is an identity of Microsoft Entra ID, as package azidentity makes them. The
+// identity needs a data plane role in the account; [Leases.SelfTest] names the actions
+// that the role lacks.
 func Token(credential azcore.TokenCredential) Credential { return Credential{token: credential} }
 
-// String tells the kind of credential, and keeps the secret.
+// String names the kind of credential and not the secret, because credentials end up in
+// logs.
 func (c Credential) String() string {
 	if c.token != nil {
 		return "Entra ID identity"
@@ -35,7 +37,7 @@ func (c Credential) String() string {
 	return "account key"
 }
 
-// A signer makes the Authorization header of a request.
+// signer makes the Authorization header of a request.
 type signer interface {
 	sign(ctx context.Context, method string, at resource, date string) (string, error)
 }
@@ -52,7 +54,7 @@ func (c Credential) signer(endpoint *url.URL) (signer, error) {
 	return keySigner(key), nil
 }
 
-// keySigner signs with an account key.
+// keySigner signs with an account key: HMAC-SHA256 over method, kind, link and date.
 type keySigner []byte
 
 func (k keySigner) sign(_ context.Context, method string, at resource, date string) (string, error) {
@@ -61,15 +63,16 @@ func (k keySigner) sign(_ context.Context, method string, at resource, date stri
 	return url.QueryEscape("type=master&ver=1.0&sig=" + base64.StdEncoding.EncodeToString(mac.Sum(nil))), nil
 }
 
-// tokenSigner shows a token, which it keeps until shortly before it expires.
+// tokenSigner presents a token, and keeps it until shortly before its end.
 type tokenSigner struct {
 	credential azcore.TokenCredential
 	scope      string
-	gate       chan struct{} // held by whoever looks at token
+	gate       chan struct{} // held by the user of token; a channel, because GetToken may wait
 	token      azcore.AccessToken
 }
 
-// tokenMargin is how long before its end a token is replaced.
+// tokenMargin is how long before its end a token is replaced. Within it a failed
+// replacement does no harm yet, since the old token is still accepted.
 const tokenMargin = 5 * time.Minute
 
 func (s *tokenSigner) sign(ctx context.Context, _ string, _ resource, _ string) (string, error) {

@@ -20,27 +20,27 @@ import (
 //	409, 412         changefeed.ErrConflict, changefeed.ErrPrecondition
 //	429              a changefeed.ThrottledError
 //
-// Any other status has none: the outcome of a write is then unknown, or it was repeated
-// in vain.
+// Any other status has no reason: the outcome of a write is then unknown, or every
+// repetition failed.
 type Error struct {
 	Request    string // method and path
 	Status     int
-	SubStatus  int    // what the service adds to the status, 0 for nothing
+	SubStatus  int    // the service's refinement of the status, 0 for none
 	Code       string // the service's word for the status
 	Message    string // first line of the service's message
 	ActivityID string // for the service's support
 	Action     string // the data action of Azure's roles that a forbidden request needs
 	After      time.Duration
 	reason     error
-	hint       string // what to do about it
+	hint       string // how to go on
 }
 
 // ErrMadeAnew is the [changefeed.ErrNotFound] of a container that was deleted and made
-// anew since it was opened. Positions in the old one mean nothing in the new one, which
-// has to be opened again.
+// anew after it was opened. Positions in the old container mean nothing in the new one:
+// open the container again, and decide where to start.
 var ErrMadeAnew = fmt.Errorf("%w: the container was made anew", changefeed.ErrNotFound)
 
-// Error gives the request, the status, what the service says, and what to do about it.
+// Error gives the request, the status, the service's message, and a hint how to go on.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d", e.Request, e.Status)
@@ -61,11 +61,12 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the reason, if the status has one.
+// Unwrap returns the reason, nil if the status has none.
 func (e *Error) Unwrap() error { return e.reason }
 
 // The sub-statuses that are told apart.
 const (
+	// Azure documents few of these; the rest is from the source of its SDKs.
 	subWriteForbidden    = 3    // of 403: this is no write region any more
 	subAccountGone       = 1008 // of 403: this region has been removed
 	subSessionNotReady   = 1002 // of 404: the replica lags behind
@@ -80,7 +81,7 @@ const (
 	defaultThrottlePause = time.Second
 )
 
-// refusal is the error of an answer.
+// refusal returns the error of an answer.
 func refusal(r request, resp *http.Response, body []byte) *Error {
 	e := &Error{
 		Request: r.String(), Status: resp.StatusCode, ActivityID: resp.Header.Get("x-ms-activity-id"),
@@ -101,7 +102,8 @@ func refusal(r request, resp *http.Response, body []byte) *Error {
 	return e
 }
 
-// advice is what to do about the error, when the service's clock is so far ahead of ours.
+// advice is a hint how to go on. The clock is mentioned because a clock that is off
+// makes every signature invalid, and the service answers with a plain 403.
 func (e *Error) advice(ahead time.Duration) string {
 	switch {
 	case e.reason == ErrMadeAnew:
@@ -114,11 +116,12 @@ func (e *Error) advice(ahead time.Duration) string {
 	return ""
 }
 
-// clockWindow is by how much the date of a request may be off, a little less than what
-// the service bears.
+// clockWindow is by how much the date of a request may be off: a minute less than the
+// service accepts, so that the hint also comes at the edge.
 const clockWindow = 14 * time.Minute
 
-// ahead is how far the clock of who answered is ahead of ours, 0 when it does not say.
+// ahead returns how far the clock of the answering machine is ahead of ours, 0 if
+// unknown.
 func ahead(h http.Header) time.Duration {
 	date, err := http.ParseTime(h.Get("Date"))
 	if err != nil {
@@ -127,7 +130,7 @@ func ahead(h http.Header) time.Duration {
 	return time.Until(date)
 }
 
-// sentinel is what the status means to the processor.
+// sentinel maps the status to the reason that the processor acts on.
 func (e *Error) sentinel() error {
 	switch e.Status {
 	case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge:
@@ -159,7 +162,7 @@ func (e *Error) sentinel() error {
 	return nil
 }
 
-// pause is how long a throttled request is to wait.
+// pause returns how long a throttled request is to wait.
 func (e *Error) pause() time.Duration {
 	if e.After > 0 {
 		return e.After
@@ -167,12 +170,13 @@ func (e *Error) pause() time.Duration {
 	return defaultThrottlePause
 }
 
-// movedRegion tells a region that does not take writes, or is no region, any more.
+// movedRegion reports whether the region takes no writes, or is no region, any more.
 func (e *Error) movedRegion() bool {
 	return e.Status == http.StatusForbidden && (e.SubStatus == subWriteForbidden || e.SubStatus == subAccountGone)
 }
 
-// movedRange tells a physical partition that was split, merged or moved, or is about to be.
+// movedRange reports whether a physical partition was split, merged or moved, or is
+// about to be.
 func (e *Error) movedRange() bool {
 	switch e.SubStatus {
 	case subRangeGone, subCompletingSplit, subCompletingMove:
@@ -181,11 +185,11 @@ func (e *Error) movedRange() bool {
 	return false
 }
 
-// longestAsked is the longest pause that is kept because it was asked for: the service
-// asks for seconds, but a proxy may ask for hours, and nothing would be read meanwhile.
+// longestAsked bounds a pause that was asked for: the service asks for seconds, but a
+// proxy may ask for hours, and nothing would be read meanwhile.
 const longestAsked = time.Minute
 
-// retryAfter is how long the service asks to wait, 0 when it does not say.
+// retryAfter returns how long the service asks to wait, 0 if it does not ask.
 func retryAfter(h http.Header) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("x-ms-retry-after-ms"), 64); err == nil && ms > 0 {
 		return time.Duration(min(ms, float64(longestAsked.Milliseconds())) * float64(time.Millisecond))
@@ -196,8 +200,8 @@ func retryAfter(h http.Header) time.Duration {
 	return 0
 }
 
-// firstLine is what of a message is worth repeating. What the service would have signed
-// follows over several lines.
+// firstLine returns the part of a message that is worth repeating, without the text
+// over several lines that the service would have signed.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	line, _, _ = strings.Cut(line, "Server used the following payload to sign")

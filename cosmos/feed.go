@@ -17,12 +17,14 @@ import (
 
 // How a range is read
 //
-// A request names one physical partition by its id. A range that is a part of the
-// partition, because the lease was cut finer or because partitions were merged, is named
-// beside it, and the service then gives that part alone: so nothing is read twice. A
-// range over several partitions is gone. Which of these a range is comes from the
-// container's partitions as they were last read; the service answers 410 to an id that
-// is no more, and then they are read again.
+// A request names a physical partition by its id. A range that is part of the partition,
+// because the lease was cut finer or because partitions were merged, is named as well, and
+// the service then returns that part alone. Without that, the service would read the whole
+// partition, and two leases of one partition would both deliver all of it.
+//
+// A range across several partitions is gone: its lease must be replaced by leases of the
+// parts. Which partition holds a range is looked up in the container's partitions as last
+// read; the service answers 410 to an id that no longer exists, and then they are read again.
 
 // The values of the header A-IM.
 const (
@@ -30,15 +32,18 @@ const (
 	feedAll    = "Full-Fidelity Feed"
 )
 
-// wireFormat is the version in which the feed of all versions has its metadata apart
-// from the item.
+// wireFormat is the version of the feed of all versions that keeps metadata apart from
+// the item. In the older version they are mixed, and a user's member could pass for
+// metadata.
 const wireFormat = "2021-09-15"
 
-// maxMoves is how often the partitions are read again for one read.
+// maxMoves is how often the partitions are read again for one read: a split takes a
+// while, in which the list and the service disagree.
 const maxMoves = 4
 
-// Read implements [changefeed.Source]. With MaxItems 0 a page is as large as the service
-// makes it, about 4 MB. The bodies of a page share its memory.
+// Read implements [changefeed.Source]. With MaxItems 0 the service chooses the size of
+// a page, about 4 MB. The bodies of a page share memory: to keep a single body, clone
+// it.
 func (c *Container) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
 	page, err := c.read(ctx, r, from, o, 0)
 	if err != nil {
@@ -47,7 +52,8 @@ func (c *Container) Read(ctx context.Context, r changefeed.Range, from changefee
 	return page, nil
 }
 
-// read reads a page, and has the server wait so long for the first change.
+// read reads a page. If there is no change yet, the server holds the request for as
+// long as hold.
 func (c *Container) read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions, hold time.Duration) (changefeed.Page, error) {
 	a, err := c.feed(ctx, r, from, o, hold)
 	if err != nil {
@@ -56,7 +62,7 @@ func (c *Container) read(ctx context.Context, r changefeed.Range, from changefee
 	return c.page(a, from, o.Mode)
 }
 
-// feed is the answer that has the page.
+// feed returns the answer that contains the page.
 func (c *Container) feed(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions, hold time.Duration) (*answer, error) {
 	header, err := feedHeader(from, o)
 	if err != nil {
@@ -81,7 +87,7 @@ func (c *Container) feed(ctx context.Context, r changefeed.Range, from changefee
 	return a, tooOld(o.Mode, err)
 }
 
-// feedHeader says where to begin and how much to give.
+// feedHeader returns the headers for where to begin and how much to read.
 func feedHeader(from changefeed.Position, o changefeed.ReadOptions) (map[string]string, error) {
 	h := map[string]string{"A-IM": feedLatest, "x-ms-max-item-count": "-1"}
 	if o.MaxItems > 0 {
@@ -101,32 +107,35 @@ func feedHeader(from changefeed.Position, o changefeed.ReadOptions) (map[string]
 	case from.Start.IsNow():
 		h["If-None-Match"] = "*"
 	}
-	// Beside a token too: after a merge the items of one second are no longer in one order.
-	// The header is in whole seconds and leaves its own out, so it names the one before.
+	// The time goes beside a token too, because after a merge older items may follow
+	// the token. The header is in whole seconds and excludes its own second, so the
+	// second before is sent, and page drops the changes that are too old.
 	if t := from.Start.Time(); !t.IsZero() && o.Mode == changefeed.LatestVersion {
 		h["If-Modified-Since"] = t.UTC().Add(-time.Second).Format(http.TimeFormat)
 	}
 	return h, nil
 }
 
-// routed sends a read of a range to the partition that holds it.
+// routed sends a read of a range to the partition that holds it. If the service says
+// that the partition has moved, or the list lacks a holder, the list is read again:
+// only a fresh list without a holder is a split.
 func (c *Container) routed(ctx context.Context, r changefeed.Range, req request) (*answer, error) {
 	if r.Empty() {
 		return nil, badRequest("range %v is empty: want min below max", r)
 	}
 	set, err := c.partitions(ctx, func(*rangeSet) bool { return true })
 	for moves := 0; err == nil; moves++ {
-		home, held := set.home(r)
+		part, held := set.holder(r)
 		if !held && moves > 0 {
 			return nil, fmt.Errorf("range %v: %w", r, changefeed.ErrGone)
 		}
 		if held {
-			a, err := c.do(ctx, req.to(home, r))
+			a, err := c.do(ctx, req.to(part, r))
 			if e, ok := errors.AsType[*Error](err); !ok || !e.movedRange() || moves == maxMoves {
 				return a, err
 			}
 		}
-		if moves > 0 { // it is being split or merged right now
+		if moves > 0 { // a split or merge is at work
 			if err := pause(ctx, backoff(moves)); err != nil {
 				return nil, err
 			}
@@ -138,7 +147,7 @@ func (c *Container) routed(ctx context.Context, r changefeed.Range, req request)
 }
 
 // to addresses a request to a range of a partition. A logical partition is an address
-// of its own.
+// by itself: the service finds its partition.
 func (q request) to(p changefeed.Partition, r changefeed.Range) request {
 	if q.header["x-ms-documentdb-partitionkey"] != "" {
 		return q
@@ -152,8 +161,8 @@ func (q request) to(p changefeed.Partition, r changefeed.Range) request {
 	return q
 }
 
-// tooOld tells a position that the retention has passed from other bad requests: the
-// service has no status of its own for it.
+// tooOld tells a position before the retention from other bad requests, by the message,
+// because the service has no status for it.
 func tooOld(m changefeed.Mode, err error) error {
 	e, ok := errors.AsType[*Error](err)
 	if ok && m == changefeed.AllVersionsAndDeletes && e.Status == http.StatusBadRequest && saysTooOld(e.Message) {
@@ -187,20 +196,20 @@ func (c *Container) page(a *answer, from changefeed.Position, m changefeed.Mode)
 			page.Ahead, page.Head = true, end
 		}
 	}
-	if since := from.Start.Time().Truncate(time.Second); !since.IsZero() { // a server may compare in another way than Azure
+	if since := from.Start.Time().Truncate(time.Second); !since.IsZero() { // the header asked for a second more
 		page.Changes = slices.DeleteFunc(page.Changes, func(ch changefeed.Change) bool { return ch.Time.Before(since) })
 	}
 	return page, err
 }
 
-// tokenLSN is the LSN that a continuation is, if it has the form of one.
+// tokenLSN returns the LSN in a continuation that has the form of an LSN.
 func tokenLSN(token string) (int64, bool) {
 	lsn, err := strconv.ParseInt(strings.Trim(token, `"`), 10, 64)
 	return lsn, err == nil
 }
 
-// sessionLSN is the newest LSN that a session token such as 0:-1#12#3=10 knows of; 0 when
-// it has another form.
+// sessionLSN returns the newest LSN in a session token such as 0:-1#12#3=10, or 0 if
+// the token has another form.
 func sessionLSN(token string) int64 {
 	_, vector, _ := strings.Cut(token, ":")
 	parts := strings.Split(vector, "#")
@@ -214,7 +223,8 @@ func sessionLSN(token string) int64 {
 	return lsn
 }
 
-// ascii escapes what a header cannot carry of a JSON text.
+// ascii escapes the characters of a JSON text that a header cannot carry. The service
+// reads the header as JSON, so escapes mean the same.
 func ascii(text string) string {
 	var b strings.Builder
 	for _, r := range text {

@@ -11,16 +11,16 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// cursor is how far the feed of the lease container was followed: a continuation for
-// each of its ranges.
+// cursor is how far the feed of the lease container has been followed: a continuation
+// for each of its ranges.
 type cursor map[string]string
 
-// followGather is how long changes are gathered behind the first one: instances renew
-// their leases in bursts, and one answer a burst is enough.
+// followGather is how long changes are gathered after the first: instances renew their
+// leases in bursts, and one answer for a burst saves requests.
 const followGather = 300 * time.Millisecond
 
 // Follow implements [changefeed.Follower] by the change feed of the lease container. A
-// server that can holds the read until there is something; Azure is asked every
+// server that can do so holds the read until there is a change; Azure is asked every
 // [LeaseOptions].FollowEvery.
 func (s *Leases) Follow(ctx context.Context, from string) ([]changefeed.Lease, string, time.Time, error) {
 	changed, next, now, err := s.follow(ctx, from)
@@ -64,7 +64,7 @@ func (s *Leases) follow(ctx context.Context, from string) ([]changefeed.Lease, s
 	}
 }
 
-// gather reads what comes shortly behind a change.
+// gather reads the changes that come shortly after the first.
 func (s *Leases) gather(ctx context.Context, at cursor) ([]changefeed.Lease, time.Time, error) {
 	if err := pause(ctx, followGather); err != nil {
 		return nil, time.Time{}, err
@@ -72,14 +72,13 @@ func (s *Leases) gather(ctx context.Context, at cursor) ([]changefeed.Lease, tim
 	return s.poll(ctx, at, 0)
 }
 
-// String is the cursor as it is handed out.
+// String returns the cursor in the form that Follow takes.
 func (c cursor) String() string {
 	text, _ := json.Marshal(c) // strings always marshal
 	return string(text)
 }
 
-// pace waits until the feed may be read again. Where the server holds the read, that is
-// at once.
+// pace waits until the feed may be read again; where the server holds reads, at once.
 func (s *Leases) pace(ctx context.Context, at cursor) error {
 	if s.holds(at) > 0 {
 		return nil
@@ -90,8 +89,9 @@ func (s *Leases) pace(ctx context.Context, at cursor) error {
 	return pause(ctx, wait)
 }
 
-// holds is how long the server holds a read at a cursor: one of several ranges must not
-// keep the others waiting, and lease containers have one.
+// holds returns how long the server may hold a read at a cursor. With several ranges it
+// must not, because a held range would keep the others waiting; lease containers have
+// one range.
 func (s *Leases) holds(at cursor) time.Duration {
 	if len(at) > 1 {
 		return 0
@@ -99,7 +99,7 @@ func (s *Leases) holds(at cursor) time.Duration {
 	return s.hold
 }
 
-// present is the cursor behind everything that there is.
+// present returns the cursor after all changes so far.
 func (s *Leases) present(ctx context.Context) ([]changefeed.Lease, string, time.Time, error) {
 	parts, err := s.c.Partitions(ctx)
 	if err != nil {
@@ -135,8 +135,8 @@ func (s *Leases) poll(ctx context.Context, at cursor, hold time.Duration) (chang
 	return changed, now, nil
 }
 
-// pull reads one range of the cursor. A range that was split is replaced by its parts,
-// for the next time.
+// pull reads a range of the cursor. A range that was split is replaced by its parts,
+// which are read the next time.
 func (s *Leases) pull(ctx context.Context, at cursor, text string, hold time.Duration) (changefeed.Page, time.Time, error) {
 	r, err := changefeed.ParseRange(text)
 	if err != nil {
@@ -155,7 +155,7 @@ func (s *Leases) pull(ctx context.Context, at cursor, text string, hold time.Dur
 	return page, s.now(a.header), err
 }
 
-// divide gives the continuation of a range to the partitions that it spans.
+// divide gives the continuation of a range to the partitions that the range spans.
 func (s *Leases) divide(ctx context.Context, at cursor, r changefeed.Range) error {
 	parts, err := s.c.Partitions(ctx)
 	if err != nil {

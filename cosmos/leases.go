@@ -24,9 +24,9 @@ const (
 
 // LeaseOptions are the optional settings of [OpenLeases]. The zero value works.
 type LeaseOptions struct {
-	// FollowEvery is how often the lease container's change feed is read, where the
-	// server cannot hold a read until there is something; from 1 s, 0 is 5 s. It bounds
-	// how late this instance hears of leases that others give it.
+	// FollowEvery is how often the lease container's change feed is read where the
+	// server cannot hold reads; at least 1 s, 0 is 5 s. It bounds how late this
+	// instance hears of leases that others give away, and costs a request each time.
 	FollowEvery time.Duration
 }
 
@@ -38,31 +38,32 @@ const (
 // Leases are the records of one deployment unit in a lease container, as documents of
 // the .NET processor. It is a [changefeed.LeaseStore] and a [changefeed.Follower].
 //
-// The store's time is the Date of its answers, which has whole seconds and never runs
-// ahead; where a record that was read is newer, it is the record's time. So an instance
-// may judge a lease up to a second too young, and never too old.
+// The store's time is the Date of its answers, which has whole seconds and is never
+// ahead; if a record is newer, the time is the record's. So an instance may judge a
+// lease up to a second too young, and never too old: a lease is taken late rather than
+// early.
 //
-// All requests go to the write region, whatever regions the client prefers. Of several
-// write regions that is the first, for every instance: in two of them two conditional
-// writes could both succeed.
+// All requests go to the write region, whatever regions the client prefers. In an
+// account with several write regions that is the first, for every instance, because in
+// two regions two conditional writes of the same lease could both succeed.
 type Leases struct {
 	c       *Container
 	unit    leasedoc.Unit
 	prefix  string
-	strange []changefeed.Lease // leases of the unit that are not under its prefix, as they were found
+	strange []changefeed.Lease // leases of the unit under other prefixes, as found at the start
 	path    string
 	every   time.Duration
-	hold    time.Duration // how long the server holds a read; 0 is not at all
+	hold    time.Duration // how long the server holds a read; 0 is never
 
 	mu     sync.Mutex
-	newest time.Time // the latest time that a record has
+	newest time.Time // the latest time of a record
 	polled time.Time // when the feed was last read, by our clock
 }
 
-// OpenLeases is the lease store of the processor with this name for a monitored
-// container. The partition key of the lease container must be /id or /partitionKey, and
-// its time to live should be on: [Client.CreateLeaseContainer] makes one like that. It asks
-// once for leases of the unit under other names.
+// OpenLeases opens the lease store of a processor name for a monitored container. The
+// lease container must have the partition key /id or /partitionKey and should have a
+// time to live: [Client.CreateLeaseContainer] makes such a container. Leases of the
+// unit under other names are looked for once, here.
 func OpenLeases(ctx context.Context, leases *Container, processor string, monitored *Container, o LeaseOptions) (*Leases, error) {
 	if strings.TrimSpace(processor) == "" || strings.ContainsAny(processor, `/\?#`) {
 		return nil, badRequest(`processor name is %q: want one that tells this deployment unit from others, without / \ ? and #`, processor)
@@ -90,7 +91,7 @@ func OpenLeases(ctx context.Context, leases *Container, processor string, monito
 			"container", leases.name())
 	}
 	own := *leases
-	own.home = true
+	own.hub = true
 	s := &Leases{c: &own, path: path, every: o.FollowEvery, hold: known.hold, unit: leasedoc.Unit{
 		Processor: processor, Host: monitored.client.endpoint.Hostname(),
 		DatabaseRID: database, ContainerRID: monitored.rid, Database: monitored.database, Container: monitored.id,
@@ -101,8 +102,8 @@ func OpenLeases(ctx context.Context, leases *Container, processor string, monito
 	return s, nil
 }
 
-// find looks for what the unit has under other names: of this machine, and of Java's
-// older processor. It does so once; a listing then reads one range of ids.
+// find looks for records of the unit under other names of this machine and under those
+// of Java's older processor: once, so that a listing reads a single range of ids.
 func (s *Leases) find(ctx context.Context) error {
 	prefixes := s.unit.Searched()
 	if own := s.unit.Prefixes(); len(own) == 1 {
@@ -126,7 +127,8 @@ func (s *Leases) find(ctx context.Context) error {
 	return nil
 }
 
-// databaseRID is the first four bytes of a container's resource id.
+// databaseRID returns the database's part of a container's resource id, its first 4
+// bytes.
 func databaseRID(rid string) (string, error) {
 	b, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(rid, "-", "/"))
 	if err != nil || len(b) < 4 {
@@ -135,17 +137,18 @@ func databaseRID(rid string) (string, error) {
 	return strings.ReplaceAll(base64.StdEncoding.EncodeToString(b[:4]), "/", "-"), nil
 }
 
-// Prefix is the common beginning of the ids of the unit's documents. It is that of a .NET
-// processor with this name and account; of a unit that was made by another name of this
-// machine, such as localhost in place of 127.0.0.1, the one that its documents have.
+// Prefix returns the common beginning of the ids of the unit's documents: that of a
+// .NET processor with this name and account. A unit that was made under another name of
+// this machine, such as localhost for 127.0.0.1, keeps the prefix that its documents
+// have, because a second prefix would make a second unit.
 func (s *Leases) Prefix() string { return s.prefix }
 
-// Searched are all beginnings of ids that [OpenLeases] looks for: what others call this
-// machine, and how Java's older processor names its leases. What it finds under another
-// one than Prefix is listed with Err set.
+// Searched returns the prefixes that [OpenLeases] looks for: those of other names of
+// this machine, and that of Java's older processor. Records under another prefix than
+// that of [Leases.Prefix] are listed with Err set.
 func (s *Leases) Searched() []string { return s.unit.Searched() }
 
-// record reads a document, and notes how late it says that it is.
+// record reads a document, and remembers its time if that is the latest.
 func (s *Leases) record(body []byte) changefeed.Lease {
 	l := leasedoc.Unmarshal(s.prefix, body)
 	s.mu.Lock()
@@ -156,7 +159,7 @@ func (s *Leases) record(body []byte) changefeed.Lease {
 	return l
 }
 
-// now is the store's time at the time of an answer. A server without a Date is taken to
+// now returns the store's time as of an answer. A server without a Date is assumed to
 // have our clock.
 func (s *Leases) now(h http.Header) time.Time {
 	date, err := http.ParseTime(h.Get("Date"))
@@ -171,7 +174,7 @@ func (s *Leases) now(h http.Header) time.Time {
 	return date
 }
 
-// maxListPages ends a listing that has no end.
+// maxListPages ends a listing whose continuations never end.
 const maxListPages = 10_000
 
 // List implements [changefeed.LeaseStore].
@@ -249,7 +252,8 @@ func (s *Leases) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lea
 	return s.write(ctx, "update", changefeed.WriteReplace, l)
 }
 
-// exact is an ETag that stands for one version only, if need be for none.
+// exact returns an ETag that matches one version at most. An empty ETag would send no
+// condition, and "*" matches any version: a lease must never be written like that.
 func exact(etag string) string {
 	if etag == "" || etag == "*" {
 		return `"no version"`
@@ -280,7 +284,7 @@ func (s *Leases) Delete(ctx context.Context, l changefeed.Lease) error {
 	return nil
 }
 
-// keyOf is the partition key of a document: its id, or what it says.
+// keyOf returns the partition key of a document: its id, or the key in the document.
 func (s *Leases) keyOf(id string, doc []byte) changefeed.PartitionKey {
 	if s.path == leaseKeyPath || len(doc) == 0 {
 		return changefeed.Key(id)
@@ -295,10 +299,10 @@ func (s *Leases) keyOf(id string, doc []byte) changefeed.PartitionKey {
 	return keyOf([][]byte{value})
 }
 
-// put sends one write and returns the document that is stored.
+// put sends one write and returns the stored document.
 //
-// A document is addressed by the path of the request, except where the service's gateway
-// cannot read its id there: then it is a batch of one, which has the id in its body.
+// The path of the request names the document, unless the service's gateway misreads the
+// id there: then the write is sent as a batch, which names the document in its body.
 func (s *Leases) put(ctx context.Context, w changefeed.Write, key changefeed.PartitionKey) ([]byte, error) {
 	r := request{body: w.Body, writes: true, header: map[string]string{
 		"Content-Type": "application/json", "x-ms-documentdb-partitionkey": ascii(string(key)),
@@ -334,8 +338,8 @@ func (s *Leases) put(ctx context.Context, w changefeed.Write, key changefeed.Par
 	return a.body, nil
 }
 
-// fitsPath tells an id that the service's gateway can read in the path of a request:
-// with any of these it computes another signature than everybody else.
+// fitsPath reports whether the service's gateway reads an id in a path as we wrote it.
+// With any of these characters it computes another signature, and refuses the request.
 func fitsPath(id string) bool {
 	return !strings.ContainsAny(id, "%/\\#?\r\n\t") && !strings.HasSuffix(id, " ")
 }

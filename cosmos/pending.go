@@ -10,10 +10,11 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// counted is a container whose server counts what is pending.
+// counted is a container whose server counts pending changes. Azure does not, so the
+// ability is a type of its own: an estimator asks for the interface.
 type counted struct{ pushed }
 
-// countTimeout bounds a count, which takes the server longer the more there is.
+// countTimeout bounds a count, which takes the server the longer the more is pending.
 const countTimeout = time.Minute
 
 // Pending implements [changefeed.Counter].

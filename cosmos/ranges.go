@@ -13,10 +13,11 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// rangeSet is what the physical partitions were at one time.
+// rangeSet is the physical partitions at one time.
 type rangeSet []changefeed.Partition
 
-// rangeCache keeps the last set that was read.
+// rangeCache keeps the last set, because every read needs the id of a partition and
+// partitions rarely change. The service says when an id is out of date.
 type rangeCache struct {
 	gate chan struct{} // held by whoever reads
 	last atomic.Pointer[rangeSet]
@@ -24,8 +25,8 @@ type rangeCache struct {
 
 func newRangeCache() *rangeCache { return &rangeCache{gate: make(chan struct{}, 1)} }
 
-// home is the partition that holds all of a range.
-func (s rangeSet) home(r changefeed.Range) (changefeed.Partition, bool) {
+// holder returns the partition that holds all of a range.
+func (s rangeSet) holder(r changefeed.Range) (changefeed.Partition, bool) {
 	i := slices.IndexFunc(s, func(p changefeed.Partition) bool { return p.Range.Contains(r) })
 	if i < 0 {
 		return changefeed.Partition{}, false
@@ -33,7 +34,7 @@ func (s rangeSet) home(r changefeed.Range) (changefeed.Partition, bool) {
 	return s[i], true
 }
 
-// Partitions implements [changefeed.Source]. It asks each time.
+// Partitions implements [changefeed.Source]. It asks the service each time.
 func (c *Container) Partitions(ctx context.Context) ([]changefeed.Partition, error) {
 	set, err := c.partitions(ctx, func(*rangeSet) bool { return false })
 	if err != nil {
@@ -42,7 +43,8 @@ func (c *Container) Partitions(ctx context.Context) ([]changefeed.Partition, err
 	return slices.Clone(*set), nil
 }
 
-// partitions gives the last set if it will do, and else reads the present one.
+// partitions returns the last set if willDo accepts it, and else reads the present set.
+// Of several callers that need a new set one reads; the others get that set.
 func (c *Container) partitions(ctx context.Context, willDo func(*rangeSet) bool) (*rangeSet, error) {
 	if last := c.ranges.last.Load(); last != nil && willDo(last) {
 		return last, nil
@@ -54,7 +56,7 @@ func (c *Container) partitions(ctx context.Context, willDo func(*rangeSet) bool)
 		return nil, context.Cause(ctx)
 	}
 	if last := c.ranges.last.Load(); last != nil && willDo(last) {
-		return last, nil // somebody else has read it
+		return last, nil // another caller has read it
 	}
 	set, err := c.readRanges(ctx)
 	if err != nil {
@@ -64,7 +66,7 @@ func (c *Container) partitions(ctx context.Context, willDo func(*rangeSet) bool)
 	return &set, nil
 }
 
-// rangeInfo is a partition key range as the service tells it.
+// rangeInfo is a partition key range in the service's words.
 type rangeInfo struct {
 	ID           string
 	MinInclusive string
@@ -72,10 +74,11 @@ type rangeInfo struct {
 	Parents      []string
 }
 
-// maxRangePages ends a list that has no end.
+// maxRangePages ends a list whose pages never end.
 const maxRangePages = 100
 
-// readRanges reads the list of ranges page by page, until there is no more of it: 304.
+// readRanges reads the list of ranges page by page until the service answers 304: the
+// list is a change feed itself, and that is its end.
 func (c *Container) readRanges(ctx context.Context) (rangeSet, error) {
 	all := map[string]rangeInfo{}
 	etag := ""
@@ -108,8 +111,8 @@ func (c *Container) readRanges(ctx context.Context) (rangeSet, error) {
 	return nil, fmt.Errorf("the list of ranges has more than %d pages", maxRangePages)
 }
 
-// assemble leaves out what others have come from. The rest covers the key space, or else
-// the list was read while it changed.
+// assemble leaves out the ranges from which others have come. If the rest does not
+// cover the key space, the list was read while it changed.
 func (c *Container) assemble(all map[string]rangeInfo) (rangeSet, error) {
 	gone := map[string]bool{}
 	for _, info := range all {

@@ -16,18 +16,20 @@ import (
 
 // What every request says.
 const (
+	// The version that the Go SDK sends. Newer versions add nothing that is used here.
 	apiVersion = "2020-07-15"
 
 	// capabilities says that the client copes with merged partitions (1), and that it
 	// sends the start time beside a continuation, which a feed needs after a merge (2).
+	// Without them Azure refuses to read a container whose partitions were merged.
 	capabilities = "3"
 )
 
-// maxAnswer is the largest answer that is read: pages have at most 4 MB, but for the
-// transaction at their end.
+// maxAnswer is the largest answer that is read. Pages have at most 4 MB, except for the
+// transaction at their end; anything larger is not the service and would fill memory.
 const maxAnswer = 64 << 20
 
-// resource is what a request is about, as its path and as what is signed.
+// resource is the subject of a request, in its path and in its signature.
 type resource struct {
 	kind string // dbs, colls, docs, pkranges; empty for the account
 	link string // the item, or what the feed belongs to, unescaped
@@ -35,7 +37,7 @@ type resource struct {
 	raw  string // path, escaped
 }
 
-// at is the resource with this path: names of kinds and ids by turns.
+// at returns the resource with this path: kinds and ids by turns.
 func at(segments ...string) resource {
 	var r resource
 	for i, s := range segments {
@@ -50,7 +52,7 @@ func at(segments ...string) resource {
 	return r
 }
 
-// request is one request, as often as it may be sent.
+// request is a request, which may be sent several times.
 type request struct {
 	method string
 	at     resource
@@ -58,13 +60,13 @@ type request struct {
 	body   []byte
 	action string        // the right that it needs, by Azure's name
 	writes bool          // may change something, so it is not repeated when its outcome is unknown
-	home   bool          // goes to the write region, though it only reads
+	hub    bool          // goes to the write region, though it only reads
 	moves  bool          // its caller knows what to do about a partition that has moved
 	hold   time.Duration // how long the server may keep it waiting
 	within time.Duration // how long it may take at most; 0 is the client's timeout
 }
 
-// String is the request line.
+// String returns the request line.
 func (r request) String() string { return r.method + " " + cmp.Or(r.at.raw, "/") }
 
 // answer is the answer to a request that succeeded.
@@ -76,7 +78,8 @@ type answer struct {
 
 func (a *answer) is(status int) bool { return a.status == status }
 
-// attempt sends a request once.
+// attempt sends a request once. The timeout's cause names the host, because "context
+// deadline exceeded" would not say which of several regions did not answer.
 func (c *Client) attempt(ctx context.Context, to *url.URL, r request, activity string) (*answer, error) {
 	within := cmp.Or(r.within, c.timeout+r.hold)
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer from %s within %v", to.Host, within))
@@ -100,7 +103,8 @@ func (c *Client) attempt(ctx context.Context, to *url.URL, r request, activity s
 	return nil, refusal(r, resp, body)
 }
 
-// build makes the signed HTTP request.
+// build makes the signed HTTP request. Each attempt is signed anew, since the date is
+// part of the signature.
 func (c *Client) build(ctx context.Context, to *url.URL, r request) (*http.Request, error) {
 	u := *to
 	u.Path, u.RawPath = to.Path+r.at.path, to.EscapedPath()+r.at.raw
@@ -132,7 +136,8 @@ func (c *Client) build(ctx context.Context, to *url.URL, r request) (*http.Reque
 	return req, nil
 }
 
-// readBody reads an answer whole and closes it.
+// readBody reads an answer to its end and closes it, so that the connection is used
+// again.
 func readBody(resp *http.Response) (body []byte, err error) {
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
 	var b bytes.Buffer
@@ -147,7 +152,8 @@ func readBody(resp *http.Response) (body []byte, err error) {
 	return b.Bytes(), nil
 }
 
-// lost is the error of a request that has no answer: why its context ended, if it has.
+// lost is the error of a request without an answer: the cause of its context's end, if
+// that has ended.
 func lost(ctx context.Context, r request, err error) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -158,7 +164,7 @@ func lost(ctx context.Context, r request, err error) error {
 	return fmt.Errorf("%s: %w", r, err)
 }
 
-// newActivity is an id under which the service's support finds a request.
+// newActivity returns an id by which the service's support finds a request.
 func newActivity() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails

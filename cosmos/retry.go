@@ -33,7 +33,7 @@ const (
 	maxDoublings = 10
 )
 
-// A verdict says what is to be done about an error.
+// verdict says how to go on after an error.
 type verdict struct {
 	again     bool
 	elsewhere bool          // this region does not serve us now
@@ -66,18 +66,19 @@ func (r request) judge(err error) verdict {
 	return verdict{}
 }
 
-// neverSent tells that no byte of a request has left: there was no connection.
+// neverSent reports that no byte of a request has left, because there was no
+// connection. So even a write can be sent again.
 func neverSent(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "dial"
 }
 
-// do sends a request, again if need be.
+// do sends a request, again if necessary.
 func (c *Client) do(ctx context.Context, r request) (*answer, error) {
 	return c.send(ctx, r, func() *url.URL { return c.target(ctx, r) })
 }
 
-// send is do with a choice of regions.
+// send is do with a choice of regions. All attempts have one activity id.
 func (c *Client) send(ctx context.Context, r request, target func() *url.URL) (*answer, error) {
 	activity := newActivity()
 	for n := 1; ; n++ {
@@ -87,19 +88,19 @@ func (c *Client) send(ctx context.Context, r request, target func() *url.URL) (*
 		to := target()
 		a, err := c.attempt(ctx, to, r, activity)
 		if err == nil {
-			c.regions.praise(to)
+			c.regions.answered(to)
 		}
 		if err == nil || ctx.Err() != nil {
 			return a, err
 		}
 		v := r.judge(err)
 		if v.elsewhere {
-			c.regions.blame(to)
+			c.regions.failed(to)
 		} else {
-			c.regions.praise(to)
+			c.regions.answered(to)
 		}
 		if v.moved {
-			c.regions.doubt()
+			c.regions.expire()
 		}
 		if !v.again || n == maxAttempts {
 			return nil, err
@@ -111,13 +112,15 @@ func (c *Client) send(ctx context.Context, r request, target func() *url.URL) (*
 	}
 }
 
-// backoff is the pause after so many attempts: it doubles, and varies by half.
+// backoff is the pause after so many attempts. It doubles, so that a struggling service
+// gets room, and varies by half, so that clients that failed together do not return
+// together.
 func backoff(attempts int) time.Duration {
 	d := min(firstPause<<min(attempts-1, maxDoublings), longestPause)
 	return d/2 + rand.N(d/2+1)
 }
 
-// pause waits, or returns why ctx has ended.
+// pause waits, or returns the cause of ctx's end.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

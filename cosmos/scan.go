@@ -9,26 +9,27 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// A scanner walks over JSON without decoding it: it finds where values begin and end. It
-// takes for granted that the text is JSON, so far as that it never reads beyond its end
-// and stops with bad set at what cannot be one.
+// scanner walks over JSON without decoding it and finds where values begin and end. It
+// takes the text to be JSON, and goes no further than this: it never reads beyond the
+// end, and at a byte that cannot be JSON it stops with bad set. Pages are large, and
+// answers of a service need no second validation.
 type scanner struct {
 	text []byte
 	at   int
 	bad  bool
 }
 
-// errJSON is text that is no JSON, or not of the form expected.
+// errJSON is a text that is not JSON, or not of the expected form.
 var errJSON = errors.New("malformed JSON")
 
 // member is a member of an object.
 type member struct {
 	name, value []byte // the name without quotes and escapes
-	comma       int    // where the comma before it is, -1 for the first
-	from, to    int    // where it is, name and value
+	comma       int    // place of the comma before, -1 for the first member
+	from, to    int    // place of name and value
 }
 
-// peek is the next byte that is no space; 0 at the end.
+// peek returns the next byte that is no space, 0 at the end.
 func (s *scanner) peek() byte {
 	for ; s.at < len(s.text); s.at++ {
 		switch c := s.text[s.at]; c {
@@ -50,7 +51,7 @@ func (s *scanner) take(c byte) bool {
 	return true
 }
 
-// object visits the members of the object that comes next.
+// object calls visit for the members of the object that comes next.
 func (s *scanner) object(visit func(m member)) {
 	comma := -1
 	s.list('{', '}', func() {
@@ -99,7 +100,7 @@ func (s *scanner) list(first, last byte, visit func()) {
 	s.take(last)
 }
 
-// value steps over the value that comes next and gives its text.
+// value steps over the value that comes next and returns its text.
 func (s *scanner) value() []byte {
 	switch c := s.peek(); {
 	case c == '"':
@@ -115,7 +116,7 @@ func (s *scanner) value() []byte {
 	return s.text[from:s.at]
 }
 
-// isEnd tells a byte that ends a number or a word.
+// isEnd reports whether a byte ends a number or a word.
 func isEnd(c byte) bool {
 	switch c {
 	case ',', '}', ']', ' ', '\n', '\t', '\r', ':', '"', '{', '[':
@@ -143,8 +144,8 @@ func (s *scanner) str() []byte {
 	}
 }
 
-// isEscaped tells whether what follows a text is escaped: whether it ends with an odd
-// number of backslashes.
+// isEscaped reports whether the byte after a text is escaped: whether the text ends
+// with an odd number of backslashes.
 func isEscaped(before []byte) bool {
 	n := len(before)
 	for n > 0 && before[n-1] == '\\' {
@@ -174,8 +175,8 @@ func (s *scanner) nested() []byte {
 	return nil
 }
 
-// plainName is a name without its quotes and escapes. Names that need no escape are
-// written without one by the service, but a user's may be written in any way.
+// plainName returns a name without quotes and escapes. The service escapes no name that
+// can do without, but a user's document may.
 func plainName(quoted []byte) []byte {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return quoted[1 : len(quoted)-1]
@@ -183,7 +184,7 @@ func plainName(quoted []byte) []byte {
 	return []byte(unquote(quoted))
 }
 
-// unquote decodes a string; another value is no string and gives "".
+// unquote decodes a string; any other value gives "".
 func unquote(raw []byte) string {
 	if len(raw) < 2 || raw[0] != '"' {
 		return ""
@@ -202,7 +203,7 @@ func unquote(raw []byte) string {
 	return text
 }
 
-// integer decodes a whole number; another value gives 0.
+// integer decodes a whole number; any other value gives 0.
 func integer(raw []byte) int64 {
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil {
@@ -213,7 +214,7 @@ func integer(raw []byte) int64 {
 }
 
 // lookup finds a value by the rest of its path. Of several members with one name the
-// last counts.
+// last counts, as in docstore and in the server.
 func lookup(value []byte, path keyPath) []byte {
 	for _, segment := range path {
 		var found []byte
@@ -231,8 +232,9 @@ func lookup(value []byte, path keyPath) []byte {
 	return value
 }
 
-// keyOf makes a partition key of the values at the partition key paths, in the text that
-// [changefeed.Key] gives. What is no scalar cannot be a key, and counts as undefined.
+// keyOf makes a partition key of the values at the partition key paths, in the text
+// that [changefeed.Key] writes. A value that is no scalar cannot be a key, and counts
+// as undefined.
 func keyOf(values [][]byte) changefeed.PartitionKey {
 	var short [128]byte
 	key := append(short[:0], '[')
@@ -258,7 +260,7 @@ func appendComponent(key, raw []byte) []byte {
 	return appendDecoded(key, raw)
 }
 
-// appendDecoded writes a scalar as Key writes it.
+// appendDecoded writes a scalar as Key does.
 func appendDecoded(key, raw []byte) []byte {
 	var v any
 	if json.Unmarshal(raw, &v) != nil {
@@ -268,7 +270,8 @@ func appendDecoded(key, raw []byte) []byte {
 	return append(key, text[1:len(text)-1]...)
 }
 
-// isPlain tells a scalar that is written in the one way that Key writes it.
+// isPlain reports whether a scalar is already written as Key writes it, which saves
+// decoding.
 func isPlain(raw []byte) bool {
 	switch raw[0] {
 	case '"':

@@ -9,18 +9,19 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// probeTTL is how many seconds the probe of a self-test outlives a test that was cut off.
+// probeTTL is how many seconds the probe of a self-test lives if the test is cut off
+// before it deletes the probe.
 const probeTTL = 60
 
 // SelfTest tries everything that a processor does, once, so that a missing right is
-// found at the start and not at the first split: it reads the metadata and the feed of
-// the monitored container, lists and follows the leases, and creates, replaces and
-// deletes a document of its own among them.
+// found at the start and not at the first split, perhaps at night. It reads metadata
+// and feed of the monitored container, lists and follows the leases, and creates,
+// replaces and deletes a document of its own among them.
 //
 // The error joins all refusals; each names the data action that the credential lacks.
-// Without the right to delete the processor works all the same, and leaves records
-// behind: that is logged as a warning. Throttling is waited for, for about a minute: a
-// small container has others that start.
+// Without the right to delete, the processor works and leaves records behind: that is
+// logged as a warning. Throttling is waited for, up to about a minute, because other
+// instances may be starting on the same small container.
 func (s *Leases) SelfTest(ctx context.Context, monitored *Container, mode changefeed.Mode) error {
 	err := errors.Join(
 		unthrottled(ctx, func() error { return monitored.testFeed(ctx, mode) }),
@@ -34,11 +35,11 @@ func (s *Leases) SelfTest(ctx context.Context, monitored *Container, mode change
 	return nil
 }
 
-// throttledTries is how often a step of a self-test is tried: each try is several
+// throttledTries is how often a step of a self-test is tried; each try is several
 // requests, with up to a second between them.
 const throttledTries = 20
 
-// unthrottled does something again while the service asks for a pause.
+// unthrottled repeats do while the service asks for a pause.
 func unthrottled(ctx context.Context, do func() error) error {
 	for n := 1; ; n++ {
 		err := do()
@@ -62,7 +63,7 @@ func (c *Container) testFeed(ctx context.Context, mode changefeed.Mode) error {
 	return err
 }
 
-// testWrites writes a document that is no record of the unit, as a record is written.
+// testWrites writes a document as records are written, under an id that is no record.
 func (s *Leases) testWrites(ctx context.Context) error {
 	id := s.prefix + ".probe." + newActivity()
 	key := changefeed.Key(id)

@@ -9,18 +9,18 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// Source is the container as a processor should have it. Where the server says that it
+// Source returns the container in the form that a processor should have. If the server
 // can hold a read until there is a change, as changefeed's own server does, the result
-// is a [changefeed.Waiter] too, and leases are pushed: each waits with one request that
-// the server keeps, up to 30 seconds each. Azure cannot, and there the result is the
+// is also a [changefeed.Waiter], and leases are pushed: each waits with one request
+// that the server holds, up to 30 seconds. Azure cannot do so; there the result is the
 // container itself, which the processor polls.
 //
-// Such a server also counts, so that the result is a [changefeed.Counter] and the lag of a
-// lease is exact.
+// Such a server also counts, so the result is a [changefeed.Counter] and lags are
+// exact.
 //
-// What a wait finds is read again by the next Read, because a wait returns no changes;
-// it asks for one item, so an activity costs one small page more, and quiet ranges cost
-// a request each 30 seconds instead of one each poll.
+// A wait returns no changes, so the next Read reads them again. A wait asks for one
+// item only: an activity costs a small page more, and a quiet range costs a request
+// every 30 seconds instead of one for each poll.
 func (c *Container) Source() changefeed.Source {
 	known, _ := c.client.regions.current()
 	if known.hold <= 0 {
@@ -72,8 +72,8 @@ func (p pushed) Wait(ctx context.Context, r changefeed.Range, from changefeed.Po
 	}
 }
 
-// pauseUnheld waits a little after a read that found nothing, the n-th, if it was not
-// held: something between us and the server may answer all of them at once.
+// pauseUnheld waits a little after the n-th read in a row that found nothing, unless
+// the server held that read: a proxy on the way may answer at once, each time.
 func pauseUnheld(ctx context.Context, begun time.Time, hold time.Duration, n int) error {
 	if time.Since(begun) >= hold/2 {
 		return nil
@@ -81,8 +81,9 @@ func pauseUnheld(ctx context.Context, begun time.Time, hold time.Duration, n int
 	return pause(ctx, backoff(n))
 }
 
-// until is how long the server is to hold a read: it answers a little before the context
-// ends, because a request that is cut off takes its connection along.
+// until returns how long the server is to hold a read. The answer must come a little
+// before the context ends, because a request that is cut off takes its connection
+// along.
 func (p pushed) until(ctx context.Context) time.Duration {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -91,4 +92,5 @@ func (p pushed) until(ctx context.Context) time.Duration {
 	return max(0, min(p.hold, time.Until(end)-holdMargin))
 }
 
+// holdMargin is how long before the end of a context the answer is to come.
 const holdMargin = 500 * time.Millisecond
