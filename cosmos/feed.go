@@ -33,8 +33,7 @@ const (
 )
 
 // wireFormat is the version of the feed of all versions that keeps metadata apart from
-// the item. In the older version they are mixed, and a user's member could pass for
-// metadata.
+// the item.
 const wireFormat = "2021-09-15"
 
 // maxMoves is how often the partitions are read again for one read: a split takes a

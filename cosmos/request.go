@@ -16,12 +16,11 @@ import (
 
 // What every request says.
 const (
-	// The version that the Go SDK sends. Newer versions add nothing that is used here.
+	// apiVersion is the version that Microsoft's SDKs send, which is therefore the best tried.
 	apiVersion = "2020-07-15"
 
 	// capabilities says that the client copes with merged partitions (1), and that it
 	// sends the start time beside a continuation, which a feed needs after a merge (2).
-	// Without them Azure refuses to read a container whose partitions were merged.
 	capabilities = "3"
 )
 

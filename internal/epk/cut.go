@@ -29,9 +29,9 @@ func (k Kind) bits() (bits uint, levels int) {
 	return 0, 0
 }
 
-// Even returns the n-1 inner bounds that cut the key space into n ranges with
-// about equally many keys. They are the bounds that the service gives to a new
-// container of n physical partitions. It returns nil for n below 2.
+// Even returns the n-1 inner bounds that cut the key space into n ranges with about
+// equally many keys. The service gives a new container of n physical partitions the
+// same bounds. Even returns nil for n below 2.
 func Even(kind Kind, n int) []string {
 	bits, levels := kind.bits()
 	if n < 2 || levels == 0 {
@@ -48,10 +48,11 @@ func Even(kind Kind, n int) []string {
 	return bounds
 }
 
-// Mid returns a bound strictly between lo and hi that leaves about equally many
-// keys on both sides. It reports false when there is none: the range holds a
-// single hash, or is not a range. A MultiHash range is cut between two values of
-// the first level while it has two, and only then inside one.
+// Mid returns a bound strictly between lo and hi that leaves about equally many keys on
+// both sides. It reports false when there is none: the range holds a single hash, or is
+// not a range. A MultiHash range is cut between two values of the first level where
+// possible, and only then inside a value, because a cut within a value sends queries by
+// prefix to two partitions.
 func Mid(kind Kind, lo, hi string) (string, bool) {
 	_, levels := kind.bits()
 	for level := 1; level <= levels; level++ {
@@ -83,8 +84,8 @@ func between(from, to *big.Int) (*big.Int, bool) {
 	return mid, mid.Cmp(to) < 0
 }
 
-// value returns the number behind bound s, down to a level. It never exceeds
-// the bound, so a higher number makes a higher bound.
+// value returns the number behind bound s, down to a level. It never exceeds the bound,
+// so a higher number makes a higher bound.
 func value(kind Kind, s string, level int) (*big.Int, bool) {
 	b, ok := fromHex(s)
 	if !ok {

@@ -19,9 +19,9 @@ const (
 // MaxLevels is how many paths a hierarchical partition key has at most.
 const MaxLevels = 3
 
-// A Kind says how a container hashes its partition keys: the kind and the
-// version of its partition key definition, taken together. The zero Kind is
-// none of them.
+// Kind says how a container hashes its partition keys: the kind and the version of its
+// partition key definition, taken together. The zero Kind is invalid, so a forgotten
+// Kind is an error and no wrong place.
 type Kind uint8
 
 const (
@@ -30,11 +30,11 @@ const (
 	MultiHash                 // kind MultiHash, always version 2: hierarchical keys
 )
 
-// hashBytes is the size of a 128-bit hash; a MultiHash place has one per level.
+// hashBytes is the size of a 128-bit hash; a MultiHash place has one for each level.
 const hashBytes = 16
 
-// stackBytes is how long the bytes of a key may get before hashing them needs
-// the heap. The longest key that the service takes has 2048.
+// stackBytes is how long the bytes of a key may get before hashing them needs the heap.
+// Keys are mostly shorter; the longest that the service takes has 2048.
 const stackBytes = 256
 
 var errKind = errors.New("unknown kind; want HashV1, HashV2 or MultiHash")
@@ -77,8 +77,8 @@ func Prefix(c Components) (minEPK, maxEPK string, err error) {
 	return minEPK, minEPK + Max, nil
 }
 
-// appendV1 appends the V1 place of c. The sorted components follow the hash to
-// keep keys with the same 32 bits apart.
+// appendV1 appends the V1 place of c. The sorted components follow the hash, because 32
+// bits alone would give many keys the same place.
 func appendV1(place []byte, c Components) []byte {
 	var buf [stackBytes]byte
 	b := buf[:0]
@@ -120,7 +120,8 @@ func appendHashed(b []byte, c Component, end byte) []byte {
 
 const hexDigits = "0123456789ABCDEF"
 
-// upperHex is hex.EncodeToString in the case that the service uses.
+// upperHex is hex.EncodeToString in upper case, as the service writes places: they are
+// compared as strings, so case decides.
 func upperHex(b []byte) string {
 	var buf [2 * stackBytes]byte
 	dst := buf[:0]

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Marker bytes. They start every component in both byte layouts.
+// Marker bytes. They start every component in both byte layouts. The gaps are the
+// service's: it has markers for types that are no partition keys.
 const (
 	markUndefined byte = 0x00
 	markNull      byte = 0x01
@@ -19,16 +20,16 @@ const (
 	markString    byte = 0x08
 )
 
-// A Component is the value at one partition key path. The zero Component is
-// undefined: the item has no value at that path. Components are comparable.
+// Component is the value at a partition key path. The zero Component is undefined: the
+// item has no value at that path. Components are comparable.
 type Component struct {
 	mark byte
 	num  float64
 	str  string
 }
 
-// Components is a partition key: one component per path, or fewer for a prefix
-// of a hierarchical key.
+// Components is a partition key: a component for each path, or fewer for a prefix of a
+// hierarchical key.
 type Components []Component
 
 // Null returns the component for a JSON null.
@@ -72,9 +73,10 @@ func Parse(key string) (Components, error) {
 	return c, nil
 }
 
-// PlainString returns the only component of a key that is one string, if the text of
-// the key holds the string as it is: printable ASCII without escapes, as in most keys.
-// Such a text is also the only one that the key has.
+// PlainString returns the only component of a key that is a single string, if the text
+// of the key holds the string as it is: printable ASCII without escapes, as most keys
+// are. Such a key has no other text, so callers need not make the text canonical. The
+// JSON decoder, which costs more than the hash, is then not needed.
 func PlainString(key string) (string, bool) {
 	last := len(key) - len(`"]`)
 	if last < len(`["`) || key[:2] != `["` || key[last:] != `"]` {
@@ -95,7 +97,7 @@ var (
 	errNumber = errors.New("the number does not fit a float64; want one between -1.8e308 and 1.8e308")
 )
 
-// parseComponent reads one element, which is known to be valid JSON.
+// parseComponent reads an element, which is known to be valid JSON.
 func parseComponent(raw json.RawMessage) (Component, error) {
 	switch raw[0] {
 	case 'n':

@@ -14,14 +14,15 @@ const (
 	// in UTF-16 code units.
 	cutChars = 100
 
-	// sortedBytes is how many bytes of a string V1 sorts by. A longer one
-	// shows by one byte more, and by having no end mark.
+	// sortedBytes is how many bytes of a string V1 sorts by. A longer string shows by a
+	// byte more, and by having no end mark.
 	sortedBytes = 100
 )
 
 const signBit = 1 << 63
 
-// cut returns c as V1 sees it: a string by its first 100 characters.
+// cut returns c as V1 sees it: a string by its first 100 characters. A wrong cut would
+// matter for long keys only, and lose those silently.
 func (c Component) cut() Component {
 	if c.mark != markString || len(c.str) <= cutChars {
 		return c
@@ -59,8 +60,8 @@ func appendSorted(b []byte, c Component) []byte {
 	return b
 }
 
-// appendNumber appends 8 bits of f, then groups of 7. The low bit of a group
-// says that another one follows, so short numbers stay short.
+// appendNumber appends 8 bits of f, then groups of 7. The low bit of a group says that
+// another follows, so short numbers stay short.
 func appendNumber(b []byte, f float64) []byte {
 	n := math.Float64bits(f)
 	if n < signBit {
@@ -78,8 +79,8 @@ func appendNumber(b []byte, f float64) []byte {
 	}
 }
 
-// number is the inverse of appendNumber. It takes what a cut range bound has:
-// missing groups are zero, and what follows the last group is not looked at.
+// number is the inverse of appendNumber. The bound of a range may be cut anywhere, so
+// missing groups count as zero, and bytes after the last group are ignored.
 func number(b []byte) float64 {
 	if len(b) == 0 {
 		return math.Inf(-1)
@@ -97,8 +98,8 @@ func number(b []byte) float64 {
 	return math.Float64frombits(n &^ signBit)
 }
 
-// appendString appends every byte of s plus one, so that 00 can end it and a
-// string sorts above its own prefixes.
+// appendString appends every byte of s plus one, so that 00 can be the end and a string
+// sorts above its own prefixes.
 func appendString(b []byte, s string) []byte {
 	long := len(s) > sortedBytes
 	if long {

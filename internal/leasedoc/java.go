@@ -10,9 +10,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// javaState tells whether a continuation is the base64 state of Java's processor, and
-// decodes it. A broken one yields an empty state. The ETag of .NET begins with a quote;
-// a bare number may be base64, but not of an object.
+// javaState reports whether a continuation is the base64 state of Java's processor, and
+// decodes it; a broken state is empty. .NET's ETag begins with a quote, which base64
+// has not; a bare number may pass for base64, but not of an object.
 func javaState(continuation string) (state []byte, java bool) {
 	plain := strings.TrimRight(continuation, "=")
 	for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
@@ -24,8 +24,7 @@ func javaState(continuation string) (state []byte, java bool) {
 	return nil, strings.HasPrefix(continuation, openBrace)
 }
 
-// java reads position and mode from a state. The lease is not for writing, whatever
-// it holds.
+// java reads position and mode from a state, for the estimator and the lease tools.
 func (r *reader) java(text []byte) {
 	var state struct {
 		Mode      string
@@ -72,12 +71,13 @@ func (r *reader) javaTime(ms int64) {
 	r.l.Position.Start = changefeed.FromTime(time.UnixMilli(ms))
 }
 
-// isNewJava recognizes a Java lease without a state, from before its first checkpoint.
+// isNewJava recognizes a Java lease from before its first checkpoint, which has no
+// state.
 func (r *reader) isNewJava() bool {
 	return r.l.Position.Token == "" && r.doc.has("feedRange") && !r.doc.has(memberProperties)
 }
 
-// refuseJava says whose lease it is, and what else is wrong with it.
+// refuseJava marks a lease as Java's, whatever else is wrong.
 func (r *reader) refuseJava() {
 	if r.l.Err != nil {
 		r.l.Err = fmt.Errorf("%w: %w", changefeed.ErrForeignLease, r.l.Err)

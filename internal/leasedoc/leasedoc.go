@@ -4,27 +4,27 @@
 // documents.
 //
 //   - [ID], [KindOf] and [Prefix] are the naming scheme of the documents; [Unit] finds
-//     those of a unit under whatever name of this machine they were made.
-//   - [Marshal] writes a record the way .NET writes it: same members, same order, same
-//     nulls. Members and properties that it does not know are carried over from
-//     Lease.Raw.
+//     the documents of a unit under every name that this machine has.
+//   - [Marshal] writes a record as .NET does: same members, same order, same
+//     nulls. Unknown members and properties are carried over from Lease.Raw, because
+//     another processor may need them.
 //   - [Unmarshal] reads leniently: leases on partition key range ids (version 0), on
 //     EPK ranges (version 1), of the older V2 library, and Java's. It never fails: a
-//     document that is no record comes back with Lease.Err set and as much as could
-//     be read.
+//     document that is no record comes back with Lease.Err set and as many fields as
+//     could be read, because an operator must see such a document in the listing.
 //
-// What a record has and .NET has not lives as strings in the document's properties,
+// The fields of a record that .NET lacks are strings in the document's properties,
 // which .NET reads and writes back untouched:
 //
 //	changefeed.epoch       <owner>/<epoch>; another owner's epoch reads as none
-//	changefeed.attempts    how often the batch behind the position failed
+//	changefeed.attempts    how often the batch after the position failed
 //	changefeed.start       now, beginning or a time, beside the continuation
 //	changefeed.state       splitting or retired
 //	changefeed.fence       Unix milliseconds
 //	changefeed.expiration  a duration, such as 1m0s
 //
-// Java's leases can be read but not written: its state is wrapped in base64, and a
-// document with .NET's token would stop a Java host. They read with [ErrJava].
+// Java's leases can be read but not written, because their state is wrapped in base64,
+// and a document with .NET's token would stop a Java host. They read with [ErrJava].
 package leasedoc
 
 import (
@@ -34,8 +34,8 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// ErrJava is the Err of a lease that a Java processor keeps. Its range, owner, position
-// and mode are valid.
+// ErrJava is the Err of a lease of a Java processor. Range, owner, position and mode are
+// valid.
 var ErrJava = fmt.Errorf("%w: it is a Java processor's", changefeed.ErrForeignLease)
 
 // The two partition key paths that a lease container may have.
@@ -44,7 +44,7 @@ const (
 	pathPartitionKey = "/partitionKey"
 )
 
-// What follows the prefix in the id of each kind.
+// Parts of an id after the prefix, by kind.
 const (
 	leaseInfix = ".."
 	hostInfix  = ".host."
@@ -52,14 +52,15 @@ const (
 	lockSuffix = ".lock"
 )
 
-// Prefix is the common beginning of the ids of one deployment unit. There is no
-// separator between processor and host: .NET has none.
+// Prefix is the common beginning of the ids of a deployment unit, as .NET builds it:
+// without a separator between processor and host.
 func Prefix(processor, accountHost, dbRID, containerRID string) string {
 	return processor + accountHost + "_" + dbRID + "_" + containerRID
 }
 
-// ID is the id of a record's document. That of an unknown kind is nobody's, and above all
-// no lease's; [Marshal] refuses such a record.
+// ID returns the id of a record's document. The id of an unknown kind belongs to
+// nobody, and above all to no lease: a lease must never be overwritten by mistake.
+// [Marshal] refuses such a record.
 func ID(prefix string, kind changefeed.Kind, token string) string {
 	switch kind {
 	case changefeed.KindLease:
@@ -74,8 +75,8 @@ func ID(prefix string, kind changefeed.Kind, token string) string {
 	return prefix + "." + kind.String() + "." + token
 }
 
-// KindOf tells which record of the unit an id belongs to. It is not ok for an id of
-// another unit.
+// KindOf returns kind and token of the record that an id belongs to; ok is false for an
+// id of another unit.
 func KindOf(prefix, id string) (kind changefeed.Kind, token string, ok bool) {
 	rest, ok := strings.CutPrefix(id, prefix)
 	if !ok {
@@ -94,8 +95,8 @@ func KindOf(prefix, id string) (kind changefeed.Kind, token string, ok bool) {
 	return changefeed.KindLease, token, ok && token != ""
 }
 
-// An instance may have any name, but items whose ids contain / \ ? # or % cannot be
-// reached through the service's gateway.
+// Names of instances are escaped in ids, because items whose ids contain / \ ? # or % cannot
+// be reached through the service's gateway.
 var (
 	hostEscaper   = strings.NewReplacer("~", "~7E", "/", "~2F", `\`, "~5C", "?", "~3F", "#", "~23", "%", "~25")
 	hostUnescaper = strings.NewReplacer("~7E", "~", "~2F", "/", "~5C", `\`, "~3F", "?", "~23", "#", "~25", "%")
@@ -130,7 +131,7 @@ const (
 	propExpiration = ours + "expiration"
 )
 
-// isOurs tells a property that Marshal writes from the fields of the record.
+// isOurs reports whether Marshal writes a property from a field of the record.
 func isOurs(property string) bool {
 	switch property {
 	case propEpoch, propAttempts, propStart, propState, propFence, propExpiration:
@@ -145,5 +146,5 @@ const (
 	modeAll    = "Full-Fidelity Feed"
 )
 
-// maxTTL is the longest time to live that the service takes, in seconds.
+// maxTTL is the service's longest time to live, in seconds.
 const maxTTL = 1<<31 - 1

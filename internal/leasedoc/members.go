@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// An object is a JSON object whose members keep their order and their text.
+// object is a JSON object whose members keep order and text, which a map would lose:
+// documents are written as .NET writes them, and members of others come back unchanged.
 type object []member
 
 type member struct {
@@ -16,8 +17,8 @@ type member struct {
 	value json.RawMessage
 }
 
-// parseObject reads an object; of a name that is there twice, the last value. Of a
-// broken text it returns what precedes the break.
+// parseObject reads an object; of a repeated name, the last value, as everywhere here.
+// Of a broken text it returns the members before the break, for the listing.
 func parseObject(text []byte) (object, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
@@ -55,7 +56,8 @@ func (o *object) put(name string, value json.RawMessage) {
 	*o = append(*o, member{name, value})
 }
 
-// get returns the value of a member, nil when it is absent or null.
+// get returns the value of a member, nil when absent or null: .NET writes unset members
+// as null.
 func (o object) get(name string) json.RawMessage {
 	for _, m := range o {
 		if m.name == name && string(m.value) != "null" {
@@ -65,7 +67,8 @@ func (o object) get(name string) json.RawMessage {
 	return nil
 }
 
-// getFold is get that takes a member whose name differs in case, if there is no other.
+// getFold is get that accepts a name in another case: Java writes feedRange, .NET
+// FeedRange.
 func (o object) getFold(name string) json.RawMessage {
 	if v := o.get(name); v != nil {
 		return v
@@ -78,7 +81,7 @@ func (o object) getFold(name string) json.RawMessage {
 	return nil
 }
 
-// has tells whether a member is there, were it null.
+// has reports whether a member is present, even as null.
 func (o object) has(name string) bool {
 	for _, m := range o {
 		if m.name == name {
@@ -88,7 +91,7 @@ func (o object) has(name string) bool {
 	return false
 }
 
-// text is the object without spaces between its members.
+// text returns the object without spaces between members.
 func (o object) text() []byte {
 	b := []byte{'{'}
 	for i, m := range o {
@@ -102,7 +105,8 @@ func (o object) text() []byte {
 	return append(b, '}')
 }
 
-// quote is the JSON text of a string, without the HTML escapes of [json.Marshal].
+// quote returns the JSON text of a string, without the HTML escapes of [json.Marshal],
+// which .NET does not write.
 func quote(s string) json.RawMessage {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

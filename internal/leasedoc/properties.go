@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// properties reads everybody's properties into the map and ours into their fields. A
-// value that is no string is nobody's that we know; Marshal keeps it.
+// properties reads others' properties into the map and ours into their fields. A value
+// that is no string has no place in the map; Marshal keeps it.
 func (r *reader) properties() {
 	text := r.doc.get(memberProperties)
 	if text == nil {
@@ -40,7 +40,8 @@ func (r *reader) setProperty(name, value string) {
 	r.l.Properties[name] = value
 }
 
-// ourForms tells what our properties should look like.
+// ourForms are the forms of our properties, for the error of a property that has
+// another.
 var ourForms = map[string]string{
 	propEpoch:      `"<owner>/<epoch>"`,
 	propAttempts:   `a count such as "3"`,
@@ -50,7 +51,9 @@ var ourForms = map[string]string{
 	propExpiration: `a duration such as "1m0s"`,
 }
 
-// ourProperty reads one of ours, and tells whether it has the right form.
+// ourProperty reads one of our properties, and reports whether it has the right form. A
+// wrong form makes the whole lease unusable, because to ignore a fence or a state would
+// give the lease two owners.
 func (r *reader) ourProperty(name, value string) (ok bool) {
 	switch name {
 	case propEpoch:
@@ -88,7 +91,8 @@ var states = map[string]changefeed.State{
 }
 
 // epoch reads the epoch of the owner. A processor that does not know epochs takes a
-// lease by writing Owner alone: the epoch left behind is then of nobody.
+// lease by writing Owner alone: the epoch left by the former owner then belongs to
+// nobody, which shows by the owner's name in it.
 func (r *reader) epoch(value string) bool {
 	slash := strings.LastIndexByte(value, '/')
 	if slash < 0 {

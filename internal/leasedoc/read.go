@@ -11,9 +11,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// Unmarshal reads a document of the unit. What is wrong with it is in Lease.Err, which
-// then wraps [changefeed.ErrBadLease] and tells the member, its value and what would be
-// right; the other fields hold what could be read.
+// Unmarshal reads a document of the unit. A fault is in Lease.Err, which then wraps
+// [changefeed.ErrBadLease] and names the member, its value and the wanted form; the
+// other fields hold all that could be read.
 func Unmarshal(prefix string, doc []byte) changefeed.Lease {
 	r := reader{prefix: prefix}
 	r.l.Raw = slices.Clone(json.RawMessage(doc))
@@ -29,7 +29,8 @@ func Unmarshal(prefix string, doc []byte) changefeed.Lease {
 	return r.l
 }
 
-// A reader fills a record member by member and keeps the first complaint.
+// reader fills a record member by member and keeps the first complaint, because later
+// ones often follow from the first.
 type reader struct {
 	prefix string
 	doc    object
@@ -51,7 +52,7 @@ func clip(value string) string {
 	return value
 }
 
-// text is a string member; empty when it is absent or null.
+// text returns a string member; empty when absent or null.
 func (r *reader) text(name string) (s string) {
 	if v := r.doc.get(name); v != nil {
 		if err := json.Unmarshal(v, &s); err != nil {
@@ -61,7 +62,7 @@ func (r *reader) text(name string) (s string) {
 	return s
 }
 
-// number is an integer member from least to most; 0 when it is absent or null.
+// number returns an integer member from least to most; 0 when absent or null.
 func (r *reader) number(name string, least, most int64) (n int64) {
 	v := r.doc.get(name)
 	if v == nil {
@@ -75,7 +76,8 @@ func (r *reader) number(name string, least, most int64) (n int64) {
 	return n
 }
 
-// identity reads which record it is from the id.
+// identity reads kind and token from the id. An id that ID would write otherwise is
+// refused, because an update would go to another document.
 func (r *reader) identity() {
 	r.l.ID = r.text(memberID)
 	kind, token, ok := KindOf(r.prefix, r.l.ID)
@@ -89,7 +91,7 @@ func (r *reader) identity() {
 	r.l.Kind, r.l.Token = kind, token
 }
 
-// common reads what every kind has.
+// common reads the members of every kind.
 func (r *reader) common() {
 	r.l.ETag = r.text(memberETag)
 	if owner := r.text(memberOwner); strings.TrimSpace(owner) != "" {
@@ -105,7 +107,8 @@ func (r *reader) common() {
 	r.properties()
 }
 
-// latestSecond is the last one of the year 9999.
+// latestSecond is the last second of the year 9999. Later times cannot be written back
+// in the form of RFC 3339.
 const latestSecond = 253402300799
 
 // timestamp reads the notations of .NET and of Java, old and new.
@@ -124,12 +127,14 @@ func (r *reader) timestamp() time.Time {
 	return time.Time{}
 }
 
-// isWritable tells a time whose text has four digits of a year in UTC too.
+// isWritable reports whether a time has a year of four digits, also in UTC.
 func isWritable(t time.Time) bool {
 	year := t.UTC().Year()
 	return year >= 1 && year <= 9999
 }
 
+// lease reads the members of a lease. Without a token nothing else is read, since
+// nobody could say which range the rest is about.
 func (r *reader) lease() {
 	if !r.token() {
 		return
@@ -149,7 +154,8 @@ func (r *reader) lease() {
 	}
 }
 
-// token compares the token with that of the id. The V2 library calls it PartitionId.
+// token compares the member with the token in the id. The V2 library names it
+// PartitionId.
 func (r *reader) token() bool {
 	token := r.text(memberToken)
 	if token == "" {
@@ -179,8 +185,9 @@ func (r *reader) mode(field, text string) {
 	}
 }
 
-// feedRange reads the range and, when there is none, that of the token. A version 0
-// lease may have neither: its token is a partition key range id.
+// feedRange reads the range or, without one, takes that of the token. A version 0 lease
+// may have neither: its token is a partition key range id, whose range only the source
+// knows.
 func (r *reader) feedRange() {
 	of, err := changefeed.ParseRange(r.l.Token)
 	if err != nil && r.l.Version == 1 {
@@ -197,7 +204,7 @@ func (r *reader) feedRange() {
 	}
 }
 
-// storedRange is the EPK range of the feed range; none of a feed range of another form.
+// storedRange returns the EPK range of the member; the empty range for another form.
 func (r *reader) storedRange() changefeed.Range {
 	const want = `{"Range":{"min":"…","max":"…"}} in hex with min below max`
 	text := r.doc.getFold(memberFeedRange)

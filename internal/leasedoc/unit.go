@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// A Unit is a deployment unit, as the names of its documents have it.
+// Unit is a deployment unit, with the parts of the names of its documents.
 type Unit struct {
 	Processor                 string
 	Host                      string // of the account, as its clients reach it
@@ -17,13 +17,14 @@ type Unit struct {
 	Database, Container       string // names, which Java's older leases have
 }
 
-// ErrSecondSet is the Err of a lease that the unit has under another name of this machine.
+// ErrSecondSet is the Err of a lease of the unit under another name of this machine.
 var ErrSecondSet = fmt.Errorf("%w: the unit has another set of leases, under another name of this machine: delete the one that is not wanted",
 	changefeed.ErrForeignLease)
 
-// Spellings are the names under which one unit may know its account: the host as .NET
-// writes it, and for this machine its other names. A processor that reaches the account
-// by another of them must find the unit, not begin a second one.
+// Spellings returns the names under which a unit may know its account: the host as .NET
+// writes it and, for this machine, its other names. A processor that reaches the
+// account by another of these names must find the unit, and not begin a second one that
+// handles everything again.
 func Spellings(host string) []string {
 	host = strings.ToLower(host)
 	ip := net.ParseIP(host)
@@ -42,8 +43,8 @@ func Spellings(host string) []string {
 	return names
 }
 
-// Prefixes are the beginnings that the unit's documents may have; the first is what the
-// .NET processor would write here.
+// Prefixes returns the beginnings that the unit's documents may have; first that which
+// the .NET processor would write here.
 func (u Unit) Prefixes() (list []string) {
 	for _, host := range Spellings(u.Host) {
 		list = append(list, Prefix(u.Processor, host, u.DatabaseRID, u.ContainerRID))
@@ -51,8 +52,8 @@ func (u Unit) Prefixes() (list []string) {
 	return list
 }
 
-// java are the beginnings that the leases of Java's older processor have, which is on
-// partition key range ids and names the container.
+// java returns the beginnings of the leases of Java's older processor, which works on
+// partition key range ids and names the container in place of resource ids.
 func (u Unit) java() (list []string) {
 	for _, host := range Spellings(u.Host) {
 		list = append(list, Prefix(u.Processor, host, u.Database, u.Container))
@@ -60,11 +61,11 @@ func (u Unit) java() (list []string) {
 	return list
 }
 
-// Searched are all beginnings that a listing of the unit must look for.
+// Searched returns all beginnings that a listing of the unit must look for.
 func (u Unit) Searched() []string { return append(u.Prefixes(), u.java()...) }
 
-// Choose is the beginning that the unit's documents have: that of the first spelling
-// under which there are leases, else a marker; else what .NET would write.
+// Choose returns the beginning of the unit's documents: that of the first spelling with
+// leases or else with a marker; else the one that .NET would write.
 func (u Unit) Choose(ids []string) string {
 	prefixes := u.Prefixes()
 	for _, kind := range []changefeed.Kind{changefeed.KindLease, changefeed.KindInfo} {
@@ -77,14 +78,15 @@ func (u Unit) Choose(ids []string) string {
 	return prefixes[0]
 }
 
-// isOf tells whether an id is that of a kind of record under a prefix.
+// isOf reports whether an id is of a kind of record under a prefix.
 func isOf(prefix, id string, want changefeed.Kind) bool {
 	kind, _, ok := KindOf(prefix, id)
 	return ok && kind == want
 }
 
-// Record reads a document that a listing has found. It is not ok for a document that is
-// not of the unit. Leases and markers that are not under its prefix come with Err set.
+// Record reads a document that a listing has found; ok is false for a document of
+// another unit. Leases and markers under another prefix come with Err set, so that an
+// operator sees them and no processor works on them.
 func (u Unit) Record(prefix, id string, doc []byte) (l changefeed.Lease, ok bool) {
 	if _, _, ok := KindOf(prefix, id); ok {
 		return Unmarshal(prefix, doc), true

@@ -13,11 +13,10 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// Marshal writes a record as a document. The partition key path is that of the lease
-// container, /id or /partitionKey. What Lease.Raw has and the record does not know is
-// kept, except what the server sets.
-//
-// Lease.Properties replaces the properties of Raw, unless it is nil.
+// Marshal writes a record as a document. pkPath is the partition key path of the lease
+// container, /id or /partitionKey. Members of Lease.Raw that the record does not know
+// are kept, except those that the server sets. Lease.Properties replaces the properties
+// of Raw, unless it is nil.
 func Marshal(prefix, pkPath string, l changefeed.Lease) ([]byte, error) {
 	doc, err := marshal(prefix, pkPath, l)
 	if err != nil {
@@ -57,7 +56,8 @@ func marshal(prefix, pkPath string, l changefeed.Lease) ([]byte, error) {
 	return w.out.text(), nil
 }
 
-// check refuses what could not be read again.
+// check refuses a record that could not be read back. To store it would stop every
+// instance of the unit, not only the faulty one.
 func check(l changefeed.Lease) error {
 	if l.Err != nil {
 		return l.Err
@@ -113,7 +113,7 @@ func checkLease(l changefeed.Lease) error {
 	return nil
 }
 
-// A writer builds a document of a record and of the stored document it replaces.
+// writer builds a document from a record and from the stored document that it replaces.
 type writer struct {
 	l   changefeed.Lease
 	raw object
@@ -124,7 +124,8 @@ func (w *writer) add(name string, value json.RawMessage) {
 	w.out = append(w.out, member{name, value})
 }
 
-// lease adds the members of a lease in .NET's order.
+// lease adds the members of a lease in .NET's order. .NET reads them in any order; the
+// order is kept so that documents of both can be compared by eye.
 func (w *writer) lease() {
 	l := w.l
 	w.add(memberVersion, integer(l.Version))
@@ -147,8 +148,8 @@ func (w *writer) lease() {
 	}
 }
 
-// presence adds what a record that is no lease has. Unset members are absent, so that
-// the markers are those of .NET.
+// presence adds the members of a record that is no lease. Unset members are left out,
+// so that the markers are byte for byte those of .NET.
 func (w *writer) presence() {
 	if w.l.Owner != "" {
 		w.add(memberOwner, quote(w.l.Owner))
@@ -161,7 +162,7 @@ func (w *writer) presence() {
 	}
 }
 
-// ttl adds the time to live; "never" of a stored document is kept, since it may be an
+// ttl adds the time to live. A stored -1, "never", is kept, since it may be an
 // exception from the container's default.
 func (w *writer) ttl() {
 	switch {
@@ -172,7 +173,7 @@ func (w *writer) ttl() {
 	}
 }
 
-// rest adds what the record does not know of the stored document.
+// rest adds the members of the stored document that the record does not know.
 func (w *writer) rest() {
 	for _, m := range w.raw {
 		if !isKnown(m.name) && !w.out.has(m.name) {
@@ -181,8 +182,8 @@ func (w *writer) rest() {
 	}
 }
 
-// isKnown tells a member that the record, or the server, decides about. Java writes
-// feedRange, and what was read from the feed has an _lsn.
+// isKnown reports whether the record, or the server, decides about a member. Java
+// writes feedRange, and documents read from the feed have an _lsn.
 func isKnown(name string) bool {
 	switch name {
 	case memberID, memberVersion, memberETag, memberToken, memberPartitionID, memberOwner,
@@ -193,7 +194,7 @@ func isKnown(name string) bool {
 	return strings.EqualFold(name, memberFeedRange)
 }
 
-// feedRange is the range of the lease; of one whose range is not known, what is stored.
+// feedRange returns the range of the lease, or the stored one where that is not known.
 func (w *writer) feedRange() json.RawMessage {
 	r := w.l.Range
 	if r == (changefeed.Range{}) && w.l.Version == 1 {
@@ -206,7 +207,8 @@ func (w *writer) feedRange() json.RawMessage {
 	return object{{"Range", edges.text()}}.text()
 }
 
-// properties are everybody's in the order stored, new ones by name, then ours.
+// properties returns others' properties in the order stored, new ones by name, then
+// ours.
 func (w *writer) properties() object {
 	var p object
 	stored, _ := parseObject(w.raw.get(memberProperties)) // no object: none
@@ -248,7 +250,8 @@ func fenceMillis(t time.Time) int64 {
 	return t.Add(time.Millisecond - time.Nanosecond).UnixMilli()
 }
 
-// timestamp writes a time as .NET does: up to seven digits of a second, no trailing zeros.
+// timestamp writes a time as .NET does: up to seven digits of a second, no trailing
+// zeros.
 func timestamp(t time.Time) json.RawMessage {
 	if t.IsZero() {
 		return json.RawMessage("null")

@@ -14,23 +14,24 @@ import (
 	"time"
 )
 
-// A job is something that a test does more of when its flags say so.
+// job is a test that does more when its flags say so.
 type job struct {
 	name string
 	dir  string // of the package
 	test string // the test, or the fuzz target
-	unit string // what is counted
+	unit string // of goal and size
 	goal int
 	size int // of a piece; 0 is all that is left, for a load that has to be one
-	// again says that a failure comes again at once, so that the job waits for whoever mends it: a fuzz target
-	// keeps its failing input.
+	// again means that a failure comes again at once, so that the job has to wait for a change of the code: a fuzz
+	// target keeps its failing input.
 	again bool
 	args  func(done, n int) []string
 }
 
 const queriesOfSeed = 6 // of the test of resumed queries
 
-// counted are the jobs other than fuzz targets.
+// counted are the jobs other than fuzz targets. Seeds go on where the last piece ended,
+// because the same seeds would find the same.
 var counted = []job{
 	{
 		name: "sim", dir: "internal/sim", test: "TestPromisesHoldUnderFaults", unit: "seeds", goal: 10_000, size: 100,
@@ -68,8 +69,8 @@ var counted = []job{
 	},
 }
 
-// strangers are the fuzz targets of what comes from outside. They run for half an hour in all, the others for two
-// minutes each.
+// strangers are the fuzz targets whose input comes from outside. They share half an
+// hour; each other target has two minutes, since its input comes from code of ours.
 var strangers = []string{
 	"FuzzServer", "FuzzUnmarshal", "FuzzPosition", "FuzzCredential", "FuzzParseKey", "FuzzDocument", "FuzzPatch", "FuzzQuery", "FuzzScanner", "FuzzContinuation", "FuzzBatch", "FuzzFeed", "FuzzRecord", "FuzzLogFile",
 }
@@ -80,6 +81,7 @@ const (
 	fuzzPiece     = 60
 )
 
+// flags writes pairs of names and values as flags.
 func flags(pairs ...any) (args []string) {
 	for i := 0; i < len(pairs); i += 2 {
 		args = append(args, fmt.Sprintf("-%v=%v", pairs[i], pairs[i+1]))
@@ -87,7 +89,8 @@ func flags(pairs ...any) (args []string) {
 	return args
 }
 
-// allJobs are those that count, and every fuzz target below a directory.
+// allJobs returns the counted jobs and a job for every fuzz target below root, so that
+// a new target needs no entry.
 func allJobs(root string) ([]job, error) {
 	targets, err := fuzzTargets(root)
 	if err != nil {
@@ -127,7 +130,8 @@ func fuzzTargets(root string) (found []fuzzTarget, err error) {
 	return found, err
 }
 
-// piece is how much to do next: no more than the time that is left allows, for what is counted in time.
+// piece returns how much to do next, and no more than the time left allows where the
+// unit is a time.
 func (j job) piece(done int, left time.Duration) int {
 	n := j.goal - done
 	if j.size > 0 {
@@ -144,13 +148,14 @@ func (j job) piece(done int, left time.Duration) int {
 
 func (j job) fuzzes() bool { return strings.HasPrefix(j.test, "Fuzz") }
 
-// A builder makes each test binary once a run.
+// builder makes each test binary once in a run.
 type builder struct {
 	dir   string
 	built map[string]bool
 }
 
-// binary is the file of a job. A fuzz target needs a binary that says which code an input has reached.
+// binary returns the file of a job. Fuzz targets have their own, because theirs records
+// which code an input reaches.
 func (b *builder) binary(j job) string {
 	name := strings.ReplaceAll(j.dir, "/", "-")
 	if j.fuzzes() {
@@ -175,6 +180,8 @@ func (b *builder) build(ctx context.Context, j job) error {
 	return nil
 }
 
+// command runs a piece in the directory of the job's package. The tests have no
+// timeout: a piece is as long as it is.
 func (b *builder) command(ctx context.Context, j job, done, n int, corpus string) *exec.Cmd {
 	args := []string{"-test.timeout=0", "-test.paniconexit0"}
 	if j.fuzzes() {

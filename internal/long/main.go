@@ -1,11 +1,13 @@
-// Command long runs at length what go test runs in short: simulations, kills, damages, models, fuzz targets and a mixed
-// load. It goes on where it stopped, because its state, its corpora and its log are kept in a directory.
+// Command long runs at length what go test runs in short: simulations, kills, damages,
+// models, fuzz targets and a mixed load. A run continues the one before, because state,
+// corpora and log are kept in a directory.
 //
 //	go run ./internal/long [-for 20m] [-dir .long] [JOB…]
 //	go run ./internal/long -summary
 //
-// A job is done in pieces. The job that has the least of its goal behind it is next, so that a run that is cut short has
-// done some of everything. The name of a job may be cut: fuzz is all fuzz targets.
+// A job is done in pieces. The next piece is of the job with the smallest part of its
+// goal done, so that a run that is cut short has done some of everything. The name of a
+// job may be cut: fuzz is all fuzz targets.
 package main
 
 import (
@@ -45,7 +47,7 @@ func main() {
 	}
 }
 
-// A runner does pieces of jobs and remembers them.
+// runner does pieces of jobs and remembers them.
 type runner struct {
 	dir    string // absolute
 	out    io.Writer
@@ -67,7 +69,9 @@ func newRunner(dir string, out io.Writer) (*runner, error) {
 	return &runner{dir: dir, out: out, jobs: jobs, state: s}, err
 }
 
-// run does pieces until all chosen jobs are done or the time is over.
+// run does pieces until all chosen jobs are done or the time is over. A failure ends
+// its job only if it would come again at once; other jobs go on with other seeds, which
+// may show another failure.
 func (r *runner) run(ctx context.Context, limit time.Duration, names []string) error {
 	jobs := chosen(r.jobs, names)
 	if len(jobs) == 0 {
@@ -99,7 +103,8 @@ func (r *runner) run(ctx context.Context, limit time.Duration, names []string) e
 	return nil
 }
 
-// piece does one piece of a job and reports whether it went well.
+// piece does a piece of a job and reports whether that succeeded. An interrupted piece
+// does not count, because nobody knows how far it came.
 func (r *runner) piece(ctx context.Context, b *builder, j job, left time.Duration) (bool, error) {
 	done := r.state.Jobs[j.name].Done
 	n := j.piece(done, left)
@@ -124,7 +129,8 @@ func (r *runner) piece(ctx context.Context, b *builder, j job, left time.Duratio
 	return err == nil, errors.Join(os.WriteFile(file, out, 0o644), r.state.save(r.dir, line))
 }
 
-// chosen are the jobs of which one of the names is the beginning; all when there are no names.
+// chosen returns the jobs whose names begin with one of names; all if there are no
+// names.
 func chosen(jobs []job, names []string) []job {
 	return slices.DeleteFunc(slices.Clone(jobs), func(j job) bool {
 		return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(j.name, name) })

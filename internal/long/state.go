@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// A state is what has been done, and is kept between runs.
+// state is the work done so far, and is kept between runs.
 type state struct {
 	Jobs map[string]progress
 }
 
-// progress is that of one job.
+// progress is the state of a job.
 type progress struct {
 	Done     int
 	Failures int // pieces that failed
@@ -31,6 +31,7 @@ const (
 	logFile   = "log"
 )
 
+// loadState reads the state; without a file nothing has been done.
 func loadState(dir string) (*state, error) {
 	s := &state{Jobs: map[string]progress{}}
 	text, err := os.ReadFile(filepath.Join(dir, stateFile))
@@ -43,7 +44,8 @@ func loadState(dir string) (*state, error) {
 	return s, err
 }
 
-// save keeps the state, and adds a line to the log.
+// save keeps the state and adds a line to the log. The file is replaced by a rename,
+// because a run of hours must not lose its count when it is killed.
 func (s *state) save(dir, line string) error {
 	text, err := json.MarshalIndent(s, "", "\t")
 	if err != nil {
@@ -64,13 +66,14 @@ func (s *state) save(dir, line string) error {
 	return errors.Join(err, f.Close())
 }
 
-// next is the job of which the smallest part is done.
+// next returns the job with the smallest part of its goal done.
 func (s *state) next(jobs []job) job {
 	part := func(j job) float64 { return float64(s.Jobs[j.name].Done) / float64(j.goal) }
 	return slices.MinFunc(jobs, func(a, b job) int { return cmp.Compare(part(a), part(b)) })
 }
 
-// note counts a piece and returns the line that tells of it. A failure that comes again has done nothing.
+// note counts a piece and returns a line about it. A failure that comes again at once
+// has done nothing.
 func (s *state) note(j job, n int, took time.Duration, failure error) string {
 	p := s.Jobs[j.name]
 	result := "ok"
@@ -87,7 +90,7 @@ func (s *state) note(j job, n int, took time.Duration, failure error) string {
 	return fmt.Sprintf("%s %s: %d %s in %.0fs %s, %d of %d", p.Last.Format(time.RFC3339), j.name, n, j.unit, took.Seconds(), result, p.Done, j.goal)
 }
 
-// summary is a table for docs/benchmarks.md.
+// summary returns a table for docs/benchmarks.md.
 func (s *state) summary(jobs []job) string {
 	var text strings.Builder
 	text.WriteString("\n| job | done | goal | failures | time |\n|---|---|---|---|---|\n")

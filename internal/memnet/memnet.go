@@ -5,8 +5,9 @@
 //	go server.Serve(l)
 //	client := &http.Client{Transport: &http.Transport{DialContext: l.DialContext}}
 //
-// Nothing of it is a system call, so client and server may live in a bubble of
-// testing/synctest, where time passes as soon as both wait.
+// No connection is a system call, so client and server may live in a bubble of
+// testing/synctest, where time passes as soon as both wait. A real socket would not
+// count as waiting, and time would stand still.
 package memnet
 
 import (
@@ -15,14 +16,14 @@ import (
 	"sync"
 )
 
-// Listener is one server's end of the network. It is a [net.Listener].
+// Listener is a server's end of the network, a [net.Listener].
 type Listener struct {
 	calls chan net.Conn
 	done  chan struct{}
 	once  sync.Once
 }
 
-// Listen makes a listener that whoever has it can dial.
+// Listen makes a listener.
 func Listen() *Listener {
 	return &Listener{calls: make(chan net.Conn), done: make(chan struct{})}
 }
@@ -37,16 +38,16 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close refuses connections from now on; those that are open stay open.
+// Close refuses connections from now on; open connections stay open.
 func (l *Listener) Close() error {
 	l.once.Do(func() { close(l.done) })
 	return nil
 }
 
-// Addr is the same for all listeners.
+// Addr returns the same address for all listeners.
 func (l *Listener) Addr() net.Addr { return address{} }
 
-// Dial connects to the listener, or returns a [net.OpError] when it is closed.
+// Dial connects to the listener, or returns a [net.OpError] after Close.
 func (l *Listener) Dial(ctx context.Context) (net.Conn, error) {
 	mine, theirs := net.Pipe()
 	var err error
@@ -61,8 +62,8 @@ func (l *Listener) Dial(ctx context.Context) (net.Conn, error) {
 	return nil, &net.OpError{Op: "dial", Net: address{}.Network(), Addr: address{}, Err: err}
 }
 
-// DialContext is Dial in the form that [net/http.Transport] wants. It leads to this
-// listener whatever the address.
+// DialContext is Dial in the form that [net/http.Transport] wants. The address is
+// ignored.
 func (l *Listener) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
 	return l.Dial(ctx)
 }

@@ -16,17 +16,17 @@ import (
 	"sync"
 )
 
-// A bench is a directory with an overlay, which shows the compiler mutants in the place of the code, and with what is
-// built of it.
+// bench is a directory with an overlay, which shows mutants to the compiler in place of
+// the code, and with the binaries built over it.
 type bench struct {
 	ctx       context.Context
 	root, dir string
 	fault     error // why nothing can be built
 
-	building sync.Map // of functions, by package
+	building sync.Map // func() (string, error) by package: each binary is built once
 }
 
-// newBench puts files into an overlay and builds a package of it.
+// newBench puts files into an overlay and builds a package with them.
 func newBench(ctx context.Context, root, dir, pkg string, files map[string]string) *bench {
 	b := &bench{ctx: ctx, root: root, dir: dir}
 	replace := map[string]string{}
@@ -45,7 +45,7 @@ func newBench(ctx context.Context, root, dir, pkg string, files map[string]strin
 
 func (b *bench) overlay() string { return filepath.Join(b.dir, "overlay.json") }
 
-// build runs the go tool over the mutants.
+// build runs the go tool over the overlay.
 func (b *bench) build(command string, args ...string) error {
 	cmd := exec.CommandContext(b.ctx, "go", append([]string{command, "-overlay=" + b.overlay()}, args...)...)
 	cmd.Dir = b.root
@@ -55,7 +55,7 @@ func (b *bench) build(command string, args ...string) error {
 	return nil
 }
 
-// binary is the test binary of a package, which is built when it is first asked for.
+// binary returns the test binary of a package, built at the first call.
 func (b *bench) binary(pkg string) (string, error) {
 	once, _ := b.building.LoadOrStore(pkg, sync.OnceValues(func() (string, error) {
 		file := filepath.Join(b.dir, strings.ReplaceAll(filepath.Join("p", pkg), "/", "-")+".test")
@@ -64,7 +64,8 @@ func (b *bench) binary(pkg string) (string, error) {
 	return once.(func() (string, error))()
 }
 
-// trials puts mutants of several packages on benches: together where that can be, else each on one of its own.
+// trials puts mutants of several packages on benches: together where possible, because
+// a build takes longer than most tests, else each on its own.
 func (o options) trials(ctx context.Context, chosen []mutant, dir string) []*trial {
 	all := make([]*trial, len(chosen))
 	packages := map[string]map[int]*trial{}
@@ -83,7 +84,8 @@ func (o options) trials(ctx context.Context, chosen []mutant, dir string) []*tri
 	return all
 }
 
-// bring brings trials together. Those that do not build are taken out, and tell their faults alone.
+// bring puts trials on a shared bench. Trials that do not build are taken out, so that
+// their faults do not hide the others, and are built alone later.
 func bring(trials map[int]*trial, share func() *bench) {
 	for b := share(); b != nil && b.fault != nil; b = share() {
 		bad := b.culprits()
@@ -102,7 +104,7 @@ var (
 	variantLine = regexp.MustCompile(`^func .*Planted([1-9]\d*)\(`)
 )
 
-// culprits are the numbers of the variants in which the compiler has found faults.
+// culprits returns the numbers of the variants in which the compiler has found faults.
 func (b *bench) culprits() (numbers []int) {
 	for _, m := range faultLine.FindAllStringSubmatch(b.fault.Error(), -1) {
 		text, err := os.ReadFile(filepath.Join(b.dir, m[1]))
@@ -126,7 +128,8 @@ func (b *bench) culprits() (numbers []int) {
 	return slices.Compact(numbers)
 }
 
-// share puts trials of one package on a bench together, but for those that cannot stand beside others.
+// share puts the trials of a package on a bench, except for those that cannot share a
+// build.
 func share(ctx context.Context, root, dir, pkg string, trials map[int]*trial) *bench {
 	files, variants, err := together(root, pkg, trials)
 	if err != nil || len(variants) == 0 {
@@ -139,7 +142,7 @@ func share(ctx context.Context, root, dir, pkg string, trials map[int]*trial) *b
 	return b
 }
 
-// alone puts a trial on a bench of its own.
+// alone puts a trial on its own bench.
 func (t *trial) alone() *bench {
 	t.number = 0
 	p, err := t.plant(t.root)

@@ -1,15 +1,19 @@
-// Mutants plants defects, one at a time, and tells which the tests find.
+// Mutants plants defects, one at a time, and reports which of them the tests find. A
+// suite that no defect can fail proves nothing, and only planting defects shows which
+// suite that is.
 //
-// The tables hold them: a declaration, some of its lines, what stands there in a mutant, and what that breaks. A mutant
-// is given to the compiler as an overlay, so the work tree stays as it is. First the tests run that the entry names,
-// then the package's other tests, then the simulation. A build that fails is a fault of the table, not a kill.
+// The tables hold the mutants: a declaration, some of its lines, the lines of the
+// mutant in their place, and the damage to a user. The compiler gets a mutant as an
+// overlay, so the work tree stays as it is. First the tests run that the entry names,
+// then the package's other tests, then the simulation. A build that fails is a fault of
+// the table, not a kill.
 //
 //	go run ./internal/mutants                        # all
 //	go run ./internal/mutants -table root            # one table
 //	go run ./internal/mutants -by checkpoint-lost    # one mutant, only the tests that its entry names
 //	go run ./internal/mutants -part 3/10             # every tenth, beginning with the fourth
 //
-// It exits with 1 when a mutant without a reason survives, or when there is a fault in a table.
+// The exit code is 1 when a mutant without a reason survives, or a table has a fault.
 package main
 
 import (
@@ -31,10 +35,10 @@ import (
 	"time"
 )
 
-// tables is where they are, below the top of the module.
+// tables is the directory of the tables, below the top of the module.
 const tables = "internal/mutants/tables"
 
-// Options are the flags.
+// options are the flags.
 type options struct {
 	table, part, output string
 	jobs                int
@@ -65,7 +69,7 @@ func main() {
 	}
 }
 
-// run tries what is chosen, and reports whether all of it is as it should be.
+// run tries the chosen mutants, and reports whether all are killed or excused.
 func (o options) run(ctx context.Context, w io.Writer) (clean bool, err error) {
 	if o.root == "" {
 		if o.root, err = top(); err != nil {
@@ -93,7 +97,8 @@ func (o options) run(ctx context.Context, w io.Writer) (clean bool, err error) {
 	return p.count[survived]+p.count[broken] == 0 && ctx.Err() == nil, ctx.Err()
 }
 
-// choose picks the mutants that are named, of these a part.
+// choose returns the named mutants, or a part of them. Parts interleave, because
+// neighbours in a table are alike in cost: every part takes about as long.
 func (o options) choose(all []mutant) (chosen []mutant, err error) {
 	for _, name := range o.names {
 		if !slices.ContainsFunc(all, func(m mutant) bool { return m.name == name }) {
@@ -115,7 +120,7 @@ func (o options) choose(all []mutant) (chosen []mutant, err error) {
 	return chosen, nil
 }
 
-// tryAll makes some trials at a time, and hands over the results one by one.
+// tryAll makes several trials at a time and reports the results one after the other.
 func (o options) tryAll(ctx context.Context, trials []*trial, report func(result)) {
 	var (
 		workers sync.WaitGroup
@@ -137,7 +142,7 @@ func (o options) tryAll(ctx context.Context, trials []*trial, report func(result
 	workers.Wait()
 }
 
-// A printer writes results as they come, and counts them.
+// printer writes results as they come, because a run takes hours, and counts them.
 type printer struct {
 	w     io.Writer
 	json  bool
@@ -169,7 +174,7 @@ func (p *printer) print(r result) {
 	}
 }
 
-// sum is the last line.
+// sum returns the last line.
 func (p *printer) sum() string {
 	line := fmt.Sprintf("%d killed, %d survived", p.count[killed], p.count[survived]+p.count[excused])
 	if n := p.count[excused]; n > 0 {

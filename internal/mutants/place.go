@@ -13,7 +13,9 @@ import (
 	"sync"
 )
 
-// A place is a declaration in a file: its lines, from the first up to, not including, the second.
+// place is a declaration in a file, by lines: from the first up to, not including,
+// upto. Edits are made on lines and not on the tree, so that a table shows a defect as
+// an engineer would write it.
 type place struct {
 	file, pkg  string
 	lines      []string
@@ -35,10 +37,11 @@ func (m mutant) plant(root string) (*place, error) {
 	return p, nil
 }
 
-// text is the whole file.
+// text returns the whole file.
 func (p *place) text() string { return strings.Join(p.lines, "\n") }
 
-// replace makes one edit.
+// replace makes an edit. Lines that occur twice are refused, because it would be
+// unclear which defect was tried.
 func (p *place) replace(e edit) error {
 	at := -1
 	for i := p.from; i+len(e.old) <= p.upto; i++ {
@@ -58,7 +61,8 @@ func (p *place) replace(e edit) error {
 	return nil
 }
 
-// find looks for a declaration in the files of a directory that are built here and are no tests.
+// find looks for a declaration in the files of a directory that are built on this
+// system and are no tests.
 func find(dir, decl string) (found *place, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -88,14 +92,14 @@ func find(dir, decl string) (found *place, err error) {
 	return found, nil
 }
 
-// A source is a file as it is parsed, once.
+// source is a parsed file.
 type source struct {
 	text string
 	fset *token.FileSet
 	tree *ast.File
 }
 
-var sources sync.Map // of functions, by file
+var sources sync.Map // func() (source, error) by file: each file is parsed once
 
 func parseFile(file string) (source, error) {
 	once, _ := sources.LoadOrStore(file, sync.OnceValues(func() (s source, err error) {
@@ -110,7 +114,7 @@ func parseFile(file string) (source, error) {
 	return once.(func() (source, error))()
 }
 
-// findIn looks for a declaration in one file.
+// findIn looks for a declaration in a file.
 func findIn(file, decl string) (*place, error) {
 	s, err := parseFile(file)
 	if err != nil {
@@ -128,7 +132,8 @@ func findIn(file, decl string) (*place, error) {
 	return nil, nil
 }
 
-// named returns the part of a declaration that declares a name: a function, or one of several consts, vars or types.
+// named returns the part of a declaration that declares a name: a function, or one of
+// several consts, vars or types.
 func named(d ast.Decl, name string) ast.Node {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -159,7 +164,8 @@ func declared(spec ast.Spec) []*ast.Ident {
 	return nil
 }
 
-// receiver returns the type of a method and a dot, without pointer and type parameters; of a function, nothing.
+// receiver returns the type of a method and a dot, without pointer and type parameters;
+// nothing for a function.
 func receiver(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return ""

@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// A mutant is one planted defect: an entry of a table.
+// mutant is a planted defect: an entry of a table.
 type mutant struct {
 	table, name string
 	pkg, decl   string // where: the directory of a package, a declaration in it
-	breaks      string // what goes wrong for a user
+	breaks      string // the damage to a user
 	from        string // who thought of it
-	by          []test // those that find it
-	survives    string // why nobody has to
+	by          []test // the tests that find it
+	survives    string // why no test has to
 	edits       []edit
 }
 
-// An edit replaces lines, which stand exactly once in the declaration.
+// edit replaces lines, which occur exactly once in the declaration.
 type edit struct{ old, new []string }
 
-// A test is named with the directory of its package.
+// test is a test with the directory of its package.
 type test struct{ pkg, name string }
 
 var (
@@ -31,7 +31,8 @@ var (
 	testName   = regexp.MustCompile(`^(Test|Fuzz|Example)\w*$`)
 )
 
-// load reads the tables of a directory, or one of them.
+// load reads the tables of a directory, or a single table. All faults are joined,
+// because tables are mended after refactorings, many entries at a time.
 func load(dir, only string) (all []mutant, err error) {
 	if only == "" {
 		only = "*"
@@ -59,7 +60,7 @@ func load(dir, only string) (all []mutant, err error) {
 
 func (m mutant) String() string { return m.table + "/" + m.name }
 
-// parse reads the entries of one table.
+// parse reads the entries of a table.
 func parse(table, text string) (mutants []mutant, err error) {
 	var m *mutant
 	for i, line := range strings.Split(text, "\n") {
@@ -89,7 +90,7 @@ func parse(table, text string) (mutants []mutant, err error) {
 	return mutants, err
 }
 
-// add takes one line of an entry.
+// add reads a line of an entry.
 func (m *mutant) add(line string) error {
 	switch n := len(m.edits); {
 	case line[0] == '-' && (n == 0 || m.edits[n-1].new != nil):
@@ -117,7 +118,7 @@ func (m *mutant) add(line string) error {
 	return nil
 }
 
-// addTests reads names of tests: of this package, or of another one before a colon.
+// addTests reads names of tests: of the entry's package, or of another before a colon.
 func (m *mutant) addTests(list string) error {
 	for word := range strings.SplitSeq(list, ",") {
 		pkg, name, other := strings.Cut(strings.TrimSpace(word), ":")
@@ -135,6 +136,7 @@ func (m *mutant) addTests(list string) error {
 	return nil
 }
 
+// complete refuses an entry that lacks a part.
 func (m *mutant) complete() error {
 	switch {
 	case !mutantName.MatchString(m.name):

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The limits of one run of tests. A test that is late on a busy machine must not count as a kill.
+// The limits of a run of tests. They are generous, because a test that is late on a busy machine must not count as a kill.
 const (
 	namedLimit = 3 * time.Minute // of the tests that an entry names
 	suiteLimit = 15 * time.Minute
@@ -32,7 +32,7 @@ var (
 	}
 )
 
-// The outcomes.
+// The outcomes of a trial.
 const (
 	killed   = "killed"
 	survived = "survived"
@@ -40,7 +40,7 @@ const (
 	broken   = "broken"  // no mutant: its text is not found, it does not build, or its tests do not exist
 )
 
-// A result is what became of a mutant.
+// result is the outcome of a mutant.
 type result struct {
 	Table   string  `json:"table"`
 	Name    string  `json:"name"`
@@ -54,7 +54,7 @@ type result struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// A trial is one mutant on its bench.
+// trial is a mutant on its bench.
 type trial struct {
 	ctx context.Context
 	mutant
@@ -65,13 +65,13 @@ type trial struct {
 	limit     time.Duration // in place of the usual ones
 }
 
-// A step is some tests of a package.
+// step is some tests of a package.
 type step struct {
 	pkg, filter string
 	limit       time.Duration
 }
 
-// try runs tests over the mutant until one fails.
+// try runs tests over the mutant until a test fails.
 func (t *trial) try(ctx context.Context) result {
 	began := time.Now()
 	defer func() { _ = os.RemoveAll(t.dir) }()
@@ -107,7 +107,8 @@ func (t *trial) run(ctx context.Context, r *result) error {
 	return nil
 }
 
-// steps puts the tests that the entry names first, then what is left of the suites, the shorter one first.
+// steps puts the tests that the entry names first, because they mostly find the mutant
+// within seconds, then the rest of the suites, the shorter suite first.
 func (t *trial) steps() (all []step) {
 	named := map[string][]string{}
 	for _, b := range t.by {
@@ -130,7 +131,7 @@ func (t *trial) steps() (all []step) {
 	return all
 }
 
-// test runs one step and returns what was printed if it failed.
+// test runs a step and returns the output of a failure.
 func (t *trial) test(ctx context.Context, s step) (failure string, err error) {
 	binary, err := t.bench.binary(s.pkg)
 	if err != nil {
@@ -170,7 +171,7 @@ var (
 	tracedTest  = regexp.MustCompile(`\.(Test\w+)\(`)
 )
 
-// failedTest returns the name of the first test that failed, with that of its part.
+// failedTest returns the name of the first test that failed, with that of its subtest.
 func failedTest(output string) (name string) {
 	for _, m := range failLine.FindAllStringSubmatch(output, -1) {
 		if name == "" || strings.HasPrefix(m[1], name+"/") {

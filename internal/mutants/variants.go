@@ -11,10 +11,12 @@ import (
 	"strings"
 )
 
-// Building is what takes long, so the mutants of a package are built together where that can be: a function that has
-// mutants is there as it is, and once for each of them, and the environment says which of these is called.
+// Building takes longest, so the mutants of a package are built together where possible: a
+// function with mutants is compiled as it is and once for each of them, and a variable of
+// the environment says which of these is called.
 
-// chosenBy names the variable of the environment that holds the number of the mutant; 0, or none, is the code as it is.
+// chosenBy is the variable of the environment with the number of the mutant; 0, or no
+// variable, is the original code.
 const chosenBy = "PLANTED_MUTANT"
 
 const chooser = `package %s
@@ -27,14 +29,15 @@ import (
 var plantedMutant, _ = strconv.Atoi(os.Getenv("` + chosenBy + `"))
 `
 
-// A variant is a mutant of a function, beside the function as it is.
+// variant is a mutant of a function, with the original beside it.
 type variant struct {
 	number            int
 	planted, original *place
 }
 
-// together returns the files of a package with the mutants of some trials in them, and the numbers of these trials.
-// The others change what is no function, or one that cannot be called through another.
+// together returns the files of a package with all mutants of trials that can share a
+// build, and the numbers of these trials. The others change a declaration that is no
+// function, or a function that cannot be called through another.
 func together(root, pkg string, trials map[int]*trial) (files map[string]string, numbers []int, err error) {
 	decls := map[string][]variant{}
 	for number, t := range trials {
@@ -55,7 +58,8 @@ func together(root, pkg string, trials map[int]*trial) (files map[string]string,
 	return files, numbers, err
 }
 
-// withVariants returns the files that have the declarations, with all variants of each, and the one that chooses.
+// withVariants returns the files of the declarations, with all variants of each, and
+// the file that chooses.
 func withVariants(dir string, decls map[string][]variant) (map[string]string, error) {
 	byFile := map[string][][]variant{}
 	name := ""
@@ -81,7 +85,7 @@ func withVariants(dir string, decls map[string][]variant) (map[string]string, er
 	return files, nil
 }
 
-// isRepeatable tells a function that can be called through another one and does the same.
+// isRepeatable reports whether a function does the same when called through another.
 func (p *place) isRepeatable() bool {
 	if p.fn == nil || p.fn.Type.TypeParams != nil || p.fn.Name.Name == "init" || p.fn.Name.Name == "main" {
 		return false
@@ -105,7 +109,7 @@ func (p *place) isRepeatable() bool {
 	return true
 }
 
-// repeated is a function that calls the chosen variant, and after it all of them.
+// repeated returns a function that calls the chosen variant, followed by all variants.
 func (p *place) repeated(vs []variant) string {
 	var b strings.Builder
 	receiver, of := "", ""
@@ -134,14 +138,14 @@ func (p *place) repeated(vs []variant) string {
 
 func renamed(name string, number int) string { return fmt.Sprintf("%sPlanted%d", name, number) }
 
-// as is the declaration under another name.
+// as returns the declaration under another name.
 func (p *place) as(name string) string {
 	text := strings.Join(p.lines[p.from:p.upto], "\n")
 	at := int(p.fn.Name.Pos() - p.fn.Pos())
 	return "\n" + text[:at] + name + text[at+len(p.fn.Name.Name):] + "\n"
 }
 
-// named lists the names of parameters as they are given to a call, and as they are declared, with names for all.
+// named lists parameters as arguments of a call, and as declared, with names for all.
 func (p *place) named(list *ast.FieldList, prefix string) (given, declared string) {
 	var calls, params []string
 	for _, field := range list.List {
@@ -165,7 +169,8 @@ func (p *place) named(list *ast.FieldList, prefix string) (given, declared strin
 	return strings.Join(calls, ", "), strings.Join(params, ", ")
 }
 
-// source is the text of a node. A file alone in its set has positions that are offsets, counted from 1.
+// source returns the text of a node. Positions in a file that is alone in its set are
+// offsets counted from 1.
 func (p *place) source(n ast.Node) string {
 	return strings.Join(p.lines, "\n")[n.Pos()-token.Pos(1) : n.End()-token.Pos(1)]
 }

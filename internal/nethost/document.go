@@ -6,7 +6,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// lease is a lease as .NET's class has it.
+// lease has the members of .NET's class, in its order. The package has its own, apart
+// from leasedoc, because a mistake of leasedoc must not be shared by the host that
+// tests it.
 type lease struct {
 	ID                string            `json:"id"`
 	Version           int               `json:"version"`
@@ -28,6 +30,7 @@ type feedRange struct {
 	}
 }
 
+// owner returns the owner, empty for none: .NET writes null.
 func (l *lease) owner() string {
 	if l.Owner == nil {
 		return ""
@@ -39,6 +42,8 @@ func (l *lease) epks() changefeed.Range {
 	return changefeed.Range{Min: l.FeedRange.Range.Min, Max: l.FeedRange.Range.Max}
 }
 
+// touched is the time by which a host judges expiry: the owner's own timestamp, so a
+// skewed clock of the owner counts. Our processor goes by the store's time instead.
 func (l *lease) touched() time.Time {
 	if l.Timestamp == nil {
 		return time.Unix(l.TS, 0)

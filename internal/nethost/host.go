@@ -1,8 +1,10 @@
 // Package nethost plays hosts of the .NET processor, for tests of units that they share
-// with ours. A host makes a unit, balances, reads, checkpoints and splits as that one does,
-// flaws included. It keeps documents with the members that .NET's class has, begins on a
-// lease at once, stores no position before a batch, keeps the ETag of the first read until
-// a conflict, has none for the children of a split, and looks at expiry by its own clock.
+// with ours. A host makes a unit, balances, reads, checkpoints and splits as .NET's
+// does, flaws included, because the promises must hold beside these flaws:
+//
+//   - It begins on a lease at once, and stores no position before the first batch.
+//   - It keeps the ETag of the first read until a conflict; children of a split have none.
+//   - It judges expiry by its own clock.
 package nethost
 
 import (
@@ -20,7 +22,7 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// Host is one host. What it cannot do at all goes to Failed.
+// Host is a host. Errors that no host would survive go to Failed.
 type Host struct {
 	Orders, Leases *docstore.Container
 	Prefix         string // of the ids of the unit's documents
@@ -45,7 +47,7 @@ var (
 // Expiration is how long an owner may be silent before a host takes its leases.
 const Expiration = time.Minute
 
-// Start starts the host; stop ends it in good order, kill without a goodbye.
+// Start starts the host; stop ends it in good order, kill without releasing anything.
 func (h *Host) Start(ctx context.Context) (stop, kill func()) {
 	h.owned = map[string]bool{}
 	h.dead, h.hang = context.WithCancel(ctx)
@@ -56,14 +58,15 @@ func (h *Host) Start(ctx context.Context) (stop, kill func()) {
 	return stop, func() { h.hang(); cancel(); h.work.Wait() }
 }
 
-// bootstrap makes the leases of version 0 where there is no marker.
+// bootstrap makes the leases of version 0 where there is no marker. .NET's lock is left
+// out: of two hosts at once, the slower one's creates conflict.
 func (h *Host) bootstrap() {
 	if _, err := h.Leases.Item(h.dead, changefeed.Key(h.Prefix+".info"), h.Prefix+".info"); err == nil {
 		return
 	}
 	there := h.list()
 	for _, p := range h.partitions() {
-		covered := slices.ContainsFunc(there, func(l *lease) bool { // one edge is enough for it
+		covered := slices.ContainsFunc(there, func(l *lease) bool { // as in .NET, a shared edge is enough
 			return l.LeaseToken == p.ID || l.FeedRange != nil && (l.epks().Min == p.Range.Min || l.epks().Max == p.Range.Max)
 		})
 		if !covered {
@@ -76,7 +79,7 @@ func (h *Host) bootstrap() {
 	}
 }
 
-// create inserts a lease; nil where another host was faster.
+// create inserts a lease; nil if another host was faster.
 func (h *Host) create(l lease, r changefeed.Range, token *string) *lease {
 	l.ID, l.Mode, l.ContinuationToken = h.Prefix+".."+l.LeaseToken, "Incremental Feed", token
 	l.FeedRange = &feedRange{}
@@ -90,6 +93,7 @@ func (h *Host) create(l lease, r changefeed.Range, token *string) *lease {
 	return &l
 }
 
+// write is conditional on the ETag that the lease has in memory, if any.
 func (h *Host) write(op changefeed.WriteOp, l *lease) error {
 	if err := h.dead.Err(); err != nil {
 		return err
@@ -107,6 +111,7 @@ func (h *Host) write(op changefeed.WriteOp, l *lease) error {
 	return err
 }
 
+// read returns a lease as stored.
 func (h *Host) read(id string) (*lease, error) {
 	it, err := h.Leases.Item(h.dead, changefeed.Key(id), id)
 	if err != nil {
@@ -123,6 +128,8 @@ func (h *Host) parse(body []byte) *lease {
 	return &l
 }
 
+// list returns all leases, sorted by id; none after an error, so the balancer comes
+// again.
 func (h *Host) list() (leases []*lease) {
 	for it, err := range h.Leases.WithIDs(h.dead, h.Prefix+"..", 0) {
 		if err != nil {
@@ -134,8 +141,9 @@ func (h *Host) list() (leases []*lease) {
 	return leases
 }
 
-// update is the updater: six tries, each on what a conflict has found. A success leaves
-// the ETag that was known.
+// update is .NET's updater: six tries, each on the lease that the conflict brought to
+// light. A success keeps the old ETag, so the next update conflicts once more; that is
+// .NET's way, and our stores must bear it.
 func (h *Host) update(l *lease, mutate func(*lease) error) (*lease, error) {
 	for range 6 {
 		if err := mutate(l); err != nil {
@@ -159,7 +167,7 @@ func (h *Host) update(l *lease, mutate func(*lease) error) (*lease, error) {
 	return l, errLost
 }
 
-// as makes a mutation that holds only while somebody owns the lease.
+// as makes a mutation that holds only while owner has the lease.
 func as(owner string, change func(*lease)) func(*lease) error {
 	return func(l *lease) error {
 		if l.owner() != owner {
@@ -170,6 +178,7 @@ func as(owner string, change func(*lease)) func(*lease) error {
 	}
 }
 
+// claim keeps the host from working twice on a lease that two rounds have chosen.
 func (h *Host) claim(token string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -184,7 +193,7 @@ func (h *Host) unclaim(token string) {
 	delete(h.owned, token)
 }
 
-// balance takes leases each 13 seconds.
+// balance takes leases every 13 seconds, .NET's default.
 func (h *Host) balance(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, l := range h.choose(h.list()) {
@@ -194,7 +203,9 @@ func (h *Host) balance(ctx context.Context) {
 	}
 }
 
-// choose is the strategy of equal partitions: expired ones, else one of whoever has most.
+// choose is the strategy of equal partitions: expired leases first, else a single lease
+// of the owner with the most. One at a time is why .NET needs minutes to share many
+// leases.
 func (h *Host) choose(all []*lease) []*lease {
 	var expired []*lease
 	workers := map[string]int{h.Name: 0}
@@ -253,7 +264,8 @@ func (h *Host) take(ctx context.Context, l *lease) {
 	})
 }
 
-// supervise runs reader and renewer; the end of one ends the other.
+// supervise runs reader and renewer; the end of either ends the other. Then the lease
+// is released, even after an error.
 func (h *Host) supervise(ctx context.Context, l *lease) {
 	holding, cancel := context.WithCancel(ctx)
 	var renewing sync.WaitGroup
@@ -269,7 +281,8 @@ func (h *Host) supervise(ctx context.Context, l *lease) {
 	}
 }
 
-// renew reads and writes the lease; only a lease that is somebody else's ends it.
+// renew reads and writes the lease every 17 seconds. Only another owner ends it; an
+// error of the store is passed over, however long it lasts.
 func (h *Host) renew(ctx context.Context, id string) {
 	for wait := 17 * time.Second / 2; waitFor(ctx, wait); wait = 17 * time.Second {
 		fresh, err := h.read(id)
@@ -282,7 +295,8 @@ func (h *Host) renew(ctx context.Context, id string) {
 	}
 }
 
-// process is the loop of reading: a checkpoint after each batch, nothing otherwise.
+// process is the loop of reading: a checkpoint after each batch, and none for empty
+// pages.
 func (h *Host) process(ctx context.Context, l *lease) (last *string, err error) {
 	at := changefeed.Position{Start: h.Born}
 	if last = l.ContinuationToken; last != nil {
@@ -311,8 +325,8 @@ func (h *Host) process(ctx context.Context, l *lease) (last *string, err error) 
 	return last, ctx.Err()
 }
 
-// replace makes the leases of the parts of a range that is gone, acquires them without an
-// ETag, and deletes the parent whatever has become of it.
+// replace makes the leases of the parts of a range that is gone, acquires them without
+// an ETag, and deletes the parent even if that failed.
 func (h *Host) replace(ctx context.Context, parent *lease, last *string) {
 	var parts []changefeed.Partition
 	for _, p := range h.partitions() {
@@ -343,7 +357,7 @@ func (h *Host) wrote() {
 	}
 }
 
-// partitions are those of the monitored container.
+// partitions returns the partitions of the monitored container.
 func (h *Host) partitions() []changefeed.Partition {
 	partitions, err := h.Orders.Partitions(h.dead)
 	if err != nil {
@@ -352,14 +366,14 @@ func (h *Host) partitions() []changefeed.Partition {
 	return partitions
 }
 
-// fail tells what went wrong while the host was alive.
+// fail reports an error, unless the host was killed: then errors are expected.
 func (h *Host) fail(err error) {
 	if h.dead.Err() == nil {
 		h.Failed(err)
 	}
 }
 
-// waitFor waits, and tells whether it was for the whole time.
+// waitFor waits, and reports whether the whole time has passed.
 func waitFor(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

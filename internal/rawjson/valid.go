@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-const maxDepth = 10_000 // of objects and arrays in each other; that of encoding/json
+const maxDepth = 10_000 // nested objects and arrays, as in encoding/json: recursion costs stack
 
-// Valid tells whether a text is JSON.
+// Valid reports whether a text is JSON.
 func Valid(text []byte) bool {
 	s := scanner{text: text}
 	s.space()
@@ -18,8 +18,8 @@ func Valid(text []byte) bool {
 	return s.pos == len(text)
 }
 
-// scanner steps over text that may be wrong. Its methods tell whether they found what
-// they are for.
+// scanner steps over text that may be wrong. Its methods report whether they found what
+// they are named after; after false the position is meaningless.
 type scanner struct {
 	text []byte
 	pos  int
@@ -36,7 +36,7 @@ func (s *scanner) space() {
 	}
 }
 
-// skip steps over a byte, if it is the next one.
+// skip steps over c, if c is the next byte.
 func (s *scanner) skip(c byte) bool {
 	if s.pos < len(s.text) && s.text[s.pos] == c {
 		s.pos++
@@ -177,12 +177,13 @@ func isHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
 
-// plain is the position of the first byte from pos on that ends a string or is special
-// in it: a quote, a backslash or a control character.
+// plain returns the position of the first byte from pos on that ends a string or is
+// special in strings: a quote, a backslash or a control character.
 //
-// It looks at eight bytes at once: for each of the three tests, the first byte that
-// passes, if any, has its top bit set in a word of marks. Behind that byte marks may be
-// wrong, because of the borrow.
+// Eight bytes are tested at once, because strings are most of a document: for each of
+// the three tests, the first byte that passes, if any, has its top bit set in a word of
+// marks. Marks after that byte may be wrong, because subtraction borrows from byte to
+// byte.
 func plain(text []byte, pos int) int {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for ; pos+8 <= len(text); pos += 8 {

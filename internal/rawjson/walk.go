@@ -6,8 +6,8 @@ import (
 	"iter"
 )
 
-// Members are the members of a valid text that is an object, names without quotes and
-// escapes; those of any other value are none.
+// Members yields the members of a valid text that is an object, names without quotes
+// and escapes; any other value has none.
 func Members(object []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		w := scanner{text: object}
@@ -23,8 +23,8 @@ func Members(object []byte) iter.Seq2[string, []byte] {
 	}
 }
 
-// Elements are the elements of a valid text that is an array; those of any other value
-// are none.
+// Elements yields the elements of a valid text that is an array; any other value has
+// none.
 func Elements(array []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		w := scanner{text: array}
@@ -33,7 +33,8 @@ func Elements(array []byte) iter.Seq[[]byte] {
 	}
 }
 
-// Text is the string that a valid text is; any other value is the empty string.
+// Text returns the string in a valid text; any other value gives the empty string. A
+// string without escapes is copied and not decoded, as most are.
 func Text(value []byte) string {
 	last := len(value) - 1
 	switch {
@@ -47,7 +48,7 @@ func Text(value []byte) string {
 	return s
 }
 
-// item steps to the next item of an object or array, and tells whether there is one.
+// item steps to the next item of an object or array, and reports whether there is one.
 func (s *scanner) item(begin, end byte) bool {
 	first := s.pos == 0
 	s.space()
@@ -58,7 +59,7 @@ func (s *scanner) item(begin, end byte) bool {
 	return s.pos < len(s.text) && s.text[s.pos] != end
 }
 
-// next steps over a value, and gives its text.
+// next steps over a value and returns its text.
 func (s *scanner) next() []byte {
 	from := s.pos
 	s.value(0)

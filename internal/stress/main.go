@@ -1,11 +1,13 @@
-// Command stress runs the tests of packages again and again beside loops that keep the processors busy, and tells which
-// of them fail, how often and how. A test that needs a machine of its own fails here before it fails a newcomer.
+// Command stress runs the tests of packages again and again beside loops that keep the
+// processors busy, and reports which of them fail, how often and how. A test that needs
+// an idle machine fails here, before it fails a newcomer.
 //
 //	go run ./internal/stress [-rounds 20] [-slow 5] [-loops 2] [PACKAGE…]
 //
-// Each package is first run once in peace, to learn how long its tests take: those of a second or more take part in
-// the first few rounds only. With -slow as large as -rounds all tests run in all rounds, and with -slow 0 the long ones
-// in none, which cuts the work into slices.
+// Each package is first run once in peace, to learn how long its tests take: tests of a
+// second or more take part in the first few rounds only, because they would take nearly
+// all of the time and are rarely those that depend on it. With -slow as large as
+// -rounds all tests run in all rounds; with -slow 0 the long ones run in none.
 package main
 
 import (
@@ -74,7 +76,8 @@ func stress(ctx context.Context, o options, patterns []string) (failed bool, err
 	return failed, context.Cause(ctx)
 }
 
-// busy keeps n processors at work until it is told to stop.
+// busy keeps n processors at work until stop is called. The loops never yield by
+// themselves, as a neighbour on a shared machine does not either.
 func busy(n int) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var loops sync.WaitGroup

@@ -16,15 +16,17 @@ import (
 	"time"
 )
 
-// slowTest is the time from which on a test runs in fewer rounds.
+// slowTest is the time from which a test runs in fewer rounds.
 const slowTest = 1.0 // seconds
 
-// A testPackage is a package that has tests.
+// testPackage is a package that has tests.
 type testPackage struct {
 	ImportPath, Dir           string
 	TestGoFiles, XTestGoFiles []string
 }
 
+// list returns the packages with tests that match patterns, in the order of the go
+// tool.
 func list(ctx context.Context, patterns []string) ([]testPackage, error) {
 	if len(patterns) == 0 {
 		patterns = []string{"./..."}
@@ -46,6 +48,8 @@ func list(ctx context.Context, patterns []string) ([]testPackage, error) {
 	return found, nil
 }
 
+// output runs a command; its error includes what the command printed, which alone
+// explains a failed build.
 func output(c *exec.Cmd) ([]byte, error) {
 	out, err := c.Output()
 	if ended := new(exec.ExitError); errors.As(err, &ended) {
@@ -54,7 +58,9 @@ func output(c *exec.Cmd) ([]byte, error) {
 	return out, err
 }
 
-// stress builds the tests of a package, runs them once in peace and then in rounds beside busy loops.
+// stress builds the tests of a package, runs them once in peace and then in rounds
+// beside busy loops. They are built once, because go test would build in each round
+// beside the loops.
 func (p testPackage) stress(ctx context.Context, o options, binary string) (*report, error) {
 	if _, err := output(exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, p.ImportPath)); err != nil {
 		return nil, err
@@ -88,6 +94,8 @@ func (p testPackage) stress(ctx context.Context, o options, binary string) (*rep
 	return r, nil
 }
 
+// run runs the test binary in the directory of its package, in random order. An
+// interrupt lets it end by itself, so that temporary directories go with it.
 func (p testPackage) run(ctx context.Context, o options, binary string, args ...string) ([]byte, error) {
 	args = append(args, "-test.run", o.run, "-test.shuffle=on", "-test.paniconexit0", "-test.timeout", o.limit.String())
 	c := exec.CommandContext(ctx, binary, args...)
@@ -98,12 +106,12 @@ func (p testPackage) run(ctx context.Context, o options, binary string, args ...
 	return c.CombinedOutput()
 }
 
-// A report is what became of a package.
+// report counts the failures of a package.
 type report struct {
 	name      string
 	slowTests int
 	rounds    int
-	failed    map[string]int // by test; of a run that died, by what it said
+	failed    map[string]int // by test; of a run that died, by its last words
 }
 
 var (
@@ -128,7 +136,7 @@ func (r *report) slow(out []byte) string {
 	return "^(" + strings.Join(names, "|") + ")$"
 }
 
-// note counts the failures of a run and prints all that it said.
+// note counts the failures of a run and prints its output, which is kept nowhere else.
 func (r *report) note(ctx context.Context, when string, out []byte, err error) {
 	if ctx.Err() != nil {
 		return

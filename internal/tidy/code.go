@@ -9,6 +9,7 @@ import (
 	"strings"
 )
 
+// checkFileLength finds files that are longer than a reader keeps in mind.
 func checkFileLength(r *repo) (found []finding) {
 	for _, f := range r.files {
 		if n := f.lines(); n > limit(f, maxFileLines) {
@@ -18,6 +19,7 @@ func checkFileLength(r *repo) (found []finding) {
 	return found
 }
 
+// checkFuncLength finds functions that do not fit on a screen.
 func checkFuncLength(r *repo) (found []finding) {
 	for _, f := range r.files {
 		for _, d := range f.ast.Decls {
@@ -34,6 +36,7 @@ func checkFuncLength(r *repo) (found []finding) {
 	return found
 }
 
+// limit returns the limit for a file, which is larger for tests.
 func limit(f *file, n int) int {
 	if f.test {
 		return n * testAllowance
@@ -43,6 +46,7 @@ func limit(f *file, n int) int {
 
 func isTest(f *file) bool { return f.test }
 
+// checkRootSize counts the files of the root package.
 func checkRootSize(r *repo) []finding {
 	root := slices.DeleteFunc(r.in("."), isTest)
 	if len(root) <= maxRootFiles {
@@ -51,6 +55,8 @@ func checkRootSize(r *repo) []finding {
 	return []finding{{".", fmt.Sprintf("%d code files, limit %d", len(root), maxRootFiles)}}
 }
 
+// checkPackageDoc wants exactly one package comment, attached to its clause: after a
+// blank line go doc does not show it, which nobody notices in the source.
 func checkPackageDoc(r *repo) (found []finding) {
 	for _, dir := range r.dirs {
 		var docs []string
@@ -74,6 +80,7 @@ func checkPackageDoc(r *repo) (found []finding) {
 	return found
 }
 
+// checkExportedDoc finds exported names without a comment.
 func checkExportedDoc(r *repo) (found []finding) {
 	for _, f := range r.code() {
 		if f.packageName() == "main" {
@@ -88,7 +95,8 @@ func checkExportedDoc(r *repo) (found []finding) {
 	return found
 }
 
-// checkOwnDoc finds comments of functions that begin with the name of another one beside them.
+// checkOwnDoc finds functions whose comment begins with the name of another beside
+// them: an edit has left it behind.
 func checkOwnDoc(r *repo) (found []finding) {
 	beside := map[string]bool{} // directory, receiver, name
 	each := func(do func(f *file, fn *ast.FuncDecl)) {
@@ -113,7 +121,8 @@ func checkOwnDoc(r *repo) (found []finding) {
 	return found
 }
 
-// undocumented returns the exported names of a declaration that neither it nor their own line explains.
+// undocumented returns the exported names of a declaration that neither its comment nor
+// their own line explains.
 func undocumented(d ast.Decl) (names []string) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -144,6 +153,7 @@ func specDoc(spec ast.Spec) string {
 	return ""
 }
 
+// checkExamples wants a program with output from every package that users import.
 func checkExamples(r *repo) (found []finding) {
 	for _, dir := range r.dirs {
 		files := r.in(dir)
@@ -164,6 +174,7 @@ func checkExamples(r *repo) (found []finding) {
 	return found
 }
 
+// checkPackageName refuses names such as util, which any code would fit.
 func checkPackageName(r *repo) (found []finding) {
 	for _, dir := range r.dirs {
 		if name := r.in(dir)[0].packageName(); vagueName.MatchString(name) {
@@ -173,6 +184,7 @@ func checkPackageName(r *repo) (found []finding) {
 	return found
 }
 
+// checkInterfaces finds interfaces that are larger than an implementer likes.
 func checkInterfaces(r *repo) (found []finding) {
 	for _, f := range r.code() {
 		for where, n := range nodes(f) {
@@ -184,6 +196,8 @@ func checkInterfaces(r *repo) (found []finding) {
 	return found
 }
 
+// checkCalls finds calls that belong to the caller or to main: sleeping, exiting,
+// printing.
 func checkCalls(r *repo) (found []finding) {
 	for _, f := range r.code() {
 		if f.packageName() == "main" {
@@ -198,7 +212,8 @@ func checkCalls(r *repo) (found []finding) {
 	return found
 }
 
-// called names what a node uses: path.Name of an import, a builtin, or the declaration of an initializer.
+// called returns the name of the thing that a node uses: path.Name of an import, a
+// builtin, or the declaration of an initializer.
 func called(f *file, n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.SelectorExpr:
@@ -217,6 +232,7 @@ func called(f *file, n ast.Node) string {
 	return ""
 }
 
+// checkGoroutines finds go statements, whose goroutines nobody waits for.
 func checkGoroutines(r *repo) (found []finding) {
 	for _, f := range r.code() {
 		for where, n := range nodes(f) {
@@ -228,6 +244,7 @@ func checkGoroutines(r *repo) (found []finding) {
 	return found
 }
 
+// checkUnfinished finds the marks of work left undone.
 func checkUnfinished(r *repo) (found []finding) {
 	for _, f := range r.files {
 		for i, line := range strings.Split(f.src, "\n") {

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// The parts of a document that can be wrong: links, names in backticks, and names in blocks without a language
-// (pictures and walks through the code; blocks with a language are programs or sessions).
+// The parts of a document that can be wrong: links, names in backticks, and names in blocks
+// without a language, which are pictures and walks through the code. Blocks with a language
+// are programs or sessions, which tests run.
 var (
 	fence   = regexp.MustCompile("(?ms)^[ ]*```([^\n`]*)\n(.*?)^[ ]*```[ ]*$")
 	quoted  = regexp.MustCompile("`([^`\n]+)`")
@@ -24,7 +25,8 @@ var (
 	notInSlug = regexp.MustCompile(`[^\w -]`)
 )
 
-// checkDocs resolves what the README and the documents under docs name.
+// checkDocs resolves the names in the README and in the documents under docs: a
+// document that names a file of yesterday sends its reader astray.
 func checkDocs(r *repo) (found []finding) {
 	known := index(r)
 	for _, p := range r.paths {
@@ -43,7 +45,7 @@ func checkDocs(r *repo) (found []finding) {
 	return found
 }
 
-// missing returns the names and links of one document that do not resolve.
+// missing returns the names and links of a document that do not resolve.
 func missing(r *repo, known names, doc string) (bad []string) {
 	text := r.text[doc]
 	prose := fence.ReplaceAllString(text, "")
@@ -67,7 +69,8 @@ func missing(r *repo, known names, doc string) (bad []string) {
 	return bad
 }
 
-// linked reports whether a relative link leads to a file or a folder and, with a fragment, to a heading.
+// linked reports whether a relative link leads to a file or directory and, with a
+// fragment, to a heading.
 func (r *repo) linked(doc, target string) bool {
 	file, fragment, _ := strings.Cut(target, "#")
 	to := doc
@@ -90,7 +93,7 @@ func (r *repo) linked(doc, target string) bool {
 	return false
 }
 
-// names is what documents can name: files, packages, declarations, fields and methods.
+// names are all names that documents can use: paths, packages, declarations, members.
 type names struct {
 	paths    []string
 	packages map[string]bool // names of our packages
@@ -115,7 +118,8 @@ func index(r *repo) names {
 	return n
 }
 
-// declares returns the names that a declaration brings: its own, and Type.Member for fields and methods.
+// declares returns the names that a declaration introduces, with Type.Member for fields
+// and methods.
 func declares(d ast.Decl) (all []string) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -153,8 +157,9 @@ func members(spec ast.Spec) (all []string) {
 	return all
 }
 
-// resolves reports whether a word of a document exists, as far as it looks like a Go file or a Go name. A strict
-// reading also refuses a qualified name whose head nobody knows; loosely, that is taken for something else.
+// resolves reports whether a word of a document exists, if it looks like a Go file or a
+// Go name. Strictly, a qualified name with an unknown head is wrong too; loosely, as in
+// pictures, such a word is taken for something else.
 func (n names) resolves(word string, strict bool) bool {
 	if goFile.MatchString(word) {
 		return slices.ContainsFunc(n.paths, func(p string) bool { return strings.HasSuffix("/"+p, "/"+word) })

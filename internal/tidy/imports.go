@@ -8,6 +8,7 @@ import (
 	"strings"
 )
 
+// checkImports compares the imports of each package with the table of edges.
 func checkImports(r *repo) (found []finding) {
 	for _, f := range r.code() {
 		from, ok := family(f.dir)
@@ -43,7 +44,8 @@ func (r *repo) local(target string) (dir string, ok bool) {
 	return strings.CutPrefix(target, r.module+"/")
 }
 
-// family returns the nearest line of edges at or above a directory. The root has no family but itself.
+// family returns the nearest line of edges at or above a directory. The root is only
+// its own: else every package without a line would obey the processor's.
 func family(dir string) (string, bool) {
 	for d := dir; ; d = path.Dir(d) {
 		if _, ok := edges[d]; ok && (d != "." || dir == ".") {
@@ -55,6 +57,7 @@ func family(dir string) (string, bool) {
 	}
 }
 
+// checkEngine refuses the engine's packages outside the files named for it.
 func checkEngine(r *repo) (found []finding) {
 	for _, f := range r.code() {
 		theirs, _ := path.Match(engineFiles, f.path)
@@ -94,7 +97,8 @@ var requireLine = regexp.MustCompile(`(?m)^(?:require |\t)([^\s(]+) v.*$`)
 
 const decisions = "docs/decisions/dependencies.md"
 
-// checkDependencies compares the direct requirements of go.mod with the page that gives their reasons.
+// checkDependencies compares the direct requirements of go.mod with the page of
+// reasons.
 func checkDependencies(r *repo) (found []finding) {
 	for _, m := range requireLine.FindAllStringSubmatch(r.text["go.mod"], -1) {
 		direct := !strings.Contains(m[0], "// indirect")
@@ -105,6 +109,7 @@ func checkDependencies(r *repo) (found []finding) {
 	return found
 }
 
+// checkUnknownFiles finds files of a kind that nobody has listed.
 func checkUnknownFiles(r *repo) (found []finding) {
 	for _, p := range r.paths {
 		if !slices.ContainsFunc(knownFiles, func(known *regexp.Regexp) bool { return known.MatchString(p) }) {

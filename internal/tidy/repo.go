@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// A repo is the parsed repository. What lies in testdata or tools counts as files, not as code.
+// repo is the parsed repository. Files in testdata or tools are not code: the former
+// may be wrong on purpose, the latter are pinned modules of others.
 type repo struct {
 	fset   *token.FileSet
 	module string
@@ -24,7 +25,7 @@ type repo struct {
 	ignore []string
 }
 
-// A file is one Go file.
+// file is a Go file.
 type file struct {
 	path, dir, src string
 	test           bool
@@ -34,7 +35,7 @@ type file struct {
 
 var moduleLine = regexp.MustCompile(`(?m)^module (\S+)`)
 
-// load reads a repository from its top folder.
+// load reads a repository from its top directory, once for all rules.
 func load(fsys fs.FS) (*repo, error) {
 	r := &repo{fset: token.NewFileSet(), text: map[string]string{}}
 	ignored, _ := fs.ReadFile(fsys, ".gitignore")
@@ -74,7 +75,8 @@ func (r *repo) visit(fsys fs.FS, p string, d fs.DirEntry) error {
 	return r.parse(p, string(src))
 }
 
-// ignored understands the few forms that our .gitignore uses: a name, a pattern, a path from the top.
+// ignored reports whether .gitignore names a path. It knows the few forms that ours
+// uses: a name, a pattern, a path from the top.
 func (r *repo) ignored(p string) bool {
 	for _, pattern := range r.ignore {
 		name := path.Base(p)
@@ -107,7 +109,9 @@ func (r *repo) parse(p, src string) error {
 
 var versionSuffix = regexp.MustCompile(`[/.]v[0-9]+$`)
 
-// importName returns the name under which a file knows an import. A blank import is known by its path.
+// importName returns the name by which a file knows an import. Without parsing the
+// imported package, the name is guessed from the path, which holds for all that we
+// import.
 func importName(spec *ast.ImportSpec, target string) string {
 	switch {
 	case spec.Name == nil:
@@ -143,7 +147,7 @@ func (f *file) lines() int { return strings.Count(f.src, "\n") }
 // packageName returns the name without the suffix of an external test package.
 func (f *file) packageName() string { return strings.TrimSuffix(f.ast.Name.Name, "_test") }
 
-// declName returns what a declaration declares: Function, Type.Method, or its first name.
+// declName returns the name of a declaration: Function, Type.Method, or its first name.
 func declName(d ast.Decl) string {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -171,7 +175,8 @@ func specNames(spec ast.Spec) []*ast.Ident {
 	return nil
 }
 
-// receiver returns the name of the receiver's type, without pointer and type parameters.
+// receiver returns the name of the receiver's type, without pointer and type
+// parameters.
 func receiver(d *ast.FuncDecl) string {
 	if d.Recv == nil || len(d.Recv.List) == 0 {
 		return ""

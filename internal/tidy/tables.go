@@ -75,7 +75,7 @@ const (
 var (
 	vagueName = regexp.MustCompile(`^(utils?|common|helpers?|shared|types|models?|base|errors?|misc)$|utils?$|_`)
 
-	// Brackets keep the words of this file from breaking the rule themselves.
+	// The brackets keep these very words from breaking the rule.
 	unfinished = regexp.MustCompile(`\b(TO[D]O|FIX[M]E|XX[X])\b`)
 
 	forbiddenCall = regexp.MustCompile(`^(time\.Sleep|context\.(Background|TO[D]O)|os\.Exit|fmt\.Print.*|log\..*|panic|print|println)$`)

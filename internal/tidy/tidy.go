@@ -1,16 +1,18 @@
-// Package tidy keeps the house rules of this repository as a test.
+// Package tidy keeps the house rules of this repository as a test, because a rule that
+// only people keep is kept until the first hurry.
 //
-// A rule is a name, a reason and a function from the parsed repository to findings; [rules] lists them all.
-// Tests run each rule twice: over the repository, where it must find nothing, and over a small bad sample, where it
-// must find what the sample was made for, because a rule that cannot fail is no rule.
+// A rule is a name, a reason and a function from the parsed repository to findings;
+// [rules] lists them all. Tests run each rule twice: over the repository, where it must
+// find nothing, and over a small bad sample, where it must find the fault that the
+// sample was made for, because a rule that cannot fail is no rule.
 //
-// An exception is one line in [waivers]: the rule, the place and the reason. The place is the part of a finding
-// before the dash. A waiver that excuses nothing any more fails the test too, so that the list can only be as long
-// as it has to be. The other tables (who may import whom, which files are known, whose names the documents may use)
-// are beside it in tables.go.
+// An exception is a line in [waivers]: the rule, the place and the reason. The place is
+// the part of a finding before the dash. A waiver that excuses nothing fails the test
+// too, so the list is only as long as necessary. The other tables (who may import whom,
+// which files are known, whose names the documents may use) are in tables.go as well.
 //
-// Only the source is read: nothing is built and no program is started, so the rules hold for every build tag, and
-// the test cache notices each changed file.
+// Only the source is read: nothing is built and no program is started, so the rules
+// hold for every build tag, and the test cache notices each changed file.
 package tidy
 
 import (
@@ -19,7 +21,7 @@ import (
 	"slices"
 )
 
-// The limits. A test may be twice as long as the code it tests.
+// The limits of the rules. A test file may be twice as long, because tables and scripts are read by the entry.
 const (
 	maxFileLines  = 400
 	maxFuncLines  = 60
@@ -28,20 +30,22 @@ const (
 	testAllowance = 2
 )
 
-// A rule is one house rule: what it is called, why we have it, and what breaks it.
+// rule is a house rule: its name, the reason why we have it, and the check that finds
+// breaches.
 type rule struct {
 	name  string
 	why   string
 	check func(*repo) []finding
 }
 
-// A finding is one breach. Where is stable when lines move, so that a waiver can name it.
+// finding is a breach. Its place is stable when lines move, so that a waiver can name
+// it.
 type finding struct {
 	where string // path, path:Function or path:word
 	text  string
 }
 
-// A waiver excuses the findings of one rule at one place.
+// waiver excuses the findings of a rule at a place.
 type waiver struct{ rule, where, why string }
 
 var rules = []rule{
@@ -65,7 +69,8 @@ var rules = []rule{
 	{"unknown-file", "a sketch or a generated report is not committed", checkUnknownFiles},
 }
 
-// breaches runs one rule, leaves out what is waived, and marks the waivers that it needed.
+// breaches runs a rule, leaves out the findings that are waived, and marks the waivers
+// used.
 func breaches(r *repo, ru rule, waived []waiver, used map[waiver]bool) []finding {
 	return slices.DeleteFunc(ru.check(r), func(f finding) bool {
 		i := slices.IndexFunc(waived, func(w waiver) bool { return w.rule == ru.name && w.where == f.where })
