@@ -14,14 +14,16 @@ import (
 )
 
 // TestCommitter proves a [changefeed.Committer] against every sentence of its
-// documentation. What a batch did, or did not do, it reads from the store's Source.
+// documentation. It reads the effect of a batch, or that there is none, from the
+// store's Source, because a batch that is in the results and not in the feed is lost to
+// handlers.
 func TestCommitter(t *testing.T, h Harness) {
 	for _, c := range slices.Concat(commitCases, limitCases, patchCases) {
 		t.Run(c.name, func(t *testing.T) { c.run(t, h) })
 	}
 }
 
-// commitCases test what a batch does.
+// commitCases test the effect of a batch.
 var commitCases = []containerCase{
 	{name: "a batch has one LSN, and a result for each write", test: batchResults},
 	{name: "created tells whether the item was new", test: createdFlag},
@@ -37,7 +39,9 @@ var commitCases = []containerCase{
 	{name: "an expired item no longer exists", needs: []Ability{Expiry, PassingTime}, container: Container{Expiry: true}, test: expiredIsGone},
 }
 
-func batchResults(s *stage) {
+// batchResults compares the results of a batch with the feed: one LSN for all writes,
+// by which a handler recognizes a transaction.
+func batchResults(s *containerTest) {
 	results := s.commit(changefeed.Key("k"),
 		changefeed.Write{Op: changefeed.WriteCreate, Body: doc("a", "k", 1)},
 		changefeed.Write{Op: changefeed.WriteUpsert, Body: doc("b", "k", 2)},
@@ -67,7 +71,8 @@ func batchResults(s *stage) {
 	}
 }
 
-func createdFlag(s *stage) {
+// createdFlag wants to know of each write whether the item was new.
+func createdFlag(s *containerTest) {
 	for i, c := range []struct {
 		op   changefeed.WriteOp
 		want bool
@@ -85,8 +90,9 @@ func createdFlag(s *stage) {
 	}
 }
 
-// rejects commits what has to fail at one write, and checks that nothing happened.
-func (s *stage) rejects(want error, index int, key changefeed.PartitionKey, writes ...changefeed.Write) {
+// rejects commits a batch that must fail at one write, and checks that nothing
+// happened.
+func (s *containerTest) rejects(want error, index int, key changefeed.PartitionKey, writes ...changefeed.Write) {
 	s.Helper()
 	_, before := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
 	results, err := s.Committer.Commit(s.Context(), key, writes)
@@ -97,7 +103,7 @@ func (s *stage) rejects(want error, index int, key changefeed.PartitionKey, writ
 		s.Errorf("Commit(%s, %s) = %v, want a WriteError of write %d", key, brief(writes), err, index)
 	}
 	changes, _ := s.drain(s.whole(), before, changefeed.ReadOptions{})
-	s.wantIDs("behind a refused batch", changes)
+	s.wantIDs("after a refused batch", changes)
 }
 
 // brief names writes in an error.
@@ -113,7 +119,10 @@ func brief(writes []changefeed.Write) string {
 	return b.String()
 }
 
-func batchAtomic(s *stage) {
+// batchAtomic refuses a batch at its first, middle and last write. An outbox relies on
+// all or nothing: an event without its document, or the reverse, is the failure it
+// exists to avoid.
+func batchAtomic(s *containerTest) {
 	s.put("k", "exists")
 	key := changefeed.Key("k")
 	fine := changefeed.Write{Op: changefeed.WriteUpsert, Body: doc("fine", "k", 1)}
@@ -128,7 +137,9 @@ func batchAtomic(s *stage) {
 	s.wantIDs("the feed", changes, "fine")
 }
 
-func batchOrder(s *stage) {
+// batchOrder writes and reads the same item within a batch: each read sees the writes
+// before it, and a batch of reads alone leaves no trace in the feed.
+func batchOrder(s *containerTest) {
 	read := changefeed.Write{Op: changefeed.WriteRead, ID: "a"}
 	results := s.commit(changefeed.Key("k"),
 		changefeed.Write{Op: changefeed.WriteCreate, Body: doc("a", "k", 1)}, read,
@@ -148,7 +159,9 @@ func batchOrder(s *stage) {
 	s.wantIDs("the feed after a read", changes)
 }
 
-func refusals(s *stage) {
+// refusals writes to items that exist or do not, beside an item of the same id under
+// another partition key.
+func refusals(s *containerTest) {
 	key := changefeed.Key("k")
 	s.put("k", "exists")
 	s.put("other", "missing") // an item of another logical partition
@@ -167,7 +180,9 @@ func refusals(s *stage) {
 	}
 }
 
-func ifMatch(s *stage) {
+// ifMatch writes under ETags. ErrPrecondition, and not another error, is the signal to
+// read again and retry.
+func ifMatch(s *containerTest) {
 	key := changefeed.Key("k")
 	s.put("k", "a")
 	first := s.commit(key, changefeed.Write{Op: changefeed.WriteRead, ID: "a"})[0].ETag
@@ -202,7 +217,9 @@ func ifMatch(s *stage) {
 	}
 }
 
-func systemProperties(s *stage) {
+// systemProperties sends back an item as a client has read it, with stale system
+// properties.
+func systemProperties(s *containerTest) {
 	body := json.RawMessage(`{"id":"a","pk":"k","_etag":null,"_ts":0,"_rid":7,"_self":{},"_attachments":null,"_other":1}`)
 	result := s.commit(changefeed.Key("k"), changefeed.Write{Body: body})[0]
 	var stored map[string]json.RawMessage
@@ -217,7 +234,9 @@ func systemProperties(s *stage) {
 	}
 }
 
-func createAgain(s *stage) {
+// createAgain deletes and creates: the ETag must differ, or a writer from before the
+// delete would overwrite the new item.
+func createAgain(s *containerTest) {
 	key := changefeed.Key("k")
 	create := changefeed.Write{Op: changefeed.WriteCreate, Body: doc("a", "k", 1)}
 	first := s.commit(key, create)[0]
@@ -227,7 +246,8 @@ func createAgain(s *stage) {
 	}
 }
 
-func raceCreates(s *stage) {
+// raceCreates creates an item by 16 writers at once.
+func raceCreates(s *containerTest) {
 	var wins, losses atomic.Int64
 	var wg sync.WaitGroup
 	for n := range 16 {
@@ -249,8 +269,8 @@ func raceCreates(s *stage) {
 	}
 }
 
-// raceUpdates increments a number in three ways at once.
-func raceUpdates(s *stage) {
+// raceUpdates increments a number by patches and by conditional replaces at once.
+func raceUpdates(s *containerTest) {
 	const writers, each = 6, 15
 	key := changefeed.Key("k")
 	s.put("k", "a")
@@ -272,8 +292,8 @@ func raceUpdates(s *stage) {
 	}
 }
 
-// increment adds one by a patch, or by a conditional replace until it wins.
-func (s *stage) increment(key changefeed.PartitionKey, byPatch bool) error {
+// increment adds 1 by a patch, or by a conditional replace until it wins.
+func (s *containerTest) increment(key changefeed.PartitionKey, byPatch bool) error {
 	if byPatch && !s.h.lacks(Patching) {
 		patch := []changefeed.PatchOp{{Op: "incr", Path: "/n", Value: json.RawMessage("1")}}
 		_, err := s.Committer.Commit(s.Context(), key, []changefeed.Write{{Op: changefeed.WritePatch, ID: "a", Patch: patch}})
@@ -291,7 +311,8 @@ func (s *stage) increment(key changefeed.PartitionKey, byPatch bool) error {
 	}
 }
 
-func endedCommit(s *stage) {
+// endedCommit wants an error, since the caller has gone and cannot use a result.
+func endedCommit(s *containerTest) {
 	ctx, cancel := s.soon()
 	cancel()
 	if _, err := s.Committer.Commit(ctx, changefeed.Key("k"), []changefeed.Write{{Body: doc("a", "k", 1)}}); err == nil {
@@ -299,7 +320,8 @@ func endedCommit(s *stage) {
 	}
 }
 
-func expiredIsGone(s *stage) {
+// expiredIsGone treats an item after its expiry as absent, before any background work.
+func expiredIsGone(s *containerTest) {
 	key := changefeed.Key("k")
 	s.commit(key, s.mortal("a"))
 	s.pass(5 * time.Second)

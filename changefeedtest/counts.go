@@ -11,8 +11,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// Counts counts the requests that pass through its wrappers. The zero Counts is ready;
-// it must not be copied.
+// Counts counts the requests that pass through its wrappers: requests are money at the
+// service, so tests assert how many a processor needs. The zero Counts is ready; it
+// must not be copied.
 type Counts struct {
 	mu    sync.Mutex
 	calls map[Method]int
@@ -41,7 +42,7 @@ func (c *Counts) around(_ context.Context, call Call, do func() error) error {
 	return do()
 }
 
-// Of is the number of calls of the methods; of all when none is named.
+// Of returns the number of calls of the methods; without methods, of all.
 func (c *Counts) Of(methods ...Method) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,14 +17,18 @@
 //		t.Run("commits", func(t *testing.T) { changefeedtest.TestCommitter(t, h) })
 //	}
 //
-// An [Ability] that the store lacks is declared, and each test that it costs is logged.
-// A declaration that the store belies is an error too.
+// A store declares each [Ability] that it lacks, and each test that is left out for
+// that is logged, because a test that is skipped in silence proves nothing. A
+// declaration that the store belies is an error too.
+//
+// The comment of each test says why a processor needs the property. Most are short;
+// where a failure puzzles you, read it before the code.
 //
 // [Faults] wraps the same interfaces with trouble: errors before and after the effect,
 // conflicts, throttling, delays, blackouts, drawn from a seed or planned call by call.
-// [Counts] wraps them and counts requests. What a wrapper returns has the optional
-// interfaces ([changefeed.Waiter], [changefeed.Counter], [changefeed.Follower]) that
-// the wrapped store has, and no others.
+// [Counts] wraps them and counts requests. The result of a wrapper has the optional
+// interfaces ([changefeed.Waiter], [changefeed.Counter], [changefeed.Follower]) of the
+// wrapped store, and no others, so a processor behaves as with the store itself.
 //
 // The suites never sleep. Where time must pass it passes in a bubble, or through
 // [Harness].Pass.

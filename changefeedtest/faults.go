@@ -11,11 +11,11 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// ErrInjected is the error of faults that have no better one: the outcome of the call
-// is unknown to the caller.
+// ErrInjected is the error of faults without a specific error. It matches no sentinel,
+// so the outcome of the call is unknown to the caller, as after a lost connection.
 var ErrInjected = errors.New("injected fault")
 
-// Fault is what befalls one call. The zero Fault lets it pass.
+// Fault is the trouble of one call. The zero Fault is none.
 type Fault struct {
 	Delay      time.Duration // before the call
 	Before     error         // answered in place of the call
@@ -26,7 +26,8 @@ type Fault struct {
 // Refuse is the fault of a call that is not made.
 func Refuse(err error) Fault { return Fault{Before: err} }
 
-// Lose is the fault of a call that is made and whose reply is lost.
+// Lose is the fault of a call that is made and whose reply is lost. It is the hardest
+// for a caller, who must find out whether the call took effect.
 func Lose() Fault { return Fault{After: ErrInjected} }
 
 // Throttle is the fault of a store that asks for a pause.
@@ -34,7 +35,7 @@ func Throttle(after time.Duration) Fault {
 	return Fault{Before: &changefeed.ThrottledError{After: after}}
 }
 
-// Faults decides what befalls each call. It may be called concurrently.
+// Faults decides the fault of each call. It may be called concurrently.
 type Faults func(c Call) Fault
 
 // Source wraps a source. The result has the optional abilities of the source.
@@ -66,7 +67,7 @@ func (f Faults) around(ctx context.Context, c Call, call func() error) error {
 	return err
 }
 
-// Any combines plans: the first fault that is one befalls the call.
+// Any combines plans: the first that returns a fault decides.
 func Any(plans ...Faults) Faults {
 	return func(c Call) Fault {
 		for _, plan := range plans {
@@ -88,7 +89,7 @@ func Only(plan Faults, methods ...Method) Faults {
 	}
 }
 
-// Nth befalls the nth call of a method, counted from 1, with one fault.
+// Nth gives the nth call of a method, counted from 1, a fault.
 func Nth(method Method, n int, fault Fault) Faults {
 	var mu sync.Mutex
 	calls := 0
@@ -102,15 +103,15 @@ func Nth(method Method, n int, fault Fault) Faults {
 	}, method)
 }
 
-// Always befalls every call.
+// Always gives every call the same fault.
 func Always(fault Fault) Faults { return func(Call) Fault { return fault } }
 
-// Window is a stretch of time.
+// Window is a span of time: From is in it, To is not.
 type Window struct {
 	From, To time.Time
 }
 
-// Blackout refuses every call inside the windows with err; [ErrInjected] if it is nil.
+// Blackout refuses every call within the windows with err; [ErrInjected] if err is nil.
 func Blackout(err error, windows ...Window) Faults {
 	if err == nil {
 		err = ErrInjected
@@ -126,8 +127,8 @@ func Blackout(err error, windows ...Window) Faults {
 	}
 }
 
-// Rates are the chances, from 0 to 1, of what may befall a call. They add up: at most
-// one of refusal, loss, conflict and throttling befalls a call; delays come on top.
+// Rates are the chances of faults, from 0 to 1. They add up: a call has at most one of
+// refusal, loss, conflict and throttling; delays come on top.
 type Rates struct {
 	Refuse   float64 // an error before the effect
 	Lose     float64 // an error after the effect
@@ -140,8 +141,8 @@ type Rates struct {
 	MaxPause time.Duration // default 1 s
 }
 
-// Random draws the faults from r, which is not used by others from then on. One seed
-// and one order of calls make one order of faults.
+// Random draws the faults from r, which nobody else may use from then on. A seed and an
+// order of calls determine the order of faults, so that a failure can be repeated.
 func Random(r *rand.Rand, rates Rates) Faults {
 	if rates.MaxDelay <= 0 {
 		rates.MaxDelay = time.Second
@@ -157,8 +158,8 @@ func Random(r *rand.Rand, rates Rates) Faults {
 	}
 }
 
-// draw takes as many numbers from r for every call, so that rates can be changed and
-// the rest of a run stays the same.
+// draw takes the same number of random values for every call, so that a change of rates
+// leaves the rest of a run as it was.
 func (rates Rates) draw(r *rand.Rand, m Method) Fault {
 	outcome, slow, away := r.Float64(), r.Float64(), r.Float64()
 	delay, late, pause := share(r, rates.MaxDelay), share(r, rates.MaxDelay), share(r, rates.MaxPause)
@@ -186,7 +187,7 @@ func (rates Rates) draw(r *rand.Rand, m Method) Fault {
 	return fault
 }
 
-// share is a random part of d, not zero.
+// share returns a random part of d, not zero.
 func share(r *rand.Rand, d time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(d))) + 1
 }

@@ -10,12 +10,11 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// Harness makes a store for the suites. A suite needs the functions of what it tests,
-// and each ability that the store has not must stand in Lacks: nothing is left out
-// without a word.
+// Harness makes a store for the suites. A suite needs the functions that make its
+// subject, and Lacks must list each ability that the store does without.
 type Harness struct {
-	// Container makes an empty container with one physical partition. Whatever it
-	// starts it ends with t.Cleanup.
+	// Container makes an empty container with one physical partition. It ends whatever
+	// it starts with t.Cleanup.
 	Container func(t *testing.T, c Container) Store
 
 	// Leases makes an empty lease container.
@@ -24,12 +23,13 @@ type Harness struct {
 	// Lacks are the abilities that the store does without.
 	Lacks []Ability
 
-	// Virtual runs each test in a bubble of testing/synctest, so that no time passes
-	// but the clock's. The store must live in the bubble: no sockets.
+	// Virtual runs each test in a bubble of testing/synctest, so that hours pass at
+	// once. The store must live in the bubble: no sockets, because a bubble does not
+	// see that somebody waits for them.
 	Virtual bool
 
-	// Pass lets time pass by the store's clock. It may be nil with Virtual; else a nil
-	// Pass means that the store lacks [PassingTime].
+	// Pass lets time pass by the store's clock. With Virtual it may be nil; without, a
+	// nil Pass requires that Lacks lists [PassingTime].
 	Pass func(t *testing.T, d time.Duration)
 }
 
@@ -46,10 +46,10 @@ type Store struct {
 	Source    changefeed.Source
 	Committer changefeed.Committer
 
-	// Split divides a physical partition in two, and returns when its children are
-	// there. The store chooses the edge.
+	// Split divides a physical partition in two, and returns when the children exist.
+	// The store chooses the edge.
 	Split func(t *testing.T, id string)
-	// Merge makes one physical partition of two neighbours.
+	// Merge joins two neighbouring physical partitions.
 	Merge func(t *testing.T, left, right string)
 	// Throttle makes the store refuse the next read for a while.
 	Throttle func(t *testing.T)
@@ -57,16 +57,17 @@ type Store struct {
 
 // LeaseContainer is a lease container under test.
 type LeaseContainer struct {
-	// Unit gives a client of the deployment unit with this processor name. Two clients
-	// with one name share their records.
+	// Unit returns a client of the deployment unit with this processor name. Two
+	// clients with the same name share their records.
 	Unit func(t *testing.T, processor string) changefeed.LeaseStore
-	// Put writes a document as somebody else would, over the one with its id.
+	// Put writes a document as another program would, over the document with its id.
 	Put func(t *testing.T, doc json.RawMessage)
-	// WithoutDelete gives a client that has no right to delete.
+	// WithoutDelete returns a client that has no right to delete, as many operators
+	// grant their services.
 	WithoutDelete func(t *testing.T, processor string) changefeed.LeaseStore
 }
 
-// Ability is something that a store may lack.
+// Ability is a property that a store may lack.
 type Ability string
 
 // The abilities that not every store has.
@@ -94,7 +95,7 @@ const (
 
 func (h Harness) lacks(a Ability) bool { return slices.Contains(h.Lacks, a) }
 
-// has tells whether the store has all abilities, and logs the first that it lacks.
+// has reports whether the store has all abilities, and logs the first that it lacks.
 func (h Harness) has(t *testing.T, needs []Ability) bool {
 	t.Helper()
 	for _, a := range needs {
@@ -134,7 +135,7 @@ func (h Harness) pass(t *testing.T, d time.Duration) {
 	}
 }
 
-// needHook fails when the harness has not what a declared ability needs.
+// needHook fails the test when the harness lacks the function of a declared ability.
 func needHook(t *testing.T, has bool, hook string, a Ability) {
 	t.Helper()
 	if !has {

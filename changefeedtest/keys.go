@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// keyCases test partition keys and reads of one logical partition.
+// keyCases test partition keys and reads of a logical partition.
 var keyCases = []containerCase{
 	{name: "each kind of partition key comes back as written", test: keyKinds},
 	{name: "a logical partition can be read alone, transactions whole", needs: []Ability{KeyReads}, test: keyReads},
@@ -19,7 +19,7 @@ var keyCases = []containerCase{
 	},
 }
 
-// kinds are partition keys with the member that the item has.
+// kinds are partition keys, each with the member of the item.
 var kinds = []struct {
 	key    changefeed.PartitionKey
 	member string
@@ -35,7 +35,9 @@ var kinds = []struct {
 	{changefeed.Key(changefeed.Undefined), ""},
 }
 
-func keyKinds(s *stage) {
+// keyKinds writes a key of each JSON type. The order of changes is promised by key, so
+// two keys must not become one, nor one two.
+func keyKinds(s *containerTest) {
 	for _, k := range kinds {
 		// One id in many logical partitions is many items.
 		s.commit(k.key, changefeed.Write{Op: changefeed.WriteCreate, Body: json.RawMessage(`{"id":"same"` + k.member + `}`)})
@@ -58,7 +60,9 @@ func keyKinds(s *stage) {
 	}
 }
 
-func keyReads(s *stage) {
+// keyReads reads a logical partition beside others, with a key that begins another's
+// text.
+func keyReads(s *containerTest) {
 	for i := range 10 {
 		s.put("mine", fmt.Sprintf("m%d", i), fmt.Sprintf("n%d", i))
 		s.put("others", fmt.Sprintf("o%d", i))
@@ -74,12 +78,14 @@ func keyReads(s *stage) {
 	_, end := s.drain(s.whole(), changefeed.Position{}, o)
 	s.put("others", "later")
 	s.put("mine", "later")
-	s.wantIDs("one logical partition behind now", s.drainAll(s.whole(), end, o), "later")
+	s.wantIDs("one logical partition after now", s.drainAll(s.whole(), end, o), "later")
 	o.Key = s.key("nobody")
 	s.wantIDs("a logical partition without items", s.drainAll(s.whole(), beginning, o))
 }
 
-func keyThroughSplit(s *stage) {
+// keyThroughSplit reads a logical partition before and after a split: it moves as a
+// whole.
+func keyThroughSplit(s *containerTest) {
 	s.spread("i", 10)
 	s.put("mine", "a", "b")
 	o := changefeed.ReadOptions{Key: s.key("mine")}
@@ -91,17 +97,19 @@ func keyThroughSplit(s *stage) {
 		s.Fatalf("%d partitions have the changes of one logical partition: %+v", len(homes), homes)
 	}
 	s.wantIDs("one logical partition, from its child", s.drainAll(homes[0].Range, beginning, o), "a", "b", "c")
-	s.wantIDs("one logical partition, behind its position", s.drainAll(homes[0].Range, end, o), "c")
+	s.wantIDs("one logical partition, after its position", s.drainAll(homes[0].Range, end, o), "c")
 }
 
-// holds tells whether a partition has changes of a logical partition.
-func (s *stage) holds(p changefeed.Partition, pk string) bool {
+// holds reports whether a partition has changes of a logical partition.
+func (s *containerTest) holds(p changefeed.Partition, pk string) bool {
 	s.Helper()
 	all := s.drainAll(p.Range, beginning, changefeed.ReadOptions{})
 	return slices.ContainsFunc(all, func(c changefeed.Change) bool { return c.PartitionKey == s.key(pk) })
 }
 
-func hierarchicalKeys(s *stage) {
+// hierarchicalKeys writes keys of two levels: a component for each path, in their
+// order.
+func hierarchicalKeys(s *containerTest) {
 	want := map[changefeed.PartitionKey]string{}
 	for _, pk := range []string{"a", "b"} {
 		for sub := range 5 {

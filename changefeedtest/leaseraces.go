@@ -9,9 +9,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// contend runs a write by 16 clients at once and wants one to win and the others to
+// contend runs a write by 16 clients at once, of which one must win and the others
 // conflict.
-func (d *desk) contend(what string, write func(n int) error) {
+func (d *leaseTest) contend(what string, write func(n int) error) {
 	d.Helper()
 	var wg sync.WaitGroup
 	errs := make([]error, 16)
@@ -33,13 +33,16 @@ func (d *desk) contend(what string, write func(n int) error) {
 	}
 }
 
-func raceLeaseCreates(d *desk) {
+// raceLeaseCreates creates the same record by all: two winners are two owners of a
+// lock.
+func raceLeaseCreates(d *leaseTest) {
 	for _, l := range []changefeed.Lease{lease("-FF"), {Kind: changefeed.KindLock}} {
 		d.contend("concurrent creates", func(int) error { _, err := d.store.Create(d.Context(), l); return err })
 	}
 }
 
-func raceLeaseUpdates(d *desk) {
+// raceLeaseUpdates takes the same lease by all, again and again, and deletes it by all.
+func raceLeaseUpdates(d *leaseTest) {
 	l := d.create(lease("-FF"))
 	for range 5 {
 		d.contend("concurrent updates", func(n int) error {
@@ -59,7 +62,9 @@ func raceLeaseUpdates(d *desk) {
 	})
 }
 
-func raceLeaseCounts(d *desk) {
+// raceLeaseCounts counts up by conditional updates: an update that is lost shows in the
+// sum.
+func raceLeaseCounts(d *leaseTest) {
 	const clients, each = 6, 12
 	first := d.create(lease("-FF"))
 	var wg sync.WaitGroup
@@ -80,8 +85,8 @@ func raceLeaseCounts(d *desk) {
 	}
 }
 
-// countUp adds one to the only record by conditional updates until it wins.
-func countUp(d *desk, store changefeed.LeaseStore) error {
+// countUp adds 1 to the only record by conditional updates until it wins.
+func countUp(d *leaseTest, store changefeed.LeaseStore) error {
 	for {
 		records, _, err := store.List(d.Context())
 		if err != nil {
@@ -95,7 +100,9 @@ func countUp(d *desk, store changefeed.LeaseStore) error {
 	}
 }
 
-func endedLeases(d *desk) {
+// endedLeases calls each method with an ended context. The error must not be a conflict
+// or ErrNotFound, from which a processor would conclude that its lease is lost.
+func endedLeases(d *leaseTest) {
 	l := d.create(lease("-FF"))
 	ctx, cancel := context.WithCancel(d.Context())
 	cancel()

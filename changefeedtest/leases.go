@@ -12,18 +12,19 @@ import (
 )
 
 // TestLeaseStore proves a [changefeed.LeaseStore], and [changefeed.Follower] where the
-// store has it, against every sentence of their documentation.
+// store has it, against every sentence of their documentation. The promise that a lease
+// has a single owner rests on these properties alone: the processor adds no other lock.
 func TestLeaseStore(t *testing.T, h Harness) {
 	for _, c := range slices.Concat(recordCases, clockCases, foreignCases, followCases) {
 		t.Run(c.name, func(t *testing.T) { c.run(t, h) })
 	}
 }
 
-// A leaseCase is one test on a new lease container.
+// leaseCase is a test on a new lease container.
 type leaseCase struct {
 	name  string
 	needs []Ability
-	test  func(d *desk)
+	test  func(d *leaseTest)
 }
 
 func (c leaseCase) run(t *testing.T, h Harness) {
@@ -31,7 +32,7 @@ func (c leaseCase) run(t *testing.T, h Harness) {
 		return
 	}
 	h.in(t, func(t *testing.T) {
-		d := &desk{T: t, h: h, LeaseContainer: h.Leases(t)}
+		d := &leaseTest{T: t, h: h, LeaseContainer: h.Leases(t)}
 		d.store = d.Unit(t, "unit")
 		_, follows := d.store.(changefeed.Follower)
 		for _, a := range c.needs {
@@ -46,18 +47,18 @@ func (c leaseCase) run(t *testing.T, h Harness) {
 	})
 }
 
-// A desk is a lease container under test, with a client of one unit. Its methods end
-// the test at the first error that they do not expect.
-type desk struct {
+// leaseTest is a lease container under test, with a client of a unit. Its methods end
+// the test at the first unexpected error.
+type leaseTest struct {
 	*testing.T
 	h Harness
 	LeaseContainer
 	store changefeed.LeaseStore
 }
 
-func (d *desk) pass(p time.Duration) { d.Helper(); d.h.pass(d.T, p) }
+func (d *leaseTest) pass(p time.Duration) { d.Helper(); d.h.pass(d.T, p) }
 
-func (d *desk) create(l changefeed.Lease) changefeed.Lease {
+func (d *leaseTest) create(l changefeed.Lease) changefeed.Lease {
 	d.Helper()
 	created, err := d.store.Create(d.Context(), l)
 	if err != nil {
@@ -67,7 +68,7 @@ func (d *desk) create(l changefeed.Lease) changefeed.Lease {
 	return created
 }
 
-func (d *desk) update(l changefeed.Lease) changefeed.Lease {
+func (d *leaseTest) update(l changefeed.Lease) changefeed.Lease {
 	d.Helper()
 	updated, err := d.store.Update(d.Context(), l)
 	if err != nil {
@@ -77,21 +78,21 @@ func (d *desk) update(l changefeed.Lease) changefeed.Lease {
 	return updated
 }
 
-func (d *desk) remove(l changefeed.Lease) {
+func (d *leaseTest) remove(l changefeed.Lease) {
 	d.Helper()
 	if err := d.store.Delete(d.Context(), l); err != nil {
 		d.Fatalf("Delete(%v %s): %v", l.Kind, l.Token, err)
 	}
 }
 
-// list lists the records by kind and token.
-func (d *desk) list() map[string]changefeed.Lease {
+// list returns the records by kind and token.
+func (d *leaseTest) list() map[string]changefeed.Lease {
 	d.Helper()
 	records, _ := d.listed()
 	return records
 }
 
-func (d *desk) listed() (map[string]changefeed.Lease, time.Time) {
+func (d *leaseTest) listed() (map[string]changefeed.Lease, time.Time) {
 	d.Helper()
 	records, now, err := d.store.List(d.Context())
 	if err != nil {
@@ -112,16 +113,16 @@ func (d *desk) listed() (map[string]changefeed.Lease, time.Time) {
 
 func name(l changefeed.Lease) string { return l.Kind.String() + " " + l.Token }
 
-// wantNames compares which records are there.
-func (d *desk) wantNames(what string, got map[string]changefeed.Lease, want ...string) {
+// wantNames compares which records exist.
+func (d *leaseTest) wantNames(what string, got map[string]changefeed.Lease, want ...string) {
 	d.Helper()
 	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, slices.Sorted(slices.Values(want))) {
 		d.Errorf("%s: records %q, want %q", what, names, want)
 	}
 }
 
-// wantSame compares what a record says, and checks that the store did its part.
-func (d *desk) wantSame(what string, got, want changefeed.Lease) {
+// wantSame compares records, and checks the fields that the store sets.
+func (d *leaseTest) wantSame(what string, got, want changefeed.Lease) {
 	d.Helper()
 	if got.Err != nil {
 		d.Errorf("%s(%s): Err = %v", what, name(want), got.Err)
@@ -134,8 +135,8 @@ func (d *desk) wantSame(what string, got, want changefeed.Lease) {
 	}
 }
 
-// said is what the writer of a record said, as far as the record's kind gives it a
-// meaning and as exactly as a document holds it.
+// said writes the fields that the writer of a record sets, as far as the kind gives
+// them a meaning, and as exactly as a document holds them.
 func said(l changefeed.Lease) string {
 	all := fmt.Sprintf("%v %q owner %q epoch %q expiration %v properties %q", l.Kind, l.Token, l.Owner, l.Epoch, l.Expiration, l.Properties)
 	if l.Kind != changefeed.KindLease {
@@ -147,7 +148,7 @@ func said(l changefeed.Lease) string {
 }
 
 // wantErr compares an error.
-func (d *desk) wantErr(what string, got, want error) {
+func (d *leaseTest) wantErr(what string, got, want error) {
 	d.Helper()
 	if !errors.Is(got, want) {
 		d.Errorf("%s: %v, want %v", what, got, want)
@@ -155,15 +156,15 @@ func (d *desk) wantErr(what string, got, want error) {
 }
 
 // wantStale wants a write refused whose ETag is not the stored one. An ETag that no
-// store ever gives may be a bad request as well, so long as nothing is written.
-func (d *desk) wantStale(what string, got error) {
+// store ever gives may be a bad request as well, if nothing is written.
+func (d *leaseTest) wantStale(what string, got error) {
 	d.Helper()
 	if !errors.Is(got, changefeed.ErrConflict) && !errors.Is(got, changefeed.ErrBadRequest) {
 		d.Errorf("%s: %v, want %v", what, got, changefeed.ErrConflict)
 	}
 }
 
-// lease is a new lease on a range.
+// lease returns a new lease on a range.
 func lease(token string) changefeed.Lease {
 	l := changefeed.Lease{Token: token}
 	if r, err := changefeed.ParseRange(token); err == nil {
@@ -172,7 +173,8 @@ func lease(token string) changefeed.Lease {
 	return l
 }
 
-// full is a lease with every field set.
+// full returns a lease with every field set: a store that keeps only the fields it
+// knows loses those of the next version.
 func full(token string) changefeed.Lease {
 	l := lease(token)
 	at := time.Date(2026, 3, 4, 23, 55, 16, 523351000, time.UTC)
@@ -184,9 +186,9 @@ func full(token string) changefeed.Lease {
 	return l
 }
 
-// recordCases test what each method does.
+// recordCases test each method.
 var recordCases = []leaseCase{
-	{name: "a new unit has no records, and the store has a clock", test: func(d *desk) { d.wantNames("new unit", d.list()) }},
+	{name: "a new unit has no records, and the store has a clock", test: func(d *leaseTest) { d.wantNames("new unit", d.list()) }},
 	{name: "a record comes back as it was written", test: recordsComeBack},
 	{name: "create refuses what is there", test: createConflict},
 	{name: "update refuses a stale ETag, and the stored record stays", test: updateConflict},
@@ -204,7 +206,9 @@ var recordCases = []leaseCase{
 	{name: "requests with an ended context are errors", test: endedLeases},
 }
 
-func recordsComeBack(d *desk) {
+// recordsComeBack writes records of each kind, with all fields and with none, and
+// clears fields again. A field that cannot be cleared keeps a released lease owned.
+func recordsComeBack(d *leaseTest) {
 	for _, l := range []changefeed.Lease{
 		lease("0"), lease("-FF"), lease("05C1CFFFFFFFF8-0BF333333333"), full("12"), full("1F-3F"),
 		{Kind: changefeed.KindHost, Token: "h1", Owner: "h1", Epoch: "e1", Expiration: time.Minute, Properties: map[string]string{"weight": "2"}},
@@ -231,7 +235,9 @@ func recordsComeBack(d *desk) {
 	}
 }
 
-func createConflict(d *desk) {
+// createConflict creates twice. Two instances that make the leases of a unit at once
+// must end with one set, and the ETag of a deleted record must not fit its successor.
+func createConflict(d *leaseTest) {
 	first := d.create(full("-FF"))
 	_, err := d.store.Create(d.Context(), lease("-FF"))
 	d.wantErr("Create of what is there", err, changefeed.ErrConflict)
@@ -243,7 +249,9 @@ func createConflict(d *desk) {
 	d.wantSame("List", d.list()[name(second)], lease("-FF"))
 }
 
-func updateConflict(d *desk) {
+// updateConflict updates with old, wrong and empty ETags. An instance that lost its
+// lease has such an ETag, and its write would move the new owner's position back.
+func updateConflict(d *leaseTest) {
 	first := d.create(lease("-FF"))
 	second := first
 	second.Owner = "a"
@@ -261,7 +269,10 @@ func updateConflict(d *desk) {
 	}
 }
 
-func goneRecords(d *desk) {
+// goneRecords writes records that are deleted: ErrNotFound, and nothing is created,
+// because an update that created would bring back the lease of a partition that was
+// split.
+func goneRecords(d *leaseTest) {
 	for _, l := range []changefeed.Lease{lease("-FF"), {Kind: changefeed.KindHost, Token: "h"}, {Kind: changefeed.KindLock}} {
 		gone := d.create(l)
 		d.remove(gone)
@@ -272,7 +283,9 @@ func goneRecords(d *desk) {
 	}
 }
 
-func deleteConflict(d *desk) {
+// deleteConflict deletes with old and empty ETags, which must not delete the lease of
+// another owner.
+func deleteConflict(d *leaseTest) {
 	first := d.create(lease("-FF"))
 	second := d.update(first)
 	for _, etag := range []string{first.ETag, "*", ""} {
@@ -288,7 +301,9 @@ func deleteConflict(d *desk) {
 	d.wantNames("after the delete", d.list())
 }
 
-func deleteForbidden(d *desk) {
+// deleteForbidden deletes without the right. The error must be ErrForbidden: the
+// processor then retires leases in place of deleting them.
+func deleteForbidden(d *leaseTest) {
 	l := d.create(lease("-FF"))
 	limited := d.WithoutDelete(d.T, "unit")
 	d.wantErr("Delete without the right", limited.Delete(d.Context(), l), changefeed.ErrForbidden)
@@ -300,7 +315,9 @@ func deleteForbidden(d *desk) {
 	d.remove(l)
 }
 
-func kindsListed(d *desk) {
+// kindsListed writes records of different kinds with equal tokens: each has its own
+// document.
+func kindsListed(d *leaseTest) {
 	var want []string
 	for _, l := range []changefeed.Lease{
 		lease("0"), lease("1"), lease("-1F"),
@@ -320,7 +337,9 @@ func kindsListed(d *desk) {
 	}
 }
 
-func manyListed(d *desk) {
+// manyListed lists more records than a page of most stores holds. A listing that ends
+// early looks like a hole in the key space.
+func manyListed(d *leaseTest) {
 	var want []string
 	for i := range 250 {
 		want = append(want, name(d.create(lease(fmt.Sprint(i)))))
@@ -328,8 +347,9 @@ func manyListed(d *desk) {
 	d.wantNames("250 leases", d.list(), want...)
 }
 
-// listsAtOnce writes by one client and lists by others.
-func listsAtOnce(d *desk) {
+// listsAtOnce writes by one client and lists by others. A listing that lags lets an
+// instance take a lease that was renewed, or judge by an owner of yesterday.
+func listsAtOnce(d *leaseTest) {
 	l := d.create(lease("-FF"))
 	for n := range 20 {
 		l.Attempts = n + 1
@@ -342,7 +362,9 @@ func listsAtOnce(d *desk) {
 	}
 }
 
-func anyInstance(d *desk) {
+// anyInstance writes presence records under names of all sorts, because host names,
+// pods and services are named by others.
+func anyInstance(d *leaseTest) {
 	var want []string
 	for _, token := range []string{"pod-7", "pod-77", "a/b", `a\b?c#d%2F`, "é 中 😀", "o'neil \"x\"", "..0", ".lock", "a.host.b"} {
 		l := changefeed.Lease{Kind: changefeed.KindHost, Token: token, Owner: token, Epoch: "e"}
@@ -352,8 +374,9 @@ func anyInstance(d *desk) {
 	d.wantNames("hosts", d.list(), want...)
 }
 
-// unitsApart uses names of which one is the beginning of another.
-func unitsApart(d *desk) {
+// unitsApart uses names of which some begin others, where a listing by prefix mixes
+// units up.
+func unitsApart(d *leaseTest) {
 	units := map[string]changefeed.LeaseStore{}
 	for i, processor := range []string{"app", "app2", "ap", "app.", "app..0", "app.host.h", "app.lock", "o'neil", "App", "app "} {
 		d.store = d.Unit(d.T, processor)

@@ -8,7 +8,8 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// limitCases test what no store may take.
+// limitCases test the limits of the service, which every store must hold: a program
+// that works with a lenient store would fail on the day that it moves to the service.
 var limitCases = []containerCase{
 	{name: "a batch has 1 to 100 writes", test: batchCount},
 	{name: "a batch has at most 2 MB", test: batchSize},
@@ -19,7 +20,7 @@ var limitCases = []containerCase{
 	{name: "an operation that does not exist is refused", test: badOperation},
 }
 
-// many are n upserts.
+// many returns n upserts.
 func many(n int) []changefeed.Write {
 	var writes []changefeed.Write
 	for i := range n {
@@ -28,7 +29,8 @@ func many(n int) []changefeed.Write {
 	return writes
 }
 
-func batchCount(s *stage) {
+// batchCount commits 0, 100 and 101 writes.
+func batchCount(s *containerTest) {
 	key := changefeed.Key("k")
 	s.rejects(changefeed.ErrBadRequest, -1, key)
 	s.rejects(changefeed.ErrBadRequest, -1, key, many(101)...)
@@ -38,12 +40,13 @@ func batchCount(s *stage) {
 	}
 }
 
-// large is an item of about so many bytes.
+// large returns an item of about size bytes.
 func large(id string, size int) changefeed.Write {
 	return changefeed.Write{Body: fmt.Appendf(nil, `{"id":%q,"pk":"k","n":0,"text":"%s"}`, id, strings.Repeat("x", size))}
 }
 
-func batchSize(s *stage) {
+// batchSize commits batches and items just below and above 2 MB.
+func batchSize(s *containerTest) {
 	const half = 1 << 20
 	key := changefeed.Key("k")
 	s.rejects(changefeed.ErrBadRequest, -1, key, large("a", half), large("b", half))
@@ -52,7 +55,9 @@ func batchSize(s *stage) {
 	s.commit(key, large("c", 2*half-20_000))
 }
 
-func badIDs(s *stage) {
+// badIDs commits ids that are missing, too long or no strings, and odd ones that are
+// allowed.
+func badIDs(s *containerTest) {
 	key := changefeed.Key("k")
 	fine := changefeed.Write{Body: doc("fine", "k", 1)}
 	for _, id := range []string{"", strings.Repeat("x", 1024)} {
@@ -82,7 +87,8 @@ func badIDs(s *stage) {
 	}
 }
 
-func badBodies(s *stage) {
+// badBodies commits bodies that are no JSON object.
+func badBodies(s *containerTest) {
 	for _, body := range []string{"", "null", "7", `"a"`, "[]", `{"id":"a","pk":"k"`, `{"id":"a","pk":"k"}}`, `{"id":"a","pk":"k",}`, "{id:1}"} {
 		for _, op := range []changefeed.WriteOp{changefeed.WriteUpsert, changefeed.WriteCreate, changefeed.WriteReplace} {
 			s.rejects(changefeed.ErrBadRequest, 0, changefeed.Key("k"), changefeed.Write{Op: op, Body: json.RawMessage(body)})
@@ -90,7 +96,9 @@ func badBodies(s *stage) {
 	}
 }
 
-func foreignKeys(s *stage) {
+// foreignKeys commits items of another partition key than the batch's. They would be
+// stored where nobody looks for them.
+func foreignKeys(s *containerTest) {
 	fine := changefeed.Write{Body: doc("fine", "k", 1)}
 	for _, member := range []string{`,"pk":"other"`, `,"pk":7`, `,"pk":null`, "", `,"PK":"k"`, `,"pk":["k"]`, `,"pk":{"a":1}`} {
 		body := json.RawMessage(`{"id":"a"` + member + `}`)
@@ -98,7 +106,9 @@ func foreignKeys(s *stage) {
 	}
 }
 
-func badKeys(s *stage) {
+// badKeys commits under keys of no form, or with more components than the container has
+// paths.
+func badKeys(s *containerTest) {
 	for _, key := range []changefeed.PartitionKey{
 		"x", "[", "[]", "{}", `["a","b"]`, `[["a"]]`, `[{"a":1}]`, changefeed.Key(strings.Repeat("x", 2049)),
 	} {
@@ -110,7 +120,8 @@ func badKeys(s *stage) {
 	}
 }
 
-func badOperation(s *stage) {
+// badOperation commits an operation that a later version may have.
+func badOperation(s *containerTest) {
 	s.rejects(changefeed.ErrBadRequest, -1, changefeed.Key("k"), changefeed.Write{Op: 99, ID: "a", Body: doc("a", "k", 1)})
 }
 
@@ -124,7 +135,8 @@ func step(op, path, value string) changefeed.PatchOp {
 	return changefeed.PatchOp{Op: op, Path: path, Value: json.RawMessage(value)}
 }
 
-func patchSteps(s *stage) {
+// patchSteps applies every operation in one patch, in order.
+func patchSteps(s *containerTest) {
 	key := changefeed.Key("k")
 	s.commit(key, changefeed.Write{Body: json.RawMessage(`{"id":"a","pk":"k","n":1,"list":[1,3],"deep":{"x":true}}`)})
 	result := s.commit(key, changefeed.Write{Op: changefeed.WritePatch, ID: "a", Patch: []changefeed.PatchOp{
@@ -157,7 +169,9 @@ func patchSteps(s *stage) {
 	}
 }
 
-func badPatches(s *stage) {
+// badPatches refuses patches of which a step cannot apply; the steps before must not
+// remain.
+func badPatches(s *containerTest) {
 	key := changefeed.Key("k")
 	s.commit(key, changefeed.Write{Body: json.RawMessage(`{"id":"a","pk":"k","text":"t","list":[1]}`)})
 	fine := changefeed.Write{Body: doc("fine", "k", 1)}

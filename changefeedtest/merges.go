@@ -7,7 +7,8 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// mergeCases test what merges leave valid.
+// mergeCases test that merges leave ranges and positions valid. Leases are not merged
+// with their partitions, so they go on reading parts of the merged partition.
 var mergeCases = []containerCase{
 	{name: "a merged partition names all that it came from", needs: []Ability{Splitting, Merging}, test: mergeNames},
 	{name: "ranges and positions from before a merge stay valid", needs: []Ability{Splitting, Merging, SubRanges}, test: mergeContinues},
@@ -17,7 +18,7 @@ var mergeCases = []containerCase{
 }
 
 // merge merges the two partitions of a container.
-func (s *stage) merge() changefeed.Partition {
+func (s *containerTest) merge() changefeed.Partition {
 	s.Helper()
 	parts := s.partitions()
 	if len(parts) != 2 {
@@ -27,7 +28,8 @@ func (s *stage) merge() changefeed.Partition {
 	return s.only()
 }
 
-func mergeNames(s *stage) {
+// mergeNames wants all ancestors named, as after a split.
+func mergeNames(s *containerTest) {
 	s.spread("i", 10)
 	parent := s.only()
 	children := s.split(parent)
@@ -39,7 +41,9 @@ func mergeNames(s *stage) {
 	}
 }
 
-func mergeContinues(s *stage) {
+// mergeContinues reads child ranges from positions of before the merge. The merged
+// partition has the changes of both, and each reader must get its own part, once.
+func mergeContinues(s *containerTest) {
 	s.spread("old", 30)
 	children := s.split(s.only())
 	rest := map[string][]string{}
@@ -53,7 +57,7 @@ func mergeContinues(s *stage) {
 	s.merge()
 	for _, child := range children {
 		changes := s.drainAll(child.Range, positions[child.ID], changefeed.ReadOptions{MaxItems: 3})
-		s.wantIDs("child range behind its position, after the merge", changes, rest[child.ID]...)
+		s.wantIDs("child range after its position, after the merge", changes, rest[child.ID]...)
 	}
 	want := s.spread("new", 30)
 	var all []changefeed.Change
@@ -65,7 +69,9 @@ func mergeContinues(s *stage) {
 	s.wantSet("child ranges after later writes", all, want)
 }
 
-func mergeStarts(s *stage) {
+// mergeStarts reads the merged partition from the beginning: in LSN order, though the
+// changes come from several logs.
+func mergeStarts(s *containerTest) {
 	want := s.spread("old", 20)
 	s.split(s.only())
 	want = append(want, s.spread("split", 20)...)
@@ -76,10 +82,12 @@ func mergeStarts(s *stage) {
 	s.wantOrder("merged partition", changes)
 	s.put("key-new", "new")
 	changes, _ = s.drain(merged.Range, from, changefeed.ReadOptions{})
-	s.wantIDs("merged partition behind now", changes, "new")
+	s.wantIDs("merged partition after now", changes, "new")
 }
 
-func mergeFilters(s *stage) {
+// mergeFilters starts from a time before the merge, which must still exclude older
+// changes.
+func mergeFilters(s *containerTest) {
 	s.spread("old", 20)
 	s.pass(2 * time.Second)
 	s.put("key-edge", "edge")
@@ -102,7 +110,7 @@ func mergeFilters(s *stage) {
 }
 
 // mergeAndSplit keeps two readers going through three rounds of change.
-func mergeAndSplit(s *stage) {
+func mergeAndSplit(s *containerTest) {
 	readers := map[changefeed.Range]changefeed.Position{}
 	for _, child := range s.split(s.only()) {
 		readers[child.Range] = beginning

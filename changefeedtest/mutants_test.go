@@ -187,7 +187,7 @@ var sourceMutants = []mutant{
 		}),
 	},
 	{
-		"gives no token before the first change", changefeedtest.TestSource, "an empty container gives an empty page and a position that later changes come behind",
+		"gives no token before the first change", changefeedtest.TestSource, "an empty container gives an empty page and a position that later changes come after",
 		onPages(func(p *changefeed.Page, from changefeed.Position, _ changefeed.ReadOptions) {
 			if len(p.Changes) == 0 {
 				p.Next = from

@@ -8,10 +8,10 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// pageCases test what a page holds.
+// pageCases test the content of pages.
 var pageCases = []containerCase{
 	{name: "a new container has one partition that covers the key space", test: newContainer},
-	{name: "an empty container gives an empty page and a position that later changes come behind", test: emptyContainer},
+	{name: "an empty container gives an empty page and a position that later changes come after", test: emptyContainer},
 	{name: "changes come in the order of their commits, as stored", test: changesAsStored},
 	{name: "what a body says of itself is what the change says", test: bodiesAgree},
 	{name: "an item appears once, in its last version", test: lastVersions},
@@ -24,24 +24,30 @@ var pageCases = []containerCase{
 	{name: "a throttled read tells how long to wait", needs: []Ability{Throttling}, test: throttled},
 }
 
-func newContainer(s *stage) {
+// newContainer holds the harness to its word, on which the other tests rely.
+func newContainer(s *containerTest) {
 	if r := s.whole(); r != changefeed.FullRange() {
 		s.Errorf("range of the only partition is %v, want %v", r, changefeed.FullRange())
 	}
 }
 
-func emptyContainer(s *stage) {
+// emptyContainer reads before the first write. A processor stores a position before its
+// first batch, so an empty page needs a token, and changes after that token must come.
+func emptyContainer(s *containerTest) {
 	for _, start := range []changefeed.Position{beginning, {}} {
 		changes, next := s.drain(s.whole(), start, changefeed.ReadOptions{})
 		s.wantIDs("empty container from "+start.String(), changes)
-		id := "behind " + start.String()
+		id := "after " + start.String()
 		s.put("k", id)
 		changes, _ = s.drain(s.whole(), next, changefeed.ReadOptions{})
-		s.wantIDs("behind an empty page", changes, id)
+		s.wantIDs("after an empty page", changes, id)
 	}
 }
 
-func changesAsStored(s *stage) {
+// changesAsStored compares changes with the results of their writes. A handler that
+// keeps the LSN or the ETag of a change must be able to use them in a conditional
+// write.
+func changesAsStored(s *containerTest) {
 	var want []string
 	var results []changefeed.Result
 	for i := range 30 {
@@ -67,7 +73,7 @@ func changesAsStored(s *stage) {
 }
 
 // wantBody checks an item of doc and its system properties.
-func (s *stage) wantBody(c changefeed.Change, n int) {
+func (s *containerTest) wantBody(c changefeed.Change, n int) {
 	s.Helper()
 	var body struct {
 		ID, ETag string
@@ -83,7 +89,10 @@ func (s *stage) wantBody(c changefeed.Change, n int) {
 	}
 }
 
-func lastVersions(s *stage) {
+// lastVersions overwrites items between reads. The feed of latest versions has each
+// item at the place of its last write: elsewhere, an earlier version would be handled
+// after a later.
+func lastVersions(s *containerTest) {
 	s.put("k", "a")
 	s.put("k", "b")
 	middle := s.token(s.whole(), changefeed.LatestVersion)
@@ -101,7 +110,9 @@ func lastVersions(s *stage) {
 	s.wantIDs("after everything was read", changes, "b")
 }
 
-func deletedItems(s *stage) {
+// deletedItems deletes and creates again. A deleted item has no latest version; one
+// that returns has a new place, not its former one.
+func deletedItems(s *containerTest) {
 	from := s.token(s.whole(), changefeed.LatestVersion)
 	s.put("k", "stays")
 	s.put("k", "goes")
@@ -120,7 +131,9 @@ func deletedItems(s *stage) {
 	}
 }
 
-func pagesJoin(s *stage) {
+// pagesJoin reads with page sizes around the number of items, where a page that ends
+// exactly at the last item is most often wrong.
+func pagesJoin(s *containerTest) {
 	want := s.spread("i", 35)
 	for _, most := range []int{1, 7, 10, 34, 35, 36, 0} {
 		o := changefeed.ReadOptions{MaxItems: most}
@@ -139,7 +152,9 @@ func pagesJoin(s *stage) {
 	}
 }
 
-func pagesRepeat(s *stage) {
+// pagesRepeat reads a page twice. After a crash the same position is read again, and
+// the batch must come again as it was, unless written over.
+func pagesRepeat(s *containerTest) {
 	s.spread("i", 9)
 	first := s.read(s.whole(), beginning, changefeed.ReadOptions{MaxItems: 4})
 	for range 2 {
@@ -150,7 +165,10 @@ func pagesRepeat(s *stage) {
 	}
 }
 
-func transactionsWhole(s *stage) {
+// transactionsWhole reads transactions with pages shorter than they are. A position
+// cannot say how much of a transaction was handled, so a cut would lose or repeat the
+// rest.
+func transactionsWhole(s *containerTest) {
 	s.put("a", "1", "2")
 	s.put("b", "3")
 	s.put("a", "4", "5", "6", "7", "8", "9", "10")
@@ -170,9 +188,9 @@ func transactionsWhole(s *stage) {
 	}
 }
 
-// wantWhole checks that a page begins with a new transaction and is longer than allowed
-// only by its last one.
-func (s *stage) wantWhole(most int, before, page []changefeed.Change) {
+// wantWhole checks that a page begins with a new transaction, and exceeds the limit
+// only by the end of its last.
+func (s *containerTest) wantWhole(most int, before, page []changefeed.Change) {
 	s.Helper()
 	if len(before) > 0 && before[len(before)-1].LSN == page[0].LSN {
 		s.Errorf("pages of %d: transaction %d is cut", most, page[0].LSN)
@@ -188,7 +206,9 @@ func (s *stage) wantWhole(most int, before, page []changefeed.Change) {
 	}
 }
 
-func head(s *stage) {
+// head compares the head with the last write: the distance to it is the lag that users
+// see.
+func head(s *containerTest) {
 	s.put("a", "1")
 	last := s.put("b", "2")
 	page := s.read(s.whole(), beginning, changefeed.ReadOptions{MaxItems: 1})
@@ -197,7 +217,9 @@ func head(s *stage) {
 	}
 }
 
-func endedContext(s *stage) {
+// endedContext wants an error and not an empty page, which a processor would take for
+// the end of the feed.
+func endedContext(s *containerTest) {
 	ctx, cancel := s.soon()
 	cancel()
 	if _, err := s.Source.Read(ctx, s.whole(), beginning, changefeed.ReadOptions{}); err == nil {
@@ -205,7 +227,9 @@ func endedContext(s *stage) {
 	}
 }
 
-func throttled(s *stage) {
+// throttled wants the pause in the error, because a processor that must guess it asks
+// too often or waits too long.
+func throttled(s *containerTest) {
 	s.put("k", "a")
 	r := s.whole()
 	s.Throttle(s.T)
@@ -225,8 +249,10 @@ func throttled(s *stage) {
 	s.Error("throttled for ever")
 }
 
-// bodiesAgree allows bodies without system properties.
-func bodiesAgree(s *stage) {
+// bodiesAgree compares bodies with the fields of their changes, since handlers use
+// either. Bodies without system properties are allowed; the feed's own _lsn must not
+// appear, because the item was not stored with it.
+func bodiesAgree(s *containerTest) {
 	s.put("k", "a", "b")
 	s.put("k", "a")
 	s.put("l", "c")

@@ -10,10 +10,11 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// raceCases test readers and writers at the same time.
+// raceCases test readers beside writers, where a store that publishes commits out of
+// order, or a head before its changes, skips changes that no later read returns.
 var raceCases = []containerCase{
-	{name: "a reader behind concurrent writers misses nothing and sees nothing twice", test: raceReaders},
-	{name: "readers behind concurrent writers go on through a split", needs: []Ability{Splitting}, test: raceSplit},
+	{name: "a reader after concurrent writers misses nothing and sees nothing twice", test: raceReaders},
+	{name: "readers after concurrent writers go on through a split", needs: []Ability{Splitting}, test: raceSplit},
 }
 
 const (
@@ -21,9 +22,9 @@ const (
 	raceCommits = 40
 )
 
-// race starts writers, each with its own logical partition and a new item a commit.
-// The result tells whether all have finished.
-func (s *stage) race(wg *sync.WaitGroup) *atomic.Bool {
+// race starts writers, each with its own logical partition and two new items for each
+// commit. The result is true when all have finished.
+func (s *containerTest) race(wg *sync.WaitGroup) *atomic.Bool {
 	var left atomic.Int64
 	var finished atomic.Bool
 	left.Store(raceWriters)
@@ -43,7 +44,7 @@ func (s *stage) race(wg *sync.WaitGroup) *atomic.Bool {
 }
 
 // wantRace checks that each writer's items came once and in order.
-func (s *stage) wantRace(changes []changefeed.Change) {
+func (s *containerTest) wantRace(changes []changefeed.Change) {
 	s.Helper()
 	next := map[changefeed.PartitionKey][]string{}
 	for _, c := range changes {
@@ -65,7 +66,9 @@ func (s *stage) wantRace(changes []changefeed.Change) {
 	}
 }
 
-func raceReaders(s *stage) {
+// raceReaders follows the writers with small pages, so that most positions lie between
+// two commits.
+func raceReaders(s *containerTest) {
 	r := s.whole()
 	from := s.token(r, changefeed.LatestVersion)
 	var wg sync.WaitGroup
@@ -78,13 +81,13 @@ func raceReaders(s *stage) {
 		all, from = append(all, changes...), next
 		s.breathe(len(changes))
 	}
-	s.wantOrder("behind concurrent writers", all)
+	s.wantOrder("after concurrent writers", all)
 	s.wantRace(all)
 }
 
-// raceSplit splits the partition while writers write and a reader reads, and gives the
-// reader's position to the children.
-func raceSplit(s *stage) {
+// raceSplit splits the partition while writers write and a reader reads, and hands the
+// reader's position to the children: no change may fall between the two.
+func raceSplit(s *containerTest) {
 	s.spread("i", 20)
 	parent := s.only()
 	_, from := s.drain(parent.Range, beginning, changefeed.ReadOptions{})
@@ -112,8 +115,9 @@ func raceSplit(s *stage) {
 	s.wantRace(all)
 }
 
-// readUntilGone reads a range until it is gone, on a goroutine that may not end the test.
-func (s *stage) readUntilGone(r changefeed.Range, from changefeed.Position) ([]changefeed.Change, changefeed.Position) {
+// readUntilGone reads a range until it is gone, on a goroutine that may not end the
+// test.
+func (s *containerTest) readUntilGone(r changefeed.Range, from changefeed.Position) ([]changefeed.Change, changefeed.Position) {
 	var all []changefeed.Change
 	for {
 		page, err := s.Source.Read(s.Context(), r, from, changefeed.ReadOptions{MaxItems: 7})

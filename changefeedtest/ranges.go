@@ -17,9 +17,10 @@ var rangeCases = []containerCase{
 	{name: "parts inside one child stay readable through a split", needs: []Ability{Splitting, SubRanges}, test: partsThroughSplit},
 }
 
-// partsTile also reads parts with few items a page, where a page may well be empty
-// before the end.
-func partsTile(s *stage) {
+// partsTile reads parts of a partition, as finer leases do: each change is in exactly
+// one. Few items a page make pages that are empty before the end, which a reader must
+// not take for it.
+func partsTile(s *containerTest) {
 	want := s.spread("i", 40)
 	for _, n := range []int{2, 7} {
 		var all []changefeed.Change
@@ -38,7 +39,7 @@ func partsTile(s *stage) {
 }
 
 // drainAll drains past empty pages whose position still moves.
-func (s *stage) drainAll(r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) []changefeed.Change {
+func (s *containerTest) drainAll(r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) []changefeed.Change {
 	s.Helper()
 	var all []changefeed.Change
 	for range maxPages {
@@ -53,7 +54,9 @@ func (s *stage) drainAll(r changefeed.Range, from changefeed.Position, o changef
 	return nil
 }
 
-func positionsNarrow(s *stage) {
+// positionsNarrow uses a position of the whole for its parts, as the children of a
+// lease do.
+func positionsNarrow(s *containerTest) {
 	s.spread("old", 10)
 	page := s.read(s.whole(), beginning, changefeed.ReadOptions{MaxItems: 4})
 	rest, _ := s.drain(s.whole(), page.Next, changefeed.ReadOptions{})
@@ -61,11 +64,13 @@ func positionsNarrow(s *stage) {
 	for _, part := range s.cut(s.whole(), 3) {
 		all = append(all, s.drainAll(part, page.Next, changefeed.ReadOptions{})...)
 	}
-	s.wantSet("parts behind a page", all, ids(rest))
+	s.wantSet("parts after a page", all, ids(rest))
 	s.wantSet("the rest", rest, []string{"old004", "old005", "old006", "old007", "old008", "old009"})
 }
 
-func splitNames(s *stage) {
+// splitNames splits twice. All ancestors are named, because an instance that was away
+// during both splits finds its lease's successors by them.
+func splitNames(s *containerTest) {
 	s.spread("i", 10)
 	parent := s.only()
 	children := s.split(parent)
@@ -81,7 +86,7 @@ func splitNames(s *stage) {
 	}
 }
 
-// tiles tells whether sorted partitions cover a range.
+// tiles reports whether sorted partitions cover a range.
 func tiles(r changefeed.Range, parts []changefeed.Partition) bool {
 	edge := r.Min
 	for _, p := range parts {
@@ -93,7 +98,10 @@ func tiles(r changefeed.Range, parts []changefeed.Partition) bool {
 	return edge == r.Max
 }
 
-func spanningGone(s *stage) {
+// spanningGone reads ranges across partitions. They must be gone, not be served: else
+// one lease would go on reading for two partitions, and the other instances would get
+// no share.
+func spanningGone(s *containerTest) {
 	s.spread("i", 10)
 	parent := s.only()
 	middle := s.read(parent.Range, beginning, changefeed.ReadOptions{MaxItems: 3}).Next
@@ -110,7 +118,8 @@ func spanningGone(s *stage) {
 }
 
 // splitContinues reads a part, splits, writes, and reads the rest from the children.
-func splitContinues(s *stage) {
+// This is the promise of a split: nothing lost, nothing twice.
+func splitContinues(s *containerTest) {
 	s.spread("before", 30)
 	first := s.read(s.whole(), beginning, changefeed.ReadOptions{MaxItems: 11})
 	rest, _ := s.drain(s.whole(), first.Next, changefeed.ReadOptions{})
@@ -129,7 +138,7 @@ func splitContinues(s *stage) {
 		}
 		all = append(all, changes...)
 	}
-	s.wantSet("children behind the parent's position", all, append(ids(rest), after...))
+	s.wantSet("children after the parent's position", all, append(ids(rest), after...))
 	// Once more, from the children's own positions.
 	again := s.secondSplit(children[1])
 	for _, c := range again {
@@ -139,8 +148,8 @@ func splitContinues(s *stage) {
 	}
 }
 
-// secondSplit splits a child and rewrites all items behind its own position.
-func (s *stage) secondSplit(child changefeed.Partition) []changefeed.Change {
+// secondSplit splits a child and rewrites all items after its own position.
+func (s *containerTest) secondSplit(child changefeed.Partition) []changefeed.Change {
 	s.Helper()
 	_, end := s.drain(child.Range, beginning, changefeed.ReadOptions{})
 	s.spread("before", 30)
@@ -150,11 +159,13 @@ func (s *stage) secondSplit(child changefeed.Partition) []changefeed.Change {
 	for _, grandchild := range s.split(child) {
 		all = append(all, s.drainAll(grandchild.Range, end, changefeed.ReadOptions{})...)
 	}
-	s.wantSet("grandchildren behind the child's position", all, ids(want))
+	s.wantSet("grandchildren after the child's position", all, ids(want))
 	return all
 }
 
-func splitStarts(s *stage) {
+// splitStarts reads children from the beginning and from now, as leases without a
+// position.
+func splitStarts(s *containerTest) {
 	want := s.spread("i", 30)
 	var all []changefeed.Change
 	nows := map[string]changefeed.Position{}
@@ -171,10 +182,12 @@ func splitStarts(s *stage) {
 	for _, child := range s.partitions() {
 		all = append(all, s.drainAll(child.Range, nows[child.Range.String()], changefeed.ReadOptions{})...)
 	}
-	s.wantSet("children behind now", all, want)
+	s.wantSet("children after now", all, want)
 }
 
-func partsThroughSplit(s *stage) {
+// partsThroughSplit splits under finer leases. Those that lie within a child must not
+// notice, because there is nothing to hand over; the one at the edge is gone.
+func partsThroughSplit(s *containerTest) {
 	s.spread("old", 30)
 	parent := s.only()
 	positions := map[changefeed.Range]changefeed.Position{}
@@ -196,5 +209,5 @@ func partsThroughSplit(s *stage) {
 			}
 		}
 	}
-	s.wantSet("parts behind their positions", all, want)
+	s.wantSet("parts after their positions", all, want)
 }

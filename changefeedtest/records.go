@@ -13,7 +13,8 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// clockCases test the store's clock.
+// clockCases test the store's clock. All instances judge expiry by it, so their own
+// clocks do not matter; a store that repeats the writer's time gives that up.
 var clockCases = []leaseCase{
 	{name: "the store's clock stamps records, whatever the writer says", test: storeStamps},
 	{name: "records age by the store's clock", needs: []Ability{PassingTime}, test: recordsAge},
@@ -21,10 +22,11 @@ var clockCases = []leaseCase{
 	{name: "a record without a time to live stays", needs: []Ability{PassingTime}, test: recordsStay},
 }
 
-// clockGrain is how coarse a store's stamps may be.
+// clockGrain is how coarse a store's stamps may be: the service keeps whole seconds.
 const clockGrain = 2 * time.Second
 
-func storeStamps(d *desk) {
+// storeStamps writes with times of a writer whose clock is decades ahead.
+func storeStamps(d *leaseTest) {
 	l := lease("-FF")
 	l.Updated = time.Date(2050, 1, 1, 0, 0, 0, 0, time.UTC)
 	l.Timestamp = time.Date(2051, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -39,7 +41,8 @@ func storeStamps(d *desk) {
 	}
 }
 
-func recordsAge(d *desk) {
+// recordsAge compares the ages of a record that is written and one that is not.
+func recordsAge(d *leaseTest) {
 	first, second := d.create(lease("0")), d.create(lease("1"))
 	_, before := d.listed()
 	d.pass(90 * time.Second)
@@ -55,7 +58,9 @@ func recordsAge(d *desk) {
 	near("the age of an updated record", now.Sub(records[name(second)].Updated), 0)
 }
 
-func recordsExpire(d *desk) {
+// recordsExpire writes with a time to live, which each write begins anew. Presence
+// records and locks of dead instances would else stay for ever.
+func recordsExpire(d *leaseTest) {
 	for _, l := range []changefeed.Lease{{Kind: changefeed.KindLock, TTL: 30 * time.Second}, {Kind: changefeed.KindHost, Token: "h", TTL: 30 * time.Second}} {
 		held := d.create(l)
 		d.pass(20 * time.Second)
@@ -77,22 +82,24 @@ func recordsExpire(d *desk) {
 	}
 }
 
-func recordsStay(d *desk) {
+// recordsStay lets two days pass: a unit that was stopped over a weekend keeps its
+// positions.
+func recordsStay(d *leaseTest) {
 	d.create(lease("-FF"))
 	d.create(changefeed.Lease{Kind: changefeed.KindInfo})
 	d.pass(48 * time.Hour)
 	d.wantNames("after two days", d.list(), "lease -FF", "info ")
 }
 
-// foreignCases test documents that others wrote.
+// foreignCases test documents that other programs wrote.
 var foreignCases = []leaseCase{
 	{name: "what a record does not know of its document is kept", needs: []Ability{ForeignWrites}, test: unknownKept},
 	{name: "a foreign write makes the ETag stale", needs: []Ability{ForeignWrites}, test: foreignStale},
 	{name: "a document that is no record is listed with its error", needs: []Ability{ForeignWrites}, test: brokenListed},
 }
 
-// edit changes the stored document of a record behind the store's back.
-func (d *desk) edit(l changefeed.Lease, change func(members map[string]json.RawMessage)) {
+// edit changes the stored document of a record as another program would.
+func (d *leaseTest) edit(l changefeed.Lease, change func(members map[string]json.RawMessage)) {
 	d.Helper()
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(l.Raw, &members); err != nil {
@@ -106,7 +113,9 @@ func (d *desk) edit(l changefeed.Lease, change func(members map[string]json.RawM
 	d.Put(d.T, text)
 }
 
-func unknownKept(d *desk) {
+// unknownKept adds a member that no record has. Updates must keep the member, since a
+// newer version of this processor, or another program, put it there for a reason.
+func unknownKept(d *leaseTest) {
 	const note = `{"by":["ops",1.50],"why":null}`
 	for _, l := range []changefeed.Lease{full("-FF"), {Kind: changefeed.KindHost, Token: "h", Owner: "h"}} {
 		d.create(l)
@@ -124,13 +133,14 @@ func unknownKept(d *desk) {
 	}
 }
 
-// sameJSON compares two texts but for spaces and the notation of numbers.
+// sameJSON compares two texts, except for spaces and the notation of numbers.
 func sameJSON(got json.RawMessage, want string) bool {
 	var g, w any
 	return json.Unmarshal(got, &g) == nil && json.Unmarshal([]byte(want), &w) == nil && fmt.Sprint(g) == fmt.Sprint(w)
 }
 
-func foreignStale(d *desk) {
+// foreignStale writes past the owner, whose next write must conflict.
+func foreignStale(d *leaseTest) {
 	held := d.create(lease("-FF"))
 	d.edit(d.list()[name(held)], func(members map[string]json.RawMessage) { members["note"] = json.RawMessage("1") })
 	_, err := d.store.Update(d.Context(), held)
@@ -138,8 +148,9 @@ func foreignStale(d *desk) {
 	d.wantErr("Delete after a foreign write", d.store.Delete(d.Context(), held), changefeed.ErrConflict)
 }
 
-// brokenListed leaves of a lease's document only its identity.
-func brokenListed(d *desk) {
+// brokenListed leaves only the identity of a lease's document. The rest of the listing
+// must come nevertheless, because one broken document must not stop a fleet.
+func brokenListed(d *leaseTest) {
 	held := d.create(full("-FF"))
 	d.create(lease("0"))
 	d.edit(d.list()[name(held)], func(members map[string]json.RawMessage) {
@@ -176,7 +187,7 @@ var followCases = []leaseCase{
 }
 
 // follow follows until there are changes, or until the context ends.
-func (d *desk) follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, error) {
+func (d *leaseTest) follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, error) {
 	follower, ok := d.store.(changefeed.Follower)
 	if !ok {
 		return nil, "", errors.New("the lease store is no Follower")
@@ -196,8 +207,8 @@ func (d *desk) follow(ctx context.Context, cursor string) ([]changefeed.Lease, s
 	}
 }
 
-// soonFollow is follow for what is there or about to come.
-func (d *desk) soonFollow(cursor string) ([]changefeed.Lease, string) {
+// soonFollow is follow for changes that exist or are about to come.
+func (d *leaseTest) soonFollow(cursor string) ([]changefeed.Lease, string) {
 	d.Helper()
 	ctx, cancel := context.WithTimeout(d.Context(), time.Minute)
 	defer cancel()
@@ -209,7 +220,7 @@ func (d *desk) soonFollow(cursor string) ([]changefeed.Lease, string) {
 }
 
 // collect follows until all names have appeared, and returns their last records.
-func (d *desk) collect(cursor string, names ...string) (map[string]changefeed.Lease, string) {
+func (d *leaseTest) collect(cursor string, names ...string) (map[string]changefeed.Lease, string) {
 	d.Helper()
 	seen := map[string]changefeed.Lease{}
 	for slices.ContainsFunc(names, func(n string) bool { _, ok := seen[n]; return !ok }) {
@@ -222,7 +233,9 @@ func (d *desk) collect(cursor string, names ...string) (map[string]changefeed.Le
 	return seen, cursor
 }
 
-func followBegins(d *desk) {
+// followBegins takes the first cursor, which must come at once and without records: the
+// listing has those.
+func followBegins(d *leaseTest) {
 	d.create(lease("0"))
 	changed, cursor := d.soonFollow("")
 	if len(changed) != 0 {
@@ -235,7 +248,9 @@ func followBegins(d *desk) {
 	}
 }
 
-func followChanges(d *desk) {
+// followChanges follows the writes of two clients. Records from Follow have ETags, so
+// that a lease can be taken without a listing.
+func followChanges(d *leaseTest) {
 	first, second := d.create(lease("0")), d.create(lease("1"))
 	_, start := d.soonFollow("")
 	other := *d
@@ -253,13 +268,14 @@ func followChanges(d *desk) {
 	second.Owner = "b"
 	second = d.update(second)
 	seen, _ = d.collect(cursor, name(second))
-	d.wantNames("behind the cursor", seen, name(second))
+	d.wantNames("after the cursor", seen, name(second))
 	seen, _ = d.collect(start, name(first), name(host), name(second)) // a cursor can be used again
 	d.wantSame("Follow again", seen[name(second)], second)
 	d.wantSame("a followed record is good for a write", other.update(seen[name(second)]), second)
 }
 
-func followWaits(d *desk) {
+// followWaits follows while nothing happens. A Follow that returns at once would poll.
+func followWaits(d *leaseTest) {
 	_, cursor := d.soonFollow("")
 	done := make(chan error, 1)
 	var wg sync.WaitGroup
@@ -281,7 +297,9 @@ func followWaits(d *desk) {
 	}
 }
 
-func followForward(d *desk) {
+// followForward updates a record again and again: versions must not come back, or a
+// view would show a former owner.
+func followForward(d *leaseTest) {
 	l := d.create(lease("0"))
 	_, cursor := d.soonFollow("")
 	for n := range 5 {
@@ -300,7 +318,8 @@ func followForward(d *desk) {
 	}
 }
 
-func followUnit(d *desk) {
+// followUnit writes records of two units, whose changes share a feed.
+func followUnit(d *leaseTest) {
 	_, cursor := d.soonFollow("")
 	other := *d
 	other.store = d.Unit(d.T, "unit2")
@@ -311,9 +330,9 @@ func followUnit(d *desk) {
 	d.wantNames("one unit", seen, name(mine))
 }
 
-// followRace writes records from many clients while one follows, until the follower
-// has seen the last version of each.
-func followRace(d *desk) {
+// followRace writes records from many clients while one follows, until the follower has
+// seen the last version of each: a missed change is a lease that nobody takes in time.
+func followRace(d *leaseTest) {
 	const writers, each = 8, 25
 	_, cursor := d.soonFollow("")
 	var wg sync.WaitGroup

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// startCases test where reading begins, and what may not begin.
+// startCases test where reading begins, and which positions are refused.
 var startCases = []containerCase{
 	{name: "from now gives only later changes, and a token even when there are none", test: fromNow},
 	{name: "from the beginning gives everything, however late it is asked for", test: fromBeginning},
@@ -20,29 +20,34 @@ var startCases = []containerCase{
 	{name: "what is no partition key is a bad request that names it", needs: []Ability{KeyReads}, test: badKeyRead},
 }
 
-func fromNow(s *stage) {
+// fromNow starts from now. The token must come even when nothing has changed: without
+// it, the changes between this read and the next would be skipped.
+func fromNow(s *containerTest) {
 	s.put("k", "before")
 	changes, next := s.drain(s.whole(), changefeed.Position{}, changefeed.ReadOptions{})
 	s.wantIDs("from now", changes)
 	s.put("k", "after")
 	s.put("k", "later")
 	changes, next = s.drain(s.whole(), next, changefeed.ReadOptions{})
-	s.wantIDs("behind now", changes, "after", "later")
+	s.wantIDs("after now", changes, "after", "later")
 	changes, _ = s.drain(s.whole(), next, changefeed.ReadOptions{})
 	s.wantIDs("at the end", changes)
 }
 
-func fromBeginning(s *stage) {
+// fromBeginning reads twice from the beginning, because a second unit begins late.
+func fromBeginning(s *containerTest) {
 	want := s.spread("i", 5)
 	_, next := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
 	changes, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
 	s.wantIDs("a second time from the beginning", changes, want...)
 	changes, _ = s.drain(s.whole(), next, changefeed.ReadOptions{})
-	s.wantIDs("behind the end", changes)
+	s.wantIDs("after the end", changes)
 }
 
-// fromTime puts a, b, c with more than a second between them.
-func fromTime(s *stage) {
+// fromTime puts a, b, c with more than a second between them, and starts around b. A
+// start includes its own second, because a program takes the time first and writes
+// then.
+func fromTime(s *containerTest) {
 	s.put("k", "a")
 	s.pass(2 * time.Second)
 	s.put("k", "b")
@@ -73,9 +78,9 @@ func fromTime(s *stage) {
 	}
 }
 
-// fromTimeTaken writes twice as fast as it can: a program that takes the time and then
-// writes has both in one second.
-func fromTimeTaken(s *stage) {
+// fromTimeTaken writes twice within a second: a program that takes the time and then
+// writes has both in the same second, and must not lose the write.
+func fromTimeTaken(s *containerTest) {
 	s.put("k", "a")
 	first, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
 	if len(first) != 1 {
@@ -87,10 +92,11 @@ func fromTimeTaken(s *stage) {
 	s.wantIDs("from the time of the first", all, "a", "b")
 	s.put("k", "c")
 	all, _ = s.drain(s.whole(), next, changefeed.ReadOptions{})
-	s.wantIDs("behind that, with the start beside the token", all, "c")
+	s.wantIDs("after that, with the start beside the token", all, "c")
 }
 
-func fromFuture(s *stage) {
+// fromFuture starts tomorrow, which gives nothing yet and is no error.
+func fromFuture(s *containerTest) {
 	s.put("k", "a")
 	all, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
 	if len(all) != 1 {
@@ -101,7 +107,9 @@ func fromFuture(s *stage) {
 	s.wantIDs("from tomorrow", changes)
 }
 
-func startStays(s *stage) {
+// startStays wants the start to stay beside the token. A reader goes on filtering by
+// time, since a merge may bring older changes after the token.
+func startStays(s *containerTest) {
 	s.put("k", "a")
 	s.pass(2 * time.Second)
 	all, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
@@ -119,7 +127,9 @@ func startStays(s *stage) {
 	}
 }
 
-func tokenWins(s *stage) {
+// tokenWins gives both: the token is progress, and to go by the start would repeat all
+// of it.
+func tokenWins(s *containerTest) {
 	s.put("k", "a")
 	end := s.token(s.whole(), changefeed.LatestVersion)
 	s.put("k", "b")
@@ -128,14 +138,18 @@ func tokenWins(s *stage) {
 	s.wantIDs("from a token with a start beside it", changes, "b")
 }
 
-func badTokens(s *stage) {
+// badTokens gives tokens of no form. A store that took such a token for the beginning
+// or the end would hide a mistake of the operator by repeating or losing changes.
+func badTokens(s *containerTest) {
 	s.put("k", "a")
 	for _, token := range []string{"garbage", `"garbage"`, "{}", `"1`, "-", "\x00\xff", strings.Repeat("9", 200)} {
 		s.refuse(changefeed.ErrBadRequest, s.whole(), changefeed.At(token), changefeed.ReadOptions{})
 	}
 }
 
-func badKeyRead(s *stage) {
+// badKeyRead gives keys of no form; the error must name the key, since keys come from
+// users.
+func badKeyRead(s *containerTest) {
 	o := changefeed.ReadOptions{Key: changefeed.Key(make(chan int))}
 	_, err := s.Source.Read(s.Context(), s.whole(), beginning, o)
 	if err == nil || !strings.Contains(err.Error(), "chan int") {

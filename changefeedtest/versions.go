@@ -10,10 +10,10 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// retaining is a container with all versions and deletes.
+// retaining is a container that keeps all versions and deletes for an hour.
 var retaining = Container{Retention: time.Hour}
 
-// versionCases test all versions and deletes.
+// versionCases test the feed of all versions and deletes.
 var versionCases = []containerCase{
 	{name: "all versions and deletes shows every operation, chained by LSN", needs: []Ability{AllVersions}, container: retaining, test: everyVersion},
 	{name: "all versions and deletes shows the image before", needs: []Ability{AllVersions, PreviousImages}, container: retaining, test: imagesBefore},
@@ -33,7 +33,7 @@ var versionCases = []containerCase{
 var versions = changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes}
 
 // life gives an item four versions and an end, with a neighbour between them.
-func (s *stage) life(pk, id string) []changefeed.Result {
+func (s *containerTest) life(pk, id string) []changefeed.Result {
 	s.Helper()
 	key := s.key(pk)
 	var all []changefeed.Result
@@ -49,12 +49,14 @@ func (s *stage) life(pk, id string) []changefeed.Result {
 	return append(all, s.remove(pk, id))
 }
 
-// of are the changes of one item.
+// of returns the changes of an item.
 func of(id string, changes []changefeed.Change) []changefeed.Change {
 	return slices.DeleteFunc(slices.Clone(changes), func(c changefeed.Change) bool { return c.ID != id })
 }
 
-func everyVersion(s *stage) {
+// everyVersion wants each operation, chained by LSN: a handler that misses one can
+// tell. The same position must also serve the feed of latest versions.
+func everyVersion(s *containerTest) {
 	from := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
 	results := s.life("k", "a")
 	all, _ := s.drain(s.whole(), from, versions)
@@ -66,7 +68,7 @@ func everyVersion(s *stage) {
 }
 
 // wantLife checks the changes that life makes.
-func (s *stage) wantLife(changes []changefeed.Change, results []changefeed.Result, pk string) {
+func (s *containerTest) wantLife(changes []changefeed.Change, results []changefeed.Result, pk string) {
 	s.Helper()
 	ops := []changefeed.Op{changefeed.OpCreate, changefeed.OpReplace, changefeed.OpReplace, changefeed.OpReplace, changefeed.OpDelete}
 	if len(changes) != len(ops) {
@@ -84,7 +86,7 @@ func (s *stage) wantLife(changes []changefeed.Change, results []changefeed.Resul
 	}
 }
 
-// number is the n of an item; -1 when there is none.
+// number returns the n of an item, -1 when there is none.
 func number(body json.RawMessage) int {
 	item := struct{ N int }{-1}
 	if err := json.Unmarshal(body, &item); err != nil {
@@ -93,7 +95,9 @@ func number(body json.RawMessage) int {
 	return item.N
 }
 
-func imagesBefore(s *stage) {
+// imagesBefore wants the previous image with each change, which handlers use to see the
+// difference; a create has none.
+func imagesBefore(s *containerTest) {
 	from := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
 	s.life("k", "a")
 	all, _ := s.drain(s.whole(), from, versions)
@@ -104,7 +108,9 @@ func imagesBefore(s *stage) {
 	}
 }
 
-func versionStarts(s *stage) {
+// versionStarts refuses starts before now: versions from before the retention are gone,
+// and a feed with a silent gap at its begin would pass for complete.
+func versionStarts(s *containerTest) {
 	s.put("k", "a")
 	s.refuse(changefeed.ErrBadRequest, s.whole(), beginning, versions)
 	past := changefeed.Position{Start: changefeed.FromTime(time.Now().Add(-time.Minute))}
@@ -113,10 +119,11 @@ func versionStarts(s *stage) {
 	s.wantIDs("from now", all)
 	s.remove("k", "a")
 	all, _ = s.drain(s.whole(), next, versions)
-	s.wantIDs("behind now", all, "a")
+	s.wantIDs("after now", all, "a")
 }
 
-func versionPages(s *stage) {
+// versionPages reads with small pages, as for latest versions.
+func versionPages(s *containerTest) {
 	from := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
 	want := []string{}
 	for range 4 {
@@ -139,7 +146,9 @@ func versionPages(s *stage) {
 	}
 }
 
-func versionsThroughSplit(s *stage) {
+// versionsThroughSplit splits between the versions of an item. The delete must name the
+// replace before it, though that lies in the parent's log.
+func versionsThroughSplit(s *containerTest) {
 	s.spread("i", 20)
 	from := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
 	before := s.spread("i", 20)
@@ -153,7 +162,7 @@ func versionsThroughSplit(s *stage) {
 }
 
 // wantPairs reads a replace and a delete of each item from the children.
-func (s *stage) wantPairs(children []changefeed.Partition, from changefeed.Position, items []string) {
+func (s *containerTest) wantPairs(children []changefeed.Partition, from changefeed.Position, items []string) {
 	s.Helper()
 	replaced := map[string]int64{}
 	count := 0
@@ -174,12 +183,13 @@ func (s *stage) wantPairs(children []changefeed.Partition, from changefeed.Posit
 	}
 }
 
-func (s *stage) drainVersions(r changefeed.Range, from changefeed.Position) []changefeed.Change {
+func (s *containerTest) drainVersions(r changefeed.Range, from changefeed.Position) []changefeed.Change {
 	s.Helper()
 	return s.drainAll(r, from, changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes, MaxItems: 3})
 }
 
-func versionsThroughMerge(s *stage) {
+// versionsThroughMerge merges between the versions of an item.
+func versionsThroughMerge(s *containerTest) {
 	s.spread("i", 20)
 	children := s.split(s.only())
 	positions := map[string]changefeed.Position{}
@@ -198,11 +208,13 @@ func versionsThroughMerge(s *stage) {
 		}
 	}
 	if count[changefeed.OpReplace] != len(items) || count[changefeed.OpDelete] != len(items) || len(count) != 2 {
-		s.Errorf("changes behind the children's positions: %v, want %d replaces and deletes", count, len(items))
+		s.Errorf("changes after the children's positions: %v, want %d replaces and deletes", count, len(items))
 	}
 }
 
-func versionsOfKey(s *stage) {
+// versionsOfKey reads the versions of a logical partition beside another with the same
+// id.
+func versionsOfKey(s *containerTest) {
 	o := changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes, Key: s.key("mine")}
 	_, from := s.drain(s.whole(), changefeed.Position{}, o)
 	results := s.life("mine", "a")
@@ -211,8 +223,9 @@ func versionsOfKey(s *stage) {
 }
 
 // tooOld lets the retention pass with writes on the way, so that every store has had
-// reason to clean up.
-func tooOld(s *stage) {
+// reason to clean up. The position must then be refused: an operator has to learn that
+// changes are lost, and the feed of latest versions still serves the position.
+func tooOld(s *containerTest) {
 	old := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
 	s.put("k", "a")
 	s.pass(20 * time.Minute)
@@ -231,14 +244,14 @@ func tooOld(s *stage) {
 	s.refuse(changefeed.ErrTooOld, s.whole(), old, versions)
 }
 
-// mortal is an item that lives for ten seconds.
-func (s *stage) mortal(id string) changefeed.Write {
+// mortal returns the write of an item that lives for ten seconds.
+func (s *containerTest) mortal(id string) changefeed.Write {
 	return changefeed.Write{Body: fmt.Appendf(nil, `{"id":%q,"pk":%q,"n":0,"ttl":10}`, id, s.name("k"))}
 }
 
-// passing lets time pass until a store that expires items in the background must have
-// done it, or done tells so.
-func (s *stage) passing(done func() bool) bool {
+// passing lets time pass until done reports true, for longer than a store that expires
+// items in the background may need.
+func (s *containerTest) passing(done func() bool) bool {
 	for range 60 {
 		s.pass(5 * time.Second)
 		if done() {
@@ -248,7 +261,8 @@ func (s *stage) passing(done func() bool) bool {
 	return false
 }
 
-func expiredItem(s *stage) {
+// expiredItem wants an expiry in the feed, as a delete that differs from a user's.
+func expiredItem(s *containerTest) {
 	from := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
 	result := s.commit(s.key("k"), s.mortal("a"))[0]
 	s.put("k", "stays")
@@ -263,7 +277,9 @@ func expiredItem(s *stage) {
 	}
 }
 
-func expiredLatest(s *stage) {
+// expiredLatest wants an expired item out of the feed of latest versions, and its id
+// free.
+func expiredLatest(s *containerTest) {
 	s.commit(s.key("k"), s.mortal("a"))
 	s.put("k", "stays")
 	all, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})

@@ -10,7 +10,8 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// waitCases test [changefeed.Waiter].
+// waitCases test [changefeed.Waiter]. A wait that ends too early costs a read; a wait
+// that misses a change stalls a lease until the next change, and no error shows it.
 var waitCases = []containerCase{
 	{name: "waiting ends at once when there are changes", needs: []Ability{Waiting}, test: waitAtOnce},
 	{name: "waiting ends with a commit, and a read then finds it", needs: []Ability{Waiting}, test: waitWakes},
@@ -19,25 +20,26 @@ var waitCases = []containerCase{
 	{name: "many waiters all hear of a commit", needs: []Ability{Waiting}, test: waitMany},
 }
 
-// await waits for changes as long as it can be expected to take.
-func (s *stage) await(r changefeed.Range, from changefeed.Position) error {
+// await waits for changes that must come.
+func (s *containerTest) await(r changefeed.Range, from changefeed.Position) error {
 	ctx, cancel := s.soon()
 	defer cancel()
 	return s.Source.(changefeed.Waiter).Wait(ctx, r, from)
 }
 
-func waitAtOnce(s *stage) {
+// waitAtOnce waits for changes that are there already.
+func waitAtOnce(s *containerTest) {
 	from := s.token(s.whole(), changefeed.LatestVersion)
 	s.put("k", "a")
 	for _, at := range []changefeed.Position{from, beginning} {
 		if err := s.await(s.whole(), at); err != nil {
-			s.Errorf("Wait behind %v with a change there: %v", at, err)
+			s.Errorf("Wait after %v with a change there: %v", at, err)
 		}
 	}
 }
 
 // waitWakes races commits with waits: a commit between read and wait must end the wait.
-func waitWakes(s *stage) {
+func waitWakes(s *containerTest) {
 	const commits = 100
 	r, from := s.whole(), s.token(s.whole(), changefeed.LatestVersion)
 	var wg sync.WaitGroup
@@ -59,8 +61,8 @@ func waitWakes(s *stage) {
 	}
 }
 
-// breathe lets others run, and in a bubble the clock, when a poll found nothing.
-func (s *stage) breathe(found int) {
+// breathe lets others run, and in a bubble the clock, after a poll that found nothing.
+func (s *containerTest) breathe(found int) {
 	s.Helper()
 	if found > 0 {
 		return
@@ -71,7 +73,7 @@ func (s *stage) breathe(found int) {
 }
 
 // try is put for goroutines, which may not end the test.
-func (s *stage) try(pk string, ids ...string) error {
+func (s *containerTest) try(pk string, ids ...string) error {
 	var writes []changefeed.Write
 	for i, id := range ids {
 		writes = append(writes, changefeed.Write{Body: doc(id, s.name(pk), i)})
@@ -80,7 +82,9 @@ func (s *stage) try(pk string, ids ...string) error {
 	return err
 }
 
-func waitCause(s *stage) {
+// waitCause wants the cause of the context's end, because a processor ends waits for
+// several reasons and acts on which.
+func waitCause(s *containerTest) {
 	r, from := s.whole(), s.token(s.whole(), changefeed.LatestVersion)
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(s.Context())
@@ -97,7 +101,9 @@ func waitCause(s *stage) {
 	s.Error("Wait never blocks")
 }
 
-func waitSplit(s *stage) {
+// waitSplit splits under a waiter. The wait must end, so that the reader learns of the
+// split.
+func waitSplit(s *containerTest) {
 	s.spread("i", 10)
 	parent := s.only()
 	_, from := s.drain(parent.Range, beginning, changefeed.ReadOptions{})
@@ -112,7 +118,9 @@ func waitSplit(s *stage) {
 	}
 }
 
-func waitMany(s *stage) {
+// waitMany wakes twenty waiters with a commit: a store that hands the news to one of
+// them stalls the others.
+func waitMany(s *containerTest) {
 	r, from := s.whole(), s.token(s.whole(), changefeed.LatestVersion)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -126,7 +134,7 @@ func waitMany(s *stage) {
 	s.put("k", "a")
 }
 
-// countCases test [changefeed.Counter].
+// countCases test [changefeed.Counter]: the lag that users see and alert on.
 var countCases = []containerCase{
 	{name: "pending counts items, in transactions too, and finds the oldest", needs: []Ability{Counting}, test: pendingItems},
 	{name: "pending counts what a read will give: last versions", needs: []Ability{Counting}, test: pendingLatest},
@@ -137,7 +145,7 @@ var countCases = []containerCase{
 	{name: "pending counts from a time", needs: []Ability{Counting, PassingTime}, test: pendingFromTime},
 }
 
-func (s *stage) pending(r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) changefeed.Backlog {
+func (s *containerTest) pending(r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) changefeed.Backlog {
 	s.Helper()
 	backlog, err := s.Source.(changefeed.Counter).Pending(s.Context(), r, from, o)
 	if err != nil {
@@ -146,14 +154,16 @@ func (s *stage) pending(r changefeed.Range, from changefeed.Position, o changefe
 	return backlog
 }
 
-func (s *stage) wantPending(what string, got changefeed.Backlog, items int, oldest time.Time) {
+func (s *containerTest) wantPending(what string, got changefeed.Backlog, items int, oldest time.Time) {
 	s.Helper()
 	if got.Items != int64(items) || !got.Oldest.Truncate(time.Second).Equal(oldest.Truncate(time.Second)) {
 		s.Errorf("%s: %d pending since %v, want %d since %v", what, got.Items, got.Oldest, items, oldest)
 	}
 }
 
-func pendingItems(s *stage) {
+// pendingItems counts items and not transactions, and finds the oldest: its age is the
+// delay.
+func pendingItems(s *containerTest) {
 	r := s.whole()
 	s.wantPending("empty", s.pending(r, beginning, changefeed.ReadOptions{}), 0, time.Time{})
 	s.put("k", "1")
@@ -166,16 +176,18 @@ func pendingItems(s *stage) {
 	}
 	s.wantPending("from the beginning", s.pending(r, beginning, changefeed.ReadOptions{}), 5, all[0].Time)
 	page := s.read(r, beginning, changefeed.ReadOptions{MaxItems: 1})
-	s.wantPending("behind one item", s.pending(r, page.Next, changefeed.ReadOptions{}), 4, all[1].Time)
+	s.wantPending("after one item", s.pending(r, page.Next, changefeed.ReadOptions{}), 4, all[1].Time)
 	s.wantPending("at the end", s.pending(r, end, changefeed.ReadOptions{}), 0, time.Time{})
 	s.wantPending("from now", s.pending(r, changefeed.Position{}, changefeed.ReadOptions{}), 0, time.Time{})
 	s.put("k", "6", "7")
 	if got := s.pending(r, end, changefeed.ReadOptions{}); got.Items != 2 {
-		s.Errorf("%d pending behind the former end, want 2", got.Items)
+		s.Errorf("%d pending after the former end, want 2", got.Items)
 	}
 }
 
-func pendingLatest(s *stage) {
+// pendingLatest counts last versions, as a read would give them. Superseded versions
+// would make a lag that never goes away by reading.
+func pendingLatest(s *containerTest) {
 	from := s.token(s.whole(), changefeed.LatestVersion)
 	s.put("k", "a")
 	s.put("k", "b")
@@ -189,7 +201,8 @@ func pendingLatest(s *stage) {
 	}
 }
 
-func pendingVersions(s *stage) {
+// pendingVersions counts every version and delete in that mode.
+func pendingVersions(s *containerTest) {
 	from := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
 	s.life("k", "a")
 	if got := s.pending(s.whole(), from, versions); got.Items != 8 || got.Oldest.IsZero() {
@@ -197,7 +210,9 @@ func pendingVersions(s *stage) {
 	}
 }
 
-func pendingAnyRange(s *stage) {
+// pendingAnyRange counts across partitions and in parts: an estimate must not fail
+// during a split, when users look at it most.
+func pendingAnyRange(s *containerTest) {
 	s.spread("i", 30)
 	parent := s.only()
 	page := s.read(parent.Range, beginning, changefeed.ReadOptions{MaxItems: 10})
@@ -214,7 +229,8 @@ func pendingAnyRange(s *stage) {
 	}
 }
 
-func pendingKey(s *stage) {
+// pendingKey counts a logical partition.
+func pendingKey(s *containerTest) {
 	s.spread("i", 10)
 	s.put("mine", "a", "b", "c")
 	if got := s.pending(s.whole(), beginning, changefeed.ReadOptions{Key: s.key("mine")}); got.Items != 3 {
@@ -222,7 +238,8 @@ func pendingKey(s *stage) {
 	}
 }
 
-func pendingRefuses(s *stage) {
+// pendingRefuses wants the errors of a read, so that a bad position shows here too.
+func pendingRefuses(s *containerTest) {
 	s.put("k", "a")
 	for _, from := range []changefeed.Position{changefeed.At("garbage"), changefeed.At(`"1`)} {
 		got, err := s.Source.(changefeed.Counter).Pending(s.Context(), s.whole(), from, changefeed.ReadOptions{})
@@ -232,7 +249,8 @@ func pendingRefuses(s *stage) {
 	}
 }
 
-func pendingFromTime(s *stage) {
+// pendingFromTime counts from a time, as for a unit before its first checkpoint.
+func pendingFromTime(s *containerTest) {
 	s.put("k", "a")
 	s.pass(2 * time.Second)
 	s.put("k", "b")

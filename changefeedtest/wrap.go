@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// Method names a method of the seams.
+// Method names a method of the interfaces that the wrappers wrap.
 type Method string
 
 // The methods.
@@ -25,18 +25,20 @@ const (
 	CommitterCommit  Method = "Committer.Commit"
 )
 
-// Call is one call of a wrapped store.
+// Call is a call to a wrapped store.
 type Call struct {
 	Method Method
-	// On is what the call is about: a range, a lease token, a partition key; empty for
+	// On is the subject of the call: a range, a lease token, a partition key; empty for
 	// Partitions, List and Follow.
 	On string
 }
 
-// An around stands between a caller and the call.
+// around stands between a caller and the call. All wrappers are made of it, so faults
+// and counts see the same calls.
 type around func(ctx context.Context, c Call, call func() error) error
 
-// wrapSource wraps a source and the optional abilities that it has.
+// wrapSource wraps a source with the optional abilities that it has, each combination
+// as a type of its own: a type assertion on the result must answer as on the source.
 func wrapSource(inner changefeed.Source, a around) changefeed.Source {
 	s := source{inner, a}
 	waits, isWaiter := inner.(changefeed.Waiter)
@@ -186,7 +188,8 @@ func (c committer) Commit(ctx context.Context, key changefeed.PartitionKey, writ
 	return onlyGood(results, err)
 }
 
-// onlyGood drops the value of a call whose reply was an error, lost ones included.
+// onlyGood drops the value of a call whose reply was an error, lost replies included: a
+// caller must not see a result that the network would not have brought.
 func onlyGood[T any](value T, err error) (T, error) {
 	if err != nil {
 		var none T
@@ -210,7 +213,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// throttledFor is the pause that an error asks for; 0 when it is no throttling.
+// throttledFor returns the pause that an error asks for, 0 if it is no throttling.
 func throttledFor(err error) time.Duration {
 	if throttled, ok := errors.AsType[*changefeed.ThrottledError](err); ok {
 		return throttled.After
