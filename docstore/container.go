@@ -151,11 +151,13 @@ func (c *Container) Commit(ctx context.Context, key changefeed.PartitionKey, wri
 	return r.results, nil
 }
 
-// Condition tells whether a document, with its system properties, is as a write wants
-// it. It must be quick, since all writers wait for it, and must not keep the body.
+// Condition reports whether a write may go ahead, given the present document with its
+// system properties. Be quick there, because all writers wait, and do not keep body,
+// whose bytes belong to the group being committed.
 type Condition func(body []byte) (bool, error)
 
-// commit carries out a batch for a logical partition; without a key, that of the first body.
+// commit carries out a batch for a logical partition; without a key, that of the first
+// body.
 func (c *Container) commit(ctx context.Context, p LogicalPartition, writes []changefeed.Write, conds map[int]Condition) (*request, error) {
 	if err := c.usable(ctx); err != nil {
 		return nil, err
@@ -187,7 +189,8 @@ func refused(err error) bool {
 	return false
 }
 
-// request prepares a batch.
+// request prepares a batch: all work that needs no turn is done here, in the caller's
+// goroutine, because the committer serves every writer of the store.
 func (c *Container) request(l *layout, p LogicalPartition, writes []changefeed.Write) (*request, error) {
 	if len(writes) == 0 || len(writes) > maxBatch {
 		return nil, fmt.Errorf("%w: %d writes: want 1 to %d", ErrBatchLimit, len(writes), maxBatch)
@@ -254,7 +257,8 @@ func canonicalKey(key string) (string, error) {
 	return string(append(text, ']')), nil
 }
 
-// one commits a single write; without a key, under that of its body.
+// one commits a single write; without a key, under that of its body. The error names
+// the operation and the container in place of the index in a batch.
 func (c *Container) one(ctx context.Context, key changefeed.PartitionKey, w changefeed.Write) (Item, error) {
 	var p LogicalPartition
 	var err error

@@ -41,32 +41,33 @@
 //
 // # Damage
 //
-// [Open] verifies the files before any change. A file that is lost, cut or
-// altered is [ErrCorrupt] with its name, from Open or, for the blocks of tables, from
-// the read that meets them. The end of the newest log is an exception after a kill or a
-// power loss, because nothing shows how far that log had reached: [DB.Recovery] reports
-// how far it reaches now. [DB.Check] reads everything; [Salvage] reads the rest of a
+// [Open] verifies the files before any change. A file that is lost, cut or altered is
+// [ErrCorrupt] with its name, from Open or, for the blocks of tables, from the read
+// that meets them. The end of the newest log is an exception after a kill or a power
+// loss, because nothing shows how far that log had reached: [DB.Recovery] reports how
+// far it reaches now. [DB.Check] reads everything; [Salvage] reads the rest of a
 // damaged store.
 //
 // # Files
 //
 // The files of a store are readable and writable by their owner only. Open takes the
-// permissions of others from files of earlier versions, and leaves the directory
-// alone. An empty store takes less than a megabyte. Deleted data gives back its room
-// while the store is written to. Deleted containers, containers without documents, and
-// all but 2 MB of the logs give back theirs 30 seconds after the last write.
+// permissions of others from files of earlier versions, and leaves the directory alone.
+// An empty store takes less than a megabyte. Deleted data gives back its room while the
+// store is written to. Deleted containers, containers without documents, and all but 2
+// MB of the logs give back theirs 30 seconds after the last write.
 //
 // # Caveats
 //
-// One process has a directory open at a time. The items of a write are limited as the
-// service limits them: 2 MB a document, 100 writes or 2 MB a batch. Time starts compare
-// milliseconds, where the service compares whole seconds. A container's time never goes back: where the machine's clock is set
-// back, it goes on from the last commit, after a restart without the time that the store
-// was closed. The service charges request units by rules of its own; those of
-// this store and its server are simpler. A token is valid in the container that it came
-// from, and not checked for that. Most memory of a store is outside the Go heap: a process
-// that does little but read feeds should raise GOGC, to 400 perhaps, for else the garbage
-// collector runs every few pages and takes a third of the time.
+// A directory is open in one process at a time. Writes are limited as in the service: 2
+// MB a document, 100 writes or 2 MB a batch. Time starts compare milliseconds, where
+// the service compares whole seconds. The time of a container never goes back: if the
+// machine's clock is set back, the container's time goes on from the last commit; a
+// restart then leaves out the time for which the store was closed. Request charges are
+// a sketch, since the service's rules are not public. A token is valid in its own
+// container only, and Read does not check that. Most memory of a store is outside the
+// Go heap, so a process that does little but read feeds should raise GOGC, to 400
+// perhaps: else the garbage collector runs every few pages and takes a third of the
+// time.
 //
 // # Where to read on
 //

@@ -11,8 +11,9 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
-// LogicalPartition is a partition key of a container, and its documents. The key is read and hashed once, for all that
-// is done with it; it remains valid when partitions split and merge.
+// LogicalPartition is a partition key of a container, with its documents. The key is
+// read and hashed once for everything that a request does with it. It remains valid
+// when partitions split and merge.
 type LogicalPartition struct {
 	c   *Container
 	pk  string           // the key as the store has it
@@ -20,8 +21,8 @@ type LogicalPartition struct {
 	rng changefeed.Range // of epk, or of all keys that begin like pk
 }
 
-// LogicalPartition finds a partition key. A hierarchical one may lack its last levels: then it can be read and not
-// written.
+// LogicalPartition finds a partition key. A hierarchical key may lack its last levels:
+// then it can be read and not written.
 func (c *Container) LogicalPartition(key changefeed.PartitionKey) (LogicalPartition, error) {
 	rng, pk, err := c.layout.Load().keyRange(string(key))
 	if err != nil {
@@ -34,19 +35,20 @@ func (c *Container) LogicalPartition(key changefeed.PartitionKey) (LogicalPartit
 	return LogicalPartition{c: c, pk: pk, epk: rng.Min, rng: rng}, nil
 }
 
-// Key is the partition key in the one form that the store has for it.
+// Key returns the partition key in the one form that it has in the store.
 func (p *LogicalPartition) Key() changefeed.PartitionKey { return changefeed.PartitionKey(p.pk) }
 
-// Range is where the key is in the key space.
+// Range returns the place of the key in the key space.
 func (p *LogicalPartition) Range() changefeed.Range { return p.rng }
 
-// Partition is the physical partition that has the key now, and the LSN of its newest change.
+// Partition returns the physical partition that has the key now, and the LSN of its
+// newest change.
 func (p *LogicalPartition) Partition() (part changefeed.Partition, newest int64) {
 	at := p.c.layout.Load().at(p.rng.Min)
 	return changefeed.Partition{ID: at.id(), Range: at.rng, Parents: at.parents}, min(at.newest.Load(), p.c.head.Load())
 }
 
-// Item is a document, or [changefeed.ErrNotFound].
+// Item returns a document, or [changefeed.ErrNotFound].
 func (p *LogicalPartition) Item(ctx context.Context, id string) (Item, error) {
 	if err := p.c.usable(ctx); err != nil {
 		return Item{}, err
@@ -68,7 +70,8 @@ func (p *LogicalPartition) Item(ctx context.Context, id string) (Item, error) {
 	return it, nil
 }
 
-// Commit is the answer to a batch of writes. What is said of the partition holds for a batch that was refused, too.
+// Commit is the answer to a batch of writes. Partition and Newest are set for a refused
+// batch too, because the server's answer has a session token either way.
 type Commit struct {
 	Results   []changefeed.Result  // one for each write; nil when the batch was refused
 	Charge    float64              // request units of all of them
@@ -76,8 +79,10 @@ type Commit struct {
 	Newest    int64                // LSN of its newest change
 }
 
-// Commit is [Container.Commit], with a condition for some of the writes, by index. Where the document exists and does
-// not meet it, the batch is refused with [changefeed.ErrPrecondition].
+// Commit is [Container.Commit] with conditions for some of the writes, by index. Where
+// the document exists and does not meet the condition, the batch is refused with
+// [changefeed.ErrPrecondition]. The server needs this for the condition of a patch,
+// which must be decided in the write's turn and not before.
 func (p *LogicalPartition) Commit(ctx context.Context, writes []changefeed.Write, conds map[int]Condition) (Commit, error) {
 	r, err := p.c.commit(ctx, *p, writes, conds)
 	var done Commit
@@ -93,7 +98,8 @@ func (p *LogicalPartition) Commit(ctx context.Context, writes []changefeed.Write
 	return done, nil
 }
 
-// chargeOf is the charge of a write that leaves, or reads, a document with so many bytes.
+// chargeOf returns the charge of a write that leaves, or reads, a document of so many
+// bytes.
 func chargeOf(op changefeed.WriteOp, bytes int) float64 {
 	switch op {
 	case changefeed.WriteRead:
@@ -104,7 +110,7 @@ func chargeOf(op changefeed.WriteOp, bytes int) float64 {
 	return service.WriteCharge(bytes)
 }
 
-// item is the document that a request of one write has made.
+// item returns the document that a request of a single write has made.
 func (r *request) item() Item {
 	made := r.results[0]
 	return Item{
@@ -113,7 +119,7 @@ func (r *request) item() Item {
 	}
 }
 
-// hashKey is the effective partition key of a key.
+// hashKey returns the effective partition key of a key.
 func (l *layout) hashKey(pk string) (string, error) {
 	parsed, err := epk.Parse(pk)
 	if err != nil {

@@ -35,8 +35,10 @@ type selection struct {
 	begin
 }
 
-// Read implements [changefeed.Source]. A page holds up to 1,000 changes unless
-// MaxItems says otherwise, and 4 MB; a larger transaction comes alone.
+// Read implements [changefeed.Source]. A page holds up to 1,000 changes unless MaxItems
+// says otherwise, and 4 MB; a transaction is never cut, so a larger one comes alone. A
+// range across several partitions is [changefeed.ErrGone], a position before the
+// retention [changefeed.ErrTooOld].
 func (c *Container) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
 	page, err := c.read(ctx, r, from, o)
 	if err != nil {
