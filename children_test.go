@@ -2,8 +2,10 @@ package changefeed_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -141,6 +143,45 @@ func TestAParentStaysUntilItsChildrenCoverIt(t *testing.T) {
 		w.tiles()
 		if items, again := y.items(); items != 20 || again != 20 || w.has(parent.ID) {
 			t.Errorf("%d items, %d again, want both versions of 20 once", items, again)
+		}
+		p.stop(t)
+	})
+}
+
+// No child is made before its parent is stored as splitting, though the write that says so
+// fails for longer than a try of the split lasts: after a crash nobody would know the parts.
+func TestNoChildIsMadeBeforeItsParentIsStoredAsSplitting(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(20)
+		store := &hookedStore{Leases: w.leases}
+		var failing atomic.Bool
+		store.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			if l.State == changefeed.StateSplitting && failing.Load() {
+				return l, errors.New("no answer")
+			}
+			return w.leases.Update(ctx, l)
+		}
+		var early atomic.Int64
+		store.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			if l.Kind == changefeed.KindLease && failing.Load() {
+				early.Add(1)
+			}
+			return w.leases.Create(ctx, l)
+		}
+		y := &tally{}
+		p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: changefeed.FromBeginning(), Expiration: 20 * time.Minute, Renew: 8 * time.Minute})
+		time.Sleep(10 * time.Second)
+		failing.Store(true)
+		w.split(0)
+		time.Sleep(5 * time.Minute)
+		if n := early.Load(); n > 0 {
+			t.Errorf("%d children were made while their parent was stored as live", n)
+		}
+		failing.Store(false)
+		time.Sleep(2 * time.Minute)
+		w.tiles()
+		if n := len(w.records(changefeed.KindLease)); n != 2 || w.pending() != 0 {
+			t.Errorf("%d leases, %d pending", n, w.pending())
 		}
 		p.stop(t)
 	})

@@ -85,11 +85,15 @@ func (w *worker) replace() (done bool, err error) {
 // before. A split that an older version has begun has no parts yet. There are no parts
 // when the range need not be split.
 func (w *worker) plan(ctx context.Context) (parent Lease, parts []Range, err error) {
-	if err := w.keeper.note(ctx, func(l *Lease) { parent = *l }); err != nil {
+	stored := false
+	if err := w.keeper.note(ctx, func(l *Lease) { parent, stored = *l, w.keeper.stored.State == StateSplitting }); err != nil {
 		return parent, nil, err
 	}
 	if parts, known := parent.parts(); known && parent.State == StateSplitting {
-		return parent, parts, nil
+		if !stored { // an earlier try was not answered
+			err = w.keeper.store(ctx)
+		}
+		return parent, parts, err
 	}
 	partitions, err := w.r.source.Partitions(ctx)
 	if err != nil {
