@@ -22,6 +22,7 @@ const (
 type Load struct {
 	turns   chan struct{} // has room for each turn that is taken at once
 	waiting atomic.Int64  // for a turn
+	begun   atomic.Int64  // requests, ever
 	held    atomic.Int64  // bytes of queries that are computed
 	sending atomic.Int64  // bytes of large answers that are being sent
 }
@@ -43,7 +44,10 @@ func (l *Load) Usage() Usage {
 }
 
 // Request begins the account of a request, which ends with [Request.End].
-func (l *Load) Request(ctx context.Context) Request { return Request{load: l, ctx: ctx} }
+func (l *Load) Request(ctx context.Context) Request {
+	l.begun.Add(1)
+	return Request{load: l, ctx: ctx}
+}
 
 // Send counts an answer of so many bytes until sent is called. A large one is refused while too much is being sent,
 // unless it must go out.

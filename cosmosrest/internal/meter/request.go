@@ -15,7 +15,11 @@ const (
 	FreeWork = 1 << 19               // units of work without a turn, about a millisecond; and between looks at the clock
 	MaxWait  = 10 * time.Second      // for a turn; then it is a 429
 	turn     = 50 * time.Millisecond // while others wait
-	breath   = 20 * time.Microsecond // rest after as much: a processor without work looks at the network, a yielding one does not
+
+	// A query rests after FreeWork, because a processor without work looks at the network and a yielding one does not.
+	// While other requests come it rests for long, because their clients, too, may need the processors.
+	breath     = 20 * time.Microsecond
+	longBreath = 500 * time.Microsecond
 
 	DocWork  = 1 << 11 // units to read a document, besides its bytes
 	KeyWork  = 1 << 12 // units to look up a key or an id
@@ -34,6 +38,7 @@ type Request struct {
 	asked   int // units when it was last asked whether to go on
 	held    int // bytes
 	turning bool
+	others  int64              // requests of the server that had begun at the last rest
 	since   time.Time          // of the turn
 	stop    context.CancelFunc // of ctx, when that has a limit
 }
@@ -63,15 +68,24 @@ func (m *Request) Work(units int) error {
 	case m.ctx.Err() != nil:
 		return context.Cause(m.ctx)
 	case m.turning && (time.Since(m.since) < turn || m.load.waiting.Load() == 0):
-		select {
-		case <-m.ctx.Done():
-			return context.Cause(m.ctx)
-		case <-time.After(breath):
-			return nil
-		}
+		return m.breathe()
 	}
 	m.Rest()
 	return m.await()
+}
+
+// breathe leaves the processor to others for a moment.
+func (m *Request) breathe() error {
+	rest := breath
+	if begun := m.load.begun.Load(); begun != m.others {
+		m.others, rest = begun, longBreath
+	}
+	select {
+	case <-m.ctx.Done():
+		return context.Cause(m.ctx)
+	case <-time.After(rest):
+		return nil
+	}
 }
 
 // await waits for a turn, in line.
@@ -83,7 +97,7 @@ func (m *Request) await() error {
 	defer patience.Stop()
 	select {
 	case all.turns <- struct{}{}:
-		m.turning, m.since = true, time.Now()
+		m.turning, m.since, m.others = true, time.Now(), all.begun.Load()
 		return nil
 	case <-m.ctx.Done():
 		return context.Cause(m.ctx)

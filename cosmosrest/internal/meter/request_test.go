@@ -79,3 +79,28 @@ func TestATurnPassesOnWhenOthersWait(t *testing.T) {
 		}
 	})
 }
+
+// A query that computes leaves more of the processors to others while these come.
+func TestAQueryRestsLongerWhileOtherRequestsCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		load := NewLoad()
+		m := new(load.Request(t.Context()))
+		defer m.End()
+		for n, step := range []struct {
+			others int
+			rest   time.Duration
+		}{{0, 0}, {0, breath}, {3, longBreath}, {0, breath}, {1, longBreath}} { // the first has no turn yet
+			for range step.others {
+				other := load.Request(t.Context())
+				other.End()
+			}
+			began := time.Now()
+			if err := m.Work(FreeWork); err != nil {
+				t.Fatal(err)
+			}
+			if rest := time.Since(began); rest != step.rest {
+				t.Errorf("step %d, after %d other requests: rested for %v, want %v", n, step.others, rest, step.rest)
+			}
+		}
+	})
+}
