@@ -199,11 +199,11 @@ func (r *run) checkCover(ctx context.Context) {
 	for _, f := range r.lasting(flaws) {
 		if f.err != nil {
 			r.reported[f.id] = true
-			r.hooks.Error(f.err)
+			r.raise(f.err)
 			continue
 		}
 		start := r.recorded()
-		r.hooks.Error(&Error{Origin: OriginBalancer, Err: fmt.Errorf("%w: %v; creating leases from %v", ErrHole, f.holes, start)})
+		r.raise(&Error{Origin: OriginBalancer, Err: fmt.Errorf("%w: %v; creating leases from %v", ErrHole, f.holes, start)})
 		bounded, cancel := context.WithTimeout(ctx, r.opts.Acquire) // the round has other work
 		_, err := r.locked(bounded, func(ctx context.Context) error { return r.cover(ctx, start, r.vacancy(f.holes)) })
 		cancel()

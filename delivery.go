@@ -57,6 +57,7 @@ func (d *deliverer) batch(page Page, on *delivery) *Batch {
 
 // finish moves on after a page that is done, and stores that when it is due.
 func (d *deliverer) finish(on *delivery, took time.Duration) {
+	d.past.mended(OriginHandler)
 	due := false
 	d.keeper.move(func(p *progress) {
 		if took < d.r.opts.HandlerTimeout/2 {
@@ -66,6 +67,7 @@ func (d *deliverer) finish(on *delivery, took time.Duration) {
 		due = p.due(time.Now())
 	})
 	if due {
+		d.past.begin(ActivityStoring)
 		d.keeper.store(d.untilDrained) // or the work ends
 	}
 }

@@ -227,22 +227,6 @@ func TestTheDeadAreNoWorkers(t *testing.T) {
 	}
 }
 
-// Each error that was not written is counted once.
-func TestUnwrittenErrorsAreCountedOnce(t *testing.T) {
-	f := fold{kinds: map[string]*told{}}
-	now := time.Now()
-	for i := range mostLines + 5 {
-		f.admit(string(rune('a'+i)), "", now)
-	}
-	now = now.Add(foldPeriod)
-	if counts, ok := f.admit("x", "", now); !ok || !slices.Equal(counts, []any{"unwritten", 5}) {
-		t.Errorf("written %v with %v, want 5 unwritten", ok, counts)
-	}
-	if counts, ok := f.admit("y", "", now); !ok || len(counts) != 0 {
-		t.Errorf("written %v with %v, want no counts", ok, counts)
-	}
-}
-
 // A host that knows nothing of us takes what it wants: nothing free is kept for it.
 func TestNothingFreeIsKeptForForeignHosts(t *testing.T) {
 	now := time.Now()

@@ -118,6 +118,7 @@ const (
 
 // call runs a function of the handler. What is stuck goes on alone: nobody waits for it.
 func (d *delegate) call(f func(context.Context) error) (outcome, error) {
+	d.past.begin(ActivityHandling)
 	ctx, cancel := context.WithCancelCause(d.untilLost)
 	defer cancel(nil)
 	c := d.launch(ctx, f)
@@ -135,7 +136,7 @@ func (d *delegate) call(f func(context.Context) error) (outcome, error) {
 		return verdict(ctx, <-c.result)
 	}
 	err := fmt.Errorf("%w, %v after it ended: %w", ErrHandlerStuck, d.r.opts.Drain, context.Cause(ctx))
-	d.r.hooks.Error(&Error{Origin: OriginHandler, Lease: d.lease.Token, Err: err})
+	d.raise(OriginHandler, err)
 	return isStuck, err
 }
 
@@ -155,7 +156,7 @@ func (d *delegate) launch(ctx context.Context, f func(context.Context) error) *l
 	go func() {
 		defer func() {
 			if !c.abandon() {
-				d.r.unclaim(d.lease.Range)
+				d.r.claims.free(d.lease.Range)
 			}
 		}()
 		protect(ctx, f, c.result)
@@ -183,10 +184,7 @@ func (d *delegate) patience(result <-chan error, cancel context.CancelCauseFunc)
 			return nil, false
 		case <-timeout.C:
 			cancel(ErrHandlerTimeout)
-			d.r.hooks.Error(&Error{
-				Origin: OriginHandler, Lease: d.lease.Token,
-				Err: fmt.Errorf("%w after %v", ErrHandlerTimeout, d.r.opts.HandlerTimeout),
-			})
+			d.raise(OriginHandler, fmt.Errorf("%w after %v", ErrHandlerTimeout, d.r.opts.HandlerTimeout))
 			return nil, false
 		}
 	}
@@ -267,7 +265,7 @@ func (d *delegate) close(why Reason) Reason {
 		}
 	}
 	if err != nil {
-		d.r.hooks.Error(&Error{Origin: OriginHandler, Lease: d.lease.Token, Err: fmt.Errorf("close: %w", err)})
+		d.raise(OriginHandler, fmt.Errorf("close: %w", err))
 	}
 	return why
 }

@@ -1,13 +1,18 @@
 package changefeed
 
 import (
+	"errors"
 	"log/slog"
+	"reflect"
 	"time"
+
+	"github.com/millrace/changefeed/internal/fold"
 )
 
-// Hooks are told what a processor does. Unset ones do nothing, except that an unset
+// Hooks are called with what a processor does. Unset ones do nothing, except that an unset
 // Error writes to [slog.Default], so that no failure is silent. They are called from
-// many goroutines and must return soon; a hook that panics ends the program.
+// many goroutines and must return soon; a hook that panics ends the program. [JoinHooks]
+// joins several.
 type Hooks struct {
 	// Ready: the unit's leases exist; every change committed from now on will be delivered.
 	Ready func()
@@ -15,22 +20,52 @@ type Hooks struct {
 	Acquired func(l Lease)
 	// Released: this instance has stopped working on a lease.
 	Released func(l Lease, why Reason)
-	// BatchDone: a batch has been handled, with or without success.
+	// BatchDone: the handler has come back, with or without success.
 	BatchDone func(d BatchDone)
+	// ReadDone: a page was read, or not.
+	ReadDone func(d ReadDone)
+	// WaitDone: the source had been waited for.
+	WaitDone func(d WaitDone)
+	// StoreDone: a held lease was written, or not.
+	StoreDone func(d StoreDone)
 	// Round: the balancer has compared the leases with the instances.
 	Round func(r Round)
 	// Error: something failed that the processor goes on after.
 	Error func(err *Error)
 }
 
-// BatchDone tells of one call of the handler.
+// BatchDone is one call of the handler.
 type BatchDone struct {
 	Batch    *Batch
 	Duration time.Duration
 	Err      error // nil when the batch is done
 }
 
-// Round tells of one round of the balancer.
+// ReadDone is one read of a lease's range.
+type ReadDone struct {
+	Lease    string // its token
+	Changes  int
+	Charge   float64 // in request units, 0 when the source does not say
+	Duration time.Duration
+	Err      error
+}
+
+// WaitDone is one wait for something new to read, of a source that is a [Waiter].
+type WaitDone struct {
+	Lease    string // its token
+	Duration time.Duration
+	Err      error
+}
+
+// StoreDone is one write of a held lease.
+type StoreDone struct {
+	Lease    string // its token
+	Renewal  bool   // it was due by time; else there was something to store
+	Duration time.Duration
+	Err      error
+}
+
+// Round is one round of the balancer.
 type Round struct {
 	Leases    int  // of the unit
 	Instances int  // that are alive, this one included
@@ -57,25 +92,142 @@ const (
 	ReasonRedundant Reason = "redundant"
 )
 
-// withDefaults fills the unset hooks.
+// JoinHooks makes hooks of several: each event goes to all that want it, in their order. So
+// JoinHooks(LogHooks(log), own) logs beside hooks of your own.
+func JoinHooks(hooks ...Hooks) Hooks {
+	var joined Hooks
+	fields := reflect.ValueOf(&joined).Elem()
+	for i := range fields.NumField() {
+		var set []reflect.Value
+		for _, h := range hooks {
+			if f := reflect.ValueOf(h).Field(i); !f.IsNil() {
+				set = append(set, f)
+			}
+		}
+		switch len(set) {
+		case 0:
+		case 1:
+			fields.Field(i).Set(set[0])
+		default:
+			fields.Field(i).Set(reflect.MakeFunc(set[0].Type(), func(event []reflect.Value) []reflect.Value {
+				for _, f := range set {
+					f.Call(event)
+				}
+				return nil
+			}))
+		}
+	}
+	return joined
+}
+
+// withDefaults sets the unset hooks.
 func (h Hooks) withDefaults() Hooks {
-	if h.Ready == nil {
-		h.Ready = func() {}
-	}
-	if h.Acquired == nil {
-		h.Acquired = func(Lease) {}
-	}
-	if h.Released == nil {
-		h.Released = func(Lease, Reason) {}
-	}
-	if h.BatchDone == nil {
-		h.BatchDone = func(BatchDone) {}
-	}
-	if h.Round == nil {
-		h.Round = func(Round) {}
-	}
-	if h.Error == nil {
-		h.Error = LogHooks(slog.Default()).Error
+	defaults := reflect.ValueOf(Hooks{
+		Ready:     func() {},
+		Acquired:  func(Lease) {},
+		Released:  func(Lease, Reason) {},
+		BatchDone: func(BatchDone) {},
+		ReadDone:  func(ReadDone) {},
+		WaitDone:  func(WaitDone) {},
+		StoreDone: func(StoreDone) {},
+		Round:     func(Round) {},
+		Error:     LogHooks(slog.Default()).Error,
+	})
+	fields := reflect.ValueOf(&h).Elem()
+	for i := range fields.NumField() {
+		if fields.Field(i).IsNil() {
+			fields.Field(i).Set(defaults.Field(i))
+		}
 	}
 	return h
+}
+
+// LogHooks are hooks that write to a logger: errors as errors, leases that come and go
+// as info, batches as debug.
+//
+// Errors of one kind are one line a minute, for however many leases, so that an outage
+// does not fill the log; the next line counts what was left out as repeated. Those of
+// the handler are of one kind if they differ only in words that have digits in them.
+// Those of the source, the lease store and the balancer are of one kind if they are the
+// same sentinel of this package or, being none, have the same cause; but what
+// somebody must mend is written for each lease: [ErrHole], [ErrOverlap], [ErrBadLease],
+// [ErrHandlerStuck]. In any minute there are at most 20 lines of errors; the next one
+// counts those for which there was no room as unwritten.
+func LogHooks(log *slog.Logger) Hooks {
+	var folded fold.Fold
+	return Hooks{
+		Ready:    func() { log.Info("change feed processor ready") },
+		Acquired: func(l Lease) { log.Info("lease acquired", "lease", l.Token, "position", positionOf(l)) },
+		Released: func(l Lease, why Reason) { log.Info("lease released", "lease", l.Token, "reason", string(why)) },
+		BatchDone: func(d BatchDone) {
+			log.Debug("batch done", "lease", d.Batch.LeaseToken, "changes", len(d.Batch.Changes),
+				"attempt", d.Batch.Attempt, "duration", d.Duration, "err", d.Err)
+		},
+		Round: func(r Round) {
+			log.Debug("round", "leases", r.Leases, "instances", r.Instances, "owned", r.Owned,
+				"taken", r.Taken, "given", r.Given, "stolen", r.Stolen)
+		},
+		Error: func(err *Error) {
+			left, ok := folded.Admit(kindOf(err), err.Lease, time.Now())
+			if !ok {
+				return
+			}
+			attrs := []any{"origin", string(err.Origin), "lease", err.Lease, "err", err.Err}
+			if left.Repeated > 0 {
+				attrs = append(attrs, "repeated", left.Repeated, "leases", left.Subjects)
+			}
+			if left.NoRoom > 0 {
+				attrs = append(attrs, "unwritten", left.NoRoom)
+			}
+			if panicked, ok := errors.AsType[*PanicError](err); ok {
+				attrs = append(attrs, "stack", string(panicked.Stack))
+			}
+			log.Error("change feed processor", attrs...)
+		},
+	}
+}
+
+// lasting are errors that somebody must mend, each for itself.
+var lasting = []error{ErrHole, ErrOverlap, ErrBadLease, ErrHandlerStuck}
+
+// answers are errors that a store repeats for all leases, whatever it is asked.
+var answers = []error{
+	ErrThrottled, ErrForbidden, ErrNotFound, ErrTooOld, ErrGone, ErrPrecondition, ErrConflict, ErrBadRequest,
+	ErrModeChanged, ErrStartIgnored,
+}
+
+// kindOf is the same for errors that are written once a minute. It does not hang on the
+// texts of errors alone, because each answer of an account has an id of its own, and the
+// names of the failed requests differ.
+func kindOf(err *Error) string {
+	origin := string(err.Origin) + ": "
+	if is(err, lasting) != nil {
+		return origin + err.Lease + ": " + err.Err.Error()
+	}
+	if err.Origin == OriginHandler {
+		return origin + fold.Words(err.Err.Error())
+	}
+	if known := is(err, answers); known != nil {
+		return origin + known.Error()
+	}
+	return origin + fold.Words(fold.Root(err).Error())
+}
+
+// is finds the one of some sentinels that an error is.
+func is(err error, sentinels []error) error {
+	for _, s := range sentinels {
+		if errors.Is(err, s) {
+			return s
+		}
+	}
+	return nil
+}
+
+// positionOf is where an acquired lease is. One that another processor has made may not say,
+// and then begins where the unit does, not now.
+func positionOf(l Lease) string {
+	if l.unplaced() {
+		return "none yet"
+	}
+	return l.Position.String()
 }

@@ -25,15 +25,12 @@ import (
 // then gives up: the handler's context ends before anybody else can begin, however
 // slow the store, and whatever the clocks say.
 type keeper struct {
-	r     *run
+	*tenure
 	asks  chan ask
-	check chan struct{} // another owner was seen
-	fuse  *time.Timer   // calls lose when the lease can no longer be trusted
-	rng   *mathrand.Rand
-	place float64 // in the burst of renewals, from 0 to 1
-
-	untilLost context.Context // of the tenure
-	lose      context.CancelCauseFunc
+	check chan struct{}  // another owner was seen
+	fuse  *time.Timer    // calls lose when the lease can no longer be trusted
+	rng   *mathrand.Rand // of its own goroutine
+	place float64        // in the burst of renewals, from 0 to 1
 
 	mu       sync.Mutex
 	progress progress // the checkpoints of handlers move it too
@@ -44,6 +41,7 @@ type keeper struct {
 	written    time.Time   // when the last successful write was begun
 	unanswered []time.Time // timestamps of the writes since then, whose outcome is not known
 	stamped    time.Time   // the last timestamp
+	renewing   bool
 }
 
 // ask is what the worker wants: an edit, and whether it must be stored now.
@@ -56,7 +54,7 @@ type ask struct {
 
 func newKeeper(t *tenure, started time.Time) *keeper {
 	k := &keeper{
-		r: t.r, untilLost: t.untilLost, lose: t.lose, asks: make(chan ask), check: make(chan struct{}, 1),
+		tenure: t, asks: make(chan ask), check: make(chan struct{}, 1),
 		rng: t.r.random("keeper " + t.lease.Token), progress: newProgress(t.lease, t.r.opts, time.Now()),
 	}
 	k.place = k.rng.Float64()
@@ -76,6 +74,7 @@ func (k *keeper) trustedUntil(t time.Time) time.Time {
 // changes for the first time.
 func (k *keeper) accept(l Lease, unsaved int, started time.Time) {
 	k.stored, k.next, k.written, k.unanswered = l, l, started, nil
+	k.past.mended(OriginLeaseStore)
 	k.fuse.Reset(time.Until(k.trustedUntil(started)))
 	k.move(func(p *progress) { p.wrote(unsaved, time.Now()) })
 	k.r.view.put(l)
@@ -112,16 +111,23 @@ func (k *keeper) keep() {
 		case a := <-k.asks:
 			a.done <- k.serve(a)
 		case <-k.check:
-			if k.write(k.untilLost) != nil {
+			if k.renew() != nil {
 				return
 			}
 		case <-renew.C:
-			if k.write(k.untilLost) != nil {
+			if k.renew() != nil {
 				return
 			}
 		}
 		renew.Reset(time.Until(k.renewal()))
 	}
+}
+
+// renew writes the lease though there may be nothing to store.
+func (k *keeper) renew() error {
+	k.renewing = true
+	defer func() { k.renewing = false }()
+	return k.write(k.untilLost)
 }
 
 // verify has the keeper write now: if the lease is somebody else's, the answer says so.
@@ -134,7 +140,7 @@ func (k *keeper) verify() {
 
 // renewal is when the lease must be written next.
 func (k *keeper) renewal() time.Time {
-	return renewal(k.written, k.r.phase, k.place, k.r.held(), k.r.opts)
+	return renewal(k.written, k.r.phase, k.place, k.r.claims.held(), k.r.opts)
 }
 
 // renewal is when a lease must be written next that was written at a time: on the
@@ -238,7 +244,7 @@ func (k *keeper) write(ctx context.Context) error {
 			wait = max(wait, min(throttled.After, k.r.opts.Renew/4))
 		}
 		if throttled == nil || time.Since(k.written) > k.r.opts.Renew*3/2 { // throttling now and then is no news
-			k.r.report(ctx, OriginLeaseStore, k.stored.Token, err)
+			k.report(ctx, OriginLeaseStore, err)
 		}
 		if !pause(ctx, wait) {
 			return context.Cause(ctx)
@@ -256,6 +262,7 @@ func (k *keeper) try(ctx context.Context) (answer, error) {
 	bounded, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	got, err := k.r.store.Update(bounded, l)
+	k.r.hooks.StoreDone(StoreDone{Lease: l.Token, Renewal: k.renewing, Duration: time.Since(started), Err: err})
 	switch {
 	case err == nil:
 		k.accept(got, unsaved, started)

@@ -3,6 +3,7 @@ package changefeed
 import (
 	"context"
 	"errors"
+	"hash/fnv"
 	mathrand "math/rand/v2"
 	"time"
 )
@@ -75,3 +76,10 @@ func pause(ctx context.Context, d time.Duration) bool {
 func timestamp() time.Time { return time.Now().UTC().Truncate(timestampGrain) }
 
 const timestampGrain = 100 * time.Nanosecond
+
+// random is a source of random numbers for one goroutine, the same for the same run.
+func (r *run) random(of string) *mathrand.Rand {
+	h := fnv.New64a()
+	h.Write([]byte(of))
+	return mathrand.New(mathrand.NewPCG(r.seed, h.Sum64()))
+}

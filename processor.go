@@ -10,6 +10,7 @@ import (
 	mathrand "math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,6 +21,9 @@ type Processor struct {
 	store   LeaseStore
 	handler Handler
 	opts    Options
+
+	mu   sync.Mutex
+	runs []*run // that are under way
 }
 
 // New makes a processor. The lease store tells the deployment unit: processors with the
@@ -61,17 +65,20 @@ func isNil(h Handler) bool {
 // call is an instance of its own.
 func (p *Processor) Run(ctx context.Context) error {
 	r := p.newRun(ctx)
+	p.enter(r)
+	defer p.exit(r)
 	if err := r.bootstrap(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
 		return err
 	}
+	r.ready.Store(true)
 	r.hooks.Ready()
-	defer context.AfterFunc(ctx, r.stopWork)()
+	defer context.AfterFunc(ctx, r.claims.stop)()
 	var around sync.WaitGroup
-	around.Go(func() { r.follow(ctx) })
-	around.Go(func() { r.present(ctx) })
+	around.Go(func() { r.follower.run(ctx) })
+	around.Go(func() { r.presence.run(ctx) })
 	r.rounds(ctx)
 	around.Wait()
 	r.leave()
@@ -91,11 +98,11 @@ type run struct {
 	phase time.Time      // leases are renewed at whole intervals from here, so all together
 	work  sync.WaitGroup
 
-	mu       sync.Mutex
-	workers  map[Range]*worker // of the ranges that are ours; nil while being acquired
-	stopping bool
-
-	presence Lease // of the goroutine that shows it
+	claims   claims
+	follower follower
+	presence presence
+	ready    atomic.Bool // the unit's leases exist
+	past     past
 
 	// Of the goroutine that runs the rounds.
 	overdue  map[string]time.Time // since when a lease is in nobody's hands, or not given to us
@@ -103,16 +110,13 @@ type run struct {
 	flaws    map[string]time.Time // since when a listing has shown one
 	tiled    []Lease              // as the last listing without a hole had them
 	reported map[string]bool      // documents that were reported as broken
-
-	followed sync.Mutex
-	pushed   bool // the follower is up to date, so rounds need not list
 }
 
 func (p *Processor) newRun(ctx context.Context) *run {
 	epoch := rand.Text()[:epochLength]
 	seed := fnv.New64a()
 	fmt.Fprint(seed, p.opts.Instance, epoch)
-	return &run{
+	r := &run{
 		Processor: p,
 		hooks:     p.opts.Hooks,
 		me:        owner{p.opts.Instance, epoch},
@@ -122,40 +126,25 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		rng:       mathrand.New(mathrand.NewPCG(seed.Sum64(), 0)),
 		kick:      make(chan struct{}, 1),
 		phase:     time.Now(),
-		workers:   map[Range]*worker{},
+		claims:    claims{workers: map[Range]*worker{}},
 		overdue:   map[string]time.Time{},
 		reported:  map[string]bool{},
 	}
+	r.follower.r, r.presence.r = r, r
+	return r
 }
 
 // epochLength is how many letters tell the processes of one instance name apart: 60 bits.
 const epochLength = 12
 
 // leave ends the work: others hear that we go, batches in hand are drained, and leases
-// released. The presence record is left to its time to live: a record that is deleted
-// does not appear in the feed that others follow.
+// released.
 func (r *run) leave() {
 	ctx, cancel := context.WithTimeout(r.base, r.opts.Drain)
 	defer cancel()
-	if l := r.presence; l.ETag != "" {
-		l.State, l.Timestamp = StateRetired, timestamp()
-		_, err := r.store.Update(ctx, l)
-		r.report(ctx, OriginLeaseStore, "", err)
-	}
+	r.presence.retire(ctx)
 	r.declineGifts(ctx)
 	r.work.Wait()
-}
-
-// stopWork tells all workers to stop, and those that may yet be started.
-func (r *run) stopWork() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stopping = true
-	for _, w := range r.workers {
-		if w != nil {
-			w.stop(ending{why: ReasonStopped})
-		}
-	}
 }
 
 // declineGifts frees leases that were handed over to us but that we have not begun with.

@@ -144,7 +144,7 @@ func (r *run) dropRedundant() {
 		reach = max(reach, l.Range.Max)
 	}
 	for _, l := range leases {
-		if w := r.worker(l.Range); overlap && w != nil && l.owner() == r.me && r.view.covers(l) {
+		if w, _ := r.claims.worker(l.Range); overlap && w != nil && l.owner() == r.me && r.view.covers(l) {
 			w.stop(ending{why: ReasonRedundant})
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	mathrand "math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,7 +22,7 @@ func (r *run) rounds(ctx context.Context) {
 	for ctx.Err() == nil {
 		expecting := r.round(ctx)
 		wait := jitter(r.rng, r.opts.Acquire)
-		if expecting && !r.isPushed() {
+		if expecting && !r.follower.live.Load() {
 			wait = r.opts.Acquire / 10 // leases are on their way to us
 		}
 		if !pause(ctx, r.opts.Acquire/roundsPerEvent) {
@@ -70,6 +68,7 @@ func (r *run) wake() {
 // round looks at the leases once and does what the plan says. It tells whether others
 // are about to give us leases.
 func (r *run) round(ctx context.Context) (expecting bool) {
+	r.past.mended(OriginBalancer, OriginLeaseStore, OriginSource)
 	s, p, listed, err := r.plan(ctx)
 	if err != nil {
 		r.planned = r.view.now() // what expires in an outage is no reason to ask more often
@@ -79,13 +78,14 @@ func (r *run) round(ctx context.Context) (expecting bool) {
 	if listed {
 		r.dropRedundant()
 		r.checkCover(ctx)
-		r.clean(ctx)
+		r.presence.clean(ctx)
 	}
 	r.noteOverdue(s)
-	done := Round{Leases: len(s.leases), Instances: len(s.hosts), Owned: r.held(), Listed: listed}
+	done := Round{Leases: len(s.leases), Instances: len(s.hosts), Owned: r.claims.held(), Listed: listed}
 	done.Taken = r.acquire(ctx, append(p.take, r.handedOver(s)...))
 	done.Stolen = r.acquire(ctx, p.steal)
 	done.Given = r.giveAway(p.give)
+	r.past.over(done)
 	r.hooks.Round(done)
 	return p.expected > 0
 }
@@ -111,7 +111,7 @@ func (r *run) plan(ctx context.Context) (s situation, p plan, listed bool, err e
 // look lists the records, unless they are being followed and were listed not long ago.
 func (r *run) look(ctx context.Context) (listed bool, err error) {
 	age := time.Since(r.view.listedAt())
-	if r.isPushed() && age < listRounds*r.opts.Acquire {
+	if r.follower.live.Load() && age < listRounds*r.opts.Acquire {
 		return false, nil
 	}
 	return true, r.view.list(ctx, time.Now())
@@ -124,7 +124,7 @@ func (r *run) situation() situation {
 	for _, l := range bad {
 		if !r.reported[l.ID] && !errors.Is(l.Err, ErrOverlap) { // overlaps may pass: see checkCover
 			r.reported[l.ID] = true
-			r.hooks.Error(&Error{Origin: OriginLeaseStore, Lease: l.Token, Err: l.Err})
+			r.raise(&Error{Origin: OriginLeaseStore, Lease: l.Token, Err: l.Err})
 		}
 	}
 	r.planned = r.view.now()
@@ -171,7 +171,7 @@ func (r *run) noteOverdue(s situation) {
 // worked on: given by others, or ours from a write whose answer was lost.
 func (r *run) handedOver(s situation) (mine []Lease) {
 	for _, l := range s.leases {
-		if l.owner() == r.me && !l.expired(s.now, s.expiration) && !r.claimed(l.Range) {
+		if _, begun := r.claims.worker(l.Range); !begun && l.owner() == r.me && !l.expired(s.now, s.expiration) {
 			mine = append(mine, l)
 		}
 	}
@@ -215,16 +215,16 @@ func together(ctx context.Context, n int, f func(i int)) {
 
 // take makes a lease ours and starts to work on it.
 func (r *run) take(ctx context.Context, seen Lease) bool {
-	if !r.claim(seen.Range) {
+	if !r.claims.claim(seen.Range) {
 		return false // it is ours already, though the view may not know
 	}
 	if seen.untouched() && r.view.covers(seen) { // once it is taken, that can no longer be told
 		r.report(ctx, OriginLeaseStore, seen.Token, r.discard(ctx, seen))
-		r.unclaim(seen.Range)
+		r.claims.free(seen.Range)
 		return false
 	}
 	if !r.tryTake(ctx, seen) {
-		r.unclaim(seen.Range)
+		r.claims.free(seen.Range)
 		return false
 	}
 	return true
@@ -275,67 +275,23 @@ func (r *run) fence(seen Lease) time.Time {
 	return seen.Updated.Add(max(seen.Expiration, r.opts.Expiration) + clockGrain)
 }
 
-// claim reserves a range for one worker of this process, before anything is written:
-// the feed of the leases may tell the rounds of a write before the writer hears of it.
-func (r *run) claim(of Range) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, taken := r.workers[of]; taken {
-		return false
-	}
-	r.workers[of] = nil
-	return true
-}
-
-// unclaim ends a claim; the range may be taken again.
-func (r *run) unclaim(of Range) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.workers, of)
-}
-
-func (r *run) claimed(of Range) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, taken := r.workers[of]
-	return taken
-}
-
 // start begins to work on a claimed lease that is ours since a write begun at started.
 func (r *run) start(l Lease, started time.Time) {
 	w := newWorker(r, l, started)
-	r.mu.Lock()
-	r.workers[l.Range] = w
-	if r.stopping {
-		w.stop(ending{why: ReasonStopped})
-	}
-	r.mu.Unlock()
+	r.claims.begin(w)
 	r.work.Go(func() {
 		if w.work() != ReasonStuck {
-			r.unclaim(l.Range)
+			r.claims.free(l.Range)
 			r.wake()
 		}
 	})
-}
-
-func (r *run) worker(of Range) *worker {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.workers[of]
-}
-
-// held is how many leases are being worked on.
-func (r *run) held() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.workers)
 }
 
 // giveAway tells workers to hand their leases over.
 func (r *run) giveAway(give map[Range]owner) int {
 	n := 0
 	for of, to := range give {
-		if w := r.worker(of); w != nil && w.stop(ending{why: ReasonGiven, to: to}) {
+		if w, _ := r.claims.worker(of); w != nil && w.stop(ending{why: ReasonGiven, to: to}) {
 			n++
 		}
 	}
@@ -347,12 +303,90 @@ func (r *run) report(ctx context.Context, from Origin, lease string, err error) 
 	if err == nil || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return
 	}
-	r.hooks.Error(&Error{Origin: from, Lease: lease, Err: err})
+	r.raise(&Error{Origin: from, Lease: lease, Err: err})
 }
 
-// random is a source of random numbers for one goroutine, the same for the same run.
-func (r *run) random(of string) *mathrand.Rand {
-	h := fnv.New64a()
-	h.Write([]byte(of))
-	return mathrand.New(mathrand.NewPCG(r.seed, h.Sum64()))
+// raise calls Hooks.Error, and has the error stand in the status of the instance or of the
+// lease.
+func (r *run) raise(err *Error) {
+	if err.Lease == "" {
+		r.past.failed(err)
+	}
+	r.hooks.Error(err)
+}
+
+// claims are the ranges that this process works on, or is about to. A range is claimed
+// before anything is written for it: the feed of the leases may tell the rounds of a write
+// before the writer hears of it.
+type claims struct {
+	mu       sync.Mutex
+	workers  map[Range]*worker // nil while the lease is being acquired
+	stopping bool
+}
+
+// claim reserves a range, unless it is taken.
+func (c *claims) claim(of Range) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, taken := c.workers[of]; taken {
+		return false
+	}
+	c.workers[of] = nil
+	return true
+}
+
+// free ends a claim; the range may be taken again.
+func (c *claims) free(of Range) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.workers, of)
+}
+
+// begin puts a worker on the range that was claimed for it.
+func (c *claims) begin(w *worker) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.workers[w.lease.Range] = w
+	if c.stopping {
+		w.stop(ending{why: ReasonStopped})
+	}
+}
+
+// stop stops all workers, and those that may yet begin.
+func (c *claims) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopping = true
+	for _, w := range c.workers {
+		if w != nil {
+			w.stop(ending{why: ReasonStopped})
+		}
+	}
+}
+
+// worker is who works on a range, if it is claimed.
+func (c *claims) worker(of Range) (w *worker, claimed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w, claimed = c.workers[of]
+	return w, claimed
+}
+
+// all are the workers, and whether they were told to stop.
+func (c *claims) all() (workers []*worker, stopping bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.workers {
+		if w != nil {
+			workers = append(workers, w)
+		}
+	}
+	return workers, c.stopping
+}
+
+// held is how many ranges are claimed.
+func (c *claims) held() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.workers)
 }

@@ -175,13 +175,13 @@ func (w *worker) createChild(ctx context.Context, parent Lease, r Range) error {
 	}
 	child.setProperty(partsProperty, "")
 	child.setGeneration(parent.generation() + 1)
-	if !w.r.claim(r) {
+	if !w.r.claims.claim(r) {
 		return nil // made before, and being worked on
 	}
 	started := time.Now()
 	got, err := w.r.createAnew(ctx, child)
 	if errors.Is(err, ErrConflict) {
-		w.r.unclaim(r)
+		w.r.claims.free(r)
 		return nil // made before, by us or by another
 	}
 	if err == nil {
@@ -189,7 +189,7 @@ func (w *worker) createChild(ctx context.Context, parent Lease, r Range) error {
 		err = w.r.view.list(ctx, time.Now()) // had the create arrived late, its worker must know
 	}
 	if err != nil {
-		w.r.unclaim(r)
+		w.r.claims.free(r)
 		return fmt.Errorf("create lease %s: %w", child.Token, err)
 	}
 	w.r.start(got, started)

@@ -3,7 +3,6 @@ package changefeed
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -192,6 +191,13 @@ func (v *view) now() time.Time {
 	return v.told.Add(time.Since(v.toldAt))
 }
 
+// heardOf is when the store last said how the records are.
+func (v *view) heardOf() time.Time {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.toldAt
+}
+
 // until is how long, by our clock, until the store's clock says t.
 func (v *view) until(t time.Time) time.Duration { return t.Sub(v.now()) }
 
@@ -265,135 +271,4 @@ func (l Lease) twice(other Lease) Lease {
 	l.Err = fmt.Errorf("%w: %s and %s are for the same range %s; the first is ignored: delete one",
 		ErrOverlap, l.ID, other.ID, l.Range)
 	return l
-}
-
-// follow keeps the view up to date from the lease container's own feed, if the store can.
-func (r *run) follow(ctx context.Context) {
-	f, ok := r.store.(Follower)
-	if !ok {
-		return
-	}
-	rng := r.random("follow")
-	cursor, failures := "", 0
-	for ctx.Err() == nil {
-		asked := time.Now()
-		changed, next, now, err := f.Follow(ctx, cursor)
-		if err != nil {
-			r.setPushed(false)
-			r.report(ctx, OriginLeaseStore, "", err)
-			failures++
-			cursor = "" // it may be what is wrong
-			pause(ctx, r.backoff(rng, failures))
-			continue
-		}
-		if cursor == "" {
-			r.view.distrust() // what changed before the cursor is in the next listing only
-			r.wake()
-		}
-		cursor, failures = next, 0
-		r.setPushed(true)
-		if r.view.heard(changed, now) {
-			r.wake()
-		}
-		r.verify(changed)
-		// A store may answer at once, but not all the time.
-		pause(ctx, r.opts.Acquire/roundsPerEvent-time.Since(asked))
-	}
-}
-
-// verify has the keepers of leases that seem to have another owner find out.
-func (r *run) verify(changed []Lease) {
-	for _, l := range changed {
-		if w := r.worker(l.Range); w != nil && l.Kind == KindLease && l.owner() != r.me {
-			w.keeper.verify()
-		}
-	}
-}
-
-func (r *run) setPushed(on bool) {
-	r.followed.Lock()
-	defer r.followed.Unlock()
-	r.pushed = on
-}
-
-func (r *run) isPushed() bool {
-	r.followed.Lock()
-	defer r.followed.Unlock()
-	return r.pushed
-}
-
-// present shows this instance to the others, on the same beat as its leases are renewed.
-func (r *run) present(ctx context.Context) {
-	rng := r.random("present")
-	failures := 0
-	for ctx.Err() == nil {
-		err := r.paced(ctx, rng, "", func() error { return r.showPresence(ctx) })
-		if err == nil {
-			failures = 0
-			pause(ctx, r.opts.Renew-time.Since(r.phase)%r.opts.Renew)
-			continue
-		}
-		failures++
-		r.report(ctx, OriginBalancer, "", fmt.Errorf("show presence: %w", err))
-		pause(ctx, min(r.opts.Renew, r.backoff(rng, failures)))
-	}
-}
-
-// showPresence writes this instance's own record. It outlives two beats, and not the
-// leases, so that nobody waits for a dead instance to take what is free.
-func (r *run) showPresence(ctx context.Context) error {
-	l := r.presence
-	l.Kind, l.Token = KindHost, r.me.instance+"/"+r.me.epoch
-	l.Owner, l.Epoch = r.me.instance, r.me.epoch
-	l.Expiration = min(r.opts.Renew*5/2, r.opts.Expiration)
-	l.TTL = 2 * r.opts.Expiration
-	l.Timestamp = timestamp()
-	got, err := r.putPresence(ctx, l)
-	if err == nil {
-		r.presence = got
-		r.view.put(got)
-	}
-	return err
-}
-
-// clean removes the presence of instances that are long gone, where the store's time to
-// live does not.
-func (r *run) clean(ctx context.Context) {
-	for _, h := range r.view.kind(KindHost) {
-		if h.Err == nil && h.State <= StateRetired && r.view.now().Sub(h.Updated) > 3*r.opts.Expiration && h.owner() != r.me {
-			// Somebody else may have been faster, or have the right that we lack.
-			deleting, cancel := context.WithTimeout(ctx, r.opts.Renew)
-			_ = r.store.Delete(deleting, h)
-			cancel()
-			r.view.drop(h.ID)
-			return // one a round is enough
-		}
-	}
-}
-
-// putPresence creates or updates the record. A conflict is an earlier write of ours
-// whose answer was lost, for nobody else writes it.
-func (r *run) putPresence(ctx context.Context, l Lease) (Lease, error) {
-	ctx, cancel := linger(ctx, r.opts.Drain) // a record that is cut off half-way would haunt the others
-	defer cancel()
-	if l.ETag != "" {
-		got, err := r.store.Update(ctx, l)
-		if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrNotFound) {
-			return got, err
-		}
-	}
-	l.ETag = ""
-	got, err := r.store.Create(ctx, l)
-	if !errors.Is(err, ErrConflict) {
-		return got, err
-	}
-	if err := r.view.list(ctx, time.Now()); err != nil {
-		return Lease{}, err
-	}
-	for _, h := range r.view.kind(KindHost) {
-		if h.owner() == r.me {
-			l.ETag, l.ID, l.Raw = h.ETag, h.ID, h.Raw
-		}
-	}
-	return r.store.Update(ctx, l)
 }

@@ -4,10 +4,99 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
+
+// tenure is the time for which this process holds a lease. Its contexts are named after
+// what ends them.
+type tenure struct {
+	r     *run
+	lease Lease // as acquired
+	rng   *mathrand.Rand
+	past  past
+
+	// untilLost ends, with the cause, when the lease is lost or given up: nothing may be
+	// written for it after that, and its handler must end.
+	untilLost context.Context
+	lose      context.CancelCauseFunc
+
+	// untilStopped ends with untilLost, and when the worker is told to stop: nothing new
+	// is begun after that, but a batch in hand may go on and is still stored.
+	untilStopped context.Context
+	end          context.CancelFunc
+	stopped      atomic.Pointer[ending] // why, if it was told
+
+	// untilDrained ends with untilLost, and two drain times after the worker was told to
+	// stop: what is not stored by then is not waited for, because Run must return.
+	untilDrained context.Context
+}
+
+// ending is why the work on a lease ends, and how the lease is then given up. The zero
+// ending is none: the work goes on. It is no error, so that no error of a handler, a
+// source or a store can be taken for one.
+type ending struct {
+	why    Reason
+	to     owner // ReasonGiven: who gets the lease
+	undone bool  // ReasonSplit: a merge has undone the split, so the lease stays
+}
+
+func (e ending) none() bool { return e.why == "" }
+
+func (r *run) newTenure(l Lease) *tenure {
+	t := &tenure{r: r, lease: l, rng: r.random("worker " + l.Token)}
+	t.untilLost, t.lose = context.WithCancelCause(r.base)
+	t.untilStopped, t.end = context.WithCancel(t.untilLost)
+	drained, end := context.WithCancel(t.untilLost)
+	context.AfterFunc(t.untilStopped, func() {
+		if pause(drained, 2*r.opts.Drain) { // a batch in hand has half of it
+			end()
+		}
+	})
+	t.untilDrained = drained
+	return t
+}
+
+// stop tells the worker to end; who says so first counts.
+func (t *tenure) stop(e ending) bool {
+	first := t.stopped.CompareAndSwap(nil, &e)
+	t.end()
+	return first && t.untilLost.Err() == nil
+}
+
+// ending is why the work must end now, if it must.
+func (t *tenure) ending() ending {
+	if t.untilLost.Err() != nil {
+		return ending{why: ReasonLost}
+	}
+	if told := t.stopped.Load(); told != nil {
+		return *told
+	}
+	return ending{}
+}
+
+// report raises a failure, unless it is only that ctx has ended.
+func (t *tenure) report(ctx context.Context, from Origin, err error) {
+	if err != nil && (ctx.Err() == nil || !errors.Is(err, context.Cause(ctx))) {
+		t.raise(from, err)
+	}
+}
+
+// raise calls Hooks.Error, and has the error stand until something of its origin succeeds.
+func (t *tenure) raise(from Origin, err error) {
+	raised := &Error{Origin: from, Lease: t.lease.Token, Err: err}
+	t.past.failed(raised)
+	t.r.hooks.Error(raised)
+}
+
+// backoff pauses after so many failures in a row, for as long as the work goes on.
+func (t *tenure) backoff(failures int) {
+	t.past.begin(ActivityFailing)
+	pause(t.untilStopped, t.r.backoff(t.rng, failures))
+}
 
 // worker works on one held lease: it reads, hands over and rests, and gives the lease up
 // in the way that fits the reason.
@@ -40,6 +129,7 @@ func (w *worker) work() Reason {
 	if e.why != ReasonStuck && w.untilLost.Err() != nil {
 		e = ending{why: ReasonLost}
 	}
+	w.past.begin(ActivityEnding)
 	e.why = w.delegate.close(e.why)
 	why := w.giveUp(e)
 	w.r.hooks.Released(w.lease, why)
@@ -86,6 +176,7 @@ func (w *worker) begin() ending {
 		}
 	}
 	if !w.lease.Fence.IsZero() {
+		w.past.begin(ActivityFenced)
 		if !pause(w.untilStopped, w.r.view.until(w.lease.Fence)) {
 			return w.ending()
 		}
@@ -143,6 +234,7 @@ func (w *worker) read() (page Page, e ending) {
 		if throttled := (*ThrottledError)(nil); errors.As(err, &throttled) {
 			wait = max(wait, throttled.After)
 		}
+		w.past.begin(ActivityFailing)
 		pause(w.untilStopped, wait)
 	}
 	return page, w.ending()
@@ -156,7 +248,14 @@ func (w *worker) readOnce() (Page, error) {
 	if p.limit > 0 {
 		o.MaxItems = p.limit
 	}
-	return w.r.source.Read(ctx, w.lease.Range, p.read, o)
+	w.past.begin(ActivityReading)
+	begun := time.Now()
+	page, err := w.r.source.Read(ctx, w.lease.Range, p.read, o)
+	if err == nil {
+		w.past.mended(OriginSource)
+	}
+	w.r.hooks.ReadDone(ReadDone{Lease: w.lease.Token, Changes: len(page.Changes), Charge: page.Charge, Duration: time.Since(begun), Err: err})
+	return page, err
 }
 
 // whole tells whether one partition holds the range: then a source that says it is gone
@@ -203,6 +302,7 @@ func (w *worker) pass(next Position) {
 
 // rest waits after an empty page, until there may be more.
 func (w *worker) rest() {
+	w.past.begin(ActivityWaiting)
 	if waiter, ok := w.r.source.(Waiter); ok {
 		w.await(waiter)
 		return
@@ -226,11 +326,14 @@ func (w *worker) await(waiter Waiter) {
 	waiting, cancel := context.WithTimeout(w.untilStopped, most)
 	defer cancel()
 	begun := time.Now()
-	if err := waiter.Wait(waiting, w.lease.Range, p.read); err != nil && waiting.Err() == nil {
+	err := waiter.Wait(waiting, w.lease.Range, p.read)
+	waited := time.Since(begun)
+	w.r.hooks.WaitDone(WaitDone{Lease: w.lease.Token, Duration: waited, Err: err})
+	if err != nil && waiting.Err() == nil {
 		w.report(w.untilStopped, OriginSource, err)
 		pause(w.untilStopped, w.r.opts.Poll)
 	}
-	if time.Since(begun) > maxGather {
+	if waited > maxGather {
 		w.idle = 0
 	}
 }

@@ -1,0 +1,56 @@
+package changefeed
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// follower keeps the view up to date from the lease container's own feed, if the store can.
+type follower struct {
+	r    *run
+	live atomic.Bool // the view is up to date by it, so rounds need not list
+}
+
+// run follows until ctx ends.
+func (f *follower) run(ctx context.Context) {
+	store, ok := f.r.store.(Follower)
+	if !ok {
+		return
+	}
+	rng := f.r.random("follow")
+	cursor, failures := "", 0
+	for ctx.Err() == nil {
+		asked := time.Now()
+		changed, next, now, err := store.Follow(ctx, cursor)
+		if err != nil {
+			f.live.Store(false)
+			f.r.report(ctx, OriginLeaseStore, "", err)
+			failures++
+			cursor = "" // it may be the cursor that is wrong
+			pause(ctx, f.r.backoff(rng, failures))
+			continue
+		}
+		if cursor == "" {
+			f.r.view.distrust() // what changed before the cursor is in the next listing only
+			f.r.wake()
+		}
+		cursor, failures = next, 0
+		f.live.Store(true)
+		if f.r.view.heard(changed, now) {
+			f.r.wake()
+		}
+		f.verify(changed)
+		// A store may answer at once, but not all the time.
+		pause(ctx, f.r.opts.Acquire/roundsPerEvent-time.Since(asked))
+	}
+}
+
+// verify has the keepers of leases that seem to have another owner find out.
+func (f *follower) verify(changed []Lease) {
+	for _, l := range changed {
+		if w, _ := f.r.claims.worker(l.Range); w != nil && l.Kind == KindLease && l.owner() != f.r.me {
+			w.keeper.verify()
+		}
+	}
+}

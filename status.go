@@ -1,0 +1,167 @@
+package changefeed
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Status is what one call of [Processor.Run] is about.
+type Status struct {
+	Instance string
+	Since    time.Time // when Run was called
+	Ready    bool      // the unit's leases exist
+	Stopping bool      // its context has ended; it finishes what it has in hand
+
+	View  time.Time // when the lease store last said how the leases are; zero when it has not
+	Round Round     // the last one
+	At    time.Time // when it was over; zero when there was none
+
+	// Leases are those that this instance works on, by their ranges.
+	Leases []LeaseStatus
+
+	// Errors are what was last reported that concerns no single lease, one of an origin,
+	// since the last round began, or since Run was called.
+	Errors []*Error
+}
+
+// LeaseStatus is how far an instance has come with a lease, and what it does there.
+type LeaseStatus struct {
+	Lease Lease // as acquired, with the position and the attempts that its next write says
+	Read  Position
+	// Activity is what the work is about, since when.
+	Activity Activity
+	Since    time.Time
+
+	Failures int       // of the batch in hand
+	Failing  time.Time // when that batch was first delivered here; zero when none is in hand
+	Unsaved  int       // changes that are done and not yet stored
+
+	// Errors are the last failures to read, to handle and to store, one of an origin, as far
+	// as none has succeeded since.
+	Errors []*Error
+}
+
+// Activity is what the work on a lease is about.
+type Activity string
+
+// The activities.
+const (
+	ActivityFenced   Activity = "waits until its last owner must have stopped"
+	ActivityReading  Activity = "reads"
+	ActivityHandling Activity = "is in the handler"
+	ActivityStoring  Activity = "is stored"
+	ActivityFailing  Activity = "waits to try again"
+	ActivityWaiting  Activity = "waits for changes"
+	ActivityEnding   Activity = "is given up"
+)
+
+// Status tells of each call of Run that is under way, in the order of their beginnings. It
+// asks nobody, waits for nothing and holds nothing up, so a health check may call it often.
+func (p *Processor) Status() []Status {
+	p.mu.Lock()
+	runs := slices.Clone(p.runs)
+	p.mu.Unlock()
+	var all []Status
+	for _, r := range runs {
+		all = append(all, r.status())
+	}
+	return all
+}
+
+// enter and exit keep the runs that Status tells of.
+func (p *Processor) enter(r *run) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.runs = append(p.runs, r)
+}
+
+func (p *Processor) exit(r *run) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.runs = slices.DeleteFunc(p.runs, func(o *run) bool { return o == r })
+}
+
+func (r *run) status() Status {
+	s := Status{Instance: r.me.instance, Since: r.phase, Ready: r.ready.Load(), View: r.view.heardOf()}
+	var workers []*worker
+	workers, s.Stopping = r.claims.all()
+	for _, w := range workers {
+		s.Leases = append(s.Leases, w.status())
+	}
+	slices.SortFunc(s.Leases, func(a, b LeaseStatus) int { return cmp.Compare(a.Lease.Range.Min, b.Lease.Range.Min) })
+	s.Round, s.At = r.past.round()
+	s.Errors = r.past.standing()
+	return s
+}
+
+func (w *worker) status() LeaseStatus {
+	p := w.keeper.soFar()
+	s := LeaseStatus{Lease: w.lease, Read: p.read, Failures: p.failures, Failing: p.failing, Unsaved: p.unsaved}
+	p.mark(&s.Lease)
+	s.Activity, s.Since = w.past.activity()
+	s.Errors = w.past.standing()
+	return s
+}
+
+// past is what was last seen of a run or a lease, for those who ask for its status.
+type past struct {
+	mu     sync.Mutex
+	doing  Activity
+	since  time.Time
+	last   Round
+	at     time.Time
+	errors map[Origin]*Error
+}
+
+// begin notes what the work is about from now on.
+func (p *past) begin(a Activity) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.doing, p.since = a, time.Now()
+}
+
+func (p *past) activity() (Activity, time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.doing, p.since
+}
+
+// over notes a round.
+func (p *past) over(r Round) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last, p.at = r, time.Now()
+}
+
+func (p *past) round() (Round, time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last, p.at
+}
+
+// failed notes an error, which stands until mended is called for its origin.
+func (p *past) failed(err *Error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.errors == nil {
+		p.errors = map[Origin]*Error{}
+	}
+	p.errors[err.Origin] = err
+}
+
+func (p *past) mended(from ...Origin) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, origin := range from {
+		delete(p.errors, origin)
+	}
+}
+
+func (p *past) standing() []*Error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.SortedFunc(maps.Values(p.errors), func(a, b *Error) int { return cmp.Compare(a.Origin, b.Origin) })
+}

@@ -1,0 +1,237 @@
+package changefeed_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// lease is the status of the only lease of the only run.
+func leaseOf(t *testing.T, p *changefeed.Processor) changefeed.LeaseStatus {
+	t.Helper()
+	s := p.Status()
+	if len(s) != 1 || len(s[0].Leases) != 1 {
+		t.Fatalf("status %+v, want one lease of one run", s)
+	}
+	return s[0].Leases[0]
+}
+
+// One batch after the other, a running instance says what it does with it.
+func TestARunningInstanceSaysWhatItDoes(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		answers := make(chan error)
+		h := changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error { return <-answers })
+		var away atomic.Bool
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			if away.Load() {
+				return l, errRefused
+			}
+			return w.leases.Update(ctx, l)
+		}}
+		p, err := changefeed.New(w.orders, store, h, changefeed.Options{
+			Instance: "a", Start: changefeed.FromBeginning(), RetryMin: 10 * time.Second, Drain: 30 * time.Second,
+			Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := p.Status(); len(s) != 0 {
+			t.Errorf("before it runs: %+v", s)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		begun := time.Now()
+		running.Go(func() {
+			if err := p.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(20 * time.Second)
+		if s := p.Status()[0]; s.Instance != "a" || !s.Since.Equal(begun) || !s.Ready || s.Stopping || s.View.IsZero() || s.At.IsZero() || s.Round.Leases != 1 || len(s.Errors) != 0 {
+			t.Errorf("at rest: %+v", s)
+		}
+		if l := leaseOf(t, p); l.Activity != changefeed.ActivityWaiting || l.Failures != 0 || !l.Failing.IsZero() || len(l.Errors) != 0 {
+			t.Errorf("at rest: %+v", l)
+		}
+		rest := leaseOf(t, p).Lease.Position
+
+		w.put("oslo", "1", 1)
+		time.Sleep(time.Second)
+		if l := leaseOf(t, p); l.Activity != changefeed.ActivityHandling || l.Failing.IsZero() || l.Lease.Position != rest || l.Read == rest {
+			t.Errorf("in the handler: %+v", l)
+		}
+		answers <- errDownstream
+		synctest.Wait()
+		l := leaseOf(t, p)
+		if l.Activity != changefeed.ActivityFailing || l.Failures != 1 || l.Lease.Attempts != 1 || len(l.Errors) != 1 || !errors.Is(l.Errors[0], errDownstream) {
+			t.Errorf("after a failure: %+v", l)
+		}
+		time.Sleep(11 * time.Second)
+		away.Store(true)
+		answers <- nil
+		time.Sleep(time.Second)
+		l = leaseOf(t, p)
+		if l.Activity != changefeed.ActivityStoring || l.Failures != 0 || l.Unsaved != 1 || l.Lease.Position != l.Read || len(l.Errors) != 1 || l.Errors[0].Origin != changefeed.OriginLeaseStore {
+			t.Errorf("while it cannot be stored: %+v", l)
+		}
+		away.Store(false)
+		time.Sleep(15 * time.Second)
+		if l := leaseOf(t, p); l.Activity != changefeed.ActivityWaiting || l.Unsaved != 0 || len(l.Errors) != 0 {
+			t.Errorf("after it was stored: %+v", l)
+		}
+
+		w.put("oslo", "2", 1)
+		time.Sleep(time.Second)
+		stop()
+		time.Sleep(time.Second)
+		if s := p.Status(); len(s) != 1 || !s[0].Stopping || len(s[0].Leases) != 1 {
+			t.Errorf("while it stops: %+v", s)
+		}
+		answers <- nil
+		running.Wait()
+		if s := p.Status(); len(s) != 0 {
+			t.Errorf("after it has run: %+v", s)
+		}
+	})
+}
+
+// Two runs of one processor are two instances, and what fails for all leases stands until a
+// round begins anew.
+func TestEachRunHasAStatus(t *testing.T) {
+	inWorld(t, 4, func(t *testing.T, w *world) {
+		var away atomic.Bool
+		listing := &hookedStore{Leases: w.leases}
+		listing.list = func(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+			if away.Load() {
+				return nil, time.Time{}, errRefused
+			}
+			return w.leases.List(ctx)
+		}
+		p, err := changefeed.New(w.orders, struct{ changefeed.LeaseStore }{listing}, &tally{}, changefeed.Options{
+			Instance: "a", Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		for range 2 {
+			running.Go(func() {
+				if err := p.Run(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(time.Second)
+		}
+		time.Sleep(2 * time.Minute)
+		s := p.Status()
+		if len(s) != 2 || len(s[0].Leases) != 2 || len(s[1].Leases) != 2 || !s[0].Since.Before(s[1].Since) {
+			t.Errorf("status %+v, want two runs with two leases each", s)
+		}
+		for _, one := range s {
+			if !slices.IsSortedFunc(one.Leases, func(a, b changefeed.LeaseStatus) int {
+				return slices.Compare([]string{a.Lease.Range.Min}, []string{b.Lease.Range.Min})
+			}) {
+				t.Errorf("leases in no order: %+v", one.Leases)
+			}
+		}
+		seen := s[0].View
+		away.Store(true)
+		time.Sleep(time.Minute)
+		if s := p.Status()[0]; len(s.Errors) != 1 || !errors.Is(s.Errors[0], errRefused) || s.View.After(seen.Add(20*time.Second)) {
+			t.Errorf("while leases cannot be listed: %v, the view is of %v", s.Errors, s.View)
+		}
+		away.Store(false)
+		time.Sleep(time.Minute)
+		if s := p.Status()[0]; len(s.Errors) != 0 || time.Since(s.View) > 20*time.Second {
+			t.Errorf("after that: %v, the view is of %v", s.Errors, s.View)
+		}
+		stop()
+		running.Wait()
+	})
+}
+
+// Metrics can be made of the hooks: each request for a lease is there once.
+func TestHooksCountReadsWaitsAndWrites(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var mu sync.Mutex
+		var changes, waits, renewals, checkpoints int
+		var charge float64
+		updates := atomic.Int64{}
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			if l.Kind == changefeed.KindLease {
+				updates.Add(1)
+				time.Sleep(time.Second)
+			}
+			return w.leases.Update(ctx, l)
+		}}
+		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning(), Hooks: changefeed.Hooks{
+			ReadDone: func(d changefeed.ReadDone) {
+				mu.Lock()
+				defer mu.Unlock()
+				changes, charge = changes+d.Changes, charge+d.Charge
+			},
+			WaitDone: func(d changefeed.WaitDone) {
+				mu.Lock()
+				defer mu.Unlock()
+				if waits++; d.Duration > 18*time.Second {
+					t.Errorf("waited for %v", d.Duration)
+				}
+			},
+			StoreDone: func(d changefeed.StoreDone) {
+				mu.Lock()
+				defer mu.Unlock()
+				if d.Duration != time.Second || d.Lease == "" {
+					t.Errorf("a write: %+v", d)
+				}
+				if d.Renewal {
+					renewals++
+				} else {
+					checkpoints++
+				}
+			},
+		}})
+		time.Sleep(5 * time.Second)
+		w.put("oslo", "1", 1)
+		w.put("oslo", "2", 1)
+		time.Sleep(5 * time.Minute)
+		p.stop(t)
+		if changes != 2 || charge == 0 || waits < 10 {
+			t.Errorf("%d changes read for %v request units, %d waits", changes, charge, waits)
+		}
+		if taken := 1; renewals < 10 || checkpoints < 2 || int64(renewals+checkpoints+taken) != updates.Load() {
+			t.Errorf("%d renewals, %d other writes, want together %d", renewals, checkpoints, updates.Load()-1)
+		}
+	})
+}
+
+// Joined hooks are all called, in their order; what nobody wants stays unset.
+func TestJoinedHooksAreAllCalled(t *testing.T) {
+	var called []string
+	a := changefeed.Hooks{
+		Ready: func() { called = append(called, "a ready") },
+		Error: func(err *changefeed.Error) { called = append(called, "a "+err.Error()) },
+	}
+	b := changefeed.Hooks{
+		Error:    func(err *changefeed.Error) { called = append(called, "b "+err.Error()) },
+		Released: func(l changefeed.Lease, why changefeed.Reason) { called = append(called, "b "+l.Token+" "+string(why)) },
+	}
+	h := changefeed.JoinHooks(a, changefeed.Hooks{}, b)
+	if h.Round != nil || h.Acquired != nil || h.BatchDone != nil {
+		t.Error("a hook that nobody wants is set")
+	}
+	h.Ready()
+	h.Error(&changefeed.Error{Origin: changefeed.OriginSource, Err: errDownstream})
+	h.Released(changefeed.Lease{Token: "-FF"}, changefeed.ReasonLost)
+	failure := "source: " + errDownstream.Error()
+	if want := []string{"a ready", "a " + failure, "b " + failure, "b -FF lost"}; !slices.Equal(called, want) {
+		t.Errorf("called %q, want %q", called, want)
+	}
+}
