@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -53,8 +54,11 @@ func TestAForeignProcessorIsStolenFromWithoutTwoOwners(t *testing.T) {
 		go func() { lastHeld = w.dotnet(ctx, "net-1"); close(ended) }()
 		time.Sleep(5 * time.Minute) // the presence of the setup is gone
 		w.fill(40)
+		var mu sync.Mutex // both leases may be begun at once
 		begun := map[string]time.Time{}
 		y := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+			mu.Lock()
+			defer mu.Unlock()
 			if begun[b.LeaseToken].IsZero() {
 				begun[b.LeaseToken] = time.Now()
 			}
