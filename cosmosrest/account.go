@@ -17,7 +17,7 @@ func readAccount(c *call) error {
 	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
 	}
-	name, endpoint := endpointOf(c.in)
+	name, endpoint := endpointOf(&c.in)
 	here := []map[string]string{{"name": region, "databaseAccountEndpoint": endpoint}}
 	keeps, _ := c.s.db.Retention()
 	replicas := map[string]any{"asyncReplication": false, "minReplicaSetSize": 1, "maxReplicasetSize": 4}

@@ -54,9 +54,9 @@ func writeBatch(c *call) error {
 		return err
 	}
 	if c.in.Flag(wire.HeaderAtomic) {
-		return c.atomic(cont, steps)
+		return writeAtomic(c, cont, steps)
 	}
-	return c.bulk(cont, steps)
+	return writeBulk(c, cont, steps)
 }
 
 func parseBatch(body []byte) ([]step, error) {
@@ -182,8 +182,8 @@ func refused(err error) outcome {
 	return outcome{status: e.Status, sub: e.Sub, charge: service.MinCharge, message: e.Message, after: e.After}
 }
 
-// atomic carries out all operations or none, in one logical partition.
-func (c *call) atomic(cont *docstore.Container, steps []step) error {
+// writeAtomic carries out all operations or none, in one logical partition.
+func writeAtomic(c *call, cont *docstore.Container, steps []step) error {
 	key, err := c.in.Key()
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (c *call) atomic(cont *docstore.Container, steps []step) error {
 	if err != nil {
 		return err
 	}
-	if err := c.readable(p, steps); err != nil {
+	if err := p.readable(&c.in, steps); err != nil {
 		return err
 	}
 	writes := make([]changefeed.Write, len(steps))
@@ -227,16 +227,16 @@ func (c *call) atomic(cont *docstore.Container, steps []step) error {
 			c.out.SetLSN(r.LSN)
 		}
 	}
-	return c.replyBatch(steps, outcomes)
+	return replyBatch(c, steps, outcomes)
 }
 
 // dependent is the outcome of an operation that was not tried because of another one.
 var dependent = outcome{status: http.StatusFailedDependency}
 
 // readable refuses reads that the session could not have.
-func (c *call) readable(p logical, steps []step) error {
+func (p *logical) readable(in *wire.Request, steps []step) error {
 	if slices.ContainsFunc(steps, func(s step) bool { return s.write.Op == changefeed.WriteRead }) {
-		return c.in.Consistent(p.part, p.newest)
+		return in.Consistent(p.part, p.newest)
 	}
 	return nil
 }
@@ -249,7 +249,7 @@ func total(outcomes []outcome) (ru float64) {
 }
 
 // replyBatch answers with all outcomes: 200, or 207 when there is one that failed.
-func (c *call) replyBatch(steps []step, outcomes []outcome) error {
+func replyBatch(c *call, steps []step, outcomes []outcome) error {
 	status, size := http.StatusOK, 0
 	for i := range outcomes {
 		o := &outcomes[i]

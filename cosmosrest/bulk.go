@@ -22,9 +22,9 @@ type bulk struct {
 	answered atomic.Int64 // bytes of items in the outcomes
 }
 
-func (c *call) bulk(cont *docstore.Container, steps []step) error {
+func writeBulk(c *call, cont *docstore.Container, steps []step) error {
 	b := bulk{steps: steps, places: make([]logical, len(steps)), outcomes: make([]outcome, len(steps))}
-	if err := c.locate(cont, &b); err != nil {
+	if err := b.locate(c, cont); err != nil {
 		return err
 	}
 	if c.in.Header(wire.HeaderContinueOnErr) != "" && !c.in.Flag(wire.HeaderContinueOnErr) {
@@ -32,12 +32,12 @@ func (c *call) bulk(cont *docstore.Container, steps []step) error {
 	} else {
 		b.runAll(c.ctx)
 	}
-	c.answerSessions(&b)
-	return c.replyBatch(steps, b.outcomes)
+	b.answerSessions(c)
+	return replyBatch(c, steps, b.outcomes)
 }
 
 // answerSessions charges each operation, and answers with the session token of every partition that was written or read.
-func (c *call) answerSessions(b *bulk) {
+func (b *bulk) answerSessions(c *call) {
 	var sessions []string
 	var newest int64
 	seen := map[string]bool{}
@@ -57,7 +57,7 @@ func (c *call) answerSessions(b *bulk) {
 // locate finds where each operation goes. When the client has asked for a range that
 // has been split since, or one that the key is not in, nothing is done at all, so that it
 // can sort them anew.
-func (c *call) locate(cont *docstore.Container, b *bulk) error {
+func (b *bulk) locate(c *call, cont *docstore.Container) error {
 	own, err := c.in.Key()
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (c *call) locate(cont *docstore.Container, b *bulk) error {
 			b.outcomes[i] = refused(err)
 		}
 		b.places[i] = p
-		if err := c.readable(p, b.steps[i:i+1]); err != nil {
+		if err := p.readable(&c.in, b.steps[i:i+1]); err != nil {
 			b.outcomes[i] = refused(err)
 		}
 	}

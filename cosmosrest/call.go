@@ -20,10 +20,10 @@ import (
 type call struct {
 	s    *Server
 	ctx  context.Context
-	in   *wire.Request
+	in   wire.Request
 	who  auth.Principal
 	work meter.Request
-	out  *wire.Answer
+	out  wire.Answer
 
 	known   bool // who was authenticated
 	written bool // something was committed: the answer must say so
@@ -40,12 +40,12 @@ func (c *call) serve() error {
 		return err
 	}
 	var err error
-	if c.who, err = c.s.authority.Authenticate(c.ctx, c.in); err != nil {
+	if c.who, err = c.s.authority.Authenticate(c.ctx, &c.in); err != nil {
 		return err
 	}
 	c.known = true
 	vouch(c.ctx)
-	op, err := operationOf(c.in)
+	op, err := operationOf(&c.in)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (c *call) allow(action string) error {
 	if c.who.May(action, c.resource) {
 		return nil
 	}
-	return c.who.Refusal(action, c.resource(), c.in)
+	return c.who.Refusal(action, c.resource(), &c.in)
 }
 
 // resource is the target by ids, also when the path has resource ids. It finds what [call.container] finds.
@@ -234,7 +234,7 @@ func (c *call) refuse(err error) {
 	if e.Status >= http.StatusInternalServerError {
 		c.s.log.Error("request failed", "method", c.in.Method, "path", c.in.Path(), "status", e.Status, "err", err, "activity", c.out.Activity)
 	}
-	c.out.SetError(e, !c.known || c.in.Late)      // a stranger, or one whose body would be in the way
+	c.out.SetError(e, !c.known || c.in.Late)      // of a stranger, or with the rest of a body to come
 	_ = c.reply(e.Status, e.Body(c.out.Activity)) // an error is never large
 }
 

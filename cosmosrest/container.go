@@ -15,7 +15,7 @@ import (
 // postContainers creates a container, or queries those of a database.
 func postContainers(c *call) error {
 	if c.in.IsQuery() {
-		return c.eachContainer((*call).query)
+		return eachContainer(c, resources.query)
 	}
 	if err := c.allow(auth.Manage); err != nil {
 		return err
@@ -24,7 +24,7 @@ func postContainers(c *call) error {
 	if err != nil {
 		return err
 	}
-	p, err := c.properties()
+	p, err := readProperties(&c.in)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func postContainers(c *call) error {
 	if err != nil {
 		return err
 	}
-	o, err := c.offered()
+	o, err := offered(c)
 	if err != nil {
 		return err
 	}
@@ -43,13 +43,13 @@ func postContainers(c *call) error {
 		return err
 	}
 	c.out.Charge += service.ManageCharge
-	return c.replyContainer(http.StatusCreated, made)
+	return replyContainer(c, http.StatusCreated, made)
 }
 
-func listContainers(c *call) error { return c.eachContainer((*call).list) }
+func listContainers(c *call) error { return eachContainer(c, resources.list) }
 
 // eachContainer answers with the containers of a database.
-func (c *call) eachContainer(answer func(*call, resources) error) error {
+func eachContainer(c *call, answer func(resources, *call) error) error {
 	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (c *call) eachContainer(answer func(*call, resources) error) error {
 		}
 	}
 	slices.SortFunc(all.all, func(a, b resource) int { return cmp.Compare(a.id, b.id) })
-	return answer(c, all)
+	return answer(all, c)
 }
 
 func readContainer(c *call) error {
@@ -79,7 +79,7 @@ func readContainer(c *call) error {
 	if c.in.Flag(wire.HeaderQuotaInfo) {
 		c.out.Set(wire.AnswerResourceUsage, "documentsCount="+strconv.FormatInt(cont.Count(), 10)+";")
 	}
-	return c.replyContainer(http.StatusOK, cont)
+	return replyContainer(c, http.StatusOK, cont)
 }
 
 // replaceContainer changes the policies of a container. What decides where documents are
@@ -92,7 +92,7 @@ func replaceContainer(c *call) error {
 	if err != nil {
 		return err
 	}
-	p, err := c.properties()
+	p, err := readProperties(&c.in)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func replaceContainer(c *call) error {
 		return err
 	}
 	c.out.Charge += service.ManageCharge
-	return c.replyContainer(http.StatusOK, cont)
+	return replyContainer(c, http.StatusOK, cont)
 }
 
 func deleteContainer(c *call) error {
@@ -138,7 +138,7 @@ func deleteContainer(c *call) error {
 	return c.reply(http.StatusNoContent, nil)
 }
 
-func (c *call) replyContainer(status int, cont *docstore.Container) error {
+func replyContainer(c *call, status int, cont *docstore.Container) error {
 	v, body := containerJSON(cont)
 	c.setOwner(cont)
 	return c.replyResource(status, v, body)

@@ -17,7 +17,7 @@ func postDatabases(c *call) error {
 	if err := c.allow(auth.Manage); err != nil {
 		return err
 	}
-	p, err := c.properties()
+	p, err := readProperties(&c.in)
 	if err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func postDatabases(c *call) error {
 	if err != nil {
 		return err
 	}
-	o, err := c.offered()
+	o, err := offered(c)
 	if err != nil {
 		return err
 	}
@@ -34,26 +34,26 @@ func postDatabases(c *call) error {
 		return err
 	}
 	c.out.Charge += service.ManageCharge
-	return c.replyDatabase(http.StatusCreated, d)
+	return replyDatabase(c, http.StatusCreated, d)
 }
 
 func queryDatabases(c *call) error {
 	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
 	}
-	return c.query(c.databases())
+	return c.s.databases().query(c)
 }
 
 func listDatabases(c *call) error {
 	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
 	}
-	return c.list(c.databases())
+	return c.s.databases().list(c)
 }
 
-func (c *call) databases() resources {
+func (s *Server) databases() resources {
 	all := resources{member: "Databases"}
-	for _, d := range c.s.db.Databases() {
+	for _, d := range s.db.Databases() {
 		_, body := databaseJSON(d)
 		all.all = append(all.all, resource{d.ID, body})
 	}
@@ -68,7 +68,7 @@ func readDatabase(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.replyDatabase(http.StatusOK, d)
+	return replyDatabase(c, http.StatusOK, d)
 }
 
 func deleteDatabase(c *call) error {
@@ -90,7 +90,7 @@ func deleteDatabase(c *call) error {
 	return c.reply(http.StatusNoContent, nil)
 }
 
-func (c *call) replyDatabase(status int, d docstore.Database) error {
+func replyDatabase(c *call, status int, d docstore.Database) error {
 	v, body := databaseJSON(d)
 	c.out.Set(wire.AnswerContentPath, d.RID)
 	c.out.Set(wire.AnswerAltContentPath, "dbs/"+d.ID)

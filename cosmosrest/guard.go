@@ -55,7 +55,7 @@ func NewGuard(connections int) *Guard {
 	}
 }
 
-// Protect sets the limits of a server in time and in bytes, and lets its handler, a [Server], tell who is no stranger.
+// Protect sets the limits of a server in time and in bytes, and lets its handler, a [Server], say who is no stranger.
 func (g *Guard) Protect(s *http.Server) {
 	s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout = guardHeader, guardRequest, guardRequest
 	s.IdleTimeout, s.MaxHeaderBytes = guardIdle, guardHeaderBytes

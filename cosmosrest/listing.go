@@ -18,7 +18,7 @@ type resources struct {
 	all    []resource
 }
 
-// resource is one of them. They are listed by id, and a page begins behind an id, so
+// resource is one of them. They are listed by id, and a page begins after an id, so
 // that nothing is missed when those of the last page are deleted meanwhile.
 type resource struct {
 	id   string
@@ -26,13 +26,13 @@ type resource struct {
 }
 
 // list answers a GET: a page of the resources.
-func (c *call) list(from resources) error {
-	return c.replyPage(from, func(r resource, emit func([]byte) error) error { return emit(r.body) })
+func (from resources) list(c *call) error {
+	return from.replyPage(c, func(r resource, emit func([]byte) error) error { return emit(r.body) })
 }
 
 // query answers a POST: a page of what a query makes of the resources. A query whose
 // rows depend on several of them, or that says itself how many it wants, has one page.
-func (c *call) query(from resources) error {
+func (from resources) query(c *call) error {
 	text, err := c.queryText()
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (c *call) query(from resources) error {
 	}
 	b.Until(c.work.Limit())
 	if _, limit := b.Limit(); b.Streams() && limit < 0 {
-		return c.replyPage(from, func(r resource, emit func([]byte) error) error { return b.Rows(r.body, emit) })
+		return from.replyPage(c, func(r resource, emit func([]byte) error) error { return b.Rows(r.body, emit) })
 	}
 	run := b.NewRun()
 	for _, r := range from.all {
@@ -59,11 +59,11 @@ func (c *call) query(from resources) error {
 	for i := range found {
 		rows[i] = found[i].JSON
 	}
-	return c.replyRows(from, rows)
+	return from.replyRows(c, rows)
 }
 
 // replyPage sends the rows that resources have, up to what the client takes at once.
-func (c *call) replyPage(from resources, rowsOf func(r resource, emit func([]byte) error) error) error {
+func (from resources) replyPage(c *call, rowsOf func(r resource, emit func([]byte) error) error) error {
 	limit, err := c.in.MaxItems()
 	if err != nil {
 		return err
@@ -89,20 +89,20 @@ func (c *call) replyPage(from resources, rowsOf func(r resource, emit func([]byt
 		}
 		last = r.id
 	}
-	return c.replyRows(from, rows)
+	return from.replyRows(c, rows)
 }
 
 // replyAll sends resources all at once.
-func (c *call) replyAll(from resources) error {
+func (from resources) replyAll(c *call) error {
 	rows := make([]json.RawMessage, len(from.all))
 	for i, r := range from.all {
 		rows[i] = r.body
 	}
-	return c.replyRows(from, rows)
+	return from.replyRows(c, rows)
 }
 
 // replyRows sends rows of resources.
-func (c *call) replyRows(from resources, rows []json.RawMessage) error {
+func (from resources) replyRows(c *call, rows []json.RawMessage) error {
 	var b bytes.Buffer
 	b.WriteString(`{"_rid":"` + from.rid + `","` + from.member + `":[`)
 	for i, row := range rows {

@@ -34,7 +34,7 @@ const (
 
 // offered is the offer that the headers of a request to create something make; nil for
 // none.
-func (c *call) offered() (*offer, error) {
+func offered(c *call) (*offer, error) {
 	manual, auto := c.in.Header(wire.HeaderThroughput), c.in.Header(wire.HeaderAutoscale)
 	var content offerContent
 	switch {
@@ -169,7 +169,7 @@ func noOffer(id string) *wire.Error {
 	return wire.NotFound(0, "Resource Not Found: there is no offer %q", id)
 }
 
-func listOffers(c *call) error { return c.eachOffer((*call).list) }
+func listOffers(c *call) error { return eachOffer(c, resources.list) }
 
 func queryOffers(c *call) error {
 	if !c.in.IsQuery() {
@@ -177,11 +177,11 @@ func queryOffers(c *call) error {
 		f.Allow = "GET, POST"
 		return f
 	}
-	return c.eachOffer((*call).query)
+	return eachOffer(c, resources.query)
 }
 
 // eachOffer answers with all offers.
-func (c *call) eachOffer(answer func(*call, resources) error) error {
+func eachOffer(c *call, answer func(resources, *call) error) error {
 	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
 	}
@@ -189,28 +189,28 @@ func (c *call) eachOffer(answer func(*call, resources) error) error {
 	for _, o := range c.s.offers() {
 		all.all = append(all.all, resource{o.ID, o.json()})
 	}
-	return answer(c, all)
+	return answer(all, c)
 }
 
 func readOffer(c *call) error {
 	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
 	}
-	o, err := c.offer()
+	o, err := c.s.offer(c.in.Target.ID)
 	if err != nil {
 		return err
 	}
-	return c.replyOffer(o)
+	return replyOffer(c, o)
 }
 
-// offer is the one that the path names.
-func (c *call) offer() (owned, error) {
-	for _, o := range c.s.offers() {
-		if o.ID == c.in.Target.ID {
+// offer is the one with an id.
+func (s *Server) offer(id string) (owned, error) {
+	for _, o := range s.offers() {
+		if o.ID == id {
 			return o, nil
 		}
 	}
-	return owned{}, noOffer(c.in.Target.ID)
+	return owned{}, noOffer(id)
 }
 
 // replaceOffer changes a throughput. The budget follows at once.
@@ -218,11 +218,11 @@ func replaceOffer(c *call) error {
 	if err := c.allow(auth.Manage); err != nil {
 		return err
 	}
-	o, err := c.offer()
+	o, err := c.s.offer(c.in.Target.ID)
 	if err != nil {
 		return err
 	}
-	p, err := c.properties()
+	p, err := readProperties(&c.in)
 	if err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func replaceOffer(c *call) error {
 		if err := c.in.RefuseOther(now.ETag); err != nil {
 			return err
 		}
-		if err := c.mayMigrate(now, content); err != nil {
+		if err := now.mayMigrate(c, content); err != nil {
 			return err
 		}
 		o.offer = now
@@ -244,12 +244,12 @@ func replaceOffer(c *call) error {
 		return err
 	}
 	c.out.Charge += service.ManageCharge
-	return c.replyOffer(o)
+	return replyOffer(c, o)
 }
 
 // mayMigrate refuses a change between manual throughput and autoscale that was not asked
 // for as such.
-func (c *call) mayMigrate(o *offer, to offerContent) error {
+func (o *offer) mayMigrate(c *call, to offerContent) error {
 	header := wire.HeaderToManual
 	if to.Autoscale != nil {
 		header = wire.HeaderToAutoscale
@@ -260,7 +260,7 @@ func (c *call) mayMigrate(o *offer, to offerContent) error {
 	return wire.BadRequest("the offer would change between manual throughput and autoscale: want the header %s: true", strings.ToLower(header))
 }
 
-func (c *call) replyOffer(o owned) error {
+func replyOffer(c *call, o owned) error {
 	c.out.Set(wire.AnswerOfferPending, "false")
 	c.out.Set(wire.AnswerMinThroughput, strconv.Itoa(o.least()))
 	return c.replyResource(http.StatusOK, o.version, o.json())

@@ -1,6 +1,7 @@
 package cosmosrest
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
@@ -36,14 +37,14 @@ func listRanges(c *call) error {
 	c.out.Set(wire.AnswerETag, rangesTag(cont, parts))
 	all := len(parts)
 	if c.in.Header(wire.HeaderAIM) == "" {
-		return c.list(rangesOf(cont, parts, all))
+		return rangesOf(cont, parts, all).list(c)
 	}
 	known := knownRange(cont, c.in.Header(wire.HeaderIfNoneMatch))
 	parts = slices.DeleteFunc(parts, func(p changefeed.Partition) bool { return rangeNumber(p) <= known })
 	if len(parts) == 0 {
 		return c.reply(http.StatusNotModified, nil)
 	}
-	return c.replyAll(rangesOf(cont, parts, all))
+	return rangesOf(cont, parts, all).replyAll(c)
 }
 
 // rangesTag is the ETag of a set of partitions. Each split and merge makes a partition
@@ -125,7 +126,7 @@ func changePartitions(c *call) error {
 	if err := json.Unmarshal(body, &asked); err != nil {
 		return wire.BadRequest(`body is %.100q: want {"operation":"split","id":"0"}`, body)
 	}
-	made, err := c.change(cont, asked)
+	made, err := changePartition(c.ctx, cont, asked)
 	if err != nil {
 		return err
 	}
@@ -135,21 +136,21 @@ func changePartitions(c *call) error {
 	}
 	c.out.Charge += service.ManageCharge
 	c.out.Set(wire.AnswerETag, rangesTag(cont, now))
-	return c.replyAll(rangesOf(cont, made, len(now)))
+	return rangesOf(cont, made, len(now)).replyAll(c)
 }
 
-// change does what is asked.
-func (c *call) change(cont *docstore.Container, asked partitionChange) ([]changefeed.Partition, error) {
+// changePartition does what is asked.
+func changePartition(ctx context.Context, cont *docstore.Container, asked partitionChange) ([]changefeed.Partition, error) {
 	switch {
 	case asked.Operation == "split" && asked.ID != "" && asked.At == "":
-		return cont.Split(c.ctx, asked.ID)
+		return cont.Split(ctx, asked.ID)
 	case asked.Operation == "split" && asked.ID != "":
 		if _, err := hex.DecodeString(asked.At); err != nil {
 			return nil, wire.BadRequest("at is %.100q: want an effective partition key in hexadecimal, such as 1F", asked.At)
 		}
-		return cont.SplitAt(c.ctx, asked.ID, strings.ToUpper(asked.At))
+		return cont.SplitAt(ctx, asked.ID, strings.ToUpper(asked.At))
 	case asked.Operation == "merge" && len(asked.IDs) == 2:
-		one, err := cont.Merge(c.ctx, asked.IDs[0], asked.IDs[1])
+		one, err := cont.Merge(ctx, asked.IDs[0], asked.IDs[1])
 		return []changefeed.Partition{one}, err
 	}
 	return nil, wire.BadRequest(`operation is %.100q: want {"operation":"split","id":"0"} or {"operation":"merge","ids":["1","2"]}`, asked.Operation)

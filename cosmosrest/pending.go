@@ -18,7 +18,7 @@ type pending struct {
 // countPending answers a change feed request that asks for the number of changes in
 // place of a page. The service has nothing of the kind: LSNs there count the
 // transactions of one partition, here those of the container, from which nobody can
-// tell how much a range has. Unlike a page, a count may be of several partitions.
+// say how much a range has. Unlike a page, a count may be of several partitions.
 func (f *feedRead) countPending() (err error) {
 	if f.o.Mode, f.wrapped, err = f.c.in.FeedMode(); err != nil {
 		return err

@@ -14,9 +14,9 @@ import (
 // server does not know are kept as they came.
 type properties map[string]json.RawMessage
 
-// properties reads the request's body.
-func (c *call) properties() (properties, error) {
-	body, err := c.in.Body(wire.MaxProperties)
+// readProperties reads the request's body.
+func readProperties(in *wire.Request) (properties, error) {
+	body, err := in.Body(wire.MaxProperties)
 	if err != nil {
 		return nil, err
 	}

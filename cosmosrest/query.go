@@ -3,7 +3,6 @@ package cosmosrest
 import (
 	"encoding/json"
 	"net/http"
-	"strings"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
@@ -22,7 +21,7 @@ type itemQuery struct {
 
 // queryItems serves POST docs with a query: a page of its rows.
 func queryItems(c *call) error {
-	q, err := c.newQuery()
+	q, err := newItemQuery(c)
 	if err != nil {
 		return err
 	}
@@ -32,7 +31,7 @@ func queryItems(c *call) error {
 	if q.From, err = query.ParseContinuation(c.in.Header(wire.HeaderContinuation), q.cont.RID()); err != nil {
 		return err
 	}
-	part, err := c.route(q)
+	part, err := q.route(c)
 	if err != nil {
 		return err
 	}
@@ -60,8 +59,8 @@ func queryItems(c *call) error {
 	return c.reply(http.StatusOK, docs.Finish())
 }
 
-// newQuery reads a query, and finds out how to serve it. A long one that cannot be run is to be paid for, too.
-func (c *call) newQuery() (q itemQuery, err error) {
+// newItemQuery reads a query, and finds out how to serve it. A long one that cannot be run is to be paid for, too.
+func newItemQuery(c *call) (q itemQuery, err error) {
 	if err := c.allow(auth.Query); err != nil {
 		return q, err
 	}
@@ -99,13 +98,13 @@ func (c *call) queryText() (query.Text, error) {
 
 // route is the first partition that the query is about. It refuses what the service's
 // gateway does not spread over partitions.
-func (c *call) route(q itemQuery) (changefeed.Partition, error) {
+func (q *itemQuery) route(c *call) (changefeed.Partition, error) {
 	part, only, err := q.Partition()
 	if err != nil {
 		return part, err
 	}
 	if !only && !q.sel.Named {
-		if err := c.refuseCrossing(q); err != nil {
+		if err := q.refuseCrossing(c); err != nil {
 			return part, err
 		}
 	}
@@ -114,7 +113,7 @@ func (c *call) route(q itemQuery) (changefeed.Partition, error) {
 
 // refuseCrossing refuses a query over all partitions that the gateway would refuse. It does so
 // also where the container has but one partition, as it may have more some day.
-func (c *call) refuseCrossing(q itemQuery) error {
+func (q *itemQuery) refuseCrossing(c *call) error {
 	if c.s.o.Lenient {
 		return nil
 	}
@@ -142,26 +141,16 @@ func (c *call) refuseCrossing(q itemQuery) error {
 // planQuery serves POST docs with a query whose plan is asked for: how a client runs it
 // over several partitions by itself.
 func planQuery(c *call) error {
-	q, err := c.newQuery()
+	q, err := newItemQuery(c)
 	if err != nil {
 		return err
 	}
-	plan, err := q.Plan(c.supportedFeatures())
+	plan, err := q.Plan(c.in.Features())
 	if err != nil {
 		return err
 	}
 	c.spend(q.cont, q.cont.PartitionAt(q.sel.Range.Min).ID, c.work.Charge(0, 0))
 	return c.reply(http.StatusOK, plan)
-}
-
-// supportedFeatures reports whether a client says that it can do what a plan may ask of it. One that says nothing can do
-// nothing.
-func (c *call) supportedFeatures() func(feature string) bool {
-	listed := map[string]bool{}
-	for name := range strings.SplitSeq(c.in.Header(wire.HeaderFeatures), ",") {
-		listed[strings.ToLower(strings.TrimSpace(name))] = true
-	}
-	return func(feature string) bool { return listed[strings.ToLower(feature)] }
 }
 
 // readFeed serves GET docs: a page of the documents, in the order of their last writes

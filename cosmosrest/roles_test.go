@@ -100,7 +100,7 @@ func (w *world) call(t testing.TB, path, authorization string) *call {
 	if err := c.in.Parse(); err != nil {
 		t.Fatal(err)
 	}
-	if c.who, err = w.authority.Authenticate(t.Context(), c.in); err != nil {
+	if c.who, err = w.authority.Authenticate(t.Context(), &c.in); err != nil {
 		t.Fatal(err)
 	}
 	return c

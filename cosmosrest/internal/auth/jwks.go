@@ -36,7 +36,7 @@ const (
 
 var errNoKey = errors.New("the key that signed it is not in the key set")
 
-// keySet is a JSON Web Key Set in a file or behind an address.
+// keySet is a JSON Web Key Set in a file or at an address.
 type keySet struct {
 	source string
 	client *http.Client // nil for a file
@@ -77,7 +77,7 @@ func newKeySet(source string) (*keySet, error) {
 	return k, nil
 }
 
-// loopback tells whether a host can only be this one.
+// loopback reports whether a host can only be this one.
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
@@ -117,7 +117,7 @@ func (k *keySet) pick(id, method string) (any, bool) {
 	return set, len(set.Keys) > 0
 }
 
-// fits tells whether a method of signing is one for a key.
+// fits reports whether a method of signing is one for a key.
 func fits(key crypto.PublicKey, method string) bool {
 	switch key := key.(type) {
 	case *rsa.PublicKey:

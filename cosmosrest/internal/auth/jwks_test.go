@@ -73,7 +73,7 @@ func (k issuerKey) ask(t *testing.T, a *Authority) int {
 	}
 	r := httptest.NewRequestWithContext(t.Context(), "GET", "/dbs", nil)
 	r.Header.Set("Authorization", "type=aad&ver=1.0&sig="+text)
-	who, err := a.Authenticate(t.Context(), wire.NewRequest(httptest.NewRecorder(), r))
+	who, err := a.Authenticate(t.Context(), new(wire.NewRequest(httptest.NewRecorder(), r)))
 	if e, ok := errors.AsType[*wire.Error](err); ok {
 		return e.Sub
 	}

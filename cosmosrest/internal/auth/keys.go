@@ -164,7 +164,7 @@ func links(t wire.Target) []string {
 
 const databaseRID = 4 // bytes of the resource id of a database
 
-// isRID tells whether an id looks like a resource id of so many bytes.
+// isRID reports whether an id looks like a resource id of so many bytes.
 func isRID(id string, bytes int) bool {
 	if len(id) != base64.StdEncoding.EncodedLen(bytes) {
 		return false

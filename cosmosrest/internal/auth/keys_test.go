@@ -140,7 +140,7 @@ func BenchmarkSignature(b *testing.B) {
 	r := httptest.NewRequestWithContext(b.Context(), "GET", "/dbs/db/colls/orders/docs/0123456789", nil)
 	date := time.Now().UTC().Format(http.TimeFormat)
 	r.Header.Set("x-ms-date", date)
-	in := wire.NewRequest(httptest.NewRecorder(), r)
+	in := new(wire.NewRequest(httptest.NewRecorder(), r))
 	if err := in.Parse(); err != nil {
 		b.Fatal(err)
 	}

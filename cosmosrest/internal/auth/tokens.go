@@ -86,7 +86,7 @@ func newVerifier(t *Tokens, keys []Key, log *slog.Logger) (*verifier, error) {
 	return v, err
 }
 
-// claims are those that tell who a token is for.
+// claims are those that say whom a token is for.
 type claims struct {
 	jwt.RegisteredClaims
 	Object string `json:"oid"`
@@ -125,7 +125,7 @@ func (v *verifier) check(ctx context.Context, token string) (Principal, error) {
 	return Principal{id: c.principal(), grants: v.grants[c.principal()]}, nil
 }
 
-// proven tells whether a token ends in a key of the account.
+// proven reports whether a token ends in a key of the account.
 func (v *verifier) proven(token string) bool {
 	last := strings.TrimRight(token[strings.LastIndexByte(token, '.')+1:], "=")
 	found := 0
@@ -135,7 +135,7 @@ func (v *verifier) proven(token string) bool {
 	return found == 1
 }
 
-// fault is the 401 of a token; nil for no error. Claims are looked at, and told, only
+// fault is the 401 of a token; nil for no error. Claims are checked, and repeated, only
 // when the signature is good.
 func (v *verifier) fault(err error, c *claims) error {
 	switch {

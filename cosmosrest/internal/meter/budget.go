@@ -97,7 +97,7 @@ func (b *budget) bucket(partition string) *bucket {
 	return b.ranges[partition]
 }
 
-// knows tells whether the budget was made after the last split.
+// knows reports whether the budget was made after the last split.
 func (b *budget) knows(partition string) bool {
 	return b.shared != nil || len(b.ranges) == 0 || b.ranges[partition] != nil
 }
@@ -212,13 +212,13 @@ const (
 
 // promise is when a request may come again that is refused now, so that those who are refused together come one after
 // the other, each when there is something for it; 0 when it is not refused. Nothing is kept for them: a request that
-// comes in between may take it, and then they are told another time.
+// comes in between may take it, and then they get another time.
 func (b *bucket) promise(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	wait := b.dry(now)
 	if wait == 0 {
-		if b.level > b.rate*burst.Seconds()/2 { // those who were told to come have not
+		if b.level > b.rate*burst.Seconds()/2 { // those who were given this time have not come
 			b.next = now
 		}
 		return 0

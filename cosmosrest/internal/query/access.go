@@ -96,7 +96,7 @@ func (q *Query) scalars(path []string) ([]any, bool) {
 	return values, true
 }
 
-// whole tells whether keys have all their levels.
+// whole reports whether keys have all their levels.
 func (q *Query) whole(keys []changefeed.PartitionKey) bool {
 	for _, key := range keys {
 		if at, err := q.cont.Locate(key); err != nil || at.Max != at.Min+"0" {

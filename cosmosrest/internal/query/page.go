@@ -66,5 +66,5 @@ func (p *page) emit(row []byte) error {
 	return nil
 }
 
-// done tells that the query has all the rows that it wants.
+// done reports that the query has all the rows that it wants.
 func (p *page) done() bool { return p.limit >= 0 && p.k.Taken >= p.limit }

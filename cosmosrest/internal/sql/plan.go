@@ -118,14 +118,14 @@ func (c *compiler) selection(p *plan, s *selectStmt) {
 		c.fail(failf(s.Pos.Offset, "'SELECT *' is only valid with a single input set."))
 	default:
 		p.star = true
-		p.row = path{slot: c.starSlot(p), memo: -1}
+		p.row = path{slot: p.starSlot(), memo: -1}
 		if len(p.groups) > 0 {
 			c.fail(failf(s.Pos.Offset, "'SELECT *' is not valid with a GROUP BY clause."))
 		}
 	}
 }
 
-func (c *compiler) starSlot(p *plan) int {
+func (p *plan) starSlot() int {
 	if len(p.sources) == 1 {
 		return p.sources[0].slot
 	}

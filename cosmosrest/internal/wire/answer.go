@@ -21,8 +21,8 @@ type Answer struct {
 const usualHeaders = 12 // of an answer
 
 // NewAnswer is an answer to the request with an activity id, of which nothing was sent.
-func NewAnswer(w http.ResponseWriter, activity string) *Answer {
-	return &Answer{w: w, Activity: activity}
+func NewAnswer(w http.ResponseWriter, activity string) Answer {
+	return Answer{w: w, Activity: activity}
 }
 
 // Set sets a header, whose name must be in lower case unless HTTP defines it.

@@ -103,7 +103,7 @@ func (s *keyScanner) component() (any, bool) {
 	return v, true
 }
 
-// str reads a string behind its opening quote.
+// str reads a string after its opening quote.
 func (s *keyScanner) str() (string, bool) {
 	var b strings.Builder
 	for s.pos < len(s.text) {

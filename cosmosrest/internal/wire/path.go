@@ -56,7 +56,7 @@ func ParsePath(escaped string) (Target, error) {
 	return t, nil
 }
 
-// known tells the paths that lead somewhere.
+// known reports whether a path leads somewhere.
 func known(parts []string) bool {
 	var kinds [3]string
 	if len(parts) > 2*len(kinds) {

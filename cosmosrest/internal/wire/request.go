@@ -18,15 +18,15 @@ import (
 type Request struct {
 	Target Target
 	Method string
-	Late   bool // the body did not come in time, so the connection has the rest of it in the way
+	Late   bool // the body did not come in time, so the rest of it is still to come on the connection
 
 	http *http.Request
 	w    http.ResponseWriter // whose connection has the deadline of the body
 }
 
 // NewRequest is a request before its path was parsed.
-func NewRequest(w http.ResponseWriter, r *http.Request) *Request {
-	return &Request{Method: r.Method, http: r, w: w}
+func NewRequest(w http.ResponseWriter, r *http.Request) Request {
+	return Request{Method: r.Method, http: r, w: w}
 }
 
 // Path is the path as it came.
@@ -132,7 +132,7 @@ func (r *Request) Key() (changefeed.PartitionKey, error) {
 	return ParseKey(text)
 }
 
-// IsQuery goes by the content type; the old SDKs' headers alone do for clients that send no content type.
+// IsQuery reports a query, by its content type; the old SDKs' headers alone do for clients that send no content type.
 func (r *Request) IsQuery() bool {
 	return strings.HasPrefix(r.Header(HeaderContentType), QueryType) || r.Flag(HeaderIsQuery) || r.Flag(HeaderQuery)
 }
@@ -210,4 +210,13 @@ func (r *Request) Narrow(in changefeed.Range) (sub changefeed.Range, named bool,
 		return sub, named, Gone("keys %s are not all in range %s: read the ranges again", sub, in)
 	}
 	return sub, named, nil
+}
+
+// Features reports whether the client says that it can do what a plan may ask of it. One that says nothing can do nothing.
+func (r *Request) Features() func(feature string) bool {
+	listed := map[string]bool{}
+	for name := range strings.SplitSeq(r.Header(HeaderFeatures), ",") {
+		listed[strings.ToLower(strings.TrimSpace(name))] = true
+	}
+	return func(feature string) bool { return listed[strings.ToLower(feature)] }
 }
