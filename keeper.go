@@ -24,6 +24,8 @@ import (
 // time by its own monotonic clock from *before* it sent the write, less a margin, and
 // then gives up: the handler's context ends before anybody else can begin, however
 // slow the store, and whatever the clocks say.
+
+// keeper is the one writer of a held lease. The worker asks it; see above.
 type keeper struct {
 	*tenure
 	asks  chan ask

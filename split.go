@@ -30,6 +30,8 @@ import (
 // its own lease in its place, not leases that were cut in another way. The children then
 // follow the new partitions like any lease. A create can arrive even later, when its
 // lease has come and gone: see redundant.go.
+
+// split replaces the lease by those of its parts, from wherever an earlier owner has come to.
 func (w *worker) split() Reason {
 	for failures := 1; w.ending().none(); failures++ {
 		done, err := w.replace()

@@ -27,6 +27,8 @@ import (
 //     reason, and the files are as if the process had been killed in that moment.
 //   - An error of a table is shown, because the engine can try again; the guard paces the
 //     tries. If they do not help within 10 seconds, the guard breaks.
+
+// guard stands between the engine and the disk.
 type guard struct {
 	vfs.FS
 	dir string

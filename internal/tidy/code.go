@@ -1,9 +1,12 @@
 package tidy
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/doc"
+	"iter"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -46,13 +49,123 @@ func limit(f *file, n int) int {
 
 func isTest(f *file) bool { return f.test }
 
-// checkRootSize counts the files of the root package.
-func checkRootSize(r *repo) []finding {
+// checkRootSize counts the files, lines and exported names of the root package.
+func checkRootSize(r *repo) (found []finding) {
 	root := slices.DeleteFunc(r.in("."), isTest)
-	if len(root) <= maxRootFiles {
-		return nil
+	lines, names := 0, 0
+	for _, f := range root {
+		lines += f.lines()
+		for _, d := range f.ast.Decls {
+			names += exported(d)
+		}
 	}
-	return []finding{{".", fmt.Sprintf("%d code files, limit %d", len(root), maxRootFiles)}}
+	for _, c := range []struct {
+		what      string
+		got, most int
+	}{{"code files", len(root), maxRootFiles}, {"lines", lines, maxRootLines}, {"exported names", names, maxRootNames}} {
+		if c.got > c.most {
+			found = append(found, finding{".", fmt.Sprintf("%d %s, limit %d", c.got, c.what, c.most)})
+		}
+	}
+	return found
+}
+
+// exported counts the exported names that a declaration brings, methods aside.
+func exported(d ast.Decl) (n int) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Recv == nil && d.Name.IsExported() {
+			n++
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			for _, name := range specNames(spec) {
+				if name.IsExported() {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
+func checkMethods(r *repo) (found []finding) {
+	methods := map[string]int{}
+	for _, f := range r.code() {
+		for _, d := range f.ast.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
+				methods[f.dir+":"+receiver(fn)]++
+			}
+		}
+	}
+	for _, where := range slices.Sorted(maps.Keys(methods)) {
+		if n := methods[where]; n > maxMethods {
+			found = append(found, finding{where, fmt.Sprintf("%d methods, limit %d", n, maxMethods)})
+		}
+	}
+	return found
+}
+
+func checkTesting(r *repo) (found []finding) {
+	for _, f := range r.code() {
+		for _, target := range f.imports {
+			if (target == "testing" || strings.HasPrefix(target, "testing/")) && !slices.Contains(forTests, f.dir) {
+				found = append(found, finding{f.path, "imports " + target})
+			}
+		}
+	}
+	return found
+}
+
+// checkDocName finds comments of exported names, and of functions, that do not begin with the name.
+func checkDocName(r *repo) (found []finding) {
+	for _, f := range r.code() {
+		for _, d := range f.ast.Decls {
+			for name, text := range commented(d) {
+				if !isAbout(text, name) {
+					found = append(found, r.find(f.path+":"+name, d, "its comment begins %.30q", text))
+				}
+			}
+		}
+	}
+	return found
+}
+
+// commented yields the names of a declaration that have a comment of their own.
+func commented(d ast.Decl) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if text := d.Doc.Text(); text != "" {
+				yield(declName(d), text)
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				t, ok := spec.(*ast.TypeSpec)
+				if !ok {
+					continue
+				}
+				text := t.Doc.Text()
+				if len(d.Specs) == 1 {
+					text = cmp.Or(text, d.Doc.Text())
+				}
+				if text != "" && !yield(t.Name.Name, text) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// isAbout tells a comment that begins with a name, after an article perhaps.
+func isAbout(text, name string) bool {
+	name = name[strings.LastIndex(name, ".")+1:]
+	for _, article := range []string{"", "A ", "An ", "The "} {
+		if rest, ok := strings.CutPrefix(text, article+name); ok && !wordRune.MatchString(rest) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkPackageDoc wants exactly one package comment, attached to its clause: after a

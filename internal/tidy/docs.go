@@ -17,6 +17,7 @@ var (
 	link    = regexp.MustCompile(`\]\(([^()\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ +(.+)$`)
 
+	dataFile  = regexp.MustCompile(`^[\w-]+\.(json|ndjson|csv|md|txt|pem|svg)$`)
 	goFile    = regexp.MustCompile(`^[\w./-]+\.go$`)
 	function  = regexp.MustCompile(`^(\w+)\([^()]*\)$`)
 	qualified = regexp.MustCompile(`^\*?(\w+)\.(\w+)(\.\w+)?(?:\(.*\))?$`)
@@ -168,17 +169,19 @@ func (n names) resolves(word string, strict bool) bool {
 		return n.declared[m[1]] || !strict
 	}
 	m := qualified.FindStringSubmatch(word)
-	if m == nil || n.isPath(word) || strings.HasSuffix(word, ".go") { // files that a pattern names
+	if m == nil || n.isPath(word) || strings.HasSuffix(word, ".go") || dataFile.MatchString(word) { // files that a pattern names
 		return true
 	}
 	head, full := m[1], m[1]+"."+m[2]+m[3]
 	switch {
 	case n.packages[head]:
-		return n.declared[full] || !ast.IsExported(m[2])
+		return n.declared[full] || !strict && !ast.IsExported(m[2])
 	case n.declared[full]:
 		return true
-	case foreign[head] != "" || n.imported[head] || !strict:
+	case foreign[head] != "" || n.imported[head]:
 		return !n.declared[head] || !ast.IsExported(head)
+	case !strict:
+		return !n.declared[head]
 	}
 	return false
 }

@@ -17,6 +17,9 @@ var samples = []badSample{
 		"func fits() {\n" + strings.Repeat("//\n", 58) + "}\n", "a.go:T.Long"},
 
 	{"root-size", "one file too many", rootFiles(maxRootFiles + 1), "."},
+	{"root-size", "lines of code", "-- a.go --\npackage m\n" + strings.Repeat("//\n", maxRootLines) + "-- a_test.go --\npackage m\n" + strings.Repeat("//\n", 9), "."},
+	{"root-size", "exported names", "-- a.go --\npackage m\n" + strings.Repeat("func F() {}\nfunc (t T) M() {}\n", maxRootNames) + "type T int\n", "."},
+	{"root-size", "methods do not count", "-- a.go --\npackage m\n" + strings.Repeat("func (t T) M() {}\nfunc f() {}\n", maxRootNames+1), ""},
 	{"root-size", "tests do not count", rootFiles(maxRootFiles) + "-- z_test.go --\npackage m\n", ""},
 
 	{"package-doc", "a blank line detaches it", "-- a.go --\n// Package m is lost.\n\npackage m\n", "."},
@@ -70,6 +73,17 @@ var samples = []badSample{
 	{"interface", "five methods", "-- a.go --\npackage m\n" +
 		"type Big interface { A(); B(); C(); D(); E() }\ntype Fits interface { A(); B(); C(); D() }\n", "a.go:Big"},
 
+	{"methods", "of one type in all files", "-- a/a.go --\npackage a\n" + strings.Repeat("func (t *T) M() {}\n", maxMethods) + "-- a/b.go --\npackage a\nfunc (t T) N() {}\n" +
+		"-- b/a.go --\npackage b\n" + strings.Repeat("func (t *T[K]) M() {}\n", maxMethods) + "func (u U) M() {}\n" +
+		"-- b/a_test.go --\npackage b\n" + strings.Repeat("func (t *T[K]) M() {}\n", maxMethods), "a:T"},
+
+	{"testing", "but for packages that are for tests", "-- a/a.go --\npackage a\nimport \"testing\"\n-- b/b.go --\npackage b\nimport _ \"testing/synctest\"\n" +
+		"-- b/b_test.go --\npackage b\nimport \"testing\"\n-- changefeedtest/a.go --\npackage changefeedtest\nimport \"testing\"\n", "a/a.go b/b.go"},
+
+	{"doc-name", "functions, methods and types", "-- a.go --\npackage m\n// It works.\nfunc F() {}\n// This too.\nfunc (t T) m() {}\n// Ts are many.\ntype T int\n" +
+		"type (\n\t// Here.\n\tU int\n)\n", "a.go:F a.go:T a.go:T.m a.go:U"},
+	{"doc-name", "an article, and what has none", "-- a.go --\npackage m\n// A T is.\ntype T int\n// m works.\nfunc (t T) m() {}\nfunc f() {}\n// Here:\ntype (\n\t// V is.\n\tV int\n)\n", ""},
+
 	{"calls", "each forbidden one, by its import", "-- a.go --\npackage m\n" +
 		"import (\n\t\"context\"\n\t\"fmt\"\n\t\"log\"\n\tclock \"time\"\n\t\"os\"\n)\n" +
 		"func A() { clock.Sleep(1) }\nfunc B() { context.Background() }\nfunc C() { os.Exit(1) }\nfunc D() { fmt.Println() }\n" +
@@ -87,7 +101,7 @@ var samples = []badSample{
 
 	{"docs", "files, names and links", docSample, "README.md:#nowhere README.md:Container.Write README.md:Containr.Read " +
 		"README.md:a.b.c " +
-		"README.md:docs/lost.md README.md:docstore.Close README.md:docstore/gone.go README.md:docstr.Open README.md:lost() docs/walk.md:gone.go docs/walk.md:walk.on docs/walk.md:| c |"},
+		"README.md:docs/lost.md README.md:docstore.Close README.md:docstore.crawl README.md:docstore/gone.go README.md:docstr.Open README.md:lost() docs/walk.md:Container.look docs/walk.md:gone.go docs/walk.md:walk.on docs/walk.md:| c |"},
 
 	{"dependency", "direct and undecided", "-- go.mod --\nmodule m\n\nrequire example.org/a v1.0.0\n\n" +
 		"require (\n\texample.org/b v1.0.0\n\texample.org/c v1.0.0 // indirect\n)\n" +
@@ -103,10 +117,10 @@ var samples = []badSample{
 const docSample = "-- docstore/feed.go --\npackage docstore\nimport \"context\"\nvar _ context.Context\n" +
 	"type Container struct { Name string }\nfunc (c *Container) Read() {}\nfunc Open() {}\nfunc walk() {}\n" +
 	"-- README.md --\n# Head: one\n[ok](docs/walk.md#part-two) [ok](docs) [ok](#head-one) [ok](https://x.y/z) [bad](docs/lost.md) [bad](#nowhere)\n" +
-	"`docstore/feed.go` `feed.go` `docstore/gone.go` `docstore.Open` `docstore.Open(dir, opts)` `docstore.Close` `docstr.Open`\n" +
+	"`docstore/feed.go` `feed.go` `docstore/gone.go` `docstore.Open` `docstore.Open(dir, opts)` `docstore.Close` `docstr.Open` `docstore.walk` `docstore.crawl` `orders.json`\n" +
 	"`Container.Read` `Container.Name` `docstore.Container.Read` `Container.Write` `Containr.Read` `walk()` `lost()`\n" +
 	"`context.Context` `README.md` `go.mod` `a.b.c` `*_test.go` `go test ./...`\n```go\nx.Gone() // gone.go\n```\n" +
-	"-- docs/walk.md --\n## Part two\n```\nwrite ─► Container.Read feed.go Some.Thing f(x)\n  └► gone.go\n```\n" +
+	"-- docs/walk.md --\n## Part two\n```\nwrite ─► Container.Read feed.go Some.Thing f(x) Container.look e.g.\n  └► gone.go\n```\n" +
 	"`walk.on`\n\n| a |\n|---|\n| b |\n\n| c |\n"
 
 func rootFiles(n int) string {

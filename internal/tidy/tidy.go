@@ -26,7 +26,10 @@ const (
 	maxFileLines  = 400
 	maxFuncLines  = 60
 	maxRootFiles  = 26
+	maxRootLines  = 5000
+	maxRootNames  = 150 // that are exported, methods and fields aside
 	maxInterface  = 4
+	maxMethods    = 40
 	testAllowance = 2
 )
 
@@ -53,6 +56,9 @@ var rules = []rule{
 	{"func-length", "a function fits on a screen", checkFuncLength},
 	{"root-size", "the root package stays small enough to know by heart", checkRootSize},
 	{"package-doc", "go doc shows only a comment attached to the package clause", checkPackageDoc},
+	{"methods", "a type with many methods has several owners: each is a type", checkMethods},
+	{"testing", "a program that imports testing has its flags, and tests decide nothing in what is shipped", checkTesting},
+	{"doc-name", "a comment that begins with the name is found by it, and is about it", checkDocName},
 	{"exported-doc", "an exported name is a promise, so it says which", checkExportedDoc},
 	{"own-doc", "a comment that begins with another function's name was left behind by an edit", checkOwnDoc},
 	{"example", "what a package is for is shown by a program that runs", checkExamples},
