@@ -11,8 +11,6 @@ var waivers = []waiver{
 	{"engine", "internal/bench/scan.go", "a benchmark compares reading a feed with a scan of the bare engine"},
 	{"methods", ".:run", "its view, rounds and creations share one lock of claims; they part with the next step of the processor"},
 	{"methods", "changefeedtest:containerTest", "a test a method, run by their names; none calls another"},
-	{"methods", "cosmosrest/internal/sql:compiler", "one for each kind of expression and clause"},
-	{"methods", "cosmosrest:call", "one for each operation of the protocol; what they share is with the request, the asker and the answer"},
 	{"methods", "docstore:Container", "the API of a container has 40, and its feed, sweeper and layout are still with it"},
 	{"methods", "docstore:DB", "the API of a store has 20, and its committer and sweeper are still with it"},
 	{"root-size", ".", "Status, progress and the hooks of metrics came; what need not know a lease is to leave for internal packages"},
