@@ -211,7 +211,7 @@ func TestAcceptance4AnOwnerCutOffFromTheLeaseStoreStopsBeforeItsLeaseExpires(t *
 		time.Sleep(time.Second)
 		w.put("oslo", "1", 1)
 		synctest.Wait()
-		a.cord.cut.Store(true)
+		a.wire.Cut()
 		lastWrite := w.records(changefeed.KindLease)[0].Updated
 		var taken time.Time
 		b := w.run("b", changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
 )
 
 // dotnet plays another processor: it renews the leases that name it, and shows no
@@ -107,7 +108,7 @@ func TestIdleProgressIsStoredAndEmptyBatchesAreNotDelivered(t *testing.T) {
 }
 
 // deafFollower has a feed of leases that never works.
-type deafFollower struct{ *cord }
+type deafFollower struct{ *docstore.Leases }
 
 func (deafFollower) Follow(context.Context, string) ([]changefeed.Lease, string, time.Time, error) {
 	return nil, "", time.Time{}, errCutOff
@@ -118,7 +119,7 @@ func TestABrokenFeedOfLeasesFallsBackToListing(t *testing.T) {
 		errs := &errorLog{}
 		var stops []func()
 		for _, name := range []string{"a", "b"} {
-			p, err := changefeed.New(w.orders, deafFollower{&cord{Leases: w.leases}}, &tally{},
+			p, err := changefeed.New(w.orders, deafFollower{w.leases}, &tally{},
 				changefeed.Options{Instance: name, Hooks: changefeed.Hooks{Error: errs.add}})
 			if err != nil {
 				t.Fatal(err)

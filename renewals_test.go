@@ -117,9 +117,9 @@ func TestADeafHandlerOfALostLeaseKeepsItsRange(t *testing.T) {
 		})
 		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning()})
 		time.Sleep(time.Minute)
-		p.cord.cut.Store(true)
+		p.wire.Cut()
 		time.Sleep(90 * time.Second)
-		p.cord.cut.Store(false)
+		p.wire.Mend()
 		time.Sleep(5 * time.Minute)
 		if n := calls.Load(); n != 1 || p.errs.find(changefeed.ErrHandlerStuck) == nil {
 			t.Errorf("%d handlers work on one range; reported %v", n, first(p.errs.all()))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
 )
 
 // A situation is a unit as its maker left it, and where changes wait in it.
@@ -291,7 +292,7 @@ func TestTheLagOfALeaseWithoutAPositionIsThatOfItsUnit(t *testing.T) {
 }
 
 // undeletable is a store whose caller lacks the right to delete.
-type undeletable struct{ *cord }
+type undeletable struct{ *docstore.Leases }
 
 func (undeletable) Delete(context.Context, changefeed.Lease) error { return changefeed.ErrForbidden }
 
@@ -305,7 +306,7 @@ func TestAnExpiredLockIsTakenOverWithoutTheRightToDelete(t *testing.T) {
 		time.Sleep(time.Minute)
 		for range 2 {
 			ready := make(chan struct{})
-			p, err := changefeed.New(w.orders, undeletable{&cord{Leases: w.leases}}, &tally{}, changefeed.Options{
+			p, err := changefeed.New(w.orders, undeletable{w.leases}, &tally{}, changefeed.Options{
 				Instance: "a", Hooks: changefeed.Hooks{
 					Ready: func() { close(ready) },
 					Error: func(err *changefeed.Error) { t.Errorf("reported: %v", err) },

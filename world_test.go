@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/fleet"
 )
 
 // world is a monitored container and its leases in an embedded store, in virtual time.
@@ -168,45 +167,12 @@ func (y *tally) items() (items, again int) {
 type process struct {
 	cancel context.CancelFunc
 	done   chan error
-	cord   *cord
+	wire   *fleet.Wire
 	errs   *errorLog
 }
 
-// cord ties a process to its lease store and can be cut: all at once, without a goodbye.
-type cord struct {
-	*docstore.Leases
-	cut atomic.Bool
-}
-
-var errCutOff = errors.New("no route to the lease store")
-
-func (c *cord) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
-	if c.cut.Load() {
-		return nil, time.Time{}, errCutOff
-	}
-	return c.Leases.List(ctx)
-}
-
-func (c *cord) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
-	if c.cut.Load() {
-		return l, errCutOff
-	}
-	return c.Leases.Create(ctx, l)
-}
-
-func (c *cord) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
-	if c.cut.Load() {
-		return l, errCutOff
-	}
-	return c.Leases.Update(ctx, l)
-}
-
-func (c *cord) Delete(ctx context.Context, l changefeed.Lease) error {
-	if c.cut.Load() {
-		return errCutOff
-	}
-	return c.Leases.Delete(ctx, l)
-}
+// errCutOff is the error of a call that did not reach the lease store.
+var errCutOff = fleet.ErrCutOff
 
 // errorLog collects what Hooks.Error is told.
 type errorLog struct {
@@ -239,10 +205,10 @@ func (w *world) run(name string, h changefeed.Handler, o changefeed.Options) *pr
 
 func (w *world) runOn(leases *docstore.Leases, name string, h changefeed.Handler, o changefeed.Options) *process {
 	w.t.Helper()
-	p := &process{done: make(chan error, 1), cord: &cord{Leases: leases}, errs: &errorLog{}}
+	p := &process{done: make(chan error, 1), wire: fleet.NewWire(w.t.Context(), leases, &fleet.Requests{}), errs: &errorLog{}}
 	o.Instance = name
 	o.Hooks.Error = p.errs.add
-	processor, err := changefeed.New(w.orders, p.cord, h, o)
+	processor, err := changefeed.New(w.orders, p.wire, h, o)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -264,6 +230,6 @@ func (p *process) stop(t *testing.T) {
 // kill ends an instance without a goodbye: its leases stay as they are.
 func (p *process) kill(t *testing.T) {
 	t.Helper()
-	p.cord.cut.Store(true)
+	p.wire.Cut()
 	p.stop(t)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // Method names a method of the interfaces that the wrappers wrap.
@@ -203,14 +204,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return pause.For(ctx, d)
 }
 
 // throttledFor returns the pause that an error asks for, 0 if it is no throttling.

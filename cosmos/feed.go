@@ -13,6 +13,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // How a range is read
@@ -135,7 +136,7 @@ func (c *Container) routed(ctx context.Context, r changefeed.Range, req request)
 			}
 		}
 		if moves > 0 { // a split or merge is at work
-			if err := pause(ctx, backoff(moves)); err != nil {
+			if err := pause.For(ctx, backoff(moves)); err != nil {
 				return nil, err
 			}
 		}

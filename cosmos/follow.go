@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // cursor is how far the feed of the lease container has been followed: a continuation
@@ -66,7 +67,7 @@ func (s *Leases) follow(ctx context.Context, from string) ([]changefeed.Lease, s
 
 // gather reads the changes that come shortly after the first.
 func (s *Leases) gather(ctx context.Context, at cursor) ([]changefeed.Lease, time.Time, error) {
-	if err := pause(ctx, followGather); err != nil {
+	if err := pause.For(ctx, followGather); err != nil {
 		return nil, time.Time{}, err
 	}
 	return s.poll(ctx, at, 0)
@@ -86,7 +87,7 @@ func (s *Leases) pace(ctx context.Context, at cursor) error {
 	s.mu.Lock()
 	wait := time.Until(s.polled.Add(s.every))
 	s.mu.Unlock()
-	return pause(ctx, wait)
+	return pause.For(ctx, wait)
 }
 
 // holds returns how long the server may hold a read at a cursor. With several ranges it

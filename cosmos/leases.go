@@ -65,7 +65,7 @@ type Leases struct {
 // time to live: [Client.CreateLeaseContainer] makes such a container. Leases of the
 // unit under other names are looked for once, here.
 func OpenLeases(ctx context.Context, leases *Container, processor string, monitored *Container, o LeaseOptions) (*Leases, error) {
-	if strings.TrimSpace(processor) == "" || strings.ContainsAny(processor, `/\?#`) {
+	if !leasedoc.IsProcessor(processor) {
 		return nil, badRequest(`processor name is %q: want one that tells this deployment unit from others, without / \ ? and #`, processor)
 	}
 	path := ""

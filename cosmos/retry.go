@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // When a request is sent again
@@ -106,7 +108,7 @@ func (c *Client) send(ctx context.Context, r request, target func() *url.URL) (*
 			return nil, err
 		}
 		c.log.DebugContext(ctx, "request is sent again", "attempt", n, "host", to.Host, "error", err)
-		if err := pause(ctx, max(v.after, backoff(n))); err != nil {
+		if err := pause.For(ctx, max(v.after, backoff(n))); err != nil {
 			return nil, lost(ctx, r, err)
 		}
 	}
@@ -118,16 +120,4 @@ func (c *Client) send(ctx context.Context, r request, target func() *url.URL) (*
 func backoff(attempts int) time.Duration {
 	d := min(firstPause<<min(attempts-1, maxDoublings), longestPause)
 	return d/2 + rand.N(d/2+1)
-}
-
-// pause waits, or returns the cause of ctx's end.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // probeTTL is how many seconds the probe of a self-test lives if the test is cut off
@@ -47,7 +48,7 @@ func unthrottled(ctx context.Context, do func() error) error {
 		if !ok || n == throttledTries {
 			return err
 		}
-		if err := pause(ctx, max(throttled.After, backoff(n))); err != nil {
+		if err := pause.For(ctx, max(throttled.After, backoff(n))); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // Source returns the container in the form that a processor should have. If the server
@@ -78,7 +79,7 @@ func pauseUnheld(ctx context.Context, begun time.Time, hold time.Duration, n int
 	if time.Since(begun) >= hold/2 {
 		return nil
 	}
-	return pause(ctx, backoff(n))
+	return pause.For(ctx, backoff(n))
 }
 
 // until returns how long the server is to hold a read. The answer must come a little

@@ -39,7 +39,7 @@ func LeaseSpec(id string) ContainerSpec {
 // [LeaseSpec] describes a good one. A name that cannot be part of an id is
 // [ErrProcessorName].
 func NewLeases(ctx context.Context, leases *Container, processor string, monitored *Container) (*Leases, error) {
-	if strings.TrimSpace(processor) == "" || strings.ContainsAny(processor, `/\?#`) {
+	if !leasedoc.IsProcessor(processor) {
 		return nil, fmt.Errorf("%w: %q: want a name that tells this deployment unit from others, without / \\ ? and #",
 			ErrProcessorName, processor)
 	}

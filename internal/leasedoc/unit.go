@@ -106,3 +106,9 @@ func (u Unit) Record(prefix, id string, doc []byte) (l changefeed.Lease, ok bool
 	}
 	return changefeed.Lease{}, false
 }
+
+// IsProcessor reports whether the name of a processor can be in the ids of its documents: it is not blank, and has no
+// character that the service refuses there.
+func IsProcessor(name string) bool {
+	return strings.TrimSpace(name) != "" && !strings.ContainsAny(name, `/\?#`)
+}

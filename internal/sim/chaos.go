@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // chaos does something bad every few seconds.
 func (w *world) chaos() {
 	end := time.Now().Add(faultyTime)
 	for time.Now().Before(end) {
-		if sleep(w.ctx, time.Duration(w.rng.Int64N(int64(40*time.Second)))) != nil {
+		if pause.For(w.ctx, time.Duration(w.rng.Int64N(int64(40*time.Second)))) != nil {
 			return
 		}
 		w.watch()
@@ -93,7 +94,7 @@ func (w *world) disturb() {
 	case 7:
 		w.split(w.orders)
 		if w.rng.IntN(2) == 0 { // and undo it while the leases follow
-			_ = sleep(w.ctx, time.Duration(w.rng.Int64N(int64(80*time.Second))))
+			_ = pause.For(w.ctx, time.Duration(w.rng.Int64N(int64(80*time.Second))))
 			w.merge(w.orders)
 		}
 	case 8:

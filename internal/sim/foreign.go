@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/nethost"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // netHost is a host of the .NET processor in the unit. Its network is sound and its clock
@@ -59,7 +60,7 @@ func (w *world) startNet() {
 // handle is the delegate of a .NET host.
 func (n *netHost) handle(ctx context.Context, token string, of changefeed.Range, changes []changefeed.Change) error {
 	c := n.world.ledger.handOverTo(ctx, n, token, of, changes)
-	err := sleep(ctx, time.Duration(1+len(changes))*5*time.Millisecond)
+	err := pause.For(ctx, time.Duration(1+len(changes))*5*time.Millisecond)
 	n.world.ledger.end(c, err == nil)
 	return err
 }

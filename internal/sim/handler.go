@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 var errHandler = errors.New("handler: downstream is not there")
@@ -32,17 +33,17 @@ func (i *instance) Handle(ctx context.Context, b *changefeed.Batch) error {
 func (i *instance) handle(ctx context.Context, d *rand.Rand) error {
 	switch {
 	case i.world.isCalm():
-		return sleep(ctx, time.Millisecond)
+		return pause.For(ctx, time.Millisecond)
 	case d.IntN(20) == 0:
 		return errHandler
 	case d.IntN(100) == 0:
 		panic("handler: unexpected")
 	case d.IntN(60) == 0:
-		return sleep(ctx, time.Duration(d.Int64N(int64(25*time.Second)))) // heeds its context
+		return pause.For(ctx, time.Duration(d.Int64N(int64(25*time.Second)))) // heeds its context
 	case d.IntN(60) == 0:
-		return sleep(context.WithoutCancel(ctx), time.Duration(d.Int64N(int64(deafTime)))) // does not
+		return pause.For(context.WithoutCancel(ctx), time.Duration(d.Int64N(int64(deafTime)))) // does not
 	}
-	return sleep(ctx, time.Duration(d.Int64N(int64(50*time.Millisecond))))
+	return pause.For(ctx, time.Duration(d.Int64N(int64(50*time.Millisecond))))
 }
 
 // deafTime is how long a handler goes on at most after its context has ended.
@@ -70,7 +71,7 @@ func (i *instance) mark(ctx context.Context, d *rand.Rand, b *changefeed.Batch, 
 		case <-i.ctx.Done():
 		}
 		for i.ctx.Err() == nil && i.checkpoint(i.ctx, b, c) != nil {
-			_ = sleep(i.ctx, time.Second)
+			_ = pause.For(i.ctx, time.Second)
 		}
 	})
 	return nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // errNetwork is what a broken link answers.
@@ -142,7 +143,7 @@ func carry[T any](ctx context.Context, l *link, q parcel, do func(context.Contex
 	if f.late {
 		return late(ctx, l, f.before, act)
 	}
-	if err := sleep(ctx, f.before); err != nil {
+	if err := pause.For(ctx, f.before); err != nil {
 		return none, err
 	}
 	if f.err != nil {
@@ -150,7 +151,7 @@ func carry[T any](ctx context.Context, l *link, q parcel, do func(context.Contex
 	}
 	got, err := act(ctx)
 	l.by.wait(f.after)
-	if waited := sleep(ctx, f.after); waited != nil {
+	if waited := pause.For(ctx, f.after); waited != nil {
 		return none, waited
 	}
 	l.thaw(ctx)
@@ -164,7 +165,7 @@ func carry[T any](ctx context.Context, l *link, q parcel, do func(context.Contex
 // thaw holds an answer back while the instance is frozen, or was killed.
 func (l *link) thaw(ctx context.Context) {
 	if wait := time.Until(l.thawed()); wait > 0 {
-		_ = sleep(context.WithoutCancel(ctx), wait)
+		_ = pause.For(context.WithoutCancel(ctx), wait)
 	}
 }
 
@@ -187,16 +188,5 @@ func late[T any](ctx context.Context, l *link, delay time.Duration, do func(cont
 	case <-ctx.Done():
 		var none T
 		return none, context.Cause(ctx)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
 	}
 }

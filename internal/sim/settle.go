@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // settle ends all faults, gives the fleet time to mend, and looks at what must hold then.
@@ -31,15 +32,15 @@ func (w *world) settle() {
 		if left <= 0 {
 			break
 		}
-		_ = sleep(w.ctx, left)
+		_ = pause.For(w.ctx, left)
 	}
 	round, mending := w.longest()
-	_ = sleep(w.ctx, mending+2*round)
+	_ = pause.For(w.ctx, mending+2*round)
 	if !w.ledger.muddled.Load() {
 		w.checkTiling()
 	}
 	w.touchAll()
-	_ = sleep(w.ctx, 4*round+w.beat()) // rarer checkpoints are stored with the next renewal
+	_ = pause.For(w.ctx, 4*round+w.beat()) // rarer checkpoints are stored with the next renewal
 	for _, missing := range w.ledger.owed() {
 		w.ledger.fail("%s", missing)
 	}
@@ -151,7 +152,7 @@ func (w *world) stopAll() {
 	}
 	w.processes.Wait()
 	w.tasks.Wait()
-	_ = sleep(w.ctx, deafTime) // handlers that were left behind
+	_ = pause.For(w.ctx, deafTime) // handlers that were left behind
 	records, _, err := w.unit.List(w.ctx)
 	if err != nil {
 		w.ledger.fail("list: %v", err)

@@ -38,6 +38,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/internal/epk"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // Bug replaces an instance's lease store by one with a defect, to see the checkers find it.
@@ -116,7 +117,7 @@ func Run(ctx context.Context, seed uint64, bug Bug) (broken []string, story stri
 		w.ledger.fail("store: %v", err)
 	}
 	err = w.db.Close()
-	_ = sleep(w.ctx, time.Millisecond) // the store's own goroutines may be about to end
+	_ = pause.For(w.ctx, time.Millisecond) // the store's own goroutines may be about to end
 	for id, stack := range inBubble() {
 		if goroutines[id] == "" {
 			w.ledger.fail("a goroutine is left: %s", stack)
@@ -222,7 +223,7 @@ func (w *world) write(ctx context.Context, dice *rand.Rand, writer int) {
 			return
 		}
 	}
-	for n := 0; sleep(ctx, time.Duration(dice.Int64N(int64(4*time.Second)))) == nil; n++ {
+	for n := 0; pause.For(ctx, time.Duration(dice.Int64N(int64(4*time.Second)))) == nil; n++ {
 		w.commit(ctx, dice, w.city(dice.IntN(w.keys)), fmt.Sprintf("%d.%d", writer, n))
 	}
 }

@@ -26,9 +26,9 @@ const (
 // Test files may import anything.
 var edges = map[string][]string{
 	".":                         {"internal/fold"}, // importing the processor must cost its user nothing
-	"changefeedtest":            {"."},
+	"changefeedtest":            {".", "internal/pause"},
 	"docstore":                  {".", "internal/epk", "internal/leasedoc", "internal/rawjson", "internal/service", thirdParty},
-	"cosmos":                    {".", "internal/epk", "internal/leasedoc", "internal/service", thirdParty},
+	"cosmos":                    {".", "internal/epk", "internal/leasedoc", "internal/pause", "internal/service", thirdParty},
 	"cosmosrest":                {".", "cosmosrest/internal/auth", "cosmosrest/internal/meter", "cosmosrest/internal/query", "cosmosrest/internal/sql", "cosmosrest/internal/wire", "docstore", "internal/rawjson", "internal/service", thirdParty}, // the one edge between siblings
 	"cosmosrest/cosmostest":     {".", "cosmosrest", "docstore"},
 	"cosmosrest/internal/auth":  {"cosmosrest/internal/wire", thirdParty},
