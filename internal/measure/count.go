@@ -87,8 +87,8 @@ func (r *figures) functions(code []*file) {
 			if !ok || fn.Body == nil {
 				continue
 			}
-			first, last := f.lines(fn.Type)
-			_, last = f.lines(fn.Body)
+			first, _ := f.lines(fn.Type)
+			_, last := f.lines(fn.Body)
 			lengths = append(lengths, last-first+1)
 			if last-first+1 > longFunction {
 				long++
