@@ -47,10 +47,10 @@ test: ## all tests; PKG=./docstore for one package
 race: ## all tests with the race detector, shuffled
 	@echo "== go test -race -shuffle=on"
 	@log=$$(mktemp) && trap 'rm "$$log"' EXIT && \
-	if $(GO) test -race -shuffle=on -timeout=20m $(PKG) >"$$log" 2>&1; then cat "$$log"; \
-	else cat "$$log" && grep -q '^SIGSEGV' "$$log" && ! grep -qE 'DATA RACE|^ *--- FAIL' "$$log" && \
+	run() { $(GO) test -race -shuffle=on -timeout=20m "$$@" >"$$log" 2>&1; status=$$?; cat "$$log"; return $$status; }; \
+	run $(PKG) || { grep -qE '^(SIGSEGV|ThreadSanitizer: CHECK failed)' "$$log" && ! grep -qE 'DATA RACE|^ *--- FAIL' "$$log" && \
 		echo "== the detector itself has crashed, as it rarely does in synctest: once more" && \
-		$(GO) test -race -shuffle=on -timeout=20m $(PKG); fi
+		run $$(awk '$$1 == "FAIL" && NF == 3 { print $$2 }' "$$log"); }
 
 tidy: ## the house rules alone (they are part of every test run)
 	$(GO) test -count=1 ./internal/tidy
