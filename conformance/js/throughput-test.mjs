@@ -70,7 +70,7 @@ test("over the budget: 429 of sub-status 3200, which says when to come back", as
 });
 
 test("over the budget: the SDK waits as told, and all succeed", async () => {
-  const c = await container(db, "waited", { throughput: 1000 });
+  const c = await container(db, "waited", { throughput: 400 });
   const patient = again(c, { connectionPolicy: { retryOptions: { maxRetryAttemptCount: 100, maxWaitTimeInSeconds: 50 } } });
   const answers = await load(patient);
   assert.deepEqual(new Set(answers.map((a) => a.statusCode)), new Set([201]));
