@@ -44,16 +44,25 @@ func (w *world) dotnet(ctx context.Context, name string) (lastHeld map[string]ti
 	return lastHeld
 }
 
+// heldByDotNet has another processor hold all leases of a unit, which an instance of ours has
+// made whose presence is gone. The end returns when each lease was last renewed.
+func (w *world) heldByDotNet(maker string) (end func() (lastHeld map[string]time.Time)) {
+	setup := w.run(maker, &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+	time.Sleep(time.Second)
+	setup.stop(w.t)
+	ctx, cancel := context.WithCancel(w.t.Context())
+	ended := make(chan map[string]time.Time, 1)
+	go func() { ended <- w.dotnet(ctx, "net-1") }()
+	time.Sleep(5 * time.Minute)
+	return func() map[string]time.Time {
+		cancel()
+		return <-ended
+	}
+}
+
 func TestAForeignProcessorIsStolenFromWithoutTwoOwners(t *testing.T) {
 	inWorld(t, 4, func(t *testing.T, w *world) {
-		setup := w.run("a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
-		time.Sleep(time.Second)
-		setup.stop(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		var lastHeld map[string]time.Time
-		ended := make(chan struct{})
-		go func() { lastHeld = w.dotnet(ctx, "net-1"); close(ended) }()
-		time.Sleep(5 * time.Minute) // the presence of the setup is gone
+		end := w.heldByDotNet("a")
 		w.fill(40)
 		var mu sync.Mutex // both leases may be begun at once
 		begun := map[string]time.Time{}
@@ -70,8 +79,7 @@ func TestAForeignProcessorIsStolenFromWithoutTwoOwners(t *testing.T) {
 		if owners := w.owners(); owners["b"] != 2 || owners["net-1"] != 2 {
 			t.Errorf("owners %v, want two leases each", owners)
 		}
-		cancel()
-		<-ended
+		lastHeld := end()
 		for token, at := range begun {
 			if wait := at.Sub(lastHeld[token]); wait < time.Minute {
 				t.Errorf("lease %s was begun %v after its owner's last renewal, which trusts it for 60 s", token, wait)

@@ -55,16 +55,13 @@ func (v *view) covers(l Lease) bool {
 	if l.State != StateLive || !l.isOurs() {
 		return false
 	}
-	var above []Lease
-	for _, o := range v.overlapping(l) {
-		if !o.isOurs() {
-			return false
-		}
-		if v.above(o, l) {
-			above = append(above, o)
-		}
+	others := v.overlapping(l)
+	if len(others) == 0 || slices.ContainsFunc(others, func(o Lease) bool { return !o.isOurs() }) {
+		return false
 	}
-	return len(above) > 0 && len(holes(l.Range, above)) == 0
+	above := v.ranking()
+	others = slices.DeleteFunc(others, func(o Lease) bool { return !above(o, l) })
+	return len(others) > 0 && len(holes(l.Range, others)) == 0
 }
 
 // overlapping are the other leases that share keys with one, by the beginning of their ranges.
@@ -80,18 +77,22 @@ func (v *view) overlapping(l Lease) (others []Lease) {
 	return others
 }
 
-// above tells whether a lease ranks higher than another one in its unit. A lease that was made
-// for a hole begins at the time at which the unit began. Nobody is owed what is older, so
-// it has come as far as a lease without a start at the same token.
-func (v *view) above(l, o Lease) bool {
-	if origin, known := v.origin(); known {
+// ranking says of leases of this unit which ranks higher: see [Lease.above]. A lease that was
+// made for a hole begins at the time at which the unit began. Nobody is owed what is older,
+// so it has come as far as a lease without a start at the same token.
+func (v *view) ranking() (above func(l, o Lease) bool) {
+	origin, known := v.origin()
+	if !known {
+		return Lease.above
+	}
+	return func(l, o Lease) bool {
 		for _, at := range []*Position{&l.Position, &o.Position} {
 			if at.Token != "" && at.Start.Time().Equal(origin.Time()) {
 				at.Start = Start{}
 			}
 		}
+		return l.above(o)
 	}
-	return l.above(o)
 }
 
 // above tells whether a lease ranks higher than another one. It is false when that cannot be told.

@@ -155,12 +155,13 @@ func (l *Lease) setProperty(name, text string) {
 // the parent is no child of it but left from a create that arrived late: it is removed.
 func (w *worker) uncovered(parent Lease) []Range {
 	leases, _ := w.r.view.leases()
+	above := w.r.view.ranking()
 	return holes(parent.Range, slices.DeleteFunc(leases, func(l Lease) bool {
 		ranked := l.isOurs() && parent.isOurs()
 		switch {
-		case l.ID == parent.ID || ranked && w.r.view.above(parent, l):
+		case l.ID == parent.ID || ranked && above(parent, l):
 			return true
-		case ranked && w.r.view.above(l, parent):
+		case ranked && above(l, parent):
 			return false
 		}
 		return !parent.Range.Contains(l.Range)

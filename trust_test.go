@@ -115,14 +115,7 @@ func TestAThiefWaitsAsLongAsTheOwnerTrustsItsLease(t *testing.T) {
 // lease that it knows nothing of.
 func TestAThiefWhoseReplyWasLostWaitsAllTheSame(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
-		setup := w.run("setup", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
-		time.Sleep(time.Second)
-		setup.stop(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		var lastHeld map[string]time.Time
-		ended := make(chan struct{})
-		go func() { lastHeld = w.dotnet(ctx, "net-1"); close(ended) }()
-		time.Sleep(5 * time.Minute) // the presence of the setup is gone
+		end := w.heldByDotNet("setup")
 		w.fill(20)
 		var lost atomic.Int64
 		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
@@ -135,8 +128,7 @@ func TestAThiefWhoseReplyWasLostWaitsAllTheSame(t *testing.T) {
 		thiefs := newTurns()
 		b := w.runWith(w.orders, store, "b", thiefs, changefeed.Options{})
 		time.Sleep(5 * time.Minute)
-		cancel()
-		<-ended
+		lastHeld := end()
 		b.stop(t)
 		if len(thiefs.first) != 1 || b.errs.find(errCutOff) == nil {
 			t.Fatalf("%d leases stolen: the test shows nothing", len(thiefs.first))

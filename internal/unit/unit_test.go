@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -174,23 +175,25 @@ func TestALeaseOfASilentOwnerIsExpired(t *testing.T) {
 }
 
 func TestInstancesThatAreGoneAreNotCounted(t *testing.T) {
-	o := newOffice(t)
-	host := func(name string, edit func(*changefeed.Lease)) {
-		l := changefeed.Lease{Kind: changefeed.KindHost, Token: name + "/e1", Owner: name, Epoch: "e1", Version: 1, Expiration: time.Minute}
-		edit(&l)
-		if _, err := o.store.Create(t.Context(), l); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		host := func(name string, edit func(*changefeed.Lease)) {
+			l := changefeed.Lease{Kind: changefeed.KindHost, Token: name + "/e1", Owner: name, Epoch: "e1", Version: 1, Expiration: time.Minute}
+			edit(&l)
+			if _, err := o.store.Create(t.Context(), l); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	host("one", func(*changefeed.Lease) {})
-	host("two", func(l *changefeed.Lease) { l.State = changefeed.StateRetired })
-	host("three", func(l *changefeed.Lease) { l.Expiration = time.Nanosecond })
-	o.lease(t, "-FF", nil)
-	time.Sleep(1100 * time.Millisecond) // times of the store are in seconds
-	units := o.survey(t)
-	if got := units[0].Sums(); got.Leases != 1 || got.Instances != 1 || got.Lag != 4 || !got.Known || !got.Exact {
-		t.Errorf("got %+v, want one instance with one lease and a lag of 4", got)
-	}
+		host("one", func(*changefeed.Lease) {})
+		host("two", func(l *changefeed.Lease) { l.State = changefeed.StateRetired })
+		host("three", func(l *changefeed.Lease) { l.Expiration = time.Nanosecond })
+		o.lease(t, "-FF", nil)
+		time.Sleep(2 * time.Second) // times of the store are in seconds
+		units := o.survey(t)
+		if got := units[0].Sums(); got.Leases != 1 || got.Instances != 1 || got.Lag != 4 || !got.Known || !got.Exact {
+			t.Errorf("got %+v, want one instance with one lease and a lag of 4", got)
+		}
+	})
 }
 
 func TestTheLagOfALeaseOnAPartitionIsKnown(t *testing.T) {
