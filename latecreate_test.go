@@ -298,12 +298,17 @@ func TestACreateOfAnotherBootstrapMakesNoLeaseAcrossOthers(t *testing.T) {
 // far, the narrow one goes.
 func TestALeaseThatOthersOvertakeIsGivenUp(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		y := &tally{}
+		narrow := changefeed.Range{Max: "20"}
+		y := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+			if b.Range != narrow {
+				time.Sleep(10 * time.Second) // the narrow lease is at work before the wide one has come as far
+			}
+			return nil
+		}}
 		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		w.fill(4)
-		narrow := changefeed.Range{Max: "20"}
 		if _, err := w.leases.Create(t.Context(), changefeed.Lease{
 			Version: 1, Token: narrow.String(), Range: narrow, Position: changefeed.At(`"4"`), Expiration: time.Minute,
 			Properties: map[string]string{"changefeed.generation": "0"},
