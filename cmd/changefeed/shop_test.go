@@ -237,44 +237,50 @@ func (s *shop) checkLeases() (leases int) {
 	return leases
 }
 
-// sell writes orders until it is told to stop: for each key one after the other.
+// sell writes orders until it is told to stop: for each key one after the other. When
+// stop returns, each order that is there was acknowledged.
 func (s *shop) sell() (stop func()) {
-	ctx, cancel := context.WithCancel(s.Context())
+	stopped := make(chan struct{})
 	var sellers sync.WaitGroup
 	for i := range shopKeys {
 		key := "key" + strconv.Itoa(i)
 		sellers.Go(func() {
-			for n := 1; s.order(ctx, key, n); n++ {
+			for n := 1; ; n++ {
+				if !s.order(key, n) {
+					return
+				}
 				s.mu.Lock()
 				s.sold[key] = n
 				s.mu.Unlock()
+				select {
+				case <-stopped:
+					return
+				case <-time.After(sellPause):
+				}
 			}
 		})
 	}
 	return func() {
-		cancel()
+		close(stopped)
 		sellers.Wait()
 	}
 }
 
 const sellPause = 80 * time.Millisecond
 
-// order writes one order, and tells whether that was acknowledged. One that was lost on
-// its way may be there.
-func (s *shop) order(ctx context.Context, key string, n int) bool {
+// order writes one order until that is acknowledged, which an earlier try may have
+// written. It is false at the end of the test.
+func (s *shop) order(key string, n int) bool {
 	body := fmt.Appendf(nil, `{"id":"%s-%06d","key":%q,"n":%d}`, key, n, key, n)
 	for {
-		_, err := s.orders.Commit(ctx, changefeed.Key(key), []changefeed.Write{{Op: changefeed.WriteCreate, Body: body}})
-		if errors.Is(err, changefeed.ErrConflict) {
-			err = nil
+		_, err := s.orders.Commit(s.Context(), changefeed.Key(key), []changefeed.Write{{Op: changefeed.WriteCreate, Body: body}})
+		if err == nil || errors.Is(err, changefeed.ErrConflict) {
+			return true
 		}
 		select {
-		case <-ctx.Done():
-			return err == nil
+		case <-s.Context().Done():
+			return false
 		case <-time.After(sellPause):
-		}
-		if err == nil {
-			return true
 		}
 	}
 }
