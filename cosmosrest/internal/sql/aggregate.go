@@ -1,6 +1,9 @@
 package sql
 
-// aggregate is an aggregate function of a query.
+// Aggregates. Their rules about undefined and about types are those of the service, whose
+// SDKs compute the same over the parts of several partitions.
+
+// aggregate is an aggregate function in a query.
 type aggregate struct {
 	name string
 	arg  node
@@ -14,8 +17,8 @@ type accumulator struct {
 	bad   bool // an argument made the result undefined
 }
 
-// add takes a row. All aggregates leave undefined out; SUM and AVG are undefined if an argument is no number, MIN and
-// MAX if one is an array or object.
+// add takes the argument's value in a row. All aggregates leave undefined out; SUM and AVG
+// become undefined by an argument that is no number, MIN and MAX by an array or object.
 func (c *accumulator) add(a aggregate, v value) {
 	if v.kind == undefined {
 		return
@@ -37,6 +40,7 @@ func (c *accumulator) add(a aggregate, v value) {
 	c.count++
 }
 
+// compete keeps the least or the greatest value, of whatever type.
 func (c *accumulator) compete(least bool, v value) {
 	if v.kind >= array {
 		c.bad = true
@@ -50,7 +54,8 @@ func (c *accumulator) compete(least bool, v value) {
 	c.best = own(v)
 }
 
-// result is what the rows come to. Without any, COUNT and SUM are 0 and the others are undefined.
+// result is the aggregate of all rows. Without any, COUNT and SUM are 0 and the others are
+// undefined.
 func (c *accumulator) result(a aggregate) value {
 	switch {
 	case a.name == "COUNT" || a.name == "COUNTIF":

@@ -1,5 +1,11 @@
 package sql
 
+// Functions of arrays and sets. An array is taken apart into values only where a function
+// needs all of them at once; the bytes of that are counted, because an array of 2 MB may
+// have a million elements.
+
+// arrayFunctions are those with an array as their first argument. The sets differ only in
+// which values of both arrays they keep.
 var arrayFunctions = map[string]*function{
 	"ARRAY_LENGTH": ofArrays(1, func(f *frame, a []value) value { return numberValue(float64(f.length(a[0]))) }),
 	"ARRAY_CONCAT": ofArrays(-1, func(f *frame, a []value) value {
@@ -54,13 +60,14 @@ func (f *frame) elements(arr value) []value {
 	}
 }
 
-// Bytes that parts of an array take while a function has it apart.
+// The bytes that a value and the key of a set take while a function has an array apart.
 const (
 	valueSize = 64
 	keySize   = 100 // besides its text
 )
 
-// length is how many values an array has.
+// length is the number of elements in an array, which must be counted: the text does not
+// say it.
 func (f *frame) length(arr value) (n int) {
 	if !f.spend(len(arr.raw)) {
 		return 0
@@ -72,7 +79,7 @@ func (f *frame) length(arr value) (n int) {
 	}
 }
 
-// hold accounts for bytes of an array that is taken apart, and tells whether to go on.
+// hold accounts for bytes of an array that is taken apart, and reports whether to go on.
 func (f *frame) hold(bytes int) bool {
 	f.spread += bytes
 	if f.spread > maxHeld {
@@ -87,7 +94,7 @@ func (f *frame) hold(bytes int) bool {
 	return f.err == nil
 }
 
-// release lets go of all that was taken apart since there were so many bytes of it.
+// release returns all that was taken apart since the account was at before.
 func (f *frame) release(before int) {
 	if more := f.spread - before; more > 0 && f.meter != nil {
 		_ = f.meter.Hold(-more) // there is room for less
@@ -95,6 +102,7 @@ func (f *frame) release(before int) {
 	f.spread = before
 }
 
+// addAll appends values.
 func (w *arrayWriter) addAll(values []value) {
 	for _, v := range values {
 		w.add(v)
@@ -124,7 +132,8 @@ func arraySlice(f *frame, a []value) value {
 	return w.value()
 }
 
-// arrayContains is ARRAY_CONTAINS(array, value, partial). A partial match of an object needs its members only.
+// arrayContains is ARRAY_CONTAINS(array, value, partial). With partial, an object of the
+// array may have more members than the one that is looked for.
 func arrayContains(f *frame, a []value) value {
 	if a[0].kind != array || len(a) > 2 && !a[2].isBool() {
 		return value{}
@@ -143,6 +152,7 @@ func arrayContains(f *frame, a []value) value {
 	return boolValue(false)
 }
 
+// hasMembers reports whether an object has all members of another, with equal values.
 func (f *frame) hasMembers(v, wanted value) bool {
 	if v.kind != object || wanted.kind != object {
 		return false
@@ -156,7 +166,9 @@ func (f *frame) hasMembers(v, wanted value) bool {
 	return true
 }
 
-// containsSome is ARRAY_CONTAINS_ANY(array, a, b, …), or ARRAY_CONTAINS_ALL if all is true. Whether undefined is in it is unknown.
+// containsSome is ARRAY_CONTAINS_ANY(array, a, b, …), or ARRAY_CONTAINS_ALL if all is true.
+// Whether an array contains undefined is unknown, so the result is undefined unless another
+// value decides.
 func containsSome(f *frame, a []value, all bool) value {
 	if a[0].kind != array {
 		return value{}
@@ -179,8 +191,10 @@ func containsSome(f *frame, a []value, all bool) value {
 	return boolValue(all)
 }
 
+// canonical is the text by which sets compare values.
 func canonical(v value) string { return string(appendCanonical(nil, v, 0)) }
 
+// keysOf is the set of some values, by canonical text.
 func (f *frame) keysOf(values []value) map[string]bool {
 	keys := map[string]bool{}
 	for _, v := range values {
@@ -196,7 +210,8 @@ func (f *frame) keysOf(values []value) map[string]bool {
 	return keys
 }
 
-// setFunction makes a function of two arrays: the different values of both for which in, told the keys of each, returns true.
+// setFunction makes a function of two arrays: the different values of both, in their order,
+// that in selects by the sets of keys of either array.
 func setFunction(in func(x, y map[string]bool) func(key string) bool) *function {
 	return ofArrays(2, func(f *frame, a []value) value {
 		x, y := f.elements(a[0]), f.elements(a[1])

@@ -5,16 +5,22 @@ import (
 	"sync"
 )
 
-// The cache keeps the most recently used queries. A query of a usual length takes some fifty times the bytes of its text, a
-// long one some ten times.
+// The cache of parsed queries. Programs send the same few texts again and again, with other
+// parameters, and to parse a text costs more than to answer a query that names an id.
+
+// The cache keeps the most recently used queries. It is bounded by text as well as by
+// number, because a compiled query takes some fifty times the bytes of a text of usual
+// length, and some ten times those of a long one: 1 MB of text is at most 50 MB.
 const (
 	maxCached      = 256
 	maxCachedBytes = 1 << 20   // of text, in all
 	maxCachedQuery = 128 << 10 // a longer one is not kept
 )
 
+// parsed serves all servers of the process: a compiled query knows of no container.
 var parsed = &cache{entries: map[cacheKey]*list.Element{}}
 
+// cache is a least-recently-used cache.
 type cache struct {
 	mu      sync.Mutex
 	entries map[cacheKey]*list.Element
@@ -22,16 +28,21 @@ type cache struct {
 	bytes   int
 }
 
+// cacheKey tells a query from a condition: each is an error where the other is expected.
 type cacheKey struct {
 	text      string
 	condition bool
 }
 
+// entry is a query with the key under which it must be removed.
 type entry struct {
 	key   cacheKey
 	query *Query
 }
 
+// get returns a query, parsed now if necessary. Two callers may parse the same text at
+// once; that is cheaper than to have one wait for the other. Errors are not kept: nobody
+// repeats them for long.
 func (c *cache) get(key cacheKey) (*Query, error) {
 	if q := c.find(key); q != nil {
 		return q, nil
@@ -46,6 +57,7 @@ func (c *cache) get(key cacheKey) (*Query, error) {
 	return q, nil
 }
 
+// find returns a query that was parsed before, or nil.
 func (c *cache) find(key cacheKey) *Query {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,6 +69,7 @@ func (c *cache) find(key cacheKey) *Query {
 	return e.Value.(*entry).query
 }
 
+// put keeps a query, and drops the least recently used ones.
 func (c *cache) put(key cacheKey, q *Query) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,8 +1,12 @@
 package sql
 
-// Expressions that make arrays, objects and rows.
+// Expressions that make arrays, objects and rows, and subqueries that stand where a value
+// may.
+//
+// Composites are written as JSON text at once: most are a column of a result, which is sent
+// as text, and the few that are looked into are walked over like a document.
 
-// arrayNode is [a, b]. Undefined elements are left out.
+// arrayNode is [a, b]. Undefined elements are left out, as in the service.
 type arrayNode struct{ items []node }
 
 func (n arrayNode) eval(f *frame) value {
@@ -14,9 +18,12 @@ func (n arrayNode) eval(f *frame) value {
 }
 
 // maxComposite bounds an array or object that a query makes, in bytes: several documents.
+// Without a bound, ARRAY_CONCAT of an array with itself, nested, would double until memory
+// ends.
 const maxComposite = 16 << 20
 
-// room tells whether a value can be added to an array or object of so many bytes.
+// room reports whether a value can be added to an array or object of so many bytes, and
+// spends the work of writing it.
 func (f *frame) room(size int, v value) bool {
 	n := len(v.raw) + len(v.text)
 	if size+n > maxComposite {
@@ -25,12 +32,14 @@ func (f *frame) room(size int, v value) bool {
 	return f.spend(writeWork + n)
 }
 
-// arrayWriter makes an array's JSON.
+// arrayWriter makes the JSON of an array. Each element is written after a comma; the first
+// comma turns into the bracket at the end.
 type arrayWriter struct {
 	f *frame
 	b []byte
 }
 
+// add appends a value, unless it is undefined.
 func (w *arrayWriter) add(v value) {
 	if v.kind == undefined || !w.f.room(len(w.b), v) {
 		return
@@ -39,6 +48,7 @@ func (w *arrayWriter) add(v value) {
 	w.b = v.appendJSON(w.b)
 }
 
+// value is the array, undefined after a failure.
 func (w *arrayWriter) value() value {
 	if w.f.err != nil {
 		return value{}
@@ -53,12 +63,14 @@ func (w *arrayWriter) value() value {
 // objectNode is {"a": x}, and a row of a SELECT list. Undefined members are left out.
 type objectNode struct{ members []field }
 
+// field is a member of an objectNode.
 type field struct {
 	name   string
 	quoted []byte // the name as JSON with the colon
 	node   node
 }
 
+// newField makes a member. Its name is quoted here, once, and not for each row.
 func newField(name string, n node) field {
 	return field{name, append(appendQuoted(nil, []byte(name)), ':'), n}
 }
@@ -83,7 +95,8 @@ func (n objectNode) eval(f *frame) value {
 	return compositeValue(append(b, '}'))
 }
 
-// groupKey and aggregated read what a group collected.
+// groupKey and aggregated stand in SELECT for an expression of GROUP BY and for an
+// aggregate: by the time SELECT is evaluated, the group has both.
 type groupKey struct{ index int }
 
 func (n groupKey) eval(f *frame) value { return f.keys[n.index] }
@@ -92,7 +105,7 @@ type aggregated struct{ index int }
 
 func (n aggregated) eval(f *frame) value { return f.aggregates[n.index] }
 
-// existsNode is EXISTS(subquery).
+// existsNode is EXISTS(subquery). It stops at the first row.
 type existsNode struct{ plan *plan }
 
 func (n existsNode) eval(f *frame) value {
@@ -116,7 +129,8 @@ func (n arrayOf) eval(f *frame) value {
 	return w.value()
 }
 
-// scalarOf is (subquery): its row, undefined if it has none.
+// scalarOf is (subquery): its row, undefined if it has none. Of several rows it is the
+// first.
 type scalarOf struct{ plan *plan }
 
 func (n scalarOf) eval(f *frame) value {

@@ -6,7 +6,10 @@ import (
 	"slices"
 )
 
-// parsing makes a function that reads JSON of some kinds from a string; anything else is undefined.
+// Conversions between strings, numbers, arrays and objects.
+
+// parsing makes a function that reads JSON of some kinds from a string; anything else is
+// undefined. White space around the JSON is allowed, as in the service.
 func parsing(kinds ...kind) *function {
 	return &function{1, 1, false, func(_ *frame, a []value) value {
 		if a[0].kind != str {
@@ -24,6 +27,7 @@ func parsing(kinds ...kind) *function {
 	}}
 }
 
+// conversions are the functions by name.
 var conversions = map[string]*function{
 	"TOSTRING":        {1, 1, false, toString},
 	"STRINGTONUMBER":  parsing(number),
@@ -34,6 +38,7 @@ var conversions = map[string]*function{
 	"OBJECTTOARRAY":   {1, 3, false, objectToArray},
 }
 
+// toString writes any value as JSON, and a string as it is.
 func toString(f *frame, a []value) value {
 	if a[0].kind == str {
 		return a[0]
@@ -41,7 +46,7 @@ func toString(f *frame, a []value) value {
 	return f.text(a[0].appendJSON(nil))
 }
 
-// objectToArray makes [{"k": name, "v": value}, …]; the names k and v can be given.
+// objectToArray makes [{"k": name, "v": value}, …]; other names than k and v can be given.
 func objectToArray(f *frame, a []value) value {
 	if a[0].kind != object || !areText(a[1:]...) {
 		return value{}

@@ -6,13 +6,16 @@ import (
 	"math/bits"
 )
 
-// Arrays and objects sort by a hash of their values. The .NET SDK computes it, too: it merges the rows of several ranges by it,
-// and goes on from a row whose sort value was an array by sending the hash alone. So every bit of it is given.
+// The hash by which arrays and objects are sorted. The .NET SDK computes it too, in its
+// class DistinctHash: it merges the rows of several ranges by it, and goes on from a row
+// whose sort value was an array by sending the hash alone. So every bit of it, seeds
+// included, is given by that SDK.
 
-// hash128 is such a hash. Two of them sort by their bytes, each half little-endian, the low one first.
+// hash128 is such a hash. Two of them are ordered by their bytes, each half little-endian,
+// the low half first.
 type hash128 struct{ low, high uint64 }
 
-// Seeds tell kinds of values apart.
+// The seeds keep kinds of values apart: without them [] and {} would have the same hash.
 var (
 	seedRoot     = hash128{0xbfc2359eafc0e2b7, 0x8846e00284c4cf1f}
 	seedNull     = hash128{0x1380f68bb3b0cfe4, 0x156c918bf564ee48}
@@ -26,9 +29,10 @@ var (
 	seedProperty = hash128{0xc915dde058492a8a, 0x7c8be2eba72e4634}
 )
 
-// distinctHash is the hash of a value. What lies deeper than the bound counts as equal.
+// distinctHash is the hash of a value. Below the bound of depth everything counts as equal.
 func distinctHash(v value) hash128 { return v.hashInto(seedRoot, 0) }
 
+// hashInto is the hash of a value within another, whose hash so far is the seed.
 func (v value) hashInto(seed hash128, depth int) hash128 {
 	if depth > maxCanonicalDepth {
 		return seed
@@ -55,6 +59,7 @@ func (v value) hashInto(seed hash128, depth int) hash128 {
 	return seed
 }
 
+// hashElements chains the elements with their indexes, so that their order matters.
 func (v value) hashElements(h hash128, depth int) hash128 {
 	c := walk(v.raw)
 	for i := uint64(0); ; i++ {
@@ -66,7 +71,8 @@ func (v value) hashElements(h hash128, depth int) hash128 {
 	}
 }
 
-// hashMembers joins the members' hashes by XOR, so that their order does not matter.
+// hashMembers joins the members' hashes by XOR, so that their order does not matter. A sum
+// of zero is left out, as in the SDK: that is also the hash of an object without members.
 func (v value) hashMembers(h hash128, depth int) hash128 {
 	var all hash128
 	for _, p := range pairs(v.raw) {
@@ -84,17 +90,20 @@ func (v value) hashMembers(h hash128, depth int) hash128 {
 // mixed is the hash of a hash's bytes.
 func (h hash128) mixed(seed hash128) hash128 { return murmur128(h.bytes(), seed) }
 
+// bytes are the 16 bytes by which hashes are ordered.
 func (h hash128) bytes() []byte {
 	b := binary.LittleEndian.AppendUint64(make([]byte, 0, 16), h.low)
 	return binary.LittleEndian.AppendUint64(b, h.high)
 }
 
+// plus adds to the hash as to a number of 128 bits.
 func (h hash128) plus(n uint64) hash128 {
 	low, carry := bits.Add64(h.low, n, 0)
 	return hash128{low, h.high + carry}
 }
 
-// murmur128 is MurmurHash3 of 128 bits with a seed for each half.
+// murmur128 is MurmurHash3 of 128 bits for x64, changed as in the SDK: each half has its
+// own seed.
 func murmur128(b []byte, seed hash128) hash128 {
 	const c1, c2 = 0x87c37b91114253d5, 0x4cf5ad432745937f
 	h1, h2 := seed.low, seed.high
@@ -119,6 +128,8 @@ func murmur128(b []byte, seed hash128) hash128 {
 	return hash128{h1, h2}
 }
 
+// murmurMix is the last step of MurmurHash3, in which each bit comes to depend on all
+// others.
 func murmurMix(h uint64) uint64 {
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53

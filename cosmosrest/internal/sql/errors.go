@@ -9,17 +9,23 @@ import (
 	"github.com/alecthomas/participle/v2/lexer"
 )
 
+// Errors of queries. All have the place in the text, because the service's answers do and
+// editors of queries point at it.
+
 // Error is a query that cannot be run. The service answers it with status 400.
 type Error struct {
 	Message string // a sentence for people, in the service's style
 	At      int    // offset in bytes of the place in the query; -1 if there is none
 }
 
+// Error returns the message alone; the server adds the code.
 func (e *Error) Error() string { return e.Message }
 
+// maxClip is how much of a query an error repeats. A query may be 512 KB, and its answer
+// must not be.
 const maxClip = 40 // bytes of a query that an error repeats
 
-// clip is text, quoted, and cut if long.
+// clip quotes a text, cut between two characters if it is long.
 func clip(text string) string {
 	if len(text) > maxClip {
 		n := maxClip
@@ -31,11 +37,12 @@ func clip(text string) string {
 	return "'" + text + "'"
 }
 
+// failf makes an Error for a place in the query; -1 is no place.
 func failf(at int, format string, a ...any) *Error {
 	return &Error{Message: fmt.Sprintf(format, a...), At: at}
 }
 
-// syntaxError makes an Error of what the parser says.
+// syntaxError makes an Error of the parser's error. Those of the lexer are Errors already.
 func syntaxError(text string, err error) error {
 	var own *Error
 	if errors.As(err, &own) {
@@ -52,6 +59,8 @@ func syntaxError(text string, err error) error {
 	return failf(-1, "Syntax error: %v.", err)
 }
 
+// nearToken is the error of a token that the grammar does not expect. It repeats the token
+// as the query spells it, not in upper case as the grammar has it.
 func nearToken(text string, t lexer.Token) *Error {
 	at := t.Pos.Offset
 	if t.EOF() {

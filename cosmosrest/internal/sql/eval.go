@@ -5,30 +5,41 @@ import (
 	"math"
 )
 
-// node is a compiled expression. Queries share nodes, so a node never changes; what changes is in the frame.
+// Expressions evaluated. Each kind of expression is a node with one method; undefined is a
+// value like others, and each node says what becomes of it.
+//
+// The rules are those of the service where its documentation has them, and else those that
+// its SDKs' tests show. obvious_test.go holds a second, slow evaluator, and random queries
+// are run by both.
+
+// node is a compiled expression. Nodes are shared by all who run the query, so a node never
+// changes; what changes is in the frame.
 type node interface{ eval(f *frame) value }
 
+// constant is a literal.
 type constant struct{ v value }
 
 func (n constant) eval(*frame) value { return n.v }
 
+// parameter is a @name, whose value Bind has put into the frame.
 type parameter struct{ index int }
 
 func (n parameter) eval(f *frame) value { return f.params[n.index] }
 
-// path is a value within a document or within a value of a JOIN.
+// path is a value within a document, or within a value of a JOIN.
 type path struct {
 	slot  int
 	steps []step
 	memo  int // index into frame.memo, -1 for none
 }
 
-// step is a member's name, or an index if the name is empty and number is not negative.
+// step is the name of a member, or the index of an element.
 type step struct {
 	name  string
 	index int // -1 for a name
 }
 
+// eval finds the value, or takes it from the memo if it was found before in this document.
 func (n path) eval(f *frame) value {
 	if n.memo < 0 {
 		return n.find(f)
@@ -40,6 +51,7 @@ func (n path) eval(f *frame) value {
 	return m.v
 }
 
+// find walks down the path. Each step costs the text that it may have to walk over.
 func (n path) find(f *frame) value {
 	v := f.slots[n.slot]
 	for _, s := range n.steps {
@@ -53,6 +65,8 @@ func (n path) find(f *frame) value {
 	return v
 }
 
+// of takes the step into a value. A name finds nothing in an array, and an index nothing in
+// an object.
 func (s step) of(v value) value {
 	var raw []byte
 	switch {
@@ -83,7 +97,7 @@ func (n index) eval(f *frame) value {
 	return value{}
 }
 
-// not follows the service: NOT of anything but a boolean is undefined.
+// not is NOT x. As in the service, NOT of anything but a boolean is undefined.
 type not struct{ x node }
 
 func (n not) eval(f *frame) value {
@@ -94,7 +108,9 @@ func (n not) eval(f *frame) value {
 	return boolValue(v.kind == isFalse)
 }
 
-// logic is a chain of AND or of OR. The term that decides (false for AND, true for OR) wins over undefined, which wins over the rest.
+// logic is a chain of AND or of OR. The deciding term (false for AND, true for OR) wins
+// over undefined, which wins over the rest: `false AND undefined` is false, `true AND
+// undefined` is undefined.
 type logic struct {
 	decides kind
 	terms   []node
@@ -115,8 +131,9 @@ func (n logic) eval(f *frame) value {
 	return boolValue(n.decides == isFalse)
 }
 
-// compare is a comparison. As the service does, = and != tell values of two types apart; an order between
-// two types, or between two arrays or objects, is undefined.
+// compare is a comparison. As in the service, = and != compare values of any two types,
+// which then differ; an order between two types, or between two arrays or objects, is
+// undefined.
 type compare struct {
 	op   string
 	l, r node
@@ -130,7 +147,8 @@ func (n compare) eval(f *frame) value {
 	return compareValues(n.op, l, r)
 }
 
-// costToCompare depends on the size of values of one type.
+// costToCompare is the work of a comparison: by the size of the values where their types
+// are the same, and constant where the types decide.
 func costToCompare(l, r value) int {
 	if l.kind != r.kind || l.kind < str {
 		return opWork
@@ -142,6 +160,7 @@ func costToCompare(l, r value) int {
 	return opWork + work*(len(l.raw)+len(r.raw))
 }
 
+// compareValues compares two values that are defined.
 func compareValues(op string, l, r value) value {
 	switch op {
 	case "=":
@@ -166,6 +185,8 @@ func compareValues(op string, l, r value) value {
 	}
 }
 
+// inList is x IN (…). Like an OR of comparisons it is undefined, and not false, if an
+// element is undefined and none is equal.
 type inList struct {
 	x    node
 	list []node
@@ -191,7 +212,7 @@ func (n inList) eval(f *frame) value {
 	return boolValue(false)
 }
 
-// minus is unary minus; plus demands a number only.
+// minus is unary minus; plus demands a number and leaves it as it is; complement is ~x.
 type minus struct{ x node }
 
 func (n minus) eval(f *frame) value {
@@ -219,6 +240,8 @@ func (n complement) eval(f *frame) value {
 	return value{}
 }
 
+// arithmetic is an operator of two numbers, or || of two strings. Any other operand is
+// undefined.
 type arithmetic struct {
 	op   string
 	l, r node
@@ -238,6 +261,8 @@ func (n arithmetic) eval(f *frame) value {
 	return numberValue(calculate(n.op, l.float(), r.float()))
 }
 
+// calculate applies an operator to two numbers. A result that JSON cannot write, such as
+// 1/0, becomes undefined in numberValue.
 func calculate(op string, x, y float64) float64 {
 	switch op {
 	case "+":
@@ -268,7 +293,7 @@ func calculate(op string, x, y float64) float64 {
 	}
 }
 
-// toInt32 converts as JavaScript does: modulo 2³².
+// toInt32 converts for the bitwise operators, which work as in JavaScript: modulo 2³².
 func toInt32(f float64) int32 {
 	return int32(uint32(int64(math.Mod(math.Trunc(f), 1<<32))))
 }
@@ -276,7 +301,7 @@ func toInt32(f float64) int32 {
 // maxText bounds a string that a query makes, in bytes: the size of a document.
 const maxText = 2 << 20
 
-// text is a string that the query made; too long is undefined.
+// text is a string that the query made; a longer one than a document may hold is undefined.
 func (f *frame) text(s []byte) value {
 	if len(s) > maxText || !f.spend(len(s)) {
 		return value{}
@@ -284,6 +309,7 @@ func (f *frame) text(s []byte) value {
 	return value{kind: str, decoded: true, text: s}
 }
 
+// conditional is cond ? then : otherwise, and IIF. Only true takes the first branch.
 type conditional struct{ cond, then, otherwise node }
 
 func (n conditional) eval(f *frame) value {
@@ -293,6 +319,7 @@ func (n conditional) eval(f *frame) value {
 	return n.otherwise.eval(f)
 }
 
+// coalesce is l ?? r: r where l is undefined. null is a value.
 type coalesce struct{ l, r node }
 
 func (n coalesce) eval(f *frame) value {

@@ -2,8 +2,13 @@ package sql
 
 import "strings"
 
-// missing names what a client has to be able to do for the plan and is not, in the words of the header in which clients list
-// what they support.
+// Features of clients. A plan asks a client to merge rows in ways that older SDKs cannot,
+// and each SDK lists those that it can in x-ms-cosmos-supported-query-features. A plan
+// beyond that list would not fail in the client: it would hand its user the internal rows
+// of the parts.
+
+// missing names the features that the plan needs and the client lacks, by the names in that
+// header.
 func (info *queryInfo) missing(supports func(feature string) bool) (missing []string) {
 	if supports == nil {
 		return nil
@@ -40,7 +45,8 @@ func (info *queryInfo) missing(supports func(feature string) bool) (missing []st
 	return missing
 }
 
-// unsupported is the refusal of a plan, in the service's words: SDKs' tests compare them.
+// unsupported is the refusal of a plan, in the service's words, because tests of SDKs
+// compare them.
 func unsupported(features []string) *Error {
 	lines := []string{"Query contains 1 or more unsupported features. Upgrade your SDK to a version that does support the requested features:"}
 	for _, f := range features {

@@ -6,6 +6,13 @@ import (
 	"time"
 )
 
+// The frame: all that changes while a query runs, and the account of the work that it does.
+//
+// A query may cost far more than its answer is large: a triple self-join over an array of
+// 2,000 elements visits 8 billion rows. So every loop over data spends work from an
+// allowance; when that is used up the query ends with an error instead of keeping a
+// processor busy for minutes.
+
 // frame is the state of one evaluation.
 type frame struct {
 	slots  []value // the document, then a value per FROM and JOIN
@@ -34,12 +41,16 @@ type frame struct {
 	patterns map[string]*expression // compiled for RegexMatch
 }
 
+// memo is the value of a path in the document of a round; in a later round it is out of
+// date. A counter is cheaper than to clear all memos for each document.
 type memo struct {
 	round int
 	v     value
 }
 
-// Work bounds the time that a query takes for one document: to about a second. A unit is a byte that is skipped.
+// A unit of work is the time to skip a byte, about two nanoseconds; the allowance bounds a
+// document to about a second. The other figures are measured: how many such units an
+// operation takes.
 const (
 	maxWork    = 1 << 29
 	rowWork    = 50 // to visit a row of FROM or JOIN, besides what the query's expressions cost
@@ -56,13 +67,14 @@ const (
 	conditionByte = 8       // and besides for each byte of the document
 )
 
+// fail ends the evaluation with its first error.
 func (f *frame) fail(err *Error) {
 	if f.err == nil {
 		f.err = err
 	}
 }
 
-// spend takes n units of work and tells whether to go on.
+// spend takes n units of work, and reports whether to go on.
 func (f *frame) spend(n int) bool {
 	f.work -= n
 	f.asking += n
@@ -75,7 +87,8 @@ func (f *frame) spend(n int) bool {
 	return f.err == nil
 }
 
-// ask asks whether to go on.
+// ask gives the meter the work done since the last time. The context is looked at here and
+// not in each step, because a look costs more than a step.
 func (f *frame) ask() {
 	n := f.asking
 	f.asking = 0
@@ -87,7 +100,7 @@ func (f *frame) ask() {
 	}
 }
 
-// begin makes the frame ready for a document.
+// begin readies the frame for a document.
 func (f *frame) begin(doc []byte) {
 	f.slots[rootSlot] = documentValue(doc)
 	f.round++
@@ -95,7 +108,8 @@ func (f *frame) begin(doc []byte) {
 	f.work, f.err = f.most+f.bytely*len(doc), nil
 }
 
-// failure is the frame's error.
+// failure is the error with which the evaluation ended. An end from outside comes first,
+// because the frame's own error is then only its echo.
 func (f *frame) failure() error {
 	switch {
 	case f.err == nil:

@@ -2,6 +2,15 @@ package sql
 
 import "slices"
 
+// FROM and JOIN: names are bound to slots of the frame.
+//
+// The alias of the container itself is bound to the document's own slot and needs no
+// source: the evaluation of a plan without sources visits each document once. Everything
+// else, such as a path into the document, the elements of an array or the rows of a
+// subquery, is a source with a slot of its own.
+
+// from compiles the sources of a SELECT. The number of joins is bounded because rows
+// multiply.
 func (c *compiler) from(p *plan, refs []*sourceRef) {
 	if len(refs) > maxJoins {
 		c.fail(failf(refs[maxJoins].Pos.Offset, "The query has more than %d JOINs.", maxJoins-1))
@@ -13,6 +22,10 @@ func (c *compiler) from(p *plan, refs []*sourceRef) {
 	}
 }
 
+// source compiles one source and binds its alias. root says that it is the first source of
+// a query that is in no other: only there can a name stand for the container. A subquery
+// there that collects rows or counts them must end before the query begins, so it becomes
+// the plan's base.
 func (c *compiler) source(p *plan, r *sourceRef, root bool) {
 	from, alias := r, r.Alias
 	if r.In != nil {
@@ -44,7 +57,9 @@ func (c *compiler) source(p *plan, r *sourceRef, root bool) {
 	c.bind(alias, src.slot, r)
 }
 
-// collection is the path after FROM, JOIN or IN, and whether it is the whole document.
+// collection compiles the path after FROM, JOIN or IN; plain reports that it is the whole
+// document. Any name can stand for the container, as in the service: `FROM root` and `FROM
+// anything` are the same.
 func (c *compiler) collection(r *sourceRef, root bool) (n node, plain bool) {
 	slot, ok := c.resolve(r.Name)
 	if !ok && !root {
@@ -62,6 +77,7 @@ func (c *compiler) collection(r *sourceRef, root bool) (n node, plain bool) {
 	return at, !ok && len(at.steps) == 0
 }
 
+// lastName is the alias of a source that has none: the last name of its path.
 func (r *sourceRef) lastName(c *compiler) string {
 	if len(r.Path) == 0 {
 		return r.Name
@@ -70,6 +86,8 @@ func (r *sourceRef) lastName(c *compiler) string {
 	return s.name
 }
 
+// bind gives a slot its name. A name may hide that of an outer query, but within one FROM
+// it is unique.
 func (c *compiler) bind(name string, slot int, r *sourceRef) {
 	if name == "" {
 		return
@@ -80,4 +98,5 @@ func (c *compiler) bind(name string, slot int, r *sourceRef) {
 	c.names = append(c.names, binding{name, slot})
 }
 
+// maxJoins bounds the sources of a query, FROM included.
 const maxJoins = 32 // FROM and JOIN of one query

@@ -2,8 +2,12 @@ package sql
 
 import "strings"
 
-// function is a built-in function. It gets its arguments evaluated and does not keep them; an undefined one makes the
-// result undefined unless the function is total.
+// Calls: of built-in functions, of aggregates and of functions that take a subquery.
+
+// function is a built-in function. It gets its arguments evaluated and must not keep them,
+// because they lie on the frame's stack. An undefined argument makes the result undefined
+// without a call, unless the function is total: this is the rule for nearly all of them, so
+// it is kept in one place.
 type function struct {
 	min, max int // number of arguments; max -1 is any
 	total    bool
@@ -17,6 +21,7 @@ type call struct {
 }
 
 // eval keeps the arguments on the frame's stack, so that a call needs no memory of its own.
+// The cost of a call grows with its arguments: most functions look at every byte.
 func (n call) eval(f *frame) value {
 	base, cost := len(f.stack), opWork
 	defer func() { f.stack = f.stack[:base] }()
@@ -35,7 +40,9 @@ func (n call) eval(f *frame) value {
 	return n.fn.run(f, f.stack[base:])
 }
 
-// call compiles name(args).
+// call compiles name(args). Names of functions are compared without case, as in the
+// service. COUNT and its like are not in the table of functions, because they see many
+// rows; IIF is not, because it must evaluate only the branch that it takes.
 func (c *compiler) call(name string, a *args, at int) node {
 	upper := strings.ToUpper(name)
 	if a.Sub != nil {
@@ -63,6 +70,7 @@ func (c *compiler) call(name string, a *args, at int) node {
 	return call{fn, c.exprs(a.list())}
 }
 
+// arity reports whether a function takes n arguments, and fails if it does not.
 func (c *compiler) arity(name string, n, min, max, at int) bool {
 	if n < min || max >= 0 && n > max {
 		c.fail(failf(at, "The function %s does not take %d argument(s).", clip(name), n))
@@ -71,6 +79,7 @@ func (c *compiler) arity(name string, n, min, max, at int) bool {
 	return true
 }
 
+// callSubquery compiles a function whose argument is a subquery.
 func (c *compiler) callSubquery(upper, name string, s *selectStmt, at int) node {
 	switch upper {
 	case "EXISTS":
@@ -82,6 +91,9 @@ func (c *compiler) callSubquery(upper, name string, s *selectStmt, at int) node 
 	return constant{}
 }
 
+// aggregateCall compiles an aggregate. Its argument is evaluated for each row, while the
+// rest of SELECT is evaluated once for the group; so no aggregate can be in the argument of
+// another.
 func (c *compiler) aggregateCall(name string, list []*expr, at int) node {
 	if !c.agg.open || c.agg.inside {
 		c.fail(failf(at, "The aggregate function %s is allowed in the SELECT clause only, and not in another aggregate.", clip(name)))

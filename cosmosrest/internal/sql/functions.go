@@ -6,10 +6,16 @@ import (
 	"math"
 )
 
-// functions are the built-in functions by upper-case name.
+// The table of built-in functions, those that test types, and those that compare two
+// strings. The other files with functions in their names have the rest, by topic.
+
+// functions are the built-in functions by upper-case name. An unknown name is an error of
+// the query and no undefined value: a typing error would else filter out every document,
+// silently.
 var functions = register(
 	typeFunctions, textTests, textFunctions, conversions, arrayFunctions, mathFunctions, timeFunctions, wordFunctions)
 
+// register joins the tables of all files.
 func register(tables ...map[string]*function) map[string]*function {
 	all := map[string]*function{}
 	for _, t := range tables {
@@ -18,10 +24,12 @@ func register(tables ...map[string]*function) map[string]*function {
 	return all
 }
 
+// typeTest makes a function that is defined for every argument, undefined included.
 func typeTest(is func(value) bool) *function {
 	return &function{1, 1, true, func(_ *frame, a []value) value { return boolValue(is(a[0])) }}
 }
 
+// isKind makes a test of one type.
 func isKind(k kind) *function { return typeTest(func(v value) bool { return v.kind == k }) }
 
 var typeFunctions = map[string]*function{
@@ -39,13 +47,14 @@ var typeFunctions = map[string]*function{
 	"IS_INTEGER":       typeTest(isInteger),
 }
 
-// isInteger tells of a whole number of 64 bits.
+// isInteger reports a whole number that fits in 64 bits, as the service's IS_INTEGER does.
 func isInteger(v value) bool {
 	f := v.float()
 	return v.kind == number && f == math.Trunc(f) && -1<<63 <= f && f < 1<<63
 }
 
-// textTest compares two strings, ignoring case if the third argument is true.
+// textTest makes a function of two strings, which ignores case if the third argument is
+// true. Lower case is that of Unicode, without the rules of a language.
 func textTest(test func(a, b []byte) bool) *function {
 	return &function{2, 3, false, func(_ *frame, a []value) value {
 		if a[0].kind != str || a[1].kind != str || len(a) > 2 && !a[2].isBool() {
@@ -66,7 +75,7 @@ var textTests = map[string]*function{
 	"STRINGEQUALS": textTest(bytes.Equal),
 }
 
-// choose is CHOOSE(n, a, b, …): the nth, counted from 1.
+// choose is CHOOSE(n, a, b, …): the nth value, counted from 1.
 func choose(_ *frame, a []value) value {
 	if n, ok := a[0].int(); ok && 1 <= n && n < len(a) {
 		return a[n]
@@ -74,13 +83,14 @@ func choose(_ *frame, a []value) value {
 	return value{}
 }
 
-// length is the value of a whole number that is a place in a text or array, or a length. It is cut off where none is so long.
+// length is a whole number that is a place or a length in a text or array. It is clamped to
+// 32 bits, since no text and no array is as long: then sums of two of them cannot overflow.
 func (v value) length() (int, bool) {
 	f := v.float()
 	return int(max(-math.MaxInt32, min(f, math.MaxInt32))), v.kind == number && f == math.Trunc(f)
 }
 
-// int is the value of a whole number.
+// int is the value of a whole number of 32 bits.
 func (v value) int() (int, bool) {
 	if v.kind != number {
 		return 0, false

@@ -7,9 +7,15 @@ import (
 	"github.com/alecthomas/participle/v2/lexer"
 )
 
-// The grammar. An expression is parsed flat, operand operator operand …, and made a tree by precedence when it is compiled
-// (see precedence.go): a rule per level of precedence would cost a dozen calls for every operand.
+// The grammar, as structs with tags that participle reads.
+//
+// An expression is parsed flat, operand operator operand …, and becomes a tree by
+// precedence when it is compiled (precedence.go): a rule for each level of precedence would
+// cost a dozen calls for every operand. The structs keep their positions in the text,
+// because messages name the place and the plan for a client repeats parts of the query word
+// for word.
 
+// statement is all that can be parsed: a query, or the condition of a patch.
 type statement struct {
 	Query     *selectStmt `parser:"@@"`
 	Condition *condition  `parser:"| @@"`
@@ -21,6 +27,7 @@ type condition struct {
 	Where *expr      `parser:"('WHERE' @@)?"`
 }
 
+// selectStmt is a SELECT: the query itself, or a subquery of it.
 type selectStmt struct {
 	Pos      lexer.Position
 	Distinct bool         `parser:"'SELECT' @'DISTINCT'?"`
@@ -30,6 +37,8 @@ type selectStmt struct {
 	Tail     tail         `parser:"@@"`
 }
 
+// selection is the list after SELECT. EndPos is needed for the text of the list in a
+// rewritten query.
 type selection struct {
 	Pos    lexer.Position
 	Star   bool    `parser:"@'*'"`
@@ -38,7 +47,8 @@ type selection struct {
 	EndPos lexer.Position
 }
 
-// tail is everything from WHERE on.
+// tail is everything from WHERE on. It is a rule of its own so that its position is the end
+// of FROM.
 type tail struct {
 	Pos    lexer.Position
 	Where  *expr       `parser:"('WHERE' @@)?"`
@@ -48,11 +58,15 @@ type tail struct {
 	Limit  *operand    `parser:"'LIMIT' @@)?"`
 }
 
+// item is a column: an expression, and its name if the query gives it one.
 type item struct {
 	Expr  *expr  `parser:"@@"`
 	Alias string `parser:"('AS'? @Ident)?"`
 }
 
+// sourceRef is a source of rows after FROM or JOIN. In `FROM x IN c.tags` Name is x and In
+// is c.tags: the grammar cannot know at x whether it is an alias or a collection, so the
+// compiler sorts it out.
 type sourceRef struct {
 	Pos   lexer.Position
 	Sub   *selectStmt `parser:"( '(' @@ ')'"`
@@ -62,17 +76,21 @@ type sourceRef struct {
 	Alias string      `parser:"| 'AS'? @Ident )?"`
 }
 
+// orderRef is a key of ORDER BY.
 type orderRef struct {
 	Expr *expr `parser:"@@"`
 	Desc bool  `parser:"('ASC' | @'DESC')?"`
 }
 
-// operand is a count: a number or a parameter.
+// operand is the count of TOP, OFFSET or LIMIT: a number or a parameter, not an expression,
+// as in the service.
 type operand struct {
 	Pos   lexer.Position
 	Value string `parser:"@Literal"`
 }
 
+// expr is an expression, still flat: its first operand, and each operator with the operand
+// after it.
 type expr struct {
 	Pos    lexer.Position
 	First  *unary  `parser:"@@"`
@@ -80,6 +98,9 @@ type expr struct {
 	EndPos lexer.Position
 }
 
+// link is an operator with its right operand. Not belongs to NOT IN, NOT LIKE and NOT
+// BETWEEN; before any other operator it is refused by the compiler, which knows better than
+// the grammar where it is.
 type link struct {
 	Pos   lexer.Position
 	Not   bool   `parser:"@'NOT'?"`
@@ -87,11 +108,14 @@ type link struct {
 	Right *unary `parser:"@@"`
 }
 
+// unary is an operand with the signs before it.
 type unary struct {
 	Signs   []string `parser:"@('NOT' | '-' | '+' | '~')*"`
 	Primary *primary `parser:"@@"`
 }
 
+// primary is an operand without signs: a literal, a name, something in brackets, an array
+// or an object, each followed by the steps into it.
 type primary struct {
 	Pos     lexer.Position
 	Literal string     `parser:"( @Literal"`
@@ -102,30 +126,40 @@ type primary struct {
 	Suffix  []*suffix  `parser:"@@*"`
 }
 
+// args is a list in round brackets: arguments of a function, a list of IN, a group, or a
+// subquery. Literals come before expressions, because the first alternative that fits is
+// taken.
 type args struct {
 	Sub   *selectStmt `parser:"'(' ( @@"`
 	Plain *literals   `parser:"| @@"`
 	Exprs []*expr     `parser:"| @@ (',' @@)* )? ')'"`
 }
 
+// list is the expressions, whichever rule has read them.
 func (a *args) list() []*expr { return a.Plain.or(a.Exprs) }
 
+// arrayLit is an array in the query's text.
 type arrayLit struct {
 	Plain *literals `parser:"'[' (@@"`
 	Exprs []*expr   `parser:"| @@ (',' @@)*)? ']'"`
 }
 
+// list is the elements, whichever rule has read them.
 func (a *arrayLit) list() []*expr { return a.Plain.or(a.Exprs) }
 
+// objectLit is an object in the query's text.
 type objectLit struct {
 	Members []*property `parser:"'{' (@@ (',' @@)*)? '}'"`
 }
 
+// property is a member of an objectLit. The grammar lets numbers pass as keys; the compiler
+// does not.
 type property struct {
 	Key   string `parser:"@(Ident | Literal)"`
 	Value *expr  `parser:"':' @@"`
 }
 
+// suffix is a step into a value, or a call of the name before it.
 type suffix struct {
 	Pos   lexer.Position
 	Field string `parser:"'.' @Ident"`
@@ -133,6 +167,8 @@ type suffix struct {
 	Call  *args  `parser:"| @@"`
 }
 
+// parser is built when the first query is parsed, because building it reflects over all
+// these structs, and a server that only reads and writes items never needs it.
 var parser = sync.OnceValue(func() *participle.Parser[statement] {
 	return participle.MustBuild[statement](participle.Lexer(definition{}))
 })

@@ -6,9 +6,16 @@ import (
 	"strings"
 )
 
+// GROUP BY, in the compiler and in the collector.
+//
+// An expression of SELECT that is also in GROUP BY is replaced by the group's key: it is
+// sealed. A path that is neither in an aggregate nor in a sealed expression has no single
+// value for the group, and is an error of the query: a stray.
+
+// maxGroups bounds the expressions of GROUP BY.
 const maxGroups = 32 // expressions of GROUP BY
 
-// aggregation is the query that is being compiled, with those around it.
+// aggregation is the SELECT that is being compiled, with those around it.
 type aggregation struct {
 	plan   *plan
 	outer  *aggregation
@@ -21,15 +28,18 @@ type aggregation struct {
 	sealed []node // expressions of GROUP BY in which shorter ones are sealed; nil for one
 }
 
-// stray is a path outside of aggregates, which has to be part of a GROUP BY expression if rows are put into groups.
+// stray is a path outside of aggregates, with its text for the message.
 type stray struct {
 	text string
 	at   int
 }
 
+// mark is the number of strays so far, for seal.
 func (c *compiler) mark() int { return len(c.agg.strays) }
 
-// seal replaces an expression that GROUP BY names, and takes back the strays that were noted in it, since mark.
+// seal replaces an expression that GROUP BY names, and takes back the strays that were
+// noted in it since mark. Expressions are compared as compiled, so spelling and brackets do
+// not matter.
 func (c *compiler) seal(n node, mark int) node {
 	if !c.agg.open || c.agg.inside {
 		return n
@@ -43,7 +53,9 @@ func (c *compiler) seal(n node, mark int) node {
 	return n
 }
 
-// sealGroups has expressions of GROUP BY found although one of them is part of another, and so sealed before it.
+// sealGroups prepares for expressions of GROUP BY that are parts of others: in `GROUP BY
+// c.a, c.a + 1` the path is sealed before the sum is compared, so the sum is also known in
+// its sealed form. The shortest come first, because a part is shorter than the whole.
 func (c *compiler) sealGroups(p *plan, list []*expr) {
 	if len(list) < 2 {
 		return
@@ -64,6 +76,7 @@ func (c *compiler) sealGroups(p *plan, list []*expr) {
 	}
 }
 
+// stray notes a path for the SELECT that it belongs to: the one that bound its slot.
 func (c *compiler) stray(n path, p *primary) {
 	for a := c.agg; a != nil; a = a.outer {
 		if n.slot < a.base {
@@ -88,11 +101,14 @@ func (p *primary) text() string {
 	return text.String()
 }
 
+// group has the keys of its rows, and an accumulator for each aggregate.
 type group struct {
 	keys []value
 	acc  []accumulator
 }
 
+// addToGroup adds the row in the frame to its group. Groups are told apart by the canonical
+// text of their keys, in which undefined is a value.
 func (c *collector) addToGroup(f *frame) bool {
 	keys := make([]value, len(c.p.groups))
 	var id []byte
@@ -116,7 +132,8 @@ func (c *collector) addToGroup(f *frame) bool {
 	return c.fits(f)
 }
 
-// groupRows makes a row of each group, sorted by what it is grouped by. Without GROUP BY there is one group, even of no rows.
+// groupRows makes a row of each group, sorted by its keys. Without GROUP BY there is one
+// group, even of no rows: COUNT of nothing is 0.
 func (c *collector) groupRows(f *frame) []*row {
 	if len(c.p.groups) == 0 && len(c.ranks) == 0 {
 		c.ranks = []*group{{acc: make([]accumulator, len(c.p.aggregates))}}

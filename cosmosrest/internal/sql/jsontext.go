@@ -5,9 +5,14 @@ import (
 	"encoding/json"
 )
 
-// Documents stay JSON text. What a query asks for is found by walking over the text; the rest is skipped, not decoded.
-// Text that is not JSON yields no values, never a failure.
+// JSON text looked into without decoding.
+//
+// Documents stay text. A query finds its values by walking over the text and skips the
+// rest, because to decode a document would cost more than all that most queries do with it.
+// The store has validated the text before, so there are no errors here; text that is not
+// JSON yields no values.
 
+// isBlank reports JSON's white space.
 func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
 func skipBlanks(b []byte, i int) int {
@@ -17,7 +22,7 @@ func skipBlanks(b []byte, i int) int {
 	return i
 }
 
-// skipValue returns the offset behind the value at i.
+// skipValue returns the offset after the value at i.
 func skipValue(b []byte, i int) int {
 	if i >= len(b) {
 		return i
@@ -34,6 +39,9 @@ func skipValue(b []byte, i int) int {
 	return i
 }
 
+// skipBrackets returns the offset after the array or object at i. It counts brackets of
+// both kinds alike, since they are known to match, and passes over strings, where brackets
+// mean nothing.
 func skipBrackets(b []byte, i int) int {
 	depth := 0
 	for i < len(b) {
@@ -53,7 +61,9 @@ func skipBrackets(b []byte, i int) int {
 	return i
 }
 
-// skipString returns the offset behind the string whose opening quote is at i.
+// skipString returns the offset after the string whose opening quote is at i. It looks for
+// quotes, with the vector instructions behind IndexByte, and then back for backslashes: an
+// odd number of them escapes the quote.
 func skipString(b []byte, i int) int {
 	for j := i + 1; j < len(b); j++ {
 		k := bytes.IndexByte(b[j:], '"')
@@ -78,10 +88,11 @@ type cursor struct {
 	i int // behind the opening bracket, or behind the last value
 }
 
-// walk begins with the composite that b is; its blanks around are gone.
+// walk begins with the array or object that b is, without white space around it.
 func walk(b []byte) cursor { return cursor{b, 1} }
 
-// next returns the next value, and for objects its key with quotes.
+// next returns the next value and, of an object, its key with quotes. ok is false at the
+// end.
 func (c *cursor) next(keyed bool) (key, val []byte, ok bool) {
 	i := skipBlanks(c.b, c.i)
 	if i < len(c.b) && c.b[i] == ',' {
@@ -107,8 +118,8 @@ func (c *cursor) next(keyed bool) (key, val []byte, ok bool) {
 	return key, c.b[i:end], true
 }
 
-// member returns the value of a member of an object. Of several members with one name the last counts, as it does for the store
-// and for the programs that decode the document.
+// member returns the value of a member of an object. Of several members with one name the
+// last counts, as it does for the store and for programs that decode the document.
 func member(obj []byte, name string) (last []byte, found bool) {
 	c := walk(obj)
 	for {
@@ -153,6 +164,8 @@ func pairs(obj []byte) []pair {
 	return counting
 }
 
+// keyIs reports whether a quoted key is a name. Few keys have escapes, so most are compared
+// in place.
 func keyIs(key []byte, name string) bool {
 	if len(key) < 2 {
 		return false
@@ -164,6 +177,7 @@ func keyIs(key []byte, name string) bool {
 	return string(unquote(key)) == name
 }
 
+// element returns the nth element of an array, counted from 0.
 func element(arr []byte, n int) ([]byte, bool) {
 	if n < 0 {
 		return nil, false
@@ -178,7 +192,8 @@ func element(arr []byte, n int) ([]byte, bool) {
 	}
 }
 
-// unquote returns the text that a JSON string stands for.
+// unquote returns the text of a JSON string. Invalid escapes, which the store refuses, stay
+// as they are.
 func unquote(quoted []byte) []byte {
 	if len(quoted) < 2 {
 		return nil

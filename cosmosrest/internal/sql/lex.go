@@ -8,7 +8,14 @@ import (
 	"github.com/alecthomas/participle/v2/lexer"
 )
 
-// Kinds of token. A token's text is that of the query, except that keywords are upper case.
+// The lexer: query text becomes tokens for participle. It is written by hand because
+// participle's own lexers are regular expressions, which cost more than all the rest of a
+// parse, and because it is the place where nesting is bounded: the parser recurses once for
+// each open bracket.
+
+// Kinds of token. The text of a token is a part of the query, except that keywords are in
+// upper case, so that the grammar names each keyword once although a query may write it in
+// any case.
 const (
 	tokIdent   lexer.TokenType = iota + 1
 	tokLiteral                 // a number, string, parameter, true, false, null, undefined, or the place of an ORDER BY filter
@@ -24,6 +31,9 @@ const maxNesting = 128
 // filterPlace is where a client writes the condition that resumes a sorted query, or `true`. See [Bound.Plan].
 const filterPlace = "{documentdb-formattableorderbyquery-filter}"
 
+// words are the reserved words by kind, in upper case. A name that is reserved cannot be an
+// alias or a property in dotted form; the service refuses those too, and offers c["order"]
+// instead.
 var words = func() map[string]lexer.TokenType {
 	kinds := map[string]lexer.TokenType{"EXISTS": tokCall, "ARRAY": tokCall}
 	for w := range strings.FieldsSeq(`AS ASC BY DESC DISTINCT FROM GROUP JOIN LIMIT NOT OFFSET ORDER SELECT TOP
@@ -39,17 +49,22 @@ var words = func() map[string]lexer.TokenType {
 	return kinds
 }()
 
+// longestWord spares longer identifiers the conversion to upper case and the look into the
+// map.
 const longestWord = len("UNDEFINED")
 
-// definition tells participle of the tokens.
+// definition is the lexer as participle wants it.
 type definition struct{}
 
+// Symbols names the kinds of token for the tags of the grammar.
 func (definition) Symbols() map[string]lexer.TokenType {
 	return map[string]lexer.TokenType{
 		"EOF": lexer.EOF, "Ident": tokIdent, "Literal": tokLiteral, "Op": tokOp, "Punct": tokPunct, "Keyword": tokKeyword, "Call": tokCall,
 	}
 }
 
+// Lex implements [lexer.Definition] for a reader; queries come as strings, so only tests of
+// participle itself could get here.
 func (d definition) Lex(name string, r io.Reader) (lexer.Lexer, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
@@ -60,6 +75,7 @@ func (d definition) Lex(name string, r io.Reader) (lexer.Lexer, error) {
 
 func (definition) LexString(_, text string) (lexer.Lexer, error) { return &scanner{text: text}, nil }
 
+// scanner reads the tokens of a query from left to right.
 type scanner struct {
 	text  string
 	at    int
@@ -87,6 +103,8 @@ func (s *scanner) Next() (lexer.Token, error) {
 	return t, nil
 }
 
+// skipBlanks passes over white space and comments, which begin with two dashes and end with
+// the line.
 func (s *scanner) skipBlanks() {
 	for s.at < len(s.text) {
 		switch c := s.text[s.at]; {
@@ -104,7 +122,8 @@ func (s *scanner) skipBlanks() {
 	}
 }
 
-// scan moves behind the token that begins here and tells its kind.
+// scan moves to the end of the token that begins here and returns its kind. A number has no
+// sign: in 1-1 the minus is an operator, and only the parser can know that.
 func (s *scanner) scan() (lexer.TokenType, error) {
 	rest := s.text[s.at:]
 	switch c := rest[0]; {
@@ -127,6 +146,9 @@ func (s *scanner) scan() (lexer.TokenType, error) {
 	}
 }
 
+// quoted moves to the end of a string. A backslash protects the byte after it, whichever
+// that is; whether the escape is a valid one is checked when the literal is compiled, where
+// its value is made.
 func (s *scanner) quoted(quote byte) error {
 	for i := s.at + 1; i < len(s.text); i++ {
 		switch s.text[i] {
@@ -140,8 +162,13 @@ func (s *scanner) quoted(quote byte) error {
 	return &Error{Message: "Syntax error, invalid string literal token " + clip(s.text[s.at:]) + ".", At: s.at}
 }
 
+// symbols are the operators of several characters. An operator comes before those that it
+// begins with.
 var symbols = []string{">>>", "||", "??", "!=", "<>", "<=", ">=", "<<", ">>"}
 
+// symbol reads an operator or a bracket. Each open bracket is counted, because the parser
+// and the compiler recurse for it: without a bound, a query of 512 KB of brackets would use
+// up the stack.
 func (s *scanner) symbol(rest string) (lexer.TokenType, error) {
 	for _, op := range symbols {
 		if strings.HasPrefix(rest, op) {
@@ -168,6 +195,9 @@ func (s *scanner) symbol(rest string) (lexer.TokenType, error) {
 	return 0, &Error{Message: "Syntax error, invalid token " + clip(rest) + ".", At: s.at - 1}
 }
 
+// numberLength is how many bytes of s are a number. A trailing e without digits is no
+// exponent, so 1e is the number 1 and a name, which the grammar then refuses with the right
+// place in the message.
 func numberLength(s string) int {
 	n := span(s, isDigit)
 	if n < len(s) && s[n] == '.' {
@@ -185,6 +215,7 @@ func numberLength(s string) int {
 	return n
 }
 
+// span is how many bytes at the beginning of s belong to a class.
 func span(s string, in func(byte) bool) int {
 	n := 0
 	for n < len(s) && in(s[n]) {
@@ -193,7 +224,10 @@ func span(s string, in func(byte) bool) int {
 	return n
 }
 
+// isDigit, isLetter and isWordByte are the classes of bytes in names and numbers. Each byte
+// of a character beyond ASCII counts as a letter, so names in every script are accepted.
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
 func isLetter(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c >= 0x80
 }

@@ -5,8 +5,11 @@ import (
 	"unicode/utf8"
 )
 
-// like is x LIKE pattern: % is any text, _ any character, [a-f] and [^a-f] a character in or out of a set; the character
-// after escape stands for itself.
+// LIKE, by a matcher of its own: a translation to a regular expression would have to
+// escape, compile and cache the pattern, and the pattern may come from each document.
+
+// like is x LIKE pattern: % is any text, _ any character, [a-f] and [^a-f] a character in
+// or out of a set; the character after escape stands for itself.
 type like struct{ x, pattern, escape node }
 
 func (n like) eval(f *frame) value {
@@ -28,13 +31,15 @@ func (n like) eval(f *frame) value {
 	return boolValue(matchWildcards([]rune(string(x.bytes())), wildcards([]rune(string(p.bytes())), escape)))
 }
 
-// wildcard is one character of a pattern, or % (any).
+// wildcard is one character of a pattern, or %.
 type wildcard struct {
 	any  bool
 	set  func(rune) bool // nil: exactly char
 	char rune
 }
 
+// wildcards takes a pattern apart. A bracket without a closing one stands for itself, so
+// the place of the last closing bracket is found first.
 func wildcards(pattern []rune, escape rune) []wildcard {
 	var out []wildcard
 	closing := len(pattern) - 1 // of the last set
@@ -63,6 +68,7 @@ func wildcards(pattern []rune, escape rune) []wildcard {
 	return out
 }
 
+// inSet makes the test of a set such as a-fxyz or ^0-9.
 func inSet(set []rune) func(rune) bool {
 	outside := len(set) > 0 && set[0] == '^'
 	if outside {
@@ -83,7 +89,8 @@ func inSet(set []rune) func(rune) bool {
 	}
 }
 
-// matchWildcards goes back only to the last %, so it takes at most len(text) times len(pattern) steps.
+// matchWildcards goes back only to the last %, so it takes at most len(text) times
+// len(pattern) steps; backtracking to every % would take exponentially many.
 func matchWildcards(text []rune, pattern []wildcard) bool {
 	i, j, star, from := 0, 0, -1, 0
 	for i < len(text) {
@@ -107,6 +114,7 @@ func matchWildcards(text []rune, pattern []wildcard) bool {
 	return j == len(pattern)
 }
 
+// takes reports whether the wildcard matches a character.
 func (w wildcard) takes(r rune) bool {
 	if w.set != nil {
 		return w.set(r)

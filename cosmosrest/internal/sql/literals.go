@@ -5,11 +5,15 @@ import (
 	"github.com/alecthomas/participle/v2/lexer"
 )
 
-// literals is a list of nothing but literals. The grammar would read it as well, at 14 µs for each of them, and clients
-// send thousands: every Contains over a list in a .NET program is an IN of them.
+// Lists of literals, read past the grammar. The grammar would read them as well, at 14 µs
+// for each, and clients send thousands: every Contains over a list in a .NET program is an
+// IN of them.
+
+// literals is a list that has nothing but literals, as the expressions that the grammar
+// would make.
 type literals struct{ exprs []*expr }
 
-// or is the list, or others if there is none.
+// or returns the list, or others if there is none.
 func (l *literals) or(others []*expr) []*expr {
 	if l == nil {
 		return others
@@ -17,7 +21,9 @@ func (l *literals) or(others []*expr) []*expr {
 	return l.exprs
 }
 
-// Parse reads the list, or nothing if something else is among it. It implements [participle.Parseable].
+// Parse implements [participle.Parseable]. If anything but a literal is in the list, it
+// gives all tokens back and lets the grammar read the list, for [participle.NextMatch]
+// means the next rule.
 func (l *literals) Parse(tokens *lexer.PeekingLexer) error {
 	begin := tokens.MakeCheckpoint()
 	for {
@@ -40,7 +46,8 @@ func (l *literals) Parse(tokens *lexer.PeekingLexer) error {
 	return participle.NextMatch
 }
 
-// literal reads one, with its sign.
+// literal reads a literal with its sign, or returns nil at any other token. The three nodes
+// of the expression are allocated together, because a list may have thousands.
 func literal(tokens *lexer.PeekingLexer) *expr {
 	t := tokens.Peek()
 	made := &struct {

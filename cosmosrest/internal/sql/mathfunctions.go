@@ -5,7 +5,10 @@ import (
 	"math/rand/v2"
 )
 
-// ofNumber makes a function of one number. A result that is no number is undefined.
+// Functions of numbers, all of Go's package math.
+
+// ofNumber makes a function of one number. A result that is no number, such as SQRT(-1), is
+// undefined.
 func ofNumber(do func(float64) float64) *function {
 	return &function{1, 1, false, func(_ *frame, a []value) value {
 		if a[0].kind != number {
@@ -15,7 +18,8 @@ func ofNumber(do func(float64) float64) *function {
 	}}
 }
 
-// ofNumbers makes a function of two numbers; with fallback, the second may be left out.
+// ofNumbers makes a function of two numbers; where least is 1, the second may be left out
+// and is fallback then.
 func ofNumbers(least int, fallback float64, do func(x, y float64) float64) *function {
 	return &function{least, 2, false, func(_ *frame, a []value) value {
 		y := fallback
@@ -34,6 +38,7 @@ func ofNumbers(least int, fallback float64, do func(x, y float64) float64) *func
 
 const halfTurn = 180 // degrees
 
+// mathFunctions are the functions by name. ROUND rounds halves away from zero.
 var mathFunctions = map[string]*function{
 	"ABS":       ofNumber(math.Abs),
 	"ACOS":      ofNumber(math.Acos),
@@ -62,6 +67,7 @@ var mathFunctions = map[string]*function{
 	"RAND":      {0, 0, false, func(*frame, []value) value { return numberValue(rand.Float64()) }},
 }
 
+// sign is -1, 0 or 1.
 func sign(x float64) float64 {
 	switch {
 	case x > 0:

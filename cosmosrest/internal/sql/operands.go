@@ -6,7 +6,13 @@ import (
 	"strings"
 )
 
-// compiler makes nodes of syntax. After the first error, which it keeps, its results mean nothing.
+// The compiler's operands: literals, names, paths and the steps into values.
+//
+// A path into the document gets a memo in the frame: a filter such as c.a = 1 OR c.a = 2
+// names the same path many times, and finding it means to walk over the document's text.
+
+// compiler makes nodes of syntax. It keeps its first error and goes on: after that its
+// results mean nothing, but no caller has to look after each step.
 type compiler struct {
 	text   string
 	err    *Error
@@ -19,18 +25,21 @@ type compiler struct {
 	apart  []*plan // subqueries that read the container by themselves, inner ones first
 }
 
-// binding is a name of FROM or JOIN.
+// binding is a name that FROM or JOIN has bound to a slot of the frame.
 type binding struct {
 	name string
 	slot int
 }
 
+// fail keeps the first error, which is the leftmost and so the most useful.
 func (c *compiler) fail(err *Error) {
 	if c.err == nil {
 		c.err = err
 	}
 }
 
+// near fails at an operator, in the service's words. The operator is repeated as the query
+// spells it.
 func (c *compiler) near(l *link) {
 	op := l.Op
 	if l.Not {
@@ -39,6 +48,7 @@ func (c *compiler) near(l *link) {
 	c.fail(failf(l.Pos.Offset, "Syntax error, incorrect syntax near %s.", clip(c.text[l.Pos.Offset:l.Pos.Offset+len(op)])))
 }
 
+// exprs compiles a list of expressions.
 func (c *compiler) exprs(list []*expr) []node {
 	nodes := make([]node, len(list))
 	for i, e := range list {
@@ -47,6 +57,7 @@ func (c *compiler) exprs(list []*expr) []node {
 	return nodes
 }
 
+// primary compiles an operand without its signs.
 func (c *compiler) primary(p *primary) node {
 	if p.Name != "" {
 		return c.reference(p)
@@ -54,6 +65,8 @@ func (c *compiler) primary(p *primary) node {
 	return c.steps(c.literal(p), p.Suffix)
 }
 
+// literal compiles an operand that does not begin with a name. Brackets with one expression
+// are a group.
 func (c *compiler) literal(p *primary) node {
 	switch {
 	case p.Literal != "":
@@ -71,7 +84,7 @@ func (c *compiler) literal(p *primary) node {
 	return c.expr(p.Group.list()[0])
 }
 
-// scalar tells literals apart by how they begin.
+// scalar compiles a literal token, whose first byte says what it is.
 func (c *compiler) scalar(text string, at int) node {
 	switch ch := text[0]; {
 	case isQuote(ch):
@@ -84,10 +97,12 @@ func (c *compiler) scalar(text string, at int) node {
 	return named(text)
 }
 
+// isQuote and isNumeral are the first bytes of strings and numbers.
 func isQuote(c byte) bool   { return c == '"' || c == '\'' }
 func isNumeral(c byte) bool { return isDigit(c) || c == '.' }
 
-// array makes a constant of constants.
+// array compiles an array. If all elements are constants, so is the array: it is made once,
+// and pins.go can see the values of ARRAY_CONTAINS([…], c.id).
 func (c *compiler) array(a *arrayLit) node {
 	n := arrayNode{c.exprs(a.list())}
 	for _, item := range n.items {
@@ -98,6 +113,8 @@ func (c *compiler) array(a *arrayLit) node {
 	return constant{n.eval(&frame{work: maxWork})}
 }
 
+// named compiles a literal that is a word. There is no error: the lexer lets only these
+// pass.
 func named(word string) node {
 	switch word {
 	case "UNDEFINED":
@@ -109,7 +126,8 @@ func named(word string) node {
 	}
 }
 
-// number keeps the literal as it was written, if that is JSON.
+// number keeps the literal as it was written, if that is JSON, so that a whole number with
+// more digits than a double has comes back unchanged when the query selects it.
 func (c *compiler) number(text string, at int) node {
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil {
@@ -123,7 +141,8 @@ func (c *compiler) number(text string, at int) node {
 	return constant{v}
 }
 
-// negative is unary minus, at once for a number.
+// negative compiles unary minus. A negative number becomes a constant, as clients send it
+// in lists.
 func (c *compiler) negative(x node) node {
 	if k, ok := x.(constant); ok && k.v.kind == number {
 		v := numberValue(-k.v.num)
@@ -135,6 +154,7 @@ func (c *compiler) negative(x node) node {
 	return minus{x}
 }
 
+// param numbers the parameters by first use; Bind fills in their values.
 func (c *compiler) param(name string) node {
 	i, ok := c.params[name]
 	if !ok {
@@ -144,6 +164,8 @@ func (c *compiler) param(name string) node {
 	return parameter{i}
 }
 
+// object compiles an object. Unlike documents, whose duplicate members are kept, the
+// query's own text may not name a member twice: the service refuses that.
 func (c *compiler) object(o *objectLit, at int) node {
 	var n objectNode
 	seen := map[string]bool{}
@@ -164,11 +186,14 @@ func (c *compiler) object(o *objectLit, at int) node {
 	return n
 }
 
+// duplicate fails because of a name that is there already.
 func (c *compiler) duplicate(name string, at int) {
 	c.fail(failf(at, "The property name %s is specified more than once.", clip(name)))
 }
 
-// unescape decodes a string literal. It may stand in either kind of quotes and has the escapes of JSON, and \'.
+// unescape decodes a string literal. It may stand in either kind of quotes, has the escapes
+// of JSON and \', and may hold raw control characters; so it is rewritten as JSON and
+// decoded as such.
 func (c *compiler) unescape(quoted string, at int) string {
 	inner := quoted[1 : len(quoted)-1]
 	if !strings.Contains(inner, `\`) {
@@ -198,7 +223,9 @@ func (c *compiler) unescape(quoted string, at int) string {
 	return s
 }
 
-// reference is a name: of a function if it is called, else of a row.
+// reference compiles an operand that begins with a name: a function if it is called, else a
+// value that FROM or JOIN has bound. Constant steps after the name become part of the path,
+// and are found in one walk; a step whose key is computed is a node of its own.
 func (c *compiler) reference(p *primary) node {
 	if len(p.Suffix) > 0 && p.Suffix[0].Call != nil {
 		return c.steps(c.call(p.Name, p.Suffix[0].Call, p.Pos.Offset), p.Suffix[1:])
@@ -226,10 +253,13 @@ func (c *compiler) reference(p *primary) node {
 	return c.steps(n, rest)
 }
 
+// unresolved fails because of a name that nothing has bound.
 func (c *compiler) unresolved(name string, at int) {
 	c.fail(failf(at, "Identifier %s could not be resolved.", clip(name)))
 }
 
+// resolve finds the slot of a name. The innermost binding wins, as in a subquery that uses
+// the alias of the query around it.
 func (c *compiler) resolve(name string) (int, bool) {
 	for i := len(c.names) - 1; i >= 0; i-- {
 		if c.names[i].name == name {
@@ -239,7 +269,7 @@ func (c *compiler) resolve(name string) (int, bool) {
 	return 0, false
 }
 
-// constantStep is .name, ["name"] or [0].
+// constantStep is a step whose key is known: .name, ["name"] or [0].
 func (c *compiler) constantStep(s *suffix) (step, bool) {
 	if s.Field != "" {
 		return step{name: s.Field, index: -1}, true
@@ -258,6 +288,7 @@ func (c *compiler) constantStep(s *suffix) (step, bool) {
 	return step{index: int(i)}, err == nil
 }
 
+// steps compiles the steps after an operand.
 func (c *compiler) steps(n node, suffixes []*suffix) node {
 	for _, s := range suffixes {
 		switch {
@@ -272,7 +303,9 @@ func (c *compiler) steps(n node, suffixes []*suffix) node {
 	return n
 }
 
-// memo gives a path into the document its place in the frame.
+// memo gives a path into the document its place in the frame, or -1 if it needs none:
+// values of JOIN change from row to row, so remembering them would cost more than finding
+// them.
 func (c *compiler) memo(n path) int {
 	if n.slot != rootSlot || len(n.steps) == 0 {
 		return -1
@@ -286,7 +319,8 @@ func (c *compiler) memo(n path) int {
 	return i
 }
 
-// key is a text that two paths of one row share if and only if they are the same.
+// key is a text that two paths have in common if and only if they are the same path. Names
+// are quoted in it, so that c.a.b and c["a.b"] differ.
 func (n path) key() string {
 	var b []byte
 	for _, s := range n.steps {

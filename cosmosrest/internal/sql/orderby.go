@@ -5,13 +5,20 @@ import (
 	"slices"
 )
 
-// maxHeld bounds what a query keeps until all documents were seen, in bytes.
+// Rows that depend on each other are held until the last document was seen: for ORDER BY,
+// DISTINCT and groups. The amount held is counted and bounded, because every client may
+// send such a query.
+
+// maxHeld bounds the bytes that a query holds before its last document. A query beyond it
+// is ended, because the memory is that of all requests.
 const maxHeld = 160 << 20
 
-// rowCost is what a kept row costs besides its text.
+// rowCost is about the bytes of a held row besides its text: the structs, their slices and
+// their entry in a map.
 const rowCost = 200
 
-// collector keeps rows that depend on each other: to sort, group, compare for DISTINCT, cut.
+// collector holds rows that depend on each other: to sort, group, compare for DISTINCT, or
+// cut them.
 type collector struct {
 	p      *plan
 	resume resume
@@ -27,6 +34,8 @@ type collector struct {
 	next int    // how many rows came, without a document
 }
 
+// row is a row of SELECT with its place: the keys by which it is sorted, the document it
+// comes from, and its number among the rows of that document.
 type row struct {
 	v    value
 	keys []value // of ORDER BY or GROUP BY
@@ -34,13 +43,16 @@ type row struct {
 	at   int // among the rows of its document
 }
 
+// newCollector makes the collector of a plan, whose counts come from the frame's
+// parameters.
 func newCollector(p *plan, f *frame) *collector {
 	c := &collector{p: p, seen: map[string]int{}, groups: map[string]*group{}}
 	c.offset, c.limit = p.bounds(f)
 	return c
 }
 
-// resumed begins where the pages before ended, which have what OFFSET leaves out, and rows of TOP or LIMIT.
+// resumed has the collector go on after earlier pages. Those have passed over the rows of
+// OFFSET, and taken some of the rows of TOP or LIMIT.
 func (c *collector) resumed(r resume) *collector {
 	c.resume = r
 	if r.after == nil {
@@ -53,7 +65,7 @@ func (c *collector) resumed(r resume) *collector {
 	return c
 }
 
-// add takes the row that the frame's slots hold.
+// add takes the row that the frame's slots hold, and reports whether to go on.
 func (c *collector) add(f *frame) bool {
 	if c.p.firstRow && len(c.rows) > 0 {
 		return false
@@ -94,10 +106,12 @@ func (c *collector) add(f *frame) bool {
 	return c.fits(f)
 }
 
-// pruneSlack is how many rows more than twice those wanted are kept before the others are dropped.
+// pruneSlack is how many rows are held beyond twice the wanted number before the surplus is
+// dropped, so that the cost of sorting is shared by many rows.
 const pruneSlack = 1000
 
-// prune drops rows that TOP or LIMIT would cut off. Those of DISTINCT may be dropped yet by its own rule, so they stay.
+// prune drops rows that TOP or LIMIT would cut off. With DISTINCT any row may still drop
+// out because of another, so all stay.
 func (c *collector) prune() {
 	wanted := c.offset + c.limit
 	if c.limit < 0 || c.p.distinct || int64(len(c.rows)) < 2*wanted+pruneSlack {
@@ -112,6 +126,7 @@ func (c *collector) prune() {
 	}
 }
 
+// fits fails if too much is held, and reports whether to go on.
 func (c *collector) fits(f *frame) bool {
 	if c.held > maxHeld {
 		f.fail(failf(-1, "The query needs more than %d MB of memory.", maxHeld>>20))
@@ -125,7 +140,9 @@ func own(v value) value {
 	return v
 }
 
-// sortKey is a value that is often compared: decoded, and its own.
+// sortKey is a value in the form in which it is often compared: decoded, and independent of
+// the document. An array or object is reduced to its hash, which is all that its order
+// depends on.
 func sortKey(v value) value {
 	switch v.kind {
 	case number:
@@ -139,6 +156,7 @@ func sortKey(v value) value {
 	return v
 }
 
+// size is about how many bytes a row holds.
 func (r *row) size() int {
 	n := rowCost + len(r.v.raw) + len(r.v.text)
 	for _, k := range r.keys {
@@ -147,7 +165,8 @@ func (r *row) size() int {
 	return n
 }
 
-// first tells whether DISTINCT sees the value for the first time, as the next of the rows; else it returns the row that has it.
+// first reports whether DISTINCT sees the value for the first time, as that of the next
+// row; else it returns the row that has it.
 func (c *collector) first(v value, f *frame) (old *row, ok bool) {
 	key := appendCanonical(nil, v, 0)
 	if i, seen := c.seen[string(key)]; seen {
@@ -158,7 +177,8 @@ func (c *collector) first(v value, f *frame) (old *row, ok bool) {
 	return nil, c.fits(f)
 }
 
-// finish returns the rows of the result.
+// finish returns the rows of the result. DISTINCT after ORDER BY keeps the first of equal
+// rows in that order, so it can be applied only now.
 func (c *collector) finish(f *frame) []*row {
 	if c.p.grouped() {
 		c.rows = c.groupRows(f)
@@ -176,6 +196,7 @@ func (c *collector) finish(f *frame) []*row {
 	return c.cut(slices.DeleteFunc(c.rows, func(r *row) bool { return !c.resume.shows(c.p, r) }))
 }
 
+// sort orders the rows by place; rows of no document stay in the order in which they came.
 func (c *collector) sort() {
 	slices.SortStableFunc(c.rows, c.p.compareRows)
 }
@@ -189,7 +210,7 @@ func (c *collector) cut(rows []*row) []*row {
 	return rows
 }
 
-// bounds are OFFSET, and TOP or LIMIT; limit is -1 without.
+// bounds are OFFSET, and TOP or LIMIT; limit is -1 without either.
 func (p *plan) bounds(f *frame) (offset, limit int64) {
 	limit = -1
 	if p.offset != nil {

@@ -2,9 +2,17 @@ package sql
 
 import "encoding/json"
 
-// Pins returns the values to which WHERE confines a path of a document, and whether it confines it to scalars at all: by =, IN,
-// IS_NULL or ARRAY_CONTAINS, in a term of an AND, or in every term of an OR. A document with another value there, or with none,
-// makes no row; with one of these it still may not.
+// Pins: to which values a filter confines a path, found in the compiled WHERE before
+// anything is read.
+//
+// A query that names an id or a partition key is answered by point lookups instead of a
+// scan. The analysis may miss a pin, which costs a scan; it must never claim one that a
+// matching document does not meet, since that document would be missing from the answer.
+
+// Pins returns the values to which WHERE confines a path of a document, and whether it
+// confines it to scalars at all: by =, IN, IS_NULL or ARRAY_CONTAINS, in a term of an AND,
+// or in every term of an OR. A document with another value there, or with none, makes no
+// row; with one of these it still may not.
 func (b *Bound) Pins(path []string) ([]json.RawMessage, bool) {
 	values, ok := b.pins(b.q.plan.where, path)
 	if !ok {
@@ -17,7 +25,7 @@ func (b *Bound) Pins(path []string) ([]json.RawMessage, bool) {
 	return out, true
 }
 
-// Pinned is Pins where WHERE leaves one value.
+// Pinned is Pins where WHERE leaves a single value.
 func (b *Bound) Pinned(path []string) (json.RawMessage, bool) {
 	values, ok := b.Pins(path)
 	if !ok || len(values) != 1 {
@@ -38,11 +46,14 @@ func (b *Bound) IDs() ([]string, bool) {
 	return ids, ok
 }
 
-// IDPrefix returns what the id of a document has to begin with, by STARTSWITH(c.id, …), to make a row.
+// IDPrefix returns the beginning that the id of a document must have to make a row, by
+// STARTSWITH(c.id, …). The lease containers of processors are read by such queries.
 func (b *Bound) IDPrefix() (string, bool) {
 	return b.idPrefix(b.q.plan.where)
 }
 
+// idPrefix looks for the prefix in an expression. In an AND any term will do; in an OR none
+// does.
 func (b *Bound) idPrefix(n node) (string, bool) {
 	switch n := n.(type) {
 	case logic:
@@ -64,6 +75,7 @@ func (b *Bound) idPrefix(n node) (string, bool) {
 	return "", false
 }
 
+// pins is Pins for an expression.
 func (b *Bound) pins(n node, path []string) ([]value, bool) {
 	switch n := n.(type) {
 	case logic:
@@ -106,7 +118,8 @@ func (b *Bound) pinsOfCall(n call, path []string) ([]value, bool) {
 	return nil, false
 }
 
-// pinsOfAny is for AND: the fewest values of any term.
+// pinsOfAny is for AND: the shortest list of any term, because each list alone confines the
+// path.
 func (b *Bound) pinsOfAny(terms []node, path []string) (best []value, found bool) {
 	for _, t := range terms {
 		if v, ok := b.pins(t, path); ok && (!found || len(v) < len(best)) {
@@ -116,7 +129,7 @@ func (b *Bound) pinsOfAny(terms []node, path []string) (best []value, found bool
 	return best, found
 }
 
-// pinsOfAll is for OR: the values of all terms.
+// pinsOfAll is for OR: the values of all terms, if all confine the path.
 func (b *Bound) pinsOfAll(terms []node, path []string) ([]value, bool) {
 	var all []value
 	seen := map[string]bool{}
@@ -130,6 +143,8 @@ func (b *Bound) pinsOfAll(terms []node, path []string) ([]value, bool) {
 	return all, true
 }
 
+// appendNew appends the values that are not there yet, by canonical text, so that no
+// document is looked up twice.
 func appendNew(all, values []value, seen map[string]bool) []value {
 	for _, v := range values {
 		key := string(appendCanonical(nil, v, 0))
@@ -141,7 +156,9 @@ func appendNew(all, values []value, seen map[string]bool) []value {
 	return all
 }
 
-// scalars are the values of list if x is the path and all of them are known scalars. An undefined one equals nothing.
+// scalars are the values of list if x is the path and all of them are known scalars. An
+// undefined literal equals nothing, so it is left out; an undefined parameter is not known
+// yet.
 func (b *Bound) scalars(x node, list []node, path []string) ([]value, bool) {
 	if !isPath(x, path) {
 		return nil, false
@@ -170,7 +187,7 @@ func (b *Bound) known(n node) value {
 	return value{}
 }
 
-// isPath tells whether n is this path of the document.
+// isPath reports whether n is this path of the document.
 func isPath(n node, names []string) bool {
 	p, ok := n.(path)
 	if !ok || p.slot != rootSlot || len(p.steps) != len(names) {

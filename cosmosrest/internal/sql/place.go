@@ -10,10 +10,14 @@ import (
 	"strings"
 )
 
-// Rows that depend on each other have an order in which each has a place of its own: by what they are sorted by, then by the
-// resource id of their document, then by where they come among the rows of that document, counted before WHERE. A filter takes
-// rows away and leaves the places of the others as they are. So a page can go on where another ended under another filter,
-// after a split, and when rows were written meanwhile.
+// Places of rows, by which a page of sorted or grouped rows goes on.
+//
+// Rows that depend on each other have an order in which each has a place of its own: by the
+// keys they are sorted by, then by the resource id of their document, then by their number
+// among the rows of that document, counted before WHERE. A filter takes rows away and
+// leaves the places of the others as they are. So a page can go on where another ended,
+// also under another filter, after a split, and when rows were written meanwhile. A row
+// number would do none of that.
 
 // Place is where a page of such rows ended: the place of its last row.
 type Place struct {
@@ -22,15 +26,18 @@ type Place struct {
 	Row    int               `json:"n,omitempty"` // among those of the document
 }
 
-// ResumeFilter is what the .NET SDK sends to go on with sorted rows: those before Values are left out. Of the rows that equal
-// them, all are left out with Exclude, and without it those whose document comes before RID, if there is one.
+// ResumeFilter is sent by the .NET SDK to go on with sorted rows: those before Values are
+// left out. Of the rows that equal Values, Exclude leaves out all; else those are left out
+// whose document comes before RID, if there is one.
 type ResumeFilter struct {
 	Values  []json.RawMessage `json:"value"` // a scalar for itself, [] for undefined, {"type":"array","low":1,"high":2} for a hash
 	RID     string            `json:"rid"`
 	Exclude bool              `json:"exclude"`
 }
 
-// resume is where the rows of a request begin. The later of the two counts.
+// resume is where the rows of a request begin. A continuation and a resume filter may come
+// together, with the filter at an earlier place than the token; the later of the two
+// counts.
 type resume struct {
 	after *point // of a continuation
 	taken int64  // rows up to there, for TOP and LIMIT
@@ -47,7 +54,8 @@ type point struct {
 	row  int
 }
 
-// After makes the rows begin after a place that a query with the same [Bound.Sorting] gave, where so many rows had been taken.
+// After has the rows begin after a place that a query with the same [Bound.Sorting] gave,
+// when so many rows had been taken.
 func (b *Bound) After(p Place, taken int64) error {
 	keys, err := b.sortKeys(p.Values)
 	if err != nil {
@@ -77,7 +85,7 @@ func (b *Bound) From(r ResumeFilter) error {
 	return nil
 }
 
-// sortKeys reads one value for each expression that rows are sorted by.
+// sortKeys reads a value for each expression by which rows are sorted.
 func (b *Bound) sortKeys(values []json.RawMessage) ([]value, error) {
 	p := b.q.plan
 	want := max(len(p.order), len(p.groups))
@@ -102,7 +110,7 @@ type hashed struct {
 	High int64  `json:"high"`
 }
 
-// resumeValue reads a sort value.
+// resumeValue reads a sort value; ok is false for any other text.
 func resumeValue(raw json.RawMessage) (value, bool) {
 	v := documentValue(raw)
 	switch v.kind {
@@ -130,9 +138,11 @@ func resumeValue(raw json.RawMessage) (value, bool) {
 	return sortKey(v), true
 }
 
-// maxPlaceText is how many bytes the strings of a place may have together. SDKs allow a continuation 1 KB, in base64.
+// maxPlaceText is how many bytes the strings of a place may have together: SDKs allow a
+// continuation 1 KB, in base64, and the rest of it needs room too.
 const maxPlaceText = 300
 
+// maxEscape is the most bytes that one byte of a string may take in JSON: \u0001.
 const maxEscape = 6 // bytes that one may be written as
 
 // Row is a row of the result of a [Run].
@@ -142,7 +152,7 @@ type Row struct {
 	row *row // without its value
 }
 
-// Place is where the row is.
+// Place is where the row is. Each key has an equal part of the room.
 func (r *Row) Place() Place {
 	p := Place{Doc: r.row.doc, Row: r.row.at}
 	for _, k := range r.row.keys {
@@ -151,10 +161,10 @@ func (r *Row) Place() Place {
 	return p
 }
 
-// Held is about how many bytes the row is.
+// Held is about how many bytes the row holds.
 func (r *Row) Held() int { return len(r.JSON) + r.row.size() }
 
-// ResumeValue is the form that a sort value has in a [ResumeFilter]; no text is undefined.
+// ResumeValue is the form of a sort value in a [ResumeFilter]; an empty text is undefined.
 func ResumeValue(sorted json.RawMessage) json.RawMessage {
 	if len(sorted) == 0 {
 		return resumeText(value{}, 0)
@@ -162,7 +172,8 @@ func ResumeValue(sorted json.RawMessage) json.RawMessage {
 	return resumeText(sortKey(documentValue(sorted)), len(sorted))
 }
 
-// resumeText writes the sort value of a row so that a string has so many bytes at most.
+// resumeText writes a sort value in at most so many bytes. A longer string becomes its
+// beginning and a hash of the whole.
 func resumeText(v value, most int) json.RawMessage {
 	switch {
 	case v.kind == undefined:
@@ -196,8 +207,9 @@ func cutText(text []byte, most int) []byte {
 	return text[:min(most, len(text))]
 }
 
-// compareKeys is the order of a row and a point by the values that rows are sorted by. A string of which the point has only the
-// beginning is the same if its hash is; else what begins like it counts as later, so that it comes again and is not missed.
+// compareKeys orders a row and a point by the values that rows are sorted by. A string of
+// which the point has only the beginning is the same if its hash is; any other that begins
+// like it counts as later: such a row may come again, which is better than to miss it.
 func (p *plan) compareKeys(keys, at []value) int {
 	for i, own := range keys {
 		d := 0
@@ -217,7 +229,8 @@ func (p *plan) compareKeys(keys, at []value) int {
 	return 0
 }
 
-// compareDocs is the order of two documents whose rows sort the same: upwards if the first that rows are sorted by is.
+// compareDocs orders two documents whose rows have equal keys: upwards if the first key is,
+// as in the service, whose SDKs merge parts in that order.
 func (p *plan) compareDocs(a, b uint64) int {
 	if len(p.order) > 0 && p.order[0].desc {
 		return cmp.Compare(b, a)
@@ -225,7 +238,8 @@ func (p *plan) compareDocs(a, b uint64) int {
 	return cmp.Compare(a, b)
 }
 
-// compareRows is the order of the places of two rows. Rows of no document stay in the order in which they came.
+// compareRows orders two rows by their places. Rows of no document keep the order in which
+// they came.
 func (p *plan) compareRows(a, b *row) int {
 	if d := cmp.Or(p.compareKeys(a.keys, b.keys), p.compareDocs(a.doc, b.doc)); d != 0 || a.doc == 0 {
 		return d
@@ -233,7 +247,7 @@ func (p *plan) compareRows(a, b *row) int {
 	return cmp.Compare(a.at, b.at)
 }
 
-// shows tells whether a row comes after where the rows begin.
+// shows reports whether a row comes after the place where the rows begin.
 func (r *resume) shows(p *plan, own *row) bool {
 	if at := r.after; at != nil && cmp.Or(p.compareKeys(own.keys, at.keys), p.compareDocs(own.doc, at.doc), cmp.Compare(own.at, at.row)) <= 0 {
 		return false
@@ -250,14 +264,16 @@ func (r *resume) shows(p *plan, own *row) bool {
 	return r.anyDoc || p.compareDocs(own.doc, r.from.doc) >= 0
 }
 
-// Unsettled tells whether the place has a string of which only the beginning is known. Then [Bound.Settle] is to see the documents
-// of the container until it has found the one with the row, or else rows may come again.
+// Unsettled reports whether the place has a string of which only the beginning is known.
+// Then [Bound.Settle] is to see the documents of the container until it has found the row;
+// without that, rows may come again.
 func (b *Bound) Unsettled() bool {
 	at := b.resume.after
 	return at != nil && slices.ContainsFunc(at.keys, func(v value) bool { return v.kind == str && v.raw != nil })
 }
 
-// Settle tells whether a document has the row whose place it is, and notes what it is sorted by.
+// Settle reports whether a document has the row at the place, and notes its keys in full.
+// WHERE is left out, because the query may have another one by now.
 func (b *Bound) Settle(doc []byte) bool {
 	at, p := b.resume.after, *b.q.plan
 	if p.base != nil || !p.grouped() && documentNumber(doc) != at.doc {
@@ -284,8 +300,10 @@ func (b *Bound) Settle(doc []byte) bool {
 	return !b.Unsettled()
 }
 
-// documentNumber is the number in the resource id of an item, by which equal rows are sorted: SDKs go on among them by it.
-// The id is one of the system properties, which end the document. Others than items have none.
+// documentNumber is the number in the resource id of an item, by which rows with equal keys
+// are sorted: SDKs go on among them by it. The id is one of the system properties, which
+// end the document; the last is looked for, because a document may hold another. Only items
+// have a number.
 func documentNumber(doc []byte) uint64 {
 	const name = `"_rid":"`
 	i := bytes.LastIndex(doc, []byte(name))

@@ -2,6 +2,13 @@ package sql
 
 import "strconv"
 
+// Plans: a compiled SELECT, and the compiler for its clauses.
+//
+// A plan reads rows from FROM and JOIN, lets WHERE decide, and makes a row of SELECT of
+// each; if rows depend on each other (ORDER BY, GROUP BY, DISTINCT, aggregates) they are
+// collected first (orderby.go, groupby.go). A plan never changes after it was compiled,
+// because queries are cached and shared; all state is in the frame.
+
 // rootSlot is the slot of the document.
 const rootSlot = 0
 
@@ -25,8 +32,9 @@ type plan struct {
 	limit      node
 }
 
-// source is a FROM or a JOIN that binds a slot: to a value or to each element of it, or to each row of a subquery. One without
-// FROM, such as IN (SELECT VALUE c.tags), is an expression: IN goes over the elements of its value.
+// source is a FROM or JOIN that binds a slot: to a value, to each element of a value (IN),
+// or to each row of a subquery. A subquery without FROM, such as IN (SELECT VALUE c.tags),
+// is an expression: IN goes over the elements of its value.
 type source struct {
 	slot int
 	node node
@@ -34,24 +42,29 @@ type source struct {
 	sub  *plan
 }
 
-// orderKey is an expression of ORDER BY. The service leaves out documents without the path that they are sorted by, unless the
-// indexing policy names the path; here every path counts as named, so they come first.
+// orderKey is an expression of ORDER BY. The service leaves out documents without the path
+// that they are sorted by, unless the indexing policy names the path; here every path
+// counts as named, so such documents come first.
 type orderKey struct {
 	node node
 	desc bool
 }
 
-// collects tells whether rows depend on each other.
+// collects reports whether rows depend on each other, so that none is known before the last
+// document.
 func (p *plan) collects() bool {
 	return p.distinct || len(p.order) > 0 || p.grouped() || p.inputs == 0 || p.base != nil
 }
 
-// limits tells whether rows are counted.
+// limits reports whether rows are counted, by TOP or OFFSET LIMIT.
 func (p *plan) limits() bool { return p.top != nil || p.limit != nil }
 
-// grouped tells whether rows are put into groups.
+// grouped reports whether rows are put into groups; aggregates without GROUP BY make a
+// single group.
 func (p *plan) grouped() bool { return len(p.groups) > 0 || len(p.aggregates) > 0 }
 
+// subquery compiles a SELECT within another. Its names are visible in it only; its slots
+// come after all that are in use, because both are evaluated in one frame.
 func (c *compiler) subquery(s *selectStmt) *plan {
 	names := c.names
 	p := c.query(s, c.slots+1)
@@ -59,8 +72,10 @@ func (c *compiler) subquery(s *selectStmt) *plan {
 	return p
 }
 
-// expression compiles a subquery that stands where a value may. In a query without FROM there is no document that it could be
-// about, so its own FROM is the container; the first of its rows may be all that is wanted.
+// expression compiles a subquery that stands where a value may. In a query without FROM
+// there is no document that it could be about, so its own FROM is the container, and it is
+// run over all documents before the query itself. With firstRow the caller needs no more
+// than one row, which may end that scan early.
 func (c *compiler) expression(s *selectStmt, firstRow bool) *plan {
 	p := c.subquery(s)
 	if len(c.names) == 0 && !p.withoutFrom() {
@@ -71,7 +86,7 @@ func (c *compiler) expression(s *selectStmt, firstRow bool) *plan {
 	return p
 }
 
-// withoutFrom tells whether the rows come from no document.
+// withoutFrom reports whether the rows come from no document.
 func (p *plan) withoutFrom() bool {
 	for p.base != nil {
 		p = p.base
@@ -79,7 +94,10 @@ func (p *plan) withoutFrom() bool {
 	return p.inputs == 0
 }
 
-// query compiles a SELECT whose slots begin at base.
+// query compiles a SELECT whose slots begin at base. The order matters: FROM binds the
+// names, GROUP BY must be known before SELECT is compiled, so that its expressions are
+// found there and sealed, and a path that no group covers can be reported only after the
+// whole of SELECT was seen.
 func (c *compiler) query(s *selectStmt, base int) *plan {
 	p := &plan{distinct: s.Distinct}
 	agg := &aggregation{plan: p, outer: c.agg, base: base, names: len(c.names)}
@@ -106,6 +124,7 @@ func (c *compiler) query(s *selectStmt, base int) *plan {
 	return p
 }
 
+// selection compiles the list after SELECT, with the service's restrictions on *.
 func (c *compiler) selection(p *plan, s *selectStmt) {
 	switch {
 	case s.List.Value != nil:
@@ -125,6 +144,7 @@ func (c *compiler) selection(p *plan, s *selectStmt) {
 	}
 }
 
+// starSlot is the slot that * stands for: the only source, or else the document.
 func (p *plan) starSlot() int {
 	if len(p.sources) == 1 {
 		return p.sources[0].slot
@@ -132,7 +152,8 @@ func (p *plan) starSlot() int {
 	return rootSlot
 }
 
-// items are a SELECT list. What has no name is $1, $2, …
+// items compiles a list of columns. A column without a name is $1, $2, …, as in the
+// service.
 func (c *compiler) items(list []*item) node {
 	var row objectNode
 	seen := map[string]bool{}
@@ -155,7 +176,7 @@ func (c *compiler) items(list []*item) node {
 	return row
 }
 
-// lastName is the name that a path gives its column: its last member's.
+// lastName is the name that a path gives its column: that of its last member.
 func (e *expr) lastName(c *compiler) string {
 	p := e.First.Primary
 	if len(e.Rest) > 0 || len(e.First.Signs) > 0 || p.Name == "" {
@@ -170,6 +191,7 @@ func (e *expr) lastName(c *compiler) string {
 	return ""
 }
 
+// tail compiles ORDER BY and the counts.
 func (c *compiler) tail(p *plan, s *selectStmt) {
 	t := s.Tail
 	for _, o := range t.Order {
@@ -184,13 +206,15 @@ func (c *compiler) tail(p *plan, s *selectStmt) {
 	p.top, p.offset, p.limit = c.count("TOP", s.Top), c.count("OFFSET", t.Offset), c.count("LIMIT", t.Limit)
 }
 
-// count is a number or parameter of TOP, OFFSET or LIMIT, which Bind checks.
+// count is a number or parameter of TOP, OFFSET or LIMIT. Its value is checked by Bind,
+// because a parameter has none before.
 type count struct {
 	clause string
 	node   node
 	at     int
 }
 
+// count compiles a count, or returns nil if there is none.
 func (c *compiler) count(clause string, o *operand) node {
 	if o == nil {
 		return nil

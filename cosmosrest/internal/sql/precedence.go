@@ -1,6 +1,14 @@
 package sql
 
-// Levels of precedence, from the loosest.
+// Precedence: the flat expressions of the grammar become trees of nodes.
+//
+// The method is precedence climbing: climb reads an operand and then takes, in a loop, each
+// operator that binds at least as tightly as its caller asks for; the right operand is read
+// by a climb of its own that asks for the next level. Operators of one level associate to
+// the left; ?: to the right.
+
+// The levels of precedence, from the loosest. NOT covers a whole comparison, so it has no
+// level of its own: see signed.
 const (
 	levelChoice = iota + 1 // ?:
 	levelCoalesce
@@ -15,6 +23,9 @@ const (
 	levelMultiply
 )
 
+// levels has every operator that stands between two operands. A token that is not in it,
+// such as the ":" of a choice, has level 0, which ends every climb and is taken by the rule
+// that expects it.
 var levels = map[string]int{
 	"?": levelChoice, "??": levelCoalesce, "OR": levelOr, "AND": levelAnd,
 	"=": levelCompare, "!=": levelCompare, "<>": levelCompare, "<": levelCompare, "<=": levelCompare,
@@ -25,17 +36,21 @@ var levels = map[string]int{
 	"*": levelMultiply, "/": levelMultiply, "%": levelMultiply,
 }
 
-// maxChain bounds the operators of a chain such as a + b + c, other than AND and OR, and of choices within choices.
+// maxChain bounds the operators of a chain such as a + b + c, and of choices within
+// choices, because the tree of a chain is as deep as the chain is long and eval recurses.
+// AND and OR are exempt: their chains are one flat node, and clients do send thousands of
+// terms.
 const maxChain = 500
 
-// climber makes a tree of a flat expression by climbing precedence.
+// climber compiles one flat expression; links are the operators that it has not taken yet.
 type climber struct {
 	c     *compiler
 	links []*link
 	depth int
 }
 
-// expr compiles an expression.
+// expr compiles an expression. An operator that is left over is one that no rule expects
+// here.
 func (c *compiler) expr(e *expr) node {
 	p := &climber{c: c, links: e.Rest}
 	n := p.climb(e.First, levelChoice)
@@ -45,6 +60,8 @@ func (c *compiler) expr(e *expr) node {
 	return n
 }
 
+// climb compiles an operand and all operators after it that bind at least as tightly as
+// min.
 func (p *climber) climb(u *unary, min int) node {
 	p.depth++
 	defer func() { p.depth-- }()
@@ -56,6 +73,8 @@ func (p *climber) climb(u *unary, min int) node {
 	return p.extend(p.operand(u, u.Signs), min, mark)
 }
 
+// operand compiles an operand with its signs, the outermost first. Each step may be an
+// expression of GROUP BY, so each is offered to seal.
 func (p *climber) operand(u *unary, signs []string) node {
 	mark := p.c.mark()
 	if len(signs) == 0 {
@@ -64,6 +83,8 @@ func (p *climber) operand(u *unary, signs []string) node {
 	return p.c.seal(p.signed(signs[0], p.operand(u, signs[1:]), mark), mark)
 }
 
+// signed applies a sign. NOT covers the comparison that follows, so it takes the operators
+// down to that level before it is applied; the other signs bind tighter than any operator.
 func (p *climber) signed(sign string, x node, mark int) node {
 	switch sign {
 	case "NOT":
@@ -77,7 +98,9 @@ func (p *climber) signed(sign string, x node, mark int) node {
 	}
 }
 
-// extend takes the operators that bind at least as tight as min.
+// extend takes the operators that bind at least as tightly as min, and applies each to what
+// stands left of it. After an error it stops, because the nodes that it would go on with
+// mean nothing.
 func (p *climber) extend(left node, min, mark int) node {
 	for chain := 0; len(p.links) > 0 && p.c.err == nil; chain++ {
 		l := p.links[0]
@@ -94,6 +117,7 @@ func (p *climber) extend(left node, min, mark int) node {
 	return left
 }
 
+// apply makes the node of an operator. IN, BETWEEN and LIKE may have a NOT before them.
 func (p *climber) apply(left node, l *link, level int) node {
 	if l.Not && l.Op != "IN" && l.Op != "LIKE" && l.Op != "BETWEEN" {
 		p.c.near(l)
@@ -126,7 +150,8 @@ func (p *climber) apply(left node, l *link, level int) node {
 	return n
 }
 
-// join adds a term to a chain of AND or OR.
+// join adds a term to a chain of AND or OR. A chain is one node however long it is: it is
+// evaluated in a loop, and pins.go sees all its terms at once.
 func join(decides kind, left, right node) node {
 	if chain, ok := left.(logic); ok && chain.decides == decides {
 		return logic{decides, append(chain.terms, right)}
@@ -134,7 +159,7 @@ func join(decides kind, left, right node) node {
 	return logic{decides, []node{left, right}}
 }
 
-// expect takes the next operator if it is the one wanted.
+// expect takes the next operator, which must be op: the second half of ?: or BETWEEN.
 func (p *climber) expect(op string, after *link) *link {
 	if len(p.links) == 0 || p.links[0].Op != op || p.links[0].Not {
 		p.c.near(after)
@@ -145,12 +170,15 @@ func (p *climber) expect(op string, after *link) *link {
 	return l
 }
 
+// choice compiles cond ? then : other.
 func (p *climber) choice(cond node, l *link) node {
 	then := p.climb(l.Right, levelChoice)
 	other := p.expect(":", l)
 	return conditional{cond, then, p.climb(other.Right, levelChoice)}
 }
 
+// between compiles BETWEEN as two comparisons, by which pins.go need not know it. The AND
+// inside is the operator's own, so both bounds are read at a level above AND.
 func (p *climber) between(x node, l *link) node {
 	low := p.climb(l.Right, levelBitOr)
 	and := p.expect("AND", l)
@@ -158,6 +186,8 @@ func (p *climber) between(x node, l *link) node {
 	return logic{isFalse, []node{compare{">=", x, low}, compare{"<=", x, high}}}
 }
 
+// list compiles the list of IN. Brackets are required, and a list of a single element is
+// still a list, so the group is taken apart here and not compiled as an operand.
 func (p *climber) list(l *link) []node {
 	prim := l.Right.Primary
 	if len(l.Right.Signs) > 0 || prim.Group == nil || prim.Group.Sub != nil || len(prim.Group.list()) == 0 || len(prim.Suffix) > 0 {
@@ -167,6 +197,7 @@ func (p *climber) list(l *link) []node {
 	return p.c.exprs(prim.Group.list())
 }
 
+// like compiles LIKE with its ESCAPE, if there is one.
 func (p *climber) like(x node, l *link) node {
 	n := like{x: x, pattern: p.climb(l.Right, levelBitOr)}
 	if len(p.links) == 0 || p.links[0].Op != "ESCAPE" {

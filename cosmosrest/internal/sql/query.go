@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// Queries from text to rows: parsed, bound to parameters, and run if each document's rows
+// stand alone. A query whose rows depend on each other is run by a Run (run.go).
+
 // maxQuery bounds the text of a query, in bytes, as the service does.
 const maxQuery = 512 << 10
 
@@ -40,6 +43,8 @@ func ParseCondition(text string) (*Query, error) {
 	return parsed.get(cacheKey{text, true})
 }
 
+// parse compiles a text. Whether it is a query or a condition must be known before, because
+// neither may pass for the other: a condition with SELECT would filter nothing.
 func parse(text string, isCondition bool) (*Query, error) {
 	if len(text) > maxQuery {
 		return nil, failf(-1, "The query is %d bytes long: want at most %d.", len(text), maxQuery)
@@ -78,7 +83,9 @@ func parse(text string, isCondition bool) (*Query, error) {
 	return q, nil
 }
 
-// maxKeptSyntax is the length of the longest query whose syntax is kept.
+// maxKeptSyntax is the length in bytes of the longest query whose syntax is kept for
+// [Bound.Plan]. The syntax of a longer query takes megabytes; it is parsed again for the
+// rare plan.
 const maxKeptSyntax = 1 << 10
 
 // statement is the query's syntax, parsed again if it was not kept; nil for a condition.
@@ -93,15 +100,16 @@ func (q *Query) statement() *selectStmt {
 	return st.Query
 }
 
-// condition compiles as SELECT * would.
+// condition compiles the condition of a patch as SELECT * would be.
 func (c *compiler) condition(s *condition) *plan {
 	stmt := &selectStmt{List: selection{Star: true}, From: []*sourceRef{s.From}}
 	stmt.Tail.Where = s.Where
 	return c.query(stmt, rootSlot)
 }
 
-// WithoutFrom tells of a query that its rows come from no document. They come once for the container, in whichever range it is
-// run; subqueries in it may read the whole container.
+// WithoutFrom reports whether the rows of the query come from no document. They come once
+// for the container, whichever range it is run over; subqueries in it may read the whole
+// container.
 func (q *Query) WithoutFrom() bool { return !q.isCondition && q.plan.withoutFrom() }
 
 // Parameter is the value of a @name in a query.
@@ -117,8 +125,9 @@ type Bound struct {
 	resume resume
 }
 
-// Bind gives the query its parameters; those it does not use are ignored. It fails with an *Error if one is missing or no JSON,
-// and if a count of TOP, OFFSET or LIMIT is no whole number.
+// Bind gives the query its parameters; those that it does not use are ignored. It fails
+// with an *Error if a parameter is missing or is no JSON, and if a count of TOP, OFFSET or
+// LIMIT is no whole number.
 func (q *Query) Bind(params []Parameter) (*Bound, error) {
 	b := &Bound{q: q}
 	b.f = frame{
@@ -151,7 +160,8 @@ func (q *Query) Bind(params []Parameter) (*Bound, error) {
 	return b, nil
 }
 
-// missing names the first parameter without a value.
+// missing names the first parameter without a value, in the order of the text: a map has
+// none.
 func (q *Query) missing(values []value) string {
 	first, index := "", len(values)
 	for name, i := range q.params {
@@ -162,33 +172,37 @@ func (q *Query) missing(values []value) string {
 	return first
 }
 
-// Until ends what runs of the query when ctx ends: with its error.
+// Until ends all runs of the query when ctx ends, with the context's error.
 func (b *Bound) Until(ctx context.Context) { b.f.ctx = ctx }
 
-// A Meter is told what a query does while it runs. It may wait, so that others can go on; an error ends the query.
+// A Meter sees how much a query does while it runs. Its methods may wait, so that other
+// requests can go on, and their errors end the query.
 type Meter interface {
-	// Work is told of units of work that were done. A unit takes about two nanoseconds.
+	// Work gets units of work that were done. A unit takes about two nanoseconds.
 	Work(units int) error
 
-	// Hold is told of bytes that are held besides those of a [Run]; they are negative when it lets go of them.
+	// Hold gets the bytes that are held besides those of a [Run]; they are negative when
+	// released.
 	Hold(bytes int) error
 }
 
-// Meter has a meter told what runs of the query do.
+// Meter has runs of the query measured.
 func (b *Bound) Meter(m Meter) { b.f.meter = m }
 
-// Streams tells whether each document's rows depend on nothing but the document, so that Rows can be used. TOP and OFFSET
-// LIMIT are left to the caller then: see [Bound.Limit].
+// Streams reports whether each document's rows depend on nothing but the document, so that
+// Rows can be used. TOP and OFFSET LIMIT are left to the caller then: see [Bound.Limit].
 func (b *Bound) Streams() bool { return !b.q.plan.collects() }
 
 // Limit returns how many rows to leave out, and how many to return after them at most; limit is -1 if there is no bound.
 func (b *Bound) Limit() (offset, limit int64) { return b.q.plan.bounds(&b.f) }
 
-// Sorting says what rows that depend on each other are sorted by: a [Place] belongs to all queries with the same.
+// Sorting is a text of the keys by which rows that depend on each other are sorted: a
+// [Place] belongs to all queries with the same text.
 func (b *Bound) Sorting() string { return b.q.sorting }
 
-// sortingOf is the text of what a query sorts or groups by. The rows of one that has another in FROM are only numbered, so a
-// place in them belongs to the whole text.
+// sortingOf is the text of the keys by which a query sorts or groups. The rows of a query
+// with a subquery in FROM are only numbered, so a place among them belongs to the whole
+// text.
 func sortingOf(text string, s *selectStmt, p *plan) string {
 	if p.base != nil {
 		return text
@@ -201,8 +215,9 @@ func sortingOf(text string, s *selectStmt, p *plan) string {
 	return strings.Join(keys, ",")
 }
 
-// Combination is where the row that Rows emits is among the combinations of the rows of FROM and JOIN that the document has,
-// counted from 1 before WHERE: the same under another filter. Behind Rows it is their number.
+// Combination is the number of the row that Rows emits, counted from 1 among all
+// combinations of the rows of FROM and JOIN that the document has, before WHERE: so it is
+// the same under another filter. After Rows it is their number.
 func (b *Bound) Combination() int { return b.f.combination }
 
 // Rows calls emit with the JSON of every row that a query which [Bound.Streams] makes of a document. A row is valid
@@ -231,7 +246,7 @@ func (v value) json() []byte {
 	return v.appendJSON(nil)
 }
 
-// Condition tells whether a document meets a condition of [ParseCondition].
+// Condition reports whether a document meets a condition of [ParseCondition].
 func (b *Bound) Condition(doc []byte) (bool, error) {
 	met := false
 	err := b.Rows(doc, func([]byte) error {

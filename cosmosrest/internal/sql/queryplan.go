@@ -6,19 +6,28 @@ import (
 	"strings"
 )
 
-// planVersion is the version of partitionedQueryExecutionInfo.
+// The query plan, for clients that run a query over several partitions by themselves.
+//
+// The service's gateway refuses to sort or group across partitions. The SDK asks it for a
+// plan instead: a rewritten query (rewrittenquery.go), which it sends to each partition,
+// and how to merge the rows: by which keys, with which aggregates, up to which count. The
+// JSON is PartitionedQueryExecutionInfo of the .NET SDK, which all SDKs read alike.
+
+// planVersion is the version of PartitionedQueryExecutionInfo that all SDKs accept.
 const planVersion = 2
 
 // KeyRange is a range of effective partition keys, from Min up to but not including Max.
 type KeyRange struct{ Min, Max string }
 
-// queryPlan is what the service answers to a client that asks how to run a query over several ranges by itself.
+// queryPlan is the answer to a request for a plan.
 type queryPlan struct {
 	Version int         `json:"partitionedQueryExecutionInfoVersion"`
 	Info    queryInfo   `json:"queryInfo"`
 	Ranges  []planRange `json:"queryRanges"`
 }
 
+// queryInfo says how rows are merged. Lists are empty and never null, because some SDKs
+// count them without a look at null.
 type queryInfo struct {
 	DistinctType           string             `json:"distinctType"` // None, Ordered or Unordered
 	Top                    *int64             `json:"top"`
@@ -36,6 +45,7 @@ type queryInfo struct {
 	HasNonStreamingOrderBy bool               `json:"hasNonStreamingOrderBy"`
 }
 
+// planRange is a part of the key space that the query has to be sent to.
 type planRange struct {
 	Min          string `json:"min"`
 	Max          string `json:"max"`
@@ -43,9 +53,10 @@ type planRange struct {
 	MaxInclusive bool   `json:"isMaxInclusive"`
 }
 
-// Plan is the service's query plan: how a client merges what the query, or the one rewritten for it, returns for each of
-// these ranges. The rewritten query takes the same parameters. Counts are resolved. It fails with an *Error for a query
-// whose parts cannot be merged, or not by a client that supports no more than some features; nil is all.
+// Plan is the service's query plan: how a client merges the rows that the query, or the one
+// rewritten for it, returns for each of these ranges. The rewritten query takes the same
+// parameters; counts are resolved. Plan fails with an *Error for a query whose parts cannot
+// be merged, or not by a client that supports only some features; nil is all.
 func (b *Bound) Plan(ranges []KeyRange, supports func(feature string) bool) (json.RawMessage, error) {
 	w := &rewriter{q: b.q, s: b.q.statement(), p: b.q.plan}
 	if err := w.refuse(); err != nil {
@@ -68,7 +79,7 @@ func (b *Bound) Plan(ranges []KeyRange, supports func(feature string) bool) (jso
 	return json.Marshal(plan)
 }
 
-// merging is what a client has to do with the rows of several ranges.
+// merging fills in how a client treats the rows of several ranges.
 func (b *Bound) merging(w *rewriter, info *queryInfo) {
 	b.counts(info)
 	info.OrderByExpressions, info.GroupByExpressions = w.orderBy(), w.texts(w.s.Tail.Group)
@@ -86,6 +97,8 @@ func (b *Bound) merging(w *rewriter, info *queryInfo) {
 	info.RewrittenQuery = w.rewrite(*info)
 }
 
+// counts fills in TOP, or OFFSET and LIMIT, as numbers: a client has no values of
+// parameters.
 func (b *Bound) counts(info *queryInfo) {
 	offset, limit := b.Limit()
 	switch {
@@ -96,13 +109,15 @@ func (b *Bound) counts(info *queryInfo) {
 	}
 }
 
-// rewriter makes the query for one range. It puts together what the query says, in its own words.
+// rewriter makes the query for one range, out of parts of the query's own text.
 type rewriter struct {
 	q *Query
 	s *selectStmt
 	p *plan
 }
 
+// refuse returns the reason why a query has no plan. An aggregate within a larger
+// expression cannot be merged, because its parts arrive only as results.
 func (w *rewriter) refuse() error {
 	switch {
 	case w.s == nil:
@@ -141,7 +156,7 @@ func (w *rewriter) columns() []*expr {
 	return all
 }
 
-// aggregateOf takes an expression apart that is an aggregate and nothing else.
+// aggregateOf takes apart an expression that is an aggregate and nothing else.
 func aggregateOf(e *expr) (name string, arg *expr, ok bool) {
 	p := e.First.Primary
 	if len(e.Rest) > 0 || len(e.First.Signs) > 0 || len(p.Suffix) != 1 || p.Suffix[0].Call == nil || len(p.Suffix[0].Call.list()) != 1 {
@@ -152,12 +167,13 @@ func aggregateOf(e *expr) (name string, arg *expr, ok bool) {
 	return name, p.Suffix[0].Call.list()[0], ok
 }
 
-// aggregateTypes are the names that plans have for aggregates.
+// aggregateTypes are the names of aggregates in plans.
 var aggregateTypes = map[string]string{
 	"COUNT": "Count", "COUNTIF": "CountIf", "SUM": "Sum", "AVG": "Average", "MIN": "Min", "MAX": "Max",
 }
 
-// text is the part of the query from one offset to the end of the last token before another.
+// text is the query's text from one offset to the end of the last token before another. The
+// tokens are read again, because comments and white space at the end must not come along.
 func (w *rewriter) text(from, to int) string {
 	s := scanner{text: w.q.text[:to], at: from}
 	end := from
@@ -170,6 +186,7 @@ func (w *rewriter) text(from, to int) string {
 	}
 }
 
+// expr and texts are expressions in the words of the query.
 func (w *rewriter) expr(e *expr) string { return w.text(e.Pos.Offset, e.EndPos.Offset) }
 
 func (w *rewriter) texts(list []*expr) []string {
@@ -180,6 +197,7 @@ func (w *rewriter) texts(list []*expr) []string {
 	return all
 }
 
+// orderBy are the keys of ORDER BY in the words of the query.
 func (w *rewriter) orderBy() []string {
 	all := []string{}
 	for _, o := range w.s.Tail.Order {
@@ -188,7 +206,8 @@ func (w *rewriter) orderBy() []string {
 	return all
 }
 
-// distinctType tells a client whether equal rows come one after another: if the rows are what they are sorted by.
+// distinctType says whether equal rows come one after another, so that a client needs to
+// remember only the last: that is so if the row is made of the keys that it is sorted by.
 func (w *rewriter) distinctType() string {
 	rows, keys := w.texts(w.columns()), w.orderBy()
 	slices.Sort(rows)
@@ -199,7 +218,7 @@ func (w *rewriter) distinctType() string {
 	return "Unordered"
 }
 
-// names are the columns' names; nil with VALUE.
+// names are the names of the columns; nil with VALUE.
 func (w *rewriter) names() []string {
 	row, ok := w.p.row.(objectNode)
 	if !ok || len(w.s.List.Items) == 0 {
@@ -212,6 +231,8 @@ func (w *rewriter) names() []string {
 	return all
 }
 
+// aggregates fills in which column is which aggregate. With VALUE there is one column
+// without a name.
 func (w *rewriter) aggregates(info *queryInfo) {
 	if !w.p.grouped() {
 		return
@@ -233,8 +254,8 @@ func (w *rewriter) aggregates(info *queryInfo) {
 	}
 }
 
-// CrossPartition names the construct for which the service's gateway refuses to run the query over several partitions by
-// itself, or is empty if there is none.
+// CrossPartition names the construct for which the service's gateway refuses to run the
+// query over several partitions by itself. It is empty if there is none.
 func (q *Query) CrossPartition() string {
 	if q.WithoutFrom() {
 		return ""
@@ -242,6 +263,8 @@ func (q *Query) CrossPartition() string {
 	return q.plan.crossPartition()
 }
 
+// crossPartition is [Query.CrossPartition]; a construct of a subquery in FROM counts as
+// well.
 func (p *plan) crossPartition() string {
 	switch {
 	case len(p.groups) > 0:

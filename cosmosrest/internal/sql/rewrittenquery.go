@@ -5,7 +5,11 @@ import (
 	"strings"
 )
 
-// rewrite returns the query for one range, or nothing if that is the query itself.
+// The rewritten query of a plan: the same query in a form whose rows a client can merge.
+// The forms (orderByItems, groupByItems, payload, item, item2) are those that the SDKs
+// expect.
+
+// rewrite returns the query for one range, or no text if that is the query itself.
 func (w *rewriter) rewrite(info queryInfo) string {
 	switch {
 	case w.p.grouped():
@@ -22,8 +26,9 @@ func (w *rewriter) rewrite(info queryInfo) string {
 	return ""
 }
 
-// grouping returns each group's key as groupByItems and its columns as payload, aggregates in parts that a client can add up.
-// A bound on rows counts merged ones, so it is left out.
+// grouping returns the key of each group as groupByItems and its columns as payload, with
+// aggregates in parts that a client can add up. A count of rows is left out, because it is
+// about merged groups.
 func (w *rewriter) grouping() string {
 	var payload string
 	columns := w.columns()
@@ -47,7 +52,8 @@ func (w *rewriter) grouping() string {
 	return head + w.from() + w.where() + w.groupBy()
 }
 
-// partial is a column for one range. MIN and MAX say with item2 how many values they saw, since one without any has no item.
+// partial is a column for one range. An average is sent as sum and count; MIN and MAX say
+// in item2 how many values they saw, because a range without any has no item.
 func (w *rewriter) partial(e *expr) string {
 	name, arg, ok := aggregateOf(e)
 	if !ok {
@@ -73,8 +79,9 @@ func (w *rewriter) members(column func(*expr) string) string {
 	return "{" + strings.Join(all, ", ") + "}"
 }
 
-// sorting returns what rows are sorted by as orderByItems, and the row as payload, and has a place for the condition with which a client
-// resumes. Rows of DISTINCT are told apart by the client, which then has to count them, too.
+// sorting returns the keys as orderByItems and the row as payload, and has a place for the
+// condition by which a client resumes. Equal rows of DISTINCT are recognized by the client,
+// which must then count the rows as well, so TOP and LIMIT are left to it.
 func (w *rewriter) sorting(info queryInfo) string {
 	head := "SELECT "
 	if info.Top != nil && !w.p.distinct {
@@ -113,10 +120,12 @@ func (w *rewriter) sorting(info queryInfo) string {
 	return query + w.reach(info)
 }
 
-// ridFunction is a function for plans only: the resource id of the document, where FROM gives it no name.
+// ridFunction is a function for plans only: the resource id of the document, where FROM
+// gives the document no name.
 const ridFunction = "DOCUMENT_RID"
 
-// reach bounds the rows of one range to as many as the client may need.
+// reach bounds the rows of one range to those that the client may need: all of OFFSET and
+// LIMIT might come from this range.
 func (w *rewriter) reach(info queryInfo) string {
 	if info.Limit == nil {
 		return ""
@@ -124,10 +133,12 @@ func (w *rewriter) reach(info queryInfo) string {
 	return fmt.Sprintf(" OFFSET 0 LIMIT %d", min(*info.Offset+*info.Limit, maxCount))
 }
 
+// items is a list of keys in the form of a plan.
 func items(exprs []string) string {
 	return `[{"item": ` + strings.Join(exprs, `}, {"item": `) + `}]`
 }
 
+// from, where and groupBy are the clauses in the words of the query.
 func (w *rewriter) from() string {
 	if len(w.s.From) == 0 {
 		return ""
@@ -149,7 +160,7 @@ func (w *rewriter) groupBy() string {
 	return " GROUP BY " + strings.Join(w.texts(w.s.Tail.Group), ", ")
 }
 
-// rootName is the name of the document, empty if it has none.
+// rootName is the alias of the document, empty if it has none.
 func (w *rewriter) rootName() string {
 	if f := w.s.From[0]; f.In == nil && f.Sub == nil && len(f.Path) == 0 {
 		return w.rowName()
@@ -157,7 +168,7 @@ func (w *rewriter) rootName() string {
 	return ""
 }
 
-// rowName is the name of the first row of FROM, empty if it has none.
+// rowName is the alias of the first source, empty if it has none.
 func (w *rewriter) rowName() string {
 	f := w.s.From[0]
 	switch {

@@ -1,8 +1,14 @@
 package sql
 
-// each visits every row of FROM and JOIN that WHERE lets pass, until visit returns false. It returns false if it was stopped.
+// The rows of a plan: nested loops over FROM and JOIN, in the order of the text, WHERE
+// within.
+
+// each visits every row of FROM and JOIN that WHERE lets pass, until visit returns false.
+// It returns false if it was stopped, by visit or by an error of the frame.
 func (p *plan) each(f *frame, visit func() bool) bool { return p.from(f, 0, visit) }
 
+// from is the loop over source i and those after it. Rows are counted before WHERE, so that
+// the number of a row does not depend on the filter: a continuation names it.
 func (p *plan) from(f *frame, i int, visit func() bool) bool {
 	if !f.spend(f.perRow) {
 		return false
@@ -27,7 +33,9 @@ func (p *plan) from(f *frame, i int, visit func() bool) bool {
 	return s.bind(f, s.node.eval(f), next)
 }
 
-// bind visits what the source makes of a value: the value, or each of its elements.
+// bind visits the values that the source makes of a value: the value itself, or each of its
+// elements. An undefined value, and IN over anything but an array, has none: the document
+// makes no rows then.
 func (s *source) bind(f *frame, v value, next func(value) bool) bool {
 	switch {
 	case v.kind == undefined, s.each && v.kind != array:
@@ -49,7 +57,9 @@ func (s *source) bind(f *frame, v value, next func(value) bool) bool {
 	}
 }
 
-// rows visits the rows of the whole query, as SELECT makes them, until visit returns false.
+// rows visits the rows of the whole query as SELECT makes them, until visit returns false.
+// It is for subqueries; the rows of a subquery that reads the container by itself are there
+// already.
 func (p *plan) rows(f *frame, visit func(value) bool) bool {
 	if p.apart > 0 {
 		for _, v := range f.apart[p.apart-1] {
@@ -68,6 +78,7 @@ func (p *plan) rows(f *frame, visit func(value) bool) bool {
 	})
 }
 
+// collected visits the rows of a subquery that sorts, groups, compares or counts them.
 func (p *plan) collected(f *frame, visit func(value) bool) bool {
 	c := newCollector(p, f)
 	if !p.each(f, func() bool { return c.add(f) }) {

@@ -2,6 +2,13 @@ package sql
 
 import "bytes"
 
+// Runs: queries whose rows depend on each other, fed document by document and finished at
+// the end.
+//
+// A query may consist of several plans. Subqueries without a document of their own read the
+// container apart, before the query, from the same documents; subqueries in FROM come first
+// in a chain, where the rows of one plan are the input of the next.
+
 // Run collects the documents of a query that does not stream.
 type Run struct {
 	f     *frame
@@ -9,7 +16,7 @@ type Run struct {
 	query *collection
 }
 
-// collection collects the rows of one query.
+// collection collects the rows of a chain of plans.
 type collection struct {
 	f     *frame
 	plans []*plan // the innermost subquery of FROM first, the query last
@@ -28,6 +35,7 @@ func (b *Bound) NewRun() *Run {
 	return r
 }
 
+// newCollection lines up a plan and the plans in its FROM, the innermost first.
 func newCollection(p *plan, f *frame, from resume) *collection {
 	s := &collection{f: f, plans: []*plan{p}, resume: from}
 	for s.plans[0].base != nil {
@@ -37,7 +45,8 @@ func newCollection(p *plan, f *frame, from resume) *collection {
 	return s
 }
 
-// collector is that of a plan; the rows of the last one begin where those of the pages before ended.
+// collector is that of a plan. Only the last plan goes on where earlier pages ended: those
+// before it must see all their rows again, because their result depends on each.
 func (s *collection) collector(i int) *collector {
 	c := newCollector(s.plans[i], s.f)
 	if i == len(s.plans)-1 {
@@ -46,11 +55,12 @@ func (s *collection) collector(i int) *collector {
 	return c
 }
 
-// Add takes a document, whose bytes remain the caller's. An *Error means that the query cannot be run to its end; more than
-// 160 MB to keep is one.
+// Add takes a document, whose bytes remain the caller's. An *Error means that the query
+// cannot be run to its end; to hold more than 160 MB is such an error.
 func (r *Run) Add(doc []byte) error { return r.AddRest(doc, 0) }
 
-// AddRest takes what of a document comes after so many combinations of the rows of FROM and JOIN.
+// AddRest takes the rest of a document, after so many combinations of the rows of FROM and
+// JOIN.
 func (r *Run) AddRest(doc []byte, done int) error {
 	for _, s := range r.apart {
 		if err := s.add(doc, 0); err != nil {
@@ -60,6 +70,8 @@ func (r *Run) AddRest(doc []byte, done int) error {
 	return r.query.add(doc, done)
 }
 
+// add feeds a document to the innermost plan. Without FROM a query has one row, of no
+// document.
 func (s *collection) add(doc []byte, done int) error {
 	if s.plans[0].inputs == 0 {
 		return nil // without FROM, there is one row, of no document
@@ -70,7 +82,7 @@ func (s *collection) add(doc []byte, done int) error {
 	return s.f.failure()
 }
 
-// Held is how much the run keeps, about, in bytes.
+// Held is about how many bytes the run holds.
 func (r *Run) Held() int {
 	held := r.query.c.held
 	for _, s := range r.apart {
@@ -79,7 +91,8 @@ func (r *Run) Held() int {
 	return held
 }
 
-// Finish returns the rows of the result, in the order of their places. The run is over.
+// Finish returns the rows of the result in the order of their places. The run is over then:
+// it has let go of the values of its rows, and kept only their places.
 func (r *Run) Finish() ([]Row, error) {
 	for i, s := range r.apart {
 		for _, own := range s.finish() {
@@ -101,6 +114,7 @@ func (r *Run) Finish() ([]Row, error) {
 	return rows, nil
 }
 
+// finish returns the rows of the last plan in the chain.
 func (s *collection) finish() []*row {
 	s.f.begin(nil)
 	if s.plans[0].inputs == 0 {
@@ -113,7 +127,8 @@ func (s *collection) finish() []*row {
 	return found
 }
 
-// over runs a plan over the rows of its base.
+// over runs plan i over the rows of the plan before. Each row has an allowance of work of
+// its own, as each document has.
 func (s *collection) over(i int, rows []*row) []*row {
 	p, f, c := s.plans[i], s.f, s.collector(i)
 	f.combination = 0

@@ -10,6 +10,10 @@ import (
 	"unicode/utf8"
 )
 
+// Functions of strings. Characters are Unicode code points, counted from 0, so positions do
+// not depend on how a string is encoded. A result that may be longer than the arguments is
+// made by frame.text, which bounds it.
+
 // ofText makes a function of one string.
 func ofText(do func(s []byte) []byte) *function {
 	return &function{1, 1, false, func(f *frame, a []value) value {
@@ -20,7 +24,7 @@ func ofText(do func(s []byte) []byte) *function {
 	}}
 }
 
-// Characters are Unicode code points, counted from 0.
+// textFunctions are the functions by name.
 var textFunctions = map[string]*function{
 	"LOWER":   ofText(bytes.ToLower),
 	"UPPER":   ofText(bytes.ToUpper),
@@ -46,18 +50,19 @@ var textFunctions = map[string]*function{
 	"STRINGSPLIT": {2, 2, false, stringSplit},
 }
 
-// areText tells whether all values are strings.
+// areText reports whether all values are strings.
 func areText(values ...value) bool {
 	return !slices.ContainsFunc(values, func(v value) bool { return v.kind != str })
 }
 
+// reverse turns the characters around, and not the bytes.
 func reverse(s []byte) []byte {
 	runes := []rune(string(s))
 	slices.Reverse(runes)
 	return []byte(string(runes))
 }
 
-// trim takes away blanks, or the characters of the second argument.
+// trim makes a function that removes white space, or the characters of the second argument.
 func trim(plain func([]byte) []byte, set func([]byte, string) []byte) *function {
 	return &function{1, 2, false, func(f *frame, a []value) value {
 		switch {
@@ -70,6 +75,7 @@ func trim(plain func([]byte) []byte, set func([]byte, string) []byte) *function 
 	}}
 }
 
+// concat is CONCAT(a, b, …).
 func concat(f *frame, a []value) value {
 	if !areText(a...) {
 		return value{}
@@ -81,7 +87,7 @@ func concat(f *frame, a []value) value {
 	return f.text(b)
 }
 
-// slice is count characters of s from the one at start; what lies outside is cut off.
+// slice is count characters of s from start on; places outside of s are clamped.
 func slice(s []byte, start, count int) []byte {
 	runes := []rune(string(s))
 	start = min(max(start, 0), len(runes))
@@ -89,7 +95,8 @@ func slice(s []byte, start, count int) []byte {
 	return []byte(string(runes[start:end]))
 }
 
-// substring has nothing of a string that begins before its first character.
+// substring is SUBSTRING(s, start, count). A start before the first character gives the
+// empty string.
 func substring(f *frame, a []value) value {
 	start, ok := a[1].length()
 	count, ok2 := a[2].length()
@@ -102,6 +109,7 @@ func substring(f *frame, a []value) value {
 	return f.text(slice(a[0].bytes(), start, count))
 }
 
+// left, right and the others below are the functions of their names.
 func left(f *frame, a []value) value {
 	n, ok := a[1].length()
 	if a[0].kind != str || !ok {
@@ -119,6 +127,8 @@ func right(f *frame, a []value) value {
 	return f.text(slice(s, utf8.RuneCount(s)-max(n, 0), max(n, 0)))
 }
 
+// indexOf counts in characters, though it searches bytes: in valid UTF-8 a match begins at
+// a character.
 func indexOf(_ *frame, a []value) value {
 	if !areText(a[:2]...) {
 		return value{}
@@ -139,6 +149,7 @@ func indexOf(_ *frame, a []value) value {
 	return numberValue(float64(from + utf8.RuneCount(rest[:i])))
 }
 
+// replace is REPLACE(s, old, by). The size of the result is known before it is made.
 func replace(f *frame, a []value) value {
 	if !areText(a...) {
 		return value{}
@@ -153,7 +164,7 @@ func replace(f *frame, a []value) value {
 	return f.text(bytes.ReplaceAll(s, old, by))
 }
 
-// maxReplicate bounds REPLICATE, in bytes, as the service does.
+// maxReplicate bounds the result of REPLICATE, in bytes, as the service does.
 const maxReplicate = 10_000
 
 func replicate(f *frame, a []value) value {
@@ -164,6 +175,8 @@ func replicate(f *frame, a []value) value {
 	return f.text(bytes.Repeat(a[0].bytes(), n))
 }
 
+// stringJoin is StringJoin(array, separator). Its parts stay in place until their sum is
+// known to fit.
 func stringJoin(f *frame, a []value) value {
 	if a[0].kind != array || a[1].kind != str {
 		return value{}
@@ -188,6 +201,7 @@ func stringJoin(f *frame, a []value) value {
 	return f.text(bytes.Join(parts, a[1].bytes()))
 }
 
+// stringSplit is StringSplit(s, separator). An empty separator splits into characters.
 func stringSplit(f *frame, a []value) value {
 	if !areText(a...) {
 		return value{}
@@ -202,7 +216,9 @@ func stringSplit(f *frame, a []value) value {
 	return w.value()
 }
 
-// Go's regular expressions take time linear in the text. What they lack are look-around and back-references.
+// Go's regular expressions take time linear in the text, which is why a pattern of a
+// stranger may be run at all. They lack look-around and back-references, so a pattern with
+// those is an error.
 const (
 	maxPattern  = 4 << 10 // bytes of a regular expression
 	maxProgram  = 10_000  // its steps, with those that it repeats
@@ -210,6 +226,8 @@ const (
 	compileWork = 500     // to compile a step
 )
 
+// regexMatch is RegexMatch(s, pattern, modifiers). The modifier x of the service has no
+// counterpart.
 func regexMatch(f *frame, a []value) value {
 	if !areText(a...) {
 		return value{}
@@ -232,12 +250,16 @@ func regexMatch(f *frame, a []value) value {
 	return boolValue(re.Match(a[0].bytes()))
 }
 
-// expression is a compiled regular expression. A character of a text may cost as many steps as it has.
+// expression is a compiled regular expression. A character of a text may cost as many steps
+// as it has.
 type expression struct {
 	*regexp.Regexp
 	steps int
 }
 
+// regexp compiles a pattern, or returns the one compiled before. When enough are held, all
+// are dropped: a query with so many patterns computes them, and will hardly come back to
+// any.
 func (f *frame) regexp(pattern string) *expression {
 	if re := f.patterns[pattern]; re != nil {
 		return re
@@ -269,7 +291,8 @@ func (f *frame) regexp(pattern string) *expression {
 	return f.patterns[pattern]
 }
 
-// stepsOf is about the length of the program of a regular expression.
+// stepsOf is about the length of the program of a regular expression. x{1000} is short to
+// write and long to run, so repetitions are multiplied out before the pattern is compiled.
 func stepsOf(re *syntax.Regexp) int {
 	n := 1
 	if re.Op == syntax.OpLiteral {

@@ -6,14 +6,21 @@ import (
 	"time"
 )
 
-// Dates and times are strings in ISO 8601 in UTC, with seven digits of a second as the service writes them. Timestamps are
-// milliseconds since 1970, ticks are 100 ns since 1970.
+// Functions of dates and times. Dates are strings in ISO 8601 in UTC, with seven digits of
+// a second as the service writes them. Timestamps are milliseconds since 1970, ticks are
+// 100 ns since 1970.
+
+// The unit of a tick and the last year are those of .NET's DateTime, which the service
+// uses.
 const (
 	timeLayout = "2006-01-02T15:04:05.0000000Z"
 	tick       = 100 * time.Nanosecond
 	maxYear    = 9999
 )
 
+// timeFunctions are the functions by name. The current time is that at which the request
+// was bound, so it is the same in all rows, for the static functions and for the others
+// alike.
 var timeFunctions = map[string]*function{
 	"GETCURRENTDATETIME":  now(func(t time.Time) value { return timeValue(t) }),
 	"GETCURRENTTIMESTAMP": now(timestamp),
@@ -33,10 +40,12 @@ var timeFunctions = map[string]*function{
 	"DATETIMEFROMPARTS":   {3, 7, false, dateTimeFromParts},
 }
 
+// now makes a function of the current time.
 func now(do func(time.Time) value) *function {
 	return &function{0, 0, false, func(f *frame, _ []value) value { return do(f.now) }}
 }
 
+// ofTime makes a function of one date; a string that is no date is undefined.
 func ofTime(do func(time.Time) value) *function {
 	return &function{1, 1, false, func(_ *frame, a []value) value {
 		t, ok := a[0].time()
@@ -47,7 +56,7 @@ func ofTime(do func(time.Time) value) *function {
 	}}
 }
 
-// toTime counts units from 1970.
+// toTime makes a function that counts units from 1970.
 func toTime(unit time.Duration) *function {
 	return &function{1, 1, false, func(_ *frame, a []value) value {
 		perSecond := float64(time.Second / unit)
@@ -60,12 +69,14 @@ func toTime(unit time.Duration) *function {
 	}}
 }
 
+// timestamp and ticks are a time as a number.
 func timestamp(t time.Time) value { return numberValue(float64(t.UnixMilli())) }
 
 func ticks(t time.Time) value {
 	return numberValue(float64(t.Unix()*int64(time.Second/tick) + int64(t.Nanosecond())/int64(tick)))
 }
 
+// timeValue is a time as a date, undefined beyond the years that .NET knows.
 func timeValue(t time.Time) value {
 	if t.Year() < 1 || t.Year() > maxYear {
 		return value{}
@@ -73,8 +84,11 @@ func timeValue(t time.Time) value {
 	return textValue(t.Format(timeLayout))
 }
 
+// timeLayouts are the forms of a date that are read. The zone may be missing, and is UTC
+// then.
 var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05.9999999", "2006-01-02T15:04Z", "2006-01-02"}
 
+// time reads a date.
 func (v value) time() (time.Time, bool) {
 	if v.kind != str {
 		return time.Time{}, false
@@ -87,7 +101,7 @@ func (v value) time() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// timePart is a unit of a date: months, or a duration.
+// timePart is a unit of a date: a number of months, which vary in length, or a duration.
 type timePart struct {
 	months int
 	span   time.Duration
@@ -99,6 +113,7 @@ const (
 	day          = 24 * time.Hour
 )
 
+// timeParts are the units by all their names, in lower case.
 var timeParts = func() map[string]timePart {
 	parts := map[string]timePart{}
 	add := func(names string, p timePart) {
@@ -118,10 +133,13 @@ var timeParts = func() map[string]timePart {
 	return parts
 }()
 
+// fraction makes the part of a second in a unit, from its beginning: microseconds include
+// milliseconds.
 func fraction(unit time.Duration) func(time.Time) int {
 	return func(t time.Time) int { return t.Nanosecond() / int(unit) }
 }
 
+// part finds the unit that a string names.
 func (v value) part() (timePart, bool) {
 	if v.kind != str {
 		return timePart{}, false
@@ -130,6 +148,7 @@ func (v value) part() (timePart, bool) {
 	return p, ok
 }
 
+// dateTimeAdd is DateTimeAdd(unit, n, date). A sum beyond a duration's range is undefined.
 func dateTimeAdd(_ *frame, a []value) value {
 	p, ok := a[0].part()
 	n, whole := a[1].int()
@@ -143,7 +162,7 @@ func dateTimeAdd(_ *frame, a []value) value {
 	return timeValue(t.Add(time.Duration(n) * p.span))
 }
 
-// addMonths stays in the month: a month after January 31 is the last of February.
+// addMonths stays in the month: a month after January 31 is the last day of February.
 func addMonths(t time.Time, n int) time.Time {
 	moved := t.AddDate(0, n, 0)
 	if moved.Day() != t.Day() {
@@ -152,7 +171,8 @@ func addMonths(t time.Time, n int) time.Time {
 	return moved
 }
 
-// dateTimeDiff counts the bounds of a unit that lie between two times.
+// dateTimeDiff counts the bounds of a unit between two times, as the service does: from
+// 23:59 to 00:01 is one day.
 func dateTimeDiff(_ *frame, a []value) value {
 	p, ok := a[0].part()
 	from, valid := a[1].time()
@@ -167,7 +187,7 @@ func dateTimeDiff(_ *frame, a []value) value {
 	return numberValue(float64(bound1970(to, p.span) - bound1970(from, p.span)))
 }
 
-// bound1970 counts whole units from 1970 to t, rounded down.
+// bound1970 counts whole units from 1970 to t, rounded down also before 1970.
 func bound1970(t time.Time, unit time.Duration) int64 {
 	if unit >= time.Second {
 		seconds := int64(unit / time.Second)
@@ -180,6 +200,7 @@ func bound1970(t time.Time, unit time.Duration) int64 {
 	return t.Unix()*int64(time.Second/unit) + int64(t.Nanosecond())/int64(unit)
 }
 
+// dateTimePart is DateTimePart(unit, date).
 func dateTimePart(_ *frame, a []value) value {
 	p, ok := a[0].part()
 	t, valid := a[1].time()
@@ -189,7 +210,9 @@ func dateTimePart(_ *frame, a []value) value {
 	return numberValue(float64(p.of(t)))
 }
 
-// dateTimeFromParts is DateTimeFromParts(year, month, day, hour, minute, second, ticks).
+// dateTimeFromParts is DateTimeFromParts(year, month, day, hour, minute, second, ticks). Go
+// would carry the 30th of February into March; here it is undefined, so the parts are
+// compared again.
 func dateTimeFromParts(_ *frame, a []value) value {
 	parts := [7]int{}
 	for i, v := range a {

@@ -7,9 +7,18 @@ import (
 	"strconv"
 )
 
+// Values: JSON text that is decoded no further than an expression needs.
+//
+// Equality, order and output have rules of their own. Equality is by canonical text, order
+// by type first (the service documents undefined < null < false < true < numbers < strings
+// < arrays < objects), and output repeats the text that a value came from, so that nothing
+// is lost of it.
+
 // kind is the type of a value, in the order of ORDER BY.
 type kind uint8
 
+// The kinds of value, in the order of ORDER BY: false and true are kinds of their own, so
+// that the order of kinds is the order of values wherever no more is to be compared.
 const (
 	undefined kind = iota
 	null
@@ -21,8 +30,8 @@ const (
 	object
 )
 
-// value is a JSON value or undefined. Arrays and objects are JSON text only; numbers and strings may be text that nobody has
-// decoded yet. The zero value is undefined.
+// value is a JSON value, or undefined, which is the zero value. Arrays and objects are JSON
+// text only; a number or a string may be text that nobody has decoded yet.
 type value struct {
 	kind    kind
 	decoded bool // num or text holds
@@ -31,6 +40,7 @@ type value struct {
 	raw     []byte // the JSON, if there is one already
 }
 
+// boolValue and the four after it make values.
 func boolValue(b bool) value {
 	if b {
 		return value{kind: isTrue}
@@ -38,7 +48,7 @@ func boolValue(b bool) value {
 	return value{kind: isFalse}
 }
 
-// numberValue is undefined for what JSON cannot write.
+// numberValue is undefined for NaN and the infinities, which JSON cannot write.
 func numberValue(f float64) value {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return value{}
@@ -57,7 +67,8 @@ func compositeValue(raw []byte) value {
 	return value{kind: object, raw: raw}
 }
 
-// rawValue is the value that b, without blanks around, is the JSON of.
+// rawValue is the value of JSON text without white space around it. Its kind is in the
+// first byte; the rest is trusted, because the store keeps valid JSON only.
 func rawValue(b []byte) value {
 	if len(b) == 0 {
 		return value{}
@@ -79,9 +90,10 @@ func rawValue(b []byte) value {
 	return value{kind: number, raw: b}
 }
 
-// documentValue is rawValue of text that may have blanks around.
+// documentValue is rawValue of text that may have white space around it.
 func documentValue(doc []byte) value { return rawValue(bytes.Trim(doc, " \t\r\n")) }
 
+// float is the number. Text beyond the range of a double is infinite, as for the service.
 func (v value) float() float64 {
 	if v.decoded {
 		return v.num
@@ -93,6 +105,7 @@ func (v value) float() float64 {
 	return f
 }
 
+// bytes is the text of a string, without a copy unless it has escapes.
 func (v value) bytes() []byte {
 	if v.decoded {
 		return v.text
@@ -100,7 +113,7 @@ func (v value) bytes() []byte {
 	return unquote(v.raw)
 }
 
-// decode makes repeated use of a number or a string cheap.
+// decode makes repeated use of a number or a string cheap: in a memo, and for parameters.
 func (v value) decode() value {
 	switch v.kind {
 	case number:
@@ -116,9 +129,11 @@ func (v value) decode() value {
 
 func (v value) isBool() bool { return v.kind == isTrue || v.kind == isFalse }
 
-// asWritten tells whether the value is repeated in the text it came from. That goes for all but a number with a fraction or an
-// exponent that stands alone: the service's numbers are doubles, written short (0.0 is 0, and 1e2 is 100), and clients read
-// counts and keys by that. Whole numbers keep digits that a double has no room for, and so do those of documents, arrays and objects.
+// asWritten reports whether the value is repeated in the text that it came from. So are all
+// but numbers with a fraction or an exponent that stand alone: the service's numbers are
+// doubles, written short (0.0 is 0, and 1e2 is 100), and clients read counts and keys by
+// that. Whole numbers keep digits that a double has no room for, and so do the numbers
+// within documents, arrays and objects.
 func (v value) asWritten() bool {
 	if v.kind != number || v.raw == nil {
 		return v.raw != nil
@@ -151,6 +166,8 @@ const (
 	biggestPlain  = 1e21
 )
 
+// appendNumber writes a double as JavaScript does, which the service follows: the shortest
+// digits that give the double back. Negative zero is 0.
 func appendNumber(dst []byte, f float64) []byte {
 	if f == 0 {
 		return append(dst, '0')
@@ -161,8 +178,11 @@ func appendNumber(dst []byte, f float64) []byte {
 	return strconv.AppendFloat(dst, f, 'f', -1, 64)
 }
 
+// hex are the digits of \u escapes.
 const hex = "0123456789abcdef"
 
+// appendQuoted writes a JSON string. Only what JSON demands is escaped; bytes beyond ASCII
+// stay.
 func appendQuoted(dst, text []byte) []byte {
 	dst = append(dst, '"')
 	for _, c := range text {
@@ -184,11 +204,14 @@ func appendQuoted(dst, text []byte) []byte {
 	return append(dst, '"')
 }
 
-// maxCanonicalDepth bounds how deep two values are compared. The service takes documents of at most 128 levels.
+// maxCanonicalDepth bounds how deep two values are compared. Documents have at most 128
+// levels, as in the service; twice that leaves room for the arrays and objects that a query
+// makes of them.
 const maxCanonicalDepth = 256
 
-// appendCanonical appends a text that two values share if and only if they are equal: members sorted, numbers and strings
-// written one way. What lies deeper than the bound counts as equal.
+// appendCanonical appends a text that two values have in common if and only if they are
+// equal: members sorted, numbers and strings written in a single way. Below the bound
+// everything counts as equal.
 func appendCanonical(dst []byte, v value, depth int) []byte {
 	switch {
 	case v.kind == undefined:
@@ -207,6 +230,7 @@ func appendCanonical(dst []byte, v value, depth int) []byte {
 	return value{kind: v.kind}.appendJSON(dst)
 }
 
+// appendCanonicalArray keeps the order of elements, which matters.
 func appendCanonicalArray(dst []byte, v value, depth int) []byte {
 	dst = append(dst, '[')
 	for c := walk(v.raw); ; {
@@ -218,6 +242,7 @@ func appendCanonicalArray(dst []byte, v value, depth int) []byte {
 	}
 }
 
+// appendCanonicalObject sorts the members, whose order does not matter.
 func appendCanonicalObject(dst []byte, v value, depth int) []byte {
 	var members [][]byte
 	for _, p := range pairs(v.raw) {
@@ -230,7 +255,7 @@ func appendCanonicalObject(dst []byte, v value, depth int) []byte {
 	return append(dst, '}')
 }
 
-// equal tells whether two values, both defined, are the same; arrays and objects in depth.
+// equal reports whether two defined values are the same, arrays and objects in depth.
 func equal(a, b value) bool {
 	if a.kind != b.kind {
 		return false
@@ -246,7 +271,8 @@ func equal(a, b value) bool {
 	return true
 }
 
-// order compares for ORDER BY, MIN and MAX: by type first, strings by their UTF-8 bytes, arrays and objects by a hash.
+// order compares for ORDER BY, MIN and MAX: by kind first, strings by their UTF-8 bytes,
+// arrays and objects by a hash, because the service has no other order for them.
 func order(a, b value) int {
 	if a.kind != b.kind {
 		return int(a.kind) - int(b.kind)

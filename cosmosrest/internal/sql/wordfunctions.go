@@ -6,7 +6,10 @@ import (
 	"unicode"
 )
 
-// Full text search, without the stemming of the service: words are compared as they stand, in any case.
+// Full text search, without the stemming and the ranking of the service: words are compared
+// as they stand, in any case. It is enough to try a program's queries.
+
+// wordFunctions are the functions by name.
 var wordFunctions = map[string]*function{
 	"FULLTEXTCONTAINS": {2, 2, false, func(f *frame, a []value) value {
 		return search(f, a, func(found []bool) bool { return found[0] })
@@ -19,7 +22,8 @@ var wordFunctions = map[string]*function{
 	}},
 }
 
-// search looks for each phrase in the first argument, and judges by which were found.
+// search looks for each phrase in the first argument, and lets judge decide by those that
+// were found.
 func search(f *frame, a []value, judge func(found []bool) bool) value {
 	if !areText(a...) {
 		return value{}
@@ -35,7 +39,8 @@ func search(f *frame, a []value, judge func(found []bool) bool) value {
 	return boolValue(judge(found))
 }
 
-// phrase is the words of a string in lower case, with one blank around each.
+// phrase is the words of a string in lower case, with a blank around each, so that a phrase
+// is found at the bounds of words only.
 func phrase(v value) string {
 	words := strings.FieldsFunc(strings.ToLower(string(v.bytes())), func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r)
