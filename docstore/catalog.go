@@ -45,6 +45,7 @@ func (db *DB) CreateContainer(ctx context.Context, s ContainerSpec) (*Container,
 			return err
 		}
 		c = newContainer(db, num, rid)
+		c.tallies.on, l.tallied = true, true
 		l.common, _ = db.Retention()
 		l.retain(l.retention(), 0)
 		l.renew(db)

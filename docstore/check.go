@@ -28,6 +28,7 @@ type checker struct {
 	head int64
 	time int64
 	docs map[*partition]int64
+	rows map[tallyAt]row
 	last map[uint32]entryTime // of each log, the version before
 }
 
@@ -71,7 +72,7 @@ func (k *checker) table(table byte, f func(tail, value []byte) error) error {
 
 func (k *checker) container(num uint32, l *layout) error {
 	k.cont, k.l, k.known = num, l, append(k.known, num)
-	k.docs, k.last = map[*partition]int64{}, map[uint32]entryTime{}
+	k.docs, k.rows, k.last = map[*partition]int64{}, map[tallyAt]row{}, map[uint32]entryTime{}
 	head, err := k.numbers(headKey(num), 2)
 	if err != nil {
 		return err
@@ -89,9 +90,15 @@ func (k *checker) container(num uint32, l *layout) error {
 		{tableUnique, k.unique},
 		{tableID, k.id},
 		{tableLow, k.low},
+		{tableTally, k.tally},
 	} {
 		if err := k.table(step.table, step.check); err != nil {
 			return err
+		}
+	}
+	for at, r := range k.rows {
+		if k.l.tallied {
+			k.wrong("row %d of log %d has no tallies: want %d", at.row, at.log, r)
 		}
 	}
 	return k.counts()
@@ -240,6 +247,10 @@ func (k *checker) version(tail, value []byte) error {
 		}
 		return nil
 	}
+	number, cell := k.db.cells.row(a.lsn)
+	tally := k.rows[tallyAt{a.log, number}]
+	tally[cell]++
+	k.rows[tallyAt{a.log, number}] = tally
 	v, found, err := k.view.get(docKey(k.cont, string(e.epk), string(e.pk), string(e.id)))
 	if err != nil {
 		return err
@@ -328,6 +339,23 @@ func (k *checker) low(tail, value []byte) error {
 		}
 		return err
 	})
+}
+
+// tally verifies a row of tallies, after all versions have been counted.
+func (k *checker) tally(tail, value []byte) error {
+	at, err := splitTally(tail)
+	if err != nil {
+		return err
+	}
+	var stored row
+	if err := decodeRow(value, &stored); err != nil {
+		return err
+	}
+	if want := k.rows[at]; stored != want || !k.l.tallied {
+		k.wrong("row %d of log %d has the tallies %d: want %d", at.row, at.log, stored, want)
+	}
+	delete(k.rows, at)
+	return nil
 }
 
 // slot returns an entry of the primary index, nil if absent.

@@ -124,7 +124,8 @@ type group struct {
 
 	changes []change
 	latest  map[string]int // key to its last change
-	ranges  [][2][]byte    // keys to remove, before all changes
+	living  []lives
+	ranges  [][2][]byte // keys to remove, before all changes
 	turns   map[*Container]*turn
 	publish []func() // of controls, when the group is safe
 }
@@ -186,7 +187,7 @@ func (g *group) take(r *request) {
 		r.err = fmt.Errorf("container %q: %w", r.c.ID(), changefeed.ErrNotFound)
 		return
 	}
-	mark := len(g.changes)
+	mark, living := len(g.changes), len(g.living)
 	t := g.turn(r.c)
 	undo := *t
 	part := t.l.at(r.epk)
@@ -196,6 +197,7 @@ func (g *group) take(r *request) {
 			return
 		}
 		g.rollback(mark)
+		g.living = g.living[:living]
 		t.lsn = undo.lsn
 		if t.parts[part] = docs; !touched {
 			delete(t.parts, part)
@@ -240,6 +242,9 @@ func (g *group) write() error {
 		w.dropRange(r[0], r[1])
 	}
 	g.fill(w)
+	if err := g.tally(w); err != nil {
+		return err
+	}
 	for _, t := range g.turns {
 		t.fill(w)
 	}

@@ -35,7 +35,8 @@ type Container struct {
 	newestTime atomic.Int64 // commit time of the head, Unix ms
 	clock      *clock
 
-	lsn int64 // of the last group; the committer's
+	lsn     int64    // of the last group; the committer's
+	tallies *tallies // the same
 }
 
 // Item is a document as stored.
@@ -77,6 +78,7 @@ func (c *Container) RID() string { return c.rid }
 
 func newContainer(db *DB, num uint32, rid string) *Container {
 	c := &Container{db: db, num: num, rid: rid, clock: newClock()}
+	c.tallies = &tallies{db: db, cont: num, cells: db.cells, rows: map[tallyAt]row{}, dirty: map[tallyAt]row{}}
 	if own, err := decodeRID(rid); err == nil {
 		c.self = "dbs/" + encodeRID(own[:4]) + "/colls/" + rid + "/"
 	}

@@ -1,6 +1,7 @@
 package docstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +11,10 @@ import (
 )
 
 // Pending implements [changefeed.Counter]: it counts the changes that Read would
-// return, over all partitions of the range, by the same walk, so the number is exact.
-// The cost is that of reading them without copying.
+// return, over all partitions of the range. The number is exact. For latest versions of
+// whole partitions it comes from tallies, in milliseconds for millions of changes. For
+// part of a partition, for a partition key, and for all versions and deletes, it costs
+// as much as reading the changes without copying.
 func (c *Container) Pending(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Backlog, error) {
 	for {
 		total, err := c.pending(ctx, r, from, o)
@@ -37,35 +40,222 @@ func (c *Container) pending(ctx context.Context, r changefeed.Range, from change
 	if sel.begin, err = l.begin(from, o, head); err != nil {
 		return total, err
 	}
-	total.Ahead = sel.lsn > head
 	parts := l.overlapping(sel.rng)
 	if len(parts) == 0 {
 		return total, refuse("range %q holds no keys: want min below max, within -FF", r)
 	}
+	k := counter{c: c, l: l, view: c.db.eng.view(), head: head, now: c.clock.now()}
+	defer func() { err = cmp.Or(err, k.view.close()) }()
+	if c.layout.Load() != l {
+		return total, errMoved
+	}
+	k.total.Ahead = sel.lsn > head
 	for _, p := range parts {
 		part := sel
 		part.rng = sel.rng.Intersect(p.rng)
-		if err := c.count(ctx, l, p, part, head, &total); err != nil {
-			return total, err
+		if p.newest.Load() <= sel.lsn {
+			continue
+		}
+		for _, n := range l.reading(p) {
+			if err := k.count(ctx, n, part); err != nil {
+				return total, err
+			}
 		}
 	}
-	return total, nil
+	return k.total, nil
 }
 
-// count adds the changes of one partition in (sel.lsn, head].
-func (c *Container) count(ctx context.Context, l *layout, part *partition, sel selection, head int64, total *changefeed.Backlog) error {
-	if part.newest.Load() <= sel.lsn {
-		return nil
-	}
-	f, err := c.openFeed(l, l.reading(part), sel, head)
+// counter counts changes in one state of the engine.
+type counter struct {
+	c     *Container
+	l     *layout
+	view  view
+	head  int64
+	now   int64
+	total changefeed.Backlog
+}
+
+// count adds the changes of one log in (sel.lsn, head].
+func (k *counter) count(ctx context.Context, n uint32, sel selection) (err error) {
+	whole := k.l.tallied && sel.mode == changefeed.LatestVersion && sel.pk == "" && sel.rng.Contains(k.l.logs[n].rng)
+	// The time is looked for even beside a token, because tallies have no times.
+	sel.search = sel.search || whole && sel.since != anyTime
+	f, err := k.open(n, sel, k.head)
 	if err != nil {
 		return err
 	}
-	return f.each(ctx, &l.spec, func(e *entry, _ addr) (bool, error) {
-		total.Items++
-		if at := time.UnixMilli(e.time).UTC(); total.Oldest.IsZero() || at.Before(total.Oldest) {
-			total.Oldest = at
-		}
+	defer func() { err = cmp.Or(err, f.err(), f.close()) }()
+	t := f.tracks[0]
+	if !t.ok {
+		return nil
+	}
+	edge := k.head
+	if whole {
+		edge = min(edge, k.c.tallies.cells.end(t.start+1))
+	}
+	f.stop = func(lsn int64) bool { return lsn > edge }
+	found := false
+	err = f.run(ctx, &k.l.spec, func(e *entry, _ addr) (bool, error) {
+		k.add(1, e.time)
+		found = true
 		return true, nil
 	})
+	if err != nil || edge == k.head {
+		return err
+	}
+	rest, first, err := k.rest(ctx, n, sel, edge)
+	if err != nil || rest == 0 {
+		return err
+	}
+	k.total.Items += rest
+	if found {
+		return nil
+	}
+	f.stop = nil
+	t.jump(first)
+	return f.run(ctx, &k.l.spec, func(e *entry, _ addr) (bool, error) {
+		k.add(0, e.time)
+		return false, nil
+	})
+}
+
+// add adds changes, of which the oldest has this time.
+func (k *counter) add(items, at int64) {
+	k.total.Items += items
+	if at := time.UnixMilli(at).UTC(); k.total.Oldest.IsZero() || at.Before(k.total.Oldest) {
+		k.total.Oldest = at
+	}
+}
+
+// open opens the feed of one log in (sel.lsn, upTo].
+func (k *counter) open(n uint32, sel selection, upTo int64) (*feed, error) {
+	f := &feed{sel: sel, now: k.now}
+	if err := f.add(k.c, k.l, n, k.view.cursor, upTo); err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	return f, nil
+}
+
+// rest counts the changes of a log after the end of a cell, by its tallies, and returns
+// an LSN after which the first of them is. Two kinds of versions that live are no
+// changes: those after the head, and those that have expired and wait for the sweeper.
+func (k *counter) rest(ctx context.Context, n uint32, sel selection, after int64) (items, first int64, err error) {
+	if items, first, err = k.tallied(n, after); err != nil || items == 0 {
+		return 0, 0, err
+	}
+	sel.begin = begin{lsn: k.head, since: anyTime}
+	late, err := k.scan(ctx, n, sel, k.c.tallies.cells.end(k.head), func(*entry) bool { return true })
+	if err != nil {
+		return 0, 0, err
+	}
+	sel.begin.lsn = after
+	expired, err := k.expired(ctx, n, sel)
+	return items - late - expired, first, err
+}
+
+// tallied adds up the cells after the end of a cell up to that of the head.
+func (k *counter) tallied(n uint32, after int64) (items, first int64, err error) {
+	size := k.c.tallies.cells
+	from, _ := size.row(after + 1)
+	to, _ := size.row(k.head)
+	it, err := k.view.cursor(tallyKey(k.c.num, tallyAt{n, from}), tallyKey(k.c.num, tallyAt{n, to + 1}))
+	if err != nil {
+		return 0, 0, err
+	}
+	defer it.finish(&err, "close cursor")
+	last := size.end(k.head)
+	for ok := it.first(); ok; ok = it.next() {
+		at, err := splitTally(tailOf(it.key()))
+		if err != nil {
+			return 0, 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		var cells row
+		v, err := it.value()
+		if err == nil {
+			err = decodeRow(v, &cells)
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+		for i, living := range cells {
+			end := size.ends(at.row, i)
+			if living == 0 || end <= after || end > last {
+				continue
+			}
+			if items == 0 {
+				first = end - int64(size)
+			}
+			items += living
+		}
+	}
+	return items, first, it.err()
+}
+
+// scan counts the versions of a log in (sel.lsn, upTo], expired ones too, until each
+// returns false.
+func (k *counter) scan(ctx context.Context, n uint32, sel selection, upTo int64, each func(*entry) bool) (items int64, err error) {
+	f, err := k.open(n, sel, upTo)
+	if err != nil {
+		return 0, err
+	}
+	err = f.each(ctx, nil, func(e *entry, _ addr) (bool, error) {
+		if !each(e) {
+			return false, nil
+		}
+		items++
+		return true, nil
+	})
+	return items, err
+}
+
+// expired counts the versions of a log in (sel.lsn, head] that have expired and that
+// the sweeper has not deleted yet, which are few: those with a ttl of their own by the
+// index, and those that live by the default at the beginning of the log.
+func (k *counter) expired(ctx context.Context, n uint32, sel selection) (items int64, err error) {
+	spec := &k.l.spec
+	if spec.DefaultTTL == nil {
+		return 0, nil
+	}
+	if items, err = k.expiredByIndex(n, sel.lsn); err != nil || *spec.DefaultTTL < 0 {
+		return items, err
+	}
+	_, err = k.scan(ctx, n, sel, k.head, func(e *entry) bool {
+		if spec.expiry(e.time, 0) > k.now {
+			return false
+		}
+		if e.ttl == 0 {
+			items++
+		}
+		return true
+	})
+	return items, err
+}
+
+func (k *counter) expiredByIndex(n uint32, after int64) (items int64, err error) {
+	it, err := k.view.cursor(tableKey(tableTTL, k.c.num, 0), ttlKey(k.c.num, k.now+1, "", "", ""))
+	if err != nil {
+		return 0, err
+	}
+	defer it.finish(&err, "close cursor")
+	for ok := it.first(); ok; ok = it.next() {
+		_, doc, err := splitTTL(tailOf(it.key()))
+		if err != nil {
+			return 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		v, found, err := k.view.get(append(tableKey(tableDoc, k.c.num, len(doc)), doc...))
+		if err != nil {
+			return 0, err
+		}
+		if !found {
+			return 0, fmt.Errorf("%w: index of expiries has %q, which is no item", ErrCorrupt, doc)
+		}
+		s, err := decodeSlot(v)
+		if err != nil {
+			return 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		if s.log == n && s.lsn > after && s.lsn <= k.head {
+			items++
+		}
+	}
+	return items, it.err()
 }

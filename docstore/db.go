@@ -1,6 +1,7 @@
 package docstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -37,7 +38,8 @@ type Options struct {
 	fs      filesystem
 	buffer  uint64 // of writes in memory; 0 is memTable
 	small   bool   // tables are, for tests
-	resting bool   // no sweeper and no reclaimer: a backup must not differ from its original
+	resting bool   // nothing in the background: a backup must not differ from its original
+	cells   cells  // of tallies; 0 is cellLSNs
 }
 
 // DB is an open store. All methods may be called concurrently.
@@ -59,6 +61,8 @@ type DB struct {
 	wake   chan struct{} // an expiry has come closer
 	found  Recovery
 	wrote  chan struct{} // a write that the reclaimer has not seen
+	cells  cells         // of tallies
+	rest   bool          // Options.resting
 
 	dropped leftovers // for the reclaimer
 
@@ -74,8 +78,12 @@ type DB struct {
 }
 
 // formatVersion names the layout in keys.go. A store of another version is refused,
-// because its bytes would be misread.
-const formatVersion = "1"
+// because its bytes would be misread. A store of the version before has no tallies: it
+// is opened and gets them (see tally.go).
+const (
+	formatVersion = "2"
+	formatNoTally = "1"
+)
 
 // maxQueue is how many requests wait for the committer before writers block: two full
 // groups, so the committer finds the next group ready after the disk.
@@ -108,6 +116,7 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 		dir: dir, eng: eng, tags: newTagger(),
 		queue: make(chan *request, maxQueue), stop: make(chan struct{}), ended: make(chan struct{}),
 		wake: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
+		cells: cmp.Or(o.cells, cellLSNs), rest: o.resting,
 	}
 	settled := eng.guard.until(ctx)
 	err = db.begin()
@@ -129,6 +138,7 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 	if !o.resting {
 		db.work.Go(db.sweepAll)
 		db.work.Go(db.reclaimAll)
+		db.work.Go(db.tallyAll)
 	}
 	return db, nil
 }
@@ -141,7 +151,7 @@ func (db *DB) load() error {
 		return openError(err)
 	case !found:
 		err = db.format()
-	case string(format) != formatVersion:
+	case string(format) != formatVersion && string(format) != formatNoTally:
 		err = fmt.Errorf("%w: directory has format %q, this version writes %q", ErrFormat, format, formatVersion)
 	default:
 		db.rid, _, err = db.eng.find(metaKey("rid"))
@@ -161,7 +171,16 @@ func (db *DB) load() error {
 	if err := db.loadDatabases(); err != nil {
 		return err
 	}
-	return errors.Join(db.loadRetention(), db.loadContainers())
+	if err := errors.Join(db.loadRetention(), db.loadContainers()); err != nil {
+		return err
+	}
+	if string(format) != formatNoTally || db.rest {
+		return nil
+	}
+	// A program of the version before would write versions and not tally them.
+	w := db.eng.newWrite(0)
+	w.set(metaKey("format"), []byte(formatVersion))
+	return w.commit()
 }
 
 // format makes a new store. An engine that already holds keys is refused, because keys
@@ -200,6 +219,7 @@ func (db *DB) loadContainers() error {
 			return fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
 		c := newContainer(db, num, rid)
+		c.tallies.on = l.tallied
 		c.layout.Store(l)
 		if err := c.load(); err != nil {
 			return fmt.Errorf("load container %q: %w", l.spec.ID, err)

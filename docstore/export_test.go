@@ -21,6 +21,49 @@ func (o Options) Small() Options {
 	return o
 }
 
+// WithCells makes the cells of tallies this small.
+func (o Options) WithCells(lsns int) Options {
+	o.cells = cells(lsns)
+	return o
+}
+
+// Untally makes the store one of the version before, which has no tallies.
+func (db *DB) Untally(c *Container) error {
+	return db.do(life{db.stop}, func(g *group) error {
+		from := tableKey(tableTally, c.num, 0)
+		g.ranges = append(g.ranges, [2][]byte{from, after(from)})
+		g.set(metaKey("format"), []byte(formatNoTally))
+		c.tallies.on = false
+		clear(c.tallies.rows)
+		l := c.layout.Load().clone()
+		l.tallied = false
+		return g.store(c, l, nil)
+	})
+}
+
+// Tally gives a container of an older store its tallies.
+func (db *DB) Tally(c *Container) error { return c.tally(life{db.stop}) }
+
+// Tallied tells whether it has them.
+func (c *Container) Tallied() bool { return c.layout.Load().tallied }
+
+// RaiseTally has the first cell of the first log say one version too many.
+func (db *DB) RaiseTally(c *Container) error {
+	w := db.eng.newWrite(0)
+	r := c.tallies.rows[tallyAt{}]
+	r[0]++
+	w.set(tallyKey(c.num, tallyAt{}), encodeNumbers(r[:]...))
+	return w.commit()
+}
+
+// DropTallies removes all tallies behind the store's back.
+func (db *DB) DropTallies(c *Container) error {
+	from := tableKey(tableTally, c.num, 0)
+	w := db.eng.newWrite(0)
+	w.dropRange(from, after(from))
+	return w.commit()
+}
+
 // SalvageFrom is Salvage of a store on a file system.
 func SalvageFrom(ctx context.Context, fs vfs.FS, dir string, visit func(string, Item) error) (*Salvaged, error) {
 	return salvage(ctx, fs, dir, visit)

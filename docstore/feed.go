@@ -28,6 +28,7 @@ var errMoved = errors.New("layout has changed")
 // track is the walk through one log.
 type track struct {
 	c      *Container
+	num    uint32
 	log    *changelog
 	it     *cursor
 	dead   *cursor // marks of superseded versions; nil where none are kept
@@ -35,6 +36,7 @@ type track struct {
 	ok     bool
 	all    bool // the selection holds every key of the log
 	lsn    int64
+	start  int64 // the versions come after this LSN
 
 	still  bool // no version is moved into this log meanwhile
 	lowest bool // every version since the low-water mark was dead
@@ -46,19 +48,13 @@ type track struct {
 func (c *Container) openFeed(l *layout, logs []uint32, sel selection, head int64) (*feed, error) {
 	f := &feed{sel: sel, now: c.clock.now()}
 	open := c.db.eng.cursor
-	// Marks outlive a retention that was turned off, until the sweeper has removed
-	// them: marked, and not the retention, says whether to look for marks.
-	marks := sel.mode == changefeed.LatestVersion && l.marked
-	if len(logs) > 1 || marks {
+	if len(logs) > 1 || l.marks(sel) {
 		v := c.db.eng.view()
 		f.view = &v
 		open = v.cursor
 	}
 	for _, n := range logs {
-		t := &track{c: c, log: l.logs[n], still: len(l.former) == 0}
-		f.tracks = append(f.tracks, t)
-		t.all = sel.rng.Contains(t.log.rng)
-		if err := t.open(open, n, sel, head, marks); err != nil {
+		if err := f.add(c, l, n, open, head); err != nil {
 			return nil, errors.Join(err, f.close())
 		}
 	}
@@ -66,6 +62,21 @@ func (c *Container) openFeed(l *layout, logs []uint32, sel selection, head int64
 		return nil, cmp.Or(f.close(), errMoved)
 	}
 	return f, nil
+}
+
+// marks reports whether a reader has to look for marks. They outlive a retention that was
+// turned off, until the sweeper has removed them: so marked decides, and not the
+// retention.
+func (l *layout) marks(sel selection) bool {
+	return sel.mode == changefeed.LatestVersion && l.marked
+}
+
+// add opens the cursors of one log.
+func (f *feed) add(c *Container, l *layout, n uint32, open openCursor, head int64) error {
+	t := &track{c: c, num: n, log: l.logs[n], still: len(l.former) == 0}
+	t.all = f.sel.rng.Contains(t.log.rng)
+	f.tracks = append(f.tracks, t)
+	return t.open(open, n, f.sel, head, l.marks(f.sel))
 }
 
 // each calls visit for the versions that the selection shows, in order, until visit
@@ -125,7 +136,7 @@ func (t *track) open(open openCursor, n uint32, sel selection, head int64, marks
 	if sel.mode == changefeed.LatestVersion && start <= low {
 		start, t.lowest = low, t.still
 	}
-	if start >= head {
+	if t.start = start; start >= head {
 		return nil
 	}
 	from, to := logBounds(tableLog, cont, n, start, head)
@@ -134,7 +145,7 @@ func (t *track) open(open openCursor, n uint32, sel selection, head int64, marks
 	}
 	if sel.search {
 		start, err = t.seekTime(n, sel.since, start, head)
-		t.lowest = false
+		t.start, t.lowest = start, false
 	}
 	if err != nil {
 		return err
@@ -153,6 +164,16 @@ func (t *track) open(open openCursor, n uint32, sel selection, head int64, marks
 	}
 	t.here()
 	return nil
+}
+
+// jump goes on after an LSN.
+func (t *track) jump(lsn int64) {
+	first := addr{log: t.num, lsn: lsn + 1}
+	t.ok = t.it.seek(logKey(tableLog, t.c.num, first))
+	if t.dead != nil {
+		t.deadOK = t.dead.seek(logKey(tableDead, t.c.num, first))
+	}
+	t.here()
 }
 
 // seekTime returns the greatest LSN in [lo, hi] up to which all commits came before

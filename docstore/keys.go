@@ -28,6 +28,7 @@ import (
 //	i cont id 00 epk 00 pk               nothing: index by id, for lease containers
 //	l cont log lsn idx                   one version of a document (entry)
 //	r cont log lsn idx                   that version is dead; nothing
+//	s cont log row                       how many versions live in each cell (see tally.go)
 //	t cont expiry epk 00 pk 00 id        nothing: documents with a ttl of their own
 //	u cont index epk 00 pk 00 value      id that holds the unique key
 //
@@ -59,13 +60,14 @@ const (
 	tableID        = 'i'
 	tableLog       = 'l'
 	tableDead      = 'r'
+	tableTally     = 's'
 	tableTTL       = 't'
 	tableUnique    = 'u'
 )
 
 // dataTables are the tables whose keys begin with a container: they go with the
 // container.
-const dataTables = "hnwdilrtu"
+const dataTables = "hnwdilrstu"
 
 // errFormat is a record that is too short for the form above.
 var errFormat = errors.New("record is cut short")
@@ -264,6 +266,25 @@ func logBounds(table byte, cont, log uint32, after, upTo int64) (from, to []byte
 	return logKey(table, cont, addr{log, after + 1, 0}), logKey(table, cont, addr{log, upTo + 1, 0})
 }
 
+// tallyAt is the place of a row of tallies.
+type tallyAt struct {
+	log uint32
+	row int64
+}
+
+func tallyKey(cont uint32, at tallyAt) []byte {
+	k := binary.BigEndian.AppendUint32(tableKey(tableTally, cont, 4+8), at.log)
+	return binary.BigEndian.AppendUint64(k, uint64(at.row))
+}
+
+// splitTally reads the tail of a key that tallyKey made.
+func splitTally(tail []byte) (tallyAt, error) {
+	if len(tail) != 4+8 {
+		return tallyAt{}, fmt.Errorf("key %q: %w", tail, errFormat)
+	}
+	return tallyAt{binary.BigEndian.Uint32(tail), int64(binary.BigEndian.Uint64(tail[4:]))}, nil
+}
+
 // after returns the least key above all keys with this prefix, nil if there is none.
 func after(prefix []byte) []byte {
 	k := slices.Clone(prefix)
@@ -413,7 +434,8 @@ func (r *reader) text() []byte {
 	return s
 }
 
-// encodeNumbers makes the value of the tables of heads, counts and low-water marks.
+// encodeNumbers makes the value of the tables of heads, counts, low-water marks and
+// tallies.
 func encodeNumbers(values ...int64) (b []byte) {
 	for _, v := range values {
 		b = binary.AppendUvarint(b, uint64(v))

@@ -34,6 +34,8 @@ type layout struct {
 	marked bool          // there may be marks of dead versions
 	common time.Duration // retention of the store, which counts where the container has none
 
+	tallied bool // the tallies are there; see tally.go
+
 	etag    string // of the specification
 	changed int64  // when, Unix milliseconds
 }
@@ -166,6 +168,7 @@ type record struct {
 	Drain      int64
 	Marked     bool
 	Common     time.Duration `json:",omitempty"`
+	Tallied    bool
 	ETag       string
 	Changed    int64
 }
@@ -184,7 +187,7 @@ type logRecord struct {
 func (l *layout) encode(rid string) ([]byte, error) {
 	r := record{
 		Spec: l.spec, RID: rid, Next: l.next, Floor: l.floor, Purged: l.purged, Drain: l.drain, Marked: l.marked,
-		Common: l.common, ETag: l.etag, Changed: l.changed,
+		Common: l.common, Tallied: l.tallied, ETag: l.etag, Changed: l.changed,
 	}
 	for _, p := range l.parts {
 		r.Partitions = append(r.Partitions, partitionRecord{p.num, p.rng, p.parents})
@@ -207,6 +210,7 @@ func decodeLayout(b []byte) (l *layout, rid string, err error) {
 	}
 	l.next, l.floor = r.Next, r.Floor
 	l.purged, l.drain, l.marked, l.common = r.Purged, r.Drain, r.Marked, r.Common
+	l.tallied = r.Tallied
 	l.etag, l.changed = r.ETag, r.Changed
 	for _, p := range r.Partitions {
 		l.parts = append(l.parts, &partition{num: p.Num, rng: p.Range, parents: p.Parents})

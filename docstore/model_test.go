@@ -69,6 +69,7 @@ type play struct {
 	fs     *vfs.MemFS
 	db     *docstore.DB
 	c      *docstore.Container
+	cells  int             // LSNs in a cell of tallies
 	byHand bool            // nothing is swept but by the play
 	common bool            // the retention is that of the store, not the container's own
 	ahead  int64           // of the machine's clock, in milliseconds
@@ -99,6 +100,7 @@ func newPlay(t *testing.T, rt *rapid.T) *play {
 	spec.Paths, spec.UniqueKeys, spec.DefaultTTL = p.key, p.unique, p.ttl
 	p.common = rapid.Bool().Draw(rt, "of the store")
 	retention := p.drawRetention(rt)
+	p.cells = rapid.IntRange(1, 4).Draw(rt, "cells")
 	p.open() // when all is drawn: what is open is closed by nobody if drawing fails
 	if p.common {
 		p.must(p.db.SetRetention(t.Context(), retention))
@@ -128,7 +130,7 @@ func (p *play) must(err error) {
 }
 
 func (p *play) open() {
-	o := docstore.Options{CacheBytes: 1 << 20}.WithFS(p.fs)
+	o := docstore.Options{CacheBytes: 1 << 20}.WithFS(p.fs).WithCells(p.cells)
 	if p.byHand {
 		o = o.Resting()
 	}
@@ -154,6 +156,7 @@ func (p *play) actions() map[string]func(*rapid.T) {
 		"split":    p.split,
 		"merge":    p.merge,
 		"reopen":   p.reopen,
+		"upgrade":  p.upgrade,
 		"sleep":    p.sleep,
 		"sweep":    p.sweepNow,
 		"move":     p.move,
@@ -249,6 +252,18 @@ func (p *play) reopen(rt *rapid.T) {
 	p.must(err)
 	p.c = c
 	p.settle()
+}
+
+// upgrade makes the store one of the version before, and opens it again.
+func (p *play) upgrade(rt *rapid.T) {
+	if rapid.IntRange(0, 2).Draw(rt, "change") > 0 {
+		return
+	}
+	p.must(p.db.Untally(p.c))
+	p.reopen(rt)
+	if p.byHand && rapid.Bool().Draw(rt, "counted") {
+		p.must(p.db.Tally(p.c))
+	}
 }
 
 // sleep lets documents expire and versions be forgotten.

@@ -147,8 +147,15 @@ func (p *play) compareCounts(rt *rapid.T) {
 	}
 }
 
-// comparePending counts both feeds.
+// comparePending counts both feeds of the container and of one of its partitions.
 func (p *play) comparePending(rt *rapid.T, pos changefeed.Position, from, since int64) {
+	part := rapid.SampledFrom(p.parts()).Draw(rt, "partition")
+	for _, r := range append(p.cut(part.Range, 2), part.Range, changefeed.FullRange()) {
+		p.comparePendingOf(rt, r, pos, from, since)
+	}
+}
+
+func (p *play) comparePendingOf(rt *rapid.T, r changefeed.Range, pos changefeed.Position, from, since int64) {
 	var want changefeed.Backlog
 	add := func(ms int64) {
 		want.Items++
@@ -156,20 +163,20 @@ func (p *play) comparePending(rt *rapid.T, pos changefeed.Position, from, since 
 			want.Oldest = t
 		}
 	}
-	for _, d := range p.visible(p.now(), func(d modelDoc) bool { return d.lsn > from && d.at >= since }) {
+	for _, d := range p.visible(p.now(), func(d modelDoc) bool { return d.lsn > from && d.at >= since && r.Holds(p.place(d.key)) }) {
 		add(d.at)
 	}
-	if got, err := p.c.Pending(p.t.Context(), changefeed.FullRange(), pos, changefeed.ReadOptions{}); err != nil || got != want {
-		rt.Fatalf("pending from %s: %+v, %v, want %+v", pos, got, err, want)
+	if got, err := p.c.Pending(p.t.Context(), r, pos, changefeed.ReadOptions{}); err != nil || got != want {
+		rt.Fatalf("pending in %s from %s: %+v, %v, want %+v", r, pos, got, err, want)
 	}
 	if p.retention == 0 || from < p.oldest() && from >= p.floor {
 		return
 	}
 	want = changefeed.Backlog{}
-	for _, h := range p.versions(changefeed.FullRange(), from) {
+	for _, h := range p.versions(r, from) {
 		add(h.at)
 	}
-	got, err := p.c.Pending(p.t.Context(), changefeed.FullRange(), changefeed.At(fmt.Sprint(from)), changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes})
+	got, err := p.c.Pending(p.t.Context(), r, changefeed.At(fmt.Sprint(from)), changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes})
 	if from < p.floor {
 		if !errors.Is(err, changefeed.ErrTooOld) {
 			rt.Fatalf("pending versions from %d, which is before %d: %+v, %v", from, p.floor, got, err)
@@ -177,7 +184,7 @@ func (p *play) comparePending(rt *rapid.T, pos changefeed.Position, from, since 
 		return
 	}
 	if err != nil || got != want {
-		rt.Fatalf("pending versions from %d: %+v, %v, want %+v", from, got, err, want)
+		rt.Fatalf("pending versions in %s from %d: %+v, %v, want %+v", r, from, got, err, want)
 	}
 }
 

@@ -131,6 +131,8 @@ func (c *Container) moveOne(g *group, l *layout, key []byte) error {
 	}
 	s.addr = to
 	g.set(doc, s.encode())
+	g.lives(c, old, -1)
+	g.lives(c, to, 1)
 	return nil
 }
 

@@ -248,6 +248,7 @@ func (s *stroke) put() (changefeed.Result, error) {
 	}
 	value := e.encode()
 	s.g.set(logKey(tableLog, c, s.at), value)
+	s.g.lives(t.c, s.at, 1)
 	now := slot{addr: s.at, time: t.time, ttl: o.ttl, size: len(value), etag: o.etag, uniq: o.uniq, born: born}
 	s.g.set(o.key, now.encode())
 	if o.ttl > 0 {
@@ -283,6 +284,7 @@ func (s *stroke) remove(how entryOp) error {
 // bury takes the old version out of the feed of last versions.
 func (s *stroke) bury() {
 	c := s.t.c.num
+	s.g.lives(s.t.c, s.old.addr, -1)
 	if s.old.ttl > 0 {
 		s.g.drop(ttlKey(c, s.old.time+int64(s.old.ttl)*1000, s.r.epk, s.r.pk, s.o.id), 0)
 	}

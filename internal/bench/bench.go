@@ -133,6 +133,8 @@ func All() []Benchmark {
 		{"processor_backlog", "a processor with 4 leases works off the same 200,000; against feed_read", processorBacklog},
 		{"write_to_handler", "from the acknowledgement of a write to the handler, at 200 writes a second", writeToHandler},
 		{"idle_1000", "heap and processor time of 1,000 idle leases", idle1000},
+		{"pending_3m", "the exact number of 3 million pending changes; fills the store that the next one needs too", pending3M},
+		{"overwrite_3m", "durable overwrites among 3 million documents of 1 KB; against the same among 100,000", overwrite3M},
 		{"serve_upsert", "upserts over HTTP, durable, with group commit; this and the next against net/http echoing as many bytes", served("serve-upsert", serveDocs, 8000, echoBody, upsertOne)},
 		{"serve_upsert_nosync", "the same, acknowledged before they are on the disk", served("serve-nosync", serveDocs, 14_000, echoBody, upsertOne, "--no-sync")},
 		{"serve_read", "point reads over HTTP", served("serve-read", serveDocs, 17_000, echoPage, readOne)},
@@ -156,12 +158,16 @@ type Site struct {
 	dir     string
 	log     io.Writer
 	library *library
+	large   *large
 	feed    float64 // the rate of feed_read, when that has run
 }
 
 func (s *Site) close() {
 	if s.library != nil {
 		s.library.close()
+	}
+	if s.large != nil {
+		_ = s.large.db.Close() // the directory is removed next
 	}
 }
 

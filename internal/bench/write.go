@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -62,36 +63,31 @@ func docID(n int) string { return "doc-" + strconv.Itoa(n) }
 
 // fillWith writes n documents, those of a city in one batch.
 func fillWith(ctx context.Context, c *docstore.Container, n int) error {
-	cities := make(chan int)
-	errs := make(chan error, writers)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var filling sync.WaitGroup
-	for range writers {
-		filling.Go(func() {
-			for city := range cities {
-				if err := fillCity(ctx, c, city); err != nil {
-					errs <- err
-					cancel()
-					return
-				}
+	var next atomic.Int64
+	return together(ctx, writers, func(ctx context.Context) error {
+		for city := int(next.Add(1)) - 1; city < n/docsPerCity; city = int(next.Add(1)) - 1 {
+			if err := fillCity(ctx, c, city); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// together runs n goroutines until all have returned, or one has failed.
+func together(parent context.Context, n int, work func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	var working sync.WaitGroup
+	for range n {
+		working.Go(func() {
+			if err := work(ctx); err != nil {
+				cancel(err)
 			}
 		})
 	}
-	for city := range n / docsPerCity {
-		select {
-		case cities <- city:
-		case <-ctx.Done():
-		}
-	}
-	close(cities)
-	filling.Wait()
-	select {
-	case err := <-errs:
-		return err
-	default:
-		return context.Cause(ctx)
-	}
+	working.Wait()
+	return context.Cause(ctx)
 }
 
 func fillCity(ctx context.Context, c *docstore.Container, city int) error {

@@ -1,0 +1,234 @@
+package docstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// A tally is the number of versions that live in a stretch of a log: those that are
+// neither superseded nor deletes. A backlog of millions is then counted without reading
+// it. The committer stores the tallies with the group that changes them, so that a
+// state of the engine has both the versions and their tallies, after a crash too.
+//
+// A cell is the unit of a tally, and a row has the cells that are stored under one key.
+// A count adds up rows, and reads the versions of the one cell in which it begins. So
+// cells are small, because a batch of 100 writes has one LSN; and rows are several
+// cells, because an overwrite in a large container changes another row each time.
+const (
+	cellLSNs = 64
+	rowCells = 16
+)
+
+// row is the tallies of consecutive cells. One without versions is not stored.
+type row [rowCells]int64
+
+// tallies keeps the tallies of a container. It is the committer's, but for cells.
+type tallies struct {
+	db    *DB
+	cont  uint32
+	cells cells
+	rows  map[tallyAt]row // as they are in the engine, of those used lately
+	dirty map[tallyAt]row // as they are to be
+
+	// Containers of older stores have no tallies at first. While they are being
+	// counted, changes are gathered here.
+	meanwhile map[tallyAt]row
+	on        bool
+}
+
+// maxRows bounds the rows that a container holds in memory, to about 3 MB.
+const maxRows = 1 << 14
+
+// cells is the number of LSNs in a cell. It has the arithmetic of cells and rows: a
+// cell holds the LSNs (end-cells, end].
+type cells int64
+
+// end is the last LSN of the cell that holds an LSN.
+func (n cells) end(lsn int64) int64 { return (lsn + int64(n) - 1) / int64(n) * int64(n) }
+
+// row returns the row and the cell that hold an LSN.
+func (n cells) row(lsn int64) (row int64, cell int) {
+	i := (lsn - 1) / int64(n)
+	return i / rowCells, int(i % rowCells)
+}
+
+// ends returns the last LSN of a cell.
+func (n cells) ends(row int64, cell int) int64 {
+	return (row*rowCells + int64(cell) + 1) * int64(n)
+}
+
+// lives is a change of a tally: a version has come to live, or has ceased to.
+type lives struct {
+	c  *Container
+	at addr
+	n  int64
+}
+
+// lives notes that n versions more live at an address, 1 or -1.
+func (g *group) lives(c *Container, at addr, n int64) {
+	g.living = append(g.living, lives{c, at, n})
+}
+
+// tally puts the tallies that the group changes into the write.
+func (g *group) tally(w write) error {
+	for _, v := range g.living {
+		if err := v.c.tallies.add(v.at, v.n); err != nil {
+			for _, v := range g.living {
+				clear(v.c.tallies.dirty)
+			}
+			return err
+		}
+	}
+	for _, v := range g.living {
+		v.c.tallies.flush(w)
+	}
+	return nil
+}
+
+func (t *tallies) add(at addr, n int64) error {
+	number, cell := t.cells.row(at.lsn)
+	key := tallyAt{at.log, number}
+	switch {
+	case t.meanwhile != nil:
+		r := t.meanwhile[key]
+		r[cell] += n
+		t.meanwhile[key] = r
+		return nil
+	case !t.on:
+		return nil
+	}
+	r, changed := t.dirty[key]
+	if !changed {
+		var err error
+		if r, err = t.row(key); err != nil {
+			return err
+		}
+	}
+	r[cell] += n
+	t.dirty[key] = r
+	return nil
+}
+
+// row returns a row as it is in the engine.
+func (t *tallies) row(key tallyAt) (r row, err error) {
+	r, known := t.rows[key]
+	if known {
+		return r, nil
+	}
+	v, found, err := t.db.eng.get(nil, tallyKey(t.cont, key))
+	if err == nil && found {
+		err = decodeRow(v, &r)
+	}
+	return r, err
+}
+
+func decodeRow(value []byte, r *row) error {
+	if err := decodeNumbers(value, r[:]); err != nil {
+		return fmt.Errorf("%w: tallies: %w", ErrCorrupt, err)
+	}
+	return nil
+}
+
+// flush puts the changed rows into a write. The store fails with a write that fails, so
+// the rows in memory may be ahead of the write.
+func (t *tallies) flush(w write) {
+	if len(t.rows)+len(t.dirty) > maxRows {
+		clear(t.rows)
+	}
+	for key, r := range t.dirty {
+		if r == (row{}) {
+			w.drop(tallyKey(t.cont, key))
+		} else {
+			w.set(tallyKey(t.cont, key), encodeNumbers(r[:]...))
+		}
+		t.rows[key] = r
+	}
+	clear(t.dirty)
+}
+
+// tallyAll counts the versions of containers that an older version of this package
+// wrote.
+func (db *DB) tallyAll() {
+	for _, c := range db.Containers() {
+		// Without tallies a backlog is counted one by one, so an error of the disk, or
+		// the end of the store, leaves only that undone.
+		_ = c.tally(life{db.stop})
+	}
+}
+
+// tally gives the container its tallies. It counts in a view, outside the committer;
+// what the groups after the view change is added.
+func (c *Container) tally(ctx context.Context) error {
+	if c.layout.Load().tallied {
+		return nil
+	}
+	var v view
+	// This step runs even if the store is being closed: the view would else stay open.
+	err := c.db.do(context.WithoutCancel(ctx), func(*group) error {
+		c.tallies.meanwhile = map[tallyAt]row{}
+		v = c.db.eng.view()
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	rows, err := c.countRows(ctx, v)
+	if err != nil {
+		return errors.Join(err, c.db.do(ctx, func(*group) error { c.tallies.meanwhile = nil; return nil }))
+	}
+	return c.db.do(ctx, func(g *group) error {
+		if c.dropped.Load() {
+			return nil
+		}
+		t := c.tallies
+		for key, m := range t.meanwhile {
+			r := rows[key]
+			for i := range m {
+				r[i] += m[i]
+			}
+			rows[key] = r
+		}
+		for key, r := range rows {
+			if r != (row{}) {
+				g.set(tallyKey(c.num, key), encodeNumbers(r[:]...))
+			}
+		}
+		t.meanwhile, t.on = nil, true
+		l := c.layout.Load().clone()
+		l.tallied = true
+		return g.store(c, l, nil)
+	})
+}
+
+// countRows counts the versions in a view by the primary index, which has exactly those
+// that live, and closes the view.
+func (c *Container) countRows(ctx context.Context, v view) (rows map[tallyAt]row, err error) {
+	defer func() { err = errors.Join(err, v.close()) }()
+	from := tableKey(tableDoc, c.num, 0)
+	it, err := v.cursor(from, after(from))
+	if err != nil {
+		return nil, err
+	}
+	defer it.finish(&err, "close cursor")
+	rows = map[tallyAt]row{}
+	for n, ok := 0, it.first(); ok; n, ok = n+1, it.next() {
+		if n%4096 == 0 && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		value, err := it.value()
+		if err != nil {
+			return nil, err
+		}
+		s, err := decodeSlot(value)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		number, cell := c.tallies.cells.row(s.lsn)
+		key := tallyAt{s.log, number}
+		r := rows[key]
+		r[cell]++
+		rows[key] = r
+	}
+	return rows, it.err()
+}

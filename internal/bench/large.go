@@ -1,0 +1,197 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+const (
+	largeDocs     = 3_000_000
+	largeSlice    = 4 * time.Second
+	largeReads    = 100_000
+	pendingRounds = 9
+)
+
+// large is a store with a large container, each of whose documents was written by itself: a
+// batch would have the same LSN for all of its documents.
+type large struct {
+	dir       string
+	db        *docstore.DB
+	documents *docstore.Container
+	opened    time.Duration // how long the last open took
+}
+
+// warehouse is the site's large store, filled the first time.
+func (s *Site) warehouse(ctx context.Context) (*large, error) {
+	if s.large != nil {
+		return s.large, nil
+	}
+	l := &large{dir: filepath.Join(s.dir, "large")}
+	if err := l.open(docstore.Options{NoSync: true}); err != nil {
+		return nil, err
+	}
+	s.large = l
+	var err error
+	if l.documents, err = l.db.CreateContainer(ctx, docstore.ContainerSpec{ID: "documents", Paths: []string{"/city"}}); err != nil {
+		return nil, err
+	}
+	s.say("filling a store with %d documents, one by one", largeDocs)
+	var next atomic.Int64
+	begun := time.Now()
+	err = together(ctx, writers, func(ctx context.Context) error {
+		for n := int(next.Add(1)) - 1; n < largeDocs; n = int(next.Add(1)) - 1 {
+			key, body := docOf(n)
+			if _, err := l.documents.Commit(ctx, key, []changefeed.Write{{Body: body}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.say("filled in %.0f s", time.Since(begun).Seconds())
+	return l, l.reopen()
+}
+
+// reopen makes the store wait for the disk, which is left out only while it is filled.
+func (l *large) reopen() error {
+	if err := l.db.Close(); err != nil {
+		return err
+	}
+	return l.open(docstore.Options{})
+}
+
+func (l *large) open(o docstore.Options) (err error) {
+	begun := time.Now()
+	if l.db, err = docstore.Open(l.dir, o); err != nil {
+		return err
+	}
+	l.opened = time.Since(begun)
+	for _, c := range l.db.Containers() {
+		l.documents = c
+	}
+	return nil
+}
+
+// pending3M measures the exact number of all changes of the large store.
+func pending3M(ctx context.Context, s *Site) (f Figure, err error) {
+	l, err := s.warehouse(ctx)
+	if err != nil {
+		return f, err
+	}
+	count := func(r changefeed.Range, from changefeed.Position, want int64) (float64, error) {
+		var times []float64
+		for range pendingRounds {
+			begun := time.Now()
+			got, err := l.documents.Pending(ctx, r, from, changefeed.ReadOptions{})
+			if err != nil {
+				return 0, err
+			}
+			if want >= 0 && got.Items != want {
+				return 0, fmt.Errorf("%d changes are pending, want %d", got.Items, want)
+			}
+			times = append(times, float64(time.Since(begun).Microseconds())/1000)
+		}
+		return median(times), nil
+	}
+	full := changefeed.FullRange()
+	if f.Value, err = count(full, changefeed.Position{Start: changefeed.FromBeginning()}, largeDocs); err != nil {
+		return f, err
+	}
+	const left = largeDocs/2 + 17 // within a cell
+	middle, err := count(full, changefeed.At(strconv.Itoa(largeDocs-left)), left)
+	if err != nil {
+		return f, err
+	}
+	half, err := count(full.Cut(2)[0], changefeed.At(strconv.Itoa(largeDocs-100_000)), -1)
+	if err != nil {
+		return f, err
+	}
+	f.Unit = "ms"
+	f.AtMost(50)
+	f.Detail = fmt.Sprintf("Container.Pending of %d changes from the beginning; %.1f ms from the middle; %.0f ms for half of the partition, which reads the last 100,000 changes",
+		largeDocs, middle, half)
+	return f, nil
+}
+
+// overwrite3M measures random overwrites in the large store against the same in one of
+// the size of durable_overwrite.
+func overwrite3M(ctx context.Context, s *Site) (f Figure, err error) {
+	l, err := s.warehouse(ctx)
+	if err != nil {
+		return f, err
+	}
+	if err := l.reopen(); err != nil { // what pending_3m has left in memory goes
+		return f, err
+	}
+	opened := l.opened
+	small, err := docstore.Open(filepath.Join(s.dir, "small"), docstore.Options{})
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = cmp.Or(err, small.Close()) }()
+	few, err := small.CreateContainer(ctx, docstore.ContainerSpec{ID: "documents", Paths: []string{"/city"}})
+	if err != nil {
+		return f, err
+	}
+	if err := fillWith(ctx, few, overwriteDocs); err != nil {
+		return f, err
+	}
+	overwrite := func(c *docstore.Container, docs int) func() (float64, error) {
+		return func() (float64, error) {
+			return crowd(ctx, writers, largeSlice, func(ctx context.Context, _ int) error {
+				key, body := docOf(rand.IntN(docs))
+				_, err := c.Commit(ctx, key, []changefeed.Write{{Op: changefeed.WriteReplace, Body: body}})
+				return err
+			})
+		}
+	}
+	f.Unit = "writes/s"
+	value, baseline, err := s.inTurns(ctx, writeRounds, f.Unit, overwrite(l.documents, largeDocs), overwrite(few, overwriteDocs))
+	if err != nil {
+		return f, err
+	}
+	f.Value = value
+	f.Against(baseline)
+	f.ratioOf(0.6)
+	reads, err := l.reads(ctx)
+	if err != nil {
+		return f, err
+	}
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	stats := l.db.Stats()
+	f.Detail = fmt.Sprintf("%d writers, %d documents of %d bytes in a store of %.1f GB, each write acknowledged after fsync; baseline: the same with %d documents, in turns; beside it %.0f point reads/s, %.0f ms to open, a heap of %.0f MB with both stores",
+		writers, largeDocs, docBytes, float64(stats.DiskBytes)/1e9, overwriteDocs, reads, opened.Seconds()*1000, float64(memory.HeapInuse)/1e6)
+	return f, nil
+}
+
+// reads is the rate of point reads of random documents.
+func (l *large) reads(ctx context.Context) (perSecond float64, err error) {
+	begun := time.Now()
+	var left atomic.Int64
+	left.Store(largeReads)
+	err = together(ctx, writers, func(ctx context.Context) error {
+		for left.Add(-1) >= 0 {
+			n := rand.IntN(largeDocs)
+			key, _ := docOf(n)
+			if _, err := l.documents.Item(ctx, key, docID(n)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return largeReads / time.Since(begun).Seconds(), err
+}
