@@ -9,10 +9,11 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// readAccount answers what clients ask first. They act on the locations, on the
-// consistency, and ours on the member changefeed, which says that a change feed request
-// may wait for a change, and how long, that it may ask for a count, and whether
-// containers without a policy keep all versions.
+// readAccount answers the first request of every client. SDKs act on the locations and on
+// the consistency. Our own client acts on the member changefeed as well, which the service
+// does not have: it says that a read of the feed may wait for a change, and how long, that
+// pending changes can be counted, and whether containers without a policy keep all
+// versions.
 func readAccount(c *call) error {
 	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
@@ -33,10 +34,11 @@ func readAccount(c *call) error {
 	}))
 }
 
-// region is where the emulator says that it is.
+// region is the region that the emulator claims to be in.
 const region = "South Central US"
 
-// queryLimits are the emulator's, as JSON in a string.
+// queryLimits are the emulator's, as JSON in a string. SDKs compile queries by them only
+// where they have the service's native library.
 const queryLimits = `{"maxSqlQueryInputLength":262144,"maxJoinsPerSqlQuery":5,"maxLogicalAndPerSqlQuery":500,` +
 	`"maxLogicalOrPerSqlQuery":500,"maxUdfRefPerSqlQuery":10,"maxInExpressionItemsCount":16000,` +
 	`"queryMaxInMemorySortDocumentCount":500,"maxQueryRequestTimeoutFraction":0.9,"sqlAllowNonFiniteNumbers":false,` +
@@ -44,8 +46,9 @@ const queryLimits = `{"maxSqlQueryInputLength":262144,"maxJoinsPerSqlQuery":5,"m
 	`"sqlAllowLike":true,"sqlAllowGroupByClause":true,"maxSpatialQueryCells":12,"spatialMaxGeometryPointCount":256,` +
 	`"sqlAllowTop":true,"enableSpatialIndexing":true}`
 
-// endpointOf is the host that the client has called, and where it is to send its further
-// requests: there. The name localhost becomes the address, as the emulator has it.
+// endpointOf is the host that the client has called, to which it is to send its further
+// requests as well. The name localhost becomes the address, as in the emulator, since on
+// some machines the name is that of IPv6 first, where nothing listens.
 func endpointOf(in *wire.Request) (name, endpoint string) {
 	scheme, host := in.Base()
 	name, port, err := net.SplitHostPort(host)

@@ -10,10 +10,11 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
-// What an administrator asks of the store as a whole, which the service has no request
-// for. Both answers may take long, so they are sent while they are made.
+// Requests about the store as a whole, for administrators; the service has none of them.
+// Both answers may take long, so they are sent while they are made.
 
-// longAnswer sends an answer bit by bit. It has no end of time as long as somebody reads.
+// longAnswer sends an answer piece by piece. It may take for ever, as long as somebody
+// reads.
 type longAnswer struct {
 	c       *call
 	kind    string // of the content
@@ -25,11 +26,12 @@ func (c *call) answerLong(kind string) *longAnswer {
 	return &longAnswer{c, kind, c.out.Control()}
 }
 
-const longPause = time.Minute // that the client may take for one bit
+// longPause is the time in which the client must take a piece.
+const longPause = time.Minute // that the client may take for one piece
 
-// Write sends a bit; the first one makes the answer a 200.
+// Write sends a piece; the first makes the answer a 200.
 func (a *longAnswer) Write(b []byte) (int, error) {
-	_ = a.control.SetWriteDeadline(time.Now().Add(longPause)) // not every server has one
+	_ = a.control.SetWriteDeadline(time.Now().Add(longPause)) // not every server has deadlines
 	n, err := a.c.out.Stream(a.kind, b)
 	if err == nil {
 		_ = a.control.Flush() // the same
@@ -37,8 +39,8 @@ func (a *longAnswer) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// ended passes on an error that can still be answered, and notes one that cannot: then the
-// answer lacks its end, by which clients know.
+// ended passes on an error that can still be answered, and logs one that cannot. Then the
+// answer lacks its end, by which clients recognize it.
 func (a *longAnswer) ended(err error) error {
 	if err != nil && a.c.out.Status != 0 {
 		a.c.s.log.Warn("answer broke off", "path", a.c.in.Path(), "err", err, "activity", a.c.out.Activity)
@@ -57,7 +59,7 @@ func sendBackup(c *call) error {
 	return a.ended(c.s.db.BackupTo(c.ctx, a))
 }
 
-// checkState is a line of the answer to a check; the last one is done.
+// checkState is a line of the answer to a check; the last line has Done set.
 type checkState struct {
 	Records    int64                `json:"records"`
 	Done       bool                 `json:"done,omitempty"`
@@ -65,9 +67,10 @@ type checkState struct {
 	Error      string               `json:"error,omitempty"` // why it could not be done
 }
 
+// checkEvery is the pause between two lines, so that the connection is not taken for dead.
 const checkEvery = time.Second // between two lines
 
-// checkStore checks the store, and answers with a line now and then.
+// checkStore checks the store, and reports its progress line by line.
 func checkStore(c *call) error {
 	if err := c.allow(auth.Manage); err != nil {
 		return err

@@ -15,7 +15,11 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
-// step is an operation that was understood.
+// Batches: several operations in one request, atomic in one logical partition, or, as a
+// bulk, each by itself (bulk.go). The JSON array is walked over and not decoded, because
+// item bodies are passed on as they are.
+
+// step is an operation of a batch, parsed.
 type step struct {
 	write  changefeed.Write
 	cond   docstore.Condition
@@ -24,7 +28,7 @@ type step struct {
 	keyed  bool
 }
 
-// stepKinds are the operations by name.
+// stepKinds are the operations by name, each with the right that it needs.
 var stepKinds = map[string]step{
 	"Create":  {write: changefeed.Write{Op: changefeed.WriteCreate}, action: auth.Create},
 	"Upsert":  {write: changefeed.Write{Op: changefeed.WriteUpsert}, action: auth.Upsert},
@@ -34,7 +38,8 @@ var stepKinds = map[string]step{
 	"Read":    {write: changefeed.Write{Op: changefeed.WriteRead}, action: auth.ReadItem},
 }
 
-// writeBatch carries out several operations: all or none, or each by itself.
+// writeBatch carries out several operations: all or none, or each by itself. All rights are
+// checked before the first is carried out.
 func writeBatch(c *call) error {
 	body, err := c.in.Body(wire.MaxBatch)
 	if err != nil {
@@ -59,6 +64,8 @@ func writeBatch(c *call) error {
 	return writeBulk(c, cont, steps)
 }
 
+// parseBatch parses the operations. A body that begins with a byte beyond ASCII is
+// HybridRow, in which .NET's batches come.
 func parseBatch(body []byte) ([]step, error) {
 	switch {
 	case len(body) > 0 && body[0] >= 0x80:
@@ -82,12 +89,12 @@ func parseBatch(body []byte) ([]step, error) {
 	return steps, nil
 }
 
-// operationText is one operation of a batch, as it is sent.
+// operationText is an operation as the client sent it.
 type operationText struct {
 	kind, id, key, ifMatch, body []byte
 }
 
-// parseStep understands one operation.
+// parseStep parses an operation.
 func parseStep(text []byte) (step, error) {
 	var o operationText
 	for name, value := range rawjson.Members(text) {
@@ -114,7 +121,7 @@ func parseStep(text []byte) (step, error) {
 	return s, s.complete(&o)
 }
 
-// shown is a member as a message has it.
+// shown is a member's text for a message, cut if it is long.
 func shown(value []byte) string {
 	const longest = 64
 	switch {
@@ -126,7 +133,7 @@ func shown(value []byte) string {
 	return string(value)
 }
 
-// complete gives the step what its kind of operation has.
+// complete fills in the members that the kind of operation needs.
 func (s *step) complete(o *operationText) (err error) {
 	op, match := s.write.Op, rawjson.Text(o.ifMatch)
 	created := op == changefeed.WriteCreate || op == changefeed.WriteUpsert
@@ -158,7 +165,7 @@ func (s *step) complete(o *operationText) (err error) {
 	return err
 }
 
-// outcome is what came of one operation.
+// outcome is the result of an operation, as its part of the answer.
 type outcome struct {
 	status, sub int
 	charge      float64
@@ -173,7 +180,7 @@ func (s *step) done(r changefeed.Result) outcome {
 	return outcome{status: statusOf(s.write.Op, r), charge: r.Charge, etag: r.ETag, body: r.Body}
 }
 
-// refused is the outcome of one that was not.
+// refused is the outcome of an operation that was refused. It costs the least charge.
 func refused(err error) outcome {
 	if one, ok := errors.AsType[*changefeed.WriteError](err); ok {
 		err = one.Err
@@ -182,7 +189,8 @@ func refused(err error) outcome {
 	return outcome{status: e.Status, sub: e.Sub, charge: service.MinCharge, message: e.Message, after: e.After}
 }
 
-// writeAtomic carries out all operations or none, in one logical partition.
+// writeAtomic carries out all operations or none, in one logical partition. If one fails,
+// it has its own status and all others 424: the client sees at once which it was.
 func writeAtomic(c *call, cont *docstore.Container, steps []step) error {
 	key, err := c.in.Key()
 	if err != nil {
@@ -230,10 +238,10 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) error {
 	return replyBatch(c, steps, outcomes)
 }
 
-// dependent is the outcome of an operation that was not tried because of another one.
+// dependent is the outcome of an operation that was not tried because of another.
 var dependent = outcome{status: http.StatusFailedDependency}
 
-// readable refuses reads that the session could not have.
+// readable refuses reads that the client's session cannot have: it has seen a newer state.
 func (p *logical) readable(in *wire.Request, steps []step) error {
 	if slices.ContainsFunc(steps, func(s step) bool { return s.write.Op == changefeed.WriteRead }) {
 		return in.Consistent(p.part, p.newest)
@@ -241,6 +249,7 @@ func (p *logical) readable(in *wire.Request, steps []step) error {
 	return nil
 }
 
+// total is the charge of all outcomes.
 func total(outcomes []outcome) (ru float64) {
 	for i := range outcomes {
 		ru += outcomes[i].charge
@@ -248,7 +257,8 @@ func total(outcomes []outcome) (ru float64) {
 	return ru
 }
 
-// replyBatch answers with all outcomes: 200, or 207 when there is one that failed.
+// replyBatch answers with all outcomes: 200, or 207 if any failed. An answer to writes is
+// sent also under load, because a client that were refused would write again.
 func replyBatch(c *call, steps []step, outcomes []outcome) error {
 	status, size := http.StatusOK, 0
 	for i := range outcomes {

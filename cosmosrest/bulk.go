@@ -13,8 +13,11 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
-// bulk carries out operations that do not depend on each other, those of one key in
-// order. Those of different keys run at the same time, and so share a flush of the disk.
+// Bulks: operations that do not depend on each other, as SDKs gather them for one
+// partition.
+
+// bulk carries out operations: those of one key in order, those of different keys at the
+// same time, so that they share a flush of the disk.
 type bulk struct {
 	steps    []step
 	places   []logical // where each goes
@@ -22,6 +25,8 @@ type bulk struct {
 	answered atomic.Int64 // bytes of items in the outcomes
 }
 
+// writeBulk carries out a bulk. Unless the client wants to stop at the first error, all run
+// at once.
 func writeBulk(c *call, cont *docstore.Container, steps []step) error {
 	b := bulk{steps: steps, places: make([]logical, len(steps)), outcomes: make([]outcome, len(steps))}
 	if err := b.locate(c, cont); err != nil {
@@ -36,7 +41,8 @@ func writeBulk(c *call, cont *docstore.Container, steps []step) error {
 	return replyBatch(c, steps, b.outcomes)
 }
 
-// answerSessions charges each operation, and answers with the session token of every partition that was written or read.
+// answerSessions charges each operation, and answers with the session token of every
+// partition that was written or read.
 func (b *bulk) answerSessions(c *call) {
 	var sessions []string
 	var newest int64
@@ -54,9 +60,9 @@ func (b *bulk) answerSessions(c *call) {
 	c.out.Set(wire.AnswerSession, strings.Join(sessions, ","))
 }
 
-// locate finds where each operation goes. When the client has asked for a range that
-// has been split since, or one that the key is not in, nothing is done at all, so that it
-// can sort them anew.
+// locate finds the partition of each operation. If the client named a range that was split
+// since, or that a key is not in, nothing at all is done, so that the client can sort its
+// operations anew.
 func (b *bulk) locate(c *call, cont *docstore.Container) error {
 	own, err := c.in.Key()
 	if err != nil {
@@ -112,7 +118,7 @@ func (b *bulk) runAll(ctx context.Context) {
 	wait.Wait()
 }
 
-// runUntilError runs one after the other, and none after the first that fails.
+// runUntilError runs the operations in order, and none after the first that fails.
 func (b *bulk) runUntilError(ctx context.Context) {
 	for i := range b.steps {
 		if b.run(ctx, i); b.outcomes[i].status < http.StatusBadRequest {
@@ -125,7 +131,7 @@ func (b *bulk) runUntilError(ctx context.Context) {
 	}
 }
 
-// run carries out one operation, unless it was refused before.
+// run carries out an operation, unless it was refused before.
 func (b *bulk) run(ctx context.Context, i int) {
 	if b.outcomes[i].status != 0 {
 		return
@@ -139,8 +145,9 @@ func (b *bulk) run(ctx context.Context, i int) {
 	b.outcomes[i] = b.fitted(s.done(done.Results[0]), s.write.Op)
 }
 
-// fitted is an outcome as it has room in the answer, which is no larger than a page: a read
-// is to be tried in another one, an item that was patched is left out.
+// fitted is an outcome cut to the room in the answer, which is no larger than a page: a
+// read must be sent again in another request, and a patched item is left out. Other bodies
+// came with the request, so their size is bounded by it.
 func (b *bulk) fitted(o outcome, op changefeed.WriteOp) outcome {
 	made := op == changefeed.WriteRead || op == changefeed.WritePatch // the others came with the request
 	if !made || b.answered.Add(int64(len(o.body))) <= wire.MaxPage {

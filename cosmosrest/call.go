@@ -16,7 +16,7 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// call is a request on its way: what is asked, who asks, what it costs, and what is answered.
+// call is a request on its way: its content, its sender, its cost, and its answer.
 type call struct {
 	s    *Server
 	ctx  context.Context
@@ -29,12 +29,14 @@ type call struct {
 	written bool // something was committed: the answer must say so
 }
 
+// newCall begins a request.
 func newCall(s *Server, w http.ResponseWriter, r *http.Request) *call {
 	in := wire.NewRequest(w, r)
 	return &call{s: s, ctx: r.Context(), in: in, work: s.load.Request(r.Context()), out: wire.NewAnswer(w, in.Activity())}
 }
 
-// serve finds out what is asked, by whom, and does it.
+// serve parses the request, finds its sender, and calls its operation, in this order: a
+// stranger learns nothing about which resources exist.
 func (c *call) serve() error {
 	if err := c.in.Parse(); err != nil {
 		return err
@@ -52,7 +54,7 @@ func (c *call) serve() error {
 	return op(c)
 }
 
-// allow refuses an action that whoever asks may not do on the target.
+// allow refuses an action on the target that the sender may not do.
 func (c *call) allow(action string) error {
 	if c.who.May(action, c.resource) {
 		return nil
@@ -60,7 +62,8 @@ func (c *call) allow(action string) error {
 	return c.who.Refusal(action, c.resource(), &c.in)
 }
 
-// resource is the target by ids, also when the path has resource ids. It finds what [call.container] finds.
+// resource is the target by ids, also when the path has resource ids. It finds what
+// [call.container] finds.
 func (c *call) resource() auth.Resource {
 	t := c.in.Target
 	if t.Coll != "" {
@@ -84,7 +87,8 @@ func (c *call) resource() auth.Resource {
 	return on
 }
 
-// container is the one that the path names, by id or by resource id. It becomes the owner of the answer.
+// container is the container in the path, by id or by resource id. It becomes the owner of
+// the answer.
 func (c *call) container() (*docstore.Container, error) {
 	t := c.in.Target
 	found, err := c.s.db.Container(t.DB + "/" + t.Coll)
@@ -104,8 +108,9 @@ func (c *call) container() (*docstore.Container, error) {
 	return found, nil
 }
 
-// setOwner names the owner of what is answered: of what is in a container, the container; of a container, its database.
-// Clients put the owner's path before the resource's.
+// setOwner names the owner of the resource in the answer: for a resource in a container,
+// the container; for a container, its database. Clients put the owner's path before the
+// resource's.
 func (c *call) setOwner(cont *docstore.Container) {
 	rid, path := cont.RID(), "dbs/"+cont.Database()
 	if c.in.Target.Kind == "colls" {
@@ -117,7 +122,8 @@ func (c *call) setOwner(cont *docstore.Container) {
 	c.out.Set(wire.AnswerAltContentPath, path)
 }
 
-// missingOwner is the sub-status of a missing container: 0 when it was asked for itself, and its database is there.
+// missingOwner is the sub-status of a missing container: 0 if the request was for the
+// container itself and its database exists.
 func (c *call) missingOwner() int {
 	if c.in.Target.Kind != "colls" || c.in.Target.Feed {
 		return wire.SubOwnerNotFound
@@ -128,7 +134,7 @@ func (c *call) missingOwner() int {
 	return 0
 }
 
-// database is the one that the path names, by id or by resource id.
+// database is the database in the path, by id or by resource id.
 func (c *call) database() (docstore.Database, error) {
 	t := c.in.Target
 	d, err := c.s.db.Database(t.DB)
@@ -165,7 +171,8 @@ func (c *call) selection(cont *docstore.Container) (sel query.Selection, err err
 	return sel, err
 }
 
-// partition finds the partition of a range id, before which the container's resource id and a comma may stand.
+// partition finds the partition of a range id, before which some SDKs write the container's
+// resource id and a comma.
 func (c *call) partition(cont *docstore.Container, id string) (changefeed.Partition, error) {
 	if rid, bare, ok := strings.Cut(id, ","); ok {
 		if rid != cont.RID() {
@@ -209,8 +216,9 @@ func (c *call) waiting(most time.Duration) (context.Context, context.CancelFunc)
 	}
 }
 
-// reply sends an answer. A nil body is an empty one. It refuses a large one while too much is being sent, but not one
-// that says what was done: whoever is refused tries again.
+// reply sends an answer. A nil body is empty. A large answer is refused while too
+// much is being sent, unless it says that something was written: whoever is refused tries
+// again.
 func (c *call) reply(status int, body []byte) error {
 	c.work.Rest()
 	sent, err := c.s.load.Send(len(body), c.written)
@@ -225,7 +233,7 @@ func (c *call) reply(status int, body []byte) error {
 	return nil
 }
 
-// refuse sends the answer of an error, unless one has been sent.
+// refuse sends the answer of an error, unless an answer has been sent.
 func (c *call) refuse(err error) {
 	if c.out.Status != 0 {
 		return

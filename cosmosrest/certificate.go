@@ -17,6 +17,12 @@ import (
 	"time"
 )
 
+// The certificate of a server on this machine, made at its first start. SDKs speak https
+// only, or want it for all but special settings, and nobody signs a certificate for
+// localhost.
+
+// Some systems refuse certificates of more than 398 days, so one is made for less, and
+// renewed in time. It begins in the past, because clocks differ.
 const (
 	certificateFile  = "localhost.pem"
 	privateKeyFile   = "localhost-key.pem"
@@ -25,10 +31,10 @@ const (
 	certificateSkew  = time.Hour            // by which clients' clocks may be late
 )
 
-// Certificate is the certificate for localhost, 127.0.0.1 and ::1 that lies in a
-// directory, and the path of its file, which clients can be told to trust. It signs
-// itself: nobody trusts it otherwise. One that is missing, or ends within 30 days, is
-// made; then clients need the new file. The directory is made too.
+// Certificate is the certificate for localhost, 127.0.0.1 and ::1 in a directory, and the
+// path of its file, which clients can be made to trust. It signs itself, so nobody else
+// trusts it. If it is missing, or ends within 30 days, it is made anew; then clients need
+// the new file. The directory is made too.
 func Certificate(dir string) (cert tls.Certificate, path string, err error) {
 	path = filepath.Join(dir, certificateFile)
 	key := filepath.Join(dir, privateKeyFile)
@@ -48,7 +54,8 @@ func Certificate(dir string) (cert tls.Certificate, path string, err error) {
 	return cert, path, nil
 }
 
-// newCertificate makes a certificate that is its own authority.
+// newCertificate makes a certificate that is its own authority, but for these names only:
+// whoever steals its key can play no other server to a machine that trusts it.
 func newCertificate(now time.Time) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -84,7 +91,7 @@ func newCertificate(now time.Time) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
 }
 
-// saveCertificate writes the key, that only its owner may read, and then the certificate.
+// saveCertificate writes the key, readable by its owner only, and then the certificate.
 func saveCertificate(cert tls.Certificate, path, keyPath string) error {
 	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	if err != nil {

@@ -12,6 +12,9 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
+// Containers: created, listed, read, changed and deleted. The store acts on some of their
+// properties (policy.go); all are kept as the client wrote them, and shown again.
+
 // postContainers creates a container, or queries those of a database.
 func postContainers(c *call) error {
 	if c.in.IsQuery() {
@@ -46,6 +49,7 @@ func postContainers(c *call) error {
 	return replyContainer(c, http.StatusCreated, made)
 }
 
+// listContainers lists the containers of a database.
 func listContainers(c *call) error { return eachContainer(c, resources.list) }
 
 // eachContainer answers with the containers of a database.
@@ -68,6 +72,7 @@ func eachContainer(c *call, answer func(resources, *call) error) error {
 	return answer(all, c)
 }
 
+// readContainer answers with a container, and on demand with the number of its documents.
 func readContainer(c *call) error {
 	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
@@ -82,8 +87,8 @@ func readContainer(c *call) error {
 	return replyContainer(c, http.StatusOK, cont)
 }
 
-// replaceContainer changes the policies of a container. What decides where documents are
-// cannot be changed.
+// replaceContainer changes the policies of a container. Whatever decides where documents
+// lie cannot be changed.
 func replaceContainer(c *call) error {
 	if err := c.allow(auth.Manage); err != nil {
 		return err
@@ -119,6 +124,7 @@ func replaceContainer(c *call) error {
 	return replyContainer(c, http.StatusOK, cont)
 }
 
+// deleteContainer deletes a container with its documents.
 func deleteContainer(c *call) error {
 	if err := c.allow(auth.Manage); err != nil {
 		return err
@@ -138,17 +144,19 @@ func deleteContainer(c *call) error {
 	return c.reply(http.StatusNoContent, nil)
 }
 
+// replyContainer answers with a container.
 func replyContainer(c *call, status int, cont *docstore.Container) error {
 	v, body := containerJSON(cont)
 	c.setOwner(cont)
 	return c.replyResource(status, v, body)
 }
 
-// systemMembers of a container are made by the server.
+// systemMembers of a container are made by the server; a client that sends them back
+// changes nothing.
 var systemMembers = []string{"_rid", "_self", "_etag", "_ts", "_docs", "_sprocs", "_triggers", "_udfs", "_conflicts"}
 
-// containerJSON is a container as clients see it: what they said of it, or what its
-// specification says when it was made without the server.
+// containerJSON is a container as clients see it: as they described it or, if it was made
+// without the server, by its specification.
 func containerJSON(cont *docstore.Container) (version, []byte) {
 	spec := cont.Spec()
 	m := readMeta(spec.Meta)

@@ -9,6 +9,9 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
+// Databases, which are little more than names: sets of containers, that may share a
+// throughput.
+
 // postDatabases creates a database, or queries them.
 func postDatabases(c *call) error {
 	if c.in.IsQuery() {
@@ -37,6 +40,7 @@ func postDatabases(c *call) error {
 	return replyDatabase(c, http.StatusCreated, d)
 }
 
+// queryDatabases queries the databases of the account.
 func queryDatabases(c *call) error {
 	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
@@ -44,6 +48,7 @@ func queryDatabases(c *call) error {
 	return c.s.databases().query(c)
 }
 
+// listDatabases lists the databases of the account.
 func listDatabases(c *call) error {
 	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
@@ -51,6 +56,7 @@ func listDatabases(c *call) error {
 	return c.s.databases().list(c)
 }
 
+// databases are all databases as clients see them.
 func (s *Server) databases() resources {
 	all := resources{member: "Databases"}
 	for _, d := range s.db.Databases() {
@@ -60,6 +66,7 @@ func (s *Server) databases() resources {
 	return all
 }
 
+// readDatabase answers with a database.
 func readDatabase(c *call) error {
 	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
@@ -71,6 +78,7 @@ func readDatabase(c *call) error {
 	return replyDatabase(c, http.StatusOK, d)
 }
 
+// deleteDatabase deletes a database with its containers.
 func deleteDatabase(c *call) error {
 	if err := c.allow(auth.Manage); err != nil {
 		return err
@@ -90,6 +98,7 @@ func deleteDatabase(c *call) error {
 	return c.reply(http.StatusNoContent, nil)
 }
 
+// replyDatabase answers with a database.
 func replyDatabase(c *call, status int, d docstore.Database) error {
 	v, body := databaseJSON(d)
 	c.out.Set(wire.AnswerContentPath, d.RID)
@@ -97,6 +106,7 @@ func replyDatabase(c *call, status int, d docstore.Database) error {
 	return c.replyResource(status, v, body)
 }
 
+// databaseJSON is a database as clients see it.
 func databaseJSON(d docstore.Database) (version, []byte) {
 	m := readMeta(d.Meta)
 	v := m.at(d.ETag, d.Changed)

@@ -11,7 +11,8 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// errorOf gives an error the answer that the service has for it.
+// errorOf returns the answer that the service gives for an error. An error of no kind that
+// the service knows is a 500: it should not have come so far, and is logged.
 func errorOf(err error) *wire.Error {
 	if e, ok := errors.AsType[*wire.Error](err); ok {
 		return e

@@ -11,7 +11,11 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
-// feedRead is one read of a change feed.
+// Both change feeds. A read is about one partition or a part of it; its continuation is the
+// ETag, so that a client needs nothing but HTTP's own conditional GET: 304 is the end of
+// the feed.
+
+// feedRead is a read of a change feed.
 type feedRead struct {
 	c       *call
 	cont    *docstore.Container
@@ -50,7 +54,7 @@ func readChangeFeed(c *call) error {
 	return f.answer(page)
 }
 
-// parse reads the request.
+// parse reads the request's headers.
 func (f *feedRead) parse() (err error) {
 	in := f.c.in
 	if f.o.Mode, f.wrapped, err = in.FeedMode(); err != nil {
@@ -74,8 +78,9 @@ func (f *feedRead) parse() (err error) {
 	return f.checkVersions()
 }
 
-// choose finds the partition to read. One is needed: the service reads no feed over
-// several.
+// choose finds the partition to read. The service reads no feed over several at once, so a
+// range across partitions is a 410, after which a client reads the list of partitions
+// again.
 func (f *feedRead) choose() error {
 	sel, err := f.c.selection(f.cont)
 	if err != nil {
@@ -100,8 +105,8 @@ func (f *feedRead) choose() error {
 	return wire.BadRequest("the change feed of container %q has several partition key ranges: want one of them in x-ms-documentdb-partitionkeyrangeid", f.cont.ID())
 }
 
-// checkVersions refuses the starts and containers from which all versions and deletes
-// cannot be read.
+// checkVersions refuses starts and containers from which all versions and deletes cannot be
+// read.
 func (f *feedRead) checkVersions() error {
 	if f.o.Mode != changefeed.AllVersionsAndDeletes {
 		return nil
@@ -117,7 +122,7 @@ func (f *feedRead) checkVersions() error {
 	return nil
 }
 
-// read is a page. An empty one is held back while the client wants to wait.
+// read is a page. An empty page is held back for as long as the client is willing to wait.
 func (f *feedRead) read() (changefeed.Page, error) {
 	page, err := f.once()
 	if f.wait == 0 || err != nil || len(page.Changes) > 0 {
@@ -158,10 +163,12 @@ func (f *feedRead) once() (changefeed.Page, error) {
 	return page, err
 }
 
-// waitRange lies in one partition, also when only a key was given.
+// waitRange is the range whose news end a wait. It lies in one partition, also if only a
+// key was given.
 func (f *feedRead) waitRange() changefeed.Range { return f.rng.Intersect(f.part.Range) }
 
-// nothing is the page of a range that has nothing of the key, up to the newest change.
+// nothing is the page of a range that has nothing of the key, up to the newest change, so
+// that a reader moves on.
 func (f *feedRead) nothing() (changefeed.Page, error) {
 	page, err := f.cont.Read(f.c.ctx, f.waitRange(), changefeed.Position{}, changefeed.ReadOptions{})
 	if err != nil {

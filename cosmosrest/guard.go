@@ -11,30 +11,35 @@ import (
 	"time"
 )
 
-// Limits of a server that a [Guard] protects. See docs/server.md.
+// Which connections a server keeps. A limit on connections alone would let anybody shut all
+// others out by opening that many, so connections on which nobody has authenticated are
+// limited by themselves.
+
+// The limits of a server that a [Guard] protects. See docs/server.md.
 const (
 	guardHeader      = 10 * time.Second // for a handshake, and for the headers of a request
 	guardRequest     = 2 * time.Minute  // for a request and its answer, which leaves room for the longest poll
 	guardIdle        = 3 * time.Minute
 	guardHeaderBytes = 64 << 10
 
-	strangeShare   = 4  // one of so many connections may be a stranger's
-	addressShare   = 16 // one of so many a stranger's of one address
+	strangeShare   = 4  // a stranger's may be 1 of so many connections
+	addressShare   = 16 // and of a single address 1 of so many
 	strangersKept  = 64 // that are not closed to make room, as long as an idle connection is left to close
 	leastStrangers = 8  // for the smallest of guards
 )
 
-// A Guard keeps strangers from using up the connections of a server. A connection is a stranger's until a request on
-// it was authenticated. Strangers have a small part of all connections, and a smaller one for each address; the
-// oldest of theirs is closed for the next one. So a client with a key gets in however many strangers hold on, also
-// from their address, and one that is in stays in.
+// A Guard keeps strangers from using up the connections of a server. A connection is a
+// stranger's until a request on it was authenticated. Strangers have a small part of all
+// connections, and a smaller one for each address; the oldest of theirs is closed for the
+// next one. So a client with a key gets in however many strangers hold on, also from their
+// address, and a client that is in stays in.
 //
 //	guard := cosmosrest.NewGuard(4096)
 //	web := http.Server{Handler: server}
 //	guard.Protect(&web)
 //	err := web.Serve(guard.Listener(l))
 //
-// Several servers may share one.
+// Several servers may share a Guard.
 type Guard struct {
 	most, mostStrangers, mostOfAddress int
 
@@ -55,7 +60,8 @@ func NewGuard(connections int) *Guard {
 	}
 }
 
-// Protect sets the limits of a server in time and in bytes, and lets its handler, a [Server], say who is no stranger.
+// Protect sets the limits of a server in time and in bytes, and lets its handler, a
+// [Server], say who is no stranger.
 func (g *Guard) Protect(s *http.Server) {
 	s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout = guardHeader, guardRequest, guardRequest
 	s.IdleTimeout, s.MaxHeaderBytes = guardIdle, guardHeaderBytes
@@ -71,7 +77,8 @@ func (g *Guard) Protect(s *http.Server) {
 
 type guardedKey struct{}
 
-// unwrap is the connection below TLS; nil for one that did not come by a guard.
+// unwrap is the connection below TLS; nil for a connection that did not come through a
+// guard.
 func unwrap(c net.Conn) *guarded {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
@@ -80,7 +87,8 @@ func unwrap(c net.Conn) *guarded {
 	return known
 }
 
-// vouch says that a request of this context was authenticated, so that its connection is no stranger's any more.
+// vouch notes that a request of this context was authenticated, so that its connection is a
+// stranger's no longer.
 func vouch(ctx context.Context) {
 	if c, _ := ctx.Value(guardedKey{}).(*guarded); c != nil && !c.known.Swap(true) {
 		c.guard.welcome(c)
@@ -90,13 +98,14 @@ func vouch(ctx context.Context) {
 // Listener is l, whose connections are counted.
 func (g *Guard) Listener(l net.Listener) net.Listener { return guardedListener{l, g} }
 
+// guardedListener admits connections.
 type guardedListener struct {
 	net.Listener
 	guard *Guard
 }
 
-// Accept waits for a connection, and closes another for it when there are too many. When all are at work the new one
-// is closed.
+// Accept waits for a connection, and closes another to make room if there are too many. If
+// all are at work, the new connection is closed.
 func (l guardedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -115,7 +124,8 @@ func (l guardedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// addressOf is the address of a client; all that are not of an IP network count as one.
+// addressOf is the address of a client. All clients that are not of an IP network count as
+// the same.
 func addressOf(c net.Conn) netip.Addr {
 	if tcp, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap().WithZone("")
@@ -123,7 +133,8 @@ func addressOf(c net.Conn) netip.Addr {
 	return netip.Addr{}
 }
 
-// admit counts a connection, and returns the one that has to leave for it, if one has to. It is not ok when none can.
+// admit counts a connection, and returns the connection that has to make room for it, if
+// any has to. It is not ok if none can.
 func (g *Guard) admit(c *guarded) (left *guarded, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -146,8 +157,9 @@ func (g *Guard) admit(c *guarded) (left *guarded, ok bool) {
 	return left, true
 }
 
-// spare is the connection that is missed least when all are taken: the oldest of many strangers, the one that has
-// been idle for longest, or else the oldest of few strangers.
+// spare is the connection whose loss costs least when all are taken: the oldest of many
+// strangers, the client that has been idle for longest, or else the oldest of few
+// strangers.
 func (g *Guard) spare() *guarded {
 	if g.strangers.Len() <= strangersKept {
 		if c := g.idlest(); c != nil {
@@ -157,7 +169,7 @@ func (g *Guard) spare() *guarded {
 	return g.oldest(nil)
 }
 
-// oldest is the oldest stranger of those that match; nil for none.
+// oldest is the oldest stranger that matches; nil for none.
 func (g *Guard) oldest(match func(*guarded) bool) *guarded {
 	for e := g.strangers.Front(); e != nil; e = e.Next() {
 		if c, _ := e.Value.(*guarded); match == nil || match(c) {
@@ -167,7 +179,8 @@ func (g *Guard) oldest(match func(*guarded) bool) *guarded {
 	return nil
 }
 
-// idlest is the connection of a client with a key that has been idle for longest; nil when all are at work.
+// idlest is the connection of a client with a key that has been idle for longest; nil if
+// all are at work.
 func (g *Guard) idlest() (found *guarded) {
 	least := int64(0)
 	for c := range g.open {
@@ -178,7 +191,7 @@ func (g *Guard) idlest() (found *guarded) {
 	return found
 }
 
-// welcome makes a stranger one of those who stay.
+// welcome takes a connection off the strangers.
 func (g *Guard) welcome(c *guarded) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -192,12 +205,13 @@ func (g *Guard) leave(c *guarded) {
 	g.drop(c)
 }
 
+// drop forgets a connection.
 func (g *Guard) drop(c *guarded) {
 	delete(g.open, c)
 	g.unlist(c)
 }
 
-// unlist takes a connection off the strangers, if it is one.
+// unlist takes a connection off the strangers, if it is among them.
 func (g *Guard) unlist(c *guarded) {
 	if c.place == nil {
 		return

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// An answer is written in parts, each of which has to be taken in time: so a client may be slow with a large page,
-// but not keep it for as long as a whole request may take. The least rate is some 6 KB a second.
+// An answer is written in parts, each of which has to be taken in time. So a client may be
+// slow with a large page, but cannot hold it for as long as a whole request may take. The
+// least rate is some 6 KB a second.
 const (
 	writePart  = 64 << 10
 	writePause = 10 * time.Second
@@ -23,14 +24,15 @@ type guarded struct {
 	from  netip.Addr
 	place *list.Element // among the strangers; of guard.mu
 	known atomic.Bool   // a request was authenticated
-	idle  atomic.Int64  // since when it waits for a request, in nanoseconds; 0 while there is one
+	idle  atomic.Int64  // since when it waits for a request, in nanoseconds; 0 while it serves a request
 
 	mu   sync.Mutex
 	last time.Time // until when all has to be written; zero is no limit
 	due  time.Time // until when the part in hand has to be; as the connection has it
 }
 
-// Close implements [net.Conn].
+// Close implements [net.Conn]. The guard forgets the connection first: its place is free at
+// once.
 func (c *guarded) Close() error {
 	c.guard.leave(c)
 	return c.Conn.Close()
@@ -45,7 +47,7 @@ func (c *guarded) rest(idle bool) {
 	c.idle.Store(since)
 }
 
-// Write implements [net.Conn].
+// Write implements [net.Conn], part by part.
 func (c *guarded) Write(b []byte) (n int, err error) {
 	for {
 		part := b[n:min(len(b), n+writePart)]
@@ -59,7 +61,8 @@ func (c *guarded) Write(b []byte) (n int, err error) {
 	}
 }
 
-// await sets the time that the next part has, unless that of the one before has hardly begun.
+// await sets the deadline of the next part, unless the last deadline was set less than a second
+// ago: a system call for each part would cost more than it is worth.
 func (c *guarded) await() error {
 	now := time.Now()
 	due := now.Add(writePause)
@@ -75,7 +78,8 @@ func (c *guarded) await() error {
 	return c.Conn.SetWriteDeadline(due)
 }
 
-// SetWriteDeadline implements [net.Conn]. A time that is farther than that of a part bounds the whole.
+// SetWriteDeadline implements [net.Conn]. A deadline that is farther away than that of a
+// part bounds the whole.
 func (c *guarded) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

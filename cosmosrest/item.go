@@ -13,13 +13,17 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
-// itemRef is an item that a request is about: its id, and the logical partition that has it.
+// Single items: found by the path and the partition key header, read and deleted here,
+// written in write.go and patch.go.
+
+// itemRef is the item that a request is about: its id, and its logical partition.
 type itemRef struct {
 	logical
 	id string
 }
 
-// logical is a logical partition, and the physical one that has it, to which its requests are charged.
+// logical is a logical partition, and the physical partition that has it, to which requests
+// are charged.
 type logical struct {
 	docstore.LogicalPartition
 	cont   *docstore.Container
@@ -27,7 +31,8 @@ type logical struct {
 	newest int64 // LSN of the partition, before the request did anything
 }
 
-// logical finds a partition key, and refuses when the budget of its partition is used up.
+// logical finds a partition key, and refuses the request if the budget of its partition is
+// used up.
 func (c *call) logical(cont *docstore.Container, key changefeed.PartitionKey) (logical, error) {
 	p, err := cont.LogicalPartition(key)
 	if err != nil {
@@ -38,7 +43,8 @@ func (c *call) logical(cont *docstore.Container, key changefeed.PartitionKey) (l
 	return l, c.admit(cont, l.part.ID)
 }
 
-// item finds the item that the path names. To a lenient server, the new body may give the partition key, if there is one.
+// item finds the item that the path names. On a lenient server the partition key may come
+// from the new body, if there is one.
 func (c *call) item(body []byte) (ref itemRef, err error) {
 	cont, err := c.container()
 	if err != nil {
@@ -70,7 +76,8 @@ func (c *call) item(body []byte) (ref itemRef, err error) {
 }
 
 // gatewayTakes refuses the ids that the service's routing gateway cannot carry in a path,
-// though it lets items with such ids be created.
+// though it lets items with such ids be created. A program that worked with them here would
+// fail there.
 func (s *Server) gatewayTakes(id string) error {
 	switch {
 	case s.o.Dedicated || s.o.Lenient:
@@ -83,7 +90,9 @@ func (s *Server) gatewayTakes(id string) error {
 	return nil
 }
 
-// idOf is the id of the item with a resource id; the resource id if there is none.
+// idOf is the id of the item with a resource id; the resource id itself if there is none,
+// which is then not found. There is no index of resource ids, so the logical partition is
+// read.
 func (c *call) idOf(cont *docstore.Container, key changefeed.PartitionKey, rid string) (string, error) {
 	for it, err := range cont.Logical(c.ctx, key, 0) {
 		if err != nil {
@@ -99,8 +108,9 @@ func (c *call) idOf(cont *docstore.Container, key changefeed.PartitionKey, rid s
 	return rid, nil
 }
 
-// systemProperty is the text of one of the strings that the store writes at the end of
-// each body, as it is in JSON.
+// systemProperty is the text of a string that the store writes at the end of each body, as
+// it is in JSON. The last one is looked for, because a document may have a member of the
+// same name elsewhere.
 func systemProperty(body []byte, name string) string {
 	label := `"` + name + `":"`
 	at := bytes.LastIndex(body, []byte(label))
@@ -112,6 +122,7 @@ func systemProperty(body []byte, name string) string {
 	return string(value[:max(end, 0)])
 }
 
+// readItem answers with an item, or with 304 if the client has it already.
 func readItem(c *call) error {
 	if err := c.allow(auth.ReadItem); err != nil {
 		return err
@@ -145,6 +156,7 @@ func readItem(c *call) error {
 	return c.reply(http.StatusOK, it.Body)
 }
 
+// deleteItem deletes an item.
 func deleteItem(c *call) error {
 	if err := c.allow(auth.Delete); err != nil {
 		return err

@@ -10,8 +10,10 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 )
 
+// The options about who may do what, and their translation for package auth.
+
 // Keys are the master keys of the account, in base64. There are two of each kind so that
-// one can be changed while clients still use the other.
+// either can be changed while clients still use the other.
 type Keys struct {
 	Primary, Secondary                 string // may do everything
 	PrimaryReadOnly, SecondaryReadOnly string // may only read
@@ -20,7 +22,7 @@ type Keys struct {
 // EmulatorKey is the well-known key of the service's emulator. It protects nothing.
 const EmulatorKey = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 
-// list is the keys, or the emulator's when there is none.
+// list is the keys, or the emulator's if there is none.
 func (k Keys) list() []auth.Key {
 	if k == (Keys{}) {
 		k.Primary = EmulatorKey
@@ -33,13 +35,14 @@ func (k Keys) list() []auth.Key {
 	}
 }
 
-// Tokens says whose Entra tokens are accepted, and what their principals may do.
+// Tokens are the options for Entra tokens: whose are accepted, and what their principals
+// may do.
 type Tokens struct {
 	// Issuer is the claim iss that a token must have, as
 	// https://login.microsoftonline.com/TENANT/v2.0.
 	Issuer string
 
-	// Audiences are the claims aud of which a token must have one. SDKs ask for tokens
+	// Audiences are the claims aud of which a token must have any. SDKs ask for tokens
 	// for https://cosmos.azure.com or for the address of the account.
 	Audiences []string
 
@@ -48,22 +51,22 @@ type Tokens struct {
 	// with a key that is not in it.
 	JWKS string
 
-	// Roles are what principals may do. One without any may do nothing.
+	// Roles list the rights of principals. A principal without roles may do nothing.
 	Roles Roles
 
 	// Insecure also accepts the emulator's tokens. They are not signed, but have a
 	// read-write key in the place of the signature, and they may do everything. With
-	// the well-known key anybody can make one. The rest may then be empty.
+	// the well-known key anybody can make such a token. The rest may then be empty.
 	Insecure bool
 }
 
 // Roles are what Entra principals may do, by their ids: the claim oid of their tokens
-// or, without one, appid or sub.
+// or, without that, appid or sub.
 type Roles map[string][]Grant
 
 // Grant is what a principal may do in one container, in one database, or everywhere.
 type Grant struct {
-	// Database and Container are ids; empty or "*" is every one.
+	// Database and Container are ids; empty or "*" is all.
 	Database  string `json:"database"`
 	Container string `json:"container"`
 
@@ -92,7 +95,8 @@ func ParseRoles(text []byte) (Roles, error) {
 	return roles, auth.CheckRoles(roles.grants())
 }
 
-// failedLine is the line where a decoder stopped.
+// failedLine is the line where a decoder stopped, because roles are a file that people
+// write.
 func failedLine(text []byte, dec *json.Decoder, err error) int {
 	at := dec.InputOffset()
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
@@ -107,7 +111,7 @@ func failedLine(text []byte, dec *json.Decoder, err error) int {
 func (r Roles) grants() map[string][]auth.Grant {
 	all := make(map[string][]auth.Grant, len(r))
 	for principal, grants := range r {
-		all[principal] = nil // also one without grants is checked
+		all[principal] = nil // a principal without grants is checked too
 		for _, g := range grants {
 			all[principal] = append(all[principal], auth.Grant(g))
 		}
@@ -115,7 +119,7 @@ func (r Roles) grants() map[string][]auth.Grant {
 	return all
 }
 
-// authority is who may do what by the options.
+// authority checks credentials by the options.
 func (o *Options) authority(log *slog.Logger) (*auth.Authority, error) {
 	if o.Tokens == nil {
 		return auth.New(o.Keys.list(), nil, log)

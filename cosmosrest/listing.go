@@ -10,16 +10,19 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// resources are the databases of an account, the containers of a database, or all
-// offers.
+// Lists of databases, containers, offers and partitions: paged and queried like items,
+// though each is short enough to be made at once.
+
+// resources are the databases of an account, the containers of a database, the partitions
+// of a container, or all offers.
 type resources struct {
 	member string // of the answer that has them
 	rid    string // of what they belong to
 	all    []resource
 }
 
-// resource is one of them. They are listed by id, and a page begins after an id, so
-// that nothing is missed when those of the last page are deleted meanwhile.
+// resource is an element of a list. Lists are sorted by id, and a page begins after an id,
+// so that nothing is missed if the elements of the last page are deleted meanwhile.
 type resource struct {
 	id   string
 	body []byte
@@ -30,8 +33,8 @@ func (from resources) list(c *call) error {
 	return from.replyPage(c, func(r resource, emit func([]byte) error) error { return emit(r.body) })
 }
 
-// query answers a POST: a page of what a query makes of the resources. A query whose
-// rows depend on several of them, or that says itself how many it wants, has one page.
+// query answers a POST: a page of a query's rows. A query whose rows depend on several
+// resources, or that counts its rows itself, has a single page.
 func (from resources) query(c *call) error {
 	text, err := c.queryText()
 	if err != nil {
@@ -62,7 +65,9 @@ func (from resources) query(c *call) error {
 	return from.replyRows(c, rows)
 }
 
-// replyPage sends the rows that resources have, up to what the client takes at once.
+// replyPage sends the rows of resources, up to the number that the client takes at once.
+// The rows of a resource stay together, because the continuation names a resource and no
+// row.
 func (from resources) replyPage(c *call, rowsOf func(r resource, emit func([]byte) error) error) error {
 	limit, err := c.in.MaxItems()
 	if err != nil {
@@ -101,7 +106,7 @@ func (from resources) replyAll(c *call) error {
 	return from.replyRows(c, rows)
 }
 
-// replyRows sends rows of resources.
+// replyRows sends rows.
 func (from resources) replyRows(c *call, rows []json.RawMessage) error {
 	var b bytes.Buffer
 	b.WriteString(`{"_rid":"` + from.rid + `","` + from.member + `":[`)

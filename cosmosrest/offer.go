@@ -16,7 +16,10 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
-// offer is the throughput that a database or container was given.
+// Offers: the throughput of databases and containers, as resources of their own. An offer
+// is kept in the metadata of its owner in the store, so it lives and dies with it.
+
+// offer is the throughput of a database or container.
 type offer struct {
 	version
 	ID        string          // also its resource id
@@ -24,11 +27,12 @@ type offer struct {
 	Autoscale json.RawMessage `json:",omitempty"` // the settings as the client sent them
 }
 
+// The limits are the service's, in request units a second.
 const (
 	minManual, stepManual       = 400, 100   // request units a second
 	minAutoscale, stepAutoscale = 1000, 1000 // the same, of the most
 	maxThroughput               = 1_000_000
-	rangeThroughput             = 10_000 // of one physical partition at most
+	rangeThroughput             = 10_000 // of a physical partition at most
 	autoscaleFloor              = 10     // autoscale goes down to the most divided by this
 )
 
@@ -65,13 +69,13 @@ func (s *Server) newOfferID() string {
 	}
 }
 
-// offerContent is what of an offer can be changed.
+// offerContent is the part of an offer that can be changed.
 type offerContent struct {
 	Manual    *int            `json:"offerThroughput,omitempty"`
 	Autoscale json.RawMessage `json:"offerAutopilotSettings,omitempty"`
 }
 
-// change gives the offer another content. What the service refuses is refused.
+// change gives the offer another content, unless the service would refuse it.
 func (o *offer) change(to offerContent) error {
 	name, least, step := "offerThroughput", minManual, stepManual
 	var ru int
@@ -96,7 +100,8 @@ func (o *offer) change(to offerContent) error {
 	return nil
 }
 
-// ranges is how many physical partitions a container begins with.
+// ranges is how many physical partitions a container begins with. Programs of others count
+// on it: suites of SDKs ask for 11,000 RU/s to get two.
 func (o *offer) ranges() int {
 	if o == nil {
 		return 1
@@ -112,11 +117,11 @@ func (o *offer) least() int {
 	return minManual
 }
 
-// owned is an offer with what it is for: a container, or a database.
+// owned is an offer with its owner: a container or a database.
 type owned struct {
 	*offer
 	rid, self           string
-	database, container string // names within the store; one is empty
+	database, container string // names within the store; either is empty
 }
 
 // offers are all offers, by id.
@@ -136,7 +141,7 @@ func (s *Server) offers() []owned {
 	return all
 }
 
-// update changes an offer where it is kept, and nothing when change fails.
+// update changes an offer where it is kept, and nothing if change fails.
 func (s *Server) update(ctx context.Context, o owned, change func(*offer) error) error {
 	renew := func(raw json.RawMessage) (json.RawMessage, error) {
 		m := readMeta(raw)
@@ -157,7 +162,8 @@ func (s *Server) update(ctx context.Context, o owned, change func(*offer) error)
 	return err
 }
 
-// offeredIn is the throughput of the offer in what the store keeps with a database or container; 0 for none.
+// offeredIn is the throughput of the offer in the metadata that the store keeps with a
+// database or container; 0 for none.
 func offeredIn(raw json.RawMessage) int {
 	if o := readMeta(raw).Offer; o != nil {
 		return o.RU
@@ -165,12 +171,15 @@ func offeredIn(raw json.RawMessage) int {
 	return 0
 }
 
+// noOffer is the 404 of an offer.
 func noOffer(id string) *wire.Error {
 	return wire.NotFound(0, "Resource Not Found: there is no offer %q", id)
 }
 
+// listOffers lists the offers of the account.
 func listOffers(c *call) error { return eachOffer(c, resources.list) }
 
+// queryOffers queries the offers of the account.
 func queryOffers(c *call) error {
 	if !c.in.IsQuery() {
 		f := wire.Errorf(http.StatusMethodNotAllowed, 0, wire.CodeNotAllowed, "offers cannot be created by themselves: want a query, or the header x-ms-offer-throughput where a database or container is created")
@@ -192,6 +201,7 @@ func eachOffer(c *call, answer func(resources, *call) error) error {
 	return answer(all, c)
 }
 
+// readOffer answers with an offer.
 func readOffer(c *call) error {
 	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
@@ -203,7 +213,7 @@ func readOffer(c *call) error {
 	return replyOffer(c, o)
 }
 
-// offer is the one with an id.
+// offer finds an offer by its id.
 func (s *Server) offer(id string) (owned, error) {
 	for _, o := range s.offers() {
 		if o.ID == id {
@@ -247,8 +257,8 @@ func replaceOffer(c *call) error {
 	return replyOffer(c, o)
 }
 
-// mayMigrate refuses a change between manual throughput and autoscale that was not asked
-// for as such.
+// mayMigrate refuses a change between manual throughput and autoscale without the header
+// that asks for it, because the two are billed differently.
 func (o *offer) mayMigrate(c *call, to offerContent) error {
 	header := wire.HeaderToManual
 	if to.Autoscale != nil {
@@ -260,13 +270,16 @@ func (o *offer) mayMigrate(c *call, to offerContent) error {
 	return wire.BadRequest("the offer would change between manual throughput and autoscale: want the header %s: true", strings.ToLower(header))
 }
 
+// replyOffer answers with an offer. Changes are carried out at once, so none is ever
+// pending.
 func replyOffer(c *call, o owned) error {
 	c.out.Set(wire.AnswerOfferPending, "false")
 	c.out.Set(wire.AnswerMinThroughput, strconv.Itoa(o.least()))
 	return c.replyResource(http.StatusOK, o.version, o.json())
 }
 
-// json is the offer as clients see it.
+// json is the offer as clients see it. An autoscale offer shows the least that it scales
+// down to.
 func (o owned) json() []byte {
 	content := offerContent{&o.RU, o.Autoscale}
 	if o.Autoscale != nil {

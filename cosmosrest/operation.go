@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// operation does what a request asks, and answers it or returns the error to answer.
+// operation carries out a request, and answers it or returns the error to answer.
 type operation func(*call) error
 
 // operationOf is the operation of a request.
@@ -32,7 +32,8 @@ func operationOf(in *wire.Request) (operation, error) {
 	return nil, e
 }
 
-// operations are keyed by the kind of resource, the method, and whether one resource or the set of them is asked.
+// operations are keyed by the kind of resource, the method, and whether one resource or the
+// set of them is meant.
 var operations = map[string]map[string]operation{
 	"": {"GET one": readAccount},
 	"dbs": {
@@ -58,7 +59,7 @@ var operations = map[string]map[string]operation{
 	},
 }
 
-// allowed lists the methods of the operations with a suffix.
+// allowed lists the methods of the operations with a suffix, for the 405.
 func allowed(table map[string]operation, suffix string) string {
 	var methods []string
 	for _, m := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
@@ -69,7 +70,7 @@ func allowed(table map[string]operation, suffix string) string {
 	return strings.Join(methods, ", ")
 }
 
-// postItems is everything that goes by POST to the documents of a container: create,
+// postItems sorts the POSTs to the documents of a container by their headers: create,
 // upsert, query, query plan, batch and bulk.
 func postItems(c *call) error {
 	switch {
@@ -83,8 +84,7 @@ func postItems(c *call) error {
 	return createItem(c)
 }
 
-// getItems is everything that goes by GET to the documents of a container: both change
-// feeds, and ReadFeed.
+// getItems sorts the GETs to the documents of a container: both change feeds, and ReadFeed.
 func getItems(c *call) error {
 	if c.in.Header(wire.HeaderAIM) != "" {
 		return readChangeFeed(c)

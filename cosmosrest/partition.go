@@ -18,10 +18,14 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
-// listRanges lists the physical partitions of a container, in pages. A client that
-// follows them (A-IM) gets those that are newer than its ETag, all at once. To what it
-// knows it adds these, and drops those that are parents of others: the rest tiles the key
-// space again.
+// Physical partitions, called partition key ranges in the protocol: listed and followed as
+// in the service, and, unlike there, split and merged on demand, so that programs can be
+// tested against it.
+
+// listRanges lists the partitions of a container, in pages. A client that follows them
+// (A-IM) gets those that are newer than its ETag, all at once. It adds these to the ones
+// that it knows, and drops those that are parents of others: the rest tiles the key space
+// again.
 func listRanges(c *call) error {
 	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
@@ -47,8 +51,8 @@ func listRanges(c *call) error {
 	return rangesOf(cont, parts, all).replyAll(c)
 }
 
-// rangesTag is the ETag of a set of partitions. Each split and merge makes a partition
-// with a higher number than all before.
+// rangesTag is the ETag of a set of partitions. Each split and merge makes a partition with
+// a higher number than all before, so the highest number identifies the set.
 func rangesTag(cont *docstore.Container, parts []changefeed.Partition) string {
 	var newest int64
 	for _, p := range parts {
@@ -57,7 +61,8 @@ func rangesTag(cont *docstore.Container, parts []changefeed.Partition) string {
 	return `"` + cont.RID() + "." + strconv.FormatInt(newest, 10) + `"`
 }
 
-// knownRange is the newest partition that a client with this ETag knows; -1 is none.
+// knownRange is the newest partition that a client with this ETag knows; -1 for none, and
+// for an ETag of another container.
 func knownRange(cont *docstore.Container, etag string) int64 {
 	rid, number, _ := strings.Cut(strings.Trim(etag, `"`), ".")
 	n, err := strconv.ParseInt(number, 10, 64)
@@ -67,14 +72,14 @@ func knownRange(cont *docstore.Container, etag string) int64 {
 	return n
 }
 
-// rangeNumber is a partition's id, which the store counts up.
+// rangeNumber is the number that is a partition's id in the store.
 func rangeNumber(p changefeed.Partition) int64 {
 	n, _ := strconv.ParseInt(p.ID, 10, 64) // the store's ids are numbers
 	return n
 }
 
-// rangesOf are some of a container's partitions as clients see them; all is how many
-// there are.
+// rangesOf are some of a container's partitions as clients see them; all is their number
+// altogether.
 func rangesOf(cont *docstore.Container, parts []changefeed.Partition, all int) resources {
 	found := resources{member: "PartitionKeyRanges", rid: cont.RID()}
 	changed := cont.Changed().Unix()
@@ -92,7 +97,7 @@ func rangesOf(cont *docstore.Container, parts []changefeed.Partition, all int) r
 }
 
 // rangeRID is the resource id of a partition: the container's, and 8 bytes of which the
-// last says what it is.
+// last is the type.
 func rangeRID(cont *docstore.Container, p changefeed.Partition) string {
 	const partitionKeyRange = 0x50 << 56
 	own, _ := base64.StdEncoding.DecodeString(strings.ReplaceAll(cont.RID(), "-", "/")) // was made that way
@@ -100,8 +105,8 @@ func rangeRID(cont *docstore.Container, p changefeed.Partition) string {
 	return strings.ReplaceAll(base64.StdEncoding.EncodeToString(own), "/", "-")
 }
 
-// partitionChange is what an administrator asks of the partitions of a container, which
-// the service does by itself.
+// partitionChange is an administrator's request about the partitions of a container. The
+// service splits and merges by itself.
 type partitionChange struct {
 	Operation string   `json:"operation"` // split or merge
 	ID        string   `json:"id"`        // to split
@@ -139,7 +144,7 @@ func changePartitions(c *call) error {
 	return rangesOf(cont, made, len(now)).replyAll(c)
 }
 
-// changePartition does what is asked.
+// changePartition splits or merges.
 func changePartition(ctx context.Context, cont *docstore.Container, asked partitionChange) ([]changefeed.Partition, error) {
 	switch {
 	case asked.Operation == "split" && asked.ID != "" && asked.At == "":

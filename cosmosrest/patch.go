@@ -12,6 +12,10 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
+// Patches. A condition is compiled by the query engine and evaluated by the store's
+// committer, between reading the item and writing it, so no other write can come between.
+
+// patchItem changes parts of an item.
 func patchItem(c *call) error {
 	if err := c.allow(auth.Replace); err != nil {
 		return err
@@ -31,7 +35,8 @@ func patchItem(c *call) error {
 	return c.write(p.logical, changefeed.Write{Op: changefeed.WritePatch, ID: p.id, Patch: ops, IfMatch: c.in.IfMatch()}, cond)
 }
 
-// parsePatch reads a patch: {"condition", "operations"}, or the bare operations.
+// parsePatch reads a patch: {"condition", "operations"}, or the bare operations, as batches
+// have them.
 func parsePatch(body []byte) ([]changefeed.PatchOp, docstore.Condition, error) {
 	var patch struct {
 		Condition  string
@@ -55,7 +60,8 @@ func parsePatch(body []byte) ([]changefeed.PatchOp, docstore.Condition, error) {
 	return patch.Operations, cond, err
 }
 
-// parseCondition reads the condition of a patch, as in "from c where c.v = 1".
+// parseCondition compiles the condition of a patch, such as "from c where c.v = 1". A
+// condition that fails on an item is the client's mistake.
 func parseCondition(text string) (docstore.Condition, error) {
 	q, err := sql.ParseCondition(text)
 	if err != nil {

@@ -8,17 +8,18 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
-// pending is how much a range has after a position.
+// pending is how many changes a range has after a position.
 type pending struct {
 	Items  int64      `json:"items"`
 	Oldest *time.Time `json:"oldest,omitempty"` // commit time of the first of them
 	Ahead  bool       `json:"ahead,omitempty"`  // the position lies after the end of the feed
 }
 
-// countPending answers a change feed request that asks for the number of changes in
-// place of a page. The service has nothing of the kind: LSNs there count the
-// transactions of one partition, here those of the container, from which nobody can
-// say how much a range has. Unlike a page, a count may be of several partitions.
+// countPending answers a change feed request that wants the number of changes instead of a
+// page. The service has nothing of the kind. There, LSNs count the transactions of one
+// partition, so clients subtract them; here they count those of the container, and a
+// difference says nothing about a range. Unlike a page, a count may be about several
+// partitions.
 func (f *feedRead) countPending() (err error) {
 	if f.o.Mode, f.wrapped, err = f.c.in.FeedMode(); err != nil {
 		return err

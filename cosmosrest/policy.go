@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// What a container's properties mean to the store, which of them the service refuses,
-// and what it fills in.
+// The properties of a container: their meaning for the store, the checks of the service,
+// and the defaults that it fills in.
 
 // partitionKey is the definition of a container's partition key.
 type partitionKey struct {
@@ -32,7 +32,9 @@ const (
 	wantUnique = `{"uniqueKeys":[{"paths":["/a"]}]}` // for messages
 )
 
-// spec checks a container's properties, and reads what of them the store acts on. A lenient server needs no partition key.
+// spec checks a container's properties, and returns those that the store acts on. On a
+// lenient server a container may lack a partition key; it gets the one that the service
+// gives to such containers.
 func (p properties) spec(lenient bool) (s docstore.ContainerSpec, err error) {
 	if s.ID, err = p.id(); err != nil {
 		return s, err
@@ -62,7 +64,7 @@ func (p properties) spec(lenient bool) (s docstore.ContainerSpec, err error) {
 // versionNumbers are the versions of a partition key as the Java SDK sends them.
 var versionNumbers = map[string]string{`"V1"`: "1", `"V2"`: "2"}
 
-// numberVersion makes the version of the partition key the number that all SDKs read.
+// numberVersion turns the version of the partition key into the number that all SDKs read.
 func (p properties) numberVersion() {
 	var key properties
 	if json.Unmarshal(p["partitionKey"], &key) != nil {
@@ -74,8 +76,9 @@ func (p properties) numberVersion() {
 	}
 }
 
-// partitionKey is the definition of the partition key. Without a version, keys are
-// hashed as in version 1, except hierarchical ones, which have version 2 only.
+// partitionKey reads the definition of the partition key. Without a version keys are hashed
+// as in version 1, as the service does for old clients; hierarchical keys have version 2
+// only.
 func (p properties) partitionKey() (paths []string, hashVersion int, err error) {
 	var key partitionKey
 	if p["partitionKey"] == nil {
@@ -103,7 +106,7 @@ func (p properties) partitionKey() (paths []string, hashVersion int, err error) 
 	return key.Paths, max(key.Version, 1), err
 }
 
-// ttl is the default time to live in seconds; nil is none.
+// ttl is the default time to live in seconds; nil for none.
 func (p properties) ttl() (seconds *int, err error) {
 	return seconds, p.member("defaultTtl", "whole seconds above 0, or -1", &seconds)
 }
@@ -113,7 +116,7 @@ type feedPolicy struct {
 	Minutes int64 `json:"retentionDuration"`
 }
 
-// retention is how long the change feed policy keeps all versions and deletes.
+// retention is for how long the change feed policy keeps all versions and deletes.
 func (p properties) retention() (time.Duration, error) {
 	var policy feedPolicy
 	if err := p.member("changeFeedPolicy", `whole minutes, as in {"retentionDuration":10}`, &policy); err != nil {
@@ -130,10 +133,12 @@ type uniquePolicy struct {
 	Keys []uniqueKey `json:"uniqueKeys"`
 }
 
+// uniqueKey is a set of paths whose values together must differ in a logical partition.
 type uniqueKey struct {
 	Paths []string `json:"paths"`
 }
 
+// uniqueKeys are the sets of paths of the unique key policy.
 func (p properties) uniqueKeys() (sets [][]string, err error) {
 	var policy uniquePolicy
 	if err := p.member("uniqueKeyPolicy", wantUnique, &policy); err != nil {
@@ -145,18 +150,20 @@ func (p properties) uniqueKeys() (sets [][]string, err error) {
 	return sets, nil
 }
 
-// indexing is what of an indexing policy is checked. The server has no indexes: a policy
-// changes nothing else.
+// indexing is the part of an indexing policy that is checked. The server has no indexes to
+// choose, so a policy changes nothing else.
 type indexing struct {
 	Mode     string        `json:"indexingMode"`
 	Included []indexedPath `json:"includedPaths"`
 	Excluded []indexedPath `json:"excludedPaths"`
 }
 
+// indexedPath is a path that is indexed, or is not.
 type indexedPath struct {
 	Path string `json:"path"`
 }
 
+// rootPath stands for everything.
 const rootPath = "/*" // everything
 
 // checkIndexing refuses an indexing policy that the service would refuse.
@@ -180,7 +187,7 @@ func (p properties) checkIndexing() error {
 	return nil
 }
 
-// checkObjects refuses members that are there and are not objects.
+// checkObjects refuses members that are there and are no objects.
 func (p properties) checkObjects(names ...string) error {
 	for _, name := range names {
 		if err := p.member(name, "an object", &properties{}); err != nil {
@@ -190,8 +197,8 @@ func (p properties) checkObjects(names ...string) error {
 	return nil
 }
 
-// unchanged refuses properties that would move documents. A unique key policy that the
-// client leaves out stays.
+// unchanged refuses properties that would move documents or forbid existing ones. A unique
+// key policy that the client leaves out stays, as in the service.
 func unchanged(old, next docstore.ContainerSpec, p properties) error {
 	switch {
 	case next.ID != old.ID:
@@ -204,8 +211,8 @@ func unchanged(old, next docstore.ContainerSpec, p properties) error {
 	return nil
 }
 
-// describe is a container's specification as clients see it, with what they have said of
-// it besides.
+// describe is a container's specification as clients see it, with all else that they said
+// of it.
 func describe(s docstore.ContainerSpec, said properties) properties {
 	p := properties{}
 	maps.Copy(p, said)
@@ -229,8 +236,7 @@ func describe(s docstore.ContainerSpec, said properties) properties {
 	return p
 }
 
-// complete adds to a member, which is an object if it is there, what of the defaults it
-// lacks.
+// complete adds the defaults that a member lacks. The member is an object if it is there.
 func (p properties) complete(name string, defaults properties) {
 	own := properties{}
 	_ = json.Unmarshal(p[name], &own) // was checked when it came
@@ -239,6 +245,7 @@ func (p properties) complete(name string, defaults properties) {
 	p[name] = wire.Encode(all)
 }
 
+// keyDefaults are those of a partition key.
 func keyDefaults(s docstore.ContainerSpec) properties {
 	if len(s.Paths) == 1 {
 		return properties{"kind": wire.Encode(kindHash)}
@@ -246,6 +253,7 @@ func keyDefaults(s docstore.ContainerSpec) properties {
 	return properties{"kind": wire.Encode(kindMulti), "version": wire.Encode(s.HashVersion)}
 }
 
+// indexingDefaults are those of an indexing policy: everything but the ETag.
 func indexingDefaults(p properties) properties {
 	included, excluded := []indexedPath{{rootPath}}, []indexedPath{{`/"_etag"/?`}}
 	var policy indexing
@@ -259,10 +267,13 @@ func indexingDefaults(p properties) properties {
 	}
 }
 
+// conflictDefaults are those of a conflict resolution policy. There is one region, so
+// nothing conflicts; clients only read them.
 var conflictDefaults = properties{
 	"mode": wire.Encode("LastWriterWins"), "conflictResolutionPath": wire.Encode("/_ts"), "conflictResolutionProcedure": wire.Encode(""),
 }
 
+// uniquePolicyOf is the unique key policy of a specification.
 func uniquePolicyOf(s docstore.ContainerSpec) json.RawMessage {
 	policy := uniquePolicy{Keys: []uniqueKey{}}
 	for _, set := range s.UniqueKeys {

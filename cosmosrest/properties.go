@@ -10,11 +10,14 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// properties are what a client says of a database, container or offer. Members that the
+// The properties of databases, containers and offers: JSON objects of which the server
+// knows some members and keeps the others, so that a client gets back all that it sent.
+
+// properties are a client's description of a database, container or offer. Members that the
 // server does not know are kept as they came.
 type properties map[string]json.RawMessage
 
-// readProperties reads the request's body.
+// readProperties reads the request's body. A member that is null counts as absent.
 func readProperties(in *wire.Request) (properties, error) {
 	body, err := in.Body(wire.MaxProperties)
 	if err != nil {
@@ -28,7 +31,7 @@ func readProperties(in *wire.Request) (properties, error) {
 	return p, nil
 }
 
-// member decodes a member; without it, v stays what it is.
+// member decodes a member into v; without the member v stays as it is.
 func (p properties) member(name, want string, v any) error {
 	raw, ok := p[name]
 	if !ok {
@@ -40,8 +43,8 @@ func (p properties) member(name, want string, v any) error {
 	return nil
 }
 
-// id is what the resource is to be called. Unlike the store, the service also refuses
-// names that end in a blank.
+// id is the name of the resource. Unlike the store, the service refuses names that end in
+// white space.
 func (p properties) id() (string, error) {
 	if p["id"] == nil {
 		return "", wire.BadRequest("id is missing: want a name such as %q", "orders")
@@ -71,7 +74,7 @@ func (p properties) identify(id, rid, self string, v version) {
 	p["_etag"], p["_ts"] = wire.Encode(v.ETag), wire.Encode(v.Changed)
 }
 
-// version is the state of a resource that clients make their writes depend on.
+// version is the state of a resource on which clients make their writes conditional.
 type version struct {
 	ETag    string
 	Changed int64 // Unix seconds
@@ -80,15 +83,15 @@ type version struct {
 // newVersion is that of a resource that changes now.
 func newVersion() version { return version{`"` + wire.NewUUID() + `"`, time.Now().Unix()} }
 
-// meta is what the store keeps with a database or container for the server. A change of
-// the offer does not change the version of the resource that has it.
+// meta is the server's own record about a database or container, which the store keeps with
+// it. A change of the offer does not change the version of the resource that has it.
 type meta struct {
 	version
 	Body  properties `json:",omitempty"` // without system properties
 	Offer *offer     `json:",omitempty"`
 }
 
-// readMeta reads it; it is empty for what was made without the server.
+// readMeta reads the record; it is empty for a resource that was made without the server.
 func readMeta(raw json.RawMessage) meta {
 	var m meta
 	if json.Unmarshal(raw, &m) != nil {
@@ -97,7 +100,7 @@ func readMeta(raw json.RawMessage) meta {
 	return m
 }
 
-// at is the version, or that of a resource which was made without the server.
+// at is the version; that of the store for a resource that was made without the server.
 func (m *meta) at(etag string, changed time.Time) version {
 	if m.ETag == "" {
 		return version{etag, changed.Unix()}
@@ -105,8 +108,8 @@ func (m *meta) at(etag string, changed time.Time) version {
 	return m.version
 }
 
-// replyResource sends a database, container or offer. A read may want a certain version,
-// or only another one than the client has.
+// replyResource sends a database, container or offer. A read may be conditional on the
+// version.
 func (c *call) replyResource(status int, v version, body []byte) error {
 	read := c.in.Method == http.MethodGet
 	if read {

@@ -12,6 +12,8 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
+// Queries, plans and ReadFeed: the protocol around package query, which does the work.
+
 // itemQuery is a query of the documents of a container.
 type itemQuery struct {
 	*query.Query
@@ -59,7 +61,9 @@ func queryItems(c *call) error {
 	return c.reply(http.StatusOK, docs.Finish())
 }
 
-// newItemQuery reads a query, and finds out how to serve it. A long one that cannot be run is to be paid for, too.
+// newItemQuery reads a query and finds the way to its documents. Compiling a long text is
+// charged, also if the query cannot be run: else broken queries would be computed for
+// nothing.
 func newItemQuery(c *call) (q itemQuery, err error) {
 	if err := c.allow(auth.Query); err != nil {
 		return q, err
@@ -96,8 +100,8 @@ func (c *call) queryText() (query.Text, error) {
 	return query.ParseText(body)
 }
 
-// route is the first partition that the query is about. It refuses what the service's
-// gateway does not spread over partitions.
+// route is the first partition that the query is about. It refuses queries that the
+// service's gateway does not spread over partitions.
 func (q *itemQuery) route(c *call) (changefeed.Partition, error) {
 	part, only, err := q.Partition()
 	if err != nil {
@@ -111,8 +115,9 @@ func (q *itemQuery) route(c *call) (changefeed.Partition, error) {
 	return part, c.in.Consistent(part, q.cont.Newest(part.Range.Min))
 }
 
-// refuseCrossing refuses a query over all partitions that the gateway would refuse. It does so
-// also where the container has but one partition, as it may have more some day.
+// refuseCrossing refuses a query over all partitions that the gateway would refuse, also if
+// the container has a single partition: it may have more some day, and the program would
+// fail then.
 func (q *itemQuery) refuseCrossing(c *call) error {
 	if c.s.o.Lenient {
 		return nil
@@ -138,7 +143,7 @@ func (q *itemQuery) refuseCrossing(c *call) error {
 	return e
 }
 
-// planQuery serves POST docs with a query whose plan is asked for: how a client runs it
+// planQuery serves POST docs with a query and the header for its plan: how a client runs it
 // over several partitions by itself.
 func planQuery(c *call) error {
 	q, err := newItemQuery(c)

@@ -21,7 +21,7 @@ const Unlimited = -1
 // emulator's well-known key, no throttling and no Entra tokens.
 type Options struct {
 	// Keys are the account's keys; without any, the emulator's well-known key is the
-	// read-write key. Anybody knows it: give another one where others can reach the server.
+	// read-write key. Anybody knows it: give other keys where others can reach the server.
 	Keys Keys
 
 	// Tokens says whose Entra tokens are accepted, and what they may do; nil refuses all.
@@ -32,7 +32,7 @@ type Options struct {
 	Lenient bool
 
 	// Throughput is the budget in request units a second of a container that was
-	// created without one of its own; 0 does not throttle. With [Unlimited] no
+	// created without its own; 0 does not throttle. With [Unlimited] no
 	// container is throttled, also those with an offer.
 	Throughput int
 

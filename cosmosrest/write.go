@@ -11,7 +11,9 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// createItem adds an item, or with the header for it adds or replaces one.
+// Writes of single items.
+
+// createItem adds an item or, with the header of an upsert, adds or replaces it.
 func createItem(c *call) error {
 	w, action := changefeed.Write{Op: changefeed.WriteCreate}, auth.Create
 	if c.in.Flag(wire.HeaderUpsert) {
@@ -55,8 +57,8 @@ func (s *Server) keyOf(cont *docstore.Container, body []byte) (changefeed.Partit
 	return cont.KeyOf(body)
 }
 
-// unlessOther is what an upsert with If-Match or If-None-Match wants of an item that is
-// there; nil for nothing. For the service, it may create the item all the same.
+// unlessOther is the condition of an upsert with If-Match or If-None-Match, on an item that
+// exists; nil for none. As in the service, such an upsert may create the item all the same.
 func unlessOther(match, none string) docstore.Condition {
 	if match == "" && none == "" {
 		return nil
@@ -67,6 +69,7 @@ func unlessOther(match, none string) docstore.Condition {
 	}
 }
 
+// replaceItem replaces an item.
 func replaceItem(c *call) error {
 	if err := c.allow(auth.Replace); err != nil {
 		return err
@@ -109,7 +112,8 @@ func (c *call) write(p logical, w changefeed.Write, cond docstore.Condition) err
 	return c.reply(statusOf(w.Op, r), r.Body)
 }
 
-// conditions are those of writes, by index; nil is none.
+// conditions are those of writes, by index; nil for none, which is the usual case and
+// allocates nothing.
 func conditions(of ...docstore.Condition) map[int]docstore.Condition {
 	var all map[int]docstore.Condition
 	for i, cond := range of {
@@ -124,7 +128,8 @@ func conditions(of ...docstore.Condition) map[int]docstore.Condition {
 	return all
 }
 
-// withoutTriggers refuses a write that wants triggers to run, which would not.
+// withoutTriggers refuses a write whose triggers would not run: to leave them out silently
+// would break the program's rules.
 func (c *call) withoutTriggers() error {
 	for _, name := range []string{wire.HeaderPreTrigger, wire.HeaderPostTrigger} {
 		if trigger := c.in.Header(name); trigger != "" && !c.s.o.Lenient {
@@ -134,7 +139,7 @@ func (c *call) withoutTriggers() error {
 	return nil
 }
 
-// statusOf is the status of a write that was done.
+// statusOf is the status of a write that was carried out.
 func statusOf(op changefeed.WriteOp, r changefeed.Result) int {
 	switch {
 	case op == changefeed.WriteDelete:

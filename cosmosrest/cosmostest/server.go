@@ -1,10 +1,11 @@
-// Package cosmostest is an account of Azure Cosmos DB for a test: package cosmosrest over a store in memory, which any
-// SDK can use and which ends with the test.
+// Package cosmostest is an account of Azure Cosmos DB for a test: package cosmosrest over a
+// store in memory, which any SDK can use and which ends with the test.
 //
 //	server := cosmostest.NewTestServer(t)
 //	client, err := azcosmos.NewClientFromConnectionString(server.ConnectionString(), nil)
 //
-// It is as strict as the service, so that a program that passes here works there; see docs/server.md for the differences.
+// It is as strict as the service, so that a program that passes here works there; see
+// docs/server.md for the differences.
 package cosmostest
 
 import (
@@ -35,7 +36,7 @@ type Server struct {
 	// DB is what the server serves, to fill it and to look into it directly.
 	DB *docstore.DB
 
-	// Client trusts the server's certificate, if it has one.
+	// Client trusts the certificate of a server with TLS.
 	Client *http.Client
 
 	ctx     context.Context // of the start
@@ -73,8 +74,8 @@ func StartTestServer(t testing.TB, o Options) *Server {
 	return s
 }
 
-// Start starts a server for programs that are no tests, such as examples. Requests that wait for a change end with ctx;
-// the server ends with [Server.Close].
+// Start starts a server for programs that are no tests, such as examples. Requests that
+// wait for a change end with ctx; the server ends with [Server.Close].
 func Start(ctx context.Context, o Options) (*Server, error) {
 	s, err := start(ctx, o)
 	if err != nil {

@@ -10,14 +10,19 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// Sub-statuses of refused credentials.
+// The way of a credential: the Authorization header names its kind, and the kind decides
+// who checks it. Resource tokens, the third kind of the service, are refused: they belong
+// to users and permissions, which this server does not have.
+
+// The sub-statuses of refused credentials, all 401.
 const (
 	subNoHeader  = 5000 // 401: there is no authorization header
 	subBadHeader = 5001 // 401: it cannot be read
 	subTokensOff = 5002 // 401: Entra tokens are not accepted
 )
 
-// unauthorized is a 401.
+// unauthorized is a 401. Like the service's it comes from the gateway, whose messages have
+// no frame.
 func unauthorized(sub int, format string, args ...any) *wire.Error {
 	e := wire.Errorf(http.StatusUnauthorized, sub, wire.CodeUnauthorized, format, args...)
 	e.Bare = true
@@ -58,13 +63,14 @@ func (a *Authority) Authenticate(ctx context.Context, r *wire.Request) (Principa
 	return Principal{}, unauthorized(subBadHeader, "The authorization token is of type %q: want master or aad", cred.kind)
 }
 
-// credential is an authorization header.
+// credential is an Authorization header, taken apart.
 type credential struct {
 	kind      string // master, aad, resource
 	signature string
 }
 
-// parseCredential reads type=...&ver=1.0&sig=..., percent-encoded or not.
+// parseCredential reads type=...&ver=1.0&sig=..., percent-encoded or not: some SDKs encode
+// the whole.
 func parseCredential(text string) (credential, bool) {
 	if strings.IndexByte(text, '%') >= 0 {
 		plain, err := url.PathUnescape(text) // not a query: a bare + is part of a signature

@@ -26,6 +26,13 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
+// The issuer's public keys: a JSON Web Key Set (RFC 7517), from a file or by https.
+//
+// Issuers change their keys without notice, so a token with an unknown key has the set read
+// again, but not more often than keySetFresh: a stranger could otherwise make the server
+// ask the issuer at will.
+
+// How often the set is read, and what a set may be.
 const (
 	keySetFresh   = 5 * time.Minute  // a key set is not read again before
 	keySetPause   = 10 * time.Second // after a failure
@@ -34,6 +41,7 @@ const (
 	minRSA        = 2048    // bits
 )
 
+// errNoKey is an unknown key, also after the set was read again.
 var errNoKey = errors.New("the key that signed it is not in the key set")
 
 // keySet is a JSON Web Key Set in a file or at an address.
@@ -45,12 +53,15 @@ type keySet struct {
 	next   time.Time     // not before; of who has the turn
 }
 
+// publicKey is a key of the set, by its id.
 type publicKey struct {
 	id  string
 	key crypto.PublicKey
 }
 
-// newKeySet reads a file at once, an address with the first token.
+// newKeySet reads a file at once, so that a wrong one stops the server, and an address with
+// the first token. An address must be https, unless it is this machine: whoever could
+// change the answer could sign tokens.
 func newKeySet(source string) (*keySet, error) {
 	k := &keySet{source: source, turn: make(chan struct{}, 1)}
 	k.keys.Store(&[]publicKey{})
@@ -77,14 +88,15 @@ func newKeySet(source string) (*keySet, error) {
 	return k, nil
 }
 
-// loopback reports whether a host can only be this one.
+// loopback reports whether a host can only be this machine.
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // find is the key with this id, of the kind that the method needs; for a token that names
-// no key, all of that kind. It reads the source again when there is none.
+// no key, all of that kind. If there is none, the source is read again, by one caller for
+// all.
 func (k *keySet) find(ctx context.Context, id, method string, log *slog.Logger) (any, error) {
 	if found, ok := k.pick(id, method); ok {
 		return found, nil
@@ -107,6 +119,7 @@ func (k *keySet) find(ctx context.Context, id, method string, log *slog.Logger) 
 	return nil, fmt.Errorf("%w: kid is %q", errNoKey, id)
 }
 
+// pick is find among the keys as last read.
 func (k *keySet) pick(id, method string) (any, bool) {
 	var set jwt.VerificationKeySet
 	for _, p := range *k.keys.Load() {
@@ -117,7 +130,8 @@ func (k *keySet) pick(id, method string) (any, bool) {
 	return set, len(set.Keys) > 0
 }
 
-// fits reports whether a method of signing is one for a key.
+// fits reports whether a method of signing belongs to a key. A token that chose its method
+// freely could have a public key used as the secret of an HMAC.
 func fits(key crypto.PublicKey, method string) bool {
 	switch key := key.(type) {
 	case *rsa.PublicKey:
@@ -128,7 +142,7 @@ func fits(key crypto.PublicKey, method string) bool {
 	return method == "EdDSA"
 }
 
-// read reads the source, and says when it may be read again.
+// read reads the source, and sets when it may be read again. After a failure that is soon.
 func (k *keySet) read(ctx context.Context) error {
 	k.next = time.Now().Add(keySetPause)
 	text, err := k.text(ctx)
@@ -144,6 +158,7 @@ func (k *keySet) read(ctx context.Context) error {
 	return nil
 }
 
+// text is the source's text. Redirects are not followed: the address is part of the trust.
 func (k *keySet) text(ctx context.Context) (text []byte, err error) {
 	if k.client == nil {
 		return os.ReadFile(k.source)
@@ -163,8 +178,8 @@ func (k *keySet) text(ctx context.Context) (text []byte, err error) {
 	return io.ReadAll(io.LimitReader(answer.Body, maxKeySet))
 }
 
-// webKey is a key in a set. Kinds of keys that are not known are left out, as the
-// standard demands.
+// webKey is a key in a set. Kinds of keys that are not known are left out, as the standard
+// demands.
 type webKey struct {
 	Kind  string `json:"kty"`
 	Use   string `json:"use"`
@@ -185,6 +200,8 @@ func (n *number) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
+// parseKeySet reads the keys for signatures; a set without any is an error, because it
+// would refuse all.
 func parseKeySet(text []byte) (keys []publicKey, err error) {
 	var set struct {
 		Keys []webKey `json:"keys"`
@@ -210,7 +227,7 @@ func parseKeySet(text []byte) (keys []publicKey, err error) {
 	return keys, nil
 }
 
-// public is the key itself; nil when its kind is not known.
+// public is the key itself; nil if its kind is not known.
 func (w webKey) public() (crypto.PublicKey, error) {
 	switch w.Kind + w.Curve {
 	case "RSA":

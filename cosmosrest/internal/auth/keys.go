@@ -14,37 +14,46 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
+// Master keys: HMAC-SHA256 over method, kind of resource, link and date, each in its own
+// line. Signatures are compared in constant time, so that the time of an answer says
+// nothing about the right one.
+
 // Key is a master key of the account.
 type Key struct {
 	Name  string // for messages
-	Text  string // in base64; one without is no key
+	Text  string // in base64; without it there is no key
 	Write bool   // it may do everything, else only read
 }
 
+// The service accepts a date up to 15 minutes off; a key must be long enough not to be
+// guessed.
 const (
 	minKey    = 16               // bytes of a key
 	clockSkew = 15 * time.Minute // between the date of a request and our clock, either way
 )
 
-// keyring checks signatures. Signers are pooled, because it takes longer to prepare the
-// state of an HMAC than to use it.
+// keyring checks signatures. Signers are pooled, because to prepare the state of an HMAC
+// takes longer than to use it.
 type keyring struct {
 	keys    []masterKey
 	signers *sync.Pool
 }
 
+// masterKey is a key, decoded, with its owner.
 type masterKey struct {
 	secret []byte
 	who    Principal
 }
 
-// signer has an HMAC for each key, and the memory for one check.
+// signer has an HMAC for each key, and the memory for a check.
 type signer struct {
 	macs    []hash.Hash
 	payload []byte
 	sum     [sha256.Size]byte
 }
 
+// newKeyring decodes keys. The same secret as a read-write and as a read-only key is
+// refused: whoever was meant to read only could then write.
 func newKeyring(keys []Key) (keyring, error) {
 	var ring keyring
 	for _, key := range keys {
@@ -69,7 +78,7 @@ func newKeyring(keys []Key) (keyring, error) {
 	return ring, nil
 }
 
-// principal is who has the key.
+// principal is the principal to whom the key belongs.
 func (k *Key) principal() Principal {
 	if k.Write {
 		return owner
@@ -77,6 +86,7 @@ func (k *Key) principal() Principal {
 	return reader
 }
 
+// newSigner prepares an HMAC for each key.
 func newSigner(keys []masterKey) *signer {
 	s := new(signer)
 	for _, k := range keys {
@@ -85,7 +95,9 @@ func newSigner(keys []masterKey) *signer {
 	return s
 }
 
-// check finds out which key signed a request.
+// check finds out which key signed a request. Its error repeats the text that should have
+// been signed, as the service's does, because that is how authors of clients find their
+// mistakes.
 func (ring keyring) check(r *wire.Request, signature string) (Principal, error) {
 	date := r.Header(wire.HeaderDate)
 	if date == "" {
@@ -101,7 +113,7 @@ func (ring keyring) check(r *wire.Request, signature string) (Principal, error) 
 	return who, checkDate(date, time.Now())
 }
 
-// signed is whose key made the signature.
+// signed finds the key that made a signature.
 func (ring keyring) signed(method string, t wire.Target, date, signature string) (Principal, bool) {
 	var text [sha256.Size + 1]byte // room for what DecodedLen is too high
 	if len(signature) != base64.StdEncoding.EncodedLen(sha256.Size) {
@@ -126,7 +138,7 @@ func (ring keyring) signed(method string, t wire.Target, date, signature string)
 	return Principal{}, false
 }
 
-// compose is what is signed; it is valid until the next call.
+// compose is the text that is signed; it is valid until the next call.
 func (s *signer) compose(method, kind, link, date string) []byte {
 	b := appendLower(s.payload[:0], method)
 	b = appendLower(append(b, '\n'), kind)
@@ -148,9 +160,9 @@ func appendLower(b []byte, text string) []byte {
 	return b
 }
 
-// links are those that a signature may cover, the usual one first. Clients that
-// address by resource ids sign the last of them alone, in lower case; so do all for
-// offers, though some sign the whole link there.
+// links are those that a signature may cover, the usual one first. Clients that address by
+// resource ids sign the last of them alone, in lower case; so do all for offers, though
+// some sign the whole link there.
 func links(t wire.Target) []string {
 	last := strings.ToLower(t.Link[strings.LastIndexByte(t.Link, '/')+1:])
 	switch {
@@ -173,8 +185,8 @@ func isRID(id string, bytes int) bool {
 	return err == nil
 }
 
-// checkDate refuses requests that were not signed about now, lest somebody who has seen
-// one sends it again.
+// checkDate refuses requests that were signed long ago or for later, because a signature
+// that somebody has seen could otherwise be used for ever.
 func checkDate(text string, now time.Time) error {
 	date, err := http.ParseTime(text)
 	if err != nil {

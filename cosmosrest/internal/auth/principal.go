@@ -7,6 +7,8 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
+// Principals: who sends a request, and what a grant lets them do on a resource.
+
 // Principal is who sends a request. The zero value may do nothing.
 type Principal struct {
 	id     string // of an Entra principal; empty for a key
@@ -20,13 +22,16 @@ var (
 	reader = Principal{grants: []grant{{actions: readerActions}}}
 )
 
-// Resource is what a request is about, by ids: a container, a database, or the set of them all.
+// Resource is the subject of a request, by ids: a container, a database, or the set of them
+// all.
 type Resource struct {
 	Database, Container string // empty for none
 	Account             bool   // the account itself, which lies in every scope: all clients read it first
 }
 
-// May reports whether the principal may do an action on a resource, which is looked up only when its names count.
+// May reports whether the principal may do an action on a resource. The resource is a
+// function, because to find its names costs a look into the store, and owners of keys need
+// none.
 func (p *Principal) May(action string, on func() Resource) bool {
 	return p.all || slices.ContainsFunc(p.grants, func(g grant) bool { return slices.Contains(g.actions, action) && g.holds(on) })
 }
@@ -47,7 +52,8 @@ const (
 	subNotGranted      = 5302 // no role grants the action
 )
 
-// Refusal is the 403 of an action that the principal may not do.
+// Refusal is the 403 of an action that the principal may not do, in the service's words,
+// which name the principal, the action and the scope that a role would have to grant.
 func (p *Principal) Refusal(action string, on Resource, r *wire.Request) error {
 	e := wire.Errorf(http.StatusForbidden, 0, wire.CodeForbidden, "Insufficient permissions: the key may only read: want a read-write key")
 	e.Bare = true

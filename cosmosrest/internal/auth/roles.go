@@ -8,7 +8,10 @@ import (
 	"strings"
 )
 
-// Actions that roles grant, by the service's names. Only keys may [Manage].
+// Roles: which actions a principal may do, and where. The names of actions and of the two
+// built-in roles are the service's, so that a role definition can be copied from Azure.
+
+// The actions that roles grant, by the service's names. Only keys may [Manage].
 const (
 	ReadMetadata   = ofAccount + "readMetadata"
 	Query          = ofContainer + "executeQuery"
@@ -26,7 +29,7 @@ const (
 	ofContainer = ofAccount + "sqlDatabases/containers/"
 )
 
-// Names of sets of actions, besides the actions themselves.
+// The names of sets of actions, besides the actions themselves.
 const (
 	readerRole      = "Cosmos DB Built-in Data Reader"
 	contributorRole = "Cosmos DB Built-in Data Contributor"
@@ -42,7 +45,7 @@ var (
 
 // Grant is what a principal may do in one container, in one database, or everywhere.
 type Grant struct {
-	Database, Container string // ids; empty or "*" is every one
+	Database, Container string // ids; empty or "*" is all
 	Actions             []string
 }
 
@@ -76,6 +79,7 @@ func compileRoles(roles map[string][]Grant) (map[string][]grant, error) {
 	return all, nil
 }
 
+// compile lists the single actions of a grant, and refuses one that means nothing.
 func (g Grant) compile() (grant, error) {
 	c := grant{database: unlessEvery(g.Database), container: unlessEvery(g.Container)}
 	if c.database == "" && c.container != "" {
@@ -94,6 +98,7 @@ func (g Grant) compile() (grant, error) {
 	return c, nil
 }
 
+// unlessEvery is an id, empty for every one.
 func unlessEvery(id string) string {
 	if id == "*" {
 		return ""
@@ -101,7 +106,8 @@ func unlessEvery(id string) string {
 	return id
 }
 
-// meaning are the actions that a name grants; for a name that is not known, all names.
+// meaning are the actions that a name grants; for an unknown name, all names, for the
+// error.
 func meaning(name string) ([]string, bool) {
 	for _, set := range []struct {
 		name    string

@@ -14,6 +14,10 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
+// Tokens of Microsoft Entra ID: JSON Web Tokens, checked with the issuer's public keys.
+// Issuer, audience and expiration are required; what the principal may do is in the roles
+// of the server's options, since the role assignments of Azure are not in the token.
+
 // Tokens says whose Entra tokens are accepted. The fields are those of the server's options.
 type Tokens struct {
 	Issuer    string
@@ -23,7 +27,7 @@ type Tokens struct {
 	Insecure  bool               // the emulator's tokens too
 }
 
-// Sub-statuses of refused tokens: 401.
+// The sub-statuses of refused tokens, all 401.
 const (
 	subTokenFormat     = 5003
 	subTokenSignature  = 5004
@@ -35,6 +39,7 @@ const (
 	subTokenUnknownKey = 5200
 )
 
+// tokenLeeway is by how much the clocks of the issuer and of this server may differ.
 const tokenLeeway = time.Minute // by which clocks may differ
 
 // signingMethods are those with a key pair. A method with a shared secret would take the
@@ -51,7 +56,8 @@ type verifier struct {
 	log    *slog.Logger
 }
 
-// newVerifier reads the keys, if they are in a file.
+// newVerifier reads the keys, if they are in a file, and refuses options that would accept
+// tokens of anybody: each of issuer, audience, key set and roles must be there.
 func newVerifier(t *Tokens, keys []Key, log *slog.Logger) (*verifier, error) {
 	if t == nil {
 		return nil, nil
@@ -86,17 +92,18 @@ func newVerifier(t *Tokens, keys []Key, log *slog.Logger) (*verifier, error) {
 	return v, err
 }
 
-// claims are those that say whom a token is for.
+// claims are those that name the principal.
 type claims struct {
 	jwt.RegisteredClaims
 	Object string `json:"oid"`
 	App    string `json:"appid"`
 }
 
-// principal is the id of who a token is for.
+// principal is the id of the principal: the object id, or for applications of version 1
+// their own id.
 func (c *claims) principal() string { return cmp.Or(c.Object, c.App, c.Subject) }
 
-// check finds out whose token it is.
+// check finds the principal of a token.
 func (v *verifier) check(ctx context.Context, token string) (Principal, error) {
 	if v == nil {
 		return Principal{}, unauthorized(subTokensOff, "The server takes no Entra tokens: want a signature with a key")
@@ -125,7 +132,8 @@ func (v *verifier) check(ctx context.Context, token string) (Principal, error) {
 	return Principal{id: c.principal(), grants: v.grants[c.principal()]}, nil
 }
 
-// proven reports whether a token ends in a key of the account.
+// proven reports whether a token ends in a key of the account, as those of the emulator do
+// in place of a signature.
 func (v *verifier) proven(token string) bool {
 	last := strings.TrimRight(token[strings.LastIndexByte(token, '.')+1:], "=")
 	found := 0
@@ -135,8 +143,8 @@ func (v *verifier) proven(token string) bool {
 	return found == 1
 }
 
-// fault is the 401 of a token; nil for no error. Claims are checked, and repeated, only
-// when the signature is good.
+// fault is the 401 of a token; nil for no error. Claims are repeated in it only when the
+// signature is good, because anybody could write them into the log otherwise.
 func (v *verifier) fault(err error, c *claims) error {
 	switch {
 	case err == nil:

@@ -12,9 +12,17 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// Budgets are what containers may use, and have used. A container has the throughput of its offer, in equal parts for
-// its partitions. One without an offer shares that of its database with others like it; without that, it has the
-// server's default.
+// Budgets: the throughput of containers in request units, by buckets that fill at a steady
+// rate.
+//
+// A request is admitted while its bucket is not empty, and pays afterwards, since its cost
+// is known only then; so a bucket may be overdrawn, and later requests wait until it has
+// recovered. Whoever is refused is given a time of his own to come again: clients that all
+// returned at once would be refused again, and the .NET SDK gives up after nine tries.
+
+// Budgets are the throughputs of containers, and their use. A container has the throughput
+// of its offer, in equal parts for its partitions. Without an offer it shares that of its
+// database with others like it; without that, it has the server's default.
 type Budgets struct {
 	db      *docstore.DB
 	usual   int                            // request units a second of a container without an offer; 0 is no limit
@@ -26,21 +34,22 @@ type Budgets struct {
 	shared map[string]*bucket // by resource id of the database
 }
 
-// budget is that of a container, as long as nobody changes the offers.
+// budget is that of a container, until somebody changes an offer.
 type budget struct {
 	tag, databaseTag string             // ETags of what it was made from
 	shared           *bucket            // of the database
 	ranges           map[string]*bucket // by partition id; empty is no limit
 }
 
-// NewBudgets reads the budgets of a store's containers from their offers. usual is the throughput of a container without
-// one, 0 for no limit. The nil Budgets limit nothing.
+// NewBudgets reads the budgets of a store's containers from their offers. usual is the
+// throughput of a container without an offer, 0 for no limit. The nil Budgets limit
+// nothing.
 func NewBudgets(db *docstore.DB, usual int, offered func(meta json.RawMessage) int) *Budgets {
 	return &Budgets{db: db, usual: usual, offered: offered}
 }
 
-// Admit refuses a request when the partition has used up its budget. A request that is admitted may cost more than
-// there is left: the next ones wait for that.
+// Admit refuses a request when the partition has used up its budget. A request that is
+// admitted may cost more than there is left: the next ones wait for that.
 func (all *Budgets) Admit(ctx context.Context, cont *docstore.Container, partition string) error {
 	b := all.bucket(ctx, cont, partition)
 	if b == nil {
@@ -74,7 +83,7 @@ func (all *Budgets) Containers() (n int) {
 	return n
 }
 
-// bucket is what a partition may use, by the offers as they are now; nil is no limit.
+// bucket is that of a partition, by the present offers; nil is no limit.
 func (all *Budgets) bucket(ctx context.Context, cont *docstore.Container, partition string) *bucket {
 	if all == nil {
 		return nil
@@ -90,6 +99,7 @@ func (all *Budgets) bucket(ctx context.Context, cont *docstore.Container, partit
 	return b.bucket(partition)
 }
 
+// bucket is the database's, or that of a partition.
 func (b *budget) bucket(partition string) *bucket {
 	if b.shared != nil {
 		return b.shared
@@ -102,7 +112,8 @@ func (b *budget) knows(partition string) bool {
 	return b.shared != nil || len(b.ranges) == 0 || b.ranges[partition] != nil
 }
 
-// make makes a budget of what the offers are now.
+// make makes a budget by the present offers. A budget without its partitions is not stored:
+// the request fails of the same error anyway, and the next one tries again.
 func (all *Budgets) make(ctx context.Context, cont *docstore.Container, d docstore.Database) *budget {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -128,8 +139,8 @@ func (all *Budgets) make(ctx context.Context, cont *docstore.Container, d docsto
 	return b
 }
 
-// rangeBuckets splits a throughput over the ranges of a container. Those that were there
-// before keep what they have used.
+// rangeBuckets divides a throughput among the partitions of a container. A partition that
+// existed before keeps its level, so that changing an offer refills nothing.
 func (all *Budgets) rangeBuckets(ctx context.Context, cont *docstore.Container, rate float64) (map[string]*bucket, error) {
 	var old map[string]*bucket
 	if v, ok := all.of.Load(cont); ok {
@@ -143,7 +154,7 @@ func (all *Budgets) rangeBuckets(ctx context.Context, cont *docstore.Container, 
 	return ranges, err
 }
 
-// forgetDropped drops the budgets of what has been deleted.
+// forgetDropped drops the budgets of containers and databases that were deleted.
 func (all *Budgets) forgetDropped() {
 	all.of.Range(func(key, _ any) bool {
 		cont := key.(*docstore.Container)
@@ -159,7 +170,7 @@ func (all *Budgets) forgetDropped() {
 	maps.DeleteFunc(all.shared, func(rid string, _ *bucket) bool { return !alive[rid] })
 }
 
-// bucket holds the request units that there are to use.
+// bucket holds the request units that may be used.
 type bucket struct {
 	mu    sync.Mutex
 	rate  float64 // units that flow in each second
@@ -169,7 +180,7 @@ type bucket struct {
 	next  time.Time // when whoever is refused next may come: others have the time before
 }
 
-// burst is how long a bucket saves up what is not used.
+// burst is for how long a bucket saves units that are not used.
 const burst = time.Second
 
 // with is the bucket with another rate; nil becomes a full one.
@@ -185,19 +196,21 @@ func (b *bucket) with(rate float64) *bucket {
 	return b
 }
 
-// fill lets flow in what has come since the last time.
+// fill adds the units that have come since the last time.
 func (b *bucket) fill(now time.Time) {
 	b.level = min(b.level+b.rate*now.Sub(b.at).Seconds(), b.rate*burst.Seconds())
 	b.at = now
 }
 
-// wait is how long it takes until there is something to use; 0 when there is.
+// wait is how long the bucket stays empty; 0 if it is not.
 func (b *bucket) wait(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.dry(now)
 }
 
+// dry is wait, in whole milliseconds because the answer's header has no finer ones, and
+// rounded up so that whoever waits that long is admitted.
 func (b *bucket) dry(now time.Time) time.Duration {
 	if b.fill(now); b.level > 0 {
 		return 0
@@ -205,14 +218,18 @@ func (b *bucket) dry(now time.Time) time.Duration {
 	return time.Duration(math.Floor(-b.level/b.rate*1000)+1) * time.Millisecond
 }
 
+// MaxPromise bounds the time that a refused client is given, because .NET's clients wait 30
+// s in all. The usual cost of a request is a moving average, in which the latest has a
+// fifth.
 const (
 	MaxPromise = 5 * time.Second // .NET's clients wait 30 s in all, and come nine times
-	usualShare = 0.2             // of the latest request, in the usual one
+	usualShare = 0.2             // of the latest request, in the usual cost
 )
 
-// promise is when a request may come again that is refused now, so that those who are refused together come one after
-// the other, each when there is something for it; 0 when it is not refused. Nothing is kept for them: a request that
-// comes in between may take it, and then they get another time.
+// promise is the time after which a request that is refused now may come again; 0 if it is
+// not refused. Requests that are refused together are given times one after the other, each
+// when there are units for it. Nothing is reserved for them: a request that comes in
+// between may take the units, and whoever comes in vain gets another time.
 func (b *bucket) promise(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -228,6 +245,7 @@ func (b *bucket) promise(now time.Time) time.Duration {
 	return (wait + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
+// take uses units.
 func (b *bucket) take(ru float64, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

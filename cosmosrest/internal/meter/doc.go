@@ -1,3 +1,4 @@
-// Package meter bounds what the requests of a server use together: the request units of each container, the processors
-// that queries compute on, the memory that they hold, and the bytes that slow clients leave unread.
+// Package meter bounds what the requests of a server use together: the request units of
+// each container, the processors that queries compute on, the memory that they hold, and
+// the bytes that slow clients leave unread.
 package meter

@@ -9,7 +9,11 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// Bounds of what all requests do at once.
+// The load: how much all requests of a server hold and compute at once, as plain counters.
+// Each limit refuses the request that would exceed it with a 429, because the requests
+// before it will be done soon.
+
+// The bounds keep a server within half a gigabyte, whatever its clients ask.
 const (
 	MaxHeld    = 192 << 20 // bytes that queries hold while they are computed
 	MaxSending = 128 << 20 // bytes of large answers that are sent
@@ -18,7 +22,7 @@ const (
 	retryPause = time.Second // after a refusal because of what others hold
 )
 
-// Load is what all requests of a server do at once.
+// Load is the work of all requests of a server at one moment.
 type Load struct {
 	turns   chan struct{} // has room for each turn that is taken at once
 	waiting atomic.Int64  // for a turn
@@ -27,7 +31,8 @@ type Load struct {
 	sending atomic.Int64  // bytes of large answers that are being sent
 }
 
-// NewLoad lets queries compute on half of the processors.
+// NewLoad lets queries compute on half of the processors, so that point reads and writes
+// find one free.
 func NewLoad() *Load {
 	return &Load{turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 }
@@ -38,7 +43,7 @@ type Usage struct {
 	Held, Sending   int64 // bytes
 }
 
-// Usage is what is used now.
+// Usage is the present use, for tests and metrics.
 func (l *Load) Usage() Usage {
 	return Usage{len(l.turns), cap(l.turns), l.held.Load(), l.sending.Load()}
 }
@@ -49,8 +54,9 @@ func (l *Load) Request(ctx context.Context) Request {
 	return Request{load: l, ctx: ctx}
 }
 
-// Send counts an answer of so many bytes until sent is called. A large one is refused while too much is being sent,
-// unless it must go out.
+// Send counts an answer of so many bytes until sent is called. A large one is refused while
+// too much is being sent, unless it must go out. Memory for answers is held for as long as
+// clients read slowly.
 func (l *Load) Send(bytes int, must bool) (sent func(), err error) {
 	if bytes <= Large {
 		return func() {}, nil

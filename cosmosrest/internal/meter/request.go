@@ -9,15 +9,21 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
-// Queries that compute take turns, so that other requests have the rest of the processors. A turn is over after a
-// while when others wait. Short queries need none: their work is less than what the turns would cost.
+// The account of one request: work, memory, and its turn on a processor.
+//
+// Queries that compute take turns, so that other requests have the rest of the processors.
+// A turn is over after a while when others wait. Short queries need none: their work is
+// less than the turns would cost.
+
+// The bounds of a turn, and of all the work of a query.
 const (
 	FreeWork = 1 << 19               // units of work without a turn, about a millisecond; and between looks at the clock
 	MaxWait  = 10 * time.Second      // for a turn; then it is a 429
 	turn     = 50 * time.Millisecond // while others wait
 
-	// A query rests after FreeWork, because a processor without work looks at the network and a yielding one does not.
-	// While other requests come it rests for long, because their clients, too, may need the processors.
+	// A query rests after FreeWork, because a processor without work looks at the network
+	// and a yielding one does not. While other requests come it rests for long, because
+	// their clients, too, may need the processors.
 	breath     = 20 * time.Microsecond
 	longBreath = 500 * time.Microsecond
 
@@ -30,7 +36,8 @@ const (
 	unitWork   = 1 << 19          // units that are charged 1 RU, which take about a millisecond
 )
 
-// Request is the work of one request, and the memory that it holds for its query. It implements [sql.Meter].
+// Request is the work of one request, and the memory that it holds for its query. It
+// implements [sql.Meter].
 type Request struct {
 	load    *Load
 	ctx     context.Context
@@ -47,8 +54,8 @@ type Request struct {
 var errLate = wire.Errorf(http.StatusRequestTimeout, 0, wire.CodeTimeout,
 	"The query has not computed its rows within %v: want a filter that leaves less to compute, or fewer queries at once", MaxCompute)
 
-// Limit has the request end, with a 408, when it has not computed its answer after MaxCompute. It returns the
-// context of all that it computes.
+// Limit has the request end, with a 408, when it has not computed its answer after
+// MaxCompute. It returns the context of all its computations.
 func (m *Request) Limit() context.Context {
 	if m.stop == nil {
 		m.ctx, m.stop = context.WithTimeoutCause(m.ctx, MaxCompute, errLate)
@@ -56,8 +63,8 @@ func (m *Request) Limit() context.Context {
 	return m.ctx
 }
 
-// Work counts units of work that were done or are about to be. It waits for a turn, and fails when there is none or
-// the request has ended.
+// Work counts units of work that were done or are about to be. It waits for a turn, and
+// fails if there is none in time or the request has ended.
 func (m *Request) Work(units int) error {
 	m.work += units
 	if m.work-m.asked < FreeWork {
@@ -107,7 +114,8 @@ func (m *Request) await() error {
 	}
 }
 
-// Rest gives the turn to others: before an answer is sent, which may take as long as the client likes.
+// Rest returns the turn: before an answer is sent, which may take as long as the client
+// likes.
 func (m *Request) Rest() {
 	if m.turning {
 		m.turning = false
@@ -115,8 +123,8 @@ func (m *Request) Rest() {
 	}
 }
 
-// Hold accounts for bytes more that a query holds. When all together hold too much, it is
-// a 429: others will be done soon.
+// Hold accounts for bytes more that a query holds. If all queries together hold too much,
+// it is a 429.
 func (m *Request) Hold(bytes int) error {
 	m.held += bytes
 	if m.load.held.Add(int64(bytes)) <= MaxHeld {
@@ -125,7 +133,7 @@ func (m *Request) Hold(bytes int) error {
 	return wire.Throttled(retryPause, "The queries that sort, group or count hold more than %d MB together", MaxHeld>>20)
 }
 
-// End gives everything back.
+// End returns all that the request holds.
 func (m *Request) End() {
 	m.Rest()
 	m.load.held.Add(-int64(m.held))
@@ -135,13 +143,16 @@ func (m *Request) End() {
 	}
 }
 
-// Context is that of all that the request computes. It ends with the request, and at its limit.
+// Context is that of all that the request computes. It ends with the request, and at its
+// limit.
 func (m *Request) Context() context.Context { return m.ctx }
 
 // Units is how much work was done.
 func (m *Request) Units() int { return m.work }
 
-// Charge is the charge of a query that read so much, or of the work that it did, whichever is more.
+// Charge is the charge in request units of a query that read so much, or of its work if
+// that is more: without the work, a self-join over one document would cost as much as
+// reading it.
 func (m *Request) Charge(items, bytes int) float64 {
 	return max(service.ScanCharge(items, bytes), float64(m.work/unitWork))
 }

@@ -7,16 +7,18 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// A query is served from the documents that it can be about, found by what its filter
-// and the headers say: ids and keys are looked up, a key is read by the index, and only
-// the rest is scanned.
+// The way to a query's documents, chosen by the headers and the filter. In this order,
+// because each is cheaper than the next: ids and keys together are looked up, a key is read
+// by the index of its logical partition, ids alone by the index of ids, and only the rest
+// is scanned.
 
+// Beyond these bounds a scan is cheaper than the lookups.
 const (
 	maxPinned = 10_000 // keys that are looked up; more are found by a scan
 	maxPoints = 10_000 // ids times keys that are looked up
 )
 
-// access chooses the way to the documents.
+// access chooses the way.
 func (q *Query) access() {
 	s := q.scan
 	s.keys, s.pinned = q.pinned()
@@ -35,7 +37,8 @@ func (q *Query) access() {
 	}
 }
 
-// commonPrefix is what all of some sorted texts begin with.
+// commonPrefix is the beginning that all of some sorted texts have in common. It is enough
+// to compare the first with the last, because all others lie between them.
 func commonPrefix(sorted []string) string {
 	if len(sorted) == 0 {
 		return ""
@@ -48,8 +51,9 @@ func commonPrefix(sorted []string) string {
 	return first[:n]
 }
 
-// pinned are the partition keys that a header or the filter leaves, if it does. Keys
-// of a hierarchical container may lack their last levels.
+// pinned are the partition keys that a header or the filter leaves, if it leaves fewer than
+// all. The filter may pin only the first levels of a hierarchical key; the keys then lack
+// the last ones.
 func (q *Query) pinned() ([]changefeed.PartitionKey, bool) {
 	if q.sel.Key != "" {
 		return []changefeed.PartitionKey{q.sel.Key}, true
@@ -81,7 +85,7 @@ func (q *Query) pinned() ([]changefeed.PartitionKey, bool) {
 	return slices.Compact(keys), true
 }
 
-// scalars are the values that the filter leaves for a path, if it does.
+// scalars are the values that the filter leaves for a path, if it confines the path.
 func (q *Query) scalars(path []string) ([]any, bool) {
 	raws, ok := q.bound.Pins(path)
 	if !ok {
@@ -96,7 +100,7 @@ func (q *Query) scalars(path []string) ([]any, bool) {
 	return values, true
 }
 
-// whole reports whether keys have all their levels.
+// whole reports whether keys have all their levels: only then can a document be looked up.
 func (q *Query) whole(keys []changefeed.PartitionKey) bool {
 	for _, key := range keys {
 		if at, err := q.cont.Locate(key); err != nil || at.Max != at.Min+"0" {

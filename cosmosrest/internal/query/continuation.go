@@ -10,8 +10,16 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// Continuation is where the next page of a query or of ReadFeed begins. It does not belong to the text of one query: SDKs
-// send it under another filter, or to count what is left.
+// Continuations: where a page ended, in the form in which a client holds it until the next
+// request.
+//
+// It must stay valid for as long as a client likes: over restarts of the server, splits and
+// merges of partitions, writes, and another filter. So it names no partition and no state
+// of the server, but keys, LSNs and hashes.
+
+// Continuation is where the next page of a query or of ReadFeed begins. It does not belong
+// to the text of one query: SDKs send it under another filter, or to count the remaining
+// rows.
 type Continuation struct {
 	Container uint64 `json:"q"` // hash of its resource id
 
@@ -31,7 +39,7 @@ type Continuation struct {
 	token string // from which it was read
 }
 
-// segment is a range that begins where the one before ends.
+// segment is a range that begins where the segment before it ends.
 type segment struct {
 	Max string `json:"e,omitempty"`
 	progress
@@ -43,8 +51,9 @@ func (k *Continuation) Encode() string {
 	return wire.EncodeContinuation(text)
 }
 
-// ParseContinuation reads the token of a request for rows of a container, given by its resource id. Without one it is
-// the beginning.
+// ParseContinuation reads the token of a request for rows of a container, given by its
+// resource id. Without a token it is the beginning. A token of another container is
+// refused, since its LSNs would skip documents silently.
 func ParseContinuation(token, rid string) (Continuation, error) {
 	k := Continuation{Container: hashText(rid)}
 	if token == "" {
@@ -71,8 +80,8 @@ func (k *Continuation) sound() bool {
 // OfDocuments refuses a continuation that is the place of a row among sorted ones.
 func (k *Continuation) OfDocuments() error { return k.fits(0) }
 
-// fits refuses the place of a row for rows in another order; sorted is the hash of what
-// those are sorted by, 0 for those of a scan.
+// fits refuses the place of a row for rows in another order; sorted is the hash of the keys
+// by which those are sorted, 0 for the rows of a scan.
 func (k *Continuation) fits(sorted uint64) error {
 	if k.Place == nil || k.Sorted == sorted {
 		return nil
@@ -80,7 +89,7 @@ func (k *Continuation) fits(sorted uint64) error {
 	return wire.BadRequest("x-ms-continuation is %.64q, the place of a row among rows in another order: want one of a query with the same ORDER BY or GROUP BY", k.token)
 }
 
-// unread are the spans of a range that are left, each with how far it was read.
+// unread are the spans of a range that are left, each with its progress.
 func (k *Continuation) unread(of changefeed.Range) (left []span) {
 	lo := k.Min
 	for _, seg := range append(slices.Clip(k.Read), segment{Max: changefeed.FullRange().Max}) {
@@ -105,7 +114,8 @@ func (s *Scan) begin(k Continuation) error {
 	return s.cut()
 }
 
-// beginKeys leaves of the spans what belongs to the scan's keys.
+// beginKeys leaves of the spans the parts that belong to the scan's keys. Two keys may have
+// the same effective partition key, as hashes have collisions; then they are one span.
 func (s *Scan) beginKeys() error {
 	var keyed []span
 	for _, key := range s.keys {
@@ -123,7 +133,7 @@ func (s *Scan) beginKeys() error {
 	s.left = nil
 	for _, st := range keyed {
 		if last := len(s.left) - 1; last >= 0 && s.left[last].rng == st.rng {
-			s.left[last].key = "" // more than one: the filter knows them
+			s.left[last].key = "" // several keys: the filter knows them
 			continue
 		}
 		s.left = append(s.left, st)
@@ -131,8 +141,8 @@ func (s *Scan) beginKeys() error {
 	return nil
 }
 
-// save notes how far a scan has come. What lies between the keys of a scan by keys counts
-// as unread.
+// save notes how far a scan has come. The keys between those of a scan by keys count as
+// unread, because the next page may be asked for under another filter.
 func (s *Scan) save(k *Continuation) {
 	k.Min, k.Read = changefeed.FullRange().Max, nil
 	if len(s.left) == 0 {

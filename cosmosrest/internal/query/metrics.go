@@ -8,13 +8,16 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// IndexMetrics is the answer to a question about indexes, of which there are none
-// to choose: what there is, is used.
+// Metrics that clients ask for by a header. The service measures more phases than there are
+// here; names are kept, because SDKs parse them.
+
+// IndexMetrics is the answer to a question about indexes, of which there are none to
+// choose: all that exist are used.
 var IndexMetrics = base64.StdEncoding.EncodeToString([]byte(
 	`{"UtilizedSingleIndexes":[],"PotentialSingleIndexes":[],"UtilizedCompositeIndexes":[],"PotentialCompositeIndexes":[]}`))
 
 // Metrics are the query metrics of a page, in the service's form. Times that are not
-// measured apart are part of the total.
+// measured by themselves are part of the total.
 func (q *Query) Metrics(page *wire.Documents) string {
 	total := time.Since(q.begun)
 	ratio := 1.0
@@ -30,4 +33,5 @@ func (q *Query) Metrics(page *wire.Documents) string {
 		q.scan.docs, q.scan.bytes, page.Count(), page.Size(), ratio)
 }
 
+// milliseconds is a duration as the service writes it.
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -8,7 +8,11 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// maxPageTime bounds the search for the rows of a page; what was found by then is the page.
+// Pages of a query that streams: each document's rows are emitted as soon as it is read.
+
+// maxPageTime bounds the search for the rows of a page: a filter may match nothing in
+// millions of documents, and clients give up. The rows found by then are the page, as in
+// the service.
 const maxPageTime = 5 * time.Second
 
 // page is a page of rows in the making.
@@ -21,15 +25,16 @@ type page struct {
 	skip          int // combinations of the present document that earlier pages are done with
 }
 
-// errFull ends a document's rows at one that the page has no room for, errEnough when the
-// query has all it wants.
+// errFull ends the rows of a document at one for which the page has no room; errEnough,
+// when the query has all its rows.
 var (
 	errFull   = errors.New("page is full")
 	errEnough = errors.New("query has all its rows")
 )
 
-// fill takes documents until a row is left for another page, or there are no more rows: a
-// client may take the word that another page follows for a row.
+// fill takes documents until a row is left for another page, or there are no more rows. It
+// does look for that further row: JavaScript's SDK takes a continuation as the promise of
+// one.
 func (p *page) fill(s *Scan, begun time.Time) (more bool, err error) {
 	err = s.run(func(d document) (int, bool, error) {
 		p.skip = d.skip
@@ -40,7 +45,7 @@ func (p *page) fill(s *Scan, begun time.Time) (more bool, err error) {
 			return p.bound.Combination() - 1, false, nil
 		case errors.Is(err, errEnough):
 			return allRows, false, nil
-		case s.docs > 1 && time.Since(begun) > maxPageTime: // the first may be one that was read for the page before
+		case s.docs > 1 && time.Since(begun) > maxPageTime: // the first may have been read for the page before, too
 			more = true
 		}
 		return allRows, !more, err
@@ -48,6 +53,7 @@ func (p *page) fill(s *Scan, begun time.Time) (more bool, err error) {
 	return more, err
 }
 
+// emit adds a row, unless earlier pages had it or OFFSET leaves it out.
 func (p *page) emit(row []byte) error {
 	switch {
 	case p.bound.Combination() <= p.skip:
@@ -66,5 +72,5 @@ func (p *page) emit(row []byte) error {
 	return nil
 }
 
-// done reports that the query has all the rows that it wants.
+// done reports whether the query has all its rows.
 func (p *page) done() bool { return p.limit >= 0 && p.k.Taken >= p.limit }

@@ -13,10 +13,14 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// Selection is what of a container a request reads.
+// Queries from a request to a page: the text is parsed, the way to the documents chosen
+// (access.go), and the page filled, either row by row from a scan (page.go) or from rows
+// computed at once (results.go).
+
+// Selection is the part of a container that a request reads, by its headers.
 type Selection struct {
 	Range changefeed.Range
-	Key   changefeed.PartitionKey // empty is all; a hierarchical one may lack its last levels
+	Key   changefeed.PartitionKey // empty is all; a hierarchical key may lack its last levels
 	Named bool                    // the request names a partition or a range of keys
 }
 
@@ -45,10 +49,11 @@ func ParseText(body []byte) (t Text, err error) {
 	return t, nil
 }
 
-// Long reports whether it takes so long to parse the query that this is to be paid for.
+// Long reports whether the text takes so long to parse that the request has to pay for it.
 func (t *Text) Long() bool { return len(t.Query) >= meter.LongText }
 
-// parse parses the query: a long one, which takes a while, in a turn.
+// parse parses the query. A long text takes milliseconds, so it waits for a turn like any
+// computation.
 func (t *Text) parse(m *meter.Request) (*sql.Query, error) {
 	if t.Long() {
 		if err := m.Work(meter.ByteWork * len(t.Query)); err != nil {
@@ -58,7 +63,7 @@ func (t *Text) parse(m *meter.Request) (*sql.Query, error) {
 	return sql.Parse(t.Query)
 }
 
-// bind makes the parsed query ready to run.
+// bind readies the parsed query to run, measured by m.
 func (t *Text) bind(q *sql.Query, m *meter.Request) (*sql.Bound, error) {
 	b, err := q.Bind(t.Parameters)
 	if err == nil && t.ResumeFilter != nil {
@@ -70,7 +75,8 @@ func (t *Text) bind(q *sql.Query, m *meter.Request) (*sql.Bound, error) {
 	return b, err
 }
 
-// Bind parses the query and makes it ready to run over what is no container.
+// Bind parses the query and readies it to run over rows that are in no container, such as
+// offers.
 func (t *Text) Bind(m *meter.Request) (*sql.Bound, error) {
 	q, err := t.parse(m)
 	if err != nil {
@@ -97,7 +103,9 @@ type Query struct {
 	compiled time.Duration
 }
 
-// New parses a query, and finds the way to its documents. Its rows may be kept among results.
+// New parses a query and finds the way to its documents. Its rows may be kept among
+// results. A query without FROM is about no document, so it is run over the whole
+// container, whichever range is named.
 func New(cont *docstore.Container, sel Selection, text Text, m *meter.Request, results *Results) (*Query, error) {
 	q := &Query{cont: cont, sel: sel, text: text, meter: m, results: results, begun: time.Now()}
 	var err error
@@ -116,7 +124,7 @@ func New(cont *docstore.Container, sel Selection, text Text, m *meter.Request, r
 	return q, nil
 }
 
-// Partition is the first partition that the query is about, and whether it is the only one.
+// Partition is the first partition that the query is about, and whether there is no other.
 func (q *Query) Partition() (part changefeed.Partition, only bool, err error) {
 	at, err := q.ranges()
 	if err != nil {
@@ -130,10 +138,11 @@ func (q *Query) Partition() (part changefeed.Partition, only bool, err error) {
 	return part, q.scan.pinned && (len(at) == 0 || len(at) == 1 && part.Range.Contains(at[0])), nil
 }
 
-// Crosses names the construct for which the service's gateway does not spread the query over partitions, or is empty.
+// Crosses names the construct for which the service's gateway refuses to spread the query
+// over several partitions. It is empty if there is none.
 func (q *Query) Crosses() string { return q.parsed.CrossPartition() }
 
-// ranges are where the pinned keys lie, or the whole selection.
+// ranges are the places of the pinned keys, or the whole selection.
 func (q *Query) ranges() ([]changefeed.Range, error) {
 	if !q.scan.pinned {
 		return []changefeed.Range{q.sel.Range}, nil
@@ -155,7 +164,9 @@ func (q *Query) ranges() ([]changefeed.Range, error) {
 	return at, nil
 }
 
-// Plan is the query's plan for the ranges that it is about, for a client that supports some features; nil is all.
+// Plan is the query's plan for the ranges that it is about, for a client that supports some
+// features; nil is all. A plan has at least one range, so a filter that lets nothing pass
+// has the whole selection.
 func (q *Query) Plan(supports func(feature string) bool) (json.RawMessage, error) {
 	at, err := q.ranges()
 	if err != nil {
@@ -174,16 +185,19 @@ func (q *Query) Plan(supports func(feature string) bool) (json.RawMessage, error
 	return q.bound.Plan(ranges, supports)
 }
 
-// Charge is the charge of what the query has read and computed so far.
+// Charge is the charge of all that the query has read and computed so far, in request
+// units.
 func (q *Query) Charge() float64 { return q.meter.Charge(q.scan.Read()) }
 
-// hash identifies the query among others whose rows are kept.
+// hash identifies the query among others whose rows are kept: its text with parameters, and
+// its selection.
 func (q *Query) hash() uint64 {
 	asked, _ := json.Marshal(q.text) // always marshals
 	return hashText(q.cont.RID(), string(asked), string(q.sel.Key), q.scan.rng.Min, q.scan.rng.Max)
 }
 
-// sorting is a hash of what the query's rows are sorted by.
+// sorting is a hash of the keys by which the query's rows are sorted, with the values of
+// parameters if the keys name any.
 func (q *Query) sorting() uint64 {
 	parts := []string{q.bound.Sorting()}
 	if strings.Contains(parts[0], "@") {
@@ -194,7 +208,8 @@ func (q *Query) sorting() uint64 {
 	return hashText(parts...)
 }
 
-// Page fills a page, and reports whether another may follow; then From says from where.
+// Page fills a page, and reports whether another may follow; From says then where that
+// begins.
 func (q *Query) Page(docs *wire.Documents) (more bool, err error) {
 	if err := q.meter.Work(meter.KeyWork * len(q.scan.keys) * max(1, len(q.scan.ids))); err != nil {
 		return false, err
@@ -224,7 +239,7 @@ func (q *Query) Page(docs *wire.Documents) (more bool, err error) {
 	return more, err
 }
 
-// throughGateway reports whether the query names no range and no partition key. The service's gateway then goes from
-// partition to partition, and does not look beyond a full page: the Go SDK's own suite wants the empty one after the
-// last that is full.
+// throughGateway reports whether the query names no range and no partition key. The
+// service's gateway then goes from partition to partition, and does not look beyond a full
+// page: after a full last page there is an empty one, which the Go SDK's own suite expects.
 func (q *Query) throughGateway() bool { return !q.sel.Named && q.sel.Key == "" && !q.scan.pinned }

@@ -11,6 +11,10 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
+// Rows that depend on each other are computed at once, and held while their pages are
+// fetched, within bounds. They are a cache and nothing more: rows that were dropped are
+// computed again from the continuation's place, so a client never has to begin anew.
+
 // The rows of a query that sorts, groups or counts are computed at once. While its pages
 // are fetched they are kept, within bounds; rows that were dropped are computed again.
 const (
@@ -21,11 +25,10 @@ const (
 	seenCost = 40 // bytes for a document that has been seen
 )
 
-// Results are the rows of queries whose pages are being fetched. The zero value is
-// ready.
+// Results are the rows of queries whose pages are being fetched. The zero value is ready.
 type Results struct {
 	mu    sync.Mutex
-	list  list.List // of *result, the one used last in front
+	list  list.List // of *result, the last used in front
 	bytes int
 }
 
@@ -38,14 +41,15 @@ type result struct {
 	used  time.Time
 }
 
-// Kept is how many bytes of how many queries are kept.
+// Kept is how many bytes of how many queries are held.
 func (r *Results) Kept() (bytes, queries int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.bytes, r.list.Len()
 }
 
-// get are the rows of a query that were kept under a name.
+// get returns the rows of a query that were put under a name. The query must be the same as
+// well: names travel in continuations, which any client may send.
 func (r *Results) get(name string, query uint64) ([]sql.Row, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +64,7 @@ func (r *Results) get(name string, query uint64) ([]sql.Row, bool) {
 	return nil, false
 }
 
-// put keeps rows, and drops others for them.
+// put holds rows, and drops the least recently used ones for them.
 func (r *Results) put(name string, query uint64, rows []sql.Row) {
 	made := &result{name: name, query: query, rows: rows, used: time.Now()}
 	for i := range rows {
@@ -79,7 +83,7 @@ func (r *Results) put(name string, query uint64, rows []sql.Row) {
 	}
 }
 
-// remove forgets the rows of a name whose last page was fetched.
+// remove drops the rows of a name whose last page was fetched.
 func (r *Results) remove(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +95,8 @@ func (r *Results) remove(name string) {
 	}
 }
 
-// expire forgets the rows that nobody has asked for in a while.
+// expire drops the rows that nobody has asked for in a while: clients abandon queries
+// without a word.
 func (r *Results) expire() {
 	for e := r.list.Back(); e != nil; e = r.list.Back() {
 		if found, ok := e.Value.(*result); !ok || time.Since(found.used) < resultLife {
@@ -101,6 +106,7 @@ func (r *Results) expire() {
 	}
 }
 
+// drop takes rows out of the list and out of the account.
 func (r *Results) drop(e *list.Element) {
 	if gone, ok := r.list.Remove(e).(*result); ok {
 		r.bytes -= gone.bytes
@@ -108,7 +114,7 @@ func (r *Results) drop(e *list.Element) {
 }
 
 // pageOfAll fills a page of a query whose rows depend on each other. It goes on at a place
-// among them, also where the rows are no longer kept, or others: those of one of the
+// among them, also where the rows are no longer held, or are others: those of one of the
 // ranges of a split, or those that pass another filter.
 func (q *Query) pageOfAll(docs *wire.Documents) (more bool, err error) {
 	sorted := q.sorting()
@@ -144,7 +150,8 @@ func (q *Query) pageOfAll(docs *wire.Documents) (more bool, err error) {
 }
 
 // compute runs the query over the whole selection. A document that is written meanwhile
-// counts once.
+// comes again at the end of its span, so documents are remembered by hash and counted once;
+// a scan by an index sees none twice.
 func (q *Query) compute() ([]sql.Row, error) {
 	q.bound.Until(q.scan.ctx)
 	if err := q.scan.begin(q.From); err != nil {
@@ -181,9 +188,9 @@ func (q *Query) compute() ([]sql.Row, error) {
 	return run.Finish()
 }
 
-// resume makes the rows begin after the place where the last page ended. If the token had
-// no room for what the row there is sorted by, its document is looked for, which may be in
-// the other range of a split.
+// resume has the rows begin after the place where the last page ended. If the token had no
+// room for the keys of that row, its document is looked for, which after a split may be in
+// the other range.
 func (q *Query) resume() error {
 	if q.From.Place == nil {
 		return nil

@@ -16,12 +16,17 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
-// Scan reads the documents of a selection: those of some keys one key after the other, those whose ids begin alike, or
-// else partition after partition. Each such span is read in the order of the last writes, so that a page can say where
-// it ended: after an LSN. The spans come in the order of the key space.
+// Scans. The order of a scan is that of last writes, within spans in the order of the key
+// space, because it is the only order in which a page can end at a place that still means
+// the same later: "after this LSN" stays true when documents are written, deleted, or moved
+// by a split.
+
+// Scan reads the documents of a selection: those of some keys key after key, those whose
+// ids begin alike, or else partition after partition. Each such span is read in the order
+// of last writes, and the spans come in the order of the key space.
 //
-// A document that is written while the pages are read moves to the end of its span. So it may come again; it is not
-// missed.
+// A document that is written while the pages are read moves to the end of its span. So it
+// may come again, and is never missed.
 type Scan struct {
 	ctx   context.Context
 	meter *meter.Request
@@ -41,7 +46,7 @@ type Scan struct {
 	bytes int
 }
 
-// NewScan is a scan of what a request selects.
+// NewScan is a scan of a request's selection, without a query: for ReadFeed.
 func NewScan(m *meter.Request, cont *docstore.Container, sel Selection) *Scan {
 	s := &Scan{ctx: m.Context(), meter: m, cont: cont, rng: sel.Range}
 	if sel.Key != "" {
@@ -50,10 +55,11 @@ func NewScan(m *meter.Request, cont *docstore.Container, sel Selection) *Scan {
 	return s
 }
 
-// Read is how many documents were read, and how many bytes they have.
+// Read is how many documents were read so far, and how many bytes they have.
 func (s *Scan) Read() (docs, bytes int) { return s.docs, s.bytes }
 
-// Documents fills a page with whole documents, and reports whether another page may follow; then next says from where.
+// Documents fills a page with whole documents, and reports whether another page may follow;
+// next says then where that begins.
 func (s *Scan) Documents(page *wire.Documents, most int, next *Continuation) (more bool, err error) {
 	if err := s.begin(*next); err != nil {
 		return false, err
@@ -75,7 +81,7 @@ func (s *Scan) Documents(page *wire.Documents, most int, next *Continuation) (mo
 	return more, err
 }
 
-// span is a part of a scan.
+// span is a part of a scan, read without interruption in the order of last writes.
 type span struct {
 	rng  changefeed.Range
 	key  changefeed.PartitionKey // of a scan by keys; empty if several have this one effective key
@@ -83,17 +89,19 @@ type span struct {
 	at   progress
 }
 
-// progress is how far a span was read: the documents up to an LSN, those of the next LSN up
-// to one, and of that so many combinations of the rows of FROM and JOIN.
+// progress is how far a span was read: all documents up to an LSN; of those with the next
+// LSN, all up to one document; and of that document so many combinations of the rows of
+// FROM and JOIN. A batch gives all its documents one LSN, so the LSN alone would not do.
 type progress struct {
 	After int64  `json:"a,omitempty"`
 	Doc   uint64 `json:"d,omitempty"` // hash of its id
 	Rows  int    `json:"r,omitempty"`
 }
 
+// allRows says that a document is done with, however many rows it has.
 const allRows = -1 // of a document
 
-// document is one that a scan has read.
+// document is a document that a scan has read.
 type document struct {
 	id   string
 	key  changefeed.PartitionKey
@@ -102,16 +110,19 @@ type document struct {
 	skip int // combinations of its rows that earlier pages are done with
 }
 
-// visit takes a document, and returns how many combinations of its rows it is done with,
-// or allRows, and whether to go on.
+// visit takes a document, and returns how many combinations of its rows are done, or
+// allRows, and whether to go on.
 type visit func(d document) (rows int, more bool, err error)
 
+// The first read of a partition is small, because many pages need only a few documents;
+// each further one is four times as large.
 const (
 	minChunk = 16 // documents that are read at once
 	maxChunk = 1000
 )
 
-// run visits documents until each has enough or none is left.
+// run visits documents until each has enough or none is left. When a partition was split
+// meanwhile, the rest of its span is read in parts.
 func (s *Scan) run(each visit) error {
 	for len(s.left) > 0 {
 		more, err := s.visitSpan(each)
@@ -129,6 +140,10 @@ func (s *Scan) run(each visit) error {
 	return nil
 }
 
+// visitSpan visits the documents of the first span that is left, and notes its progress. An
+// index shows the documents of a span in the order in which they were when it was opened; a
+// document written since then comes with a later LSN out of order, and must not move the
+// progress past others.
 func (s *Scan) visitSpan(each visit) (more bool, err error) {
 	st := &s.left[0]
 	for d, err := range unseen(s.documents(st), st.at) {
@@ -157,8 +172,9 @@ func (s *Scan) visitSpan(each visit) (more bool, err error) {
 	return true, nil
 }
 
-// unseen leaves out those documents of one LSN that earlier pages have. When the last of these has changed since, it is
-// not among them, and where the page ended is not known: then all are shown.
+// unseen leaves out the documents of one LSN that earlier pages had. If the last of those
+// has changed since, it is not among them, and the place where the page ended cannot be
+// found: then all are shown.
 func unseen(docs iter.Seq2[document, error], at progress) iter.Seq2[document, error] {
 	if at.Doc == 0 {
 		return docs
@@ -205,7 +221,7 @@ func (s *Scan) documents(st *span) iter.Seq2[document, error] {
 	return s.changes(st.rng, st.at.After)
 }
 
-// ofKey are the documents of a key, or of all keys that begin so, in the span's range.
+// ofKey are the documents of a key, or of all keys that begin with it, in the span's range.
 func (s *Scan) ofKey(st *span) iter.Seq2[document, error] {
 	if s.ids != nil {
 		return s.points(st.key, st.at.After)
@@ -239,7 +255,9 @@ func documentOf(it docstore.Item) document {
 	return document{id: it.ID, key: it.Key, lsn: it.LSN, body: it.Body}
 }
 
-// points are the documents of a key with the scan's ids.
+// points are the documents of a key with the scan's ids, in the order of last writes like
+// all others. They must be looked up before they can be sorted, so the bodies of many are
+// read a second time.
 func (s *Scan) points(key changefeed.PartitionKey, after int64) iter.Seq2[document, error] {
 	return func(yield func(document, error) bool) {
 		var found []document
@@ -271,9 +289,10 @@ func (s *Scan) points(key changefeed.PartitionKey, after int64) iter.Seq2[docume
 	}
 }
 
+// maxHeldPoints is how many bytes of documents are held while all ids are looked up.
 const maxHeldPoints = 8 << 20 // bytes of documents that are kept while all are looked up; others are read again
 
-// point is a document, or the zero document for none.
+// point is a document, or the zero document if there is none.
 func (s *Scan) point(key changefeed.PartitionKey, id string) (document, error) {
 	it, err := s.cont.Item(s.ctx, key, id)
 	if errors.Is(err, changefeed.ErrNotFound) {
@@ -282,7 +301,7 @@ func (s *Scan) point(key changefeed.PartitionKey, id string) (document, error) {
 	return documentOf(it), err
 }
 
-// changes are the documents of a range, from its feed.
+// changes are the documents of a range, from its feed of latest versions.
 func (s *Scan) changes(r changefeed.Range, after int64) iter.Seq2[document, error] {
 	return func(yield func(document, error) bool) {
 		from := changefeed.At(strconv.FormatInt(after, 10))
@@ -305,7 +324,8 @@ func (s *Scan) changes(r changefeed.Range, after int64) iter.Seq2[document, erro
 	}
 }
 
-// cut divides the spans of a scan by ranges at the partitions' bounds of now.
+// cut divides the spans of a scan at the present bounds of partitions, since a feed is read
+// from one partition at a time.
 func (s *Scan) cut() error {
 	parts, err := s.cont.Partitions(s.ctx)
 	if err != nil {
@@ -323,7 +343,8 @@ func (s *Scan) cut() error {
 	return nil
 }
 
-// hashText is a hash that is the same in every process.
+// hashText is a hash that is the same in every process, because continuations outlive the
+// server.
 func hashText(texts ...string) uint64 {
 	h := fnv.New64a()
 	for _, t := range texts {

@@ -28,7 +28,8 @@ const (
 // maxNesting bounds brackets within brackets, and so the depth of the parser's recursion.
 const maxNesting = 128
 
-// filterPlace is where a client writes the condition that resumes a sorted query, or `true`. See [Bound.Plan].
+// filterPlace is where a client writes the condition that resumes a sorted query, or
+// `true`. See [Bound.Plan].
 const filterPlace = "{documentdb-formattableorderbyquery-filter}"
 
 // words are the reserved words by kind, in upper case. A name that is reserved cannot be an

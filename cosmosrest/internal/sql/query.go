@@ -33,12 +33,14 @@ type Query struct {
 	sorting     string // what rows are sorted by
 }
 
-// Parse parses a query. Recent results are kept, so parsing a query again costs a look into a map. Errors are *Error.
+// Parse parses a query. Recent results are kept, so parsing a query again costs a look into
+// a map. Errors are *Error.
 func Parse(text string) (*Query, error) {
 	return parsed.get(cacheKey{text: text})
 }
 
-// ParseCondition parses the condition of a patch, `FROM c WHERE c.x = 1`, for [Bound.Condition]. Errors are *Error.
+// ParseCondition parses the condition of a patch, `FROM c WHERE c.x = 1`, for
+// [Bound.Condition]. Errors are *Error.
 func ParseCondition(text string) (*Query, error) {
 	return parsed.get(cacheKey{text, true})
 }
@@ -118,7 +120,8 @@ type Parameter struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// Bound is a query with the values of its parameters. It serves one request: not for use by several goroutines at once.
+// Bound is a query with the values of its parameters. It serves one request: not for use by
+// several goroutines at once.
 type Bound struct {
 	q      *Query
 	f      frame
@@ -193,7 +196,8 @@ func (b *Bound) Meter(m Meter) { b.f.meter = m }
 // Rows can be used. TOP and OFFSET LIMIT are left to the caller then: see [Bound.Limit].
 func (b *Bound) Streams() bool { return !b.q.plan.collects() }
 
-// Limit returns how many rows to leave out, and how many to return after them at most; limit is -1 if there is no bound.
+// Limit returns how many rows to leave out, and how many to return after them at most;
+// limit is -1 if there is no bound.
 func (b *Bound) Limit() (offset, limit int64) { return b.q.plan.bounds(&b.f) }
 
 // Sorting is a text of the keys by which rows that depend on each other are sorted: a
@@ -220,8 +224,9 @@ func sortingOf(text string, s *selectStmt, p *plan) string {
 // the same under another filter. After Rows it is their number.
 func (b *Bound) Combination() int { return b.f.combination }
 
-// Rows calls emit with the JSON of every row that a query which [Bound.Streams] makes of a document. A row is valid
-// during the call only; that of SELECT * is the document itself. It returns emit's error, or an *Error.
+// Rows calls emit with the JSON of every row that a query which [Bound.Streams] makes of a
+// document. A row is valid during the call only; that of SELECT * is the document itself.
+// It returns emit's error, or an *Error.
 func (b *Bound) Rows(doc []byte, emit func(row []byte) error) error {
 	b.f.begin(doc)
 	var failed error

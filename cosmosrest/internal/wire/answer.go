@@ -7,7 +7,11 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
-// Answer is what a client is sent: headers, and a status with a body, once.
+// Answers. A status and its headers are sent once, with the charge and the activity id of
+// the request; net/http's own canonical spelling of names is avoided on purpose
+// (headers.go).
+
+// Answer is the answer that a client gets: headers, and a status with a body, once.
 type Answer struct {
 	Activity string  // id of the request, for logs and for the client
 	Charge   float64 // request units so far
@@ -18,6 +22,8 @@ type Answer struct {
 	used   int
 }
 
+// usualHeaders is how many headers an answer has room for without allocating; nearly all
+// have fewer.
 const usualHeaders = 12 // of an answer
 
 // NewAnswer is an answer to the request with an activity id, of which nothing was sent.
@@ -49,7 +55,7 @@ func (a *Answer) SetSession(partition string, lsn int64) {
 	a.SetLSN(lsn)
 }
 
-// Send sends the answer. A nil body is an empty one. The error is the connection's.
+// Send sends the answer. A nil body is empty. The error is the connection's.
 func (a *Answer) Send(status int, body []byte) error {
 	a.begin(status)
 	if body != nil {
@@ -67,7 +73,8 @@ func (a *Answer) Send(status int, body []byte) error {
 	return err
 }
 
-// Stream sends a part of an answer whose length is not known. The first part makes it a 200, with a kind of content.
+// Stream sends a part of an answer whose length is not known: a backup. The first part
+// makes it a 200, with a kind of content; an error after that can only cut the connection.
 func (a *Answer) Stream(kind string, part []byte) (int, error) {
 	if a.Status == 0 {
 		a.begin(http.StatusOK)
@@ -77,7 +84,8 @@ func (a *Answer) Stream(kind string, part []byte) (int, error) {
 	return a.w.Write(part)
 }
 
-// Control is the connection's, for an answer that takes long.
+// Control is the control of the connection, for an answer that takes longer than others
+// may.
 func (a *Answer) Control() *http.ResponseController { return http.NewResponseController(a.w) }
 
 // begin sets the headers that every answer has, and its status.
@@ -100,7 +108,8 @@ var (
 	closing        = []string{"close"}
 )
 
-// SetError sets the headers of an error. With last, no further request can use the connection.
+// SetError sets the headers of an error. With last, the connection is closed after it: a
+// stranger's, or one on which the rest of a body is still to come.
 func (a *Answer) SetError(e *Error, last bool) {
 	if e.Sub != 0 || e.Status >= http.StatusBadRequest {
 		a.Set(AnswerSubStatus, strconv.Itoa(e.Sub))

@@ -8,8 +8,10 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// AddLatest appends a change of the latest-version feed: the document with its LSN. A body ends with the system
-// properties, so it has a member before the brace.
+// Changes as the feed shows them, in the three forms that clients ask for.
+
+// AddLatest appends a change of the latest-version feed: the document with its LSN. A body
+// ends with the system properties, so it has a member before the brace.
 func (d *Documents) AddLatest(ch *changefeed.Change) {
 	d.next()
 	d.text = append(d.text, ch.Body[:len(ch.Body)-1]...)
@@ -25,14 +27,15 @@ func (d *Documents) AddWrapped(ch *changefeed.Change) {
 	d.text = append(appendMetadata(d.text, ch), `}}`...)
 }
 
-// AddVersion appends a change of the feed of all versions and deletes. A delete has an empty document, and says in its
-// metadata which one it was; paths are those of the container's partition key.
+// AddVersion appends a change of the feed of all versions and deletes. A delete has an
+// empty document, and says in its metadata which document it was; paths are those of the
+// container's partition key.
 func (d *Documents) AddVersion(ch *changefeed.Change, paths []string) {
 	d.next()
 	d.text = appendVersion(d.text, ch, paths)
 }
 
-// appendMetadata opens the metadata of a change.
+// appendMetadata opens the metadata of a change: its LSN, and its time in Unix seconds.
 func appendMetadata(b []byte, ch *changefeed.Change) []byte {
 	b = append(b, `,"metadata":{"lsn":`...)
 	b = strconv.AppendInt(b, ch.LSN, 10)
@@ -67,8 +70,8 @@ func appendVersion(b []byte, ch *changefeed.Change, paths []string) []byte {
 	return append(b, '}')
 }
 
-// appendKeyObject adds a partition key as an object: the value of each path that the
-// document has.
+// appendKeyObject adds a partition key as an object with the value of each path that the
+// document has. It is rare, only in deletes, so it may decode the key.
 func appendKeyObject(b []byte, key changefeed.PartitionKey, paths []string) []byte {
 	var values []json.RawMessage
 	_ = json.Unmarshal([]byte(key), &values) // the store's own keys are JSON arrays

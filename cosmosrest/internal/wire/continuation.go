@@ -6,7 +6,9 @@ import (
 	"hash/crc32"
 )
 
-// A continuation token is a version, a checksum, and a JSON text, in base64.
+// A continuation token is a version, a checksum and a JSON text, in base64. The checksum is
+// no secret: it finds tokens that a client has cut or changed by mistake, and a forged one
+// reads nothing that its sender may not read anyway.
 const (
 	tokenVersion = 2
 	tokenHead    = 1 + 4
@@ -20,7 +22,8 @@ func EncodeContinuation(text []byte) string {
 	return base64.RawURLEncoding.EncodeToString(append(b, text...))
 }
 
-// DecodeContinuation is the JSON text of a token. It is not ok for a token that this version of the server did not make.
+// DecodeContinuation is the JSON text of a token. It is not ok for a token that another
+// version of the server made, since its fields may mean something else here.
 func DecodeContinuation(token string) (text []byte, ok bool) {
 	if len(token) > maxToken {
 		return nil, false

@@ -5,19 +5,25 @@ import (
 	"sync"
 )
 
-// Documents is the body of a page of documents, or of rows: {"_rid":…,"Documents":[…],"_count":n}. Clients cut the
-// documents out between the first and the last bracket.
+// Documents is the body of a page of documents, or of rows:
+// {"_rid":…,"Documents":[…],"_count":n}. It is put together by appending, because the
+// documents are JSON already. Clients cut the documents out between the first and the last
+// bracket.
 type Documents struct {
 	text  []byte
 	count int
 }
 
-// Buffers of bodies are used again, unless they have become large.
+// bodies are buffers to be used again, because a page has megabytes and a server sends
+// hundreds a second.
 var bodies = sync.Pool{New: func() any { return &Documents{text: make([]byte, 0, 64<<10)} }}
 
+// maxPooled is the size of a buffer above which it is left to the garbage collector: a
+// single large row would stay in memory for ever.
 const maxPooled = 8 << 20 // bytes of a buffer that is kept
 
-// NewDocuments begins the body of a page of a container, given by its resource id. It ends with Free.
+// NewDocuments begins the body of a page of a container, given by its resource id. Free
+// must follow.
 func NewDocuments(rid string) *Documents {
 	d, ok := bodies.Get().(*Documents)
 	if !ok {
@@ -34,7 +40,8 @@ func (d *Documents) Count() int { return d.count }
 // Size is how many bytes the body has.
 func (d *Documents) Size() int { return len(d.text) }
 
-// Fits reports whether a document has room in a page; the first one has, whatever its size.
+// Fits reports whether a document has room in the page. The first has, whatever its size,
+// because a page without it would be followed by the same page for ever.
 func (d *Documents) Fits(doc []byte) bool {
 	return d.count == 0 || len(d.text)+len(doc) < MaxPage
 }
@@ -61,7 +68,7 @@ func (d *Documents) Finish() []byte {
 	return d.text
 }
 
-// Free gives the buffer back; nobody may use the body any more.
+// Free returns the buffer; the body must not be used any more.
 func (d *Documents) Free() {
 	if cap(d.text) <= maxPooled {
 		bodies.Put(d)

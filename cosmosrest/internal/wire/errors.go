@@ -8,7 +8,12 @@ import (
 	"time"
 )
 
-// Error is an answer that refuses: status, sub-status, code and message as the service has them.
+// Refusals. Status and sub-status are those on which SDKs act: with another sub-status a
+// client would retry for ever, or read its partitions again for nothing. Messages are free,
+// but tests of SDKs look for the service's words in some, so those are kept.
+
+// Error is an answer that refuses: status, sub-status, code and message as the service has
+// them.
 type Error struct {
 	Status  int
 	Sub     int
@@ -23,12 +28,13 @@ type Error struct {
 // Error is the message.
 func (e *Error) Error() string { return e.Message }
 
-// Errorf is an error whose message is cut to a length that clients can bear.
+// Errorf is an error whose message is cut to a length that clients accept.
 func Errorf(status, sub int, code, format string, args ...any) *Error {
 	return &Error{Status: status, Sub: sub, Code: code, Message: Clip(fmt.Sprintf(format, args...))}
 }
 
-// Clip is a message that is not too long.
+// Clip is a message, cut if it is too long. Messages repeat parts of requests, which may be
+// megabytes.
 func Clip(message string) string {
 	if len(message) <= maxMessage {
 		return message
@@ -51,7 +57,8 @@ func PreconditionFailed(format string, args ...any) *Error {
 	return Errorf(http.StatusPreconditionFailed, 0, CodePrecondition, format, args...)
 }
 
-// Gone is the 410 of a partition key range that was split or merged: the client reads the ranges again.
+// Gone is the 410 of a partition key range that was split or merged: the client reads the
+// ranges again.
 func Gone(format string, args ...any) *Error {
 	return Errorf(http.StatusGone, SubRangeGone, CodeGone, format, args...)
 }
@@ -61,7 +68,7 @@ func TooLarge(limit int64) *Error {
 	return Errorf(http.StatusRequestEntityTooLarge, 0, CodeTooLarge, "Request size is too large: want at most %d bytes", limit)
 }
 
-// Throttled is a 429 that names its cause, and says after which time to try again.
+// Throttled is a 429 that names its cause, and the time after which to try again.
 func Throttled(after time.Duration, format string, args ...any) *Error {
 	e := Errorf(http.StatusTooManyRequests, subThrottled, "429", format+". Try again in %v", append(args, after)...) // the code is the service's
 	e.After = after
@@ -80,7 +87,7 @@ const (
 	subThrottled      = 3200 // 429: the range is over its budget
 )
 
-// Codes of errors that more than one place gives.
+// Codes of errors that several places give.
 const (
 	CodeBadRequest   = "BadRequest"
 	CodeForbidden    = "Forbidden"
@@ -93,10 +100,11 @@ const (
 	CodeUnauthorized = "Unauthorized"
 )
 
-// StatusClientGone is the status of an answer that nobody reads.
+// StatusClientGone is the status, in logs, of an answer that nobody reads.
 const StatusClientGone = 499
 
-// Body is the answer's JSON. The service puts messages in the same forms.
+// Body is the answer's JSON. Messages of the service are framed twice, a JSON text in a
+// JSON string, and SDKs unpack them so.
 func (e *Error) Body(activity string) []byte {
 	message := e.Message
 	if !e.Bare {

@@ -6,12 +6,16 @@ import (
 	"strings"
 )
 
-// Matches reports whether a condition names an ETag, with or without its quotes, or any.
+// ETags and identifiers. ETags have quotes, which some clients lose in a header and others
+// add, so they are compared without.
+
+// Matches reports whether a condition names an ETag, with or without its quotes, or any
+// ETag.
 func Matches(condition, etag string) bool {
 	return condition == "*" || condition == etag || Quoted(condition) == etag
 }
 
-// Quoted is an ETag with its quotes, which some clients lose.
+// Quoted is an ETag with its quotes.
 func Quoted(etag string) string {
 	if etag == "" || etag == "*" || etag[0] == '"' {
 		return etag
@@ -19,7 +23,7 @@ func Quoted(etag string) string {
 	return `"` + etag + `"`
 }
 
-// SameTag compares two ETags, one of which may lack its quotes.
+// SameTag compares two ETags without regard to quotes.
 func SameTag(a, b string) bool { return strings.Trim(a, `"`) == strings.Trim(b, `"`) }
 
 // NewUUID is a random UUID.

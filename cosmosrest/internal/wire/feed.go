@@ -10,7 +10,10 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
-// FeedMode reads which change feed is asked for, and whether its items carry metadata.
+// The headers of the change feed: its mode, its start, and how long a poll may be held.
+
+// FeedMode reads which of the two change feeds is wanted, and whether its items carry
+// metadata.
 func (r *Request) FeedMode() (mode changefeed.Mode, wrapped bool, err error) {
 	switch aim := r.Header(HeaderAIM); {
 	case strings.EqualFold(aim, LatestFeed):
@@ -29,8 +32,9 @@ func (r *Request) FeedMode() (mode changefeed.Mode, wrapped bool, err error) {
 	return mode, wrapped, nil
 }
 
-// FeedStart reads where a feed begins: the beginning, unless a header says otherwise. A time stays in force after a
-// continuation, as it must after a merge.
+// FeedStart reads where a feed begins: the beginning, unless a header says otherwise. A
+// start time stays in force beside a continuation, because after a merge older changes may
+// follow the continuation.
 func (r *Request) FeedStart() (p changefeed.Position, err error) {
 	p.Start = changefeed.FromBeginning()
 	if text := r.Header(HeaderIfModified); text != "" {
@@ -68,7 +72,7 @@ func parseTime(text string) (time.Time, error) {
 	return at, nil
 }
 
-// Polling is how long the client wants to wait for a change.
+// Polling is how long the client lets an empty answer be held back.
 func (r *Request) Polling() (time.Duration, error) {
 	text := r.Header(HeaderPolling)
 	if text == "" {

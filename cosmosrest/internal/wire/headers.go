@@ -1,7 +1,10 @@
 package wire
 
-// Headers of requests, in the canonical form in which net/http keeps them. Names that the protocol documents are
-// not explained again.
+// The names of headers. Those of requests are in the canonical form of net/http, as its map
+// has them; those of answers in lower case, as the service writes them.
+
+// Headers of requests, in the canonical form in which net/http keeps them. Names that the
+// protocol documents are not explained again.
 const (
 	HeaderActivity       = "X-Ms-Activity-Id"
 	HeaderAIM            = "A-Im" // which change feed, or that partition key ranges are followed
@@ -44,8 +47,9 @@ const (
 	HeaderWireFormat     = "X-Ms-Cosmos-Changefeed-Wire-Format-Version"
 )
 
-// Headers of answers, in lower case as the service writes them: the .NET SDK finds the continuation and others by
-// their exact spelling. Those that HTTP itself defines, such as Content-Type, are spelled as net/http spells them.
+// Headers of answers, in lower case as the service writes them: the .NET SDK finds the
+// continuation and others by their exact spelling. Those that HTTP itself defines, such as
+// Content-Type, are spelled as net/http spells them.
 const (
 	AnswerActivity       = "x-ms-activity-id"
 	AnswerAllow          = "Allow"

@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 )
 
-// Encode is the JSON of a value that always has one, without the HTML escapes of [json.Marshal].
+// Encode is the JSON of a value that always marshals, without the HTML escapes of
+// [json.Marshal], which would show in ids such as "a&b".
 func Encode(v any) json.RawMessage {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

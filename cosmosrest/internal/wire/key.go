@@ -11,9 +11,11 @@ import (
 	"github.com/millrace/changefeed/internal/epk"
 )
 
-// ParseKey reads a partition key as it travels: a JSON array with one component a level,
-// {} for undefined. Clients written in Go quote strings as Go does, which JSON does not
-// know: \a, \x7f and \U0001f600 are read too.
+// Partition keys as they travel, in a header. A scanner of its own reads them, because
+// clients written in Go quote strings as Go does, which encoding/json refuses.
+
+// ParseKey reads a partition key: a JSON array with a component for each level, {} for
+// undefined. The escapes of Go, \a, \x7f and \U0001f600, are read too.
 func ParseKey(text string) (changefeed.PartitionKey, error) {
 	if len(text) > maxKeyText {
 		return "", BadRequest("partition key has %d bytes: want at most %d", len(text), maxKeyText)
@@ -35,6 +37,7 @@ type keyScanner struct {
 	pos  int // of what is read next, or of what is wrong
 }
 
+// array reads the whole key.
 func (s *keyScanner) array() (components []any, ok bool) {
 	if !s.skip('[') {
 		return nil, false
@@ -57,6 +60,7 @@ func (s *keyScanner) array() (components []any, ok bool) {
 	}
 }
 
+// blank steps over white space.
 func (s *keyScanner) blank() {
 	for s.pos < len(s.text) && strings.IndexByte(" \t\r\n", s.text[s.pos]) >= 0 {
 		s.pos++
@@ -73,11 +77,14 @@ func (s *keyScanner) skip(c byte) bool {
 	return true
 }
 
+// atEnd reports whether nothing but white space follows.
 func (s *keyScanner) atEnd() bool {
 	s.blank()
 	return s.pos == len(s.text)
 }
 
+// component reads a scalar, or {} for undefined. Numbers stay text: their digits decide the
+// hash.
 func (s *keyScanner) component() (any, bool) {
 	if s.skip('"') {
 		return s.str()
@@ -133,12 +140,12 @@ func (s *keyScanner) str() (string, bool) {
 	return "", false
 }
 
-// escapes of one letter, of JSON and of Go.
+// escapes are those of one letter, of JSON and of Go.
 var escapes = map[byte]rune{
 	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', 'a': '\a', 'v': '\v',
 }
 
-// escape reads one escape, or two that are a surrogate pair.
+// escape reads an escape, or two that are a surrogate pair.
 func (s *keyScanner) escape() (rune, bool) {
 	if s.pos+1 == len(s.text) {
 		return 0, false

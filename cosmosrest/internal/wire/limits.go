@@ -6,7 +6,9 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
-// Limits of requests and answers. How much a server does at once is in package meter.
+// The limits of requests and answers. Those of the service come from package service; the
+// others keep a request from costing more memory than it should. How much a server does at
+// once is in package meter.
 const (
 	MaxItem       = service.MaxItem  // bytes of the body that has an item
 	MaxBatch      = MaxItem + 64<<10 // bytes of a batch: the items, and the JSON around them

@@ -5,18 +5,23 @@ import (
 	"strings"
 )
 
-// Target is what a path names: /dbs/d/colls/c/docs/i. Resources are named by ids or by
-// resource ids.
+// Paths. Kinds and ids alternate, so a path with an odd number of segments names a set of
+// resources.
+
+// Target is the resource that a path names: /dbs/d/colls/c/docs/i. Resources are named by
+// their ids or by resource ids; which of the two it is must be found out by looking.
 type Target struct {
 	Kind string // type of the resource: dbs, colls, docs, ...; empty is the account
-	Feed bool   // the set of them, not one
+	Feed bool   // the set of them
 	DB   string
 	Coll string
 	ID   string // of the resource itself, if it is none of the two
 	Link string // what a signature covers
 }
 
-// ParsePath reads an escaped path. It tolerates a slash at the end.
+// ParsePath reads an escaped path. It tolerates a slash at the end, as the service does.
+// Segments are unescaped after the path was split, because an id may contain an escaped
+// slash.
 func ParsePath(escaped string) (Target, error) {
 	path := strings.Trim(escaped, "/")
 	if path == "" {

@@ -14,7 +14,12 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// Request is what a client asks: its path, its headers, and a body that can be read once.
+// Requests: the headers that more than one operation reads, each with the service's rules
+// for its values and a 400 that names the header. Headers of one operation are read where
+// it is.
+
+// Request is a request as the client sent it: its path, its headers, and a body that can be
+// read once.
 type Request struct {
 	Target Target
 	Method string
@@ -24,7 +29,7 @@ type Request struct {
 	w    http.ResponseWriter // whose connection has the deadline of the body
 }
 
-// NewRequest is a request before its path was parsed.
+// NewRequest is a request before its path is parsed.
 func NewRequest(w http.ResponseWriter, r *http.Request) Request {
 	return Request{Method: r.Method, http: r, w: w}
 }
@@ -38,7 +43,9 @@ func (r *Request) Parse() (err error) {
 	return err
 }
 
-// Header is the first value of a header, whose name must be in canonical form; empty for none.
+// Header is the first value of a header, whose name must be in canonical form, because
+// [http.Header.Get] would make that form again at each call. Without the header it is
+// empty.
 func (r *Request) Header(name string) string {
 	if v := r.http.Header[name]; len(v) > 0 {
 		return v[0]
@@ -49,7 +56,8 @@ func (r *Request) Header(name string) string {
 // Flag reports whether a header says true, in any case.
 func (r *Request) Flag(name string) bool { return strings.EqualFold(r.Header(name), "true") }
 
-// Activity is the activity id that the client gave, or a new one.
+// Activity is the activity id that the client gave, or a new one. It is in every answer and
+// in the log, so that a report of a user can be found there.
 func (r *Request) Activity() string {
 	if id := r.http.Header.Get(HeaderActivity); id != "" && len(id) <= maxActivity {
 		return id
@@ -57,7 +65,8 @@ func (r *Request) Activity() string {
 	return NewUUID()
 }
 
-// Base is the address that the client called, without a path: the host as it named it, and whether by TLS.
+// Base is the address that the client called, without a path. The account's answer repeats
+// it, because the server may be reached by several names.
 func (r *Request) Base() (scheme, host string) {
 	if r.http.TLS == nil {
 		return "http", r.http.Host
@@ -65,6 +74,9 @@ func (r *Request) Base() (scheme, host string) {
 	return "https", r.http.Host
 }
 
+// A body may take a fixed time and a time by its length, so that a slow client does not
+// hold a connection for hours; and only its beginning is allocated before any of it has
+// come.
 const (
 	earlyBody = 64 << 10 // bytes that are allocated before anything of a body has come
 
@@ -72,7 +84,7 @@ const (
 	bodyRate  = 32 << 10         // a second for so many bytes
 )
 
-// Body reads the body. Above limit bytes it is a 413, and when it takes too long a 408.
+// Body reads the body. Above limit bytes it is a 413, and if it takes too long a 408.
 func (r *Request) Body(limit int64) ([]byte, error) {
 	n := r.http.ContentLength
 	if n > limit {
@@ -117,13 +129,13 @@ func (r *Request) read(n, limit int64) ([]byte, error) {
 	return b, err
 }
 
+// isTooLarge reports the error of a body above its limit.
 func isTooLarge(err error) bool {
 	_, ok := errors.AsType[*http.MaxBytesError](err)
 	return ok
 }
 
-// Key reads the partition key header; empty when there is none. Clients written in Go quote as Go does, which is not
-// always JSON: those are accepted too.
+// Key reads the partition key header; it is empty without one.
 func (r *Request) Key() (changefeed.PartitionKey, error) {
 	text := r.Header(HeaderKey)
 	if text == "" {
@@ -132,7 +144,8 @@ func (r *Request) Key() (changefeed.PartitionKey, error) {
 	return ParseKey(text)
 }
 
-// IsQuery reports a query, by its content type; the old SDKs' headers alone do for clients that send no content type.
+// IsQuery reports a query, by its content type. The old SDKs' headers do alone, for clients
+// that send no content type.
 func (r *Request) IsQuery() bool {
 	return strings.HasPrefix(r.Header(HeaderContentType), QueryType) || r.Flag(HeaderIsQuery) || r.Flag(HeaderQuery)
 }
@@ -143,7 +156,7 @@ func (r *Request) Minimal() bool { return strings.Contains(r.Header(HeaderPrefer
 // IfMatch is the ETag that the client's write is conditional on, with its quotes; empty for none.
 func (r *Request) IfMatch() string { return Quoted(r.Header(HeaderIfMatch)) }
 
-// RefuseOther refuses a request for a version of a resource other than the one there is.
+// RefuseOther refuses a request about another version of a resource than the present one.
 func (r *Request) RefuseOther(etag string) error {
 	if want := r.Header(HeaderIfMatch); want != "" && want != "*" && !SameTag(want, etag) {
 		return PreconditionFailed("the resource has the ETag %s: want %s, it was changed", etag, want)
@@ -154,7 +167,8 @@ func (r *Request) RefuseOther(etag string) error {
 // Has reports whether the client has this version of a resource already, by If-None-Match.
 func (r *Request) Has(etag string) bool { return SameTag(r.Header(HeaderIfNoneMatch), etag) }
 
-// MaxItems reads x-ms-max-item-count; none and -1, which leaves it to the server, are 0.
+// MaxItems reads x-ms-max-item-count. It is 0 without the header, and for -1, which leaves
+// the number to the server.
 func (r *Request) MaxItems() (int, error) {
 	text := r.Header(HeaderMaxItems)
 	if text == "" {
@@ -178,13 +192,14 @@ func (r *Request) PageRows() (int, error) {
 	return r.MaxItems()
 }
 
-// Consistent refuses a read that the partition cannot serve at the consistency, or to the session, that is asked for.
+// Consistent refuses a read that the partition cannot serve at the consistency, or to the
+// session, of the request.
 func (r *Request) Consistent(part changefeed.Partition, newest int64) error {
 	return Consistent(r.Header(HeaderConsistency), r.Header(HeaderSession), part, newest)
 }
 
-// Narrow applies the headers for a range of effective partition keys to one. An empty bound is that of the range.
-// named reports whether there was such a header.
+// Narrow applies the headers for a range of effective partition keys to a range. A bound
+// without a header is that of the range. named reports whether there was such a header.
 func (r *Request) Narrow(in changefeed.Range) (sub changefeed.Range, named bool, err error) {
 	sub = in
 	for _, bound := range []struct {
@@ -212,7 +227,8 @@ func (r *Request) Narrow(in changefeed.Range) (sub changefeed.Range, named bool,
 	return sub, named, nil
 }
 
-// Features reports whether the client says that it can do what a plan may ask of it. One that says nothing can do nothing.
+// Features reports whether the client can carry out a feature of plans, by its own list. A
+// client without a list has none.
 func (r *Request) Features() func(feature string) bool {
 	listed := map[string]bool{}
 	for name := range strings.SplitSeq(r.Header(HeaderFeatures), ",") {

@@ -9,10 +9,17 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
+// Consistency. One store has one copy of everything, so each level is served as Strong; a
+// session token only has to be understood, and refused if it is from a newer store than
+// this one.
+
+// consistencies are the service's levels, the strongest first.
 var consistencies = []string{"Strong", "BoundedStaleness", "Session", "ConsistentPrefix", "Eventual"}
 
-// Consistent refuses a read that a server cannot serve as it is asked: with an unknown consistency level, or by a session
-// that has seen more of the partition than there is, up to the LSN newest. All levels are served, and each as Strong.
+// Consistent refuses a read that the server cannot serve as the client wants it: with an
+// unknown consistency level, or in a session that has seen more of the partition than
+// exists, up to the LSN newest. After a split, the session of a parent counts for its
+// children.
 func Consistent(level, session string, part changefeed.Partition, newest int64) error {
 	if level != "" && !slices.ContainsFunc(consistencies, func(s string) bool { return strings.EqualFold(s, level) }) {
 		return BadRequest("header x-ms-consistency-level is %q: want one of %s", level, strings.Join(consistencies, ", "))
