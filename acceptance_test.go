@@ -83,7 +83,7 @@ type throttled struct {
 	on atomic.Bool
 }
 
-func (s *throttled) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (s *throttled) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	if s.on.Load() {
 		return l, &changefeed.ThrottledError{After: time.Second}
 	}
@@ -133,7 +133,7 @@ type unlucky struct {
 	k *atomic.Int64
 }
 
-func (s unlucky) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (s unlucky) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	if s.k.Add(-1) == 0 {
 		return l, errCutOff
 	}
@@ -243,7 +243,7 @@ type skewed struct {
 	by time.Duration
 }
 
-func (s skewed) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+func (s skewed) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 	records, now, err := s.Leases.List(ctx)
 	for i := range records {
 		records[i].Updated = records[i].Updated.Add(s.by)
@@ -251,7 +251,7 @@ func (s skewed) List(ctx context.Context) ([]changefeed.Lease, time.Time, error)
 	return records, now.Add(s.by), err
 }
 
-func (s skewed) Follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+func (s skewed) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 	records, next, now, err := s.Leases.Follow(ctx, cursor)
 	for i := range records {
 		records[i].Updated = records[i].Updated.Add(s.by)

@@ -33,12 +33,12 @@ type owner struct {
 	instance, epoch string
 }
 
-func (l Lease) owner() owner { return owner{l.Owner, l.Epoch} }
+func (l Record) owner() owner { return owner{l.Owner, l.Epoch} }
 
 // situation is what a plan is made of.
 type situation struct {
-	leases     []Lease // one for each range
-	hosts      []owner // instances that show presence, this one included
+	leases     []Record // one for each range
+	hosts      []owner  // instances that show presence, this one included
 	now        time.Time
 	expiration time.Duration
 	overdue    map[string]bool // leases, by id, that somebody should have taken or given long ago
@@ -46,9 +46,9 @@ type situation struct {
 
 // plan is what one instance should do.
 type plan struct {
-	take     []Lease         // free or expired
+	take     []Record        // free or expired
 	give     map[Range]owner // leases of this instance that should be others'
-	steal    []Lease         // from owners that do not give
+	steal    []Record        // from owners that do not give
 	expected int             // leases that others should give to this instance
 }
 
@@ -88,15 +88,15 @@ type scales struct {
 	now     time.Time
 	workers []owner // in the order of their names
 	foreign map[owner]bool
-	owned   map[owner][]Lease
-	free    []Lease
-	orphans []Lease // splits that nobody finishes
+	owned   map[owner][]Record
+	free    []Record
+	orphans []Record // splits that nobody finishes
 	quota   map[owner]int
 	lack    map[owner]int // leases that a worker still needs to reach its quota
 }
 
 func weigh(s situation) scales {
-	w := scales{now: s.now, foreign: map[owner]bool{}, owned: map[owner][]Lease{}}
+	w := scales{now: s.now, foreign: map[owner]bool{}, owned: map[owner][]Record{}}
 	w.workers = slices.Clone(s.hosts)
 	live := 0
 	for _, l := range s.leases {
@@ -148,7 +148,7 @@ func (w *scales) share(leases int) {
 
 // neediest picks, among the workers below their quota that can take, the one with the
 // highest score for the lease, and counts the lease as its own.
-func (w *scales) neediest(l Lease) (best owner, ok bool) {
+func (w *scales) neediest(l Record) (best owner, ok bool) {
 	var top uint64
 	for _, o := range w.workers {
 		if w.lack[o] == 0 || w.foreign[o] {
@@ -165,7 +165,7 @@ func (w *scales) neediest(l Lease) (best owner, ok bool) {
 }
 
 // nearest is the worker with the highest score for the lease.
-func (w *scales) nearest(l Lease) (best owner) {
+func (w *scales) nearest(l Record) (best owner) {
 	var top uint64
 	for _, o := range w.workers {
 		if score := rendezvous(l.Token, o); !w.foreign[o] && score >= top {
@@ -176,15 +176,15 @@ func (w *scales) nearest(l Lease) (best owner) {
 }
 
 // surplus is what a worker has above its quota: those that fit it least.
-func (w *scales) surplus(o owner) []Lease {
+func (w *scales) surplus(o owner) []Record {
 	n := len(w.owned[o]) - w.quota[o]
 	if n <= 0 {
 		return nil
 	}
-	movable := slices.DeleteFunc(slices.Clone(w.owned[o]), func(l Lease) bool {
+	movable := slices.DeleteFunc(slices.Clone(w.owned[o]), func(l Record) bool {
 		return l.Fence.After(w.now)
 	})
-	slices.SortStableFunc(movable, func(a, b Lease) int {
+	slices.SortStableFunc(movable, func(a, b Record) int {
 		return cmp.Compare(rendezvous(a.Token, o), rendezvous(b.Token, o))
 	})
 	return movable[:min(n, len(movable))]

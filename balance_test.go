@@ -11,7 +11,7 @@ import (
 
 // fleet is a world for balance: leases, and the hosts that see them.
 type fleet struct {
-	leases []Lease
+	leases []Record
 	hosts  []owner
 	now    time.Time
 }
@@ -19,8 +19,8 @@ type fleet struct {
 func newFleet(leases int, hosts ...string) *fleet {
 	f := &fleet{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	for i, r := range FullRange().Cut(leases) {
-		f.leases = append(f.leases, Lease{
-			ID: fmt.Sprintf("unit..%03d", i), Token: r.String(), Range: r, Updated: f.now, Expiration: time.Minute,
+		f.leases = append(f.leases, Record{
+			Kind: KindLease, ID: fmt.Sprintf("unit..%03d", i), Token: r.String(), Range: r, Updated: f.now, Expiration: time.Minute,
 		})
 	}
 	for _, h := range hosts {
@@ -43,7 +43,7 @@ func (f *fleet) round(t interface{ Fatalf(string, ...any) }) (moves int) {
 			t.Fatalf("%v and %v both move lease %s", other, by, r)
 		}
 		touched[r] = by
-		i := slices.IndexFunc(next, func(l Lease) bool { return l.Range == r })
+		i := slices.IndexFunc(next, func(l Record) bool { return l.Range == r })
 		next[i].Owner, next[i].Epoch, next[i].Updated = to.instance, to.epoch, f.now
 	}
 	for _, h := range f.hosts {

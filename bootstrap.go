@@ -60,7 +60,7 @@ func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 		if err := r.cover(ctx, start, time.Time{}); err != nil {
 			return err
 		}
-		info := Lease{Kind: KindInfo, Timestamp: timestamp(), Properties: began}
+		info := Record{Kind: KindInfo, Timestamp: timestamp(), Properties: began}
 		got, _, err := r.create(ctx, info)
 		if err == nil {
 			r.view.put(got)
@@ -129,8 +129,8 @@ func (r *run) insistOn(ctx context.Context, part Range, start Start, fence time.
 }
 
 // create creates a record at the pace that the store allows, by a request sent at asked.
-func (r *run) create(ctx context.Context, l Lease) (got Lease, asked time.Time, err error) {
-	err = r.paced(ctx, r.random("create "+l.Kind.String()), l.Token, func() error {
+func (r *run) create(ctx context.Context, l Record) (got Record, asked time.Time, err error) {
+	err = r.paced(ctx, r.random("create "+string(l.Kind)), l.Token, func() error {
 		asked, l.Timestamp = time.Now(), timestamp()
 		got, err = r.store.Create(ctx, l)
 		return err
@@ -148,7 +148,7 @@ func (r *run) createLease(ctx context.Context, part Range, start Start, fence ti
 	if err != nil {
 		return err
 	}
-	got, err := r.createAnew(ctx, Lease{
+	got, err := r.createAnew(ctx, Record{
 		Kind: KindLease, Version: 1, Token: part.String(), Range: part,
 		Position: at, Mode: r.opts.Mode, Fence: fence, Timestamp: timestamp(),
 		Properties: map[string]string{generationProperty: "0"},
@@ -165,7 +165,7 @@ func (r *run) createLease(ctx context.Context, part Range, start Start, fence ti
 // createAnew creates a lease. Where the right to delete is missing, the lease that its range
 // once had may stand there, retired. It is nobody's, and every write of those who had it
 // has an older ETag, so making it live again is the same as a delete and a create.
-func (r *run) createAnew(ctx context.Context, l Lease) (Lease, error) {
+func (r *run) createAnew(ctx context.Context, l Record) (Record, error) {
 	got, err := r.store.Create(ctx, l)
 	if !errors.Is(err, ErrConflict) {
 		return got, err
@@ -250,13 +250,13 @@ func (r *run) lasting(found []flaw) (lasting []flaw) {
 func (r *run) holes() []Range {
 	all, bad := r.view.leases()
 	all = slices.Concat(all, bad)
-	slices.SortFunc(all, func(a, b Lease) int { return cmp.Compare(a.Range.Min, b.Range.Min) })
+	slices.SortFunc(all, func(a, b Record) int { return cmp.Compare(a.Range.Min, b.Range.Min) })
 	return holes(FullRange(), all)
 }
 
 // overlaps are the leases whose ranges overlap and that nobody was told of.
 func (r *run) overlaps() (found []flaw) {
-	add := func(a Lease, id string, err error) {
+	add := func(a Record, id string, err error) {
 		if !r.reported[id] {
 			found = append(found, flaw{id: id, err: &Error{Origin: OriginBalancer, Lease: a.Token, Err: err}})
 		}

@@ -17,12 +17,12 @@ import (
 type recorder struct {
 	*hookedStore
 	mu      sync.Mutex
-	created []changefeed.Lease
+	created []changefeed.Record
 }
 
 func (w *world) recorder() *recorder {
 	s := &recorder{hookedStore: &hookedStore{Leases: w.leases}}
-	s.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	s.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 		if l.Kind == changefeed.KindLease {
 			s.mu.Lock()
 			s.created = append(s.created, l)
@@ -121,7 +121,7 @@ func TestAParentStaysUntilItsChildrenCoverIt(t *testing.T) {
 		parent := w.records(changefeed.KindLease)[0]
 		w.split(0)
 		half := w.partitions()[0].Range
-		blocker, err := w.leases.Create(t.Context(), changefeed.Lease{Version: 1, Token: half.String(), Range: half, State: changefeed.StateRetired})
+		blocker, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Version: 1, Token: half.String(), Range: half, State: changefeed.StateRetired})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,14 +155,14 @@ func TestNoChildIsMadeBeforeItsParentIsStoredAsSplitting(t *testing.T) {
 		w.fill(20)
 		store := &hookedStore{Leases: w.leases}
 		var failing atomic.Bool
-		store.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if l.State == changefeed.StateSplitting && failing.Load() {
 				return l, errors.New("no answer")
 			}
 			return w.leases.Update(ctx, l)
 		}
 		var early atomic.Int64
-		store.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if l.Kind == changefeed.KindLease && failing.Load() {
 				early.Add(1)
 			}
@@ -204,8 +204,8 @@ func TestARetiredLeaseIsMadeLiveAgainWhereItIsNeeded(t *testing.T) {
 					w.split(at)
 				}
 				needed := w.partitions()[at].Range
-				lease := changefeed.Lease{
-					Version: 1, Token: needed.String(), Range: needed, Position: changefeed.At(`"3"`),
+				lease := changefeed.Record{
+					Kind: changefeed.KindLease, Version: 1, Token: needed.String(), Range: needed, Position: changefeed.At(`"3"`),
 					Properties: map[string]string{"changefeed.generation": "4"},
 				}
 				for _, l := range w.records(changefeed.KindLease) {
@@ -325,7 +325,7 @@ func TestAStopWhileALeaseIsBeingTakenFreesIt(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		const drain = 5 * time.Second
 		taking := make(chan struct{}, 1)
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if l.Kind == changefeed.KindLease && l.Owner != "" {
 				select {
 				case taking <- struct{}{}:

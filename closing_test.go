@@ -94,7 +94,7 @@ func (s *flapping) Partitions(context.Context) ([]changefeed.Partition, error) {
 func TestASplitThatIsNoneIsTriedWithPauses(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var writes atomic.Int64
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			tick(&writes)
 			return w.leases.Update(ctx, l)
 		}}

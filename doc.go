@@ -7,7 +7,7 @@
 //
 //   - A [Source] is the monitored container: its key space is tiled by ranges, and each
 //     range has an ordered feed of changes.
-//   - A [Lease] says who reads a range, and up to where. A [LeaseStore] keeps the leases
+//   - A [Lease] says who reads a range, and up to where. A [LeaseStore] keeps the [Record]s
 //     of one deployment unit: all instances that share the work under one processor name.
 //   - A [Handler] is your code. It gets one [Batch] of a lease at a time.
 //   - A [Processor] ties them together; each [Processor.Run] is one instance.

@@ -17,7 +17,7 @@ func TestAnEchoOfOurOwnWriteIsNoRefusal(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		store := &hookedStore{Leases: w.leases}
 		var creates, deletes atomic.Int64
-		store.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			got, err := w.leases.Create(ctx, l)
 			if l.Kind == changefeed.KindLease && err == nil {
 				creates.Add(1)
@@ -25,7 +25,7 @@ func TestAnEchoOfOurOwnWriteIsNoRefusal(t *testing.T) {
 			}
 			return got, err
 		}
-		store.delete = func(ctx context.Context, l changefeed.Lease) error {
+		store.delete = func(ctx context.Context, l changefeed.Record) error {
 			err := w.leases.Delete(ctx, l)
 			if l.Kind == changefeed.KindLease && err == nil {
 				deletes.Add(1)
@@ -60,7 +60,7 @@ func TestASplitThatFailsIsTriedLessAndLess(t *testing.T) {
 		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{})
 		time.Sleep(time.Minute)
 		p.stop(t)
-		store.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if l.Kind == changefeed.KindLease {
 				tick(&refused)
 				return l, errRefused

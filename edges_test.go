@@ -18,13 +18,13 @@ func idle(o Options) *run {
 
 // A wide range over narrow ones covers what lies behind them too.
 func TestHolesUnderRangesInRanges(t *testing.T) {
-	lease := func(r Range) Lease { return Lease{Range: r} }
+	lease := func(r Range) Record { return Record{Kind: KindLease, Range: r} }
 	for _, c := range []struct{ leases, want []Range }{
 		{nil, []Range{{"", "FF"}}},
 		{[]Range{{"", "30"}, {"10", "20"}}, []Range{{"30", "FF"}}},
 		{[]Range{{"10", "40"}, {"10", "20"}, {"30", "35"}, {"50", "FF"}}, []Range{{"", "10"}, {"40", "50"}}},
 	} {
-		var leases []Lease
+		var leases []Record
 		for _, r := range c.leases {
 			leases = append(leases, lease(r))
 		}
@@ -38,7 +38,7 @@ func TestHolesUnderRangesInRanges(t *testing.T) {
 func TestALeaseIsItsOwnersToItsLastMoment(t *testing.T) {
 	written := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, c := range []struct{ own, others time.Duration }{{time.Minute, time.Minute}, {2 * time.Minute, time.Minute}, {0, 2 * time.Minute}} {
-		l := Lease{Owner: "b", Epoch: "e", Updated: written, Expiration: c.own}
+		l := Record{Kind: KindLease, Owner: "b", Epoch: "e", Updated: written, Expiration: c.own}
 		last := written.Add(max(c.own, c.others) + time.Second) // stores may keep whole seconds
 		if l.expired(last, c.others) || !l.expired(last.Add(time.Nanosecond), c.others) || !l.takeable(c.others).Equal(last) {
 			t.Errorf("a lease for %v, judged by %v, is to be taken from %v on, want after %v", c.own, c.others, l.takeable(c.others), last)
@@ -125,12 +125,12 @@ func TestALeaseWithoutAStartIsNotWorkedOn(t *testing.T) {
 	v := newView(nil, nil)
 	half := FullRange().Cut(2)
 	for i, owner := range []string{"", "net"} {
-		v.put(Lease{ID: "unit.." + half[i].String(), Version: 1, Token: half[i].String(), Range: half[i], Owner: owner})
+		v.put(Record{Kind: KindLease, ID: "unit.." + half[i].String(), Version: 1, Token: half[i].String(), Range: half[i], Owner: owner})
 	}
 	if good, bad := v.placed(); len(good) != 0 || len(bad) != 2 || !errors.Is(bad[1].Err, ErrNoStart) {
 		t.Errorf("worked on %v, not on %v", good, bad)
 	}
-	v.put(Lease{ID: "unit.info", Kind: KindInfo, Properties: map[string]string{originProperty: "beginning"}})
+	v.put(Record{ID: "unit.info", Kind: KindInfo, Properties: map[string]string{originProperty: "beginning"}})
 	if good, bad := v.placed(); len(good) != 2 || len(bad) != 0 {
 		t.Errorf("worked on %v, not on %v, though the unit has a start", good, bad)
 	}
@@ -192,7 +192,7 @@ func TestAFlawIsToldWhenItLasts(t *testing.T) {
 func TestALeaseIsOverdueSinceItWasFirstFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := idle(Options{})
-		free := Lease{ID: "l", Version: 1, Token: "-FF", Range: FullRange(), Position: At(`"1"`)}
+		free := Record{Kind: KindLease, ID: "l", Version: 1, Token: "-FF", Range: FullRange(), Position: At(`"1"`)}
 		r.view.put(free)
 		begun := time.Now()
 		for range 5 {
@@ -217,7 +217,7 @@ func TestTheDeadAreNoWorkers(t *testing.T) {
 	s := situation{hosts: []owner{me}, now: now, expiration: time.Minute}
 	for i, o := range []owner{dead, dead, dead, net} {
 		r := FullRange().Cut(4)[i]
-		s.leases = append(s.leases, Lease{ID: r.String(), Token: r.String(), Range: r, Owner: o.instance, Epoch: o.epoch, Updated: now})
+		s.leases = append(s.leases, Record{Kind: KindLease, ID: r.String(), Token: r.String(), Range: r, Owner: o.instance, Epoch: o.epoch, Updated: now})
 	}
 	if w := weigh(s); !slices.Equal(w.workers, []owner{me, net}) || w.foreign[dead] || !w.foreign[net] {
 		t.Errorf("workers %v, foreign %v", w.workers, w.foreign)
@@ -234,7 +234,7 @@ func TestNothingFreeIsKeptForForeignHosts(t *testing.T) {
 	for _, token := range []string{"1", "2", "3", "4", "5", "6"} {
 		s := situation{hosts: []owner{me}, now: now, expiration: time.Minute}
 		for i, o := range []string{"much", "much", "much", "much", "little", ""} {
-			l := Lease{ID: token + o, Token: token, Range: FullRange().Cut(6)[i], Owner: o, Updated: now, Position: At(`"1"`)}
+			l := Record{Kind: KindLease, ID: token + o, Token: token, Range: FullRange().Cut(6)[i], Owner: o, Updated: now, Position: At(`"1"`)}
 			s.leases = append(s.leases, l)
 		}
 		if p := balance(s, me); len(p.take) != 1 {
@@ -281,14 +281,14 @@ type shelf struct {
 	deleted, freed int
 }
 
-func (s *shelf) Update(_ context.Context, l Lease) (Lease, error) {
+func (s *shelf) Update(_ context.Context, l Record) (Record, error) {
 	if l.Free() {
 		s.freed++
 	}
 	return l, nil
 }
 
-func (s *shelf) Delete(context.Context, Lease) error {
+func (s *shelf) Delete(context.Context, Record) error {
 	s.deleted++
 	return nil
 }

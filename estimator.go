@@ -56,7 +56,7 @@ func Estimate(ctx context.Context, source Source, leases LeaseStore) ([]Lag, err
 		if l.unplaced() {
 			l.Position.Start = origin
 		}
-		lag := Lag{Lease: l, Exact: true, Err: l.Err}
+		lag := Lag{Lease: l.Lease(), Exact: true, Err: l.Err}
 		for _, part := range owed(l, good) { // a lease of another dialect can be measured all the same
 			lag.Err = cmp.Or(lag.Err, m.measure(ctx, &lag, part))
 		}
@@ -68,14 +68,14 @@ func Estimate(ctx context.Context, source Source, leases LeaseStore) ([]Lag, err
 
 // owed is the part of a lease's range that it alone accounts for: what a lease that is
 // splitting has been replaced in already counts for its children.
-func owed(l Lease, all []Lease) []Range {
+func owed(l Record, all []Record) []Range {
 	switch {
 	case l.Range.Empty():
 		return nil
 	case l.State == StateLive:
 		return []Range{l.Range}
 	}
-	return holes(l.Range, slices.DeleteFunc(slices.Clone(all), func(o Lease) bool { return o.ID == l.ID }))
+	return holes(l.Range, slices.DeleteFunc(slices.Clone(all), func(o Record) bool { return o.ID == l.ID }))
 }
 
 // meter measures backlogs of one source.

@@ -47,7 +47,7 @@ func (f *follower) run(ctx context.Context) {
 }
 
 // verify has the keepers of leases that seem to have another owner find out.
-func (f *follower) verify(changed []Lease) {
+func (f *follower) verify(changed []Record) {
 	for _, l := range changed {
 		if w, _ := f.r.claims.worker(l.Range); w != nil && l.Kind == KindLease && l.owner() != f.r.me {
 			w.keeper.verify()

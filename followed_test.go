@@ -17,7 +17,7 @@ func TestALeaseContainerOfSeveralPartitionsIsFollowed(t *testing.T) {
 		w.leases = w.unit("unit")
 		ranges := changefeed.FullRange().Cut(16)
 		for _, r := range ranges {
-			if _, err := w.leases.Create(t.Context(), changefeed.Lease{Version: 1, Token: r.String(), Range: r}); err != nil {
+			if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Version: 1, Token: r.String(), Range: r}); err != nil {
 				t.Fatal(err)
 			}
 		}

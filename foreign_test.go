@@ -118,7 +118,7 @@ func TestIdleProgressIsStoredAndEmptyBatchesAreNotDelivered(t *testing.T) {
 // deafFollower has a feed of leases that never works.
 type deafFollower struct{ *docstore.Leases }
 
-func (deafFollower) Follow(context.Context, string) ([]changefeed.Lease, string, time.Time, error) {
+func (deafFollower) Follow(context.Context, string) ([]changefeed.Record, string, time.Time, error) {
 	return nil, "", time.Time{}, errCutOff
 }
 

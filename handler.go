@@ -227,7 +227,7 @@ func (d *delegate) open() ending {
 		return ending{}
 	}
 	for failures := 1; d.ending().none(); failures++ {
-		how, err := d.call(func(ctx context.Context) error { return opener.Open(ctx, d.lease) })
+		how, err := d.call(func(ctx context.Context) error { return opener.Open(ctx, d.lease.Lease()) })
 		switch how {
 		case hasSucceeded:
 			d.opened = true
@@ -253,7 +253,7 @@ func (d *delegate) close(why Reason) Reason {
 	ctx, cancel := context.WithTimeout(d.r.base, d.r.opts.Drain)
 	defer cancel()
 	told := why
-	c := d.launch(ctx, func(ctx context.Context) error { return closer.Close(ctx, d.lease, told) })
+	c := d.launch(ctx, func(ctx context.Context) error { return closer.Close(ctx, d.lease.Lease(), told) })
 	var err error
 	select {
 	case err = <-c.result:

@@ -53,12 +53,12 @@ func TestADeletedLeaseIsNotBegunBeforeItsOwnerHasStopped(t *testing.T) {
 // Who is stopped while another instance makes the leases is not ready.
 func TestAnInstanceStoppedBeforeTheLeasesExistIsNotReady(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		if _, err := w.leases.Create(t.Context(), changefeed.Lease{Kind: changefeed.KindLock, TTL: time.Hour}); err != nil {
+		if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLock, TTL: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		store := &hookedStore{Leases: w.leases}
-		store.list = func(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+		store.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 			defer stop()
 			return w.leases.List(ctx)
 		}

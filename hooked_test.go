@@ -14,42 +14,42 @@ import (
 // hookedStore is a lease store whose methods can be replaced one by one.
 type hookedStore struct {
 	*docstore.Leases
-	list   func(context.Context) ([]changefeed.Lease, time.Time, error)
-	create func(context.Context, changefeed.Lease) (changefeed.Lease, error)
-	update func(context.Context, changefeed.Lease) (changefeed.Lease, error)
-	delete func(context.Context, changefeed.Lease) error
-	follow func(context.Context, string) ([]changefeed.Lease, string, time.Time, error)
+	list   func(context.Context) ([]changefeed.Record, time.Time, error)
+	create func(context.Context, changefeed.Record) (changefeed.Record, error)
+	update func(context.Context, changefeed.Record) (changefeed.Record, error)
+	delete func(context.Context, changefeed.Record) error
+	follow func(context.Context, string) ([]changefeed.Record, string, time.Time, error)
 }
 
-func (s *hookedStore) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+func (s *hookedStore) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 	if s.list != nil {
 		return s.list(ctx)
 	}
 	return s.Leases.List(ctx)
 }
 
-func (s *hookedStore) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (s *hookedStore) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	if s.create != nil {
 		return s.create(ctx, l)
 	}
 	return s.Leases.Create(ctx, l)
 }
 
-func (s *hookedStore) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (s *hookedStore) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	if s.update != nil {
 		return s.update(ctx, l)
 	}
 	return s.Leases.Update(ctx, l)
 }
 
-func (s *hookedStore) Delete(ctx context.Context, l changefeed.Lease) error {
+func (s *hookedStore) Delete(ctx context.Context, l changefeed.Record) error {
 	if s.delete != nil {
 		return s.delete(ctx, l)
 	}
 	return s.Leases.Delete(ctx, l)
 }
 
-func (s *hookedStore) Follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+func (s *hookedStore) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 	if s.follow != nil {
 		return s.follow(ctx, cursor)
 	}
@@ -60,22 +60,22 @@ func (s *hookedStore) Follow(ctx context.Context, cursor string) ([]changefeed.L
 func farAway(l *docstore.Leases, d time.Duration) *hookedStore {
 	return &hookedStore{
 		Leases: l,
-		list: func(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+		list: func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 			time.Sleep(d)
 			defer time.Sleep(d)
 			return l.List(ctx)
 		},
-		create: func(ctx context.Context, r changefeed.Lease) (changefeed.Lease, error) {
+		create: func(ctx context.Context, r changefeed.Record) (changefeed.Record, error) {
 			time.Sleep(d)
 			defer time.Sleep(d)
 			return l.Create(ctx, r)
 		},
-		update: func(ctx context.Context, r changefeed.Lease) (changefeed.Lease, error) {
+		update: func(ctx context.Context, r changefeed.Record) (changefeed.Record, error) {
 			time.Sleep(d)
 			defer time.Sleep(d)
 			return l.Update(ctx, r)
 		},
-		delete: func(ctx context.Context, r changefeed.Lease) error {
+		delete: func(ctx context.Context, r changefeed.Record) error {
 			time.Sleep(d)
 			defer time.Sleep(d)
 			return l.Delete(ctx, r)

@@ -226,7 +226,7 @@ func is(err error, sentinels []error) error {
 // positionOf is where an acquired lease is. One that another processor has made may not say,
 // and then begins where the unit does, not now.
 func positionOf(l Lease) string {
-	if l.unplaced() {
+	if l.Position == (Position{}) {
 		return "none yet"
 	}
 	return l.Position.String()

@@ -29,11 +29,11 @@ func TestAGoneRangeThatIsWholeIsReportedAndTriedAgain(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var reads, writes, lists atomic.Int64
 		store := &hookedStore{Leases: w.leases}
-		store.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			writes.Add(1)
 			return w.leases.Update(ctx, l)
 		}
-		store.list = func(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+		store.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 			lists.Add(1)
 			return w.leases.List(ctx)
 		}

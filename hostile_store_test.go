@@ -19,7 +19,7 @@ import (
 func TestABootstrapOnASlowStoreMakesEachLeaseOnce(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		slow := &hookedStore{Leases: w.leases}
-		slow.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		slow.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if l.Kind == changefeed.KindLease {
 				time.Sleep(2 * time.Second)
 			}
@@ -54,7 +54,7 @@ func TestASlowListingDoesNotUndoNews(t *testing.T) {
 		time.Sleep(time.Minute)
 		store := &hookedStore{Leases: w.leases}
 		var slow, listing atomic.Bool
-		store.list = func(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+		store.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 			records, now, err := w.leases.List(ctx)
 			if slow.Load() {
 				listing.Store(true)
@@ -85,7 +85,7 @@ func TestNewsBetweenTheFirstListingAndTheCursorIsNotMissed(t *testing.T) {
 		store := &hookedStore{Leases: w.leases}
 		var ready atomic.Bool
 		var lists atomic.Int64
-		store.list = func(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+		store.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 			records, now, err := w.leases.List(ctx)
 			if ready.Load() && lists.Add(1) == 1 {
 				a.stop(t)
@@ -93,7 +93,7 @@ func TestNewsBetweenTheFirstListingAndTheCursorIsNotMissed(t *testing.T) {
 			}
 			return records, now, err
 		}
-		store.follow = func(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+		store.follow = func(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 			if cursor == "" {
 				time.Sleep(time.Second)
 			}
@@ -112,7 +112,7 @@ func TestADeleteThatHangsStopsNoRounds(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		store := &hookedStore{Leases: w.leases}
 		var hung, rounds atomic.Int64
-		store.delete = func(ctx context.Context, l changefeed.Lease) error {
+		store.delete = func(ctx context.Context, l changefeed.Record) error {
 			if l.Kind == changefeed.KindHost {
 				hung.Add(1)
 				<-ctx.Done()
@@ -120,11 +120,11 @@ func TestADeleteThatHangsStopsNoRounds(t *testing.T) {
 			}
 			return w.leases.Delete(ctx, l)
 		}
-		store.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			l.TTL = 0
 			return w.leases.Create(ctx, l)
 		}
-		store.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			l.TTL = 0
 			return w.leases.Update(ctx, l)
 		}
@@ -152,7 +152,7 @@ func TestACheckpointWhoseWriteFailedIsNotTakenForStored(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		store := &hookedStore{Leases: w.leases}
 		var cut atomic.Bool
-		store.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if cut.Load() {
 				return l, errCutOff
 			}
@@ -197,7 +197,7 @@ type bucket struct {
 	taken, refused int
 }
 
-func (b *bucket) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (b *bucket) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	if !b.take() {
 		return l, &changefeed.ThrottledError{After: time.Second}
 	}
@@ -255,7 +255,7 @@ func TestAFollowerWhoseCursorTurnsInvalidBeginsAnew(t *testing.T) {
 		store := &hookedStore{Leases: w.leases}
 		var invalid atomic.Bool
 		var refused, good atomic.Int64
-		store.follow = func(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+		store.follow = func(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 			if cursor == "" {
 				invalid.Store(false)
 			}
@@ -284,7 +284,7 @@ func TestAFollowerThatReturnsEarlyIsNotAskedAllTheTime(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var n atomic.Int64
 		store := &hookedStore{Leases: w.leases}
-		store.follow = func(ctx context.Context, _ string) ([]changefeed.Lease, string, time.Time, error) {
+		store.follow = func(ctx context.Context, _ string) ([]changefeed.Record, string, time.Time, error) {
 			if n.Add(1) > busyLoop {
 				<-ctx.Done()
 				return nil, "", time.Time{}, context.Cause(ctx)

@@ -38,8 +38,8 @@ type keeper struct {
 	progress progress // the checkpoints of handlers move it too
 
 	// Of the keeper's goroutine.
-	stored     Lease       // as last written
-	next       Lease       // what the next write says, but for what progress says
+	stored     Record      // as last written
+	next       Record      // what the next write says, but for what progress says
 	written    time.Time   // when the last successful write was begun
 	unanswered []time.Time // timestamps of the writes since then, whose outcome is not known
 	stamped    time.Time   // the last timestamp
@@ -49,7 +49,7 @@ type keeper struct {
 // ask is what the worker wants: an edit, and whether it must be stored now.
 type ask struct {
 	ctx   context.Context
-	edit  func(*Lease)
+	edit  func(*Record)
 	write bool
 	done  chan error
 }
@@ -74,7 +74,7 @@ func (k *keeper) trustedUntil(t time.Time) time.Time {
 
 // accept goes on from the outcome of a write begun at started, which covers so many
 // changes for the first time.
-func (k *keeper) accept(l Lease, unsaved int, started time.Time) {
+func (k *keeper) accept(l Record, unsaved int, started time.Time) {
 	k.stored, k.next, k.written, k.unanswered = l, l, started, nil
 	k.past.mended(OriginLeaseStore)
 	k.fuse.Reset(time.Until(k.trustedUntil(started)))
@@ -189,15 +189,15 @@ func (k *keeper) serve(a ask) error {
 
 // store has the keeper write the lease now, and waits for it. There is an error only when
 // ctx has ended or the lease is lost: any other failure is tried again.
-func (k *keeper) store(ctx context.Context) error { return k.edit(ctx, func(*Lease) {}) }
+func (k *keeper) store(ctx context.Context) error { return k.edit(ctx, func(*Record) {}) }
 
 // edit has the keeper write the lease now, with a change.
-func (k *keeper) edit(ctx context.Context, change func(*Lease)) error {
+func (k *keeper) edit(ctx context.Context, change func(*Record)) error {
 	return k.do(ask{ctx: ctx, edit: change, write: true})
 }
 
 // note changes what the next write says. The change sees the lease as it would be written.
-func (k *keeper) note(ctx context.Context, change func(*Lease)) error {
+func (k *keeper) note(ctx context.Context, change func(*Record)) error {
 	return k.do(ask{ctx: ctx, edit: change})
 }
 

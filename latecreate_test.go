@@ -20,14 +20,14 @@ type tardy struct {
 	t       *testing.T
 	by      time.Duration
 	mu      sync.Mutex
-	late    func(changefeed.Lease) bool // asked once for each create of a lease
+	late    func(changefeed.Record) bool // asked once for each create of a lease
 	waiting sync.WaitGroup
 	arrived []string // tokens of late creates that made a lease
 }
 
 func (w *world) tardy(by time.Duration) *tardy {
 	s := &tardy{hookedStore: &hookedStore{Leases: w.leases}, t: w.t, by: by}
-	s.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	s.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 		s.mu.Lock()
 		isLate := l.Kind == changefeed.KindLease && s.late != nil && s.late(l)
 		s.mu.Unlock()
@@ -50,16 +50,16 @@ func (w *world) tardy(by time.Duration) *tardy {
 }
 
 // delay makes creates late, by what which says; nil is none.
-func (s *tardy) delay(which func(changefeed.Lease) bool) {
+func (s *tardy) delay(which func(changefeed.Record) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.late = which
 }
 
 // once is true for the first lease.
-func once() func(changefeed.Lease) bool {
+func once() func(changefeed.Record) bool {
 	asked := false
-	return func(changefeed.Lease) bool {
+	return func(changefeed.Record) bool {
 		defer func() { asked = true }()
 		return !asked
 	}
@@ -141,7 +141,7 @@ func TestACreateThatArrivesAfterItsLeaseHasGoneIsRemoved(t *testing.T) {
 				y := &tally{}
 				store := w.tardy(6 * time.Minute)
 				if c.unprivileged {
-					store.delete = func(context.Context, changefeed.Lease) error { return changefeed.ErrForbidden }
+					store.delete = func(context.Context, changefeed.Record) error { return changefeed.ErrForbidden }
 				}
 				p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: changefeed.FromBeginning()})
 				w.trickle()
@@ -183,16 +183,16 @@ func TestOnlyAProvablyRedundantLeaseIsRemoved(t *testing.T) {
 	ours := map[string]string{"changefeed.generation": "1"}
 	for _, c := range []struct {
 		name    string
-		extra   changefeed.Lease
+		extra   changefeed.Record
 		removed bool
 	}{
-		{"ours, before the others", changefeed.Lease{Position: changefeed.At(`"1"`), Properties: ours}, true},
-		{"ours, before the others, freed by who had it", changefeed.Lease{Position: changefeed.At(`"1"`), Expiration: time.Minute, Properties: ours}, true},
-		{"ours, never read", changefeed.Lease{Position: changefeed.Position{Start: changefeed.FromBeginning()}, Properties: ours}, true},
-		{"ours, held by another kind of processor", changefeed.Lease{Owner: "net", Position: changefeed.At(`"1"`), Properties: ours}, false},
-		{"another kind's", changefeed.Lease{Position: changefeed.At(`"1"`)}, false},
-		{"at a position that cannot be compared", changefeed.Lease{Owner: "b", Epoch: "e", Position: changefeed.At(`"x"`), Properties: ours}, false},
-		{"reading from a time", changefeed.Lease{Position: changefeed.Position{Token: `"1"`, Start: changefeed.FromTime(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))}, Properties: ours}, false},
+		{"ours, before the others", changefeed.Record{Kind: changefeed.KindLease, Position: changefeed.At(`"1"`), Properties: ours}, true},
+		{"ours, before the others, freed by who had it", changefeed.Record{Kind: changefeed.KindLease, Position: changefeed.At(`"1"`), Expiration: time.Minute, Properties: ours}, true},
+		{"ours, never read", changefeed.Record{Kind: changefeed.KindLease, Position: changefeed.Position{Start: changefeed.FromBeginning()}, Properties: ours}, true},
+		{"ours, held by another kind of processor", changefeed.Record{Kind: changefeed.KindLease, Owner: "net", Position: changefeed.At(`"1"`), Properties: ours}, false},
+		{"another kind's", changefeed.Record{Kind: changefeed.KindLease, Position: changefeed.At(`"1"`)}, false},
+		{"at a position that cannot be compared", changefeed.Record{Kind: changefeed.KindLease, Owner: "b", Epoch: "e", Position: changefeed.At(`"x"`), Properties: ours}, false},
+		{"reading from a time", changefeed.Record{Kind: changefeed.KindLease, Position: changefeed.Position{Token: `"1"`, Start: changefeed.FromTime(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))}, Properties: ours}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
@@ -248,8 +248,8 @@ func TestALeaseLeftFromALateCreateIsNotTakenForAChild(t *testing.T) {
 		p.stop(t)
 		w.split(0)
 		half := w.partitions()[0].Range
-		if _, err := w.leases.Create(t.Context(), changefeed.Lease{
-			Version: 1, Token: half.String(), Range: half, Position: changefeed.At(`"1"`),
+		if _, err := w.leases.Create(t.Context(), changefeed.Record{
+			Kind: changefeed.KindLease, Version: 1, Token: half.String(), Range: half, Position: changefeed.At(`"1"`),
 			Properties: map[string]string{"changefeed.generation": "1"},
 		}); err != nil {
 			t.Fatal(err)
@@ -274,10 +274,10 @@ func TestACreateOfAnotherBootstrapMakesNoLeaseAcrossOthers(t *testing.T) {
 		time.Sleep(time.Minute)
 		p.stop(t)
 		old := w.records(changefeed.KindLease)
-		slices.SortFunc(old, func(a, b changefeed.Lease) int { return strings.Compare(a.Range.Min, b.Range.Min) })
+		slices.SortFunc(old, func(a, b changefeed.Record) int { return strings.Compare(a.Range.Min, b.Range.Min) })
 		across := changefeed.Range{Min: old[0].Range.Min, Max: "30"}
-		if _, err := w.leases.Create(t.Context(), changefeed.Lease{
-			Version: 1, Token: across.String(), Range: across, Position: old[0].Position,
+		if _, err := w.leases.Create(t.Context(), changefeed.Record{
+			Kind: changefeed.KindLease, Version: 1, Token: across.String(), Range: across, Position: old[0].Position,
 			Properties: map[string]string{"changefeed.generation": "0"},
 		}); err != nil {
 			t.Fatal(err)
@@ -309,8 +309,8 @@ func TestALeaseThatOthersOvertakeIsGivenUp(t *testing.T) {
 		time.Sleep(time.Minute)
 		p.stop(t)
 		w.fill(4)
-		if _, err := w.leases.Create(t.Context(), changefeed.Lease{
-			Version: 1, Token: narrow.String(), Range: narrow, Position: changefeed.At(`"4"`), Expiration: time.Minute,
+		if _, err := w.leases.Create(t.Context(), changefeed.Record{
+			Kind: changefeed.KindLease, Version: 1, Token: narrow.String(), Range: narrow, Position: changefeed.At(`"4"`), Expiration: time.Minute,
 			Properties: map[string]string{"changefeed.generation": "0"},
 		}); err != nil {
 			t.Fatal(err)

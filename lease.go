@@ -1,40 +1,40 @@
 package changefeed
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 )
 
 // LeaseStore keeps the records of one deployment unit: who reads what, up to where. A
 // store implements it, bound to a processor name and a monitored container, and proves
-// it with changefeedtest.TestLeaseStore. All methods may be called concurrently.
+// it with changefeedtest.TestLeaseStore. All methods may be called concurrently. Every kind
+// and every state that is a word of small letters is kept, also those that come later.
 //
 // Every write is conditional. A store must answer a write whose outcome it does not
 // know with an error that is neither [ErrConflict] nor [ErrNotFound]; the processor
 // then finds out by itself whether the write arrived. So too when ctx has ended: any
 // other error will do, whether it wraps the context's or not.
 type LeaseStore interface {
-	// List returns all records of the unit, of every [Kind], in any order, and the
-	// store's own time. It has every write that was acknowledged to any client before it
-	// was asked: it must not lag. It need not be of one moment: of writes made
-	// meanwhile it may show some and not others. A document that cannot be read as a
-	// record is returned with Err set.
-	List(ctx context.Context) (records []Lease, now time.Time, err error)
+	// List returns all records of the unit, in any order, and the store's own time. It has
+	// every write that was acknowledged to any client before it was asked: it must not lag.
+	// It need not be of one moment: of writes made meanwhile it may show some and not
+	// others. A document that cannot be read as a record is returned with Err set.
+	List(ctx context.Context) (records []Record, now time.Time, err error)
 
 	// Create adds a record, or returns [ErrConflict] when one with its kind and token
 	// is present. The result has the ID, ETag and Updated that the store gave it.
-	Create(ctx context.Context, l Lease) (Lease, error)
+	Create(ctx context.Context, l Record) (Record, error)
 
 	// Update replaces a record, or returns [ErrConflict] when its ETag is not the
 	// stored one, [ErrNotFound] when it is gone. What the record does not know of the
 	// stored document is kept.
-	Update(ctx context.Context, l Lease) (Lease, error)
+	Update(ctx context.Context, l Record) (Record, error)
 
 	// Delete removes a record, or returns [ErrConflict] when its ETag is not the stored
 	// one, [ErrNotFound] when it is gone, [ErrForbidden] without the right to delete.
-	Delete(ctx context.Context, l Lease) error
+	Delete(ctx context.Context, l Record) error
 }
 
 // Follower is an optional ability of a [LeaseStore]: its changes can be followed, so
@@ -47,39 +47,30 @@ type Follower interface {
 	// one record the last version always comes, earlier ones need not, and none comes
 	// after a later one. A record may come again unchanged. When ctx ends it returns
 	// an error.
-	Follow(ctx context.Context, cursor string) (changed []Lease, next string, now time.Time, err error)
+	Follow(ctx context.Context, cursor string) (changed []Record, next string, now time.Time, err error)
 }
 
-// Kind tells the records of a unit apart. A record of a kind that is not known here
-// belongs to a newer version: it is kept and left alone.
-type Kind uint8
+// Kind is the word for a kind of record. The kinds may grow: a record of a kind that is not
+// among these belongs to a newer version. It is kept and left alone, and it is no lease.
+type Kind string
 
 const (
 	// KindLease is a lease: a range, its owner and its position.
-	KindLease Kind = iota
+	KindLease Kind = "lease"
 	// KindHost is the presence of one running instance.
-	KindHost
+	KindHost Kind = "host"
 	// KindInfo marks that the unit's leases have been created.
-	KindInfo
+	KindInfo Kind = "info"
 	// KindLock is held while leases are being created.
-	KindLock
+	KindLock Kind = "lock"
 )
 
-// String names the kind.
-func (k Kind) String() string {
-	names := [...]string{"lease", "host", "info", "lock"}
-	if int(k) < len(names) {
-		return names[k]
-	}
-	return fmt.Sprintf("Kind(%d)", uint8(k))
-}
-
-// Lease is one record of a [LeaseStore]. For a record of another kind than [KindLease]
-// only Kind, ID, Token, Owner, Epoch, State, Expiration, TTL, Timestamp, Properties and
-// what the store sets have a meaning.
-type Lease struct {
-	Kind  Kind
-	Token string // "min-max", or a partition key range id in a version 0 lease; instance and epoch of a host
+// Record is one document of a [LeaseStore]. Every kind has Kind, ID, Token, Owner, Epoch, State,
+// Expiration, TTL, Timestamp, Properties and the fields that the store sets. The other fields
+// have a meaning for [KindLease] only.
+type Record struct {
+	Kind  Kind   // a store refuses a record without one
+	Token string // of a lease "min-max", or a partition key range id in version 0; of a host its instance and epoch
 	Range Range  // the keys that the lease covers; unknown (empty) in old version 0 leases
 
 	// Version is 1 for a lease on an EPK range, 0 for one on a partition key range id.
@@ -90,7 +81,7 @@ type Lease struct {
 
 	Position Position
 	Mode     Mode
-	Attempts int       // how often the batch behind Position has failed
+	Attempts int       // how often the batch after Position has failed
 	State    State     // live, or on its way out after a split
 	Fence    time.Time // by the store's clock: a new owner must not begin before it
 
@@ -107,49 +98,70 @@ type Lease struct {
 
 	Properties map[string]string // everybody's; kept
 	Raw        json.RawMessage   // the stored document; a store keeps what it does not know of it
-	Err        error             // why the document is not a record
+	Err        error             // why the document is not a record that can be worked with
 
 	inferred bool // Range is not in the document, but that of its partition
 }
 
-// State is where a lease stands in a split. A lease in a state that is not known here
-// belongs to a newer version: it is reported and left alone, and still covers its range.
-type State uint8
+// Lease is the right of one instance to read one range, as a handler and an operator see it:
+// what a [Record] of [KindLease] says, without what only its writers need.
+type Lease struct {
+	ID       string // the record's name in the store
+	Token    string // "min-max", or a partition key range id in a version 0 lease
+	Range    Range  // the keys that it covers
+	Owner    string // instance name; empty is free
+	Epoch    string // the owner's process; empty for other processors
+	Position Position
+	Mode     Mode
+	Attempts int // how often the batch after Position has failed
+	State    State
+	Updated  time.Time // last write by the store's clock
+
+	Properties map[string]string // everybody's; not to be modified
+}
+
+// Lease returns what a handler and an operator see of a record of [KindLease].
+func (l Record) Lease() Lease {
+	return Lease{
+		ID: l.ID, Token: l.Token, Range: l.Range, Owner: l.Owner, Epoch: l.Epoch, Position: l.Position, Mode: l.Mode,
+		Attempts: l.Attempts, State: l.State, Updated: l.Updated, Properties: l.Properties,
+	}
+}
+
+// State is where a lease stands in a split. A lease in a state that is not among these
+// belongs to a newer version: it is kept, reported and left alone, and still covers its range.
+type State string
 
 const (
 	// StateLive is a lease to work on.
-	StateLive State = iota
+	StateLive State = ""
 	// StateSplitting is a lease whose range is gone: whoever owns it makes the leases
 	// that replace it and does not read.
-	StateSplitting
+	StateSplitting State = "splitting"
 	// StateRetired is a lease that has been replaced but could not be deleted.
-	StateRetired
+	StateRetired State = "retired"
 )
 
-// String names the state.
-func (s State) String() string {
-	names := [...]string{"live", "splitting", "retired"}
-	if int(s) < len(names) {
-		return names[s]
-	}
-	return fmt.Sprintf("State(%d)", uint8(s))
-}
+// String returns the word for the state, which is "live" for the zero State.
+func (s State) String() string { return cmp.Or(string(s), "live") }
+
+func (s State) isKnown() bool { return s == StateLive || s == StateSplitting || s == StateRetired }
 
 // Free tells a lease without an owner.
-func (l Lease) Free() bool { return l.Owner == "" }
+func (l Record) Free() bool { return l.Owner == "" }
 
 // expired tells whether the owner has been silent for too long by the store's clock.
-func (l Lease) expired(now time.Time, expiration time.Duration) bool {
+func (l Record) expired(now time.Time, expiration time.Duration) bool {
 	return now.After(l.expiry(expiration))
 }
 
 // expiry is the last moment, by the store's clock, at which the lease is its owner's.
-func (l Lease) expiry(expiration time.Duration) time.Time {
+func (l Record) expiry(expiration time.Duration) time.Time {
 	return l.Updated.Add(max(expiration, l.Expiration) + clockGrain)
 }
 
 // takeable is when another owner may take the lease.
-func (l Lease) takeable(expiration time.Duration) time.Time {
+func (l Record) takeable(expiration time.Duration) time.Time {
 	if l.Free() {
 		return l.Fence
 	}

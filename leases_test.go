@@ -137,9 +137,9 @@ func TestOfTwoOldLeasesOfMergedPartitionsTheOneBehindCounts(t *testing.T) {
 func TestAListingThatRacesWithASplitReportsNothing(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		store := &hookedStore{Leases: w.leases}
-		var parent atomic.Pointer[changefeed.Lease]
+		var parent atomic.Pointer[changefeed.Record]
 		var raced atomic.Bool
-		store.list = func(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+		store.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 			records, now, err := w.leases.List(ctx)
 			if l := parent.Load(); l != nil && !raced.Swap(true) {
 				records = append(records, *l)

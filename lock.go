@@ -45,10 +45,10 @@ func (r *run) locked(ctx context.Context, f func(context.Context) error) (done b
 
 // takeLock creates the lock, or takes over one that nobody holds. That is a write under
 // its ETag: a listing may be stale, and the right to delete may be missing.
-func (r *run) takeLock(ctx context.Context) (lock Lease, asked time.Time, err error) {
+func (r *run) takeLock(ctx context.Context) (lock Record, asked time.Time, err error) {
 	locks := r.view.kind(KindLock)
 	if len(locks) == 0 {
-		return r.create(ctx, Lease{Kind: KindLock, TTL: lockTime})
+		return r.create(ctx, Record{Kind: KindLock, TTL: lockTime})
 	}
 	free := locks[0]
 	if free.State != StateRetired && r.view.now().Sub(free.Updated) <= lockTime+clockGrain {
@@ -68,7 +68,7 @@ func (r *run) takeLock(ctx context.Context) (lock Lease, asked time.Time, err er
 }
 
 // unlock deletes the lock or, without the right to, marks it as free.
-func (r *run) unlock(ctx context.Context, lock Lease) error {
+func (r *run) unlock(ctx context.Context, lock Record) error {
 	err := r.store.Delete(ctx, lock)
 	if errors.Is(err, ErrForbidden) {
 		lock.State, lock.Timestamp = StateRetired, timestamp()
@@ -79,7 +79,7 @@ func (r *run) unlock(ctx context.Context, lock Lease) error {
 
 // whileLocked runs f with a context that ends when the lock can no longer be trusted, and
 // returns the lock as last written.
-func (r *run) whileLocked(ctx context.Context, lock Lease, asked time.Time, f func(context.Context) error) (Lease, error) {
+func (r *run) whileLocked(ctx context.Context, lock Record, asked time.Time, f func(context.Context) error) (Record, error) {
 	holding, lose := context.WithCancelCause(ctx)
 	var renewing sync.WaitGroup
 	renewing.Go(func() { lock = r.renewLock(holding, lose, lock, asked) })
@@ -95,14 +95,14 @@ func (r *run) whileLocked(ctx context.Context, lock Lease, asked time.Time, f fu
 // renewLock keeps a lock alive that a request sent at asked has written, until ctx ends.
 // After createTime without success it calls lose. A conflict may be the echo of a write
 // whose answer was lost; if not, the lock is somebody else's.
-func (r *run) renewLock(ctx context.Context, lose context.CancelCauseFunc, lock Lease, asked time.Time) Lease {
+func (r *run) renewLock(ctx context.Context, lose context.CancelCauseFunc, lock Record, asked time.Time) Record {
 	fuse := time.AfterFunc(time.Until(asked.Add(createTime)), func() { lose(errLockLost) })
 	defer fuse.Stop()
 	rng := r.random("lock")
 	var sent []time.Time
 	for wait := lockBeat; pause(ctx, wait); {
 		next := lock
-		var got Lease
+		var got Record
 		err := r.paced(ctx, rng, "", func() (err error) {
 			asked, next.Timestamp = time.Now(), timestamp()
 			sent = append(sent, next.Timestamp)

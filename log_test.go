@@ -166,14 +166,14 @@ func testOutage(t *testing.T, w *world, fail func() error, handler bool, most in
 // failingStore is a lease store that is down now and then.
 func failingStore(w *world, down func() error) *hookedStore {
 	s := &hookedStore{Leases: w.leases}
-	s.list = func(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+	s.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 		if err := down(); err != nil {
 			return nil, time.Time{}, err
 		}
 		return w.leases.List(ctx)
 	}
-	write := func(do func(context.Context, changefeed.Lease) (changefeed.Lease, error)) func(context.Context, changefeed.Lease) (changefeed.Lease, error) {
-		return func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+	write := func(do func(context.Context, changefeed.Record) (changefeed.Record, error)) func(context.Context, changefeed.Record) (changefeed.Record, error) {
+		return func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if err := down(); err != nil {
 				return l, err
 			}
@@ -181,7 +181,7 @@ func failingStore(w *world, down func() error) *hookedStore {
 		}
 	}
 	s.create, s.update = write(w.leases.Create), write(w.leases.Update)
-	s.follow = func(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+	s.follow = func(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 		if err := down(); err != nil {
 			return nil, "", time.Time{}, err
 		}

@@ -16,7 +16,7 @@ func TestAFailureAfterACheckpointIsNotCountedForTheNextBatch(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		store := &hookedStore{Leases: w.leases}
 		var cut atomic.Bool
-		store.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if cut.Load() && l.Kind == changefeed.KindLease {
 				<-ctx.Done()
 				return l, context.Cause(ctx)
@@ -24,7 +24,7 @@ func TestAFailureAfterACheckpointIsNotCountedForTheNextBatch(t *testing.T) {
 			return w.leases.Update(ctx, l)
 		}
 		w.fill(1)
-		seen := make(chan changefeed.Lease, 1)
+		seen := make(chan changefeed.Record, 1)
 		h := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
 			if b.Attempt > 1 {
 				seen <- w.records(changefeed.KindLease)[0]
@@ -53,7 +53,7 @@ func TestACheckpointDuringASplitIsRefusedOrKept(t *testing.T) {
 		var batch atomic.Pointer[changefeed.Batch]
 		var late atomic.Pointer[error]
 		store := &hookedStore{Leases: w.leases}
-		store.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if b := batch.Load(); b != nil && l.Kind == changefeed.KindLease {
 				err := b.Checkpoint(ctx)
 				late.CompareAndSwap(nil, &err)

@@ -27,7 +27,7 @@ func TestALostLeaseOfAUnitFromNowIsMadeAgainFromItsBeginning(t *testing.T) {
 			inWorld(t, 2, func(t *testing.T, w *world) {
 				store := &hookedStore{Leases: w.leases}
 				begun := time.Now()
-				store.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+				store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 					if l.Kind == changefeed.KindLease && l.Range.Min != "" {
 						time.Sleep(c.slow)
 						if time.Since(begun) < c.away {
@@ -36,7 +36,7 @@ func TestALostLeaseOfAUnitFromNowIsMadeAgainFromItsBeginning(t *testing.T) {
 					}
 					return w.leases.Create(ctx, l)
 				}
-				store.list = func(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+				store.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 					records, now, err := w.leases.List(ctx)
 					return records, now.Add(c.ahead), err
 				}

@@ -10,7 +10,7 @@ import (
 // presence shows this instance to the others, by a record of its own.
 type presence struct {
 	r      *run
-	record Lease // as last written
+	record Record // as last written
 }
 
 // run shows the instance until ctx ends, on the same beat as its leases are renewed.
@@ -49,7 +49,7 @@ func (p *presence) show(ctx context.Context) error {
 
 // put creates or updates the record. A conflict is an earlier write of ours whose answer
 // was lost, for nobody else writes it.
-func (p *presence) put(ctx context.Context, l Lease) (Lease, error) {
+func (p *presence) put(ctx context.Context, l Record) (Record, error) {
 	ctx, cancel := linger(ctx, p.r.opts.Drain) // a record that is cut off half-way would haunt the others
 	defer cancel()
 	if l.ETag != "" {
@@ -64,7 +64,7 @@ func (p *presence) put(ctx context.Context, l Lease) (Lease, error) {
 		return got, err
 	}
 	if err := p.r.view.list(ctx, time.Now()); err != nil {
-		return Lease{}, err
+		return Record{}, err
 	}
 	for _, h := range p.r.view.kind(KindHost) {
 		if h.owner() == p.r.me {
@@ -88,7 +88,7 @@ func (p *presence) retire(ctx context.Context) {
 // live does not.
 func (p *presence) clean(ctx context.Context) {
 	for _, h := range p.r.view.kind(KindHost) {
-		if h.Err == nil && h.State <= StateRetired && p.r.view.now().Sub(h.Updated) > 3*p.r.opts.Expiration && h.owner() != p.r.me {
+		if h.Err == nil && h.State.isKnown() && p.r.view.now().Sub(h.Updated) > 3*p.r.opts.Expiration && h.owner() != p.r.me {
 			// Somebody else may have been faster, or have the right that we lack.
 			deleting, cancel := context.WithTimeout(ctx, p.r.opts.Renew)
 			_ = p.r.store.Delete(deleting, h)

@@ -108,7 +108,7 @@ type run struct {
 	overdue  map[string]time.Time // since when a lease is in nobody's hands, or not given to us
 	planned  time.Time            // the store's time at which the last plan was made
 	flaws    map[string]time.Time // since when a listing has shown one
-	tiled    []Lease              // as the last listing without a hole had them
+	tiled    []Record             // as the last listing without a hole had them
 	reported map[string]bool      // documents that were reported as broken
 }
 

@@ -53,7 +53,7 @@ type delivery struct {
 	void     bool // it comes again in smaller parts
 }
 
-func newProgress(l Lease, o Options, now time.Time) progress {
+func newProgress(l Record, o Options, now time.Time) progress {
 	return progress{
 		manual: o.Manual, items: o.CheckpointItems, every: o.CheckpointEvery, checkpointed: now,
 		read: l.Position, failures: l.Attempts,
@@ -182,7 +182,7 @@ func (p *progress) due(now time.Time) bool {
 }
 
 // mark writes into a lease what it is to say, and tells how many changes that covers anew.
-func (p *progress) mark(l *Lease) (unsaved int) {
+func (p *progress) mark(l *Record) (unsaved int) {
 	l.Position, l.Attempts = p.position, p.attempts
 	return p.unsaved
 }

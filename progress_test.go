@@ -24,7 +24,7 @@ func TestAnOlderCheckpointMovesNothingBack(t *testing.T) {
 		kept := make(chan *changefeed.Batch, 5)
 		h := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error { kept <- b; return nil })
 		var slow atomic.Bool
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if slow.Load() {
 				time.Sleep(time.Second)
 			}

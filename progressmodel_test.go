@@ -96,14 +96,14 @@ func (p *progress) released(c *client, l changefeed.Lease) {
 }
 
 // sends judges a write by what its sender has done.
-func (p *progress) sends(c *client, l changefeed.Lease) {
+func (p *progress) sends(c *client, l changefeed.Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.held[c][l.Range]
 	if l.Kind != changefeed.KindLease || t == nil {
 		return
 	}
-	s := statusOf(l)
+	s := statusOf(l.Lease())
 	if t.now == (status{}) && len(t.handed) == 0 { // it is given its first token
 		t.now, t.old = s, s
 	}
@@ -118,13 +118,13 @@ func (p *progress) sends(c *client, l changefeed.Lease) {
 }
 
 // stores judges a write that is carried out, by what all have done.
-func (p *progress) stores(w *scripted, l changefeed.Lease) {
+func (p *progress) stores(w *scripted, l changefeed.Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.Kind != changefeed.KindLease {
 		return
 	}
-	s, before := statusOf(l), p.stored[l.Range]
+	s, before := statusOf(l.Lease()), p.stored[l.Range]
 	if s.lsn < before.lsn {
 		p.breach("%s moves back from %+v to %+v", l.Token, before, s)
 	}
@@ -142,14 +142,14 @@ func (p *progress) stores(w *scripted, l changefeed.Lease) {
 }
 
 // creates judges the lease of a part: it begins where its parent is stored.
-func (p *progress) creates(w *scripted, l changefeed.Lease) {
+func (p *progress) creates(w *scripted, l changefeed.Record) {
 	if l.Kind != changefeed.KindLease {
 		return
 	}
 	for _, parent := range w.leases {
-		if parent.Kind == changefeed.KindLease && parent.State == changefeed.StateSplitting && parent.Range.Contains(l.Range) && statusOf(parent) != statusOf(l) {
+		if parent.Kind == changefeed.KindLease && parent.State == changefeed.StateSplitting && parent.Range.Contains(l.Range) && statusOf(parent.Lease()) != statusOf(l.Lease()) {
 			p.mu.Lock()
-			p.breach("%s is made at %+v, its parent is stored at %+v", l.Token, statusOf(l), statusOf(parent))
+			p.breach("%s is made at %+v, its parent is stored at %+v", l.Token, statusOf(l.Lease()), statusOf(parent.Lease()))
 			p.mu.Unlock()
 		}
 	}

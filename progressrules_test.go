@@ -45,9 +45,9 @@ func play(p *progress, script string, now *time.Time) (said []string) {
 		case 'z':
 			p.freeze()
 		case 'w':
-			p.wrote(p.mark(&Lease{}), *now)
+			p.wrote(p.mark(&Record{}), *now)
 		}
-		var l Lease
+		var l Record
 		p.mark(&l)
 		said = append(said, fmt.Sprintf("%s+%d%s", l.Position, l.Attempts, text))
 		if p.due(*now) {
@@ -88,7 +88,7 @@ func TestALeaseSaysHowFarItsPagesAreDone(t *testing.T) {
 		{"a split", Options{Manual: true}, "d5 f1 z c1 k1", "0+2 0+2 0+2 0+2? 0+2"},
 	} {
 		now := time.Unix(0, 0)
-		p := newProgress(Lease{Position: At("0"), Attempts: 2}, c.o, now)
+		p := newProgress(Record{Kind: KindLease, Position: At("0"), Attempts: 2}, c.o, now)
 		if got := strings.Join(play(&p, c.script, &now), " "); got != c.want {
 			t.Errorf("%s: %s says\n%s, want\n%s", c.name, c.script, got, c.want)
 		}
@@ -99,7 +99,7 @@ func TestALeaseSaysHowFarItsPagesAreDone(t *testing.T) {
 // and pages grow again to the size that they had.
 func TestPagesShrinkAndGrow(t *testing.T) {
 	now := time.Unix(0, 0)
-	p := newProgress(Lease{Position: At("0")}, Options{}, now)
+	p := newProgress(Record{Kind: KindLease, Position: At("0")}, Options{}, now)
 	page := func(n int) *delivery { return p.deliver(Page{Next: At("8"), Changes: make([]Change, n)}, now) }
 	for i, want := range []int{4, 2, 1} {
 		d := page(8 >> i)
@@ -156,7 +156,7 @@ func TestWhenALeaseIsRenewed(t *testing.T) {
 func TestTheFirstEndingCounts(t *testing.T) {
 	r := idle(Options{})
 	for _, lost := range []bool{false, true} {
-		tn := r.newTenure(Lease{Token: "-FF"})
+		tn := r.newTenure(Record{Kind: KindLease, Token: "-FF"})
 		if e := tn.ending(); !e.none() || tn.untilStopped.Err() != nil {
 			t.Fatalf("ends by itself: %+v", e)
 		}
@@ -174,7 +174,7 @@ func TestTheFirstEndingCounts(t *testing.T) {
 		}
 		tn.lose(nil)
 	}
-	tn := r.newTenure(Lease{})
+	tn := r.newTenure(Record{})
 	if tn.lose(ErrLeaseLost); tn.stop(ending{why: ReasonStopped}) || tn.ending().why != ReasonLost {
 		t.Errorf("a lost lease was stopped: %+v", tn.ending())
 	}

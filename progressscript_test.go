@@ -49,7 +49,7 @@ func playProgress(t *testing.T, seed uint64) {
 	o := progressOptions(rng, seed)
 	s := &scripted{
 		o: o, model: newProgress(o.Manual), rng: rand.New(rand.NewPCG(seed, 1)), bounds: []string{""},
-		leases: map[string]changefeed.Lease{},
+		leases: map[string]changefeed.Record{},
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

@@ -34,7 +34,7 @@ type scripted struct {
 	calm   bool
 	feed   []entry
 	bounds []string // of the partitions
-	leases map[string]changefeed.Lease
+	leases map[string]changefeed.Record
 	writes int
 }
 
@@ -133,13 +133,13 @@ func (c *client) Read(ctx context.Context, r changefeed.Range, from changefeed.P
 	return page, nil
 }
 
-func (c *client) List(context.Context) ([]changefeed.Lease, time.Time, error) {
+func (c *client) List(context.Context) ([]changefeed.Record, time.Time, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.dead {
 		return nil, time.Time{}, errScript
 	}
-	var list []changefeed.Lease
+	var list []changefeed.Record
 	for _, l := range c.leases {
 		list = append(list, l)
 	}
@@ -147,7 +147,7 @@ func (c *client) List(context.Context) ([]changefeed.Lease, time.Time, error) {
 }
 
 // try carries out a write, or not, and tells the writer, or not.
-func (c *client) try(l changefeed.Lease, apply func(stored changefeed.Lease, present bool) error) (changefeed.Lease, error) {
+func (c *client) try(l changefeed.Record, apply func(stored changefeed.Record, present bool) error) (changefeed.Record, error) {
 	time.Sleep(c.upTo(5 * time.Millisecond))
 	lost := c.chance(12)
 	if c.chance(12) {
@@ -176,9 +176,9 @@ func (c *client) try(l changefeed.Lease, apply func(stored changefeed.Lease, pre
 	return l, nil
 }
 
-func (c *client) Create(_ context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (c *client) Create(_ context.Context, l changefeed.Record) (changefeed.Record, error) {
 	l.ID = fmt.Sprint(l.Kind, l.Token)
-	return c.try(l, func(_ changefeed.Lease, present bool) error {
+	return c.try(l, func(_ changefeed.Record, present bool) error {
 		if present {
 			return changefeed.ErrConflict
 		}
@@ -188,9 +188,9 @@ func (c *client) Create(_ context.Context, l changefeed.Lease) (changefeed.Lease
 	})
 }
 
-func (c *client) Update(_ context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (c *client) Update(_ context.Context, l changefeed.Record) (changefeed.Record, error) {
 	c.model.sends(c, l)
-	return c.try(l, func(stored changefeed.Lease, present bool) error {
+	return c.try(l, func(stored changefeed.Record, present bool) error {
 		switch {
 		case !present:
 			return changefeed.ErrNotFound
@@ -202,8 +202,8 @@ func (c *client) Update(_ context.Context, l changefeed.Lease) (changefeed.Lease
 	})
 }
 
-func (c *client) Delete(_ context.Context, l changefeed.Lease) error {
-	_, err := c.try(l, func(stored changefeed.Lease, present bool) error {
+func (c *client) Delete(_ context.Context, l changefeed.Record) error {
+	_, err := c.try(l, func(stored changefeed.Record, present bool) error {
 		switch {
 		case !present:
 			return changefeed.ErrNotFound

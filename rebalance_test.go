@@ -171,15 +171,15 @@ type budget struct {
 
 func newBudget(l *docstore.Leases, writes int) *budget {
 	b := &budget{hookedStore: &hookedStore{Leases: l}, each: time.Second / time.Duration(writes)}
-	b.create = func(ctx context.Context, r changefeed.Lease) (changefeed.Lease, error) {
+	b.create = func(ctx context.Context, r changefeed.Record) (changefeed.Record, error) {
 		if err := b.admit(); err != nil {
-			return changefeed.Lease{}, err
+			return changefeed.Record{}, err
 		}
 		return l.Create(ctx, r)
 	}
-	b.update = func(ctx context.Context, r changefeed.Lease) (changefeed.Lease, error) {
+	b.update = func(ctx context.Context, r changefeed.Record) (changefeed.Record, error) {
 		if err := b.admit(); err != nil {
-			return changefeed.Lease{}, err
+			return changefeed.Record{}, err
 		}
 		return l.Update(ctx, r)
 	}
@@ -239,8 +239,8 @@ func TestAHolderThatCannotRenewTheLockStopsCreating(t *testing.T) {
 				store := &hookedStore{Leases: w.leases}
 				var locked, last time.Time
 				var mu sync.Mutex
-				store.update = func(context.Context, changefeed.Lease) (changefeed.Lease, error) { return changefeed.Lease{}, loss }
-				store.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+				store.update = func(context.Context, changefeed.Record) (changefeed.Record, error) { return changefeed.Record{}, loss }
+				store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 					mu.Lock()
 					defer mu.Unlock()
 					switch {
@@ -276,22 +276,22 @@ type counted struct {
 	requests *atomic.Int64
 }
 
-func (s counted) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+func (s counted) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 	s.requests.Add(1)
 	return s.Leases.List(ctx)
 }
 
-func (s counted) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (s counted) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	s.requests.Add(1)
 	return s.Leases.Create(ctx, l)
 }
 
-func (s counted) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (s counted) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	s.requests.Add(1)
 	return s.Leases.Update(ctx, l)
 }
 
-func (s counted) Follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+func (s counted) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 	s.requests.Add(1)
 	return s.Leases.Follow(ctx, cursor)
 }

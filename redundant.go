@@ -36,36 +36,36 @@ import (
 const generationProperty = "changefeed.generation"
 
 // generation is 0 for a lease of which it is not known.
-func (l Lease) generation() int {
+func (l Record) generation() int {
 	n, _ := strconv.Atoi(l.Properties[generationProperty])
 	return max(n, 0)
 }
 
-func (l *Lease) setGeneration(n int) { l.setProperty(generationProperty, strconv.Itoa(n)) }
+func (l *Record) setGeneration(n int) { l.setProperty(generationProperty, strconv.Itoa(n)) }
 
 // isOurs tells a lease that this processor has made and no other kind holds.
-func (l Lease) isOurs() bool {
+func (l Record) isOurs() bool {
 	_, made := l.Properties[generationProperty]
-	return made && l.Kind == KindLease && l.Version == 1 && l.Err == nil && l.State <= StateRetired && (l.Free() || l.Epoch != "")
+	return made && l.Kind == KindLease && l.Version == 1 && l.Err == nil && l.State.isKnown() && (l.Free() || l.Epoch != "")
 }
 
 // covers tells whether a lease is redundant: it is live, and leases of higher rank cover
 // its range.
-func (v *view) covers(l Lease) bool {
+func (v *view) covers(l Record) bool {
 	if l.State != StateLive || !l.isOurs() {
 		return false
 	}
 	others := v.overlapping(l)
-	if len(others) == 0 || slices.ContainsFunc(others, func(o Lease) bool { return !o.isOurs() }) {
+	if len(others) == 0 || slices.ContainsFunc(others, func(o Record) bool { return !o.isOurs() }) {
 		return false
 	}
 	above := v.ranking()
-	others = slices.DeleteFunc(others, func(o Lease) bool { return !above(o, l) })
+	others = slices.DeleteFunc(others, func(o Record) bool { return !above(o, l) })
 	return len(others) > 0 && len(holes(l.Range, others)) == 0
 }
 
 // overlapping are the other leases that share keys with one, by the beginning of their ranges.
-func (v *view) overlapping(l Lease) (others []Lease) {
+func (v *view) overlapping(l Record) (others []Record) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for id, o := range v.byID {
@@ -73,19 +73,19 @@ func (v *view) overlapping(l Lease) (others []Lease) {
 			others = append(others, o)
 		}
 	}
-	slices.SortFunc(others, func(a, b Lease) int { return strings.Compare(a.Range.Min, b.Range.Min) })
+	slices.SortFunc(others, func(a, b Record) int { return strings.Compare(a.Range.Min, b.Range.Min) })
 	return others
 }
 
-// ranking says of leases of this unit which ranks higher: see [Lease.above]. A lease that was
+// ranking says of leases of this unit which ranks higher: see [Record.above]. A lease that was
 // made for a hole begins at the time at which the unit began. Nobody is owed what is older,
 // so it has come as far as a lease without a start at the same token.
-func (v *view) ranking() (above func(l, o Lease) bool) {
+func (v *view) ranking() (above func(l, o Record) bool) {
 	origin, known := v.origin()
 	if !known {
-		return Lease.above
+		return Record.above
 	}
-	return func(l, o Lease) bool {
+	return func(l, o Record) bool {
 		for _, at := range []*Position{&l.Position, &o.Position} {
 			if at.Token != "" && at.Start.Time().Equal(origin.Time()) {
 				at.Start = Start{}
@@ -96,7 +96,7 @@ func (v *view) ranking() (above func(l, o Lease) bool) {
 }
 
 // above tells whether a lease ranks higher than another one. It is false when that cannot be told.
-func (l Lease) above(o Lease) bool {
+func (l Record) above(o Record) bool {
 	further, comparable := l.Position.compare(o.Position)
 	return comparable && cmp.Or(
 		further,
@@ -133,7 +133,7 @@ func (p Position) lsn() (n uint64, ok bool) {
 }
 
 // untouched tells a lease of ours that nobody has ever taken.
-func (l Lease) untouched() bool { return l.isOurs() && l.Free() && l.Expiration == 0 }
+func (l Record) untouched() bool { return l.isOurs() && l.Free() && l.Expiration == 0 }
 
 // dropRedundant has our workers give up the leases that others cover.
 func (r *run) dropRedundant() {
@@ -170,7 +170,7 @@ func (r *run) untangle(ctx context.Context) error {
 }
 
 // discard removes a lease that nobody has taken. If somebody has meanwhile, its ETag is another.
-func (r *run) discard(ctx context.Context, l Lease) error {
+func (r *run) discard(ctx context.Context, l Record) error {
 	err := r.store.Delete(ctx, l)
 	if errors.Is(err, ErrForbidden) {
 		l.State, l.Timestamp = StateRetired, timestamp()
@@ -188,8 +188,8 @@ func (r *run) discard(ctx context.Context, l Lease) error {
 func (w *worker) yield() Reason {
 	ctx, cancel := context.WithTimeout(w.untilDrained, storeTimeout)
 	defer cancel()
-	var mine Lease
-	err := w.keeper.note(ctx, func(l *Lease) { mine = *l })
+	var mine Record
+	err := w.keeper.note(ctx, func(l *Record) { mine = *l })
 	if err == nil && w.r.view.covers(mine) {
 		if err = w.remove(ctx); err == nil {
 			return ReasonRedundant

@@ -29,8 +29,8 @@ func cell(from, to int) Range {
 func position(n int) Position { return At(strconv.Quote(strconv.Itoa(n))) }
 
 // made is a lease as this processor makes it.
-func made(r Range, at, generation int) Lease {
-	l := Lease{Kind: KindLease, Version: 1, ID: r.String(), Token: r.String(), Range: r, Position: position(at)}
+func made(r Range, at, generation int) Record {
+	l := Record{Kind: KindLease, Version: 1, ID: r.String(), Token: r.String(), Range: r, Position: position(at)}
 	l.setGeneration(generation)
 	return l
 }
@@ -39,36 +39,36 @@ func made(r Range, at, generation int) Lease {
 // every owner removes what it thinks redundant, each by a view of its own.
 type model struct {
 	rng     *rand.Rand
-	leases  map[string]Lease
-	created []Lease            // every create that was ever sent
-	seen    map[string][]Lease // every state that a lease ever had
+	leases  map[string]Record
+	created []Record            // every create that was ever sent
+	seen    map[string][]Record // every state that a lease ever had
 	removed int
 }
 
-func (m *model) put(l Lease) {
+func (m *model) put(l Record) {
 	m.leases[l.ID] = l
 	m.seen[l.ID] = append(m.seen[l.ID], l)
 }
 
-func (m *model) create(l Lease) {
+func (m *model) create(l Record) {
 	m.created = append(m.created, l)
 	if _, taken := m.leases[l.ID]; !taken {
 		m.put(l)
 	}
 }
 
-func (m *model) any() Lease {
+func (m *model) any() Record {
 	ids := slices.Sorted(maps.Keys(m.leases))
 	return m.leases[ids[m.rng.IntN(len(ids))]]
 }
 
-func (m *model) at(l Lease) int {
+func (m *model) at(l Record) int {
 	n, _ := l.Position.lsn()
 	return int(n)
 }
 
 // split makes the children and then removes the parent, as worker.replace does.
-func (m *model) split(l Lease) {
+func (m *model) split(l Record) {
 	var inside []int
 	for n := 1; n < keys; n++ {
 		if e := cell(n, keys).Min; l.Range.Min < e && e < l.Range.Max {
@@ -90,7 +90,7 @@ func (m *model) split(l Lease) {
 
 // look is a view that is up to date for one lease. Each other is as it was at some time,
 // if it was there at all.
-func (m *model) look(l Lease) *view {
+func (m *model) look(l Record) *view {
 	v := newView(nil, nil)
 	for id, states := range m.seen {
 		if n := m.rng.IntN(len(states) + 1); n < len(states) {
@@ -141,7 +141,7 @@ func (m *model) step() {
 func TestRemovalsOfRedundantLeasesNeverMeet(t *testing.T) {
 	removed := 0
 	for seed := range uint64(300) {
-		m := &model{rng: rand.New(rand.NewPCG(seed, 5)), leases: map[string]Lease{}, seen: map[string][]Lease{}}
+		m := &model{rng: rand.New(rand.NewPCG(seed, 5)), leases: map[string]Record{}, seen: map[string][]Record{}}
 		m.create(made(cell(0, keys/2), 0, 0))
 		m.create(made(cell(keys/2, keys), 0, 0))
 		m.created = append(m.created, made(cell(1, 5), 0, 0)) // of an attempt under other partitions
@@ -177,7 +177,7 @@ func TestALeaseOfAHoleCoversALateOne(t *testing.T) {
 		{"before it, of a unit from the beginning", FromBeginning().String(), began, 0, false},
 	} {
 		v := newView(nil, nil)
-		v.put(Lease{ID: "unit.info", Kind: KindInfo, Properties: map[string]string{originProperty: c.origin}})
+		v.put(Record{ID: "unit.info", Kind: KindInfo, Properties: map[string]string{originProperty: c.origin}})
 		hole, late := made(cell(0, keys), 200, 0), made(cell(0, keys/2), c.late, 0)
 		hole.Position.Start = FromTime(c.start)
 		v.put(hole)

@@ -15,7 +15,7 @@ import (
 func TestACheckpointAfterOneThatArrivedUnheardIsStored(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var unheard atomic.Bool
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			got, err := w.leases.Update(ctx, l)
 			if l.Kind == changefeed.KindLease && unheard.CompareAndSwap(true, false) {
 				<-ctx.Done()
@@ -51,7 +51,7 @@ func TestAStoreThatAsksForLongPausesCostsNoLease(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var throttle atomic.Bool
 		var lost atomic.Int64
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if throttle.Load() && l.Kind == changefeed.KindLease {
 				return l, &changefeed.ThrottledError{After: 10 * time.Minute}
 			}

@@ -28,7 +28,7 @@ func TestAHoleIsRepairedFromWhereTheUnitBegan(t *testing.T) {
 			}
 			return nil
 		}}
-		store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if l.Kind == changefeed.KindLease && l.Range == second.Range && !w.isCreated() {
 				time.Sleep(200 * time.Millisecond)
 				w.put(early, "early", 1)
@@ -63,7 +63,7 @@ func TestAHoleIsRepairedUnderTheLock(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		var under []string // what the locks are while leases are made
 		var mu sync.Mutex
-		store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if l.Kind == changefeed.KindLease {
 				mu.Lock()
 				defer mu.Unlock()
@@ -94,7 +94,7 @@ func TestNoMarkerIsWrittenBeforeEachRangeHasALease(t *testing.T) {
 		var refused atomic.Bool
 		refused.Store(true)
 		last := w.partitions()[2].Range
-		store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if l.Kind == changefeed.KindLease && l.Range == last && refused.Load() {
 				return l, errCutOff
 			}
@@ -127,7 +127,7 @@ func TestALockIsTrustedFromBeforeItsWrite(t *testing.T) {
 		var mu sync.Mutex
 		var renewed, created time.Time
 		store := &hookedStore{Leases: w.leases}
-		store.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if l.Kind != changefeed.KindLock {
 				return w.leases.Update(ctx, l)
 			}
@@ -144,7 +144,7 @@ func TestALockIsTrustedFromBeforeItsWrite(t *testing.T) {
 			defer time.Sleep(6 * time.Second)
 			return w.leases.Update(ctx, l)
 		}
-		store.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if l.Kind == changefeed.KindLease {
 				mu.Lock()
 				created = time.Now()
@@ -169,7 +169,7 @@ func TestTheLockIsLeftToExpireAfterAFailure(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var written, taken time.Time
 		a, b := &hookedStore{Leases: w.leases}, &hookedStore{Leases: w.leases}
-		a.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		a.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			switch l.Kind {
 			case changefeed.KindLease:
 				return l, errCutOff
@@ -178,11 +178,11 @@ func TestTheLockIsLeftToExpireAfterAFailure(t *testing.T) {
 			}
 			return w.leases.Create(ctx, l)
 		}
-		a.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		a.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			written = time.Now() // there is nothing else than the lock
 			return w.leases.Update(ctx, l)
 		}
-		b.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		b.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if l.Kind == changefeed.KindLease && taken.IsZero() {
 				taken = time.Now()
 			}

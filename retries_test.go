@@ -23,7 +23,7 @@ func TestALyingLeaseStoreIsAskedAtABoundedRate(t *testing.T) {
 		lie  func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64)
 	}{
 		{"Update applies and answers a conflict", 300, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
-			s.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			s.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 				tick(asked)
 				got, err := w.leases.Update(ctx, l)
 				if on.Load() && err == nil {
@@ -33,7 +33,7 @@ func TestALyingLeaseStoreIsAskedAtABoundedRate(t *testing.T) {
 			}
 		}},
 		{"Update answers a conflict and applies nothing", 600, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
-			s.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			s.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 				tick(asked)
 				if on.Load() {
 					return l, changefeed.ErrConflict
@@ -42,8 +42,8 @@ func TestALyingLeaseStoreIsAskedAtABoundedRate(t *testing.T) {
 			}
 		}},
 		{"Update applies the write before", 1000, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
-			var before atomic.Pointer[changefeed.Lease]
-			s.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			var before atomic.Pointer[changefeed.Record]
+			s.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 				tick(asked)
 				if !on.Load() || l.Kind != changefeed.KindLease {
 					return w.leases.Update(ctx, l)
@@ -56,7 +56,7 @@ func TestALyingLeaseStoreIsAskedAtABoundedRate(t *testing.T) {
 			}
 		}},
 		{"Update fails", 1500, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
-			s.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			s.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 				if tick(asked); on.Load() {
 					return l, errRefused
 				}
@@ -64,14 +64,14 @@ func TestALyingLeaseStoreIsAskedAtABoundedRate(t *testing.T) {
 			}
 		}},
 		{"presence is there and is not", 400, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
-			s.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			s.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 				tick(asked)
 				if on.Load() && l.Kind == changefeed.KindHost {
 					return l, changefeed.ErrNotFound
 				}
 				return w.leases.Update(ctx, l)
 			}
-			s.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			s.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 				tick(asked)
 				if on.Load() && l.Kind == changefeed.KindHost {
 					return l, changefeed.ErrConflict
@@ -80,7 +80,7 @@ func TestALyingLeaseStoreIsAskedAtABoundedRate(t *testing.T) {
 			}
 		}},
 		{"List fails", 100, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
-			s.list = func(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+			s.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 				if tick(asked); on.Load() {
 					return nil, time.Time{}, errRefused
 				}
@@ -88,7 +88,7 @@ func TestALyingLeaseStoreIsAskedAtABoundedRate(t *testing.T) {
 			}
 		}},
 		{"List is empty", 400, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
-			s.list = func(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+			s.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 				if tick(asked); on.Load() {
 					return nil, time.Now(), nil
 				}
@@ -96,7 +96,7 @@ func TestALyingLeaseStoreIsAskedAtABoundedRate(t *testing.T) {
 			}
 		}},
 		{"Follow fails", 100, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
-			s.follow = func(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+			s.follow = func(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 				if tick(asked); on.Load() {
 					return nil, "", time.Time{}, errRefused
 				}
@@ -104,7 +104,7 @@ func TestALyingLeaseStoreIsAskedAtABoundedRate(t *testing.T) {
 			}
 		}},
 		{"Follow answers the same news at once", 600, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
-			s.follow = func(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+			s.follow = func(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 				tick(asked)
 				if on.Load() {
 					return w.records(changefeed.KindLease), "1", time.Now(), nil
@@ -145,7 +145,7 @@ func TestALyingLeaseStoreIsAskedForNewLeasesAtABoundedRate(t *testing.T) {
 		t.Run(fmt.Sprint(c.answer), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				var asked atomic.Int64
-				store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+				store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 					tick(&asked)
 					if l.Kind == changefeed.KindLease {
 						return l, c.answer
@@ -180,14 +180,14 @@ func TestAnOutageOfTheLeaseStoreIsAskedAtThePaceOfRounds(t *testing.T) {
 		away := errors.New("away")
 		start := func(name string) *process {
 			s := &hookedStore{Leases: w.leases}
-			s.list = func(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+			s.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 				if down.Load() {
 					lists.Add(1)
 					return nil, time.Time{}, away
 				}
 				return w.leases.List(ctx)
 			}
-			s.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+			s.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 				if down.Load() {
 					return l, away
 				}

@@ -146,7 +146,7 @@ func (r *run) situation() situation {
 func (r *run) noteOverdue(s situation) {
 	w := weigh(s)
 	waiting := map[string]time.Time{}
-	note := func(l Lease) {
+	note := func(l Record) {
 		since, known := r.overdue[l.ID]
 		if !known {
 			since = time.Now()
@@ -169,7 +169,7 @@ func (r *run) noteOverdue(s situation) {
 
 // handedOver lists the leases that name this process as owner but are not being
 // worked on: given by others, or ours from a write whose answer was lost.
-func (r *run) handedOver(s situation) (mine []Lease) {
+func (r *run) handedOver(s situation) (mine []Record) {
 	for _, l := range s.leases {
 		if _, begun := r.claims.worker(l.Range); !begun && l.owner() == r.me && !l.expired(s.now, s.expiration) {
 			mine = append(mine, l)
@@ -181,7 +181,7 @@ func (r *run) handedOver(s situation) (mine []Lease) {
 // acquire takes leases and starts to work on them; it returns how many it got. After one
 // round's time it is time for a new plan: a slow store takes many rounds, at once after
 // each other.
-func (r *run) acquire(ctx context.Context, leases []Lease) int {
+func (r *run) acquire(ctx context.Context, leases []Record) int {
 	var got atomic.Int64
 	bounded, cancel := context.WithTimeout(ctx, r.opts.Acquire)
 	defer cancel()
@@ -214,7 +214,7 @@ func together(ctx context.Context, n int, f func(i int)) {
 }
 
 // take makes a lease ours and starts to work on it.
-func (r *run) take(ctx context.Context, seen Lease) bool {
+func (r *run) take(ctx context.Context, seen Record) bool {
 	if !r.claims.claim(seen.Range) {
 		return false // it is ours already, though the view may not know
 	}
@@ -230,12 +230,12 @@ func (r *run) take(ctx context.Context, seen Lease) bool {
 	return true
 }
 
-func (r *run) tryTake(ctx context.Context, seen Lease) bool {
+func (r *run) tryTake(ctx context.Context, seen Record) bool {
 	l := seen
 	l.Owner, l.Epoch, l.Expiration = r.me.instance, r.me.epoch, r.opts.Expiration
 	l.Fence = r.fence(seen)
 	var started time.Time
-	var got Lease
+	var got Record
 	err := r.paced(ctx, r.random("take "+seen.Token), seen.Token, func() (err error) {
 		writing, cancel := linger(ctx, r.opts.Drain)
 		defer cancel()
@@ -263,7 +263,7 @@ func (r *run) tryTake(ctx context.Context, seen Lease) bool {
 // fence tells until when, by the store's clock, the new owner of a lease must wait: an
 // owner that did not give it away trusts it until it would have expired, and hears of
 // us only when it next writes.
-func (r *run) fence(seen Lease) time.Time {
+func (r *run) fence(seen Record) time.Time {
 	now := r.view.now()
 	given := seen.Free() || seen.owner() == r.me
 	if given || seen.expired(now, r.opts.Expiration) {
@@ -276,7 +276,7 @@ func (r *run) fence(seen Lease) time.Time {
 }
 
 // start begins to work on a claimed lease that is ours since a write begun at started.
-func (r *run) start(l Lease, started time.Time) {
+func (r *run) start(l Record, started time.Time) {
 	w := newWorker(r, l, started)
 	r.claims.begin(w)
 	r.work.Go(func() {

@@ -93,31 +93,31 @@ func (w *world) fickleSource(f *fickle) changefeed.Source {
 func (w *world) fickleStore(f *fickle) changefeed.LeaseStore {
 	return &hookedStore{
 		Leases: w.leases,
-		list: func(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+		list: func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 			if err := f.fails("List"); err != nil {
 				return nil, time.Time{}, err
 			}
 			return w.leases.List(ctx)
 		},
-		create: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		create: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if err := f.fails("Create"); err != nil {
 				return l, err
 			}
 			return w.leases.Create(ctx, l)
 		},
-		update: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if err := f.fails("Update"); err != nil && l.Kind == changefeed.KindLease {
 				return l, err
 			}
 			return w.leases.Update(ctx, l)
 		},
-		delete: func(ctx context.Context, l changefeed.Lease) error {
+		delete: func(ctx context.Context, l changefeed.Record) error {
 			if err := f.fails("Delete"); err != nil {
 				return err
 			}
 			return w.leases.Delete(ctx, l)
 		},
-		follow: func(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+		follow: func(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 			if err := f.fails("Follow"); err != nil {
 				return nil, "", time.Time{}, err
 			}

@@ -11,8 +11,8 @@ import (
 
 // hanging is a lease store whose updates hang, of the records that which tells and as
 // long as it is on, until their context ends.
-func (w *world) hanging(on *atomic.Bool, hung *atomic.Int64, which func(changefeed.Lease) bool) *hookedStore {
-	return &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (w *world) hanging(on *atomic.Bool, hung *atomic.Int64, which func(changefeed.Record) bool) *hookedStore {
+	return &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 		if on.Load() && which(l) {
 			hung.Add(1)
 			<-ctx.Done()
@@ -22,7 +22,7 @@ func (w *world) hanging(on *atomic.Bool, hung *atomic.Int64, which func(changefe
 	}}
 }
 
-func every(changefeed.Lease) bool { return true }
+func every(changefeed.Record) bool { return true }
 
 // Many leases are being taken, and the lease store hangs, when the processor stops.
 func TestAStopWhileManyLeasesAreBeingTakenIsBounded(t *testing.T) {
@@ -74,7 +74,7 @@ func TestNothingNewIsHandedOutAfterTheEnd(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var on atomic.Bool
 		var hung atomic.Int64
-		presence := func(l changefeed.Lease) bool { return l.Kind == changefeed.KindHost }
+		presence := func(l changefeed.Record) bool { return l.Kind == changefeed.KindHost }
 		var last time.Time
 		h := changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error { last = time.Now(); return nil })
 		p := w.runWith(w.orders, w.hanging(&on, &hung, presence), "a", h, changefeed.Options{Start: changefeed.FromBeginning()})
@@ -147,31 +147,31 @@ func (w *world) hungSource(h *hang) changefeed.Source {
 func (w *world) hungStore(h *hang) *hookedStore {
 	return &hookedStore{
 		Leases: w.leases,
-		list: func(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+		list: func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 			if err := h.at(ctx, "List"); err != nil {
 				return nil, time.Time{}, err
 			}
 			return w.leases.List(ctx)
 		},
-		create: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
-			if err := h.at(ctx, "Create "+l.Kind.String()); err != nil {
+		create: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+			if err := h.at(ctx, "Create "+string(l.Kind)); err != nil {
 				return l, err
 			}
 			return w.leases.Create(ctx, l)
 		},
-		update: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
-			if err := h.at(ctx, "Update "+l.Kind.String()); err != nil {
+		update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+			if err := h.at(ctx, "Update "+string(l.Kind)); err != nil {
 				return l, err
 			}
 			return w.leases.Update(ctx, l)
 		},
-		delete: func(ctx context.Context, l changefeed.Lease) error {
-			if err := h.at(ctx, "Delete "+l.Kind.String()); err != nil {
+		delete: func(ctx context.Context, l changefeed.Record) error {
+			if err := h.at(ctx, "Delete "+string(l.Kind)); err != nil {
 				return err
 			}
 			return w.leases.Delete(ctx, l)
 		},
-		follow: func(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+		follow: func(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 			if err := h.at(ctx, "Follow"); err != nil {
 				return nil, "", time.Time{}, err
 			}
@@ -279,7 +279,7 @@ func TestASplitMakesNoFurtherLeaseWhenStopped(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		store := &hookedStore{Leases: w.leases}
 		var creates atomic.Int64
-		store.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if l.Kind == changefeed.KindLease {
 				creates.Add(1)
 				time.Sleep(2 * time.Second)

@@ -86,9 +86,9 @@ func (w *worker) replace() (done bool, err error) {
 // plan marks the parent as splitting and records its parts there, unless that was done
 // before. A split that an older version has begun has no parts yet. There are no parts
 // when the range need not be split.
-func (w *worker) plan(ctx context.Context) (parent Lease, parts []Range, err error) {
+func (w *worker) plan(ctx context.Context) (parent Record, parts []Range, err error) {
 	stored := false
-	if err := w.keeper.note(ctx, func(l *Lease) { parent, stored = *l, w.keeper.stored.State == StateSplitting }); err != nil {
+	if err := w.keeper.note(ctx, func(l *Record) { parent, stored = *l, w.keeper.stored.State == StateSplitting }); err != nil {
 		return parent, nil, err
 	}
 	if parts, known := parent.parts(); known && parent.State == StateSplitting {
@@ -106,7 +106,7 @@ func (w *worker) plan(ctx context.Context) (parent Lease, parts []Range, err err
 		return parent, nil, nil
 	}
 	w.keeper.move((*progress).freeze) // the children begin where the parent is stored, so it moves no more
-	err = w.keeper.edit(ctx, func(l *Lease) {
+	err = w.keeper.edit(ctx, func(l *Record) {
 		l.State = StateSplitting
 		l.setProperty(partsProperty, textOf(parts))
 		parent = *l
@@ -126,7 +126,7 @@ func textOf(ranges []Range) string {
 }
 
 // parts are the ranges that the lease is being split into, if they are recorded and tile it.
-func (l Lease) parts() (parts []Range, known bool) {
+func (l Record) parts() (parts []Range, known bool) {
 	at := l.Range.Min
 	for text := range strings.SplitSeq(l.Properties[partsProperty], ",") {
 		part, err := ParseRange(text)
@@ -139,7 +139,7 @@ func (l Lease) parts() (parts []Range, known bool) {
 }
 
 // setProperty changes a property of this copy of the record alone; an empty text removes it.
-func (l *Lease) setProperty(name, text string) {
+func (l *Record) setProperty(name, text string) {
 	properties := maps.Clone(l.Properties)
 	if properties == nil {
 		properties = map[string]string{}
@@ -153,10 +153,10 @@ func (l *Lease) setProperty(name, text string) {
 // uncovered are the parts of the parent that its descendants do not cover. An ancestor
 // that is still splitting covers them too, but it counts on us. A lease of lower rank than
 // the parent is no child of it but left from a create that arrived late: it is removed.
-func (w *worker) uncovered(parent Lease) []Range {
+func (w *worker) uncovered(parent Record) []Range {
 	leases, _ := w.r.view.leases()
 	above := w.r.view.ranking()
-	return holes(parent.Range, slices.DeleteFunc(leases, func(l Lease) bool {
+	return holes(parent.Range, slices.DeleteFunc(leases, func(l Record) bool {
 		ranked := l.isOurs() && parent.isOurs()
 		switch {
 		case l.ID == parent.ID || ranked && above(parent, l):
@@ -169,8 +169,8 @@ func (w *worker) uncovered(parent Lease) []Range {
 }
 
 // createChild creates the lease for a part of the parent, as ours, and starts it.
-func (w *worker) createChild(ctx context.Context, parent Lease, r Range) error {
-	child := Lease{
+func (w *worker) createChild(ctx context.Context, parent Record, r Range) error {
+	child := Record{
 		Kind: KindLease, Version: 1, Token: r.String(), Range: r,
 		Owner: w.r.me.instance, Epoch: w.r.me.epoch, Expiration: w.r.opts.Expiration,
 		Position: parent.Position, Mode: parent.Mode, Attempts: parent.Attempts,
@@ -201,8 +201,8 @@ func (w *worker) createChild(ctx context.Context, parent Lease, r Range) error {
 
 // remove deletes the worker's lease, or retires it.
 func (w *worker) remove(ctx context.Context) error {
-	var mine Lease
-	if err := w.keeper.note(ctx, func(l *Lease) { mine = *l }); err != nil {
+	var mine Record
+	if err := w.keeper.note(ctx, func(l *Record) { mine = *l }); err != nil {
 		return err
 	}
 	err := w.r.store.Delete(ctx, mine)
@@ -211,13 +211,13 @@ func (w *worker) remove(ctx context.Context) error {
 		w.r.view.drop(mine.ID)
 		return nil
 	case errors.Is(err, ErrForbidden):
-		return w.keeper.edit(ctx, func(l *Lease) { l.State, l.Owner, l.Epoch = StateRetired, "", "" })
+		return w.keeper.edit(ctx, func(l *Record) { l.State, l.Owner, l.Epoch = StateRetired, "", "" })
 	}
 	return fmt.Errorf("delete lease: %w", err)
 }
 
 // holes lists the parts of r that no lease covers.
-func holes(r Range, leases []Lease) []Range {
+func holes(r Range, leases []Record) []Range {
 	var open []Range
 	at := r.Min
 	for _, l := range leases { // ordered by Range.Min

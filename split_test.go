@@ -40,10 +40,10 @@ func (w *world) merge(n int) {
 // tiles fails the test unless the live leases tile the key space.
 func (w *world) tiles() {
 	w.t.Helper()
-	leases := slices.DeleteFunc(w.records(changefeed.KindLease), func(l changefeed.Lease) bool {
+	leases := slices.DeleteFunc(w.records(changefeed.KindLease), func(l changefeed.Record) bool {
 		return l.State == changefeed.StateRetired
 	})
-	slices.SortFunc(leases, func(a, b changefeed.Lease) int {
+	slices.SortFunc(leases, func(a, b changefeed.Record) int {
 		if a.Range.Min < b.Range.Min {
 			return -1
 		}
@@ -151,21 +151,21 @@ func (s *step) dies(begins bool) bool {
 	return s.left < 0
 }
 
-func (s *step) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (s *step) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	if s.dies(false) {
 		return l, errCrash
 	}
 	return s.Leases.Create(ctx, l)
 }
 
-func (s *step) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (s *step) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	if s.dies(l.State == changefeed.StateSplitting) {
 		return l, errCrash
 	}
 	return s.Leases.Update(ctx, l)
 }
 
-func (s *step) Delete(ctx context.Context, l changefeed.Lease) error {
+func (s *step) Delete(ctx context.Context, l changefeed.Record) error {
 	if s.dies(false) {
 		return errCrash
 	}
@@ -222,7 +222,7 @@ func TestAcceptance9ASplitSurvivesACrashBetweenAnyTwoSteps(t *testing.T) {
 // unprivileged has no right to delete.
 type unprivileged struct{ *docstore.Leases }
 
-func (unprivileged) Delete(context.Context, changefeed.Lease) error { return changefeed.ErrForbidden }
+func (unprivileged) Delete(context.Context, changefeed.Record) error { return changefeed.ErrForbidden }
 
 // ... and without the right to delete leases.
 func TestAcceptance9ASplitNeedsNoRightToDelete(t *testing.T) {

@@ -138,13 +138,13 @@ func (v *view) origin() (Start, bool) {
 }
 
 // marker is the unit's marker, if its leases have been created.
-func (v *view) marker() (Lease, bool) {
+func (v *view) marker() (Record, bool) {
 	for _, info := range v.kind(KindInfo) {
 		if info.Err == nil {
 			return info, true
 		}
 	}
-	return Lease{}, false
+	return Record{}, false
 }
 
 // recorded is where a lease that is lost must begin again: where the unit began, else
@@ -182,7 +182,7 @@ func (r *run) firstStart() (Start, error) {
 // checkStart refuses a start that the unit would ignore. The one that it was begun with
 // is welcome: programs set it at every start. A unit that another kind of processor made
 // has none on record, and takes ours.
-func (r *run) checkStart(ctx context.Context, info Lease) (done bool, err error) {
+func (r *run) checkStart(ctx context.Context, info Record) (done bool, err error) {
 	given, began := r.opts.Start.given(), info.Properties[optionProperty]
 	_, known := r.view.origin()
 	switch {
@@ -209,7 +209,7 @@ func (r *run) checkStart(ctx context.Context, info Lease) (done bool, err error)
 // others keep in a form that we do not write would stand still.
 func (r *run) checkForeign() error {
 	leases := r.view.kind(KindLease)
-	foreign := func(l Lease) bool { return errors.Is(l.Err, ErrForeignLease) }
+	foreign := func(l Record) bool { return errors.Is(l.Err, ErrForeignLease) }
 	if i := slices.IndexFunc(leases, foreign); i >= 0 {
 		return fmt.Errorf("%s: %w; use another processor name, from the time of the oldest change that is still pending there, so that some changes come again and none is lost; or delete these leases",
 			some(ids(leases, foreign)), leases[i].Err)
@@ -219,19 +219,19 @@ func (r *run) checkForeign() error {
 
 // checkPlaced refuses leases of which nobody says where they begin.
 func (r *run) checkPlaced() error {
-	if open := ids(r.view.kind(KindLease), Lease.unplaced); len(open) > 0 {
+	if open := ids(r.view.kind(KindLease), Record.unplaced); len(open) > 0 {
 		return &StartError{Leases: open}
 	}
 	return nil
 }
 
 // unplaced tells a lease that does not say where it begins.
-func (l Lease) unplaced() bool {
+func (l Record) unplaced() bool {
 	return l.Err == nil && l.State != StateRetired && l.Position.Token == "" && l.Position.Start.IsZero()
 }
 
 // ids are the ids of the leases that have a property.
-func ids(leases []Lease, has func(Lease) bool) (list []string) {
+func ids(leases []Record, has func(Record) bool) (list []string) {
 	for _, l := range leases {
 		if has(l) {
 			list = append(list, l.ID)
@@ -242,12 +242,12 @@ func ids(leases []Lease, has func(Lease) bool) (list []string) {
 
 // placed lists the leases that can be worked on, and those that cannot: besides what is
 // bad by itself, leases of which nobody says where they begin.
-func (v *view) placed() (good, bad []Lease) {
+func (v *view) placed() (good, bad []Record) {
 	good, bad = v.leases()
 	if _, known := v.origin(); known {
 		return good, bad
 	}
-	good = slices.DeleteFunc(good, func(l Lease) bool {
+	good = slices.DeleteFunc(good, func(l Record) bool {
 		open := l.unplaced()
 		if open {
 			l.Err = &StartError{Leases: []string{l.ID}}

@@ -294,13 +294,13 @@ func TestTheLagOfALeaseWithoutAPositionIsThatOfItsUnit(t *testing.T) {
 // undeletable is a store whose caller lacks the right to delete.
 type undeletable struct{ *docstore.Leases }
 
-func (undeletable) Delete(context.Context, changefeed.Lease) error { return changefeed.ErrForbidden }
+func (undeletable) Delete(context.Context, changefeed.Record) error { return changefeed.ErrForbidden }
 
 // The lock of an instance that died is taken over without the right to delete, and freed
 // so that the next unit of that name need not wait for it.
 func TestAnExpiredLockIsTakenOverWithoutTheRightToDelete(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
-		if _, err := w.leases.Create(t.Context(), changefeed.Lease{Kind: changefeed.KindLock, Timestamp: time.Now()}); err != nil {
+		if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLock, Timestamp: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -347,7 +347,7 @@ func TestAnInterruptedCreationGoesOnFromItsFirstStart(t *testing.T) {
 		o := changefeed.Options{MinLeases: 8, Start: changefeed.FromAgo(15 * time.Minute)}
 		var made atomic.Int64
 		broken := &hookedStore{Leases: w.leases}
-		broken.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		broken.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if l.Kind == changefeed.KindLease && made.Add(1) > 4 {
 				return l, errors.New("away")
 			}

@@ -29,7 +29,7 @@ func TestARunningInstanceSaysWhatItDoes(t *testing.T) {
 		answers := make(chan error)
 		h := changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error { return <-answers })
 		var away atomic.Bool
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if away.Load() {
 				return l, errRefused
 			}
@@ -108,7 +108,7 @@ func TestEachRunHasAStatus(t *testing.T) {
 	inWorld(t, 4, func(t *testing.T, w *world) {
 		var away atomic.Bool
 		listing := &hookedStore{Leases: w.leases}
-		listing.list = func(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+		listing.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 			if away.Load() {
 				return nil, time.Time{}, errRefused
 			}
@@ -165,7 +165,7 @@ func TestHooksCountReadsWaitsAndWrites(t *testing.T) {
 		var changes, waits, renewals, checkpoints int
 		var charge float64
 		updates := atomic.Int64{}
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if l.Kind == changefeed.KindLease {
 				updates.Add(1)
 				time.Sleep(time.Second)
@@ -220,8 +220,10 @@ func TestJoinedHooksAreAllCalled(t *testing.T) {
 		Error: func(err *changefeed.Error) { called = append(called, "a "+err.Error()) },
 	}
 	b := changefeed.Hooks{
-		Error:    func(err *changefeed.Error) { called = append(called, "b "+err.Error()) },
-		Released: func(l changefeed.Lease, why changefeed.Reason) { called = append(called, "b "+l.Token+" "+string(why)) },
+		Error: func(err *changefeed.Error) { called = append(called, "b "+err.Error()) },
+		Released: func(l changefeed.Lease, why changefeed.Reason) {
+			called = append(called, "b "+l.Token+" "+string(why))
+		},
 	}
 	h := changefeed.JoinHooks(a, changefeed.Hooks{}, b)
 	if h.Round != nil || h.Acquired != nil || h.BatchDone != nil {

@@ -64,13 +64,13 @@ func (n *turns) Handle(_ context.Context, b *changefeed.Batch) error {
 func (w *world) deafToOthers(off *atomic.Bool) *hookedStore {
 	return &hookedStore{
 		Leases: w.leases,
-		list: func(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+		list: func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 			if off.Load() {
 				return nil, time.Time{}, errCutOff
 			}
 			return w.leases.List(ctx)
 		},
-		follow: func(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+		follow: func(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 			changed, next, now, err := w.leases.Follow(ctx, cursor)
 			if off.Load() {
 				return nil, "", now, errCutOff
@@ -118,7 +118,7 @@ func TestAThiefWhoseReplyWasLostWaitsAllTheSame(t *testing.T) {
 		end := w.heldByDotNet("setup")
 		w.fill(20)
 		var lost atomic.Int64
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			got, err := w.leases.Update(ctx, l)
 			if l.Kind == changefeed.KindLease && err == nil && lost.Add(1) == 1 {
 				return l, errCutOff
@@ -164,7 +164,7 @@ func (s *lastAnswer) next() (goes, last bool) {
 	return s.writes <= s.n, s.writes == s.n
 }
 
-func (s *lastAnswer) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (s *lastAnswer) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	if l.Kind != changefeed.KindLease {
 		return s.Leases.Update(ctx, l)
 	}
@@ -224,7 +224,7 @@ func TestALeaseIsTrustedFromBeforeItsWrite(t *testing.T) {
 func TestAChildIsTrustedFromBeforeItsWrite(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		store := &lastAnswer{hookedStore: &hookedStore{Leases: w.leases}, n: 1 << 30}
-		store.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if l.Kind != changefeed.KindLease || l.Owner == "" {
 				return w.leases.Create(ctx, l)
 			}
@@ -288,7 +288,7 @@ func TestTheEchoOfALostAnswerIsRecognized(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				var lossy atomic.Bool
 				writes := 0
-				store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Lease) (got changefeed.Lease, err error) {
+				store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (got changefeed.Record, err error) {
 					if l.Kind != changefeed.KindLease || !lossy.Load() {
 						return w.leases.Update(ctx, l)
 					}

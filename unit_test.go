@@ -18,7 +18,7 @@ func TestAnOverlapIsToldOnce(t *testing.T) {
 		p := w.runWith(w.orders, listing, "a", &tally{}, changefeed.Options{})
 		time.Sleep(time.Minute)
 		half := changefeed.FullRange().Cut(2)[0]
-		if _, err := w.leases.Create(t.Context(), changefeed.Lease{Version: 1, Token: half.String(), Range: half, Position: changefeed.At(`"1"`)}); err != nil {
+		if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Version: 1, Token: half.String(), Range: half, Position: changefeed.At(`"1"`)}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
@@ -34,14 +34,14 @@ func TestAnOverlapIsToldOnce(t *testing.T) {
 // counts, and the other instance is told.
 func TestOfTwoStartsForAForeignUnitOneIsRefused(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		if _, err := w.leases.Create(t.Context(), changefeed.Lease{Version: 1, Token: "-FF", Range: changefeed.FullRange(), Position: changefeed.At(`"0"`)}); err != nil {
+		if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Version: 1, Token: "-FF", Range: changefeed.FullRange(), Position: changefeed.At(`"0"`)}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.leases.Create(t.Context(), changefeed.Lease{Kind: changefeed.KindInfo}); err != nil {
+		if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindInfo}); err != nil {
 			t.Fatal(err)
 		}
 		store := &hookedStore{Leases: w.leases}
-		store.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if l.Kind == changefeed.KindInfo {
 				other := l
 				other.Properties = map[string]string{"start": "now", "origin": "2026-01-01T00:00:00Z"}
@@ -98,19 +98,19 @@ func TestAnInstanceIsPresentBetweenItsBeats(t *testing.T) {
 // Of a lease without a token nothing is handled before it is stored where it begins.
 func TestNothingIsHandledBeforeThePositionIsStored(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		if _, err := w.leases.Create(t.Context(), changefeed.Lease{
-			Version: 1, Token: "-FF", Range: changefeed.FullRange(), Position: changefeed.Position{Start: changefeed.FromBeginning()},
+		if _, err := w.leases.Create(t.Context(), changefeed.Record{
+			Kind: changefeed.KindLease, Version: 1, Token: "-FF", Range: changefeed.FullRange(), Position: changefeed.Position{Start: changefeed.FromBeginning()},
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.leases.Create(t.Context(), changefeed.Lease{Kind: changefeed.KindInfo}); err != nil {
+		if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindInfo}); err != nil {
 			t.Fatal(err)
 		}
 		w.fill(3)
 		var full atomic.Bool
 		full.Store(true)
 		store := &hookedStore{Leases: w.leases}
-		store.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if full.Load() && l.Kind == changefeed.KindLease && l.Position.Token != "" {
 				return l, errRefused
 			}
@@ -161,7 +161,7 @@ func TestALagIsKnownThoughAPartitionIsSplitMeanwhile(t *testing.T) {
 // The lock of another instance is left alone for as long as a request of its may be on its way.
 func TestALockIsLeftAloneWhileItsHolderMayBeAtWork(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		if _, err := w.leases.Create(t.Context(), changefeed.Lease{Kind: changefeed.KindLock, Timestamp: time.Now()}); err != nil {
+		if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLock, Timestamp: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 		begun := time.Now()
@@ -183,7 +183,7 @@ func TestWhoGetsTheLockLooksAtWhatIsThere(t *testing.T) {
 		store := &hookedStore{Leases: w.leases}
 		var overtaken atomic.Bool
 		var anew atomic.Int64
-		store.create = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if l.Kind == changefeed.KindLease && l.Properties["changefeed.generation"] == "0" {
 				anew.Add(1) // and not by the split
 			}
@@ -212,9 +212,9 @@ func TestALeaseThatWasWorkedOnIsNotUntangled(t *testing.T) {
 		w.fill(20)
 		half := changefeed.FullRange().Cut(2)[0]
 		ours := map[string]string{"changefeed.generation": "0"}
-		for _, l := range []changefeed.Lease{
-			{Range: half, Position: changefeed.Position{Start: changefeed.FromBeginning()}},
-			{Range: changefeed.FullRange(), Position: changefeed.At(`"20"`), Expiration: time.Minute},
+		for _, l := range []changefeed.Record{
+			{Kind: changefeed.KindLease, Range: half, Position: changefeed.Position{Start: changefeed.FromBeginning()}},
+			{Kind: changefeed.KindLease, Range: changefeed.FullRange(), Position: changefeed.At(`"20"`), Expiration: time.Minute},
 		} {
 			l.Version, l.Token, l.Properties = 1, l.Range.String(), ours
 			if _, err := w.leases.Create(t.Context(), l); err != nil {
@@ -236,7 +236,7 @@ func TestALeaseThatWasWorkedOnIsNotUntangled(t *testing.T) {
 func TestATakeThatFailedIsTriedAgain(t *testing.T) {
 	inWorld(t, 4, func(t *testing.T, w *world) {
 		var failed atomic.Int64
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if l.Kind == changefeed.KindLease && failed.Add(1) <= 4 {
 				return l, errRefused
 			}
@@ -253,10 +253,10 @@ func TestAGiftToALeaverIsDeclined(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		half := changefeed.FullRange().Cut(2)[0]
 		store := &hookedStore{Leases: w.leases}
-		store.update = func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if l.Kind == changefeed.KindHost && l.State == changefeed.StateRetired {
-				if _, err := w.leases.Create(ctx, changefeed.Lease{
-					Version: 1, Token: half.String(), Range: half, Position: changefeed.At(`"1"`), Owner: l.Owner, Epoch: l.Epoch, Expiration: time.Minute,
+				if _, err := w.leases.Create(ctx, changefeed.Record{
+					Kind: changefeed.KindLease, Version: 1, Token: half.String(), Range: half, Position: changefeed.At(`"1"`), Owner: l.Owner, Epoch: l.Epoch, Expiration: time.Minute,
 				}); err != nil {
 					t.Error(err)
 				}
@@ -276,7 +276,7 @@ func TestAGiftToALeaverIsDeclined(t *testing.T) {
 func TestAFollowerThatBreaksIsNotReliedUpon(t *testing.T) {
 	inWorld(t, 4, func(t *testing.T, w *world) {
 		var down atomic.Bool
-		store := &hookedStore{Leases: w.leases, follow: func(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+		store := &hookedStore{Leases: w.leases, follow: func(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 			if down.Load() {
 				return nil, "", time.Time{}, errCutOff
 			}
@@ -314,7 +314,7 @@ func TestARemovedPresenceComesBack(t *testing.T) {
 // Making the leases may take longer than one write of the lock lasts.
 func TestACreationThatTakesLongIsOneAttempt(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+		store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if l.Kind == changefeed.KindLease {
 				time.Sleep(5 * time.Second)
 			}

@@ -19,7 +19,7 @@ type view struct {
 	source  Source
 	gate    chan struct{} // held by whoever lists; a channel, because listing waits
 	mu      sync.Mutex
-	byID    map[string]Lease
+	byID    map[string]Record
 	heardAt map[string]time.Time // when a record was last written by us, or heard of
 	told    time.Time            // the store's time ...
 	toldAt  time.Time            // ... when it was told; from then on our monotonic clock counts
@@ -30,7 +30,7 @@ type view struct {
 func newView(store LeaseStore, source Source) *view {
 	return &view{
 		store: store, source: source, gate: make(chan struct{}, 1),
-		byID: map[string]Lease{}, heardAt: map[string]time.Time{},
+		byID: map[string]Record{}, heardAt: map[string]time.Time{},
 	}
 }
 
@@ -61,7 +61,7 @@ func (v *view) list(ctx context.Context, since time.Time) error {
 
 // resolve finds the ranges of old version 0 leases, which know only the id of their
 // partition; after a split, that of its descendants.
-func (v *view) resolve(ctx context.Context, records []Lease) error {
+func (v *view) resolve(ctx context.Context, records []Record) error {
 	var partitions []Partition
 	for i := range records {
 		l := &records[i]
@@ -102,14 +102,14 @@ func lineage(id string, partitions []Partition) (r Range) {
 // storeTimeout bounds one request to a lease store.
 const storeTimeout = 65 * time.Second
 
-func (v *view) replace(records []Lease, now, asked time.Time) {
-	byID := make(map[string]Lease, len(records))
+func (v *view) replace(records []Record, now, asked time.Time) {
+	byID := make(map[string]Record, len(records))
 	for _, l := range records {
 		id := l.ID
 		for _, taken := byID[id]; taken; _, taken = byID[id] {
 			id += "#" // one id twice, under different partition keys
 		}
-		byID[id] = l
+		byID[id] = l.judged()
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -146,19 +146,19 @@ func (v *view) distrust() {
 
 // put records what was written, or heard of. It tells whether that is news: another
 // owner, state or record, and not just a renewal.
-func (v *view) put(l Lease) bool {
+func (v *view) put(l Record) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	old, known := v.byID[l.ID]
 	if l.Kind == KindLease && l.Range.Empty() { // an old lease does not tell it
 		l.Range = old.Range
 	}
-	v.byID[l.ID], v.heardAt[l.ID] = l, time.Now()
+	v.byID[l.ID], v.heardAt[l.ID] = l.judged(), time.Now()
 	return !known || old.Owner != l.Owner || old.Epoch != l.Epoch || old.State != l.State
 }
 
 // heard records what a follower was told.
-func (v *view) heard(changed []Lease, now time.Time) (news bool) {
+func (v *view) heard(changed []Record, now time.Time) (news bool) {
 	for _, l := range changed {
 		news = v.put(l) || news
 	}
@@ -166,6 +166,14 @@ func (v *view) heard(changed []Lease, now time.Time) (news bool) {
 	defer v.mu.Unlock()
 	v.told, v.toldAt = now, time.Now()
 	return news
+}
+
+// judged adds the error of a lease in a state that this version does not know.
+func (l Record) judged() Record {
+	if l.Kind == KindLease && l.Err == nil && !l.State.isKnown() {
+		l.Err = fmt.Errorf("%w: state of %s is %v: want %v, %v or %v", ErrBadLease, l.ID, l.State, StateLive, StateSplitting, StateRetired)
+	}
+	return l
 }
 
 // drop forgets a record that is gone.
@@ -177,7 +185,7 @@ func (v *view) drop(id string) {
 }
 
 // get is the record of an id.
-func (v *view) get(id string) (Lease, bool) {
+func (v *view) get(id string) (Record, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	l, ok := v.byID[id]
@@ -202,26 +210,23 @@ func (v *view) heardOf() time.Time {
 func (v *view) until(t time.Time) time.Duration { return t.Sub(v.now()) }
 
 // kind lists the records of one kind, by id.
-func (v *view) kind(k Kind) []Lease {
+func (v *view) kind(k Kind) []Record {
 	v.mu.Lock()
 	records := slices.Collect(maps.Values(v.byID))
 	v.mu.Unlock()
-	records = slices.DeleteFunc(records, func(l Lease) bool { return l.Kind != k })
-	slices.SortFunc(records, func(a, b Lease) int { return strings.Compare(a.ID, b.ID) })
+	records = slices.DeleteFunc(records, func(l Record) bool { return l.Kind != k })
+	slices.SortFunc(records, func(a, b Record) int { return strings.Compare(a.ID, b.ID) })
 	return records
 }
 
 // leases lists the leases to be worked on, one for each range, and the documents among
 // them that are broken or cover a range for the second time.
-func (v *view) leases() (good, bad []Lease) {
-	byRange := map[Range]Lease{}
+func (v *view) leases() (good, bad []Record) {
+	byRange := map[Range]Record{}
 	for _, l := range v.kind(KindLease) {
 		switch other, twice := byRange[l.Range]; {
 		case l.State == StateRetired:
 		case l.Err != nil:
-			bad = append(bad, l)
-		case l.State > StateRetired:
-			l.Err = fmt.Errorf("%w: state of %s is %v: want %v, %v or %v", ErrBadLease, l.ID, l.State, StateLive, StateSplitting, StateRetired)
 			bad = append(bad, l)
 		case !twice:
 			byRange[l.Range] = l
@@ -232,7 +237,7 @@ func (v *view) leases() (good, bad []Lease) {
 			bad = append(bad, l.twice(other))
 		}
 	}
-	good = slices.SortedFunc(maps.Values(byRange), func(a, b Lease) int {
+	good = slices.SortedFunc(maps.Values(byRange), func(a, b Record) int {
 		return strings.Compare(a.Range.Min+"-"+a.Range.Max, b.Range.Min+"-"+b.Range.Max)
 	})
 	return good, bad
@@ -242,7 +247,7 @@ func (v *view) leases() (good, bad []Lease) {
 // splitting, an owned one before a free one. Of two old leases whose partitions have been
 // merged, so that each knows only the range of both, the one that is behind, lest
 // something be skipped; else the one that was worked on: it has a token, and was written last.
-func (l Lease) outranks(o Lease) bool {
+func (l Record) outranks(o Record) bool {
 	switch {
 	case (l.State == StateLive) != (o.State == StateLive):
 		return l.State == StateLive
@@ -267,7 +272,7 @@ func (p Position) before(o Position) bool {
 }
 
 // twice marks a lease as the spare of another.
-func (l Lease) twice(other Lease) Lease {
+func (l Record) twice(other Record) Record {
 	l.Err = fmt.Errorf("%w: %s and %s are for the same range %s; the first is ignored: delete one",
 		ErrOverlap, l.ID, other.ID, l.Range)
 	return l

@@ -15,7 +15,7 @@ import (
 // what ends them.
 type tenure struct {
 	r     *run
-	lease Lease // as acquired
+	lease Record // as acquired
 	rng   *mathrand.Rand
 	past  past
 
@@ -46,7 +46,7 @@ type ending struct {
 
 func (e ending) none() bool { return e.why == "" }
 
-func (r *run) newTenure(l Lease) *tenure {
+func (r *run) newTenure(l Record) *tenure {
 	t := &tenure{r: r, lease: l, rng: r.random("worker " + l.Token)}
 	t.untilLost, t.lose = context.WithCancelCause(r.base)
 	t.untilStopped, t.end = context.WithCancel(t.untilLost)
@@ -111,7 +111,7 @@ type worker struct {
 }
 
 // newWorker makes the worker of a lease that is ours since a write begun at started.
-func newWorker(r *run, l Lease, started time.Time) *worker {
+func newWorker(r *run, l Record, started time.Time) *worker {
 	t := r.newTenure(l)
 	w := &worker{tenure: t, keeper: newKeeper(t, started), delegate: &delegate{tenure: t}}
 	w.deliverer = &deliverer{tenure: t, keeper: w.keeper, delegate: w.delegate}
@@ -124,7 +124,7 @@ func (w *worker) work() Reason {
 	keeping.Go(w.keeper.keep)
 	defer keeping.Wait()
 	defer w.lose(ErrLeaseLost)
-	w.r.hooks.Acquired(w.lease)
+	w.r.hooks.Acquired(w.lease.Lease())
 	e := w.loop()
 	if e.why != ReasonStuck && w.untilLost.Err() != nil {
 		e = ending{why: ReasonLost}
@@ -132,7 +132,7 @@ func (w *worker) work() Reason {
 	w.past.begin(ActivityEnding)
 	e.why = w.delegate.close(e.why)
 	why := w.giveUp(e)
-	w.r.hooks.Released(w.lease, why)
+	w.r.hooks.Released(w.lease.Lease(), why)
 	return why
 }
 
@@ -180,7 +180,7 @@ func (w *worker) begin() ending {
 		if !pause(w.untilStopped, w.r.view.until(w.lease.Fence)) {
 			return w.ending()
 		}
-		if err := w.keeper.note(w.untilDrained, func(l *Lease) { l.Fence = time.Time{} }); err != nil {
+		if err := w.keeper.note(w.untilDrained, func(l *Record) { l.Fence = time.Time{} }); err != nil {
 			return w.ending()
 		}
 	}
@@ -204,7 +204,7 @@ func (w *worker) giveUp(e ending) Reason {
 func (w *worker) release(e ending) Reason {
 	ctx, cancel := context.WithTimeout(w.r.base, w.r.opts.Drain)
 	defer cancel()
-	err := w.keeper.edit(ctx, func(l *Lease) {
+	err := w.keeper.edit(ctx, func(l *Record) {
 		l.Owner, l.Epoch = e.to.instance, e.to.epoch
 		if e.undone {
 			l.State = StateLive

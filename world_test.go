@@ -90,13 +90,27 @@ func (w *world) fill(n int) {
 }
 
 // records lists the unit's records of one kind.
-func (w *world) records(kind changefeed.Kind) []changefeed.Lease {
+func (w *world) records(kind changefeed.Kind) []changefeed.Record {
 	w.t.Helper()
 	records, _, err := w.leases.List(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return slices.DeleteFunc(records, func(l changefeed.Lease) bool { return l.Kind != kind })
+	return slices.DeleteFunc(records, func(l changefeed.Record) bool { return l.Kind != kind })
+}
+
+// record finds a record by its id.
+func (w *world) record(id string) (changefeed.Record, bool) {
+	w.t.Helper()
+	records, _, err := w.leases.List(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	i := slices.IndexFunc(records, func(r changefeed.Record) bool { return r.ID == id })
+	if i < 0 {
+		return changefeed.Record{}, false
+	}
+	return records[i], true
 }
 
 // owners counts the leases of each owner.

@@ -88,7 +88,7 @@ func TestThrottlingAndConflictsLookReal(t *testing.T) {
 		t.Errorf("throttled partitions: %v", err)
 	}
 	store := leaseContainer(t).Unit(t, "unit")
-	l, err := store.Create(t.Context(), changefeed.Lease{Token: "0"})
+	l, err := store.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func TestEveryMethodPassesThroughTheWrappers(t *testing.T) {
 		t.Errorf("%d partitions, %d changes, %d pending, want one of each", len(parts), len(page.Changes), backlog.Items)
 	}
 	store := counts.Leases(plan.Leases(leaseContainer(t).Unit(t, "unit")))
-	created, createErr := store.Create(ctx, changefeed.Lease{Token: "0"})
+	created, createErr := store.Create(ctx, changefeed.Record{Kind: changefeed.KindLease, Token: "0"})
 	_, cursor, now, followErr := store.(changefeed.Follower).Follow(ctx, "")
 	updated, updateErr := store.Update(ctx, created)
 	changed, _, _, changedErr := store.(changefeed.Follower).Follow(ctx, cursor)

@@ -36,7 +36,7 @@ func (d *leaseTest) contend(what string, write func(n int) error) {
 // raceLeaseCreates creates the same record by all: two winners are two owners of a
 // lock.
 func raceLeaseCreates(d *leaseTest) {
-	for _, l := range []changefeed.Lease{lease("-FF"), {Kind: changefeed.KindLock}} {
+	for _, l := range []changefeed.Record{lease("-FF"), {Kind: changefeed.KindLock}} {
 		d.contend("concurrent creates", func(int) error { _, err := d.store.Create(d.Context(), l); return err })
 	}
 }

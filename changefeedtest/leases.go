@@ -15,7 +15,7 @@ import (
 // store has it, against every sentence of their documentation. The promise that a lease
 // has a single owner rests on these properties alone: the processor adds no other lock.
 func TestLeaseStore(t *testing.T, h Harness) {
-	for _, c := range slices.Concat(recordCases, clockCases, foreignCases, followCases) {
+	for _, c := range slices.Concat(recordCases, kindCases, clockCases, foreignCases, followCases) {
 		t.Run(c.name, func(t *testing.T) { c.run(t, h) })
 	}
 }
@@ -58,7 +58,7 @@ type leaseTest struct {
 
 func (d *leaseTest) pass(p time.Duration) { d.Helper(); d.h.pass(d.T, p) }
 
-func (d *leaseTest) create(l changefeed.Lease) changefeed.Lease {
+func (d *leaseTest) create(l changefeed.Record) changefeed.Record {
 	d.Helper()
 	created, err := d.store.Create(d.Context(), l)
 	if err != nil {
@@ -68,7 +68,7 @@ func (d *leaseTest) create(l changefeed.Lease) changefeed.Lease {
 	return created
 }
 
-func (d *leaseTest) update(l changefeed.Lease) changefeed.Lease {
+func (d *leaseTest) update(l changefeed.Record) changefeed.Record {
 	d.Helper()
 	updated, err := d.store.Update(d.Context(), l)
 	if err != nil {
@@ -78,7 +78,7 @@ func (d *leaseTest) update(l changefeed.Lease) changefeed.Lease {
 	return updated
 }
 
-func (d *leaseTest) remove(l changefeed.Lease) {
+func (d *leaseTest) remove(l changefeed.Record) {
 	d.Helper()
 	if err := d.store.Delete(d.Context(), l); err != nil {
 		d.Fatalf("Delete(%v %s): %v", l.Kind, l.Token, err)
@@ -86,13 +86,13 @@ func (d *leaseTest) remove(l changefeed.Lease) {
 }
 
 // list returns the records by kind and token.
-func (d *leaseTest) list() map[string]changefeed.Lease {
+func (d *leaseTest) list() map[string]changefeed.Record {
 	d.Helper()
 	records, _ := d.listed()
 	return records
 }
 
-func (d *leaseTest) listed() (map[string]changefeed.Lease, time.Time) {
+func (d *leaseTest) listed() (map[string]changefeed.Record, time.Time) {
 	d.Helper()
 	records, now, err := d.store.List(d.Context())
 	if err != nil {
@@ -101,7 +101,7 @@ func (d *leaseTest) listed() (map[string]changefeed.Lease, time.Time) {
 	if now.IsZero() {
 		d.Fatal("List: the store's time is zero")
 	}
-	byName := map[string]changefeed.Lease{}
+	byName := map[string]changefeed.Record{}
 	for _, l := range records {
 		if _, twice := byName[name(l)]; twice {
 			d.Errorf("List has %s twice", name(l))
@@ -111,10 +111,10 @@ func (d *leaseTest) listed() (map[string]changefeed.Lease, time.Time) {
 	return byName, now
 }
 
-func name(l changefeed.Lease) string { return l.Kind.String() + " " + l.Token }
+func name(l changefeed.Record) string { return string(l.Kind) + " " + l.Token }
 
 // wantNames compares which records exist.
-func (d *leaseTest) wantNames(what string, got map[string]changefeed.Lease, want ...string) {
+func (d *leaseTest) wantNames(what string, got map[string]changefeed.Record, want ...string) {
 	d.Helper()
 	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, slices.Sorted(slices.Values(want))) {
 		d.Errorf("%s: records %q, want %q", what, names, want)
@@ -122,7 +122,7 @@ func (d *leaseTest) wantNames(what string, got map[string]changefeed.Lease, want
 }
 
 // wantSame compares records, and checks the fields that the store sets.
-func (d *leaseTest) wantSame(what string, got, want changefeed.Lease) {
+func (d *leaseTest) wantSame(what string, got, want changefeed.Record) {
 	d.Helper()
 	if got.Err != nil {
 		d.Errorf("%s(%s): Err = %v", what, name(want), got.Err)
@@ -137,13 +137,14 @@ func (d *leaseTest) wantSame(what string, got, want changefeed.Lease) {
 
 // said writes the fields that the writer of a record sets, as far as the kind gives
 // them a meaning, and as exactly as a document holds them.
-func said(l changefeed.Lease) string {
-	all := fmt.Sprintf("%v %q owner %q epoch %q expiration %v properties %q", l.Kind, l.Token, l.Owner, l.Epoch, l.Expiration, l.Properties)
+func said(l changefeed.Record) string {
+	all := fmt.Sprintf("%v %q owner %q epoch %q state %v expiration %v properties %q",
+		l.Kind, l.Token, l.Owner, l.Epoch, l.State, l.Expiration, l.Properties)
 	if l.Kind != changefeed.KindLease {
 		return all
 	}
-	return all + fmt.Sprintf(" range %v version %d position %q from %v mode %d attempts %d state %v fence %d timestamp %v",
-		l.Range, l.Version, l.Position.Token, l.Position.Start, l.Mode, l.Attempts, l.State,
+	return all + fmt.Sprintf(" range %v version %d position %q from %v mode %d attempts %d fence %d timestamp %v",
+		l.Range, l.Version, l.Position.Token, l.Position.Start, l.Mode, l.Attempts,
 		l.Fence.UnixMilli(), l.Timestamp.UTC().Truncate(time.Microsecond))
 }
 
@@ -165,8 +166,8 @@ func (d *leaseTest) wantStale(what string, got error) {
 }
 
 // lease returns a new lease on a range.
-func lease(token string) changefeed.Lease {
-	l := changefeed.Lease{Token: token}
+func lease(token string) changefeed.Record {
+	l := changefeed.Record{Kind: changefeed.KindLease, Token: token}
 	if r, err := changefeed.ParseRange(token); err == nil {
 		l.Range, l.Version = r, 1
 	}
@@ -175,7 +176,7 @@ func lease(token string) changefeed.Lease {
 
 // full returns a lease with every field set: a store that keeps only the fields it
 // knows loses those of the next version.
-func full(token string) changefeed.Lease {
+func full(token string) changefeed.Record {
 	l := lease(token)
 	at := time.Date(2026, 3, 4, 23, 55, 16, 523351000, time.UTC)
 	l.Owner, l.Epoch = "host/é <1>", "e7"
@@ -195,7 +196,6 @@ var recordCases = []leaseCase{
 	{name: "update and delete of what is gone tell so", test: goneRecords},
 	{name: "delete refuses a stale ETag", test: deleteConflict},
 	{name: "delete without the right is forbidden", needs: []Ability{DeleteRights}, test: deleteForbidden},
-	{name: "every kind is listed, each with its own names", test: kindsListed},
 	{name: "many records are all listed", test: manyListed},
 	{name: "a listing has every write that was acknowledged before it", test: listsAtOnce},
 	{name: "instances may have any name", test: anyInstance},
@@ -209,7 +209,7 @@ var recordCases = []leaseCase{
 // recordsComeBack writes records of each kind, with all fields and with none, and
 // clears fields again. A field that cannot be cleared keeps a released lease owned.
 func recordsComeBack(d *leaseTest) {
-	for _, l := range []changefeed.Lease{
+	for _, l := range []changefeed.Record{
 		lease("0"), lease("-FF"), lease("05C1CFFFFFFFF8-0BF333333333"), full("12"), full("1F-3F"),
 		{Kind: changefeed.KindHost, Token: "h1", Owner: "h1", Epoch: "e1", Expiration: time.Minute, Properties: map[string]string{"weight": "2"}},
 		{Kind: changefeed.KindInfo},
@@ -273,7 +273,7 @@ func updateConflict(d *leaseTest) {
 // because an update that created would bring back the lease of a partition that was
 // split.
 func goneRecords(d *leaseTest) {
-	for _, l := range []changefeed.Lease{lease("-FF"), {Kind: changefeed.KindHost, Token: "h"}, {Kind: changefeed.KindLock}} {
+	for _, l := range []changefeed.Record{lease("-FF"), {Kind: changefeed.KindHost, Token: "h"}, {Kind: changefeed.KindLock}} {
 		gone := d.create(l)
 		d.remove(gone)
 		_, err := d.store.Update(d.Context(), gone)
@@ -315,28 +315,6 @@ func deleteForbidden(d *leaseTest) {
 	d.remove(l)
 }
 
-// kindsListed writes records of different kinds with equal tokens: each has its own
-// document.
-func kindsListed(d *leaseTest) {
-	var want []string
-	for _, l := range []changefeed.Lease{
-		lease("0"), lease("1"), lease("-1F"),
-		{Kind: changefeed.KindHost, Token: "0"},
-		{Kind: changefeed.KindHost, Token: "-1F"},
-		{Kind: changefeed.KindHost, Token: "lock"},
-		{Kind: changefeed.KindInfo},
-		{Kind: changefeed.KindLock},
-	} {
-		d.create(l)
-		want = append(want, name(l))
-	}
-	d.wantNames("all kinds", d.list(), want...)
-	for _, kind := range []changefeed.Kind{changefeed.KindInfo, changefeed.KindLock} {
-		_, err := d.store.Create(d.Context(), changefeed.Lease{Kind: kind})
-		d.wantErr("a second "+kind.String(), err, changefeed.ErrConflict)
-	}
-}
-
 // manyListed lists more records than a page of most stores holds. A listing that ends
 // early looks like a hole in the key space.
 func manyListed(d *leaseTest) {
@@ -367,7 +345,7 @@ func listsAtOnce(d *leaseTest) {
 func anyInstance(d *leaseTest) {
 	var want []string
 	for _, token := range []string{"pod-7", "pod-77", "a/b", `a\b?c#d%2F`, "é 中 😀", "o'neil \"x\"", "..0", ".lock", "a.host.b"} {
-		l := changefeed.Lease{Kind: changefeed.KindHost, Token: token, Owner: token, Epoch: "e"}
+		l := changefeed.Record{Kind: changefeed.KindHost, Token: token, Owner: token, Epoch: "e"}
 		d.update(d.create(l))
 		want = append(want, name(l))
 	}
@@ -383,9 +361,9 @@ func unitsApart(d *leaseTest) {
 		units[processor] = d.store
 		d.wantNames("new unit "+processor, d.list())
 		d.create(lease(fmt.Sprint(i)))
-		d.create(changefeed.Lease{Kind: changefeed.KindHost, Token: fmt.Sprint(i)})
-		d.create(changefeed.Lease{Kind: changefeed.KindInfo})
-		d.create(changefeed.Lease{Kind: changefeed.KindLock})
+		d.create(changefeed.Record{Kind: changefeed.KindHost, Token: fmt.Sprint(i)})
+		d.create(changefeed.Record{Kind: changefeed.KindInfo})
+		d.create(changefeed.Record{Kind: changefeed.KindLock})
 		d.store = d.Unit(d.T, processor) // another client
 		d.wantNames("unit "+processor, d.list(), fmt.Sprint("lease ", i), fmt.Sprint("host ", i), "info ", "lock ")
 	}

@@ -310,34 +310,34 @@ var sourceMutants = []mutant{
 // keeping replaces methods of a lease store.
 type keeping struct {
 	*docstore.Leases
-	list   func(context.Context, *docstore.Leases) ([]changefeed.Lease, time.Time, error)
-	create func(context.Context, *docstore.Leases, changefeed.Lease) (changefeed.Lease, error)
-	update func(context.Context, *docstore.Leases, changefeed.Lease) (changefeed.Lease, error)
-	follow func(context.Context, *docstore.Leases, string) ([]changefeed.Lease, string, time.Time, error)
+	list   func(context.Context, *docstore.Leases) ([]changefeed.Record, time.Time, error)
+	create func(context.Context, *docstore.Leases, changefeed.Record) (changefeed.Record, error)
+	update func(context.Context, *docstore.Leases, changefeed.Record) (changefeed.Record, error)
+	follow func(context.Context, *docstore.Leases, string) ([]changefeed.Record, string, time.Time, error)
 }
 
-func (k keeping) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+func (k keeping) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 	if k.list != nil {
 		return k.list(ctx, k.Leases)
 	}
 	return k.Leases.List(ctx)
 }
 
-func (k keeping) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (k keeping) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	if k.create != nil {
 		return k.create(ctx, k.Leases, l)
 	}
 	return k.Leases.Create(ctx, l)
 }
 
-func (k keeping) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (k keeping) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	if k.update != nil {
 		return k.update(ctx, k.Leases, l)
 	}
 	return k.Leases.Update(ctx, l)
 }
 
-func (k keeping) Follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+func (k keeping) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 	if k.follow != nil {
 		return k.follow(ctx, k.Leases, cursor)
 	}
@@ -361,21 +361,21 @@ func onLeases(k keeping) func(*changefeedtest.Harness) {
 }
 
 // stored is the record with the same kind and token.
-func stored(ctx context.Context, s *docstore.Leases, like changefeed.Lease) changefeed.Lease {
+func stored(ctx context.Context, s *docstore.Leases, like changefeed.Record) changefeed.Record {
 	records, _, _ := s.List(ctx)
 	for _, l := range records {
 		if l.Kind == like.Kind && l.Token == like.Token {
 			return l
 		}
 	}
-	return changefeed.Lease{}
+	return changefeed.Record{}
 }
 
 // lagging shows in each listing what the one before would have.
 func lagging() func(*changefeedtest.Harness) {
 	var mu sync.Mutex
-	var before []changefeed.Lease
-	return onLeases(keeping{list: func(ctx context.Context, s *docstore.Leases) ([]changefeed.Lease, time.Time, error) {
+	var before []changefeed.Record
+	return onLeases(keeping{list: func(ctx context.Context, s *docstore.Leases) ([]changefeed.Record, time.Time, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		records, now, err := s.List(ctx)
@@ -387,8 +387,8 @@ func lagging() func(*changefeedtest.Harness) {
 // goingBack gives the last but one version of a record after the last.
 func goingBack() func(*changefeedtest.Harness) {
 	var mu sync.Mutex
-	seen := map[string]changefeed.Lease{}
-	return onLeases(keeping{follow: func(ctx context.Context, s *docstore.Leases, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+	seen := map[string]changefeed.Record{}
+	return onLeases(keeping{follow: func(ctx context.Context, s *docstore.Leases, cursor string) ([]changefeed.Record, string, time.Time, error) {
 		changed, next, now, err := s.Follow(ctx, cursor)
 		mu.Lock()
 		defer mu.Unlock()
@@ -405,7 +405,7 @@ func goingBack() func(*changefeedtest.Harness) {
 var leaseMutants = []mutant{
 	{
 		"updates without a condition", changefeedtest.TestLeaseStore, "of concurrent updates one wins",
-		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l changefeed.Lease) (updated changefeed.Lease, err error) {
+		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l changefeed.Record) (updated changefeed.Record, err error) {
 			for err = changefeed.ErrConflict; errors.Is(err, changefeed.ErrConflict); {
 				l.ETag = stored(ctx, s, l).ETag
 				updated, err = s.Update(ctx, l)
@@ -415,7 +415,7 @@ var leaseMutants = []mutant{
 	},
 	{
 		"creates over what is there", changefeedtest.TestLeaseStore, "create refuses what is there",
-		onLeases(keeping{create: func(ctx context.Context, s *docstore.Leases, l changefeed.Lease) (changefeed.Lease, error) {
+		onLeases(keeping{create: func(ctx context.Context, s *docstore.Leases, l changefeed.Record) (changefeed.Record, error) {
 			created, err := s.Create(ctx, l)
 			if errors.Is(err, changefeed.ErrConflict) {
 				l.ETag = stored(ctx, s, l).ETag
@@ -426,7 +426,7 @@ var leaseMutants = []mutant{
 	},
 	{
 		"updates what is gone", changefeedtest.TestLeaseStore, "update and delete of what is gone tell so",
-		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l changefeed.Lease) (changefeed.Lease, error) {
+		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l changefeed.Record) (changefeed.Record, error) {
 			updated, err := s.Update(ctx, l)
 			if errors.Is(err, changefeed.ErrNotFound) {
 				return s.Create(ctx, l)
@@ -436,14 +436,14 @@ var leaseMutants = []mutant{
 	},
 	{
 		"loses the unknown in an update", changefeedtest.TestLeaseStore, "what a record does not know of its document is kept",
-		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l changefeed.Lease) (changefeed.Lease, error) {
+		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l changefeed.Record) (changefeed.Record, error) {
 			l.Raw = nil
 			return s.Update(ctx, l)
 		}}),
 	},
 	{
 		"answers an update without the document", changefeedtest.TestLeaseStore, "what a record does not know of its document is kept",
-		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l changefeed.Lease) (changefeed.Lease, error) {
+		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l changefeed.Record) (changefeed.Record, error) {
 			updated, err := s.Update(ctx, l)
 			updated.Raw = nil
 			return updated, err
@@ -455,7 +455,7 @@ var leaseMutants = []mutant{
 	},
 	{
 		"says conflict for an ended context", changefeedtest.TestLeaseStore, "requests with an ended context are errors",
-		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l changefeed.Lease) (changefeed.Lease, error) {
+		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l changefeed.Record) (changefeed.Record, error) {
 			updated, err := s.Update(ctx, l)
 			if ctx.Err() != nil {
 				return l, changefeed.ErrConflict
@@ -469,14 +469,31 @@ var leaseMutants = []mutant{
 	},
 	{
 		"lists leases only", changefeedtest.TestLeaseStore, "every kind is listed, each with its own names",
-		onLeases(keeping{list: func(ctx context.Context, s *docstore.Leases) ([]changefeed.Lease, time.Time, error) {
+		onLeases(keeping{list: func(ctx context.Context, s *docstore.Leases) ([]changefeed.Record, time.Time, error) {
 			records, now, err := s.List(ctx)
-			return slices.DeleteFunc(records, func(l changefeed.Lease) bool { return l.Kind != changefeed.KindLease }), now, err
+			return slices.DeleteFunc(records, func(l changefeed.Record) bool { return l.Kind != changefeed.KindLease }), now, err
+		}}),
+	},
+	{
+		"lists no kinds of later versions", changefeedtest.TestLeaseStore, "kinds and states of later versions are kept",
+		onLeases(keeping{list: func(ctx context.Context, s *docstore.Leases) ([]changefeed.Record, time.Time, error) {
+			records, now, err := s.List(ctx)
+			known := []changefeed.Kind{changefeed.KindLease, changefeed.KindHost, changefeed.KindInfo, changefeed.KindLock}
+			return slices.DeleteFunc(records, func(l changefeed.Record) bool { return !slices.Contains(known, l.Kind) }), now, err
+		}}),
+	},
+	{
+		"takes states of later versions for live", changefeedtest.TestLeaseStore, "kinds and states of later versions are kept",
+		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l changefeed.Record) (changefeed.Record, error) {
+			if l.State != changefeed.StateSplitting && l.State != changefeed.StateRetired {
+				l.State = changefeed.StateLive
+			}
+			return s.Update(ctx, l)
 		}}),
 	},
 	{
 		"believes the writer's clock", changefeedtest.TestLeaseStore, "the store's clock stamps records, whatever the writer says",
-		onLeases(keeping{list: func(ctx context.Context, s *docstore.Leases) ([]changefeed.Lease, time.Time, error) {
+		onLeases(keeping{list: func(ctx context.Context, s *docstore.Leases) ([]changefeed.Record, time.Time, error) {
 			records, now, err := s.List(ctx)
 			for i := range records {
 				records[i].Updated = records[i].Timestamp
@@ -486,23 +503,23 @@ var leaseMutants = []mutant{
 	},
 	{
 		"hides broken documents", changefeedtest.TestLeaseStore, "a document that is no record is listed with its error",
-		onLeases(keeping{list: func(ctx context.Context, s *docstore.Leases) ([]changefeed.Lease, time.Time, error) {
+		onLeases(keeping{list: func(ctx context.Context, s *docstore.Leases) ([]changefeed.Record, time.Time, error) {
 			records, now, err := s.List(ctx)
-			return slices.DeleteFunc(records, func(l changefeed.Lease) bool { return l.Err != nil }), now, err
+			return slices.DeleteFunc(records, func(l changefeed.Record) bool { return l.Err != nil }), now, err
 		}}),
 	},
 	{
 		"forgets the epoch", changefeedtest.TestLeaseStore, "a record comes back as it was written",
-		onLeases(keeping{create: func(ctx context.Context, s *docstore.Leases, l changefeed.Lease) (changefeed.Lease, error) {
+		onLeases(keeping{create: func(ctx context.Context, s *docstore.Leases, l changefeed.Record) (changefeed.Record, error) {
 			l.Epoch = ""
 			return s.Create(ctx, l)
 		}}),
 	},
 	{
 		"follows with gaps", changefeedtest.TestLeaseStore, "following never misses a change",
-		onLeases(keeping{follow: func(ctx context.Context, s *docstore.Leases, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+		onLeases(keeping{follow: func(ctx context.Context, s *docstore.Leases, cursor string) ([]changefeed.Record, string, time.Time, error) {
 			changed, next, now, err := s.Follow(ctx, cursor)
-			return slices.DeleteFunc(changed, func(l changefeed.Lease) bool { return l.Attempts%25 == 0 && l.Token == "3" }), next, now, err
+			return slices.DeleteFunc(changed, func(l changefeed.Record) bool { return l.Attempts%25 == 0 && l.Token == "3" }), next, now, err
 		}}),
 	},
 }

@@ -61,7 +61,7 @@ func recordsAge(d *leaseTest) {
 // recordsExpire writes with a time to live, which each write begins anew. Presence
 // records and locks of dead instances would else stay for ever.
 func recordsExpire(d *leaseTest) {
-	for _, l := range []changefeed.Lease{{Kind: changefeed.KindLock, TTL: 30 * time.Second}, {Kind: changefeed.KindHost, Token: "h", TTL: 30 * time.Second}} {
+	for _, l := range []changefeed.Record{{Kind: changefeed.KindLock, TTL: 30 * time.Second}, {Kind: changefeed.KindHost, Token: "h", TTL: 30 * time.Second}} {
 		held := d.create(l)
 		d.pass(20 * time.Second)
 		held = d.update(held)
@@ -86,7 +86,7 @@ func recordsExpire(d *leaseTest) {
 // positions.
 func recordsStay(d *leaseTest) {
 	d.create(lease("-FF"))
-	d.create(changefeed.Lease{Kind: changefeed.KindInfo})
+	d.create(changefeed.Record{Kind: changefeed.KindInfo})
 	d.pass(48 * time.Hour)
 	d.wantNames("after two days", d.list(), "lease -FF", "info ")
 }
@@ -99,7 +99,7 @@ var foreignCases = []leaseCase{
 }
 
 // edit changes the stored document of a record as another program would.
-func (d *leaseTest) edit(l changefeed.Lease, change func(members map[string]json.RawMessage)) {
+func (d *leaseTest) edit(l changefeed.Record, change func(members map[string]json.RawMessage)) {
 	d.Helper()
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(l.Raw, &members); err != nil {
@@ -117,7 +117,7 @@ func (d *leaseTest) edit(l changefeed.Lease, change func(members map[string]json
 // newer version of this processor, or another program, put it there for a reason.
 func unknownKept(d *leaseTest) {
 	const note = `{"by":["ops",1.50],"why":null}`
-	for _, l := range []changefeed.Lease{full("-FF"), {Kind: changefeed.KindHost, Token: "h", Owner: "h"}} {
+	for _, l := range []changefeed.Record{full("-FF"), {Kind: changefeed.KindHost, Token: "h", Owner: "h"}, {Kind: "control", Owner: "h"}} {
 		d.create(l)
 		d.edit(d.list()[name(l)], func(members map[string]json.RawMessage) { members["note"] = json.RawMessage(note) })
 		record := d.list()[name(l)]
@@ -164,7 +164,7 @@ func brokenListed(d *leaseTest) {
 	if err != nil {
 		d.Fatalf("List with a broken document: %v", err)
 	}
-	broken := slices.IndexFunc(records, func(l changefeed.Lease) bool { return l.ID == held.ID })
+	broken := slices.IndexFunc(records, func(l changefeed.Record) bool { return l.ID == held.ID })
 	if len(records) != 2 || broken < 0 {
 		d.Fatalf("List with a broken document: %+v", records)
 	}
@@ -187,7 +187,7 @@ var followCases = []leaseCase{
 }
 
 // follow follows until there are changes, or until the context ends.
-func (d *leaseTest) follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, error) {
+func (d *leaseTest) follow(ctx context.Context, cursor string) ([]changefeed.Record, string, error) {
 	follower, ok := d.store.(changefeed.Follower)
 	if !ok {
 		return nil, "", errors.New("the lease store is no Follower")
@@ -208,7 +208,7 @@ func (d *leaseTest) follow(ctx context.Context, cursor string) ([]changefeed.Lea
 }
 
 // soonFollow is follow for changes that exist or are about to come.
-func (d *leaseTest) soonFollow(cursor string) ([]changefeed.Lease, string) {
+func (d *leaseTest) soonFollow(cursor string) ([]changefeed.Record, string) {
 	d.Helper()
 	ctx, cancel := context.WithTimeout(d.Context(), time.Minute)
 	defer cancel()
@@ -220,11 +220,11 @@ func (d *leaseTest) soonFollow(cursor string) ([]changefeed.Lease, string) {
 }
 
 // collect follows until all names have appeared, and returns their last records.
-func (d *leaseTest) collect(cursor string, names ...string) (map[string]changefeed.Lease, string) {
+func (d *leaseTest) collect(cursor string, names ...string) (map[string]changefeed.Record, string) {
 	d.Helper()
-	seen := map[string]changefeed.Lease{}
+	seen := map[string]changefeed.Record{}
 	for slices.ContainsFunc(names, func(n string) bool { _, ok := seen[n]; return !ok }) {
-		var changed []changefeed.Lease
+		var changed []changefeed.Record
 		changed, cursor = d.soonFollow(cursor)
 		for _, l := range changed {
 			seen[name(l)] = l
@@ -257,7 +257,7 @@ func followChanges(d *leaseTest) {
 	other.store = d.Unit(d.T, "unit")
 	first.Owner = "a"
 	first = other.update(first)
-	host := other.create(changefeed.Lease{Kind: changefeed.KindHost, Token: "h", Owner: "h", Epoch: "e"})
+	host := other.create(changefeed.Record{Kind: changefeed.KindHost, Token: "h", Owner: "h", Epoch: "e"})
 	gone := d.create(lease("2"))
 	d.remove(gone)
 	seen, cursor := d.collect(start, name(first), name(host))
@@ -306,7 +306,7 @@ func followForward(d *leaseTest) {
 		l.Attempts = n + 1
 		l = d.update(l)
 		for newest := false; !newest; {
-			var changed []changefeed.Lease
+			var changed []changefeed.Record
 			changed, cursor = d.soonFollow(cursor)
 			for _, seen := range changed {
 				if newest && seen.ETag != l.ETag {
@@ -324,7 +324,7 @@ func followUnit(d *leaseTest) {
 	other := *d
 	other.store = d.Unit(d.T, "unit2")
 	other.create(lease("0"))
-	other.create(changefeed.Lease{Kind: changefeed.KindHost, Token: "h"})
+	other.create(changefeed.Record{Kind: changefeed.KindHost, Token: "h"})
 	mine := d.create(lease("1"))
 	seen, _ := d.collect(cursor, name(mine))
 	d.wantNames("one unit", seen, name(mine))
@@ -352,7 +352,7 @@ func followRace(d *leaseTest) {
 	}
 	last := map[string]int{}
 	for finished := 0; finished < writers; {
-		var changed []changefeed.Lease
+		var changed []changefeed.Record
 		changed, cursor = d.soonFollow(cursor)
 		for _, l := range changed {
 			if l.Attempts < last[l.Token] {

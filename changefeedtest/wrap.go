@@ -125,7 +125,7 @@ type leases struct {
 	around around
 }
 
-func (s leases) List(ctx context.Context) (records []changefeed.Lease, now time.Time, err error) {
+func (s leases) List(ctx context.Context) (records []changefeed.Record, now time.Time, err error) {
 	err = s.around(ctx, Call{Method: LeaseList}, func() (err error) {
 		records, now, err = s.store.List(ctx)
 		return err
@@ -136,7 +136,7 @@ func (s leases) List(ctx context.Context) (records []changefeed.Lease, now time.
 	return records, now, nil
 }
 
-func (s leases) Create(ctx context.Context, l changefeed.Lease) (created changefeed.Lease, err error) {
+func (s leases) Create(ctx context.Context, l changefeed.Record) (created changefeed.Record, err error) {
 	err = s.around(ctx, Call{LeaseCreate, l.Token}, func() (err error) {
 		created, err = s.store.Create(ctx, l)
 		return err
@@ -144,7 +144,7 @@ func (s leases) Create(ctx context.Context, l changefeed.Lease) (created changef
 	return onlyGood(created, err)
 }
 
-func (s leases) Update(ctx context.Context, l changefeed.Lease) (updated changefeed.Lease, err error) {
+func (s leases) Update(ctx context.Context, l changefeed.Record) (updated changefeed.Record, err error) {
 	err = s.around(ctx, Call{LeaseUpdate, l.Token}, func() (err error) {
 		updated, err = s.store.Update(ctx, l)
 		return err
@@ -152,7 +152,7 @@ func (s leases) Update(ctx context.Context, l changefeed.Lease) (updated changef
 	return onlyGood(updated, err)
 }
 
-func (s leases) Delete(ctx context.Context, l changefeed.Lease) error {
+func (s leases) Delete(ctx context.Context, l changefeed.Record) error {
 	return s.around(ctx, Call{LeaseDelete, l.Token}, func() error { return s.store.Delete(ctx, l) })
 }
 
@@ -161,7 +161,7 @@ type follower struct {
 	around   around
 }
 
-func (f follower) Follow(ctx context.Context, cursor string) (changed []changefeed.Lease, next string, now time.Time, err error) {
+func (f follower) Follow(ctx context.Context, cursor string) (changed []changefeed.Record, next string, now time.Time, err error) {
 	err = f.around(ctx, Call{Method: LeaseFollow}, func() (err error) {
 		changed, next, now, err = f.follower.Follow(ctx, cursor)
 		return err

@@ -226,7 +226,7 @@ func TestAUnitIsTheSameInAStoreAndOnItsServer(t *testing.T) {
 			if !strings.HasPrefix(made.Prefix(), begins) {
 				t.Errorf("by %s the unit is %q, want %s…", maker, made.Prefix(), begins)
 			}
-			if _, err := made.Create(t.Context(), changefeed.Lease{Token: "-FF", Range: changefeed.FullRange(), Version: 1}); err != nil {
+			if _, err := made.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "-FF", Range: changefeed.FullRange(), Version: 1}); err != nil {
 				t.Fatal(err)
 			}
 			for endpoint := range names {
@@ -255,7 +255,7 @@ func TestASecondSetOfLeasesIsRefusedByName(t *testing.T) {
 				t.Fatal(err)
 			}
 			ours := unit(t, client, "orders")
-			if _, err := ours.Create(t.Context(), changefeed.Lease{Token: "-FF", Range: changefeed.FullRange(), Version: 1}); err != nil {
+			if _, err := ours.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "-FF", Range: changefeed.FullRange(), Version: 1}); err != nil {
 				t.Fatal(err)
 			}
 			_, rids, _ := strings.Cut(ours.Prefix(), "_")

@@ -23,7 +23,7 @@ const followGather = 300 * time.Millisecond
 // Follow implements [changefeed.Follower] by the change feed of the lease container. A
 // server that can do so holds the read until there is a change; Azure is asked every
 // [LeaseOptions].FollowEvery.
-func (s *Leases) Follow(ctx context.Context, from string) ([]changefeed.Lease, string, time.Time, error) {
+func (s *Leases) Follow(ctx context.Context, from string) ([]changefeed.Record, string, time.Time, error) {
 	changed, next, now, err := s.follow(ctx, from)
 	if err != nil {
 		return nil, "", time.Time{}, fmt.Errorf("follow leases: %w", err)
@@ -31,7 +31,7 @@ func (s *Leases) Follow(ctx context.Context, from string) ([]changefeed.Lease, s
 	return changed, next, now, nil
 }
 
-func (s *Leases) follow(ctx context.Context, from string) ([]changefeed.Lease, string, time.Time, error) {
+func (s *Leases) follow(ctx context.Context, from string) ([]changefeed.Record, string, time.Time, error) {
 	if from == "" {
 		return s.present(ctx)
 	}
@@ -66,7 +66,7 @@ func (s *Leases) follow(ctx context.Context, from string) ([]changefeed.Lease, s
 }
 
 // gather reads the changes that come shortly after the first.
-func (s *Leases) gather(ctx context.Context, at cursor) ([]changefeed.Lease, time.Time, error) {
+func (s *Leases) gather(ctx context.Context, at cursor) ([]changefeed.Record, time.Time, error) {
 	if err := pause.For(ctx, followGather); err != nil {
 		return nil, time.Time{}, err
 	}
@@ -101,7 +101,7 @@ func (s *Leases) holds(at cursor) time.Duration {
 }
 
 // present returns the cursor after all changes so far.
-func (s *Leases) present(ctx context.Context) ([]changefeed.Lease, string, time.Time, error) {
+func (s *Leases) present(ctx context.Context) ([]changefeed.Record, string, time.Time, error) {
 	parts, err := s.c.Partitions(ctx)
 	if err != nil {
 		return nil, "", time.Time{}, err
@@ -115,7 +115,7 @@ func (s *Leases) present(ctx context.Context) ([]changefeed.Lease, string, time.
 }
 
 // poll reads each range of the cursor once, and moves the cursor.
-func (s *Leases) poll(ctx context.Context, at cursor, hold time.Duration) (changed []changefeed.Lease, now time.Time, err error) {
+func (s *Leases) poll(ctx context.Context, at cursor, hold time.Duration) (changed []changefeed.Record, now time.Time, err error) {
 	s.mu.Lock()
 	s.polled = time.Now()
 	s.mu.Unlock()

@@ -50,7 +50,7 @@ type Leases struct {
 	c       *Container
 	unit    leasedoc.Unit
 	prefix  string
-	strange []changefeed.Lease // leases of the unit under other prefixes, as found at the start
+	strange []changefeed.Record // leases of the unit under other prefixes, as found at the start
 	path    string
 	every   time.Duration
 	hold    time.Duration // how long the server holds a read; 0 is never
@@ -149,7 +149,7 @@ func (s *Leases) Prefix() string { return s.prefix }
 func (s *Leases) Searched() []string { return s.unit.Searched() }
 
 // record reads a document, and remembers its time if that is the latest.
-func (s *Leases) record(body []byte) changefeed.Lease {
+func (s *Leases) record(body []byte) changefeed.Record {
 	l := leasedoc.Unmarshal(s.prefix, body)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,8 +178,8 @@ func (s *Leases) now(h http.Header) time.Time {
 const maxListPages = 10_000
 
 // List implements [changefeed.LeaseStore].
-func (s *Leases) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
-	var records []changefeed.Lease
+func (s *Leases) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+	var records []changefeed.Record
 	now, err := s.query(ctx, []string{s.prefix}, func(it item) {
 		if s.owns(unquote(it.id)) {
 			records = append(records, s.record(it.body))
@@ -241,13 +241,13 @@ func (s *Leases) owns(id string) bool {
 }
 
 // Create implements [changefeed.LeaseStore].
-func (s *Leases) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (s *Leases) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	l.ID, l.ETag = leasedoc.ID(s.prefix, l.Kind, l.Token), ""
 	return s.write(ctx, "create", changefeed.WriteCreate, l)
 }
 
 // Update implements [changefeed.LeaseStore].
-func (s *Leases) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (s *Leases) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	l.ID, l.ETag = leasedoc.ID(s.prefix, l.Kind, l.Token), exact(l.ETag)
 	return s.write(ctx, "update", changefeed.WriteReplace, l)
 }
@@ -261,7 +261,7 @@ func exact(etag string) string {
 	return etag
 }
 
-func (s *Leases) write(ctx context.Context, verb string, op changefeed.WriteOp, l changefeed.Lease) (changefeed.Lease, error) {
+func (s *Leases) write(ctx context.Context, verb string, op changefeed.WriteOp, l changefeed.Record) (changefeed.Record, error) {
 	doc, err := leasedoc.Marshal(s.prefix, s.path, l)
 	if err == nil {
 		doc, err = s.put(ctx, changefeed.Write{Op: op, ID: l.ID, Body: doc, IfMatch: l.ETag}, s.keyOf(l.ID, doc))
@@ -273,7 +273,7 @@ func (s *Leases) write(ctx context.Context, verb string, op changefeed.WriteOp, 
 }
 
 // Delete implements [changefeed.LeaseStore].
-func (s *Leases) Delete(ctx context.Context, l changefeed.Lease) error {
+func (s *Leases) Delete(ctx context.Context, l changefeed.Record) error {
 	if l.ID == "" {
 		l.ID = leasedoc.ID(s.prefix, l.Kind, l.Token)
 	}

@@ -65,7 +65,7 @@ func TestAWriteWhoseReplyIsLost(t *testing.T) {
 		l.on.Store(false)
 		l.count.Store(0)
 	}
-	for _, record := range []changefeed.Lease{{Token: "0"}, {Kind: changefeed.KindHost, Token: "h/e"}} {
+	for _, record := range []changefeed.Record{{Kind: changefeed.KindLease, Token: "0"}, {Kind: changefeed.KindHost, Token: "h/e"}} {
 		l.on.Store(true)
 		_, err := leases.Create(ctx, record)
 		lost("Create", err)
@@ -114,7 +114,7 @@ func TestFollowGoesOnThroughASplit(t *testing.T) {
 				if i == 20 || i == 40 {
 					reshape(t, container, false)
 				}
-				if _, err := leases.Create(t.Context(), changefeed.Lease{Token: fmt.Sprint(i)}); err != nil {
+				if _, err := leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: fmt.Sprint(i)}); err != nil {
 					t.Fatal(err)
 				}
 				if i%3 == 0 {
@@ -158,7 +158,7 @@ func TestFollowTellsTheWholeOfABurst(t *testing.T) {
 		writing.Go(func() {
 			for i := range 4 {
 				time.Sleep(200 * time.Millisecond) // so that the burst is longer than what is gathered at once
-				if _, err := leases.Create(t.Context(), changefeed.Lease{Token: fmt.Sprint(i)}); err != nil {
+				if _, err := leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: fmt.Sprint(i)}); err != nil {
 					t.Error(err)
 				}
 			}

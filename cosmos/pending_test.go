@@ -26,7 +26,7 @@ func TestTheLagOnOurServerIsExact(t *testing.T) {
 	}
 	for i, p := range parts {
 		for _, r := range p.Range.Cut(1 + i%3) {
-			lease := changefeed.Lease{Kind: changefeed.KindLease, Version: 1, Token: r.String(), Range: r, Position: changefeed.Position{Start: changefeed.FromBeginning()}}
+			lease := changefeed.Record{Kind: changefeed.KindLease, Version: 1, Token: r.String(), Range: r, Position: changefeed.Position{Start: changefeed.FromBeginning()}}
 			if _, err := leases.Create(t.Context(), lease); err != nil {
 				t.Fatal(err)
 			}

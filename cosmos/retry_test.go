@@ -347,7 +347,7 @@ func TestWhereRequestsGo(t *testing.T) {
 				t.Fatal(err)
 			}
 			leases := a.leases(t, items, c.preferred...)
-			if err := leases.Delete(t.Context(), changefeed.Lease{Token: "0", ID: "a%b", ETag: `"e"`}); err != nil {
+			if err := leases.Delete(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "0", ID: "a%b", ETag: `"e"`}); err != nil {
 				t.Fatal(err)
 			}
 			if got := strings.Join(a.asked, " "); got != c.want {
@@ -398,7 +398,7 @@ func (a byID) Do(r *http.Request) (*http.Response, error) {
 func TestALeaseIsNotReadFromHalfAnAnswer(t *testing.T) {
 	a := &account{trouble: func(*http.Request, int) (*http.Response, error) { return say(201, `{"id":"a","Owner":"b"`), nil }}
 	leases := a.leases(t, a.open(t, cosmos.Options{}))
-	got, err := leases.Create(t.Context(), changefeed.Lease{Token: "-FF", Range: changefeed.FullRange()})
+	got, err := leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "-FF", Range: changefeed.FullRange()})
 	if err == nil || got.Owner != "" || !strings.Contains(err.Error(), "the answer is no document") {
 		t.Errorf("%+v, %v: want an error", got, err)
 	}

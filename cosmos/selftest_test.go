@@ -140,7 +140,7 @@ func TestALeaseContainerIsMadeOnce(t *testing.T) {
 		t.Errorf("lease container is %+v", spec)
 	}
 	leases := unit(t, client, "unit")
-	if _, err := leases.Create(t.Context(), changefeed.Lease{Kind: changefeed.KindInfo}); err != nil {
+	if _, err := leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindInfo}); err != nil {
 		t.Error(err)
 	}
 	if want := "unitaccount.example_" + s.db.RID() + "_"; !strings.HasPrefix(leases.Prefix(), want) {

@@ -81,7 +81,7 @@ func TestLeasesExpireAfterTheClockWasFast(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		made, err := leases.Create(t.Context(), changefeed.Lease{Token: "0", Owner: "dead"})
+		made, err := leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "0", Owner: "dead"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -153,7 +153,7 @@ func TestLeasesAreWrittenUnderTheirETag(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := s.Create(t.Context(), changefeed.Lease{Token: "-FF", Range: changefeed.FullRange(), Version: 1})
+	l, err := s.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "-FF", Range: changefeed.FullRange(), Version: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,9 +88,9 @@ func (s *Leases) Searched() []string { return s.unit.Searched() }
 
 // List implements [changefeed.LeaseStore]. The time is the container's, taken before
 // the records are read: so no record looks older than true.
-func (s *Leases) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+func (s *Leases) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 	now := s.c.now()
-	var records []changefeed.Lease
+	var records []changefeed.Record
 	for _, prefix := range s.unit.Searched() {
 		items, err := s.c.withIDs(ctx, prefix+".")
 		if err != nil {
@@ -107,7 +107,7 @@ func (s *Leases) List(ctx context.Context) ([]changefeed.Lease, time.Time, error
 }
 
 // record reads a document and takes its time from the store.
-func (s *Leases) record(body []byte, at time.Time) changefeed.Lease {
+func (s *Leases) record(body []byte, at time.Time) changefeed.Record {
 	l := leasedoc.Unmarshal(s.prefix, body)
 	l.Updated = at.UTC()
 	return l
@@ -153,13 +153,13 @@ func (c *Container) keysWithIDs(prefix string) (keys [][]byte, err error) {
 }
 
 // Create implements [changefeed.LeaseStore].
-func (s *Leases) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (s *Leases) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	l.ID, l.ETag = leasedoc.ID(s.prefix, l.Kind, l.Token), ""
 	return s.write(ctx, changefeed.WriteCreate, l)
 }
 
 // Update implements [changefeed.LeaseStore].
-func (s *Leases) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (s *Leases) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	l.ETag = exact(l.ETag)
 	return s.write(ctx, changefeed.WriteReplace, l)
 }
@@ -173,7 +173,7 @@ func exact(etag string) string {
 	return etag
 }
 
-func (s *Leases) write(ctx context.Context, op changefeed.WriteOp, l changefeed.Lease) (changefeed.Lease, error) {
+func (s *Leases) write(ctx context.Context, op changefeed.WriteOp, l changefeed.Record) (changefeed.Record, error) {
 	doc, err := leasedoc.Marshal(s.prefix, s.path, l)
 	if err != nil {
 		return l, fmt.Errorf("%s lease %s: %w", verb(op), l.Token, err)
@@ -186,7 +186,7 @@ func (s *Leases) write(ctx context.Context, op changefeed.WriteOp, l changefeed.
 }
 
 // Delete implements [changefeed.LeaseStore].
-func (s *Leases) Delete(ctx context.Context, l changefeed.Lease) error {
+func (s *Leases) Delete(ctx context.Context, l changefeed.Record) error {
 	id := l.ID
 	if id == "" {
 		id = leasedoc.ID(s.prefix, l.Kind, l.Token)
@@ -204,7 +204,7 @@ func (s *Leases) Delete(ctx context.Context, l changefeed.Lease) error {
 // key returns the partition key of a record: its id, or the key in its document,
 // because a container of /partitionKey may hold documents of other processors with keys
 // of their own.
-func (s *Leases) key(id string, l changefeed.Lease) (changefeed.PartitionKey, error) {
+func (s *Leases) key(id string, l changefeed.Record) (changefeed.PartitionKey, error) {
 	if len(l.Raw) == 0 || s.path == "/id" {
 		return changefeed.Key(id), nil
 	}
@@ -213,7 +213,7 @@ func (s *Leases) key(id string, l changefeed.Lease) (changefeed.PartitionKey, er
 }
 
 // Follow implements [changefeed.Follower] by the container's own change feed.
-func (s *Leases) Follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+func (s *Leases) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 	if cursor == "" {
 		if err := s.c.usable(ctx); err != nil {
 			return nil, "", time.Time{}, fmt.Errorf("follow leases: %w", err)
@@ -254,7 +254,7 @@ var errGathered = errors.New("gathered for long enough")
 
 // since waits until the head passes an LSN, and reads the unit's records up to the new
 // head.
-func (s *Leases) since(ctx context.Context, lsn int64) ([]changefeed.Lease, int64, error) {
+func (s *Leases) since(ctx context.Context, lsn int64) ([]changefeed.Record, int64, error) {
 	for {
 		ch := s.c.gate.next()
 		if err := s.c.usable(ctx); err != nil {
@@ -279,7 +279,7 @@ func (s *Leases) since(ctx context.Context, lsn int64) ([]changefeed.Lease, int6
 		return nil, 0, err
 	}
 	slices.SortFunc(changes, func(a, b changefeed.Change) int { return cmp.Compare(a.LSN, b.LSN) })
-	var records []changefeed.Lease
+	var records []changefeed.Record
 	for _, ch := range changes {
 		if _, _, ok := leasedoc.KindOf(s.prefix, ch.ID); ok {
 			records = append(records, s.record(ch.Body, ch.Time))

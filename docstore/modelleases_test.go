@@ -46,13 +46,13 @@ type unit struct {
 	s  *docstore.Leases
 
 	records map[string]modelRecord // by token
-	older   map[string]changefeed.Lease
+	older   map[string]changefeed.Record
 	cursors []cursor
 	writes  int
 }
 
 type modelRecord struct {
-	lease changefeed.Lease
+	lease changefeed.Record
 	turn  int // of the write
 	ends  time.Time
 }
@@ -69,7 +69,7 @@ func newUnit(t *testing.T, rt *rapid.T) *unit {
 	if err != nil {
 		rt.Fatal(err)
 	}
-	u := &unit{t: t, db: db, records: map[string]modelRecord{}, older: map[string]changefeed.Lease{}}
+	u := &unit{t: t, db: db, records: map[string]modelRecord{}, older: map[string]changefeed.Record{}}
 	spec := docstore.ContainerSpec{ID: "leases", Paths: []string{key}, DefaultTTL: new(docstore.NoDefaultTTL), Ranges: 2}
 	u.c = container(t, db, spec)
 	if u.s, err = docstore.NewLeases(t.Context(), u.c, "unit", container(t, db, docstore.ContainerSpec{})); err != nil {
@@ -84,11 +84,11 @@ func newUnit(t *testing.T, rt *rapid.T) *unit {
 }
 
 // draw is a record of some kind, and what the model has of it.
-func (u *unit) draw(rt *rapid.T) (changefeed.Lease, modelRecord, bool) {
+func (u *unit) draw(rt *rapid.T) (changefeed.Record, modelRecord, bool) {
 	n := rapid.IntRange(0, 7).Draw(rt, "record")
-	l := changefeed.Lease{Token: fmt.Sprintf("%d0-%d0", n, n+1), Range: changefeed.Range{Min: fmt.Sprint(n, "0"), Max: fmt.Sprint(n+1, "0")}, Version: 1}
+	l := changefeed.Record{Kind: changefeed.KindLease, Token: fmt.Sprintf("%d0-%d0", n, n+1), Range: changefeed.Range{Min: fmt.Sprint(n, "0"), Max: fmt.Sprint(n+1, "0")}, Version: 1}
 	if n > 4 {
-		l = changefeed.Lease{Kind: changefeed.KindHost, Token: fmt.Sprint("host", n), TTL: 30 * time.Second}
+		l = changefeed.Record{Kind: changefeed.KindHost, Token: fmt.Sprint("host", n), TTL: 30 * time.Second}
 	}
 	l.Owner = fmt.Sprint("owner", rapid.IntRange(0, 9).Draw(rt, "owner"))
 	r, found := u.records[l.Token]
@@ -96,7 +96,7 @@ func (u *unit) draw(rt *rapid.T) (changefeed.Lease, modelRecord, bool) {
 }
 
 // wrote compares a write with what it should be, and keeps it.
-func (u *unit) wrote(rt *rapid.T, given, got changefeed.Lease, err, want error) {
+func (u *unit) wrote(rt *rapid.T, given, got changefeed.Record, err, want error) {
 	if !errors.Is(err, want) || want == nil && err != nil {
 		rt.Fatalf("write of %s: %v, want %v", given.Token, err, want)
 	}
@@ -129,7 +129,7 @@ func (u *unit) create(rt *rapid.T) {
 
 // drawETag is draw with an ETag, which may not be the present one, and the error that a
 // conditional write must have.
-func (u *unit) drawETag(rt *rapid.T) (changefeed.Lease, error) {
+func (u *unit) drawETag(rt *rapid.T) (changefeed.Record, error) {
 	l, now, found := u.draw(rt)
 	l.ETag = rapid.SampledFrom([]string{now.lease.ETag, now.lease.ETag, u.older[l.Token].ETag, "", "*"}).Draw(rt, "etag")
 	l.ID, l.Raw = now.lease.ID, now.lease.Raw
@@ -169,7 +169,7 @@ func (u *unit) present(turn int) map[string]modelRecord {
 	return all
 }
 
-func (u *unit) same(rt *rapid.T, got []changefeed.Lease, want map[string]modelRecord) {
+func (u *unit) same(rt *rapid.T, got []changefeed.Record, want map[string]modelRecord) {
 	for _, l := range got {
 		w, ok := want[l.Token]
 		if !ok || l.ETag != w.lease.ETag || l.Owner != w.lease.Owner || l.Kind != w.lease.Kind || l.ID != w.lease.ID || !l.Updated.Equal(w.lease.Updated) || l.Err != nil {

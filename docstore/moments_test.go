@@ -112,7 +112,7 @@ func TestALeaseWithoutAnETagOverwritesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := leases.Create(t.Context(), changefeed.Lease{Version: 1, Token: "-FF", Range: changefeed.FullRange()})
+		l, err := leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Version: 1, Token: "-FF", Range: changefeed.FullRange()})
 		if err != nil {
 			t.Fatal(err)
 		}

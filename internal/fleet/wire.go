@@ -85,9 +85,9 @@ func through[T any](ctx context.Context, w *Wire, send func(context.Context) (T,
 }
 
 // List implements [changefeed.LeaseStore].
-func (w *Wire) List(ctx context.Context) (records []changefeed.Lease, now time.Time, err error) {
+func (w *Wire) List(ctx context.Context) (records []changefeed.Record, now time.Time, err error) {
 	w.sent.Lists.Add(1)
-	records, err = through(ctx, w, func(ctx context.Context) (got []changefeed.Lease, err error) {
+	records, err = through(ctx, w, func(ctx context.Context) (got []changefeed.Record, err error) {
 		got, now, err = w.leases.List(ctx)
 		return got, err
 	})
@@ -95,28 +95,28 @@ func (w *Wire) List(ctx context.Context) (records []changefeed.Lease, now time.T
 }
 
 // Create implements [changefeed.LeaseStore].
-func (w *Wire) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (w *Wire) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	w.sent.Writes.Add(1)
-	return through(ctx, w, func(ctx context.Context) (changefeed.Lease, error) { return w.leases.Create(ctx, l) })
+	return through(ctx, w, func(ctx context.Context) (changefeed.Record, error) { return w.leases.Create(ctx, l) })
 }
 
 // Update implements [changefeed.LeaseStore].
-func (w *Wire) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (w *Wire) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	w.sent.Writes.Add(1)
-	return through(ctx, w, func(ctx context.Context) (changefeed.Lease, error) { return w.leases.Update(ctx, l) })
+	return through(ctx, w, func(ctx context.Context) (changefeed.Record, error) { return w.leases.Update(ctx, l) })
 }
 
 // Delete implements [changefeed.LeaseStore].
-func (w *Wire) Delete(ctx context.Context, l changefeed.Lease) error {
+func (w *Wire) Delete(ctx context.Context, l changefeed.Record) error {
 	w.sent.Writes.Add(1)
 	_, err := through(ctx, w, func(ctx context.Context) (struct{}, error) { return struct{}{}, w.leases.Delete(ctx, l) })
 	return err
 }
 
 // Follow implements [changefeed.Follower].
-func (w *Wire) Follow(ctx context.Context, cursor string) (changed []changefeed.Lease, next string, now time.Time, err error) {
+func (w *Wire) Follow(ctx context.Context, cursor string) (changed []changefeed.Record, next string, now time.Time, err error) {
 	w.sent.Follows.Add(1)
-	changed, err = through(ctx, w, func(ctx context.Context) (got []changefeed.Lease, err error) {
+	changed, err = through(ctx, w, func(ctx context.Context) (got []changefeed.Record, err error) {
 		got, next, now, err = w.leases.Follow(ctx, cursor)
 		return got, err
 	})

@@ -6,11 +6,11 @@
 //   - [ID], [KindOf] and [Prefix] are the naming scheme of the documents; [Unit] finds
 //     the documents of a unit under every name that this machine has.
 //   - [Marshal] writes a record as .NET does: same members, same order, same
-//     nulls. Unknown members and properties are carried over from Lease.Raw, because
+//     nulls. Unknown members and properties are carried over from Record.Raw, because
 //     another processor may need them.
 //   - [Unmarshal] reads leniently: leases on partition key range ids (version 0), on
 //     EPK ranges (version 1), of the older V2 library, and Java's. It never fails: a
-//     document that is no record comes back with Lease.Err set and as many fields as
+//     document that is no record comes back with Record.Err set and as many fields as
 //     could be read, because an operator must see such a document in the listing.
 //
 // The fields of a record that .NET lacks are strings in the document's properties,
@@ -19,7 +19,7 @@
 //	changefeed.epoch       <owner>/<epoch>; another owner's epoch reads as none
 //	changefeed.attempts    how often the batch after the position failed
 //	changefeed.start       now, beginning or a time, beside the continuation
-//	changefeed.state       splitting or retired
+//	changefeed.state       splitting, retired, or the word for a state of a later version
 //	changefeed.fence       Unix milliseconds
 //	changefeed.expiration  a duration, such as 1m0s
 //
@@ -44,13 +44,9 @@ const (
 	pathPartitionKey = "/partitionKey"
 )
 
-// Parts of an id after the prefix, by kind.
-const (
-	leaseInfix = ".."
-	hostInfix  = ".host."
-	infoSuffix = ".info"
-	lockSuffix = ".lock"
-)
+// leaseInfix stands between prefix and token in the id of a lease. In the id of another
+// record it is a dot, the kind and, where the record has a token, another dot.
+const leaseInfix = ".."
 
 // Prefix is the common beginning of the ids of a deployment unit, as .NET builds it:
 // without a separator between processor and host.
@@ -58,48 +54,52 @@ func Prefix(processor, accountHost, dbRID, containerRID string) string {
 	return processor + accountHost + "_" + dbRID + "_" + containerRID
 }
 
-// ID returns the id of a record's document. The id of an unknown kind belongs to
-// nobody, and above all to no lease: a lease must never be overwritten by mistake.
-// [Marshal] refuses such a record.
+// ID returns the id of a record's document.
 func ID(prefix string, kind changefeed.Kind, token string) string {
-	switch kind {
-	case changefeed.KindLease:
+	switch {
+	case kind == changefeed.KindLease:
 		return prefix + leaseInfix + token
-	case changefeed.KindHost:
-		return prefix + hostInfix + hostEscaper.Replace(token)
-	case changefeed.KindInfo:
-		return prefix + infoSuffix
-	case changefeed.KindLock:
-		return prefix + lockSuffix
+	case token == "" || isSingle(kind):
+		return prefix + "." + string(kind)
 	}
-	return prefix + "." + kind.String() + "." + token
+	return prefix + "." + string(kind) + "." + escaper.Replace(token)
+}
+
+// isSingle reports whether a unit has one record of a kind at most, which has no token.
+func isSingle(kind changefeed.Kind) bool {
+	return kind == changefeed.KindInfo || kind == changefeed.KindLock
 }
 
 // KindOf returns kind and token of the record that an id belongs to; ok is false for an
 // id of another unit.
 func KindOf(prefix, id string) (kind changefeed.Kind, token string, ok bool) {
-	rest, ok := strings.CutPrefix(id, prefix)
-	if !ok {
-		return 0, "", false
+	if token, ok := strings.CutPrefix(id, prefix+leaseInfix); ok {
+		return changefeed.KindLease, token, token != ""
 	}
-	switch rest {
-	case infoSuffix:
-		return changefeed.KindInfo, "", true
-	case lockSuffix:
-		return changefeed.KindLock, "", true
+	rest, ok := strings.CutPrefix(id, prefix+".")
+	word, token, many := strings.Cut(rest, ".")
+	kind = changefeed.Kind(word)
+	switch {
+	case !ok || !isWord(word) || kind == changefeed.KindLease: // whose ids are others
+		return "", "", false
+	case many && (token == "" || isSingle(kind)), !many && kind == changefeed.KindHost:
+		return "", "", false
 	}
-	if token, ok := strings.CutPrefix(rest, hostInfix); ok && token != "" {
-		return changefeed.KindHost, hostUnescaper.Replace(token), true
-	}
-	token, ok = strings.CutPrefix(rest, leaseInfix)
-	return changefeed.KindLease, token, ok && token != ""
+	return kind, unescaper.Replace(token), true
 }
 
-// Names of instances are escaped in ids, because items whose ids contain / \ ? # or % cannot
-// be reached through the service's gateway.
+// isWord reports whether a text can be a kind or a state: a word of small letters. The
+// prefix of another unit, which goes on with the name of a host and resource ids, is none.
+func isWord(s string) bool {
+	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz") == ""
+}
+
+// Tokens other than those of leases may have any text in them, such as the name of an
+// instance. They are escaped, because items whose ids contain / \ ? # or % cannot be reached
+// through the service's gateway.
 var (
-	hostEscaper   = strings.NewReplacer("~", "~7E", "/", "~2F", `\`, "~5C", "?", "~3F", "#", "~23", "%", "~25")
-	hostUnescaper = strings.NewReplacer("~7E", "~", "~2F", "/", "~5C", `\`, "~3F", "?", "~23", "#", "~25", "%")
+	escaper   = strings.NewReplacer("~", "~7E", "/", "~2F", `\`, "~5C", "?", "~3F", "#", "~23", "%", "~25")
+	unescaper = strings.NewReplacer("~7E", "~", "~2F", "/", "~5C", `\`, "~3F", "?", "~23", "#", "~25", "%")
 )
 
 // The members of a document, in .NET's order.

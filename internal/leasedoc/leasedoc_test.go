@@ -24,6 +24,8 @@ func TestIDsAreThoseOfDotNet(t *testing.T) {
 		{changefeed.KindHost, `a/b\c?d#e%2F~2F`, prefix + ".host.a~2Fb~5Cc~3Fd~23e~252F~7E2F"},
 		{changefeed.KindInfo, "", prefix + ".info"},
 		{changefeed.KindLock, "", prefix + ".lock"},
+		{"control", "", prefix + ".control"},
+		{"held", "a.b/c", prefix + ".held.a.b~2Fc"},
 	} {
 		if got := leasedoc.ID(prefix, c.kind, c.token); got != c.id {
 			t.Errorf("ID(%v, %q) = %q, want %q", c.kind, c.token, got, c.id)
@@ -38,7 +40,8 @@ func TestIDsAreThoseOfDotNet(t *testing.T) {
 func TestIDsOfOtherUnitsAreNotOk(t *testing.T) {
 	for _, id := range []string{
 		"", "app", prefix, prefix + "2..0", "x" + prefix + "..0", prefix + "..", prefix + ".host.",
-		prefix + ".information", prefix + ".locks", prefix + "info",
+		prefix + ".host", prefix + ".info.x", prefix + ".lock.",
+		prefix + ".lease", prefix + ".lease.0", prefix + "info", prefix + ".", prefix + ".control.", prefix + ".Control", prefix + ".acct_rid..0",
 	} {
 		if kind, token, ok := leasedoc.KindOf(prefix, id); ok {
 			t.Errorf("KindOf(%q) = %v, %q, true, want not ok", id, kind, token)

@@ -46,7 +46,7 @@ var ourForms = map[string]string{
 	propEpoch:      `"<owner>/<epoch>"`,
 	propAttempts:   `a count such as "3"`,
 	propStart:      `"now", "beginning" or a time such as "2026-01-31T15:04:05Z"`,
-	propState:      `"splitting" or "retired"`,
+	propState:      `a word such as "splitting"`,
 	propFence:      `Unix milliseconds such as "1767225600000"`,
 	propExpiration: `a duration such as "1m0s"`,
 }
@@ -69,8 +69,10 @@ func (r *reader) ourProperty(name, value string) (ok bool) {
 		}
 		return ok
 	case propState:
-		r.l.State, ok = states[value]
-		return ok
+		if r.l.State = changefeed.State(value); value == changefeed.StateLive.String() {
+			r.l.State = changefeed.StateLive
+		}
+		return isWord(value)
 	case propFence:
 		ms, err := strconv.ParseInt(value, 10, 64)
 		if ok = err == nil && ms >= 0 && ms <= latestSecond*1000; ok {
@@ -82,12 +84,6 @@ func (r *reader) ourProperty(name, value string) (ok bool) {
 		r.l.Expiration = max(d, 0)
 		return err == nil && d >= 0
 	}
-}
-
-var states = map[string]changefeed.State{
-	changefeed.StateLive.String():      changefeed.StateLive,
-	changefeed.StateSplitting.String(): changefeed.StateSplitting,
-	changefeed.StateRetired.String():   changefeed.StateRetired,
 }
 
 // epoch reads the epoch of the owner. A processor that does not know epochs takes a

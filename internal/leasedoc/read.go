@@ -11,10 +11,10 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// Unmarshal reads a document of the unit. A fault is in Lease.Err, which then wraps
+// Unmarshal reads a document of the unit. A fault is in Record.Err, which then wraps
 // [changefeed.ErrBadLease] and names the member, its value and the wanted form; the
 // other fields hold all that could be read.
-func Unmarshal(prefix string, doc []byte) changefeed.Lease {
+func Unmarshal(prefix string, doc []byte) changefeed.Record {
 	r := reader{prefix: prefix}
 	r.l.Raw = slices.Clone(json.RawMessage(doc))
 	var err error
@@ -34,7 +34,7 @@ func Unmarshal(prefix string, doc []byte) changefeed.Lease {
 type reader struct {
 	prefix string
 	doc    object
-	l      changefeed.Lease
+	l      changefeed.Record
 }
 
 func (r *reader) bad(field, value, want string) {

@@ -28,19 +28,22 @@ func TestRecordsSurviveTheRoundTrip(t *testing.T) {
 
 // randomRecord makes a record of what a document can hold: whole milliseconds, and of a
 // record that is no lease only what has a meaning.
-func randomRecord(r *rand.Rand) changefeed.Lease {
-	l := changefeed.Lease{
-		Kind:       changefeed.Kind(r.IntN(4)),
+func randomRecord(r *rand.Rand) changefeed.Record {
+	l := changefeed.Record{
+		Kind:       pick(r, changefeed.KindLease, changefeed.KindHost, changefeed.KindInfo, changefeed.KindLock, "control"),
 		Owner:      pick(r, "", "a", "a/b", "<é\u2028&\">"),
 		Expiration: pick(r, 0, time.Minute, 1500*time.Millisecond),
 		TTL:        pick(r, 0, 30*time.Second),
 		Timestamp:  pick(r, time.Time{}, touched),
 		Properties: pick(r, nil, map[string]string{"x": "", "a \"b\"": "<c>"}),
 	}
+	l.State = pick(r, changefeed.StateLive, changefeed.StateSplitting, changefeed.StateRetired, "paused")
 	l.Epoch = pick(r, "", "e", "7-é")
 	switch l.Kind {
 	case changefeed.KindHost:
 		l.Token = pick(r, "h", "h/1#%?")
+	case "control":
+		l.Token = pick(r, "", "a.b/c")
 	case changefeed.KindLease:
 		l.Token, l.Range, l.Version = "12", pick(r, changefeed.Range{}, changefeed.Range{Min: "1F", Max: "2F"}), 0
 		if r.IntN(2) == 0 {
@@ -52,7 +55,6 @@ func randomRecord(r *rand.Rand) changefeed.Lease {
 		l.Position.Start = pick(r, changefeed.FromNow(), changefeed.FromBeginning(), changefeed.FromTime(touched))
 		l.Mode = changefeed.Mode(r.IntN(2))
 		l.Attempts = r.IntN(3)
-		l.State = changefeed.State(r.IntN(3))
 		l.Fence = pick(r, time.Time{}, touched.Truncate(time.Millisecond))
 		l.ETag = pick(r, "", `"e"`)
 		l.Updated = pick(r, time.Time{}, touched.Truncate(time.Second))
@@ -72,6 +74,7 @@ func FuzzUnmarshal(f *testing.F) {
 		`{"id":"P..0","PartitionId":"0","FeedRange":{"PKRangeId":"0"}}`,
 		`{"id":"P.host.a~2Fb","Owner":"a/b"}`,
 		`{"id":"P.lock","ttl":30}`,
+		`{"id":"P.control.x~2F","properties":{"changefeed.state":"paused"}}`,
 		javaDoc(documented),
 	} {
 		f.Add([]byte(doc))

@@ -87,7 +87,7 @@ func isOf(prefix, id string, want changefeed.Kind) bool {
 // Record reads a document that a listing has found; ok is false for a document of
 // another unit. Leases and markers under another prefix come with Err set, so that an
 // operator sees them and no processor works on them.
-func (u Unit) Record(prefix, id string, doc []byte) (l changefeed.Lease, ok bool) {
+func (u Unit) Record(prefix, id string, doc []byte) (l changefeed.Record, ok bool) {
 	if _, _, ok := KindOf(prefix, id); ok {
 		return Unmarshal(prefix, doc), true
 	}
@@ -104,7 +104,7 @@ func (u Unit) Record(prefix, id string, doc []byte) (l changefeed.Lease, ok bool
 			}
 		}
 	}
-	return changefeed.Lease{}, false
+	return changefeed.Record{}, false
 }
 
 // IsProcessor reports whether the name of a processor can be in the ids of its documents: it is not blank, and has no

@@ -14,10 +14,10 @@ import (
 )
 
 // Marshal writes a record as a document. pkPath is the partition key path of the lease
-// container, /id or /partitionKey. Members of Lease.Raw that the record does not know
-// are kept, except those that the server sets. Lease.Properties replaces the properties
+// container, /id or /partitionKey. Members of Record.Raw that the record does not know
+// are kept, except those that the server sets. Record.Properties replaces the properties
 // of Raw, unless it is nil.
-func Marshal(prefix, pkPath string, l changefeed.Lease) ([]byte, error) {
+func Marshal(prefix, pkPath string, l changefeed.Record) ([]byte, error) {
 	doc, err := marshal(prefix, pkPath, l)
 	if err != nil {
 		return nil, fmt.Errorf("write lease document %s: %w", ID(prefix, l.Kind, l.Token), err)
@@ -25,7 +25,7 @@ func Marshal(prefix, pkPath string, l changefeed.Lease) ([]byte, error) {
 	return doc, nil
 }
 
-func marshal(prefix, pkPath string, l changefeed.Lease) ([]byte, error) {
+func marshal(prefix, pkPath string, l changefeed.Record) ([]byte, error) {
 	if err := check(l); err != nil {
 		return nil, err
 	}
@@ -58,12 +58,12 @@ func marshal(prefix, pkPath string, l changefeed.Lease) ([]byte, error) {
 
 // check refuses a record that could not be read back. To store it would stop every
 // instance of the unit, not only the faulty one.
-func check(l changefeed.Lease) error {
+func check(l changefeed.Record) error {
 	if l.Err != nil {
 		return l.Err
 	}
-	if l.Kind > changefeed.KindLock {
-		return fmt.Errorf("kind is %v: want a lease, host, info or lock", l.Kind)
+	if !isWord(string(l.Kind)) {
+		return fmt.Errorf("kind is %q: want a word of small letters, such as lease", l.Kind)
 	}
 	if strings.Contains(l.Epoch, "/") {
 		return fmt.Errorf("epoch is %q: want no slash", l.Epoch)
@@ -71,8 +71,8 @@ func check(l changefeed.Lease) error {
 	if l.TTL > maxTTL*time.Second || l.TTL < 0 {
 		return fmt.Errorf("time to live is %v: want 0 to %v", l.TTL, maxTTL*time.Second)
 	}
-	if l.State > changefeed.StateRetired {
-		return fmt.Errorf("state is %v: want live, splitting or retired", l.State)
+	if !isWord(l.State.String()) {
+		return fmt.Errorf("state is %q: want a word of small letters, such as splitting", l.State)
 	}
 	if l.Attempts < 0 || l.Expiration < 0 {
 		return fmt.Errorf("attempts %d or expiration %v is negative", l.Attempts, l.Expiration)
@@ -86,14 +86,14 @@ func check(l changefeed.Lease) error {
 	return nil
 }
 
-func needToken(l changefeed.Lease) error {
+func needToken(l changefeed.Record) error {
 	if l.Token == "" {
 		return fmt.Errorf("token of a %v is empty", l.Kind)
 	}
 	return nil
 }
 
-func checkLease(l changefeed.Lease) error {
+func checkLease(l changefeed.Record) error {
 	if l.Mode > changefeed.AllVersionsAndDeletes {
 		return fmt.Errorf("mode is %d: want 0 or 1", l.Mode)
 	}
@@ -115,7 +115,7 @@ func checkLease(l changefeed.Lease) error {
 
 // writer builds a document from a record and from the stored document that it replaces.
 type writer struct {
-	l   changefeed.Lease
+	l   changefeed.Record
 	raw object
 	out object
 }
@@ -176,22 +176,24 @@ func (w *writer) ttl() {
 // rest adds the members of the stored document that the record does not know.
 func (w *writer) rest() {
 	for _, m := range w.raw {
-		if !isKnown(m.name) && !w.out.has(m.name) {
+		if !w.knows(m.name) && !w.out.has(m.name) {
 			w.out = append(w.out, m)
 		}
 	}
 }
 
-// isKnown reports whether the record, or the server, decides about a member. Java
+// knows reports whether the record, or the server, decides about a member. Java
 // writes feedRange, and documents read from the feed have an _lsn.
-func isKnown(name string) bool {
+func (w *writer) knows(name string) bool {
+	isLease := w.l.Kind == changefeed.KindLease
 	switch name {
-	case memberID, memberVersion, memberETag, memberToken, memberPartitionID, memberOwner,
-		memberContinuation, memberProperties, memberTimestamp, memberTs, memberMode, memberTTL,
+	case memberID, memberETag, memberOwner, memberProperties, memberTimestamp, memberTs, memberTTL,
 		"_rid", "_self", "_attachments", "_lsn":
 		return true
+	case memberVersion, memberToken, memberPartitionID, memberContinuation, memberMode:
+		return isLease
 	}
-	return strings.EqualFold(name, memberFeedRange)
+	return isLease && strings.EqualFold(name, memberFeedRange)
 }
 
 // feedRange returns the range of the lease, or the stored one where that is not known.

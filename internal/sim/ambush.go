@@ -63,11 +63,11 @@ func newAmbush(rng *rand.Rand) ambush {
 }
 
 // meaning names an update of a record by a process: seen is what the store has of it.
-func (i *instance) meaning(seen, l changefeed.Lease) string {
+func (i *instance) meaning(seen, l changefeed.Record) string {
 	others := seen.Owner != l.Owner || seen.Epoch != l.Epoch
 	switch {
 	case l.Kind != changefeed.KindLease:
-		return "update " + l.Kind.String()
+		return "update " + string(l.Kind)
 	case l.State != changefeed.StateLive:
 		return "split"
 	case l.Free():

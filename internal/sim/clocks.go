@@ -82,34 +82,34 @@ func (s *steps) told(at time.Time) time.Time {
 	return at
 }
 
-func (s stepping) stamped(l changefeed.Lease, err error) (changefeed.Lease, error) {
+func (s stepping) stamped(l changefeed.Record, err error) (changefeed.Record, error) {
 	if !l.Updated.IsZero() {
 		l.Updated = s.told(l.Updated)
 	}
 	return l, err
 }
 
-func (s stepping) all(records []changefeed.Lease) []changefeed.Lease {
+func (s stepping) all(records []changefeed.Record) []changefeed.Record {
 	for i := range records {
 		records[i], _ = s.stamped(records[i], nil)
 	}
 	return records
 }
 
-func (s stepping) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+func (s stepping) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 	records, now, err := s.LeaseStore.List(ctx)
 	return s.all(records), s.told(now), err
 }
 
-func (s stepping) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (s stepping) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	return s.stamped(s.LeaseStore.Create(ctx, l))
 }
 
-func (s stepping) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (s stepping) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	return s.stamped(s.LeaseStore.Update(ctx, l))
 }
 
-func (s stepping) Follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+func (s stepping) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 	records, next, now, err := s.LeaseStore.(changefeed.Follower).Follow(ctx, cursor)
 	return s.all(records), next, s.told(now), err
 }

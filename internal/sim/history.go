@@ -29,20 +29,20 @@ type request struct {
 	verb  verb
 	by    *instance
 	me    owner
-	sent  changefeed.Lease
+	sent  changefeed.Record
 	begun time.Time
 	ended time.Time
 	asked int64 // by the history's clock
 	told  int64
 
 	ending ending
-	etag   string                      // of what a write has stored, if anybody has told
-	listed map[string]changefeed.Lease // what a listing has shown, by lease token
+	etag   string                       // of what a write has stored, if anybody has told
+	listed map[string]changefeed.Record // what a listing has shown, by lease token
 }
 
 // sight is a record that somebody was shown, by a listing or in following the leases.
 type sight struct {
-	lease changefeed.Lease
+	lease changefeed.Record
 	at    int64
 }
 
@@ -85,10 +85,10 @@ type seen struct {
 // seenFollowed is seen of a store that can be followed.
 type seenFollowed struct{ seen }
 
-func (s seen) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
-	q := s.h.ask(s.by, list, changefeed.Lease{})
+func (s seen) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+	q := s.h.ask(s.by, list, changefeed.Record{})
 	records, now, err := s.store.List(ctx)
-	q.listed = map[string]changefeed.Lease{}
+	q.listed = map[string]changefeed.Record{}
 	for _, l := range records {
 		if l.Kind == changefeed.KindLease {
 			q.listed[l.Token] = l
@@ -100,13 +100,13 @@ func (s seen) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
 }
 
 // Follow may tell of what is old: it is no listing, but it does show what was written.
-func (s seenFollowed) Follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+func (s seenFollowed) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 	records, next, now, err := s.store.(changefeed.Follower).Follow(ctx, cursor)
 	s.h.sight(records)
 	return records, next, now, err
 }
 
-func (h *history) sight(records []changefeed.Lease) {
+func (h *history) sight(records []changefeed.Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clock++
@@ -117,21 +117,21 @@ func (h *history) sight(records []changefeed.Lease) {
 	}
 }
 
-func (s seen) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (s seen) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	q := s.h.ask(s.by, create, l)
 	got, err := s.store.Create(ctx, l)
 	s.h.answer(q, got.ETag, err)
 	return got, err
 }
 
-func (s seen) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (s seen) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	q := s.h.ask(s.by, update, l)
 	got, err := s.store.Update(ctx, l)
 	s.h.answer(q, got.ETag, err)
 	return got, err
 }
 
-func (s seen) Delete(ctx context.Context, l changefeed.Lease) error {
+func (s seen) Delete(ctx context.Context, l changefeed.Record) error {
 	q := s.h.ask(s.by, remove, l)
 	err := s.store.Delete(ctx, l)
 	s.h.answer(q, "", err)
@@ -139,7 +139,7 @@ func (s seen) Delete(ctx context.Context, l changefeed.Lease) error {
 }
 
 // ask notes that a request is sent.
-func (h *history) ask(by *instance, v verb, l changefeed.Lease) *request {
+func (h *history) ask(by *instance, v verb, l changefeed.Record) *request {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clock++

@@ -13,7 +13,7 @@ import (
 // A short history of one lease: who asks what, one after the other unless told otherwise.
 type episode struct {
 	*request
-	shown *changefeed.Lease
+	shown *changefeed.Record
 }
 
 var (
@@ -22,8 +22,8 @@ var (
 )
 
 // lease is a lease of an owner at an LSN, as written at that second.
-func lease(by *instance, lsn string, second int) changefeed.Lease {
-	l := changefeed.Lease{Token: "-FF", Expiration: time.Minute, Position: changefeed.At(`"` + lsn + `"`), Timestamp: begin.Add(time.Duration(second) * time.Second)}
+func lease(by *instance, lsn string, second int) changefeed.Record {
+	l := changefeed.Record{Kind: changefeed.KindLease, Token: "-FF", Expiration: time.Minute, Position: changefeed.At(`"` + lsn + `"`), Timestamp: begin.Add(time.Duration(second) * time.Second)}
 	if by != nil {
 		l.Owner, l.Epoch = by.name, by.name+"1"
 	}
@@ -31,7 +31,7 @@ func lease(by *instance, lsn string, second int) changefeed.Lease {
 }
 
 // writes is an update that was answered.
-func writes(by *instance, etag, next string, l changefeed.Lease) episode {
+func writes(by *instance, etag, next string, l changefeed.Record) episode {
 	l.ETag = etag
 	return episode{request: &request{verb: update, by: by, sent: l, etag: next, ending: done}}
 }
@@ -53,7 +53,7 @@ func (e episode) fenced() episode {
 	return e
 }
 
-func creates(l changefeed.Lease) episode {
+func creates(l changefeed.Record) episode {
 	return episode{request: &request{verb: create, by: hostA, sent: l, etag: "1", ending: done}}
 }
 
@@ -63,7 +63,7 @@ func deletes(by *instance, etag string) episode {
 	return e
 }
 
-func lists(etag string, l changefeed.Lease) episode {
+func lists(etag string, l changefeed.Record) episode {
 	l.ETag = etag
 	return episode{&request{verb: list, by: hostB, ending: done}, &l}
 }
@@ -135,9 +135,9 @@ func TestALateDeleteIsExplained(t *testing.T) {
 	made := h.ask(hostA, create, l)
 	l.ETag = "1"
 	h.answer(made, l.ETag, nil)
-	for i, records := range [][]changefeed.Lease{{l}, {l}, nil} {
-		looking := h.ask(hostB, list, changefeed.Lease{})
-		looking.listed = map[string]changefeed.Lease{}
+	for i, records := range [][]changefeed.Record{{l}, {l}, nil} {
+		looking := h.ask(hostB, list, changefeed.Record{})
+		looking.listed = map[string]changefeed.Record{}
 		for _, r := range records {
 			looking.listed[r.Token] = r
 		}
@@ -157,10 +157,10 @@ func TestALateDeleteIsExplained(t *testing.T) {
 type stale struct {
 	changefeed.LeaseStore
 	mu   *sync.Mutex
-	last *[]changefeed.Lease
+	last *[]changefeed.Record
 }
 
-func (s stale) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+func (s stale) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 	records, now, err := s.LeaseStore.List(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +172,7 @@ func (s stale) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) 
 	return records, now, err
 }
 
-func (s stale) Follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+func (s stale) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 	return s.LeaseStore.(changefeed.Follower).Follow(ctx, cursor)
 }
 
@@ -180,7 +180,7 @@ func TestHistoriesTellALeaseStoreWithADefect(t *testing.T) {
 	for name, bug := range map[string]Bug{
 		"ignores ETags": func(s changefeed.LeaseStore) changefeed.LeaseStore { return blind{s} },
 		"lists what was": func(s changefeed.LeaseStore) changefeed.LeaseStore {
-			return stale{s, new(sync.Mutex), new([]changefeed.Lease)}
+			return stale{s, new(sync.Mutex), new([]changefeed.Record)}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -54,7 +54,7 @@ type content struct {
 // whoever sees that others cover it removes it.
 func (r record) untouched() bool { return r.there && r.owner.name == "" && r.valid == 0 }
 
-func contentOf(l changefeed.Lease) content {
+func contentOf(l changefeed.Record) content {
 	return content{l.Token, owner{l.Owner, l.Epoch}, l.Position.Token, l.State, l.Attempts, l.Timestamp.UnixNano()}
 }
 
@@ -67,7 +67,7 @@ func (c content) lsn() int64 {
 // look is one request as the history of one lease has it.
 type look struct {
 	*request
-	shown   changefeed.Lease
+	shown   changefeed.Record
 	present bool
 }
 

@@ -13,8 +13,8 @@ import (
 type model struct {
 	begun   bool // the marker was written
 	leases  map[string]kept
-	parents []changefeed.Lease // all that were ever about to be split
-	deleted []changefeed.Lease // by an operator
+	parents []changefeed.Record // all that were ever about to be split
+	deleted []changefeed.Record // by an operator
 	tenures map[place]*tenure
 	owned   map[place]time.Time // when a process last wrote itself into a lease as its owner
 	pages   map[reading][]page
@@ -22,7 +22,7 @@ type model struct {
 
 // kept is a lease as it is in the store.
 type kept struct {
-	changefeed.Lease
+	changefeed.Record
 	by *instance // that wrote it
 }
 

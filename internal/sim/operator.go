@@ -43,8 +43,8 @@ func (w *world) refresh() {
 	defer w.ledger.mu.Unlock()
 	m := w.ledger.model.leases
 	for token, l := range m {
-		if !slices.ContainsFunc(records, func(r changefeed.Lease) bool { return r.ID == l.ID }) {
-			w.ledger.model.deleted = append(w.ledger.model.deleted, l.Lease)
+		if !slices.ContainsFunc(records, func(r changefeed.Record) bool { return r.ID == l.ID }) {
+			w.ledger.model.deleted = append(w.ledger.model.deleted, l.Record)
 			delete(m, token)
 		}
 	}

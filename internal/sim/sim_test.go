@@ -59,10 +59,10 @@ func TestPromisesHoldUnderFaults(t *testing.T) {
 // blind is a lease store that writes without regard to the ETag.
 type blind struct{ changefeed.LeaseStore }
 
-func (s blind) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (s blind) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	got, err := s.LeaseStore.Update(ctx, l)
 	for errors.Is(err, changefeed.ErrConflict) {
-		var records []changefeed.Lease
+		var records []changefeed.Record
 		if records, _, err = s.List(ctx); err != nil {
 			return got, err
 		}
@@ -77,7 +77,7 @@ func (s blind) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease
 	return got, err
 }
 
-func (s blind) Follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+func (s blind) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 	return s.LeaseStore.(changefeed.Follower).Follow(ctx, cursor)
 }
 

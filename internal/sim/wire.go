@@ -16,12 +16,12 @@ type leases struct {
 
 // listing is an answer of List and of Follow.
 type listing struct {
-	records []changefeed.Lease
+	records []changefeed.Record
 	cursor  string
 	now     time.Time
 }
 
-func (s leases) List(ctx context.Context) ([]changefeed.Lease, time.Time, error) {
+func (s leases) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 	q := parcel{call: "list", of: changefeed.FullRange(), fate: s.fate()}
 	got, err := carry(ctx, s.link, q, func(ctx context.Context) (got listing, err error) {
 		got.records, got.now, err = s.store.List(ctx)
@@ -32,7 +32,7 @@ func (s leases) List(ctx context.Context) ([]changefeed.Lease, time.Time, error)
 
 // seen moves the store's times to the clock that this instance takes for the store's:
 // the same as if its own clock were off by as much.
-func (s leases) seen(records []changefeed.Lease) []changefeed.Lease {
+func (s leases) seen(records []changefeed.Record) []changefeed.Record {
 	for i := range records {
 		records[i] = s.read(records[i])
 	}
@@ -40,18 +40,18 @@ func (s leases) seen(records []changefeed.Lease) []changefeed.Lease {
 }
 
 // read is a record as this instance sees it.
-func (s leases) read(l changefeed.Lease) changefeed.Lease {
+func (s leases) read(l changefeed.Record) changefeed.Record {
 	l.Timestamp = s.wall.written(l.Timestamp)
 	return shift(l, s.skew)
 }
 
 // sent is a record of this instance as the store gets it.
-func (s leases) sent(l changefeed.Lease) changefeed.Lease {
+func (s leases) sent(l changefeed.Record) changefeed.Record {
 	l.Timestamp = s.wall.write(l.Timestamp)
 	return shift(l, -s.skew)
 }
 
-func shift(l changefeed.Lease, by time.Duration) changefeed.Lease {
+func shift(l changefeed.Record, by time.Duration) changefeed.Record {
 	if !l.Updated.IsZero() {
 		l.Updated = l.Updated.Add(by)
 	}
@@ -73,25 +73,25 @@ func shiftStart(p changefeed.Position, by time.Duration) changefeed.Position {
 	return p
 }
 
-func (s leases) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
-	call := "create " + l.Kind.String()
+func (s leases) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+	call := "create " + string(l.Kind)
 	q := parcel{call: call, of: l.Range, fate: s.fateOfWrite(call)}
-	got, err := carry(ctx, s.link, q, func(ctx context.Context) (changefeed.Lease, error) {
+	got, err := carry(ctx, s.link, q, func(ctx context.Context) (changefeed.Record, error) {
 		return s.store.Create(ctx, s.sent(l))
 	})
 	return s.read(got), err
 }
 
-func (s leases) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (s leases) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	call := s.by.meaning(s.by.world.ledger.stored(l), l)
 	q := parcel{call: call, of: l.Range, fate: s.fateOfWrite(call)}
-	got, err := carry(ctx, s.link, q, func(ctx context.Context) (changefeed.Lease, error) {
+	got, err := carry(ctx, s.link, q, func(ctx context.Context) (changefeed.Record, error) {
 		return s.store.Update(ctx, s.sent(l))
 	})
 	return s.read(got), err
 }
 
-func (s leases) Delete(ctx context.Context, l changefeed.Lease) error {
+func (s leases) Delete(ctx context.Context, l changefeed.Record) error {
 	q := parcel{call: "delete", of: l.Range, fate: s.fateOfWrite("delete")}
 	_, err := carry(ctx, s.link, q, func(ctx context.Context) (struct{}, error) {
 		if s.by.world.weather.keepers {
@@ -105,7 +105,7 @@ func (s leases) Delete(ctx context.Context, l changefeed.Lease) error {
 // followed is leases whose changes can be followed.
 type followed struct{ leases }
 
-func (s followed) Follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+func (s followed) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 	q := parcel{call: "follow", of: changefeed.FullRange(), fate: s.fate()}
 	got, err := carry(ctx, s.link, q, func(ctx context.Context) (got listing, err error) {
 		got.records, got.cursor, got.now, err = s.store.(changefeed.Follower).Follow(ctx, cursor)

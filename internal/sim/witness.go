@@ -16,7 +16,7 @@ type witness struct {
 	by *instance
 }
 
-func (w witness) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (w witness) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	got, err := w.LeaseStore.Create(ctx, l)
 	w.note("%s creates %s %q for %s/%s at %v: %v", w.by, l.Kind, l.Token, l.Owner, l.Epoch, l.Position, err)
 	switch {
@@ -29,7 +29,7 @@ func (w witness) Create(ctx context.Context, l changefeed.Lease) (changefeed.Lea
 	return got, err
 }
 
-func (w witness) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lease, error) {
+func (w witness) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	got, err := w.LeaseStore.Update(ctx, l)
 	w.note("%s writes %s %q for %s/%s at %v, attempts %d, %v: %v", w.by, l.Kind, l.Token, l.Owner, l.Epoch, l.Position, l.Attempts, l.State, err)
 	if err == nil && l.Kind == changefeed.KindLease {
@@ -38,7 +38,7 @@ func (w witness) Update(ctx context.Context, l changefeed.Lease) (changefeed.Lea
 	return got, err
 }
 
-func (w witness) Delete(ctx context.Context, l changefeed.Lease) error {
+func (w witness) Delete(ctx context.Context, l changefeed.Record) error {
 	err := w.LeaseStore.Delete(ctx, l)
 	w.note("%s deletes %s %q: %v", w.by, l.Kind, l.Token, err)
 	if err == nil && l.Kind == changefeed.KindLease {
@@ -47,20 +47,20 @@ func (w witness) Delete(ctx context.Context, l changefeed.Lease) error {
 	return err
 }
 
-func (w witness) Follow(ctx context.Context, cursor string) ([]changefeed.Lease, string, time.Time, error) {
+func (w witness) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 	return w.LeaseStore.(changefeed.Follower).Follow(ctx, cursor)
 }
 
 // stored is a lease as the store has it.
-func (g *ledger) stored(l changefeed.Lease) changefeed.Lease {
+func (g *ledger) stored(l changefeed.Record) changefeed.Record {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.model.leases[l.Token].Lease
+	return g.model.leases[l.Token].Record
 }
 
 // created checks a new lease: all before its position is done, and a child begins where
 // its parent ends.
-func (g *ledger) created(by *instance, l changefeed.Lease) {
+func (g *ledger) created(by *instance, l changefeed.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if l.Free() {
@@ -86,13 +86,13 @@ func same(a, b changefeed.Position) bool {
 	return a.Token == b.Token && a.Start.String() == b.Start.String()
 }
 
-func generationOf(l changefeed.Lease) int {
+func generationOf(l changefeed.Record) int {
 	n, _ := strconv.Atoi(l.Properties["changefeed.generation"])
 	return n
 }
 
 // updated checks what has become of a lease.
-func (g *ledger) updated(by *instance, l changefeed.Lease) {
+func (g *ledger) updated(by *instance, l changefeed.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	was, known := g.model.leases[l.Token]
@@ -111,13 +111,13 @@ func (g *ledger) updated(by *instance, l changefeed.Lease) {
 	if was.Owner != l.Owner || was.Epoch != l.Epoch {
 		g.model.owned[place{by, l.Token}] = time.Now()
 	}
-	g.moved(by, was.Lease, l)
+	g.moved(by, was.Record, l)
 	g.passesNothing(g.model.tenures[place{by, l.Token}], l)
 }
 
 // moved compares a lease with what it was: its position is where the writer has come, or
 // what it was, and its attempts are those of the batch that is next.
-func (g *ledger) moved(by *instance, was, l changefeed.Lease) {
+func (g *ledger) moved(by *instance, was, l changefeed.Record) {
 	t := g.model.tenures[place{by, l.Token}]
 	if t == nil {
 		t = &tenure{}
@@ -140,7 +140,7 @@ func (g *ledger) moved(by *instance, was, l changefeed.Lease) {
 }
 
 // passesNothing checks that all before the position of a lease is done.
-func (g *ledger) passesNothing(t *tenure, l changefeed.Lease) {
+func (g *ledger) passesNothing(t *tenure, l changefeed.Record) {
 	at := lsnOf(l.Position.Token)
 	for v, e := range g.open {
 		if v.lsn <= at && l.Range.Holds(e.epk) {
@@ -161,7 +161,7 @@ func (g *ledger) begin() {
 
 // removed checks that others have what a lease that goes still had to deliver. Before the
 // unit has begun a lease that overlaps others goes, and the rest of its range gets one.
-func (g *ledger) removed(l changefeed.Lease) {
+func (g *ledger) removed(l changefeed.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.model.leases, l.Token)
@@ -172,7 +172,7 @@ func (g *ledger) removed(l changefeed.Lease) {
 
 // coversOpen checks that for all that is open in the range of a lease there is another one,
 // or was until an operator deleted it: then there is a hole, which is repaired.
-func (g *ledger) coversOpen(gone changefeed.Lease) {
+func (g *ledger) coversOpen(gone changefeed.Record) {
 	for v, e := range g.open {
 		if !gone.Range.Holds(e.epk) {
 			continue

@@ -24,7 +24,7 @@ func Delete(ctx context.Context, name string, units []Unit) (u Unit, leases int,
 	if err != nil {
 		return u, 0, err
 	}
-	slices.SortStableFunc(records, func(a, b changefeed.Lease) int {
+	slices.SortStableFunc(records, func(a, b changefeed.Record) int {
 		return cmp.Compare(deletedAfter(a.Kind), deletedAfter(b.Kind))
 	})
 	for _, l := range records {
@@ -72,13 +72,13 @@ func chooseUnit(units []Unit, name string) (Unit, error) {
 
 // idleRecords are the records of a unit, or of the one of its sets whose ids begin so,
 // for which nobody works.
-func idleRecords(ctx context.Context, u Unit, name string) ([]changefeed.Lease, error) {
+func idleRecords(ctx context.Context, u Unit, name string) ([]changefeed.Record, error) {
 	records, now, err := u.store.List(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if name != u.Processor {
-		records = slices.DeleteFunc(records, func(l changefeed.Lease) bool { return !strings.HasPrefix(l.ID, name+".") })
+		records = slices.DeleteFunc(records, func(l changefeed.Record) bool { return !strings.HasPrefix(l.ID, name+".") })
 	}
 	for _, l := range records {
 		allowed := cmp.Or(l.Expiration, silence) + time.Second

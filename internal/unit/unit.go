@@ -33,7 +33,7 @@ const (
 	KindLease    = "lease"
 	KindInstance = "instance"
 	KindHole     = "hole"     // keys that no lease covers
-	KindDocument = "document" // that is no record of a unit
+	KindDocument = "document" // that is no record of a unit, or one of a kind that is not known here
 )
 
 // A Row describes one record, or keys that have none.
@@ -57,8 +57,8 @@ type Row struct {
 	Waited    float64  `json:"lag_seconds"`
 	Notes     []string `json:"notes,omitempty"`
 
-	lease changefeed.Lease
-	gone  bool // an instance that has stopped, or is silent for too long
+	record changefeed.Record
+	gone   bool // an instance that has stopped, or is silent for too long
 }
 
 func (r *Row) note(format string, args ...any) {
@@ -151,7 +151,7 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 		return nil, err
 	}
 	u := &Unit{Processor: processor, Container: monitored.Address.Name(), store: store}
-	markers := slices.DeleteFunc(slices.Clone(records), func(l changefeed.Lease) bool { return l.Kind != changefeed.KindInfo })
+	markers := slices.DeleteFunc(slices.Clone(records), func(l changefeed.Record) bool { return l.Kind != changefeed.KindInfo })
 	for _, l := range records {
 		r := describe(l, now)
 		switch l.Kind {
@@ -162,17 +162,20 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 			if r.gone = l.State == changefeed.StateRetired || now.Sub(l.Updated) > cmp.Or(l.Expiration, silence); r.gone {
 				r.note("gone: it has shown no life for %v", now.Sub(l.Updated).Round(time.Second))
 			}
-		default:
+		case changefeed.KindInfo, changefeed.KindLock:
 			if l.Err == nil {
 				continue
 			}
 			r.Kind = KindDocument
+		default:
+			r.Kind = KindDocument
+			r.note("a record of kind %q, which belongs to a later version", l.Kind)
 		}
 		u.Rows = append(u.Rows, r)
 	}
 	u.compare()
 	slices.SortStableFunc(u.Rows, func(a, b Row) int {
-		return cmp.Or(strings.Compare(a.lease.Range.Min, b.lease.Range.Min), strings.Compare(a.lease.Range.Max, b.lease.Range.Max))
+		return cmp.Or(strings.Compare(a.record.Range.Min, b.record.Range.Min), strings.Compare(a.record.Range.Max, b.record.Range.Max))
 	})
 	for i := range u.Rows {
 		u.Rows[i].Processor, u.Rows[i].Container = u.Processor, u.Container
@@ -185,10 +188,10 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 const silence = time.Minute
 
 // describe makes the row of a record, with the notes that need no other record.
-func describe(l changefeed.Lease, now time.Time) Row {
+func describe(l changefeed.Record, now time.Time) Row {
 	r := Row{
 		Kind: KindLease, ID: l.ID, Lease: l.Token, Owner: l.Owner, Epoch: l.Epoch, Position: l.Position.String(),
-		Mode: l.Mode.String(), State: l.State.String(), Attempts: l.Attempts, Silent: max(0, now.Sub(l.Updated).Seconds()), lease: l,
+		Mode: l.Mode.String(), State: l.State.String(), Attempts: l.Attempts, Silent: max(0, now.Sub(l.Updated).Seconds()), record: l,
 	}
 	if l.Position == (changefeed.Position{}) {
 		r.Position = "" // of another make, and not read yet
@@ -201,6 +204,8 @@ func describe(l changefeed.Lease, now time.Time) Row {
 	case l.Kind != changefeed.KindLease:
 	case l.State == changefeed.StateRetired:
 		r.note("replaced by others, and left because it could not be deleted: delete it")
+	case l.State != changefeed.StateLive && l.State != changefeed.StateSplitting:
+		r.note("its state %q belongs to a later version", l.State)
 	case l.Free():
 		r.note("free: nobody works on it")
 	case quiet > allowed:
@@ -224,19 +229,19 @@ func describe(l changefeed.Lease, now time.Time) Row {
 // no other.
 type few struct {
 	changefeed.LeaseStore
-	records []changefeed.Lease
+	records []changefeed.Record
 	now     time.Time
 }
 
 // List lists them.
-func (s few) List(context.Context) ([]changefeed.Lease, time.Time, error) {
+func (s few) List(context.Context) ([]changefeed.Record, time.Time, error) {
 	return s.records, s.now, nil
 }
 
 // estimate adds the lag, and the range of a lease that does not say it. The markers say where a lease without a position
 // begins.
-func (r *Row) estimate(ctx context.Context, source changefeed.Source, markers []changefeed.Lease, now time.Time) {
-	l := r.lease
+func (r *Row) estimate(ctx context.Context, source changefeed.Source, markers []changefeed.Record, now time.Time) {
+	l := r.record
 	if errors.Is(l.Err, leasedoc.ErrJava) {
 		l.Err = nil // what an estimate needs of it could be read
 	}
@@ -252,10 +257,10 @@ func (r *Row) estimate(ctx context.Context, source changefeed.Source, markers []
 	case len(lags) > 0:
 		r.Lag, r.Exact, r.Waited = new(lags[0].Pending), lags[0].Exact, lags[0].Age(now).Seconds()
 		r.Shared = lags[0].Shared
-		r.lease.Range = lags[0].Lease.Range
+		r.record.Range = lags[0].Lease.Range
 	}
-	if !r.lease.Range.Empty() {
-		r.Range = r.lease.Range.String()
+	if !r.record.Range.Empty() {
+		r.Range = r.record.Range.String()
 	}
 }
 
@@ -263,23 +268,23 @@ func (r *Row) estimate(ctx context.Context, source changefeed.Source, markers []
 func (u *Unit) compare() {
 	var covering []*Row
 	for i := range u.Rows {
-		if r := &u.Rows[i]; r.Kind == KindLease && r.lease.State != changefeed.StateRetired && !r.lease.Range.Empty() {
+		if r := &u.Rows[i]; r.Kind == KindLease && r.record.State != changefeed.StateRetired && !r.record.Range.Empty() {
 			covering = append(covering, r)
 		}
 	}
-	slices.SortFunc(covering, func(a, b *Row) int { return strings.Compare(a.lease.Range.Min, b.lease.Range.Min) })
+	slices.SortFunc(covering, func(a, b *Row) int { return strings.Compare(a.record.Range.Min, b.record.Range.Min) })
 	covered := ""
 	var holes []Row
 	for i, r := range covering {
 		for _, other := range covering[:i] {
-			handedOver := r.lease.State == changefeed.StateSplitting || other.lease.State == changefeed.StateSplitting
-			if !handedOver && r.lease.Range.Overlaps(other.lease.Range) {
+			handedOver := r.record.State == changefeed.StateSplitting || other.record.State == changefeed.StateSplitting
+			if !handedOver && r.record.Range.Overlaps(other.record.Range) {
 				r.note("overlaps %s: keys in both are handled twice", other.ID)
 				other.note("overlaps %s: keys in both are handled twice", r.ID)
 			}
 		}
-		holes = append(holes, hole(covered, r.lease.Range.Min)...)
-		covered = max(covered, r.lease.Range.Max)
+		holes = append(holes, hole(covered, r.record.Range.Min)...)
+		covered = max(covered, r.record.Range.Max)
 	}
 	u.Rows = append(u.Rows, append(holes, hole(covered, changefeed.FullRange().Max)...)...)
 }
@@ -291,7 +296,7 @@ func hole(from, to string) []Row {
 		return nil
 	}
 	return []Row{{
-		Kind: KindHole, Range: r.String(), lease: changefeed.Lease{Range: r},
+		Kind: KindHole, Range: r.String(), record: changefeed.Record{Range: r},
 		Notes: []string{"no lease covers these keys: running processors repair that"},
 	}}
 }
@@ -323,7 +328,7 @@ func (u *Unit) Sums() Sum {
 		switch r.Kind {
 		case KindLease:
 			s.Leases++
-			s.Known = s.Known && (r.Lag != nil || r.lease.State == changefeed.StateRetired)
+			s.Known = s.Known && (r.Lag != nil || r.record.State == changefeed.StateRetired)
 		case KindHole:
 			s.Known = false
 		case KindInstance:

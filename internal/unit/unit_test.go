@@ -51,14 +51,14 @@ func (o office) put(t *testing.T, c *docstore.Container, body string) {
 }
 
 // lease adds a lease of a range.
-func (o office) lease(t *testing.T, part string, edit func(*changefeed.Lease)) {
+func (o office) lease(t *testing.T, part string, edit func(*changefeed.Record)) {
 	t.Helper()
 	r, err := changefeed.ParseRange(part)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := changefeed.Lease{
-		Token: part, Range: r, Version: 1, Owner: "one", Epoch: "e1",
+	l := changefeed.Record{
+		Kind: changefeed.KindLease, Token: part, Range: r, Version: 1, Owner: "one", Epoch: "e1",
 		Position: changefeed.Position{Start: changefeed.FromBeginning()},
 	}
 	if edit != nil {
@@ -105,24 +105,24 @@ func TestWhatIsOddAboutALeaseIsNoted(t *testing.T) {
 	}{
 		{"nothing", func(t *testing.T, o office) { o.lease(t, "-FF", nil) }, "lease -FF-FF: \n"},
 		{"free", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Lease) { l.Owner, l.Epoch = "", "" })
+			o.lease(t, "-FF", func(l *changefeed.Record) { l.Owner, l.Epoch = "", "" })
 		}, "lease -FF-FF: free: nobody works on it\n"},
 		{"of another make", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Lease) { l.Epoch = "" })
+			o.lease(t, "-FF", func(l *changefeed.Record) { l.Epoch = "" })
 		}, "owned by a processor of another make"},
 		{"failing", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Lease) { l.Attempts = 7 })
+			o.lease(t, "-FF", func(l *changefeed.Record) { l.Attempts = 7 })
 		}, "the batch behind its position has failed 7 times"},
 		{"handed over", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Lease) { l.Fence = time.Now().Add(time.Hour) })
+			o.lease(t, "-FF", func(l *changefeed.Record) { l.Fence = time.Now().Add(time.Hour) })
 		}, "its new owner begins in"},
 		{"splitting", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Lease) { l.State = changefeed.StateSplitting })
+			o.lease(t, "-FF", func(l *changefeed.Record) { l.State = changefeed.StateSplitting })
 			o.lease(t, "-1F", nil)
 			o.lease(t, "1F-FF", nil)
 		}, "lease -1F-1F: \nlease -FF-FF: its partition was split: its owner makes the leases that replace it\nlease 1F-FF1F-FF: \n"},
 		{"retired", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Lease) { l.State = changefeed.StateRetired })
+			o.lease(t, "-FF", func(l *changefeed.Record) { l.State = changefeed.StateRetired })
 			o.lease(t, "-1F", nil)
 			o.lease(t, "1F-FF", nil)
 		}, "replaced by others, and left because it could not be deleted: delete it"},
@@ -135,7 +135,7 @@ func TestWhatIsOddAboutALeaseIsNoted(t *testing.T) {
 			o.lease(t, "1F-FF", nil)
 		}, "lease -2F-2F: overlaps mailer"},
 		{"too old", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Lease) { l.Mode = changefeed.AllVersionsAndDeletes })
+			o.lease(t, "-FF", func(l *changefeed.Record) { l.Mode = changefeed.AllVersionsAndDeletes })
 		}, "lag unknown: "},
 		{"without a position", func(t *testing.T, o office) {
 			o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..0","version":0,"LeaseToken":"0","Owner":null,"ContinuationToken":null}`, o.store.Prefix()))
@@ -164,7 +164,7 @@ func TestWhatIsOddAboutALeaseIsNoted(t *testing.T) {
 
 func TestALeaseOfASilentOwnerIsExpired(t *testing.T) {
 	now := time.Now()
-	l := changefeed.Lease{Owner: "one", Epoch: "e1", Updated: now.Add(-2 * time.Minute)}
+	l := changefeed.Record{Kind: changefeed.KindLease, Owner: "one", Epoch: "e1", Updated: now.Add(-2 * time.Minute)}
 	if got := describe(l, now).Notes; len(got) != 1 || got[0] != "expired: its owner has been silent for 2m0s, 1m0s are allowed" {
 		t.Errorf("got notes %q, want that it is expired", got)
 	}
@@ -177,21 +177,50 @@ func TestALeaseOfASilentOwnerIsExpired(t *testing.T) {
 func TestInstancesThatAreGoneAreNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t)
-		host := func(name string, edit func(*changefeed.Lease)) {
-			l := changefeed.Lease{Kind: changefeed.KindHost, Token: name + "/e1", Owner: name, Epoch: "e1", Version: 1, Expiration: time.Minute}
+		host := func(name string, edit func(*changefeed.Record)) {
+			l := changefeed.Record{Kind: changefeed.KindHost, Token: name + "/e1", Owner: name, Epoch: "e1", Version: 1, Expiration: time.Minute}
 			edit(&l)
 			if _, err := o.store.Create(t.Context(), l); err != nil {
 				t.Fatal(err)
 			}
 		}
-		host("one", func(*changefeed.Lease) {})
-		host("two", func(l *changefeed.Lease) { l.State = changefeed.StateRetired })
-		host("three", func(l *changefeed.Lease) { l.Expiration = time.Nanosecond })
+		host("one", func(*changefeed.Record) {})
+		host("two", func(l *changefeed.Record) { l.State = changefeed.StateRetired })
+		host("three", func(l *changefeed.Record) { l.Expiration = time.Nanosecond })
 		o.lease(t, "-FF", nil)
 		time.Sleep(2 * time.Second) // times of the store are in seconds
 		units := o.survey(t)
 		if got := units[0].Sums(); got.Leases != 1 || got.Instances != 1 || got.Lag != 4 || !got.Known || !got.Exact {
 			t.Errorf("got %+v, want one instance with one lease and a lag of 4", got)
+		}
+	})
+}
+
+// A newer version may keep records of other kinds, which are no leases, and leases in other states.
+func TestRecordsOfALaterVersionAreNoLeasesAndGoWithTheirUnit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		o.lease(t, "-FF", func(l *changefeed.Record) { l.State = "paused" })
+		for _, r := range []changefeed.Record{{Kind: "control"}, {Kind: "held", Token: "-FF", Owner: "one", Epoch: "e1"}} {
+			if _, err := o.store.Create(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		units := o.survey(t)
+		if got := units[0].Sums(); got.Leases != 1 || got.Known {
+			t.Errorf("got %+v, want one lease whose lag is not known", got)
+		}
+		for _, want := range []string{`state "paused" belongs to a later version`, `document : a record of kind "control"`, `document -FF: a record of kind "held"`} {
+			if got := notes(units); !strings.Contains(got, want) {
+				t.Errorf("got %s, want %q", got, want)
+			}
+		}
+		if _, n, err := Delete(t.Context(), "mailer", units); n != 1 || err != nil {
+			t.Errorf("Delete: %d leases, %v, want 1", n, err)
+		}
+		if left := o.survey(t); len(left) != 0 {
+			t.Errorf("left: %s", notes(left))
 		}
 	})
 }

@@ -1,0 +1,66 @@
+package changefeedtest
+
+import "github.com/millrace/changefeed"
+
+// kindCases test that records of all kinds live beside each other.
+var kindCases = []leaseCase{
+	{name: "every kind is listed, each with its own names", test: kindsListed},
+	{name: "kinds and states of later versions are kept", test: laterKept},
+}
+
+// kindsListed writes records of different kinds with equal tokens: each has its own
+// document.
+func kindsListed(d *leaseTest) {
+	var want []string
+	for _, l := range []changefeed.Record{
+		lease("0"), lease("1"), lease("-1F"),
+		{Kind: changefeed.KindHost, Token: "0"},
+		{Kind: changefeed.KindHost, Token: "-1F"},
+		{Kind: changefeed.KindHost, Token: "lock"},
+		{Kind: changefeed.KindInfo},
+		{Kind: changefeed.KindLock},
+	} {
+		d.create(l)
+		want = append(want, name(l))
+	}
+	d.wantNames("all kinds", d.list(), want...)
+	for _, kind := range []changefeed.Kind{changefeed.KindInfo, changefeed.KindLock} {
+		_, err := d.store.Create(d.Context(), changefeed.Record{Kind: kind})
+		d.wantErr("a second "+string(kind), err, changefeed.ErrConflict)
+	}
+}
+
+// laterKept has records of a kind, and a lease and a host in states, that this version does not
+// know. A store that takes one for a lease, or loses its state, gives it an owner while a newer
+// processor relies on it.
+func laterKept(d *leaseTest) {
+	paused, draining := full("-FF"), changefeed.Record{Kind: changefeed.KindHost, Token: "h", Owner: "h", State: "draining"}
+	paused.State = "paused"
+	var want []string
+	var kept []changefeed.Record
+	for _, l := range []changefeed.Record{
+		{Kind: "control"}, {Kind: "control", Token: "a/b.c", Owner: "h1", Epoch: "e1", State: "asked", Properties: map[string]string{"pause": "all"}}, paused, draining,
+	} {
+		kept = append(kept, d.create(l))
+		want = append(want, name(l))
+	}
+	known := d.create(lease("0"))
+	known.Owner = "a"
+	d.update(known)
+	listed := d.list()
+	d.wantNames("with kinds of later versions", listed, append(want, name(known))...)
+	for _, l := range kept {
+		d.wantSame("List after another record was written", listed[name(l)], l)
+		if got := listed[name(l)].ETag; got != l.ETag {
+			d.Errorf("ETag of %s is %s after another record was written, want %s", name(l), got, l.ETag)
+		}
+		l.Owner, l.State = "another", "later"
+		d.update(l)
+		d.wantSame("List after an update", d.list()[name(l)], l)
+		d.remove(d.list()[name(l)])
+	}
+	if _, err := d.store.Create(d.Context(), changefeed.Record{Token: "1"}); err == nil {
+		d.Error("Create of a record without a kind: nil, want an error")
+	}
+	d.wantNames("in the end", d.list(), name(known))
+}
