@@ -147,7 +147,7 @@ func (g *siege) wait(ctx context.Context) {
 	poll := fmt.Sprintf("x-ms-cosmos-max-polling-interval: %d\r\n", attackPoll.Milliseconds())
 	for header := ""; ctx.Err() == nil; header = poll {
 		begun := time.Now()
-		a, err := w.do(feedRequest(etag, header))
+		a, err := w.do(feedRequest(0, etag, header))
 		if err == nil {
 			err = a.want(http.StatusNotModified)
 		}

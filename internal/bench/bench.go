@@ -143,6 +143,8 @@ func All() []Benchmark {
 		{"serve_batch", "atomic batches of 10 upserts over HTTP, durable", served("serve-batch", serveDocs, 2500, echoBatch, batchOfTen)},
 		{"serve_feed", "a change feed of 100,000 documents over HTTP from the beginning, pages of 1,000", serveFeed},
 		{"serve_follow", "from the acknowledgement of a write to a reader that waits (long poll), at 200 writes a second", serveFollow},
+		{"processor_http_100", "a processor with 4 leases works off 200,000 documents over HTTP in pages of 100; against one connection that only reads them", processorHTTP("processor-http-100", 100, 0.35)},
+		{"processor_http_1000", "the same in pages of 1,000", processorHTTP("processor-http-1000", 1000, 0.6)},
 		{"attack_connections", "point reads over HTTP while 10,000 connections without a key are held; against the same without an attack", besieged("attack-connections", attackConnections)},
 		{"attack_queries", "the same while 16 connections send hostile queries and pages of 4 MB are read slowly", besieged("attack-queries", attackQueries)},
 		{"serve_start", "from the start of a server to its first answer", serveStart},

@@ -184,17 +184,24 @@ func (l *library) workOff(ctx context.Context, s *Site) (perSecond float64, err 
 	if err != nil {
 		return 0, err
 	}
+	spent, err := s.workOff(ctx, l.documents, leases, libraryDocs, 0)
+	return libraryDocs / spent.Seconds(), err
+}
+
+// workOff runs one instance of a new unit over a feed from the beginning until its handler, which only counts, has had all
+// n changes, and returns how long that took, with the start of the instance.
+func (s *Site) workOff(ctx context.Context, from changefeed.Source, leases fleet.Leases, n int64, pageItems int) (spent time.Duration, err error) {
 	var handled atomic.Int64
 	all := make(chan struct{})
 	handler := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
-		if handled.Add(int64(len(b.Changes))) == libraryDocs {
+		if handled.Add(int64(len(b.Changes))) == n {
 			close(all)
 		}
 		return nil
 	})
-	team := &fleet.Fleet{Source: l.documents, Leases: leases, Report: s.Complain}
+	team := &fleet.Fleet{Source: from, Leases: leases, Report: s.Complain}
 	begun := time.Now()
-	i, err := team.Start(ctx, handler, changefeed.Options{Instance: "bench", Start: changefeed.FromBeginning()})
+	i, err := team.Start(ctx, handler, changefeed.Options{Instance: "bench", Start: changefeed.FromBeginning(), MaxItems: pageItems})
 	if err != nil {
 		return 0, err
 	}
@@ -203,12 +210,12 @@ func (l *library) workOff(ctx context.Context, s *Site) (perSecond float64, err 
 	case <-i.Ended():
 	case <-ctx.Done():
 	}
-	spent := time.Since(begun)
+	spent = time.Since(begun)
 	err = team.Stop()
 	if err == nil {
 		err = context.Cause(ctx)
 	}
-	return libraryDocs / spent.Seconds(), err
+	return spent, err
 }
 
 // writeToHandler measures how long an acknowledged write takes to its handler.

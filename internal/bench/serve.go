@@ -21,6 +21,7 @@ const (
 	serveSlice   = 1500 * time.Millisecond
 	serveRounds  = 5
 	serveBatch   = 10
+	partitionRU  = 10_000 // of throughput make a partition of a new container
 
 	benchDB      = "/dbs/bench"
 	benchDocs    = benchDB + "/colls/documents/docs"
@@ -33,13 +34,19 @@ const (
 type wired struct {
 	served, echo *host
 	docs         int
+	partitions   int // with the ids 0 and on
 }
 
-// wired starts a server over a new store, fills it, and starts the echo.
-func (s *Site) wired(ctx context.Context, name string, docs int, flags ...string) (t *wired, err error) {
-	t = &wired{docs: docs}
+// wired starts a server over a new store, fills a container of one partition, and starts the echo.
+func (s *Site) wired(ctx context.Context, name string, docs int, flags ...string) (*wired, error) {
+	return s.wiredOver(ctx, name, 1, docs, flags...)
+}
+
+// wiredOver is wired with a container of several partitions, which is not throttled.
+func (s *Site) wiredOver(ctx context.Context, name string, partitions, docs int, flags ...string) (t *wired, err error) {
+	t = &wired{docs: docs, partitions: partitions}
 	dir := filepath.Join(s.dir, name)
-	args := append([]string{"serve", "--http", "--listen", "127.0.0.1:0", "--db", dir, "-o", "json"}, flags...)
+	args := append([]string{"serve", "--http", "--listen", "127.0.0.1:0", "--db", dir, "--ru", "-1", "-o", "json"}, flags...)
 	if t.served, err = startHost(ctx, serveSockets, args...); err != nil {
 		return nil, err
 	}
@@ -72,8 +79,9 @@ func (t *wired) fill(ctx context.Context) error {
 	make := []request{
 		{method: "POST", path: "/dbs", kind: "dbs", header: jsonHeader, body: []byte(`{"id":"bench"}`)},
 		{
-			method: "POST", path: benchDB + "/colls", kind: "colls", link: "dbs/bench", header: jsonHeader,
-			body: []byte(`{"id":"documents","partitionKey":{"paths":["/city"],"kind":"Hash","version":2}}`),
+			method: "POST", path: benchDB + "/colls", kind: "colls", link: "dbs/bench",
+			header: fmt.Sprintf("%sx-ms-offer-throughput: %d\r\n", jsonHeader, t.partitions*partitionRU),
+			body:   []byte(`{"id":"documents","partitionKey":{"paths":["/city"],"kind":"Hash","version":2}}`),
 		},
 	}
 	for _, r := range make {
