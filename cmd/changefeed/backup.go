@@ -20,6 +20,7 @@ type backupOptions struct {
 	form      *choice
 }
 
+// backupCommand is the command backup.
 func backupCommand() *cobra.Command {
 	var o backupOptions
 	cmd := &cobra.Command{
@@ -29,12 +30,12 @@ func backupCommand() *cobra.Command {
 acknowledged before the command is in the copy, and readers and writers go on.
 
 TO is a directory that must not exist. The copy is written beside it, as TO.partial, and
-gets the name when it is whole, on the disk, and checked: what broke off leaves nothing. It
-is a store like any other, so to restore it is to serve it or to copy it back. The
+gets its name when it is whole, on the disk, and checked: a backup that fails leaves
+nothing. It is a store like any other, so to restore it, serve it or copy it back. The
 certificate in DIR/tls is not part of it.
 
-Positions go back with a store only where its leases are in it. Leases that are kept
-elsewhere are ahead of a store that was restored: changefeed leases tells which, and run
+Positions go back with a store only if its leases are in it. Leases that are kept
+elsewhere are ahead of a store that was restored: changefeed leases shows which, and run
 reports them. Delete the leases of such a unit, and it begins anew.` + storeHelp,
 		Example: `  changefeed backup http://127.0.0.1:8081 backups/monday
   changefeed backup data backups/monday --no-check`,
@@ -47,7 +48,7 @@ reports them. Delete the leases of such a unit, and it begins anew.` + storeHelp
 	return cmd
 }
 
-// backedUp is what a backup tells of itself.
+// backedUp is the report of a backup.
 type backedUp struct {
 	Directory string `json:"directory"`
 	Bytes     int64  `json:"bytes"`
@@ -55,6 +56,8 @@ type backedUp struct {
 	Checked   bool   `json:"checked"`
 }
 
+// backup copies a store and checks the copy. A copy with violations is kept, because it is
+// all that there may be: its store has the same violations.
 func (o *backupOptions) backup(cmd *cobra.Command, from, to string) error {
 	ctx := cmd.Context()
 	var received atomic.Int64
@@ -88,7 +91,7 @@ func (o *backupOptions) backup(cmd *cobra.Command, from, to string) error {
 	return err
 }
 
-// sizeOf counts the files of a store, and their bytes.
+// sizeOf counts the files of a store and their bytes. A store is a flat directory.
 func sizeOf(dir string) (files int, bytes int64, err error) {
 	entries, err := os.ReadDir(filepath.Clean(dir))
 	if err != nil {

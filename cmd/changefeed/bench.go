@@ -12,6 +12,7 @@ type benchOptions struct {
 	output *choice
 }
 
+// benchCommand is the command bench. The benchmarks themselves are in internal/bench.
 func benchCommand() *cobra.Command {
 	var o benchOptions
 	cmd := &cobra.Command{
@@ -40,7 +41,9 @@ documents several. The benchmarks:
 	return cmd
 }
 
-// echoCommand serves the baseline of the server's benchmarks in a process of its own.
+// echoCommand serves the baseline of the server's benchmarks in a process of its own, so
+// that its processor time is not that of the load generator. It is hidden, as nobody else
+// can use it.
 func echoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    bench.EchoName,

@@ -24,15 +24,17 @@ type checkOptions struct {
 	form    *choice
 }
 
+// checkCommand is the command check. Its report is written also if the check could not be
+// finished.
 func checkCommand() *cobra.Command {
 	var o checkOptions
 	cmd := &cobra.Command{
 		Use:   "check DIR|ADDRESS",
 		Short: "Check every invariant of a store",
 		Long: `Check every invariant of a store: that each document has its version in the feed and each
-version its document, that indexes, counts, times and ranges say the same. It reads
-everything, in one state of the store, and holds up no reader or writer; of a store that is
-served, what is deleted meanwhile stays on the disk until the check ends.
+version its document, and that indexes, counts, times and ranges agree. The check reads
+everything, in one state of the store, and holds up no reader or writer. While it runs on a
+store that is served, the space of deleted documents is not freed.
 
 Each violation is a line, 20 at most, and the exit code is then 1.` + storeHelp,
 		Example: `  changefeed check data
@@ -51,7 +53,7 @@ Each violation is a line, 20 at most, and the exit code is then 1.` + storeHelp,
 	return cmd
 }
 
-// checked is the outcome of a check.
+// checked is the report of a check.
 type checked struct {
 	Store      string               `json:"store"`
 	Records    int64                `json:"records"`
@@ -59,7 +61,7 @@ type checked struct {
 	Error      string               `json:"error,omitempty"` // why it could not be done
 }
 
-// err is the error of a check that was not to the end, or found something.
+// err is the error of a check that did not get to its end, or found violations.
 func (c checked) err() error {
 	switch {
 	case c.Error != "":
@@ -70,7 +72,7 @@ func (c checked) err() error {
 	return nil
 }
 
-// check checks a store, and says now and then how far it is.
+// check checks a store, and reports its progress on standard error.
 func (o *checkOptions) check(cmd *cobra.Command, store string) (checked, error) {
 	ctx := cmd.Context()
 	found := checked{Store: store, Violations: []docstore.Violation{}}
@@ -88,7 +90,7 @@ func (o *checkOptions) check(cmd *cobra.Command, store string) (checked, error) 
 	return found, err
 }
 
-// write writes what was found.
+// write writes the report.
 func (o *checkOptions) write(w io.Writer, c checked) error {
 	if o.form.value == "json" {
 		return json.NewEncoder(w).Encode(c)
@@ -117,7 +119,8 @@ func (o *checkOptions) checkCopy(cmd *cobra.Command, dir string) error {
 	return found.err()
 }
 
-// whileWorking says now and then how far f is.
+// whileWorking runs f and writes its progress now and then, so that a long command does not
+// look dead.
 func whileWorking(w io.Writer, how func() string, f func() error) error {
 	done := make(chan error, 1)
 	var work sync.WaitGroup

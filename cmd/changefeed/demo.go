@@ -19,8 +19,10 @@ type demoOptions struct {
 	output *choice
 }
 
+// shortestDemo is the least time in which all scenes of the demo fit.
 const shortestDemo = 10 * time.Second
 
+// demoCommand is the command demo. The demo itself is in internal/demo.
 func demoCommand() *cobra.Command {
 	var o demoOptions
 	cmd := &cobra.Command{
@@ -52,6 +54,8 @@ figure of its own. Ctrl-C ends the demo early, with the same judgement.`,
 	return cmd
 }
 
+// run plays the demo, in a temporary store unless the user named a directory. With JSON the
+// screen goes to standard error, so that standard output is the report alone.
 func (o *demoOptions) run(cmd *cobra.Command) (err error) {
 	if o.length < shortestDemo {
 		return usage.Flag("for", o.length.String(), fmt.Sprintf("at least %v, for the takeover to fit in", shortestDemo))

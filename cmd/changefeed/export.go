@@ -22,6 +22,7 @@ type exportOptions struct {
 	output  *choice
 }
 
+// exportCommand is the command export.
 func exportCommand() *cobra.Command {
 	var o exportOptions
 	cmd := &cobra.Command{
@@ -60,10 +61,12 @@ the same: documents are JSON.` + salvageHelp,
 	return cmd
 }
 
+// outputBuffer is how many bytes are written at once: a system call for each document would
+// cost more than reading it.
 const outputBuffer = 256 << 10
 
-// export writes what the feed of latest versions has from its beginning: each document
-// once.
+// export writes the feed of latest versions from its beginning: each document once, without
+// a query and without a sort.
 func (o *exportOptions) export(ctx context.Context, c *place.Container, to io.Writer) error {
 	w := bufio.NewWriterSize(to, outputBuffer)
 	from := changefeed.Position{Start: changefeed.FromBeginning()}

@@ -11,6 +11,14 @@ import (
 	"github.com/millrace/changefeed/internal/usage"
 )
 
+// Flags that name a container, and the help about them.
+//
+// A container is named by an address, the only argument. For a store in a directory there
+// are two flags as well, which are shorter and can be completed by a shell. Keys come from
+// flags or from the environment, since a command line is visible to every user of the
+// machine.
+
+// addressHelp ends the help of commands about a container.
 const addressHelp = `
 
 A container's ADDRESS is one of
@@ -19,11 +27,10 @@ A container's ADDRESS is one of
   cosmos:DATABASE/container             in the account of --endpoint
   https://HOST:PORT/DATABASE/container  in an account, or on changefeed serve
 
-An account wants a key, or else an identity of Microsoft Entra ID that this machine has.
-The emulator's well-known key is the default on a loopback address.`
+An account needs a key. Without one the Microsoft Entra ID identity of this machine is
+used, and on a loopback address the emulator's well-known key.`
 
-// placeFlags tell which container a command works on: an address or, for one of a store,
-// two flags.
+// placeFlags name the container of a command, by an address or, in a store, by two flags.
 type placeFlags struct {
 	db        string
 	container string
@@ -31,6 +38,7 @@ type placeFlags struct {
 	retries   *place.Patience // nil for commands that fail at once
 }
 
+// register adds the flags to a command.
 func (p *placeFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.db, "db", "", "`directory` of a store; with --container the short form of a docstore address")
 	cmd.Flags().StringVar(&p.container, "container", p.container, "`name` of the container in it")
@@ -38,9 +46,11 @@ func (p *placeFlags) register(cmd *cobra.Command) {
 	accountFlags(cmd, &p.account)
 }
 
+// errNoAddress is a command line that names no container.
 var errNoAddress = errors.New("ADDRESS is missing: want " + place.AddressForms + "; or --db and --container")
 
-// address is the one that was given, as the only one of args if it is there.
+// address is the container's address: the only one of args, or that of the flags. To give
+// both is refused, because either could be the mistake.
 func (p *placeFlags) address(cmd *cobra.Command, args []string) (a place.Address, err error) {
 	ok := true
 	switch {
@@ -62,8 +72,7 @@ func (p *placeFlags) address(cmd *cobra.Command, args []string) (a place.Address
 	return a, nil
 }
 
-// with opens the container that the flags and arguments tell, runs f on it, and closes
-// it.
+// with opens the container that the command line names, runs f on it, and closes it.
 func (p *placeFlags) with(cmd *cobra.Command, args []string, f func(c *place.Container) error) (err error) {
 	a, err := p.address(cmd, args)
 	if err != nil {
@@ -82,7 +91,7 @@ func (p *placeFlags) with(cmd *cobra.Command, args []string, f func(c *place.Con
 	return f(c)
 }
 
-// accountFlags adds the flags of an account, which the environment can tell too.
+// accountFlags adds the flags of an account. The environment can have the same settings.
 func accountFlags(cmd *cobra.Command, f *place.Settings) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.Endpoint, "endpoint", "", "`URL` of the account of a cosmos address (default $"+place.EndpointVariable+")")
@@ -91,7 +100,8 @@ func accountFlags(cmd *cobra.Command, f *place.Settings) {
 	flags.StringVar(&f.CA, "ca", "", "`file` with the certificate of a server that made its own")
 }
 
-// patient adds the flag --patience to a command.
+// patient adds the flag --patience, for commands that run for long and should outlive a
+// restart of the server. Others fail at once.
 func (p *placeFlags) patient(cmd *cobra.Command) {
 	p.retries = &place.Patience{Say: func(format string, args ...any) {
 		fmt.Fprintf(cmd.ErrOrStderr(), cmd.CommandPath()+": "+format+"\n", args...)
@@ -99,8 +109,9 @@ func (p *placeFlags) patient(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&p.retries.Limit, "patience", place.DefaultLimit, "how long to try again when an account cannot be reached; 0s does not")
 }
 
+// storeHelp ends the help of commands about a whole store.
 const storeHelp = `
 
-DIR is the directory of a store that no process has open, ADDRESS one that changefeed
-serve has open, such as http://127.0.0.1:8081; there the read-write key is wanted. The
-emulator's well-known key is the default on a loopback address.`
+DIR is the directory of a store that no process has open. ADDRESS is that of a store which
+changefeed serve has open, such as http://127.0.0.1:8081; it needs the read-write key, by
+default the emulator's well-known key on a loopback address.`

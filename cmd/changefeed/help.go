@@ -14,7 +14,10 @@ import (
 	"github.com/millrace/changefeed/internal/usage"
 )
 
-// helpCommand is the command help. Unlike cobra's, it fails for what is no command.
+// Help, and the completion of shells.
+
+// helpCommand is the command help. Unlike cobra's own, it fails for an unknown command: a
+// script that asks for help about a misspelled one would succeed otherwise.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
@@ -38,7 +41,8 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// narrowHelp writes the help of a command in lines for a terminal of the least usual width, wherever it goes.
+// narrowHelp writes the help of a command in lines of at most 80 columns, wherever it goes,
+// because help is often read in narrow windows and copied into documents.
 func narrowHelp(plain func(*cobra.Command, []string), cmd *cobra.Command, args []string) {
 	to := cmd.OutOrStdout()
 	var text bytes.Buffer
@@ -48,7 +52,7 @@ func narrowHelp(plain func(*cobra.Command, []string), cmd *cobra.Command, args [
 	_, _ = io.WriteString(to, terminal.Fold(text.String(), terminal.Narrow)) // nobody reads it then
 }
 
-// unknown refuses arguments that should have been the name of a command.
+// unknown refuses arguments that should have been the name of a command, and suggests one.
 func unknown(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -60,8 +64,8 @@ func unknown(root *cobra.Command, args []string) error {
 	return usage.Error{Err: errors.New(text)}
 }
 
-// complete says what a shell completes the flags and arguments of a command with. Its own
-// way is files, for anything.
+// complete sets how a shell completes the flags and arguments of a command. By default
+// cobra offers files for everything, which is right for few of them.
 func complete(cmd *cobra.Command) {
 	if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 && cmd.Name() != "import" && cmd.Name() != "run" {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions

@@ -14,8 +14,12 @@ import (
 	"github.com/millrace/changefeed/internal/place"
 )
 
-// hint is what to do about an error that a wrong address, key or certificate makes;
-// empty when nothing more is known than the error says.
+// Hints: how to go on after an error of the network, of a certificate or of a key. The
+// errors come from the depths of net/http and crypto/x509, which cannot know the flags of
+// this command.
+
+// hint is the way on after an error that a wrong address, key or certificate causes; empty
+// if no more is known than the error says.
 func hint(err error) string {
 	for _, h := range hints {
 		if h.is(err) {
@@ -25,7 +29,7 @@ func hint(err error) string {
 	return ""
 }
 
-// hints begin with what is most certain.
+// hints are in order of certainty: the first that fits is shown.
 var hints = []struct {
 	is   func(error) bool
 	text string
@@ -70,6 +74,7 @@ var hints = []struct {
 	},
 }
 
+// isOf reports whether an error is, or wraps, one of a type.
 func isOf[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok

@@ -35,11 +35,14 @@ type importOptions struct {
 	output    *choice
 }
 
+// Many writers, because each waits for an acknowledgement, and the store or account commits
+// those that wait together.
 const (
 	defaultWriters = 256
 	maxWriters     = 4096
 )
 
+// importCommand is the command import. Loading itself is in internal/load.
 func importCommand() *cobra.Command {
 	var o importOptions
 	cmd := &cobra.Command{
@@ -47,13 +50,13 @@ func importCommand() *cobra.Command {
 		Short: "Load documents from a file or a pipe",
 		Long: `Load documents from a file, or from standard input when it is -.
 
-The input is one JSON document a line, or one array of documents; which of the two is
-found out. A document replaces the one that has its id and partition key. Documents of
-one partition key are written in the order of the input.
+The input is one JSON document a line, or one array of documents; import recognizes which.
+A document replaces the one with the same id and partition key. Documents of one partition
+key are written in the order of the input.
 
-What cannot be a document (no JSON, no object, no id, a bad partition key, too large) is
-kept in the reject file, one JSON object a line with its line number, the reason and its
-text, and the exit code is 1. To try again what was mended:
+Anything that cannot be a document (no JSON, no object, no id, a bad partition key, too
+large) goes to the reject file, one JSON object a line with its line number, the reason and
+its text, and the exit code is 1. To import what you have mended there:
 
   jq -r .text FILE.rejects > mended.ndjson
 
@@ -62,7 +65,7 @@ the same file and container. Standard input is read from its beginning. While an
 cannot be reached, the import waits for it; a document whose write nobody acknowledged is
 then written again.
 
-A container that is not there is made, with its store, if --pk tells its partition key.` + addressHelp,
+A container that does not exist is made, with its store, if --pk gives its partition key.` + addressHelp,
 		Example: `  changefeed import restaurants.ndjson --db data --container restaurants --pk /outcode
   changefeed import orders.json --db data --container orders --pk /tenant,/user --ranges 4
   gzip -dc events.ndjson.gz | changefeed import - --db data --container events --pk /id --ttl 24h
@@ -98,6 +101,8 @@ A container that is not there is made, with its store, if --pk tells its partiti
 	return cmd
 }
 
+// run checks everything that can be checked before the container is made: a misspelled path
+// must not leave an empty container behind.
 func (o *importOptions) run(cmd *cobra.Command) (err error) {
 	if err := o.check(); err != nil {
 		return err
@@ -123,6 +128,7 @@ func (o *importOptions) run(cmd *cobra.Command) (err error) {
 	return cmp.Or(o.report(cmd.OutOrStdout(), done), err)
 }
 
+// check refuses flags with wrong values.
 func (o *importOptions) check() error {
 	if o.load.Rejects == "" {
 		o.load.Rejects = o.input + ".rejects"
@@ -147,6 +153,8 @@ func (o *importOptions) check() error {
 	return nil
 }
 
+// open opens the input. Directories can be opened on Unix and fail only when they are read,
+// so they are refused here.
 func (o *importOptions) open(ctx context.Context) (*os.File, error) {
 	if o.input == "-" {
 		return terminal.Input(ctx), nil
@@ -161,6 +169,7 @@ func (o *importOptions) open(ctx context.Context) (*os.File, error) {
 	return f, nil
 }
 
+// report writes the result.
 func (o *importOptions) report(w io.Writer, done *load.Result) error {
 	if done == nil {
 		return nil
@@ -190,10 +199,10 @@ func (t *ttl) String() string {
 	return strconv.Itoa(*t.seconds)
 }
 
-// Type is shown in the help.
+// Type is the flag's placeholder in the help.
 func (t *ttl) Type() string { return "seconds" }
 
-// Set reads seconds or a duration.
+// Set reads seconds, as the service writes them, or a duration.
 func (t *ttl) Set(text string) error {
 	n, err := strconv.Atoi(text)
 	if d, derr := time.ParseDuration(text); err != nil && derr == nil && d == d.Truncate(time.Second) {

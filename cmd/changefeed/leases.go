@@ -19,28 +19,32 @@ import (
 	"github.com/millrace/changefeed/internal/unit"
 )
 
+// The table of leases. What a lease means, and what is odd about it, is found out by
+// internal/unit; here it is laid out for people, or written as JSON.
+
+// leasesCommand is the command leases.
 func leasesCommand() *cobra.Command {
 	o := placeFlags{container: unit.DefaultContainer}
 	var form *choice
 	var doomed string
 	cmd := &cobra.Command{
 		Use:   "leases [ADDRESS]",
-		Short: "Show who reads which range, up to where, and how far behind",
+		Short: "Show who reads which range, up to where, and what is still to come",
 		Long: `Show the leases of all deployment units in a lease container: who owns each, when it
-was last written, the position that is stored in it, how many changes it has still to
-handle and how long the oldest of them has waited, how often the batch in hand has
-failed, and what is odd about it: a lease that is free, has expired, is being split or
-is there twice, a document that is no lease, a range of keys that no lease covers.
+was last written, the position stored in it, how many changes come after that and how
+long the oldest of them has waited, how often the batch in hand has failed, and anything
+that is wrong: a lease that is free, expired, being split or there twice, a document
+that is no lease, a range of keys that no lease covers.
 
 The containers that the units read are looked for in the same store or, in an account,
-in the same database. A store and changefeed serve count the changes that are left. Of an
-account in Azure nobody can: a number behind ~ is a distance of LSNs, in which a
-transaction is one, however many it changed, and one behind ≤ is that of a partition which
-several leases share, so that it is in the number of each.
+in the same database. A store and changefeed serve count the changes exactly. An account
+in Azure cannot: there a number after ~ is a distance of LSNs, which counts transactions
+and not changes, and a number after ≤ is that of a whole partition, which several leases
+share, so that each shows all of it.
 
-With --delete NAME the leases of that unit are removed, all positions with them, and its
-next processor begins anew where its own start says. It is refused while a processor of
-the unit is at work.
+With --delete NAME the leases of that unit are deleted, with all positions, so its next
+processor begins anew at its own start. This is refused while a processor of the unit is
+at work.
 
 With -o json, one object a line: of kind lease, instance, hole or document.` + addressHelp,
 		Example: `  changefeed leases --db data
@@ -68,7 +72,8 @@ With -o json, one object a line: of kind lease, instance, hole or document.` + a
 	return cmd
 }
 
-// survey opens the lease container and reads its units; it deletes the one that is doomed.
+// survey opens the lease container and reads its units; it deletes the unit that is doomed,
+// if any.
 func (p *placeFlags) survey(cmd *cobra.Command, a place.Address, doomed string) (units []unit.Unit, err error) {
 	o := place.NewOpener(p.account)
 	defer func() { err = cmp.Or(err, o.Close()) }()
@@ -108,7 +113,7 @@ func writeRows(w io.Writer, units []unit.Unit) error {
 	return nil
 }
 
-// writeTables writes a table for each unit, as wide as there is room.
+// writeTables writes a table for each unit, as wide as the terminal.
 func writeTables(w io.Writer, container string, units []unit.Unit, at terminal.Terminal) error {
 	if len(units) == 0 {
 		_, err := fmt.Fprintf(w, "container %s has no leases\n", container)
@@ -125,6 +130,8 @@ func writeTables(w io.Writer, container string, units []unit.Unit, at terminal.T
 	return nil
 }
 
+// writeTable writes the table of a unit. Instances are counted in its heading and have no
+// row.
 func writeTable(w io.Writer, u *unit.Unit, at terminal.Terminal) error {
 	fmt.Fprintln(w, heading(u))
 	rows := [][]string{{"LEASE", "OWNER", "WRITTEN", "POSITION", "LAG", "WAITED", "STATE", "ATTEMPTS", "NOTE"}}
@@ -143,8 +150,8 @@ func writeTable(w io.Writer, u *unit.Unit, at terminal.Terminal) error {
 	return err
 }
 
-// leaseTable is a table whose last column is notes. Where there is no room for them, each
-// is below its row.
+// leaseTable is a table whose last column is notes. If the terminal has no room for them,
+// each note is written below its row.
 func leaseTable(rows [][]string, room int) string {
 	table := aligned(rows)
 	if room == 0 || widestOf(table) <= room {
@@ -163,7 +170,7 @@ func leaseTable(rows [][]string, room int) string {
 	return strings.Join(table, "")
 }
 
-// aligned are rows as lines, with their columns below each other.
+// aligned lays rows out as lines with aligned columns.
 func aligned(rows [][]string) []string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -174,7 +181,7 @@ func aligned(rows [][]string) []string {
 	return slices.Collect(strings.Lines(b.String()))
 }
 
-// widestOf is the width of the widest of some lines.
+// widestOf is the width of the widest line, with its indentation of two.
 func widestOf(lines []string) (most int) {
 	for _, line := range lines {
 		most = max(most, utf8.RuneCountInString(strings.TrimSpace(line))+2)
@@ -182,7 +189,7 @@ func widestOf(lines []string) (most int) {
 	return most
 }
 
-// heading is the unit and its sums.
+// heading is the first line of a table: the unit and its sums.
 func heading(u *unit.Unit) string {
 	if u.Processor == "" {
 		return "documents of no unit in this store"
@@ -199,7 +206,7 @@ func heading(u *unit.Unit) string {
 		terminal.Count(sum.Leases, "lease"), terminal.Count(sum.Instances, "instance"), behind)
 }
 
-// mark stands before a lag that is no count.
+// mark stands before a lag that is not an exact count.
 func mark(exact, shared bool) string {
 	switch {
 	case exact:
@@ -210,6 +217,7 @@ func mark(exact, shared bool) string {
 	return "~"
 }
 
+// cells are the columns of a row.
 func cells(r unit.Row, edges func(string) string) []string {
 	note := strings.Join(r.Notes, "; ")
 	switch r.Kind {
@@ -233,6 +241,7 @@ func cells(r unit.Row, edges func(string) string) []string {
 	}
 }
 
+// orDash is text, or a dash for none, so that columns can be told apart.
 func orDash(s string) string {
 	if s == "" {
 		return "-"

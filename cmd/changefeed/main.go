@@ -14,29 +14,30 @@ import (
 	"syscall"
 )
 
-// How far the heap may grow, in percent of what lives in it. Commands keep little and
-// allocate much, page after page; by the default they would collect a hundred times a
-// second. A server runs for long beside other programs: less memory for a little more
+// How far the heap may grow, in percent of the live part. Commands hold little and allocate
+// much, page after page: by Go's default they would collect a hundred times a second. A
+// server runs for long beside other programs, so it takes less memory for a little more
 // work.
 const (
 	commandGC = 400
 	serverGC  = 200
 )
 
-// letHeapGrow sets that, unless the user did.
+// letHeapGrow sets how far the heap may grow, unless the user did.
 func letHeapGrow(percent int) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(percent)
 	}
 }
 
-// boundHeap has the collector work harder near a limit, unless the user set one.
+// boundHeap has the collector work harder near a limit, unless the user set a limit.
 func boundHeap(bytes int64) {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(bytes)
 	}
 }
 
+// main ends the command gently at the first interrupt, and at once at the second.
 func main() {
 	letHeapGrow(commandGC)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -16,6 +16,9 @@ import (
 	"github.com/millrace/changefeed/internal/usage"
 )
 
+// The commands ranges, split and merge, about physical partitions. They work on a store in
+// a directory and over a server alike.
+
 // partitionOptions are the flags of the commands about physical partitions.
 type partitionOptions struct {
 	placeFlags
@@ -24,6 +27,7 @@ type partitionOptions struct {
 	form *choice
 }
 
+// rangesCommand is the command ranges.
 func rangesCommand() *cobra.Command {
 	var o partitionOptions
 	cmd := &cobra.Command{
@@ -41,17 +45,18 @@ partition keys, and the partitions that it came from.` + addressHelp,
 	return cmd
 }
 
+// splitCommand is the command split.
 func splitCommand() *cobra.Command {
 	var o partitionOptions
 	cmd := &cobra.Command{
 		Use:   "split [ADDRESS]",
 		Short: "Split a physical partition in two",
 		Long: `Split a physical partition of a container in two, in the middle of its range or at an
-effective partition key, and show the two. Azure does that by itself when a partition
-grows; here it is for tests of what depends on it.
+effective partition key, and show the two. Azure splits by itself when a partition grows;
+here you split on demand, to test how consumers cope.
 
-A store that no process has open is changed in place, and one that changefeed serve has
-open over the server, which wants the read-write key.` + addressHelp,
+A store that no process has open is changed in place. A store that changefeed serve has
+open is changed over the server, which needs the read-write key.` + addressHelp,
 		Example: `  changefeed split --db data --container orders
   changefeed split http://127.0.0.1:8081/shop/orders --range 0 --at 1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF`,
 		Args: cobra.MaximumNArgs(1),
@@ -65,13 +70,14 @@ open over the server, which wants the read-write key.` + addressHelp,
 	return cmd
 }
 
+// mergeCommand is the command merge.
 func mergeCommand() *cobra.Command {
 	var o partitionOptions
 	cmd := &cobra.Command{
 		Use:   "merge [ADDRESS] ID ID",
 		Short: "Merge two neighbouring physical partitions",
-		Long: `Merge two physical partitions whose ranges touch, and show the one that they became.
-Where it can be done is told by changefeed split --help.` + addressHelp,
+		Long: `Merge two physical partitions whose ranges touch, and show the result. changefeed split
+--help says which stores can be changed.` + addressHelp,
 		Example: `  changefeed merge --db data --container orders 1 2
   changefeed merge http://127.0.0.1:8081/shop/orders 1 2`,
 		Args: mergeArgs,
@@ -84,19 +90,22 @@ Where it can be done is told by changefeed split --help.` + addressHelp,
 	return cmd
 }
 
-// mergeArgs wants two ids, behind an address or alone.
+// mergeArgs accepts two ids, alone or after an address. An id has no colon, and every
+// address has.
 func mergeArgs(_ *cobra.Command, args []string) error {
 	if n := len(args); n < 2 || n > 3 || n == 2 && strings.Contains(args[0], ":") {
-		return fmt.Errorf("arguments are %q: want the ids of two partitions, as changefeed ranges shows them, behind the ADDRESS if there is one", args)
+		return fmt.Errorf("arguments are %q: want the ids of two partitions, as changefeed ranges shows them, after the ADDRESS if there is one", args)
 	}
 	return nil
 }
 
+// register adds the flags to a command.
 func (o *partitionOptions) register(cmd *cobra.Command) {
 	o.placeFlags.register(cmd)
 	o.form = output(cmd)
 }
 
+// show writes all partitions.
 func (o *partitionOptions) show(cmd *cobra.Command, c *place.Container) error {
 	parts, err := c.Source.Partitions(cmd.Context())
 	if err != nil {
@@ -105,6 +114,7 @@ func (o *partitionOptions) show(cmd *cobra.Command, c *place.Container) error {
 	return o.write(cmd.OutOrStdout(), parts)
 }
 
+// split splits the partition that was named; it need not be named if there is only one.
 func (o *partitionOptions) split(cmd *cobra.Command, c *place.Container) error {
 	ctx := cmd.Context()
 	if strings.Trim(o.at, "0123456789abcdefABCDEF") != "" {
@@ -126,6 +136,7 @@ func (o *partitionOptions) split(cmd *cobra.Command, c *place.Container) error {
 	return o.write(cmd.OutOrStdout(), parts)
 }
 
+// merge merges two partitions.
 func (o *partitionOptions) merge(cmd *cobra.Command, c *place.Container, ids []string) error {
 	ctx := cmd.Context()
 	parts, err := c.Source.Partitions(ctx)
@@ -143,7 +154,8 @@ func (o *partitionOptions) merge(cmd *cobra.Command, c *place.Container, ids []s
 	return o.write(cmd.OutOrStdout(), parts)
 }
 
-// among refuses an id that no partition has.
+// among refuses an id that no partition has, before anything is changed, and lists those
+// that there are.
 func among(parts []changefeed.Partition, field, id string) error {
 	if slices.ContainsFunc(parts, func(p changefeed.Partition) bool { return p.ID == id }) {
 		return nil

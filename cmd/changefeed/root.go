@@ -14,13 +14,18 @@ import (
 	"github.com/millrace/changefeed/internal/usage"
 )
 
-// The exit codes.
+// The command line as a whole: which commands there are, and with which code the process
+// exits.
+
+// The exit codes, besides 0. A script can tell a wrong call, which no repetition mends,
+// from a failure.
 const (
 	exitFailed = 1
 	exitUsage  = 2
 )
 
-// commands lists the commands in the order of the help.
+// commands lists the commands in the order of the help: those that people need first come
+// first.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
 		importCommand(),
@@ -41,8 +46,8 @@ func commands() []*cobra.Command {
 	}
 }
 
-// rootCommand is the whole binary. It sets began when a command was called rightly and
-// begins its work: what fails earlier is an error of usage.
+// rootCommand is the whole binary. It sets began as soon as a command was called correctly
+// and begins its work: whatever fails earlier is an error of usage.
 func rootCommand(began *bool) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "changefeed",
@@ -79,7 +84,8 @@ Azure Cosmos DB is to any number of processes.`,
 	return root
 }
 
-// execute runs a command line and returns the exit code.
+// execute runs a command line and returns the exit code. An output that nobody reads any
+// longer is no failure: that is how head(1) ends a pipe.
 func execute(ctx context.Context, args []string) int {
 	began := false
 	root := rootCommand(&began)
@@ -97,7 +103,8 @@ func execute(ctx context.Context, args []string) int {
 	return exitUsage
 }
 
-// flagError says what the simple types of flags want, which their own errors do not.
+// flagError names the values that a flag of a simple type accepts. The errors of package
+// flag only repeat the value that was refused.
 func flagError(_ *cobra.Command, err error) error {
 	cause := errors.Unwrap(err)
 	if cause == nil {
@@ -118,7 +125,7 @@ func flagError(_ *cobra.Command, err error) error {
 	return errors.New(strings.TrimSuffix(err.Error(), cause.Error()) + "want " + want)
 }
 
-// choice is a flag that has one of a few values.
+// choice is a flag with one of a few values.
 type choice struct {
 	value   string
 	allowed []string
@@ -127,10 +134,10 @@ type choice struct {
 // String is the value.
 func (c *choice) String() string { return c.value }
 
-// Type is shown in the help.
+// Type is the flag's placeholder in the help: its values.
 func (c *choice) Type() string { return strings.Join(c.allowed, "|") }
 
-// Set takes one of the values that are allowed.
+// Set accepts one of the allowed values.
 func (c *choice) Set(text string) error {
 	if slices.Contains(c.allowed, text) {
 		c.value = text
@@ -139,7 +146,7 @@ func (c *choice) Set(text string) error {
 	return fmt.Errorf("want %s", strings.Join(c.allowed, " or "))
 }
 
-// output is the flag -o of a command whose output people and programs read.
+// output adds the flag -o, for commands whose output is read by people and by programs.
 func output(cmd *cobra.Command) *choice {
 	c := &choice{value: "text", allowed: []string{"text", "json"}}
 	cmd.Flags().VarP(c, "output", "o", "form of the output")

@@ -24,6 +24,11 @@ import (
 	"github.com/millrace/changefeed/trigger/program"
 )
 
+// The command run: a processor whose handler is a program. The program itself is started
+// and ended by trigger/program; how the command ends is in runend.go. Errors of the
+// processor name fields of its options; here they are translated into flags, and a unit
+// that does not fit is explained with the command that mends it.
+
 // runOptions are the flags of run.
 type runOptions struct {
 	source  string
@@ -41,6 +46,7 @@ type runOptions struct {
 	feed    changefeed.Options
 }
 
+// runCommand is the command run.
 func runCommand() *cobra.Command {
 	o := runOptions{mode: &choice{value: modeLatest, allowed: []string{modeLatest, modeAll}}}
 	cmd := &cobra.Command{
@@ -52,39 +58,39 @@ output and standard error are those of changefeed. When it exits with 0, the bat
 done. With anything else the same batch comes again, after a pause that grows from 100 ms
 to 30 s, and its lease is held meanwhile.
 
-The program finds in its environment
+The program's environment has
 
-  CHANGEFEED_LEASE      the lease that the batch is of
+  CHANGEFEED_LEASE      the lease of the batch
   CHANGEFEED_RANGE      its range of effective partition keys, min-max
   CHANGEFEED_INSTANCE   the name of this instance
-  CHANGEFEED_ATTEMPT    1 the first time, then one more each time it has failed
+  CHANGEFEED_ATTEMPT    1 at first, and 1 more after each failure
 
-All processes that have one --name, source and lease container share the work, wherever
-they are; those of another name see every change for themselves. Batches of one lease
-come one after the other, those of different leases at the same time.
+All processes with the same --name, source and lease container share the work, wherever
+they run; processes with another name get every change too. Batches of one lease come one
+after the other, those of different leases at the same time.
 
-A program must bear to get a batch again: after a crash nobody knows how far it came.
-When the lease is lost, or the time to stop is up, its process group gets SIGTERM, and
+A program must be idempotent: after a crash the last batch is delivered again. When the
+lease is lost, or --drain has passed after a stop, its process group gets SIGTERM, and
 SIGKILL after --grace; for a lost lease sooner, before another instance may begin. If
 changefeed itself is killed, so is the program, on Linux. If changefeed itself is stopped
-(SIGSTOP), the program at work is not, and may end its batch while another instance has
-it too; the position stays with that other instance. Who must not undo newer work compares
-the lsn that --meta tells.
+(SIGSTOP), the program goes on, and may finish its batch while another instance has it
+too; the position stays with that other instance. A program that must not undo newer work
+compares the lsn that --meta adds.
 
 SIGTERM or Ctrl-C ends the processor: batches in hand have --drain to finish, positions are
-stored, leases are freed for the others, and the exit code is 0. A second one ends all at
-once. With --once the processor ends in the same way when the unit has handled all changes.
-With -o json, what it logs on standard error is JSON. Any failure is tried
-again, but for what can only be mended outside: a container that was deleted and made
-anew ends the processor the same way, with exit code 1.` + addressHelp,
+stored, leases are freed for the others, and the exit code is 0. A second signal ends all
+at once. With --once the processor ends in the same way when its unit has handled all
+changes. With -o json, its log on standard error is JSON. Failures are retried, with one
+exception: a container that was deleted and made anew ends the processor, with exit code
+1, because its leases are those of the old one.` + addressHelp,
 		Example: `  changefeed run --source http://127.0.0.1:8081/shop/orders --name mailer --create-leases --from beginning -- ./mail.sh
   changefeed run --source cosmos:shop/orders --leases cosmos:ops/leases --name audit --mode all -v -- sh -c 'cat >> audit.ndjson'
   changefeed run --source docstore:data#orders --name count --create-leases --meta -- jq -c '{lsn, key}'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if dash := cmd.ArgsLenAtDash(); dash < 0 && len(args) == 0 || dash == len(args) {
-				return errors.New("COMMAND is missing: want a program behind --, as in -- ./mail.sh")
+				return errors.New("COMMAND is missing: want a program after --, as in -- ./mail.sh")
 			} else if dash != 0 {
-				return fmt.Errorf("%q is an argument of no flag: want the program behind --, as in -- %[1]s", args[0])
+				return fmt.Errorf("%q is an argument of no flag: want the program after --, as in -- %[1]s", args[0])
 			}
 			return nil
 		},
@@ -94,33 +100,36 @@ anew ends the processor the same way, with exit code 1.` + addressHelp,
 	return cmd
 }
 
+// register adds the flags. Their defaults are those of the processor's options, written out
+// so that the help shows them.
 func (o *runOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.source, "source", "", "`address` of the monitored container")
 	f.StringVar(&o.leases, "leases", "", "`address` of the lease container (default leases, beside the source)")
 	f.BoolVar(&o.create, "create-leases", false, "make the lease container if there is none")
-	f.StringVar(&o.name, "name", "", "`name` of the deployment unit: who has it shares the work")
+	f.StringVar(&o.name, "name", "", "`name` of the deployment unit: processes with the same name share the work")
 	f.StringVar(&o.feed.Instance, "instance", "", "`name` of this instance in the leases (default the host's)")
-	f.Var(&o.from, "from", "where the unit begins if it is new (default now); the same again is welcome, another is refused")
+	f.Var(&o.from, "from", "where a new unit begins (default now); for an existing unit the same or none, any other is refused")
 	f.Var(o.mode, "mode", "latest version of each document, or all versions and deletes")
 	metaFlag(cmd, &o.form)
 	f.IntVar(&o.feed.MaxItems, "max-items", 0, "changes in a batch, at most; 0 is as many as a page has")
 	f.IntVar(&o.feed.MinLeases, "min-leases", 0, "cut partitions, so that a new unit has at least so many leases")
 	f.DurationVar(&o.feed.Poll, "poll", 5*time.Second, "longest pause between reads of a quiet range that must be polled")
-	f.DurationVar(&o.feed.Acquire, "acquire", 13*time.Second, "time between two looks at who works on what")
+	f.DurationVar(&o.feed.Acquire, "acquire", 13*time.Second, "time between two rounds of sharing the leases among the instances")
 	f.DurationVar(&o.feed.Renew, "renew", 17*time.Second, "time between two renewals of an idle lease")
 	f.DurationVar(&o.feed.Expiration, "expiration", time.Minute, "how long an instance may be silent before others take its leases")
-	f.DurationVar(&o.feed.Drain, "drain", 10*time.Second, "how long a batch in hand may go on when its lease is given away or the end has come")
+	f.DurationVar(&o.feed.Drain, "drain", 10*time.Second, "how long a batch in hand may go on when its lease is given away or the processor stops")
 	f.DurationVar(&o.feed.HandlerTimeout, "timeout", 10*time.Minute, "how long the program may take for a batch")
 	f.DurationVar(&o.grace, "grace", program.DefaultGrace, "how long after SIGTERM the program gets SIGKILL; shorter than --drain")
 	f.BoolVar(&o.once, "once", false, "end when all changes are handled, instead of waiting for more")
 	o.output = output(cmd)
-	f.CountVarP(&o.verbose, "verbose", "v", "log leases that come and go on standard error; -vv also batches")
+	f.CountVarP(&o.verbose, "verbose", "v", "log acquired and released leases on standard error; -vv also batches")
 	accountFlags(cmd, &o.account)
 	_ = cmd.MarkFlagRequired("source") // fails only for a flag that is not there
 	_ = cmd.MarkFlagRequired("name")
 }
 
+// run opens both containers and runs the processor until it is stopped.
 func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 	ctx := cmd.Context()
 	if err := o.check(); err != nil {
@@ -174,7 +183,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 	return nil
 }
 
-// refusal says of a unit that does not fit the flags what to write instead.
+// refusal explains a unit that does not fit the flags, and what to write instead.
 func (o *runOptions) refusal(err error, leases place.Address) error {
 	anew := fmt.Sprintf("to begin anew, take another --name, or first delete its leases: changefeed leases %s --delete %s", leases.String(), o.name)
 	wrong, ok := errors.AsType[*changefeed.StartError](err)
@@ -197,8 +206,9 @@ func (o *runOptions) refusal(err error, leases place.Address) error {
 	return err
 }
 
-// endingHooks are hooks that end the processor when a container of it was made anew: no
-// try with what was known of the old one can succeed, and changes of the new one wait.
+// endingHooks end the processor when a container was deleted and made anew: no further
+// attempt can succeed with the resource ids of the old one, while the changes of the new
+// one wait. A supervisor starts it again.
 func endingHooks(h changefeed.Hooks, end context.CancelCauseFunc) changefeed.Hooks {
 	tell := h.Error
 	h.Error = func(err *changefeed.Error) {
@@ -210,7 +220,7 @@ func endingHooks(h changefeed.Hooks, end context.CancelCauseFunc) changefeed.Hoo
 	return h
 }
 
-// check reads the flags that are not addresses.
+// check checks the flags that are no addresses, and completes the options of the processor.
 func (o *runOptions) check() error {
 	o.feed.Start = o.from.value
 	if o.mode.value == modeAll {
@@ -232,7 +242,8 @@ func (o *runOptions) check() error {
 	return nil
 }
 
-// flagName is the flag for a field of [changefeed.Options].
+// flagName is the flag for a field of [changefeed.Options]: the same words with dashes, but
+// for one.
 func flagName(field string) string {
 	if field == "HandlerTimeout" {
 		return "timeout"
@@ -247,6 +258,7 @@ func flagName(field string) string {
 	return b.String()
 }
 
+// addresses parses the addresses of both containers.
 func (o *runOptions) addresses() (source, leases place.Address, err error) {
 	if source, err = place.Parse("--source", o.source); err != nil {
 		return source, leases, usage.Error{Err: err}
@@ -262,8 +274,9 @@ func (o *runOptions) addresses() (source, leases place.Address, err error) {
 	return source, leases, nil
 }
 
-// store is the lease store of the unit. What is missing for it is told now, not at the
-// first split.
+// store is the lease store of the unit. Rights that will be needed later, such as to delete
+// a lease after a split, are tried now: a missing one should be an error at the start and
+// not at night.
 func (o *runOptions) store(ctx context.Context, opener *place.Opener, at place.Address, monitored *place.Container) (changefeed.LeaseStore, error) {
 	leases, err := opener.Open(ctx, at)
 	if errors.Is(err, changefeed.ErrNotFound) || errors.Is(err, place.ErrNoContainer) {
@@ -296,7 +309,7 @@ func (o *runOptions) program(cmd *cobra.Command, command []string) (*program.Han
 	return h, err
 }
 
-// logger writes to standard error.
+// logger logs to standard error, because standard output belongs to the program.
 func (o *runOptions) logger(cmd *cobra.Command) *slog.Logger {
 	level := slog.LevelWarn
 	switch {

@@ -23,17 +23,17 @@ import (
 // How run ends
 //
 // The first Ctrl-C or SIGTERM ends the processor, which waits for the batches in hand. The
-// second one ends the process, and the programs with it: they are in groups of their own,
-// so the terminal's signal does not reach them.
+// second ends the process, and the programs with it: they are in process groups of their
+// own, so the terminal's signal does not reach them.
 
 // exitInterrupted is the exit code of shells for a process that SIGINT has ended.
 const exitInterrupted = 130
 
-// sameSignal is how soon a second SIGTERM is the first one again: timeout(1) sends it to its
+// sameSignal is how soon a second SIGTERM counts as the first: timeout(1) sends it to its
 // child, and then to the group that the child is in.
 const sameSignal = time.Second
 
-// An ending is what is said and done about the signals that end run.
+// ending says and does whatever the signals that end run demand.
 type ending struct {
 	say        func(text string)
 	program    *program.Handler
@@ -42,7 +42,7 @@ type ending struct {
 	exit       func(code int)
 }
 
-// ending says things as lines, or in the log where that is for machines.
+// ending reports in lines, or in the log if that is for machines.
 func (o *runOptions) ending(cmd *cobra.Command, log *slog.Logger, p *program.Handler) *ending {
 	say := func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), text) }
 	if o.output.value == "json" {
@@ -65,7 +65,8 @@ func (e *ending) watch() (stop func()) {
 	}
 }
 
-// follow takes the first signal as what has ended the processor, and the second as an order.
+// follow takes the first signal as the one that has ended the processor, and the second as
+// an order to end at once.
 func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
 	select {
 	case <-signals:
@@ -93,7 +94,7 @@ func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
 	e.exit(exitInterrupted)
 }
 
-// last says which batches have not been finished in time.
+// last reports the batches that were not finished in time.
 func (e *ending) last() {
 	leases := e.program.Unfinished()
 	if len(leases) == 0 {
@@ -106,7 +107,7 @@ func (e *ending) last() {
 	e.say(fmt.Sprintf("ended: %s of %s %s not finished within %v (--drain) and will come again", batches, strings.Join(shortened(leases), ", "), were, e.drain))
 }
 
-// waits says what the end waits for: the batches of these leases.
+// waits says for which batches the end waits.
 func (e *ending) waits(leases []string) string {
 	if len(leases) == 0 {
 		return "ending: no batch is in hand, the leases are freed; Ctrl-C again ends at once"
@@ -119,7 +120,7 @@ func (e *ending) waits(leases []string) string {
 		batches, strings.Join(shortened(leases), ", "), have, e.drain)
 }
 
-// shortened are tokens of leases, a few of them, for people.
+// shortened are the tokens of a few leases, for people.
 func shortened(leases []string) (names []string) {
 	const most = 3
 	for _, token := range leases[:min(len(leases), most)] {
@@ -131,11 +132,11 @@ func shortened(leases []string) (names []string) {
 	return names
 }
 
-// errHandled ends a processor that has handled all there is.
+// errHandled ends a processor that has handled all changes.
 var errHandled = errors.New("all changes are handled")
 
-// endWhenHandled ends the processor when it is ready and its unit has handled all changes. The function that it returns
-// waits for the end of that.
+// endWhenHandled ends the processor as soon as it is ready and its unit has handled all
+// changes. The function that it returns waits for the end of that watch.
 func (o *runOptions) endWhenHandled(ctx context.Context, end context.CancelCauseFunc, source changefeed.Source, store changefeed.LeaseStore) (wait func()) {
 	ready := make(chan struct{})
 	before := o.feed.Hooks.Ready

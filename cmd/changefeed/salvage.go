@@ -18,6 +18,9 @@ import (
 	"github.com/millrace/changefeed/internal/usage"
 )
 
+// Export of a damaged store: export --salvage.
+
+// salvageHelp is the part of export's help about salvage.
 const salvageHelp = `
 
 With --salvage the store may be damaged. What can still be read of it is written, and
@@ -26,7 +29,7 @@ what cannot is listed on standard error, by file and by document, as one JSON ob
 are written, each as {"container":NAME,"document":{…}}. The exit code is 1 when
 something may be missing.`
 
-// salvage writes what is left of a container, or of all, in a damaged store.
+// salvage writes the documents that are left of a container, or of all, in a damaged store.
 func (o *exportOptions) salvage(cmd *cobra.Command, args []string) error {
 	dir, name, err := o.wreck(cmd, args)
 	if err != nil {
@@ -53,7 +56,8 @@ func (o *exportOptions) salvage(cmd *cobra.Command, args []string) error {
 	return incomplete(found, name, written)
 }
 
-// wreck is the directory, and the container where one is named.
+// wreck is the directory, and the container if one is named. Only a directory can be
+// salvaged: a server does not open a damaged store.
 func (o *exportOptions) wreck(cmd *cobra.Command, args []string) (dir, container string, err error) {
 	if len(args) == 0 && o.db != "" && o.container == "" {
 		return o.db, "", nil
@@ -68,7 +72,7 @@ func (o *exportOptions) wreck(cmd *cobra.Command, args []string) (dir, container
 	return a.Dir, a.Name(), err
 }
 
-// salvaged writes a document.
+// salvaged writes a document, with its container if all containers are written.
 func (o *exportOptions) salvaged(w *bufio.Writer, container string, named bool, it docstore.Item) (err error) {
 	body := []byte(it.Body)
 	if !o.system {
@@ -89,7 +93,7 @@ func (o *exportOptions) salvaged(w *bufio.Writer, container string, named bool, 
 	return changeline.WriteDocument(w, line)
 }
 
-// lost lists what is missing, and what there is.
+// lost lists all that is missing, and counts the rest.
 func (o *exportOptions) lost(to io.Writer, found *docstore.Salvaged) error {
 	if o.output.value == "json" {
 		return json.NewEncoder(to).Encode(found)
@@ -120,10 +124,11 @@ func (o *exportOptions) lost(to io.Writer, found *docstore.Salvaged) error {
 	return err
 }
 
-// nameIsLost tells what stands for the name of a container, as in [docstore.Salvaged].
+// nameIsLost matches the stand-in for a container's name that was lost, as in
+// [docstore.Salvaged].
 var nameIsLost = regexp.MustCompile(`^container [0-9]+$`)
 
-// incomplete is the error of a store that has lost something, or has not the container.
+// incomplete is the error of a store that has lost something, or lacks the container.
 func incomplete(found *docstore.Salvaged, name string, written int) error {
 	var names []string
 	for _, c := range found.Containers {

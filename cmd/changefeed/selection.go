@@ -16,19 +16,25 @@ import (
 	"github.com/millrace/changefeed/internal/usage"
 )
 
+// Flags that several commands share, about which changes are read: a key, a range, a start.
+// Each is a type with its own Set, so that a wrong value is refused when the command line
+// is parsed, with the forms that are accepted.
+
 // selection is the flags that choose documents by their key.
 type selection struct {
 	key keyFlag
 	rng rangeFlag
 }
 
+// register adds the flags to a command.
 func (s *selection) register(cmd *cobra.Command) {
 	s.rng.value = changefeed.FullRange()
 	cmd.Flags().Var(&s.key, "key", `only one partition key: text such as London, or JSON such as [5] or ["a","b"]`)
 	cmd.Flags().Var(&s.rng, "range", "only a range of effective partition keys, min-max in hex such as 05C1-0BF3")
 }
 
-// options read what the flags choose.
+// options are those of a pull that reads what the flags choose. The range is a parameter of
+// Pull itself.
 func (s *selection) options(mode changefeed.Mode) changefeed.PullOptions {
 	return changefeed.PullOptions{ReadOptions: changefeed.ReadOptions{Mode: mode, Key: s.key.value}}
 }
@@ -39,10 +45,11 @@ type keyFlag struct{ value changefeed.PartitionKey }
 // String is the key as JSON.
 func (k *keyFlag) String() string { return string(k.value) }
 
-// Type is shown in the help.
+// Type is the flag's placeholder in the help.
 func (k *keyFlag) Type() string { return "key" }
 
-// Set reads a JSON array, or else takes the text as it is.
+// Set reads a JSON array, or else takes the text as it is: most keys are one string, and
+// quotes within quotes are a nuisance in a shell.
 func (k *keyFlag) Set(text string) error {
 	if !strings.HasPrefix(text, "[") {
 		k.value = changefeed.Key(text)
@@ -67,7 +74,7 @@ func (k *keyFlag) Set(text string) error {
 	return nil
 }
 
-// rangeFlag is a range on the command line.
+// rangeFlag is a range of effective partition keys on the command line.
 type rangeFlag struct {
 	value changefeed.Range
 	cut   string // the text, if a table has cut its edges
@@ -81,10 +88,11 @@ func (r *rangeFlag) String() string {
 	return r.value.String()
 }
 
-// Type is shown in the help.
+// Type is the flag's placeholder in the help.
 func (r *rangeFlag) Type() string { return "range" }
 
-// Set reads min-max.
+// Set reads min-max. It accepts an ellipsis in an edge, because people copy ranges from
+// tables that have shortened them.
 func (r *rangeFlag) Set(text string) (err error) {
 	if r.cut = ""; strings.Contains(text, terminal.Ellipsis) {
 		r.cut, text = text, strings.ReplaceAll(text, terminal.Ellipsis, "")
@@ -93,8 +101,8 @@ func (r *rangeFlag) Set(text string) (err error) {
 	return err
 }
 
-// complete finds the edges of which a table has shown the beginning only, among those of
-// the partitions.
+// complete finds the edges that a table has shortened, among those of the partitions. If
+// several fit, the flag is refused.
 func (r *rangeFlag) complete(ctx context.Context, source changefeed.Source) error {
 	if r.cut == "" {
 		return nil
@@ -128,10 +136,10 @@ func (r *rangeFlag) complete(ctx context.Context, source changefeed.Source) erro
 	return nil
 }
 
-// startFlag is where a feed begins.
+// startFlag is the start of a feed on the command line.
 type startFlag struct{ value changefeed.Start }
 
-// String is what Set has read; empty when it has read nothing.
+// String is the start as Set reads it; empty before Set was called.
 func (s *startFlag) String() string {
 	if s.value.IsZero() {
 		return ""
@@ -139,7 +147,7 @@ func (s *startFlag) String() string {
 	return s.value.String()
 }
 
-// Type is shown in the help.
+// Type is the flag's placeholder in the help.
 func (s *startFlag) Type() string { return "beginning|now|time" }
 
 // Set reads beginning, now, a time, or a duration before now.
@@ -156,5 +164,5 @@ func (s *startFlag) Set(text string) (err error) {
 
 // metaFlag adds the flag for the form of a change on a line.
 func metaFlag(cmd *cobra.Command, form *changeline.Form) {
-	cmd.Flags().BoolVar(&form.Meta, "meta", false, "tell more of each change than the document")
+	cmd.Flags().BoolVar(&form.Meta, "meta", false, "write each change with its metadata, not the document alone")
 }

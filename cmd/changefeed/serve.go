@@ -27,6 +27,9 @@ import (
 	"github.com/millrace/changefeed/internal/web"
 )
 
+// The command serve: flags become the options of cosmosrest.Server, and unsafe combinations
+// are refused before anything is opened. Addresses are served by internal/web.
+
 // serveOptions are the flags of serve.
 type serveOptions struct {
 	db         string
@@ -50,14 +53,15 @@ type serveOptions struct {
 	output     *choice
 }
 
-// The variables of the environment with keys, which others cannot see there.
+// Keys in the environment are invisible to other users of the machine, unlike those on a
+// command line.
 const (
 	serveKeyVariable      = "CHANGEFEED_KEY"
 	serveReadOnlyVariable = "CHANGEFEED_READ_ONLY_KEY"
 )
 
-// serverHeap is near where the collector works harder: bytes that queries, answers and connections hold together stay
-// below it.
+// serverHeap is near where the collector works harder, in bytes. All that queries, answers
+// and connections hold together stays below it.
 const serverHeap = 768 << 20
 
 const (
@@ -65,6 +69,7 @@ const (
 	tlsFolder     = "tls"            // of a store, for the certificate
 )
 
+// serveCommand is the command serve.
 func serveCommand() *cobra.Command {
 	var o serveOptions
 	cmd := &cobra.Command{
@@ -76,7 +81,7 @@ Without --db the store is in memory, and gone when the server ends.
 
 The server speaks https with a certificate for localhost, 127.0.0.1 and ::1. It makes
 one at the first start and keeps it in DIR/tls until it is about to end; without --db
-there is a new one each time. Clients must be told to trust it: the output says how.
+there is a new one each time. Clients must be made to trust it: the output says how.
 
 The key is the emulator's well-known one. Anybody knows it, so for an address that other
 machines can reach there must be --key or $CHANGEFEED_KEY: the base64 of 16 bytes or
@@ -85,9 +90,9 @@ more, such as openssl rand -base64 64 prints.
 With --roles, Entra tokens are accepted too. They are verified with the keys of --jwks,
 and the file says what principals may do. See docs/server.md.
 
-The first line of -o json tells the endpoint, the key and the certificate. It is printed
-when clients may connect. An interrupt or SIGTERM ends the server when the requests that
-it has are done.`,
+The first line of -o json has the endpoint, the key and the certificate. It is printed
+when clients may connect. An interrupt or SIGTERM ends the server when the requests in
+hand are done.`,
 		Example: `  changefeed serve
   changefeed serve --db data --http --listen 127.0.0.1:9000
   CHANGEFEED_KEY=$(cat key) changefeed serve --db data --listen :8081 --cert tls.pem --key-file tls-key.pem
@@ -100,6 +105,7 @@ it has are done.`,
 	return cmd
 }
 
+// register adds the flags, and refuses those that contradict each other.
 func (o *serveOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.db, "db", "", "`directory` of the store, made if there is none (default in memory)")
@@ -110,10 +116,10 @@ func (o *serveOptions) register(cmd *cobra.Command) {
 	f.StringArrayVar(&o.readOnly, "read-only-key", nil, "`key` that may read; twice for a secondary one; better given as $"+serveReadOnlyVariable)
 	f.StringVar(&o.cert, "cert", "", "`file` with a certificate of yours, and what it is signed by")
 	f.StringVar(&o.keyFile, "key-file", "", "`file` with the private key of --cert")
-	f.BoolVar(&o.lenient, "lenient", false, "serve what the service refuses though it could be done")
+	f.BoolVar(&o.lenient, "lenient", false, "serve requests that the service refuses although they could be served")
 	f.IntVar(&o.throughput, "ru", 0, "request units a second of containers without a throughput of their own; 0 does not throttle those, -1 throttles none")
 	f.DurationVar(&o.retention, "retention", cosmosrest.DefaultRetention, "how long containers without a changeFeedPolicy keep all versions and deletes, 0 is not at all; without the flag a store keeps what it was given before")
-	f.BoolVar(&o.images, "previous-images", false, "show in all versions and deletes what a replace has replaced, as accounts do that asked Azure for it")
+	f.BoolVar(&o.images, "previous-images", false, "show the image before a replace in the feed of all versions, as accounts do for which Azure turned that on")
 	f.BoolVar(&o.noSync, "no-sync", false, "answer writes before they are on the disk: faster, but a power loss takes the last of them")
 	f.StringVar(&o.roles, "roles", "", "JSON `file` with what the principals of Entra tokens may do")
 	f.StringVar(&o.jwks, "jwks", "", "`file or address` of the keys that sign Entra tokens, a JSON Web Key Set")
@@ -130,6 +136,8 @@ func (o *serveOptions) register(cmd *cobra.Command) {
 	o.output = output(cmd)
 }
 
+// run serves a store. The options are checked before the store is opened, and addresses are
+// listened on after, so that a client that connects is answered.
 func (o *serveOptions) run(cmd *cobra.Command) (err error) {
 	if err := o.check(); err != nil {
 		return err
@@ -186,7 +194,8 @@ func (o *serveOptions) run(cmd *cobra.Command) (err error) {
 	return webs.Serve(cmd.Context(), func() error { return o.tell(cmd.OutOrStdout(), webs, path) })
 }
 
-// retain sets the retention of a store that has none yet, or when the flag was given.
+// retain sets the retention of a store that has none yet, or if the flag was given: a
+// restart without the flag must not throw versions away.
 func (o *serveOptions) retain(ctx context.Context, db *docstore.DB, given bool) error {
 	if _, set := db.Retention(); set && !given {
 		return nil
@@ -196,14 +205,15 @@ func (o *serveOptions) retain(ctx context.Context, db *docstore.DB, given bool) 
 
 const wantServeKey = "the base64 of 16 bytes or more" // for messages
 
-// isEmulatorKey tells the key that anybody knows, however it is written.
+// isEmulatorKey reports the well-known key, whichever way it is written in base64.
 func isEmulatorKey(key string) bool {
 	text, err := base64.StdEncoding.DecodeString(key)
 	known, _ := base64.StdEncoding.DecodeString(cosmosrest.EmulatorKey) // is base64
 	return err == nil && bytes.Equal(text, known)
 }
 
-// check refuses flags that make no sense, or are not safe.
+// check refuses flags that are wrong or unsafe: an address that other machines can reach
+// needs a key that not everybody knows.
 func (o *serveOptions) check() error {
 	o.keys, o.readOnly = orVariable(o.keys, serveKeyVariable), orVariable(o.readOnly, serveReadOnlyVariable)
 	switch {
@@ -240,7 +250,7 @@ func (o *serveOptions) check() error {
 	return nil
 }
 
-// orVariable are the keys of a flag or, without any, that of the environment.
+// orVariable are the keys of a flag or, without any, the key in the environment.
 func orVariable(keys []string, variable string) []string {
 	if key := os.Getenv(variable); key != "" && len(keys) == 0 {
 		return []string{key}
@@ -248,7 +258,7 @@ func orVariable(keys []string, variable string) []string {
 	return keys
 }
 
-// server are the options of the server.
+// server is the options of the server.
 func (o *serveOptions) server(ctx context.Context, log *slog.Logger) (cosmosrest.Options, error) {
 	two := func(keys []string) (string, string) {
 		keys = append(slices.Clone(keys), "", "")
@@ -275,8 +285,8 @@ func (o *serveOptions) server(ctx context.Context, log *slog.Logger) (cosmosrest
 	return s, nil
 }
 
-// certificate is the server's certificate, and the file that clients must trust, if it
-// was made here. One that goes with a store in memory is dropped at the end.
+// certificate is the server's certificate, and the file that clients must trust if it was
+// made here. That of a store in memory is removed at the end.
 func (o *serveOptions) certificate() (cert tls.Certificate, path string, drop func(), err error) {
 	drop = func() {}
 	switch {
@@ -304,7 +314,8 @@ func (o *serveOptions) certificate() (cert tls.Certificate, path string, drop fu
 	return cert, path, drop, err
 }
 
-// webs listens on the addresses.
+// webs listens on the addresses. All share one guard, since they share the process's
+// descriptors.
 func (o *serveOptions) webs(ctx context.Context) (all web.Sites, err error) {
 	guard := cosmosrest.NewGuard(web.Connections())
 	for _, at := range []struct {
@@ -322,7 +333,7 @@ func (o *serveOptions) webs(ctx context.Context) (all web.Sites, err error) {
 	return all, nil
 }
 
-// serving is what serve tells of itself.
+// serving is the first line of output, by which programs learn how to connect.
 type serving struct {
 	Endpoint    string `json:"endpoint"`
 	Dedicated   string `json:"dedicated_endpoint,omitempty"`
@@ -332,7 +343,7 @@ type serving struct {
 	Store       string `json:"store,omitempty"`       // directory; none is memory
 }
 
-// tell says how to connect.
+// tell writes how to connect.
 func (o *serveOptions) tell(to io.Writer, all web.Sites, certificate string) error {
 	s := serving{Key: cosmosrest.EmulatorKey, Certificate: certificate}
 	if len(o.keys) > 0 {
@@ -358,7 +369,8 @@ func (o *serveOptions) tell(to io.Writer, all web.Sites, certificate string) err
 	return s.write(to)
 }
 
-// url is the address for clients: of this machine, when it is that of all interfaces.
+// url is an address for clients: that of this machine, if the server listens on all
+// interfaces.
 func (o *serveOptions) url(address net.Addr) string {
 	scheme, text := "https", address.String()
 	if o.plain {
@@ -370,7 +382,8 @@ func (o *serveOptions) url(address net.Addr) string {
 	return scheme + "://" + text + "/"
 }
 
-// write writes it for people. A key that not everybody knows is left out.
+// write writes it for people. A secret key is left out, because terminals are shared and
+// logged.
 func (s serving) write(to io.Writer) error {
 	key := s.Key
 	if key != cosmosrest.EmulatorKey {

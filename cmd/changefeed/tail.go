@@ -19,6 +19,9 @@ import (
 	"github.com/millrace/changefeed/internal/usage"
 )
 
+// The command tail: a feed on standard output, without leases. It holds no state; when it
+// ends early it prints the flags with which to go on.
+
 // tailOptions are the flags of tail.
 type tailOptions struct {
 	placeFlags
@@ -38,6 +41,7 @@ const (
 	modeAll    = "all"
 )
 
+// tailCommand is the command tail.
 func tailCommand() *cobra.Command {
 	o := tailOptions{
 		from: startFlag{changefeed.FromBeginning()},
@@ -49,8 +53,8 @@ func tailCommand() *cobra.Command {
 		Long: `Follow the change feed of a container: each change on a line, as JSON, until Ctrl-C.
 No lease is read or written.
 
-A line is the document, with its system properties. With --meta, which -o json is too, and
-for all versions, it is an object that has the document in it:
+A line is the document, with its system properties. With --meta, with -o json and for all
+versions, it is an object that contains the document:
 
   lsn, time        the commit: changes with one lsn were committed together
   op               upsert; or create, replace, delete
@@ -60,12 +64,12 @@ for all versions, it is an object that has the document in it:
   document         none for a delete
   previous         the version before, where the container keeps it
   previous_lsn
-  next             position behind the change, for --after; where one can be told
+  next             position after the change, for --after; on the last change of a page
 
 While an account cannot be reached, tail waits for it, for as long as --patience says,
 and then goes on where it was.
 
-The feed of all versions needs a container that retains them, and begins now or behind
+The feed of all versions needs a container that retains them, and begins now or after
 a position.` + addressHelp,
 		Example: `  changefeed tail --db data --container restaurants --from beginning --follow=false
   changefeed tail docstore:data#orders --mode all --after '"42"' --range -1FF
@@ -84,7 +88,7 @@ a position.` + addressHelp,
 	o.selection.register(cmd)
 	f := cmd.Flags()
 	f.Var(&o.from, "from", "where to begin; also how long ago, such as 15m; for --mode all the default is now")
-	f.StringVar(&o.after, "after", "", "begin behind a `position` instead, as --meta tells it")
+	f.StringVar(&o.after, "after", "", "begin after this `position` instead, as --meta shows it")
 	f.Var(o.mode, "mode", "latest version of each document, or all versions and deletes")
 	f.BoolVar(&o.follow, "follow", true, "wait for more at the end of the feed")
 	metaFlag(cmd, &o.form)
@@ -94,6 +98,7 @@ a position.` + addressHelp,
 	return cmd
 }
 
+// run opens the container and follows it.
 func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 	if o.most < 0 {
 		return usage.Flag("max", strconv.Itoa(o.most), "0 or more")
@@ -122,7 +127,8 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 	})
 }
 
-// tail writes changes until ctx ends, which is how one stops it.
+// tail writes changes until ctx ends, which is the usual end. The output is flushed after
+// each page, so that a reader sees a change as soon as it is read.
 func (o *tailOptions) tail(ctx context.Context, c *place.Container, mode changefeed.Mode, to io.Writer) error {
 	from := changefeed.Position{Start: o.from.value}
 	if o.after != "" {
@@ -157,7 +163,7 @@ func (o *tailOptions) tail(ctx context.Context, c *place.Container, mode changef
 	return nil
 }
 
-// goOn says with which flags what was printed, up to a place in each range, is continued.
+// goOn says with which flags to go on after the last change printed of each range.
 func goOn(places map[changefeed.Range]string) string {
 	var b strings.Builder
 	byKey := func(a, b changefeed.Range) int { return strings.Compare(a.Min, b.Min) }

@@ -9,7 +9,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// build is what the binary was built from.
+// The version, read from the build information that the Go linker leaves in every binary,
+// so that no build script has to set it.
+
+// build says from which sources the binary was built.
 type build struct {
 	Version  string `json:"version"` // of the module; (devel) for a build of its sources
 	Commit   string `json:"commit,omitempty"`
@@ -19,7 +22,8 @@ type build struct {
 	Platform string `json:"platform"`
 }
 
-// thisBuild reads what the linker has left in the binary.
+// thisBuild reads the build information. A binary built outside of a module or repository
+// lacks part of it.
 func thisBuild() build {
 	b := build{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
@@ -40,6 +44,7 @@ func thisBuild() build {
 	return b
 }
 
+// versionCommand is the command version.
 func versionCommand() *cobra.Command {
 	var form *choice
 	cmd := &cobra.Command{
