@@ -6,16 +6,20 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// An ambush does something to a process, or to the partition that it is about, while a
-// certain call of it is at a certain point. So each step of whatever takes several is cut
-// off after each other, whoever the seeds are.
+// Ambushes: faults at a chosen point of a chosen call. Random faults rarely hit the moment
+// between two steps of a split or a take-over; ambushes go through such moments one by one,
+// over many seeds.
+
+// ambush does something to a process, or to the partition of its call, when a certain call
+// of it has come to a certain point. So each step of a procedure of several is cut off in
+// some seed.
 type ambush struct {
 	at    point
 	count int // of calls that come to the point before
 	deed  deed
 }
 
-// point is where a call is.
+// point is a moment in the life of a call.
 type point struct {
 	call  string
 	phase phase
@@ -31,7 +35,7 @@ const (
 	after               // answered
 )
 
-// deed is what an ambush does.
+// deed is the fault of an ambush.
 type deed int
 
 const (
@@ -41,7 +45,8 @@ const (
 	splitIt             // split it
 )
 
-// The calls that a process makes. Writes of leases are told apart by what they are for.
+// The calls of a process. Writes of leases have a name for each purpose, because they are
+// the steps of the procedures that must survive.
 var (
 	callNames = []string{
 		"partitions", "read", "list", "follow", "handle",
@@ -51,6 +56,8 @@ var (
 	ofSplits = []string{"split", "create lease", "delete", "list", "partitions"}
 )
 
+// newAmbush draws an ambush. The middle of a split is about partitions, so such deeds wait
+// at calls of splits.
 func newAmbush(rng *rand.Rand) ambush {
 	a := ambush{
 		at:    point{callNames[rng.IntN(len(callNames))], phase(rng.IntN(4))},
@@ -62,7 +69,7 @@ func newAmbush(rng *rand.Rand) ambush {
 	return a
 }
 
-// meaning names an update of a record by a process: seen is what the store has of it.
+// meaning names the purpose of an update of a record; seen is the stored record.
 func (i *instance) meaning(seen, l changefeed.Record) string {
 	others := seen.Owner != l.Owner || seen.Epoch != l.Epoch
 	switch {
@@ -82,7 +89,8 @@ func (i *instance) meaning(seen, l changefeed.Record) string {
 	return "renew"
 }
 
-// pass is called as a call of a process comes to a point.
+// pass notes that a call of a process has come to a point, and springs the ambush that is
+// due there, if any.
 func (i *instance) pass(at point, of changefeed.Range) {
 	w := i.world
 	w.mu.Lock()

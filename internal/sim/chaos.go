@@ -8,7 +8,9 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// chaos does something bad every few seconds.
+// Faults at random times: to processes, to their network, and to partitions.
+
+// chaos does something bad every few seconds, until the time for faults is over.
 func (w *world) chaos() {
 	end := time.Now().Add(faultyTime)
 	for time.Now().Before(end) {
@@ -35,7 +37,8 @@ func (i *instance) leave() {
 	i.world.alive = slices.DeleteFunc(i.world.alive, func(o *instance) bool { return o == i })
 }
 
-// suffer notes that something is wrong with a process for a while.
+// suffer notes that something is wrong with a process for a while, so that the watch does
+// not blame the processor for it.
 func (i *instance) suffer(until time.Time) {
 	i.world.storm(until)
 	i.world.mu.Lock()
@@ -43,8 +46,8 @@ func (i *instance) suffer(until time.Time) {
 	i.sound = until
 }
 
-// wait notes that a process waits for an answer. It gives up after a minute, and tries again:
-// several such waits in one split are longer than patience.
+// wait notes that a process waits for an answer. It gives up after a minute and tries
+// again; several such waits in one split are longer than patience.
 func (i *instance) wait(delay time.Duration) {
 	until := time.Now().Add(min(delay, time.Minute))
 	i.world.storm(until)
@@ -56,8 +59,8 @@ func (i *instance) wait(delay time.Duration) {
 	i.sound = later(i.sound, until)
 }
 
-// disturb does to one process, or to the stores, what all worlds have or what this one
-// has as well.
+// disturb does something to one process or to the stores: the faults that all worlds have,
+// and those of this one.
 func (w *world) disturb() {
 	alive := w.living()
 	if len(alive) == 0 {
@@ -104,7 +107,7 @@ func (w *world) disturb() {
 	}
 }
 
-// meddle does what not all worlds have.
+// meddle does something that only some worlds have.
 func (w *world) meddle(i *instance) {
 	if w.weather.rooms > 1 {
 		if w.rng.IntN(2) == 0 {
@@ -124,7 +127,8 @@ func (w *world) meddle(i *instance) {
 	}
 }
 
-// split splits a partition of a container.
+// split splits a partition of a container. There are at most a dozen: more would make runs
+// long and show nothing new.
 func (w *world) split(c *docstore.Container) {
 	partitions, err := c.Partitions(w.ctx)
 	if err != nil || len(partitions) > 12 {
@@ -177,9 +181,10 @@ func (w *world) mergeAt(c *docstore.Container, place string) {
 	}
 }
 
-// muddle notes that a .NET host and one of ours may replace one lease at once. The .NET host
-// does not ask who owns it, so two leases may stand for a range: that is reported, and not
-// mended. Of the promises it leaves that nothing is lost, and the order of each key.
+// muddle notes that a .NET host and an instance of ours may replace one lease at once. The
+// .NET host does not look who owns it, so a range may end with two leases: that is
+// reported, and not repaired. Of the promises it leaves that nothing is lost, and the order
+// of each key.
 func (w *world) muddle() {
 	if w.weather.foreign {
 		w.ledger.muddled.Store(true)

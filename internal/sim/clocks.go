@@ -8,21 +8,25 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// wall is the clock by which a host writes timestamps. It steps; what was written under
-// one of its times is read back as that.
+// Clocks that step, though all processes share the bubble's: times are shifted where they
+// leave a host or the store, and shifted back where they come home.
+
+// wall is the clock by which a host writes timestamps. It steps; a timestamp that was
+// written under an earlier setting is read back as the time at which it was written.
 type wall struct {
 	mu    sync.Mutex
 	off   time.Duration
 	wrote map[int64]time.Time // by what is in the store
 }
 
+// step moves the clock from now on.
 func (k *wall) step(by time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.off += by
 }
 
-// write is the stepped clock's time for one of the bubble's.
+// write is the stepped clock's time for a time of the bubble.
 func (k *wall) write(at time.Time) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -37,7 +41,7 @@ func (k *wall) write(at time.Time) time.Time {
 	return stepped
 }
 
-// written is the bubble's time for one that this host has written, else what it was.
+// written is the bubble's time for a timestamp that this host has written; others stay.
 func (k *wall) written(at time.Time) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -47,13 +51,14 @@ func (k *wall) written(at time.Time) time.Time {
 	return at
 }
 
-// stepping is a lease store whose clock steps: its times are those of the bubble, and off
-// by as much as the clock was then.
+// stepping is a lease store whose clock steps: its times are those of the bubble, off by as
+// much as the clock was then.
 type stepping struct {
 	changefeed.LeaseStore
 	*steps
 }
 
+// steps are the settings of a clock, each from a time of the bubble on.
 type steps struct {
 	mu   sync.Mutex
 	at   []time.Time
@@ -70,7 +75,7 @@ func (s *steps) step(by time.Duration) {
 	s.at, s.offs = append(s.at, time.Now()), append(s.offs, by)
 }
 
-// told is what the clock said at a time of the bubble.
+// told is the clock's time at a time of the bubble.
 func (s *steps) told(at time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,6 +87,7 @@ func (s *steps) told(at time.Time) time.Time {
 	return at
 }
 
+// stamped is a record with the time that the clock showed.
 func (s stepping) stamped(l changefeed.Record, err error) (changefeed.Record, error) {
 	if !l.Updated.IsZero() {
 		l.Updated = s.told(l.Updated)
@@ -89,6 +95,7 @@ func (s stepping) stamped(l changefeed.Record, err error) (changefeed.Record, er
 	return l, err
 }
 
+// all is stamped for several records.
 func (s stepping) all(records []changefeed.Record) []changefeed.Record {
 	for i := range records {
 		records[i], _ = s.stamped(records[i], nil)

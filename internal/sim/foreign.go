@@ -26,11 +26,13 @@ const netExpiration = nethost.Expiration
 // String names the process, not only the host.
 func (n *netHost) String() string { return fmt.Sprintf("%s@%p", n.name, n) }
 
+// isDead reports whether the host was killed, or has ended.
 func (n *netHost) isDead() bool { return n.ended.Err() != nil }
 
+// isForeign reports that the promises of our processor do not hold for it.
 func (n *netHost) isForeign() bool { return true }
 
-// startNet starts a .NET host, or ends the one there is.
+// startNet starts a .NET host, or ends the present one.
 func (w *world) startNet() {
 	if n := w.net; n != nil {
 		w.ledger.note("%s ends", n)

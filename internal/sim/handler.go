@@ -10,9 +10,14 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
+// The handler of each process: it obeys the rules of package changefeed, and shows every
+// weakness that they allow.
+
+// errHandler is the failure of a handler for reasons of its own.
 var errHandler = errors.New("handler: downstream is not there")
 
-// Handle is the delegate: mostly quick, sometimes slow, failing, panicking or deaf.
+// Handle is the delegate: mostly quick, sometimes slow, failing, panicking or deaf to its
+// context.
 func (i *instance) Handle(ctx context.Context, b *changefeed.Batch) error {
 	c := i.world.ledger.handOver(ctx, i, b)
 	ok := false
@@ -30,6 +35,7 @@ func (i *instance) Handle(ctx context.Context, b *changefeed.Batch) error {
 	return err
 }
 
+// handle takes its time, and fails now and then. In calm weather it does neither.
 func (i *instance) handle(ctx context.Context, d *rand.Rand) error {
 	switch {
 	case i.world.isCalm():
@@ -49,8 +55,9 @@ func (i *instance) handle(ctx context.Context, d *rand.Rand) error {
 // deafTime is how long a handler goes on at most after its context has ended.
 const deafTime = 15 * time.Second
 
-// mark checkpoints a batch by hand: at once, sometimes to fail all the same, or from
-// another goroutine much later, when others may have been checkpointed that came after it.
+// mark checkpoints a batch by hand: at once, and sometimes fails all the same; or from
+// another goroutine much later, when batches that came after it may be checkpointed
+// already.
 func (i *instance) mark(ctx context.Context, d *rand.Rand, b *changefeed.Batch, c *call) error {
 	if i.world.isCalm() || d.IntN(3) == 0 {
 		if err := i.checkpoint(ctx, b, c); err != nil {
@@ -77,8 +84,8 @@ func (i *instance) mark(ctx context.Context, d *rand.Rand, b *changefeed.Batch, 
 	return nil
 }
 
-// checkpoint asks for a batch to be checkpointed. That the lease is lost, or that the batch
-// comes again in smaller parts, is the end of it.
+// checkpoint asks for a batch to be checkpointed. It is settled also if the lease is lost,
+// or if the batch comes again in smaller parts.
 func (i *instance) checkpoint(ctx context.Context, b *changefeed.Batch, c *call) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -10,9 +10,11 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// history is every request about leases as its sender saw it: before the network, so an
-// answer that was lost is not known here either. leasemodel.go says whether one store
-// with one owner at a time can have answered so.
+// The history of leases: every request about them as its sender saw it, before the network,
+// so that an answer which was lost is not known here either. leasemodel.go decides whether
+// a store with one owner at a time can have given these answers.
+
+// history is the requests of a run.
 type history struct {
 	mu       sync.Mutex
 	clock    int64 // counts requests and answers
@@ -21,10 +23,10 @@ type history struct {
 	sights   []sight
 }
 
-// owner is a process by what it calls itself in leases.
+// owner is a process by the name and epoch that it writes into leases.
 type owner struct{ name, epoch string }
 
-// request is one request to the lease store and what its sender learnt of it.
+// request is a request to the lease store, with all that its sender learned of the outcome.
 type request struct {
 	verb  verb
 	by    *instance
@@ -40,7 +42,7 @@ type request struct {
 	listed map[string]changefeed.Record // what a listing has shown, by lease token
 }
 
-// sight is a record that somebody was shown, by a listing or in following the leases.
+// sight is a record that was shown to somebody, by a listing or in following the leases.
 type sight struct {
 	lease changefeed.Record
 	at    int64
@@ -55,7 +57,7 @@ const (
 	remove
 )
 
-// ending is what the sender knows of a request's outcome.
+// ending is a sender's knowledge of a request's outcome.
 type ending uint8
 
 const (
@@ -68,7 +70,7 @@ const (
 // never is when an answer comes that does not come.
 const never = math.MaxInt64
 
-// see is a lease store whose requests are kept.
+// see is a lease store whose requests are recorded.
 func (h *history) see(by *instance, s changefeed.LeaseStore) changefeed.LeaseStore {
 	if f, pushed := s.(followed); pushed {
 		return seenFollowed{seen{h, by, f}}
@@ -99,13 +101,14 @@ func (s seen) List(ctx context.Context) ([]changefeed.Record, time.Time, error) 
 	return records, now, err
 }
 
-// Follow may tell of what is old: it is no listing, but it does show what was written.
+// Follow may show old records: it is no listing, but it does prove what was written.
 func (s seenFollowed) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 	records, next, now, err := s.store.(changefeed.Follower).Follow(ctx, cursor)
 	s.h.sight(records)
 	return records, next, now, err
 }
 
+// sight records that somebody was shown some leases.
 func (h *history) sight(records []changefeed.Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -138,7 +141,7 @@ func (s seen) Delete(ctx context.Context, l changefeed.Record) error {
 	return err
 }
 
-// ask notes that a request is sent.
+// ask records that a request is sent.
 func (h *history) ask(by *instance, v verb, l changefeed.Record) *request {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -156,7 +159,8 @@ func (h *history) ask(by *instance, v verb, l changefeed.Record) *request {
 	return q
 }
 
-// answer notes what the sender of a request is told.
+// answer records the answer that a sender gets. An error of the network says nothing about
+// the outcome.
 func (h *history) answer(q *request, etag string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

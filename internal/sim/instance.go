@@ -9,6 +9,8 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// Processes: each an instance of the real processor, on a network of its own.
+
 // instance is one process of the fleet.
 type instance struct {
 	name  string
@@ -30,8 +32,11 @@ type instance struct {
 // String names the process, not only the instance.
 func (i *instance) String() string { return fmt.Sprintf("%s@%p", i.name, i) }
 
+// isDead reports whether the process was killed: its handlers may still run, and count for
+// nothing.
 func (i *instance) isDead() bool { return i.dead.Load() }
 
+// isForeign reports that all promises hold for it.
 func (i *instance) isForeign() bool { return false }
 
 // start runs a new process under a name, which an old one may still use.
@@ -87,6 +92,7 @@ const (
 	defaultRenew      = 17 * time.Second
 )
 
+// acquired notes that the process has begun to work on a lease.
 func (i *instance) acquired(l changefeed.Lease) {
 	i.world.ledger.acquired(i, l)
 	i.world.mu.Lock()
@@ -94,6 +100,7 @@ func (i *instance) acquired(l changefeed.Lease) {
 	i.held++
 }
 
+// released notes that it has ended.
 func (i *instance) released(l changefeed.Lease, why changefeed.Reason) {
 	i.world.ledger.released(i, l, why)
 	i.world.mu.Lock()
@@ -102,7 +109,7 @@ func (i *instance) released(l changefeed.Lease, why changefeed.Reason) {
 }
 
 // returned checks that Run has returned in time after the process was asked to stop. A
-// process that is frozen does not move, so that time does not count.
+// frozen process does not move, so the time of that does not count.
 func (i *instance) returned() {
 	i.world.mu.Lock()
 	since := i.stopped
@@ -116,6 +123,7 @@ func (i *instance) returned() {
 	}
 }
 
+// sourceOf is the source as a process has it.
 func (w *world) sourceOf(i *instance) changefeed.Source {
 	s := source{i.link, w.orders}
 	if w.push {
@@ -124,6 +132,8 @@ func (w *world) sourceOf(i *instance) changefeed.Source {
 	return s
 }
 
+// leasesOf is the lease store as a process has it, from the inside out: the store, its
+// stepping clock, the witness, a planted bug, the network, and the history.
 func (w *world) leasesOf(i *instance) changefeed.LeaseStore {
 	var store changefeed.LeaseStore = witness{stepping{w.unit, &w.clock}, w.ledger, i}
 	if w.bug != nil {

@@ -29,7 +29,7 @@ import (
 // wrote. If nobody ever was, it had none that matters: the next write would have needed
 // its ETag. Porcupine looks for the order.
 
-// record is a lease as its model has it. The zero record is none.
+// record is a lease in the model. The zero record is none.
 type record struct {
 	content
 	there  bool
@@ -40,7 +40,7 @@ type record struct {
 	barred int64 // when the position may move, after a theft
 }
 
-// content is what a write says, as far as a listing must show the same again.
+// content is all of a write that a listing must show again.
 type content struct {
 	lease    string // its token
 	owner    owner
@@ -50,28 +50,30 @@ type content struct {
 	stamp    int64
 }
 
-// untouched tells a lease that nobody has taken. It may be left from a late create: then
-// whoever sees that others cover it removes it.
+// untouched reports a lease that nobody has taken. It may be left over from a late create:
+// then whoever sees that others cover its range removes it.
 func (r record) untouched() bool { return r.there && r.owner.name == "" && r.valid == 0 }
 
+// contentOf is the content of a lease.
 func contentOf(l changefeed.Record) content {
 	return content{l.Token, owner{l.Owner, l.Epoch}, l.Position.Token, l.State, l.Attempts, l.Timestamp.UnixNano()}
 }
 
-// lsn is how far a position is.
+// lsn is how far the position is.
 func (c content) lsn() int64 {
 	n, _ := strconv.ParseInt(strings.Trim(c.token, `"`), 10, 64) // none is the beginning
 	return n
 }
 
-// look is one request as the history of one lease has it.
+// look is a request in the history of one lease.
 type look struct {
 	*request
 	shown   changefeed.Record
 	present bool
 }
 
-// check looks at the history of each lease, and tells the ledger of those that are wrong.
+// check examines the history of each lease, and reports those that are wrong to the ledger.
+// A write without an answer is known to have arrived if somebody was shown its content.
 func (h *history) check(g *ledger) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -109,7 +111,8 @@ func (h *history) check(g *ledger) {
 	}
 }
 
-// explain returns nil when the answers have an explanation, else where the longest one ends.
+// explain returns nil if the answers have an explanation, and else the request at which the
+// longest explanation ends.
 func explain(looks []*look) fmt.Stringer {
 	model := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{record{}} },
@@ -131,7 +134,7 @@ func explain(looks []*look) fmt.Stringer {
 	return firstOutside(looks, info.PartialLinearizations()[0])
 }
 
-// firstOutside is the request that the longest of some orders has no place for.
+// firstOutside is the first request for which the longest of some orders has no place.
 func firstOutside(looks []*look, orders [][]int) (first *look) {
 	longest := slices.MaxFunc(orders, func(a, b []int) int { return len(a) - len(b) })
 	for i, l := range looks {
@@ -142,7 +145,7 @@ func firstOutside(looks []*look, orders [][]int) (first *look) {
 	return first
 }
 
-// String tells a request of a broken history.
+// String describes a request of a broken history.
 func (l *look) String() string {
 	what := [...]string{"lists", "creates", "updates", "deletes"}[l.verb]
 	how := [...]string{"no answer", "done", "conflict", "not found"}[l.ending]
@@ -150,34 +153,58 @@ func (l *look) String() string {
 		l.by, l.begun.Format("15:04:05.000"), what, contentOf(l.sent), contentOf(l.shown), how)
 }
 
-// after lists what the lease may be after a request, if it was r before: nothing, if the
-// answer cannot be.
+// after lists the states that the lease can have after a request that found it as r: none, if
+// the answer cannot be. A write without an answer may have been carried out or not.
 func (l *look) after(r record) []record {
-	same := r.there && r.etag == l.sent.ETag
-	next, allowed := r, false
-	switch l.verb {
-	case list:
-		allowed = l.present == r.there && (!r.there || contentOf(l.shown) == r.content && l.shown.ETag == r.etag)
-	case create:
-		next, allowed, same = l.stored(), !r.there, !r.there
-	case update:
-		next, allowed = l.writes(r)
-		allowed = allowed && same
-	case remove:
-		next, allowed = record{}, same && (r.owner == l.me || r.untouched())
-	}
+	next, allowed := l.effect(r)
 	switch {
-	case l.ending == done && allowed:
+	case allowed && l.ending == done:
 		return []record{next}
-	case l.ending == unknown && allowed:
+	case allowed && l.ending == unknown:
 		return []record{r, next}
-	case l.ending == unknown, l.ending == conflict && r.there && !same, l.ending == missing && !r.there:
+	case l.isRefused(r):
 		return []record{r}
 	}
 	return nil
 }
 
-// stored is what the request's write leaves.
+// effect is the record after the request was carried out, and whether that may happen to r.
+func (l *look) effect(r record) (next record, allowed bool) {
+	switch l.verb {
+	case create:
+		return l.stored(), !r.there
+	case update:
+		next, allowed = l.writes(r)
+		return next, allowed && l.fits(r)
+	case remove:
+		return record{}, l.fits(r) && (r.owner == l.me || r.untouched())
+	}
+	return r, l.present == r.there && (!r.there || contentOf(l.shown) == r.content && l.shown.ETag == r.etag)
+}
+
+// fits reports whether the condition of a write holds: that nothing is there, or the version
+// that its sender has seen.
+func (l *look) fits(r record) bool {
+	if l.verb == create {
+		return !r.there
+	}
+	return r.there && r.etag == l.sent.ETag
+}
+
+// isRefused reports whether the answer can mean that the request has left r as it was.
+func (l *look) isRefused(r record) bool {
+	switch l.ending {
+	case unknown:
+		return true
+	case conflict:
+		return r.there && !l.fits(r)
+	case missing:
+		return !r.there
+	}
+	return false
+}
+
+// stored is the record that the request's write leaves.
 func (l *look) stored() record {
 	return record{content: contentOf(l.sent), there: true, by: l.by, etag: l.etag, sent: l.begun.UnixNano(), valid: int64(l.sent.Expiration)}
 }

@@ -13,8 +13,10 @@ import (
 	"github.com/millrace/changefeed/internal/epk"
 )
 
-// ledger knows what was written and what was handled, and checks the promises of the
-// processor from outside it.
+// The ledger: everything that was written and handled. It stands outside of the processor
+// and knows its promises only, so a defect of the processor cannot hide in it.
+
+// ledger checks the promises of the processor.
 type ledger struct {
 	mode    changefeed.Mode
 	hash    epk.Kind
@@ -39,7 +41,7 @@ type version struct {
 	lsn int64
 }
 
-// entry is what is known of a version that is still open.
+// entry is a version that is still to be handled.
 type entry struct {
 	epk string
 	at  time.Time
@@ -99,6 +101,7 @@ func (g *ledger) story() string {
 	return b.String()
 }
 
+// breach records a promise that did not hold. The first 20 are enough to read.
 func (g *ledger) breach(format string, args ...any) {
 	const most = 20
 	g.tell("BROKEN: "+format, args...)
@@ -114,8 +117,8 @@ func (g *ledger) fail(format string, args ...any) {
 	g.breach(format, args...)
 }
 
-// wrote notes an acknowledged write. In latest-version mode it replaces what was owed
-// for the item; a delete leaves nothing owed.
+// wrote records an acknowledged write. In latest-version mode it replaces the older
+// versions of the item, which need not be delivered any more; after a delete none need.
 func (g *ledger) wrote(key changefeed.PartitionKey, id string, lsn int64, deleted bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -174,6 +177,8 @@ func (g *ledger) handOverTo(ctx context.Context, by *netHost, token string, of c
 	return made
 }
 
+// hand checks that no other process is at work on the same keys, and that no earlier change
+// of a key is still open.
 func (g *ledger) hand(made *call) {
 	by := made.by
 	for other := range g.calls {

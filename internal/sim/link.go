@@ -31,7 +31,7 @@ type link struct {
 	wall   wall      // the clock that the instance writes into documents
 }
 
-// fate is what happens to one request.
+// fate is the lot of one request.
 type fate struct {
 	before, after time.Duration
 	err           error // instead of the effect
@@ -41,12 +41,14 @@ type fate struct {
 }
 
 // How long a request or its answer can be on its way. Nobody waits for an answer for as
-// long as the first, and nobody trusts a lease for as long as the second.
+// long as the first, and nobody trusts a lease for as long as the second: both must be
+// harmless all the same.
 const (
 	lateWrite = 4 * time.Minute
 	slowReply = 2 * time.Minute
 )
 
+// fate draws the lot of a request. The outages of the instance come before chance.
 func (l *link) fate() fate {
 	calm := l.by.world.isCalm()
 	slow := l.by.world.weather.slow
@@ -79,8 +81,8 @@ func (l *link) fate() fate {
 	return f
 }
 
-// fateOfWrite is what happens to a write. The creations of leases are few, and those whose
-// callers have given up are the ones that can do most harm.
+// fateOfWrite draws the lot of a write. The creations of leases are few, and those whose
+// callers have given up can do the most harm, so they are late more often.
 func (l *link) fateOfWrite(call string) fate {
 	f := l.fate()
 	if !l.by.world.weather.late || l.by.world.isCalm() || f.err != nil {
@@ -98,8 +100,10 @@ func (l *link) fateOfWrite(call string) fate {
 	return f
 }
 
+// upTo is a random time below d.
 func (l *link) upTo(d time.Duration) time.Duration { return time.Duration(l.rng.Int64N(int64(d))) }
 
+// set changes the state of the link.
 func (l *link) set(edit func(*link)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,7 +166,7 @@ func carry[T any](ctx context.Context, l *link, q parcel, do func(context.Contex
 	return got, err
 }
 
-// thaw holds an answer back while the instance is frozen, or was killed.
+// thaw holds an answer back while the instance is frozen.
 func (l *link) thaw(ctx context.Context) {
 	if wait := time.Until(l.thawed()); wait > 0 {
 		_ = pause.For(context.WithoutCancel(ctx), wait)

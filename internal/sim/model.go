@@ -8,8 +8,11 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// model is what the leases must say: what each has in the store, who wrote it, and what
-// each process has done with it since it began.
+// The model of the leases: what each must say after each write. It follows the reads and
+// batches of every process, so it knows the positions that a lease may have, and how often
+// the next batch has failed.
+
+// model is the leases in the store, who wrote them, and the work of each process on them.
 type model struct {
 	begun   bool // the marker was written
 	leases  map[string]kept
@@ -45,7 +48,7 @@ type page struct {
 	n           int
 }
 
-// tenure is what a process has done with a lease since it began to work on it.
+// tenure is the work of a process on a lease since it acquired it.
 type tenure struct {
 	manual   bool
 	every    int       // Options.CheckpointItems
@@ -64,6 +67,7 @@ type tenure struct {
 	base     string           // what last was then
 }
 
+// newModel is the model of a unit without leases.
 func newModel() model {
 	return model{leases: map[string]kept{}, tenures: map[place]*tenure{}, owned: map[place]time.Time{}, pages: map[reading][]page{}}
 }
@@ -74,6 +78,7 @@ func lsnOf(token string) int64 {
 	return lsn
 }
 
+// newTenure is a tenure that begins now.
 func newTenure(by *instance) *tenure {
 	return &tenure{
 		manual: by.opts.Manual, every: by.opts.CheckpointItems, began: time.Now(), turn: time.Now(),
@@ -104,7 +109,7 @@ func (g *ledger) released(by *instance, l changefeed.Lease, why changefeed.Reaso
 	}
 }
 
-// read notes a page, and that a process which has found nothing is further now.
+// read records a page. A process that has found nothing is further by that.
 func (g *ledger) read(by *instance, of changefeed.Range, from string, p changefeed.Page) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,7 +128,7 @@ func (g *ledger) read(by *instance, of changefeed.Range, from string, p changefe
 	t.rest()
 }
 
-// rest notes that the lease may be at what was found empty, if all before that is done.
+// rest allows the lease the positions that were found empty, if all before them is done.
 func (t *tenure) rest() {
 	if t.last != t.root && !t.reached[t.last] {
 		return
@@ -146,7 +151,8 @@ func (m *model) tokenOf(by *instance, of changefeed.Range) string {
 	return ""
 }
 
-// handed checks a batch against the model, before it is handled.
+// handed checks a batch against the model, before it is handled: the process has read it,
+// its attempt is right, and the checkpoint before it is stored.
 func (g *ledger) handed(c *call, by *instance, b *changefeed.Batch) {
 	t := g.model.tenures[place{by, b.LeaseToken}]
 	if t == nil {
@@ -183,7 +189,7 @@ func (g *ledger) handed(c *call, by *instance, b *changefeed.Batch) {
 	}
 }
 
-// unstored is how many changes are done and not behind a stored position.
+// unstored is how many changes are done and come after a stored position.
 func (t *tenure) unstored(stored string) (n int) {
 	for len(t.done) > 0 && lsnOf(t.done[0].next) <= lsnOf(stored) {
 		t.done = t.done[1:]
@@ -194,7 +200,7 @@ func (t *tenure) unstored(stored string) (n int) {
 	return n
 }
 
-// returned notes how a handler has returned.
+// returned records how a handler has returned.
 func (t *tenure) returned(c *call, ok bool) {
 	switch {
 	case c.page.n == 0:
@@ -209,7 +215,7 @@ func (t *tenure) returned(c *call, ok bool) {
 	}
 }
 
-// pass notes that the process goes on after a batch.
+// pass records that the process goes on after a batch.
 func (t *tenure) pass(c *call) {
 	for _, change := range c.changes {
 		t.passed[versionOf(change)] = true
@@ -219,8 +225,8 @@ func (t *tenure) pass(c *call) {
 	}
 }
 
-// counted is how often the next batch after a token has failed: that in hand, if there is
-// nothing else between.
+// counted is how often the batch after a token has failed. If nothing but empty pages lies
+// between, that is the batch in hand.
 func (t *tenure) counted(token string) int {
 	if at := lsnOf(token); lsnOf(t.base) <= at && at <= lsnOf(t.from) {
 		return t.failures[t.from]
@@ -228,7 +234,7 @@ func (t *tenure) counted(token string) int {
 	return t.failures[token]
 }
 
-// asks notes that a handler wants a batch, and all before it, checkpointed.
+// asks records that a handler wants a batch, and all before it, checkpointed.
 func (g *ledger) asks(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -243,7 +249,7 @@ func (g *ledger) asks(c *call) {
 	}
 }
 
-// saved checks what a checkpoint by hand that has succeeded must have done.
+// saved checks that a checkpoint by hand that has succeeded is stored.
 func (g *ledger) saved(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -32,7 +32,8 @@ func (w *world) remove() {
 	w.refresh()
 }
 
-// refresh has the model know what others than our processes have done to the leases.
+// refresh brings the model up to date with changes of the leases that none of our processes
+// has made.
 func (w *world) refresh() {
 	records, _, err := w.unit.List(w.ctx)
 	if err != nil {
@@ -55,8 +56,10 @@ func (w *world) refresh() {
 	}
 }
 
-// stepStore moves the clock of the lease container: back by as much as it likes, forth by
-// less than the margin by which an owner gives up before others may take its lease.
+// stepStore moves the clock of the lease container: back as far as it likes, forward by
+// less than the margin by which an owner gives up before others may take its lease. A
+// larger step forward breaks the promise of one owner, and no lease store's clock does
+// that.
 func (w *world) stepStore() {
 	if !w.isReady() {
 		return // where the unit began is recorded by this clock
@@ -74,6 +77,7 @@ func (w *world) stepStore() {
 	w.storm(time.Now().Add(max(0, -by)))
 }
 
+// isReady reports whether the unit has leases.
 func (w *world) isReady() bool {
 	select {
 	case <-w.ready:

@@ -10,7 +10,11 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// settle ends all faults, gives the fleet time to mend, and looks at what must hold then.
+// The end of a run: the faults stop, the fleet recovers, and then everything must be in
+// order.
+
+// settle ends all faults, waits until the fleet must have recovered, and checks the
+// promises that hold then.
 func (w *world) settle() {
 	close(w.quiet)
 	if w.net != nil {
@@ -49,8 +53,9 @@ func (w *world) settle() {
 	}
 }
 
-// longest is how long a round can take, and how long until all know what is to be mended:
-// what a dead process has left is anybody's, and what followers do not hear of is listed.
+// longest is how long a round can take, and how long until all instances know what is to be
+// repaired: the leases of a dead process are free after their expiration, and followers do
+// not hear of deletes before the next listing.
 func (w *world) longest() (round, mending time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,8 +84,8 @@ func (w *world) beat() (longest time.Duration) {
 // listRounds is after how many rounds an instance that follows the leases lists them.
 const listRounds = 10
 
-// checkTiling looks whether the leases tile the key space. One that is splitting may stand
-// beside its children.
+// checkTiling checks that the leases tile the key space. A lease that is splitting may
+// stand beside its children.
 func (w *world) checkTiling() {
 	records, _, err := w.unit.List(w.ctx)
 	if err != nil {
@@ -105,7 +110,7 @@ func (w *world) checkTiling() {
 	}
 }
 
-// touchAll writes to each key.
+// touchAll writes to each key, so that every lease has something to do after the faults.
 func (w *world) touchAll() {
 	dice := w.fork()
 	for n := range w.keys {
@@ -113,7 +118,7 @@ func (w *world) touchAll() {
 	}
 }
 
-// finalChecks looks at what must hold when the faults have stopped.
+// finalChecks checks lag and balance.
 func (w *world) finalChecks() {
 	lags, err := changefeed.Estimate(w.ctx, w.orders, w.unit)
 	if err != nil {
@@ -164,7 +169,7 @@ func (w *world) stopAll() {
 	}
 }
 
-// inBubble are the stacks of the goroutines in the bubble of the caller, by their names.
+// inBubble are the stacks of the goroutines in the caller's bubble, by their names.
 func inBubble() map[string]string {
 	stacks := map[string]string{}
 	buf := make([]byte, 1<<20)
@@ -179,6 +184,7 @@ func inBubble() map[string]string {
 	return stacks
 }
 
+// head is the first line of a stack.
 func head(stack string) string {
 	line, _, _ := strings.Cut(stack, "\n")
 	return line

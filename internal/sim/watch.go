@@ -5,8 +5,11 @@ import (
 	"time"
 )
 
-// patience is how long a lease or an instance may be without its turn when nothing is wrong
-// with its process: requests fail all the same, and pauses after failures take up to half a minute.
+// Starvation: a lease or an instance without its turn although nothing is wrong. Other
+// checkers look at what happens; this one looks at what does not.
+
+// patience is how long a lease or an instance may wait for its turn while its process is
+// sound: requests fail all the same, and pauses after failures take up to half a minute.
 const patience = 4 * time.Minute
 
 // watch looks for leases and instances that starve.
@@ -18,7 +21,8 @@ func (w *world) watch() {
 	w.watchInstances()
 }
 
-// watchLeases looks for leases whose owner is sound and does not hand over what there is.
+// watchLeases looks for leases whose owner is sound and does not hand over the changes that
+// there are.
 func (w *world) watchLeases() {
 	g := w.ledger
 	g.mu.Lock()
@@ -38,7 +42,7 @@ func (w *world) watchLeases() {
 	}
 }
 
-// isHandling tells that a handler is at work on a lease.
+// isHandling reports whether a handler is at work on a lease.
 func (g *ledger) isHandling(at place) bool {
 	for c := range g.calls {
 		if c.by == at.by && c.token == at.token {
@@ -48,21 +52,22 @@ func (g *ledger) isHandling(at place) bool {
 	return false
 }
 
-// isSound tells that nothing has been wrong with a process since a time.
+// isSound reports whether nothing has been wrong with a process since a time.
 func (w *world) isSound(i *instance, since time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return i.sound.Before(since) && i.stopped.IsZero()
 }
 
-// watchInstances looks for sound instances without leases where there are enough for all,
-// those included that others may still take for alive.
+// watchInstances looks for sound instances without leases although there are enough for
+// all, including those that others may still believe alive.
 func (w *world) watchInstances() {
 	for _, text := range w.starving() {
 		w.ledger.fail("%s", text)
 	}
 }
 
+// starving describes the instances that starve.
 func (w *world) starving() (found []string) {
 	leases := w.ledger.leases()
 	w.mu.Lock()
@@ -86,13 +91,14 @@ func (w *world) starving() (found []string) {
 	return found
 }
 
-// leases is how many there are.
+// leases is the number of leases.
 func (g *ledger) leases() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.model.leases)
 }
 
+// later is the later of two times.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// weather is what the world of a seed is like beside what all have: some of this each, so
-// that runs stay short and what breaks a promise can be told.
+// weather is how the world of a seed differs from others. Each has only some of these
+// faults, so that runs stay short and the cause of a broken promise can be found.
 type weather struct {
 	manual   bool // handlers checkpoint by hand: late, from other goroutines, the older after the newer
 	late     bool // writes arrive minutes after their callers have given up
@@ -57,12 +57,12 @@ func newWeather(seed uint64) weather {
 	return y
 }
 
-// isPlain tells that our processes alone write the leases, by one clock: the history of
-// the leases is told for these.
+// isPlain reports that only our processes write the leases, by one clock. Histories are
+// checked in such worlds only.
 func (y weather) isPlain() bool { return !y.steps && !y.foreign && y.removal == noRemoval }
 
-// intervals sets those of one instance. One that shares leases with .NET hosts, which do
-// not know its expiration, must not count on a longer one than theirs.
+// intervals sets those of one instance. An instance that shares leases with .NET hosts,
+// which do not know its expiration, must not count on a longer one than theirs.
 func (y weather) intervals(rng *rand.Rand, o *changefeed.Options) {
 	if !y.uneven {
 		return

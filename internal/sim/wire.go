@@ -8,6 +8,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// The stores as a process sees them, over its link: requests are delayed and lost, and
+// times are those of the process's own clock.
+
 // leases is a lease store behind a link.
 type leases struct {
 	*link
@@ -30,8 +33,8 @@ func (s leases) List(ctx context.Context) ([]changefeed.Record, time.Time, error
 	return s.seen(got.records), got.now.Add(s.skew), err
 }
 
-// seen moves the store's times to the clock that this instance takes for the store's:
-// the same as if its own clock were off by as much.
+// seen moves the store's times to the clock that this instance takes for the store's. The
+// effect is the same as if its own clock were off by as much.
 func (s leases) seen(records []changefeed.Record) []changefeed.Record {
 	for i := range records {
 		records[i] = s.read(records[i])
@@ -51,6 +54,7 @@ func (s leases) sent(l changefeed.Record) changefeed.Record {
 	return shift(l, -s.skew)
 }
 
+// shift moves all times of a record that the processor compares with a clock.
 func shift(l changefeed.Record, by time.Duration) changefeed.Record {
 	if !l.Updated.IsZero() {
 		l.Updated = l.Updated.Add(by)
@@ -66,6 +70,7 @@ func shift(l changefeed.Record, by time.Duration) changefeed.Record {
 	return l
 }
 
+// shiftStart moves the start time of a position.
 func shiftStart(p changefeed.Position, by time.Duration) changefeed.Position {
 	if at := p.Start.Time(); !at.IsZero() {
 		p.Start = changefeed.FromTime(at.Add(by))
@@ -74,20 +79,17 @@ func shiftStart(p changefeed.Position, by time.Duration) changefeed.Position {
 }
 
 func (s leases) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-	call := "create " + string(l.Kind)
-	q := parcel{call: call, of: l.Range, fate: s.fateOfWrite(call)}
-	got, err := carry(ctx, s.link, q, func(ctx context.Context) (changefeed.Record, error) {
-		return s.store.Create(ctx, s.sent(l))
-	})
-	return s.read(got), err
+	return s.write(ctx, "create "+string(l.Kind), l, s.store.Create)
 }
 
 func (s leases) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-	call := s.by.meaning(s.by.world.ledger.stored(l), l)
+	return s.write(ctx, s.by.meaning(s.by.world.ledger.stored(l), l), l, s.store.Update)
+}
+
+// write carries a record to the store, and the stored record back.
+func (s leases) write(ctx context.Context, call string, l changefeed.Record, do func(context.Context, changefeed.Record) (changefeed.Record, error)) (changefeed.Record, error) {
 	q := parcel{call: call, of: l.Range, fate: s.fateOfWrite(call)}
-	got, err := carry(ctx, s.link, q, func(ctx context.Context) (changefeed.Record, error) {
-		return s.store.Update(ctx, s.sent(l))
-	})
+	got, err := carry(ctx, s.link, q, func(ctx context.Context) (changefeed.Record, error) { return do(ctx, s.sent(l)) })
 	return s.read(got), err
 }
 

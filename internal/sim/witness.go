@@ -8,8 +8,10 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// witness is a lease store that sees every write of a process arrive and compares it with
-// the model.
+// The witness compares every write of a lease with the model, at the moment when the store
+// has taken it: a defect shows where it happens, and not when its consequence is found.
+
+// witness is a lease store that sees every write of a process arrive.
 type witness struct {
 	changefeed.LeaseStore
 	*ledger
@@ -51,7 +53,7 @@ func (w witness) Follow(ctx context.Context, cursor string) ([]changefeed.Record
 	return w.LeaseStore.(changefeed.Follower).Follow(ctx, cursor)
 }
 
-// stored is a lease as the store has it.
+// stored is a lease as it is in the store.
 func (g *ledger) stored(l changefeed.Record) changefeed.Record {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,16 +84,18 @@ func (g *ledger) created(by *instance, l changefeed.Record) {
 	g.breach("child %s of generation %d, at %v with %d attempts, is like no parent", l.Token, generation, l.Position, l.Attempts)
 }
 
+// same compares two positions with their starts.
 func same(a, b changefeed.Position) bool {
 	return a.Token == b.Token && a.Start.String() == b.Start.String()
 }
 
+// generationOf is how many splits a lease is away from the first leases.
 func generationOf(l changefeed.Record) int {
 	n, _ := strconv.Atoi(l.Properties["changefeed.generation"])
 	return n
 }
 
-// updated checks what has become of a lease.
+// updated checks the change of a lease.
 func (g *ledger) updated(by *instance, l changefeed.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -115,8 +119,8 @@ func (g *ledger) updated(by *instance, l changefeed.Record) {
 	g.passesNothing(g.model.tenures[place{by, l.Token}], l)
 }
 
-// moved compares a lease with what it was: its position is where the writer has come, or
-// what it was, and its attempts are those of the batch that is next.
+// moved compares a lease with its state before: its position is one that the writer has
+// reached, or the old one, and its attempts are those of the next batch.
 func (g *ledger) moved(by *instance, was, l changefeed.Record) {
 	t := g.model.tenures[place{by, l.Token}]
 	if t == nil {
@@ -159,8 +163,9 @@ func (g *ledger) begin() {
 	g.model.begun = true
 }
 
-// removed checks that others have what a lease that goes still had to deliver. Before the
-// unit has begun a lease that overlaps others goes, and the rest of its range gets one.
+// removed checks that others cover the changes that a removed lease still had to deliver.
+// Before the unit has begun, a lease that overlaps others may go, and the rest of its range
+// gets another.
 func (g *ledger) removed(l changefeed.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -170,8 +175,8 @@ func (g *ledger) removed(l changefeed.Record) {
 	}
 }
 
-// coversOpen checks that for all that is open in the range of a lease there is another one,
-// or was until an operator deleted it: then there is a hole, which is repaired.
+// coversOpen checks that for all open changes in the range of a lease there is another
+// lease, or was until an operator deleted it: then there is a hole, which is repaired.
 func (g *ledger) coversOpen(gone changefeed.Record) {
 	for v, e := range g.open {
 		if !gone.Range.Holds(e.epk) {

@@ -84,8 +84,8 @@ type world struct {
 	diceSeed *rand.Rand
 }
 
-// Run plays one seed and returns the promises that were broken, and then also what
-// happened. It must be called inside a synctest bubble.
+// Run plays one seed and returns the promises that were broken and, if any were, the trace
+// of the run. It must be called inside a synctest bubble.
 func Run(ctx context.Context, seed uint64, bug Bug) (broken []string, story string, err error) {
 	goroutines := inBubble()
 	w, err := newWorld(ctx, seed, bug)
@@ -129,6 +129,7 @@ func Run(ctx context.Context, seed uint64, bug Bug) (broken []string, story stri
 	return w.ledger.broken, story, err
 }
 
+// newWorld makes the stores of a seed.
 func newWorld(ctx context.Context, seed uint64, bug Bug) (*world, error) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	w := &world{
@@ -163,7 +164,7 @@ func newWorld(ctx context.Context, seed uint64, bug Bug) (*world, error) {
 	return w, err
 }
 
-// drawUnit draws what the unit is like.
+// drawUnit draws the mode, the start and the number of leases of the unit.
 func (w *world) drawUnit() {
 	switch {
 	case w.weather.foreign:
@@ -181,6 +182,7 @@ func (w *world) drawUnit() {
 	}
 }
 
+// fork is a generator of its own, so that goroutines do not depend on each other's draws.
 func (w *world) fork() *rand.Rand { return rand.New(rand.NewPCG(w.rng.Uint64(), w.rng.Uint64())) }
 
 // dice is a generator for one call of a handler.
@@ -190,12 +192,12 @@ func (w *world) dice() *rand.Rand {
 	return rand.New(rand.NewPCG(w.diceSeed.Uint64(), w.diceSeed.Uint64()))
 }
 
-// name gives a process a name; few names, so that some run twice.
+// name gives a process a name. There are few, so that some processes share one.
 func (w *world) name() string { return fmt.Sprintf("host-%c", 'a'+rune(w.rng.IntN(6))) }
 
 func (w *world) markReady() { w.readyOnce.Do(func() { close(w.ready) }) }
 
-// isCalm tells that there are no faults any more.
+// isCalm reports that the faults have ended.
 func (w *world) isCalm() bool {
 	select {
 	case <-w.quiet:
@@ -214,7 +216,8 @@ func (w *world) storm(until time.Time) {
 	}
 }
 
-// write commits items until ctx ends. From now means from when the leases exist.
+// write commits items until ctx ends. If the unit starts from now, it waits until there are
+// leases.
 func (w *world) write(ctx context.Context, dice *rand.Rand, writer int) {
 	if w.start0.IsNow() {
 		select {
@@ -228,9 +231,11 @@ func (w *world) write(ctx context.Context, dice *rand.Rand, writer int) {
 	}
 }
 
+// city is the nth key.
 func (w *world) city(n int) string { return fmt.Sprintf("city-%d%s", n, w.cities) }
 
-// commit writes one to three items of one key; each writer has items of its own.
+// commit writes one to three items of one key. Each writer has items of its own, so that
+// the order of two acknowledgements is the order of their LSNs.
 func (w *world) commit(ctx context.Context, dice *rand.Rand, city, value string) {
 	key := changefeed.Key(city)
 	var writes []changefeed.Write
