@@ -189,58 +189,58 @@ type flaw struct {
 // checkCover looks whether the leases tile the key space. A hole is repaired under the
 // lock, from where the unit began. Leases that overlap are reported: which of them is
 // right cannot be told from here.
-func (r *run) checkCover(ctx context.Context) {
-	flaws := r.overlaps()
-	if open := r.holes(); len(open) > 0 {
+func (b *balancer) checkCover(ctx context.Context) {
+	flaws := b.overlaps()
+	if open := b.holes(); len(open) > 0 {
 		flaws = append(flaws, flaw{id: fmt.Sprint(open), holes: open})
 	} else {
-		r.tiled, _ = r.view.leases()
+		b.tiled, _ = b.view.leases()
 	}
-	for _, f := range r.lasting(flaws) {
+	for _, f := range b.lasting(flaws) {
 		if f.err != nil {
-			r.reported[f.id] = true
-			r.raise(f.err)
+			b.reported[f.id] = true
+			b.raise(f.err)
 			continue
 		}
-		start := r.recorded()
-		r.raise(&Error{Origin: OriginBalancer, Err: fmt.Errorf("%w: %v; creating leases from %v", ErrHole, f.holes, start)})
-		bounded, cancel := context.WithTimeout(ctx, r.opts.Acquire) // the round has other work
-		_, err := r.locked(bounded, func(ctx context.Context) error { return r.cover(ctx, start, r.vacancy(f.holes)) })
+		start := b.recorded()
+		b.raise(&Error{Origin: OriginBalancer, Err: fmt.Errorf("%w: %v; creating leases from %v", ErrHole, f.holes, start)})
+		bounded, cancel := context.WithTimeout(ctx, b.opts.Acquire) // the round has other work
+		_, err := b.locked(bounded, func(ctx context.Context) error { return b.cover(ctx, start, b.vacancy(f.holes)) })
 		cancel()
-		r.report(ctx, OriginBalancer, "", err)
+		b.report(ctx, OriginBalancer, "", err)
 	}
 }
 
 // vacancy is when, by the store's clock, the leases that are made for holes may be begun
 // with. Somebody has deleted a lease: who owned it hears of that when it next writes.
-func (r *run) vacancy(open []Range) time.Time {
-	trust := r.opts.Expiration
-	for _, l := range r.tiled {
+func (b *balancer) vacancy(open []Range) time.Time {
+	trust := b.opts.Expiration
+	for _, l := range b.tiled {
 		if slices.ContainsFunc(open, l.Range.Overlaps) {
 			trust = max(trust, l.Expiration)
 		}
 	}
-	return r.view.now().Add(trust + clockGrain)
+	return b.view.now().Add(trust + clockGrain)
 }
 
 // lasting are the flaws that an earlier listing had too. A listing is not of one moment:
 // one that meets a split, ours or another processor's, shows the parent beside its
 // children, or neither. So what is new is looked at again in the next round.
-func (r *run) lasting(found []flaw) (lasting []flaw) {
+func (b *balancer) lasting(found []flaw) (lasting []flaw) {
 	since := map[string]time.Time{}
 	for _, f := range found {
-		first, known := r.flaws[f.id]
+		first, known := b.flaws[f.id]
 		if !known {
 			first = time.Now()
 		}
 		since[f.id] = first
-		if time.Since(first) >= r.opts.Acquire/2 {
+		if time.Since(first) >= b.opts.Acquire/2 {
 			lasting = append(lasting, f)
 		} else {
-			r.view.distrust()
+			b.view.distrust()
 		}
 	}
-	r.flaws = since
+	b.flaws = since
 	return lasting
 }
 
@@ -255,25 +255,25 @@ func (r *run) holes() []Range {
 }
 
 // overlaps are the leases whose ranges overlap and that nobody was told of.
-func (r *run) overlaps() (found []flaw) {
-	add := func(a Record, id string, err error) {
-		if !r.reported[id] {
-			found = append(found, flaw{id: id, err: &Error{Origin: OriginBalancer, Lease: a.Token, Err: err}})
+func (b *balancer) overlaps() (found []flaw) {
+	add := func(of Record, id string, err error) {
+		if !b.reported[id] {
+			found = append(found, flaw{id: id, err: &Error{Origin: OriginBalancer, Lease: of.Token, Err: err}})
 		}
 	}
-	good, bad := r.view.leases()
+	good, bad := b.view.leases()
 	for _, l := range bad {
 		if errors.Is(l.Err, ErrOverlap) {
 			add(l, l.ID, l.Err)
 		}
 	}
 	for i := 1; i < len(good); i++ {
-		a, b := good[i-1], good[i]
-		if a.State == StateSplitting || b.State == StateSplitting || !a.Range.Overlaps(b.Range) {
+		left, right := good[i-1], good[i]
+		if left.State == StateSplitting || right.State == StateSplitting || !left.Range.Overlaps(right.Range) {
 			continue
 		}
-		if !r.view.covers(a) && !r.view.covers(b) { // else its worker, or whoever takes it, removes it
-			add(a, a.ID+" "+b.ID, fmt.Errorf("%w: %s and %s: keys in both are delivered twice", ErrOverlap, a.ID, b.ID))
+		if !b.view.covers(left) && !b.view.covers(right) { // else its worker, or whoever takes it, removes it
+			add(left, left.ID+" "+right.ID, fmt.Errorf("%w: %s and %s: keys in both are delivered twice", ErrOverlap, left.ID, right.ID))
 		}
 	}
 	return found

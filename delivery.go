@@ -45,7 +45,7 @@ func (d *deliverer) deliver(page Page) ending {
 // batch is what the handler gets of a page.
 func (d *deliverer) batch(page Page, on *delivery) *Batch {
 	b := &Batch{
-		LeaseToken: d.lease.Token, Range: d.lease.Range, Instance: d.r.me.instance,
+		LeaseToken: d.lease.Token, Range: d.lease.Range, Instance: d.r.me.Instance,
 		Attempt: d.keeper.soFar().failures + 1, Session: page.Session, Charge: page.Charge,
 		Changes: slices.Clone(page.Changes), // the handler may do with its slice what it likes
 	}

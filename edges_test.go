@@ -51,7 +51,7 @@ func TestPausesStayWithinTheirBounds(t *testing.T) {
 	for _, o := range []Options{{}, {RetryMin: 10 * time.Second, RetryMax: 20 * time.Second}, {RetryMin: 9 * time.Hour, RetryMax: 1000 * time.Hour}, {RetryMin: 1, RetryMax: 2}} {
 		r := idle(o)
 		for failures := range 200 {
-			d := r.backoff(r.rng, failures+1)
+			d := r.backoff(r.balancer.rng, failures+1)
 			low := r.opts.RetryMin / 2
 			if failures > maxDoublings {
 				low = r.opts.RetryMax / 2
@@ -68,7 +68,7 @@ func TestPausesThatAreAskedForAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := idle(Options{Hooks: Hooks{Error: func(*Error) {}}})
 		calls, begun := 0, time.Now()
-		err := r.paced(t.Context(), r.rng, "", func() error {
+		err := r.paced(t.Context(), r.balancer.rng, "", func() error {
 			if calls++; calls < 4 {
 				return &ThrottledError{After: 5 * time.Hour}
 			}
@@ -171,7 +171,7 @@ func TestAFlawIsToldWhenItLasts(t *testing.T) {
 			for _, id := range ids {
 				found = append(found, flaw{id: id})
 			}
-			return len(r.lasting(found))
+			return len(r.balancer.lasting(found))
 		}
 		if n := told("a"); n != 0 {
 			t.Errorf("%d are told at once", n)
@@ -196,51 +196,33 @@ func TestALeaseIsOverdueSinceItWasFirstFree(t *testing.T) {
 		r.view.put(free)
 		begun := time.Now()
 		for range 5 {
-			r.noteOverdue(r.situation())
+			r.balancer.noteWaiting(r.balancer.situation())
 			time.Sleep(r.opts.Acquire)
 		}
-		if since := r.overdue["l"]; !since.Equal(begun) || !r.situation().overdue["l"] {
-			t.Errorf("free since %v, overdue %v, want since %v", since, r.situation().overdue["l"], begun)
+		if since := r.balancer.waiting["l"]; !since.Equal(begun) || !r.balancer.isOverdue(free) {
+			t.Errorf("free since %v, overdue %v, want since %v", since, r.balancer.isOverdue(free), begun)
 		}
 		r.opts.Drain = time.Hour // an owner may take this long before it gives
-		if r.situation().overdue["l"] {
+		if r.balancer.isOverdue(free) {
 			t.Error("overdue before an owner can have drained")
 		}
 	})
 }
 
-// An owner with an epoch that shows no presence has died: it is no worker that others are to
-// be fair to, or could steal from.
-func TestTheDeadAreNoWorkers(t *testing.T) {
-	now := time.Now()
-	me, dead, net := owner{"a", "1"}, owner{"b", "2"}, owner{"net", ""}
-	s := situation{hosts: []owner{me}, now: now, expiration: time.Minute}
-	for i, o := range []owner{dead, dead, dead, net} {
-		r := FullRange().Cut(4)[i]
-		s.leases = append(s.leases, Record{Kind: KindLease, ID: r.String(), Token: r.String(), Range: r, Owner: o.instance, Epoch: o.epoch, Updated: now})
-	}
-	if w := weigh(s); !slices.Equal(w.workers, []owner{me, net}) || w.foreign[dead] || !w.foreign[net] {
-		t.Errorf("workers %v, foreign %v", w.workers, w.foreign)
-	}
-	if p := balance(s, me); len(p.steal) != 0 {
-		t.Errorf("%d leases are stolen", len(p.steal))
-	}
-}
-
-// A host that knows nothing of us takes what it wants: nothing free is kept for it.
-func TestNothingFreeIsKeptForForeignHosts(t *testing.T) {
-	now := time.Now()
-	me := owner{"a", "1"}
-	for _, token := range []string{"1", "2", "3", "4", "5", "6"} {
-		s := situation{hosts: []owner{me}, now: now, expiration: time.Minute}
-		for i, o := range []string{"much", "much", "much", "much", "little", ""} {
-			l := Record{Kind: KindLease, ID: token + o, Token: token, Range: FullRange().Cut(6)[i], Owner: o, Updated: now, Position: At(`"1"`)}
-			s.leases = append(s.leases, l)
+// A lease that is free may be taken when the last owner must have stopped, and not before.
+func TestAFreeLeaseBehindAFenceIsNotTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := idle(Options{})
+		now := time.Now()
+		r.view.heard([]Record{{Kind: KindLease, ID: "l", Version: 1, Token: "-FF", Range: FullRange(), Position: At(`"1"`), Fence: now.Add(time.Minute)}}, now)
+		if p := r.balancer.situation().plan; len(p.Take) != 0 {
+			t.Errorf("took %v", p.Take)
 		}
-		if p := balance(s, me); len(p.take) != 1 {
-			t.Errorf("%d leases are taken, want the one that is free", len(p.take))
+		time.Sleep(2 * time.Minute)
+		if p := r.balancer.situation().plan; len(p.Take) != 1 {
+			t.Errorf("took %v after the fence, want the lease", p.Take)
 		}
-	}
+	})
 }
 
 // A write that was begun may go on for a while after the end, and no longer.
@@ -301,7 +283,7 @@ func TestALeaseThatIsNoLongerCoveredIsFreed(t *testing.T) {
 			r := idle(Options{})
 			r.store = s
 			late := made(FullRange(), 1, 1)
-			late.Owner, late.Epoch = r.me.instance, r.me.epoch
+			late.Owner, late.Epoch = r.me.Instance, r.me.Epoch
 			if covered {
 				for _, half := range FullRange().Cut(2) {
 					r.view.put(made(half, 5, 1))

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/millrace/changefeed/internal/balance"
 )
 
 // LeaseStore keeps the records of one deployment unit: who reads what, up to where. A
@@ -149,6 +151,9 @@ func (s State) isKnown() bool { return s == StateLive || s == StateSplitting || 
 
 // Free tells a lease without an owner.
 func (l Record) Free() bool { return l.Owner == "" }
+
+// owner is the process that the lease belongs to.
+func (l Record) owner() balance.Owner { return balance.Owner{Instance: l.Owner, Epoch: l.Epoch} }
 
 // expired tells whether the owner has been silent for too long by the store's clock.
 func (l Record) expired(now time.Time, expiration time.Duration) bool {

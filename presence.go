@@ -34,8 +34,8 @@ func (p *presence) run(ctx context.Context) {
 // for a dead instance to take what is free.
 func (p *presence) show(ctx context.Context) error {
 	l := p.record
-	l.Kind, l.Token = KindHost, p.r.me.instance+"/"+p.r.me.epoch
-	l.Owner, l.Epoch = p.r.me.instance, p.r.me.epoch
+	l.Kind, l.Token = KindHost, p.r.me.Instance+"/"+p.r.me.Epoch
+	l.Owner, l.Epoch = p.r.me.Instance, p.r.me.Epoch
 	l.Expiration = min(p.r.opts.Renew*5/2, p.r.opts.Expiration)
 	l.TTL = 2 * p.r.opts.Expiration
 	l.Timestamp = timestamp()

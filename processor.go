@@ -4,14 +4,14 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"hash/fnv"
-	mathrand "math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace/changefeed/internal/balance"
 )
 
 // Processor reads the change feed of a source with as many other instances as share
@@ -79,7 +79,7 @@ func (p *Processor) Run(ctx context.Context) error {
 	var around sync.WaitGroup
 	around.Go(func() { r.follower.run(ctx) })
 	around.Go(func() { r.presence.run(ctx) })
-	r.rounds(ctx)
+	r.balancer.rounds(ctx)
 	around.Wait()
 	r.leave()
 	return nil
@@ -89,27 +89,20 @@ func (p *Processor) Run(ctx context.Context) error {
 type run struct {
 	*Processor
 	hooks Hooks
-	me    owner
+	me    balance.Owner
 	view  *view
 	base  context.Context // values of the caller's context, without its end
 	seed  uint64
-	rng   *mathrand.Rand // of the goroutine that runs the rounds
-	kick  chan struct{}  // there is news: do not wait for the next round
-	phase time.Time      // leases are renewed at whole intervals from here, so all together
+	kick  chan struct{} // there is news: do not wait for the next round
+	phase time.Time     // leases are renewed at whole intervals from here, so all together
 	work  sync.WaitGroup
 
 	claims   claims
+	balancer balancer
 	follower follower
 	presence presence
 	ready    atomic.Bool // the unit's leases exist
 	past     past
-
-	// Of the goroutine that runs the rounds.
-	overdue  map[string]time.Time // since when a lease is in nobody's hands, or not given to us
-	planned  time.Time            // the store's time at which the last plan was made
-	flaws    map[string]time.Time // since when a listing has shown one
-	tiled    []Record             // as the last listing without a hole had them
-	reported map[string]bool      // documents that were reported as broken
 }
 
 func (p *Processor) newRun(ctx context.Context) *run {
@@ -119,18 +112,15 @@ func (p *Processor) newRun(ctx context.Context) *run {
 	r := &run{
 		Processor: p,
 		hooks:     p.opts.Hooks,
-		me:        owner{p.opts.Instance, epoch},
+		me:        balance.Owner{Instance: p.opts.Instance, Epoch: epoch},
 		view:      newView(p.store, p.source),
 		base:      context.WithoutCancel(ctx),
 		seed:      seed.Sum64(),
-		rng:       mathrand.New(mathrand.NewPCG(seed.Sum64(), 0)),
 		kick:      make(chan struct{}, 1),
 		phase:     time.Now(),
 		claims:    claims{workers: map[Range]*worker{}},
-		overdue:   map[string]time.Time{},
-		reported:  map[string]bool{},
 	}
-	r.follower.r, r.presence.r = r, r
+	r.balancer, r.follower.r, r.presence.r = newBalancer(r), r, r
 	return r
 }
 
@@ -143,23 +133,8 @@ func (r *run) leave() {
 	ctx, cancel := context.WithTimeout(r.base, r.opts.Drain)
 	defer cancel()
 	r.presence.retire(ctx)
-	r.declineGifts(ctx)
+	r.balancer.declineGifts(ctx)
 	r.work.Wait()
-}
-
-// declineGifts frees leases that were handed over to us but that we have not begun with.
-func (r *run) declineGifts(ctx context.Context) {
-	err := r.view.list(ctx, time.Now())
-	s := r.situation()
-	for _, l := range r.handedOver(s) {
-		l.Owner, l.Epoch, l.Timestamp = "", "", timestamp()
-		if _, updated := r.store.Update(ctx, l); !errors.Is(updated, ErrConflict) {
-			err = errors.Join(err, updated)
-		}
-	}
-	if err != nil {
-		r.report(ctx, OriginLeaseStore, "", fmt.Errorf("release leases not begun: %w", err))
-	}
 }
 
 // Options configure a [Processor]. Only Instance is required.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace/changefeed/internal/balance"
 )
 
 // play moves a progress by a script, and gives what it says after each word of it:
@@ -160,7 +162,7 @@ func TestTheFirstEndingCounts(t *testing.T) {
 		if e := tn.ending(); !e.none() || tn.untilStopped.Err() != nil {
 			t.Fatalf("ends by itself: %+v", e)
 		}
-		given := ending{why: ReasonGiven, to: owner{"b", "e"}}
+		given := ending{why: ReasonGiven, to: balance.Owner{Instance: "b", Epoch: "e"}}
 		if !tn.stop(given) || tn.stop(ending{why: ReasonStopped}) || tn.ending() != given {
 			t.Errorf("ends with %+v, want %+v", tn.ending(), given)
 		}

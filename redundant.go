@@ -136,8 +136,8 @@ func (p Position) lsn() (n uint64, ok bool) {
 func (l Record) untouched() bool { return l.isOurs() && l.Free() && l.Expiration == 0 }
 
 // dropRedundant has our workers give up the leases that others cover.
-func (r *run) dropRedundant() {
-	leases, _ := r.view.leases()
+func (b *balancer) dropRedundant() {
+	leases, _ := b.view.leases()
 	reach := ""
 	overlap := false
 	for _, l := range leases { // ordered by Range.Min
@@ -145,7 +145,7 @@ func (r *run) dropRedundant() {
 		reach = max(reach, l.Range.Max)
 	}
 	for _, l := range leases {
-		if w, _ := r.claims.worker(l.Range); overlap && w != nil && l.owner() == r.me && r.view.covers(l) {
+		if w, _ := b.claims.worker(l.Range); overlap && w != nil && l.owner() == b.me && b.view.covers(l) {
 			w.stop(ending{why: ReasonRedundant})
 		}
 	}

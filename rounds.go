@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	mathrand "math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace/changefeed/internal/balance"
 )
 
 // How often a round comes, in parts of [Options.Acquire].
@@ -17,44 +19,288 @@ const (
 	roundsPerEvent = 50 // news can make rounds come so much faster, no more
 )
 
+// balancer compares the leases with the instances, round after round. All of it belongs to the
+// goroutine that runs the rounds.
+type balancer struct {
+	*run
+	rng      *mathrand.Rand
+	waiting  map[string]time.Time // since when a lease should have been taken, or given by another owner
+	planned  time.Time            // the store's time at which the last plan was made
+	flaws    map[string]time.Time // since when a listing has shown one
+	tiled    []Record             // as the last listing without a hole had them
+	reported map[string]bool      // documents that were reported as broken
+}
+
+func newBalancer(r *run) balancer {
+	return balancer{
+		run: r, rng: mathrand.New(mathrand.NewPCG(r.seed, 0)),
+		waiting: map[string]time.Time{}, reported: map[string]bool{},
+	}
+}
+
 // rounds balances until ctx ends.
-func (r *run) rounds(ctx context.Context) {
+func (b *balancer) rounds(ctx context.Context) {
 	for ctx.Err() == nil {
-		expecting := r.round(ctx)
-		wait := jitter(r.rng, r.opts.Acquire)
-		if expecting && !r.follower.live.Load() {
-			wait = r.opts.Acquire / 10 // leases are on their way to us
+		expecting := b.round(ctx)
+		wait := jitter(b.rng, b.opts.Acquire)
+		if expecting && !b.follower.live.Load() {
+			wait = b.opts.Acquire / 10 // leases are on their way to us
 		}
-		if !pause(ctx, r.opts.Acquire/roundsPerEvent) {
+		if !pause(ctx, b.opts.Acquire/roundsPerEvent) {
 			return
 		}
-		r.await(ctx, min(wait, r.untilExpiry()))
+		b.await(ctx, min(wait, b.untilExpiry()))
 	}
 }
 
 // untilExpiry is how long until the next lease of another owner expires, or may be begun
 // with, counted from the last plan: whoever survives it need not find that out by chance.
-func (r *run) untilExpiry() time.Duration {
-	now := r.view.now()
-	soonest := r.opts.Expiration
-	leases, _ := r.view.leases()
+func (b *balancer) untilExpiry() time.Duration {
+	now := b.view.now()
+	soonest := b.opts.Expiration
+	leases, _ := b.view.leases()
 	for _, l := range leases {
-		if at := l.takeable(r.opts.Expiration); !at.Before(r.planned) && l.owner() != r.me {
+		if at := l.takeable(b.opts.Expiration); !at.Before(b.planned) && l.owner() != b.me {
 			soonest = min(soonest, at.Sub(now))
 		}
 	}
-	return soonest + jitter(r.rng, r.opts.Acquire/roundsPerEvent)
+	return soonest + jitter(b.rng, b.opts.Acquire/roundsPerEvent)
 }
 
 // await waits for news, for at most d.
-func (r *run) await(ctx context.Context, d time.Duration) {
+func (b *balancer) await(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-r.kick:
+	case <-b.kick:
 	case <-timer.C:
 	}
+}
+
+// round compares once and does what the plan says. It reports whether others are about to
+// give us leases.
+func (b *balancer) round(ctx context.Context) (expecting bool) {
+	b.past.mended(OriginBalancer, OriginLeaseStore, OriginSource)
+	s, listed, err := b.plan(ctx)
+	if err != nil {
+		b.planned = b.view.now() // what expires in an outage is no reason to ask more often
+		b.report(ctx, OriginBalancer, "", err)
+		return false
+	}
+	if listed {
+		b.dropRedundant()
+		b.checkCover(ctx)
+		b.presence.clean(ctx)
+	}
+	b.noteWaiting(s)
+	done := Round{Leases: len(s.leases), Instances: len(s.alive), Owned: b.claims.held(), Listed: listed}
+	done.Taken = b.acquire(ctx, append(s.pick(s.plan.Take), b.handedOver(s.leases)...))
+	done.Stolen = b.acquire(ctx, s.pick(s.plan.Steal))
+	done.Given = b.giveAway(s)
+	b.past.over(done)
+	b.hooks.Round(done)
+	return s.plan.Expected > 0
+}
+
+// plan makes the plan of a round. A theft is planned by a listing, because a stale view
+// must not cost anybody a lease.
+func (b *balancer) plan(ctx context.Context) (s situation, listed bool, err error) {
+	followed := b.follower.live.Load() && time.Since(b.view.listedAt()) < listRounds*b.opts.Acquire
+	if !followed {
+		if err := b.view.list(ctx, time.Now()); err != nil {
+			return s, false, err
+		}
+		return b.situation(), true, nil
+	}
+	s = b.situation()
+	if len(s.plan.Steal) == 0 {
+		return s, false, nil
+	}
+	if err := b.view.list(ctx, time.Now()); err != nil {
+		return s, false, err
+	}
+	return b.situation(), true, nil
+}
+
+// situation is what a round goes by.
+type situation struct {
+	leases []Record        // to be worked on, one for each range
+	alive  []balance.Owner // instances that show presence, this one included
+	plan   balance.Plan    // by the indexes of leases
+}
+
+// pick lists the leases of some indexes.
+func (s situation) pick(indexes []int) []Record {
+	picked := make([]Record, len(indexes))
+	for i, of := range indexes {
+		picked[i] = s.leases[of]
+	}
+	return picked
+}
+
+// situation is made of the view. Documents that are no leases are reported once and left
+// alone.
+func (b *balancer) situation() situation {
+	good, bad := b.view.placed()
+	for _, l := range bad {
+		if !b.reported[l.ID] && !errors.Is(l.Err, ErrOverlap) { // overlaps may pass: see checkCover
+			b.reported[l.ID] = true
+			b.raise(&Error{Origin: OriginLeaseStore, Lease: l.Token, Err: l.Err})
+		}
+	}
+	b.planned = b.view.now()
+	s := situation{leases: good, alive: []balance.Owner{b.me}}
+	for _, h := range b.view.kind(KindHost) {
+		alive := h.Err == nil && h.State == StateLive && b.planned.Sub(h.Updated) <= h.Expiration+clockGrain
+		if alive && h.owner() != b.me {
+			s.alive = append(s.alive, h.owner())
+		}
+	}
+	leases := make([]balance.Lease, len(good))
+	for i, l := range good {
+		fenced := l.Fence.After(b.planned)
+		leases[i] = balance.Lease{
+			Token: l.Token, Owner: l.owner(), Splitting: l.State == StateSplitting, Fenced: fenced, Overdue: b.isOverdue(l),
+			Free: l.Free() && !fenced || !l.Free() && l.expired(b.planned, b.opts.Expiration),
+		}
+	}
+	s.plan = balance.Compute(b.me, s.alive, leases)
+	return s
+}
+
+// isOverdue reports whether a lease has waited for so long that anybody may take it.
+func (b *balancer) isOverdue(l Record) bool {
+	since, waits := b.waiting[l.ID]
+	return waits && time.Since(since) > overdueRounds*b.opts.Acquire+b.opts.Drain
+}
+
+// noteWaiting keeps since when each lease has waited.
+func (b *balancer) noteWaiting(s situation) {
+	waiting := map[string]time.Time{}
+	for _, l := range s.pick(s.plan.Waiting) {
+		since, known := b.waiting[l.ID]
+		if !known {
+			since = time.Now()
+		}
+		waiting[l.ID] = since
+	}
+	b.waiting = waiting
+}
+
+// handedOver lists the leases that name this process as owner but are not being
+// worked on: given by others, or ours from a write whose answer was lost.
+func (b *balancer) handedOver(leases []Record) (mine []Record) {
+	for _, l := range leases {
+		if _, begun := b.claims.worker(l.Range); !begun && l.owner() == b.me && !l.expired(b.planned, b.opts.Expiration) {
+			mine = append(mine, l)
+		}
+	}
+	return mine
+}
+
+// declineGifts frees leases that were handed over to us but that we have not begun with.
+func (b *balancer) declineGifts(ctx context.Context) {
+	err := b.view.list(ctx, time.Now())
+	for _, l := range b.handedOver(b.situation().leases) {
+		l.Owner, l.Epoch, l.Timestamp = "", "", timestamp()
+		if _, updated := b.store.Update(ctx, l); !errors.Is(updated, ErrConflict) {
+			err = errors.Join(err, updated)
+		}
+	}
+	if err != nil {
+		b.report(ctx, OriginLeaseStore, "", fmt.Errorf("release leases not begun: %w", err))
+	}
+}
+
+// acquire takes leases and starts to work on them; it returns how many it got. After one
+// round's time it is time for a new plan: a slow store takes many rounds, at once after
+// each other.
+func (b *balancer) acquire(ctx context.Context, leases []Record) int {
+	var got atomic.Int64
+	bounded, cancel := context.WithTimeout(ctx, b.opts.Acquire)
+	defer cancel()
+	together(bounded, len(leases), func(i int) {
+		if b.take(bounded, leases[i]) {
+			got.Add(1)
+		}
+	})
+	if bounded.Err() != nil {
+		b.wake()
+	}
+	return int(got.Load())
+}
+
+// take makes a lease ours and starts to work on it.
+func (b *balancer) take(ctx context.Context, seen Record) bool {
+	if !b.claims.claim(seen.Range) {
+		return false // it is ours already, though the view may not know
+	}
+	if seen.untouched() && b.view.covers(seen) { // once it is taken, that can no longer be told
+		b.report(ctx, OriginLeaseStore, seen.Token, b.discard(ctx, seen))
+		b.claims.free(seen.Range)
+		return false
+	}
+	if !b.tryTake(ctx, seen) {
+		b.claims.free(seen.Range)
+		return false
+	}
+	return true
+}
+
+func (b *balancer) tryTake(ctx context.Context, seen Record) bool {
+	l := seen
+	l.Owner, l.Epoch, l.Expiration = b.me.Instance, b.me.Epoch, b.opts.Expiration
+	l.Fence = b.fence(seen)
+	var started time.Time
+	var got Record
+	err := b.paced(ctx, b.random("take "+seen.Token), seen.Token, func() (err error) {
+		writing, cancel := linger(ctx, b.opts.Drain)
+		defer cancel()
+		started, l.Timestamp = time.Now(), timestamp()
+		got, err = b.store.Update(writing, l)
+		return err
+	})
+	switch {
+	case errors.Is(err, ErrNotFound):
+		b.view.drop(seen.ID)
+		return false
+	case errors.Is(err, ErrConflict):
+		b.view.distrust() // somebody else was faster
+		return false
+	case err != nil:
+		b.view.distrust()
+		b.report(ctx, OriginLeaseStore, seen.Token, fmt.Errorf("acquire: %w", err))
+		return false
+	}
+	b.view.put(got)
+	b.start(got, started)
+	return true
+}
+
+// fence tells until when, by the store's clock, the new owner of a lease must wait: an
+// owner that did not give it away trusts it until it would have expired, and hears of
+// us only when it next writes.
+func (b *balancer) fence(seen Record) time.Time {
+	now := b.view.now()
+	given := seen.Free() || seen.owner() == b.me
+	if given || seen.expired(now, b.opts.Expiration) {
+		if seen.Fence.After(now) {
+			return seen.Fence
+		}
+		return time.Time{}
+	}
+	return seen.Updated.Add(max(seen.Expiration, b.opts.Expiration) + clockGrain)
+}
+
+// giveAway has workers hand their leases over; it returns how many do.
+func (b *balancer) giveAway(s situation) (given int) {
+	for i, to := range s.plan.Give {
+		if w, _ := b.claims.worker(s.leases[i].Range); w != nil && w.stop(ending{why: ReasonGiven, to: to}) {
+			given++
+		}
+	}
+	return given
 }
 
 // wake makes the next round come at once.
@@ -63,137 +309,6 @@ func (r *run) wake() {
 	case r.kick <- struct{}{}:
 	default:
 	}
-}
-
-// round looks at the leases once and does what the plan says. It tells whether others
-// are about to give us leases.
-func (r *run) round(ctx context.Context) (expecting bool) {
-	r.past.mended(OriginBalancer, OriginLeaseStore, OriginSource)
-	s, p, listed, err := r.plan(ctx)
-	if err != nil {
-		r.planned = r.view.now() // what expires in an outage is no reason to ask more often
-		r.report(ctx, OriginBalancer, "", err)
-		return false
-	}
-	if listed {
-		r.dropRedundant()
-		r.checkCover(ctx)
-		r.presence.clean(ctx)
-	}
-	r.noteOverdue(s)
-	done := Round{Leases: len(s.leases), Instances: len(s.hosts), Owned: r.claims.held(), Listed: listed}
-	done.Taken = r.acquire(ctx, append(p.take, r.handedOver(s)...))
-	done.Stolen = r.acquire(ctx, p.steal)
-	done.Given = r.giveAway(p.give)
-	r.past.over(done)
-	r.hooks.Round(done)
-	return p.expected > 0
-}
-
-// plan makes the plan of a round. A theft is planned by a listing, because a stale view
-// must not cost anybody a lease.
-func (r *run) plan(ctx context.Context) (s situation, p plan, listed bool, err error) {
-	if listed, err = r.look(ctx); err != nil {
-		return s, p, listed, err
-	}
-	s = r.situation()
-	p = balance(s, r.me)
-	if len(p.steal) == 0 || listed {
-		return s, p, listed, nil
-	}
-	if err := r.view.list(ctx, time.Now()); err != nil {
-		return s, p, false, err
-	}
-	s = r.situation()
-	return s, balance(s, r.me), true, nil
-}
-
-// look lists the records, unless they are being followed and were listed not long ago.
-func (r *run) look(ctx context.Context) (listed bool, err error) {
-	age := time.Since(r.view.listedAt())
-	if r.follower.live.Load() && age < listRounds*r.opts.Acquire {
-		return false, nil
-	}
-	return true, r.view.list(ctx, time.Now())
-}
-
-// situation is the view as the balancer sees it. Documents that are no leases, or
-// leases for a range that has one, are reported once and left alone.
-func (r *run) situation() situation {
-	good, bad := r.view.placed()
-	for _, l := range bad {
-		if !r.reported[l.ID] && !errors.Is(l.Err, ErrOverlap) { // overlaps may pass: see checkCover
-			r.reported[l.ID] = true
-			r.raise(&Error{Origin: OriginLeaseStore, Lease: l.Token, Err: l.Err})
-		}
-	}
-	r.planned = r.view.now()
-	s := situation{leases: good, now: r.planned, expiration: r.opts.Expiration, overdue: map[string]bool{}}
-	s.hosts = append(s.hosts, r.me)
-	for _, h := range r.view.kind(KindHost) {
-		alive := h.Err == nil && h.State == StateLive && s.now.Sub(h.Updated) <= h.Expiration+clockGrain
-		if alive && h.owner() != r.me {
-			s.hosts = append(s.hosts, h.owner())
-		}
-	}
-	for id, since := range r.overdue {
-		s.overdue[id] = time.Since(since) > overdueRounds*r.opts.Acquire+r.opts.Drain
-	}
-	return s
-}
-
-// noteOverdue keeps since when each lease has been free, or should have been given to us.
-func (r *run) noteOverdue(s situation) {
-	w := weigh(s)
-	waiting := map[string]time.Time{}
-	note := func(l Record) {
-		since, known := r.overdue[l.ID]
-		if !known {
-			since = time.Now()
-		}
-		waiting[l.ID] = since
-	}
-	for _, l := range slices.Concat(w.free, w.orphans) {
-		note(l)
-	}
-	for _, from := range w.workers {
-		if from == r.me {
-			continue
-		}
-		for _, l := range w.surplus(from) {
-			note(l)
-		}
-	}
-	r.overdue = waiting
-}
-
-// handedOver lists the leases that name this process as owner but are not being
-// worked on: given by others, or ours from a write whose answer was lost.
-func (r *run) handedOver(s situation) (mine []Record) {
-	for _, l := range s.leases {
-		if _, begun := r.claims.worker(l.Range); !begun && l.owner() == r.me && !l.expired(s.now, s.expiration) {
-			mine = append(mine, l)
-		}
-	}
-	return mine
-}
-
-// acquire takes leases and starts to work on them; it returns how many it got. After one
-// round's time it is time for a new plan: a slow store takes many rounds, at once after
-// each other.
-func (r *run) acquire(ctx context.Context, leases []Record) int {
-	var got atomic.Int64
-	bounded, cancel := context.WithTimeout(ctx, r.opts.Acquire)
-	defer cancel()
-	together(bounded, len(leases), func(i int) {
-		if r.take(bounded, leases[i]) {
-			got.Add(1)
-		}
-	})
-	if bounded.Err() != nil {
-		r.wake()
-	}
-	return int(got.Load())
 }
 
 // together calls f for each of n numbers, several at a time, until ctx ends.
@@ -213,91 +328,6 @@ func together(ctx context.Context, n int, f func(i int)) {
 	}
 }
 
-// take makes a lease ours and starts to work on it.
-func (r *run) take(ctx context.Context, seen Record) bool {
-	if !r.claims.claim(seen.Range) {
-		return false // it is ours already, though the view may not know
-	}
-	if seen.untouched() && r.view.covers(seen) { // once it is taken, that can no longer be told
-		r.report(ctx, OriginLeaseStore, seen.Token, r.discard(ctx, seen))
-		r.claims.free(seen.Range)
-		return false
-	}
-	if !r.tryTake(ctx, seen) {
-		r.claims.free(seen.Range)
-		return false
-	}
-	return true
-}
-
-func (r *run) tryTake(ctx context.Context, seen Record) bool {
-	l := seen
-	l.Owner, l.Epoch, l.Expiration = r.me.instance, r.me.epoch, r.opts.Expiration
-	l.Fence = r.fence(seen)
-	var started time.Time
-	var got Record
-	err := r.paced(ctx, r.random("take "+seen.Token), seen.Token, func() (err error) {
-		writing, cancel := linger(ctx, r.opts.Drain)
-		defer cancel()
-		started, l.Timestamp = time.Now(), timestamp()
-		got, err = r.store.Update(writing, l)
-		return err
-	})
-	switch {
-	case errors.Is(err, ErrNotFound):
-		r.view.drop(seen.ID)
-		return false
-	case errors.Is(err, ErrConflict):
-		r.view.distrust() // somebody else was faster
-		return false
-	case err != nil:
-		r.view.distrust()
-		r.report(ctx, OriginLeaseStore, seen.Token, fmt.Errorf("acquire: %w", err))
-		return false
-	}
-	r.view.put(got)
-	r.start(got, started)
-	return true
-}
-
-// fence tells until when, by the store's clock, the new owner of a lease must wait: an
-// owner that did not give it away trusts it until it would have expired, and hears of
-// us only when it next writes.
-func (r *run) fence(seen Record) time.Time {
-	now := r.view.now()
-	given := seen.Free() || seen.owner() == r.me
-	if given || seen.expired(now, r.opts.Expiration) {
-		if seen.Fence.After(now) {
-			return seen.Fence
-		}
-		return time.Time{}
-	}
-	return seen.Updated.Add(max(seen.Expiration, r.opts.Expiration) + clockGrain)
-}
-
-// start begins to work on a claimed lease that is ours since a write begun at started.
-func (r *run) start(l Record, started time.Time) {
-	w := newWorker(r, l, started)
-	r.claims.begin(w)
-	r.work.Go(func() {
-		if w.work() != ReasonStuck {
-			r.claims.free(l.Range)
-			r.wake()
-		}
-	})
-}
-
-// giveAway tells workers to hand their leases over.
-func (r *run) giveAway(give map[Range]owner) int {
-	n := 0
-	for of, to := range give {
-		if w, _ := r.claims.worker(of); w != nil && w.stop(ending{why: ReasonGiven, to: to}) {
-			n++
-		}
-	}
-	return n
-}
-
 // report tells Hooks.Error, unless the error is only that ctx has ended.
 func (r *run) report(ctx context.Context, from Origin, lease string, err error) {
 	if err == nil || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
@@ -313,80 +343,4 @@ func (r *run) raise(err *Error) {
 		r.past.failed(err)
 	}
 	r.hooks.Error(err)
-}
-
-// claims are the ranges that this process works on, or is about to. A range is claimed
-// before anything is written for it: the feed of the leases may tell the rounds of a write
-// before the writer hears of it.
-type claims struct {
-	mu       sync.Mutex
-	workers  map[Range]*worker // nil while the lease is being acquired
-	stopping bool
-}
-
-// claim reserves a range, unless it is taken.
-func (c *claims) claim(of Range) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, taken := c.workers[of]; taken {
-		return false
-	}
-	c.workers[of] = nil
-	return true
-}
-
-// free ends a claim; the range may be taken again.
-func (c *claims) free(of Range) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.workers, of)
-}
-
-// begin puts a worker on the range that was claimed for it.
-func (c *claims) begin(w *worker) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.workers[w.lease.Range] = w
-	if c.stopping {
-		w.stop(ending{why: ReasonStopped})
-	}
-}
-
-// stop stops all workers, and those that may yet begin.
-func (c *claims) stop() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stopping = true
-	for _, w := range c.workers {
-		if w != nil {
-			w.stop(ending{why: ReasonStopped})
-		}
-	}
-}
-
-// worker is who works on a range, if it is claimed.
-func (c *claims) worker(of Range) (w *worker, claimed bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	w, claimed = c.workers[of]
-	return w, claimed
-}
-
-// all are the workers, and whether they were told to stop.
-func (c *claims) all() (workers []*worker, stopping bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, w := range c.workers {
-		if w != nil {
-			workers = append(workers, w)
-		}
-	}
-	return workers, c.stopping
-}
-
-// held is how many ranges are claimed.
-func (c *claims) held() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.workers)
 }

@@ -172,7 +172,7 @@ func (w *worker) uncovered(parent Record) []Range {
 func (w *worker) createChild(ctx context.Context, parent Record, r Range) error {
 	child := Record{
 		Kind: KindLease, Version: 1, Token: r.String(), Range: r,
-		Owner: w.r.me.instance, Epoch: w.r.me.epoch, Expiration: w.r.opts.Expiration,
+		Owner: w.r.me.Instance, Epoch: w.r.me.Epoch, Expiration: w.r.opts.Expiration,
 		Position: parent.Position, Mode: parent.Mode, Attempts: parent.Attempts,
 		Timestamp: timestamp(), Properties: parent.Properties,
 	}

@@ -85,7 +85,7 @@ func (p *Processor) exit(r *run) {
 }
 
 func (r *run) status() Status {
-	s := Status{Instance: r.me.instance, Since: r.phase, Ready: r.ready.Load(), View: r.view.heardOf()}
+	s := Status{Instance: r.me.Instance, Since: r.phase, Ready: r.ready.Load(), View: r.view.heardOf()}
 	var workers []*worker
 	workers, s.Stopping = r.claims.all()
 	for _, w := range workers {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace/changefeed/internal/balance"
 )
 
 // tenure is the time for which this process holds a lease. Its contexts are named after
@@ -40,8 +42,8 @@ type tenure struct {
 // source or a store can be taken for one.
 type ending struct {
 	why    Reason
-	to     owner // ReasonGiven: who gets the lease
-	undone bool  // ReasonSplit: a merge has undone the split, so the lease stays
+	to     balance.Owner // ReasonGiven: who gets the lease
+	undone bool          // ReasonSplit: a merge has undone the split, so the lease stays
 }
 
 func (e ending) none() bool { return e.why == "" }
@@ -205,7 +207,7 @@ func (w *worker) release(e ending) Reason {
 	ctx, cancel := context.WithTimeout(w.r.base, w.r.opts.Drain)
 	defer cancel()
 	err := w.keeper.edit(ctx, func(l *Record) {
-		l.Owner, l.Epoch = e.to.instance, e.to.epoch
+		l.Owner, l.Epoch = e.to.Instance, e.to.Epoch
 		if e.undone {
 			l.State = StateLive
 		}
