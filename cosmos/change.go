@@ -1,11 +1,16 @@
 package cosmos
 
 import (
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/epk"
+	"github.com/millrace/changefeed/internal/pkey"
+	"github.com/millrace/changefeed/internal/rawjson"
 )
 
 // changes reads the body of a page, {"_rid":…,"Documents":[…],"_count":…}. Documents
@@ -16,178 +21,172 @@ func (c *Container) changes(body []byte, m changefeed.Mode) (list []changefeed.C
 	if m == changefeed.AllVersionsAndDeletes {
 		read = c.version
 	}
-	each := scanner{text: body}
-	each.documents(func() {
-		ch, ok := read(&each)
-		if ok {
+	err = eachDocument(body, func(s *rawjson.Scanner) {
+		if ch, ok := read(body, s); ok {
 			list = append(list, ch)
 		}
 	})
-	if each.bad {
-		return nil, fmt.Errorf("page has an error near byte %d of %d: %w", each.at, len(body), errJSON)
+	if err != nil {
+		return nil, err
 	}
 	return list, nil
 }
 
-// documents calls visit at each document of a page; visit steps over it.
-func (s *scanner) documents(visit func()) {
+// errJSON is a text that is not JSON, or not of the expected form.
+var errJSON = errors.New("malformed JSON")
+
+// eachDocument calls visit at each document of a page; visit steps over it. Pages are
+// large, and answers of a service need no second validation.
+func eachDocument(page []byte, visit func(*rawjson.Scanner)) error {
+	s := rawjson.Scan(page, 0)
 	listed := false
-	s.list('{', '}', func() {
-		name := s.str()
-		if !s.take(':') {
-			return
-		}
-		if string(name) == `"Documents"` {
+	for _, key := range s.Object() {
+		if key.Is("Documents") {
 			listed = true
-			s.array(visit)
-			return
+			for range s.Array() {
+				visit(&s)
+			}
 		}
-		s.value()
-	})
-	s.bad = s.bad || !listed
+	}
+	if s.Bad() || !listed {
+		return fmt.Errorf("page has an error near byte %d of %d: %w", s.Pos(), len(page), errJSON)
+	}
+	return nil
 }
 
 // item is a document, with the values that a change needs.
 type item struct {
-	body      []byte
-	id, etag  []byte
-	lsn, time []byte
-	keys      [][]byte
+	body           []byte
+	id, etag, time []byte
+	lsn            int64
+	keys           [epk.MaxLevels][]byte
 }
 
 // scanItem steps over a document and cuts out the LSN, which the feed adds to the
 // stored document: a handler must get the document as it was written. It overwrites
 // text.
-func (c *Container) scanItem(s *scanner) (it item, ok bool) {
-	it.keys = make([][]byte, len(c.paths))
-	if s.peek() != '{' {
-		s.bad = true
-		return it, false
-	}
-	from := s.at
-	var lsn member
-	s.object(func(m member) {
-		switch string(m.name) {
+func (c *Container) scanItem(text []byte, s *rawjson.Scanner) (it item, ok bool) {
+	s.Peek()
+	begin := s.Pos()
+	var lsn rawjson.Span
+	for from, key := range s.Object() {
+		name, value := key.Name(), s.Value().Of(text)
+		switch string(name) {
 		case "id":
-			it.id = m.value
+			it.id = value
 		case "_etag":
-			it.etag = m.value
+			it.etag = value
 		case "_ts":
-			it.time = m.value
+			it.time = value
 		case "_lsn":
-			it.lsn, lsn = m.value, m
+			it.lsn, lsn = integer(value), rawjson.Span{From: from, To: s.Pos()}
 		}
 		for i, p := range c.paths {
-			if string(m.name) == p[0] {
-				it.keys[i] = lookup(m.value, p[1:])
+			if string(name) == p[0] {
+				it.keys[i] = rawjson.Lookup(value, p[1:]...)
 			}
 		}
-	})
-	if s.bad {
+	}
+	if s.Bad() {
 		return it, false
 	}
-	it.body = s.text[from:s.at]
-	if it.lsn != nil {
-		it.body = cut(s.text, from, s.at, lsn)
+	it.body = text[begin:s.Pos()]
+	if lsn.To > 0 {
+		it.body = rawjson.CutMember(text, rawjson.Span{From: begin, To: s.Pos()}, lsn)
 	}
 	return it, true
 }
 
-// cut removes a member from the object at text[from:to]. At the end of the object,
-// where the service puts the LSN, a brace over the comma is enough; elsewhere the
-// object is copied.
-func cut(text []byte, from, to int, m member) []byte {
-	after := scanner{text: text, at: m.to}
-	switch last := after.peek() == '}'; {
-	case last && m.comma >= 0:
-		text[m.comma] = '}'
-		return text[from : m.comma+1 : m.comma+1]
-	case last:
-		return []byte("{}")
-	case m.comma >= 0:
-		return append(append(make([]byte, 0, to-from), text[from:m.comma]...), text[m.to:to]...)
+// key is the partition key of the document.
+func (c *Container) key(it *item) changefeed.PartitionKey { return pkey.Loose(c.paths, it.keys[:]) }
+
+// integer decodes a whole number; any other value gives 0.
+func integer(raw []byte) int64 {
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil {
+		f, _ := strconv.ParseFloat(string(raw), 64) // 12.0, or no number
+		return int64(f)
 	}
-	return append(append(make([]byte, 0, to-from), text[from:m.from]...), text[after.at+1:to]...)
+	return n
 }
 
 // item reads a document of the feed of latest versions.
-func (c *Container) item(s *scanner) (changefeed.Change, bool) {
-	it, ok := c.scanItem(s)
+func (c *Container) item(text []byte, s *rawjson.Scanner) (changefeed.Change, bool) {
+	it, ok := c.scanItem(text, s)
 	if !ok {
 		return changefeed.Change{}, false
 	}
-	// The text of the LSN lies after the cut and is still there.
 	return changefeed.Change{
-		Op: changefeed.OpUpsert, ID: unquote(it.id), PartitionKey: keyOf(it.keys), LSN: integer(it.lsn),
-		Time: time.Unix(integer(it.time), 0).UTC(), ETag: unquote(it.etag), Body: it.body,
+		Op: changefeed.OpUpsert, ID: rawjson.Text(it.id), PartitionKey: c.key(&it), LSN: it.lsn,
+		Time: time.Unix(integer(it.time), 0).UTC(), ETag: rawjson.Text(it.etag), Body: it.body,
 	}, true
 }
 
 // version reads an entry of the feed of all versions and deletes,
 // {"current":{…},"metadata":{…},"previous":{…}}.
-func (c *Container) version(s *scanner) (ch changefeed.Change, ok bool) {
-	if s.peek() != '{' {
-		s.bad = true
-		return ch, false
-	}
-	var current, previous, metadata []byte
-	s.object(func(m member) {
-		switch string(m.name) {
+func (c *Container) version(text []byte, s *rawjson.Scanner) (ch changefeed.Change, ok bool) {
+	var current, previous, metadata rawjson.Span
+	for _, key := range s.Object() {
+		switch value := s.Value(); string(key.Name()) {
 		case "current":
-			current = m.value
+			current = value
 		case "previous":
-			previous = m.value
+			previous = value
 		case "metadata":
-			metadata = m.value
+			metadata = value
 		}
-	})
-	if s.bad || len(metadata) == 0 || metadata[0] != '{' {
-		s.bad = true
+	}
+	if s.Bad() {
 		return ch, false
 	}
-	ch = c.metadata(s, metadata)
-	if it, ok := c.image(s, previous); ok {
-		ch.Previous, ch.ID, ch.PartitionKey = it.body, unquote(it.id), keyOf(it.keys)
+	ch = c.metadata(s, metadata.Of(text))
+	if it, ok := c.image(s, text, previous); ok {
+		ch.Previous, ch.ID, ch.PartitionKey = it.body, rawjson.Text(it.id), c.key(&it)
 	}
-	if it, ok := c.image(s, current); ok && ch.Op != changefeed.OpDelete {
-		ch.Body, ch.ETag, ch.ID, ch.PartitionKey = it.body, unquote(it.etag), unquote(it.id), keyOf(it.keys)
+	if it, ok := c.image(s, text, current); ok && ch.Op != changefeed.OpDelete {
+		ch.Body, ch.ETag, ch.ID, ch.PartitionKey = it.body, rawjson.Text(it.etag), rawjson.Text(it.id), c.key(&it)
 	}
-	return ch, !s.bad
+	return ch, !s.Bad()
 }
 
-// image reads an image of an item; null and {} are absent images.
-func (c *Container) image(of *scanner, text []byte) (item, bool) {
-	if len(text) == 0 || text[0] != '{' {
+// image reads an image of an item; null and {} are absent images. One that is broken makes
+// the page bad.
+func (c *Container) image(page *rawjson.Scanner, text []byte, at rawjson.Span) (item, bool) {
+	s := rawjson.Scan(text[:at.To], at.From)
+	if s.Peek() != '{' {
 		return item{}, false
 	}
-	s := scanner{text: text}
-	it, ok := c.scanItem(&s)
-	of.bad = of.bad || s.bad
+	it, ok := c.scanItem(text, &s)
+	if !ok {
+		page.Fail()
+	}
 	return it, ok && it.id != nil
 }
 
 // metadata reads the metadata of a version. Only those of a delete have id and key.
-func (c *Container) metadata(of *scanner, text []byte) (ch changefeed.Change) {
-	s := scanner{text: text}
-	s.object(func(m member) {
-		switch string(m.name) {
+func (c *Container) metadata(page *rawjson.Scanner, text []byte) (ch changefeed.Change) {
+	s := rawjson.Scan(text, 0)
+	for _, key := range s.Object() {
+		switch value := s.Value().Of(text); string(key.Name()) {
 		case "lsn":
-			ch.LSN = integer(m.value)
+			ch.LSN = integer(value)
 		case "crts":
-			ch.Time = time.Unix(integer(m.value), 0).UTC()
+			ch.Time = time.Unix(integer(value), 0).UTC()
 		case "operationType":
-			ch.Op = opOf(unquote(m.value))
+			ch.Op = opOf(rawjson.Text(value))
 		case "previousImageLSN":
-			ch.PreviousLSN = integer(m.value)
+			ch.PreviousLSN = integer(value)
 		case "timeToLiveExpired":
-			ch.Expired = string(m.value) == "true"
+			ch.Expired = string(value) == "true"
 		case "id":
-			ch.ID = unquote(m.value)
+			ch.ID = rawjson.Text(value)
 		case "partitionKey":
-			ch.PartitionKey = c.deletedKey(m.value)
+			ch.PartitionKey = c.deletedKey(value)
 		}
-	})
-	of.bad = of.bad || s.bad
+	}
+	if s.Bad() { // also without metadata
+		page.Fail()
+	}
 	return ch
 }
 
@@ -210,11 +209,11 @@ func (c *Container) deletedKey(text []byte) changefeed.PartitionKey {
 	values := make([][]byte, len(c.paths))
 	for i, p := range c.paths {
 		name := strings.Join(p, "/")
-		for _, path := range []keyPath{{name}, {"/" + name}, p, {p[len(p)-1]}} {
-			if values[i] = lookup(text, path); values[i] != nil {
+		for _, path := range []pkey.Path{{name}, {"/" + name}, p, {p[len(p)-1]}} {
+			if values[i] = rawjson.Lookup(text, path...); values[i] != nil {
 				break
 			}
 		}
 	}
-	return keyOf(values)
+	return pkey.Loose(c.paths, values)
 }

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/rawjson"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -34,12 +35,13 @@ func (c *Container) commit(ctx context.Context, key changefeed.PartitionKey, wri
 	if len(writes) == 0 || len(writes) > maxWrites {
 		return nil, badRequest("batch has %d writes: want 1 to %d", len(writes), maxWrites)
 	}
-	if _, err := c.place(key); err != nil {
+	own, err := c.parseKey(key)
+	if err != nil {
 		return nil, err
 	}
 	operations := make([]operation, len(writes))
 	for i, w := range writes {
-		op, err := c.operation(key, w)
+		op, err := c.operation(own.Text(), w)
 		if err != nil {
 			return nil, op.refused(i, w, err)
 		}
@@ -52,7 +54,7 @@ func (c *Container) commit(ctx context.Context, key changefeed.PartitionKey, wri
 	a, err := c.do(ctx, request{
 		method: http.MethodPost, at: c.at("docs"), body: body, writes: true, action: actionOf(writes),
 		header: map[string]string{
-			"Content-Type": "application/json", "x-ms-documentdb-partitionkey": ascii(string(key)),
+			"Content-Type": "application/json", "x-ms-documentdb-partitionkey": ascii(own.Text()),
 			"x-ms-cosmos-is-batch-request": "True", "x-ms-cosmos-batch-atomic": "True",
 			"x-ms-cosmos-batch-ordered": "True",
 		},
@@ -79,7 +81,7 @@ func (o operation) refused(i int, w changefeed.Write, err error) error {
 	return &changefeed.WriteError{Index: i, Write: w, Err: err}
 }
 
-func (c *Container) operation(key changefeed.PartitionKey, w changefeed.Write) (operation, error) {
+func (c *Container) operation(key string, w changefeed.Write) (operation, error) {
 	op := operation{OperationType: w.Op.String(), ID: w.ID, IfMatch: w.IfMatch}
 	switch w.Op {
 	case changefeed.WriteUpsert, changefeed.WriteCreate, changefeed.WriteReplace:
@@ -107,43 +109,35 @@ func (c *Container) operation(key changefeed.PartitionKey, w changefeed.Write) (
 
 // checkItem verifies that the body is an item of the batch's logical partition, so that
 // the error can name the write.
-func (c *Container) checkItem(key changefeed.PartitionKey, w changefeed.Write) (id string, err error) {
-	if !json.Valid(w.Body) {
-		return "", badRequest("body is no JSON: want an object")
-	}
-	s := scanner{text: w.Body}
-	it := item{keys: make([][]byte, len(c.paths))}
-	s.object(func(m member) {
-		if string(m.name) == "id" {
-			it.id = m.value
+func (c *Container) checkItem(key string, w changefeed.Write) (id string, err error) {
+	var it item
+	s := rawjson.Strict(w.Body)
+	first := s.Peek()
+	for _, name := range s.Object() {
+		value := s.Value().Of(w.Body)
+		if name.Is("id") {
+			it.id = value
 		}
 		for i, p := range c.paths {
-			if string(m.name) == p[0] {
-				it.keys[i] = lookup(m.value, p[1:])
+			if name.Is(p[0]) {
+				it.keys[i] = rawjson.Lookup(value, p[1:]...)
 			}
 		}
-	})
-	switch id = unquote(it.id); {
-	case s.bad:
+	}
+	switch id = rawjson.Text(it.id); {
+	case first != '{' && json.Valid(w.Body):
 		return "", badRequest("body is %.40s: want an object", w.Body)
+	case !s.End():
+		return "", badRequest("body is no JSON: want an object")
 	case it.id != nil && it.id[0] != '"':
 		return "", badRequest("id is %.40s: want a string", it.id)
 	case w.ID != "" && w.ID != id:
 		return id, badRequest("id of the body is %q: want %q, that of the write", id, w.ID)
 	}
-	if own := keyOf(it.keys); own != canonical(key) {
+	if own := c.key(&it); string(own) != key {
 		return id, badRequest("partition key of item %q is %s: want %s, that of the batch", id, own, key)
 	}
 	return id, checkID(id)
-}
-
-// canonical returns a key in the text that [changefeed.Key] gives: keys are compared as
-// text.
-func canonical(key changefeed.PartitionKey) changefeed.PartitionKey {
-	var values [][]byte
-	s := scanner{text: []byte(key)}
-	s.array(func() { values = append(values, s.value()) })
-	return keyOf(values)
 }
 
 func checkID(id string) error {
@@ -201,7 +195,8 @@ func commitLSN(h http.Header) int64 {
 	if lsn, err := strconv.ParseInt(h.Get("lsn"), 10, 64); err == nil {
 		return lsn
 	}
-	return sessionLSN(h.Get("x-ms-session-token"))
+	_, lsn, _ := service.Session(h.Get("x-ms-session-token"))
+	return lsn
 }
 
 // actionOf returns the right that the first write of a batch needs, to be named when

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/epk"
+	"github.com/millrace/changefeed/internal/pkey"
 )
 
 // Container is a container of the account. As a [changefeed.Source] and a
@@ -22,7 +23,7 @@ type Container struct {
 	database  string
 	id        string
 	rid       string
-	paths     []keyPath
+	paths     []pkey.Path
 	hash      epk.Kind
 	expires   bool          // items can have a time to live
 	retention time.Duration // of all versions and deletes
@@ -82,8 +83,9 @@ func (c *Container) parse(body []byte) error {
 	}
 	c.rid, c.expires = said.RID, said.DefaultTTL != nil
 	c.retention = time.Duration(said.ChangeFeedPolicy.RetentionDuration) * time.Minute
-	for _, p := range said.PartitionKey.Paths {
-		c.paths = append(c.paths, parseKeyPath(p))
+	var err error
+	if c.paths, err = pkey.ParsePaths(said.PartitionKey.Paths); err != nil {
+		return fmt.Errorf("parse properties: %w", err)
 	}
 	switch {
 	case strings.EqualFold(said.PartitionKey.Kind, "MultiHash"):
@@ -94,22 +96,6 @@ func (c *Container) parse(body []byte) error {
 		c.hash = epk.HashV1
 	}
 	return nil
-}
-
-// keyPath is a partition key path as its segments.
-type keyPath []string
-
-func (p keyPath) String() string { return "/" + strings.Join(p, "/") }
-
-// parseKeyPath reads a path such as /address/city or /"my key".
-func parseKeyPath(path string) (p keyPath) {
-	for segment := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
-		if n := len(segment); n >= 2 && segment[0] == '"' && segment[n-1] == '"' {
-			segment = segment[1 : n-1]
-		}
-		p = append(p, segment)
-	}
-	return p
 }
 
 // do sends a request. A request about items names the resource id of the container, so
@@ -123,16 +109,22 @@ func (c *Container) do(ctx context.Context, r request) (*answer, error) {
 	return c.client.do(ctx, r)
 }
 
+// parseKey reads a key of the container, with all its levels.
+func (c *Container) parseKey(key changefeed.PartitionKey) (pkey.Key, error) {
+	k, err := pkey.Parse(string(key))
+	if err == nil && k.Len() != len(c.paths) {
+		err = badRequest("partition key %s has %d components: want %d, one for each of %v", key, k.Len(), len(c.paths), c.paths)
+	}
+	return k, err
+}
+
 // place checks a key and returns its effective partition key.
 func (c *Container) place(key changefeed.PartitionKey) (string, error) {
-	parsed, err := epk.Parse(string(key))
+	k, err := c.parseKey(key)
 	if err != nil {
-		return "", badRequest("partition key is %s: %v", key, err)
+		return "", err
 	}
-	if len(parsed) != len(c.paths) {
-		return "", badRequest("partition key %s has %d components: want %d, one for each of %v", key, len(parsed), len(c.paths), c.paths)
-	}
-	place, err := epk.Hash(c.hash, parsed)
+	place, err := epk.Hash(c.hash, k.Components())
 	if err != nil {
 		return "", badRequest("partition key %s: %v", key, err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // How a range is read
@@ -186,13 +187,13 @@ func (c *Container) page(a *answer, from changefeed.Position, m changefeed.Mode)
 		return changefeed.Page{}, errors.New("answer of the feed has no etag")
 	}
 	page.Session = a.header.Get("x-ms-session-token")
-	page.Head = sessionLSN(page.Session)
+	_, page.Head, _ = service.Session(page.Session)
 	page.Charge, _ = strconv.ParseFloat(a.header.Get("x-ms-request-charge"), 64) // absent: 0
 	if a.is(http.StatusOK) {
 		page.Changes, err = c.changes(a.body, m)
 	}
-	if end, ok := tokenLSN(a.header.Get("lsn")); ok && len(page.Changes) == 0 {
-		if at, ok := tokenLSN(from.Token); ok && at > end {
+	if end, ok := service.LSN(a.header.Get("lsn")); ok && len(page.Changes) == 0 {
+		if at, ok := service.LSN(from.Token); ok && at > end {
 			page.Ahead, page.Head = true, end
 		}
 	}
@@ -200,27 +201,6 @@ func (c *Container) page(a *answer, from changefeed.Position, m changefeed.Mode)
 		page.Changes = slices.DeleteFunc(page.Changes, func(ch changefeed.Change) bool { return ch.Time.Before(since) })
 	}
 	return page, err
-}
-
-// tokenLSN returns the LSN in a continuation that has the form of an LSN.
-func tokenLSN(token string) (int64, bool) {
-	lsn, err := strconv.ParseInt(strings.Trim(token, `"`), 10, 64)
-	return lsn, err == nil
-}
-
-// sessionLSN returns the newest LSN in a session token such as 0:-1#12#3=10, or 0 if
-// the token has another form.
-func sessionLSN(token string) int64 {
-	_, vector, _ := strings.Cut(token, ":")
-	parts := strings.Split(vector, "#")
-	if len(parts) < 2 {
-		return 0
-	}
-	lsn, err := strconv.ParseInt(parts[1], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return lsn
 }
 
 // ascii escapes the characters of a JSON text that a header cannot carry. The service

@@ -14,6 +14,8 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/leasedoc"
+	"github.com/millrace/changefeed/internal/pkey"
+	"github.com/millrace/changefeed/internal/rawjson"
 )
 
 // The partition key paths that a lease container may have.
@@ -111,7 +113,7 @@ func (s *Leases) find(ctx context.Context) error {
 	}
 	found := map[string][]byte{}
 	err := unthrottled(ctx, func() error {
-		_, err := s.query(ctx, prefixes, func(it item) { found[unquote(it.id)] = slices.Clone(it.body) })
+		_, err := s.query(ctx, prefixes, func(it item) { found[rawjson.Text(it.id)] = slices.Clone(it.body) })
 		return err
 	})
 	if err != nil {
@@ -181,7 +183,7 @@ const maxListPages = 10_000
 func (s *Leases) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 	var records []changefeed.Record
 	now, err := s.query(ctx, []string{s.prefix}, func(it item) {
-		if s.owns(unquote(it.id)) {
+		if s.owns(rawjson.Text(it.id)) {
 			records = append(records, s.record(it.body))
 		}
 	})
@@ -216,14 +218,13 @@ func (s *Leases) query(ctx context.Context, prefixes []string, visit func(item))
 		if err != nil {
 			return time.Time{}, err
 		}
-		each := scanner{text: a.body}
-		each.documents(func() {
-			if it, ok := s.c.scanItem(&each); ok {
+		err = eachDocument(a.body, func(each *rawjson.Scanner) {
+			if it, ok := s.c.scanItem(a.body, each); ok {
 				visit(it)
 			}
 		})
-		if each.bad {
-			return time.Time{}, fmt.Errorf("page has an error near byte %d of %d: %w", each.at, len(a.body), errJSON)
+		if err != nil {
+			return time.Time{}, err
 		}
 		next := a.header.Get("x-ms-continuation")
 		if next == "" {
@@ -269,7 +270,11 @@ func (s *Leases) write(ctx context.Context, verb string, op changefeed.WriteOp, 
 	if err != nil {
 		return l, fmt.Errorf("%s lease %s: %w", verb, l.Token, err)
 	}
-	return s.record(doc), nil
+	stored := s.record(doc)
+	if stored.ETag == "" {
+		return l, fmt.Errorf("%s lease %s: the answer is no document: %.100q", verb, l.Token, doc)
+	}
+	return stored, nil
 }
 
 // Delete implements [changefeed.LeaseStore].
@@ -289,14 +294,7 @@ func (s *Leases) keyOf(id string, doc []byte) changefeed.PartitionKey {
 	if s.path == leaseKeyPath || len(doc) == 0 {
 		return changefeed.Key(id)
 	}
-	text := scanner{text: doc}
-	var value []byte
-	text.object(func(m member) {
-		if string(m.name) == leaseAltPath[1:] {
-			value = m.value
-		}
-	})
-	return keyOf([][]byte{value})
+	return pkey.Loose(s.c.paths, [][]byte{rawjson.Lookup(doc, s.c.paths[0]...)})
 }
 
 // put sends one write and returns the stored document.
@@ -331,9 +329,6 @@ func (s *Leases) put(ctx context.Context, w changefeed.Write, key changefeed.Par
 	a, err := s.c.do(ctx, r)
 	if err != nil {
 		return nil, err
-	}
-	if w.Op != changefeed.WriteDelete && etagOf(a.body) == "" {
-		return nil, fmt.Errorf("%s: the answer is no document: %.100q", r, a.body)
 	}
 	return a.body, nil
 }

@@ -21,21 +21,23 @@ import (
 
 // step is an operation of a batch, parsed.
 type step struct {
-	write  changefeed.Write
-	cond   docstore.Condition
+	write  docstore.Write
 	action string
 	key    string // as sent; of a bulk
 	keyed  bool
 }
 
-// stepKinds are the operations by name, each with the right that it needs.
-var stepKinds = map[string]step{
-	"Create":  {write: changefeed.Write{Op: changefeed.WriteCreate}, action: auth.Create},
-	"Upsert":  {write: changefeed.Write{Op: changefeed.WriteUpsert}, action: auth.Upsert},
-	"Replace": {write: changefeed.Write{Op: changefeed.WriteReplace}, action: auth.Replace},
-	"Patch":   {write: changefeed.Write{Op: changefeed.WritePatch}, action: auth.Replace},
-	"Delete":  {write: changefeed.Write{Op: changefeed.WriteDelete}, action: auth.Delete},
-	"Read":    {write: changefeed.Write{Op: changefeed.WriteRead}, action: auth.ReadItem},
+// kinds are the operations by name, and the action that each is to be allowed.
+var kinds = map[string]struct {
+	op     changefeed.WriteOp
+	action string
+}{
+	"Create":  {changefeed.WriteCreate, auth.Create},
+	"Upsert":  {changefeed.WriteUpsert, auth.Upsert},
+	"Replace": {changefeed.WriteReplace, auth.Replace},
+	"Patch":   {changefeed.WritePatch, auth.Replace},
+	"Delete":  {changefeed.WriteDelete, auth.Delete},
+	"Read":    {changefeed.WriteRead, auth.ReadItem},
 }
 
 // writeBatch carries out several operations: all or none, or each by itself. All rights are
@@ -67,24 +69,24 @@ func writeBatch(c *call) error {
 // parseBatch parses the operations. A body that begins with a byte beyond ASCII is
 // HybridRow, in which .NET's batches come.
 func parseBatch(body []byte) ([]step, error) {
-	switch {
-	case len(body) > 0 && body[0] >= 0x80:
+	if len(body) > 0 && body[0] >= 0x80 {
 		return nil, wire.BadRequest("body of the batch is binary: want a JSON array of operations")
-	case !rawjson.Valid(body):
-		return nil, wire.BadRequest("body of the batch is not JSON: want a JSON array of operations")
 	}
-	var steps []step
-	for text := range rawjson.Elements(body) {
-		s, err := parseStep(text)
-		if err != nil {
-			return nil, wire.BadRequest("operation %d of the batch: %v", len(steps), err)
-		}
-		if steps = append(steps, s); len(steps) > wire.MaxBatchOps {
+	texts, ok := splitBatch(body)
+	switch {
+	case !ok:
+		return nil, wire.BadRequest("body of the batch is not JSON: want a JSON array of operations")
+	case len(texts) == 0:
+		return nil, wire.BadRequest("body of the batch has no operations: want a JSON array of 1 to %d", wire.MaxBatchOps)
+	}
+	steps := make([]step, min(len(texts), wire.MaxBatchOps))
+	for i := range texts {
+		if i == wire.MaxBatchOps {
 			return nil, wire.BadRequest("batch request has more than %d operations", wire.MaxBatchOps)
 		}
-	}
-	if len(steps) == 0 {
-		return nil, wire.BadRequest("body of the batch has no operations: want a JSON array of 1 to %d", wire.MaxBatchOps)
+		if err := steps[i].parse(&texts[i]); err != nil {
+			return nil, wire.BadRequest("operation %d of the batch: %v", i, err)
+		}
 	}
 	return steps, nil
 }
@@ -94,11 +96,31 @@ type operationText struct {
 	kind, id, key, ifMatch, body []byte
 }
 
-// parseStep parses an operation.
-func parseStep(text []byte) (step, error) {
-	var o operationText
-	for name, value := range rawjson.Members(text) {
-		switch name {
+// splitBatch takes a batch apart, and checks all of it on the way: a text that is wrong
+// at its end must not be carried out in part. Of operations that are too many it returns
+// one.
+func splitBatch(body []byte) (texts []operationText, ok bool) {
+	s := rawjson.Strict(body)
+	if s.Peek() != '[' {
+		s.Value()
+		return nil, s.End()
+	}
+	for i := range s.Array() {
+		var o operationText
+		if s.Peek() == '{' {
+			o.scan(&s, body)
+		}
+		if i <= wire.MaxBatchOps {
+			texts = append(texts, o)
+		}
+	}
+	return texts, s.End()
+}
+
+func (o *operationText) scan(s *rawjson.Scanner, body []byte) {
+	for _, key := range s.Object() {
+		value := s.Value().Of(body)
+		switch string(key.Name()) {
 		case "operationType":
 			o.kind = value
 		case "id":
@@ -111,14 +133,19 @@ func parseStep(text []byte) (step, error) {
 			o.body = value
 		}
 	}
-	s, ok := stepKinds[rawjson.Text(o.kind)]
-	if !ok {
-		return s, wire.BadRequest("operationType is %s: want Create, Upsert, Replace, Patch, Delete or Read", shown(o.kind))
+}
+
+// parse understands one operation.
+func (s *step) parse(o *operationText) error {
+	kind, ok := kinds[string(rawjson.Key(o.kind).Name())]
+	if !ok || o.kind[0] != '"' {
+		return wire.BadRequest("operationType is %s: want Create, Upsert, Replace, Patch, Delete or Read", shown(o.kind))
 	}
+	s.write.Op, s.action = kind.op, kind.action
 	if s.key, s.keyed = rawjson.Text(o.key), o.key != nil; s.keyed && s.key == "" {
-		return s, wire.BadRequest(`partitionKey is %s: want a string with JSON in it, such as "[\"London\"]"`, shown(o.key))
+		return wire.BadRequest(`partitionKey is %s: want a string with JSON in it, such as "[\"London\"]"`, shown(o.key))
 	}
-	return s, s.complete(&o)
+	return s.complete(o)
 }
 
 // shown is a member's text for a message, cut if it is long.
@@ -151,14 +178,14 @@ func (s *step) complete(o *operationText) (err error) {
 	}
 	switch op {
 	case changefeed.WriteCreate:
-		s.write.Body = o.body
+		s.write.Body, s.write.Checked = o.body, true
 	case changefeed.WriteUpsert:
-		s.write.Body, s.cond = o.body, unlessOther(match, "")
+		s.write.Body, s.write.Checked, s.write.If = o.body, true, unlessOther(match, "")
 	case changefeed.WriteReplace:
-		s.write.Body, s.write.IfMatch = o.body, wire.Quoted(match)
+		s.write.Body, s.write.Checked, s.write.IfMatch = o.body, true, wire.Quoted(match)
 	case changefeed.WritePatch:
 		s.write.IfMatch = wire.Quoted(match)
-		s.write.Patch, s.cond, err = parsePatch(o.body)
+		s.write.Patch, s.write.If, err = parsePatch(o.body)
 	default:
 		s.write.IfMatch = wire.Quoted(match)
 	}
@@ -206,12 +233,11 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) error {
 	if err := p.readable(&c.in, steps); err != nil {
 		return err
 	}
-	writes := make([]changefeed.Write, len(steps))
-	conds := make([]docstore.Condition, len(steps))
+	writes := make([]docstore.Write, len(steps))
 	for i := range steps {
-		writes[i], conds[i] = steps[i].write, steps[i].cond
+		writes[i] = steps[i].write
 	}
-	done, err := p.Commit(c.ctx, writes, conditions(conds...))
+	done, err := p.Commit(c.ctx, writes)
 	outcomes := make([]outcome, len(steps))
 	if err != nil {
 		one, ok := errors.AsType[*changefeed.WriteError](err)
@@ -295,7 +321,7 @@ func (o *outcome) append(b []byte) []byte {
 	b = strconv.AppendFloat(b, o.charge, 'f', -1, 64)
 	if o.etag != "" {
 		b = append(b, `,"eTag":`...)
-		b = strconv.AppendQuote(b, o.etag) // ASCII
+		b = rawjson.AppendString(b, o.etag)
 	}
 	if o.after > 0 {
 		b = append(b, `,"retryAfterMilliseconds":`...)
@@ -303,7 +329,7 @@ func (o *outcome) append(b []byte) []byte {
 	}
 	if o.message != "" {
 		b = append(b, `,"message":`...)
-		b = wire.AppendString(b, o.message)
+		b = rawjson.AppendString(b, o.message)
 	}
 	if len(o.body) > 0 {
 		b = append(b, `,"resourceBody":`...)

@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/meter"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/rawjson"
 )
 
 // batchResult is one of a batch, as clients read it.
@@ -73,7 +74,7 @@ func TestBatch(t *testing.T) {
 		{"operationType":"Patch","id":"old","resourceBody":{"condition":"from c where c.v = 1","operations":[{"op":"incr","path":"/v","value":1}]}},
 		{"operationType":"Patch","id":"old","resourceBody":[{"op":"incr","path":"/v","value":1}]},
 		{"operationType":"Read","id":"old"},
-		{"operationType":"Delete","id":"gone","ifMatch":`+string(wire.AppendString(nil, etag))+`}]`)
+		{"operationType":"Delete","id":"gone","ifMatch":`+string(rawjson.AppendString(nil, etag))+`}]`)
 	all, statuses := a.results(t, 200)
 	if statuses != "201 201 200 201 200 200 200 200 204" {
 		t.Fatalf("statuses are %s", statuses)

@@ -77,7 +77,7 @@ func (b *bulk) locate(c *call, cont *docstore.Container) error {
 	for i := range b.steps {
 		s, key := &b.steps[i], own
 		if s.keyed {
-			if key, err = wire.ParseKey(s.key); err != nil {
+			if key, err = wire.Key(s.key); err != nil {
 				return wire.BadRequest("operation %d of the batch: partitionKey: %v", i, err)
 			}
 		}
@@ -137,7 +137,7 @@ func (b *bulk) run(ctx context.Context, i int) {
 		return
 	}
 	s, p := &b.steps[i], b.places[i]
-	done, err := p.Commit(ctx, []changefeed.Write{s.write}, conditions(s.cond))
+	done, err := p.Commit(ctx, []docstore.Write{s.write})
 	if err != nil {
 		b.outcomes[i] = refused(err)
 		return

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/query"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/pkey"
 )
 
 // call is a request on its way: its content, its sender, its cost, and its answer.
@@ -165,6 +166,11 @@ func (c *call) selection(cont *docstore.Container) (sel query.Selection, err err
 	}
 	if sel.Key, err = c.in.Key(); err != nil {
 		return sel, err
+	}
+	if sel.Key != "" { // continuations have a hash of it, so it must always have the same text
+		if sel.Key, err = pkey.Canonical(string(sel.Key)); err != nil {
+			return sel, err
+		}
 	}
 	narrowed, named, err := c.in.Narrow(sel.Range)
 	sel.Range, sel.Named = narrowed, sel.Named || named

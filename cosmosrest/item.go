@@ -1,7 +1,6 @@
 package cosmosrest
 
 import (
-	"bytes"
 	"net/http"
 	"strings"
 
@@ -101,25 +100,11 @@ func (c *call) idOf(cont *docstore.Container, key changefeed.PartitionKey, rid s
 		if err := c.work.Work(meter.DocWork + len(it.Body)); err != nil {
 			return "", err
 		}
-		if systemProperty(it.Body, "_rid") == rid {
+		if service.SystemText(it.Body, "_rid") == rid {
 			return it.ID, nil
 		}
 	}
 	return rid, nil
-}
-
-// systemProperty is the text of a string that the store writes at the end of each body, as
-// it is in JSON. The last one is looked for, because a document may have a member of the
-// same name elsewhere.
-func systemProperty(body []byte, name string) string {
-	label := `"` + name + `":"`
-	at := bytes.LastIndex(body, []byte(label))
-	if at < 0 {
-		return ""
-	}
-	value := body[at+len(label):]
-	end := bytes.Index(value, []byte(`","_`)) // another system property follows
-	return string(value[:max(end, 0)])
 }
 
 // readItem answers with an item, or with 304 if the client has it already.
@@ -165,5 +150,5 @@ func deleteItem(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.write(p.logical, changefeed.Write{Op: changefeed.WriteDelete, ID: p.id, IfMatch: c.in.IfMatch()}, nil)
+	return c.write(p.logical, docstore.Write{Write: changefeed.Write{Op: changefeed.WriteDelete, ID: p.id, IfMatch: c.in.IfMatch()}})
 }

@@ -32,7 +32,7 @@ func patchItem(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.write(p.logical, changefeed.Write{Op: changefeed.WritePatch, ID: p.id, Patch: ops, IfMatch: c.in.IfMatch()}, cond)
+	return c.write(p.logical, docstore.Write{Write: changefeed.Write{Op: changefeed.WritePatch, ID: p.id, Patch: ops, IfMatch: c.in.IfMatch()}, If: cond})
 }
 
 // parsePatch reads a patch: {"condition", "operations"}, or the bare operations, as batches

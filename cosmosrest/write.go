@@ -9,15 +9,19 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // Writes of single items.
 
 // createItem adds an item or, with the header of an upsert, adds or replaces it.
 func createItem(c *call) error {
-	w, action := changefeed.Write{Op: changefeed.WriteCreate}, auth.Create
+	var w docstore.Write
+	w.Op = changefeed.WriteCreate
+	action := auth.Create
 	if c.in.Flag(wire.HeaderUpsert) {
-		w, action = changefeed.Write{Op: changefeed.WriteUpsert}, auth.Upsert
+		w.Op, action = changefeed.WriteUpsert, auth.Upsert
+		w.If = unlessOther(c.in.Header(wire.HeaderIfMatch), c.in.Header(wire.HeaderIfNoneMatch))
 	}
 	if err := c.allow(action); err != nil {
 		return err
@@ -42,10 +46,7 @@ func createItem(c *call) error {
 	if err != nil {
 		return err
 	}
-	if w.Op == changefeed.WriteCreate {
-		return c.write(p, w, nil)
-	}
-	return c.write(p, w, unlessOther(c.in.Header(wire.HeaderIfMatch), c.in.Header(wire.HeaderIfNoneMatch)))
+	return c.write(p, w)
 }
 
 // keyOf is the partition key of a body that came without a header for it.
@@ -64,7 +65,7 @@ func unlessOther(match, none string) docstore.Condition {
 		return nil
 	}
 	return func(body []byte) (bool, error) {
-		etag := strings.ReplaceAll(systemProperty(body, "_etag"), `\"`, `"`)
+		etag := service.SystemText(body, "_etag")
 		return (match == "" || wire.Matches(match, etag)) && (none == "" || !wire.Matches(none, etag)), nil
 	}
 }
@@ -82,15 +83,15 @@ func replaceItem(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.write(p.logical, changefeed.Write{Op: changefeed.WriteReplace, ID: p.id, Body: body, IfMatch: c.in.IfMatch()}, nil)
+	return c.write(p.logical, docstore.Write{Write: changefeed.Write{Op: changefeed.WriteReplace, ID: p.id, Body: body, IfMatch: c.in.IfMatch()}})
 }
 
 // write carries out a write and answers it.
-func (c *call) write(p logical, w changefeed.Write, cond docstore.Condition) error {
+func (c *call) write(p logical, w docstore.Write) error {
 	if err := c.withoutTriggers(); err != nil {
 		return err
 	}
-	done, err := p.Commit(c.ctx, []changefeed.Write{w}, conditions(cond))
+	done, err := p.Commit(c.ctx, []docstore.Write{w})
 	c.spend(p.cont, done.Partition.ID, done.Charge)
 	c.out.SetSession(done.Partition.ID, done.Newest)
 	if err != nil {
@@ -110,22 +111,6 @@ func (c *call) write(p logical, w changefeed.Write, cond docstore.Condition) err
 		return c.reply(statusOf(w.Op, r), nil)
 	}
 	return c.reply(statusOf(w.Op, r), r.Body)
-}
-
-// conditions are those of writes, by index; nil for none, which is the usual case and
-// allocates nothing.
-func conditions(of ...docstore.Condition) map[int]docstore.Condition {
-	var all map[int]docstore.Condition
-	for i, cond := range of {
-		if cond == nil {
-			continue
-		}
-		if all == nil {
-			all = map[int]docstore.Condition{}
-		}
-		all[i] = cond
-	}
-	return all
 }
 
 // withoutTriggers refuses a write whose triggers would not run: to leave them out silently

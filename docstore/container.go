@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
-	"github.com/millrace/changefeed/internal/epk"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -21,10 +20,14 @@ import (
 // counts, then the head, then opening the gates. A reader who takes the head first sees
 // at least what was published with that head.
 type Container struct {
-	db      *DB
-	num     uint32
-	rid     string
-	self    string
+	db   *DB
+	num  uint32
+	rid  string
+	own  []byte // rid, decoded
+	self string
+
+	systemSize int // bytes of the system properties of a document, without its ETag
+
 	layout  atomic.Pointer[layout] // replaced by the committer
 	head    atomic.Int64           // newest LSN that readers may see
 	gate    gate                   // the head has moved
@@ -80,8 +83,10 @@ func newContainer(db *DB, num uint32, rid string) *Container {
 	c := &Container{db: db, num: num, rid: rid, clock: newClock()}
 	c.tallies = &tallies{db: db, cont: num, cells: db.cells, rows: map[tallyAt]row{}, dirty: map[tallyAt]row{}}
 	if own, err := decodeRID(rid); err == nil {
-		c.self = "dbs/" + encodeRID(own[:4]) + "/colls/" + rid + "/"
+		c.own, c.self = own, "dbs/"+encodeRID(own[:4])+"/colls/"+rid+"/"
 	}
+	most := service.System{Container: c.self, RID: c.itemRID(1, "", "")}
+	c.systemSize = most.Size()
 	return c
 }
 
@@ -146,21 +151,20 @@ func (c *Container) Commit(ctx context.Context, key changefeed.PartitionKey, wri
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.commit(ctx, p, writes, nil)
+	list := make([]Write, len(writes))
+	for i, w := range writes {
+		list[i].Write = w
+	}
+	r, err := c.commit(ctx, p, list)
 	if err != nil {
 		return nil, err
 	}
 	return r.results, nil
 }
 
-// Condition reports whether a write may go ahead, given the present document with its
-// system properties. Be quick there, because all writers wait, and do not keep body,
-// whose bytes belong to the group being committed.
-type Condition func(body []byte) (bool, error)
-
 // commit carries out a batch for a logical partition; without a key, that of the first
 // body.
-func (c *Container) commit(ctx context.Context, p LogicalPartition, writes []changefeed.Write, conds map[int]Condition) (*request, error) {
+func (c *Container) commit(ctx context.Context, p LogicalPartition, writes []Write) (*request, error) {
 	if err := c.usable(ctx); err != nil {
 		return nil, err
 	}
@@ -169,12 +173,9 @@ func (c *Container) commit(ctx context.Context, p LogicalPartition, writes []cha
 	if err != nil {
 		return nil, err
 	}
-	for i, cond := range conds {
-		r.ops[i].cond = cond
-	}
 	if err := c.db.submit(ctx, r); err != nil {
 		if ctx.Err() == nil && refused(err) {
-			return nil, &changefeed.WriteError{Index: r.failed, Write: writes[r.failed], Err: err}
+			return nil, &changefeed.WriteError{Index: r.failed, Write: writes[r.failed].Write, Err: err}
 		}
 		return nil, fmt.Errorf("commit to %q: %w", l.spec.ID, err)
 	}
@@ -193,15 +194,16 @@ func refused(err error) bool {
 
 // request prepares a batch: all work that needs no turn is done here, in the caller's
 // goroutine, because the committer serves every writer of the store.
-func (c *Container) request(l *layout, p LogicalPartition, writes []changefeed.Write) (*request, error) {
+func (c *Container) request(l *layout, p LogicalPartition, writes []Write) (*request, error) {
 	if len(writes) == 0 || len(writes) > maxBatch {
 		return nil, fmt.Errorf("%w: %d writes: want 1 to %d", ErrBatchLimit, len(writes), maxBatch)
 	}
 	pk, err := p.pk, error(nil)
 	r := &request{c: c, ops: make([]op, len(writes))}
-	for i, w := range writes {
+	for i := range writes {
+		w := &writes[i]
 		if r.ops[i], pk, err = c.prepare(l, pk, w); err != nil {
-			return nil, &changefeed.WriteError{Index: i, Write: w, Err: err}
+			return nil, &changefeed.WriteError{Index: i, Write: w.Write, Err: err}
 		}
 		r.size += len(w.Body)
 	}
@@ -224,41 +226,6 @@ func (c *Container) request(l *layout, p LogicalPartition, writes []changefeed.W
 	return r, nil
 }
 
-// canonicalKey returns the one text that a key has in the store. Keys are compared as
-// bytes, so 1, 1.0 and 1e0 must be written alike, and the same string must not appear
-// both with and without escapes.
-func canonicalKey(key string) (string, error) {
-	if key == "" {
-		return "", nil
-	}
-	// The common key, a single string without escapes, is canonical as it is.
-	if _, plain := epk.PlainString(key); plain {
-		return key, nil
-	}
-	var parts []json.RawMessage
-	if err := json.Unmarshal([]byte(key), &parts); err != nil {
-		return "", refuse("partition key is %q: want a JSON array such as %s", key, changefeed.Key("London"))
-	}
-	text := []byte{'['}
-	for i, p := range parts {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		switch {
-		case string(p) == "{}":
-			text = append(text, p...)
-		case p[0] == '{' || p[0] == '[':
-			return "", refuse("component %d of partition key %s is %s: want a string, number, boolean, null or {}", i, key, show(p))
-		default:
-			var err error
-			if text, err = appendScalar(text, p); err != nil {
-				return "", fmt.Errorf("read component %d of partition key %s: %w", i, key, err)
-			}
-		}
-	}
-	return string(append(text, ']')), nil
-}
-
 // one commits a single write; without a key, under that of its body. The error names
 // the operation and the container in place of the index in a batch.
 func (c *Container) one(ctx context.Context, key changefeed.PartitionKey, w changefeed.Write) (Item, error) {
@@ -269,7 +236,7 @@ func (c *Container) one(ctx context.Context, key changefeed.PartitionKey, w chan
 	}
 	var r *request
 	if err == nil {
-		r, err = c.commit(ctx, p, []changefeed.Write{w}, nil)
+		r, err = c.commit(ctx, p, []Write{{Write: w}})
 	}
 	if err != nil {
 		if we, ok := errors.AsType[*changefeed.WriteError](err); ok {

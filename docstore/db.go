@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -383,12 +382,16 @@ func (db *DB) RID() string { return encodeRID(db.rid) }
 // encodeRID writes a resource id as the service does: base64 in which a slash is a
 // hyphen, because resource ids are segments of URLs.
 func encodeRID(b []byte) string {
-	return strings.ReplaceAll(base64.StdEncoding.EncodeToString(b), "/", "-")
+	var short [32]byte
+	return string(ridEncoding.AppendEncode(short[:0], b))
 }
+
+// ridEncoding is base64 with a dash for the slash, which cannot stand in a path.
+var ridEncoding = base64.NewEncoding("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-")
 
 // decodeRID reverses encodeRID.
 func decodeRID(rid string) ([]byte, error) {
-	b, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(rid, "-", "/"))
+	b, err := ridEncoding.DecodeString(rid)
 	if err != nil || len(b) < 4 {
 		return nil, fmt.Errorf("resource id %q: %w", rid, ErrCorrupt)
 	}

@@ -12,13 +12,20 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/pkey"
+	"github.com/millrace/changefeed/internal/service"
 )
 
-var sampleProps = systemProps{
-	rid:  "AAAAAAAAAAAAAAAAAAAAAA==",
-	self: "dbs/AAAAAA==/colls/AAAAAAAAAAA=/docs/AAAAAAAAAAAAAAAAAAAAAA==/",
-	etag: `"00000000-0000-0000-0000-0000000004d2"`,
-	ts:   1700000000,
+var sampleProps = service.System{
+	Container: "dbs/AAAAAA==/colls/AAAAAAAAAAA=/",
+	RID:       "AAAAAAAAAAAAAAAAAAAAAA==",
+	ETag:      `"00000000-0000-0000-0000-0000000004d2"`,
+	Time:      1700000000,
+}
+
+// stored is the document as a write stores it.
+func (d *document) stored(sys service.System) []byte {
+	return append(sys.Append(d.render(sys.Size())), '}')
 }
 
 const sampleTail = `"_rid":"AAAAAAAAAAAAAAAAAAAAAA==",` +
@@ -26,44 +33,44 @@ const sampleTail = `"_rid":"AAAAAAAAAAAAAAAAAAAAAA==",` +
 	`"_etag":"\"00000000-0000-0000-0000-0000000004d2\"","_attachments":"attachments/","_ts":1700000000}`
 
 func TestParseDocumentReadsIDKeyAndTTL(t *testing.T) {
-	tenant, city := keyPath{"tenant"}, keyPath{"address", "city"}
+	tenant, city := pkey.Path{"tenant"}, pkey.Path{"address", "city"}
 	for _, c := range []struct {
 		body  string
-		paths []keyPath
+		paths []pkey.Path
 		id    string
 		key   changefeed.PartitionKey
 		ttl   int
 	}{
-		{`{"id":"1","tenant":"contoso"}`, []keyPath{tenant}, "1", changefeed.Key("contoso"), 0},
-		{" {\n\t\"id\" : \"1\" ,\r\n \"tenant\" : 5 } \n", []keyPath{tenant}, "1", changefeed.Key(5), 0},
-		{`{"id":"1"}`, []keyPath{tenant}, "1", changefeed.Key(changefeed.Undefined), 0},
-		{`{"id":"1","tenant":null,"ttl":-1}`, []keyPath{tenant}, "1", changefeed.Key(nil), -1},
-		{`{"id":"1","tenant":true,"ttl":60}`, []keyPath{tenant}, "1", changefeed.Key(true), 60},
-		{`{"id":"1","ttl":6e1}`, []keyPath{{"id"}}, "1", changefeed.Key("1"), 60},
-		{`{"id":"1","ttl":2147483647}`, []keyPath{{"id"}}, "1", changefeed.Key("1"), 2147483647},
-		{`{"id":"1","address":{"city":"Köln"}}`, []keyPath{city}, "1", changefeed.Key("Köln"), 0},
-		{`{"id":"1","address":{"x":{"city":1}}}`, []keyPath{city}, "1", changefeed.Key(changefeed.Undefined), 0},
-		{`{"id":"1","address":["city"]}`, []keyPath{city}, "1", changefeed.Key(changefeed.Undefined), 0},
+		{`{"id":"1","tenant":"contoso"}`, []pkey.Path{tenant}, "1", changefeed.Key("contoso"), 0},
+		{" {\n\t\"id\" : \"1\" ,\r\n \"tenant\" : 5 } \n", []pkey.Path{tenant}, "1", changefeed.Key(5), 0},
+		{`{"id":"1"}`, []pkey.Path{tenant}, "1", changefeed.Key(changefeed.Undefined), 0},
+		{`{"id":"1","tenant":null,"ttl":-1}`, []pkey.Path{tenant}, "1", changefeed.Key(nil), -1},
+		{`{"id":"1","tenant":true,"ttl":60}`, []pkey.Path{tenant}, "1", changefeed.Key(true), 60},
+		{`{"id":"1","ttl":6e1}`, []pkey.Path{{"id"}}, "1", changefeed.Key("1"), 60},
+		{`{"id":"1","ttl":2147483647}`, []pkey.Path{{"id"}}, "1", changefeed.Key("1"), 2147483647},
+		{`{"id":"1","address":{"city":"Köln"}}`, []pkey.Path{city}, "1", changefeed.Key("Köln"), 0},
+		{`{"id":"1","address":{"x":{"city":1}}}`, []pkey.Path{city}, "1", changefeed.Key(changefeed.Undefined), 0},
+		{`{"id":"1","address":["city"]}`, []pkey.Path{city}, "1", changefeed.Key(changefeed.Undefined), 0},
 		{
 			`{"tenant":"a","id":"1","address":{"city":"b"}}`,
-			[]keyPath{tenant, city, {"no"}},
+			[]pkey.Path{tenant, city, {"no"}},
 			"1",
 			changefeed.Key("a", "b", changefeed.Undefined),
 			0,
 		},
 		// numbers and strings have one text each
-		{`{"id":"1","tenant":1.50e1}`, []keyPath{tenant}, "1", changefeed.Key(15.0), 0},
-		{`{"id":"1","tenant":-0.0}`, []keyPath{tenant}, "1", `[0]`, 0},
-		{`{"id":"1","tenant":12345678901234567890}`, []keyPath{tenant}, "1", changefeed.Key(12345678901234567890.0), 0},
-		{`{"id":"1","tenant":1e-7}`, []keyPath{tenant}, "1", changefeed.Key(1e-7), 0},
-		{`{"id":"1","tenant":"\u003cb\u003e \"\\\/"}`, []keyPath{tenant}, "1", changefeed.Key(`<b> "\/`), 0},
-		{`{"id":"1","tenant":"\b\f\u0001\u2028é"}`, []keyPath{tenant}, "1", changefeed.Key("\b\f\x01\u2028é"), 0},
-		{`{"id":"\u00e9\ud83d\ude00"}`, []keyPath{{"id"}}, "é😀", changefeed.Key("é😀"), 0},
+		{`{"id":"1","tenant":1.50e1}`, []pkey.Path{tenant}, "1", changefeed.Key(15.0), 0},
+		{`{"id":"1","tenant":-0.0}`, []pkey.Path{tenant}, "1", `[0]`, 0},
+		{`{"id":"1","tenant":12345678901234567890}`, []pkey.Path{tenant}, "1", changefeed.Key(12345678901234567890.0), 0},
+		{`{"id":"1","tenant":1e-7}`, []pkey.Path{tenant}, "1", changefeed.Key(1e-7), 0},
+		{`{"id":"1","tenant":"\u003cb\u003e \"\\\/"}`, []pkey.Path{tenant}, "1", changefeed.Key(`<b> "\/`), 0},
+		{`{"id":"1","tenant":"\b\f\u0001\u2028é"}`, []pkey.Path{tenant}, "1", changefeed.Key("\b\f\x01\u2028é"), 0},
+		{`{"id":"\u00e9\ud83d\ude00"}`, []pkey.Path{{"id"}}, "é😀", changefeed.Key("é😀"), 0},
 		// the last of several members of one name counts, however it is written
-		{`{"id":"1","i\u0064":"2","tenant":{},"tenant":7}`, []keyPath{tenant}, "2", changefeed.Key(7), 0},
+		{`{"id":"1","i\u0064":"2","tenant":{},"tenant":7}`, []pkey.Path{tenant}, "2", changefeed.Key(7), 0},
 		{
 			`{"id":"1","address":{"city":1},"address":{"zip":2}}`,
-			[]keyPath{city},
+			[]pkey.Path{city},
 			"1",
 			changefeed.Key(changefeed.Undefined),
 			0,
@@ -79,7 +86,7 @@ func TestParseDocumentReadsIDKeyAndTTL(t *testing.T) {
 }
 
 func TestParseDocumentSaysWhatIsWrong(t *testing.T) {
-	paths := []keyPath{{"address", "city"}}
+	paths := []pkey.Path{{"address", "city"}}
 	const wantID, wantTTL = "want a string of 1 to 1023 bytes", "want whole seconds from 1 to 2147483647, or -1 for ever"
 	for body, want := range map[string]string{
 		``:               "body is not JSON, at byte 0: unexpected end of JSON input",
@@ -165,18 +172,18 @@ func TestRenderKeepsTheUsersTextAndReplacesTheSystems(t *testing.T) {
 		d, err := parseDocument([]byte(body), nil)
 		if err != nil {
 			t.Errorf("%s: %v", body, err)
-		} else if got := string(d.render(sampleProps)); got != want+sampleTail {
+		} else if got := string(d.stored(sampleProps)); got != want+sampleTail {
 			t.Errorf("%s:\n got %s\nwant %s", body, got, want+sampleTail)
 		}
 	}
 }
 
 func TestRenderAllocatesOnce(t *testing.T) {
-	d, err := parseDocument(sampleBody(), []keyPath{{"tenant"}})
+	d, err := parseDocument(sampleBody(), []pkey.Path{{"tenant"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := testing.AllocsPerRun(100, func() { d.render(sampleProps) }); n != 1 {
+	if n := testing.AllocsPerRun(100, func() { d.stored(sampleProps) }); n != 1 {
 		t.Errorf("%v allocations, want 1", n)
 	}
 }
@@ -194,7 +201,7 @@ func TestTheKeyOfADocumentIsThatOfItsValues(t *testing.T) {
 		if n, ok := value.(int64); ok {
 			value = float64(n)
 		}
-		d, err := parseDocument(body, []keyPath{{"a", "b"}})
+		d, err := parseDocument(body, []pkey.Path{{"a", "b"}})
 		if want := changefeed.Key(value); err != nil || d.key != want {
 			t.Fatalf("%s: key %s, %v, want %s", body, d.key, err, want)
 		}
@@ -222,7 +229,7 @@ func FuzzDocument(f *testing.F) {
 // checkRendered proves that a body is refused as bad, or reads the same after render.
 func checkRendered(t rapid.TB, body []byte) {
 	t.Helper()
-	paths := []keyPath{{"tenant"}, {"a", "b"}}
+	paths := []pkey.Path{{"tenant"}, {"a", "b"}}
 	d, err := parseDocument(body, paths)
 	if err != nil {
 		if !errors.Is(err, changefeed.ErrBadRequest) {
@@ -230,13 +237,13 @@ func checkRendered(t rapid.TB, body []byte) {
 		}
 		return
 	}
-	text := d.render(sampleProps)
+	text := d.stored(sampleProps)
 	again, err := parseDocument(text, paths)
 	if err != nil || again.id != d.id || again.key != d.key || again.ttl != d.ttl {
 		t.Fatalf("%q: renders as %s, which reads as %q, %s, %d, %v, not as %q, %s, %d",
 			body, text, again.id, again.key, again.ttl, err, d.id, d.key, d.ttl)
 	}
-	if twice := again.render(sampleProps); !bytes.Equal(twice, text) {
+	if twice := again.stored(sampleProps); !bytes.Equal(twice, text) {
 		t.Fatalf("%q: renders as %s, then as %s", body, text, twice)
 	}
 	want, got := decode(body).(map[string]any), decode(text).(map[string]any)
@@ -309,7 +316,7 @@ func sampleBody() []byte {
 }
 
 func BenchmarkParse(b *testing.B) {
-	body, paths := sampleBody(), []keyPath{{"tenant"}}
+	body, paths := sampleBody(), []pkey.Path{{"tenant"}}
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -320,7 +327,7 @@ func BenchmarkParse(b *testing.B) {
 }
 
 func BenchmarkParseAndRender(b *testing.B) {
-	body, paths := sampleBody(), []keyPath{{"tenant"}}
+	body, paths := sampleBody(), []pkey.Path{{"tenant"}}
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -328,6 +335,6 @@ func BenchmarkParseAndRender(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		d.render(sampleProps)
+		d.stored(sampleProps)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/epk"
+	"github.com/millrace/changefeed/internal/pkey"
 )
 
 // layout is the shape of a container at one moment: specification, partitions and logs.
@@ -21,8 +22,8 @@ import (
 type layout struct {
 	spec   ContainerSpec
 	kind   epk.Kind
-	paths  []keyPath
-	unique [][]keyPath
+	paths  []pkey.Path
+	unique [][]pkey.Path
 	byID   bool // has the index by id
 	parts  []*partition
 	logs   map[uint32]*changelog

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/epk"
+	"github.com/millrace/changefeed/internal/pkey"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -29,8 +30,8 @@ func (c *Container) LogicalPartition(key changefeed.PartitionKey) (LogicalPartit
 		return LogicalPartition{}, fmt.Errorf("locate in %q: %w", c.ID(), err)
 	}
 	if pk == "" {
-		pk, err = canonicalKey(string(key))
-		return LogicalPartition{c: c, pk: pk, rng: rng}, err
+		whole, err := pkey.Canonical(string(key))
+		return LogicalPartition{c: c, pk: string(whole), rng: rng}, err
 	}
 	return LogicalPartition{c: c, pk: pk, epk: rng.Min, rng: rng}, nil
 }
@@ -70,6 +71,25 @@ func (p *LogicalPartition) Item(ctx context.Context, id string) (Item, error) {
 	return it, nil
 }
 
+// Condition reports whether a write may go ahead, given the present document with its
+// system properties. Be quick there, because all writers wait, and do not keep body,
+// whose bytes belong to the group being committed.
+type Condition func(body []byte) (bool, error)
+
+// Write is a write of a batch, with what a server knows of it.
+type Write struct {
+	changefeed.Write
+
+	// If decides, in the write's turn and not before, about a document that exists: one
+	// that does not meet it refuses the batch, with [changefeed.ErrPrecondition]. Nil
+	// accepts any.
+	If Condition
+
+	// Checked says that Body is JSON in UTF-8. A server that took a batch apart knows,
+	// and spares the store another look at each byte.
+	Checked bool
+}
+
 // Commit is the answer to a batch of writes. Partition and Newest are set for a refused
 // batch too, because the server's answer has a session token either way.
 type Commit struct {
@@ -79,12 +99,9 @@ type Commit struct {
 	Newest    int64                // LSN of its newest change
 }
 
-// Commit is [Container.Commit] with conditions for some of the writes, by index. Where
-// the document exists and does not meet the condition, the batch is refused with
-// [changefeed.ErrPrecondition]. The server needs this for the condition of a patch,
-// which must be decided in the write's turn and not before.
-func (p *LogicalPartition) Commit(ctx context.Context, writes []changefeed.Write, conds map[int]Condition) (Commit, error) {
-	r, err := p.c.commit(ctx, *p, writes, conds)
+// Commit is [Container.Commit] for writes with conditions.
+func (p *LogicalPartition) Commit(ctx context.Context, writes []Write) (Commit, error) {
+	r, err := p.c.commit(ctx, *p, writes)
 	var done Commit
 	done.Partition, done.Newest = p.Partition()
 	if err != nil {
@@ -121,17 +138,22 @@ func (r *request) item() Item {
 
 // hashKey returns the effective partition key of a key.
 func (l *layout) hashKey(pk string) (string, error) {
-	parsed, err := epk.Parse(pk)
+	k, err := pkey.Parse(pk)
 	if err != nil {
-		return "", refuse("partition key is %s: %v", pk, err)
+		return "", err
 	}
-	if len(parsed) != len(l.paths) {
+	return l.place(&k)
+}
+
+// place is hashKey of a key that was read.
+func (l *layout) place(k *pkey.Key) (string, error) {
+	if k.Len() != len(l.paths) {
 		return "", fmt.Errorf("%w: %s has %d components: want %d, one for each of %s",
-			ErrKeyMismatch, pk, len(parsed), len(l.paths), strings.Join(l.spec.Paths, " "))
+			ErrKeyMismatch, k.Text(), k.Len(), len(l.paths), strings.Join(l.spec.Paths, " "))
 	}
-	h, err := epk.Hash(l.kind, parsed)
+	h, err := epk.Hash(l.kind, k.Components())
 	if err != nil {
-		return "", refuse("partition key %s: %v", pk, err)
+		return "", refuse("partition key %s: %v", k.Text(), err)
 	}
 	return h, nil
 }

@@ -215,15 +215,15 @@ func TestCommitWithConditions(t *testing.T) {
 			return strings.Contains(saw, fmt.Sprintf(`"v":%d,`, v)), nil
 		}
 	}
-	a := func(v int) changefeed.Write {
-		return changefeed.Write{Body: fmt.Appendf(nil, `{"id":"a","pk":"p","v":%d}`, v)}
+	a := func(v int, cond docstore.Condition) docstore.Write {
+		return docstore.Write{Write: changefeed.Write{Body: fmt.Appendf(nil, `{"id":"a","pk":"p","v":%d}`, v)}, If: cond}
 	}
 	p, err := c.LogicalPartition(changefeed.Key("p"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	commit := func(writes []changefeed.Write, conds map[int]docstore.Condition) ([]changefeed.Result, error) {
-		done, err := p.Commit(t.Context(), writes, conds)
+	commit := func(writes ...docstore.Write) ([]changefeed.Result, error) {
+		done, err := p.Commit(t.Context(), writes)
 		if part, newest := p.Partition(); done.Partition.ID != part.ID || done.Newest != newest || newest != c.Head() {
 			t.Errorf("partition %s is at LSN %d, want %s at %d, the head %d", done.Partition.ID, done.Newest, part.ID, newest, c.Head())
 		}
@@ -236,16 +236,16 @@ func TestCommitWithConditions(t *testing.T) {
 		}
 		return done.Results, err
 	}
-	if _, err := commit([]changefeed.Write{a(2)}, map[int]docstore.Condition{0: is(1)}); err != nil || saw != string(first.Body) {
+	if _, err := commit(a(2, is(1))); err != nil || saw != string(first.Body) {
 		t.Fatalf("a condition that is met: %v; it saw %s, want %s", err, saw, first.Body)
 	}
-	missing := changefeed.Write{Body: []byte(`{"id":"b","pk":"p"}`)}
-	if r, err := commit([]changefeed.Write{missing}, map[int]docstore.Condition{0: is(7)}); err != nil || !r[0].Created {
+	missing := docstore.Write{Write: changefeed.Write{Body: []byte(`{"id":"b","pk":"p"}`)}, If: is(7)}
+	if r, err := commit(missing); err != nil || !r[0].Created {
 		t.Fatalf("a condition on a document that is missing: %+v, %v", r, err)
 	}
 	// The second write sees what the first has done; the batch is refused as a whole.
 	head := c.Head()
-	_, err = commit([]changefeed.Write{a(3), a(4)}, map[int]docstore.Condition{1: is(2)})
+	_, err = commit(a(3, nil), a(4, is(2)))
 	if e, ok := errors.AsType[*changefeed.WriteError](err); !ok || e.Index != 1 || !errors.Is(err, changefeed.ErrPrecondition) || !strings.Contains(saw, `"v":3`) {
 		t.Fatalf("a condition that is not met: %v, having seen %s", err, saw)
 	}
@@ -253,14 +253,14 @@ func TestCommitWithConditions(t *testing.T) {
 		t.Fatalf("afterwards the item is %s, %v, and the head %d", it.Body, err, c.Head())
 	}
 	failing := func([]byte) (bool, error) { return true, fmt.Errorf("%w: odd", changefeed.ErrBadRequest) }
-	if _, err := commit([]changefeed.Write{a(5)}, map[int]docstore.Condition{0: failing}); !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), "odd") {
+	if _, err := commit(a(5, failing)); !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), "odd") {
 		t.Fatalf("a condition that fails: %v", err)
 	}
 	panicking := func([]byte) (bool, error) { return (*struct{ met bool })(nil).met, nil }
-	if _, err := commit([]changefeed.Write{a(5)}, map[int]docstore.Condition{0: panicking}); err == nil || !strings.Contains(err.Error(), "condition panicked") {
+	if _, err := commit(a(5, panicking)); err == nil || !strings.Contains(err.Error(), "condition panicked") {
 		t.Fatalf("a condition that panics: %v", err)
 	}
-	if _, err := c.Commit(t.Context(), "", []changefeed.Write{a(5)}); !errors.Is(err, changefeed.ErrBadRequest) {
+	if _, err := c.Commit(t.Context(), "", []changefeed.Write{a(5, nil).Write}); !errors.Is(err, changefeed.ErrBadRequest) {
 		t.Fatalf("a batch without a key: %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/internal/epk"
+	"github.com/millrace/changefeed/internal/pkey"
 )
 
 // modelStore is what a container is, in maps and by its documentation alone: it shares
@@ -137,11 +138,11 @@ func (m *modelStore) expired(d modelDoc, now int64) bool {
 
 // place is where a key is in the key space.
 func (m *modelStore) place(key changefeed.PartitionKey) string {
-	parsed, err := epk.Parse(string(key))
+	parsed, err := pkey.Parse(string(key))
 	if err != nil {
 		panic(err)
 	}
-	h, err := epk.Hash(m.kind, parsed)
+	h, err := epk.Hash(m.kind, parsed.Components())
 	if err != nil {
 		panic(err)
 	}

@@ -10,6 +10,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/pkey"
+	"github.com/millrace/changefeed/internal/rawjson"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // maxPatchOps is the service's limit of operations in a patch.
@@ -42,13 +45,13 @@ func applyPatch(body []byte, ops []changefeed.PatchOp) ([]byte, error) {
 
 // patchTouches reports whether an operation changes the value at path: by its path or
 // its source, at, above or below path.
-func patchTouches(ops []changefeed.PatchOp, path keyPath) bool {
+func patchTouches(ops []changefeed.PatchOp, path pkey.Path) bool {
 	return slices.ContainsFunc(ops, func(op changefeed.PatchOp) bool {
 		return pointerTouches(op.Path, path) || op.Op == "move" && pointerTouches(op.From, path)
 	})
 }
 
-func pointerTouches(pointer string, path keyPath) bool {
+func pointerTouches(pointer string, path pkey.Path) bool {
 	p, err := parsePointer(pointer)
 	if err != nil {
 		return false // applyPatch refuses it
@@ -59,7 +62,7 @@ func pointerTouches(pointer string, path keyPath) bool {
 
 // keepsKey refuses a patch that touches a partition key path: the document would belong
 // to another logical partition, which a write of this batch cannot reach.
-func keepsKey(ops []changefeed.PatchOp, paths []keyPath) error {
+func keepsKey(ops []changefeed.PatchOp, paths []pkey.Path) error {
 	for i, op := range ops {
 		for _, p := range paths {
 			if patchTouches(ops[i:i+1], p) {
@@ -107,7 +110,7 @@ func userPointer(pointer string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p[0] == "id" || isSystem(p[0]) {
+	if p[0] == "id" || service.IsSystem(p[0]) {
 		return nil, refuse("%s cannot be patched: want a path to another property", p[0])
 	}
 	return p, nil
@@ -132,23 +135,22 @@ func parsePointer(pointer string) ([]string, error) {
 
 // place is the end of a pointer: an item of an object or array, or room for one.
 type place struct {
-	parent span
+	parent rawjson.Span
 	name   string // last segment of the pointer
 	array  bool
-	index  int  // in an array; its length for "-"
-	count  int  // items of the parent
-	item   span // the whole member, or the element; nothing where there is none
-	value  span
+	index  int          // in an array; its length for "-"
+	count  int          // items of the parent
+	item   rawjson.Span // the whole member, or the element; nothing where there is none
+	value  rawjson.Span
 }
 
 // found reports whether a value is at the place.
-func (p place) found() bool { return p.value.to > 0 }
+func (p place) found() bool { return p.value.To > 0 }
 
 // findPlace follows a pointer. All of the path but the last segment must exist.
 func findPlace(body []byte, pointer []string) (place, error) {
-	w := walker{text: body}
-	w.space()
-	at := span{w.pos, len(body)}
+	whole := rawjson.Scan(body, 0)
+	at := whole.Value()
 	for i, name := range pointer {
 		p, err := stepInto(body, at, name)
 		if err != nil {
@@ -167,23 +169,24 @@ func findPlace(body []byte, pointer []string) (place, error) {
 
 // stepInto finds one segment in a value. All members are visited even after a hit,
 // because the last member of a name counts.
-func stepInto(body []byte, parent span, name string) (place, error) {
+func stepInto(body []byte, parent rawjson.Span, name string) (place, error) {
 	p := place{parent: parent, name: name}
-	w := walker{text: body, pos: parent.from}
-	switch body[parent.from] {
+	s := rawjson.Scan(body, parent.From)
+	switch body[parent.From] {
 	case '{':
-		for m := range w.members() {
-			if p.count++; string(m.name) == name {
-				p.item, p.value = m.span, m.value
+		for from, key := range s.Object() {
+			value := s.Value()
+			if p.count++; key.Is(name) {
+				p.item, p.value = rawjson.Span{From: from, To: value.To}, value
 			}
 		}
 	case '[':
 		p.array, p.index = true, arrayIndex(name)
-		for e := range w.elements() {
-			if p.count == p.index {
-				p.item, p.value = e, e
+		for i := range s.Array() {
+			value := s.Value()
+			if p.count++; i == p.index {
+				p.item, p.value = value, value
 			}
-			p.count++
 		}
 		if name == "-" {
 			p.index = p.count
@@ -192,9 +195,8 @@ func stepInto(body []byte, parent span, name string) (place, error) {
 			return place{}, refuse("array has %d elements and none at %q: want an index below that, or - to append", p.count, name)
 		}
 	default:
-		return place{}, refuse("nothing can be at segment %q of %s: want an object or array", name, show(parent.of(body)))
+		return place{}, refuse("nothing can be at segment %q of %s: want an object or array", name, pkey.Show(parent.Of(body)))
 	}
-	p.parent.to = w.pos
 	return p, nil
 }
 
@@ -215,7 +217,7 @@ func addAt(body []byte, path []string, value []byte) ([]byte, error) {
 		return nil, err
 	}
 	if p.array && p.found() {
-		return splice(body, span{p.item.from, p.item.from}, value, []byte{','}), nil
+		return splice(body, rawjson.Span{From: p.item.From, To: p.item.From}, value, []byte{','}), nil
 	}
 	return put(body, p, value), nil
 }
@@ -242,10 +244,10 @@ func put(body []byte, p place, value []byte) []byte {
 		before = append(before, ',')
 	}
 	if !p.array {
-		before = append(appendString(before, p.name), ':')
+		before = append(rawjson.AppendString(before, p.name), ':')
 	}
-	last := p.parent.to - len("}")
-	return splice(body, span{last, last}, before, value)
+	last := p.parent.To - len("}")
+	return splice(body, rawjson.Span{From: last, To: last}, before, value)
 }
 
 // replaceAt overwrites a value that must exist.
@@ -277,25 +279,19 @@ func removeAt(body []byte, path []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var rest runs
-	w := walker{text: body, pos: p.parent.from}
+	var rest rawjson.Runs
+	s := rawjson.Scan(body, p.parent.From)
 	if p.array {
-		for e := range w.elements() {
-			rest.add(e, e != p.item)
+		for i := range s.Array() {
+			rest.Add(s.Value(), i != p.index)
 		}
 	} else {
-		for m := range w.members() {
-			rest.add(m.span, string(m.name) != p.name)
+		for from, key := range s.Object() {
+			value := s.Value()
+			rest.Add(rawjson.Span{From: from, To: value.To}, !key.Is(p.name))
 		}
 	}
-	var items []byte
-	for i, run := range rest.spans {
-		if i > 0 {
-			items = append(items, ',')
-		}
-		items = append(items, run.of(body)...)
-	}
-	return splice(body, span{p.parent.from + len("{"), p.parent.to - len("}")}, items), nil
+	return splice(body, rawjson.Span{From: p.parent.From + len("{"), To: p.parent.To - len("}")}, rest.Append(nil, body)), nil
 }
 
 // incrementAt adds to a number; a missing member becomes the operand.
@@ -305,7 +301,7 @@ func incrementAt(body []byte, path []string, value []byte) ([]byte, error) {
 		return nil, err
 	}
 	if !isNumber(value) {
-		return nil, refuse("value is %s: want a number", show(value))
+		return nil, refuse("value is %s: want a number", pkey.Show(value))
 	}
 	if !p.found() && p.array {
 		return nil, p.missing()
@@ -313,9 +309,9 @@ func incrementAt(body []byte, path []string, value []byte) ([]byte, error) {
 	if !p.found() {
 		return put(body, p, value), nil
 	}
-	old := p.value.of(body)
+	old := p.value.Of(body)
 	if !isNumber(old) {
-		return nil, refuse("%s is there: want a number", show(old))
+		return nil, refuse("%s is there: want a number", pkey.Show(old))
 	}
 	sum, err := addNumbers(old, value)
 	if err != nil {
@@ -338,9 +334,9 @@ func addNumbers(a, b []byte) ([]byte, error) {
 	x, errX := strconv.ParseFloat(string(a), 64)
 	y, errY := strconv.ParseFloat(string(b), 64)
 	if errX != nil || errY != nil || math.IsInf(x+y, 0) {
-		return nil, refuse("%s plus %s is out of range: want a sum that a float64 holds", show(a), show(b))
+		return nil, refuse("%s plus %s is out of range: want a sum that a float64 holds", pkey.Show(a), pkey.Show(b))
 	}
-	return appendEncoded(nil, x+y), nil
+	return rawjson.AppendNumber(nil, x+y), nil
 }
 
 // moveTo removes the value at a pointer and adds it elsewhere.
@@ -360,19 +356,19 @@ func moveTo(body []byte, from string, path []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return addAt(rest, path, p.value.of(body))
+	return addAt(rest, path, p.value.Of(body))
 }
 
 // splice returns a copy of the body with parts in place of a span. Nothing is changed
 // in place: the old body may be in a page that a reader holds.
-func splice(body []byte, at span, parts ...[]byte) []byte {
-	size := len(body) - (at.to - at.from)
+func splice(body []byte, at rawjson.Span, parts ...[]byte) []byte {
+	size := len(body) - (at.To - at.From)
 	for _, part := range parts {
 		size += len(part)
 	}
-	b := append(make([]byte, 0, size), body[:at.from]...)
+	b := append(make([]byte, 0, size), body[:at.From]...)
 	for _, part := range parts {
 		b = append(b, part...)
 	}
-	return append(b, body[at.to:]...)
+	return append(b, body[at.To:]...)
 }

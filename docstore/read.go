@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/epk"
+	"github.com/millrace/changefeed/internal/pkey"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -129,17 +130,16 @@ func (l *layout) selection(r changefeed.Range, o changefeed.ReadOptions) (sel se
 // all keys with that beginning, and the text is empty, because documents of many keys
 // lie there.
 func (l *layout) keyRange(key string) (changefeed.Range, string, error) {
-	pk, err := canonicalKey(key)
+	k, err := pkey.Parse(key)
 	if err != nil {
 		return changefeed.Range{}, "", err
 	}
-	parsed, err := epk.Parse(pk)
-	if err == nil && l.kind == epk.MultiHash && len(parsed) > 0 && len(parsed) < len(l.paths) {
-		lo, hi, err := epk.Prefix(parsed)
+	if l.kind == epk.MultiHash && k.Len() > 0 && k.Len() < len(l.paths) {
+		lo, hi, err := epk.Prefix(k.Components())
 		return changefeed.Range{Min: lo, Max: hi}, "", err
 	}
-	h, err := l.hashKey(pk)
-	return changefeed.Range{Min: h, Max: h + "0"}, pk, err
+	h, err := l.place(&k)
+	return changefeed.Range{Min: h, Max: h + "0"}, k.Text(), err
 }
 
 // collect fills a page with the changes in (sel.lsn, head] and returns the LSN after

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/internal/epk"
+	"github.com/millrace/changefeed/internal/pkey"
 )
 
 // ContainerSpec describes a container. DefaultTTL, Retention and Meta can be changed
@@ -69,13 +70,13 @@ func newLayout(s ContainerSpec) (*layout, error) {
 		return nil, err
 	}
 	var err error
-	if l.paths, err = parseKeyPaths(s.Paths); err != nil {
+	if l.paths, err = pkey.ParsePaths(s.Paths); err != nil {
 		return nil, err
 	}
 	for _, set := range s.UniqueKeys {
-		var paths []keyPath
+		var paths []pkey.Path
 		for _, text := range set {
-			p, err := parseKeyPath(text)
+			p, err := pkey.ParsePath(text)
 			if err != nil {
 				return nil, fmt.Errorf("read unique key: %w", err)
 			}

@@ -5,34 +5,36 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/rawjson"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // op is one write, prepared by its caller as far as that goes.
 type op struct {
-	changefeed.Write
-	cond  Condition
-	id    string
-	ttl   int
-	body  []byte // with its system properties
-	stamp int    // where the number of _ts begins in body
-	rid   string // in body until it is the item's turn
-	etag  string
-	uniq  []string
-	key   []byte // in the primary index
+	Write
+	id   string
+	ttl  int
+	body []byte // as it is stored; up to its system properties until the op has its turn
+	user int    // bytes of it before these
+	etag string
+	uniq []string
+	key  []byte // in the primary index
 }
 
 // prepare parses and renders a write of the partition key pk. With pk empty, the key is
 // taken from the body.
-func (c *Container) prepare(l *layout, pk string, w changefeed.Write) (o op, key string, err error) {
-	o = op{Write: w, id: w.ID}
+func (c *Container) prepare(l *layout, pk string, w *Write) (o op, key string, err error) {
+	o = op{Write: *w, id: w.ID}
 	switch w.Op {
 	case changefeed.WriteUpsert, changefeed.WriteCreate, changefeed.WriteReplace:
-		d, err := parseDocument(w.Body, l.paths)
+		s := rawjson.Strict(w.Body)
+		if w.Checked {
+			s = rawjson.Scan(w.Body, 0)
+		}
+		d, err := readDocument(w.Body, s, l.paths)
 		switch {
 		case err != nil:
 			return o, "", err
@@ -56,18 +58,11 @@ func (c *Container) prepare(l *layout, pk string, w changefeed.Write) (o op, key
 	return o, pk, nil
 }
 
-// render makes the body as it is stored, but for its time, and takes its unique keys.
+// render makes the body up to its system properties, and reads its unique keys.
 func (c *Container) render(l *layout, o *op, d document) error {
 	o.id, o.ttl, o.etag = d.id, d.ttl, c.db.tags.tag()
-	o.rid = c.itemRID(string(d.key), d.id)
-	sys := systemProps{
-		rid:  o.rid,
-		self: c.self + "docs/" + o.rid + "/",
-		etag: o.etag,
-		ts:   time.Now().Unix(),
-	}
-	o.body = d.render(sys)
-	o.stamp = len(o.body) - len(strconv.FormatInt(sys.ts, 10)) - 1
+	o.body = d.render(c.systemSize + 2*len(o.etag))
+	o.user = len(o.body)
 	o.uniq = nil
 	for _, paths := range l.unique {
 		v, err := uniqueKeyValue(d.body, paths)
@@ -79,10 +74,10 @@ func (c *Container) render(l *layout, o *op, d document) error {
 	return nil
 }
 
-// setTime writes the commit time into the body.
-func (o *op) setTime(ms int64) {
-	o.body = strconv.AppendInt(o.body[:o.stamp], ms/1000, 10)
-	o.body = append(o.body, '}')
+// finish adds the system properties, of which resource id and time are known now.
+func (o *op) finish(c *Container, rid string, ms int64) {
+	sys := service.System{Container: c.self, RID: rid, ETag: o.etag, Time: ms / 1000}
+	o.body = append(sys.Append(o.body[:o.user]), '}') // from there: a request may begin again
 }
 
 // run carries out a request: one LSN, all ops or an error.
@@ -168,14 +163,14 @@ func (s *stroke) check() error {
 	case s.old == nil || s.old.etag != o.IfMatch:
 		return fmt.Errorf("item %q: want ETag %s: %w", o.id, o.IfMatch, changefeed.ErrPrecondition)
 	}
-	if o.cond == nil || s.old == nil {
+	if o.If == nil || s.old == nil {
 		return nil
 	}
 	e, err := s.g.entry(s.t.c, s.old.addr)
 	if err != nil {
 		return err
 	}
-	if ok, err := o.cond.asked(e.body); err != nil || !ok {
+	if ok, err := o.If.asked(e.body); err != nil || !ok {
 		return cmp.Or(err, fmt.Errorf("item %q does not meet the condition: %w", o.id, changefeed.ErrPrecondition))
 	}
 	return nil
@@ -224,9 +219,7 @@ func (s *stroke) put() (changefeed.Result, error) {
 	if s.old != nil {
 		born = s.old.born
 	}
-	if o.setTime(t.time); born != 0 {
-		o.setBirth(t.c, born)
-	}
+	o.finish(t.c, t.c.itemRID(born, s.r.pk, o.id), t.time)
 	if len(o.body) > maxDocument+maxSystem {
 		return changefeed.Result{}, fmt.Errorf("%w: %d bytes: want at most %d", ErrTooLarge, len(o.body), maxDocument)
 	}

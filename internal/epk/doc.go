@@ -3,11 +3,10 @@
 // The place decides which physical range stores the key, so a wrong bit sends a write
 // to a range where no reader looks for it.
 //
-// A key travels as a JSON array, with an element for each partition key path. [Parse]
-// reads the array into [Components], and [Hash] places them:
+// A key has a component for each partition key path; internal/pkey reads them from the
+// JSON in which a key travels, and [Hash] places them:
 //
-//	key, err := epk.Parse(`["London"]`)
-//	place, err := epk.Hash(epk.HashV2, key)
+//	place, err := epk.Hash(epk.HashV2, epk.Components{epk.String("London")})
 //
 // Places are upper-case hex strings, and the key space is [[Min], [Max]): they compare
 // as plain strings. [Prefix] gives the part of that space which belongs to the first

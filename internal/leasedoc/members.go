@@ -1,11 +1,12 @@
 package leasedoc
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/millrace/changefeed/internal/rawjson"
 )
 
 // object is a JSON object whose members keep order and text, which a map would lose:
@@ -17,30 +18,22 @@ type member struct {
 	value json.RawMessage
 }
 
-// parseObject reads an object; of a repeated name, the last value, as everywhere here.
-// Of a broken text it returns the members before the break, for the listing.
+// parseObject reads an object in one pass; of a repeated name, the last value, as
+// everywhere here. Of a broken text it returns the members before the break, for the
+// listing. Values refer to the text.
 func parseObject(text []byte) (object, error) {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+	s := rawjson.Strict(text)
+	if s.Peek() != '{' {
 		return nil, errors.New("not a JSON object")
 	}
 	var o object
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return o, err
+	for _, key := range s.Object() {
+		if value := s.Value(); !s.Bad() {
+			o.put(string(key.Name()), value.Of(text))
 		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return o, fmt.Errorf("member %v: %w", name, err)
-		}
-		o.put(name.(string), value)
 	}
-	if _, err := dec.Token(); err != nil {
-		return o, err
-	}
-	if dec.More() {
-		return o, errors.New("text after the object")
+	if !s.End() {
+		return o, fmt.Errorf("not JSON, near byte %d", s.Pos())
 	}
 	return o, nil
 }
@@ -98,21 +91,11 @@ func (o object) text() []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(b, quote(m.name)...)
+		b = rawjson.AppendString(b, m.name)
 		b = append(b, ':')
 		b = append(b, m.value...)
 	}
 	return append(b, '}')
 }
 
-// quote returns the JSON text of a string, without the HTML escapes of [json.Marshal],
-// which .NET does not write.
-func quote(s string) json.RawMessage {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil {
-		return json.RawMessage(`""`) // unreachable: a string always encodes
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-}
+func quote(s string) json.RawMessage { return rawjson.AppendString(nil, s) }

@@ -1,12 +1,12 @@
 package leasedoc
 
 import (
-	"encoding/json"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/rawjson"
 )
 
 // properties reads others' properties into the map and ours into their fields. A value
@@ -22,12 +22,11 @@ func (r *reader) properties() {
 		return
 	}
 	for _, m := range stored {
-		var value string
-		switch err := json.Unmarshal(m.value, &value); {
-		case isOurs(m.name) && (err != nil || !r.ourProperty(m.name, value)):
+		value, ours := rawjson.Text(m.value), isOurs(m.name)
+		switch {
+		case ours && (!isString(m.value) || !r.ourProperty(m.name, value)):
 			r.bad(memberProperties+"."+m.name, string(m.value), ourForms[m.name])
-		case isOurs(m.name) || err != nil || !isString(m.value):
-		default:
+		case !ours && isString(m.value):
 			r.setProperty(m.name, value)
 		}
 	}

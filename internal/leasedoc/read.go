@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/rawjson"
 )
 
 // Unmarshal reads a document of the unit. A fault is in Record.Err, which then wraps
@@ -54,12 +55,11 @@ func clip(value string) string {
 
 // text returns a string member; empty when absent or null.
 func (r *reader) text(name string) (s string) {
-	if v := r.doc.get(name); v != nil {
-		if err := json.Unmarshal(v, &s); err != nil {
-			r.bad(name, string(v), "a string")
-		}
+	v := r.doc.get(name)
+	if v != nil && !isString(v) {
+		r.bad(name, string(v), "a string")
 	}
-	return s
+	return rawjson.Text(v)
 }
 
 // number returns an integer member from least to most; 0 when absent or null.

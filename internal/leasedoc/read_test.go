@@ -170,8 +170,8 @@ func TestBrokenDocumentsTellWhatIsWrong(t *testing.T) {
 	for doc, wants := range map[string][]string{
 		``:                                       {"not a JSON object"},
 		`[]`:                                     {"not a JSON object"},
-		`{"id":"P..7","Owner":`:                  {"EOF", "token:7"},
-		`{"id":"P..7"} {}`:                       {"text after the object", "token:7"},
+		`{"id":"P..7","Owner":`:                  {"near byte 21", "token:7"},
+		`{"id":"P..7"} {}`:                       {"near byte 14", "token:7"},
 		`{"id":"P..7","Owner":"a"}`:              {"LeaseToken is missing", "token:7"},
 		`{"id":"Q..0"}`:                          {`id is "Q..0"`, `"P.."`},
 		`{"id":7,"LeaseToken":"0"}`:              {"id is 7", "a string"},

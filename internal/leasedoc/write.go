@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // Marshal writes a record as a document. pkPath is the partition key path of the lease
@@ -187,13 +188,12 @@ func (w *writer) rest() {
 func (w *writer) knows(name string) bool {
 	isLease := w.l.Kind == changefeed.KindLease
 	switch name {
-	case memberID, memberETag, memberOwner, memberProperties, memberTimestamp, memberTs, memberTTL,
-		"_rid", "_self", "_attachments", "_lsn":
+	case memberID, memberETag, memberOwner, memberProperties, memberTimestamp, memberTs, memberTTL:
 		return true
 	case memberVersion, memberToken, memberPartitionID, memberContinuation, memberMode:
 		return isLease
 	}
-	return isLease && strings.EqualFold(name, memberFeedRange)
+	return service.IsSystem(name) || isLease && strings.EqualFold(name, memberFeedRange)
 }
 
 // feedRange returns the range of the lease, or the stored one where that is not known.

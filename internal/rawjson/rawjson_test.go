@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -18,68 +21,212 @@ var texts = []string{
 	strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth), strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1),
 }
 
-func TestValid(t *testing.T) {
+// isJSON is Check as the standard library has it.
+func isJSON(text []byte) bool { return json.Valid(text) && utf8.Valid(text) }
+
+func TestCheck(t *testing.T) {
 	for _, text := range texts {
-		if got, want := Valid([]byte(text)), json.Valid([]byte(text)); got != want {
-			t.Errorf("Valid(%.40q) is %v, want %v", text, got, want)
+		if _, got := Check([]byte(text)); got != isJSON([]byte(text)) {
+			t.Errorf("Check(%.40q) is %v, want %v", text, got, !got)
+		}
+	}
+	for text, want := range map[string]int{`7`: 0, `"{["`: 0, `{}`: 1, `[[],[[1]]]`: 3, `{"a":{"b":[{}]},"c":[]}`: 4} {
+		if got, _ := Check([]byte(text)); got != want {
+			t.Errorf("%s has %d levels, want %d", text, got, want)
+		}
+		if s := Scan([]byte(text), 0); s.Value().To != len(text) || s.Levels() != want {
+			t.Errorf("%s has %d levels when it is stepped over, want %d", text, s.Levels(), want)
 		}
 	}
 }
 
-// Each byte, at each place of the eight that are looked at together.
-func TestValidBytes(t *testing.T) {
+// Each byte, at each place of the eight that are tested together.
+func TestCheckBytes(t *testing.T) {
 	for c := range 256 {
 		for at := range 20 {
 			text := bytes.Repeat([]byte{'a'}, 22)
 			text[0], text[21], text[at+1] = '"', '"', byte(c)
-			if got, want := Valid(text), json.Valid(text); got != want {
-				t.Fatalf("Valid(%q) is %v, want %v", text, got, want)
+			if _, got := Check(text); got != isJSON(text) {
+				t.Fatalf("Check(%q) is %v, want %v", text, got, !got)
 			}
+		}
+	}
+	for _, text := range []string{"\"\xc3\"", "\"\xe2\x82\"", "\"\xed\xa0\x80\"", "\"\xf0\x9f\x98\x80\"", "\"é\xc3\"", "\"aaaaaaaaé\xa0\"", "\"€😀ééé\""} {
+		if _, got := Check([]byte(text)); got != isJSON([]byte(text)) {
+			t.Errorf("Check(%q) is %v, want %v", text, got, !got)
 		}
 	}
 }
 
-func FuzzValid(f *testing.F) {
+// All readers of a text agree with encoding/json, and with each other: whether it is
+// JSON, what members and elements it has, and which of several with one name counts.
+func FuzzReaders(f *testing.F) {
 	for _, text := range texts[:len(texts)-2] {
 		f.Add([]byte(text))
 	}
-	f.Add([]byte("{\"\xbc\":[]}"))
+	for _, text := range []string{
+		"{\"\xbc\":[]}", `{"a":1,"a":2,"\u0061":3}`, `{"a":{"b":1},"a":{"b":{"c":"}"}}}`, `{"\ud83d\ude00":"\ud800","x":"\ud83dx"}`, `[1,[2],"]"]`,
+		"\"\u2028\x7f\"", `{"a":[`, `{"a":"\`, `{"a"`, `{"a":-1.5e+7 , "b":true}`,
+	} {
+		f.Add([]byte(text))
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		got := Valid(text)
-		if want := json.Valid(text); got != want {
-			t.Fatalf("Valid(%q) is %v, want %v", text, got, want)
+		levels, got := Check(text)
+		if want := isJSON(text); got != want {
+			t.Fatalf("Check(%q) is %v, want %v", text, got, want)
 		}
-		if !got || !utf8.Valid(text) { // encoding/json replaces what is no UTF-8; whoever uses this refuses it
+		s := Scan(text, 0)
+		end := s.Value().To // and no panic, whatever the text is
+		for range Members(text) {
+		}
+		for range Elements(text) {
+		}
+		_, _, _ = Lookup(text, "a", "b"), Without(nil, text, func([]byte) bool { return false }), Element(text, 1)
+		if !got {
 			return
 		}
-		var members map[string]json.RawMessage
-		if text = bytes.TrimSpace(text); text[0] == '{' && json.Unmarshal(text, &members) == nil {
-			for name, value := range Members(text) {
-				if !json.Valid(value) || members[name] == nil {
-					t.Fatalf("member %q of %q is %q", name, text, value)
-				}
-			}
+		if s.Levels() != levels || len(bytes.TrimRight(text, " \t\r\n")) != end {
+			t.Fatalf("%q ends at %d, with %d levels: want %d levels", text, end, s.Levels(), levels)
 		}
-		var elements []json.RawMessage
-		if text[0] == '[' && json.Unmarshal(text, &elements) == nil {
-			i := 0
-			for value := range Elements(text) {
-				if string(value) != string(elements[i]) {
-					t.Fatalf("element %d of %q is %q", i, text, value)
-				}
-				i++
-			}
-			if i != len(elements) {
-				t.Fatalf("%q has %d elements, want %d", text, i, len(elements))
-			}
+		checkObject(t, text)
+		checkArray(t, text)
+		checkString(t, text)
+	})
+}
+
+func checkObject(t *testing.T, text []byte) {
+	var want map[string]json.RawMessage
+	if json.Unmarshal(text, &want) != nil || want == nil {
+		return
+	}
+	same := func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }
+	members, distinct, strict, scanned := map[string]json.RawMessage{}, map[string]json.RawMessage{}, map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	for key, value := range Members(text) {
+		members[string(key.Name())] = value
+	}
+	for _, m := range Distinct(text) {
+		if _, twice := distinct[string(m.Key.Name())]; twice {
+			t.Fatalf("%q: %s counts twice", text, m.Key)
+		}
+		distinct[string(m.Key.Name())] = m.Value
+	}
+	s, l := Strict(text), Scan(text, 0)
+	for from, key := range s.Object() {
+		if !bytes.HasPrefix(text[from:], key) {
+			t.Fatalf("%q: %s is not at %d", text, key, from)
+		}
+		strict[string(key.Name())] = s.Value().Of(text)
+	}
+	for _, key := range l.Object() {
+		if c := l.Peek(); c != '{' && c != '[' { // others are stepped over by the loop
+			scanned[string(key.Name())] = l.Value().Of(text)
+		} else {
+			scanned[string(key.Name())] = want[string(key.Name())]
+		}
+	}
+	for how, got := range map[string]map[string]json.RawMessage{"Members": members, "Distinct": distinct, "Strict": strict, "Scan": scanned} {
+		if !maps.EqualFunc(got, want, same) {
+			t.Fatalf("%s of %q: %s, want %s", how, text, got, want)
+		}
+	}
+	if !s.End() || !l.End() {
+		t.Fatalf("%q has an end that is none", text)
+	}
+	for name, value := range want {
+		if got := Lookup(text, name); !bytes.Equal(got, value) {
+			t.Fatalf("%q of %q is %s, want %s", name, text, got, value)
+		}
+		kept := Without(nil, text, func(n []byte) bool { return string(n) == name })
+		left := maps.Clone(want)
+		delete(left, name)
+		var got map[string]json.RawMessage
+		if json.Unmarshal(kept, &got) != nil || !maps.EqualFunc(got, left, same) {
+			t.Fatalf("%q without %q is %q", text, name, kept)
+		}
+	}
+	for from, key := range Scanning(text) {
+		name, own := string(key.Name()), slices.Clone(text)
+		at := Scan(own, from)
+		at.key()
+		at.Value()
+		object := Span{bytes.IndexByte(own, '{'), bytes.LastIndexByte(own, '}') + 1}
+		if rest := CutMember(own, object, Span{from, at.Pos()}); !json.Valid(rest) || len(Distinct(rest)) < len(want)-1 {
+			t.Fatalf("%q without one %q is %q", text, name, rest)
+		}
+	}
+}
+
+// Scanning is [Scanner.Object] of a text.
+func Scanning(text []byte) map[int]Key {
+	s := Scan(text, 0)
+	return maps.Collect(s.Object())
+}
+
+func checkArray(t *testing.T, text []byte) {
+	var want []json.RawMessage
+	if json.Unmarshal(text, &want) != nil {
+		return
+	}
+	n := 0
+	s := Strict(text)
+	for i := range s.Array() {
+		if got := s.Value().Of(text); i != n || !bytes.Equal(got, want[i]) || !bytes.Equal(Element(text, i), want[i]) {
+			t.Fatalf("element %d of %q is %q", i, text, got)
+		}
+		n++
+	}
+	for value := range Elements(text) {
+		if n--; value == nil {
+			t.Fatalf("an element of %q is nothing", text)
+		}
+	}
+	if n != 0 || Element(text, len(want)) != nil || Element(text, -1) != nil {
+		t.Fatalf("%q has not %d elements", text, len(want))
+	}
+}
+
+func checkString(t *testing.T, text []byte) {
+	var want string
+	if text = bytes.TrimSpace(text); text[0] != '"' || json.Unmarshal(text, &want) != nil {
+		return
+	}
+	if got := Text(text); got != want {
+		t.Fatalf("Text(%s) is %q, want %q", text, got, want)
+	}
+}
+
+// The text of a string or number is the one that encoding/json gives.
+func FuzzAppend(f *testing.F) {
+	for _, s := range []string{"", "a", "é\"\\", "\a\x00😀\x7f", "\xff<>&", "\u2028\u2029\b\f\n\r\t\x1f"} {
+		f.Add(s, 1e-7)
+	}
+	for _, n := range []float64{0, math.Copysign(0, -1), 1e21, 1e-6, 9.99e-7, 1e-10, -1e100, 0.1, 1 << 60, math.MaxFloat64, 5e-324} {
+		f.Add("", n)
+	}
+	f.Fuzz(func(t *testing.T, s string, n float64) {
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(s); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := AppendString([]byte("x"), s), "x"+strings.TrimSpace(b.String()); string(got) != want || string(AppendString([]byte("x"), []byte(s))) != want {
+			t.Errorf("%q is written %s, want %s", s, got, want)
+		}
+		if math.IsNaN(n) || math.IsInf(n, 0) {
+			return
+		}
+		want, err := json.Marshal(n + 0) // no sign for zero
+		if got := AppendNumber([]byte("x"), n); err != nil || string(got) != "x"+string(want) {
+			t.Errorf("%v is written %s, want %s", n, got, want)
 		}
 	})
 }
 
 func TestMembers(t *testing.T) {
 	var got []string
-	for name, value := range Members([]byte(` { "a" : 1 , "b\u0020\"c":"x\"}" ,"d":{"e":[1,{}]}, "":null } `)) {
-		got = append(got, fmt.Sprintf("%s=%s", name, value))
+	for key, value := range Members([]byte(` { "a" : 1 , "b\u0020\"c":"x\"}" ,"d":{"e":[1,{}]}, "":null } `)) {
+		got = append(got, fmt.Sprintf("%s=%s", key.Name(), value))
 	}
 	if want := `a=1;b "c="x\"}";d={"e":[1,{}]};=null`; strings.Join(got, ";") != want {
 		t.Errorf("members are %s, want %s", strings.Join(got, ";"), want)
@@ -120,11 +267,12 @@ func TestText(t *testing.T) {
 	}
 }
 
-func BenchmarkValid(b *testing.B) {
+func BenchmarkCheck(b *testing.B) {
 	text := fmt.Appendf(nil, `{"id":"a","pk":"p","n":[1,2,3],"o":{"x":true,"y":null},"v":%q}`, strings.Repeat("x", 950))
 	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
 	for b.Loop() {
-		if !Valid(text) {
+		if _, ok := Check(text); !ok {
 			b.Fatal("not valid")
 		}
 	}

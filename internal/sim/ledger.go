@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/epk"
+	"github.com/millrace/changefeed/internal/pkey"
 )
 
 // The ledger: everything that was written and handled. It stands outside of the processor
@@ -144,11 +145,11 @@ func (g *ledger) wrote(key changefeed.PartitionKey, id string, lsn int64, delete
 
 // place is the effective partition key of a key.
 func (g *ledger) place(key changefeed.PartitionKey) string {
-	parts, err := epk.Parse(string(key))
+	parts, err := pkey.Parse(string(key))
 	if err != nil {
 		g.breach("key %s: %v", key, err)
 	}
-	place, err := epk.Hash(g.hash, parts)
+	place, err := epk.Hash(g.hash, parts.Components())
 	if err != nil {
 		g.breach("hash of %s: %v", key, err)
 	}

@@ -1,5 +1,7 @@
 package sql
 
+import "github.com/millrace/changefeed/internal/rawjson"
+
 // Functions of arrays and sets. An array is taken apart into values only where a function
 // needs all of them at once; the bytes of that are counted, because an array of 2 MB may
 // have a million elements.
@@ -51,13 +53,13 @@ func (f *frame) elements(arr value) []value {
 		return nil
 	}
 	all := make([]value, 0, n)
-	for c := walk(arr.raw); ; {
-		_, raw, ok := c.next(false)
-		if !ok || !f.spend(itemWork) {
-			return all
+	for raw := range rawjson.Elements(arr.raw) {
+		if !f.spend(itemWork) {
+			break
 		}
 		all = append(all, rawValue(raw))
 	}
+	return all
 }
 
 // The bytes that a value and the key of a set take while a function has an array apart.
@@ -72,11 +74,10 @@ func (f *frame) length(arr value) (n int) {
 	if !f.spend(len(arr.raw)) {
 		return 0
 	}
-	for c := walk(arr.raw); ; n++ {
-		if _, _, ok := c.next(false); !ok {
-			return n
-		}
+	for range rawjson.Elements(arr.raw) {
+		n++
 	}
+	return n
 }
 
 // hold accounts for bytes of an array that is taken apart, and reports whether to go on.
@@ -139,10 +140,9 @@ func arrayContains(f *frame, a []value) value {
 		return value{}
 	}
 	partial := len(a) > 2 && a[2].kind == isTrue
-	for c := walk(a[0].raw); ; {
-		_, raw, ok := c.next(false)
+	for raw := range rawjson.Elements(a[0].raw) {
 		v := rawValue(raw)
-		if !ok || !f.spend(itemWork+costToCompare(v, a[1])) {
+		if !f.spend(itemWork + costToCompare(v, a[1])) {
 			break
 		}
 		if equal(v, a[1]) || partial && f.hasMembers(v, a[1]) {
@@ -157,9 +157,9 @@ func (f *frame) hasMembers(v, wanted value) bool {
 	if v.kind != object || wanted.kind != object {
 		return false
 	}
-	for _, p := range pairs(wanted.raw) {
-		got, found := member(v.raw, p.name())
-		if !f.spend(len(v.raw)+deepWork*len(p.val)) || !found || !equal(rawValue(got), rawValue(p.val)) {
+	for _, m := range rawjson.Distinct(wanted.raw) {
+		got := rawjson.Lookup(v.raw, string(m.Key.Name()))
+		if !f.spend(len(v.raw)+deepWork*len(m.Value)) || got == nil || !equal(rawValue(got), rawValue(m.Value)) {
 			return false
 		}
 	}

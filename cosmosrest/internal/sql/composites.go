@@ -1,5 +1,7 @@
 package sql
 
+import "github.com/millrace/changefeed/internal/rawjson"
+
 // Expressions that make arrays, objects and rows, and subqueries that stand where a value
 // may.
 //
@@ -72,7 +74,7 @@ type field struct {
 
 // newField makes a member. Its name is quoted here, once, and not for each row.
 func newField(name string, n node) field {
-	return field{name, append(appendQuoted(nil, []byte(name)), ':'), n}
+	return field{name, append(rawjson.AppendString(nil, name), ':'), n}
 }
 
 func (n objectNode) eval(f *frame) value {

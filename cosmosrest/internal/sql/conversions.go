@@ -2,8 +2,9 @@ package sql
 
 import (
 	"bytes"
-	"encoding/json"
 	"slices"
+
+	"github.com/millrace/changefeed/internal/rawjson"
 )
 
 // Conversions between strings, numbers, arrays and objects.
@@ -16,7 +17,7 @@ func parsing(kinds ...kind) *function {
 			return value{}
 		}
 		text := bytes.TrimSpace(a[0].bytes())
-		if !json.Valid(text) {
+		if _, ok := rawjson.Check(text); !ok {
 			return value{}
 		}
 		v := rawValue(text)
@@ -56,11 +57,11 @@ func objectToArray(f *frame, a []value) value {
 		names[i] = string(v.bytes())
 	}
 	w := arrayWriter{f: f}
-	for _, p := range pairs(a[0].raw) {
+	for _, m := range rawjson.Distinct(a[0].raw) {
 		if !f.spend(itemWork) {
 			break
 		}
-		pair := objectNode{[]field{newField(names[0], constant{rawValue(p.key)}), newField(names[1], constant{rawValue(p.val)})}}
+		pair := objectNode{[]field{newField(names[0], constant{rawValue(m.Key)}), newField(names[1], constant{rawValue(m.Value)})}}
 		w.add(pair.eval(f))
 	}
 	return w.value()

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
+
+	"github.com/millrace/changefeed/internal/rawjson"
 )
 
 // The hash by which arrays and objects are sorted. The .NET SDK computes it too, in its
@@ -61,23 +63,21 @@ func (v value) hashInto(seed hash128, depth int) hash128 {
 
 // hashElements chains the elements with their indexes, so that their order matters.
 func (v value) hashElements(h hash128, depth int) hash128 {
-	c := walk(v.raw)
-	for i := uint64(0); ; i++ {
-		_, val, ok := c.next(false)
-		if !ok {
-			return h
-		}
-		h = rawValue(val).hashInto(seedIndex.plus(i), depth+1).mixed(h)
+	i := uint64(0)
+	for raw := range rawjson.Elements(v.raw) {
+		h = rawValue(raw).hashInto(seedIndex.plus(i), depth+1).mixed(h)
+		i++
 	}
+	return h
 }
 
 // hashMembers joins the members' hashes by XOR, so that their order does not matter. A sum
 // of zero is left out, as in the SDK: that is also the hash of an object without members.
 func (v value) hashMembers(h hash128, depth int) hash128 {
 	var all hash128
-	for _, p := range pairs(v.raw) {
-		name := murmur128([]byte(p.name()), seedString.mixed(seedProperty))
-		one := rawValue(p.val).hashInto(name, depth+1)
+	for _, m := range rawjson.Distinct(v.raw) {
+		name := murmur128(m.Key.Name(), seedString.mixed(seedProperty))
+		one := rawValue(m.Value).hashInto(name, depth+1)
 		all.low ^= one.low
 		all.high ^= one.high
 	}

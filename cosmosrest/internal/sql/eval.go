@@ -3,6 +3,8 @@ package sql
 import (
 	"bytes"
 	"math"
+
+	"github.com/millrace/changefeed/internal/rawjson"
 )
 
 // Expressions evaluated. Each kind of expression is a node with one method; undefined is a
@@ -71,9 +73,9 @@ func (s step) of(v value) value {
 	var raw []byte
 	switch {
 	case s.index < 0 && v.kind == object:
-		raw, _ = member(v.raw, s.name)
+		raw = rawjson.Lookup(v.raw, s.name)
 	case s.index >= 0 && v.kind == array:
-		raw, _ = element(v.raw, s.index)
+		raw = rawjson.Element(v.raw, s.index)
 	}
 	return rawValue(raw)
 }

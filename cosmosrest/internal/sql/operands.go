@@ -2,8 +2,11 @@ package sql
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/millrace/changefeed/internal/rawjson"
 )
 
 // The compiler's operands: literals, names, paths and the steps into values.
@@ -211,7 +214,7 @@ func (c *compiler) unescape(quoted string, at int) string {
 		case ch == '"':
 			b = append(b, '\\', '"')
 		case ch < ' ':
-			b = append(b, '\\', 'u', '0', '0', hex[ch>>4], hex[ch&0xf])
+			b = fmt.Appendf(b, `\u%04x`, ch)
 		default:
 			b = append(b, ch)
 		}
@@ -325,7 +328,7 @@ func (n path) key() string {
 	var b []byte
 	for _, s := range n.steps {
 		if s.index < 0 {
-			b = appendQuoted(b, []byte(s.name))
+			b = rawjson.AppendString(b, s.name)
 		} else {
 			b = strconv.AppendInt(append(b, '#'), int64(s.index), 10)
 		}

@@ -8,6 +8,9 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/millrace/changefeed/internal/rawjson"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // Places of rows, by which a page of sorted or grouped rows goes on.
@@ -77,7 +80,7 @@ func (b *Bound) From(r ResumeFilter) error {
 	at := &point{keys: keys}
 	if r.RID != "" {
 		var ok bool
-		if at.doc, ok = ridNumber([]byte(r.RID)); !ok {
+		if at.doc, ok = ridNumber(r.RID); !ok {
 			return failf(-1, "resumeFilter.rid is %s: want the resource id of an item.", clip(r.RID))
 		}
 	}
@@ -117,8 +120,7 @@ func resumeValue(raw json.RawMessage) (value, bool) {
 	case undefined:
 		return v, false
 	case array:
-		_, _, some := (&cursor{v.raw, 1}).next(false)
-		return value{}, !some
+		return value{}, rawjson.Element(v.raw, 0) == nil
 	case object:
 		var h hashed
 		if json.Unmarshal(raw, &h) != nil {
@@ -305,20 +307,14 @@ func (b *Bound) Settle(doc []byte) bool {
 // end the document; the last is looked for, because a document may hold another. Only items
 // have a number.
 func documentNumber(doc []byte) uint64 {
-	const name = `"_rid":"`
-	i := bytes.LastIndex(doc, []byte(name))
-	if i < 0 {
-		return 0
-	}
-	rid, _, _ := bytes.Cut(doc[i+len(name):], []byte{'"'})
-	n, _ := ridNumber(rid)
+	n, _ := ridNumber(service.SystemText(doc, "_rid"))
 	return n
 }
 
 // ridNumber is the last part of an item's resource id, a little-endian number.
-func ridNumber(rid []byte) (uint64, bool) {
+func ridNumber(rid string) (uint64, bool) {
 	const size = 16 // bytes of an item's
-	b, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(string(rid), "-", "/"))
+	b, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(rid, "-", "/"))
 	if err != nil || len(b) != size {
 		return 0, false
 	}

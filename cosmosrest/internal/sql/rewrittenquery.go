@@ -3,6 +3,8 @@ package sql
 import (
 	"fmt"
 	"strings"
+
+	"github.com/millrace/changefeed/internal/rawjson"
 )
 
 // The rewritten query of a plan: the same query in a form whose rows a client can merge.
@@ -74,7 +76,7 @@ func (w *rewriter) members(column func(*expr) string) string {
 	var all []string
 	columns := w.columns()
 	for i, name := range w.names() {
-		all = append(all, string(appendQuoted(nil, []byte(name)))+": "+column(columns[i]))
+		all = append(all, string(rawjson.AppendString(nil, name))+": "+column(columns[i]))
 	}
 	return "{" + strings.Join(all, ", ") + "}"
 }

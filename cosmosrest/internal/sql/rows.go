@@ -1,5 +1,7 @@
 package sql
 
+import "github.com/millrace/changefeed/internal/rawjson"
+
 // The rows of a plan: nested loops over FROM and JOIN, in the order of the text, WHERE
 // within.
 
@@ -46,15 +48,12 @@ func (s *source) bind(f *frame, v value, next func(value) bool) bool {
 	if !f.spend(len(v.raw)) {
 		return false
 	}
-	for c := walk(v.raw); ; {
-		_, val, ok := c.next(false)
-		if !ok {
-			return true
-		}
-		if !next(rawValue(val)) {
+	for raw := range rawjson.Elements(v.raw) {
+		if !next(rawValue(raw)) {
 			return false
 		}
 	}
+	return true
 }
 
 // rows visits the rows of the whole query as SELECT makes them, until visit returns false.

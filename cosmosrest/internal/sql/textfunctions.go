@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/millrace/changefeed/internal/rawjson"
 )
 
 // Functions of strings. Characters are Unicode code points, counted from 0, so positions do
@@ -183,11 +185,7 @@ func stringJoin(f *frame, a []value) value {
 	}
 	var parts [][]byte
 	size := 0
-	for c := walk(a[0].raw); ; {
-		_, raw, ok := c.next(false)
-		if !ok {
-			break
-		}
+	for raw := range rawjson.Elements(a[0].raw) {
 		v := rawValue(raw)
 		if v.kind != str {
 			return value{}

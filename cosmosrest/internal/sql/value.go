@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/millrace/changefeed/internal/rawjson"
 )
 
 // Values: JSON text that is decoded no further than an expression needs.
@@ -110,7 +112,7 @@ func (v value) bytes() []byte {
 	if v.decoded {
 		return v.text
 	}
-	return unquote(v.raw)
+	return rawjson.Unquote(v.raw)
 }
 
 // decode makes repeated use of a number or a string cheap: in a memo, and for parameters.
@@ -154,54 +156,11 @@ func (v value) appendJSON(dst []byte) []byte {
 	case isFalse:
 		return append(dst, "false"...)
 	case number:
-		return appendNumber(dst, v.float())
+		return rawjson.AppendNumber(dst, v.float())
 	case str:
-		return appendQuoted(dst, v.text)
+		return rawjson.AppendString(dst, v.text)
 	}
 	return dst
-}
-
-const (
-	smallestPlain = 1e-6 // numbers below, and from biggestPlain on, are written with an exponent
-	biggestPlain  = 1e21
-)
-
-// appendNumber writes a double as JavaScript does, which the service follows: the shortest
-// digits that give the double back. Negative zero is 0.
-func appendNumber(dst []byte, f float64) []byte {
-	if f == 0 {
-		return append(dst, '0')
-	}
-	if a := math.Abs(f); a < smallestPlain || a >= biggestPlain {
-		return strconv.AppendFloat(dst, f, 'e', -1, 64)
-	}
-	return strconv.AppendFloat(dst, f, 'f', -1, 64)
-}
-
-// hex are the digits of \u escapes.
-const hex = "0123456789abcdef"
-
-// appendQuoted writes a JSON string. Only what JSON demands is escaped; bytes beyond ASCII
-// stay.
-func appendQuoted(dst, text []byte) []byte {
-	dst = append(dst, '"')
-	for _, c := range text {
-		switch {
-		case c == '"' || c == '\\':
-			dst = append(dst, '\\', c)
-		case c == '\n':
-			dst = append(dst, '\\', 'n')
-		case c == '\r':
-			dst = append(dst, '\\', 'r')
-		case c == '\t':
-			dst = append(dst, '\\', 't')
-		case c < ' ':
-			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
-		default:
-			dst = append(dst, c)
-		}
-	}
-	return append(dst, '"')
 }
 
 // maxCanonicalDepth bounds how deep two values are compared. Documents have at most 128
@@ -219,9 +178,9 @@ func appendCanonical(dst []byte, v value, depth int) []byte {
 	case depth > maxCanonicalDepth:
 		return append(dst, '?')
 	case v.kind == number:
-		return appendNumber(dst, v.float())
+		return rawjson.AppendNumber(dst, v.float())
 	case v.kind == str:
-		return appendQuoted(dst, v.bytes())
+		return rawjson.AppendString(dst, v.bytes())
 	case v.kind == array:
 		return appendCanonicalArray(dst, v, depth)
 	case v.kind == object:
@@ -233,21 +192,18 @@ func appendCanonical(dst []byte, v value, depth int) []byte {
 // appendCanonicalArray keeps the order of elements, which matters.
 func appendCanonicalArray(dst []byte, v value, depth int) []byte {
 	dst = append(dst, '[')
-	for c := walk(v.raw); ; {
-		_, val, ok := c.next(false)
-		if !ok {
-			return append(dst, ']')
-		}
-		dst = append(appendCanonical(dst, rawValue(val), depth+1), ',')
+	for raw := range rawjson.Elements(v.raw) {
+		dst = append(appendCanonical(dst, rawValue(raw), depth+1), ',')
 	}
+	return append(dst, ']')
 }
 
 // appendCanonicalObject sorts the members, whose order does not matter.
 func appendCanonicalObject(dst []byte, v value, depth int) []byte {
 	var members [][]byte
-	for _, p := range pairs(v.raw) {
-		m := append(appendQuoted(nil, unquote(p.key)), ':')
-		members = append(members, appendCanonical(m, rawValue(p.val), depth+1))
+	for _, m := range rawjson.Distinct(v.raw) {
+		name := append(rawjson.AppendString(nil, m.Key.Name()), ':')
+		members = append(members, appendCanonical(name, rawValue(m.Value), depth+1))
 	}
 	slices.SortFunc(members, bytes.Compare)
 	dst = append(dst, '{')

@@ -1,11 +1,11 @@
 package wire
 
 import (
-	"encoding/json"
 	"strconv"
 	"strings"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/rawjson"
 )
 
 // Changes as the feed shows them, in the three forms that clients ask for.
@@ -59,7 +59,7 @@ func appendVersion(b []byte, ch *changefeed.Change, paths []string) []byte {
 		b = append(b, `,"timeToLiveExpired":`...)
 		b = strconv.AppendBool(b, ch.Expired)
 		b = append(b, `,"id":`...)
-		b = AppendString(b, ch.ID)
+		b = rawjson.AppendString(b, ch.ID)
 		b = append(b, `,"partitionKey":`...)
 		b = appendKeyObject(b, ch.PartitionKey, paths)
 	}
@@ -73,19 +73,17 @@ func appendVersion(b []byte, ch *changefeed.Change, paths []string) []byte {
 // appendKeyObject adds a partition key as an object with the value of each path that the
 // document has. It is rare, only in deletes, so it may decode the key.
 func appendKeyObject(b []byte, key changefeed.PartitionKey, paths []string) []byte {
-	var values []json.RawMessage
-	_ = json.Unmarshal([]byte(key), &values) // the store's own keys are JSON arrays
 	b = append(b, '{')
-	first := true
-	for i, v := range values {
-		if i >= len(paths) || string(v) == "{}" { // undefined
+	i, first := -1, true
+	for v := range rawjson.Elements([]byte(key)) {
+		if i++; i >= len(paths) || string(v) == "{}" { // undefined
 			continue
 		}
 		if !first {
 			b = append(b, ',')
 		}
 		first = false
-		b = AppendString(b, strings.TrimPrefix(paths[i], "/"))
+		b = rawjson.AppendString(b, strings.TrimPrefix(paths[i], "/"))
 		b = append(append(b, ':'), v...)
 	}
 	return append(b, '}')

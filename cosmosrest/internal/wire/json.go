@@ -14,9 +14,3 @@ func Encode(v any) json.RawMessage {
 	_ = enc.Encode(v) // values are strings, numbers, and JSON that was read
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
 }
-
-// AppendString appends a JSON string.
-func AppendString(b []byte, s string) []byte {
-	text, _ := json.Marshal(s) // strings always marshal
-	return append(b, text...)
-}

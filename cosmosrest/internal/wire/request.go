@@ -135,14 +135,8 @@ func isTooLarge(err error) bool {
 	return ok
 }
 
-// Key reads the partition key header; it is empty without one.
-func (r *Request) Key() (changefeed.PartitionKey, error) {
-	text := r.Header(HeaderKey)
-	if text == "" {
-		return "", nil
-	}
-	return ParseKey(text)
-}
+// Key is the partition key header as it came; empty when there is none.
+func (r *Request) Key() (changefeed.PartitionKey, error) { return Key(r.Header(HeaderKey)) }
 
 // IsQuery reports a query, by its content type. The old SDKs' headers do alone, for clients
 // that send no content type.

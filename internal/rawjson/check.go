@@ -1,0 +1,166 @@
+package rawjson
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf8"
+)
+
+const maxDepth = 10_000 // nested objects and arrays, as in encoding/json: recursion costs stack
+
+// Check reports whether a text is JSON in UTF-8, and how many levels of objects and
+// arrays it has.
+func Check(text []byte) (levels int, ok bool) {
+	s := Strict(text)
+	s.Value()
+	return s.levels, s.End()
+}
+
+// check steps over the value that begins with c.
+func (s *Scanner) check(c byte) {
+	switch c {
+	case '"':
+		s.checkString()
+	case '{':
+		s.checkObject()
+	case '[':
+		s.checkArray()
+	case 't':
+		s.word("true")
+	case 'f':
+		s.word("false")
+	case 'n':
+		s.word("null")
+	default:
+		s.bad = s.bad || !s.number()
+	}
+}
+
+func (s *Scanner) checkObject() {
+	if s.depth == maxDepth {
+		s.bad = true
+		return
+	}
+	for ok := s.begin('{', '}'); ok; ok = s.next('}') {
+		if s.key(); s.bad {
+			return
+		}
+		s.check(s.Peek())
+	}
+}
+
+func (s *Scanner) checkArray() {
+	if s.depth == maxDepth {
+		s.bad = true
+		return
+	}
+	for ok := s.begin('[', ']'); ok; ok = s.next(']') {
+		s.check(s.Peek())
+	}
+}
+
+func (s *Scanner) word(w string) {
+	if len(s.text)-s.pos < len(w) || string(s.text[s.pos:s.pos+len(w)]) != w {
+		s.bad = true
+		return
+	}
+	s.pos += len(w)
+}
+
+func (s *Scanner) number() bool {
+	s.take('-')
+	if !s.take('0') && !s.digits() {
+		return false
+	}
+	if s.take('.') && !s.digits() {
+		return false
+	}
+	if s.take('e') || s.take('E') {
+		if !s.take('+') {
+			s.take('-')
+		}
+		return s.digits()
+	}
+	return true
+}
+
+// take steps over c, if c is the next byte.
+func (s *Scanner) take(c byte) bool {
+	if s.pos < len(s.text) && s.text[s.pos] == c {
+		s.pos++
+		return true
+	}
+	return false
+}
+
+func (s *Scanner) digits() bool {
+	from := s.pos
+	for s.pos < len(s.text) && '0' <= s.text[s.pos] && s.text[s.pos] <= '9' {
+		s.pos++
+	}
+	return s.pos > from
+}
+
+// checkString steps over a string, from its opening quote.
+func (s *Scanner) checkString() {
+	s.pos++
+	for !s.bad {
+		if s.pos = plain(s.text, s.pos); s.pos == len(s.text) {
+			break
+		}
+		switch c := s.text[s.pos]; {
+		case c == '"':
+			s.pos++
+			return
+		case c == '\\':
+			s.bad = !s.escape()
+		case c >= utf8.RuneSelf:
+			r, n := utf8.DecodeRune(s.text[s.pos:])
+			s.bad = r == utf8.RuneError && n == 1
+			s.pos += n
+		default: // a control character
+			s.bad = true
+		}
+	}
+	s.bad = true
+}
+
+func (s *Scanner) escape() bool {
+	if s.pos++; s.pos == len(s.text) {
+		return false
+	}
+	c := s.text[s.pos]
+	s.pos++
+	switch c {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return true
+	case 'u':
+		_, ok := hex4(s.text[s.pos:])
+		s.pos += 4
+		return ok
+	}
+	return false
+}
+
+// plain returns the position of the first byte from pos on that ends a string or is
+// special in strings: a quote, a backslash, a control character, or a byte above ASCII.
+//
+// Eight bytes are tested at once, because strings are most of a document: for each of
+// the four tests, the first byte that passes, if any, has its top bit set in a word of
+// marks. Marks after that byte may be wrong, because subtraction borrows from byte to
+// byte.
+func plain(text []byte, pos int) int {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	for ; pos+8 <= len(text); pos += 8 {
+		w := binary.LittleEndian.Uint64(text[pos:])
+		quote, slash := w^('"'*ones), w^('\\'*ones)
+		marks := w | (w - ' '*ones) | (quote - ones) | (slash - ones)
+		if marks &= tops; marks != 0 {
+			return pos + bits.TrailingZeros64(marks)/8
+		}
+	}
+	for pos < len(text) && text[pos] >= ' ' && text[pos] < utf8.RuneSelf && text[pos] != '"' && text[pos] != '\\' {
+		pos++
+	}
+	return pos
+}

@@ -1,0 +1,167 @@
+package rawjson
+
+import "iter"
+
+// Members yields the members of an object, name and value; any other value has none.
+func Members(object []byte) iter.Seq2[Key, []byte] {
+	return func(yield func(Key, []byte) bool) {
+		s := Scanner{text: object}
+		for ok := s.begin('{', '}'); ok; ok = s.next('}') {
+			key := s.key()
+			if value := s.Value(); s.bad || !yield(key, value.Of(object)) {
+				return
+			}
+		}
+	}
+}
+
+// Elements yields the elements of an array; any other value has none.
+func Elements(array []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		s := Scanner{text: array}
+		for ok := s.begin('[', ']'); ok; ok = s.next(']') {
+			if value := s.Value(); s.bad || !yield(value.Of(array)) {
+				return
+			}
+		}
+	}
+}
+
+// Lookup follows names through objects and returns the value there, nil for none. An
+// array on the way makes the value absent, as in the service: paths lead through objects
+// only.
+func Lookup(value []byte, path ...string) []byte {
+	return LookupAt(value, Span{0, len(value)}, path...).Of(value)
+}
+
+// LookupAt is Lookup from a value within a text, and returns the place.
+func LookupAt(text []byte, value Span, path ...string) Span {
+	for _, name := range path {
+		s := Scanner{text: text[:value.To], pos: value.From}
+		if value = (Span{}); s.Peek() != '{' {
+			return value
+		}
+		for ok := s.begin('{', '}'); ok; ok = s.next('}') {
+			key := s.key()
+			if at := s.Value(); !s.bad && key.Is(name) {
+				value = at
+			}
+		}
+	}
+	return value
+}
+
+// Element returns the n-th element of an array, nil for none.
+func Element(array []byte, n int) []byte {
+	s := Scanner{text: array}
+	for ok := n >= 0 && s.begin('[', ']'); ok; ok = s.next(']') {
+		if value := s.Value(); n == 0 {
+			return value.Of(array)
+		}
+		n--
+	}
+	return nil
+}
+
+// Member is a member of an object.
+type Member struct {
+	Key   Key
+	Value []byte
+}
+
+// Distinct returns the members of an object that count: of several with one name, the
+// last, in its place.
+func Distinct(object []byte) []Member {
+	var all []Member
+	for key, value := range Members(object) {
+		all = append(all, Member{key, value})
+	}
+	last := make(map[string]int, len(all))
+	for i, m := range all {
+		last[string(m.Key.Name())] = i
+	}
+	if len(last) == len(all) {
+		return all
+	}
+	counting := all[:0]
+	for i, m := range all {
+		if last[string(m.Key.Name())] == i {
+			counting = append(counting, m)
+		}
+	}
+	return counting
+}
+
+// Without appends an object without the members that drop names. The others keep their
+// text and order.
+func Without(dst, object []byte, drop func(name []byte) bool) []byte {
+	var kept Runs
+	s := Scanner{text: object}
+	for from, key := range s.Object() {
+		s.Value()
+		kept.Add(Span{from, s.pos}, !drop(key.Name()))
+	}
+	return append(kept.Append(append(dst, '{'), object), '}')
+}
+
+// Runs gathers the items of an object or array that stay. Neighbors are joined, so that
+// a document with its system properties at the end, as the store wrote it, is copied in
+// one piece.
+type Runs struct {
+	done []Span
+	last Span
+	open bool // last may grow
+}
+
+// Add decides about the next item.
+func (r *Runs) Add(item Span, stays bool) {
+	switch {
+	case stays && r.open:
+		r.last.To = item.To
+	case stays:
+		if r.last.To > 0 {
+			r.done = append(r.done, r.last)
+		}
+		r.last = item
+	}
+	r.open = stays
+}
+
+// Size returns how many bytes Append appends.
+func (r *Runs) Size() int {
+	n := r.last.To - r.last.From
+	for _, run := range r.done {
+		n += run.To - run.From + len(",")
+	}
+	return n
+}
+
+// Append appends what stays, with commas between.
+func (r *Runs) Append(dst, text []byte) []byte {
+	for _, run := range r.done {
+		dst = append(append(dst, run.Of(text)...), ',')
+	}
+	return append(dst, r.last.Of(text)...)
+}
+
+// CutMember removes the member at a place from the object at another, and returns the
+// object. When the member ends its object, where the service puts the LSN of a change, a
+// brace over the comma is enough, and that overwrites the text; otherwise the object is
+// copied.
+func CutMember(text []byte, object, member Span) []byte {
+	comma := member.From - 1
+	for comma > object.From && text[comma] != ',' && text[comma] != '{' {
+		comma--
+	}
+	s := Scanner{text: text, pos: member.To}
+	switch last := s.Peek() == '}'; {
+	case last && text[comma] == ',':
+		text[comma] = '}'
+		return text[object.From : comma+1 : comma+1]
+	case last:
+		return []byte("{}")
+	case text[comma] == ',':
+		return append(append(make([]byte, 0, object.To-object.From), text[object.From:comma]...), text[member.To:object.To]...)
+	}
+	return append(append(make([]byte, 0, object.To-object.From), text[object.From:member.From]...), text[s.pos+1:object.To]...)
+}

@@ -1,0 +1,256 @@
+package rawjson
+
+import (
+	"bytes"
+	"iter"
+)
+
+// Span is the place of a part of a text. The zero Span is that of a part which is
+// absent, because no value begins a text and ends at 0.
+type Span struct{ From, To int }
+
+// Of returns the part of the text, nil for the zero Span.
+func (s Span) Of(text []byte) []byte {
+	if s.To == 0 {
+		return nil
+	}
+	return text[s.From:s.To]
+}
+
+// Key is the name of a member as it is written: with quotes, and perhaps with escapes.
+type Key []byte
+
+// Name returns the name without quotes and escapes; see [Unquote].
+func (k Key) Name() []byte { return Unquote(k) }
+
+// Is reports whether a member has this name, however that is written.
+func (k Key) Is(name string) bool { return string(k.Name()) == name }
+
+// Scanner steps through a text. At a byte that cannot be JSON it stops, for good.
+type Scanner struct {
+	text   []byte
+	pos    int
+	strict bool // each byte is checked; else values are stepped over by their brackets and quotes
+	bad    bool
+	depth  int // objects and arrays around the position
+	levels int // the most that there were
+}
+
+// Scan begins at a value in a text that need not be checked: it was, or it comes from the
+// service. What is stepped over may be wrong inside.
+func Scan(text []byte, from int) Scanner { return Scanner{text: text, pos: from} }
+
+// Strict begins a text whose every byte is checked on the way.
+func Strict(text []byte) Scanner { return Scanner{text: text, strict: true} }
+
+// Pos returns the position: how many bytes were stepped over.
+func (s *Scanner) Pos() int { return s.pos }
+
+// Levels returns the most levels of objects and arrays that were stepped over.
+func (s *Scanner) Levels() int { return s.levels }
+
+// Bad reports whether the scanner has met a byte that cannot be JSON, or the end of the
+// text within a value. [Scanner.Pos] is then near that byte.
+func (s *Scanner) Bad() bool { return s.bad }
+
+// Fail makes the scanner bad: what it is at is JSON, but not what it should be.
+func (s *Scanner) Fail() { s.bad = true }
+
+// End reports whether nothing but space is left of a text without mistakes.
+func (s *Scanner) End() bool { return !s.bad && s.Peek() == 0 && s.pos == len(s.text) }
+
+// Peek steps over space and returns the byte there, which says the kind of the value; 0
+// at the end.
+func (s *Scanner) Peek() byte {
+	for ; s.pos < len(s.text); s.pos++ {
+		switch c := s.text[s.pos]; c {
+		case ' ', '\n', '\t', '\r':
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// Object yields the members of the object that comes next: the place where the member
+// begins, and its name. The scanner is then before the value, which the caller may step
+// over with [Scanner.Value] or walk into; otherwise Object steps over it. Any other value
+// than an object is bad.
+func (s *Scanner) Object() iter.Seq2[int, Key] {
+	return func(yield func(int, Key) bool) {
+		for ok := s.begin('{', '}'); ok; ok = s.next('}') {
+			from := s.pos
+			key := s.key()
+			before := s.pos
+			if s.bad || !yield(from, key) {
+				return
+			}
+			if s.pos == before {
+				s.Value()
+			}
+		}
+	}
+}
+
+// Array yields the elements of the array that comes next, by index, as
+// [Scanner.Object] does members.
+func (s *Scanner) Array() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		i := 0
+		for ok := s.begin('[', ']'); ok; ok = s.next(']') {
+			before := s.pos
+			if !yield(i) {
+				return
+			}
+			if s.pos == before {
+				s.Value()
+			}
+			i++
+		}
+	}
+}
+
+// Value steps over the value that comes next and returns its place, the zero Span for
+// none.
+func (s *Scanner) Value() Span {
+	c := s.Peek()
+	from := s.pos
+	if s.strict {
+		s.check(c)
+	} else {
+		s.skip(c)
+	}
+	if s.bad {
+		return Span{}
+	}
+	return Span{from, s.pos}
+}
+
+// begin steps into an object or array, and reports whether it has an item.
+func (s *Scanner) begin(first, last byte) bool {
+	if s.bad || s.Peek() != first {
+		return s.fail()
+	}
+	s.pos++
+	s.depth++
+	s.levels = max(s.levels, s.depth)
+	if s.Peek() != last {
+		return s.pos < len(s.text) || s.fail()
+	}
+	return s.leave()
+}
+
+// next steps to the next item, and reports whether there is one.
+func (s *Scanner) next(last byte) bool {
+	if s.bad {
+		return false
+	}
+	switch s.Peek() {
+	case last:
+		return s.leave()
+	case ',':
+		s.pos++
+		s.Peek()
+		return s.pos < len(s.text) || s.fail()
+	}
+	return s.fail()
+}
+
+func (s *Scanner) leave() bool {
+	s.pos++
+	s.depth--
+	return false
+}
+
+func (s *Scanner) fail() bool {
+	s.bad = true
+	return false
+}
+
+// key steps over a name, the colon and space.
+func (s *Scanner) key() Key {
+	from := s.pos
+	switch {
+	case s.Peek() != '"':
+		s.bad = true
+	case s.strict:
+		s.checkString()
+	default:
+		s.skipString()
+	}
+	to := s.pos
+	if s.bad || s.Peek() != ':' {
+		s.bad = true
+		return nil
+	}
+	s.pos++
+	s.Peek()
+	return Key(s.text[from:to])
+}
+
+// skip steps over the value that begins with c.
+func (s *Scanner) skip(c byte) {
+	switch c {
+	case '"':
+		s.skipString()
+	case '{', '[':
+		s.skipNested()
+	default:
+		from := s.pos
+		for s.pos < len(s.text) && !isEnd(s.text[s.pos]) {
+			s.pos++
+		}
+		s.bad = s.bad || s.pos == from
+	}
+}
+
+// isEnd reports whether a byte ends a number or a word.
+func isEnd(c byte) bool {
+	switch c {
+	case ',', '}', ']', ' ', '\n', '\t', '\r', ':', '"', '{', '[':
+		return true
+	}
+	return false
+}
+
+// skipString steps over a string, from its opening quote. A quote ends the string unless
+// an odd number of backslashes precedes it.
+func (s *Scanner) skipString() {
+	begin := s.pos + 1
+	for end := begin; ; {
+		i := bytes.IndexByte(s.text[end:], '"')
+		if i < 0 {
+			s.pos, s.bad = len(s.text), true
+			return
+		}
+		end += i
+		slashes := end
+		for slashes > begin && s.text[slashes-1] == '\\' {
+			slashes--
+		}
+		if end++; (end-1-slashes)%2 == 0 {
+			s.pos = end
+			return
+		}
+	}
+}
+
+// skipNested steps over an object or array without recursion: depth costs no stack.
+func (s *Scanner) skipNested() {
+	for depth := 0; s.pos < len(s.text) && !s.bad; s.pos++ {
+		switch s.text[s.pos] {
+		case '"':
+			s.skipString()
+			s.pos--
+		case '{', '[':
+			depth++
+			s.levels = max(s.levels, s.depth+depth)
+		case '}', ']':
+			if depth--; depth == 0 {
+				s.pos++
+				return
+			}
+		}
+	}
+	s.bad = true
+}

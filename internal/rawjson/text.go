@@ -1,0 +1,182 @@
+package rawjson
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Text returns the string that a value stands for; any other value gives the empty
+// string. Half of a surrogate pair becomes U+FFFD, as in encoding/json.
+func Text(value []byte) string {
+	if len(value) == 0 || value[0] != '"' {
+		return ""
+	}
+	return string(Unquote(value))
+}
+
+// Unquote is [Text] of a value that is known to be a string, in its bytes. Without
+// escapes, as most strings are, they are those of the value itself.
+func Unquote(value []byte) []byte {
+	if len(value) < 2 {
+		return nil
+	}
+	inner := value[1 : len(value)-1]
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return inner
+	}
+	return appendUnescaped(nil, inner)
+}
+
+// unescapes are the escapes of one letter.
+var unescapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+// appendUnescaped appends the text of a string without its quotes. What is no escape is
+// copied as it is.
+func appendUnescaped(dst, inner []byte) []byte {
+	for {
+		i := bytes.IndexByte(inner, '\\')
+		if i < 0 || i+1 == len(inner) {
+			return append(dst, inner...)
+		}
+		dst, inner = append(dst, inner[:i]...), inner[i:]
+		if c := unescapes[inner[1]]; c != 0 {
+			dst, inner = append(dst, c), inner[2:]
+			continue
+		}
+		r, size := unescapeRune(inner)
+		if size == 0 {
+			dst, inner = append(dst, '\\'), inner[1:]
+			continue
+		}
+		dst, inner = utf8.AppendRune(dst, r), inner[size:]
+	}
+}
+
+const unicodeEscape = len(`\u0000`)
+
+// unescapeRune reads an escape of four digits, or two of them that are a surrogate pair,
+// and returns its size; 0 for another text.
+func unescapeRune(text []byte) (r rune, size int) {
+	r, ok := unicodeAt(text)
+	if !ok {
+		return 0, 0
+	}
+	if utf16.IsSurrogate(r) {
+		if low, ok := unicodeAt(text[unicodeEscape:]); ok {
+			if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
+				return pair, 2 * unicodeEscape
+			}
+		}
+		r = utf8.RuneError
+	}
+	return r, unicodeEscape
+}
+
+func unicodeAt(text []byte) (rune, bool) {
+	if len(text) < unicodeEscape || text[0] != '\\' || text[1] != 'u' {
+		return 0, false
+	}
+	return hex4(text[2:])
+}
+
+// hex4 reads four hexadecimal digits.
+func hex4(text []byte) (r rune, ok bool) {
+	if len(text) < 4 {
+		return 0, false
+	}
+	for _, c := range text[:4] {
+		switch {
+		case '0' <= c && c <= '9':
+			c -= '0'
+		case 'a' <= c && c <= 'f':
+			c -= 'a' - 10
+		case 'A' <= c && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	return r, true
+}
+
+// AppendString appends a text as a JSON string, as encoding/json writes it without its
+// escapes for HTML: so that one text has one form, whoever writes it.
+func AppendString[T string | []byte](dst []byte, s T) []byte {
+	dst = append(dst, '"')
+	from := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c < utf8.RuneSelf {
+			if c >= ' ' && c != '"' && c != '\\' {
+				i++
+				continue
+			}
+			dst = appendEscaped(append(dst, s[from:i]...), c)
+			i++
+			from = i
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(string(s[i:min(len(s), i+utf8.UTFMax)]))
+		switch {
+		case r == utf8.RuneError && n == 1:
+			dst = append(append(dst, s[from:i]...), `\ufffd`...)
+			from = i + n
+		case r == '\u2028' || r == '\u2029': // line ends in JavaScript, not in JSON
+			dst = append(append(dst, s[from:i]...), `\u202`...)
+			dst = append(dst, digits[r&0xF])
+			from = i + n
+		}
+		i += n
+	}
+	return append(append(dst, s[from:]...), '"')
+}
+
+const digits = "0123456789abcdef"
+
+// appendEscaped appends the escape of a byte that cannot stand in a string.
+func appendEscaped(dst []byte, c byte) []byte {
+	switch c {
+	case '"', '\\':
+		return append(dst, '\\', c)
+	case '\b':
+		return append(dst, `\b`...)
+	case '\f':
+		return append(dst, `\f`...)
+	case '\n':
+		return append(dst, `\n`...)
+	case '\r':
+		return append(dst, `\r`...)
+	case '\t':
+		return append(dst, `\t`...)
+	}
+	return append(dst, '\\', 'u', '0', '0', digits[c>>4], digits[c&0xF])
+}
+
+// Numbers below smallestPlain, and from biggestPlain on, are written with an exponent, as
+// in JavaScript.
+const (
+	smallestPlain = 1e-6
+	biggestPlain  = 1e21
+)
+
+// AppendNumber appends a finite number as encoding/json and JavaScript write it: the
+// shortest text that reads as the same float64, and no sign for zero, because -0 and 0
+// are equal and must have one text.
+func AppendNumber(dst []byte, f float64) []byte {
+	if f == 0 {
+		return append(dst, '0')
+	}
+	if a := math.Abs(f); a >= smallestPlain && a < biggestPlain {
+		return strconv.AppendFloat(dst, f, 'f', -1, 64)
+	}
+	dst = strconv.AppendFloat(dst, f, 'e', -1, 64)
+	if n := len(dst); n >= 4 && dst[n-4] == 'e' && dst[n-3] == '-' && dst[n-2] == '0' {
+		dst[n-2] = dst[n-1] // e-09 is e-9
+		dst = dst[:n-1]
+	}
+	return dst
+}
