@@ -25,7 +25,7 @@ func (db *DB) CreateContainer(ctx context.Context, s ContainerSpec) (*Container,
 		l.grow(changefeed.Range{Min: bounds[i], Max: bounds[i+1]}, nil)
 	}
 	var c *Container
-	err = db.do(ctx, func(g *group) error {
+	err = db.committer.do(ctx, func(g *group) error {
 		name := l.spec.name()
 		if (*db.containers.Load())[name] != nil {
 			return fmt.Errorf("it exists: %w", changefeed.ErrConflict)
@@ -107,7 +107,7 @@ func (db *DB) UpdateContainer(ctx context.Context, name string, change func(*Con
 	if err != nil {
 		return nil, fmt.Errorf("replace container: %w", err)
 	}
-	err = db.do(ctx, func(g *group) error {
+	err = db.committer.do(ctx, func(g *group) error {
 		l := c.layout.Load().clone()
 		if c.dropped.Load() {
 			return changefeed.ErrNotFound
@@ -123,7 +123,7 @@ func (db *DB) UpdateContainer(ctx context.Context, name string, change func(*Con
 		l.spec.DefaultTTL, l.spec.Retention, l.spec.Meta = s.DefaultTTL, s.Retention, s.Meta
 		l.retain(before, c.lsn)
 		l.renew(db)
-		return g.store(c, l, func() { c.due(1) })
+		return g.store(c, l, func() { c.alarm.set(1) })
 	})
 	if err != nil {
 		return nil, fmt.Errorf("replace container %q: %w", c.ID(), err)
@@ -139,7 +139,7 @@ func (db *DB) DeleteContainer(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("delete container: %w", err)
 	}
-	err = db.do(ctx, func(g *group) error {
+	err = db.committer.do(ctx, func(g *group) error {
 		// Callers may hold c beyond its removal from the map: they are refused by this
 		// flag, and of two deletes the second is.
 		if !c.dropped.CompareAndSwap(false, true) {

@@ -36,5 +36,5 @@ func (k *clock) until(at int64) time.Duration {
 	return time.Duration(at-k.now()) * time.Millisecond
 }
 
-// now is the container's time, which no commit is after.
-func (c *Container) now() time.Time { return time.UnixMilli(c.clock.now()).UTC() }
+// time is the time of now.
+func (k *clock) time() time.Time { return time.UnixMilli(k.now()).UTC() }

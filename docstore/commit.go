@@ -10,26 +10,32 @@ import (
 )
 
 // How a write comes about. The caller's goroutine does what can be done without knowing
-// its turn: it parses, hashes and renders, and puts a request into the queue. One
-// goroutine, the committer, takes all requests that wait, gives each an LSN, applies them
+// its place: it parses, hashes and renders, and puts a transaction into the queue. One
+// goroutine, the committer, takes all that wait, gives each an LSN, applies them
 // to one write of the engine, waits once until that is on the disk, and then publishes
 // the new heads and wakes readers and callers. So LSNs become visible in order, and
 // many writers share one flush.
 
 const (
-	maxGroup      = 512     // requests in one write of the engine
+	maxGroup      = 512     // transactions in one write of the engine
 	maxGroupBytes = 8 << 20 // and their bytes
 )
 
-// request is one batch of writes, or a control, on its way through the committer.
-type request struct {
+// transaction is a batch of writes under one LSN, or a control, on its way through the
+// committer.
+type transaction struct {
 	c       *Container
 	pk, epk string
-	ops     []op
+	writes  []write
 	size    int
 	expired [][]byte // documents that turned out to be in the way
 
 	control func(*group) error // runs alone in its group
+
+	// Set in the committer.
+	group *group
+	head  *nextHead
+	part  *partition
 
 	results []changefeed.Result
 	time    int64 // of the commit, Unix ms
@@ -38,75 +44,82 @@ type request struct {
 	done    chan struct{}
 }
 
-// submit hands a request to the committer and waits for its end. When ctx ends first,
-// the request may still be carried out.
-func (db *DB) submit(ctx context.Context, r *request) error {
-	r.done = make(chan struct{})
-	if err := db.closed(); err != nil {
+// committer is the goroutine through which all writes go.
+type committer struct {
+	db    *DB
+	queue chan *transaction
+	ended chan struct{} // closed at its end
+}
+
+// submit hands a transaction to the committer and waits for its end. When ctx ends first,
+// the transaction may still be carried out.
+func (k *committer) submit(ctx context.Context, tx *transaction) error {
+	tx.done = make(chan struct{})
+	if err := k.db.closed(); err != nil {
 		return err
 	}
 	select {
-	case db.queue <- r:
+	case k.queue <- tx:
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-db.stop:
+	case <-k.db.stop:
 		return ErrClosed
 	}
-	return db.outcome(ctx, r)
+	return k.outcome(ctx, tx)
 }
 
-// outcome waits for the end of a request that is in the queue.
-func (db *DB) outcome(ctx context.Context, r *request) error {
+// outcome waits for the end of a transaction that is in the queue.
+func (k *committer) outcome(ctx context.Context, tx *transaction) error {
 	select {
-	case <-r.done:
-		return r.err
+	case <-tx.done:
+		return tx.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-db.ended:
+	case <-k.ended:
 	}
 	select {
-	case <-r.done: // the committer answered before it ended
-		return r.err
+	case <-tx.done: // the committer answered before it ended
+		return tx.err
 	default:
-		return ErrClosed // the request came too late for it
+		return ErrClosed // the transaction came too late for it
 	}
 }
 
 // do runs f in the committer, alone in a group.
-func (db *DB) do(ctx context.Context, f func(*group) error) error {
-	return db.submit(ctx, &request{control: f})
+func (k *committer) do(ctx context.Context, f func(*group) error) error {
+	return k.submit(ctx, &transaction{control: f})
 }
 
-// commitAll is the committer. Requests that are still queued when it ends find that out
+// run is the goroutine. Requests that are still queued when it ends find that out
 // themselves: one more may come at any time.
-func (db *DB) commitAll() {
-	defer close(db.ended)
-	var next *request
+func (k *committer) run() {
+	defer close(k.ended)
+	var next *transaction
 	for {
 		if next == nil {
 			select {
-			case next = <-db.queue:
-			case <-db.stop:
+			case next = <-k.queue:
+			case <-k.db.stop:
 				return
 			}
 		}
-		next = db.commitGroup(next)
+		next = k.commit(next)
 	}
 }
 
-// commitGroup carries out the first request and those that wait behind it. It returns a
-// request that it took but that must not be in this group.
-func (db *DB) commitGroup(first *request) (left *request) {
-	g := db.newGroup()
+// commit carries out the first transaction and those that wait after it. It returns a
+// transaction that it took but that must not be in this group.
+func (k *committer) commit(first *transaction) (left *transaction) {
+	g := k.group()
 	g.take(first)
-	for left == nil && first.control == nil && len(g.requests) < maxGroup && g.bytes < maxGroupBytes {
+	for left == nil && first.control == nil && len(g.txs) < maxGroup && g.bytes < maxGroupBytes {
 		select {
-		case r := <-db.queue:
-			if r.control != nil {
-				left = r
+		case tx := <-k.queue:
+			if tx.control != nil {
+				left = tx
 				continue
 			}
-			g.take(r)
+			g.take(tx)
 			continue
 		default:
 		}
@@ -118,28 +131,19 @@ func (db *DB) commitGroup(first *request) (left *request) {
 
 // group is what goes to the disk in one write.
 type group struct {
-	db       *DB
-	requests []*request
-	bytes    int
+	db    *DB
+	txs   []*transaction
+	bytes int
 
-	changes []change
-	latest  map[string]int // key to its last change
+	overlay
 	living  []lives
 	ranges  [][2][]byte // keys to remove, before all changes
-	turns   map[*Container]*turn
+	heads   map[*Container]*nextHead
 	publish []func() // of controls, when the group is safe
 }
 
-// change is one key to set or, with drop, to remove.
-type change struct {
-	key, value []byte
-	drop       bool
-	size       int // of the value dropped, where known
-	before     int // the change of the same key before this one, or -1
-}
-
-// turn is what a group does to one container.
-type turn struct {
+// nextHead is the head of a container as the group will leave it.
+type nextHead struct {
 	c     *Container
 	l     *layout
 	lsn   int64
@@ -149,7 +153,7 @@ type turn struct {
 }
 
 // due notes a time for the sweeper.
-func (t *turn) due(at int64) { t.next.add(at) }
+func (h *nextHead) due(at int64) { h.next.add(at) }
 
 // delta is the change of a partition's number of documents.
 type delta struct {
@@ -157,74 +161,74 @@ type delta struct {
 	low  int64 // those below the cut of a split that is counting
 }
 
-func (db *DB) newGroup() *group {
-	return &group{db: db, latest: map[string]int{}, turns: map[*Container]*turn{}}
+func (k *committer) group() *group {
+	return &group{db: k.db, overlay: newOverlay(k.db.eng), heads: map[*Container]*nextHead{}}
 }
 
-// turn is the group's turn at a container.
-func (g *group) turn(c *Container) *turn {
-	t := g.turns[c]
-	if t == nil {
-		t = &turn{c: c, l: c.layout.Load(), lsn: c.lsn, time: c.clock.now(), parts: map[*partition]delta{}}
-		g.turns[c] = t
+// head returns the container's next head.
+func (g *group) head(c *Container) *nextHead {
+	h := g.heads[c]
+	if h == nil {
+		h = &nextHead{c: c, l: c.layout.Load(), lsn: c.lsn, time: c.clock.now(), parts: map[*partition]delta{}}
+		g.heads[c] = h
 	}
-	return t
+	return h
 }
 
-// take carries out one request in memory. A refused one leaves nothing.
-func (g *group) take(r *request) {
-	g.requests = append(g.requests, r)
-	g.bytes += r.size
+// take carries out one transaction in memory. A refused one leaves nothing.
+func (g *group) take(tx *transaction) {
+	g.txs = append(g.txs, tx)
+	g.bytes += tx.size
 	if err := g.db.closed(); err != nil {
-		r.err = err
+		tx.err = err
 		return
 	}
-	if r.control != nil {
-		r.err = r.control(g)
+	if tx.control != nil {
+		tx.err = tx.control(g)
 		return
 	}
-	if r.c.dropped.Load() {
-		r.err = fmt.Errorf("container %q: %w", r.c.ID(), changefeed.ErrNotFound)
+	if tx.c.dropped.Load() {
+		tx.err = fmt.Errorf("container %q: %w", tx.c.ID(), changefeed.ErrNotFound)
 		return
 	}
 	mark, living := len(g.changes), len(g.living)
-	t := g.turn(r.c)
-	undo := *t
-	part := t.l.at(r.epk)
-	docs, touched := t.parts[part]
+	h := g.head(tx.c)
+	undo := *h
+	part := h.l.at(tx.epk)
+	docs, touched := h.parts[part]
 	for again := true; again; {
-		if r.err = t.run(g, r, part); r.err == nil {
+		if tx.err = tx.run(g, h); tx.err == nil {
 			return
 		}
 		g.rollback(mark)
 		g.living = g.living[:living]
-		t.lsn = undo.lsn
-		if t.parts[part] = docs; !touched {
-			delete(t.parts, part)
+		h.lsn = undo.lsn
+		if h.parts[part] = docs; !touched {
+			delete(h.parts, part)
 		}
 		var expired inTheWay
-		if expired, again = errors.AsType[inTheWay](r.err); again {
-			r.expired = append(r.expired, expired.key)
+		if expired, again = errors.AsType[inTheWay](tx.err); again {
+			tx.expired = append(tx.expired, expired.key)
 		}
 	}
 }
 
-// finish writes the group, publishes it and answers its requests.
+// finish writes the group, publishes it and answers its transactions.
 func (g *group) finish() {
 	err := g.write()
 	if err == nil {
-		for _, t := range g.turns {
-			t.publish()
+		for _, h := range g.heads {
+			h.publish()
 		}
 		for _, f := range g.publish {
 			f()
 		}
 	}
-	for _, r := range g.requests {
-		if r.err == nil {
-			r.err = err
+	for _, tx := range g.txs {
+		if tx.err == nil {
+			tx.err = err
 		}
-		close(r.done)
+		close(tx.done)
 	}
 }
 
@@ -237,7 +241,7 @@ func (g *group) write() error {
 	for i := range g.changes {
 		size += len(g.changes[i].key) + len(g.changes[i].value) + 16
 	}
-	w := g.db.eng.newWrite(size + 256*len(g.turns) + 64)
+	w := g.db.eng.newBatch(size + 256*len(g.heads) + 64)
 	for _, r := range g.ranges {
 		w.dropRange(r[0], r[1])
 	}
@@ -245,8 +249,8 @@ func (g *group) write() error {
 	if err := g.tally(w); err != nil {
 		return err
 	}
-	for _, t := range g.turns {
-		t.fill(w)
+	for _, h := range g.heads {
+		h.fill(w)
 	}
 	seq := g.db.applied.Load() + 1
 	g.db.applied.Store(seq)
@@ -260,54 +264,38 @@ func (g *group) write() error {
 	return nil
 }
 
-// fill puts the last change of each key into the write.
-func (g *group) fill(w write) {
-	for i := range g.changes {
-		ch := &g.changes[i]
-		switch {
-		case g.latest[string(ch.key)] != i:
-		case !ch.drop:
-			w.set(ch.key, ch.value)
-		case ch.size > 0:
-			w.dropSized(ch.key, ch.size)
-		default:
-			w.drop(ch.key)
-		}
-	}
-}
-
 // fill puts head, counts and low-water marks of a container into the write.
-func (t *turn) fill(w write) {
-	w.set(headKey(t.c.num), encodeNumbers(t.lsn, t.time))
-	for p, d := range t.parts {
-		w.set(countKey(t.c.num, p.num), encodeNumbers(p.docs.Load()+d.docs, t.lsn))
+func (h *nextHead) fill(w batch) {
+	w.set(headKey(h.c.num), encodeNumbers(h.lsn, h.time))
+	for p, d := range h.parts {
+		w.set(countKey(h.c.num, p.num), encodeNumbers(p.docs.Load()+d.docs, h.lsn))
 	}
-	for n, log := range t.l.logs {
+	for n, log := range h.l.logs {
 		if low := log.low.Load(); low > log.saved.Load() {
-			w.set(lowKey(t.c.num, n), encodeNumbers(low))
+			w.set(lowKey(h.c.num, n), encodeNumbers(low))
 			log.saved.Store(low)
 		}
 	}
 }
 
 // publish makes the container's changes visible and wakes those who wait for them.
-func (t *turn) publish() {
-	t.c.lsn = t.lsn
-	t.c.clock.committed(t.time)
-	for p, d := range t.parts {
+func (h *nextHead) publish() {
+	h.c.lsn = h.lsn
+	h.c.clock.committed(h.time)
+	for p, d := range h.parts {
 		p.docs.Add(d.docs)
 		if p.watch != nil {
 			p.watch.low += d.low
 		}
-		p.newest.Store(t.lsn)
+		p.newest.Store(h.lsn)
 	}
-	t.c.newestTime.Store(t.time)
-	t.c.head.Store(t.lsn)
-	for p := range t.parts {
+	h.c.newestTime.Store(h.time)
+	h.c.head.Store(h.lsn)
+	for p := range h.parts {
 		p.gate.open()
 	}
-	t.c.gate.open()
-	t.c.due(t.next.at)
+	h.c.gate.open()
+	h.c.alarm.set(h.next.at)
 }
 
 // fail stops the store after an error of the disk and wakes everybody who waits.
@@ -320,41 +308,6 @@ func (db *DB) fail(err error) error {
 		}
 	}
 	return *db.failed.Load()
-}
-
-// get is the value of a key as this group has it so far.
-func (g *group) get(key []byte) ([]byte, bool, error) {
-	if i, ok := g.latest[string(key)]; ok {
-		return g.changes[i].value, !g.changes[i].drop, nil
-	}
-	return g.db.eng.get(nil, key)
-}
-
-func (g *group) set(key, value []byte) { g.add(change{key: key, value: value}) }
-
-// drop removes a key, whose value has this size where that is known.
-func (g *group) drop(key []byte, size int) { g.add(change{key: key, drop: true, size: size}) }
-
-func (g *group) add(ch change) {
-	ch.before = -1
-	if i, ok := g.latest[string(ch.key)]; ok {
-		ch.before = i
-	}
-	g.latest[string(ch.key)] = len(g.changes)
-	g.changes = append(g.changes, ch)
-}
-
-// rollback takes back all changes from the mark on.
-func (g *group) rollback(mark int) {
-	for i := len(g.changes) - 1; i >= mark; i-- {
-		ch := &g.changes[i]
-		if ch.before >= 0 {
-			g.latest[string(ch.key)] = ch.before
-		} else {
-			delete(g.latest, string(ch.key))
-		}
-	}
-	g.changes = g.changes[:mark]
 }
 
 // nextNumber counts up a number of the store that is kept under a name.

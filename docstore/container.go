@@ -32,7 +32,7 @@ type Container struct {
 	head    atomic.Int64           // newest LSN that readers may see
 	gate    gate                   // the head has moved
 	dropped atomic.Bool
-	dueAt   atomic.Int64 // no version expires before it, Unix ms; 0 is never
+	alarm   alarm        // of the sweeper; nothing is due before
 	hint    atomic.Int64 // bytes of the last page, for the next one's buffer
 
 	newestTime atomic.Int64 // commit time of the head, Unix ms
@@ -80,12 +80,12 @@ func (c *Container) Changed() time.Time { return time.UnixMilli(c.layout.Load().
 func (c *Container) RID() string { return c.rid }
 
 func newContainer(db *DB, num uint32, rid string) *Container {
-	c := &Container{db: db, num: num, rid: rid, clock: newClock()}
-	c.tallies = &tallies{db: db, cont: num, cells: db.cells, rows: map[tallyAt]row{}, dirty: map[tallyAt]row{}}
+	c := &Container{db: db, num: num, rid: rid, clock: newClock(), alarm: alarm{wake: db.wake}}
+	c.tallies = &tallies{c: c, cells: db.cells, rows: map[tallyAt]row{}, dirty: map[tallyAt]row{}}
 	if own, err := decodeRID(rid); err == nil {
 		c.own, c.self = own, "dbs/"+encodeRID(own[:4])+"/colls/"+rid+"/"
 	}
-	most := service.System{Container: c.self, RID: c.itemRID(1, "", "")}
+	most := service.System{Container: c.self, RID: itemRID(c.own, 1, "", "")}
 	c.systemSize = most.Size()
 	return c
 }
@@ -155,31 +155,11 @@ func (c *Container) Commit(ctx context.Context, key changefeed.PartitionKey, wri
 	for i, w := range writes {
 		list[i].Write = w
 	}
-	r, err := c.commit(ctx, p, list)
+	tx, err := p.commit(ctx, list)
 	if err != nil {
 		return nil, err
 	}
-	return r.results, nil
-}
-
-// commit carries out a batch for a logical partition; without a key, that of the first
-// body.
-func (c *Container) commit(ctx context.Context, p LogicalPartition, writes []Write) (*request, error) {
-	if err := c.usable(ctx); err != nil {
-		return nil, err
-	}
-	l := c.layout.Load()
-	r, err := c.request(l, p, writes)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.db.submit(ctx, r); err != nil {
-		if ctx.Err() == nil && refused(err) {
-			return nil, &changefeed.WriteError{Index: r.failed, Write: writes[r.failed].Write, Err: err}
-		}
-		return nil, fmt.Errorf("commit to %q: %w", l.spec.ID, err)
-	}
-	return r, nil
+	return tx.results, nil
 }
 
 // refused reports whether err is about one write of a batch, not about the whole of it.
@@ -192,51 +172,17 @@ func refused(err error) bool {
 	return false
 }
 
-// request prepares a batch: all work that needs no turn is done here, in the caller's
-// goroutine, because the committer serves every writer of the store.
-func (c *Container) request(l *layout, p LogicalPartition, writes []Write) (*request, error) {
-	if len(writes) == 0 || len(writes) > maxBatch {
-		return nil, fmt.Errorf("%w: %d writes: want 1 to %d", ErrBatchLimit, len(writes), maxBatch)
-	}
-	pk, err := p.pk, error(nil)
-	r := &request{c: c, ops: make([]op, len(writes))}
-	for i := range writes {
-		w := &writes[i]
-		if r.ops[i], pk, err = c.prepare(l, pk, w); err != nil {
-			return nil, &changefeed.WriteError{Index: i, Write: w.Write, Err: err}
-		}
-		r.size += len(w.Body)
-	}
-	if len(writes) > 1 && r.size > maxBatchBytes {
-		return nil, fmt.Errorf("%w: %d bytes: want at most %d", ErrBatchLimit, r.size, maxBatchBytes)
-	}
-	if pk == "" {
-		return nil, refuse("partition key is empty: want one such as %s", changefeed.Key("London"))
-	}
-	r.pk, r.epk = pk, p.epk
-	if p.epk == "" {
-		if r.epk, err = l.hashKey(pk); err != nil {
-			return nil, err
-		}
-	}
-	for i := range r.ops {
-		o := &r.ops[i]
-		o.key = docKey(c.num, r.epk, r.pk, o.id)
-	}
-	return r, nil
-}
-
 // one commits a single write; without a key, under that of its body. The error names
 // the operation and the container in place of the index in a batch.
 func (c *Container) one(ctx context.Context, key changefeed.PartitionKey, w changefeed.Write) (Item, error) {
-	var p LogicalPartition
+	p := LogicalPartition{c: c}
 	var err error
 	if key != "" {
 		p, err = c.LogicalPartition(key)
 	}
-	var r *request
+	var tx *transaction
 	if err == nil {
-		r, err = c.commit(ctx, p, []Write{{Write: w}})
+		tx, err = p.commit(ctx, []Write{{Write: w}})
 	}
 	if err != nil {
 		if we, ok := errors.AsType[*changefeed.WriteError](err); ok {
@@ -244,7 +190,7 @@ func (c *Container) one(ctx context.Context, key changefeed.PartitionKey, w chan
 		}
 		return Item{}, fmt.Errorf("%s in %q: %w", verb(w.Op), c.ID(), err)
 	}
-	return r.item(), nil
+	return tx.item(), nil
 }
 
 func verb(o changefeed.WriteOp) string {
@@ -297,24 +243,24 @@ func (c *Container) Item(ctx context.Context, key changefeed.PartitionKey, id st
 // after the other and not in a snapshot, because a writer rarely comes in between. If
 // one does, the second read finds nothing, and the loop reads the index anew; to miss
 // the same address twice is damage.
-func (c *Container) item(ctx context.Context, key []byte) (Item, bool, error) {
+func (x index) item(ctx context.Context, key []byte) (Item, bool, error) {
 	var missed addr
 	for {
-		v, found, err := c.db.eng.get(nil, key)
+		v, found, err := x.c.db.eng.get(nil, key)
 		if err != nil {
 			return Item{}, false, err
 		}
 		if !found {
-			return Item{}, false, c.db.settle(ctx)
+			return Item{}, false, x.c.db.settle(ctx)
 		}
 		s, err := decodeSlot(v)
 		if err != nil {
 			return Item{}, false, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
-		if c.layout.Load().spec.expired(s.time, s.ttl, c.clock.now()) {
+		if x.c.layout.Load().spec.expired(s.time, s.ttl, x.c.clock.now()) {
 			return Item{}, false, nil
 		}
-		v, found, err = c.db.eng.get(make([]byte, 0, s.size), logKey(tableLog, c.num, s.addr))
+		v, found, err = x.c.db.eng.get(make([]byte, 0, s.size), logKey(tableLog, x.c.num, s.addr))
 		if err != nil {
 			return Item{}, false, err
 		}
@@ -326,8 +272,8 @@ func (c *Container) item(ctx context.Context, key []byte) (Item, bool, error) {
 			return Item{}, false, fmt.Errorf("%w: no entry at LSN %d of log %d", ErrCorrupt, s.lsn, s.log)
 		}
 		// The version is applied but may not be safe yet: see settle.
-		if s.lsn > c.head.Load() {
-			if err := c.db.settle(ctx); err != nil {
+		if s.lsn > x.c.head.Load() {
+			if err := x.c.db.settle(ctx); err != nil {
 				return Item{}, false, err
 			}
 		}

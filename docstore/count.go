@@ -17,7 +17,7 @@ import (
 // as much as reading the changes without copying.
 func (c *Container) Pending(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Backlog, error) {
 	for {
-		total, err := c.pending(ctx, r, from, o)
+		total, err := c.moment().pending(ctx, r, from, o)
 		if err == nil {
 			return total, c.db.settle(ctx)
 		}
@@ -27,36 +27,34 @@ func (c *Container) Pending(ctx context.Context, r changefeed.Range, from change
 	}
 }
 
-func (c *Container) pending(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (total changefeed.Backlog, err error) {
-	if err := c.usable(ctx); err != nil {
+func (m moment) pending(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (total changefeed.Backlog, err error) {
+	if err := m.c.usable(ctx); err != nil {
 		return total, err
 	}
-	head := c.head.Load()
-	l := c.layout.Load()
-	sel, err := l.selection(r, o)
+	sel, err := m.l.selection(r, o)
 	if err != nil {
 		return total, err
 	}
-	if sel.begin, err = l.begin(from, o, head); err != nil {
+	if sel.begin, err = m.l.begin(from, o, m.head); err != nil {
 		return total, err
 	}
-	parts := l.overlapping(sel.rng)
+	parts := m.l.overlapping(sel.rng)
 	if len(parts) == 0 {
 		return total, refuse("range %q holds no keys: want min below max, within -FF", r)
 	}
-	k := counter{c: c, l: l, view: c.db.eng.view(), head: head, now: c.clock.now()}
+	k := counter{moment: m, view: m.c.db.eng.view(), now: m.c.clock.now()}
 	defer func() { err = cmp.Or(err, k.view.close()) }()
-	if c.layout.Load() != l {
+	if m.c.layout.Load() != m.l {
 		return total, errMoved
 	}
-	k.total.Ahead = sel.lsn > head
+	k.total.Ahead = sel.lsn > m.head
 	for _, p := range parts {
 		part := sel
 		part.rng = sel.rng.Intersect(p.rng)
 		if p.newest.Load() <= sel.lsn {
 			continue
 		}
-		for _, n := range l.reading(p) {
+		for _, n := range m.l.reading(p) {
 			if err := k.count(ctx, n, part); err != nil {
 				return total, err
 			}
@@ -67,10 +65,8 @@ func (c *Container) pending(ctx context.Context, r changefeed.Range, from change
 
 // counter counts changes in one state of the engine.
 type counter struct {
-	c     *Container
-	l     *layout
+	moment
 	view  view
-	head  int64
 	now   int64
 	total changefeed.Backlog
 }
@@ -130,7 +126,7 @@ func (k *counter) add(items, at int64) {
 // open opens the feed of one log in (sel.lsn, upTo].
 func (k *counter) open(n uint32, sel selection, upTo int64) (*feed, error) {
 	f := &feed{sel: sel, now: k.now}
-	if err := f.add(k.c, k.l, n, k.view.cursor, upTo); err != nil {
+	if err := f.add(moment{k.c, k.l, upTo}, n, k.view.cursor); err != nil {
 		return nil, errors.Join(err, f.close())
 	}
 	return f, nil

@@ -36,7 +36,7 @@ func (db *DB) CreateDatabase(ctx context.Context, id string, meta json.RawMessag
 	var d Database
 	err := checkName("database id", id)
 	if err == nil {
-		err = db.do(ctx, func(g *group) (err error) {
+		err = db.committer.do(ctx, func(g *group) (err error) {
 			if _, taken := db.database(id); taken {
 				return fmt.Errorf("it exists: %w", changefeed.ErrConflict)
 			}
@@ -98,7 +98,7 @@ func (db *DB) ReplaceDatabase(ctx context.Context, id string, meta json.RawMessa
 // be quick.
 func (db *DB) UpdateDatabase(ctx context.Context, id string, change func(meta json.RawMessage) (json.RawMessage, error)) (Database, error) {
 	var d Database
-	err := db.do(ctx, func(g *group) (err error) {
+	err := db.committer.do(ctx, func(g *group) (err error) {
 		old, ok := db.database(id)
 		if !ok {
 			return changefeed.ErrNotFound
@@ -130,7 +130,7 @@ func (db *DB) DeleteDatabase(ctx context.Context, id string) error {
 			return fmt.Errorf("delete database %q: %w", id, err)
 		}
 	}
-	err := db.do(ctx, func(g *group) error {
+	err := db.committer.do(ctx, func(g *group) error {
 		if _, ok := db.database(id); !ok {
 			return changefeed.ErrNotFound
 		}
@@ -180,11 +180,11 @@ func (db *DB) Databases() []Database {
 	return list
 }
 
-// loadDatabases reads the records of all databases.
-func (db *DB) loadDatabases() error {
+// databases reads the records of all databases.
+func (ld loader) databases() error {
 	all := map[string]Database{}
-	db.databases.Store(&all)
-	return db.eachRecord(tableDatabase, func(key, value []byte) error {
+	ld.db.databases.Store(&all)
+	return ld.each(tableDatabase, func(key, value []byte) error {
 		var d Database
 		if err := json.Unmarshal(value, &d); err != nil {
 			return fmt.Errorf("%w: read database %q: %w", ErrCorrupt, key[1:], err)

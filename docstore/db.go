@@ -3,7 +3,6 @@ package docstore
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -47,13 +46,14 @@ type Options struct {
 // atomic pointers, as whole values, so a reader works on a consistent set for as long
 // as needed.
 type DB struct {
-	dir    string
-	eng    *engine
-	rid    []byte
-	tags   tagger
-	queue  chan *request
+	dir  string
+	eng  *engine
+	rid  []byte
+	tags tagger
+
+	committer committer
+
 	stop   chan struct{} // closed by Close
-	ended  chan struct{} // closed by the committer at its end
 	work   sync.WaitGroup
 	closer sync.Once
 	failed atomic.Pointer[error]
@@ -113,10 +113,11 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 	}
 	db := &DB{
 		dir: dir, eng: eng, tags: newTagger(),
-		queue: make(chan *request, maxQueue), stop: make(chan struct{}), ended: make(chan struct{}),
+		stop: make(chan struct{}),
 		wake: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
 		cells: cmp.Or(o.cells, cellLSNs), rest: o.resting,
 	}
+	db.committer = committer{db: db, queue: make(chan *transaction, maxQueue), ended: make(chan struct{})}
 	settled := eng.guard.until(ctx)
 	err = db.begin()
 	settled()
@@ -133,163 +134,13 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 		}
 	}
 	eng.guard.opened(func(err error) { _ = db.fail(err) })
-	db.work.Go(db.commitAll)
+	db.work.Go(db.committer.run)
 	if !o.resting {
 		db.work.Go(db.sweepAll)
 		db.work.Go(db.reclaimAll)
 		db.work.Go(db.tallyAll)
 	}
 	return db, nil
-}
-
-// load reads into memory what every request needs: databases, containers, counts.
-func (db *DB) load() error {
-	format, found, err := db.eng.find(metaKey("format"))
-	switch {
-	case err != nil:
-		return openError(err)
-	case !found:
-		err = db.format()
-	case string(format) != formatVersion && string(format) != formatNoTally:
-		err = fmt.Errorf("%w: directory has format %q, this version writes %q", ErrFormat, format, formatVersion)
-	default:
-		db.rid, _, err = db.eng.find(metaKey("rid"))
-	}
-	if err != nil {
-		return err
-	}
-	next, _, err := db.eng.find(metaKey("next"))
-	if err != nil {
-		return err
-	}
-	if len(next) > 0 {
-		if db.nextCont, err = splitNumber(next); err != nil {
-			return fmt.Errorf("%w: number of the next container: %w", ErrCorrupt, err)
-		}
-	}
-	if err := db.loadDatabases(); err != nil {
-		return err
-	}
-	if err := errors.Join(db.loadRetention(), db.loadContainers()); err != nil {
-		return err
-	}
-	if string(format) != formatNoTally || db.rest {
-		return nil
-	}
-	// A program of the version before would write versions and not tally them.
-	w := db.eng.newWrite(0)
-	w.set(metaKey("format"), []byte(formatVersion))
-	return w.commit()
-}
-
-// format makes a new store. An engine that already holds keys is refused, because keys
-// without a format record are damaged or another program's.
-func (db *DB) format() (err error) {
-	c, err := db.eng.cursor(nil, nil)
-	if err != nil {
-		return err
-	}
-	defer c.finish(&err, "close cursor")
-	if c.first() {
-		return fmt.Errorf("%w: directory holds other data", ErrFormat)
-	}
-	db.rid = make([]byte, 4)
-	if _, err := rand.Read(db.rid); err != nil {
-		return err
-	}
-	db.rid[3] &= 0x7f
-	w := db.eng.newWrite(0)
-	w.set(metaKey("format"), []byte(formatVersion))
-	w.set(metaKey("rid"), db.rid)
-	return w.commit()
-}
-
-// loadContainers reads the records of all containers.
-func (db *DB) loadContainers() error {
-	all := map[string]*Container{}
-	db.containers.Store(&all)
-	return db.eachRecord(tableContainer, func(key, value []byte) error {
-		num, _, err := splitKey(key)
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrCorrupt, err)
-		}
-		l, rid, err := decodeLayout(value)
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrCorrupt, err)
-		}
-		c := newContainer(db, num, rid)
-		c.tallies.on = l.tallied
-		c.layout.Store(l)
-		if err := c.load(); err != nil {
-			return fmt.Errorf("load container %q: %w", l.spec.ID, err)
-		}
-		all[l.spec.name()] = c
-		return nil
-	})
-}
-
-// eachRecord calls visit for the records of a table, until an error.
-func (db *DB) eachRecord(table byte, visit func(key, value []byte) error) (err error) {
-	c, err := db.eng.cursor([]byte{table}, []byte{table + 1})
-	if err != nil {
-		return err
-	}
-	defer c.finish(&err, "close cursor")
-	for ok := c.first(); ok; ok = c.next() {
-		v, err := c.value()
-		if err == nil {
-			err = visit(c.key(), v)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return c.err()
-}
-
-// load reads head, counts and low-water marks of a container.
-func (c *Container) load() error {
-	l := c.layout.Load()
-	head, err := c.numbers(headKey(c.num), 2)
-	if err != nil {
-		return err
-	}
-	c.lsn = head[0]
-	c.clock.committed(head[1])
-	c.newestTime.Store(head[1])
-	c.head.Store(head[0])
-	for _, p := range l.parts {
-		n, err := c.numbers(countKey(c.num, p.num), 2)
-		if err != nil {
-			return err
-		}
-		p.docs.Store(n[0])
-		p.newest.Store(n[1])
-	}
-	c.dueAt.Store(1) // documents may have expired while the store was closed
-	for n, log := range l.logs {
-		low, err := c.numbers(lowKey(c.num, n), 1)
-		if err != nil {
-			return err
-		}
-		log.low.Store(low[0])
-		log.saved.Store(low[0])
-	}
-	return nil
-}
-
-// numbers reads a record of n numbers, all zero if the record is absent: a container
-// that was never written to has none.
-func (c *Container) numbers(key []byte, n int) ([]int64, error) {
-	v, found, err := c.db.eng.find(key)
-	numbers := make([]int64, n)
-	if err != nil || !found {
-		return numbers, err
-	}
-	if err := decodeNumbers(v, numbers); err != nil {
-		return nil, fmt.Errorf("%w: record %q: %w", ErrCorrupt, key, err)
-	}
-	return numbers, nil
 }
 
 // Close stops the background work, waits for its end, and closes the files. Writes that were

@@ -214,25 +214,25 @@ func (e *engine) find(key []byte) (value []byte, found bool, err error) {
 	return slices.Clone(v), true, err
 }
 
-// write is a set of changes that the engine applies as a whole.
-type write struct {
+// batch is a set of changes that the engine applies as a whole.
+type batch struct {
 	b *pebble.Batch
 	e *engine
 }
 
-func (e *engine) newWrite(size int) write { return write{b: e.db.NewBatchWithSize(size), e: e} }
+func (e *engine) newBatch(size int) batch { return batch{b: e.db.NewBatchWithSize(size), e: e} }
 
 // set, drop and dropRange cannot fail before commit: the engine documents no error for
 // a batch of its own, and commit checks.
-func (w write) set(key, value []byte)          { _ = w.b.Set(key, value, nil) }
-func (w write) drop(key []byte)                { _ = w.b.Delete(key, nil) }
-func (w write) dropSized(key []byte, size int) { _ = w.b.DeleteSized(key, uint32(size), nil) }
-func (w write) dropRange(from, to []byte)      { _ = w.b.DeleteRange(from, to, nil) }
+func (w batch) set(key, value []byte)          { _ = w.b.Set(key, value, nil) }
+func (w batch) drop(key []byte)                { _ = w.b.Delete(key, nil) }
+func (w batch) dropSized(key []byte, size int) { _ = w.b.DeleteSized(key, uint32(size), nil) }
+func (w batch) dropRange(from, to []byte)      { _ = w.b.DeleteRange(from, to, nil) }
 
 // commit applies the changes and returns when the disk has them. After an error the
-// engine takes no more writes, because whether this write reached the disk is not known
+// engine takes no more, because whether this batch reached the disk is not known
 // until the store is opened again.
-func (w write) commit() (err error) {
+func (w batch) commit() (err error) {
 	if err := w.e.guard.err(); err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func (o Options) WithCells(lsns int) Options {
 
 // Untally makes the store one of the version before, which has no tallies.
 func (db *DB) Untally(c *Container) error {
-	return db.do(life{db.stop}, func(g *group) error {
+	return db.committer.do(life{db.stop}, func(g *group) error {
 		from := tableKey(tableTally, c.num, 0)
 		g.ranges = append(g.ranges, [2][]byte{from, after(from)})
 		g.set(metaKey("format"), []byte(formatNoTally))
@@ -42,14 +42,14 @@ func (db *DB) Untally(c *Container) error {
 }
 
 // Tally gives a container of an older store its tallies.
-func (db *DB) Tally(c *Container) error { return c.tally(life{db.stop}) }
+func (db *DB) Tally(c *Container) error { return c.tallies.build(life{db.stop}) }
 
 // Tallied tells whether it has them.
 func (c *Container) Tallied() bool { return c.layout.Load().tallied }
 
 // RaiseTally has the first cell of the first log say one version too many.
 func (db *DB) RaiseTally(c *Container) error {
-	w := db.eng.newWrite(0)
+	w := db.eng.newBatch(0)
 	r := c.tallies.rows[tallyAt{}]
 	r[0]++
 	w.set(tallyKey(c.num, tallyAt{}), encodeNumbers(r[:]...))
@@ -59,7 +59,7 @@ func (db *DB) RaiseTally(c *Container) error {
 // DropTallies removes all tallies behind the store's back.
 func (db *DB) DropTallies(c *Container) error {
 	from := tableKey(tableTally, c.num, 0)
-	w := db.eng.newWrite(0)
+	w := db.eng.newBatch(0)
 	w.dropRange(from, after(from))
 	return w.commit()
 }
@@ -115,7 +115,7 @@ func (db *DB) LogScan() (n, bytes int, err error) {
 // Damage removes stored versions behind the store's back.
 func (db *DB) Damage(c *Container) error {
 	from, to := logBounds(tableLog, c.num, 0, -1, 1<<62)
-	w := db.eng.newWrite(0)
+	w := db.eng.newBatch(0)
 	w.dropRange(from, to)
 	return w.commit()
 }
@@ -123,14 +123,14 @@ func (db *DB) Damage(c *Container) error {
 // Orphan removes the entries of documents in the primary index behind the store's back.
 func (db *DB) Orphan(c *Container) error {
 	from := tableKey(tableDoc, c.num, 0)
-	w := db.eng.newWrite(0)
+	w := db.eng.newBatch(0)
 	w.dropRange(from, after(from))
 	return w.commit()
 }
 
 // SetFormat writes a format number.
 func (db *DB) SetFormat(f string) error {
-	w := db.eng.newWrite(0)
+	w := db.eng.newBatch(0)
 	w.set(metaKey("format"), []byte(f))
 	return w.commit()
 }
@@ -138,7 +138,7 @@ func (db *DB) SetFormat(f string) error {
 // MoveSome moves one group out of a former log; false tells that there was none.
 func (db *DB) MoveSome(c *Container) (bool, error) {
 	for _, n := range c.layout.Load().former {
-		if some, err := c.moveSome(life{db.stop}, n); some || err != nil {
+		if some, err := (&sweep{c: c}).moveSome(life{db.stop}, n); some || err != nil {
 			return some, err
 		}
 	}
@@ -182,24 +182,24 @@ func (db *DB) Compact(ctx context.Context) error {
 // SubmitLate puts a request into the queue of a closed store, as a writer does that has
 // looked just before, and waits for its end.
 func (db *DB) SubmitLate(ctx context.Context) error {
-	r := &request{control: func(*group) error { return nil }, done: make(chan struct{})}
-	db.queue <- r
-	return db.outcome(ctx, r)
+	r := &transaction{control: func(*group) error { return nil }, done: make(chan struct{})}
+	db.committer.queue <- r
+	return db.committer.outcome(ctx, r)
 }
 
 // Hold keeps the committer busy until release is called.
 func (db *DB) Hold() (release func()) {
 	held, done := make(chan struct{}), make(chan struct{})
-	r := &request{control: func(*group) error { close(held); <-done; return nil }, done: make(chan struct{})}
-	db.queue <- r
+	r := &transaction{control: func(*group) error { close(held); <-done; return nil }, done: make(chan struct{})}
+	db.committer.queue <- r
 	<-held
 	return func() { close(done); <-r.done }
 }
 
 // Glitch has a container's time be this far ahead of the clock for one write.
 func (db *DB) Glitch(c *Container, ahead time.Duration) error {
-	return db.do(life{db.stop}, func(g *group) error {
-		t := g.turn(c)
+	return db.committer.do(life{db.stop}, func(g *group) error {
+		t := g.head(c)
 		t.time += ahead.Milliseconds()
 		g.set(metaKey("test"), nil)
 		return nil
@@ -219,15 +219,16 @@ func (o Options) Resting() Options {
 }
 
 // Sweep is a turn of the sweeper at a container.
-func (db *DB) Sweep(c *Container) { c.sweep(life{db.stop}) }
+func (db *DB) Sweep(c *Container) { (&sweep{c: c}).run(life{db.stop}) }
 
 // ExpireSeenAt has the sweeper delete what it would have found at a time, if it is still due.
 func (c *Container) ExpireSeenAt(ctx context.Context, t time.Time) (int, error) {
-	keys, err := c.expiredByIndex(t.UnixMilli(), &soonest{})
+	s := sweep{c: c}
+	keys, err := s.expiredByIndex(t.UnixMilli())
 	if err != nil {
 		return 0, err
 	}
-	return c.expire(ctx, keys)
+	return s.expire(ctx, keys)
 }
 
 // ErrMoved is what a reader by a former layout gets.
@@ -237,7 +238,7 @@ var ErrMoved = errMoved
 func (db *DB) OpenBehind(c *Container, f func()) error {
 	l := c.layout.Load()
 	f()
-	feed, err := c.openFeed(l, l.reading(l.parts[0]), c.everything(0), c.head.Load())
+	feed, err := moment{c, l, c.head.Load()}.feed(l.reading(l.parts[0]), everything(0))
 	if err != nil {
 		return err
 	}

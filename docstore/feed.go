@@ -42,23 +42,23 @@ type track struct {
 	lowest bool // every version since the low-water mark was dead
 }
 
-// openFeed opens cursors for the versions of some logs in (sel.lsn, head]. Several
+// feed opens cursors for the versions of some logs in (sel.lsn, head]. Several
 // cursors share a snapshot, because they must agree about versions that move from log
 // to log and about marks; a single cursor is a snapshot by itself and cheaper.
-func (c *Container) openFeed(l *layout, logs []uint32, sel selection, head int64) (*feed, error) {
-	f := &feed{sel: sel, now: c.clock.now()}
-	open := c.db.eng.cursor
-	if len(logs) > 1 || l.marks(sel) {
-		v := c.db.eng.view()
+func (m moment) feed(logs []uint32, sel selection) (*feed, error) {
+	f := &feed{sel: sel, now: m.c.clock.now()}
+	open := m.c.db.eng.cursor
+	if len(logs) > 1 || m.l.marks(sel) {
+		v := m.c.db.eng.view()
 		f.view = &v
 		open = v.cursor
 	}
 	for _, n := range logs {
-		if err := f.add(c, l, n, open, head); err != nil {
+		if err := f.add(m, n, open); err != nil {
 			return nil, errors.Join(err, f.close())
 		}
 	}
-	if c.layout.Load() != l {
+	if m.c.layout.Load() != m.l {
 		return nil, cmp.Or(f.close(), errMoved)
 	}
 	return f, nil
@@ -72,11 +72,11 @@ func (l *layout) marks(sel selection) bool {
 }
 
 // add opens the cursors of one log.
-func (f *feed) add(c *Container, l *layout, n uint32, open openCursor, head int64) error {
-	t := &track{c: c, num: n, log: l.logs[n], still: len(l.former) == 0}
+func (f *feed) add(m moment, n uint32, open openCursor) error {
+	t := &track{c: m.c, num: n, log: m.l.logs[n], still: len(m.l.former) == 0}
 	t.all = f.sel.rng.Contains(t.log.rng)
 	f.tracks = append(f.tracks, t)
-	return t.open(open, n, f.sel, head, l.marks(f.sel))
+	return t.open(open, n, f.sel, m.head, m.l.marks(f.sel))
 }
 
 // each calls visit for the versions that the selection shows, in order, until visit

@@ -5,13 +5,13 @@ import (
 	"hash/fnv"
 )
 
-// itemRID returns the resource id of an item: the container's, and the number that the
-// item was born with. Items of older versions have a hash of key and id in its place,
+// itemRID returns the resource id of an item: the bytes of the container's, and the
+// number that the item was born with. Items of older versions have a hash of key and id in its place,
 // which has no number. Four bits of the hash say that the id is an item's: SDKs check
 // them when they resume sorted pages.
-func (c *Container) itemRID(born int64, pk, id string) string {
+func itemRID(container []byte, born int64, pk, id string) string {
 	var short [16]byte
-	own := append(short[:0], c.own...)
+	own := append(short[:0], container...)
 	if born != 0 {
 		return encodeRID(binary.LittleEndian.AppendUint64(own, uint64(born)))
 	}

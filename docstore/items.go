@@ -18,32 +18,34 @@ const maxScan = 256
 // meanwhile may appear or not. An error is the last pair.
 func (c *Container) Items(ctx context.Context, r changefeed.Range, key changefeed.PartitionKey) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		if err := c.items(ctx, r, key, func(it Item) bool { return yield(it, nil) }); err != nil {
+		err := index{c}.each(ctx, r, key, func(it Item) bool { return yield(it, nil) })
+		if err != nil {
 			yield(Item{}, fmt.Errorf("list items of %q: %w", c.ID(), err))
 		}
 	}
 }
 
-func (c *Container) items(ctx context.Context, r changefeed.Range, key changefeed.PartitionKey, yield func(Item) bool) error {
-	sel, err := c.layout.Load().selection(r, changefeed.ReadOptions{Key: key})
+// each calls yield for the documents of a range until yield returns false.
+func (x index) each(ctx context.Context, r changefeed.Range, key changefeed.PartitionKey, yield func(Item) bool) error {
+	sel, err := x.c.layout.Load().selection(r, changefeed.ReadOptions{Key: key})
 	if err != nil {
 		return err
 	}
 	if sel.rng.Empty() {
 		return refuse("range %q holds no keys: want min below max, within -FF", r)
 	}
-	from := append(tableKey(tableDoc, c.num, len(sel.rng.Min)), sel.rng.Min...)
-	to := append(tableKey(tableDoc, c.num, len(sel.rng.Max)), sel.rng.Max...)
+	from := append(tableKey(tableDoc, x.c.num, len(sel.rng.Min)), sel.rng.Min...)
+	to := append(tableKey(tableDoc, x.c.num, len(sel.rng.Max)), sel.rng.Max...)
 	for {
-		if err := c.usable(ctx); err != nil {
+		if err := x.c.usable(ctx); err != nil {
 			return err
 		}
-		keys, err := c.scanKeys(from, to)
+		keys, err := x.keys(from, to)
 		if err != nil {
 			return err
 		}
 		for _, k := range keys {
-			it, found, err := c.item(ctx, k)
+			it, found, err := x.item(ctx, k)
 			if err != nil {
 				return err
 			}
@@ -58,9 +60,9 @@ func (c *Container) items(ctx context.Context, r changefeed.Range, key changefee
 	}
 }
 
-// scanKeys are the first keys of [from, to).
-func (c *Container) scanKeys(from, to []byte) (keys [][]byte, err error) {
-	it, err := c.db.eng.cursor(from, to)
+// keys are the first keys of [from, to).
+func (x index) keys(from, to []byte) (keys [][]byte, err error) {
+	it, err := x.c.db.eng.cursor(from, to)
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func NewLeases(ctx context.Context, leases *Container, processor string, monitor
 	}}
 	var ids []string
 	for _, prefix := range s.unit.Prefixes() {
-		items, err := leases.withIDs(ctx, prefix+".")
+		items, err := index{leases}.withIDs(ctx, prefix+".")
 		if err != nil {
 			return nil, fmt.Errorf("open leases: %w", err)
 		}
@@ -89,10 +89,10 @@ func (s *Leases) Searched() []string { return s.unit.Searched() }
 // List implements [changefeed.LeaseStore]. The time is the container's, taken before
 // the records are read: so no record looks older than true.
 func (s *Leases) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
-	now := s.c.now()
+	now := s.c.clock.time()
 	var records []changefeed.Record
 	for _, prefix := range s.unit.Searched() {
-		items, err := s.c.withIDs(ctx, prefix+".")
+		items, err := index{s.c}.withIDs(ctx, prefix+".")
 		if err != nil {
 			return nil, now, fmt.Errorf("list leases: %w", err)
 		}
@@ -114,16 +114,16 @@ func (s *Leases) record(body []byte, at time.Time) changefeed.Record {
 }
 
 // withIDs returns the documents whose ids begin with prefix, from the index by id.
-func (c *Container) withIDs(ctx context.Context, prefix string) (items []Item, err error) {
-	if err := c.usable(ctx); err != nil {
+func (x index) withIDs(ctx context.Context, prefix string) (items []Item, err error) {
+	if err := x.c.usable(ctx); err != nil {
 		return nil, err
 	}
-	keys, err := c.keysWithIDs(prefix)
+	keys, err := x.keysWithIDs(prefix)
 	if err != nil {
 		return nil, err
 	}
 	for _, key := range keys {
-		it, found, err := c.item(ctx, key)
+		it, found, err := x.item(ctx, key)
 		if err != nil {
 			return nil, err
 		}
@@ -135,9 +135,9 @@ func (c *Container) withIDs(ctx context.Context, prefix string) (items []Item, e
 }
 
 // keysWithIDs returns the keys in the primary index of ids that begin with prefix.
-func (c *Container) keysWithIDs(prefix string) (keys [][]byte, err error) {
-	from := append(tableKey(tableID, c.num, len(prefix)), prefix...)
-	it, err := c.db.eng.cursor(from, after(from))
+func (x index) keysWithIDs(prefix string) (keys [][]byte, err error) {
+	from := append(tableKey(tableID, x.c.num, len(prefix)), prefix...)
+	it, err := x.c.db.eng.cursor(from, after(from))
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (c *Container) keysWithIDs(prefix string) (keys [][]byte, err error) {
 		if err != nil {
 			return nil, err
 		}
-		keys = append(keys, docKey(c.num, string(epk), string(pk), string(id)))
+		keys = append(keys, docKey(x.c.num, string(epk), string(pk), string(id)))
 	}
 	return keys, it.err()
 }
@@ -218,7 +218,7 @@ func (s *Leases) Follow(ctx context.Context, cursor string) ([]changefeed.Record
 		if err := s.c.usable(ctx); err != nil {
 			return nil, "", time.Time{}, fmt.Errorf("follow leases: %w", err)
 		}
-		return nil, service.Token(s.c.head.Load()), s.c.now(), nil
+		return nil, service.Token(s.c.head.Load()), s.c.clock.time(), nil
 	}
 	lsn, err := parseToken(cursor)
 	if err != nil {
@@ -230,7 +230,7 @@ func (s *Leases) Follow(ctx context.Context, cursor string) ([]changefeed.Record
 			return nil, "", time.Time{}, fmt.Errorf("follow leases: %w", err)
 		}
 		if len(changed) > 0 {
-			return changed, service.Token(head), s.c.now(), nil
+			return changed, service.Token(head), s.c.clock.time(), nil
 		}
 		lsn = head
 	}
@@ -271,7 +271,7 @@ func (s *Leases) since(ctx context.Context, lsn int64) ([]changefeed.Record, int
 		return nil, 0, err
 	}
 	head := s.c.head.Load()
-	changes, err := s.c.readTo(ctx, lsn, head)
+	changes, err := s.readTo(ctx, lsn, head)
 	if errors.Is(err, changefeed.ErrGone) { // a split came in between
 		return s.since(ctx, lsn)
 	}
@@ -289,10 +289,10 @@ func (s *Leases) since(ctx context.Context, lsn int64) ([]changefeed.Record, int
 }
 
 // readTo reads the changes of all partitions from one LSN to another at least.
-func (c *Container) readTo(ctx context.Context, lsn, head int64) (changes []changefeed.Change, err error) {
-	for _, p := range c.layout.Load().parts {
+func (s *Leases) readTo(ctx context.Context, lsn, head int64) (changes []changefeed.Change, err error) {
+	for _, p := range s.c.layout.Load().parts {
 		for at := lsn; at < head; {
-			page, err := c.read(ctx, p.rng, changefeed.At(service.Token(at)), changefeed.ReadOptions{})
+			page, err := s.c.Read(ctx, p.rng, changefeed.At(service.Token(at)), changefeed.ReadOptions{})
 			if err != nil {
 				return nil, err
 			}

@@ -61,7 +61,7 @@ func (p *LogicalPartition) Item(ctx context.Context, id string) (Item, error) {
 			return Item{}, err
 		}
 	}
-	it, found, err := p.c.item(ctx, docKey(p.c.num, epk, p.pk, id))
+	it, found, err := index{p.c}.item(ctx, docKey(p.c.num, epk, p.pk, id))
 	if err == nil && !found {
 		err = changefeed.ErrNotFound
 	}
@@ -80,7 +80,7 @@ type Condition func(body []byte) (bool, error)
 type Write struct {
 	changefeed.Write
 
-	// If decides, in the write's turn and not before, about a document that exists: one
+	// If decides, in the committer and not before, about a document that exists: one
 	// that does not meet it refuses the batch, with [changefeed.ErrPrecondition]. Nil
 	// accepts any.
 	If Condition
@@ -101,18 +101,72 @@ type Commit struct {
 
 // Commit is [Container.Commit] for writes with conditions.
 func (p *LogicalPartition) Commit(ctx context.Context, writes []Write) (Commit, error) {
-	r, err := p.c.commit(ctx, *p, writes)
+	tx, err := p.commit(ctx, writes)
 	var done Commit
 	done.Partition, done.Newest = p.Partition()
 	if err != nil {
 		done.Charge = service.MinCharge
 		return done, err
 	}
-	done.Results = r.results
-	for i := range r.results {
-		done.Charge += r.results[i].Charge
+	done.Results = tx.results
+	for i := range tx.results {
+		done.Charge += tx.results[i].Charge
 	}
 	return done, nil
+}
+
+// commit carries out a batch; without a key, under that of the first body.
+func (p *LogicalPartition) commit(ctx context.Context, writes []Write) (*transaction, error) {
+	c := p.c
+	if err := c.usable(ctx); err != nil {
+		return nil, err
+	}
+	l := c.layout.Load()
+	tx, err := p.transaction(l, writes)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.db.committer.submit(ctx, tx); err != nil {
+		if ctx.Err() == nil && refused(err) {
+			return nil, &changefeed.WriteError{Index: tx.failed, Write: writes[tx.failed].Write, Err: err}
+		}
+		return nil, fmt.Errorf("commit to %q: %w", l.spec.ID, err)
+	}
+	return tx, nil
+}
+
+// transaction prepares a batch: all work that can be done in the caller's goroutine is
+// done here, because the committer serves every writer of the store.
+func (p *LogicalPartition) transaction(l *layout, writes []Write) (*transaction, error) {
+	if len(writes) == 0 || len(writes) > maxBatch {
+		return nil, fmt.Errorf("%w: %d writes: want 1 to %d", ErrBatchLimit, len(writes), maxBatch)
+	}
+	pk, err := p.pk, error(nil)
+	tx := &transaction{c: p.c, writes: make([]write, len(writes))}
+	for i, w := range writes {
+		tx.writes[i].Write = w
+		if pk, err = tx.writes[i].prepare(p.c, l, pk); err != nil {
+			return nil, &changefeed.WriteError{Index: i, Write: w.Write, Err: err}
+		}
+		tx.size += len(w.Body)
+	}
+	if len(writes) > 1 && tx.size > maxBatchBytes {
+		return nil, fmt.Errorf("%w: %d bytes: want at most %d", ErrBatchLimit, tx.size, maxBatchBytes)
+	}
+	if pk == "" {
+		return nil, refuse("partition key is empty: want one such as %s", changefeed.Key("London"))
+	}
+	tx.pk, tx.epk = pk, p.epk
+	if p.epk == "" {
+		if tx.epk, err = l.hashKey(pk); err != nil {
+			return nil, err
+		}
+	}
+	for i := range tx.writes {
+		w := &tx.writes[i]
+		w.key = docKey(p.c.num, tx.epk, tx.pk, w.id)
+	}
+	return tx, nil
 }
 
 // chargeOf returns the charge of a write that leaves, or reads, a document of so many
@@ -127,12 +181,12 @@ func chargeOf(op changefeed.WriteOp, bytes int) float64 {
 	return service.WriteCharge(bytes)
 }
 
-// item returns the document that a request of a single write has made.
-func (r *request) item() Item {
-	made := r.results[0]
+// item returns the document that a transaction of a single write has made.
+func (tx *transaction) item() Item {
+	made := tx.results[0]
 	return Item{
-		ID: r.ops[0].id, Key: changefeed.PartitionKey(r.pk), ETag: made.ETag, LSN: made.LSN,
-		Time: time.UnixMilli(r.time).UTC(), Body: made.Body,
+		ID: tx.writes[0].id, Key: changefeed.PartitionKey(tx.pk), ETag: made.ETag, LSN: made.LSN,
+		Time: time.UnixMilli(tx.time).UTC(), Body: made.Body,
 	}
 }
 

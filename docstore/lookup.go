@@ -56,14 +56,14 @@ func (c *Container) Newest(epk string) int64 {
 // that is written meanwhile may appear or not, and then again under the new LSN. An
 // error is the last pair.
 func (c *Container) Logical(ctx context.Context, key changefeed.PartitionKey, after int64) iter.Seq2[Item, error] {
-	return c.inOrder(ctx, func() ([]written, error) {
+	return index{c}.inOrder(ctx, func() ([]written, error) {
 		sel, err := c.layout.Load().selection(changefeed.FullRange(), changefeed.ReadOptions{Key: key})
 		if err != nil {
 			return nil, err
 		}
 		from := append(tableKey(tableDoc, c.num, len(sel.rng.Min)), sel.rng.Min...)
 		to := append(tableKey(tableDoc, c.num, len(sel.rng.Max)), sel.rng.Max...)
-		return c.places(from, to, after, sel.pk)
+		return index{c}.places(from, to, after, sel.pk)
 	})
 }
 
@@ -76,11 +76,11 @@ func (c *Container) HasIDIndex() bool { return c.layout.Load().byID }
 // WithIDs yields the documents whose ids begin with prefix, as [Container.Logical]
 // does, from the index by id.
 func (c *Container) WithIDs(ctx context.Context, prefix string, after int64) iter.Seq2[Item, error] {
-	return c.inOrder(ctx, func() ([]written, error) {
+	return index{c}.inOrder(ctx, func() ([]written, error) {
 		if !c.HasIDIndex() {
 			return nil, refuse("container %q has no index by id: want the partition key /id or /partitionKey", c.ID())
 		}
-		keys, err := c.keysWithIDs(prefix)
+		keys, err := index{c}.keysWithIDs(prefix)
 		if err != nil {
 			return nil, err
 		}
@@ -101,6 +101,9 @@ func (c *Container) WithIDs(ctx context.Context, prefix string, after int64) ite
 	})
 }
 
+// index reads documents by their places in the primary index.
+type index struct{ c *Container }
+
 // written is a document's key in the primary index, with its last write.
 type written struct {
 	key []byte
@@ -111,9 +114,9 @@ type written struct {
 // inOrder yields documents in the order of their last writes. The keys are held in
 // memory to be sorted, because the primary index is sorted by key; bodies are read when
 // they are wanted.
-func (c *Container) inOrder(ctx context.Context, find func() ([]written, error)) iter.Seq2[Item, error] {
+func (x index) inOrder(ctx context.Context, find func() ([]written, error)) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		err := c.usable(ctx)
+		err := x.c.usable(ctx)
 		var places []written
 		if err == nil {
 			places, err = find()
@@ -122,7 +125,7 @@ func (c *Container) inOrder(ctx context.Context, find func() ([]written, error))
 			return cmp.Or(cmp.Compare(a.lsn, b.lsn), cmp.Compare(a.idx, b.idx))
 		})
 		for _, p := range places {
-			it, found, failed := c.item(ctx, p.key)
+			it, found, failed := x.item(ctx, p.key)
 			if err = failed; err != nil {
 				break
 			}
@@ -131,7 +134,7 @@ func (c *Container) inOrder(ctx context.Context, find func() ([]written, error))
 			}
 		}
 		if err != nil {
-			yield(Item{}, fmt.Errorf("look up items of %q: %w", c.ID(), err))
+			yield(Item{}, fmt.Errorf("look up items of %q: %w", x.c.ID(), err))
 		}
 	}
 }
@@ -139,8 +142,8 @@ func (c *Container) inOrder(ctx context.Context, find func() ([]written, error))
 // places returns the documents in [from, to) of the primary index that were last
 // written after an LSN; with pk, those of one logical partition, because hashes may
 // collide.
-func (c *Container) places(from, to []byte, after int64, pk string) (found []written, err error) {
-	it, err := c.db.eng.cursor(from, to)
+func (x index) places(from, to []byte, after int64, pk string) (found []written, err error) {
+	it, err := x.c.db.eng.cursor(from, to)
 	if err != nil {
 		return nil, err
 	}

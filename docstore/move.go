@@ -29,21 +29,21 @@ const (
 
 // move brings versions from the logs of former partitions to where they belong, for a
 // turn.
-func (c *Container) move(ctx context.Context, next *soonest) error {
+func (s *sweep) move(ctx context.Context) error {
 	begin := time.Now()
 	for {
-		l := c.layout.Load()
+		l := s.c.layout.Load()
 		if len(l.former) == 0 {
 			return nil
 		}
 		n := l.former[0]
 		if time.Since(begin) > moveTurn {
-			next.add(1)
+			s.next.add(1)
 			return nil
 		}
-		some, err := c.moveSome(ctx, n)
+		some, err := s.moveSome(ctx, n)
 		if err == nil && !some {
-			err = c.forgetLog(ctx, n)
+			err = s.forgetLog(ctx, n)
 		}
 		if err != nil {
 			return err
@@ -52,18 +52,18 @@ func (c *Container) move(ctx context.Context, next *soonest) error {
 }
 
 // moveSome moves the first versions of a log and reports whether there were any.
-func (c *Container) moveSome(ctx context.Context, n uint32) (some bool, err error) {
-	keys, err := c.firstKeys(n)
+func (s *sweep) moveSome(ctx context.Context, n uint32) (some bool, err error) {
+	keys, err := s.firstKeys(n)
 	if err != nil || len(keys) == 0 {
 		return false, err
 	}
-	return true, c.db.do(ctx, func(g *group) error {
-		if c.dropped.Load() {
+	return true, s.c.db.committer.do(ctx, func(g *group) error {
+		if s.c.dropped.Load() {
 			return nil
 		}
-		l := c.layout.Load()
+		l := s.c.layout.Load()
 		for _, key := range keys {
-			if err := c.moveOne(g, l, key); err != nil {
+			if err := s.moveOne(g, l, key); err != nil {
 				return err
 			}
 		}
@@ -72,9 +72,9 @@ func (c *Container) moveSome(ctx context.Context, n uint32) (some bool, err erro
 }
 
 // firstKeys returns the keys of the first versions of a log, with all of the last LSN.
-func (c *Container) firstKeys(n uint32) (keys [][]byte, err error) {
-	from, to := logBounds(tableLog, c.num, n, -1, farAway-1)
-	it, err := c.db.eng.cursor(from, to)
+func (s *sweep) firstKeys(n uint32) (keys [][]byte, err error) {
+	from, to := logBounds(tableLog, s.c.num, n, -1, farAway-1)
+	it, err := s.c.db.eng.cursor(from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (c *Container) firstKeys(n uint32) (keys [][]byte, err error) {
 
 // moveOne moves a version with its mark or its entry of the primary index: a version
 // that is dead has only the former, a living one only the latter.
-func (c *Container) moveOne(g *group, l *layout, key []byte) error {
+func (s *sweep) moveOne(g *group, l *layout, key []byte) error {
 	v, found, err := g.get(key)
 	if err != nil || !found {
 		return err
@@ -110,42 +110,42 @@ func (c *Container) moveOne(g *group, l *layout, key []byte) error {
 	to := old
 	to.log = l.at(string(e.epk)).num
 	g.drop(key, len(v))
-	g.set(logKey(tableLog, c.num, to), v)
+	g.set(logKey(tableLog, s.c.num, to), v)
 	// The sweeper passed over this log before the version came, and must look again.
 	l.logs[to.log].swept.Store(0)
 
-	mark := logKey(tableDead, c.num, old)
+	mark := logKey(tableDead, s.c.num, old)
 	_, dead, err := g.get(mark)
 	if err != nil {
 		return err
 	}
 	if dead {
 		g.drop(mark, 0)
-		g.set(logKey(tableDead, c.num, to), nil)
+		g.set(logKey(tableDead, s.c.num, to), nil)
 		return nil
 	}
-	doc := docKey(c.num, string(e.epk), string(e.pk), string(e.id))
-	s, err := g.slot(doc)
-	if err != nil || s == nil || s.addr != old {
+	doc := docKey(s.c.num, string(e.epk), string(e.pk), string(e.id))
+	place, err := g.slot(doc)
+	if err != nil || place == nil || place.addr != old {
 		return err
 	}
-	s.addr = to
-	g.set(doc, s.encode())
-	g.lives(c, old, -1)
-	g.lives(c, to, 1)
+	place.addr = to
+	g.set(doc, place.encode())
+	g.lives(s.c, old, -1)
+	g.lives(s.c, to, 1)
 	return nil
 }
 
 // forgetLog takes an empty log out of the layout, which ends its cost for readers.
-func (c *Container) forgetLog(ctx context.Context, n uint32) error {
-	return c.db.do(ctx, func(g *group) error {
-		if c.dropped.Load() {
+func (s *sweep) forgetLog(ctx context.Context, n uint32) error {
+	return s.c.db.committer.do(ctx, func(g *group) error {
+		if s.c.dropped.Load() {
 			return nil
 		}
-		l := c.layout.Load().clone()
+		l := s.c.layout.Load().clone()
 		delete(l.logs, n)
 		l.settle()
-		g.drop(lowKey(c.num, n), 0)
-		return g.store(c, l, nil)
+		g.drop(lowKey(s.c.num, n), 0)
+		return g.store(s.c, l, nil)
 	})
 }

@@ -41,57 +41,63 @@ type selection struct {
 // range across several partitions is [changefeed.ErrGone], a position before the
 // retention [changefeed.ErrTooOld].
 func (c *Container) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
-	page, err := c.read(ctx, r, from, o)
-	if err != nil {
-		return changefeed.Page{}, fmt.Errorf("read feed of %q: %w", c.ID(), err)
-	}
-	return page, nil
-}
-
-// read repeats readOnce until the layout stays the same while the feed is opened.
-func (c *Container) read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
 	for {
-		page, err := c.readOnce(ctx, r, from, o)
+		page, err := c.moment().read(ctx, r, from, o)
+		if err == nil {
+			return page, nil
+		}
 		if !errors.Is(err, errMoved) {
-			return page, err
+			return changefeed.Page{}, fmt.Errorf("read feed of %q: %w", c.ID(), err)
 		}
 	}
 }
 
-// readOnce reads a page, or returns errMoved.
-func (c *Container) readOnce(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (page changefeed.Page, err error) {
-	if err := c.usable(ctx); err != nil {
+// moment is what a read begins with: the head, and the layout taken after the head.
+type moment struct {
+	c    *Container
+	l    *layout
+	head int64
+}
+
+// moment returns the present one.
+func (c *Container) moment() moment {
+	m := moment{c: c, head: c.head.Load()}
+	m.l = c.layout.Load()
+	return m
+}
+
+// read reads a page, or returns errMoved.
+func (m moment) read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (page changefeed.Page, err error) {
+	if err := m.c.usable(ctx); err != nil {
 		return page, err
 	}
-	head := c.head.Load()
-	l := c.layout.Load()
-	part, sel, err := l.choose(r, o)
+	part, sel, err := m.l.choose(r, o)
 	if err != nil {
 		return page, err
 	}
-	if sel.begin, err = l.begin(from, o, head); err != nil {
+	if sel.begin, err = m.l.begin(from, o, m.head); err != nil {
 		return page, err
 	}
-	page.Head = min(part.newest.Load(), head)
-	b := &pageBuilder{max: o.MaxItems, hint: &c.hint}
-	next := max(head, sel.lsn)
-	if sel.lsn < head {
-		if next, err = c.collect(ctx, b, l, part, sel, head); err != nil {
+	page.Head = min(part.newest.Load(), m.head)
+	b := &pageBuilder{max: o.MaxItems, hint: &m.c.hint}
+	next := max(m.head, sel.lsn)
+	if sel.lsn < m.head {
+		if next, err = m.collect(ctx, b, part, sel); err != nil {
 			return page, err
 		}
-		if err := c.db.settle(ctx); err != nil {
+		if err := m.c.db.settle(ctx); err != nil {
 			return page, err
 		}
 	}
-	if o.Mode == changefeed.AllVersionsAndDeletes && sel.lsn < c.layout.Load().floor {
-		return page, tooOld(c.layout.Load(), sel.lsn) // versions may have gone during the read
+	if o.Mode == changefeed.AllVersionsAndDeletes && sel.lsn < m.c.layout.Load().floor {
+		return page, tooOld(m.c.layout.Load(), sel.lsn) // versions may have gone during the read
 	}
 	page.Next = changefeed.Position{Token: service.Token(next), Start: from.Start}
 	page.Session = service.SessionToken(part.id(), page.Head)
 	page.Charge = service.ScanCharge(len(b.changes), len(b.slab))
 	page.Changes = b.finish()
-	if sel.lsn > c.head.Load() { // the container's head, because its partitions share one count of LSNs
-		page.Ahead, page.Head = true, head
+	if sel.lsn > m.c.head.Load() { // the container's head, because its partitions share one count of LSNs
+		page.Ahead, page.Head = true, m.head
 	}
 	return page, nil
 }
@@ -145,20 +151,20 @@ func (l *layout) keyRange(key string) (changefeed.Range, string, error) {
 // collect fills a page with the changes in (sel.lsn, head] and returns the LSN after
 // which the next page begins. A page ends between transactions only, since a position
 // is an LSN and cannot say how much of a transaction was read.
-func (c *Container) collect(ctx context.Context, b *pageBuilder, l *layout, part *partition, sel selection, head int64) (next int64, err error) {
-	logs := l.reading(part)
-	f, err := c.openFeed(l, logs, sel, head)
+func (m moment) collect(ctx context.Context, b *pageBuilder, part *partition, sel selection) (next int64, err error) {
+	logs := m.l.reading(part)
+	f, err := m.feed(logs, sel)
 	if err != nil {
 		return 0, err
 	}
 	last, before := sel.lsn, sel.lsn
 	f.stop = func(lsn int64) bool { return lsn != last && b.full() }
-	err = f.each(ctx, &l.spec, func(e *entry, a addr) (bool, error) {
+	err = f.each(ctx, &m.l.spec, func(e *entry, a addr) (bool, error) {
 		if a.lsn != last {
 			b.transaction = pageSize{len(b.changes), len(b.slab), len(b.text)}
 			before, last = last, a.lsn
 		}
-		if err := b.add(c, logs, e, a.lsn, sel.mode); err != nil {
+		if err := b.add(m.c, logs, e, a.lsn, sel.mode); err != nil {
 			return false, err
 		}
 		// Too large: the transaction that began last waits for the next page.
@@ -171,7 +177,7 @@ func (c *Container) collect(ctx context.Context, b *pageBuilder, l *layout, part
 	if f.stopped {
 		return last, err
 	}
-	return head, err
+	return m.head, err
 }
 
 // shows reports whether a living version is in the selection. A reader of all versions

@@ -51,7 +51,8 @@ func (db *DB) Recovery() Recovery { return db.found }
 // begin reads what the store keeps in memory, and only then records that the store has
 // been opened, because a first open that fails is repeated from the beginning.
 func (db *DB) begin() error {
-	if err := db.load(); err != nil {
+	err := loader{db}.run()
+	if err != nil {
 		return err
 	}
 	db.found = db.eng.recovery

@@ -60,9 +60,9 @@ func (db *DB) Retention() (d time.Duration, set bool) {
 
 const retentionName = "retention" // of the record in the table of the store
 
-// loadRetention reads the retention of the store.
-func (db *DB) loadRetention() error {
-	v, found, err := db.eng.find(metaKey(retentionName))
+// retention reads the retention of the store.
+func (ld loader) retention() error {
+	v, found, err := ld.db.eng.find(metaKey(retentionName))
 	if err != nil || !found {
 		return err
 	}
@@ -70,7 +70,7 @@ func (db *DB) loadRetention() error {
 	if err := decodeNumbers(v, ms[:]); err != nil {
 		return fmt.Errorf("%w: retention of the store: %w", ErrCorrupt, err)
 	}
-	db.common.Store(new(time.Duration(ms[0]) * time.Millisecond))
+	ld.db.common.Store(new(time.Duration(ms[0]) * time.Millisecond))
 	return nil
 }
 
@@ -84,13 +84,13 @@ func (db *DB) SetRetention(ctx context.Context, d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("set retention: %w", refuse("retention is %v: want 0 or more", d))
 	}
-	err := db.do(ctx, func(g *group) error {
+	err := db.committer.do(ctx, func(g *group) error {
 		for _, c := range db.Containers() {
 			l := c.layout.Load().clone()
 			before := l.retention()
 			l.common = d
 			l.retain(before, c.lsn)
-			if err := g.store(c, l, func() { c.due(1) }); err != nil {
+			if err := g.store(c, l, func() { c.alarm.set(1) }); err != nil {
 				return err
 			}
 		}
@@ -105,43 +105,43 @@ func (db *DB) SetRetention(ctx context.Context, d time.Duration) error {
 }
 
 // forget removes the versions that the retention no longer covers.
-func (c *Container) forget(ctx context.Context, next *soonest) error {
-	l := c.layout.Load()
+func (s *sweep) forget(ctx context.Context) error {
+	l := s.c.layout.Load()
 	if l.drain > 0 {
-		if err := c.drainMarks(ctx, l.drain); err != nil {
+		if err := s.drainMarks(ctx, l.drain); err != nil {
 			return err
 		}
-		l = c.layout.Load()
+		l = s.c.layout.Load()
 	}
 	keep := l.retention()
 	if keep == 0 {
 		return nil
 	}
-	cutoff := c.now().Add(-keep)
-	floor, oldest, err := c.floorAt(ctx, l, cutoff)
+	cutoff := s.c.clock.time().Add(-keep)
+	floor, oldest, err := s.floorAt(ctx, l, cutoff)
 	if err != nil {
 		return err
 	}
 	if floor > l.purged {
-		if err := c.advance(ctx, floor); err != nil {
+		if err := s.advance(ctx, floor); err != nil {
 			return err
 		}
 	}
 	if oldest != 0 {
 		pause := min(max(keep/20, minForget), maxForget)
-		next.add(max(oldest+keep.Milliseconds()+1, c.clock.now()+pause.Milliseconds()))
+		s.next.add(max(oldest+keep.Milliseconds()+1, s.c.clock.now()+pause.Milliseconds()))
 	}
 	return nil
 }
 
 // floorAt returns the last LSN committed before cutoff, and the time of the commit
 // after it.
-func (c *Container) floorAt(ctx context.Context, l *layout, cutoff time.Time) (floor, oldest int64, err error) {
-	head := c.head.Load()
+func (s *sweep) floorAt(ctx context.Context, l *layout, cutoff time.Time) (floor, oldest int64, err error) {
+	head := s.c.head.Load()
 	floor = head
 	for n := range l.logs {
-		sel := c.everything(l.purged)
-		err := c.walk(ctx, l, n, sel, head, func(e *entry, a addr) bool {
+		sel := everything(l.purged)
+		err := s.walk(ctx, l, n, sel, head, func(e *entry, a addr) bool {
 			if e.time < cutoff.UnixMilli() {
 				return true
 			}
@@ -159,7 +159,7 @@ func (c *Container) floorAt(ctx context.Context, l *layout, cutoff time.Time) (f
 }
 
 // everything selects all versions after an LSN.
-func (c *Container) everything(lsn int64) selection {
+func everything(lsn int64) selection {
 	return selection{
 		rng: changefeed.FullRange(), mode: changefeed.AllVersionsAndDeletes,
 		begin: begin{lsn: lsn, since: anyTime},
@@ -169,34 +169,34 @@ func (c *Container) everything(lsn int64) selection {
 // advance lifts the floor and removes the versions before it. The floor goes first, so
 // that a reader before the floor is refused, rather than shown a feed with gaps; purged goes
 // last, so that a crash in between repeats the removal.
-func (c *Container) advance(ctx context.Context, floor int64) error {
-	err := c.change(ctx, func(l *layout) { l.floor = max(l.floor, floor) })
+func (s *sweep) advance(ctx context.Context, floor int64) error {
+	err := s.change(ctx, func(l *layout) { l.floor = max(l.floor, floor) })
 	if err != nil {
 		return err
 	}
-	if err := c.purge(ctx, c.layout.Load(), floor); err != nil {
+	if err := s.purge(ctx, s.c.layout.Load(), floor); err != nil {
 		return err
 	}
-	return c.change(ctx, func(l *layout) { l.purged = max(l.purged, floor) })
+	return s.change(ctx, func(l *layout) { l.purged = max(l.purged, floor) })
 }
 
 // change stores a changed layout.
-func (c *Container) change(ctx context.Context, f func(*layout)) error {
-	return c.db.do(ctx, func(g *group) error {
-		if c.dropped.Load() {
+func (s *sweep) change(ctx context.Context, f func(*layout)) error {
+	return s.c.db.committer.do(ctx, func(g *group) error {
+		if s.c.dropped.Load() {
 			return nil
 		}
-		l := c.layout.Load().clone()
+		l := s.c.layout.Load().clone()
 		f(l)
-		return g.store(c, l, nil)
+		return g.store(s.c, l, nil)
 	})
 }
 
 // purge removes the versions superseded by those in (purged, floor], and the deletes
 // among them, from all logs in one state of the engine, because versions of one
 // document may lie in several, and a version removed here names another one there.
-func (c *Container) purge(ctx context.Context, l *layout, floor int64) error {
-	f, err := c.openFeed(l, slices.Collect(maps.Keys(l.logs)), c.everything(l.purged), floor)
+func (s *sweep) purge(ctx context.Context, l *layout, floor int64) error {
+	f, err := moment{s.c, l, floor}.feed(slices.Collect(maps.Keys(l.logs)), everything(l.purged))
 	if err != nil {
 		return err
 	}
@@ -213,25 +213,25 @@ func (c *Container) purge(ctx context.Context, l *layout, floor int64) error {
 		if len(old) < sweepChunk {
 			return true, nil
 		}
-		err := c.removeVersions(ctx, old)
+		err := s.removeVersions(ctx, old)
 		old = nil
 		return err == nil, err
 	})
 	if err != nil {
 		return err
 	}
-	return c.removeVersions(ctx, old)
+	return s.removeVersions(ctx, old)
 }
 
 // removeVersions removes superseded versions with their marks, and deletes.
-func (c *Container) removeVersions(ctx context.Context, old []addr) error {
+func (s *sweep) removeVersions(ctx context.Context, old []addr) error {
 	if len(old) == 0 {
 		return nil
 	}
-	return c.db.do(ctx, func(g *group) error {
+	return s.c.db.committer.do(ctx, func(g *group) error {
 		for _, a := range old {
-			g.drop(logKey(tableDead, c.num, a), 0)
-			g.drop(logKey(tableLog, c.num, a), 0)
+			g.drop(logKey(tableDead, s.c.num, a), 0)
+			g.drop(logKey(tableLog, s.c.num, a), 0)
 		}
 		return nil
 	})
@@ -240,17 +240,17 @@ func (c *Container) removeVersions(ctx context.Context, old []addr) error {
 // drainMarks removes everything superseded up to an LSN, after the retention was turned
 // off. If turned on again since, the versions superseded after that are
 // wanted.
-func (c *Container) drainMarks(ctx context.Context, upTo int64) error {
-	l := c.layout.Load()
+func (s *sweep) drainMarks(ctx context.Context, upTo int64) error {
+	l := s.c.layout.Load()
 	for n := range l.logs {
-		old, err := c.marked(n, upTo)
+		old, err := s.marked(n, upTo)
 		if err == nil && len(old) > 0 && l.retention() > 0 {
-			old, err = c.notSince(ctx, l, old)
+			old, err = s.notSince(ctx, l, old)
 		}
 		if err != nil {
 			return err
 		}
-		err = c.walk(ctx, l, n, c.everything(0), upTo, func(e *entry, a addr) bool {
+		err = s.walk(ctx, l, n, everything(0), upTo, func(e *entry, a addr) bool {
 			if e.op.gone() {
 				old = append(old, a)
 			}
@@ -261,13 +261,13 @@ func (c *Container) drainMarks(ctx context.Context, upTo int64) error {
 		}
 		for len(old) > 0 {
 			k := min(len(old), sweepChunk)
-			if err := c.removeVersions(ctx, old[:k]); err != nil {
+			if err := s.removeVersions(ctx, old[:k]); err != nil {
 				return err
 			}
 			old = old[k:]
 		}
 	}
-	return c.change(ctx, func(l *layout) {
+	return s.change(ctx, func(l *layout) {
 		l.drain = 0
 		l.marked = l.retention() > 0
 	})
@@ -275,14 +275,14 @@ func (c *Container) drainMarks(ctx context.Context, upTo int64) error {
 
 // notSince leaves out the versions that were superseded after the floor: previous
 // images of changes that the feed still has.
-func (c *Container) notSince(ctx context.Context, l *layout, old []addr) ([]addr, error) {
+func (s *sweep) notSince(ctx context.Context, l *layout, old []addr) ([]addr, error) {
 	type place struct {
 		lsn int64
 		idx uint16
 	}
 	wanted := map[place]bool{}
 	for n := range l.logs {
-		err := c.walk(ctx, l, n, c.everything(l.floor), farAway-1, func(e *entry, _ addr) bool {
+		err := s.walk(ctx, l, n, everything(l.floor), farAway-1, func(e *entry, _ addr) bool {
 			wanted[place{e.prev, e.prevIdx}] = true
 			return true
 		})
@@ -294,9 +294,9 @@ func (c *Container) notSince(ctx context.Context, l *layout, old []addr) ([]addr
 }
 
 // marked returns the superseded versions of a log, up to an LSN.
-func (c *Container) marked(n uint32, upTo int64) (old []addr, err error) {
-	from, to := logBounds(tableDead, c.num, n, -1, upTo)
-	it, err := c.db.eng.cursor(from, to)
+func (s *sweep) marked(n uint32, upTo int64) (old []addr, err error) {
+	from, to := logBounds(tableDead, s.c.num, n, -1, upTo)
+	it, err := s.c.db.eng.cursor(from, to)
 	if err != nil {
 		return nil, err
 	}

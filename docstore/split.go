@@ -55,7 +55,7 @@ func (c *Container) splitAt(ctx context.Context, id, cut string) ([]changefeed.P
 	var v view
 	// These steps run even if the caller has gone, who would else leave the view open
 	// and the partition marked as being split.
-	err := c.db.do(context.WithoutCancel(ctx), func(*group) (err error) {
+	err := c.db.committer.do(context.WithoutCancel(ctx), func(*group) (err error) {
 		if p, err = c.layout.Load().find(id); err != nil {
 			return err
 		}
@@ -72,26 +72,26 @@ func (c *Container) splitAt(ctx context.Context, id, cut string) ([]changefeed.P
 	if err != nil {
 		return nil, err
 	}
-	low, err := c.countDocs(ctx, v, p.rng.Min, cut)
+	low, err := index{c}.count(ctx, v, p.rng.Min, cut)
 	if err != nil {
-		stop := c.db.do(context.WithoutCancel(ctx), func(*group) error { p.watch = nil; return nil })
+		stop := c.db.committer.do(context.WithoutCancel(ctx), func(*group) error { p.watch = nil; return nil })
 		return nil, errors.Join(err, stop)
 	}
 	var made []*partition
-	err = c.db.do(context.WithoutCancel(ctx), func(g *group) error {
-		made, err = c.cutPartition(g, p, low)
+	err = c.db.committer.do(context.WithoutCancel(ctx), func(g *group) error {
+		made, err = g.cut(c, p, low)
 		return err
 	})
 	return describe(made), err
 }
 
-// countDocs counts the documents with keys in [lo, hi) and closes the view.
-func (c *Container) countDocs(ctx context.Context, v view, lo, hi string) (n int64, err error) {
+// count counts the documents with keys in [lo, hi) and closes the view.
+func (x index) count(ctx context.Context, v view, lo, hi string) (n int64, err error) {
 	defer func() { err = errors.Join(err, v.close()) }()
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	it, err := v.cursor(append(tableKey(tableDoc, c.num, len(lo)), lo...), append(tableKey(tableDoc, c.num, len(hi)), hi...))
+	it, err := v.cursor(append(tableKey(tableDoc, x.c.num, len(lo)), lo...), append(tableKey(tableDoc, x.c.num, len(hi)), hi...))
 	if err != nil {
 		return 0, err
 	}
@@ -104,8 +104,8 @@ func (c *Container) countDocs(ctx context.Context, v view, lo, hi string) (n int
 	return n, it.err()
 }
 
-// cutPartition replaces a partition by two. It runs in the committer.
-func (c *Container) cutPartition(g *group, p *partition, low int64) ([]*partition, error) {
+// cut replaces a partition by two. It runs in the committer.
+func (g *group) cut(c *Container, p *partition, low int64) ([]*partition, error) {
 	w := p.watch
 	p.watch = nil
 	low += w.low
@@ -129,8 +129,8 @@ func (c *Container) cutPartition(g *group, p *partition, low int64) ([]*partitio
 // [changefeed.ErrConflict] while either is being split.
 func (c *Container) Merge(ctx context.Context, first, second string) (changefeed.Partition, error) {
 	var made *partition
-	err := c.db.do(ctx, func(g *group) (err error) {
-		made, err = c.join(g, first, second)
+	err := c.db.committer.do(ctx, func(g *group) (err error) {
+		made, err = g.join(c, first, second)
 		return err
 	})
 	if err != nil {
@@ -140,7 +140,7 @@ func (c *Container) Merge(ctx context.Context, first, second string) (changefeed
 }
 
 // join replaces two partitions by one. It runs in the committer.
-func (c *Container) join(g *group, first, second string) (*partition, error) {
+func (g *group) join(c *Container, first, second string) (*partition, error) {
 	l := c.layout.Load().clone()
 	a, err := l.find(first)
 	if err != nil {
@@ -187,7 +187,7 @@ func (g *group) replace(c *Container, l *layout, made []*partition, gone ...*par
 			old.retired.Store(true)
 			old.gate.open()
 		}
-		c.due(1)
+		c.alarm.set(1)
 	})
 }
 

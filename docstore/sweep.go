@@ -3,6 +3,7 @@ package docstore
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -49,27 +50,37 @@ func (l life) Err() error {
 	}
 }
 
-// due records that the container has something to sweep at a time, in Unix
-// milliseconds; 0 is never. The sweeper is woken only for a time earlier than the
-// present alarm.
-func (c *Container) due(at int64) {
+// alarm is when a container has something to sweep, in Unix milliseconds; 0 is never.
+type alarm struct {
+	at   atomic.Int64
+	wake chan<- struct{} // the sweeper
+}
+
+// set records that something is due at a time; 0 is never. The sweeper is woken only for a
+// time earlier than the present one.
+func (a *alarm) set(at int64) {
 	if at == 0 {
 		return
 	}
 	for {
-		old := c.dueAt.Load()
+		old := a.at.Load()
 		if old != 0 && old <= at {
 			return
 		}
-		if c.dueAt.CompareAndSwap(old, at) {
+		if a.at.CompareAndSwap(old, at) {
 			break
 		}
 	}
 	select {
-	case c.db.wake <- struct{}{}:
+	case a.wake <- struct{}{}:
 	default:
 	}
 }
+
+// due returns when the sweeper is to come; 0 is never.
+func (a *alarm) due() int64 { return a.at.Load() }
+
+func (a *alarm) clear() { a.at.Store(0) }
 
 // sweepAll is the goroutine of the sweeper.
 func (db *DB) sweepAll() {
@@ -91,8 +102,8 @@ func (db *DB) sweepAll() {
 		}
 		last = time.Now()
 		for _, c := range db.Containers() {
-			if due := c.dueAt.Load(); due != 0 && due <= c.clock.now() {
-				c.sweep(life{db.stop})
+			if due := c.alarm.due(); due != 0 && due <= c.clock.now() {
+				(&sweep{c: c}).run(life{db.stop})
 			}
 		}
 	}
@@ -101,7 +112,7 @@ func (db *DB) sweepAll() {
 // nextSweep returns how long until the first container is due, if any is.
 func (db *DB) nextSweep() (wait time.Duration, some bool) {
 	for _, c := range db.Containers() {
-		if due := c.dueAt.Load(); due != 0 {
+		if due := c.alarm.due(); due != 0 {
 			until := c.clock.until(due)
 			if !some || until < wait {
 				wait, some = until, true
@@ -111,24 +122,29 @@ func (db *DB) nextSweep() (wait time.Duration, some bool) {
 	return wait, some
 }
 
-// sweep does what is due and records when to come again. Errors are not reported: after
+// sweep is a turn of the sweeper at one container.
+type sweep struct {
+	c    *Container
+	next soonest // when to come again
+}
+
+// run does what is due and records when to come again. Errors are not reported: after
 // an error of the disk the store has failed and says so, and others are tried again in
 // a second.
-func (c *Container) sweep(ctx context.Context) {
+func (s *sweep) run(ctx context.Context) {
 	// Cleared first, so that a time recorded by a writer during the sweep is kept.
-	c.dueAt.Store(0)
-	var next soonest
-	err := c.expireAll(ctx, &next)
+	s.c.alarm.clear()
+	err := s.expireAll(ctx)
 	if err == nil {
-		err = c.forget(ctx, &next)
+		err = s.forget(ctx)
 	}
 	if err == nil {
-		err = c.move(ctx, &next)
+		err = s.move(ctx)
 	}
 	if err != nil {
-		next.add(c.clock.now() + sweepPause.Milliseconds())
+		s.next.add(s.c.clock.now() + sweepPause.Milliseconds())
 	}
-	c.due(next.at)
+	s.c.alarm.set(s.next.at)
 }
 
 // soonest is the least of some times; 0 is none.
@@ -141,24 +157,24 @@ func (s *soonest) add(at int64) {
 }
 
 // expireAll deletes the documents that have expired, a chunk at a time.
-func (c *Container) expireAll(ctx context.Context, next *soonest) error {
+func (s *sweep) expireAll(ctx context.Context) error {
 	for {
-		l := c.layout.Load()
+		l := s.c.layout.Load()
 		if l.spec.DefaultTTL == nil {
 			return nil
 		}
-		now := c.now().UnixMilli()
-		keys, err := c.expiredByIndex(now, next)
+		now := s.c.clock.time().UnixMilli()
+		keys, err := s.expiredByIndex(now)
 		if err != nil {
 			return err
 		}
 		var marks []sweepMark
 		if *l.spec.DefaultTTL > 0 {
-			if keys, marks, err = c.expiredByLog(ctx, l, now, keys, next); err != nil {
+			if keys, marks, err = s.expiredByLog(ctx, l, now, keys); err != nil {
 				return err
 			}
 		}
-		n, err := c.expire(ctx, keys)
+		n, err := s.expire(ctx, keys)
 		if err != nil {
 			return err
 		}
@@ -168,14 +184,14 @@ func (c *Container) expireAll(ctx context.Context, next *soonest) error {
 		if len(keys) < sweepChunk || n == 0 {
 			return nil
 		}
-		*next = soonest{}
+		s.next = soonest{}
 	}
 }
 
 // expiredByIndex returns expired documents with a ttl of their own.
-func (c *Container) expiredByIndex(now int64, next *soonest) (keys [][]byte, err error) {
-	from := tableKey(tableTTL, c.num, 0)
-	it, err := c.db.eng.cursor(from, after(from))
+func (s *sweep) expiredByIndex(now int64) (keys [][]byte, err error) {
+	from := tableKey(tableTTL, s.c.num, 0)
+	it, err := s.c.db.eng.cursor(from, after(from))
 	if err != nil {
 		return nil, err
 	}
@@ -186,10 +202,10 @@ func (c *Container) expiredByIndex(now int64, next *soonest) (keys [][]byte, err
 			return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
 		if at > now {
-			next.add(at)
+			s.next.add(at)
 			break
 		}
-		keys = append(keys, append(tableKey(tableDoc, c.num, len(doc)), doc...))
+		keys = append(keys, append(tableKey(tableDoc, s.c.num, len(doc)), doc...))
 	}
 	return keys, it.err()
 }
@@ -201,22 +217,22 @@ type sweepMark struct {
 }
 
 // expiredByLog adds expired documents that live by the container's default.
-func (c *Container) expiredByLog(ctx context.Context, l *layout, now int64, keys [][]byte, next *soonest) ([][]byte, []sweepMark, error) {
+func (s *sweep) expiredByLog(ctx context.Context, l *layout, now int64, keys [][]byte) ([][]byte, []sweepMark, error) {
 	var marks []sweepMark
 	for n, log := range l.logs {
 		m := sweepMark{log: log}
 		sel := selection{rng: changefeed.FullRange(), begin: begin{lsn: log.swept.Load(), since: anyTime}}
-		err := c.walk(ctx, l, n, sel, c.head.Load(), func(e *entry, a addr) bool {
+		err := s.walk(ctx, l, n, sel, s.c.head.Load(), func(e *entry, a addr) bool {
 			if len(keys) >= sweepChunk {
 				return false
 			}
 			if e.ttl == 0 {
 				at := l.spec.expiry(e.time, 0)
 				if at > now {
-					next.add(at)
+					s.next.add(at)
 					return false
 				}
-				keys = append(keys, docKey(c.num, string(e.epk), string(e.pk), string(e.id)))
+				keys = append(keys, docKey(s.c.num, string(e.epk), string(e.pk), string(e.id)))
 			}
 			m.lsn = a.lsn - 1 // the rest of a transaction comes again
 			return true
@@ -231,66 +247,66 @@ func (c *Container) expiredByLog(ctx context.Context, l *layout, now int64, keys
 
 // expire deletes those of the documents that have expired, each under an LSN of its
 // own, and counts them.
-func (c *Container) expire(ctx context.Context, keys [][]byte) (n int, err error) {
+func (s *sweep) expire(ctx context.Context, keys [][]byte) (n int, err error) {
 	if len(keys) == 0 {
 		return 0, nil
 	}
-	err = c.db.do(ctx, func(g *group) error {
-		if c.dropped.Load() {
+	err = s.c.db.committer.do(ctx, func(g *group) error {
+		if s.c.dropped.Load() {
 			return nil
 		}
-		t := g.turn(c)
-		before := t.lsn
+		h := g.head(s.c)
+		before := h.lsn
 		for _, key := range keys {
-			if err := t.expire(g, key); err != nil {
+			if err := h.expire(g, key); err != nil {
 				return err
 			}
 		}
-		n = int(t.lsn - before)
+		n = int(h.lsn - before)
 		return nil
 	})
 	return n, err
 }
 
-// expire deletes a document that has expired. The check is repeated in the turn, since
-// a write may have renewed the document.
-func (t *turn) expire(g *group, key []byte) error {
+// expire deletes a document that has expired. The check is repeated in the committer,
+// since a write may have renewed the document.
+func (h *nextHead) expire(g *group, key []byte) error {
 	old, err := g.slot(key)
-	if err != nil || old == nil || !t.l.spec.expired(old.time, old.ttl, t.time) {
+	if err != nil || old == nil || !h.l.spec.expired(old.time, old.ttl, h.time) {
 		return err
 	}
 	epk, pk, id, err := splitDoc(tailOf(key))
 	if err != nil {
 		return err
 	}
-	t.lsn++
-	part := t.l.at(string(epk))
-	s := stroke{
-		g: g, t: t, part: part, old: old, at: addr{part.num, t.lsn, 0},
-		r: &request{epk: string(epk), pk: string(pk)}, o: &op{id: string(id), key: key},
+	h.lsn++
+	part := h.l.at(string(epk))
+	w := write{
+		id: string(id), key: key, old: old, at: addr{part.num, h.lsn, 0},
+		tx: &transaction{epk: string(epk), pk: string(pk), group: g, head: h, part: part},
 	}
-	return s.remove(opExpire)
+	return w.remove(opExpire)
 }
 
-// expireFirst deletes the expired documents among those of a request, and those that
-// hold its unique keys (see [stroke.claim]). A create must find the id free from the
+// expireFirst deletes the expired documents among those of a transaction, and those that
+// hold its unique keys (see [write.takeUnique]). A create must find the id free from the
 // moment of expiry, and the feed of all versions wants the expiry before the create.
-func (t *turn) expireFirst(g *group, r *request) error {
-	if t.l.spec.DefaultTTL == nil {
+func (tx *transaction) expireFirst() error {
+	if tx.head.l.spec.DefaultTTL == nil {
 		return nil
 	}
-	for i := range r.ops {
-		o := &r.ops[i]
-		old, err := g.slot(o.key)
-		if err == nil && old != nil && t.l.spec.expired(old.time, old.ttl, t.time) {
-			err = t.expire(g, o.key)
+	for i := range tx.writes {
+		w := &tx.writes[i]
+		old, err := tx.group.slot(w.key)
+		if err == nil && old != nil && tx.head.l.spec.expired(old.time, old.ttl, tx.head.time) {
+			err = tx.head.expire(tx.group, w.key)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	for _, key := range r.expired {
-		if err := t.expire(g, key); err != nil {
+	for _, key := range tx.expired {
+		if err := tx.head.expire(tx.group, key); err != nil {
 			return err
 		}
 	}
@@ -299,8 +315,8 @@ func (t *turn) expireFirst(g *group, r *request) error {
 
 // walk calls f for the versions of a log that the selection shows, expired ones
 // included, until f returns false.
-func (c *Container) walk(ctx context.Context, l *layout, n uint32, sel selection, head int64, f func(*entry, addr) bool) error {
-	fd, err := c.openFeed(l, []uint32{n}, sel, head)
+func (s *sweep) walk(ctx context.Context, l *layout, n uint32, sel selection, head int64, f func(*entry, addr) bool) error {
+	fd, err := moment{s.c, l, head}.feed([]uint32{n}, sel)
 	if err != nil {
 		return err
 	}

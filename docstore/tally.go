@@ -25,8 +25,7 @@ type row [rowCells]int64
 
 // tallies keeps the tallies of a container. It is the committer's, but for cells.
 type tallies struct {
-	db    *DB
-	cont  uint32
+	c     *Container
 	cells cells
 	rows  map[tallyAt]row // as they are in the engine, of those used lately
 	dirty map[tallyAt]row // as they are to be
@@ -71,7 +70,7 @@ func (g *group) lives(c *Container, at addr, n int64) {
 }
 
 // tally puts the tallies that the group changes into the write.
-func (g *group) tally(w write) error {
+func (g *group) tally(w batch) error {
 	for _, v := range g.living {
 		if err := v.c.tallies.add(v.at, v.n); err != nil {
 			for _, v := range g.living {
@@ -116,7 +115,7 @@ func (t *tallies) row(key tallyAt) (r row, err error) {
 	if known {
 		return r, nil
 	}
-	v, found, err := t.db.eng.get(nil, tallyKey(t.cont, key))
+	v, found, err := t.c.db.eng.get(nil, tallyKey(t.c.num, key))
 	if err == nil && found {
 		err = decodeRow(v, &r)
 	}
@@ -132,15 +131,15 @@ func decodeRow(value []byte, r *row) error {
 
 // flush puts the changed rows into a write. The store fails with a write that fails, so
 // the rows in memory may be ahead of the write.
-func (t *tallies) flush(w write) {
+func (t *tallies) flush(w batch) {
 	if len(t.rows)+len(t.dirty) > maxRows {
 		clear(t.rows)
 	}
 	for key, r := range t.dirty {
 		if r == (row{}) {
-			w.drop(tallyKey(t.cont, key))
+			w.drop(tallyKey(t.c.num, key))
 		} else {
-			w.set(tallyKey(t.cont, key), encodeNumbers(r[:]...))
+			w.set(tallyKey(t.c.num, key), encodeNumbers(r[:]...))
 		}
 		t.rows[key] = r
 	}
@@ -153,35 +152,34 @@ func (db *DB) tallyAll() {
 	for _, c := range db.Containers() {
 		// Without tallies a backlog is counted one by one, so an error of the disk, or
 		// the end of the store, leaves only that undone.
-		_ = c.tally(life{db.stop})
+		_ = c.tallies.build(life{db.stop})
 	}
 }
 
-// tally gives the container its tallies. It counts in a view, outside the committer;
+// build gives the container its tallies. It counts in a view, outside the committer;
 // what the groups after the view change is added.
-func (c *Container) tally(ctx context.Context) error {
-	if c.layout.Load().tallied {
+func (t *tallies) build(ctx context.Context) error {
+	if t.c.layout.Load().tallied {
 		return nil
 	}
 	var v view
 	// This step runs even if the store is being closed: the view would else stay open.
-	err := c.db.do(context.WithoutCancel(ctx), func(*group) error {
-		c.tallies.meanwhile = map[tallyAt]row{}
-		v = c.db.eng.view()
+	err := t.c.db.committer.do(context.WithoutCancel(ctx), func(*group) error {
+		t.meanwhile = map[tallyAt]row{}
+		v = t.c.db.eng.view()
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	rows, err := c.countRows(ctx, v)
+	rows, err := t.countRows(ctx, v)
 	if err != nil {
-		return errors.Join(err, c.db.do(ctx, func(*group) error { c.tallies.meanwhile = nil; return nil }))
+		return errors.Join(err, t.c.db.committer.do(ctx, func(*group) error { t.meanwhile = nil; return nil }))
 	}
-	return c.db.do(ctx, func(g *group) error {
-		if c.dropped.Load() {
+	return t.c.db.committer.do(ctx, func(g *group) error {
+		if t.c.dropped.Load() {
 			return nil
 		}
-		t := c.tallies
 		for key, m := range t.meanwhile {
 			r := rows[key]
 			for i := range m {
@@ -191,21 +189,21 @@ func (c *Container) tally(ctx context.Context) error {
 		}
 		for key, r := range rows {
 			if r != (row{}) {
-				g.set(tallyKey(c.num, key), encodeNumbers(r[:]...))
+				g.set(tallyKey(t.c.num, key), encodeNumbers(r[:]...))
 			}
 		}
 		t.meanwhile, t.on = nil, true
-		l := c.layout.Load().clone()
+		l := t.c.layout.Load().clone()
 		l.tallied = true
-		return g.store(c, l, nil)
+		return g.store(t.c, l, nil)
 	})
 }
 
 // countRows counts the versions in a view by the primary index, which has exactly those
 // that live, and closes the view.
-func (c *Container) countRows(ctx context.Context, v view) (rows map[tallyAt]row, err error) {
+func (t *tallies) countRows(ctx context.Context, v view) (rows map[tallyAt]row, err error) {
 	defer func() { err = errors.Join(err, v.close()) }()
-	from := tableKey(tableDoc, c.num, 0)
+	from := tableKey(tableDoc, t.c.num, 0)
 	it, err := v.cursor(from, after(from))
 	if err != nil {
 		return nil, err
@@ -224,7 +222,7 @@ func (c *Container) countRows(ctx context.Context, v view) (rows map[tallyAt]row
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
-		number, cell := c.tallies.cells.row(s.lsn)
+		number, cell := t.cells.row(s.lsn)
 		key := tallyAt{s.log, number}
 		r := rows[key]
 		r[cell]++

@@ -10,8 +10,6 @@ var waivers = []waiver{
 	{"calls", "internal/sim/handler.go:instance.handle", "plays a handler that panics"},
 	{"engine", "internal/bench/scan.go", "a benchmark compares reading a feed with a scan of the bare engine"},
 	{"methods", "changefeedtest:containerTest", "a test a method, run by their names; none calls another"},
-	{"methods", "docstore:Container", "the API of a container has 40, and its feed, sweeper and layout are still with it"},
-	{"methods", "docstore:DB", "the API of a store has 20, and its committer and sweeper are still with it"},
 	{"root-size", ".", "Status, progress and the hooks of metrics came; what need not know a lease is to leave for internal packages"},
 }
 

@@ -1,0 +1,162 @@
+package docstore
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+)
+
+// loader reads what is held in memory while a store is open. It reads with
+// [engine.find] and cursors over the tables of loadTables, whose blocks have been
+// verified.
+type loader struct{ db *DB }
+
+// run reads into memory what every request needs: databases, containers, counts.
+func (ld loader) run() error {
+	format, found, err := ld.db.eng.find(metaKey("format"))
+	switch {
+	case err != nil:
+		return openError(err)
+	case !found:
+		err = ld.format()
+	case string(format) != formatVersion && string(format) != formatNoTally:
+		err = fmt.Errorf("%w: directory has format %q, this version writes %q", ErrFormat, format, formatVersion)
+	default:
+		ld.db.rid, _, err = ld.db.eng.find(metaKey("rid"))
+	}
+	if err != nil {
+		return err
+	}
+	next, _, err := ld.db.eng.find(metaKey("next"))
+	if err != nil {
+		return err
+	}
+	if len(next) > 0 {
+		if ld.db.nextCont, err = splitNumber(next); err != nil {
+			return fmt.Errorf("%w: number of the next container: %w", ErrCorrupt, err)
+		}
+	}
+	if err := ld.databases(); err != nil {
+		return err
+	}
+	if err := errors.Join(ld.retention(), ld.containers()); err != nil {
+		return err
+	}
+	if string(format) != formatNoTally || ld.db.rest {
+		return nil
+	}
+	// A program of the version before would write versions and not tally them.
+	w := ld.db.eng.newBatch(0)
+	w.set(metaKey("format"), []byte(formatVersion))
+	return w.commit()
+}
+
+// format makes a new store. An engine that already holds keys is refused, because keys
+// without a format record are damaged or another program's.
+func (ld loader) format() (err error) {
+	c, err := ld.db.eng.cursor(nil, nil)
+	if err != nil {
+		return err
+	}
+	defer c.finish(&err, "close cursor")
+	if c.first() {
+		return fmt.Errorf("%w: directory holds other data", ErrFormat)
+	}
+	ld.db.rid = make([]byte, 4)
+	if _, err := rand.Read(ld.db.rid); err != nil {
+		return err
+	}
+	ld.db.rid[3] &= 0x7f
+	w := ld.db.eng.newBatch(0)
+	w.set(metaKey("format"), []byte(formatVersion))
+	w.set(metaKey("rid"), ld.db.rid)
+	return w.commit()
+}
+
+// containers reads the records of all containers.
+func (ld loader) containers() error {
+	all := map[string]*Container{}
+	ld.db.containers.Store(&all)
+	return ld.each(tableContainer, func(key, value []byte) error {
+		num, _, err := splitKey(key)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		l, rid, err := decodeLayout(value)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		c := newContainer(ld.db, num, rid)
+		c.tallies.on = l.tallied
+		c.layout.Store(l)
+		if err := ld.container(c); err != nil {
+			return fmt.Errorf("load container %q: %w", l.spec.ID, err)
+		}
+		all[l.spec.name()] = c
+		return nil
+	})
+}
+
+// each calls visit for the records of a table, until an error.
+func (ld loader) each(table byte, visit func(key, value []byte) error) (err error) {
+	c, err := ld.db.eng.cursor([]byte{table}, []byte{table + 1})
+	if err != nil {
+		return err
+	}
+	defer c.finish(&err, "close cursor")
+	for ok := c.first(); ok; ok = c.next() {
+		v, err := c.value()
+		if err == nil {
+			err = visit(c.key(), v)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return c.err()
+}
+
+// container reads head, counts and low-water marks of a container.
+func (ld loader) container(c *Container) error {
+	l := c.layout.Load()
+	head, err := ld.numbers(headKey(c.num), 2)
+	if err != nil {
+		return err
+	}
+	c.lsn = head[0]
+	c.clock.committed(head[1])
+	c.newestTime.Store(head[1])
+	c.head.Store(head[0])
+	for _, p := range l.parts {
+		n, err := ld.numbers(countKey(c.num, p.num), 2)
+		if err != nil {
+			return err
+		}
+		p.docs.Store(n[0])
+		p.newest.Store(n[1])
+	}
+	c.alarm.set(1) // documents may have expired while the store was closed
+	for n, log := range l.logs {
+		low, err := ld.numbers(lowKey(c.num, n), 1)
+		if err != nil {
+			return err
+		}
+		log.low.Store(low[0])
+		log.saved.Store(low[0])
+	}
+	return nil
+}
+
+// numbers reads a record of n numbers, all zero if the record is absent: a container
+// that was never written to has none.
+func (ld loader) numbers(key []byte, n int) ([]int64, error) {
+	v, found, err := ld.db.eng.find(key)
+	numbers := make([]int64, n)
+	if err != nil || !found {
+		return numbers, err
+	}
+	if err := decodeNumbers(v, numbers); err != nil {
+		return nil, fmt.Errorf("%w: record %q: %w", ErrCorrupt, key, err)
+	}
+	return numbers, nil
+}

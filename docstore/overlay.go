@@ -1,0 +1,70 @@
+package docstore
+
+// overlay is the keys that a group has changed so far, over the engine's state: a write
+// sees those of the group before it, and those of a refused transaction are taken back.
+type overlay struct {
+	eng     *engine
+	changes []change
+	latest  map[string]int // key to its last change
+}
+
+func newOverlay(eng *engine) overlay { return overlay{eng: eng, latest: map[string]int{}} }
+
+// change is one key to set or, with drop, to remove.
+type change struct {
+	key, value []byte
+	drop       bool
+	size       int // of the value dropped, where known
+	before     int // the change of the same key before this one, or -1
+}
+
+// get is the value of a key as the group has it so far.
+func (o *overlay) get(key []byte) ([]byte, bool, error) {
+	if i, ok := o.latest[string(key)]; ok {
+		return o.changes[i].value, !o.changes[i].drop, nil
+	}
+	return o.eng.get(nil, key)
+}
+
+func (o *overlay) set(key, value []byte) { o.add(change{key: key, value: value}) }
+
+// drop removes a key, whose value has this size where that is known.
+func (o *overlay) drop(key []byte, size int) { o.add(change{key: key, drop: true, size: size}) }
+
+func (o *overlay) add(ch change) {
+	ch.before = -1
+	if i, ok := o.latest[string(ch.key)]; ok {
+		ch.before = i
+	}
+	o.latest[string(ch.key)] = len(o.changes)
+	o.changes = append(o.changes, ch)
+}
+
+// rollback takes back all changes from the mark on.
+func (o *overlay) rollback(mark int) {
+	for i := len(o.changes) - 1; i >= mark; i-- {
+		ch := &o.changes[i]
+		if ch.before >= 0 {
+			o.latest[string(ch.key)] = ch.before
+		} else {
+			delete(o.latest, string(ch.key))
+		}
+	}
+	o.changes = o.changes[:mark]
+}
+
+// fill puts the last change of each key into a batch.
+func (o *overlay) fill(b batch) {
+	for i := range o.changes {
+		ch := &o.changes[i]
+		switch {
+		case o.latest[string(ch.key)] != i:
+		case !ch.drop:
+			b.set(ch.key, ch.value)
+		case ch.size > 0:
+			b.dropSized(ch.key, ch.size)
+		default:
+			b.drop(ch.key)
+		}
+	}
+}
