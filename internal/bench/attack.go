@@ -16,7 +16,12 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// What clients with a key must have while a server is attacked, beside the same without an attack.
+// The benchmarks of a server under attack. Clients with a key read at a steady rate while
+// attackers do their worst; the figure is how much longer those reads take than in peace.
+// Several kinds of clients are at work, because each is hurt by another weakness: polls
+// that wait, new connections, point reads.
+
+// What clients with a key must get while a server is attacked, and the load that they make.
 const (
 	attackReads    = 1000 // point reads a second
 	attackQuiet    = 5 * time.Second
@@ -41,15 +46,15 @@ type siege struct {
 	wrong []error // what happened to clients with a key
 }
 
-// blame notes what should not have happened to a client with a key.
+// blame records something that should not have happened to a client with a key.
 func (g *siege) blame(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.wrong = append(g.wrong, err)
 }
 
-// besieged is a benchmark: reads in peace, and then while attack goes on, which returns when its context ends and says
-// what the attackers met.
+// besieged makes a benchmark: reads in peace, and then while attack goes on. attack returns
+// when its context ends, with a report of the answers that the attackers got.
 func besieged(name string, attack func(ctx context.Context, g *siege) (string, error)) func(context.Context, *Site) (Figure, error) {
 	return func(ctx context.Context, s *Site) (f Figure, err error) {
 		f.Unit = "ms"
@@ -82,7 +87,8 @@ func besieged(name string, attack func(ctx context.Context, g *siege) (string, e
 	}
 }
 
-// judge compares the reads under attack with those in peace.
+// judge compares the reads under attack with those in peace. The ratio alone would let a
+// slow machine pass with slow reads in peace, so there is a limit in milliseconds too.
 func (g *siege) judge(f *Figure, quiet, waits []float64, met string) {
 	f.Value = fleet.Quantile(waits, 0.99)
 	f.Against(fleet.Quantile(quiet, 0.99))
@@ -95,7 +101,8 @@ func (g *siege) judge(f *Figure, quiet, waits []float64, met string) {
 	}
 }
 
-// serve has clients with a key read, wait and come for so long, and returns how long each read took in milliseconds.
+// serve has clients with a key read, wait and connect for so long, and returns how long
+// each read took in milliseconds.
 func (g *siege) serve(ctx context.Context, d time.Duration) (sorted []float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -118,7 +125,9 @@ func (g *siege) serve(ctx context.Context, d time.Duration) (sorted []float64, e
 	return sorted, err
 }
 
-// read reads at a steady rate. A read that begins late, because the one before took long, counts from when it was due.
+// read reads at a steady rate. A read that begins late, because the one before it took
+// long, counts from when it was due: otherwise a server that stops would be measured once
+// and not for every client that waits.
 func (g *siege) read(ctx context.Context, w *socket) (waits []float64) {
 	const every = time.Second * serveSockets / attackReads
 	op := readOne(g.t.docs)
@@ -135,7 +144,7 @@ func (g *siege) read(ctx context.Context, w *socket) (waits []float64) {
 	}
 }
 
-// wait follows a feed to which nothing comes, by polls that the server holds.
+// wait follows a feed without changes, by polls that the server holds.
 func (g *siege) wait(ctx context.Context) {
 	w, err := dialSocket(g.t.served.addr, g.t.served.key)
 	if err != nil {
@@ -163,7 +172,7 @@ func (g *siege) wait(ctx context.Context) {
 	}
 }
 
-// arrive is one new client with a key after the other.
+// arrive connects new clients with a key, one after the other.
 func (g *siege) arrive(ctx context.Context) {
 	op := readOne(g.t.docs)
 	for pause.For(ctx, attackNewcomer) == nil {
@@ -180,14 +189,14 @@ func (g *siege) arrive(ctx context.Context) {
 	}
 }
 
-// watch notes the server's memory.
+// watch records the server's highest memory.
 func (g *siege) watch(ctx context.Context) {
 	for pause.For(ctx, 50*time.Millisecond) == nil {
 		g.peak.Store(max(g.peak.Load(), g.t.served.resident()))
 	}
 }
 
-// outcomes count what attackers met.
+// outcomes count the answers that attackers got.
 type outcomes struct {
 	mu     sync.Mutex
 	counts map[string]int

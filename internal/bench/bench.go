@@ -1,6 +1,7 @@
-// Package bench measures the store, the processor and the server on a machine, each figure beside a baseline where one
-// can be measured: the benchmarks of changefeed bench. Those whose figures are the same on every machine, because they run
-// in virtual time, are the program in the directory virtual.
+// Package bench measures the store, the processor and the server on a machine, each figure
+// beside a baseline where one can be measured: the benchmarks of changefeed bench. Those
+// whose figures are the same on every machine, because they run in virtual time, are the
+// program in the directory virtual.
 package bench
 
 import (
@@ -20,6 +21,9 @@ import (
 	"github.com/millrace/changefeed/internal/usage"
 )
 
+// Figures, and how they are measured: baseline and subject in turns, medians compared.
+// Other work of the machine then hits both alike, and a single slow round moves neither.
+
 // Figure is the result of one benchmark.
 type Figure struct {
 	Name     string   `json:"name"`
@@ -38,12 +42,12 @@ func (f *Figure) Against(baseline float64) {
 	f.Baseline, f.Ratio = new(baseline), new(f.Value/baseline)
 }
 
-// ratioOf wants the figure to be at least so large a part of its baseline.
+// ratioOf sets the target that the figure is at least so large a part of its baseline.
 func (f *Figure) ratioOf(least float64) {
 	f.Target, f.OK = fmt.Sprintf("ratio ≥ %g", least), *f.Ratio >= least
 }
 
-// AtMost wants the figure to be no larger than a limit.
+// AtMost sets the target that the figure is no larger than a limit.
 func (f *Figure) AtMost(limit float64) {
 	f.Target, f.OK = fmt.Sprintf("≤ %g %s", limit, f.Unit), f.Value <= limit
 }
@@ -72,7 +76,8 @@ func Listed(all []Benchmark) string {
 	return text.String()
 }
 
-// Choose returns the benchmarks of some names, or all if there are none. A name that no benchmark has is an error of usage.
+// Choose returns the benchmarks with some names, or all if there are no names. An unknown
+// name is an error of usage, and lists those that there are.
 func Choose(all []Benchmark, wanted []string) ([]Benchmark, error) {
 	for _, name := range wanted {
 		if !slices.Contains(Names(all), name) {
@@ -85,9 +90,10 @@ func Choose(all []Benchmark, wanted []string) ([]Benchmark, error) {
 	return slices.DeleteFunc(slices.Clone(all), func(b Benchmark) bool { return !slices.Contains(wanted, b.Name) }), nil
 }
 
-// Measure runs benchmarks one after the other in a new directory below dir, which is removed again, or below the system's
-// if dir is empty. It writes a table of their figures to out or, with asJSON, each figure as soon as it is there, and how
-// far it is to log. Its error is [ErrInterrupted] after the end of ctx.
+// Measure runs benchmarks one after the other in a new directory below dir, which is
+// removed again, or below the system's if dir is empty. It writes a table of their figures
+// to out or, with asJSON, each figure as soon as it is measured, and its progress to log.
+// Its error is [ErrInterrupted] after the end of ctx.
 func Measure(ctx context.Context, chosen []Benchmark, dir string, out, log io.Writer, asJSON bool) error {
 	dir, err := os.MkdirTemp(dir, "changefeed-bench-")
 	if err != nil {
@@ -124,8 +130,8 @@ func Measure(ctx context.Context, chosen []Benchmark, dir string, out, log io.Wr
 	return conclude()
 }
 
-// All lists the benchmarks of a machine in the order in which they run. Those that follow each other may share the
-// stores that the site keeps for them.
+// All lists the benchmarks of a machine in the order in which they run. Those that follow
+// each other may share the stores that the site keeps.
 func All() []Benchmark {
 	return []Benchmark{
 		{"durable_overwrite", "durable overwrites of 1 KB documents by 16 writers; against a plain file with the same grouping and fsync", durableOverwrite},
@@ -152,7 +158,8 @@ func All() []Benchmark {
 	}
 }
 
-// ErrInterrupted is the error of a measurement that was interrupted: a figure of its part would be none.
+// ErrInterrupted is the error of a measurement that was interrupted: a figure of a part
+// would be wrong.
 var ErrInterrupted = errors.New("interrupted")
 
 // A Site is where benchmarks work. It keeps the stores that several of them need.
@@ -161,9 +168,9 @@ type Site struct {
 	log     io.Writer
 	library *library
 	large   *large
-	feed    float64 // the rate of feed_read, when that has run
 }
 
+// close closes the stores; their files are removed by Measure.
 func (s *Site) close() {
 	if s.library != nil {
 		s.library.close()
@@ -173,7 +180,7 @@ func (s *Site) close() {
 	}
 }
 
-// say writes how far a benchmark is.
+// say writes the progress of a benchmark.
 func (s *Site) say(format string, args ...any) {
 	fmt.Fprintln(s.log, terminal.Wrap(fmt.Sprintf("    "+format, args...), 0, terminal.Of(s.log).Room(), 6))
 }
@@ -181,14 +188,15 @@ func (s *Site) say(format string, args ...any) {
 // Complain writes an error that an instance reports, which none should.
 func (s *Site) Complain(instance string, err error) { s.say("%s: %v", instance, err) }
 
-// median is the middle one of some values.
+// median is the middle value. A mean would be moved by a round that something else has
+// slowed down.
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[len(sorted)/2]
 }
 
-// inTurns measures two things in turns, so that what else the machine does hits both
-// alike, and returns the medians.
+// inTurns measures two things in turns, so that other work of the machine hits both alike,
+// and returns the medians.
 func (s *Site) inTurns(ctx context.Context, rounds int, unit string, a, b func() (float64, error)) (medianA, medianB float64, err error) {
 	var as, bs []float64
 	for n := range rounds {
@@ -209,8 +217,9 @@ func (s *Site) inTurns(ctx context.Context, rounds int, unit string, a, b func()
 	return median(as), median(bs), nil
 }
 
-// crowd runs n goroutines until they return or a time is over, and counts what they did,
-// unless parent ends first.
+// crowd has n goroutines repeat some work until they return or the time is over, and counts
+// how often they did it, unless parent ends first. Work that has begun is finished and
+// counted, and so is its time.
 func crowd(parent context.Context, n int, d time.Duration, work func(ctx context.Context, worker int) error) (perSecond float64, err error) {
 	ctx, cancel := context.WithTimeout(parent, d)
 	defer cancel()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// busy is about the processor time that this process has used.
+// busy is about the processor time of this process. The system's share is not known here.
 func busy() time.Duration {
 	used := []metrics.Sample{{Name: "/cpu/classes/user:cpu-seconds"}}
 	metrics.Read(used)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// busy is the processor time that this process has used.
+// busy is the processor time of this process, user and system together.
 func busy() time.Duration {
 	var r syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &r) != nil {

@@ -20,8 +20,11 @@ import (
 	"time"
 )
 
-// host is a server in a process of its own, so that its memory and processor time can
-// be told from the load's.
+// Servers in processes of their own: changefeed serve, and the echo that is its baseline.
+// So their memory and processor time can be told from those of the load, and the load
+// cannot use what the server has in memory.
+
+// host is a server in a process of its own.
 type host struct {
 	cmd     *exec.Cmd
 	addr    string
@@ -29,17 +32,19 @@ type host struct {
 	sockets []*socket
 }
 
+// How long a server may take to print its first line, and to end.
 const (
 	hostStart = 10 * time.Second
 	hostStop  = 10 * time.Second
 )
 
-// EchoName is the command of the binary that calls [ServeEcho]. The benchmarks of the server start it, and serve, in
-// processes of their own.
+// EchoName is the command of the binary that calls [ServeEcho]. Benchmarks start it, and
+// serve, by running their own executable again: it is the one binary that is sure to be
+// there.
 const EchoName = "bench-echo"
 
-// startHost runs a command of this binary that prints, as its first line, the JSON of
-// its endpoint and key, and opens connections to it.
+// startHost runs a command of this binary that prints the JSON of its endpoint and key as
+// its first line, and opens connections to it.
 func startHost(ctx context.Context, sockets int, args ...string) (h *host, err error) {
 	binary, err := os.Executable()
 	if err != nil {
@@ -74,7 +79,7 @@ func startHost(ctx context.Context, sockets int, args ...string) (h *host, err e
 	return h, nil
 }
 
-// hear reads the first line.
+// hear reads the first line, which the server prints when clients may connect.
 func (h *host) hear(out io.Reader) error {
 	if pipe, ok := out.(*os.File); ok {
 		if err := pipe.SetReadDeadline(time.Now().Add(hostStart)); err != nil {
@@ -114,7 +119,7 @@ func (h *host) Close() error {
 	return nil
 }
 
-// busy is the processor time that the server has used; 0 where the system does not tell.
+// busy is the processor time of the server; 0 where the system does not show it.
 func (h *host) busy() time.Duration {
 	const clockTicks = 100 // a second, on every Linux that Go runs on
 	b, err := os.ReadFile(h.proc("stat"))
@@ -131,7 +136,7 @@ func (h *host) busy() time.Duration {
 	return time.Duration(user+system) * time.Second / clockTicks
 }
 
-// resident is the server's memory in bytes; 0 where the system does not tell.
+// resident is the server's memory in bytes; 0 where the system does not show it.
 func (h *host) resident() int64 {
 	b, err := os.ReadFile(h.proc("status"))
 	if err != nil {
@@ -143,12 +148,13 @@ func (h *host) resident() int64 {
 	return n << 10
 }
 
+// proc is a file of Linux about the process.
 func (h *host) proc(name string) string {
 	return filepath.Join("/proc", strconv.Itoa(h.cmd.Process.Pid), name)
 }
 
-// ServeEcho serves the baseline of the server's benchmarks, the least that net/http can do with the same bytes, until ctx
-// ends. It writes its endpoint as changefeed serve does.
+// ServeEcho serves the baseline of the server's benchmarks until ctx ends: the least that
+// net/http can do with as many bytes. It writes its endpoint as changefeed serve does.
 func ServeEcho(ctx context.Context, out io.Writer) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -164,7 +170,7 @@ func ServeEcho(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// echo answers with the body that it got, or with as many bytes as the path asks for.
+// echo answers with the body of the request, or with as many bytes as the path says.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 4<<20))
 	if n, bad := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/")); bad == nil {

@@ -15,6 +15,11 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
+// Queries that cost much and are short to write, and readers that take their time. Each is
+// something that anybody with a read-only key can do.
+
+// The attack: how many connections, the documents that the queries join, and how slow
+// readers are.
 const (
 	hostiles    = 16
 	hostileDocs = 5         // documents that the queries are about
@@ -38,7 +43,7 @@ var hostileQueries = []string{
 	"SELECT VALUE ARRAY_LENGTH(SetUnion(c.a, ARRAY_CONCAT(c.a, c.a))) FROM c JOIN x IN c.a JOIN y IN c.a WHERE y < 0 OR x = -1",
 }
 
-// hostileDocument is one of those that the queries are about.
+// hostileDocument is a document for the queries.
 func hostileDocument(n int) []byte {
 	var a strings.Builder
 	for i := range hostileSize {
@@ -47,7 +52,8 @@ func hostileDocument(n int) []byte {
 	return fmt.Appendf(nil, `{"id":"hostile-%d","city":%q,"a":[%s],"s":%q}`, n, hostileKey, a.String()[1:], strings.Repeat("x", 10_000))
 }
 
-// attackQueries has hostile queries run, one after the other on each of several connections, and pages read slowly.
+// attackQueries has hostile queries run, one after the other on each of several
+// connections, and pages read slowly on others.
 func attackQueries(ctx context.Context, g *siege) (string, error) {
 	var met outcomes
 	errs := make([]error, hostiles+slowReaders)
@@ -65,10 +71,11 @@ func attackQueries(ctx context.Context, g *siege) (string, error) {
 	return fmt.Sprintf("%d connections with hostile queries and %d slow readers of 4 MB: %v", hostiles, slowReaders, &met), errors.Join(errs...)
 }
 
-// hostileHeader is that of the key of the documents.
+// hostileHeader names the partition of the documents, so that the gateway's rules do not
+// refuse the queries.
 const hostileHeader = "x-ms-documentdb-partitionkey: [\"" + hostileKey + "\"]\r\n"
 
-// plant writes the documents of the queries.
+// plant writes the documents for the queries.
 func (g *siege) plant() error {
 	w, err := dialSocket(g.t.served.addr, g.t.served.key)
 	if err != nil {
@@ -87,7 +94,8 @@ func (g *siege) plant() error {
 	return nil
 }
 
-// ask sends hostile queries until ctx ends. Each must be answered, and for more than the least charge if it was run.
+// ask sends hostile queries until ctx ends. Each must be answered, and charged more than
+// the least if it was run: a query that costs nothing could be sent for ever.
 func (g *siege) ask(ctx context.Context, first int, met *outcomes) error {
 	w, err := dialSocket(g.t.served.addr, g.t.served.key)
 	if err != nil {

@@ -15,6 +15,8 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
+// The limits are those of a small service that does something else: one processor among its
+// work.
 const (
 	idleLeases  = 1000
 	idleWatch   = 17 * time.Second // in which each lease is renewed once
@@ -24,7 +26,8 @@ const (
 	fullCollect = 2 // collections after which what finalizers held is gone
 )
 
-// idle1000 measures what leases keep that have nothing to do.
+// idle1000 measures the heap and the processor time of leases that have nothing to do.
+// Their number is far above that of most containers, so that a cost of each lease shows.
 func idle1000(ctx context.Context, s *Site) (f Figure, err error) {
 	db, err := docstore.Open(filepath.Join(s.dir, "idle"), docstore.Options{})
 	if err != nil {
@@ -73,7 +76,7 @@ func idle1000(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// live is the heap that is in use.
+// live is the heap in use.
 func live() int64 {
 	for range fullCollect {
 		runtime.GC()

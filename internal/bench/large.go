@@ -23,7 +23,7 @@ const (
 )
 
 // large is a store with a large container, each of whose documents was written by itself: a
-// batch would have the same LSN for all of its documents.
+// batch would give all of its documents the same LSN.
 type large struct {
 	dir       string
 	db        *docstore.DB
@@ -72,6 +72,7 @@ func (l *large) reopen() error {
 	return l.open(docstore.Options{})
 }
 
+// open opens the store, and measures how long that takes.
 func (l *large) open(o docstore.Options) (err error) {
 	begun := time.Now()
 	if l.db, err = docstore.Open(l.dir, o); err != nil {

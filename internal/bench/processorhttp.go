@@ -9,12 +9,19 @@ import (
 	"github.com/millrace/changefeed/cosmos"
 )
 
-// clientRounds is how often a processor works off the feed over HTTP.
+// A processor over HTTP, beside the raw stream of the same documents.
+//
+// The stream is that of serve_feed: one connection, pages of 1,000, and a client that only
+// counts. The processor has a connection for each of its leases and the same two
+// processors, and does more: it cuts pages into changes, hands them over, and stores its
+// position durably after each page, by a conditional write that waits for an fsync. So the
+// ratio is the price of all that.
+
+// clientRounds is how often a processor works off the feed.
 const clientRounds = 7
 
-// processorHTTP is a benchmark of a processor over HTTP, with pages of so many items, in turns with the raw stream of
-// serve_feed: the processor has four connections and the server serves several at once, but both share the machine with
-// it, so the stream is what is left when nobody keeps a position or cuts a page into changes.
+// processorHTTP is a benchmark of a processor with pages of so many items; the ratio to the
+// stream must be at least so large.
 func processorHTTP(name string, items int, least float64) func(context.Context, *Site) (Figure, error) {
 	return func(ctx context.Context, s *Site) (f Figure, err error) {
 		f.Unit = "documents/s"
@@ -50,7 +57,8 @@ func processorHTTP(name string, items int, least float64) func(context.Context, 
 	}
 }
 
-// worker is a client that runs processors, and the seconds of processor time that each took.
+// worker is a client that runs processors, and the seconds of processor time that each of
+// them took.
 type worker struct {
 	s         *Site
 	t         *wired
@@ -62,6 +70,7 @@ type worker struct {
 	used, served []float64 // by the client and by the server
 }
 
+// dialWorker opens the containers over the client, as a service of a user would.
 func dialWorker(ctx context.Context, s *Site, t *wired, items int) (w *worker, err error) {
 	w = &worker{s: s, t: t, items: items}
 	key := cosmos.Key(base64.StdEncoding.EncodeToString(t.served.key))
@@ -75,7 +84,8 @@ func dialWorker(ctx context.Context, s *Site, t *wired, items int) (w *worker, e
 	return w, err
 }
 
-// workOff runs a processor of a new unit over everything.
+// workOff runs a processor of a new unit over everything. The rate counts from its start,
+// so leases are created and acquired within it.
 func (w *worker) workOff(ctx context.Context) (perSecond float64, err error) {
 	runtime.GC()
 	used, served := busy(), w.t.served.busy()

@@ -16,6 +16,9 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
+// Reading: the feed of the embedded store, a processor over it, and the time from a write
+// to its handler.
+
 const (
 	libraryDocs   = 200_000
 	libraryRanges = 4
@@ -34,7 +37,8 @@ type library struct {
 	units     int
 }
 
-// books is the site's library, filled the first time.
+// books is the site's library, filled the first time. It is closed and opened once, so that
+// everything is in the tables, where a feed of some age lies, and nothing in memory.
 func (s *Site) books(ctx context.Context) (*library, error) {
 	if s.library != nil {
 		return s.library, nil
@@ -67,6 +71,7 @@ func (s *Site) books(ctx context.Context) (*library, error) {
 	return l, l.open(dir, filepath.Join(s.dir, "bare"))
 }
 
+// open opens the store and the bare engine.
 func (l *library) open(store, bare string) (err error) {
 	if l.db, err = docstore.Open(store, docstore.Options{}); err != nil {
 		return err
@@ -83,6 +88,7 @@ func (l *library) open(store, bare string) (err error) {
 	return err
 }
 
+// shut closes both.
 func (l *library) shut() error { return errors.Join(l.db.Close(), l.bare.close()) }
 
 func (l *library) close() {
@@ -91,7 +97,8 @@ func (l *library) close() {
 	}
 }
 
-// read reads the feed from the beginning, one range after the other.
+// read reads the feed from the beginning, range after range, and checks that nothing is
+// missing.
 func (l *library) read(ctx context.Context, each func(changefeed.Page) error) (perSecond float64, err error) {
 	partitions, err := l.documents.Partitions(ctx)
 	if err != nil {
@@ -121,25 +128,41 @@ func (l *library) read(ctx context.Context, each func(changefeed.Page) error) (p
 	return float64(n) / time.Since(begun).Seconds(), nil
 }
 
+// feedRead measures Source.Read against a scan of the bare engine, the most that any layout
+// could reach.
 func feedRead(ctx context.Context, s *Site) (f Figure, err error) {
-	l, err := s.books(ctx)
-	if err != nil {
+	read := func(l *library) (float64, error) { return l.readOnly(ctx) }
+	if err := s.compareReads(ctx, &f, read, (*library).scan); err != nil {
 		return f, err
 	}
-	f.Unit = "documents/s"
-	value, baseline, err := s.inTurns(ctx, readRounds, f.Unit, func() (float64, error) {
-		runtime.GC()
-		return l.read(ctx, func(changefeed.Page) error { return nil })
-	}, l.scan)
-	if err != nil {
-		return f, err
-	}
-	f.Value, s.feed = value, value
-	f.Against(baseline)
 	f.ratioOf(0.6)
 	f.Detail = fmt.Sprintf("%d documents of 1 KB in %d ranges, read by one goroutine with Source.Read; baseline: a scan of the bare engine with the same settings over the same bytes, copied into one buffer",
 		libraryDocs, libraryRanges)
 	return f, nil
+}
+
+// compareReads measures two ways to read the site's library in turns.
+func (s *Site) compareReads(ctx context.Context, f *Figure, subject, baseline func(*library) (float64, error)) error {
+	l, err := s.books(ctx)
+	if err != nil {
+		return err
+	}
+	f.Unit = "documents/s"
+	value, compared, err := s.inTurns(ctx, readRounds, f.Unit,
+		func() (float64, error) { return subject(l) },
+		func() (float64, error) { return baseline(l) })
+	if err != nil {
+		return err
+	}
+	f.Value = value
+	f.Against(compared)
+	return nil
+}
+
+// readOnly reads the feed and nothing else. What the round before has left is collected first.
+func (l *library) readOnly(ctx context.Context) (perSecond float64, err error) {
+	runtime.GC()
+	return l.read(ctx, func(changefeed.Page) error { return nil })
 }
 
 // scan reads the same bytes from the bare engine.
@@ -153,24 +176,16 @@ func (l *library) scan() (perSecond float64, err error) {
 	return float64(n) / time.Since(begun).Seconds(), err
 }
 
+// processorBacklog measures a processor against reading the feed by itself.
 func processorBacklog(ctx context.Context, s *Site) (f Figure, err error) {
-	l, err := s.books(ctx)
-	if err != nil {
-		return f, err
-	}
-	f.Unit = "documents/s"
-	value, baseline, err := s.inTurns(ctx, readRounds, f.Unit, func() (float64, error) {
+	workOff := func(l *library) (float64, error) {
 		runtime.GC()
 		return l.workOff(ctx, s)
-	}, func() (float64, error) {
-		runtime.GC()
-		return l.read(ctx, func(changefeed.Page) error { return nil })
-	})
-	if err != nil {
+	}
+	read := func(l *library) (float64, error) { return l.readOnly(ctx) }
+	if err := s.compareReads(ctx, &f, workOff, read); err != nil {
 		return f, err
 	}
-	f.Value = value
-	f.Against(baseline)
 	f.ratioOf(0.5)
 	f.Detail = fmt.Sprintf("%d documents of 1 KB, one instance with %d leases, a checkpoint after each batch, from the start of the processor to the last batch; baseline: feed_read, in turns",
 		libraryDocs, libraryRanges)
@@ -188,8 +203,9 @@ func (l *library) workOff(ctx context.Context, s *Site) (perSecond float64, err 
 	return libraryDocs / spent.Seconds(), err
 }
 
-// workOff runs one instance of a new unit over a feed from the beginning until its handler, which only counts, has had all
-// n changes, and returns how long that took, with the start of the instance.
+// workOff runs an instance of a new unit over a feed from the beginning until its handler,
+// which only counts, has had all n changes. It returns how long that took, the start of the
+// instance included.
 func (s *Site) workOff(ctx context.Context, from changefeed.Source, leases fleet.Leases, n int64, pageItems int) (spent time.Duration, err error) {
 	var handled atomic.Int64
 	all := make(chan struct{})
@@ -259,7 +275,7 @@ type pulse struct {
 	count     int
 }
 
-// listen starts a processor that times what arrives.
+// listen starts a processor that times the changes that arrive.
 func (p *pulse) listen(ctx context.Context, db *docstore.DB) (stop func() error, err error) {
 	spec := docstore.ContainerSpec{ID: "documents", Paths: []string{"/city"}, Ranges: libraryRanges}
 	if p.documents, err = db.CreateContainer(ctx, spec); err != nil {
@@ -284,7 +300,8 @@ func (p *pulse) listen(ctx context.Context, db *docstore.DB) (stop func() error,
 	return team.Stop, err
 }
 
-// beat writes for a while, waits until everything has arrived, and returns what the ledger says of it.
+// beat writes for a while, waits until everything has arrived, and returns the ledger's
+// judgement.
 func (p *pulse) beat(ctx context.Context) (found fleet.Judgement, err error) {
 	ledger := fleet.NewLedger()
 	p.round.Store(ledger)

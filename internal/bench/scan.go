@@ -10,9 +10,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// bareEngine holds the changes of a feed under their numbers, in the engine below the
+// bareEngine holds the changes of a feed under ascending numbers, in the engine below the
 // store and nothing else: the most that reading the feed could reach. So this file names
-// the engine, as one of docstore does.
+// the engine, as only one of docstore does.
 type bareEngine struct {
 	db   *pebble.DB
 	next uint64
@@ -28,6 +28,7 @@ const (
 	barePage     = 1000 // changes
 )
 
+// openBareEngine opens the engine with the settings of the store.
 func openBareEngine(dir string) (*bareEngine, error) {
 	o := &pebble.Options{
 		FormatMajorVersion: pebble.FormatNewest, CacheSize: bareCache,
@@ -53,7 +54,7 @@ func (silentLog) Infof(string, ...any)  {}
 func (silentLog) Errorf(string, ...any) {}
 func (silentLog) Fatalf(string, ...any) {}
 
-// fill stores what changes consist of.
+// fill stores the parts of changes.
 func (e *bareEngine) fill(changes []changefeed.Change) error {
 	b := e.db.NewBatch()
 	for _, c := range changes {
@@ -70,7 +71,7 @@ func (e *bareEngine) fill(changes []changefeed.Change) error {
 }
 
 // scan walks over everything and counts it. It copies page after page into one buffer,
-// for what the engine shows is gone with the next step.
+// because the engine reuses its bytes with the next step.
 func (e *bareEngine) scan() (n int, err error) {
 	it, err := e.db.NewIter(nil)
 	if err != nil {
@@ -95,4 +96,5 @@ func (e *bareEngine) scan() (n int, err error) {
 	return n, it.Error()
 }
 
+// close closes the engine.
 func (e *bareEngine) close() error { return e.db.Close() }

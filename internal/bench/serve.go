@@ -14,6 +14,9 @@ import (
 	"time"
 )
 
+// The benchmarks of single operations over HTTP, each in turns with an echo of as many
+// bytes by net/http.
+
 const (
 	serveSockets = 16
 	serveDocs    = 20_000
@@ -37,7 +40,8 @@ type wired struct {
 	partitions   int // with the ids 0 and on
 }
 
-// wired starts a server over a new store, fills a container of one partition, and starts the echo.
+// wired starts a server over a new store, fills a container of one partition, and starts
+// the echo.
 func (s *Site) wired(ctx context.Context, name string, docs int, flags ...string) (*wired, error) {
 	return s.wiredOver(ctx, name, 1, docs, flags...)
 }
@@ -73,7 +77,7 @@ func (t *wired) end(err error) error {
 	return err
 }
 
-// fill makes the container and its documents, by batches.
+// fill makes the container and its documents, by batches over all connections.
 func (t *wired) fill(ctx context.Context) error {
 	w := t.served.sockets[0]
 	make := []request{
@@ -107,7 +111,7 @@ func (t *wired) fill(ctx context.Context) error {
 	})
 }
 
-// each runs a job on each connection once.
+// each runs a job on each connection once, all at the same time.
 func (t *wired) each(job func(w *socket, worker int) error) error {
 	errs := make([]error, serveSockets)
 	var working sync.WaitGroup
@@ -170,7 +174,7 @@ func (t *wired) load(ctx context.Context, s *Site, f *Figure, op func(*socket) e
 	return nil
 }
 
-// served is a benchmark of one operation against a server of its own.
+// served makes a benchmark of an operation against a server of its own.
 func served(name string, docs int, least float64, echo func() request, op func(docs int) func(*socket) error, flags ...string) func(context.Context, *Site) (Figure, error) {
 	return func(ctx context.Context, s *Site) (f Figure, err error) {
 		f.Unit = "requests/s"
@@ -187,11 +191,13 @@ func served(name string, docs int, least float64, echo func() request, op func(d
 	}
 }
 
-// atLeast wants the figure to reach a value.
+// atLeast sets the target that the figure reaches a value.
 func (f *Figure) atLeast(least float64) {
 	f.Target, f.OK = fmt.Sprintf("≥ %g %s", least, f.Unit), f.Value >= least
 }
 
+// upsertOne overwrites a random document; readOne, queryOne and batchOfTen read, query and
+// write at random, too, so that a cache of a few documents would not help.
 func upsertOne(docs int) func(*socket) error {
 	return func(w *socket) error {
 		key, body := docOf(rand.IntN(docs))

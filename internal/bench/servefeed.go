@@ -14,6 +14,8 @@ import (
 	"time"
 )
 
+// The benchmarks of the change feed over HTTP, and of a server's start and memory.
+
 const (
 	feedDocs       = 100_000
 	feedPageItems  = 1000
@@ -26,7 +28,8 @@ const (
 	feedPoll       = "x-ms-cosmos-max-polling-interval: 5000\r\n"
 )
 
-// serveFeed measures reading a feed from the beginning by a client that only counts.
+// serveFeed measures reading a feed from the beginning by a client that only counts. Its
+// memory must not grow from pass to pass.
 func serveFeed(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Unit = "documents/s"
 	t, err := s.wired(ctx, "serve-feed", feedDocs)
@@ -58,8 +61,8 @@ func serveFeed(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// readFeed reads all of the feed over one connection, one partition after the other, and raises page to the bytes of the
-// largest page.
+// readFeed reads all of the feed over one connection, one partition after the other, and
+// raises page to the bytes of the largest page.
 func (t *wired) readFeed(page *int) (perSecond float64, err error) {
 	begun := time.Now()
 	total := 0
@@ -99,7 +102,7 @@ func feedRequest(partition int, etag, header string) request {
 	return request{method: "GET", path: benchDocs, kind: "docs", link: benchLink, header: header}
 }
 
-// readEcho gets as many pages of as many bytes from the echo.
+// readEcho reads as many pages of as many bytes from the echo.
 func (t *wired) readEcho(page int) (perSecond float64, err error) {
 	begun := time.Now()
 	for range feedDocs / feedPageItems {
@@ -137,7 +140,7 @@ func serveFollow(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// following is a writer and a reader at the same time.
+// following is a writer and a reader at the same time, and what each has seen when.
 type following struct {
 	t          *wired
 	mu         sync.Mutex
@@ -192,13 +195,14 @@ func (g *following) write(ctx context.Context) error {
 	return nil
 }
 
+// finish notes that all documents are written.
 func (g *following) finish() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.done = true
 }
 
-// read follows the feed until all that was sent has come.
+// read follows the feed until all that was written has come.
 func (g *following) read(ctx context.Context, etag string) error {
 	for last := time.Now(); ctx.Err() == nil; {
 		a, err := g.t.served.sockets[2].do(feedRequest(0, etag, feedPoll))
@@ -222,7 +226,7 @@ func (g *following) read(ctx context.Context, etag string) error {
 	return context.Cause(ctx)
 }
 
-// note notes the documents of a page.
+// note records the documents of a page. A document that comes twice is an error.
 func (g *following) note(page []byte) error {
 	var body struct {
 		Documents []struct{ ID string }
@@ -242,6 +246,7 @@ func (g *following) note(page []byte) error {
 	return nil
 }
 
+// missing is how many documents have not come yet, and whether more will be written.
 func (g *following) missing() (finished bool, n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -272,7 +277,8 @@ func serveMemory(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// serveStart measures how soon a server answers.
+// serveStart measures how soon a server answers. The longest of many starts counts, because
+// a test that starts one waits for it.
 func serveStart(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Unit = "ms"
 	var waits []float64

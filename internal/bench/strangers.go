@@ -13,6 +13,9 @@ import (
 	"github.com/millrace/changefeed/internal/web"
 )
 
+// Connections of nobody: opened, and held without a signed request for as long as the
+// server lets them.
+
 const (
 	strangers      = 10_000 // connections without a key, at once
 	strangerPause  = 5 * time.Second
@@ -20,11 +23,12 @@ const (
 	strangerSource = 4    // addresses that they come from; one is that of the clients with a key
 )
 
-// lines are what strangers send: nothing, half a header, and a whole request without a signature.
+// strangerLines are sent by strangers: nothing, half a header, and a whole request without
+// a signature. Each holds a connection in another state of the server.
 var strangerLines = []string{"", "GET / HTTP/1.1\r\nHost: x\r\n", "GET / HTTP/1.1\r\nHost: x\r\n\r\n"}
 
-// attackConnections keeps many connections open that nobody has signed anything on. One that the server closes is
-// opened again after a while.
+// attackConnections holds many connections on which nobody has signed anything. A
+// connection that the server closes is opened again after a while.
 func attackConnections(ctx context.Context, g *siege) (string, error) {
 	if limit := web.Descriptors(); limit > 0 && limit < strangers+1000 {
 		return "", fmt.Errorf("the system allows %d open files: want %d", limit, strangers+1000)
@@ -58,7 +62,8 @@ func attackConnections(ctx context.Context, g *siege) (string, error) {
 	return fmt.Sprintf("%d strangers, %d of them connected at once: %v", strangers, most.Load(), &met), nil
 }
 
-// dialFrom connects from one of several loopback addresses.
+// dialFrom connects from one of several loopback addresses, because a guard may count by
+// address.
 func dialFrom(ctx context.Context, source int, to string) (net.Conn, error) {
 	d := net.Dialer{Timeout: socketTimeout}
 	if source > 0 {
@@ -67,7 +72,7 @@ func dialFrom(ctx context.Context, source int, to string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", to)
 }
 
-// holdOn keeps a connection for as long as the server lets it.
+// holdOn holds a connection for as long as the server lets it, and says how that ended.
 func holdOn(ctx context.Context, conn net.Conn, line string) string {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })

@@ -11,8 +11,11 @@ import (
 	"github.com/millrace/changefeed/internal/terminal"
 )
 
-// writeFigures writes a table with a bar for each figure. What there is no room for is
-// left out of it: the bars, then the targets, which the lines below have then.
+// The table of figures, for a terminal of any width.
+
+// writeFigures writes a table with a bar for each figure, and a line about each below. In a
+// narrow terminal the table loses the bars, and then the targets, which the lines below
+// have in that case.
 func writeFigures(w io.Writer, all []Figure, width int) error {
 	table, targets := figureTable(all, true, true), true
 	tooWide := func() bool {
@@ -39,6 +42,7 @@ func writeFigures(w io.Writer, all []Figure, width int) error {
 	return nil
 }
 
+// figureTable is the table, with or without its wide columns.
 func figureTable(all []Figure, bars, targets bool) string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -67,6 +71,7 @@ func figureTable(all []Figure, bars, targets bool) string {
 	return b.String()
 }
 
+// figureBar is the width of the bar of a figure that equals its baseline.
 const figureBar = 20 // the width of a bar for a figure as large as its baseline
 
 // barOf draws a figure beside its baseline, which is the whole width.
@@ -75,7 +80,8 @@ func barOf(ratio float64) string {
 	return strings.Repeat("█", full) + strings.Repeat("░", figureBar-full)
 }
 
-// amount writes a number with about four digits.
+// amount writes a number with about four digits: more would claim a precision that no
+// benchmark has.
 func amount(x float64) string {
 	switch {
 	case x >= 1e6:

@@ -17,6 +17,8 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
+// Durable writes, and the documents that all benchmarks write.
+
 const (
 	docBytes      = 1024
 	docsPerCity   = 100 // as many as a batch takes
@@ -26,8 +28,9 @@ const (
 	writeRounds   = 5
 )
 
-// prose is the text that documents are filled with: words, so that it compresses about
-// as well as what people store.
+// prose is the text that documents are filled with. It is made of words, so that it
+// compresses about as well as the documents that people store: random bytes would cost the
+// engine more, and zeros nothing.
 var prose = sync.OnceValue(func() string {
 	const syllables = "ba be bi bo bu da de di do du ka ke ki ko ku la le li lo lu ma me mi mo mu na ne ni no nu ra re ri ro ru sa se si so su ta te ti to tu"
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -47,7 +50,8 @@ var prose = sync.OnceValue(func() string {
 	return b.String()
 })
 
-// docOf is document n, of 1 KB, with a text that no other call had.
+// docOf is document n, of 1 KB. Its text differs from call to call, so that an overwrite
+// changes it.
 func docOf(n int) (key changefeed.PartitionKey, body []byte) {
 	city := fmt.Sprintf("city-%d", n/docsPerCity)
 	body = make([]byte, 0, docBytes)
@@ -90,6 +94,7 @@ func together(parent context.Context, n int, work func(ctx context.Context) erro
 	return context.Cause(ctx)
 }
 
+// fillCity writes the documents of a city.
 func fillCity(ctx context.Context, c *docstore.Container, city int) error {
 	writes := make([]changefeed.Write, docsPerCity)
 	var key changefeed.PartitionKey
@@ -100,8 +105,8 @@ func fillCity(ctx context.Context, c *docstore.Container, city int) error {
 	return err
 }
 
-// durableOverwrite measures acknowledged overwrites against the least that they could
-// cost: their bytes in a plain file.
+// durableOverwrite measures acknowledged overwrites against the least that they could cost:
+// their bytes in a plain file.
 func durableOverwrite(ctx context.Context, s *Site) (f Figure, err error) {
 	db, err := docstore.Open(filepath.Join(s.dir, "overwrite"), docstore.Options{})
 	if err != nil {
@@ -145,18 +150,21 @@ func durableOverwrite(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// plainFile is a file at whose end many writers wait for the same fsync.
+// plainFile is a file at whose end many writers wait for the same fsync: group commit
+// without a store.
 type plainFile struct {
 	f       *os.File
 	queue   chan plainWrite
 	writing sync.WaitGroup
 }
 
+// plainWrite is a body to append, and where its writer waits.
 type plainWrite struct {
 	body []byte
 	done chan error
 }
 
+// newPlainFile makes the file, and begins to write.
 func newPlainFile(path string) (*plainFile, error) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -167,13 +175,14 @@ func newPlainFile(path string) (*plainFile, error) {
 	return p, nil
 }
 
+// append appends a body, and returns when it is on the disk.
 func (p *plainFile) append(body []byte) error {
 	w := plainWrite{body, make(chan error, 1)}
 	p.queue <- w
 	return <-w.done
 }
 
-// writeAll writes what waits, flushes it once, and answers everybody.
+// writeAll writes all bodies that wait, flushes them together, and answers their writers.
 func (p *plainFile) writeAll() {
 	var buffer []byte
 	var group []plainWrite

@@ -16,6 +16,8 @@ import (
 	"github.com/millrace/changefeed/internal/memnet"
 )
 
+// Creating leases in a throttled container, over the client and the server.
+
 const (
 	createLeases = 1000
 	createWrites = 100 // that the container takes in a second
@@ -66,8 +68,9 @@ func untilReady(ctx context.Context, source changefeed.Source, leases changefeed
 	return took, errors.Join(append(reported, err)...)
 }
 
-// overHTTP serves the stage's store with so many request units a second for each
-// container, and runs a play with what a client has of it.
+// overHTTP serves the stage's store with so many request units a second for each container,
+// and runs a play with the client's view of it. The network is one in memory, which virtual
+// time can see through.
 func (st *stage) overHTTP(ctx context.Context, throughput int, play func(changefeed.Source, changefeed.LeaseStore) error) (err error) {
 	handler, err := cosmosrest.New(st.db, cosmosrest.Options{Throughput: throughput})
 	if err != nil {

@@ -1,12 +1,13 @@
-// Virtual measures the processor in virtual time: how long instances wait for leases, and how many requests idle leases
-// cost.
+// Virtual measures the processor in virtual time: how long instances wait for leases, and
+// how many requests idle leases cost.
 //
 //	go run ./internal/bench/virtual                         # all
 //	go run ./internal/bench/virtual rebalance_100 -o json
 //
-// The real code runs with its default intervals under a clock that jumps over every wait, so an hour takes seconds and
-// the figures are the same on every machine. The clock is that of Go's tests, which the released binary must not link;
-// so these are no benchmarks of changefeed bench. The baselines are the published algorithms of the service's own
+// The real code runs with its default intervals under a clock that jumps over every wait,
+// so an hour takes seconds and the figures are the same on every machine. The clock is that
+// of Go's tests, which the released binary must not link; so these are no benchmarks of
+// changefeed bench. The baselines are the published algorithms of the service's own
 // processors.
 package main
 

@@ -17,6 +17,8 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
+// Fleets in virtual time, and their benchmarks.
+
 // What the service's own processors need for the same, in seconds and in requests, by
 // their published algorithms with the same intervals and without latency.
 const (
@@ -187,7 +189,8 @@ func newFlow(ctx context.Context, c *docstore.Container) *flow {
 	return f
 }
 
-// stop ends the flow, and tells how many it has written, unless something failed.
+// stop ends the flow, and returns how many documents it has written, unless something
+// failed.
 func (f *flow) stop(failed error) (written int, err error) {
 	f.cancel()
 	f.writing.Wait()
@@ -243,7 +246,7 @@ func (st *stage) lastWrite(ctx context.Context, owner string) (last time.Time, e
 	return last, err
 }
 
-// idleRequests counts what leases cost that have nothing to do.
+// idleRequests counts the requests of leases that have nothing to do.
 func idleRequests(ctx context.Context, s *bench.Site) (f bench.Figure, err error) {
 	const leases, instances, minutes = 100, 3, 60
 	var sum float64
