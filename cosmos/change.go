@@ -1,8 +1,10 @@
 package cosmos
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,14 +19,21 @@ import (
 // are cut out and not decoded, because decoding would cost more than all the rest of a
 // read.
 func (c *Container) changes(body []byte, m changefeed.Mode) (list []changefeed.Change, err error) {
-	read := c.item
+	page := latestPage{c: c, body: body}
+	read := page.item
 	if m == changefeed.AllVersionsAndDeletes {
-		read = c.version
+		read = func(s *rawjson.Scanner) (changefeed.Change, bool) { return c.version(body, s) }
 	}
 	err = eachDocument(body, func(s *rawjson.Scanner) {
-		if ch, ok := read(body, s); ok {
-			list = append(list, ch)
+		from := s.Pos()
+		ch, ok := read(s)
+		if !ok {
+			return
 		}
+		if list == nil { // the documents of a page are alike
+			list = make([]changefeed.Change, 0, 1+(len(body)-from)/(s.Pos()-from))
+		}
+		list = append(list, ch)
 	})
 	if err != nil {
 		return nil, err
@@ -110,16 +119,48 @@ func integer(raw []byte) int64 {
 	return n
 }
 
-// item reads a document of the feed of latest versions.
-func (c *Container) item(text []byte, s *rawjson.Scanner) (changefeed.Change, bool) {
-	it, ok := c.scanItem(text, s)
+// latestPage is a page of the feed of latest versions. Its changes share the memory of
+// their ids, keys and ETags, as they share that of their bodies: a change would take half
+// a dozen allocations by itself.
+type latestPage struct {
+	c     *Container
+	body  []byte
+	texts strings.Builder // ids and ETags
+	text  []byte          // the last of them
+
+	keys [epk.MaxLevels][]byte // of the last document
+	key  changefeed.PartitionKey
+}
+
+// item reads a document.
+func (p *latestPage) item(s *rawjson.Scanner) (changefeed.Change, bool) {
+	it, ok := p.c.scanItem(p.body, s)
 	if !ok {
 		return changefeed.Change{}, false
 	}
 	return changefeed.Change{
-		Op: changefeed.OpUpsert, ID: rawjson.Text(it.id), PartitionKey: c.key(&it), LSN: it.lsn,
-		Time: time.Unix(integer(it.time), 0).UTC(), ETag: rawjson.Text(it.etag), Body: it.body,
+		Op: changefeed.OpUpsert, ID: p.keep(it.id), PartitionKey: p.keyOf(&it), LSN: it.lsn,
+		Time: time.Unix(integer(it.time), 0).UTC(), ETag: p.keep(it.etag), Body: it.body,
 	}, true
+}
+
+// keep is the text of a string, as a part of the texts of the page.
+func (p *latestPage) keep(value []byte) string {
+	p.text = rawjson.AppendText(p.text[:0], value)
+	from := p.texts.Len()
+	p.texts.Write(p.text)
+	return p.texts.String()[from:]
+}
+
+// keyOf is the partition key of a document: often that of the document before, since a
+// batch writes documents of one key.
+func (p *latestPage) keyOf(it *item) changefeed.PartitionKey {
+	same := func(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
+	if p.key == "" || !slices.EqualFunc(it.keys[:], p.keys[:], same) {
+		p.keys = it.keys // before key, which clears those that cannot be part of a key
+		p.key = p.c.key(it)
+	}
+	return p.key
 }
 
 // version reads an entry of the feed of all versions and deletes,

@@ -48,6 +48,27 @@ func TestAnItemIsCutOutOfItsPage(t *testing.T) {
 	}
 }
 
+// The keys of a page are kept from document to document, so each must differ from those
+// before it in a way of its own.
+func TestEachDocumentHasItsOwnKey(t *testing.T) {
+	c := container("/a", "/b")
+	page := []byte(`{"Documents":[{"a":"x","b":1},{"a":"x","b":1},{"a":"x"},{"b":1},{},{"a":{},"b":1},{"a":"x","b":1}]}`)
+	changes, err := c.changes(page, changefeed.LatestVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := changefeed.Undefined
+	want := []changefeed.PartitionKey{
+		changefeed.Key("x", 1), changefeed.Key("x", 1), changefeed.Key("x", none), changefeed.Key(none, 1), changefeed.Key(none, none),
+		changefeed.Key(none, 1), changefeed.Key("x", 1),
+	}
+	for i, ch := range changes {
+		if ch.PartitionKey != want[i] {
+			t.Errorf("document %d has key %s, want %s", i, ch.PartitionKey, want[i])
+		}
+	}
+}
+
 func TestKeysBelowAPathAndOfSeveralLevels(t *testing.T) {
 	c := container("/tenant", `/address/"the city"`)
 	page := []byte(`{"Documents":[{"id":"1","tenant":"t","address":{"x":[{}],"the city":"Ghent"}},{"id":"2","address":7}]}`)

@@ -264,6 +264,9 @@ func TestText(t *testing.T) {
 		if got := Text([]byte(value)); got != want {
 			t.Errorf("Text(%s) is %q, want %q", value, got, want)
 		}
+		if got := AppendText([]byte("x"), []byte(value)); string(got) != "x"+want {
+			t.Errorf("AppendText(x, %s) is %q, want %q", value, got, "x"+want)
+		}
 	}
 }
 

@@ -30,6 +30,14 @@ func Unquote(value []byte) []byte {
 	return appendUnescaped(nil, inner)
 }
 
+// AppendText appends [Text].
+func AppendText(dst, value []byte) []byte {
+	if len(value) < 2 || value[0] != '"' {
+		return dst
+	}
+	return appendUnescaped(dst, value[1:len(value)-1])
+}
+
 // unescapes are the escapes of one letter.
 var unescapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
