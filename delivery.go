@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/millrace/changefeed/internal/progress"
 )
 
 // deliverer hands the pages of one lease to the handler.
@@ -46,7 +48,7 @@ func (d *deliverer) deliver(page Page) ending {
 func (d *deliverer) batch(page Page, on *delivery) *Batch {
 	b := &Batch{
 		LeaseToken: d.lease.Token, Range: d.lease.Range, Instance: d.r.me.Instance,
-		Attempt: d.keeper.soFar().failures + 1, Session: page.Session, Charge: page.Charge,
+		Attempt: d.keeper.soFar().Failures + 1, Session: page.Session, Charge: page.Charge,
 		Changes: slices.Clone(page.Changes), // the handler may do with its slice what it likes
 	}
 	if d.r.opts.Manual {
@@ -59,12 +61,12 @@ func (d *deliverer) batch(page Page, on *delivery) *Batch {
 func (d *deliverer) finish(on *delivery, took time.Duration) {
 	d.past.mended(OriginHandler)
 	due := false
-	d.keeper.move(func(p *progress) {
+	d.keeper.move(func(p *leaseProgress) {
 		if took < d.r.opts.HandlerTimeout/2 {
-			p.grow(on)
+			p.Grow(on)
 		}
-		p.finish(on)
-		due = p.due(time.Now())
+		p.Finish(on)
+		due = p.Due(time.Now())
 	})
 	if due {
 		d.past.begin(ActivityStoring)
@@ -76,22 +78,22 @@ func (d *deliverer) finish(on *delivery, took time.Duration) {
 // pauses.
 func (d *deliverer) fail(on *delivery, err error) {
 	changes := false
-	d.keeper.move(func(p *progress) { changes = p.fail(on) })
+	d.keeper.move(func(p *leaseProgress) { changes = p.Fail(on) })
 	p := d.keeper.soFar()
 	d.report(d.untilLost, OriginHandler,
-		fmt.Errorf("attempt %d, without progress for %v: %w", p.failures, time.Since(p.failing).Round(time.Millisecond), err))
+		fmt.Errorf("attempt %d, without progress for %v: %w", p.Failures, time.Since(p.Failing).Round(time.Millisecond), err))
 	if changes {
 		d.keeper.store(d.untilDrained) // or the work ends
 	}
-	d.backoff(p.failures)
+	d.backoff(p.Failures)
 }
 
 // shrink has a page that took too long read again with half as many changes, unless the
 // handler has checkpointed it.
 func (d *deliverer) shrink(on *delivery) {
-	d.keeper.move(func(p *progress) {
-		if !p.shrink(on) {
-			p.finish(on)
+	d.keeper.move(func(p *leaseProgress) {
+		if !p.Shrink(on) {
+			p.Finish(on)
 		}
 	})
 }
@@ -103,15 +105,19 @@ func isDivisible(page Page) bool {
 
 // checkpoint is [Batch.Checkpoint].
 func (d *deliverer) checkpoint(ctx context.Context, on *delivery) error {
-	var stored bool
-	var err error
-	d.keeper.move(func(p *progress) { stored, err = p.checkpoint(on) })
-	if stored || err != nil {
-		return err
+	var how progress.Standing
+	d.keeper.move(func(p *leaseProgress) { how = p.Checkpoint(on) })
+	switch how {
+	case progress.Stored:
+		return nil
+	case progress.Void:
+		return fmt.Errorf("%w: this batch comes again in smaller parts", ErrHandlerTimeout)
+	case progress.Frozen:
+		return fmt.Errorf("%w: its range was split", ErrLeaseLost)
 	}
 	if err := d.keeper.store(ctx); err != nil {
 		return err
 	}
-	d.keeper.move(func(p *progress) { p.confirm(on) })
+	d.keeper.move(func(p *leaseProgress) { p.Confirm(on) })
 	return nil
 }

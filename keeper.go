@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/millrace/changefeed/internal/progress"
 )
 
 // How a lease is held
@@ -35,7 +37,7 @@ type keeper struct {
 	place float64        // in the burst of renewals, from 0 to 1
 
 	mu       sync.Mutex
-	progress progress // the checkpoints of handlers move it too
+	progress leaseProgress // the checkpoints of handlers move it too
 
 	// Of the keeper's goroutine.
 	stored     Record      // as last written
@@ -44,6 +46,19 @@ type keeper struct {
 	unanswered []time.Time // timestamps of the writes since then, whose outcome is not known
 	stamped    time.Time   // the last timestamp
 	renewing   bool
+}
+
+type (
+	leaseProgress = progress.Progress[Position]
+	delivery      = progress.Delivery[Position]
+)
+
+func progressOf(l Record, o Options, now time.Time) leaseProgress {
+	p := progress.New(l.Position, l.Attempts, progress.Rules{Manual: o.Manual, Items: o.CheckpointItems, Every: o.CheckpointEvery}, now)
+	if l.State == StateSplitting {
+		p.Freeze()
+	}
+	return p
 }
 
 // ask is what the worker wants: an edit, and whether it must be stored now.
@@ -57,7 +72,7 @@ type ask struct {
 func newKeeper(t *tenure, started time.Time) *keeper {
 	k := &keeper{
 		tenure: t, asks: make(chan ask), check: make(chan struct{}, 1),
-		rng: t.r.random("keeper " + t.lease.Token), progress: newProgress(t.lease, t.r.opts, time.Now()),
+		rng: t.r.random("keeper " + t.lease.Token), progress: progressOf(t.lease, t.r.opts, time.Now()),
 	}
 	k.place = k.rng.Float64()
 	k.fuse = time.AfterFunc(time.Until(k.trustedUntil(started)), func() {
@@ -78,12 +93,12 @@ func (k *keeper) accept(l Record, unsaved int, started time.Time) {
 	k.stored, k.next, k.written, k.unanswered = l, l, started, nil
 	k.past.mended(OriginLeaseStore)
 	k.fuse.Reset(time.Until(k.trustedUntil(started)))
-	k.move(func(p *progress) { p.wrote(unsaved, time.Now()) })
+	k.move(func(p *leaseProgress) { p.Wrote(unsaved, time.Now()) })
 	k.r.view.put(l)
 }
 
 // move changes what the next write says of the progress, without waiting for it.
-func (k *keeper) move(change func(*progress)) {
+func (k *keeper) move(change func(*leaseProgress)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	change(&k.progress)
@@ -91,13 +106,13 @@ func (k *keeper) move(change func(*progress)) {
 
 // deliver notes that a page goes to the handler.
 func (k *keeper) deliver(page Page) (on *delivery) {
-	k.move(func(p *progress) { on = p.deliver(page, time.Now()) })
+	k.move(func(p *leaseProgress) { on = p.Deliver(page.Next, len(page.Changes), time.Now()) })
 	return on
 }
 
 // soFar is the progress by now.
-func (k *keeper) soFar() (p progress) {
-	k.move(func(now *progress) { p = *now })
+func (k *keeper) soFar() (p leaseProgress) {
+	k.move(func(now *leaseProgress) { p = *now })
 	return p
 }
 
@@ -280,7 +295,9 @@ func (k *keeper) try(ctx context.Context) (answer, error) {
 
 // mark has next say what progress says.
 func (k *keeper) mark() (unsaved int) {
-	k.move(func(p *progress) { unsaved = p.mark(&k.next) })
+	k.move(func(p *leaseProgress) {
+		k.next.Position, k.next.Attempts, unsaved = p.Position, p.Attempts, p.Unsaved
+	})
 	return unsaved
 }
 

@@ -105,7 +105,7 @@ func (w *worker) plan(ctx context.Context) (parent Record, parts []Range, err er
 	if slices.Contains(cutAt(w.uncovered(parent), parts), parent.Range) {
 		return parent, nil, nil
 	}
-	w.keeper.move((*progress).freeze) // the children begin where the parent is stored, so it moves no more
+	w.keeper.move((*leaseProgress).Freeze) // the children begin where the parent is stored, so it moves no more
 	err = w.keeper.edit(ctx, func(l *Record) {
 		l.State = StateSplitting
 		l.setProperty(partsProperty, textOf(parts))

@@ -296,7 +296,7 @@ func (w *worker) anchor() ending {
 	if at.Start.IsNow() {
 		at.Start = w.r.recorded()
 	}
-	w.keeper.move(func(p *progress) { p.read = at })
+	w.keeper.move(func(p *leaseProgress) { p.Read = at })
 	page, e := w.read()
 	switch e.why {
 	case "":
@@ -305,7 +305,7 @@ func (w *worker) anchor() ending {
 	default:
 		return e
 	}
-	w.keeper.move(func(p *progress) { p.anchor(at) })
+	w.keeper.move(func(p *leaseProgress) { p.Anchor(at) })
 	if err := w.keeper.store(w.untilDrained); err != nil {
 		return w.ending()
 	}

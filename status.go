@@ -99,8 +99,8 @@ func (r *run) status() Status {
 
 func (w *worker) status() LeaseStatus {
 	p := w.keeper.soFar()
-	s := LeaseStatus{Lease: w.lease.Lease(), Read: p.read, Failures: p.failures, Failing: p.failing, Unsaved: p.unsaved}
-	s.Lease.Position, s.Lease.Attempts = p.position, p.attempts
+	s := LeaseStatus{Lease: w.lease.Lease(), Read: p.Read, Failures: p.Failures, Failing: p.Failing, Unsaved: p.Unsaved}
+	s.Lease.Position, s.Lease.Attempts = p.Position, p.Attempts
 	s.Activity, s.Since = w.past.activity()
 	s.Errors = w.past.standing()
 	return s

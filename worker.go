@@ -247,12 +247,12 @@ func (w *worker) readOnce() (Page, error) {
 	defer cancel()
 	p := w.keeper.soFar()
 	o := ReadOptions{Mode: w.r.opts.Mode, MaxItems: w.r.opts.MaxItems}
-	if p.limit > 0 {
-		o.MaxItems = p.limit
+	if p.Limit > 0 {
+		o.MaxItems = p.Limit
 	}
 	w.past.begin(ActivityReading)
 	begun := time.Now()
-	page, err := w.r.source.Read(ctx, w.lease.Range, p.read, o)
+	page, err := w.r.source.Read(ctx, w.lease.Range, p.Read, o)
 	if err == nil {
 		w.past.mended(OriginSource)
 	}
@@ -281,7 +281,7 @@ func (w *worker) lookAhead(page Page) {
 		w.ahead = time.Now()
 	case time.Since(w.ahead) >= w.r.opts.Renew:
 		w.ahead = time.Now()
-		w.report(w.untilStopped, OriginSource, aheadError(w.keeper.soFar().read, page.Head))
+		w.report(w.untilStopped, OriginSource, aheadError(w.keeper.soFar().Read, page.Head))
 	}
 }
 
@@ -293,9 +293,9 @@ func aheadError(at Position, end int64) error {
 // pass moves on after an empty page, and stores what has become due meanwhile.
 func (w *worker) pass(next Position) {
 	due := false
-	w.keeper.move(func(p *progress) {
-		p.pass(next)
-		due = p.due(time.Now())
+	w.keeper.move(func(p *leaseProgress) {
+		p.Pass(next)
+		due = p.Due(time.Now())
 	})
 	if due {
 		w.keeper.store(w.untilDrained) // or the work ends
@@ -322,13 +322,13 @@ func (w *worker) await(waiter Waiter) {
 	}
 	p := w.keeper.soFar()
 	most := w.r.opts.Renew
-	if p.unsaved > 0 && p.every > 0 {
-		most = min(most, p.every)
+	if p.Unsaved > 0 && p.Every > 0 {
+		most = min(most, p.Every)
 	}
 	waiting, cancel := context.WithTimeout(w.untilStopped, most)
 	defer cancel()
 	begun := time.Now()
-	err := waiter.Wait(waiting, w.lease.Range, p.read)
+	err := waiter.Wait(waiting, w.lease.Range, p.Read)
 	waited := time.Since(begun)
 	w.r.hooks.WaitDone(WaitDone{Lease: w.lease.Token, Duration: waited, Err: err})
 	if err != nil && waiting.Err() == nil {

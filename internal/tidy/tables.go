@@ -22,7 +22,7 @@ const (
 // its own family. A package without a line obeys the nearest line above it; a new top-level package needs its own.
 // Test files may import anything.
 var edges = map[string][]string{
-	".":                         {"internal/balance", "internal/fold"}, // importing the processor must cost its user nothing
+	".":                         {"internal/balance", "internal/fold", "internal/progress"}, // importing the processor must cost its user nothing
 	"changefeedtest":            {".", "internal/pause"},
 	"docstore":                  {".", "internal/epk", "internal/leasedoc", "internal/pkey", "internal/rawjson", "internal/service", thirdParty},
 	"cosmos":                    {".", "internal/epk", "internal/leasedoc", "internal/pause", "internal/pkey", "internal/rawjson", "internal/service", thirdParty},
@@ -48,6 +48,7 @@ var edges = map[string][]string{
 	"internal/fold":             {},
 	"internal/leasedoc":         {".", "internal/rawjson", "internal/service"},
 	"internal/pkey":             {".", "internal/epk", "internal/rawjson", "internal/service"},
+	"internal/progress":         {},
 	"internal/dashboard":        {"."},
 	"internal/rawjson":          {},
 	"internal/service":          {"internal/rawjson"},
