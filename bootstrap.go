@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/millrace/changefeed/internal/parallel"
 )
 
 // bootstrap sees to it that the unit's leases exist and fit the options, trying again
@@ -93,7 +95,7 @@ func (r *run) cover(ctx context.Context, start Start, fence time.Time) error {
 	parts := cutAt(r.holes(), r.grid(partitions))
 	creating, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	together(creating, len(parts), func(i int) {
+	parallel.Each(creating, len(parts), atOnce, func(i int) {
 		if err := r.insistOn(creating, parts[i], start, fence); err != nil {
 			fail(fmt.Errorf("create lease %s: %w", parts[i], err))
 		}

@@ -1,13 +1,13 @@
 package changefeed
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"strings"
 	"time"
+
+	"github.com/millrace/changefeed/internal/keyspace"
 )
 
 // Op says what happened to an item.
@@ -81,32 +81,14 @@ func Key(components ...any) PartitionKey {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(component(c))
+		if c == Undefined {
+			b.WriteString("{}")
+		} else {
+			b.WriteString(keyspace.Text(c))
+		}
 	}
 	b.WriteByte(']')
 	return PartitionKey(b.String())
-}
-
-// component is the JSON of one key component, without the HTML escapes of
-// [json.Marshal] and the sign of a zero, so that one value has one text.
-func component(v any) string {
-	switch reflect.ValueOf(v).Kind() {
-	case reflect.Map, reflect.Struct, reflect.Slice, reflect.Array, reflect.Pointer:
-		if _, ok := v.(undefined); ok {
-			return "{}"
-		}
-		return fmt.Sprintf("%T", v) // not JSON, so a store's parser refuses it by name
-	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return fmt.Sprintf("%T", v)
-	}
-	if text := strings.TrimSuffix(b.String(), "\n"); text != "-0" {
-		return text
-	}
-	return "0"
 }
 
 // Batch is what a [Handler] gets: one page of changes of one lease, in order.

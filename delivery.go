@@ -59,7 +59,7 @@ func (d *deliverer) batch(page Page, on *delivery) *Batch {
 
 // finish moves on after a page that is done, and stores that when it is due.
 func (d *deliverer) finish(on *delivery, took time.Duration) {
-	d.past.mended(OriginHandler)
+	d.troubles.mended(OriginHandler)
 	due := false
 	d.keeper.move(func(p *leaseProgress) {
 		if took < d.r.opts.HandlerTimeout/2 {
@@ -69,7 +69,7 @@ func (d *deliverer) finish(on *delivery, took time.Duration) {
 		due = p.Due(time.Now())
 	})
 	if due {
-		d.past.begin(ActivityStoring)
+		d.activity.set(ActivityStoring)
 		d.keeper.store(d.untilDrained) // or the work ends
 	}
 }

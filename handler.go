@@ -118,7 +118,7 @@ const (
 
 // call runs a function of the handler. What is stuck goes on alone: nobody waits for it.
 func (d *delegate) call(f func(context.Context) error) (outcome, error) {
-	d.past.begin(ActivityHandling)
+	d.activity.set(ActivityHandling)
 	ctx, cancel := context.WithCancelCause(d.untilLost)
 	defer cancel(nil)
 	c := d.launch(ctx, f)

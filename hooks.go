@@ -3,7 +3,6 @@ package changefeed
 import (
 	"errors"
 	"log/slog"
-	"reflect"
 	"time"
 
 	"github.com/millrace/changefeed/internal/fold"
@@ -96,33 +95,64 @@ const (
 // JoinHooks(LogHooks(log), own) logs beside hooks of your own.
 func JoinHooks(hooks ...Hooks) Hooks {
 	var joined Hooks
-	fields := reflect.ValueOf(&joined).Elem()
-	for i := range fields.NumField() {
-		var set []reflect.Value
-		for _, h := range hooks {
-			if f := reflect.ValueOf(h).Field(i); !f.IsNil() {
-				set = append(set, f)
+	for _, h := range hooks {
+		joined = joined.and(h)
+	}
+	return joined
+}
+
+// and returns hooks that call those of h, then those of next. What neither wants stays unset.
+func (h Hooks) and(next Hooks) Hooks {
+	joined := Hooks{
+		Ready:     next.Ready,
+		Acquired:  both(h.Acquired, next.Acquired),
+		Released:  next.Released,
+		BatchDone: both(h.BatchDone, next.BatchDone),
+		ReadDone:  both(h.ReadDone, next.ReadDone),
+		WaitDone:  both(h.WaitDone, next.WaitDone),
+		StoreDone: both(h.StoreDone, next.StoreDone),
+		Round:     both(h.Round, next.Round),
+		Error:     both(h.Error, next.Error),
+	}
+	if h.Ready != nil {
+		joined.Ready = func() {
+			h.Ready()
+			if next.Ready != nil {
+				next.Ready()
 			}
 		}
-		switch len(set) {
-		case 0:
-		case 1:
-			fields.Field(i).Set(set[0])
-		default:
-			fields.Field(i).Set(reflect.MakeFunc(set[0].Type(), func(event []reflect.Value) []reflect.Value {
-				for _, f := range set {
-					f.Call(event)
-				}
-				return nil
-			}))
+	}
+	if h.Released != nil {
+		joined.Released = func(l Lease, why Reason) {
+			h.Released(l, why)
+			if next.Released != nil {
+				next.Released(l, why)
+			}
 		}
 	}
 	return joined
 }
 
+// both returns a hook that calls two, either of which may be unset.
+func both[E any](first, second func(E)) func(E) {
+	switch {
+	case first == nil:
+		return second
+	case second == nil:
+		return first
+	}
+	return func(event E) {
+		first(event)
+		second(event)
+	}
+}
+
 // withDefaults sets the unset hooks.
 func (h Hooks) withDefaults() Hooks {
-	defaults := reflect.ValueOf(Hooks{
+	if h.Error == nil {
+		h.Error = LogHooks(slog.Default()).Error
+	}
+	return h.and(Hooks{
 		Ready:     func() {},
 		Acquired:  func(Lease) {},
 		Released:  func(Lease, Reason) {},
@@ -131,15 +161,7 @@ func (h Hooks) withDefaults() Hooks {
 		WaitDone:  func(WaitDone) {},
 		StoreDone: func(StoreDone) {},
 		Round:     func(Round) {},
-		Error:     LogHooks(slog.Default()).Error,
 	})
-	fields := reflect.ValueOf(&h).Elem()
-	for i := range fields.NumField() {
-		if fields.Field(i).IsNil() {
-			fields.Field(i).Set(defaults.Field(i))
-		}
-	}
-	return h
 }
 
 // LogHooks are hooks that write to a logger: errors as errors, leases that come and go

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/changefeed/internal/beat"
 	"github.com/millrace/changefeed/internal/progress"
 )
 
@@ -84,14 +85,14 @@ func newKeeper(t *tenure, started time.Time) *keeper {
 
 // trustedUntil is when a lease written by a request begun at t must be given up.
 func (k *keeper) trustedUntil(t time.Time) time.Time {
-	return t.Add(k.r.opts.Expiration - k.r.opts.margin())
+	return t.Add(k.r.opts.trust())
 }
 
 // accept goes on from the outcome of a write begun at started, which covers so many
 // changes for the first time.
 func (k *keeper) accept(l Record, unsaved int, started time.Time) {
 	k.stored, k.next, k.written, k.unanswered = l, l, started, nil
-	k.past.mended(OriginLeaseStore)
+	k.troubles.mended(OriginLeaseStore)
 	k.fuse.Reset(time.Until(k.trustedUntil(started)))
 	k.move(func(p *leaseProgress) { p.Wrote(unsaved, time.Now()) })
 	k.r.view.put(l)
@@ -157,38 +158,9 @@ func (k *keeper) verify() {
 
 // renewal is when the lease must be written next.
 func (k *keeper) renewal() time.Time {
-	return renewal(k.written, k.r.phase, k.place, k.r.claims.held(), k.r.opts)
+	of := beat.Beat{Phase: k.r.phase, Every: k.r.opts.Renew, Trust: k.r.opts.trust()}
+	return of.Next(k.written, k.place, k.r.claims.held())
 }
-
-// renewal is when a lease must be written next that was written at a time: on the
-// instance's beat, so that idle leases are renewed together and those who follow the lease
-// container wake once, but one after the other, each at its place in the burst, so that
-// many do not overrun a small container. A checkpoint is a renewal, so after one the next
-// beat is passed over if that is safe.
-func renewal(written, phase time.Time, place float64, held int, o Options) time.Time {
-	burst := quickBurst
-	if held > smallBurst {
-		burst = renewalPace * time.Duration(held)
-	}
-	burst = min(burst, o.Renew/2)
-	due := written.Add(o.Renew)
-	beat := due.Add(-(due.Sub(phase.Add(time.Duration(place*float64(burst)))) % o.Renew))
-	later := beat.Add(o.Renew)
-	switch soon := beat.Sub(written) < o.Renew/2; {
-	case !soon:
-		return beat
-	case later.Sub(written) < (o.Expiration-o.margin())/2:
-		return later
-	}
-	return due
-}
-
-// The smallest container there is serves 400 request units a second: about 40 renewals.
-const (
-	smallBurst  = 40 // so many renewals may come at once,
-	quickBurst  = 250 * time.Millisecond
-	renewalPace = 25 * time.Millisecond // more keep this distance
-)
 
 func (k *keeper) serve(a ask) error {
 	k.mark()

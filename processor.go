@@ -102,7 +102,8 @@ type run struct {
 	follower follower
 	presence presence
 	ready    atomic.Bool // the unit's leases exist
-	past     past
+	last     latest[Round]
+	troubles troubles // that concern no single lease
 }
 
 func (p *Processor) newRun(ctx context.Context) *run {
@@ -257,7 +258,7 @@ func (o Options) validate() error {
 			return &OptionError{d.field, d.value.String(), "a positive duration, or zero for the default"}
 		}
 	}
-	if o.Renew >= o.Expiration-o.margin() {
+	if o.Renew >= o.trust() {
 		return &OptionError{
 			"Renew", o.Renew.String(),
 			fmt.Sprintf("less than Expiration (%v) less its safety margin (%v)", o.Expiration, o.margin()),
@@ -299,3 +300,6 @@ func (o Options) validateFeed() error {
 // margin is how long before its lease could be taken an owner stops: for clocks that
 // run at different speeds, and for the handler to notice.
 func (o Options) margin() time.Duration { return o.Expiration / 10 }
+
+// trust is how long an owner works on a lease after it began to write it.
+func (o Options) trust() time.Duration { return o.Expiration - o.margin() }

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace/changefeed/internal/balance"
+	"github.com/millrace/changefeed/internal/parallel"
 )
 
 // How often a round comes, in parts of [Options.Acquire].
@@ -81,7 +81,7 @@ func (b *balancer) await(ctx context.Context, d time.Duration) {
 // round compares once and does what the plan says. It reports whether others are about to
 // give us leases.
 func (b *balancer) round(ctx context.Context) (expecting bool) {
-	b.past.mended(OriginBalancer, OriginLeaseStore, OriginSource)
+	b.troubles.mended(OriginBalancer, OriginLeaseStore, OriginSource)
 	s, listed, err := b.plan(ctx)
 	if err != nil {
 		b.planned = b.view.now() // what expires in an outage is no reason to ask more often
@@ -98,7 +98,7 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 	done.Taken = b.acquire(ctx, append(s.pick(s.plan.Take), b.handedOver(s.leases)...))
 	done.Stolen = b.acquire(ctx, s.pick(s.plan.Steal))
 	done.Given = b.giveAway(s)
-	b.past.over(done)
+	b.last.set(done)
 	b.hooks.Round(done)
 	return s.plan.Expected > 0
 }
@@ -220,7 +220,7 @@ func (b *balancer) acquire(ctx context.Context, leases []Record) int {
 	var got atomic.Int64
 	bounded, cancel := context.WithTimeout(ctx, b.opts.Acquire)
 	defer cancel()
-	together(bounded, len(leases), func(i int) {
+	parallel.Each(bounded, len(leases), atOnce, func(i int) {
 		if b.take(bounded, leases[i]) {
 			got.Add(1)
 		}
@@ -311,22 +311,9 @@ func (r *run) wake() {
 	}
 }
 
-// together calls f for each of n numbers, several at a time, until ctx ends.
-func together(ctx context.Context, n int, f func(i int)) {
-	const atOnce = 25 // as many as the service's own processors
-	slots := make(chan struct{}, atOnce)
-	var calls sync.WaitGroup
-	defer calls.Wait()
-	for i := range n {
-		if slots <- struct{}{}; ctx.Err() != nil {
-			return
-		}
-		calls.Go(func() {
-			defer func() { <-slots }()
-			f(i)
-		})
-	}
-}
+// atOnce is how many leases are created or taken at once: as many as the service's own
+// processors do.
+const atOnce = 25
 
 // report tells Hooks.Error, unless the error is only that ctx has ended.
 func (r *run) report(ctx context.Context, from Origin, lease string, err error) {
@@ -340,7 +327,7 @@ func (r *run) report(ctx context.Context, from Origin, lease string, err error) 
 // lease.
 func (r *run) raise(err *Error) {
 	if err.Lease == "" {
-		r.past.failed(err)
+		r.troubles.add(err)
 	}
 	r.hooks.Error(err)
 }

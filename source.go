@@ -3,9 +3,10 @@ package changefeed
 import (
 	"context"
 	"fmt"
-	"math/big"
 	"strings"
 	"time"
+
+	"github.com/millrace/changefeed/internal/keyspace"
 )
 
 // Source is where changes come from: a monitored container. A store implements it and
@@ -161,37 +162,11 @@ func (r Range) Intersect(o Range) Range {
 // narrow. It takes hashes of version 2, which begin below 40; for containers with
 // version 1 hashes the parts are valid but uneven.
 func (r Range) Cut(n int) []Range {
-	if n <= 1 {
-		return []Range{r}
-	}
-	lo, hi := widen(r.Min), widen(min(r.Max, hashEnd))
-	width := new(big.Int).Sub(hi, lo)
-	cuts := []Range{}
+	var parts []Range
 	last := r.Min
-	for i := 1; i < n; i++ {
-		at := new(big.Int).Mul(width, big.NewInt(int64(i)))
-		at.Add(lo, at.Div(at, big.NewInt(int64(n))))
-		if edge := fmt.Sprintf("%0*X", hashDigits, at); last < edge && edge < r.Max {
-			cuts = append(cuts, Range{last, edge})
-			last = edge
-		}
+	for _, edge := range keyspace.Edges(r.Min, r.Max, n) {
+		parts = append(parts, Range{last, edge})
+		last = edge
 	}
-	return append(cuts, Range{last, r.Max})
-}
-
-const (
-	hashDigits = 32   // hex digits of one version 2 hash
-	hashEnd    = "40" // above all version 2 hashes: their top two bits are clear
-)
-
-// widen reads an edge as a number of hashDigits hex digits.
-func widen(edge string) *big.Int {
-	if len(edge) > hashDigits {
-		edge = edge[:hashDigits]
-	}
-	n, _ := new(big.Int).SetString(edge+strings.Repeat("0", hashDigits-len(edge)), 16)
-	if n == nil {
-		n = new(big.Int)
-	}
-	return n
+	return append(parts, Range{last, r.Max})
 }

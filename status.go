@@ -92,8 +92,8 @@ func (r *run) status() Status {
 		s.Leases = append(s.Leases, w.status())
 	}
 	slices.SortFunc(s.Leases, func(a, b LeaseStatus) int { return cmp.Compare(a.Lease.Range.Min, b.Lease.Range.Min) })
-	s.Round, s.At = r.past.round()
-	s.Errors = r.past.standing()
+	s.Round, s.At = r.last.get()
+	s.Errors = r.troubles.standing()
 	return s
 }
 
@@ -101,67 +101,56 @@ func (w *worker) status() LeaseStatus {
 	p := w.keeper.soFar()
 	s := LeaseStatus{Lease: w.lease.Lease(), Read: p.Read, Failures: p.Failures, Failing: p.Failing, Unsaved: p.Unsaved}
 	s.Lease.Position, s.Lease.Attempts = p.Position, p.Attempts
-	s.Activity, s.Since = w.past.activity()
-	s.Errors = w.past.standing()
+	s.Activity, s.Since = w.activity.get()
+	s.Errors = w.troubles.standing()
 	return s
 }
 
-// past is what was last seen of a run or a lease, for those who ask for its status.
-type past struct {
+// latest is a value that was last seen, and when.
+type latest[T any] struct {
+	mu    sync.Mutex
+	value T
+	at    time.Time
+}
+
+func (l *latest[T]) set(value T) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.value, l.at = value, time.Now()
+}
+
+func (l *latest[T]) get() (value T, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.value, l.at
+}
+
+// troubles are the last errors of each origin.
+type troubles struct {
 	mu     sync.Mutex
-	doing  Activity
-	since  time.Time
-	last   Round
-	at     time.Time
 	errors map[Origin]*Error
 }
 
-// begin notes what the work is about from now on.
-func (p *past) begin(a Activity) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.doing, p.since = a, time.Now()
-}
-
-func (p *past) activity() (Activity, time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.doing, p.since
-}
-
-// over notes a round.
-func (p *past) over(r Round) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.last, p.at = r, time.Now()
-}
-
-func (p *past) round() (Round, time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.last, p.at
-}
-
-// failed notes an error, which stands until mended is called for its origin.
-func (p *past) failed(err *Error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.errors == nil {
-		p.errors = map[Origin]*Error{}
+// add has an error stand until its origin is mended.
+func (t *troubles) add(err *Error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.errors == nil {
+		t.errors = map[Origin]*Error{}
 	}
-	p.errors[err.Origin] = err
+	t.errors[err.Origin] = err
 }
 
-func (p *past) mended(from ...Origin) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (t *troubles) mended(from ...Origin) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for _, origin := range from {
-		delete(p.errors, origin)
+		delete(t.errors, origin)
 	}
 }
 
-func (p *past) standing() []*Error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.SortedFunc(maps.Values(p.errors), func(a, b *Error) int { return cmp.Compare(a.Origin, b.Origin) })
+func (t *troubles) standing() []*Error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.SortedFunc(maps.Values(t.errors), func(a, b *Error) int { return cmp.Compare(a.Origin, b.Origin) })
 }

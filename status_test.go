@@ -3,6 +3,7 @@ package changefeed_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -235,5 +236,30 @@ func TestJoinedHooksAreAllCalled(t *testing.T) {
 	failure := "source: " + errDownstream.Error()
 	if want := []string{"a ready", "a " + failure, "b " + failure, "b -FF lost"}; !slices.Equal(called, want) {
 		t.Errorf("called %q, want %q", called, want)
+	}
+}
+
+// No hook is forgotten when hooks are joined.
+func TestEachHookIsJoined(t *testing.T) {
+	calls := 0
+	var all changefeed.Hooks
+	fields := reflect.ValueOf(&all).Elem()
+	for i := range fields.NumField() {
+		fields.Field(i).Set(reflect.MakeFunc(fields.Field(i).Type(), func([]reflect.Value) []reflect.Value {
+			calls++
+			return nil
+		}))
+	}
+	joined := reflect.ValueOf(changefeed.JoinHooks(changefeed.Hooks{}, all, all, changefeed.Hooks{}))
+	for i := range joined.NumField() {
+		calls = 0
+		hook := joined.Field(i)
+		args := make([]reflect.Value, hook.Type().NumIn())
+		for n := range args {
+			args[n] = reflect.Zero(hook.Type().In(n))
+		}
+		if hook.Call(args); calls != 2 {
+			t.Errorf("%s is called %d times, want twice", joined.Type().Field(i).Name, calls)
+		}
 	}
 }

@@ -16,10 +16,11 @@ import (
 // tenure is the time for which this process holds a lease. Its contexts are named after
 // what ends them.
 type tenure struct {
-	r     *run
-	lease Record // as acquired
-	rng   *mathrand.Rand
-	past  past
+	r        *run
+	lease    Record // as acquired
+	rng      *mathrand.Rand
+	activity latest[Activity]
+	troubles troubles
 
 	// untilLost ends, with the cause, when the lease is lost or given up: nothing may be
 	// written for it after that, and its handler must end.
@@ -90,13 +91,13 @@ func (t *tenure) report(ctx context.Context, from Origin, err error) {
 // raise calls Hooks.Error, and has the error stand until something of its origin succeeds.
 func (t *tenure) raise(from Origin, err error) {
 	raised := &Error{Origin: from, Lease: t.lease.Token, Err: err}
-	t.past.failed(raised)
+	t.troubles.add(raised)
 	t.r.hooks.Error(raised)
 }
 
 // backoff pauses after so many failures in a row, for as long as the work goes on.
 func (t *tenure) backoff(failures int) {
-	t.past.begin(ActivityFailing)
+	t.activity.set(ActivityFailing)
 	pause(t.untilStopped, t.r.backoff(t.rng, failures))
 }
 
@@ -131,7 +132,7 @@ func (w *worker) work() Reason {
 	if e.why != ReasonStuck && w.untilLost.Err() != nil {
 		e = ending{why: ReasonLost}
 	}
-	w.past.begin(ActivityEnding)
+	w.activity.set(ActivityEnding)
 	e.why = w.delegate.close(e.why)
 	why := w.giveUp(e)
 	w.r.hooks.Released(w.lease.Lease(), why)
@@ -178,7 +179,7 @@ func (w *worker) begin() ending {
 		}
 	}
 	if !w.lease.Fence.IsZero() {
-		w.past.begin(ActivityFenced)
+		w.activity.set(ActivityFenced)
 		if !pause(w.untilStopped, w.r.view.until(w.lease.Fence)) {
 			return w.ending()
 		}
@@ -236,7 +237,7 @@ func (w *worker) read() (page Page, e ending) {
 		if throttled := (*ThrottledError)(nil); errors.As(err, &throttled) {
 			wait = max(wait, throttled.After)
 		}
-		w.past.begin(ActivityFailing)
+		w.activity.set(ActivityFailing)
 		pause(w.untilStopped, wait)
 	}
 	return page, w.ending()
@@ -250,11 +251,11 @@ func (w *worker) readOnce() (Page, error) {
 	if p.Limit > 0 {
 		o.MaxItems = p.Limit
 	}
-	w.past.begin(ActivityReading)
+	w.activity.set(ActivityReading)
 	begun := time.Now()
 	page, err := w.r.source.Read(ctx, w.lease.Range, p.Read, o)
 	if err == nil {
-		w.past.mended(OriginSource)
+		w.troubles.mended(OriginSource)
 	}
 	w.r.hooks.ReadDone(ReadDone{Lease: w.lease.Token, Changes: len(page.Changes), Charge: page.Charge, Duration: time.Since(begun), Err: err})
 	return page, err
@@ -304,7 +305,7 @@ func (w *worker) pass(next Position) {
 
 // rest waits after an empty page, until there may be more.
 func (w *worker) rest() {
-	w.past.begin(ActivityWaiting)
+	w.activity.set(ActivityWaiting)
 	if waiter, ok := w.r.source.(Waiter); ok {
 		w.await(waiter)
 		return

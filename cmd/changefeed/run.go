@@ -162,7 +162,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 	defer ending.watch()()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	o.feed.Hooks = endingHooks(changefeed.LogHooks(log), end)
+	o.feed.Hooks = changefeed.JoinHooks(changefeed.LogHooks(log), endingHooks(end))
 	if o.once {
 		defer o.endWhenHandled(ctx, end, monitored.Source, store)()
 	}
@@ -209,15 +209,12 @@ func (o *runOptions) refusal(err error, leases place.Address) error {
 // endingHooks end the processor when a container was deleted and made anew: no further
 // attempt can succeed with the resource ids of the old one, while the changes of the new
 // one wait. A supervisor starts it again.
-func endingHooks(h changefeed.Hooks, end context.CancelCauseFunc) changefeed.Hooks {
-	tell := h.Error
-	h.Error = func(err *changefeed.Error) {
-		tell(err)
+func endingHooks(end context.CancelCauseFunc) changefeed.Hooks {
+	return changefeed.Hooks{Error: func(err *changefeed.Error) {
 		if errors.Is(err, cosmos.ErrMadeAnew) {
 			end(err)
 		}
-	}
-	return h
+	}}
 }
 
 // check checks the flags that are no addresses, and completes the options of the processor.
