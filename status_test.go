@@ -244,8 +244,8 @@ func TestEachHookIsJoined(t *testing.T) {
 	calls := 0
 	var all changefeed.Hooks
 	fields := reflect.ValueOf(&all).Elem()
-	for i := range fields.NumField() {
-		fields.Field(i).Set(reflect.MakeFunc(fields.Field(i).Type(), func([]reflect.Value) []reflect.Value {
+	for _, field := range fields.Fields() {
+		field.Set(reflect.MakeFunc(field.Type(), func([]reflect.Value) []reflect.Value {
 			calls++
 			return nil
 		}))
