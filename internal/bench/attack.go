@@ -43,7 +43,7 @@ type siege struct {
 	peak  atomic.Int64 // bytes of the server
 
 	mu    sync.Mutex
-	wrong []error // what happened to clients with a key
+	wrong []error // errors of clients with a key
 }
 
 // blame records something that should not have happened to a client with a key.
@@ -125,7 +125,7 @@ func (g *siege) serve(ctx context.Context, d time.Duration) (sorted []float64, e
 	return sorted, err
 }
 
-// read reads at a steady rate. A read that begins late, because the one before it took
+// read reads at a steady rate. A read that begins late, because the read before it took
 // long, counts from when it was due: otherwise a server that stops would be measured once
 // and not for every client that waits.
 func (g *siege) read(ctx context.Context, w *socket) (waits []float64) {
@@ -172,7 +172,7 @@ func (g *siege) wait(ctx context.Context) {
 	}
 }
 
-// arrive connects new clients with a key, one after the other.
+// arrive connects new clients with a key, again and again.
 func (g *siege) arrive(ctx context.Context) {
 	op := readOne(g.t.docs)
 	for pause.For(ctx, attackNewcomer) == nil {

@@ -24,7 +24,7 @@ import (
 // Figures, and how they are measured: baseline and subject in turns, medians compared.
 // Other work of the machine then hits both alike, and a single slow round moves neither.
 
-// Figure is the result of one benchmark.
+// Figure is the result of a benchmark.
 type Figure struct {
 	Name     string   `json:"name"`
 	Value    float64  `json:"value"`
@@ -52,7 +52,7 @@ func (f *Figure) AtMost(limit float64) {
 	f.Target, f.OK = fmt.Sprintf("≤ %g %s", limit, f.Unit), f.Value <= limit
 }
 
-// A Benchmark is one measurement.
+// A Benchmark is a measurement, with its name.
 type Benchmark struct {
 	Name  string
 	About string // the subject and its baseline, for a help
@@ -90,10 +90,10 @@ func Choose(all []Benchmark, wanted []string) ([]Benchmark, error) {
 	return slices.DeleteFunc(slices.Clone(all), func(b Benchmark) bool { return !slices.Contains(wanted, b.Name) }), nil
 }
 
-// Measure runs benchmarks one after the other in a new directory below dir, which is
-// removed again, or below the system's if dir is empty. It writes a table of their figures
-// to out or, with asJSON, each figure as soon as it is measured, and its progress to log.
-// Its error is [ErrInterrupted] after the end of ctx.
+// Measure runs benchmarks in their order in a new directory below dir, which is removed
+// again, or below the system's if dir is empty. It writes a table of their figures to out
+// or, with asJSON, each figure as soon as it is measured, and its progress to log. Its
+// error is [ErrInterrupted] after the end of ctx.
 func Measure(ctx context.Context, chosen []Benchmark, dir string, out, log io.Writer, asJSON bool) error {
 	dir, err := os.MkdirTemp(dir, "changefeed-bench-")
 	if err != nil {

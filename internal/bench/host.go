@@ -22,7 +22,7 @@ import (
 
 // Servers in processes of their own: changefeed serve, and the echo that is its baseline.
 // So their memory and processor time can be told from those of the load, and the load
-// cannot use what the server has in memory.
+// cannot use the memory of the server.
 
 // host is a server in a process of its own.
 type host struct {
@@ -39,8 +39,7 @@ const (
 )
 
 // EchoName is the command of the binary that calls [ServeEcho]. Benchmarks start it, and
-// serve, by running their own executable again: it is the one binary that is sure to be
-// there.
+// serve, by running their own executable again: that binary is sure to be there.
 const EchoName = "bench-echo"
 
 // startHost runs a command of this binary that prints the JSON of its endpoint and key as

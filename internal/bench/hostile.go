@@ -52,8 +52,8 @@ func hostileDocument(n int) []byte {
 	return fmt.Appendf(nil, `{"id":"hostile-%d","city":%q,"a":[%s],"s":%q}`, n, hostileKey, a.String()[1:], strings.Repeat("x", 10_000))
 }
 
-// attackQueries has hostile queries run, one after the other on each of several
-// connections, and pages read slowly on others.
+// attackQueries has hostile queries run, on each of several connections in turn, and pages
+// read slowly on others.
 func attackQueries(ctx context.Context, g *siege) (string, error) {
 	var met outcomes
 	errs := make([]error, hostiles+slowReaders)

@@ -21,9 +21,9 @@ const (
 	idleLeases  = 1000
 	idleWatch   = 17 * time.Second // in which each lease is renewed once
 	idleHeap    = 64               // MB
-	idleCPU     = 0.1              // of one core
+	idleCPU     = 0.1              // of a core
 	bytesPerMB  = 1 << 20
-	fullCollect = 2 // collections after which what finalizers held is gone
+	fullCollect = 2 // collections, after which nothing is held by finalizers
 )
 
 // idle1000 measures the heap and the processor time of leases that have nothing to do.

@@ -133,7 +133,7 @@ func overwrite3M(ctx context.Context, s *Site) (f Figure, err error) {
 	if err != nil {
 		return f, err
 	}
-	if err := l.reopen(); err != nil { // what pending_3m has left in memory goes
+	if err := l.reopen(); err != nil { // nothing of pending_3m stays in memory
 		return f, err
 	}
 	opened := l.opened

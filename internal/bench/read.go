@@ -65,7 +65,7 @@ func (s *Site) books(ctx context.Context) (*library, error) {
 	if _, err := l.read(ctx, func(p changefeed.Page) error { return l.bare.fill(p.Changes) }); err != nil {
 		return nil, err
 	}
-	if err := l.shut(); err != nil { // what is still in memory comes to the tables
+	if err := l.shut(); err != nil { // the rest in memory comes to the tables
 		return nil, err
 	}
 	return l, l.open(dir, filepath.Join(s.dir, "bare"))
@@ -159,7 +159,7 @@ func (s *Site) compareReads(ctx context.Context, f *Figure, subject, baseline fu
 	return nil
 }
 
-// readOnly reads the feed and nothing else. What the round before has left is collected first.
+// readOnly reads the feed and nothing else. Garbage of the round before is collected first.
 func (l *library) readOnly(ctx context.Context) (perSecond float64, err error) {
 	runtime.GC()
 	return l.read(ctx, func(changefeed.Page) error { return nil })

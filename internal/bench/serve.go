@@ -33,7 +33,7 @@ const (
 	upsertHeader = "x-ms-documentdb-is-upsert: true\r\n"
 )
 
-// wired is a server that benchmarks load, beside one that only echoes.
+// wired is a server that benchmarks load, beside another that only echoes.
 type wired struct {
 	served, echo *host
 	docs         int
@@ -122,7 +122,7 @@ func (t *wired) each(job func(w *socket, worker int) error) error {
 	return errors.Join(errs...)
 }
 
-// postBatch upserts n documents of one city in one batch.
+// postBatch upserts n documents of a city in a batch.
 func postBatch(w *socket, first, n, status int) error {
 	var ops bytes.Buffer
 	key, _ := docOf(first)

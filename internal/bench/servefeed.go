@@ -61,8 +61,8 @@ func serveFeed(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// readFeed reads all of the feed over one connection, one partition after the other, and
-// raises page to the bytes of the largest page.
+// readFeed reads all of the feed over one connection, partition after partition, and raises
+// page to the bytes of the largest page.
 func (t *wired) readFeed(page *int) (perSecond float64, err error) {
 	begun := time.Now()
 	total := 0
@@ -79,7 +79,7 @@ func (t *wired) readFeed(page *int) (perSecond float64, err error) {
 	return float64(total) / time.Since(begun).Seconds(), nil
 }
 
-// readPartition counts the documents in the feed of one partition.
+// readPartition counts the documents in the feed of a partition.
 func (t *wired) readPartition(partition int, page *int) (n int, err error) {
 	for etag := ""; ; {
 		a, err := t.served.sockets[0].do(feedRequest(partition, etag, "x-ms-max-item-count: "+strconv.Itoa(feedPageItems)+"\r\n"))
@@ -93,7 +93,7 @@ func (t *wired) readPartition(partition int, page *int) (n int, err error) {
 	}
 }
 
-// feedRequest asks for the changes of a partition after an ETag; without one, from the beginning.
+// feedRequest asks for the changes of a partition after an ETag; without it, from the beginning.
 func feedRequest(partition int, etag, header string) request {
 	header += "A-IM: Incremental Feed\r\nx-ms-documentdb-partitionkeyrangeid: " + strconv.Itoa(partition) + "\r\n"
 	if etag != "" {
@@ -140,7 +140,8 @@ func serveFollow(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// following is a writer and a reader at the same time, and what each has seen when.
+// following is a writer and a reader at the same time, with the times at which each saw a
+// document.
 type following struct {
 	t          *wired
 	mu         sync.Mutex

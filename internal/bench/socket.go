@@ -21,7 +21,7 @@ import (
 // take as much of the processor as the server, on the same machine, and so halve every
 // figure.
 
-// socket is one keep-alive connection.
+// socket is a keep-alive connection.
 type socket struct {
 	conn   net.Conn
 	in     *bufio.Reader
@@ -35,8 +35,8 @@ type socket struct {
 
 // request is a request as a socket sends it.
 type request struct {
-	method, path string // path is the escaped one, and unescaped the same
-	kind, link   string // what is signed
+	method, path string // path needs no escapes
+	kind, link   string // both are signed
 	header       string // further lines, each with its end
 	body         []byte
 }
@@ -51,7 +51,7 @@ type answer struct {
 	body         []byte
 }
 
-// socketTimeout bounds one request of the load generator.
+// socketTimeout bounds a request of the load generator.
 const socketTimeout = time.Minute
 
 // dialSocket connects to a server.

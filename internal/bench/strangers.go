@@ -20,7 +20,7 @@ const (
 	strangers      = 10_000 // connections without a key, at once
 	strangerPause  = 5 * time.Second
 	strangerRate   = 2000 // that connect in a second
-	strangerSource = 4    // addresses that they come from; one is that of the clients with a key
+	strangerSource = 4    // addresses that they come from; the first is also that of clients with a key
 )
 
 // strangerLines are sent by strangers: nothing, half a header, and a whole request without

@@ -65,7 +65,7 @@ func docOf(n int) (key changefeed.PartitionKey, body []byte) {
 // docID is the id of document n.
 func docID(n int) string { return "doc-" + strconv.Itoa(n) }
 
-// fillWith writes n documents, those of a city in one batch.
+// fillWith writes n documents, those of a city in a batch.
 func fillWith(ctx context.Context, c *docstore.Container, n int) error {
 	var next atomic.Int64
 	return together(ctx, writers, func(ctx context.Context) error {
@@ -78,7 +78,7 @@ func fillWith(ctx context.Context, c *docstore.Container, n int) error {
 	})
 }
 
-// together runs n goroutines until all have returned, or one has failed.
+// together runs n goroutines until all have returned or any has failed.
 func together(parent context.Context, n int, work func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)

@@ -41,7 +41,7 @@ type deed int
 const (
 	stopIt  deed = iota // as by SIGTERM
 	killIt              // as by kill -9
-	mergeIt             // merge the partition with the next one
+	mergeIt             // merge the partition with the next
 	splitIt             // split it
 )
 
@@ -63,7 +63,7 @@ func newAmbush(rng *rand.Rand) ambush {
 		at:    point{callNames[rng.IntN(len(callNames))], phase(rng.IntN(4))},
 		count: rng.IntN(30), deed: deed(rng.IntN(4)),
 	}
-	if a.deed >= mergeIt { // what is in the middle of a split is about partitions
+	if a.deed >= mergeIt { // the middle of a split is about partitions
 		a.at.call, a.count = ofSplits[rng.IntN(len(ofSplits))], rng.IntN(8)
 	}
 	return a

@@ -59,8 +59,8 @@ func (i *instance) wait(delay time.Duration) {
 	i.sound = later(i.sound, until)
 }
 
-// disturb does something to one process or to the stores: the faults that all worlds have,
-// and those of this one.
+// disturb does something to a process or to the stores: the faults that all worlds have,
+// and those of this world.
 func (w *world) disturb() {
 	alive := w.living()
 	if len(alive) == 0 {
@@ -164,7 +164,7 @@ func (w *world) splitAt(c *docstore.Container, place string) {
 	}
 }
 
-// mergeAt merges the partition that holds a key with the next one, or the one before.
+// mergeAt merges the partition that holds a key with the next, or with the one before.
 func (w *world) mergeAt(c *docstore.Container, place string) {
 	partitions, err := c.Partitions(w.ctx)
 	if err != nil || len(partitions) < 2 {

@@ -16,7 +16,7 @@ import (
 type wall struct {
 	mu    sync.Mutex
 	off   time.Duration
-	wrote map[int64]time.Time // by what is in the store
+	wrote map[int64]time.Time // by the time in the store
 }
 
 // step moves the clock from now on.

@@ -38,8 +38,8 @@ type request struct {
 	told  int64
 
 	ending ending
-	etag   string                       // of what a write has stored, if anybody has told
-	listed map[string]changefeed.Record // what a listing has shown, by lease token
+	etag   string                       // of the stored record, if it is known
+	listed map[string]changefeed.Record // as a listing has shown them, by lease token
 }
 
 // sight is a record that was shown to somebody, by a listing or in following the leases.
@@ -101,7 +101,7 @@ func (s seen) List(ctx context.Context) ([]changefeed.Record, time.Time, error) 
 	return records, now, err
 }
 
-// Follow may show old records: it is no listing, but it does prove what was written.
+// Follow may show old records: it is no listing, but it does prove that they were written.
 func (s seenFollowed) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 	records, next, now, err := s.store.(changefeed.Follower).Follow(ctx, cursor)
 	s.h.sight(records)

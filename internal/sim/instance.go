@@ -11,7 +11,7 @@ import (
 
 // Processes: each an instance of the real processor, on a network of its own.
 
-// instance is one process of the fleet.
+// instance is a process of the fleet.
 type instance struct {
 	name  string
 	link  *link
@@ -39,7 +39,7 @@ func (i *instance) isDead() bool { return i.dead.Load() }
 // isForeign reports that all promises hold for it.
 func (i *instance) isForeign() bool { return false }
 
-// start runs a new process under a name, which an old one may still use.
+// start runs a new process under a name, which an old process may still use.
 func (w *world) start(name string) {
 	i := &instance{name: name, world: w, sound: time.Now()}
 	i.link = &link{by: i, rng: w.fork(), skew: time.Duration(w.rng.Int64N(int64(10*time.Minute))) - 5*time.Minute}

@@ -19,7 +19,7 @@ import (
 // none before it was sent or after it was answered, explains every answer when
 //
 //   - a write is carried out exactly if its ETag is the stored one
-//   - a listing shows what was written last
+//   - a listing shows the last write
 //   - a lease is written by who owns it. Who does not may only take it: when it is free,
 //     or when its owner has been silent for its expiration, or at any time if it then does
 //     not move the position before that time has passed
@@ -222,7 +222,7 @@ func (l *look) writes(r record) (next record, allowed bool) {
 	}
 	if r.owner != l.me && !again {
 		if next.owner != l.me || next.token != r.token {
-			return next, false // neither the owner's write nor one that takes the lease
+			return next, false // neither by the owner nor to take the lease
 		}
 		if r.owner.name != "" {
 			barred = max(barred, r.sent+r.valid)

@@ -35,7 +35,7 @@ type ledger struct {
 	written, delivered, again int
 }
 
-// version is one state of one item.
+// version is a state of an item.
 type version struct {
 	key changefeed.PartitionKey
 	id  string
@@ -48,14 +48,14 @@ type entry struct {
 	at  time.Time
 }
 
-// actor is a process: one of ours, or a .NET host.
+// actor is a process: ours, or a .NET host.
 type actor interface {
 	fmt.Stringer
 	isDead() bool
 	isForeign() bool
 }
 
-// call is one call of a handler that has not returned.
+// call is a call of a handler that has not returned.
 type call struct {
 	by      actor
 	begun   time.Time
@@ -74,7 +74,7 @@ func newLedger(mode changefeed.Mode, hash epk.Kind) *ledger {
 	}
 }
 
-// event is one line of a run's trace, formatted only if somebody wants to read it.
+// event is a line of a run's trace, formatted only if somebody wants to read it.
 type event struct {
 	at     time.Time
 	format string
@@ -156,8 +156,8 @@ func (g *ledger) place(key changefeed.PartitionKey) string {
 	return place
 }
 
-// handOver checks a batch before it is handled: it is what the model expects, nothing
-// earlier of the same keys is owed, and nobody else is at work on them.
+// handOver checks a batch before it is handled: the model expects it, nothing earlier of
+// the same keys is owed, and nobody else is at work on them.
 func (g *ledger) handOver(ctx context.Context, by *instance, b *changefeed.Batch) *call {
 	made := &call{by: by, begun: time.Now(), token: b.LeaseToken, of: b.Range, changes: b.Changes, ctx: ctx, tenure: newTenure(by)}
 	g.mu.Lock()
@@ -199,8 +199,9 @@ func (g *ledger) hand(made *call) {
 	g.calls[made] = true
 }
 
-// mayMeet tells that a process may begin on a range while another one is at work there: a
-// .NET host begins on what it steals at once, and whom it steals from hears of it later.
+// mayMeet reports whether a process may begin on a range while another is at work there: a
+// .NET host begins at once on a lease that it steals, and its former owner hears of that
+// later.
 func (g *ledger) mayMeet(comer, holder *call) bool {
 	steals := comer.by.isForeign() && !holder.by.isForeign()
 	isRobbed := !comer.by.isForeign() && holder.by.isForeign() && comer.tenure.began.Before(holder.begun)
@@ -209,7 +210,7 @@ func (g *ledger) mayMeet(comer, holder *call) bool {
 
 func versionOf(c changefeed.Change) version { return version{c.PartitionKey, c.ID, c.LSN} }
 
-// end notes that a call has returned, and with success what it has handled.
+// end records that a call has returned and, with success, its changes as handled.
 func (g *ledger) end(c *call, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -242,7 +243,7 @@ func (g *ledger) done(v version) {
 	delete(g.open, v)
 }
 
-// owed lists what was written and never handled.
+// owed lists the changes that were written and never handled.
 func (g *ledger) owed() (missing []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

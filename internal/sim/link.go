@@ -11,12 +11,12 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// errNetwork is what a broken link answers.
+// errNetwork is the answer of a broken link.
 var errNetwork = errors.New("network: connection reset")
 
-// link is the network between one instance and the stores. It delays, loses requests,
-// loses replies, delivers requests that the caller has given up on, throttles, freezes
-// the whole instance, and breaks for a while or for good.
+// link is the network between an instance and the stores. It delays, loses requests, loses
+// replies, delivers requests that the caller has given up on, throttles, freezes the whole
+// instance, and breaks for a while or for good.
 type link struct {
 	by   *instance
 	skew time.Duration // the store's clock as this instance sees it
@@ -31,7 +31,7 @@ type link struct {
 	wall   wall      // the clock that the instance writes into documents
 }
 
-// fate is the lot of one request.
+// fate is the lot of a request.
 type fate struct {
 	before, after time.Duration
 	err           error // instead of the effect
@@ -117,7 +117,7 @@ func (l *link) thawed() time.Time {
 	return l.frozen
 }
 
-// A parcel is one call of a process that crosses its link.
+// A parcel is a call of a process that crosses its link.
 type parcel struct {
 	call string
 	of   changefeed.Range // that it is about

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// The model of the leases: what each must say after each write. It follows the reads and
+// The model of the leases: their contents after each write. It follows the reads and
 // batches of every process, so it knows the positions that a lease may have, and how often
 // the next batch has failed.
 
@@ -29,19 +29,19 @@ type kept struct {
 	by *instance // that wrote it
 }
 
-// place is one lease in one process.
+// place is a lease in a process.
 type place struct {
 	by    *instance
 	token string
 }
 
-// reading is what one process reads.
+// reading is a range that a process reads.
 type reading struct {
 	by *instance
 	of changefeed.Range
 }
 
-// page is one answer to a read.
+// page is an answer to a read.
 type page struct {
 	from, next  string
 	first, last int64 // LSNs
@@ -64,7 +64,7 @@ type tenure struct {
 	last     string           // token after the last batch that it has passed
 	idle     []string         // tokens after that which it has come to, and found nothing
 	from     string           // token before the batch in hand
-	base     string           // what last was then
+	base     string           // last as of then
 }
 
 // newModel is the model of a unit without leases.

@@ -6,7 +6,7 @@ import (
 )
 
 // Starvation: a lease or an instance without its turn although nothing is wrong. Other
-// checkers look at what happens; this one looks at what does not.
+// checkers look at events; this one looks for events that are missing.
 
 // patience is how long a lease or an instance may wait for its turn while its process is
 // sound: requests fail all the same, and pauses after failures take up to half a minute.

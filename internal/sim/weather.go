@@ -48,7 +48,7 @@ func newWeather(seed uint64) weather {
 	case 1:
 		y.removal = ofOthers
 	}
-	if y.foreign { // .NET hosts know nothing of retired leases, nor of two for one range
+	if y.foreign { // .NET hosts know nothing of retired leases, nor of two for a range
 		y.late, y.keepers = false, false
 	}
 	for range rng.IntN(6) {
@@ -61,8 +61,8 @@ func newWeather(seed uint64) weather {
 // checked in such worlds only.
 func (y weather) isPlain() bool { return !y.steps && !y.foreign && y.removal == noRemoval }
 
-// intervals sets those of one instance. An instance that shares leases with .NET hosts,
-// which do not know its expiration, must not count on a longer one than theirs.
+// intervals sets those of an instance. An instance that shares leases with .NET hosts,
+// which do not know its expiration, must not count on a longer expiration than theirs.
 func (y weather) intervals(rng *rand.Rand, o *changefeed.Options) {
 	if !y.uneven {
 		return

@@ -66,7 +66,7 @@ func (g *ledger) created(by *instance, l changefeed.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if l.Free() {
-		g.model.leases[l.Token] = kept{l, nil} // its maker may be at work on an earlier one, which was deleted
+		g.model.leases[l.Token] = kept{l, nil} // its maker may be at work on an earlier lease, which was deleted
 	} else {
 		g.model.leases[l.Token], g.model.owned[place{by, l.Token}] = kept{l, by}, time.Now()
 	}

@@ -2,7 +2,7 @@
 // processor over the real embedded store, with a network between them that loses,
 // delays and repeats, with processes that stop, die, freeze and come back under the same
 // name, with partitions that split and merge, and with handlers that fail. Beside this
-// each seed draws some of what a world may have as well (see weather): handlers that
+// each seed draws some of the further faults of a world (see weather): handlers that
 // checkpoint by hand and late, writes that arrive minutes after their callers gave up,
 // replies later than a lease is trusted, intervals that differ among instances, no right to
 // delete, records that an operator deletes, clocks that step, a lease container of several
@@ -17,7 +17,7 @@
 //   - of one partition key, nothing is handed over while something earlier is unfinished
 //   - no range is handled by two owners at one instant
 //   - after every write a lease is where the model has it: all before its position is done,
-//     the position is one that its writer has reached and no further back than before, a
+//     its writer has reached the position, which is no further back than before, a
 //     child's is its parent's, and the attempts are those of the batch that is next
 //   - each batch has the right attempt number, and the checkpoint before it is stored
 //   - no lease with changes, and no instance, is left without its turn while its process is sound
@@ -47,7 +47,7 @@ type Bug func(changefeed.LeaseStore) changefeed.LeaseStore
 // faultyTime is how long there are faults, in virtual time.
 const faultyTime = 10 * time.Minute
 
-// world is the state of one run.
+// world is the state of a run.
 type world struct {
 	ctx     context.Context
 	rng     *rand.Rand // of the chaos goroutine
@@ -84,8 +84,8 @@ type world struct {
 	diceSeed *rand.Rand
 }
 
-// Run plays one seed and returns the promises that were broken and, if any were, the trace
-// of the run. It must be called inside a synctest bubble.
+// Run plays a seed and returns the promises that were broken and, if any were, the trace of
+// the run. It must be called inside a synctest bubble.
 func Run(ctx context.Context, seed uint64, bug Bug) (broken []string, story string, err error) {
 	goroutines := inBubble()
 	w, err := newWorld(ctx, seed, bug)
@@ -172,7 +172,7 @@ func (w *world) drawUnit() {
 	case w.rng.IntN(3) == 0:
 		w.mode = changefeed.AllVersionsAndDeletes
 		if w.weather.removal == ofLeases {
-			w.weather.removal = noRemoval // what was written since a lease is made anew cannot be had in this mode
+			w.weather.removal = noRemoval // a lease that is made anew cannot read older changes in this mode
 		}
 	case w.rng.IntN(2) == 0:
 		w.start0 = changefeed.FromBeginning()
@@ -185,7 +185,7 @@ func (w *world) drawUnit() {
 // fork is a generator of its own, so that goroutines do not depend on each other's draws.
 func (w *world) fork() *rand.Rand { return rand.New(rand.NewPCG(w.rng.Uint64(), w.rng.Uint64())) }
 
-// dice is a generator for one call of a handler.
+// dice is a generator for a call of a handler.
 func (w *world) dice() *rand.Rand {
 	w.diceMu.Lock()
 	defer w.diceMu.Unlock()
@@ -250,7 +250,7 @@ func (w *world) commit(ctx context.Context, dice *rand.Rand, city, value string)
 	}
 	results, err := w.orders.Commit(context.WithoutCancel(ctx), key, writes)
 	if err != nil {
-		return // a delete of what is not there refuses the batch
+		return // a delete of a missing item refuses the batch
 	}
 	for i, r := range results {
 		w.ledger.wrote(key, writes[i].ID, r.LSN, writes[i].Op == changefeed.WriteDelete)

@@ -24,8 +24,8 @@ import (
 const (
 	theirRebalance100  = 645
 	theirRebalance1000 = 2152
-	theirTakeover300   = 60 + 321 // of the one for Java
-	theirTakeover2     = 71       // of the one for Java, seen with one survivor
+	theirTakeover300   = 60 + 321 // of Java's
+	theirTakeover2     = 71       // of Java's, seen with a single survivor
 	theirIdleRequests  = 7
 )
 
