@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/millrace/changefeed"
 )
@@ -46,9 +47,10 @@ type transaction struct {
 
 // committer is the goroutine through which all writes go.
 type committer struct {
-	db    *DB
-	queue chan *transaction
-	ended chan struct{} // closed at its end
+	db     *DB
+	queue  chan *transaction
+	ended  chan struct{} // closed at its end
+	recent recent
 }
 
 // submit hands a transaction to the committer and waits for its end. When ctx ends first,
@@ -113,20 +115,33 @@ func (k *committer) commit(first *transaction) (left *transaction) {
 	g := k.group()
 	g.take(first)
 	for left == nil && first.control == nil && len(g.txs) < maxGroup && g.bytes < maxGroupBytes {
-		select {
-		case tx := <-k.queue:
-			if tx.control != nil {
-				left = tx
-				continue
-			}
-			g.take(tx)
-			continue
-		default:
+		tx := k.nextWaiting()
+		if tx == nil {
+			break
 		}
-		break
+		if tx.control != nil {
+			left = tx
+			continue
+		}
+		g.take(tx)
 	}
 	g.finish()
 	return left
+}
+
+// nextWaiting returns the next transaction of the queue, nil for none. An empty queue is
+// looked at again when the goroutines that are ready have run: among them are callers with
+// transactions, which then share this group's batch and flush.
+func (k *committer) nextWaiting() *transaction {
+	for range 2 {
+		select {
+		case tx := <-k.queue:
+			return tx
+		default:
+			runtime.Gosched()
+		}
+	}
+	return nil
 }
 
 // group is what goes to the disk in one write.
@@ -162,7 +177,7 @@ type delta struct {
 }
 
 func (k *committer) group() *group {
-	return &group{db: k.db, overlay: newOverlay(k.db.eng), heads: map[*Container]*nextHead{}}
+	return &group{db: k.db, overlay: newOverlay(k.db.eng, &k.recent), heads: map[*Container]*nextHead{}}
 }
 
 // head returns the container's next head.
@@ -239,7 +254,7 @@ func (g *group) write() error {
 	}
 	size := 0
 	for i := range g.changes {
-		size += len(g.changes[i].key) + len(g.changes[i].value) + 16
+		size += len(g.changes[i].key) + len(g.changes[i].value) + len(g.changes[i].body) + 16
 	}
 	w := g.db.eng.newBatch(size + 256*len(g.heads) + 64)
 	for _, r := range g.ranges {
@@ -260,6 +275,7 @@ func (g *group) write() error {
 	g.db.safe.Store(seq)
 	g.db.settled.open()
 	g.db.dropped.add(g.ranges)
+	g.recent.note(g)
 	g.db.wroteSome()
 	return nil
 }

@@ -23,9 +23,9 @@ func newTagger() tagger {
 
 // tag returns the next ETag, with its quotes, in groups like those of the service.
 func (t tagger) tag() string {
-	n := strconv.FormatUint(t.next.Add(1)|1<<63, 16) // 16 digits
-	b := make([]byte, 0, 2+len(t.run)+len(n)+3)
-	b = append(append(append(b, '"'), t.run...), '-')
+	var digits, short [48]byte
+	n := strconv.AppendUint(digits[:0], t.next.Add(1)|1<<63, 16) // 16 digits
+	b := append(append(append(short[:0], '"'), t.run...), '-')
 	b = append(append(append(b, n[:4]...), '-'), n[4:]...)
 	return string(append(b, '"'))
 }

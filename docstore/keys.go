@@ -333,8 +333,11 @@ func decodeSlot(b []byte) (slot, error) {
 	return p, nil
 }
 
-func (e *entry) encode() []byte {
-	b := make([]byte, 0, 64+len(e.epk)+len(e.pk)+len(e.id)+len(e.etag)+len(e.body))
+func (e *entry) encode() []byte { return append(e.head(e.body), e.body...) }
+
+// head returns the fields of an entry before its body, with room for more.
+func (e *entry) head(more []byte) []byte {
+	b := make([]byte, 0, 64+len(e.epk)+len(e.pk)+len(e.id)+len(e.etag)+len(more))
 	b = append(b, byte(e.op))
 	b = appendText(b, e.epk)
 	b = binary.AppendUvarint(b, uint64(e.prev))
@@ -343,8 +346,7 @@ func (e *entry) encode() []byte {
 	b = binary.AppendVarint(b, int64(e.ttl))
 	b = appendText(b, e.pk)
 	b = appendText(b, e.id)
-	b = appendText(b, e.etag)
-	return append(b, e.body...)
+	return appendText(b, e.etag)
 }
 
 // peekEntry reads the beginning of an entry: operation and epk, which decide whether a

@@ -1,18 +1,25 @@
 package docstore
 
+import "slices"
+
 // overlay is the keys that a group has changed so far, over the engine's state: a write
 // sees those of the group before it, and those of a refused transaction are taken back.
 type overlay struct {
 	eng     *engine
+	recent  *recent
 	changes []change
 	latest  map[string]int // key to its last change
 }
 
-func newOverlay(eng *engine) overlay { return overlay{eng: eng, latest: map[string]int{}} }
+func newOverlay(eng *engine, r *recent) overlay {
+	const usual = 16 // changes; a write has four or more
+	return overlay{eng: eng, recent: r, changes: make([]change, 0, usual), latest: make(map[string]int, usual)}
+}
 
 // change is one key to set or, with drop, to remove.
 type change struct {
 	key, value []byte
+	body       []byte // the rest of the value, which is large and therefore not joined to it
 	drop       bool
 	size       int // of the value dropped, where known
 	before     int // the change of the same key before this one, or -1
@@ -21,12 +28,23 @@ type change struct {
 // get is the value of a key as the group has it so far.
 func (o *overlay) get(key []byte) ([]byte, bool, error) {
 	if i, ok := o.latest[string(key)]; ok {
-		return o.changes[i].value, !o.changes[i].drop, nil
+		ch := &o.changes[i]
+		return append(slices.Clip(ch.value), ch.body...), !ch.drop, nil
+	}
+	if value, ok := o.recent.slots[string(key)]; ok {
+		return value, true, nil
 	}
 	return o.eng.get(nil, key)
 }
 
 func (o *overlay) set(key, value []byte) { o.add(change{key: key, value: value}) }
+
+// setEntry sets a version in a log, and returns the size of its value.
+func (o *overlay) setEntry(key []byte, e *entry) int {
+	head := e.head(nil)
+	o.add(change{key: key, value: head, body: e.body})
+	return len(head) + len(e.body)
+}
 
 // drop removes a key, whose value has this size where that is known.
 func (o *overlay) drop(key []byte, size int) { o.add(change{key: key, drop: true, size: size}) }
@@ -60,7 +78,7 @@ func (o *overlay) fill(b batch) {
 		switch {
 		case o.latest[string(ch.key)] != i:
 		case !ch.drop:
-			b.set(ch.key, ch.value)
+			b.set(ch.key, ch.value, ch.body...)
 		case ch.size > 0:
 			b.dropSized(ch.key, ch.size)
 		default:

@@ -234,10 +234,9 @@ func (w *write) put() (changefeed.Result, error) {
 		e.op, e.prev, e.prevIdx = opReplace, w.old.lsn, w.old.idx
 		w.supersede()
 	}
-	value := e.encode()
-	w.tx.group.set(logKey(tableLog, c, w.at), value)
+	size := w.tx.group.setEntry(logKey(tableLog, c, w.at), &e)
 	w.tx.group.lives(h.c, w.at, 1)
-	now := slot{addr: w.at, time: h.time, ttl: w.ttl, size: len(value), etag: w.etag, uniq: w.uniq, born: born}
+	now := slot{addr: w.at, time: h.time, ttl: w.ttl, size: size, etag: w.etag, uniq: w.uniq, born: born}
 	w.tx.group.set(w.key, now.encode())
 	if w.ttl > 0 {
 		w.tx.group.set(ttlKey(c, h.time+int64(w.ttl)*1000, w.tx.epk, w.tx.pk, w.id), nil)
