@@ -30,12 +30,12 @@ func (r *run) bootstrap(ctx context.Context) error {
 	}
 }
 
-// hopeless tells answers of a source or a store that trying again cannot mend.
+// hopeless reports whether trying again cannot mend what a source or a store answers.
 func hopeless(err error) bool {
 	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrForbidden) || errors.Is(err, ErrBadRequest)
 }
 
-// tryBootstrap tells whether the unit is ready, or refused for good: then there is an
+// tryBootstrap reports whether the unit is ready, or refused for good: then there is an
 // error too. It is neither, without an error, while another instance creates the leases.
 func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 	if err := r.view.list(ctx, time.Now()); err != nil {
@@ -190,7 +190,7 @@ type flaw struct {
 
 // checkCover looks whether the leases tile the key space. A hole is repaired under the
 // lock, from where the unit began. Leases that overlap are reported: which of them is
-// right cannot be told from here.
+// right is not known here.
 func (b *balancer) checkCover(ctx context.Context) {
 	flaws := b.overlaps()
 	if open := b.holes(); len(open) > 0 {
@@ -247,7 +247,7 @@ func (b *balancer) lasting(found []flaw) (lasting []flaw) {
 }
 
 // holes are the ranges that have no lease. One that another kind of processor keeps, or
-// that is damaged but tells its range, is reported and left alone: whoever reads there,
+// that is damaged but has its range, is reported and left alone: whoever reads there,
 // or mends it, must not find a second one.
 func (r *run) holes() []Range {
 	all, bad := r.view.leases()
@@ -256,7 +256,7 @@ func (r *run) holes() []Range {
 	return holes(FullRange(), all)
 }
 
-// overlaps are the leases whose ranges overlap and that nobody was told of.
+// overlaps are the leases whose ranges overlap and that were not reported yet.
 func (b *balancer) overlaps() (found []flaw) {
 	add := func(of Record, id string, err error) {
 		if !b.reported[id] {

@@ -14,7 +14,7 @@ import (
 type Op uint8
 
 const (
-	// OpUpsert is a create or a replace: latest-version mode does not tell which.
+	// OpUpsert is a create or a replace: latest-version mode does not say which.
 	OpUpsert Op = iota
 	// OpCreate is the first version of an item. All versions and deletes only.
 	OpCreate
@@ -122,7 +122,7 @@ func (b *Batch) Checkpoint(ctx context.Context) error {
 // transactional batch. Stores prove it with changefeedtest.TestCommitter.
 type Committer interface {
 	// Commit applies all writes or none, in order, with one LSN. The error of a
-	// refused write is a [*WriteError] that tells which. At most 100 writes and 2 MB.
+	// refused write is a [*WriteError] that names it. At most 100 writes and 2 MB.
 	// A key that is none, or not that of an item, is an [ErrBadRequest]. After any other
 	// error than these, also that of an ended ctx, the batch may have been applied.
 	Commit(ctx context.Context, key PartitionKey, writes []Write) ([]Result, error)

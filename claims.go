@@ -6,8 +6,8 @@ import (
 )
 
 // claims are the ranges that this process works on, or is about to. A range is claimed
-// before anything is written for it: the feed of the leases may tell the rounds of a write
-// before the writer hears of it.
+// before anything is written for it: the feed of the leases may show the rounds a write
+// before the writer has its answer.
 type claims struct {
 	mu       sync.Mutex
 	workers  map[Range]*worker // nil while the lease is being acquired
@@ -62,7 +62,7 @@ func (c *claims) worker(of Range) (w *worker, claimed bool) {
 	return w, claimed
 }
 
-// all are the workers, and whether they were told to stop.
+// all are the workers, and whether they were stopped.
 func (c *claims) all() (workers []*worker, stopping bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

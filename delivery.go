@@ -98,7 +98,7 @@ func (d *deliverer) shrink(on *delivery) {
 	})
 }
 
-// isDivisible tells a page that holds more than one transaction.
+// isDivisible reports whether a page holds more than one transaction.
 func isDivisible(page Page) bool {
 	return page.Changes[0].LSN != page.Changes[len(page.Changes)-1].LSN
 }

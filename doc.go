@@ -12,7 +12,7 @@
 //   - A [Handler] is your code. It gets one [Batch] of a lease at a time.
 //   - A [Processor] ties them together; each [Processor.Run] is one instance.
 //   - A [Committer] writes items, several of one partition key in one transaction.
-//   - [Pull] reads a feed without leases; [Estimate] tells how far a unit is behind.
+//   - [Pull] reads a feed without leases; [Estimate] measures the lag of a unit.
 //
 // # Use
 //

@@ -20,7 +20,7 @@ var (
 	ErrForbidden = errors.New("forbidden")
 	// ErrGone: the range spans several physical partitions, because one was split.
 	ErrGone = errors.New("partition key range is gone")
-	// ErrTooOld: all versions and deletes no longer retains the changes behind this position.
+	// ErrTooOld: all versions and deletes no longer retains the changes after this position.
 	ErrTooOld = errors.New("position is older than the retention")
 	// ErrThrottled: the store asks for a pause; see [ThrottledError].
 	ErrThrottled = errors.New("request rate is too large")
@@ -110,12 +110,12 @@ func some(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// ThrottledError is the [ErrThrottled] that tells how long to wait.
+// ThrottledError is the [ErrThrottled] with the time to wait.
 type ThrottledError struct {
 	After time.Duration
 }
 
-// Error tells the pause.
+// Error names the pause.
 func (e *ThrottledError) Error() string {
 	return fmt.Sprintf("%v: retry after %v", ErrThrottled, e.After)
 }
@@ -132,7 +132,7 @@ type PanicError struct {
 // Error is the panic's value; the stack is in Stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v", e.Value) }
 
-// Origin tells where an [Error] arose.
+// Origin is where an [Error] arose.
 type Origin string
 
 // The origins of errors.
@@ -150,7 +150,7 @@ type Error struct {
 	Err    error
 }
 
-// Error tells origin, lease and cause.
+// Error names origin, lease and cause.
 func (e *Error) Error() string {
 	if e.Lease == "" {
 		return fmt.Sprintf("%s: %v", e.Origin, e.Err)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Lag is how far one lease is behind its range.
+// Lag is what one lease has still to handle of its range.
 type Lag struct {
 	Lease   Lease
 	Pending int64 // changes that are not checkpointed yet
@@ -35,10 +35,10 @@ func (l Lag) Age(now time.Time) time.Duration {
 	return max(0, now.Sub(l.Oldest))
 }
 
-// Estimate tells the lag of every lease of a unit, without taking part in it. It is
+// Estimate measures the lag of every lease of a unit, without taking part in it. It is
 // right before the first checkpoint, because a lease knows where it begins, and after a
 // split that no instance has seen yet, because it then asks all partitions of the range.
-// What cannot be told of one lease is in its Err and does not spoil the others.
+// A lag that is not known has its reason in Err and does not spoil the others.
 //
 // A source that is a [Counter] counts, which takes it longer the more there is. Of another
 // one Estimate reads the first change of each lease, and up to 500 of one that shares its
@@ -85,7 +85,7 @@ type meter struct {
 }
 
 // Small backlogs of leases that share a partition are read and counted, because their
-// distance tells little.
+// distance says little.
 const (
 	countPage = 100 // changes a page
 	countMost = 500 // changes a lease

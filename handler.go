@@ -190,7 +190,7 @@ func (d *delegate) patience(result <-chan error, cancel context.CancelCauseFunc)
 	}
 }
 
-// verdict tells a handler's own failure from one that we caused by ending its context.
+// verdict separates a handler's own failure from one that we caused by ending its context.
 func verdict(ctx context.Context, err error) (outcome, error) {
 	switch cause := context.Cause(ctx); {
 	case err == nil:

@@ -149,13 +149,13 @@ func (s State) String() string { return cmp.Or(string(s), "live") }
 
 func (s State) isKnown() bool { return s == StateLive || s == StateSplitting || s == StateRetired }
 
-// Free tells a lease without an owner.
+// Free reports whether the lease has no owner.
 func (l Record) Free() bool { return l.Owner == "" }
 
 // owner is the process that the lease belongs to.
 func (l Record) owner() balance.Owner { return balance.Owner{Instance: l.Owner, Epoch: l.Epoch} }
 
-// expired tells whether the owner has been silent for too long by the store's clock.
+// expired reports whether the owner has been silent for too long by the store's clock.
 func (l Record) expired(now time.Time, expiration time.Duration) bool {
 	return now.After(l.expiry(expiration))
 }

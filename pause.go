@@ -60,7 +60,7 @@ func jitter(rng *mathrand.Rand, d time.Duration) time.Duration {
 	return d - d/10 + time.Duration(rng.Int64N(int64(d/5)+1))
 }
 
-// pause waits and tells whether it was for the whole time.
+// pause waits and reports whether it was for the whole time.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

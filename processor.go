@@ -26,7 +26,7 @@ type Processor struct {
 	runs []*run // that are under way
 }
 
-// New makes a processor. The lease store tells the deployment unit: processors with the
+// New makes a processor. The lease store names the deployment unit: processors with the
 // same store name share the work, those with different names each see every change.
 // An option that makes no sense is an [*OptionError].
 func New(source Source, leases LeaseStore, handler Handler, o Options) (*Processor, error) {
@@ -125,7 +125,7 @@ func (p *Processor) newRun(ctx context.Context) *run {
 	return r
 }
 
-// epochLength is how many letters tell the processes of one instance name apart: 60 bits.
+// epochLength is how many letters an epoch has, to separate the processes of one name: 60 bits.
 const epochLength = 12
 
 // leave ends the work: others hear that we go, batches in hand are drained, and leases

@@ -43,13 +43,13 @@ func (l Record) generation() int {
 
 func (l *Record) setGeneration(n int) { l.setProperty(generationProperty, strconv.Itoa(n)) }
 
-// isOurs tells a lease that this processor has made and no other kind holds.
+// isOurs reports whether this processor has made the lease and no other kind holds it.
 func (l Record) isOurs() bool {
 	_, made := l.Properties[generationProperty]
 	return made && l.Kind == KindLease && l.Version == 1 && l.Err == nil && l.State.isKnown() && (l.Free() || l.Epoch != "")
 }
 
-// covers tells whether a lease is redundant: it is live, and leases of higher rank cover
+// covers reports whether a lease is redundant: it is live, and leases of higher rank cover
 // its range.
 func (v *view) covers(l Record) bool {
 	if l.State != StateLive || !l.isOurs() {
@@ -95,7 +95,7 @@ func (v *view) ranking() (above func(l, o Record) bool) {
 	}
 }
 
-// above tells whether a lease ranks higher than another one. It is false when that cannot be told.
+// above reports whether a lease ranks higher than another one. It is false when the two cannot be compared.
 func (l Record) above(o Record) bool {
 	further, comparable := l.Position.compare(o.Position)
 	return comparable && cmp.Or(
@@ -132,7 +132,7 @@ func (p Position) lsn() (n uint64, ok bool) {
 	return n, err == nil
 }
 
-// untouched tells a lease of ours that nobody has ever taken.
+// untouched reports whether a lease is ours and nobody has ever taken it.
 func (l Record) untouched() bool { return l.isOurs() && l.Free() && l.Expiration == 0 }
 
 // dropRedundant has our workers give up the leases that others cover.

@@ -278,7 +278,7 @@ func (b *balancer) tryTake(ctx context.Context, seen Record) bool {
 	return true
 }
 
-// fence tells until when, by the store's clock, the new owner of a lease must wait: an
+// fence is until when, by the store's clock, the new owner of a lease must wait: an
 // owner that did not give it away trusts it until it would have expired, and hears of
 // us only when it next writes.
 func (b *balancer) fence(seen Record) time.Time {
@@ -315,7 +315,7 @@ func (r *run) wake() {
 // processors do.
 const atOnce = 25
 
-// report tells Hooks.Error, unless the error is only that ctx has ended.
+// report calls Hooks.Error, unless the error is only that ctx has ended.
 func (r *run) report(ctx context.Context, from Origin, lease string, err error) {
 	if err == nil || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return

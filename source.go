@@ -15,7 +15,7 @@ type Source interface {
 	// Partitions lists the physical partitions; their ranges tile the key space.
 	Partitions(ctx context.Context) ([]Partition, error)
 
-	// Read returns the changes of r after from, in LSN order, and the position behind
+	// Read returns the changes of r after from, in LSN order, and the position after
 	// them; an empty page when there are none yet, whose Next may still have moved.
 	// Changes of one transaction are never cut between pages. It returns [ErrGone] when
 	// r spans more than one physical partition (after a split), [ErrTooOld] when the
@@ -85,9 +85,9 @@ type Page struct {
 	Charge  float64  // request units
 	Range   Range    // the range read; set by [Pull]
 
-	// Ahead tells a page without changes whose position lies after the end of the feed, which
+	// Ahead is set for a page without changes whose position lies after the end of the feed, which
 	// is then Head: the position is that of another feed, or of a state that a backup does
-	// not have. A source that cannot tell leaves it false.
+	// not have. A source that does not know leaves it false.
 	Ahead bool
 }
 
@@ -99,7 +99,7 @@ type Position struct {
 	Start Start
 }
 
-// At is the position behind a continuation token.
+// At is the position of a continuation token.
 func At(token string) Position { return Position{Token: token} }
 
 // String is the token, or the start when there is none.
@@ -141,16 +141,16 @@ func ParseRange(text string) (Range, error) {
 
 func isHex(s string) bool { return strings.Trim(s, "0123456789ABCDEF") == "" }
 
-// Empty tells a range that holds no key.
+// Empty reports whether the range holds no key.
 func (r Range) Empty() bool { return r.Min >= r.Max }
 
-// Contains tells whether all of o lies in r.
+// Contains reports whether all of o lies in r.
 func (r Range) Contains(o Range) bool { return r.Min <= o.Min && o.Max <= r.Max }
 
-// Holds tells whether the key with this effective partition key lies in r.
+// Holds reports whether the key with this effective partition key lies in r.
 func (r Range) Holds(epk string) bool { return r.Min <= epk && epk < r.Max }
 
-// Overlaps tells whether r and o share a key.
+// Overlaps reports whether r and o share a key.
 func (r Range) Overlaps(o Range) bool { return !r.Intersect(o).Empty() }
 
 // Intersect is the part that r and o share; it may be empty.

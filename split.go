@@ -52,7 +52,7 @@ func (w *worker) split() Reason {
 }
 
 // replace does the three steps, from wherever an earlier try has come to. When the worker
-// is told to stop it makes no further child. It does nothing, without an error, when one
+// is stopped it makes no further child. It does nothing, without an error, when one
 // partition holds the range again because a merge came after the split.
 func (w *worker) replace() (done bool, err error) {
 	ctx, cancel := context.WithTimeout(w.untilDrained, storeTimeout)

@@ -36,13 +36,13 @@ func FromAgo(d time.Duration) Start {
 	return Start{at: time.Now().UTC().Add(-d).Round(0), ago: d}
 }
 
-// IsZero tells that no start was chosen.
+// IsZero reports that no start was chosen.
 func (s Start) IsZero() bool { return s == Start{} }
 
-// IsNow tells a start from now, which the zero Start is too.
+// IsNow reports whether the start is from now, as the zero Start is.
 func (s Start) IsNow() bool { return !s.beginning && s.at.IsZero() }
 
-// IsBeginning tells a start from the beginning.
+// IsBeginning reports whether the start is from the beginning.
 func (s Start) IsBeginning() bool { return s.beginning }
 
 // Time is the start time, zero for the other kinds.
@@ -225,7 +225,7 @@ func (r *run) checkPlaced() error {
 	return nil
 }
 
-// unplaced tells a lease that does not say where it begins.
+// unplaced reports whether a lease does not say where it begins.
 func (l Record) unplaced() bool {
 	return l.Err == nil && l.State != StateRetired && l.Position.Token == "" && l.Position.Start.IsZero()
 }

@@ -58,7 +58,7 @@ const (
 	ActivityEnding   Activity = "is given up"
 )
 
-// Status tells of each call of Run that is under way, in the order of their beginnings. It
+// Status describes each call of Run that is under way, in the order of their beginnings. It
 // asks nobody, waits for nothing and holds nothing up, so a health check may call it often.
 func (p *Processor) Status() []Status {
 	p.mu.Lock()
@@ -71,7 +71,7 @@ func (p *Processor) Status() []Status {
 	return all
 }
 
-// enter and exit keep the runs that Status tells of.
+// enter and exit keep the runs that Status describes.
 func (p *Processor) enter(r *run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

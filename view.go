@@ -22,7 +22,7 @@ type view struct {
 	byID    map[string]Record
 	heardAt map[string]time.Time // when a record was last written by us, or heard of
 	told    time.Time            // the store's time ...
-	toldAt  time.Time            // ... when it was told; from then on our monotonic clock counts
+	toldAt  time.Time            // ... when we got that; from then on our monotonic clock counts
 	listed  time.Time            // when the last listing was asked for; zero is stale
 	doubted time.Time            // when it was last distrusted
 }
@@ -144,7 +144,7 @@ func (v *view) distrust() {
 	v.listed, v.doubted = time.Time{}, time.Now()
 }
 
-// put records what was written, or heard of. It tells whether that is news: another
+// put records what was written, or heard of. It reports whether that is news: another
 // owner, state or record, and not just a renewal.
 func (v *view) put(l Record) bool {
 	v.mu.Lock()
@@ -157,7 +157,7 @@ func (v *view) put(l Record) bool {
 	return !known || old.Owner != l.Owner || old.Epoch != l.Epoch || old.State != l.State
 }
 
-// heard records what a follower was told.
+// heard records what a follower got.
 func (v *view) heard(changed []Record, now time.Time) (news bool) {
 	for _, l := range changed {
 		news = v.put(l) || news
@@ -192,7 +192,7 @@ func (v *view) get(id string) (Record, bool) {
 	return l, ok
 }
 
-// now is the store's time, by our own monotonic clock since it was last told.
+// now is the store's time, by our own monotonic clock since the store last gave it.
 func (v *view) now() time.Time {
 	v.mu.Lock()
 	defer v.mu.Unlock()

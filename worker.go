@@ -27,14 +27,14 @@ type tenure struct {
 	untilLost context.Context
 	lose      context.CancelCauseFunc
 
-	// untilStopped ends with untilLost, and when the worker is told to stop: nothing new
+	// untilStopped ends with untilLost, and when the worker is stopped: nothing new
 	// is begun after that, but a batch in hand may go on and is still stored.
 	untilStopped context.Context
 	end          context.CancelFunc
-	stopped      atomic.Pointer[ending] // why, if it was told
+	stopped      atomic.Pointer[ending] // why, if it was stopped
 
-	// untilDrained ends with untilLost, and two drain times after the worker was told to
-	// stop: what is not stored by then is not waited for, because Run must return.
+	// untilDrained ends with untilLost, and two drain times after the worker was
+	// stopped: what is not stored by then is not waited for, because Run must return.
 	untilDrained context.Context
 }
 
@@ -63,7 +63,7 @@ func (r *run) newTenure(l Record) *tenure {
 	return t
 }
 
-// stop tells the worker to end; who says so first counts.
+// stop has the worker end; the first ending counts.
 func (t *tenure) stop(e ending) bool {
 	first := t.stopped.CompareAndSwap(nil, &e)
 	t.end()
@@ -121,7 +121,7 @@ func newWorker(r *run, l Record, started time.Time) *worker {
 	return w
 }
 
-// work works until the lease is to be given up, gives it up, and tells why.
+// work works until the lease is to be given up, gives it up, and returns why.
 func (w *worker) work() Reason {
 	var keeping sync.WaitGroup
 	keeping.Go(w.keeper.keep)
@@ -261,7 +261,7 @@ func (w *worker) readOnce() (Page, error) {
 	return page, err
 }
 
-// whole tells whether one partition holds the range: then a source that says it is gone
+// whole reports whether one partition holds the range: then a source that says it is gone
 // does not know its own partitions yet, and there is nothing to split.
 func (w *worker) whole() bool {
 	ctx, cancel := context.WithTimeout(w.untilStopped, readTimeout)

@@ -49,7 +49,7 @@ func narrowHelp(plain func(*cobra.Command, []string), cmd *cobra.Command, args [
 	cmd.SetOut(&text)
 	plain(cmd, args)
 	cmd.SetOut(to)
-	_, _ = io.WriteString(to, terminal.Fold(text.String(), terminal.Narrow)) // nobody reads it then
+	_, _ = io.WriteString(to, terminal.Reflow(text.String(), terminal.Narrow)) // nobody reads it then
 }
 
 // unknown refuses arguments that should have been the name of a command, and suggests one.

@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// Fold puts the lines of a paragraph together and cuts them anew. Of an indented line it folds what stands in its last
+// Reflow puts the lines of a paragraph together and cuts them anew. Of an indented line it folds what stands in its last
 // column; a line of one column, as an example is, stays as it is, because it may be copied.
-func Fold(text string, room int) string {
+func Reflow(text string, room int) string {
 	var lines, paragraph []string
 	end := func() {
 		if len(paragraph) > 0 {
