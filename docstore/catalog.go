@@ -14,8 +14,8 @@ import (
 // is taken, [changefeed.ErrNotFound] when the database does not exist, and
 // [changefeed.ErrBadRequest] when the specification is refused.
 func (db *DB) CreateContainer(ctx context.Context, s ContainerSpec) (*Container, error) {
-	// The layout is made here and only named in the committer: hashing and parsing need
-	// no turn, and all writers wait for the committer.
+	// The layout is made here and only named in the committer, because all writers wait
+	// for the committer.
 	l, err := newLayout(s)
 	if err != nil {
 		return nil, fmt.Errorf("create container %q: %w", s.ID, err)

@@ -92,7 +92,7 @@ func (k *committer) do(ctx context.Context, f func(*group) error) error {
 	return k.submit(ctx, &transaction{control: f})
 }
 
-// run is the goroutine. Requests that are still queued when it ends find that out
+// run is the goroutine. Transactions that are still queued when it ends find that out
 // themselves: one more may come at any time.
 func (k *committer) run() {
 	defer close(k.ended)

@@ -84,7 +84,7 @@ const (
 	formatNoTally = "1"
 )
 
-// maxQueue is how many requests wait for the committer before writers block: two full
+// maxQueue is how many transactions wait for the committer before writers block: two full
 // groups, so the committer finds the next group ready after the disk.
 const maxQueue = 1024
 

@@ -131,7 +131,7 @@ func parseTTL(raw []byte) (int, error) {
 }
 
 // render returns the document as it is stored up to its system properties, with room for
-// those: some are known only when the write has its turn.
+// those: some are known only in the committer.
 func (d *document) render(room int) []byte {
 	b := append(make([]byte, 0, len("{,}")+d.user.Size()+room), '{')
 	return append(d.user.Append(b, d.body), ',')

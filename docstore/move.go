@@ -21,8 +21,8 @@ import (
 // new one, their order would be lost, because logs are merged by LSN alone.
 
 const (
-	// A group and a turn are short, because writers wait for the group, and expiry and
-	// retention of all containers wait for the turn.
+	// A group is short, because writers wait for it, and so is a turn of the sweeper,
+	// because expiry and retention of all containers wait for it.
 	moveChunk = 1 << 20                // bytes in one group; its last LSN may exceed them
 	moveTurn  = 250 * time.Millisecond // before the sweeper looks after other things
 )

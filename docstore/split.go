@@ -48,8 +48,8 @@ func (c *Container) SplitAt(ctx context.Context, id, cut string) ([]changefeed.P
 }
 
 // splitAt counts the documents below the cut in a snapshot, outside the committer,
-// because a count of millions would hold up all writers. The watch, set in the same
-// turn as the snapshot is taken, counts the writes that come after the snapshot.
+// because a count of millions would hold up all writers. The watch, set
+// together with the snapshot, counts the writes that come after the snapshot.
 func (c *Container) splitAt(ctx context.Context, id, cut string) ([]changefeed.Partition, error) {
 	var p *partition
 	var v view
