@@ -161,7 +161,7 @@ func (g *following) run(ctx context.Context) error {
 	var wrote, read error
 	var work sync.WaitGroup
 	work.Go(func() { wrote = g.write(ctx) })
-	work.Go(func() { read = g.read(ctx, from) })
+	work.Go(func() { read = g.follow(ctx, from) })
 	work.Wait()
 	return errors.Join(wrote, read)
 }
@@ -203,8 +203,8 @@ func (g *following) finish() {
 	g.done = true
 }
 
-// read follows the feed until all that was written has come.
-func (g *following) read(ctx context.Context, etag string) error {
+// follow reads the feed until all that was written has come.
+func (g *following) follow(ctx context.Context, etag string) error {
 	for last := time.Now(); ctx.Err() == nil; {
 		a, err := g.t.served.sockets[2].do(feedRequest(0, etag, feedPoll))
 		if err != nil {

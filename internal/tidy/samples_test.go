@@ -80,6 +80,10 @@ var samples = []badSample{
 	{"testing", "but for packages that are for tests", "-- a/a.go --\npackage a\nimport \"testing\"\n-- b/b.go --\npackage b\nimport _ \"testing/synctest\"\n" +
 		"-- b/b_test.go --\npackage b\nimport \"testing\"\n-- changefeedtest/a.go --\npackage changefeedtest\nimport \"testing\"\n", "a/a.go b/b.go"},
 
+	{"words", "one name in one package", "-- a/a.go --\npackage a\nfunc (t T) run() {}\nfunc (t *U) run() {}\nfunc (t V) run() {}\nfunc (t W) Run() {}\n" +
+		"-- a/b.go --\npackage a\nfunc (t W) run() {}\n-- b/b.go --\npackage b\nfunc (t T) run() {}\n", "a:run"},
+	{"words", "an interface has the name, and three are few", "-- a/a.go --\npackage a\ntype i interface {\n\teval()\n}\n" +
+		"func (t T) eval() {}\nfunc (t U) eval() {}\nfunc (t V) eval() {}\nfunc (t W) eval() {}\nfunc (t T) add() {}\nfunc (t U) add() {}\nfunc (t V) add() {}\n", ""},
 	{"doc-name", "functions, methods and types", "-- a.go --\npackage m\n// It works.\nfunc F() {}\n// This too.\nfunc (t T) m() {}\n// Ts are many.\ntype T int\n" +
 		"type (\n\t// Here.\n\tU int\n)\n", "a.go:F a.go:T a.go:T.m a.go:U"},
 	{"doc-name", "an article, and what has none", "-- a.go --\npackage m\n// A T is.\ntype T int\n// m works.\nfunc (t T) m() {}\nfunc f() {}\n// Here:\ntype (\n\t// V is.\n\tV int\n)\n", ""},

@@ -28,6 +28,7 @@ const (
 	maxRootFiles  = 26
 	maxRootLines  = 5000
 	maxRootNames  = 150 // that are exported, methods and fields aside
+	maxOneWord    = 3   // types of a package with a method of one unexported name
 	maxInterface  = 4
 	maxMethods    = 40
 	testAllowance = 2
@@ -57,6 +58,7 @@ var rules = []rule{
 	{"root-size", "the root package stays small enough to know by heart", checkRootSize},
 	{"package-doc", "go doc shows only a comment attached to the package clause", checkPackageDoc},
 	{"methods", "a type with many methods has several owners: each is a type", checkMethods},
+	{"words", "a word that means five things in one package is looked up five times", checkWords},
 	{"testing", "a program that imports testing has its flags, and tests decide nothing in what is shipped", checkTesting},
 	{"doc-name", "a comment that begins with the name is found by it, and is about it", checkDocName},
 	{"exported-doc", "an exported name is a promise, so it says which", checkExportedDoc},

@@ -63,16 +63,16 @@ func (r *Run) Add(doc []byte) error { return r.AddRest(doc, 0) }
 // JOIN.
 func (r *Run) AddRest(doc []byte, done int) error {
 	for _, s := range r.apart {
-		if err := s.add(doc, 0); err != nil {
+		if err := s.document(doc, 0); err != nil {
 			return err
 		}
 	}
-	return r.query.add(doc, done)
+	return r.query.document(doc, done)
 }
 
-// add feeds a document to the innermost plan. Without FROM a query has one row, of no
+// document feeds a document to the innermost plan. Without FROM a query has one row, of no
 // document.
-func (s *collection) add(doc []byte, done int) error {
+func (s *collection) document(doc []byte, done int) error {
 	if s.plans[0].inputs == 0 {
 		return nil // without FROM, there is one row, of no document
 	}

@@ -1,0 +1,148 @@
+package tidy
+
+import (
+	"fmt"
+	"go/ast"
+	"maps"
+	"slices"
+)
+
+// checkFileLength finds files that are longer than a reader keeps in mind.
+func checkFileLength(r *repo) (found []finding) {
+	for _, f := range r.files {
+		if n := f.lines(); n > limit(f, maxFileLines) {
+			found = append(found, finding{f.path, fmt.Sprintf("%d lines, limit %d", n, limit(f, maxFileLines))})
+		}
+	}
+	return found
+}
+
+// checkFuncLength finds functions that do not fit on a screen.
+func checkFuncLength(r *repo) (found []finding) {
+	for _, f := range r.files {
+		for _, d := range f.ast.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			n := r.fset.Position(fn.End()).Line - r.fset.Position(fn.Pos()).Line + 1
+			if n > limit(f, maxFuncLines) {
+				found = append(found, r.find(f.path+":"+declName(fn), fn, "%d lines, limit %d", n, limit(f, maxFuncLines)))
+			}
+		}
+	}
+	return found
+}
+
+// limit returns the limit for a file, which is larger for tests.
+func limit(f *file, n int) int {
+	if f.test {
+		return n * testAllowance
+	}
+	return n
+}
+
+func isTest(f *file) bool { return f.test }
+
+// checkRootSize counts the files, lines and exported names of the root package.
+func checkRootSize(r *repo) (found []finding) {
+	root := slices.DeleteFunc(r.in("."), isTest)
+	lines, names := 0, 0
+	for _, f := range root {
+		lines += f.lines()
+		for _, d := range f.ast.Decls {
+			names += exported(d)
+		}
+	}
+	for _, c := range []struct {
+		what      string
+		got, most int
+	}{{"code files", len(root), maxRootFiles}, {"lines", lines, maxRootLines}, {"exported names", names, maxRootNames}} {
+		if c.got > c.most {
+			found = append(found, finding{".", fmt.Sprintf("%d %s, limit %d", c.got, c.what, c.most)})
+		}
+	}
+	return found
+}
+
+// exported counts the exported names that a declaration brings, methods aside.
+func exported(d ast.Decl) (n int) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Recv == nil && d.Name.IsExported() {
+			n++
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			for _, name := range specNames(spec) {
+				if name.IsExported() {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
+func checkMethods(r *repo) (found []finding) {
+	methods := map[string]int{}
+	for _, f := range r.code() {
+		for _, d := range f.ast.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
+				methods[f.dir+":"+receiver(fn)]++
+			}
+		}
+	}
+	for _, where := range slices.Sorted(maps.Keys(methods)) {
+		if n := methods[where]; n > maxMethods {
+			found = append(found, finding{where, fmt.Sprintf("%d methods, limit %d", n, maxMethods)})
+		}
+	}
+	return found
+}
+
+// checkWords counts the types of a package that have a method of one unexported name. A method of an interface of the
+// package has to have its name, so it does not count, and neither do packages of tests.
+func checkWords(r *repo) (found []finding) {
+	types := map[string]map[string]bool{}
+	var fixed []string
+	for _, f := range r.code() {
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				if n.Recv != nil && !n.Name.IsExported() {
+					where := f.dir + ":" + n.Name.Name
+					if types[where] == nil {
+						types[where] = map[string]bool{}
+					}
+					types[where][receiver(n)] = true
+				}
+			case *ast.InterfaceType:
+				for _, m := range n.Methods.List {
+					for _, name := range m.Names {
+						fixed = append(fixed, f.dir+":"+name.Name)
+					}
+				}
+			}
+			return true
+		})
+	}
+	for _, where := range slices.Sorted(maps.Keys(types)) {
+		if n := len(types[where]); n > maxOneWord && !slices.Contains(fixed, where) {
+			found = append(found, finding{where, fmt.Sprintf("a method of %d types, limit %d", n, maxOneWord)})
+		}
+	}
+	return found
+}
+
+// checkInterfaces finds interfaces that are larger than an implementer likes.
+func checkInterfaces(r *repo) (found []finding) {
+	for _, f := range r.code() {
+		for where, n := range nodes(f) {
+			if t, ok := n.(*ast.InterfaceType); ok && t.Methods.NumFields() > maxInterface {
+				found = append(found, r.find(where, n, "interface of %d methods, limit %d", t.Methods.NumFields(), maxInterface))
+			}
+		}
+	}
+	return found
+}
