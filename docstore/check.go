@@ -47,7 +47,7 @@ func (k *checker) each(from, to []byte, f func(key, value []byte) error) (err er
 	if err != nil {
 		return err
 	}
-	defer it.finish(&err, "close cursor")
+	defer it.closeInto(&err, "close cursor")
 	for ok := it.first(); ok; ok = it.next() {
 		if err := k.read(1); err != nil {
 			return err

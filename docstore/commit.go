@@ -168,7 +168,7 @@ type nextHead struct {
 }
 
 // due notes a time for the sweeper.
-func (h *nextHead) due(at int64) { h.next.add(at) }
+func (h *nextHead) due(at int64) { h.next.note(at) }
 
 // delta is the change of a partition's number of documents.
 type delta struct {
@@ -212,7 +212,7 @@ func (g *group) take(tx *transaction) {
 	part := h.l.at(tx.epk)
 	docs, touched := h.parts[part]
 	for again := true; again; {
-		if tx.err = tx.run(g, h); tx.err == nil {
+		if tx.err = tx.execute(g, h); tx.err == nil {
 			return
 		}
 		g.rollback(mark)

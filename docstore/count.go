@@ -91,8 +91,8 @@ func (k *counter) count(ctx context.Context, n uint32, sel selection) (err error
 	}
 	f.stop = func(lsn int64) bool { return lsn > edge }
 	found := false
-	err = f.run(ctx, &k.l.spec, func(e *entry, _ addr) (bool, error) {
-		k.add(1, e.time)
+	err = f.walk(ctx, &k.l.spec, func(e *entry, _ addr) (bool, error) {
+		k.found(1, e.time)
 		found = true
 		return true, nil
 	})
@@ -109,14 +109,14 @@ func (k *counter) count(ctx context.Context, n uint32, sel selection) (err error
 	}
 	f.stop = nil
 	t.jump(first)
-	return f.run(ctx, &k.l.spec, func(e *entry, _ addr) (bool, error) {
-		k.add(0, e.time)
+	return f.walk(ctx, &k.l.spec, func(e *entry, _ addr) (bool, error) {
+		k.found(0, e.time)
 		return false, nil
 	})
 }
 
-// add adds changes, of which the oldest has this time.
-func (k *counter) add(items, at int64) {
+// found adds changes, of which the oldest has this time.
+func (k *counter) found(items, at int64) {
 	k.total.Items += items
 	if at := time.UnixMilli(at).UTC(); k.total.Oldest.IsZero() || at.Before(k.total.Oldest) {
 		k.total.Oldest = at
@@ -126,7 +126,7 @@ func (k *counter) add(items, at int64) {
 // open opens the feed of one log in (sel.lsn, upTo].
 func (k *counter) open(n uint32, sel selection, upTo int64) (*feed, error) {
 	f := &feed{sel: sel, now: k.now}
-	if err := f.add(moment{k.c, k.l, upTo}, n, k.view.cursor); err != nil {
+	if err := f.openLog(moment{k.c, k.l, upTo}, n, k.view.cursor); err != nil {
 		return nil, errors.Join(err, f.close())
 	}
 	return f, nil
@@ -158,7 +158,7 @@ func (k *counter) tallied(n uint32, after int64) (items, first int64, err error)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer it.finish(&err, "close cursor")
+	defer it.closeInto(&err, "close cursor")
 	last := size.end(k.head)
 	for ok := it.first(); ok; ok = it.next() {
 		at, err := splitTally(tailOf(it.key()))
@@ -232,7 +232,7 @@ func (k *counter) expiredByIndex(n uint32, after int64) (items int64, err error)
 	if err != nil {
 		return 0, err
 	}
-	defer it.finish(&err, "close cursor")
+	defer it.closeInto(&err, "close cursor")
 	for ok := it.first(); ok; ok = it.next() {
 		_, doc, err := splitTTL(tailOf(it.key()))
 		if err != nil {

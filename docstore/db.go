@@ -119,7 +119,7 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 	}
 	db.committer = committer{db: db, queue: make(chan *transaction, maxQueue), ended: make(chan struct{})}
 	settled := eng.guard.until(ctx)
-	err = db.begin()
+	err = db.start()
 	settled()
 	if failure := eng.guard.err(); failure != nil {
 		err = openFailure(ctx, failure)

@@ -212,7 +212,7 @@ func (e *engine) find(key []byte) (value []byte, found bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	defer c.finish(&err, "close cursor")
+	defer c.closeInto(&err, "close cursor")
 	if !c.first() {
 		return nil, false, c.err()
 	}
@@ -356,10 +356,10 @@ func (c *cursor) close() error {
 	return c.e.readError(c.it.Close())
 }
 
-// finish closes the cursor in a deferred call: an error of closing, which is where the
+// closeInto closes the cursor in a deferred call: an error of closing, which is where the
 // engine reports a failed read, becomes that of the function unless there was one
 // before.
-func (c *cursor) finish(err *error, verb string) {
+func (c *cursor) closeInto(err *error, verb string) {
 	if cerr := c.close(); cerr != nil && *err == nil {
 		*err = fmt.Errorf("%s: %w", verb, cerr)
 	}

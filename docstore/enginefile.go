@@ -122,7 +122,7 @@ func (f *guardedTable) Write(b []byte) (int, error) {
 	}
 	n, err := f.File.Write(b)
 	f.torn = f.torn || err != nil
-	return n, f.g.table("write", f.name, err)
+	return n, f.g.tableError("write", f.name, err)
 }
 
 // Sync brings the table to the disk.
@@ -135,7 +135,7 @@ func (f *guardedTable) sync(do func() error) error {
 	if f.g.frozen() {
 		return nil
 	}
-	err := f.g.table("sync", f.name, do())
+	err := f.g.tableError("sync", f.name, do())
 	if err == nil && !f.torn {
 		f.g.tableDone()
 	}
@@ -148,7 +148,7 @@ func (f *guardedTable) SyncTo(length int64) (full bool, err error) {
 		return false, nil
 	}
 	full, err = f.File.SyncTo(length)
-	return full, f.g.table("sync", f.name, err)
+	return full, f.g.tableError("sync", f.name, err)
 }
 
 // Close closes the table.
@@ -157,7 +157,7 @@ func (f *guardedTable) Close() error {
 	if f.g.frozen() {
 		return nil
 	}
-	return f.g.table("close", f.name, err)
+	return f.g.tableError("close", f.name, err)
 }
 
 // guardedReader is a file that is being read.

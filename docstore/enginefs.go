@@ -49,7 +49,7 @@ func (g *guard) Create(name string, category vfs.DiskWriteCategory) (f vfs.File,
 		if g.frozen() {
 			break
 		}
-		if err := g.table("create", name, create()); err != nil {
+		if err := g.tableError("create", name, create()); err != nil {
 			return nil, err
 		}
 		return &guardedTable{File: f, g: g, name: name}, nil

@@ -191,9 +191,9 @@ func (g *guard) waitsFor() error {
 	return g.last
 }
 
-// table records the outcome of a step on a table and returns it to the engine. It
+// tableError records the outcome of a step on a table and returns it to the engine. It
 // breaks the guard when tables have failed for diskPatience.
-func (g *guard) table(verb, name string, err error) error {
+func (g *guard) tableError(verb, name string, err error) error {
 	err = named(verb, name, err)
 	g.mu.Lock()
 	if err != nil {

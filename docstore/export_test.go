@@ -98,7 +98,7 @@ func (db *DB) LogScan() (n, bytes int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	defer it.finish(&err, "close")
+	defer it.closeInto(&err, "close")
 	var buf []byte
 	for ok := it.first(); ok; ok = it.next() {
 		v, err := it.value()
@@ -152,7 +152,7 @@ func (db *DB) Versions(c *Container) (n int) {
 	if err != nil {
 		return -1
 	}
-	defer it.finish(&err, "close")
+	defer it.closeInto(&err, "close")
 	for ok := it.first(); ok; ok = it.next() {
 		n++
 	}
@@ -166,7 +166,7 @@ func (db *DB) EachVersion(c *Container, visit func(lsn int64, idx int)) (err err
 	if err != nil {
 		return err
 	}
-	defer it.finish(&err, "close")
+	defer it.closeInto(&err, "close")
 	for ok := it.first(); ok; ok = it.next() {
 		a := parseAddr(tailOf(it.key()))
 		visit(a.lsn, int(a.idx))

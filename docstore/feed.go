@@ -54,7 +54,7 @@ func (m moment) feed(logs []uint32, sel selection) (*feed, error) {
 		open = v.cursor
 	}
 	for _, n := range logs {
-		if err := f.add(m, n, open); err != nil {
+		if err := f.openLog(m, n, open); err != nil {
 			return nil, errors.Join(err, f.close())
 		}
 	}
@@ -71,8 +71,8 @@ func (l *layout) marks(sel selection) bool {
 	return sel.mode == changefeed.LatestVersion && l.marked
 }
 
-// add opens the cursors of one log.
-func (f *feed) add(m moment, n uint32, open openCursor) error {
+// openLog opens the cursors of one log.
+func (f *feed) openLog(m moment, n uint32, open openCursor) error {
 	t := &track{c: m.c, num: n, log: m.l.logs[n], still: len(m.l.former) == 0}
 	t.all = f.sel.rng.Contains(t.log.rng)
 	f.tracks = append(f.tracks, t)
@@ -83,13 +83,13 @@ func (f *feed) add(m moment, n uint32, open openCursor) error {
 // returns false, and closes the feed. With a specification, expired versions are left
 // out.
 func (f *feed) each(ctx context.Context, spec *ContainerSpec, visit func(*entry, addr) (bool, error)) error {
-	err := f.run(ctx, spec, visit)
+	err := f.walk(ctx, spec, visit)
 	return cmp.Or(err, f.err(), f.close())
 }
 
-// run walks the logs. It looks at ctx and the store every 1,024 versions only, because
+// walk walks the logs. It looks at ctx and the store every 1,024 versions only, because
 // most are passed over and the looks would cost more than the walk.
-func (f *feed) run(ctx context.Context, spec *ContainerSpec, visit func(*entry, addr) (bool, error)) error {
+func (f *feed) walk(ctx context.Context, spec *ContainerSpec, visit func(*entry, addr) (bool, error)) error {
 	for steps := 1; ; steps++ {
 		if steps%1024 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)

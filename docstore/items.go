@@ -66,7 +66,7 @@ func (x index) keys(from, to []byte) (keys [][]byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer it.finish(&err, "close cursor")
+	defer it.closeInto(&err, "close cursor")
 	for ok := it.first(); ok && len(keys) < maxScan; ok = it.next() {
 		keys = append(keys, slices.Clone(it.key()))
 	}

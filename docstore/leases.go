@@ -141,7 +141,7 @@ func (x index) keysWithIDs(prefix string) (keys [][]byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer it.finish(&err, "close cursor")
+	defer it.closeInto(&err, "close cursor")
 	for ok := it.first(); ok; ok = it.next() {
 		id, epk, pk, err := splitID(tailOf(it.key()))
 		if err != nil {

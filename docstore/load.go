@@ -11,8 +11,8 @@ import (
 // verified.
 type loader struct{ db *DB }
 
-// run reads into memory what every request needs: databases, containers, counts.
-func (ld loader) run() error {
+// load reads into memory what every request needs: databases, containers, counts.
+func (ld loader) load() error {
 	format, found, err := ld.db.eng.find(metaKey("format"))
 	switch {
 	case err != nil:
@@ -58,7 +58,7 @@ func (ld loader) format() (err error) {
 	if err != nil {
 		return err
 	}
-	defer c.finish(&err, "close cursor")
+	defer c.closeInto(&err, "close cursor")
 	if c.first() {
 		return fmt.Errorf("%w: directory holds other data", ErrFormat)
 	}
@@ -103,7 +103,7 @@ func (ld loader) each(table byte, visit func(key, value []byte) error) (err erro
 	if err != nil {
 		return err
 	}
-	defer c.finish(&err, "close cursor")
+	defer c.closeInto(&err, "close cursor")
 	for ok := c.first(); ok; ok = c.next() {
 		v, err := c.value()
 		if err == nil {

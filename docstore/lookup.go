@@ -147,7 +147,7 @@ func (x index) places(from, to []byte, after int64, pk string) (found []written,
 	if err != nil {
 		return nil, err
 	}
-	defer it.finish(&err, "close cursor")
+	defer it.closeInto(&err, "close cursor")
 	for ok := it.first(); ok; ok = it.next() {
 		_, own, _, err := splitDoc(tailOf(it.key()))
 		if err != nil {

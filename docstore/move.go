@@ -38,7 +38,7 @@ func (s *sweep) move(ctx context.Context) error {
 		}
 		n := l.former[0]
 		if time.Since(begin) > moveTurn {
-			s.next.add(1)
+			s.next.note(1)
 			return nil
 		}
 		some, err := s.moveSome(ctx, n)
@@ -78,7 +78,7 @@ func (s *sweep) firstKeys(n uint32) (keys [][]byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer it.finish(&err, "close cursor")
+	defer it.closeInto(&err, "close cursor")
 	size, last := 0, int64(-1)
 	for ok := it.first(); ok; ok = it.next() {
 		lsn := parseAddr(tailOf(it.key())).lsn

@@ -37,19 +37,19 @@ func (o *overlay) get(key []byte) ([]byte, bool, error) {
 	return o.eng.get(nil, key)
 }
 
-func (o *overlay) set(key, value []byte) { o.add(change{key: key, value: value}) }
+func (o *overlay) set(key, value []byte) { o.apply(change{key: key, value: value}) }
 
 // setEntry sets a version in a log, and returns the size of its value.
 func (o *overlay) setEntry(key []byte, e *entry) int {
 	head := e.head(nil)
-	o.add(change{key: key, value: head, body: e.body})
+	o.apply(change{key: key, value: head, body: e.body})
 	return len(head) + len(e.body)
 }
 
 // drop removes a key, whose value has this size where that is known.
-func (o *overlay) drop(key []byte, size int) { o.add(change{key: key, drop: true, size: size}) }
+func (o *overlay) drop(key []byte, size int) { o.apply(change{key: key, drop: true, size: size}) }
 
-func (o *overlay) add(ch change) {
+func (o *overlay) apply(ch change) {
 	ch.before = -1
 	if i, ok := o.latest[string(ch.key)]; ok {
 		ch.before = i

@@ -48,10 +48,10 @@ const maxHeads = 10
 // Recovery returns the state in which [Open] found the newest log.
 func (db *DB) Recovery() Recovery { return db.found }
 
-// begin reads what the store keeps in memory, and only then records that the store has
+// start reads what the store keeps in memory, and only then records that the store has
 // been opened, because a first open that fails is repeated from the beginning.
-func (db *DB) begin() error {
-	err := loader{db}.run()
+func (db *DB) start() error {
+	err := loader{db}.load()
 	if err != nil {
 		return err
 	}

@@ -129,7 +129,7 @@ func (s *sweep) forget(ctx context.Context) error {
 	}
 	if oldest != 0 {
 		pause := min(max(keep/20, minForget), maxForget)
-		s.next.add(max(oldest+keep.Milliseconds()+1, s.c.clock.now()+pause.Milliseconds()))
+		s.next.note(max(oldest+keep.Milliseconds()+1, s.c.clock.now()+pause.Milliseconds()))
 	}
 	return nil
 }
@@ -300,7 +300,7 @@ func (s *sweep) marked(n uint32, upTo int64) (old []addr, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer it.finish(&err, "close cursor")
+	defer it.closeInto(&err, "close cursor")
 	for ok := it.first(); ok; ok = it.next() {
 		old = append(old, parseAddr(tailOf(it.key())))
 	}

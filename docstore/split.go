@@ -95,7 +95,7 @@ func (x index) count(ctx context.Context, v view, lo, hi string) (n int64, err e
 	if err != nil {
 		return 0, err
 	}
-	defer it.finish(&err, "close cursor")
+	defer it.closeInto(&err, "close cursor")
 	for ok := it.first(); ok; ok = it.next() {
 		if n++; n%4096 == 0 && ctx.Err() != nil {
 			return 0, context.Cause(ctx)

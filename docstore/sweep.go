@@ -142,7 +142,7 @@ func (s *sweep) run(ctx context.Context) {
 		err = s.move(ctx)
 	}
 	if err != nil {
-		s.next.add(s.c.clock.now() + sweepPause.Milliseconds())
+		s.next.note(s.c.clock.now() + sweepPause.Milliseconds())
 	}
 	s.c.alarm.set(s.next.at)
 }
@@ -150,7 +150,7 @@ func (s *sweep) run(ctx context.Context) {
 // soonest is the least of some times; 0 is none.
 type soonest struct{ at int64 }
 
-func (s *soonest) add(at int64) {
+func (s *soonest) note(at int64) {
 	if at != 0 && (s.at == 0 || at < s.at) {
 		s.at = at
 	}
@@ -195,14 +195,14 @@ func (s *sweep) expiredByIndex(now int64) (keys [][]byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer it.finish(&err, "close cursor")
+	defer it.closeInto(&err, "close cursor")
 	for ok := it.first(); ok && len(keys) < sweepChunk; ok = it.next() {
 		at, doc, err := splitTTL(tailOf(it.key()))
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
 		if at > now {
-			s.next.add(at)
+			s.next.note(at)
 			break
 		}
 		keys = append(keys, append(tableKey(tableDoc, s.c.num, len(doc)), doc...))
@@ -229,7 +229,7 @@ func (s *sweep) expiredByLog(ctx context.Context, l *layout, now int64, keys [][
 			if e.ttl == 0 {
 				at := l.spec.expiry(e.time, 0)
 				if at > now {
-					s.next.add(at)
+					s.next.note(at)
 					return false
 				}
 				keys = append(keys, docKey(s.c.num, string(e.epk), string(e.pk), string(e.id)))

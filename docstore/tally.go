@@ -208,7 +208,7 @@ func (t *tallies) countRows(ctx context.Context, v view) (rows map[tallyAt]row, 
 	if err != nil {
 		return nil, err
 	}
-	defer it.finish(&err, "close cursor")
+	defer it.closeInto(&err, "close cursor")
 	rows = map[tallyAt]row{}
 	for n, ok := 0, it.first(); ok; n, ok = n+1, it.next() {
 		if n%4096 == 0 && ctx.Err() != nil {

@@ -86,8 +86,8 @@ func (w *write) finish(c *Container, rid string, ms int64) {
 	w.body = append(sys.Append(w.body[:w.user]), '}') // from there: a transaction may begin again
 }
 
-// run carries out a transaction: one LSN, all writes or an error.
-func (tx *transaction) run(g *group, h *nextHead) error {
+// execute carries out a transaction: one LSN, all writes or an error.
+func (tx *transaction) execute(g *group, h *nextHead) error {
 	tx.group, tx.head, tx.part = g, h, h.l.at(tx.epk)
 	if err := tx.expireFirst(); err != nil {
 		return err
