@@ -26,6 +26,8 @@ func (k *Key) Len() int { return k.n }
 // Components returns the components, to be hashed. They belong to the key.
 func (k *Key) Components() epk.Components { return k.parts[:min(k.n, len(k.parts))] }
 
+// add takes over the next component. Those above the most are counted too, because the
+// error of a key that is too long says how long it is.
 func (k *Key) add(c epk.Component) {
 	if k.n < len(k.parts) {
 		k.parts[k.n] = c

@@ -40,6 +40,8 @@ type parser struct {
 	outside string // a number that no float64 holds
 }
 
+// array reads the whole key. Text after the bracket is a mistake, because a header that was
+// cut and joined by a proxy must not name another key.
 func (p *parser) array() bool {
 	if !p.skip('[') {
 		return false
@@ -61,6 +63,7 @@ func (p *parser) array() bool {
 	return p.pos == len(p.in)
 }
 
+// space steps over what JSON allows between its tokens.
 func (p *parser) space() {
 	for p.pos < len(p.in) && strings.IndexByte(" \t\r\n", p.in[p.pos]) >= 0 {
 		p.pos++
@@ -77,6 +80,7 @@ func (p *parser) skip(c byte) bool {
 	return true
 }
 
+// component reads one value, and writes it in its one form.
 func (p *parser) component() bool {
 	if p.skip('"') {
 		s, ok := p.str()
@@ -111,6 +115,8 @@ func (p *parser) component() bool {
 	return true
 }
 
+// number reads a word that is to be a number of JSON: ParseFloat alone would also take Inf,
+// 0x1p4 and 1_000.
 func (p *parser) number(word string) bool {
 	if word == "" || strings.IndexByte("-0123456789", word[0]) < 0 {
 		return false

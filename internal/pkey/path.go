@@ -28,6 +28,7 @@ func (p Path) String() string {
 	return b.String()
 }
 
+// isWildcard reports whether a name means any name or element in an indexing policy.
 func isWildcard(name string) bool { return name == "*" || name == "?" || name == "[]" }
 
 // ParsePath reads a path such as /address/city or /address/"zip / post code". Within
