@@ -72,18 +72,22 @@ func writeDown(file string) error {
 //   - a number that was done is done again only after a victim: an instance that was
 //     killed, stopped, or knows that it lost a lease, and so could not store its
 //     position. What another instance has done stays done: if it comes again, then by
-//     somebody who worked without a lease.
-func judge(entries []entry, sold map[string]int, victims map[string]bool) (wrong []string) {
+//     somebody who worked without a lease. That may be the batch that the stopped one,
+//     if any, had in hand: nobody can take it from its program. One of each lease may be.
+func judge(entries []entry, sold map[string]int, victims map[string]bool, stopped string) (wrong []string) {
 	type order struct {
 		key string
 		n   int
 	}
 	doneBy := map[order]string{}
-	open := map[string][]entry{} // by batch
+	open := map[string][]entry{}  // by batch
+	inHand := map[string]string{} // the batch that the stopped one had in hand, by lease
 	for _, e := range entries {
 		if e.Done {
 			for _, c := range open[e.Batch] {
-				doneBy[order{c.Key, c.N}] = c.Instance
+				if o := (order{c.Key, c.N}); doneBy[o] == "" || victims[doneBy[o]] {
+					doneBy[o] = c.Instance
+				}
 			}
 			continue
 		}
@@ -99,7 +103,12 @@ func judge(entries []entry, sold map[string]int, victims map[string]bool) (wrong
 		if len(batch) > 0 && batch[len(batch)-1].LSN > e.LSN {
 			wrong = append(wrong, fmt.Sprintf("batch of %s by %s: LSN %d comes after a newer one", e.Lease, e.Instance, e.LSN))
 		}
-		if by := doneBy[order{e.Key, e.N}]; by != "" && !victims[by] {
+		by := doneBy[order{e.Key, e.N}]
+		again := by != "" && !victims[by]
+		if again && e.Instance == stopped && inHand[e.Lease] == "" {
+			inHand[e.Lease] = e.Batch
+		}
+		if again && inHand[e.Lease] != e.Batch {
 			wrong = append(wrong, fmt.Sprintf("%s of %s by %s: %d comes again, which %s has done and kept", e.Key, e.Lease, e.Instance, e.N, by))
 		}
 		open[e.Batch] = append(batch, e)
@@ -124,6 +133,8 @@ func TestTheJudgeSeesWhatIsWrong(t *testing.T) {
 		{"again after a victim", "v1:1 v1:2 v1 b2:1 b2:2 b2:3 b2", ""},
 		{"unfinished, and again", "b1:1 b1:2 a2:1 a2:2 a2:3 a2", ""},
 		{"a victim that goes on", "v1:1 v1 b2:1 b2:2 b2:3 b2 v3:2 v3", "2 comes again, which b has done and kept"},
+		{"the batch in hand of a stopped one", "s1:1 s1 b2:1 b2:2 b2:3 b2 s3:2 s3:3 s3", ""},
+		{"a stopped one that goes on", "s1:1 s1 b2:1 b2:2 b2:3 b2 s3:2 s3 s4:3 s4", "3 comes again, which b has done and kept"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var entries []entry
@@ -136,7 +147,7 @@ func TestTheJudgeSeesWhatIsWrong(t *testing.T) {
 				}
 				entries = append(entries, e)
 			}
-			got := strings.Join(judge(entries, map[string]int{"k": 3}, map[string]bool{"v": true}), "; ")
+			got := strings.Join(judge(entries, map[string]int{"k": 3}, map[string]bool{"v": true, "s": true}, "s"), "; ")
 			if tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}

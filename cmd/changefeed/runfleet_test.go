@@ -66,7 +66,7 @@ func TestProcessesShareAServer(t *testing.T) {
 	s.await("the living have all leases", func() bool { o := s.owners(); return len(o) == 3 && o["b"]+o["c"]+o["d"] == 9 })
 	s.close("b", "c", "d")
 
-	s.judge("a", "b")
+	s.judge("b", "a")
 	if leases := s.checkLeases(); leases != 9 {
 		t.Errorf("got %d leases, want eight of which one was split", leases)
 	}
@@ -110,6 +110,6 @@ func TestProcessesOutliveTheirServer(t *testing.T) {
 	stop()
 	s.awaitHandled()
 	s.close(living...)
-	s.judge(killed...)
+	s.judge("", killed...)
 	s.checkLeases()
 }

@@ -345,16 +345,16 @@ func (s *shop) lacks(sold map[string]int) bool {
 	return false
 }
 
-// judge looks at what was handled. Those that were killed or stopped are victims, and so
-// is who knows that it has lost a lease.
-func (s *shop) judge(names ...string) {
+// judge looks at what was handled. Those that were killed are victims, and so are one that
+// was stopped, if any, and who knows that it has lost a lease.
+func (s *shop) judge(stopped string, killed ...string) {
 	s.Helper()
 	s.Logf("%d lines; batches by instance: %v", len(s.entries()), s.handlers())
 	victims := map[string]bool{}
 	for name := range s.fleet {
-		victims[name] = slices.Contains(names, name) || s.lostLeases(name)
+		victims[name] = name == stopped || slices.Contains(killed, name) || s.lostLeases(name)
 	}
-	for _, wrong := range judge(s.entries(), s.sold, victims) {
+	for _, wrong := range judge(s.entries(), s.sold, victims, stopped) {
 		s.Error(wrong)
 	}
 }
