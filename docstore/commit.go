@@ -133,15 +133,17 @@ func (k *committer) commit(first *transaction) (left *transaction) {
 // looked at again when the goroutines that are ready have run: among them are callers with
 // transactions, which then share this group's batch and flush.
 func (k *committer) nextWaiting() *transaction {
-	for range 2 {
+	for again := true; ; again = false {
 		select {
 		case tx := <-k.queue:
 			return tx
 		default:
-			runtime.Gosched()
 		}
+		if !again {
+			return nil
+		}
+		runtime.Gosched()
 	}
-	return nil
 }
 
 // group is what goes to the disk in one write.

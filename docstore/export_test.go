@@ -58,7 +58,11 @@ func (db *DB) RaiseTally(c *Container) error {
 
 // DropTallies removes all tallies behind the store's back.
 func (db *DB) DropTallies(c *Container) error {
-	from := tableKey(tableTally, c.num, 0)
+	return db.dropTable(tableTally, c)
+}
+
+func (db *DB) dropTable(table byte, c *Container) error {
+	from := tableKey(table, c.num, 0)
 	w := db.eng.newBatch(0)
 	w.dropRange(from, after(from))
 	return w.commit()
@@ -122,10 +126,7 @@ func (db *DB) Damage(c *Container) error {
 
 // Orphan removes the entries of documents in the primary index behind the store's back.
 func (db *DB) Orphan(c *Container) error {
-	from := tableKey(tableDoc, c.num, 0)
-	w := db.eng.newBatch(0)
-	w.dropRange(from, after(from))
-	return w.commit()
+	return db.dropTable(tableDoc, c)
 }
 
 // SetFormat writes a format number.
