@@ -76,10 +76,10 @@ func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 
 // checkMode refuses leases of the other mode: their positions mean something else.
 func (r *run) checkMode() error {
-	for _, l := range r.view.kind(KindLease) {
-		if l.Err == nil && l.Mode != r.opts.Mode {
+	for _, lease := range r.view.kind(KindLease) {
+		if lease.Err == nil && lease.Mode != r.opts.Mode {
 			return fmt.Errorf("%w: lease %s was made for %s, Options.Mode is %s: use another processor name, or delete its leases",
-				ErrModeChanged, l.ID, l.Mode, r.opts.Mode)
+				ErrModeChanged, lease.ID, lease.Mode, r.opts.Mode)
 		}
 	}
 	return nil
@@ -107,8 +107,8 @@ func (r *run) cover(ctx context.Context, start Start, fence time.Time) error {
 // time, so that a creation that was interrupted goes on with the same parts.
 func (r *run) grid(partitions []Partition) (cells []Range) {
 	finer := (r.opts.MinLeases + len(partitions) - 1) / max(1, len(partitions))
-	for _, p := range partitions {
-		cells = append(cells, p.Range.Cut(finer)...)
+	for _, partition := range partitions {
+		cells = append(cells, partition.Range.Cut(finer)...)
 	}
 	return cells
 }
@@ -131,10 +131,10 @@ func (r *run) insistOn(ctx context.Context, part Range, start Start, fence time.
 }
 
 // create creates a record at the pace that the store allows, by a request sent at asked.
-func (r *run) create(ctx context.Context, l Record) (got Record, asked time.Time, err error) {
-	err = r.paced(ctx, r.random("create "+string(l.Kind)), l.Token, func() error {
-		asked, l.Timestamp = time.Now(), timestamp()
-		got, err = r.store.Create(ctx, l)
+func (r *run) create(ctx context.Context, record Record) (got Record, asked time.Time, err error) {
+	err = r.paced(ctx, r.random("create "+string(record.Kind)), record.Token, func() error {
+		asked, record.Timestamp = time.Now(), timestamp()
+		got, err = r.store.Create(ctx, record)
 		return err
 	})
 	return got, asked, err
@@ -167,15 +167,15 @@ func (r *run) createLease(ctx context.Context, part Range, start Start, fence ti
 // createAnew creates a lease. Where the right to delete is missing, the lease that its range
 // once had may stand there, retired. It is nobody's, and every write of those who had it
 // has an older ETag, so making it live again is the same as a delete and a create.
-func (r *run) createAnew(ctx context.Context, l Record) (Record, error) {
-	got, err := r.store.Create(ctx, l)
+func (r *run) createAnew(ctx context.Context, lease Record) (Record, error) {
+	got, err := r.store.Create(ctx, lease)
 	if !errors.Is(err, ErrConflict) {
 		return got, err
 	}
 	for _, old := range r.view.kind(KindLease) {
-		if old.Token == l.Token && old.State == StateRetired && old.isOurs() {
-			l.ID, l.ETag, l.Raw = old.ID, old.ETag, old.Raw
-			return r.store.Update(ctx, l)
+		if old.Token == lease.Token && old.State == StateRetired && old.isOurs() {
+			lease.ID, lease.ETag, lease.Raw = old.ID, old.ETag, old.Raw
+			return r.store.Update(ctx, lease)
 		}
 	}
 	return got, err
@@ -217,9 +217,9 @@ func (b *balancer) checkCover(ctx context.Context) {
 // with. Somebody has deleted a lease: who owned it hears of that when it next writes.
 func (b *balancer) vacancy(open []Range) time.Time {
 	trust := b.opts.Expiration
-	for _, l := range b.tiled {
-		if slices.ContainsFunc(open, l.Range.Overlaps) {
-			trust = max(trust, l.Expiration)
+	for _, lease := range b.tiled {
+		if slices.ContainsFunc(open, lease.Range.Overlaps) {
+			trust = max(trust, lease.Expiration)
 		}
 	}
 	return b.view.now().Add(trust + clockGrain)
@@ -264,9 +264,9 @@ func (b *balancer) overlaps() (found []flaw) {
 		}
 	}
 	good, bad := b.view.leases()
-	for _, l := range bad {
-		if errors.Is(l.Err, ErrOverlap) {
-			add(l, l.ID, l.Err)
+	for _, lease := range bad {
+		if errors.Is(lease.Err, ErrOverlap) {
+			add(lease, lease.ID, lease.Err)
 		}
 	}
 	for i := 1; i < len(good); i++ {

@@ -82,12 +82,12 @@ func (c *claims) held() int {
 }
 
 // start begins to work on a claimed lease that is ours since a write begun at started.
-func (r *run) start(l Record, started time.Time) {
-	w := newWorker(r, l, started)
+func (r *run) start(lease Record, started time.Time) {
+	w := newWorker(r, lease, started)
 	r.claims.begin(w)
 	r.work.Go(func() {
 		if w.work() != ReasonStuck {
-			r.claims.free(l.Range)
+			r.claims.free(lease.Range)
 			r.wake()
 		}
 	})

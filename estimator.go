@@ -52,12 +52,12 @@ func Estimate(ctx context.Context, source Source, leases LeaseStore) ([]Lag, err
 	origin, _ := v.origin()
 	m := meter{source: source}
 	lags := make([]Lag, 0, len(good)+len(bad))
-	for _, l := range slices.Concat(good, bad) {
-		if l.unplaced() {
-			l.Position.Start = origin
+	for _, lease := range slices.Concat(good, bad) {
+		if lease.unplaced() {
+			lease.Position.Start = origin
 		}
-		lag := Lag{Lease: l.Lease(), Exact: true, Err: l.Err}
-		for _, part := range owed(l, good) { // a lease of another dialect can be measured all the same
+		lag := Lag{Lease: lease.Lease(), Exact: true, Err: lease.Err}
+		for _, part := range owed(lease, good) { // a lease of another dialect can be measured all the same
 			lag.Err = cmp.Or(lag.Err, m.measure(ctx, &lag, part))
 		}
 		lag.Exact = lag.Exact && lag.Err == nil
@@ -68,14 +68,14 @@ func Estimate(ctx context.Context, source Source, leases LeaseStore) ([]Lag, err
 
 // owed is the part of a lease's range that it alone accounts for: what a lease that is
 // splitting has been replaced in already counts for its children.
-func owed(l Record, all []Record) []Range {
+func owed(lease Record, all []Record) []Range {
 	switch {
-	case l.Range.Empty():
+	case lease.Range.Empty():
 		return nil
-	case l.State == StateLive:
-		return []Range{l.Range}
+	case lease.State == StateLive:
+		return []Range{lease.Range}
 	}
-	return holes(l.Range, slices.DeleteFunc(slices.Clone(all), func(o Record) bool { return o.ID == l.ID }))
+	return holes(lease.Range, slices.DeleteFunc(slices.Clone(all), func(other Record) bool { return other.ID == lease.ID }))
 }
 
 // meter measures backlogs of one source.
@@ -92,11 +92,11 @@ const (
 )
 
 // measure adds the backlog of one range.
-func (m *meter) measure(ctx context.Context, l *Lag, r Range) error {
+func (m *meter) measure(ctx context.Context, lag *Lag, r Range) error {
 	if counter, ok := m.source.(Counter); ok {
-		b, err := counter.Pending(ctx, r, l.Lease.Position, ReadOptions{Mode: l.Lease.Mode})
-		l.add(b)
-		if b.Ahead {
+		backlog, err := counter.Pending(ctx, r, lag.Lease.Position, ReadOptions{Mode: lag.Lease.Mode})
+		lag.add(backlog)
+		if backlog.Ahead {
 			err = cmp.Or(err, ErrAhead)
 		}
 		return err
@@ -109,21 +109,21 @@ func (m *meter) measure(ctx context.Context, l *Lag, r Range) error {
 			}
 			m.parts = rangesOf(partitions)
 		}
-		sum := Lag{Lease: l.Lease, Exact: true}
+		sum := Lag{Lease: lag.Lease, Exact: true}
 		err := m.distances(ctx, &sum, cutAt([]Range{r}, m.parts))
 		if errors.Is(err, ErrGone) && known {
 			continue // split since they were listed
 		}
-		l.add(Backlog{Items: sum.Pending, Oldest: sum.Oldest})
-		l.Exact, l.Shared = l.Exact && sum.Exact, l.Shared || sum.Shared
+		lag.add(Backlog{Items: sum.Pending, Oldest: sum.Oldest})
+		lag.Exact, lag.Shared = lag.Exact && sum.Exact, lag.Shared || sum.Shared
 		return err
 	}
 }
 
 // distances adds the backlogs of ranges that lie in one partition each.
-func (m *meter) distances(ctx context.Context, l *Lag, cells []Range) error {
+func (m *meter) distances(ctx context.Context, lag *Lag, cells []Range) error {
 	for _, cell := range cells {
-		if err := m.distance(ctx, l, cell, !slices.Contains(m.parts, cell)); err != nil {
+		if err := m.distance(ctx, lag, cell, !slices.Contains(m.parts, cell)); err != nil {
 			return err
 		}
 	}
@@ -132,12 +132,12 @@ func (m *meter) distances(ctx context.Context, l *Lag, cells []Range) error {
 
 // distance adds how far the first pending change of a range is from the head, or the
 // number of changes where the range is a part of a partition and they are few.
-func (m *meter) distance(ctx context.Context, l *Lag, r Range, shared bool) error {
-	o := ReadOptions{Mode: l.Lease.Mode, MaxItems: 1}
+func (m *meter) distance(ctx context.Context, lag *Lag, r Range, shared bool) error {
+	o := ReadOptions{Mode: lag.Lease.Mode, MaxItems: 1}
 	if shared {
 		o.MaxItems = countPage
 	}
-	page, err := m.source.Read(ctx, r, l.Lease.Position, o)
+	page, err := m.source.Read(ctx, r, lag.Lease.Position, o)
 	if err != nil || len(page.Changes) == 0 {
 		return err
 	}
@@ -148,18 +148,18 @@ func (m *meter) distance(ctx context.Context, l *Lag, r Range, shared bool) erro
 			return err
 		}
 		if len(page.Changes) == 0 {
-			l.add(Backlog{Items: int64(items), Oldest: first.Time})
+			lag.add(Backlog{Items: int64(items), Oldest: first.Time})
 			return nil
 		}
 	}
-	l.add(Backlog{Items: bound, Oldest: first.Time})
-	l.Exact, l.Shared = false, l.Shared || shared
+	lag.add(Backlog{Items: bound, Oldest: first.Time})
+	lag.Exact, lag.Shared = false, lag.Shared || shared
 	return nil
 }
 
-func (l *Lag) add(b Backlog) {
-	l.Pending += b.Items
-	if l.Oldest.IsZero() || !b.Oldest.IsZero() && b.Oldest.Before(l.Oldest) {
-		l.Oldest = b.Oldest
+func (l *Lag) add(backlog Backlog) {
+	l.Pending += backlog.Items
+	if l.Oldest.IsZero() || !backlog.Oldest.IsZero() && backlog.Oldest.Before(l.Oldest) {
+		l.Oldest = backlog.Oldest
 	}
 }

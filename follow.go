@@ -48,8 +48,8 @@ func (f *follower) run(ctx context.Context) {
 
 // verify has the keepers of leases that seem to have another owner find out.
 func (f *follower) verify(changed []Record) {
-	for _, l := range changed {
-		if w, _ := f.r.claims.worker(l.Range); w != nil && l.Kind == KindLease && l.owner() != f.r.me {
+	for _, record := range changed {
+		if w, _ := f.r.claims.worker(record.Range); w != nil && record.Kind == KindLease && record.owner() != f.r.me {
 			w.keeper.verify()
 		}
 	}

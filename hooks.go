@@ -123,10 +123,10 @@ func (h Hooks) and(next Hooks) Hooks {
 		}
 	}
 	if h.Released != nil {
-		joined.Released = func(l Lease, why Reason) {
-			h.Released(l, why)
+		joined.Released = func(lease Lease, why Reason) {
+			h.Released(lease, why)
 			if next.Released != nil {
-				next.Released(l, why)
+				next.Released(lease, why)
 			}
 		}
 	}
@@ -179,8 +179,8 @@ func LogHooks(log *slog.Logger) Hooks {
 	var folded fold.Fold
 	return Hooks{
 		Ready:    func() { log.Info("change feed processor ready") },
-		Acquired: func(l Lease) { log.Info("lease acquired", "lease", l.Token, "position", positionOf(l)) },
-		Released: func(l Lease, why Reason) { log.Info("lease released", "lease", l.Token, "reason", string(why)) },
+		Acquired: func(lease Lease) { log.Info("lease acquired", "lease", lease.Token, "position", positionOf(lease)) },
+		Released: func(lease Lease, why Reason) { log.Info("lease released", "lease", lease.Token, "reason", string(why)) },
 		BatchDone: func(d BatchDone) {
 			log.Debug("batch done", "lease", d.Batch.LeaseToken, "changes", len(d.Batch.Changes),
 				"attempt", d.Batch.Attempt, "duration", d.Duration, "err", d.Err)
@@ -247,9 +247,9 @@ func is(err error, sentinels []error) error {
 
 // positionOf is where an acquired lease is. One that another processor has made may not say,
 // and then begins where the unit does, not now.
-func positionOf(l Lease) string {
-	if l.Position == (Position{}) {
+func positionOf(lease Lease) string {
+	if lease.Position == (Position{}) {
 		return "none yet"
 	}
-	return l.Position.String()
+	return lease.Position.String()
 }

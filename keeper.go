@@ -54,9 +54,9 @@ type (
 	delivery      = progress.Delivery[Position]
 )
 
-func progressOf(l Record, o Options, now time.Time) leaseProgress {
-	p := progress.New(l.Position, l.Attempts, progress.Rules{Manual: o.Manual, Items: o.CheckpointItems, Every: o.CheckpointEvery}, now)
-	if l.State == StateSplitting {
+func progressOf(lease Record, o Options, now time.Time) leaseProgress {
+	p := progress.New(lease.Position, lease.Attempts, progress.Rules{Manual: o.Manual, Items: o.CheckpointItems, Every: o.CheckpointEvery}, now)
+	if lease.State == StateSplitting {
 		p.Freeze()
 	}
 	return p
@@ -90,12 +90,12 @@ func (k *keeper) trustedUntil(t time.Time) time.Time {
 
 // accept goes on from the outcome of a write begun at started, which covers so many
 // changes for the first time.
-func (k *keeper) accept(l Record, unsaved int, started time.Time) {
-	k.stored, k.next, k.written, k.unanswered = l, l, started, nil
+func (k *keeper) accept(lease Record, unsaved int, started time.Time) {
+	k.stored, k.next, k.written, k.unanswered = lease, lease, started, nil
 	k.troubles.mended(OriginLeaseStore)
 	k.fuse.Reset(time.Until(k.trustedUntil(started)))
 	k.move(func(p *leaseProgress) { p.Wrote(unsaved, time.Now()) })
-	k.r.view.put(l)
+	k.r.view.put(lease)
 }
 
 // move changes what the next write says of the progress, without waiting for it.
@@ -244,20 +244,20 @@ func (k *keeper) write(ctx context.Context) error {
 // try writes once.
 func (k *keeper) try(ctx context.Context) (answer, error) {
 	unsaved := k.mark()
-	l := k.next
-	l.ETag, l.Raw, l.Timestamp = k.stored.ETag, k.stored.Raw, k.stamp()
-	k.unanswered = append(k.unanswered, l.Timestamp)
+	lease := k.next
+	lease.ETag, lease.Raw, lease.Timestamp = k.stored.ETag, k.stored.Raw, k.stamp()
+	k.unanswered = append(k.unanswered, lease.Timestamp)
 	started := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	got, err := k.r.store.Update(bounded, l)
-	k.r.hooks.StoreDone(StoreDone{Lease: l.Token, Renewal: k.renewing, Duration: time.Since(started), Err: err})
+	got, err := k.r.store.Update(bounded, lease)
+	k.r.hooks.StoreDone(StoreDone{Lease: lease.Token, Renewal: k.renewing, Duration: time.Since(started), Err: err})
 	switch {
 	case err == nil:
 		k.accept(got, unsaved, started)
 		return writeStored, nil
 	case errors.Is(err, ErrNotFound):
-		k.r.view.drop(l.ID)
+		k.r.view.drop(lease.ID)
 		return writeRefused, fmt.Errorf("%w: its record was deleted", ErrLeaseLost)
 	case errors.Is(err, ErrConflict):
 		return k.recognize(bounded, unsaved, started)

@@ -10,11 +10,11 @@ import (
 
 // backoff is the pause after so many failures in a row: it doubles, and varies by half.
 func (r *run) backoff(rng *mathrand.Rand, failures int) time.Duration {
-	d := r.opts.RetryMin << min(failures-1, maxDoublings)
-	if d > r.opts.RetryMax || d <= 0 {
-		d = r.opts.RetryMax
+	wait := r.opts.RetryMin << min(failures-1, maxDoublings)
+	if wait > r.opts.RetryMax || wait <= 0 {
+		wait = r.opts.RetryMax
 	}
-	return d/2 + time.Duration(rng.Int64N(int64(d/2)+1))
+	return wait/2 + time.Duration(rng.Int64N(int64(wait/2)+1))
 }
 
 const maxDoublings = 30

@@ -33,13 +33,13 @@ func (p *presence) run(ctx context.Context) {
 // show writes the record. It outlives two beats, and not the leases, so that nobody waits
 // for a dead instance to take what is free.
 func (p *presence) show(ctx context.Context) error {
-	l := p.record
-	l.Kind, l.Token = KindHost, p.r.me.Instance+"/"+p.r.me.Epoch
-	l.Owner, l.Epoch = p.r.me.Instance, p.r.me.Epoch
-	l.Expiration = min(p.r.opts.Renew*5/2, p.r.opts.Expiration)
-	l.TTL = 2 * p.r.opts.Expiration
-	l.Timestamp = timestamp()
-	got, err := p.put(ctx, l)
+	record := p.record
+	record.Kind, record.Token = KindHost, p.r.me.Instance+"/"+p.r.me.Epoch
+	record.Owner, record.Epoch = p.r.me.Instance, p.r.me.Epoch
+	record.Expiration = min(p.r.opts.Renew*5/2, p.r.opts.Expiration)
+	record.TTL = 2 * p.r.opts.Expiration
+	record.Timestamp = timestamp()
+	got, err := p.put(ctx, record)
 	if err == nil {
 		p.record = got
 		p.r.view.put(got)
@@ -49,37 +49,37 @@ func (p *presence) show(ctx context.Context) error {
 
 // put creates or updates the record. A conflict is an earlier write of ours whose answer
 // was lost, for nobody else writes it.
-func (p *presence) put(ctx context.Context, l Record) (Record, error) {
+func (p *presence) put(ctx context.Context, record Record) (Record, error) {
 	ctx, cancel := linger(ctx, p.r.opts.Drain) // a record that is cut off half-way would haunt the others
 	defer cancel()
-	if l.ETag != "" {
-		got, err := p.r.store.Update(ctx, l)
+	if record.ETag != "" {
+		got, err := p.r.store.Update(ctx, record)
 		if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrNotFound) {
 			return got, err
 		}
 	}
-	l.ETag = ""
-	got, err := p.r.store.Create(ctx, l)
+	record.ETag = ""
+	got, err := p.r.store.Create(ctx, record)
 	if !errors.Is(err, ErrConflict) {
 		return got, err
 	}
 	if err := p.r.view.list(ctx, time.Now()); err != nil {
 		return Record{}, err
 	}
-	for _, h := range p.r.view.kind(KindHost) {
-		if h.owner() == p.r.me {
-			l.ETag, l.ID, l.Raw = h.ETag, h.ID, h.Raw
+	for _, host := range p.r.view.kind(KindHost) {
+		if host.owner() == p.r.me {
+			record.ETag, record.ID, record.Raw = host.ETag, host.ID, host.Raw
 		}
 	}
-	return p.r.store.Update(ctx, l)
+	return p.r.store.Update(ctx, record)
 }
 
 // retire says that the instance leaves. The record is then left to its time to live: one
 // that is deleted does not appear in the feed that others follow.
 func (p *presence) retire(ctx context.Context) {
-	if l := p.record; l.ETag != "" {
-		l.State, l.Timestamp = StateRetired, timestamp()
-		_, err := p.r.store.Update(ctx, l)
+	if record := p.record; record.ETag != "" {
+		record.State, record.Timestamp = StateRetired, timestamp()
+		_, err := p.r.store.Update(ctx, record)
 		p.r.report(ctx, OriginLeaseStore, "", err)
 	}
 }
@@ -87,13 +87,13 @@ func (p *presence) retire(ctx context.Context) {
 // clean removes the presence of instances that are long gone, where the store's time to
 // live does not.
 func (p *presence) clean(ctx context.Context) {
-	for _, h := range p.r.view.kind(KindHost) {
-		if h.Err == nil && h.State.isKnown() && p.r.view.now().Sub(h.Updated) > 3*p.r.opts.Expiration && h.owner() != p.r.me {
+	for _, host := range p.r.view.kind(KindHost) {
+		if host.Err == nil && host.State.isKnown() && p.r.view.now().Sub(host.Updated) > 3*p.r.opts.Expiration && host.owner() != p.r.me {
 			// Somebody else may have been faster, or have the right that we lack.
 			deleting, cancel := context.WithTimeout(ctx, p.r.opts.Renew)
-			_ = p.r.store.Delete(deleting, h)
+			_ = p.r.store.Delete(deleting, host)
 			cancel()
-			p.r.view.drop(h.ID)
+			p.r.view.drop(host.ID)
 			return // one a round is enough
 		}
 	}

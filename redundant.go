@@ -51,26 +51,26 @@ func (l Record) isOurs() bool {
 
 // covers reports whether a lease is redundant: it is live, and leases of higher rank cover
 // its range.
-func (v *view) covers(l Record) bool {
-	if l.State != StateLive || !l.isOurs() {
+func (v *view) covers(lease Record) bool {
+	if lease.State != StateLive || !lease.isOurs() {
 		return false
 	}
-	others := v.overlapping(l)
-	if len(others) == 0 || slices.ContainsFunc(others, func(o Record) bool { return !o.isOurs() }) {
+	others := v.overlapping(lease)
+	if len(others) == 0 || slices.ContainsFunc(others, func(other Record) bool { return !other.isOurs() }) {
 		return false
 	}
 	above := v.ranking()
-	others = slices.DeleteFunc(others, func(o Record) bool { return !above(o, l) })
-	return len(others) > 0 && len(holes(l.Range, others)) == 0
+	others = slices.DeleteFunc(others, func(other Record) bool { return !above(other, lease) })
+	return len(others) > 0 && len(holes(lease.Range, others)) == 0
 }
 
 // overlapping are the other leases that share keys with one, by the beginning of their ranges.
-func (v *view) overlapping(l Record) (others []Record) {
+func (v *view) overlapping(lease Record) (others []Record) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for id, o := range v.byID {
-		if id != l.ID && o.Kind == KindLease && o.State != StateRetired && o.Range.Overlaps(l.Range) {
-			others = append(others, o)
+	for id, other := range v.byID {
+		if id != lease.ID && other.Kind == KindLease && other.State != StateRetired && other.Range.Overlaps(lease.Range) {
+			others = append(others, other)
 		}
 	}
 	slices.SortFunc(others, func(a, b Record) int { return strings.Compare(a.Range.Min, b.Range.Min) })
@@ -80,45 +80,45 @@ func (v *view) overlapping(l Record) (others []Record) {
 // ranking says of leases of this unit which ranks higher: see [Record.above]. A lease that was
 // made for a hole begins at the time at which the unit began. Nobody is owed what is older,
 // so it has come as far as a lease without a start at the same token.
-func (v *view) ranking() (above func(l, o Record) bool) {
+func (v *view) ranking() (above func(lease, other Record) bool) {
 	origin, known := v.origin()
 	if !known {
 		return Record.above
 	}
-	return func(l, o Record) bool {
-		for _, at := range []*Position{&l.Position, &o.Position} {
+	return func(lease, other Record) bool {
+		for _, at := range []*Position{&lease.Position, &other.Position} {
 			if at.Token != "" && at.Start.Time().Equal(origin.Time()) {
 				at.Start = Start{}
 			}
 		}
-		return l.above(o)
+		return lease.above(other)
 	}
 }
 
 // above reports whether a lease ranks higher than another one. It is false when the two cannot be compared.
-func (l Record) above(o Record) bool {
-	further, comparable := l.Position.compare(o.Position)
+func (l Record) above(other Record) bool {
+	further, comparable := l.Position.compare(other.Position)
 	return comparable && cmp.Or(
 		further,
-		cmp.Compare(l.generation(), o.generation()),
-		cmp.Compare(min(l.Expiration, 1), min(o.Expiration, 1)),
-		cmp.Compare(o.Range.Min, l.Range.Min),
-		cmp.Compare(l.Range.Max, o.Range.Max),
+		cmp.Compare(l.generation(), other.generation()),
+		cmp.Compare(min(l.Expiration, 1), min(other.Expiration, 1)),
+		cmp.Compare(other.Range.Min, l.Range.Min),
+		cmp.Compare(l.Range.Max, other.Range.Max),
 	) > 0
 }
 
 // compare orders positions, if both are LSNs in quotes, as the service's are, or nothing
 // was read yet from one of them. Readers from different times show different changes.
-func (p Position) compare(o Position) (order int, ok bool) {
-	if p == o {
+func (p Position) compare(other Position) (order int, ok bool) {
+	if p == other {
 		return 0, true
 	}
 	a, read := p.lsn()
-	b, otherRead := o.lsn()
+	b, otherRead := other.lsn()
 	switch {
 	case read && otherRead:
-		return cmp.Compare(a, b), p.Start.Time().Equal(o.Start.Time())
-	case read && o.Token == "" && !o.Start.IsNow():
+		return cmp.Compare(a, b), p.Start.Time().Equal(other.Start.Time())
+	case read && other.Token == "" && !other.Start.IsNow():
 		return 1, true
 	case otherRead && p.Token == "" && !p.Start.IsNow():
 		return -1, true
@@ -140,12 +140,12 @@ func (b *balancer) dropRedundant() {
 	leases, _ := b.view.leases()
 	reach := ""
 	overlap := false
-	for _, l := range leases { // ordered by Range.Min
-		overlap = overlap || l.Range.Min < reach
-		reach = max(reach, l.Range.Max)
+	for _, lease := range leases { // ordered by Range.Min
+		overlap = overlap || lease.Range.Min < reach
+		reach = max(reach, lease.Range.Max)
 	}
-	for _, l := range leases {
-		if w, _ := b.claims.worker(l.Range); overlap && w != nil && l.owner() == b.me && b.view.covers(l) {
+	for _, lease := range leases {
+		if w, _ := b.claims.worker(lease.Range); overlap && w != nil && lease.owner() == b.me && b.view.covers(lease) {
 			w.stop(ending{why: ReasonRedundant})
 		}
 	}
@@ -157,12 +157,12 @@ func (b *balancer) dropRedundant() {
 func (r *run) untangle(ctx context.Context) error {
 	leases, _ := r.view.leases()
 	reach := ""
-	for _, l := range leases { // ordered by Range.Min
-		if l.Range.Min >= reach || !l.untouched() {
-			reach = max(reach, l.Range.Max)
+	for _, lease := range leases { // ordered by Range.Min
+		if lease.Range.Min >= reach || !lease.untouched() {
+			reach = max(reach, lease.Range.Max)
 			continue
 		}
-		if err := r.discard(ctx, l); err != nil {
+		if err := r.discard(ctx, lease); err != nil {
 			return err
 		}
 	}
@@ -170,16 +170,16 @@ func (r *run) untangle(ctx context.Context) error {
 }
 
 // discard removes a lease that nobody has taken. If somebody has meanwhile, its ETag is another.
-func (r *run) discard(ctx context.Context, l Record) error {
-	err := r.store.Delete(ctx, l)
+func (r *run) discard(ctx context.Context, lease Record) error {
+	err := r.store.Delete(ctx, lease)
 	if errors.Is(err, ErrForbidden) {
-		l.State, l.Timestamp = StateRetired, timestamp()
-		_, err = r.store.Update(ctx, l)
+		lease.State, lease.Timestamp = StateRetired, timestamp()
+		_, err = r.store.Update(ctx, lease)
 	}
 	if err != nil && !errors.Is(err, ErrNotFound) {
-		return fmt.Errorf("remove lease %s, which overlaps another: %w", l.Token, err)
+		return fmt.Errorf("remove lease %s, which overlaps another: %w", lease.Token, err)
 	}
-	r.view.drop(l.ID)
+	r.view.drop(lease.ID)
 	return nil
 }
 
@@ -189,7 +189,7 @@ func (w *worker) yield() Reason {
 	ctx, cancel := context.WithTimeout(w.untilDrained, storeTimeout)
 	defer cancel()
 	var mine Record
-	err := w.keeper.note(ctx, func(l *Record) { mine = *l })
+	err := w.keeper.note(ctx, func(lease *Record) { mine = *lease })
 	if err == nil && w.r.view.covers(mine) {
 		if err = w.remove(ctx); err == nil {
 			return ReasonRedundant

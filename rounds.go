@@ -59,8 +59,8 @@ func (b *balancer) untilExpiry() time.Duration {
 	now := b.view.now()
 	soonest := b.opts.Expiration
 	leases, _ := b.view.leases()
-	for _, l := range leases {
-		if at := l.takeable(b.opts.Expiration); !at.Before(b.planned) && l.owner() != b.me {
+	for _, lease := range leases {
+		if at := lease.takeable(b.opts.Expiration); !at.Before(b.planned) && lease.owner() != b.me {
 			soonest = min(soonest, at.Sub(now))
 		}
 	}
@@ -143,26 +143,26 @@ func (s situation) pick(indexes []int) []Record {
 // alone.
 func (b *balancer) situation() situation {
 	good, bad := b.view.placed()
-	for _, l := range bad {
-		if !b.reported[l.ID] && !errors.Is(l.Err, ErrOverlap) { // overlaps may pass: see checkCover
-			b.reported[l.ID] = true
-			b.raise(&Error{Origin: OriginLeaseStore, Lease: l.Token, Err: l.Err})
+	for _, lease := range bad {
+		if !b.reported[lease.ID] && !errors.Is(lease.Err, ErrOverlap) { // overlaps may pass: see checkCover
+			b.reported[lease.ID] = true
+			b.raise(&Error{Origin: OriginLeaseStore, Lease: lease.Token, Err: lease.Err})
 		}
 	}
 	b.planned = b.view.now()
 	s := situation{leases: good, alive: []balance.Owner{b.me}}
-	for _, h := range b.view.kind(KindHost) {
-		alive := h.Err == nil && h.State == StateLive && b.planned.Sub(h.Updated) <= h.Expiration+clockGrain
-		if alive && h.owner() != b.me {
-			s.alive = append(s.alive, h.owner())
+	for _, host := range b.view.kind(KindHost) {
+		alive := host.Err == nil && host.State == StateLive && b.planned.Sub(host.Updated) <= host.Expiration+clockGrain
+		if alive && host.owner() != b.me {
+			s.alive = append(s.alive, host.owner())
 		}
 	}
 	leases := make([]balance.Lease, len(good))
-	for i, l := range good {
-		fenced := l.Fence.After(b.planned)
+	for i, lease := range good {
+		fenced := lease.Fence.After(b.planned)
 		leases[i] = balance.Lease{
-			Token: l.Token, Owner: l.owner(), Splitting: l.State == StateSplitting, Fenced: fenced, Overdue: b.isOverdue(l),
-			Free: l.Free() && !fenced || !l.Free() && l.expired(b.planned, b.opts.Expiration),
+			Token: lease.Token, Owner: lease.owner(), Splitting: lease.State == StateSplitting, Fenced: fenced, Overdue: b.isOverdue(lease),
+			Free: lease.Free() && !fenced || !lease.Free() && lease.expired(b.planned, b.opts.Expiration),
 		}
 	}
 	s.plan = balance.Compute(b.me, s.alive, leases)
@@ -170,20 +170,20 @@ func (b *balancer) situation() situation {
 }
 
 // isOverdue reports whether a lease has waited for so long that anybody may take it.
-func (b *balancer) isOverdue(l Record) bool {
-	since, waits := b.waiting[l.ID]
+func (b *balancer) isOverdue(lease Record) bool {
+	since, waits := b.waiting[lease.ID]
 	return waits && time.Since(since) > overdueRounds*b.opts.Acquire+b.opts.Drain
 }
 
 // noteWaiting keeps since when each lease has waited.
 func (b *balancer) noteWaiting(s situation) {
 	waiting := map[string]time.Time{}
-	for _, l := range s.pick(s.plan.Waiting) {
-		since, known := b.waiting[l.ID]
+	for _, lease := range s.pick(s.plan.Waiting) {
+		since, known := b.waiting[lease.ID]
 		if !known {
 			since = time.Now()
 		}
-		waiting[l.ID] = since
+		waiting[lease.ID] = since
 	}
 	b.waiting = waiting
 }
@@ -191,9 +191,9 @@ func (b *balancer) noteWaiting(s situation) {
 // handedOver lists the leases that name this process as owner but are not being
 // worked on: given by others, or ours from a write whose answer was lost.
 func (b *balancer) handedOver(leases []Record) (mine []Record) {
-	for _, l := range leases {
-		if _, begun := b.claims.worker(l.Range); !begun && l.owner() == b.me && !l.expired(b.planned, b.opts.Expiration) {
-			mine = append(mine, l)
+	for _, lease := range leases {
+		if _, begun := b.claims.worker(lease.Range); !begun && lease.owner() == b.me && !lease.expired(b.planned, b.opts.Expiration) {
+			mine = append(mine, lease)
 		}
 	}
 	return mine
@@ -202,9 +202,9 @@ func (b *balancer) handedOver(leases []Record) (mine []Record) {
 // declineGifts frees leases that were handed over to us but that we have not begun with.
 func (b *balancer) declineGifts(ctx context.Context) {
 	err := b.view.list(ctx, time.Now())
-	for _, l := range b.handedOver(b.situation().leases) {
-		l.Owner, l.Epoch, l.Timestamp = "", "", timestamp()
-		if _, updated := b.store.Update(ctx, l); !errors.Is(updated, ErrConflict) {
+	for _, lease := range b.handedOver(b.situation().leases) {
+		lease.Owner, lease.Epoch, lease.Timestamp = "", "", timestamp()
+		if _, updated := b.store.Update(ctx, lease); !errors.Is(updated, ErrConflict) {
 			err = errors.Join(err, updated)
 		}
 	}
@@ -249,16 +249,16 @@ func (b *balancer) take(ctx context.Context, seen Record) bool {
 }
 
 func (b *balancer) tryTake(ctx context.Context, seen Record) bool {
-	l := seen
-	l.Owner, l.Epoch, l.Expiration = b.me.Instance, b.me.Epoch, b.opts.Expiration
-	l.Fence = b.fence(seen)
+	lease := seen
+	lease.Owner, lease.Epoch, lease.Expiration = b.me.Instance, b.me.Epoch, b.opts.Expiration
+	lease.Fence = b.fence(seen)
 	var started time.Time
 	var got Record
 	err := b.paced(ctx, b.random("take "+seen.Token), seen.Token, func() (err error) {
 		writing, cancel := linger(ctx, b.opts.Drain)
 		defer cancel()
-		started, l.Timestamp = time.Now(), timestamp()
-		got, err = b.store.Update(writing, l)
+		started, lease.Timestamp = time.Now(), timestamp()
+		got, err = b.store.Update(writing, lease)
 		return err
 	})
 	switch {

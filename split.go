@@ -64,11 +64,11 @@ func (w *worker) replace() (done bool, err error) {
 	if err != nil || parts == nil {
 		return false, err
 	}
-	for _, r := range cutAt(w.uncovered(parent), parts) {
+	for _, part := range cutAt(w.uncovered(parent), parts) {
 		if !w.ending().none() {
 			return false, nil
 		}
-		if err := w.createChild(ctx, parent, r); err != nil {
+		if err := w.createChild(ctx, parent, part); err != nil {
 			return false, err
 		}
 	}
@@ -88,7 +88,7 @@ func (w *worker) replace() (done bool, err error) {
 // when the range need not be split.
 func (w *worker) plan(ctx context.Context) (parent Record, parts []Range, err error) {
 	stored := false
-	if err := w.keeper.note(ctx, func(l *Record) { parent, stored = *l, w.keeper.stored.State == StateSplitting }); err != nil {
+	if err := w.keeper.note(ctx, func(lease *Record) { parent, stored = *lease, w.keeper.stored.State == StateSplitting }); err != nil {
 		return parent, nil, err
 	}
 	if parts, known := parent.parts(); known && parent.State == StateSplitting {
@@ -106,10 +106,10 @@ func (w *worker) plan(ctx context.Context) (parent Record, parts []Range, err er
 		return parent, nil, nil
 	}
 	w.keeper.move((*leaseProgress).Freeze) // the children begin where the parent is stored, so it moves no more
-	err = w.keeper.edit(ctx, func(l *Record) {
-		l.State = StateSplitting
-		l.setProperty(partsProperty, textOf(parts))
-		parent = *l
+	err = w.keeper.edit(ctx, func(lease *Record) {
+		lease.State = StateSplitting
+		lease.setProperty(partsProperty, textOf(parts))
+		parent = *lease
 	})
 	return parent, parts, err
 }
@@ -156,35 +156,35 @@ func (l *Record) setProperty(name, text string) {
 func (w *worker) uncovered(parent Record) []Range {
 	leases, _ := w.r.view.leases()
 	above := w.r.view.ranking()
-	return holes(parent.Range, slices.DeleteFunc(leases, func(l Record) bool {
-		ranked := l.isOurs() && parent.isOurs()
+	return holes(parent.Range, slices.DeleteFunc(leases, func(lease Record) bool {
+		ranked := lease.isOurs() && parent.isOurs()
 		switch {
-		case l.ID == parent.ID || ranked && above(parent, l):
+		case lease.ID == parent.ID || ranked && above(parent, lease):
 			return true
-		case ranked && above(l, parent):
+		case ranked && above(lease, parent):
 			return false
 		}
-		return !parent.Range.Contains(l.Range)
+		return !parent.Range.Contains(lease.Range)
 	}))
 }
 
 // createChild creates the lease for a part of the parent, as ours, and starts it.
-func (w *worker) createChild(ctx context.Context, parent Record, r Range) error {
+func (w *worker) createChild(ctx context.Context, parent Record, part Range) error {
 	child := Record{
-		Kind: KindLease, Version: 1, Token: r.String(), Range: r,
+		Kind: KindLease, Version: 1, Token: part.String(), Range: part,
 		Owner: w.r.me.Instance, Epoch: w.r.me.Epoch, Expiration: w.r.opts.Expiration,
 		Position: parent.Position, Mode: parent.Mode, Attempts: parent.Attempts,
 		Timestamp: timestamp(), Properties: parent.Properties,
 	}
 	child.setProperty(partsProperty, "")
 	child.setGeneration(parent.generation() + 1)
-	if !w.r.claims.claim(r) {
+	if !w.r.claims.claim(part) {
 		return nil // made before, and being worked on
 	}
 	started := time.Now()
 	got, err := w.r.createAnew(ctx, child)
 	if errors.Is(err, ErrConflict) {
-		w.r.claims.free(r)
+		w.r.claims.free(part)
 		return nil // made before, by us or by another
 	}
 	if err == nil {
@@ -192,7 +192,7 @@ func (w *worker) createChild(ctx context.Context, parent Record, r Range) error 
 		err = w.r.view.list(ctx, time.Now()) // had the create arrived late, its worker must know
 	}
 	if err != nil {
-		w.r.claims.free(r)
+		w.r.claims.free(part)
 		return fmt.Errorf("create lease %s: %w", child.Token, err)
 	}
 	w.r.start(got, started)
@@ -202,7 +202,7 @@ func (w *worker) createChild(ctx context.Context, parent Record, r Range) error 
 // remove deletes the worker's lease, or retires it.
 func (w *worker) remove(ctx context.Context) error {
 	var mine Record
-	if err := w.keeper.note(ctx, func(l *Record) { mine = *l }); err != nil {
+	if err := w.keeper.note(ctx, func(lease *Record) { mine = *lease }); err != nil {
 		return err
 	}
 	err := w.r.store.Delete(ctx, mine)
@@ -211,7 +211,7 @@ func (w *worker) remove(ctx context.Context) error {
 		w.r.view.drop(mine.ID)
 		return nil
 	case errors.Is(err, ErrForbidden):
-		return w.keeper.edit(ctx, func(l *Record) { l.State, l.Owner, l.Epoch = StateRetired, "", "" })
+		return w.keeper.edit(ctx, func(lease *Record) { lease.State, lease.Owner, lease.Epoch = StateRetired, "", "" })
 	}
 	return fmt.Errorf("delete lease: %w", err)
 }
@@ -220,8 +220,8 @@ func (w *worker) remove(ctx context.Context) error {
 func holes(r Range, leases []Record) []Range {
 	var open []Range
 	at := r.Min
-	for _, l := range leases { // ordered by Range.Min
-		part := r.Intersect(l.Range)
+	for _, lease := range leases { // ordered by Range.Min
+		part := r.Intersect(lease.Range)
 		if part.Empty() {
 			continue
 		}
@@ -251,8 +251,8 @@ func cutAt(ranges, cells []Range) (parts []Range) {
 // rangesOf are the ranges of partitions.
 func rangesOf(partitions []Partition) []Range {
 	ranges := make([]Range, len(partitions))
-	for i, p := range partitions {
-		ranges[i] = p.Range
+	for i, partition := range partitions {
+		ranges[i] = partition.Range
 	}
 	return ranges
 }

@@ -109,8 +109,8 @@ const (
 // those that are there from a creation that was interrupted.
 func (r *run) begun() time.Time {
 	at := r.view.now()
-	for _, l := range r.view.kind(KindLease) {
-		if read := l.Updated.Add(-createTime); read.Before(at) {
+	for _, lease := range r.view.kind(KindLease) {
+		if read := lease.Updated.Add(-createTime); read.Before(at) {
 			at = read
 		}
 	}
@@ -167,8 +167,8 @@ func (r *run) firstStart() (Start, error) {
 	if !r.opts.Start.IsZero() && !relative {
 		return r.opts.Start, nil
 	}
-	for _, l := range r.view.kind(KindLease) {
-		if start := l.Position.Start; l.Err == nil && !start.IsZero() && (!relative || l.isOurs()) {
+	for _, lease := range r.view.kind(KindLease) {
+		if start := lease.Position.Start; lease.Err == nil && !start.IsZero() && (!relative || lease.isOurs()) {
 			start.ago = r.opts.Start.ago
 			return start, nil
 		}
@@ -209,7 +209,7 @@ func (r *run) checkStart(ctx context.Context, info Record) (done bool, err error
 // others keep in a form that we do not write would stand still.
 func (r *run) checkForeign() error {
 	leases := r.view.kind(KindLease)
-	foreign := func(l Record) bool { return errors.Is(l.Err, ErrForeignLease) }
+	foreign := func(lease Record) bool { return errors.Is(lease.Err, ErrForeignLease) }
 	if i := slices.IndexFunc(leases, foreign); i >= 0 {
 		return fmt.Errorf("%s: %w; use another processor name, from the time of the oldest change that is still pending there, so that some changes come again and none is lost; or delete these leases",
 			some(ids(leases, foreign)), leases[i].Err)
@@ -232,9 +232,9 @@ func (l Record) unplaced() bool {
 
 // ids are the ids of the leases that have a property.
 func ids(leases []Record, has func(Record) bool) (list []string) {
-	for _, l := range leases {
-		if has(l) {
-			list = append(list, l.ID)
+	for _, lease := range leases {
+		if has(lease) {
+			list = append(list, lease.ID)
 		}
 	}
 	return list
@@ -247,11 +247,11 @@ func (v *view) placed() (good, bad []Record) {
 	if _, known := v.origin(); known {
 		return good, bad
 	}
-	good = slices.DeleteFunc(good, func(l Record) bool {
-		open := l.unplaced()
+	good = slices.DeleteFunc(good, func(lease Record) bool {
+		open := lease.unplaced()
 		if open {
-			l.Err = &StartError{Leases: []string{l.ID}}
-			bad = append(bad, l)
+			lease.Err = &StartError{Leases: []string{lease.ID}}
+			bad = append(bad, lease)
 		}
 		return open
 	})

@@ -64,8 +64,8 @@ func (v *view) list(ctx context.Context, since time.Time) error {
 func (v *view) resolve(ctx context.Context, records []Record) error {
 	var partitions []Partition
 	for i := range records {
-		l := &records[i]
-		if l.Kind != KindLease || l.Err != nil || !l.Range.Empty() {
+		record := &records[i]
+		if record.Kind != KindLease || record.Err != nil || !record.Range.Empty() {
 			continue
 		}
 		if partitions == nil {
@@ -74,9 +74,9 @@ func (v *view) resolve(ctx context.Context, records []Record) error {
 				return err
 			}
 		}
-		l.inferred = true
-		if l.Range = lineage(l.Token, partitions); l.Range.Empty() {
-			l.Err = fmt.Errorf("%w: %s has no FeedRange, and no partition %q is known: delete it", ErrBadLease, l.ID, l.Token)
+		record.inferred = true
+		if record.Range = lineage(record.Token, partitions); record.Range.Empty() {
+			record.Err = fmt.Errorf("%w: %s has no FeedRange, and no partition %q is known: delete it", ErrBadLease, record.ID, record.Token)
 		}
 	}
 	return nil
@@ -84,17 +84,17 @@ func (v *view) resolve(ctx context.Context, records []Record) error {
 
 // lineage is the range of a partition, or of all that came from it.
 func lineage(id string, partitions []Partition) (r Range) {
-	for _, p := range partitions {
-		if p.ID == id {
-			return p.Range
+	for _, partition := range partitions {
+		if partition.ID == id {
+			return partition.Range
 		}
-		if !slices.Contains(p.Parents, id) {
+		if !slices.Contains(partition.Parents, id) {
 			continue
 		}
 		if r.Empty() {
-			r = p.Range
+			r = partition.Range
 		}
-		r = Range{Min: min(r.Min, p.Range.Min), Max: max(r.Max, p.Range.Max)}
+		r = Range{Min: min(r.Min, partition.Range.Min), Max: max(r.Max, partition.Range.Max)}
 	}
 	return r
 }
@@ -104,12 +104,12 @@ const storeTimeout = 65 * time.Second
 
 func (v *view) replace(records []Record, now, asked time.Time) {
 	byID := make(map[string]Record, len(records))
-	for _, l := range records {
-		id := l.ID
+	for _, record := range records {
+		id := record.ID
 		for _, taken := byID[id]; taken; _, taken = byID[id] {
 			id += "#" // one id twice, under different partition keys
 		}
-		byID[id] = l.judged()
+		byID[id] = record.judged()
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -118,8 +118,8 @@ func (v *view) replace(records []Record, now, asked time.Time) {
 		if at.Before(asked) || known && listed.Updated.After(v.byID[id].Updated) {
 			continue
 		}
-		if l, alive := v.byID[id]; alive {
-			byID[id] = l
+		if record, alive := v.byID[id]; alive {
+			byID[id] = record
 		} else {
 			delete(byID, id)
 		}
@@ -146,21 +146,21 @@ func (v *view) distrust() {
 
 // put records what was written, or heard of. It reports whether that is news: another
 // owner, state or record, and not just a renewal.
-func (v *view) put(l Record) bool {
+func (v *view) put(record Record) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	old, known := v.byID[l.ID]
-	if l.Kind == KindLease && l.Range.Empty() { // an old lease does not tell it
-		l.Range = old.Range
+	old, known := v.byID[record.ID]
+	if record.Kind == KindLease && record.Range.Empty() { // an old lease does not tell it
+		record.Range = old.Range
 	}
-	v.byID[l.ID], v.heardAt[l.ID] = l.judged(), time.Now()
-	return !known || old.Owner != l.Owner || old.Epoch != l.Epoch || old.State != l.State
+	v.byID[record.ID], v.heardAt[record.ID] = record.judged(), time.Now()
+	return !known || old.Owner != record.Owner || old.Epoch != record.Epoch || old.State != record.State
 }
 
 // heard records what a follower got.
 func (v *view) heard(changed []Record, now time.Time) (news bool) {
-	for _, l := range changed {
-		news = v.put(l) || news
+	for _, record := range changed {
+		news = v.put(record) || news
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -188,8 +188,8 @@ func (v *view) drop(id string) {
 func (v *view) get(id string) (Record, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	l, ok := v.byID[id]
-	return l, ok
+	lease, ok := v.byID[id]
+	return lease, ok
 }
 
 // now is the store's time, by our own monotonic clock since the store last gave it.
@@ -210,11 +210,11 @@ func (v *view) heardOf() time.Time {
 func (v *view) until(t time.Time) time.Duration { return t.Sub(v.now()) }
 
 // kind lists the records of one kind, by id.
-func (v *view) kind(k Kind) []Record {
+func (v *view) kind(kind Kind) []Record {
 	v.mu.Lock()
 	records := slices.Collect(maps.Values(v.byID))
 	v.mu.Unlock()
-	records = slices.DeleteFunc(records, func(l Record) bool { return l.Kind != k })
+	records = slices.DeleteFunc(records, func(lease Record) bool { return lease.Kind != kind })
 	slices.SortFunc(records, func(a, b Record) int { return strings.Compare(a.ID, b.ID) })
 	return records
 }
@@ -223,18 +223,18 @@ func (v *view) kind(k Kind) []Record {
 // them that are broken or cover a range for the second time.
 func (v *view) leases() (good, bad []Record) {
 	byRange := map[Range]Record{}
-	for _, l := range v.kind(KindLease) {
-		switch other, twice := byRange[l.Range]; {
-		case l.State == StateRetired:
-		case l.Err != nil:
-			bad = append(bad, l)
+	for _, lease := range v.kind(KindLease) {
+		switch other, twice := byRange[lease.Range]; {
+		case lease.State == StateRetired:
+		case lease.Err != nil:
+			bad = append(bad, lease)
 		case !twice:
-			byRange[l.Range] = l
-		case l.outranks(other):
-			byRange[l.Range] = l
-			bad = append(bad, other.twice(l))
+			byRange[lease.Range] = lease
+		case lease.outranks(other):
+			byRange[lease.Range] = lease
+			bad = append(bad, other.twice(lease))
 		default:
-			bad = append(bad, l.twice(other))
+			bad = append(bad, lease.twice(other))
 		}
 	}
 	good = slices.SortedFunc(maps.Values(byRange), func(a, b Record) int {
@@ -247,27 +247,27 @@ func (v *view) leases() (good, bad []Record) {
 // splitting, an owned one before a free one. Of two old leases whose partitions have been
 // merged, so that each knows only the range of both, the one that is behind, lest
 // something be skipped; else the one that was worked on: it has a token, and was written last.
-func (l Record) outranks(o Record) bool {
+func (l Record) outranks(other Record) bool {
 	switch {
-	case (l.State == StateLive) != (o.State == StateLive):
+	case (l.State == StateLive) != (other.State == StateLive):
 		return l.State == StateLive
-	case l.Free() != o.Free():
-		return o.Free()
-	case l.inferred && o.inferred:
-		return l.Position.before(o.Position)
-	case l.inferred != o.inferred:
-		return o.inferred
+	case l.Free() != other.Free():
+		return other.Free()
+	case l.inferred && other.inferred:
+		return l.Position.before(other.Position)
+	case l.inferred != other.inferred:
+		return other.inferred
 	}
-	if untouched := o.Position.Token == ""; (l.Position.Token == "") != untouched {
+	if untouched := other.Position.Token == ""; (l.Position.Token == "") != untouched {
 		return untouched
 	}
-	return l.Updated.After(o.Updated)
+	return l.Updated.After(other.Updated)
 }
 
 // before compares tokens that are LSNs in quotes, as the service's are; no token is
 // before all.
-func (p Position) before(o Position) bool {
-	a, b := strings.Trim(p.Token, `"`), strings.Trim(o.Token, `"`)
+func (p Position) before(other Position) bool {
+	a, b := strings.Trim(p.Token, `"`), strings.Trim(other.Token, `"`)
 	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) < 0
 }
 
