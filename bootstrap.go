@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/changefeed/internal/parallel"
 )
 
-// bootstrap sees to it that the unit's leases exist and fit the options, trying again
+// bootstrap makes sure that the unit's leases exist and fit the options, trying again
 // for as long as that can help.
 func (r *run) bootstrap(ctx context.Context) error {
 	rng := r.random("bootstrap")
@@ -30,13 +30,14 @@ func (r *run) bootstrap(ctx context.Context) error {
 	}
 }
 
-// hopeless reports whether trying again cannot mend what a source or a store answers.
+// hopeless reports whether an error lasts until somebody makes a container, grants a right
+// or changes the request, so that trying again cannot help.
 func hopeless(err error) bool {
 	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrForbidden) || errors.Is(err, ErrBadRequest)
 }
 
 // tryBootstrap reports whether the unit is ready, or refused for good: then there is an
-// error too. It is neither, without an error, while another instance creates the leases.
+// error too. While another instance creates the leases, done is false without an error.
 func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 	if err := r.view.list(ctx, time.Now()); err != nil {
 		return false, err
@@ -58,7 +59,7 @@ func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 		if err != nil {
 			return err
 		}
-		began := r.record(start, r.begun(), nil) // before what is written while the leases are made
+		began := r.record(start, r.begun(), nil) // before any change that is written while the leases are made
 		if err := r.cover(ctx, start, time.Time{}); err != nil {
 			return err
 		}
@@ -85,8 +86,7 @@ func (r *run) checkMode() error {
 	return nil
 }
 
-// cover creates leases for the parts of the key space that have none, with a fence if one
-// is given. It ends with the first that cannot be created.
+// cover creates leases, fenced if fence is set, for the parts of the key space without one, and ends at the first failure.
 func (r *run) cover(ctx context.Context, start Start, fence time.Time) error {
 	partitions, err := r.source.Partitions(ctx)
 	if err != nil {
@@ -113,8 +113,7 @@ func (r *run) grid(partitions []Partition) (cells []Range) {
 	return cells
 }
 
-// insistOn creates a lease, at the pace that the store allows, and tries again a few
-// times; it returns the last error.
+// insistOn creates a lease at the pace that the store allows, tries a few times, and returns the last error.
 func (r *run) insistOn(ctx context.Context, part Range, start Start, fence time.Time) error {
 	rng := r.random("create " + part.String())
 	for failures := 1; ; failures++ {
@@ -144,7 +143,7 @@ func (r *run) create(ctx context.Context, record Record) (got Record, asked time
 const createAttempts = 7
 
 // createLease creates a free lease whose position is fixed before the first read, so that
-// what is written from here on is delivered, whatever happens before the first checkpoint.
+// every change from here on is delivered, whatever happens before the first checkpoint.
 func (r *run) createLease(ctx context.Context, part Range, start Start, fence time.Time) error {
 	at, err := r.place(ctx, part, start)
 	if err != nil {
@@ -164,9 +163,9 @@ func (r *run) createLease(ctx context.Context, part Range, start Start, fence ti
 	return err
 }
 
-// createAnew creates a lease. Where the right to delete is missing, the lease that its range
-// once had may stand there, retired. It is nobody's, and every write of those who had it
-// has an older ETag, so making it live again is the same as a delete and a create.
+// createAnew creates a lease. Where the right to delete is missing, a retired lease of that
+// range may be in the way. It is nobody's, and every write of its owners had an older ETag,
+// so making it live again is the same as a delete and a create.
 func (r *run) createAnew(ctx context.Context, lease Record) (Record, error) {
 	got, err := r.store.Create(ctx, lease)
 	if !errors.Is(err, ErrConflict) {
@@ -188,9 +187,9 @@ type flaw struct {
 	err   *Error  // of leases that overlap
 }
 
-// checkCover looks whether the leases tile the key space. A hole is repaired under the
-// lock, from where the unit began. Leases that overlap are reported: which of them is
-// right is not known here.
+// checkCover verifies that the leases tile the key space. A hole is repaired under the
+// lock, from where the unit began, because how far the lost lease had come is unknown.
+// Leases that overlap are reported: nothing here shows which of them is right.
 func (b *balancer) checkCover(ctx context.Context) {
 	flaws := b.overlaps()
 	if open := b.holes(); len(open) > 0 {
@@ -213,8 +212,8 @@ func (b *balancer) checkCover(ctx context.Context) {
 	}
 }
 
-// vacancy is when, by the store's clock, the leases that are made for holes may be begun
-// with. Somebody has deleted a lease: who owned it hears of that when it next writes.
+// vacancy is when, by the store's clock, work on leases made for holes may begin. Somebody
+// has deleted a lease, and its owner hears of that only at its next write.
 func (b *balancer) vacancy(open []Range) time.Time {
 	trust := b.opts.Expiration
 	for _, lease := range b.tiled {
@@ -226,8 +225,8 @@ func (b *balancer) vacancy(open []Range) time.Time {
 }
 
 // lasting are the flaws that an earlier listing had too. A listing is not of one moment:
-// one that meets a split, ours or another processor's, shows the parent beside its
-// children, or neither. So what is new is looked at again in the next round.
+// during a split, ours or another processor's, it shows the parent beside its children, or
+// neither. So a new flaw is checked again in the next round.
 func (b *balancer) lasting(found []flaw) (lasting []flaw) {
 	since := map[string]time.Time{}
 	for _, f := range found {
@@ -246,9 +245,9 @@ func (b *balancer) lasting(found []flaw) (lasting []flaw) {
 	return lasting
 }
 
-// holes are the ranges that have no lease. One that another kind of processor keeps, or
-// that is damaged but has its range, is reported and left alone: whoever reads there,
-// or mends it, must not find a second one.
+// holes are the ranges without a lease. A lease of another kind of processor, and a damaged
+// lease that has its range, count here: whoever reads there, or repairs the document, must
+// not find a second lease.
 func (r *run) holes() []Range {
 	all, bad := r.view.leases()
 	all = slices.Concat(all, bad)

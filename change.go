@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/changefeed/internal/keyspace"
 )
 
-// Op says what happened to an item.
+// Op is the kind of a change.
 type Op uint8
 
 const (
@@ -49,8 +49,8 @@ type Change struct {
 	ETag         string    // quoted, as stored in the item; empty for a delete
 
 	// Body is the item as stored; nil for a delete. A store with system properties has
-	// them in it, and then _etag, _ts and id are what ETag, Time and ID say; _lsn is not
-	// among them. It is shared by all readers of the batch and must not be modified.
+	// them in it: ETag, Time and ID repeat _etag, _ts and id; _lsn is not among them.
+	// All readers of the batch share the body, so it must not be modified.
 	Body json.RawMessage
 
 	// Previous is the version before this one: all versions and deletes only, and only
@@ -91,7 +91,7 @@ func Key(components ...any) PartitionKey {
 	return PartitionKey(b.String())
 }
 
-// Batch is what a [Handler] gets: one page of changes of one lease, in order.
+// Batch is the input of a [Handler]: a page of changes of a lease, in order.
 type Batch struct {
 	LeaseToken string  // the lease that the changes came from
 	Range      Range   // its effective partition key range
@@ -104,7 +104,7 @@ type Batch struct {
 	checkpoint func(context.Context) error
 }
 
-// Checkpoint stores that this batch, and every one before it on this lease, is done.
+// Checkpoint stores that this batch, and every batch before it on this lease, is done.
 // It is for processors with [Options.Manual]; elsewhere it returns [ErrNotManual],
 // because the processor checkpoints by itself when the handler returns nil. It may be
 // called after Handle has returned, from any goroutine. A batch older than the last
@@ -128,7 +128,7 @@ type Committer interface {
 	Commit(ctx context.Context, key PartitionKey, writes []Write) ([]Result, error)
 }
 
-// WriteOp is what a [Write] does.
+// WriteOp is the kind of a [Write].
 type WriteOp uint8
 
 const (
@@ -172,7 +172,7 @@ type PatchOp struct {
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
-// Result is what one write did.
+// Result is the outcome of a write.
 type Result struct {
 	ETag    string
 	LSN     int64

@@ -6,8 +6,8 @@ import (
 )
 
 // claims are the ranges that this process works on, or is about to. A range is claimed
-// before anything is written for it: the feed of the leases may show the rounds a write
-// before the writer has its answer.
+// before any write of its lease, because the feed of the leases may show the rounds a write
+// before the writer has the answer.
 type claims struct {
 	mu       sync.Mutex
 	workers  map[Range]*worker // nil while the lease is being acquired

@@ -42,7 +42,7 @@
 // one never while an earlier one is unfinished. One owner: a handler's context ends with
 // [ErrLeaseLost] before another instance can begin, whatever the clocks of the hosts
 // say. Progress never moves back. Every key has a lease: holes are repaired or reported.
-// What goes wrong reaches [Hooks.Error], and [Processor.Status] says what an instance does.
+// Failures reach [Hooks.Error], and [Processor.Status] describes a running instance.
 //
 // # Caveats
 //

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// What a store answers.
+// Errors of sources and stores.
 var (
 	// ErrConflict: a record or item with this id exists, or its ETag has moved on.
 	ErrConflict = errors.New("conflict")
-	// ErrPrecondition is the [ErrConflict] of a conditional write: its ETag is not the
-	// stored one, or what else it depends on does not hold.
+	// ErrPrecondition is the [ErrConflict] of a conditional write: the stored ETag is
+	// another, or a condition of the write does not hold.
 	ErrPrecondition = fmt.Errorf("%w: precondition failed", ErrConflict)
 	// ErrNotFound: there is no such record, item or container.
 	ErrNotFound = errors.New("not found")
@@ -28,7 +28,7 @@ var (
 	ErrBadRequest = errors.New("bad request")
 )
 
-// What a processor reports, or ends a handler's context with.
+// Errors that a processor reports, or ends a handler's context with.
 var (
 	// ErrLeaseLost: the lease belongs to somebody else, or may soon.
 	ErrLeaseLost = errors.New("lease lost")
@@ -49,13 +49,13 @@ var (
 	// see [StartError].
 	ErrNoStart = errors.New("leases without a position or a start")
 	// ErrAhead: the position of a lease lies after the end of the feed. Nothing is handled
-	// until the feed has come as far, and what comes until then is not handled at all.
+	// until the feed has come as far, and the changes until then are not handled at all.
 	ErrAhead = errors.New("position is ahead of the feed")
 	// ErrHole: part of the key space has no lease.
 	ErrHole = errors.New("key range without a lease")
 	// ErrOverlap: two leases cover the same keys.
 	ErrOverlap = errors.New("leases overlap")
-	// ErrBadLease: a document among the leases is not one.
+	// ErrBadLease: a document among the leases is no lease.
 	ErrBadLease = errors.New("not a lease document")
 	// ErrForeignLease: a lease of a kind of processor that this one cannot share leases
 	// with; it reads them and does not write them.
@@ -69,7 +69,7 @@ type OptionError struct {
 	Want  string
 }
 
-// Error names the field, its value and what would be right.
+// Error names the field, its value and the values that are allowed.
 func (e *OptionError) Error() string {
 	return fmt.Sprintf("option %s is %s: want %s", e.Field, e.Value, e.Want)
 }
@@ -83,7 +83,7 @@ type StartError struct {
 	Leases []string  // ids of leases that have no position
 }
 
-// Error says what to write instead.
+// Error names the start to set instead.
 func (e *StartError) Error() string {
 	if len(e.Leases) > 0 {
 		return fmt.Sprintf("%v: %s: set Options.Start to where the unit began, such as FromBeginning, or to FromNow to skip what was written before",
@@ -143,7 +143,7 @@ const (
 	OriginBalancer   Origin = "balancer"
 )
 
-// Error is what [Hooks.Error] gets.
+// Error is a failure as [Hooks.Error] gets it.
 type Error struct {
 	Origin Origin
 	Lease  string // lease token; empty when it concerns no single lease

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Lag is what one lease has still to handle of its range.
+// Lag is how much of its range a lease has still to handle.
 type Lag struct {
 	Lease   Lease
 	Pending int64 // changes that are not checkpointed yet
 
 	// Exact says that Pending counts changes. Else it is a distance in LSNs, which counts
-	// transactions: one of several changes is one, and those whose changes were
-	// overwritten or deleted since are in it. Azure gives no more.
+	// transactions: several changes in a transaction count once, and transactions that
+	// were overwritten or deleted since still count. Azure offers no better figure.
 	Exact bool
 
 	// Shared says of a distance that other leases read the same partition. It counts
@@ -40,9 +40,9 @@ func (l Lag) Age(now time.Time) time.Duration {
 // split that no instance has seen yet, because it then asks all partitions of the range.
 // A lag that is not known has its reason in Err and does not spoil the others.
 //
-// A source that is a [Counter] counts, which takes it longer the more there is. Of another
-// one Estimate reads the first change of each lease, and up to 500 of one that shares its
-// partition with others, as [Options.MinLeases] makes them: those cost request units.
+// A source that is a [Counter] counts, which takes longer the more there is. Of any other
+// source Estimate reads the first change of each lease, and up to 500 of a lease that shares
+// its partition, as [Options.MinLeases] makes them: these reads cost request units.
 func Estimate(ctx context.Context, source Source, leases LeaseStore) ([]Lag, error) {
 	v := newView(leases, source)
 	if err := v.list(ctx, time.Now()); err != nil {
@@ -66,8 +66,8 @@ func Estimate(ctx context.Context, source Source, leases LeaseStore) ([]Lag, err
 	return lags, context.Cause(ctx)
 }
 
-// owed is the part of a lease's range that it alone accounts for: what a lease that is
-// splitting has been replaced in already counts for its children.
+// owed is the part of a lease's range that no other lease accounts for: where a splitting
+// lease has children already, the backlog is theirs.
 func owed(lease Record, all []Record) []Range {
 	switch {
 	case lease.Range.Empty():

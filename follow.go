@@ -9,7 +9,7 @@ import (
 // follower keeps the view up to date from the lease container's own feed, if the store can.
 type follower struct {
 	r    *run
-	live atomic.Bool // the view is up to date by it, so rounds need not list
+	live atomic.Bool // the feed keeps the view up to date, so rounds need not list
 }
 
 // run follows until ctx ends.
@@ -27,12 +27,12 @@ func (f *follower) run(ctx context.Context) {
 			f.live.Store(false)
 			f.r.report(ctx, OriginLeaseStore, "", err)
 			failures++
-			cursor = "" // it may be the cursor that is wrong
+			cursor = "" // the cursor itself may be refused
 			pause(ctx, f.r.backoff(rng, failures))
 			continue
 		}
 		if cursor == "" {
-			f.r.view.distrust() // what changed before the cursor is in the next listing only
+			f.r.view.distrust() // only a listing has the changes before the cursor
 			f.r.wake()
 		}
 		cursor, failures = next, 0
@@ -41,12 +41,12 @@ func (f *follower) run(ctx context.Context) {
 			f.r.wake()
 		}
 		f.verify(changed)
-		// A store may answer at once, but not all the time.
+		// A store may answer at once each time, so the pace is bounded here.
 		pause(ctx, f.r.opts.Acquire/roundsPerEvent-time.Since(asked))
 	}
 }
 
-// verify has the keepers of leases that seem to have another owner find out.
+// verify makes keepers write the leases that seem to have another owner: only a conditional write proves it.
 func (f *follower) verify(changed []Record) {
 	for _, record := range changed {
 		if w, _ := f.r.claims.worker(record.Range); w != nil && record.Kind == KindLease && record.owner() != f.r.me {

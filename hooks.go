@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/changefeed/internal/fold"
 )
 
-// Hooks are called with what a processor does. Unset ones do nothing, except that an unset
-// Error writes to [slog.Default], so that no failure is silent. They are called from
+// Hooks are called with the events of a processor. Unset hooks do nothing, except that an
+// unset Error writes to [slog.Default], so that no failure is silent. They are called from
 // many goroutines and must return soon; a hook that panics ends the program. [JoinHooks]
 // joins several.
 type Hooks struct {
@@ -29,7 +29,7 @@ type Hooks struct {
 	StoreDone func(d StoreDone)
 	// Round: the balancer has compared the leases with the instances.
 	Round func(r Round)
-	// Error: something failed that the processor goes on after.
+	// Error: something failed, and the processor goes on.
 	Error func(err *Error)
 }
 
@@ -67,7 +67,7 @@ type StoreDone struct {
 // Round is one round of the balancer.
 type Round struct {
 	Leases    int  // of the unit
-	Instances int  // that are alive, this one included
+	Instances int  // that are alive, including this one
 	Owned     int  // by this instance when the round began, with those that a stuck handler keeps
 	Taken     int  // free, expired or handed over to this instance
 	Given     int  // to others
@@ -101,7 +101,7 @@ func JoinHooks(hooks ...Hooks) Hooks {
 	return joined
 }
 
-// and returns hooks that call those of h, then those of next. What neither wants stays unset.
+// and returns hooks that call those of h, then those of next. A hook that neither has stays unset.
 func (h Hooks) and(next Hooks) Hooks {
 	joined := Hooks{
 		Ready:     next.Ready,
@@ -167,14 +167,14 @@ func (h Hooks) withDefaults() Hooks {
 // LogHooks are hooks that write to a logger: errors as errors, leases that come and go
 // as info, batches as debug.
 //
-// Errors of one kind are one line a minute, for however many leases, so that an outage
-// does not fill the log; the next line counts what was left out as repeated. Those of
-// the handler are of one kind if they differ only in words that have digits in them.
-// Those of the source, the lease store and the balancer are of one kind if they are the
-// same sentinel of this package or, being none, have the same cause; but what
-// somebody must mend is written for each lease: [ErrHole], [ErrOverlap], [ErrBadLease],
-// [ErrHandlerStuck]. In any minute there are at most 20 lines of errors; the next one
-// counts those for which there was no room as unwritten.
+// Errors of the same kind are one line a minute, for however many leases, so that an outage
+// does not fill the log; the next line counts the errors left out as repeated. Errors of
+// the handler are of the same kind if they differ only in words that have digits in them.
+// Errors of the source, the lease store and the balancer are if they are the same sentinel
+// of this package or, being none, have the same cause; but errors that somebody must
+// mend are written for each lease: [ErrHole], [ErrOverlap], [ErrBadLease],
+// [ErrHandlerStuck]. In any minute there are at most 20 lines of errors; the next line
+// counts the errors for which there was no room as unwritten.
 func LogHooks(log *slog.Logger) Hooks {
 	var folded fold.Fold
 	return Hooks{
@@ -235,7 +235,7 @@ func kindOf(err *Error) string {
 	return origin + fold.Words(fold.Root(err).Error())
 }
 
-// is finds the one of some sentinels that an error is.
+// is returns the first sentinel that an error wraps, nil if there is none.
 func is(err error, sentinels []error) error {
 	for _, s := range sentinels {
 		if errors.Is(err, s) {
@@ -245,8 +245,8 @@ func is(err error, sentinels []error) error {
 	return nil
 }
 
-// positionOf is where an acquired lease is. One that another processor has made may not say,
-// and then begins where the unit does, not now.
+// positionOf is where an acquired lease is. A lease of another processor may not say, and then
+// begins where the unit does, not now.
 func positionOf(lease Lease) string {
 	if lease.Position == (Position{}) {
 		return "none yet"

@@ -15,8 +15,8 @@ import (
 
 // How a lease is held
 //
-// One goroutine, the keeper, writes a held lease; the worker asks it to. Each write is
-// conditional on the ETag of the one before, so a lease that somebody else has written
+// One goroutine, the keeper, writes a held lease at the worker's request. Each write is
+// conditional on the ETag of the write before, so a lease that somebody else has written
 // cannot be written again: whoever was replaced finds out by a conflict.
 //
 // A conflict may also be the echo of a write of ours whose answer was lost. Then the
@@ -28,7 +28,7 @@ import (
 // then gives up: the handler's context ends before anybody else can begin, however
 // slow the store, and whatever the clocks say.
 
-// keeper is the one writer of a held lease. The worker asks it; see above.
+// keeper is the only writer of a held lease, so that each write knows the ETag of the last.
 type keeper struct {
 	*tenure
 	asks  chan ask
@@ -42,7 +42,7 @@ type keeper struct {
 
 	// Of the keeper's goroutine.
 	stored     Record      // as last written
-	next       Record      // what the next write says, but for what progress says
+	next       Record      // what the next write stores, but for the progress
 	written    time.Time   // when the last successful write was begun
 	unanswered []time.Time // timestamps of the writes since then, whose outcome is not known
 	stamped    time.Time   // the last timestamp
@@ -62,7 +62,7 @@ func progressOf(lease Record, o Options, now time.Time) leaseProgress {
 	return p
 }
 
-// ask is what the worker wants: an edit, and whether it must be stored now.
+// ask is a request of the worker: an edit, and whether it must be stored now.
 type ask struct {
 	ctx   context.Context
 	edit  func(*Record)
@@ -98,7 +98,7 @@ func (k *keeper) accept(lease Record, unsaved int, started time.Time) {
 	k.r.view.put(lease)
 }
 
-// move changes what the next write says of the progress, without waiting for it.
+// move changes the progress that the next write stores, without waiting for that write.
 func (k *keeper) move(change func(*leaseProgress)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -141,14 +141,14 @@ func (k *keeper) keep() {
 	}
 }
 
-// renew writes the lease though there may be nothing to store.
+// renew writes the lease though there may be nothing to store, because a silent owner expires.
 func (k *keeper) renew() error {
 	k.renewing = true
 	defer func() { k.renewing = false }()
 	return k.write(k.untilLost)
 }
 
-// verify has the keeper write now: if the lease is somebody else's, the answer says so.
+// verify makes the keeper write now, because the answer shows whether the lease is still ours.
 func (k *keeper) verify() {
 	select {
 	case k.check <- struct{}{}:
@@ -174,16 +174,16 @@ func (k *keeper) serve(a ask) error {
 	return k.write(ctx)
 }
 
-// store has the keeper write the lease now, and waits for it. There is an error only when
-// ctx has ended or the lease is lost: any other failure is tried again.
+// store makes the keeper write the lease now, and waits. There is an error only when ctx has
+// ended or the lease is lost: any other failure is tried again.
 func (k *keeper) store(ctx context.Context) error { return k.edit(ctx, func(*Record) {}) }
 
-// edit has the keeper write the lease now, with a change.
+// edit makes the keeper write the lease now, with a change.
 func (k *keeper) edit(ctx context.Context, change func(*Record)) error {
 	return k.do(ask{ctx: ctx, edit: change, write: true})
 }
 
-// note changes what the next write says. The change sees the lease as it would be written.
+// note changes the next write, without waiting for it. The change sees the lease as it would be written.
 func (k *keeper) note(ctx context.Context, change func(*Record)) error {
 	return k.do(ask{ctx: ctx, edit: change})
 }
@@ -224,7 +224,7 @@ func (k *keeper) write(ctx context.Context) error {
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case how == writeOverdue && failures == 1: // at once, but a store may say so each time
+		case how == writeOverdue && failures == 1: // at once, but only once: a store might answer so each time
 			continue
 		}
 		wait := min(k.r.backoff(k.rng, failures), k.r.opts.Renew/4)
@@ -265,7 +265,7 @@ func (k *keeper) try(ctx context.Context) (answer, error) {
 	return writeFailed, fmt.Errorf("write lease: %w", err)
 }
 
-// mark has next say what progress says.
+// mark copies the progress into the next write.
 func (k *keeper) mark() (unsaved int) {
 	k.move(func(p *leaseProgress) {
 		k.next.Position, k.next.Attempts, unsaved = p.Position, p.Attempts, p.Unsaved
@@ -273,8 +273,8 @@ func (k *keeper) mark() (unsaved int) {
 	return unsaved
 }
 
-// stamp is the time of a write, later than that of each one before: a write whose answer
-// was lost is recognized by it.
+// stamp is the time of a write, later than that of every earlier write, because a write whose
+// answer was lost is recognized by its stamp.
 func (k *keeper) stamp() time.Time {
 	now := timestamp()
 	if !now.After(k.stamped) {
@@ -284,9 +284,9 @@ func (k *keeper) stamp() time.Time {
 	return now
 }
 
-// recognize finds out after a conflict whether the record holds a write of ours. If it
-// holds the one begun at started, all is well. If it holds an earlier one, the lease is
-// ours from the time before that write, and next can be tried on top of it.
+// recognize finds out after a conflict whether the record holds a write of ours. After the
+// write begun at started, all is well. After an earlier write the lease is still ours, trusted
+// no longer than before, and next can be tried on top of that write.
 func (k *keeper) recognize(ctx context.Context, unsaved int, started time.Time) (answer, error) {
 	if err := k.r.view.list(ctx, time.Now()); err != nil {
 		return writeFailed, err

@@ -19,23 +19,23 @@ import (
 // then finds out by itself whether the write arrived. So too when ctx has ended: any
 // other error will do, whether it wraps the context's or not.
 type LeaseStore interface {
-	// List returns all records of the unit, in any order, and the store's own time. It has
-	// every write that was acknowledged to any client before it was asked: it must not lag.
+	// List returns all records of the unit, in any order, and the store's own time. Every
+	// write acknowledged to any client before the call is in the result: List must not lag.
 	// It need not be of one moment: of writes made meanwhile it may show some and not
 	// others. A document that cannot be read as a record is returned with Err set.
 	List(ctx context.Context) (records []Record, now time.Time, err error)
 
-	// Create adds a record, or returns [ErrConflict] when one with its kind and token
+	// Create adds a record, or returns [ErrConflict] when a record with its kind and token
 	// is present. The result has the ID, ETag and Updated that the store gave it.
 	Create(ctx context.Context, l Record) (Record, error)
 
-	// Update replaces a record, or returns [ErrConflict] when its ETag is not the
-	// stored one, [ErrNotFound] when it is gone. What the record does not know of the
-	// stored document is kept.
+	// Update replaces a record, or returns [ErrConflict] when the stored ETag is
+	// another, [ErrNotFound] when the record is gone. Members of the stored document
+	// that the record does not know are kept.
 	Update(ctx context.Context, l Record) (Record, error)
 
-	// Delete removes a record, or returns [ErrConflict] when its ETag is not the stored
-	// one, [ErrNotFound] when it is gone, [ErrForbidden] without the right to delete.
+	// Delete removes a record, or returns [ErrConflict] when the stored ETag is another,
+	// [ErrNotFound] when the record is gone, [ErrForbidden] without the right to delete.
 	Delete(ctx context.Context, l Record) error
 }
 
@@ -45,15 +45,15 @@ type Follower interface {
 	// Follow waits until records have changed since cursor and returns them, the
 	// cursor after them and the store's time. With an empty cursor it returns at
 	// once, with the present cursor and no records. It may return early without
-	// records. Deleted records do not appear. Different records come in any order; of
-	// one record the last version always comes, earlier ones need not, and none comes
-	// after a later one. A record may come again unchanged. When ctx ends it returns
-	// an error.
+	// records. Deleted records do not appear. Records come in any order. The last
+	// version of a record always comes; earlier versions may be left out, and none
+	// comes after a later one. A record may come again unchanged. When ctx ends
+	// Follow returns an error.
 	Follow(ctx context.Context, cursor string) (changed []Record, next string, now time.Time, err error)
 }
 
 // Kind is the word for a kind of record. The kinds may grow: a record of a kind that is not
-// among these belongs to a newer version. It is kept and left alone, and it is no lease.
+// among these belongs to a newer version: kept, left alone, and no lease.
 type Kind string
 
 const (
@@ -71,7 +71,7 @@ const (
 // Expiration, TTL, Timestamp, Properties and the fields that the store sets. The other fields
 // have a meaning for [KindLease] only.
 type Record struct {
-	Kind  Kind   // a store refuses a record without one
+	Kind  Kind   // required: a store refuses a record without a kind
 	Token string // of a lease "min-max", or a partition key range id in version 0; of a host its instance and epoch
 	Range Range  // the keys that the lease covers; unknown (empty) in old version 0 leases
 
@@ -99,14 +99,14 @@ type Record struct {
 	ETag string // set by the store
 
 	Properties map[string]string // everybody's; kept
-	Raw        json.RawMessage   // the stored document; a store keeps what it does not know of it
+	Raw        json.RawMessage   // the stored document; a store keeps the members that it does not know
 	Err        error             // why the document is not a record that can be worked with
 
 	inferred bool // Range is not in the document, but that of its partition
 }
 
 // Lease is the right of one instance to read one range, as a handler and an operator see it:
-// what a [Record] of [KindLease] says, without what only its writers need.
+// a [Record] of [KindLease] without the fields that only its writers need.
 type Lease struct {
 	ID       string // the record's name in the store
 	Token    string // "min-max", or a partition key range id in a version 0 lease
@@ -122,7 +122,7 @@ type Lease struct {
 	Properties map[string]string // everybody's; not to be modified
 }
 
-// Lease returns what a handler and an operator see of a record of [KindLease].
+// Lease returns a record of [KindLease] as handlers and operators see it.
 func (l Record) Lease() Lease {
 	return Lease{
 		ID: l.ID, Token: l.Token, Range: l.Range, Owner: l.Owner, Epoch: l.Epoch, Position: l.Position, Mode: l.Mode,

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// The right to create leases is a record, the lock. It lasts for lockTime after its holder
-// last wrote it; the holder writes it at each lockBeat for as long as it has work, and
-// sends no request later than createTime after the last of these writes, so that none
-// arrives when somebody else may create.
+// The right to create leases is a record, the lock. It lasts for lockTime after the last
+// write. The holder writes it at each lockBeat while there is work, and sends no request
+// later than createTime after the last of these writes, so that none arrives when somebody
+// else may create.
 const (
 	lockTime   = 30 * time.Second
 	createTime = lockTime / 3
@@ -43,8 +43,8 @@ func (r *run) locked(ctx context.Context, f func(context.Context) error) (done b
 	return true, nil
 }
 
-// takeLock creates the lock, or takes over one that nobody holds. That is a write under
-// its ETag: a listing may be stale, and the right to delete may be missing.
+// takeLock creates the lock, or takes over a lock that nobody holds, by a write under its
+// ETag, because a listing may be stale and the right to delete may be missing.
 func (r *run) takeLock(ctx context.Context) (lock Record, asked time.Time, err error) {
 	locks := r.view.kind(KindLock)
 	if len(locks) == 0 {

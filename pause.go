@@ -19,9 +19,9 @@ func (r *run) backoff(rng *mathrand.Rand, failures int) time.Duration {
 
 const maxDoublings = 30
 
-// paced calls f, and again each time the store asks for a pause, which it gets: pauses that
-// double would leave a throttled store idle. They do double where it does not say how long.
-// Throttling is no news before it has lasted for a while.
+// paced calls f, and again after each pause that the store asks for, because pauses that
+// double would leave a throttled store idle. They do double where the store does not say how
+// long. Throttling is no news before it has lasted for a while.
 func (r *run) paced(ctx context.Context, rng *mathrand.Rand, lease string, f func() error) error {
 	begun := time.Now()
 	for failures := 1; ; failures++ {
@@ -43,8 +43,8 @@ func (r *run) paced(ctx context.Context, rng *mathrand.Rand, lease string, f fun
 	}
 }
 
-// linger is a context for a write that should not be cut off by the end of ctx: it ends
-// so much later, or at the store's timeout.
+// linger is a context for a write that the end of ctx should not cut off, because its outcome
+// would be unknown: it ends so much later, or at the store's timeout.
 func linger(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
 	lingering, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	stop := context.AfterFunc(ctx, func() {

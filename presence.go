@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// presence shows this instance to the others, by a record of its own.
+// presence shows this instance to the others, by a record in the lease store.
 type presence struct {
 	r      *run
 	record Record // as last written
 }
 
-// run shows the instance until ctx ends, on the same beat as its leases are renewed.
+// run shows the instance until ctx ends, on the same beat as leases are renewed.
 func (p *presence) run(ctx context.Context) {
 	rng := p.r.random("present")
 	failures := 0
@@ -30,8 +30,8 @@ func (p *presence) run(ctx context.Context) {
 	}
 }
 
-// show writes the record. It outlives two beats, and not the leases, so that nobody waits
-// for a dead instance to take what is free.
+// show writes the record. It outlives two beats, so that one late write is no death, but not
+// the leases, so that nobody leaves free leases to a dead instance.
 func (p *presence) show(ctx context.Context) error {
 	record := p.record
 	record.Kind, record.Token = KindHost, p.r.me.Instance+"/"+p.r.me.Epoch
@@ -48,9 +48,9 @@ func (p *presence) show(ctx context.Context) error {
 }
 
 // put creates or updates the record. A conflict is an earlier write of ours whose answer
-// was lost, for nobody else writes it.
+// was lost, because nobody else writes this record.
 func (p *presence) put(ctx context.Context, record Record) (Record, error) {
-	ctx, cancel := linger(ctx, p.r.opts.Drain) // a record that is cut off half-way would haunt the others
+	ctx, cancel := linger(ctx, p.r.opts.Drain) // retire needs the ETag of a record that may have been stored
 	defer cancel()
 	if record.ETag != "" {
 		got, err := p.r.store.Update(ctx, record)
@@ -74,8 +74,8 @@ func (p *presence) put(ctx context.Context, record Record) (Record, error) {
 	return p.r.store.Update(ctx, record)
 }
 
-// retire says that the instance leaves. The record is then left to its time to live: one
-// that is deleted does not appear in the feed that others follow.
+// retire announces that the instance leaves. The record is then left to its time to live,
+// because a deleted record does not appear in the feed that others follow.
 func (p *presence) retire(ctx context.Context) {
 	if record := p.record; record.ETag != "" {
 		record.State, record.Timestamp = StateRetired, timestamp()
@@ -89,12 +89,12 @@ func (p *presence) retire(ctx context.Context) {
 func (p *presence) clean(ctx context.Context) {
 	for _, host := range p.r.view.kind(KindHost) {
 		if host.Err == nil && host.State.isKnown() && p.r.view.now().Sub(host.Updated) > 3*p.r.opts.Expiration && host.owner() != p.r.me {
-			// Somebody else may have been faster, or have the right that we lack.
+			// An error is ignored, because another instance may be faster or have the right that we lack.
 			deleting, cancel := context.WithTimeout(ctx, p.r.opts.Renew)
 			_ = p.r.store.Delete(deleting, host)
 			cancel()
 			p.r.view.drop(host.ID)
-			return // one a round is enough
+			return // the next round removes the next
 		}
 	}
 }

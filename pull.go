@@ -111,7 +111,7 @@ func (p *puller) read(ctx context.Context, i int) (Page, error) {
 	}
 }
 
-// cut replaces a lane by one for each partition.
+// cut replaces a lane by a lane for each partition.
 func (p *puller) cut(ctx context.Context, i int) error {
 	partitions, err := p.source.Partitions(ctx)
 	if err != nil {
@@ -138,7 +138,7 @@ func (p *puller) wait(ctx context.Context) error {
 		}
 		return nil
 	}
-	// What wakes a range need not be in what was asked for: do not read for each of them.
+	// Writes that were not asked for wake a range too: pause, rather than read for each of them.
 	if !pause(ctx, min(p.poll, maxGather)) {
 		return context.Cause(ctx)
 	}

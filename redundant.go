@@ -13,7 +13,7 @@ import (
 // When a lease may be removed because others cover its range
 //
 // A create whose answer was lost may arrive minutes later, when the lease that it made at
-// the second try has been split and removed. Its range then has leases twice. The late one
+// the second try has been split and removed. Its range then has leases twice. The late lease
 // is redundant: for each of its keys there is another lease that has come at least as
 // far. A position means that all before it is done, so nothing is lost without the lease;
 // and nothing comes out of order, because its own worker removes it, between two batches.
@@ -24,9 +24,9 @@ import (
 // A lease goes only in favour of leases that rank higher. A lease never sinks in rank, and
 // whatever replaces it ranks higher still: the children of a split by their generation,
 // the leases that make it redundant by this rule. So each of its keys keeps a lease of
-// higher rank, whatever happens at once with the removal, however old the view that it
-// was decided on, and however late the delete arrives. That the lease itself has not
-// moved on is what the ETag is for.
+// higher rank, whatever happens at once with the removal, however old the view behind the
+// decision, and however late the delete arrives. The delete is conditional on the ETag,
+// because the lease itself may have moved on.
 //
 // All this is known only of leases that this processor has made, which have a generation,
 // and of positions that can be compared. Where others are involved nothing is removed: the
@@ -64,7 +64,7 @@ func (v *view) covers(lease Record) bool {
 	return len(others) > 0 && len(holes(lease.Range, others)) == 0
 }
 
-// overlapping are the other leases that share keys with one, by the beginning of their ranges.
+// overlapping are the other leases that share keys with a lease, by the beginning of their ranges.
 func (v *view) overlapping(lease Record) (others []Record) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -77,9 +77,9 @@ func (v *view) overlapping(lease Record) (others []Record) {
 	return others
 }
 
-// ranking says of leases of this unit which ranks higher: see [Record.above]. A lease that was
-// made for a hole begins at the time at which the unit began. Nobody is owed what is older,
-// so it has come as far as a lease without a start at the same token.
+// ranking compares leases of this unit: see [Record.above]. A lease that was made for a hole
+// begins at the time at which the unit began. Nobody is owed older changes, so it has come as
+// far as a lease without a start at the same token.
 func (v *view) ranking() (above func(lease, other Record) bool) {
 	origin, known := v.origin()
 	if !known {
@@ -95,7 +95,7 @@ func (v *view) ranking() (above func(lease, other Record) bool) {
 	}
 }
 
-// above reports whether a lease ranks higher than another one. It is false when the two cannot be compared.
+// above reports whether a lease ranks higher than another. It is false when the two cannot be compared.
 func (l Record) above(other Record) bool {
 	further, comparable := l.Position.compare(other.Position)
 	return comparable && cmp.Or(
@@ -108,7 +108,7 @@ func (l Record) above(other Record) bool {
 }
 
 // compare orders positions, if both are LSNs in quotes, as the service's are, or nothing
-// was read yet from one of them. Readers from different times show different changes.
+// was read from either yet. It is not ok for reads from different times, whose changes differ.
 func (p Position) compare(other Position) (order int, ok bool) {
 	if p == other {
 		return 0, true
@@ -126,7 +126,7 @@ func (p Position) compare(other Position) (order int, ok bool) {
 	return 0, false
 }
 
-// lsn is the number of a token that is one.
+// lsn is the number in a token, if that is an LSN in quotes.
 func (p Position) lsn() (n uint64, ok bool) {
 	n, err := strconv.ParseUint(strings.Trim(p.Token, `"`), 10, 64)
 	return n, err == nil
@@ -169,7 +169,7 @@ func (r *run) untangle(ctx context.Context) error {
 	return nil
 }
 
-// discard removes a lease that nobody has taken. If somebody has meanwhile, its ETag is another.
+// discard removes a lease that nobody has taken. The ETag refuses it if somebody has meanwhile.
 func (r *run) discard(ctx context.Context, lease Record) error {
 	err := r.store.Delete(ctx, lease)
 	if errors.Is(err, ErrForbidden) {
@@ -183,8 +183,8 @@ func (r *run) discard(ctx context.Context, lease Record) error {
 	return nil
 }
 
-// yield removes a lease that others cover. If it has moved on since that was seen, or if
-// it cannot be removed now, it is freed, and whoever takes it looks again.
+// yield removes a lease that others cover. A lease that has moved on meanwhile, or cannot be
+// removed now, is freed instead, and whoever takes it decides again.
 func (w *worker) yield() Reason {
 	ctx, cancel := context.WithTimeout(w.untilDrained, storeTimeout)
 	defer cancel()

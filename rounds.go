@@ -26,7 +26,7 @@ type balancer struct {
 	rng      *mathrand.Rand
 	waiting  map[string]time.Time // since when a lease should have been taken, or given by another owner
 	planned  time.Time            // the store's time at which the last plan was made
-	flaws    map[string]time.Time // since when a listing has shown one
+	flaws    map[string]time.Time // since when listings have shown each, by id
 	tiled    []Record             // as the last listing without a hole had them
 	reported map[string]bool      // documents that were reported as broken
 }
@@ -53,8 +53,8 @@ func (b *balancer) rounds(ctx context.Context) {
 	}
 }
 
-// untilExpiry is how long until the next lease of another owner expires, or may be begun
-// with, counted from the last plan: whoever survives it need not find that out by chance.
+// untilExpiry is how long until the next lease of another owner expires or is free of its
+// fence, after the last plan: survivors then act at that moment, not at their next round.
 func (b *balancer) untilExpiry() time.Duration {
 	now := b.view.now()
 	soonest := b.opts.Expiration
@@ -78,13 +78,12 @@ func (b *balancer) await(ctx context.Context, d time.Duration) {
 	}
 }
 
-// round compares once and does what the plan says. It reports whether others are about to
-// give us leases.
+// round compares once and carries out the plan. It reports whether others are about to give us leases.
 func (b *balancer) round(ctx context.Context) (expecting bool) {
 	b.troubles.mended(OriginBalancer, OriginLeaseStore, OriginSource)
 	s, listed, err := b.plan(ctx)
 	if err != nil {
-		b.planned = b.view.now() // what expires in an outage is no reason to ask more often
+		b.planned = b.view.now() // leases that expire in an outage are no reason to ask more often
 		b.report(ctx, OriginBalancer, "", err)
 		return false
 	}
@@ -123,9 +122,9 @@ func (b *balancer) plan(ctx context.Context) (s situation, listed bool, err erro
 	return b.situation(), true, nil
 }
 
-// situation is what a round goes by.
+// situation is the view at the beginning of a round, and the plan that follows from it.
 type situation struct {
-	leases []Record        // to be worked on, one for each range
+	leases []Record        // to be worked on, with different ranges
 	alive  []balance.Owner // instances that show presence, this one included
 	plan   balance.Plan    // by the indexes of leases
 }
@@ -139,8 +138,7 @@ func (s situation) pick(indexes []int) []Record {
 	return picked
 }
 
-// situation is made of the view. Documents that are no leases are reported once and left
-// alone.
+// situation reads the view and plans. Documents that are no leases are reported once and left alone.
 func (b *balancer) situation() situation {
 	good, bad := b.view.placed()
 	for _, lease := range bad {
@@ -199,7 +197,7 @@ func (b *balancer) handedOver(leases []Record) (mine []Record) {
 	return mine
 }
 
-// declineGifts frees leases that were handed over to us but that we have not begun with.
+// declineGifts frees leases that were handed over to us and not begun, lest others wait for their expiry.
 func (b *balancer) declineGifts(ctx context.Context) {
 	err := b.view.list(ctx, time.Now())
 	for _, lease := range b.handedOver(b.situation().leases) {
@@ -213,9 +211,9 @@ func (b *balancer) declineGifts(ctx context.Context) {
 	}
 }
 
-// acquire takes leases and starts to work on them; it returns how many it got. After one
-// round's time it is time for a new plan: a slow store takes many rounds, at once after
-// each other.
+// acquire takes leases, starts to work on them, and returns how many it got. It stops after
+// the time of a round, when its plan is old: a slow store takes many rounds, each right
+// after the last.
 func (b *balancer) acquire(ctx context.Context, leases []Record) int {
 	var got atomic.Int64
 	bounded, cancel := context.WithTimeout(ctx, b.opts.Acquire)
@@ -234,9 +232,9 @@ func (b *balancer) acquire(ctx context.Context, leases []Record) int {
 // take makes a lease ours and starts to work on it.
 func (b *balancer) take(ctx context.Context, seen Record) bool {
 	if !b.claims.claim(seen.Range) {
-		return false // it is ours already, though the view may not know
+		return false // ours already, though the view may not show that yet
 	}
-	if seen.untouched() && b.view.covers(seen) { // once it is taken, that can no longer be told
+	if seen.untouched() && b.view.covers(seen) { // taken, it would rank higher and be redundant no more
 		b.report(ctx, OriginLeaseStore, seen.Token, b.discard(ctx, seen))
 		b.claims.free(seen.Range)
 		return false
@@ -278,9 +276,9 @@ func (b *balancer) tryTake(ctx context.Context, seen Record) bool {
 	return true
 }
 
-// fence is until when, by the store's clock, the new owner of a lease must wait: an
-// owner that did not give it away trusts it until it would have expired, and hears of
-// us only when it next writes.
+// fence is until when, by the store's clock, a new owner must wait: an owner that did not
+// give the lease away trusts it until it would have expired, and hears of us only at its
+// next write.
 func (b *balancer) fence(seen Record) time.Time {
 	now := b.view.now()
 	given := seen.Free() || seen.owner() == b.me
@@ -293,7 +291,7 @@ func (b *balancer) fence(seen Record) time.Time {
 	return seen.Updated.Add(max(seen.Expiration, b.opts.Expiration) + clockGrain)
 }
 
-// giveAway has workers hand their leases over; it returns how many do.
+// giveAway makes workers hand their leases over, and returns how many do.
 func (b *balancer) giveAway(s situation) (given int) {
 	for i, to := range s.plan.Give {
 		if w, _ := b.claims.worker(s.leases[i].Range); w != nil && w.stop(ending{why: ReasonGiven, to: to}) {
@@ -323,8 +321,7 @@ func (r *run) report(ctx context.Context, from Origin, lease string, err error) 
 	r.raise(&Error{Origin: from, Lease: lease, Err: err})
 }
 
-// raise calls Hooks.Error, and has the error stand in the status of the instance or of the
-// lease.
+// raise calls Hooks.Error, and keeps an error that concerns no lease in the status of the instance.
 func (r *run) raise(err *Error) {
 	if err.Lease == "" {
 		r.troubles.add(err)

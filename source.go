@@ -19,10 +19,10 @@ type Source interface {
 	// them; an empty page when there are none yet, whose Next may still have moved.
 	// Changes of one transaction are never cut between pages. It returns [ErrGone] when
 	// r spans more than one physical partition (after a split), [ErrTooOld] when the
-	// position lies before what all versions and deletes retains, and [ErrThrottled]
+	// position lies before the changes that all versions and deletes retains, [ErrThrottled]
 	// when the store asks for a pause, [ErrBadRequest] for a token that the store never
 	// gave, a start that the mode has not, or a Key that is none or not of r. When ctx has
-	// ended it returns an error; which one is free. A range inside one partition stays readable
+	// ended it returns any error. A range inside one partition stays readable
 	// through merges, and every position stays valid through splits and merges.
 	Read(ctx context.Context, r Range, from Position, o ReadOptions) (Page, error)
 }
@@ -34,15 +34,15 @@ type Waiter interface {
 	Wait(ctx context.Context, r Range, from Position) error
 }
 
-// Counter is an optional ability of a [Source]: an exact count of what is pending.
+// Counter is an optional ability of a [Source]: an exact count of the pending changes.
 type Counter interface {
 	// Pending counts the changes of r after from: as many as reads would give now, no
-	// more and no fewer. Unlike Read it accepts any range. It refuses what Read refuses,
-	// with the same errors.
+	// more and no fewer. Unlike Read it accepts any range, and otherwise returns the
+	// same errors.
 	Pending(ctx context.Context, r Range, from Position, o ReadOptions) (Backlog, error)
 }
 
-// Backlog is what a range has after a position.
+// Backlog counts the changes of a range after a position.
 type Backlog struct {
 	Items  int64     // changes not yet read
 	Oldest time.Time // commit time of the first of them; zero when there are none
@@ -56,7 +56,7 @@ type ReadOptions struct {
 	Key      PartitionKey // only the changes of this logical partition; empty is all
 }
 
-// Mode is what a change feed shows.
+// Mode selects the changes that a feed shows.
 type Mode uint8
 
 const (

@@ -20,8 +20,8 @@ import (
 //	3  delete the parent                             (or mark it retired, without the right to delete)
 //
 // A crash between any two steps leaves a parent that is splitting. Whoever takes it does
-// not read, but goes on from step 2, and creates only what no other lease covers: a
-// child that was made before may have split in the meantime. The children read nothing
+// not read, but goes on from step 2, and creates only where no other lease covers, because
+// a child that was made before may have split in the meantime. The children read nothing
 // that the parent has yet to deliver, because the parent's position does not move after
 // step 1.
 //
@@ -42,7 +42,7 @@ func (w *worker) split() Reason {
 			return w.giveUp(w.ending())
 		case err == nil:
 			w.report(w.untilLost, OriginSource, fmt.Errorf("%w: one partition holds the range again: trying on", ErrGone))
-			pause(w.untilStopped, w.r.opts.Poll) // a source may need time to see what it told itself
+			pause(w.untilStopped, w.r.opts.Poll) // the source's list may be older than its answers to reads
 			return w.release(ending{why: ReasonSplit, undone: true})
 		}
 		w.report(w.untilStopped, OriginLeaseStore, fmt.Errorf("split: %w", err))
@@ -51,9 +51,9 @@ func (w *worker) split() Reason {
 	return w.giveUp(w.ending())
 }
 
-// replace does the three steps, from wherever an earlier try has come to. When the worker
-// is stopped it makes no further child. It does nothing, without an error, when one
-// partition holds the range again because a merge came after the split.
+// replace does the three steps, from wherever an earlier try has come to, and makes no
+// further child once the worker is stopped. It does nothing, without an error, when a merge
+// after the split has put the range into one partition again.
 func (w *worker) replace() (done bool, err error) {
 	ctx, cancel := context.WithTimeout(w.untilDrained, storeTimeout)
 	defer cancel()
@@ -75,7 +75,7 @@ func (w *worker) replace() (done bool, err error) {
 	if err := w.r.view.list(ctx, time.Now()); err != nil {
 		return false, err
 	}
-	if open := w.uncovered(parent); len(open) > 0 { // what stood in the way of a child was none
+	if open := w.uncovered(parent); len(open) > 0 { // the record that refused a child does not cover its range
 		w.r.view.distrust()
 		return false, fmt.Errorf("%w: %v", ErrHole, open)
 	}
@@ -114,7 +114,7 @@ func (w *worker) plan(ctx context.Context) (parent Record, parts []Range, err er
 	return parent, parts, err
 }
 
-// partsProperty of a lease that is splitting says into what.
+// partsProperty of a lease that is splitting lists the ranges of its children.
 const partsProperty = "changefeed.parts"
 
 func textOf(ranges []Range) string {
@@ -151,8 +151,8 @@ func (l *Record) setProperty(name, text string) {
 }
 
 // uncovered are the parts of the parent that its descendants do not cover. An ancestor
-// that is still splitting covers them too, but it counts on us. A lease of lower rank than
-// the parent is no child of it but left from a create that arrived late: it is removed.
+// that is still splitting covers them too, but waits for us. A lease of lower rank than
+// the parent is no child: a create that arrived late has left it, and it is removed.
 func (w *worker) uncovered(parent Record) []Range {
 	leases, _ := w.r.view.leases()
 	above := w.r.view.ranking()
@@ -189,7 +189,7 @@ func (w *worker) createChild(ctx context.Context, parent Record, part Range) err
 	}
 	if err == nil {
 		w.r.view.put(got)
-		err = w.r.view.list(ctx, time.Now()) // had the create arrived late, its worker must know
+		err = w.r.view.list(ctx, time.Now()) // after a late create its worker must see the leases beside it
 	}
 	if err != nil {
 		w.r.claims.free(part)

@@ -13,7 +13,7 @@ import (
 )
 
 // Start is where reading begins when there is no continuation. The zero Start is no
-// choice: a new unit then begins from now, and one that exists goes on where it is.
+// choice: a new unit then begins from now, and an existing unit goes on where it is.
 type Start struct {
 	now, beginning bool
 	at             time.Time
@@ -30,8 +30,8 @@ func FromBeginning() Start { return Start{beginning: true} }
 // so all of the second that t is in may come.
 func FromTime(t time.Time) Start { return Start{at: t.UTC().Round(0)} }
 
-// FromAgo is [FromTime] of a time so long before now, and the same start each time that
-// it is given: a program may set it at each start, and it is the first that counts.
+// FromAgo is [FromTime] of the time d before now. A program may set it at every run: the unit
+// recognizes it by d, and goes on from the time of the first run.
 func FromAgo(d time.Duration) Start {
 	return Start{at: time.Now().UTC().Add(-d).Round(0), ago: d}
 }
@@ -70,7 +70,7 @@ func (s Start) given() string {
 	return s.String()
 }
 
-// ParseStart reads what [Start.String] writes.
+// ParseStart reads now, beginning or a time in RFC 3339, as [Start.String] writes them.
 func ParseStart(text string) (Start, error) {
 	switch strings.ToLower(text) {
 	case "now":
@@ -95,9 +95,9 @@ func ParseStart(text string) (Start, error) {
 //	3  from Options.Start, which is then recorded in the marker
 //
 // and without any of these it is not worked on: Run returns [ErrNoStart] when there is
-// such a lease at the start, and reports and leaves alone one that appears later. It
-// never begins from now because nobody said otherwise: what was written while nobody
-// worked would be skipped. The position is stored before the first change is handled.
+// such a lease at the start, and leaves a later one alone and reports it. From now is never
+// assumed: changes written while nobody worked would be skipped. The position is stored
+// before the first change is handled.
 
 // Properties of the marker.
 const (
@@ -179,9 +179,9 @@ func (r *run) firstStart() (Start, error) {
 	return Start{}, r.checkPlaced()
 }
 
-// checkStart refuses a start that the unit would ignore. The one that it was begun with
-// is welcome: programs set it at every start. A unit that another kind of processor made
-// has none on record, and takes ours.
+// checkStart refuses a start that the unit would ignore. The start that the unit began with
+// is welcome, because programs set it at every run. A unit that another kind of processor
+// made has none on record, and gets ours.
 func (r *run) checkStart(ctx context.Context, info Record) (done bool, err error) {
 	given, began := r.opts.Start.given(), info.Properties[optionProperty]
 	_, known := r.view.origin()
@@ -205,7 +205,7 @@ func (r *run) checkStart(ctx context.Context, info Record) (done bool, err error
 	return true, nil
 }
 
-// checkForeign refuses a unit that we could not work on in full: ranges whose leases
+// checkForeign refuses a unit that we could not work on in full, because ranges whose leases
 // others keep in a form that we do not write would stand still.
 func (r *run) checkForeign() error {
 	leases := r.view.kind(KindLease)
@@ -240,8 +240,8 @@ func ids(leases []Record, has func(Record) bool) (list []string) {
 	return list
 }
 
-// placed lists the leases that can be worked on, and those that cannot: besides what is
-// bad by itself, leases of which nobody says where they begin.
+// placed lists the leases that can be worked on, and those that cannot: besides the bad
+// documents, leases of which nobody says where they begin.
 func (v *view) placed() (good, bad []Record) {
 	good, bad = v.leases()
 	if _, known := v.origin(); known {
@@ -258,9 +258,8 @@ func (v *view) placed() (good, bad []Record) {
 	return good, bad
 }
 
-// place is the position of a start, as a token where there is one: so a processor of
-// another kind, which would begin a lease without a token at a start of its own, goes on
-// right from our leases.
+// place is the position of a start, as a token where the feed gives one, because a processor
+// of another kind would begin a lease without a token at a start of its own.
 func (r *run) place(ctx context.Context, part Range, start Start) (Position, error) {
 	at := Position{Start: FromTime(start.at)}
 	if start.at.IsZero() {
@@ -274,8 +273,8 @@ func (r *run) place(ctx context.Context, part Range, start Start) (Position, err
 }
 
 // begin is the position that a page was read from, as a token. Where tokens are LSNs in
-// quotes, as the service's are, the one before the first change is known; otherwise the
-// position stays what it was.
+// quotes, as the service's are, the token before the first change is known; otherwise the
+// position stays as it was.
 func (p Page) begin(from Position) Position {
 	if len(p.Changes) == 0 {
 		return p.Next

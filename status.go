@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// Status is what one call of [Processor.Run] is about.
+// Status describes a call of [Processor.Run] that is under way.
 type Status struct {
 	Instance string
 	Since    time.Time // when Run was called
 	Ready    bool      // the unit's leases exist
-	Stopping bool      // its context has ended; it finishes what it has in hand
+	Stopping bool      // its context has ended; it finishes the batches in hand
 
-	View  time.Time // when the lease store last said how the leases are; zero when it has not
-	Round Round     // the last one
-	At    time.Time // when it was over; zero when there was none
+	View  time.Time // when the lease store last answered with leases; zero before
+	Round Round     // the last round
+	At    time.Time // when that round was over; zero before the first
 
 	// Leases are those that this instance works on, by their ranges.
 	Leases []LeaseStatus
 
-	// Errors are what was last reported that concerns no single lease, one of an origin,
+	// Errors are the last reports that concern no single lease, at most one of each origin,
 	// since the last round began, or since Run was called.
 	Errors []*Error
 }
 
-// LeaseStatus is how far an instance has come with a lease, and what it does there.
+// LeaseStatus is how far an instance has come with a lease, and its present activity there.
 type LeaseStatus struct {
-	Lease Lease // as acquired, with the position and the attempts that its next write says
+	Lease Lease // as acquired, with the position and the attempts that the next write stores
 	Read  Position
-	// Activity is what the work is about, since when.
+	// Activity is the step that the work is at, since Since.
 	Activity Activity
 	Since    time.Time
 
@@ -39,12 +39,12 @@ type LeaseStatus struct {
 	Failing  time.Time // when that batch was first delivered here; zero when none is in hand
 	Unsaved  int       // changes that are done and not yet stored
 
-	// Errors are the last failures to read, to handle and to store, one of an origin, as far
-	// as none has succeeded since.
+	// Errors are the last failures to read, to handle and to store, at most one of each
+	// origin, until the same succeeds.
 	Errors []*Error
 }
 
-// Activity is what the work on a lease is about.
+// Activity is a step of the work on a lease.
 type Activity string
 
 // The activities.
@@ -131,7 +131,7 @@ type troubles struct {
 	errors map[Origin]*Error
 }
 
-// add has an error stand until its origin is mended.
+// add keeps an error until the same origin is mended.
 func (t *troubles) add(err *Error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

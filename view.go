@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// view is what one instance knows of its unit's records: the last listing, and what it
-// has written or heard of since. It may be stale: every write that it leads to is
-// conditional on the ETag, so a stale view costs a conflict and another look, no more.
+// view is an instance's picture of its unit's records: the last listing, with the writes
+// made and heard of since. A stale view costs a conflict and another listing, no more,
+// because every write that is based on it is conditional on the ETag.
 type view struct {
 	store   LeaseStore
 	source  Source
@@ -34,7 +34,7 @@ func newView(store LeaseStore, source Source) *view {
 	}
 }
 
-// list reads all records anew, unless that was done after since already.
+// list reads all records, unless a listing that was asked for after since is there already.
 func (v *view) list(ctx context.Context, since time.Time) error {
 	select {
 	case v.gate <- struct{}{}:
@@ -102,12 +102,13 @@ func lineage(id string, partitions []Partition) (r Range) {
 // storeTimeout bounds one request to a lease store.
 const storeTimeout = 65 * time.Second
 
+// replace applies a listing. News heard since asked stays, because the listing may be older.
 func (v *view) replace(records []Record, now, asked time.Time) {
 	byID := make(map[string]Record, len(records))
 	for _, record := range records {
 		id := record.ID
 		for _, taken := byID[id]; taken; _, taken = byID[id] {
-			id += "#" // one id twice, under different partition keys
+			id += "#" // two documents may share an id, under different partition keys
 		}
 		byID[id] = record.judged()
 	}
@@ -126,7 +127,7 @@ func (v *view) replace(records []Record, now, asked time.Time) {
 	}
 	v.heardAt = map[string]time.Time{}
 	if !v.doubted.Before(asked) {
-		asked = time.Time{} // it was distrusted while it was on its way
+		asked = time.Time{} // the view was distrusted while the listing was on its way
 	}
 	v.byID, v.listed, v.told, v.toldAt = byID, asked, now, time.Now()
 }
@@ -137,27 +138,27 @@ func (v *view) listedAt() time.Time {
 	return v.listed
 }
 
-// distrust makes the next round list, because something was not as the view had it.
+// distrust makes the next round list, because an answer has contradicted the view.
 func (v *view) distrust() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.listed, v.doubted = time.Time{}, time.Now()
 }
 
-// put records what was written, or heard of. It reports whether that is news: another
-// owner, state or record, and not just a renewal.
+// put applies a record that was written or heard of. It reports whether that is news:
+// another owner, another state or a new record, and not just a renewal.
 func (v *view) put(record Record) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	old, known := v.byID[record.ID]
-	if record.Kind == KindLease && record.Range.Empty() { // an old lease does not tell it
+	if record.Kind == KindLease && record.Range.Empty() { // an old lease does not store its range
 		record.Range = old.Range
 	}
 	v.byID[record.ID], v.heardAt[record.ID] = record.judged(), time.Now()
 	return !known || old.Owner != record.Owner || old.Epoch != record.Epoch || old.State != record.State
 }
 
-// heard records what a follower got.
+// heard applies the news of a follower, and reports whether a round should follow.
 func (v *view) heard(changed []Record, now time.Time) (news bool) {
 	for _, record := range changed {
 		news = v.put(record) || news
@@ -199,7 +200,7 @@ func (v *view) now() time.Time {
 	return v.told.Add(time.Since(v.toldAt))
 }
 
-// heardOf is when the store last said how the records are.
+// heardOf is when the store last answered with records.
 func (v *view) heardOf() time.Time {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -219,8 +220,8 @@ func (v *view) kind(kind Kind) []Record {
 	return records
 }
 
-// leases lists the leases to be worked on, one for each range, and the documents among
-// them that are broken or cover a range for the second time.
+// leases lists the leases to be worked on, which have different ranges, and the documents
+// among them that are broken or cover a range for the second time.
 func (v *view) leases() (good, bad []Record) {
 	byRange := map[Range]Record{}
 	for _, lease := range v.kind(KindLease) {
@@ -243,10 +244,10 @@ func (v *view) leases() (good, bad []Record) {
 	return good, bad
 }
 
-// outranks decides between two leases for one range: a live one before one that is
-// splitting, an owned one before a free one. Of two old leases whose partitions have been
-// merged, so that each knows only the range of both, the one that is behind, lest
-// something be skipped; else the one that was worked on: it has a token, and was written last.
+// outranks decides between two leases for the same range: live goes before splitting, owned
+// before free. Two old leases whose partitions were merged know only the range of both:
+// there the earlier position wins, so that nothing is skipped. Else the lease that was
+// worked on wins: it has a token, and was written last.
 func (l Record) outranks(other Record) bool {
 	switch {
 	case (l.State == StateLive) != (other.State == StateLive):
