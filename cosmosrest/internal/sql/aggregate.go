@@ -19,11 +19,11 @@ type accumulator struct {
 
 // add takes the argument's value in a row. All aggregates leave undefined out; SUM and AVG
 // become undefined by an argument that is no number, MIN and MAX by an array or object.
-func (c *accumulator) add(a aggregate, v value) {
+func (c *accumulator) add(agg aggregate, v value) {
 	if v.kind == undefined {
 		return
 	}
-	switch a.name {
+	switch agg.name {
 	case "COUNTIF":
 		if v.kind != isTrue {
 			return
@@ -35,7 +35,7 @@ func (c *accumulator) add(a aggregate, v value) {
 		}
 		c.sum += v.float()
 	case "MIN", "MAX":
-		c.compete(a.name == "MIN", v)
+		c.compete(agg.name == "MIN", v)
 	}
 	c.count++
 }
@@ -47,7 +47,7 @@ func (c *accumulator) compete(least bool, v value) {
 		return
 	}
 	if c.best.kind != undefined {
-		if d := order(v, c.best); d == 0 || d < 0 != least {
+		if diff := order(v, c.best); diff == 0 || diff < 0 != least {
 			return
 		}
 	}
@@ -56,15 +56,15 @@ func (c *accumulator) compete(least bool, v value) {
 
 // result is the aggregate of all rows. Without any, COUNT and SUM are 0 and the others are
 // undefined.
-func (c *accumulator) result(a aggregate) value {
+func (c *accumulator) result(agg aggregate) value {
 	switch {
-	case a.name == "COUNT" || a.name == "COUNTIF":
+	case agg.name == "COUNT" || agg.name == "COUNTIF":
 		return numberValue(float64(c.count))
 	case c.bad:
 		return value{}
-	case a.name == "SUM":
+	case agg.name == "SUM":
 		return numberValue(c.sum)
-	case a.name == "AVG":
+	case agg.name == "AVG":
 		return numberValue(c.sum / float64(c.count))
 	}
 	return c.best

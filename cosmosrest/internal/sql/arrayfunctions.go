@@ -31,18 +31,18 @@ var arrayFunctions = map[string]*function{
 }
 
 // ofArrays makes a function of n arrays, or of two or more if n is -1.
-func ofArrays(n int, do func(f *frame, a []value) value) *function {
+func ofArrays(n int, compute func(f *frame, args []value) value) *function {
 	least := n
 	if n < 0 {
 		least = 2
 	}
-	return &function{least, n, false, func(f *frame, a []value) value {
-		for _, v := range a {
+	return &function{least, n, false, func(f *frame, args []value) value {
+		for _, v := range args {
 			if v.kind != array {
 				return value{}
 			}
 		}
-		return do(f, a)
+		return compute(f, args)
 	}}
 }
 
@@ -111,41 +111,41 @@ func (w *arrayWriter) addAll(values []value) {
 }
 
 // arraySlice is ARRAY_SLICE(array, start, count); a negative start counts from the end.
-func arraySlice(f *frame, a []value) value {
-	start, ok := a[1].length()
-	if a[0].kind != array || !ok {
+func arraySlice(f *frame, args []value) value {
+	start, ok := args[1].length()
+	if args[0].kind != array || !ok {
 		return value{}
 	}
-	all := f.elements(a[0])
+	all := f.elements(args[0])
 	if start < 0 {
 		start = max(0, len(all)+start)
 	}
 	all = all[min(start, len(all)):]
-	if len(a) > 2 {
-		count, ok := a[2].length()
+	if len(args) > 2 {
+		count, ok := args[2].length()
 		if !ok {
 			return value{}
 		}
 		all = all[:min(max(count, 0), len(all))]
 	}
-	w := arrayWriter{f: f}
-	w.addAll(all)
-	return w.value()
+	out := arrayWriter{f: f}
+	out.addAll(all)
+	return out.value()
 }
 
 // arrayContains is ARRAY_CONTAINS(array, value, partial). With partial, an object of the
 // array may have more members than the one that is looked for.
-func arrayContains(f *frame, a []value) value {
-	if a[0].kind != array || len(a) > 2 && !a[2].isBool() {
+func arrayContains(f *frame, args []value) value {
+	if args[0].kind != array || len(args) > 2 && !args[2].isBool() {
 		return value{}
 	}
-	partial := len(a) > 2 && a[2].kind == isTrue
-	for raw := range rawjson.Elements(a[0].raw) {
+	partial := len(args) > 2 && args[2].kind == isTrue
+	for raw := range rawjson.Elements(args[0].raw) {
 		v := rawValue(raw)
-		if !f.spend(itemWork + costToCompare(v, a[1])) {
+		if !f.spend(itemWork + costToCompare(v, args[1])) {
 			break
 		}
-		if equal(v, a[1]) || partial && f.hasMembers(v, a[1]) {
+		if equal(v, args[1]) || partial && f.hasMembers(v, args[1]) {
 			return boolValue(true)
 		}
 	}
@@ -157,9 +157,9 @@ func (f *frame) hasMembers(v, wanted value) bool {
 	if v.kind != object || wanted.kind != object {
 		return false
 	}
-	for _, m := range rawjson.Distinct(wanted.raw) {
-		got := rawjson.Lookup(v.raw, string(m.Key.Name()))
-		if !f.spend(len(v.raw)+deepWork*len(m.Value)) || got == nil || !equal(rawValue(got), rawValue(m.Value)) {
+	for _, member := range rawjson.Distinct(wanted.raw) {
+		got := rawjson.Lookup(v.raw, string(member.Key.Name()))
+		if !f.spend(len(v.raw)+deepWork*len(member.Value)) || got == nil || !equal(rawValue(got), rawValue(member.Value)) {
 			return false
 		}
 	}
@@ -169,13 +169,13 @@ func (f *frame) hasMembers(v, wanted value) bool {
 // containsSome is ARRAY_CONTAINS_ANY(array, a, b, …), or ARRAY_CONTAINS_ALL if all is true.
 // Whether an array contains undefined is unknown, so the result is undefined unless another
 // value decides.
-func containsSome(f *frame, a []value, all bool) value {
-	if a[0].kind != array {
+func containsSome(f *frame, args []value, all bool) value {
+	if args[0].kind != array {
 		return value{}
 	}
-	have := f.keysOf(f.elements(a[0]))
+	have := f.keysOf(f.elements(args[0]))
 	unknown := false
-	for _, v := range a[1:] {
+	for _, v := range args[1:] {
 		switch {
 		case !f.spend(deepWork * len(v.raw)):
 			return value{}
@@ -213,17 +213,17 @@ func (f *frame) keysOf(values []value) map[string]bool {
 // setFunction makes a function of two arrays: the different values of both, in their order,
 // that in selects by the sets of keys of either array.
 func setFunction(in func(x, y map[string]bool) func(key string) bool) *function {
-	return ofArrays(2, func(f *frame, a []value) value {
-		x, y := f.elements(a[0]), f.elements(a[1])
+	return ofArrays(2, func(f *frame, args []value) value {
+		x, y := f.elements(args[0]), f.elements(args[1])
 		wanted := in(f.keysOf(x), f.keysOf(y))
 		seen := map[string]bool{}
-		w := arrayWriter{f: f}
+		out := arrayWriter{f: f}
 		for _, v := range append(x, y...) {
 			if key := canonical(v); !seen[key] && wanted(key) {
 				seen[key] = true
-				w.add(v)
+				out.add(v)
 			}
 		}
-		return w.value()
+		return out.value()
 	})
 }

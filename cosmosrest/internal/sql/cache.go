@@ -28,7 +28,7 @@ type cache struct {
 	bytes   int
 }
 
-// cacheKey tells a query from a condition: each is an error where the other is expected.
+// cacheKey separates queries from conditions, because each is an error where the other is expected.
 type cacheKey struct {
 	text      string
 	condition bool
@@ -44,17 +44,17 @@ type entry struct {
 // once; that is cheaper than to have one wait for the other. Errors are not kept: nobody
 // repeats them for long.
 func (c *cache) get(key cacheKey) (*Query, error) {
-	if q := c.find(key); q != nil {
-		return q, nil
+	if query := c.find(key); query != nil {
+		return query, nil
 	}
-	q, err := parse(key.text, key.condition)
+	query, err := parse(key.text, key.condition)
 	if err != nil {
 		return nil, err
 	}
 	if len(key.text) <= maxCachedQuery {
-		c.put(key, q)
+		c.put(key, query)
 	}
-	return q, nil
+	return query, nil
 }
 
 // find returns a query that was parsed before, or nil.
@@ -70,13 +70,13 @@ func (c *cache) find(key cacheKey) *Query {
 }
 
 // put keeps a query, and drops the least recently used ones.
-func (c *cache) put(key cacheKey, q *Query) {
+func (c *cache) put(key cacheKey, query *Query) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.entries[key]; ok {
 		return
 	}
-	c.entries[key] = c.recent.PushFront(&entry{key, q})
+	c.entries[key] = c.recent.PushFront(&entry{key, query})
 	c.bytes += len(key.text)
 	for len(c.entries) > maxCached || c.bytes > maxCachedBytes {
 		old := c.recent.Remove(c.recent.Back()).(*entry)

@@ -12,11 +12,11 @@ import "github.com/millrace/changefeed/internal/rawjson"
 type arrayNode struct{ items []node }
 
 func (n arrayNode) eval(f *frame) value {
-	w := arrayWriter{f: f}
+	out := arrayWriter{f: f}
 	for _, item := range n.items {
-		w.add(item.eval(f))
+		out.add(item.eval(f))
 	}
-	return w.value()
+	return out.value()
 }
 
 // maxComposite bounds an array or object that a query makes, in bytes: several documents.
@@ -79,12 +79,12 @@ func newField(name string, n node) field {
 
 func (n objectNode) eval(f *frame) value {
 	b := make([]byte, 0, 64)
-	for _, m := range n.members {
-		v := m.node.eval(f)
+	for _, field := range n.members {
+		v := field.node.eval(f)
 		if v.kind == undefined || !f.room(len(b), v) {
 			continue
 		}
-		b = append(append(b, ','), m.quoted...)
+		b = append(append(b, ','), field.quoted...)
 		b = v.appendJSON(b)
 	}
 	if f.err != nil {
@@ -123,12 +123,12 @@ func (n existsNode) eval(f *frame) value {
 type arrayOf struct{ plan *plan }
 
 func (n arrayOf) eval(f *frame) value {
-	w := arrayWriter{f: f}
+	out := arrayWriter{f: f}
 	n.plan.rows(f, func(v value) bool {
-		w.add(v)
+		out.add(v)
 		return f.err == nil
 	})
-	return w.value()
+	return out.value()
 }
 
 // scalarOf is (subquery): its row, undefined if it has none. Of several rows it is the

@@ -12,11 +12,11 @@ import (
 // parsing makes a function that reads JSON of some kinds from a string; anything else is
 // undefined. White space around the JSON is allowed, as in the service.
 func parsing(kinds ...kind) *function {
-	return &function{1, 1, false, func(_ *frame, a []value) value {
-		if a[0].kind != str {
+	return &function{1, 1, false, func(_ *frame, args []value) value {
+		if args[0].kind != str {
 			return value{}
 		}
-		text := bytes.TrimSpace(a[0].bytes())
+		text := bytes.TrimSpace(args[0].bytes())
 		if _, ok := rawjson.Check(text); !ok {
 			return value{}
 		}
@@ -40,29 +40,29 @@ var conversions = map[string]*function{
 }
 
 // toString writes any value as JSON, and a string as it is.
-func toString(f *frame, a []value) value {
-	if a[0].kind == str {
-		return a[0]
+func toString(f *frame, args []value) value {
+	if args[0].kind == str {
+		return args[0]
 	}
-	return f.text(a[0].appendJSON(nil))
+	return f.text(args[0].appendJSON(nil))
 }
 
 // objectToArray makes [{"k": name, "v": value}, …]; other names than k and v can be given.
-func objectToArray(f *frame, a []value) value {
-	if a[0].kind != object || !areText(a[1:]...) {
+func objectToArray(f *frame, args []value) value {
+	if args[0].kind != object || !areText(args[1:]...) {
 		return value{}
 	}
 	names := []string{"k", "v"}
-	for i, v := range a[1:] {
+	for i, v := range args[1:] {
 		names[i] = string(v.bytes())
 	}
-	w := arrayWriter{f: f}
-	for _, m := range rawjson.Distinct(a[0].raw) {
+	out := arrayWriter{f: f}
+	for _, member := range rawjson.Distinct(args[0].raw) {
 		if !f.spend(itemWork) {
 			break
 		}
-		pair := objectNode{[]field{newField(names[0], constant{rawValue(m.Key)}), newField(names[1], constant{rawValue(m.Value)})}}
-		w.add(pair.eval(f))
+		pair := objectNode{[]field{newField(names[0], constant{rawValue(member.Key)}), newField(names[1], constant{rawValue(member.Value)})}}
+		out.add(pair.eval(f))
 	}
-	return w.value()
+	return out.value()
 }

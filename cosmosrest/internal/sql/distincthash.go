@@ -62,29 +62,29 @@ func (v value) hashInto(seed hash128, depth int) hash128 {
 }
 
 // hashElements chains the elements with their indexes, so that their order matters.
-func (v value) hashElements(h hash128, depth int) hash128 {
+func (v value) hashElements(hash hash128, depth int) hash128 {
 	i := uint64(0)
 	for raw := range rawjson.Elements(v.raw) {
-		h = rawValue(raw).hashInto(seedIndex.plus(i), depth+1).mixed(h)
+		hash = rawValue(raw).hashInto(seedIndex.plus(i), depth+1).mixed(hash)
 		i++
 	}
-	return h
+	return hash
 }
 
 // hashMembers joins the members' hashes by XOR, so that their order does not matter. A sum
 // of zero is left out, as in the SDK: that is also the hash of an object without members.
-func (v value) hashMembers(h hash128, depth int) hash128 {
+func (v value) hashMembers(hash hash128, depth int) hash128 {
 	var all hash128
-	for _, m := range rawjson.Distinct(v.raw) {
-		name := murmur128(m.Key.Name(), seedString.mixed(seedProperty))
-		one := rawValue(m.Value).hashInto(name, depth+1)
+	for _, member := range rawjson.Distinct(v.raw) {
+		name := murmur128(member.Key.Name(), seedString.mixed(seedProperty))
+		one := rawValue(member.Value).hashInto(name, depth+1)
 		all.low ^= one.low
 		all.high ^= one.high
 	}
 	if all == (hash128{}) {
-		return h
+		return hash
 	}
-	return all.mixed(h)
+	return all.mixed(hash)
 }
 
 // mixed is the hash of a hash's bytes.

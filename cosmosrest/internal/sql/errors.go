@@ -38,8 +38,8 @@ func clip(text string) string {
 }
 
 // failf makes an Error for a place in the query; -1 is no place.
-func failf(at int, format string, a ...any) *Error {
-	return &Error{Message: fmt.Sprintf(format, a...), At: at}
+func failf(at int, format string, args ...any) *Error {
+	return &Error{Message: fmt.Sprintf(format, args...), At: at}
 }
 
 // syntaxError makes an Error of the parser's error. Those of the lexer are Errors already.
@@ -61,10 +61,10 @@ func syntaxError(text string, err error) error {
 
 // nearToken is the error of a token that the grammar does not expect. It repeats the token
 // as the query spells it, not in upper case as the grammar has it.
-func nearToken(text string, t lexer.Token) *Error {
-	at := t.Pos.Offset
-	if t.EOF() {
+func nearToken(text string, token lexer.Token) *Error {
+	at := token.Pos.Offset
+	if token.EOF() {
 		return failf(at, "Syntax error, unexpected end of the query.")
 	}
-	return failf(at, "Syntax error, incorrect syntax near %s.", clip(text[at:at+len(t.Value)]))
+	return failf(at, "Syntax error, incorrect syntax near %s.", clip(text[at:at+len(token.Value)]))
 }

@@ -56,11 +56,11 @@ func (n path) eval(f *frame) value {
 // find walks down the path. Each step costs the text that it may have to walk over.
 func (n path) find(f *frame) value {
 	v := f.slots[n.slot]
-	for _, s := range n.steps {
+	for _, step := range n.steps {
 		if !f.spend(len(v.raw)) {
 			return value{}
 		}
-		if v = s.of(v); v.kind == undefined {
+		if v = step.of(v); v.kind == undefined {
 			return v
 		}
 	}
@@ -120,8 +120,8 @@ type logic struct {
 
 func (n logic) eval(f *frame) value {
 	all := true
-	for _, t := range n.terms {
-		v := t.eval(f)
+	for _, term := range n.terms {
+		v := term.eval(f)
 		if v.kind == n.decides {
 			return v
 		}
@@ -142,48 +142,48 @@ type compare struct {
 }
 
 func (n compare) eval(f *frame) value {
-	l, r := n.l.eval(f), n.r.eval(f)
-	if l.kind == undefined || r.kind == undefined || !f.spend(costToCompare(l, r)) {
+	left, right := n.l.eval(f), n.r.eval(f)
+	if left.kind == undefined || right.kind == undefined || !f.spend(costToCompare(left, right)) {
 		return value{}
 	}
-	return compareValues(n.op, l, r)
+	return compareValues(n.op, left, right)
 }
 
 // costToCompare is the work of a comparison: by the size of the values where their types
 // are the same, and constant where the types decide.
-func costToCompare(l, r value) int {
-	if l.kind != r.kind || l.kind < str {
+func costToCompare(left, right value) int {
+	if left.kind != right.kind || left.kind < str {
 		return opWork
 	}
 	work := slowWork
-	if l.kind >= array {
+	if left.kind >= array {
 		work = deepWork
 	}
-	return opWork + work*(len(l.raw)+len(r.raw))
+	return opWork + work*(len(left.raw)+len(right.raw))
 }
 
 // compareValues compares two values that are defined.
-func compareValues(op string, l, r value) value {
+func compareValues(op string, left, right value) value {
 	switch op {
 	case "=":
-		return boolValue(equal(l, r))
+		return boolValue(equal(left, right))
 	case "!=", "<>":
-		return boolValue(!equal(l, r))
+		return boolValue(!equal(left, right))
 	}
-	sameType := l.kind == r.kind || l.isBool() && r.isBool()
-	if !sameType || l.kind >= array {
+	sameType := left.kind == right.kind || left.isBool() && right.isBool()
+	if !sameType || left.kind >= array {
 		return value{}
 	}
-	d := order(l, r)
+	diff := order(left, right)
 	switch op {
 	case "<":
-		return boolValue(d < 0)
+		return boolValue(diff < 0)
 	case "<=":
-		return boolValue(d <= 0)
+		return boolValue(diff <= 0)
 	case ">":
-		return boolValue(d > 0)
+		return boolValue(diff > 0)
 	default:
-		return boolValue(d >= 0)
+		return boolValue(diff >= 0)
 	}
 }
 
@@ -250,35 +250,35 @@ type arithmetic struct {
 }
 
 func (n arithmetic) eval(f *frame) value {
-	l, r := n.l.eval(f), n.r.eval(f)
+	left, right := n.l.eval(f), n.r.eval(f)
 	if n.op == "||" {
-		if l.kind != str || r.kind != str {
+		if left.kind != str || right.kind != str {
 			return value{}
 		}
-		return f.text(bytes.Join([][]byte{l.bytes(), r.bytes()}, nil))
+		return f.text(bytes.Join([][]byte{left.bytes(), right.bytes()}, nil))
 	}
-	if l.kind != number || r.kind != number || !f.spend(opWork) {
+	if left.kind != number || right.kind != number || !f.spend(opWork) {
 		return value{}
 	}
-	return numberValue(calculate(n.op, l.float(), r.float()))
+	return numberValue(calculate(n.op, left.float(), right.float()))
 }
 
 // calculate applies an operator to two numbers. A result that JSON cannot write, such as
 // 1/0, becomes undefined in numberValue.
-func calculate(op string, x, y float64) float64 {
+func calculate(op string, left, right float64) float64 {
 	switch op {
 	case "+":
-		return x + y
+		return left + right
 	case "-":
-		return x - y
+		return left - right
 	case "*":
-		return x * y
+		return left * right
 	case "/":
-		return x / y
+		return left / right
 	case "%":
-		return math.Mod(x, y)
+		return math.Mod(left, right)
 	}
-	a, b := toInt32(x), toInt32(y)
+	a, b := toInt32(left), toInt32(right)
 	switch op {
 	case "&":
 		return float64(a & b)
@@ -304,11 +304,11 @@ func toInt32(f float64) int32 {
 const maxText = 2 << 20
 
 // text is a string that the query made; a longer one than a document may hold is undefined.
-func (f *frame) text(s []byte) value {
-	if len(s) > maxText || !f.spend(len(s)) {
+func (f *frame) text(text []byte) value {
+	if len(text) > maxText || !f.spend(len(text)) {
 		return value{}
 	}
-	return value{kind: str, decoded: true, text: s}
+	return value{kind: str, decoded: true, text: text}
 }
 
 // conditional is cond ? then : otherwise, and IIF. Only true takes the first branch.

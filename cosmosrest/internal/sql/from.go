@@ -16,9 +16,9 @@ func (c *compiler) from(p *plan, refs []*sourceRef) {
 		c.fail(failf(refs[maxJoins].Pos.Offset, "The query has more than %d JOINs.", maxJoins-1))
 		return
 	}
-	for i, r := range refs {
+	for i, ref := range refs {
 		p.inputs++
-		c.source(p, r, i == 0 && len(c.names) == 0)
+		c.source(p, ref, i == 0 && len(c.names) == 0)
 	}
 }
 
@@ -26,19 +26,19 @@ func (c *compiler) from(p *plan, refs []*sourceRef) {
 // a query that is in no other: only there can a name stand for the container. A subquery
 // there that collects rows or counts them must end before the query begins, so it becomes
 // the plan's base.
-func (c *compiler) source(p *plan, r *sourceRef, root bool) {
-	from, alias := r, r.Alias
-	if r.In != nil {
-		if from = r.In; r.Sub != nil || len(r.Path) > 0 || from.Alias != "" || from.In != nil {
-			c.fail(failf(r.Pos.Offset, "Syntax error, incorrect syntax near 'IN'."))
+func (c *compiler) source(p *plan, ref *sourceRef, root bool) {
+	from, alias := ref, ref.Alias
+	if ref.In != nil {
+		if from = ref.In; ref.Sub != nil || len(ref.Path) > 0 || from.Alias != "" || from.In != nil {
+			c.fail(failf(ref.Pos.Offset, "Syntax error, incorrect syntax near 'IN'."))
 			return
 		}
-		alias = r.Name
+		alias = ref.Name
 	}
 	if alias == "" {
 		alias = from.lastName(c)
 	}
-	src := source{each: r.In != nil}
+	src := source{each: ref.In != nil}
 	if from.Sub != nil {
 		src.sub = c.subquery(from.Sub)
 		src.each = src.each && src.sub.inputs == 0 && from.Sub.List.Value != nil
@@ -46,7 +46,7 @@ func (c *compiler) source(p *plan, r *sourceRef, root bool) {
 			p.base = src.sub
 		}
 	} else if n, plain := c.collection(from, root); plain && !src.each {
-		c.bind(alias, rootSlot, r)
+		c.bind(alias, rootSlot, ref)
 		return
 	} else {
 		src.node = n
@@ -54,24 +54,24 @@ func (c *compiler) source(p *plan, r *sourceRef, root bool) {
 	c.slots++
 	src.slot = c.slots
 	p.sources = append(p.sources, src)
-	c.bind(alias, src.slot, r)
+	c.bind(alias, src.slot, ref)
 }
 
 // collection compiles the path after FROM, JOIN or IN; plain reports that it is the whole
 // document. Any name can stand for the container, as in the service: `FROM root` and `FROM
 // anything` are the same.
-func (c *compiler) collection(r *sourceRef, root bool) (n node, plain bool) {
-	slot, ok := c.resolve(r.Name)
+func (c *compiler) collection(ref *sourceRef, root bool) (n node, plain bool) {
+	slot, ok := c.resolve(ref.Name)
 	if !ok && !root {
-		c.unresolved(r.Name, r.Pos.Offset)
+		c.unresolved(ref.Name, ref.Pos.Offset)
 	}
 	at := path{slot: slot, memo: -1}
-	for _, s := range r.Path {
-		st, ok := c.constantStep(s)
+	for _, s := range ref.Path {
+		step, ok := c.constantStep(s)
 		if !ok {
 			c.fail(failf(s.Pos.Offset, "Syntax error, a path after FROM or JOIN has names and numbers only."))
 		}
-		at.steps = append(at.steps, st)
+		at.steps = append(at.steps, step)
 	}
 	at.memo = c.memo(at)
 	return at, !ok && len(at.steps) == 0
@@ -82,18 +82,18 @@ func (r *sourceRef) lastName(c *compiler) string {
 	if len(r.Path) == 0 {
 		return r.Name
 	}
-	s, _ := c.constantStep(r.Path[len(r.Path)-1])
-	return s.name
+	step, _ := c.constantStep(r.Path[len(r.Path)-1])
+	return step.name
 }
 
 // bind gives a slot its name. A name may hide that of an outer query, but within one FROM
 // it is unique.
-func (c *compiler) bind(name string, slot int, r *sourceRef) {
+func (c *compiler) bind(name string, slot int, ref *sourceRef) {
 	if name == "" {
 		return
 	}
 	if slices.ContainsFunc(c.names[c.agg.names:], func(other binding) bool { return other.name == name }) {
-		c.fail(failf(r.Pos.Offset, "The input alias %s is specified more than once in the FROM clause.", clip(name)))
+		c.fail(failf(ref.Pos.Offset, "The input alias %s is specified more than once in the FROM clause.", clip(name)))
 	}
 	c.names = append(c.names, binding{name, slot})
 }

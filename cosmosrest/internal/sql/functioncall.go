@@ -80,12 +80,12 @@ func (c *compiler) arity(name string, n, min, max, at int) bool {
 }
 
 // callSubquery compiles a function whose argument is a subquery.
-func (c *compiler) callSubquery(upper, name string, s *selectStmt, at int) node {
+func (c *compiler) callSubquery(upper, name string, stmt *selectStmt, at int) node {
 	switch upper {
 	case "EXISTS":
-		return existsNode{c.expression(s, true)}
+		return existsNode{c.expression(stmt, true)}
 	case "ARRAY":
-		return arrayOf{c.expression(s, false)}
+		return arrayOf{c.expression(stmt, false)}
 	}
 	c.fail(failf(at, "%s does not take a subquery.", clip(name)))
 	return constant{}

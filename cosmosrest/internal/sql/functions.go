@@ -25,8 +25,8 @@ func register(tables ...map[string]*function) map[string]*function {
 }
 
 // typeTest makes a function that is defined for every argument, undefined included.
-func typeTest(is func(value) bool) *function {
-	return &function{1, 1, true, func(_ *frame, a []value) value { return boolValue(is(a[0])) }}
+func typeTest(matches func(value) bool) *function {
+	return &function{1, 1, true, func(_ *frame, args []value) value { return boolValue(matches(args[0])) }}
 }
 
 // isKind makes a test of one type.
@@ -56,12 +56,12 @@ func isInteger(v value) bool {
 // textTest makes a function of two strings, which ignores case if the third argument is
 // true. Lower case is that of Unicode, without the rules of a language.
 func textTest(test func(a, b []byte) bool) *function {
-	return &function{2, 3, false, func(_ *frame, a []value) value {
-		if a[0].kind != str || a[1].kind != str || len(a) > 2 && !a[2].isBool() {
+	return &function{2, 3, false, func(_ *frame, args []value) value {
+		if args[0].kind != str || args[1].kind != str || len(args) > 2 && !args[2].isBool() {
 			return value{}
 		}
-		x, y := a[0].bytes(), a[1].bytes()
-		if len(a) > 2 && a[2].kind == isTrue {
+		x, y := args[0].bytes(), args[1].bytes()
+		if len(args) > 2 && args[2].kind == isTrue {
 			x, y = bytes.ToLower(x), bytes.ToLower(y)
 		}
 		return boolValue(test(x, y))
@@ -76,9 +76,9 @@ var textTests = map[string]*function{
 }
 
 // choose is CHOOSE(n, a, b, …): the nth value, counted from 1.
-func choose(_ *frame, a []value) value {
-	if n, ok := a[0].int(); ok && 1 <= n && n < len(a) {
-		return a[n]
+func choose(_ *frame, args []value) value {
+	if n, ok := args[0].int(); ok && 1 <= n && n < len(args) {
+		return args[n]
 	}
 	return value{}
 }

@@ -44,8 +44,8 @@ func (c *compiler) seal(n node, mark int) node {
 	if !c.agg.open || c.agg.inside {
 		return n
 	}
-	for i, g := range c.agg.plan.groups {
-		if reflect.DeepEqual(n, g) || c.agg.sealed != nil && c.agg.sealed[i] != nil && reflect.DeepEqual(n, c.agg.sealed[i]) {
+	for i, key := range c.agg.plan.groups {
+		if reflect.DeepEqual(n, key) || c.agg.sealed != nil && c.agg.sealed[i] != nil && reflect.DeepEqual(n, c.agg.sealed[i]) {
 			c.agg.strays = c.agg.strays[:mark]
 			return groupKey{i}
 		}
@@ -78,12 +78,12 @@ func (c *compiler) sealGroups(p *plan, list []*expr) {
 
 // stray notes a path for the SELECT that it belongs to: the one that bound its slot.
 func (c *compiler) stray(n path, p *primary) {
-	for a := c.agg; a != nil; a = a.outer {
-		if n.slot < a.base {
+	for agg := c.agg; agg != nil; agg = agg.outer {
+		if n.slot < agg.base {
 			continue
 		}
-		if a.open && !a.inside {
-			a.strays = append(a.strays, stray{p.text(), p.Pos.Offset})
+		if agg.open && !agg.inside {
+			agg.strays = append(agg.strays, stray{p.text(), p.Pos.Offset})
 		}
 		return
 	}
@@ -107,13 +107,13 @@ type group struct {
 	acc  []accumulator
 }
 
-// addToGroup adds the row in the frame to its group. Groups are told apart by the canonical
+// addToGroup adds the row in the frame to its group. Groups are separated by the canonical
 // text of their keys, in which undefined is a value.
 func (c *collector) addToGroup(f *frame) bool {
 	keys := make([]value, len(c.p.groups))
 	var id []byte
-	for i, g := range c.p.groups {
-		keys[i] = g.eval(f)
+	for i, key := range c.p.groups {
+		keys[i] = key.eval(f)
 		id = append(appendCanonical(id, keys[i], 0), 0)
 	}
 	g, ok := c.groups[string(id)]
@@ -126,8 +126,8 @@ func (c *collector) addToGroup(f *frame) bool {
 		c.groups[string(id)] = g
 		c.ranks = append(c.ranks, g)
 	}
-	for i, a := range c.p.aggregates {
-		g.acc[i].add(a, a.arg.eval(f))
+	for i, agg := range c.p.aggregates {
+		g.acc[i].add(agg, agg.arg.eval(f))
 	}
 	return c.fits(f)
 }
@@ -143,12 +143,12 @@ func (c *collector) groupRows(f *frame) []*row {
 	var out []*row
 	for _, g := range c.ranks {
 		f.keys, f.aggregates = g.keys, make([]value, len(g.acc))
-		for i, a := range c.p.aggregates {
-			f.aggregates[i] = g.acc[i].result(a)
+		for i, agg := range c.p.aggregates {
+			f.aggregates[i] = g.acc[i].result(agg)
 		}
 		r := &row{v: c.p.row.eval(f)}
-		for _, k := range g.keys {
-			r.keys = append(r.keys, sortKey(k))
+		for _, key := range g.keys {
+			r.keys = append(r.keys, sortKey(key))
 		}
 		if r.v.kind != undefined {
 			out = append(out, r)

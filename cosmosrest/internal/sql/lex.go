@@ -94,14 +94,14 @@ func (s *scanner) Next() (lexer.Token, error) {
 	if err != nil {
 		return lexer.Token{}, err
 	}
-	t := lexer.Token{Type: kind, Value: s.text[start:s.at], Pos: lexer.Position{Offset: start, Line: 1}}
-	if kind == tokIdent && len(t.Value) <= longestWord {
-		upper := strings.ToUpper(t.Value)
-		if k, reserved := words[upper]; reserved && len(upper) == len(t.Value) { // ſ is no S
-			t.Type, t.Value = k, upper
+	token := lexer.Token{Type: kind, Value: s.text[start:s.at], Pos: lexer.Position{Offset: start, Line: 1}}
+	if kind == tokIdent && len(token.Value) <= longestWord {
+		upper := strings.ToUpper(token.Value)
+		if k, reserved := words[upper]; reserved && len(upper) == len(token.Value) { // ſ is no S
+			token.Type, token.Value = k, upper
 		}
 	}
-	return t, nil
+	return token, nil
 }
 
 // skipBlanks passes over white space and comments, which begin with two dashes and end with
@@ -196,30 +196,30 @@ func (s *scanner) symbol(rest string) (lexer.TokenType, error) {
 	return 0, &Error{Message: "Syntax error, invalid token " + clip(rest) + ".", At: s.at - 1}
 }
 
-// numberLength is how many bytes of s are a number. A trailing e without digits is no
+// numberLength is how many bytes of text are a number. A trailing e without digits is no
 // exponent, so 1e is the number 1 and a name, which the grammar then refuses with the right
 // place in the message.
-func numberLength(s string) int {
-	n := span(s, isDigit)
-	if n < len(s) && s[n] == '.' {
-		n += 1 + span(s[n+1:], isDigit)
+func numberLength(text string) int {
+	n := span(text, isDigit)
+	if n < len(text) && text[n] == '.' {
+		n += 1 + span(text[n+1:], isDigit)
 	}
-	if n < len(s) && (s[n] == 'e' || s[n] == 'E') {
+	if n < len(text) && (text[n] == 'e' || text[n] == 'E') {
 		e := n + 1
-		if e < len(s) && (s[e] == '+' || s[e] == '-') {
+		if e < len(text) && (text[e] == '+' || text[e] == '-') {
 			e++
 		}
-		if digits := span(s[e:], isDigit); digits > 0 {
+		if digits := span(text[e:], isDigit); digits > 0 {
 			n = e + digits
 		}
 	}
 	return n
 }
 
-// span is how many bytes at the beginning of s belong to a class.
-func span(s string, in func(byte) bool) int {
+// span is how many bytes at the beginning of text belong to a class.
+func span(text string, inside func(byte) bool) int {
 	n := 0
-	for n < len(s) && in(s[n]) {
+	for n < len(text) && inside(text[n]) {
 		n++
 	}
 	return n

@@ -13,8 +13,8 @@ import (
 type like struct{ x, pattern, escape node }
 
 func (n like) eval(f *frame) value {
-	x, p := n.x.eval(f), n.pattern.eval(f)
-	if x.kind != str || p.kind != str {
+	x, pattern := n.x.eval(f), n.pattern.eval(f)
+	if x.kind != str || pattern.kind != str {
 		return value{}
 	}
 	escape := utf8.RuneError
@@ -25,10 +25,10 @@ func (n like) eval(f *frame) value {
 		}
 		escape, _ = utf8.DecodeRune(e.bytes())
 	}
-	if !f.spend(writeWork*len(p.bytes()) + len(x.bytes())*(1+len(p.bytes()))) {
+	if !f.spend(writeWork*len(pattern.bytes()) + len(x.bytes())*(1+len(pattern.bytes()))) {
 		return value{}
 	}
-	return boolValue(matchWildcards([]rune(string(x.bytes())), wildcards([]rune(string(p.bytes())), escape)))
+	return boolValue(matchWildcards([]rune(string(x.bytes())), wildcards([]rune(string(pattern.bytes())), escape)))
 }
 
 // wildcard is one character of a pattern, or %.

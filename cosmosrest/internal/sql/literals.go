@@ -49,22 +49,22 @@ func (l *literals) Parse(tokens *lexer.PeekingLexer) error {
 // literal reads a literal with its sign, or returns nil at any other token. The three nodes
 // of the expression are allocated together, because a list may have thousands.
 func literal(tokens *lexer.PeekingLexer) *expr {
-	t := tokens.Peek()
+	token := tokens.Peek()
 	made := &struct {
 		expr
 		unary
 		primary
-	}{expr: expr{Pos: t.Pos}}
+	}{expr: expr{Pos: token.Pos}}
 	made.First, made.unary.Primary = &made.unary, &made.primary
-	if t.Type == tokOp && t.Value == "-" {
-		made.Signs = []string{t.Value}
+	if token.Type == tokOp && token.Value == "-" {
+		made.Signs = []string{token.Value}
 		tokens.Next()
-		t = tokens.Peek()
+		token = tokens.Peek()
 	}
-	if t.Type != tokLiteral {
+	if token.Type != tokLiteral {
 		return nil
 	}
-	made.primary.Pos, made.Literal = t.Pos, t.Value
+	made.primary.Pos, made.Literal = token.Pos, token.Value
 	tokens.Next()
 	made.EndPos = tokens.Peek().Pos
 	return &made.expr

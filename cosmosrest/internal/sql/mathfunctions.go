@@ -9,30 +9,30 @@ import (
 
 // ofNumber makes a function of one number. A result that is no number, such as SQRT(-1), is
 // undefined.
-func ofNumber(do func(float64) float64) *function {
-	return &function{1, 1, false, func(_ *frame, a []value) value {
-		if a[0].kind != number {
+func ofNumber(compute func(float64) float64) *function {
+	return &function{1, 1, false, func(_ *frame, args []value) value {
+		if args[0].kind != number {
 			return value{}
 		}
-		return numberValue(do(a[0].float()))
+		return numberValue(compute(args[0].float()))
 	}}
 }
 
 // ofNumbers makes a function of two numbers; where least is 1, the second may be left out
 // and is fallback then.
-func ofNumbers(least int, fallback float64, do func(x, y float64) float64) *function {
-	return &function{least, 2, false, func(_ *frame, a []value) value {
+func ofNumbers(least int, fallback float64, compute func(x, y float64) float64) *function {
+	return &function{least, 2, false, func(_ *frame, args []value) value {
 		y := fallback
-		if len(a) > 1 {
-			if a[1].kind != number {
+		if len(args) > 1 {
+			if args[1].kind != number {
 				return value{}
 			}
-			y = a[1].float()
+			y = args[1].float()
 		}
-		if a[0].kind != number {
+		if args[0].kind != number {
 			return value{}
 		}
-		return numberValue(do(a[0].float(), y))
+		return numberValue(compute(args[0].float(), y))
 	}}
 }
 

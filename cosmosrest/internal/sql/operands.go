@@ -106,8 +106,8 @@ func isNumeral(c byte) bool { return isDigit(c) || c == '.' }
 
 // array compiles an array. If all elements are constants, so is the array: it is made once,
 // and pins.go can see the values of ARRAY_CONTAINS([…], c.id).
-func (c *compiler) array(a *arrayLit) node {
-	n := arrayNode{c.exprs(a.list())}
+func (c *compiler) array(literal *arrayLit) node {
+	n := arrayNode{c.exprs(literal.list())}
 	for _, item := range n.items {
 		if _, known := item.(constant); !known {
 			return n
@@ -146,15 +146,15 @@ func (c *compiler) number(text string, at int) node {
 
 // negative compiles unary minus. A negative number becomes a constant, as clients send it
 // in lists.
-func (c *compiler) negative(x node) node {
-	if k, ok := x.(constant); ok && k.v.kind == number {
+func (c *compiler) negative(operand node) node {
+	if k, ok := operand.(constant); ok && k.v.kind == number {
 		v := numberValue(-k.v.num)
 		if k.v.raw != nil && k.v.raw[0] != '-' {
 			v.raw = append([]byte{'-'}, k.v.raw...)
 		}
 		return constant{v}
 	}
-	return minus{x}
+	return minus{operand}
 }
 
 // param numbers the parameters by first use; Bind fills in their values.
@@ -169,11 +169,11 @@ func (c *compiler) param(name string) node {
 
 // object compiles an object. Unlike documents, whose duplicate members are kept, the
 // query's own text may not name a member twice: the service refuses that.
-func (c *compiler) object(o *objectLit, at int) node {
+func (c *compiler) object(literal *objectLit, at int) node {
 	var n objectNode
 	seen := map[string]bool{}
-	for _, m := range o.Members {
-		name := m.Key
+	for _, property := range literal.Members {
+		name := property.Key
 		switch {
 		case isQuote(name[0]):
 			name = c.unescape(name, at)
@@ -184,7 +184,7 @@ func (c *compiler) object(o *objectLit, at int) node {
 			c.duplicate(name, at)
 		}
 		seen[name] = true
-		n.members = append(n.members, newField(name, c.expr(m.Value)))
+		n.members = append(n.members, newField(name, c.expr(property.Value)))
 	}
 	return n
 }
@@ -219,11 +219,11 @@ func (c *compiler) unescape(quoted string, at int) string {
 			b = append(b, ch)
 		}
 	}
-	var s string
-	if json.Unmarshal(append(b, '"'), &s) != nil {
+	var text string
+	if json.Unmarshal(append(b, '"'), &text) != nil {
 		c.fail(failf(at, "Syntax error, invalid string literal token %s.", clip(quoted)))
 	}
-	return s
+	return text
 }
 
 // reference compiles an operand that begins with a name: a function if it is called, else a
@@ -245,11 +245,11 @@ func (c *compiler) reference(p *primary) node {
 	n := path{slot: slot, memo: -1}
 	rest := p.Suffix
 	for len(rest) > 0 {
-		s, ok := c.constantStep(rest[0])
+		step, ok := c.constantStep(rest[0])
 		if !ok {
 			break
 		}
-		n.steps, rest = append(n.steps, s), rest[1:]
+		n.steps, rest = append(n.steps, step), rest[1:]
 	}
 	n.memo = c.memo(n)
 	c.stray(n, p)
@@ -326,11 +326,11 @@ func (c *compiler) memo(n path) int {
 // are quoted in it, so that c.a.b and c["a.b"] differ.
 func (n path) key() string {
 	var b []byte
-	for _, s := range n.steps {
-		if s.index < 0 {
-			b = rawjson.AppendString(b, s.name)
+	for _, step := range n.steps {
+		if step.index < 0 {
+			b = rawjson.AppendString(b, step.name)
 		} else {
-			b = strconv.AppendInt(append(b, '#'), int64(s.index), 10)
+			b = strconv.AppendInt(append(b, '#'), int64(step.index), 10)
 		}
 	}
 	return string(b)

@@ -159,8 +159,8 @@ func sortKey(v value) value {
 // size is about how many bytes a row holds.
 func (r *row) size() int {
 	n := rowCost + len(r.v.raw) + len(r.v.text)
-	for _, k := range r.keys {
-		n += rowCost + len(k.raw) + len(k.text)
+	for _, key := range r.keys {
+		n += rowCost + len(key.raw) + len(key.text)
 	}
 	return n
 }

@@ -57,8 +57,8 @@ func (b *Bound) IDPrefix() (string, bool) {
 func (b *Bound) idPrefix(n node) (string, bool) {
 	switch n := n.(type) {
 	case logic:
-		for _, t := range n.terms {
-			if prefix, ok := b.idPrefix(t); ok && n.decides == isFalse {
+		for _, term := range n.terms {
+			if prefix, ok := b.idPrefix(term); ok && n.decides == isFalse {
 				return prefix, true
 			}
 		}
@@ -121,8 +121,8 @@ func (b *Bound) pinsOfCall(n call, path []string) ([]value, bool) {
 // pinsOfAny is for AND: the shortest list of any term, because each list alone confines the
 // path.
 func (b *Bound) pinsOfAny(terms []node, path []string) (best []value, found bool) {
-	for _, t := range terms {
-		if v, ok := b.pins(t, path); ok && (!found || len(v) < len(best)) {
+	for _, term := range terms {
+		if v, ok := b.pins(term, path); ok && (!found || len(v) < len(best)) {
 			best, found = v, true
 		}
 	}
@@ -133,8 +133,8 @@ func (b *Bound) pinsOfAny(terms []node, path []string) (best []value, found bool
 func (b *Bound) pinsOfAll(terms []node, path []string) ([]value, bool) {
 	var all []value
 	seen := map[string]bool{}
-	for _, t := range terms {
-		values, ok := b.pins(t, path)
+	for _, term := range terms {
+		values, ok := b.pins(term, path)
 		if !ok {
 			return nil, false
 		}
@@ -156,11 +156,11 @@ func appendNew(all, values []value, seen map[string]bool) []value {
 	return all
 }
 
-// scalars are the values of list if x is the path and all of them are known scalars. An
+// scalars are the values of list if operand is the path and all of them are known scalars. An
 // undefined literal equals nothing, so it is left out; an undefined parameter is not known
 // yet.
-func (b *Bound) scalars(x node, list []node, path []string) ([]value, bool) {
-	if !isPath(x, path) {
+func (b *Bound) scalars(operand node, list []node, path []string) ([]value, bool) {
+	if !isPath(operand, path) {
 		return nil, false
 	}
 	var values []value
@@ -193,8 +193,8 @@ func isPath(n node, names []string) bool {
 	if !ok || p.slot != rootSlot || len(p.steps) != len(names) {
 		return false
 	}
-	for i, s := range p.steps {
-		if s.index >= 0 || s.name != names[i] {
+	for i, step := range p.steps {
+		if step.index >= 0 || step.name != names[i] {
 			return false
 		}
 	}

@@ -59,12 +59,12 @@ type point struct {
 
 // After has the rows begin after a place that a query with the same [Bound.Sorting] gave,
 // when so many rows had been taken.
-func (b *Bound) After(p Place, taken int64) error {
-	keys, err := b.sortKeys(p.Values)
+func (b *Bound) After(place Place, taken int64) error {
+	keys, err := b.sortKeys(place.Values)
 	if err != nil {
 		return err
 	}
-	b.resume.after, b.resume.taken = &point{keys, p.Doc, p.Row}, taken
+	b.resume.after, b.resume.taken = &point{keys, place.Doc, place.Row}, taken
 	return nil
 }
 
@@ -96,10 +96,10 @@ func (b *Bound) sortKeys(values []json.RawMessage) ([]value, error) {
 		return nil, failf(-1, "The query goes on from %d sort values: want %d, one for each that it sorts by.", len(values), want)
 	}
 	keys := make([]value, want)
-	for i, v := range values {
+	for i, text := range values {
 		var ok bool
-		if keys[i], ok = resumeValue(v); !ok {
-			return nil, failf(-1, `The query goes on from the sort value %s: want a scalar, [] for undefined, or {"type":"array","low":1,"high":2} with array or object.`, clip(string(v)))
+		if keys[i], ok = resumeValue(text); !ok {
+			return nil, failf(-1, `The query goes on from the sort value %s: want a scalar, [] for undefined, or {"type":"array","low":1,"high":2} with array or object.`, clip(string(text)))
 		}
 	}
 	return keys, nil
@@ -122,18 +122,18 @@ func resumeValue(raw json.RawMessage) (value, bool) {
 	case array:
 		return value{}, rawjson.Element(v.raw, 0) == nil
 	case object:
-		var h hashed
-		if json.Unmarshal(raw, &h) != nil {
+		var hash hashed
+		if json.Unmarshal(raw, &hash) != nil {
 			return value{}, false
 		}
-		sum := hash128{uint64(h.Low), uint64(h.High)}.bytes()
-		switch h.Type {
+		sum := hash128{uint64(hash.Low), uint64(hash.High)}.bytes()
+		switch hash.Type {
 		case "array":
 			return value{kind: array, decoded: true, text: sum}, true
 		case "object":
 			return value{kind: object, decoded: true, text: sum}, true
 		case "string":
-			return value{kind: str, decoded: true, text: []byte(h.Head), raw: sum}, true
+			return value{kind: str, decoded: true, text: []byte(hash.Head), raw: sum}, true
 		}
 		return value{}, false
 	}
@@ -156,11 +156,11 @@ type Row struct {
 
 // Place is where the row is. Each key has an equal part of the room.
 func (r *Row) Place() Place {
-	p := Place{Doc: r.row.doc, Row: r.row.at}
-	for _, k := range r.row.keys {
-		p.Values = append(p.Values, resumeText(k, maxPlaceText/len(r.row.keys)))
+	place := Place{Doc: r.row.doc, Row: r.row.at}
+	for _, key := range r.row.keys {
+		place.Values = append(place.Values, resumeText(key, maxPlaceText/len(r.row.keys)))
 	}
-	return p
+	return place
 }
 
 // Held is about how many bytes the row holds.
@@ -187,17 +187,17 @@ func resumeText(v value, most int) json.RawMessage {
 			return text
 		}
 	}
-	h := hashed{Type: "object"}
+	hash := hashed{Type: "object"}
 	sum := v.text
 	switch v.kind {
 	case array:
-		h.Type = "array"
+		hash.Type = "array"
 	case str:
-		h.Type, h.Head = "string", string(cutText(v.text, most/maxEscape))
+		hash.Type, hash.Head = "string", string(cutText(v.text, most/maxEscape))
 		sum = distinctHash(v).bytes()
 	}
-	h.Low, h.High = int64(binary.LittleEndian.Uint64(sum)), int64(binary.LittleEndian.Uint64(sum[8:]))
-	b, _ := json.Marshal(h) // always marshals
+	hash.Low, hash.High = int64(binary.LittleEndian.Uint64(sum)), int64(binary.LittleEndian.Uint64(sum[8:]))
+	b, _ := json.Marshal(hash) // always marshals
 	return b
 }
 
@@ -214,18 +214,18 @@ func cutText(text []byte, most int) []byte {
 // like it counts as later: such a row may come again, which is better than to miss it.
 func (p *plan) compareKeys(keys, at []value) int {
 	for i, own := range keys {
-		d := 0
+		diff := 0
 		switch cut := at[i]; {
 		case cut.raw == nil || cut.kind != own.kind || !bytes.HasPrefix(own.text, cut.text):
-			d = order(own, cut)
+			diff = order(own, cut)
 		case !bytes.Equal(distinctHash(own).bytes(), cut.raw):
 			return 1
 		}
-		if d != 0 && i < len(p.order) && p.order[i].desc {
-			return -d
+		if diff != 0 && i < len(p.order) && p.order[i].desc {
+			return -diff
 		}
-		if d != 0 {
-			return d
+		if diff != 0 {
+			return diff
 		}
 	}
 	return 0
@@ -243,8 +243,8 @@ func (p *plan) compareDocs(a, b uint64) int {
 // compareRows orders two rows by their places. Rows of no document keep the order in which
 // they came.
 func (p *plan) compareRows(a, b *row) int {
-	if d := cmp.Or(p.compareKeys(a.keys, b.keys), p.compareDocs(a.doc, b.doc)); d != 0 || a.doc == 0 {
-		return d
+	if diff := cmp.Or(p.compareKeys(a.keys, b.keys), p.compareDocs(a.doc, b.doc)); diff != 0 || a.doc == 0 {
+		return diff
 	}
 	return cmp.Compare(a.at, b.at)
 }
@@ -257,9 +257,9 @@ func (r *resume) shows(p *plan, own *row) bool {
 	if r.from == nil {
 		return true
 	}
-	switch d := p.compareKeys(own.keys, r.from.keys); {
-	case d != 0:
-		return d > 0
+	switch diff := p.compareKeys(own.keys, r.from.keys); {
+	case diff != 0:
+		return diff > 0
 	case r.exclude:
 		return false
 	}
@@ -288,11 +288,11 @@ func (b *Bound) Settle(doc []byte) bool {
 			return true
 		}
 		var keys []value
-		for _, o := range p.order {
-			keys = append(keys, sortKey(o.node.eval(&b.f)))
+		for _, key := range p.order {
+			keys = append(keys, sortKey(key.node.eval(&b.f)))
 		}
-		for _, g := range p.groups {
-			keys = append(keys, sortKey(g.eval(&b.f)))
+		for _, key := range p.groups {
+			keys = append(keys, sortKey(key.eval(&b.f)))
 		}
 		if p.compareKeys(keys, at.keys) == 0 {
 			at.keys = keys

@@ -65,9 +65,9 @@ func (p *plan) grouped() bool { return len(p.groups) > 0 || len(p.aggregates) > 
 
 // subquery compiles a SELECT within another. Its names are visible in it only; its slots
 // come after all that are in use, because both are evaluated in one frame.
-func (c *compiler) subquery(s *selectStmt) *plan {
+func (c *compiler) subquery(stmt *selectStmt) *plan {
 	names := c.names
-	p := c.query(s, c.slots+1)
+	p := c.query(stmt, c.slots+1)
 	c.names = names
 	return p
 }
@@ -76,8 +76,8 @@ func (c *compiler) subquery(s *selectStmt) *plan {
 // there is no document that it could be about, so its own FROM is the container, and it is
 // run over all documents before the query itself. With firstRow the caller needs no more
 // than one row, which may end that scan early.
-func (c *compiler) expression(s *selectStmt, firstRow bool) *plan {
-	p := c.subquery(s)
+func (c *compiler) expression(stmt *selectStmt, firstRow bool) *plan {
+	p := c.subquery(stmt)
 	if len(c.names) == 0 && !p.withoutFrom() {
 		c.apart = append(c.apart, p)
 		p.apart = len(c.apart)
@@ -98,48 +98,48 @@ func (p *plan) withoutFrom() bool {
 // names, GROUP BY must be known before SELECT is compiled, so that its expressions are
 // found there and sealed, and a path that no group covers can be reported only after the
 // whole of SELECT was seen.
-func (c *compiler) query(s *selectStmt, base int) *plan {
-	p := &plan{distinct: s.Distinct}
+func (c *compiler) query(stmt *selectStmt, base int) *plan {
+	p := &plan{distinct: stmt.Distinct}
 	agg := &aggregation{plan: p, outer: c.agg, base: base, names: len(c.names)}
 	c.agg = agg
-	c.from(p, s.From)
-	if s.Tail.Where != nil {
-		p.where = c.expr(s.Tail.Where)
+	c.from(p, stmt.From)
+	if stmt.Tail.Where != nil {
+		p.where = c.expr(stmt.Tail.Where)
 	}
-	p.groups = c.exprs(s.Tail.Group)
+	p.groups = c.exprs(stmt.Tail.Group)
 	if len(p.groups) > maxGroups {
-		c.fail(failf(s.Tail.Group[maxGroups].Pos.Offset, "The query has more than %d expressions in GROUP BY.", maxGroups))
+		c.fail(failf(stmt.Tail.Group[maxGroups].Pos.Offset, "The query has more than %d expressions in GROUP BY.", maxGroups))
 	}
 	agg.open = true
-	c.sealGroups(p, s.Tail.Group)
-	c.selection(p, s)
+	c.sealGroups(p, stmt.Tail.Group)
+	c.selection(p, stmt)
 	agg.open = false
 	if p.grouped() && len(agg.strays) > 0 {
 		lost := agg.strays[0]
 		c.fail(failf(lost.at, "Property reference %s is invalid in the select list because it is not contained in either an "+
 			"aggregate function or the GROUP BY clause.", clip(lost.text)))
 	}
-	c.tail(p, s)
+	c.tail(p, stmt)
 	c.agg = agg.outer
 	return p
 }
 
 // selection compiles the list after SELECT, with the service's restrictions on *.
-func (c *compiler) selection(p *plan, s *selectStmt) {
+func (c *compiler) selection(p *plan, stmt *selectStmt) {
 	switch {
-	case s.List.Value != nil:
-		p.row = c.expr(s.List.Value)
-	case !s.List.Star:
-		p.row = c.items(s.List.Items)
+	case stmt.List.Value != nil:
+		p.row = c.expr(stmt.List.Value)
+	case !stmt.List.Star:
+		p.row = c.items(stmt.List.Items)
 	case p.inputs == 0:
-		c.fail(failf(s.Pos.Offset, "'SELECT *' is not valid if FROM clause is omitted."))
+		c.fail(failf(stmt.Pos.Offset, "'SELECT *' is not valid if FROM clause is omitted."))
 	case p.inputs > 1:
-		c.fail(failf(s.Pos.Offset, "'SELECT *' is only valid with a single input set."))
+		c.fail(failf(stmt.Pos.Offset, "'SELECT *' is only valid with a single input set."))
 	default:
 		p.star = true
 		p.row = path{slot: p.starSlot(), memo: -1}
 		if len(p.groups) > 0 {
-			c.fail(failf(s.Pos.Offset, "'SELECT *' is not valid with a GROUP BY clause."))
+			c.fail(failf(stmt.Pos.Offset, "'SELECT *' is not valid with a GROUP BY clause."))
 		}
 	}
 }
@@ -158,20 +158,20 @@ func (c *compiler) items(list []*item) node {
 	var row objectNode
 	seen := map[string]bool{}
 	unnamed := 0
-	for _, it := range list {
-		name := it.Alias
+	for _, item := range list {
+		name := item.Alias
 		if name == "" {
-			name = it.Expr.lastName(c)
+			name = item.Expr.lastName(c)
 		}
 		if name == "" {
 			unnamed++
 			name = "$" + strconv.Itoa(unnamed)
 		}
 		if seen[name] {
-			c.duplicate(name, it.Expr.Pos.Offset)
+			c.duplicate(name, item.Expr.Pos.Offset)
 		}
 		seen[name] = true
-		row.members = append(row.members, newField(name, c.expr(it.Expr)))
+		row.members = append(row.members, newField(name, c.expr(item.Expr)))
 	}
 	return row
 }
@@ -185,25 +185,25 @@ func (e *expr) lastName(c *compiler) string {
 	if len(p.Suffix) == 0 {
 		return p.Name
 	}
-	if s, ok := c.constantStep(p.Suffix[len(p.Suffix)-1]); ok {
-		return s.name
+	if step, ok := c.constantStep(p.Suffix[len(p.Suffix)-1]); ok {
+		return step.name
 	}
 	return ""
 }
 
 // tail compiles ORDER BY and the counts.
-func (c *compiler) tail(p *plan, s *selectStmt) {
-	t := s.Tail
-	for _, o := range t.Order {
-		p.order = append(p.order, orderKey{c.expr(o.Expr), o.Desc})
+func (c *compiler) tail(p *plan, stmt *selectStmt) {
+	tail := stmt.Tail
+	for _, ordered := range tail.Order {
+		p.order = append(p.order, orderKey{c.expr(ordered.Expr), ordered.Desc})
 	}
-	if len(t.Order) > 0 && p.grouped() {
-		c.fail(failf(t.Order[0].Expr.Pos.Offset, "'ORDER BY' is not supported in presence of GROUP BY or aggregates."))
+	if len(tail.Order) > 0 && p.grouped() {
+		c.fail(failf(tail.Order[0].Expr.Pos.Offset, "'ORDER BY' is not supported in presence of GROUP BY or aggregates."))
 	}
-	if s.Top != nil && t.Offset != nil {
-		c.fail(failf(t.Offset.Pos.Offset, "'TOP' and 'OFFSET LIMIT' are not allowed in one query."))
+	if stmt.Top != nil && tail.Offset != nil {
+		c.fail(failf(tail.Offset.Pos.Offset, "'TOP' and 'OFFSET LIMIT' are not allowed in one query."))
 	}
-	p.top, p.offset, p.limit = c.count("TOP", s.Top), c.count("OFFSET", t.Offset), c.count("LIMIT", t.Limit)
+	p.top, p.offset, p.limit = c.count("TOP", stmt.Top), c.count("OFFSET", tail.Offset), c.count("LIMIT", tail.Limit)
 }
 
 // count is a number or parameter of TOP, OFFSET or LIMIT. Its value is checked by Bind,

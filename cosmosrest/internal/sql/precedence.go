@@ -85,16 +85,16 @@ func (p *climber) operand(u *unary, signs []string) node {
 
 // signed applies a sign. NOT covers the comparison that follows, so it takes the operators
 // down to that level before it is applied; the other signs bind tighter than any operator.
-func (p *climber) signed(sign string, x node, mark int) node {
+func (p *climber) signed(sign string, operand node, mark int) node {
 	switch sign {
 	case "NOT":
-		return not{p.extend(x, levelCompare, mark)}
+		return not{p.extend(operand, levelCompare, mark)}
 	case "-":
-		return p.c.negative(x)
+		return p.c.negative(operand)
 	case "~":
-		return complement{x}
+		return complement{operand}
 	default:
-		return plus{x}
+		return plus{operand}
 	}
 }
 
@@ -179,11 +179,11 @@ func (p *climber) choice(cond node, l *link) node {
 
 // between compiles BETWEEN as two comparisons, by which pins.go need not know it. The AND
 // inside is the operator's own, so both bounds are read at a level above AND.
-func (p *climber) between(x node, l *link) node {
+func (p *climber) between(operand node, l *link) node {
 	low := p.climb(l.Right, levelBitOr)
 	and := p.expect("AND", l)
 	high := p.climb(and.Right, levelBitOr)
-	return logic{isFalse, []node{compare{">=", x, low}, compare{"<=", x, high}}}
+	return logic{isFalse, []node{compare{">=", operand, low}, compare{"<=", operand, high}}}
 }
 
 // list compiles the list of IN. Brackets are required, and a list of a single element is
@@ -198,8 +198,8 @@ func (p *climber) list(l *link) []node {
 }
 
 // like compiles LIKE with its ESCAPE, if there is one.
-func (p *climber) like(x node, l *link) node {
-	n := like{x: x, pattern: p.climb(l.Right, levelBitOr)}
+func (p *climber) like(operand node, l *link) node {
+	n := like{x: operand, pattern: p.climb(l.Right, levelBitOr)}
 	if len(p.links) == 0 || p.links[0].Op != "ESCAPE" {
 		return n
 	}

@@ -51,38 +51,38 @@ func parse(text string, isCondition bool) (*Query, error) {
 	if len(text) > maxQuery {
 		return nil, failf(-1, "The query is %d bytes long: want at most %d.", len(text), maxQuery)
 	}
-	st, err := parser().ParseString("", text)
+	stmt, err := parser().ParseString("", text)
 	if err != nil {
 		return nil, syntaxError(text, err)
 	}
-	if isCondition != (st.Condition != nil) {
+	if isCondition != (stmt.Condition != nil) {
 		word := text[:min(len(text), span(text, isWordByte))]
 		return nil, failf(0, "Syntax error, incorrect syntax near %s.", clip(word))
 	}
 	c := &compiler{text: text, params: map[string]int{}, memos: map[string]int{}}
-	q := &Query{text: text, isCondition: isCondition}
+	query := &Query{text: text, isCondition: isCondition}
 	if isCondition {
-		q.plan = c.condition(st.Condition)
+		query.plan = c.condition(stmt.Condition)
 	} else {
-		q.plan = c.query(st.Query, rootSlot)
+		query.plan = c.query(stmt.Query, rootSlot)
 	}
-	for _, p := range append(c.apart, q.plan) {
+	for _, p := range append(c.apart, query.plan) {
 		for ; p != nil; p = p.base {
 			p.outer = true
 		}
 	}
 	if len(text) <= maxKeptSyntax {
-		q.syntax = st.Query
+		query.syntax = stmt.Query
 	}
 	if c.err != nil {
 		return nil, c.err
 	}
 	if !isCondition {
-		q.sorting = sortingOf(text, st.Query, q.plan)
+		query.sorting = sortingOf(text, stmt.Query, query.plan)
 	}
-	q.apart = c.apart
-	q.params, q.counts, q.slots, q.memos = c.params, c.counts, c.slots+1, len(c.memos)
-	return q, nil
+	query.apart = c.apart
+	query.params, query.counts, query.slots, query.memos = c.params, c.counts, c.slots+1, len(c.memos)
+	return query, nil
 }
 
 // maxKeptSyntax is the length in bytes of the longest query whose syntax is kept for
@@ -95,11 +95,11 @@ func (q *Query) statement() *selectStmt {
 	if q.syntax != nil {
 		return q.syntax
 	}
-	st, err := parser().ParseString("", q.text)
+	stmt, err := parser().ParseString("", q.text)
 	if err != nil {
 		return nil
 	}
-	return st.Query
+	return stmt.Query
 }
 
 // condition compiles the condition of a patch as SELECT * would be.
@@ -141,23 +141,23 @@ func (q *Query) Bind(params []Parameter) (*Bound, error) {
 		b.f.most, b.f.bytely = conditionWork, conditionByte
 	}
 	b.f.work = b.f.most
-	for _, p := range params {
-		i, used := q.params[p.Name]
+	for _, param := range params {
+		i, used := q.params[param.Name]
 		if !used {
 			continue
 		}
-		if !json.Valid(p.Value) {
-			return nil, failf(-1, "The value of parameter %s is not JSON.", clip(p.Name))
+		if !json.Valid(param.Value) {
+			return nil, failf(-1, "The value of parameter %s is not JSON.", clip(param.Name))
 		}
-		b.f.params[i] = documentValue(p.Value).decode()
+		b.f.params[i] = documentValue(param.Value).decode()
 	}
 	if name := q.missing(b.f.params); name != "" {
 		return nil, failf(-1, "The query uses the parameter %s, which was not given.", clip(name))
 	}
-	for _, c := range q.counts {
-		v := c.node.eval(&b.f)
+	for _, count := range q.counts {
+		v := count.node.eval(&b.f)
 		if v.kind != number || v.float() < 0 || v.float() > maxCount || v.float() != math.Trunc(v.float()) {
-			return nil, failf(c.at, "The value of %s is %s: want a whole number from 0 to %d.", c.clause, clip(string(v.appendJSON(nil))), maxCount)
+			return nil, failf(count.at, "The value of %s is %s: want a whole number from 0 to %d.", count.clause, clip(string(v.appendJSON(nil))), maxCount)
 		}
 	}
 	return b, nil
@@ -207,14 +207,14 @@ func (b *Bound) Sorting() string { return b.q.sorting }
 // sortingOf is the text of the keys by which a query sorts or groups. The rows of a query
 // with a subquery in FROM are only numbered, so a place among them belongs to the whole
 // text.
-func sortingOf(text string, s *selectStmt, p *plan) string {
+func sortingOf(text string, stmt *selectStmt, p *plan) string {
 	if p.base != nil {
 		return text
 	}
-	w := &rewriter{q: &Query{text: text}, s: s}
-	keys := w.texts(s.Tail.Group)
-	for _, o := range s.Tail.Order {
-		keys = append(keys, w.expr(o.Expr)+" "+strconv.FormatBool(o.Desc))
+	w := &rewriter{q: &Query{text: text}, s: stmt}
+	keys := w.texts(stmt.Tail.Group)
+	for _, ordered := range stmt.Tail.Order {
+		keys = append(keys, w.expr(ordered.Expr)+" "+strconv.FormatBool(ordered.Desc))
 	}
 	return strings.Join(keys, ",")
 }

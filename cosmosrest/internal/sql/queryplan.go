@@ -73,8 +73,8 @@ func (b *Bound) Plan(ranges []KeyRange, supports func(feature string) bool) (jso
 		return nil, unsupported(missing)
 	}
 	plan := queryPlan{Version: planVersion, Info: info, Ranges: []planRange{}}
-	for _, r := range ranges {
-		plan.Ranges = append(plan.Ranges, planRange{r.Min, r.Max, true, false})
+	for _, span := range ranges {
+		plan.Ranges = append(plan.Ranges, planRange{span.Min, span.Max, true, false})
 	}
 	return json.Marshal(plan)
 }
@@ -83,9 +83,9 @@ func (b *Bound) Plan(ranges []KeyRange, supports func(feature string) bool) (jso
 func (b *Bound) merging(w *rewriter, info *queryInfo) {
 	b.counts(info)
 	info.OrderByExpressions, info.GroupByExpressions = w.orderBy(), w.texts(w.s.Tail.Group)
-	for _, o := range w.p.order {
+	for _, key := range w.p.order {
 		direction := "Ascending"
-		if o.desc {
+		if key.desc {
 			direction = "Descending"
 		}
 		info.OrderBy = append(info.OrderBy, direction)
@@ -150,8 +150,8 @@ func (w *rewriter) columns() []*expr {
 		return []*expr{v}
 	}
 	var all []*expr
-	for _, it := range w.s.List.Items {
-		all = append(all, it.Expr)
+	for _, item := range w.s.List.Items {
+		all = append(all, item.Expr)
 	}
 	return all
 }
@@ -178,8 +178,8 @@ func (w *rewriter) text(from, to int) string {
 	s := scanner{text: w.q.text[:to], at: from}
 	end := from
 	for {
-		t, err := s.Next()
-		if err != nil || t.EOF() {
+		token, err := s.Next()
+		if err != nil || token.EOF() {
 			return w.q.text[from:end]
 		}
 		end = s.at
@@ -200,8 +200,8 @@ func (w *rewriter) texts(list []*expr) []string {
 // orderBy are the keys of ORDER BY in the words of the query.
 func (w *rewriter) orderBy() []string {
 	all := []string{}
-	for _, o := range w.s.Tail.Order {
-		all = append(all, w.expr(o.Expr))
+	for _, ordered := range w.s.Tail.Order {
+		all = append(all, w.expr(ordered.Expr))
 	}
 	return all
 }
@@ -225,8 +225,8 @@ func (w *rewriter) names() []string {
 		return nil
 	}
 	var all []string
-	for _, m := range row.members {
-		all = append(all, m.name)
+	for _, field := range row.members {
+		all = append(all, field.name)
 	}
 	return all
 }

@@ -164,7 +164,7 @@ func (w *rewriter) groupBy() string {
 
 // rootName is the alias of the document, empty if it has none.
 func (w *rewriter) rootName() string {
-	if f := w.s.From[0]; f.In == nil && f.Sub == nil && len(f.Path) == 0 {
+	if ref := w.s.From[0]; ref.In == nil && ref.Sub == nil && len(ref.Path) == 0 {
 		return w.rowName()
 	}
 	return ""
@@ -172,12 +172,12 @@ func (w *rewriter) rootName() string {
 
 // rowName is the alias of the first source, empty if it has none.
 func (w *rewriter) rowName() string {
-	f := w.s.From[0]
+	ref := w.s.From[0]
 	switch {
-	case f.In != nil:
-		return f.Name
-	case f.Alias != "":
-		return f.Alias
+	case ref.In != nil:
+		return ref.Name
+	case ref.Alias != "":
+		return ref.Alias
 	}
-	return f.lastName(&compiler{})
+	return ref.lastName(&compiler{})
 }

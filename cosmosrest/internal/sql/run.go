@@ -37,12 +37,12 @@ func (b *Bound) NewRun() *Run {
 
 // newCollection lines up a plan and the plans in its FROM, the innermost first.
 func newCollection(p *plan, f *frame, from resume) *collection {
-	s := &collection{f: f, plans: []*plan{p}, resume: from}
-	for s.plans[0].base != nil {
-		s.plans = append([]*plan{s.plans[0].base}, s.plans...)
+	held := &collection{f: f, plans: []*plan{p}, resume: from}
+	for held.plans[0].base != nil {
+		held.plans = append([]*plan{held.plans[0].base}, held.plans...)
 	}
-	s.c = s.collector(0)
-	return s
+	held.c = held.collector(0)
+	return held
 }
 
 // collector is that of a plan. Only the last plan goes on where earlier pages ended: those

@@ -17,12 +17,12 @@ import (
 // made by frame.text, which bounds it.
 
 // ofText makes a function of one string.
-func ofText(do func(s []byte) []byte) *function {
-	return &function{1, 1, false, func(f *frame, a []value) value {
-		if a[0].kind != str {
+func ofText(compute func(text []byte) []byte) *function {
+	return &function{1, 1, false, func(f *frame, args []value) value {
+		if args[0].kind != str {
 			return value{}
 		}
-		return f.text(do(a[0].bytes()))
+		return f.text(compute(args[0].bytes()))
 	}}
 }
 
@@ -58,40 +58,40 @@ func areText(values ...value) bool {
 }
 
 // reverse turns the characters around, and not the bytes.
-func reverse(s []byte) []byte {
-	runes := []rune(string(s))
+func reverse(text []byte) []byte {
+	runes := []rune(string(text))
 	slices.Reverse(runes)
 	return []byte(string(runes))
 }
 
 // trim makes a function that removes white space, or the characters of the second argument.
 func trim(plain func([]byte) []byte, set func([]byte, string) []byte) *function {
-	return &function{1, 2, false, func(f *frame, a []value) value {
+	return &function{1, 2, false, func(f *frame, args []value) value {
 		switch {
-		case !areText(a...):
+		case !areText(args...):
 			return value{}
-		case len(a) == 1:
-			return f.text(plain(a[0].bytes()))
+		case len(args) == 1:
+			return f.text(plain(args[0].bytes()))
 		}
-		return f.text(set(a[0].bytes(), string(a[1].bytes())))
+		return f.text(set(args[0].bytes(), string(args[1].bytes())))
 	}}
 }
 
 // concat is CONCAT(a, b, …).
-func concat(f *frame, a []value) value {
-	if !areText(a...) {
+func concat(f *frame, args []value) value {
+	if !areText(args...) {
 		return value{}
 	}
 	var b []byte
-	for _, v := range a {
+	for _, v := range args {
 		b = append(b, v.bytes()...)
 	}
 	return f.text(b)
 }
 
-// slice is count characters of s from start on; places outside of s are clamped.
-func slice(s []byte, start, count int) []byte {
-	runes := []rune(string(s))
+// slice is count characters of text from start on; places outside of it are clamped.
+func slice(text []byte, start, count int) []byte {
+	runes := []rune(string(text))
 	start = min(max(start, 0), len(runes))
 	end := min(start+max(count, 0), len(runes))
 	return []byte(string(runes[start:end]))
@@ -99,119 +99,119 @@ func slice(s []byte, start, count int) []byte {
 
 // substring is SUBSTRING(s, start, count). A start before the first character gives the
 // empty string.
-func substring(f *frame, a []value) value {
-	start, ok := a[1].length()
-	count, ok2 := a[2].length()
+func substring(f *frame, args []value) value {
+	start, ok := args[1].length()
+	count, ok2 := args[2].length()
 	switch {
-	case a[0].kind != str || !ok || !ok2:
+	case args[0].kind != str || !ok || !ok2:
 		return value{}
 	case start < 0:
 		return textValue("")
 	}
-	return f.text(slice(a[0].bytes(), start, count))
+	return f.text(slice(args[0].bytes(), start, count))
 }
 
 // left, right and the others below are the functions of their names.
-func left(f *frame, a []value) value {
-	n, ok := a[1].length()
-	if a[0].kind != str || !ok {
+func left(f *frame, args []value) value {
+	n, ok := args[1].length()
+	if args[0].kind != str || !ok {
 		return value{}
 	}
-	return f.text(slice(a[0].bytes(), 0, n))
+	return f.text(slice(args[0].bytes(), 0, n))
 }
 
-func right(f *frame, a []value) value {
-	n, ok := a[1].length()
-	if a[0].kind != str || !ok {
+func right(f *frame, args []value) value {
+	n, ok := args[1].length()
+	if args[0].kind != str || !ok {
 		return value{}
 	}
-	s := a[0].bytes()
-	return f.text(slice(s, utf8.RuneCount(s)-max(n, 0), max(n, 0)))
+	text := args[0].bytes()
+	return f.text(slice(text, utf8.RuneCount(text)-max(n, 0), max(n, 0)))
 }
 
 // indexOf counts in characters, though it searches bytes: in valid UTF-8 a match begins at
 // a character.
-func indexOf(_ *frame, a []value) value {
-	if !areText(a[:2]...) {
+func indexOf(_ *frame, args []value) value {
+	if !areText(args[:2]...) {
 		return value{}
 	}
-	s, from := a[0].bytes(), 0
-	if len(a) > 2 {
-		n, ok := a[2].length()
+	text, from := args[0].bytes(), 0
+	if len(args) > 2 {
+		n, ok := args[2].length()
 		if !ok {
 			return value{}
 		}
-		from = min(max(n, 0), utf8.RuneCount(s))
+		from = min(max(n, 0), utf8.RuneCount(text))
 	}
-	rest := slice(s, from, len(s))
-	i := bytes.Index(rest, a[1].bytes())
+	rest := slice(text, from, len(text))
+	i := bytes.Index(rest, args[1].bytes())
 	if i < 0 {
 		return numberValue(-1)
 	}
 	return numberValue(float64(from + utf8.RuneCount(rest[:i])))
 }
 
-// replace is REPLACE(s, old, by). The size of the result is known before it is made.
-func replace(f *frame, a []value) value {
-	if !areText(a...) {
+// replace is REPLACE(text, old, by). The size of the result is known before it is made.
+func replace(f *frame, args []value) value {
+	if !areText(args...) {
 		return value{}
 	}
-	s, old, by := a[0].bytes(), a[1].bytes(), a[2].bytes()
+	text, old, by := args[0].bytes(), args[1].bytes(), args[2].bytes()
 	if len(old) == 0 {
-		return a[0]
+		return args[0]
 	}
-	if bytes.Count(s, old)*len(by) > maxText {
+	if bytes.Count(text, old)*len(by) > maxText {
 		return value{}
 	}
-	return f.text(bytes.ReplaceAll(s, old, by))
+	return f.text(bytes.ReplaceAll(text, old, by))
 }
 
 // maxReplicate bounds the result of REPLICATE, in bytes, as the service does.
 const maxReplicate = 10_000
 
-func replicate(f *frame, a []value) value {
-	n, ok := a[1].length()
-	if a[0].kind != str || !ok || n < 0 || n*len(a[0].bytes()) > maxReplicate {
+func replicate(f *frame, args []value) value {
+	n, ok := args[1].length()
+	if args[0].kind != str || !ok || n < 0 || n*len(args[0].bytes()) > maxReplicate {
 		return value{}
 	}
-	return f.text(bytes.Repeat(a[0].bytes(), n))
+	return f.text(bytes.Repeat(args[0].bytes(), n))
 }
 
 // stringJoin is StringJoin(array, separator). Its parts stay in place until their sum is
 // known to fit.
-func stringJoin(f *frame, a []value) value {
-	if a[0].kind != array || a[1].kind != str {
+func stringJoin(f *frame, args []value) value {
+	if args[0].kind != array || args[1].kind != str {
 		return value{}
 	}
 	var parts [][]byte
 	size := 0
-	for raw := range rawjson.Elements(a[0].raw) {
+	for raw := range rawjson.Elements(args[0].raw) {
 		v := rawValue(raw)
 		if v.kind != str {
 			return value{}
 		}
 		parts = append(parts, v.bytes())
-		size += len(raw) + len(a[1].bytes())
+		size += len(raw) + len(args[1].bytes())
 	}
 	if size > maxText {
 		return value{}
 	}
-	return f.text(bytes.Join(parts, a[1].bytes()))
+	return f.text(bytes.Join(parts, args[1].bytes()))
 }
 
 // stringSplit is StringSplit(s, separator). An empty separator splits into characters.
-func stringSplit(f *frame, a []value) value {
-	if !areText(a...) {
+func stringSplit(f *frame, args []value) value {
+	if !areText(args...) {
 		return value{}
 	}
-	w := arrayWriter{f: f}
-	for part := range bytes.SplitSeq(a[0].bytes(), a[1].bytes()) {
+	out := arrayWriter{f: f}
+	for part := range bytes.SplitSeq(args[0].bytes(), args[1].bytes()) {
 		if f.err != nil {
 			break
 		}
-		w.add(textValue(part))
+		out.add(textValue(part))
 	}
-	return w.value()
+	return out.value()
 }
 
 // Go's regular expressions take time linear in the text, which is why a pattern of a
@@ -226,13 +226,13 @@ const (
 
 // regexMatch is RegexMatch(s, pattern, modifiers). The modifier x of the service has no
 // counterpart.
-func regexMatch(f *frame, a []value) value {
-	if !areText(a...) {
+func regexMatch(f *frame, args []value) value {
+	if !areText(args...) {
 		return value{}
 	}
-	pattern := string(a[1].bytes())
-	if len(a) > 2 {
-		flags := string(a[2].bytes())
+	pattern := string(args[1].bytes())
+	if len(args) > 2 {
+		flags := string(args[2].bytes())
 		if strings.Trim(flags, "ims") != "" {
 			f.fail(failf(-1, "RegexMatch does not support the modifiers %s: want i, m or s.", clip(flags)))
 			return value{}
@@ -241,11 +241,11 @@ func regexMatch(f *frame, a []value) value {
 			pattern = "(?" + flags + ")" + pattern
 		}
 	}
-	re := f.regexp(pattern)
-	if re == nil || !f.spend(slowWork*len(a[0].bytes())*re.steps) {
+	expression := f.regexp(pattern)
+	if expression == nil || !f.spend(slowWork*len(args[0].bytes())*expression.steps) {
 		return value{}
 	}
-	return boolValue(re.Match(a[0].bytes()))
+	return boolValue(expression.Match(args[0].bytes()))
 }
 
 // expression is a compiled regular expression. A character of a text may cost as many steps
@@ -259,8 +259,8 @@ type expression struct {
 // are dropped: a query with so many patterns computes them, and will hardly come back to
 // any.
 func (f *frame) regexp(pattern string) *expression {
-	if re := f.patterns[pattern]; re != nil {
-		return re
+	if expression := f.patterns[pattern]; expression != nil {
+		return expression
 	}
 	if len(pattern) > maxPattern {
 		f.fail(failf(-1, "The regular expression is %d bytes long: want at most %d.", len(pattern), maxPattern))
@@ -291,16 +291,16 @@ func (f *frame) regexp(pattern string) *expression {
 
 // stepsOf is about the length of the program of a regular expression. x{1000} is short to
 // write and long to run, so repetitions are multiplied out before the pattern is compiled.
-func stepsOf(re *syntax.Regexp) int {
+func stepsOf(expression *syntax.Regexp) int {
 	n := 1
-	if re.Op == syntax.OpLiteral {
-		n = len(re.Rune)
+	if expression.Op == syntax.OpLiteral {
+		n = len(expression.Rune)
 	}
-	for _, sub := range re.Sub {
+	for _, sub := range expression.Sub {
 		n += stepsOf(sub)
 	}
-	if re.Op == syntax.OpRepeat {
-		n *= max(re.Min+1, re.Max)
+	if expression.Op == syntax.OpRepeat {
+		n *= max(expression.Min+1, expression.Max)
 	}
 	return n
 }

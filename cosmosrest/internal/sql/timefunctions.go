@@ -41,29 +41,29 @@ var timeFunctions = map[string]*function{
 }
 
 // now makes a function of the current time.
-func now(do func(time.Time) value) *function {
-	return &function{0, 0, false, func(f *frame, _ []value) value { return do(f.now) }}
+func now(compute func(time.Time) value) *function {
+	return &function{0, 0, false, func(f *frame, _ []value) value { return compute(f.now) }}
 }
 
 // ofTime makes a function of one date; a string that is no date is undefined.
-func ofTime(do func(time.Time) value) *function {
-	return &function{1, 1, false, func(_ *frame, a []value) value {
-		t, ok := a[0].time()
+func ofTime(compute func(time.Time) value) *function {
+	return &function{1, 1, false, func(_ *frame, args []value) value {
+		t, ok := args[0].time()
 		if !ok {
 			return value{}
 		}
-		return do(t)
+		return compute(t)
 	}}
 }
 
 // toTime makes a function that counts units from 1970.
 func toTime(unit time.Duration) *function {
-	return &function{1, 1, false, func(_ *frame, a []value) value {
+	return &function{1, 1, false, func(_ *frame, args []value) value {
 		perSecond := float64(time.Second / unit)
-		if a[0].kind != number || math.Abs(a[0].float()/perSecond) > math.MaxInt32*100 {
+		if args[0].kind != number || math.Abs(args[0].float()/perSecond) > math.MaxInt32*100 {
 			return value{}
 		}
-		n := int64(a[0].float())
+		n := int64(args[0].float())
 		whole := int64(perSecond)
 		return timeValue(time.Unix(n/whole, n%whole*int64(unit)).UTC())
 	}}
@@ -144,22 +144,22 @@ func (v value) part() (timePart, bool) {
 	if v.kind != str {
 		return timePart{}, false
 	}
-	p, ok := timeParts[strings.ToLower(string(v.bytes()))]
-	return p, ok
+	part, ok := timeParts[strings.ToLower(string(v.bytes()))]
+	return part, ok
 }
 
 // dateTimeAdd is DateTimeAdd(unit, n, date). A sum beyond a duration's range is undefined.
-func dateTimeAdd(_ *frame, a []value) value {
-	p, ok := a[0].part()
-	n, whole := a[1].int()
-	t, valid := a[2].time()
-	if !ok || !whole || !valid || n != 0 && p.span > math.MaxInt64/time.Duration(max(n, -n)) {
+func dateTimeAdd(_ *frame, args []value) value {
+	part, ok := args[0].part()
+	n, whole := args[1].int()
+	t, valid := args[2].time()
+	if !ok || !whole || !valid || n != 0 && part.span > math.MaxInt64/time.Duration(max(n, -n)) {
 		return value{}
 	}
-	if p.months > 0 {
-		return timeValue(addMonths(t, n*p.months))
+	if part.months > 0 {
+		return timeValue(addMonths(t, n*part.months))
 	}
-	return timeValue(t.Add(time.Duration(n) * p.span))
+	return timeValue(t.Add(time.Duration(n) * part.span))
 }
 
 // addMonths stays in the month: a month after January 31 is the last day of February.
@@ -173,18 +173,18 @@ func addMonths(t time.Time, n int) time.Time {
 
 // dateTimeDiff counts the bounds of a unit between two times, as the service does: from
 // 23:59 to 00:01 is one day.
-func dateTimeDiff(_ *frame, a []value) value {
-	p, ok := a[0].part()
-	from, valid := a[1].time()
-	to, valid2 := a[2].time()
+func dateTimeDiff(_ *frame, args []value) value {
+	part, ok := args[0].part()
+	from, valid := args[1].time()
+	to, valid2 := args[2].time()
 	if !ok || !valid || !valid2 {
 		return value{}
 	}
-	if p.months > 0 {
-		count := func(t time.Time) int { return (t.Year()*monthsOfYear + int(t.Month()) - 1) / p.months }
+	if part.months > 0 {
+		count := func(t time.Time) int { return (t.Year()*monthsOfYear + int(t.Month()) - 1) / part.months }
 		return numberValue(float64(count(to) - count(from)))
 	}
-	return numberValue(float64(bound1970(to, p.span) - bound1970(from, p.span)))
+	return numberValue(float64(bound1970(to, part.span) - bound1970(from, part.span)))
 }
 
 // bound1970 counts whole units from 1970 to t, rounded down also before 1970.
@@ -201,21 +201,21 @@ func bound1970(t time.Time, unit time.Duration) int64 {
 }
 
 // dateTimePart is DateTimePart(unit, date).
-func dateTimePart(_ *frame, a []value) value {
-	p, ok := a[0].part()
-	t, valid := a[1].time()
+func dateTimePart(_ *frame, args []value) value {
+	part, ok := args[0].part()
+	t, valid := args[1].time()
 	if !ok || !valid {
 		return value{}
 	}
-	return numberValue(float64(p.of(t)))
+	return numberValue(float64(part.of(t)))
 }
 
 // dateTimeFromParts is DateTimeFromParts(year, month, day, hour, minute, second, ticks). Go
 // would carry the 30th of February into March; here it is undefined, so the parts are
 // compared again.
-func dateTimeFromParts(_ *frame, a []value) value {
+func dateTimeFromParts(_ *frame, args []value) value {
 	parts := [7]int{}
-	for i, v := range a {
+	for i, v := range args {
 		n, ok := v.int()
 		if !ok || n < 0 {
 			return value{}

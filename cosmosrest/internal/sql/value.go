@@ -58,8 +58,8 @@ func numberValue(f float64) value {
 	return value{kind: number, decoded: true, num: f}
 }
 
-func textValue[T string | []byte](s T) value {
-	return value{kind: str, decoded: true, text: []byte(s)}
+func textValue[T string | []byte](text T) value {
+	return value{kind: str, decoded: true, text: []byte(text)}
 }
 
 func compositeValue(raw []byte) value {
@@ -201,9 +201,9 @@ func appendCanonicalArray(dst []byte, v value, depth int) []byte {
 // appendCanonicalObject sorts the members, whose order does not matter.
 func appendCanonicalObject(dst []byte, v value, depth int) []byte {
 	var members [][]byte
-	for _, m := range rawjson.Distinct(v.raw) {
-		name := append(rawjson.AppendString(nil, m.Key.Name()), ':')
-		members = append(members, appendCanonical(name, rawValue(m.Value), depth+1))
+	for _, member := range rawjson.Distinct(v.raw) {
+		name := append(rawjson.AppendString(nil, member.Key.Name()), ':')
+		members = append(members, appendCanonical(name, rawValue(member.Value), depth+1))
 	}
 	slices.SortFunc(members, bytes.Compare)
 	dst = append(dst, '{')
@@ -212,30 +212,30 @@ func appendCanonicalObject(dst []byte, v value, depth int) []byte {
 }
 
 // equal reports whether two defined values are the same, arrays and objects in depth.
-func equal(a, b value) bool {
-	if a.kind != b.kind {
+func equal(left, right value) bool {
+	if left.kind != right.kind {
 		return false
 	}
-	switch a.kind {
+	switch left.kind {
 	case number:
-		return a.float() == b.float()
+		return left.float() == right.float()
 	case str:
-		return bytes.Equal(a.bytes(), b.bytes())
+		return bytes.Equal(left.bytes(), right.bytes())
 	case array, object:
-		return bytes.Equal(appendCanonical(nil, a, 0), appendCanonical(nil, b, 0))
+		return bytes.Equal(appendCanonical(nil, left, 0), appendCanonical(nil, right, 0))
 	}
 	return true
 }
 
 // order compares for ORDER BY, MIN and MAX: by kind first, strings by their UTF-8 bytes,
 // arrays and objects by a hash, because the service has no other order for them.
-func order(a, b value) int {
-	if a.kind != b.kind {
-		return int(a.kind) - int(b.kind)
+func order(left, right value) int {
+	if left.kind != right.kind {
+		return int(left.kind) - int(right.kind)
 	}
-	switch a.kind {
+	switch left.kind {
 	case number:
-		x, y := a.float(), b.float()
+		x, y := left.float(), right.float()
 		switch {
 		case x < y:
 			return -1
@@ -243,9 +243,9 @@ func order(a, b value) int {
 			return 1
 		}
 	case str:
-		return bytes.Compare(a.bytes(), b.bytes())
+		return bytes.Compare(left.bytes(), right.bytes())
 	case array, object:
-		return bytes.Compare(a.distinct(), b.distinct())
+		return bytes.Compare(left.distinct(), right.distinct())
 	}
 	return 0
 }

@@ -24,17 +24,17 @@ var wordFunctions = map[string]*function{
 
 // search looks for each phrase in the first argument, and lets judge decide by those that
 // were found.
-func search(f *frame, a []value, judge func(found []bool) bool) value {
-	if !areText(a...) {
+func search(f *frame, args []value, judge func(found []bool) bool) value {
+	if !areText(args...) {
 		return value{}
 	}
-	text := phrase(a[0])
-	found := make([]bool, len(a)-1)
-	for i, p := range a[1:] {
+	text := phrase(args[0])
+	found := make([]bool, len(args)-1)
+	for i, pattern := range args[1:] {
 		if !f.spend(len(text)) {
 			return value{}
 		}
-		found[i] = strings.Contains(text, phrase(p))
+		found[i] = strings.Contains(text, phrase(pattern))
 	}
 	return boolValue(judge(found))
 }
