@@ -188,9 +188,8 @@ func (k *checker) sameVersion(s slot, epk, pk, id []byte) error {
 	if err != nil {
 		return err
 	}
-	same := bytes.Equal(e.epk, epk) && bytes.Equal(e.pk, pk) && bytes.Equal(e.id, id) && string(e.etag) == s.etag &&
-		e.time == s.time && e.ttl == s.ttl && len(v) == s.size && !e.op.gone()
-	if !same {
+	ofItem := bytes.Equal(e.epk, epk) && bytes.Equal(e.pk, pk) && bytes.Equal(e.id, id) && !e.op.gone()
+	if !ofItem || !s.describes(e) || len(v) != s.size {
 		k.wrong("item %q differs from its version at LSN %d: index %+v, log %+v", id, s.lsn, s, e)
 	}
 	d, err := parseDocument(e.body, k.l.paths)

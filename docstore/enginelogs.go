@@ -84,9 +84,17 @@ func (s *survey) judgeLog(num uint64, c *chunks, newest bool) error {
 		return damaged(name, "it is not one of the store's logs")
 	case end != nil && end.Log == num && (!c.closed || c.end != end.LogEnd):
 		return damaged(name, "it is whole up to offset %d only, and had %d bytes when the store was closed", c.end, end.LogEnd)
-	case !listed && newest:
+	case listed:
+		return s.judgeEnd(name, c, newest)
+	case newest:
 		s.recovery = Recovery{Log: name}
-	case !listed:
+	}
+	return nil
+}
+
+// judgeEnd decides for a log that the inventory lists.
+func (s *survey) judgeEnd(name string, c *chunks, newest bool) error {
+	switch {
 	case c.later > 0 && (!newest || !s.facts.NoSync):
 		return damaged(name, "a write at offset %d is damaged, and %d after it are not", c.broken, c.later)
 	case !newest && !c.closed:

@@ -13,47 +13,64 @@ import (
 // each calls visit for the keys in [from, to) with their newest values, in order. It
 // merges the sorted contents of all logs and tables, as the engine would.
 func (w *wreck) each(from, to []byte, visit func(key, value []byte) error) error {
-	var sources []*source
+	sources, err := w.sources(from, to)
 	defer func() {
 		for _, s := range sources {
 			s.stop()
 		}
 	}()
-	at, _ := slices.BinarySearchFunc(w.writes, from, func(v version, key []byte) int { return bytes.Compare(v.key, key) })
+	for err == nil {
+		key := leastKey(sources)
+		if key == nil {
+			return nil
+		}
+		var newest version
+		newest, err = w.takeNewest(sources, key)
+		if err == nil && !newest.end && !w.removed(newest) {
+			err = visit(newest.key, newest.value)
+		}
+	}
+	return err
+}
+
+// sources opens all logs, which are one source, and each table, at their first keys in
+// [from, to). The caller stops them, after an error too.
+func (w *wreck) sources(from, to []byte) (sources []*source, err error) {
 	add := func(versions iter.Seq2[version, error]) error {
 		s := &source{}
 		s.pull, s.stop = iter.Pull2(versions)
 		sources = append(sources, s)
 		return s.next()
 	}
-	err := add(logVersions(w.writes[at:], to))
+	first, _ := slices.BinarySearchFunc(w.writes, from, func(v version, key []byte) int { return bytes.Compare(v.key, key) })
+	err = add(logVersions(w.writes[first:], to))
 	for _, file := range w.files {
 		err = cmp.Or(err, add(w.tableVersions(file, from, to)))
 	}
-	for err == nil {
-		var key []byte
-		for _, s := range sources {
-			if s.ok && (key == nil || bytes.Compare(s.head.key, key) < 0) {
-				key = s.head.key
-			}
-		}
-		if key == nil {
-			return nil
-		}
-		var best version
-		for _, s := range sources {
-			for s.ok && err == nil && bytes.Equal(s.head.key, key) {
-				if best.key == nil || w.newer(s.head, best) {
-					best = s.head
-				}
-				err = s.next()
-			}
-		}
-		if err == nil && !best.end && !w.removed(best) {
-			err = visit(best.key, best.value)
+	return sources, err
+}
+
+// leastKey is the least key that any source is at, nil when all are at their ends.
+func leastKey(sources []*source) (key []byte) {
+	for _, s := range sources {
+		if s.ok && (key == nil || bytes.Compare(s.head.key, key) < 0) {
+			key = s.head.key
 		}
 	}
-	return err
+	return key
+}
+
+// takeNewest moves all sources past a key and returns its newest version.
+func (w *wreck) takeNewest(sources []*source, key []byte) (newest version, err error) {
+	for _, s := range sources {
+		for s.ok && err == nil && bytes.Equal(s.head.key, key) {
+			if newest.key == nil || w.newer(s.head, newest) {
+				newest = s.head
+			}
+			err = s.next()
+		}
+	}
+	return newest, err
 }
 
 // newer reports whether a is the newer of two values of a key. The engine sets the

@@ -107,6 +107,11 @@ type entry struct {
 	body    []byte
 }
 
+// describes reports whether a slot repeats the properties of an entry.
+func (s slot) describes(e entry) bool {
+	return s.etag == string(e.etag) && s.time == e.time && s.ttl == e.ttl
+}
+
 // entryOp says how the version came about.
 type entryOp byte
 

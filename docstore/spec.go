@@ -1,6 +1,7 @@
 package docstore
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -99,21 +100,23 @@ func newLayout(s ContainerSpec) (*layout, error) {
 // check fills in the defaults and refuses a specification that no container can have,
 // with an error that names the field, the value and the wanted values.
 func (s *ContainerSpec) check() error {
-	if s.HashVersion == 0 {
-		s.HashVersion = 2
-	}
-	if s.Ranges == 0 {
-		s.Ranges = 1
-	}
-	if s.Database == "" {
-		s.Database = DefaultDatabase
-	}
+	s.HashVersion = cmp.Or(s.HashVersion, 2)
+	s.Ranges = cmp.Or(s.Ranges, 1)
+	s.Database = cmp.Or(s.Database, DefaultDatabase)
 	if err := checkName("container id", s.ID); err != nil {
 		return err
 	}
 	if err := checkName("database id", s.Database); err != nil {
 		return err
 	}
+	if slices.ContainsFunc(s.UniqueKeys, func(paths []string) bool { return len(paths) == 0 }) {
+		return refuse("unique key has no paths: want at least one, as in /email")
+	}
+	return s.checkLimits()
+}
+
+// checkLimits refuses figures that no container can have.
+func (s *ContainerSpec) checkLimits() error {
 	switch {
 	case s.HashVersion != 1 && s.HashVersion != 2:
 		return refuse("hash version is %d: want 1 or 2", s.HashVersion)
@@ -127,11 +130,6 @@ func (s *ContainerSpec) check() error {
 		return refuse("ranges is %d: want 1 to %d", s.Ranges, maxRanges)
 	case len(s.UniqueKeys) > maxUniqueKeys:
 		return refuse("container has %d unique keys: want at most %d", len(s.UniqueKeys), maxUniqueKeys)
-	}
-	for _, set := range s.UniqueKeys {
-		if len(set) == 0 {
-			return refuse("unique key has no paths: want at least one, as in /email")
-		}
 	}
 	return nil
 }
