@@ -13,12 +13,12 @@ import (
 // CreateContainer adds a container. The error is [changefeed.ErrConflict] when the id
 // is taken, [changefeed.ErrNotFound] when the database does not exist, and
 // [changefeed.ErrBadRequest] when the specification is refused.
-func (db *DB) CreateContainer(ctx context.Context, s ContainerSpec) (*Container, error) {
+func (db *DB) CreateContainer(ctx context.Context, spec ContainerSpec) (*Container, error) {
 	// The layout is made here and only named in the committer, because all writers wait
 	// for the committer.
-	l, err := newLayout(s)
+	l, err := newLayout(spec)
 	if err != nil {
-		return nil, fmt.Errorf("create container %q: %w", s.ID, err)
+		return nil, fmt.Errorf("create container %q: %w", spec.ID, err)
 	}
 	bounds := append(append([]string{epk.Min}, epk.Even(l.kind, l.spec.Ranges)...), epk.Max)
 	for i := range bounds[1:] {
@@ -30,17 +30,17 @@ func (db *DB) CreateContainer(ctx context.Context, s ContainerSpec) (*Container,
 		if (*db.containers.Load())[name] != nil {
 			return fmt.Errorf("it exists: %w", changefeed.ErrConflict)
 		}
-		d, ok := db.database(l.spec.Database)
+		database, ok := db.database(l.spec.Database)
 		switch {
 		case !ok && l.spec.Database != DefaultDatabase:
 			return fmt.Errorf("database %q: %w", l.spec.Database, changefeed.ErrNotFound)
 		case !ok:
-			if d, err = g.newDatabase(DefaultDatabase, nil); err != nil {
+			if database, err = g.newDatabase(DefaultDatabase, nil); err != nil {
 				return err
 			}
 		}
 		num := g.nextNumber()
-		rid, err := containerRID(d, num)
+		rid, err := containerRID(database, num)
 		if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (db *DB) CreateContainer(ctx context.Context, s ContainerSpec) (*Container,
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("create container %q: %w", s.ID, err)
+		return nil, fmt.Errorf("create container %q: %w", spec.ID, err)
 	}
 	return c, nil
 }
@@ -85,15 +85,15 @@ func (l *layout) renew(db *DB) {
 }
 
 // ReplaceContainer changes DefaultTTL, Retention and Meta of a container; the other
-// fields of s only name the container. A shorter retention soon forgets older versions. A
+// fields of spec only name the container. A shorter retention soon forgets older versions. A
 // retention where there was none keeps versions from now on: those superseded before
 // are gone already.
-func (db *DB) ReplaceContainer(ctx context.Context, s ContainerSpec) (*Container, error) {
-	if err := s.check(); err != nil {
-		return nil, fmt.Errorf("replace container %q: %w", s.ID, err)
+func (db *DB) ReplaceContainer(ctx context.Context, spec ContainerSpec) (*Container, error) {
+	if err := spec.check(); err != nil {
+		return nil, fmt.Errorf("replace container %q: %w", spec.ID, err)
 	}
-	return db.UpdateContainer(ctx, s.name(), func(old *ContainerSpec) error {
-		*old = s
+	return db.UpdateContainer(ctx, spec.name(), func(old *ContainerSpec) error {
+		*old = spec
 		return nil
 	})
 }
@@ -112,15 +112,15 @@ func (db *DB) UpdateContainer(ctx context.Context, name string, change func(*Con
 		if c.dropped.Load() {
 			return changefeed.ErrNotFound
 		}
-		s := l.spec
-		if err := change(&s); err != nil {
+		spec := l.spec
+		if err := change(&spec); err != nil {
 			return err
 		}
-		if err := s.check(); err != nil {
+		if err := spec.check(); err != nil {
 			return err
 		}
 		before := l.retention()
-		l.spec.DefaultTTL, l.spec.Retention, l.spec.Meta = s.DefaultTTL, s.Retention, s.Meta
+		l.spec.DefaultTTL, l.spec.Retention, l.spec.Meta = spec.DefaultTTL, spec.Retention, spec.Meta
 		l.retain(before, c.lsn)
 		l.renew(db)
 		return g.store(c, l, func() { c.alarm.set(1) })

@@ -52,11 +52,11 @@ func (k *checker) each(from, to []byte, f func(key, value []byte) error) (err er
 		if err := k.read(1); err != nil {
 			return err
 		}
-		v, err := it.value()
+		value, err := it.value()
 		if err != nil {
 			return err
 		}
-		if err := f(it.key(), v); err != nil {
+		if err := f(it.key(), value); err != nil {
 			return fmt.Errorf("key %q: %w", it.key(), err)
 		}
 	}
@@ -106,11 +106,11 @@ func (k *checker) container(num uint32, l *layout) error {
 
 func (k *checker) numbers(key []byte, n int) ([]int64, error) {
 	numbers := make([]int64, n)
-	v, found, err := k.view.get(key)
+	value, found, err := k.view.get(key)
 	if err != nil || !found {
 		return numbers, err
 	}
-	if decodeNumbers(v, numbers) != nil {
+	if decodeNumbers(value, numbers) != nil {
 		k.wrong("record %q is broken", key)
 	}
 	return numbers, nil
@@ -120,13 +120,13 @@ func (k *checker) numbers(key []byte, n int) ([]int64, error) {
 // partition has its log.
 func (k *checker) tiles() {
 	edge := changefeed.FullRange().Min
-	for _, p := range k.l.parts {
-		if p.rng.Min != edge || p.rng.Empty() {
-			k.wrong("partition %s has range %s: want one from %q", p.id(), p.rng, edge)
+	for _, part := range k.l.parts {
+		if part.rng.Min != edge || part.rng.Empty() {
+			k.wrong("partition %s has range %s: want one from %q", part.id(), part.rng, edge)
 		}
-		edge = p.rng.Max
-		if log := k.l.logs[p.num]; log == nil || log.rng != p.rng {
-			k.wrong("partition %s has no log of its own", p.id())
+		edge = part.rng.Max
+		if log := k.l.logs[part.num]; log == nil || log.rng != part.rng {
+			k.wrong("partition %s has no log of its own", part.id())
 		}
 	}
 	if edge != changefeed.FullRange().Max {
@@ -147,8 +147,8 @@ func (k *checker) document(tail, value []byte) error {
 	}
 	part := k.l.at(string(epk))
 	k.docs[part]++
-	if h, err := k.l.hashKey(string(pk)); err != nil || h != string(epk) {
-		k.wrong("item %q has key %s at %s: want %s (%v)", id, pk, epk, h, err)
+	if hash, err := k.l.hashKey(string(pk)); err != nil || hash != string(epk) {
+		k.wrong("item %q has key %s at %s: want %s (%v)", id, pk, epk, hash, err)
 	}
 	if !slices.Contains(k.l.reading(part), s.log) {
 		k.wrong("item %q is in log %d, which its partition %s does not read", id, s.log, part.id())
@@ -176,7 +176,7 @@ func (k *checker) document(tail, value []byte) error {
 
 // sameVersion verifies that the log agrees with the primary index.
 func (k *checker) sameVersion(s slot, epk, pk, id []byte) error {
-	v, found, err := k.view.get(logKey(tableLog, k.cont, s.addr))
+	value, found, err := k.view.get(logKey(tableLog, k.cont, s.addr))
 	if err != nil {
 		return err
 	}
@@ -184,17 +184,17 @@ func (k *checker) sameVersion(s slot, epk, pk, id []byte) error {
 		k.wrong("item %q has no version at LSN %d of log %d", id, s.lsn, s.log)
 		return nil
 	}
-	e, err := decodeEntry(v)
+	e, err := decodeEntry(value)
 	if err != nil {
 		return err
 	}
 	ofItem := bytes.Equal(e.epk, epk) && bytes.Equal(e.pk, pk) && bytes.Equal(e.id, id) && !e.op.gone()
-	if !ofItem || !s.describes(e) || len(v) != s.size {
+	if !ofItem || !s.describes(e) || len(value) != s.size {
 		k.wrong("item %q differs from its version at LSN %d: index %+v, log %+v", id, s.lsn, s, e)
 	}
-	d, err := parseDocument(e.body, k.l.paths)
-	if err != nil || d.id != string(id) || string(d.key) != string(pk) || d.ttl != s.ttl {
-		k.wrong("body of item %q has id %q and key %s (%v)", id, d.id, d.key, err)
+	doc, err := parseDocument(e.body, k.l.paths)
+	if err != nil || doc.id != string(id) || string(doc.key) != string(pk) || doc.ttl != s.ttl {
+		k.wrong("body of item %q has id %q and key %s (%v)", id, doc.id, doc.key, err)
 	}
 	_, dead, err := k.view.get(logKey(tableDead, k.cont, s.addr))
 	if dead {
@@ -359,23 +359,23 @@ func (k *checker) tally(tail, value []byte) error {
 
 // slot returns an entry of the primary index, nil if absent.
 func (k *checker) slot(tail []byte) (*slot, error) {
-	v, found, err := k.view.get(append(tableKey(tableDoc, k.cont, len(tail)), tail...))
+	value, found, err := k.view.get(append(tableKey(tableDoc, k.cont, len(tail)), tail...))
 	if err != nil || !found {
 		return nil, err
 	}
-	s, err := decodeSlot(v)
+	s, err := decodeSlot(value)
 	return &s, err
 }
 
 // counts verifies the counts of the partitions.
 func (k *checker) counts() error {
-	for _, p := range k.l.parts {
-		n, err := k.numbers(countKey(k.cont, p.num), 2)
+	for _, part := range k.l.parts {
+		n, err := k.numbers(countKey(k.cont, part.num), 2)
 		if err != nil {
 			return err
 		}
-		if n[0] != k.docs[p] || n[1] > k.head {
-			k.wrong("partition %s counts %d documents, has %d; newest LSN %d, head %d", p.id(), n[0], k.docs[p], n[1], k.head)
+		if n[0] != k.docs[part] || n[1] > k.head {
+			k.wrong("partition %s counts %d documents, has %d; newest LSN %d, head %d", part.id(), n[0], k.docs[part], n[1], k.head)
 		}
 	}
 	return nil

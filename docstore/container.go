@@ -104,8 +104,8 @@ func (c *Container) Head() int64 { return c.head.Load() }
 // computed.
 func (c *Container) Count() int64 {
 	var n int64
-	for _, p := range c.layout.Load().parts {
-		n += p.docs.Load()
+	for _, part := range c.layout.Load().parts {
+		n += part.docs.Load()
 	}
 	return n
 }
@@ -116,8 +116,8 @@ func (c *Container) Partitions(ctx context.Context) ([]changefeed.Partition, err
 		return nil, err
 	}
 	var list []changefeed.Partition
-	for _, p := range c.layout.Load().parts {
-		list = append(list, changefeed.Partition{ID: p.id(), Range: p.rng, Parents: p.parents})
+	for _, part := range c.layout.Load().parts {
+		list = append(list, changefeed.Partition{ID: part.id(), Range: part.rng, Parents: part.parents})
 	}
 	return list, nil
 }
@@ -135,8 +135,8 @@ func (c *Container) usable(ctx context.Context) error {
 
 // wakeAll wakes all waiters of the container, so that they see its end or the store's.
 func (c *Container) wakeAll() {
-	for _, p := range c.layout.Load().parts {
-		p.gate.open()
+	for _, part := range c.layout.Load().parts {
+		part.gate.open()
 	}
 	c.gate.open()
 }
@@ -246,21 +246,21 @@ func (c *Container) Item(ctx context.Context, key changefeed.PartitionKey, id st
 func (x index) item(ctx context.Context, key []byte) (Item, bool, error) {
 	var missed addr
 	for {
-		v, found, err := x.c.db.eng.get(nil, key)
+		value, found, err := x.c.db.eng.get(nil, key)
 		if err != nil {
 			return Item{}, false, err
 		}
 		if !found {
 			return Item{}, false, x.c.db.settle(ctx)
 		}
-		s, err := decodeSlot(v)
+		s, err := decodeSlot(value)
 		if err != nil {
 			return Item{}, false, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
 		if x.c.layout.Load().spec.expired(s.time, s.ttl, x.c.clock.now()) {
 			return Item{}, false, nil
 		}
-		v, found, err = x.c.db.eng.get(make([]byte, 0, s.size), logKey(tableLog, x.c.num, s.addr))
+		value, found, err = x.c.db.eng.get(make([]byte, 0, s.size), logKey(tableLog, x.c.num, s.addr))
 		if err != nil {
 			return Item{}, false, err
 		}
@@ -277,7 +277,7 @@ func (x index) item(ctx context.Context, key []byte) (Item, bool, error) {
 				return Item{}, false, err
 			}
 		}
-		e, err := decodeEntry(v)
+		e, err := decodeEntry(value)
 		if err != nil {
 			return Item{}, false, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}

@@ -15,9 +15,9 @@ import (
 // whole partitions it comes from tallies, in milliseconds for millions of changes. For
 // part of a partition, for a partition key, and for all versions and deletes, it costs
 // as much as reading the changes without copying.
-func (c *Container) Pending(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Backlog, error) {
+func (c *Container) Pending(ctx context.Context, r changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (changefeed.Backlog, error) {
 	for {
-		total, err := c.moment().pending(ctx, r, from, o)
+		total, err := c.moment().pending(ctx, r, from, options)
 		if err == nil {
 			return total, c.db.settle(ctx)
 		}
@@ -27,15 +27,15 @@ func (c *Container) Pending(ctx context.Context, r changefeed.Range, from change
 	}
 }
 
-func (m moment) pending(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (total changefeed.Backlog, err error) {
+func (m moment) pending(ctx context.Context, r changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (total changefeed.Backlog, err error) {
 	if err := m.c.usable(ctx); err != nil {
 		return total, err
 	}
-	sel, err := m.l.selection(r, o)
+	sel, err := m.l.selection(r, options)
 	if err != nil {
 		return total, err
 	}
-	if sel.begin, err = m.l.begin(from, o, m.head); err != nil {
+	if sel.begin, err = m.l.begin(from, options, m.head); err != nil {
 		return total, err
 	}
 	parts := m.l.overlapping(sel.rng)
@@ -166,9 +166,9 @@ func (k *counter) tallied(n uint32, after int64) (items, first int64, err error)
 			return 0, 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
 		var cells row
-		v, err := it.value()
+		value, err := it.value()
 		if err == nil {
-			err = decodeRow(v, &cells)
+			err = decodeRow(value, &cells)
 		}
 		if err != nil {
 			return 0, 0, err
@@ -238,14 +238,14 @@ func (k *counter) expiredByIndex(n uint32, after int64) (items int64, err error)
 		if err != nil {
 			return 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
-		v, found, err := k.view.get(append(tableKey(tableDoc, k.c.num, len(doc)), doc...))
+		value, found, err := k.view.get(append(tableKey(tableDoc, k.c.num, len(doc)), doc...))
 		if err != nil {
 			return 0, err
 		}
 		if !found {
 			return 0, fmt.Errorf("%w: index of expiries has %q, which is no item", ErrCorrupt, doc)
 		}
-		s, err := decodeSlot(v)
+		s, err := decodeSlot(value)
 		if err != nil {
 			return 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}

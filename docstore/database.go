@@ -33,59 +33,59 @@ type Database struct {
 // CreateDatabase adds a database. The error is [changefeed.ErrConflict] when the id is
 // taken.
 func (db *DB) CreateDatabase(ctx context.Context, id string, meta json.RawMessage) (Database, error) {
-	var d Database
+	var database Database
 	err := checkName("database id", id)
 	if err == nil {
 		err = db.committer.do(ctx, func(g *group) (err error) {
 			if _, taken := db.database(id); taken {
 				return fmt.Errorf("it exists: %w", changefeed.ErrConflict)
 			}
-			d, err = g.newDatabase(id, meta)
+			database, err = g.newDatabase(id, meta)
 			return err
 		})
 	}
 	if err != nil {
 		return Database{}, fmt.Errorf("create database %q: %w", id, err)
 	}
-	return d, nil
+	return database, nil
 }
 
 // newDatabase stores a new database. The default database has the resource id of the
 // store, because stores from before there were databases gave their containers ids
 // below that.
 func (g *group) newDatabase(id string, meta json.RawMessage) (Database, error) {
-	d := Database{ID: id, RID: g.db.RID(), Meta: meta}
+	database := Database{ID: id, RID: g.db.RID(), Meta: meta}
 	if id != DefaultDatabase {
 		var rid [4]byte
-		for used := true; used; used = g.db.ridTaken(d.RID) {
+		for used := true; used; used = g.db.ridTaken(database.RID) {
 			_, _ = rand.Read(rid[:]) // never fails, as documented
 			rid[3] &= 0x7f
-			d.RID = encodeRID(rid[:])
+			database.RID = encodeRID(rid[:])
 		}
 	}
-	return g.storeDatabase(d)
+	return g.storeDatabase(database)
 }
 
 func (db *DB) ridTaken(rid string) bool {
-	return rid == db.RID() || slices.ContainsFunc(db.Databases(), func(d Database) bool { return d.RID == rid })
+	return rid == db.RID() || slices.ContainsFunc(db.Databases(), func(database Database) bool { return database.RID == rid })
 }
 
 // storeDatabase writes a database with a new ETag; readers see it once the group is
 // safe.
-func (g *group) storeDatabase(d Database) (Database, error) {
+func (g *group) storeDatabase(database Database) (Database, error) {
 	db := g.db
-	d.ETag, d.Changed = db.tags.tag(), time.Now().UTC().Truncate(time.Millisecond)
-	b, err := json.Marshal(d)
+	database.ETag, database.Changed = db.tags.tag(), time.Now().UTC().Truncate(time.Millisecond)
+	b, err := json.Marshal(database)
 	if err != nil {
-		return d, err
+		return database, err
 	}
-	g.set(databaseKey(d.ID), b)
+	g.set(databaseKey(database.ID), b)
 	g.publish = append(g.publish, func() {
 		next := maps.Clone(*db.databases.Load())
-		next[d.ID] = d
+		next[database.ID] = database
 		db.databases.Store(&next)
 	})
-	return d, nil
+	return database, nil
 }
 
 // ReplaceDatabase replaces the Meta of a database.
@@ -97,7 +97,7 @@ func (db *DB) ReplaceDatabase(ctx context.Context, id string, meta json.RawMessa
 // Meta. As with [DB.UpdateContainer], no other change comes in between, and change must
 // be quick.
 func (db *DB) UpdateDatabase(ctx context.Context, id string, change func(meta json.RawMessage) (json.RawMessage, error)) (Database, error) {
-	var d Database
+	var database Database
 	err := db.committer.do(ctx, func(g *group) (err error) {
 		old, ok := db.database(id)
 		if !ok {
@@ -106,13 +106,13 @@ func (db *DB) UpdateDatabase(ctx context.Context, id string, change func(meta js
 		if old.Meta, err = change(old.Meta); err != nil {
 			return err
 		}
-		d, err = g.storeDatabase(old)
+		database, err = g.storeDatabase(old)
 		return err
 	})
 	if err != nil {
 		return Database{}, fmt.Errorf("replace database %q: %w", id, err)
 	}
-	return d, nil
+	return database, nil
 }
 
 // DeleteDatabase removes a database with all its containers. When it fails, some
@@ -158,16 +158,16 @@ func (db *DB) Database(id string) (Database, error) {
 	if err := db.closed(); err != nil {
 		return Database{}, err
 	}
-	d, ok := db.database(id)
+	database, ok := db.database(id)
 	if !ok {
 		return Database{}, fmt.Errorf("database %q: %w", id, changefeed.ErrNotFound)
 	}
-	return d, nil
+	return database, nil
 }
 
 func (db *DB) database(id string) (Database, bool) {
-	d, ok := (*db.databases.Load())[id]
-	return d, ok
+	database, ok := (*db.databases.Load())[id]
+	return database, ok
 }
 
 // Databases returns all databases, sorted by id.
@@ -185,11 +185,11 @@ func (ld loader) databases() error {
 	all := map[string]Database{}
 	ld.db.databases.Store(&all)
 	return ld.each(tableDatabase, func(key, value []byte) error {
-		var d Database
-		if err := json.Unmarshal(value, &d); err != nil {
+		var database Database
+		if err := json.Unmarshal(value, &database); err != nil {
 			return fmt.Errorf("%w: read database %q: %w", ErrCorrupt, key[1:], err)
 		}
-		all[d.ID] = d
+		all[database.ID] = database
 		return nil
 	})
 }
@@ -197,8 +197,8 @@ func (ld loader) databases() error {
 // containerRID returns the resource id of a container, as the service builds them: the
 // 4 bytes of the database, then a number of 4 bytes whose first bit is set. SDKs decide
 // by that bit and the length which kind of resource an id names.
-func containerRID(d Database, num uint32) (string, error) {
-	own, err := decodeRID(d.RID)
+func containerRID(database Database, num uint32) (string, error) {
+	own, err := decodeRID(database.RID)
 	if err != nil {
 		return "", err
 	}

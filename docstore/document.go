@@ -50,56 +50,56 @@ func parseDocument(body []byte, paths []pkey.Path) (document, error) {
 
 // readDocument is parseDocument by a scanner at the beginning of the body, which need not
 // be strict when the body is known to be JSON.
-func readDocument(body []byte, s rawjson.Scanner, paths []pkey.Path) (document, error) {
+func readDocument(body []byte, scanner rawjson.Scanner, paths []pkey.Path) (document, error) {
 	if err := checkSize("body", body); err != nil {
 		return document{}, err
 	}
-	if c := s.Peek(); c != '{' {
-		begin := s.Pos()
-		if s.Value(); !s.End() {
+	if c := scanner.Peek(); c != '{' {
+		begin := scanner.Pos()
+		if scanner.Value(); !scanner.End() {
 			return document{}, notJSON("body", body)
 		}
 		return document{}, refuse("body is %s: want an object", pkey.Show(body[begin:]))
 	}
-	d := document{body: body}
+	doc := document{body: body}
 	var id, ttl rawjson.Span
 	// Only the first name of each path is looked for in the pass over the document;
 	// others are looked up in that value alone.
 	var values [epk.MaxLevels]rawjson.Span
-	for from, key := range s.Object() {
-		name, value := key.Name(), s.Value()
-		d.user.Add(rawjson.Span{From: from, To: s.Pos()}, !service.IsSystem(name))
+	for from, key := range scanner.Object() {
+		name, value := key.Name(), scanner.Value()
+		doc.user.Add(rawjson.Span{From: from, To: scanner.Pos()}, !service.IsSystem(name))
 		switch string(name) {
 		case "id":
 			id = value
 		case "ttl":
 			ttl = value
 		}
-		for i, p := range paths {
-			if string(name) == p[0] {
+		for i, path := range paths {
+			if string(name) == path[0] {
 				values[i] = value
 			}
 		}
 	}
 	switch {
-	case !s.End():
+	case !scanner.End():
 		return document{}, notJSON("body", body)
-	case s.Levels() > maxNesting:
-		return document{}, refuse("document has %d levels of objects and arrays: want at most %d", s.Levels(), maxNesting)
+	case scanner.Levels() > maxNesting:
+		return document{}, refuse("document has %d levels of objects and arrays: want at most %d", scanner.Levels(), maxNesting)
 	}
 	var err error
-	if d.id, err = parseID(id.Of(body)); err != nil {
+	if doc.id, err = parseID(id.Of(body)); err != nil {
 		return document{}, err
 	}
-	if d.ttl, err = parseTTL(ttl.Of(body)); err != nil {
+	if doc.ttl, err = parseTTL(ttl.Of(body)); err != nil {
 		return document{}, err
 	}
 	var parts [epk.MaxLevels][]byte
-	for i, p := range paths {
-		parts[i] = rawjson.LookupAt(body, values[i], p[1:]...).Of(body)
+	for i, path := range paths {
+		parts[i] = rawjson.LookupAt(body, values[i], path[1:]...).Of(body)
 	}
-	d.key, err = pkey.Of(paths, parts[:])
-	return d, err
+	doc.key, err = pkey.Of(paths, parts[:])
+	return doc, err
 }
 
 // parseID reads the value of the member id; nil is an absent member.

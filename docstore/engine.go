@@ -193,14 +193,14 @@ func (e *engine) get(dst, key []byte) ([]byte, bool, error) {
 		return dst, false, ErrClosed
 	}
 	defer e.use.leave()
-	v, closer, err := e.db.Get(key)
+	value, closer, err := e.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return dst, false, nil
 	}
 	if err != nil {
 		return dst, false, e.readError(err)
 	}
-	dst = append(dst, v...)
+	dst = append(dst, value...)
 	return dst, true, closer.Close()
 }
 
@@ -345,8 +345,8 @@ func (c *cursor) seek(key []byte) bool { return c.it.SeekGE(key) }
 func (c *cursor) key() []byte          { return c.it.Key() }
 func (c *cursor) err() error           { return c.e.readError(c.it.Error()) }
 func (c *cursor) value() ([]byte, error) {
-	v, err := c.it.ValueAndErr()
-	return v, c.e.readError(err)
+	value, err := c.it.ValueAndErr()
+	return value, c.e.readError(err)
 }
 
 func (c *cursor) close() error {

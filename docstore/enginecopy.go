@@ -50,16 +50,16 @@ func (e *engine) copyFiles(ctx context.Context, visit func(name string, size int
 }
 
 func (e *engine) copyFile(ctx context.Context, stage, name string, visit func(string, int64, io.Reader) error) (err error) {
-	f, err := e.guard.FS.Open(e.guard.PathJoin(stage, name))
+	file, err := e.guard.FS.Open(e.guard.PathJoin(stage, name))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
+	defer func() { err = errors.Join(err, file.Close()) }()
+	info, err := file.Stat()
 	if err != nil {
 		return err
 	}
-	return visit(name, info.Size(), readUntil{ctx, f})
+	return visit(name, info.Size(), readUntil{ctx, file})
 }
 
 // dropStages removes the stages of backups that were killed.

@@ -17,8 +17,8 @@ type guardedVital struct {
 	at, room int64 // of a log: how far it is written, and how far it has room
 }
 
-func newVital(f vfs.File, g *guard, name string) *guardedVital {
-	return &guardedVital{File: f, g: g, name: name, log: strings.HasSuffix(name, ".log")}
+func newVital(file vfs.File, g *guard, name string) *guardedVital {
+	return &guardedVital{File: file, g: g, name: name, log: strings.HasSuffix(name, ".log")}
 }
 
 // Write writes, or pretends to. A write that fails half-way cannot be undone, so the

@@ -33,9 +33,9 @@ func (g *guard) kind(name string) fileKind {
 func (g *guard) Unwrap() vfs.FS { return g.FS }
 
 // Create makes a file, or pretends to.
-func (g *guard) Create(name string, category vfs.DiskWriteCategory) (f vfs.File, err error) {
+func (g *guard) Create(name string, category vfs.DiskWriteCategory) (file vfs.File, err error) {
 	create := func() error {
-		f, err = g.FS.Create(name, category)
+		file, err = g.FS.Create(name, category)
 		return err
 	}
 	switch kind := g.kind(name); {
@@ -43,7 +43,7 @@ func (g *guard) Create(name string, category vfs.DiskWriteCategory) (f vfs.File,
 		if g.frozen() {
 			return nil, g.err()
 		}
-		return f, create()
+		return file, create()
 	case kind == tableFile && !g.frozen():
 		g.beforeTable()
 		if g.frozen() {
@@ -52,17 +52,17 @@ func (g *guard) Create(name string, category vfs.DiskWriteCategory) (f vfs.File,
 		if err := g.tableError("create", name, create()); err != nil {
 			return nil, err
 		}
-		return &guardedTable{File: f, g: g, name: name}, nil
+		return &guardedTable{File: file, g: g, name: name}, nil
 	case g.insist("create", name, create):
-		return newVital(f, g, name), nil
+		return newVital(file, g, name), nil
 	}
 	return g.pretended(name), nil
 }
 
 // pretended returns a file that exists in memory only.
 func (g *guard) pretended(name string) vfs.File {
-	f, _ := vfs.NewMem().Create("nowhere", vfs.WriteCategoryUnspecified) // has room for it
-	return newVital(f, g, name)
+	file, _ := vfs.NewMem().Create("nowhere", vfs.WriteCategoryUnspecified) // has room for it
+	return newVital(file, g, name)
 }
 
 // ReuseForWrite makes a log, out of an old one unless old logs are to go (see reclaim).
@@ -71,15 +71,15 @@ func (g *guard) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) 
 		return g.pretended(name), nil
 	}
 	if !g.afresh.Load() {
-		if f, err := g.FS.ReuseForWrite(old, name, category); err == nil {
-			return newVital(f, g, name), nil
+		if file, err := g.FS.ReuseForWrite(old, name, category); err == nil {
+			return newVital(file, g, name), nil
 		}
 	}
-	f, err := g.Create(name, category)
+	file, err := g.Create(name, category)
 	if err == nil && !g.frozen() {
 		_ = g.FS.Remove(old) // a log too many is removed at the next opening
 	}
-	return f, err
+	return file, err
 }
 
 // Open opens a file for reading.
@@ -87,12 +87,12 @@ func (g *guard) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	if err := g.unreadable(); err != nil {
 		return nil, err
 	}
-	f, err := g.FS.Open(name, opts...)
+	file, err := g.FS.Open(name, opts...)
 	if err != nil {
 		g.afterRead(name)
 		return nil, err
 	}
-	return &guardedReader{f, g, name}, nil
+	return &guardedReader{file, g, name}, nil
 }
 
 // unreadable is the error of all reads while the opening of a store is given up.
@@ -111,16 +111,16 @@ func (g *guard) afterRead(name string) {
 }
 
 // OpenDir opens a directory to sync its names.
-func (g *guard) OpenDir(name string) (f vfs.File, err error) {
+func (g *guard) OpenDir(name string) (file vfs.File, err error) {
 	open := func() error {
-		f, err = g.FS.OpenDir(name)
+		file, err = g.FS.OpenDir(name)
 		return err
 	}
 	if g.PathJoin(name) != g.PathJoin(g.dir) {
-		return f, open()
+		return file, open()
 	}
 	if g.insist("open", name, open) {
-		return newVital(f, g, name), nil
+		return newVital(file, g, name), nil
 	}
 	return g.pretended(name), nil
 }
@@ -169,12 +169,12 @@ func (g *guard) MkdirAll(name string, perm os.FileMode) error {
 }
 
 // OpenReadWrite is used for no file of a store.
-func (g *guard) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (f vfs.File, err error) {
+func (g *guard) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (file vfs.File, err error) {
 	err = g.change(name, func() error {
-		f, err = g.FS.OpenReadWrite(name, category, opts...)
+		file, err = g.FS.OpenReadWrite(name, category, opts...)
 		return err
 	})
-	return f, err
+	return file, err
 }
 
 // Lock locks the directory.

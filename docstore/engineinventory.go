@@ -93,12 +93,12 @@ func inventorySum(text []byte) string {
 }
 
 func readAll(fs vfs.FS, path string) ([]byte, error) {
-	f, err := fs.Open(path)
+	file, err := fs.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	b, err := io.ReadAll(f)
-	return b, errors.Join(err, f.Close())
+	b, err := io.ReadAll(file)
+	return b, errors.Join(err, file.Close())
 }
 
 // save replaces the file: written beside, synced, renamed. When save returns, the file
@@ -111,15 +111,15 @@ func (v *inventory) save() error {
 		return err
 	}
 	path, next := v.fs.PathJoin(v.dir, inventoryName), v.fs.PathJoin(v.dir, inventoryNext)
-	f, err := v.fs.Create(next, vfs.WriteCategoryUnspecified)
+	file, err := v.fs.Create(next, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write([]byte(string(text) + "\n" + inventorySum(text)))
+	_, err = file.Write([]byte(string(text) + "\n" + inventorySum(text)))
 	if err == nil {
-		err = f.Sync()
+		err = file.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
 	if err := v.fs.Rename(next, path); err != nil {
@@ -232,15 +232,15 @@ func (fs inventoryFS) Unwrap() vfs.FS { return fs.FS }
 
 // Create records a new log.
 func (fs inventoryFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	f, err := fs.FS.Create(name, category)
-	return fs.noted(name, f, err)
+	file, err := fs.FS.Create(name, category)
+	return fs.noted(name, file, err)
 }
 
 // ReuseForWrite records a new log in the place of one that is no longer needed.
 func (fs inventoryFS) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	fs.dropped(old)
-	f, err := fs.FS.ReuseForWrite(old, name, category)
-	return fs.noted(name, f, err)
+	file, err := fs.FS.ReuseForWrite(old, name, category)
+	return fs.noted(name, file, err)
 }
 
 // Remove records that a log is gone.
@@ -264,16 +264,16 @@ func (fs inventoryFS) dropped(name string) {
 	}
 }
 
-func (fs inventoryFS) noted(name string, f vfs.File, err error) (vfs.File, error) {
+func (fs inventoryFS) noted(name string, file vfs.File, err error) (vfs.File, error) {
 	num, ok := fs.log(name)
 	if err != nil || !ok {
-		return f, err
+		return file, err
 	}
 	written, err := fs.inv.opened(num)
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, file.Close())
 	}
-	return countedLog{f, written}, nil
+	return countedLog{file, written}, nil
 }
 
 // countedLog is the newest log. Its length is wanted when the store is closed, and the

@@ -49,12 +49,12 @@ func (s *survey) presentLogs() ([]uint64, error) {
 // readLog reads a log and refuses one that lacks records.
 func (s *survey) readLog(num uint64, next *uint64) (*chunks, error) {
 	name := logName(num)
-	f, err := s.fs.Open(s.fs.PathJoin(s.dir, name))
+	file, err := s.fs.Open(s.fs.PathJoin(s.dir, name))
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	c := newChunks(f, uint32(num))
+	defer file.Close()
+	c := newChunks(file, uint32(num))
 	err = c.each(func(record []byte, ok bool) error {
 		if !ok {
 			return nil
@@ -118,13 +118,13 @@ func (s *survey) justMade(num uint64, c *chunks, newest bool) bool {
 	if c.end > 0 || c.later > 0 || c.closed {
 		return false
 	}
-	f, err := s.fs.Open(s.fs.PathJoin(s.dir, logName(num)))
+	file, err := s.fs.Open(s.fs.PathJoin(s.dir, logName(num)))
 	if err != nil {
 		return false
 	}
-	defer f.Close()
+	defer file.Close()
 	head := make([]byte, chunkBlock)
-	n, err := f.ReadAt(head, 0)
+	n, err := file.ReadAt(head, 0)
 	if err != nil && n == 0 {
 		return !errors.Is(err, os.ErrNotExist)
 	}

@@ -201,7 +201,7 @@ func (w *wreck) readLogs() error {
 // readLogTo reads the whole records of a log, and records where some are missing.
 func (w *wreck) readLogTo(num uint64, next *uint64, newest bool) error {
 	name := logName(num)
-	f, err := w.fs.Open(w.fs.PathJoin(w.dir, name))
+	file, err := w.fs.Open(w.fs.PathJoin(w.dir, name))
 	if errors.Is(err, os.ErrNotExist) {
 		w.lost = append(w.lost, lostSpan{file: name, why: "it is missing"})
 		return nil
@@ -209,8 +209,8 @@ func (w *wreck) readLogTo(num uint64, next *uint64, newest bool) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	c := newChunks(f, uint32(num))
+	defer file.Close()
+	c := newChunks(file, uint32(num))
 	err = c.each(func(record []byte, _ bool) error {
 		seq, count, ok := batchHead(record)
 		if ok && *next != 0 && seq > *next {

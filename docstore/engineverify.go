@@ -223,16 +223,16 @@ func (s *survey) readManifest() error {
 	if name == "" {
 		return damaged(manifestPrefix+"*", "it is missing")
 	}
-	f, err := s.fs.Open(s.fs.PathJoin(s.dir, name))
+	file, err := s.fs.Open(s.fs.PathJoin(s.dir, name))
 	if errors.Is(err, os.ErrNotExist) {
 		return damaged(name, "it is missing, though %s names it", s.marker)
 	}
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer file.Close()
 	s.manifest = newManifest()
-	c := newChunks(f, 0)
+	c := newChunks(file, 0)
 	err = c.each(func(record []byte, ok bool) error {
 		if !ok {
 			return nil

@@ -107,12 +107,12 @@ func (f *feed) walk(ctx context.Context, spec *ContainerSpec, visit func(*entry,
 			f.stopped = true
 			return nil
 		}
-		v, shown, err := t.look(&f.sel)
+		value, shown, err := t.look(&f.sel)
 		if err != nil {
 			return err
 		}
 		if shown {
-			if f.entry, err = decodeEntry(v); err != nil {
+			if f.entry, err = decodeEntry(value); err != nil {
 				return fmt.Errorf("%w: LSN %d: %w", ErrCorrupt, t.lsn, err)
 			}
 			if f.sel.shows(&f.entry, spec, f.now) {
@@ -188,11 +188,11 @@ func (t *track) seekTime(n uint32, since, lo, hi int64) (int64, error) {
 			hi = mid
 			continue
 		}
-		v, err := t.it.value()
+		value, err := t.it.value()
 		if err != nil {
 			return 0, err
 		}
-		e, err := decodeEntry(v)
+		e, err := decodeEntry(value)
 		if err != nil {
 			return 0, err
 		}

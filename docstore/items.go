@@ -18,7 +18,7 @@ const maxScan = 256
 // meanwhile may appear or not. An error is the last pair.
 func (c *Container) Items(ctx context.Context, r changefeed.Range, key changefeed.PartitionKey) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		err := index{c}.each(ctx, r, key, func(it Item) bool { return yield(it, nil) })
+		err := index{c}.each(ctx, r, key, func(item Item) bool { return yield(item, nil) })
 		if err != nil {
 			yield(Item{}, fmt.Errorf("list items of %q: %w", c.ID(), err))
 		}
@@ -45,11 +45,11 @@ func (x index) each(ctx context.Context, r changefeed.Range, key changefeed.Part
 			return err
 		}
 		for _, k := range keys {
-			it, found, err := x.item(ctx, k)
+			item, found, err := x.item(ctx, k)
 			if err != nil {
 				return err
 			}
-			if found && (sel.pk == "" || string(it.Key) == sel.pk) && !yield(it) {
+			if found && (sel.pk == "" || string(item.Key) == sel.pk) && !yield(item) {
 				return nil
 			}
 		}
@@ -111,9 +111,9 @@ func (db *DB) Stats() Stats {
 			cs.Time = time.UnixMilli(c.newestTime.Load()).UTC()
 		}
 		l := c.layout.Load()
-		for _, p := range l.parts {
+		for _, part := range l.parts {
 			cs.Partitions = append(cs.Partitions, PartitionStats{
-				ID: p.id(), Range: p.rng, Documents: p.docs.Load(), Newest: p.newest.Load(), Logs: len(l.reading(p)),
+				ID: part.id(), Range: part.rng, Documents: part.docs.Load(), Newest: part.newest.Load(), Logs: len(l.reading(part)),
 			})
 		}
 		s.Containers = append(s.Containers, cs)

@@ -129,10 +129,10 @@ const prefixSize = 1 + 4 // of a key in a table: the table and the container
 
 // tableKey begins a key of a table, with room for extra bytes.
 func tableKey(table byte, cont uint32, extra int) []byte {
-	k := make([]byte, prefixSize, prefixSize+extra)
-	k[0] = table
-	binary.BigEndian.PutUint32(k[1:], cont)
-	return k
+	key := make([]byte, prefixSize, prefixSize+extra)
+	key[0] = table
+	binary.BigEndian.PutUint32(key[1:], cont)
+	return key
 }
 
 // splitKey takes the container off a key that tableKey began.
@@ -169,14 +169,14 @@ func splitNumber(tail []byte) (uint32, error) {
 }
 
 func docKey(cont uint32, epk, pk, id string) []byte {
-	k := tableKey(tableDoc, cont, len(epk)+len(pk)+len(id)+2)
-	return appendDoc(k, epk, pk, id)
+	key := tableKey(tableDoc, cont, len(epk)+len(pk)+len(id)+2)
+	return appendDoc(key, epk, pk, id)
 }
 
-func appendDoc(k []byte, epk, pk, id string) []byte {
-	k = append(append(k, epk...), 0)
-	k = append(append(k, pk...), 0)
-	return append(k, id...)
+func appendDoc(key []byte, epk, pk, id string) []byte {
+	key = append(append(key, epk...), 0)
+	key = append(append(key, pk...), 0)
+	return append(key, id...)
 }
 
 // splitDoc takes epk, pk and id from the tail of a key that appendDoc made.
@@ -190,10 +190,10 @@ func splitDoc(tail []byte) (epk, pk, id []byte, err error) {
 }
 
 func idKey(cont uint32, id, epk, pk string) []byte {
-	k := tableKey(tableID, cont, len(epk)+len(pk)+len(id)+2)
-	k = append(append(k, id...), 0)
-	k = append(append(k, epk...), 0)
-	return append(k, pk...)
+	key := tableKey(tableID, cont, len(epk)+len(pk)+len(id)+2)
+	key = append(append(key, id...), 0)
+	key = append(append(key, epk...), 0)
+	return append(key, pk...)
 }
 
 // splitID takes id, epk and pk from the tail of a key that idKey made, from the end,
@@ -208,8 +208,8 @@ func splitID(tail []byte) (id, epk, pk []byte, err error) {
 }
 
 func uniqueKey(cont uint32, index int, epk, pk, value string) []byte {
-	k := tableKey(tableUnique, cont, len(epk)+len(pk)+len(value)+3)
-	return appendDoc(append(k, byte(index)), epk, pk, value)
+	key := tableKey(tableUnique, cont, len(epk)+len(pk)+len(value)+3)
+	return appendDoc(append(key, byte(index)), epk, pk, value)
 }
 
 // splitUnique takes the parts from the tail of a key that uniqueKey made.
@@ -222,8 +222,8 @@ func splitUnique(tail []byte) (index int, epk, pk, value []byte, err error) {
 }
 
 func ttlKey(cont uint32, expiry int64, epk, pk, id string) []byte {
-	k := tableKey(tableTTL, cont, len(epk)+len(pk)+len(id)+10)
-	return appendDoc(binary.BigEndian.AppendUint64(k, uint64(expiry)), epk, pk, id)
+	key := tableKey(tableTTL, cont, len(epk)+len(pk)+len(id)+10)
+	return appendDoc(binary.BigEndian.AppendUint64(key, uint64(expiry)), epk, pk, id)
 }
 
 // splitTTL takes the expiry and the document, as appendDoc wrote them, from the tail of
@@ -278,8 +278,8 @@ type tallyAt struct {
 }
 
 func tallyKey(cont uint32, at tallyAt) []byte {
-	k := binary.BigEndian.AppendUint32(tableKey(tableTally, cont, 4+8), at.log)
-	return binary.BigEndian.AppendUint64(k, uint64(at.row))
+	key := binary.BigEndian.AppendUint32(tableKey(tableTally, cont, 4+8), at.log)
+	return binary.BigEndian.AppendUint64(key, uint64(at.row))
 }
 
 // splitTally reads the tail of a key that tallyKey made.
@@ -292,10 +292,10 @@ func splitTally(tail []byte) (tallyAt, error) {
 
 // after returns the least key above all keys with this prefix, nil if there is none.
 func after(prefix []byte) []byte {
-	k := slices.Clone(prefix)
-	for i := len(k) - 1; i >= 0; i-- {
-		if k[i]++; k[i] != 0 {
-			return k[:i+1]
+	key := slices.Clone(prefix)
+	for i := len(key) - 1; i >= 0; i-- {
+		if key[i]++; key[i] != 0 {
+			return key[:i+1]
 		}
 	}
 	return nil

@@ -76,9 +76,9 @@ func (l *layout) at(key string) *partition {
 // overlapping returns the partitions that share keys with r.
 func (l *layout) overlapping(r changefeed.Range) []*partition {
 	var found []*partition
-	for _, p := range l.parts {
-		if p.rng.Overlaps(r) {
-			found = append(found, p)
+	for _, part := range l.parts {
+		if part.rng.Overlaps(r) {
+			found = append(found, part)
 		}
 	}
 	return found
@@ -100,9 +100,9 @@ func (l *layout) sole(r changefeed.Range) (*partition, error) {
 
 // find returns the partition with this id.
 func (l *layout) find(id string) (*partition, error) {
-	for _, p := range l.parts {
-		if p.id() == id {
-			return p, nil
+	for _, part := range l.parts {
+		if part.id() == id {
+			return part, nil
 		}
 	}
 	return nil, fmt.Errorf("partition %q of container %q: %w", id, l.spec.ID, changefeed.ErrNotFound)
@@ -119,37 +119,37 @@ func (l *layout) clone() *layout {
 
 // grow adds a partition and its log.
 func (l *layout) grow(r changefeed.Range, parents []string) *partition {
-	p := &partition{num: l.next, rng: r, parents: parents}
+	part := &partition{num: l.next, rng: r, parents: parents}
 	l.logs[l.next] = &changelog{rng: r}
 	l.next++
-	l.parts = append(l.parts, p)
+	l.parts = append(l.parts, part)
 	slices.SortFunc(l.parts, func(a, b *partition) int {
 		if a.rng.Min < b.rng.Min {
 			return -1
 		}
 		return 1
 	})
-	return p
+	return part
 }
 
 // reading returns the logs that have versions of a partition: those of former
 // partitions that shared keys with it, then its own. The order matters to addPrevious,
 // which follows versions that are being moved from the former to the latter.
-func (l *layout) reading(p *partition) []uint32 {
+func (l *layout) reading(part *partition) []uint32 {
 	var logs []uint32
 	for _, n := range l.former {
-		if l.logs[n].rng.Overlaps(p.rng) {
+		if l.logs[n].rng.Overlaps(part.rng) {
 			logs = append(logs, n)
 		}
 	}
-	return append(logs, p.num)
+	return append(logs, part.num)
 }
 
 // settle recomputes which logs no partition writes any more.
 func (l *layout) settle() {
 	l.former = nil
 	for n := range l.logs {
-		if !slices.ContainsFunc(l.parts, func(p *partition) bool { return p.num == n }) {
+		if !slices.ContainsFunc(l.parts, func(part *partition) bool { return part.num == n }) {
 			l.former = append(l.former, n)
 		}
 	}
@@ -190,8 +190,8 @@ func (l *layout) encode(rid string) ([]byte, error) {
 		Spec: l.spec, RID: rid, Next: l.next, Floor: l.floor, Purged: l.purged, Drain: l.drain, Marked: l.marked,
 		Common: l.common, Tallied: l.tallied, ETag: l.etag, Changed: l.changed,
 	}
-	for _, p := range l.parts {
-		r.Partitions = append(r.Partitions, partitionRecord{p.num, p.rng, p.parents})
+	for _, part := range l.parts {
+		r.Partitions = append(r.Partitions, partitionRecord{part.num, part.rng, part.parents})
 	}
 	for n, log := range l.logs {
 		r.Logs = append(r.Logs, logRecord{n, log.rng})

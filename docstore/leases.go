@@ -67,8 +67,8 @@ func NewLeases(ctx context.Context, leases *Container, processor string, monitor
 		if err != nil {
 			return nil, fmt.Errorf("open leases: %w", err)
 		}
-		for _, it := range items {
-			ids = append(ids, it.ID)
+		for _, item := range items {
+			ids = append(ids, item.ID)
 		}
 	}
 	s.prefix = s.unit.Choose(ids)
@@ -96,10 +96,10 @@ func (s *Leases) List(ctx context.Context) ([]changefeed.Record, time.Time, erro
 		if err != nil {
 			return nil, now, fmt.Errorf("list leases: %w", err)
 		}
-		for _, it := range items {
-			if l, ok := s.unit.Record(s.prefix, it.ID, it.Body); ok {
-				l.Updated = it.Time.UTC()
-				records = append(records, l)
+		for _, item := range items {
+			if record, ok := s.unit.Record(s.prefix, item.ID, item.Body); ok {
+				record.Updated = item.Time.UTC()
+				records = append(records, record)
 			}
 		}
 	}
@@ -108,9 +108,9 @@ func (s *Leases) List(ctx context.Context) ([]changefeed.Record, time.Time, erro
 
 // record reads a document and takes its time from the store.
 func (s *Leases) record(body []byte, at time.Time) changefeed.Record {
-	l := leasedoc.Unmarshal(s.prefix, body)
-	l.Updated = at.UTC()
-	return l
+	record := leasedoc.Unmarshal(s.prefix, body)
+	record.Updated = at.UTC()
+	return record
 }
 
 // withIDs returns the documents whose ids begin with prefix, from the index by id.
@@ -123,12 +123,12 @@ func (x index) withIDs(ctx context.Context, prefix string) (items []Item, err er
 		return nil, err
 	}
 	for _, key := range keys {
-		it, found, err := x.item(ctx, key)
+		item, found, err := x.item(ctx, key)
 		if err != nil {
 			return nil, err
 		}
 		if found {
-			items = append(items, it)
+			items = append(items, item)
 		}
 	}
 	return items, nil
@@ -153,15 +153,15 @@ func (x index) keysWithIDs(prefix string) (keys [][]byte, err error) {
 }
 
 // Create implements [changefeed.LeaseStore].
-func (s *Leases) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-	l.ID, l.ETag = leasedoc.ID(s.prefix, l.Kind, l.Token), ""
-	return s.write(ctx, changefeed.WriteCreate, l)
+func (s *Leases) Create(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+	record.ID, record.ETag = leasedoc.ID(s.prefix, record.Kind, record.Token), ""
+	return s.write(ctx, changefeed.WriteCreate, record)
 }
 
 // Update implements [changefeed.LeaseStore].
-func (s *Leases) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-	l.ETag = exact(l.ETag)
-	return s.write(ctx, changefeed.WriteReplace, l)
+func (s *Leases) Update(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+	record.ETag = exact(record.ETag)
+	return s.write(ctx, changefeed.WriteReplace, record)
 }
 
 // exact returns an ETag that matches one version at most. To the container an empty
@@ -173,30 +173,30 @@ func exact(etag string) string {
 	return etag
 }
 
-func (s *Leases) write(ctx context.Context, op changefeed.WriteOp, l changefeed.Record) (changefeed.Record, error) {
-	doc, err := leasedoc.Marshal(s.prefix, s.path, l)
+func (s *Leases) write(ctx context.Context, op changefeed.WriteOp, record changefeed.Record) (changefeed.Record, error) {
+	doc, err := leasedoc.Marshal(s.prefix, s.path, record)
 	if err != nil {
-		return l, fmt.Errorf("%s lease %s: %w", verb(op), l.Token, err)
+		return record, fmt.Errorf("%s lease %s: %w", verb(op), record.Token, err)
 	}
-	it, err := s.c.one(ctx, "", changefeed.Write{Op: op, Body: doc, IfMatch: l.ETag})
+	item, err := s.c.one(ctx, "", changefeed.Write{Op: op, Body: doc, IfMatch: record.ETag})
 	if err != nil {
-		return l, fmt.Errorf("%s lease %s: %w", verb(op), l.Token, err)
+		return record, fmt.Errorf("%s lease %s: %w", verb(op), record.Token, err)
 	}
-	return s.record(it.Body, it.Time), nil
+	return s.record(item.Body, item.Time), nil
 }
 
 // Delete implements [changefeed.LeaseStore].
-func (s *Leases) Delete(ctx context.Context, l changefeed.Record) error {
-	id := l.ID
+func (s *Leases) Delete(ctx context.Context, record changefeed.Record) error {
+	id := record.ID
 	if id == "" {
-		id = leasedoc.ID(s.prefix, l.Kind, l.Token)
+		id = leasedoc.ID(s.prefix, record.Kind, record.Token)
 	}
-	key, err := s.key(id, l)
+	key, err := s.key(id, record)
 	if err != nil {
-		return fmt.Errorf("delete lease %s: %w", l.Token, err)
+		return fmt.Errorf("delete lease %s: %w", record.Token, err)
 	}
-	if err := s.c.Delete(ctx, key, id, exact(l.ETag)); err != nil {
-		return fmt.Errorf("delete lease %s: %w", l.Token, err)
+	if err := s.c.Delete(ctx, key, id, exact(record.ETag)); err != nil {
+		return fmt.Errorf("delete lease %s: %w", record.Token, err)
 	}
 	return nil
 }
@@ -204,12 +204,12 @@ func (s *Leases) Delete(ctx context.Context, l changefeed.Record) error {
 // key returns the partition key of a record: its id, or the key in its document,
 // because a container of /partitionKey may hold documents of other processors with keys
 // of their own.
-func (s *Leases) key(id string, l changefeed.Record) (changefeed.PartitionKey, error) {
-	if len(l.Raw) == 0 || s.path == "/id" {
+func (s *Leases) key(id string, record changefeed.Record) (changefeed.PartitionKey, error) {
+	if len(record.Raw) == 0 || s.path == "/id" {
 		return changefeed.Key(id), nil
 	}
-	d, err := parseDocument(l.Raw, s.c.layout.Load().paths)
-	return d.key, err
+	doc, err := parseDocument(record.Raw, s.c.layout.Load().paths)
+	return doc.key, err
 }
 
 // Follow implements [changefeed.Follower] by the container's own change feed.
@@ -280,9 +280,9 @@ func (s *Leases) since(ctx context.Context, lsn int64) ([]changefeed.Record, int
 	}
 	slices.SortFunc(changes, func(a, b changefeed.Change) int { return cmp.Compare(a.LSN, b.LSN) })
 	var records []changefeed.Record
-	for _, ch := range changes {
-		if _, _, ok := leasedoc.KindOf(s.prefix, ch.ID); ok {
-			records = append(records, s.record(ch.Body, ch.Time))
+	for _, change := range changes {
+		if _, _, ok := leasedoc.KindOf(s.prefix, change.ID); ok {
+			records = append(records, s.record(change.Body, change.Time))
 		}
 	}
 	return records, head, nil
@@ -290,9 +290,9 @@ func (s *Leases) since(ctx context.Context, lsn int64) ([]changefeed.Record, int
 
 // readTo reads the changes of all partitions from one LSN to another at least.
 func (s *Leases) readTo(ctx context.Context, lsn, head int64) (changes []changefeed.Change, err error) {
-	for _, p := range s.c.layout.Load().parts {
+	for _, part := range s.c.layout.Load().parts {
 		for at := lsn; at < head; {
-			page, err := s.c.Read(ctx, p.rng, changefeed.At(service.Token(at)), changefeed.ReadOptions{})
+			page, err := s.c.Read(ctx, part.rng, changefeed.At(service.Token(at)), changefeed.ReadOptions{})
 			if err != nil {
 				return nil, err
 			}

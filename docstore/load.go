@@ -105,9 +105,9 @@ func (ld loader) each(table byte, visit func(key, value []byte) error) (err erro
 	}
 	defer c.closeInto(&err, "close cursor")
 	for ok := c.first(); ok; ok = c.next() {
-		v, err := c.value()
+		value, err := c.value()
 		if err == nil {
-			err = visit(c.key(), v)
+			err = visit(c.key(), value)
 		}
 		if err != nil {
 			return err
@@ -127,13 +127,13 @@ func (ld loader) container(c *Container) error {
 	c.clock.committed(head[1])
 	c.newestTime.Store(head[1])
 	c.head.Store(head[0])
-	for _, p := range l.parts {
-		n, err := ld.numbers(countKey(c.num, p.num), 2)
+	for _, part := range l.parts {
+		n, err := ld.numbers(countKey(c.num, part.num), 2)
 		if err != nil {
 			return err
 		}
-		p.docs.Store(n[0])
-		p.newest.Store(n[1])
+		part.docs.Store(n[0])
+		part.newest.Store(n[1])
 	}
 	c.alarm.set(1) // documents may have expired while the store was closed
 	for n, log := range l.logs {
@@ -150,12 +150,12 @@ func (ld loader) container(c *Container) error {
 // numbers reads a record of n numbers, all zero if the record is absent: a container
 // that was never written to has none.
 func (ld loader) numbers(key []byte, n int) ([]int64, error) {
-	v, found, err := ld.db.eng.find(key)
+	value, found, err := ld.db.eng.find(key)
 	numbers := make([]int64, n)
 	if err != nil || !found {
 		return numbers, err
 	}
-	if err := decodeNumbers(v, numbers); err != nil {
+	if err := decodeNumbers(value, numbers); err != nil {
 		return nil, fmt.Errorf("%w: record %q: %w", ErrCorrupt, key, err)
 	}
 	return numbers, nil

@@ -61,14 +61,14 @@ func (p *LogicalPartition) Item(ctx context.Context, id string) (Item, error) {
 			return Item{}, err
 		}
 	}
-	it, found, err := index{p.c}.item(ctx, docKey(p.c.num, epk, p.pk, id))
+	item, found, err := index{p.c}.item(ctx, docKey(p.c.num, epk, p.pk, id))
 	if err == nil && !found {
 		err = changefeed.ErrNotFound
 	}
 	if err != nil {
 		return Item{}, fmt.Errorf("read item %q of %q: %w", id, p.c.ID(), err)
 	}
-	return it, nil
+	return item, nil
 }
 
 // Condition reports whether a write may go ahead, given the present document with its
@@ -205,9 +205,9 @@ func (l *layout) place(k *pkey.Key) (string, error) {
 		return "", fmt.Errorf("%w: %s has %d components: want %d, one for each of %s",
 			ErrKeyMismatch, k.Text(), k.Len(), len(l.paths), strings.Join(l.spec.Paths, " "))
 	}
-	h, err := epk.Hash(l.kind, k.Components())
+	hash, err := epk.Hash(l.kind, k.Components())
 	if err != nil {
 		return "", refuse("partition key %s: %v", k.Text(), err)
 	}
-	return h, nil
+	return hash, nil
 }

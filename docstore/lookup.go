@@ -24,23 +24,23 @@ func (c *Container) Locate(key changefeed.PartitionKey) (changefeed.Range, error
 
 // KeyOf returns the partition key of a body.
 func (c *Container) KeyOf(body []byte) (changefeed.PartitionKey, error) {
-	d, err := parseDocument(body, c.layout.Load().paths)
-	return d.key, err
+	doc, err := parseDocument(body, c.layout.Load().paths)
+	return doc.key, err
 }
 
 // KeyPaths returns the partition key paths, each as the names of its members.
 func (c *Container) KeyPaths() [][]string {
 	var paths [][]string
-	for _, p := range c.layout.Load().paths {
-		paths = append(paths, p)
+	for _, path := range c.layout.Load().paths {
+		paths = append(paths, path)
 	}
 	return paths
 }
 
 // PartitionAt returns the physical partition that holds an effective partition key.
 func (c *Container) PartitionAt(epk string) changefeed.Partition {
-	p := c.layout.Load().at(epk)
-	return changefeed.Partition{ID: p.id(), Range: p.rng, Parents: p.parents}
+	part := c.layout.Load().at(epk)
+	return changefeed.Partition{ID: part.id(), Range: part.rng, Parents: part.parents}
 }
 
 // Newest returns the LSN of the newest change of the partition that holds an effective
@@ -86,14 +86,14 @@ func (c *Container) WithIDs(ctx context.Context, prefix string, after int64) ite
 		}
 		var found []written
 		for _, key := range keys {
-			v, ok, err := c.db.eng.get(nil, key)
+			value, ok, err := c.db.eng.get(nil, key)
 			if err != nil {
 				return nil, err
 			}
 			if !ok {
 				continue
 			}
-			if found, err = appendWritten(found, key, v, after); err != nil {
+			if found, err = appendWritten(found, key, value, after); err != nil {
 				return nil, err
 			}
 		}
@@ -125,11 +125,11 @@ func (x index) inOrder(ctx context.Context, find func() ([]written, error)) iter
 			return cmp.Or(cmp.Compare(a.lsn, b.lsn), cmp.Compare(a.idx, b.idx))
 		})
 		for _, p := range places {
-			it, found, failed := x.item(ctx, p.key)
+			item, found, failed := x.item(ctx, p.key)
 			if err = failed; err != nil {
 				break
 			}
-			if found && !yield(it, nil) {
+			if found && !yield(item, nil) {
 				return
 			}
 		}
@@ -156,11 +156,11 @@ func (x index) places(from, to []byte, after int64, pk string) (found []written,
 		if pk != "" && string(own) != pk {
 			continue
 		}
-		v, err := it.value()
+		value, err := it.value()
 		if err != nil {
 			return nil, err
 		}
-		if found, err = appendWritten(found, it.key(), v, after); err != nil {
+		if found, err = appendWritten(found, it.key(), value, after); err != nil {
 			return nil, err
 		}
 	}

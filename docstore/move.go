@@ -85,11 +85,11 @@ func (s *sweep) firstKeys(n uint32) (keys [][]byte, err error) {
 		if size >= moveChunk && lsn != last {
 			break
 		}
-		v, err := it.value()
+		value, err := it.value()
 		if err != nil {
 			return nil, err
 		}
-		size, last = size+len(v), lsn
+		size, last = size+len(value), lsn
 		keys = append(keys, slices.Clone(it.key()))
 	}
 	return keys, it.err()
@@ -98,19 +98,19 @@ func (s *sweep) firstKeys(n uint32) (keys [][]byte, err error) {
 // moveOne moves a version with its mark or its entry of the primary index: a version
 // that is dead has only the former, a living one only the latter.
 func (s *sweep) moveOne(g *group, l *layout, key []byte) error {
-	v, found, err := g.get(key)
+	value, found, err := g.get(key)
 	if err != nil || !found {
 		return err
 	}
-	e, err := decodeEntry(v)
+	e, err := decodeEntry(value)
 	if err != nil {
 		return err
 	}
 	old := parseAddr(tailOf(key))
 	to := old
 	to.log = l.at(string(e.epk)).num
-	g.drop(key, len(v))
-	g.set(logKey(tableLog, s.c.num, to), v)
+	g.drop(key, len(value))
+	g.set(logKey(tableLog, s.c.num, to), value)
 	// The sweeper passed over this log before the version came, and must look again.
 	l.logs[to.log].swept.Store(0)
 

@@ -58,7 +58,7 @@ func (b *pageBuilder) add(c *Container, logs []uint32, e *entry, lsn int64, mode
 	if b.changes == nil {
 		b.begin()
 	}
-	ch := changefeed.Change{Op: changefeed.OpUpsert, LSN: lsn, Time: time.UnixMilli(e.time).UTC()}
+	change := changefeed.Change{Op: changefeed.OpUpsert, LSN: lsn, Time: time.UnixMilli(e.time).UTC()}
 	b.text = append(append(append(b.text, e.id...), e.pk...), e.etag...)
 	n := len(b.text)
 	at := textPlaces{etag: n, pk: n - len(e.etag), id: n - len(e.etag) - len(e.pk)}
@@ -67,13 +67,13 @@ func (b *pageBuilder) add(c *Container, logs []uint32, e *entry, lsn int64, mode
 	}
 	at.body = len(b.slab)
 	if mode == changefeed.AllVersionsAndDeletes {
-		ch.Op, ch.PreviousLSN, ch.Expired = e.op.change(), e.prev, e.op == opExpire
+		change.Op, change.PreviousLSN, change.Expired = e.op.change(), e.prev, e.op == opExpire
 		if err := b.addPrevious(c, logs, e); err != nil {
 			return err
 		}
 	}
 	at.previous = len(b.slab)
-	b.changes = append(b.changes, ch)
+	b.changes = append(b.changes, change)
 	b.places = append(b.places, at)
 	return nil
 }
@@ -97,12 +97,12 @@ func (b *pageBuilder) addPrevious(c *Container, logs []uint32, e *entry) error {
 	// The log of a former partition comes before that to which its versions are moved,
 	// so a version that is moved between the two reads is found.
 	for _, n := range logs {
-		v, found, err := c.db.eng.get(nil, logKey(tableLog, c.num, addr{n, e.prev, e.prevIdx}))
+		value, found, err := c.db.eng.get(nil, logKey(tableLog, c.num, addr{n, e.prev, e.prevIdx}))
 		if err != nil {
 			return err
 		}
 		if found {
-			old, err := decodeEntry(v)
+			old, err := decodeEntry(value)
 			b.slab = append(b.slab, old.body...)
 			return err
 		}
@@ -116,15 +116,15 @@ func (b *pageBuilder) finish() []changefeed.Change {
 	text := string(b.text)
 	pos, body := 0, 0
 	for i := range b.changes {
-		ch, at := &b.changes[i], b.places[i]
-		ch.ID = text[pos:at.id]
-		ch.PartitionKey = changefeed.PartitionKey(text[at.id:at.pk])
-		ch.ETag = text[at.pk:at.etag]
+		change, at := &b.changes[i], b.places[i]
+		change.ID = text[pos:at.id]
+		change.PartitionKey = changefeed.PartitionKey(text[at.id:at.pk])
+		change.ETag = text[at.pk:at.etag]
 		if at.body > body {
-			ch.Body = b.slab[body:at.body:at.body]
+			change.Body = b.slab[body:at.body:at.body]
 		}
 		if at.previous > at.body {
-			ch.Previous = b.slab[at.body:at.previous:at.previous]
+			change.Previous = b.slab[at.body:at.previous:at.previous]
 		}
 		pos, body = at.etag, at.previous
 	}

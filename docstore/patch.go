@@ -64,10 +64,10 @@ func pointerTouches(pointer string, path pkey.Path) bool {
 // to another logical partition, which a write of this batch cannot reach.
 func keepsKey(ops []changefeed.PatchOp, paths []pkey.Path) error {
 	for i, op := range ops {
-		for _, p := range paths {
-			if patchTouches(ops[i:i+1], p) {
+		for _, path := range paths {
+			if patchTouches(ops[i:i+1], path) {
 				return refuse("patch operation %d (%s %q) touches the partition key %s: want another path",
-					i, op.Op, op.Path, p)
+					i, op.Op, op.Path, path)
 			}
 		}
 	}
@@ -171,19 +171,19 @@ func findPlace(body []byte, pointer []string) (place, error) {
 // because the last member of a name counts.
 func stepInto(body []byte, parent rawjson.Span, name string) (place, error) {
 	p := place{parent: parent, name: name}
-	s := rawjson.Scan(body, parent.From)
+	scanner := rawjson.Scan(body, parent.From)
 	switch body[parent.From] {
 	case '{':
-		for from, key := range s.Object() {
-			value := s.Value()
+		for from, key := range scanner.Object() {
+			value := scanner.Value()
 			if p.count++; key.Is(name) {
 				p.item, p.value = rawjson.Span{From: from, To: value.To}, value
 			}
 		}
 	case '[':
 		p.array, p.index = true, arrayIndex(name)
-		for i := range s.Array() {
-			value := s.Value()
+		for i := range scanner.Array() {
+			value := scanner.Value()
 			if p.count++; i == p.index {
 				p.item, p.value = value, value
 			}
@@ -280,14 +280,14 @@ func removeAt(body []byte, path []string) ([]byte, error) {
 		return nil, err
 	}
 	var rest rawjson.Runs
-	s := rawjson.Scan(body, p.parent.From)
+	scanner := rawjson.Scan(body, p.parent.From)
 	if p.array {
-		for i := range s.Array() {
-			rest.Add(s.Value(), i != p.index)
+		for i := range scanner.Array() {
+			rest.Add(scanner.Value(), i != p.index)
 		}
 	} else {
-		for from, key := range s.Object() {
-			value := s.Value()
+		for from, key := range scanner.Object() {
+			value := scanner.Value()
 			rest.Add(rawjson.Span{From: from, To: value.To}, !key.Is(p.name))
 		}
 	}

@@ -40,9 +40,9 @@ type selection struct {
 // says otherwise, and 4 MB; a transaction is never cut, so a larger one comes alone. A
 // range across several partitions is [changefeed.ErrGone], a position before the
 // retention [changefeed.ErrTooOld].
-func (c *Container) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+func (c *Container) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (changefeed.Page, error) {
 	for {
-		page, err := c.moment().read(ctx, r, from, o)
+		page, err := c.moment().read(ctx, r, from, options)
 		if err == nil {
 			return page, nil
 		}
@@ -67,19 +67,19 @@ func (c *Container) moment() moment {
 }
 
 // read reads a page, or returns errMoved.
-func (m moment) read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (page changefeed.Page, err error) {
+func (m moment) read(ctx context.Context, r changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (page changefeed.Page, err error) {
 	if err := m.c.usable(ctx); err != nil {
 		return page, err
 	}
-	part, sel, err := m.l.choose(r, o)
+	part, sel, err := m.l.choose(r, options)
 	if err != nil {
 		return page, err
 	}
-	if sel.begin, err = m.l.begin(from, o, m.head); err != nil {
+	if sel.begin, err = m.l.begin(from, options, m.head); err != nil {
 		return page, err
 	}
 	page.Head = min(part.newest.Load(), m.head)
-	b := &pageBuilder{max: o.MaxItems, hint: &m.c.hint}
+	b := &pageBuilder{max: options.MaxItems, hint: &m.c.hint}
 	next := max(m.head, sel.lsn)
 	if sel.lsn < m.head {
 		if next, err = m.collect(ctx, b, part, sel); err != nil {
@@ -89,7 +89,7 @@ func (m moment) read(ctx context.Context, r changefeed.Range, from changefeed.Po
 			return page, err
 		}
 	}
-	if o.Mode == changefeed.AllVersionsAndDeletes && sel.lsn < m.c.layout.Load().floor {
+	if options.Mode == changefeed.AllVersionsAndDeletes && sel.lsn < m.c.layout.Load().floor {
 		return page, tooOld(m.c.layout.Load(), sel.lsn) // versions may have gone during the read
 	}
 	page.Next = changefeed.Position{Token: service.Token(next), Start: from.Start}
@@ -107,8 +107,8 @@ func tooOld(l *layout, lsn int64) error {
 }
 
 // choose returns the partition that a read is about.
-func (l *layout) choose(r changefeed.Range, o changefeed.ReadOptions) (*partition, selection, error) {
-	sel, err := l.selection(r, o)
+func (l *layout) choose(r changefeed.Range, options changefeed.ReadOptions) (*partition, selection, error) {
+	sel, err := l.selection(r, options)
 	if err != nil {
 		return nil, sel, err
 	}
@@ -117,16 +117,16 @@ func (l *layout) choose(r changefeed.Range, o changefeed.ReadOptions) (*partitio
 }
 
 // selection returns a range, or the part of it that belongs to a key.
-func (l *layout) selection(r changefeed.Range, o changefeed.ReadOptions) (sel selection, err error) {
-	sel = selection{rng: r, mode: o.Mode}
-	if o.Key == "" {
+func (l *layout) selection(r changefeed.Range, options changefeed.ReadOptions) (sel selection, err error) {
+	sel = selection{rng: r, mode: options.Mode}
+	if options.Key == "" {
 		return sel, nil
 	}
-	if sel.rng, sel.pk, err = l.keyRange(string(o.Key)); err != nil {
+	if sel.rng, sel.pk, err = l.keyRange(string(options.Key)); err != nil {
 		return sel, err
 	}
 	if sel.rng = sel.rng.Intersect(r); sel.rng.Empty() {
-		return sel, refuse("partition key %s is not in range %s", o.Key, r)
+		return sel, refuse("partition key %s is not in range %s", options.Key, r)
 	}
 	return sel, nil
 }
@@ -144,8 +144,8 @@ func (l *layout) keyRange(key string) (changefeed.Range, string, error) {
 		lo, hi, err := epk.Prefix(k.Components())
 		return changefeed.Range{Min: lo, Max: hi}, "", err
 	}
-	h, err := l.place(&k)
-	return changefeed.Range{Min: h, Max: h + "0"}, k.Text(), err
+	hash, err := l.place(&k)
+	return changefeed.Range{Min: hash, Max: hash + "0"}, k.Text(), err
 }
 
 // collect fills a page with the changes in (sel.lsn, head] and returns the LSN after

@@ -62,12 +62,12 @@ const retentionName = "retention" // of the record in the table of the store
 
 // retention reads the retention of the store.
 func (ld loader) retention() error {
-	v, found, err := ld.db.eng.find(metaKey(retentionName))
+	value, found, err := ld.db.eng.find(metaKey(retentionName))
 	if err != nil || !found {
 		return err
 	}
 	var ms [1]int64
-	if err := decodeNumbers(v, ms[:]); err != nil {
+	if err := decodeNumbers(value, ms[:]); err != nil {
 		return fmt.Errorf("%w: retention of the store: %w", ErrCorrupt, err)
 	}
 	ld.db.common.Store(new(time.Duration(ms[0]) * time.Millisecond))

@@ -57,11 +57,11 @@ type MissingItem struct {
 // which tables are in use. The result lists all parts that could not be read.
 //
 // The places of all documents are held in memory, some 50 bytes for each.
-func Salvage(ctx context.Context, dir string, visit func(container string, it Item) error) (*Salvaged, error) {
+func Salvage(ctx context.Context, dir string, visit func(container string, item Item) error) (*Salvaged, error) {
 	return salvage(ctx, realDisk, filepath.Clean(dir), visit)
 }
 
-func salvage(ctx context.Context, fs filesystem, dir string, visit func(container string, it Item) error) (found *Salvaged, err error) {
+func salvage(ctx context.Context, fs filesystem, dir string, visit func(container string, item Item) error) (found *Salvaged, err error) {
 	unlock, err := lockIfThere(fs, dir)
 	if err != nil {
 		return nil, fmt.Errorf("salvage store %s: %w", dir, openError(err))

@@ -65,35 +65,35 @@ const (
 // newLayout makes the layout of a new container, without partitions. Parsed paths
 // belong to the layout, because every write needs them and parsing costs more than
 // hashing.
-func newLayout(s ContainerSpec) (*layout, error) {
-	l := &layout{spec: s, logs: map[uint32]*changelog{}, marked: s.Retention > 0}
+func newLayout(spec ContainerSpec) (*layout, error) {
+	l := &layout{spec: spec, logs: map[uint32]*changelog{}, marked: spec.Retention > 0}
 	if err := l.spec.check(); err != nil {
 		return nil, err
 	}
 	var err error
-	if l.paths, err = pkey.ParsePaths(s.Paths); err != nil {
+	if l.paths, err = pkey.ParsePaths(spec.Paths); err != nil {
 		return nil, err
 	}
-	for _, set := range s.UniqueKeys {
+	for _, set := range spec.UniqueKeys {
 		var paths []pkey.Path
 		for _, text := range set {
-			p, err := pkey.ParsePath(text)
+			path, err := pkey.ParsePath(text)
 			if err != nil {
 				return nil, fmt.Errorf("read unique key: %w", err)
 			}
-			paths = append(paths, p)
+			paths = append(paths, path)
 		}
 		l.unique = append(l.unique, paths)
 	}
 	switch {
-	case len(s.Paths) > 1:
+	case len(spec.Paths) > 1:
 		l.kind = epk.MultiHash
 	case l.spec.HashVersion == 1:
 		l.kind = epk.HashV1
 	default:
 		l.kind = epk.HashV2
 	}
-	l.byID = slices.Equal(s.Paths, []string{"/id"}) || slices.Equal(s.Paths, []string{"/partitionKey"})
+	l.byID = slices.Equal(spec.Paths, []string{"/id"}) || slices.Equal(spec.Paths, []string{"/partitionKey"})
 	return l, nil
 }
 

@@ -26,13 +26,13 @@ type watch struct {
 // writers go on. Readers of a range across both get [changefeed.ErrGone] from then on.
 func (c *Container) Split(ctx context.Context, id string) ([]changefeed.Partition, error) {
 	l := c.layout.Load()
-	p, err := l.find(id)
+	part, err := l.find(id)
 	if err != nil {
 		return nil, fmt.Errorf("split: %w", err)
 	}
-	cut, ok := epk.Mid(l.kind, p.rng.Min, p.rng.Max)
+	cut, ok := epk.Mid(l.kind, part.rng.Min, part.rng.Max)
 	if !ok {
-		return nil, fmt.Errorf("split partition %s: %w", id, refuse("range %s holds a single key", p.rng))
+		return nil, fmt.Errorf("split partition %s: %w", id, refuse("range %s holds a single key", part.rng))
 	}
 	return c.SplitAt(ctx, id, cut)
 }
@@ -51,35 +51,35 @@ func (c *Container) SplitAt(ctx context.Context, id, cut string) ([]changefeed.P
 // because a count of millions would hold up all writers. The watch, set
 // together with the snapshot, counts the writes that come after the snapshot.
 func (c *Container) splitAt(ctx context.Context, id, cut string) ([]changefeed.Partition, error) {
-	var p *partition
+	var part *partition
 	var v view
 	// These steps run even if the caller has gone, who would else leave the view open
 	// and the partition marked as being split.
 	err := c.db.committer.do(context.WithoutCancel(ctx), func(*group) (err error) {
-		if p, err = c.layout.Load().find(id); err != nil {
+		if part, err = c.layout.Load().find(id); err != nil {
 			return err
 		}
-		if cut <= p.rng.Min || cut >= p.rng.Max {
-			return refuse("cut %q is not within range %s", cut, p.rng)
+		if cut <= part.rng.Min || cut >= part.rng.Max {
+			return refuse("cut %q is not within range %s", cut, part.rng)
 		}
-		if p.watch != nil {
+		if part.watch != nil {
 			return fmt.Errorf("another split is at work: %w", changefeed.ErrConflict)
 		}
-		p.watch = &watch{cut: cut}
+		part.watch = &watch{cut: cut}
 		v = c.db.eng.view()
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	low, err := index{c}.count(ctx, v, p.rng.Min, cut)
+	low, err := index{c}.count(ctx, v, part.rng.Min, cut)
 	if err != nil {
-		stop := c.db.committer.do(context.WithoutCancel(ctx), func(*group) error { p.watch = nil; return nil })
+		stop := c.db.committer.do(context.WithoutCancel(ctx), func(*group) error { part.watch = nil; return nil })
 		return nil, errors.Join(err, stop)
 	}
 	var made []*partition
 	err = c.db.committer.do(context.WithoutCancel(ctx), func(g *group) error {
-		made, err = g.cut(c, p, low)
+		made, err = g.cut(c, part, low)
 		return err
 	})
 	return describe(made), err
@@ -105,24 +105,24 @@ func (x index) count(ctx context.Context, v view, lo, hi string) (n int64, err e
 }
 
 // cut replaces a partition by two. It runs in the committer.
-func (g *group) cut(c *Container, p *partition, low int64) ([]*partition, error) {
-	w := p.watch
-	p.watch = nil
+func (g *group) cut(c *Container, part *partition, low int64) ([]*partition, error) {
+	w := part.watch
+	part.watch = nil
 	low += w.low
 	l := c.layout.Load().clone()
-	at := slices.Index(l.parts, p)
+	at := slices.Index(l.parts, part)
 	if at < 0 || c.dropped.Load() {
 		return nil, changefeed.ErrNotFound
 	}
 	l.parts = slices.Delete(l.parts, at, at+1)
-	parents := append(slices.Clone(p.parents), p.id())
+	parents := append(slices.Clone(part.parents), part.id())
 	made := []*partition{
-		l.grow(changefeed.Range{Min: p.rng.Min, Max: w.cut}, parents),
-		l.grow(changefeed.Range{Min: w.cut, Max: p.rng.Max}, parents),
+		l.grow(changefeed.Range{Min: part.rng.Min, Max: w.cut}, parents),
+		l.grow(changefeed.Range{Min: w.cut, Max: part.rng.Max}, parents),
 	}
 	made[0].docs.Store(low)
-	made[1].docs.Store(p.docs.Load() - low)
-	return made, g.replace(c, l, made, p)
+	made[1].docs.Store(part.docs.Load() - low)
+	return made, g.replace(c, l, made, part)
 }
 
 // Merge joins two partitions whose ranges touch. Errors: [changefeed.ErrNotFound],
@@ -161,7 +161,7 @@ func (g *group) join(c *Container, first, second string) (*partition, error) {
 	case a.watch != nil || b.watch != nil:
 		return nil, fmt.Errorf("a split is at work: %w", changefeed.ErrConflict)
 	}
-	l.parts = slices.DeleteFunc(l.parts, func(p *partition) bool { return p == a || p == b })
+	l.parts = slices.DeleteFunc(l.parts, func(part *partition) bool { return part == a || part == b })
 	parents := union(union(a.parents, b.parents), []string{a.id(), b.id()})
 	made := l.grow(changefeed.Range{Min: a.rng.Min, Max: b.rng.Max}, parents)
 	made.docs.Store(a.docs.Load() + b.docs.Load())
@@ -172,11 +172,11 @@ func (g *group) join(c *Container, first, second string) (*partition, error) {
 // newest LSN is inherited, because a reader of a new partition waits at its gate for
 // anything newer.
 func (g *group) replace(c *Container, l *layout, made []*partition, gone ...*partition) error {
-	for _, p := range made {
+	for _, part := range made {
 		for _, old := range gone {
-			p.newest.Store(max(p.newest.Load(), old.newest.Load()))
+			part.newest.Store(max(part.newest.Load(), old.newest.Load()))
 		}
-		g.set(countKey(c.num, p.num), encodeNumbers(p.docs.Load(), p.newest.Load()))
+		g.set(countKey(c.num, part.num), encodeNumbers(part.docs.Load(), part.newest.Load()))
 	}
 	for _, old := range gone {
 		g.drop(countKey(c.num, old.num), 0)
@@ -193,8 +193,8 @@ func (g *group) replace(c *Container, l *layout, made []*partition, gone ...*par
 
 func describe(parts []*partition) []changefeed.Partition {
 	var list []changefeed.Partition
-	for _, p := range parts {
-		list = append(list, changefeed.Partition{ID: p.id(), Range: p.rng, Parents: p.parents})
+	for _, part := range parts {
+		list = append(list, changefeed.Partition{ID: part.id(), Range: part.rng, Parents: part.parents})
 	}
 	return list
 }

@@ -115,9 +115,9 @@ func (t *tallies) row(key tallyAt) (r row, err error) {
 	if known {
 		return r, nil
 	}
-	v, found, err := t.c.db.eng.get(nil, tallyKey(t.c.num, key))
+	value, found, err := t.c.db.eng.get(nil, tallyKey(t.c.num, key))
 	if err == nil && found {
-		err = decodeRow(v, &r)
+		err = decodeRow(value, &r)
 	}
 	return r, err
 }

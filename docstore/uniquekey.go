@@ -15,11 +15,11 @@ import (
 // lack the value.
 func uniqueKeyValue(body []byte, paths []pkey.Path) ([]byte, error) {
 	key := []byte{'['}
-	for i, p := range paths {
+	for i, path := range paths {
 		if i > 0 {
 			key = append(key, ',')
 		}
-		value := rawjson.Lookup(body, p...)
+		value := rawjson.Lookup(body, path...)
 		var err error
 		switch {
 		case value == nil:
@@ -30,7 +30,7 @@ func uniqueKeyValue(body []byte, paths []pkey.Path) ([]byte, error) {
 			key, err = pkey.AppendScalar(key, value)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read unique key %s: %w", p, err)
+			return nil, fmt.Errorf("read unique key %s: %w", path, err)
 		}
 	}
 	return append(key, ']'), nil
