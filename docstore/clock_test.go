@@ -117,3 +117,21 @@ func TestItemsExpireAfterTheClockIsSetForward(t *testing.T) {
 		}
 	})
 }
+
+// TestAnIdleStoreSleeps does not end within the time of a test if an idle store has a timer
+// that runs as often as once a second: ten years are 315 million of them.
+func TestAnIdleStoreSleeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, err := docstore.Open("", docstore.Options{InMemory: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		c := container(t, db, docstore.ContainerSpec{Paths: []string{"/pk"}})
+		const years = 10
+		for range years {
+			time.Sleep(365 * 24 * time.Hour)
+			upsert(t, c, "a", "a", 1)
+		}
+	})
+}

@@ -20,8 +20,14 @@ import (
 // The format of its files is the newest that the pinned version knows. That format is
 // the fastest, and the only one that shares no channel between the synctest bubbles of
 // a process: with older ones the second test in virtual time would crash.
+//
+// What can be reached from the types of a package, through fields and the signatures of
+// methods, is compiled with each package that uses them, generic code included: that of
+// the library was 5 MB and most of a second for each importer of docstore. Therefore the
+// library's values stand in fields of type any, and [TestImportersDoNotCompileTheEngine]
+// keeps the way from [DB] to them closed.
 type engine struct {
-	db    *pebble.DB
+	db    any // *pebble.DB
 	sync  bool
 	guard *guard
 	use   users
@@ -60,7 +66,7 @@ func openEngine(ctx context.Context, dir string, o Options) (*engine, error) {
 	defer po.FileCache.Unref()
 	e := &engine{sync: !o.NoSync, guard: g, use: newUsers()}
 	if !o.InMemory {
-		if err := e.verify(ctx, dir, po); err != nil {
+		if err := verifyEngine(ctx, e, dir, po); err != nil {
 			return nil, err
 		}
 	}
@@ -119,6 +125,7 @@ func engineOptions(g *guard, o Options) *pebble.Options {
 	if o.small {
 		po.TargetFileSizes[0], po.FlushSplitBytes = 16<<10, 16<<10
 	}
+	po.Experimental.CompactionScheduler = newScheduler()
 	po.Experimental.FileCacheShards = max(1, min(runtime.GOMAXPROCS(0), openTables()/tablesOfShard))
 	po.FileCache = pebble.NewFileCache(po.Experimental.FileCacheShards, openTables())
 	return po
@@ -181,7 +188,7 @@ func (e *engine) close() (err error) {
 			err = fmt.Errorf("%v", r)
 		}
 	}()
-	if err = cmp.Or(e.db.Close(), e.guard.err()); err == nil {
+	if err = cmp.Or(e.db.(*pebble.DB).Close(), e.guard.err()); err == nil {
 		err = e.inventory.seal()
 	}
 	return cmp.Or(e.guard.err(), err, e.unlock())
@@ -193,7 +200,7 @@ func (e *engine) get(dst, key []byte) ([]byte, bool, error) {
 		return dst, false, ErrClosed
 	}
 	defer e.use.leave()
-	value, closer, err := e.db.Get(key)
+	value, closer, err := e.db.(*pebble.DB).Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return dst, false, nil
 	}
@@ -222,23 +229,23 @@ func (e *engine) find(key []byte) (value []byte, found bool, err error) {
 
 // batch is a set of changes that the engine applies as a whole.
 type batch struct {
-	b *pebble.Batch
+	b any // *pebble.Batch
 	e *engine
 }
 
-func (e *engine) newBatch(size int) batch { return batch{b: e.db.NewBatchWithSize(size), e: e} }
+func (e *engine) newBatch(size int) batch { return batch{b: e.db.(*pebble.DB).NewBatchWithSize(size), e: e} }
 
 // set, drop and dropRange cannot fail before commit: the engine documents no error for
 // a batch of its own, and commit checks.
 func (w batch) set(key, value []byte, more ...byte) {
-	d := w.b.SetDeferred(len(key), len(value)+len(more))
+	d := w.b.(*pebble.Batch).SetDeferred(len(key), len(value)+len(more))
 	copy(d.Key, key)
 	copy(d.Value[copy(d.Value, value):], more)
 	_ = d.Finish()
 }
-func (w batch) drop(key []byte)                { _ = w.b.Delete(key, nil) }
-func (w batch) dropSized(key []byte, size int) { _ = w.b.DeleteSized(key, uint32(size), nil) }
-func (w batch) dropRange(from, to []byte)      { _ = w.b.DeleteRange(from, to, nil) }
+func (w batch) drop(key []byte)                { _ = w.b.(*pebble.Batch).Delete(key, nil) }
+func (w batch) dropSized(key []byte, size int) { _ = w.b.(*pebble.Batch).DeleteSized(key, uint32(size), nil) }
+func (w batch) dropRange(from, to []byte)      { _ = w.b.(*pebble.Batch).DeleteRange(from, to, nil) }
 
 // commit applies the changes and returns when the disk has them. After an error the
 // engine takes no more, because whether this batch reached the disk is not known
@@ -254,13 +261,14 @@ func (w batch) commit() (err error) {
 			err = w.e.guard.err()
 		}
 	}()
+	db, b := w.e.db.(*pebble.DB), w.b.(*pebble.Batch)
 	if w.e.sync {
-		err = w.e.db.ApplyNoSyncWait(w.b, pebble.Sync)
+		err = db.ApplyNoSyncWait(b, pebble.Sync)
 		if err == nil {
-			err = w.b.SyncWait()
+			err = b.SyncWait()
 		}
 	} else {
-		err = w.e.db.Apply(w.b, pebble.NoSync)
+		err = db.Apply(b, pebble.NoSync)
 	}
 	if err != nil {
 		w.e.guard.fail(err)
@@ -268,20 +276,31 @@ func (w batch) commit() (err error) {
 	if err := w.e.guard.err(); err != nil { // the engine was shown a success
 		return err
 	}
-	return w.b.Close()
+	return b.Close()
 }
 
 // cursor walks keys in order. Key and value are valid until the next step: keep copies.
 type cursor struct {
-	it   *pebble.Iterator
+	it   iterator
 	e    *engine
 	uses bool // counts as a user of the engine; a cursor of a view does not
+}
+
+// iterator is what a cursor needs of a *pebble.Iterator.
+type iterator interface {
+	First() bool
+	Next() bool
+	SeekGE(key []byte) bool
+	Key() []byte
+	ValueAndErr() ([]byte, error)
+	Error() error
+	Close() error
 }
 
 // view is one state of the engine, for several cursors and gets that must agree. The
 // view of a closing engine is empty.
 type view struct {
-	s *pebble.Snapshot
+	s any // *pebble.Snapshot
 	e *engine
 }
 
@@ -289,7 +308,7 @@ func (e *engine) view() view {
 	if !e.use.enter() {
 		return view{}
 	}
-	return view{e.db.NewSnapshot(), e}
+	return view{e.db.(*pebble.DB).NewSnapshot(), e}
 }
 
 func (v view) close() error {
@@ -297,7 +316,7 @@ func (v view) close() error {
 		return nil
 	}
 	defer v.e.use.leave()
-	return v.s.Close()
+	return v.s.(*pebble.Snapshot).Close()
 }
 
 // get returns a copy of the value of a key.
@@ -305,7 +324,7 @@ func (v view) get(key []byte) ([]byte, bool, error) {
 	if v.s == nil {
 		return nil, false, ErrClosed
 	}
-	value, closer, err := v.s.Get(key)
+	value, closer, err := v.s.(*pebble.Snapshot).Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, false, nil
 	}
@@ -319,7 +338,7 @@ func (v view) cursor(from, to []byte) (*cursor, error) {
 	if v.s == nil {
 		return nil, ErrClosed
 	}
-	it, err := v.s.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	it, err := v.s.(*pebble.Snapshot).NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
 		return nil, v.e.readError(err)
 	}
@@ -331,7 +350,7 @@ func (e *engine) cursor(from, to []byte) (*cursor, error) {
 	if !e.use.enter() {
 		return nil, ErrClosed
 	}
-	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	it, err := e.db.(*pebble.DB).NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
 		e.use.leave()
 		return nil, e.readError(err)
@@ -371,6 +390,6 @@ func (e *engine) usage() (disk, memory, cache int64) {
 		return 0, 0, 0
 	}
 	defer e.use.leave()
-	m := e.db.Metrics()
+	m := e.db.(*pebble.DB).Metrics()
 	return int64(m.DiskSpaceUsage()), int64(m.MemTable.Size), m.BlockCache.Size
 }

@@ -29,7 +29,7 @@ func (e *engine) copyFiles(ctx context.Context, visit func(name string, size int
 	defer e.use.leave()
 	g := e.guard
 	stage := g.PathJoin(g.dir, stagePrefix+rand.Text()+stageSuffix)
-	if err := e.db.Checkpoint(stage, pebble.WithFlushedWAL()); err != nil {
+	if err := e.db.(*pebble.DB).Checkpoint(stage, pebble.WithFlushedWAL()); err != nil {
 		return errors.Join(err, g.FS.RemoveAll(stage))
 	}
 	defer func() { err = errors.Join(err, g.FS.RemoveAll(stage)) }()

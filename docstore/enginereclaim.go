@@ -1,6 +1,10 @@
 package docstore
 
-import "context"
+import (
+	"context"
+
+	"github.com/cockroachdb/pebble/v2"
+)
 
 // spareLogs is how many bytes of logs an idle store may keep. The engine keeps old logs
 // to write new ones into them, which is faster than to extend a file.
@@ -13,7 +17,7 @@ func (e *engine) reclaim(ctx context.Context, ranges [][2][]byte, quiet bool) er
 		return ErrClosed
 	}
 	defer e.use.leave()
-	logs := e.db.Metrics().WAL
+	logs := e.db.(*pebble.DB).Metrics().WAL
 	if quiet && logs.PhysicalSize+logs.ObsoletePhysicalSize > spareLogs {
 		e.guard.afresh.Store(true)
 		defer e.guard.afresh.Store(false)
@@ -28,7 +32,7 @@ func (e *engine) reclaim(ctx context.Context, ranges [][2][]byte, quiet bool) er
 		}
 	}
 	for _, r := range ranges {
-		if err := e.db.Compact(ctx, r[0], r[1], false); err != nil {
+		if err := e.db.(*pebble.DB).Compact(ctx, r[0], r[1], false); err != nil {
 			return err
 		}
 	}
@@ -37,7 +41,7 @@ func (e *engine) reclaim(ctx context.Context, ranges [][2][]byte, quiet bool) er
 
 // flush brings the writes in memory into tables.
 func (e *engine) flush(ctx context.Context) error {
-	done, err := e.db.AsyncFlush()
+	done, err := e.db.(*pebble.DB).AsyncFlush()
 	if err != nil {
 		return err
 	}
@@ -57,7 +61,7 @@ func (e *engine) room(from, to []byte) uint64 {
 		return 0
 	}
 	defer e.use.leave()
-	n, err := e.db.EstimateDiskUsage(from, to)
+	n, err := e.db.(*pebble.DB).EstimateDiskUsage(from, to)
 	if err != nil {
 		return 0 // and nothing is reclaimed
 	}

@@ -21,9 +21,9 @@ import (
 // to its end, the names and sizes of the tables, the logs to their ends, the options. The
 // blocks of tables have checksums, which the engine verifies at each read.
 
-// verify locks the directory and verifies its files. After success the guard stands on
-// a file system that keeps the inventory up to date.
-func (e *engine) verify(ctx context.Context, dir string, po *pebble.Options) (err error) {
+// verifyEngine locks the directory and verifies its files. After success the guard stands
+// on a file system that keeps the inventory up to date.
+func verifyEngine(ctx context.Context, e *engine, dir string, po *pebble.Options) (err error) {
 	fs := e.guard.FS
 	if e.lock, err = pebble.LockDirectory(dir, fs); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
@@ -177,7 +178,7 @@ func (db *DB) EachVersion(c *Container, visit func(lsn int64, idx int)) (err err
 
 // Compact rewrites all tables into one level.
 func (db *DB) Compact(ctx context.Context) error {
-	return db.eng.db.Compact(ctx, []byte{0}, []byte{0xff}, false)
+	return db.eng.db.(*pebble.DB).Compact(ctx, []byte{0}, []byte{0xff}, false)
 }
 
 // SubmitLate puts a request into the queue of a closed store, as a writer does that has
