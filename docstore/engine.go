@@ -233,7 +233,9 @@ type batch struct {
 	e *engine
 }
 
-func (e *engine) newBatch(size int) batch { return batch{b: e.db.(*pebble.DB).NewBatchWithSize(size), e: e} }
+func (e *engine) newBatch(size int) batch {
+	return batch{b: e.db.(*pebble.DB).NewBatchWithSize(size), e: e}
+}
 
 // set, drop and dropRange cannot fail before commit: the engine documents no error for
 // a batch of its own, and commit checks.
@@ -243,9 +245,12 @@ func (w batch) set(key, value []byte, more ...byte) {
 	copy(d.Value[copy(d.Value, value):], more)
 	_ = d.Finish()
 }
-func (w batch) drop(key []byte)                { _ = w.b.(*pebble.Batch).Delete(key, nil) }
-func (w batch) dropSized(key []byte, size int) { _ = w.b.(*pebble.Batch).DeleteSized(key, uint32(size), nil) }
-func (w batch) dropRange(from, to []byte)      { _ = w.b.(*pebble.Batch).DeleteRange(from, to, nil) }
+func (w batch) drop(key []byte) { _ = w.b.(*pebble.Batch).Delete(key, nil) }
+func (w batch) dropSized(key []byte, size int) {
+	_ = w.b.(*pebble.Batch).DeleteSized(key, uint32(size), nil)
+}
+
+func (w batch) dropRange(from, to []byte) { _ = w.b.(*pebble.Batch).DeleteRange(from, to, nil) }
 
 // commit applies the changes and returns when the disk has them. After an error the
 // engine takes no more, because whether this batch reached the disk is not known
