@@ -11,6 +11,7 @@ func TestTheDemoEndsWell(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes as long as the shortest demo")
 	}
+	t.Parallel()
 	out := command(t, "demo", "--for", shortestDemo.String(), "-o", "json", "-d", t.TempDir()+"/store")
 	var got demo.Findings
 	if err := json.Unmarshal([]byte(out), &got); err != nil {

@@ -26,6 +26,7 @@ func TestProcessesShareAServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 15 s")
 	}
+	t.Parallel()
 	times := shopTimes{
 		acquire: 500 * time.Millisecond, renew: 700 * time.Millisecond, expiration: 3 * time.Second, drain: 2 * time.Second,
 		stopped: 5 * time.Second, patience: time.Minute,
@@ -80,6 +81,7 @@ func TestProcessesOutliveTheirServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 10 s")
 	}
+	t.Parallel()
 	rounds, round := 2, time.Second
 	if os.Getenv("CHANGEFEED_SOAK") != "" {
 		rounds, round = 9, 20*time.Second

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,6 +25,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// Tests in parallel wait for processes most of the time, so there may be more than processors.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
 	testscript.Main(m, map[string]func(){"changefeed": main, "record": recordBatch})
 }
 
@@ -37,6 +42,7 @@ func TestMain(m *testing.M) {
 //	usage COMMAND...            run a command that is called wrongly: exit code 2
 //	failing COMMAND...          run a command that fails: exit code 1
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

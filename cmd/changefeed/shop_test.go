@@ -266,7 +266,7 @@ func (s *shop) sell() (stop func()) {
 	}
 }
 
-const sellPause = 80 * time.Millisecond
+const sellPause = 250 * time.Millisecond
 
 // order writes one order until that is acknowledged, which an earlier try may have
 // written. It is false at the end of the test.
