@@ -286,20 +286,9 @@ func (w batch) commit() (err error) {
 
 // cursor walks keys in order. Key and value are valid until the next step: keep copies.
 type cursor struct {
-	it   iterator
+	it   any // *pebble.Iterator
 	e    *engine
 	uses bool // counts as a user of the engine; a cursor of a view does not
-}
-
-// iterator is what a cursor needs of a *pebble.Iterator.
-type iterator interface {
-	First() bool
-	Next() bool
-	SeekGE(key []byte) bool
-	Key() []byte
-	ValueAndErr() ([]byte, error)
-	Error() error
-	Close() error
 }
 
 // view is one state of the engine, for several cursors and gets that must agree. The
@@ -363,13 +352,13 @@ func (e *engine) cursor(from, to []byte) (*cursor, error) {
 	return &cursor{it, e, true}, nil
 }
 
-func (c *cursor) first() bool          { return c.it.First() }
-func (c *cursor) next() bool           { return c.it.Next() }
-func (c *cursor) seek(key []byte) bool { return c.it.SeekGE(key) }
-func (c *cursor) key() []byte          { return c.it.Key() }
-func (c *cursor) err() error           { return c.e.readError(c.it.Error()) }
+func (c *cursor) first() bool          { return c.it.(*pebble.Iterator).First() }
+func (c *cursor) next() bool           { return c.it.(*pebble.Iterator).Next() }
+func (c *cursor) seek(key []byte) bool { return c.it.(*pebble.Iterator).SeekGE(key) }
+func (c *cursor) key() []byte          { return c.it.(*pebble.Iterator).Key() }
+func (c *cursor) err() error           { return c.e.readError(c.it.(*pebble.Iterator).Error()) }
 func (c *cursor) value() ([]byte, error) {
-	value, err := c.it.ValueAndErr()
+	value, err := c.it.(*pebble.Iterator).ValueAndErr()
 	return value, c.e.readError(err)
 }
 
@@ -377,7 +366,7 @@ func (c *cursor) close() error {
 	if c.uses {
 		defer c.e.use.leave()
 	}
-	return c.e.readError(c.it.Close())
+	return c.e.readError(c.it.(*pebble.Iterator).Close())
 }
 
 // closeInto closes the cursor in a deferred call: an error of closing, which is where the
