@@ -64,6 +64,7 @@ func besieged(name string, attack func(ctx context.Context, g *siege) (string, e
 		}
 		defer func() { err = t.end(err) }()
 		g := &siege{s: s, t: t}
+		// The documents of the attack are there in peace too, so that the attack alone differs.
 		if err := g.plant(); err != nil {
 			return f, err
 		}
@@ -131,6 +132,7 @@ func (g *siege) serve(ctx context.Context, d time.Duration) (sorted []float64, e
 func (g *siege) read(ctx context.Context, w *socket) (waits []float64) {
 	const every = time.Second * serveSockets / attackReads
 	op := readOne(g.t.docs)
+	// Connections begin at random within a period, so that their reads do not come in bursts.
 	due := time.Now().Add(time.Duration(rand.Int64N(int64(every))))
 	for ; ; due = due.Add(every) {
 		if pause.For(ctx, time.Until(due)) != nil {
@@ -152,6 +154,7 @@ func (g *siege) wait(ctx context.Context) {
 		return
 	}
 	defer w.Close()
+	// The first request asks for the present position and is not held, as its header is empty.
 	etag := "*"
 	poll := fmt.Sprintf("x-ms-cosmos-max-polling-interval: %d\r\n", attackPoll.Milliseconds())
 	for header := ""; ctx.Err() == nil; header = poll {

@@ -189,7 +189,7 @@ func (s *Site) say(format string, args ...any) {
 func (s *Site) Complain(instance string, err error) { s.say("%s: %v", instance, err) }
 
 // median is the middle value. A mean would be moved by a round that something else has
-// slowed down.
+// slowed down. Rounds are odd in number, so that the median is a round that was measured.
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[len(sorted)/2]

@@ -51,6 +51,7 @@ func startHost(ctx context.Context, sockets int, args ...string) (h *host, err e
 	}
 	h = &host{cmd: exec.CommandContext(ctx, binary, args...)}
 	h.cmd.Stderr = os.Stderr
+	// At the end of ctx the server is asked to end, not killed, so that it closes its store.
 	h.cmd.Cancel = func() error { return h.cmd.Process.Signal(syscall.SIGTERM) }
 	h.cmd.WaitDelay = hostStop
 	out, err := h.cmd.StdoutPipe()
@@ -80,6 +81,8 @@ func startHost(ctx context.Context, sockets int, args ...string) (h *host, err e
 
 // hear reads the first line, which the server prints when clients may connect.
 func (h *host) hear(out io.Reader) error {
+	// A server that cannot start must not hang the benchmark. The pipe of os/exec is a file,
+	// and so can have a deadline.
 	if pipe, ok := out.(*os.File); ok {
 		if err := pipe.SetReadDeadline(time.Now().Add(hostStart)); err != nil {
 			return err
@@ -125,7 +128,7 @@ func (h *host) busy() time.Duration {
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(b), ") ") // behind the name
+	_, rest, _ := strings.Cut(string(b), ") ") // after the name, which may have spaces
 	fields := strings.Fields(rest)
 	if len(fields) < 13 {
 		return 0

@@ -61,6 +61,8 @@ func idle1000(ctx context.Context, s *Site) (f Figure, err error) {
 		return f, err
 	}
 	s.say("watching %d leases for %v", idleLeases, idleWatch)
+	// The heap is read before and after the watch, and the larger counts, because leases may
+	// hold more while they are acquired than later, or the reverse.
 	held := live()
 	begun, used := time.Now(), busy()
 	if err := pause.For(ctx, idleWatch); err != nil {

@@ -44,6 +44,7 @@ func (s *Site) books(ctx context.Context) (*library, error) {
 		return s.library, nil
 	}
 	s.say("filling a store with %d documents", libraryDocs)
+	// The site has the library before it is full, so that an error leaves nothing open.
 	l := &library{}
 	s.library = l
 	dir := filepath.Join(s.dir, "library")
@@ -62,6 +63,8 @@ func (s *Site) books(ctx context.Context) (*library, error) {
 	if err := fillWith(ctx, l.documents, libraryDocs); err != nil {
 		return nil, err
 	}
+	// The bare engine gets its changes from the feed, so that both hold the same bytes in the
+	// same order.
 	if _, err := l.read(ctx, func(p changefeed.Page) error { return l.bare.fill(p.Changes) }); err != nil {
 		return nil, err
 	}
@@ -226,6 +229,7 @@ func (s *Site) workOff(ctx context.Context, from changefeed.Source, leases fleet
 	case <-i.Ended():
 	case <-ctx.Done():
 	}
+	// The clock stops before the fleet does: to release the leases is no part of the work.
 	spent = time.Since(begun)
 	err = team.Stop()
 	if err == nil {

@@ -64,6 +64,7 @@ func (e *bareEngine) fill(changes []changefeed.Change) error {
 			return fmt.Errorf("fill bare engine: %w", err)
 		}
 	}
+	// Nobody needs these bytes after a crash, so no write waits for the disk.
 	if err := b.Commit(pebble.NoSync); err != nil {
 		return fmt.Errorf("fill bare engine: %w", err)
 	}

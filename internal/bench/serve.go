@@ -152,6 +152,8 @@ func (t *wired) load(ctx context.Context, s *Site, f *Figure, op func(*socket) e
 	value, baseline, err := s.inTurns(ctx, serveRounds, f.Unit, func() (float64, error) {
 		before := t.served.busy()
 		rate, err := crowd(ctx, serveSockets, serveSlice, func(_ context.Context, i int) error { return op(t.served.sockets[i]) })
+		// The last operations end after the slice, so this counts slightly too few, and the time
+		// of each comes out too high, never too low.
 		cpu += t.served.busy() - before
 		ops += rate * serveSlice.Seconds()
 		return rate, err
@@ -255,7 +257,8 @@ func batchOfTen(docs int) func(*socket) error {
 	}
 }
 
-// echoBody is the baseline of a write: a document there and back.
+// echoBody is the baseline of a write: a document there and back, because the service answers
+// a write with the document.
 func echoBody() request {
 	_, body := docOf(0)
 	return request{method: "POST", path: "/echo", header: jsonHeader, body: body}

@@ -134,6 +134,7 @@ func serveFollow(ctx context.Context, s *Site) (f Figure, err error) {
 		waits = append(waits, float64(g.seen[id].Sub(at).Microseconds())/1000)
 	}
 	slices.Sort(waits)
+	// A wait is negative when the reader has a document before its writer has the answer.
 	f.Value = max(waits[len(waits)*99/100], 0)
 	f.AtMost(10)
 	f.Detail = fmt.Sprintf("%d writes at %d a second, none missed, none repeated; half of them within %.2f ms of the acknowledgement", len(waits), followRate, max(waits[len(waits)/2], 0))
@@ -149,6 +150,9 @@ type following struct {
 	done       bool // all is sent
 }
 
+// run asks for the present position, and then has the writer and the reader at work. Each has
+// a connection of its own, because a connection answers one request at a time and the reader's
+// is held.
 func (g *following) run(ctx context.Context) error {
 	a, err := g.t.served.sockets[0].do(feedRequest(0, "*", ""))
 	if err == nil {
@@ -217,6 +221,7 @@ func (g *following) follow(ctx context.Context, etag string) error {
 				return err
 			}
 		}
+		// Changes may still come after the last write, so only a long silence means a loss.
 		if finished, missing := g.missing(); finished && (missing == 0 || time.Since(last) > followPatience) {
 			if missing > 0 {
 				return fmt.Errorf("%d of %d changes did not come", missing, len(g.sent))

@@ -111,6 +111,8 @@ func (w *socket) sign(r request) string {
 // read reads an answer, which must have a length: the server's answers do, except for
 // backups.
 func (w *socket) read() error {
+	// The body's memory is used again, because a collector at work here would take its time
+	// from the server.
 	a := &w.answer
 	*a = answer{body: a.body[:0]}
 	line, err := w.line()

@@ -65,7 +65,8 @@ func docOf(n int) (key changefeed.PartitionKey, body []byte) {
 // docID is the id of document n.
 func docID(n int) string { return "doc-" + strconv.Itoa(n) }
 
-// fillWith writes n documents, those of a city in a batch.
+// fillWith writes n documents, those of a city in a batch: a batch is atomic in one partition
+// key, so a city is the most that it can write.
 func fillWith(ctx context.Context, c *docstore.Container, n int) error {
 	var next atomic.Int64
 	return together(ctx, writers, func(ctx context.Context) error {
@@ -135,6 +136,7 @@ func durableOverwrite(ctx context.Context, s *Site) (f Figure, err error) {
 		})
 	}, func() (float64, error) {
 		return crowd(ctx, writers, writeSlice, func(context.Context, int) error {
+			// The baseline makes its documents too, because making them takes time on both sides.
 			_, body := docOf(rand.IntN(overwriteDocs))
 			return plain.append(body)
 		})
@@ -170,6 +172,8 @@ func newPlainFile(path string) (*plainFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make plain file: %w", err)
 	}
+	// There is room for a write of each writer, so that all wait for the disk and none for
+	// the queue.
 	p := &plainFile{f: f, queue: make(chan plainWrite, writers)}
 	p.writing.Go(p.writeAll)
 	return p, nil

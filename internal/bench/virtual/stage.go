@@ -217,6 +217,7 @@ func takeover(ctx context.Context, s *bench.Site, hosts int, original float64, b
 		if err := pause.For(ctx, time.Minute); err != nil {
 			return err
 		}
+		// By now each lease has been renewed on its owner's beat, as in a unit of some age.
 		dead := st.Instances()[hosts-1]
 		dead.Kill()
 		last, err := st.lastWrite(ctx, dead.Name())
