@@ -102,6 +102,7 @@ func (i *instance) pass(at point, of changefeed.Range) {
 			}
 		}
 	}
+	// The deed is done outside of the lock, because it takes the lock itself.
 	over := w.isCalm()
 	w.mu.Unlock()
 	if due == nil || over {

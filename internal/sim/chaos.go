@@ -10,7 +10,8 @@ import (
 
 // Faults at random times: to processes, to their network, and to partitions.
 
-// chaos does something bad every few seconds, until the time for faults is over.
+// chaos does something bad every few seconds, until the time for faults is over. The pauses
+// are random too, because a fault at each round would always meet the same steps.
 func (w *world) chaos() {
 	end := time.Now().Add(faultyTime)
 	for time.Now().Before(end) {
@@ -29,7 +30,8 @@ func (w *world) living() []*instance {
 	return slices.Clone(w.alive)
 }
 
-// leave takes a process off the living.
+// leave takes a process off the living. The time is kept, because others may believe it alive
+// until its leases expire.
 func (i *instance) leave() {
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
@@ -82,11 +84,14 @@ func (w *world) disturb() {
 	case 3:
 		i.end()
 	case 4:
+		// A reset connection fails at once, a hanging one only with the caller's patience.
 		w.ledger.note("%s is cut off until %s", i, until.Format("15:04:05"))
 		i.suffer(until)
 		hang := w.rng.IntN(2) == 0
 		i.link.set(func(l *link) { l.cut, l.hang = until, hang })
 	case 5:
+		// Unlike a process that is cut off, a frozen one does not notice: its leases expire
+		// while it believes to hold them.
 		w.ledger.note("%s is frozen until %s", i, until.Format("15:04:05"))
 		i.suffer(until)
 		i.link.set(func(l *link) { l.frozen = later(l.frozen, until) })
@@ -164,7 +169,8 @@ func (w *world) splitAt(c *docstore.Container, place string) {
 	}
 }
 
-// mergeAt merges the partition that holds a key with the next, or with the one before.
+// mergeAt merges the partition that holds a key with the next; the last, which has no next,
+// with the partition before.
 func (w *world) mergeAt(c *docstore.Container, place string) {
 	partitions, err := c.Partitions(w.ctx)
 	if err != nil || len(partitions) < 2 {

@@ -55,6 +55,8 @@ func (w *world) startNet() {
 		Failed: func(err error) { w.ledger.fail("%s: %v", n, err) },
 	}
 	stop, kill := h.Start(w.ctx)
+	// A stopped host finishes its batch, so it has ended after stop; of a killed one nothing
+	// counts any more, so it has ended before.
 	n.stop, n.kill = func() { stop(); end() }, func() { end(); kill() }
 	w.net = n
 }

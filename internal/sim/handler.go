@@ -19,6 +19,7 @@ var errHandler = errors.New("handler: downstream is not there")
 // Handle is the delegate: mostly quick, sometimes slow, failing, panicking or deaf to its
 // context.
 func (i *instance) Handle(ctx context.Context, b *changefeed.Batch) error {
+	// A panic is a failure too, so the call ends in any case, and as done only at the last line.
 	c := i.world.ledger.handOver(ctx, i, b)
 	ok := false
 	defer func() { i.world.ledger.end(c, ok) }()
@@ -91,7 +92,7 @@ func (i *instance) checkpoint(ctx context.Context, b *changefeed.Batch, c *call)
 	defer cancel()
 	i.world.ledger.asks(c)
 	err := b.Checkpoint(ctx)
-	i.world.ledger.note("%s checkpoints %s behind %s: %v", i, b.LeaseToken, c.page.next, err)
+	i.world.ledger.note("%s checkpoints %s after %s: %v", i, b.LeaseToken, c.page.next, err)
 	if err == nil {
 		i.world.ledger.saved(c)
 	}

@@ -48,6 +48,7 @@ type sight struct {
 	at    int64
 }
 
+// verb is the kind of a request.
 type verb uint8
 
 const (
@@ -78,6 +79,7 @@ func (h *history) see(by *instance, s changefeed.LeaseStore) changefeed.LeaseSto
 	return seen{h, by, s}
 }
 
+// seen is a lease store whose requests are recorded for one process.
 type seen struct {
 	h     *history
 	by    *instance
@@ -87,6 +89,8 @@ type seen struct {
 // seenFollowed is seen of a store that can be followed.
 type seenFollowed struct{ seen }
 
+// List records a listing as a read of every lease at once: of those that it does not show, too,
+// which must have been absent.
 func (s seen) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 	q := s.h.ask(s.by, list, changefeed.Record{})
 	records, now, err := s.store.List(ctx)

@@ -39,7 +39,8 @@ func (i *instance) isDead() bool { return i.dead.Load() }
 // isForeign reports that all promises hold for it.
 func (i *instance) isForeign() bool { return false }
 
-// start runs a new process under a name, which an old process may still use.
+// start runs a new process under a name, which an old process may still use: then two owners
+// are told apart by their epochs alone. Each process has a clock of its own, minutes off.
 func (w *world) start(name string) {
 	i := &instance{name: name, world: w, sound: time.Now()}
 	i.link = &link{by: i, rng: w.fork(), skew: time.Duration(w.rng.Int64N(int64(10*time.Minute))) - 5*time.Minute}
@@ -77,6 +78,7 @@ func (w *world) options(i *instance) changefeed.Options {
 			Error:    func(err *changefeed.Error) { w.ledger.note("%s: %v", i, err) },
 		},
 	}
+	// Drawn in any case, so that a seed goes on with the same draws whether it is manual or not.
 	if every := w.rng.IntN(2) * w.rng.IntN(30); !o.Manual {
 		o.CheckpointItems = every
 	}
@@ -153,7 +155,8 @@ func (i *instance) end() {
 	i.stop()
 }
 
-// kill ends a process without a goodbye: nothing of it reaches the stores any more.
+// kill ends a process without a goodbye: nothing of it reaches the stores any more. The link
+// dies first, because what a context ends may still want to write.
 func (i *instance) kill() {
 	i.world.ledger.note("%s is killed", i)
 	i.dead.Store(true)

@@ -215,7 +215,7 @@ func (l *look) writes(r record) (next record, allowed bool) {
 	barred := r.barred
 	again := r.by == l.by && next.owner == r.owner && next.token == r.token // a release whose answer was lost
 	if r.untouched() && next.state == changefeed.StateRetired {
-		return next, true // the same, without the right to delete
+		return next, true // removed, without the right to delete
 	}
 	if r.state == changefeed.StateRetired && next.state == changefeed.StateLive {
 		return next, true // made anew, as after a delete
@@ -232,6 +232,7 @@ func (l *look) writes(r record) (next record, allowed bool) {
 		next.barred = barred
 		return next, true
 	}
+	// A write without an answer may arrive at any time, so after any bar.
 	ended := l.ended
 	if l.ending == unknown {
 		ended = time.Unix(0, never)

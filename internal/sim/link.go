@@ -48,7 +48,8 @@ const (
 	slowReply = 2 * time.Minute
 )
 
-// fate draws the lot of a request. The outages of the instance come before chance.
+// fate draws the lot of a request. The outages of the instance come before chance. Even a
+// sound request takes some milliseconds each way, so that requests overtake each other.
 func (l *link) fate() fate {
 	calm := l.by.world.isCalm()
 	slow := l.by.world.weather.slow
@@ -124,7 +125,9 @@ type parcel struct {
 	fate fate
 }
 
-// carry carries a parcel over the link.
+// carry carries a parcel over the link. The effect and the answer have fates of their own,
+// because a caller who has no answer cannot know about the effect: that is the case which the
+// processor must survive.
 func carry[T any](ctx context.Context, l *link, q parcel, do func(context.Context) (T, error)) (T, error) {
 	var none T
 	f := q.fate
@@ -166,7 +169,8 @@ func carry[T any](ctx context.Context, l *link, q parcel, do func(context.Contex
 	return got, err
 }
 
-// thaw holds an answer back while the instance is frozen.
+// thaw holds an answer back while the instance is frozen. The end of the caller's context does
+// not help: a frozen process does not see that either.
 func (l *link) thaw(ctx context.Context) {
 	if wait := time.Until(l.thawed()); wait > 0 {
 		_ = pause.For(context.WithoutCancel(ctx), wait)

@@ -59,7 +59,7 @@ type tenure struct {
 	failures map[string]int   // of the batch after a token
 	done     []page           // handled with success, in order; their positions are not seen in the store yet
 	passed   map[version]bool // the process goes on after them
-	asked    map[version]bool // it has asked for a checkpoint behind them
+	asked    map[version]bool // it has asked for a checkpoint after them
 	root     string           // where it began
 	last     string           // token after the last batch that it has passed
 	idle     []string         // tokens after that which it has come to, and found nothing
@@ -255,7 +255,7 @@ func (g *ledger) saved(c *call) {
 	defer g.mu.Unlock()
 	for _, change := range c.changes {
 		if v := versionOf(change); g.isOpen(v) {
-			g.breach("checkpoint of %s by %s behind LSN %d has succeeded, and was not stored", c.token, c.by, v.lsn)
+			g.breach("checkpoint of %s by %s after LSN %d has succeeded, and was not stored", c.token, c.by, v.lsn)
 		}
 	}
 }

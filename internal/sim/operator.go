@@ -9,7 +9,8 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// remove deletes a document of the unit, as an operator might who takes it for waste.
+// remove deletes a document of the unit, as an operator might who takes it for waste. The
+// delete has no condition on an ETag, because such a tool has none.
 func (w *world) remove() {
 	var found []docstore.Item
 	for it, err := range w.lobby.WithIDs(w.ctx, w.unit.Prefix()+".", 0) {

@@ -25,6 +25,7 @@ func (w *world) settle() {
 		i.link.set(func(l *link) { l.cut, l.full = time.Time{}, time.Time{} })
 	}
 	w.mu.Unlock()
+	// With one instance there would be no balance to check.
 	for len(w.living()) < 2 {
 		w.start(w.name())
 	}
@@ -110,7 +111,8 @@ func (w *world) checkTiling() {
 	}
 }
 
-// touchAll writes to each key, so that every lease has something to do after the faults.
+// touchAll writes to each key, so that every lease has something to do after the faults: a
+// lease that nobody works on would otherwise look as good as an idle one.
 func (w *world) touchAll() {
 	dice := w.fork()
 	for n := range w.keys {
@@ -150,7 +152,8 @@ func (w *world) finalChecks() {
 	}
 }
 
-// stopAll ends every process gracefully and expects all leases to be free then.
+// stopAll ends every process gracefully and expects all leases to be free then, because the
+// range of a lease that is left to expire would wait for that.
 func (w *world) stopAll() {
 	for _, i := range w.living() {
 		i.end()

@@ -31,7 +31,8 @@ const (
 	ofOthers // markers, locks, presences
 )
 
-// newWeather draws the weather of a seed.
+// newWeather draws the weather of a seed, from a generator of its own: a further fault here
+// changes no draw elsewhere.
 func newWeather(seed uint64) weather {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	one := func(in int) bool { return rng.IntN(in) == 0 }

@@ -24,6 +24,7 @@ type listing struct {
 	now     time.Time
 }
 
+// List is about the whole key space, so an ambush at it splits or merges the first partition.
 func (s leases) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 	q := parcel{call: "list", of: changefeed.FullRange(), fate: s.fate()}
 	got, err := carry(ctx, s.link, q, func(ctx context.Context) (got listing, err error) {

@@ -18,6 +18,8 @@ type witness struct {
 	by *instance
 }
 
+// Create checks a lease once it is stored. With the marker of the unit every key has a lease,
+// so from then on none may go without others that cover its changes.
 func (w witness) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	got, err := w.LeaseStore.Create(ctx, l)
 	w.note("%s creates %s %q for %s/%s at %v: %v", w.by, l.Kind, l.Token, l.Owner, l.Epoch, l.Position, err)
@@ -31,6 +33,8 @@ func (w witness) Create(ctx context.Context, l changefeed.Record) (changefeed.Re
 	return got, err
 }
 
+// Update checks a lease as the store has it: a planted bug lies between the process and the
+// witness, and shows in what is stored.
 func (w witness) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 	got, err := w.LeaseStore.Update(ctx, l)
 	w.note("%s writes %s %q for %s/%s at %v, attempts %d, %v: %v", w.by, l.Kind, l.Token, l.Owner, l.Epoch, l.Position, l.Attempts, l.State, err)
@@ -40,6 +44,7 @@ func (w witness) Update(ctx context.Context, l changefeed.Record) (changefeed.Re
 	return got, err
 }
 
+// Delete checks that nothing is lost with a lease.
 func (w witness) Delete(ctx context.Context, l changefeed.Record) error {
 	err := w.LeaseStore.Delete(ctx, l)
 	w.note("%s deletes %s %q: %v", w.by, l.Kind, l.Token, err)
@@ -49,6 +54,7 @@ func (w witness) Delete(ctx context.Context, l changefeed.Record) error {
 	return err
 }
 
+// Follow passes the ability on: an embedded interface hides the others of its value.
 func (w witness) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 	return w.LeaseStore.(changefeed.Follower).Follow(ctx, cursor)
 }
@@ -143,7 +149,9 @@ func (g *ledger) moved(by *instance, was, l changefeed.Record) {
 	}
 }
 
-// passesNothing checks that all before the position of a lease is done.
+// passesNothing checks that all before the position of a lease is done, or was asked to be
+// checkpointed by hand: a handler asks before it knows that the checkpoint is stored. A breach
+// is reported once, so what was passed counts as done from then on.
 func (g *ledger) passesNothing(t *tenure, l changefeed.Record) {
 	at := lsnOf(l.Position.Token)
 	for v, e := range g.open {

@@ -85,7 +85,8 @@ type world struct {
 }
 
 // Run plays a seed and returns the promises that were broken and, if any were, the trace of
-// the run. It must be called inside a synctest bubble.
+// the run. It must be called inside a synctest bubble, because ten minutes of faults would
+// otherwise take ten minutes.
 func Run(ctx context.Context, seed uint64, bug Bug) (broken []string, story string, err error) {
 	goroutines := inBubble()
 	w, err := newWorld(ctx, seed, bug)
@@ -101,10 +102,12 @@ func Run(ctx context.Context, seed uint64, bug Bug) (broken []string, story stri
 	for range 1 + w.rng.IntN(3) {
 		w.start(w.name())
 	}
+	// Two writers are the fewest whose commits can race for the same key.
 	for n := range 2 {
 		dice := w.fork()
 		writers.Go(func() { w.write(ctx, dice, n) })
 	}
+	// Writing ends before the world settles, because the lag can only reach zero then.
 	w.chaos()
 	stopWriting()
 	writers.Wait()
@@ -192,9 +195,11 @@ func (w *world) dice() *rand.Rand {
 	return rand.New(rand.NewPCG(w.diceSeed.Uint64(), w.diceSeed.Uint64()))
 }
 
-// name gives a process a name. There are few, so that some processes share one.
+// name gives a process a name. There are few, so that some processes share one, as they do
+// when a process is replaced before it has ended.
 func (w *world) name() string { return fmt.Sprintf("host-%c", 'a'+rune(w.rng.IntN(6))) }
 
+// markReady notes that the unit has leases. Every instance reports that, the first counts.
 func (w *world) markReady() { w.readyOnce.Do(func() { close(w.ready) }) }
 
 // isCalm reports that the faults have ended.
@@ -207,7 +212,7 @@ func (w *world) isCalm() bool {
 	}
 }
 
-// storm notes until when a fault goes on.
+// storm notes until when a fault goes on, because nothing can be asked of the fleet before.
 func (w *world) storm(until time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -248,6 +253,7 @@ func (w *world) commit(ctx context.Context, dice *rand.Rand, city, value string)
 		}
 		writes = append(writes, write)
 	}
+	// A write that is cut off could be in the store and not in the ledger.
 	results, err := w.orders.Commit(context.WithoutCancel(ctx), key, writes)
 	if err != nil {
 		return // a delete of a missing item refuses the batch
