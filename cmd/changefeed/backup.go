@@ -72,6 +72,8 @@ func (o *backupOptions) backup(cmd *cobra.Command, from, to string) error {
 	}
 	done := backedUp{Directory: to, Checked: !o.unchecked}
 	if !o.unchecked {
+		// The copy is checked, and not its source: it costs the server nothing, and a fault of
+		// the way is found too.
 		if err := (&checkOptions{}).checkCopy(cmd, to); err != nil {
 			return fmt.Errorf("%w; the copy is left in %s: the store that it was made of has the same violations", err, to)
 		}

@@ -90,7 +90,7 @@ func (o *checkOptions) check(cmd *cobra.Command, store string) (checked, error) 
 	return found, err
 }
 
-// write writes the report.
+// write writes the report. A check that failed writes no summary, because its error follows.
 func (o *checkOptions) write(w io.Writer, c checked) error {
 	if o.form.value == "json" {
 		return json.NewEncoder(w).Encode(c)

@@ -71,6 +71,7 @@ func (o *demoOptions) run(cmd *cobra.Command) (err error) {
 	if o.output.value == "json" {
 		out = cmd.ErrOrStderr()
 	}
+	// A store that the user named is kept, and the demo then says where it is.
 	found, err := demo.Play(cmd.Context(), dir, o.length, out, o.dir != "")
 	if err != nil {
 		return err
@@ -80,6 +81,7 @@ func (o *demoOptions) run(cmd *cobra.Command) (err error) {
 			return err
 		}
 	}
+	// Changes delivered twice are no failure: at least once is what is promised.
 	if found.Lost > 0 || found.OutOfOrder > 0 {
 		return fmt.Errorf("%d lost, %d out of order", found.Lost, found.OutOfOrder)
 	}

@@ -86,6 +86,7 @@ func (o *exportOptions) export(ctx context.Context, c *place.Container, to io.Wr
 			}
 		}
 	}
+	// Pull ends without an error when ctx does, and half an export must not look like a whole one.
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

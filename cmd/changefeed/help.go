@@ -71,6 +71,7 @@ func complete(cmd *cobra.Command) {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		// No values and no files is an answer too: a shell then offers nothing.
 		values := []string{}
 		switch v := f.Value.(type) {
 		case *choice:

@@ -107,6 +107,7 @@ func (o *importOptions) run(cmd *cobra.Command) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
+	// The input is opened first: a missing file must not leave an empty container behind either.
 	in, err := o.open(cmd.Context())
 	if err != nil {
 		return err
@@ -125,6 +126,7 @@ func (o *importOptions) run(cmd *cobra.Command) (err error) {
 	show := load.NewProgress(cmd.ErrOrStderr(), o.input, in)
 	o.retries.Say = show.Say
 	done, err := load.Documents(cmd.Context(), in, c, show, o.load)
+	// Also after an error the report says how far the import has come.
 	return cmp.Or(o.report(cmd.OutOrStdout(), done), err)
 }
 
@@ -148,6 +150,7 @@ func (o *importOptions) check() error {
 	case o.load.Writers < 1 || o.load.Writers > maxWriters:
 		return usage.Flag("writers", strconv.Itoa(o.load.Writers), fmt.Sprintf("1 to %d", maxWriters))
 	case filepath.Clean(o.load.Rejects) == filepath.Clean(o.input):
+		// To write the rejects would destroy the input.
 		return usage.Flag("rejects", o.load.Rejects, "another file than the input")
 	}
 	return nil

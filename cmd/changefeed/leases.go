@@ -73,7 +73,7 @@ With -o json, one object a line: of kind lease, instance, hole or document.` + a
 }
 
 // survey opens the lease container and reads its units; it deletes the unit that is doomed,
-// if any.
+// if any. No flag names the monitored containers: they are looked for beside the leases.
 func (p *placeFlags) survey(cmd *cobra.Command, a place.Address, doomed string) (units []unit.Unit, err error) {
 	o := place.NewOpener(p.account)
 	defer func() { err = cmp.Or(err, o.Close()) }()

@@ -124,6 +124,7 @@ func (o *partitionOptions) split(cmd *cobra.Command, c *place.Container) error {
 	if err != nil {
 		return err
 	}
+	// A wrong guess would change the container, so with several the partition must be named.
 	if o.id == "" && len(parts) == 1 {
 		o.id = parts[0].ID
 	}

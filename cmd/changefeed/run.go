@@ -144,6 +144,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	// One opener for both containers, because a second opening of the same store fails.
 	opener := place.NewOpener(o.account)
 	opener.Log = log
 	defer func() { err = cmp.Or(err, opener.Close()) }()
@@ -151,6 +152,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	// A container that retains nothing would fail at each read of all versions, for ever.
 	if err := monitored.Retains(o.feed.Mode); err != nil {
 		return err
 	}
@@ -158,6 +160,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	// The signals are watched beside the context: it ends with the first, and the second is for us.
 	ending := o.ending(cmd, log, p)
 	defer ending.watch()()
 	ctx, end := context.WithCancelCause(ctx)
@@ -167,6 +170,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 		defer o.endWhenHandled(ctx, end, monitored.Source, store)()
 	}
 	processor, err := changefeed.New(monitored.Source, store, p, o.feed)
+	// The processor names fields of its options; who called the command knows flags.
 	if wrong, ok := errors.AsType[*changefeed.OptionError](err); ok {
 		return usage.Flag(flagName(wrong.Field), wrong.Value, strings.Replace(wrong.Want, "Expiration", "--expiration", 1))
 	}
@@ -221,6 +225,7 @@ func endingHooks(end context.CancelCauseFunc) changefeed.Hooks {
 func (o *runOptions) check() error {
 	o.feed.Start = o.from.value
 	if o.mode.value == modeAll {
+		// Without its metadata a delete has nothing to show.
 		o.feed.Mode, o.form.Meta = changefeed.AllVersionsAndDeletes, true
 		if !o.from.value.IsNow() {
 			return usage.Flag("from", o.from.String(), "now with --mode all")
@@ -233,6 +238,7 @@ func (o *runOptions) check() error {
 		}
 		o.feed.Instance = name
 	}
+	// A later kill would come when the processor has given the handler up already.
 	if o.grace <= 0 || o.grace >= o.feed.Drain {
 		return usage.Flag("grace", o.grace.String(), fmt.Sprintf("more than 0s and less than --drain (%v)", o.feed.Drain))
 	}
@@ -295,7 +301,8 @@ func (o *runOptions) store(ctx context.Context, opener *place.Opener, at place.A
 	return store, err
 }
 
-// program is the handler.
+// program is the handler. A command that cannot be found is refused now, because no batch could
+// ever be handled.
 func (o *runOptions) program(cmd *cobra.Command, command []string) (*program.Handler, error) {
 	h, err := program.New(command, program.Options{
 		Meta: o.form.Meta, Grace: o.grace, Expiration: o.feed.Expiration, Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(),

@@ -53,6 +53,7 @@ func (o *runOptions) ending(cmd *cobra.Command, log *slog.Logger, p *program.Han
 
 // watch follows the signals of the process until the function that it returns is called.
 func (e *ending) watch() (stop func()) {
+	// Package signal does not wait for a reader: two signals at once need room for two.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	over := make(chan struct{})
@@ -84,6 +85,7 @@ func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
 			return
 		}
 	}
+	// Asked before the kill, because nothing is running after it.
 	cut := e.program.Running()
 	e.program.Kill()
 	text := fmt.Sprintf("ended at once; its leases are free in %v", e.expiration)

@@ -153,6 +153,7 @@ func (o *serveOptions) run(cmd *cobra.Command) (err error) {
 	db, err := docstore.OpenContext(cmd.Context(), o.db, docstore.Options{InMemory: o.db == "", NoSync: o.noSync})
 	switch {
 	case err != nil && cmd.Context().Err() != nil:
+		// That is the end which was asked for, and no failure.
 		log.Info("ended while the store was being opened")
 		return nil
 	case errors.Is(err, docstore.ErrInUse):
@@ -161,13 +162,15 @@ func (o *serveOptions) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = cmp.Or(err, db.Close()) }()
+	// A store that was killed is whole, but an operator should know that it was.
 	if found := db.Recovery(); found.Log != "" {
 		log.Info(found.String())
 	}
 	if err := o.retain(cmd.Context(), db, cmd.Flags().Changed("retention")); err != nil {
 		return err
 	}
-	webs, err := o.webs(cmd.Context()) // now that each request can be answered
+	// Only now can each request be answered, so only now may clients connect.
+	webs, err := o.webs(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -220,6 +223,7 @@ func (o *serveOptions) check() error {
 	case slices.Contains(o.readOnly, ""):
 		return usage.Flag("read-only-key", "empty", wantServeKey)
 	}
+	// Both addresses lead to the same store, so both have the same rules.
 	for _, f := range []struct{ flag, value string }{{"listen", o.listen}, {"dedicated-gateway", o.dedicated}} {
 		if f.flag == "dedicated-gateway" && f.value == "" {
 			continue
@@ -296,6 +300,7 @@ func (o *serveOptions) certificate() (cert tls.Certificate, path string, drop fu
 		}
 		return cert, "", drop, err
 	}
+	// The certificate stays with the store, so that clients who trust it still do after a restart.
 	dir := filepath.Join(o.db, tlsFolder)
 	if o.db == "" {
 		if dir, err = os.MkdirTemp("", "changefeed-tls-"); err != nil {

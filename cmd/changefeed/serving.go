@@ -25,7 +25,7 @@ type serving struct {
 	Store       string `json:"store,omitempty"`       // directory; none is memory
 }
 
-// tell writes how to connect.
+// tell writes how to connect: for programs with the key, for people with the emulator's only.
 func (o *serveOptions) tell(to io.Writer, all web.Sites, certificate string) error {
 	s := serving{Key: cosmosrest.EmulatorKey, Certificate: certificate}
 	if len(o.keys) > 0 {

@@ -144,6 +144,7 @@ func (o *tailOptions) tail(ctx context.Context, c *place.Container, mode changef
 			return fmt.Errorf("%w%s", err, goOn(places))
 		}
 		for i, change := range page.Changes {
+			// The source knows the position after a page, and none within.
 			next := ""
 			if i == len(page.Changes)-1 {
 				next = page.Next.Token
