@@ -179,6 +179,8 @@ type backupSum struct {
 	hash  hash.Hash32
 }
 
+// newBackupSum sums by the polynomial for which processors have an instruction, because every
+// byte of a backup goes through it.
 func newBackupSum() *backupSum {
 	return &backupSum{hash: crc32.New(crc32.MakeTable(crc32.Castagnoli))}
 }
@@ -190,6 +192,7 @@ func (s *backupSum) reading(name string, content io.Reader) io.Reader {
 	return io.TeeReader(content, s.hash)
 }
 
+// write ends the stream with the sum. It comes last, because only then is it known.
 func (s *backupSum) write(out *tar.Writer) error {
 	s.CRC = s.hash.Sum32()
 	text, err := json.Marshal(s)
@@ -203,6 +206,7 @@ func (s *backupSum) write(out *tar.Writer) error {
 	return err
 }
 
+// verify compares the files received with the sum at the end of the stream.
 func (s *backupSum) verify(last io.Reader) error {
 	var want backupSum
 	if err := json.NewDecoder(last).Decode(&want); err != nil {

@@ -79,6 +79,8 @@ func (c *Container) Changed() time.Time { return time.UnixMilli(c.layout.Load().
 // gets another resource id, so that clients with a cached id notice.
 func (c *Container) RID() string { return c.rid }
 
+// newContainer makes a container without its layout and head. What depends on its resource id
+// alone is computed here, because every answer needs it.
 func newContainer(db *DB, num uint32, rid string) *Container {
 	c := &Container{db: db, num: num, rid: rid, clock: newClock(), alarm: alarm{wake: db.wake}}
 	c.tallies = &tallies{c: c, cells: db.cells, rows: map[tallyAt]row{}, dirty: map[tallyAt]row{}}
@@ -193,6 +195,7 @@ func (c *Container) one(ctx context.Context, key changefeed.PartitionKey, w chan
 	return tx.item(), nil
 }
 
+// verb is the operation as an error names it.
 func verb(o changefeed.WriteOp) string {
 	return [...]string{"upsert", "create", "replace", "patch", "delete", "read"}[o]
 }

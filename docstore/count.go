@@ -27,6 +27,9 @@ func (c *Container) Pending(ctx context.Context, r changefeed.Range, from change
 	}
 }
 
+// pending counts in one state of the engine. The layout is compared after that state was
+// taken, because a layout that was replaced meanwhile may name other logs than the state has.
+// A partition without anything newer than the position costs nothing.
 func (m moment) pending(ctx context.Context, r changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (total changefeed.Backlog, err error) {
 	if err := m.c.usable(ctx); err != nil {
 		return total, err
@@ -227,6 +230,8 @@ func (k *counter) expired(ctx context.Context, n uint32, sel selection) (items i
 	return items, err
 }
 
+// expiredByIndex counts the documents of a log after an LSN that have expired and were not
+// deleted yet, by the index of expiries.
 func (k *counter) expiredByIndex(n uint32, after int64) (items int64, err error) {
 	it, err := k.view.cursor(tableKey(tableTTL, k.c.num, 0), ttlKey(k.c.num, k.now+1, "", "", ""))
 	if err != nil {

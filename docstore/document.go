@@ -142,6 +142,7 @@ func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", changefeed.ErrBadRequest, fmt.Sprintf(format, args...))
 }
 
+// checkSize refuses a text that is larger than a document can be.
 func checkSize(name string, text []byte) error {
 	if len(text) > maxDocument {
 		return fmt.Errorf("%w: %s has %d bytes: want at most %d", ErrTooLarge, name, len(text), maxDocument)

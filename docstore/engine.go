@@ -298,6 +298,7 @@ type view struct {
 	e *engine
 }
 
+// view takes the present state. The engine is not closed before its views are.
 func (e *engine) view() view {
 	if !e.use.enter() {
 		return view{}
@@ -328,6 +329,7 @@ func (v view) get(key []byte) ([]byte, bool, error) {
 	return slices.Clone(value), true, closer.Close()
 }
 
+// cursor walks the keys [from, to) of the view.
 func (v view) cursor(from, to []byte) (*cursor, error) {
 	if v.s == nil {
 		return nil, ErrClosed

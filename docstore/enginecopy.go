@@ -49,6 +49,8 @@ func (e *engine) copyFiles(ctx context.Context, visit func(name string, size int
 	return nil
 }
 
+// copyFile shows a staged file to visit. It reads past the guard, because a copy that cannot be
+// read is the backup's failure and not the store's.
 func (e *engine) copyFile(ctx context.Context, stage, name string, visit func(string, int64, io.Reader) error) (err error) {
 	file, err := e.guard.FS.Open(e.guard.PathJoin(stage, name))
 	if err != nil {

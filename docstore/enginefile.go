@@ -17,6 +17,7 @@ type guardedVital struct {
 	at, room int64 // of a log: how far it is written, and how far it has room
 }
 
+// newVital guards a file without which the store is nothing. Only logs get room in advance.
 func newVital(file vfs.File, g *guard, name string) *guardedVital {
 	return &guardedVital{File: file, g: g, name: name, log: strings.HasSuffix(name, ".log")}
 }
@@ -43,6 +44,8 @@ func (f *guardedVital) Sync() error { return f.sync(f.File.Sync) }
 // SyncData brings the file's bytes to the disk.
 func (f *guardedVital) SyncData() error { return f.sync(f.File.SyncData) }
 
+// sync breaks the guard after a failure, because it is not known what reached the disk, and a
+// second try could succeed without it.
 func (f *guardedVital) sync(do func() error) error {
 	if !f.g.frozen() {
 		f.g.must("sync", f.name, do())

@@ -58,6 +58,7 @@ const (
 	readPause    = 100 * time.Millisecond // after a failed read, which the engine may try again at once
 )
 
+// newGuard guards the files of a store that is being opened.
 func newGuard(fs vfs.FS, dir string) *guard {
 	g := &guard{FS: fs, dir: fs.PathDir(fs.PathJoin(dir, "x")), broken: make(chan struct{}), closing: make(chan struct{})}
 	g.opening.Store(true)
@@ -87,6 +88,7 @@ func (g *guard) err() error {
 	return nil
 }
 
+// frozen reports whether the guard is broken: then writes only pretend to be done.
 func (g *guard) frozen() bool { return g.failure.Load() != nil }
 
 // opened ends the time in which reads fail with the guard. From now on the guard calls
@@ -178,6 +180,7 @@ func named(verb, name string, err error) error {
 	return fmt.Errorf("%s %s: %w", verb, name, err)
 }
 
+// waitingOut records the error that is being waited out, nil when it has passed.
 func (g *guard) waitingOut(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

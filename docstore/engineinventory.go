@@ -88,6 +88,7 @@ func readInventory(fs vfs.FS, dir string) (f facts, found bool, err error) {
 	return f, true, nil
 }
 
+// inventorySum is the last line of an inventory: the checksum of those before.
 func inventorySum(text []byte) string {
 	return fmt.Sprintf("%08x\n", crc32.Checksum(text, castagnoli))
 }
@@ -258,12 +259,15 @@ func (fs inventoryFS) log(name string) (uint64, bool) {
 	return num, ok && fs.PathJoin(fs.inv.dir, fs.PathBase(name)) == fs.PathJoin(name)
 }
 
+// dropped takes a log that was removed out of the inventory.
 func (fs inventoryFS) dropped(name string) {
 	if num, ok := fs.log(name); ok {
 		fs.inv.dropped(num)
 	}
 }
 
+// noted adds a log that was opened to the inventory, and counts the bytes written to it. A log
+// that cannot be recorded is not used, because its loss would go unnoticed.
 func (fs inventoryFS) noted(name string, file vfs.File, err error) (vfs.File, error) {
 	num, ok := fs.log(name)
 	if err != nil || !ok {

@@ -75,6 +75,8 @@ func (m *manifest) edit(record []byte) error {
 	return nil
 }
 
+// field applies one field of a record. Those that say nothing about files are read only to get
+// past them. An unknown tag is an error, because its length is unknown too.
 func (m *manifest) field(r *reader, tag uint64) error {
 	switch tag {
 	case tagComparer:

@@ -87,6 +87,8 @@ func (w *wreck) newer(a, b version) bool {
 	return w.after(a.seq, a.file, b.seq, b.file)
 }
 
+// after orders two writes by their sequence numbers. Where the last level has lost them, the
+// younger file decides, which is a guess.
 func (w *wreck) after(seq, file, seq2, file2 uint64) bool {
 	if w.guess && (seq == 0 || seq2 == 0) {
 		return file > file2
@@ -114,6 +116,7 @@ func (s *source) next() (err error) {
 	return err
 }
 
+// logVersions yields the writes of all logs, which are sorted, up to a key.
 func logVersions(writes []version, to []byte) iter.Seq2[version, error] {
 	return func(yield func(version, error) bool) {
 		for _, v := range writes {
@@ -159,6 +162,8 @@ func (w *wreck) hole(s lostSpan) {
 	}
 }
 
+// tableIterator walks the keys [from, to) of a table by itself, without the engine that the
+// table belongs to.
 func tableIterator(r *sstable.Reader, from, to []byte) (sstable.Iterator, error) {
 	return r.NewPointIter(life{}, sstable.IterOptions{
 		Lower: from, Upper: to, FilterBlockSizeLimit: sstable.NeverUseFilterBlock,

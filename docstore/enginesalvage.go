@@ -265,6 +265,7 @@ func (w *wreck) batch(record []byte, file uint64) error {
 	}
 }
 
+// firstLine is an error of the engine without its stack and prefixes, for a list of losses.
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	for _, prefix := range []string{"pebble: ", "pebble/table: ", "file 000000: "} { // the engine does not know it here

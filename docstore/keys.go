@@ -168,11 +168,14 @@ func splitNumber(tail []byte) (uint32, error) {
 	return binary.BigEndian.Uint32(tail), nil
 }
 
+// docKey is the key of a document in the primary index. The documents of a range of effective
+// partition keys lie together, and within it those of a partition key.
 func docKey(cont uint32, epk, pk, id string) []byte {
 	key := tableKey(tableDoc, cont, len(epk)+len(pk)+len(id)+2)
 	return appendDoc(key, epk, pk, id)
 }
 
+// appendDoc ends epk and pk with a zero byte, which neither contains; the id needs no end.
 func appendDoc(key []byte, epk, pk, id string) []byte {
 	key = append(append(key, epk...), 0)
 	key = append(append(key, pk...), 0)
@@ -189,6 +192,8 @@ func splitDoc(tail []byte) (epk, pk, id []byte, err error) {
 	return epk, pk, id, nil
 }
 
+// idKey is the key of a document in the index by id, for containers whose ids are looked up
+// without a partition key.
 func idKey(cont uint32, id, epk, pk string) []byte {
 	key := tableKey(tableID, cont, len(epk)+len(pk)+len(id)+2)
 	key = append(append(key, id...), 0)
@@ -207,6 +212,8 @@ func splitID(tail []byte) (id, epk, pk []byte, err error) {
 	return tail[:i], tail[i+1 : j], tail[j+1:], nil
 }
 
+// uniqueKey is the key of a value of a unique key. The partition key comes first, because
+// uniqueness holds within one.
 func uniqueKey(cont uint32, index int, epk, pk, value string) []byte {
 	key := tableKey(tableUnique, cont, len(epk)+len(pk)+len(value)+3)
 	return appendDoc(append(key, byte(index)), epk, pk, value)
@@ -221,6 +228,8 @@ func splitUnique(tail []byte) (index int, epk, pk, value []byte, err error) {
 	return int(tail[0]), epk, pk, value, err
 }
 
+// ttlKey is the key of a document in the index of expiries. The expiry comes first, so that
+// the sweeper finds what is due at the beginning.
 func ttlKey(cont uint32, expiry int64, epk, pk, id string) []byte {
 	key := tableKey(tableTTL, cont, len(epk)+len(pk)+len(id)+10)
 	return appendDoc(binary.BigEndian.AppendUint64(key, uint64(expiry)), epk, pk, id)
@@ -243,6 +252,7 @@ func logKey(table byte, cont uint32, a addr) []byte {
 
 const addrSize = 4 + 8 + 2
 
+// appendAddr appends the address of a version, in the order in which a log is read.
 func appendAddr(b []byte, a addr) []byte {
 	b = binary.BigEndian.AppendUint32(b, a.log)
 	b = binary.BigEndian.AppendUint64(b, uint64(a.lsn))
@@ -277,6 +287,8 @@ type tallyAt struct {
 	row int64
 }
 
+// tallyKey is the key of a row of tallies. The rows of a log follow each other by LSN, so a
+// backlog is one walk from a row on.
 func tallyKey(cont uint32, at tallyAt) []byte {
 	key := binary.BigEndian.AppendUint32(tableKey(tableTally, cont, 4+8), at.log)
 	return binary.BigEndian.AppendUint64(key, uint64(at.row))
@@ -301,6 +313,7 @@ func after(prefix []byte) []byte {
 	return nil
 }
 
+// encode makes the value of the primary index; decodeSlot reads it.
 func (p *slot) encode() []byte {
 	b := appendAddr(make([]byte, 0, addrSize+24+len(p.etag)), p.addr)
 	b = binary.AppendUvarint(b, uint64(p.time))
@@ -338,6 +351,8 @@ func decodeSlot(b []byte) (slot, error) {
 	return p, nil
 }
 
+// encode makes the bytes of a version in a log; decodeEntry reads them. The body comes last and
+// has no length, because the record has one.
 func (e *entry) encode() []byte { return append(e.head(e.body), e.body...) }
 
 // head returns the fields of an entry before its body, with room for more.
@@ -365,6 +380,7 @@ func peekEntry(b []byte) (op entryOp, epk []byte, err error) {
 	return op, epk, nil
 }
 
+// beginEntry reads operation and epk, and returns the reader of the fields after them.
 func beginEntry(b []byte) (op entryOp, epk []byte, rest reader) {
 	if len(b) == 0 {
 		return 0, nil, reader{bad: true}

@@ -185,6 +185,8 @@ type logRecord struct {
 	Range changefeed.Range
 }
 
+// encode makes the record of a container. Logs are sorted, so that equal layouts have equal
+// records.
 func (l *layout) encode(rid string) ([]byte, error) {
 	r := record{
 		Spec: l.spec, RID: rid, Next: l.next, Floor: l.floor, Purged: l.purged, Drain: l.drain, Marked: l.marked,
@@ -200,6 +202,8 @@ func (l *layout) encode(rid string) ([]byte, error) {
 	return json.Marshal(r)
 }
 
+// decodeLayout reads a record that encode made. Fields that older versions did not write are
+// zero, which means that their subject is not there yet.
 func decodeLayout(b []byte) (l *layout, rid string, err error) {
 	var r record
 	if err := json.Unmarshal(b, &r); err != nil {

@@ -173,6 +173,8 @@ func exact(etag string) string {
 	return etag
 }
 
+// write stores a record as a document of the .NET processor, and returns it as stored, because
+// the next write needs its ETag.
 func (s *Leases) write(ctx context.Context, op changefeed.WriteOp, record changefeed.Record) (changefeed.Record, error) {
 	doc, err := leasedoc.Marshal(s.prefix, s.path, record)
 	if err != nil {
@@ -241,6 +243,7 @@ func (s *Leases) Follow(ctx context.Context, cursor string) ([]changefeed.Record
 // its work.
 const followGather = 300 * time.Millisecond
 
+// gather waits for followGather, unless ctx or the store ends before.
 func (s *Leases) gather(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, followGather, errGathered)
 	defer cancel()

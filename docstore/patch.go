@@ -51,6 +51,8 @@ func patchTouches(ops []changefeed.PatchOp, path pkey.Path) bool {
 	})
 }
 
+// pointerTouches reports whether a change at a pointer can change the value at a path: if
+// either leads through the other.
 func pointerTouches(pointer string, path pkey.Path) bool {
 	p, err := parsePointer(pointer)
 	if err != nil {

@@ -103,7 +103,7 @@ func (m moment) read(ctx context.Context, r changefeed.Range, from changefeed.Po
 }
 
 func tooOld(l *layout, lsn int64) error {
-	return fmt.Errorf("%w: LSN %d of container %q, whose versions begin behind %d", changefeed.ErrTooOld, lsn, l.spec.ID, l.floor)
+	return fmt.Errorf("%w: LSN %d of container %q, whose versions begin after %d", changefeed.ErrTooOld, lsn, l.spec.ID, l.floor)
 }
 
 // choose returns the partition that a read is about.

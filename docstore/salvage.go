@@ -61,6 +61,7 @@ func Salvage(ctx context.Context, dir string, visit func(container string, item 
 	return salvage(ctx, realDisk, filepath.Clean(dir), visit)
 }
 
+// salvage is [Salvage] in a file system. The steps build on each other in this order.
 func salvage(ctx context.Context, fs filesystem, dir string, visit func(container string, item Item) error) (found *Salvaged, err error) {
 	unlock, err := lockIfThere(fs, dir)
 	if err != nil {
@@ -93,6 +94,7 @@ type salvager struct {
 	absent  []MissingItem
 }
 
+// salvaged is a container of which something is left.
 type salvaged struct {
 	SalvagedContainer
 	layout *layout // nil where it is lost

@@ -85,6 +85,8 @@ func (g *group) tally(w batch) error {
 	return nil
 }
 
+// add counts n more versions at an address, or fewer. While the tallies of a store of before
+// are being counted, changes are kept apart and added at the end.
 func (t *tallies) add(at addr, n int64) error {
 	number, cell := t.cells.row(at.lsn)
 	key := tallyAt{at.log, number}

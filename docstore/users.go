@@ -23,6 +23,7 @@ func (u *users) enter() bool {
 	return false
 }
 
+// leave ends a use. Whoever is last after end wakes it.
 func (u *users) leave() {
 	if u.n.Add(-1) != noMore {
 		return
