@@ -16,7 +16,7 @@ import (
 //   - a position that is stored covers only changes that are done: handled without an
 //     error or, with checkpoints by hand, covered by one
 //   - what a held lease is written with is what its model says: how far the changes are done
-//     without a gap, and how often the batch behind that has failed
+//     without a gap, and how often the batch after that has failed
 //   - a lease is read on only when as much is stored as the options want
 //   - nothing that is stored as done is handed over again
 //

@@ -146,7 +146,7 @@ func TestAnImportIntoAnAccountGoesOnWhereItStopped(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(errs.String(), "going on behind line ") {
+	if !strings.Contains(errs.String(), "going on after line ") {
 		t.Errorf("said %q, want that it goes on", errs)
 	}
 	if n := strings.Count(command(t, "export", "cosmos:shop/orders"), "\n"); n != 6000 {

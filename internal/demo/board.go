@@ -31,6 +31,7 @@ const (
 	smoothing  = 0.4 // the weight of the newest rate
 )
 
+// newBoard makes a board that is drawn often in a terminal, and seldom where each look is a line.
 func newBoard(d *performance) *board {
 	b := &board{d: d, every: plainEvery, last: time.Now(), rates: map[string]float64{}}
 	if d.screen.live() {
@@ -64,6 +65,7 @@ type row struct {
 	p50, p99    float64
 }
 
+// rows are the instances, killed ones included: their leases are what the others wait for.
 func (b *board) rows(lags []changefeed.Lag) (rows []row) {
 	now := time.Now()
 	spent := now.Sub(b.last).Seconds()
@@ -79,6 +81,7 @@ func (b *board) rows(lags []changefeed.Lag) (rows []row) {
 			}
 		}
 		m := b.d.ledger.Take(i.Name())
+		// Batches come in bursts, so an unsmoothed rate would flicker.
 		b.rates[i.Name()] += smoothing * (float64(m.Handled)/spent - b.rates[i.Name()])
 		r.rate, r.p50, r.p99 = b.rates[i.Name()], fleet.Quantile(m.Waits, 0.5), fleet.Quantile(m.Waits, 0.99)
 		rows = append(rows, r)
@@ -106,6 +109,8 @@ func summary(head string, rows []row) string {
 	return head + "; leases: " + strings.Join(hosts, ", ")
 }
 
+// table lays out the board. On a narrow terminal the bars go first, because they only repeat a
+// figure.
 func (b *board) table(rows []row, lags []changefeed.Lag) []line {
 	bar := rateBar
 	if room := b.d.screen.Room(); room > 0 {

@@ -100,6 +100,7 @@ func (d *performance) run(ctx context.Context, dir string) (found Findings, err 
 	if err := cmp.Or(d.play(ctx), d.screen.unread()); err != nil {
 		return found, errors.Join(err, d.fleet.Stop())
 	}
+	// A demo that was ended early is judged all the same.
 	if err := d.audit(context.WithoutCancel(ctx)); err != nil {
 		return found, errors.Join(err, d.fleet.Stop())
 	}

@@ -84,7 +84,7 @@ func resume(in *os.File, to *place.Container, show *Progress, o Options) (*mark,
 	if _, err := in.Seek(m.Place.Offset, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("go on with input: %w", err)
 	}
-	show.Say("going on behind line %d of an interrupted import; --restart begins anew", m.Place.Line)
+	show.Say("going on after line %d of an interrupted import; --restart begins anew", m.Place.Line)
 	return m, nil
 }
 

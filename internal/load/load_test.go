@@ -160,7 +160,7 @@ func TestAnImportThatWasInterruptedGoesOnWhereItStopped(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "100 of 1000 documents were refused") {
 		t.Errorf("got error %v, want one that counts all rejects", err)
 	}
-	if want := fmt.Sprintf("going on behind line %d of an interrupted import", m.Place.Line); !strings.Contains(said, want) {
+	if want := fmt.Sprintf("going on after line %d of an interrupted import", m.Place.Line); !strings.Contains(said, want) {
 		t.Errorf("said %q, want %q", said, want)
 	}
 	if want := (Result{Imported: 450, Before: 450, Rejected: 100, Rejects: s.rejects}); done != want {

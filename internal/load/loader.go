@@ -51,6 +51,8 @@ const (
 	maxCrowdBytes = 1 << 20 // stores take 2 MB with all that they add
 )
 
+// newLoader makes a lane for each writer. The seed of the hash is random, so that no input can
+// send all its keys through one lane.
 func newLoader(c *place.Container, writers int) *loader {
 	l := &loader{
 		to: c, paths: keyPaths(c.Paths),
@@ -96,6 +98,7 @@ func (l *loader) dispatch(ctx context.Context, s *splitter) error {
 			return err
 		}
 		j := &job{record: r, refusal: r.err, done: make(chan struct{})}
+		// The order comes before the lane: a job that is written must be one that is waited for.
 		select {
 		case l.order <- j:
 		case <-ctx.Done():
@@ -109,6 +112,7 @@ func (l *loader) dispatch(ctx context.Context, s *splitter) error {
 		select {
 		case l.lanes[maphash.String(l.seed, string(j.key))%uint64(len(l.lanes))] <- j:
 		case <-ctx.Done():
+			// It is in the order already, where somebody waits for it.
 			j.failure = context.Cause(ctx)
 			close(j.done)
 		}
@@ -230,7 +234,7 @@ func (l *loader) write(ctx context.Context, jobs []*job) {
 }
 
 // commit writes jobs in one transaction. When it is refused because of one of them, it returns the index of that one;
-// else a number below zero.
+// else a number below zero. All are upserts, so to write them again after an error does no harm.
 func (l *loader) commit(ctx context.Context, jobs []*job) (refused int, err error) {
 	writes := make([]changefeed.Write, len(jobs))
 	for i, j := range jobs {

@@ -97,6 +97,7 @@ func (p *Progress) Say(format string, args ...any) {
 	fmt.Fprintln(p.w, terminal.Wrap(fmt.Sprintf(format, args...), 0, p.Room(), 2))
 }
 
+// clear removes the bar, so that a line can stand in its place.
 func (p *Progress) clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,6 +107,7 @@ func (p *Progress) clear() {
 	}
 }
 
+// draw shows the present state: in place in a terminal, else as a line of its own.
 func (p *Progress) draw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

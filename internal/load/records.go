@@ -198,6 +198,8 @@ func (s *splitter) more() bool {
 	if s.failed != nil {
 		return false
 	}
+	// A new buffer, never the beginning of the old one: texts that were cut out of it are on
+	// their way.
 	if cap(s.buf)-len(s.buf) < readSize/2 {
 		s.buf = append(make([]byte, 0, 2*len(s.buf)+readSize), s.buf...)
 	}

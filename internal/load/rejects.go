@@ -39,6 +39,8 @@ func (t *tally) add(j *job) error {
 	return t.save()
 }
 
+// refuse keeps a record that cannot be a document. The first few are shown, so that a mistake in
+// all of them is seen before the import is over.
 func (t *tally) refuse(j *job) error {
 	t.mark.Rejected++
 	switch {
@@ -88,6 +90,8 @@ type reject struct {
 	Bytes   int64  `json:"bytes,omitempty"`  // of the text, when it is not all there
 }
 
+// add appends a record. A text that is no UTF-8 is written in base64, because JSON would replace
+// its bytes, and people want them back.
 func (f *rejectFile) add(j *job) error {
 	if err := f.open(); err != nil {
 		return err
@@ -130,6 +134,7 @@ func (f *rejectFile) open() (err error) {
 	return nil
 }
 
+// sync brings the rejects to the disk, before a mark says that they are kept.
 func (f *rejectFile) sync() error {
 	if f.file == nil {
 		return nil

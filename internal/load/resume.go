@@ -93,7 +93,8 @@ func (m *mark) reset() {
 	m.Place, m.Imported, m.Rejected, m.Rejects = point{}, 0, 0, 0
 }
 
-// save stores the mark, whole or not at all.
+// save stores the mark, whole or not at all. It does not wait for the disk: an older mark, or one
+// that a power loss has cut, only means that documents are written again.
 func (m *mark) save() error {
 	if m.path == "" || m.Place.Offset == 0 {
 		return nil

@@ -62,6 +62,7 @@ func plainString(key string) (string, bool) {
 // absent value. Objects and arrays cannot be part of a key, nor numbers that no float64
 // holds.
 func Of(paths []Path, values [][]byte) (changefeed.PartitionKey, error) {
+	// Most keys are short: their text is made on the stack, and allocated once.
 	var short [128]byte
 	key := append(short[:0], '[')
 	for i, p := range paths {
@@ -94,7 +95,7 @@ func Loose(paths []Path, values [][]byte) changefeed.PartitionKey {
 		if value == nil || value[0] == '{' || value[0] == '[' {
 			values[i] = nil
 		} else if _, err := AppendScalar(nil, value); err != nil {
-			values[i] = nil
+			values[i] = nil // a number that no float64 holds
 		}
 	}
 	key, _ = Of(paths, values)

@@ -80,7 +80,8 @@ func (p *parser) skip(c byte) bool {
 	return true
 }
 
-// component reads one value, and writes it in its one form.
+// component reads one value, and writes it in its one form. A word ends at a comma, a bracket or
+// space, so that a wrong one is refused whole.
 func (p *parser) component() bool {
 	if p.skip('"') {
 		s, ok := p.str()

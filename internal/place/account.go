@@ -65,6 +65,7 @@ func (f Settings) find(a Address) (credentials, error) {
 		key = ""
 	}
 	c := credentials{cmp.Or(a.endpoint, endpoint), cmp.Or(f.Key, key)}
+	// Nothing but an emulator listens there, so its key is no secret that could leak.
 	if c.key == "" && IsLoopback(c.Endpoint) {
 		c.key = cosmosrest.EmulatorKey
 	}
@@ -95,6 +96,8 @@ func sameHost(one, other string) bool {
 	return a != "" && a == b
 }
 
+// hostPort is host and port of a URL, also of one that leaves the port to its scheme: the
+// service's own connection strings name the port, and people do not.
 func hostPort(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" {
@@ -189,6 +192,8 @@ func (f Settings) transport() (*http.Client, error) {
 		}
 		t.TLSClientConfig = &tls.Config{RootCAs: roots}
 	}
+	// A redirect is not followed, because the signature of a request is for this server and must
+	// reach no other.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &http.Client{Transport: t, CheckRedirect: stay}, nil
 }

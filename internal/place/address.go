@@ -30,6 +30,7 @@ func Parse(field, text string) (Address, error) {
 	a := Address{Field: field, Given: text}
 	switch {
 	case ok && scheme == "docstore":
+		// The last one: a directory may have it in its name, a container may not.
 		i := strings.LastIndexByte(rest, '#')
 		if i <= 0 {
 			break
@@ -62,7 +63,8 @@ func ParseName(text string) (database, container string, ok bool) {
 	return parts[0], parts[1], parts[0] != "" && parts[1] != ""
 }
 
-// parseURL reads scheme://host/database/container.
+// parseURL reads scheme://host/database/container. A user or a query in it would be ignored
+// silently, so both are refused.
 func (a *Address) parseURL(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {

@@ -26,6 +26,7 @@ const (
 	maxReply    = 16 << 20 // bytes
 )
 
+// apiVersion is the version that Microsoft's SDKs send, which is therefore the best tried.
 const apiVersion = "2020-07-15"
 
 // callError is the answer of an account that refuses.
@@ -141,7 +142,8 @@ func (a *Account) sign(ctx context.Context, payload string) (string, error) {
 	return url.QueryEscape("type=master&ver=1.0&sig=" + base64.StdEncoding.EncodeToString(mac.Sum(nil))), nil
 }
 
-// refusalOf is the reason in the body of a refusal.
+// refusalOf is the reason in the body of a refusal: its first line, because the rest is ids and
+// addresses within the service. Some messages are JSON in text.
 func refusalOf(body []byte) string {
 	var refusal struct{ Message string }
 	if json.Unmarshal(body, &refusal) != nil || refusal.Message == "" {

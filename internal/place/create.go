@@ -26,12 +26,14 @@ type properties struct {
 	Policy       *feedPolicy  `json:"changeFeedPolicy,omitempty"`
 }
 
+// keyOfAccount is a partition key definition on the wire.
 type keyOfAccount struct {
 	Paths   []string `json:"paths"`
 	Kind    string   `json:"kind"`
 	Version int      `json:"version"`
 }
 
+// feedPolicy is how long a container keeps all versions, in whole minutes.
 type feedPolicy struct {
 	Minutes int `json:"retentionDuration"`
 }
@@ -49,7 +51,8 @@ func (a *Account) spec(ctx context.Context, at Address) (s docstore.ContainerSpe
 	return s, nil
 }
 
-// create makes a container, and the database that it is to be in.
+// create makes a container, and the database that it is to be in. A conflict is no error,
+// because another import may make the same at this moment.
 func (a *Account) create(ctx context.Context, at Address, s docstore.ContainerSpec) error {
 	var made struct{}
 	err := a.call(ctx, http.MethodPost, nil, "dbs", map[string]string{"id": at.Database}, &made)

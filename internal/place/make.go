@@ -54,6 +54,8 @@ func (o *Opener) makeStore(ctx context.Context, a Address, w Wanted) (*docstore.
 	return db, nil
 }
 
+// rehearse makes the container in memory, because a wrong definition must not leave a store
+// behind.
 func (w Wanted) rehearse(ctx context.Context, a Address) (err error) {
 	db, err := docstore.Open("", docstore.Options{InMemory: true})
 	if err != nil {
@@ -90,6 +92,8 @@ func (w Wanted) in(ctx context.Context, a Address, db *docstore.DB) (*docstore.C
 	return c, err
 }
 
+// keyless is the error of a new container for which no partition key was given: there is no
+// default that would be right, and it cannot be changed later.
 func keyless(a Address) error {
 	return usage.Error{Err: fmt.Errorf("--pk is missing: container %q is new, so its partition key path is needed, as in --pk /city", a.Name())}
 }
@@ -109,6 +113,7 @@ func (w Wanted) agrees(a Address, has docstore.ContainerSpec) error {
 	return nil
 }
 
+// seconds is a time to live as --ttl shows it.
 func seconds(ttl *int) string {
 	if ttl == nil {
 		return "off"
@@ -164,6 +169,7 @@ func (w Wanted) cut(ctx context.Context, c *Container, isNew bool) error {
 	if !isNew && len(parts) != w.Spec.Ranges {
 		return usage.Flag("ranges", strconv.Itoa(w.Spec.Ranges), fmt.Sprintf("%d, which container %q has, or another container", len(parts), c.Address.Name()))
 	}
+	// From left to right: the last partition always holds the edges that are still to be cut.
 	for i := 1; isNew && i < w.Spec.Ranges; i++ {
 		at := changefeed.FullRange().Cut(w.Spec.Ranges)[i].Min
 		if parts, err = c.Split(ctx, parts[len(parts)-1].ID, at); err != nil {

@@ -81,6 +81,7 @@ func idleRecords(ctx context.Context, u Unit, name string) ([]changefeed.Record,
 		records = slices.DeleteFunc(records, func(l changefeed.Record) bool { return !strings.HasPrefix(l.ID, name+".") })
 	}
 	for _, l := range records {
+		// A second more, because stores keep whole seconds.
 		allowed := cmp.Or(l.Expiration, silence) + time.Second
 		busy := l.Owner != "" && l.State != changefeed.StateRetired && now.Sub(l.Updated) <= allowed
 		if busy || l.Kind == changefeed.KindLock && now.Sub(l.Updated) <= silence {
@@ -91,7 +92,7 @@ func idleRecords(ctx context.Context, u Unit, name string) ([]changefeed.Record,
 	return records, nil
 }
 
-// deletedAfter orders the kinds in which records are deleted.
+// deletedAfter orders the kinds in which records are deleted: the marker last, see [Delete].
 func deletedAfter(k changefeed.Kind) int {
 	if k == changefeed.KindInfo {
 		return 1

@@ -220,7 +220,7 @@ func describe(l changefeed.Record, now time.Time) Row {
 		r.note("its new owner begins in %v, when the last one must have stopped", l.Fence.Sub(now).Round(time.Second))
 	}
 	if l.Attempts > 0 {
-		r.note("the batch behind its position has failed %d times", l.Attempts)
+		r.note("the batch after its position has failed %d times", l.Attempts)
 	}
 	return r
 }
@@ -243,7 +243,7 @@ func (s few) List(context.Context) ([]changefeed.Record, time.Time, error) {
 func (r *Row) estimate(ctx context.Context, source changefeed.Source, markers []changefeed.Record, now time.Time) {
 	l := r.record
 	if errors.Is(l.Err, leasedoc.ErrJava) {
-		l.Err = nil // what an estimate needs of it could be read
+		l.Err = nil // its range and position could be read, and an estimate needs no more
 	}
 	lags, err := changefeed.Estimate(ctx, source, few{records: append(markers[:len(markers):len(markers)], l), now: now})
 	if err == nil && len(lags) > 0 {

@@ -112,7 +112,7 @@ func TestWhatIsOddAboutALeaseIsNoted(t *testing.T) {
 		}, "owned by a processor of another make"},
 		{"failing", func(t *testing.T, o office) {
 			o.lease(t, "-FF", func(l *changefeed.Record) { l.Attempts = 7 })
-		}, "the batch behind its position has failed 7 times"},
+		}, "the batch after its position has failed 7 times"},
 		{"handed over", func(t *testing.T, o office) {
 			o.lease(t, "-FF", func(l *changefeed.Record) { l.Fence = time.Now().Add(time.Hour) })
 		}, "its new owner begins in"},
