@@ -32,6 +32,7 @@ func (c *Counts) Committer(inner changefeed.Committer) changefeed.Committer {
 	return wrapCommitter(inner, c.around)
 }
 
+// around counts a call before it is made: one that fails costs a request too.
 func (c *Counts) around(_ context.Context, call Call, do func() error) error {
 	c.mu.Lock()
 	if c.calls == nil {

@@ -49,6 +49,8 @@ func (f Faults) Committer(c changefeed.Committer) changefeed.Committer {
 	return wrapCommitter(c, f.around)
 }
 
+// around makes the call, or not, as its fault says. A caller that goes away while the reply is on
+// its way has an error, although the call took effect: as in a network.
 func (f Faults) around(ctx context.Context, c Call, call func() error) error {
 	fault := f(c)
 	if err := wait(ctx, fault.Delay); err != nil {

@@ -27,6 +27,8 @@ type leaseCase struct {
 	test  func(d *leaseTest)
 }
 
+// run runs the case, unless the store lacks an ability that it needs. An ability that the harness
+// denies and the store has is an error, because its tests would be left out silently.
 func (c leaseCase) run(t *testing.T, h Harness) {
 	if !h.has(t, c.needs) {
 		return
@@ -58,6 +60,7 @@ type leaseTest struct {
 
 func (d *leaseTest) pass(p time.Duration) { d.Helper(); d.h.pass(d.T, p) }
 
+// create creates a record, and expects all that was written in the answer.
 func (d *leaseTest) create(l changefeed.Record) changefeed.Record {
 	d.Helper()
 	created, err := d.store.Create(d.Context(), l)
@@ -68,6 +71,7 @@ func (d *leaseTest) create(l changefeed.Record) changefeed.Record {
 	return created
 }
 
+// update replaces a record, and expects all that was written in the answer.
 func (d *leaseTest) update(l changefeed.Record) changefeed.Record {
 	d.Helper()
 	updated, err := d.store.Update(d.Context(), l)
@@ -92,6 +96,8 @@ func (d *leaseTest) list() map[string]changefeed.Record {
 	return records
 }
 
+// listed returns the records by kind and token, which together name a record, and the store's
+// time, by which expiry is judged.
 func (d *leaseTest) listed() (map[string]changefeed.Record, time.Time) {
 	d.Helper()
 	records, now, err := d.store.List(d.Context())

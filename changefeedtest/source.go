@@ -48,6 +48,7 @@ func (c containerCase) long() containerCase {
 	return c
 }
 
+// run runs the case on a container of its own, unless the store lacks an ability that it needs.
 func (c containerCase) run(t *testing.T, h Harness) {
 	if !h.has(t, c.needs) {
 		return
@@ -225,6 +226,7 @@ func (s *containerTest) whole() changefeed.Range {
 	return s.only().Range
 }
 
+// only returns the single partition of a container that has not been split.
 func (s *containerTest) only() changefeed.Partition {
 	s.Helper()
 	parts := s.partitions()

@@ -86,6 +86,8 @@ func (s source) Read(ctx context.Context, r changefeed.Range, from changefeed.Po
 	return onlyGood(page, err)
 }
 
+// waiter, counter and follower are the optional abilities, each by itself, because a wrapper must
+// have exactly those of its store.
 type waiter struct {
 	waiter changefeed.Waiter
 	around around

@@ -46,6 +46,7 @@ type regions struct {
 	down      map[string]time.Time // failed hosts, and until when they come last
 }
 
+// newRegions knows no account yet.
 func newRegions(preferred []string) *regions {
 	a := &regions{gate: make(chan struct{}, 1), down: map[string]time.Time{}}
 	for _, name := range preferred {
@@ -65,6 +66,8 @@ func (a *regions) current() (known *account, fresh bool) {
 	return a.known, a.known != nil && time.Now().Before(a.due)
 }
 
+// isMultiWrite reports whether every region takes writes. As long as the account has not been
+// read it is false, because a region that takes none would refuse.
 func (a *regions) isMultiWrite() bool {
 	known, _ := a.current()
 	return known != nil && known.multiWrite

@@ -231,6 +231,7 @@ func (c *Container) metadata(page *rawjson.Scanner, text []byte) (ch changefeed.
 	return ch
 }
 
+// opOf reads an operation. A name that is not known counts as an upsert, which promises least.
 func opOf(name string) changefeed.Op {
 	switch strings.ToLower(name) {
 	case "create":

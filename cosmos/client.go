@@ -105,6 +105,8 @@ func parseConnection(connection string) (endpoint, key string, err error) {
 	return endpoint, key, nil
 }
 
+// newClient makes a client without asking the account. A user agent that no header can hold is
+// refused here, because it would spoil every request.
 func newClient(endpoint string, credential Credential, o Options) (*Client, error) {
 	at, err := parseEndpoint(endpoint)
 	if err != nil {
@@ -134,6 +136,8 @@ func newClient(endpoint string, credential Credential, o Options) (*Client, erro
 	return c, nil
 }
 
+// parseEndpoint reads the address of an account. A user or a query in it is refused, because
+// nothing of either would be sent.
 func parseEndpoint(endpoint string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimRight(strings.TrimSpace(endpoint), "/"))
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.User != nil {
@@ -152,6 +156,8 @@ const (
 	pingTimeout  = 10 * time.Second
 )
 
+// ownTransport is the transport of a client whose options have none, and the function that ends
+// its idle connections. It follows no redirect, because a signature is for one server.
 func ownTransport() (policy.Transporter, func()) {
 	t := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext,

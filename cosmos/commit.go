@@ -31,6 +31,7 @@ func (c *Container) Commit(ctx context.Context, key changefeed.PartitionKey, wri
 	return results, nil
 }
 
+// commit checks the writes before it sends them, so that an error names the write that is wrong.
 func (c *Container) commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
 	if len(writes) == 0 || len(writes) > maxWrites {
 		return nil, badRequest("batch has %d writes: want 1 to %d", len(writes), maxWrites)
@@ -81,6 +82,8 @@ func (o operation) refused(i int, w changefeed.Write, err error) error {
 	return &changefeed.WriteError{Index: i, Write: w, Err: err}
 }
 
+// operation is a write in the form of a batch, which names the item of a replace beside its body.
+// After an error it has the id, for the error's text.
 func (c *Container) operation(key string, w changefeed.Write) (operation, error) {
 	op := operation{OperationType: w.Op.String(), ID: w.ID, IfMatch: w.IfMatch}
 	switch w.Op {
@@ -140,6 +143,7 @@ func (c *Container) checkItem(key string, w changefeed.Write) (id string, err er
 	return id, checkID(id)
 }
 
+// checkID refuses an id that no item can have.
 func checkID(id string) error {
 	if id == "" || len(id) > maxIDBytes || !utf8.ValidString(id) {
 		return badRequest("id is %.60q, of %d bytes: want UTF-8 of 1 to %d bytes", id, len(id), maxIDBytes)
@@ -157,6 +161,8 @@ type result struct {
 	ResourceBody json.RawMessage
 }
 
+// parseResults reads the answer of a batch. Of a refused batch the service answers every write:
+// those that only failed with it have status 424, and the one that did not is the reason.
 func parseResults(a *answer, operations []operation, writes []changefeed.Write) ([]changefeed.Result, error) {
 	var said []result
 	if err := json.Unmarshal(a.body, &said); err != nil {

@@ -42,6 +42,8 @@ type signer interface {
 	sign(ctx context.Context, method string, at resource, date string) (string, error)
 }
 
+// signer checks the key, so that a wrong one is an error of Open and not of every request. The
+// scope of a token is the account's host, without a port.
 func (c Credential) signer(endpoint *url.URL) (signer, error) {
 	if c.token != nil {
 		scope := endpoint.Scheme + "://" + endpoint.Hostname() + "/.default"
@@ -75,6 +77,8 @@ type tokenSigner struct {
 // replacement does no harm yet, since the old token is still accepted.
 const tokenMargin = 5 * time.Minute
 
+// sign presents the token. One caller at a time replaces it, and the others wait for that rather
+// than ask for a token each.
 func (s *tokenSigner) sign(ctx context.Context, _ string, _ resource, _ string) (string, error) {
 	select {
 	case s.gate <- struct{}{}:

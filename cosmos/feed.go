@@ -172,6 +172,7 @@ func tooOld(m changefeed.Mode, err error) error {
 	return err
 }
 
+// saysTooOld looks for words and not for a sentence, because texts of the service change.
 func saysTooOld(message string) bool {
 	message = strings.ToLower(message)
 	return strings.Contains(message, "retention") && (strings.Contains(message, "older") || strings.Contains(message, "outside"))

@@ -31,6 +31,8 @@ func (s *Leases) Follow(ctx context.Context, from string) ([]changefeed.Record, 
 	return changed, next, now, nil
 }
 
+// follow polls until there is a change. The cursor moves on at empty answers too, and is returned
+// only with changes: after an error the caller goes on from the cursor before.
 func (s *Leases) follow(ctx context.Context, from string) ([]changefeed.Record, string, time.Time, error) {
 	if from == "" {
 		return s.present(ctx)

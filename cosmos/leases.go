@@ -262,6 +262,8 @@ func exact(etag string) string {
 	return etag
 }
 
+// write stores a record and reads it back from the answer. An answer without an ETag is an error,
+// because the next write would have no condition.
 func (s *Leases) write(ctx context.Context, verb string, op changefeed.WriteOp, l changefeed.Record) (changefeed.Record, error) {
 	doc, err := leasedoc.Marshal(s.prefix, s.path, l)
 	if err == nil {

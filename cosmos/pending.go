@@ -26,6 +26,8 @@ func (c counted) Pending(ctx context.Context, r changefeed.Range, from changefee
 	return b, nil
 }
 
+// pending asks for the count by a header of a feed's read, so that position, range and key travel
+// as in a read. A server that does not know the header answers with a page, which is no count.
 func (c counted) pending(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (b changefeed.Backlog, err error) {
 	if r.Empty() {
 		return b, badRequest("range %v is empty: want min below max", r)

@@ -63,6 +63,7 @@ func (r *reader) java(text []byte) {
 	}
 }
 
+// javaTime reads a start time, and refuses one that a time of Go cannot write again.
 func (r *reader) javaTime(ms int64) {
 	if ms < 0 || ms > latestSecond*1000 {
 		r.bad(memberContinuation+".StartFrom.PointInTimeMs", string(r.doc.get(memberContinuation)), "Unix milliseconds")

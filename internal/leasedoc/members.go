@@ -13,6 +13,7 @@ import (
 // documents are written as .NET writes them, and members of others come back unchanged.
 type object []member
 
+// member is a member of an object: its name without escapes, its value as it is written.
 type member struct {
 	name  string
 	value json.RawMessage

@@ -38,6 +38,7 @@ type reader struct {
 	l      changefeed.Record
 }
 
+// bad records a member that is wrong, unless another was before.
 func (r *reader) bad(field, value, want string) {
 	if r.l.Err == nil {
 		r.l.Err = fmt.Errorf("%w: %s is %s: want %s", changefeed.ErrBadLease, field, clip(value), want)

@@ -26,6 +26,7 @@ func Marshal(prefix, pkPath string, l changefeed.Record) ([]byte, error) {
 	return doc, nil
 }
 
+// marshal puts the members that we write first, and after them those of others as they were.
 func marshal(prefix, pkPath string, l changefeed.Record) ([]byte, error) {
 	if err := check(l); err != nil {
 		return nil, err
@@ -87,6 +88,7 @@ func check(l changefeed.Record) error {
 	return nil
 }
 
+// needToken refuses a record without a token, because its id is made of that.
 func needToken(l changefeed.Record) error {
 	if l.Token == "" {
 		return fmt.Errorf("token of a %v is empty", l.Kind)
@@ -94,6 +96,7 @@ func needToken(l changefeed.Record) error {
 	return nil
 }
 
+// checkLease refuses a lease whose token and range differ: others read the one or the other.
 func checkLease(l changefeed.Record) error {
 	if l.Mode > changefeed.AllVersionsAndDeletes {
 		return fmt.Errorf("mode is %d: want 0 or 1", l.Mode)
@@ -230,6 +233,8 @@ func (w *writer) properties() object {
 
 func isString(value json.RawMessage) bool { return value[0] == '"' }
 
+// ownProperties are ours, in a fixed order. An epoch carries its owner's name, so that it counts
+// for nobody once another processor has changed the owner alone.
 func (w *writer) ownProperties() object {
 	var p object
 	add := func(name string, isSet bool, text string) {
@@ -261,6 +266,7 @@ func timestamp(t time.Time) json.RawMessage {
 	return quote(t.UTC().Format("2006-01-02T15:04:05.9999999Z07:00"))
 }
 
+// serverTime is _ts, in whole seconds. The server sets its own.
 func serverTime(t time.Time) json.RawMessage {
 	if t.IsZero() {
 		return integer(0)

@@ -36,6 +36,7 @@ func (s *Scanner) check(c byte) {
 	}
 }
 
+// checkObject steps over an object. The depth is bounded, because it costs stack.
 func (s *Scanner) checkObject() {
 	if s.depth == maxDepth {
 		s.bad = true
@@ -67,6 +68,8 @@ func (s *Scanner) word(w string) {
 	s.pos += len(w)
 }
 
+// number steps over a number by JSON's grammar, which is narrower than that of strconv: no plus
+// sign, no leading zero, and digits on both sides of the point.
 func (s *Scanner) number() bool {
 	s.take('-')
 	if !s.take('0') && !s.digits() {
@@ -125,6 +128,8 @@ func (s *Scanner) checkString() {
 	s.bad = true
 }
 
+// escape steps over an escape in a string. A lone half of a surrogate pair is let through, as in
+// encoding/json: it is read as U+FFFD.
 func (s *Scanner) escape() bool {
 	if s.pos++; s.pos == len(s.text) {
 		return false

@@ -156,12 +156,14 @@ func (s *Scanner) next(last byte) bool {
 	return s.fail()
 }
 
+// leave ends an object or array, and reports that there is no next item.
 func (s *Scanner) leave() bool {
 	s.pos++
 	s.depth--
 	return false
 }
 
+// fail records a mistake, and reports that there is no next item.
 func (s *Scanner) fail() bool {
 	s.bad = true
 	return false
