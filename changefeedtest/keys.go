@@ -101,9 +101,9 @@ func keyThroughSplit(s *containerTest) {
 }
 
 // holds reports whether a partition has changes of a logical partition.
-func (s *containerTest) holds(p changefeed.Partition, pk string) bool {
+func (s *containerTest) holds(partition changefeed.Partition, pk string) bool {
 	s.Helper()
-	all := s.drainAll(p.Range, beginning, changefeed.ReadOptions{})
+	all := s.drainAll(partition.Range, beginning, changefeed.ReadOptions{})
 	return slices.ContainsFunc(all, func(c changefeed.Change) bool { return c.PartitionKey == s.key(pk) })
 }
 

@@ -12,7 +12,7 @@ var kindCases = []leaseCase{
 // document.
 func kindsListed(d *leaseTest) {
 	var want []string
-	for _, l := range []changefeed.Record{
+	for _, record := range []changefeed.Record{
 		lease("0"), lease("1"), lease("-1F"),
 		{Kind: changefeed.KindHost, Token: "0"},
 		{Kind: changefeed.KindHost, Token: "-1F"},
@@ -20,8 +20,8 @@ func kindsListed(d *leaseTest) {
 		{Kind: changefeed.KindInfo},
 		{Kind: changefeed.KindLock},
 	} {
-		d.create(l)
-		want = append(want, name(l))
+		d.create(record)
+		want = append(want, name(record))
 	}
 	d.wantNames("all kinds", d.list(), want...)
 	for _, kind := range []changefeed.Kind{changefeed.KindInfo, changefeed.KindLock} {
@@ -38,26 +38,26 @@ func laterKept(d *leaseTest) {
 	paused.State = "paused"
 	var want []string
 	var kept []changefeed.Record
-	for _, l := range []changefeed.Record{
+	for _, record := range []changefeed.Record{
 		{Kind: "control"}, {Kind: "control", Token: "a/b.c", Owner: "h1", Epoch: "e1", State: "asked", Properties: map[string]string{"pause": "all"}}, paused, draining,
 	} {
-		kept = append(kept, d.create(l))
-		want = append(want, name(l))
+		kept = append(kept, d.create(record))
+		want = append(want, name(record))
 	}
 	known := d.create(lease("0"))
 	known.Owner = "a"
 	d.update(known)
 	listed := d.list()
 	d.wantNames("with kinds of later versions", listed, append(want, name(known))...)
-	for _, l := range kept {
-		d.wantSame("List after another record was written", listed[name(l)], l)
-		if got := listed[name(l)].ETag; got != l.ETag {
-			d.Errorf("ETag of %s is %s after another record was written, want %s", name(l), got, l.ETag)
+	for _, record := range kept {
+		d.wantSame("List after another record was written", listed[name(record)], record)
+		if got := listed[name(record)].ETag; got != record.ETag {
+			d.Errorf("ETag of %s is %s after another record was written, want %s", name(record), got, record.ETag)
 		}
-		l.Owner, l.State = "another", "later"
-		d.update(l)
-		d.wantSame("List after an update", d.list()[name(l)], l)
-		d.remove(d.list()[name(l)])
+		record.Owner, record.State = "another", "later"
+		d.update(record)
+		d.wantSame("List after an update", d.list()[name(record)], record)
+		d.remove(d.list()[name(record)])
 	}
 	if _, err := d.store.Create(d.Context(), changefeed.Record{Token: "1"}); err == nil {
 		d.Error("Create of a record without a kind: nil, want an error")

@@ -36,25 +36,25 @@ func (d *leaseTest) contend(what string, write func(n int) error) {
 // raceLeaseCreates creates the same record by all: two winners are two owners of a
 // lock.
 func raceLeaseCreates(d *leaseTest) {
-	for _, l := range []changefeed.Record{lease("-FF"), {Kind: changefeed.KindLock}} {
-		d.contend("concurrent creates", func(int) error { _, err := d.store.Create(d.Context(), l); return err })
+	for _, record := range []changefeed.Record{lease("-FF"), {Kind: changefeed.KindLock}} {
+		d.contend("concurrent creates", func(int) error { _, err := d.store.Create(d.Context(), record); return err })
 	}
 }
 
 // raceLeaseUpdates takes the same lease by all, again and again, and deletes it by all.
 func raceLeaseUpdates(d *leaseTest) {
-	l := d.create(lease("-FF"))
+	record := d.create(lease("-FF"))
 	for range 5 {
 		d.contend("concurrent updates", func(n int) error {
-			mine := l
+			mine := record
 			mine.Owner = fmt.Sprint("host", n)
 			_, err := d.store.Update(d.Context(), mine)
 			return err
 		})
-		l = d.list()[name(l)]
+		record = d.list()[name(record)]
 	}
 	d.contend("concurrent deletes", func(int) error {
-		err := d.store.Delete(d.Context(), l)
+		err := d.store.Delete(d.Context(), record)
 		if errors.Is(err, changefeed.ErrNotFound) {
 			return changefeed.ErrConflict // of a delete, the losers may see either
 		}
@@ -92,9 +92,9 @@ func countUp(d *leaseTest, store changefeed.LeaseStore) error {
 		if err != nil {
 			return err
 		}
-		l := records[0]
-		l.Attempts++
-		if _, err = store.Update(d.Context(), l); !errors.Is(err, changefeed.ErrConflict) {
+		record := records[0]
+		record.Attempts++
+		if _, err = store.Update(d.Context(), record); !errors.Is(err, changefeed.ErrConflict) {
 			return err
 		}
 	}
@@ -103,13 +103,13 @@ func countUp(d *leaseTest, store changefeed.LeaseStore) error {
 // endedLeases calls each method with an ended context. The error must not be a conflict
 // or ErrNotFound, from which a processor would conclude that its lease is lost.
 func endedLeases(d *leaseTest) {
-	l := d.create(lease("-FF"))
+	record := d.create(lease("-FF"))
 	ctx, cancel := context.WithCancel(d.Context())
 	cancel()
 	_, _, listErr := d.store.List(ctx)
 	_, createErr := d.store.Create(ctx, lease("0"))
-	_, updateErr := d.store.Update(ctx, l)
-	all := map[string]error{"List": listErr, "Create": createErr, "Update": updateErr, "Delete": d.store.Delete(ctx, l)}
+	_, updateErr := d.store.Update(ctx, record)
+	all := map[string]error{"List": listErr, "Create": createErr, "Update": updateErr, "Delete": d.store.Delete(ctx, record)}
 	if follower, ok := d.store.(changefeed.Follower); ok {
 		_, cursor := d.soonFollow("")
 		_, _, _, all["Follow"] = follower.Follow(ctx, cursor)

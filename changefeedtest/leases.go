@@ -61,31 +61,31 @@ type leaseTest struct {
 func (d *leaseTest) pass(p time.Duration) { d.Helper(); d.h.pass(d.T, p) }
 
 // create creates a record, and expects all that was written in the answer.
-func (d *leaseTest) create(l changefeed.Record) changefeed.Record {
+func (d *leaseTest) create(record changefeed.Record) changefeed.Record {
 	d.Helper()
-	created, err := d.store.Create(d.Context(), l)
+	created, err := d.store.Create(d.Context(), record)
 	if err != nil {
-		d.Fatalf("Create(%v %s): %v", l.Kind, l.Token, err)
+		d.Fatalf("Create(%v %s): %v", record.Kind, record.Token, err)
 	}
-	d.wantSame("Create", created, l)
+	d.wantSame("Create", created, record)
 	return created
 }
 
 // update replaces a record, and expects all that was written in the answer.
-func (d *leaseTest) update(l changefeed.Record) changefeed.Record {
+func (d *leaseTest) update(record changefeed.Record) changefeed.Record {
 	d.Helper()
-	updated, err := d.store.Update(d.Context(), l)
+	updated, err := d.store.Update(d.Context(), record)
 	if err != nil {
-		d.Fatalf("Update(%v %s): %v", l.Kind, l.Token, err)
+		d.Fatalf("Update(%v %s): %v", record.Kind, record.Token, err)
 	}
-	d.wantSame("Update", updated, l)
+	d.wantSame("Update", updated, record)
 	return updated
 }
 
-func (d *leaseTest) remove(l changefeed.Record) {
+func (d *leaseTest) remove(record changefeed.Record) {
 	d.Helper()
-	if err := d.store.Delete(d.Context(), l); err != nil {
-		d.Fatalf("Delete(%v %s): %v", l.Kind, l.Token, err)
+	if err := d.store.Delete(d.Context(), record); err != nil {
+		d.Fatalf("Delete(%v %s): %v", record.Kind, record.Token, err)
 	}
 }
 
@@ -108,16 +108,16 @@ func (d *leaseTest) listed() (map[string]changefeed.Record, time.Time) {
 		d.Fatal("List: the store's time is zero")
 	}
 	byName := map[string]changefeed.Record{}
-	for _, l := range records {
-		if _, twice := byName[name(l)]; twice {
-			d.Errorf("List has %s twice", name(l))
+	for _, record := range records {
+		if _, twice := byName[name(record)]; twice {
+			d.Errorf("List has %s twice", name(record))
 		}
-		byName[name(l)] = l
+		byName[name(record)] = record
 	}
 	return byName, now
 }
 
-func name(l changefeed.Record) string { return string(l.Kind) + " " + l.Token }
+func name(record changefeed.Record) string { return string(record.Kind) + " " + record.Token }
 
 // wantNames compares which records exist.
 func (d *leaseTest) wantNames(what string, got map[string]changefeed.Record, want ...string) {
@@ -143,15 +143,15 @@ func (d *leaseTest) wantSame(what string, got, want changefeed.Record) {
 
 // said writes the fields that the writer of a record sets, as far as the kind gives
 // them a meaning, and as exactly as a document holds them.
-func said(l changefeed.Record) string {
+func said(record changefeed.Record) string {
 	all := fmt.Sprintf("%v %q owner %q epoch %q state %v expiration %v properties %q",
-		l.Kind, l.Token, l.Owner, l.Epoch, l.State, l.Expiration, l.Properties)
-	if l.Kind != changefeed.KindLease {
+		record.Kind, record.Token, record.Owner, record.Epoch, record.State, record.Expiration, record.Properties)
+	if record.Kind != changefeed.KindLease {
 		return all
 	}
 	return all + fmt.Sprintf(" range %v version %d position %q from %v mode %d attempts %d fence %d timestamp %v",
-		l.Range, l.Version, l.Position.Token, l.Position.Start, l.Mode, l.Attempts,
-		l.Fence.UnixMilli(), l.Timestamp.UTC().Truncate(time.Microsecond))
+		record.Range, record.Version, record.Position.Token, record.Position.Start, record.Mode, record.Attempts,
+		record.Fence.UnixMilli(), record.Timestamp.UTC().Truncate(time.Microsecond))
 }
 
 // wantErr compares an error.
@@ -173,24 +173,24 @@ func (d *leaseTest) wantStale(what string, got error) {
 
 // lease returns a new lease on a range.
 func lease(token string) changefeed.Record {
-	l := changefeed.Record{Kind: changefeed.KindLease, Token: token}
+	record := changefeed.Record{Kind: changefeed.KindLease, Token: token}
 	if r, err := changefeed.ParseRange(token); err == nil {
-		l.Range, l.Version = r, 1
+		record.Range, record.Version = r, 1
 	}
-	return l
+	return record
 }
 
 // full returns a lease with every field set: a store that keeps only the fields it
 // knows loses those of the next version.
 func full(token string) changefeed.Record {
-	l := lease(token)
+	record := lease(token)
 	at := time.Date(2026, 3, 4, 23, 55, 16, 523351000, time.UTC)
-	l.Owner, l.Epoch = "host/é <1>", "e7"
-	l.Position = changefeed.Position{Token: `"1083"`, Start: changefeed.FromTime(at)}
-	l.Mode, l.Attempts, l.State = changefeed.AllVersionsAndDeletes, 3, changefeed.StateSplitting
-	l.Fence, l.Timestamp, l.Expiration = at.Truncate(time.Millisecond), at, 90*time.Second
-	l.Properties = map[string]string{"team": "red", "note \"x\"": "<a&b>"}
-	return l
+	record.Owner, record.Epoch = "host/é <1>", "e7"
+	record.Position = changefeed.Position{Token: `"1083"`, Start: changefeed.FromTime(at)}
+	record.Mode, record.Attempts, record.State = changefeed.AllVersionsAndDeletes, 3, changefeed.StateSplitting
+	record.Fence, record.Timestamp, record.Expiration = at.Truncate(time.Millisecond), at, 90*time.Second
+	record.Properties = map[string]string{"team": "red", "note \"x\"": "<a&b>"}
+	return record
 }
 
 // recordCases test each method.
@@ -215,29 +215,29 @@ var recordCases = []leaseCase{
 // recordsComeBack writes records of each kind, with all fields and with none, and
 // clears fields again. A field that cannot be cleared keeps a released lease owned.
 func recordsComeBack(d *leaseTest) {
-	for _, l := range []changefeed.Record{
+	for _, record := range []changefeed.Record{
 		lease("0"), lease("-FF"), lease("05C1CFFFFFFFF8-0BF333333333"), full("12"), full("1F-3F"),
 		{Kind: changefeed.KindHost, Token: "h1", Owner: "h1", Epoch: "e1", Expiration: time.Minute, Properties: map[string]string{"weight": "2"}},
 		{Kind: changefeed.KindInfo},
 		{Kind: changefeed.KindLock, Owner: "h1", Epoch: "e1"},
 	} {
-		created := d.create(l)
-		d.wantSame("List", d.list()[name(l)], l)
+		created := d.create(record)
+		d.wantSame("List", d.list()[name(record)], record)
 		created.Owner, created.Epoch, created.Properties = "another", "e2", map[string]string{"other": "1"}
 		updated := d.update(created)
 		if updated.ETag == created.ETag || updated.ID != created.ID {
-			d.Errorf("Update(%s): ETag %s and ID %s after %s and %s", name(l), updated.ETag, updated.ID, created.ETag, created.ID)
+			d.Errorf("Update(%s): ETag %s and ID %s after %s and %s", name(record), updated.ETag, updated.ID, created.ETag, created.ID)
 		}
-		listed := d.list()[name(l)]
+		listed := d.list()[name(record)]
 		d.wantSame("List after an update", listed, created)
 		if listed.ETag != updated.ETag || !listed.Updated.Equal(updated.Updated) {
-			d.Errorf("List(%s): ETag %s at %v, want those of the update, %s at %v", name(l), listed.ETag, listed.Updated, updated.ETag, updated.Updated)
+			d.Errorf("List(%s): ETag %s at %v, want those of the update, %s at %v", name(record), listed.ETag, listed.Updated, updated.ETag, updated.Updated)
 		}
 		updated.Owner, updated.Epoch, updated.Properties = "", "", map[string]string{}
 		updated.Position, updated.Attempts, updated.State = changefeed.Position{}, 0, changefeed.StateLive
 		updated.Fence, updated.Expiration = time.Time{}, 0
 		d.update(updated) // a result is good for the next write
-		d.wantSame("List after a release", d.list()[name(l)], updated)
+		d.wantSame("List after a release", d.list()[name(record)], updated)
 	}
 }
 
@@ -279,12 +279,12 @@ func updateConflict(d *leaseTest) {
 // because an update that created would bring back the lease of a partition that was
 // split.
 func goneRecords(d *leaseTest) {
-	for _, l := range []changefeed.Record{lease("-FF"), {Kind: changefeed.KindHost, Token: "h"}, {Kind: changefeed.KindLock}} {
-		gone := d.create(l)
+	for _, record := range []changefeed.Record{lease("-FF"), {Kind: changefeed.KindHost, Token: "h"}, {Kind: changefeed.KindLock}} {
+		gone := d.create(record)
 		d.remove(gone)
 		_, err := d.store.Update(d.Context(), gone)
-		d.wantErr("Update of "+name(l)+", which is gone", err, changefeed.ErrNotFound)
-		d.wantErr("Delete of "+name(l)+", which is gone", d.store.Delete(d.Context(), gone), changefeed.ErrNotFound)
+		d.wantErr("Update of "+name(record)+", which is gone", err, changefeed.ErrNotFound)
+		d.wantErr("Delete of "+name(record)+", which is gone", d.store.Delete(d.Context(), gone), changefeed.ErrNotFound)
 		d.wantNames("after the delete", d.list())
 	}
 }
@@ -310,15 +310,15 @@ func deleteConflict(d *leaseTest) {
 // deleteForbidden deletes without the right. The error must be ErrForbidden: the
 // processor then retires leases in place of deleting them.
 func deleteForbidden(d *leaseTest) {
-	l := d.create(lease("-FF"))
+	record := d.create(lease("-FF"))
 	limited := d.WithoutDelete(d.T, "unit")
-	d.wantErr("Delete without the right", limited.Delete(d.Context(), l), changefeed.ErrForbidden)
-	l.Owner = "a"
-	l, err := limited.Update(d.Context(), l)
+	d.wantErr("Delete without the right", limited.Delete(d.Context(), record), changefeed.ErrForbidden)
+	record.Owner = "a"
+	record, err := limited.Update(d.Context(), record)
 	if err != nil {
 		d.Errorf("Update without the right to delete: %v", err)
 	}
-	d.remove(l)
+	d.remove(record)
 }
 
 // manyListed lists more records than a page of most stores holds. A listing that ends
@@ -334,14 +334,14 @@ func manyListed(d *leaseTest) {
 // listsAtOnce writes by one client and lists by others. A listing that lags lets an
 // instance take a lease that was renewed, or judge by an owner of yesterday.
 func listsAtOnce(d *leaseTest) {
-	l := d.create(lease("-FF"))
+	record := d.create(lease("-FF"))
 	for n := range 20 {
-		l.Attempts = n + 1
-		l = d.update(l)
+		record.Attempts = n + 1
+		record = d.update(record)
 		reader := *d
 		reader.store = d.Unit(d.T, "unit")
-		if seen := reader.list()[name(l)]; seen.ETag != l.ETag {
-			d.Fatalf("List by another client after update %d: ETag %s, want %s", n, seen.ETag, l.ETag)
+		if seen := reader.list()[name(record)]; seen.ETag != record.ETag {
+			d.Fatalf("List by another client after update %d: ETag %s, want %s", n, seen.ETag, record.ETag)
 		}
 	}
 }
@@ -351,9 +351,9 @@ func listsAtOnce(d *leaseTest) {
 func anyInstance(d *leaseTest) {
 	var want []string
 	for _, token := range []string{"pod-7", "pod-77", "a/b", `a\b?c#d%2F`, "é 中 😀", "o'neil \"x\"", "..0", ".lock", "a.host.b"} {
-		l := changefeed.Record{Kind: changefeed.KindHost, Token: token, Owner: token, Epoch: "e"}
-		d.update(d.create(l))
-		want = append(want, name(l))
+		record := changefeed.Record{Kind: changefeed.KindHost, Token: token, Owner: token, Epoch: "e"}
+		d.update(d.create(record))
+		want = append(want, name(record))
 	}
 	d.wantNames("hosts", d.list(), want...)
 }

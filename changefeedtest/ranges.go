@@ -89,11 +89,11 @@ func splitNames(s *containerTest) {
 // tiles reports whether sorted partitions cover a range.
 func tiles(r changefeed.Range, parts []changefeed.Partition) bool {
 	edge := r.Min
-	for _, p := range parts {
-		if p.Range.Min != edge {
+	for _, partition := range parts {
+		if partition.Range.Min != edge {
 			return false
 		}
-		edge = p.Range.Max
+		edge = partition.Range.Max
 	}
 	return edge == r.Max
 }

@@ -27,12 +27,12 @@ const clockGrain = 2 * time.Second
 
 // storeStamps writes with times of a writer whose clock is decades ahead.
 func storeStamps(d *leaseTest) {
-	l := lease("-FF")
-	l.Updated = time.Date(2050, 1, 1, 0, 0, 0, 0, time.UTC)
-	l.Timestamp = time.Date(2051, 1, 1, 0, 0, 0, 0, time.UTC)
-	created := d.create(l)
+	record := lease("-FF")
+	record.Updated = time.Date(2050, 1, 1, 0, 0, 0, 0, time.UTC)
+	record.Timestamp = time.Date(2051, 1, 1, 0, 0, 0, 0, time.UTC)
+	created := d.create(record)
 	records, now := d.listed()
-	listed := records[name(l)]
+	listed := records[name(record)]
 	if age := now.Sub(listed.Updated); age < -clockGrain || age > time.Hour {
 		d.Errorf("a new record was written at %v, the store's time is %v", listed.Updated, now)
 	}
@@ -61,15 +61,15 @@ func recordsAge(d *leaseTest) {
 // recordsExpire writes with a time to live, which each write begins anew. Presence
 // records and locks of dead instances would else stay for ever.
 func recordsExpire(d *leaseTest) {
-	for _, l := range []changefeed.Record{{Kind: changefeed.KindLock, TTL: 30 * time.Second}, {Kind: changefeed.KindHost, Token: "h", TTL: 30 * time.Second}} {
-		held := d.create(l)
+	for _, record := range []changefeed.Record{{Kind: changefeed.KindLock, TTL: 30 * time.Second}, {Kind: changefeed.KindHost, Token: "h", TTL: 30 * time.Second}} {
+		held := d.create(record)
 		d.pass(20 * time.Second)
 		held = d.update(held)
 		if held.TTL != 30*time.Second {
-			d.Errorf("time to live of %s is %v after an update, want 30s", name(l), held.TTL)
+			d.Errorf("time to live of %s is %v after an update, want 30s", name(record), held.TTL)
 		}
 		d.pass(20 * time.Second)
-		d.wantNames("20 s after an update", d.list(), name(l))
+		d.wantNames("20 s after an update", d.list(), name(record))
 		d.pass(15 * time.Second)
 		d.wantNames("35 s after an update", d.list())
 		_, err := d.store.Update(d.Context(), held)
@@ -78,7 +78,7 @@ func recordsExpire(d *leaseTest) {
 		if d.Failed() {
 			return
 		}
-		d.remove(d.create(l))
+		d.remove(d.create(record))
 	}
 }
 
@@ -99,11 +99,11 @@ var foreignCases = []leaseCase{
 }
 
 // edit changes the stored document of a record as another program would.
-func (d *leaseTest) edit(l changefeed.Record, change func(members map[string]json.RawMessage)) {
+func (d *leaseTest) edit(record changefeed.Record, change func(members map[string]json.RawMessage)) {
 	d.Helper()
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(l.Raw, &members); err != nil {
-		d.Fatalf("Raw of %s is %s: %v", name(l), l.Raw, err)
+	if err := json.Unmarshal(record.Raw, &members); err != nil {
+		d.Fatalf("Raw of %s is %s: %v", name(record), record.Raw, err)
 	}
 	change(members)
 	text, err := json.Marshal(members)
@@ -164,15 +164,15 @@ func brokenListed(d *leaseTest) {
 	if err != nil {
 		d.Fatalf("List with a broken document: %v", err)
 	}
-	broken := slices.IndexFunc(records, func(l changefeed.Record) bool { return l.ID == held.ID })
+	broken := slices.IndexFunc(records, func(record changefeed.Record) bool { return record.ID == held.ID })
 	if len(records) != 2 || broken < 0 {
 		d.Fatalf("List with a broken document: %+v", records)
 	}
-	l := records[broken]
-	if !errors.Is(l.Err, changefeed.ErrBadLease) || len(l.Raw) == 0 || l.ETag == "" || records[1-broken].Err != nil {
-		d.Errorf("a document without members: %+v, want Err, Raw and ETag", l)
+	record := records[broken]
+	if !errors.Is(record.Err, changefeed.ErrBadLease) || len(record.Raw) == 0 || record.ETag == "" || records[1-broken].Err != nil {
+		d.Errorf("a document without members: %+v, want Err, Raw and ETag", record)
 	}
-	d.remove(l) // so that it can be cleaned up
+	d.remove(record) // so that it can be cleaned up
 	d.wantNames("after its removal", d.list(), "lease 0")
 }
 
@@ -226,8 +226,8 @@ func (d *leaseTest) collect(cursor string, names ...string) (map[string]changefe
 	for slices.ContainsFunc(names, func(n string) bool { _, ok := seen[n]; return !ok }) {
 		var changed []changefeed.Record
 		changed, cursor = d.soonFollow(cursor)
-		for _, l := range changed {
-			seen[name(l)] = l
+		for _, record := range changed {
+			seen[name(record)] = record
 		}
 	}
 	return seen, cursor
@@ -241,10 +241,10 @@ func followBegins(d *leaseTest) {
 	if len(changed) != 0 {
 		d.Errorf("Follow with an empty cursor has %d records, want none", len(changed))
 	}
-	l := d.create(lease("1"))
+	record := d.create(lease("1"))
 	changed, _ = d.soonFollow(cursor)
-	if len(changed) != 1 || changed[0].Token != "1" || changed[0].ETag != l.ETag {
-		d.Errorf("Follow after a create: %+v, want lease 1 with ETag %s", changed, l.ETag)
+	if len(changed) != 1 || changed[0].Token != "1" || changed[0].ETag != record.ETag {
+		d.Errorf("Follow after a create: %+v, want lease 1 with ETag %s", changed, record.ETag)
 	}
 }
 
@@ -300,19 +300,19 @@ func followWaits(d *leaseTest) {
 // followForward updates a record again and again: versions must not come back, or a
 // view would show a former owner.
 func followForward(d *leaseTest) {
-	l := d.create(lease("0"))
+	record := d.create(lease("0"))
 	_, cursor := d.soonFollow("")
 	for n := range 5 {
-		l.Attempts = n + 1
-		l = d.update(l)
+		record.Attempts = n + 1
+		record = d.update(record)
 		for newest := false; !newest; {
 			var changed []changefeed.Record
 			changed, cursor = d.soonFollow(cursor)
 			for _, seen := range changed {
-				if newest && seen.ETag != l.ETag {
+				if newest && seen.ETag != record.ETag {
 					d.Errorf("Follow after update %d gives %d attempts after the last version", n, seen.Attempts)
 				}
-				newest = newest || seen.ETag == l.ETag
+				newest = newest || seen.ETag == record.ETag
 			}
 		}
 	}
@@ -340,10 +340,10 @@ func followRace(d *leaseTest) {
 	for w := range writers {
 		store := d.Unit(d.T, "unit")
 		wg.Go(func() {
-			l, err := store.Create(d.Context(), lease(fmt.Sprint(w)))
-			for l.Attempts < each && err == nil {
-				l.Attempts++
-				l, err = store.Update(d.Context(), l)
+			record, err := store.Create(d.Context(), lease(fmt.Sprint(w)))
+			for record.Attempts < each && err == nil {
+				record.Attempts++
+				record, err = store.Update(d.Context(), record)
 			}
 			if err != nil {
 				d.Errorf("writer %d: %v", w, err)
@@ -354,14 +354,14 @@ func followRace(d *leaseTest) {
 	for finished := 0; finished < writers; {
 		var changed []changefeed.Record
 		changed, cursor = d.soonFollow(cursor)
-		for _, l := range changed {
-			if l.Attempts < last[l.Token] {
-				d.Errorf("lease %s went back from %d to %d", l.Token, last[l.Token], l.Attempts)
+		for _, record := range changed {
+			if record.Attempts < last[record.Token] {
+				d.Errorf("lease %s went back from %d to %d", record.Token, last[record.Token], record.Attempts)
 			}
-			if l.Attempts == each && last[l.Token] < each {
+			if record.Attempts == each && last[record.Token] < each {
 				finished++
 			}
-			last[l.Token] = max(last[l.Token], l.Attempts)
+			last[record.Token] = max(last[record.Token], record.Attempts)
 		}
 	}
 	if got := strings.Count(fmt.Sprint(last), fmt.Sprint(":", each)); got != writers {

@@ -252,11 +252,11 @@ func (s *containerTest) partitions() []changefeed.Partition {
 	})
 	edge := changefeed.FullRange().Min
 	seen := map[string]bool{}
-	for _, p := range parts {
-		if p.Range.Min != edge || p.Range.Empty() || p.ID == "" || seen[p.ID] {
+	for _, partition := range parts {
+		if partition.Range.Min != edge || partition.Range.Empty() || partition.ID == "" || seen[partition.ID] {
 			s.Fatalf("partitions do not tile the key space under different ids: %+v", parts)
 		}
-		edge, seen[p.ID] = p.Range.Max, true
+		edge, seen[partition.ID] = partition.Range.Max, true
 	}
 	if edge != changefeed.FullRange().Max {
 		s.Fatalf("partitions end at %q: %+v", edge, parts)
@@ -265,12 +265,12 @@ func (s *containerTest) partitions() []changefeed.Partition {
 }
 
 // split splits a partition and returns its children, sorted by range.
-func (s *containerTest) split(p changefeed.Partition) []changefeed.Partition {
+func (s *containerTest) split(partition changefeed.Partition) []changefeed.Partition {
 	s.Helper()
-	s.Split(s.T, p.ID)
-	children := slices.DeleteFunc(s.partitions(), func(c changefeed.Partition) bool { return !p.Range.Contains(c.Range) })
-	if len(children) < 2 || slices.ContainsFunc(children, func(c changefeed.Partition) bool { return !slices.Contains(c.Parents, p.ID) }) {
-		s.Fatalf("split of partition %+v: want two or more children that name it as parent, got %+v", p, children)
+	s.Split(s.T, partition.ID)
+	children := slices.DeleteFunc(s.partitions(), func(c changefeed.Partition) bool { return !partition.Range.Contains(c.Range) })
+	if len(children) < 2 || slices.ContainsFunc(children, func(c changefeed.Partition) bool { return !slices.Contains(c.Parents, partition.ID) }) {
+		s.Fatalf("split of partition %+v: want two or more children that name it as parent, got %+v", partition, children)
 	}
 	return children
 }

@@ -138,24 +138,24 @@ func (s leases) List(ctx context.Context) (records []changefeed.Record, now time
 	return records, now, nil
 }
 
-func (s leases) Create(ctx context.Context, l changefeed.Record) (created changefeed.Record, err error) {
-	err = s.around(ctx, Call{LeaseCreate, l.Token}, func() (err error) {
-		created, err = s.store.Create(ctx, l)
+func (s leases) Create(ctx context.Context, record changefeed.Record) (created changefeed.Record, err error) {
+	err = s.around(ctx, Call{LeaseCreate, record.Token}, func() (err error) {
+		created, err = s.store.Create(ctx, record)
 		return err
 	})
 	return onlyGood(created, err)
 }
 
-func (s leases) Update(ctx context.Context, l changefeed.Record) (updated changefeed.Record, err error) {
-	err = s.around(ctx, Call{LeaseUpdate, l.Token}, func() (err error) {
-		updated, err = s.store.Update(ctx, l)
+func (s leases) Update(ctx context.Context, record changefeed.Record) (updated changefeed.Record, err error) {
+	err = s.around(ctx, Call{LeaseUpdate, record.Token}, func() (err error) {
+		updated, err = s.store.Update(ctx, record)
 		return err
 	})
 	return onlyGood(updated, err)
 }
 
-func (s leases) Delete(ctx context.Context, l changefeed.Record) error {
-	return s.around(ctx, Call{LeaseDelete, l.Token}, func() error { return s.store.Delete(ctx, l) })
+func (s leases) Delete(ctx context.Context, record changefeed.Record) error {
+	return s.around(ctx, Call{LeaseDelete, record.Token}, func() error { return s.store.Delete(ctx, record) })
 }
 
 type follower struct {

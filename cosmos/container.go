@@ -161,11 +161,11 @@ func (c *Client) CreateLeaseContainer(ctx context.Context, database, id string) 
 // tiles reports whether sorted partitions cover the key space without overlap.
 func tiles(parts []changefeed.Partition) bool {
 	edge := changefeed.FullRange().Min
-	for _, p := range parts {
-		if p.Range.Min != edge || p.Range.Empty() {
+	for _, partition := range parts {
+		if partition.Range.Min != edge || partition.Range.Empty() {
 			return false
 		}
-		edge = p.Range.Max
+		edge = partition.Range.Max
 	}
 	return edge == changefeed.FullRange().Max
 }

@@ -149,12 +149,12 @@ func (c *Container) routed(ctx context.Context, r changefeed.Range, req request)
 
 // to addresses a request to a range of a partition. A logical partition is an address
 // by itself: the service finds its partition.
-func (q request) to(p changefeed.Partition, r changefeed.Range) request {
+func (q request) to(partition changefeed.Partition, r changefeed.Range) request {
 	if q.header["x-ms-documentdb-partitionkey"] != "" {
 		return q
 	}
-	h := map[string]string{"x-ms-documentdb-partitionkeyrangeid": p.ID}
-	if r != p.Range {
+	h := map[string]string{"x-ms-documentdb-partitionkeyrangeid": partition.ID}
+	if r != partition.Range {
 		h["x-ms-read-key-type"], h["x-ms-start-epk"], h["x-ms-end-epk"] = "EffectivePartitionKeyRange", r.Min, r.Max
 	}
 	maps.Copy(h, q.header)

@@ -109,8 +109,8 @@ func (s *Leases) present(ctx context.Context) ([]changefeed.Record, string, time
 		return nil, "", time.Time{}, err
 	}
 	at := cursor{}
-	for _, p := range parts {
-		at[p.Range.String()] = ""
+	for _, partition := range parts {
+		at[partition.Range.String()] = ""
 	}
 	_, now, err := s.poll(ctx, at, 0)
 	return nil, at.String(), now, err
@@ -166,8 +166,8 @@ func (s *Leases) divide(ctx context.Context, at cursor, r changefeed.Range) erro
 	}
 	token := at[r.String()]
 	delete(at, r.String())
-	for _, p := range parts {
-		if part := p.Range.Intersect(r); !part.Empty() {
+	for _, partition := range parts {
+		if part := partition.Range.Intersect(r); !part.Empty() {
 			at[part.String()] = token
 		}
 	}

@@ -122,8 +122,8 @@ func (s *Leases) find(ctx context.Context) error {
 	ids := slices.Sorted(maps.Keys(found))
 	s.prefix = s.unit.Choose(ids)
 	for _, id := range ids {
-		if l, ok := s.unit.Record(s.prefix, id, found[id]); ok && !s.owns(id) {
-			s.strange = append(s.strange, l)
+		if record, ok := s.unit.Record(s.prefix, id, found[id]); ok && !s.owns(id) {
+			s.strange = append(s.strange, record)
 		}
 	}
 	return nil
@@ -152,13 +152,13 @@ func (s *Leases) Searched() []string { return s.unit.Searched() }
 
 // record reads a document, and remembers its time if that is the latest.
 func (s *Leases) record(body []byte) changefeed.Record {
-	l := leasedoc.Unmarshal(s.prefix, body)
+	record := leasedoc.Unmarshal(s.prefix, body)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l.Updated.After(s.newest) {
-		s.newest = l.Updated
+	if record.Updated.After(s.newest) {
+		s.newest = record.Updated
 	}
-	return l
+	return record
 }
 
 // now returns the store's time as of an answer. A server without a Date is assumed to
@@ -242,15 +242,15 @@ func (s *Leases) owns(id string) bool {
 }
 
 // Create implements [changefeed.LeaseStore].
-func (s *Leases) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-	l.ID, l.ETag = leasedoc.ID(s.prefix, l.Kind, l.Token), ""
-	return s.write(ctx, "create", changefeed.WriteCreate, l)
+func (s *Leases) Create(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+	record.ID, record.ETag = leasedoc.ID(s.prefix, record.Kind, record.Token), ""
+	return s.write(ctx, "create", changefeed.WriteCreate, record)
 }
 
 // Update implements [changefeed.LeaseStore].
-func (s *Leases) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-	l.ID, l.ETag = leasedoc.ID(s.prefix, l.Kind, l.Token), exact(l.ETag)
-	return s.write(ctx, "update", changefeed.WriteReplace, l)
+func (s *Leases) Update(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+	record.ID, record.ETag = leasedoc.ID(s.prefix, record.Kind, record.Token), exact(record.ETag)
+	return s.write(ctx, "update", changefeed.WriteReplace, record)
 }
 
 // exact returns an ETag that matches one version at most. An empty ETag would send no
@@ -264,29 +264,29 @@ func exact(etag string) string {
 
 // write stores a record and reads it back from the answer. An answer without an ETag is an error,
 // because the next write would have no condition.
-func (s *Leases) write(ctx context.Context, verb string, op changefeed.WriteOp, l changefeed.Record) (changefeed.Record, error) {
-	doc, err := leasedoc.Marshal(s.prefix, s.path, l)
+func (s *Leases) write(ctx context.Context, verb string, op changefeed.WriteOp, record changefeed.Record) (changefeed.Record, error) {
+	doc, err := leasedoc.Marshal(s.prefix, s.path, record)
 	if err == nil {
-		doc, err = s.put(ctx, changefeed.Write{Op: op, ID: l.ID, Body: doc, IfMatch: l.ETag}, s.keyOf(l.ID, doc))
+		doc, err = s.put(ctx, changefeed.Write{Op: op, ID: record.ID, Body: doc, IfMatch: record.ETag}, s.keyOf(record.ID, doc))
 	}
 	if err != nil {
-		return l, fmt.Errorf("%s lease %s: %w", verb, l.Token, err)
+		return record, fmt.Errorf("%s lease %s: %w", verb, record.Token, err)
 	}
 	stored := s.record(doc)
 	if stored.ETag == "" {
-		return l, fmt.Errorf("%s lease %s: the answer is no document: %.100q", verb, l.Token, doc)
+		return record, fmt.Errorf("%s lease %s: the answer is no document: %.100q", verb, record.Token, doc)
 	}
 	return stored, nil
 }
 
 // Delete implements [changefeed.LeaseStore].
-func (s *Leases) Delete(ctx context.Context, l changefeed.Record) error {
-	if l.ID == "" {
-		l.ID = leasedoc.ID(s.prefix, l.Kind, l.Token)
+func (s *Leases) Delete(ctx context.Context, record changefeed.Record) error {
+	if record.ID == "" {
+		record.ID = leasedoc.ID(s.prefix, record.Kind, record.Token)
 	}
-	w := changefeed.Write{Op: changefeed.WriteDelete, ID: l.ID, IfMatch: exact(l.ETag)}
-	if _, err := s.put(ctx, w, s.keyOf(l.ID, l.Raw)); err != nil {
-		return fmt.Errorf("delete lease %s: %w", l.Token, err)
+	w := changefeed.Write{Op: changefeed.WriteDelete, ID: record.ID, IfMatch: exact(record.ETag)}
+	if _, err := s.put(ctx, w, s.keyOf(record.ID, record.Raw)); err != nil {
+		return fmt.Errorf("delete lease %s: %w", record.Token, err)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func newRangeCache() *rangeCache { return &rangeCache{gate: make(chan struct{}, 
 
 // holder returns the partition that holds all of a range.
 func (s rangeSet) holder(r changefeed.Range) (changefeed.Partition, bool) {
-	i := slices.IndexFunc(s, func(p changefeed.Partition) bool { return p.Range.Contains(r) })
+	i := slices.IndexFunc(s, func(partition changefeed.Partition) bool { return partition.Range.Contains(r) })
 	if i < 0 {
 		return changefeed.Partition{}, false
 	}

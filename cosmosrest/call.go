@@ -158,11 +158,11 @@ func (c *call) database() (docstore.Database, error) {
 func (c *call) selection(cont *docstore.Container) (sel query.Selection, err error) {
 	sel.Range = changefeed.FullRange()
 	if id := c.in.Header(wire.HeaderRangeID); id != "" {
-		p, err := c.partition(cont, id)
+		partition, err := c.partition(cont, id)
 		if err != nil {
 			return sel, err
 		}
-		sel.Range, sel.Named = p.Range, true
+		sel.Range, sel.Named = partition.Range, true
 	}
 	if sel.Key, err = c.in.Key(); err != nil {
 		return sel, err
@@ -190,9 +190,9 @@ func (c *call) partition(cont *docstore.Container, id string) (changefeed.Partit
 	if err != nil {
 		return changefeed.Partition{}, err
 	}
-	for _, p := range parts {
-		if p.ID == id {
-			return p, nil
+	for _, partition := range parts {
+		if partition.ID == id {
+			return partition, nil
 		}
 	}
 	return changefeed.Partition{}, wire.Gone("partition key range %q of container %q is gone: read the ranges again", id, cont.ID())

@@ -93,15 +93,15 @@ func (s *Server) gatewayTakes(id string) error {
 // which is then not found. There is no index of resource ids, so the logical partition is
 // read.
 func (c *call) idOf(cont *docstore.Container, key changefeed.PartitionKey, rid string) (string, error) {
-	for it, err := range cont.Logical(c.ctx, key, 0) {
+	for item, err := range cont.Logical(c.ctx, key, 0) {
 		if err != nil {
 			return "", err
 		}
-		if err := c.work.Work(meter.DocWork + len(it.Body)); err != nil {
+		if err := c.work.Work(meter.DocWork + len(item.Body)); err != nil {
 			return "", err
 		}
-		if service.SystemText(it.Body, "_rid") == rid {
-			return it.ID, nil
+		if service.SystemText(item.Body, "_rid") == rid {
+			return item.ID, nil
 		}
 	}
 	return rid, nil
@@ -119,9 +119,9 @@ func readItem(c *call) error {
 	if err := c.in.Consistent(p.part, p.newest); err != nil {
 		return err
 	}
-	it, err := p.Item(c.ctx, p.id)
-	size, none := len(it.Body), c.in.Header(wire.HeaderIfNoneMatch)
-	same := err == nil && none != "" && wire.Matches(none, it.ETag)
+	item, err := p.Item(c.ctx, p.id)
+	size, none := len(item.Body), c.in.Header(wire.HeaderIfNoneMatch)
+	same := err == nil && none != "" && wire.Matches(none, item.ETag)
 	if same {
 		size = 0
 	}
@@ -131,14 +131,14 @@ func readItem(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.out.Set(wire.AnswerETag, it.ETag)
+	c.out.Set(wire.AnswerETag, item.ETag)
 	if same {
 		return c.reply(http.StatusNotModified, nil)
 	}
-	if match := c.in.Header(wire.HeaderIfMatch); match != "" && !wire.Matches(match, it.ETag) {
-		return wire.PreconditionFailed("item %q has the ETag %s: want %s", it.ID, it.ETag, match)
+	if match := c.in.Header(wire.HeaderIfMatch); match != "" && !wire.Matches(match, item.ETag) {
+		return wire.PreconditionFailed("item %q has the ETag %s: want %s", item.ID, item.ETag, match)
 	}
-	return c.reply(http.StatusOK, it.Body)
+	return c.reply(http.StatusOK, item.Body)
 }
 
 // deleteItem deletes an item.

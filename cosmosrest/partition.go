@@ -44,7 +44,7 @@ func listRanges(c *call) error {
 		return rangesOf(cont, parts, all).list(c)
 	}
 	known := knownRange(cont, c.in.Header(wire.HeaderIfNoneMatch))
-	parts = slices.DeleteFunc(parts, func(p changefeed.Partition) bool { return rangeNumber(p) <= known })
+	parts = slices.DeleteFunc(parts, func(partition changefeed.Partition) bool { return rangeNumber(partition) <= known })
 	if len(parts) == 0 {
 		return c.reply(http.StatusNotModified, nil)
 	}
@@ -55,8 +55,8 @@ func listRanges(c *call) error {
 // a higher number than all before, so the highest number identifies the set.
 func rangesTag(cont *docstore.Container, parts []changefeed.Partition) string {
 	var newest int64
-	for _, p := range parts {
-		newest = max(newest, rangeNumber(p))
+	for _, partition := range parts {
+		newest = max(newest, rangeNumber(partition))
 	}
 	return `"` + cont.RID() + "." + strconv.FormatInt(newest, 10) + `"`
 }
@@ -73,8 +73,8 @@ func knownRange(cont *docstore.Container, etag string) int64 {
 }
 
 // rangeNumber is the number that is a partition's id in the store.
-func rangeNumber(p changefeed.Partition) int64 {
-	n, _ := strconv.ParseInt(p.ID, 10, 64) // the store's ids are numbers
+func rangeNumber(partition changefeed.Partition) int64 {
+	n, _ := strconv.ParseInt(partition.ID, 10, 64) // the store's ids are numbers
 	return n
 }
 
@@ -83,25 +83,25 @@ func rangeNumber(p changefeed.Partition) int64 {
 func rangesOf(cont *docstore.Container, parts []changefeed.Partition, all int) resources {
 	found := resources{member: "PartitionKeyRanges", rid: cont.RID()}
 	changed := cont.Changed().Unix()
-	for _, p := range parts {
-		rid := rangeRID(cont, p)
+	for _, partition := range parts {
+		rid := rangeRID(cont, partition)
 		body := properties{
-			"minInclusive": wire.Encode(p.Range.Min), "maxExclusive": wire.Encode(p.Range.Max), "parents": wire.Encode(append([]string{}, p.Parents...)),
-			"ridPrefix": wire.Encode(rangeNumber(p)), "throughputFraction": wire.Encode(1 / float64(all)), "status": wire.Encode("online"),
-			"ownedArchivalPKRangeIds": wire.Encode([]string{}), "_lsn": wire.Encode(rangeNumber(p)),
+			"minInclusive": wire.Encode(partition.Range.Min), "maxExclusive": wire.Encode(partition.Range.Max), "parents": wire.Encode(append([]string{}, partition.Parents...)),
+			"ridPrefix": wire.Encode(rangeNumber(partition)), "throughputFraction": wire.Encode(1 / float64(all)), "status": wire.Encode("online"),
+			"ownedArchivalPKRangeIds": wire.Encode([]string{}), "_lsn": wire.Encode(rangeNumber(partition)),
 		}
-		body.identify(p.ID, rid, cont.Self()+"pkranges/"+rid+"/", version{`"` + rid + `"`, changed})
-		found.all = append(found.all, resource{p.Range.Max, wire.Encode(body)})
+		body.identify(partition.ID, rid, cont.Self()+"pkranges/"+rid+"/", version{`"` + rid + `"`, changed})
+		found.all = append(found.all, resource{partition.Range.Max, wire.Encode(body)})
 	}
 	return found
 }
 
 // rangeRID is the resource id of a partition: the container's, and 8 bytes of which the
 // last is the type.
-func rangeRID(cont *docstore.Container, p changefeed.Partition) string {
+func rangeRID(cont *docstore.Container, partition changefeed.Partition) string {
 	const partitionKeyRange = 0x50 << 56
 	own, _ := base64.StdEncoding.DecodeString(strings.ReplaceAll(cont.RID(), "-", "/")) // was made that way
-	own = binary.LittleEndian.AppendUint64(own, uint64(rangeNumber(p))|partitionKeyRange)
+	own = binary.LittleEndian.AppendUint64(own, uint64(rangeNumber(partition))|partitionKeyRange)
 	return strings.ReplaceAll(base64.StdEncoding.EncodeToString(own), "/", "-")
 }
 

@@ -158,12 +158,12 @@ func (o *partitionOptions) merge(cmd *cobra.Command, c *place.Container, ids []s
 // among refuses an id that no partition has, before anything is changed, and lists those
 // that there are.
 func among(parts []changefeed.Partition, field, id string) error {
-	if slices.ContainsFunc(parts, func(p changefeed.Partition) bool { return p.ID == id }) {
+	if slices.ContainsFunc(parts, func(partition changefeed.Partition) bool { return partition.ID == id }) {
 		return nil
 	}
 	var ids []string
-	for _, p := range parts {
-		ids = append(ids, p.ID)
+	for _, partition := range parts {
+		ids = append(ids, partition.ID)
 	}
 	if id == "" {
 		return usage.Error{Err: fmt.Errorf("%s is missing: want one of %s", field, strings.Join(ids, ", "))}
@@ -175,12 +175,12 @@ func among(parts []changefeed.Partition, field, id string) error {
 func (o *partitionOptions) write(w io.Writer, parts []changefeed.Partition) error {
 	if o.form.value == "json" {
 		enc := json.NewEncoder(w)
-		for _, p := range parts {
+		for _, partition := range parts {
 			if err := enc.Encode(struct {
 				ID      string   `json:"id"`
 				Range   string   `json:"range"`
 				Parents []string `json:"parents,omitempty"`
-			}{p.ID, p.Range.String(), p.Parents}); err != nil {
+			}{partition.ID, partition.Range.String(), partition.Parents}); err != nil {
 				return fmt.Errorf("write partition: %w", err)
 			}
 		}
@@ -189,8 +189,8 @@ func (o *partitionOptions) write(w io.Writer, parts []changefeed.Partition) erro
 	edges := terminal.Of(w).Edges
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PARTITION\tRANGE\tCAME FROM")
-	for _, p := range parts {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", p.ID, edges(p.Range.String()), orDash(strings.Join(p.Parents, " ")))
+	for _, partition := range parts {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", partition.ID, edges(partition.Range.String()), orDash(strings.Join(partition.Parents, " ")))
 	}
 	return t.Flush()
 }

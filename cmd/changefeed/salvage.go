@@ -37,12 +37,12 @@ func (o *exportOptions) salvage(cmd *cobra.Command, args []string) error {
 	}
 	w := bufio.NewWriterSize(cmd.OutOrStdout(), outputBuffer)
 	written := 0
-	found, err := docstore.Salvage(cmd.Context(), dir, func(container string, it docstore.Item) error {
-		if name != "" && name != container || o.key.value != "" && o.key.value != it.Key {
+	found, err := docstore.Salvage(cmd.Context(), dir, func(container string, item docstore.Item) error {
+		if name != "" && name != container || o.key.value != "" && o.key.value != item.Key {
 			return nil
 		}
 		written++
-		return o.salvaged(w, container, name == "", it)
+		return o.salvaged(w, container, name == "", item)
 	})
 	if err != nil {
 		return err
@@ -73,11 +73,11 @@ func (o *exportOptions) wreck(cmd *cobra.Command, args []string) (dir, container
 }
 
 // salvaged writes a document, with its container if all containers are written.
-func (o *exportOptions) salvaged(w *bufio.Writer, container string, named bool, it docstore.Item) (err error) {
-	body := []byte(it.Body)
+func (o *exportOptions) salvaged(w *bufio.Writer, container string, named bool, item docstore.Item) (err error) {
+	body := []byte(item.Body)
 	if !o.system {
 		if body, err = changeline.WithoutSystem(body); err != nil {
-			return fmt.Errorf("export item %q of partition %s: %w", it.ID, it.Key, err)
+			return fmt.Errorf("export item %q of partition %s: %w", item.ID, item.Key, err)
 		}
 	}
 	if !named {

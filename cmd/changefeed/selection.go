@@ -117,8 +117,8 @@ func (r *rangeFlag) complete(ctx context.Context, source changefeed.Source) erro
 			return begin, true
 		}
 		found, edge := map[string]bool{}, ""
-		for _, p := range parts {
-			for _, e := range []string{p.Range.Min, p.Range.Max} {
+		for _, partition := range parts {
+			for _, e := range []string{partition.Range.Min, partition.Range.Max} {
 				if strings.HasPrefix(e, begin) {
 					found[e], edge = true, e
 				}

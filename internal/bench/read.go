@@ -109,10 +109,10 @@ func (l *library) read(ctx context.Context, each func(changefeed.Page) error) (p
 	}
 	n := 0
 	begun := time.Now()
-	for _, p := range partitions {
+	for _, partition := range partitions {
 		at := changefeed.Position{Start: changefeed.FromBeginning()}
 		for {
-			page, err := l.documents.Read(ctx, p.Range, at, changefeed.ReadOptions{})
+			page, err := l.documents.Read(ctx, partition.Range, at, changefeed.ReadOptions{})
 			if err != nil {
 				return 0, err
 			}

@@ -75,9 +75,9 @@ func (b *board) rows(lags []changefeed.Lag) (rows []row) {
 		if i.Killed() {
 			r.state = "killed"
 		}
-		for _, l := range lags {
-			if l.Lease.Owner == i.Name() {
-				r.leases, r.lag = r.leases+1, r.lag+l.Pending
+		for _, lag := range lags {
+			if lag.Lease.Owner == i.Name() {
+				r.leases, r.lag = r.leases+1, r.lag+lag.Pending
 			}
 		}
 		m := b.d.ledger.Take(i.Name())
@@ -147,13 +147,13 @@ func colour(n int) string { return fmt.Sprint(36 - n%5) } // cyan, magenta, blue
 func (b *board) keys(lags []changefeed.Lag) line {
 	all := b.d.fleet.Instances()
 	picture := line{{"keys ", dim}}
-	for _, l := range lags {
-		i := slices.IndexFunc(all, func(i *fleet.Instance) bool { return i.Name() == l.Lease.Owner })
+	for _, lag := range lags {
+		i := slices.IndexFunc(all, func(i *fleet.Instance) bool { return i.Name() == lag.Lease.Owner })
 		text, style := "?", alarming
 		if i >= 0 && !all[i].Killed() {
-			text, style = l.Lease.Owner[len(l.Lease.Owner)-1:], colour(i)
+			text, style = lag.Lease.Owner[len(lag.Lease.Owner)-1:], colour(i)
 		}
-		width := edgeAt(l.Lease.Range.Max) - edgeAt(l.Lease.Range.Min)
+		width := edgeAt(lag.Lease.Range.Max) - edgeAt(lag.Lease.Range.Min)
 		picture = append(picture, span{"▕", dim}, span{strings.Repeat(text, max(0, width-1)), style})
 	}
 	return append(picture, span{"▏", dim})

@@ -144,13 +144,13 @@ func (d *performance) enter(ctx context.Context, name string) error {
 		Instance: name, Start: changefeed.FromBeginning(),
 		Acquire: acquireEvery, Renew: renewEvery, Expiration: expiration, Drain: drainTime, Poll: pollEvery,
 		Hooks: changefeed.Hooks{
-			Acquired: func(l changefeed.Lease) { d.screen.note("%s works on %s", name, terminal.Short(l.Token)) },
-			Released: func(l changefeed.Lease, why changefeed.Reason) {
+			Acquired: func(lease changefeed.Lease) { d.screen.note("%s works on %s", name, terminal.Short(lease.Token)) },
+			Released: func(lease changefeed.Lease, why changefeed.Reason) {
 				switch why {
 				case changefeed.ReasonGiven:
-					d.screen.note("%s hands over %s", name, terminal.Short(l.Token))
+					d.screen.note("%s hands over %s", name, terminal.Short(lease.Token))
 				case changefeed.ReasonSplit:
-					d.screen.note("%s has replaced the lease of %s", name, terminal.Short(l.Token))
+					d.screen.note("%s has replaced the lease of %s", name, terminal.Short(lease.Token))
 				}
 			},
 		},

@@ -102,9 +102,9 @@ func (d *performance) kill(ctx context.Context) error {
 		return err
 	}
 	var held []string
-	for _, l := range records {
-		if l.Kind == changefeed.KindLease && l.Owner == victim {
-			held = append(held, l.Token)
+	for _, record := range records {
+		if record.Kind == changefeed.KindLease && record.Owner == victim {
+			held = append(held, record.Token)
 		}
 	}
 	d.screen.say("killing %s without a goodbye, with %s in its hands", victim, terminal.Count(len(held), "lease"))

@@ -109,9 +109,9 @@ func (f *Fleet) Owners(ctx context.Context) (map[string]int, error) {
 		return nil, err
 	}
 	n := map[string]int{}
-	for _, l := range records {
-		if l.Kind == changefeed.KindLease && l.State == changefeed.StateLive {
-			n[l.Owner]++
+	for _, record := range records {
+		if record.Kind == changefeed.KindLease && record.State == changefeed.StateLive {
+			n[record.Owner]++
 		}
 	}
 	return n, nil

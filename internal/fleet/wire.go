@@ -95,21 +95,21 @@ func (w *Wire) List(ctx context.Context) (records []changefeed.Record, now time.
 }
 
 // Create implements [changefeed.LeaseStore].
-func (w *Wire) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+func (w *Wire) Create(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
 	w.sent.Writes.Add(1)
-	return through(ctx, w, func(ctx context.Context) (changefeed.Record, error) { return w.leases.Create(ctx, l) })
+	return through(ctx, w, func(ctx context.Context) (changefeed.Record, error) { return w.leases.Create(ctx, record) })
 }
 
 // Update implements [changefeed.LeaseStore].
-func (w *Wire) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+func (w *Wire) Update(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
 	w.sent.Writes.Add(1)
-	return through(ctx, w, func(ctx context.Context) (changefeed.Record, error) { return w.leases.Update(ctx, l) })
+	return through(ctx, w, func(ctx context.Context) (changefeed.Record, error) { return w.leases.Update(ctx, record) })
 }
 
 // Delete implements [changefeed.LeaseStore].
-func (w *Wire) Delete(ctx context.Context, l changefeed.Record) error {
+func (w *Wire) Delete(ctx context.Context, record changefeed.Record) error {
 	w.sent.Writes.Add(1)
-	_, err := through(ctx, w, func(ctx context.Context) (struct{}, error) { return struct{}{}, w.leases.Delete(ctx, l) })
+	_, err := through(ctx, w, func(ctx context.Context) (struct{}, error) { return struct{}{}, w.leases.Delete(ctx, record) })
 	return err
 }
 

@@ -87,7 +87,7 @@ func isOf(prefix, id string, want changefeed.Kind) bool {
 // Record reads a document that a listing has found; ok is false for a document of
 // another unit. Leases and markers under another prefix come with Err set, so that an
 // operator sees them and no processor works on them.
-func (u Unit) Record(prefix, id string, doc []byte) (l changefeed.Record, ok bool) {
+func (u Unit) Record(prefix, id string, doc []byte) (record changefeed.Record, ok bool) {
 	if _, _, ok := KindOf(prefix, id); ok {
 		return Unmarshal(prefix, doc), true
 	}
@@ -98,9 +98,9 @@ func (u Unit) Record(prefix, id string, doc []byte) (l changefeed.Record, ok boo
 	for _, other := range others {
 		for _, p := range other.prefixes {
 			if isOf(p, id, changefeed.KindLease) || isOf(p, id, changefeed.KindInfo) {
-				l := Unmarshal(p, doc)
-				l.Err = other.err
-				return l, true
+				record := Unmarshal(p, doc)
+				record.Err = other.err
+				return record, true
 			}
 		}
 	}

@@ -18,28 +18,28 @@ import (
 // container, /id or /partitionKey. Members of Record.Raw that the record does not know
 // are kept, except those that the server sets. Record.Properties replaces the properties
 // of Raw, unless it is nil.
-func Marshal(prefix, pkPath string, l changefeed.Record) ([]byte, error) {
-	doc, err := marshal(prefix, pkPath, l)
+func Marshal(prefix, pkPath string, record changefeed.Record) ([]byte, error) {
+	doc, err := marshal(prefix, pkPath, record)
 	if err != nil {
-		return nil, fmt.Errorf("write lease document %s: %w", ID(prefix, l.Kind, l.Token), err)
+		return nil, fmt.Errorf("write lease document %s: %w", ID(prefix, record.Kind, record.Token), err)
 	}
 	return doc, nil
 }
 
 // marshal puts the members that we write first, and after them those of others as they were.
-func marshal(prefix, pkPath string, l changefeed.Record) ([]byte, error) {
-	if err := check(l); err != nil {
+func marshal(prefix, pkPath string, record changefeed.Record) ([]byte, error) {
+	if err := check(record); err != nil {
 		return nil, err
 	}
-	w := writer{l: l}
-	if len(l.Raw) > 0 {
-		raw, err := parseObject(l.Raw)
+	w := writer{l: record}
+	if len(record.Raw) > 0 {
+		raw, err := parseObject(record.Raw)
 		if err != nil {
 			return nil, fmt.Errorf("read stored document: %w", err)
 		}
 		w.raw = raw
 	}
-	id := ID(prefix, l.Kind, l.Token)
+	id := ID(prefix, record.Kind, record.Token)
 	w.add(memberID, quote(id))
 	switch pkPath {
 	case pathID:
@@ -48,7 +48,7 @@ func marshal(prefix, pkPath string, l changefeed.Record) ([]byte, error) {
 	default:
 		return nil, fmt.Errorf("partition key path is %q: want %s or %s", pkPath, pathID, pathPartitionKey)
 	}
-	if l.Kind == changefeed.KindLease {
+	if record.Kind == changefeed.KindLease {
 		w.lease()
 	} else {
 		w.presence()
@@ -60,59 +60,59 @@ func marshal(prefix, pkPath string, l changefeed.Record) ([]byte, error) {
 
 // check refuses a record that could not be read back. To store it would stop every
 // instance of the unit, not only the faulty one.
-func check(l changefeed.Record) error {
-	if l.Err != nil {
-		return l.Err
+func check(record changefeed.Record) error {
+	if record.Err != nil {
+		return record.Err
 	}
-	if !isWord(string(l.Kind)) {
-		return fmt.Errorf("kind is %q: want a word of small letters, such as lease", l.Kind)
+	if !isWord(string(record.Kind)) {
+		return fmt.Errorf("kind is %q: want a word of small letters, such as lease", record.Kind)
 	}
-	if strings.Contains(l.Epoch, "/") {
-		return fmt.Errorf("epoch is %q: want no slash", l.Epoch)
+	if strings.Contains(record.Epoch, "/") {
+		return fmt.Errorf("epoch is %q: want no slash", record.Epoch)
 	}
-	if l.TTL > maxTTL*time.Second || l.TTL < 0 {
-		return fmt.Errorf("time to live is %v: want 0 to %v", l.TTL, maxTTL*time.Second)
+	if record.TTL > maxTTL*time.Second || record.TTL < 0 {
+		return fmt.Errorf("time to live is %v: want 0 to %v", record.TTL, maxTTL*time.Second)
 	}
-	if !isWord(l.State.String()) {
-		return fmt.Errorf("state is %q: want a word of small letters, such as splitting", l.State)
+	if !isWord(record.State.String()) {
+		return fmt.Errorf("state is %q: want a word of small letters, such as splitting", record.State)
 	}
-	if l.Attempts < 0 || l.Expiration < 0 {
-		return fmt.Errorf("attempts %d or expiration %v is negative", l.Attempts, l.Expiration)
+	if record.Attempts < 0 || record.Expiration < 0 {
+		return fmt.Errorf("attempts %d or expiration %v is negative", record.Attempts, record.Expiration)
 	}
-	switch l.Kind {
+	switch record.Kind {
 	case changefeed.KindHost:
-		return needToken(l)
+		return needToken(record)
 	case changefeed.KindLease:
-		return errors.Join(needToken(l), checkLease(l))
+		return errors.Join(needToken(record), checkLease(record))
 	}
 	return nil
 }
 
 // needToken refuses a record without a token, because its id is made of that.
-func needToken(l changefeed.Record) error {
-	if l.Token == "" {
-		return fmt.Errorf("token of a %v is empty", l.Kind)
+func needToken(record changefeed.Record) error {
+	if record.Token == "" {
+		return fmt.Errorf("token of a %v is empty", record.Kind)
 	}
 	return nil
 }
 
 // checkLease refuses a lease whose token and range differ: others read the one or the other.
-func checkLease(l changefeed.Record) error {
-	if l.Mode > changefeed.AllVersionsAndDeletes {
-		return fmt.Errorf("mode is %d: want 0 or 1", l.Mode)
+func checkLease(record changefeed.Record) error {
+	if record.Mode > changefeed.AllVersionsAndDeletes {
+		return fmt.Errorf("mode is %d: want 0 or 1", record.Mode)
 	}
-	if l.Version == 0 {
+	if record.Version == 0 {
 		return nil
 	}
-	if l.Version != 1 {
-		return fmt.Errorf("version is %d: want 0 or 1", l.Version)
+	if record.Version != 1 {
+		return fmt.Errorf("version is %d: want 0 or 1", record.Version)
 	}
-	of, err := changefeed.ParseRange(l.Token)
+	of, err := changefeed.ParseRange(record.Token)
 	if err != nil {
 		return fmt.Errorf("token of a version 1 lease: %w", err)
 	}
-	if l.Range != (changefeed.Range{}) && l.Range != of {
-		return fmt.Errorf("range is %v: want that of token %s", l.Range, l.Token)
+	if record.Range != (changefeed.Range{}) && record.Range != of {
+		return fmt.Errorf("range is %v: want that of token %s", record.Range, record.Token)
 	}
 	return nil
 }
@@ -131,24 +131,24 @@ func (w *writer) add(name string, value json.RawMessage) {
 // lease adds the members of a lease in .NET's order. .NET reads them in any order; the
 // order is kept so that documents of both can be compared by eye.
 func (w *writer) lease() {
-	l := w.l
-	w.add(memberVersion, integer(l.Version))
-	w.add(memberETag, quoteOrNull(l.ETag))
-	w.add(memberToken, quote(l.Token))
-	if l.Version == 0 && w.raw.get(memberPartitionID) != nil {
-		w.add(memberPartitionID, quote(l.Token))
+	record := w.l
+	w.add(memberVersion, integer(record.Version))
+	w.add(memberETag, quoteOrNull(record.ETag))
+	w.add(memberToken, quote(record.Token))
+	if record.Version == 0 && w.raw.get(memberPartitionID) != nil {
+		w.add(memberPartitionID, quote(record.Token))
 	}
 	if r := w.feedRange(); r != nil {
 		w.add(memberFeedRange, r)
 	}
-	w.add(memberOwner, quoteOrNull(l.Owner))
-	w.add(memberContinuation, quoteOrNull(l.Position.Token))
+	w.add(memberOwner, quoteOrNull(record.Owner))
+	w.add(memberContinuation, quoteOrNull(record.Position.Token))
 	w.add(memberProperties, w.properties().text())
-	w.add(memberTimestamp, timestamp(l.Timestamp))
-	w.add(memberTs, serverTime(l.Updated))
+	w.add(memberTimestamp, timestamp(record.Timestamp))
+	w.add(memberTs, serverTime(record.Updated))
 	// .NET stamps the mode when it creates a lease; its older leases have none.
-	if w.raw == nil || w.raw.get(memberMode) != nil || l.Mode != changefeed.LatestVersion {
-		w.add(memberMode, quote(modeText(l.Mode)))
+	if w.raw == nil || w.raw.get(memberMode) != nil || record.Mode != changefeed.LatestVersion {
+		w.add(memberMode, quote(modeText(record.Mode)))
 	}
 }
 
@@ -242,13 +242,13 @@ func (w *writer) ownProperties() object {
 			p = append(p, member{name, quote(text)})
 		}
 	}
-	l := w.l
-	add(propEpoch, l.Epoch != "", l.Owner+"/"+l.Epoch)
-	add(propAttempts, l.Attempts != 0, strconv.Itoa(l.Attempts))
-	add(propStart, l.Position.Start != changefeed.Start{}, l.Position.Start.String())
-	add(propState, l.State != changefeed.StateLive, l.State.String())
-	add(propFence, !l.Fence.IsZero(), strconv.FormatInt(fenceMillis(l.Fence), 10))
-	add(propExpiration, l.Expiration != 0, l.Expiration.String())
+	record := w.l
+	add(propEpoch, record.Epoch != "", record.Owner+"/"+record.Epoch)
+	add(propAttempts, record.Attempts != 0, strconv.Itoa(record.Attempts))
+	add(propStart, record.Position.Start != changefeed.Start{}, record.Position.Start.String())
+	add(propState, record.State != changefeed.StateLive, record.State.String())
+	add(propFence, !record.Fence.IsZero(), strconv.FormatInt(fenceMillis(record.Fence), 10))
+	add(propExpiration, record.Expiration != 0, record.Expiration.String())
 	return p
 }
 

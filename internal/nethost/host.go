@@ -65,12 +65,12 @@ func (h *Host) bootstrap() {
 		return
 	}
 	there := h.list()
-	for _, p := range h.partitions() {
+	for _, partition := range h.partitions() {
 		covered := slices.ContainsFunc(there, func(l *lease) bool { // as in .NET, a shared edge is enough
-			return l.LeaseToken == p.ID || l.FeedRange != nil && (l.epks().Min == p.Range.Min || l.epks().Max == p.Range.Max)
+			return l.LeaseToken == partition.ID || l.FeedRange != nil && (l.epks().Min == partition.Range.Min || l.epks().Max == partition.Range.Max)
 		})
 		if !covered {
-			h.create(lease{LeaseToken: p.ID}, p.Range, nil)
+			h.create(lease{LeaseToken: partition.ID}, partition.Range, nil)
 		}
 	}
 	marker := changefeed.Write{Op: changefeed.WriteUpsert, Body: fmt.Appendf(nil, `{"id":%q}`, h.Prefix+".info")}
@@ -113,11 +113,11 @@ func (h *Host) write(op changefeed.WriteOp, l *lease) error {
 
 // read returns a lease as stored.
 func (h *Host) read(id string) (*lease, error) {
-	it, err := h.Leases.Item(h.dead, changefeed.Key(id), id)
+	item, err := h.Leases.Item(h.dead, changefeed.Key(id), id)
 	if err != nil {
 		return nil, err
 	}
-	return h.parse(it.Body), nil
+	return h.parse(item.Body), nil
 }
 
 func (h *Host) parse(body []byte) *lease {
@@ -131,11 +131,11 @@ func (h *Host) parse(body []byte) *lease {
 // list returns all leases, sorted by id; none after an error, so the balancer comes
 // again.
 func (h *Host) list() (leases []*lease) {
-	for it, err := range h.Leases.WithIDs(h.dead, h.Prefix+"..", 0) {
+	for item, err := range h.Leases.WithIDs(h.dead, h.Prefix+"..", 0) {
 		if err != nil {
 			return nil
 		}
-		leases = append(leases, h.parse(it.Body))
+		leases = append(leases, h.parse(item.Body))
 	}
 	slices.SortFunc(leases, func(a, b *lease) int { return strings.Compare(a.ID, b.ID) })
 	return leases
@@ -246,10 +246,10 @@ func (h *Host) take(ctx context.Context, l *lease) {
 		return
 	}
 	if l.FeedRange == nil {
-		for _, p := range h.partitions() {
-			if p.ID == l.LeaseToken {
+		for _, partition := range h.partitions() {
+			if partition.ID == l.LeaseToken {
 				l.FeedRange = &feedRange{}
-				l.FeedRange.Range.Min, l.FeedRange.Range.Max = p.Range.Min, p.Range.Max
+				l.FeedRange.Range.Min, l.FeedRange.Range.Max = partition.Range.Min, partition.Range.Max
 			}
 		}
 	}
@@ -329,17 +329,17 @@ func (h *Host) process(ctx context.Context, l *lease) (last *string, err error) 
 // an ETag, and deletes the parent even if that failed.
 func (h *Host) replace(ctx context.Context, parent *lease, last *string) {
 	var parts []changefeed.Partition
-	for _, p := range h.partitions() {
-		if p.Range.Overlaps(parent.epks()) {
-			parts = append(parts, p)
+	for _, partition := range h.partitions() {
+		if partition.Range.Overlaps(parent.epks()) {
+			parts = append(parts, partition)
 		}
 	}
 	if len(parts) == 1 && parent.Version == 1 {
 		return // the range is in another partition now
 	}
-	for _, p := range parts {
-		child := lease{Version: parent.Version, LeaseToken: p.ID, Properties: parent.Properties}
-		r := p.Range.Intersect(parent.epks())
+	for _, partition := range parts {
+		child := lease{Version: parent.Version, LeaseToken: partition.ID, Properties: parent.Properties}
+		r := partition.Range.Intersect(parent.epks())
 		if parent.Version == 1 || len(parts) == 1 {
 			child.Version, child.LeaseToken = 1, r.String()
 		}

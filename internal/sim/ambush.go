@@ -70,20 +70,20 @@ func newAmbush(rng *rand.Rand) ambush {
 }
 
 // meaning names the purpose of an update of a record; seen is the stored record.
-func (i *instance) meaning(seen, l changefeed.Record) string {
-	others := seen.Owner != l.Owner || seen.Epoch != l.Epoch
+func (i *instance) meaning(seen, record changefeed.Record) string {
+	others := seen.Owner != record.Owner || seen.Epoch != record.Epoch
 	switch {
-	case l.Kind != changefeed.KindLease:
-		return "update " + string(l.Kind)
-	case l.State != changefeed.StateLive:
+	case record.Kind != changefeed.KindLease:
+		return "update " + string(record.Kind)
+	case record.State != changefeed.StateLive:
 		return "split"
-	case l.Free():
+	case record.Free():
 		return "free"
-	case others && l.Owner == i.name:
+	case others && record.Owner == i.name:
 		return "take"
 	case others:
 		return "give"
-	case seen.Position != l.Position:
+	case seen.Position != record.Position:
 		return "checkpoint"
 	}
 	return "renew"

@@ -157,13 +157,13 @@ func (w *world) splitAt(c *docstore.Container, place string) {
 	if err != nil || len(partitions) > 12 {
 		return
 	}
-	for _, p := range partitions {
-		if !p.Range.Holds(place) {
+	for _, partition := range partitions {
+		if !partition.Range.Holds(place) {
 			continue
 		}
 		w.muddle()
-		w.ledger.note("split of %s %s", c.ID(), p.Range)
-		if _, err := c.Split(w.ctx, p.ID); err != nil {
+		w.ledger.note("split of %s %s", c.ID(), partition.Range)
+		if _, err := c.Split(w.ctx, partition.ID); err != nil {
 			w.ledger.fail("split: %v", err)
 		}
 	}

@@ -88,11 +88,11 @@ func (s *steps) told(at time.Time) time.Time {
 }
 
 // stamped is a record with the time that the clock showed.
-func (s stepping) stamped(l changefeed.Record, err error) (changefeed.Record, error) {
-	if !l.Updated.IsZero() {
-		l.Updated = s.told(l.Updated)
+func (s stepping) stamped(record changefeed.Record, err error) (changefeed.Record, error) {
+	if !record.Updated.IsZero() {
+		record.Updated = s.told(record.Updated)
 	}
-	return l, err
+	return record, err
 }
 
 // all is stamped for several records.
@@ -108,12 +108,12 @@ func (s stepping) List(ctx context.Context) ([]changefeed.Record, time.Time, err
 	return s.all(records), s.told(now), err
 }
 
-func (s stepping) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-	return s.stamped(s.LeaseStore.Create(ctx, l))
+func (s stepping) Create(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+	return s.stamped(s.LeaseStore.Create(ctx, record))
 }
 
-func (s stepping) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-	return s.stamped(s.LeaseStore.Update(ctx, l))
+func (s stepping) Update(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+	return s.stamped(s.LeaseStore.Update(ctx, record))
 }
 
 func (s stepping) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {

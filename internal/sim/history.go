@@ -95,9 +95,9 @@ func (s seen) List(ctx context.Context) ([]changefeed.Record, time.Time, error) 
 	q := s.h.ask(s.by, list, changefeed.Record{})
 	records, now, err := s.store.List(ctx)
 	q.listed = map[string]changefeed.Record{}
-	for _, l := range records {
-		if l.Kind == changefeed.KindLease {
-			q.listed[l.Token] = l
+	for _, record := range records {
+		if record.Kind == changefeed.KindLease {
+			q.listed[record.Token] = record
 		}
 	}
 	s.h.sight(records)
@@ -117,48 +117,48 @@ func (h *history) sight(records []changefeed.Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clock++
-	for _, l := range records {
-		if l.Kind == changefeed.KindLease {
-			h.sights = append(h.sights, sight{l, h.clock})
+	for _, record := range records {
+		if record.Kind == changefeed.KindLease {
+			h.sights = append(h.sights, sight{record, h.clock})
 		}
 	}
 }
 
-func (s seen) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-	q := s.h.ask(s.by, create, l)
-	got, err := s.store.Create(ctx, l)
+func (s seen) Create(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+	q := s.h.ask(s.by, create, record)
+	got, err := s.store.Create(ctx, record)
 	s.h.answer(q, got.ETag, err)
 	return got, err
 }
 
-func (s seen) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-	q := s.h.ask(s.by, update, l)
-	got, err := s.store.Update(ctx, l)
+func (s seen) Update(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+	q := s.h.ask(s.by, update, record)
+	got, err := s.store.Update(ctx, record)
 	s.h.answer(q, got.ETag, err)
 	return got, err
 }
 
-func (s seen) Delete(ctx context.Context, l changefeed.Record) error {
-	q := s.h.ask(s.by, remove, l)
-	err := s.store.Delete(ctx, l)
+func (s seen) Delete(ctx context.Context, record changefeed.Record) error {
+	q := s.h.ask(s.by, remove, record)
+	err := s.store.Delete(ctx, record)
 	s.h.answer(q, "", err)
 	return err
 }
 
 // ask records that a request is sent.
-func (h *history) ask(by *instance, v verb, l changefeed.Record) *request {
+func (h *history) ask(by *instance, v verb, record changefeed.Record) *request {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clock++
-	q := &request{verb: v, by: by, sent: l, begun: time.Now(), asked: h.clock, told: never}
+	q := &request{verb: v, by: by, sent: record, begun: time.Now(), asked: h.clock, told: never}
 	switch {
-	case v == list || l.Kind == changefeed.KindLease:
+	case v == list || record.Kind == changefeed.KindLease:
 		h.requests = append(h.requests, q)
-	case l.Kind == changefeed.KindHost && v != remove: // a process shows itself
+	case record.Kind == changefeed.KindHost && v != remove: // a process shows itself
 		if h.owners == nil {
 			h.owners = map[*instance]owner{}
 		}
-		h.owners[by] = owner{l.Owner, l.Epoch}
+		h.owners[by] = owner{record.Owner, record.Epoch}
 	}
 	return q
 }

@@ -95,16 +95,16 @@ const (
 )
 
 // acquired notes that the process has begun to work on a lease.
-func (i *instance) acquired(l changefeed.Lease) {
-	i.world.ledger.acquired(i, l)
+func (i *instance) acquired(lease changefeed.Lease) {
+	i.world.ledger.acquired(i, lease)
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
 	i.held++
 }
 
 // released notes that it has ended.
-func (i *instance) released(l changefeed.Lease, why changefeed.Reason) {
-	i.world.ledger.released(i, l, why)
+func (i *instance) released(lease changefeed.Lease, why changefeed.Reason) {
+	i.world.ledger.released(i, lease, why)
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
 	i.held--

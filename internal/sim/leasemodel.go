@@ -55,8 +55,8 @@ type content struct {
 func (r record) untouched() bool { return r.there && r.owner.name == "" && r.valid == 0 }
 
 // contentOf is the content of a lease.
-func contentOf(l changefeed.Record) content {
-	return content{l.Token, owner{l.Owner, l.Epoch}, l.Position.Token, l.State, l.Attempts, l.Timestamp.UnixNano()}
+func contentOf(record changefeed.Record) content {
+	return content{record.Token, owner{record.Owner, record.Epoch}, record.Position.Token, record.State, record.Attempts, record.Timestamp.UnixNano()}
 }
 
 // lsn is how far the position is.
@@ -97,8 +97,8 @@ func (h *history) check(g *ledger) {
 	for token, all := range looks {
 		for _, q := range h.requests {
 			if q.verb == list && q.ending == done {
-				l, present := q.listed[token]
-				all = append(all, &look{q, l, present})
+				record, present := q.listed[token]
+				all = append(all, &look{q, record, present})
 			}
 		}
 		if at := explain(all); at != nil {

@@ -87,24 +87,24 @@ func newTenure(by *instance) *tenure {
 }
 
 // acquired begins a tenure.
-func (g *ledger) acquired(by *instance, l changefeed.Lease) {
+func (g *ledger) acquired(by *instance, lease changefeed.Lease) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.tell("%s has %s/%s at %v, attempts %d", by, l.Token, l.Epoch, l.Position, l.Attempts)
+	g.tell("%s has %s/%s at %v, attempts %d", by, lease.Token, lease.Epoch, lease.Position, lease.Attempts)
 	t := newTenure(by)
-	t.began = g.model.owned[place{by, l.Token}]
-	t.root, t.last = l.Position.Token, l.Position.Token
+	t.began = g.model.owned[place{by, lease.Token}]
+	t.root, t.last = lease.Position.Token, lease.Position.Token
 	t.from, t.base = t.root, t.root
-	t.failures[t.root] = l.Attempts
-	g.model.tenures[place{by, l.Token}] = t
+	t.failures[t.root] = lease.Attempts
+	g.model.tenures[place{by, lease.Token}] = t
 }
 
 // released ends a tenure.
-func (g *ledger) released(by *instance, l changefeed.Lease, why changefeed.Reason) {
+func (g *ledger) released(by *instance, lease changefeed.Lease, why changefeed.Reason) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.tell("%s released %s: %s", by, l.Token, why)
-	if t := g.model.tenures[place{by, l.Token}]; t != nil {
+	g.tell("%s released %s: %s", by, lease.Token, why)
+	if t := g.model.tenures[place{by, lease.Token}]; t != nil {
 		t.over = true
 	}
 }

@@ -13,21 +13,21 @@ import (
 // delete has no condition on an ETag, because such a tool has none.
 func (w *world) remove() {
 	var found []docstore.Item
-	for it, err := range w.lobby.WithIDs(w.ctx, w.unit.Prefix()+".", 0) {
+	for item, err := range w.lobby.WithIDs(w.ctx, w.unit.Prefix()+".", 0) {
 		if err != nil {
 			w.ledger.fail("documents of the unit: %v", err)
 			return
 		}
-		if isLease := strings.HasPrefix(it.ID, w.unit.Prefix()+".."); isLease == (w.weather.removal == ofLeases) {
-			found = append(found, it)
+		if isLease := strings.HasPrefix(item.ID, w.unit.Prefix()+".."); isLease == (w.weather.removal == ofLeases) {
+			found = append(found, item)
 		}
 	}
 	if len(found) == 0 {
 		return
 	}
-	it := found[w.rng.IntN(len(found))]
-	w.ledger.note("an operator deletes %s", it.ID)
-	if err := w.lobby.Delete(w.ctx, changefeed.Key(it.ID), it.ID, ""); err != nil {
+	item := found[w.rng.IntN(len(found))]
+	w.ledger.note("an operator deletes %s", item.ID)
+	if err := w.lobby.Delete(w.ctx, changefeed.Key(item.ID), item.ID, ""); err != nil {
 		w.ledger.fail("delete: %v", err)
 	}
 	w.refresh()
@@ -50,9 +50,9 @@ func (w *world) refresh() {
 			delete(m, token)
 		}
 	}
-	for _, l := range records {
-		if l.Kind == changefeed.KindLease && l.State != changefeed.StateRetired && m[l.Token].ETag != l.ETag {
-			m[l.Token] = kept{l, nil}
+	for _, record := range records {
+		if record.Kind == changefeed.KindLease && record.State != changefeed.StateRetired && m[record.Token].ETag != record.ETag {
+			m[record.Token] = kept{record, nil}
 		}
 	}
 }

@@ -95,12 +95,12 @@ func (w *world) checkTiling() {
 	at := ""
 	for at < changefeed.FullRange().Max {
 		next := ""
-		for _, l := range records {
-			if l.Kind == changefeed.KindLease && l.State == changefeed.StateLive && l.Range.Holds(at) {
+		for _, record := range records {
+			if record.Kind == changefeed.KindLease && record.State == changefeed.StateLive && record.Range.Holds(at) {
 				if next != "" {
 					w.ledger.fail("tiling: two leases hold %q", at)
 				}
-				next = max(next, l.Range.Max)
+				next = max(next, record.Range.Max)
 			}
 		}
 		if next == "" {
@@ -130,15 +130,15 @@ func (w *world) finalChecks() {
 	owned := map[string]int{}
 	at := ""
 	for _, lag := range lags {
-		l := lag.Lease
-		owned[l.Owner+"/"+l.Epoch]++
+		lease := lag.Lease
+		owned[lease.Owner+"/"+lease.Epoch]++
 		if lag.Pending != 0 {
-			w.ledger.fail("lag: lease %s has %d pending, owner %q", l.Token, lag.Pending, l.Owner)
+			w.ledger.fail("lag: lease %s has %d pending, owner %q", lease.Token, lag.Pending, lease.Owner)
 		}
-		if l.Range.Min != at {
-			w.ledger.fail("leases do not tile: %q follows %q", l.Token, at)
+		if lease.Range.Min != at {
+			w.ledger.fail("leases do not tile: %q follows %q", lease.Token, at)
 		}
-		at = l.Range.Max
+		at = lease.Range.Max
 	}
 	if at != "FF" {
 		w.ledger.fail("leases end at %q", at)
@@ -165,9 +165,9 @@ func (w *world) stopAll() {
 	if err != nil {
 		w.ledger.fail("list: %v", err)
 	}
-	for _, l := range records {
-		if l.Kind == changefeed.KindLease && !l.Free() && !w.ledger.muddled.Load() {
-			w.ledger.fail("stop: lease %s is still owned by %s", l.Token, l.Owner)
+	for _, record := range records {
+		if record.Kind == changefeed.KindLease && !record.Free() && !w.ledger.muddled.Load() {
+			w.ledger.fail("stop: lease %s is still owned by %s", record.Token, record.Owner)
 		}
 	}
 }

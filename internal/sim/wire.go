@@ -44,31 +44,31 @@ func (s leases) seen(records []changefeed.Record) []changefeed.Record {
 }
 
 // read is a record as this instance sees it.
-func (s leases) read(l changefeed.Record) changefeed.Record {
-	l.Timestamp = s.wall.written(l.Timestamp)
-	return shift(l, s.skew)
+func (s leases) read(record changefeed.Record) changefeed.Record {
+	record.Timestamp = s.wall.written(record.Timestamp)
+	return shift(record, s.skew)
 }
 
 // sent is a record of this instance as the store gets it.
-func (s leases) sent(l changefeed.Record) changefeed.Record {
-	l.Timestamp = s.wall.write(l.Timestamp)
-	return shift(l, -s.skew)
+func (s leases) sent(record changefeed.Record) changefeed.Record {
+	record.Timestamp = s.wall.write(record.Timestamp)
+	return shift(record, -s.skew)
 }
 
 // shift moves all times of a record that the processor compares with a clock.
-func shift(l changefeed.Record, by time.Duration) changefeed.Record {
-	if !l.Updated.IsZero() {
-		l.Updated = l.Updated.Add(by)
+func shift(record changefeed.Record, by time.Duration) changefeed.Record {
+	if !record.Updated.IsZero() {
+		record.Updated = record.Updated.Add(by)
 	}
-	if !l.Fence.IsZero() {
-		l.Fence = l.Fence.Add(by)
+	if !record.Fence.IsZero() {
+		record.Fence = record.Fence.Add(by)
 	}
-	l.Position = shiftStart(l.Position, by)
-	if start, err := changefeed.ParseStart(l.Properties["origin"]); err == nil { // of the marker
-		l.Properties = maps.Clone(l.Properties)
-		l.Properties["origin"] = shiftStart(changefeed.Position{Start: start}, by).Start.String()
+	record.Position = shiftStart(record.Position, by)
+	if start, err := changefeed.ParseStart(record.Properties["origin"]); err == nil { // of the marker
+		record.Properties = maps.Clone(record.Properties)
+		record.Properties["origin"] = shiftStart(changefeed.Position{Start: start}, by).Start.String()
 	}
-	return l
+	return record
 }
 
 // shiftStart moves the start time of a position.
@@ -79,28 +79,28 @@ func shiftStart(p changefeed.Position, by time.Duration) changefeed.Position {
 	return p
 }
 
-func (s leases) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-	return s.write(ctx, "create "+string(l.Kind), l, s.store.Create)
+func (s leases) Create(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+	return s.write(ctx, "create "+string(record.Kind), record, s.store.Create)
 }
 
-func (s leases) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-	return s.write(ctx, s.by.meaning(s.by.world.ledger.stored(l), l), l, s.store.Update)
+func (s leases) Update(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+	return s.write(ctx, s.by.meaning(s.by.world.ledger.stored(record), record), record, s.store.Update)
 }
 
 // write carries a record to the store, and the stored record back.
-func (s leases) write(ctx context.Context, call string, l changefeed.Record, do func(context.Context, changefeed.Record) (changefeed.Record, error)) (changefeed.Record, error) {
-	q := parcel{call: call, of: l.Range, fate: s.fateOfWrite(call)}
-	got, err := carry(ctx, s.link, q, func(ctx context.Context) (changefeed.Record, error) { return do(ctx, s.sent(l)) })
+func (s leases) write(ctx context.Context, call string, record changefeed.Record, do func(context.Context, changefeed.Record) (changefeed.Record, error)) (changefeed.Record, error) {
+	q := parcel{call: call, of: record.Range, fate: s.fateOfWrite(call)}
+	got, err := carry(ctx, s.link, q, func(ctx context.Context) (changefeed.Record, error) { return do(ctx, s.sent(record)) })
 	return s.read(got), err
 }
 
-func (s leases) Delete(ctx context.Context, l changefeed.Record) error {
-	q := parcel{call: "delete", of: l.Range, fate: s.fateOfWrite("delete")}
+func (s leases) Delete(ctx context.Context, record changefeed.Record) error {
+	q := parcel{call: "delete", of: record.Range, fate: s.fateOfWrite("delete")}
 	_, err := carry(ctx, s.link, q, func(ctx context.Context) (struct{}, error) {
 		if s.by.world.weather.keepers {
 			return struct{}{}, changefeed.ErrForbidden
 		}
-		return struct{}{}, s.store.Delete(ctx, l)
+		return struct{}{}, s.store.Delete(ctx, record)
 	})
 	return err
 }

@@ -27,15 +27,15 @@ func Delete(ctx context.Context, name string, units []Unit) (u Unit, leases int,
 	slices.SortStableFunc(records, func(a, b changefeed.Record) int {
 		return cmp.Compare(deletedAfter(a.Kind), deletedAfter(b.Kind))
 	})
-	for _, l := range records {
-		err := u.store.Delete(ctx, l)
+	for _, record := range records {
+		err := u.store.Delete(ctx, record)
 		if errors.Is(err, changefeed.ErrConflict) {
 			return u, leases, fmt.Errorf("a processor of unit %q has begun to work: stop it, then delete again: %w", name, err)
 		}
 		if err != nil && !errors.Is(err, changefeed.ErrNotFound) {
 			return u, leases, err
 		}
-		if l.Kind == changefeed.KindLease {
+		if record.Kind == changefeed.KindLease {
 			leases++
 		}
 	}
@@ -78,15 +78,15 @@ func idleRecords(ctx context.Context, u Unit, name string) ([]changefeed.Record,
 		return nil, err
 	}
 	if name != u.Processor {
-		records = slices.DeleteFunc(records, func(l changefeed.Record) bool { return !strings.HasPrefix(l.ID, name+".") })
+		records = slices.DeleteFunc(records, func(record changefeed.Record) bool { return !strings.HasPrefix(record.ID, name+".") })
 	}
-	for _, l := range records {
+	for _, record := range records {
 		// A second more, because stores keep whole seconds.
-		allowed := cmp.Or(l.Expiration, silence) + time.Second
-		busy := l.Owner != "" && l.State != changefeed.StateRetired && now.Sub(l.Updated) <= allowed
-		if busy || l.Kind == changefeed.KindLock && now.Sub(l.Updated) <= silence {
+		allowed := cmp.Or(record.Expiration, silence) + time.Second
+		busy := record.Owner != "" && record.State != changefeed.StateRetired && now.Sub(record.Updated) <= allowed
+		if busy || record.Kind == changefeed.KindLock && now.Sub(record.Updated) <= silence {
 			return nil, fmt.Errorf("unit %q is at work: %s was written %v ago by %q: stop its processors, or wait until %v of silence have passed",
-				u.Processor, l.ID, now.Sub(l.Updated).Round(time.Second), l.Owner, allowed)
+				u.Processor, record.ID, now.Sub(record.Updated).Round(time.Second), record.Owner, allowed)
 		}
 	}
 	return records, nil

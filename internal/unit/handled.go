@@ -32,5 +32,5 @@ func AwaitHandled(ctx context.Context, source changefeed.Source, leases changefe
 
 // nothingLeft reports whether each lease has handled all changes, as far as its lag is known.
 func nothingLeft(lags []changefeed.Lag) bool {
-	return len(lags) > 0 && !slices.ContainsFunc(lags, func(l changefeed.Lag) bool { return l.Err != nil || l.Pending > 0 })
+	return len(lags) > 0 && !slices.ContainsFunc(lags, func(lag changefeed.Lag) bool { return lag.Err != nil || lag.Pending > 0 })
 }

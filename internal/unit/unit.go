@@ -126,8 +126,8 @@ func stray(doc changefeed.Change, suffixes []suffix) Row {
 		r.note("no lease of a container in this store")
 		return r
 	}
-	l := leasedoc.Unmarshal(prefix, doc.Body)
-	r.Owner, r.Lease = l.Owner, token
+	record := leasedoc.Unmarshal(prefix, doc.Body)
+	r.Owner, r.Lease = record.Owner, token
 	elsewhere := func(s suffix) bool {
 		_, rids, ok := strings.Cut(s.text, "_") // after the host
 		return ok && strings.HasSuffix(prefix, "_"+rids)
@@ -151,25 +151,25 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 		return nil, err
 	}
 	u := &Unit{Processor: processor, Container: monitored.Address.Name(), store: store}
-	markers := slices.DeleteFunc(slices.Clone(records), func(l changefeed.Record) bool { return l.Kind != changefeed.KindInfo })
-	for _, l := range records {
-		r := describe(l, now)
-		switch l.Kind {
+	markers := slices.DeleteFunc(slices.Clone(records), func(record changefeed.Record) bool { return record.Kind != changefeed.KindInfo })
+	for _, record := range records {
+		r := describe(record, now)
+		switch record.Kind {
 		case changefeed.KindLease:
 			r.estimate(ctx, monitored.Source, markers, now)
 		case changefeed.KindHost:
 			r.Kind = KindInstance
-			if r.gone = l.State == changefeed.StateRetired || now.Sub(l.Updated) > cmp.Or(l.Expiration, silence); r.gone {
-				r.note("gone: it has shown no life for %v", now.Sub(l.Updated).Round(time.Second))
+			if r.gone = record.State == changefeed.StateRetired || now.Sub(record.Updated) > cmp.Or(record.Expiration, silence); r.gone {
+				r.note("gone: it has shown no life for %v", now.Sub(record.Updated).Round(time.Second))
 			}
 		case changefeed.KindInfo, changefeed.KindLock:
-			if l.Err == nil {
+			if record.Err == nil {
 				continue
 			}
 			r.Kind = KindDocument
 		default:
 			r.Kind = KindDocument
-			r.note("a record of kind %q, which belongs to a later version", l.Kind)
+			r.note("a record of kind %q, which belongs to a later version", record.Kind)
 		}
 		u.Rows = append(u.Rows, r)
 	}
@@ -188,39 +188,39 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 const silence = time.Minute
 
 // describe makes the row of a record, with the notes that need no other record.
-func describe(l changefeed.Record, now time.Time) Row {
+func describe(record changefeed.Record, now time.Time) Row {
 	r := Row{
-		Kind: KindLease, ID: l.ID, Lease: l.Token, Owner: l.Owner, Epoch: l.Epoch, Position: l.Position.String(),
-		Mode: l.Mode.String(), State: l.State.String(), Attempts: l.Attempts, Silent: max(0, now.Sub(l.Updated).Seconds()), record: l,
+		Kind: KindLease, ID: record.ID, Lease: record.Token, Owner: record.Owner, Epoch: record.Epoch, Position: record.Position.String(),
+		Mode: record.Mode.String(), State: record.State.String(), Attempts: record.Attempts, Silent: max(0, now.Sub(record.Updated).Seconds()), record: record,
 	}
-	if l.Position == (changefeed.Position{}) {
+	if record.Position == (changefeed.Position{}) {
 		r.Position = "" // of another make, and not read yet
 	}
-	quiet := now.Sub(l.Updated)
-	allowed := cmp.Or(l.Expiration, silence)
+	quiet := now.Sub(record.Updated)
+	allowed := cmp.Or(record.Expiration, silence)
 	switch {
-	case l.Err != nil:
-		r.note("%v", l.Err)
-	case l.Kind != changefeed.KindLease:
-	case l.State == changefeed.StateRetired:
+	case record.Err != nil:
+		r.note("%v", record.Err)
+	case record.Kind != changefeed.KindLease:
+	case record.State == changefeed.StateRetired:
 		r.note("replaced by others, and left because it could not be deleted: delete it")
-	case l.State != changefeed.StateLive && l.State != changefeed.StateSplitting:
-		r.note("its state %q belongs to a later version", l.State)
-	case l.Free():
+	case record.State != changefeed.StateLive && record.State != changefeed.StateSplitting:
+		r.note("its state %q belongs to a later version", record.State)
+	case record.Free():
 		r.note("free: nobody works on it")
 	case quiet > allowed:
 		r.note("expired: its owner has been silent for %v, %v are allowed", quiet.Round(time.Second), allowed)
-	case l.Epoch == "":
+	case record.Epoch == "":
 		r.note("owned by a processor of another make")
 	}
-	if l.State == changefeed.StateSplitting {
+	if record.State == changefeed.StateSplitting {
 		r.note("its partition was split: its owner makes the leases that replace it")
 	}
-	if l.Fence.After(now) {
-		r.note("its new owner begins in %v, when the last one must have stopped", l.Fence.Sub(now).Round(time.Second))
+	if record.Fence.After(now) {
+		r.note("its new owner begins in %v, when the last one must have stopped", record.Fence.Sub(now).Round(time.Second))
 	}
-	if l.Attempts > 0 {
-		r.note("the batch after its position has failed %d times", l.Attempts)
+	if record.Attempts > 0 {
+		r.note("the batch after its position has failed %d times", record.Attempts)
 	}
 	return r
 }
@@ -241,11 +241,11 @@ func (s few) List(context.Context) ([]changefeed.Record, time.Time, error) {
 // estimate adds the lag, and the range of a lease that does not say it. The markers say where a lease without a position
 // begins.
 func (r *Row) estimate(ctx context.Context, source changefeed.Source, markers []changefeed.Record, now time.Time) {
-	l := r.record
-	if errors.Is(l.Err, leasedoc.ErrJava) {
-		l.Err = nil // its range and position could be read, and an estimate needs no more
+	record := r.record
+	if errors.Is(record.Err, leasedoc.ErrJava) {
+		record.Err = nil // its range and position could be read, and an estimate needs no more
 	}
-	lags, err := changefeed.Estimate(ctx, source, few{records: append(markers[:len(markers):len(markers)], l), now: now})
+	lags, err := changefeed.Estimate(ctx, source, few{records: append(markers[:len(markers):len(markers)], record), now: now})
 	if err == nil && len(lags) > 0 {
 		err = lags[0].Err
 	}

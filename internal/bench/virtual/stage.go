@@ -239,9 +239,9 @@ func takeover(ctx context.Context, s *bench.Site, hosts int, original float64, b
 // lastWrite is when an owner last renewed a lease.
 func (st *stage) lastWrite(ctx context.Context, owner string) (last time.Time, err error) {
 	records, _, err := st.Leases.List(ctx)
-	for _, l := range records {
-		if l.Kind == changefeed.KindLease && l.Owner == owner && l.Updated.After(last) {
-			last = l.Updated
+	for _, record := range records {
+		if record.Kind == changefeed.KindLease && record.Owner == owner && record.Updated.After(last) {
+			last = record.Updated
 		}
 	}
 	return last, err
