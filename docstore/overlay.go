@@ -1,6 +1,9 @@
 package docstore
 
-import "slices"
+import (
+	"bytes"
+	"slices"
+)
 
 // overlay is the keys that a group has changed so far, over the engine's state: a write
 // sees those of the group before it, and those of a refused transaction are taken back.
@@ -71,12 +74,18 @@ func (o *overlay) rollback(mark int) {
 	o.changes = o.changes[:mark]
 }
 
-// fill puts the last change of each key into a batch.
+// fill puts the last change of each key into a batch, in the order of the keys: the
+// engine finds the place of a key fast if it is near that of the key before.
 func (o *overlay) fill(b batch) {
+	last := make([]*change, 0, len(o.latest))
 	for i := range o.changes {
-		ch := &o.changes[i]
+		if ch := &o.changes[i]; o.latest[string(ch.key)] == i {
+			last = append(last, ch)
+		}
+	}
+	slices.SortFunc(last, func(a, b *change) int { return bytes.Compare(a.key, b.key) })
+	for _, ch := range last {
 		switch {
-		case o.latest[string(ch.key)] != i:
 		case !ch.drop:
 			b.set(ch.key, ch.value, ch.body...)
 		case ch.size > 0:
