@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime"
+	"time"
 
 	"github.com/millrace/changefeed"
 )
@@ -50,6 +50,7 @@ type committer struct {
 	db     *DB
 	queue  chan *transaction
 	ended  chan struct{} // closed at its end
+	gather *gather
 	recent recent
 }
 
@@ -115,7 +116,7 @@ func (k *committer) commit(first *transaction) (left *transaction) {
 	g := k.group()
 	g.take(first)
 	for left == nil && first.control == nil && len(g.txs) < maxGroup && g.bytes < maxGroupBytes {
-		tx := k.nextWaiting()
+		tx := k.gather.more(len(g.txs))
 		if tx == nil {
 			break
 		}
@@ -126,24 +127,8 @@ func (k *committer) commit(first *transaction) (left *transaction) {
 		g.take(tx)
 	}
 	g.finish()
+	k.gather.written(len(g.txs), g.flush)
 	return left
-}
-
-// nextWaiting returns the next transaction of the queue, nil for none. An empty queue is
-// looked at again when the goroutines that are ready have run: among them are callers with
-// transactions, which then share this group's batch and flush.
-func (k *committer) nextWaiting() *transaction {
-	for again := true; ; again = false {
-		select {
-		case tx := <-k.queue:
-			return tx
-		default:
-		}
-		if !again {
-			return nil
-		}
-		runtime.Gosched()
-	}
 }
 
 // group is what goes to the disk in one write.
@@ -156,7 +141,8 @@ type group struct {
 	living  []lives
 	ranges  [][2][]byte // keys to remove, before all changes
 	heads   map[*Container]*nextHead
-	publish []func() // of controls, when the group is safe
+	publish []func()      // of controls, when the group is safe
+	flush   time.Duration // that its write to the disk took
 }
 
 // nextHead is the head of a container as the group will leave it.
@@ -271,9 +257,11 @@ func (g *group) write() error {
 	}
 	seq := g.db.applied.Load() + 1
 	g.db.applied.Store(seq)
+	begun := time.Now()
 	if err := w.commit(); err != nil {
 		return g.db.fail(err)
 	}
+	g.flush = time.Since(begun)
 	g.db.safe.Store(seq)
 	g.db.settled.open()
 	g.db.dropped.add(g.ranges)

@@ -117,7 +117,8 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 		wake: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
 		cells: cmp.Or(o.cells, cellLSNs), rest: o.resting,
 	}
-	db.committer = committer{db: db, queue: make(chan *transaction, maxQueue), ended: make(chan struct{})}
+	queue := make(chan *transaction, maxQueue)
+	db.committer = committer{db: db, queue: queue, ended: make(chan struct{}), gather: newGather(queue, eng.sync)}
 	settled := eng.guard.until(ctx)
 	err = db.start()
 	settled()
