@@ -117,6 +117,8 @@ func splitBatch(body []byte) (texts []operationText, ok bool) {
 	return texts, s.End()
 }
 
+// scan reads the members of an operation. Unknown members are passed over, because SDKs send
+// some that only a newer service knows.
 func (o *operationText) scan(s *rawjson.Scanner, body []byte) {
 	for _, key := range s.Object() {
 		value := s.Value().Of(body)
@@ -160,7 +162,8 @@ func shown(value []byte) string {
 	return string(value)
 }
 
-// complete fills in the members that the kind of operation needs.
+// complete sets the members that the kind of operation needs. An operation has its condition in
+// ifMatch, because a batch has one header for all.
 func (s *step) complete(o *operationText) (err error) {
 	op, match := s.write.Op, rawjson.Text(o.ifMatch)
 	created := op == changefeed.WriteCreate || op == changefeed.WriteUpsert
@@ -207,7 +210,8 @@ func (s *step) done(r changefeed.Result) outcome {
 	return outcome{status: statusOf(s.write.Op, r), charge: r.Charge, etag: r.ETag, body: r.Body}
 }
 
-// refused is the outcome of an operation that was refused. It costs the least charge.
+// refused is the outcome of an operation that was refused. It costs the least charge, because a
+// refusal that cost nothing could be repeated for ever.
 func refused(err error) outcome {
 	if one, ok := errors.AsType[*changefeed.WriteError](err); ok {
 		err = one.Err
@@ -241,7 +245,7 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) error {
 	outcomes := make([]outcome, len(steps))
 	if err != nil {
 		one, ok := errors.AsType[*changefeed.WriteError](err)
-		if !ok {
+		if !ok { // of the store, and of no single write
 			c.spend(cont, done.Partition.ID, done.Charge)
 			c.out.SetSession(done.Partition.ID, done.Newest)
 			return err
@@ -295,7 +299,7 @@ func replyBatch(c *call, steps []step, outcomes []outcome) error {
 		if c.in.Minimal() && steps[i].write.Op != changefeed.WriteRead {
 			o.body = nil
 		}
-		size += len(o.body) + len(o.message) + 128
+		size += len(o.body) + len(o.message) + 128 // for numbers and names
 	}
 	b := append(make([]byte, 0, size), '[')
 	for i := range outcomes {

@@ -101,7 +101,8 @@ func (b *bulk) locate(c *call, cont *docstore.Container) error {
 	return nil
 }
 
-// runAll runs all keys at the same time.
+// runAll runs all keys at the same time, and operations of the same key in order, because two of
+// them may write the same item.
 func (b *bulk) runAll(ctx context.Context) {
 	lines := map[changefeed.PartitionKey][]int{} // by key, the indexes of its operations
 	for i, p := range b.places {

@@ -153,6 +153,8 @@ func (f *feedRead) once() (changefeed.Page, error) {
 		size := 0
 		for i := range page.Changes {
 			ch := &page.Changes[i]
+			// A delete always has its previous image, as in the service; for replaces it is an
+			// option of the account.
 			if ch.Op != changefeed.OpDelete && !f.c.s.o.PreviousImages {
 				ch.Previous = nil
 			}

@@ -75,6 +75,7 @@ func (g *Guard) Protect(s *http.Server) {
 	}
 }
 
+// guardedKey is the key of a connection in the contexts of its requests.
 type guardedKey struct{}
 
 // unwrap is the connection below TLS; nil for a connection that did not come through a
@@ -191,7 +192,7 @@ func (g *Guard) idlest() (found *guarded) {
 	return found
 }
 
-// welcome takes a connection off the strangers.
+// welcome takes a connection off the strangers, whose places are few.
 func (g *Guard) welcome(c *guarded) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -205,7 +206,7 @@ func (g *Guard) leave(c *guarded) {
 	g.drop(c)
 }
 
-// drop forgets a connection.
+// drop forgets a connection, which may be forgotten already: it was closed to make room.
 func (g *Guard) drop(c *guarded) {
 	delete(g.open, c)
 	g.unlist(c)

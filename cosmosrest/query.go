@@ -44,7 +44,8 @@ func queryItems(c *call) error {
 	docs := wire.NewDocuments(q.cont.RID())
 	defer docs.Free()
 	more, err := q.Page(docs)
-	c.spend(q.cont, part.ID, q.Charge()) // also for work that came to nothing
+	// Also work that came to nothing is charged, or a query that always fails would be free.
+	c.spend(q.cont, part.ID, q.Charge())
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,8 @@ func replaceItem(c *call) error {
 	return c.write(p.logical, docstore.Write{Write: changefeed.Write{Op: changefeed.WriteReplace, ID: p.id, Body: body, IfMatch: c.in.IfMatch()}})
 }
 
-// write carries out a write and answers it.
+// write carries out a write and answers it. A refused write is charged too, and has the session
+// token, because the client may have to read the state that refused it.
 func (c *call) write(p logical, w docstore.Write) error {
 	if err := c.withoutTriggers(); err != nil {
 		return err

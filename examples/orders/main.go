@@ -17,6 +17,7 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
+// order is a document of the store.
 type order struct {
 	ID   string `json:"id"`
 	City string `json:"city"`
@@ -31,6 +32,7 @@ func main() {
 	}
 }
 
+// run opens the store and works until ctx ends. The store is closed last, when nothing uses it.
 func run(ctx context.Context) error {
 	db, err := docstore.Open("orders-data", docstore.Options{})
 	if err != nil {

@@ -31,7 +31,7 @@ type Owner struct {
 	Instance, Epoch string
 }
 
-// Lease is what a plan has to know of a lease.
+// Lease is the part of a lease that a plan depends on.
 type Lease struct {
 	Token     string
 	Owner     Owner
@@ -41,7 +41,7 @@ type Lease struct {
 	Overdue   bool // somebody should have taken or given it long ago
 }
 
-// Plan is what one instance should do, by the indexes of the leases.
+// Plan lists the leases that one instance should take, steal or give, by their indexes.
 type Plan struct {
 	Take     []int         // free leases
 	Give     map[int]Owner // leases of this instance that should be another's

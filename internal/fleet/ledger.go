@@ -17,7 +17,7 @@ type Ledger struct {
 	keys     map[changefeed.PartitionKey]int64 // the newest version handled of each key
 	meters   map[string]*Meter                 // by instance
 
-	dead    map[string]bool // instances that were killed: what their handlers do is not done
+	dead    map[string]bool // instances that were killed: the work of their handlers does not count
 	orphans map[string]bool // leases that they left
 	adopted time.Time       // when others had taken all of those
 
@@ -201,7 +201,7 @@ func (l *Ledger) Take(instance string) Meter {
 	return m
 }
 
-// A Judgement is what a [Ledger] found.
+// A Judgement is the findings of a [Ledger].
 type Judgement struct {
 	Inserts, Overwrites, Transactions int
 
@@ -216,7 +216,7 @@ type Judgement struct {
 // Written is the number of versions that were written.
 func (j Judgement) Written() int { return j.Inserts + j.Overwrites }
 
-// Judge returns what the ledger has found so far.
+// Judge returns the findings so far.
 func (l *Ledger) Judge() Judgement {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -89,6 +89,7 @@ func (o options) run(ctx context.Context, w io.Writer) (clean bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	// Results are printed as they come, because a run of all takes hours.
 	p := printer{w: w, json: o.output == "json", of: len(chosen), count: map[string]int{}}
 	o.tryAll(ctx, o.trials(ctx, chosen, dir), p.print)
 	if !p.json {
@@ -142,7 +143,7 @@ func (o options) tryAll(ctx context.Context, trials []*trial, report func(result
 	workers.Wait()
 }
 
-// printer writes results as they come, because a run takes hours, and counts them.
+// printer writes results as they come, and has the counts for the last line.
 type printer struct {
 	w     io.Writer
 	json  bool
@@ -151,6 +152,7 @@ type printer struct {
 	count map[string]int
 }
 
+// print writes a result, and counts it.
 func (p *printer) print(r result) {
 	p.done++
 	p.count[r.Outcome]++
@@ -186,7 +188,8 @@ func (p *printer) sum() string {
 	return line
 }
 
-// top returns the directory of go.mod, at or above the present one.
+// top returns the directory of go.mod, at or above the present directory, so that the command
+// can be run from a package too.
 func top() (string, error) {
 	dir, err := os.Getwd()
 	for err == nil {

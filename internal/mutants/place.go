@@ -101,6 +101,7 @@ type source struct {
 
 var sources sync.Map // func() (source, error) by file: each file is parsed once
 
+// parseFile parses a file once, because a table has many entries of it.
 func parseFile(file string) (source, error) {
 	once, _ := sources.LoadOrStore(file, sync.OnceValues(func() (s source, err error) {
 		text, err := os.ReadFile(file)
@@ -154,6 +155,7 @@ func named(d ast.Decl, name string) ast.Node {
 	return nil
 }
 
+// declared returns the names of a spec; nil for an import.
 func declared(spec ast.Spec) []*ast.Ident {
 	switch spec := spec.(type) {
 	case *ast.TypeSpec:

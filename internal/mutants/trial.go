@@ -83,6 +83,8 @@ func (t *trial) try(ctx context.Context) result {
 	return r
 }
 
+// run builds the mutant, also one with a reason to survive: its entry must fit the code all the
+// same. The first failure ends the trial, because one is enough.
 func (t *trial) run(ctx context.Context, r *result) error {
 	if t.bench == nil {
 		t.bench = t.alone()
@@ -156,6 +158,7 @@ func (t *trial) test(ctx context.Context, s step) (failure string, err error) {
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	case timed.Err() != nil:
+		// A test that never ends is a find: some defects show in nothing else.
 		return output + timedOut, nil
 	case err != nil:
 		return fmt.Sprintf("%s\n%v", output, err), nil

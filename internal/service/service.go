@@ -28,7 +28,7 @@ func LSN(token string) (lsn int64, ok bool) {
 	return int64(n), err == nil
 }
 
-// SessionToken is what a session knows that has seen a partition up to an LSN.
+// SessionToken is the token of a session that has seen a partition up to an LSN.
 func SessionToken(partition string, lsn int64) string {
 	return partition + ":-1#" + strconv.FormatInt(lsn, 10)
 }

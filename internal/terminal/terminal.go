@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 )
 
-// A Terminal is where people look at output: how wide it is, and what it understands.
+// A Terminal is where people look at output: its width, and the codes that it understands.
 // Its zero value is any other place, where lines are as long as they are.
 type Terminal struct {
 	Width   func() int // nil for what is none
@@ -20,7 +20,7 @@ type Terminal struct {
 	Colour  bool
 }
 
-// Narrow is the width of a terminal that does not tell its own.
+// Narrow is the width of a terminal that does not show its own.
 const Narrow = 80
 
 // LineEvery is the time between two lines about work that takes long, where they cannot be written over.

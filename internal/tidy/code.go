@@ -11,6 +11,7 @@ import (
 	"strings"
 )
 
+// checkTesting finds code that links package testing, which a released binary has no use for.
 func checkTesting(r *repo) (found []finding) {
 	for _, f := range r.code() {
 		for _, target := range f.imports {

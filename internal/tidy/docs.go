@@ -102,6 +102,7 @@ type names struct {
 	declared map[string]bool // Name, Type.Member, package.Name, package.Type.Member
 }
 
+// index collects the names of the repository, tests included, because documents name tests.
 func index(r *repo) names {
 	n := names{r.paths, map[string]bool{}, map[string]bool{}, map[string]bool{}}
 	for _, f := range r.files {
@@ -136,6 +137,7 @@ func declares(d ast.Decl) (all []string) {
 	return all
 }
 
+// members returns the fields of a struct or the methods of an interface, as Type.Member.
 func members(spec ast.Spec) (all []string) {
 	t, ok := spec.(*ast.TypeSpec)
 	if !ok {

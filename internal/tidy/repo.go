@@ -52,6 +52,8 @@ func load(fsys fs.FS) (*repo, error) {
 	return r, err
 }
 
+// visit reads a file that a rule looks at. Of other files only the path is kept, because
+// documents name them.
 func (r *repo) visit(fsys fs.FS, p string, d fs.DirEntry) error {
 	switch {
 	case d.IsDir() && (p == ".git" || r.ignored(p)):
@@ -90,6 +92,7 @@ func (r *repo) ignored(p string) bool {
 	return false
 }
 
+// parse parses a Go file, without resolving its names: the rules compare texts.
 func (r *repo) parse(p, src string) error {
 	tree, err := parser.ParseFile(r.fset, p, src, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {

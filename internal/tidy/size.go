@@ -84,6 +84,8 @@ func exported(d ast.Decl) (n int) {
 	return n
 }
 
+// checkMethods finds types with so many methods that nobody knows them all: short functions hide
+// them from the other limits.
 func checkMethods(r *repo) (found []finding) {
 	methods := map[string]int{}
 	for _, f := range r.code() {

@@ -225,7 +225,7 @@ func describe(record changefeed.Record, now time.Time) Row {
 	return r
 }
 
-// few is a lease store with few records, so that what is wrong with one estimate spoils
+// few is a lease store with few records, so that a mistake in the estimate of a lease spoils
 // no other.
 type few struct {
 	changefeed.LeaseStore
@@ -301,7 +301,7 @@ func hole(from, to string) []Row {
 	}}
 }
 
-// MarshalJSON writes the row; what has no meaning for its kind is left out.
+// MarshalJSON writes the row without the members that mean nothing for its kind.
 func (r Row) MarshalJSON() ([]byte, error) {
 	type plain Row
 	if r.Kind != KindLease {

@@ -4,7 +4,7 @@ package usage
 
 import "fmt"
 
-// Error is what is wrong with a command line.
+// Error is a mistake in a command line, which has an exit code of its own.
 type Error struct{ Err error }
 
 // Error is the text of Err.
