@@ -33,6 +33,7 @@ const mutantVariable = "CHANGEFEEDTEST_MUTANT"
 // TestTheSuitesCatchDefects runs this test binary once more for each mutant, since a
 // suite that fails would fail the test that runs it.
 func TestTheSuitesCatchDefects(t *testing.T) {
+	t.Parallel()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -117,6 +117,7 @@ func TestTheSuitesHoldForTheEmbeddedStore(t *testing.T) {
 }
 
 func TestTheSuitesHoldOutsideABubble(t *testing.T) {
+	t.Parallel() // its tests wait in real time
 	h := embedded()
 	h.Virtual = false
 	h.Lacks = append(h.Lacks, changefeedtest.PassingTime)

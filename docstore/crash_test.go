@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,6 +33,9 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+	}
+	if flag.Parse(); flag.Lookup("test.bench").Value.String() == "" {
+		debug.SetGCPercent(400) // stores of tests are small, and collected too often
 	}
 	os.Exit(m.Run())
 }
