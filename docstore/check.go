@@ -314,7 +314,7 @@ func (k *checker) id(tail, _ []byte) error {
 
 // low verifies that nothing lives before a low-water mark: readers would never see it.
 func (k *checker) low(tail, value []byte) error {
-	n, err := splitNumber(tail)
+	num, err := splitNumber(tail)
 	if err != nil {
 		return err
 	}
@@ -322,7 +322,7 @@ func (k *checker) low(tail, value []byte) error {
 	if err := decodeNumbers(value, low[:]); err != nil {
 		return err
 	}
-	from, to := logBounds(tableLog, k.cont, n, -1, low[0])
+	from, to := logBounds(tableLog, k.cont, num, -1, low[0])
 	return k.each(from, to, func(key, value []byte) error {
 		op, _, err := peekEntry(value)
 		if err != nil {
@@ -334,7 +334,7 @@ func (k *checker) low(tail, value []byte) error {
 		}
 		_, dead, err := k.view.get(logKey(tableDead, k.cont, a))
 		if err == nil && !dead && !op.gone() {
-			k.wrong("version at LSN %d of log %d lives below the low-water mark %d", a.lsn, n, low[0])
+			k.wrong("version at LSN %d of log %d lives below the low-water mark %d", a.lsn, num, low[0])
 		}
 		return err
 	})

@@ -15,9 +15,9 @@ import (
 // whole partitions it comes from tallies, in milliseconds for millions of changes. For
 // part of a partition, for a partition key, and for all versions and deletes, it costs
 // as much as reading the changes without copying.
-func (c *Container) Pending(ctx context.Context, r changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (changefeed.Backlog, error) {
+func (c *Container) Pending(ctx context.Context, rng changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (changefeed.Backlog, error) {
 	for {
-		total, err := c.moment().pending(ctx, r, from, options)
+		total, err := c.moment().pending(ctx, rng, from, options)
 		if err == nil {
 			return total, c.db.settle(ctx)
 		}
@@ -30,11 +30,11 @@ func (c *Container) Pending(ctx context.Context, r changefeed.Range, from change
 // pending counts in one state of the engine. The layout is compared after that state was
 // taken, because a layout that was replaced meanwhile may name other logs than the state has.
 // A partition without anything newer than the position costs nothing.
-func (m moment) pending(ctx context.Context, r changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (total changefeed.Backlog, err error) {
+func (m moment) pending(ctx context.Context, rng changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (total changefeed.Backlog, err error) {
 	if err := m.c.usable(ctx); err != nil {
 		return total, err
 	}
-	sel, err := m.l.selection(r, options)
+	sel, err := m.l.selection(rng, options)
 	if err != nil {
 		return total, err
 	}
@@ -43,7 +43,7 @@ func (m moment) pending(ctx context.Context, r changefeed.Range, from changefeed
 	}
 	parts := m.l.overlapping(sel.rng)
 	if len(parts) == 0 {
-		return total, refuse("range %q holds no keys: want min below max, within -FF", r)
+		return total, refuse("range %q holds no keys: want min below max, within -FF", rng)
 	}
 	k := counter{moment: m, view: m.c.db.eng.view(), now: m.c.clock.now()}
 	defer func() { err = cmp.Or(err, k.view.close()) }()
@@ -57,8 +57,8 @@ func (m moment) pending(ctx context.Context, r changefeed.Range, from changefeed
 		if p.newest.Load() <= sel.lsn {
 			continue
 		}
-		for _, n := range m.l.reading(p) {
-			if err := k.count(ctx, n, part); err != nil {
+		for _, num := range m.l.reading(p) {
+			if err := k.count(ctx, num, part); err != nil {
 				return total, err
 			}
 		}
@@ -75,11 +75,11 @@ type counter struct {
 }
 
 // count adds the changes of one log in (sel.lsn, head].
-func (k *counter) count(ctx context.Context, n uint32, sel selection) (err error) {
-	whole := k.l.tallied && sel.mode == changefeed.LatestVersion && sel.pk == "" && sel.rng.Contains(k.l.logs[n].rng)
+func (k *counter) count(ctx context.Context, num uint32, sel selection) (err error) {
+	whole := k.l.tallied && sel.mode == changefeed.LatestVersion && sel.pk == "" && sel.rng.Contains(k.l.logs[num].rng)
 	// The time is looked for even beside a token, because tallies have no times.
 	sel.search = sel.search || whole && sel.since != anyTime
-	f, err := k.open(n, sel, k.head)
+	f, err := k.open(num, sel, k.head)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (k *counter) count(ctx context.Context, n uint32, sel selection) (err error
 	if err != nil || edge == k.head {
 		return err
 	}
-	rest, first, err := k.rest(ctx, n, sel, edge)
+	rest, first, err := k.rest(ctx, num, sel, edge)
 	if err != nil || rest == 0 {
 		return err
 	}
@@ -127,9 +127,9 @@ func (k *counter) found(items, at int64) {
 }
 
 // open opens the feed of one log in (sel.lsn, upTo].
-func (k *counter) open(n uint32, sel selection, upTo int64) (*feed, error) {
+func (k *counter) open(num uint32, sel selection, upTo int64) (*feed, error) {
 	f := &feed{sel: sel, now: k.now}
-	if err := f.openLog(moment{k.c, k.l, upTo}, n, k.view.cursor); err != nil {
+	if err := f.openLog(moment{k.c, k.l, upTo}, num, k.view.cursor); err != nil {
 		return nil, errors.Join(err, f.close())
 	}
 	return f, nil
@@ -138,26 +138,26 @@ func (k *counter) open(n uint32, sel selection, upTo int64) (*feed, error) {
 // rest counts the changes of a log after the end of a cell, by its tallies, and returns
 // an LSN after which the first of them is. Two kinds of versions that live are no
 // changes: those after the head, and those that have expired and wait for the sweeper.
-func (k *counter) rest(ctx context.Context, n uint32, sel selection, after int64) (items, first int64, err error) {
-	if items, first, err = k.tallied(n, after); err != nil || items == 0 {
+func (k *counter) rest(ctx context.Context, num uint32, sel selection, after int64) (items, first int64, err error) {
+	if items, first, err = k.tallied(num, after); err != nil || items == 0 {
 		return 0, 0, err
 	}
 	sel.begin = begin{lsn: k.head, since: anyTime}
-	late, err := k.scan(ctx, n, sel, k.c.tallies.cells.end(k.head), func(*entry) bool { return true })
+	late, err := k.scan(ctx, num, sel, k.c.tallies.cells.end(k.head), func(*entry) bool { return true })
 	if err != nil {
 		return 0, 0, err
 	}
 	sel.begin.lsn = after
-	expired, err := k.expired(ctx, n, sel)
+	expired, err := k.expired(ctx, num, sel)
 	return items - late - expired, first, err
 }
 
 // tallied adds up the cells after the end of a cell up to that of the head.
-func (k *counter) tallied(n uint32, after int64) (items, first int64, err error) {
+func (k *counter) tallied(num uint32, after int64) (items, first int64, err error) {
 	size := k.c.tallies.cells
 	from, _ := size.row(after + 1)
 	to, _ := size.row(k.head)
-	it, err := k.view.cursor(tallyKey(k.c.num, tallyAt{n, from}), tallyKey(k.c.num, tallyAt{n, to + 1}))
+	it, err := k.view.cursor(tallyKey(k.c.num, tallyAt{num, from}), tallyKey(k.c.num, tallyAt{num, to + 1}))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -192,8 +192,8 @@ func (k *counter) tallied(n uint32, after int64) (items, first int64, err error)
 
 // scan counts the versions of a log in (sel.lsn, upTo], expired ones too, until each
 // returns false.
-func (k *counter) scan(ctx context.Context, n uint32, sel selection, upTo int64, each func(*entry) bool) (items int64, err error) {
-	f, err := k.open(n, sel, upTo)
+func (k *counter) scan(ctx context.Context, num uint32, sel selection, upTo int64, each func(*entry) bool) (items int64, err error) {
+	f, err := k.open(num, sel, upTo)
 	if err != nil {
 		return 0, err
 	}
@@ -210,15 +210,15 @@ func (k *counter) scan(ctx context.Context, n uint32, sel selection, upTo int64,
 // expired counts the versions of a log in (sel.lsn, head] that have expired and that
 // the sweeper has not deleted yet, which are few: those with a ttl of their own by the
 // index, and those that live by the default at the beginning of the log.
-func (k *counter) expired(ctx context.Context, n uint32, sel selection) (items int64, err error) {
+func (k *counter) expired(ctx context.Context, num uint32, sel selection) (items int64, err error) {
 	spec := &k.l.spec
 	if spec.DefaultTTL == nil {
 		return 0, nil
 	}
-	if items, err = k.expiredByIndex(n, sel.lsn); err != nil || *spec.DefaultTTL < 0 {
+	if items, err = k.expiredByIndex(num, sel.lsn); err != nil || *spec.DefaultTTL < 0 {
 		return items, err
 	}
-	_, err = k.scan(ctx, n, sel, k.head, func(e *entry) bool {
+	_, err = k.scan(ctx, num, sel, k.head, func(e *entry) bool {
 		if spec.expiry(e.time, 0) > k.now {
 			return false
 		}
@@ -232,7 +232,7 @@ func (k *counter) expired(ctx context.Context, n uint32, sel selection) (items i
 
 // expiredByIndex counts the documents of a log after an LSN that have expired and were not
 // deleted yet, by the index of expiries.
-func (k *counter) expiredByIndex(n uint32, after int64) (items int64, err error) {
+func (k *counter) expiredByIndex(num uint32, after int64) (items int64, err error) {
 	it, err := k.view.cursor(tableKey(tableTTL, k.c.num, 0), ttlKey(k.c.num, k.now+1, "", "", ""))
 	if err != nil {
 		return 0, err
@@ -254,7 +254,7 @@ func (k *counter) expiredByIndex(n uint32, after int64) (items int64, err error)
 		if err != nil {
 			return 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
-		if s.log == n && s.lsn > after && s.lsn <= k.head {
+		if s.log == num && s.lsn > after && s.lsn <= k.head {
 			items++
 		}
 	}

@@ -53,8 +53,8 @@ func (m moment) feed(logs []uint32, sel selection) (*feed, error) {
 		f.view = &v
 		open = v.cursor
 	}
-	for _, n := range logs {
-		if err := f.openLog(m, n, open); err != nil {
+	for _, num := range logs {
+		if err := f.openLog(m, num, open); err != nil {
 			return nil, errors.Join(err, f.close())
 		}
 	}
@@ -72,11 +72,11 @@ func (l *layout) marks(sel selection) bool {
 }
 
 // openLog opens the cursors of one log.
-func (f *feed) openLog(m moment, n uint32, open openCursor) error {
-	t := &track{c: m.c, num: n, log: m.l.logs[n], still: len(m.l.former) == 0}
+func (f *feed) openLog(m moment, num uint32, open openCursor) error {
+	t := &track{c: m.c, num: num, log: m.l.logs[num], still: len(m.l.former) == 0}
 	t.all = f.sel.rng.Contains(t.log.rng)
 	f.tracks = append(f.tracks, t)
-	return t.open(open, n, f.sel, m.head, m.l.marks(f.sel))
+	return t.open(open, num, f.sel, m.head, m.l.marks(f.sel))
 }
 
 // each calls visit for the versions that the selection shows, in order, until visit
@@ -130,7 +130,7 @@ type openCursor func(from, to []byte) (*cursor, error)
 // open places the cursors of one log. Readers of last versions skip the dead ones
 // before the low-water mark: a log that is overwritten again and again begins with
 // millions of tombstones, and stepping over them takes seconds.
-func (t *track) open(open openCursor, n uint32, sel selection, head int64, marks bool) (err error) {
+func (t *track) open(open openCursor, num uint32, sel selection, head int64, marks bool) (err error) {
 	start, cont := sel.lsn, t.c.num
 	low := t.log.low.Load()
 	if sel.mode == changefeed.LatestVersion && start <= low {
@@ -139,26 +139,26 @@ func (t *track) open(open openCursor, n uint32, sel selection, head int64, marks
 	if t.start = start; start >= head {
 		return nil
 	}
-	from, to := logBounds(tableLog, cont, n, start, head)
+	from, to := logBounds(tableLog, cont, num, start, head)
 	if t.it, err = open(from, to); err != nil {
 		return err
 	}
 	if sel.search {
-		start, err = t.seekTime(n, sel.since, start, head)
+		start, err = t.seekTime(num, sel.since, start, head)
 		t.start, t.lowest = start, false
 	}
 	if err != nil {
 		return err
 	}
 	if marks {
-		from, to := logBounds(tableDead, cont, n, start, head)
+		from, to := logBounds(tableDead, cont, num, start, head)
 		if t.dead, err = open(from, to); err != nil {
 			return err
 		}
 		t.deadOK = t.dead.first()
 	}
 	if sel.search {
-		t.ok = t.it.seek(logKey(tableLog, cont, addr{n, start + 1, 0}))
+		t.ok = t.it.seek(logKey(tableLog, cont, addr{num, start + 1, 0}))
 	} else {
 		t.ok = t.it.first()
 	}
@@ -178,10 +178,10 @@ func (t *track) jump(lsn int64) {
 
 // seekTime returns the greatest LSN in [lo, hi] up to which all commits came before
 // since. A binary search finds it, because commit times grow with LSNs.
-func (t *track) seekTime(n uint32, since, lo, hi int64) (int64, error) {
+func (t *track) seekTime(num uint32, since, lo, hi int64) (int64, error) {
 	for hi-lo > 1 {
 		mid := lo + (hi-lo)/2
-		if !t.it.seek(logKey(tableLog, t.c.num, addr{n, mid + 1, 0})) {
+		if !t.it.seek(logKey(tableLog, t.c.num, addr{num, mid + 1, 0})) {
 			if err := t.it.err(); err != nil {
 				return 0, err
 			}

@@ -16,9 +16,9 @@ const maxScan = 256
 // Items are the documents of a range, in the order of their place in the key space,
 // then of key and id; with a key, those of one logical partition. What is written
 // meanwhile may appear or not. An error is the last pair.
-func (c *Container) Items(ctx context.Context, r changefeed.Range, key changefeed.PartitionKey) iter.Seq2[Item, error] {
+func (c *Container) Items(ctx context.Context, rng changefeed.Range, key changefeed.PartitionKey) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		err := index{c}.each(ctx, r, key, func(item Item) bool { return yield(item, nil) })
+		err := index{c}.each(ctx, rng, key, func(item Item) bool { return yield(item, nil) })
 		if err != nil {
 			yield(Item{}, fmt.Errorf("list items of %q: %w", c.ID(), err))
 		}
@@ -26,13 +26,13 @@ func (c *Container) Items(ctx context.Context, r changefeed.Range, key changefee
 }
 
 // each calls yield for the documents of a range until yield returns false.
-func (x index) each(ctx context.Context, r changefeed.Range, key changefeed.PartitionKey, yield func(Item) bool) error {
-	sel, err := x.c.layout.Load().selection(r, changefeed.ReadOptions{Key: key})
+func (x index) each(ctx context.Context, rng changefeed.Range, key changefeed.PartitionKey, yield func(Item) bool) error {
+	sel, err := x.c.layout.Load().selection(rng, changefeed.ReadOptions{Key: key})
 	if err != nil {
 		return err
 	}
 	if sel.rng.Empty() {
-		return refuse("range %q holds no keys: want min below max, within -FF", r)
+		return refuse("range %q holds no keys: want min below max, within -FF", rng)
 	}
 	from := append(tableKey(tableDoc, x.c.num, len(sel.rng.Min)), sel.rng.Min...)
 	to := append(tableKey(tableDoc, x.c.num, len(sel.rng.Max)), sel.rng.Max...)

@@ -73,29 +73,29 @@ func (l *layout) at(key string) *partition {
 	return l.parts[max(i, 1)-1]
 }
 
-// overlapping returns the partitions that share keys with r.
-func (l *layout) overlapping(r changefeed.Range) []*partition {
+// overlapping returns the partitions that share keys with rng.
+func (l *layout) overlapping(rng changefeed.Range) []*partition {
 	var found []*partition
 	for _, part := range l.parts {
-		if part.rng.Overlaps(r) {
+		if part.rng.Overlaps(rng) {
 			found = append(found, part)
 		}
 	}
 	return found
 }
 
-// sole returns the partition that holds all of r. A range across several partitions is
+// sole returns the partition that holds all of rng. A range across several partitions is
 // [changefeed.ErrGone]: the caller must learn of the split, since the children of a
 // split are read, and owned, separately.
-func (l *layout) sole(r changefeed.Range) (*partition, error) {
-	found := l.overlapping(r)
-	if len(found) == 1 && found[0].rng.Contains(r) {
+func (l *layout) sole(rng changefeed.Range) (*partition, error) {
+	found := l.overlapping(rng)
+	if len(found) == 1 && found[0].rng.Contains(rng) {
 		return found[0], nil
 	}
-	if r.Empty() || len(found) == 0 || !changefeed.FullRange().Contains(r) {
-		return nil, refuse("range %q holds no keys: want min below max, within -FF", r)
+	if rng.Empty() || len(found) == 0 || !changefeed.FullRange().Contains(rng) {
+		return nil, refuse("range %q holds no keys: want min below max, within -FF", rng)
 	}
-	return nil, fmt.Errorf("%w: range %s of container %q spans %d partitions", changefeed.ErrGone, r, l.spec.ID, len(found))
+	return nil, fmt.Errorf("%w: range %s of container %q spans %d partitions", changefeed.ErrGone, rng, l.spec.ID, len(found))
 }
 
 // find returns the partition with this id.
@@ -118,9 +118,9 @@ func (l *layout) clone() *layout {
 }
 
 // grow adds a partition and its log.
-func (l *layout) grow(r changefeed.Range, parents []string) *partition {
-	part := &partition{num: l.next, rng: r, parents: parents}
-	l.logs[l.next] = &changelog{rng: r}
+func (l *layout) grow(rng changefeed.Range, parents []string) *partition {
+	part := &partition{num: l.next, rng: rng, parents: parents}
+	l.logs[l.next] = &changelog{rng: rng}
 	l.next++
 	l.parts = append(l.parts, part)
 	slices.SortFunc(l.parts, func(a, b *partition) int {
@@ -137,9 +137,9 @@ func (l *layout) grow(r changefeed.Range, parents []string) *partition {
 // which follows versions that are being moved from the former to the latter.
 func (l *layout) reading(part *partition) []uint32 {
 	var logs []uint32
-	for _, n := range l.former {
-		if l.logs[n].rng.Overlaps(part.rng) {
-			logs = append(logs, n)
+	for _, num := range l.former {
+		if l.logs[num].rng.Overlaps(part.rng) {
+			logs = append(logs, num)
 		}
 	}
 	return append(logs, part.num)
@@ -148,9 +148,9 @@ func (l *layout) reading(part *partition) []uint32 {
 // settle recomputes which logs no partition writes any more.
 func (l *layout) settle() {
 	l.former = nil
-	for n := range l.logs {
-		if !slices.ContainsFunc(l.parts, func(part *partition) bool { return part.num == n }) {
-			l.former = append(l.former, n)
+	for num := range l.logs {
+		if !slices.ContainsFunc(l.parts, func(part *partition) bool { return part.num == num }) {
+			l.former = append(l.former, num)
 		}
 	}
 	slices.Sort(l.former)
@@ -195,8 +195,8 @@ func (l *layout) encode(rid string) ([]byte, error) {
 	for _, part := range l.parts {
 		r.Partitions = append(r.Partitions, partitionRecord{part.num, part.rng, part.parents})
 	}
-	for n, log := range l.logs {
-		r.Logs = append(r.Logs, logRecord{n, log.rng})
+	for num, log := range l.logs {
+		r.Logs = append(r.Logs, logRecord{num, log.rng})
 	}
 	slices.SortFunc(r.Logs, func(a, b logRecord) int { return int(a.Num) - int(b.Num) })
 	return json.Marshal(r)

@@ -136,8 +136,8 @@ func (ld loader) container(c *Container) error {
 		part.newest.Store(n[1])
 	}
 	c.alarm.set(1) // documents may have expired while the store was closed
-	for n, log := range l.logs {
-		low, err := ld.numbers(lowKey(c.num, n), 1)
+	for num, log := range l.logs {
+		low, err := ld.numbers(lowKey(c.num, num), 1)
 		if err != nil {
 			return err
 		}

@@ -15,11 +15,11 @@ import (
 // hierarchical key that lacks its last levels occupies the range of all keys with that
 // beginning.
 func (c *Container) Locate(key changefeed.PartitionKey) (changefeed.Range, error) {
-	r, _, err := c.layout.Load().keyRange(string(key))
+	rng, _, err := c.layout.Load().keyRange(string(key))
 	if err != nil {
 		return changefeed.Range{}, fmt.Errorf("locate in %q: %w", c.ID(), err)
 	}
-	return r, nil
+	return rng, nil
 }
 
 // KeyOf returns the partition key of a body.

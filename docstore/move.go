@@ -36,14 +36,14 @@ func (s *sweep) move(ctx context.Context) error {
 		if len(l.former) == 0 {
 			return nil
 		}
-		n := l.former[0]
+		num := l.former[0]
 		if time.Since(begin) > moveTurn {
 			s.next.note(1)
 			return nil
 		}
-		some, err := s.moveSome(ctx, n)
+		some, err := s.moveSome(ctx, num)
 		if err == nil && !some {
-			err = s.forgetLog(ctx, n)
+			err = s.forgetLog(ctx, num)
 		}
 		if err != nil {
 			return err
@@ -52,8 +52,8 @@ func (s *sweep) move(ctx context.Context) error {
 }
 
 // moveSome moves the first versions of a log and reports whether there were any.
-func (s *sweep) moveSome(ctx context.Context, n uint32) (some bool, err error) {
-	keys, err := s.firstKeys(n)
+func (s *sweep) moveSome(ctx context.Context, num uint32) (some bool, err error) {
+	keys, err := s.firstKeys(num)
 	if err != nil || len(keys) == 0 {
 		return false, err
 	}
@@ -72,8 +72,8 @@ func (s *sweep) moveSome(ctx context.Context, n uint32) (some bool, err error) {
 }
 
 // firstKeys returns the keys of the first versions of a log, with all of the last LSN.
-func (s *sweep) firstKeys(n uint32) (keys [][]byte, err error) {
-	from, to := logBounds(tableLog, s.c.num, n, -1, farAway-1)
+func (s *sweep) firstKeys(num uint32) (keys [][]byte, err error) {
+	from, to := logBounds(tableLog, s.c.num, num, -1, farAway-1)
 	it, err := s.c.db.eng.cursor(from, to)
 	if err != nil {
 		return nil, err
@@ -137,15 +137,15 @@ func (s *sweep) moveOne(g *group, l *layout, key []byte) error {
 }
 
 // forgetLog takes an empty log out of the layout, which ends its cost for readers.
-func (s *sweep) forgetLog(ctx context.Context, n uint32) error {
+func (s *sweep) forgetLog(ctx context.Context, num uint32) error {
 	return s.c.db.committer.do(ctx, func(g *group) error {
 		if s.c.dropped.Load() {
 			return nil
 		}
 		l := s.c.layout.Load().clone()
-		delete(l.logs, n)
+		delete(l.logs, num)
 		l.settle()
-		g.drop(lowKey(s.c.num, n), 0)
+		g.drop(lowKey(s.c.num, num), 0)
 		return g.store(s.c, l, nil)
 	})
 }

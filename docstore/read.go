@@ -40,9 +40,9 @@ type selection struct {
 // says otherwise, and 4 MB; a transaction is never cut, so a larger one comes alone. A
 // range across several partitions is [changefeed.ErrGone], a position before the
 // retention [changefeed.ErrTooOld].
-func (c *Container) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (changefeed.Page, error) {
+func (c *Container) Read(ctx context.Context, rng changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (changefeed.Page, error) {
 	for {
-		page, err := c.moment().read(ctx, r, from, options)
+		page, err := c.moment().read(ctx, rng, from, options)
 		if err == nil {
 			return page, nil
 		}
@@ -67,11 +67,11 @@ func (c *Container) moment() moment {
 }
 
 // read reads a page, or returns errMoved.
-func (m moment) read(ctx context.Context, r changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (page changefeed.Page, err error) {
+func (m moment) read(ctx context.Context, rng changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (page changefeed.Page, err error) {
 	if err := m.c.usable(ctx); err != nil {
 		return page, err
 	}
-	part, sel, err := m.l.choose(r, options)
+	part, sel, err := m.l.choose(rng, options)
 	if err != nil {
 		return page, err
 	}
@@ -107,8 +107,8 @@ func tooOld(l *layout, lsn int64) error {
 }
 
 // choose returns the partition that a read is about.
-func (l *layout) choose(r changefeed.Range, options changefeed.ReadOptions) (*partition, selection, error) {
-	sel, err := l.selection(r, options)
+func (l *layout) choose(rng changefeed.Range, options changefeed.ReadOptions) (*partition, selection, error) {
+	sel, err := l.selection(rng, options)
 	if err != nil {
 		return nil, sel, err
 	}
@@ -117,16 +117,16 @@ func (l *layout) choose(r changefeed.Range, options changefeed.ReadOptions) (*pa
 }
 
 // selection returns a range, or the part of it that belongs to a key.
-func (l *layout) selection(r changefeed.Range, options changefeed.ReadOptions) (sel selection, err error) {
-	sel = selection{rng: r, mode: options.Mode}
+func (l *layout) selection(rng changefeed.Range, options changefeed.ReadOptions) (sel selection, err error) {
+	sel = selection{rng: rng, mode: options.Mode}
 	if options.Key == "" {
 		return sel, nil
 	}
 	if sel.rng, sel.pk, err = l.keyRange(string(options.Key)); err != nil {
 		return sel, err
 	}
-	if sel.rng = sel.rng.Intersect(r); sel.rng.Empty() {
-		return sel, refuse("partition key %s is not in range %s", options.Key, r)
+	if sel.rng = sel.rng.Intersect(rng); sel.rng.Empty() {
+		return sel, refuse("partition key %s is not in range %s", options.Key, rng)
 	}
 	return sel, nil
 }

@@ -139,9 +139,9 @@ func (s *sweep) forget(ctx context.Context) error {
 func (s *sweep) floorAt(ctx context.Context, l *layout, cutoff time.Time) (floor, oldest int64, err error) {
 	head := s.c.head.Load()
 	floor = head
-	for n := range l.logs {
+	for num := range l.logs {
 		sel := everything(l.purged)
-		err := s.walk(ctx, l, n, sel, head, func(e *entry, a addr) bool {
+		err := s.walk(ctx, l, num, sel, head, func(e *entry, a addr) bool {
 			if e.time < cutoff.UnixMilli() {
 				return true
 			}
@@ -242,15 +242,15 @@ func (s *sweep) removeVersions(ctx context.Context, old []addr) error {
 // wanted.
 func (s *sweep) drainMarks(ctx context.Context, upTo int64) error {
 	l := s.c.layout.Load()
-	for n := range l.logs {
-		old, err := s.marked(n, upTo)
+	for num := range l.logs {
+		old, err := s.marked(num, upTo)
 		if err == nil && len(old) > 0 && l.retention() > 0 {
 			old, err = s.notSince(ctx, l, old)
 		}
 		if err != nil {
 			return err
 		}
-		err = s.walk(ctx, l, n, everything(0), upTo, func(e *entry, a addr) bool {
+		err = s.walk(ctx, l, num, everything(0), upTo, func(e *entry, a addr) bool {
 			if e.op.gone() {
 				old = append(old, a)
 			}
@@ -281,8 +281,8 @@ func (s *sweep) notSince(ctx context.Context, l *layout, old []addr) ([]addr, er
 		idx uint16
 	}
 	wanted := map[place]bool{}
-	for n := range l.logs {
-		err := s.walk(ctx, l, n, everything(l.floor), farAway-1, func(e *entry, _ addr) bool {
+	for num := range l.logs {
+		err := s.walk(ctx, l, num, everything(l.floor), farAway-1, func(e *entry, _ addr) bool {
 			wanted[place{e.prev, e.prevIdx}] = true
 			return true
 		})
@@ -294,8 +294,8 @@ func (s *sweep) notSince(ctx context.Context, l *layout, old []addr) ([]addr, er
 }
 
 // marked returns the superseded versions of a log, up to an LSN.
-func (s *sweep) marked(n uint32, upTo int64) (old []addr, err error) {
-	from, to := logBounds(tableDead, s.c.num, n, -1, upTo)
+func (s *sweep) marked(num uint32, upTo int64) (old []addr, err error) {
+	from, to := logBounds(tableDead, s.c.num, num, -1, upTo)
 	it, err := s.c.db.eng.cursor(from, to)
 	if err != nil {
 		return nil, err

@@ -219,10 +219,10 @@ type sweepMark struct {
 // expiredByLog adds expired documents that live by the container's default.
 func (s *sweep) expiredByLog(ctx context.Context, l *layout, now int64, keys [][]byte) ([][]byte, []sweepMark, error) {
 	var marks []sweepMark
-	for n, log := range l.logs {
+	for num, log := range l.logs {
 		m := sweepMark{log: log}
 		sel := selection{rng: changefeed.FullRange(), begin: begin{lsn: log.swept.Load(), since: anyTime}}
-		err := s.walk(ctx, l, n, sel, s.c.head.Load(), func(e *entry, a addr) bool {
+		err := s.walk(ctx, l, num, sel, s.c.head.Load(), func(e *entry, a addr) bool {
 			if len(keys) >= sweepChunk {
 				return false
 			}
@@ -315,8 +315,8 @@ func (tx *transaction) expireFirst() error {
 
 // walk calls f for the versions of a log that the selection shows, expired ones
 // included, until f returns false.
-func (s *sweep) walk(ctx context.Context, l *layout, n uint32, sel selection, head int64, f func(*entry, addr) bool) error {
-	fd, err := moment{s.c, l, head}.feed([]uint32{n}, sel)
+func (s *sweep) walk(ctx context.Context, l *layout, num uint32, sel selection, head int64, f func(*entry, addr) bool) error {
+	fd, err := moment{s.c, l, head}.feed([]uint32{num}, sel)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 // neither after a token nor from now, since such a reader has not begun, and when the
 // range's partition is split or merged, since its reader must learn of that. For a
 // range across several partitions it returns at any change of the container.
-func (c *Container) Wait(ctx context.Context, r changefeed.Range, from changefeed.Position) error {
+func (c *Container) Wait(ctx context.Context, rng changefeed.Range, from changefeed.Position) error {
 	head := c.head.Load()
 	lsn := head
 	if from.Token != "" {
@@ -24,7 +24,7 @@ func (c *Container) Wait(ctx context.Context, r changefeed.Range, from changefee
 		return context.Cause(ctx)
 	}
 	// The partition is chosen once: when another layout comes, this one's is retired.
-	part, spans := c.layout.Load().sole(r)
+	part, spans := c.layout.Load().sole(rng)
 	for {
 		if err := c.usable(ctx); err != nil {
 			return err
