@@ -52,6 +52,7 @@ type committer struct {
 	ended  chan struct{} // closed at its end
 	gather *gather
 	recent recent
+	spare  overlay // for the next group
 }
 
 // submit hands a transaction to the committer and waits for its end. When ctx ends first,
@@ -97,6 +98,7 @@ func (k *committer) do(ctx context.Context, f func(*group) error) error {
 // themselves: one more may come at any time.
 func (k *committer) run() {
 	defer close(k.ended)
+	k.spare = newOverlay(k.db.eng, &k.recent)
 	var next *transaction
 	for {
 		if next == nil {
@@ -128,6 +130,7 @@ func (k *committer) commit(first *transaction) (left *transaction) {
 	}
 	g.finish()
 	k.gather.written(len(g.txs), g.flush)
+	k.spare = g.emptied()
 	return left
 }
 
@@ -165,7 +168,7 @@ type delta struct {
 }
 
 func (k *committer) group() *group {
-	return &group{db: k.db, overlay: newOverlay(k.db.eng, &k.recent), heads: map[*Container]*nextHead{}}
+	return &group{db: k.db, overlay: k.spare, heads: map[*Container]*nextHead{}}
 }
 
 // head returns the container's next head.

@@ -15,8 +15,21 @@ type overlay struct {
 }
 
 func newOverlay(eng *engine, r *recent) overlay {
-	const usual = 16 // changes; a write has four or more
-	return overlay{eng: eng, recent: r, changes: make([]change, 0, usual), latest: make(map[string]int, usual)}
+	return overlay{eng: eng, recent: r, latest: map[string]int{}}
+}
+
+// maxSpare is how many changes an overlay may have for its memory to serve the next group.
+const maxSpare = 4096
+
+// emptied returns an overlay without changes, in the memory of this one, which must not be
+// used any more.
+func (o *overlay) emptied() overlay {
+	if len(o.changes) > maxSpare {
+		return newOverlay(o.eng, o.recent)
+	}
+	clear(o.changes) // the bodies are garbage
+	clear(o.latest)
+	return overlay{eng: o.eng, recent: o.recent, changes: o.changes[:0], latest: o.latest}
 }
 
 // change is one key to set or, with drop, to remove.
