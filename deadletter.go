@@ -1,0 +1,113 @@
+package changefeed
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+)
+
+// DeadLetters is where a processor parks changes that its handler cannot handle, so that
+// the feed goes on. Package deadletters has some; changefeedtest.TestDeadLetters proves others.
+type DeadLetters interface {
+	// Put keeps a letter, and is durable when it returns nil. It replaces the letter with
+	// the same ID and partition key, which comes again after a crash or a lost answer.
+	// After an error the change is not parked: it stays with its batch and is tried again.
+	Put(ctx context.Context, l DeadLetter) error
+}
+
+// LetterBox is [DeadLetters] that can be read again. [Options.HoldKeys] and redriving need one.
+type LetterBox interface {
+	DeadLetters
+
+	// Letters gives the letters of a partition key in the order of their LSN and Index, or
+	// with an empty key all letters, those of each key in that order.
+	Letters(ctx context.Context, key PartitionKey) iter.Seq2[DeadLetter, error]
+
+	// Remove removes a letter. It is no error when there is none.
+	Remove(ctx context.Context, key PartitionKey, id string) error
+}
+
+// DeadLetter is a change that was parked, and why.
+type DeadLetter struct {
+	ID          string // unique among the letters of a partition key; the same when the same change is parked again
+	Change      Change
+	Index       int // of the change among those of its LSN
+	Disposition Disposition
+
+	Cause    string // the handler's last error; of a held change empty
+	Stack    string // of the handler's goroutine if it panicked
+	Attempts int    // how often the handler had failed on it; of a held change 0
+
+	Instance string    // that parked it
+	Lease    string    // token of the lease that it came from
+	Range    Range     // of that lease
+	Failed   time.Time // when it failed for the first time, as far as this instance knows
+	Parked   time.Time // by the clock of the instance
+}
+
+// Disposition is why a change is among the dead letters.
+type Disposition string
+
+// The dispositions.
+const (
+	// DispositionFailed: the handler failed on it [Options.MaxAttempts] times, or for [Options.MaxAge].
+	DispositionFailed Disposition = "failed"
+	// DispositionPoison: the handler has said that trying again cannot help; see [Poison].
+	DispositionPoison Disposition = "poison"
+	// DispositionUndecodable: [Items] could not decode it.
+	DispositionUndecodable Disposition = "undecodable"
+	// DispositionCrashed: the process ended [Options.MaxAttempts] times while it was in the handler.
+	DispositionCrashed Disposition = "crashed"
+	// DispositionHeld: an earlier change of its key is parked, and the unit holds such
+	// keys; see [Options.HoldKeys].
+	DispositionHeld Disposition = "held"
+)
+
+// letterID names the letter of a change: by its place in the feed of its partition.
+func letterID(lsn int64, index int) string { return fmt.Sprintf("%d.%d", lsn, index) }
+
+// Failure is an error of a handler that says more than that its batch has failed. The
+// changes that it does not name are done. A Failure that names none, or one that the
+// batch does not have, fails the whole batch as any other error does.
+type Failure struct {
+	// Done says that the first so many changes are done, and the others are not, where
+	// Items is nil.
+	Done int
+
+	// Items are the errors of exactly those changes that have failed, by their index in
+	// [Batch.Changes]. One of them that is [Poison] is not tried again.
+	Items map[int]error
+
+	// After is how long to wait at least before the next attempt.
+	After time.Duration
+
+	// Err is why.
+	Err error
+}
+
+// Error is the text of the cause.
+func (f *Failure) Error() string {
+	text := "handler failed"
+	if f.Err != nil {
+		text = f.Err.Error()
+	}
+	switch {
+	case len(f.Items) > 0:
+		return fmt.Sprintf("%s (%d changes failed)", text, len(f.Items))
+	case f.Done > 0:
+		return fmt.Sprintf("%s (after %d changes)", text, f.Done)
+	}
+	return text
+}
+
+// Unwrap gives the cause.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// Poison says of a batch, or of a change in [Failure.Items], that trying again cannot help:
+// what is left of [Options.MaxAttempts] is skipped.
+func Poison(err error) error { return &poison{err} }
+
+type poison struct{ error }
+
+func (p *poison) Unwrap() error { return p.error }
