@@ -96,9 +96,13 @@ type Batch struct {
 	LeaseToken string  // the lease that the changes came from
 	Range      Range   // its effective partition key range
 	Instance   string  // the instance that runs the handler
-	Attempt    int     // 1 the first time, then one more each time the handler failed on this position
+	Epoch      int64   // number of the owner: each owner of a lease, or of the one that it was split from, has a higher one
+	Attempt    int     // 1 the first time, then one more each time the handler failed on these changes
+	Cut        bool    // it is a part of a transaction that failed as a whole: see [Options.MaxAttempts]
+	Redriven   bool    // its change was among the dead letters
 	Session    string  // session token of the read, for reading your own lease's writes
-	Charge     float64 // request charge of the read, in request units
+	Charge     float64 // request charge of the read, in request units; of a page in several batches the first one has it
+	Head       int64   // LSN of the newest change of the partition at the read, 0 when unknown
 	Changes    []Change
 
 	checkpoint func(context.Context) error

@@ -70,7 +70,7 @@ func TestAChildHasWhatItsParentHad(t *testing.T) {
 					if child.Owner != "b" || child.Epoch == "" || child.Expiration != o.Expiration {
 						t.Errorf("child of %q/%q, silent for %v at most", child.Owner, child.Epoch, child.Expiration)
 					}
-					if got := fmt.Sprint(child.Properties); got != "map[changefeed.generation:1 somebody's:own]" {
+					if got := fmt.Sprint(child.Properties); got != "map[changefeed.generation:1 changefeed.term:3 somebody's:own]" {
 						t.Errorf("child with %s", got)
 					}
 				}

@@ -86,9 +86,14 @@ func (r *run) start(lease Record, started time.Time) {
 	w := newWorker(r, lease, started)
 	r.claims.begin(w)
 	r.work.Go(func() {
-		if w.work() != ReasonStuck {
-			r.claims.free(lease.Range)
-			r.wake()
+		if w.work() == ReasonStuck {
+			go func() { // it goes on alone, so nobody waits for it
+				w.delegate.calls.Wait()
+				r.claims.free(lease.Range)
+			}()
+			return
 		}
+		r.claims.free(lease.Range)
+		r.wake()
 	})
 }

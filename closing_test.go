@@ -57,21 +57,21 @@ func TestOnlyWhatIsOpenAndIdleIsClosed(t *testing.T) {
 	}
 }
 
-// A document that does not decode fails its batch: nothing of it is handed over, and the
-// error names the document.
-func TestADocumentThatDoesNotDecodeFailsItsBatch(t *testing.T) {
+// A document that does not decode fails by itself, and the error names it; the others are handed over.
+func TestADocumentThatDoesNotDecodeFailsByItself(t *testing.T) {
 	type order struct{ N int }
-	called := false
-	h := changefeed.Items(func(context.Context, *changefeed.Batch, []changefeed.Item[order]) error {
-		called = true
+	items := 0
+	h := changefeed.Items(func(_ context.Context, _ *changefeed.Batch, of []changefeed.Item[order]) error {
+		items = len(of)
 		return nil
 	})
 	good := changefeed.Change{ID: "good", Body: json.RawMessage(`{"n":1}`)}
 	bad := json.RawMessage(`{"n":"one"}`)
 	for _, c := range []changefeed.Change{{ID: "bad", Body: bad}, {ID: "bad", Body: good.Body, Previous: bad}} {
 		err := h.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{good, c, good}})
-		if undecoded, ok := errors.AsType[*changefeed.DecodeError](err); !ok || undecoded.Change.ID != "bad" || called {
-			t.Errorf("%v, handed over: %v", err, called)
+		said, _ := errors.AsType[*changefeed.Failure](err)
+		if undecoded, ok := errors.AsType[*changefeed.DecodeError](err); !ok || undecoded.Change.ID != "bad" || items != 2 || len(said.Items) != 1 || said.Items[1] == nil {
+			t.Errorf("%v of %+v, with %d items handed over", err, said, items)
 		}
 	}
 }

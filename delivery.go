@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/millrace/changefeed/internal/progress"
 )
 
 // deliverer hands the pages of one lease to the handler.
@@ -14,11 +12,15 @@ type deliverer struct {
 	*tenure
 	keeper   *keeper
 	delegate *delegate
+	lanes    *dispatcher
 }
 
 // deliver hands a page over, again and again until the handler is done with it, the page
 // is to come in smaller parts, or the work ends.
 func (d *deliverer) deliver(page Page) ending {
+	if !d.lanes.isSimple(page) {
+		return d.lanes.deliver(page)
+	}
 	on := d.keeper.deliver(page)
 	for d.ending().none() { // or it has ended since the page was asked for: another owner may have begun
 		b := d.batch(page, on)
@@ -35,6 +37,9 @@ func (d *deliverer) deliver(page Page) ending {
 		case wasCut:
 			continue // with the work
 		}
+		if d.isDivided(err, len(page.Changes)) {
+			return d.lanes.unravel(page, on, err, how == wasLate)
+		}
 		d.fail(on, err)
 		if how == wasLate && isDivisible(page) && d.ending().none() {
 			d.shrink(on)
@@ -44,15 +49,22 @@ func (d *deliverer) deliver(page Page) ending {
 	return d.ending()
 }
 
+// isDivided reports whether the handler, or a policy, says more of a page than that it has failed.
+func (d *deliverer) isDivided(err error, changes int) bool {
+	o := d.r.opts
+	said := failureOf(err, changes, false)
+	return o.hasPolicy() || !o.Manual && (said.Done > 0 || said.Items != nil)
+}
+
 // batch is what the handler gets of a page.
 func (d *deliverer) batch(page Page, on *delivery) *Batch {
 	b := &Batch{
-		LeaseToken: d.lease.Token, Range: d.lease.Range, Instance: d.r.me.Instance,
-		Attempt: d.keeper.soFar().Failures + 1, Session: page.Session, Charge: page.Charge,
+		LeaseToken: d.lease.Token, Range: d.lease.Range, Instance: d.r.me.Instance, Epoch: d.lease.term(),
+		Attempt: d.keeper.soFar().Failures + 1, Session: page.Session, Charge: page.Charge, Head: page.Head,
 		Changes: slices.Clone(page.Changes), // the handler may do with its slice what it likes
 	}
 	if d.r.opts.Manual {
-		b.checkpoint = func(ctx context.Context) error { return d.checkpoint(ctx, on) }
+		b.checkpoint = func(ctx context.Context) error { return d.keeper.checkpoint(ctx, on) }
 	}
 	return b
 }
@@ -101,23 +113,4 @@ func (d *deliverer) shrink(on *delivery) {
 // isDivisible reports whether a page holds more than one transaction.
 func isDivisible(page Page) bool {
 	return page.Changes[0].LSN != page.Changes[len(page.Changes)-1].LSN
-}
-
-// checkpoint is [Batch.Checkpoint].
-func (d *deliverer) checkpoint(ctx context.Context, on *delivery) error {
-	var how progress.Standing
-	d.keeper.move(func(p *leaseProgress) { how = p.Checkpoint(on) })
-	switch how {
-	case progress.Stored:
-		return nil
-	case progress.Void:
-		return fmt.Errorf("%w: this batch comes again in smaller parts", ErrHandlerTimeout)
-	case progress.Frozen:
-		return fmt.Errorf("%w: its range was split", ErrLeaseLost)
-	}
-	if err := d.keeper.store(ctx); err != nil {
-		return err
-	}
-	d.keeper.move(func(p *leaseProgress) { p.Confirm(on) })
-	return nil
 }

@@ -38,6 +38,14 @@ var (
 	ErrHandlerTimeout = errors.New("handler deadline exceeded")
 	// ErrHandlerStuck: the handler did not return after its context had ended.
 	ErrHandlerStuck = errors.New("handler ignores its context")
+	// ErrOutage: most partition keys fail, so nothing is parked for it, and the handler is only probed.
+	ErrOutage = errors.New("the handler seems to lack what it needs")
+	// ErrTooManyHeld: a change cannot be parked, because the lease holds as many keys as it can.
+	ErrTooManyHeld = errors.New("too many held keys")
+	// ErrMoved: another processor has moved a lease, or its range has another partition, so that
+	// what it says beside its position does not hold any more. What was done after the
+	// position is repeated, and what was held has been handled by the other processor.
+	ErrMoved = errors.New("lease was moved without us")
 	// ErrNotManual: Batch.Checkpoint on a processor that checkpoints by itself.
 	ErrNotManual = errors.New("checkpoint by hand needs Options.Manual")
 	// ErrModeChanged: existing leases were made in the other mode.
@@ -141,6 +149,8 @@ const (
 	OriginSource     Origin = "source"
 	OriginLeaseStore Origin = "lease store"
 	OriginBalancer   Origin = "balancer"
+
+	OriginDeadLetters Origin = "dead letters"
 )
 
 // Error is a failure as [Hooks.Error] gets it.

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
-	"sync/atomic"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -54,17 +56,54 @@ type Item[T any] struct {
 }
 
 // Items makes a [Handler] of a function that wants documents decoded into T. A document
-// that does not decode fails the batch with a [DecodeError].
+// that does not decode fails by itself, as [Poison] with a [DecodeError]; the function gets
+// the others. A [Failure] that it returns counts in items, not in changes of the batch. With
+// [Options.Manual] such a document fails the batch.
 func Items[T any](handle func(ctx context.Context, b *Batch, items []Item[T]) error) Handler {
 	return HandlerFunc(func(ctx context.Context, b *Batch) error {
-		items := make([]Item[T], len(b.Changes))
+		items := make([]Item[T], 0, len(b.Changes))
+		var places []int // of the items in the batch
+		bad := map[int]error{}
 		for i, c := range b.Changes {
-			if err := decode(c, &items[i]); err != nil {
-				return err
+			var item Item[T]
+			if err := decode(c, &item); err != nil {
+				bad[i] = Poison(err)
+				continue
 			}
+			items, places = append(items, item), append(places, i)
 		}
-		return handle(ctx, b, items)
+		if len(bad) == 0 {
+			return handle(ctx, b, items)
+		}
+		if b.checkpoint != nil {
+			return bad[firstOf(bad)]
+		}
+		said := &Failure{Items: bad, Err: bad[firstOf(bad)]}
+		if len(items) > 0 {
+			said.join(handle(ctx, b, items), places)
+		}
+		return said
 	})
+}
+
+func firstOf(bad map[int]error) int { return slices.Min(slices.Collect(maps.Keys(bad))) }
+
+// join adds what a function has said of items at some places of the batch.
+func (f *Failure) join(err error, places []int) {
+	if err == nil {
+		return
+	}
+	f.Err = err
+	inner := failureOf(err, len(places), false)
+	f.After = inner.After
+	for i, place := range places {
+		switch cause, failed := inner.Items[i]; {
+		case failed:
+			f.Items[place] = cause
+		case inner.Items == nil && i >= inner.Done:
+			f.Items[place] = err
+		}
+	}
 }
 
 func decode[T any](c Change, into *Item[T]) error {
@@ -102,6 +141,7 @@ func (e *DecodeError) Unwrap() error { return e.Err }
 type delegate struct {
 	*tenure
 	opened bool
+	calls  sync.WaitGroup // also those that are stuck: the range is not free before they return
 }
 
 // outcome is how a call of the handler came to its end. It stands beside the handler's
@@ -121,47 +161,27 @@ func (d *delegate) call(f func(context.Context) error) (outcome, error) {
 	d.activity.set(ActivityHandling)
 	ctx, cancel := context.WithCancelCause(d.untilLost)
 	defer cancel(nil)
-	c := d.launch(ctx, f)
-	if err, returned := d.patience(c.result, cancel); returned {
+	result := d.launch(ctx, f)
+	if err, returned := d.patience(result, cancel); returned {
 		return verdict(ctx, err)
 	}
 	grace := time.NewTimer(d.r.opts.Drain)
 	defer grace.Stop()
 	select {
-	case err := <-c.result:
+	case err := <-result:
 		return verdict(ctx, err)
 	case <-grace.C:
-	}
-	if !c.abandon() {
-		return verdict(ctx, <-c.result)
 	}
 	err := fmt.Errorf("%w, %v after it ended: %w", ErrHandlerStuck, d.r.opts.Drain, context.Cause(ctx))
 	d.raise(OriginHandler, err)
 	return isStuck, err
 }
 
-// launched is a call of the handler that runs by itself.
-type launched struct {
-	result chan error
-	over   atomic.Bool // it has returned, or was abandoned: whichever is first
-}
-
-// abandon gives up on a call, unless it has just returned.
-func (c *launched) abandon() bool { return c.over.CompareAndSwap(false, true) }
-
-// launch calls a function of the handler. When it returns after it was abandoned, its
-// range may be taken again.
-func (d *delegate) launch(ctx context.Context, f func(context.Context) error) *launched {
-	c := &launched{result: make(chan error, 1)}
-	go func() {
-		defer func() {
-			if !c.abandon() {
-				d.r.claims.free(d.lease.Range)
-			}
-		}()
-		protect(ctx, f, c.result)
-	}()
-	return c
+// launch calls a function of the handler.
+func (d *delegate) launch(ctx context.Context, f func(context.Context) error) <-chan error {
+	result := make(chan error, 1)
+	d.calls.Go(func() { protect(ctx, f, result) })
+	return result
 }
 
 // patience waits for the handler as long as it may go on, and then ends its context.
@@ -252,17 +272,13 @@ func (d *delegate) close(why Reason) Reason {
 	}
 	ctx, cancel := context.WithTimeout(d.r.base, d.r.opts.Drain)
 	defer cancel()
-	told := why
-	c := d.launch(ctx, func(ctx context.Context) error { return closer.Close(ctx, d.lease.Lease(), told) })
+	given := why
+	result := d.launch(ctx, func(ctx context.Context) error { return closer.Close(ctx, d.lease.Lease(), given) })
 	var err error
 	select {
-	case err = <-c.result:
+	case err = <-result:
 	case <-ctx.Done():
-		if c.abandon() {
-			err, why = ErrHandlerStuck, ReasonStuck
-		} else {
-			err = <-c.result
-		}
+		err, why = ErrHandlerStuck, ReasonStuck
 	}
 	if err != nil {
 		d.raise(OriginHandler, fmt.Errorf("close: %w", err))

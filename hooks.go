@@ -29,6 +29,8 @@ type Hooks struct {
 	StoreDone func(d StoreDone)
 	// Round: the balancer has compared the leases with the instances.
 	Round func(r Round)
+	// Parked: a change is among the dead letters.
+	Parked func(l DeadLetter)
 	// Error: something failed, and the processor goes on.
 	Error func(err *Error)
 }
@@ -112,6 +114,7 @@ func (h Hooks) and(next Hooks) Hooks {
 		WaitDone:  both(h.WaitDone, next.WaitDone),
 		StoreDone: both(h.StoreDone, next.StoreDone),
 		Round:     both(h.Round, next.Round),
+		Parked:    both(h.Parked, next.Parked),
 		Error:     both(h.Error, next.Error),
 	}
 	if h.Ready != nil {
@@ -161,6 +164,7 @@ func (h Hooks) withDefaults() Hooks {
 		WaitDone:  func(WaitDone) {},
 		StoreDone: func(StoreDone) {},
 		Round:     func(Round) {},
+		Parked:    func(DeadLetter) {},
 	})
 }
 
@@ -188,6 +192,10 @@ func LogHooks(log *slog.Logger) Hooks {
 		Round: func(r Round) {
 			log.Debug("round", "leases", r.Leases, "instances", r.Instances, "owned", r.Owned,
 				"taken", r.Taken, "given", r.Given, "stolen", r.Stolen)
+		},
+		Parked: func(l DeadLetter) {
+			log.Warn("change parked", "lease", l.Lease, "id", l.Change.ID, "key", string(l.Change.PartitionKey), "lsn", l.Change.LSN,
+				"disposition", string(l.Disposition), "attempts", l.Attempts, "cause", l.Cause)
 		},
 		Error: func(err *Error) {
 			left, ok := folded.Admit(kindOf(err), err.Lease, time.Now())

@@ -37,6 +37,8 @@ type keeper struct {
 	rng   *mathrand.Rand // of its own goroutine
 	place float64        // in the burst of renewals, from 0 to 1
 
+	beside func(*Record) // adds what the lease says beside its position
+
 	mu       sync.Mutex
 	progress leaseProgress // the checkpoints of handlers move it too
 
@@ -270,6 +272,7 @@ func (k *keeper) mark() (unsaved int) {
 	k.move(func(p *leaseProgress) {
 		k.next.Position, k.next.Attempts, unsaved = p.Position, p.Attempts, p.Unsaved
 	})
+	k.beside(&k.next) // after the position: what is held must be said when it has moved past that
 	return unsaved
 }
 
@@ -305,4 +308,23 @@ func (k *keeper) recognize(ctx context.Context, unsaved int, started time.Time) 
 	}
 	k.stored = seen
 	return writeOverdue, errors.New("an earlier write was late")
+}
+
+// checkpoint is [Batch.Checkpoint] of a page, and of all before it.
+func (k *keeper) checkpoint(ctx context.Context, on *delivery) error {
+	var how progress.Standing
+	k.move(func(p *leaseProgress) { how = p.Checkpoint(on) })
+	switch how {
+	case progress.Stored:
+		return nil
+	case progress.Void:
+		return fmt.Errorf("%w: this batch comes again in smaller parts", ErrHandlerTimeout)
+	case progress.Frozen:
+		return fmt.Errorf("%w: its range was split", ErrLeaseLost)
+	}
+	if err := k.store(ctx); err != nil {
+		return err
+	}
+	k.move(func(p *leaseProgress) { p.Confirm(on) })
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/internal/balance"
+	"github.com/millrace/changefeed/internal/lanes"
 )
 
 // Processor reads the change feed of a source with as many other instances as share
@@ -98,6 +99,7 @@ type run struct {
 	work  sync.WaitGroup
 
 	claims   claims
+	breaker  *lanes.Breaker
 	balancer balancer
 	follower follower
 	presence presence
@@ -121,6 +123,8 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		phase:     time.Now(),
 		claims:    claims{workers: map[Range]*worker{}},
 	}
+	rng := r.random("breaker")
+	r.breaker = lanes.NewBreaker(func(failures int) time.Duration { return r.backoff(rng, failures) })
 	r.balancer, r.follower.r, r.presence.r = newBalancer(r), r, r
 	return r
 }
@@ -194,6 +198,45 @@ type Options struct {
 	// 100 ms to 30 s by default.
 	RetryMin, RetryMax time.Duration
 
+	// MaxBytes is how many bytes of documents a batch has at most, a single transaction
+	// excepted, and MaxWait how long a batch that is not full waits for more changes; none
+	// of both by default.
+	MaxBytes int
+	MaxWait  time.Duration
+
+	// Filter says which changes the handler wants; all by default. The position moves past
+	// the others. It must be quick, and a panic in it ends the program.
+	Filter func(c *Change) bool
+
+	// Concurrency is how many batches of one lease are handled at once, 1 by default. Above
+	// 1 a batch has the changes of one partition key. Those of one key are handled in their
+	// order, one batch after the other.
+	Concurrency int
+
+	// BufferItems and BufferBytes bound what is read of a lease and not yet handled, with a
+	// Concurrency above 1: 10,000 changes and 64 MiB by default. A page more may be read.
+	BufferItems int
+	BufferBytes int64
+
+	// MaxAttempts is how often a batch may fail, and MaxAge for how long, before it is
+	// bisected until the change that fails is alone. That one is parked in DeadLetters, if
+	// they are set, and else it is tried for ever while other keys go on as far as the
+	// buffer reaches. Zero, the default, is no limit: a batch that fails is tried for ever.
+	//
+	// Attempts are counted in the lease, so a handler that ends the process fails too. When
+	// most keys fail nothing is parked: it is taken for an outage, reported as [ErrOutage],
+	// and the handler is called now and then to see whether it is over.
+	MaxAttempts int
+	MaxAge      time.Duration
+
+	// DeadLetters is where changes are parked that cannot be handled.
+	DeadLetters DeadLetters
+
+	// HoldKeys parks the later changes of the key of a parked change too, so that their
+	// order is kept, until the key is released. It needs a [LetterBox]. At most 1,000 keys
+	// of a lease are held; a change of another one then stays with its batch.
+	HoldKeys bool
+
 	// Manual leaves checkpoints to [Batch.Checkpoint].
 	Manual bool
 
@@ -217,6 +260,8 @@ const (
 	defaultHandlerTimeout = 10 * time.Minute
 	defaultRetryMin       = 100 * time.Millisecond
 	defaultRetryMax       = 30 * time.Second
+	defaultBufferItems    = 10_000
+	defaultBufferBytes    = 64 << 20
 )
 
 // maxLeases bounds MinLeases.
@@ -232,6 +277,9 @@ func (o Options) withDefaults() Options {
 	o.HandlerTimeout = cmp.Or(o.HandlerTimeout, defaultHandlerTimeout)
 	o.RetryMin = cmp.Or(o.RetryMin, defaultRetryMin)
 	o.RetryMax = cmp.Or(o.RetryMax, max(defaultRetryMax, o.RetryMin))
+	o.Concurrency = cmp.Or(o.Concurrency, 1)
+	o.BufferItems = cmp.Or(o.BufferItems, defaultBufferItems)
+	o.BufferBytes = cmp.Or(o.BufferBytes, defaultBufferBytes)
 	o.Hooks = o.Hooks.withDefaults()
 	return o
 }
@@ -280,7 +328,16 @@ func (o Options) validateFeed() error {
 	for _, n := range []struct {
 		field string
 		value int
-	}{{"MaxItems", o.MaxItems}, {"MinLeases", o.MinLeases}, {"CheckpointItems", o.CheckpointItems}} {
+	}{
+		{"MaxItems", o.MaxItems},
+		{"MaxBytes", o.MaxBytes},
+		{"MinLeases", o.MinLeases},
+		{"CheckpointItems", o.CheckpointItems},
+		{"Concurrency", o.Concurrency},
+		{"BufferItems", o.BufferItems},
+		{"BufferBytes", int(o.BufferBytes)},
+		{"MaxAttempts", o.MaxAttempts},
+	} {
 		if n.value < 0 {
 			return &OptionError{n.field, fmt.Sprint(n.value), "a positive number, or zero for the default"}
 		}
@@ -288,11 +345,34 @@ func (o Options) validateFeed() error {
 	if o.MinLeases > maxLeases {
 		return &OptionError{"MinLeases", fmt.Sprint(o.MinLeases), fmt.Sprintf("at most %d", maxLeases)}
 	}
-	if o.CheckpointEvery < 0 {
-		return &OptionError{"CheckpointEvery", o.CheckpointEvery.String(), "a positive duration, or zero"}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{{"CheckpointEvery", o.CheckpointEvery}, {"MaxWait", o.MaxWait}, {"MaxAge", o.MaxAge}} {
+		if d.value < 0 {
+			return &OptionError{d.field, d.value.String(), "a positive duration, or zero for none"}
+		}
 	}
 	if o.Manual && (o.CheckpointItems > 0 || o.CheckpointEvery > 0) {
 		return &OptionError{"Manual", "true", "false with CheckpointItems or CheckpointEvery, which are for automatic checkpoints"}
+	}
+	return o.validatePolicy()
+}
+
+// hasPolicy reports whether a change that fails is ever told apart from its batch.
+func (o Options) hasPolicy() bool { return o.MaxAttempts > 0 || o.MaxAge > 0 }
+
+func (o Options) validatePolicy() error {
+	_, box := o.DeadLetters.(LetterBox)
+	switch {
+	case o.Manual && (o.hasPolicy() || o.DeadLetters != nil):
+		return &OptionError{"Manual", "true", "false with MaxAttempts, MaxAge or DeadLetters, which checkpoint without the handler's word"}
+	case o.DeadLetters != nil && !o.hasPolicy():
+		return &OptionError{"DeadLetters", fmt.Sprintf("%T", o.DeadLetters), "MaxAttempts or MaxAge beside it: without a limit nothing is ever parked"}
+	case o.HoldKeys && !box:
+		return &OptionError{"HoldKeys", "true", "DeadLetters that are a LetterBox, to release what is held"}
+	case o.MaxWait >= o.HandlerTimeout:
+		return &OptionError{"MaxWait", o.MaxWait.String(), fmt.Sprintf("less than HandlerTimeout (%v)", o.HandlerTimeout)}
 	}
 	return nil
 }

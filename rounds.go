@@ -250,6 +250,10 @@ func (b *balancer) tryTake(ctx context.Context, seen Record) bool {
 	lease := seen
 	lease.Owner, lease.Epoch, lease.Expiration = b.me.Instance, b.me.Epoch, b.opts.Expiration
 	lease.Fence = b.fence(seen)
+	lease.beginTerm()
+	if b.opts.hasPolicy() && !seen.Free() && seen.Epoch != "" && seen.owner() != b.me && seen.expired(b.view.now(), b.opts.Expiration) {
+		lease.Attempts = max(lease.Attempts, 1) // its owner has ended without a word, and the handler may be why
+	}
 	var started time.Time
 	var got Record
 	err := b.paced(ctx, b.random("take "+seen.Token), seen.Token, func() (err error) {

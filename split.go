@@ -178,6 +178,7 @@ func (w *worker) createChild(ctx context.Context, parent Record, part Range) err
 	}
 	child.setProperty(partsProperty, "")
 	child.setGeneration(parent.generation() + 1)
+	child.beginTerm()
 	if !w.r.claims.claim(part) {
 		return nil // made before, and being worked on
 	}

@@ -108,6 +108,7 @@ type worker struct {
 	keeper    *keeper
 	delegate  *delegate
 	deliverer *deliverer
+	lanes     *dispatcher
 
 	idle  int       // reads in a row that found nothing
 	ahead time.Time // since when, or since the last report, reads have said that we are ahead of the feed
@@ -117,7 +118,9 @@ type worker struct {
 func newWorker(r *run, l Record, started time.Time) *worker {
 	t := r.newTenure(l)
 	w := &worker{tenure: t, keeper: newKeeper(t, started), delegate: &delegate{tenure: t}}
-	w.deliverer = &deliverer{tenure: t, keeper: w.keeper, delegate: w.delegate}
+	w.lanes = newDispatcher(t, w.keeper, w.delegate)
+	w.keeper.beside = w.lanes.note
+	w.deliverer = &deliverer{tenure: t, keeper: w.keeper, delegate: w.delegate, lanes: w.lanes}
 	return w
 }
 
@@ -129,6 +132,9 @@ func (w *worker) work() Reason {
 	defer w.lose(ErrLeaseLost)
 	w.r.hooks.Acquired(w.lease.Lease())
 	e := w.loop()
+	if w.lanes.finish() {
+		e = ending{why: ReasonStuck}
+	}
 	if e.why != ReasonStuck && w.untilLost.Err() != nil {
 		e = ending{why: ReasonLost}
 	}
@@ -157,6 +163,10 @@ func (w *worker) loop() ending {
 			continue
 		}
 		w.idle, w.ahead = 0, time.Time{}
+		if page.Changes = w.filter(page.Changes); len(page.Changes) == 0 {
+			w.pass(page.Next)
+			continue
+		}
 		if e := w.deliverer.deliver(page); !e.none() {
 			return e
 		}
@@ -187,7 +197,33 @@ func (w *worker) begin() ending {
 			return w.ending()
 		}
 	}
+	if e := w.restore(); !e.none() {
+		return e
+	}
 	return w.delegate.open()
+}
+
+// restore has the lanes go on from what the last owner has done.
+func (w *worker) restore() ending {
+	for failures := 1; w.ending().none(); failures++ {
+		ctx, cancel := context.WithTimeout(w.untilStopped, readTimeout)
+		err := w.lanes.restore(ctx)
+		cancel()
+		if err == nil {
+			return ending{}
+		}
+		w.report(w.untilStopped, OriginSource, err)
+		w.backoff(failures)
+	}
+	return w.ending()
+}
+
+// filter is those of some changes that the handler wants.
+func (w *worker) filter(changes []Change) []Change {
+	if w.r.opts.Filter == nil {
+		return changes
+	}
+	return slices.DeleteFunc(slices.Clone(changes), func(c Change) bool { return !w.r.opts.Filter(&c) })
 }
 
 // giveUp lets go of the lease in the way that fits the reason.

@@ -11,7 +11,10 @@
 // limit doubles again as soon as a page of that size takes less than half of the time.
 package progress
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Rules say when progress is to be stored.
 type Rules struct {
@@ -76,6 +79,7 @@ func (p *Progress[P]) Deliver(next P, changes int, now time.Time) *Delivery[P] {
 // Finish notes that the handler has returned nil. Pages may be finished in any order.
 func (p *Progress[P]) Finish(d *Delivery[P]) {
 	d.done = true
+	p.merge(d)
 	for len(p.open) > 0 && p.open[0].done {
 		first := p.open[0]
 		p.open = p.open[1:]
@@ -85,6 +89,21 @@ func (p *Progress[P]) Finish(d *Delivery[P]) {
 			p.confirmed = first.number
 			p.Unsaved += first.changes
 		}
+	}
+}
+
+// merge makes one page of those done after a gap, so that a page that is stuck does not have
+// us remember all others.
+func (p *Progress[P]) merge(d *Delivery[P]) {
+	at := slices.Index(p.open, d)
+	if at+1 < len(p.open) && p.open[at+1].done {
+		p.open[at+1].changes += d.changes
+		p.open = slices.Delete(p.open, at, at+1)
+		d = p.open[at]
+	}
+	if at > 0 && p.open[at-1].done {
+		d.changes += p.open[at-1].changes
+		p.open = slices.Delete(p.open, at-1, at)
 	}
 }
 
@@ -99,7 +118,10 @@ func (p *Progress[P]) Pass(next P) {
 	if next == p.Read {
 		return
 	}
-	p.Read, p.Failures, p.Failing = next, 0, time.Time{}
+	p.Read = next
+	if len(p.open) == 0 {
+		p.Failures, p.Failing = 0, time.Time{}
+	}
 	if p.confirmed == p.number {
 		p.Position, p.Attempts = next, 0
 	}
@@ -116,6 +138,20 @@ func (p *Progress[P]) Fail(d *Delivery[P]) (changes bool) {
 	if p.done < d.number {
 		p.Attempts = p.Failures
 	}
+	return true
+}
+
+// Blame sets how often the oldest change has failed that is not done, and since when. It
+// reports whether the lease changes, which says that of the change after its position.
+func (p *Progress[P]) Blame(failures int, since time.Time) (changes bool) {
+	p.Failures = failures
+	if !since.IsZero() {
+		p.Failing = since
+	}
+	if len(p.open) == 0 || p.done >= p.open[0].number || p.Attempts == failures {
+		return false
+	}
+	p.Attempts = failures
 	return true
 }
 

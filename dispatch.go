@@ -1,0 +1,451 @@
+package changefeed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed/internal/lanes"
+)
+
+// How changes go to the handler in lanes
+//
+// With Options.Concurrency, and whenever the handler fails on a page and there is a policy for
+// that, the changes of a page go into lanes: internal/lanes says which of them may be handled
+// now. The dispatcher takes batches from there, calls the handler with each in a goroutine of
+// its own, and says how it came out. The worker goes on reading until the lanes are full.
+//
+// The lease says the position up to which all is done and, beside it, what is done after that:
+// see done.go.
+
+// dispatcher hands the changes in the lanes of one lease to the handler, or to the dead letters.
+type dispatcher struct {
+	*tenure
+	keeper   *keeper
+	delegate *delegate
+	news     chan struct{} // Next may have something
+	space    chan struct{} // there may be room for a page
+	over     chan struct{} // closed when no call is in hand, and none will be
+	watching func()        // ends the watch on the breaker
+
+	mu      sync.Mutex
+	running bool
+	closed  bool // no new batch is taken
+	stuck   bool
+	storing bool      // a goroutine writes the lease
+	dirty   bool      // there is more to write than when it began
+	stored  time.Time // when it did so last
+	lanes   *lanes.Lanes[Change, *lanePage]
+	pages   []*lanes.Page[Change, *lanePage] // that are not confirmed, in their order
+	pending doneNote                         // what the last owner has noted
+	here    string                           // the partition, and its range, that LSNs count in; empty before that is known
+	suspect suspicion // in the handler now
+	marked  bool      // the lease may name a suspect
+	held    map[PartitionKey]bool
+}
+
+// lanePage is the page that changes in the lanes came from.
+type lanePage struct {
+	on       *delivery
+	session  string
+	charge   float64 // of the read, until a batch has it
+	head     int64
+	finished bool
+}
+
+type laneBatch = lanes.Batch[Change, *lanePage]
+
+func newDispatcher(t *tenure, k *keeper, d *delegate) *dispatcher {
+	o := t.r.opts
+	rng := t.r.random("lanes " + t.lease.Token)
+	rules := lanes.Rules[Change]{
+		Concurrency: o.Concurrency, MaxItems: o.MaxItems, MaxBytes: o.MaxBytes, Wait: o.MaxWait,
+		MaxAttempts: o.MaxAttempts, MaxAge: o.MaxAge, CanPark: o.DeadLetters != nil, ByHand: o.Manual,
+		Backoff:  func(failures int) time.Duration { return t.r.backoff(rng, failures) },
+		Hopeless: isHopeless,
+		Key:      func(c *Change) string { return string(c.PartitionKey) },
+		LSN:      func(c *Change) int64 { return c.LSN },
+		Size:     func(c *Change) int { return len(c.Body) + len(c.Previous) + changeSize },
+		Detach:   func(c *Change) { c.Body, c.Previous = bytes.Clone(c.Body), bytes.Clone(c.Previous) },
+	}
+	return &dispatcher{
+		tenure: t, keeper: k, delegate: d, news: make(chan struct{}, 1), space: make(chan struct{}, 1), over: make(chan struct{}),
+		lanes: lanes.New[Change, *lanePage](rules, t.r.breaker), held: map[PartitionKey]bool{},
+	}
+}
+
+// changeSize is the memory that a change takes beside its documents.
+const changeSize = 256
+
+// notify makes a channel with room for one say that there is something.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// deliver puts a page into the lanes, and waits until there is room for another one.
+func (d *dispatcher) deliver(page Page) ending {
+	on := d.keeper.deliver(page)
+	d.mu.Lock()
+	d.put(page, on, d.keeper.soFar().Failures)
+	d.mu.Unlock()
+	d.start()
+	notify(d.news)
+	return d.await(d.hasRoom)
+}
+
+// isSimple reports whether a page may go to the handler as a whole.
+func (d *dispatcher) isSimple(page Page) bool {
+	o := d.r.opts
+	if o.Concurrency > 1 || o.MaxWait > 0 || o.hasPolicy() && d.keeper.soFar().Failures > 0 {
+		return false
+	}
+	size := 0
+	for _, c := range page.Changes {
+		size += len(c.Body) + len(c.Previous) + changeSize
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lanes.Restored() > 0 && d.lanes.Restored() < page.Changes[0].LSN {
+		d.lanes.Restore(0, nil)
+	}
+	return d.lanes.Restored() == 0 && len(d.held) == 0 && (o.MaxBytes == 0 || size <= o.MaxBytes)
+}
+
+// unravel puts a page into the lanes on which the handler has just failed as a whole, and
+// waits until all of it is done.
+func (d *dispatcher) unravel(page Page, on *delivery, err error, late bool) ending {
+	d.mu.Lock()
+	d.put(page, on, d.keeper.soFar().Failures)
+	b, _ := d.lanes.Next(time.Now())
+	changes := b.Changes
+	d.lanes.Fail(b, failureOf(err, len(changes), late), time.Now())
+	d.turn(pagesOf(changes)...)
+	d.blame(true)
+	d.mu.Unlock()
+	d.report(d.untilLost, OriginHandler, describe(b, changes, err))
+	d.start()
+	return d.await(func() bool { return d.lanes.Items() == 0 })
+}
+
+func (d *dispatcher) put(page Page, on *delivery, failures int) {
+	p := d.lanes.Add(&lanePage{on: on, session: page.Session, charge: page.Charge, head: page.Head}, page.Changes, failures, time.Now())
+	d.pages = append(d.pages, p)
+	if s := d.pending.Suspect; s != nil && d.lanes.Doom(s.LSN, s.Place, s.Attempts, errCrashed) {
+		d.pending.Suspect = nil
+	}
+	d.turn(p)
+}
+
+// await waits until a condition holds, or the work must end.
+func (d *dispatcher) await(holds func() bool) ending {
+	for d.ending().none() {
+		d.mu.Lock()
+		done := holds()
+		d.mu.Unlock()
+		if done {
+			break
+		}
+		select {
+		case <-d.space:
+		case <-d.untilStopped.Done():
+		}
+	}
+	return d.ending()
+}
+
+// hasRoom reports whether another page may be read.
+func (d *dispatcher) hasRoom() bool {
+	return d.lanes.Items() < d.r.opts.BufferItems && int64(d.lanes.Bytes()) < d.r.opts.BufferBytes &&
+		(d.r.opts.Concurrency > 1 || d.r.opts.MaxWait > 0 || d.lanes.Items() == 0)
+}
+
+// start begins to dispatch, unless that was done.
+func (d *dispatcher) start() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.running && !d.closed {
+		d.running = true
+		d.watching = d.r.breaker.Watch(func() { notify(d.news) })
+		go d.dispatch()
+	}
+}
+
+// finish takes no new batch, waits for those in hand, and reports whether one is stuck.
+func (d *dispatcher) finish() (stuck bool) {
+	d.mu.Lock()
+	d.closed = true
+	running := d.running
+	d.mu.Unlock()
+	if running {
+		notify(d.news)
+		<-d.over
+		d.watching()
+	}
+	return d.stuck
+}
+
+// dispatch takes batches from the lanes until the work ends.
+func (d *dispatcher) dispatch() {
+	var calls sync.WaitGroup
+	defer close(d.over)
+	defer calls.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		b, wait := d.next()
+		switch {
+		case b != nil && b.Park:
+			calls.Go(func() { d.park(b) })
+			continue
+		case b != nil:
+			calls.Go(func() { d.call(b) })
+			continue
+		}
+		if failed, outage := d.r.breaker.Opened(); outage {
+			d.raise(OriginHandler, fmt.Errorf("%w: changes of %d partition keys fail, and none is parked for it", ErrOutage, failed))
+		}
+		timer.Reset(wait)
+		select {
+		case <-d.news:
+		case <-timer.C:
+		case <-d.untilStopped.Done():
+			return
+		}
+		if d.isClosed() {
+			return
+		}
+	}
+}
+
+func (d *dispatcher) isClosed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.closed
+}
+
+// next takes a batch in hand, unless the work ends.
+func (d *dispatcher) next() (b *laneBatch, wait time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed || !d.ending().none() {
+		return nil, lanes.Never
+	}
+	return d.lanes.Next(time.Now())
+}
+
+// call calls the handler with a batch.
+func (d *dispatcher) call(b *laneBatch) {
+	batch, suspicious := d.batch(b)
+	if suspicious && d.keeper.store(d.untilDrained) != nil { // the attempt counts though it may be the end of the process
+		d.settle(b, wasCut, nil, 0)
+		return
+	}
+	begun := time.Now()
+	how, err := d.delegate.call(func(ctx context.Context) error { return d.r.handler.Handle(ctx, batch) })
+	took := time.Since(begun)
+	d.r.hooks.BatchDone(BatchDone{Batch: batch, Duration: took, Err: err})
+	d.settle(b, how, err, took)
+}
+
+// batch is what the handler gets. It is suspicious if it has failed before and may end the process.
+func (d *dispatcher) batch(b *laneBatch) (batch *Batch, suspicious bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	from := b.Changes[0].Page.Of
+	batch = &Batch{
+		LeaseToken: d.lease.Token, Range: d.lease.Range, Instance: d.r.me.Instance, Epoch: d.lease.term(),
+		Attempt: b.Failures + 1, Cut: b.IsCut(), Redriven: b.Redriven, Changes: make([]Change, len(b.Changes)),
+	}
+	if from != nil { // it was not redriven
+		batch.Session, batch.Charge, batch.Head = from.session, from.charge, from.head
+		from.charge = 0
+	}
+	for i, c := range b.Changes {
+		batch.Changes[i] = c.Value
+	}
+	if d.r.opts.Manual {
+		batch.checkpoint = func(ctx context.Context) error { return d.checkpoint(ctx, b) }
+	}
+	return batch, d.suspectOf(b)
+}
+
+// suspectOf notes that a batch may end the process, if one has done that before or if it has failed. It reports
+// whether the lease must be written first, which must not blame another one any more either.
+func (d *dispatcher) suspectOf(b *laneBatch) (write bool) {
+	careful := d.lanes.IsCareful()
+	if b.Redriven || !d.r.opts.hasPolicy() || !careful && (b.Failures == 0 || !d.lanes.IsOldest(b)) {
+		write, d.marked = d.marked && d.suspect.of == nil, false
+		return write
+	}
+	attempts := b.Failures + 1
+	if careful {
+		attempts = max(b.Failures, d.lease.Attempts) + 1
+	}
+	first := b.Changes[0]
+	d.suspect = suspicion{
+		LSN: first.LSN, Place: first.Place, Changes: len(b.Changes), Attempts: attempts,
+		Alone: careful || d.r.opts.Concurrency == 1, of: b,
+	}
+	d.keeper.move(func(p *leaseProgress) { p.Blame(attempts, b.Failing) })
+	d.marked = true
+	return true
+}
+
+// settle says how a call came out.
+func (d *dispatcher) settle(b *laneBatch, how outcome, err error, took time.Duration) {
+	now := time.Now()
+	changes := b.Changes
+	failed := how == hasFailed || how == wasLate
+	d.mu.Lock()
+	if d.suspect.of == b {
+		d.suspect = suspicion{}
+	}
+	switch {
+	case how == hasSucceeded:
+		d.troubles.mended(OriginHandler)
+		d.lanes.Succeed(b, took < d.r.opts.HandlerTimeout/2, now)
+	case failed:
+		d.lanes.Fail(b, failureOf(err, len(changes), how == wasLate), now)
+	default:
+		d.stuck = d.stuck || how == isStuck
+		d.lanes.Return(b)
+	}
+	d.turn(pagesOf(changes)...)
+	d.blame(failed)
+	stuck := d.stuck
+	d.mu.Unlock()
+	if failed {
+		d.report(d.untilLost, OriginHandler, describe(b, changes, err))
+	}
+	if stuck {
+		d.stop(ending{why: ReasonStuck})
+	}
+	notify(d.news)
+	notify(d.space)
+}
+
+// describe is the error of a batch, with what one needs to find it.
+func describe(b *laneBatch, changes []*lanes.Change[Change, *lanePage], err error) error {
+	first := changes[0]
+	since := time.Duration(0)
+	if !b.Failing.IsZero() {
+		since = time.Since(b.Failing).Round(time.Millisecond)
+	}
+	return fmt.Errorf("attempt %d, without progress for %v, %d changes from LSN %d of partition %s: %w",
+		max(b.Failures, 1), since, len(changes), first.LSN, first.Key, err)
+}
+
+// pagesOf are the pages that some changes are of.
+func pagesOf(changes []*lanes.Change[Change, *lanePage]) (pages []*lanes.Page[Change, *lanePage]) {
+	for _, c := range changes {
+		if len(pages) == 0 || pages[len(pages)-1] != c.Page {
+			pages = append(pages, c.Page)
+		}
+	}
+	return pages
+}
+
+// turn notes which pages are handled by now, and has the lease written when it is due.
+func (d *dispatcher) turn(pages ...*lanes.Page[Change, *lanePage]) {
+	due := false
+	for _, p := range pages {
+		if p.Of == nil || p.Of.finished || !p.Handled() {
+			continue
+		}
+		p.Of.finished = true
+		d.lanes.Trust()
+		d.keeper.move(func(progress *leaseProgress) {
+			progress.Finish(p.Of.on)
+			due = due || progress.Due(time.Now())
+		})
+	}
+	d.pages = slices.DeleteFunc(d.pages, func(p *lanes.Page[Change, *lanePage]) bool { return p.Of.finished && p.Confirmed() && !d.r.opts.Manual })
+	if due || !d.r.opts.Manual && time.Since(d.stored) >= storeGap {
+		d.save()
+	}
+}
+
+// storeGap is how often the lease is written for what is done after a gap.
+const storeGap = time.Second
+
+// blame notes how often the oldest batch has failed, and has that written.
+func (d *dispatcher) blame(failed bool) {
+	failures, failing := d.lanes.Oldest()
+	changed := false
+	d.keeper.move(func(p *leaseProgress) { changed = p.Blame(failures, failing) })
+	if changed && failed {
+		d.save()
+	}
+}
+
+// save has the lease written soon, by one goroutine however often it is asked.
+func (d *dispatcher) save() {
+	d.dirty = true
+	if d.storing {
+		return
+	}
+	d.storing = true
+	d.r.work.Go(func() {
+		for d.saving() && d.keeper.store(d.untilDrained) == nil {
+		}
+	})
+}
+
+// saving reports whether there is something to write.
+func (d *dispatcher) saving() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.storing, d.dirty, d.stored = d.dirty, false, time.Now()
+	return d.storing
+}
+
+// checkpoint is [Batch.Checkpoint] of a batch that came from the lanes.
+func (d *dispatcher) checkpoint(ctx context.Context, b *laneBatch) error {
+	d.mu.Lock()
+	d.lanes.Confirm(b)
+	var last *lanes.Page[Change, *lanePage]
+	for len(d.pages) > 0 && d.pages[0].Confirmed() {
+		last, d.pages = d.pages[0], d.pages[1:]
+	}
+	d.mu.Unlock()
+	if last == nil { // others before it are not done yet
+		return d.keeper.store(ctx)
+	}
+	return d.keeper.checkpoint(ctx, last.Of.on)
+}
+
+// failureOf is what a handler's error says of a batch of so many changes.
+func failureOf(err error, changes int, late bool) lanes.Failure {
+	plain := lanes.Failure{Err: err, Late: late}
+	said, ok := errors.AsType[*Failure](err)
+	if !ok {
+		return plain
+	}
+	plain.After = said.After
+	for i := range said.Items {
+		if i < 0 || i >= changes {
+			return plain
+		}
+	}
+	if said.Done < 0 || said.Done >= changes {
+		return plain
+	}
+	plain.Done = said.Done
+	if len(said.Items) > 0 {
+		plain.Items = said.Items
+	}
+	return plain
+}
+
+// isHopeless reports whether an error says that trying again cannot help.
+func isHopeless(err error) bool {
+	_, ok := errors.AsType[*poison](err)
+	return ok
+}

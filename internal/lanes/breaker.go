@@ -1,0 +1,159 @@
+package lanes
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Breaker separates a change that cannot be handled from an outage of what handlers need. It remembers of the keys
+// that were handled last how that came out. It may be used by several goroutines.
+//
+// It is an outage when at least three keys have failed, with nothing left to try, and more than have succeeded since
+// the first of them began to fail. Then nothing is parked and nothing is called, but for a probe now and then. When
+// a probe succeeds, all that failed meanwhile begins anew.
+type Breaker struct {
+	backoff func(failures int) time.Duration
+
+	trouble atomic.Int64 // when a batch has failed last, in nanoseconds
+
+	mu     sync.Mutex
+	recent []result // of different keys, the last one at the end
+	open   bool
+	unsaid int // keys that had failed when it opened, until Opened says so
+	probes int
+	next   time.Time // when the next probe may go
+	era    int       // how many outages are over
+	wakes  map[int]func()
+	wake   int
+}
+
+type result struct {
+	key string
+	ok  bool
+	at  time.Time
+}
+
+const (
+	remembered = 64              // keys
+	forgotten  = 5 * time.Minute // after so long without a new result
+	outage     = 3               // keys that fail
+)
+
+// NewBreaker returns a closed breaker, which lets a probe go after each backoff.
+func NewBreaker(backoff func(failures int) time.Duration) *Breaker {
+	return &Breaker{backoff: backoff, wakes: map[int]func(){}}
+}
+
+// Watch has wake called when an outage is over, until stop is called. It must not wait.
+func (b *Breaker) Watch(wake func()) (stop func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wake++
+	n := b.wake
+	b.wakes[n] = wake
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.wakes, n)
+	}
+}
+
+// troubled notes that a batch has failed: from now on successes count.
+func (b *Breaker) troubled(now time.Time) { b.trouble.Store(now.UnixNano()) }
+
+// succeeded notes that a change of a key was handled, if that may ever matter.
+func (b *Breaker) succeeded(key string, now time.Time) {
+	if now.UnixNano()-b.trouble.Load() < int64(forgotten) {
+		b.note(result{key, true, now})
+	}
+}
+
+// failed notes that a change of a key has failed by itself, as often as it may.
+func (b *Breaker) failed(key string, now time.Time) { b.note(result{key, false, now}) }
+
+func (b *Breaker) note(r result) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.recent = slices.DeleteFunc(b.recent, func(o result) bool { return o.key == r.key || r.at.Sub(o.at) > forgotten })
+	if b.recent = append(b.recent, r); len(b.recent) > remembered {
+		b.recent = b.recent[1:]
+	}
+}
+
+// judge reports whether a change is to be parked that has been failing for a while: if changes of other keys were handled
+// meanwhile or, when nothing else is left to try, if too few keys fail for an outage.
+func (b *Breaker) judge(failing time.Time, others bool, now time.Time) (park bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open {
+		return false
+	}
+	good, bad := 0, 0
+	for _, r := range b.recent {
+		switch {
+		case !r.ok:
+			bad++
+		case !r.at.Before(failing):
+			good++
+		}
+	}
+	if bad >= outage && bad > good {
+		b.open, b.probes, b.next = true, 1, now.Add(b.backoff(1))
+		b.unsaid = bad
+		return false
+	}
+	return good > 0 || !others
+}
+
+// admit reports whether the breaker is open, and then how long until the next probe. Without a wait this is it.
+func (b *Breaker) admit(now time.Time) (open bool, wait time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open {
+		return false, 0
+	}
+	if wait = b.next.Sub(now); wait > 0 {
+		return true, wait
+	}
+	b.probes++
+	b.next = now.Add(b.backoff(b.probes))
+	return true, 0
+}
+
+// isOpen reports whether there is an outage.
+func (b *Breaker) isOpen() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open
+}
+
+// close ends an outage.
+func (b *Breaker) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open {
+		return
+	}
+	b.open, b.recent = false, nil
+	b.era++
+	for _, wake := range b.wakes {
+		wake()
+	}
+}
+
+// outages is how many are over.
+func (b *Breaker) outages() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.era
+}
+
+// Opened reports once that an outage has begun, and how many keys had failed.
+func (b *Breaker) Opened() (failed int, opened bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	failed, b.unsaid = b.unsaid, 0
+	return failed, failed > 0
+}

@@ -1,0 +1,487 @@
+package changefeed_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// letterBox is one in memory, which can refuse.
+type letterBox struct {
+	mu     sync.Mutex
+	kept   []changefeed.DeadLetter
+	refuse func(changefeed.DeadLetter) error
+}
+
+func (b *letterBox) Put(_ context.Context, l changefeed.DeadLetter) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refuse != nil {
+		if err := b.refuse(l); err != nil {
+			return err
+		}
+	}
+	b.kept = append(slices.DeleteFunc(b.kept, isLetter(l.Change.PartitionKey, l.ID)), l)
+	return nil
+}
+
+func isLetter(key changefeed.PartitionKey, id string) func(changefeed.DeadLetter) bool {
+	return func(l changefeed.DeadLetter) bool { return l.ID == id && l.Change.PartitionKey == key }
+}
+
+func (b *letterBox) Letters(_ context.Context, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
+	return func(yield func(changefeed.DeadLetter, error) bool) {
+		for _, l := range b.all() {
+			if (key == "" || l.Change.PartitionKey == key) && !yield(l, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (b *letterBox) Remove(_ context.Context, key changefeed.PartitionKey, id string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.kept = slices.DeleteFunc(b.kept, isLetter(key, id))
+	return nil
+}
+
+// all are the letters in the order of the feed.
+func (b *letterBox) all() []changefeed.DeadLetter {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.SortedFunc(slices.Values(b.kept), func(a, c changefeed.DeadLetter) int { return int(a.Change.LSN - c.Change.LSN) })
+}
+
+// names are the ids and dispositions of the letters.
+func (b *letterBox) names() string {
+	var names []string
+	for _, l := range b.all() {
+		names = append(names, l.Change.ID+" "+string(l.Disposition))
+	}
+	return strings.Join(names, ", ")
+}
+
+var errHandler = errors.New("handler says no")
+
+// failsOn is a handler that fails on batches with some items.
+func failsOn(is func(changefeed.Change) error) *tally {
+	return &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+		for _, c := range b.Changes {
+			if err := is(c); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+func onID(ids ...string) func(changefeed.Change) error {
+	return func(c changefeed.Change) error {
+		if slices.Contains(ids, c.ID) {
+			return errHandler
+		}
+		return nil
+	}
+}
+
+// Acceptance 5: one bad item in 100. The others are delivered, in order, and the bad one is
+// parked with its cause, for at most 2*ceil(log2 100) = 14 calls more.
+func TestAcceptance5OneBadItemInAHundredIsParked(t *testing.T) {
+	for _, bad := range []int{0, 1, 49, 50, 73, 98, 99} {
+		inWorld(t, 1, func(t *testing.T, w *world) {
+			lsns := make([]int64, 100)
+			for i := range lsns {
+				lsns[i] = w.put(fmt.Sprintf("city-%d", i%10), fmt.Sprint("item-", i), i)
+			}
+			h := failsOn(onID(fmt.Sprint("item-", bad)))
+			box := &letterBox{}
+			p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box})
+			time.Sleep(time.Minute)
+			p.stop(t)
+			if items, again := h.items(); items != 99 || again != 0 || w.pending() != 0 {
+				t.Errorf("bad item %d: %d items, %d again, %d pending", bad, items, again, w.pending())
+			}
+			h.ordered(t)
+			if calls := len(h.attempts); calls > 3+14 {
+				t.Errorf("bad item %d: %d calls, want 3 and 14 more", bad, calls)
+			}
+			all := box.all()
+			if len(all) != 1 {
+				t.Fatalf("bad item %d: letters %s", bad, box.names())
+			}
+			l := all[0]
+			if l.Change.ID != fmt.Sprint("item-", bad) || l.Change.LSN != lsns[bad] || !strings.Contains(l.Cause, errHandler.Error()) || l.Attempts < 3 ||
+				l.Instance != "a" || l.Range != changefeed.FullRange() || l.Disposition != changefeed.DispositionFailed || l.Failed.IsZero() || len(l.Change.Body) == 0 {
+				t.Errorf("letter %+v", l)
+			}
+		})
+	}
+}
+
+// A transaction is cut only to find the one change of it that fails, and the batch says so.
+func TestATransactionIsCutInTheLastStepOnly(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(10)
+		var writes []changefeed.Write
+		for n := range 16 {
+			writes = append(writes, upsert("oslo", fmt.Sprint("t", n), n))
+		}
+		results, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), writes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.fill(10)
+		whole, cut := 0, 0
+		h := failsOn(onID("t11"))
+		inner := h.before
+		h.before = func(ctx context.Context, b *changefeed.Batch) error {
+			n := 0
+			for _, c := range b.Changes {
+				if c.LSN == results[0].LSN {
+					n++
+				}
+			}
+			switch {
+			case n == len(writes):
+				whole++
+			case n > 0 && !b.Cut:
+				t.Errorf("%d changes of a transaction, and the batch does not say that it is cut", n)
+			case n > 0:
+				cut++
+			case b.Cut:
+				t.Error("a batch without a part of the transaction says that it is cut")
+			}
+			return inner(ctx, b)
+		}
+		box := &letterBox{}
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if box.names() != "t11 failed" || whole < 3 || cut != 8 || w.pending() != 0 {
+			t.Errorf("letters %s; the transaction came whole %d times, and cut %d times; %d pending", box.names(), whole, cut, w.pending())
+		}
+		h.ordered(t)
+	})
+}
+
+// A handler that can say more is taken at its word.
+func TestAHandlerSaysWhatHasFailed(t *testing.T) {
+	tests := []struct {
+		name    string
+		say     func(b *changefeed.Batch, at int) error // the bad item is at this place
+		most    int                                     // calls
+		letters string
+	}{
+		{"done up to it", func(_ *changefeed.Batch, at int) error { return &changefeed.Failure{Done: at, Err: errHandler} }, 6, "bad failed"},
+		{"exactly it", func(_ *changefeed.Batch, at int) error {
+			return &changefeed.Failure{Items: map[int]error{at: errHandler}}
+		}, 2, "bad failed"},
+		{"it is hopeless", func(_ *changefeed.Batch, at int) error {
+			return &changefeed.Failure{Items: map[int]error{at: changefeed.Poison(errHandler)}}
+		}, 1, "bad poison"},
+		{"all is hopeless", func(*changefeed.Batch, int) error { return changefeed.Poison(errHandler) }, 1 + 2*4, "bad poison"},
+		{"nonsense", func(*changefeed.Batch, int) error {
+			return &changefeed.Failure{Items: map[int]error{77: errHandler}, Done: -4}
+		}, 2 + 2*4, "bad failed"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				for i := range 10 {
+					id := fmt.Sprint("item-", i)
+					if i == 6 {
+						id = "bad"
+					}
+					w.put(fmt.Sprintf("city-%d", i%3), id, i)
+				}
+				h := &tally{}
+				done := map[string]int{}
+				calls := 0
+				handler := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+					calls++
+					at := slices.IndexFunc(b.Changes, func(c changefeed.Change) bool { return c.ID == "bad" })
+					if at < 0 {
+						for _, c := range b.Changes {
+							done[c.ID]++
+						}
+						return h.Handle(ctx, b)
+					}
+					err := tt.say(b, at)
+					said, _ := errors.AsType[*changefeed.Failure](err)
+					for i, c := range b.Changes {
+						if said != nil && said.Done >= 0 && (i < said.Done || said.Items != nil && said.Items[i] == nil) {
+							done[c.ID]++
+						}
+					}
+					return err
+				})
+				box := &letterBox{}
+				p := w.run("a", handler, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+				time.Sleep(time.Minute)
+				p.stop(t)
+				if calls > tt.most || box.names() != tt.letters || len(done) != 9 || w.pending() != 0 {
+					t.Errorf("%d calls, letters %s, done %v, %d pending", calls, box.names(), done, w.pending())
+				}
+				for id, n := range done {
+					if n != 1 {
+						t.Errorf("%s was done %d times", id, n)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Without a policy a failure's parts count too: what is done does not come again.
+func TestWhatIsDoneDoesNotComeAgainWithoutAPolicy(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(10)
+		var sizes []int
+		h := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+			sizes = append(sizes, len(b.Changes))
+			if len(b.Changes) > 1 {
+				return &changefeed.Failure{Done: len(b.Changes) - 3, Err: errHandler, After: 5 * time.Second}
+			}
+			return nil
+		})
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), RetryMax: time.Second})
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if n := len(sizes); n < 10 || n > 13 || sizes[0] != 10 || slices.Max(sizes[1:]) != 3 {
+			t.Errorf("sizes %v, want one of 10 and then one of 3 every 5 s", sizes)
+		}
+	})
+}
+
+// Items parks one undecodable document by itself, with its bytes, and delivers the others.
+func TestAnUndecodableDocumentIsPoisonByItself(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(5)
+		body := json.RawMessage(`{"id":"odd","city":"oslo","n":"seven"}`)
+		if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{{Op: changefeed.WriteCreate, Body: body}}); err != nil {
+			t.Fatal(err)
+		}
+		w.put("oslo", "even", 8)
+		type doc struct{ N int }
+		var got []int
+		h := changefeed.Items(func(_ context.Context, _ *changefeed.Batch, items []changefeed.Item[doc]) error {
+			for _, i := range items {
+				got = append(got, i.Value.N)
+			}
+			return nil
+		})
+		box := &letterBox{}
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 100, DeadLetters: box})
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if !slices.Equal(got, []int{0, 1, 2, 3, 4, 8}) || box.names() != "odd undecodable" || w.pending() != 0 {
+			t.Errorf("got %v, letters %s, %d pending", got, box.names(), w.pending())
+		}
+		if l := box.all(); len(l) == 1 && !strings.Contains(string(l[0].Change.Body), `"seven"`) {
+			t.Errorf("letter of %s", l[0].Change.Body)
+		}
+	})
+}
+
+// Without dead letters the change that fails blocks, alone and loudly.
+func TestWithoutDeadLettersAChangeThatFailsBlocksAlone(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(20)
+		w.put("city-7", "bad", 1)
+		w.put("city-7", "after", 1)
+		h := failsOn(onID("bad"))
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, RetryMax: time.Second})
+		time.Sleep(time.Minute)
+		if items, again := h.items(); items != 20 || again != 0 || w.pending() == 0 {
+			t.Errorf("%d items, %d again, %d pending", items, again, w.pending())
+		}
+		p.stop(t)
+		if last := p.errs.errs[len(p.errs.errs)-1]; !errors.Is(last, errHandler) || !strings.Contains(last.Error(), "city-7") {
+			t.Errorf("the error does not name the key: %v", last)
+		}
+	})
+}
+
+// An outage fills no dead letters. When it is over, all goes on, and the change that was poison all
+// the time is parked.
+func TestAnOutageParksNothing(t *testing.T) {
+	for _, concurrency := range []int{1, 8} {
+		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
+			inWorld(t, 2, func(t *testing.T, w *world) {
+				var mu sync.Mutex
+				away := true
+				h := &tally{}
+				calls := 0
+				h.before = func(_ context.Context, b *changefeed.Batch) error {
+					mu.Lock()
+					defer mu.Unlock()
+					calls++
+					if away || slices.ContainsFunc(b.Changes, func(c changefeed.Change) bool { return c.ID == "bad" }) {
+						return errHandler
+					}
+					return nil
+				}
+				w.fill(50)
+				w.put("oslo", "bad", 1)
+				box := &letterBox{}
+				p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: concurrency})
+				time.Sleep(time.Minute)
+				mu.Lock()
+				calls = 0
+				mu.Unlock()
+				time.Sleep(30 * time.Minute)
+				mu.Lock()
+				if box.names() != "" || calls > 150 || calls < 20 {
+					t.Errorf("in the outage: letters %q, %d probes in 30 minutes", box.names(), calls)
+				}
+				away = false
+				mu.Unlock()
+				if p.errs.find(changefeed.ErrOutage) == nil {
+					t.Error("nobody has said so")
+				}
+				time.Sleep(5 * time.Minute)
+				p.stop(t)
+				if items, again := h.items(); items != 50 || again != 0 || w.pending() != 0 || box.names() != "bad failed" {
+					t.Errorf("after it: %d items, %d again, %d pending, letters %q", items, again, w.pending(), box.names())
+				}
+				h.ordered(t)
+			})
+		})
+	}
+}
+
+// One bad change on a quiet feed is no outage.
+func TestOneBadChangeOnAQuietFeedIsParked(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.put("oslo", "bad", 1)
+		box := &letterBox{}
+		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box})
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if box.names() != "bad failed" || w.pending() != 0 {
+			t.Errorf("letters %q, %d pending", box.names(), w.pending())
+		}
+	})
+}
+
+// If the dead letters refuse, nothing is lost: the change stays, and is parked when they do not.
+func TestARefusedLetterStaysWithItsBatch(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(5)
+		w.put("oslo", "bad", 1)
+		errDisk := errors.New("disk is full")
+		var mu sync.Mutex
+		full := true
+		box := &letterBox{refuse: func(changefeed.DeadLetter) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if full {
+				return errDisk
+			}
+			return nil
+		}}
+		h := failsOn(onID("bad"))
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, RetryMax: time.Second})
+		time.Sleep(time.Minute)
+		if err := p.errs.find(errDisk); err == nil || err.Origin != changefeed.OriginDeadLetters || w.pending() == 0 {
+			t.Errorf("%v, %d pending", err, w.pending())
+		}
+		mu.Lock()
+		full = false
+		mu.Unlock()
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if l := box.all(); len(l) != 1 || !strings.Contains(l[0].Cause, errHandler.Error()) || w.pending() != 0 {
+			t.Errorf("letters %+v, %d pending", l, w.pending())
+		}
+	})
+}
+
+// A change that ends the process each time is found too: attempts are in the lease, and so is what
+// was in the handler.
+func TestAChangeThatEndsTheProcessIsParked(t *testing.T) {
+	for _, concurrency := range []int{1, 4} {
+		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				for i := range 40 {
+					w.put(fmt.Sprintf("city-%d", i%7), fmt.Sprint("item-", i), i)
+				}
+				box := &letterBox{}
+				h := &tally{}
+				lives := 0
+				for ; lives == 0 || lives < 30 && w.pending() > 0; lives++ {
+					crash := make(chan struct{}, 1)
+					h.before = func(ctx context.Context, b *changefeed.Batch) error {
+						if !slices.ContainsFunc(b.Changes, func(c changefeed.Change) bool { return c.ID == "item-23" }) {
+							return nil
+						}
+						crash <- struct{}{}
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					p := w.run(fmt.Sprint("life-", lives), h, changefeed.Options{
+						Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: concurrency, Drain: time.Second,
+					})
+					select {
+					case <-crash:
+						p.kill(t)
+					case <-time.After(5 * time.Minute):
+						p.stop(t)
+					}
+				}
+				if items, _ := h.items(); items != 39 || w.pending() != 0 || box.names() != "item-23 crashed" {
+					t.Errorf("after %d lives: %d items, %d pending, letters %q", lives, items, w.pending(), box.names())
+				}
+				if lives > 3+6+4 {
+					t.Errorf("it took %d lives", lives)
+				}
+			})
+		})
+	}
+}
+
+// What is parked holds later changes of its key, which follow it there, across restarts; other keys go on.
+func TestAHeldKeyIsParkedBehindItsFirst(t *testing.T) {
+	for _, concurrency := range []int{1, 8} {
+		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				w.fill(10)
+				w.put("oslo", "bad", 1)
+				w.put("oslo", "next", 2)
+				w.put("rome", "free", 3)
+				box := &letterBox{}
+				h := failsOn(onID("bad"))
+				o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: concurrency}
+				p := w.run("a", h, o)
+				time.Sleep(time.Minute)
+				if box.names() != "bad failed, next held" || w.pending() != 0 {
+					t.Errorf("letters %q, %d pending", box.names(), w.pending())
+				}
+				p.stop(t)
+				w.put("oslo", "later", 4)
+				w.put("rome", "free", 5)
+				p = w.run("b", h, o)
+				time.Sleep(time.Minute)
+				w.put("oslo", "last", 6)
+				time.Sleep(time.Minute)
+				p.stop(t)
+				if box.names() != "bad failed, next held, later held, last held" || w.pending() != 0 {
+					t.Errorf("letters %q, %d pending", box.names(), w.pending())
+				}
+				if items, again := h.items(); items != 11 || again != 1 {
+					t.Errorf("%d items, %d again", items, again)
+				}
+			})
+		})
+	}
+}
