@@ -49,6 +49,14 @@ type Backlog struct {
 	Ahead  bool      // the position lies after the end of the feed, see [Page]
 }
 
+// Locator is an optional ability of a [Source]: where a key is.
+type Locator interface {
+	// Locate returns the effective partition key of a key with all its levels, which is
+	// in the one [Range] that [Range.Holds] it. It is an [ErrBadRequest] when key is none,
+	// or has more or fewer components than the container has paths.
+	Locate(ctx context.Context, key PartitionKey) (epk string, err error)
+}
+
 // ReadOptions say how to read.
 type ReadOptions struct {
 	Mode     Mode

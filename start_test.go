@@ -165,11 +165,11 @@ func (w *world) generation(name string, onlyFirst bool) {
 	first := w.partitions()[0].Range
 	for n, i := 0, 0; n < 10; i++ {
 		city := fmt.Sprint("city-", i)
-		at, err := w.orders.Locate(changefeed.Key(city))
+		at, err := w.orders.Locate(w.t.Context(), changefeed.Key(city))
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if onlyFirst && !first.Holds(at.Min) {
+		if onlyFirst && !first.Holds(at) {
 			continue
 		}
 		w.put(city, name, n)

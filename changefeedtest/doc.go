@@ -27,8 +27,9 @@
 // [Faults] wraps the same interfaces with trouble: errors before and after the effect,
 // conflicts, throttling, delays, blackouts, drawn from a seed or planned call by call.
 // [Counts] wraps them and counts requests. The result of a wrapper has the optional
-// interfaces ([changefeed.Waiter], [changefeed.Counter], [changefeed.Follower]) of the
-// wrapped store, and no others, so a processor behaves as with the store itself.
+// interfaces ([changefeed.Waiter], [changefeed.Counter], [changefeed.Locator],
+// [changefeed.Follower]) of the wrapped store, and no others, so a processor behaves as
+// with the store itself.
 //
 // The suites never sleep. Where time must pass it passes in a bubble, or through
 // [Harness].Pass.

@@ -202,24 +202,45 @@ type (
 		changefeed.Source
 		changefeed.Counter
 	}
+	locatingSource struct {
+		changefeed.Source
+		changefeed.Locator
+	}
 )
 
 func TestWrappersHaveTheAbilitiesOfWhatTheyWrap(t *testing.T) {
 	s := monitored(t, changefeedtest.Container{Paths: []string{"/pk"}})
-	waiter, counter := s.Source.(changefeed.Waiter), s.Source.(changefeed.Counter)
+	waiter, counter, locator := s.Source.(changefeed.Waiter), s.Source.(changefeed.Counter), s.Source.(changefeed.Locator)
+	abilities := func(s changefeed.Source) (has [3]bool) {
+		_, has[0] = s.(changefeed.Waiter)
+		_, has[1] = s.(changefeed.Counter)
+		_, has[2] = s.(changefeed.Locator)
+		return has
+	}
 	var counts changefeedtest.Counts
 	none := changefeedtest.Always(changefeedtest.Fault{})
-	for what, inner := range map[string]changefeed.Source{
-		"both": s.Source, "Waiter": waitingSource{s.Source, waiter}, "Counter": countingSource{s.Source, counter},
-		"neither": struct{ changefeed.Source }{s.Source},
+	for _, inner := range []changefeed.Source{
+		s.Source,
+		struct{ changefeed.Source }{s.Source},
+		waitingSource{s.Source, waiter},
+		countingSource{s.Source, counter},
+		locatingSource{s.Source, locator},
+		struct {
+			waitingSource
+			changefeed.Counter
+		}{waitingSource{s.Source, waiter}, counter},
+		struct {
+			waitingSource
+			changefeed.Locator
+		}{waitingSource{s.Source, waiter}, locator},
+		struct {
+			countingSource
+			changefeed.Locator
+		}{countingSource{s.Source, counter}, locator},
 	} {
-		_, wantWaits := inner.(changefeed.Waiter)
-		_, wantCounts := inner.(changefeed.Counter)
 		for _, wrapped := range []changefeed.Source{none.Source(inner), counts.Source(inner), counts.Source(none.Source(inner))} {
-			_, waits := wrapped.(changefeed.Waiter)
-			_, counting := wrapped.(changefeed.Counter)
-			if waits != wantWaits || counting != wantCounts {
-				t.Errorf("a wrapped source with %s: Waiter %v, Counter %v", what, waits, counting)
+			if got, want := abilities(wrapped), abilities(inner); got != want {
+				t.Errorf("a wrapped source is a Waiter, Counter, Locator: %v, want %v", got, want)
 			}
 		}
 	}
@@ -251,7 +272,8 @@ func TestEveryMethodPassesThroughTheWrappers(t *testing.T) {
 	page, readErr := source.Read(ctx, full, beginning, changefeed.ReadOptions{})
 	waitErr := source.(changefeed.Waiter).Wait(ctx, full, beginning)
 	backlog, pendingErr := source.(changefeed.Counter).Pending(ctx, full, beginning, changefeed.ReadOptions{})
-	if len(parts) != 1 || len(page.Changes) != 1 || backlog.Items != 1 {
+	place, locateErr := source.(changefeed.Locator).Locate(ctx, changefeed.Key("k"))
+	if len(parts) != 1 || !full.Holds(place) || len(page.Changes) != 1 || backlog.Items != 1 {
 		t.Errorf("%d partitions, %d changes, %d pending, want one of each", len(parts), len(page.Changes), backlog.Items)
 	}
 	store := counts.Leases(plan.Leases(leaseContainer(t).Unit(t, "unit")))
@@ -264,11 +286,11 @@ func TestEveryMethodPassesThroughTheWrappers(t *testing.T) {
 	if len(changed) != 1 || len(records) != 1 || now.IsZero() || listed.IsZero() {
 		t.Errorf("%d changed, %d listed at %v, %v, want one of each", len(changed), len(records), now, listed)
 	}
-	if err := errors.Join(commitErr, partitionsErr, readErr, waitErr, pendingErr, createErr, followErr, updateErr, changedErr, listErr, deleteErr); err != nil {
+	if err := errors.Join(commitErr, partitionsErr, readErr, waitErr, pendingErr, locateErr, createErr, followErr, updateErr, changedErr, listErr, deleteErr); err != nil {
 		t.Error(err)
 	}
 	want := []string{
-		`Committer.Commit(["k"])`, "Source.Partitions()", "Source.Read(-FF)", "Source.Wait(-FF)", "Source.Pending(-FF)",
+		`Committer.Commit(["k"])`, "Source.Partitions()", "Source.Read(-FF)", "Source.Wait(-FF)", "Source.Pending(-FF)", `Source.Locate(["k"])`,
 		"LeaseStore.Create(0)", "LeaseStore.Follow()", "LeaseStore.Update(0)", "LeaseStore.Follow()", "LeaseStore.List()", "LeaseStore.Delete(0)",
 	}
 	if !slices.Equal(seen, want) {

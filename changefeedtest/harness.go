@@ -87,6 +87,7 @@ const (
 	PassingTime      Ability = "time that passes when told"
 	Waiting          Ability = "changefeed.Waiter"
 	Counting         Ability = "changefeed.Counter"
+	Locating         Ability = "changefeed.Locator"
 	Following        Ability = "changefeed.Follower"
 	Throttling       Ability = "throttling on demand"
 	ForeignWrites    Ability = "lease documents written by others"

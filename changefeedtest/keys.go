@@ -2,6 +2,7 @@ package changefeedtest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -13,6 +14,11 @@ var keyCases = []containerCase{
 	{name: "each kind of partition key comes back as written", test: keyKinds},
 	{name: "a logical partition can be read alone, transactions whole", needs: []Ability{KeyReads}, test: keyReads},
 	{name: "a logical partition can be read through a split", needs: []Ability{KeyReads, Splitting}, test: keyThroughSplit},
+	{name: "the place of a key is in the partition that has its items", needs: []Ability{Locating, Splitting}, test: keyPlaces},
+	{
+		name: "the place of a hierarchical key is in the partition that has its items", needs: []Ability{Locating, Splitting, HierarchicalKeys},
+		container: Container{Paths: []string{"/pk", "/sub"}}, test: hierarchicalPlaces,
+	},
 	{
 		name: "hierarchical keys have one component a path", needs: []Ability{HierarchicalKeys},
 		container: Container{Paths: []string{"/pk", "/sub"}}, test: hierarchicalKeys,
@@ -105,6 +111,60 @@ func (s *containerTest) holds(partition changefeed.Partition, pk string) bool {
 	s.Helper()
 	all := s.drainAll(partition.Range, beginning, changefeed.ReadOptions{})
 	return slices.ContainsFunc(all, func(c changefeed.Change) bool { return c.PartitionKey == s.key(pk) })
+}
+
+// keyPlaces compares places with the partitions that have the changes: a request about a
+// key goes to the owner of the range that holds its place.
+func keyPlaces(s *containerTest) {
+	var keys []changefeed.PartitionKey
+	for _, k := range kinds {
+		s.commit(k.key, changefeed.Write{Body: json.RawMessage(`{"id":"same"` + k.member + `}`)})
+		keys = append(keys, k.key)
+	}
+	for i := range 20 {
+		s.put(fmt.Sprint("spread", i), "same")
+		keys = append(keys, s.key(fmt.Sprint("spread", i)))
+	}
+	s.wantPlaces(keys)
+	for _, wrong := range []changefeed.PartitionKey{"", "x", `["a"`, `[["a"]]`, `["a","b"]`, `[]`} {
+		if place, err := s.Source.(changefeed.Locator).Locate(s.Context(), wrong); !errors.Is(err, changefeed.ErrBadRequest) {
+			s.Errorf("Locate(%s) = %q, %v, want error %q", wrong, place, err, changefeed.ErrBadRequest)
+		}
+	}
+}
+
+// hierarchicalPlaces is keyPlaces for keys of two levels, of which the first alone is the
+// key of no item.
+func hierarchicalPlaces(s *containerTest) {
+	var keys []changefeed.PartitionKey
+	for i := range 20 {
+		key := changefeed.Key("k", i)
+		s.commit(key, changefeed.Write{Body: fmt.Appendf(nil, `{"id":"same","pk":"k","sub":%d}`, i)})
+		keys = append(keys, key)
+	}
+	s.wantPlaces(keys)
+	if place, err := s.Source.(changefeed.Locator).Locate(s.Context(), changefeed.Key("k")); !errors.Is(err, changefeed.ErrBadRequest) {
+		s.Errorf("Locate of the first level = %q, %v, want error %q", place, err, changefeed.ErrBadRequest)
+	}
+}
+
+// wantPlaces splits the partition twice, so that keys are apart.
+func (s *containerTest) wantPlaces(keys []changefeed.PartitionKey) {
+	s.Helper()
+	for _, child := range s.split(s.only()) {
+		s.split(child)
+	}
+	has := map[changefeed.PartitionKey]changefeed.Range{}
+	for _, p := range s.partitions() {
+		for _, c := range s.drainAll(p.Range, beginning, changefeed.ReadOptions{}) {
+			has[c.PartitionKey] = p.Range
+		}
+	}
+	for _, key := range keys {
+		if place, err := s.Source.(changefeed.Locator).Locate(s.Context(), key); err != nil || !has[key].Holds(place) {
+			s.Errorf("Locate(%s) = %q, %v, want a place in %v", key, place, err, has[key])
+		}
+	}
 }
 
 // hierarchicalKeys writes keys of two levels: a component for each path, in their

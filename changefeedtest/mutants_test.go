@@ -77,6 +77,11 @@ func (s reading) Read(ctx context.Context, r changefeed.Range, from changefeed.P
 	return s.read(ctx, s.Container, r, from, o)
 }
 
+// misplacing has a place for every text.
+type misplacing struct{ *docstore.Container }
+
+func (misplacing) Locate(context.Context, changefeed.PartitionKey) (string, error) { return "1F", nil }
+
 // onSource makes a defect of a change to the source.
 func onSource(change func(*docstore.Container) changefeed.Source) func(*changefeedtest.Harness) {
 	return func(h *changefeedtest.Harness) {
@@ -255,6 +260,10 @@ var sourceMutants = []mutant{
 		onReads(func(r *changefeed.Range, _ *changefeed.Position, _ *changefeed.ReadOptions) {
 			*r = changefeed.FullRange()
 		}),
+	},
+	{
+		"places all keys in one partition", changefeedtest.TestSource, "the place of a key is in the partition that has its items",
+		onSource(func(c *docstore.Container) changefeed.Source { return misplacing{c} }),
 	},
 	{
 		"reads all logical partitions", changefeedtest.TestSource, "a logical partition can be read alone, transactions whole",

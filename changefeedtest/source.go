@@ -78,6 +78,7 @@ func (s *containerTest) checkHooks(needs []Ability) {
 	s.Helper()
 	_, waits := s.Source.(changefeed.Waiter)
 	_, counts := s.Source.(changefeed.Counter)
+	_, locates := s.Source.(changefeed.Locator)
 	for _, a := range needs {
 		switch a {
 		case Splitting:
@@ -90,9 +91,11 @@ func (s *containerTest) checkHooks(needs []Ability) {
 			needHook(s.T, waits, "the source is no Waiter", a)
 		case Counting:
 			needHook(s.T, counts, "the source is no Counter", a)
+		case Locating:
+			needHook(s.T, locates, "the source is no Locator", a)
 		}
 	}
-	if (waits && s.h.lacks(Waiting)) || (counts && s.h.lacks(Counting)) {
+	if (waits && s.h.lacks(Waiting)) || (counts && s.h.lacks(Counting)) || (locates && s.h.lacks(Locating)) {
 		s.Fatalf("the source has an ability that Lacks denies: %v", s.h.Lacks)
 	}
 }

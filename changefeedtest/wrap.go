@@ -18,6 +18,7 @@ const (
 	SourceRead       Method = "Source.Read"
 	SourceWait       Method = "Source.Wait"
 	SourcePending    Method = "Source.Pending"
+	SourceLocate     Method = "Source.Locate"
 	LeaseList        Method = "LeaseStore.List"
 	LeaseCreate      Method = "LeaseStore.Create"
 	LeaseUpdate      Method = "LeaseStore.Update"
@@ -44,26 +45,55 @@ func wrapSource(inner changefeed.Source, a around) changefeed.Source {
 	s := source{inner, a}
 	waits, isWaiter := inner.(changefeed.Waiter)
 	counts, isCounter := inner.(changefeed.Counter)
-	switch {
-	case isWaiter && isCounter:
+	locates, isLocator := inner.(changefeed.Locator)
+	w, c, l := waiter{waits, a}, counter{counts, a}, locator{locates, a}
+	switch [...]bool{isWaiter, isCounter, isLocator} {
+	case [...]bool{true, false, false}:
+		return waitingSource{s, w}
+	case [...]bool{false, true, false}:
+		return countingSource{s, c}
+	case [...]bool{true, true, false}:
 		return struct {
-			source
+			waitingSource
+			counter
+		}{waitingSource{s, w}, c}
+	case [...]bool{false, false, true}:
+		return locatingSource{s, l}
+	case [...]bool{true, false, true}:
+		return struct {
+			locatingSource
+			waiter
+		}{locatingSource{s, l}, w}
+	case [...]bool{false, true, true}:
+		return struct {
+			locatingSource
+			counter
+		}{locatingSource{s, l}, c}
+	case [...]bool{true, true, true}:
+		return struct {
+			locatingSource
 			waiter
 			counter
-		}{s, waiter{waits, a}, counter{counts, a}}
-	case isWaiter:
-		return struct {
-			source
-			waiter
-		}{s, waiter{waits, a}}
-	case isCounter:
-		return struct {
-			source
-			counter
-		}{s, counter{counts, a}}
+		}{locatingSource{s, l}, w, c}
 	}
 	return s
 }
+
+// Sources with one ability.
+type (
+	waitingSource struct {
+		source
+		waiter
+	}
+	countingSource struct {
+		source
+		counter
+	}
+	locatingSource struct {
+		source
+		locator
+	}
+)
 
 type source struct {
 	source changefeed.Source
@@ -108,6 +138,19 @@ func (c counter) Pending(ctx context.Context, r changefeed.Range, from changefee
 		return err
 	})
 	return onlyGood(b, err)
+}
+
+type locator struct {
+	locator changefeed.Locator
+	around  around
+}
+
+func (l locator) Locate(ctx context.Context, key changefeed.PartitionKey) (epk string, err error) {
+	err = l.around(ctx, Call{SourceLocate, string(key)}, func() (err error) {
+		epk, err = l.locator.Locate(ctx, key)
+		return err
+	})
+	return onlyGood(epk, err)
 }
 
 // wrapLeases wraps a lease store, as a [changefeed.Follower] if it is one.

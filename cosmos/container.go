@@ -118,6 +118,23 @@ func (c *Container) parseKey(key changefeed.PartitionKey) (pkey.Key, error) {
 	return k, err
 }
 
+// KeyPaths returns the partition key paths, each as the names of its members.
+func (c *Container) KeyPaths() [][]string {
+	var paths [][]string
+	for _, p := range c.paths {
+		paths = append(paths, p)
+	}
+	return paths
+}
+
+// Locate implements [changefeed.Locator], without a request.
+func (c *Container) Locate(_ context.Context, key changefeed.PartitionKey) (epk string, err error) {
+	if epk, err = c.place(key); err != nil {
+		return "", fmt.Errorf("locate in %q: %w", c.id, err)
+	}
+	return epk, nil
+}
+
 // place checks a key and returns its effective partition key.
 func (c *Container) place(key changefeed.PartitionKey) (string, error) {
 	k, err := c.parseKey(key)

@@ -138,11 +138,11 @@ func wantBehind(t *testing.T, items *docstore.Container, positions map[string]in
 		if err != nil {
 			t.Fatal(err)
 		}
-		at, err := items.Locate(it.Key)
+		at, err := items.Locate(t.Context(), it.Key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if it.LSN > positions[items.PartitionAt(at.Min).ID] {
+		if it.LSN > positions[items.PartitionAt(at).ID] {
 			want[it.LSN] = 1
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/docstore"
 )
 
 // TestWhatAReadSends has the headers of a read by which the service knows what is asked.
@@ -310,5 +313,31 @@ func TestAKeyOutsideTheRange(t *testing.T) {
 	_, err := items.Read(t.Context(), changefeed.Range{Min: "", Max: "1F"}, changefeed.Position{}, o)
 	if !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), "3A5381E1114EB8D3FCC90795045B49B7") {
 		t.Errorf("%v, want a bad request with the place of the key", err)
+	}
+}
+
+// Client and store compute the place of a key alike, as both must be the service's.
+func TestAKeyHasOnePlace(t *testing.T) {
+	s := serve(t, cosmosrest.Options{})
+	client := s.client(t, master, nil)
+	specs := []docstore.ContainerSpec{
+		{ID: "first", Paths: []string{"/pk"}, HashVersion: 1}, {ID: "second", Paths: []string{"/pk"}}, {ID: "levels", Paths: []string{"/a", "/b"}},
+	}
+	keys := []changefeed.PartitionKey{
+		changefeed.Key("London"), changefeed.Key(""), changefeed.Key("é😀\"\\"), changefeed.Key(strings.Repeat("long", 500)), changefeed.Key(5), changefeed.Key(-0.5),
+		changefeed.Key(true), changefeed.Key(nil), changefeed.Key(changefeed.Undefined), changefeed.Key("a", 1), changefeed.Key(nil, changefeed.Undefined), "[", "",
+	}
+	for _, spec := range specs {
+		stored := s.create(t, spec)
+		if got, want := find(t, client, spec.ID).KeyPaths(), stored.KeyPaths(); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s has paths %v, want %v", spec.ID, got, want)
+		}
+		for _, key := range keys {
+			want, refused := stored.Locate(t.Context(), key)
+			got, err := find(t, client, spec.ID).Locate(t.Context(), key)
+			if got != want || errors.Is(err, changefeed.ErrBadRequest) != errors.Is(refused, changefeed.ErrBadRequest) || (want == "") == (refused == nil) {
+				t.Errorf("%.40s in %s is at %q, %v, want %q, %v", key, spec.ID, got, err, want, refused)
+			}
+		}
 	}
 }

@@ -216,11 +216,11 @@ func TestBulkRanges(t *testing.T) {
 	at := map[string]string{} // partition to a key in it
 	for i := range 20 {
 		key := fmt.Sprint("k", i)
-		r, err := cont.Locate(changefeed.Key(key))
+		place, err := cont.Locate(t.Context(), changefeed.Key(key))
 		if err != nil {
 			t.Fatal(err)
 		}
-		at[cont.PartitionAt(r.Min).ID] = key
+		at[cont.PartitionAt(place).ID] = key
 		ops = append(ops, fmt.Sprintf(`{"operationType":"Create","partitionKey":"[\"%s\"]","resourceBody":{"id":"1","pk":"%[1]s"}}`, key))
 	}
 	text := `[` + strings.Join(ops, ",") + `]`

@@ -232,10 +232,11 @@ func TestFeedSelections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, err := cont.Locate(`["p"]`)
+	key, err := cont.LogicalPartition(`["p"]`)
 	if err != nil {
 		t.Fatal(err)
 	}
+	at := key.Range()
 	total := 0
 	for _, p := range parts {
 		ids, _ := w.walk(t, feedOf("x-ms-documentdb-partitionkeyrangeid", p.ID))

@@ -307,9 +307,9 @@ func TestSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	own, other := made[0].ID, made[1].ID
-	if spot, err := cont.Locate(changefeed.Key("p")); err != nil {
+	if place, err := cont.Locate(t.Context(), changefeed.Key("p")); err != nil {
 		t.Fatal(err)
-	} else if cont.PartitionAt(spot.Min).ID != own {
+	} else if cont.PartitionAt(place).ID != own {
 		own, other = other, own
 	}
 	for token, status := range map[string]int{

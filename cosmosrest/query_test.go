@@ -578,10 +578,11 @@ type plan struct {
 func TestQueryPlan(t *testing.T) {
 	w, cont := newRanges(t, Options{})
 	asked := planned("Aggregate, OrderBy")
-	at, err := cont.Locate(`["p"]`)
+	key, err := cont.LogicalPartition(`["p"]`)
 	if err != nil {
 		t.Fatal(err)
 	}
+	at := key.Range()
 	for _, test := range []struct{ query, min, max string }{
 		{"SELECT * FROM c", "", "FF"},
 		{"SELECT * FROM c WHERE c.pk = 'p' ORDER BY c.id", at.Min, at.Max},

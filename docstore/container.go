@@ -13,8 +13,8 @@ import (
 )
 
 // Container is a set of documents with a partition key, and a change feed. It is a
-// [changefeed.Source], [changefeed.Waiter], [changefeed.Counter] and
-// [changefeed.Committer]. All methods may be called concurrently.
+// [changefeed.Source], [changefeed.Waiter], [changefeed.Counter], [changefeed.Locator]
+// and [changefeed.Committer]. All methods may be called concurrently.
 //
 // Its state is read without locks: the committer publishes a group by first storing the
 // counts, then the head, then opening the gates. A reader who takes the head first sees

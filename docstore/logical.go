@@ -42,6 +42,9 @@ func (p *LogicalPartition) Key() changefeed.PartitionKey { return changefeed.Par
 // Range returns the place of the key in the key space.
 func (p *LogicalPartition) Range() changefeed.Range { return p.rng }
 
+// Whole reports whether the key has all its levels, so that it can be that of a document.
+func (p *LogicalPartition) Whole() bool { return p.epk != "" }
+
 // Partition returns the physical partition that has the key now, and the LSN of its
 // newest change.
 func (p *LogicalPartition) Partition() (part changefeed.Partition, newest int64) {

@@ -11,15 +11,13 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// Locate returns the range of the key space that a partition key occupies. A
-// hierarchical key that lacks its last levels occupies the range of all keys with that
-// beginning.
-func (c *Container) Locate(key changefeed.PartitionKey) (changefeed.Range, error) {
-	rng, _, err := c.layout.Load().keyRange(string(key))
-	if err != nil {
-		return changefeed.Range{}, fmt.Errorf("locate in %q: %w", c.ID(), err)
+// Locate implements [changefeed.Locator]. [Container.LogicalPartition] also locates a
+// hierarchical key that lacks its last levels.
+func (c *Container) Locate(_ context.Context, key changefeed.PartitionKey) (epk string, err error) {
+	if epk, err = c.layout.Load().hashKey(string(key)); err != nil {
+		return "", fmt.Errorf("locate in %q: %w", c.ID(), err)
 	}
-	return rng, nil
+	return epk, nil
 }
 
 // KeyOf returns the partition key of a body.

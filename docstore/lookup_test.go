@@ -17,13 +17,13 @@ func TestLocate(t *testing.T) {
 	c := container(t, db, docstore.ContainerSpec{Ranges: 4})
 	seen := map[string]bool{}
 	for i := range 50 {
-		r, err := c.Locate(changefeed.Key(fmt.Sprint("k", i)))
+		place, err := c.Locate(t.Context(), changefeed.Key(fmt.Sprint("k", i)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := c.PartitionAt(r.Min)
-		if !p.Range.Contains(r) {
-			t.Errorf("key k%d is at %s, and its partition %s is %s", i, r, p.ID, p.Range)
+		p := c.PartitionAt(place)
+		if !p.Range.Holds(place) {
+			t.Errorf("key k%d is at %s, and its partition %s is %s", i, place, p.ID, p.Range)
 		}
 		seen[p.ID] = true
 	}
@@ -33,27 +33,30 @@ func TestLocate(t *testing.T) {
 	for key, want := range map[changefeed.PartitionKey]error{
 		`x`: changefeed.ErrBadRequest, `[["a"]]`: changefeed.ErrBadRequest, `["a","b"]`: docstore.ErrKeyMismatch, `[]`: docstore.ErrKeyMismatch,
 	} {
-		if _, err := c.Locate(key); !errors.Is(err, want) || !strings.Contains(err.Error(), `"c"`) {
+		if _, err := c.Locate(t.Context(), key); !errors.Is(err, want) || !strings.Contains(err.Error(), `"c"`) {
 			t.Errorf("locate %s: %v, want %v", key, err, want)
 		}
 	}
 }
 
-func TestLocatePrefix(t *testing.T) {
+func TestAPrefixOfAKeyHasTheRangeOfAllItsKeys(t *testing.T) {
 	db := open(t, docstore.Options{InMemory: true})
 	c := container(t, db, docstore.ContainerSpec{Paths: []string{"/a", "/b"}, Ranges: 2})
-	prefix, err := c.Locate(changefeed.Key("x"))
-	if err != nil {
-		t.Fatal(err)
+	prefix, err := c.LogicalPartition(changefeed.Key("x"))
+	if err != nil || prefix.Whole() {
+		t.Fatalf("key x is whole: %v, %v", prefix.Whole(), err)
+	}
+	if place, err := c.Locate(t.Context(), prefix.Key()); !errors.Is(err, docstore.ErrKeyMismatch) {
+		t.Errorf("key x is at %s, %v, want an error: it is that of no document", place, err)
 	}
 	for i := range 5 {
-		full, err := c.Locate(changefeed.Key("x", i))
-		if err != nil || !prefix.Contains(full) {
-			t.Errorf("key x, %d is at %s, %v, want within %s", i, full, err, prefix)
+		place, err := c.Locate(t.Context(), changefeed.Key("x", i))
+		if err != nil || !prefix.Range().Holds(place) {
+			t.Errorf("key x, %d is at %s, %v, want within %s", i, place, err, prefix.Range())
 		}
 	}
-	if other, err := c.Locate(changefeed.Key("y", 1)); err != nil || prefix.Overlaps(other) {
-		t.Errorf("key y is at %s, %v, within %s", other, err, prefix)
+	if other, err := c.Locate(t.Context(), changefeed.Key("y", 1)); err != nil || prefix.Range().Holds(other) {
+		t.Errorf("key y is at %s, %v, within %s", other, err, prefix.Range())
 	}
 }
 
@@ -65,12 +68,12 @@ func TestNewest(t *testing.T) {
 	for i := range 20 {
 		key := fmt.Sprint("k", i)
 		it := upsert(t, c, "1", key, i)
-		r, err := c.Locate(it.Key)
+		place, err := c.Locate(t.Context(), it.Key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		id := c.PartitionAt(r.Min).ID
-		last[id], at[id] = it.LSN, r.Min
+		id := c.PartitionAt(place).ID
+		last[id], at[id] = it.LSN, place
 	}
 	for id, want := range last {
 		if got := c.Newest(at[id]); got != want {

@@ -108,11 +108,11 @@ func (p *play) compareKey(rt *rapid.T, from int64) {
 	}
 	want := p.visible(p.now(), func(d modelDoc) bool { return d.lsn > from && holds(d.key) })
 	p.sameItems(rt, gather(p, p.c.Logical(p.t.Context(), key, from)), want)
-	where, err := p.c.Locate(key)
+	where, err := p.c.LogicalPartition(key)
 	p.must(err)
 	var got []changefeed.Change
 	for _, part := range p.parts() {
-		if part.Range.Overlaps(where) {
+		if part.Range.Overlaps(where.Range()) {
 			got = append(got, p.pages(rt, part.Range, changefeed.At(fmt.Sprint(from)), changefeed.ReadOptions{Key: key, MaxItems: 2})...)
 		}
 	}

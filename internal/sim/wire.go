@@ -140,6 +140,11 @@ func (s source) Read(ctx context.Context, r changefeed.Range, from changefeed.Po
 	})
 }
 
+// Locate implements [changefeed.Locator]: no request, so nothing can happen to it.
+func (s source) Locate(ctx context.Context, key changefeed.PartitionKey) (string, error) {
+	return s.source.(changefeed.Locator).Locate(ctx, key)
+}
+
 // pushed is a source that can be waited for.
 type pushed struct{ source }
 

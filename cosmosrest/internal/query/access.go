@@ -102,10 +102,8 @@ func (q *Query) scalars(path []string) ([]any, bool) {
 
 // whole reports whether keys have all their levels: only then can a document be looked up.
 func (q *Query) whole(keys []changefeed.PartitionKey) bool {
-	for _, key := range keys {
-		if at, err := q.cont.Locate(key); err != nil || at.Max != at.Min+"0" {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(keys, func(key changefeed.PartitionKey) bool {
+		p, err := q.cont.LogicalPartition(key)
+		return err != nil || !p.Whole()
+	})
 }

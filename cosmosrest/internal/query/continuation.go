@@ -119,13 +119,13 @@ func (s *Scan) begin(k Continuation) error {
 func (s *Scan) beginKeys() error {
 	var keyed []span
 	for _, key := range s.keys {
-		at, err := s.cont.Locate(key)
+		p, err := s.cont.LogicalPartition(key)
 		if err != nil {
 			return err
 		}
 		for _, st := range s.left {
-			if r := st.rng.Intersect(at); !r.Empty() {
-				keyed = append(keyed, span{key: key, rng: r, part: r != at, at: st.at})
+			if r := st.rng.Intersect(p.Range()); !r.Empty() {
+				keyed = append(keyed, span{key: key, rng: r, part: r != p.Range(), at: st.at})
 			}
 		}
 	}

@@ -29,8 +29,8 @@ func (s *Selection) Within(cont *docstore.Container) (changefeed.Range, error) {
 	if s.Key == "" {
 		return s.Range, nil
 	}
-	at, err := cont.Locate(s.Key)
-	return s.Range.Intersect(at), err
+	p, err := cont.LogicalPartition(s.Key)
+	return s.Range.Intersect(p.Range()), err
 }
 
 // Text is the body of a query.
@@ -149,11 +149,11 @@ func (q *Query) ranges() ([]changefeed.Range, error) {
 	}
 	var at []changefeed.Range
 	for _, key := range q.scan.keys {
-		r, err := q.cont.Locate(key)
+		p, err := q.cont.LogicalPartition(key)
 		if err != nil {
 			return nil, err
 		}
-		at = append(at, r)
+		at = append(at, p.Range())
 	}
 	slices.SortFunc(at, func(a, b changefeed.Range) int {
 		if a.Min < b.Min {

@@ -238,8 +238,8 @@ func (s *Scan) items(all iter.Seq2[docstore.Item, error], in changefeed.Range) i
 	return func(yield func(document, error) bool) {
 		for it, err := range all {
 			if err == nil && in != changefeed.FullRange() {
-				at, failed := s.cont.Locate(it.Key)
-				if failed == nil && !in.Holds(at.Min) {
+				place, failed := s.cont.Locate(s.ctx, it.Key)
+				if failed == nil && !in.Holds(place) {
 					continue
 				}
 				err = failed
