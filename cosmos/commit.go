@@ -41,17 +41,18 @@ func (c *Container) commit(ctx context.Context, key changefeed.PartitionKey, wri
 		return nil, err
 	}
 	operations := make([]operation, len(writes))
+	body := []byte{'['}
 	for i, w := range writes {
 		op, err := c.operation(own.Text(), w)
 		if err != nil {
 			return nil, op.refused(i, w, err)
 		}
-		operations[i] = op
+		if i > 0 {
+			body = append(body, ',')
+		}
+		operations[i], body = op, op.append(body)
 	}
-	body, err := json.Marshal(operations)
-	if err != nil {
-		return nil, fmt.Errorf("encode batch: %w", err)
-	}
+	body = append(body, ']')
 	a, err := c.do(ctx, request{
 		method: http.MethodPost, at: c.at("docs"), body: body, writes: true, action: actionOf(writes),
 		header: map[string]string{
@@ -68,12 +69,26 @@ func (c *Container) commit(ctx context.Context, key changefeed.PartitionKey, wri
 
 // operation is a write in the form of a batch.
 type operation struct {
-	OperationType string          `json:"operationType"`
-	ID            string          `json:"id,omitempty"`
-	IfMatch       string          `json:"ifMatch,omitempty"`
-	ResourceBody  json.RawMessage `json:"resourceBody,omitempty"`
+	kind, id, ifMatch string
+	body              json.RawMessage
 
 	item string // id of the body, for errors
+}
+
+// append appends the operation as JSON, with the body as the caller wrote it, which
+// encoding/json would rewrite.
+func (o operation) append(dst []byte) []byte {
+	dst = rawjson.AppendString(append(dst, `{"operationType":`...), o.kind)
+	if o.id != "" {
+		dst = rawjson.AppendString(append(dst, `,"id":`...), o.id)
+	}
+	if o.ifMatch != "" {
+		dst = rawjson.AppendString(append(dst, `,"ifMatch":`...), o.ifMatch)
+	}
+	if o.body != nil {
+		dst = append(append(dst, `,"resourceBody":`...), o.body...)
+	}
+	return append(dst, '}')
 }
 
 // refused is the error of the operation with this index, with the id of its item.
@@ -85,13 +100,13 @@ func (o operation) refused(i int, w changefeed.Write, err error) error {
 // operation is a write in the form of a batch, which names the item of a replace beside its body.
 // After an error it has the id, for the error's text.
 func (c *Container) operation(key string, w changefeed.Write) (operation, error) {
-	op := operation{OperationType: w.Op.String(), ID: w.ID, IfMatch: w.IfMatch}
+	op := operation{kind: w.Op.String(), id: w.ID, ifMatch: w.IfMatch}
 	switch w.Op {
 	case changefeed.WriteUpsert, changefeed.WriteCreate, changefeed.WriteReplace:
 		id, err := c.checkItem(key, w)
-		op.ResourceBody, op.item = w.Body, id
-		if op.ID = ""; w.Op == changefeed.WriteReplace {
-			op.ID = id
+		op.body, op.item = w.Body, id
+		if op.id = ""; w.Op == changefeed.WriteReplace {
+			op.id = id
 		}
 		return op, err
 	case changefeed.WritePatch:
@@ -102,7 +117,7 @@ func (c *Container) operation(key string, w changefeed.Write) (operation, error)
 		if err != nil {
 			return op, badRequest("patch: %v", err)
 		}
-		op.ResourceBody = body
+		op.body = body
 	case changefeed.WriteDelete, changefeed.WriteRead:
 	default:
 		return op, badRequest("operation is %v: want upsert, create, replace, patch, delete or read", w.Op)
