@@ -1,9 +1,9 @@
 // Package changefeedtest proves stores for package changefeed, and troubles them.
 //
-// [TestSource], [TestLeaseStore] and [TestCommitter] are the conformance suites: they
-// hold a [changefeed.Source], a [changefeed.LeaseStore] and a [changefeed.Committer] to
-// every sentence of those interfaces' documentation. A new store is done when they
-// pass:
+// [TestSource], [TestLeaseStore], [TestCommitter] and [TestDeadLetters] are the
+// conformance suites: they hold a [changefeed.Source], a [changefeed.LeaseStore], a
+// [changefeed.Committer] and a [changefeed.LetterBox] to every sentence of those
+// interfaces' documentation. A new store is done when they pass:
 //
 //	func TestConformance(t *testing.T) {
 //		h := changefeedtest.Harness{

@@ -26,7 +26,7 @@ type mutant struct {
 	defect func(*changefeedtest.Harness)
 }
 
-var mutants = slices.Concat(sourceMutants, leaseMutants, commitMutants)
+var mutants = slices.Concat(sourceMutants, leaseMutants, commitMutants, letterMutants)
 
 const mutantVariable = "CHANGEFEEDTEST_MUTANT"
 

@@ -30,6 +30,7 @@ var edges = map[string][]string{
 	"changefeedtest":            {".", "internal/pause"},
 	"docstore":                  {".", "internal/epk", "internal/leasedoc", "internal/pkey", "internal/rawjson", "internal/service", thirdParty},
 	"cosmos":                    {".", "internal/epk", "internal/leasedoc", "internal/pause", "internal/pkey", "internal/rawjson", "internal/service", thirdParty},
+	"deadletters":               {".", "internal/rawjson", "internal/service"},                                                                                                                                                                                       // sinks that cost their user nothing either
 	"cosmosrest":                {".", "cosmosrest/internal/auth", "cosmosrest/internal/meter", "cosmosrest/internal/query", "cosmosrest/internal/sql", "cosmosrest/internal/wire", "docstore", "internal/pkey", "internal/rawjson", "internal/service", thirdParty}, // the one edge between siblings
 	"cosmosrest/cosmostest":     {".", "cosmosrest", "docstore"},
 	"cosmosrest/internal/auth":  {"cosmosrest/internal/wire", thirdParty},

@@ -1,0 +1,381 @@
+package changefeedtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// TestDeadLetters proves a [changefeed.LetterBox] against every sentence of its
+// documentation. For each case, place makes a place without letters; the function that it
+// returns opens the box there. It is called again after the box was closed, if that is an
+// [io.Closer], as after a restart.
+func TestDeadLetters(t *testing.T, place func(t *testing.T) (open func() changefeed.LetterBox)) {
+	for _, c := range []struct {
+		name string
+		test func(s *letterTest)
+	}{
+		{"a letter comes back as it was put", (*letterTest).wholeLetters},
+		{"letters outlive the box", (*letterTest).durable},
+		{"a letter that is put again replaces the first", (*letterTest).idempotent},
+		{"letters of a key come in the order of their changes", (*letterTest).order},
+		{"each kind of partition key has its own letters", (*letterTest).letterKeys},
+		{"documents keep every byte", (*letterTest).oddDocuments},
+		{"a document of nearly 2 MB can be parked", (*letterTest).largeDocuments},
+		{"a long cause prevents no letter", (*letterTest).longCauses},
+		{"a letter that is removed is gone, and can be put again", (*letterTest).removal},
+		{"letters can be removed while they are read", (*letterTest).removalWithin},
+		{"concurrent puts keep every letter", (*letterTest).concurrent},
+		{"an ended context is an error", (*letterTest).endedContext},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &letterTest{T: t, open: place(t)}
+			s.LetterBox = s.open()
+			c.test(s)
+		})
+	}
+}
+
+// letterTest is a box under test with the words in which tests are written.
+type letterTest struct {
+	*testing.T
+	changefeed.LetterBox
+	open func() changefeed.LetterBox
+}
+
+// parkedAt is when letters of tests were parked.
+var parkedAt = time.Date(2026, 3, 4, 5, 6, 7, 890_000_000, time.UTC)
+
+// letter is a letter of a change with this LSN and index.
+func letter(key changefeed.PartitionKey, lsn int64, index int) changefeed.DeadLetter {
+	id := fmt.Sprintf("item-%d", lsn)
+	return changefeed.DeadLetter{
+		ID: fmt.Sprintf("%d.%d", lsn, index), Index: index, Disposition: changefeed.DispositionFailed,
+		Cause: "it did not work", Attempts: 3, Instance: "one", Lease: "-1F", Range: changefeed.Range{Max: "1F"}, Parked: parkedAt,
+		Change: changefeed.Change{
+			ID: id, PartitionKey: key, LSN: lsn, Time: parkedAt.Add(-time.Hour), ETag: `"e"`,
+			Body: fmt.Appendf(nil, `{"id":%q,"n":%d,"_etag":"\"e\""}`, id, index),
+		},
+	}
+}
+
+func (s *letterTest) put(letters ...changefeed.DeadLetter) {
+	s.Helper()
+	for _, l := range letters {
+		if err := s.Put(s.Context(), l); err != nil {
+			s.Fatalf("Put of %s of %s: %v", l.ID, l.Change.PartitionKey, err)
+		}
+	}
+}
+
+func (s *letterTest) remove(key changefeed.PartitionKey, id string) {
+	s.Helper()
+	if err := s.Remove(s.Context(), key, id); err != nil {
+		s.Fatalf("Remove(%s, %s): %v", key, id, err)
+	}
+}
+
+// all are the letters of a key, or of all keys.
+func (s *letterTest) all(key changefeed.PartitionKey) (all []changefeed.DeadLetter) {
+	s.Helper()
+	for l, err := range s.Letters(s.Context(), key) {
+		if err != nil {
+			s.Fatalf("Letters(%s): %v", key, err)
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// want compares the letters of a key, in their order.
+func (s *letterTest) want(key changefeed.PartitionKey, want ...changefeed.DeadLetter) {
+	s.Helper()
+	s.same(fmt.Sprintf("Letters(%s)", key), s.all(key), want)
+}
+
+func (s *letterTest) same(what string, got, want []changefeed.DeadLetter) {
+	s.Helper()
+	if len(got) != len(want) {
+		s.Errorf("%s: %v, want %v", what, letterIDs(got), letterIDs(want))
+		return
+	}
+	for i := range got {
+		if g, w := comparable(got[i]), comparable(want[i]); !reflect.DeepEqual(g, w) {
+			s.Errorf("%s: letter %d is %.600s, want %.600s", what, i, fmt.Sprintf("%+v", g), fmt.Sprintf("%+v", w))
+		}
+	}
+}
+
+// comparable is a letter in a form in which equal letters are equal: times in UTC, and
+// documents as text.
+func comparable(l changefeed.DeadLetter) any {
+	body, previous := "none", "none"
+	if l.Change.Body != nil {
+		body = string(l.Change.Body)
+	}
+	if l.Change.Previous != nil {
+		previous = string(l.Change.Previous)
+	}
+	l.Change.Body, l.Change.Previous = nil, nil
+	for _, t := range []*time.Time{&l.Change.Time, &l.Failed, &l.Parked} {
+		*t = t.UTC()
+	}
+	return struct {
+		Document, Previous string
+		Letter             changefeed.DeadLetter
+	}{body, previous, l}
+}
+
+func letterIDs(letters []changefeed.DeadLetter) (ids []string) {
+	for _, l := range letters {
+		ids = append(ids, string(l.Change.PartitionKey)+" "+l.ID)
+	}
+	return ids
+}
+
+// again closes the box and opens it again.
+func (s *letterTest) again() {
+	s.Helper()
+	if c, ok := s.LetterBox.(io.Closer); ok {
+		if err := c.Close(); err != nil {
+			s.Fatalf("Close: %v", err)
+		}
+	}
+	s.LetterBox = s.open()
+}
+
+// wholeLetters has every field set, and none but those that each letter has.
+func (s *letterTest) wholeLetters() {
+	key := changefeed.Key("k")
+	full := letter(key, 1, 2)
+	full.Disposition, full.Stack, full.Failed = changefeed.DispositionPoison, "goroutine 1\n\tmain.go", parkedAt.Add(-time.Minute)
+	full.Change.Op, full.Change.Previous, full.Change.PreviousLSN = changefeed.OpReplace, json.RawMessage(`{"id":"before"}`), 7
+	end := letter(key, 2, 0)
+	end.Change.Op, end.Change.Expired, end.Change.Body, end.Change.ETag = changefeed.OpDelete, true, nil, ""
+	held := letter(key, 3, 0)
+	held.Disposition, held.Cause, held.Attempts, held.Change.Op = changefeed.DispositionHeld, "", 0, changefeed.OpCreate
+	s.put(full, end, held)
+	s.want(key, full, end, held)
+	s.want("", full, end, held)
+}
+
+// durable opens the box again: a change whose letter is lost is lost.
+func (s *letterTest) durable() {
+	key := changefeed.Key("k")
+	first, second, third := letter(key, 1, 0), letter(key, 2, 0), letter(key, 3, 0)
+	s.put(first, second)
+	s.remove(key, first.ID)
+	s.again()
+	s.want("", second)
+	s.put(third)
+	s.again()
+	s.want(key, second, third)
+}
+
+// idempotent puts a letter again, as after a crash or a lost answer.
+func (s *letterTest) idempotent() {
+	l := letter(changefeed.Key("k"), 1, 0)
+	other := letter(changefeed.Key("other"), 1, 0)
+	s.put(l, other, l)
+	l.Cause, l.Attempts = "it did not work again", 4
+	s.put(l)
+	s.want(l.Change.PartitionKey, l)
+	s.want(other.Change.PartitionKey, other)
+	s.again()
+	s.put(l)
+	s.want(l.Change.PartitionKey, l)
+}
+
+// order puts letters in another order than that of their changes: a redrive that kept the
+// order of the letters would undo newer writes of the key.
+func (s *letterTest) order() {
+	var want []changefeed.DeadLetter
+	key := changefeed.Key("k")
+	for lsn := range int64(12) {
+		for index := range 3 {
+			want = append(want, letter(key, lsn+1, index))
+		}
+	}
+	for i := range want {
+		l := want[i*7%len(want)]
+		s.put(l)
+		l.Change.PartitionKey = changefeed.Key("other")
+		s.put(l)
+	}
+	s.put(want[3])
+	s.want(key, want...)
+	all := slices.DeleteFunc(s.all(""), func(l changefeed.DeadLetter) bool { return l.Change.PartitionKey != key })
+	s.same("letters of one key among all", all, want)
+	s.want(changefeed.Key("nobody"))
+}
+
+// letterKeys has keys that differ little.
+func (s *letterTest) letterKeys() {
+	keys := []changefeed.PartitionKey{
+		changefeed.Key("5"), changefeed.Key("null"), changefeed.Key(`["k"]`), changefeed.Key("a", "b"), changefeed.Key("a,b"), changefeed.Key("a", nil),
+		changefeed.Key("a", changefeed.Undefined), changefeed.Key("a/b#c?d%e"), changefeed.Key("a\nb\x7f "), changefeed.Key("😀"),
+		changefeed.Key(strings.Repeat("x", 2040)), changefeed.Key(strings.Repeat("x", 2040), "y"), changefeed.Key(strings.Repeat("é", 1000), "z"),
+	}
+	for _, k := range kinds {
+		keys = append(keys, k.key)
+	}
+	for _, key := range keys {
+		s.put(letter(key, 1, 0))
+	}
+	for _, key := range keys {
+		s.want(key, letter(key, 1, 0))
+	}
+	if all := s.all(""); len(all) != len(keys) {
+		s.Errorf("%d letters of %d keys: %v", len(all), len(keys), letterIDs(all))
+	}
+	for _, key := range keys {
+		s.remove(key, "1.0")
+		s.want(key)
+	}
+}
+
+// oddDocuments parks what no handler can decode, which is why it is parked.
+func (s *letterTest) oddDocuments() {
+	key := changefeed.Key("k")
+	var want []changefeed.DeadLetter
+	for i, text := range []string{
+		`{"id":"a","x":1.0,"y":1e400,"z":-0,"big":12345678901234567890,"x":2}`, `{"id":"a" , "spaces":[ 1,2 ]}`, "{\n\t\"id\":\"a\"\r\n}", " {} ",
+		`{"id":"\u0061\/\ud800","<&>":"\u2028` + "\u2028" + `"}`, `null`, `7`, `"text"`, `{"id":"a"`, `not JSON`, "\xff\xfe\x00", ``,
+		`{"deep":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, `{"document":1,"letter":{"id":2},"key":[],"_etag":"x","crc":"00000000"}`,
+	} {
+		l := letter(key, int64(i+1), 0)
+		l.Change.Body, l.Change.Previous = json.RawMessage(text), json.RawMessage(text)
+		want = append(want, l)
+	}
+	s.put(want...)
+	s.want(key, want...)
+	s.again()
+	s.want("", want...)
+}
+
+// largeDocuments parks what the service just accepts.
+func (s *letterTest) largeDocuments() {
+	key := changefeed.Key("k")
+	var want []changefeed.DeadLetter
+	for i, size := range []int{1 << 20, 1_600_000, 2<<20 - 1<<10} {
+		l := letter(key, int64(i+1), 0)
+		var body bytes.Buffer
+		for n := 0; body.Len() < size-100; n++ {
+			fmt.Fprintf(&body, `{"n":%d,"text":"some text"},`, n)
+		}
+		l.Change.Body = fmt.Appendf(nil, `{"id":"a","list":[%s0]}`, body.Bytes())
+		want = append(want, l)
+	}
+	s.put(want...)
+	s.want(key, want...)
+}
+
+// longCauses parks with an error that quotes all that the handler knows. The cause may be
+// cut; the document may not.
+func (s *letterTest) longCauses() {
+	l := letter(changefeed.Key("k"), 1, 0)
+	l.Cause, l.Stack = strings.Repeat("é\n", 1<<20), strings.Repeat("goroutine\xff", 1<<18)
+	s.put(l)
+	got := s.all(l.Change.PartitionKey)
+	if len(got) != 1 || !strings.HasPrefix(got[0].Cause, "é\né\n") || !strings.HasPrefix(got[0].Stack, "goroutine") {
+		s.Fatalf("%d letters, or one without its cause and stack", len(got))
+	}
+	got[0].Cause, got[0].Stack = l.Cause, l.Stack
+	s.same("a letter with a long cause", got, []changefeed.DeadLetter{l})
+}
+
+// removal removes letters that are there, are not, and have namesakes.
+func (s *letterTest) removal() {
+	key, other := changefeed.Key("k"), changefeed.Key("other")
+	s.remove(key, "1.0")
+	s.put(letter(key, 1, 0), letter(key, 10, 0), letter(other, 1, 0))
+	s.remove(key, "1.0")
+	s.remove(key, "1.0")
+	s.remove(changefeed.Key("nobody"), "10.0")
+	s.want(key, letter(key, 10, 0))
+	s.want(other, letter(other, 1, 0))
+	s.put(letter(key, 1, 0))
+	s.want(key, letter(key, 1, 0), letter(key, 10, 0))
+}
+
+// removalWithin removes each letter when it is read, as a redrive does, and stops early.
+func (s *letterTest) removalWithin() {
+	key := changefeed.Key("k")
+	for lsn := range int64(10) {
+		s.put(letter(key, lsn+1, 0))
+	}
+	seen := 0
+	for l, err := range s.Letters(s.Context(), key) {
+		if err != nil {
+			s.Fatalf("Letters: %v", err)
+		}
+		s.remove(key, l.ID)
+		if seen++; seen == 6 {
+			break
+		}
+	}
+	s.want(key, letter(key, 7, 0), letter(key, 8, 0), letter(key, 9, 0), letter(key, 10, 0))
+}
+
+// concurrent puts from many workers, as many leases do.
+func (s *letterTest) concurrent() {
+	const workers, each = 8, 12
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := range each {
+				for _, key := range []changefeed.PartitionKey{changefeed.Key(w), changefeed.Key("shared")} {
+					if err := s.Put(s.Context(), letter(key, int64(i+1), w)); err != nil {
+						s.Errorf("Put: %v", err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	s.again()
+	for w := range workers {
+		var want []changefeed.DeadLetter
+		for i := range each {
+			want = append(want, letter(changefeed.Key(w), int64(i+1), w))
+		}
+		s.want(changefeed.Key(w), want...)
+	}
+	if n := len(s.all(changefeed.Key("shared"))); n != workers*each {
+		s.Errorf("%d letters of the shared key, want %d", n, workers*each)
+	}
+}
+
+// endedContext wants errors: a caller that has gone must not think that a letter is safe,
+// or that there are no more.
+func (s *letterTest) endedContext() {
+	l := letter(changefeed.Key("k"), 1, 0)
+	s.put(l)
+	ended, cancel := context.WithCancel(s.Context())
+	cancel()
+	if err := s.Put(ended, letter(l.Change.PartitionKey, 2, 0)); err == nil {
+		s.Error("Put with an ended context: no error")
+	}
+	if err := s.Remove(ended, l.Change.PartitionKey, l.ID); err == nil {
+		s.Error("Remove with an ended context: no error")
+	}
+	failed := false
+	for _, err := range s.Letters(ended, "") {
+		failed = failed || err != nil
+	}
+	if !failed {
+		s.Error("Letters with an ended context: no error")
+	}
+	s.remove(l.Change.PartitionKey, "2.0") // may have been put all the same
+	s.want("", l)
+}

@@ -1,0 +1,240 @@
+package deadletters
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/rawjson"
+	"github.com/millrace/changefeed/internal/service"
+)
+
+// KeyPath is the partition key path of a container for letters.
+const KeyPath = "/key"
+
+// Store is a container as it is needed for letters: *docstore.Container is one, and
+// *cosmos.Container.
+type Store interface {
+	changefeed.Committer
+	changefeed.Source
+}
+
+// ContainerBox is a [changefeed.LetterBox] in a container. Each letter is a document of
+// the partition key /key, which has the text of the change's own partition key, such as
+// ["London"], so that the letters of one key lie together:
+//
+//	{"id":"mailer.4711.0","key":"[\"London\"]","ttl":-1,"letter":{"id":"4711.0","key":["London"],…}}
+//
+// Its ttl keeps letters where the container has a default time to live. Processors may
+// share a container, and documents of others are left alone.
+type ContainerBox struct {
+	in        Store
+	processor string
+	prefix    string // of the ids of documents
+}
+
+// Container is the box of a processor in a container partitioned by [KeyPath]. For one
+// that is partitioned otherwise, and says so, it is a [changefeed.ErrBadRequest] that
+// names the path.
+func Container(in Store, processor string) (*ContainerBox, error) {
+	if processor == "" {
+		return nil, fmt.Errorf("%w: dead letters: processor name is empty: want one such as mailer", changefeed.ErrBadRequest)
+	}
+	if known, ok := in.(interface{ KeyPaths() [][]string }); ok {
+		var paths []string
+		for _, p := range known.KeyPaths() {
+			paths = append(paths, "/"+strings.Join(p, "/"))
+		}
+		if !slices.Equal(paths, []string{KeyPath}) {
+			return nil, fmt.Errorf("%w: dead letters of %q: the container is partitioned by %s: want one partitioned by %s", changefeed.ErrBadRequest, processor, strings.Join(paths, ","), KeyPath)
+		}
+	}
+	return &ContainerBox{in: in, processor: processor, prefix: escape(processor, ".") + "."}, nil
+}
+
+// escape writes a text so that it can be in an id: the service refuses some characters.
+func escape(text, more string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsControl(r) || unicode.IsSpace(r) || strings.ContainsRune(`/\?#%`+more, r) {
+			fmt.Fprintf(&b, "%%%02X", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// maxKey is how many bytes the service accepts as a partition key.
+const maxKey = 2048
+
+// keyText is the member key for a partition key: its text or, since the text is a little
+// longer than the key, the beginning of it with a hash.
+func keyText(key changefeed.PartitionKey) string {
+	if len(key) <= maxKey {
+		return string(key)
+	}
+	sum := fmt.Sprintf("…%x", sha256.Sum256([]byte(key)))
+	return strings.ToValidUTF8(string(key[:maxKey-len(sum)]), "") + sum
+}
+
+// What a letter may have in a container. The envelope and what the service adds to a
+// document take less than the margin.
+const (
+	compressAbove = 3 << 19                 // bytes, 1.5 MB
+	maxLetter     = service.MaxItem - 8<<10 // bytes
+)
+
+// Put writes the document of a letter. A letter that is too large even when compressed is
+// a [changefeed.ErrBadRequest].
+func (b *ContainerBox) Put(ctx context.Context, l changefeed.DeadLetter) error {
+	text, err := marshal(b.processor, l, false)
+	if err == nil && len(text) > compressAbove {
+		text, err = marshal(b.processor, l, true)
+	}
+	key := l.Change.PartitionKey
+	switch {
+	case err != nil:
+		return err
+	case len(text) > maxLetter:
+		return fmt.Errorf("%w: park letter %s of %s: it has %d bytes when compressed: want at most %d, or letters in a file",
+			changefeed.ErrBadRequest, l.ID, key, len(text), maxLetter)
+	}
+	doc := rawjson.AppendString([]byte(`{"id":`), b.id(l.ID))
+	doc = rawjson.AppendString(append(doc, `,"key":`...), keyText(key))
+	doc = append(append(append(doc, `,"ttl":-1,"letter":`...), text...), '}')
+	if err := b.commit(ctx, key, changefeed.Write{Op: changefeed.WriteUpsert, Body: doc}); err != nil {
+		if errors.Is(err, changefeed.ErrBadRequest) {
+			return fmt.Errorf("park letter %s of %s: %w (letters want a container partitioned by %s)", l.ID, key, err, KeyPath)
+		}
+		return fmt.Errorf("park letter %s of %s: %w", l.ID, key, err)
+	}
+	return nil
+}
+
+func (b *ContainerBox) id(letter string) string { return b.prefix + escape(letter, "") }
+
+func (b *ContainerBox) commit(ctx context.Context, key changefeed.PartitionKey, w changefeed.Write) error {
+	_, err := b.in.Commit(ctx, changefeed.Key(keyText(key)), []changefeed.Write{w})
+	return err
+}
+
+// Remove deletes the document of a letter.
+func (b *ContainerBox) Remove(ctx context.Context, key changefeed.PartitionKey, id string) error {
+	err := b.commit(ctx, key, changefeed.Write{Op: changefeed.WriteDelete, ID: b.id(id)})
+	if err != nil && !errors.Is(err, changefeed.ErrNotFound) {
+		return fmt.Errorf("remove letter %s of %s: %w", id, key, err)
+	}
+	return nil
+}
+
+// maxHeld is how many bytes of letters are held in memory while they are sorted. The
+// letters above that are read again, one by one.
+var maxHeld = 64 << 20
+
+// filed is a letter that was found in the feed, whole or to be read again.
+type filed struct {
+	letter changefeed.DeadLetter
+	whole  bool
+}
+
+// Letters reads the feed of the container from its beginning, because a feed is the one
+// way to all documents that every store has. Letters that are parked meanwhile may be
+// missing.
+func (b *ContainerBox) Letters(ctx context.Context, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
+	return func(yield func(changefeed.DeadLetter, error) bool) {
+		all, err := b.find(ctx, key)
+		if err != nil {
+			yield(changefeed.DeadLetter{}, fmt.Errorf("read letters of %q: %w", b.processor, err))
+			return
+		}
+		slices.SortFunc(all, func(x, y filed) int { return inOrder(&x.letter, &y.letter) })
+		for _, f := range all {
+			l, found := f.letter, true
+			if !f.whole {
+				if l, found, err = b.read(ctx, &f.letter); err != nil {
+					yield(changefeed.DeadLetter{}, fmt.Errorf("read letters of %q: %w", b.processor, err))
+					return
+				}
+			}
+			if found && !yield(l, nil) {
+				return
+			}
+		}
+	}
+}
+
+// inOrder compares letters by key, and those of a key in the order of their changes.
+func inOrder(x, y *changefeed.DeadLetter) int {
+	return cmp.Or(cmp.Compare(x.Change.PartitionKey, y.Change.PartitionKey), cmp.Compare(x.Change.LSN, y.Change.LSN), cmp.Compare(x.Index, y.Index))
+}
+
+func (b *ContainerBox) find(ctx context.Context, key changefeed.PartitionKey) (all []filed, err error) {
+	var o changefeed.PullOptions
+	in := changefeed.FullRange()
+	if key != "" {
+		o.Key = changefeed.Key(keyText(key))
+		if in, err = b.rangeOf(ctx, o.Key); err != nil {
+			return nil, err
+		}
+	}
+	held := 0
+	for page, err := range changefeed.Pull(ctx, b.in, in, changefeed.Position{Start: changefeed.FromBeginning()}, o) {
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range page.Changes {
+			if !strings.HasPrefix(c.ID, b.prefix) {
+				continue
+			}
+			l, err := b.open(c.Body)
+			if err != nil {
+				return nil, fmt.Errorf("document %q of %s: %w", c.ID, c.PartitionKey, err)
+			}
+			held += len(c.Body)
+			f := filed{l, held <= maxHeld}
+			if !f.whole {
+				f.letter = changefeed.DeadLetter{ID: l.ID, Index: l.Index, Change: changefeed.Change{PartitionKey: l.Change.PartitionKey, LSN: l.Change.LSN}}
+			}
+			all = append(all, f)
+		}
+	}
+	return all, context.Cause(ctx)
+}
+
+// rangeOf is a range with nothing but the letters of a key, in one partition.
+func (b *ContainerBox) rangeOf(ctx context.Context, key changefeed.PartitionKey) (changefeed.Range, error) {
+	locator, ok := b.in.(changefeed.Locator)
+	if !ok {
+		return changefeed.FullRange(), nil
+	}
+	epk, err := locator.Locate(ctx, key)
+	return changefeed.Range{Min: epk, Max: epk + "0"}, err
+}
+
+// open takes the letter out of its document.
+func (b *ContainerBox) open(body []byte) (changefeed.DeadLetter, error) {
+	_, l, err := parse(rawjson.Lookup(body, "letter"))
+	return l, err
+}
+
+// read reads a letter again. It may have been removed since.
+func (b *ContainerBox) read(ctx context.Context, l *changefeed.DeadLetter) (again changefeed.DeadLetter, found bool, err error) {
+	key := changefeed.Key(keyText(l.Change.PartitionKey))
+	results, err := b.in.Commit(ctx, key, []changefeed.Write{{Op: changefeed.WriteRead, ID: b.id(l.ID)}})
+	if errors.Is(err, changefeed.ErrNotFound) {
+		return again, false, nil
+	}
+	if err != nil {
+		return again, false, err
+	}
+	again, err = b.open(results[0].Body)
+	return again, true, err
+}

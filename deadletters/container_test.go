@@ -1,0 +1,189 @@
+package deadletters_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/changefeedtest"
+	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/cosmosrest/cosmostest"
+	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/docstore"
+)
+
+var lettersSpec = docstore.ContainerSpec{Paths: []string{deadletters.KeyPath}}
+
+// parked is the letter of a change with this LSN.
+func parked(key changefeed.PartitionKey, lsn int64) changefeed.DeadLetter {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	return changefeed.DeadLetter{
+		ID: fmt.Sprint(lsn, ".0"), Disposition: changefeed.DispositionFailed, Cause: "no such address", Attempts: 5,
+		Instance: "one", Lease: "-1F", Range: changefeed.Range{Max: "1F"}, Failed: at, Parked: at.Add(time.Minute),
+		Change: changefeed.Change{
+			ID: "order-7", PartitionKey: key, LSN: lsn, Time: at.Add(-time.Minute), ETag: `"0f"`,
+			Body: json.RawMessage(`{"id":"order-7","city":"London","n":1.50}`),
+		},
+	}
+}
+
+// ids are those of the letters that a box gives.
+func ids(t *testing.T, b changefeed.LetterBox) (ids []string) {
+	t.Helper()
+	for l, err := range b.Letters(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, l.ID)
+	}
+	return ids
+}
+
+// The form is documented, and scripts read it.
+func TestALetterIsReadableJSON(t *testing.T) {
+	l := parked(changefeed.Key("London", 5), 12)
+	got, err := deadletters.Marshal("mailer", l)
+	want := `{"id":"12.0","key":["London",5],"disposition":"failed","cause":"no such address","attempts":5,"processor":"mailer","instance":"one","lease":"-1F","range":"-1F",` +
+		`"lsn":12,"index":0,"op":"upsert","item":"order-7","time":"2026-01-02T03:03:05Z","failed":"2026-01-02T03:04:05Z","parked":"2026-01-02T03:05:05Z","etag":"\"0f\"",` +
+		`"document":{"id":"order-7","city":"London","n":1.50}}`
+	if err != nil || string(got) != want {
+		t.Errorf("letter is\n%s, %v, want\n%s", got, err, want)
+	}
+	l.Change.Body, l.Change.Previous, l.Change.Expired, l.Change.PreviousLSN, l.Change.Op = nil, json.RawMessage("{\n}"), true, 3, changefeed.OpDelete
+	got, err = deadletters.Marshal("mailer", l)
+	if want := `"etag":"\"0f\"","expired":true,"previous_lsn":3,"previous_raw":"ewp9"}`; err != nil || !strings.HasSuffix(string(got), want) {
+		t.Errorf("letter of a delete is %s, %v, want it to end %s", got, err, want)
+	}
+	l.Change.PartitionKey = "London"
+	if got, err := deadletters.Marshal("mailer", l); err == nil {
+		t.Errorf("letter of a key that is none is %s, want an error", got)
+	}
+}
+
+func TestALetterIsOneDocumentOfItsKey(t *testing.T) {
+	c := container(t, lettersSpec)
+	if err := opening(t, c, "mailer")().Put(t.Context(), parked(changefeed.Key("London"), 12)); err != nil {
+		t.Fatal(err)
+	}
+	it, err := c.Item(t.Context(), changefeed.Key(`["London"]`), "mailer.12.0")
+	if err != nil || !strings.HasPrefix(string(it.Body), `{"id":"mailer.12.0","key":"[\"London\"]","ttl":-1,"letter":{"id":"12.0","key":["London"],`) {
+		t.Errorf("document is %s, %v", it.Body, err)
+	}
+}
+
+func TestAContainerPartitionedOtherwiseIsRefused(t *testing.T) {
+	wrong := container(t, docstore.ContainerSpec{Paths: []string{"/city", "/address/street"}})
+	const want = "partitioned by /city,/address/street: want one partitioned by /key"
+	if _, err := deadletters.Container(wrong, "mailer"); !errors.Is(err, changefeed.ErrBadRequest) || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("a container of docstore: %v, want %q", err, want)
+	}
+	if _, err := deadletters.Container(container(t, lettersSpec), ""); !errors.Is(err, changefeed.ErrBadRequest) {
+		t.Errorf("a processor without a name: %v", err)
+	}
+	server := cosmostest.NewTestServer(t)
+	if _, err := server.DB.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}}); err != nil {
+		t.Fatal(err)
+	}
+	client, err := cosmos.Open(t.Context(), server.URL, cosmos.Key(server.Key), cosmos.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	c, err := client.Container(t.Context(), docstore.DefaultDatabase, "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := deadletters.Container(c, "mailer"); err == nil || !strings.HasSuffix(err.Error(), "partitioned by /city: want one partitioned by /key") {
+		t.Errorf("a container of cosmos: %v", err)
+	}
+	// A store that does not say how it is partitioned is found out by the first letter, which is not parked.
+	silent := struct{ deadletters.Store }{wrong}
+	err = opening(t, silent, "mailer")().Put(t.Context(), parked(changefeed.Key("London"), 1))
+	if !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), "partitioned by /key") || wrong.Count() != 0 {
+		t.Errorf("a silent store: %v, and %d documents", err, wrong.Count())
+	}
+}
+
+func TestProcessorsShareAContainer(t *testing.T) {
+	c := container(t, lettersSpec)
+	key := changefeed.Key("London")
+	names := []string{"mailer", "mailer.1", "mailer.1.2", "mail", "mailer%2E1", "mailer/1"}
+	if _, err := c.Upsert(t.Context(), []byte(`{"id":"mailers","key":"[\"London\"]"}`)); err != nil { // somebody else's
+		t.Fatal(err)
+	}
+	for i, name := range names {
+		if err := opening(t, c, name)().Put(t.Context(), parked(key, int64(i+1))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, name := range names {
+		b := opening(t, c, name)()
+		if got, want := ids(t, b), []string{fmt.Sprint(i+1, ".0")}; !slices.Equal(got, want) {
+			t.Errorf("letters of %s are %v, want %v", name, got, want)
+		}
+		if err := b.Remove(t.Context(), key, "1.0"); err != nil {
+			t.Error(err)
+		}
+	}
+	if c.Count() != int64(len(names)) {
+		t.Errorf("%d documents are left, want %d", c.Count(), len(names))
+	}
+}
+
+// Letters above what fits in memory are read one by one, when they are wanted.
+func TestTheSuiteHoldsForLettersThatAreReadAgain(t *testing.T) {
+	deadletters.HoldLess(t, 700)
+	changefeedtest.TestDeadLetters(t, func(t *testing.T) func() changefeed.LetterBox { return opening(t, container(t, lettersSpec), "mailer") })
+}
+
+func TestALetterThatCannotFitIsRefused(t *testing.T) {
+	c := container(t, lettersSpec)
+	l := parked(changefeed.Key("London"), 1)
+	noise := make([]byte, 1<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	l.Change.Body = fmt.Appendf(nil, `{"id":"a","noise":"%x"}`, noise)
+	b := opening(t, c, "mailer")()
+	if err := b.Put(t.Context(), l); err != nil { // hex is half air
+		t.Errorf("a letter that fits when compressed: %v", err)
+	}
+	l.Change.Previous = l.Change.Body
+	err := b.Put(t.Context(), l)
+	if !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), "bytes when compressed: want at most") {
+		t.Errorf("a letter that does not fit: %v", err)
+	}
+}
+
+func TestADocumentThatIsNoLetterIsNamed(t *testing.T) {
+	for _, letter := range []string{`1`, `{}`, `{"id":"1.0","key":["London"],"op":"explode"}`, `{"id":"1.0","key":["London"],"op":"create","document_gzip":"AAAA"}`} {
+		c := container(t, lettersSpec)
+		if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"mailer.1.0","key":"[\"London\"]","letter":%s}`, letter)); err != nil {
+			t.Fatal(err)
+		}
+		var failed error
+		for _, err := range opening(t, c, "mailer")().Letters(t.Context(), "") {
+			failed = err
+		}
+		if failed == nil || !strings.Contains(failed.Error(), `document "mailer.1.0" of ["[\"London\"]"]`) {
+			t.Errorf("letter %s: %v, want an error that names the document", letter, failed)
+		}
+	}
+}
+
+func TestAFunctionIsASink(t *testing.T) {
+	failure := errors.New("no")
+	var got []string
+	sink := changefeed.DeadLetters(deadletters.Func(func(_ context.Context, l changefeed.DeadLetter) error {
+		got = append(got, l.ID)
+		return failure
+	}))
+	if err := sink.Put(t.Context(), parked(changefeed.Key("London"), 1)); err != failure || !slices.Equal(got, []string{"1.0"}) {
+		t.Errorf("Put = %v, and the function got %v", err, got)
+	}
+}

@@ -1,0 +1,54 @@
+// Package deadletters has places for the changes that a handler cannot handle: sinks for
+// changefeed.Options.DeadLetters.
+//
+//	letters, err := deadletters.Container(container, "mailer") // of docstore or cosmos
+//	letters, err := deadletters.File("mailer.ndjson", "mailer")
+//	p, err := changefeed.New(orders, leases, handler, changefeed.Options{MaxAttempts: 5, DeadLetters: letters})
+//
+// [Container] keeps letters in an ordinary container, for the whole fleet: whatever
+// instance parks a change, every other can read it, and hold or redrive its key.
+// [File] keeps them in a file, which belongs to its host: another host neither sees what
+// is in it nor goes on with it. Use it for one process, or where no key is held. [Func]
+// hands letters to a function, and cannot give them back.
+//
+// # The form of a letter
+//
+// Container, file and the command changefeed dlq show a letter as the same JSON:
+//
+//	id, key        of the letter: key is the partition key, as a JSON array
+//	disposition    why it is here: failed, poison, undecodable, crashed or held
+//	cause, stack   the handler's last error; of the goroutine if it panicked
+//	attempts       how often the handler had failed
+//	processor, instance, lease, range
+//	lsn, index     of the change: changes with one lsn were committed together
+//	op, item       what happened, to the document with this id
+//	time           of the commit
+//	failed, parked when the handler first failed, when the letter was written
+//	etag, expired, previous_lsn
+//	document       as it was in the feed, byte for byte; none for a delete
+//	previous       the version before, where the feed has it
+//
+// A document that cannot stand in a line of JSON as it is, because it is not JSON, has
+// line breaks or is nested too deeply, is there in base64, as document_raw. One that makes
+// its letter larger than 1.5 MB is compressed in a container, gzip in base64, as
+// document_gzip. The same holds for previous.
+package deadletters
+
+import (
+	"context"
+
+	"github.com/millrace/changefeed"
+)
+
+// Func is a function as [changefeed.DeadLetters], for a sink that cannot be read back,
+// such as an alert or a queue. Letters in it cannot be redriven, and no key can be held.
+type Func func(ctx context.Context, l changefeed.DeadLetter) error
+
+// Put calls f.
+func (f Func) Put(ctx context.Context, l changefeed.DeadLetter) error { return f(ctx, l) }
+
+var (
+	_ changefeed.DeadLetters = Func(nil)
+	_ changefeed.LetterBox   = (*ContainerBox)(nil)
+	_ changefeed.LetterBox   = (*FileBox)(nil)
+)

@@ -1,0 +1,33 @@
+package deadletters
+
+import (
+	"os"
+	"testing"
+)
+
+// HoldLess has letters read again from the store when there are more bytes of them than n.
+func HoldLess(t *testing.T, n int) {
+	was := maxHeld
+	maxHeld = n
+	t.Cleanup(func() { maxHeld = was })
+}
+
+// FillDisk has writes fail after they have left something in the file, until restore.
+func FillDisk(t *testing.T, b *FileBox) (restore func()) {
+	t.Helper()
+	if _, err := b.file.WriteAt([]byte(`{"id":"torn`), b.size); err != nil {
+		t.Fatal(err)
+	}
+	good := b.file
+	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.file = full
+	return func() {
+		b.file = good
+		if err := full.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

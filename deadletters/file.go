@@ -1,0 +1,275 @@
+package deadletters
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/millrace/changefeed"
+)
+
+// ErrInUse means that another process, or another box of this one, has the file open.
+var ErrInUse = errors.New("file of dead letters is in use")
+
+// ErrDamaged means that a line of the file is not as it was written.
+var ErrDamaged = errors.New("file of dead letters is damaged")
+
+// FileBox is a [changefeed.LetterBox] in a file of JSON lines. The file belongs to this
+// host: other instances of the unit do not see its letters, so where the range of a held
+// key moves to another host, that host knows nothing of them. One process at a time has
+// the file open; a lock on the file beside it, PATH.lock, shuts others out, and
+// [ReadFile] reads it meanwhile.
+//
+// A letter is a line, in the form that the package documents and with a checksum, crc. A
+// letter that was removed stays, and a later line says so: {"removed":ID,"key":[…],…}.
+// [File] writes the file anew without such letters when they are more than half of it.
+type FileBox struct {
+	path, processor string
+	lock            io.Closer
+	torn            int64
+
+	gate  chan struct{} // held by whoever uses what follows
+	file  *os.File
+	index map[name]place
+	size  int64 // of the lines that are safe on the disk
+	messy bool  // there may be something after them, of a write that failed
+}
+
+// name is what a letter is known by.
+type name struct {
+	processor string
+	key       changefeed.PartitionKey
+	id        string
+}
+
+// place is where a letter is in the file, and in the order of its key.
+type place struct {
+	at, size int64 // of its line, without the line break
+	lsn      int64
+	index    int
+}
+
+// File opens the file of a processor's letters, or makes it. The file may have letters of
+// other processors as well, which are left alone. The error is [ErrInUse] or
+// [ErrDamaged] with the number of the line. What a crash has left of the last line was
+// not acknowledged to anybody: it is cut off, see [FileBox.Torn].
+func File(path, processor string) (*FileBox, error) {
+	if processor == "" {
+		return nil, fmt.Errorf("%w: dead letters: processor name is empty: want one such as mailer", changefeed.ErrBadRequest)
+	}
+	lock, err := lockFile(path + ".lock")
+	if err != nil {
+		return nil, fmt.Errorf("open dead letters %s: %w", path, err)
+	}
+	b := &FileBox{path: path, processor: processor, lock: lock, gate: make(chan struct{}, 1)}
+	if err := b.open(); err != nil {
+		if b.file != nil {
+			err = errors.Join(err, b.file.Close())
+		}
+		return nil, errors.Join(fmt.Errorf("open dead letters %s: %w", path, err), lock.Close())
+	}
+	return b, nil
+}
+
+// open reads the file and puts it in order.
+func (b *FileBox) open() (err error) {
+	if b.file, err = os.OpenFile(b.path, os.O_RDWR|os.O_CREATE, ownerFile); err != nil {
+		return err
+	}
+	found, err := readLines(b.file)
+	if err != nil {
+		return err
+	}
+	info, err := b.file.Stat()
+	if err != nil {
+		return err
+	}
+	b.index, b.size, b.torn, b.messy = found.index, found.end, info.Size()-found.end, true
+	if found.unended { // a crash lost the line break, and nothing else
+		if err := b.append(nil); err != nil {
+			return err
+		}
+	}
+	if found.live < b.size/2 {
+		return b.compact()
+	}
+	return syncDir(filepath.Dir(b.path)) // the file may be new
+}
+
+// Torn is how many bytes were cut off at the end of the file when it was opened: a line
+// that a crash had interrupted.
+func (b *FileBox) Torn() int64 { return b.torn }
+
+// Close releases the file.
+func (b *FileBox) Close() error {
+	b.gate <- struct{}{}
+	defer func() { <-b.gate }()
+	if err := errors.Join(b.file.Close(), b.lock.Close()); err != nil {
+		return fmt.Errorf("close dead letters %s: %w", b.path, err)
+	}
+	return nil
+}
+
+// Put appends a line.
+func (b *FileBox) Put(ctx context.Context, l changefeed.DeadLetter) error {
+	text, err := Marshal(b.processor, l)
+	if err != nil {
+		return err
+	}
+	key := l.Change.PartitionKey
+	err = b.write(ctx, text, func(at int64, size int64) {
+		b.index[name{b.processor, key, l.ID}] = place{at, size, l.Change.LSN, l.Index}
+	})
+	if err != nil {
+		return fmt.Errorf("park letter %s of %s in %s: %w", l.ID, key, b.path, err)
+	}
+	return nil
+}
+
+// Remove appends a line that says so.
+func (b *FileBox) Remove(ctx context.Context, key changefeed.PartitionKey, id string) error {
+	n := name{b.processor, key, id}
+	if there, err := b.has(ctx, n); err != nil || !there {
+		return err
+	}
+	err := b.write(ctx, removal(n), func(int64, int64) { delete(b.index, n) })
+	if err != nil {
+		return fmt.Errorf("remove letter %s of %s from %s: %w", id, key, b.path, err)
+	}
+	return nil
+}
+
+func (b *FileBox) has(ctx context.Context, n name) (there bool, err error) {
+	if err := b.enter(ctx); err != nil {
+		return false, err
+	}
+	defer b.leave()
+	_, there = b.index[n]
+	return there, nil
+}
+
+// enter waits for the gate. It is a channel because writing takes time.
+func (b *FileBox) enter(ctx context.Context) error {
+	if ctx.Err() != nil { // a select may take the gate all the same
+		return context.Cause(ctx)
+	}
+	select {
+	case b.gate <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (b *FileBox) leave() { <-b.gate }
+
+// write appends a line, and notes where it is when it is safe.
+func (b *FileBox) write(ctx context.Context, text []byte, note func(at, size int64)) error {
+	if err := b.enter(ctx); err != nil {
+		return err
+	}
+	defer b.leave()
+	at, text := b.size, sealed(text)
+	if err := b.append(text); err != nil {
+		return err
+	}
+	note(at, int64(len(text)))
+	return nil
+}
+
+// append writes a line after the last that is safe. What a write that failed has left
+// there is cut off first: the disk may have any part of it.
+func (b *FileBox) append(text []byte) error {
+	if b.messy {
+		if err := b.file.Truncate(b.size); err != nil {
+			return err
+		}
+	}
+	b.messy = true
+	line := append(text[:len(text):len(text)], '\n')
+	if _, err := b.file.WriteAt(line, b.size); err != nil {
+		return err
+	}
+	if err := b.file.Sync(); err != nil {
+		return err
+	}
+	b.messy, b.size = false, b.size+int64(len(line))
+	return nil
+}
+
+// Letters gives the letters that there are when it is called.
+func (b *FileBox) Letters(ctx context.Context, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
+	return func(yield func(changefeed.DeadLetter, error) bool) {
+		if err := b.enter(ctx); err != nil {
+			yield(changefeed.DeadLetter{}, err)
+			return
+		}
+		index := maps.Clone(b.index)
+		b.leave()
+		letters(ctx, b.file, index, b.processor, key)(yield)
+	}
+}
+
+// ReadFile gives the letters of a processor in a file that another process may have open.
+// The errors are those of [File], but for [ErrInUse].
+func ReadFile(ctx context.Context, path, processor string) iter.Seq2[changefeed.DeadLetter, error] {
+	return func(yield func(changefeed.DeadLetter, error) bool) {
+		f, err := os.Open(path)
+		if err != nil {
+			yield(changefeed.DeadLetter{}, fmt.Errorf("read dead letters: %w", err))
+			return
+		}
+		defer f.Close()
+		found, err := readLines(f)
+		if err != nil {
+			yield(changefeed.DeadLetter{}, fmt.Errorf("read dead letters %s: %w", path, err))
+			return
+		}
+		letters(ctx, f, found.index, processor, "")(yield)
+	}
+}
+
+// letters reads the letters of an index that are of one processor and, unless it is empty,
+// of one key.
+func letters(ctx context.Context, f io.ReaderAt, index map[name]place, processor string, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
+	return func(yield func(changefeed.DeadLetter, error) bool) {
+		maps.DeleteFunc(index, func(n name, _ place) bool { return n.processor != processor || key != "" && n.key != key })
+		order := slices.SortedFunc(maps.Keys(index), func(x, y name) int {
+			a, b := index[x], index[y]
+			return cmp.Or(cmp.Compare(x.key, y.key), cmp.Compare(a.lsn, b.lsn), cmp.Compare(a.index, b.index))
+		})
+		for _, n := range order {
+			l, err := letterAt(f, index[n])
+			if cause := context.Cause(ctx); cause != nil {
+				err = cause
+			}
+			if err != nil {
+				yield(changefeed.DeadLetter{}, fmt.Errorf("read letter %s of %s: %w", n.id, n.key, err))
+				return
+			}
+			if !yield(l, nil) {
+				return
+			}
+		}
+	}
+}
+
+func letterAt(f io.ReaderAt, p place) (changefeed.DeadLetter, error) {
+	text := make([]byte, p.size)
+	if _, err := f.ReadAt(text, p.at); err != nil {
+		return changefeed.DeadLetter{}, err
+	}
+	text, err := unsealed(text)
+	if err != nil {
+		return changefeed.DeadLetter{}, err
+	}
+	_, l, err := parse(text)
+	return l, err
+}

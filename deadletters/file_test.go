@@ -1,0 +1,342 @@
+package deadletters_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
+)
+
+// crashPath tells the test binary that it is the child, which parks letters until it is killed.
+const crashPath = "DEADLETTERS_CRASH_PATH"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(crashPath); path != "" {
+		fmt.Fprintln(os.Stderr, parkForEver(path))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// parkForEver parks letters with growing LSNs, removes every third, and prints what was
+// acknowledged.
+func parkForEver(path string) error {
+	ctx := context.Background()
+	b, err := deadletters.File(path, "mailer")
+	if err != nil {
+		return err
+	}
+	last := int64(0)
+	for l, err := range b.Letters(ctx, "") {
+		if err != nil {
+			return err
+		}
+		last = max(last, l.Change.LSN)
+	}
+	for lsn := last + 1; ; lsn++ {
+		l := parked(changefeed.Key("London"), lsn)
+		l.Change.Body = fmt.Appendf(nil, `{"id":"a","pad":%q}`, strings.Repeat("x", int(lsn%7)*1000))
+		if err := b.Put(ctx, l); err != nil {
+			return err
+		}
+		fmt.Printf("put %d.\n", lsn)
+		if lsn%3 > 0 {
+			continue
+		}
+		fmt.Printf("removing %d.\n", lsn-1)
+		if err := b.Remove(ctx, l.Change.PartitionKey, fmt.Sprint(lsn-1, ".0")); err != nil {
+			return err
+		}
+		fmt.Printf("removed %d.\n", lsn-1)
+	}
+}
+
+// Whoever is told that a letter is parked has it, however the process ends.
+func TestAcknowledgedLettersSurviveKill(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "letters.ndjson")
+	must, may := map[string]bool{}, map[string]bool{}
+	for round := range 6 {
+		cmd := exec.CommandContext(t.Context(), program)
+		cmd.Env = append(os.Environ(), crashPath+"="+path)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		for n := 0; lines.Scan(); n++ {
+			if n == 5+11*round {
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			verb, lsn, _ := strings.Cut(strings.TrimSuffix(lines.Text(), "."), " ")
+			id := lsn + ".0"
+			switch verb {
+			case "put":
+				must[id] = true
+			case "removing":
+				delete(must, id)
+				may[id] = true
+			case "removed":
+				delete(may, id)
+			}
+		}
+		_ = cmd.Wait() // was killed
+		got, _ := idsIn(t, path)
+		for id := range must {
+			if !slices.Contains(got, id) {
+				t.Fatalf("round %d: letter %s was acknowledged and is gone", round, id)
+			}
+		}
+		if most := len(must) + len(may) + 1; len(got) > most { // one that was not acknowledged
+			t.Fatalf("round %d: %d letters, want at most %d", round, len(got), most)
+		}
+		must, may = map[string]bool{}, map[string]bool{}
+		for _, id := range got {
+			must[id] = true
+		}
+	}
+}
+
+// idsIn opens a file, which puts it in order, and gives the ids of its letters and how much
+// was torn.
+func idsIn(t *testing.T, path string) ([]string, int64) {
+	t.Helper()
+	b := openFile(t, path)
+	got := ids(t, b)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return got, b.Torn()
+}
+
+// written is a file with four letters of two keys, of which the second is removed.
+func written(t *testing.T) (path string, text []byte) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "letters.ndjson")
+	b := openFile(t, path)
+	for lsn := range int64(4) {
+		if err := b.Put(t.Context(), parked(changefeed.Key("London", lsn%2), lsn+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Remove(t.Context(), changefeed.Key("London", 1), "2.0"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path, text
+}
+
+func overwrite(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A crash leaves the beginning of a line, which was not acknowledged.
+func TestALineThatACrashInterruptedIsCutOff(t *testing.T) {
+	path, text := written(t)
+	last := bytes.LastIndexByte(text[:len(text)-1], '\n') + 1
+	for end := last; end <= len(text); end++ {
+		overwrite(t, path, text[:end])
+		want, torn := []string{"1.0", "3.0", "2.0", "4.0"}, int64(end-last)
+		if end >= len(text)-1 { // all of it, perhaps without the line break
+			want, torn = []string{"1.0", "3.0", "4.0"}, 0
+		}
+		if got := readIDs(t, path); !slices.Equal(got, want) {
+			t.Fatalf("cut at %d: read while a processor may have it: %v, want %v", end, got, want)
+		}
+		if got, cut := idsIn(t, path); !slices.Equal(got, want) || cut != torn {
+			t.Fatalf("cut at %d: %v and %d bytes torn, want %v and %d", end, got, cut, want, torn)
+		}
+		b := openFile(t, path) // and what comes after it begins a line
+		if err := b.Put(t.Context(), parked(changefeed.Key("Paris"), 9)); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got, cut := idsIn(t, path); !slices.Equal(got, append(want, "9.0")) || cut != 0 {
+			t.Fatalf("cut at %d, and one more: %v, %d bytes torn", end, got, cut)
+		}
+	}
+}
+
+// readIDs reads the ids of a file that a processor may have.
+func readIDs(t *testing.T, path string) (ids []string) {
+	t.Helper()
+	for l, err := range deadletters.ReadFile(t.Context(), path, "mailer") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, l.ID)
+	}
+	return ids
+}
+
+// Damage is an error that names the line, or is torn and said, and is never another letter.
+func TestNoDamageOfAFileIsSilent(t *testing.T) {
+	path, text := written(t)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for i := range text {
+		for _, bit := range []byte{1 << (i % 8), 'a' ^ '\n'} {
+			if _, err := f.WriteAt([]byte{text[i] ^ bit}, int64(i)); err != nil {
+				t.Fatal(err)
+			}
+			b, err := deadletters.File(path, "mailer")
+			line := 1 + bytes.Count(text[:i], []byte("\n"))
+			switch {
+			case err != nil && (!errors.Is(err, deadletters.ErrDamaged) || !strings.Contains(err.Error(), fmt.Sprintf("line %d: ", line))):
+				t.Fatalf("byte %d ^ %#x: %v, want damage of line %d", i, bit, err, line)
+			case err == nil && (i < len(text)-1 || b.Torn() == 0):
+				t.Fatalf("byte %d of %d ^ %#x: no error, %d bytes torn", i, len(text), bit, b.Torn())
+			case err == nil:
+				if err := b.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := f.WriteAt(text[i:i+1], int64(i)); err != nil {
+				t.Fatal(err)
+			}
+			if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, text) {
+				t.Fatalf("byte %d: opening a damaged file has changed it, %v", i, err)
+			}
+		}
+	}
+}
+
+func TestAFileHasOneProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "letters.ndjson")
+	b := openFile(t, path)
+	if _, err := deadletters.File(path, "other"); !errors.Is(err, deadletters.ErrInUse) || !strings.Contains(err.Error(), path) {
+		t.Errorf("second box of a file: %v, want %q", err, deadletters.ErrInUse)
+	}
+	if err := b.Put(t.Context(), parked(changefeed.Key("London"), 1)); err != nil {
+		t.Fatal(err)
+	}
+	if got := readIDs(t, path); !slices.Equal(got, []string{"1.0"}) {
+		t.Errorf("letters of a file in use are %v", got)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Put(t.Context(), parked(changefeed.Key("London"), 2)); err == nil {
+		t.Error("a closed box takes a letter")
+	}
+	openFile(t, path)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file is %v, %v, want it for its owner only", info.Mode(), err)
+	}
+}
+
+// A file is written anew when most of it is dead, with the letters of all processors.
+func TestAFileIsCompactedWhenMostOfItIsDead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "letters.ndjson")
+	other, err := deadletters.File(path, "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(other.Put(t.Context(), parked(changefeed.Key("London"), 1)), other.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b := openFile(t, path)
+	size := func() int64 {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	one := size()
+	for lsn := range int64(20) {
+		if err := b.Put(t.Context(), parked(changefeed.Key("London"), 20-lsn)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for lsn := range int64(18) {
+		if err := b.Remove(t.Context(), changefeed.Key("London"), fmt.Sprint(lsn+1, ".0")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before := size()
+	overwrite(t, path+".new", []byte("what a crash has left of a compaction, longer or not"))
+	if got, torn := idsIn(t, path); !slices.Equal(got, []string{"19.0", "20.0"}) || torn != 0 {
+		t.Errorf("after compaction: %v, %d bytes torn", got, torn)
+	}
+	if after := size(); after > 4*one || before < 10*one {
+		t.Errorf("compaction made %d bytes of %d, with lines of %d", after, before, one)
+	}
+	if got, _ := idsIn(t, path); !slices.Equal(got, []string{"19.0", "20.0"}) {
+		t.Errorf("compacted, and opened again: %v", got)
+	}
+	other, err = deadletters.File(path, "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ids(t, other); !slices.Equal(got, []string{"1.0"}) {
+		t.Errorf("letters of the other processor: %v", got)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A write that failed leaves nothing behind that the next one could be confused with.
+func TestAFileGoesOnAfterAWriteThatFailed(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("this system has no device that is full")
+	}
+	path := filepath.Join(t.TempDir(), "letters.ndjson")
+	b := openFile(t, path)
+	if err := b.Put(t.Context(), parked(changefeed.Key("London"), 1)); err != nil {
+		t.Fatal(err)
+	}
+	restore := deadletters.FillDisk(t, b)
+	if err := b.Put(t.Context(), parked(changefeed.Key("London"), 2)); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("Put on a full disk: %v, want an error that names the file", err)
+	}
+	restore()
+	if err := b.Put(t.Context(), parked(changefeed.Key("London"), 3)); err != nil {
+		t.Fatal(err)
+	}
+	if got := ids(t, b); !slices.Equal(got, []string{"1.0", "3.0"}) {
+		t.Errorf("letters are %v", got)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, torn := idsIn(t, path); !slices.Equal(got, []string{"1.0", "3.0"}) || torn != 0 {
+		t.Errorf("letters are %v, %d bytes torn", got, torn)
+	}
+}

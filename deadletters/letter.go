@@ -1,0 +1,201 @@
+package deadletters
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/rawjson"
+	"github.com/millrace/changefeed/internal/service"
+)
+
+// letter is a letter without its documents, which follow it as they are.
+type letter struct {
+	ID          string                 `json:"id"`
+	Key         json.RawMessage        `json:"key"`
+	Disposition changefeed.Disposition `json:"disposition"`
+	Cause       string                 `json:"cause,omitempty"`
+	Stack       string                 `json:"stack,omitempty"`
+	Attempts    int                    `json:"attempts"`
+	Processor   string                 `json:"processor"`
+	Instance    string                 `json:"instance,omitempty"`
+	Lease       string                 `json:"lease,omitempty"`
+	Range       string                 `json:"range"`
+	LSN         int64                  `json:"lsn"`
+	Index       int                    `json:"index"`
+	Op          string                 `json:"op"`
+	Item        string                 `json:"item"`
+	Time        time.Time              `json:"time,omitzero"`
+	Failed      time.Time              `json:"failed,omitzero"`
+	Parked      time.Time              `json:"parked,omitzero"`
+	ETag        string                 `json:"etag,omitempty"`
+	Expired     bool                   `json:"expired,omitempty"`
+	PreviousLSN int64                  `json:"previous_lsn,omitempty"`
+}
+
+// documents are the rest of a letter: each in one of three forms.
+type documents struct {
+	Document     json.RawMessage `json:"document"`
+	DocumentRaw  []byte          `json:"document_raw"`
+	DocumentGzip []byte          `json:"document_gzip"`
+	Previous     json.RawMessage `json:"previous"`
+	PreviousRaw  []byte          `json:"previous_raw"`
+	PreviousGzip []byte          `json:"previous_gzip"`
+}
+
+const (
+	maxLevels = 120      // of a document within a letter: stores accept about 128 in all
+	maxText   = 64 << 10 // bytes of a cause or stack: no error text is worth the place of a document
+)
+
+// Marshal returns a letter of a processor as one line of JSON, in the form that the
+// package documents. The error is that of a partition key that is not JSON.
+func Marshal(processor string, l changefeed.DeadLetter) ([]byte, error) {
+	return marshal(processor, l, false)
+}
+
+// marshal is Marshal, with the documents compressed or not.
+func marshal(processor string, l changefeed.DeadLetter, compressed bool) ([]byte, error) {
+	c := &l.Change
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(letter{
+		ID: l.ID, Key: json.RawMessage(c.PartitionKey), Disposition: l.Disposition,
+		Cause: clip(l.Cause), Stack: clip(l.Stack), Attempts: l.Attempts,
+		Processor: processor, Instance: l.Instance, Lease: l.Lease, Range: l.Range.String(),
+		LSN: c.LSN, Index: l.Index, Op: c.Op.String(), Item: c.ID,
+		Time: c.Time.UTC(), Failed: l.Failed.UTC(), Parked: l.Parked.UTC(),
+		ETag: c.ETag, Expired: c.Expired, PreviousLSN: c.PreviousLSN,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode letter %s of %s: %w", l.ID, c.PartitionKey, err)
+	}
+	text := bytes.TrimSuffix(b.Bytes(), []byte("}\n"))
+	for _, d := range []struct {
+		name string
+		text []byte
+	}{{"document", c.Body}, {"previous", c.Previous}} {
+		if text, err = appendDocument(text, d.name, d.text, compressed); err != nil {
+			return nil, fmt.Errorf("encode letter %s of %s: %w", l.ID, c.PartitionKey, err)
+		}
+	}
+	return append(text, '}'), nil
+}
+
+// clip cuts a text that is too long.
+func clip(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + "…"
+}
+
+// appendDocument appends a member with a document, in the first of the three forms that
+// keeps every byte of it.
+func appendDocument(dst []byte, name string, doc []byte, compressed bool) ([]byte, error) {
+	if doc == nil {
+		return dst, nil
+	}
+	dst = append(append(dst, `,"`...), name...)
+	if compressed {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		if _, err := z.Write(doc); err != nil {
+			return nil, err
+		}
+		if err := z.Close(); err != nil {
+			return nil, err
+		}
+		return appendBase64(append(dst, `_gzip":`...), b.Bytes()), nil
+	}
+	if levels, ok := rawjson.Check(doc); !ok || levels > maxLevels || bytes.ContainsAny(doc, "\r\n") || doc[0] <= ' ' || doc[len(doc)-1] <= ' ' {
+		return appendBase64(append(dst, `_raw":`...), doc), nil
+	}
+	return append(append(dst, `":`...), doc...), nil
+}
+
+func appendBase64(dst, raw []byte) []byte {
+	return append(base64.StdEncoding.AppendEncode(append(dst, '"'), raw), '"')
+}
+
+// parse reads what Marshal has written.
+func parse(text []byte) (processor string, l changefeed.DeadLetter, err error) {
+	var said struct {
+		letter
+		documents
+	}
+	if err := json.Unmarshal(text, &said); err != nil {
+		return "", l, fmt.Errorf("parse letter: %w", err)
+	}
+	lo, hi, _ := strings.Cut(said.Range, "-")
+	op, known := parseOp(said.Op)
+	key, err := parseKey(said.Key)
+	if said.ID == "" || err != nil || !known {
+		return "", l, fmt.Errorf("parse letter: it has id %q, key %s, op %q: want all three", said.ID, said.Key, said.Op)
+	}
+	l = changefeed.DeadLetter{
+		ID: said.ID, Index: said.Index, Disposition: said.Disposition, Cause: said.Cause, Stack: said.Stack, Attempts: said.Attempts,
+		Instance: said.Instance, Lease: said.Lease, Range: changefeed.Range{Min: lo, Max: hi}, Failed: said.Failed, Parked: said.Parked,
+		Change: changefeed.Change{
+			Op: op, ID: said.Item, PartitionKey: key, LSN: said.LSN, Time: said.Time,
+			ETag: said.ETag, PreviousLSN: said.PreviousLSN, Expired: said.Expired,
+		},
+	}
+	if l.Change.Body, err = document(said.Document, said.DocumentRaw, said.DocumentGzip); err == nil {
+		l.Change.Previous, err = document(said.Previous, said.PreviousRaw, said.PreviousGzip)
+	}
+	if err != nil {
+		return "", l, fmt.Errorf("parse letter %s of %s: %w", l.ID, said.Key, err)
+	}
+	return said.Processor, l, nil
+}
+
+// parseKey returns the one text of a key: a container may write the same JSON otherwise.
+func parseKey(text []byte) (changefeed.PartitionKey, error) {
+	var parts []any
+	if err := json.Unmarshal(text, &parts); err != nil {
+		return "", err
+	}
+	for i, part := range parts {
+		if m, ok := part.(map[string]any); ok && len(m) == 0 {
+			parts[i] = changefeed.Undefined
+		}
+	}
+	return changefeed.Key(parts...), nil
+}
+
+func parseOp(text string) (changefeed.Op, bool) {
+	for op := changefeed.OpUpsert; op <= changefeed.OpDelete; op++ {
+		if op.String() == text {
+			return op, true
+		}
+	}
+	return 0, false
+}
+
+// document returns the bytes of a document from the form that it has, nil for none.
+func document(plain json.RawMessage, raw, compressed []byte) (json.RawMessage, error) {
+	const most = 8 * service.MaxItem // far more than any document has
+	switch {
+	case plain != nil:
+		return plain, nil
+	case compressed == nil:
+		return raw, nil
+	}
+	z, err := gzip.NewReader(bytes.NewReader(compressed))
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(z, most))
+	if err != nil {
+		return nil, err
+	}
+	return text, z.Close()
+}

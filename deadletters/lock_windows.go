@@ -1,0 +1,26 @@
+package deadletters
+
+import (
+	"errors"
+	"io"
+	"os"
+	"syscall"
+)
+
+const sharingViolation syscall.Errno = 32
+
+// lockFile opens a file that nobody else can open meanwhile.
+func lockFile(path string) (io.Closer, error) {
+	name, err := syscall.UTF16PtrFromString(path)
+	if err != nil {
+		return nil, err
+	}
+	h, err := syscall.CreateFile(name, syscall.GENERIC_READ|syscall.GENERIC_WRITE, 0, nil, syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
+	if errors.Is(err, sharingViolation) {
+		return nil, ErrInUse
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(h), path), nil
+}

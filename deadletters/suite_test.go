@@ -1,0 +1,92 @@
+package deadletters_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/changefeedtest"
+	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/cosmosrest/cosmostest"
+	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// container makes a container for letters in a store in memory.
+func container(t *testing.T, spec docstore.ContainerSpec) *docstore.Container {
+	t.Helper()
+	db, err := docstore.Open("", docstore.Options{InMemory: true, CacheBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	spec.ID = "letters"
+	c, err := db.CreateContainer(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// opening opens the box of a processor in a container.
+func opening(t *testing.T, in deadletters.Store, processor string) func() changefeed.LetterBox {
+	return func() changefeed.LetterBox {
+		b, err := deadletters.Container(in, processor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+}
+
+func TestTheSuiteHoldsForAContainer(t *testing.T) {
+	for name, spec := range map[string]docstore.ContainerSpec{
+		"one partition": {}, "partitions": {Ranges: 4}, "expiry": {DefaultTTL: new(1)}, "hash version 1": {HashVersion: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec.Paths = []string{deadletters.KeyPath}
+			changefeedtest.TestDeadLetters(t, func(t *testing.T) func() changefeed.LetterBox { return opening(t, container(t, spec), "mailer") })
+		})
+	}
+}
+
+func TestTheSuiteHoldsForAContainerOverHTTP(t *testing.T) {
+	changefeedtest.TestDeadLetters(t, func(t *testing.T) func() changefeed.LetterBox {
+		server := cosmostest.NewTestServer(t)
+		if _, err := server.DB.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "letters", Paths: []string{deadletters.KeyPath}, Ranges: 3}); err != nil {
+			t.Fatal(err)
+		}
+		client, err := cosmos.Open(t.Context(), server.URL, cosmos.Key(server.Key), cosmos.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(client.Close)
+		c, err := client.Container(t.Context(), docstore.DefaultDatabase, "letters")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return opening(t, c, "a processor/with#odd?name. %")
+	})
+}
+
+func TestTheSuiteHoldsForAFile(t *testing.T) {
+	changefeedtest.TestDeadLetters(t, func(t *testing.T) func() changefeed.LetterBox {
+		path := filepath.Join(t.TempDir(), "letters.ndjson")
+		return func() changefeed.LetterBox { return openFile(t, path) }
+	})
+}
+
+// openFile opens the box of mailer, which is closed at the end of the test if it was not before.
+func openFile(t *testing.T, path string) *deadletters.FileBox {
+	t.Helper()
+	b, err := deadletters.File(path, "mailer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
