@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 )
@@ -118,8 +119,19 @@ func (p *puller) cut(ctx context.Context, i int) error {
 		return err
 	}
 	l := p.lanes[i]
+	ranges := cutAt([]Range{l.r}, rangesOf(partitions))
+	if locator, ok := p.source.(Locator); ok && p.opts.Key != "" {
+		place, err := locator.Locate(ctx, p.opts.Key)
+		if err != nil {
+			return err
+		}
+		if !l.r.Holds(place) {
+			return fmt.Errorf("%w: partition key %s is not in range %s", ErrBadRequest, p.opts.Key, l.r)
+		}
+		ranges = slices.DeleteFunc(ranges, func(r Range) bool { return !r.Holds(place) }) // the source would refuse them
+	}
 	var parts []lane
-	for _, r := range cutAt([]Range{l.r}, rangesOf(partitions)) {
+	for _, r := range ranges {
 		parts = append(parts, lane{r, l.at})
 	}
 	if len(parts) == 0 {

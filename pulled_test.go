@@ -2,10 +2,13 @@ package changefeed_test
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
 )
 
 // The first partition splits twice under a pull: nothing is skipped, nothing comes twice,
@@ -67,8 +70,8 @@ func TestPullMovesOnAfterAnEmptyPage(t *testing.T) {
 				w.put("oslo", "1", 1)
 			}
 		}()
-		polled := struct{ changefeed.Source }{w.orders} // it cannot wait
-		for page, err := range changefeed.Pull(ctx, polled, changefeed.FullRange(), changefeed.Position{}, changefeed.PullOptions{Follow: true}) {
+		keyed := struct{ changefeed.Source }{w.orders} // it cannot wait
+		for page, err := range changefeed.Pull(ctx, keyed, changefeed.FullRange(), changefeed.Position{}, changefeed.PullOptions{Follow: true}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,6 +119,49 @@ func TestTheDistanceToTheHeadCountsBothEnds(t *testing.T) {
 		lags, err := changefeed.Estimate(t.Context(), struct{ changefeed.Source }{w.orders}, w.unit("unit-a"))
 		if err != nil || len(lags) != 1 || lags[0].Oldest.Sub(began).Abs() > time.Second {
 			t.Errorf("lags %+v, %v, want one whose oldest change is of %v", lags, err, began)
+		}
+	})
+}
+
+// keyed is a source that refuses a key in a range that does not hold it, as the service does.
+type keyed struct{ *docstore.Container }
+
+func (s keyed) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+	parts, err := s.Partitions(ctx)
+	if err != nil {
+		return changefeed.Page{}, err
+	}
+	if !slices.ContainsFunc(parts, func(p changefeed.Partition) bool { return p.Range.Contains(r) }) {
+		return changefeed.Page{}, changefeed.ErrGone
+	}
+	return s.Container.Read(ctx, r, from, o)
+}
+
+// A pull of one key reads the partition that has it, and no other.
+func TestPullOfAKeyReadsItsPartition(t *testing.T) {
+	inWorld(t, 4, func(t *testing.T, w *world) {
+		w.fill(60)
+		from := changefeed.Position{Start: changefeed.FromBeginning()}
+		o := changefeed.PullOptions{ReadOptions: changefeed.ReadOptions{Key: changefeed.Key("oslo")}}
+		w.put("oslo", "only", 1)
+		got := 0
+		for page, err := range changefeed.Pull(t.Context(), keyed{w.orders}, changefeed.FullRange(), from, o) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range page.Changes {
+				if got++; c.PartitionKey != o.Key {
+					t.Errorf("a change of %s", c.PartitionKey)
+				}
+			}
+		}
+		if got == 0 {
+			t.Error("the pull of a key has none of its changes")
+		}
+		for _, err := range changefeed.Pull(t.Context(), keyed{w.orders}, changefeed.Range{Min: "30", Max: "FF"}, from, o) {
+			if !errors.Is(err, changefeed.ErrBadRequest) {
+				t.Errorf("a key outside the range: %v, want %q", err, changefeed.ErrBadRequest)
+			}
 		}
 	})
 }

@@ -210,7 +210,7 @@ func (o *Opener) openRemote(ctx context.Context, a Address) (*Container, error) 
 	}
 	found := &Container{Address: a, Source: c.Source(), writer: c, Remote: c, Account: opened, retries: o.Retries}
 	if o.Retries != nil {
-		found.Source = o.Retries.source(found.Source)
+		found.Source = o.Retries.source(found.Source, c)
 	}
 	return found, nil
 }

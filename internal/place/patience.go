@@ -107,12 +107,13 @@ func isAway(err error) bool {
 // patientSource is the source of an account, read again while it is away.
 type patientSource struct {
 	changefeed.Source
+	changefeed.Locator
 	retries *Patience
 }
 
-// source makes a source patient.
-func (p *Patience) source(s changefeed.Source) changefeed.Source {
-	patient := patientSource{s, p}
+// source makes a source patient. To locate a key takes no request.
+func (p *Patience) source(s changefeed.Source, l changefeed.Locator) changefeed.Source {
+	patient := patientSource{s, l, p}
 	if w, ok := s.(changefeed.Waiter); ok {
 		return patientWaiter{patient, w}
 	}
