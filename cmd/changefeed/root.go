@@ -33,6 +33,7 @@ func commands() []*cobra.Command {
 		tailCommand(),
 		runCommand(),
 		leasesCommand(),
+		dlqCommand(),
 		serveCommand(),
 		backupCommand(),
 		checkCommand(),
@@ -73,15 +74,23 @@ Azure Cosmos DB is to any number of processes.`,
 	plain := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) { narrowHelp(plain, cmd, args) })
 	for _, c := range commands() {
-		run := c.RunE
-		c.RunE = func(cmd *cobra.Command, args []string) error {
-			*began = true
-			return run(cmd, args)
-		}
-		complete(c)
+		prepare(c, began)
 		root.AddCommand(c)
 	}
 	return root
+}
+
+// prepare has a command, and those that it has, say when they begin.
+func prepare(c *cobra.Command, began *bool) {
+	run := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		*began = true
+		return run(cmd, args)
+	}
+	complete(c)
+	for _, below := range c.Commands() {
+		prepare(below, began)
+	}
 }
 
 // execute runs a command line and returns the exit code. An output that nobody reads any

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
+	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/internal/load"
 )
@@ -38,6 +40,8 @@ func TestMain(m *testing.M) {
 //	process DIR CONTAINER UNIT  run a processor from the beginning until it has caught
 //	                            up, and print what it handled
 //	hold DIR                    have the store open while the rest of the script runs
+//	park DIR#CONTAINER UNIT     park letters, in a container or in a FILE
+//	keep FILE UNIT              have a file of letters open while the rest of the script runs
 //	serving                     start a server with nothing in it; $URL and $KEY are its own
 //	usage COMMAND...            run a command that is called wrongly: exit code 2
 //	failing COMMAND...          run a command that fails: exit code 1
@@ -58,6 +62,15 @@ func TestScripts(t *testing.T) {
 				ts.Check(err)
 				fmt.Fprintf(ts.Stdout(), "handled %d changes of %d documents\n", got.changes, len(got.versions))
 			},
+			"park": func(ts *testscript.TestScript, _ bool, args []string) {
+				path, container, _ := strings.Cut(args[0], "#")
+				ts.Check(park(t.Context(), ts.MkAbs(path), container, args[1]))
+			},
+			"keep": func(ts *testscript.TestScript, _ bool, args []string) {
+				b, err := deadletters.File(ts.MkAbs(args[0]), args[1])
+				ts.Check(err)
+				ts.Defer(func() { ts.Check(b.Close()) })
+			},
 			"serving": func(ts *testscript.TestScript, _ bool, _ []string) {
 				server := cosmostest.NewTestServer(t)
 				ts.Setenv("URL", server.URL)
@@ -70,6 +83,55 @@ func TestScripts(t *testing.T) {
 			},
 		},
 	})
+}
+
+// park parks letters of several keys, two of them with one id.
+func park(ctx context.Context, path, container, unit string) (err error) {
+	box, end, err := openBox(ctx, path, container, unit)
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, end()) }()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	one := changefeed.DeadLetter{
+		ID: "12.0", Disposition: changefeed.DispositionFailed, Cause: "no such address:\n\x1b[31m5 Elm Street", Attempts: 5,
+		Instance: "one", Lease: "-1F", Range: changefeed.Range{Max: "1F"}, Failed: at, Parked: at.Add(time.Minute),
+		Change: changefeed.Change{
+			ID: "order-7", PartitionKey: changefeed.Key("London"), LSN: 12, Time: at, ETag: `"0f"`, Body: json.RawMessage(`{"id":"order-7","city":"London"}`),
+		},
+	}
+	held, namesake, odd := one, one, one
+	held.ID, held.Change.LSN, held.Disposition, held.Cause, held.Attempts = "13.0", 13, changefeed.DispositionHeld, "", 0
+	namesake.Change.PartitionKey, namesake.Change.Body = changefeed.Key("Paris"), json.RawMessage(`{"id":"order-7","city":"Paris"}`)
+	odd.ID, odd.Change.LSN, odd.Change.PartitionKey = "14.1", 14, changefeed.Key(nil, 5)
+	odd.Disposition, odd.Stack, odd.Change.Body = changefeed.DispositionUndecodable, "goroutine 1\n\tmain.go:1", json.RawMessage("\xffnot JSON")
+	for _, l := range []changefeed.DeadLetter{held, one, namesake, odd} {
+		if err := box.Put(ctx, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openBox opens a file of letters or, if it is named, a container, which is made.
+func openBox(ctx context.Context, path, container, unit string) (changefeed.LetterBox, func() error, error) {
+	if container == "" {
+		b, err := deadletters.File(path, unit)
+		return b, func() error { return b.Close() }, err
+	}
+	db, err := docstore.Open(path, docstore.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := db.CreateContainer(ctx, docstore.ContainerSpec{ID: container, Paths: []string{deadletters.KeyPath}})
+	if errors.Is(err, changefeed.ErrConflict) {
+		c, err = db.Container(container)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, db.Close())
+	}
+	b, err := deadletters.Container(c, unit)
+	return b, db.Close, err
 }
 
 // exits runs a command that ends with an exit code.

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/internal/terminal"
+)
+
+// Dead letters as output: as a table or whole for people, and as lines of JSON. What a
+// letter quotes may be anything, so nothing of it reaches a terminal that would obey it.
+
+// letterLine is a letter in the list for programs.
+type letterLine struct {
+	ID          string                 `json:"id"`
+	Key         json.RawMessage        `json:"key"`
+	Lease       string                 `json:"lease"`
+	Attempts    int                    `json:"attempts"`
+	Cause       string                 `json:"cause"`
+	Disposition changefeed.Disposition `json:"disposition"`
+	Parked      time.Time              `json:"parked"`
+}
+
+// listLetters writes letters as JSON, one a line, without their documents.
+func listLetters(w io.Writer, letters letterSeq) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	for l, err := range letters {
+		if err != nil {
+			return err
+		}
+		if err := enc.Encode(letterLine{l.ID, json.RawMessage(l.Change.PartitionKey), l.Lease, l.Attempts, l.Cause, l.Disposition, l.Parked}); err != nil {
+			return fmt.Errorf("write letter: %w", err)
+		}
+	}
+	return nil
+}
+
+// writeTable writes letters as a table.
+func (o *letterOptions) writeTable(w io.Writer, from string, letters letterSeq) error {
+	at := terminal.Of(w)
+	rows := [][]string{{"ID", "KEY", "LEASE", "DISPOSITION", "ATTEMPTS", "PARKED", "CAUSE"}}
+	keys := map[changefeed.PartitionKey]bool{}
+	var failed error
+	for l, err := range letters {
+		if failed = err; err != nil {
+			break
+		}
+		keys[l.Change.PartitionKey] = true
+		rows = append(rows, []string{
+			l.ID, printable(string(l.Change.PartitionKey)), at.Edges(l.Lease), string(l.Disposition), strconv.Itoa(l.Attempts),
+			when(l.Parked), orDash(terminal.Clip(printable(l.Cause), longestCause)),
+		})
+	}
+	fmt.Fprintf(w, "%s in %s: %s of %s\n", o.name, from, terminal.Count(len(rows)-1, "dead letter"), terminal.Count(len(keys), "key"))
+	if len(rows) > 1 {
+		if _, err := io.WriteString(w, leaseTable(rows, at.Room())); err != nil {
+			return fmt.Errorf("write letters: %w", err)
+		}
+	}
+	return failed
+}
+
+const longestCause = 200 // characters of a cause in a table
+
+// printable is a text on one line, without characters that a terminal would obey.
+func printable(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) }), " ")
+}
+
+// harmless is a text without characters that a terminal would obey, other than its lines.
+func harmless(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsGraphic(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}
+
+// writeLetter writes a letter in the form in which it is kept.
+func writeLetter(w io.Writer, name string, l changefeed.DeadLetter) error {
+	text, err := deadletters.Marshal(name, l)
+	if err == nil {
+		_, err = w.Write(append(text, '\n'))
+	}
+	return err
+}
+
+// showLetter writes a letter for people.
+func showLetter(w io.Writer, l changefeed.DeadLetter) error {
+	var b bytes.Buffer
+	c := &l.Change
+	fmt.Fprintf(&b, "%s of %s\n", l.ID, printable(string(c.PartitionKey)))
+	for _, row := range []struct{ name, value string }{
+		{"disposition", string(l.Disposition)},
+		{"cause", l.Cause},
+		{"attempts", strconv.Itoa(l.Attempts)},
+		{"change", fmt.Sprintf("%s of item %s, LSN %d, committed %s", c.Op, printable(c.ID), c.LSN, when(c.Time))},
+		{"etag", c.ETag},
+		{"lease", fmt.Sprintf("%s, range %s", l.Lease, l.Range)},
+		{"instance", l.Instance},
+		{"failed", when(l.Failed)},
+		{"parked", when(l.Parked)},
+		{"stack", l.Stack},
+		{"document", indented(c.Body)},
+		{"previous", indented(c.Previous)},
+	} {
+		if row.value == "" {
+			continue
+		}
+		text := harmless(strings.TrimRight(row.value, "\n"))
+		if strings.Contains(text, "\n") {
+			fmt.Fprintf(&b, "  %s\n    %s\n", row.name, strings.ReplaceAll(text, "\n", "\n    "))
+		} else {
+			fmt.Fprintf(&b, "  %-12s %s\n", row.name, text)
+		}
+	}
+	_, err := b.WriteTo(w)
+	return err
+}
+
+// when is a time for people; empty for none.
+func when(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// indented is a document for people: as JSON, or quoted if it is none.
+func indented(doc []byte) string {
+	var b bytes.Buffer
+	switch {
+	case doc == nil:
+		return ""
+	case json.Indent(&b, doc, "", "  ") != nil:
+		return strconv.QuoteToGraphic(string(doc))
+	}
+	return b.String()
+}
