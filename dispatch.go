@@ -38,6 +38,7 @@ type dispatcher struct {
 	stuck   bool
 	storing bool      // a goroutine writes the lease
 	dirty   bool      // there is more to write than when it began
+	fresh   bool      // more is done than was written
 	stored  time.Time // when it did so last
 	lanes   *lanes.Lanes[Change, *lanePage]
 	pages   []*lanes.Page[Change, *lanePage] // that are not confirmed, in their order
@@ -131,6 +132,7 @@ func (d *dispatcher) unravel(page Page, on *delivery, err error, late bool) endi
 	d.mu.Unlock()
 	d.report(d.untilLost, OriginHandler, describe(b, changes, err))
 	d.start()
+	notify(d.news)
 	return d.await(func() bool { return d.lanes.Items() == 0 })
 }
 
@@ -211,7 +213,7 @@ func (d *dispatcher) dispatch() {
 		if failed, outage := d.r.breaker.Opened(); outage {
 			d.raise(OriginHandler, fmt.Errorf("%w: changes of %d partition keys fail, and none is parked for it", ErrOutage, failed))
 		}
-		timer.Reset(wait)
+		timer.Reset(min(wait, d.unsaved()))
 		select {
 		case <-d.news:
 		case <-timer.C:
@@ -222,6 +224,21 @@ func (d *dispatcher) dispatch() {
 			return
 		}
 	}
+}
+
+// unsaved has the lease written in time for what is done after a gap, and returns when that must be.
+func (d *dispatcher) unsaved() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	left := storeGap - time.Since(d.stored)
+	switch {
+	case !d.fresh:
+		return lanes.Never
+	case left <= 0:
+		d.save()
+		return lanes.Never
+	}
+	return left
 }
 
 func (d *dispatcher) isClosed() bool {
@@ -367,7 +384,8 @@ func (d *dispatcher) turn(pages ...*lanes.Page[Change, *lanePage]) {
 		})
 	}
 	d.pages = slices.DeleteFunc(d.pages, func(p *lanes.Page[Change, *lanePage]) bool { return p.Of.finished && p.Confirmed() && !d.r.opts.Manual })
-	if due || !d.r.opts.Manual && time.Since(d.stored) >= storeGap {
+	d.fresh = d.fresh || !d.r.opts.Manual
+	if due {
 		d.save()
 	}
 }
@@ -402,7 +420,7 @@ func (d *dispatcher) save() {
 func (d *dispatcher) saving() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.storing, d.dirty, d.stored = d.dirty, false, time.Now()
+	d.storing, d.dirty, d.fresh, d.stored = d.dirty, false, d.fresh && !d.dirty, time.Now()
 	return d.storing
 }
 

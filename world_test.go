@@ -150,6 +150,7 @@ type tally struct {
 	seen     map[string][]int64 // LSNs by key and id
 	attempts []int
 	order    []int64
+	changes  []changefeed.Change
 	before   func(ctx context.Context, b *changefeed.Batch) error // may fail the batch
 }
 
@@ -171,6 +172,7 @@ func (y *tally) Handle(ctx context.Context, b *changefeed.Batch) error {
 		name := string(c.PartitionKey) + c.ID
 		y.seen[name] = append(y.seen[name], c.LSN)
 		y.order = append(y.order, c.LSN)
+		y.changes = append(y.changes, c)
 	}
 	return nil
 }

@@ -91,12 +91,14 @@ func (b *Breaker) judge(failing time.Time, others bool, now time.Time) (park boo
 		return false
 	}
 	good, bad := 0, 0
-	for _, r := range b.recent {
-		switch {
-		case !r.ok:
-			bad++
-		case !r.at.Before(failing):
+	for _, r := range slices.Backward(b.recent) {
+		if r.ok && r.at.Before(failing) { // an earlier failure is no part of this
+			break
+		}
+		if r.ok {
 			good++
+		} else {
+			bad++
 		}
 	}
 	if bad >= outage && bad > good {
@@ -120,13 +122,6 @@ func (b *Breaker) admit(now time.Time) (open bool, wait time.Duration) {
 	b.probes++
 	b.next = now.Add(b.backoff(b.probes))
 	return true, 0
-}
-
-// isOpen reports whether there is an outage.
-func (b *Breaker) isOpen() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.open
 }
 
 // close ends an outage.

@@ -86,6 +86,7 @@ type Batch[C, P any] struct {
 	probe     bool
 	inHand    bool
 	notBefore time.Time
+	probed    time.Time
 }
 
 // IsCut reports whether it has a part of a transaction.
@@ -117,6 +118,7 @@ type Lanes[C, P any] struct {
 	order   []*Change[C, P] // all that are not confirmed, in the order of the feed, and some that are
 	stale   int             // how many of order are confirmed
 	careful int             // 0, or the limit of changes in a batch, which is the only one in hand
+	now     time.Time       // of the last call
 	inHand  int             // batches
 	items   int             // changes not handled
 	bytes   int             // of the pages that are not handled
@@ -211,22 +213,22 @@ const Never = time.Duration(math.MaxInt64)
 
 // Next takes a batch in hand. When there is none, wait says when to ask again, unless something happens before.
 func (l *Lanes[C, P]) Next(now time.Time) (b *Batch[C, P], wait time.Duration) {
+	l.now = now
 	l.heed()
 	if l.inHand >= l.rules.Concurrency || l.careful > 0 && l.inHand > 0 {
 		return nil, Never
 	}
-	if b = l.judge(now); b == nil {
-		b, wait = l.callable(now)
-	}
-	if b == nil {
-		return nil, wait
-	}
-	if !b.Park {
+	if b = l.toPark(now); b == nil {
 		if open, left := l.breaker.admit(now); left > 0 {
 			return nil, left
 		} else if open {
-			b = l.probe(b)
+			b = l.probe(now)
+		} else {
+			b, wait = l.callable(now)
 		}
+	}
+	if b == nil {
+		return nil, wait
 	}
 	l.pending, l.suspect = without(l.pending, b), without(l.suspect, b)
 	b.inHand = true
@@ -249,9 +251,6 @@ func (l *Lanes[C, P]) callable(now time.Time) (*Batch[C, P], time.Duration) {
 		l.ready = slices.Delete(l.ready, i, i+1)
 		l.form(from, n, now)
 		return l.due(now)
-	}
-	if len(l.suspect) > 0 && wait == Never && l.breaker.isOpen() {
-		return l.suspect[0], 0 // as a probe
 	}
 	return nil, wait
 }
@@ -327,13 +326,14 @@ func without[C, P any](list []*Batch[C, P], b *Batch[C, P]) []*Batch[C, P] {
 
 // Succeed notes that a batch in hand is done or parked. A call was quick if it took less than half of the time that it may.
 func (l *Lanes[C, P]) Succeed(b *Batch[C, P], quick bool, now time.Time) {
+	l.now = now
 	l.lay(b)
 	if !b.Park {
 		b.lane.grow(len(b.Changes), quick)
-		l.vouch(b.Changes, now)
 		if b.probe {
 			l.breaker.close()
 		}
+		l.vouch(b.Changes, now)
 	}
 	l.finish(b.Changes)
 	l.swap(b)
@@ -401,9 +401,11 @@ func (l *Lanes[C, P]) swap(b *Batch[C, P], by ...*Batch[C, P]) {
 func (l *Lanes[C, P]) advance(at *lane[C, P]) {
 	switch {
 	case len(at.batches) > 0:
-		if b := at.batches[0]; !b.inHand && !slices.Contains(l.pending, b) && !slices.Contains(l.suspect, b) {
-			l.pending = append(l.pending, b)
+		b := at.batches[0]
+		if b.inHand || slices.Contains(l.pending, b) || slices.Contains(l.suspect, b) || l.condemn(b) {
+			return
 		}
+		l.pending = append(l.pending, b)
 	case len(at.waiting) > 0:
 		if !slices.Contains(l.ready, at) {
 			l.ready = append(l.ready, at)
@@ -518,7 +520,8 @@ func (l *Lanes[C, P]) Free(key string) {
 	}
 }
 
-// own gives a key a lane of its own, and moves there what waits of it in the shared one.
+// own gives a key a lane of its own, and moves there what waits of it in the shared one. The caller advances it, when it
+// has added more.
 func (l *Lanes[C, P]) own(key string) *lane[C, P] {
 	if at := l.lanes[key]; at != nil {
 		return at
@@ -536,19 +539,20 @@ func (l *Lanes[C, P]) own(key string) *lane[C, P] {
 		at.waiting = append(at.waiting, c)
 		return true
 	}
-	for _, b := range slices.Clone(from.batches) {
-		if b.inHand {
-			continue
+	from.batches = slices.DeleteFunc(slices.Clone(from.batches), func(b *Batch[C, P]) bool {
+		if !b.inHand {
+			b.Changes = slices.DeleteFunc(slices.Clone(b.Changes), move)
 		}
-		if b.Changes = slices.DeleteFunc(slices.Clone(b.Changes), move); len(b.Changes) == 0 {
-			l.swap(b)
+		if len(b.Changes) == 0 {
+			l.pending, l.suspect = without(l.pending, b), without(l.suspect, b)
 		}
-	}
+		return len(b.Changes) == 0
+	})
 	from.waiting = slices.DeleteFunc(slices.Clone(from.waiting), move)
 	if len(from.waiting) == 0 {
 		l.ready = slices.DeleteFunc(l.ready, func(o *lane[C, P]) bool { return o == from })
 	}
-	l.advance(at)
+	l.advance(from)
 	return at
 }
 

@@ -33,6 +33,7 @@ func (l *Lanes[C, P]) restore(b *Batch[C, P]) {
 
 // Fail notes that a batch in hand has failed. What is left of it comes again, in the parts that the rules say.
 func (l *Lanes[C, P]) Fail(b *Batch[C, P], f Failure, now time.Time) {
+	l.now = now
 	l.lay(b)
 	b.Failures, b.Err, b.called = b.Failures+1, f.Err, true
 	if b.Failing.IsZero() {
@@ -44,13 +45,22 @@ func (l *Lanes[C, P]) Fail(b *Batch[C, P], f Failure, now time.Time) {
 	case b.Redriven:
 		l.finish(b.Changes)
 		l.swap(b)
-	case b.probe:
+	case b.probe && f.Done == 0 && (f.Items == nil || len(f.Items) == len(b.Changes)):
 		b.probe, b.notBefore = false, time.Time{}
 		b.Failures-- // of an outage
-		l.restore(b)
+		if len(b.Changes) > 1 { // or there is poison in it, and the next probe must be a smaller part
+			l.bisect(b)
+		} else {
+			l.detach(b) // so that others can be probed
+			l.restore(b)
+		}
 	case b.Park:
 		l.advance(b.lane)
 	default:
+		if b.probe { // some of it was handled
+			b.probe = false
+			l.breaker.close()
+		}
 		b.hopeless = l.rules.Hopeless(f.Err)
 		l.divide(b, f, now)
 	}
@@ -65,11 +75,6 @@ func (l *Lanes[C, P]) divide(b *Batch[C, P], f Failure, now time.Time) {
 		parts = l.halves(parts[0])
 	}
 	l.swap(b, parts...)
-	for _, part := range parts {
-		if part.called {
-			l.condemn(part, now)
-		}
-	}
 }
 
 // parts are what is left of a batch after a failure: what has failed, in runs, and each hopeless change by itself.
@@ -78,37 +83,51 @@ func (l *Lanes[C, P]) parts(b *Batch[C, P], f Failure) (parts []*Batch[C, P], do
 		done = b.Changes[:f.Done]
 		rest := *b
 		rest.Changes = b.Changes[f.Done:]
+		markCut(b.Changes, f.Done)
 		return []*Batch[C, P]{&rest}, done
 	}
-	open := false // the last part takes more
+	var last *Batch[C, P] // nil when it takes no more
 	for i, c := range b.Changes {
 		err, failed := f.Items[i]
-		hopeless := failed && l.rules.Hopeless(err)
-		switch {
-		case !failed:
+		if !failed {
 			done = append(done, c)
+			markCut(b.Changes, i)
+			markCut(b.Changes, i+1)
 			continue
-		case hopeless || !open:
+		}
+		if hopeless := l.rules.Hopeless(err); hopeless || last == nil || last.hopeless {
+			markCut(b.Changes, i)
 			part := *b
 			part.Changes, part.Err, part.hopeless = nil, err, hopeless
-			parts = append(parts, &part)
+			last = &part
+			parts = append(parts, last)
 		}
-		open = !hopeless
-		last := parts[len(parts)-1]
 		last.Changes = append(last.Changes, c)
 	}
 	return parts, done
 }
 
-// condemn bisects a batch whose attempts are used up, or makes its only change a suspect.
-func (l *Lanes[C, P]) condemn(b *Batch[C, P], now time.Time) {
+// markCut marks the changes of a transaction that is cut before i.
+func markCut[C, P any](changes []*Change[C, P], i int) {
+	if i == 0 || i == len(changes) || changes[i-1].LSN != changes[i].LSN || changes[i-1].Key != changes[i].Key {
+		return
+	}
+	for _, c := range changes {
+		c.cut = c.cut || c.LSN == changes[i].LSN && c.Key == changes[i].Key
+	}
+}
+
+// condemn bisects a batch whose attempts are used up, or makes its only change a suspect. It reports whether it did.
+func (l *Lanes[C, P]) condemn(b *Batch[C, P]) bool {
 	switch {
-	case !l.isExhausted(b, now):
+	case b.Park || b.Redriven || !b.called || !l.isExhausted(b, l.now):
+		return false
 	case len(b.Changes) > 1:
 		l.bisect(b)
 	default:
-		l.isolate(b, now)
+		l.isolate(b)
 	}
+	return true
 }
 
 // isExhausted reports whether a batch has been tried often enough, or for long enough.
@@ -122,15 +141,13 @@ func (l *Lanes[C, P]) bisect(b *Batch[C, P]) { l.swap(b, l.cut(b)...) }
 
 // cut makes halves of a batch: between two transactions, or of a single one in the middle.
 func (l *Lanes[C, P]) cut(b *Batch[C, P]) []*Batch[C, P] {
-	at, alone := middle(b.Changes)
+	at, _ := middle(b.Changes)
+	markCut(b.Changes, at)
 	first, second := *b, *b
 	first.Changes, second.Changes = b.Changes[:at:at], b.Changes[at:]
 	halves := []*Batch[C, P]{&first, &second}
 	for _, half := range halves {
 		half.called, half.notBefore = false, time.Time{}
-		for _, c := range half.Changes {
-			c.cut = c.cut || alone
-		}
 	}
 	return halves
 }
@@ -178,64 +195,90 @@ func (at *lane[C, P]) grow(changes int, quick bool) {
 
 // isolate makes a suspect of a change that has failed alone. If it can be parked at once, it is. Else it leaves the shared
 // lane, so that other keys pass.
-func (l *Lanes[C, P]) isolate(b *Batch[C, P], now time.Time) {
+func (l *Lanes[C, P]) isolate(b *Batch[C, P]) {
 	key := b.Changes[0].Key
 	if l.rules.CanPark {
-		l.breaker.failed(key, now)
-		if l.breaker.judge(b.Failing, true, now) {
+		l.breaker.failed(key, l.now)
+		if l.breaker.judge(b.Failing, true, l.now) {
 			b.Park, b.notBefore = true, time.Time{}
+			l.advance(b.lane)
 			return
 		}
 	}
-	if from := b.lane; from.key == shared {
-		from.batches = without(from.batches, b)
-		l.pending = without(l.pending, b)
-		own := l.own(key)
-		own.batches = slices.Insert(own.batches, 0, b)
-		l.ready = slices.DeleteFunc(l.ready, func(o *lane[C, P]) bool { return o == own })
-		b.lane, b.Changes[0].lane = own, own
-		l.advance(from)
-		l.advance(own)
-	}
+	l.detach(b)
 	if l.rules.CanPark {
-		l.pending = without(l.pending, b)
 		b.suspected = true
 		l.suspect = append(l.suspect, b)
+	} else {
+		l.pending = append(l.pending, b)
 	}
 }
 
-// judge finds a suspect that is to be parked.
-func (l *Lanes[C, P]) judge(now time.Time) *Batch[C, P] {
+// detach moves a batch of one change from the shared lane to one of its key.
+func (l *Lanes[C, P]) detach(b *Batch[C, P]) {
+	from := b.lane
+	if from.key != shared {
+		return
+	}
+	from.batches = without(from.batches, b)
+	own := l.own(b.Changes[0].Key)
+	own.batches = slices.Insert(own.batches, 0, b)
+	l.ready = slices.DeleteFunc(l.ready, func(o *lane[C, P]) bool { return o == own })
+	b.lane, b.Changes[0].lane = own, own
+	l.advance(from)
+}
+
+// toPark finds a change that is to be parked: a suspect that the breaker has judged or, also in an outage, one whose key
+// is held.
+func (l *Lanes[C, P]) toPark(now time.Time) *Batch[C, P] {
+	for _, b := range l.pending {
+		if b.Park && !b.notBefore.After(now) {
+			return b
+		}
+	}
 	others := l.inHand > 0 || len(l.pending) > 0 || len(l.ready) > 0
 	for _, b := range l.suspect {
 		if l.breaker.judge(b.Failing, others, now) {
-			b.Park = true
-			b.notBefore = time.Time{}
+			b.Park, b.notBefore = true, time.Time{}
 			return b
 		}
 	}
 	return nil
 }
 
-// probe is what is tried first while the breaker is open: one suspect after the other, because one of them may be
-// poison. Without a suspect it is the batch that is next.
-func (l *Lanes[C, P]) probe(b *Batch[C, P]) *Batch[C, P] {
-	if len(l.suspect) > 0 {
-		b = l.suspect[0]
+// probe is what is tried while the breaker is open: one after the other, because some of them may be poison.
+func (l *Lanes[C, P]) probe(now time.Time) (b *Batch[C, P]) {
+	if len(l.ready) > 0 {
+		from := l.ready[0]
+		l.ready = l.ready[1:]
+		n, _ := l.fits(from)
+		l.form(from, n, now)
 	}
-	b.probe = true
+	for _, o := range slices.Concat(l.suspect, l.pending) {
+		if !o.Park && (b == nil || o.probed.Before(b.probed)) {
+			b = o
+		}
+	}
+	if b != nil {
+		b.probe, b.probed = true, now
+	}
 	return b
 }
 
-// heed lets all suspects be tried anew after an outage is over.
+// heed lets all suspects be tried anew after an outage is over, and whatever has failed after what has not: its success
+// says that the outage is over, and theirs that they are poison.
 func (l *Lanes[C, P]) heed() {
 	era := l.breaker.outages()
 	if era == l.era {
 		return
 	}
 	l.era = era
-	for _, b := range slices.Clone(l.suspect) {
-		b.Failures, b.Failing, b.called, b.hopeless, b.suspected = 0, time.Time{}, false, false, false
+	for _, b := range slices.Concat(l.suspect, l.pending) {
+		if !b.called || b.Park || b.Redriven {
+			continue
+		}
+		b.Failures, b.Failing, b.called, b.hopeless, b.suspected = 0, l.now, false, false, false // what succeeds from now on is evidence
+		b.notBefore = l.now.Add(l.rules.Backoff(1))
 		l.suspect = without(l.suspect, b)
 		l.advance(b.lane)
 	}

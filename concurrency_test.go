@@ -1,0 +1,227 @@
+package changefeed_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// many writes n changes of so many keys.
+func (w *world) many(n, keys int) {
+	for i := range n {
+		w.put(fmt.Sprintf("city-%d", i%keys), fmt.Sprint("item-", i), i)
+	}
+}
+
+// Keys in parallel are as much faster as there are batches at once, and each key stays in order.
+func TestKeysAreHandledInParallelEachInItsOrder(t *testing.T) {
+	took := map[int]time.Duration{}
+	for _, concurrency := range []int{1, 64} {
+		inWorld(t, 1, func(t *testing.T, w *world) {
+			w.many(3000, 1000)
+			h := &slow{each: 10 * time.Millisecond}
+			begun := time.Now()
+			p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), Concurrency: concurrency})
+			for items, _ := h.items(); items < 3000 && time.Since(begun) < time.Hour; items, _ = h.items() {
+				time.Sleep(time.Millisecond)
+			}
+			took[concurrency] = time.Since(begun)
+			p.stop(t)
+			if items, again := h.items(); items != 3000 || again != 0 || w.pending() != 0 {
+				t.Errorf("%d items, %d again, %d pending", items, again, w.pending())
+			}
+			h.perKey(t)
+		})
+	}
+	if took[1] < 50*took[64] {
+		t.Errorf("one after the other %v, 64 at once %v", took[1], took[64])
+	}
+}
+
+// perKey checks that the changes of each key came in the order of their LSNs.
+func (y *tally) perKey(t *testing.T) {
+	t.Helper()
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	last := map[changefeed.PartitionKey]int64{}
+	for _, c := range y.changes {
+		if c.LSN < last[c.PartitionKey] {
+			t.Errorf("%s: LSN %d after %d", c.PartitionKey, c.LSN, last[c.PartitionKey])
+		}
+		last[c.PartitionKey] = c.LSN
+	}
+}
+
+// Acceptance 10: one stuck key among 10,000 healthy ones costs less than a tenth of the
+// throughput. What is done after it is remembered: after a crash little comes again.
+func TestAcceptance10OneStuckKeyCostsLittle(t *testing.T) {
+	took := map[bool]time.Duration{}
+	for _, sticks := range []bool{false, true} {
+		inWorld(t, 1, func(t *testing.T, w *world) {
+			w.put("stuck", "first", 0)
+			for i := range 10_000 {
+				w.put(fmt.Sprintf("city-%d", i), "item", i)
+				if i%1000 == 0 {
+					w.put("stuck", fmt.Sprint("later-", i), i)
+				}
+			}
+			h := &tally{}
+			h.before = func(ctx context.Context, b *changefeed.Batch) error {
+				if sticks && b.Changes[0].PartitionKey == changefeed.Key("stuck") {
+					<-ctx.Done()
+					return context.Cause(ctx)
+				}
+				time.Sleep(10 * time.Millisecond)
+				return nil
+			}
+			o := changefeed.Options{Start: changefeed.FromBeginning(), Concurrency: 20, HandlerTimeout: time.Hour, Drain: time.Second}
+			want := map[bool]int{false: 10_011, true: 10_000}[sticks]
+			begun := time.Now()
+			p := w.run("a", h, o)
+			for items, _ := h.items(); items < want && time.Since(begun) < 10*time.Minute; items, _ = h.items() {
+				time.Sleep(time.Millisecond)
+			}
+			took[sticks] = time.Since(begun)
+			time.Sleep(2 * time.Second)
+			p.kill(t)
+			sticks = false
+			p = w.run("b", h, o)
+			time.Sleep(5 * time.Minute)
+			p.stop(t)
+			if items, again := h.items(); items != 10_011 || again > 40 || w.pending() != 0 {
+				t.Errorf("%d items, %d again, %d pending", items, again, w.pending())
+			}
+			h.perKey(t)
+		})
+	}
+	if took[true] > took[false]*11/10 {
+		t.Errorf("without a stuck key %v, with one %v", took[false], took[true])
+	}
+}
+
+// A stuck key holds the others up when the buffer is full of its changes, and not before.
+func TestTheBufferIsBounded(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		for i := range 400 {
+			w.put("stuck", fmt.Sprint("item-", i), i)
+		}
+		w.many(100, 10)
+		var most atomic.Int64
+		h := &tally{before: func(ctx context.Context, b *changefeed.Batch) error {
+			most.Store(max(most.Load(), int64(len(b.Changes))))
+			if b.Changes[0].PartitionKey == changefeed.Key("stuck") {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			return nil
+		}}
+		p := w.run("a", h, changefeed.Options{
+			Start: changefeed.FromBeginning(), Concurrency: 4, MaxItems: 20, BufferItems: 100, HandlerTimeout: time.Hour, Drain: time.Second,
+		})
+		time.Sleep(10 * time.Minute)
+		if items, _ := h.items(); items != 0 || most.Load() != 20 {
+			t.Errorf("%d items were handled past a full buffer, in batches of up to %d", items, most.Load())
+		}
+		p.stop(t)
+	})
+}
+
+// Whatever fails, and however often the owner changes, each change is handled or parked, in the
+// order of its key.
+func TestNothingIsLostInParallel(t *testing.T) {
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			inWorld(t, 2, func(t *testing.T, w *world) {
+				rng := rand.New(rand.NewPCG(seed, 1))
+				var mu sync.Mutex
+				chance := func(n int) bool {
+					mu.Lock()
+					defer mu.Unlock()
+					return rng.IntN(n) == 0
+				}
+				box := &letterBox{}
+				h := &tally{}
+				h.before = func(ctx context.Context, b *changefeed.Batch) error {
+					for _, c := range b.Changes {
+						if c.ID == "bad" {
+							return errHandler
+						}
+					}
+					if chance(3) {
+						select {
+						case <-ctx.Done():
+							return context.Cause(ctx)
+						case <-time.After(time.Duration(len(b.Changes)) * 20 * time.Millisecond):
+						}
+					}
+					switch {
+					case b.Attempt > 3: // it passes
+					case chance(30):
+						return errHandler
+					case chance(60):
+						panic("handler")
+					}
+					return nil
+				}
+				o := changefeed.Options{
+					Start: changefeed.FromBeginning(), Concurrency: 1 + int(seed%3)*4, MaxItems: 10, MaxAttempts: 6, DeadLetters: box, Drain: time.Second,
+				}
+				wanted := map[string]bool{}
+				for life := range 8 {
+					p := w.run(fmt.Sprint("life-", life), h, o)
+					for i := range 200 {
+						id := fmt.Sprint("item-", life*200+i)
+						if chance(100) {
+							id = "bad"
+						}
+						city := fmt.Sprintf("city-%d", i%17)
+						w.put(city, id, i)
+						wanted[string(changefeed.Key(city))+id] = true
+						if chance(20) {
+							time.Sleep(50 * time.Millisecond)
+						}
+					}
+					if life == 3 {
+						w.split(0)
+					}
+					time.Sleep(time.Minute)
+					if chance(2) {
+						p.kill(t)
+						time.Sleep(2 * time.Minute)
+					} else {
+						p.stop(t)
+					}
+				}
+				p := w.run("last", h, o)
+				time.Sleep(20 * time.Minute)
+				p.stop(t)
+				if w.pending() != 0 {
+					t.Errorf("%d pending", w.pending())
+				}
+				done := map[string]bool{}
+				for _, c := range h.changes {
+					done[string(c.PartitionKey)+c.ID] = true
+				}
+				for _, l := range box.all() {
+					done[string(l.Change.PartitionKey)+l.Change.ID] = true
+				}
+				for name := range wanted {
+					if !done[name] {
+						t.Errorf("%s is neither done nor parked", name)
+					}
+				}
+				for _, l := range box.all() {
+					if l.Change.ID != "bad" {
+						t.Errorf("%s is parked: %s", l.Change.ID, l.Cause)
+					}
+				}
+			})
+		})
+	}
+}
