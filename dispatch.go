@@ -44,8 +44,8 @@ type dispatcher struct {
 	pages   []*lanes.Page[Change, *lanePage] // that are not confirmed, in their order
 	pending doneNote                         // what the last owner has noted
 	here    string                           // the partition, and its range, that LSNs count in; empty before that is known
-	suspect suspicion // in the handler now
-	marked  bool      // the lease may name a suspect
+	suspect suspicion                        // in the handler now
+	marked  bool                             // the lease may name a suspect
 	held    map[PartitionKey]bool
 }
 

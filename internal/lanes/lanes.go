@@ -62,7 +62,7 @@ type Change[C, P any] struct {
 
 	lane      *lane[C, P]
 	bytes     int
-	failures  int // before it came here
+	failures  int  // before it came here
 	cut       bool // from others of its transaction
 	handled   bool
 	confirmed bool

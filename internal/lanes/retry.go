@@ -47,7 +47,7 @@ func (l *Lanes[C, P]) Fail(b *Batch[C, P], f Failure, now time.Time) {
 		l.swap(b)
 	case b.probe && f.Done == 0 && (f.Items == nil || len(f.Items) == len(b.Changes)):
 		b.probe, b.notBefore = false, time.Time{}
-		b.Failures-- // of an outage
+		b.Failures--            // of an outage
 		if len(b.Changes) > 1 { // or there is poison in it, and the next probe must be a smaller part
 			l.bisect(b)
 		} else {
