@@ -127,6 +127,7 @@ func (d *dispatcher) park(b *laneBatch) {
 			d.held[l.Change.PartitionKey] = true
 			d.lanes.Hold(c.Key)
 		}
+		d.parked++
 		d.lanes.Succeed(b, false, now)
 		d.turn(c.Page)
 		d.blame(false)

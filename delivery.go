@@ -18,9 +18,10 @@ type deliverer struct {
 // deliver hands a page over, again and again until the handler is done with it, the page
 // is to come in smaller parts, or the work ends.
 func (d *deliverer) deliver(page Page) ending {
-	if !d.lanes.isSimple(page) {
+	if !d.lanes.passes(page) {
 		return d.lanes.deliver(page)
 	}
+	defer d.lanes.passed()
 	on := d.keeper.deliver(page)
 	for d.ending().none() { // or it has ended since the page was asked for: another owner may have begun
 		b := d.batch(page, on)

@@ -32,21 +32,27 @@ type dispatcher struct {
 	over     chan struct{} // closed when no call is in hand, and none will be
 	watching func()        // ends the watch on the breaker
 
-	mu      sync.Mutex
-	running bool
-	closed  bool // no new batch is taken
-	stuck   bool
-	storing bool      // a goroutine writes the lease
-	dirty   bool      // there is more to write than when it began
-	fresh   bool      // more is done than was written
-	stored  time.Time // when it did so last
-	lanes   *lanes.Lanes[Change, *lanePage]
-	pages   []*lanes.Page[Change, *lanePage] // that are not confirmed, in their order
-	pending doneNote                         // what the last owner has noted
-	here    string                           // the partition, and its range, that LSNs count in; empty before that is known
-	suspect suspicion                        // in the handler now
-	marked  bool                             // the lease may name a suspect
-	held    map[PartitionKey]bool
+	mu       sync.Mutex
+	running  bool
+	whole    bool // a page is in the handler as a whole, past the lanes
+	closed   bool // no new batch is taken
+	stuck    bool
+	storing  bool      // a goroutine writes the lease
+	dirty    bool      // there is more to write than when it began
+	fresh    bool      // more is done than was written
+	stored   time.Time // when it did so last
+	lanes    *lanes.Lanes[Change, *lanePage]
+	pages    []*lanes.Page[Change, *lanePage] // that are not confirmed, in their order
+	pending  doneNote                         // what the last owner has noted
+	here     string                           // the partition, and its range, that LSNs count in; empty before that is known
+	suspect  suspicion                        // in the handler now
+	marked   bool                             // the lease may name a suspect
+	held     map[PartitionKey]bool
+	parked   int                         // letters so far
+	serving  map[string]bool             // requests, by their tokens
+	redriven map[*laneBatch]chan<- error // where those wait who want to know how it came out
+
+	calls sync.WaitGroup // of the handler, of the dead letters, and requests
 }
 
 // lanePage is the page that changes in the lanes came from.
@@ -76,6 +82,7 @@ func newDispatcher(t *tenure, k *keeper, d *delegate) *dispatcher {
 	return &dispatcher{
 		tenure: t, keeper: k, delegate: d, news: make(chan struct{}, 1), space: make(chan struct{}, 1), over: make(chan struct{}),
 		lanes: lanes.New[Change, *lanePage](rules, t.r.breaker), held: map[PartitionKey]bool{},
+		serving: map[string]bool{}, redriven: map[*laneBatch]chan<- error{},
 	}
 }
 
@@ -101,8 +108,9 @@ func (d *dispatcher) deliver(page Page) ending {
 	return d.await(d.hasRoom)
 }
 
-// isSimple reports whether a page may go to the handler as a whole.
-func (d *dispatcher) isSimple(page Page) bool {
+// passes reports whether a page may go to the handler as a whole, past the lanes. Then nothing
+// else does until passed.
+func (d *dispatcher) passes(page Page) bool {
 	o := d.r.opts
 	if o.Concurrency > 1 || o.MaxWait > 0 || o.hasPolicy() && d.keeper.soFar().Failures > 0 {
 		return false
@@ -116,13 +124,22 @@ func (d *dispatcher) isSimple(page Page) bool {
 	if d.lanes.Restored() > 0 && d.lanes.Restored() < page.Changes[0].LSN {
 		d.lanes.Restore(0, nil)
 	}
-	return d.lanes.Restored() == 0 && len(d.held) == 0 && (o.MaxBytes == 0 || size <= o.MaxBytes)
+	d.whole = d.lanes.Restored() == 0 && d.lanes.Items() == 0 && len(d.held) == 0 && (o.MaxBytes == 0 || size <= o.MaxBytes)
+	return d.whole
+}
+
+func (d *dispatcher) passed() {
+	d.mu.Lock()
+	d.whole = false
+	d.mu.Unlock()
+	notify(d.news)
 }
 
 // unravel puts a page into the lanes on which the handler has just failed as a whole, and
 // waits until all of it is done.
 func (d *dispatcher) unravel(page Page, on *delivery, err error, late bool) ending {
 	d.mu.Lock()
+	d.whole = false
 	d.put(page, on, d.keeper.soFar().Failures)
 	b, _ := d.lanes.Next(time.Now())
 	changes := b.Changes
@@ -190,24 +207,23 @@ func (d *dispatcher) finish() (stuck bool) {
 		<-d.over
 		d.watching()
 	}
+	d.calls.Wait()
 	return d.stuck
 }
 
 // dispatch takes batches from the lanes until the work ends.
 func (d *dispatcher) dispatch() {
-	var calls sync.WaitGroup
 	defer close(d.over)
-	defer calls.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		b, wait := d.next()
 		switch {
 		case b != nil && b.Park:
-			calls.Go(func() { d.park(b) })
+			d.calls.Go(func() { d.park(b) })
 			continue
 		case b != nil:
-			calls.Go(func() { d.call(b) })
+			d.calls.Go(func() { d.call(b) })
 			continue
 		}
 		if failed, outage := d.r.breaker.Opened(); outage {
@@ -251,7 +267,7 @@ func (d *dispatcher) isClosed() bool {
 func (d *dispatcher) next() (b *laneBatch, wait time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed || !d.ending().none() {
+	if d.closed || d.whole || !d.ending().none() {
 		return nil, lanes.Never
 	}
 	return d.lanes.Next(time.Now())
@@ -323,6 +339,10 @@ func (d *dispatcher) settle(b *laneBatch, how outcome, err error, took time.Dura
 	d.mu.Lock()
 	if d.suspect.of == b {
 		d.suspect = suspicion{}
+	}
+	if wanted := d.redriven[b]; wanted != nil && (failed || how == hasSucceeded) {
+		wanted <- err
+		delete(d.redriven, b)
 	}
 	switch {
 	case how == hasSucceeded:

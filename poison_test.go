@@ -485,3 +485,105 @@ func TestAHeldKeyIsParkedBehindItsFirst(t *testing.T) {
 		})
 	}
 }
+
+// What is parked can be handled again, in order with its key: the owner of its range does it, whoever asks.
+func TestLettersAreRedriven(t *testing.T) {
+	for _, concurrency := range []int{1, 8} {
+		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
+			inWorld(t, 2, func(t *testing.T, w *world) {
+				var mu sync.Mutex
+				mended := false
+				box := &letterBox{}
+				h := &tally{}
+				redriven := 0
+				h.before = func(_ context.Context, b *changefeed.Batch) error {
+					mu.Lock()
+					defer mu.Unlock()
+					if b.Redriven {
+						redriven++
+					}
+					if !mended && slices.ContainsFunc(b.Changes, func(c changefeed.Change) bool { return c.ID == "bad" }) {
+						return errHandler
+					}
+					return nil
+				}
+				o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: concurrency}
+				a, b := w.run("a", h, o), w.run("b", h, o)
+				w.many(40, 10)
+				oslo := changefeed.Key("oslo")
+				lsn := w.put("oslo", "bad", 1)
+				w.put("oslo", "next", 2)
+				time.Sleep(time.Minute)
+				w.put("oslo", "later", 3)
+				time.Sleep(time.Minute)
+				id := fmt.Sprintf("%d.0", lsn)
+				if err := changefeed.Redrive(t.Context(), w.orders, w.leases, oslo, id); err != nil {
+					t.Fatal(err)
+				}
+				if l := box.all(); box.names() != "bad failed, next held, later held" || l[0].Attempts < 3 {
+					t.Errorf("after a retry that fails: %s, %+v", box.names(), l[0])
+				}
+				mu.Lock()
+				mended = true
+				mu.Unlock()
+				if err := changefeed.Redrive(t.Context(), w.orders, w.leases, oslo, id); err != nil {
+					t.Fatal(err)
+				}
+				w.put("oslo", "free", 4)
+				time.Sleep(time.Minute)
+				a.stop(t)
+				b.stop(t)
+				if items, again := h.items(); items != 44 || again != 0 || box.names() != "" || w.pending() != 0 || redriven != 4 {
+					t.Errorf("%d items, %d again, letters %q, %d pending, %d redriven", items, again, box.names(), w.pending(), redriven)
+				}
+				h.perKey(t)
+				if n := len(w.records(changefeed.KindRequest)); n != 0 {
+					t.Errorf("%d requests are left", n)
+				}
+			})
+		})
+	}
+}
+
+// A held key can go on without the change that has failed.
+func TestAHeldKeyIsReleasedWithoutItsFirst(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		box := &letterBox{}
+		h := failsOn(onID("bad"))
+		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		p := w.run("a", h, o)
+		for i, id := range []string{"bad", "next", "later"} {
+			w.put("oslo", id, i)
+		}
+		time.Sleep(time.Minute)
+		if err := changefeed.Release(t.Context(), w.orders, w.leases, changefeed.Key("oslo")); err != nil {
+			t.Fatal(err)
+		}
+		w.put("oslo", "free", 4)
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if items, again := h.items(); items != 3 || again != 0 || box.names() != "bad failed" || w.pending() != 0 {
+			t.Errorf("%d items, %d again, letters %q, %d pending", items, again, box.names(), w.pending())
+		}
+		h.perKey(t)
+	})
+}
+
+// A request that nobody serves says so, and stays.
+func TestARequestThatNobodyServesStays(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.put("oslo", "one", 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := changefeed.Release(ctx, w.orders, w.leases, changefeed.Key("oslo"))
+		if !errors.Is(err, context.DeadlineExceeded) || len(w.records(changefeed.KindRequest)) != 1 {
+			t.Errorf("%v, %d requests", err, len(w.records(changefeed.KindRequest)))
+		}
+		p := w.run("a", &tally{}, changefeed.Options{MaxAttempts: 1, DeadLetters: &letterBox{}})
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if n := len(w.records(changefeed.KindRequest)); n != 0 {
+			t.Errorf("%d requests are left", n)
+		}
+	})
+}

@@ -97,6 +97,7 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 	done.Taken = b.acquire(ctx, append(s.pick(s.plan.Take), b.handedOver(s.leases)...))
 	done.Stolen = b.acquire(ctx, s.pick(s.plan.Steal))
 	done.Given = b.giveAway(s)
+	b.serveRequests()
 	b.last.set(done)
 	b.hooks.Round(done)
 	return s.plan.Expected > 0

@@ -520,6 +520,12 @@ func (l *Lanes[C, P]) Free(key string) {
 	}
 }
 
+// IsParking reports whether a change of a key is in hand or about to be parked.
+func (l *Lanes[C, P]) IsParking(key string) bool {
+	at := l.lanes[key]
+	return at != nil && slices.ContainsFunc(at.batches, func(b *Batch[C, P]) bool { return b.Park })
+}
+
 // own gives a key a lane of its own, and moves there what waits of it in the shared one. The caller advances it, when it
 // has added more.
 func (l *Lanes[C, P]) own(key string) *lane[C, P] {
