@@ -65,6 +65,6 @@ func (w *world) startNet() {
 func (n *netHost) handle(ctx context.Context, token string, of changefeed.Range, changes []changefeed.Change) error {
 	c := n.world.ledger.handOverTo(ctx, n, token, of, changes)
 	err := pause.For(ctx, time.Duration(1+len(changes))*5*time.Millisecond)
-	n.world.ledger.end(c, err == nil)
+	n.world.ledger.end(c, err == nil, c.changes)
 	return err
 }

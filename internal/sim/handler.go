@@ -22,17 +22,20 @@ func (i *instance) Handle(ctx context.Context, b *changefeed.Batch) error {
 	// A panic is a failure too, so the call ends in any case, and as done only at the last line.
 	c := i.world.ledger.handOver(ctx, i, b)
 	ok := false
-	defer func() { i.world.ledger.end(c, ok) }()
+	var done []changefeed.Change
+	defer func() { i.world.ledger.end(c, ok, done) }()
 	i.link.thaw(ctx)
 	i.pass(point{"handle", before}, b.Range)
 	d := i.world.dice()
-	err := i.handle(ctx, d)
+	said, err := i.attempt(ctx, d, b)
 	i.link.thaw(ctx)
 	i.pass(point{"handle", after}, b.Range)
 	if err == nil && i.opts.Manual {
-		err = i.mark(ctx, d, b, c)
+		if err = i.mark(ctx, d, b, c); err != nil {
+			said = nil
+		}
 	}
-	ok = err == nil
+	ok, done = err == nil, said
 	return err
 }
 

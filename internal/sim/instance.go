@@ -78,6 +78,12 @@ func (w *world) options(i *instance) changefeed.Options {
 			Error:    func(err *changefeed.Error) { w.ledger.note("%s: %v", i, err) },
 		},
 	}
+	if w.weather.lanes {
+		o.Concurrency, o.MaxAttempts, o.HoldKeys = w.weather.at, w.weather.attempts, w.weather.hold
+		if o.MaxAttempts > 0 {
+			o.DeadLetters = letters{i.link, w.box, w.ledger}
+		}
+	}
 	// Drawn in any case, so that a seed goes on with the same draws whether it is manual or not.
 	if every := w.rng.IntN(2) * w.rng.IntN(30); !o.Manual {
 		o.CheckpointItems = every

@@ -30,6 +30,13 @@ type ledger struct {
 	calls   map[*call]bool
 	model   model
 	broken  []string // promises that did not hold
+
+	// In worlds with lanes:
+	lanes  bool
+	failed map[version]bool                 // a handler has failed on a batch with it
+	holds  map[changefeed.PartitionKey]bool // there was a letter of it
+	freed  map[changefeed.PartitionKey]bool // an operator has asked for it to go on
+
 	trace   []event
 
 	written, delivered, again int
@@ -70,6 +77,7 @@ type call struct {
 func newLedger(mode changefeed.Mode, hash epk.Kind) *ledger {
 	return &ledger{
 		mode: mode, hash: hash, items: map[changefeed.PartitionKey]map[string][]version{},
+		failed: map[version]bool{}, holds: map[changefeed.PartitionKey]bool{}, freed: map[changefeed.PartitionKey]bool{},
 		open: map[version]entry{}, handled: map[version]bool{}, calls: map[*call]bool{}, model: newModel(),
 	}
 }
@@ -211,7 +219,7 @@ func (g *ledger) mayMeet(comer, holder *call) bool {
 func versionOf(c changefeed.Change) version { return version{c.PartitionKey, c.ID, c.LSN} }
 
 // end records that a call has returned and, with success, its changes as handled.
-func (g *ledger) end(c *call, ok bool) {
+func (g *ledger) end(c *call, ok bool, done []changefeed.Change) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.calls, c)
@@ -221,10 +229,15 @@ func (g *ledger) end(c *call, ok bool) {
 	}
 	c.tenure.returned(c, ok)
 	if !ok {
-		return
+		for _, change := range c.changes {
+			g.failed[versionOf(change)] = true
+		}
 	}
-	for _, change := range c.changes {
+	for _, change := range done {
 		v := versionOf(change)
+		if g.lanes {
+			c.tenure.passed[v] = true
+		}
 		g.delivered++
 		if g.handled[v] {
 			g.again++

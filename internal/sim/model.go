@@ -159,6 +159,11 @@ func (g *ledger) handed(c *call, by *instance, b *changefeed.Batch) {
 		g.breach("%s got a batch of %s, which it has not acquired", by, b.LeaseToken)
 		return
 	}
+	if g.lanes {
+		c.tenure, t.turn = t, time.Now()
+		g.blocked(by, b)
+		return
+	}
 	first, last := b.Changes[0].LSN, b.Changes[len(b.Changes)-1].LSN
 	for _, p := range g.model.pages[reading{by, b.Range}] {
 		if p.first == first && p.last == last && p.n == len(b.Changes) {
@@ -240,6 +245,16 @@ func (g *ledger) asks(c *call) {
 	defer g.mu.Unlock()
 	t := c.tenure
 	t.pass(c)
+	if g.lanes { // of each key what comes before it
+		for v := range t.passed {
+			for _, change := range c.changes {
+				if (v.key == change.PartitionKey || c.by.(*instance).opts.Concurrency == 1) && v.lsn <= change.LSN {
+					t.asked[v] = true
+				}
+			}
+		}
+		return
+	}
 	t.reached[c.page.next] = true
 	t.rest()
 	for v := range t.passed {
@@ -253,6 +268,9 @@ func (g *ledger) asks(c *call) {
 func (g *ledger) saved(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.lanes {
+		return // others before it may be open, and then its position does not move
+	}
 	for _, change := range c.changes {
 		if v := versionOf(change); g.isOpen(v) {
 			g.breach("checkpoint of %s by %s after LSN %d has succeeded, and was not stored", c.token, c.by, v.lsn)

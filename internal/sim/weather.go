@@ -20,6 +20,12 @@ type weather struct {
 	foreign  bool // .NET hosts are in the unit
 	removal  removal
 	ambushes []ambush
+
+	// In worlds with lanes:
+	lanes    bool
+	at       int  // Options.Concurrency
+	attempts int  // Options.MaxAttempts; 0 is no policy
+	hold     bool // Options.HoldKeys
 }
 
 // removal is which documents of the unit an operator deletes.
@@ -54,6 +60,12 @@ func newWeather(seed uint64) weather {
 	}
 	for range rng.IntN(6) {
 		y.ambushes = append(y.ambushes, newAmbush(rng))
+	}
+	if y.lanes = !y.foreign && one(3); y.lanes {
+		y.at = 1 + rng.IntN(2)*rng.IntN(8)
+		if !y.manual {
+			y.attempts, y.hold = 2+rng.IntN(4), one(2)
+		}
 	}
 	return y
 }

@@ -2,6 +2,8 @@ package sim
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
 
@@ -138,6 +140,8 @@ func (g *ledger) moved(by *instance, was, record changefeed.Record) {
 		g.breach("position of %s moved back from %v to %v by %q", record.Token, was.Position, record.Position, record.Owner)
 	case was.Position.Token == "":
 		return // it begins
+	case g.lanes:
+		return // pages are not followed
 	case record.Position.Start.String() != was.Position.Start.String():
 		g.breach("start of %s changed from %v to %v", record.Token, was.Position.Start, record.Position.Start)
 	case at != was.Position.Token && !t.reached[at] && !g.muddled.Load():
@@ -154,14 +158,27 @@ func (g *ledger) moved(by *instance, was, record changefeed.Record) {
 // is reported once, so what was passed counts as done from then on.
 func (g *ledger) passesNothing(t *tenure, record changefeed.Record) {
 	at := lsnOf(record.Position.Token)
+	note := noteOf(record)
 	for v, e := range g.open {
-		if v.lsn <= at && record.Range.Holds(e.epk) {
+		passed := v.lsn <= at || v.lsn <= note.Through && !slices.Contains(note.Open, v.lsn)
+		if passed && record.Range.Holds(e.epk) {
 			if t == nil || !t.asked[v] {
-				g.breach("position of %s is %v, which passes %s %s LSN %d", record.Token, record.Position, v.key, v.id, v.lsn)
+				g.breach("position of %s is %v, and done after it %+v, which passes %s %s LSN %d", record.Token, record.Position, note, v.key, v.id, v.lsn)
 			}
 			g.done(v)
 		}
 	}
+}
+
+// doneNote is what a lease says is done after its position.
+type doneNote struct {
+	Through int64
+	Open    []int64
+}
+
+func noteOf(record changefeed.Record) (n doneNote) {
+	_ = json.Unmarshal([]byte(record.Properties["changefeed.done"]), &n) // there may be none
+	return n
 }
 
 // begin notes that the unit has begun: there is a lease for each range.

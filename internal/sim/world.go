@@ -68,6 +68,7 @@ type world struct {
 	clock   steps // of the lease container
 	ledger  *ledger
 	history history
+	box     *box
 	net     *netHost // of the chaos goroutine
 
 	processes, tasks sync.WaitGroup
@@ -137,7 +138,7 @@ func newWorld(ctx context.Context, seed uint64, bug Bug) (*world, error) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	w := &world{
 		ctx: ctx, rng: rng, bug: bug, weather: newWeather(seed), push: rng.IntN(2) == 0, keys: 3 + rng.IntN(20),
-		ready: make(chan struct{}), quiet: make(chan struct{}), diceSeed: rand.New(rand.NewPCG(seed, 2)),
+		box: &box{letters: map[string]changefeed.DeadLetter{}}, ready: make(chan struct{}), quiet: make(chan struct{}), diceSeed: rand.New(rand.NewPCG(seed, 2)),
 	}
 	w.drawUnit()
 	var err error
@@ -153,6 +154,7 @@ func newWorld(ctx context.Context, seed uint64, bug Bug) (*world, error) {
 		spec.HashVersion, w.cities, hash = 1, strings.Repeat(" upon Thames", 8), epk.HashV1
 	}
 	w.ledger = newLedger(w.mode, hash)
+	w.ledger.lanes = w.weather.lanes
 	w.ledger.note("seed %d: %+v, push %v, start %v", seed, w.weather, w.push, w.start0)
 	if w.orders, err = w.db.CreateContainer(ctx, spec); err != nil {
 		return nil, err

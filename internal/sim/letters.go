@@ -1,0 +1,223 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/pause"
+)
+
+// Worlds with lanes: changes of different keys are handled in parallel, those that fail are
+// parked, and an operator has them handled again. There the model of whole pages, in one
+// order, does not hold; what is done, what is parked and the order of each key are checked
+// change by change.
+
+// isPoison reports whether handlers fail on a version each time, until the faults end.
+func isPoison(v version) bool {
+	h := fnv.New64a()
+	fmt.Fprint(h, v.key, v.id, v.lsn)
+	return h.Sum64()%23 == 0
+}
+
+// attempt fails on some changes of a batch in one of the ways that a handler may, and says
+// which of them are done. In calm weather all are.
+func (i *instance) attempt(ctx context.Context, d *rand.Rand, b *changefeed.Batch) (done []changefeed.Change, err error) {
+	if err := i.handle(ctx, d); err != nil {
+		return nil, err
+	}
+	if i.world.isCalm() || i.opts.MaxAttempts == 0 {
+		return b.Changes, nil
+	}
+	bad := map[int]error{}
+	first := len(b.Changes)
+	for n, c := range b.Changes {
+		if isPoison(versionOf(c)) {
+			bad[n], first = errHandler, min(first, n)
+			if d.IntN(4) == 0 {
+				bad[n] = changefeed.Poison(errHandler)
+			}
+		}
+	}
+	if len(bad) == 0 {
+		return b.Changes, nil
+	}
+	switch d.IntN(5) {
+	case 0: // no more words
+		return nil, errHandler
+	case 1: // nonsense
+		return nil, &changefeed.Failure{Done: 77, Items: map[int]error{-1: errHandler}, Err: errHandler}
+	case 2:
+		if first == 0 {
+			return nil, errHandler
+		}
+		return b.Changes[:first], &changefeed.Failure{Done: first, Err: errHandler, After: time.Second}
+	}
+	for n, c := range b.Changes {
+		if bad[n] == nil {
+			done = append(done, c)
+		}
+	}
+	return done, &changefeed.Failure{Items: bad, Err: errHandler}
+}
+
+// box is where all processes park changes, as it is behind a link.
+type box struct {
+	mu      sync.Mutex
+	letters map[string]changefeed.DeadLetter // by key and id
+}
+
+// letters is the box as a process has it, or the operator without a link.
+type letters struct {
+	*link
+	box *box
+	g   *ledger
+}
+
+func nameOf(key changefeed.PartitionKey, id string) string { return string(key) + " " + id }
+
+// Put is about the keys of its change: a letter can be kept though its sender has no answer.
+func (s letters) Put(ctx context.Context, l changefeed.DeadLetter) error {
+	_, err := carry(ctx, s.link, parcel{call: "park", of: l.Range, fate: s.fate()}, func(context.Context) (struct{}, error) {
+		s.box.mu.Lock()
+		s.box.letters[nameOf(l.Change.PartitionKey, l.ID)] = l
+		s.box.mu.Unlock()
+		s.g.parked(s.by, l)
+		return struct{}{}, nil
+	})
+	return err
+}
+
+func (s letters) Remove(ctx context.Context, key changefeed.PartitionKey, id string) error {
+	_, err := carry(ctx, s.link, parcel{call: "unpark", of: changefeed.FullRange(), fate: s.fate()}, func(context.Context) (struct{}, error) {
+		s.box.mu.Lock()
+		defer s.box.mu.Unlock()
+		delete(s.box.letters, nameOf(key, id))
+		return struct{}{}, nil
+	})
+	return err
+}
+
+func (s letters) Letters(ctx context.Context, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
+	return func(yield func(changefeed.DeadLetter, error) bool) {
+		found, err := carry(ctx, s.link, parcel{call: "letters", of: changefeed.FullRange(), fate: s.fate()}, func(context.Context) ([]changefeed.DeadLetter, error) {
+			return s.box.of(key), nil
+		})
+		if err != nil {
+			yield(changefeed.DeadLetter{}, err)
+			return
+		}
+		for _, l := range found {
+			if !yield(l, nil) {
+				return
+			}
+		}
+	}
+}
+
+// of lists the letters of a key, or all, in their order.
+func (b *box) of(key changefeed.PartitionKey) (found []changefeed.DeadLetter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, l := range b.letters {
+		if key == "" || l.Change.PartitionKey == key {
+			found = append(found, l)
+		}
+	}
+	slices.SortFunc(found, func(a, o changefeed.DeadLetter) int {
+		if byKey := strings.Compare(string(a.Change.PartitionKey), string(o.Change.PartitionKey)); byKey != 0 {
+			return byKey
+		}
+		if a.Change.LSN != o.Change.LSN {
+			return int(a.Change.LSN - o.Change.LSN)
+		}
+		return a.Index - o.Index
+	})
+	return found
+}
+
+// parked notes that a change is among the dead letters: it is over, if it was one that
+// handlers have failed on or if its key is held.
+func (g *ledger) parked(by *instance, l changefeed.DeadLetter) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	v := versionOf(l.Change)
+	g.tell("%s parks %s %s LSN %d: %s after %d attempts: %s", by, v.key, v.id, v.lsn, l.Disposition, l.Attempts, l.Cause)
+	if l.Disposition == changefeed.DispositionHeld {
+		if !g.holds[v.key] {
+			g.breach("%s is held without an earlier letter of %s", v.id, v.key)
+		}
+	} else if !g.failed[v] && l.Disposition != changefeed.DispositionCrashed {
+		g.breach("%s %s LSN %d is parked, and no handler has failed on it", v.key, v.id, v.lsn)
+	}
+	g.holds[v.key] = true
+	delete(g.open, v)
+}
+
+// blocked checks that a process that has noted in its lease that it holds a key hands nothing
+// of it over, before somebody has asked for that.
+func (g *ledger) blocked(by *instance, b *changefeed.Batch) {
+	stored := g.model.leases[b.LeaseToken]
+	if stored.by != by || b.Redriven {
+		return
+	}
+	for _, c := range b.Changes {
+		if strings.Contains(stored.Properties["changefeed.held"], fmt.Sprintf("%q", c.PartitionKey)) && !g.freed[c.PartitionKey] {
+			g.breach("%s hands over LSN %d of %s, which it holds: %s", by, c.LSN, c.PartitionKey, stored.Properties["changefeed.held"])
+		}
+	}
+}
+
+// redrive has some letters handled again, or keys released.
+func (w *world) redrive() {
+	found := w.box.of("")
+	if len(found) == 0 || !w.isReady() {
+		return
+	}
+	l := found[w.rng.IntN(len(found))]
+	release := w.rng.IntN(2) == 0
+	w.tasks.Go(func() { _ = w.ask(l, release) })
+}
+
+// ask asks for a letter to be handled again, or for its key to be released.
+func (w *world) ask(l changefeed.DeadLetter, release bool) error {
+	ctx, cancel := context.WithTimeout(w.ctx, 3*time.Minute)
+	defer cancel()
+	key := l.Change.PartitionKey
+	w.ledger.mu.Lock()
+	w.ledger.freed[key] = true
+	w.ledger.mu.Unlock()
+	w.ledger.note("an operator asks for %s %s, release %v", key, l.ID, release)
+	var err error
+	if release {
+		err = changefeed.Release(ctx, w.orders, w.unit, key)
+	} else {
+		err = changefeed.Redrive(ctx, w.orders, w.unit, key, l.ID)
+	}
+	w.ledger.note("the operator's answer for %s %s: %v", key, l.ID, err)
+	return err
+}
+
+// emptyBox has every letter handled again in calm weather, when no handler fails.
+func (w *world) emptyBox() {
+	for range 5 {
+		for _, l := range w.box.of("") {
+			if err := w.ask(l, l.Disposition == changefeed.DispositionHeld); err != nil && !errors.Is(err, context.Canceled) {
+				w.ledger.fail("letter %s %s: %v", l.Change.PartitionKey, l.ID, err)
+				return
+			}
+		}
+		_ = pause.For(w.ctx, time.Second)
+	}
+	for _, l := range w.box.of("") {
+		w.ledger.fail("letter %s %s (%s) is left", l.Change.PartitionKey, l.ID, l.Disposition)
+	}
+}
