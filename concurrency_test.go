@@ -225,3 +225,122 @@ func TestNothingIsLostInParallel(t *testing.T) {
 		})
 	}
 }
+
+// By hand and in parallel: the lease says what was checkpointed and no more, also after a crash, and through a split.
+func TestManualCheckpointsInParallel(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.many(300, 30)
+		unmarked := changefeed.Key("city-7")
+		h := &tally{}
+		handler := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+			if err := h.Handle(ctx, b); err != nil {
+				return err
+			}
+			if b.Changes[0].PartitionKey == unmarked {
+				return nil // handled, and not checkpointed
+			}
+			return b.Checkpoint(ctx)
+		})
+		o := changefeed.Options{Start: changefeed.FromBeginning(), Manual: true, Concurrency: 8, MaxItems: 50}
+		p := w.run("a", handler, o)
+		time.Sleep(time.Minute)
+		if items, again := h.items(); items != 300 || again != 0 || w.pending() == 0 {
+			t.Errorf("%d items, %d again, %d pending", items, again, w.pending())
+		}
+		w.split(0)
+		time.Sleep(time.Minute)
+		p.kill(t)
+		unmarked = ""
+		p = w.run("b", handler, o)
+		time.Sleep(5 * time.Minute)
+		p.stop(t)
+		if items, again := h.items(); items != 300 || again < 10 || again > 20 || w.pending() != 0 {
+			t.Errorf("%d items, %d again, %d pending; want those of one key again", items, again, w.pending())
+		}
+		for name, lsns := range h.seen {
+			if len(lsns) > 1 && name[:11] != `["city-7"]i` {
+				t.Errorf("%s came %d times", name, len(lsns))
+			}
+		}
+	})
+}
+
+// Batches have the shape that was asked for: at most so many changes and bytes, and not fewer
+// than there are if one waits.
+func TestBatchesHaveTheirShape(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.many(100, 5)
+		size := func(c changefeed.Change) int { return len(c.Body) + 256 }
+		var sizes []int
+		most := 0
+		h := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+			sum := 0
+			for _, c := range b.Changes {
+				sum += size(c)
+			}
+			sizes, most = append(sizes, len(b.Changes)), max(most, sum)
+			return nil
+		})
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxBytes: 5000})
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if most > 5000 || most < 4000 || len(sizes) > 20 || w.pending() != 0 {
+			t.Errorf("batches of %v changes, up to %d bytes, %d pending", sizes, most, w.pending())
+		}
+		sizes = nil
+		p = w.run("b", h, changefeed.Options{MaxItems: 10, MaxWait: 30 * time.Second})
+		time.Sleep(time.Minute)
+		for i := range 25 {
+			w.put("oslo", fmt.Sprint(i), i)
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if fmt.Sprint(sizes) != "[10 10 5]" || w.pending() != 0 {
+			t.Errorf("batches of %v changes, %d pending", sizes, w.pending())
+		}
+	})
+}
+
+// What the filter refuses is not handed over, and the position moves past it.
+func TestFilteredChangesArePassed(t *testing.T) {
+	for _, concurrency := range []int{1, 4} {
+		inWorld(t, 1, func(t *testing.T, w *world) {
+			w.many(90, 9)
+			h := &tally{}
+			p := w.run("a", h, changefeed.Options{
+				Start: changefeed.FromBeginning(), Concurrency: concurrency,
+				Filter: func(c *changefeed.Change) bool { return c.PartitionKey == changefeed.Key("city-3") },
+			})
+			time.Sleep(time.Minute)
+			w.put("city-4", "last", 1)
+			time.Sleep(time.Minute)
+			p.stop(t)
+			if items, again := h.items(); items != 10 || again != 0 || w.pending() != 0 {
+				t.Errorf("%d items, %d again, %d pending", items, again, w.pending())
+			}
+		})
+	}
+}
+
+// An instance takes no more leases than it may, also from one that leaves, and leases without
+// an owner are reported.
+func TestAnInstanceTakesNoMoreLeasesThanItMay(t *testing.T) {
+	inWorld(t, 10, func(t *testing.T, w *world) {
+		small := w.run("small", &tally{}, changefeed.Options{MaxLeases: 3})
+		large := w.run("large", &tally{}, changefeed.Options{})
+		time.Sleep(2 * time.Minute)
+		if got := fmt.Sprint(w.owners()); got != "map[large:7 small:3]" {
+			t.Errorf("owners %s", got)
+		}
+		large.stop(t)
+		time.Sleep(5 * time.Minute)
+		if got := fmt.Sprint(w.owners()); got != "map[:7 small:3]" {
+			t.Errorf("owners %s", got)
+		}
+		if err := small.errs.find(changefeed.ErrNoOwner); err == nil {
+			t.Error("nobody has said that leases have no owner")
+		}
+		small.stop(t)
+	})
+}

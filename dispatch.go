@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -32,25 +31,26 @@ type dispatcher struct {
 	over     chan struct{} // closed when no call is in hand, and none will be
 	watching func()        // ends the watch on the breaker
 
-	mu       sync.Mutex
-	running  bool
-	whole    bool // a page is in the handler as a whole, past the lanes
-	closed   bool // no new batch is taken
-	stuck    bool
-	storing  bool      // a goroutine writes the lease
-	dirty    bool      // there is more to write than when it began
-	fresh    bool      // more is done than was written
-	stored   time.Time // when it did so last
-	lanes    *lanes.Lanes[Change, *lanePage]
-	pages    []*lanes.Page[Change, *lanePage] // that are not confirmed, in their order
-	pending  doneNote                         // what the last owner has noted
-	here     string                           // the partition, and its range, that LSNs count in; empty before that is known
-	suspect  suspicion                        // in the handler now
-	marked   bool                             // the lease may name a suspect
-	held     map[PartitionKey]bool
-	parked   int                         // letters so far
-	serving  map[string]bool             // requests, by their tokens
-	redriven map[*laneBatch]chan<- error // where those wait who want to know how it came out
+	mu          sync.Mutex
+	running     bool
+	whole       bool // a page is in the handler as a whole, past the lanes
+	closed      bool // no new batch is taken
+	stuck       bool
+	storing     bool      // a goroutine writes the lease
+	dirty       bool      // there is more to write than when it began
+	fresh       bool      // more is done than was written
+	stored      time.Time // when it did so last
+	unconfirmed *delivery // a checkpoint that nobody waits for
+	lanes       *lanes.Lanes[Change, *lanePage]
+	pages       []*lanes.Page[Change, *lanePage] // that are not confirmed, in their order
+	pending     doneNote                         // what the last owner has noted
+	here        string                           // the partition, and its range, that LSNs count in; empty before that is known
+	suspect     suspicion                        // in the handler now
+	marked      bool                             // the lease may name a suspect
+	held        map[PartitionKey]bool
+	parked      int                         // letters so far
+	serving     map[string]bool             // requests, by their tokens
+	redriven    map[*laneBatch]chan<- error // where those wait who want to know how it came out
 
 	calls sync.WaitGroup // of the handler, of the dead letters, and requests
 }
@@ -403,7 +403,11 @@ func (d *dispatcher) turn(pages ...*lanes.Page[Change, *lanePage]) {
 			due = due || progress.Due(time.Now())
 		})
 	}
-	d.pages = slices.DeleteFunc(d.pages, func(p *lanes.Page[Change, *lanePage]) bool { return p.Of.finished && p.Confirmed() && !d.r.opts.Manual })
+	if last := d.confirmed(); last != nil && d.r.opts.Manual { // by another owner, or by nobody because nothing was left to handle
+		d.keeper.move(func(progress *leaseProgress) { progress.Checkpoint(last.Of.on) })
+		d.unconfirmed = last.Of.on
+		due = true
+	}
 	d.fresh = d.fresh || !d.r.opts.Manual
 	if due {
 		d.save()
@@ -431,32 +435,41 @@ func (d *dispatcher) save() {
 	}
 	d.storing = true
 	d.r.work.Go(func() {
-		for d.saving() && d.keeper.store(d.untilDrained) == nil {
+		for on, more := d.saving(); more && d.keeper.store(d.untilDrained) == nil; on, more = d.saving() {
+			if on != nil {
+				d.keeper.move(func(p *leaseProgress) { p.Confirm(on) })
+			}
 		}
 	})
 }
 
-// saving reports whether there is something to write.
-func (d *dispatcher) saving() bool {
+// saving reports whether there is something to write, and what is confirmed by that.
+func (d *dispatcher) saving() (on *delivery, more bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	on, d.unconfirmed = d.unconfirmed, nil
 	d.storing, d.dirty, d.fresh, d.stored = d.dirty, false, d.fresh && !d.dirty, time.Now()
-	return d.storing
+	return on, d.storing
 }
 
 // checkpoint is [Batch.Checkpoint] of a batch that came from the lanes.
 func (d *dispatcher) checkpoint(ctx context.Context, b *laneBatch) error {
 	d.mu.Lock()
 	d.lanes.Confirm(b)
-	var last *lanes.Page[Change, *lanePage]
-	for len(d.pages) > 0 && d.pages[0].Confirmed() {
-		last, d.pages = d.pages[0], d.pages[1:]
-	}
+	last := d.confirmed()
 	d.mu.Unlock()
 	if last == nil { // others before it are not done yet
 		return d.keeper.store(ctx)
 	}
 	return d.keeper.checkpoint(ctx, last.Of.on)
+}
+
+// confirmed takes off the first pages all of whose changes are confirmed, and returns the last of them.
+func (d *dispatcher) confirmed() (last *lanes.Page[Change, *lanePage]) {
+	for len(d.pages) > 0 && d.pages[0].Confirmed() {
+		last, d.pages = d.pages[0], d.pages[1:]
+	}
+	return last
 }
 
 // failureOf is what a handler's error says of a batch of so many changes.

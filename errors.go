@@ -46,6 +46,8 @@ var (
 	// what it says beside its position does not hold any more. What was done after the
 	// position is repeated, and what was held has been handled by the other processor.
 	ErrMoved = errors.New("lease was moved without us")
+	// ErrNoOwner: leases have no owner, because no instance may have more.
+	ErrNoOwner = errors.New("leases that no instance may own")
 	// ErrNotManual: Batch.Checkpoint on a processor that checkpoints by itself.
 	ErrNotManual = errors.New("checkpoint by hand needs Options.Manual")
 	// ErrModeChanged: existing leases were made in the other mode.

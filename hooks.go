@@ -74,6 +74,7 @@ type Round struct {
 	Taken     int  // free, expired or handed over to this instance
 	Given     int  // to others
 	Stolen    int  // from owners that do not answer
+	Unowned   int  // that nobody may have, because all instances have as many as [Options.MaxLeases]
 	Listed    bool // all records were listed; else the view was followed
 }
 

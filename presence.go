@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
+
+// mostProperty of a host's record is how many leases it may have.
+const mostProperty = "changefeed.most"
 
 // presence shows this instance to the others, by a record in the lease store.
 type presence struct {
@@ -38,6 +42,9 @@ func (p *presence) show(ctx context.Context) error {
 	record.Owner, record.Epoch = p.r.me.Instance, p.r.me.Epoch
 	record.Expiration = min(p.r.opts.Renew*5/2, p.r.opts.Expiration)
 	record.TTL = 2 * p.r.opts.Expiration
+	if most := p.r.opts.MaxLeases; most > 0 {
+		record.setProperty(mostProperty, strconv.Itoa(most))
+	}
 	record.Timestamp = timestamp()
 	got, err := p.put(ctx, record)
 	if err == nil {

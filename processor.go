@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"hash/fnv"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -142,10 +143,10 @@ func (r *run) leave() {
 	r.work.Wait()
 }
 
-// Options configure a [Processor]. Only Instance is required.
+// Options configure a [Processor]. The zero value works.
 type Options struct {
-	// Instance names this instance in the leases. Two processes may share a name by
-	// mistake: each is still an owner of its own.
+	// Instance names this instance in the leases; by default after the host and the process.
+	// Two processes may share a name by mistake: each is still an owner of its own.
 	Instance string
 
 	// Start is where the unit begins when it is new; from now if it is not set. A unit
@@ -165,6 +166,10 @@ type Options struct {
 	// MinLeases cuts the physical partitions into finer leases when the unit is
 	// created, so that there are at least so many; 0 is one a partition.
 	MinLeases int
+
+	// MaxLeases is how many leases this instance takes at most; 0 is no limit. Leases that no
+	// instance may take are reported as [ErrNoOwner]. A split may leave more for a while.
+	MaxLeases int
 
 	// Poll is the longest pause between reads of an idle lease, 5 s by default. A
 	// source that is a [Waiter] is not polled, only read once a Renew.
@@ -269,6 +274,7 @@ const maxLeases = 100_000
 
 // withDefaults fills what is zero.
 func (o Options) withDefaults() Options {
+	o.Instance = cmp.Or(o.Instance, hostInstance())
 	o.Poll = cmp.Or(o.Poll, defaultPoll)
 	o.Acquire = cmp.Or(o.Acquire, defaultAcquire)
 	o.Renew = cmp.Or(o.Renew, defaultRenew)
@@ -282,6 +288,15 @@ func (o Options) withDefaults() Options {
 	o.BufferBytes = cmp.Or(o.BufferBytes, defaultBufferBytes)
 	o.Hooks = o.Hooks.withDefaults()
 	return o
+}
+
+// hostInstance names this process on its host.
+func hostInstance() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown-host"
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
 }
 
 // validate checks options after withDefaults.
@@ -332,6 +347,7 @@ func (o Options) validateFeed() error {
 		{"MaxItems", o.MaxItems},
 		{"MaxBytes", o.MaxBytes},
 		{"MinLeases", o.MinLeases},
+		{"MaxLeases", o.MaxLeases},
 		{"CheckpointItems", o.CheckpointItems},
 		{"Concurrency", o.Concurrency},
 		{"BufferItems", o.BufferItems},

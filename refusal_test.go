@@ -21,7 +21,6 @@ func TestNewRefusesOptionsThatMakeNoSense(t *testing.T) {
 			o       changefeed.Options
 			says    []string
 		}{
-			{"Instance", fine, changefeed.Options{}, []string{`""`}},
 			{"Instance", fine, changefeed.Options{Instance: "  "}, []string{`"  "`}},
 			{"handler", nil, changefeed.Options{Instance: "a"}, []string{"nil"}},
 			{"handler", changefeed.HandlerFunc(nil), changefeed.Options{Instance: "a"}, []string{"nil"}},
@@ -31,6 +30,19 @@ func TestNewRefusesOptionsThatMakeNoSense(t *testing.T) {
 			{"Acquire", fine, changefeed.Options{Instance: "a", Acquire: -time.Second}, []string{"-1s"}},
 			{"Expiration", fine, changefeed.Options{Instance: "a", Expiration: -1}, nil},
 			{"Poll", fine, changefeed.Options{Instance: "a", Poll: -1}, nil},
+			{"Concurrency", fine, changefeed.Options{Concurrency: -1}, []string{"-1"}},
+			{"MaxAttempts", fine, changefeed.Options{MaxAttempts: -2}, []string{"-2"}},
+			{"MaxAge", fine, changefeed.Options{MaxAge: -time.Second}, []string{"-1s"}},
+			{"MaxWait", fine, changefeed.Options{MaxWait: -1}, nil},
+			{"MaxWait", fine, changefeed.Options{MaxWait: time.Hour}, []string{"1h0m0s", "10m0s"}},
+			{"MaxBytes", fine, changefeed.Options{MaxBytes: -1}, nil},
+			{"BufferItems", fine, changefeed.Options{BufferItems: -1}, nil},
+			{"BufferBytes", fine, changefeed.Options{BufferBytes: -1}, nil},
+			{"MaxLeases", fine, changefeed.Options{MaxLeases: -1}, nil},
+			{"DeadLetters", fine, changefeed.Options{DeadLetters: &letterBox{}}, []string{"letterBox", "MaxAttempts"}},
+			{"HoldKeys", fine, changefeed.Options{HoldKeys: true, MaxAttempts: 1}, []string{"LetterBox"}},
+			{"Manual", fine, changefeed.Options{Manual: true, MaxAttempts: 1}, []string{"MaxAttempts"}},
+			{"Manual", fine, changefeed.Options{Manual: true, MaxAttempts: 1, DeadLetters: &letterBox{}}, nil},
 			{"Drain", fine, changefeed.Options{Instance: "a", Drain: -1}, nil},
 			{"HandlerTimeout", fine, changefeed.Options{Instance: "a", HandlerTimeout: -1}, nil},
 			{"RetryMin", fine, changefeed.Options{Instance: "a", RetryMin: -1}, nil},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -97,6 +98,11 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 	done.Taken = b.acquire(ctx, append(s.pick(s.plan.Take), b.handedOver(s.leases)...))
 	done.Stolen = b.acquire(ctx, s.pick(s.plan.Steal))
 	done.Given = b.giveAway(s)
+	done.Unowned = s.plan.Unowned
+	if done.Unowned > 0 {
+		b.report(ctx, OriginBalancer, "", fmt.Errorf("%w: %d of %d, because each of %d instances has as many as its Options.MaxLeases allows: start more instances, or allow more",
+			ErrNoOwner, done.Unowned, done.Leases, done.Instances))
+	}
 	b.serveRequests()
 	b.last.set(done)
 	b.hooks.Round(done)
@@ -127,7 +133,8 @@ func (b *balancer) plan(ctx context.Context) (s situation, listed bool, err erro
 type situation struct {
 	leases []Record        // to be worked on, with different ranges
 	alive  []balance.Owner // instances that show presence, this one included
-	plan   balance.Plan    // by the indexes of leases
+	most   map[balance.Owner]int
+	plan   balance.Plan // by the indexes of leases
 }
 
 // pick lists the leases of some indexes.
@@ -149,11 +156,17 @@ func (b *balancer) situation() situation {
 		}
 	}
 	b.planned = b.view.now()
-	s := situation{leases: good, alive: []balance.Owner{b.me}}
+	s := situation{leases: good, alive: []balance.Owner{b.me}, most: map[balance.Owner]int{}}
+	if b.opts.MaxLeases > 0 {
+		s.most[b.me] = b.opts.MaxLeases
+	}
 	for _, host := range b.view.kind(KindHost) {
 		alive := host.Err == nil && host.State == StateLive && b.planned.Sub(host.Updated) <= host.Expiration+clockGrain
 		if alive && host.owner() != b.me {
 			s.alive = append(s.alive, host.owner())
+			if most, err := strconv.Atoi(host.Properties[mostProperty]); err == nil && most > 0 {
+				s.most[host.owner()] = most
+			}
 		}
 	}
 	leases := make([]balance.Lease, len(good))
@@ -164,7 +177,7 @@ func (b *balancer) situation() situation {
 			Free: lease.Free() && !fenced || !lease.Free() && lease.expired(b.planned, b.opts.Expiration),
 		}
 	}
-	s.plan = balance.Compute(b.me, s.alive, leases)
+	s.plan = balance.Compute(b.me, s.alive, s.most, leases)
 	return s
 }
 

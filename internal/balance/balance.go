@@ -4,7 +4,8 @@
 // instances that know the same come to the same plan without a word:
 //
 //   - Quotas: of P leases and W instances each gets P/W, rounded down or up. Those that have
-//     most keep the larger quotas, so that nothing moves without need.
+//     most keep the larger quotas, so that nothing moves without need. What is above an
+//     instance's limit is shared among the others; if all are full, leases stay without an owner.
 //   - Free leases go to instances below their quota, each lease to the one with the highest
 //     rendezvous score, so that no two reach for the same lease.
 //   - An instance above its quota gives the surplus away: only it can, so a planned move is
@@ -48,14 +49,16 @@ type Plan struct {
 	Steal    []int         // from owners that do not give
 	Expected int           // how many leases others should give to this instance
 	Waiting  []int         // leases that somebody should take, or another owner give
+	Unowned  int           // leases that nobody may have, because all instances are full
 }
 
-// Compute makes the plan of me, who is among the instances that are alive.
-func Compute(me Owner, alive []Owner, leases []Lease) Plan {
-	s := newShares(alive, leases)
-	p := Plan{Give: map[int]Owner{}, Waiting: slices.Concat(s.free, s.orphans)}
+// Compute makes the plan of me, who is among the instances that are alive. Most is how many leases
+// an instance may have; one without an entry has no limit.
+func Compute(me Owner, alive []Owner, most map[Owner]int, leases []Lease) Plan {
+	s := newShares(alive, most, leases)
+	p := Plan{Give: map[int]Owner{}, Waiting: slices.Concat(s.free, s.orphans), Unowned: s.unowned}
 	for _, i := range s.free {
-		if to, ok := s.receiver(i); ok && to == me || leases[i].Overdue {
+		if to, ok := s.receiver(i); ok && to == me || leases[i].Overdue && !s.isFull(me, len(p.Take)) {
 			p.Take = append(p.Take, i)
 		}
 	}
@@ -95,10 +98,12 @@ type shares struct {
 	orphans []int // leases whose split nobody finishes
 	quota   map[Owner]int
 	deficit map[Owner]int // leases that an owner still lacks of its quota
+	most    map[Owner]int
+	unowned int
 }
 
-func newShares(alive []Owner, leases []Lease) *shares {
-	s := &shares{leases: leases, owners: slices.Clone(alive), foreign: map[Owner]bool{}, owned: map[Owner][]int{}}
+func newShares(alive []Owner, most map[Owner]int, leases []Lease) *shares {
+	s := &shares{leases: leases, most: most, owners: slices.Clone(alive), foreign: map[Owner]bool{}, owned: map[Owner][]int{}}
 	counted := 0
 	for i, l := range leases {
 		switch {
@@ -135,13 +140,36 @@ func (s *shares) divide(leases int) {
 	s.quota, s.deficit = map[Owner]int{}, map[Owner]int{}
 	byLoad := slices.Clone(s.owners)
 	slices.SortStableFunc(byLoad, func(a, b Owner) int { return cmp.Compare(len(s.owned[b]), len(s.owned[a])) })
+	for isFull := true; isFull; { // whoever has less than an equal share leaves more to the others
+		isFull = false
+		byLoad = slices.DeleteFunc(byLoad, func(o Owner) bool {
+			most, limited := s.most[o]
+			if !limited || most > leases/len(byLoad) {
+				return false
+			}
+			s.quota[o], isFull = most, true
+			leases -= most
+			return true
+		})
+	}
 	for i, o := range byLoad {
 		s.quota[o] = leases / len(byLoad)
 		if i < leases%len(byLoad) {
 			s.quota[o]++
 		}
+	}
+	if len(byLoad) == 0 {
+		s.unowned = leases
+	}
+	for _, o := range s.owners {
 		s.deficit[o] = max(0, s.quota[o]-len(s.owned[o]))
 	}
+}
+
+// isFull reports whether an owner may not have more leases than it has, and so many.
+func (s *shares) isFull(o Owner, more int) bool {
+	most, limited := s.most[o]
+	return limited && len(s.owned[o])+more >= most
 }
 
 // receiver picks, of the owners below their quota that can take, the one with the highest

@@ -10,6 +10,7 @@ import (
 
 // fleet is a world for plans: leases, and the instances that see them.
 type fleet struct {
+	most   map[Owner]int
 	leases []Lease
 	alive  []Owner
 }
@@ -38,7 +39,7 @@ func (f *fleet) round(t interface{ Fatalf(string, ...any) }) (moves int) {
 		next[lease].Owner, next[lease].Free = to, false
 	}
 	for _, me := range f.alive {
-		p := Compute(me, f.alive, f.leases)
+		p := Compute(me, f.alive, f.most, f.leases)
 		for _, lease := range slices.Concat(p.Take, p.Steal) {
 			set(lease, me, me)
 		}
@@ -141,7 +142,7 @@ func TestOverdueLeasesAreAnybodys(t *testing.T) {
 	for i := range f.leases {
 		f.leases[i].Overdue = true
 	}
-	if p := Compute(f.alive[0], f.alive, f.leases); len(p.Take) != 4 {
+	if p := Compute(f.alive[0], f.alive, f.most, f.leases); len(p.Take) != 4 {
 		t.Errorf("took %d of 4 leases that nobody took", len(p.Take))
 	}
 }
@@ -186,11 +187,11 @@ func TestALeaseBehindAFenceStays(t *testing.T) {
 	f := newFleet(2, "a", "b")
 	f.give(2, f.alive[0])
 	f.leases[0].Fenced, f.leases[1].Fenced = true, true
-	if p := Compute(f.alive[0], f.alive, f.leases); len(p.Give) != 0 {
+	if p := Compute(f.alive[0], f.alive, f.most, f.leases); len(p.Give) != 0 {
 		t.Errorf("gives %v", p.Give)
 	}
 	f.leases[1].Fenced = false
-	if p := Compute(f.alive[0], f.alive, f.leases); len(p.Give) != 1 || p.Give[1] != f.alive[1] {
+	if p := Compute(f.alive[0], f.alive, f.most, f.leases); len(p.Give) != 1 || p.Give[1] != f.alive[1] {
 		t.Errorf("gives %v, want lease 1", p.Give)
 	}
 }
@@ -199,17 +200,17 @@ func TestALeaseBehindAFenceStays(t *testing.T) {
 func TestASurplusThatIsNotGivenIsStolen(t *testing.T) {
 	f := newFleet(4, "a", "b")
 	f.give(4, f.alive[0])
-	p := Compute(f.alive[1], f.alive, f.leases)
+	p := Compute(f.alive[1], f.alive, f.most, f.leases)
 	if len(p.Waiting) != 2 || p.Expected != 2 || len(p.Steal) != 0 {
 		t.Fatalf("plan %+v, want two leases expected", p)
 	}
 	for _, i := range p.Waiting {
 		f.leases[i].Overdue = true
 	}
-	if p := Compute(f.alive[1], f.alive, f.leases); len(p.Steal) != 2 || p.Expected != 0 {
+	if p := Compute(f.alive[1], f.alive, f.most, f.leases); len(p.Steal) != 2 || p.Expected != 0 {
 		t.Errorf("plan %+v, want two leases stolen", p)
 	}
-	if p := Compute(f.alive[0], f.alive, f.leases); len(p.Waiting) != 0 || len(p.Give) != 2 {
+	if p := Compute(f.alive[0], f.alive, f.most, f.leases); len(p.Waiting) != 0 || len(p.Give) != 2 {
 		t.Errorf("plan %+v, want two leases given", p)
 	}
 }
@@ -220,13 +221,13 @@ func TestASplitWithoutAnOwnerIsFinishedByOne(t *testing.T) {
 	f.leases[0].Splitting = true
 	finishers := 0
 	for _, me := range f.alive {
-		finishers += len(Compute(me, f.alive, f.leases).Take)
+		finishers += len(Compute(me, f.alive, f.most, f.leases).Take)
 	}
 	if finishers != 1 {
 		t.Errorf("%d instances finish the split, want 1", finishers)
 	}
 	f.give(1, Owner{"d", "dead"})
-	if p := Compute(f.alive[0], f.alive, f.leases); len(p.Take)+len(p.Give)+len(p.Steal)+p.Expected != 0 {
+	if p := Compute(f.alive[0], f.alive, f.most, f.leases); len(p.Take)+len(p.Give)+len(p.Steal)+p.Expected != 0 {
 		t.Errorf("plan %+v for a split that its owner works on", p)
 	}
 }
@@ -239,10 +240,10 @@ func TestTheDeadHaveNoShare(t *testing.T) {
 	for i, o := range []Owner{dead, dead, dead, net} {
 		leases = append(leases, Lease{Token: fmt.Sprint(i), Owner: o})
 	}
-	if s := newShares([]Owner{me}, leases); !slices.Equal(s.owners, []Owner{me, net}) || s.foreign[dead] || !s.foreign[net] {
+	if s := newShares([]Owner{me}, nil, leases); !slices.Equal(s.owners, []Owner{me, net}) || s.foreign[dead] || !s.foreign[net] {
 		t.Errorf("owners %v, foreign %v", s.owners, s.foreign)
 	}
-	if p := Compute(me, []Owner{me}, leases); len(p.Steal) != 0 {
+	if p := Compute(me, []Owner{me}, nil, leases); len(p.Steal) != 0 {
 		t.Errorf("%d leases are stolen", len(p.Steal))
 	}
 }
@@ -255,8 +256,57 @@ func TestNothingFreeIsKeptForForeignHosts(t *testing.T) {
 		for _, name := range []string{"much", "much", "much", "much", "little", ""} {
 			leases = append(leases, Lease{Token: token, Owner: Owner{Instance: name}, Free: name == ""})
 		}
-		if p := Compute(me, []Owner{me}, leases); len(p.Take) != 1 {
+		if p := Compute(me, []Owner{me}, nil, leases); len(p.Take) != 1 {
 			t.Errorf("%d leases are taken, want the one that is free", len(p.Take))
+		}
+	}
+}
+
+// Nobody gets more than it may have; the others share the rest, and what nobody may have is counted.
+func TestLimitsAreKept(t *testing.T) {
+	for _, c := range []struct {
+		leases  int
+		most    []int // of each instance, 0 is none
+		want    []int
+		unowned int
+	}{
+		{10, []int{0, 0}, []int{5, 5}, 0},
+		{10, []int{2, 0}, []int{2, 8}, 0},
+		{10, []int{5, 5}, []int{5, 5}, 0},
+		{11, []int{5, 0}, []int{5, 6}, 0},
+		{10, []int{1, 3, 0}, []int{1, 3, 6}, 0},
+		{10, []int{1, 4, 5}, []int{1, 4, 5}, 0},
+		{10, []int{2, 3}, []int{2, 3}, 5},
+		{1, []int{1, 1}, []int{0, 1}, 0},
+	} {
+		names := []string{"a", "b", "c"}[:len(c.most)]
+		f := newFleet(c.leases, names...)
+		f.most = map[Owner]int{}
+		for i, most := range c.most {
+			if most > 0 {
+				f.most[f.alive[i]] = most
+			}
+		}
+		for range 3 {
+			f.round(t)
+		}
+		counts := f.counts()
+		var got []int
+		for _, o := range f.alive {
+			got = append(got, counts[o])
+		}
+		unowned := Compute(f.alive[0], f.alive, f.most, f.leases).Unowned
+		if sorted := slices.Sorted(slices.Values(got)); !slices.Equal(sorted, slices.Sorted(slices.Values(c.want))) || unowned != c.unowned {
+			t.Errorf("%+v: got %v, %d without an owner", c, got, unowned)
+		}
+		for i := range f.leases {
+			f.leases[i].Overdue = true
+		}
+		f.round(t)
+		for i, most := range c.most {
+			if n := f.counts()[f.alive[i]]; most > 0 && n > most {
+				t.Errorf("%+v: instance %d has %d when leases are overdue", c, i, n)
+			}
 		}
 	}
 }

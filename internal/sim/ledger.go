@@ -37,7 +37,7 @@ type ledger struct {
 	holds  map[changefeed.PartitionKey]bool // there was a letter of it
 	freed  map[changefeed.PartitionKey]bool // an operator has asked for it to go on
 
-	trace   []event
+	trace []event
 
 	written, delivered, again int
 }
