@@ -93,19 +93,29 @@ func Key(components ...any) PartitionKey {
 
 // Batch is the input of a [Handler]: a page of changes of a lease, in order.
 type Batch struct {
-	LeaseToken string  // the lease that the changes came from
-	Range      Range   // its effective partition key range
-	Instance   string  // the instance that runs the handler
-	Epoch      int64   // number of the owner: each owner of a lease, or of the one that it was split from, has a higher one
-	Attempt    int     // 1 the first time, then one more each time the handler failed on these changes
-	Cut        bool    // it is a part of a transaction that failed as a whole: see [Options.MaxAttempts]
-	Redriven   bool    // its change was among the dead letters
-	Session    string  // session token of the read, for reading your own lease's writes
-	Charge     float64 // request charge of the read, in request units; of a page in several batches the first one has it
-	Head       int64   // LSN of the newest change of the partition at the read, 0 when unknown
+	LeaseToken string   // the lease that the changes came from
+	Range      Range    // its effective partition key range
+	Instance   string   // the instance that runs the handler
+	Epoch      int64    // number of the owner: each owner of a lease, or of the one that it was split from, has a higher one
+	Attempt    int      // 1 the first time, then one more each time the handler failed on these changes
+	Cut        bool     // it is a part of a transaction that failed as a whole: see [Options.MaxAttempts]
+	Redriven   bool     // its change was among the dead letters
+	Session    string   // session token of the read, for reading your own lease's writes
+	Charge     float64  // request charge of the read, in request units; of a page in several batches the first one has it
+	Position   Position // after the page that its changes are of; of a redriven change none
+	Head       int64    // LSN of the newest change of the partition at the read, 0 when unknown
 	Changes    []Change
 
 	checkpoint func(context.Context) error
+}
+
+// Lag is how far the last change was before the head when it was read, in LSNs, which count
+// the transactions of the whole partition. It is 0 when the head is not known.
+func (b *Batch) Lag() int64 {
+	if len(b.Changes) == 0 {
+		return 0
+	}
+	return max(0, b.Head-b.Changes[len(b.Changes)-1].LSN)
 }
 
 // Checkpoint stores that this batch, and every batch before it on this lease, is done.

@@ -61,7 +61,7 @@ func (d *deliverer) isDivided(err error, changes int) bool {
 func (d *deliverer) batch(page Page, on *delivery) *Batch {
 	b := &Batch{
 		LeaseToken: d.lease.Token, Range: d.lease.Range, Instance: d.r.me.Instance, Epoch: d.lease.term(),
-		Attempt: d.keeper.soFar().Failures + 1, Session: page.Session, Charge: page.Charge, Head: page.Head,
+		Attempt: d.keeper.soFar().Failures + 1, Session: page.Session, Charge: page.Charge, Head: page.Head, Position: page.Next,
 		Changes: slices.Clone(page.Changes), // the handler may do with its slice what it likes
 	}
 	if d.r.opts.Manual {

@@ -61,6 +61,7 @@ type lanePage struct {
 	session  string
 	charge   float64 // of the read, until a batch has it
 	head     int64
+	next     Position
 	finished bool
 }
 
@@ -154,7 +155,7 @@ func (d *dispatcher) unravel(page Page, on *delivery, err error, late bool) endi
 }
 
 func (d *dispatcher) put(page Page, on *delivery, failures int) {
-	p := d.lanes.Add(&lanePage{on: on, session: page.Session, charge: page.Charge, head: page.Head}, page.Changes, failures, time.Now())
+	p := d.lanes.Add(&lanePage{on: on, session: page.Session, charge: page.Charge, head: page.Head, next: page.Next}, page.Changes, failures, time.Now())
 	d.pages = append(d.pages, p)
 	if s := d.pending.Suspect; s != nil && d.lanes.Doom(s.LSN, s.Place, s.Attempts, errCrashed) {
 		d.pending.Suspect = nil
@@ -297,7 +298,7 @@ func (d *dispatcher) batch(b *laneBatch) (batch *Batch, suspicious bool) {
 		Attempt: b.Failures + 1, Cut: b.IsCut(), Redriven: b.Redriven, Changes: make([]Change, len(b.Changes)),
 	}
 	if from != nil { // it was not redriven
-		batch.Session, batch.Charge, batch.Head = from.session, from.charge, from.head
+		batch.Session, batch.Charge, batch.Head, batch.Position = from.session, from.charge, from.head, from.next
 		from.charge = 0
 	}
 	for i, c := range b.Changes {
