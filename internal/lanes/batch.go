@@ -1,0 +1,162 @@
+package lanes
+
+import (
+	"slices"
+	"time"
+)
+
+// Page is a page of the feed whose changes are in the lanes.
+type Page[C, P any] struct {
+	Of P
+
+	unhandled, unconfirmed int
+	changes                []*Change[C, P] // of which some are handled
+	bytes                  int             // that it keeps in memory
+	left                   int             // of which so many belong to changes that are not handled
+}
+
+// Handled reports whether every change of the page is handled.
+func (p *Page[C, P]) Handled() bool { return p.unhandled == 0 }
+
+// Confirmed reports whether every change of the page is confirmed.
+func (p *Page[C, P]) Confirmed() bool { return p.unconfirmed == 0 }
+
+// shed gives up memory that handled changes do not need any more: all of it after the last change, and before that most of
+// it now and then, because a few changes must not keep the rest of their page.
+func (p *Page[C, P]) shed(detach func(*C)) (bytes int) {
+	if p.left*4 > p.bytes || p.bytes == 0 {
+		return 0
+	}
+	p.changes = slices.DeleteFunc(slices.Clone(p.changes), func(c *Change[C, P]) bool { return c.handled })
+	for _, c := range p.changes {
+		detach(&c.Value)
+	}
+	bytes = p.bytes - p.left
+	p.bytes = p.left
+	return bytes
+}
+
+// Change is one change in the lanes.
+type Change[C, P any] struct {
+	Page  *Page[C, P]
+	Value C   // zero when it is handled
+	Place int // among the changes of its LSN
+	LSN   int64
+	Key   string
+
+	lane      *lane[C, P]
+	bytes     int
+	failures  int  // before it came here
+	cut       bool // from others of its transaction
+	handled   bool
+	confirmed bool
+}
+
+// Batch is a batch of changes of one lane, in their order.
+type Batch[C, P any] struct {
+	Changes  []*Change[C, P]
+	Failures int       // so far
+	Failing  time.Time // since when; zero if it has not failed here
+	Err      error     // the last failure
+	Cut      bool      // it is a part of a transaction
+	Park     bool      // it is one change to be parked, not handled
+	Held     bool      // and only because its key is held
+	Redriven bool      // it was parked before and has one try
+
+	lane      *lane[C, P]
+	called    bool // and has failed since it was made
+	hopeless  bool
+	suspected bool // and so one change in a lane of its key
+	probe     bool
+	inHand    bool
+	notBefore time.Time
+	probed    time.Time
+}
+
+// IsCut reports whether it has a part of a transaction.
+func (b *Batch[C, P]) IsCut() bool {
+	return slices.ContainsFunc(b.Changes, func(c *Change[C, P]) bool { return c.cut })
+}
+
+// transaction is where the transaction ends that begins at i, and its size.
+func transaction[C, P any](changes []*Change[C, P], i int) (end, size int) {
+	first := changes[i]
+	for end = i; end < len(changes) && changes[end].LSN == first.LSN && changes[end].Key == first.Key; end++ {
+		size += changes[end].bytes
+	}
+	return end, size
+}
+
+// isExhausted reports whether a batch has been tried often enough, or for long enough.
+func (b *Batch[C, P]) isExhausted(r *Rules[C], now time.Time) bool {
+	return b.hopeless || r.MaxAttempts > 0 && b.Failures >= r.MaxAttempts ||
+		r.MaxAge > 0 && !b.Failing.IsZero() && now.Sub(b.Failing) >= r.MaxAge
+}
+
+// parts are what is left of a batch after a failure: what has failed, in runs, and each hopeless change by itself.
+func (b *Batch[C, P]) parts(f Failure, isHopeless func(error) bool) (parts []*Batch[C, P], done []*Change[C, P]) {
+	if f.Items == nil {
+		done = b.Changes[:f.Done]
+		rest := *b
+		rest.Changes = b.Changes[f.Done:]
+		markCut(b.Changes, f.Done)
+		return []*Batch[C, P]{&rest}, done
+	}
+	var last *Batch[C, P] // nil when it takes no more
+	for i, c := range b.Changes {
+		err, failed := f.Items[i]
+		if !failed {
+			done = append(done, c)
+			markCut(b.Changes, i)
+			markCut(b.Changes, i+1)
+			continue
+		}
+		if hopeless := isHopeless(err); hopeless || last == nil || last.hopeless {
+			markCut(b.Changes, i)
+			part := *b
+			part.Changes, part.Err, part.hopeless = nil, err, hopeless
+			last = &part
+			parts = append(parts, last)
+		}
+		last.Changes = append(last.Changes, c)
+	}
+	return parts, done
+}
+
+// markCut marks the changes of a transaction that is cut before i.
+func markCut[C, P any](changes []*Change[C, P], i int) {
+	if i == 0 || i == len(changes) || changes[i-1].LSN != changes[i].LSN || changes[i-1].Key != changes[i].Key {
+		return
+	}
+	for _, c := range changes {
+		c.cut = c.cut || c.LSN == changes[i].LSN && c.Key == changes[i].Key
+	}
+}
+
+// cut makes halves of a batch: between two transactions, or of a single one in the middle. Each has one try at once.
+func (b *Batch[C, P]) cut() []*Batch[C, P] {
+	at, _ := middle(b.Changes)
+	markCut(b.Changes, at)
+	first, second := *b, *b
+	first.Changes, second.Changes = b.Changes[:at:at], b.Changes[at:]
+	halves := []*Batch[C, P]{&first, &second}
+	for _, half := range halves {
+		half.called, half.notBefore = false, time.Time{}
+	}
+	return halves
+}
+
+// middle is where the transaction begins that is nearest to the middle, and whether there is only one.
+func middle[C, P any](changes []*Change[C, P]) (at int, alone bool) {
+	half := len(changes) / 2
+	for i := 0; i < len(changes); {
+		if i > 0 && (at == 0 || max(i-half, half-i) < max(at-half, half-at)) {
+			at = i
+		}
+		i, _ = transaction(changes, i)
+	}
+	if at == 0 {
+		return half, true
+	}
+	return at, false
+}

@@ -1,0 +1,119 @@
+package lanes
+
+import (
+	"slices"
+	"time"
+)
+
+// ledger knows which changes of the feed are done, in the order of the feed.
+type ledger[C, P any] struct {
+	order   []*Change[C, P] // all that are not confirmed, and some that are
+	stale   int             // how many of order are confirmed
+	last    int64           // the LSN of the last change that was added
+	through int64           // changes up to this one were done before they were added,
+	open    []int64         // but for these
+}
+
+// Restored is the LSN through which Add leaves things out.
+func (g *ledger[C, P]) Restored() int64 { return g.through }
+
+// Restore has Add leave out what is done already: every change up to the LSN through but for those with the LSNs open, in
+// their order.
+func (g *ledger[C, P]) Restore(through int64, open []int64) { g.through, g.open = through, open }
+
+// confirm notes that a change is done for good: it does not come again after a crash.
+func (g *ledger[C, P]) confirm(c *Change[C, P]) {
+	if !c.confirmed {
+		c.confirmed = true
+		c.Page.unconfirmed--
+		g.stale++
+	}
+}
+
+// Confirm notes that by its handler's word a batch is done, and all before it in its lane.
+func (g *ledger[C, P]) Confirm(b *Batch[C, P]) {
+	last := b.Changes[len(b.Changes)-1]
+	for _, c := range g.order {
+		if c.lane == last.lane {
+			g.confirm(c)
+		}
+		if c == last {
+			break
+		}
+	}
+	g.trim()
+}
+
+// trim drops confirmed changes from the front of the order, and the others when they are most of it.
+func (g *ledger[C, P]) trim() {
+	n := 0
+	for n < len(g.order) && g.order[n].confirmed {
+		n++
+	}
+	g.order, g.stale = g.order[n:], g.stale-n
+	if 2*g.stale > len(g.order) {
+		g.order = slices.DeleteFunc(slices.Clone(g.order), func(c *Change[C, P]) bool { return c.confirmed })
+		g.stale = 0
+	}
+}
+
+// wasDone reports whether a change was done before it was added.
+func (g *ledger[C, P]) wasDone(lsn int64) bool {
+	return lsn <= g.through && !slices.Contains(g.open, lsn)
+}
+
+// find returns the change at a place among those of an LSN, if it is not handled.
+func (g *ledger[C, P]) find(lsn int64, place int) *Change[C, P] {
+	i := slices.IndexFunc(g.order, func(c *Change[C, P]) bool { return c.LSN == lsn && c.Place == place && !c.handled })
+	if i < 0 {
+		return nil
+	}
+	return g.order[i]
+}
+
+// Oldest is the first batch of the feed that is not done, if it has failed: its failures, and since when.
+func (g *ledger[C, P]) Oldest() (failures int, failing time.Time) {
+	if len(g.order) == 0 {
+		return 0, time.Time{}
+	}
+	c := g.order[0]
+	for _, b := range c.lane.batches {
+		if slices.Contains(b.Changes, c) {
+			return b.Failures, b.Failing
+		}
+	}
+	return c.failures, time.Time{}
+}
+
+// IsOldest reports whether a batch has the first change of the feed that is not done.
+func (g *ledger[C, P]) IsOldest(b *Batch[C, P]) bool {
+	return len(g.order) > 0 && len(b.Changes) > 0 && slices.Contains(b.Changes, g.order[0])
+}
+
+// Done is what is done, also after changes that are not: every change up to the LSN through, but for those with the
+// LSNs open. There are at most so many of these, and where there would be more it reaches less far.
+func (g *ledger[C, P]) Done(most int) (through int64, open []int64) {
+	add := func(lsn int64) (fits bool) {
+		if len(open) > 0 && open[len(open)-1] == lsn {
+			return true
+		}
+		if len(open) == most {
+			through = lsn - 1
+			return false
+		}
+		open = append(open, lsn)
+		return true
+	}
+	through = max(g.last, g.through)
+	for _, c := range g.order {
+		if !c.confirmed && !add(c.LSN) {
+			return through, open
+		}
+	}
+	for _, lsn := range g.open {
+		if lsn > g.last && !add(lsn) {
+			return through, open
+		}
+	}
+	return through, open
+}
