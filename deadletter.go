@@ -115,90 +115,31 @@ type poison struct{ error }
 
 func (p *poison) Unwrap() error { return p.error }
 
-// park puts the only change of a batch among the dead letters.
-func (d *dispatcher) park(b *laneBatch) {
-	c := b.Changes[0]
-	l := d.letter(b)
-	err := d.keepLetter(b, l)
-	now := time.Now()
-	d.mu.Lock()
-	if err == nil {
-		if d.r.opts.HoldKeys && !b.Held {
-			d.held[l.Change.PartitionKey] = true
-			d.lanes.Hold(c.Key)
+// failureOf is what a handler's error says of a batch of so many changes.
+func failureOf(err error, changes int, late bool) lanes.Failure {
+	plain := lanes.Failure{Err: err, Late: late}
+	said, ok := errors.AsType[*Failure](err)
+	if !ok {
+		return plain
+	}
+	plain.After = said.After
+	for i := range said.Items {
+		if i < 0 || i >= changes {
+			return plain
 		}
-		d.parked++
-		d.lanes.Succeed(b, false, now)
-		d.turn(c.Page)
-		d.blame(false)
-	} else {
-		d.lanes.Fail(b, lanes.Failure{Err: b.Err}, now) // with the handler's error: the letter says that
 	}
-	d.mu.Unlock()
-	if err == nil {
-		d.r.hooks.Parked(l)
-	} else {
-		d.report(d.untilStopped, OriginDeadLetters, fmt.Errorf("park item %q of partition %s, LSN %d: %w", l.Change.ID, l.Change.PartitionKey, l.Change.LSN, err))
+	if said.Done < 0 || said.Done >= changes {
+		return plain
 	}
-	notify(d.news)
-	notify(d.space)
+	plain.Done = said.Done
+	if len(said.Items) > 0 {
+		plain.Items = said.Items
+	}
+	return plain
 }
 
-// keepLetter has the dead letters keep a letter, unless its key would have to be held and cannot.
-func (d *dispatcher) keepLetter(b *laneBatch, l DeadLetter) error {
-	d.mu.Lock()
-	full := d.r.opts.HoldKeys && !b.Held && len(d.held) >= maxHeld && !d.held[l.Change.PartitionKey]
-	d.mu.Unlock()
-	if full {
-		return fmt.Errorf("%w: %d of this lease: release some", ErrTooManyHeld, maxHeld)
-	}
-	return d.outside(func(ctx context.Context) error { return d.r.opts.DeadLetters.Put(ctx, l) })
-}
-
-// outside calls the dead letters, whose code is not ours either: what does not return is left behind.
-func (d *dispatcher) outside(f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(d.untilDrained, storeTimeout)
-	defer cancel()
-	result := make(chan error, 1)
-	go protect(ctx, f, result)
-	select {
-	case err := <-result:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-result:
-		return err
-	case <-time.After(d.r.opts.RetryMin):
-		return fmt.Errorf("no answer: %w", context.Cause(ctx))
-	}
-}
-
-// letter is what is parked of a batch of one change.
-func (d *dispatcher) letter(b *laneBatch) DeadLetter {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	c := b.Changes[0]
-	l := DeadLetter{
-		ID: letterID(c.LSN, c.Place), Index: c.Place, Change: c.Value, Disposition: DispositionFailed,
-		Instance: d.r.me.Instance, Lease: d.lease.Token, Range: d.lease.Range, Parked: time.Now(),
-	}
-	if b.Held {
-		l.Disposition = DispositionHeld
-		return l
-	}
-	l.Cause, l.Attempts, l.Failed = b.Err.Error(), b.Failures, b.Failing
-	if panicked, ok := errors.AsType[*PanicError](b.Err); ok {
-		l.Stack = string(panicked.Stack)
-	}
-	_, undecodable := errors.AsType[*DecodeError](b.Err)
-	switch {
-	case undecodable:
-		l.Disposition = DispositionUndecodable
-	case errors.Is(b.Err, errCrashed):
-		l.Disposition = DispositionCrashed
-	case isHopeless(b.Err):
-		l.Disposition = DispositionPoison
-	}
-	return l
+// isHopeless reports whether an error says that trying again cannot help.
+func isHopeless(err error) bool {
+	_, ok := errors.AsType[*poison](err)
+	return ok
 }

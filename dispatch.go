@@ -3,12 +3,12 @@ package changefeed
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/millrace/changefeed/internal/lanes"
+	"github.com/millrace/changefeed/internal/notes"
 )
 
 // How changes go to the handler in lanes
@@ -19,7 +19,7 @@ import (
 // its own, and says how it came out. The worker goes on reading until the lanes are full.
 //
 // The lease says the position up to which all is done and, beside it, what is done after that:
-// see done.go.
+// see done.go. What cannot be handled goes to the dead letters, and may come back from there: see redrive.go.
 
 // dispatcher hands the changes in the lanes of one lease to the handler, or to the dead letters.
 type dispatcher struct {
@@ -28,7 +28,6 @@ type dispatcher struct {
 	delegate *delegate
 	news     chan struct{} // Next may have something
 	space    chan struct{} // there may be room for a page
-	over     chan struct{} // closed when no call is in hand, and none will be
 	watching func()        // ends the watch on the breaker
 
 	mu          sync.Mutex
@@ -43,15 +42,16 @@ type dispatcher struct {
 	unconfirmed *delivery // a checkpoint that nobody waits for
 	lanes       *lanes.Lanes[Change, *lanePage]
 	pages       []*lanes.Page[Change, *lanePage] // that are not confirmed, in their order
-	pending     doneNote                         // what the last owner has noted
+	crashed     *notes.Suspect                   // what may have ended the last owner, until it is in the lanes
 	here        string                           // the partition, and its range, that LSNs count in; empty before that is known
 	suspect     suspicion                        // in the handler now
 	marked      bool                             // the lease may name a suspect
-	held        map[PartitionKey]bool
+	held        map[string]bool
 	parked      int                         // letters so far
 	serving     map[string]bool             // requests, by their tokens
 	redriven    map[*laneBatch]chan<- error // where those wait who want to know how it came out
 
+	loop  sync.WaitGroup // dispatch
 	calls sync.WaitGroup // of the handler, of the dead letters, and requests
 }
 
@@ -81,8 +81,8 @@ func newDispatcher(t *tenure, k *keeper, d *delegate) *dispatcher {
 		Detach:   func(c *Change) { c.Body, c.Previous = bytes.Clone(c.Body), bytes.Clone(c.Previous) },
 	}
 	return &dispatcher{
-		tenure: t, keeper: k, delegate: d, news: make(chan struct{}, 1), space: make(chan struct{}, 1), over: make(chan struct{}),
-		lanes: lanes.New[Change, *lanePage](rules, t.r.breaker), held: map[PartitionKey]bool{},
+		tenure: t, keeper: k, delegate: d, news: make(chan struct{}, 1), space: make(chan struct{}, 1),
+		lanes: lanes.New[Change, *lanePage](rules, t.r.breaker), held: map[string]bool{},
 		serving: map[string]bool{}, redriven: map[*laneBatch]chan<- error{},
 	}
 }
@@ -157,8 +157,8 @@ func (d *dispatcher) unravel(page Page, on *delivery, err error, late bool) endi
 func (d *dispatcher) put(page Page, on *delivery, failures int) {
 	p := d.lanes.Add(&lanePage{on: on, session: page.Session, charge: page.Charge, head: page.Head, next: page.Next}, page.Changes, failures, time.Now())
 	d.pages = append(d.pages, p)
-	if s := d.pending.Suspect; s != nil && d.lanes.Doom(s.LSN, s.Place, s.Attempts, errCrashed) {
-		d.pending.Suspect = nil
+	if s := d.crashed; s != nil && d.lanes.Doom(s.LSN, s.Place, s.Attempts, errCrashed) {
+		d.crashed = nil
 	}
 	d.turn(p)
 }
@@ -193,7 +193,7 @@ func (d *dispatcher) start() {
 	if !d.running && !d.closed {
 		d.running = true
 		d.watching = d.r.breaker.Watch(func() { notify(d.news) })
-		go d.dispatch()
+		d.loop.Go(d.dispatch)
 	}
 }
 
@@ -205,7 +205,7 @@ func (d *dispatcher) finish() (stuck bool) {
 	d.mu.Unlock()
 	if running {
 		notify(d.news)
-		<-d.over
+		d.loop.Wait()
 		d.watching()
 	}
 	d.calls.Wait()
@@ -214,7 +214,6 @@ func (d *dispatcher) finish() (stuck bool) {
 
 // dispatch takes batches from the lanes until the work ends.
 func (d *dispatcher) dispatch() {
-	defer close(d.over)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -241,21 +240,6 @@ func (d *dispatcher) dispatch() {
 			return
 		}
 	}
-}
-
-// unsaved has the lease written in time for what is done after a gap, and returns when that must be.
-func (d *dispatcher) unsaved() time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	left := storeGap - time.Since(d.stored)
-	switch {
-	case !d.fresh:
-		return lanes.Never
-	case left <= 0:
-		d.save()
-		return lanes.Never
-	}
-	return left
 }
 
 func (d *dispatcher) isClosed() bool {
@@ -308,28 +292,6 @@ func (d *dispatcher) batch(b *laneBatch) (batch *Batch, suspicious bool) {
 		batch.checkpoint = func(ctx context.Context) error { return d.checkpoint(ctx, b) }
 	}
 	return batch, d.suspectOf(b)
-}
-
-// suspectOf notes that a batch may end the process, if one has done that before or if it has failed. It reports
-// whether the lease must be written first, which must not blame another one any more either.
-func (d *dispatcher) suspectOf(b *laneBatch) (write bool) {
-	careful := d.lanes.IsCareful()
-	if b.Redriven || !d.r.opts.hasPolicy() || !careful && (b.Failures == 0 || !d.lanes.IsOldest(b)) {
-		write, d.marked = d.marked && d.suspect.of == nil, false
-		return write
-	}
-	attempts := b.Failures + 1
-	if careful {
-		attempts = max(b.Failures, d.lease.Attempts) + 1
-	}
-	first := b.Changes[0]
-	d.suspect = suspicion{
-		LSN: first.LSN, Place: first.Place, Changes: len(b.Changes), Attempts: attempts,
-		Alone: careful || d.r.opts.Concurrency == 1, of: b,
-	}
-	d.keeper.move(func(p *leaseProgress) { p.Blame(attempts, b.Failing) })
-	d.marked = true
-	return true
 }
 
 // settle says how a call came out.
@@ -388,116 +350,4 @@ func pagesOf(changes []*lanes.Change[Change, *lanePage]) (pages []*lanes.Page[Ch
 		}
 	}
 	return pages
-}
-
-// turn notes which pages are handled by now, and has the lease written when it is due.
-func (d *dispatcher) turn(pages ...*lanes.Page[Change, *lanePage]) {
-	due := false
-	for _, p := range pages {
-		if p.Of == nil || p.Of.finished || !p.Handled() {
-			continue
-		}
-		p.Of.finished = true
-		d.lanes.Trust()
-		d.keeper.move(func(progress *leaseProgress) {
-			progress.Finish(p.Of.on)
-			due = due || progress.Due(time.Now())
-		})
-	}
-	if last := d.confirmed(); last != nil && d.r.opts.Manual { // by another owner, or by nobody because nothing was left to handle
-		d.keeper.move(func(progress *leaseProgress) { progress.Checkpoint(last.Of.on) })
-		d.unconfirmed = last.Of.on
-		due = true
-	}
-	d.fresh = d.fresh || !d.r.opts.Manual
-	if due {
-		d.save()
-	}
-}
-
-// storeGap is how often the lease is written for what is done after a gap.
-const storeGap = time.Second
-
-// blame notes how often the oldest batch has failed, and has that written.
-func (d *dispatcher) blame(failed bool) {
-	failures, failing := d.lanes.Oldest()
-	changed := false
-	d.keeper.move(func(p *leaseProgress) { changed = p.Blame(failures, failing) })
-	if changed && failed {
-		d.save()
-	}
-}
-
-// save has the lease written soon, by one goroutine however often it is asked.
-func (d *dispatcher) save() {
-	d.dirty = true
-	if d.storing {
-		return
-	}
-	d.storing = true
-	d.r.work.Go(func() {
-		for on, more := d.saving(); more && d.keeper.store(d.untilDrained) == nil; on, more = d.saving() {
-			if on != nil {
-				d.keeper.move(func(p *leaseProgress) { p.Confirm(on) })
-			}
-		}
-	})
-}
-
-// saving reports whether there is something to write, and what is confirmed by that.
-func (d *dispatcher) saving() (on *delivery, more bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	on, d.unconfirmed = d.unconfirmed, nil
-	d.storing, d.dirty, d.fresh, d.stored = d.dirty, false, d.fresh && !d.dirty, time.Now()
-	return on, d.storing
-}
-
-// checkpoint is [Batch.Checkpoint] of a batch that came from the lanes.
-func (d *dispatcher) checkpoint(ctx context.Context, b *laneBatch) error {
-	d.mu.Lock()
-	d.lanes.Confirm(b)
-	last := d.confirmed()
-	d.mu.Unlock()
-	if last == nil { // others before it are not done yet
-		return d.keeper.store(ctx)
-	}
-	return d.keeper.checkpoint(ctx, last.Of.on)
-}
-
-// confirmed takes off the first pages all of whose changes are confirmed, and returns the last of them.
-func (d *dispatcher) confirmed() (last *lanes.Page[Change, *lanePage]) {
-	for len(d.pages) > 0 && d.pages[0].Confirmed() {
-		last, d.pages = d.pages[0], d.pages[1:]
-	}
-	return last
-}
-
-// failureOf is what a handler's error says of a batch of so many changes.
-func failureOf(err error, changes int, late bool) lanes.Failure {
-	plain := lanes.Failure{Err: err, Late: late}
-	said, ok := errors.AsType[*Failure](err)
-	if !ok {
-		return plain
-	}
-	plain.After = said.After
-	for i := range said.Items {
-		if i < 0 || i >= changes {
-			return plain
-		}
-	}
-	if said.Done < 0 || said.Done >= changes {
-		return plain
-	}
-	plain.Done = said.Done
-	if len(said.Items) > 0 {
-		plain.Items = said.Items
-	}
-	return plain
-}
-
-// isHopeless reports whether an error says that trying again cannot help.
-func isHopeless(err error) bool {
-	_, ok := errors.AsType[*poison](err)
-	return ok
 }

@@ -2,65 +2,27 @@ package changefeed
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
+	"time"
+
+	"github.com/millrace/changefeed/internal/lanes"
+	"github.com/millrace/changefeed/internal/notes"
 )
 
-// What a lease says beside its position
+// What a lease says of the changes in the lanes
 //
-// The position is where all is done before, so a reader that knows no more than that goes on
-// there and skips nothing. Two properties say more, in JSON. The first is what is done after
-// the position, so that little is repeated after a crash, and what was in the handler then. The
-// second is which keys are held.
-//
-// Both say the position that they were written with. Where another processor, which does not
-// know them, has moved the position since, they are wrong: they are dropped, and that is reported.
-// What is done is known by its LSN, and LSNs count only within a partition and its
-// children. So it is dropped too when the range is in another partition since.
+// The position says up to where all is done. What is done after it and which keys are held are
+// beside it in notes: internal/notes says what they are worth to another owner.
 
-// The properties.
-const (
-	doneProperty = "changefeed.done"
-	heldProperty = "changefeed.held"
-)
-
-// doneNote is the property about what is done.
-type doneNote struct {
-	At        string     `json:"at"`                // the position's token
-	Partition string     `json:"partition"`         // the id of the partition
-	Through   int64      `json:"through,omitempty"` // every change up to this LSN is done,
-	Open      []int64    `json:"open,omitempty"`    // but for these
-	Suspect   *suspicion `json:"suspect,omitempty"`
-}
-
-// suspicion is what is in the handler, if it has failed before. When the owner ends without a
-// word, this may be why.
+// suspicion is what is in the handler, if it has failed before.
 type suspicion struct {
-	LSN      int64 `json:"lsn"`
-	Place    int   `json:"place"` // of the first change
-	Changes  int   `json:"changes"`
-	Attempts int   `json:"attempts"`
-	Alone    bool  `json:"alone"` // nothing else was in the handler
-
+	notes.Suspect
 	of *laneBatch
 }
-
-// heldNote is the property about the held keys.
-type heldNote struct {
-	At   string         `json:"at"`
-	Keys []PartitionKey `json:"keys"`
-}
-
-const (
-	maxOpen = 500  // LSNs in a lease
-	maxHeld = 1000 // keys of a lease
-)
 
 // errCrashed is why a change is parked that was alone in the handler each time the process ended.
 var errCrashed = errors.New("the process ended while the handler was at it")
@@ -72,26 +34,16 @@ func (d *dispatcher) note(l *Record) {
 	if d.here == "" { // nothing is known yet but what the last owner has noted
 		return
 	}
-	done := doneNote{At: l.Position.Token, Partition: d.here}
-	if done.Through, done.Open = d.lanes.Done(maxOpen); len(done.Open) == 0 { // the position says it all
-		done.Through = 0
-	}
+	done := notes.Done{At: l.Position.Token, Partition: d.here}
+	done.Through, done.Open = d.lanes.Done(notes.MaxOpen)
 	if d.suspect.of != nil {
-		done.Suspect = &d.suspect
+		done.Suspect = &d.suspect.Suspect
 	}
-	setNote(l, doneProperty, done, done.Through > 0 || done.Suspect != nil)
-	setNote(l, heldProperty, heldNote{l.Position.Token, slices.Sorted(maps.Keys(d.held))}, len(d.held) > 0)
-}
-
-// setNote writes a property, or removes it when there is nothing to say.
-func setNote(l *Record, name string, note any, says bool) {
-	text := ""
-	if says {
-		raw, _ := json.Marshal(note) // of texts and numbers
-		text = string(raw)
-	}
-	if l.Properties[name] != text {
-		l.setProperty(name, text)
+	held := notes.Held{At: l.Position.Token, Keys: slices.Sorted(maps.Keys(d.held))}
+	for name, text := range map[string]string{notes.DoneProperty: done.String(), notes.HeldProperty: held.String()} {
+		if l.Properties[name] != text {
+			l.setProperty(name, text)
+		}
 	}
 }
 
@@ -101,100 +53,179 @@ func (d *dispatcher) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	at := d.lease.Position.Token
+	l := d.lease
+	done, err := notes.ReadDone(l.Properties[notes.DoneProperty], l.Position.Token, l.Range.Min, l.Range.Max, partitions)
+	d.dropped(notes.DoneProperty, err)
+	held, err := notes.ReadHeld(l.Properties[notes.HeldProperty], l.Position.Token)
+	d.dropped(notes.HeldProperty, err)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var done doneNote
-	if err := d.noted(doneProperty, &done, func() bool { return done.At == at && isSamePartition(done.Partition, d.lease.Range, partitions) }); err != nil {
-		done = doneNote{}
-		defer d.raise(OriginLeaseStore, err)
-	}
-	var held heldNote
-	if err := d.noted(heldProperty, &held, func() bool { return held.At == at }); err != nil {
-		held = heldNote{}
-		defer d.raise(OriginLeaseStore, err)
-	}
-	d.here = partitionName(d.lease.Range, partitions)
+	d.here = notes.Name(l.Range.Min, l.Range.Max, partitions)
 	d.lanes.Restore(done.Through, done.Open)
 	for _, key := range held.Keys {
 		d.held[key] = true
-		d.lanes.Hold(string(key))
+		d.lanes.Hold(key)
 	}
-	d.beware(done)
+	d.beware(done.Suspect)
 	return nil
 }
 
 // partitions lists the partitions if there is anything that depends on them.
-func (d *dispatcher) partitions(ctx context.Context) ([]Partition, error) {
-	if d.r.opts.Concurrency == 1 && !d.r.opts.hasPolicy() && d.lease.Properties[doneProperty] == "" {
+func (d *dispatcher) partitions(ctx context.Context) (all []notes.Partition, err error) {
+	if d.r.opts.Concurrency == 1 && !d.r.opts.hasPolicy() && d.lease.Properties[notes.DoneProperty] == "" {
 		return nil, nil
 	}
-	return d.r.source.Partitions(ctx)
-}
-
-// noted reads a property that the last owner has written, if it is there and still holds.
-func (d *dispatcher) noted(name string, into any, holds func() bool) error {
-	text := d.lease.Properties[name]
-	if text == "" {
-		return nil
-	}
-	if err := json.Unmarshal([]byte(text), into); err != nil {
-		return fmt.Errorf("%w: its property %s is dropped: %w", ErrBadLease, name, err)
-	}
-	if !holds() {
-		return fmt.Errorf("%w: property %s is dropped", ErrMoved, name)
-	}
-	return nil
-}
-
-// partitionName names the partition of a range: its id and its keys.
-func partitionName(r Range, partitions []Partition) string {
+	partitions, err := d.r.source.Partitions(ctx)
 	for _, p := range partitions {
-		if p.Range.Contains(r) {
-			return p.ID + " " + p.Range.String()
-		}
+		all = append(all, notes.Partition{ID: p.ID, Min: p.Range.Min, Max: p.Range.Max, Parents: p.Parents})
 	}
-	return "unknown"
+	return all, err
 }
 
-// isSamePartition reports whether LSNs of a partition count in the one that has a range now: if it
-// is the same, or a child that a split has made of it.
-func isSamePartition(name string, r Range, partitions []Partition) bool {
-	if name == partitionName(r, partitions) {
-		return name != "unknown"
+// dropped reports a note that could not be read, or does not hold any more.
+func (d *dispatcher) dropped(name string, err error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, notes.ErrMoved):
+		d.raise(OriginLeaseStore, fmt.Errorf("%w: property %s is dropped", ErrMoved, name))
+	default:
+		d.raise(OriginLeaseStore, fmt.Errorf("%w: its property %s is dropped: %w", ErrBadLease, name, err))
 	}
-	id, text, _ := strings.Cut(name, " ")
-	of, err := ParseRange(text)
-	return err == nil && slices.ContainsFunc(partitions, func(p Partition) bool {
-		return p.Range.Contains(r) && of.Contains(p.Range) && len(p.Parents) > 0 && p.Parents[len(p.Parents)-1] == id
-	})
 }
 
 // beware has the lanes treat with care what may have ended the last owner: one batch at a time, and
 // half as many changes as were in the handler then. A change that was alone there is parked.
-func (d *dispatcher) beware(done doneNote) {
+func (d *dispatcher) beware(s *notes.Suspect) {
 	o := d.r.opts
 	if !o.hasPolicy() || d.lease.Attempts == 0 {
 		return
 	}
 	d.lanes.Careful(math.MaxInt)
-	switch s := done.Suspect; {
+	switch {
 	case s == nil || !s.Alone || o.MaxAttempts == 0 || s.Attempts < o.MaxAttempts:
 	case s.Changes > 1:
 		d.lanes.Careful(s.Changes / 2)
 	case o.DeadLetters != nil:
-		d.pending.Suspect = s
+		d.crashed = s
 	}
 }
 
-// termProperty of a lease counts its owners.
-const termProperty = "changefeed.term"
-
-// term is the number of the lease's owner.
-func (l Record) term() int64 {
-	n, _ := strconv.ParseInt(l.Properties[termProperty], 10, 64) // no number is the first
-	return n
+// suspectOf notes that a batch may end the process, if one has done that before or if it has failed. It reports
+// whether the lease must be written first, which must not blame another one any more either.
+func (d *dispatcher) suspectOf(b *laneBatch) (write bool) {
+	careful := d.lanes.IsCareful()
+	if b.Redriven || !d.r.opts.hasPolicy() || !careful && (b.Failures == 0 || !d.lanes.IsOldest(b)) {
+		write, d.marked = d.marked && d.suspect.of == nil, false
+		return write
+	}
+	attempts := b.Failures + 1
+	if careful {
+		attempts = max(b.Failures, d.lease.Attempts) + 1
+	}
+	first := b.Changes[0]
+	d.suspect = suspicion{of: b, Suspect: notes.Suspect{
+		LSN: first.LSN, Place: first.Place, Changes: len(b.Changes), Attempts: attempts,
+		Alone: careful || d.r.opts.Concurrency == 1,
+	}}
+	d.keeper.move(func(p *leaseProgress) { p.Blame(attempts, b.Failing) })
+	d.marked = true
+	return true
 }
 
-// begin makes the lease a new owner's.
-func (l *Record) beginTerm() { l.setProperty(termProperty, strconv.FormatInt(l.term()+1, 10)) }
+// turn notes which pages are handled by now, and has the lease written when it is due.
+func (d *dispatcher) turn(pages ...*lanes.Page[Change, *lanePage]) {
+	due := false
+	for _, p := range pages {
+		if p.Of == nil || p.Of.finished || !p.Handled() {
+			continue
+		}
+		p.Of.finished = true
+		d.lanes.Trust()
+		d.keeper.move(func(progress *leaseProgress) {
+			progress.Finish(p.Of.on)
+			due = due || progress.Due(time.Now())
+		})
+	}
+	if last := d.confirmed(); last != nil && d.r.opts.Manual { // by another owner, or by nobody because nothing was left to handle
+		d.keeper.move(func(progress *leaseProgress) { progress.Checkpoint(last.Of.on) })
+		d.unconfirmed = last.Of.on
+		due = true
+	}
+	d.fresh = d.fresh || !d.r.opts.Manual
+	if due {
+		d.save()
+	}
+}
+
+// blame notes how often the oldest batch has failed, and has that written.
+func (d *dispatcher) blame(failed bool) {
+	failures, failing := d.lanes.Oldest()
+	changed := false
+	d.keeper.move(func(p *leaseProgress) { changed = p.Blame(failures, failing) })
+	if changed && failed {
+		d.save()
+	}
+}
+
+// storeGap is how often the lease is written for what is done after a gap.
+const storeGap = time.Second
+
+// unsaved has the lease written in time for what is done after a gap, and returns when that must be.
+func (d *dispatcher) unsaved() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	left := storeGap - time.Since(d.stored)
+	switch {
+	case !d.fresh:
+		return lanes.Never
+	case left <= 0:
+		d.save()
+		return lanes.Never
+	}
+	return left
+}
+
+// save has the lease written soon, by one goroutine however often it is asked.
+func (d *dispatcher) save() {
+	d.dirty = true
+	if d.storing {
+		return
+	}
+	d.storing = true
+	d.r.work.Go(func() {
+		for on, more := d.saving(); more && d.keeper.store(d.untilDrained) == nil; on, more = d.saving() {
+			if on != nil {
+				d.keeper.move(func(p *leaseProgress) { p.Confirm(on) })
+			}
+		}
+	})
+}
+
+// saving reports whether there is something to write, and what is confirmed by that.
+func (d *dispatcher) saving() (on *delivery, more bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	on, d.unconfirmed = d.unconfirmed, nil
+	d.storing, d.dirty, d.fresh, d.stored = d.dirty, false, d.fresh && !d.dirty, time.Now()
+	return on, d.storing
+}
+
+// checkpoint is [Batch.Checkpoint] of a batch that came from the lanes.
+func (d *dispatcher) checkpoint(ctx context.Context, b *laneBatch) error {
+	d.mu.Lock()
+	d.lanes.Confirm(b)
+	last := d.confirmed()
+	d.mu.Unlock()
+	if last == nil { // others before it are not done yet
+		return d.keeper.store(ctx)
+	}
+	return d.keeper.checkpoint(ctx, last.Of.on)
+}
+
+// confirmed takes off the first pages all of whose changes are confirmed, and returns the last of them.
+func (d *dispatcher) confirmed() (last *lanes.Page[Change, *lanePage]) {
+	for len(d.pages) > 0 && d.pages[0].Confirmed() {
+		last, d.pages = d.pages[0], d.pages[1:]
+	}
+	return last
+}

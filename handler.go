@@ -177,7 +177,7 @@ func (d *delegate) call(f func(context.Context) error) (outcome, error) {
 	return isStuck, err
 }
 
-// launch calls a function of the handler.
+// launch calls a function of the handler, or of the dead letters.
 func (d *delegate) launch(ctx context.Context, f func(context.Context) error) <-chan error {
 	result := make(chan error, 1)
 	d.calls.Go(func() { protect(ctx, f, result) })

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/millrace/changefeed/internal/balance"
+	"github.com/millrace/changefeed/internal/notes"
 )
 
 // LeaseStore keeps the records of one deployment unit: who reads what, up to where. A
@@ -65,6 +67,8 @@ const (
 	KindInfo Kind = "info"
 	// KindLock is held while leases are being created.
 	KindLock Kind = "lock"
+	// KindRequest asks the owner of a range for something: see package deadletters.
+	KindRequest Kind = "request"
 )
 
 // Record is one document of a [LeaseStore]. Every kind has Kind, ID, Token, Owner, Epoch, State,
@@ -163,6 +167,17 @@ func (l Record) expired(now time.Time, expiration time.Duration) bool {
 // expiry is the last moment, by the store's clock, at which the lease is its owner's.
 func (l Record) expiry(expiration time.Duration) time.Time {
 	return l.Updated.Add(max(expiration, l.Expiration) + clockGrain)
+}
+
+// term is the number of the lease's owner.
+func (l Record) term() int64 {
+	n, _ := strconv.ParseInt(l.Properties[notes.TermProperty], 10, 64) // no number is the first
+	return n
+}
+
+// beginTerm makes the lease a new owner's.
+func (l *Record) beginTerm() {
+	l.setProperty(notes.TermProperty, strconv.FormatInt(l.term()+1, 10))
 }
 
 // takeable is when another owner may take the lease.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
 )
 
 // letterBox is one in memory, which can refuse.
@@ -517,7 +518,7 @@ func TestLettersAreRedriven(t *testing.T) {
 				w.put("oslo", "later", 3)
 				time.Sleep(time.Minute)
 				id := fmt.Sprintf("%d.0", lsn)
-				if err := changefeed.Redrive(t.Context(), w.orders, w.leases, oslo, id); err != nil {
+				if err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, id); err != nil {
 					t.Fatal(err)
 				}
 				if l := box.all(); box.names() != "bad failed, next held, later held" || l[0].Attempts < 3 {
@@ -526,7 +527,7 @@ func TestLettersAreRedriven(t *testing.T) {
 				mu.Lock()
 				mended = true
 				mu.Unlock()
-				if err := changefeed.Redrive(t.Context(), w.orders, w.leases, oslo, id); err != nil {
+				if err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, id); err != nil {
 					t.Fatal(err)
 				}
 				w.put("oslo", "free", 4)
@@ -556,7 +557,7 @@ func TestAHeldKeyIsReleasedWithoutItsFirst(t *testing.T) {
 			w.put("oslo", id, i)
 		}
 		time.Sleep(time.Minute)
-		if err := changefeed.Release(t.Context(), w.orders, w.leases, changefeed.Key("oslo")); err != nil {
+		if err := deadletters.Release(t.Context(), w.orders, w.leases, changefeed.Key("oslo")); err != nil {
 			t.Fatal(err)
 		}
 		w.put("oslo", "free", 4)
@@ -575,7 +576,7 @@ func TestARequestThatNobodyServesStays(t *testing.T) {
 		w.put("oslo", "one", 1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		err := changefeed.Release(ctx, w.orders, w.leases, changefeed.Key("oslo"))
+		err := deadletters.Release(ctx, w.orders, w.leases, changefeed.Key("oslo"))
 		if !errors.Is(err, context.DeadlineExceeded) || len(w.records(changefeed.KindRequest)) != 1 {
 			t.Errorf("%v, %d requests", err, len(w.records(changefeed.KindRequest)))
 		}

@@ -5,75 +5,105 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
+
+	"github.com/millrace/changefeed/internal/lanes"
+	"github.com/millrace/changefeed/internal/notes"
 )
 
-// How letters are redriven
+// How changes are parked, and letters redriven
 //
-// Whoever wants a letter handled again writes a request among the leases: a record of
-// [KindRequest] with the effective partition key. The owner of its range, and nobody else, serves
-// it: so the change goes to the handler in order with its key, wherever the lease is by then.
-// When it is served the request is deleted. What became of it is seen in the dead letters:
-// the letter is gone, or there with a new cause.
+// A change is parked when its letter is durable. Whoever wants the letter handled again writes
+// a request among the leases: a record of [KindRequest] with the effective partition key. The
+// owner of its range, and nobody else, serves it: so the change goes to the handler in order
+// with its key, wherever the lease is by then. When it is served the request is deleted. What
+// became of it is seen in the dead letters: the letter is gone, or there with a new cause.
 
-// KindRequest is a record that asks the owner of a range for something.
-const KindRequest Kind = "request"
-
-// The properties of a request.
-const (
-	actionProperty = "changefeed.action" // one of the actions
-	epkProperty    = "changefeed.epk"
-	keyProperty    = "changefeed.key"
-	letterProperty = "changefeed.letter"
-	triesProperty  = "changefeed.tries"
-
-	maxTries = 3
-
-	actionRetry   = "retry"
-	actionRelease = "release"
-)
-
-// Redrive has a dead letter handled again, by the instance that owns the range of its key, and
-// waits until that was tried once. Whether it succeeded is seen in the letter box. If the key
-// is held and this was its only letter that is not, its held letters follow, and the key is
-// released. It is an error if ctx ends before: then the request stays, until it is served.
-func Redrive(ctx context.Context, source Source, leases LeaseStore, key PartitionKey, letter string) error {
-	return request(ctx, source, leases, actionRetry, key, letter)
+// park puts the only change of a batch among the dead letters.
+func (d *dispatcher) park(b *laneBatch) {
+	c := b.Changes[0]
+	l := d.letter(b)
+	err := d.keepLetter(b, l)
+	now := time.Now()
+	d.mu.Lock()
+	if err == nil {
+		if d.r.opts.HoldKeys && !b.Held {
+			d.held[c.Key] = true
+			d.lanes.Hold(c.Key)
+		}
+		d.parked++
+		d.lanes.Succeed(b, false, now)
+		d.turn(c.Page)
+		d.blame(false)
+	} else {
+		d.lanes.Fail(b, lanes.Failure{Err: b.Err}, now) // with the handler's error: the letter says that
+	}
+	d.mu.Unlock()
+	if err == nil {
+		d.r.hooks.Parked(l)
+	} else {
+		d.report(d.untilStopped, OriginDeadLetters, fmt.Errorf("park item %q of partition %s, LSN %d: %w", l.Change.ID, l.Change.PartitionKey, l.Change.LSN, err))
+	}
+	notify(d.news)
+	notify(d.space)
 }
 
-// Release lets a held key go on without the changes of it that have failed: those that are held
-// are handled, in their order, and then the key is not held any more. If one of them fails,
-// the key stays held from there. It waits as [Redrive] does.
-func Release(ctx context.Context, source Source, leases LeaseStore, key PartitionKey) error {
-	return request(ctx, source, leases, actionRelease, key, "")
+// keepLetter has the dead letters keep a letter, unless its key would have to be held and cannot.
+func (d *dispatcher) keepLetter(b *laneBatch, l DeadLetter) error {
+	d.mu.Lock()
+	full := d.r.opts.HoldKeys && !b.Held && len(d.held) >= notes.MaxHeld && !d.held[b.Changes[0].Key]
+	d.mu.Unlock()
+	if full {
+		return fmt.Errorf("%w: %d of this lease: release some", ErrTooManyHeld, notes.MaxHeld)
+	}
+	return d.outside(func(ctx context.Context) error { return d.r.opts.DeadLetters.Put(ctx, l) })
 }
 
-func request(ctx context.Context, source Source, leases LeaseStore, action string, key PartitionKey, letter string) error {
-	locator, ok := source.(Locator)
-	if !ok {
-		return fmt.Errorf("%s %s: %w: source %T cannot locate a key", action, key, errors.ErrUnsupported, source)
+// outside calls the dead letters, whose code is not ours either: what does not return is left behind.
+func (d *dispatcher) outside(f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(d.untilDrained, storeTimeout)
+	defer cancel()
+	result := d.delegate.launch(ctx, f)
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
 	}
-	epk, err := locator.Locate(ctx, key)
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", action, key, err)
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(d.r.opts.RetryMin):
+		return fmt.Errorf("no answer: %w", context.Cause(ctx))
 	}
-	r := Record{
-		Kind: KindRequest, Token: fmt.Sprintf("%s.%s.%s", action, epk, letter), Timestamp: timestamp(),
-		Properties: map[string]string{actionProperty: action, epkProperty: epk, keyProperty: string(key), letterProperty: letter},
+}
+
+// letter is what is parked of a batch of one change.
+func (d *dispatcher) letter(b *laneBatch) DeadLetter {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := b.Changes[0]
+	l := DeadLetter{
+		ID: letterID(c.LSN, c.Place), Index: c.Place, Change: c.Value, Disposition: DispositionFailed,
+		Instance: d.r.me.Instance, Lease: d.lease.Token, Range: d.lease.Range, Parked: time.Now(),
 	}
-	if _, err = leases.Create(ctx, r); err != nil && !errors.Is(err, ErrConflict) { // the same was asked before
-		return fmt.Errorf("%s %s: %w", action, key, err)
+	if b.Held {
+		l.Disposition = DispositionHeld
+		return l
 	}
-	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		records, _, err := leases.List(ctx)
-		if err == nil && !slices.ContainsFunc(records, func(o Record) bool { return o.Kind == KindRequest && o.Token == r.Token }) {
-			return nil
-		}
-		if !pause(ctx, wait) {
-			return fmt.Errorf("%s %s: not served yet, it stays asked: is an instance running that has the dead letters? %w", action, key, context.Cause(ctx))
-		}
+	l.Cause, l.Attempts, l.Failed = b.Err.Error(), b.Failures, b.Failing
+	if panicked, ok := errors.AsType[*PanicError](b.Err); ok {
+		l.Stack = string(panicked.Stack)
 	}
+	_, undecodable := errors.AsType[*DecodeError](b.Err)
+	switch {
+	case undecodable:
+		l.Disposition = DispositionUndecodable
+	case errors.Is(b.Err, errCrashed):
+		l.Disposition = DispositionCrashed
+	case isHopeless(b.Err):
+		l.Disposition = DispositionPoison
+	}
+	return l
 }
 
 // serveRequests gives the requests to the workers that have their ranges.
@@ -84,8 +114,9 @@ func (r *run) serveRequests() {
 	}
 	workers, _ := r.claims.all()
 	for _, q := range requests {
+		place := notes.ReadRequest(q.Properties).EPK
 		for _, w := range workers {
-			if w.lease.Range.Holds(q.Properties[epkProperty]) {
+			if w.lease.Range.Holds(place) {
 				w.lanes.serve(q)
 			}
 		}
@@ -111,20 +142,20 @@ func (d *dispatcher) serve(q Record) {
 
 // answer serves a request, and deletes it when it was.
 func (d *dispatcher) answer(q Record) error {
-	key := PartitionKey(q.Properties[keyProperty])
-	action := q.Properties[actionProperty]
+	asked := notes.ReadRequest(q.Properties)
+	key, action := PartitionKey(asked.Key), asked.Action
 	box, ok := d.r.opts.DeadLetters.(LetterBox)
 	if !ok {
 		return fmt.Errorf("%s %s: this instance has no letter box to read from", action, key)
 	}
-	q, err := d.begin(q)
+	q, err := d.countTry(q)
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", action, key, err)
 	}
 	switch action {
-	case actionRetry:
-		err = d.retryLetter(box, key, q.Properties[letterProperty])
-	case actionRelease:
+	case notes.Retry:
+		err = d.retryLetter(box, key, asked.Letter)
+	case notes.Release:
 		err = d.releaseKey(box, key)
 	default:
 		return fmt.Errorf("%w: request %q", ErrBadLease, action) // of a newer version
@@ -140,13 +171,17 @@ func (d *dispatcher) answer(q Record) error {
 	return nil
 }
 
-// begin counts in a request how often it was begun with, because to serve it may end the process.
-func (d *dispatcher) begin(q Record) (Record, error) {
-	tries, _ := strconv.Atoi(q.Properties[triesProperty])
-	if tries >= maxTries {
-		return q, errors.Join(fmt.Errorf("%w: its owner has ended %d times while it was served", ErrHandlerStuck, tries), d.r.store.Delete(d.untilDrained, q))
+// maxTries is how often a request may end the process that serves it.
+const maxTries = 3
+
+// countTry counts in a request how often it was begun with, because to serve it may end the process.
+func (d *dispatcher) countTry(q Record) (Record, error) {
+	asked := notes.ReadRequest(q.Properties)
+	if asked.Tries >= maxTries {
+		return q, errors.Join(fmt.Errorf("%w: its owner has ended %d times while it was served", ErrHandlerStuck, asked.Tries), d.r.store.Delete(d.untilDrained, q))
 	}
-	q.setProperty(triesProperty, strconv.Itoa(tries+1))
+	asked.Tries++
+	q.Properties = asked.Properties(q.Properties)
 	return d.r.store.Update(d.untilDrained, q)
 }
 
@@ -199,7 +234,7 @@ func (d *dispatcher) free(key PartitionKey, parked int) bool {
 	if d.parked != parked || d.lanes.IsParking(string(key)) {
 		return false
 	}
-	delete(d.held, key)
+	delete(d.held, string(key))
 	d.lanes.Free(string(key))
 	d.save()
 	notify(d.news)

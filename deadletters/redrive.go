@@ -1,0 +1,64 @@
+package deadletters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/pause"
+)
+
+// Redrive has a dead letter handled again, by the instance that owns the range of its key, and
+// waits until that was tried once. Whether it succeeded is seen in the letter box: then the
+// letter is gone. If the key is held and this was its only letter that is not, its held letters
+// follow, and the key is released. It is an error if ctx ends before: then the request stays
+// among the leases, until it is served. A source that cannot locate a key, because it is no
+// [changefeed.Locator], is an [errors.ErrUnsupported].
+func Redrive(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, key changefeed.PartitionKey, letter string) error {
+	return ask(ctx, source, leases, notes.Request{Action: notes.Retry, Key: string(key), Letter: letter})
+}
+
+// Release lets a held key go on without the changes of it that have failed: those that are held
+// are handled, in their order, and then the key is not held any more. If one of them fails,
+// the key stays held from there. It waits as [Redrive] does, with the same errors.
+func Release(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, key changefeed.PartitionKey) error {
+	return ask(ctx, source, leases, notes.Request{Action: notes.Release, Key: string(key)})
+}
+
+// ask writes a request and waits until it was served.
+func ask(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, q notes.Request) error {
+	locator, ok := source.(changefeed.Locator)
+	if !ok {
+		return fmt.Errorf("%s %s: %w: source %T cannot locate a key", q.Action, q.Key, errors.ErrUnsupported, source)
+	}
+	epk, err := locator.Locate(ctx, changefeed.PartitionKey(q.Key))
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", q.Action, q.Key, err)
+	}
+	q.EPK = epk
+	r := changefeed.Record{
+		Kind: changefeed.KindRequest, Token: q.Token(), Timestamp: time.Now().UTC(), Properties: q.Properties(nil),
+	}
+	if _, err = leases.Create(ctx, r); err != nil && !errors.Is(err, changefeed.ErrConflict) { // the same was asked before
+		return fmt.Errorf("%s %s: %w", q.Action, q.Key, err)
+	}
+	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+		records, _, err := leases.List(ctx)
+		if err == nil && !slices.ContainsFunc(records, func(o changefeed.Record) bool { return o.Kind == r.Kind && o.Token == r.Token }) {
+			return nil
+		}
+		if err := pause.For(ctx, wait); err != nil {
+			return fmt.Errorf("%s %s: not served yet, it stays asked: is an instance running that has the dead letters? %w", q.Action, q.Key, err)
+		}
+	}
+}
+
+// The waits until the records are listed again.
+const (
+	firstWait = 50 * time.Millisecond
+	lastWait  = 2 * time.Second
+)

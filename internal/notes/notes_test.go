@@ -1,0 +1,118 @@
+package notes
+
+import (
+	"errors"
+	"maps"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// The partitions after 0 was split into 1 and 2, and 2 into 3 and 4; 5 and 6 were merged into 7.
+var world = []Partition{
+	{ID: "1", Min: "", Max: "10", Parents: []string{"0"}},
+	{ID: "3", Min: "10", Max: "18", Parents: []string{"0", "2"}},
+	{ID: "4", Min: "18", Max: "20", Parents: []string{"0", "2"}},
+	{ID: "7", Min: "20", Max: "FF", Parents: []string{"5", "6"}},
+}
+
+func TestWhatIsDoneCountsWhereItWasWritten(t *testing.T) {
+	note := func(partition string) string {
+		return Done{At: `"7"`, Partition: partition, Through: 9, Open: []int64{8}}.String()
+	}
+	for _, c := range []struct {
+		name, text, from, to string
+		want                 error
+	}{
+		{"the same partition", note("1 -10"), "", "10", nil},
+		{"a part of it", note("1 -10"), "04", "08", nil},
+		{"a child", note("2 10-20"), "10", "18", nil},
+		{"a part of a child", note("2 10-20"), "1A", "1C", nil},
+		{"a grandchild", note("0 -20"), "10", "18", ErrMoved}, // what its own parent had done is not known
+		{"across children", note("2 10-20"), "10", "20", ErrMoved},
+		{"another partition", note("2 10-20"), "04", "08", ErrMoved},
+		{"a merge, of its last parent", note("6 80-FF"), "80", "FF", ErrMoved},
+		{"a merge, of its first parent", note("5 20-80"), "20", "80", ErrMoved},
+		{"an id that was used again", note("1 -20"), "", "10", ErrMoved},
+		{"no partition then", note(unknown), "", "10", ErrMoved},
+		{"no partition then, nor now", note(unknown), "", "FF", ErrMoved},
+		{"no name", note(""), "", "10", ErrMoved},
+		{"a name without keys", note("0"), "", "10", ErrMoved},
+		{"nothing", "", "", "10", nil},
+		{"another position", Done{At: `"6"`, Partition: "1 -10", Through: 9, Open: []int64{8}}.String(), "", "10", ErrMoved},
+	} {
+		got, err := ReadDone(c.text, `"7"`, c.from, c.to, world)
+		if !errors.Is(err, c.want) || (err == nil && c.text != "") != (got.Through == 9 && len(got.Open) == 1) {
+			t.Errorf("%s: %+v, %v, want %v", c.name, got, err, c.want)
+		}
+	}
+}
+
+func TestABadNoteSaysNothing(t *testing.T) {
+	for _, text := range []string{"{", "[]", `{"at":7}`, `{"at":"\"7\"","partition":"1 -10","through":9,"open":["x"],"keys":[1]}`, "nonsense"} {
+		d, err := ReadDone(text, `"7"`, "", "10", world)
+		if err == nil || !reflect.DeepEqual(d, Done{}) {
+			t.Errorf("%s is read as %+v, %v", text, d, err)
+		}
+		h, err := ReadHeld(text, `"7"`)
+		if err == nil || h.Keys != nil {
+			t.Errorf("%s is read as %+v, %v", text, h, err)
+		}
+	}
+}
+
+func TestHeldKeysAreThoseOfAPosition(t *testing.T) {
+	text := Held{At: `"7"`, Keys: []string{`["oslo"]`, `["<rome>"]`}}.String()
+	if h, err := ReadHeld(text, `"7"`); err != nil || strings.Join(h.Keys, " ") != `["oslo"] ["<rome>"]` {
+		t.Errorf("%s is read as %+v, %v", text, h, err)
+	}
+	if h, err := ReadHeld(text, `"8"`); !errors.Is(err, ErrMoved) || h.Keys != nil {
+		t.Errorf("at another position: %+v, %v", h, err)
+	}
+	if h, err := ReadHeld("", `"7"`); err != nil || h.Keys != nil {
+		t.Errorf("without a note: %+v, %v", h, err)
+	}
+}
+
+func TestANoteIsEmptyWhenThereIsNothingToSay(t *testing.T) {
+	at := Done{At: `"7"`, Partition: "1 -10"}
+	all, some, suspect := at, at, at
+	all.Through = 9 // without a gap: the position says it
+	some.Through, some.Open = 9, []int64{8}
+	suspect.Through, suspect.Suspect = 9, &Suspect{LSN: 8, Place: 1, Changes: 2, Attempts: 3, Alone: true}
+	for _, c := range []struct {
+		done Done
+		want string
+	}{
+		{at, ""},
+		{all, ""},
+		{some, `{"at":"\"7\"","partition":"1 -10","through":9,"open":[8]}`},
+		{suspect, `{"at":"\"7\"","partition":"1 -10","suspect":{"lsn":8,"place":1,"changes":2,"attempts":3,"alone":true}}`},
+	} {
+		if got := c.done.String(); got != c.want {
+			t.Errorf("%+v is written %s, want %s", c.done, got, c.want)
+		}
+	}
+	if got := (Held{At: `"7"`}).String(); got != "" {
+		t.Errorf("no key is written %s", got)
+	}
+}
+
+func TestARequestIsReadAsItWasWritten(t *testing.T) {
+	q := Request{Action: Retry, EPK: "1F", Key: `["oslo"]`, Letter: "7.0", Tries: 2}
+	others := map[string]string{"theirs": "kept"}
+	all := q.Properties(others)
+	if got := ReadRequest(all); got != q || all["theirs"] != "kept" || len(others) != 1 {
+		t.Errorf("%+v is read as %+v, among %v; others are %v", q, got, all, others)
+	}
+	again := q
+	again.Tries++
+	if q.Token() != again.Token() || q.Token() == (Request{Action: Release, EPK: "1F"}).Token() {
+		t.Errorf("tokens %s, %s", q.Token(), again.Token())
+	}
+	bad := maps.Clone(all)
+	bad[triesProperty] = "x"
+	if got := ReadRequest(bad); got.Tries != 0 {
+		t.Errorf("tries %d of a bad number", got.Tries)
+	}
+}
