@@ -48,6 +48,8 @@ var (
 	ErrMoved = errors.New("lease was moved without us")
 	// ErrNoOwner: leases have no owner, because no instance may have more.
 	ErrNoOwner = errors.New("leases that no instance may own")
+	// ErrForeignOwner: a lease of a unit that holds keys has an owner that is another kind of processor.
+	ErrForeignOwner = errors.New("owned by another kind of processor")
 	// ErrNotManual: Batch.Checkpoint on a processor that checkpoints by itself.
 	ErrNotManual = errors.New("checkpoint by hand needs Options.Manual")
 	// ErrModeChanged: existing leases were made in the other mode.

@@ -156,6 +156,9 @@ func (s State) isKnown() bool { return s == StateLive || s == StateSplitting || 
 // Free reports whether the lease has no owner.
 func (l Record) Free() bool { return l.Owner == "" }
 
+// isForeign reports whether the owner is another kind of processor.
+func (l Record) isForeign() bool { return !l.Free() && l.Epoch == "" }
+
 // owner is the process that the lease belongs to.
 func (l Record) owner() balance.Owner { return balance.Owner{Instance: l.Owner, Epoch: l.Epoch} }
 

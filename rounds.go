@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -102,6 +103,10 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 	if done.Unowned > 0 {
 		b.report(ctx, OriginBalancer, "", fmt.Errorf("%w: %d of %d, because each of %d instances has as many as its Options.MaxLeases allows: start more instances, or allow more",
 			ErrNoOwner, done.Unowned, done.Leases, done.Instances))
+	}
+	if i := slices.IndexFunc(s.leases, Record.isForeign); i >= 0 && b.opts.HoldKeys {
+		b.report(ctx, OriginBalancer, s.leases[i].Token, fmt.Errorf("%w %q, which hands over the changes of held keys: do not share a unit that holds keys",
+			ErrForeignOwner, s.leases[i].Owner))
 	}
 	b.serveRequests()
 	b.last.set(done)

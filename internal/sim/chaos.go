@@ -109,7 +109,7 @@ func (w *world) disturb() {
 		w.merge(w.orders)
 	case 9:
 		w.meddle(i)
-		w.redrive()
+		w.box.redrive(w)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/internal/pause"
 )
 
@@ -177,18 +178,18 @@ func (g *ledger) blocked(by *instance, b *changefeed.Batch) {
 }
 
 // redrive has some letters handled again, or keys released.
-func (w *world) redrive() {
-	found := w.box.of("")
+func (b *box) redrive(w *world) {
+	found := b.of("")
 	if len(found) == 0 || !w.isReady() {
 		return
 	}
 	l := found[w.rng.IntN(len(found))]
 	release := w.rng.IntN(2) == 0
-	w.tasks.Go(func() { _ = w.ask(l, release) })
+	w.tasks.Go(func() { _ = b.ask(w, l, release) })
 }
 
 // ask asks for a letter to be handled again, or for its key to be released.
-func (w *world) ask(l changefeed.DeadLetter, release bool) error {
+func (b *box) ask(w *world, l changefeed.DeadLetter, release bool) error {
 	ctx, cancel := context.WithTimeout(w.ctx, 3*time.Minute)
 	defer cancel()
 	key := l.Change.PartitionKey
@@ -198,26 +199,26 @@ func (w *world) ask(l changefeed.DeadLetter, release bool) error {
 	w.ledger.note("an operator asks for %s %s, release %v", key, l.ID, release)
 	var err error
 	if release {
-		err = changefeed.Release(ctx, w.orders, w.unit, key)
+		err = deadletters.Release(ctx, w.orders, w.unit, key)
 	} else {
-		err = changefeed.Redrive(ctx, w.orders, w.unit, key, l.ID)
+		err = deadletters.Redrive(ctx, w.orders, w.unit, key, l.ID)
 	}
 	w.ledger.note("the operator's answer for %s %s: %v", key, l.ID, err)
 	return err
 }
 
-// emptyBox has every letter handled again in calm weather, when no handler fails.
-func (w *world) emptyBox() {
+// empty has every letter handled again in calm weather, when no handler fails.
+func (b *box) empty(w *world) {
 	for range 5 {
-		for _, l := range w.box.of("") {
-			if err := w.ask(l, l.Disposition == changefeed.DispositionHeld); err != nil && !errors.Is(err, context.Canceled) {
+		for _, l := range b.of("") {
+			if err := b.ask(w, l, l.Disposition == changefeed.DispositionHeld); err != nil && !errors.Is(err, context.Canceled) {
 				w.ledger.fail("letter %s %s: %v", l.Change.PartitionKey, l.ID, err)
 				return
 			}
 		}
 		_ = pause.For(w.ctx, time.Second)
 	}
-	for _, l := range w.box.of("") {
+	for _, l := range b.of("") {
 		w.ledger.fail("letter %s %s (%s) is left", l.Change.PartitionKey, l.ID, l.Disposition)
 	}
 }

@@ -46,7 +46,7 @@ func (w *world) settle() {
 	}
 	w.touchAll()
 	_ = pause.For(w.ctx, 4*round+w.beat()) // rarer checkpoints are stored with the next renewal
-	w.emptyBox()
+	w.box.empty(w)
 	for _, missing := range w.ledger.owed() {
 		w.ledger.fail("%s", missing)
 	}

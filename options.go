@@ -1,0 +1,267 @@
+package changefeed
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// Options configure a [Processor]. The zero value works.
+type Options struct {
+	// Instance names this instance in the leases; by default after the host and the process.
+	// Two processes may share a name by mistake: each is still an owner of its own.
+	Instance string
+
+	// Start is where the unit begins when it is new; from now if it is not set. A unit
+	// remembers it: at a restart the same is welcome, none goes on where the unit is, and
+	// another one, FromNow included, makes Run return ErrStartIgnored. A unit that a .NET
+	// processor made remembers none and takes this one, for what has no position yet;
+	// without it Run then returns ErrNoStart.
+	Start Start
+
+	// Mode is latest version by default.
+	Mode Mode
+
+	// MaxItems is how many changes a batch has at most, transactions excepted; 0 is the
+	// source's default.
+	MaxItems int
+
+	// MinLeases cuts the physical partitions into finer leases when the unit is
+	// created, so that there are at least so many; 0 is one a partition.
+	MinLeases int
+
+	// MaxLeases is how many leases this instance takes at most; 0 is no limit. Leases that no
+	// instance may take are reported as [ErrNoOwner]. A split may leave more for a while.
+	MaxLeases int
+
+	// Poll is the longest pause between reads of an idle lease, 5 s by default. A
+	// source that is a [Waiter] is not polled, only read once a Renew.
+	Poll time.Duration
+
+	// Acquire is the time between two rounds of the balancer, 13 s by default,
+	// lengthened or shortened by a tenth at random.
+	Acquire time.Duration
+
+	// Renew is the time between two writes of an idle lease, 17 s by default; half as
+	// much again after a checkpoint, so that an instance's renewals come together.
+	Renew time.Duration
+
+	// Expiration is how long an owner may be silent before others take its leases,
+	// 60 s by default. Renew must be shorter than nine tenths of it.
+	Expiration time.Duration
+
+	// Drain is how long a batch in hand may go on when the processor stops or hands
+	// its lease over, 10 s by default. Then the handler's context ends. Run returns
+	// within four times as long.
+	Drain time.Duration
+
+	// HandlerTimeout is how long a handler may take for one batch, 10 min by default.
+	// Then its context ends with [ErrHandlerTimeout] and the batch counts as failed. It
+	// comes again with half as many changes, down to one transaction; batches grow again
+	// when one takes less than half of the time.
+	HandlerTimeout time.Duration
+
+	// RetryMin and RetryMax bound the pause before a failed batch is delivered again,
+	// and before a failed read or another failed request is repeated; it doubles from
+	// 100 ms to 30 s by default.
+	RetryMin, RetryMax time.Duration
+
+	// MaxBytes is how many bytes of documents a batch has at most, a single transaction
+	// excepted, and MaxWait how long a batch that is not full waits for more changes; none
+	// of both by default.
+	MaxBytes int
+	MaxWait  time.Duration
+
+	// Filter says which changes the handler wants; all by default. The position moves past
+	// the others. It must be quick, and a panic in it ends the program.
+	Filter func(c *Change) bool
+
+	// Concurrency is how many batches of one lease are handled at once, 1 by default. Above
+	// 1 a batch has the changes of one partition key. Those of one key are handled in their
+	// order, one batch after the other.
+	Concurrency int
+
+	// BufferItems and BufferBytes bound what is read of a lease and not yet handled, with a
+	// Concurrency above 1: 10,000 changes and 64 MiB by default. A page more may be read.
+	BufferItems int
+	BufferBytes int64
+
+	// MaxAttempts is how often a batch may fail, and MaxAge for how long, before it is
+	// bisected until the change that fails is alone. That one is parked in DeadLetters, if
+	// they are set, and else it is tried for ever while other keys go on as far as the
+	// buffer reaches. Zero, the default, is no limit: a batch that fails is tried for ever.
+	//
+	// Attempts are counted in the lease, so a handler that ends the process fails too; the
+	// time counts anew for each owner of the lease. When
+	// most keys fail nothing is parked: it is taken for an outage, reported as [ErrOutage],
+	// and the handler is called now and then to see whether it is over.
+	MaxAttempts int
+	MaxAge      time.Duration
+
+	// DeadLetters is where changes are parked that cannot be handled.
+	DeadLetters DeadLetters
+
+	// HoldKeys parks the later changes of the key of a parked change too, so that their
+	// order is kept, until the key is released. It needs a [LetterBox]. At most 1,000 keys
+	// of a lease are held; a change of another one then stays with its batch.
+	HoldKeys bool
+
+	// Manual leaves checkpoints to [Batch.Checkpoint].
+	Manual bool
+
+	// CheckpointItems and CheckpointEvery make automatic checkpoints rarer: when at
+	// least so many changes are done, or so much time has passed, since the last one.
+	// Both zero is after each batch. What was done since is delivered again after a crash.
+	CheckpointItems int
+	CheckpointEvery time.Duration
+
+	Hooks Hooks
+}
+
+// The defaults of [Options]; acquire, renew, expiration and poll are those of the
+// service's own processors.
+const (
+	defaultPoll           = 5 * time.Second
+	defaultAcquire        = 13 * time.Second
+	defaultRenew          = 17 * time.Second
+	defaultExpiration     = 60 * time.Second
+	defaultDrain          = 10 * time.Second
+	defaultHandlerTimeout = 10 * time.Minute
+	defaultRetryMin       = 100 * time.Millisecond
+	defaultRetryMax       = 30 * time.Second
+	defaultBufferItems    = 10_000
+	defaultBufferBytes    = 64 << 20
+)
+
+// maxLeases bounds MinLeases.
+const maxLeases = 100_000
+
+// withDefaults fills what is zero.
+func (o Options) withDefaults() Options {
+	o.Instance = cmp.Or(o.Instance, hostInstance())
+	o.Poll = cmp.Or(o.Poll, defaultPoll)
+	o.Acquire = cmp.Or(o.Acquire, defaultAcquire)
+	o.Renew = cmp.Or(o.Renew, defaultRenew)
+	o.Expiration = cmp.Or(o.Expiration, defaultExpiration)
+	o.Drain = cmp.Or(o.Drain, defaultDrain)
+	o.HandlerTimeout = cmp.Or(o.HandlerTimeout, defaultHandlerTimeout)
+	o.RetryMin = cmp.Or(o.RetryMin, defaultRetryMin)
+	o.RetryMax = cmp.Or(o.RetryMax, max(defaultRetryMax, o.RetryMin))
+	o.Concurrency = cmp.Or(o.Concurrency, 1)
+	o.BufferItems = cmp.Or(o.BufferItems, defaultBufferItems)
+	o.BufferBytes = cmp.Or(o.BufferBytes, defaultBufferBytes)
+	o.Hooks = o.Hooks.withDefaults()
+	return o
+}
+
+// hostInstance names this process on its host.
+func hostInstance() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown-host"
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
+}
+
+// validate checks options after withDefaults.
+func (o Options) validate() error {
+	if strings.TrimSpace(o.Instance) == "" {
+		return &OptionError{"Instance", fmt.Sprintf("%q", o.Instance), "a name for this instance, such as the host's"}
+	}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{
+		{"Poll", o.Poll},
+		{"Acquire", o.Acquire},
+		{"Renew", o.Renew},
+		{"Expiration", o.Expiration},
+		{"Drain", o.Drain},
+		{"HandlerTimeout", o.HandlerTimeout},
+		{"RetryMin", o.RetryMin},
+		{"RetryMax", o.RetryMax},
+	} {
+		if d.value <= 0 {
+			return &OptionError{d.field, d.value.String(), "a positive duration, or zero for the default"}
+		}
+	}
+	if o.Renew >= o.trust() {
+		return &OptionError{
+			"Renew", o.Renew.String(),
+			fmt.Sprintf("less than Expiration (%v) less its safety margin (%v)", o.Expiration, o.margin()),
+		}
+	}
+	if o.RetryMax < o.RetryMin {
+		return &OptionError{"RetryMax", o.RetryMax.String(), fmt.Sprintf("at least RetryMin (%v)", o.RetryMin)}
+	}
+	return o.validateFeed()
+}
+
+func (o Options) validateFeed() error {
+	if o.Mode > AllVersionsAndDeletes {
+		return &OptionError{"Mode", fmt.Sprint(uint8(o.Mode)), "LatestVersion or AllVersionsAndDeletes"}
+	}
+	if o.Mode == AllVersionsAndDeletes && !o.Start.IsNow() {
+		return &OptionError{"Start", o.Start.String(), "now: all versions and deletes cannot start from the beginning or from a time"}
+	}
+	for _, n := range []struct {
+		field string
+		value int
+	}{
+		{"MaxItems", o.MaxItems},
+		{"MaxBytes", o.MaxBytes},
+		{"MinLeases", o.MinLeases},
+		{"MaxLeases", o.MaxLeases},
+		{"CheckpointItems", o.CheckpointItems},
+		{"Concurrency", o.Concurrency},
+		{"BufferItems", o.BufferItems},
+		{"BufferBytes", int(o.BufferBytes)},
+		{"MaxAttempts", o.MaxAttempts},
+	} {
+		if n.value < 0 {
+			return &OptionError{n.field, fmt.Sprint(n.value), "a positive number, or zero for the default"}
+		}
+	}
+	if o.MinLeases > maxLeases {
+		return &OptionError{"MinLeases", fmt.Sprint(o.MinLeases), fmt.Sprintf("at most %d", maxLeases)}
+	}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{{"CheckpointEvery", o.CheckpointEvery}, {"MaxWait", o.MaxWait}, {"MaxAge", o.MaxAge}} {
+		if d.value < 0 {
+			return &OptionError{d.field, d.value.String(), "a positive duration, or zero for none"}
+		}
+	}
+	if o.Manual && (o.CheckpointItems > 0 || o.CheckpointEvery > 0) {
+		return &OptionError{"Manual", "true", "false with CheckpointItems or CheckpointEvery, which are for automatic checkpoints"}
+	}
+	return o.validatePolicy()
+}
+
+// hasPolicy reports whether a change that fails is ever told apart from its batch.
+func (o Options) hasPolicy() bool { return o.MaxAttempts > 0 || o.MaxAge > 0 }
+
+func (o Options) validatePolicy() error {
+	_, box := o.DeadLetters.(LetterBox)
+	switch {
+	case o.Manual && (o.hasPolicy() || o.DeadLetters != nil):
+		return &OptionError{"Manual", "true", "false with MaxAttempts, MaxAge or DeadLetters, which checkpoint without the handler's word"}
+	case o.DeadLetters != nil && !o.hasPolicy():
+		return &OptionError{"DeadLetters", fmt.Sprintf("%T", o.DeadLetters), "MaxAttempts or MaxAge beside it: without a limit nothing is ever parked"}
+	case o.HoldKeys && !box:
+		return &OptionError{"HoldKeys", "true", "DeadLetters that are a LetterBox, to release what is held"}
+	case o.MaxWait >= o.HandlerTimeout:
+		return &OptionError{"MaxWait", o.MaxWait.String(), fmt.Sprintf("less than HandlerTimeout (%v)", o.HandlerTimeout)}
+	}
+	return nil
+}
+
+// margin is how long before its lease could be taken an owner stops: for clocks that
+// run at different speeds, and for the handler to notice.
+func (o Options) margin() time.Duration { return o.Expiration / 10 }
+
+// trust is how long an owner works on a lease after it began to write it.
+func (o Options) trust() time.Duration { return o.Expiration - o.margin() }
