@@ -28,6 +28,7 @@ type dispatcher struct {
 	delegate *delegate
 	news     chan struct{} // Next may have something
 	space    chan struct{} // there may be room for a page
+	closing  chan struct{} // closed when no new batch is taken
 	watching func()        // ends the watch on the breaker
 
 	mu          sync.Mutex
@@ -81,7 +82,7 @@ func newDispatcher(t *tenure, k *keeper, d *delegate) *dispatcher {
 		Detach:   func(c *Change) { c.Body, c.Previous = bytes.Clone(c.Body), bytes.Clone(c.Previous) },
 	}
 	return &dispatcher{
-		tenure: t, keeper: k, delegate: d, news: make(chan struct{}, 1), space: make(chan struct{}, 1),
+		tenure: t, keeper: k, delegate: d, news: make(chan struct{}, 1), space: make(chan struct{}, 1), closing: make(chan struct{}),
 		lanes: lanes.New[Change, *lanePage](rules, t.r.breaker), held: map[string]bool{},
 		serving: map[string]bool{}, redriven: map[*laneBatch]chan<- error{},
 	}
@@ -125,7 +126,7 @@ func (d *dispatcher) passes(page Page) bool {
 	if d.lanes.Restored() > 0 && d.lanes.Restored() < page.Changes[0].LSN {
 		d.lanes.Restore(0, nil)
 	}
-	d.whole = d.lanes.Restored() == 0 && d.lanes.Items() == 0 && len(d.held) == 0 && (o.MaxBytes == 0 || size <= o.MaxBytes)
+	d.whole = !d.r.breaker.IsOpen() && d.lanes.Restored() == 0 && d.lanes.Items() == 0 && len(d.held) == 0 && (o.MaxBytes == 0 || size <= o.MaxBytes)
 	return d.whole
 }
 
@@ -142,9 +143,17 @@ func (d *dispatcher) unravel(page Page, on *delivery, err error, late bool) endi
 	d.mu.Lock()
 	d.whole = false
 	d.put(page, on, d.keeper.soFar().Failures)
-	b, _ := d.lanes.Next(time.Now())
+	b := d.lanes.TakeAll(time.Now())
+	if b == nil { // letters of all its keys are being redriven
+		d.mu.Unlock()
+		return d.await(func() bool { return d.lanes.Items() == 0 })
+	}
 	changes := b.Changes
-	d.lanes.Fail(b, failureOf(err, len(changes), late), time.Now())
+	said := lanes.Failure{Err: err, Late: late}
+	if len(changes) == len(page.Changes) { // else some keys are apart, and the places are others
+		said = failureOf(err, len(changes), late)
+	}
+	d.lanes.Fail(b, said, time.Now())
 	d.turn(pagesOf(changes)...)
 	d.blame(true)
 	d.mu.Unlock()
@@ -165,6 +174,8 @@ func (d *dispatcher) put(page Page, on *delivery, failures int) {
 
 // await waits until a condition holds, or the work must end.
 func (d *dispatcher) await(holds func() bool) ending {
+	long := time.NewTicker(d.r.opts.Renew)
+	defer long.Stop()
 	for d.ending().none() {
 		d.mu.Lock()
 		done := holds()
@@ -174,10 +185,23 @@ func (d *dispatcher) await(holds func() bool) ending {
 		}
 		select {
 		case <-d.space:
+		case <-long.C:
+			d.report(d.untilStopped, OriginHandler, d.fullness())
 		case <-d.untilStopped.Done():
 		}
 	}
 	return d.ending()
+}
+
+// fullness is the report of a buffer that has been full for a while, and whose oldest change keeps it so.
+func (d *dispatcher) fullness() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	oldest := d.lanes.First()
+	if d.r.opts.Concurrency == 1 || oldest == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %d changes, %d bytes of pages, the oldest is LSN %d of partition %s", ErrBufferFull, d.lanes.Items(), d.lanes.Bytes(), oldest.LSN, oldest.Key)
 }
 
 // hasRoom reports whether another page may be read.
@@ -201,6 +225,7 @@ func (d *dispatcher) start() {
 func (d *dispatcher) finish() (stuck bool) {
 	d.mu.Lock()
 	d.closed = true
+	close(d.closing)
 	running := d.running
 	d.mu.Unlock()
 	if running {

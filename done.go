@@ -174,9 +174,9 @@ const storeGap = time.Second
 func (d *dispatcher) unsaved() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	left := storeGap - time.Since(d.stored)
+	left := max(storeGap, d.r.opts.CheckpointEvery) - time.Since(d.stored)
 	switch {
-	case !d.fresh:
+	case !d.fresh || d.r.opts.CheckpointItems > 0:
 		return lanes.Never
 	case left <= 0:
 		d.save()

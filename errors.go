@@ -50,6 +50,8 @@ var (
 	ErrNoOwner = errors.New("leases that no instance may own")
 	// ErrForeignOwner: a lease of a unit that holds keys has an owner that is another kind of processor.
 	ErrForeignOwner = errors.New("owned by another kind of processor")
+	// ErrBufferFull: nothing more is read, because changes that are not handled fill the buffer.
+	ErrBufferFull = errors.New("buffer is full")
 	// ErrNotManual: Batch.Checkpoint on a processor that checkpoints by itself.
 	ErrNotManual = errors.New("checkpoint by hand needs Options.Manual")
 	// ErrModeChanged: existing leases were made in the other mode.

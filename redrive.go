@@ -161,6 +161,7 @@ func (d *dispatcher) answer(q Record) error {
 		return fmt.Errorf("%w: request %q", ErrBadLease, action) // of a newer version
 	}
 	if err != nil {
+		d.forgetTry(q) // it has not ended the process
 		return fmt.Errorf("%s %s: %w", action, key, err)
 	}
 	err = d.r.store.Delete(d.untilDrained, q)
@@ -185,6 +186,14 @@ func (d *dispatcher) countTry(q Record) (Record, error) {
 	return d.r.store.Update(d.untilDrained, q)
 }
 
+// forgetTry takes back a try that came to an orderly end. If that fails, the try counts.
+func (d *dispatcher) forgetTry(q Record) {
+	asked := notes.ReadRequest(q.Properties)
+	asked.Tries--
+	q.Properties = asked.Properties(q.Properties)
+	_, _ = d.r.store.Update(d.untilDrained, q)
+}
+
 // retryLetter hands a letter over. When the key is held for no other one, it is released.
 func (d *dispatcher) retryLetter(box LetterBox, key PartitionKey, id string) error {
 	letters, err := d.lettersOf(box, key)
@@ -207,7 +216,7 @@ func (d *dispatcher) retryLetter(box LetterBox, key PartitionKey, id string) err
 
 // releaseKey hands over the held letters of a key, and ends the hold when there is none left.
 func (d *dispatcher) releaseKey(box LetterBox, key PartitionKey) error {
-	for {
+	for !d.isClosed() {
 		d.mu.Lock()
 		before := d.parked
 		d.mu.Unlock()
@@ -225,6 +234,7 @@ func (d *dispatcher) releaseKey(box LetterBox, key PartitionKey) error {
 			return nil
 		}
 	}
+	return fmt.Errorf("%w: the request goes to the next owner", ErrStopped)
 }
 
 // free ends the hold of a key, unless something was parked since so many letters were.
@@ -269,6 +279,8 @@ func (d *dispatcher) redrive(box LetterBox, l DeadLetter) (done bool, err error)
 	notify(d.news)
 	select {
 	case err = <-result:
+	case <-d.closing:
+		return false, fmt.Errorf("%w: the request goes to the next owner", ErrStopped)
 	case <-d.untilStopped.Done():
 		return false, context.Cause(d.untilStopped)
 	}

@@ -124,6 +124,13 @@ func (b *Breaker) admit(now time.Time) (open bool, wait time.Duration) {
 	return true, 0
 }
 
+// IsOpen reports whether there is an outage.
+func (b *Breaker) IsOpen() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open
+}
+
 // close ends an outage.
 func (b *Breaker) close() {
 	b.mu.Lock()

@@ -116,10 +116,28 @@ func (l *Lanes[C, P]) Next(now time.Time) (b *Batch[C, P], wait time.Duration) {
 	if b == nil {
 		return nil, wait
 	}
+	l.take(b)
+	return b, 0
+}
+
+func (l *Lanes[C, P]) take(b *Batch[C, P]) {
 	l.withdraw(b)
 	b.inHand = true
 	l.inHand++
-	return b, 0
+}
+
+// TakeAll takes all that waits in the shared lane in hand, whatever the rules say: the handler has had it already.
+func (l *Lanes[C, P]) TakeAll(now time.Time) *Batch[C, P] {
+	from := l.lanes[shared]
+	if from == nil || len(from.waiting) == 0 {
+		return nil
+	}
+	b := &Batch[C, P]{Changes: from.waiting, Failures: from.waiting[0].failures, lane: from}
+	l.now, from.waiting = now, nil
+	l.unready(from)
+	from.batches = append(from.batches, b)
+	l.take(b)
+	return b
 }
 
 // callable finds a batch whose time has come, and else makes one.

@@ -262,3 +262,28 @@ func (m *model) check() {
 		}
 	}
 }
+
+// A checkpoint by hand of a batch that is confirmed already says nothing of those after it.
+func TestALateCheckpointConfirmsNothingNew(t *testing.T) {
+	now := time.Unix(1, 0)
+	rules := rulesOf(Rules[doc]{Concurrency: 4, MaxItems: 1, ByHand: true})
+	l := New[doc, int](rules, NewBreaker(rules.Backoff))
+	l.Add(0, []doc{{"k", 1, 0}, {"k", 2, 1}, {"k", 3, 2}, {"k", 4, 3}}, 0, now)
+	var batches []*Batch[doc, int]
+	for range 3 {
+		b, _ := l.Next(now)
+		l.Succeed(b, false, now)
+		batches = append(batches, b)
+	}
+	l.Confirm(batches[1])
+	for _, b := range []*Batch[doc, int]{batches[0], batches[1], batches[0]} {
+		l.Confirm(b)
+		if through, open := l.Done(10); through != 4 || !slices.Equal(open, []int64{3, 4}) {
+			t.Errorf("done through %d but for %v", through, open)
+		}
+	}
+	l.Confirm(batches[2])
+	if _, open := l.Done(10); !slices.Equal(open, []int64{4}) {
+		t.Errorf("open are %v", open)
+	}
+}

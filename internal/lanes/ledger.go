@@ -33,6 +33,9 @@ func (g *ledger[C, P]) confirm(c *Change[C, P]) {
 // Confirm notes that by its handler's word a batch is done, and all before it in its lane.
 func (g *ledger[C, P]) Confirm(b *Batch[C, P]) {
 	last := b.Changes[len(b.Changes)-1]
+	if last.confirmed { // by a later batch, or twice
+		return
+	}
 	for _, c := range g.order {
 		if c.lane == last.lane {
 			g.confirm(c)
@@ -69,6 +72,14 @@ func (g *ledger[C, P]) find(lsn int64, place int) *Change[C, P] {
 		return nil
 	}
 	return g.order[i]
+}
+
+// First is the first change of the feed that is not done; nil is none.
+func (g *ledger[C, P]) First() *Change[C, P] {
+	if g.trim(); len(g.order) == 0 {
+		return nil
+	}
+	return g.order[0]
 }
 
 // Oldest is the first batch of the feed that is not done, if it has failed: its failures, and since when.
