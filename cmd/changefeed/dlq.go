@@ -205,8 +205,7 @@ func (o *letterOptions) place(cmd *cobra.Command, args []string) (path string, w
 	if len(args) == 0 {
 		return "", nil, nil, usage.Error{Err: errors.New("ADDRESS or FILE is missing: want " + place.AddressForms + ", or a file of letters; or --db and --container")}
 	}
-	scheme, _, _ := strings.Cut(args[0], ":")
-	if slices.Contains([]string{"docstore", "cosmos", "http", "https"}, scheme) {
+	if isAddress(args[0]) {
 		return "", args[:1], args[1:], nil
 	}
 	if _, err := os.Stat(args[0]); err != nil {
@@ -215,16 +214,18 @@ func (o *letterOptions) place(cmd *cobra.Command, args []string) (path string, w
 	return args[0], nil, args[1:], nil
 }
 
+// isAddress reports whether a text is the address of a container, right or wrong, and not a file.
+func isAddress(text string) bool {
+	scheme, _, ok := strings.Cut(text, ":")
+	return ok && slices.Contains([]string{"docstore", "cosmos", "http", "https"}, scheme)
+}
+
 // box opens the box in a container.
 func (o *letterOptions) box(cmd *cobra.Command, where []string, f func(b changefeed.LetterBox, from string) error) error {
 	return o.with(cmd, where, func(c *place.Container) error {
-		var in deadletters.Store = c.Local
-		if c.Local == nil {
-			in = c.Remote
-		}
-		b, err := deadletters.Container(in, o.name)
+		b, err := boxIn(c, o.name)
 		if err != nil {
-			return fmt.Errorf("%s: %w", c.Address.Quote(), err)
+			return err
 		}
 		return f(b, c.Address.Name())
 	})

@@ -34,6 +34,8 @@ type runOptions struct {
 	source  string
 	leases  string
 	create  bool
+	letters string
+	jobs    int
 	name    string
 	account place.Settings
 	from    startFlag
@@ -57,6 +59,10 @@ with the changes on its standard input, a line each, as tail prints them; its st
 output and standard error are those of changefeed. When it exits with 0, the batch is
 done. With anything else the same batch comes again, after a pause that grows from 100 ms
 to 30 s, and its lease is held meanwhile.
+
+With --max-attempts or --max-age a batch that goes on failing is divided until the change
+that fails is alone. That one is parked in --dead-letters, and the others go on; changefeed
+dlq shows what is parked. When most changes fail, nothing is parked: that is an outage.
 
 The program's environment has
 
@@ -106,7 +112,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.source, "source", "", "`address` of the monitored container")
 	f.StringVar(&o.leases, "leases", "", "`address` of the lease container (default leases, beside the source)")
-	f.BoolVar(&o.create, "create-leases", false, "make the lease container if there is none")
+	f.BoolVar(&o.create, "create-leases", false, "make the lease container, and that of --dead-letters, if there is none")
 	f.StringVar(&o.name, "name", "", "`name` of the deployment unit: processes with the same name share the work")
 	f.StringVar(&o.feed.Instance, "instance", "", "`name` of this instance in the leases (default the host's)")
 	f.Var(&o.from, "from", "where a new unit begins (default now); for an existing unit the same or none, any other is refused")
@@ -121,6 +127,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.DurationVar(&o.feed.Drain, "drain", 10*time.Second, "how long a batch in hand may go on when its lease is given away or the processor stops")
 	f.DurationVar(&o.feed.HandlerTimeout, "timeout", 10*time.Minute, "how long the program may take for a batch")
 	f.DurationVar(&o.grace, "grace", program.DefaultGrace, "how long after SIGTERM the program gets SIGKILL; shorter than --drain")
+	o.registerPoison(cmd)
 	f.BoolVar(&o.once, "once", false, "end when all changes are handled, instead of waiting for more")
 	o.output = output(cmd)
 	f.CountVarP(&o.verbose, "verbose", "v", "log acquired and released leases on standard error; -vv also batches")
@@ -160,6 +167,11 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	letters, err := o.openLetters(ctx, opener, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, letters.Close()) }()
 	// The signals are watched beside the context: it ends with the first, and the second is for us.
 	ending := o.ending(cmd, log, p)
 	defer ending.watch()()
@@ -242,7 +254,7 @@ func (o *runOptions) check() error {
 	if o.grace <= 0 || o.grace >= o.feed.Drain {
 		return usage.Flag("grace", o.grace.String(), fmt.Sprintf("more than 0s and less than --drain (%v)", o.feed.Drain))
 	}
-	return nil
+	return o.checkPoison()
 }
 
 // flagName is the flag for a field of [changefeed.Options]: the same words with dashes, but
@@ -305,7 +317,7 @@ func (o *runOptions) store(ctx context.Context, opener *place.Opener, at place.A
 // ever be handled.
 func (o *runOptions) program(cmd *cobra.Command, command []string) (*program.Handler, error) {
 	h, err := program.New(command, program.Options{
-		Meta: o.form.Meta, Grace: o.grace, Expiration: o.feed.Expiration, Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(),
+		Meta: o.form.Meta, Grace: o.grace, Jobs: o.jobs, Expiration: o.feed.Expiration, Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(),
 	})
 	if missing, ok := errors.AsType[*exec.Error](err); ok {
 		return nil, fmt.Errorf("COMMAND is %s: %w", command[0], missing.Err)

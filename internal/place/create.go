@@ -85,12 +85,27 @@ func (o *Opener) CreateLeases(ctx context.Context, at Address) (*Container, erro
 		}
 		return o.Open(ctx, at)
 	}
+	return o.Create(ctx, at, docstore.LeaseSpec(at.Container))
+}
+
+// Create makes a container with the paths, time to live and retention of a specification, in a store that is there or
+// in an account, with its database.
+func (o *Opener) Create(ctx context.Context, at Address, spec docstore.ContainerSpec) (*Container, error) {
+	if at.Dir == "" {
+		a, err := o.Account(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		if err := a.create(ctx, at, spec); err != nil {
+			return nil, err
+		}
+		return o.Open(ctx, at)
+	}
 	db, err := o.store(at)
 	if err != nil {
 		return nil, err
 	}
-	spec := docstore.LeaseSpec(at.Container)
-	spec.Database = at.Database
+	spec.Database, spec.ID = at.Database, at.Container
 	c, err := db.CreateContainer(ctx, spec)
 	if err != nil {
 		return nil, err

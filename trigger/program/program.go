@@ -62,6 +62,10 @@ type Options struct {
 	// twentieth of it. The default is a minute, as there.
 	Expiration time.Duration
 
+	// Jobs is how many programs run at most at once, for all leases together; 0 is no limit. A batch waits for its
+	// turn within [changefeed.Options.HandlerTimeout].
+	Jobs int
+
 	// Stdout and Stderr get what programs write, several of them at the same time. Nil discards it.
 	Stdout, Stderr io.Writer
 }
@@ -81,11 +85,12 @@ type Handler struct {
 	command []string // beginning with the name that it was called by
 	opts    Options
 	form    changeline.Form
+	turns   chan struct{} // one in it for each program that runs; nil is no limit
 
 	mu      sync.Mutex
-	running map[string]*os.Process // by lease: those that have not ended
-	cut     []string               // leases whose batches were ended because the processor stops
-	closed  bool                   // nothing may be started any more
+	running map[*exec.Cmd]string // those that have not ended, with their leases
+	cut     []string             // leases whose batches were ended because the processor stops
+	closed  bool                 // nothing may be started any more
 }
 
 // New makes the handler of a command, a program and its arguments. The program is looked for as a shell does, now and
@@ -99,7 +104,11 @@ func New(command []string, o Options) (*Handler, error) {
 		return nil, fmt.Errorf("find program: %w", err)
 	}
 	o.Grace, o.Expiration = cmp.Or(o.Grace, DefaultGrace), cmp.Or(o.Expiration, defaultExpiration)
-	return &Handler{path: path, command: slices.Clone(command), opts: o, form: changeline.Form{Meta: o.Meta}}, nil
+	h := &Handler{path: path, command: slices.Clone(command), opts: o, form: changeline.Form{Meta: o.Meta}}
+	if o.Jobs > 0 {
+		h.turns = make(chan struct{}, o.Jobs)
+	}
+	return h, nil
 }
 
 // Handle starts the program on a batch and waits for it. Its error has the exit code or the signal that ended the
@@ -109,11 +118,19 @@ func (h *Handler) Handle(ctx context.Context, b *changefeed.Batch) error {
 	if err != nil {
 		return err
 	}
+	if h.turns != nil {
+		select {
+		case h.turns <- struct{}{}:
+			defer func() { <-h.turns }()
+		case <-ctx.Done():
+			return fmt.Errorf("wait for one of %d programs to end: %w", h.opts.Jobs, context.Cause(ctx))
+		}
+	}
 	cmd := h.process(ctx, b, input)
 	if err := h.start(b.LeaseToken, cmd); err != nil {
 		return fmt.Errorf("start program: %w", err)
 	}
-	defer h.forget(b.LeaseToken)
+	defer h.forget(cmd)
 	ended := make(chan error, 1)
 	var waiting sync.WaitGroup
 	waiting.Go(func() { ended <- cmd.Wait() })
@@ -147,16 +164,16 @@ func (h *Handler) start(lease string, cmd *exec.Cmd) error {
 		return err
 	}
 	if h.running == nil {
-		h.running = map[string]*os.Process{}
+		h.running = map[*exec.Cmd]string{}
 	}
-	h.running[lease] = cmd.Process
+	h.running[cmd] = lease
 	return nil
 }
 
-func (h *Handler) forget(lease string) {
+func (h *Handler) forget(cmd *exec.Cmd) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.running, lease)
+	delete(h.running, cmd)
 }
 
 func (h *Handler) unfinished(lease string) {
@@ -172,14 +189,14 @@ func (h *Handler) Unfinished() (leases []string) {
 	defer h.mu.Unlock()
 	leases, h.cut = h.cut, nil
 	slices.Sort(leases)
-	return leases
+	return slices.Compact(leases)
 }
 
 // Running returns, sorted, the tokens of the leases for whose batches a program runs.
 func (h *Handler) Running() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Sorted(maps.Keys(h.running))
+	return slices.Compact(slices.Sorted(maps.Values(h.running))) // a lease may have several batches in hand
 }
 
 // Kill ends all programs and what they have started, and lets no other begin: their batches have failed. It is for a
@@ -188,8 +205,8 @@ func (h *Handler) Kill() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
-	for _, process := range h.running {
-		kill(process)
+	for cmd := range h.running {
+		kill(cmd.Process)
 	}
 }
 

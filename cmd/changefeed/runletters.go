@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/place"
+	"github.com/millrace/changefeed/internal/usage"
+)
+
+// What run does with changes that its program cannot handle.
+
+// registerPoison adds the flags about changes that fail, and about batches at once.
+func (o *runOptions) registerPoison(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.IntVar(&o.feed.MaxAttempts, "max-attempts", 0, "after so many failures of a batch look for the change that fails, and park it; 0 tries for ever")
+	f.DurationVar(&o.feed.MaxAge, "max-age", 0, "the same after so much time")
+	f.StringVar(&o.letters, "dead-letters", "", "park changes in the container of this `ADDRESS`, partitioned by "+deadletters.KeyPath+", or in a FILE of this process alone")
+	f.BoolVar(&o.feed.HoldKeys, "hold", false, "park later changes of the partition key of a parked change too, so that their order is kept")
+	f.IntVar(&o.feed.Concurrency, "concurrency", 1, "batches of one lease at once; above 1 a batch has the changes of one partition key")
+	f.IntVar(&o.jobs, "jobs", 0, "programs at once, for all leases together; 0 is no limit")
+}
+
+// checkPoison checks the flags about changes that fail.
+func (o *runOptions) checkPoison() error {
+	switch {
+	case o.jobs < 0:
+		return usage.Flag("jobs", fmt.Sprint(o.jobs), "a positive number, or 0 for no limit")
+	case o.feed.HoldKeys && o.letters == "":
+		return usage.Error{Err: errors.New("--hold is set without --dead-letters: want a place for the changes that are held")}
+	case o.letters != "" && o.feed.MaxAttempts == 0 && o.feed.MaxAge == 0:
+		return usage.Error{Err: fmt.Errorf("--dead-letters is %s: want --max-attempts or --max-age beside it: without a limit nothing is ever parked", o.letters)}
+	}
+	return nil
+}
+
+// openLetters sets where the processor parks changes, and returns what is to be closed after it.
+func (o *runOptions) openLetters(ctx context.Context, opener *place.Opener, log *slog.Logger) (io.Closer, error) {
+	if o.letters == "" {
+		return io.NopCloser(nil), nil
+	}
+	if isAddress(o.letters) {
+		box, err := o.letterBox(ctx, opener)
+		o.feed.DeadLetters = box
+		return io.NopCloser(nil), err
+	}
+	box, err := deadletters.File(o.letters, o.name)
+	if errors.Is(err, deadletters.ErrInUse) {
+		return nil, fmt.Errorf("--dead-letters is %s: %w: want a file of its own for each process, or a container, which they share", o.letters, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--dead-letters is %s: %w", o.letters, err)
+	}
+	if n := box.Torn(); n > 0 {
+		log.Warn("the last line of the dead letters was cut off: a crash had interrupted it", "file", o.letters, "bytes", n)
+	}
+	if o.feed.HoldKeys {
+		log.Warn("the file of dead letters belongs to this process: what is held of a key is scattered when its range moves; want a container", "file", o.letters)
+	}
+	o.feed.DeadLetters = box
+	return box, nil
+}
+
+// letterBox is the box in a container, which is made if lease containers are.
+func (o *runOptions) letterBox(ctx context.Context, opener *place.Opener) (changefeed.LetterBox, error) {
+	at, err := place.Parse("--dead-letters", o.letters)
+	if err != nil {
+		return nil, usage.Error{Err: err}
+	}
+	c, err := opener.Open(ctx, at)
+	if errors.Is(err, changefeed.ErrNotFound) || errors.Is(err, place.ErrNoContainer) {
+		if !o.create {
+			return nil, fmt.Errorf("%w; --create-leases makes the container for dead letters, too", err)
+		}
+		c, err = opener.Create(ctx, at, docstore.ContainerSpec{Paths: []string{deadletters.KeyPath}})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return boxIn(c, o.name)
+}
+
+// boxIn is the box of a unit in a container.
+func boxIn(c *place.Container, name string) (*deadletters.ContainerBox, error) {
+	var in deadletters.Store = c.Local
+	if c.Local == nil {
+		in = c.Remote
+	}
+	b, err := deadletters.Container(in, name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Address.Quote(), err)
+	}
+	return b, nil
+}
