@@ -35,7 +35,7 @@ and that were parked so that the feed could go on.`,
 		},
 		SuggestionsMinimumDistance: 2,
 	}
-	cmd.AddCommand(dlqListCommand(), dlqShowCommand(), dlqDropCommand())
+	cmd.AddCommand(dlqListCommand(), dlqShowCommand(), dlqRetryCommand(), dlqReleaseCommand(), dlqDropCommand())
 	return cmd
 }
 
@@ -179,7 +179,7 @@ func (o *letterOptions) change(cmd *cobra.Command, args []string, f func(b chang
 		return err
 	}
 	if o.all == (len(ids) > 0) {
-		return usage.Error{Err: errors.New("ID is missing: want those that changefeed dlq list shows, or --all, and not both")}
+		return errNoLetter
 	}
 	if path == "" {
 		return o.box(cmd, where, func(b changefeed.LetterBox, _ string) error { return f(b, ids) })
@@ -253,26 +253,41 @@ func (o *letterOptions) chosen(letters letterSeq, ids []string) letterSeq {
 	}
 }
 
+// errNoLetter is a command line that says of no letter, or in two ways, which it is about.
+var errNoLetter = usage.Error{Err: errors.New("ID is missing: want those that changefeed dlq list shows, or --all, and not both")}
+
+// nameOnly is a letter without its documents, which may be large.
+func nameOnly(l changefeed.DeadLetter) changefeed.DeadLetter {
+	l.Change.Body, l.Change.Previous, l.Stack = nil, nil, ""
+	return l
+}
+
+// unambiguous refuses ids that letters of several keys have.
+func (o *letterOptions) unambiguous(letters []changefeed.DeadLetter, ids []string) error {
+	first := map[string]changefeed.PartitionKey{}
+	for _, l := range letters {
+		if other, twice := first[l.ID]; twice && len(ids) > 0 {
+			return usage.Error{Err: fmt.Errorf("ID is %s: letters of several keys have it, among them %s and %s: want --key", l.ID, other, l.Change.PartitionKey)}
+		}
+		first[l.ID] = l.Change.PartitionKey
+	}
+	return nil
+}
+
 // drop removes letters, all or none: whoever types an id that is not there has mistaken it.
 func (o *letterOptions) drop(cmd *cobra.Command, b changefeed.LetterBox, ids []string) error {
-	type named struct {
-		key changefeed.PartitionKey
-		id  string
-	}
-	var doomed []named
+	var doomed []changefeed.DeadLetter
 	for l, err := range o.chosen(b.Letters(cmd.Context(), o.key.value), ids) {
 		if err != nil {
 			return err
 		}
-		for _, other := range doomed {
-			if other.id == l.ID && len(ids) > 0 {
-				return usage.Error{Err: fmt.Errorf("ID is %s: letters of several keys have it, among them %s and %s: want --key", l.ID, other.key, l.Change.PartitionKey)}
-			}
-		}
-		doomed = append(doomed, named{l.Change.PartitionKey, l.ID})
+		doomed = append(doomed, nameOnly(l))
 	}
-	for _, d := range doomed {
-		if err := b.Remove(cmd.Context(), d.key, d.id); err != nil {
+	if err := o.unambiguous(doomed, ids); err != nil {
+		return err
+	}
+	for _, l := range doomed {
+		if err := b.Remove(cmd.Context(), l.Change.PartitionKey, l.ID); err != nil {
 			return err
 		}
 	}

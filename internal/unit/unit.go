@@ -167,6 +167,9 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 				continue
 			}
 			r.Kind = KindDocument
+		case changefeed.KindRequest:
+			r.Kind = KindDocument
+			r.note("a request that the owner of the range has not served yet")
 		default:
 			r.Kind = KindDocument
 			r.note("a record of kind %q, which belongs to a later version", record.Kind)
