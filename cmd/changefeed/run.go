@@ -167,11 +167,10 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	letters, err := o.openLetters(ctx, opener, log)
-	if err != nil {
+	if err := o.openLetters(ctx, opener, log); err != nil {
 		return err
 	}
-	defer func() { err = cmp.Or(err, letters.Close()) }()
+	defer o.closeLetters(&err)
 	// The signals are watched beside the context: it ends with the first, and the second is for us.
 	ending := o.ending(cmd, log, p)
 	defer ending.watch()()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,22 +43,21 @@ func (o *runOptions) checkPoison() error {
 	return nil
 }
 
-// openLetters sets where the processor parks changes, and returns what is to be closed after it.
-func (o *runOptions) openLetters(ctx context.Context, opener *place.Opener, log *slog.Logger) (io.Closer, error) {
-	if o.letters == "" {
-		return io.NopCloser(nil), nil
-	}
-	if isAddress(o.letters) {
-		box, err := o.letterBox(ctx, opener)
-		o.feed.DeadLetters = box
-		return io.NopCloser(nil), err
+// openLetters sets where the processor parks changes.
+func (o *runOptions) openLetters(ctx context.Context, opener *place.Opener, log *slog.Logger) (err error) {
+	switch {
+	case o.letters == "":
+		return nil
+	case isAddress(o.letters):
+		o.feed.DeadLetters, err = o.letterBox(ctx, opener)
+		return err
 	}
 	box, err := deadletters.File(o.letters, o.name)
 	if errors.Is(err, deadletters.ErrInUse) {
-		return nil, fmt.Errorf("--dead-letters is %s: %w: want a file of its own for each process, or a container, which they share", o.letters, err)
+		return fmt.Errorf("--dead-letters is %s: %w: want a file of its own for each process, or a container, which they share", o.letters, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--dead-letters is %s: %w", o.letters, err)
+		return fmt.Errorf("--dead-letters is %s: %w", o.letters, err)
 	}
 	if n := box.Torn(); n > 0 {
 		log.Warn("the last line of the dead letters was cut off: a crash had interrupted it", "file", o.letters, "bytes", n)
@@ -66,7 +66,14 @@ func (o *runOptions) openLetters(ctx context.Context, opener *place.Opener, log 
 		log.Warn("the file of dead letters belongs to this process: what is held of a key is scattered when its range moves; want a container", "file", o.letters)
 	}
 	o.feed.DeadLetters = box
-	return box, nil
+	return nil
+}
+
+// closeLetters closes the file of letters, if they are in one.
+func (o *runOptions) closeLetters(err *error) {
+	if c, ok := o.feed.DeadLetters.(io.Closer); ok {
+		*err = cmp.Or(*err, c.Close())
+	}
 }
 
 // letterBox is the box in a container, which is made if lease containers are.
