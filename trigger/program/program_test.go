@@ -10,7 +10,10 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -173,5 +176,89 @@ func TestAProgramIsNotFedAfterItsLeaseWasLost(t *testing.T) {
 	in.left.Next(len("nges"))
 	if n, err := in.Read(b); n != 0 || err != io.EOF {
 		t.Errorf("got %d bytes, %v, want the end when nothing was held back", n, err)
+	}
+}
+
+// handleAll handles n batches of one lease at once.
+func handleAll(ctx context.Context, h *Handler, n int) (ended <-chan error) {
+	errs := make(chan error, n)
+	for range n {
+		go func() { errs <- h.Handle(ctx, orders()) }()
+	}
+	return errs
+}
+
+func TestProgramsOfOneLeaseRunBesideEachOther(t *testing.T) {
+	h, output := shell(t, "echo $$; exec sleep 60")
+	ended := handleAll(t.Context(), h, 3)
+	lines := bufio.NewScanner(output)
+	for range 3 {
+		lines.Scan()
+	}
+	pid, err := strconv.Atoi(lines.Text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("a program that was killed is done")
+	}
+	if got := h.Running(); !slices.Equal(got, []string{"-1F"}) {
+		t.Errorf("leases with a program are %v, want the one, once", got)
+	}
+	h.Kill()
+	for range 2 {
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
+			t.Errorf("a program ended with %v", err)
+		}
+	}
+	if got := h.Running(); len(got) > 0 {
+		t.Errorf("leases with a program are %v after all have ended", got)
+	}
+}
+
+// locked is a writer for several programs.
+type locked struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (l *locked) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.to.Write(p)
+}
+
+func TestNoMoreProgramsRunThanJobsAllow(t *testing.T) {
+	var output bytes.Buffer
+	h, err := New([]string{"sh", "-c", `cd "$0"; touch $$; ls | wc -l; sleep 0.02; rm $$`, t.TempDir()}, Options{Jobs: 2, Stdout: &locked{to: &output}, Stderr: os.Stderr})
+	if err != nil {
+		t.Skip("there is no shell")
+	}
+	ended := handleAll(t.Context(), h, 8)
+	for range 8 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	for line := range strings.Lines(output.String()) {
+		if n := strings.TrimSpace(line); n != "1" && n != "2" {
+			t.Errorf("%s programs at once, want 2", n)
+		}
+	}
+}
+
+func TestABatchThatWaitsForItsTurnHeedsItsContext(t *testing.T) {
+	h, err := New([]string{"sleep", "60"}, Options{Jobs: 1})
+	if err != nil {
+		t.Skip("there is no sleep")
+	}
+	h.turns <- struct{}{} // another program runs
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(changefeed.ErrLeaseLost)
+	if err := h.Handle(ctx, orders()); !errors.Is(err, changefeed.ErrLeaseLost) || !strings.Contains(err.Error(), "wait for one of 1 programs") {
+		t.Errorf("got %v, want %q", err, changefeed.ErrLeaseLost)
 	}
 }
