@@ -225,6 +225,7 @@ func (s *letterTest) letterKeys() {
 		changefeed.Key("5"), changefeed.Key("null"), changefeed.Key(`["k"]`), changefeed.Key("a", "b"), changefeed.Key("a,b"), changefeed.Key("a", nil),
 		changefeed.Key("a", changefeed.Undefined), changefeed.Key("a/b#c?d%e"), changefeed.Key("a\nb\x7f "), changefeed.Key("😀"),
 		changefeed.Key(strings.Repeat("x", 2040)), changefeed.Key(strings.Repeat("x", 2040), "y"), changefeed.Key(strings.Repeat("é", 1000), "z"),
+		changefeed.Key(strings.Repeat("x", 2048)), changefeed.Key(strings.Repeat("x", 2047) + "y"),
 	}
 	for _, k := range kinds {
 		keys = append(keys, k.key)

@@ -1,6 +1,7 @@
 package deadletters
 
 import (
+	"bytes"
 	"os"
 	"testing"
 )
@@ -15,7 +16,7 @@ func HoldLess(t *testing.T, n int) {
 // FillDisk has writes fail after they have left something in the file, until restore.
 func FillDisk(t *testing.T, b *FileBox) (restore func()) {
 	t.Helper()
-	if _, err := b.file.WriteAt([]byte(`{"id":"torn`), b.size); err != nil {
+	if _, err := b.file.WriteAt(bytes.Repeat([]byte("torn"), 1000), b.size); err != nil {
 		t.Fatal(err)
 	}
 	good := b.file

@@ -189,7 +189,7 @@ func handleAll(ctx context.Context, h *Handler, n int) (ended <-chan error) {
 }
 
 func TestProgramsOfOneLeaseRunBesideEachOther(t *testing.T) {
-	h, output := shell(t, "echo $$; exec sleep 60")
+	h, output := shell(t, "echo $$; exec sleep 9")
 	ended := handleAll(t.Context(), h, 3)
 	lines := bufio.NewScanner(output)
 	for range 3 {
