@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/unit"
 	"github.com/millrace/changefeed/internal/usage"
@@ -108,7 +109,7 @@ func (o *redriveOptions) retry(cmd *cobra.Command, args []string) error {
 	err = o.ask(cmd.Context(), where, func(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore) error {
 		for _, l := range letters {
 			if err := o.within(ctx, func(ctx context.Context) error {
-				return changefeed.Redrive(ctx, source, leases, l.Change.PartitionKey, l.ID)
+				return deadletters.Redrive(ctx, source, leases, l.Change.PartitionKey, l.ID)
 			}); err != nil {
 				return err
 			}
@@ -149,7 +150,7 @@ func (o *redriveOptions) release(cmd *cobra.Command, args []string) error {
 	}
 	err = o.ask(cmd.Context(), where, func(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore) error {
 		for _, key := range keys {
-			if err := o.within(ctx, func(ctx context.Context) error { return changefeed.Release(ctx, source, leases, key) }); err != nil {
+			if err := o.within(ctx, func(ctx context.Context) error { return deadletters.Release(ctx, source, leases, key) }); err != nil {
 				return err
 			}
 		}
