@@ -103,9 +103,11 @@ func (o *redriveOptions) retry(cmd *cobra.Command, args []string) error {
 	if err := o.unambiguous(letters, ids); err != nil {
 		return err
 	}
-	if o.all {
-		letters = slices.DeleteFunc(letters, func(l changefeed.DeadLetter) bool { return l.Disposition == changefeed.DispositionHeld })
+	isHeld := func(l changefeed.DeadLetter) bool { return l.Disposition == changefeed.DispositionHeld }
+	if i := slices.IndexFunc(letters, isHeld); i >= 0 && !o.all {
+		return usage.Error{Err: fmt.Errorf("ID is %s: it is held behind a change of %s that has failed: want the ID of that, or changefeed dlq release to go on without it", letters[i].ID, letters[i].Change.PartitionKey)}
 	}
+	letters = slices.DeleteFunc(letters, isHeld)
 	err = o.ask(cmd.Context(), where, func(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore) error {
 		for _, l := range letters {
 			if err := o.within(ctx, func(ctx context.Context) error {

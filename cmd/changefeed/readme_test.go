@@ -65,26 +65,30 @@ func TestTheReadmeCanBeRunFromTopToBottom(t *testing.T) {
 	}
 }
 
-// TestTheCommandOfRunsPageRuns adds only the end, and a program.
-func TestTheCommandOfRunsPageRuns(t *testing.T) {
+// TestTheCommandsOfRunsPageRun adds only the ends, and a program that fails on one document.
+func TestTheCommandsOfRunsPageRun(t *testing.T) {
 	page, err := os.ReadFile("../../docs/run.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	blocks := shellBlock.FindAllStringSubmatch(string(page), -1)
-	if len(blocks) != 1 {
-		t.Fatalf("%d blocks of commands, want 1", len(blocks))
+	if len(blocks) != 2 {
+		t.Fatalf("%d blocks of commands, want 2", len(blocks))
 	}
-	run := strings.Replace(blocks[0][1], " -- ", " --once -- ", 1)
+	once := strings.NewReplacer(" -- ", " --once -- ")
 	said := shellOut(t, strings.ReplaceAll(`set -eu
-printf '#!/bin/sh\ncat\n' >mail.sh && chmod +x mail.sh
+printf '#!/bin/sh\n! grep bad-order\n' >mail.sh && chmod +x mail.sh
 echo '{"id":"1","city":"Oslo"}' >in.ndjson
 changefeed serve --http --listen 127.0.0.1:8081 >served.txt &
 until [ -s served.txt ]; do sleep 0.1; done
 changefeed import in.ndjson http://127.0.0.1:8081/shop/orders --pk /city
-`+run+"kill $!\n", "8081", freePort(t)))
-	if !strings.Contains(said, `{"id":"1","city":"Oslo",`) {
-		t.Errorf("the program has not got its batch:\n%s", said)
+`+once.Replace(blocks[0][1])+`
+echo '{"id":"bad-order","city":"Oslo"}' | changefeed import - http://127.0.0.1:8081/shop/orders
+`+once.Replace(blocks[1][1])+"kill $!\n", "8081", freePort(t)))
+	for _, want := range []string{`{"id":"bad-order","city":"Oslo",`, "mailer in shop/letters: 1 dead letter of 1 key", "./mail.sh: exit status 1"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the commands do not say %q:\n%s", want, said)
+		}
 	}
 }
 
