@@ -45,7 +45,7 @@ func opening(t *testing.T, in deadletters.Store, processor string) func() change
 
 func TestTheSuiteHoldsForAContainer(t *testing.T) {
 	for name, spec := range map[string]docstore.ContainerSpec{
-		"one partition": {}, "partitions": {Ranges: 4}, "expiry": {DefaultTTL: new(1)}, "hash version 1": {HashVersion: 1},
+		"partitions": {Ranges: 4}, "expiry and hash version 1": {DefaultTTL: new(1), HashVersion: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec.Paths = []string{deadletters.KeyPath}
