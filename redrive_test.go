@@ -1,0 +1,264 @@
+package changefeed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/internal/notes"
+)
+
+// lossyBox keeps a letter, and loses its first answer.
+type lossyBox struct {
+	*letterBox
+	puts atomic.Int64
+}
+
+func (b *lossyBox) Put(ctx context.Context, l changefeed.DeadLetter) error {
+	if err := b.letterBox.Put(ctx, l); err != nil || b.puts.Add(1) > 1 {
+		return err
+	}
+	return context.DeadlineExceeded
+}
+
+func TestALetterWhoseAnswerIsLostIsThereOnce(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.put("oslo", "bad", 1)
+		box := &lossyBox{letterBox: &letterBox{}}
+		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if box.names() != "bad failed" || box.puts.Load() != 2 || w.pending() != 0 {
+			t.Errorf("letters %q after %d puts, %d pending", box.names(), box.puts.Load(), w.pending())
+		}
+	})
+}
+
+// A lease has room for so many held keys. The change that would hold one more stays, and that is said.
+func TestALeaseHoldsSoManyKeys(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		for i := range notes.MaxHeld + 1 {
+			w.put(fmt.Sprint("bad-", i), "bad", i)
+			for n := range 3 { // else it looks like an outage
+				w.put(fmt.Sprintf("good-%d-%d", i, n), fmt.Sprint("item-", i), i)
+			}
+		}
+		h := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+			said := &changefeed.Failure{Items: map[int]error{}, Err: errHandler}
+			for i, c := range b.Changes {
+				if c.ID == "bad" {
+					said.Items[i] = changefeed.Poison(errHandler)
+				}
+			}
+			if len(said.Items) == 0 {
+				return nil
+			}
+			return said
+		})
+		box := &letterBox{}
+		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxItems: 50, MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		p := w.run("a", h, o)
+		time.Sleep(10 * time.Minute)
+		p.stop(t)
+		if n := len(box.all()); n != notes.MaxHeld || w.pending() == 0 || p.errs.find(changefeed.ErrTooManyHeld) == nil {
+			t.Errorf("%d letters, want %d; %d pending; said: %v", n, notes.MaxHeld, w.pending(), p.errs.find(changefeed.ErrTooManyHeld))
+		}
+	})
+}
+
+// Only what was alone in the handler when a process ended is parked for it: anything else may have ended it.
+func TestOnlyWhatWasAloneIsParkedAfterACrash(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.put("oslo", "unlucky", 1)
+		w.many(20, 5)
+		crash := make(chan struct{}, 1)
+		h := &tally{}
+		h.before = func(ctx context.Context, b *changefeed.Batch) error {
+			switch {
+			case b.Changes[0].ID != "unlucky":
+				return nil
+			case b.Attempt < 3:
+				return errHandler
+			}
+			crash <- struct{}{}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		box := &letterBox{}
+		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: 4, Drain: time.Second}
+		p := w.run("a", h, o)
+		<-crash
+		p.kill(t)
+		h.before = nil
+		p = w.run("b", h, o)
+		time.Sleep(5 * time.Minute)
+		p.stop(t)
+		if items, _ := h.items(); items != 21 || box.names() != "" || w.pending() != 0 {
+			t.Errorf("%d items, letters %q, %d pending", items, box.names(), w.pending())
+		}
+	})
+}
+
+func TestAHoldSurvivesTwoOwners(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.put("oslo", "bad", 1)
+		box := &letterBox{}
+		h := failsOn(onID("bad"))
+		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		for _, name := range []string{"a", "b", "c"} {
+			p := w.run(name, h, o)
+			time.Sleep(time.Minute)
+			p.stop(t)
+		}
+		w.put("oslo", "later", 2)
+		p := w.run("d", h, o)
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if items, _ := h.items(); items != 0 || box.names() != "bad failed, later held" {
+			t.Errorf("%d items, letters %q", items, box.names())
+		}
+	})
+}
+
+// slowBox calls after when it has found the letters of a key, and before it gives them.
+type slowBox struct {
+	*letterBox
+	after func()
+}
+
+func (b *slowBox) Letters(ctx context.Context, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
+	return func(yield func(changefeed.DeadLetter, error) bool) {
+		found := slices.Collect(func(yield func(changefeed.DeadLetter) bool) {
+			for l := range b.letterBox.Letters(ctx, key) {
+				if !yield(l) {
+					return
+				}
+			}
+		})
+		if b.after != nil {
+			b.after()
+		}
+		for _, l := range found {
+			if !yield(l, nil) {
+				return
+			}
+		}
+	}
+}
+
+// A change that is parked for a held key while the key is being released is handled before the key is free.
+func TestAReleaseWaitsForWhatIsBeingParked(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.put("oslo", "bad", 1)
+		box := &slowBox{letterBox: &letterBox{}}
+		once := false
+		box.after = func() {
+			if !once {
+				once = true
+				w.put("oslo", "late", 2)
+				time.Sleep(10 * time.Second)
+			}
+		}
+		h := failsOn(onID("bad"))
+		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		p := w.run("a", h, o)
+		time.Sleep(time.Minute)
+		if err := deadletters.Release(t.Context(), w.orders, w.leases, changefeed.Key("oslo")); err != nil {
+			t.Fatal(err)
+		}
+		w.put("oslo", "free", 3)
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if items, again := h.items(); items != 2 || again != 0 || box.names() != "bad failed" {
+			t.Errorf("%d items, %d again, letters %q", items, again, box.names())
+		}
+		h.perKey(t)
+	})
+}
+
+// A release ends where a held change fails in turn, and a retry releases the key only when nothing of it has failed.
+func TestAReleaseStopsAtWhatFails(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var mended atomic.Value
+		mended.Store("")
+		h := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+			if c := b.Changes[0]; c.PartitionKey == changefeed.Key("oslo") && (c.ID == "bad" || c.ID == "worse") && c.ID != mended.Load() {
+				return errHandler
+			}
+			return nil
+		}}
+		box := &letterBox{}
+		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		p := w.run("a", h, o)
+		oslo := changefeed.Key("oslo")
+		bad := w.put("oslo", "bad", 1)
+		time.Sleep(time.Minute)
+		w.put("oslo", "worse", 2)
+		w.put("oslo", "later", 3)
+		time.Sleep(time.Minute)
+		if err := deadletters.Release(t.Context(), w.orders, w.leases, oslo); err != nil {
+			t.Fatal(err)
+		}
+		if box.names() != "bad failed, worse failed, later held" {
+			t.Errorf("after a release that fails: %s", box.names())
+		}
+		mended.Store("bad")
+		if err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, fmt.Sprintf("%d.0", bad)); err != nil {
+			t.Fatal(err)
+		}
+		w.put("oslo", "last", 4)
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if items, _ := h.items(); items != 1 || box.names() != "worse failed, later held, last held" {
+			t.Errorf("%d items, letters %s", items, box.names())
+		}
+	})
+}
+
+// A letter that ends the process is not handed over for ever.
+func TestARequestThatEndsTheProcessIsGivenUp(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		bad := w.put("oslo", "bad", 1)
+		crash := make(chan struct{}, 1)
+		h := &tally{before: func(ctx context.Context, b *changefeed.Batch) error {
+			if b.Redriven {
+				crash <- struct{}{}
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			return errHandler
+		}}
+		box := &letterBox{}
+		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, Drain: time.Second}
+		p := w.run("a", h, o)
+		time.Sleep(time.Minute)
+		p.stop(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := deadletters.Redrive(ctx, w.orders, w.leases, changefeed.Key("oslo"), fmt.Sprintf("%d.0", bad))
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		crashes := 0
+		for life := range 8 {
+			p = w.run(fmt.Sprint("life-", life), h, o)
+			select {
+			case <-crash:
+				crashes++
+				p.kill(t)
+			case <-time.After(5 * time.Minute):
+				p.stop(t)
+			}
+		}
+		if n := len(w.records(changefeed.KindRequest)); crashes != 3 || n != 0 || box.names() != "bad failed" {
+			t.Errorf("%d crashes, %d requests are left, letters %q", crashes, n, box.names())
+		}
+	})
+}
