@@ -132,7 +132,7 @@ func (d *dispatcher) serve(q Record) {
 	}
 	d.serving[q.Token] = true
 	d.calls.Go(func() {
-		err := d.answer(q)
+		err := newErrand(d, q).answer()
 		d.report(d.untilStopped, OriginDeadLetters, err)
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -140,122 +140,139 @@ func (d *dispatcher) serve(q Record) {
 	})
 }
 
-// answer serves a request, and deletes it when it was.
-func (d *dispatcher) answer(q Record) error {
+// errand is the service of one request.
+type errand struct {
+	*dispatcher
+	record Record
+	asked  notes.Request
+	key    PartitionKey
+	box    LetterBox // nil when the dead letters cannot be read
+}
+
+func newErrand(d *dispatcher, q Record) *errand {
 	asked := notes.ReadRequest(q.Properties)
-	key, action := PartitionKey(asked.Key), asked.Action
-	box, ok := d.r.opts.DeadLetters.(LetterBox)
-	if !ok {
-		return fmt.Errorf("%s %s: this instance has no letter box to read from", action, key)
+	box, _ := d.r.opts.DeadLetters.(LetterBox)
+	return &errand{dispatcher: d, record: q, asked: asked, key: PartitionKey(asked.Key), box: box}
+}
+
+// answer serves the request, and deletes it when it is served.
+func (e *errand) answer() error {
+	err := e.serve()
+	if err == nil {
+		err = e.r.store.Delete(e.untilDrained, e.record)
 	}
-	q, err := d.countTry(q)
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", action, key, err)
-	}
-	switch action {
-	case notes.Retry:
-		err = d.retryLetter(box, key, asked.Letter)
-	case notes.Release:
-		err = d.releaseKey(box, key)
-	default:
-		return fmt.Errorf("%w: request %q", ErrBadLease, action) // of a newer version
-	}
-	if err != nil {
-		d.forgetTry(q) // it has not ended the process
-		return fmt.Errorf("%s %s: %w", action, key, err)
-	}
-	err = d.r.store.Delete(d.untilDrained, q)
 	if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrConflict) {
-		return fmt.Errorf("%s %s: delete the request: %w", action, key, err)
+		return fmt.Errorf("%s %s: %w", e.asked.Action, e.key, err)
 	}
-	d.r.view.drop(q.ID)
+	e.r.view.drop(e.record.ID)
 	return nil
+}
+
+func (e *errand) serve() (err error) {
+	if e.box == nil {
+		return errors.New("this instance has no letter box to read from")
+	}
+	if err := e.count(); err != nil {
+		return err
+	}
+	switch e.asked.Action {
+	case notes.Retry:
+		err = e.retry()
+	case notes.Release:
+		err = e.release()
+	default:
+		err = fmt.Errorf("%w: a request of a newer version", ErrBadLease)
+	}
+	if err != nil { // it has not ended the process, so the try does not count, unless this fails
+		e.asked.Tries--
+		_ = e.store()
+	}
+	return err
 }
 
 // maxTries is how often a request may end the process that serves it.
 const maxTries = 3
 
-// countTry counts in a request how often it was begun with, because to serve it may end the process.
-func (d *dispatcher) countTry(q Record) (Record, error) {
-	asked := notes.ReadRequest(q.Properties)
-	if asked.Tries >= maxTries {
-		return q, errors.Join(fmt.Errorf("%w: its owner has ended %d times while it was served", ErrHandlerStuck, asked.Tries), d.r.store.Delete(d.untilDrained, q))
+// count counts in the request how often it was begun with, because to serve it may end the process.
+func (e *errand) count() error {
+	if e.asked.Tries >= maxTries {
+		return errors.Join(fmt.Errorf("%w: its owner has ended %d times while it was served", ErrHandlerStuck, e.asked.Tries), e.r.store.Delete(e.untilDrained, e.record))
 	}
-	asked.Tries++
-	q.Properties = asked.Properties(q.Properties)
-	return d.r.store.Update(d.untilDrained, q)
+	e.asked.Tries++
+	return e.store()
 }
 
-// forgetTry takes back a try that came to an orderly end. If that fails, the try counts.
-func (d *dispatcher) forgetTry(q Record) {
-	asked := notes.ReadRequest(q.Properties)
-	asked.Tries--
-	q.Properties = asked.Properties(q.Properties)
-	_, _ = d.r.store.Update(d.untilDrained, q)
+func (e *errand) store() (err error) {
+	e.record.Properties = e.asked.Properties(e.record.Properties)
+	e.record, err = e.r.store.Update(e.untilDrained, e.record)
+	return err
 }
 
-// retryLetter hands a letter over. When the key is held for no other one, it is released.
-func (d *dispatcher) retryLetter(box LetterBox, key PartitionKey, id string) error {
-	letters, err := d.lettersOf(box, key)
+// retry hands a letter over. When the key is held for no other one, it is released.
+func (e *errand) retry() error {
+	letters, err := e.letters()
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(letters, func(l DeadLetter) bool { return l.ID == id })
+	i := slices.IndexFunc(letters, func(l DeadLetter) bool { return l.ID == e.asked.Letter })
 	if i < 0 {
 		return nil // handled or dropped before
 	}
-	if done, err := d.redrive(box, letters[i]); !done || err != nil {
+	if done, err := e.redrive(letters[i]); !done || err != nil {
 		return err
 	}
 	letters = slices.Delete(letters, i, i+1)
 	if slices.ContainsFunc(letters, func(l DeadLetter) bool { return l.Disposition != DispositionHeld }) {
 		return nil
 	}
-	return d.releaseKey(box, key)
+	return e.release()
 }
 
-// releaseKey hands over the held letters of a key, and ends the hold when there is none left.
-func (d *dispatcher) releaseKey(box LetterBox, key PartitionKey) error {
-	for !d.isClosed() {
-		d.mu.Lock()
-		before := d.parked
-		d.mu.Unlock()
-		letters, err := d.lettersOf(box, key)
+// release hands over the held letters of a key, and ends the hold when there is none left.
+func (e *errand) release() error {
+	for !e.isClosed() {
+		e.mu.Lock()
+		before := e.parked
+		e.mu.Unlock()
+		letters, err := e.letters()
 		if err != nil {
 			return err
 		}
 		letters = slices.DeleteFunc(letters, func(l DeadLetter) bool { return l.Disposition != DispositionHeld })
 		for _, l := range letters {
-			if done, err := d.redrive(box, l); !done || err != nil {
+			if done, err := e.redrive(l); !done || err != nil {
 				return err // and the key stays held from here
 			}
 		}
-		if len(letters) == 0 && d.free(key, before) {
+		if len(letters) == 0 && e.free(before) {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: the request goes to the next owner", ErrStopped)
+	return errEndsHere
 }
 
-// free ends the hold of a key, unless something was parked since so many letters were.
-func (d *dispatcher) free(key PartitionKey, parked int) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.parked != parked || d.lanes.IsParking(string(key)) {
+// errEndsHere is why a request is not served: the lease is given up.
+var errEndsHere = fmt.Errorf("%w: the request goes to the next owner", ErrStopped)
+
+// free ends the hold of the key, unless something was parked since so many letters were.
+func (e *errand) free(parked int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.parked != parked || e.lanes.IsParking(string(e.key)) {
 		return false
 	}
-	delete(d.held, string(key))
-	d.lanes.Free(string(key))
-	d.save()
-	notify(d.news)
+	delete(e.held, string(e.key))
+	e.lanes.Free(string(e.key))
+	e.save()
+	notify(e.news)
 	return true
 }
 
-// lettersOf lists the letters of a key.
-func (d *dispatcher) lettersOf(box LetterBox, key PartitionKey) (letters []DeadLetter, err error) {
-	err = d.outside(func(ctx context.Context) error {
+// letters lists the letters of the key.
+func (e *errand) letters() (letters []DeadLetter, err error) {
+	err = e.outside(func(ctx context.Context) error {
 		var found []DeadLetter
-		for l, err := range box.Letters(ctx, key) {
+		for l, err := range e.box.Letters(ctx, e.key) {
 			if err != nil {
 				return err
 			}
@@ -269,27 +286,27 @@ func (d *dispatcher) lettersOf(box LetterBox, key PartitionKey) (letters []DeadL
 
 // redrive hands a letter to the handler, in order with its key, and removes it when it is
 // done. If the handler fails again, the letter says why.
-func (d *dispatcher) redrive(box LetterBox, l DeadLetter) (done bool, err error) {
+func (e *errand) redrive(l DeadLetter) (done bool, err error) {
 	result := make(chan error, 1)
-	d.mu.Lock()
-	b := d.lanes.Redrive(string(l.Change.PartitionKey), l.Change)
-	d.redriven[b] = result
-	d.mu.Unlock()
-	d.start()
-	notify(d.news)
+	e.mu.Lock()
+	b := e.lanes.Redrive(string(l.Change.PartitionKey), l.Change)
+	e.redriven[b] = result
+	e.mu.Unlock()
+	e.start()
+	notify(e.news)
 	select {
 	case err = <-result:
-	case <-d.closing:
-		return false, fmt.Errorf("%w: the request goes to the next owner", ErrStopped)
-	case <-d.untilStopped.Done():
-		return false, context.Cause(d.untilStopped)
+	case <-e.closing:
+		return false, errEndsHere
+	case <-e.untilStopped.Done():
+		return false, context.Cause(e.untilStopped)
 	}
 	if err == nil {
-		return true, d.outside(func(ctx context.Context) error { return box.Remove(ctx, l.Change.PartitionKey, l.ID) })
+		return true, e.outside(func(ctx context.Context) error { return e.box.Remove(ctx, l.Change.PartitionKey, l.ID) })
 	}
 	if l.Disposition == DispositionHeld {
 		l.Disposition, l.Failed = DispositionFailed, time.Now()
 	}
 	l.Cause, l.Attempts = err.Error(), l.Attempts+1
-	return false, d.outside(func(ctx context.Context) error { return box.Put(ctx, l) })
+	return false, e.outside(func(ctx context.Context) error { return e.box.Put(ctx, l) })
 }
