@@ -68,7 +68,7 @@ var edges = map[string][]string{
 	"internal/place":            {".", "cosmos", "cosmosrest", "docstore", "internal/pause", "internal/usage", thirdParty},
 	"internal/fleet":            {".", "internal/pause"},
 	"internal/demo":             {".", "docstore", "internal/fleet", "internal/pause", "internal/terminal", "internal/usage"},
-	"internal/bench":            {".", "cosmos", "cosmosrest", "docstore", "internal/fleet", "internal/memnet", "internal/pause", "internal/terminal", "internal/usage", "internal/web", thirdParty},
+	"internal/bench":            {".", "cosmos", "cosmosrest", "deadletters", "docstore", "internal/fleet", "internal/memnet", "internal/pause", "internal/terminal", "internal/usage", "internal/web", thirdParty},
 	"internal/web":              {"cosmosrest", "docstore"},
 	"internal/unit":             {".", "cosmos", "docstore", "internal/leasedoc", "internal/pause", "internal/place", "internal/usage"},
 	"internal/load":             {".", "docstore", "internal/place", "internal/terminal"},

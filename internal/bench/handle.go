@@ -1,0 +1,331 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/pause"
+)
+
+// Handling: handlers that wait, one that hangs, and what it costs to be ready for one that
+// fails. All have one lease, because these are properties of one.
+
+const (
+	handleRounds = 5
+
+	parallelKeys   = 1000
+	parallelDocs   = 10_000
+	parallelTime   = 10 * time.Millisecond // of a handler for a change
+	parallel       = 64
+	parallelRatio  = 50
+	sequentialDocs = 300
+
+	healthyKeys = 10_000
+	healthyTime = 3 * time.Millisecond
+	healthyAt   = 32 // batches at once
+	healthyLoss = 0.1
+	smallBuffer = 1000
+	pressure    = 2 * time.Second // for which the lease is watched with a full buffer
+
+	happyDocs   = 200_000
+	happyKeys   = 1000
+	happyAt     = 8
+	happyLoss   = 0.05
+	maxAttempts = 5
+)
+
+// aisle is a store with one feed of one partition.
+type aisle struct {
+	s         *Site
+	db        *docstore.DB
+	documents *docstore.Container
+	records   *docstore.Container // of leases
+	units     int
+}
+
+// openAisle makes an aisle in a directory of its own.
+func (s *Site) openAisle(ctx context.Context, name string, o docstore.Options) (*aisle, error) {
+	db, err := docstore.Open(filepath.Join(s.dir, name), o)
+	if err != nil {
+		return nil, err
+	}
+	a := &aisle{s: s, db: db}
+	if a.documents, err = db.CreateContainer(ctx, docstore.ContainerSpec{ID: "documents", Paths: []string{"/city"}}); err == nil {
+		a.records, err = db.CreateContainer(ctx, docstore.LeaseSpec("leases"))
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return a, nil
+}
+
+// fill writes n documents, each by itself, so that none comes with others of its key.
+// Those of some keys come in turns.
+func (a *aisle) fill(ctx context.Context, n, keys int) error {
+	var next atomic.Int64
+	return together(ctx, writers, func(ctx context.Context) error {
+		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+			if err := a.put(ctx, "key-"+strconv.Itoa(i%keys), i, docBytes); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// put writes document n of a key.
+func (a *aisle) put(ctx context.Context, key string, n, bytes int) error {
+	head := fmt.Sprintf(`{"id":%q,"city":%q,"text":"`, docID(n), key)
+	body := head + prose()[:bytes-len(head)-2] + `"}`
+	_, err := a.documents.Commit(ctx, changefeed.Key(key), []changefeed.Write{{Body: []byte(body)}})
+	return err
+}
+
+// work runs a new unit from the beginning of the feed until over is closed, and returns what
+// its only instance said of itself then.
+func (a *aisle) work(ctx context.Context, handler changefeed.HandlerFunc, o changefeed.Options, over <-chan struct{}) (said changefeed.Status, err error) {
+	a.units++
+	leases, err := docstore.NewLeases(ctx, a.records, fmt.Sprint("unit-", a.units), a.documents)
+	if err != nil {
+		return said, err
+	}
+	o.Instance, o.Start, o.Drain = "bench", changefeed.FromBeginning(), 100*time.Millisecond
+	o.Hooks.Error = func(err *changefeed.Error) { a.s.Complain(o.Instance, err) }
+	p, err := changefeed.New(a.documents, leases, handler, o)
+	if err != nil {
+		return said, err
+	}
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(working) }()
+	select {
+	case <-over:
+	case <-ctx.Done():
+	case err := <-ended:
+		return said, fmt.Errorf("the processor has ended: %w", err)
+	}
+	if running := p.Status(); len(running) == 1 {
+		said = running[0]
+	}
+	stop()
+	return said, errors.Join(<-ended, context.Cause(ctx))
+}
+
+// counter counts changes that are handled, and times the first n of them.
+type counter struct {
+	n       int64
+	started sync.Once
+	begun   time.Time
+	handled atomic.Int64
+	spent   time.Duration
+	over    chan struct{}
+}
+
+func newCounter(n int64) *counter { return &counter{n: n, over: make(chan struct{})} }
+
+func (c *counter) begin() { c.started.Do(func() { c.begun = time.Now() }) }
+
+func (c *counter) add(changes int) {
+	if now := c.handled.Add(int64(changes)); now >= c.n && now-int64(changes) < c.n {
+		c.spent = time.Since(c.begun)
+		close(c.over)
+	}
+}
+
+func (c *counter) perSecond() float64 { return float64(c.n) / c.spent.Seconds() }
+
+// wait is a handler that takes so long for each change.
+func (c *counter) wait(ctx context.Context, b *changefeed.Batch, each time.Duration) error {
+	c.begin()
+	for range b.Changes {
+		if err := pause.For(ctx, each); err != nil {
+			return err
+		}
+		c.add(1)
+	}
+	return nil
+}
+
+// concurrency measures keys in parallel against one change after the other.
+func concurrency(ctx context.Context, s *Site) (f Figure, err error) {
+	a, err := s.openAisle(ctx, "concurrency", docstore.Options{})
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, a.db.Close()) }()
+	if err := a.fill(ctx, parallelDocs, parallelKeys); err != nil {
+		return f, err
+	}
+	rate := func(at int, n int64) (float64, error) {
+		c := newCounter(n)
+		handler := func(ctx context.Context, b *changefeed.Batch) error { return c.wait(ctx, b, parallelTime) }
+		_, err := a.work(ctx, handler, changefeed.Options{Concurrency: at}, c.over)
+		return c.perSecond(), err
+	}
+	f.Unit = "changes/s"
+	value, sequential, err := s.inTurns(ctx, handleRounds, f.Unit,
+		func() (float64, error) { return rate(parallel, parallelDocs) },
+		func() (float64, error) { return rate(1, sequentialDocs) })
+	if err != nil {
+		return f, err
+	}
+	f.Value = value
+	f.Against(sequential)
+	f.ratioOf(parallelRatio)
+	f.Detail = fmt.Sprintf("%d changes of %d keys, one lease, a handler that takes %v for a change, Concurrency %d; baseline: Concurrency 1; the most that is possible is a ratio of %d",
+		parallelDocs, parallelKeys, parallelTime, parallel, parallel)
+	return f, nil
+}
+
+// stuckKey measures what a handler that hangs for one key costs the others.
+func stuckKey(ctx context.Context, s *Site) (f Figure, err error) {
+	a, err := s.openAisle(ctx, "stuck", docstore.Options{})
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, a.db.Close()) }()
+	if err := a.put(ctx, stuckName, -1, docBytes); err != nil {
+		return f, err
+	}
+	if err := a.fill(ctx, healthyKeys, healthyKeys); err != nil {
+		return f, err
+	}
+	rate := func(hangs bool) (float64, error) {
+		c := newCounter(healthyKeys)
+		_, err := a.work(ctx, c.unless(hangs), changefeed.Options{Concurrency: healthyAt}, c.over)
+		return c.perSecond(), err
+	}
+	f.Unit = "changes/s"
+	value, healthy, err := s.inTurns(ctx, handleRounds, f.Unit,
+		func() (float64, error) { return rate(true) },
+		func() (float64, error) { return rate(false) })
+	if err != nil {
+		return f, err
+	}
+	f.Value = value
+	f.Against(healthy)
+	f.ratioOf(1 - healthyLoss)
+	held, err := a.fillBuffer(ctx)
+	f.Detail = fmt.Sprintf("%d keys with a handler of %v, Concurrency %d, beside one key whose handler hangs; baseline: without the one that hangs. %s",
+		healthyKeys, healthyTime, healthyAt, held)
+	return f, err
+}
+
+// stuckName is the key whose handler hangs.
+const stuckName = "stuck"
+
+// unless is a handler that takes a while for each change and hangs, if it does, at one key.
+func (c *counter) unless(hangs bool) changefeed.HandlerFunc {
+	return func(ctx context.Context, b *changefeed.Batch) error {
+		if b.Changes[0].PartitionKey != changefeed.Key(stuckName) {
+			return c.wait(ctx, b, healthyTime)
+		}
+		if hangs {
+			<-ctx.Done()
+		}
+		return context.Cause(ctx)
+	}
+}
+
+// fillBuffer adds changes of the stuck key until the buffer is full of them, and one of a
+// healthy key. It says how far a lease comes then, and how one can see that.
+func (a *aisle) fillBuffer(ctx context.Context) (held string, err error) {
+	for i := range 2 * smallBuffer {
+		if err := a.put(ctx, stuckName, i, docBytes); err != nil {
+			return "", err
+		}
+	}
+	if err := a.put(ctx, "last", healthyKeys, docBytes); err != nil {
+		return "", err
+	}
+	c := newCounter(healthyKeys)
+	over := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-c.over:
+			_ = pause.For(ctx, pressure) // or the end of ctx, which work sees too
+		case <-ctx.Done():
+		}
+		close(over)
+	})
+	said, err := a.work(ctx, c.unless(true), changefeed.Options{Concurrency: healthyAt, BufferItems: smallBuffer, MaxItems: smallBuffer / 10}, over)
+	watching.Wait()
+	if err == nil && (len(said.Leases) != 1 || c.handled.Load() != healthyKeys) {
+		err = fmt.Errorf("a full buffer let %d changes pass, want %d; the status is %+v", c.handled.Load(), healthyKeys, said)
+	}
+	if err != nil {
+		return "", err
+	}
+	l := said.Leases[0]
+	return fmt.Sprintf("With a buffer of %d changes, full of that key's, nothing more is read: Status says the lease %s since %v",
+		smallBuffer, l.Activity, time.Since(l.Since).Round(100*time.Millisecond)), nil
+}
+
+// poisonOverhead measures what it costs to be ready for changes that fail, while none does.
+// Processor time is compared, because the difference is smaller than what else happens on
+// a machine.
+func poisonOverhead(ctx context.Context, s *Site) (f Figure, err error) {
+	a, err := s.openAisle(ctx, "poison", docstore.Options{})
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, a.db.Close()) }()
+	if err := a.fill(ctx, happyDocs, happyKeys); err != nil {
+		return f, err
+	}
+	letters, err := a.db.CreateContainer(ctx, docstore.ContainerSpec{ID: "letters", Paths: []string{deadletters.KeyPath}})
+	if err != nil {
+		return f, err
+	}
+	box, err := deadletters.Container(letters, "bench")
+	if err != nil {
+		return f, err
+	}
+	f.Unit = "µs of processor time"
+	details := ""
+	for _, at := range []int{1, happyAt} {
+		used, plain, err := s.inTurns(ctx, handleRounds, f.Unit,
+			func() (float64, error) {
+				return a.happily(ctx, changefeed.Options{Concurrency: at, MaxAttempts: maxAttempts, DeadLetters: box})
+			},
+			func() (float64, error) { return a.happily(ctx, changefeed.Options{Concurrency: at}) })
+		if err != nil {
+			return f, err
+		}
+		details += fmt.Sprintf("; Concurrency %d: %+.1f%%", at, 100*(used/plain-1))
+		if f.Ratio == nil || used/plain > *f.Ratio {
+			f.Value = used
+			f.Against(plain)
+		}
+	}
+	f.Target, f.OK = fmt.Sprintf("ratio ≤ %g", 1+happyLoss), *f.Ratio <= 1+happyLoss
+	f.Detail = fmt.Sprintf("a change, of %d that a handler only counts, one lease, with MaxAttempts and DeadLetters in a container; baseline: without both; the figure is that of the worse concurrency%s",
+		happyDocs, details)
+	return f, nil
+}
+
+// happily works off the feed and returns the processor time of a change.
+func (a *aisle) happily(ctx context.Context, o changefeed.Options) (microseconds float64, err error) {
+	runtime.GC()
+	c := newCounter(happyDocs)
+	handler := func(_ context.Context, b *changefeed.Batch) error {
+		c.begin()
+		c.add(len(b.Changes))
+		return nil
+	}
+	used := busy()
+	_, err = a.work(ctx, handler, o, c.over)
+	return float64((busy() - used).Microseconds()) / happyDocs, err
+}
