@@ -40,9 +40,10 @@ func (b *pageBuilder) items() int {
 
 func (b *pageBuilder) full() bool { return len(b.changes) >= b.items() || len(b.slab) >= maxPageBytes }
 
-// overflows reports whether the last transaction has no room beside those before it.
-func (b *pageBuilder) overflows() bool {
-	return len(b.slab) > maxPageBytes && b.transaction.changes > 0
+// overflows reports whether the last transaction, with so many bytes more, has no room
+// beside those before it.
+func (b *pageBuilder) overflows(more int) bool {
+	return len(b.slab)+more > maxPageBytes && b.transaction.changes > 0
 }
 
 // cut takes the last transaction out of the page.

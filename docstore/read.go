@@ -164,11 +164,16 @@ func (m moment) collect(ctx context.Context, b *pageBuilder, part *partition, se
 			b.transaction = pageSize{len(b.changes), len(b.slab), len(b.text)}
 			before, last = last, a.lsn
 		}
-		if err := b.add(m.c, logs, e, a.lsn, sel.mode); err != nil {
-			return false, err
+		// The body is measured before it is copied, or the buffer would grow for nothing.
+		fits := !b.overflows(len(e.body))
+		if fits {
+			if err := b.add(m.c, logs, e, a.lsn, sel.mode); err != nil {
+				return false, err
+			}
+			fits = !b.overflows(0) // with the version before it
 		}
 		// Too large: the transaction that began last waits for the next page.
-		if b.overflows() {
+		if !fits {
 			b.cut()
 			last, f.stopped = before, true
 		}

@@ -21,7 +21,7 @@ const (
 	bulkyAt     = 8
 	bulkyBuffer = 64 << 20
 	bulkyPage   = 4 << 20 // of the store: one more may be read than the buffer has room for
-	bulkySlack  = 8 << 20 // for all else that a processor and its store have in memory
+	bulkySlack  = 12 << 20 // for the spare room of buffers and all else that a processor and its store have in memory
 )
 
 // memoryBound measures the heap of a processor that has read as much as it may.
