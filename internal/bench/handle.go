@@ -106,17 +106,19 @@ func (a *aisle) work(ctx context.Context, handler changefeed.HandlerFunc, o chan
 		return said, err
 	}
 	working, stop := context.WithCancel(ctx)
-	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- p.Run(working) }()
+	var running sync.WaitGroup
+	running.Go(func() { ended <- p.Run(working) })
+	defer running.Wait()
+	defer stop()
 	select {
 	case <-over:
 	case <-ctx.Done():
 	case err := <-ended:
 		return said, fmt.Errorf("the processor has ended: %w", err)
 	}
-	if running := p.Status(); len(running) == 1 {
-		said = running[0]
+	if all := p.Status(); len(all) == 1 {
+		said = all[0]
 	}
 	stop()
 	return said, errors.Join(<-ended, context.Cause(ctx))

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -20,7 +20,7 @@ const (
 	bulkyTime   = 200 * time.Millisecond
 	bulkyAt     = 8
 	bulkyBuffer = 64 << 20
-	bulkyPage   = 4 << 20 // of the store: one more may be read than the buffer has room for
+	bulkyPage   = 4 << 20  // of the store: one more may be read than the buffer has room for
 	bulkySlack  = 12 << 20 // for the spare room of buffers and all else that a processor and its store have in memory
 )
 
@@ -36,31 +36,30 @@ func memoryBound(ctx context.Context, s *Site) (f Figure, err error) {
 			return f, err
 		}
 	}
-	c := newCounter(bulkyDocs)
-	drain := newCounter(bulkyDocs) // reads all once, so that the store's caches are full before
-	if _, err := a.work(ctx, func(_ context.Context, b *changefeed.Batch) error {
-		drain.begin()
-		drain.add(len(b.Changes))
-		return nil
-	}, changefeed.Options{}, drain.over); err != nil {
+	work := func(each time.Duration, o changefeed.Options) error {
+		c := newCounter(bulkyDocs)
+		_, err := a.work(ctx, func(ctx context.Context, b *changefeed.Batch) error { return c.wait(ctx, b, each) }, o, c.over)
+		return err
+	}
+	if err := work(0, changefeed.Options{}); err != nil { // so that the caches of the store are full
 		return f, err
 	}
 	before := live()
-	var most atomic.Int64
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		for c.handled.Load() < bulkyDocs && pause.For(ctx, bulkyTime/4) == nil {
-			most.Store(max(most.Load(), live()))
+	var most int64
+	watched, unwatch := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for pause.For(watched, bulkyTime/4) == nil {
+			most = max(most, live())
 		}
-	}()
-	_, err = a.work(ctx, func(ctx context.Context, b *changefeed.Batch) error { return c.wait(ctx, b, bulkyTime) },
-		changefeed.Options{Concurrency: bulkyAt, BufferBytes: bulkyBuffer}, c.over)
+	})
+	err = work(bulkyTime, changefeed.Options{Concurrency: bulkyAt, BufferBytes: bulkyBuffer})
+	unwatch()
+	watching.Wait()
 	if err != nil {
 		return f, err
 	}
-	<-watching
-	f.Unit, f.Value = "MB", float64(most.Load()-before)/bytesPerMB
+	f.Unit, f.Value = "MB", float64(most-before)/bytesPerMB
 	f.AtMost(float64(bulkyBuffer+bulkyPage+bulkySlack) / bytesPerMB)
 	f.Detail = fmt.Sprintf("live heap that a backlog of %d documents of 1 MB adds, with a handler of %v, Concurrency %d and BufferBytes of %d MB: the buffer, a page of %d MB, %d MB for the rest",
 		bulkyDocs, bulkyTime, bulkyAt, bulkyBuffer>>20, bulkyPage>>20, bulkySlack>>20)
