@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -20,7 +21,8 @@ const (
 	bulkyTime   = 200 * time.Millisecond
 	bulkyAt     = 8
 	bulkyBuffer = 64 << 20
-	bulkyPage   = 4 << 20  // of the store: one more may be read than the buffer has room for
+	bulkyPage   = 4 << 20 // of the store: one more may be read than the buffer has room for
+	bulkyInHand = bulkyAt * bulkyBytes
 	bulkySlack  = 12 << 20 // for the spare room of buffers and all else that a processor and its store have in memory
 )
 
@@ -60,8 +62,8 @@ func memoryBound(ctx context.Context, s *Site) (f Figure, err error) {
 		return f, err
 	}
 	f.Unit, f.Value = "MB", float64(most-before)/bytesPerMB
-	f.AtMost(float64(bulkyBuffer+bulkyPage+bulkySlack) / bytesPerMB)
-	f.Detail = fmt.Sprintf("live heap that a backlog of %d documents of 1 MB adds, with a handler of %v, Concurrency %d and BufferBytes of %d MB: the buffer, a page of %d MB, %d MB for the rest",
-		bulkyDocs, bulkyTime, bulkyAt, bulkyBuffer>>20, bulkyPage>>20, bulkySlack>>20)
+	f.AtMost(math.Round(float64(bulkyBuffer+bulkyPage+bulkyInHand+bulkySlack) / bytesPerMB))
+	f.Detail = fmt.Sprintf("live heap that a backlog of %d documents of 1 MB adds, with a handler of %v, Concurrency %d and BufferBytes of %d MB: the buffer, a page of %d MB, %d MB in hand, %d MB for the rest",
+		bulkyDocs, bulkyTime, bulkyAt, bulkyBuffer>>20, bulkyPage>>20, bulkyInHand>>20, bulkySlack>>20)
 	return f, nil
 }
