@@ -1,0 +1,371 @@
+package changefeed_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// How a processor is killed at every point
+//
+// A life is a process that works on a store on disk and kills itself with SIGKILL at its n-th
+// step. Steps are before and after each read, each call of the handler, each effect, and each
+// write of a lease. The n-th life dies at step n, so that each gets further than the one
+// before, until a life has nothing left to do. Then each effect must be there once.
+//
+// Lives are in virtual time, which the n-th begins n hours late: the leases of the one before
+// have expired.
+
+var busyLives = flag.Int("lives.busy", 15, "how many lives of the crash test begin with new orders")
+
+// The environment of a life.
+const (
+	lifeDir  = "CHANGEFEED_LIFE_DIR"
+	lifeStep = "CHANGEFEED_LIFE_STEP"
+)
+
+const (
+	lifeOrders = 12 // that a busy life writes first
+	lifeCities = 4
+)
+
+// death kills the process at a step.
+type death struct {
+	left atomic.Int64
+}
+
+func (d *death) step(name string) {
+	if d.left.Add(-1) == 0 {
+		fmt.Println("died", name)
+		self, _ := os.FindProcess(os.Getpid())
+		_ = self.Kill()
+		select {} // until it has
+	}
+}
+
+// mortalSource is a source whose reads are steps.
+type mortalSource struct {
+	*docstore.Container
+	*death
+}
+
+func (s mortalSource) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+	s.step("before a read")
+	page, err := s.Container.Read(ctx, r, from, o)
+	s.step("after a read")
+	return page, err
+}
+
+// mortalLeases are leases whose writes are steps.
+type mortalLeases struct {
+	*docstore.Leases
+	*death
+}
+
+func (s mortalLeases) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+	s.step("before a checkpoint")
+	l, err := s.Leases.Update(ctx, l)
+	s.step("after a checkpoint")
+	return l, err
+}
+
+// mortalTotals is a place for effects whose transactions are steps.
+type mortalTotals struct {
+	*docstore.Container
+	*death
+}
+
+func (s mortalTotals) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	if writes[0].Op != changefeed.WriteRead {
+		s.step("before a commit")
+		defer s.step("after a commit")
+	}
+	return s.Container.Commit(ctx, key, writes)
+}
+
+// TestLife is a life, if the environment says so.
+func TestLife(t *testing.T) {
+	step, _ := strconv.Atoi(os.Getenv(lifeStep))
+	if step == 0 {
+		t.Skip("it is for TestEachEffectHappensOnceThoughEveryStepIsTheLast")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Duration(step) * time.Hour)
+		db, err := docstore.Open(os.Getenv(lifeDir), docstore.Options{CacheBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &world{t: t, db: db}
+		open := func(spec docstore.ContainerSpec) *docstore.Container {
+			if c, err := db.Container(spec.ID); err == nil {
+				return c
+			}
+			return w.create(spec)
+		}
+		w.orders = open(docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}, Ranges: 2})
+		w.container = open(docstore.LeaseSpec("leases"))
+		w.leases = w.unit("unit")
+		live(t, w, open(docstore.ContainerSpec{ID: "totals", Paths: []string{"/city"}}), step)
+		if err := errors.Join(db.Check(), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	fmt.Println("lived on")
+}
+
+// live writes orders if it is young, and then works until nothing is left.
+func live(t *testing.T, w *world, totals *docstore.Container, n int) {
+	if n <= *busyLives {
+		for i := range lifeOrders {
+			w.put(fmt.Sprint("city-", i%lifeCities), fmt.Sprintf("order-%d-%d", n, i), i)
+		}
+	}
+	if n%8 == 0 && n <= *busyLives {
+		w.split(0)
+	}
+	d := &death{}
+	d.left.Store(int64(n))
+	counter := &orderCounter{totals: mortalTotals{totals, d}}
+	handler := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+		d.step("before the handler")
+		return counter.Handle(ctx, b)
+	})
+	p, err := changefeed.New(mortalSource{w.orders, d}, mortalLeases{w.leases, d}, handler, changefeed.Options{
+		Instance: "life", Start: changefeed.FromBeginning(), MaxItems: 3, Concurrency: 1 + n%2*3,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	for time.Sleep(time.Second); w.pending() > 0; {
+		time.Sleep(time.Second)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEachEffectHappensOnceThoughEveryStepIsTheLast(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	deaths := map[string]int{}
+	lives := 1
+	for ; ; lives++ {
+		child := exec.Command(os.Args[0], "-test.run=^TestLife$", "-test.v", "-test.timeout=30s", fmt.Sprint("-lives.busy=", *busyLives))
+		child.Env = append(os.Environ(), lifeDir+"="+dir, lifeStep+"="+strconv.Itoa(lives))
+		out, err := child.CombinedOutput()
+		if strings.Contains(string(out), "lived on") && err == nil {
+			break
+		}
+		_, point, died := strings.Cut(string(out), "died ")
+		if point, _, _ = strings.Cut(point, "\n"); !died {
+			t.Fatalf("life %d: %v\n%s", lives, err, out)
+		}
+		deaths[point]++
+	}
+	t.Logf("%d lives, deaths: %v", lives, deaths)
+	for _, point := range []string{"before a read", "after a read", "before the handler", "before a commit", "after a commit", "before a checkpoint", "after a checkpoint"} {
+		if deaths[point] == 0 {
+			t.Errorf("none died %s: the test shows less than it should", point)
+		}
+	}
+	db, err := docstore.Open(dir, docstore.Options{MustExist: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	totals, err := db.Container("totals")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range lifeCities {
+		want := *busyLives * ((lifeOrders - i + lifeCities - 1) / lifeCities)
+		if got := totalOf(t, totals, fmt.Sprint("city-", i)); got != want {
+			t.Errorf("city-%d: %d orders were counted, want %d", i, got, want)
+		}
+	}
+}
+
+// totalOf reads how many orders of a city were counted.
+func totalOf(t *testing.T, totals *docstore.Container, city string) int {
+	t.Helper()
+	item, err := totals.Item(t.Context(), changefeed.Key(city), "total")
+	if errors.Is(err, changefeed.ErrNotFound) {
+		return 0
+	}
+	var total struct{ Orders int }
+	if err = errors.Join(err, json.Unmarshal(item.Body, &total)); err != nil {
+		t.Fatal(err)
+	}
+	return total.Orders
+}
+
+// hookedTotals is a place for effects with something to do before each.
+type hookedTotals struct {
+	*docstore.Container
+	before func()
+}
+
+func (s hookedTotals) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	if writes[0].Op != changefeed.WriteRead {
+		s.before()
+	}
+	return s.Container.Commit(ctx, key, writes)
+}
+
+// An owner is cut off between its look at the mark and its effect, hears nothing of the end
+// of its lease, and goes on when another one has long done its work.
+func TestAnOwnerThatIsDeafHasNoEffect(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		before bool // it is cut off before it looks at the mark
+		want   error
+	}{{"after its look", false, changefeed.ErrPrecondition}, {"before its look", true, errFenced}} {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				totals := w.create(docstore.ContainerSpec{ID: "totals", Paths: []string{"/city"}})
+				w.put("oslo", "first", 1)
+				wait, begun, result := make(chan bool), make(chan bool), make(chan error, 1)
+				var second atomic.Bool
+				stall := func() {
+					if second.Load() {
+						begun <- true
+						<-wait // whatever its context says
+					}
+				}
+				deaf := &orderCounter{totals: hookedTotals{totals, func() {
+					if !c.before {
+						stall()
+					}
+				}}}
+				a := w.run("a", changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+					deafTo := context.WithoutCancel(ctx)
+					if c.before {
+						stall()
+					}
+					err := deaf.Handle(deafTo, b)
+					if second.Load() {
+						result <- err
+					}
+					return err
+				}), changefeed.Options{Start: changefeed.FromBeginning(), Drain: time.Second})
+				time.Sleep(time.Second)
+				second.Store(true)
+				w.put("oslo", "second", 2)
+				<-begun
+				a.kill(t)
+				b := w.run("b", &orderCounter{totals: totals}, changefeed.Options{})
+				time.Sleep(2 * time.Minute)
+				w.put("oslo", "third", 3)
+				time.Sleep(time.Second)
+				close(wait)
+				if err := <-result; !errors.Is(err, c.want) {
+					t.Errorf("the deaf owner's effect: %v, want %v", err, c.want)
+				}
+				b.stop(t)
+				if got := totalOf(t, totals, "oslo"); got != 3 || w.pending() != 0 {
+					t.Errorf("%d orders were counted, want 3; %d pending", got, w.pending())
+				}
+			})
+		})
+	}
+}
+
+// Owners come and go, partitions split and merge, and every third effect is taken for a failure.
+func TestEachEffectHappensOnceAcrossSplitsAndMerges(t *testing.T) {
+	for _, concurrency := range []int{1, 4} {
+		inWorld(t, 1, func(t *testing.T, w *world) {
+			totals := w.create(docstore.ContainerSpec{ID: "totals", Paths: []string{"/city"}})
+			counter := &orderCounter{totals: totals}
+			var calls, again atomic.Int64
+			handler := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+				err := counter.Handle(ctx, b)
+				if err == nil && calls.Add(1)%3 == 0 {
+					again.Add(1)
+					return errHandler
+				}
+				return err
+			})
+			const lives, cities, orders = 8, 10, 60
+			for life := range lives {
+				p := w.run("a", handler, changefeed.Options{Start: changefeed.FromBeginning(), MaxItems: 7, Concurrency: concurrency, Drain: time.Second})
+				for i := range orders {
+					w.put(fmt.Sprint("city-", i%cities), fmt.Sprintf("order-%d-%d", life, i), i)
+					if i == orders/2 && life%2 == 0 {
+						w.split(0)
+					} else if i == orders/2 {
+						w.merge(0)
+					}
+				}
+				time.Sleep(time.Second)
+				p.kill(t)
+				time.Sleep(2 * time.Minute)
+			}
+			p := w.run("b", handler, changefeed.Options{})
+			time.Sleep(time.Hour)
+			p.stop(t)
+			for i := range cities {
+				if got, want := totalOf(t, totals, fmt.Sprint("city-", i)), lives*orders/cities; got != want {
+					t.Errorf("city-%d: %d orders were counted, want %d", i, got, want)
+				}
+			}
+			if again.Load() < lives || w.pending() != 0 {
+				t.Errorf("%d batches came again, %d pending", again.Load(), w.pending())
+			}
+		})
+	}
+}
+
+// A transaction whose second change fails is cut: its parts come one by one, with one LSN. What
+// is parked of it, and what is held after it, has its effect when it is redriven.
+func TestEachEffectHappensOnceWhenLettersAreRedriven(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		totals := w.create(docstore.ContainerSpec{ID: "totals", Paths: []string{"/city"}})
+		counter := &orderCounter{totals: totals}
+		var mended atomic.Bool
+		handler := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+			for _, c := range b.Changes {
+				if c.ID == "bad" && !mended.Load() {
+					return errHandler
+				}
+			}
+			return counter.Handle(ctx, b)
+		})
+		box := &letterBox{}
+		p := w.run("a", handler, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true})
+		if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{upsert("oslo", "1", 1), upsert("oslo", "bad", 2), upsert("oslo", "3", 3)}); err != nil {
+			t.Fatal(err)
+		}
+		w.put("oslo", "4", 4)
+		time.Sleep(10 * time.Minute)
+		letters := box.all()
+		if got := totalOf(t, totals, "oslo"); got != 1 || len(letters) != 3 {
+			t.Fatalf("%d orders were counted, want 1; parked: %s", got, box.names())
+		}
+		mended.Store(true)
+		if err := changefeed.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letters[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if got := totalOf(t, totals, "oslo"); got != 4 || len(box.all()) != 0 {
+			t.Errorf("%d orders were counted, want 4; parked: %s", got, box.names())
+		}
+		p.stop(t)
+	})
+}
