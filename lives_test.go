@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
 )
 
@@ -359,7 +360,7 @@ func TestEachEffectHappensOnceWhenLettersAreRedriven(t *testing.T) {
 			t.Fatalf("%d orders were counted, want 1; parked: %s", got, box.names())
 		}
 		mended.Store(true)
-		if err := changefeed.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letters[0].ID); err != nil {
+		if err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letters[0].ID); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
