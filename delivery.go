@@ -72,7 +72,7 @@ func (d *deliverer) batch(page Page, on *delivery) *Batch {
 
 // finish moves on after a page that is done, and stores that when it is due.
 func (d *deliverer) finish(on *delivery, took time.Duration) {
-	d.troubles.mended(OriginHandler)
+	d.troubles.Remove(OriginHandler)
 	due := false
 	d.keeper.move(func(p *leaseProgress) {
 		if took < d.r.opts.HandlerTimeout/2 {
@@ -82,7 +82,7 @@ func (d *deliverer) finish(on *delivery, took time.Duration) {
 		due = p.Due(time.Now())
 	})
 	if due {
-		d.activity.set(ActivityStoring)
+		d.activity.Set(ActivityStoring)
 		d.keeper.store(d.untilDrained) // or the work ends
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/changefeed/internal/lanes"
 	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/soon"
 )
 
 // How changes go to the handler in lanes
@@ -30,16 +31,13 @@ type dispatcher struct {
 	space    chan struct{} // there may be room for a page
 	closing  chan struct{} // closed when no new batch is taken
 	watching func()        // ends the watch on the breaker
+	saver    *soon.Writer  // of the lease
 
 	mu          sync.Mutex
 	running     bool
 	whole       bool // a page is in the handler as a whole, past the lanes
 	closed      bool // no new batch is taken
 	stuck       bool
-	storing     bool      // a goroutine writes the lease
-	dirty       bool      // there is more to write than when it began
-	fresh       bool      // more is done than was written
-	stored      time.Time // when it did so last
 	unconfirmed *delivery // a checkpoint that nobody waits for
 	lanes       *lanes.Lanes[Change, *lanePage]
 	pages       []*lanes.Page[Change, *lanePage] // that are not confirmed, in their order
@@ -81,11 +79,13 @@ func newDispatcher(t *tenure, k *keeper, d *delegate) *dispatcher {
 		Size:     func(c *Change) int { return len(c.Body) + len(c.Previous) + changeSize },
 		Detach:   func(c *Change) { c.Body, c.Previous = bytes.Clone(c.Body), bytes.Clone(c.Previous) },
 	}
-	return &dispatcher{
+	made := &dispatcher{
 		tenure: t, keeper: k, delegate: d, news: make(chan struct{}, 1), space: make(chan struct{}, 1), closing: make(chan struct{}),
 		lanes: lanes.New[Change, *lanePage](rules, t.r.breaker), held: map[string]bool{},
 		serving: map[string]bool{}, redriven: map[*laneBatch]chan<- error{},
 	}
+	made.saver = soon.New(max(storeGap, o.CheckpointEvery), t.r.work.Go, made.store)
+	return made
 }
 
 // changeSize is the memory that a change takes beside its documents.
@@ -254,7 +254,7 @@ func (d *dispatcher) dispatch() {
 		if failed, outage := d.r.breaker.Opened(); outage {
 			d.raise(OriginHandler, fmt.Errorf("%w: changes of %d partition keys fail, and none is parked for it", ErrOutage, failed))
 		}
-		timer.Reset(min(wait, d.unsaved()))
+		timer.Reset(min(wait, d.saver.Due()))
 		select {
 		case <-d.news:
 		case <-timer.C:
@@ -334,7 +334,7 @@ func (d *dispatcher) settle(b *laneBatch, how outcome, err error, took time.Dura
 	}
 	switch {
 	case how == hasSucceeded:
-		d.troubles.mended(OriginHandler)
+		d.troubles.Remove(OriginHandler)
 		d.lanes.Succeed(b, took < d.r.opts.HandlerTimeout/2, now)
 	case failed:
 		d.lanes.Fail(b, failureOf(err, len(changes), how == wasLate), now)

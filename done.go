@@ -151,9 +151,11 @@ func (d *dispatcher) turn(pages ...*lanes.Page[Change, *lanePage]) {
 		d.unconfirmed = last.Of.on
 		due = true
 	}
-	d.fresh = d.fresh || !d.r.opts.Manual
+	if o := d.r.opts; !o.Manual && o.CheckpointItems == 0 {
+		d.saver.Changed()
+	}
 	if due {
-		d.save()
+		d.saver.Write()
 	}
 }
 
@@ -163,51 +165,24 @@ func (d *dispatcher) blame(failed bool) {
 	changed := false
 	d.keeper.move(func(p *leaseProgress) { changed = p.Blame(failures, failing) })
 	if changed && failed {
-		d.save()
+		d.saver.Write()
 	}
 }
 
 // storeGap is how often the lease is written for what is done after a gap.
 const storeGap = time.Second
 
-// unsaved has the lease written in time for what is done after a gap, and returns when that must be.
-func (d *dispatcher) unsaved() time.Duration {
+// store writes the lease, and notes the checkpoint that nobody waits for as confirmed by that.
+func (d *dispatcher) store() error {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	left := max(storeGap, d.r.opts.CheckpointEvery) - time.Since(d.stored)
-	switch {
-	case !d.fresh || d.r.opts.CheckpointItems > 0:
-		return lanes.Never
-	case left <= 0:
-		d.save()
-		return lanes.Never
+	on := d.unconfirmed
+	d.unconfirmed = nil
+	d.mu.Unlock()
+	err := d.keeper.store(d.untilDrained)
+	if err == nil && on != nil {
+		d.keeper.move(func(p *leaseProgress) { p.Confirm(on) })
 	}
-	return left
-}
-
-// save has the lease written soon, by one goroutine however often it is asked.
-func (d *dispatcher) save() {
-	d.dirty = true
-	if d.storing {
-		return
-	}
-	d.storing = true
-	d.r.work.Go(func() {
-		for on, more := d.saving(); more && d.keeper.store(d.untilDrained) == nil; on, more = d.saving() {
-			if on != nil {
-				d.keeper.move(func(p *leaseProgress) { p.Confirm(on) })
-			}
-		}
-	})
-}
-
-// saving reports whether there is something to write, and what is confirmed by that.
-func (d *dispatcher) saving() (on *delivery, more bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	on, d.unconfirmed = d.unconfirmed, nil
-	d.storing, d.dirty, d.fresh, d.stored = d.dirty, false, d.fresh && !d.dirty, time.Now()
-	return on, d.storing
+	return err
 }
 
 // checkpoint is [Batch.Checkpoint] of a batch that came from the lanes.

@@ -158,7 +158,7 @@ const (
 
 // call runs a function of the handler. What is stuck goes on alone: nobody waits for it.
 func (d *delegate) call(f func(context.Context) error) (outcome, error) {
-	d.activity.set(ActivityHandling)
+	d.activity.Set(ActivityHandling)
 	ctx, cancel := context.WithCancelCause(d.untilLost)
 	defer cancel(nil)
 	result := d.launch(ctx, f)

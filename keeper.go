@@ -94,7 +94,7 @@ func (k *keeper) trustedUntil(t time.Time) time.Time {
 // changes for the first time.
 func (k *keeper) accept(lease Record, unsaved int, started time.Time) {
 	k.stored, k.next, k.written, k.unanswered = lease, lease, started, nil
-	k.troubles.mended(OriginLeaseStore)
+	k.troubles.Remove(OriginLeaseStore)
 	k.fuse.Reset(time.Until(k.trustedUntil(started)))
 	k.move(func(p *leaseProgress) { p.Wrote(unsaved, time.Now()) })
 	k.r.view.put(lease)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/changefeed/internal/balance"
 	"github.com/millrace/changefeed/internal/lanes"
+	"github.com/millrace/changefeed/internal/latest"
 )
 
 // Processor reads the change feed of a source with as many other instances as share
@@ -102,8 +103,8 @@ type run struct {
 	follower follower
 	presence presence
 	ready    atomic.Bool // the unit's leases exist
-	last     latest[Round]
-	troubles troubles // that concern no single lease
+	last     latest.Value[Round]
+	troubles latest.Set[Origin, *Error] // that concern no single lease
 }
 
 func (p *Processor) newRun(ctx context.Context) *run {

@@ -263,7 +263,7 @@ func (e *errand) free(parked int) bool {
 	}
 	delete(e.held, string(e.key))
 	e.lanes.Free(string(e.key))
-	e.save()
+	e.saver.Write()
 	notify(e.news)
 	return true
 }

@@ -82,7 +82,7 @@ func (b *balancer) await(ctx context.Context, d time.Duration) {
 
 // round compares once and carries out the plan. It reports whether others are about to give us leases.
 func (b *balancer) round(ctx context.Context) (expecting bool) {
-	b.troubles.mended(OriginBalancer, OriginLeaseStore, OriginSource)
+	b.troubles.Remove(OriginBalancer, OriginLeaseStore, OriginSource)
 	s, listed, err := b.plan(ctx)
 	if err != nil {
 		b.planned = b.view.now() // leases that expire in an outage are no reason to ask more often
@@ -109,7 +109,7 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 			ErrForeignOwner, s.leases[i].Owner))
 	}
 	b.serveRequests()
-	b.last.set(done)
+	b.last.Set(done)
 	b.hooks.Round(done)
 	return s.plan.Expected > 0
 }
@@ -347,7 +347,7 @@ func (r *run) report(ctx context.Context, from Origin, lease string, err error) 
 // raise calls Hooks.Error, and keeps an error that concerns no lease in the status of the instance.
 func (r *run) raise(err *Error) {
 	if err.Lease == "" {
-		r.troubles.add(err)
+		r.troubles.Put(err.Origin, err)
 	}
 	r.hooks.Error(err)
 }

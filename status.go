@@ -2,9 +2,7 @@ package changefeed
 
 import (
 	"cmp"
-	"maps"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -92,8 +90,8 @@ func (r *run) status() Status {
 		s.Leases = append(s.Leases, w.status())
 	}
 	slices.SortFunc(s.Leases, func(a, b LeaseStatus) int { return cmp.Compare(a.Lease.Range.Min, b.Lease.Range.Min) })
-	s.Round, s.At = r.last.get()
-	s.Errors = r.troubles.standing()
+	s.Round, s.At = r.last.Get()
+	s.Errors = r.troubles.Values()
 	return s
 }
 
@@ -101,56 +99,7 @@ func (w *worker) status() LeaseStatus {
 	p := w.keeper.soFar()
 	s := LeaseStatus{Lease: w.lease.Lease(), Read: p.Read, Failures: p.Failures, Failing: p.Failing, Unsaved: p.Unsaved}
 	s.Lease.Position, s.Lease.Attempts = p.Position, p.Attempts
-	s.Activity, s.Since = w.activity.get()
-	s.Errors = w.troubles.standing()
+	s.Activity, s.Since = w.activity.Get()
+	s.Errors = w.troubles.Values()
 	return s
-}
-
-// latest is a value that was last seen, and when.
-type latest[T any] struct {
-	mu    sync.Mutex
-	value T
-	at    time.Time
-}
-
-func (l *latest[T]) set(value T) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.value, l.at = value, time.Now()
-}
-
-func (l *latest[T]) get() (value T, at time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.value, l.at
-}
-
-// troubles are the last errors of each origin.
-type troubles struct {
-	mu     sync.Mutex
-	errors map[Origin]*Error
-}
-
-// add keeps an error until the same origin is mended.
-func (t *troubles) add(err *Error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.errors == nil {
-		t.errors = map[Origin]*Error{}
-	}
-	t.errors[err.Origin] = err
-}
-
-func (t *troubles) mended(from ...Origin) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, origin := range from {
-		delete(t.errors, origin)
-	}
-}
-
-func (t *troubles) standing() []*Error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.SortedFunc(maps.Values(t.errors), func(a, b *Error) int { return cmp.Compare(a.Origin, b.Origin) })
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/internal/balance"
+	"github.com/millrace/changefeed/internal/latest"
 )
 
 // tenure is the time for which this process holds a lease. Its contexts are named after
@@ -19,8 +20,8 @@ type tenure struct {
 	r        *run
 	lease    Record // as acquired
 	rng      *mathrand.Rand
-	activity latest[Activity]
-	troubles troubles
+	activity latest.Value[Activity]
+	troubles latest.Set[Origin, *Error] // the last of each origin, until it succeeds
 
 	// untilLost ends, with the cause, when the lease is lost or given up: nothing may be
 	// written for it after that, and its handler must end.
@@ -91,13 +92,13 @@ func (t *tenure) report(ctx context.Context, from Origin, err error) {
 // raise calls Hooks.Error, and has the error stand until something of its origin succeeds.
 func (t *tenure) raise(from Origin, err error) {
 	raised := &Error{Origin: from, Lease: t.lease.Token, Err: err}
-	t.troubles.add(raised)
+	t.troubles.Put(from, raised)
 	t.r.hooks.Error(raised)
 }
 
 // backoff pauses after so many failures in a row, for as long as the work goes on.
 func (t *tenure) backoff(failures int) {
-	t.activity.set(ActivityFailing)
+	t.activity.Set(ActivityFailing)
 	pause(t.untilStopped, t.r.backoff(t.rng, failures))
 }
 
@@ -138,7 +139,7 @@ func (w *worker) work() Reason {
 	if e.why != ReasonStuck && w.untilLost.Err() != nil {
 		e = ending{why: ReasonLost}
 	}
-	w.activity.set(ActivityEnding)
+	w.activity.Set(ActivityEnding)
 	e.why = w.delegate.close(e.why)
 	why := w.giveUp(e)
 	w.r.hooks.Released(w.lease.Lease(), why)
@@ -189,7 +190,7 @@ func (w *worker) begin() ending {
 		}
 	}
 	if !w.lease.Fence.IsZero() {
-		w.activity.set(ActivityFenced)
+		w.activity.Set(ActivityFenced)
 		if !pause(w.untilStopped, w.r.view.until(w.lease.Fence)) {
 			return w.ending()
 		}
@@ -273,7 +274,7 @@ func (w *worker) read() (page Page, e ending) {
 		if throttled := (*ThrottledError)(nil); errors.As(err, &throttled) {
 			wait = max(wait, throttled.After)
 		}
-		w.activity.set(ActivityFailing)
+		w.activity.Set(ActivityFailing)
 		pause(w.untilStopped, wait)
 	}
 	return page, w.ending()
@@ -287,11 +288,11 @@ func (w *worker) readOnce() (Page, error) {
 	if p.Limit > 0 {
 		o.MaxItems = p.Limit
 	}
-	w.activity.set(ActivityReading)
+	w.activity.Set(ActivityReading)
 	begun := time.Now()
 	page, err := w.r.source.Read(ctx, w.lease.Range, p.Read, o)
 	if err == nil {
-		w.troubles.mended(OriginSource)
+		w.troubles.Remove(OriginSource)
 	}
 	w.r.hooks.ReadDone(ReadDone{Lease: w.lease.Token, Changes: len(page.Changes), Charge: page.Charge, Duration: time.Since(begun), Err: err})
 	return page, err
@@ -341,7 +342,7 @@ func (w *worker) pass(next Position) {
 
 // rest waits after an empty page, until there may be more.
 func (w *worker) rest() {
-	w.activity.set(ActivityWaiting)
+	w.activity.Set(ActivityWaiting)
 	if waiter, ok := w.r.source.(Waiter); ok {
 		w.await(waiter)
 		return

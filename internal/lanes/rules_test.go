@@ -322,3 +322,56 @@ func TestAFreeKeyHasNoLaneOfItsOwn(t *testing.T) {
 		t.Errorf("%d lanes are left", len(l.lanes))
 	}
 }
+
+// Without a place for it, a change that fails blocks its key, and no other.
+func TestABadChangeBlocksItsKeyAlone(t *testing.T) {
+	l, _, now := small(Rules[doc]{MaxAttempts: 1}, "a", "b", "a", "c")
+	done := map[int64]bool{}
+	for end := now.Add(time.Minute); now.Before(end); {
+		b, wait := l.Next(now)
+		switch {
+		case b == nil:
+			now = now.Add(wait)
+		case b.Changes[0].Key == "a" || len(b.Changes) > 1:
+			l.Fail(b, Failure{Err: errBad}, now)
+		default:
+			done[b.Changes[0].LSN] = true
+			l.Succeed(b, true, now)
+		}
+	}
+	if !done[2] || !done[4] || len(done) != 2 {
+		t.Errorf("done are %v, want 2 and 4", done)
+	}
+}
+
+// What has failed in an outage is tried as often after it as if there had been none, because that it failed says nothing.
+func TestAfterAnOutageAttemptsBeginAnew(t *testing.T) {
+	l, _, now := small(Rules[doc]{Concurrency: 4, MaxAttempts: 3, CanPark: true}, "a", "b", "c", "d", "e")
+	calls, over := 0, now.Add(time.Hour)
+	for end := over.Add(time.Hour); now.Before(end); {
+		b, wait := l.Next(now)
+		if b == nil {
+			now = now.Add(min(wait, time.Minute))
+			continue
+		}
+		bad := b.Changes[0].Key == "a"
+		switch {
+		case b.Park:
+			if !bad || calls < 3 {
+				t.Errorf("%v is parked, bad %v, after %d calls since the outage", lsns(b), bad, calls)
+			}
+			l.Succeed(b, true, now)
+			continue
+		case now.Before(over) || bad:
+			l.Fail(b, Failure{Err: errBad}, now)
+		default:
+			l.Succeed(b, true, now)
+		}
+		if bad && l.breaker.outages() > 0 {
+			calls++
+		}
+	}
+	if l.Items() != 0 || calls < 3 {
+		t.Errorf("%d items are left, %d calls since the outage", l.Items(), calls)
+	}
+}

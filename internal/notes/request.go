@@ -36,11 +36,9 @@ func (q Request) Token() string { return q.Action + "." + q.EPK + "." + q.Letter
 func (q Request) Properties(others map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, others)
-	for name, text := range map[string]string{
+	maps.Copy(all, map[string]string{
 		actionProperty: q.Action, epkProperty: q.EPK, keyProperty: q.Key, letterProperty: q.Letter, triesProperty: strconv.Itoa(q.Tries),
-	} {
-		all[name] = text
-	}
+	})
 	return all
 }
 

@@ -1,0 +1,70 @@
+package soon
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestWritesDoNotOverlapAndMissNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		state, stored, writes, at := 0, 0, 0, 0
+		w := New(time.Second, func(f func()) { go f() }, func() error {
+			if at++; at > 1 {
+				t.Error("two writes at once")
+			}
+			now := state
+			time.Sleep(10 * time.Millisecond)
+			stored = now
+			writes++
+			at--
+			return nil
+		})
+		for range 20 {
+			state++
+			w.Write()
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		if stored != state || writes > 4 {
+			t.Errorf("%d is stored of %d, in %d writes", stored, state, writes)
+		}
+	})
+}
+
+func TestAChangeIsWrittenWhenItIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		writes := 0
+		w := New(time.Second, func(f func()) { go f() }, func() error { writes++; return nil })
+		if w.Due() != Never {
+			t.Error("due before a change")
+		}
+		w.Write()
+		synctest.Wait()
+		w.Changed()
+		if left := w.Due(); left != time.Second || writes != 1 {
+			t.Errorf("due in %v, after %d writes", left, writes)
+		}
+		time.Sleep(time.Second)
+		w.Due()
+		synctest.Wait()
+		if left := w.Due(); left != Never || writes != 2 {
+			t.Errorf("due in %v, after %d writes", left, writes)
+		}
+	})
+}
+
+func TestNothingIsWrittenAfterAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		writes := 0
+		w := New(time.Second, func(f func()) { go f() }, func() error { writes++; return errors.New("over") })
+		for range 3 {
+			w.Write()
+			synctest.Wait()
+		}
+		if writes != 1 {
+			t.Errorf("%d writes", writes)
+		}
+	})
+}
