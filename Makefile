@@ -18,10 +18,10 @@ BENCH    ?= .
 PART     ?= 0/1
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim mutants crash damage resume model differ fuzz long stress transcripts bench cover demo docs conformance-go conformance-js conformance-python conformance-java size vuln tidy
+.PHONY: help check format vet lint fix test race sim mutants crash damage resume model differ fuzz long stress transcripts bench cover demo docs conformance-go conformance-js conformance-python conformance-java exactly-once-sqlite size vuln tidy
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 check: format vet lint fix race ## what has to pass before a commit: format, vet, lint, fix, race
 
@@ -61,8 +61,12 @@ sim: ## the whole system in virtual time; SEEDS=10000 for a long run, FROM=501 t
 mutants: ## planted defects, which the tests must find; TABLE=root for one table, PART=3/10 for every tenth from the fourth
 	$(GO) run ./internal/mutants -table '$(TABLE)' -part $(PART)
 
-crash: ## the store under kill -9; CRASHES=200 for a long run
+crash: ## the store, and effects that happen once, under kill -9; CRASHES=200 for a long run
 	$(GO) test -count=1 -timeout=0 -run Kill -v ./docstore -crash.rounds $(CRASHES)
+	$(GO) test -count=1 -timeout=0 -run EveryStepIsTheLast -v . -lives.busy $(CRASHES)
+
+exactly-once-sqlite: ## effects that happen once in SQLite, under kill -9 (a module of its own, which needs the network once)
+	cd examples/exactlyonce && $(GO) vet ./... && $(GO) test -count=1 ./...
 
 damage: ## files of the store damaged, one bit or one file at a time; DAMAGES=5000 for a long run
 	$(GO) test -count=1 -timeout=0 -run Damage -v ./docstore -damage.n $(DAMAGES)

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/millrace/changefeed"
+)
+
+// openTotals opens the database with the totals. A transaction takes the lock of the database
+// when it begins, because its look at the mark must still be true when it writes.
+func openTotals(file string) (*sql.DB, error) {
+	db, err := sql.Open("sqlite", "file:"+file+"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+	if err != nil {
+		return nil, err
+	}
+	_, err = db.Exec(`
+		CREATE TABLE IF NOT EXISTS totals (city TEXT PRIMARY KEY, orders INTEGER NOT NULL);
+		CREATE TABLE IF NOT EXISTS marks (
+			city  TEXT PRIMARY KEY,
+			epoch INTEGER NOT NULL, -- of the owner that wrote it
+			lsn   INTEGER NOT NULL, -- every change before this LSN is done,
+			items TEXT NOT NULL     -- and of those with this LSN these, a JSON array of ids
+		)`)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// counter is a handler whose effect happens exactly once: it counts the orders of each city.
+type counter struct {
+	db *sql.DB
+}
+
+var errFenced = errors.New("the lease has had a later owner")
+
+// Handle counts the changes of a batch in one transaction.
+func (h *counter) Handle(ctx context.Context, b *changefeed.Batch) error {
+	tx, err := h.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	for _, c := range b.Changes {
+		if err := count(ctx, tx, b.Epoch, c); err != nil {
+			return fmt.Errorf("count order %s of %s: %w", c.ID, c.PartitionKey, err)
+		}
+	}
+	return tx.Commit()
+}
+
+// count counts an order, unless that is done.
+func count(ctx context.Context, tx *sql.Tx, epoch int64, c changefeed.Change) error {
+	m, err := markOf(ctx, tx, c.PartitionKey)
+	switch {
+	case err != nil:
+		return err
+	case epoch < m.epoch:
+		return errFenced
+	case !m.pass(c):
+		return nil
+	}
+	items, err := json.Marshal(m.items)
+	if err != nil {
+		return err
+	}
+	if _, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO marks VALUES (?, ?, ?, ?)`, c.PartitionKey, epoch, m.lsn, items); err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO totals VALUES (?, 1) ON CONFLICT DO UPDATE SET orders = orders + 1`, c.PartitionKey)
+	return err
+}
+
+// mark says how far the effects of a partition key have come.
+type mark struct {
+	epoch int64
+	lsn   int64
+	items []string
+}
+
+func markOf(ctx context.Context, tx *sql.Tx, key changefeed.PartitionKey) (m mark, err error) {
+	var items []byte
+	err = tx.QueryRowContext(ctx, `SELECT epoch, lsn, items FROM marks WHERE city = ?`, key).Scan(&m.epoch, &m.lsn, &items)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return m, nil
+	case err != nil:
+		return m, err
+	}
+	return m, json.Unmarshal(items, &m.items)
+}
+
+// pass moves the mark to a change, unless that is done. The changes of a transaction have one
+// LSN, and come one by one when the handler has failed on it too often: their ids tell them apart.
+func (m *mark) pass(c changefeed.Change) bool {
+	if c.LSN < m.lsn || c.LSN == m.lsn && slices.Contains(m.items, c.ID) {
+		return false
+	}
+	if c.LSN > m.lsn {
+		m.lsn, m.items = c.LSN, nil
+	}
+	m.items = append(m.items, c.ID)
+	return true
+}
+
+// total reads how many orders of a city were counted.
+func total(ctx context.Context, db *sql.DB, key changefeed.PartitionKey) (n int, err error) {
+	err = db.QueryRowContext(ctx, `SELECT orders FROM totals WHERE city = ?`, key).Scan(&n)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return n, err
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// A life is a process that counts until it kills itself with SIGKILL at its n-th step: before
+// and after each read, each call of the handler and each write of a lease, and within the
+// transaction, before and after the effect. The n-th life dies at step n, until one has
+// nothing left to do. Then each order must be counted once. Lives are in virtual time, which
+// the n-th begins n hours late: the leases of the one before have expired.
+
+var busyLives = flag.Int("lives.busy", 15, "how many lives begin with new orders")
+
+const (
+	lifeDir    = "EXACTLYONCE_LIFE_DIR"
+	lifeStep   = "EXACTLYONCE_LIFE_STEP"
+	lifeOrders = 12
+	lifeCities = 4
+)
+
+// left are the steps that this process may live for; 0 is for ever.
+var left atomic.Int64
+
+func step(name string) {
+	if left.Add(-1) == 0 {
+		fmt.Println("died", name)
+		self, _ := os.FindProcess(os.Getpid())
+		_ = self.Kill()
+		select {} // until it has
+	}
+}
+
+func init() {
+	sqlite.MustRegisterScalarFunction("step", 1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+		step(args[0].(string))
+		return nil, nil
+	})
+}
+
+type mortalSource struct{ *docstore.Container }
+
+func (s mortalSource) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+	step("before a read")
+	page, err := s.Container.Read(ctx, r, from, o)
+	step("after a read")
+	return page, err
+}
+
+type mortalLeases struct{ *docstore.Leases }
+
+func (s mortalLeases) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+	step("before a checkpoint")
+	l, err := s.Leases.Update(ctx, l)
+	step("after a checkpoint")
+	return l, err
+}
+
+func TestLife(t *testing.T) {
+	n, _ := strconv.Atoi(os.Getenv(lifeStep))
+	if n == 0 {
+		t.Skip("it is for TestEachOrderIsCountedOnceThoughEveryStepIsTheLast")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Duration(n) * time.Hour)
+		if err := live(t.Context(), os.Getenv(lifeDir), n); err != nil {
+			t.Fatal(err)
+		}
+	})
+	fmt.Println("lived on")
+}
+
+// live writes orders if it is young, and then works until nothing is left.
+func live(ctx context.Context, dir string, n int) (err error) {
+	store, err := docstore.Open(filepath.Join(dir, "orders"), docstore.Options{CacheBytes: 1 << 20})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	orders, leases, err := openOrders(ctx, store)
+	if err != nil {
+		return err
+	}
+	for i := 0; i < lifeOrders && n <= *busyLives; i++ {
+		if _, err := orders.Upsert(ctx, fmt.Appendf(nil, `{"id":"%d-%d","city":"city-%d"}`, n, i, i%lifeCities)); err != nil {
+			return err
+		}
+	}
+	db, err := openTotals(filepath.Join(dir, "totals"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(1) // the triggers are the connection's own
+	if _, err := db.Exec(`
+		CREATE TEMP TRIGGER before BEFORE INSERT ON totals BEGIN SELECT step('before an effect'); END;
+		CREATE TEMP TRIGGER after AFTER INSERT ON totals BEGIN SELECT step('after an effect'); END;
+		CREATE TEMP TRIGGER again AFTER UPDATE ON totals BEGIN SELECT step('after an effect'); END`); err != nil {
+		return err
+	}
+	counter := &counter{db}
+	handler := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+		step("before a transaction")
+		err := counter.Handle(ctx, b)
+		step("after a transaction")
+		return err
+	})
+	p, err := changefeed.New(mortalSource{orders}, mortalLeases{leases}, handler, changefeed.Options{
+		Instance: "life", Start: changefeed.FromBeginning(), MaxItems: 3, Concurrency: 1 + n%2*3,
+	})
+	if err != nil {
+		return err
+	}
+	left.Store(int64(n))
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	for pending := int64(1); pending > 0; {
+		time.Sleep(time.Second)
+		lags, err := changefeed.Estimate(ctx, orders, leases)
+		if err != nil {
+			return err
+		}
+		pending = 0
+		for _, l := range lags {
+			pending += l.Pending
+		}
+	}
+	stop()
+	return <-ended
+}
+
+func TestEachOrderIsCountedOnceThoughEveryStepIsTheLast(t *testing.T) {
+	dir := t.TempDir()
+	deaths := map[string]int{}
+	lives := 1
+	for ; ; lives++ {
+		child := exec.Command(os.Args[0], "-test.run=^TestLife$", "-test.v", "-test.timeout=30s", fmt.Sprint("-lives.busy=", *busyLives))
+		child.Env = append(os.Environ(), lifeDir+"="+dir, lifeStep+"="+strconv.Itoa(lives))
+		out, err := child.CombinedOutput()
+		if strings.Contains(string(out), "lived on") && err == nil {
+			break
+		}
+		_, point, died := strings.Cut(string(out), "died ")
+		if point, _, _ = strings.Cut(point, "\n"); !died {
+			t.Fatalf("life %d: %v\n%s", lives, err, out)
+		}
+		deaths[point]++
+	}
+	t.Logf("%d lives, deaths: %v", lives, deaths)
+	for _, point := range []string{"before a transaction", "before an effect", "after an effect", "after a transaction"} {
+		if deaths[point] == 0 {
+			t.Errorf("none died %s: the test shows less than it should", point)
+		}
+	}
+	db, err := openTotals(filepath.Join(dir, "totals"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for i := range lifeCities {
+		key := changefeed.Key(fmt.Sprint("city-", i))
+		want := *busyLives * lifeOrders / lifeCities
+		if got, err := total(t.Context(), db, key); got != want || err != nil {
+			t.Errorf("%s: %d orders were counted, want %d, %v", key, got, want, err)
+		}
+	}
+}
+
+func TestAnEarlierOwnerIsRefused(t *testing.T) {
+	db, err := openTotals(filepath.Join(t.TempDir(), "totals"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	h := &counter{db}
+	oslo := changefeed.Key("Oslo")
+	batch := func(epoch int64, lsns ...int64) *changefeed.Batch {
+		b := &changefeed.Batch{Epoch: epoch}
+		for _, lsn := range lsns {
+			b.Changes = append(b.Changes, changefeed.Change{ID: fmt.Sprint(lsn), PartitionKey: oslo, LSN: lsn})
+		}
+		return b
+	}
+	for _, c := range []struct {
+		batch *changefeed.Batch
+		err   error
+		total int
+	}{
+		{batch(1, 1, 2), nil, 2},
+		{batch(2, 2, 3), nil, 3},
+		{batch(1, 3, 4), errFenced, 3},
+		{batch(2, 4), nil, 4},
+	} {
+		if err := h.Handle(t.Context(), c.batch); !errors.Is(err, c.err) {
+			t.Errorf("owner %d, from LSN %d: %v, want %v", c.batch.Epoch, c.batch.Changes[0].LSN, err, c.err)
+		}
+		if got, err := total(t.Context(), db, oslo); got != c.total || err != nil {
+			t.Errorf("after owner %d: %d orders, want %d, %v", c.batch.Epoch, got, c.total, err)
+		}
+	}
+}
