@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -368,5 +369,75 @@ func TestEachEffectHappensOnceWhenLettersAreRedriven(t *testing.T) {
 			t.Errorf("%d orders were counted, want 4; parked: %s", got, box.names())
 		}
 		p.stop(t)
+	})
+}
+
+// epochs are the numbers of the owners that have handled each partition key, in their order.
+type epochs struct {
+	mu    sync.Mutex
+	owner map[changefeed.PartitionKey][]string
+	last  map[changefeed.PartitionKey]int64
+}
+
+// Handle fails, for good, where a number is not that of its owner, or not above those before.
+func (e *epochs) Handle(_ context.Context, b *changefeed.Batch) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, c := range b.Changes {
+		owners, owner := e.owner[c.PartitionKey], b.Instance+" "+b.LeaseToken
+		changed := len(owners) == 0 || owners[len(owners)-1] != owner
+		if changed && b.Epoch <= e.last[c.PartitionKey] || !changed && b.Epoch != e.last[c.PartitionKey] {
+			return fmt.Errorf("%s: epoch %d of %s, after %d of %v", c.PartitionKey, b.Epoch, owner, e.last[c.PartitionKey], owners)
+		}
+		if changed {
+			e.owner[c.PartitionKey] = append(owners, owner)
+		}
+		e.last[c.PartitionKey] = b.Epoch
+	}
+	return nil
+}
+
+// Each owner of a key has a higher number than the one before: of the same lease, of a child, and
+// after a host of another processor, which counts nothing.
+func TestEachOwnerOfAKeyHasAHigherEpoch(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		e := &epochs{owner: map[changefeed.PartitionKey][]string{}, last: map[changefeed.PartitionKey]int64{}}
+		const owners = 6
+		for n := range owners {
+			p := w.run(fmt.Sprint("host-", n), e, changefeed.Options{Start: changefeed.FromBeginning(), Drain: time.Second})
+			w.fill(20)
+			time.Sleep(time.Minute)
+			if n == 2 {
+				w.split(0)
+				w.fill(20)
+				time.Sleep(time.Minute)
+			}
+			if n%2 == 0 {
+				p.kill(t)
+				time.Sleep(2 * time.Minute)
+			} else {
+				p.stop(t)
+			}
+			if n == 3 {
+				for _, l := range w.records(changefeed.KindLease) { // .NET takes it, and releases it
+					for _, l.Owner = range []string{"net-1", ""} {
+						l.Epoch = ""
+						got, err := w.leases.Update(t.Context(), l)
+						if err != nil {
+							t.Fatal(err)
+						}
+						l = got
+					}
+				}
+			}
+		}
+		if w.pending() != 0 {
+			t.Errorf("%d pending", w.pending())
+		}
+		for key, got := range e.owner {
+			if len(got) != owners+1 { // the split made another one
+				t.Errorf("%s: owners %q", key, got)
+			}
+		}
 	})
 }

@@ -262,3 +262,38 @@ func TestARequestThatEndsTheProcessIsGivenUp(t *testing.T) {
 		}
 	})
 }
+
+// A host of another processor knows nothing of held keys: it hands their changes over. When it has
+// moved the position, what was held is dropped, and that is said.
+func TestAHostOfAnotherProcessorEndsAHold(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		box := &letterBox{}
+		h := failsOn(onID("bad"))
+		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		w.put("oslo", "bad", 1)
+		w.put("oslo", "next", 2)
+		p := w.run("a", h, o)
+		time.Sleep(time.Minute)
+		p.stop(t)
+		w.put("oslo", "foreign", 3)
+		l := w.records(changefeed.KindLease)[0]
+		page, err := w.orders.Read(t.Context(), l.Range, l.Position, changefeed.ReadOptions{})
+		if err != nil || len(page.Changes) != 1 {
+			t.Fatalf("%d changes, %v", len(page.Changes), err)
+		}
+		l.Position = page.Next // it has handled that one
+		if _, err := w.leases.Update(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+		w.put("oslo", "ours", 4)
+		p = w.run("b", h, o)
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if items, _ := h.items(); items != 1 || box.names() != "bad failed, next held" || w.pending() != 0 {
+			t.Errorf("%d items, letters %q, %d pending", items, box.names(), w.pending())
+		}
+		if p.errs.find(changefeed.ErrMoved) == nil {
+			t.Error("nobody has said so")
+		}
+	})
+}
