@@ -147,7 +147,8 @@ type filed struct {
 
 // Letters reads the feed of the container from its beginning, because a feed is the one
 // way to all documents that every store has. Letters that are parked meanwhile may be
-// missing.
+// missing; so may, on an account whose consistency is session or weaker, letters that were
+// parked a moment ago.
 func (b *ContainerBox) Letters(ctx context.Context, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
 	return func(yield func(changefeed.DeadLetter, error) bool) {
 		all, err := b.find(ctx, key)
