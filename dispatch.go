@@ -166,7 +166,7 @@ func (d *dispatcher) unravel(page Page, on *delivery, err error, late bool) endi
 func (d *dispatcher) put(page Page, on *delivery, failures int) {
 	p := d.lanes.Add(&lanePage{on: on, session: page.Session, charge: page.Charge, head: page.Head, next: page.Next}, page.Changes, failures, time.Now())
 	d.pages = append(d.pages, p)
-	if s := d.crashed; s != nil && d.lanes.Doom(s.LSN, s.Place, s.Attempts, errCrashed) {
+	if s := d.crashed; s != nil && d.lanes.ParkChange(s.LSN, s.Place, s.Attempts, errCrashed) {
 		d.crashed = nil
 	}
 	d.turn(p)

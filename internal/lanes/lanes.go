@@ -100,7 +100,7 @@ const Never = time.Duration(math.MaxInt64)
 // Next takes a batch in hand. When there is none, wait says when to ask again, unless something happens before.
 func (l *Lanes[C, P]) Next(now time.Time) (b *Batch[C, P], wait time.Duration) {
 	l.now = now
-	l.heed()
+	l.restart()
 	if l.inHand >= l.rules.Concurrency || l.careful > 0 && l.inHand > 0 {
 		return nil, Never
 	}
@@ -179,26 +179,26 @@ func (l *Lanes[C, P]) form(from *lane[C, P], n int, now time.Time) {
 // Succeed notes that a batch in hand is done or parked. A call was quick if it took less than half of the time that it may.
 func (l *Lanes[C, P]) Succeed(b *Batch[C, P], quick bool, now time.Time) {
 	l.now = now
-	l.lay(b)
+	l.putDown(b)
 	if !b.Park {
 		b.lane.grow(len(b.Changes), quick)
 		if b.probe {
 			l.breaker.close()
 		}
-		l.vouch(b.Changes, now)
+		l.credit(b.Changes, now)
 	}
 	l.finish(b.Changes)
 	l.swap(b)
 }
 
-// lay notes that a batch is no longer in hand.
-func (l *Lanes[C, P]) lay(b *Batch[C, P]) {
+// putDown notes that a batch is no longer in hand.
+func (l *Lanes[C, P]) putDown(b *Batch[C, P]) {
 	b.inHand = false
 	l.inHand--
 }
 
-// vouch tells the breaker that changes were handled.
-func (l *Lanes[C, P]) vouch(changes []*Change[C, P], now time.Time) {
+// credit counts changes as handled, for the breaker.
+func (l *Lanes[C, P]) credit(changes []*Change[C, P], now time.Time) {
 	for i, c := range changes {
 		if i == 0 || c.Key != changes[i-1].Key {
 			l.breaker.succeeded(c.Key, now)
@@ -236,7 +236,7 @@ func (l *Lanes[C, P]) swap(b *Batch[C, P], by ...*Batch[C, P]) {
 
 // advance lets the first batch of a lane go, or what waits in it.
 func (l *Lanes[C, P]) advance(at *lane[C, P]) {
-	if b := l.front(at); b != nil && !l.condemn(b) {
+	if b := l.front(at); b != nil && !l.escalate(b) {
 		l.pending = append(l.pending, b)
 	}
 }
@@ -295,8 +295,8 @@ func (l *Lanes[C, P]) Redrive(key string, change C) *Batch[C, P] {
 	return b
 }
 
-// Doom has a change parked that is in the lanes, because of an error that another owner of them has seen.
-func (l *Lanes[C, P]) Doom(lsn int64, place, failures int, err error) (found bool) {
+// ParkChange has a change parked that is in the lanes, because of an error that another owner of them has seen.
+func (l *Lanes[C, P]) ParkChange(lsn int64, place, failures int, err error) (found bool) {
 	c := l.find(lsn, place)
 	if c == nil {
 		return false

@@ -16,7 +16,7 @@ type Failure struct {
 
 // Return notes that a batch in hand has neither succeeded nor failed: its call was cut short.
 func (l *Lanes[C, P]) Return(b *Batch[C, P]) {
-	l.lay(b)
+	l.putDown(b)
 	b.probe = false
 	l.putBack(b)
 }
@@ -34,7 +34,7 @@ func (l *Lanes[C, P]) putBack(b *Batch[C, P]) {
 // Fail notes that a batch in hand has failed. What is left of it comes again, in the parts that the rules say.
 func (l *Lanes[C, P]) Fail(b *Batch[C, P], f Failure, now time.Time) {
 	l.now = now
-	l.lay(b)
+	l.putDown(b)
 	b.Failures, b.Err, b.called = b.Failures+1, f.Err, true
 	if b.Failing.IsZero() {
 		b.Failing = now
@@ -69,7 +69,7 @@ func (l *Lanes[C, P]) Fail(b *Batch[C, P], f Failure, now time.Time) {
 // divide replaces a batch that has failed by what is left of it.
 func (l *Lanes[C, P]) divide(b *Batch[C, P], f Failure, now time.Time) {
 	parts, done := b.parts(f, l.rules.Hopeless)
-	l.vouch(done, now)
+	l.credit(done, now)
 	l.finish(done)
 	if len(parts) == 1 && f.Late && !parts[0].isExhausted(&l.rules, now) {
 		parts = b.lane.halves(parts[0])
@@ -77,8 +77,8 @@ func (l *Lanes[C, P]) divide(b *Batch[C, P], f Failure, now time.Time) {
 	l.swap(b, parts...)
 }
 
-// condemn bisects a batch whose attempts are used up, or makes its only change a suspect. It reports whether it did.
-func (l *Lanes[C, P]) condemn(b *Batch[C, P]) bool {
+// escalate bisects a batch whose attempts are used up, or makes its only change a suspect. It reports whether it did.
+func (l *Lanes[C, P]) escalate(b *Batch[C, P]) bool {
 	switch {
 	case b.Park || b.Redriven || !b.called || !b.isExhausted(&l.rules, l.now):
 		return false
@@ -162,9 +162,9 @@ func (l *Lanes[C, P]) probe(now time.Time) (b *Batch[C, P]) {
 	return b
 }
 
-// heed lets all suspects be tried anew after an outage is over, and whatever has failed after what has not: its success
+// restart lets all suspects be tried anew after an outage is over, and whatever has failed after what has not: its success
 // says that the outage is over, and theirs that they are poison.
-func (l *Lanes[C, P]) heed() {
+func (l *Lanes[C, P]) restart() {
 	era := l.breaker.outages()
 	if era == l.era {
 		return
