@@ -157,33 +157,37 @@ func newErrand(d *dispatcher, q Record) *errand {
 
 // answer serves the request, and deletes it when it is served.
 func (e *errand) answer() error {
-	err := e.serve()
+	switch {
+	case e.box == nil:
+		return e.failure(errors.New("this instance has no letter box to read from"))
+	case e.asked.Action != notes.Retry && e.asked.Action != notes.Release:
+		return e.failure(fmt.Errorf("%w: a request of a newer version", ErrBadLease))
+	}
+	err := e.count()
 	if err == nil {
+		if err := e.serve(); err != nil {
+			return e.failure(err)
+		}
 		err = e.r.store.Delete(e.untilDrained, e.record)
 	}
-	if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrConflict) {
-		return fmt.Errorf("%s %s: %w", e.asked.Action, e.key, err)
+	if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrConflict) { // else another has served it
+		return e.failure(err)
 	}
 	e.r.view.drop(e.record.ID)
 	return nil
 }
 
+func (e *errand) failure(err error) error { return fmt.Errorf("%s %s: %w", e.asked.Action, e.key, err) }
+
+// serve does what is asked. An error has not ended the process, so the try does not count, unless
+// that cannot be stored.
 func (e *errand) serve() (err error) {
-	if e.box == nil {
-		return errors.New("this instance has no letter box to read from")
-	}
-	if err := e.count(); err != nil {
-		return err
-	}
-	switch e.asked.Action {
-	case notes.Retry:
+	if e.asked.Action == notes.Retry {
 		err = e.retry()
-	case notes.Release:
+	} else {
 		err = e.release()
-	default:
-		err = fmt.Errorf("%w: a request of a newer version", ErrBadLease)
 	}
-	if err != nil { // it has not ended the process, so the try does not count, unless this fails
+	if err != nil {
 		e.asked.Tries--
 		_ = e.store()
 	}
@@ -202,9 +206,12 @@ func (e *errand) count() error {
 	return e.store()
 }
 
-func (e *errand) store() (err error) {
+func (e *errand) store() error {
 	e.record.Properties = e.asked.Properties(e.record.Properties)
-	e.record, err = e.r.store.Update(e.untilDrained, e.record)
+	stored, err := e.r.store.Update(e.untilDrained, e.record)
+	if err == nil {
+		e.record = stored
+	}
 	return err
 }
 

@@ -297,3 +297,68 @@ func TestAHostOfAnotherProcessorEndsAHold(t *testing.T) {
 		}
 	})
 }
+
+// What a newer version asks for is left to it.
+func TestARequestOfANewerVersionIsLeftAlone(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		oslo := changefeed.Key("oslo")
+		epk, err := w.orders.Locate(t.Context(), oslo)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := notes.Request{Action: "move", EPK: epk, Key: string(oslo)}
+		if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindRequest, Token: q.Token(), Properties: q.Properties(nil)}); err != nil {
+			t.Fatal(err)
+		}
+		p := w.run("a", &tally{}, changefeed.Options{MaxAttempts: 1, DeadLetters: &letterBox{}})
+		time.Sleep(5 * time.Minute)
+		p.stop(t)
+		left := w.records(changefeed.KindRequest)
+		if len(left) != 1 || notes.ReadRequest(left[0].Properties) != q || p.errs.find(changefeed.ErrBadLease) == nil {
+			t.Errorf("%+v are left; said: %v", left, p.errs.find(changefeed.ErrBadLease))
+		}
+	})
+}
+
+// blindBox cannot be read for a while.
+type blindBox struct {
+	*letterBox
+	blind atomic.Bool
+}
+
+func (b *blindBox) Letters(ctx context.Context, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
+	if !b.blind.Load() {
+		return b.letterBox.Letters(ctx, key)
+	}
+	return func(yield func(changefeed.DeadLetter, error) bool) { yield(changefeed.DeadLetter{}, errMissing) }
+}
+
+// errMissing says of the dead letters what a store says of a request that another has served.
+var errMissing = fmt.Errorf("letters: %w", changefeed.ErrNotFound)
+
+// A request stays for as long as the dead letters cannot be read, because that ends no process.
+func TestARequestWaitsForItsLetterBox(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var mended atomic.Bool
+		h := &tally{before: func(context.Context, *changefeed.Batch) error {
+			if mended.Load() {
+				return nil
+			}
+			return errHandler
+		}}
+		bad := w.put("oslo", "bad", 1)
+		box := &blindBox{letterBox: &letterBox{}}
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		time.Sleep(time.Minute)
+		mended.Store(true)
+		box.blind.Store(true)
+		time.AfterFunc(10*time.Minute, func() { box.blind.Store(false) })
+		if err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), fmt.Sprintf("%d.0", bad)); err != nil {
+			t.Fatal(err)
+		}
+		p.stop(t)
+		if items, _ := h.items(); items != 1 || box.names() != "" || p.errs.find(errMissing) == nil {
+			t.Errorf("%d items, letters %q, said %v", items, box.names(), p.errs.find(errMissing))
+		}
+	})
+}
