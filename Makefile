@@ -63,7 +63,7 @@ mutants: ## planted defects, which the tests must find; TABLE=root for one table
 
 crash: ## the store, and effects that happen once, under kill -9; CRASHES=200 for a long run
 	$(GO) test -count=1 -timeout=0 -run Kill -v ./docstore -crash.rounds $(CRASHES)
-	$(GO) test -count=1 -timeout=0 -run EveryStepIsTheLast -v . -lives.busy $(CRASHES)
+	$(GO) test -count=1 -timeout=0 -run ProcessIsKilled -v . -lives.rounds $(CRASHES)
 
 exactly-once-sqlite: ## effects that happen once in SQLite, under kill -9 (a module of its own, which needs the network once)
 	cd examples/exactlyonce && $(GO) vet ./... && $(GO) test -count=1 ./...

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log"
 	"slices"
+	"strings"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
@@ -25,7 +26,7 @@ type mark struct {
 	City  string   `json:"city"`
 	Epoch int64    `json:"epoch"` // of the owner that wrote it
 	LSN   int64    `json:"lsn"`   // every change of the key before this LSN is done,
-	Items []string `json:"items"` // and of those with this LSN these
+	Items []string `json:"items"` // and of those with this LSN these versions
 }
 
 var errFenced = errors.New("the lease has had a later owner")
@@ -54,8 +55,9 @@ func (h *orderCounter) count(ctx context.Context, epoch int64, key changefeed.Pa
 		etag = stored[0].ETag
 		err = json.Unmarshal(stored[0].Body, &m)
 	case errors.Is(err, changefeed.ErrNotFound):
-		err = json.Unmarshal(changes[0].Body, &m) // for the city
-		m = mark{ID: "mark", City: m.City}
+		var components []string
+		err = json.Unmarshal([]byte(key), &components)
+		m = mark{ID: "mark", City: strings.Join(components, "")} // it is one
 	}
 	if err != nil {
 		return err
@@ -84,15 +86,16 @@ func (h *orderCounter) count(ctx context.Context, epoch int64, key changefeed.Pa
 }
 
 // pass moves the mark to a change, unless that is done. The changes of a transaction have one
-// LSN, and come one by one when the handler has failed on it too often: their ids tell them apart.
+// LSN, and come one by one when the handler has failed on it too often: id and ETag tell them apart.
 func (m *mark) pass(c changefeed.Change) bool {
-	if c.LSN < m.LSN || c.LSN == m.LSN && slices.Contains(m.Items, c.ID) {
+	version := c.ID + c.ETag
+	if c.LSN < m.LSN || c.LSN == m.LSN && slices.Contains(m.Items, version) {
 		return false
 	}
 	if c.LSN > m.LSN {
 		m.LSN, m.Items = c.LSN, nil
 	}
-	m.Items = append(m.Items, c.ID)
+	m.Items = append(m.Items, version)
 	return true
 }
 

@@ -24,68 +24,77 @@ import (
 
 // How a processor is killed at every point
 //
-// A life is a process that works on a store on disk and kills itself with SIGKILL at its n-th
-// step. Steps are before and after each read, each call of the handler, each effect, and each
-// write of a lease. The n-th life dies at step n, so that each gets further than the one
-// before, until a life has nothing left to do. Then each effect must be there once.
+// A life is a process that writes some orders and works off a store on disk until it kills itself
+// with SIGKILL: before or after a read, a call of the handler, an effect or a write of a lease, the
+// first time it comes there, in the next round of lives the second time, and so on. The last
+// life finishes. Then each effect must be there once.
 //
 // Lives are in virtual time, which the n-th begins n hours late: the leases of the one before
 // have expired.
 
-var busyLives = flag.Int("lives.busy", 15, "how many lives of the crash test begin with new orders")
+var lifeRounds = flag.Int("lives.rounds", 4, "how often a life ends at each point of the crash test")
+
+// points are where lives end.
+var points = []string{
+	"before a read", "after a read", "before the handler", "before a commit", "after a commit", "before a checkpoint", "after a checkpoint",
+}
 
 // The environment of a life.
 const (
-	lifeDir  = "CHANGEFEED_LIFE_DIR"
-	lifeStep = "CHANGEFEED_LIFE_STEP"
+	lifeDir    = "CHANGEFEED_LIFE_DIR"
+	lifeNumber = "CHANGEFEED_LIFE" // from 1
+	lifePoint  = "CHANGEFEED_LIFE_POINT"
+	lifeTimes  = "CHANGEFEED_LIFE_TIMES" // how often it comes to the point
 )
 
 const (
-	lifeOrders = 12 // that a busy life writes first
+	lifeOrders = 12
 	lifeCities = 4
+	mostTimes  = 8 // after that a round ends as the first one did
 )
 
-// death kills the process at a step.
+// death kills the process when it has come to a point so often.
 type death struct {
-	left atomic.Int64
+	point string
+	left  atomic.Int64
 }
 
-func (d *death) step(name string) {
-	if d.left.Add(-1) == 0 {
-		fmt.Println("died", name)
+func (d *death) at(point string) {
+	if point == d.point && d.left.Add(-1) == 0 {
+		fmt.Println("died", point)
 		self, _ := os.FindProcess(os.Getpid())
 		_ = self.Kill()
 		select {} // until it has
 	}
 }
 
-// mortalSource is a source whose reads are steps.
+// mortalSource is a source that may end the process.
 type mortalSource struct {
 	*docstore.Container
 	*death
 }
 
 func (s mortalSource) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
-	s.step("before a read")
+	s.at("before a read")
 	page, err := s.Container.Read(ctx, r, from, o)
-	s.step("after a read")
+	s.at("after a read")
 	return page, err
 }
 
-// mortalLeases are leases whose writes are steps.
+// mortalLeases are leases that may end the process.
 type mortalLeases struct {
 	*docstore.Leases
 	*death
 }
 
 func (s mortalLeases) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-	s.step("before a checkpoint")
+	s.at("before a checkpoint")
 	l, err := s.Leases.Update(ctx, l)
-	s.step("after a checkpoint")
+	s.at("after a checkpoint")
 	return l, err
 }
 
-// mortalTotals is a place for effects whose transactions are steps.
+// mortalTotals is a place for effects that may end the process.
 type mortalTotals struct {
 	*docstore.Container
 	*death
@@ -93,20 +102,23 @@ type mortalTotals struct {
 
 func (s mortalTotals) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
 	if writes[0].Op != changefeed.WriteRead {
-		s.step("before a commit")
-		defer s.step("after a commit")
+		s.at("before a commit")
+		defer s.at("after a commit")
 	}
 	return s.Container.Commit(ctx, key, writes)
 }
 
 // TestLife is a life, if the environment says so.
 func TestLife(t *testing.T) {
-	step, _ := strconv.Atoi(os.Getenv(lifeStep))
-	if step == 0 {
-		t.Skip("it is for TestEachEffectHappensOnceThoughEveryStepIsTheLast")
+	n, _ := strconv.Atoi(os.Getenv(lifeNumber))
+	if n == 0 {
+		t.Skip("it is for TestEachEffectHappensOnceWhereverItsProcessIsKilled")
 	}
+	times, _ := strconv.Atoi(os.Getenv(lifeTimes))
+	d := &death{point: os.Getenv(lifePoint)}
+	d.left.Store(int64(times))
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Duration(step) * time.Hour)
+		time.Sleep(time.Duration(n) * time.Hour)
 		db, err := docstore.Open(os.Getenv(lifeDir), docstore.Options{CacheBytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
@@ -121,7 +133,7 @@ func TestLife(t *testing.T) {
 		w.orders = open(docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}, Ranges: 2})
 		w.container = open(docstore.LeaseSpec("leases"))
 		w.leases = w.unit("unit")
-		live(t, w, open(docstore.ContainerSpec{ID: "totals", Paths: []string{"/city"}}), step)
+		live(t, w, open(docstore.ContainerSpec{ID: "totals", Paths: []string{"/city"}}), n, d)
 		if err := errors.Join(db.Check(), db.Close()); err != nil {
 			t.Error(err)
 		}
@@ -129,21 +141,17 @@ func TestLife(t *testing.T) {
 	fmt.Println("lived on")
 }
 
-// live writes orders if it is young, and then works until nothing is left.
-func live(t *testing.T, w *world, totals *docstore.Container, n int) {
-	if n <= *busyLives {
-		for i := range lifeOrders {
-			w.put(fmt.Sprint("city-", i%lifeCities), fmt.Sprintf("order-%d-%d", n, i), i)
-		}
+// live writes orders, and then works until nothing is left.
+func live(t *testing.T, w *world, totals *docstore.Container, n int, d *death) {
+	for i := range lifeOrders {
+		w.put(fmt.Sprint("city-", i%lifeCities), fmt.Sprintf("order-%d-%d", n, i), i)
 	}
-	if n%8 == 0 && n <= *busyLives {
+	if n%10 == 0 && n <= 50 {
 		w.split(0)
 	}
-	d := &death{}
-	d.left.Store(int64(n))
 	counter := &orderCounter{totals: mortalTotals{totals, d}}
 	handler := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
-		d.step("before the handler")
+		d.at("before the handler")
 		return counter.Handle(ctx, b)
 	})
 	p, err := changefeed.New(mortalSource{w.orders, d}, mortalLeases{w.leases, d}, handler, changefeed.Options{
@@ -164,27 +172,28 @@ func live(t *testing.T, w *world, totals *docstore.Container, n int) {
 	}
 }
 
-func TestEachEffectHappensOnceThoughEveryStepIsTheLast(t *testing.T) {
+func TestEachEffectHappensOnceWhereverItsProcessIsKilled(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	deaths := map[string]int{}
-	lives := 1
-	for ; ; lives++ {
-		child := exec.Command(os.Args[0], "-test.run=^TestLife$", "-test.v", "-test.timeout=30s", fmt.Sprint("-lives.busy=", *busyLives))
-		child.Env = append(os.Environ(), lifeDir+"="+dir, lifeStep+"="+strconv.Itoa(lives))
+	lives := *lifeRounds*len(points) + 1
+	for n := range lives {
+		point, times := points[n%len(points)], n/len(points)%mostTimes+1
+		if n == lives-1 {
+			point = "at no point"
+		}
+		child := exec.Command(os.Args[0], "-test.run=^TestLife$", "-test.v", "-test.timeout=30s")
+		child.Env = append(os.Environ(), lifeDir+"="+dir, fmt.Sprint(lifeNumber, "=", n+1), lifePoint+"="+point, fmt.Sprint(lifeTimes, "=", times))
 		out, err := child.CombinedOutput()
-		if strings.Contains(string(out), "lived on") && err == nil {
-			break
+		switch {
+		case strings.Contains(string(out), "died "+point):
+			deaths[point]++
+		case err != nil || !strings.Contains(string(out), "lived on"):
+			t.Fatalf("life %d: %v\n%s", n, err, out)
 		}
-		_, point, died := strings.Cut(string(out), "died ")
-		if point, _, _ = strings.Cut(point, "\n"); !died {
-			t.Fatalf("life %d: %v\n%s", lives, err, out)
-		}
-		deaths[point]++
 	}
-	t.Logf("%d lives, deaths: %v", lives, deaths)
-	for _, point := range []string{"before a read", "after a read", "before the handler", "before a commit", "after a commit", "before a checkpoint", "after a checkpoint"} {
-		if deaths[point] == 0 {
-			t.Errorf("none died %s: the test shows less than it should", point)
+	for _, point := range points {
+		if deaths[point] < min(2, *lifeRounds) {
+			t.Errorf("died %s: %d of %d: the test shows less than it should", point, deaths[point], *lifeRounds)
 		}
 	}
 	db, err := docstore.Open(dir, docstore.Options{MustExist: true})
@@ -197,7 +206,7 @@ func TestEachEffectHappensOnceThoughEveryStepIsTheLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range lifeCities {
-		want := *busyLives * ((lifeOrders - i + lifeCities - 1) / lifeCities)
+		want := lives * ((lifeOrders - i + lifeCities - 1) / lifeCities)
 		if got := totalOf(t, totals, fmt.Sprint("city-", i)); got != want {
 			t.Errorf("city-%d: %d orders were counted, want %d", i, got, want)
 		}
@@ -369,6 +378,37 @@ func TestEachEffectHappensOnceWhenLettersAreRedriven(t *testing.T) {
 			t.Errorf("%d orders were counted, want 4; parked: %s", got, box.names())
 		}
 		p.stop(t)
+	})
+}
+
+// In all versions a transaction can have several changes of one item, and deletes, which have no body.
+func TestEachEffectHappensOnceForAllVersions(t *testing.T) {
+	inWorldOf(t, docstore.ContainerSpec{Ranges: 1, Retention: time.Hour}, func(t *testing.T, w *world) {
+		totals := w.create(docstore.ContainerSpec{ID: "totals", Paths: []string{"/city"}})
+		counter := &orderCounter{totals: totals}
+		h := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+			if err := counter.Handle(ctx, b); err != nil || b.Attempt > 1 {
+				return err
+			}
+			return errHandler // though its effect is there
+		})
+		w.put("oslo", "old", 1)
+		p := w.run("a", h, changefeed.Options{Mode: changefeed.AllVersionsAndDeletes})
+		time.Sleep(time.Second)
+		remove := func(id string) changefeed.Write { return changefeed.Write{Op: changefeed.WriteDelete, ID: id} }
+		for _, writes := range [][]changefeed.Write{
+			{remove("old")},
+			{upsert("oslo", "new", 1), upsert("oslo", "new", 2), upsert("oslo", "new", 3), remove("new")},
+		} {
+			if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), writes); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		p.stop(t)
+		if got := totalOf(t, totals, "oslo"); got != 5 {
+			t.Errorf("%d changes were counted, want 5", got)
+		}
 	})
 }
 

@@ -26,7 +26,7 @@ func openTotals(file string) (*sql.DB, error) {
 			city  TEXT PRIMARY KEY,
 			epoch INTEGER NOT NULL, -- of the owner that wrote it
 			lsn   INTEGER NOT NULL, -- every change before this LSN is done,
-			items TEXT NOT NULL     -- and of those with this LSN these, a JSON array of ids
+			items TEXT NOT NULL     -- and of those with this LSN these versions, a JSON array
 		)`)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -98,15 +98,16 @@ func markOf(ctx context.Context, tx *sql.Tx, key changefeed.PartitionKey) (m mar
 }
 
 // pass moves the mark to a change, unless that is done. The changes of a transaction have one
-// LSN, and come one by one when the handler has failed on it too often: their ids tell them apart.
+// LSN, and come one by one when the handler has failed on it too often: id and ETag tell them apart.
 func (m *mark) pass(c changefeed.Change) bool {
-	if c.LSN < m.lsn || c.LSN == m.lsn && slices.Contains(m.items, c.ID) {
+	version := c.ID + c.ETag
+	if c.LSN < m.lsn || c.LSN == m.lsn && slices.Contains(m.items, version) {
 		return false
 	}
 	if c.LSN > m.lsn {
 		m.lsn, m.items = c.LSN, nil
 	}
-	m.items = append(m.items, c.ID)
+	m.items = append(m.items, version)
 	return true
 }
 

@@ -22,27 +22,39 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// A life is a process that counts until it kills itself with SIGKILL at its n-th step: before
-// and after each read, each call of the handler and each write of a lease, and within the
-// transaction, before and after the effect. The n-th life dies at step n, until one has
-// nothing left to do. Then each order must be counted once. Lives are in virtual time, which
-// the n-th begins n hours late: the leases of the one before have expired.
+// A life is a process that writes some orders and counts until it kills itself with SIGKILL: before
+// or after a read, a transaction, an effect within it or a write of a lease, the first time it
+// comes there, in the next round of lives the second time, and so on. The last life finishes. Then
+// each order must be counted once. Lives are in virtual time, which the n-th begins n hours
+// late: the leases of the one before have expired.
 
-var busyLives = flag.Int("lives.busy", 15, "how many lives begin with new orders")
+var lifeRounds = flag.Int("lives.rounds", 4, "how often a life ends at each point")
 
+var points = []string{
+	"before a read", "after a read", "before a transaction", "before an effect", "after an effect", "after a transaction",
+	"before a checkpoint", "after a checkpoint",
+}
+
+// The environment of a life.
 const (
 	lifeDir    = "EXACTLYONCE_LIFE_DIR"
-	lifeStep   = "EXACTLYONCE_LIFE_STEP"
-	lifeOrders = 12
-	lifeCities = 4
+	lifeNumber = "EXACTLYONCE_LIFE" // from 1
+	lifePoint  = "EXACTLYONCE_LIFE_POINT"
+	lifeTimes  = "EXACTLYONCE_LIFE_TIMES" // how often it comes to the point
 )
 
-// left are the steps that this process may live for; 0 is for ever.
+const (
+	lifeOrders = 12
+	lifeCities = 4
+	mostTimes  = 8 // after that a round ends as the first one did
+)
+
+// left is how often this process may come to its point; the last time it dies.
 var left atomic.Int64
 
-func step(name string) {
-	if left.Add(-1) == 0 {
-		fmt.Println("died", name)
+func at(point string) {
+	if point == os.Getenv(lifePoint) && left.Add(-1) == 0 {
+		fmt.Println("died", point)
 		self, _ := os.FindProcess(os.Getpid())
 		_ = self.Kill()
 		select {} // until it has
@@ -50,8 +62,8 @@ func step(name string) {
 }
 
 func init() {
-	sqlite.MustRegisterScalarFunction("step", 1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
-		step(args[0].(string))
+	sqlite.MustRegisterScalarFunction("at", 1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+		at(args[0].(string))
 		return nil, nil
 	})
 }
@@ -59,25 +71,25 @@ func init() {
 type mortalSource struct{ *docstore.Container }
 
 func (s mortalSource) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
-	step("before a read")
+	at("before a read")
 	page, err := s.Container.Read(ctx, r, from, o)
-	step("after a read")
+	at("after a read")
 	return page, err
 }
 
 type mortalLeases struct{ *docstore.Leases }
 
 func (s mortalLeases) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-	step("before a checkpoint")
+	at("before a checkpoint")
 	l, err := s.Leases.Update(ctx, l)
-	step("after a checkpoint")
+	at("after a checkpoint")
 	return l, err
 }
 
 func TestLife(t *testing.T) {
-	n, _ := strconv.Atoi(os.Getenv(lifeStep))
+	n, _ := strconv.Atoi(os.Getenv(lifeNumber))
 	if n == 0 {
-		t.Skip("it is for TestEachOrderIsCountedOnceThoughEveryStepIsTheLast")
+		t.Skip("it is for TestEachOrderIsCountedOnceWhereverTheProcessIsKilled")
 	}
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Duration(n) * time.Hour)
@@ -88,7 +100,7 @@ func TestLife(t *testing.T) {
 	fmt.Println("lived on")
 }
 
-// live writes orders if it is young, and then works until nothing is left.
+// live writes orders, and then works until nothing is left.
 func live(ctx context.Context, dir string, n int) (err error) {
 	store, err := docstore.Open(filepath.Join(dir, "orders"), docstore.Options{CacheBytes: 1 << 20})
 	if err != nil {
@@ -99,7 +111,7 @@ func live(ctx context.Context, dir string, n int) (err error) {
 	if err != nil {
 		return err
 	}
-	for i := 0; i < lifeOrders && n <= *busyLives; i++ {
+	for i := range lifeOrders {
 		if _, err := orders.Upsert(ctx, fmt.Appendf(nil, `{"id":"%d-%d","city":"city-%d"}`, n, i, i%lifeCities)); err != nil {
 			return err
 		}
@@ -111,16 +123,16 @@ func live(ctx context.Context, dir string, n int) (err error) {
 	defer func() { err = errors.Join(err, db.Close()) }()
 	db.SetMaxOpenConns(1) // the triggers are the connection's own
 	if _, err := db.Exec(`
-		CREATE TEMP TRIGGER before BEFORE INSERT ON totals BEGIN SELECT step('before an effect'); END;
-		CREATE TEMP TRIGGER after AFTER INSERT ON totals BEGIN SELECT step('after an effect'); END;
-		CREATE TEMP TRIGGER again AFTER UPDATE ON totals BEGIN SELECT step('after an effect'); END`); err != nil {
+		CREATE TEMP TRIGGER before BEFORE INSERT ON totals BEGIN SELECT at('before an effect'); END;
+		CREATE TEMP TRIGGER after AFTER INSERT ON totals BEGIN SELECT at('after an effect'); END;
+		CREATE TEMP TRIGGER again AFTER UPDATE ON totals BEGIN SELECT at('after an effect'); END`); err != nil {
 		return err
 	}
 	counter := &counter{db}
 	handler := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
-		step("before a transaction")
+		at("before a transaction")
 		err := counter.Handle(ctx, b)
-		step("after a transaction")
+		at("after a transaction")
 		return err
 	})
 	p, err := changefeed.New(mortalSource{orders}, mortalLeases{leases}, handler, changefeed.Options{
@@ -129,7 +141,8 @@ func live(ctx context.Context, dir string, n int) (err error) {
 	if err != nil {
 		return err
 	}
-	left.Store(int64(n))
+	times, _ := strconv.Atoi(os.Getenv(lifeTimes))
+	left.Store(int64(times))
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
@@ -149,27 +162,28 @@ func live(ctx context.Context, dir string, n int) (err error) {
 	return <-ended
 }
 
-func TestEachOrderIsCountedOnceThoughEveryStepIsTheLast(t *testing.T) {
+func TestEachOrderIsCountedOnceWhereverTheProcessIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	deaths := map[string]int{}
-	lives := 1
-	for ; ; lives++ {
-		child := exec.Command(os.Args[0], "-test.run=^TestLife$", "-test.v", "-test.timeout=30s", fmt.Sprint("-lives.busy=", *busyLives))
-		child.Env = append(os.Environ(), lifeDir+"="+dir, lifeStep+"="+strconv.Itoa(lives))
+	lives := *lifeRounds*len(points) + 1
+	for n := range lives {
+		point, times := points[n%len(points)], n/len(points)%mostTimes+1
+		if n == lives-1 {
+			point = "at no point"
+		}
+		child := exec.Command(os.Args[0], "-test.run=^TestLife$", "-test.v", "-test.timeout=30s")
+		child.Env = append(os.Environ(), lifeDir+"="+dir, fmt.Sprint(lifeNumber, "=", n+1), lifePoint+"="+point, fmt.Sprint(lifeTimes, "=", times))
 		out, err := child.CombinedOutput()
-		if strings.Contains(string(out), "lived on") && err == nil {
-			break
+		switch {
+		case strings.Contains(string(out), "died "+point):
+			deaths[point]++
+		case err != nil || !strings.Contains(string(out), "lived on"):
+			t.Fatalf("life %d: %v\n%s", n, err, out)
 		}
-		_, point, died := strings.Cut(string(out), "died ")
-		if point, _, _ = strings.Cut(point, "\n"); !died {
-			t.Fatalf("life %d: %v\n%s", lives, err, out)
-		}
-		deaths[point]++
 	}
-	t.Logf("%d lives, deaths: %v", lives, deaths)
-	for _, point := range []string{"before a transaction", "before an effect", "after an effect", "after a transaction"} {
-		if deaths[point] == 0 {
-			t.Errorf("none died %s: the test shows less than it should", point)
+	for _, point := range points {
+		if deaths[point] < min(2, *lifeRounds) {
+			t.Errorf("died %s: %d of %d: the test shows less than it should", point, deaths[point], *lifeRounds)
 		}
 	}
 	db, err := openTotals(filepath.Join(dir, "totals"))
@@ -179,7 +193,7 @@ func TestEachOrderIsCountedOnceThoughEveryStepIsTheLast(t *testing.T) {
 	defer db.Close()
 	for i := range lifeCities {
 		key := changefeed.Key(fmt.Sprint("city-", i))
-		want := *busyLives * lifeOrders / lifeCities
+		want := lives * lifeOrders / lifeCities
 		if got, err := total(t.Context(), db, key); got != want || err != nil {
 			t.Errorf("%s: %d orders were counted, want %d, %v", key, got, want, err)
 		}
