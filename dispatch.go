@@ -157,7 +157,7 @@ func (d *dispatcher) unravel(page Page, on *delivery, err error, late bool) endi
 	d.turn(pagesOf(changes)...)
 	d.blame(true)
 	d.mu.Unlock()
-	d.report(d.untilLost, OriginHandler, describe(b, changes, err))
+	d.report(d.untilLost, OriginHandler, failureError(b, changes, err))
 	d.start()
 	notify(d.news)
 	return d.await(func() bool { return d.lanes.Items() == 0 })
@@ -347,7 +347,7 @@ func (d *dispatcher) settle(b *laneBatch, how outcome, err error, took time.Dura
 	stuck := d.stuck
 	d.mu.Unlock()
 	if failed {
-		d.report(d.untilLost, OriginHandler, describe(b, changes, err))
+		d.report(d.untilLost, OriginHandler, failureError(b, changes, err))
 	}
 	if stuck {
 		d.stop(ending{why: ReasonStuck})
@@ -356,8 +356,15 @@ func (d *dispatcher) settle(b *laneBatch, how outcome, err error, took time.Dura
 	notify(d.space)
 }
 
-// describe is the error of a batch, with what one needs to find it.
-func describe(b *laneBatch, changes []*lanes.Change[Change, *lanePage], err error) error {
+// describe adds to a status what the lanes hold.
+func (d *dispatcher) describe(s *LeaseStatus) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s.InHand, s.Buffered, s.Parked, s.Held = d.lanes.InHand(), d.lanes.Items(), d.parked, len(d.held)
+}
+
+// failureError is the error of a batch, with what one needs to find it.
+func failureError(b *laneBatch, changes []*lanes.Change[Change, *lanePage], err error) error {
 	first := changes[0]
 	since := time.Duration(0)
 	if !b.Failing.IsZero() {

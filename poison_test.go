@@ -341,6 +341,10 @@ func TestAnOutageParksNothing(t *testing.T) {
 				calls = 0
 				mu.Unlock()
 				time.Sleep(30 * time.Minute)
+				s := p.processor.Status()[0]
+				if !s.Outage || s.Leases[0].Buffered+s.Leases[1].Buffered == 0 || s.Leases[0].Parked != 0 {
+					t.Errorf("in the outage: %+v", s)
+				}
 				mu.Lock()
 				if box.names() != "" || calls > 150 || calls < 20 {
 					t.Errorf("in the outage: letters %q, %d probes in 30 minutes", box.names(), calls)
@@ -465,8 +469,9 @@ func TestAHeldKeyIsParkedBehindItsFirst(t *testing.T) {
 				o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: concurrency}
 				p := w.run("a", h, o)
 				time.Sleep(time.Minute)
-				if box.names() != "bad failed, next held" || w.pending() != 0 {
-					t.Errorf("letters %q, %d pending", box.names(), w.pending())
+				l := leaseOf(t, p.processor)
+				if box.names() != "bad failed, next held" || w.pending() != 0 || l.Held != 1 || l.Parked != 2 || l.Buffered != 0 {
+					t.Errorf("letters %q, %d pending, %+v", box.names(), w.pending(), l)
 				}
 				p.stop(t)
 				w.put("oslo", "later", 4)

@@ -11,6 +11,7 @@ type Status struct {
 	Instance string
 	Since    time.Time // when Run was called
 	Ready    bool      // the unit's leases exist
+	Outage   bool      // most keys fail: nothing is parked, and the handler is only probed
 	Stopping bool      // its context has ended; it finishes the batches in hand
 
 	View  time.Time // when the lease store last answered with leases; zero before
@@ -36,6 +37,12 @@ type LeaseStatus struct {
 	Failures int       // of the batch in hand
 	Failing  time.Time // when that batch was first delivered here; zero when none is in hand
 	Unsaved  int       // changes that are done and not yet stored
+
+	// With [Options.Concurrency], or after a failure:
+	InHand   int // batches that are being handled or parked
+	Buffered int // changes that were read and are neither handled nor parked
+	Parked   int // changes that were parked since the lease was acquired
+	Held     int // partition keys whose changes are parked until they are released
 
 	// Errors are the last failures to read, to handle and to store, at most one of each
 	// origin, until the same succeeds.
@@ -83,7 +90,7 @@ func (p *Processor) exit(r *run) {
 }
 
 func (r *run) status() Status {
-	s := Status{Instance: r.me.Instance, Since: r.phase, Ready: r.ready.Load(), View: r.view.heardOf()}
+	s := Status{Instance: r.me.Instance, Since: r.phase, Ready: r.ready.Load(), Outage: r.breaker.IsOpen(), View: r.view.heardOf()}
 	var workers []*worker
 	workers, s.Stopping = r.claims.all()
 	for _, w := range workers {
@@ -101,5 +108,6 @@ func (w *worker) status() LeaseStatus {
 	s.Lease.Position, s.Lease.Attempts = p.Position, p.Attempts
 	s.Activity, s.Since = w.activity.Get()
 	s.Errors = w.troubles.Values()
+	w.lanes.describe(&s)
 	return s
 }

@@ -194,6 +194,8 @@ type process struct {
 	done   chan error
 	wire   *fleet.Wire
 	errs   *errorLog
+
+	processor *changefeed.Processor
 }
 
 // errCutOff is the error of a call that did not reach the lease store.
@@ -237,6 +239,7 @@ func (w *world) runOn(leases *docstore.Leases, name string, h changefeed.Handler
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	p.processor = processor
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(w.t.Context())
 	go func() { p.done <- processor.Run(ctx) }()
