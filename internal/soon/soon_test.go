@@ -2,6 +2,7 @@ package soon
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,26 +10,26 @@ import (
 
 func TestWritesDoNotOverlapAndMissNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		state, stored, writes, at := 0, 0, 0, 0
+		var state, stored, writes, at atomic.Int64
 		w := New(time.Second, func(f func()) { go f() }, func() error {
-			if at++; at > 1 {
+			if at.Add(1) > 1 {
 				t.Error("two writes at once")
 			}
-			now := state
+			now := state.Load()
 			time.Sleep(10 * time.Millisecond)
-			stored = now
-			writes++
-			at--
+			stored.Store(now)
+			writes.Add(1)
+			at.Add(-1)
 			return nil
 		})
 		for range 20 {
-			state++
+			state.Add(1)
 			w.Write()
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Second)
-		if stored != state || writes > 4 {
-			t.Errorf("%d is stored of %d, in %d writes", stored, state, writes)
+		if stored.Load() != state.Load() || writes.Load() > 4 {
+			t.Errorf("%d is stored of %d, in %d writes", stored.Load(), state.Load(), writes.Load())
 		}
 	})
 }
