@@ -199,26 +199,33 @@ func median(values []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// inTurns measures two things in turns, so that other work of the machine hits both alike,
-// and returns the medians.
+// inTurns measures two things in turns and returns the medians.
 func (s *Site) inTurns(ctx context.Context, rounds int, unit string, a, b func() (float64, error)) (medianA, medianB float64, err error) {
-	var as, bs []float64
+	as, bs, err := s.turns(ctx, rounds, unit, a, b)
+	if err != nil {
+		return 0, 0, err
+	}
+	return median(as), median(bs), nil
+}
+
+// turns measures two things in turns, so that other work of the machine hits both alike.
+func (s *Site) turns(ctx context.Context, rounds int, unit string, a, b func() (float64, error)) (as, bs []float64, err error) {
 	for n := range rounds {
 		x, err := a()
 		if err != nil {
-			return 0, 0, err
+			return nil, nil, err
 		}
 		y, err := b()
 		if err == nil {
 			err = context.Cause(ctx)
 		}
 		if err != nil {
-			return 0, 0, err
+			return nil, nil, err
 		}
 		as, bs = append(as, x), append(bs, y)
 		s.say("round %d of %d: %s %s, baseline %s", n+1, rounds, amount(x), unit, amount(y))
 	}
-	return median(as), median(bs), nil
+	return as, bs, nil
 }
 
 // crowd has n goroutines repeat some work until they return or the time is over, and counts

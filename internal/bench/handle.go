@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -35,12 +36,13 @@ const (
 	healthyAt   = 32 // batches at once
 	healthyLoss = 0.1
 	smallBuffer = 1000
-	pressure    = 2 * time.Second // for which the lease is watched with a full buffer
+	pressure    = 3 * time.Second // for which the lease is watched with a full buffer
 
 	happyDocs   = 200_000
 	happyKeys   = 1000
 	happyAt     = 8
 	happyLoss   = 0.05
+	happyRounds = 15
 	maxAttempts = 5
 )
 
@@ -262,22 +264,24 @@ func (a *aisle) fillBuffer(ctx context.Context) (held string, err error) {
 		}
 		close(over)
 	})
-	said, err := a.work(ctx, c.unless(true), changefeed.Options{Concurrency: healthyAt, BufferItems: smallBuffer, MaxItems: smallBuffer / 10}, over)
+	said, err := a.work(ctx, c.unless(true), changefeed.Options{Concurrency: healthyAt, BufferItems: smallBuffer, MaxItems: smallBuffer / 10, Renew: pressure / 3}, over)
 	watching.Wait()
-	if err == nil && (len(said.Leases) != 1 || c.handled.Load() != healthyKeys) {
-		err = fmt.Errorf("a full buffer let %d changes pass, want %d; the status is %+v", c.handled.Load(), healthyKeys, said)
-	}
 	if err != nil {
 		return "", err
 	}
-	l := said.Leases[0]
-	return fmt.Sprintf("With a buffer of %d changes, full of that key's, nothing more is read: Status says the lease %s since %v",
-		smallBuffer, l.Activity, time.Since(l.Since).Round(100*time.Millisecond)), nil
+	for _, l := range said.Leases {
+		for _, reported := range l.Errors {
+			if errors.Is(reported, changefeed.ErrBufferFull) && c.handled.Load() == healthyKeys {
+				return fmt.Sprintf("When that key's changes fill a buffer of %d, nothing more is read, and Status and Hooks.Error say: %v", smallBuffer, reported.Err), nil
+			}
+		}
+	}
+	return "", fmt.Errorf("a full buffer let %d changes pass, want %d, and the status is %+v", c.handled.Load(), healthyKeys, said)
 }
 
 // poisonOverhead measures what it costs to be ready for changes that fail, while none does.
-// Processor time is compared, because the difference is smaller than what else happens on
-// a machine.
+// Processor time is compared, and the least of each, because the difference is smaller than
+// what else happens on a machine, and that only adds.
 func poisonOverhead(ctx context.Context, s *Site) (f Figure, err error) {
 	a, err := s.openAisle(ctx, "poison", docstore.Options{})
 	if err != nil {
@@ -298,7 +302,7 @@ func poisonOverhead(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Unit = "µs of processor time"
 	details := ""
 	for _, at := range []int{1, happyAt} {
-		used, plain, err := s.inTurns(ctx, handleRounds, f.Unit,
+		ready, plain, err := s.turns(ctx, happyRounds, f.Unit,
 			func() (float64, error) {
 				return a.happily(ctx, changefeed.Options{Concurrency: at, MaxAttempts: maxAttempts, DeadLetters: box})
 			},
@@ -306,10 +310,11 @@ func poisonOverhead(ctx context.Context, s *Site) (f Figure, err error) {
 		if err != nil {
 			return f, err
 		}
-		details += fmt.Sprintf("; Concurrency %d: %+.1f%%", at, 100*(used/plain-1))
-		if f.Ratio == nil || used/plain > *f.Ratio {
-			f.Value = used
-			f.Against(plain)
+		least, baseline := slices.Min(ready), slices.Min(plain)
+		details += fmt.Sprintf("; Concurrency %d: %+.1f%%", at, 100*(least/baseline-1))
+		if f.Ratio == nil || least/baseline > *f.Ratio {
+			f.Value = least
+			f.Against(baseline)
 		}
 	}
 	f.Target, f.OK = fmt.Sprintf("ratio ≤ %g", 1+happyLoss), *f.Ratio <= 1+happyLoss
