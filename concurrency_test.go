@@ -128,6 +128,9 @@ func TestTheBufferIsBounded(t *testing.T) {
 		if items, _ := h.items(); items != 0 || most.Load() != 20 {
 			t.Errorf("%d items were handled past a full buffer, in batches of up to %d", items, most.Load())
 		}
+		if p.errs.find(changefeed.ErrBufferFull) == nil {
+			t.Error("nobody has said that it is full")
+		}
 		p.stop(t)
 	})
 }

@@ -166,6 +166,28 @@ func TestRetriesBackOffAndCountInTheLease(t *testing.T) {
 	})
 }
 
+// A batch that fails holds up what comes after it in its lease, and no other lease.
+func TestABatchThatFailsHoldsUpItsLeaseAlone(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		w.fill(50)
+		var failing atomic.Value // whichever is first
+		y := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+			failing.CompareAndSwap(nil, b.LeaseToken)
+			if b.LeaseToken == failing.Load() {
+				return errDownstream
+			}
+			return nil
+		}}
+		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning(), MaxItems: 5})
+		time.Sleep(10 * time.Minute)
+		items, _ := y.items()
+		if pending := w.pending(); items == 0 || pending == 0 || int64(items)+pending != 50 {
+			t.Errorf("%d items, %d pending, want those of one lease of two", items, pending)
+		}
+		p.stop(t)
+	})
+}
+
 func TestManualCheckpointsDecideWhatComesAgain(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		first := true
