@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -300,7 +301,7 @@ func poisonOverhead(ctx context.Context, s *Site) (f Figure, err error) {
 		return f, err
 	}
 	f.Unit = "µs of processor time"
-	details := ""
+	var details strings.Builder
 	for _, at := range []int{1, happyAt} {
 		ready, plain, err := s.turns(ctx, happyRounds, f.Unit,
 			func() (float64, error) {
@@ -311,7 +312,7 @@ func poisonOverhead(ctx context.Context, s *Site) (f Figure, err error) {
 			return f, err
 		}
 		least, baseline := slices.Min(ready), slices.Min(plain)
-		details += fmt.Sprintf("; Concurrency %d: %+.1f%%", at, 100*(least/baseline-1))
+		details.WriteString(fmt.Sprintf("; Concurrency %d: %+.1f%%", at, 100*(least/baseline-1)))
 		if f.Ratio == nil || least/baseline > *f.Ratio {
 			f.Value = least
 			f.Against(baseline)
@@ -319,7 +320,7 @@ func poisonOverhead(ctx context.Context, s *Site) (f Figure, err error) {
 	}
 	f.Target, f.OK = fmt.Sprintf("ratio ≤ %g", 1+happyLoss), *f.Ratio <= 1+happyLoss
 	f.Detail = fmt.Sprintf("a change, of %d that a handler only counts, one lease, with MaxAttempts and DeadLetters in a container; baseline: without both; the figure is that of the worse concurrency%s",
-		happyDocs, details)
+		happyDocs, details.String())
 	return f, nil
 }
 
