@@ -63,11 +63,24 @@ func (d *dispatcher) restore(ctx context.Context) error {
 	d.here = notes.Name(l.Range.Min, l.Range.Max, partitions)
 	d.lanes.Restore(done.Through, done.Open)
 	for _, key := range held.Keys {
-		d.held[key] = true
-		d.lanes.Hold(key)
+		if d.mayHave(ctx, key) {
+			d.held[key] = true
+			d.lanes.Hold(key)
+		}
 	}
 	d.beware(done.Suspect)
 	return nil
+}
+
+// mayHave reports whether a key may be in the lease's range: after a split only one of the
+// children has it.
+func (d *dispatcher) mayHave(ctx context.Context, key string) bool {
+	locator, ok := d.r.source.(Locator)
+	if !ok {
+		return true
+	}
+	place, err := locator.Locate(ctx, PartitionKey(key))
+	return err != nil || d.lease.Range.Holds(place)
 }
 
 // partitions lists the partitions if there is anything that depends on them.

@@ -127,6 +127,36 @@ func TestAHoldSurvivesTwoOwners(t *testing.T) {
 	})
 }
 
+// After a split the child that has the key holds it, and no other does: it could never be released there.
+func TestAHoldGoesToTheChildThatHasItsKey(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.put("oslo", "bad", 1)
+		box := &letterBox{}
+		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		p := w.run("a", failsOn(onID("bad")), o)
+		time.Sleep(time.Minute)
+		w.split(0)
+		time.Sleep(time.Minute)
+		w.put("oslo", "later", 2)
+		w.many(20, 20)
+		time.Sleep(time.Minute)
+		place, err := w.orders.Locate(t.Context(), changefeed.Key("oslo"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases := p.processor.Status()[0].Leases
+		for _, l := range leases {
+			if has := l.Lease.Range.Holds(place); (l.Held == 1) != has {
+				t.Errorf("lease %s holds %d keys, has the key: %v", l.Lease.Token, l.Held, has)
+			}
+		}
+		p.stop(t)
+		if len(leases) != 2 || box.names() != "bad failed, later held" {
+			t.Errorf("%d leases, letters %q", len(leases), box.names())
+		}
+	})
+}
+
 // slowBox calls after when it has found the letters of a key, and before it gives them.
 type slowBox struct {
 	*letterBox
