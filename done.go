@@ -58,15 +58,14 @@ func (d *dispatcher) restore(ctx context.Context) error {
 	d.dropped(notes.DoneProperty, err)
 	held, err := notes.ReadHeld(l.Properties[notes.HeldProperty], l.Position.Token)
 	d.dropped(notes.HeldProperty, err)
+	held.Keys = slices.DeleteFunc(held.Keys, func(key string) bool { return !d.mayHave(ctx, key) })
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.here = notes.Name(l.Range.Min, l.Range.Max, partitions)
 	d.lanes.Restore(done.Through, done.Open)
 	for _, key := range held.Keys {
-		if d.mayHave(ctx, key) {
-			d.held[key] = true
-			d.lanes.Hold(key)
-		}
+		d.held[key] = true
+		d.lanes.Hold(key)
 	}
 	d.beware(done.Suspect)
 	return nil
