@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/parallel"
 )
 
@@ -149,11 +151,15 @@ func (r *run) createLease(ctx context.Context, part Range, start Start, fence ti
 	if err != nil {
 		return err
 	}
-	got, err := r.createAnew(ctx, Record{
+	lease := Record{
 		Kind: KindLease, Version: 1, Token: part.String(), Range: part,
 		Position: at, Mode: r.opts.Mode, Fence: fence, Timestamp: timestamp(),
 		Properties: map[string]string{generationProperty: "0"},
-	})
+	}
+	if !fence.IsZero() { // its range had owners before, and the next one's number must be higher than theirs
+		lease.Properties[notes.TermProperty] = strconv.FormatInt(r.view.now().UnixMilli(), 10)
+	}
+	got, err := r.createAnew(ctx, lease)
 	if err == nil {
 		r.view.put(got)
 	}

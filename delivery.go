@@ -2,7 +2,6 @@ package changefeed
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -41,7 +40,7 @@ func (d *deliverer) deliver(page Page) ending {
 		if d.isDivided(err, len(page.Changes)) {
 			return d.lanes.unravel(page, on, err, how == wasLate)
 		}
-		d.fail(on, err)
+		d.fail(page, on, err)
 		if how == wasLate && isDivisible(page) && d.ending().none() {
 			d.shrink(on)
 			return ending{}
@@ -89,12 +88,12 @@ func (d *deliverer) finish(on *delivery, took time.Duration) {
 
 // fail reports a failure, counts it in the lease, so that the count survives a crash, and
 // pauses.
-func (d *deliverer) fail(on *delivery, err error) {
+func (d *deliverer) fail(page Page, on *delivery, err error) {
 	changes := false
 	d.keeper.move(func(p *leaseProgress) { changes = p.Fail(on) })
 	p := d.keeper.soFar()
 	d.report(d.untilLost, OriginHandler,
-		fmt.Errorf("attempt %d, without progress for %v: %w", p.Failures, time.Since(p.Failing).Round(time.Millisecond), err))
+		newBatchError(page.Changes, p.Failures, p.Failing, err))
 	if changes {
 		d.keeper.store(d.untilDrained) // or the work ends
 	}

@@ -153,11 +153,12 @@ func (d *dispatcher) unravel(page Page, on *delivery, err error, late bool) endi
 	if len(changes) == len(page.Changes) { // else some keys are apart, and the places are others
 		said = failureOf(err, len(changes), late)
 	}
+	failure := failureError(b, err)
 	d.lanes.Fail(b, said, time.Now())
 	d.turn(pagesOf(changes)...)
 	d.blame(true)
 	d.mu.Unlock()
-	d.report(d.untilLost, OriginHandler, failureError(b, changes, err))
+	d.report(d.untilLost, OriginHandler, failure)
 	d.start()
 	notify(d.news)
 	return d.await(func() bool { return d.lanes.Items() == 0 })
@@ -324,6 +325,7 @@ func (d *dispatcher) settle(b *laneBatch, how outcome, err error, took time.Dura
 	now := time.Now()
 	changes := b.Changes
 	failed := how == hasFailed || how == wasLate
+	var failure error
 	d.mu.Lock()
 	if d.suspect.of == b {
 		d.suspect = suspicion{}
@@ -337,6 +339,7 @@ func (d *dispatcher) settle(b *laneBatch, how outcome, err error, took time.Dura
 		d.troubles.Remove(OriginHandler)
 		d.lanes.Succeed(b, took < d.r.opts.HandlerTimeout/2, now)
 	case failed:
+		failure = failureError(b, err)
 		d.lanes.Fail(b, failureOf(err, len(changes), how == wasLate), now)
 	default:
 		d.stuck = d.stuck || how == isStuck
@@ -347,7 +350,7 @@ func (d *dispatcher) settle(b *laneBatch, how outcome, err error, took time.Dura
 	stuck := d.stuck
 	d.mu.Unlock()
 	if failed {
-		d.report(d.untilLost, OriginHandler, failureError(b, changes, err))
+		d.report(d.untilLost, OriginHandler, failure)
 	}
 	if stuck {
 		d.stop(ending{why: ReasonStuck})
@@ -363,15 +366,13 @@ func (d *dispatcher) describe(s *LeaseStatus) {
 	s.InHand, s.Buffered, s.Parked, s.Held = d.lanes.InHand(), d.lanes.Items(), d.parked, len(d.held)
 }
 
-// failureError is the error of a batch, with what one needs to find it.
-func failureError(b *laneBatch, changes []*lanes.Change[Change, *lanePage], err error) error {
-	first := changes[0]
-	since := time.Duration(0)
-	if !b.Failing.IsZero() {
-		since = time.Since(b.Failing).Round(time.Millisecond)
+// failureError is the error of a batch whose changes are not done yet.
+func failureError(b *laneBatch, err error) error {
+	changes := make([]Change, len(b.Changes))
+	for i, c := range b.Changes {
+		changes[i] = c.Value
 	}
-	return fmt.Errorf("attempt %d, without progress for %v, %d changes from LSN %d of partition %s: %w",
-		max(b.Failures, 1), since, len(changes), first.LSN, first.Key, err)
+	return newBatchError(changes, b.Failures+1, b.Failing, err)
 }
 
 // pagesOf are the pages that some changes are of.

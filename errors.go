@@ -117,12 +117,14 @@ func (e *StartError) Is(target error) bool {
 
 // some lists the first of many names.
 func some(names []string) string {
-	const most = 4
-	if len(names) <= most {
+	if len(names) <= maxNamed {
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
 }
+
+// maxNamed is how many of many an error names.
+const maxNamed = 4
 
 // ThrottledError is the [ErrThrottled] with the time to wait.
 type ThrottledError struct {
@@ -136,6 +138,46 @@ func (e *ThrottledError) Error() string {
 
 // Is makes errors.Is(err, ErrThrottled) true.
 func (e *ThrottledError) Is(target error) bool { return target == ErrThrottled }
+
+// BatchError is a batch that its handler has failed, as [Hooks.Error] reports it.
+type BatchError struct {
+	Attempt     int
+	Failing     time.Time // when it failed for the first time here
+	Count       int       // of its changes
+	First, Last int64     // their LSNs
+	Key         PartitionKey
+	IDs         []string // of the first of them
+	Err         error
+}
+
+// newBatchError describes the failure of some changes.
+func newBatchError(changes []Change, attempt int, failing time.Time, err error) *BatchError {
+	e := &BatchError{
+		Attempt: attempt, Failing: failing, Count: len(changes), Err: err,
+		First: changes[0].LSN, Last: changes[len(changes)-1].LSN, Key: changes[0].PartitionKey,
+	}
+	for _, c := range changes[:min(len(changes), maxNamed)] {
+		e.IDs = append(e.IDs, c.ID)
+	}
+	return e
+}
+
+// Error names the attempt, the changes and the cause.
+func (e *BatchError) Error() string {
+	since := time.Duration(0)
+	if !e.Failing.IsZero() {
+		since = time.Since(e.Failing).Round(time.Millisecond)
+	}
+	more := ""
+	if e.Count > len(e.IDs) {
+		more = fmt.Sprintf(" and %d more", e.Count-len(e.IDs))
+	}
+	return fmt.Sprintf("attempt %d, without progress for %v, %d changes, LSN %d to %d, ids %q%s, the first of partition %s: %v",
+		e.Attempt, since, e.Count, e.First, e.Last, e.IDs, more, e.Key, e.Err)
+}
+
+// Unwrap gives the handler's error.
+func (e *BatchError) Unwrap() error { return e.Err }
 
 // PanicError is a handler that panicked.
 type PanicError struct {

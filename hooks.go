@@ -236,6 +236,9 @@ func kindOf(err *Error) string {
 		return origin + err.Lease + ": " + err.Err.Error()
 	}
 	if err.Origin == OriginHandler {
+		if failed, ok := errors.AsType[*BatchError](err.Err); ok {
+			return origin + fold.Words(failed.Err.Error())
+		}
 		return origin + fold.Words(err.Err.Error())
 	}
 	if known := is(err, answers); known != nil {

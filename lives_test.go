@@ -438,7 +438,7 @@ func (e *epochs) Handle(_ context.Context, b *changefeed.Batch) error {
 }
 
 // Each owner of a key has a higher number than the one before: of the same lease, of a child, and
-// after a host of another processor, which counts nothing.
+// after a host of another processor, which counts nothing, and of a lease that was deleted.
 func TestEachOwnerOfAKeyHasAHigherEpoch(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		e := &epochs{owner: map[changefeed.PartitionKey][]string{}, last: map[changefeed.PartitionKey]int64{}}
@@ -446,7 +446,7 @@ func TestEachOwnerOfAKeyHasAHigherEpoch(t *testing.T) {
 		for n := range owners {
 			p := w.run(fmt.Sprint("host-", n), e, changefeed.Options{Start: changefeed.FromBeginning(), Drain: time.Second})
 			w.fill(20)
-			time.Sleep(time.Minute)
+			time.Sleep(time.Duration(1+n) * time.Minute) // the last one waits until whoever may have the deleted lease must have stopped
 			if n == 2 {
 				w.split(0)
 				w.fill(20)
@@ -457,6 +457,11 @@ func TestEachOwnerOfAKeyHasAHigherEpoch(t *testing.T) {
 				time.Sleep(2 * time.Minute)
 			} else {
 				p.stop(t)
+			}
+			if n == 4 { // somebody deletes a lease, whose range is then read from the beginning
+				if err := w.leases.Delete(t.Context(), w.records(changefeed.KindLease)[0]); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if n == 3 {
 				for _, l := range w.records(changefeed.KindLease) { // .NET takes it, and releases it

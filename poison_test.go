@@ -307,8 +307,17 @@ func TestWithoutDeadLettersAChangeThatFailsBlocksAlone(t *testing.T) {
 			t.Errorf("%d items, %d again, %d pending", items, again, w.pending())
 		}
 		p.stop(t)
-		if last := p.errs.errs[len(p.errs.errs)-1]; !errors.Is(last, errHandler) || !strings.Contains(last.Error(), "city-7") {
-			t.Errorf("the error does not name the key: %v", last)
+		first, last := p.errs.errs[0], p.errs.errs[len(p.errs.errs)-1]
+		for _, want := range []struct {
+			err   error
+			count int
+			ids   []string
+			key   changefeed.PartitionKey
+		}{{first, 22, []string{"item", "item", "item", "item"}, changefeed.Key("city-0")}, {last, 1, []string{"bad"}, changefeed.Key("city-7")}} {
+			got, ok := errors.AsType[*changefeed.BatchError](want.err)
+			if !ok || !errors.Is(got, errHandler) || got.Count != want.count || !slices.Equal(got.IDs, want.ids) || got.Key != want.key || got.First == 0 || got.Last < got.First {
+				t.Errorf("%v, want it to name %d changes of %v", want.err, want.count, want.ids)
+			}
 		}
 	})
 }

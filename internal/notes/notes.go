@@ -21,7 +21,7 @@ import (
 const (
 	DoneProperty = "changefeed.done" // a [Done]
 	HeldProperty = "changefeed.held" // a [Held]
-	TermProperty = "changefeed.term" // how many owners the lease has had
+	TermProperty = "changefeed.term" // number of the owner: higher than those of all owners that the range had before
 )
 
 // The bounds of a lease.
