@@ -107,6 +107,15 @@ func (f *Failure) Error() string {
 // Unwrap gives the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
+// probe calls all code of the handler that is in the failure.
+func (f *Failure) probe() {
+	for _, err := range f.Items {
+		if err != nil {
+			_ = err.Error()
+		}
+	}
+}
+
 // Poison says of a batch, or of a change in [Failure.Items], that trying again cannot help:
 // what is left of [Options.MaxAttempts] is skipped.
 func Poison(err error) error { return &poison{err} }
@@ -119,13 +128,17 @@ func (p *poison) Unwrap() error { return p.error }
 func failureOf(err error, changes int, late bool) lanes.Failure {
 	plain := lanes.Failure{Err: err, Late: late}
 	said, ok := errors.AsType[*Failure](err)
-	if !ok {
+	if !ok || said == nil {
 		return plain
 	}
 	plain.After = said.After
-	for i := range said.Items {
+	items := make(map[int]error, len(said.Items))
+	for i, cause := range said.Items {
 		if i < 0 || i >= changes {
 			return plain
+		}
+		if items[i] = cause; cause == nil {
+			items[i] = err
 		}
 	}
 	if said.Done < 0 || said.Done >= changes {
@@ -133,7 +146,7 @@ func failureOf(err error, changes int, late bool) lanes.Failure {
 	}
 	plain.Done = said.Done
 	if len(said.Items) > 0 {
-		plain.Items = said.Items
+		plain.Items = items
 	}
 	return plain
 }

@@ -42,6 +42,8 @@ type dispatcher struct {
 	lanes       *lanes.Lanes[Change, *lanePage]
 	pages       []*lanes.Page[Change, *lanePage] // that are not confirmed, in their order
 	crashed     *notes.Suspect                   // what may have ended the last owner, until it is in the lanes
+	former      *notes.Suspect                   // what was in the handler when the last owner ended; nil if that is not known
+	wary        time.Time                        // since when there is care
 	here        string                           // the partition, and its range, that LSNs count in; empty before that is known
 	suspect     suspicion                        // in the handler now
 	marked      bool                             // the lease may name a suspect
@@ -165,6 +167,9 @@ func (d *dispatcher) unravel(page Page, on *delivery, err error, late bool) endi
 }
 
 func (d *dispatcher) put(page Page, on *delivery, failures int) {
+	if s := d.former; s != nil && (page.Changes[0].LSN < s.LSN || page.Changes[0].LSN > s.To) {
+		failures = 0 // they are of other changes
+	}
 	p := d.lanes.Add(&lanePage{on: on, session: page.Session, charge: page.Charge, head: page.Head, next: page.Next}, page.Changes, failures, time.Now())
 	d.pages = append(d.pages, p)
 	if s := d.crashed; s != nil && d.lanes.ParkChange(s.LSN, s.Place, s.Attempts, errCrashed) {
@@ -347,6 +352,7 @@ func (d *dispatcher) settle(b *laneBatch, how outcome, err error, took time.Dura
 	}
 	d.turn(pagesOf(changes)...)
 	d.blame(failed)
+	d.relax()
 	stuck := d.stuck
 	d.mu.Unlock()
 	if failed {

@@ -54,6 +54,9 @@ func (d *dispatcher) restore(ctx context.Context) error {
 		return err
 	}
 	l := d.lease
+	if partitions != nil && notes.Name(l.Range.Min, l.Range.Max, partitions) == notes.Unknown {
+		return errSplit // and what the last owner has noted is for the children
+	}
 	done, err := notes.ReadDone(l.Properties[notes.DoneProperty], l.Position.Token, l.Range.Min, l.Range.Max, partitions)
 	d.dropped(notes.DoneProperty, err)
 	held, err := notes.ReadHeld(l.Properties[notes.HeldProperty], l.Position.Token)
@@ -81,6 +84,9 @@ func (d *dispatcher) mayHave(ctx context.Context, key string) bool {
 	place, err := locator.Locate(ctx, PartitionKey(key))
 	return err != nil || d.lease.Range.Holds(place)
 }
+
+// errSplit: several partitions have the range of the lease.
+var errSplit = fmt.Errorf("%w: several partitions have it", ErrGone)
 
 // partitions lists the partitions if there is anything that depends on them.
 func (d *dispatcher) partitions(ctx context.Context) (all []notes.Partition, err error) {
@@ -112,6 +118,7 @@ func (d *dispatcher) beware(s *notes.Suspect) {
 	if !o.hasPolicy() || d.lease.Attempts == 0 {
 		return
 	}
+	d.former, d.wary = s, time.Now()
 	d.lanes.Careful(math.MaxInt)
 	switch {
 	case s == nil || !s.Alone || o.MaxAttempts == 0 || s.Attempts < o.MaxAttempts:
@@ -120,6 +127,35 @@ func (d *dispatcher) beware(s *notes.Suspect) {
 	case o.DeadLetters != nil:
 		d.crashed = s
 	}
+}
+
+// caution is how long there is care after an owner that has ended and said nothing of what was in
+// its handler. Its successors come further each time, so what ends them is met within it at last.
+const caution = 5 * time.Second
+
+// relax ends the care when what was in the handler is done or, if that is not known, after a while.
+func (d *dispatcher) relax() {
+	first := d.lanes.First()
+	switch {
+	case !d.lanes.IsCareful():
+	case d.former == nil && time.Since(d.wary) < caution:
+	case d.former != nil && first != nil && first.LSN <= d.former.To:
+	default:
+		d.lanes.Trust()
+	}
+}
+
+// crashes is how many owners have ended while a change was in the handler that a batch begins
+// with, as far as that is known.
+func (d *dispatcher) crashes(b *laneBatch) int {
+	lsn := b.Changes[0].LSN
+	switch s := d.former; {
+	case s != nil && s.LSN <= lsn && lsn <= s.To:
+		return s.Attempts
+	case s == nil && d.lanes.IsOldest(b):
+		return d.lease.Attempts
+	}
+	return 0
 }
 
 // suspectOf notes that a batch may end the process, if one has done that before or if it has failed. It reports
@@ -132,11 +168,11 @@ func (d *dispatcher) suspectOf(b *laneBatch) (write bool) {
 	}
 	attempts := b.Failures + 1
 	if careful {
-		attempts = max(b.Failures, d.lease.Attempts) + 1
+		attempts = max(b.Failures, d.crashes(b)) + 1
 	}
-	first := b.Changes[0]
+	first, last := b.Changes[0], b.Changes[len(b.Changes)-1]
 	d.suspect = suspicion{of: b, Suspect: notes.Suspect{
-		LSN: first.LSN, Place: first.Place, Changes: len(b.Changes), Attempts: attempts,
+		LSN: first.LSN, Place: first.Place, To: last.LSN, Changes: len(b.Changes), Attempts: attempts,
 		Alone: careful || d.r.opts.Concurrency == 1,
 	}}
 	d.keeper.move(func(p *leaseProgress) { p.Blame(attempts, b.Failing) })
@@ -152,7 +188,6 @@ func (d *dispatcher) turn(pages ...*lanes.Page[Change, *lanePage]) {
 			continue
 		}
 		p.Of.finished = true
-		d.lanes.Trust()
 		d.keeper.move(func(progress *leaseProgress) {
 			progress.Finish(p.Of.on)
 			due = due || progress.Due(time.Now())

@@ -234,6 +234,12 @@ func protect(ctx context.Context, f func(context.Context) error, result chan<- e
 		result <- err
 	}()
 	err = f(ctx)
+	if err != nil {
+		_ = err.Error() // it is the handler's code too, and may panic here rather than anywhere later
+		if said, ok := errors.AsType[*Failure](err); ok {
+			said.probe()
+		}
+	}
 }
 
 // errExit is a handler that called runtime.Goexit, as testing's FailNow does.

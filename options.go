@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/millrace/changefeed/internal/notes"
 )
 
 // Options configure a [Processor]. The zero value works.
@@ -84,7 +86,9 @@ type Options struct {
 	Concurrency int
 
 	// BufferItems and BufferBytes bound what is read of a lease and not yet handled, with a
-	// Concurrency above 1: 10,000 changes and 64 MiB by default. A page more may be read.
+	// Concurrency above 1: 4,000 changes and 64 MiB by default. A page more may be read. A
+	// lease remembers at most 5,000 changes that are not done among others that are: with a
+	// larger buffer more is repeated by the next owner.
 	BufferItems int
 	BufferBytes int64
 
@@ -131,7 +135,7 @@ const (
 	defaultHandlerTimeout = 10 * time.Minute
 	defaultRetryMin       = 100 * time.Millisecond
 	defaultRetryMax       = 30 * time.Second
-	defaultBufferItems    = 10_000
+	defaultBufferItems    = notes.MaxOpen * 4 / 5
 	defaultBufferBytes    = 64 << 20
 )
 

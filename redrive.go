@@ -23,7 +23,17 @@ import (
 func (d *dispatcher) park(b *laneBatch) {
 	c := b.Changes[0]
 	l := d.letter(b)
-	err := d.keepLetter(b, l)
+	there, before, err := d.lookUp(b, l)
+	if err == nil && b.Held && !there && !before { // it came again, and was never among those that are held
+		d.mu.Lock()
+		d.lanes.Handle(b)
+		d.mu.Unlock()
+		notify(d.news)
+		return
+	}
+	if err == nil && !there {
+		err = d.keepLetter(b, l)
+	}
 	now := time.Now()
 	d.mu.Lock()
 	if err == nil {
@@ -39,13 +49,29 @@ func (d *dispatcher) park(b *laneBatch) {
 		d.lanes.Fail(b, lanes.Failure{Err: b.Err}, now) // with the handler's error: the letter says that
 	}
 	d.mu.Unlock()
-	if err == nil {
+	switch {
+	case there && err == nil:
+	case err == nil:
 		d.r.hooks.Parked(l)
-	} else {
+	default:
 		d.report(d.untilStopped, OriginDeadLetters, fmt.Errorf("park item %q of partition %s, LSN %d: %w", l.Change.ID, l.Change.PartitionKey, l.Change.LSN, err))
 	}
 	notify(d.news)
 	notify(d.space)
+}
+
+// lookUp finds out, of a change whose key is held, whether its letter is there already, and whether one is before it: a
+// change can come again after a crash.
+func (d *dispatcher) lookUp(b *laneBatch, l DeadLetter) (there, before bool, err error) {
+	if !b.Held {
+		return false, false, nil
+	}
+	letters, err := d.lettersOf(d.r.opts.DeadLetters.(LetterBox), l.Change.PartitionKey)
+	for _, o := range letters {
+		there = there || o.ID == l.ID
+		before = before || o.Change.LSN < l.Change.LSN || o.Change.LSN == l.Change.LSN && o.Index < l.Index
+	}
+	return there, before, err
 }
 
 // keepLetter has the dead letters keep a letter, unless its key would have to be held and cannot.
@@ -66,15 +92,23 @@ func (d *dispatcher) outside(f func(context.Context) error) error {
 	result := d.delegate.launch(ctx, f)
 	select {
 	case err := <-result:
-		return err
+		return foreign(err)
 	case <-ctx.Done():
 	}
 	select {
 	case err := <-result:
-		return err
+		return foreign(err)
 	case <-time.After(d.r.opts.RetryMin):
 		return fmt.Errorf("no answer: %w", context.Cause(ctx))
 	}
+}
+
+// foreign is an error of the dead letters, which are no handler when they panic.
+func foreign(err error) error {
+	if panicked, ok := errors.AsType[*PanicError](err); ok {
+		return fmt.Errorf("dead letters panicked: %v", panicked.Value)
+	}
+	return err
 }
 
 // letter is what is parked of a batch of one change.
@@ -114,6 +148,9 @@ func (r *run) serveRequests() {
 	}
 	workers, _ := r.claims.all()
 	for _, q := range requests {
+		if q.State != StateLive { // served, by somebody without the right to delete it
+			continue
+		}
 		place := notes.ReadRequest(q.Properties).EPK
 		for _, w := range workers {
 			if w.lease.Range.Holds(place) {
@@ -168,13 +205,23 @@ func (e *errand) answer() error {
 		if err := e.serve(); err != nil {
 			return e.failure(err)
 		}
-		err = e.r.store.Delete(e.untilDrained, e.record)
+		err = e.dismiss()
 	}
 	if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrConflict) { // else another has served it
 		return e.failure(err)
 	}
 	e.r.view.drop(e.record.ID)
 	return nil
+}
+
+// dismiss removes a request or, without the right to delete, retires it.
+func (e *errand) dismiss() error {
+	err := e.r.store.Delete(e.untilDrained, e.record)
+	if errors.Is(err, ErrForbidden) {
+		e.record.State = StateRetired
+		return e.store()
+	}
+	return err
 }
 
 func (e *errand) failure(err error) error { return fmt.Errorf("%s %s: %w", e.asked.Action, e.key, err) }
@@ -200,7 +247,7 @@ const maxTries = 3
 // count counts in the request how often it was begun with, because to serve it may end the process.
 func (e *errand) count() error {
 	if e.asked.Tries >= maxTries {
-		return errors.Join(fmt.Errorf("%w: its owner has ended %d times while it was served", ErrHandlerStuck, e.asked.Tries), e.r.store.Delete(e.untilDrained, e.record))
+		return errors.Join(fmt.Errorf("%w: its owner has ended %d times while it was served", ErrHandlerStuck, e.asked.Tries), e.dismiss())
 	}
 	e.asked.Tries++
 	return e.store()
@@ -217,7 +264,7 @@ func (e *errand) store() error {
 
 // retry hands a letter over. When the key is held for no other one, it is released.
 func (e *errand) retry() error {
-	letters, err := e.letters()
+	letters, err := e.lettersOf(e.box, e.key)
 	if err != nil {
 		return err
 	}
@@ -241,7 +288,7 @@ func (e *errand) release() error {
 		e.mu.Lock()
 		before := e.parked
 		e.mu.Unlock()
-		letters, err := e.letters()
+		letters, err := e.lettersOf(e.box, e.key)
 		if err != nil {
 			return err
 		}
@@ -275,11 +322,11 @@ func (e *errand) free(parked int) bool {
 	return true
 }
 
-// letters lists the letters of the key.
-func (e *errand) letters() (letters []DeadLetter, err error) {
-	err = e.outside(func(ctx context.Context) error {
+// lettersOf lists the letters of a key.
+func (d *dispatcher) lettersOf(box LetterBox, key PartitionKey) (letters []DeadLetter, err error) {
+	err = d.outside(func(ctx context.Context) error {
 		var found []DeadLetter
-		for l, err := range e.box.Letters(ctx, e.key) {
+		for l, err := range box.Letters(ctx, key) {
 			if err != nil {
 				return err
 			}

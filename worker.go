@@ -210,6 +210,9 @@ func (w *worker) restore() ending {
 		ctx, cancel := context.WithTimeout(w.untilStopped, readTimeout)
 		err := w.lanes.restore(ctx)
 		cancel()
+		if errors.Is(err, errSplit) {
+			return ending{why: ReasonSplit}
+		}
 		if err == nil {
 			return ending{}
 		}

@@ -163,6 +163,11 @@ func (y *tally) Handle(ctx context.Context, b *changefeed.Batch) error {
 			return err
 		}
 	}
+	return y.record(b)
+}
+
+// record remembers a batch.
+func (y *tally) record(b *changefeed.Batch) error {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if y.seen == nil {

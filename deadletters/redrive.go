@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -43,18 +42,46 @@ func ask(ctx context.Context, source changefeed.Source, leases changefeed.LeaseS
 	r := changefeed.Record{
 		Kind: changefeed.KindRequest, Token: q.Token(), Timestamp: time.Now().UTC(), Properties: q.Properties(nil),
 	}
-	if _, err = leases.Create(ctx, r); err != nil && !errors.Is(err, changefeed.ErrConflict) { // the same was asked before
+	if err := post(ctx, leases, r); err != nil {
 		return fmt.Errorf("%s %s: %w", q.Action, q.Key, err)
 	}
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
-		records, _, err := leases.List(ctx)
-		if err == nil && !slices.ContainsFunc(records, func(o changefeed.Record) bool { return o.Kind == r.Kind && o.Token == r.Token }) {
+		if _, asked, err := find(ctx, leases, r); err == nil && !asked {
 			return nil
 		}
 		if err := pause.For(ctx, wait); err != nil {
 			return fmt.Errorf("%s %s: not served yet, it stays asked: is an instance running that has the dead letters? %w", q.Action, q.Key, err)
 		}
 	}
+}
+
+// post writes a request, unless the same was asked before and is not served yet. One that was served stays where nobody has
+// the right to delete it.
+func post(ctx context.Context, leases changefeed.LeaseStore, r changefeed.Record) error {
+	_, err := leases.Create(ctx, r)
+	if !errors.Is(err, changefeed.ErrConflict) {
+		return err
+	}
+	old, asked, err := find(ctx, leases, r)
+	if err != nil || asked || old.ID == "" {
+		return err
+	}
+	old.State, old.Properties, old.Timestamp = changefeed.StateLive, r.Properties, r.Timestamp
+	if _, err = leases.Update(ctx, old); errors.Is(err, changefeed.ErrConflict) { // somebody else asks the same
+		return nil
+	}
+	return err
+}
+
+// find finds a request, and reports whether it is still to be served.
+func find(ctx context.Context, leases changefeed.LeaseStore, r changefeed.Record) (found changefeed.Record, asked bool, err error) {
+	records, _, err := leases.List(ctx)
+	for _, o := range records {
+		if o.Kind == r.Kind && o.Token == r.Token {
+			found, asked = o, o.State == changefeed.StateLive
+		}
+	}
+	return found, asked, err
 }
 
 // The waits until the records are listed again.

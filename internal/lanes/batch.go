@@ -70,6 +70,7 @@ type Batch[C, P any] struct {
 	probe     bool
 	inHand    bool
 	notBefore time.Time
+	taken     time.Time // when it was last taken in hand
 	probed    time.Time
 }
 

@@ -32,7 +32,9 @@ type Breaker struct {
 type result struct {
 	key string
 	ok  bool
-	at  time.Time
+	at  time.Time // when the call was begun, or has failed
+
+	alone bool // it was parked because nothing else was left to try
 }
 
 const (
@@ -66,12 +68,20 @@ func (b *Breaker) troubled(now time.Time) { b.trouble.Store(now.UnixNano()) }
 // succeeded notes that a change of a key was handled, if that may ever matter.
 func (b *Breaker) succeeded(key string, now time.Time) {
 	if now.UnixNano()-b.trouble.Load() < int64(forgotten) {
-		b.note(result{key, true, now})
+		b.note(result{key: key, ok: true, at: now})
 	}
 }
 
 // failed notes that a change of a key has failed by itself, as often as it may.
-func (b *Breaker) failed(key string, now time.Time) { b.note(result{key, false, now}) }
+func (b *Breaker) failed(key string, now time.Time) { b.note(result{key: key, at: now}) }
+
+// settled forgets the failure of a key that was parked because others were handled meanwhile. The failure of one that was
+// parked because nothing else was left to try counts on: it may be the first of an outage.
+func (b *Breaker) settled(key string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.recent = slices.DeleteFunc(b.recent, func(r result) bool { return r.key == key && !r.ok && !r.alone })
+}
 
 func (b *Breaker) note(r result) {
 	b.mu.Lock()
@@ -84,7 +94,7 @@ func (b *Breaker) note(r result) {
 
 // judge reports whether a change is to be parked that has been failing for a while: if changes of other keys were handled
 // meanwhile or, when nothing else is left to try, if too few keys fail for an outage.
-func (b *Breaker) judge(failing time.Time, others bool, now time.Time) (park bool) {
+func (b *Breaker) judge(key string, failing time.Time, others bool, now time.Time) (park bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open {
@@ -105,6 +115,11 @@ func (b *Breaker) judge(failing time.Time, others bool, now time.Time) (park boo
 		b.open, b.probes, b.next = true, 1, now.Add(b.backoff(1))
 		b.unsaid = bad
 		return false
+	}
+	if good == 0 && !others {
+		for i := range b.recent {
+			b.recent[i].alone = b.recent[i].alone || b.recent[i].key == key
+		}
 	}
 	return good > 0 || !others
 }

@@ -122,7 +122,7 @@ func (l *Lanes[C, P]) Next(now time.Time) (b *Batch[C, P], wait time.Duration) {
 
 func (l *Lanes[C, P]) take(b *Batch[C, P]) {
 	l.withdraw(b)
-	b.inHand = true
+	b.inHand, b.taken = true, l.now
 	l.inHand++
 }
 
@@ -185,10 +185,19 @@ func (l *Lanes[C, P]) Succeed(b *Batch[C, P], quick bool, now time.Time) {
 		if b.probe {
 			l.breaker.close()
 		}
-		l.credit(b.Changes, now)
+		l.credit(b.Changes, b.taken)
+	} else if !b.Held {
+		l.breaker.settled(b.Changes[0].Key)
 	}
 	l.finish(b.Changes)
 	l.swap(b)
+}
+
+// Handle has a batch in hand that was to be parked handled instead.
+func (l *Lanes[C, P]) Handle(b *Batch[C, P]) {
+	l.putDown(b)
+	b.Park, b.Held = false, false
+	l.advance(b.lane)
 }
 
 // putDown notes that a batch is no longer in hand.
@@ -197,11 +206,12 @@ func (l *Lanes[C, P]) putDown(b *Batch[C, P]) {
 	l.inHand--
 }
 
-// credit counts changes as handled, for the breaker.
-func (l *Lanes[C, P]) credit(changes []*Change[C, P], now time.Time) {
+// credit counts changes as handled, for the breaker, by a call that was begun at a time: only that says that the
+// handler had what it needs.
+func (l *Lanes[C, P]) credit(changes []*Change[C, P], begun time.Time) {
 	for i, c := range changes {
 		if i == 0 || c.Key != changes[i-1].Key {
-			l.breaker.succeeded(c.Key, now)
+			l.breaker.succeeded(c.Key, begun)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func (l *Lanes[C, P]) Fail(b *Batch[C, P], f Failure, now time.Time) {
 // divide replaces a batch that has failed by what is left of it.
 func (l *Lanes[C, P]) divide(b *Batch[C, P], f Failure, now time.Time) {
 	parts, done := b.parts(f, l.rules.Hopeless)
-	l.credit(done, now)
+	l.credit(done, b.taken)
 	l.finish(done)
 	if len(parts) == 1 && f.Late && !parts[0].isExhausted(&l.rules, now) {
 		parts = b.lane.halves(parts[0])
@@ -99,7 +99,7 @@ func (l *Lanes[C, P]) isolate(b *Batch[C, P]) {
 	key := b.Changes[0].Key
 	if l.rules.CanPark {
 		l.breaker.failed(key, l.now)
-		if l.breaker.judge(b.Failing, true, l.now) {
+		if l.breaker.judge(key, b.Failing, true, l.now) {
 			b.Park, b.notBefore = true, time.Time{}
 			l.advance(b.lane)
 			return
@@ -135,7 +135,7 @@ func (l *Lanes[C, P]) toPark(now time.Time) *Batch[C, P] {
 	}
 	others := l.inHand > 0 || len(l.pending) > 0 || len(l.ready) > 0
 	for _, b := range l.suspect {
-		if l.breaker.judge(b.Failing, others, now) {
+		if l.breaker.judge(b.Changes[0].Key, b.Failing, others, now) {
 			b.Park, b.notBefore = true, time.Time{}
 			return b
 		}

@@ -64,7 +64,7 @@ func TestABreakerJudges(t *testing.T) {
 			b.failed(fmt.Sprint("bad", i), failing.Add(2*time.Second))
 		}
 		now := failing.Add(3 * time.Second)
-		park := b.judge(failing, c.others, now)
+		park := b.judge("", failing, c.others, now)
 		open, _ := b.admit(now)
 		failed, opened := b.Opened()
 		if park != c.park || open != c.open || opened != c.open || c.open && failed != c.fail {
@@ -91,7 +91,7 @@ func trip(b *Breaker, now time.Time) {
 	for i := range outage {
 		b.failed(fmt.Sprint(i), now)
 	}
-	b.judge(now, false, now)
+	b.judge("", now, false, now)
 }
 
 func TestABreakerWakesThoseWhoWatch(t *testing.T) {
@@ -373,5 +373,29 @@ func TestAfterAnOutageAttemptsBeginAnew(t *testing.T) {
 	}
 	if l.Items() != 0 || calls < 3 {
 		t.Errorf("%d items are left, %d calls since the outage", l.Items(), calls)
+	}
+}
+
+// A call that was begun before a change failed says nothing of that change when it succeeds.
+func TestASuccessCountsFromItsBeginning(t *testing.T) {
+	now := time.Unix(1, 0)
+	rules := rulesOf(Rules[doc]{Concurrency: 3, MaxAttempts: 1, CanPark: true})
+	l := New[doc, int](rules, NewBreaker(rules.Backoff))
+	l.Add(0, []doc{{"a", 1, 0}, {"b", 2, 1}, {"c", 3, 2}, {"b", 4, 3}}, 0, now)
+	a, _ := l.Next(now)
+	b, _ := l.Next(now)
+	l.Next(now) // c is in hand, so there are others to wait for
+	now = now.Add(time.Second)
+	l.Fail(a, Failure{Err: errBad}, now)
+	now = now.Add(time.Second)
+	l.Succeed(b, false, now)
+	if got, _ := l.Next(now); got != nil {
+		t.Errorf("%v is taken, to be parked: %v", got.Changes[0].Value, got.Park)
+	}
+	l.Add(0, []doc{{"b", 5, 4}}, 0, now)
+	b, _ = l.Next(now)
+	l.Succeed(b, false, now)
+	if got, _ := l.Next(now); got == nil || !got.Park || got.Changes[0].Key != "a" {
+		t.Errorf("%+v, want the change that failed, to be parked", got)
 	}
 }

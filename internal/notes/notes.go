@@ -13,6 +13,7 @@ package notes
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -26,7 +27,7 @@ const (
 
 // The bounds of a lease.
 const (
-	MaxOpen = 500  // LSNs in Done.Open
+	MaxOpen = 5000 // LSNs in Done.Open: about 10 KB, because a difference has one digit or two
 	MaxHeld = 1000 // keys in Held.Keys
 )
 
@@ -38,7 +39,7 @@ type Done struct {
 	At        string   `json:"at"`                // the position's token
 	Partition string   `json:"partition"`         // as Name gives it
 	Through   int64    `json:"through,omitempty"` // every change up to this LSN is done,
-	Open      []int64  `json:"open,omitempty"`    // but for these
+	Open      []int64  `json:"open,omitempty"`    // but for these, in their order; written as differences
 	Suspect   *Suspect `json:"suspect,omitempty"` // nil when nothing in the handler has failed before
 }
 
@@ -47,6 +48,7 @@ type Done struct {
 type Suspect struct {
 	LSN      int64 `json:"lsn"`
 	Place    int   `json:"place"` // of the first change among those of its LSN
+	To       int64 `json:"to"`    // LSN of the last change
 	Changes  int   `json:"changes"`
 	Attempts int   `json:"attempts"`
 	Alone    bool  `json:"alone"` // nothing else was in the handler
@@ -60,6 +62,12 @@ func (d Done) String() string {
 	if d.Through == 0 && d.Suspect == nil {
 		return ""
 	}
+	differences := make([]int64, len(d.Open))
+	last := int64(0)
+	for i, lsn := range d.Open {
+		differences[i], last = lsn-last, lsn
+	}
+	d.Open = differences
 	return text(d)
 }
 
@@ -97,6 +105,14 @@ func ReadDone(text, position, from, to string, partitions []Partition) (d Done, 
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
 		return Done{}, err
 	}
+	last := int64(0)
+	for i, difference := range d.Open {
+		if difference <= 0 {
+			return Done{}, fmt.Errorf("open %d is %d: want a difference above 0", i, difference)
+		}
+		last += difference
+		d.Open[i] = last
+	}
 	if d.At != position || !counts(d.Partition, from, to, partitions) {
 		return Done{}, ErrMoved
 	}
@@ -117,8 +133,8 @@ func ReadHeld(text, position string) (h Held, err error) {
 	return h, nil
 }
 
-// unknown is the name of no partition.
-const unknown = "unknown"
+// Unknown is the name of a range that no partition has as a whole.
+const Unknown = "unknown"
 
 // Name names the partition that has a range: its id and its keys.
 func Name(from, to string, partitions []Partition) string {
@@ -127,14 +143,14 @@ func Name(from, to string, partitions []Partition) string {
 			return p.ID + " " + p.Min + "-" + p.Max
 		}
 	}
-	return unknown
+	return Unknown
 }
 
 // counts reports whether LSNs of a named partition count in the one that has a range now: if it is the same, or a child
 // that a split has made of it.
 func counts(name, from, to string, partitions []Partition) bool {
 	if name == Name(from, to, partitions) {
-		return name != unknown
+		return name != Unknown
 	}
 	id, keys, _ := strings.Cut(name, " ")
 	least, most, ok := strings.Cut(keys, "-")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -34,8 +35,8 @@ func TestWhatIsDoneCountsWhereItWasWritten(t *testing.T) {
 		{"a merge, of its last parent", note("6 80-FF"), "80", "FF", ErrMoved},
 		{"a merge, of its first parent", note("5 20-80"), "20", "80", ErrMoved},
 		{"an id that was used again", note("1 -20"), "", "10", ErrMoved},
-		{"no partition then", note(unknown), "", "10", ErrMoved},
-		{"no partition then, nor now", note(unknown), "", "FF", ErrMoved},
+		{"no partition then", note(Unknown), "", "10", ErrMoved},
+		{"no partition then, nor now", note(Unknown), "", "FF", ErrMoved},
 		{"no name", note(""), "", "10", ErrMoved},
 		{"a name without keys", note("0"), "", "10", ErrMoved},
 		{"nothing", "", "", "10", nil},
@@ -87,7 +88,7 @@ func TestANoteIsEmptyWhenThereIsNothingToSay(t *testing.T) {
 		{at, ""},
 		{all, ""},
 		{some, `{"at":"\"7\"","partition":"1 -10","through":9,"open":[8]}`},
-		{suspect, `{"at":"\"7\"","partition":"1 -10","suspect":{"lsn":8,"place":1,"changes":2,"attempts":3,"alone":true}}`},
+		{suspect, `{"at":"\"7\"","partition":"1 -10","suspect":{"lsn":8,"place":1,"to":0,"changes":2,"attempts":3,"alone":true}}`},
 	} {
 		if got := c.done.String(); got != c.want {
 			t.Errorf("%+v is written %s, want %s", c.done, got, c.want)
@@ -114,5 +115,24 @@ func TestARequestIsReadAsItWasWritten(t *testing.T) {
 	bad[triesProperty] = "x"
 	if got := ReadRequest(bad); got.Tries != 0 {
 		t.Errorf("tries %d of a bad number", got.Tries)
+	}
+}
+
+// Open LSNs are written as differences, and a note whose differences are none is refused.
+func TestOpenChangesAreWrittenAsDifferences(t *testing.T) {
+	partitions := []Partition{{ID: "1", Max: "FF"}}
+	d := Done{At: "7", Partition: Name("", "FF", partitions), Through: 130, Open: []int64{100, 101, 120}}
+	text := d.String()
+	if want := `{"at":"7","partition":"1 -FF","through":130,"open":[100,1,19]}`; text != want {
+		t.Errorf("%s, want %s", text, want)
+	}
+	got, err := ReadDone(text, "7", "", "FF", partitions)
+	if err != nil || !slices.Equal(got.Open, []int64{100, 101, 120}) || d.Open[2] != 120 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, bad := range []string{"[100,0]", "[-1]", "[100,1,-5]"} {
+		if got, err := ReadDone(`{"at":"7","partition":"1 -FF","through":130,"open":`+bad+"}", "7", "", "FF", partitions); err == nil || len(got.Open) > 0 {
+			t.Errorf("%s: %+v, want an error", bad, got)
+		}
 	}
 }

@@ -178,6 +178,9 @@ type doneNote struct {
 
 func noteOf(record changefeed.Record) (n doneNote) {
 	_ = json.Unmarshal([]byte(record.Properties["changefeed.done"]), &n) // there may be none
+	for i := range n.Open[min(1, len(n.Open)):] {                        // they are written as differences
+		n.Open[i+1] += n.Open[i]
+	}
 	return n
 }
 

@@ -1,0 +1,246 @@
+package changefeed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
+)
+
+// violent is an error that cannot be read.
+type violent struct{}
+
+func (violent) Error() string { panic("no text") }
+
+// Nothing that a handler returns ends the process or loses a change.
+func TestNothingThatAHandlerReturnsIsHarmful(t *testing.T) {
+	var none *changefeed.Failure
+	for name, said := range map[string]func(at int) error{
+		"no failure":        func(int) error { return none },
+		"no cause":          func(at int) error { return &changefeed.Failure{Items: map[int]error{at: nil}} },
+		"a violent error":   func(int) error { return violent{} },
+		"a violent cause":   func(at int) error { return &changefeed.Failure{Items: map[int]error{at: violent{}}} },
+		"a violent failure": func(int) error { return &changefeed.Failure{Done: 0, Err: violent{}} },
+		"violent poison":    func(int) error { return changefeed.Poison(violent{}) },
+		"huge places": func(int) error {
+			return &changefeed.Failure{Done: 1 << 40, Items: map[int]error{-5: errHandler}, After: -time.Hour}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				w.many(20, 5)
+				w.put("oslo", "bad", 1)
+				h := &tally{}
+				handler := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+					for at, c := range b.Changes {
+						if c.ID == "bad" {
+							err := said(at)
+							if f, ok := errors.AsType[*changefeed.Failure](err); ok && f != nil && len(f.Items) == 1 && f.Items[at] == nil && at > 0 {
+								_ = h.Handle(ctx, &changefeed.Batch{Changes: b.Changes[:at]}) // it says that they are done
+							}
+							return err
+						}
+					}
+					return h.Handle(ctx, b)
+				})
+				box := &letterBox{}
+				p := w.run("a", handler, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, RetryMax: time.Second})
+				time.Sleep(2 * time.Minute)
+				p.stop(t)
+				if l := box.all(); len(l) != 1 || l[0].Change.ID != "bad" || l[0].Cause == "" || w.pending() != 0 {
+					t.Errorf("letters %q, %d pending", box.names(), w.pending())
+				}
+			})
+		})
+	}
+}
+
+// Processes that are killed now and then, whatever they do, are no fault of a change.
+func TestKillsBlameNoChange(t *testing.T) {
+	for _, concurrency := range []int{1, 8} {
+		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				w.many(2000, 50)
+				box := &letterBox{}
+				h := &slow{each: 10 * time.Millisecond}
+				o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, HoldKeys: true, Concurrency: concurrency, MaxItems: 20}
+				for life := range 8 {
+					p := w.run(fmt.Sprint("life-", life), h, o)
+					time.Sleep(90*time.Second + time.Duration(life)*300*time.Millisecond) // the leases of the last life expire first
+					p.kill(t)
+				}
+				p := w.run("last", h, o)
+				time.Sleep(5 * time.Minute)
+				p.stop(t)
+				if items, _ := h.items(); items != 2000 || box.names() != "" || w.pending() != 0 {
+					t.Errorf("%d items, letters %q, %d pending", items, box.names(), w.pending())
+				}
+			})
+		})
+	}
+}
+
+// A stop in good order and a split repeat nothing, also with keys in parallel, and leave the letters of held keys as they are.
+func TestAStopRepeatsNothingInParallel(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		for i := range 3000 {
+			id := fmt.Sprint("item-", i)
+			if i%200 == 7 {
+				id = "bad-" + id
+			}
+			w.put(fmt.Sprintf("city-%d", i%70), id, i)
+		}
+		box := &letterBox{}
+		h := &slow{each: 10 * time.Millisecond}
+		h.before = func(_ context.Context, b *changefeed.Batch) error {
+			for at, c := range b.Changes {
+				if c.ID[:3] == "bad" {
+					return &changefeed.Failure{Done: at, Err: errHandler}
+				}
+			}
+			return nil
+		}
+		handler := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+			err := h.before(ctx, b)
+			done := *b
+			if f, ok := errors.AsType[*changefeed.Failure](err); ok {
+				if done.Changes = b.Changes[:f.Done]; f.Done == 0 {
+					return err
+				}
+			}
+			return errors.Join(err, (&slow{each: h.each}).Handle(ctx, &done), h.tally.record(&done))
+		})
+		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: 8}
+		for life := range 4 {
+			p := w.run(fmt.Sprint("life-", life), handler, o)
+			time.Sleep(time.Second)
+			if life == 2 {
+				w.split(0)
+			}
+			p.stop(t)
+		}
+		p := w.run("last", handler, o)
+		time.Sleep(5 * time.Minute)
+		p.stop(t)
+		failed := 0
+		for _, l := range box.all() {
+			switch {
+			case l.Disposition == changefeed.DispositionFailed && l.Change.ID[:3] == "bad":
+				failed++
+			case l.Disposition != changefeed.DispositionHeld:
+				t.Errorf("%s is %s", l.Change.ID, l.Disposition)
+			}
+		}
+		items, again := h.items()
+		if again != 0 || items+len(box.all()) != 3000 || failed < 5 || w.pending() != 0 {
+			t.Errorf("%d items, %d again, %d letters of which %d failed, %d pending", items, again, len(box.all()), failed, w.pending())
+		}
+	})
+}
+
+// In the first moments of an outage calls still succeed that were begun before. They are no evidence that the others
+// fail by themselves.
+func TestTheBeginningOfAnOutageParksNothing(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.many(2000, 100)
+		var away atomic.Bool
+		h := &tally{}
+		h.before = func(ctx context.Context, b *changefeed.Batch) error {
+			gone := away.Load()
+			time.Sleep(time.Duration(10+b.Changes[0].LSN%7*40) * time.Millisecond)
+			if gone {
+				return errHandler
+			}
+			return nil
+		}
+		box := &letterBox{}
+		p := w.run("a", h, changefeed.Options{
+			Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, HoldKeys: true, Concurrency: 8, MaxItems: 10, RetryMin: time.Millisecond,
+		})
+		time.Sleep(time.Second)
+		away.Store(true)
+		time.Sleep(time.Minute)
+		away.Store(false)
+		time.Sleep(5 * time.Minute)
+		p.stop(t)
+		if items, _ := h.items(); items != 2000 || box.names() != "" || w.pending() != 0 {
+			t.Errorf("%d items, letters %q, %d pending", items, box.names(), w.pending())
+		}
+	})
+}
+
+// A held change that comes again, because its owner was killed, keeps the letter that it has: also the first one, which
+// has failed and says why.
+func TestAHeldChangeThatComesAgainKeepsItsLetter(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.put("rome", "before", 1)
+		w.put("oslo", "early", 1)
+		w.put("oslo", "bad", 1)
+		w.put("oslo", "later", 2)
+		box := &letterBox{}
+		h := failsOn(onID("bad"))
+		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, CheckpointEvery: time.Hour}
+		p := w.run("a", h, o)
+		time.Sleep(2 * time.Second)
+		p.kill(t)
+		for _, l := range w.records(changefeed.KindLease) { // as if the last write of it had been one before the position moved
+			l.Properties = map[string]string{"changefeed.held": `{"at":"\"0\"","keys":["[\"oslo\"]"]}`}
+			l.Position.Token, l.Owner, l.Epoch = `"0"`, "", ""
+			if _, err := w.leases.Update(t.Context(), l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p = w.run("b", h, o)
+		time.Sleep(5 * time.Minute)
+		p.stop(t)
+		if l := box.all(); box.names() != "bad failed, later held" || l[0].Cause == "" || w.pending() != 0 {
+			t.Errorf("letters %q, %d pending", box.names(), w.pending())
+		}
+		if items, again := h.items(); items != 2 || again != 2 {
+			t.Errorf("%d items, %d again", items, again)
+		}
+	})
+}
+
+// Without the right to delete, requests are served all the same, the same one twice if it is asked twice.
+func TestRequestsAreServedWithoutTheRightToDelete(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		lsn := w.put("oslo", "bad", 1)
+		box := &letterBox{}
+		store := &hookedStore{Leases: w.leases, delete: func(context.Context, changefeed.Record) error { return changefeed.ErrForbidden }}
+		var mended atomic.Bool
+		p, err := changefeed.New(w.orders, store, failsOn(func(changefeed.Change) error {
+			if mended.Load() {
+				return nil
+			}
+			return errHandler
+		}), changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- p.Run(ctx) }()
+		time.Sleep(time.Minute)
+		for _, want := range []string{"bad failed", ""} {
+			asking, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			if err := deadletters.Redrive(asking, w.orders, w.leases, changefeed.Key("oslo"), fmt.Sprintf("%d.0", lsn)); err != nil {
+				t.Error(err)
+			}
+			cancel()
+			if box.names() != want {
+				t.Errorf("letters %q, want %q", box.names(), want)
+			}
+			mended.Store(true)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
