@@ -79,7 +79,9 @@ type Failure struct {
 	Done int
 
 	// Items are the errors of exactly those changes that have failed, by their index in
-	// [Batch.Changes]. One of them that is [Poison] is not tried again.
+	// [Batch.Changes]. One of them that is [Poison] is not tried again. Changes of the same
+	// key after one that has failed are done before it, then: a handler that needs the order
+	// says Done instead.
 	Items map[int]error
 
 	// After is how long to wait at least before the next attempt.

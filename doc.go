@@ -9,7 +9,10 @@
 //     range has an ordered feed of changes.
 //   - A [Lease] says who reads a range, and up to where. A [LeaseStore] keeps the [Record]s
 //     of one deployment unit: all instances that share the work under one processor name.
-//   - A [Handler] is your code. It gets one [Batch] of a lease at a time.
+//   - A [Handler] is your code. It gets a [Batch] of a lease after the other or, with
+//     [Options.Concurrency], those of several partition keys at once.
+//   - [DeadLetters] are where changes are parked that a handler cannot handle: see
+//     [Options.MaxAttempts], and package deadletters.
 //   - A [Processor] ties them together; each [Processor.Run] is one instance.
 //   - A [Committer] writes items, several of one partition key in one transaction.
 //   - [Pull] reads a feed without leases; [Estimate] measures the lag of a unit.
@@ -31,7 +34,7 @@
 //			}
 //			return nil // the batch is done and checkpointed
 //		}),
-//		changefeed.Options{Instance: hostname, Start: changefeed.FromBeginning()})
+//		changefeed.Options{Start: changefeed.FromBeginning()})
 //	if err != nil { … }
 //	err = p.Run(ctx) // until ctx ends
 //
@@ -48,8 +51,9 @@
 //
 //   - At least once is not once: after a crash the last batch comes again. Handlers
 //     should be idempotent.
-//   - A failed batch is retried for ever, with pauses; nothing is skipped. A batch that
-//     can never succeed holds its lease up, loudly.
+//   - A failed batch is retried for ever, with pauses, and holds its lease up, loudly,
+//     unless [Options.MaxAttempts] and [Options.DeadLetters] say where it goes. The calls
+//     that find the one change of a batch which fails come on top of MaxAttempts.
 //   - Between partition keys there is no order.
 //   - In latest-version mode, versions between two reads and deletes do not appear.
 //   - A handler that ignores its context cannot be stopped: it is reported, and its

@@ -21,8 +21,8 @@ import (
 // processor stops or hands the lease over and [Options.Drain] has passed; a handler
 // must then return soon, because somebody else may begin.
 //
-// Handle is called for one batch at a time on each lease, and concurrently for
-// different leases.
+// Handle is called for one batch at a time on each lease, or for as many of different
+// partition keys as [Options.Concurrency] says, and concurrently for different leases.
 type Handler interface {
 	Handle(ctx context.Context, b *Batch) error
 }

@@ -117,7 +117,9 @@ type Options struct {
 
 	// CheckpointItems and CheckpointEvery make automatic checkpoints rarer: when at
 	// least so many changes are done, or so much time has passed, since the last one.
-	// Both zero is after each batch. What was done since is delivered again after a crash.
+	// Both zero is after each batch, or with a Concurrency above 1 after each page and at
+	// least once a second. What was done since is delivered again after a crash, not after a
+	// stop in good order.
 	CheckpointItems int
 	CheckpointEvery time.Duration
 

@@ -141,6 +141,7 @@ func dlqDropCommand() *cobra.Command {
 		Short: "Remove dead letters, with their documents",
 		Long: `Remove dead letters, with the documents in them: afterwards nothing remembers that these
 changes were not handled. Either all letters that are named are there, or none is removed.
+A key that is held stays held, and its next changes are parked too, until dlq release --key.
 
 A file cannot be changed while a processor has it open.` + dlqHelp,
 		Example: `  changefeed dlq drop http://127.0.0.1:8081/shop/letters --name mailer 4711.0 4712.0
