@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -229,7 +230,7 @@ func TestRequestsAreServedWithoutTheRightToDelete(t *testing.T) {
 		time.Sleep(time.Minute)
 		for _, want := range []string{"bad failed", ""} {
 			asking, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-			if err := deadletters.Redrive(asking, w.orders, w.leases, changefeed.Key("oslo"), fmt.Sprintf("%d.0", lsn)); err != nil {
+			if err := deadletters.Redrive(asking, w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "bad")); err != nil {
 				t.Error(err)
 			}
 			cancel()
@@ -241,6 +242,42 @@ func TestRequestsAreServedWithoutTheRightToDelete(t *testing.T) {
 		stop()
 		if err := <-done; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// letterNamed is the ID of the letter of an item.
+func letterNamed(lsn int64, item string) string {
+	h := fnv.New32a()
+	h.Write([]byte(item))
+	return fmt.Sprintf("%d.%08x", lsn, h.Sum32())
+}
+
+// The letters of a transaction are told apart by their items: the place of a change in its transaction moves when
+// another item of it is written again.
+func TestALetterIsNamedByItsItem(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{upsert("oslo", "one", 1), upsert("oslo", "two", 2)}); err != nil {
+			t.Fatal(err)
+		}
+		box := &letterBox{}
+		h := failsOn(onID("one"))
+		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 1, DeadLetters: box}
+		p := w.run("a", h, o)
+		time.Sleep(time.Minute)
+		p.kill(t)
+		w.put("oslo", "one", 3) // and now "two" is the first of its transaction
+		for _, l := range w.records(changefeed.KindLease) {
+			l.Position.Token, l.Owner, l.Epoch, l.Properties = `"0"`, "", "", nil
+			if _, err := w.leases.Update(t.Context(), l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p = w.run("b", failsOn(onID("one", "two")), o)
+		time.Sleep(5 * time.Minute)
+		p.stop(t)
+		if box.names() != "one failed, two failed, one failed" {
+			t.Errorf("letters %q", box.names())
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"iter"
 	"time"
 
@@ -67,8 +68,16 @@ const (
 	DispositionHeld Disposition = "held"
 )
 
-// letterID names the letter of a change: by its place in the feed of its partition.
-func letterID(lsn int64, index int) string { return fmt.Sprintf("%d.%d", lsn, index) }
+// letterID names the letter of a change. In latest-version mode its place among the changes of its
+// LSN moves when another item of the transaction is written again, so it is named by its item.
+func letterID(m Mode, lsn int64, place int, item string) string {
+	if m == AllVersionsAndDeletes {
+		return fmt.Sprintf("%d.%d", lsn, place)
+	}
+	h := fnv.New32a()
+	h.Write([]byte(item))
+	return fmt.Sprintf("%d.%08x", lsn, h.Sum32())
+}
 
 // Failure is an error of a handler that says more than that its batch has failed. The
 // changes that it does not name are done. A Failure that names none, or one that the

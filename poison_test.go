@@ -531,7 +531,7 @@ func TestLettersAreRedriven(t *testing.T) {
 				time.Sleep(time.Minute)
 				w.put("oslo", "later", 3)
 				time.Sleep(time.Minute)
-				id := fmt.Sprintf("%d.0", lsn)
+				id := letterNamed(lsn, "bad")
 				if err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, id); err != nil {
 					t.Fatal(err)
 				}

@@ -117,7 +117,7 @@ func (d *dispatcher) letter(b *laneBatch) DeadLetter {
 	defer d.mu.Unlock()
 	c := b.Changes[0]
 	l := DeadLetter{
-		ID: letterID(c.LSN, c.Place), Index: c.Place, Change: c.Value, Disposition: DispositionFailed,
+		ID: letterID(d.r.opts.Mode, c.LSN, c.Place, c.Value.ID), Index: c.Place, Change: c.Value, Disposition: DispositionFailed,
 		Instance: d.r.me.Instance, Lease: d.lease.Token, Range: d.lease.Range, Parked: time.Now(),
 	}
 	if b.Held {

@@ -240,7 +240,7 @@ func TestAReleaseStopsAtWhatFails(t *testing.T) {
 			t.Errorf("after a release that fails: %s", box.names())
 		}
 		mended.Store("bad")
-		if err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, fmt.Sprintf("%d.0", bad)); err != nil {
+		if err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, letterNamed(bad, "bad")); err != nil {
 			t.Fatal(err)
 		}
 		w.put("oslo", "last", 4)
@@ -272,7 +272,7 @@ func TestARequestThatEndsTheProcessIsGivenUp(t *testing.T) {
 		p.stop(t)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		err := deadletters.Redrive(ctx, w.orders, w.leases, changefeed.Key("oslo"), fmt.Sprintf("%d.0", bad))
+		err := deadletters.Redrive(ctx, w.orders, w.leases, changefeed.Key("oslo"), letterNamed(bad, "bad"))
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
@@ -383,7 +383,7 @@ func TestARequestWaitsForItsLetterBox(t *testing.T) {
 		mended.Store(true)
 		box.blind.Store(true)
 		time.AfterFunc(10*time.Minute, func() { box.blind.Store(false) })
-		if err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), fmt.Sprintf("%d.0", bad)); err != nil {
+		if err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(bad, "bad")); err != nil {
 			t.Fatal(err)
 		}
 		p.stop(t)

@@ -33,9 +33,9 @@ type ledger struct {
 
 	// In worlds with lanes:
 	lanes  bool
-	failed map[version]bool                 // a handler has failed on a batch with it
-	holds  map[changefeed.PartitionKey]bool // there was a letter of it
-	freed  map[changefeed.PartitionKey]bool // an operator has asked for it to go on
+	failed map[version]bool                  // a handler has failed on a batch with it
+	holds  map[changefeed.PartitionKey]int64 // the least LSN of its letters so far
+	freed  map[changefeed.PartitionKey]bool  // an operator has asked for it to go on
 
 	trace []event
 
@@ -77,7 +77,7 @@ type call struct {
 func newLedger(mode changefeed.Mode, hash epk.Kind) *ledger {
 	return &ledger{
 		mode: mode, hash: hash, items: map[changefeed.PartitionKey]map[string][]version{},
-		failed: map[version]bool{}, holds: map[changefeed.PartitionKey]bool{}, freed: map[changefeed.PartitionKey]bool{},
+		failed: map[version]bool{}, holds: map[changefeed.PartitionKey]int64{}, freed: map[changefeed.PartitionKey]bool{},
 		open: map[version]entry{}, handled: map[version]bool{}, calls: map[*call]bool{}, model: newModel(),
 	}
 }

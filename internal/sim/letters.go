@@ -153,25 +153,27 @@ func (g *ledger) parked(by *instance, l changefeed.DeadLetter) {
 	v := versionOf(l.Change)
 	g.tell("%s parks %s %s LSN %d: %s after %d attempts: %s", by, v.key, v.id, v.lsn, l.Disposition, l.Attempts, l.Cause)
 	if l.Disposition == changefeed.DispositionHeld {
-		if !g.holds[v.key] {
+		if g.holds[v.key] == 0 {
 			g.breach("%s is held without an earlier letter of %s", v.id, v.key)
 		}
 	} else if !g.failed[v] && l.Disposition != changefeed.DispositionCrashed {
 		g.breach("%s %s LSN %d is parked, and no handler has failed on it", v.key, v.id, v.lsn)
 	}
-	g.holds[v.key] = true
+	if least := g.holds[v.key]; least == 0 || v.lsn < least {
+		g.holds[v.key] = v.lsn
+	}
 	delete(g.open, v)
 }
 
 // blocked checks that a process that has noted in its lease that it holds a key hands nothing
-// of it over, before somebody has asked for that.
+// of it over, before somebody has asked for that. What came before the first letter may come again, after a crash.
 func (g *ledger) blocked(by *instance, b *changefeed.Batch) {
 	stored := g.model.leases[b.LeaseToken]
 	if stored.by != by || b.Redriven {
 		return
 	}
 	for _, c := range b.Changes {
-		if strings.Contains(stored.Properties["changefeed.held"], fmt.Sprintf("%q", c.PartitionKey)) && !g.freed[c.PartitionKey] {
+		if strings.Contains(stored.Properties["changefeed.held"], fmt.Sprintf("%q", c.PartitionKey)) && !g.freed[c.PartitionKey] && c.LSN > g.holds[c.PartitionKey] {
 			g.breach("%s hands over LSN %d of %s, which it holds: %s", by, c.LSN, c.PartitionKey, stored.Properties["changefeed.held"])
 		}
 	}

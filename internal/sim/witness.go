@@ -13,7 +13,8 @@ import (
 // The witness compares every write of a lease with the model, at the moment when the store
 // has taken it: a defect shows where it happens, and not when its consequence is found.
 
-// witness is a lease store that sees every write of a process arrive.
+// witness is a lease store that sees every write of a process arrive. A write that was cut off in the store could have been
+// stored and not seen, so none is: links lose requests and answers before and after it.
 type witness struct {
 	changefeed.LeaseStore
 	*ledger
@@ -23,7 +24,7 @@ type witness struct {
 // Create checks a lease once it is stored. With the marker of the unit every key has a lease,
 // so from then on none may go without others that cover its changes.
 func (w witness) Create(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
-	got, err := w.LeaseStore.Create(ctx, record)
+	got, err := w.LeaseStore.Create(context.WithoutCancel(ctx), record)
 	w.note("%s creates %s %q for %s/%s at %v: %v", w.by, record.Kind, record.Token, record.Owner, record.Epoch, record.Position, err)
 	switch {
 	case err != nil:
@@ -38,7 +39,7 @@ func (w witness) Create(ctx context.Context, record changefeed.Record) (changefe
 // Update checks a lease as the store has it: a planted bug lies between the process and the
 // witness, and shows in what is stored.
 func (w witness) Update(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
-	got, err := w.LeaseStore.Update(ctx, record)
+	got, err := w.LeaseStore.Update(context.WithoutCancel(ctx), record)
 	w.note("%s writes %s %q for %s/%s at %v, attempts %d, %v: %v", w.by, record.Kind, record.Token, record.Owner, record.Epoch, record.Position, record.Attempts, record.State, err)
 	if err == nil && record.Kind == changefeed.KindLease {
 		w.updated(w.by, got)
@@ -48,7 +49,7 @@ func (w witness) Update(ctx context.Context, record changefeed.Record) (changefe
 
 // Delete checks that nothing is lost with a lease.
 func (w witness) Delete(ctx context.Context, record changefeed.Record) error {
-	err := w.LeaseStore.Delete(ctx, record)
+	err := w.LeaseStore.Delete(context.WithoutCancel(ctx), record)
 	w.note("%s deletes %s %q: %v", w.by, record.Kind, record.Token, err)
 	if err == nil && record.Kind == changefeed.KindLease {
 		w.removed(record)
