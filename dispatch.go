@@ -40,7 +40,7 @@ type dispatcher struct {
 	stuck       bool
 	unconfirmed *delivery // a checkpoint that nobody waits for
 	lanes       *lanes.Lanes[Change, *lanePage]
-	pages       []*lanes.Page[Change, *lanePage] // that are not confirmed, in their order
+	pages       []*lanes.Page[Change, *lanePage] // by hand: that are not confirmed, in their order
 	crashed     *notes.Suspect                   // what may have ended the last owner, until it is in the lanes
 	former      *notes.Suspect                   // what was in the handler when the last owner ended; nil if that is not known
 	wary        time.Time                        // since when there is care
@@ -171,7 +171,9 @@ func (d *dispatcher) put(page Page, on *delivery, failures int) {
 		failures = 0 // they are of other changes
 	}
 	p := d.lanes.Add(&lanePage{on: on, session: page.Session, charge: page.Charge, head: page.Head, next: page.Next}, page.Changes, failures, time.Now())
-	d.pages = append(d.pages, p)
+	if d.r.opts.Manual { // else a page is confirmed when it is handled, and a stuck one must not have all others remembered
+		d.pages = append(d.pages, p)
+	}
 	if s := d.crashed; s != nil && d.lanes.ParkChange(s.LSN, s.Place, s.Attempts, errCrashed) {
 		d.crashed = nil
 	}

@@ -193,7 +193,7 @@ func (d *dispatcher) turn(pages ...*lanes.Page[Change, *lanePage]) {
 			due = due || progress.Due(time.Now())
 		})
 	}
-	if last := d.confirmed(); last != nil && d.r.opts.Manual { // by another owner, or by nobody because nothing was left to handle
+	if last := d.confirmed(); last != nil { // by another owner, or by nobody because nothing was left to handle
 		d.keeper.move(func(progress *leaseProgress) { progress.Checkpoint(last.Of.on) })
 		d.unconfirmed = last.Of.on
 		due = true
