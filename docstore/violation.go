@@ -13,6 +13,9 @@ import (
 // state, while the store is in use. Violations are [ErrCorrupt].
 func (db *DB) Check() error {
 	found, err := db.CheckAll(life{db.stop}, nil)
+	if errors.Is(err, context.Canceled) { // only the end of the store ends this life
+		return ErrClosed
+	}
 	if err != nil {
 		return err
 	}
