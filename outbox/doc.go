@@ -1,0 +1,2 @@
+// Package outbox is the transactional outbox.
+package outbox

@@ -1,0 +1,26 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+)
+
+// Publisher sends messages to a broker. Package outboxtest proves one.
+//
+// Publishers are called concurrently, for messages of different keys; those of one key come
+// one call after the other.
+type Publisher interface {
+	// Publish sends messages of one key, in order, and returns how many of them, from the
+	// first on, the broker has accepted: n is an honest prefix, as of an io.Writer. With n <
+	// len(msgs) there is an error, which says why msgs[n] is not among them; whether those
+	// after it have arrived is unknown, and they come again.
+	//
+	// An error that is [changefeed.Poison] says that msgs[n] can never be sent; after any
+	// other one it is sent again. A Publisher splits what is too much for one request of its
+	// broker, and does not go on with a key after a message that was not accepted.
+	Publish(ctx context.Context, msgs []Message) (n int, err error)
+}
+
+// ErrTooLarge: the broker does not take a message of this size, or the store a batch. From a
+// [Publisher] it comes as [changefeed.Poison].
+var ErrTooLarge = errors.New("too large")
