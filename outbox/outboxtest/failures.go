@@ -1,0 +1,167 @@
+package outboxtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/changefeed/outbox"
+)
+
+// tooLarge has a message that no attempt gets through, first, alone and between others. The
+// relay parks it and goes on, so the others must arrive, once, in their order, and not before it is decided.
+func (s *suite) tooLarge() {
+	s.needs(s.MaxData > 0, "MaxData")
+	p := s.publisher()
+	refused := func(want int, msgs ...outbox.Message) {
+		s.Helper()
+		n, err := p.Publish(s.Context(), msgs)
+		if n != want || !errors.Is(err, outbox.ErrTooLarge) || !isPoison(err) {
+			s.Errorf("Publish of %d messages, of which number %d is too large: %d, %v; want %d and an ErrTooLarge that is Poison", len(msgs), want+1, n, err, want)
+		}
+	}
+	msgs := series("k", 1, 8)
+	for _, large := range []int{2, 3, 6} {
+		msgs[large] = sized(msgs[large], 2*s.MaxData)
+	}
+	refused(2, msgs...)
+	s.wantAll(msgs[:2]...)
+	refused(0, msgs[2:]...)
+	refused(0, msgs[3])
+	s.wantAll(msgs[:2]...)
+	refused(2, msgs[4:]...)
+	s.publish(p, msgs[7])
+	s.wantAll(msgs[0], msgs[1], msgs[4], msgs[5], msgs[7])
+}
+
+// refusedOnce has one message fail among others. Whatever the publisher does about it, none
+// after it may overtake it.
+func (s *suite) refusedOnce() {
+	s.needs(s.Fail != nil, "Fail")
+	p, msgs := s.publisher(), series("k", 1, 12)
+	s.Fail(s.T, msgs[0].ID)
+	s.Fail(s.T, msgs[4].ID)
+	s.persist(p, msgs[:10], func([]outbox.Message) {})
+	s.Fail(s.T, msgs[10].ID)
+	s.persist(p, msgs[10:], func([]outbox.Message) {})
+	s.inOrder(s.received()["k"], msgs)
+}
+
+// errGone is why a case ends a context.
+var errGone = errors.New("the caller has gone")
+
+// endedContext wants an error with the cause, by which a processor knows its own doing.
+func (s *suite) endedContext() {
+	p, msgs := s.publisher(), series("k", 1, 3)
+	ctx, cancel := context.WithCancelCause(s.Context())
+	cancel(errGone)
+	if n, err := p.Publish(ctx, msgs); n != 0 || !errors.Is(err, errGone) || isPoison(err) {
+		s.Errorf("Publish with an ended context: %d, %v; want 0 and the cause of its end", n, err)
+	}
+	s.publish(p, msgs...)
+	s.inOrder(s.received()["k"], msgs)
+}
+
+// stalled ends the context of a call that waits for an answer.
+func (s *suite) stalled() {
+	s.needs(s.Stall != nil && s.Start != nil, "Stall")
+	p, msgs := s.publisher(), series("k", 1, 9)
+	s.publish(p, msgs[:3]...)
+	s.Stall(s.T)
+	ctx, cancel := context.WithCancelCause(s.Context())
+	timer := time.AfterFunc(100*time.Millisecond, func() { cancel(errGone) })
+	defer timer.Stop()
+	begun := time.Now()
+	n, err := p.Publish(ctx, msgs[3:])
+	if took := time.Since(begun); took > soon {
+		s.Errorf("Publish took %v, though its context had ended after 0.1 s", took)
+	}
+	if n != 0 || !errors.Is(err, errGone) || isPoison(err) {
+		s.Errorf("Publish to a broker that does not answer, until its context ended: %d, %v; want 0 and the cause of its end", n, err)
+	}
+	s.Start(s.T)
+	s.persist(p, msgs[3:], func([]outbox.Message) {})
+	s.inOrder(s.received()["k"], msgs)
+}
+
+// outOfReach has no broker for a while: a publisher says so, and finds it again.
+func (s *suite) outOfReach() {
+	s.needs(s.Stop != nil && s.Start != nil, "Stop")
+	p, msgs := s.publisher(), series("k", 1, 9)
+	s.publish(p, msgs[:3]...)
+	s.Stop(s.T)
+	ctx, cancel := context.WithTimeoutCause(s.Context(), 300*time.Millisecond, errGone)
+	defer cancel()
+	begun := time.Now()
+	n, err := p.Publish(ctx, msgs[3:])
+	if took := time.Since(begun); took > soon {
+		s.Errorf("Publish took %v, though its context had ended after 0.3 s", took)
+	}
+	if n != 0 {
+		s.Errorf("Publish to a broker that is out of reach: %d, %v; want 0", n, err)
+	}
+	s.temporary(err)
+	s.Start(s.T)
+	s.persist(p, msgs[3:], func([]outbox.Message) {})
+	s.inOrder(s.received()["k"], msgs)
+}
+
+// midCall takes the broker away while calls of many keys are in progress, again and again. What a
+// call says that the broker has accepted must be there, and each key must be in order.
+func (s *suite) midCall() {
+	s.needs(s.Stop != nil && s.Start != nil, "Stop")
+	const keys, each, rounds = 8, 600, 4
+	p := s.publisher()
+	var accepted atomic.Int64
+	progress := make(chan struct{}, 1)
+	var publishers sync.WaitGroup
+	for k := range keys {
+		publishers.Go(func() {
+			msgs := series(fmt.Sprintf("k%d", k), 1, each)
+			for from := 0; from < each; from += 30 {
+				ok := s.persist(p, msgs[from:from+30], func(prefix []outbox.Message) {
+					accepted.Add(int64(len(prefix)))
+					select {
+					case progress <- struct{}{}:
+					default:
+					}
+				})
+				if !ok {
+					return
+				}
+			}
+		})
+	}
+	ended := make(chan struct{})
+	var waiting sync.WaitGroup
+	waiting.Go(func() { publishers.Wait(); close(ended) })
+	for round := 1; round <= rounds; round++ {
+		if !until(ended, progress, func() bool { return accepted.Load() >= int64(round*keys*each/(rounds+1)) }) {
+			break
+		}
+		s.Stop(s.T)
+		pause(s.Context(), 20*time.Millisecond)
+		s.Start(s.T)
+	}
+	waiting.Wait()
+	got := s.received()
+	for k := range keys {
+		key := fmt.Sprintf("k%d", k)
+		s.inOrder(got[key], series(key, 1, each))
+	}
+}
+
+// until waits for a condition, which may be true after each progress. It returns false when all has ended.
+func until(ended, progress <-chan struct{}, condition func() bool) bool {
+	for !condition() {
+		select {
+		case <-progress:
+		case <-ended:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,147 @@
+package outboxtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/outbox"
+)
+
+// Memory is a broker in memory, and an [outbox.Publisher] to it: it de-duplicates, can be taken away,
+// and shows what it has. The zero value is ready.
+type Memory struct {
+	// MaxData is how many bytes of data a message may have; 0 is no limit.
+	MaxData int
+
+	mu       sync.Mutex
+	state    state
+	changed  chan struct{} // closed when state changes; nil while nobody waits
+	failing  map[string]bool
+	known    map[string]bool
+	received []Received
+}
+
+// state is how a broker answers.
+type state int
+
+const (
+	isUp state = iota
+	isStopped
+	isStalled
+)
+
+// ErrDown is what [Memory] answers while it is stopped, or when it fails a message.
+var ErrDown = errors.New("broker is down")
+
+// Publish accepts messages one by one.
+func (b *Memory) Publish(ctx context.Context, msgs []outbox.Message) (n int, err error) {
+	for i, m := range msgs {
+		if err := b.accept(ctx, m); err != nil {
+			return i, fmt.Errorf("publish %s: %w", m.ID, err)
+		}
+	}
+	return len(msgs), nil
+}
+
+// accept keeps a message, which may take until a stalled broker goes on.
+func (b *Memory) accept(ctx context.Context, m outbox.Message) error {
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		changed, err := b.keep(m)
+		if changed == nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// keep keeps a message, or returns what to wait for.
+func (b *Memory) keep(m outbox.Message) (changed <-chan struct{}, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.state == isStalled:
+		if b.changed == nil {
+			b.changed = make(chan struct{})
+		}
+		return b.changed, nil
+	case b.state == isStopped:
+		return nil, ErrDown
+	case b.MaxData > 0 && len(m.Data) > b.MaxData:
+		return nil, changefeed.Poison(fmt.Errorf("%d bytes of data, of at most %d: %w", len(m.Data), b.MaxData, outbox.ErrTooLarge))
+	case b.failing[m.ID]:
+		delete(b.failing, m.ID)
+		return nil, ErrDown
+	case b.known[m.ID]:
+		return nil, nil
+	}
+	if b.known == nil {
+		b.known = map[string]bool{}
+	}
+	b.known[m.ID] = true
+	b.received = append(b.received, Received{
+		ID: m.ID, Key: m.Key, Attributes: maps.Collect(m.CloudEvent()), ContentType: outbox.ContentType, Data: slices.Clone(m.Data),
+	})
+	return nil, nil
+}
+
+// Received returns the messages so far, in the order in which they were accepted.
+func (b *Memory) Received() []Received {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.received)
+}
+
+// Stop has each message fail with [ErrDown] until Start.
+func (b *Memory) Stop() { b.become(isStopped) }
+
+// Stall has each message wait until Start or Stop, or until its context ends.
+func (b *Memory) Stall() { b.become(isStalled) }
+
+// Start ends what Stop or Stall began.
+func (b *Memory) Start() { b.become(isUp) }
+
+func (b *Memory) become(s state) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.state = s
+	if b.changed != nil {
+		close(b.changed)
+		b.changed = nil
+	}
+}
+
+// Fail has the message with this id fail with [ErrDown] once.
+func (b *Memory) Fail(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.failing == nil {
+		b.failing = map[string]bool{}
+	}
+	b.failing[id] = true
+}
+
+// Broker is b as [TestPublisher] wants it, with a publisher that may not be b itself.
+func (b *Memory) Broker(publisher func() outbox.Publisher) Broker {
+	return Broker{
+		Publisher:    func(*testing.T) outbox.Publisher { return publisher() },
+		Received:     func(*testing.T) []Received { return b.Received() },
+		Stop:         func(*testing.T) { b.Stop() },
+		Stall:        func(*testing.T) { b.Stall() },
+		Start:        func(*testing.T) { b.Start() },
+		Fail:         func(_ *testing.T, id string) { b.Fail(id) },
+		MaxData:      b.MaxData,
+		Deduplicates: true,
+	}
+}
