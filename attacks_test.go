@@ -86,6 +86,47 @@ func TestKillsBlameNoChange(t *testing.T) {
 	}
 }
 
+// What ended a process counts for what was in the handler then, and not for what comes into it while that waits.
+func TestACrashCountsForWhatWasInTheHandler(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.put("oslo", "first", 1)
+		in := make(chan string, 1)
+		kills := map[string]int{"first": 1, "other": 3}
+		h := &tally{}
+		h.before = func(ctx context.Context, b *changefeed.Batch) error {
+			id := b.Changes[0].ID
+			switch {
+			case id == "first" && (b.Attempt == 1 || kills[id] == 0 && kills["other"] > 0):
+				return errHandler
+			case kills[id] == 0:
+				return nil
+			}
+			kills[id]--
+			in <- id
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		box := &letterBox{}
+		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 5, DeadLetters: box, Concurrency: 4, Drain: time.Second}
+		for life, want := range []string{"first", "other", "other", "other"} {
+			p := w.run(fmt.Sprint("life-", life), h, o)
+			if id := <-in; id != want {
+				t.Errorf("life %d: %s is in the handler: the test shows nothing", life, id)
+			}
+			p.kill(t)
+			if life == 0 {
+				w.put("bergen", "other", 2)
+			}
+		}
+		p := w.run("last", h, o)
+		time.Sleep(5 * time.Minute)
+		p.stop(t)
+		if items, _ := h.items(); items != 2 || box.names() != "" || w.pending() != 0 {
+			t.Errorf("%d items, letters %q, %d pending", items, box.names(), w.pending())
+		}
+	})
+}
+
 // A stop in good order and a split repeat nothing, also with keys in parallel, and leave the letters of held keys as they are.
 func TestAStopRepeatsNothingInParallel(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {

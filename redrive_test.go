@@ -293,6 +293,49 @@ func TestARequestThatEndsTheProcessIsGivenUp(t *testing.T) {
 	})
 }
 
+// A request waits for the owner of its key's range, though others run: only there is a letter in order with its key.
+func TestARequestWaitsForTheOwnerOfItsRange(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		oslo := changefeed.Key("oslo")
+		place, err := w.orders.Locate(t.Context(), oslo)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var redriven []changefeed.Range
+		h := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+			if b.Redriven {
+				redriven = append(redriven, b.Range)
+				return nil
+			}
+			return onID("bad")(b.Changes[0])
+		}}
+		box := &letterBox{}
+		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box}
+		running := map[string]*process{"a": w.run("a", h, o), "b": w.run("b", h, o)}
+		time.Sleep(time.Minute) // a lease each
+		bad := w.put("oslo", "bad", 1)
+		time.Sleep(time.Minute)
+		for _, l := range w.records(changefeed.KindLease) {
+			if l.Range.Holds(place) {
+				running[l.Owner].kill(t)
+				delete(running, l.Owner)
+			}
+		}
+		if len(running) != 1 {
+			t.Fatalf("%d instances are left: the test shows nothing", len(running))
+		}
+		if err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, letterNamed(bad, "bad")); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range running {
+			p.stop(t)
+		}
+		if len(redriven) != 1 || !redriven[0].Holds(place) || box.names() != "" {
+			t.Errorf("redriven in %v, letters %q", redriven, box.names())
+		}
+	})
+}
+
 // A host of another processor knows nothing of held keys: it hands their changes over. When it has
 // moved the position, what was held is dropped, and that is said.
 func TestAHostOfAnotherProcessorEndsAHold(t *testing.T) {
