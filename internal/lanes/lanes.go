@@ -1,6 +1,7 @@
 // Package lanes says which changes of a lease may be handled now, in which batches, and what becomes of those that
 // fail. It is generic in the change C and in what a page stands for, P. It calls nobody and waits for nobody: its owner
-// asks for the next batch, calls the handler, and says how that came out.
+// asks for the next batch, calls the handler, and says how that came out. An import has lanes too, whose changes are the
+// documents that are to be written.
 //
 // A lane is a queue of changes that are handled in order. With a concurrency of one all changes share a lane, and a
 // batch is all that waits there. Above one each key has its own, and a batch is what waits of one key.

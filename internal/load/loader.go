@@ -4,24 +4,24 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"hash/maphash"
 	"io"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/lanes"
 	"github.com/millrace/changefeed/internal/place"
 )
 
 // How documents get into a container
 //
 // Many writers share each flush of the store, so many documents are on their way at
-// once. Those of one partition key go through one lane, in which each waits for the one
-// before it; where many of one key wait, as in input that is sorted by it, they are
-// written together, in one transaction. All are finished in the order of the input: so
-// there is always one place before which everything is done, and an interrupted import
-// can go on there.
+// once. Each waits for the one before it of its partition key; where several of one key
+// wait, as in input that is sorted by it, they are written together, in one transaction.
+// The lanes are those of a processor with keys in parallel. All are finished in the order
+// of the input: so there is always one place before which everything is done, and an
+// interrupted import can go on there.
 
 // A job is a record on its way.
 type job struct {
@@ -34,33 +34,33 @@ type job struct {
 
 // A loader writes records to a container.
 type loader struct {
-	to    *place.Container
-	paths [][]string
-	lanes []chan *job
-	order chan *job // all jobs as they came
-	seed  maphash.Seed
+	to      *place.Container
+	paths   [][]string
+	writers int
+	order   chan *job // all jobs as they came
+
+	mu    sync.Mutex
+	lanes *lanes.Lanes[*job, struct{}]
+	more  *sync.Cond // there may be a batch, or there never will be
+	ended bool       // the input has
 }
 
-// The lengths of queues.
 const (
-	maxAhead   = 8192 // jobs that are done or on their way, after one that is not done
-	laneLength = 2 * maxCrowd
-
-	crowded       = 16 // jobs that must wait in a lane for some to be written together
-	maxCrowd      = 100
-	maxCrowdBytes = 1 << 20 // stores take 2 MB with all that they add
+	maxAhead      = 8192 // jobs that are done or on their way, after one that is not done
+	maxBatch      = 100
+	maxBatchBytes = 1 << 20 // stores take 2 MB with all that they add
 )
 
-// newLoader makes a lane for each writer. The seed of the hash is random, so that no input can
-// send all its keys through one lane.
+// newLoader makes a loader with so many writers.
 func newLoader(c *place.Container, writers int) *loader {
-	l := &loader{
-		to: c, paths: keyPaths(c.Paths),
-		lanes: make([]chan *job, writers), order: make(chan *job, maxAhead), seed: maphash.MakeSeed(),
-	}
-	for i := range l.lanes {
-		l.lanes[i] = make(chan *job, laneLength)
-	}
+	l := &loader{to: c, paths: keyPaths(c.Paths), writers: writers, order: make(chan *job, maxAhead)}
+	l.lanes = lanes.New[*job, struct{}](lanes.Rules[*job]{
+		Concurrency: writers, MaxItems: maxBatch, MaxBytes: maxBatchBytes,
+		Key:  func(j **job) string { return string((*j).key) },
+		LSN:  func(j **job) int64 { return (*j).next.Offset },
+		Size: func(j **job) int { return len((*j).text) },
+	}, lanes.NewBreaker(nil))
+	l.more = sync.NewCond(&l.mu)
 	return l
 }
 
@@ -70,15 +70,13 @@ func (l *loader) load(ctx context.Context, s *splitter, each func(*job) error) e
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var work sync.WaitGroup
-	for _, lane := range l.lanes {
-		work.Go(func() { l.serve(ctx, lane) })
+	for range l.writers {
+		work.Go(func() { l.serve(ctx) })
 	}
 	var failed error
 	work.Go(func() { failed = l.finish(cancel, each) })
 	err := l.dispatch(ctx, s)
-	for _, lane := range l.lanes {
-		close(lane)
-	}
+	l.end()
 	close(l.order)
 	work.Wait()
 	if failed != nil {
@@ -87,7 +85,7 @@ func (l *loader) load(ctx context.Context, s *splitter, each func(*job) error) e
 	return err
 }
 
-// dispatch gives each record to the lane of its partition key.
+// dispatch puts each record into the lane of its partition key.
 func (l *loader) dispatch(ctx context.Context, s *splitter) error {
 	for ctx.Err() == nil {
 		r, err := s.next()
@@ -98,7 +96,7 @@ func (l *loader) dispatch(ctx context.Context, s *splitter) error {
 			return err
 		}
 		j := &job{record: r, refusal: r.err, done: make(chan struct{})}
-		// The order comes before the lane: a job that is written must be one that is waited for.
+		// The order comes before the lanes: a job that is written must be one that is waited for.
 		select {
 		case l.order <- j:
 		case <-ctx.Done():
@@ -109,15 +107,20 @@ func (l *loader) dispatch(ctx context.Context, s *splitter) error {
 			continue
 		}
 		j.key = l.key(r.text)
-		select {
-		case l.lanes[maphash.String(l.seed, string(j.key))%uint64(len(l.lanes))] <- j:
-		case <-ctx.Done():
-			// It is in the order already, where somebody waits for it.
-			j.failure = context.Cause(ctx)
-			close(j.done)
-		}
+		l.mu.Lock()
+		l.lanes.Add(struct{}{}, []*job{j}, 0, time.Time{})
+		l.mu.Unlock()
+		l.more.Signal()
 	}
 	return context.Cause(ctx)
+}
+
+// end notes that there is no more input.
+func (l *loader) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	l.more.Broadcast()
 }
 
 // finish takes the jobs in their order. After a failure it only waits for the rest.
@@ -137,7 +140,7 @@ func (l *loader) finish(cancel context.CancelCauseFunc, each func(*job) error) (
 	return failed
 }
 
-// key is the partition key of a document. Only the store decides whether it is a good one, so a bad key gets any lane.
+// key is the partition key of a document. Only the store decides whether it is a good one, so all bad keys share a lane.
 func (l *loader) key(text []byte) changefeed.PartitionKey {
 	components := make([]any, len(l.paths))
 	for i, path := range l.paths {
@@ -165,43 +168,32 @@ func member(text []byte, path []string) json.RawMessage {
 	return text
 }
 
-// serve writes the jobs of a lane, one after the other or, in a crowd, many together.
-func (l *loader) serve(ctx context.Context, lane <-chan *job) {
-	var next *job
+// serve writes what waits of a key, and again, until there is nothing left.
+func (l *loader) serve(ctx context.Context) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for {
-		first, ok := next, true
-		if next = nil; first == nil {
-			first, ok = <-lane
-		}
-		if !ok {
+		b, _ := l.lanes.Next(time.Time{})
+		switch {
+		case b != nil:
+			l.mu.Unlock()
+			l.write(ctx, jobsOf(b))
+			l.mu.Lock()
+			l.lanes.Succeed(b, true, time.Time{})
+		case l.ended: // what is in hand may be followed by more of its key, which its writer takes
 			return
+		default:
+			l.more.Wait()
 		}
-		together := []*job{first}
-		if len(lane) >= crowded {
-			together, next = gather(first, lane)
-		}
-		l.write(ctx, together)
 	}
 }
 
-// gather takes jobs that wait after the first and have its key. It may return one more, of another key.
-func gather(first *job, lane <-chan *job) (together []*job, next *job) {
-	together = append(together, first)
-	for size := first.size; len(together) < maxCrowd; {
-		select {
-		case j, ok := <-lane:
-			if !ok {
-				return together, nil
-			}
-			if size += j.size; j.key != first.key || size > maxCrowdBytes {
-				return together, j
-			}
-			together = append(together, j)
-		default:
-			return together, nil
-		}
+func jobsOf(b *lanes.Batch[*job, struct{}]) []*job {
+	jobs := make([]*job, len(b.Changes))
+	for i, c := range b.Changes {
+		jobs[i] = c.Value
 	}
-	return together, nil
+	return jobs
 }
 
 // write writes jobs of one key, and finishes them. One that is refused takes none of the

@@ -75,7 +75,7 @@ var edges = map[string][]string{
 	"internal/bench":            {".", "cosmos", "cosmosrest", "deadletters", "docstore", "internal/fleet", "internal/memnet", "internal/pause", "internal/terminal", "internal/usage", "internal/web", thirdParty},
 	"internal/web":              {"cosmosrest", "docstore"},
 	"internal/unit":             {".", "cosmos", "docstore", "internal/leasedoc", "internal/pause", "internal/place", "internal/usage"},
-	"internal/load":             {".", "docstore", "internal/place", "internal/terminal"},
+	"internal/load":             {".", "docstore", "internal/lanes", "internal/place", "internal/terminal"},
 	"internal/terminal":         {thirdParty},
 	"internal/memnet":           {},
 	"internal/mutants":          {},
