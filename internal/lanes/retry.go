@@ -162,21 +162,32 @@ func (l *Lanes[C, P]) probe(now time.Time) (b *Batch[C, P]) {
 	return b
 }
 
-// restart lets all suspects be tried anew after an outage is over, and whatever has failed after what has not: its success
-// says that the outage is over, and theirs that they are poison.
+// restart forgets after an outage what has failed until its end: nothing may be parked for that. All suspects are tried
+// anew, after what has not failed: its success says that the outage is over, and their failure that they are poison.
 func (l *Lanes[C, P]) restart() {
 	era := l.breaker.outages()
 	if era == l.era {
 		return
 	}
 	l.era = era
-	for _, b := range slices.Concat(l.suspect, l.pending) {
-		if !b.called || b.Park || b.Redriven {
-			continue
+	for _, at := range l.lanes {
+		for _, b := range at.batches {
+			if !b.Park && !b.Redriven {
+				l.forgive(b)
+			}
 		}
-		b.Failures, b.Failing, b.called, b.hopeless, b.suspected = 0, l.now, false, false, false // what succeeds from now on is evidence
-		b.notBefore = l.now.Add(l.rules.Backoff(1))
-		l.suspect = without(l.suspect, b)
-		l.advance(b.lane)
 	}
+}
+
+// forgive lets a batch begin anew.
+func (l *Lanes[C, P]) forgive(b *Batch[C, P]) {
+	failed := b.called
+	b.Failures, b.Failing, b.called, b.hopeless = 0, time.Time{}, false, false
+	if !failed || b.inHand {
+		return // nothing waits for it
+	}
+	b.Failing, b.suspected = l.now, false // what succeeds from now on is evidence
+	b.notBefore = l.now.Add(l.rules.Backoff(1))
+	l.suspect = without(l.suspect, b)
+	l.advance(b.lane)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -373,6 +374,35 @@ func TestAfterAnOutageAttemptsBeginAnew(t *testing.T) {
 	}
 	if l.Items() != 0 || calls < 3 {
 		t.Errorf("%d items are left, %d calls since the outage", l.Items(), calls)
+	}
+}
+
+// So does each part of what was bisected in the outage, also one that was not called since.
+func TestAfterAnOutageThePartsOfABatchBeginAnew(t *testing.T) {
+	keys := strings.Split("aaaabbbbccccdddd", "")
+	l, _, now := small(Rules[doc]{Concurrency: 4, MaxAttempts: 3, CanPark: true}, keys...)
+	failed := map[int64]bool{} // after the outage
+	for over := now.Add(time.Hour); l.Items() > 0 && now.Before(over.Add(24*time.Hour)); {
+		b, wait := l.Next(now)
+		if b == nil {
+			now = now.Add(min(wait, time.Minute))
+			continue
+		}
+		first := b.Changes[0].LSN
+		switch {
+		case b.Park:
+			t.Fatalf("%v is parked because of the outage and one failure since", lsns(b))
+		case now.Before(over):
+			l.Fail(b, Failure{Err: errBad}, now)
+		case l.breaker.outages() > 0 && !failed[first]: // each batch fails once more
+			failed[first] = true
+			l.Fail(b, Failure{Err: errBad}, now)
+		default:
+			l.Succeed(b, true, now)
+		}
+	}
+	if l.Items() != 0 || len(failed) < 4 {
+		t.Errorf("%d items are left, %d batches failed after the outage", l.Items(), len(failed))
 	}
 }
 
