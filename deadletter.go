@@ -162,8 +162,8 @@ func failureOf(err error, changes int, late bool) lanes.Failure {
 	return plain
 }
 
-// isHopeless reports whether an error says that trying again cannot help.
-func isHopeless(err error) bool {
+// IsPoison reports whether an error says that trying again cannot help: it is, or wraps, one of [Poison].
+func IsPoison(err error) bool {
 	_, ok := errors.AsType[*poison](err)
 	return ok
 }

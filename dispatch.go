@@ -75,7 +75,7 @@ func newDispatcher(t *tenure, k *keeper, d *delegate) *dispatcher {
 		Concurrency: o.Concurrency, MaxItems: o.MaxItems, MaxBytes: o.MaxBytes, Wait: o.MaxWait,
 		MaxAttempts: o.MaxAttempts, MaxAge: o.MaxAge, CanPark: o.DeadLetters != nil, ByHand: o.Manual,
 		Backoff:  func(failures int) time.Duration { return t.r.backoff(rng, failures) },
-		Hopeless: isHopeless,
+		Hopeless: IsPoison,
 		Key:      func(c *Change) string { return string(c.PartitionKey) },
 		LSN:      func(c *Change) int64 { return c.LSN },
 		Size:     func(c *Change) int { return len(c.Body) + len(c.Previous) + changeSize },

@@ -134,7 +134,7 @@ func (d *dispatcher) letter(b *laneBatch) DeadLetter {
 		l.Disposition = DispositionUndecodable
 	case errors.Is(b.Err, errCrashed):
 		l.Disposition = DispositionCrashed
-	case isHopeless(b.Err):
+	case IsPoison(b.Err):
 		l.Disposition = DispositionPoison
 	}
 	return l

@@ -38,7 +38,7 @@ var edges = map[string][]string{
 	"cosmosrest/internal/query": {".", "cosmosrest/internal/meter", "cosmosrest/internal/sql", "cosmosrest/internal/wire", "docstore", "internal/service"},
 	"cosmosrest/internal/sql":   {".", "internal/rawjson", "internal/service", thirdParty},
 	"cosmosrest/internal/wire":  {".", "internal/rawjson", "internal/service"},
-	"outbox":                    {"."},
+	"outbox":                    {".", "internal/rawjson", "internal/service"},
 	"outbox/outboxtest":         {".", "outbox"},
 	"outbox/webhookpub":         {".", "outbox"}, // no SDK: importing it must cost its user nothing
 	"outbox/natspub":            {".", "outbox", thirdParty},

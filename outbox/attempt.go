@@ -1,0 +1,261 @@
+package outbox
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/rawjson"
+)
+
+// attempt is a unit of work as it is sent: the same bytes until the outcome is known, so that a second try cannot
+// become something else than the first.
+type attempt struct {
+	unit   string
+	key    string
+	writes []changefeed.Write
+	size   int
+	once   bool // the first write remembers a message
+	unsure bool // it was sent, and what became of it is not known
+
+	objects []object
+	event   int // the first write that is an event, 0 without
+}
+
+// object is one that is written, or whose events are.
+type object struct {
+	*entry
+	write  int // its index, -1 when it is not written
+	seq    uint64
+	events []*recorded
+	isNew  bool
+}
+
+// remember adds the document by which a message is known to have been handled.
+func (a *attempt) remember(message *envelope) error {
+	a.once = true
+	return a.put(*message, changefeed.WriteCreate, "")
+}
+
+// object adds the write of an object.
+func (a *attempt) object(e *entry) error {
+	if e.id == "" || e.key == "" || e.typ == "" {
+		return fmt.Errorf("%w: object with ID %q, PartitionKey %q and Type %q: want none of them empty", changefeed.ErrBadRequest, e.id, e.key, e.typ)
+	}
+	o := object{entry: e, write: -1, seq: *e.seq}
+	if e.events != nil {
+		o.events, o.isNew = slices.Clone(e.events.events), e.events.isNew
+		o.seq += uint64(len(o.events))
+	}
+	op, ifMatch := changefeed.WriteReplace, *e.etag
+	switch {
+	case e.state == unmodified && len(o.events) == 0:
+		return nil
+	case e.state == created:
+		op, ifMatch = changefeed.WriteCreate, ""
+	case e.state == deleted:
+		op = changefeed.WriteDelete
+	}
+	o.write = len(a.writes)
+	a.objects = append(a.objects, o)
+	stored := envelope{ID: e.id, PartitionKey: e.key, Type: e.typ, TTL: e.ttl, Seq: o.seq}
+	if stored.TTL == 0 {
+		stored.TTL = -1
+	}
+	if op != changefeed.WriteDelete {
+		data, err := marshal(e.data)
+		if err != nil {
+			return fmt.Errorf("%s %q: %w", e.typ, e.id, err)
+		}
+		stored.Data = data
+	}
+	return a.put(stored, op, ifMatch)
+}
+
+// eventsOf adds the events of an object, numbered after those that it has had.
+func (a *attempt) eventsOf(o object, ttl int, trace string) error {
+	for i, e := range o.events {
+		id := newID()
+		data, err := payload(e, id)
+		if err != nil {
+			return fmt.Errorf("event %s of %s %q: %w", e.EventName(), o.typ, o.id, err)
+		}
+		if a.event == 0 {
+			a.event = len(a.writes)
+		}
+		stored := envelope{
+			ID: id, PartitionKey: o.key, Type: EventType, Data: data, TTL: ttl,
+			Seq: o.seq - uint64(len(o.events)-i-1), TraceParent: trace,
+		}
+		if err := a.put(stored, changefeed.WriteCreate, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put adds a write.
+func (a *attempt) put(stored envelope, op changefeed.WriteOp, ifMatch string) error {
+	if a.key == "" {
+		a.key = stored.PartitionKey
+	}
+	if stored.PartitionKey != a.key {
+		return fmt.Errorf("%w: %s %q has %q, and others %q", ErrMixedKeys, stored.Type, stored.ID, stored.PartitionKey, a.key)
+	}
+	w := changefeed.Write{Op: op, ID: stored.ID, IfMatch: ifMatch}
+	if op != changefeed.WriteDelete {
+		stored.Unit = a.unit
+		body, err := marshal(stored)
+		if err != nil {
+			return fmt.Errorf("%s %q: %w", stored.Type, stored.ID, err)
+		}
+		w.Body = body
+	}
+	a.writes, a.size = append(a.writes, w), a.size+len(w.Body)
+	return nil
+}
+
+// send commits the writes. It is known afterwards whether they are stored, or it is not.
+func (a *attempt) send(ctx context.Context, store changefeed.Committer) (known bool, err error) {
+	results, err := store.Commit(ctx, changefeed.Key(a.key), a.writes)
+	refused := errors.Is(err, changefeed.ErrConflict) || errors.Is(err, changefeed.ErrNotFound)
+	switch {
+	case err == nil:
+		for _, o := range a.objects {
+			if o.state != deleted {
+				*o.etag = results[o.write].ETag
+			}
+		}
+		return true, nil
+	case refused:
+		stored, lost := a.isStored(ctx, store)
+		if lost != nil {
+			a.unsure = true
+			return false, fmt.Errorf("%w; whether it was stored before: %w", err, lost)
+		}
+		if stored {
+			return true, a.readETags(ctx, store)
+		}
+		return true, a.refusal(err)
+	case errors.Is(err, changefeed.ErrThrottled), errors.Is(err, changefeed.ErrBadRequest), errors.Is(err, changefeed.ErrForbidden):
+		return !a.unsure, err
+	}
+	a.unsure = true
+	return false, err
+}
+
+// refusal names what was refused.
+func (a *attempt) refusal(err error) error {
+	at, ok := errors.AsType[*changefeed.WriteError](err)
+	if ok && at.Index == 0 && a.once && errors.Is(err, changefeed.ErrConflict) {
+		return ErrDuplicate
+	}
+	return err
+}
+
+// isStored reports whether the writes were stored by an earlier try, whose answer was lost here or below the store:
+// an event's id is drawn at random, and an object has the number of the unit that wrote it last.
+func (a *attempt) isStored(ctx context.Context, store changefeed.Committer) (bool, error) {
+	probe := a.event
+	if probe == 0 {
+		probe = slices.IndexFunc(a.writes, func(w changefeed.Write) bool { return w.Op != changefeed.WriteDelete })
+	}
+	if probe < 0 {
+		return false, nil
+	}
+	found, err := a.read(ctx, store, a.writes[probe].ID)
+	return err == nil && found.Unit == a.unit, ignore(err, changefeed.ErrNotFound)
+}
+
+// readETags takes over the ETags of what an earlier try has stored. Where somebody has written an object since,
+// its old ETag stays, so that the next write of it is refused.
+func (a *attempt) readETags(ctx context.Context, store changefeed.Committer) error {
+	for _, o := range a.objects {
+		if o.state == deleted {
+			continue
+		}
+		found, err := a.read(ctx, store, o.id)
+		if err = ignore(err, changefeed.ErrNotFound); err != nil {
+			return err
+		}
+		if found.Unit == a.unit {
+			*o.etag = found.ETag
+		}
+	}
+	return nil
+}
+
+func (a *attempt) read(ctx context.Context, store changefeed.Committer, id string) (found envelope, err error) {
+	results, err := store.Commit(ctx, changefeed.Key(a.key), []changefeed.Write{{Op: changefeed.WriteRead, ID: id}})
+	if err != nil {
+		return found, err
+	}
+	return found, json.Unmarshal(results[0].Body, &found)
+}
+
+func ignore(err, which error) error {
+	if errors.Is(err, which) {
+		return nil
+	}
+	return err
+}
+
+// newID draws a random UUID, which programs of other languages read as such.
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// digest is an id that the service accepts for any text.
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
+}
+
+// marshal is the JSON of a value, with <, > and & as they are.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// payload is the data of an event: its own members after those that every event has.
+func payload(e *recorded, id string) ([]byte, error) {
+	own, err := marshal(e.Event)
+	switch {
+	case err != nil:
+		return nil, err
+	case e.EventName() == "":
+		return nil, fmt.Errorf("%w: its name is empty", changefeed.ErrBadRequest)
+	case own[0] != '{':
+		return nil, fmt.Errorf("%w: it is %.40s: want a JSON object", changefeed.ErrBadRequest, own)
+	}
+	for _, name := range []string{"id", "action"} {
+		if rawjson.Lookup(own, name) != nil {
+			return nil, fmt.Errorf("%w: it has a member %q of its own, which every event has already", changefeed.ErrBadRequest, name)
+		}
+	}
+	head := rawjson.AppendString([]byte(`{"id":`), id)
+	head = rawjson.AppendString(append(head, `,"action":`...), e.EventName())
+	if rawjson.Lookup(own, "createdAt") == nil {
+		head = rawjson.AppendString(append(head, `,"createdAt":`...), e.at.UTC().Format(time.RFC3339Nano))
+	}
+	if len(own) > len("{}") {
+		head = append(head, ',')
+	}
+	return append(head, own[1:]...), nil
+}

@@ -1,0 +1,104 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/millrace/changefeed"
+)
+
+// Doc is an object in the envelope in which its container has it:
+//
+//	{"id":"…","partitionKey":"…","type":"contact","data":{…},"ttl":-1,"seq":3,"unit":"…","_etag":"…"}
+//
+// Its container is partitioned by /partitionKey.
+type Doc[T any] struct {
+	ID           string
+	PartitionKey string
+	Type         string // of the object, as in contact
+	Data         T
+	TTL          int    // time to live in seconds; 0 is -1, for ever
+	ETag         string // of the version that was loaded or committed; empty for none
+	Seq          uint64 // how many events the object has had
+}
+
+// Document is a [Doc] of any type.
+type Document interface {
+	tracked() tracked
+}
+
+// tracked is what a unit of work needs of a document.
+type tracked struct {
+	id, key, typ string
+	ttl          int
+	etag         *string
+	seq          *uint64
+	data         any
+	events       *Recorder // nil for an object that records none
+}
+
+func (d *Doc[T]) tracked() tracked {
+	t := tracked{id: d.ID, key: d.PartitionKey, typ: d.Type, ttl: d.TTL, etag: &d.ETag, seq: &d.Seq, data: d.Data}
+	for _, data := range []any{&d.Data, d.Data} {
+		if a, ok := data.(Aggregate); ok {
+			t.events = a.recorder()
+			break
+		}
+	}
+	return t
+}
+
+// envelope is the stored form of an object or an event.
+type envelope struct {
+	ID           string          `json:"id"`
+	PartitionKey string          `json:"partitionKey"`
+	Type         string          `json:"type"`
+	Data         json.RawMessage `json:"data,omitempty"`
+	TTL          int             `json:"ttl,omitempty"`
+	Seq          uint64          `json:"seq,omitempty"`
+	TraceParent  string          `json:"traceparent,omitempty"`
+	Unit         string          `json:"unit,omitempty"` // by which a unit of work knows its own documents
+	ETag         string          `json:"_etag,omitempty"`
+}
+
+// Load reads an object: ErrNotFound when there is none, ErrType when the document is of another type.
+func Load[T any](ctx context.Context, from changefeed.Committer, partitionKey, typ, id string) (*Doc[T], error) {
+	results, err := from.Commit(ctx, changefeed.Key(partitionKey), []changefeed.Write{{Op: changefeed.WriteRead, ID: id}})
+	if err != nil {
+		return nil, fmt.Errorf("load %s %q: %w", typ, id, refusal(err))
+	}
+	d, err := Decode[T](results[0].Body)
+	if err != nil {
+		return nil, fmt.Errorf("load %s %q: %w", typ, id, err)
+	}
+	if d.Type != typ {
+		return nil, fmt.Errorf("load %s %q: it is a document of type %q: %w", typ, id, d.Type, ErrType)
+	}
+	return d, nil
+}
+
+// Decode reads a document as a feed or a container has it.
+func Decode[T any](body json.RawMessage) (*Doc[T], error) {
+	var e envelope
+	if err := json.Unmarshal(body, &e); err != nil {
+		return nil, fmt.Errorf("decode document: %w", err)
+	}
+	d := &Doc[T]{ID: e.ID, PartitionKey: e.PartitionKey, Type: e.Type, TTL: e.TTL, ETag: e.ETag, Seq: e.Seq}
+	if err := json.Unmarshal(e.Data, &d.Data); err != nil {
+		return nil, fmt.Errorf("decode data of %s %q: %w", e.Type, e.ID, err)
+	}
+	return d, nil
+}
+
+// ErrType: a document is of another type than was asked for.
+var ErrType = errors.New("document of another type")
+
+// refusal is the reason for which a batch was refused, without the write, when it has only one.
+func refusal(err error) error {
+	if refused, ok := errors.AsType[*changefeed.WriteError](err); ok {
+		return refused.Err
+	}
+	return err
+}

@@ -1,0 +1,81 @@
+package outbox_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/millrace/changefeed/outbox"
+)
+
+func TestEventsAreRecordedOnceAnAction(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		do   func(c *contact)
+		want []string
+	}{
+		{"none of an object that was read", func(*contact) {}, nil},
+		{"one a setter", func(c *contact) { c.rename("B") }, []string{"ContactNameUpdatedEvent"}},
+		{"replaced in its place", func(c *contact) { c.rename("B"); c.describe("d"); c.rename("C") }, []string{"ContactNameUpdatedEvent", "ContactDescriptionUpdatedEvent"}},
+		{"all kept", func(c *contact) { c.rename("B"); c.RecordAlso(nameUpdated{"C"}) }, []string{"ContactNameUpdatedEvent", "ContactNameUpdatedEvent"}},
+		{"one forgotten", func(c *contact) { c.rename("B"); c.describe("d"); c.Forget("ContactNameUpdatedEvent") }, []string{"ContactDescriptionUpdatedEvent"}},
+		{"all forgotten", func(c *contact) { c.rename("B"); c.describe("d"); c.ForgetAll() }, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := &contact{Name: "A"}
+			test.do(c)
+			if diff := cmp.Diff(test.want, c.events()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestTheLastEventOfAnActionIsTheOneThatCounts(t *testing.T) {
+	c := &contact{}
+	c.rename("B")
+	c.describe("d")
+	c.rename("C")
+	if got := c.Recorded()[0]; got != (nameUpdated{"C"}) {
+		t.Errorf("first event is %v, want that of the last name", got)
+	}
+}
+
+func TestANewObjectHasItsCreatedEventAlone(t *testing.T) {
+	c := newContact("A")
+	c.rename("B")
+	c.RecordAlso(descriptionUpdated{"d"})
+	if diff := cmp.Diff([]string{"ContactCreatedEvent"}, c.events()); diff != "" {
+		t.Error(diff)
+	}
+	if !c.IsNew() {
+		t.Error("it is not new")
+	}
+}
+
+func TestARecorderIsNotInTheJSONOfItsObject(t *testing.T) {
+	c := newContact("A")
+	got, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != `{"name":"A"}` {
+		t.Errorf("got %s", got)
+	}
+	var back contact
+	if err := json.Unmarshal(got, &back); err != nil || len(back.Recorded()) != 0 {
+		t.Errorf("an object that was read has events %v, error %v", back.Recorded(), err)
+	}
+}
+
+func TestMessagesAreCloudEvents(t *testing.T) {
+	m := outbox.Message{ID: "1", Key: "c", Action: "Created", Source: "/contacts", Seq: 7}
+	got := map[string]string{}
+	for name, value := range m.CloudEvent() {
+		got[name] = value
+	}
+	want := map[string]string{"specversion": "1.0", "id": "1", "source": "/contacts", "type": "Created", "subject": "c", "partitionkey": "c", "sequence": "00000000000000000007"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

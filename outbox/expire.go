@@ -1,0 +1,52 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/service"
+)
+
+// published is the member that an event has once it is published, when it expires after that. The write of it comes
+// back in the feed, where it must not look like an event.
+const published = "published"
+
+// expire lets the events of a key expire that are published, where the options want that. It returns how many of
+// them are done with.
+func (r *Relay) expire(ctx context.Context, chain []event) (n int, err error) {
+	if r.opts.Container == nil {
+		return len(chain), nil
+	}
+	for n < len(chain) {
+		part := chain[n:min(n+service.MaxBatch, len(chain))]
+		if err := r.expireBatch(ctx, part); err != nil {
+			return n, fmt.Errorf("let published events of key %q expire: %w", part[0].Key, err)
+		}
+		n += len(part)
+	}
+	return n, nil
+}
+
+func (r *Relay) expireBatch(ctx context.Context, chain []event) error {
+	patch := []changefeed.PatchOp{
+		{Op: "set", Path: "/ttl", Value: strconv.AppendInt(nil, int64(seconds(r.opts.ExpireAfter)), 10)},
+		{Op: "set", Path: "/" + published, Value: strconv.AppendQuote(nil, time.Now().UTC().Format(time.RFC3339))},
+	}
+	writes := make([]changefeed.Write, len(chain))
+	for i, e := range chain {
+		writes[i] = changefeed.Write{Op: changefeed.WritePatch, ID: e.change.ID, Patch: patch}
+	}
+	for len(writes) > 0 {
+		_, err := r.opts.Container.Commit(ctx, chain[0].change.PartitionKey, writes)
+		refused, ok := errors.AsType[*changefeed.WriteError](err)
+		if !ok || !errors.Is(err, changefeed.ErrNotFound) {
+			return err
+		}
+		writes = append(writes[:refused.Index], writes[refused.Index+1:]...) // somebody has deleted it
+	}
+	return nil
+}

@@ -1,0 +1,241 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// RelayOptions configure a [Relay]. The zero value works.
+type RelayOptions struct {
+	// Source is the source attribute of the messages: a URI reference that names where they
+	// come from; /events by default.
+	Source string
+
+	// Decode says which changes are events; those of type [EventType] by default.
+	Decode Decoder
+
+	// Alarm is how long before an event expires that is not published [RelayHooks.Expiring]
+	// is called; a fifth of its time to live by default.
+	Alarm time.Duration
+
+	// Container and ExpireAfter, when they are set, let an event expire so long after it was
+	// published, in whole seconds, which costs a write for each: then units of work can
+	// store events for ever (a negative [Options.EventTTL]), and none is lost to an outage
+	// however long.
+	Container   changefeed.Committer
+	ExpireAfter time.Duration
+
+	Hooks RelayHooks
+}
+
+// Relay publishes the events in a change feed: it is the [changefeed.Handler] of a processor.
+//
+// It has no retries, lanes or parking of its own: the processor's Concurrency has the events
+// of different keys under way at once, its MaxAttempts and DeadLetters park an event that
+// cannot be published, and its HoldKeys hold the later ones of its key back until it is
+// released. Events of one key are published one after the other, in the order of their LSN
+// and, in a transaction, of their Seq. After a crash, or when an answer of the broker is lost,
+// an event is published again, with the same ID.
+type Relay struct {
+	to   Publisher
+	opts RelayOptions
+	hand hand
+}
+
+// NewRelay makes a relay to a broker.
+func NewRelay(to Publisher, o RelayOptions) (*Relay, error) {
+	if to == nil {
+		return nil, &changefeed.OptionError{Field: "Publisher", Value: "nil", Want: "where the events go"}
+	}
+	if (o.Container == nil) != (o.ExpireAfter == 0) || o.ExpireAfter < 0 {
+		return nil, &changefeed.OptionError{Field: "ExpireAfter", Value: o.ExpireAfter.String(), Want: "a positive duration and a Container, or neither"}
+	}
+	if o.Alarm < 0 {
+		return nil, &changefeed.OptionError{Field: "Alarm", Value: o.Alarm.String(), Want: "a positive duration, or zero for the default"}
+	}
+	o.Source = cmp.Or(o.Source, "/events")
+	if o.Decode == nil {
+		o.Decode = EventsOfType(EventType)
+	}
+	if o.Hooks.Expiring == nil {
+		o.Hooks.Expiring = logExpiring
+	}
+	return &Relay{to: to, opts: o, hand: hand{waiting: map[place]*waiting{}}}, nil
+}
+
+// concurrency is how many partition keys of a lease a relay has under way by default: enough for a broker that takes
+// some milliseconds to acknowledge.
+const concurrency = 64
+
+// Options are those of the processor that the relay is the handler of: o with what the relay
+// needs. Its Filter lets events alone reach the relay, for otherwise each object that was
+// handled without the broker would say that there is no outage; a Concurrency that is not set
+// is 64; and a hook tells the relay what was parked.
+//
+//	changefeed.New(contacts, leases, relay, relay.Options(changefeed.Options{MaxAttempts: 5, …}))
+func (r *Relay) Options(o changefeed.Options) changefeed.Options {
+	o.Concurrency = cmp.Or(o.Concurrency, concurrency)
+	wanted := o.Filter
+	o.Filter = func(c *changefeed.Change) bool { return r.wants(c) && (wanted == nil || wanted(c)) }
+	o.Hooks = changefeed.JoinHooks(o.Hooks, changefeed.Hooks{
+		Parked: func(l changefeed.DeadLetter) { r.hand.remove(placeOf(l.Lease, &l.Change)) },
+	})
+	return o
+}
+
+// wants reports whether a change is an event. Of one on which the decoder panics Handle is to say so: here it would
+// end the program.
+func (r *Relay) wants(c *changefeed.Change) (yes bool) {
+	defer func() {
+		if recover() != nil {
+			yes = true
+		}
+	}()
+	_, ok, err := r.opts.Decode(c)
+	return ok || err != nil
+}
+
+// event is one of a batch.
+type event struct {
+	Message
+	index  int // of its change in the batch
+	change *changefeed.Change
+	err    error // why it cannot be read
+}
+
+var errWaits = errors.New("waits for an earlier event of its key")
+
+// Handle publishes the events of a batch.
+func (r *Relay) Handle(ctx context.Context, b *changefeed.Batch) error {
+	chains := r.chains(b)
+	left := &left{batch: b, items: map[int]error{}}
+	for _, chain := range chains {
+		if left.down != nil { // the broker does not answer: the other keys need not find that out
+			left.add(chain, left.down)
+			continue
+		}
+		r.take(b, chain[0])
+		n, err := r.publish(ctx, chain)
+		if err == nil {
+			n, err = r.expire(ctx, chain)
+		}
+		if err == nil || changefeed.IsPoison(err) {
+			r.hand.remove(placeOf(b.LeaseToken, chain[0].change))
+		} else {
+			r.take(b, chain[n])
+		}
+		if err != nil {
+			left.add(chain[n:], err)
+		}
+	}
+	return left.failure()
+}
+
+// chains are the events of a batch, those of each key by themselves and in their order.
+func (r *Relay) chains(b *changefeed.Batch) (chains [][]event) {
+	at := map[changefeed.PartitionKey]int{}
+	for i := range b.Changes {
+		c := &b.Changes[i]
+		m, ok, err := r.opts.Decode(c)
+		if !ok && err == nil {
+			continue
+		}
+		m.Source = cmp.Or(m.Source, r.opts.Source)
+		n, known := at[c.PartitionKey]
+		if !known {
+			n = len(chains)
+			at[c.PartitionKey] = n
+			chains = append(chains, nil)
+		}
+		chains[n] = append(chains[n], event{Message: m, index: i, change: c, err: err})
+	}
+	for _, chain := range chains {
+		slices.SortStableFunc(chain, func(a, b event) int {
+			return cmp.Or(cmp.Compare(a.change.LSN, b.change.LSN), cmp.Compare(a.Seq, b.Seq))
+		})
+	}
+	return chains
+}
+
+// publish sends the events of a key, up to one that cannot be read.
+func (r *Relay) publish(ctx context.Context, chain []event) (n int, err error) {
+	readable := chain
+	if i := slices.IndexFunc(chain, func(e event) bool { return e.err != nil }); i >= 0 {
+		readable, err = chain[:i], changefeed.Poison(fmt.Errorf("event %q: %w", chain[i].change.ID, chain[i].err))
+	}
+	if len(readable) == 0 {
+		return 0, err
+	}
+	msgs := make([]Message, len(readable))
+	for i, e := range readable {
+		msgs[i] = e.Message
+	}
+	n, refused := r.send(ctx, msgs)
+	if n < len(msgs) {
+		return n, fmt.Errorf("publish %s %q of key %q: %w", msgs[n].Action, msgs[n].ID, msgs[n].Key, refused)
+	}
+	return n, err
+}
+
+// send calls the publisher, and does not believe it what cannot be.
+func (r *Relay) send(ctx context.Context, msgs []Message) (n int, err error) {
+	sent := func(int, error) {}
+	if r.opts.Hooks.Publishing != nil {
+		ctx, sent = r.opts.Hooks.Publishing(ctx, msgs)
+	}
+	n, err = r.to.Publish(ctx, msgs)
+	switch {
+	case n < 0 || n > len(msgs):
+		n, err = 0, fmt.Errorf("publisher says that %d of %d messages are accepted", n, len(msgs))
+	case n < len(msgs) && err == nil:
+		err = errors.New("publisher has accepted a part and gives no reason")
+	}
+	sent(n, err)
+	r.hand.count(msgs[:n], err)
+	return n, err
+}
+
+// left are the changes of a batch that come again.
+type left struct {
+	batch *changefeed.Batch
+	items map[int]error
+	down  error // why the broker takes nothing at all
+	first error
+	after time.Duration
+}
+
+// add notes the events of a key from the first one that is not done, and why.
+func (l *left) add(chain []event, err error) {
+	if l.first == nil {
+		l.first = err
+	}
+	if said, ok := errors.AsType[*changefeed.Failure](err); ok {
+		l.after = max(l.after, said.After)
+	}
+	if !changefeed.IsPoison(err) {
+		l.down = err
+	}
+	for i, e := range chain {
+		l.items[e.index] = err
+		if i > 0 {
+			l.items[e.index] = errWaits
+		}
+	}
+}
+
+// failure is what the processor is to know.
+func (l *left) failure() error {
+	switch {
+	case l.first == nil:
+		return nil
+	case len(l.items) == len(l.batch.Changes) && !changefeed.IsPoison(l.first):
+		return &changefeed.Failure{Err: l.first, After: l.after}
+	}
+	return &changefeed.Failure{Err: l.first, Items: l.items, After: l.after}
+}

@@ -1,0 +1,422 @@
+package outbox_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/outbox"
+)
+
+// broker is a topic in memory, which drops duplicates if it is told to.
+type broker struct {
+	mu     sync.Mutex
+	unique bool
+	got    []outbox.Message
+	fail   func(calls int, m outbox.Message) error // before a message is taken
+	lose   func(calls int) bool                    // the answer to a call
+	calls  int
+}
+
+var errDown = errors.New("broker is down")
+
+func (b *broker) Publish(ctx context.Context, msgs []outbox.Message) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calls++
+	for i, m := range msgs {
+		if b.fail != nil {
+			if err := b.fail(b.calls, m); err != nil {
+				return i, err
+			}
+		}
+		if !b.unique || !slices.ContainsFunc(b.got, func(old outbox.Message) bool { return old.ID == m.ID }) {
+			b.got = append(b.got, m)
+		}
+	}
+	if b.lose != nil && b.lose(b.calls) {
+		return 0, errLost
+	}
+	return len(msgs), nil
+}
+
+func (b *broker) messages() []outbox.Message {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.got)
+}
+
+// actions are what a consumer sees of a key: action and number.
+func (b *broker) actions(key string) (seen []string) {
+	for _, m := range b.messages() {
+		if m.Key == key {
+			seen = append(seen, fmt.Sprint(m.Action, m.Seq))
+		}
+	}
+	return seen
+}
+
+// relaying runs a processor with a relay until its source has nothing left, in virtual time.
+func relaying(t *testing.T, contacts, leases *docstore.Container, r *outbox.Relay, o changefeed.Options, until func() bool) {
+	t.Helper()
+	store, err := docstore.NewLeases(t.Context(), leases, "relay", contacts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Start = changefeed.FromBeginning()
+	o.Hooks.Error = func(*changefeed.Error) {}
+	p, err := changefeed.New(contacts, store, r, r.Options(o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- p.Run(ctx) }()
+	for range 1000 {
+		if until() {
+			break
+		}
+		time.Sleep(time.Second)
+	}
+	if !until() {
+		t.Errorf("does not come to its end: %+v", r.Status())
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func newRelay(t *testing.T, to outbox.Publisher, o outbox.RelayOptions) *outbox.Relay {
+	t.Helper()
+	r, err := outbox.NewRelay(to, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// rename commits renamings of a contact, and returns what a consumer should see of it.
+func rename(t *testing.T, contacts *docstore.Container, id string, times int) (want []string) {
+	t.Helper()
+	d := add(t, contacts, id, "A")
+	want = []string{"ContactCreatedEvent1"}
+	for i := range times {
+		d.Data.describe(fmt.Sprint("d", i))
+		d.Data.rename(fmt.Sprint("n", i))
+		u := outbox.NewUnit(contacts, outbox.Options{})
+		u.Replace(d)
+		if err := u.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, fmt.Sprint("ContactDescriptionUpdatedEvent", 2*i+2), fmt.Sprint("ContactNameUpdatedEvent", 2*i+3))
+	}
+	return want
+}
+
+func TestEventsArePublishedInOrderAndByteForByte(t *testing.T) {
+	for _, concurrency := range []int{1, 8} {
+		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				contacts, leases := open(t)
+				want := map[string][]string{}
+				for i := range 20 {
+					id := fmt.Sprint("c", i)
+					want[id] = rename(t, contacts, id, 3)
+				}
+				to := &broker{}
+				relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{Source: "/contacts"}),
+					changefeed.Options{Concurrency: concurrency, MaxItems: 7}, func() bool { return len(to.messages()) == 20*7 })
+				for id, actions := range want {
+					if diff := cmp.Diff(actions, to.actions(id)); diff != "" {
+						t.Errorf("%s: %s", id, diff)
+					}
+				}
+				m := to.messages()[0]
+				item, err := contacts.Item(t.Context(), changefeed.Key(m.Key), m.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var doc struct{ Data json.RawMessage }
+				if err := json.Unmarshal(item.Body, &doc); err != nil {
+					t.Fatal(err)
+				}
+				if string(m.Data) != string(doc.Data) || m.Source != "/contacts" || m.Time.IsZero() {
+					t.Errorf("message %+v of %s", m, item.Body)
+				}
+			})
+		})
+	}
+}
+
+func TestWhatIsNoEventIsNotPublished(t *testing.T) {
+	decode := outbox.EventsOfType(outbox.EventType)
+	for _, body := range []string{
+		`{"id":"1","type":"contact","data":{"action":"x"}}`,
+		`{"id":"1","data":{"action":"x"}}`,
+		`{"id":"1"}`,
+		`{"id":"1","type":"domainEvent","data":{"action":"x"},"published":"2026-01-01T00:00:00Z"}`,
+	} {
+		if m, ok, err := decode(&changefeed.Change{Body: []byte(body)}); ok || err != nil {
+			t.Errorf("%s is taken for the event %+v, %v", body, m, err)
+		}
+	}
+	if _, ok, err := decode(&changefeed.Change{Op: changefeed.OpDelete}); ok || err != nil {
+		t.Errorf("a delete is taken for an event, %v", err)
+	}
+	for body, want := range map[string]string{
+		`{"id":"1","type":"domainEvent"}`:                                 "no data:",
+		`{"id":"1","type":"domainEvent","data":{}}`:                       "no data.action",
+		`{"id":"1","type":"domainEvent","data":7}`:                        "no data.action",
+		`{"id":"1","type":"domainEvent","data":{"action":7}}`:             "no data.action",
+		`{"id":"1","type":"domainEvent","seq":"x","data":{"action":"a"}}`: `seq is "x"`,
+		`{"id":"1","type":"domainEvent","seq":-1,"data":{"action":"a"}}`:  `seq is -1`,
+	} {
+		if _, ok, err := decode(&changefeed.Change{Body: []byte(body)}); !ok || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %t, %v: want an event that cannot be read", body, ok, err)
+		}
+	}
+}
+
+func TestTheSamplesEventsAreRead(t *testing.T) {
+	body := `{"id":"2f2c","partitionKey":"c1","type":"domainEvent","data":{"name":{"firstName":"A"},"contactId":"c1","action":"ContactNameUpdatedEvent","id":"2f2c","createdAt":"2026-01-02T03:04:05.1234567Z"},"ttl":120,"_etag":"x"}`
+	m, ok, err := outbox.EventsOfType("domainEvent")(&changefeed.Change{ID: "2f2c", PartitionKey: changefeed.Key("c1"), Body: []byte(body)})
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if m.ID != "2f2c" || m.Key != "c1" || m.Action != "ContactNameUpdatedEvent" || m.Time.UTC().Format(time.RFC3339Nano) != "2026-01-02T03:04:05.1234567Z" {
+		t.Errorf("got %+v", m)
+	}
+}
+
+func TestABrokerThatIsDownLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contacts, leases := open(t)
+		want := map[string][]string{}
+		for i := range 10 {
+			id := fmt.Sprint("c", i)
+			want[id] = rename(t, contacts, id, 3)
+		}
+		begun := time.Now()
+		to := &broker{unique: true, lose: func(int) bool { return rand.IntN(5) == 0 }, fail: func(_ int, _ outbox.Message) error {
+			if time.Since(begun) < 5*time.Minute { // longer than a lease lasts
+				return errDown
+			}
+			return nil
+		}}
+		r := newRelay(t, to, outbox.RelayOptions{})
+		seen := false
+		relaying(t, contacts, leases, r, changefeed.Options{Concurrency: 4, MaxAttempts: 20, DeadLetters: refusing{t}}, func() bool {
+			s := r.Status()
+			seen = seen || s.Err != nil && s.Waiting > 0 && time.Since(s.Oldest) > time.Minute
+			return len(to.messages()) == 70 && s.Waiting == 0
+		})
+		if !seen {
+			t.Error("the status has not shown the outage")
+		}
+		for id, actions := range want {
+			if diff := cmp.Diff(actions, to.actions(id)); diff != "" {
+				t.Errorf("%s: %s", id, diff)
+			}
+		}
+		if s := r.Status(); s.Err != nil || s.Waiting != 0 || s.Lag < 4*time.Minute {
+			t.Errorf("after the outage: %+v", s)
+		}
+	})
+}
+
+// refusing is a sink of dead letters that must stay empty.
+type refusing struct{ t *testing.T }
+
+func (r refusing) Put(_ context.Context, l changefeed.DeadLetter) error {
+	r.t.Errorf("%s was parked: %s", l.Change.ID, l.Cause)
+	return nil
+}
+
+func TestAnEventThatCannotBePublishedIsParked(t *testing.T) {
+	for _, hold := range []bool{false, true} {
+		for _, concurrency := range []int{1, 4} {
+			t.Run(fmt.Sprintf("hold %t, concurrency %d", hold, concurrency), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					contacts, leases := open(t)
+					for i := range 5 {
+						rename(t, contacts, fmt.Sprint("c", i), 3)
+					}
+					to := &broker{fail: func(_ int, m outbox.Message) error {
+						if m.Key == "c2" && m.Seq == 3 {
+							return changefeed.Poison(outbox.ErrTooLarge)
+						}
+						return nil
+					}}
+					box := letterBox(t)
+					want := 5*7 - 1
+					if hold {
+						want = 4*7 + 2
+					}
+					r := newRelay(t, to, outbox.RelayOptions{})
+					relaying(t, contacts, leases, r, changefeed.Options{
+						Concurrency: concurrency, MaxAttempts: 2, DeadLetters: box, HoldKeys: hold,
+					}, func() bool { return len(to.messages()) == want && r.Status().Waiting == 0 })
+					wantOf := []string{"ContactCreatedEvent1", "ContactDescriptionUpdatedEvent2"}
+					if !hold {
+						wantOf = append(wantOf, "ContactDescriptionUpdatedEvent4", "ContactNameUpdatedEvent5", "ContactDescriptionUpdatedEvent6", "ContactNameUpdatedEvent7")
+					}
+					if diff := cmp.Diff(wantOf, to.actions("c2")); diff != "" {
+						t.Error(diff)
+					}
+					for l, err := range box.Letters(t.Context(), changefeed.Key("c2")) {
+						if err != nil {
+							t.Fatal(err)
+						}
+						if l.Disposition != changefeed.DispositionHeld && (l.Disposition != changefeed.DispositionPoison || !strings.Contains(l.Cause, "too large")) {
+							t.Errorf("parked as %s because of %q", l.Disposition, l.Cause)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestAnEventThatCannotBeReadIsParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contacts, leases := open(t)
+		add(t, contacts, "c1", "A")
+		if _, err := contacts.Create(t.Context(), []byte(`{"id":"bad","partitionKey":"c1","type":"domainEvent","data":{}}`)); err != nil {
+			t.Fatal(err)
+		}
+		d, err := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Data.rename("B")
+		u := outbox.NewUnit(contacts, outbox.Options{})
+		u.Replace(d)
+		if err := u.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		to := &broker{}
+		var parked []string
+		relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{}), changefeed.Options{
+			MaxAttempts: 5, DeadLetters: deadletters.Func(func(_ context.Context, l changefeed.DeadLetter) error {
+				parked = append(parked, l.Change.ID+": "+l.Cause)
+				return nil
+			}),
+		}, func() bool { return len(to.messages()) == 2 })
+		if len(parked) != 1 || !strings.Contains(parked[0], "bad: ") || !strings.Contains(parked[0], "no data.action") {
+			t.Errorf("parked %q", parked)
+		}
+	})
+}
+
+func TestAnAlarmIsGivenBeforeAnEventExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contacts, leases := open(t)
+		d := docOf("c1", newContact("A"))
+		u := outbox.NewUnit(contacts, outbox.Options{EventTTL: 10 * time.Minute})
+		u.Create(d)
+		if err := u.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		var alarms []time.Duration
+		to := &broker{fail: func(int, outbox.Message) error {
+			if time.Since(begun) > 9*time.Minute+30*time.Second {
+				return nil
+			}
+			return errDown
+		}}
+		r := newRelay(t, to, outbox.RelayOptions{Hooks: outbox.RelayHooks{Expiring: func(m outbox.Message, left time.Duration) {
+			alarms = append(alarms, left)
+			if m.Key != "c1" || m.Action != "ContactCreatedEvent" {
+				t.Errorf("alarm of %+v", m)
+			}
+		}}})
+		var expires time.Time
+		relaying(t, contacts, leases, r, changefeed.Options{}, func() bool {
+			if s := r.Status(); !s.Expires.IsZero() {
+				expires = s.Expires
+			}
+			return len(to.messages()) == 1
+		})
+		if len(alarms) != 2 || alarms[0] > 2*time.Minute || alarms[0] < time.Minute || alarms[1] > alarms[0]-time.Minute {
+			t.Errorf("alarms with so much left: %v; want one a minute for the last two minutes", alarms)
+		}
+		if got := expires.Sub(begun); got != 10*time.Minute {
+			t.Errorf("the status said that the event expires after %v", got)
+		}
+	})
+}
+
+func TestEventsExpireAfterTheyArePublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contacts, leases := open(t)
+		d := docOf("c1", newContact("A"))
+		u := outbox.NewUnit(contacts, outbox.Options{EventTTL: -1})
+		u.Create(d)
+		if err := u.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if docs := stored(t, contacts, "c1"); docs[1]["ttl"] != -1.0 {
+			t.Fatalf("before it is published the event has ttl %v", docs[1]["ttl"])
+		}
+		to := &broker{}
+		relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{Container: contacts, ExpireAfter: time.Minute}), changefeed.Options{},
+			func() bool { return len(stored(t, contacts, "c1")) == 1 })
+		if n := len(to.messages()); n != 1 {
+			t.Errorf("published %d times: the write that lets an event expire comes back in the feed", n)
+		}
+	})
+}
+
+func TestAPublisherIsNotBelievedWhatCannotBe(t *testing.T) {
+	for _, test := range []struct {
+		n    int
+		err  error
+		want string
+	}{
+		{-1, nil, "says that -1 of 1"}, {2, nil, "says that 2 of 1"}, {0, nil, "gives no reason"},
+	} {
+		r := newRelay(t, publisherFunc(func(context.Context, []outbox.Message) (int, error) { return test.n, test.err }), outbox.RelayOptions{})
+		body := []byte(`{"id":"e","partitionKey":"c1","type":"domainEvent","data":{"action":"a"}}`)
+		err := r.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{{ID: "e", Body: body}}})
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("got %v, want %q", err, test.want)
+		}
+	}
+}
+
+type publisherFunc func(ctx context.Context, msgs []outbox.Message) (int, error)
+
+func (f publisherFunc) Publish(ctx context.Context, msgs []outbox.Message) (int, error) {
+	return f(ctx, msgs)
+}
+
+func TestContradictoryRelayOptionsAreRefused(t *testing.T) {
+	contacts, _ := open(t)
+	for want, o := range map[string]outbox.RelayOptions{
+		"ExpireAfter is 0s":  {Container: contacts},
+		"ExpireAfter is 1s":  {ExpireAfter: time.Second},
+		"ExpireAfter is -1s": {Container: contacts, ExpireAfter: -time.Second},
+		"Alarm is -1s":       {Alarm: -time.Second},
+	} {
+		if _, err := outbox.NewRelay(&broker{}, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if _, err := outbox.NewRelay(nil, outbox.RelayOptions{}); err == nil {
+		t.Error("a relay to nowhere")
+	}
+}

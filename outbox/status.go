@@ -1,0 +1,163 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/rawjson"
+)
+
+// RelayHooks are called with the events of a relay, from many goroutines, and must return soon.
+type RelayHooks struct {
+	// Publishing is called before messages of one key are sent, with the context of the
+	// call, which it may replace, to begin a span for example. The function that it returns
+	// is called with the outcome.
+	Publishing func(ctx context.Context, msgs []Message) (context.Context, func(n int, err error))
+
+	// Expiring: an event that is not published yet expires so soon, or has expired, when left
+	// is negative. It is called at most once a minute for a partition key; without it a
+	// warning is written to slog.Default.
+	Expiring func(m Message, left time.Duration)
+}
+
+func logExpiring(m Message, left time.Duration) {
+	slog.Warn("event expires before it is published", "key", m.Key, "id", m.ID, "action", m.Action, "left", left.Round(time.Second))
+}
+
+// alarmEvery is how often the hook Expiring is called for a key.
+const alarmEvery = time.Minute
+
+// RelayStatus is how far a relay is.
+type RelayStatus struct {
+	Published int64         // messages that the broker has accepted
+	Refused   int64         // calls of the publisher that failed
+	Err       error         // why the last of them failed; nil after a success
+	Lag       time.Duration // between the time of the event that was accepted last and its acceptance
+
+	Waiting int       // partition keys whose next event has not been accepted
+	Oldest  time.Time // when the oldest of these events was committed; zero for none
+	Expires time.Time // when the first of them expires; zero for none or never
+}
+
+// Status tells how far the relay is. What no processor has read yet it does not know: for that
+// there is [changefeed.Estimate].
+func (r *Relay) Status() RelayStatus {
+	h := &r.hand
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.status
+	s.Waiting = len(h.waiting)
+	for _, w := range h.waiting {
+		s.Oldest = earlier(s.Oldest, w.committed)
+		s.Expires = earlier(s.Expires, w.expires)
+	}
+	return s
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// Close forgets the events of a lease that somebody else will publish.
+func (r *Relay) Close(_ context.Context, l changefeed.Lease, _ changefeed.Reason) error {
+	r.hand.mu.Lock()
+	defer r.hand.mu.Unlock()
+	for p := range r.hand.waiting {
+		if p.lease == l.Token {
+			delete(r.hand.waiting, p)
+		}
+	}
+	return nil
+}
+
+// hand is what a relay has in hand.
+type hand struct {
+	mu      sync.Mutex
+	status  RelayStatus
+	waiting map[place]*waiting
+}
+
+// place is where an event waits.
+type place struct {
+	lease string
+	key   changefeed.PartitionKey
+}
+
+func placeOf(lease string, c *changefeed.Change) place { return place{lease, c.PartitionKey} }
+
+// waiting is the next event of a key, which is not published yet.
+type waiting struct {
+	committed, expires time.Time
+	alarm              time.Time // when the hook was last called
+}
+
+// take notes the next event of a key, and gives the alarm if it expires soon.
+func (r *Relay) take(b *changefeed.Batch, e event) {
+	ttl := ttlOf(e.change)
+	now := time.Now()
+	next := &waiting{committed: e.change.Time}
+	if ttl > 0 {
+		next.expires = e.change.Time.Add(ttl)
+	}
+	threshold := r.opts.Alarm
+	if threshold == 0 {
+		threshold = ttl / 5
+	}
+	due := r.hand.put(placeOf(b.LeaseToken, e.change), next, now, ttl > 0 && next.expires.Sub(now) <= threshold)
+	if due {
+		m := e.Message
+		if m.ID == "" {
+			m.ID, m.Key = e.change.ID, keyOf(e.change)
+		}
+		r.opts.Hooks.Expiring(m, next.expires.Sub(now))
+	}
+}
+
+// put reports whether an alarm that is wanted is due.
+func (h *hand) put(at place, next *waiting, now time.Time, wanted bool) (due bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if before := h.waiting[at]; before != nil {
+		next.alarm = before.alarm
+	}
+	if due = wanted && now.Sub(next.alarm) >= alarmEvery; due {
+		next.alarm = now
+	}
+	h.waiting[at] = next
+	return due
+}
+
+func (h *hand) remove(at place) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.waiting, at)
+}
+
+// count notes the outcome of a call.
+func (h *hand) count(accepted []Message, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.status.Published += int64(len(accepted))
+	if h.status.Err = err; err != nil {
+		h.status.Refused++
+	}
+	if n := len(accepted); n > 0 {
+		h.status.Lag = time.Since(accepted[n-1].Time)
+	}
+}
+
+// ttlOf is the time to live that a document has by itself, 0 for none.
+func ttlOf(c *changefeed.Change) time.Duration {
+	var ttl int64
+	if json.Unmarshal(rawjson.Lookup(c.Body, "ttl"), &ttl) != nil || ttl <= 0 {
+		return 0
+	}
+	return time.Duration(ttl) * time.Second
+}
