@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -12,15 +11,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/internal/unit"
-	"github.com/millrace/changefeed/trigger/program"
 )
 
-// How run ends
+// How run and relay end
 //
 // The first Ctrl-C or SIGTERM ends the processor, which waits for the batches in hand. The
 // second ends the process, and the programs with it: they are in process groups of their
@@ -33,22 +29,29 @@ const exitInterrupted = 130
 // child, and then to the group that the child is in.
 const sameSignal = time.Second
 
+// inHand is what a handler has in hand, by leases.
+type inHand interface {
+	Running() (leases []string)
+	Unfinished() (leases []string) // cut short since it was called last
+	Kill()                         // what is running
+}
+
 // ending says and does whatever the signals that end run demand.
 type ending struct {
 	say        func(text string)
-	program    *program.Handler
+	inHand     inHand
 	drain      time.Duration
 	expiration time.Duration
 	exit       func(code int)
 }
 
 // ending reports in lines, or in the log if that is for machines.
-func (o *runOptions) ending(cmd *cobra.Command, log *slog.Logger, p *program.Handler) *ending {
-	say := func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), text) }
-	if o.output.value == "json" {
-		say = func(text string) { log.Warn(text) }
+func (w *workplace) ending(h inHand) *ending {
+	say := func(text string) { fmt.Fprintf(w.cmd.ErrOrStderr(), "%s: %s\n", w.cmd.CommandPath(), text) }
+	if w.output.value == "json" {
+		say = func(text string) { w.log.Warn(text) }
 	}
-	return &ending{say, p, o.feed.Drain, o.feed.Expiration, os.Exit}
+	return &ending{say, h, w.feed.Drain, w.feed.Expiration, os.Exit}
 }
 
 // watch follows the signals of the process until the function that it returns is called.
@@ -74,8 +77,8 @@ func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
 	case <-over:
 		return
 	}
-	e.program.Unfinished() // with leases that were given away, which is no end
-	e.say(e.waits(e.program.Running()))
+	e.inHand.Unfinished() // with leases that were given away, which is no end
+	e.say(e.waits(e.inHand.Running()))
 	said := time.Now()
 	for again := false; !again; {
 		select {
@@ -86,8 +89,8 @@ func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
 		}
 	}
 	// Asked before the kill, because nothing is running after it.
-	cut := e.program.Running()
-	e.program.Kill()
+	cut := e.inHand.Running()
+	e.inHand.Kill()
 	text := fmt.Sprintf("ended at once; its leases are free in %v", e.expiration)
 	if len(cut) > 0 {
 		text += fmt.Sprintf(", and the batches of %s come again", strings.Join(shortened(cut), ", "))
@@ -98,7 +101,7 @@ func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
 
 // last reports the batches that were not finished in time.
 func (e *ending) last() {
-	leases := e.program.Unfinished()
+	leases := e.inHand.Unfinished()
 	if len(leases) == 0 {
 		return
 	}
@@ -139,7 +142,7 @@ var errHandled = errors.New("all changes are handled")
 
 // endWhenHandled ends the processor as soon as it is ready and its unit has handled all
 // changes. The function that it returns waits for the end of that watch.
-func (o *runOptions) endWhenHandled(ctx context.Context, end context.CancelCauseFunc, source changefeed.Source, store changefeed.LeaseStore) (wait func()) {
+func (o *unitOptions) endWhenHandled(ctx context.Context, end context.CancelCauseFunc, source changefeed.Source, store changefeed.LeaseStore) (wait func()) {
 	ready := make(chan struct{})
 	before := o.feed.Hooks.Ready
 	o.feed.Hooks.Ready = func() {

@@ -17,24 +17,20 @@ import (
 	"github.com/millrace/changefeed/internal/usage"
 )
 
-// What run does with changes that its program cannot handle.
+// What run and relay do with changes that cannot be handled.
 
 // registerPoison adds the flags about changes that fail, and about batches at once.
-func (o *runOptions) registerPoison(cmd *cobra.Command) {
+func (o *unitOptions) registerPoison(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVar(&o.feed.MaxAttempts, "max-attempts", 0, "after so many failures of a batch look for the change that fails, and park it; 0 tries for ever")
 	f.DurationVar(&o.feed.MaxAge, "max-age", 0, "the same after so much time")
 	f.StringVar(&o.letters, "dead-letters", "", "park changes in the container of this `ADDRESS`, partitioned by "+deadletters.KeyPath+", or in a FILE of this process alone")
 	f.BoolVar(&o.feed.HoldKeys, "hold", false, "park later changes of the partition key of a parked change too, so that their order is kept")
-	f.IntVar(&o.feed.Concurrency, "concurrency", 1, "batches of one lease at once; above 1 a batch has the changes of one partition key")
-	f.IntVar(&o.jobs, "jobs", 0, "programs at once, for all leases together; 0 is no limit")
 }
 
 // checkPoison checks the flags about changes that fail.
-func (o *runOptions) checkPoison() error {
+func (o *unitOptions) checkPoison() error {
 	switch {
-	case o.jobs < 0:
-		return usage.Flag("jobs", fmt.Sprint(o.jobs), "a positive number, or 0 for no limit")
 	case o.feed.HoldKeys && o.letters == "":
 		return usage.Error{Err: errors.New("--hold is set without --dead-letters: want a place for the changes that are held")}
 	case o.letters != "" && o.feed.MaxAttempts == 0 && o.feed.MaxAge == 0:
@@ -44,7 +40,7 @@ func (o *runOptions) checkPoison() error {
 }
 
 // openLetters sets where the processor parks changes.
-func (o *runOptions) openLetters(ctx context.Context, opener *place.Opener, log *slog.Logger) (err error) {
+func (o *unitOptions) openLetters(ctx context.Context, opener *place.Opener, log *slog.Logger) (err error) {
 	switch {
 	case o.letters == "":
 		return nil
@@ -70,14 +66,14 @@ func (o *runOptions) openLetters(ctx context.Context, opener *place.Opener, log 
 }
 
 // closeLetters closes the file of letters, if they are in one.
-func (o *runOptions) closeLetters(err *error) {
+func (o *unitOptions) closeLetters(err *error) {
 	if c, ok := o.feed.DeadLetters.(io.Closer); ok {
 		*err = cmp.Or(*err, c.Close())
 	}
 }
 
 // letterBox is the box in a container, which is made if lease containers are.
-func (o *runOptions) letterBox(ctx context.Context, opener *place.Opener) (changefeed.LetterBox, error) {
+func (o *unitOptions) letterBox(ctx context.Context, opener *place.Opener) (changefeed.LetterBox, error) {
 	at, err := place.Parse("--dead-letters", o.letters)
 	if err != nil {
 		return nil, usage.Error{Err: err}
