@@ -4,11 +4,12 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
+	"github.com/millrace/changefeed/cosmosrest/internal/hybridrow"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/internal/rawjson"
@@ -16,28 +17,56 @@ import (
 )
 
 // Batches: several operations in one request, atomic in one logical partition, or, as a
-// bulk, each by itself (bulk.go). The JSON array is walked over and not decoded, because
-// item bodies are passed on as they are.
+// bulk, each by itself (bulk.go). They come as JSON (batchjson.go) or as HybridRow
+// (batchrow.go), and are answered in the format in which they came.
 
-// step is an operation of a batch, parsed.
-type step struct {
-	write  docstore.Write
-	action string
-	key    string // as sent; of a bulk
-	keyed  bool
+// batchFormat is a format of batches.
+type batchFormat struct {
+	read   func(body []byte) ([]batchOp, error)
+	write  func(outcomes []outcome) []byte
+	answer string // content type of what is written
 }
 
-// kinds are the operations by name, and the action that each is to be allowed.
-var kinds = map[string]struct {
-	op     changefeed.WriteOp
-	action string
-}{
-	"Create":  {changefeed.WriteCreate, auth.Create},
-	"Upsert":  {changefeed.WriteUpsert, auth.Upsert},
-	"Replace": {changefeed.WriteReplace, auth.Replace},
-	"Patch":   {changefeed.WritePatch, auth.Replace},
-	"Delete":  {changefeed.WriteDelete, auth.Delete},
-	"Read":    {changefeed.WriteRead, auth.ReadItem},
+// formatOf is the format of a body. HybridRow begins with a byte with which no JSON does.
+func formatOf(body []byte) batchFormat {
+	if len(body) > 0 && body[0] == hybridrow.Version {
+		return batchFormat{readRows, writeRows, "application/octet-stream"}
+	}
+	return batchFormat{readJSON, writeJSON, "application/json"}
+}
+
+// batchOp is an operation as the client wrote it, in whichever format. What it did not write
+// is empty.
+type batchOp struct {
+	op          changefeed.WriteOp
+	id          string
+	key         string // of an operation of a bulk
+	keyed       bool   // the key was written, be it empty
+	ifMatch     string
+	ifNoneMatch string
+	body        []byte // of the item, or the patch
+	checked     bool   // the body is JSON in UTF-8
+	minimal     bool   // the client does not want back what it wrote
+}
+
+// step is an operation of a batch, understood.
+type step struct {
+	write   docstore.Write
+	wrong   error // why it cannot be carried out
+	key     string
+	keyed   bool
+	known   string // ETag of the version that the client of a read has
+	minimal bool
+}
+
+// actions are those that each operation is to be allowed.
+var actions = map[changefeed.WriteOp]string{
+	changefeed.WriteCreate:  auth.Create,
+	changefeed.WriteUpsert:  auth.Upsert,
+	changefeed.WriteReplace: auth.Replace,
+	changefeed.WritePatch:   auth.Replace,
+	changefeed.WriteDelete:  auth.Delete,
+	changefeed.WriteRead:    auth.ReadItem,
 }
 
 // writeBatch carries out several operations: all or none, or each by itself. All rights are
@@ -47,12 +76,13 @@ func writeBatch(c *call) error {
 	if err != nil {
 		return err
 	}
-	steps, err := parseBatch(body)
+	format := formatOf(body)
+	steps, err := c.readSteps(format, body)
 	if err != nil {
 		return err
 	}
 	for i := range steps {
-		if err := c.allow(steps[i].action); err != nil {
+		if err := c.allow(actions[steps[i].write.Op]); err != nil {
 			return err
 		}
 	}
@@ -60,94 +90,76 @@ func writeBatch(c *call) error {
 	if err != nil {
 		return err
 	}
+	carryOut := writeBulk
 	if c.in.Flag(wire.HeaderAtomic) {
-		return writeAtomic(c, cont, steps)
+		carryOut = writeAtomic
 	}
-	return writeBulk(c, cont, steps)
+	outcomes, err := carryOut(c, cont, steps)
+	if err != nil {
+		return err
+	}
+	return replyBatch(c, format, outcomes)
 }
 
-// parseBatch parses the operations. A body that begins with a byte beyond ASCII is
-// HybridRow, in which .NET's batches come.
-func parseBatch(body []byte) ([]step, error) {
-	if len(body) > 0 && body[0] >= 0x80 {
-		return nil, wire.BadRequest("body of the batch is binary: want a JSON array of operations")
-	}
-	texts, ok := splitBatch(body)
+// readSteps reads and understands the operations of a body.
+func (c *call) readSteps(format batchFormat, body []byte) ([]step, error) {
+	ops, err := format.read(body)
 	switch {
-	case !ok:
-		return nil, wire.BadRequest("body of the batch is not JSON: want a JSON array of operations")
-	case len(texts) == 0:
-		return nil, wire.BadRequest("body of the batch has no operations: want a JSON array of 1 to %d", wire.MaxBatchOps)
+	case err != nil:
+		return nil, err
+	case len(ops) == 0:
+		return nil, wire.BadRequest("body of the batch has no operations: want 1 to %d", wire.MaxBatchOps)
+	case len(ops) > wire.MaxBatchOps:
+		return nil, wire.BadRequest("batch request has more than %d operations", wire.MaxBatchOps)
 	}
-	steps := make([]step, min(len(texts), wire.MaxBatchOps))
-	for i := range texts {
-		if i == wire.MaxBatchOps {
-			return nil, wire.BadRequest("batch request has more than %d operations", wire.MaxBatchOps)
-		}
-		if err := steps[i].parse(&texts[i]); err != nil {
-			return nil, wire.BadRequest("operation %d of the batch: %v", i, err)
-		}
+	steps := make([]step, len(ops))
+	for i := range ops {
+		s := &steps[i]
+		s.write.Op, s.key, s.keyed = ops[i].op, ops[i].key, ops[i].keyed
+		s.minimal = s.write.Op != changefeed.WriteRead && (ops[i].minimal || c.in.Minimal())
+		s.wrong = s.complete(&ops[i])
 	}
 	return steps, nil
 }
 
-// operationText is an operation as the client sent it.
-type operationText struct {
-	kind, id, key, ifMatch, body []byte
-}
-
-// splitBatch takes a batch apart, and checks all of it on the way: a text that is wrong
-// at its end must not be carried out in part. Of operations that are too many it returns
-// one.
-func splitBatch(body []byte) (texts []operationText, ok bool) {
-	s := rawjson.Strict(body)
-	if s.Peek() != '[' {
-		s.Value()
-		return nil, s.End()
-	}
-	for i := range s.Array() {
-		var o operationText
-		if s.Peek() == '{' {
-			o.scan(&s, body)
-		}
-		if i <= wire.MaxBatchOps {
-			texts = append(texts, o)
+// complete sets the members that the kind of operation needs. An operation has its
+// conditions with it, because a batch has one header for all.
+func (s *step) complete(o *batchOp) (err error) {
+	if o.op != changefeed.WriteCreate && o.op != changefeed.WriteUpsert { // which have it in the body
+		if s.write.ID = o.id; s.write.ID == "" {
+			return wire.BadRequest("id is empty, missing or no text: want that of the item")
 		}
 	}
-	return texts, s.End()
-}
-
-// scan reads the members of an operation. Unknown members are passed over, because SDKs send
-// some that only a newer service knows.
-func (o *operationText) scan(s *rawjson.Scanner, body []byte) {
-	for _, key := range s.Object() {
-		value := s.Value().Of(body)
-		switch string(key.Name()) {
-		case "operationType":
-			o.kind = value
-		case "id":
-			o.id = value
-		case "partitionKey":
-			o.key = value
-		case "ifMatch":
-			o.ifMatch = value
-		case "resourceBody":
-			o.body = value
+	if o.op != changefeed.WriteDelete && o.op != changefeed.WriteRead {
+		if first := firstByte(o.body); first != '{' && first != '[' {
+			return wire.BadRequest("resourceBody is %s: want an item, or the operations of a patch, as JSON", shown(o.body))
 		}
 	}
+	switch o.op {
+	case changefeed.WriteCreate:
+		s.write.Body, s.write.Checked = o.body, o.checked
+	case changefeed.WriteUpsert:
+		s.write.Body, s.write.Checked, s.write.If = o.body, o.checked, unlessOther(o.ifMatch, o.ifNoneMatch)
+	case changefeed.WriteReplace:
+		s.write.Body, s.write.Checked, s.write.IfMatch = o.body, o.checked, wire.Quoted(o.ifMatch)
+	case changefeed.WritePatch:
+		s.write.IfMatch = wire.Quoted(o.ifMatch)
+		s.write.Patch, s.write.If, err = parsePatch(o.body)
+	case changefeed.WriteRead:
+		s.write.IfMatch, s.known = wire.Quoted(o.ifMatch), o.ifNoneMatch
+		if o.ifMatch != "" && o.ifMatch != "*" {
+			s.known = o.ifMatch
+		}
+	default:
+		s.write.IfMatch = wire.Quoted(o.ifMatch)
+	}
+	return err
 }
 
-// parse understands one operation.
-func (s *step) parse(o *operationText) error {
-	kind, ok := kinds[string(rawjson.Key(o.kind).Name())]
-	if !ok || o.kind[0] != '"' {
-		return wire.BadRequest("operationType is %s: want Create, Upsert, Replace, Patch, Delete or Read", shown(o.kind))
-	}
-	s.write.Op, s.action = kind.op, kind.action
-	if s.key, s.keyed = rawjson.Text(o.key), o.key != nil; s.keyed && s.key == "" {
-		return wire.BadRequest(`partitionKey is %s: want a string with JSON in it, such as "[\"London\"]"`, shown(o.key))
-	}
-	return s.complete(o)
+// firstByte is that of a JSON text, after any space; 0 for none.
+func firstByte(text []byte) byte {
+	s := rawjson.Scan(text, 0)
+	return s.Peek()
 }
 
 // shown is a member's text for a message, cut if it is long.
@@ -157,42 +169,9 @@ func shown(value []byte) string {
 	case value == nil:
 		return "missing"
 	case len(value) > longest:
-		return string(value[:longest]) + "..."
+		return strings.ToValidUTF8(string(value[:longest]), "\ufffd") + "..."
 	}
-	return string(value)
-}
-
-// complete sets the members that the kind of operation needs. An operation has its condition in
-// ifMatch, because a batch has one header for all.
-func (s *step) complete(o *operationText) (err error) {
-	op, match := s.write.Op, rawjson.Text(o.ifMatch)
-	created := op == changefeed.WriteCreate || op == changefeed.WriteUpsert
-	if !created {
-		if s.write.ID = rawjson.Text(o.id); s.write.ID == "" {
-			return wire.BadRequest("id is %s: want that of the item", shown(o.id))
-		}
-	}
-	switch op {
-	case changefeed.WriteDelete, changefeed.WriteRead:
-	default:
-		if len(o.body) == 0 || o.body[0] != '{' && o.body[0] != '[' {
-			return wire.BadRequest("resourceBody is %s: want an item, or the operations of a patch", shown(o.body))
-		}
-	}
-	switch op {
-	case changefeed.WriteCreate:
-		s.write.Body, s.write.Checked = o.body, true
-	case changefeed.WriteUpsert:
-		s.write.Body, s.write.Checked, s.write.If = o.body, true, unlessOther(match, "")
-	case changefeed.WriteReplace:
-		s.write.Body, s.write.Checked, s.write.IfMatch = o.body, true, wire.Quoted(match)
-	case changefeed.WritePatch:
-		s.write.IfMatch = wire.Quoted(match)
-		s.write.Patch, s.write.If, err = parsePatch(o.body)
-	default:
-		s.write.IfMatch = wire.Quoted(match)
-	}
-	return err
+	return strings.ToValidUTF8(string(value), "\ufffd")
 }
 
 // outcome is the result of an operation, as its part of the answer.
@@ -205,9 +184,18 @@ type outcome struct {
 	after       time.Duration
 }
 
-// done is the outcome of an operation that was carried out.
+// done is the outcome of an operation that was carried out. A read whose client has the
+// item already is a 304, as in the service also when the ETag came as If-Match: that does
+// not undo a batch.
 func (s *step) done(r changefeed.Result) outcome {
-	return outcome{status: statusOf(s.write.Op, r), charge: r.Charge, etag: r.ETag, body: r.Body}
+	o := outcome{status: statusOf(s.write.Op, r), charge: r.Charge, etag: r.ETag, body: r.Body}
+	if s.known != "" && wire.Matches(s.known, r.ETag) {
+		o.status, o.charge, o.body = http.StatusNotModified, service.ReadCharge(0), nil
+	}
+	if s.minimal {
+		o.body = nil
+	}
+	return o
 }
 
 // refused is the outcome of an operation that was refused. It costs the least charge, because a
@@ -222,24 +210,27 @@ func refused(err error) outcome {
 
 // writeAtomic carries out all operations or none, in one logical partition. If one fails,
 // it has its own status and all others 424: the client sees at once which it was.
-func writeAtomic(c *call, cont *docstore.Container, steps []step) error {
+func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, error) {
+	writes := make([]docstore.Write, len(steps))
+	for i := range steps {
+		if err := steps[i].wrong; err != nil {
+			return nil, wire.BadRequest("operation %d of the batch: %v", i, err)
+		}
+		writes[i] = steps[i].write
+	}
 	key, err := c.in.Key()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if key == "" {
-		return wire.BadRequest("PartitionKey value must be supplied for this operation: want the header x-ms-documentdb-partitionkey")
+		return nil, wire.BadRequest("PartitionKey value must be supplied for this operation: want the header x-ms-documentdb-partitionkey")
 	}
 	p, err := c.logical(cont, key)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := p.readable(&c.in, steps); err != nil {
-		return err
-	}
-	writes := make([]docstore.Write, len(steps))
-	for i := range steps {
-		writes[i] = steps[i].write
+		return nil, err
 	}
 	done, err := p.Commit(c.ctx, writes)
 	outcomes := make([]outcome, len(steps))
@@ -248,7 +239,7 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) error {
 		if !ok { // of the store, and of no single write
 			c.spend(cont, done.Partition.ID, done.Charge)
 			c.out.SetSession(done.Partition.ID, done.Newest)
-			return err
+			return nil, err
 		}
 		for i := range outcomes {
 			outcomes[i] = dependent
@@ -265,7 +256,7 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) error {
 			c.out.SetLSN(r.LSN)
 		}
 	}
-	return replyBatch(c, steps, outcomes)
+	return outcomes, nil
 }
 
 // dependent is the outcome of an operation that was not tried because of another.
@@ -287,57 +278,25 @@ func total(outcomes []outcome) (ru float64) {
 	return ru
 }
 
-// replyBatch answers with all outcomes: 200, or 207 if any failed. An answer to writes is
-// sent also under load, because a client that were refused would write again.
-func replyBatch(c *call, steps []step, outcomes []outcome) error {
-	status, size := http.StatusOK, 0
+// replyBatch answers with all outcomes: 200, or 207 unless all have succeeded. An answer to
+// writes is sent also under load, because a client that were refused would write again.
+func replyBatch(c *call, format batchFormat, outcomes []outcome) error {
+	status := http.StatusOK
 	for i := range outcomes {
-		o := &outcomes[i]
-		if o.status >= http.StatusBadRequest {
+		if outcomes[i].status >= http.StatusMultipleChoices {
 			status = http.StatusMultiStatus
 		}
-		if c.in.Minimal() && steps[i].write.Op != changefeed.WriteRead {
-			o.body = nil
-		}
-		size += len(o.body) + len(o.message) + 128 // for numbers and names
-	}
-	b := append(make([]byte, 0, size), '[')
-	for i := range outcomes {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = outcomes[i].append(b)
 	}
 	c.out.SetCount(len(outcomes))
+	c.out.Set("Content-Type", format.answer)
 	c.written = true
-	return c.reply(status, append(b, ']'))
+	return c.reply(status, format.write(outcomes))
 }
 
-// append appends the JSON of an outcome.
-func (o *outcome) append(b []byte) []byte {
-	b = append(b, `{"statusCode":`...)
-	b = strconv.AppendInt(b, int64(o.status), 10)
-	if o.sub != 0 {
-		b = append(b, `,"subStatusCode":`...)
-		b = strconv.AppendInt(b, int64(o.sub), 10)
+// room is how many bytes an answer may need.
+func room(outcomes []outcome) (size int) {
+	for i := range outcomes {
+		size += len(outcomes[i].body) + len(outcomes[i].message) + 128 // for numbers and names
 	}
-	b = append(b, `,"requestCharge":`...)
-	b = strconv.AppendFloat(b, o.charge, 'f', -1, 64)
-	if o.etag != "" {
-		b = append(b, `,"eTag":`...)
-		b = rawjson.AppendString(b, o.etag)
-	}
-	if o.after > 0 {
-		b = append(b, `,"retryAfterMilliseconds":`...)
-		b = strconv.AppendInt(b, max(o.after.Milliseconds(), 1), 10)
-	}
-	if o.message != "" {
-		b = append(b, `,"message":`...)
-		b = rawjson.AppendString(b, o.message)
-	}
-	if len(o.body) > 0 {
-		b = append(b, `,"resourceBody":`...)
-		b = append(b, o.body...)
-	}
-	return append(b, '}')
+	return size
 }

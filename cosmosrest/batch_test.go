@@ -142,7 +142,7 @@ func TestBatchRefused(t *testing.T) {
 	w, cont := newContainer(t, Options{})
 	one := `{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}}`
 	for ops, says := range map[string]string{
-		`[]`: "no operations", ``: "not JSON", `[{}`: "not JSON", `{}`: "no operations", "\x81\x01": "binary", `[7]`: "operationType is missing",
+		`[]`: "no operations", ``: "not JSON", `[{}`: "not JSON", `{}`: "no operations", "\x82\x01": "not JSON", "\x81\x01": "no HybridRow", `[7]`: "operationType is missing",
 		`[` + strings.Repeat(one+",", wire.MaxBatchOps) + one + `]`:                  "more than 100 operations",
 		`[` + one + `,{"operationType":"Grow","id":"a"}]`:                            `operation 1 of the batch: operationType is "Grow"`,
 		`[` + one + `,{"operationType":"Delete"}]`:                                   "operation 1 of the batch: id",
@@ -150,7 +150,7 @@ func TestBatchRefused(t *testing.T) {
 		`[` + one + `,{"operationType":"Create","resourceBody":null}]`:               "operation 1 of the batch: resourceBody",
 		`[` + one + `,{"operationType":"Replace","id":"a"}]`:                         "operation 1 of the batch: resourceBody",
 		`[` + one + `,{"operationType":"Patch","id":"a","resourceBody":{}}]`:         "operation 1 of the batch: patch has 0",
-		`[` + one + `,{"operationType":"Patch","id":"a","resourceBody":{"a":1}},{}]`: "operation 1 of the batch: patch has 0",
+		`[` + one + `,{"operationType":"Patch","id":"a","resourceBody":{"a":1}},{}]`: "operation 2 of the batch: operationType is missing",
 	} {
 		if got := strings.ReplaceAll(w.send(t, ops).refused(t, 400, "0", "BadRequest"), `\`, ""); !strings.Contains(got, says) {
 			t.Errorf("batch %.80s: %s, want %q in it", ops, got, says)

@@ -1,6 +1,7 @@
 package cosmosrest
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -27,10 +28,10 @@ type bulk struct {
 
 // writeBulk carries out a bulk. Unless the client wants to stop at the first error, all run
 // at once.
-func writeBulk(c *call, cont *docstore.Container, steps []step) error {
+func writeBulk(c *call, cont *docstore.Container, steps []step) ([]outcome, error) {
 	b := bulk{steps: steps, places: make([]logical, len(steps)), outcomes: make([]outcome, len(steps))}
 	if err := b.locate(c, cont); err != nil {
-		return err
+		return nil, err
 	}
 	if c.in.Header(wire.HeaderContinueOnErr) != "" && !c.in.Flag(wire.HeaderContinueOnErr) {
 		b.runUntilError(c.ctx)
@@ -38,7 +39,7 @@ func writeBulk(c *call, cont *docstore.Container, steps []step) error {
 		b.runAll(c.ctx)
 	}
 	b.answerSessions(c)
-	return replyBatch(c, steps, b.outcomes)
+	return b.outcomes, nil
 }
 
 // answerSessions charges each operation, and answers with the session token of every
@@ -94,7 +95,7 @@ func (b *bulk) locate(c *call, cont *docstore.Container) error {
 			b.outcomes[i] = refused(err)
 		}
 		b.places[i] = p
-		if err := p.readable(&c.in, b.steps[i:i+1]); err != nil {
+		if err := cmp.Or(s.wrong, p.readable(&c.in, b.steps[i:i+1])); err != nil {
 			b.outcomes[i] = refused(err)
 		}
 	}
@@ -151,7 +152,7 @@ func (b *bulk) run(ctx context.Context, i int) {
 // came with the request, so their size is bounded by it.
 func (b *bulk) fitted(o outcome, op changefeed.WriteOp) outcome {
 	made := op == changefeed.WriteRead || op == changefeed.WritePatch // the others came with the request
-	if !made || b.answered.Add(int64(len(o.body))) <= wire.MaxPage {
+	if !made || len(o.body) == 0 || b.answered.Add(int64(len(o.body))) <= wire.MaxPage {
 		return o
 	}
 	if op == changefeed.WriteRead {

@@ -72,7 +72,7 @@ var counted = []job{
 // strangers are the fuzz targets whose input comes from outside. They share half an
 // hour; each other target has two minutes, since its input comes from code of ours.
 var strangers = []string{
-	"FuzzServer", "FuzzUnmarshal", "FuzzPosition", "FuzzCredential", "FuzzParse", "FuzzDocument", "FuzzPatch", "FuzzQuery", "FuzzReaders", "FuzzPage", "FuzzContinuation", "FuzzBatch", "FuzzFeed", "FuzzRecord", "FuzzLogFile",
+	"FuzzServer", "FuzzUnmarshal", "FuzzPosition", "FuzzCredential", "FuzzParse", "FuzzDocument", "FuzzPatch", "FuzzQuery", "FuzzReaders", "FuzzPage", "FuzzContinuation", "FuzzBatch", "FuzzOperations", "FuzzFeed", "FuzzRecord", "FuzzLogFile",
 }
 
 const (

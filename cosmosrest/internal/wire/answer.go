@@ -55,11 +55,12 @@ func (a *Answer) SetSession(partition string, lsn int64) {
 	a.SetLSN(lsn)
 }
 
-// Send sends the answer. A nil body is empty. The error is the connection's.
+// Send sends the answer. A nil body is empty, and any other is JSON unless its content type
+// has been set. The error is the connection's.
 func (a *Answer) Send(status int, body []byte) error {
 	a.begin(status)
-	if body != nil {
-		a.w.Header()["Content-Type"] = jsonType
+	if h := a.w.Header(); body != nil && h["Content-Type"] == nil {
+		h["Content-Type"] = jsonType
 	}
 	bare := status == http.StatusNoContent || status == http.StatusNotModified
 	if !bare {

@@ -11,7 +11,7 @@ import (
 // once is in package meter.
 const (
 	MaxItem       = service.MaxItem  // bytes of the body that has an item
-	MaxBatch      = MaxItem + 64<<10 // bytes of a batch: the items, and the JSON around them
+	MaxBatch      = 2202010          // bytes of a batch, as in the service: the items, and a twentieth for what is around them
 	MaxBatchOps   = service.MaxBatch // operations of a batch
 	MaxPatchOps   = service.MaxPatch // operations of a patch
 	MaxPage       = service.MaxPage  // bytes of a page, and of the items that a batch answers; a larger row comes alone

@@ -1,0 +1,146 @@
+package cosmosrest
+
+import (
+	"strconv"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
+	"github.com/millrace/changefeed/internal/rawjson"
+)
+
+// Batches in JSON, an array of operations and one of results. The array is walked over and
+// not decoded, because item bodies are passed on as they are.
+
+// operationNames are the operations by their names.
+var operationNames = map[string]changefeed.WriteOp{
+	"Create":  changefeed.WriteCreate,
+	"Upsert":  changefeed.WriteUpsert,
+	"Replace": changefeed.WriteReplace,
+	"Patch":   changefeed.WritePatch,
+	"Delete":  changefeed.WriteDelete,
+	"Read":    changefeed.WriteRead,
+}
+
+// readJSON reads the operations of a batch, and one too many at most.
+func readJSON(body []byte) ([]batchOp, error) {
+	texts, ok := splitBatch(body)
+	if !ok {
+		return nil, wire.BadRequest("body of the batch is not JSON: want an array of operations, or HybridRow")
+	}
+	ops := make([]batchOp, len(texts))
+	for i := range texts {
+		var err error
+		if ops[i], err = texts[i].parse(); err != nil {
+			return nil, wire.BadRequest("operation %d of the batch: %v", i, err)
+		}
+	}
+	return ops, nil
+}
+
+// operationText is an operation as the client sent it.
+type operationText struct {
+	kind, id, key, ifMatch, ifNoneMatch, minimal, body []byte
+}
+
+// splitBatch takes a batch apart, and checks all of it on the way: a text that is wrong
+// at its end must not be carried out in part. Of operations that are too many it returns
+// one.
+func splitBatch(body []byte) (texts []operationText, ok bool) {
+	s := rawjson.Strict(body)
+	if s.Peek() != '[' {
+		s.Value()
+		return nil, s.End()
+	}
+	for i := range s.Array() {
+		var o operationText
+		if s.Peek() == '{' {
+			o.scan(&s, body)
+		}
+		if i <= wire.MaxBatchOps {
+			texts = append(texts, o)
+		}
+	}
+	return texts, s.End()
+}
+
+// scan reads the members of an operation. Unknown members are passed over, because SDKs send
+// some that only a newer service knows.
+func (o *operationText) scan(s *rawjson.Scanner, body []byte) {
+	for _, key := range s.Object() {
+		value := s.Value().Of(body)
+		switch string(key.Name()) {
+		case "operationType":
+			o.kind = value
+		case "id":
+			o.id = value
+		case "partitionKey":
+			o.key = value
+		case "ifMatch":
+			o.ifMatch = value
+		case "ifNoneMatch":
+			o.ifNoneMatch = value
+		case "minimalReturnPreference":
+			o.minimal = value
+		case "resourceBody":
+			o.body = value
+		}
+	}
+}
+
+// parse reads the members of an operation.
+func (o *operationText) parse() (op batchOp, err error) {
+	kind, ok := operationNames[string(rawjson.Key(o.kind).Name())]
+	if !ok || o.kind[0] != '"' {
+		return op, wire.BadRequest("operationType is %s: want Create, Upsert, Replace, Patch, Delete or Read", shown(o.kind))
+	}
+	key := rawjson.Text(o.key)
+	if o.key != nil && key == "" {
+		return op, wire.BadRequest(`partitionKey is %s: want a string with JSON in it, such as "[\"London\"]"`, shown(o.key))
+	}
+	return batchOp{
+		op: kind, id: rawjson.Text(o.id), key: key, keyed: o.key != nil,
+		ifMatch: rawjson.Text(o.ifMatch), ifNoneMatch: rawjson.Text(o.ifNoneMatch),
+		body: o.body, checked: true, minimal: string(o.minimal) == "true",
+	}, nil
+}
+
+// writeJSON is the answer to a batch in JSON.
+func writeJSON(outcomes []outcome) []byte {
+	b := append(make([]byte, 0, room(outcomes)), '[')
+	for i := range outcomes {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = outcomes[i].append(b)
+	}
+	return append(b, ']')
+}
+
+// append appends the JSON of an outcome.
+func (o *outcome) append(b []byte) []byte {
+	b = append(b, `{"statusCode":`...)
+	b = strconv.AppendInt(b, int64(o.status), 10)
+	if o.sub != 0 {
+		b = append(b, `,"subStatusCode":`...)
+		b = strconv.AppendInt(b, int64(o.sub), 10)
+	}
+	b = append(b, `,"requestCharge":`...)
+	b = strconv.AppendFloat(b, o.charge, 'f', -1, 64)
+	if o.etag != "" {
+		b = append(b, `,"eTag":`...)
+		b = rawjson.AppendString(b, o.etag)
+	}
+	if o.after > 0 {
+		b = append(b, `,"retryAfterMilliseconds":`...)
+		b = strconv.AppendInt(b, max(o.after.Milliseconds(), 1), 10)
+	}
+	if o.message != "" {
+		b = append(b, `,"message":`...)
+		b = rawjson.AppendString(b, o.message)
+	}
+	if len(o.body) > 0 {
+		b = append(b, `,"resourceBody":`...)
+		b = append(b, o.body...)
+	}
+	return append(b, '}')
+}

@@ -1,0 +1,171 @@
+package hybridrow
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/millrace/changefeed"
+)
+
+// Operation is an operation of a batch. What is absent is nil, and what is there, not, even
+// if it is empty. All of it lies within the body that was read, so do not change the one
+// while the other is used.
+type Operation struct {
+	Op                    changefeed.WriteOp
+	PartitionKey          []byte // of an operation of a bulk, as it travels in a header
+	EffectivePartitionKey []byte // hash of the key
+	ID                    []byte // absent where the body has it: Create and Upsert
+	BinaryID              []byte
+	Body                  []byte // JSON of the item or patch, or CosmosBinary, which begins with [BinaryJSON]
+	IndexingDirective     []byte
+	IfMatch               []byte
+	IfNoneMatch           []byte
+	TimeToLive            *int32 // seconds
+	Minimal               bool   // the client does not want back what it wrote
+}
+
+// BinaryJSON is the first byte of a body in CosmosBinary.
+const BinaryJSON = 0x80
+
+// operationFields are the fields of an operation by their number in its schema. Up to
+// resourceBody they have a place; the others are sparse.
+var operationFields = []string{
+	"", "operationType", "resourceType", "partitionKey", "effectivePartitionKey", "id", "binaryId", "resourceBody",
+	"indexingDirective", "ifMatch", "ifNoneMatch", "timeToLiveInSeconds", "minimalReturnPreference",
+}
+
+const resourceBody = 7 // the number of the last field that has a place
+
+// Bits of the presence byte of an operation.
+const (
+	hasOperationType = 1 << iota
+	hasResourceType
+	hasPartitionKey
+	hasEffectivePartitionKey
+	hasID
+	hasBinaryID
+	hasBody
+	hasMore // no such field
+)
+
+const document = 2 // the only resource type of batches
+
+// operations are the operation types of a batch.
+var operations = map[int32]changefeed.WriteOp{
+	0:  changefeed.WriteCreate,
+	1:  changefeed.WritePatch,
+	2:  changefeed.WriteRead,
+	4:  changefeed.WriteDelete,
+	5:  changefeed.WriteReplace,
+	20: changefeed.WriteUpsert,
+}
+
+// Operations yields the operations of a request, or an error as the last. What comes after
+// an operation is not read before it is asked for: carry out none before the end.
+func Operations(body []byte) iter.Seq2[Operation, error] {
+	return func(yield func(Operation, error) bool) {
+		n := 0
+		for row, err := range records(body) {
+			var op Operation
+			if err == nil {
+				op, err = readOperation(row)
+			}
+			if err != nil {
+				yield(Operation{}, fmt.Errorf("operation %d: %w", n, err))
+				return
+			}
+			if !yield(op, nil) {
+				return
+			}
+			n++
+		}
+	}
+}
+
+// readOperation reads a row.
+func readOperation(row []byte) (op Operation, err error) {
+	if err := expect(row, operationSchema, fixedSize, "row"); err != nil {
+		return op, err
+	}
+	c := cursor{rest: row[rowHead:]}
+	present := c.octet()
+	kind, resource := c.int32(), c.int32()
+	known := false
+	op.Op, known = operations[kind]
+	switch {
+	case present&hasMore != 0:
+		return op, fmt.Errorf("presence byte is %02x, which has a bit of no field", present)
+	case present&hasOperationType == 0:
+		return op, errors.New("operationType is missing")
+	case !known:
+		return op, fmt.Errorf("operationType is %d: want 0 (Create), 1 (Patch), 2 (Read), 4 (Delete), 5 (Replace) or 20 (Upsert)", kind)
+	case present&hasResourceType != 0 && resource != document:
+		return op, fmt.Errorf("resourceType is %d: want %d, a document", resource, document)
+	}
+	for _, f := range []struct {
+		bit  byte
+		name string
+		to   *[]byte
+		read func(*cursor) []byte
+	}{
+		{hasPartitionKey, "partitionKey", &op.PartitionKey, (*cursor).text},
+		{hasEffectivePartitionKey, "effectivePartitionKey", &op.EffectivePartitionKey, (*cursor).binary},
+		{hasID, "id", &op.ID, (*cursor).text},
+		{hasBinaryID, "binaryId", &op.BinaryID, (*cursor).binary},
+		{hasBody, "resourceBody", &op.Body, (*cursor).binary},
+	} {
+		if present&f.bit == 0 {
+			continue
+		}
+		if *f.to = f.read(&c); c.err != nil {
+			return op, fmt.Errorf("%s: %w", f.name, c.err)
+		}
+	}
+	return op, op.readSparse(&c)
+}
+
+// readSparse reads the sparse fields, up to the end of the row. A field must not come
+// twice, because nobody knows which of the two counts.
+func (op *Operation) readSparse(c *cursor) error {
+	seen := 1<<(resourceBody+1) - 1 // fields that have their place
+	for c.more() {
+		kind := c.octet()
+		name := c.path(operationFields)
+		if at := slices.Index(operationFields, name); at > 0 {
+			if seen&(1<<at) != 0 {
+				c.fail("it has come before")
+			}
+			seen |= 1 << at
+		}
+		if op.readField(c, kind, name); c.err != nil {
+			return fmt.Errorf("sparse field %.64q: %w", name, c.err)
+		}
+	}
+	return nil
+}
+
+// readField reads the value of a sparse field. A field without an entry here is passed over.
+func (op *Operation) readField(c *cursor, kind byte, name string) {
+	switch name {
+	case "indexingDirective":
+		op.IndexingDirective = c.textOf(kind)
+	case "ifMatch":
+		op.IfMatch = c.textOf(kind)
+	case "ifNoneMatch":
+		op.IfNoneMatch = c.textOf(kind)
+	case "timeToLiveInSeconds":
+		if kind != typeInt32 {
+			c.fail("type is %d: want %d, an int32", kind, typeInt32)
+		}
+		seconds := c.int32()
+		op.TimeToLive = &seconds
+	case "minimalReturnPreference":
+		if op.Minimal = kind == typeTrue; !op.Minimal && kind != typeFalse {
+			c.fail("type is %d: want %d or %d, false or true", kind, typeFalse, typeTrue)
+		}
+	default:
+		c.skip(kind)
+	}
+}

@@ -1,0 +1,82 @@
+package netbatch
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"testing"
+)
+
+// Case is a body as the SDK or its HybridRow library has written it, or a damaged one.
+type Case struct {
+	Name    string
+	Kind    string // request, response or bad-request
+	Body    []byte `json:"base64"`
+	Meaning struct {
+		Source     string // recorded: a request of the SDK itself
+		Headers    map[string]string
+		HTTPStatus int
+		Operations []CaseOperation
+		Results    []CaseResult
+		Error      string // what is wrong with a damaged body
+	}
+}
+
+// CaseOperation is what an operation of a case says.
+type CaseOperation struct {
+	Operation                string // by name
+	OperationType            int32
+	ResourceType             *int32
+	PartitionKey, ID         *string
+	Body                     *string
+	BodyHex                  *string
+	BodyLength               int // of a long body, in its place with the hash
+	BodySha256               string
+	EffectivePartitionKeyHex *string
+	BinaryIDHex              *string
+	IndexingDirective        *string
+	IfMatch, IfNoneMatch     *string
+	TimeToLiveInSeconds      *int32
+	MinimalReturnPreference  *bool
+}
+
+// CaseResult is what a result of a case says.
+type CaseResult struct {
+	StatusCode             int32
+	SubStatusCode          *int32
+	ETag                   *string
+	Body                   *string
+	BodyLength             int
+	BodySha256             string
+	RetryAfterMilliseconds *uint32
+	RequestCharge          *float64
+}
+
+// Cases reads the cases of a kind.
+func Cases(t testing.TB, file, kind string) (found []Case) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []Case
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		if c.Kind == kind {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// SameBody reports whether a body is the one of a case, which has long ones by their hash.
+func SameBody(got []byte, text *string, length int, sum string) bool {
+	if length > 0 {
+		have := sha256.Sum256(got)
+		return len(got) == length && hex.EncodeToString(have[:]) == sum
+	}
+	return (got == nil) == (text == nil) && (text == nil || string(got) == *text)
+}
