@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/changefeed/cosmosrest/internal/netbatch"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/rogpeppe/go-internal/txtar"
@@ -129,6 +130,11 @@ func judgeAnswer(t *testing.T, rec *httptest.ResponseRecorder) {
 		t.Fatal("status 405 does not say what is allowed")
 	case rec.Code == http.StatusNotModified && h.Get("Etag") == "":
 		t.Fatal("status 304 without an ETag")
+	case h.Get("Content-Type") == "application/octet-stream":
+		if all, err := netbatch.Results(rec.Body.Bytes()); err != nil || len(all) == 0 || rec.Code >= http.StatusBadRequest {
+			t.Fatalf("status %d: %d results, %v", rec.Code, len(all), err)
+		}
+		return
 	case rec.Body.Len() > 0 && !json.Valid(rec.Body.Bytes()):
 		t.Fatalf("status %d with a body that is no JSON: %q", rec.Code, rec.Body)
 	case rec.Code < http.StatusBadRequest:

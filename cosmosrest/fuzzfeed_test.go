@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/changefeed/cosmosrest/internal/netbatch"
 	"github.com/millrace/changefeed/cosmosrest/internal/query"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/internal/service"
@@ -103,6 +104,14 @@ func FuzzBatch(f *testing.F) {
 		f.Add(body, true, `["London"]`)
 		f.Add(body, false, "")
 	}
+	for _, c := range netbatch.Cases(f, recordedRows, "request") {
+		if len(c.Body) < 4<<10 {
+			f.Add(string(c.Body), c.Meaning.Headers["x-ms-cosmos-batch-atomic"] == "True", c.Meaning.Headers["x-ms-documentdb-partitionkey"])
+		}
+	}
+	london := row(rowUpsert, "", `{"id":"1","city":"London"}`)
+	london.PartitionKey = new(`["London"]`)
+	f.Add(string(netbatch.Request(london, london)), false, "")
 	var s fuzzed
 	f.Fuzz(func(t *testing.T, body string, atomic bool, key string) {
 		header := map[string]string{"x-ms-cosmos-is-batch-request": "True", "x-ms-documentdb-partitionkey": key, "x-ms-cosmos-batch-atomic": "False"}

@@ -30,12 +30,10 @@ var edges = map[string][]string{
 	"changefeedtest":            {".", "internal/pause"},
 	"docstore":                  {".", "internal/epk", "internal/leasedoc", "internal/pkey", "internal/rawjson", "internal/service", thirdParty},
 	"cosmos":                    {".", "internal/epk", "internal/leasedoc", "internal/pause", "internal/pkey", "internal/rawjson", "internal/service", thirdParty},
-	"deadletters":               {".", "internal/notes", "internal/pause", "internal/rawjson", "internal/service"},                                                                                                                                                   // sinks that cost their user nothing either
+	"deadletters":               {".", "internal/notes", "internal/pause", "internal/rawjson", "internal/service"},                                                                                                                                                                                    // sinks that cost their user nothing either
 	"cosmosrest":                {".", "cosmosrest/internal/auth", "cosmosrest/internal/hybridrow", "cosmosrest/internal/meter", "cosmosrest/internal/query", "cosmosrest/internal/sql", "cosmosrest/internal/wire", "docstore", "internal/pkey", "internal/rawjson", "internal/service", thirdParty}, // the one edge between siblings
 	"cosmosrest/cosmostest":     {".", "cosmosrest", "docstore"},
 	"cosmosrest/internal/auth":  {"cosmosrest/internal/wire", thirdParty},
-	"cosmosrest/internal/hybridrow": {"."},
-	"cosmosrest/internal/netbatch": {}, // shares nothing with what it tests
 	"cosmosrest/internal/meter": {"cosmosrest/internal/wire", "docstore", "internal/service"},
 	"cosmosrest/internal/query": {".", "cosmosrest/internal/meter", "cosmosrest/internal/sql", "cosmosrest/internal/wire", "docstore", "internal/service"},
 	"cosmosrest/internal/sql":   {".", "internal/rawjson", "internal/service", thirdParty},
@@ -87,6 +85,9 @@ var edges = map[string][]string{
 	"internal/nethost":          {".", "docstore"},
 	"internal/sim":              {anyPackage, thirdParty}, // the whole system in one test
 	"internal/tidy":             {},
+
+	"cosmosrest/internal/hybridrow": {"."},
+	"cosmosrest/internal/netbatch":  {}, // shares nothing with what it tests
 }
 
 const (
