@@ -1,0 +1,173 @@
+package kafkapub
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// producer sends the records of one call at a time. A client that several calls share would be
+// quicker, and wrong: it fails all records that wait for a partition with the error of one of them,
+// and of one key it may send the second record after it has failed the first.
+type producer struct {
+	*kgo.Client
+	maxBatch int  // bytes
+	isWarm   bool // the client knows the partitions of its topic
+	isSpent  bool // it may still have records whose outcome nobody knows
+}
+
+func newProducer(options []kgo.Opt) (*producer, error) {
+	client, err := kgo.NewClient(append(slices.Clip(options), kgo.ManualFlushing())...)
+	if err != nil {
+		return nil, err
+	}
+	maxBatch, _ := client.OptValue(kgo.ProducerBatchMaxBytes).(int32)
+	return &producer{Client: client, maxBatch: int(maxBatch)}, nil
+}
+
+// produce sends records of one key in order, and returns how many were accepted, from the first
+// on, and why the next one was not.
+func (p *producer) produce(ctx context.Context, records []*kgo.Record) (n int, err error) {
+	most := len(records)
+	for n < len(records) {
+		run := fitting(records[n:min(n+most, len(records))], p.maxBatch)
+		accepted, err := p.send(ctx, run)
+		n += accepted
+		switch {
+		case err == nil:
+		case len(run) > 1 && (isTooLarge(err) || errors.Is(err, kerr.InvalidRecord)):
+			most = len(run) / 2 // the topic may take less than the client, and only of one record the error says that it is at fault
+		default:
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// send sends records that fit into one batch, so that the partition takes all of them or none. They
+// must not leave before the last one is there, so the client sends them only when it is flushed.
+func (p *producer) send(ctx context.Context, records []*kgo.Record) (n int, err error) {
+	if !p.isWarm {
+		records = records[:1] // where the client does not know the partitions yet, records leave one by one
+	}
+	results := make([]error, len(records))
+	for i, r := range records {
+		p.Produce(ctx, r, func(_ *kgo.Record, err error) { results[i] = err })
+	}
+	if err := p.Flush(ctx); err != nil {
+		p.isSpent = true
+		return 0, context.Cause(ctx)
+	}
+	if failed := slices.IndexFunc(results, func(err error) bool { return err != nil }); failed >= 0 {
+		return failed, results[failed]
+	}
+	p.isWarm = true
+	return len(records), nil
+}
+
+// fitting returns as many of the records, from the first on, as fit into one batch, and at least one.
+func fitting(records []*kgo.Record, maxBatch int) []*kgo.Record {
+	n, size := 1, sizeOf(records[0])
+	for n < len(records) && size+sizeOf(records[n]) <= maxBatch {
+		size += sizeOf(records[n])
+		n++
+	}
+	return records[:n]
+}
+
+// sizeOf is the most that a record takes of a batch, with its share of what the batch has around it.
+func sizeOf(r *kgo.Record) int {
+	const aroundRecord, aroundHeader = 100, 10
+	size := aroundRecord + len(r.Key) + len(r.Value)
+	for _, h := range r.Headers {
+		size += aroundHeader + len(h.Key) + len(h.Value)
+	}
+	return size
+}
+
+// pool lends producers, of which it makes no more than are needed at a time.
+type pool struct {
+	options []kgo.Opt
+	slots   chan struct{}  // one for each producer that is lent
+	closing sync.WaitGroup // of spent producers, which takes a while when a broker does not answer
+
+	mu     sync.Mutex
+	idle   []*producer
+	closed bool
+}
+
+// newPool makes a pool of at most so many producers, and the first of them, so that options which
+// do not fit are refused.
+func newPool(size int, options []kgo.Opt) (*pool, error) {
+	first, err := newProducer(options)
+	if err != nil {
+		return nil, err
+	}
+	return &pool{options: options, slots: make(chan struct{}, size), idle: []*producer{first}}, nil
+}
+
+// take lends a producer, which may have to wait for one to be put back.
+func (p *pool) take(ctx context.Context) (*producer, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	select {
+	case p.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	lent, err := p.last()
+	if err != nil {
+		<-p.slots
+	}
+	return lent, err
+}
+
+// last is the producer that was put back last, or a new one.
+func (p *pool) last() (*producer, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, kgo.ErrClientClosed
+	}
+	if n := len(p.idle) - 1; n >= 0 {
+		last := p.idle[n]
+		p.idle = p.idle[:n]
+		return last, nil
+	}
+	return newProducer(p.options)
+}
+
+// put takes a producer back.
+func (p *pool) put(lent *producer) {
+	if lent.isSpent {
+		p.closing.Go(lent.Close)
+	} else {
+		p.mu.Lock()
+		p.idle = append(p.idle, lent)
+		p.mu.Unlock()
+	}
+	<-p.slots
+}
+
+// close waits for the producers that are lent, and closes all. No more are lent.
+func (p *pool) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	for range cap(p.slots) {
+		p.slots <- struct{}{}
+	}
+	for _, producer := range p.idle {
+		producer.Close()
+	}
+	p.idle = nil
+	p.closing.Wait()
+	for range cap(p.slots) {
+		<-p.slots // callers that wait find the pool closed
+	}
+}
