@@ -215,6 +215,90 @@ func TestAMessageThatIsTooLargeIsPoison(t *testing.T) {
 	}
 }
 
+// A record that is refused while those after it are still being handed to the client.
+func TestARefusedRecordHoldsBackTheNext(t *testing.T) {
+	const rounds, many = 12, 5000
+	for _, warm := range []bool{false, true} {
+		t.Run(fmt.Sprint("known topic ", warm), func(t *testing.T) {
+			c := startKafka(t)
+			c.Fault(kfake.Fault{
+				Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.UnknownServerError, Count: -1,
+				When: func(r kmsg.Request) bool { return holds(r, "refused") },
+			})
+			for range rounds {
+				p := newPublisher(t, c, kafkapub.Options{Client: []kgo.Opt{
+					kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerBatchMaxBytes(20_000_000), kgo.ProducerLinger(0),
+				}})
+				if warm {
+					if n, err := p.Publish(t.Context(), events("Bergen", 1, 1)); n != 1 || err != nil {
+						t.Fatal(n, err)
+					}
+				}
+				msgs := events("Oslo", 1, many)
+				msgs[0].ID = "refused"
+				if n, err := p.Publish(t.Context(), msgs); n != 0 || err == nil || changefeed.IsPoison(err) {
+					t.Errorf("%d, %v", n, err)
+				}
+			}
+			if got := stored(t, c)["Oslo"]; len(got) > 0 {
+				t.Errorf("%d records after one that was refused, the first is %s", len(got), got[0])
+			}
+		})
+	}
+}
+
+func TestATopicThatTakesLessThanTheClientGetsSmallerBatches(t *testing.T) {
+	c := startKafka(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "2000"}))
+	p := newPublisher(t, c, kafkapub.Options{Client: []kgo.Opt{kgo.ProducerBatchCompression(kgo.NoCompression())}})
+	msgs := events("Oslo", 1, 100)
+	if n, err := p.Publish(t.Context(), msgs); n != len(msgs) || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if got := stored(t, c)["Oslo"]; !slices.Equal(got, ids(msgs)) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestACallThatWasGivenUpDoesNotHoldUpTheNext(t *testing.T) {
+	c := startKafka(t)
+	p := newPublisher(t, c, kafkapub.Options{})
+	if n, err := p.Publish(t.Context(), events("Oslo", 1, 1)); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	gone := errors.New("gone")
+	ctx, giveUp := context.WithCancelCause(t.Context())
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		giveUp(gone)
+		return nil, nil, true // no answer
+	})
+	if n, err := p.Publish(ctx, events("Oslo", 2, 2)); n != 0 || !errors.Is(err, gone) {
+		t.Errorf("%d, %v", n, err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	defer stop()
+	if n, err := p.Publish(ctx, events("Oslo", 2, 3)); n != 2 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+func TestOptionsAreRefused(t *testing.T) {
+	for _, o := range []kafkapub.Options{{Producers: -1}, {Timeout: -1}, {Client: []kgo.Opt{kgo.MetadataMinAge(1)}}} {
+		if p, err := kafkapub.New([]string{"localhost:9092"}, topic, o); err == nil {
+			t.Errorf("%+v is taken", o)
+			p.Close()
+		}
+	}
+}
+
+func TestAClosedPublisherSaysSo(t *testing.T) {
+	c := startKafka(t)
+	p := newPublisher(t, c, kafkapub.Options{Producers: 2})
+	p.Close()
+	if n, err := p.Publish(t.Context(), events("Oslo", 1, 1)); n != 0 || !errors.Is(err, kgo.ErrClientClosed) {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
 func TestConformance(t *testing.T) {
 	outboxtest.TestPublisher(t, func(t *testing.T) outboxtest.Broker {
 		c := startKafka(t)
