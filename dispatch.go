@@ -78,7 +78,7 @@ func newDispatcher(t *tenure, k *keeper, d *delegate) *dispatcher {
 		Hopeless: IsPoison,
 		Key:      func(c *Change) string { return string(c.PartitionKey) },
 		LSN:      func(c *Change) int64 { return c.LSN },
-		Size:     func(c *Change) int { return len(c.Body) + len(c.Previous) + changeSize },
+		Size:     changeSize,
 		Detach:   func(c *Change) { c.Body, c.Previous = bytes.Clone(c.Body), bytes.Clone(c.Previous) },
 	}
 	made := &dispatcher{
@@ -90,8 +90,15 @@ func newDispatcher(t *tenure, k *keeper, d *delegate) *dispatcher {
 	return made
 }
 
-// changeSize is the memory that a change takes beside its documents.
-const changeSize = 256
+// changeSize is the memory that a change takes.
+func changeSize(c *Change) int { return len(c.Body) + len(c.Previous) + 256 }
+
+func sizeOf(page Page) (bytes int) {
+	for i := range page.Changes {
+		bytes += changeSize(&page.Changes[i])
+	}
+	return bytes
+}
 
 // notify makes a channel with room for one say that there is something.
 func notify(c chan struct{}) {
@@ -119,16 +126,12 @@ func (d *dispatcher) passes(page Page) bool {
 	if o.Concurrency > 1 || o.MaxWait > 0 || o.hasPolicy() && d.keeper.soFar().Failures > 0 {
 		return false
 	}
-	size := 0
-	for _, c := range page.Changes {
-		size += len(c.Body) + len(c.Previous) + changeSize
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.lanes.Restored() > 0 && d.lanes.Restored() < page.Changes[0].LSN {
 		d.lanes.Restore(0, nil)
 	}
-	d.whole = !d.r.breaker.IsOpen() && d.lanes.Restored() == 0 && d.lanes.Items() == 0 && len(d.held) == 0 && (o.MaxBytes == 0 || size <= o.MaxBytes)
+	d.whole = !d.r.breaker.IsOpen() && d.lanes.Restored() == 0 && d.lanes.Items() == 0 && len(d.held) == 0 && (o.MaxBytes == 0 || sizeOf(page) <= o.MaxBytes)
 	return d.whole
 }
 

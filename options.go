@@ -88,7 +88,8 @@ type Options struct {
 	// BufferItems and BufferBytes bound what is read of a lease and not yet handled, with a
 	// Concurrency above 1: 4,000 changes and 64 MiB by default. A page more may be read. A
 	// lease remembers at most 5,000 changes that are not done among others that are: with a
-	// larger buffer more is repeated by the next owner.
+	// larger buffer more is repeated by the next owner. With a Concurrency of 1 the next page
+	// of a backlog is read while the handler has one that is within both.
 	BufferItems int
 	BufferBytes int64
 

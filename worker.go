@@ -1,6 +1,7 @@
 package changefeed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,6 +111,7 @@ type worker struct {
 	delegate  *delegate
 	deliverer *deliverer
 	lanes     *dispatcher
+	next      *readAhead // nil when nothing is read ahead
 
 	idle  int       // reads in a row that found nothing
 	ahead time.Time // since when, or since the last report, reads have said that we are ahead of the feed
@@ -151,6 +153,7 @@ func (w *worker) loop() ending {
 	if e := w.begin(); !e.none() {
 		return e
 	}
+	defer w.drop()
 	for {
 		page, e := w.read()
 		switch {
@@ -164,6 +167,7 @@ func (w *worker) loop() ending {
 			continue
 		}
 		w.idle, w.ahead = 0, time.Time{}
+		w.prefetch(page)
 		if page.Changes = w.filter(page.Changes); len(page.Changes) == 0 {
 			w.pass(page.Next)
 			continue
@@ -283,17 +287,26 @@ func (w *worker) read() (page Page, e ending) {
 	return page, w.ending()
 }
 
+// readOnce reads the next page, unless it was read ahead.
 func (w *worker) readOnce() (Page, error) {
-	ctx, cancel := context.WithTimeout(w.untilStopped, readTimeout)
-	defer cancel()
-	p := w.keeper.soFar()
-	o := ReadOptions{Mode: w.r.opts.Mode, MaxItems: w.r.opts.MaxItems}
-	if p.Limit > 0 {
-		o.MaxItems = p.Limit
-	}
 	w.activity.Set(ActivityReading)
+	at := w.keeper.soFar().Read
+	if next := w.next; next != nil && next.from == at { // else the page before it comes again in smaller parts
+		next.work.Wait()
+		w.drop()
+		return next.page, next.err
+	}
+	w.drop()
+	return w.fetch(w.untilStopped, at)
+}
+
+// fetch reads the page after a position.
+func (w *worker) fetch(ctx context.Context, at Position) (Page, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	o := ReadOptions{Mode: w.r.opts.Mode, MaxItems: cmp.Or(w.keeper.soFar().Limit, w.r.opts.MaxItems)}
 	begun := time.Now()
-	page, err := w.r.source.Read(ctx, w.lease.Range, p.Read, o)
+	page, err := w.r.source.Read(ctx, w.lease.Range, at, o)
 	if err == nil {
 		w.troubles.Remove(OriginSource)
 	}
