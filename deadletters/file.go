@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/filelock"
 )
 
 // ErrInUse means that another process, or another box of this one, has the file open.
@@ -64,7 +65,10 @@ func File(path, processor string) (*FileBox, error) {
 	if processor == "" {
 		return nil, fmt.Errorf("%w: dead letters: processor name is empty: want one such as mailer", changefeed.ErrBadRequest)
 	}
-	lock, err := lockFile(path + ".lock")
+	lock, err := filelock.Take(path + ".lock")
+	if errors.Is(err, filelock.ErrHeld) {
+		err = ErrInUse
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open dead letters %s: %w", path, err)
 	}

@@ -19,6 +19,7 @@ var (
 
 	dataFile  = regexp.MustCompile(`^[\w-]+\.(json|ndjson|csv|md|txt|pem|svg)$`)
 	goFile    = regexp.MustCompile(`^[\w./-]+\.go$`)
+	module    = regexp.MustCompile(`^[\w-]+(\.[\w-]+)+/`) // the path of one that is not ours begins with a host, and may end in .go
 	function  = regexp.MustCompile(`^(\w+)\([^()]*\)$`)
 	qualified = regexp.MustCompile(`^\*?(\w+)\.(\w+)(\.\w+)?(?:\(.*\))?$`)
 	cutTable  = regexp.MustCompile(`(?m)^\n(\|.*)\n(.*)$`)
@@ -164,6 +165,9 @@ func members(spec ast.Spec) (all []string) {
 // Go name. Strictly, a qualified name with an unknown head is wrong too; loosely, as in
 // pictures, such a word is taken for something else.
 func (n names) resolves(word string, strict bool) bool {
+	if module.MatchString(word) {
+		return true
+	}
 	if goFile.MatchString(word) {
 		return slices.ContainsFunc(n.paths, func(p string) bool { return strings.HasSuffix("/"+p, "/"+word) })
 	}

@@ -30,7 +30,7 @@ var edges = map[string][]string{
 	"changefeedtest":            {".", "internal/pause"},
 	"docstore":                  {".", "internal/epk", "internal/leasedoc", "internal/pkey", "internal/rawjson", "internal/service", thirdParty},
 	"cosmos":                    {".", "internal/epk", "internal/leasedoc", "internal/pause", "internal/pkey", "internal/rawjson", "internal/service", thirdParty},
-	"deadletters":               {".", "internal/notes", "internal/pause", "internal/rawjson", "internal/service"},                                                                                                                                                                                    // sinks that cost their user nothing either
+	"deadletters":               {".", "internal/filelock", "internal/notes", "internal/pause", "internal/rawjson", "internal/service"},                                                                                                                                                               // sinks that cost their user nothing either
 	"cosmosrest":                {".", "cosmosrest/internal/auth", "cosmosrest/internal/hybridrow", "cosmosrest/internal/meter", "cosmosrest/internal/query", "cosmosrest/internal/sql", "cosmosrest/internal/wire", "docstore", "internal/pkey", "internal/rawjson", "internal/service", thirdParty}, // the one edge between siblings
 	"cosmosrest/cosmostest":     {".", "cosmosrest", "docstore"},
 	"cosmosrest/internal/auth":  {"cosmosrest/internal/wire", thirdParty},
@@ -40,8 +40,8 @@ var edges = map[string][]string{
 	"cosmosrest/internal/wire":  {".", "internal/rawjson", "internal/service"},
 	"outbox":                    {".", "internal/rawjson", "internal/service"},
 	"outbox/outboxtest":         {".", "outbox"},
-	"outbox/webhookpub":         {".", "outbox"}, // no SDK: importing it must cost its user nothing
-	"outbox/natspub":            {".", "outbox", thirdParty},
+	"outbox/webhookpub":         {".", "outbox", "internal/cloudevent"}, // no SDK: importing it must cost its user nothing
+	"outbox/natspub":            {".", "outbox", "internal/cloudevent", "internal/filelock", thirdParty},
 	"outbox/kafkapub":           {".", "outbox", thirdParty},
 	"outbox/rabbitpub":          {".", "outbox", thirdParty},
 	"outbox/servicebuspub":      {".", "outbox", thirdParty},
@@ -60,6 +60,8 @@ var edges = map[string][]string{
 	"internal/soon":             {},
 	"internal/parallel":         {},
 	"internal/fold":             {},
+	"internal/filelock":         {},
+	"internal/cloudevent":       {".", "outbox"},
 	"internal/leasedoc":         {".", "internal/rawjson", "internal/service"},
 	"internal/pkey":             {".", "internal/epk", "internal/rawjson", "internal/service"},
 	"internal/progress":         {},

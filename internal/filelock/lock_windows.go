@@ -1,4 +1,4 @@
-package deadletters
+package filelock
 
 import (
 	"errors"
@@ -9,15 +9,16 @@ import (
 
 const sharingViolation syscall.Errno = 32
 
-// lockFile opens a file that nobody else can open meanwhile.
-func lockFile(path string) (io.Closer, error) {
+// Take opens a file that nobody else can open meanwhile, which it creates, or fails with [ErrHeld]. Closing ends
+// that, and so does the end of the process.
+func Take(path string) (io.Closer, error) {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {
 		return nil, err
 	}
 	h, err := syscall.CreateFile(name, syscall.GENERIC_READ|syscall.GENERIC_WRITE, 0, nil, syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
 	if errors.Is(err, sharingViolation) {
-		return nil, ErrInUse
+		return nil, ErrHeld
 	}
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}

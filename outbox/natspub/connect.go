@@ -1,0 +1,115 @@
+package natspub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Connect makes a publisher to a server elsewhere, or to several of a cluster, as in
+// "nats://a:4222,nats://b:4222". It creates the stream if it is not there, and refuses one that does not de-duplicate for as long as
+// [Options.Window] or that takes other subjects. A connection that is lost is made again, for ever.
+func Connect(ctx context.Context, url string, o Options) (*Publisher, error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	p, err := connect(url, o)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", url, err)
+	}
+	if err := p.ensure(ctx, false); err != nil {
+		p.conn.Close()
+		return nil, fmt.Errorf("stream %s at %s: %w", o.Stream, p.conn.ConnectedUrl(), err)
+	}
+	return p, nil
+}
+
+const reconnectWait = 250 * time.Millisecond
+
+func connect(url string, o Options) (*Publisher, error) {
+	p := &Publisher{opts: o}
+	options := slices.Concat([]nats.Option{
+		nats.Name("changefeed outbox"),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(reconnectWait),
+		nats.ReconnectBufSize(-1),     // what is sent while there is no connection fails, rather than to be sent later
+		nats.IgnoreAuthErrorAbort(),   // rights that were taken away can be given again
+		nats.Timeout(5 * time.Second), // for one attempt
+	}, o.NATS, []nats.Option{p.listen})
+	conn, err := nats.Connect(url, options...)
+	if err != nil {
+		return nil, err
+	}
+	p.conn = conn
+	p.js, err = jetstream.New(conn)
+	return p, err
+}
+
+// listen is an option of the connection: it tells us what the client knows, besides whom the user's options tell.
+func (p *Publisher) listen(o *nats.Options) error {
+	disconnected, failed := o.DisconnectedErrCB, o.AsyncErrorCB
+	o.DisconnectedErrCB = func(c *nats.Conn, err error) {
+		p.calls.lost(errDisconnected)
+		if disconnected != nil {
+			disconnected(c, err)
+		}
+	}
+	o.AsyncErrorCB = func(c *nats.Conn, s *nats.Subscription, err error) {
+		if errors.Is(err, nats.ErrPermissionViolation) {
+			p.calls.denied(err)
+		}
+		if failed != nil {
+			failed(c, s, err)
+		}
+	}
+	return nil
+}
+
+// ensure makes the stream, or checks that of somebody else. One of ours it changes to what the options say.
+func (p *Publisher) ensure(ctx context.Context, ours bool) error {
+	o := p.opts
+	want := jetstream.StreamConfig{
+		Name: o.Stream, Subjects: []string{o.Prefix + ".>"}, Duplicates: o.Window, MaxAge: o.MaxAge, MaxBytes: o.MaxBytes, Replicas: o.Replicas,
+		Discard: jetstream.DiscardNew, Description: "Events of an outbox, one subject a partition key",
+	}
+	if want.MaxBytes == 0 {
+		want.MaxBytes = -1
+	}
+	var found jetstream.Stream
+	err := p.request(ctx, "STREAM.INFO", func(ctx context.Context) (err error) { found, err = p.js.Stream(ctx, o.Stream); return err })
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = p.request(ctx, "STREAM.CREATE", func(ctx context.Context) (err error) { found, err = p.js.CreateStream(ctx, want); return err })
+	}
+	if err == nil && ours {
+		err = p.request(ctx, "STREAM.UPDATE", func(ctx context.Context) (err error) { found, err = p.js.UpdateStream(ctx, want); return err })
+	}
+	if err != nil {
+		return err
+	}
+	return check(found.CachedInfo().Config, o)
+}
+
+// request asks the server's API.
+func (p *Publisher) request(ctx context.Context, operation string, f func(ctx context.Context) error) error {
+	return p.calls.do(ctx, "$JS.API."+operation+"."+p.opts.Stream, f)
+}
+
+// check refuses a stream to which an event that is published again would come twice, or no event at all.
+func check(c jetstream.StreamConfig, o Options) error {
+	if !slices.ContainsFunc(c.Subjects, func(pattern string) bool { return covers(pattern, o.Prefix) }) {
+		return fmt.Errorf("it takes %q and not %s.>: add that, or set Options.Prefix", c.Subjects, o.Prefix)
+	}
+	if c.NoAck {
+		return errors.New("it acknowledges nothing (no_ack): nobody would know what was published")
+	}
+	if c.Duplicates < o.Window {
+		return fmt.Errorf("it knows an event that is published again for %v (duplicate_window): want %v, or a smaller Options.Window", c.Duplicates, o.Window)
+	}
+	return nil
+}

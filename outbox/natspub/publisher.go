@@ -1,0 +1,123 @@
+package natspub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/cloudevent"
+	"github.com/millrace/changefeed/outbox"
+)
+
+// Publisher is an [outbox.Publisher] to a stream of NATS. It de-duplicates.
+type Publisher struct {
+	opts   Options
+	conn   *nats.Conn
+	js     jetstream.JetStream
+	calls  calls
+	server *embedded // nil when the server is elsewhere
+}
+
+var (
+	errNoAnswer     = errors.New("no answer from the server")
+	errDisconnected = errors.New("connection to the server was lost")
+)
+
+// answerWithin is how long a server may take to acknowledge a message.
+const answerWithin = 10 * time.Second
+
+// Publish sends the messages one by one, each after the one before it was acknowledged. A message that is
+// larger than the server or the stream takes is Poison; any other error may pass, those for lack of rights included.
+func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (n int, err error) {
+	for i := range msgs {
+		if err := p.send(ctx, &msgs[i]); err != nil {
+			return i, fmt.Errorf("NATS: %w", err)
+		}
+	}
+	return len(msgs), nil
+}
+
+func (p *Publisher) send(ctx context.Context, m *outbox.Message) error {
+	msg := &nats.Msg{Subject: p.opts.Subject(m.Key), Header: headers(m, p.opts.Stream), Data: m.Data}
+	return p.calls.do(ctx, msg.Subject, func(ctx context.Context) error {
+		_, err := p.js.PublishMsg(ctx, msg)
+		return p.meaning(err)
+	})
+}
+
+// Codes of errors that the client has no name for.
+const (
+	codeMessageTooLarge jetstream.ErrorCode = jetstream.ErrorCode(server.JSStreamMessageExceedsMaximumErr)
+	codeHeaderTooLarge  jetstream.ErrorCode = jetstream.ErrorCode(server.JSStreamHeaderExceedsMaximumErr)
+)
+
+// meaning says of an error whether it can pass, and what it is where the client's text does not.
+func (p *Publisher) meaning(err error) error {
+	refused, isRefused := errors.AsType[*jetstream.APIError](err)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, nats.ErrMaxPayload),
+		isRefused && (refused.ErrorCode == codeMessageTooLarge || refused.ErrorCode == codeHeaderTooLarge):
+		return changefeed.Poison(fmt.Errorf("%w: %w", outbox.ErrTooLarge, err))
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		return fmt.Errorf("no stream takes subjects such as %s.key: was %s deleted?: %w", p.opts.Prefix, p.opts.Stream, err)
+	case errors.Is(err, nats.ErrReconnectBufExceeded):
+		return errDisconnected
+	}
+	return err
+}
+
+// headers are the id by which the server knows the message, the stream that has to take it, and the attributes of the CloudEvent.
+func headers(m *outbox.Message, stream string) nats.Header {
+	values := make([]string, 0, 16) // of all headers, each of which has one
+	h := make(nats.Header, cap(values))
+	set := func(name, value string) {
+		values = append(values, value)
+		h[name] = values[len(values)-1 : len(values) : len(values)]
+	}
+	set(nats.MsgIdHdr, cloudevent.Escape(m.ID))
+	set(jetstream.ExpectedStreamHeader, stream)
+	set(contentType, outbox.ContentType)
+	for name, value := range m.CloudEvent() {
+		set(cloudevent.Prefix+name, cloudevent.Escape(value))
+	}
+	return h
+}
+
+const contentType = cloudevent.Prefix + "datacontenttype"
+
+// Message is the event that a message of the stream was, from its header and its data.
+func Message(header nats.Header, data []byte) (outbox.Message, error) {
+	attributes, err := cloudevent.Attributes(header)
+	if err != nil {
+		return outbox.Message{}, err
+	}
+	return cloudevent.Message(attributes, data)
+}
+
+// Conn is the connection, which consumers may share.
+func (p *Publisher) Conn() *nats.Conn { return p.conn }
+
+// URL is where other programs reach the server; empty where they cannot.
+func (p *Publisher) URL() string {
+	if p.server == nil {
+		return p.conn.ConnectedUrl()
+	}
+	return p.server.url
+}
+
+// Close ends the connection, and the server if it is embedded.
+func (p *Publisher) Close() error {
+	p.conn.Close()
+	if p.server == nil {
+		return nil
+	}
+	return p.server.close()
+}

@@ -1,0 +1,66 @@
+package natspub
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/millrace/changefeed/internal/cloudevent"
+)
+
+// Subject is the subject of the events of a partition key: Prefix, a dot, and the key as one token.
+//
+// In the token, letters and digits of ASCII and hyphens stand for themselves, and every other byte is %XX, so
+// that no key is two tokens, a wildcard or no token at all. The empty key is an underscore, and a key whose
+// token would be longer than 2,048 bytes is an underscore and the hexadecimal SHA-256 of the key.
+func (o Options) Subject(key string) string { return o.withDefaults().Prefix + "." + token(key) }
+
+const (
+	maxToken  = 2048 // the server ends a connection that sends a longer line than 4,096 bytes, subjects and all
+	maxPrefix = 1024
+)
+
+func token(key string) string {
+	if key == "" {
+		return "_"
+	}
+	text := cloudevent.Percent(key, func(c byte) bool {
+		return c == '-' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
+	})
+	if len(text) > maxToken {
+		return fmt.Sprintf("_%x", sha256.Sum256([]byte(key)))
+	}
+	return text
+}
+
+// Key is the partition key whose subject it is. It is false for a subject that has another
+// prefix or the hash of a long key; each message has its key in the header ce-partitionkey.
+func (o Options) Key(subject string) (string, bool) {
+	token, ok := strings.CutPrefix(subject, o.withDefaults().Prefix+".")
+	if !ok || strings.Contains(token, ".") {
+		return "", false
+	}
+	if strings.HasPrefix(token, "_") {
+		return "", token == "_"
+	}
+	key, err := url.PathUnescape(token)
+	return key, err == nil && key != ""
+}
+
+// covers reports whether a stream's subject takes what has a prefix and one more token.
+func covers(pattern, prefix string) bool {
+	want := append(strings.Split(prefix, "."), "key")
+	tokens := strings.Split(pattern, ".")
+	for i, t := range tokens {
+		switch {
+		case t == ">":
+			return i < len(want)
+		case i >= len(want) || t != "*" && t != want[i]:
+			return false
+		case i == len(want)-1 && t != "*": // one key is not all keys
+			return false
+		}
+	}
+	return len(tokens) == len(want)
+}
