@@ -32,6 +32,7 @@ func commands() []*cobra.Command {
 		exportCommand(),
 		tailCommand(),
 		runCommand(),
+		relayCommand(),
 		leasesCommand(),
 		dlqCommand(),
 		serveCommand(),

@@ -76,18 +76,26 @@ func Listed(all []Benchmark) string {
 	return text.String()
 }
 
-// Choose returns the benchmarks with some names, or all if there are no names. An unknown
-// name is an error of usage, and lists those that there are.
+// Choose returns the benchmarks with some names, or all if there are no names. A name that
+// none has stands for those that begin with it, as outbox does for outbox_commit and others.
+// An unknown name is an error of usage, and lists those that there are.
 func Choose(all []Benchmark, wanted []string) ([]Benchmark, error) {
+	names := Names(all)
+	var chosen []string
 	for _, name := range wanted {
-		if !slices.Contains(Names(all), name) {
-			return nil, usage.Error{Err: fmt.Errorf("there is no benchmark %q: want some of %s", name, strings.Join(Names(all), ", "))}
+		group := []string{name}
+		if !slices.Contains(names, name) {
+			group = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !strings.HasPrefix(n, name+"_") })
 		}
+		if len(group) == 0 {
+			return nil, usage.Error{Err: fmt.Errorf("there is no benchmark %q: want some of %s", name, strings.Join(names, ", "))}
+		}
+		chosen = append(chosen, group...)
 	}
 	if len(wanted) == 0 {
 		return all, nil
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(b Benchmark) bool { return !slices.Contains(wanted, b.Name) }), nil
+	return slices.DeleteFunc(slices.Clone(all), func(b Benchmark) bool { return !slices.Contains(chosen, b.Name) }), nil
 }
 
 // Measure runs benchmarks in their order in a new directory below dir, which is removed
@@ -143,6 +151,11 @@ func All() []Benchmark {
 		{"stuck_key", "10,000 keys beside one whose handler hangs; against the same without it", stuckKey},
 		{"poison_overhead", "processor time of a change with MaxAttempts and DeadLetters while none fails; against without", poisonOverhead},
 		{"memory_bound", "heap of a lease with documents of 1 MB, a slow handler and a buffer of 64 MB", memoryBound},
+		{"outbox_commit", "durable units of work of an object and an event; against the same two documents as a bare batch", outboxCommit},
+		{"outbox_relay", "a relay to embedded NATS JetStream on disk, 1,000 keys, synced every 2 minutes as a NATS server is by default", outboxRelay(relayEvents, relayRate, 2*time.Minute, "synced every 2 minutes")},
+		{"outbox_relay_sync", "the same, each event synced before it is acknowledged", outboxRelay(syncEvents, syncRate, 0, "each synced before it is acknowledged")},
+		{"outbox_slow_broker", "a relay to a broker that takes 5 ms to acknowledge; against one event after the other", outboxSlowBroker},
+		{"outbox_latency", "from the acknowledgement of a commit to the consumer of its event, at 200 commits a second", outboxLatency},
 		{"pending_3m", "the exact number of 3 million pending changes; fills the store that the next one needs too", pending3M},
 		{"overwrite_3m", "durable overwrites among 3 million documents of 1 KB; against the same among 100,000", overwrite3M},
 		{"serve_upsert", "upserts over HTTP, durable, with group commit; this and the next against net/http echoing as many bytes", served("serve-upsert", serveDocs, 8000, echoBody, upsertOne)},

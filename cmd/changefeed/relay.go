@@ -1,0 +1,184 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/broker"
+	"github.com/millrace/changefeed/internal/usage"
+	"github.com/millrace/changefeed/outbox"
+)
+
+// The command relay: a processor whose handler publishes the events of an outbox.
+
+// relayOptions are the flags of relay.
+type relayOptions struct {
+	unitOptions
+	to     string
+	typ    string
+	origin string
+	alarm  time.Duration
+	sync   time.Duration
+	listen string
+}
+
+// relayCommand is the command relay.
+func relayCommand() *cobra.Command {
+	var o relayOptions
+	cmd := &cobra.Command{
+		Use:   "relay --source ADDRESS --name NAME --to BROKER [flags]",
+		Short: "Publish the events of a transactional outbox to a message broker",
+		Long: `Publish the events of a transactional outbox: documents of one type, which a unit of work
+has written beside the object that they are about, in one batch. Package outbox writes them,
+and so does the .NET sample of the service's article. Events of one partition key are
+published in order, those of different keys side by side. An event is published at least
+once, always with the same id, so that a broker which drops duplicates has it once.
+
+A BROKER is one of
+
+` + broker.Help() + `
+The last three need a binary that was built with -tags brokers.
+
+An event that the broker can never take, or that is no event although it says so, is parked
+in --dead-letters after --max-attempts; with --hold later events of its partition key wait
+behind it until changefeed dlq releases them, so that their order is kept. While the broker
+is down nothing is parked, and a warning is written before an event expires unpublished.
+
+All processes with the same --name, source and lease container share the work. SIGTERM or
+Ctrl-C ends the relay in good order; with --once it ends when all events are published.` + addressHelp,
+		Example: `  changefeed relay --source http://127.0.0.1:8081/shop/contacts --name contacts --create-leases --from beginning --to embedded:nats
+  changefeed relay --source cosmos:shop/contacts --leases cosmos:ops/leases --name contacts --to nats://nats:4222 \
+    --max-attempts 5 --dead-letters cosmos:ops/letters --hold
+  CHANGEFEED_WEBHOOK_SECRET=s3cret changefeed relay --source cosmos:shop/contacts --name hook --to https://example.com/events`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	o.register(cmd)
+	return cmd
+}
+
+// register adds the flags.
+func (o *relayOptions) register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.to, "to", "", "the `BROKER`")
+	f.StringVar(&o.typ, "type", outbox.EventType, "type of the documents that are events")
+	f.StringVar(&o.origin, "origin", "/events", "where the events come from: the source attribute of the messages, a `URI` reference")
+	f.DurationVar(&o.alarm, "alarm", 0, "warn so long before an event expires that is not published (default a fifth of its time to live)")
+	f.DurationVar(&o.sync, "sync", 0, "how often an embedded broker syncs its files (default with each message, before it is acknowledged)")
+	f.StringVar(&o.listen, "broker-listen", "", "loopback `address` at which consumers reach an embedded broker, such as 127.0.0.1:4222 (default none)")
+	f.DurationVar(&o.feed.HandlerTimeout, "timeout", time.Minute, "how long the broker may take for a batch")
+	o.unitOptions.register(cmd, 64, "partition keys of one lease whose events are published at once")
+	_ = cmd.MarkFlagRequired("to") // fails only for a flag that is not there
+}
+
+// run opens the broker and runs the processor until it is stopped.
+func (o *relayOptions) run(cmd *cobra.Command) (err error) {
+	if o.typ == "" {
+		return usage.Flag("type", `""`, "the type of the documents that are events, such as "+outbox.EventType)
+	}
+	if o.alarm < 0 {
+		return usage.Flag("alarm", o.alarm.String(), "a positive duration")
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	w, err := o.workplace(cmd)
+	if err != nil {
+		return err
+	}
+	to, err := broker.Open(cmd.Context(), "to", o.to, broker.Settings{SyncEvery: o.sync, Listen: o.listen, Warn: func(text string) { w.log.Warn(text) }})
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, to.Close()) }()
+	relay, err := outbox.NewRelay(to, outbox.RelayOptions{
+		Source: o.origin, Decode: outbox.EventsOfType(o.typ), Alarm: o.alarm,
+		Hooks: outbox.RelayHooks{Expiring: func(m outbox.Message, left time.Duration) {
+			w.log.Warn("event expires before it is published", "key", m.Key, "id", m.ID, "action", m.Action, "left", left.Round(time.Second).String())
+		}},
+	})
+	if err != nil {
+		return err
+	}
+	o.feed = relay.Options(o.feed)
+	h := &publishing{Relay: relay, running: map[string]int{}}
+	if err := w.run(h, h); err != nil {
+		return err
+	}
+	return o.report(cmd, relay.Status())
+}
+
+// report says how much was published.
+func (o *relayOptions) report(cmd *cobra.Command, s outbox.RelayStatus) error {
+	if o.output.value == "json" {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"published": s.Published, "refused": s.Refused, "lag_seconds": s.Lag.Seconds()})
+	}
+	events := "events"
+	if s.Published == 1 {
+		events = "event"
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%d %s published\n", s.Published, events)
+	return nil
+}
+
+// publishing is a relay that knows of which leases it has batches in hand.
+type publishing struct {
+	*outbox.Relay
+
+	mu      sync.Mutex
+	running map[string]int
+	cut     []string
+}
+
+// Handle publishes a batch.
+func (p *publishing) Handle(ctx context.Context, b *changefeed.Batch) error {
+	p.count(b.LeaseToken, 1)
+	err := p.Relay.Handle(ctx, b)
+	p.count(b.LeaseToken, -1)
+	if errors.Is(context.Cause(ctx), changefeed.ErrStopped) && err != nil {
+		p.mu.Lock()
+		p.cut = append(p.cut, b.LeaseToken)
+		p.mu.Unlock()
+	}
+	return err
+}
+
+func (p *publishing) count(lease string, by int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running[lease] += by; p.running[lease] == 0 {
+		delete(p.running, lease)
+	}
+}
+
+// Running are the leases with batches in hand.
+func (p *publishing) Running() (leases []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for lease := range p.running {
+		leases = append(leases, lease)
+	}
+	slices.Sort(leases)
+	return leases
+}
+
+// Unfinished are the leases whose batches were cut short since the last call.
+func (p *publishing) Unfinished() (leases []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	leases, p.cut = p.cut, nil
+	slices.Sort(leases)
+	return slices.Compact(leases)
+}
+
+// Kill has nothing to do: what is under way ends with the process.
+func (p *publishing) Kill() {}
