@@ -71,7 +71,12 @@ var defects = []defect{
 			m.Data, _ = json.Marshal(v)
 		}
 	}),
-	changing("trims data", "a message arrives as it is", func(m *outbox.Message) { m.Data = bytes.TrimSpace(m.Data) }),
+	changing("compacts data", "a message arrives as it is", func(m *outbox.Message) {
+		var text bytes.Buffer
+		if json.Compact(&text, m.Data) == nil {
+			m.Data = text.Bytes()
+		}
+	}),
 	changing("makes times up", "attributes that a message lacks are left out", func(m *outbox.Message) {
 		if m.Time.IsZero() {
 			m.Time = time.Unix(0, 0)

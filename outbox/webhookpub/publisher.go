@@ -1,0 +1,203 @@
+package webhookpub
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/cloudevent"
+	"github.com/millrace/changefeed/outbox"
+)
+
+// Options are those of a publisher. The zero value works.
+type Options struct {
+	// Structured sends the attributes in the body, for receivers that see no headers.
+	Structured bool
+
+	// Secret signs the requests. Without it the receiver cannot know from whom they come.
+	Secret []byte
+
+	// Header is added to each request, such as an Authorization.
+	Header http.Header
+
+	// Timeout is for one request, with its answer; 30 s by default.
+	Timeout time.Duration
+
+	// Transport sends the requests; by default one that keeps as many connections as there are keys
+	// under way, up to 256.
+	Transport http.RoundTripper
+}
+
+const (
+	defaultTimeout = 30 * time.Second
+	idleConns      = 256
+	maxAnswer      = 64 << 10 // bytes that are read of an answer, so that its connection can be used again
+	maxQuoted      = 200      // bytes of them that an error has
+
+	// MaxRetryAfter is the longest pause that a receiver can ask for: one that asks for more is asked again.
+	MaxRetryAfter = 10 * time.Minute
+)
+
+// Publisher is an [outbox.Publisher] to a webhook. It does not de-duplicate.
+type Publisher struct {
+	url    string
+	opts   Options
+	client http.Client
+}
+
+// New makes a publisher to a URL of http or https. It sends nothing yet.
+func New(to string, o Options) (*Publisher, error) {
+	parsed, err := url.Parse(to)
+	if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" {
+		return nil, &changefeed.OptionError{Field: "URL", Value: redacted(parsed), Want: "one such as https://example.com/events"}
+	}
+	if o.Secret != nil && len(o.Secret) == 0 {
+		return nil, &changefeed.OptionError{Field: "Secret", Value: "empty", Want: "at least one byte, or nil for no signatures"}
+	}
+	if o.Timeout < 0 {
+		return nil, &changefeed.OptionError{Field: "Timeout", Value: o.Timeout.String(), Want: "a positive duration, or zero for 30 s"}
+	}
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	if o.Transport == nil {
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport.MaxIdleConns, transport.MaxIdleConnsPerHost = idleConns, idleConns
+		o.Transport = transport
+	}
+	p := &Publisher{url: to, opts: o}
+	p.client = http.Client{
+		Transport:     o.Transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return p, nil
+}
+
+// redacted is a URL without what may be secret in it.
+func redacted(u *url.URL) string {
+	if u == nil {
+		return "not a URL"
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}
+
+// Close closes the connections that are not in use.
+func (p *Publisher) Close() error {
+	p.client.CloseIdleConnections()
+	return nil
+}
+
+// Publish sends the messages one by one, each after the one before it was accepted. See the package's
+// documentation for which errors are Poison. One with a Retry-After wraps a [changefeed.Failure] with its After.
+func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (n int, err error) {
+	for i := range msgs {
+		if err := p.send(ctx, &msgs[i]); err != nil {
+			return i, fmt.Errorf("webhook: %w", err)
+		}
+	}
+	return len(msgs), nil
+}
+
+func (p *Publisher) send(ctx context.Context, m *outbox.Message) error {
+	timed, cancel := context.WithTimeoutCause(ctx, p.opts.Timeout, fmt.Errorf("no answer within %v", p.opts.Timeout))
+	defer cancel()
+	header, body, err := p.encode(m)
+	if err != nil {
+		return changefeed.Poison(err)
+	}
+	req, err := http.NewRequestWithContext(timed, http.MethodPost, p.url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header = header
+	if p.opts.Secret != nil {
+		sign(req.Header, body, time.Now(), p.opts.Secret)
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		if timed.Err() != nil {
+			return context.Cause(timed)
+		}
+		if failed, ok := errors.AsType[*url.Error](err); ok { // whose text has the URL, which may have a secret
+			err = failed.Err
+		}
+		return err
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // the status says all that matters
+	return verdict(resp, text)
+}
+
+// encode makes header and body of a request.
+func (p *Publisher) encode(m *outbox.Message) (header http.Header, body []byte, err error) {
+	header = maps.Clone(p.opts.Header)
+	if header == nil {
+		header = http.Header{}
+	}
+	header.Set("User-Agent", cmp.Or(header.Get("User-Agent"), "changefeed"))
+	if p.opts.Structured {
+		header.Set("Content-Type", structuredType)
+		body, err = envelope(m)
+		return header, body, err
+	}
+	header.Set("Content-Type", outbox.ContentType)
+	for name, value := range m.CloudEvent() {
+		header.Set(cloudevent.Prefix+name, cloudevent.Escape(value))
+	}
+	return header, m.Data, nil
+}
+
+// ofTheReceiver are the statuses from 400 to 499 that say nothing of the event.
+var ofTheReceiver = []int{
+	http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusProxyAuthRequired,
+	http.StatusRequestTimeout, http.StatusGone, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusTooManyRequests,
+}
+
+// verdict is what an answer says of its event.
+func verdict(resp *http.Response, text []byte) error {
+	status := resp.StatusCode
+	if status >= 200 && status < 300 {
+		return nil
+	}
+	err := fmt.Errorf("answer %s%s", resp.Status, quoted(text))
+	switch {
+	case status == http.StatusRequestEntityTooLarge:
+		return changefeed.Poison(fmt.Errorf("%w: %w", outbox.ErrTooLarge, err))
+	case status >= 400 && status < 500 && !slices.Contains(ofTheReceiver, status):
+		return changefeed.Poison(err)
+	case status >= 300 && status < 400:
+		err = fmt.Errorf("%w: redirects are not followed", err)
+	}
+	if after := retryAfter(resp.Header.Get("Retry-After"), time.Now()); after > 0 {
+		return &changefeed.Failure{After: after, Err: err}
+	}
+	return err
+}
+
+// quoted is the beginning of an answer's text.
+func quoted(text []byte) string {
+	if text = bytes.TrimSpace(text); len(text) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(": %.*q", maxQuoted, strings.ToValidUTF8(string(text[:min(len(text), maxQuoted)]), ""))
+}
+
+// retryAfter is the pause that a receiver asks for, in either form; 0 for none.
+func retryAfter(text string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return min(time.Duration(seconds)*time.Second, MaxRetryAfter)
+	}
+	if date, err := http.ParseTime(text); err == nil {
+		return min(max(date.Sub(now), 0), MaxRetryAfter)
+	}
+	return 0
+}

@@ -1,0 +1,80 @@
+package webhookpub
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed/internal/cloudevent"
+)
+
+// SignatureHeader is the header that has the signature of a request.
+const SignatureHeader = "Changefeed-Signature"
+
+// Tolerance is how far the time of a signature may be from the receiver's clock.
+const Tolerance = 5 * time.Minute
+
+// ErrSignature: the request was not signed with the secret, or not lately.
+var ErrSignature = errors.New("signature does not hold")
+
+func sign(header http.Header, body []byte, now time.Time, secret []byte) {
+	t := strconv.FormatInt(now.Unix(), 10)
+	header.Set(SignatureHeader, fmt.Sprintf("t=%s,v1=%x", t, signature(header, body, t, secret)))
+}
+
+// signature is the HMAC that the package's documentation describes.
+func signature(header http.Header, body []byte, t string, secret []byte) []byte {
+	mac := hmac.New(sha256.New, secret)
+	line(mac, t)
+	signed := map[string][]string{}
+	for name, values := range header {
+		if name := strings.ToLower(name); name == "content-type" || strings.HasPrefix(name, cloudevent.Prefix) {
+			signed[name] = values
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(signed)) {
+		for _, value := range signed[name] {
+			line(mac, name+":"+value)
+		}
+	}
+	line(mac, "")
+	mac.Write(body)
+	return mac.Sum(nil)
+}
+
+func line(to hash.Hash, text string) { _, _ = io.WriteString(to, text+"\n") } // a hash takes everything
+
+// Verify checks the signature of a request with this header and body. It holds under any of the secrets, of which
+// there are two while one replaces the other. The error is [ErrSignature].
+func Verify(header http.Header, body []byte, secrets ...[]byte) error {
+	values := header.Values(SignatureHeader)
+	if len(values) != 1 {
+		return fmt.Errorf("%w: %d headers %s", ErrSignature, len(values), SignatureHeader)
+	}
+	t, text, ok := strings.Cut(values[0], ",v1=")
+	t, isTime := strings.CutPrefix(t, "t=")
+	seconds, err := strconv.ParseInt(t, 10, 64)
+	given, notHex := hex.DecodeString(text)
+	if !ok || !isTime || err != nil || notHex != nil {
+		return fmt.Errorf("%w: %s is not t=…,v1=…", ErrSignature, SignatureHeader)
+	}
+	if age := time.Since(time.Unix(seconds, 0)); age > Tolerance || age < -Tolerance {
+		return fmt.Errorf("%w: signed %v ago by our clock", ErrSignature, age.Round(time.Second))
+	}
+	for _, secret := range secrets {
+		if len(secret) > 0 && hmac.Equal(given, signature(header, body, t, secret)) { // everybody has the empty secret
+			return nil
+		}
+	}
+	return ErrSignature
+}
