@@ -19,6 +19,9 @@ var errHandler = errors.New("handler: downstream is not there")
 // Handle is the delegate: mostly quick, sometimes slow, failing, panicking or deaf to its
 // context.
 func (i *instance) Handle(ctx context.Context, b *changefeed.Batch) error {
+	if i.isDead() { // it has a page in memory, but what it does with that is not in this world
+		return errHandler
+	}
 	// A panic is a failure too, so the call ends in any case, and as done only at the last line.
 	c := i.world.ledger.handOver(ctx, i, b)
 	ok := false

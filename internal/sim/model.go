@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -62,7 +63,7 @@ type tenure struct {
 	asked    map[version]bool // it has asked for a checkpoint after them
 	root     string           // where it began
 	last     string           // token after the last batch that it has passed
-	idle     []string         // tokens after that which it has come to, and found nothing
+	idle     []page           // empty ones after that, also of what was read ahead of the batch in hand
 	from     string           // token before the batch in hand
 	base     string           // last as of then
 }
@@ -124,7 +125,7 @@ func (g *ledger) read(by *instance, of changefeed.Range, from string, p changefe
 	if t == nil {
 		return
 	}
-	t.idle = append(t.idle, p.Next.Token)
+	t.idle = append(t.idle, page{from: from, next: p.Next.Token})
 	t.rest()
 }
 
@@ -133,8 +134,11 @@ func (t *tenure) rest() {
 	if t.last != t.root && !t.reached[t.last] {
 		return
 	}
-	for _, token := range t.idle {
-		t.reached[token] = true
+	at := lsnOf(t.last)
+	for _, p := range t.idle {
+		if lsnOf(p.from) <= at { // else a batch comes before it
+			t.reached[p.next], at = true, max(at, lsnOf(p.next))
+		}
 	}
 }
 
@@ -226,7 +230,8 @@ func (t *tenure) pass(c *call) {
 		t.passed[versionOf(change)] = true
 	}
 	if lsnOf(c.page.next) > lsnOf(t.last) {
-		t.last, t.idle = c.page.next, nil
+		t.last = c.page.next
+		t.idle = slices.DeleteFunc(t.idle, func(p page) bool { return lsnOf(p.from) < lsnOf(t.last) })
 	}
 }
 
