@@ -15,6 +15,10 @@ import (
 	"path/filepath"
 )
 
+// A backup is the engine's own files of one moment, and not an export of documents. So
+// LSNs, ETags, resource ids and retained versions are in it, and leases and
+// continuations that were made against the original remain valid against the copy.
+
 // Backup copies the store into a new directory, in a state of one moment of the call:
 // every write acknowledged before the call is in the copy, and readers and writers go
 // on. When Backup returns, the copy is on the disk and has been opened once, because a
@@ -72,6 +76,8 @@ func ReceiveBackup(ctx context.Context, r io.Reader, dir string) error {
 				return err
 			case h.Name == backupEnd:
 				return errors.Join(sum.verify(in), nothingMore(in))
+			// The stream may come from another machine. A name with a directory in it
+			// could lead out of the directory that is being made.
 			case h.Typeflag != tar.TypeReg || h.Name == "" || filepath.Base(h.Name) != h.Name:
 				return fmt.Errorf("stream has %q: want the files of a store", h.Name)
 			}
@@ -132,6 +138,9 @@ func intoNew(ctx context.Context, dir string, fill func(partial string) error) (
 			err = errors.Join(err, os.RemoveAll(partial))
 		}
 	}()
+	// The rename is the last step that can fail by halves, and the files are synced
+	// before it: a directory of the wanted name is on the disk as a whole. Its parent
+	// is synced after it, because the new name is part of the parent.
 	if err := makeDir(machine, partial); err != nil {
 		return err
 	}

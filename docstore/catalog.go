@@ -10,6 +10,12 @@ import (
 	"github.com/millrace/changefeed/internal/epk"
 )
 
+// Containers are made, changed and dropped in the committer, as writes are: no write is
+// checked against one layout and applied to another. Keys begin with the container's
+// number, which counts up and is used once, so a container that is made again under an
+// old id shares no key with the one before, and the keys of that one may be removed in
+// the background.
+
 // CreateContainer adds a container. The error is [changefeed.ErrConflict] when the id
 // is taken, [changefeed.ErrNotFound] when the database does not exist, and
 // [changefeed.ErrBadRequest] when the specification is refused.

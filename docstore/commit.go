@@ -202,6 +202,9 @@ func (g *group) take(tx *transaction) {
 	undo := *h
 	part := h.l.at(tx.epk)
 	docs, touched := h.parts[part]
+	// An expired document may hold a unique key that the transaction wants. Then the
+	// transaction begins again, and expires that document first, under an LSN before
+	// its own.
 	for again := true; again; {
 		if tx.err = tx.execute(g, h); tx.err == nil {
 			return
@@ -239,6 +242,7 @@ func (g *group) finish() {
 }
 
 // write brings the group to the disk.
+// The counters applied and safe enclose the commit, for settle.
 func (g *group) write() error {
 	if len(g.changes) == 0 && len(g.ranges) == 0 {
 		return nil
@@ -288,6 +292,8 @@ func (h *nextHead) fill(w batch) {
 }
 
 // publish makes the container's changes visible and wakes those who wait for them.
+//
+// The order is the one on which readers rely (see Container): counts, head, gates.
 func (h *nextHead) publish() {
 	h.c.lsn = h.lsn
 	h.c.clock.committed(h.time)

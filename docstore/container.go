@@ -43,6 +43,9 @@ type Container struct {
 }
 
 // Item is a document as stored.
+//
+// Time is that of the commit, in whole milliseconds; the system property _ts in Body
+// has its whole seconds.
 type Item struct {
 	ID   string
 	Key  changefeed.PartitionKey
@@ -202,11 +205,15 @@ func verb(o changefeed.WriteOp) string {
 
 // Create adds a document; [changefeed.ErrConflict] when the id is taken in its logical
 // partition.
+// The partition key is read from the body. The error is [changefeed.ErrBadRequest] when
+// the body is no document of this container, and [ErrUniqueKey] when another document
+// of the logical partition has one of its unique keys.
 func (c *Container) Create(ctx context.Context, body []byte) (Item, error) {
 	return c.one(ctx, "", changefeed.Write{Op: changefeed.WriteCreate, Body: body})
 }
 
 // Upsert adds a document, or replaces that with the same id.
+// The key and the errors are those of [Container.Create], without ErrConflict.
 func (c *Container) Upsert(ctx context.Context, body []byte) (Item, error) {
 	return c.one(ctx, "", changefeed.Write{Op: changefeed.WriteUpsert, Body: body})
 }

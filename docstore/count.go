@@ -10,6 +10,11 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// A backlog is counted from tallies (see tally.go): the cell in which the position lies
+// is walked version by version, and the cells after it are added up. The sum counts
+// versions that live; those that a reader would not be shown are counted one by one and
+// taken off, because they are few.
+
 // Pending implements [changefeed.Counter]: it counts the changes that Read would
 // return, over all partitions of the range. The number is exact. For latest versions of
 // whole partitions it comes from tallies, in milliseconds for millions of changes. For
@@ -75,6 +80,8 @@ type counter struct {
 }
 
 // count adds the changes of one log in (sel.lsn, head].
+// Oldest is the time of the first change. If the first cell has none, the walk goes on
+// where the tallies place the first version that lives, up to the first that is shown.
 func (k *counter) count(ctx context.Context, num uint32, sel selection) (err error) {
 	whole := k.l.tallied && sel.mode == changefeed.LatestVersion && sel.pk == "" && sel.rng.Contains(k.l.logs[num].rng)
 	// The time is looked for even beside a token, because tallies have no times.
@@ -218,6 +225,8 @@ func (k *counter) expired(ctx context.Context, num uint32, sel selection) (items
 	if items, err = k.expiredByIndex(num, sel.lsn); err != nil || *spec.DefaultTTL < 0 {
 		return items, err
 	}
+	// Times of commits grow with LSNs, so the first version that the default lets live
+	// ends the scan.
 	_, err = k.scan(ctx, num, sel, k.head, func(e *entry) bool {
 		if spec.expiry(e.time, 0) > k.now {
 			return false

@@ -15,6 +15,10 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// The store itself needs only containers: a database is the first half of a container's
+// name. It has a record of its own because REST clients create, list and replace
+// databases, and because resource ids of containers begin with that of their database.
+
 // DefaultDatabase holds the containers whose specification names no database, and is
 // created with the first of them, so programs without databases need not make any.
 const DefaultDatabase = "default"

@@ -81,6 +81,8 @@ func readDocument(body []byte, scanner rawjson.Scanner, paths []pkey.Path) (docu
 			}
 		}
 	}
+	// The syntax is judged first, because the spans of members mean nothing in a text
+	// that is not JSON.
 	switch {
 	case !scanner.End():
 		return document{}, notJSON("body", body)

@@ -33,6 +33,8 @@ func (e *engine) copyFiles(ctx context.Context, visit func(name string, size int
 		return errors.Join(err, g.FS.RemoveAll(stage))
 	}
 	defer func() { err = errors.Join(err, g.FS.RemoveAll(stage)) }()
+	// If the guard broke meanwhile, the flush of the log was pretended, and the stage
+	// may lack writes that were acknowledged.
 	if err := g.err(); err != nil {
 		return err
 	}

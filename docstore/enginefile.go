@@ -6,6 +6,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
+// The files of a guarded store, by what an error of each would mean. Errors of vital
+// files are hidden, because the engine would panic or go on without the file; errors of
+// tables are shown, because the engine then writes the table again; errors of reads are
+// shown too, and only paced. engineguard.go says when the guard breaks, after which
+// writes do nothing.
+
 // guardedVital is a log, a manifest, a marker or the directory. The engine sees none of
 // its errors, because it cannot bear them.
 type guardedVital struct {
@@ -134,6 +140,8 @@ func (f *guardedTable) Sync() error { return f.sync(f.File.Sync) }
 // SyncData brings the table's bytes to the disk.
 func (f *guardedTable) SyncData() error { return f.sync(f.File.SyncData) }
 
+// sync brings the table to the disk. Only that ends a series of failures: a table that
+// was created, or lacks one of its writes, proves nothing about the disk.
 func (f *guardedTable) sync(do func() error) error {
 	if f.g.frozen() {
 		return nil

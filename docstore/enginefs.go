@@ -8,6 +8,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
+// The guard as the file system that the engine sees. Changes to the store's own
+// directory succeed, wait or are pretended. Changes to a copy, in another directory,
+// fail as they are, because somebody waits for that copy and must not believe in it.
+// Reads pass their errors on, which the engine bears.
+
 // fileKind decides how the guard treats an error of a file.
 type fileKind int
 

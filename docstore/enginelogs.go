@@ -6,6 +6,11 @@ import (
 	"slices"
 )
 
+// The logs hold the writes that are in no table yet. The engine takes the first record
+// that it cannot read for the end of a log, and drops the rest. That is right for the
+// newest log after a kill and loses acknowledged writes anywhere else. So every log is
+// read to its end here, and compared with what the inventory says of it.
+
 // logs reads the logs that are not yet in tables, to their ends. Sequence numbers run
 // on from record to record and from log to log, so that a record lost anywhere shows.
 func (s *survey) logs() error {
@@ -80,6 +85,8 @@ func (s *survey) judgeLog(num uint64, c *chunks, newest bool) error {
 	name := logName(num)
 	listed := !s.known || slices.Contains(s.facts.Logs, num)
 	switch end := s.facts.Closed; {
+	// A log that the inventory does not list is one that a kill left behind in the
+	// moment of its making, or was put there by somebody.
 	case !listed && !s.justMade(num, c, newest):
 		return damaged(name, "it is not one of the store's logs")
 	case end != nil && end.Log == num && (!c.closed || c.end != end.LogEnd):

@@ -30,7 +30,6 @@ type table struct {
 // Tags of the records of a manifest, and of the optional members of a table. An unknown
 // tag is an error, since its length is unknown: the pinned version of the engine writes
 // these.
-// Tags of the records of a manifest, and of the members of a table that may follow.
 const (
 	tagComparer    = 1
 	tagFirstLog    = 2
@@ -114,6 +113,10 @@ func (m *manifest) field(r *reader, tag uint64) error {
 
 // table applies the record of a new table. A virtual table is part of the file of
 // another, so its size says nothing about a file.
+//
+// level, number, path (table 3), size, a byte of flags and the bounds of points if the first
+// flag says so (table 5), bounds, least and greatest sequence number (not table), members up
+// to an end (tables 4 and 5)
 func (m *manifest) table(r *reader, tag uint64) error {
 	place := tablePlace{r.uvarint(), r.uvarint()}
 	if tag == tagTable3 {

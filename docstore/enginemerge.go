@@ -10,6 +10,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
+// A damaged store is read without the engine, because opening it would delete what the
+// manifest does not name. The contents of the logs and of each table are sorted by key, so
+// one pass that always takes the least key sees all versions of a key together, and holds
+// one version of each source in memory.
+
 // each calls visit for the keys in [from, to) with their newest values, in order. It
 // merges the sorted contents of all logs and tables, as the engine would.
 func (w *wreck) each(from, to []byte, visit func(key, value []byte) error) error {
@@ -61,6 +66,8 @@ func leastKey(sources []*source) (key []byte) {
 }
 
 // takeNewest moves all sources past a key and returns its newest version.
+// A table may have several versions of a key, newest first, because views keep old
+// ones.
 func (w *wreck) takeNewest(sources []*source, key []byte) (newest version, err error) {
 	for _, s := range sources {
 		for s.ok && err == nil && bytes.Equal(s.head.key, key) {

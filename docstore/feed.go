@@ -130,6 +130,10 @@ type openCursor func(from, to []byte) (*cursor, error)
 // open places the cursors of one log. Readers of last versions skip the dead ones
 // before the low-water mark: a log that is overwritten again and again begins with
 // millions of tombstones, and stepping over them takes seconds.
+//
+// A search for a time moves the start before the cursor of the marks is opened, so that
+// both cursors begin at one place. A walk that a search or a moving version makes begin
+// elsewhere says nothing about the low-water mark, and does not raise it.
 func (t *track) open(open openCursor, num uint32, sel selection, head int64, marks bool) (err error) {
 	start, cont := sel.lsn, t.c.num
 	low := t.log.low.Load()

@@ -36,6 +36,9 @@ func (x index) each(ctx context.Context, rng changefeed.Range, key changefeed.Pa
 	}
 	from := append(tableKey(tableDoc, x.c.num, len(sel.rng.Min)), sel.rng.Min...)
 	to := append(tableKey(tableDoc, x.c.num, len(sel.rng.Max)), sel.rng.Max...)
+	// The keys are read in steps and the bodies one by one, and no cursor is open while
+	// the caller works on a document: an open cursor keeps the room of all that is
+	// deleted meanwhile.
 	for {
 		if err := x.c.usable(ctx); err != nil {
 			return err

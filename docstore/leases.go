@@ -14,6 +14,11 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
+// The lease store has no table of its own: records are documents of an ordinary
+// container. So ETags, expiry and the change feed are the container's, the documents
+// can be read and repaired over the server, and hosts of the .NET processor share them
+// there.
+
 // Leases are the records of one deployment unit in a lease container, as documents in
 // the form of the .NET processor: a [changefeed.LeaseStore] and a
 // [changefeed.Follower].
@@ -61,6 +66,7 @@ func NewLeases(ctx context.Context, leases *Container, processor string, monitor
 		Processor: processor, Host: host, DatabaseRID: encodeRID(rid[:4]), ContainerRID: monitored.rid,
 		Database: monitored.Database(), Container: monitored.ID(),
 	}}
+	// The prefix of a unit is that of the documents that are there: see Prefix.
 	var ids []string
 	for _, prefix := range s.unit.Prefixes() {
 		items, err := index{leases}.withIDs(ctx, prefix+".")
@@ -215,6 +221,7 @@ func (s *Leases) key(id string, record changefeed.Record) (changefeed.PartitionK
 }
 
 // Follow implements [changefeed.Follower] by the container's own change feed.
+// The cursor is an LSN of the lease container, quoted as in a position.
 func (s *Leases) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 	if cursor == "" {
 		if err := s.c.usable(ctx); err != nil {
@@ -257,6 +264,8 @@ var errGathered = errors.New("gathered for long enough")
 
 // since waits until the head passes an LSN, and reads the unit's records up to the new
 // head.
+// The gate's channel is taken before the head is read: a write in between closes that
+// channel, and is not slept through.
 func (s *Leases) since(ctx context.Context, lsn int64) ([]changefeed.Record, int64, error) {
 	for {
 		ch := s.c.gate.next()

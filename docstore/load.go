@@ -12,6 +12,9 @@ import (
 type loader struct{ db *DB }
 
 // load reads into memory what every request needs: databases, containers, counts.
+// The format is read first, because the records of another format would be misread, and
+// it is raised last, because a store whose load failed must still open with the version
+// before.
 func (ld loader) load() error {
 	format, found, err := ld.db.eng.find(metaKey("format"))
 	switch {

@@ -130,6 +130,8 @@ func (p *LogicalPartition) commit(ctx context.Context, writes []Write) (*transac
 		return nil, err
 	}
 	if err := c.db.committer.submit(ctx, tx); err != nil {
+		// The cause of an ended context is the caller's own error, which may wrap any
+		// of ours and says nothing about a write.
 		if ctx.Err() == nil && refused(err) {
 			return nil, &changefeed.WriteError{Index: tx.failed, Write: writes[tx.failed].Write, Err: err}
 		}
@@ -153,6 +155,7 @@ func (p *LogicalPartition) transaction(l *layout, writes []Write) (*transaction,
 		}
 		tx.size += len(w.Body)
 	}
+	// A single write is bound by the limit of a document alone.
 	if len(writes) > 1 && tx.size > maxBatchBytes {
 		return nil, fmt.Errorf("%w: %d bytes: want at most %d", ErrBatchLimit, tx.size, maxBatchBytes)
 	}

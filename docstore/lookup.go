@@ -11,6 +11,11 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// How the server's queries reach documents when a filter pins a partition key, the
+// beginning of a hierarchical one or, in lease containers, that of an id. The order is
+// that of the last writes, as in a scan of the feed, so an LSN says where a query's
+// next page goes on.
+
 // Locate implements [changefeed.Locator]. [Container.LogicalPartition] also locates a
 // hierarchical key that lacks its last levels.
 func (c *Container) Locate(_ context.Context, key changefeed.PartitionKey) (epk string, err error) {

@@ -15,7 +15,7 @@ import (
 //
 // A reader that took the layout before a split and the state after a move would miss the
 // versions that were moved. So a reader checks, with the state in hand, that the layout is
-// still the same (see openFeed), and begins again if not.
+// still the same (see [moment.feed]), and begins again if not.
 //
 // All versions of one LSN move together: were some of them in the old log and some in the
 // new one, their order would be lost, because logs are merged by LSN alone.

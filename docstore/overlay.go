@@ -75,6 +75,7 @@ func (o *overlay) apply(ch change) {
 }
 
 // rollback takes back all changes from the mark on.
+// The way is backwards, because a transaction may have changed a key twice.
 func (o *overlay) rollback(mark int) {
 	for i := len(o.changes) - 1; i >= mark; i-- {
 		ch := &o.changes[i]

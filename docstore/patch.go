@@ -354,6 +354,8 @@ func moveTo(body []byte, from string, path []string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("move from %q: %w", from, err)
 	}
+	// RFC 6902 defines a move as a remove and then an add, so an index in the path
+	// counts the elements that are left.
 	rest, err := removeAt(body, source)
 	if err != nil {
 		return nil, err

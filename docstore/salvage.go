@@ -33,9 +33,6 @@ type Loss struct {
 	// From and To are the first key that may be lost and the first key after the loss:
 	// documents by partition key hash, versions by LSN. Both are empty where the file
 	// may hold any key that was written last.
-	// From and To are the first key that may be lost and the first after it that is not:
-	// documents by partition key hash, their versions by LSN. Empty where the file has
-	// anything that was written last.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 }
@@ -223,6 +220,8 @@ func (s *salvager) documents() error {
 		if named {
 			s.current[p] = true
 		}
+		// Where the index may have lost the document's entry, or have an old one, the
+		// newest version that was found decides.
 		if best, unsure := s.best[string(s.doc(key, e))]; unsure {
 			named = best == at
 		}

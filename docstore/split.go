@@ -39,6 +39,7 @@ func (c *Container) Split(ctx context.Context, id string) ([]changefeed.Partitio
 
 // SplitAt cuts a partition in two at an effective partition key. A second split of the
 // same partition meanwhile is refused with [changefeed.ErrConflict].
+// The left half ends before cut, which must lie within the partition's range.
 func (c *Container) SplitAt(ctx context.Context, id, cut string) ([]changefeed.Partition, error) {
 	made, err := c.splitAt(ctx, id, cut)
 	if err != nil {
@@ -110,6 +111,8 @@ func (g *group) cut(c *Container, part *partition, low int64) ([]*partition, err
 	part.watch = nil
 	low += w.low
 	l := c.layout.Load().clone()
+	// The count has left the committer for a while: a merge, another split or the end
+	// of the container may have come first.
 	at := slices.Index(l.parts, part)
 	if at < 0 || c.dropped.Load() {
 		return nil, changefeed.ErrNotFound

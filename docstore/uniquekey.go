@@ -38,6 +38,7 @@ func uniqueKeyValue(body []byte, paths []pkey.Path) ([]byte, error) {
 
 // appendNested appends the one text of an object or array: no space, names sorted, of
 // several members with one name the last.
+// Numbers become float64 on the way, as they are for the service.
 func appendNested(dst, raw []byte) ([]byte, error) {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {

@@ -12,6 +12,11 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
+// What a write does to its document, in the committer: every write of the store waits
+// while one is carried out, so whatever needs no place in the order was done before, in
+// prepare. A refused write leaves its changes in the group; group.take rolls the
+// transaction back.
+
 // write is one operation of a transaction. Its caller prepares it as far as that goes;
 // the committer carries it out.
 type write struct {
@@ -108,6 +113,8 @@ func (tx *transaction) execute(g *group, h *nextHead) error {
 		if w.Op != changefeed.WriteRead {
 			res.LSN, wrote = h.lsn, true
 		}
+		// Bodies that a patch or a read brings are not in the size that its caller
+		// sent: 100 operations of a few bytes could make a group of 200 MB.
 		if w.Op == changefeed.WriteRead || w.Op == changefeed.WritePatch {
 			made += len(res.Body)
 			g.bytes += len(res.Body)
@@ -118,6 +125,7 @@ func (tx *transaction) execute(g *group, h *nextHead) error {
 		}
 		tx.results[i] = res
 	}
+	// A batch of reads takes no LSN, because the feed has nothing to show for it.
 	if !wrote {
 		h.lsn--
 		return nil
@@ -149,6 +157,8 @@ func (w *write) run() (changefeed.Result, error) {
 
 // check refuses an op whose document is, or is not, there, or is another version.
 func (w *write) check() error {
+	// Presence decides before the ETag, and the condition comes last: only that has to
+	// read the body.
 	switch {
 	case w.old != nil && w.Op == changefeed.WriteCreate:
 		return fmt.Errorf("item %q exists: %w", w.id, changefeed.ErrConflict)
