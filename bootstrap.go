@@ -13,6 +13,13 @@ import (
 	"github.com/millrace/changefeed/internal/parallel"
 )
 
+// How the leases of a unit come about
+//
+// One instance makes all of them, under the lock (see lock.go), and the marker last;
+// the others wait for the marker. A bootstrap that was cut short is begun again by
+// whoever gets the lock next, and makes the same leases, because the grid depends on
+// the partitions alone. A hole that is found later is filled in the same way.
+
 // bootstrap makes sure that the unit's leases exist and fit the options, trying again
 // for as long as that can help.
 func (r *run) bootstrap(ctx context.Context) error {
@@ -57,6 +64,8 @@ func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 		if err := r.untangle(ctx); err != nil {
 			return err
 		}
+		// The leases are judged again under the lock: others may have been made since
+		// the listing before it.
 		start, err := r.firstStart()
 		if err != nil {
 			return err

@@ -148,6 +148,7 @@ func failureOf(err error, changes int, late bool) lanes.Failure {
 		if i < 0 || i >= changes {
 			return plain
 		}
+		// To name a change is to say that it failed, whatever the cause.
 		if items[i] = cause; cause == nil {
 			items[i] = err
 		}

@@ -7,6 +7,12 @@ import (
 	"time"
 )
 
+// How a page is handed over
+//
+// The usual page goes to the handler as it was read: one batch, one call, and nothing
+// to remember beside the position. Only keys in parallel, batches that wait for more,
+// and what is left of a page that failed go through the lanes (see dispatch.go).
+
 // deliverer hands the pages of one lease to the handler.
 type deliverer struct {
 	*tenure

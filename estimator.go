@@ -8,6 +8,10 @@ import (
 	"time"
 )
 
+// The lag of a unit is measured from outside, with the lease store and the source
+// alone. No instance is asked, so it is right while none runs, and for units of other
+// processors too.
+
 // Lag is how much of its range a lease has still to handle.
 type Lag struct {
 	Lease   Lease
@@ -101,6 +105,8 @@ func (m *meter) measure(ctx context.Context, lag *Lag, r Range) error {
 		}
 		return err
 	}
+	// The partitions are listed once for all leases, and again when a read finds them
+	// changed.
 	for known := m.parts != nil; ; known = false {
 		if !known {
 			partitions, err := m.source.Partitions(ctx)
@@ -142,6 +148,8 @@ func (m *meter) distance(ctx context.Context, lag *Lag, r Range, shared bool) er
 		return err
 	}
 	first := page.Changes[0]
+	// The LSNs from the first pending change to the head, both included, as .NET's
+	// estimator counts.
 	bound := max(int64(len(page.Changes)), page.Head-first.LSN+1)
 	for items := len(page.Changes); shared && items < countMost; items += len(page.Changes) {
 		if page, err = m.source.Read(ctx, r, page.Next, o); err != nil {

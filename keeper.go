@@ -229,6 +229,7 @@ func (k *keeper) write(ctx context.Context) error {
 		case how == writeOverdue && failures == 1: // at once, but only once: a store might answer so each time
 			continue
 		}
+		// A quarter of the renewal at most, so that several tries come before the fuse.
 		wait := min(k.r.backoff(k.rng, failures), k.r.opts.Renew/4)
 		throttled := (*ThrottledError)(nil)
 		if errors.As(err, &throttled) {

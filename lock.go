@@ -117,6 +117,9 @@ func (r *run) renewLock(ctx context.Context, lose context.CancelCauseFunc, lock 
 		case errors.Is(err, ErrConflict):
 			err = r.view.list(ctx, asked)
 			locks := r.view.kind(KindLock)
+			// An echo does not reset the fuse: it may be of an earlier request than the
+			// last, and the lock is trusted from the time of the request that was
+			// stored.
 			if ours := len(locks) > 0 && slices.ContainsFunc(sent, locks[0].Timestamp.Equal); ours {
 				lock = locks[0]
 			} else if err == nil {

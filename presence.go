@@ -8,6 +8,10 @@ import (
 	"time"
 )
 
+// An instance that holds no lease yet can be given some only if the others see it. So
+// each keeps a record of its own, apart from the leases, and its absence is how they
+// see that it has ended.
+
 // mostProperty of a host's record is how many leases it may have.
 const mostProperty = "changefeed.most"
 

@@ -11,6 +11,10 @@ import (
 	"time"
 )
 
+// Pulling has no leases: the position is the caller's to keep. One goroutine reads the
+// ranges in turn and hands over a page before it reads the next, so memory is bounded
+// by one page and a caller that stops has lost nothing.
+
 // PullOptions say how [Pull] reads. The zero value reads the latest versions of
 // everything that is there, and ends.
 type PullOptions struct {

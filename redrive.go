@@ -286,6 +286,8 @@ func (e *errand) retry() error {
 func (e *errand) release() error {
 	for !e.isClosed() {
 		e.mu.Lock()
+		// Whatever is parked from here on may lack in the list of letters below. Then
+		// the key is not freed, and the list is made again.
 		before := e.parked
 		e.mu.Unlock()
 		letters, err := e.lettersOf(e.box, e.key)

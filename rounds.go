@@ -161,6 +161,8 @@ func (b *balancer) situation() situation {
 		}
 	}
 	b.planned = b.view.now()
+	// This instance counts as alive even if its presence record was not written or
+	// listed yet.
 	s := situation{leases: good, alive: []balance.Owner{b.me}, most: map[balance.Owner]int{}}
 	if b.opts.MaxLeases > 0 {
 		s.most[b.me] = b.opts.MaxLeases
@@ -291,6 +293,8 @@ func (b *balancer) tryTake(ctx context.Context, seen Record) bool {
 		return false
 	case err != nil:
 		b.view.distrust()
+		// The write may have been stored all the same: then handedOver finds the lease
+		// in a later round.
 		b.report(ctx, OriginLeaseStore, seen.Token, fmt.Errorf("acquire: %w", err))
 		return false
 	}

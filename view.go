@@ -268,6 +268,7 @@ func (l Record) outranks(other Record) bool {
 
 // before compares tokens that are LSNs in quotes, as the service's are; no token is
 // before all.
+// LSNs have no leading zeros, so the longer is the greater.
 func (p Position) before(other Position) bool {
 	a, b := strings.Trim(p.Token, `"`), strings.Trim(other.Token, `"`)
 	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) < 0

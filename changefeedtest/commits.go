@@ -13,6 +13,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// What a batch does. A committer is judged by the feed and not by its own results,
+// because handlers see the feed alone.
+
 // TestCommitter proves a [changefeed.Committer] against every sentence of its
 // documentation. It reads the effect of a batch, or that there is none, from the
 // store's Source, because a batch that is in the results and not in the feed is lost to

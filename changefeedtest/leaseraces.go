@@ -9,6 +9,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// Races for one record. Two winners of one ETag would be two owners of one lease, and
+// no later check of the processor could find that; so here every race is counted out.
+
 // contend runs a write by 16 clients at once, of which one must win and the others
 // conflict.
 func (d *leaseTest) contend(what string, write func(n int) error) {

@@ -16,6 +16,11 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// Dead letters are the only copy of changes that the feed has gone past, so a box is
+// tested for what loses them: documents that are no JSON or nearly too large, keys that
+// look alike, a restart between any two steps, and an order that differs from that of
+// the changes.
+
 // TestDeadLetters proves a [changefeed.LetterBox] against every sentence of its
 // documentation. For each case, place makes a place without letters; the function that it
 // returns opens the box there. It is called again after the box was closed, if that is an

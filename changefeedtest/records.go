@@ -13,6 +13,10 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// Time, documents of others, and news. The processor trusts a store in these three
+// without being able to check: whose clock stamps a record, that members it does not
+// know are kept, and that the last version of a record always reaches a follower.
+
 // clockCases test the store's clock. All instances judge expiry by it, so their own
 // clocks do not matter; a store that repeats the writer's time gives that up.
 var clockCases = []leaseCase{

@@ -13,6 +13,10 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// Tests of a source run on a new container each, and reach it through Source and
+// Committer alone: whatever a store does beside these is its own affair. Failures speak
+// of what a reader would lose or see twice.
+
 // TestSource proves a [changefeed.Source], and its optional abilities, against every
 // sentence of their documentation. It writes through the store's Committer.
 //

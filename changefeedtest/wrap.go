@@ -9,6 +9,10 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
+// Wrappers that stand between a processor and its store. They are exported so that
+// users can test their own handlers under the faults that the processor itself is
+// tested under.
+
 // Method names a method of the interfaces that the wrappers wrap.
 type Method string
 

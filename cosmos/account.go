@@ -12,6 +12,10 @@ import (
 	"time"
 )
 
+// Regions: which address a request goes to. What a client knows of them it learns from
+// its own requests: from the account, read when it is older than five minutes, and from
+// regions that do not answer. Nothing is probed and no goroutine runs, so a region's
+// return is noticed by the first request after its penalty.
 const (
 	// The service's SDKs read the account as often.
 	accountAge    = 5 * time.Minute  // after so long the account is read anew
@@ -134,6 +138,8 @@ func (a *regions) best(regions []*url.URL) *url.URL {
 func (c *Client) target(ctx context.Context, r request) *url.URL {
 	acc := c.account(ctx)
 	switch {
+	// The hub has no substitute: a lease that two instances write in two regions would
+	// have two owners. While it is down, lease writes fail and leases run out.
 	case r.hub:
 		return acc.hub[0]
 	case r.writes:

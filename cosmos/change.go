@@ -145,6 +145,8 @@ func (p *latestPage) item(s *rawjson.Scanner) (changefeed.Change, bool) {
 }
 
 // keep is the text of a string, as a part of the texts of the page.
+// The strings that were given out stay valid when the builder grows, because it then
+// leaves its old memory to them.
 func (p *latestPage) keep(value []byte) string {
 	p.text = rawjson.AppendText(p.text[:0], value)
 	from := p.texts.Len()
@@ -181,6 +183,8 @@ func (c *Container) version(text []byte, s *rawjson.Scanner) (ch changefeed.Chan
 		return ch, false
 	}
 	ch = c.metadata(s, metadata.Of(text))
+	// The current image is read after the previous one, so that its id and key win. A
+	// delete has them in its metadata, if previous images are not kept.
 	if it, ok := c.image(s, text, previous); ok {
 		ch.Previous, ch.ID, ch.PartitionKey = it.body, rawjson.Text(it.id), c.key(&it)
 	}

@@ -196,6 +196,8 @@ func parseResults(a *answer, operations []operation, writes []changefeed.Write) 
 			return nil, operations[i].refused(i, writes[i], e)
 		}
 	}
+	// The status 207 says that nothing was applied, and every row would be taken for a
+	// success below.
 	if a.is(http.StatusMultiStatus) {
 		return nil, fmt.Errorf("batch was refused, but none of its writes: %.200s", a.body)
 	}

@@ -92,6 +92,7 @@ func (c *Container) parse(body []byte) error {
 		c.hash = epk.MultiHash
 	case said.PartitionKey.Version == 2:
 		c.hash = epk.HashV2
+	// Definitions by old SDKs have no version, which means the first.
 	default:
 		c.hash = epk.HashV1
 	}

@@ -59,6 +59,9 @@ func (c Credential) signer(endpoint *url.URL) (signer, error) {
 // keySigner signs with an account key: HMAC-SHA256 over method, kind, link and date.
 type keySigner []byte
 
+// sign signs four lines and an empty one. All but the link are in lower case, because
+// names of containers and items differ by case; the result is escaped as a whole, as in
+// a query.
 func (k keySigner) sign(_ context.Context, method string, at resource, date string) (string, error) {
 	mac := hmac.New(sha256.New, k)
 	fmt.Fprintf(mac, "%s\n%s\n%s\n%s\n\n", strings.ToLower(method), at.kind, at.link, strings.ToLower(date))

@@ -146,6 +146,7 @@ func (e *Error) sentinel() error {
 		}
 	case http.StatusNotFound:
 		switch e.SubStatus {
+		// A replica that lags behind cannot say whether the item exists.
 		case subSessionNotReady:
 			return nil
 		case subOtherContainer:

@@ -77,6 +77,8 @@ func (c *Container) feed(ctx context.Context, r changefeed.Range, from changefee
 		if err != nil {
 			return nil, err
 		}
+		// A read by key names no range, so the service would answer for any range, and
+		// every lease would deliver the key.
 		if !r.Holds(place) {
 			return nil, badRequest("range %v does not hold partition key %s, whose place is %s", r, o.Key, place)
 		}

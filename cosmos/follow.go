@@ -12,6 +12,10 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
+// How one instance hears of the others. The cursor has a continuation for each range,
+// because the lease container may be split like any other; it travels through the
+// processor as a text that only this file reads.
+
 // cursor is how far the feed of the lease container has been followed: a continuation
 // for each of its ranges.
 type cursor map[string]string
@@ -159,6 +163,8 @@ func (s *Leases) pull(ctx context.Context, at cursor, text string, hold time.Dur
 }
 
 // divide gives the continuation of a range to the partitions that the range spans.
+// A continuation of the whole is one of each part, because the children of a split go
+// on with the LSNs of their parent.
 func (s *Leases) divide(ctx context.Context, at cursor, r changefeed.Range) error {
 	parts, err := s.c.Partitions(ctx)
 	if err != nil {

@@ -18,6 +18,10 @@ import (
 	"github.com/millrace/changefeed/internal/rawjson"
 )
 
+// The lease store on an account. All that decides about leases is in the root package
+// and in internal/leasedoc, so what is left here are four requests: one query lists,
+// and each write is conditional on an ETag.
+
 // The partition key paths that a lease container may have.
 const (
 	leaseKeyPath = "/id"
@@ -92,6 +96,7 @@ func OpenLeases(ctx context.Context, leases *Container, processor string, monito
 		leases.client.log.WarnContext(ctx, "lease container has no time to live, so records of instances that ended stay until somebody deletes them: set its default to -1",
 			"container", leases.name())
 	}
+	// A copy, because the caller's container may go on to read in the nearest region.
 	own := *leases
 	own.hub = true
 	s := &Leases{c: &own, path: path, every: o.FollowEvery, hold: known.hold, unit: leasedoc.Unit{

@@ -37,6 +37,8 @@ type resource struct {
 }
 
 // at returns the resource with this path: kinds and ids by turns.
+// The link of a feed, whose path ends with a kind, is that of the resource which the
+// feed belongs to: so the service signs it.
 func at(segments ...string) resource {
 	var r resource
 	for i, s := range segments {
@@ -106,6 +108,8 @@ func (c *Client) attempt(ctx context.Context, to *url.URL, r request, activity s
 // part of the signature.
 func (c *Client) build(ctx context.Context, to *url.URL, r request) (*http.Request, error) {
 	u := *to
+	// Both forms are given, because an id may hold a slash, and the path alone would
+	// have it taken for a separator.
 	u.Path, u.RawPath = to.Path+r.at.path, to.EscapedPath()+r.at.raw
 	if r.at.kind == "" {
 		u.Path, u.RawPath = to.Path+"/", ""

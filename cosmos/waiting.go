@@ -53,6 +53,8 @@ func (p pushed) Wait(ctx context.Context, r changefeed.Range, from changefeed.Po
 	}
 	for n := 1; ; n++ {
 		hold, begun := p.until(ctx), time.Now()
+		// What is left of the context is too short for another read that is held, and
+		// reads that are not would make a busy loop of the end.
 		if n > 1 && hold < holdMargin {
 			<-ctx.Done()
 			return fmt.Errorf("wait for changes of %q: %w", p.id, context.Cause(ctx))

@@ -199,6 +199,9 @@ func (b *ContainerBox) find(ctx context.Context, key changefeed.PartitionKey) (a
 			if err != nil {
 				return nil, fmt.Errorf("document %q of %s: %w", c.ID, c.PartitionKey, err)
 			}
+			// Letters are sorted by their changes, and a feed has them in the order in
+			// which they were parked, so all must be known before the first is given
+			// out.
 			held += len(c.Body)
 			f := filed{l, held <= maxHeld}
 			if !f.whole {

@@ -15,6 +15,11 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
+// A letter is one JSON object, everywhere the same. A document is last in it and in one
+// of three forms: as it is, where that is JSON on one line which stores accept; else as
+// base64, because it must come back to the byte; or compressed, where it would be too
+// large for a container.
+
 // letter is a letter without its documents, which follow it as they are.
 type letter struct {
 	ID          string                 `json:"id"`
@@ -158,6 +163,7 @@ func parse(text []byte) (processor string, l changefeed.DeadLetter, err error) {
 }
 
 // parseKey returns the one text of a key: a container may write the same JSON otherwise.
+// A component that a document lacked is an empty object in it.
 func parseKey(text []byte) (changefeed.PartitionKey, error) {
 	var parts []any
 	if err := json.Unmarshal(text, &parts); err != nil {

@@ -67,6 +67,8 @@ type content struct {
 
 // readLines reads a file from its beginning. A last line without a line break, which only
 // a crash leaves, is none unless it is whole.
+// A damaged line before the last is an error, and is not passed over: it may have been
+// the only copy of a change.
 func readLines(f io.Reader) (content, error) {
 	c := content{index: map[name]place{}}
 	in := bufio.NewReaderSize(f, 256<<10)
