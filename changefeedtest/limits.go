@@ -8,7 +8,6 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-
 // limitCases test the limits of the service, which every store must hold: a program
 // that works with a lenient store would fail on the day that it moves to the service.
 var limitCases = []containerCase{

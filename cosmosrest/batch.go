@@ -249,6 +249,8 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 	for i, r := range done.Results {
 		outcomes[i] = steps[i].done(r)
 	}
+	// A refused batch has its charge and its session token too: it cost the store a
+	// look, and its client may have to read the state that refused it.
 	c.spend(cont, done.Partition.ID, total(outcomes))
 	c.out.SetSession(done.Partition.ID, done.Newest)
 	for i, r := range done.Results {

@@ -86,6 +86,9 @@ func (b *bulk) locate(c *call, cont *docstore.Container) error {
 			return wire.BadRequest(`operation %d of the batch: partitionKey is missing: want a string such as "[\"London\"]"`, i)
 		}
 		p, err := c.logical(cont, key)
+		// A key that cannot be placed is a mistake, for which the whole request is
+		// refused. A partition over its budget refuses this operation alone, with a
+		// time to come again.
 		switch {
 		case p.cont == nil:
 			return wire.BadRequest("operation %d of the batch: partitionKey: %v", i, err)

@@ -102,6 +102,8 @@ func (c *call) container() (*docstore.Container, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The client knows a container of this name that is gone: its continuations and
+	// session tokens would be read as those of this one.
 	if want := c.in.Header(wire.HeaderContainerRID); want != "" && want != found.RID() {
 		return nil, wire.Errorf(http.StatusBadRequest, wire.SubWrongRID, wire.CodeBadRequest, "the container has the resource id %s: want %s, it was made anew", found.RID(), want)
 	}

@@ -105,6 +105,8 @@ func replaceContainer(c *call) error {
 	if err != nil {
 		return err
 	}
+	// The condition is verified within the store's own update: of two clients with one
+	// ETag, one is refused.
 	cont, err = c.s.db.UpdateContainer(c.ctx, cont.Name(), func(spec *docstore.ContainerSpec) error {
 		m := readMeta(spec.Meta)
 		if err := c.in.RefuseOther(m.at(cont.ETag(), cont.Changed()).ETag); err != nil {

@@ -21,6 +21,9 @@ func errorOf(err error) *wire.Error {
 		return wire.BadRequest("%s", q.Message)
 	}
 	e := &wire.Error{Message: wire.Clip(err.Error())}
+	// An error may be of several of these kinds: the special ones come before those
+	// that they wrap, as ErrPrecondition does before ErrConflict, or ErrTooLarge before
+	// ErrBadRequest.
 	switch {
 	case errors.Is(err, context.Canceled):
 		e.Status, e.Code = wire.StatusClientGone, "ClientClosedRequest"

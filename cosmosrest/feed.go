@@ -130,6 +130,8 @@ func (f *feedRead) read() (changefeed.Page, error) {
 	}
 	ctx, cancel := f.c.waiting(f.wait)
 	defer cancel()
+	// News of the range may be nothing to this reader: of another key, or a delete,
+	// which the latest versions do not show.
 	for len(page.Changes) == 0 && err == nil {
 		if err := f.cont.Wait(ctx, f.waitRange(), page.Next); err != nil {
 			if ctx.Err() != nil { // time is up, or the server is about to end

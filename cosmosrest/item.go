@@ -126,6 +126,8 @@ func readItem(c *call) error {
 		size = 0
 	}
 	part, newest := p.Partition()
+	// Charge and session come before the error, because a read that finds nothing has
+	// both.
 	c.spend(p.cont, part.ID, service.ReadCharge(size))
 	c.out.SetSession(part.ID, newest)
 	if err != nil {

@@ -83,6 +83,8 @@ func (from resources) replyPage(c *call, rowsOf func(r resource, emit func([]byt
 		if r.id <= last {
 			continue
 		}
+		// The rows of one resource beyond the limit show that there is another page,
+		// and are left for it.
 		had := len(rows)
 		if err := rowsOf(r, func(row []byte) error { rows = append(rows, bytes.Clone(row)); return nil }); err != nil {
 			return err

@@ -7,6 +7,9 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
+// One table says which requests there are. What is not in it is a 404 or a 405, and a
+// 405 lists the methods of the same table, so no operation can be forgotten there.
+
 // operation carries out a request, and answers it or returns the error to answer.
 type operation func(*call) error
 

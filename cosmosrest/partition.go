@@ -91,6 +91,8 @@ func rangesOf(cont *docstore.Container, parts []changefeed.Partition, all int) r
 			"ownedArchivalPKRangeIds": wire.Encode([]string{}), "_lsn": wire.Encode(rangeNumber(partition)),
 		}
 		body.identify(partition.ID, rid, cont.Self()+"pkranges/"+rid+"/", version{`"` + rid + `"`, changed})
+		// A page goes on after an id, and the partitions are in the order of their
+		// ranges, so their upper bounds stand for ids here.
 		found.all = append(found.all, resource{partition.Range.Max, wire.Encode(body)})
 	}
 	return found

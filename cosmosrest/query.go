@@ -80,6 +80,7 @@ func newItemQuery(c *call) (q itemQuery, err error) {
 		return q, err
 	}
 	first := q.cont.PartitionAt(q.sel.Range.Min).ID
+	// Only a long text costs enough by itself to be refused before it is parsed.
 	if text.Long() {
 		if err := c.admit(q.cont, first); err != nil {
 			return q, err

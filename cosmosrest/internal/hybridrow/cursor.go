@@ -6,6 +6,10 @@ import (
 	"unicode/utf8"
 )
 
+// A row comes from anybody who may write, so no length in it is believed: each read is
+// checked against the bytes that are left, and after the first mistake every further
+// read is empty. So callers look for the mistake once, at the end.
+
 // cursor reads the values of a row one after the other. After a mistake it reads nothing
 // more, and has the mistake.
 type cursor struct {

@@ -85,6 +85,12 @@ func Operations(body []byte) iter.Seq2[Operation, error] {
 }
 
 // readOperation reads a row.
+//
+// version 1, schema 4, presence 1, operationType 4, resourceType 4,
+// the fields with a place that the presence byte names, sparse fields to the end
+//
+// Numbers are little-endian, and the two integers take their room also where they are
+// absent.
 func readOperation(row []byte) (op Operation, err error) {
 	if err := expect(row, operationSchema, fixedSize, "row"); err != nil {
 		return op, err

@@ -50,6 +50,8 @@ func AppendResult(b []byte, r *Result) []byte {
 }
 
 // append appends the row.
+// The sparse fields come in the order of their numbers, as the SDK's own library writes
+// them.
 func (r *Result) append(b []byte) []byte {
 	present, sub := byte(hasStatus), 0
 	if r.SubStatus != nil {

@@ -29,6 +29,10 @@ const (
 const hasLength = 1 // bit of the presence byte of a segment header
 
 // records yields the rows of all records of a stream, or an error as the last.
+//
+// body     segment header, then records; another segment may follow
+// segment  version 1, schema 4, presence 1, length 4 of the header
+// record   version 1, schema 4, length 4 and CRC-32 4 of the row, row
 func records(body []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		rest, err := segment(body)

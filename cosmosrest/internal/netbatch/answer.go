@@ -52,6 +52,8 @@ func result(row []byte) (r Result, err error) {
 			err = fmt.Errorf("row % x: %v", row, p)
 		}
 	}()
+	// Version and schema, then the presence byte, of whose lower four bits the first,
+	// that of the status, is always set.
 	if !bytes.Equal(row[:5], []byte{0x81, 0x71, 0x54, 0xe1, 0x7f}) || row[5]&^15 != 0 || row[5]&1 == 0 {
 		return r, fmt.Errorf("the row begins with % x", row[:6])
 	}

@@ -8,6 +8,10 @@ import (
 	"testing"
 )
 
+// Bodies with their meaning, recorded from the SDK, written by its own library, or
+// damaged. The server's reader and this package's writer are both compared with them,
+// so that the two cannot share a mistake.
+
 // Case is a body as the SDK or its HybridRow library has written it, or a damaged one.
 type Case struct {
 	Name    string

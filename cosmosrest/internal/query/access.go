@@ -61,6 +61,8 @@ func (q *Query) pinned() ([]changefeed.PartitionKey, bool) {
 	combined := [][]any{nil}
 	levels := 0
 	for _, path := range q.cont.KeyPaths() {
+		// The first level that the filter leaves open ends the key, because a prefix of
+		// levels has a range of the key space and any other choice of levels has none.
 		values, ok := q.scalars(path)
 		if !ok || len(values)*len(combined) > maxPinned {
 			break

@@ -150,6 +150,8 @@ func (s *Scan) save(k *Continuation) {
 	}
 	k.Min = s.left[0].rng.Min
 	begun := 0
+	// Only spans up to the last that was begun need a segment: those after it are found
+	// again from the key space.
 	for i, st := range s.left {
 		if st.at != (progress{}) {
 			begun = i + 1

@@ -199,6 +199,8 @@ func unseen(docs iter.Seq2[document, error], at progress) iter.Seq2[document, er
 		}
 		for d, err := range docs {
 			if err == nil && d.lsn == at.After+1 {
+				// Whether the document at which the page ended is still among those of
+				// its LSN is known when the last of them has come.
 				together = append(together, d)
 				continue
 			}

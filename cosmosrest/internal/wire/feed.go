@@ -73,6 +73,7 @@ func parseTime(text string) (time.Time, error) {
 }
 
 // Polling is how long the client lets an empty answer be held back.
+// A client that asks for longer than [MaxPolling] is answered by then.
 func (r *Request) Polling() (time.Duration, error) {
 	text := r.Header(HeaderPolling)
 	if text == "" {

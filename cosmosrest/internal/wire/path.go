@@ -41,6 +41,7 @@ func ParsePath(escaped string) (Target, error) {
 	last := len(parts) - 1
 	t := Target{Feed: len(parts)%2 == 1}
 	if t.Feed {
+		// A signature covers the kind of a set and the link of its owner.
 		t.Kind, t.Link = parts[last], strings.Join(parts[:last], "/")
 	} else {
 		t.Kind, t.Link = parts[last-1], strings.Join(parts, "/")
