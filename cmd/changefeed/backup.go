@@ -13,6 +13,9 @@ import (
 	"github.com/millrace/changefeed/internal/place"
 )
 
+// The command backup. A copy counts only when it was opened and checked: a backup is
+// needed on the day when nothing is left to compare it with.
+
 // backupOptions are the flags of backup.
 type backupOptions struct {
 	account   place.Settings

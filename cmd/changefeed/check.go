@@ -18,6 +18,10 @@ import (
 	"github.com/millrace/changefeed/internal/usage"
 )
 
+// The command check. Its report has one form for a directory and for a server, and is
+// written also after a check that could not be finished: a violation that was found is
+// one.
+
 // checkOptions are the flags of check.
 type checkOptions struct {
 	account place.Settings
@@ -79,6 +83,7 @@ func (o *checkOptions) check(cmd *cobra.Command, store string) (checked, error) 
 	var records atomic.Int64
 	how := func() string { return fmt.Sprintf("%s: %d records checked", store, records.Load()) }
 	err := whileWorking(cmd.ErrOrStderr(), how, func() error {
+		// An empty list stays a list, so that -o json never has null there.
 		violations, err := place.Check(ctx, o.account, store, records.Store)
 		found.Violations = append(found.Violations, violations...)
 		return err

@@ -12,6 +12,9 @@ import (
 	"github.com/millrace/changefeed/internal/usage"
 )
 
+// The command demo. Its judgement is the exit code, so it can stand in a script as the
+// first proof that a binary works on a machine.
+
 // demoOptions are the flags of demo.
 type demoOptions struct {
 	dir    string

@@ -179,6 +179,8 @@ func (o *letterOptions) change(cmd *cobra.Command, args []string, f func(b chang
 	if err != nil {
 		return err
 	}
+	// With neither there is nothing to do, and with both it is unclear which is meant:
+	// letters are removed for good, so nothing is guessed.
 	if o.all == (len(ids) > 0) {
 		return errNoLetter
 	}
@@ -209,6 +211,7 @@ func (o *letterOptions) place(cmd *cobra.Command, args []string) (path string, w
 	if isAddress(args[0]) {
 		return "", args[:1], args[1:], nil
 	}
+	// The file must be there: a mistyped address would else be the name of a new file.
 	if _, err := os.Stat(args[0]); err != nil {
 		return "", nil, nil, fmt.Errorf("FILE is %s: %w; or want an address, %s", args[0], errors.Unwrap(err), place.AddressForms)
 	}
@@ -287,6 +290,8 @@ func (o *letterOptions) drop(cmd *cobra.Command, b changefeed.LetterBox, ids []s
 	if err := o.unambiguous(doomed, ids); err != nil {
 		return err
 	}
+	// All are looked up before the first is removed, and a box of letters has no
+	// transactions: what fails half-way has removed the letters before.
 	for _, l := range doomed {
 		if err := b.Remove(cmd.Context(), l.Change.PartitionKey, l.ID); err != nil {
 			return err

@@ -104,6 +104,8 @@ func (o *redriveOptions) retry(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	isHeld := func(l changefeed.DeadLetter) bool { return l.Disposition == changefeed.DispositionHeld }
+	// A held change would pass the one before it that has failed, which is what --hold
+	// is there to prevent.
 	if i := slices.IndexFunc(letters, isHeld); i >= 0 && !o.all {
 		return usage.Error{Err: fmt.Errorf("ID is %s: it is held behind a change of %s that has failed: want the ID of that, or changefeed dlq release to go on without it", letters[i].ID, letters[i].Change.PartitionKey)}
 	}
@@ -121,6 +123,8 @@ func (o *redriveOptions) retry(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	// The processor answers a request by deleting it and says nothing of the outcome,
+	// which is in the letters: those that are gone were handled.
 	left, err := o.gather(cmd, args[:len(args)-len(ids)])
 	if err != nil {
 		return err
@@ -200,6 +204,8 @@ func (o *redriveOptions) leasesAt(cmd *cobra.Command, args []string) (at place.A
 		}
 		at = at.Beside(unit.DefaultContainer)
 	}
+	// The request would lie in a store that this command has open and no processor can
+	// open.
 	if at.Dir != "" {
 		return at, nil, usage.Error{Err: fmt.Errorf("the leases are in the store %s, which one process has open: no processor could serve this: want the address of changefeed serve", at.Dir)}
 	}
@@ -239,6 +245,8 @@ func (o *redriveOptions) candidates(ctx context.Context, opener *place.Opener, l
 }
 
 // within bounds the wait for a processor.
+// The time counts anew for each letter, because one that takes long says nothing of the
+// next.
 func (o *redriveOptions) within(ctx context.Context, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.wait, fmt.Errorf("nothing heard within %v (--wait)", o.wait))
 	defer cancel()

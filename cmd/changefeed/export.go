@@ -13,6 +13,9 @@ import (
 	"github.com/millrace/changefeed/internal/place"
 )
 
+// The command export. It reads the feed of latest versions, because that is the one way
+// to all documents that a store, the server and an account have in common.
+
 // exportOptions are the flags of export.
 type exportOptions struct {
 	placeFlags

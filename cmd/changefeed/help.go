@@ -76,6 +76,7 @@ func complete(cmd *cobra.Command) {
 		switch v := f.Value.(type) {
 		case *choice:
 			values = v.allowed
+		// A time cannot be completed, but the words can.
 		case *startFlag:
 			values = []string{"beginning", "now"}
 		}

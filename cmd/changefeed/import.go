@@ -22,6 +22,9 @@ import (
 	"github.com/millrace/changefeed/internal/usage"
 )
 
+// The command import. Whatever can be wrong is found before anything is made, in the
+// order of cost: flags, then the input, then the container.
+
 // importOptions are the flags of import.
 type importOptions struct {
 	placeFlags
@@ -208,6 +211,7 @@ func (t *ttl) Type() string { return "seconds" }
 // Set reads seconds, as the service writes them, or a duration.
 func (t *ttl) Set(text string) error {
 	n, err := strconv.Atoi(text)
+	// A number without a unit is seconds and no duration, so the number is tried first.
 	if d, derr := time.ParseDuration(text); err != nil && derr == nil && d == d.Truncate(time.Second) {
 		n, err = int(d/time.Second), nil
 	}

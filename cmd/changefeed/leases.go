@@ -78,6 +78,7 @@ func (p *placeFlags) survey(cmd *cobra.Command, a place.Address, doomed string) 
 	o := place.NewOpener(p.account)
 	defer func() { err = cmp.Or(err, o.Close()) }()
 	leases, err := o.Open(cmd.Context(), a)
+	// The name leases is our guess here, so the error says why there may be none.
 	if errors.Is(err, place.ErrNoContainer) && p.db != "" && !cmd.Flags().Changed("container") {
 		return nil, fmt.Errorf("%w; processors make no lease container by themselves", err)
 	}

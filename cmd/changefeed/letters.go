@@ -51,6 +51,8 @@ func (o *letterOptions) writeTable(w io.Writer, from string, letters letterSeq) 
 	keys := map[changefeed.PartitionKey]bool{}
 	var failed error
 	for l, err := range letters {
+		// The letters read so far are shown before the error: they may be all that the
+		// operator gets.
 		if failed = err; err != nil {
 			break
 		}

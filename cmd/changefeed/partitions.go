@@ -144,6 +144,8 @@ func (o *partitionOptions) merge(cmd *cobra.Command, c *place.Container, ids []s
 	if err != nil {
 		return err
 	}
+	// The ids are verified here, because the server would answer a wrong one with a
+	// refusal that does not list the others.
 	for _, id := range ids {
 		if err := among(parts, "ID", id); err != nil {
 			return err

@@ -105,6 +105,8 @@ func execute(ctx context.Context, args []string) int {
 	switch {
 	case err == nil, errors.Is(err, syscall.EPIPE): // who reads our output has seen enough
 		return 0
+	// A usage error may come late, from a flag that only the opened container can
+	// judge.
 	case began && !errors.As(err, &wrong):
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s%s\n", cmd.CommandPath(), strings.TrimSuffix(err.Error(), "."), hint(err))
 		return exitFailed

@@ -115,6 +115,8 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 
 // check checks the flags that are no addresses, and completes the options of the processor.
 func (o *runOptions) check() error {
+	// A new unit of all versions can only begin now; a time in --from would be refused
+	// at the first read, by the source.
 	if o.mode.value == modeAll {
 		// Without its metadata a delete has nothing to show.
 		o.feed.Mode, o.form.Meta = changefeed.AllVersionsAndDeletes, true

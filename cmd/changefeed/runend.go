@@ -142,6 +142,8 @@ var errHandled = errors.New("all changes are handled")
 
 // endWhenHandled ends the processor as soon as it is ready and its unit has handled all
 // changes. The function that it returns waits for the end of that watch.
+// It waits for Ready, because while leases are being made those that are there already
+// may have nothing left.
 func (o *unitOptions) endWhenHandled(ctx context.Context, end context.CancelCauseFunc, source changefeed.Source, store changefeed.LeaseStore) (wait func()) {
 	ready := make(chan struct{})
 	before := o.feed.Hooks.Ready

@@ -58,6 +58,7 @@ func (o *unitOptions) openLetters(ctx context.Context, opener *place.Opener, log
 	if n := box.Torn(); n > 0 {
 		log.Warn("the last line of the dead letters was cut off: a crash had interrupted it", "file", o.letters, "bytes", n)
 	}
+	// It works as long as no range moves, so it is a warning and no refusal.
 	if o.feed.HoldKeys {
 		log.Warn("the file of dead letters belongs to this process: what is held of a key is scattered when its range moves; want a container", "file", o.letters)
 	}

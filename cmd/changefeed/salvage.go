@@ -94,6 +94,8 @@ func (o *exportOptions) salvaged(w *bufio.Writer, container string, named bool, 
 }
 
 // lost lists all that is missing, and counts the rest.
+// The list goes to standard error, which stays apart from the documents when those are
+// written into a file.
 func (o *exportOptions) lost(to io.Writer, found *docstore.Salvaged) error {
 	if o.output.value == "json" {
 		return json.NewEncoder(to).Encode(found)
@@ -140,6 +142,7 @@ func incomplete(found *docstore.Salvaged, name string, written int) error {
 	switch {
 	case name != "":
 		err := fmt.Errorf("--container is %s: %w: want one of %s", name, place.ErrNoContainer, strings.Join(names, ", "))
+		// The wanted container may be there under its number alone.
 		if lost := slices.IndexFunc(names, nameIsLost.MatchString); lost >= 0 {
 			err = fmt.Errorf("%w, as in --container '%s', which stands for one whose name is lost", err, names[lost])
 		}

@@ -111,6 +111,8 @@ func (r *rangeFlag) complete(ctx context.Context, source changefeed.Source) erro
 	if err != nil {
 		return err
 	}
+	// An edge that was not cut is taken as it is; a cut edge must be the beginning of
+	// one edge only.
 	whole := func(text string) (string, bool) {
 		begin, isCut := strings.CutSuffix(strings.ToUpper(text), terminal.Ellipsis)
 		if !isCut {

@@ -44,6 +44,7 @@ func (o *serveOptions) tell(to io.Writer, all web.Sites, certificate string) err
 			return err
 		}
 	}
+	// A program that starts the server needs the key, and reads it from a pipe.
 	if o.output.value == "json" {
 		s.Connection = cosmosrest.ConnectionString(s.Endpoint, s.Key)
 		return json.NewEncoder(to).Encode(s)
@@ -58,6 +59,7 @@ func (o *serveOptions) url(address net.Addr) string {
 	if o.plain {
 		scheme = "http"
 	}
+	// No client can connect to 0.0.0.0 or ::, and the certificate is for localhost.
 	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		text = net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
 	}

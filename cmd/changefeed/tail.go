@@ -114,6 +114,8 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 			return usage.Flag("from", o.from.String(), "now with --mode all, or --after with a position")
 		}
 	}
+	// A quiet feed writes nothing, so the end of a pipe has to be noticed in another
+	// way than by a write that fails.
 	ctx, stop := terminal.WhileRead(cmd.Context())
 	defer stop()
 	return o.with(cmd, args, func(c *place.Container) error {

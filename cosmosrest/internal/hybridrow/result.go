@@ -50,8 +50,7 @@ func AppendResult(b []byte, r *Result) []byte {
 }
 
 // append appends the row.
-// The sparse fields come in the order of their numbers, as the SDK's own library writes
-// them.
+// Sparse fields may come in any order; here it is that of their numbers.
 func (r *Result) append(b []byte) []byte {
 	present, sub := byte(hasStatus), 0
 	if r.SubStatus != nil {
