@@ -420,3 +420,50 @@ func TestContradictoryRelayOptionsAreRefused(t *testing.T) {
 		t.Error("a relay to nowhere")
 	}
 }
+
+// The service does not say in which order the changes of a transaction are.
+func TestEventsOfATransactionAreInTheirOrder(t *testing.T) {
+	changes := make([]changefeed.Change, 6)
+	for i := range changes {
+		lsn, seq := 8+i/3, 1+i/3*3+(2-i%3) // 3 2 1 at 8, and 6 5 4 at 9
+		changes[i] = changefeed.Change{
+			ID: fmt.Sprint("e", seq), LSN: int64(lsn), PartitionKey: changefeed.Key("c1"),
+			Body: fmt.Appendf(nil, `{"id":"e%d","partitionKey":"c1","type":"domainEvent","seq":%[1]d,"data":{"action":"a"}}`, seq),
+		}
+	}
+	to := &broker{fail: func(_ int, m outbox.Message) error {
+		if m.Seq == 5 {
+			return errDown
+		}
+		return nil
+	}}
+	err := newRelay(t, to, outbox.RelayOptions{}).Handle(t.Context(), &changefeed.Batch{Changes: changes})
+	if diff := cmp.Diff([]string{"a1", "a2", "a3", "a4"}, to.actions("c1")); diff != "" {
+		t.Error(diff)
+	}
+	failed, ok := errors.AsType[*changefeed.Failure](err)
+	if !ok || len(failed.Items) != 2 || failed.Items[3] == nil || failed.Items[4] == nil {
+		t.Errorf("got %v, want that the events 5 and 6 are left, which are the changes 4 and 3", err)
+	}
+}
+
+func TestAPublishedEventThatIsGoneIsDoneWith(t *testing.T) {
+	contacts, _ := open(t)
+	d := docOf("c1", newContact("A"))
+	u := outbox.NewUnit(contacts, outbox.Options{EventTTL: -1})
+	u.Create(d)
+	if err := u.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	event := stored(t, contacts, "c1")[1]["id"].(string)
+	change := func(id string) changefeed.Change {
+		return changefeed.Change{ID: id, PartitionKey: changefeed.Key("c1"), Body: []byte(`{"type":"domainEvent","data":{"action":"a"}}`)}
+	}
+	r := newRelay(t, &broker{}, outbox.RelayOptions{Container: contacts, ExpireAfter: time.Minute})
+	if err := r.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{change("gone"), change(event), change("gone as well")}}); err != nil {
+		t.Fatal(err)
+	}
+	if ttl := stored(t, contacts, "c1")[1]["ttl"]; ttl != 60.0 {
+		t.Errorf("the event that is there has ttl %v, want 60", ttl)
+	}
+}

@@ -423,3 +423,32 @@ func TestADocumentOfAnotherTypeIsNotLoaded(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// That a repetition is throttled says nothing of the try before it.
+func TestAThrottledRepetitionIsRepeated(t *testing.T) {
+	contacts, _ := open(t)
+	answers := []error{errLost, changefeed.ErrThrottled, changefeed.ErrForbidden}
+	store := committerFunc(func(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+		if len(answers) == 0 {
+			return contacts.Commit(ctx, key, writes)
+		}
+		err := answers[0]
+		if answers = answers[1:]; err == errLost {
+			if _, err := contacts.Commit(ctx, key, writes); err != nil {
+				t.Error(err)
+			}
+		}
+		return nil, err
+	})
+	d := docOf("c1", newContact("A"))
+	u := outbox.NewUnit(store, outbox.Options{})
+	u.Create(d)
+	for _, want := range []error{errLost, changefeed.ErrThrottled, changefeed.ErrForbidden, nil} {
+		if err := u.Commit(t.Context()); !errors.Is(err, want) {
+			t.Fatalf("got %v, want %v", err, want)
+		}
+	}
+	if n := len(stored(t, contacts, "c1")); n != 2 {
+		t.Errorf("%d documents, want the contact and its event", n)
+	}
+}
