@@ -342,6 +342,7 @@ func TestAnswersOfBatchesAreBounded(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	w.item(t, "large", `,"v":"`+strings.Repeat("x", 1<<20)+`"`)
 	repeat := func(op string) string { return "[" + strings.Repeat(op+",", 99) + op + "]" }
+	const known = `{"operationType":"Read","id":"large","partitionKey":"[\"p\"]","ifNoneMatch":"*"}`
 	const read, patch = `{"operationType":"Read","id":"large","partitionKey":"[\"p\"]"}`, `{"operationType":"Patch","id":"large","partitionKey":"[\"p\"]","resourceBody":{"operations":[{"op":"incr","path":"/n","value":1}]}}`
 	for _, test := range []struct {
 		name, body string
@@ -349,6 +350,7 @@ func TestAnswersOfBatchesAreBounded(t *testing.T) {
 		want       string // statuses and how many
 	}{
 		{"bulk of reads", repeat(read), []string{"x-ms-cosmos-is-batch-request"}, "3 of 200, 97 of 413"},
+		{"bulk of reads, the last of what is known", "[" + strings.Repeat(read+",", 99) + known + "]", []string{"x-ms-cosmos-is-batch-request"}, "3 of 200, 1 of 304, 96 of 413"},
 		{"bulk of patches", repeat(patch), []string{"x-ms-cosmos-is-batch-request"}, "100 of 200"},
 		{"batch of reads", repeat(read), []string{"x-ms-cosmos-is-batch-request", "x-ms-cosmos-batch-atomic"}, "1 of 413, 99 of 424"},
 		{"batch of patches", repeat(patch), []string{"x-ms-cosmos-is-batch-request", "x-ms-cosmos-batch-atomic"}, "1 of 413, 99 of 424"},

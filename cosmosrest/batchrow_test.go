@@ -1,6 +1,7 @@
 package cosmosrest
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
@@ -136,6 +137,70 @@ func TestRecordedRequestsOfDotNet(t *testing.T) {
 	for name := range want {
 		t.Errorf("%s was not recorded", name)
 	}
+}
+
+// What the SDK asks for is answered as it is to a client that writes JSON.
+func TestRowsAndJSONAreAnsweredAlike(t *testing.T) {
+	compared := 0
+	for _, c := range netbatch.Cases(t, recordedRows, "request") {
+		text, ok := asJSON(&c)
+		if !ok {
+			continue
+		}
+		var answers [2]string
+		for i, body := range []string{string(c.Body), text} {
+			w, cont := newContainer(t, Options{})
+			w.item(t, "a1", `,"n":1`)
+			w.item(t, "a2", "")
+			a := w.do(t, "POST", docs, c.Meaning.Headers, body)
+			answers[i] = fmt.Sprint(a.status, " for ", a.charge(t), " RU, ", cont.Count(), " items:")
+			if a.status >= http.StatusBadRequest {
+				continue
+			}
+			rows, _ := netbatch.Results(a.body)
+			if i == 0 {
+				for _, r := range rows {
+					answers[i] += fmt.Sprintf(" %d for %v with an ETag %t, a body %t;", r.Status, *r.Charge, r.ETag != nil, r.Status < 400 && r.Body != nil)
+				}
+				continue
+			}
+			var results []batchResult
+			a.into(t, &results)
+			for _, r := range results {
+				answers[i] += fmt.Sprintf(" %d for %v with an ETag %t, a body %t;", r.StatusCode, r.RequestCharge, r.ETag != "", r.ResourceBody != nil)
+			}
+		}
+		if compared++; answers[0] != answers[1] {
+			t.Errorf("%s: the answer is %s\nin JSON it is %s", c.Name, answers[0], answers[1])
+		}
+	}
+	if compared < 30 {
+		t.Errorf("%d requests were compared", compared)
+	}
+}
+
+// asJSON is a request in JSON, if it can be one.
+func asJSON(c *netbatch.Case) (string, bool) {
+	ops := []map[string]any{}
+	for _, o := range c.Meaning.Operations {
+		if o.BodyHex != nil || o.BodyLength > 0 || o.BinaryIDHex != nil || o.TimeToLiveInSeconds != nil || o.Body != nil && !json.Valid([]byte(*o.Body)) {
+			return "", false
+		}
+		op := map[string]any{"operationType": o.Operation}
+		if o.Body != nil {
+			op["resourceBody"] = json.RawMessage(*o.Body)
+		}
+		for name, value := range map[string]*string{"id": o.ID, "partitionKey": o.PartitionKey, "ifMatch": o.IfMatch, "ifNoneMatch": o.IfNoneMatch} {
+			if value != nil {
+				op[name] = *value
+			}
+		}
+		if o.MinimalReturnPreference != nil {
+			op["minimalReturnPreference"] = *o.MinimalReturnPreference
+		}
+		ops = append(ops, op)
+	}
+	return string(wire.Encode(ops)), true
 }
 
 func TestDamagedRowsAreRefused(t *testing.T) {
