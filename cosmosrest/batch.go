@@ -22,9 +22,9 @@ import (
 
 // batchFormat is a format of batches.
 type batchFormat struct {
-	read   func(body []byte) ([]batchOp, error)
-	write  func(outcomes []outcome) []byte
-	answer string // content type of what is written
+	read        func(body []byte) ([]batchOp, error)
+	write       func(outcomes []outcome) []byte
+	contentType string // of what is written
 }
 
 // formatOf is the format of a body. HybridRow begins with a byte with which no JSON does.
@@ -47,6 +47,7 @@ type batchOp struct {
 	body        []byte // of the item, or the patch
 	checked     bool   // the body is JSON in UTF-8
 	minimal     bool   // the client does not want back what it wrote
+	wrong       error  // why this server does not carry it out
 }
 
 // step is an operation of a batch, understood.
@@ -125,6 +126,9 @@ func (c *call) readSteps(format batchFormat, body []byte) ([]step, error) {
 // complete sets the members that the kind of operation needs. An operation has its
 // conditions with it, because a batch has one header for all.
 func (s *step) complete(o *batchOp) (err error) {
+	if o.wrong != nil {
+		return o.wrong
+	}
 	if o.op != changefeed.WriteCreate && o.op != changefeed.WriteUpsert { // which have it in the body
 		if s.write.ID = o.id; s.write.ID == "" {
 			return wire.BadRequest("id is empty, missing or no text: want that of the item")
@@ -290,7 +294,7 @@ func replyBatch(c *call, format batchFormat, outcomes []outcome) error {
 		}
 	}
 	c.out.SetCount(len(outcomes))
-	c.out.Set("Content-Type", format.answer)
+	c.out.Set("Content-Type", format.contentType)
 	c.written = true
 	return c.reply(status, format.write(outcomes))
 }

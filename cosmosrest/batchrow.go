@@ -13,12 +13,10 @@ func readRows(body []byte) (ops []batchOp, err error) {
 		if err != nil {
 			return nil, wire.BadRequest("body of the batch is no HybridRow of operations: %v", err)
 		}
-		if err := takesRow(&o); err != nil {
-			return nil, wire.BadRequest("operation %d of the batch: %v", len(ops), err)
-		}
 		ops = append(ops, batchOp{
 			op: o.Op, id: string(o.ID), key: string(o.PartitionKey), keyed: o.PartitionKey != nil,
 			ifMatch: string(o.IfMatch), ifNoneMatch: string(o.IfNoneMatch), body: o.Body, minimal: o.Minimal,
+			wrong: takesRow(&o),
 		})
 		if len(ops) > wire.MaxBatchOps {
 			break

@@ -85,22 +85,39 @@ func (b *bulk) locate(c *call, cont *docstore.Container) error {
 		if key == "" {
 			return wire.BadRequest(`operation %d of the batch: partitionKey is missing: want a string such as "[\"London\"]"`, i)
 		}
-		p, err := c.logical(cont, key)
-		// A key that cannot be placed is a mistake, for which the whole request is
-		// refused. A partition over its budget refuses this operation alone, with a
-		// time to come again.
+		p, err := locate(cont, key)
 		switch {
-		case p.cont == nil:
+		case err != nil:
 			return wire.BadRequest("operation %d of the batch: partitionKey: %v", i, err)
 		case wanted.ID != "" && p.part.ID != wanted.ID:
 			return wire.Gone("operation %d of the batch is of partition %s, not of %s: read the ranges again", i, p.part.ID, wanted.ID)
-		case err != nil:
-			b.outcomes[i] = refused(err)
 		}
 		b.places[i] = p
-		if err := cmp.Or(s.wrong, p.readable(&c.in, b.steps[i:i+1])); err != nil {
+	}
+	return b.admit(c)
+}
+
+// admit refuses what cannot be carried out: operations that make no sense, those whose
+// partition has used up its budget, and reads that the session is ahead of. If all
+// partitions have used up theirs, the request is refused as a whole, because SDKs wait for
+// as long as an answer says and not for as long as a result does.
+func (b *bulk) admit(c *call) error {
+	budgets := map[string]error{} // by partition: why it takes nothing, or nil
+	var full error
+	throttled := true
+	for i := range b.places {
+		p := &b.places[i]
+		if _, asked := budgets[p.part.ID]; !asked {
+			err := c.admit(p.cont, p.part.ID)
+			budgets[p.part.ID] = err
+			full, throttled = cmp.Or(full, err), throttled && err != nil
+		}
+		if err := cmp.Or(b.steps[i].wrong, budgets[p.part.ID], p.readable(&c.in, b.steps[i:i+1])); err != nil {
 			b.outcomes[i] = refused(err)
 		}
+	}
+	if throttled {
+		return full
 	}
 	return nil
 }

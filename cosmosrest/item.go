@@ -30,15 +30,24 @@ type logical struct {
 	newest int64 // LSN of the partition, before the request did anything
 }
 
-// logical finds a partition key, and refuses the request if the budget of its partition is
-// used up.
-func (c *call) logical(cont *docstore.Container, key changefeed.PartitionKey) (logical, error) {
+// locate finds a partition key.
+func locate(cont *docstore.Container, key changefeed.PartitionKey) (logical, error) {
 	p, err := cont.LogicalPartition(key)
 	if err != nil {
 		return logical{}, err
 	}
 	l := logical{LogicalPartition: p, cont: cont}
 	l.part, l.newest = p.Partition()
+	return l, nil
+}
+
+// logical finds a partition key, and refuses the request if the budget of its partition is
+// used up.
+func (c *call) logical(cont *docstore.Container, key changefeed.PartitionKey) (logical, error) {
+	l, err := locate(cont, key)
+	if err != nil {
+		return l, err
+	}
 	return l, c.admit(cont, l.part.ID)
 }
 

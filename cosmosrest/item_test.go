@@ -229,15 +229,12 @@ func TestItemsThrottled(t *testing.T) {
 		w.do(t, "PATCH", docs+"/a", under("p"), `[{"op":"set","path":"/v","value":1}]`),
 		w.do(t, "DELETE", docs+"/a", under("p"), ""),
 		w.send(t, "["+one+"]"),
+		w.bulk(t, `[{"operationType":"Read","id":"a","partitionKey":"[\"p\"]"}]`),
 	} {
 		a.refused(t, 429, "3200", "429")
 		if a.header.Get("x-ms-retry-after-ms") == "" {
 			t.Errorf("%s: no header x-ms-retry-after-ms", a.request)
 		}
-	}
-	all, statuses := w.bulk(t, `[{"operationType":"Read","id":"a","partitionKey":"[\"p\"]"}]`).results(t, 207)
-	if statuses != "429" || all[0].SubStatusCode != 3200 || all[0].RetryAfterMilliseconds < 1 {
-		t.Errorf("bulk: %+v, want 429/3200 with a time", all)
 	}
 }
 
