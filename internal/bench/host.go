@@ -130,6 +130,8 @@ func (h *host) busy() time.Duration {
 	}
 	_, rest, _ := strings.Cut(string(b), ") ") // after the name, which may have spaces
 	fields := strings.Fields(rest)
+	// The first field here is the third of proc(5), so 11 and 12 are its 14th and 15th:
+	// utime and stime.
 	if len(fields) < 13 {
 		return 0
 	}

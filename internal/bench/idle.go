@@ -15,6 +15,9 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
+// Leases that have nothing to do. A unit may have thousands of them, most of them idle
+// at any time, so their cost decides whether a processor can live inside a service.
+
 // The limits are those of a small service that does something else: one processor among its
 // work.
 const (

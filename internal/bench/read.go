@@ -20,6 +20,7 @@ import (
 // to its handler.
 
 const (
+	// Bodies of 200 MB, twice what the store's cache of blocks can hold.
 	libraryDocs   = 200_000
 	libraryRanges = 4
 	readRounds    = 9

@@ -18,6 +18,7 @@ import (
 // bytes by net/http.
 
 const (
+	// As many connections as durable_overwrite has writers.
 	serveSockets = 16
 	serveDocs    = 20_000
 	serveMore    = 200_000

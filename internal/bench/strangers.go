@@ -42,6 +42,8 @@ func attackConnections(ctx context.Context, g *siege) (string, error) {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				select {
+				// All together keep to one rate: ten thousand at once would overflow
+				// the system's queue of new connections, and measure that.
 				case <-pace.C:
 				case <-ctx.Done():
 					return

@@ -18,6 +18,8 @@ import (
 // have in that case.
 func writeFigures(w io.Writer, all []Figure, width int) error {
 	table, targets := figureTable(all, true, true), true
+	// Widths are counted in runes, as the bars are of characters that take several
+	// bytes.
 	tooWide := func() bool {
 		return width > 0 && slices.ContainsFunc(strings.Split(table, "\n"), func(line string) bool { return utf8.RuneCountInString(line) > width })
 	}

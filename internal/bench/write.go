@@ -187,6 +187,8 @@ func (p *plainFile) append(body []byte) error {
 }
 
 // writeAll writes all bodies that wait, flushes them together, and answers their writers.
+// It takes what is there and does not wait for more, which is the least that group
+// commit can do.
 func (p *plainFile) writeAll() {
 	var buffer []byte
 	var group []plainWrite

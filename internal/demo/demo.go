@@ -166,6 +166,8 @@ func (d *performance) handle(ctx context.Context, b *changefeed.Batch) error {
 	if err := pause.For(ctx, workTime); err != nil {
 		return err
 	}
+	// The instance was killed while it worked, so the batch must count as failed, as if
+	// its process had ended.
 	if !d.ledger.Handled(b, arrived) {
 		return errDead
 	}

@@ -15,6 +15,10 @@ import (
 	"github.com/millrace/changefeed/internal/terminal"
 )
 
+// What happens in the demo, by parts of its time, so that a long demo has the same
+// scenes: one instance joins, another dies, a range is split. Each scene waits for its
+// own outcome, so a slow machine plays them later and never at once.
+
 // scene is something that happens after a part of the demo's time.
 type scene struct {
 	at   float64
@@ -111,6 +115,8 @@ func (d *performance) kill(ctx context.Context) error {
 	d.ledger.Kill(victim, held)
 	all := d.fleet.Instances()
 	all[slices.IndexFunc(all, func(i *fleet.Instance) bool { return i.Name() == victim })].Kill()
+	// A lease without an owner counts as the victim's too: it was freed and nobody has
+	// it yet.
 	took, err := d.fleet.Until(ctx, "take over from "+victim, func(owners map[string]int) bool {
 		return owners[victim]+owners[""] == 0
 	})

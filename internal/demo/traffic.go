@@ -85,6 +85,8 @@ func (t *traffic) write(ctx context.Context) error {
 	ids, writes := make([]string, n), make([]changefeed.Write, n)
 	for i := range writes {
 		ids[i], writes[i] = t.order(city)
+		// The ledger knows a write by its document and LSN, and two writes of one
+		// document in a transaction have the same LSN.
 		for slices.Contains(ids[:i], ids[i]) {
 			ids[i], writes[i] = t.order(city)
 		}

@@ -36,6 +36,8 @@ type Result struct {
 
 // Documents writes the documents of an input to a container, from where an interrupted load of it stopped, and shows how
 // far it is. Documents that were refused make an error too, beside the result, because they are missing.
+// After an error the mark is saved all the same, so the result says how far the load
+// has come.
 func Documents(ctx context.Context, in *os.File, to *place.Container, show *Progress, o Options) (*Result, error) {
 	m, err := resume(in, to, show, o)
 	if err != nil {

@@ -199,6 +199,9 @@ func jobsOf(b *lanes.Batch[*job, struct{}]) []*job {
 // write writes jobs of one key, and finishes them. One that is refused takes none of the
 // others with it.
 func (l *loader) write(ctx context.Context, jobs []*job) {
+	// A document that is refused is taken out of the transaction and the rest is tried
+	// again, at most once for each document. Any other failure is met document by
+	// document, so that it is known of each whether it was written.
 	for len(jobs) > 1 {
 		refused, err := l.commit(ctx, jobs)
 		if err == nil {

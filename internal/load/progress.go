@@ -87,6 +87,8 @@ func (p *Progress) at(imported, rejected, offset int64) {
 	defer p.mu.Unlock()
 	p.now = state{imported, rejected, offset}
 	if p.first == nil {
+		// The rate counts from here: an import that goes on has a part done that took
+		// no time now.
 		p.first = new(p.now)
 	}
 }

@@ -139,6 +139,9 @@ func (s *splitter) record() record {
 
 // take consumes a text, and returns what can be kept of it and its size.
 func (s *splitter) take(c *scan) (text []byte, size int64) {
+	// The search ends at the end of the text, at the end of the input, or so far after
+	// a place where another element may begin that this one cannot be a document any
+	// more.
 	for !c.run(s.buf) && (c.other == 0 || c.pos < maxSearch) && s.more() {
 		if c.pos > s.most {
 			if size == 0 {
@@ -186,6 +189,8 @@ func (s *splitter) consume(n int) {
 		s.at.Indent, s.at.Leading = 0, true
 		taken = taken[i+1:]
 	}
+	// Line and indentation are kept up here, where all input passes, because a search
+	// for them backwards would need input that is gone.
 	if s.at.Leading {
 		blank := len(taken) - len(bytes.TrimLeft(taken, " \t"))
 		s.at.Indent += blank

@@ -10,6 +10,11 @@ import (
 	"unicode/utf8"
 )
 
+// Documents that were refused, with their text, so that they can be mended and
+// imported. The file and the mark move together: rejects are on the disk before a mark
+// that counts them, and those after the mark are cut off when the import goes on,
+// because they are refused again.
+
 // tally counts what an import finishes, keeps its rejects, and moves its mark.
 type tally struct {
 	mark    *mark

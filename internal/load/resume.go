@@ -83,6 +83,9 @@ func (m *mark) locate(c *place.Container) {
 }
 
 // continues reports whether a mark is for the same load.
+//
+// The input is not read to be compared: that would take as long as importing it. Size
+// and time of the last change stand for its content.
 func (m *mark) continues(now *mark) bool {
 	return m.Input == now.Input && m.Size == now.Size && m.Modified.Equal(now.Modified) &&
 		m.Container == now.Container && m.Place.Offset > 0 && m.Place.Offset <= m.Size

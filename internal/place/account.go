@@ -22,6 +22,11 @@ import (
 	"github.com/millrace/changefeed/internal/usage"
 )
 
+// Which account an address means, and with whose key. The settings come from flags and
+// from the environment, and may speak of different accounts; a key that was given
+// beside an endpoint goes to no other. Without a key an identity of Microsoft Entra ID
+// asks, except on this machine, where only an emulator can be meant.
+
 // Settings name an account and whoever asks it. The environment stands in for those that are empty.
 type Settings struct {
 	Endpoint   string // URL
@@ -48,6 +53,8 @@ func (f Settings) find(a Address) (credentials, error) {
 		return credentials{}, err
 	}
 	endpoint, key := cmp.Or(f.Endpoint, connection.Endpoint), connection.key
+	// A flag names another account than the connection string, whose key is then not
+	// for it.
 	if endpoint != connection.Endpoint {
 		key = ""
 	}

@@ -20,6 +20,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// Requests about databases, containers and partitions, and those that only changefeed
+// serve answers. Package cosmos does not have them: it has only what a processor needs.
+
 // Bounds of a request that is not about items.
 const (
 	callTimeout = 30 * time.Second
@@ -102,6 +105,8 @@ func (a *Account) request(ctx context.Context, method string, resource []string,
 	case len(resource) == 0 && kind == "": // the account
 		path.WriteString("/")
 	case kind == "":
+		// A path that ends with an id is of the kind before that id, which is signed
+		// too.
 		kind = resource[len(resource)-2]
 	default:
 		path.WriteString("/" + kind)

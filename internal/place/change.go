@@ -48,6 +48,7 @@ func (c *Container) change(ctx context.Context, wanted partitionChange) ([]chang
 		}
 	}
 	err := c.Account.call(ctx, http.MethodPost, []string{"dbs", c.Address.Database, "colls", c.Address.Container}, "partitions", wanted, &made)
+	// So answers a server that has no such path.
 	if refused, ok := errors.AsType[*callError](err); ok && (refused.status == http.StatusMethodNotAllowed || refused.status == http.StatusNotFound) {
 		return nil, fmt.Errorf("%w; only changefeed serve does this on demand", err)
 	}

@@ -53,6 +53,7 @@ func (a *Account) spec(ctx context.Context, at Address) (s docstore.ContainerSpe
 
 // create makes a container, and the database that it is to be in. A conflict is no error,
 // because another import may make the same at this moment.
+// The retention is cut to whole minutes, the unit of the service's policy.
 func (a *Account) create(ctx context.Context, at Address, s docstore.ContainerSpec) error {
 	var made struct{}
 	err := a.call(ctx, http.MethodPost, nil, "dbs", map[string]string{"id": at.Database}, &made)

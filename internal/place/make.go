@@ -14,6 +14,10 @@ import (
 	"github.com/millrace/changefeed/internal/usage"
 )
 
+// Making what an import needs. A wrong flag must leave nothing behind, neither a store
+// nor a container, because whoever mends the flag would then get the wrong one. So
+// everything is compared or tried before the first thing is made.
+
 // Wanted is a container that is made if it does not exist.
 type Wanted struct {
 	Spec docstore.ContainerSpec // Paths, Ranges, DefaultTTL and Retention of a new container
@@ -127,6 +131,8 @@ func (o *Opener) makeRemote(ctx context.Context, at Address, w Wanted) (*Contain
 	if err != nil {
 		return nil, err
 	}
+	// The flag is judged before the container is looked for: Azure is refused whether
+	// it is there or not.
 	cut := w.Given("ranges")
 	switch {
 	case cut && w.Spec.Ranges < 1:

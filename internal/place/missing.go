@@ -30,6 +30,7 @@ func (a *Account) missing(ctx context.Context, at Address, err error) error {
 	var list struct {
 		Databases, DocumentCollections []struct{ ID string }
 	}
+	// Who may not list, or has lost the connection, gets the error as it came.
 	if a.call(ctx, http.MethodGet, nil, "dbs", nil, &list) != nil {
 		return err
 	}

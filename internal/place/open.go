@@ -15,6 +15,9 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
+// Containers for commands, which treat a store and an account alike: by source, by
+// committer, and by one of Local and Remote where they differ.
+
 // A Container is a container that a command works on, wherever it is.
 type Container struct {
 	Address Address
@@ -124,6 +127,8 @@ func (o *Opener) store(a Address) (*docstore.DB, error) {
 	}
 	db, err := docstore.Open(dir, docstore.Options{MustExist: true})
 	switch {
+	// Only import makes a store here. Any other command would else show an empty one
+	// for a path that was mistyped.
 	case errors.Is(err, docstore.ErrNotStore):
 		return nil, fmt.Errorf("%s: there is no store in it: want the directory of one, as changefeed import makes", a.quoteStore())
 	case err != nil:

@@ -14,6 +14,9 @@ import (
 	"github.com/millrace/changefeed/internal/usage"
 )
 
+// Patience is for commands that run for hours. It stands outside package cosmos, whose
+// own retries are few, because a processor needs none: it tries for ever, and reports.
+
 // Patience goes on trying while an account cannot be reached, because a server may be started again and a network may
 // come back. Requests that fail at the same time share its limit.
 type Patience struct {
@@ -92,6 +95,8 @@ func isAway(err error) bool {
 	if e, ok := errors.AsType[*cosmos.Error](err); ok {
 		return e.Status >= http.StatusInternalServerError || e.Status == http.StatusRequestTimeout
 	}
+	// Errors of the network come in too many kinds to be listed, so those are listed
+	// that are no errors of the network.
 	for _, lasting := range []error{
 		changefeed.ErrBadRequest, changefeed.ErrConflict, changefeed.ErrGone, changefeed.ErrThrottled, changefeed.ErrNotFound, http.ErrSchemeMismatch,
 	} {

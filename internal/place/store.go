@@ -16,6 +16,10 @@ import (
 	"github.com/millrace/changefeed/internal/usage"
 )
 
+// Commands about a whole store. Those of a directory are calls of package docstore;
+// those over a server are long answers to one request, read as they come, whose end
+// says that they are whole.
+
 // parseStore reads a directory or the address of a server.
 func parseStore(text string) (Address, error) {
 	a := Address{Field: "DIR", Given: text}

@@ -13,6 +13,11 @@ import (
 	"github.com/millrace/changefeed/internal/usage"
 )
 
+// Deleting a unit forgets how far it has come, so it is done only while nobody works.
+// The check can be late: a processor may begin after it. Each delete is conditional on
+// the ETag that was listed, so such a beginning is noticed at the first lease that the
+// processor has written.
+
 // Delete removes the records of a unit, so that processors of its name begin anew.
 // It refuses while one of them is at work. The marker goes last: whoever finds it without
 // leases makes them again from where the unit began, and skips nothing.

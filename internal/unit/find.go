@@ -15,6 +15,8 @@ func Find(ctx context.Context, leases *place.Container, among []*place.Container
 	var source *place.Container
 	var found changefeed.LeaseStore
 	for _, c := range among {
+		// Where a unit is cannot be read from its name: the ids of its documents have
+		// the container's resource id in them, so each container is tried.
 		store, err := OpenStore(ctx, leases, name, c)
 		if err != nil {
 			return nil, nil, err

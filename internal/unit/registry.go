@@ -13,6 +13,10 @@ import (
 	"github.com/millrace/changefeed/internal/usage"
 )
 
+// The id of a record begins with the processor's name, which the account's host follows
+// without a mark between them. All from the host on is known for each container, so an
+// id is cut where that begins.
+
 // A registry is a lease container, and the containers whose leases may be in it.
 type registry struct {
 	leases    *place.Container

@@ -79,6 +79,8 @@ func List(ctx context.Context, leases *place.Container, monitored []*place.Conta
 	}
 	units := map[[2]string]*Unit{}
 	var strays Unit
+	// Documents are read first only to learn which units there are. Each unit is then
+	// listed by its own store, which judges records as a processor does.
 	for _, doc := range documents {
 		processor, monitored := unitOf(suffixes, doc.ID)
 		if processor == "" {
@@ -280,6 +282,8 @@ func (u *Unit) compare() {
 	var holes []Row
 	for i, r := range covering {
 		for _, other := range covering[:i] {
+			// A parent that is splitting lies over its children for a while, and reads
+			// nothing.
 			handedOver := r.record.State == changefeed.StateSplitting || other.record.State == changefeed.StateSplitting
 			if !handedOver && r.record.Range.Overlaps(other.record.Range) {
 				r.note("overlaps %s: keys in both are handled twice", other.ID)
