@@ -18,7 +18,7 @@ BENCH    ?= .
 PART     ?= 0/1
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim mutants crash damage resume model differ fuzz long stress transcripts bench cover demo docs conformance-go conformance-js conformance-python conformance-java exactly-once-sqlite size vuln tidy
+.PHONY: help check format vet lint fix test race sim mutants crash damage resume model differ fuzz long stress transcripts bench cover demo page docs conformance-go conformance-js conformance-python conformance-java exactly-once-sqlite size vuln tidy
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -107,6 +107,11 @@ cover: ## statement coverage of the whole by all tests, in coverage.out
 
 demo: ## the processor at work on this machine, nothing to set up
 	$(GO) run ./cmd/changefeed demo
+
+page: ## the page of the contacts example in a Chromium, with pictures in PICTURES; skipped where there is none
+	@browser=$$(command -v chromium || command -v chromium-browser || command -v google-chrome) || \
+		{ echo "skipped: there is no chromium here (apt-get install chromium)"; exit 0; }; \
+	$(GO) test -count=1 -run Browser -v ./examples/contacts -browser "$$browser" -screenshots '$(PICTURES)'
 
 docs: ## run the Examples; check what the documents name
 	$(GO) test -run '^Example' ./...

@@ -127,6 +127,7 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^\.ci/run$`),
 	regexp.MustCompile(`^docs/[a-z0-9/-]*([a-z0-9-]+|README)\.(md|svg)$`),
 	regexp.MustCompile(`^examples/[a-z]+/README\.md$`),
+	regexp.MustCompile(`^examples/contacts/(page\.html|openapi\.json)$`), // what its service serves
 	regexp.MustCompile(`^internal/mutants/tables/[a-z]+\.txt$`),
 	regexp.MustCompile(`^internal/dashboard/[a-z/]+\.(html|css|js|svg)$`),
 }

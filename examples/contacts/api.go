@@ -1,0 +1,247 @@
+package main
+
+import (
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// api answers HTTP requests.
+type api struct {
+	contacts *Contacts
+	events   *journal
+}
+
+// endpoint answers a request. Its error becomes a problem document.
+type endpoint func(w http.ResponseWriter, r *http.Request) error
+
+const root = "/api/contacts"
+
+// routes are those of the service. The page and its events come on top.
+func (a *api) routes() map[string]endpoint {
+	return map[string]endpoint{
+		"POST " + root:                              a.create,
+		"GET " + root:                               a.list,
+		"GET " + root + "/{id}":                     a.get,
+		"POST " + root + "/{id}/update-name":        change[UpdateName](a),
+		"POST " + root + "/{id}/update-description": change[UpdateDescription](a),
+		"POST " + root + "/{id}/update-email":       change[UpdateEmail](a),
+		"POST " + root + "/{id}/update-company":     change[UpdateCompany](a),
+		"DELETE " + root + "/{id}":                  a.delete,
+	}
+}
+
+var (
+	//go:embed openapi.json
+	description []byte
+	//go:embed page.html
+	page []byte
+)
+
+// handler has all routes. A browser's requests from other sites change nothing.
+func (a *api) handler() http.Handler {
+	mux := http.NewServeMux()
+	for pattern, answer := range a.routes() {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			r.Body = http.MaxBytesReader(w, r.Body, mostBody)
+			if err := answer(w, r); err != nil {
+				writeProblem(w, r, err)
+			}
+		})
+	}
+	mux.HandleFunc("GET /openapi.json", asset("application/json", description))
+	mux.HandleFunc("GET /{$}", asset("text/html; charset=utf-8", page))
+	mux.HandleFunc("GET /events", a.events.serve)
+	return http.NewCrossOriginProtection().Handler(mux)
+}
+
+func asset(contentType string, text []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		_, _ = w.Write(text) // a client that has gone needs no answer
+	}
+}
+
+func (a *api) create(w http.ResponseWriter, r *http.Request) error {
+	var cmd CreateContact
+	if err := decode(r, &cmd); err != nil {
+		return err
+	}
+	key := r.Header.Get("Idempotency-Key")
+	if len(key) > mostKey {
+		return Faults{{Parameter: "Idempotency-Key", Detail: fmt.Sprintf("must have at most %d characters", mostKey)}}
+	}
+	id, etag, err := a.contacts.Create(r.Context(), cmd, key)
+	if err != nil {
+		return err
+	}
+	if etag != "" {
+		w.Header().Set("ETag", etag)
+	}
+	w.Header().Set("Location", root+"/"+id)
+	w.WriteHeader(http.StatusCreated)
+	return nil
+}
+
+func (a *api) get(w http.ResponseWriter, r *http.Request) error {
+	id, known, err := address(r, "If-None-Match")
+	if err != nil {
+		return err
+	}
+	v, etag, err := a.contacts.Get(r.Context(), id, known)
+	if etag != "" {
+		w.Header().Set("ETag", etag)
+	}
+	if err != nil {
+		return err
+	}
+	return reply(w, v)
+}
+
+const (
+	defaultPage = 10
+	mostPage    = 1000
+)
+
+func (a *api) list(w http.ResponseWriter, r *http.Request) error {
+	size := defaultPage
+	if text := r.URL.Query().Get("pageSize"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > mostPage {
+			return Faults{{Parameter: "pageSize", Detail: fmt.Sprintf("must be a number from 1 to %d", mostPage)}}
+		}
+		size = n
+	}
+	p, next, err := a.contacts.List(r.Context(), size, r.Header.Get(continuationHeader))
+	if err != nil {
+		return err
+	}
+	if next != "" {
+		w.Header().Set(continuationHeader, next)
+	}
+	return reply(w, p)
+}
+
+// change is the endpoint of a command in the body.
+func change[C Command](a *api) endpoint {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		var cmd C
+		if err := decode(r, &cmd); err != nil {
+			return err
+		}
+		return a.do(w, r, cmd, http.StatusNoContent)
+	}
+}
+
+func (a *api) delete(w http.ResponseWriter, r *http.Request) error {
+	return a.do(w, r, DeleteContact{}, http.StatusOK)
+}
+
+func (a *api) do(w http.ResponseWriter, r *http.Request, cmd Command, status int) error {
+	id, match, err := address(r, "If-Match")
+	if err != nil {
+		return err
+	}
+	etag, err := a.contacts.Do(r.Context(), id, cmd, match)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("ETag", etag)
+	w.WriteHeader(status)
+	return nil
+}
+
+var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// address reads the id of the contact, and the ETags that a header names: a standard one, or else ETag, which the .NET
+// sample has for both.
+func address(r *http.Request, standard string) (id string, tags Tags, err error) {
+	id = strings.ToLower(r.PathValue("id"))
+	sent := r.Header.Get("ETag")
+	switch {
+	case !uuid.MatchString(id):
+		return "", nil, errNoContact
+	case strings.Trim(id, "0-") == "":
+		return "", nil, Faults{{Parameter: "id", Detail: "must not be the empty UUID"}}
+	case len(sent) > mostTag:
+		return "", nil, Faults{{Parameter: "ETag", Detail: fmt.Sprintf("must have at most %d characters", mostTag)}}
+	}
+	if headers := r.Header.Values(standard); len(headers) > 0 {
+		sent = strings.Join(headers, ",")
+	}
+	return id, parseTags(sent, standard == "If-None-Match"), nil
+}
+
+// Tags are ETags that a client knows; nil is none.
+type Tags []string
+
+// parseTags reads a list of ETags. Weak ones count only where they may.
+func parseTags(list string, weak bool) (t Tags) {
+	for tag := range strings.SplitSeq(list, ",") {
+		tag = strings.TrimSpace(tag)
+		if weak {
+			tag = strings.TrimPrefix(tag, "W/")
+		}
+		if tag != "" {
+			t = append(t, tag)
+		}
+	}
+	return t
+}
+
+// Have reports whether an ETag is among them.
+func (t Tags) Have(etag string) bool {
+	for _, tag := range t {
+		if tag == "*" || tag == etag {
+			return true
+		}
+	}
+	return false
+}
+
+const mostBody = 64 << 10
+
+// A bodyError is a body that cannot be read.
+type bodyError struct {
+	status int
+	detail string
+}
+
+func (e *bodyError) Error() string { return e.detail }
+
+// decode reads a body: one JSON object, with nothing in it that nobody would look at.
+func decode(r *http.Request, into any) error {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if kind != "application/json" {
+		return &bodyError{http.StatusUnsupportedMediaType, "the Content-Type must be application/json"}
+	}
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	if err == nil {
+		if _, more := d.Token(); errors.Is(more, io.EOF) {
+			return nil
+		}
+		return &bodyError{http.StatusBadRequest, "the body must be one JSON object, and has more after it"}
+	}
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return &bodyError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body must have at most %d bytes", large.Limit)}
+	}
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+		return Faults{{Pointer: "#/" + wrong.Field, Detail: "must not be a " + wrong.Value}}
+	}
+	return &bodyError{http.StatusBadRequest, "the body must be a JSON object: " + strings.TrimPrefix(err.Error(), "json: ")}
+}
+
+// reply answers with JSON.
+func reply(w http.ResponseWriter, v any) error {
+	w.Header().Set("Content-Type", "application/json")
+	return json.NewEncoder(w).Encode(v)
+}

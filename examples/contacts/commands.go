@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/outbox"
+)
+
+// Contacts are the contacts of a container that is partitioned by /partitionKey. Commands change one, queries read them.
+type Contacts struct {
+	store store
+	units outbox.Options
+}
+
+// store is a container of docstore or of cosmos.
+type store interface {
+	changefeed.Committer
+	changefeed.Source
+}
+
+// A Command changes a contact.
+type Command interface {
+	// check adds the faults of the command.
+	check(f *Faults)
+	// apply changes a contact, which is neither new nor deleted.
+	apply(c *Contact) error
+}
+
+// The commands, as they come from a client.
+type (
+	// UpdateName renames a contact.
+	UpdateName Name
+	// UpdateDescription describes a contact.
+	UpdateDescription struct {
+		Description string `json:"description"`
+	}
+	// UpdateEmail gives a contact an address, or none.
+	UpdateEmail struct {
+		Email *string `json:"email"`
+	}
+	// UpdateCompany says where a contact works.
+	UpdateCompany Company
+	// DeleteContact hides a contact.
+	DeleteContact struct{}
+	// CreateContact makes a contact. It is no Command, for there is nothing yet that it could change.
+	CreateContact struct {
+		FirstName   string  `json:"firstName"`
+		LastName    string  `json:"lastName"`
+		Email       *string `json:"email"`
+		Description string  `json:"description"`
+		CompanyName string  `json:"companyName"`
+	}
+)
+
+func (u UpdateName) apply(c *Contact) error { return c.SetName(Name(u)) }
+
+func (u UpdateDescription) apply(c *Contact) error {
+	c.SetDescription(u.Description)
+	return nil
+}
+
+func (u UpdateEmail) apply(c *Contact) error {
+	c.SetEmail(u.Email)
+	return nil
+}
+
+func (u UpdateCompany) apply(c *Contact) error { return c.SetCompany(Company(u)) }
+
+func (DeleteContact) apply(c *Contact) error {
+	c.Delete()
+	return nil
+}
+
+// Do applies a command to a contact, and returns its new ETag. The contact must have one of the ETags in match. Without
+// any it must not change while the command is at work. Both are a [changefeed.ErrPrecondition] otherwise.
+func (s *Contacts) Do(ctx context.Context, id string, cmd Command, match Tags) (etag string, err error) {
+	var wrong Faults
+	if cmd.check(&wrong); len(wrong) > 0 {
+		return "", wrong
+	}
+	d, err := s.load(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	if match != nil && !match.Have(d.ETag) {
+		return "", changefeed.ErrPrecondition
+	}
+	if err := cmd.apply(d.Data); err != nil {
+		return "", err
+	}
+	u := outbox.NewUnit(s.store, s.units)
+	u.Replace(d) // if it still has its ETag
+	if err := commit(ctx, u); err != nil {
+		return "", err
+	}
+	return d.ETag, nil
+}
+
+const contactType = "contact"
+
+// load reads a contact. One that is deleted is not found.
+func (s *Contacts) load(ctx context.Context, id string) (*outbox.Doc[*Contact], error) {
+	d, err := outbox.Load[*Contact](ctx, s.store, id, contactType, id)
+	if err == nil && (d.Data == nil || d.Data.Deleted) {
+		err = changefeed.ErrNotFound
+	}
+	return d, err
+}
+
+// request remembers what a contact was made by, beside the contact, so that it is known when it comes again.
+type request struct {
+	Digest string `json:"digest"`
+}
+
+const requestType = "request"
+
+// ErrKeyReused: the idempotency key belongs to another request.
+var ErrKeyReused = errors.New("this Idempotency-Key was used for another request")
+
+// Create makes a contact. With an idempotency key it is made once: a repeated request gives the same id, and the same
+// ETag unless the contact has changed since.
+func (s *Contacts) Create(ctx context.Context, cmd CreateContact, key string) (id, etag string, err error) {
+	var wrong Faults
+	if cmd.check(&wrong); len(wrong) > 0 {
+		return "", "", wrong
+	}
+	id = newID(key)
+	c, err := NewContact(id, Name{cmd.FirstName, cmd.LastName}, cmd.Description, cmd.Email, Company{CompanyName: cmd.CompanyName})
+	if err != nil {
+		return "", "", err
+	}
+	made := &outbox.Doc[*Contact]{ID: id, PartitionKey: id, Type: contactType, Data: c}
+	u := outbox.NewUnit(s.store, s.units)
+	u.Create(made)
+	if key != "" {
+		u.Create(&outbox.Doc[request]{ID: requestType, PartitionKey: id, Type: requestType, Data: request{digest(cmd)}})
+	}
+	err = commit(ctx, u)
+	if key != "" && errors.Is(err, changefeed.ErrConflict) {
+		return s.repeated(ctx, id, cmd)
+	}
+	return id, made.ETag, err
+}
+
+// repeated answers a request for a contact that was made before.
+func (s *Contacts) repeated(ctx context.Context, id string, cmd CreateContact) (_, etag string, err error) {
+	first, err := outbox.Load[request](ctx, s.store, id, requestType, requestType)
+	if err != nil {
+		return "", "", err
+	}
+	if first.Data.Digest != digest(cmd) {
+		return "", "", ErrKeyReused
+	}
+	d, err := outbox.Load[*Contact](ctx, s.store, id, contactType, id)
+	if err == nil && d.Seq == 1 { // it has had its created event only
+		etag = d.ETag
+	}
+	return id, etag, err
+}
+
+// digest is that of a command.
+func digest(cmd CreateContact) string {
+	text, _ := json.Marshal(cmd) // strings cannot fail
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// newID is the UUID of an idempotency key or, without one, a random one.
+func newID(key string) string {
+	b := make([]byte, 16)
+	version := byte(0x40)
+	if key == "" {
+		_, _ = rand.Read(b) // it never fails
+	} else {
+		sum := sha256.Sum256([]byte("contact " + key))
+		copy(b, sum[:])
+		version = 0x80 // made in a way of our own
+	}
+	b[6], b[8] = b[6]&0x0f|version, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// commit stores a unit of work. When an answer of the store is lost, the second try finds out whether the first one was
+// stored, and doubles nothing.
+func commit(ctx context.Context, u *outbox.Unit) error {
+	err := u.Commit(ctx)
+	isAnswer := func(known error) bool { return errors.Is(err, known) }
+	answers := []error{changefeed.ErrConflict, changefeed.ErrNotFound, changefeed.ErrThrottled, changefeed.ErrBadRequest, changefeed.ErrForbidden}
+	if err == nil || ctx.Err() != nil || slices.ContainsFunc(answers, isAnswer) {
+		return err
+	}
+	return u.Commit(ctx)
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/millrace/changefeed/outbox"
+)
+
+// consumer prints each event once, however often it is delivered. It remembers the ids of the last ones, which is
+// enough for what has no effect but a line; one that writes to a container has [outbox.Unit.Once].
+type consumer struct {
+	to     io.Writer
+	asJSON bool
+	events *journal
+	order  int64
+	seen   recent
+}
+
+// handle takes a message; those of other services are passed over. Messages come one after the other; after an error the same one comes again.
+func (c *consumer) handle(m outbox.Message) error {
+	if m.Source != source || c.seen.has(m.ID) {
+		return nil
+	}
+	e := newReceived(c.order+1, m)
+	if err := c.print(e); err != nil {
+		return err
+	}
+	c.order++
+	c.seen.add(m.ID)
+	c.events.add(e)
+	return nil
+}
+
+func (c *consumer) print(e received) error {
+	if c.asJSON {
+		return json.NewEncoder(c.to).Encode(e)
+	}
+	_, err := fmt.Fprintf(c.to, "%5d  %-30s %s  #%-3d %s  %.1f ms\n", e.Order, e.Subject, e.Key, e.Sequence, e.ID, e.DelayMS)
+	return err
+}
+
+// mostSeen is how many ids are remembered: more than a relay can publish again after a crash.
+const mostSeen = 10_000
+
+// recent remembers the last ids.
+type recent struct {
+	known map[string]bool
+	order []string // the oldest is at next
+	next  int
+}
+
+func (r *recent) has(id string) bool { return r.known[id] }
+
+func (r *recent) add(id string) {
+	if r.known == nil {
+		r.known = map[string]bool{}
+	}
+	r.known[id] = true
+	if len(r.order) < mostSeen {
+		r.order = append(r.order, id)
+		return
+	}
+	delete(r.known, r.order[r.next])
+	r.order[r.next] = id
+	r.next = (r.next + 1) % mostSeen
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A Fault says what is wrong with one property of a request.
+type Fault struct {
+	Detail    string `json:"detail"`
+	Pointer   string `json:"pointer,omitempty"`   // of a member of the body, as in #/email
+	Parameter string `json:"parameter,omitempty"` // of the query, or a header
+}
+
+// Faults are those of a request, at most one a property. They are an error where there are any.
+type Faults []Fault
+
+func (f Faults) Error() string {
+	texts := make([]string, len(f))
+	for i, one := range f {
+		texts[i] = one.Pointer + one.Parameter + " " + one.Detail
+	}
+	return strings.Join(texts, "; ")
+}
+
+// The longest texts, in characters.
+const (
+	mostName        = 100
+	mostDescription = 500
+	mostCompany     = 250 // of its name, street, city and country
+	mostHouseNumber = 10
+	mostPostalCode  = 25
+	mostTag         = 50
+	mostKey         = 255 // of an idempotency key
+)
+
+func (f *Faults) add(member, detail string) {
+	*f = append(*f, Fault{Detail: detail, Pointer: "#/" + member})
+}
+
+// required wants a text that is not blank.
+func (f *Faults) required(member, text string, most int) {
+	if isBlank(text) {
+		f.add(member, "must not be blank")
+		return
+	}
+	f.short(member, text, most)
+}
+
+// short wants a text of so many characters at most.
+func (f *Faults) short(member, text string, most int) {
+	if utf8.RuneCountInString(text) > most {
+		f.add(member, fmt.Sprintf("must have at most %d characters", most))
+	}
+}
+
+// address wants what looks like an email address, or nothing at all.
+func (f *Faults) address(member string, email *string) {
+	if email == nil {
+		return
+	}
+	user, host, _ := strings.Cut(*email, "@")
+	if user == "" || host == "" || strings.Contains(host, "@") || strings.ContainsFunc(*email, unicode.IsSpace) {
+		f.add(member, "must be an email address, or null")
+	}
+}
+
+func (c CreateContact) check(f *Faults) {
+	UpdateName{c.FirstName, c.LastName}.check(f)
+	UpdateEmail{c.Email}.check(f)
+	UpdateDescription{c.Description}.check(f)
+	f.required("companyName", c.CompanyName, mostCompany)
+}
+
+func (u UpdateName) check(f *Faults) {
+	f.required("firstName", u.FirstName, mostName)
+	f.required("lastName", u.LastName, mostName)
+}
+
+func (u UpdateDescription) check(f *Faults) { f.short("description", u.Description, mostDescription) }
+
+func (u UpdateEmail) check(f *Faults) { f.address("email", u.Email) }
+
+func (u UpdateCompany) check(f *Faults) {
+	f.required("companyName", u.CompanyName, mostCompany)
+	f.short("street", u.Street, mostCompany)
+	f.short("houseNumber", u.HouseNumber, mostHouseNumber)
+	f.short("postalCode", u.PostalCode, mostPostalCode)
+	f.short("city", u.City, mostCompany)
+	f.short("country", u.Country, mostCompany)
+}
+
+func (DeleteContact) check(*Faults) {}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed/outbox"
+)
+
+// received is an event as the consumer got it.
+type received struct {
+	Order    int64           `json:"order"` // in which it came, from 1
+	Subject  string          `json:"subject"`
+	Key      string          `json:"key"`
+	ID       string          `json:"message_id"`
+	Sequence uint64          `json:"sequence"` // among the events of its contact
+	DelayMS  float64         `json:"delay_ms"` // since it was recorded
+	Data     json.RawMessage `json:"data"`
+}
+
+func newReceived(order int64, m outbox.Message) received {
+	delay := float64(time.Since(m.Time).Microseconds()) / 1000
+	return received{order, m.Action, m.Key, m.ID, m.Seq, delay, m.Data}
+}
+
+// mostEvents is how many of the last events a page gets that is opened later.
+const mostEvents = 200
+
+// journal has the last events, for the pages that show them.
+type journal struct {
+	mu     sync.Mutex
+	last   []received
+	news   chan struct{} // closed when there is another one
+	closed bool
+}
+
+func newJournal() *journal { return &journal{news: make(chan struct{})} }
+
+func (j *journal) add(e received) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.last = append(j.last[max(0, len(j.last)-mostEvents+1):], e)
+	if !j.closed {
+		close(j.news)
+		j.news = make(chan struct{})
+	}
+}
+
+// close ends all pages' streams, for a server waits for them.
+func (j *journal) close() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.closed {
+		j.closed = true
+		close(j.news)
+	}
+}
+
+// after gives the events after one, and what to wait for if more are wanted; nil when there will be none.
+func (j *journal) after(order int64) (events []received, news <-chan struct{}) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if n := len(j.last); n == 0 || order > j.last[n-1].Order {
+		order = 0 // it was given by an earlier process
+	}
+	for _, e := range j.last {
+		if e.Order > order {
+			events = append(events, e)
+		}
+	}
+	if j.closed {
+		return events, nil
+	}
+	return events, j.news
+}
+
+// serve streams the events to a page. One that has lost the connection goes on after the last event that it had.
+func (j *journal) serve(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	order, _ := strconv.ParseInt(r.Header.Get("Last-Event-ID"), 10, 64)
+	for {
+		events, news := j.after(order)
+		for _, e := range events {
+			text, _ := json.Marshal(e) // the data came as JSON
+			fmt.Fprintf(w, "id: %d\ndata: %s\n\n", e.Order, text)
+			order = e.Order
+		}
+		if http.NewResponseController(w).Flush() != nil || news == nil {
+			return
+		}
+		select {
+		case <-news:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/broker"
+	"github.com/millrace/changefeed/internal/place"
+	"github.com/millrace/changefeed/internal/unit"
+	"github.com/millrace/changefeed/outbox"
+	"github.com/millrace/changefeed/outbox/natspub"
+)
+
+// containers are the container of contacts and what the relay needs beside it.
+type containers struct {
+	*place.Opener
+	contacts *place.Container
+	store    store
+	leases   changefeed.LeaseStore
+	letters  changefeed.LetterBox
+}
+
+// openContainers opens the containers, and makes those that do not exist.
+func openContainers(ctx context.Context, contacts, leases string) (c *containers, err error) {
+	at, err := place.Parse("--contacts", contacts)
+	if err != nil {
+		return nil, err
+	}
+	leasesAt := at.Beside("leases")
+	if leases != "" {
+		if leasesAt, err = place.Parse("--leases", leases); err != nil {
+			return nil, err
+		}
+	}
+	c = &containers{Opener: place.NewOpener(place.Settings{})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	spec := docstore.ContainerSpec{Paths: []string{"/partitionKey"}, DefaultTTL: new(docstore.NoDefaultTTL), Ranges: 4}
+	if c.contacts, err = c.Make(ctx, at, place.Wanted{Spec: spec, Given: func(part string) bool { return part == "pk" || part == "ttl" }}); err != nil {
+		return nil, err
+	}
+	c.store = c.contacts.Remote
+	if c.contacts.Local != nil {
+		c.store = c.contacts.Local
+	}
+	return c, c.openRelay(ctx, leasesAt)
+}
+
+// openRelay opens the leases, and the dead letters beside them.
+func (c *containers) openRelay(ctx context.Context, at place.Address) error {
+	leases, err := c.openOr(ctx, at, c.CreateLeases)
+	if err != nil {
+		return err
+	}
+	if c.leases, err = unit.OpenStore(ctx, leases, processorName, c.contacts); err != nil {
+		return err
+	}
+	letters, err := c.openOr(ctx, at.Beside("letters"), func(ctx context.Context, at place.Address) (*place.Container, error) {
+		return c.Create(ctx, at, docstore.ContainerSpec{Paths: []string{deadletters.KeyPath}})
+	})
+	if err != nil {
+		return err
+	}
+	if letters.Local != nil {
+		c.letters, err = deadletters.Container(letters.Local, processorName)
+	} else {
+		c.letters, err = deadletters.Container(letters.Remote, processorName)
+	}
+	return err
+}
+
+// openOr opens a container, or makes it, unless another process makes it at this moment.
+func (c *containers) openOr(ctx context.Context, at place.Address, create func(context.Context, place.Address) (*place.Container, error)) (*place.Container, error) {
+	found, err := c.Open(ctx, at)
+	if !errors.Is(err, place.ErrNoContainer) {
+		return found, err
+	}
+	if found, err = create(ctx, at); errors.Is(err, changefeed.ErrConflict) {
+		return c.Open(ctx, at)
+	}
+	return found, err
+}
+
+// consume calls a function for each event that the broker gets, in order, until ctx ends; after an error it comes again, to
+// the next process of that name. Only NATS is read here: what goes to another broker has its consumers elsewhere.
+func consume(ctx context.Context, from broker.Publisher, name string, handle func(outbox.Message) error) error {
+	nats, ok := from.(*natspub.Publisher)
+	if !ok {
+		<-ctx.Done()
+		return nil
+	}
+	js, err := jetstream.New(nats.Conn())
+	if err != nil {
+		return err
+	}
+	durable, err := js.CreateOrUpdateConsumer(ctx, natspub.DefaultStream, jetstream.ConsumerConfig{
+		Durable: name, AckPolicy: jetstream.AckExplicitPolicy,
+		MaxAckPending:     1,                     // an event that was not handled comes before all others
+		InactiveThreshold: natspub.DefaultMaxAge, // a process that does not come back leaves nothing behind
+	})
+	if err != nil {
+		return fmt.Errorf("consumer %s: %w", name, err)
+	}
+	read, err := durable.Messages()
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, read.Stop)()
+	for {
+		msg, err := read.Next()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, jetstream.ErrNoHeartbeat): // the connection was lost; it is made again
+			continue
+		case err != nil:
+			return fmt.Errorf("consumer %s: %w", name, err)
+		}
+		event, err := natspub.Message(msg.Headers(), msg.Data())
+		if err == nil {
+			err = handle(event)
+		}
+		if err == nil {
+			err = msg.Ack()
+		}
+		if err != nil {
+			return fmt.Errorf("consume: %w", err)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// problem is the answer to a request that was refused: RFC 9457, with a fault for each property that is wrong.
+type problem struct {
+	Title    string `json:"title"`
+	Status   int    `json:"status"`
+	Detail   string `json:"detail,omitempty"`
+	Instance string `json:"instance,omitempty"`
+	Errors   Faults `json:"errors,omitempty"`
+}
+
+// errNoContact is what lies behind a path that no contact can have.
+var errNoContact = changefeed.ErrNotFound
+
+// statusCanceled is for the log alone: the client has gone.
+const statusCanceled = 499
+
+// refusals say what a client is told. The first one counts: a failed precondition is a conflict too.
+var refusals = []struct {
+	err    error
+	status int
+	detail string
+}{
+	{changefeed.ErrPrecondition, http.StatusPreconditionFailed, "mid-air collision: the contact has changed since; read it again"},
+	{changefeed.ErrNotFound, http.StatusNotFound, "there is no such contact"},
+	{ErrKeyReused, http.StatusUnprocessableEntity, ErrKeyReused.Error()},
+	{changefeed.ErrConflict, http.StatusConflict, "there is such a contact already"},
+	{changefeed.ErrThrottled, http.StatusTooManyRequests, "the store is busy"},
+	{changefeed.ErrGone, http.StatusServiceUnavailable, "a partition is being split"},
+	{context.Canceled, statusCanceled, ""},
+}
+
+// problemOf says what becomes of an error. One that the client has no part in is not shown to it.
+func problemOf(err error) problem {
+	if faults, ok := errors.AsType[Faults](err); ok {
+		return problem{Status: http.StatusBadRequest, Detail: "the request has faults", Errors: faults}
+	}
+	if body, ok := errors.AsType[*bodyError](err); ok {
+		return problem{Status: body.status, Detail: body.detail}
+	}
+	for _, known := range refusals {
+		if errors.Is(err, known.err) {
+			return problem{Status: known.status, Detail: known.detail}
+		}
+	}
+	return problem{Status: http.StatusInternalServerError}
+}
+
+// writeProblem answers a request that has failed.
+func writeProblem(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, ErrNotModified) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	p := problemOf(err)
+	switch p.Status {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", strconv.Itoa(wait(err)))
+	case http.StatusInternalServerError:
+		slog.Error("request failed", "method", r.Method, "path", r.URL.Path, "err", err)
+	}
+	p.Title = cmp.Or(http.StatusText(p.Status), "Client Closed Request")
+	p.Instance = r.URL.Path
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p) // a client that has gone needs no answer
+}
+
+// wait is how many seconds a client should wait: as the store says, and at least one.
+func wait(err error) int {
+	var after time.Duration
+	if throttled, ok := errors.AsType[*changefeed.ThrottledError](err); ok {
+		after = throttled.After
+	}
+	return max(1, int(math.Ceil(after.Seconds())))
+}
