@@ -87,7 +87,7 @@ func (b *bulk) locate(c *call, cont *docstore.Container) error {
 		}
 		p, err := locate(cont, key)
 		switch {
-		case err != nil:
+		case err != nil: // nobody can say where the operation would go
 			return wire.BadRequest("operation %d of the batch: partitionKey: %v", i, err)
 		case wanted.ID != "" && p.part.ID != wanted.ID:
 			return wire.Gone("operation %d of the batch is of partition %s, not of %s: read the ranges again", i, p.part.ID, wanted.ID)
