@@ -113,8 +113,9 @@ type worker struct {
 	lanes     *dispatcher
 	next      *readAhead // nil when nothing is read ahead
 
-	idle  int       // reads in a row that found nothing
-	ahead time.Time // since when, or since the last report, reads have said that we are ahead of the feed
+	idle    int       // reads in a row that found nothing
+	omitted int       // changes that nobody wanted since the last one that somebody did, or since a read that found nothing
+	ahead   time.Time // since when, or since the last report, reads have said that we are ahead of the feed
 }
 
 // newWorker makes the worker of a lease that is ours since a write begun at started.
@@ -162,16 +163,20 @@ func (w *worker) loop() ending {
 		case len(page.Changes) == 0:
 			w.idle++
 			w.lookAhead(page)
-			w.pass(page.Next)
+			w.pass(page.Next, w.omitted)
+			w.omitted = 0
 			w.rest()
 			continue
 		}
 		w.idle, w.ahead = 0, time.Time{}
 		w.prefetch(page)
+		read := len(page.Changes)
 		if page.Changes = w.filter(page.Changes); len(page.Changes) == 0 {
-			w.pass(page.Next)
+			w.omitted += read
+			w.pass(page.Next, 0)
 			continue
 		}
+		w.omitted = 0
 		if e := w.deliverer.deliver(page); !e.none() {
 			return e
 		}
@@ -345,10 +350,11 @@ func aheadError(at Position, end int64) error {
 }
 
 // pass moves on after an empty page, and stores what has become due meanwhile.
-func (w *worker) pass(next Position) {
+func (w *worker) pass(next Position, omitted int) {
 	due := false
 	w.keeper.move(func(p *leaseProgress) {
 		p.Pass(next)
+		p.Omit(omitted)
 		due = p.Due(time.Now())
 	})
 	if due {

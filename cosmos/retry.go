@@ -98,7 +98,7 @@ func (c *Client) send(ctx context.Context, r request, target func() *url.URL) (*
 		v := r.judge(err)
 		if v.elsewhere {
 			c.regions.failed(to)
-		// The region has answered, and the request is to blame.
+			// The region has answered, and the request is to blame.
 		} else {
 			c.regions.answered(to)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/broker"
+	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
 	"github.com/millrace/changefeed/outbox"
 )
@@ -29,6 +30,7 @@ type relayOptions struct {
 	alarm  time.Duration
 	sync   time.Duration
 	listen string
+	expire time.Duration
 }
 
 // relayCommand is the command relay.
@@ -74,6 +76,7 @@ func (o *relayOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.origin, "origin", "/events", "where the events come from: the source attribute of the messages, a `URI` reference")
 	f.DurationVar(&o.alarm, "alarm", 0, "warn so long before an event expires that is not published (default a fifth of its time to live)")
 	f.DurationVar(&o.sync, "sync", 0, "how often an embedded broker syncs its files (default with each message, before it is acknowledged)")
+	f.DurationVar(&o.expire, "expire-after", 0, "let an event expire so long after it was published, in a container with a default time to live, which costs a write for each (default when it was to expire anyway)")
 	f.StringVar(&o.listen, "broker-listen", "", "loopback `address` at which consumers reach an embedded broker, such as 127.0.0.1:4222 (default none)")
 	f.DurationVar(&o.feed.HandlerTimeout, "timeout", time.Minute, "how long the broker may take for a batch")
 	o.unitOptions.register(cmd, 64, "partition keys of one lease whose events are published at once")
@@ -88,6 +91,9 @@ func (o *relayOptions) run(cmd *cobra.Command) (err error) {
 	if o.alarm < 0 {
 		return usage.Flag("alarm", o.alarm.String(), "a positive duration")
 	}
+	if o.expire < 0 {
+		return usage.Flag("expire-after", o.expire.String(), "a positive duration")
+	}
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -100,21 +106,35 @@ func (o *relayOptions) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = cmp.Or(err, to.Close()) }()
-	relay, err := outbox.NewRelay(to, outbox.RelayOptions{
-		Source: o.origin, Decode: outbox.EventsOfType(o.typ), Alarm: o.alarm,
-		Hooks: outbox.RelayHooks{Expiring: func(m outbox.Message, left time.Duration) {
-			w.log.Warn("event expires before it is published", "key", m.Key, "id", m.ID, "action", m.Action, "left", left.Round(time.Second).String())
-		}},
+	var relay *outbox.Relay
+	err = w.run(func(monitored *place.Container) (worker, error) {
+		if relay, err = o.relay(w, to, monitored); err != nil {
+			return nil, err
+		}
+		o.feed = relay.Options(o.feed)
+		return &publishing{Relay: relay, running: map[string]int{}}, nil
 	})
 	if err != nil {
 		return err
 	}
-	o.feed = relay.Options(o.feed)
-	h := &publishing{Relay: relay, running: map[string]int{}}
-	if err := w.run(h, h); err != nil {
-		return err
-	}
 	return o.report(cmd, relay.Status())
+}
+
+// relay is the handler.
+func (o *relayOptions) relay(w *workplace, to outbox.Publisher, monitored *place.Container) (*outbox.Relay, error) {
+	r := outbox.RelayOptions{
+		Source: o.origin, Decode: outbox.EventsOfType(o.typ), Alarm: o.alarm, ExpireAfter: o.expire,
+		Hooks: outbox.RelayHooks{Expiring: func(m outbox.Message, left time.Duration) {
+			w.log.Warn("event expires before it is published", "key", m.Key, "id", m.ID, "action", m.Action, "left", left.Round(time.Second).String())
+		}},
+	}
+	switch {
+	case o.expire > 0 && monitored.Local != nil:
+		r.Container = monitored.Local
+	case o.expire > 0:
+		r.Container = monitored.Remote
+	}
+	return outbox.NewRelay(to, r)
 }
 
 // report says how much was published.

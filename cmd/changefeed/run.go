@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/changeline"
+	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
 	"github.com/millrace/changefeed/trigger/program"
 )
@@ -110,7 +111,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return w.run(p, p)
+	return w.run(func(*place.Container) (worker, error) { return p, nil })
 }
 
 // check checks the flags that are no addresses, and completes the options of the processor.

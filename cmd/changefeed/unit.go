@@ -95,8 +95,15 @@ func (o *unitOptions) workplace(cmd *cobra.Command) (*workplace, error) {
 	return &workplace{o, cmd, o.logger(cmd), source, leases}, nil
 }
 
-// run opens the containers and runs a processor with a handler until it is stopped.
-func (w *workplace) run(h changefeed.Handler, inHand inHand) (err error) {
+// worker is a handler that knows what it has in hand.
+type worker interface {
+	changefeed.Handler
+	inHand
+}
+
+// run opens the containers and runs a processor until it is stopped. Its handler is made when the monitored
+// container is open.
+func (w *workplace) run(handler func(monitored *place.Container) (worker, error)) (err error) {
 	ctx := w.cmd.Context()
 	// One opener for both containers, because a second opening of the same store fails.
 	opener := place.NewOpener(w.account)
@@ -118,8 +125,12 @@ func (w *workplace) run(h changefeed.Handler, inHand inHand) (err error) {
 		return err
 	}
 	defer w.closeLetters(&err)
+	h, err := handler(monitored)
+	if err != nil {
+		return err
+	}
 	// The signals are watched beside the context: it ends with the first, and the second is for us.
-	ending := w.ending(inHand)
+	ending := w.ending(h)
 	defer ending.watch()()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)

@@ -127,6 +127,14 @@ func (p *Progress[P]) Pass(next P) {
 	}
 }
 
+// Omit notes that so many changes up to here were handed to nobody. They are stored as those
+// that were: who looks at the lease must not take them for pending.
+func (p *Progress[P]) Omit(changes int) {
+	if !p.Manual && p.confirmed == p.number {
+		p.Unsaved += changes
+	}
+}
+
 // Fail counts a failure of the handler, and tells whether the lease changes: it counts the
 // failures of the page that comes next there. A handler may have asked for the checkpoint
 // of the page before it failed; then that is still to be stored.
