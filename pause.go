@@ -83,3 +83,46 @@ func (r *run) random(of string) *mathrand.Rand {
 	h.Write([]byte(of))
 	return mathrand.New(mathrand.NewPCG(r.seed, h.Sum64()))
 }
+
+// rest waits after an empty page, until there may be more.
+func (w *worker) rest() {
+	w.activity.Set(ActivityWaiting)
+	if waiter, ok := w.r.source.(Waiter); ok {
+		w.await(waiter)
+		return
+	}
+	pause(w.untilStopped, min(w.r.opts.Poll, firstPoll<<min(w.idle-1, maxDoublings)))
+}
+
+// await waits until the source says that there may be more. A quiet range is read now and
+// then all the same, so that its position moves on with its container's and does not fall
+// out of the retention.
+func (w *worker) await(waiter Waiter) {
+	// Writes to other leases of the partition wake us too: do not read for each of them.
+	if w.idle > 1 && !pause(w.untilStopped, min(maxGather, time.Millisecond<<min(w.idle, maxDoublings))) {
+		return
+	}
+	p := w.keeper.soFar()
+	most := w.r.opts.Renew
+	if p.Unsaved > 0 && p.Every > 0 {
+		most = min(most, p.Every)
+	}
+	waiting, cancel := context.WithTimeout(w.untilStopped, most)
+	defer cancel()
+	begun := time.Now()
+	err := waiter.Wait(waiting, w.lease.Range, p.Read)
+	waited := time.Since(begun)
+	w.r.hooks.WaitDone(WaitDone{Lease: w.lease.Token, Duration: waited, Err: err})
+	if err != nil && waiting.Err() == nil {
+		w.report(w.untilStopped, OriginSource, err)
+		pause(w.untilStopped, w.r.opts.Poll)
+	}
+	if waited > maxGather {
+		w.idle = 0
+	}
+}
+
+const (
+	firstPoll = 5 * time.Millisecond   // first pause after activity
+	maxGather = 128 * time.Millisecond // longest pause before a range waits again that is woken for others all the time
+)
