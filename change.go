@@ -209,3 +209,13 @@ func (e *WriteError) Error() string {
 
 // Unwrap gives the reason.
 func (e *WriteError) Unwrap() error { return e.Err }
+
+// changeSize is the memory that a change takes.
+func changeSize(c *Change) int { return len(c.Body) + len(c.Previous) + 256 }
+
+func sizeOf(page Page) (bytes int) {
+	for i := range page.Changes {
+		bytes += changeSize(&page.Changes[i])
+	}
+	return bytes
+}

@@ -66,7 +66,10 @@ type lanePage struct {
 	finished bool
 }
 
-type laneBatch = lanes.Batch[Change, *lanePage]
+type (
+	laneBatch  = lanes.Batch[Change, *lanePage]
+	laneChange = lanes.Change[Change, *lanePage]
+)
 
 func newDispatcher(t *tenure, k *keeper, d *delegate) *dispatcher {
 	o := t.r.opts
@@ -88,16 +91,6 @@ func newDispatcher(t *tenure, k *keeper, d *delegate) *dispatcher {
 	}
 	made.saver = soon.New(max(storeGap, o.CheckpointEvery), t.r.work.Go, made.store)
 	return made
-}
-
-// changeSize is the memory that a change takes.
-func changeSize(c *Change) int { return len(c.Body) + len(c.Previous) + 256 }
-
-func sizeOf(page Page) (bytes int) {
-	for i := range page.Changes {
-		bytes += changeSize(&page.Changes[i])
-	}
-	return bytes
 }
 
 // notify makes a channel with room for one say that there is something.
@@ -170,14 +163,17 @@ func (d *dispatcher) unravel(page Page, on *delivery, err error, late bool) endi
 }
 
 func (d *dispatcher) put(page Page, on *delivery, failures int) {
-	if s := d.former; s != nil && (page.Changes[0].LSN < s.LSN || page.Changes[0].LSN > s.To) {
-		failures = 0 // they are of other changes
+	if d.former != nil {
+		failures = 0 // they are of its changes
 	}
 	p := d.lanes.Add(&lanePage{on: on, session: page.Session, charge: page.Charge, head: page.Head, next: page.Next}, page.Changes, failures, time.Now())
 	if d.r.opts.Manual { // else a page is confirmed when it is handled, and a stuck one must not have all others remembered
 		d.pages = append(d.pages, p)
 	}
-	if s := d.crashed; s != nil && d.lanes.ParkChange(s.LSN, s.Place, s.Attempts, errCrashed) {
+	if d.former != nil {
+		d.lanes.Blame(d.former.LSN, d.former.Attempts)
+	}
+	if s := d.crashed; s != nil && d.lanes.ParkChange(func(c *laneChange) bool { return c.LSN == s.LSN && d.letterID(c) == s.Letter }, s.Attempts, errCrashed) {
 		d.crashed = nil
 	}
 	d.turn(p)
@@ -387,7 +383,7 @@ func failureError(b *laneBatch, err error) error {
 }
 
 // pagesOf are the pages that some changes are of.
-func pagesOf(changes []*lanes.Change[Change, *lanePage]) (pages []*lanes.Page[Change, *lanePage]) {
+func pagesOf(changes []*laneChange) (pages []*lanes.Page[Change, *lanePage]) {
 	for _, c := range changes {
 		if len(pages) == 0 || pages[len(pages)-1] != c.Page {
 			pages = append(pages, c.Page)

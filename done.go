@@ -172,7 +172,7 @@ func (d *dispatcher) suspectOf(b *laneBatch) (write bool) {
 	}
 	first, last := b.Changes[0], b.Changes[len(b.Changes)-1]
 	d.suspect = suspicion{of: b, Suspect: notes.Suspect{
-		LSN: first.LSN, Place: first.Place, To: last.LSN, Changes: len(b.Changes), Attempts: attempts,
+		LSN: first.LSN, Letter: d.letterID(first), To: last.LSN, Changes: len(b.Changes), Attempts: attempts,
 		Alone: careful || d.r.opts.Concurrency == 1,
 	}}
 	d.keeper.move(func(p *leaseProgress) { p.Blame(attempts, b.Failing) })

@@ -117,7 +117,7 @@ func (d *dispatcher) letter(b *laneBatch) DeadLetter {
 	defer d.mu.Unlock()
 	c := b.Changes[0]
 	l := DeadLetter{
-		ID: letterID(d.r.opts.Mode, c.LSN, c.Place, c.Value.ID), Index: c.Place, Change: c.Value, Disposition: DispositionFailed,
+		ID: d.letterID(c), Index: c.Place, Change: c.Value, Disposition: DispositionFailed,
 		Instance: d.r.me.Instance, Lease: d.lease.Token, Range: d.lease.Range, Parked: time.Now(),
 	}
 	if b.Held {
@@ -138,6 +138,10 @@ func (d *dispatcher) letter(b *laneBatch) DeadLetter {
 		l.Disposition = DispositionPoison
 	}
 	return l
+}
+
+func (d *dispatcher) letterID(c *laneChange) string {
+	return letterID(d.r.opts.Mode, c.LSN, c.Place, c.Value.ID)
 }
 
 // serveRequests gives the requests to the workers that have their ranges.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -104,6 +105,52 @@ func TestOnlyWhatWasAloneIsParkedAfterACrash(t *testing.T) {
 			t.Errorf("%d items, letters %q, %d pending", items, box.names(), w.pending())
 		}
 	})
+}
+
+// What was alone in the handler when a process ended is known by its item: its place in its transaction moves when
+// another item of that is written again.
+func TestACrashIsNotBlamedOnAnotherItemOfTheTransaction(t *testing.T) {
+	for _, concurrency := range []int{1, 4} {
+		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				oslo := changefeed.Key("oslo")
+				w.put("bergen", "fine", 1)
+				writes := []changefeed.Write{upsert("oslo", "first", 1), upsert("oslo", "bad", 1), upsert("oslo", "last", 1)}
+				if _, err := w.orders.Commit(t.Context(), oslo, writes); err != nil {
+					t.Fatal(err)
+				}
+				crash := make(chan struct{}, 1)
+				h := &tally{before: func(ctx context.Context, b *changefeed.Batch) error {
+					if !slices.ContainsFunc(b.Changes, func(c changefeed.Change) bool { return c.ID == "bad" }) {
+						return nil
+					}
+					crash <- struct{}{}
+					<-ctx.Done()
+					return context.Cause(ctx)
+				}}
+				box := &letterBox{}
+				o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: concurrency, Drain: time.Second}
+				moved := false
+				for life := range 20 {
+					p := w.run(fmt.Sprint("life-", life), h, o)
+					select {
+					case <-crash:
+						p.kill(t)
+					case <-time.After(5 * time.Minute):
+						p.stop(t)
+					}
+					l := w.records(changefeed.KindLease)[0]
+					if done := l.Properties[notes.DoneProperty]; !moved && strings.Contains(done, `"changes":1,`) { // it is parked next
+						moved = true
+						w.put("oslo", "first", 2)
+					}
+				}
+				if items, _ := h.items(); !moved || items != 3 || box.names() != "bad crashed" || w.pending() != 0 {
+					t.Errorf("moved %v, %d items, letters %q, %d pending", moved, items, box.names(), w.pending())
+				}
+			})
+		})
+	}
 }
 
 func TestAHoldSurvivesTwoOwners(t *testing.T) {

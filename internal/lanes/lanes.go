@@ -306,9 +306,16 @@ func (l *Lanes[C, P]) Redrive(key string, change C) *Batch[C, P] {
 	return b
 }
 
+// Blame notes how often the first change of an LSN has failed before, if it is in the lanes.
+func (l *Lanes[C, P]) Blame(lsn int64, failures int) {
+	if c := l.find(func(c *Change[C, P]) bool { return c.LSN == lsn }); c != nil {
+		c.failures = failures
+	}
+}
+
 // ParkChange has a change parked that is in the lanes, because of an error that another owner of them has seen.
-func (l *Lanes[C, P]) ParkChange(lsn int64, place, failures int, err error) (found bool) {
-	c := l.find(lsn, place)
+func (l *Lanes[C, P]) ParkChange(is func(*Change[C, P]) bool, failures int, err error) (found bool) {
+	c := l.find(is)
 	if c == nil {
 		return false
 	}

@@ -65,9 +65,9 @@ func (g *ledger[C, P]) wasDone(lsn int64) bool {
 	return lsn <= g.through && !slices.Contains(g.open, lsn)
 }
 
-// find returns the change at a place among those of an LSN, if it is not handled.
-func (g *ledger[C, P]) find(lsn int64, place int) *Change[C, P] {
-	i := slices.IndexFunc(g.order, func(c *Change[C, P]) bool { return c.LSN == lsn && c.Place == place && !c.handled })
+// find returns the first change of a kind that is not handled; nil is none.
+func (g *ledger[C, P]) find(is func(*Change[C, P]) bool) *Change[C, P] {
+	i := slices.IndexFunc(g.order, func(c *Change[C, P]) bool { return !c.handled && is(c) })
 	if i < 0 {
 		return nil
 	}

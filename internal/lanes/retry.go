@@ -80,7 +80,11 @@ func (l *Lanes[C, P]) divide(b *Batch[C, P], f Failure, now time.Time) {
 // escalate bisects a batch whose attempts are used up, or makes its only change a suspect. It reports whether it did.
 func (l *Lanes[C, P]) escalate(b *Batch[C, P]) bool {
 	switch {
-	case b.Park || b.Redriven || !b.called || !b.isExhausted(&l.rules, l.now):
+	case b.Park || b.Redriven || !b.isExhausted(&l.rules, l.now):
+		return false
+	case len(b.Changes) > positive(l.careful): // of a transaction that as many changes have ended the last owner with
+		l.bisect(b)
+	case !b.called:
 		return false
 	case len(b.Changes) > 1:
 		l.bisect(b)

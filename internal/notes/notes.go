@@ -46,12 +46,12 @@ type Done struct {
 // Suspect is what is in the handler and has failed before. When the owner of the lease ends without a word, this may be
 // why.
 type Suspect struct {
-	LSN      int64 `json:"lsn"`
-	Place    int   `json:"place"` // of the first change among those of its LSN
-	To       int64 `json:"to"`    // LSN of the last change
-	Changes  int   `json:"changes"`
-	Attempts int   `json:"attempts"`
-	Alone    bool  `json:"alone"` // nothing else was in the handler
+	LSN      int64  `json:"lsn"`
+	Letter   string `json:"letter"` // ID that the letter of the first change has
+	To       int64  `json:"to"`     // LSN of the last change
+	Changes  int    `json:"changes"`
+	Attempts int    `json:"attempts"`
+	Alone    bool   `json:"alone"` // nothing else was in the handler
 }
 
 // String is the text of the property, empty when the position says it all.

@@ -80,7 +80,7 @@ func TestANoteIsEmptyWhenThereIsNothingToSay(t *testing.T) {
 	all, some, suspect := at, at, at
 	all.Through = 9 // without a gap: the position says it
 	some.Through, some.Open = 9, []int64{8}
-	suspect.Through, suspect.Suspect = 9, &Suspect{LSN: 8, Place: 1, Changes: 2, Attempts: 3, Alone: true}
+	suspect.Through, suspect.Suspect = 9, &Suspect{LSN: 8, Letter: "8.1", Changes: 2, Attempts: 3, Alone: true}
 	for _, c := range []struct {
 		done Done
 		want string
@@ -88,7 +88,7 @@ func TestANoteIsEmptyWhenThereIsNothingToSay(t *testing.T) {
 		{at, ""},
 		{all, ""},
 		{some, `{"at":"\"7\"","partition":"1 -10","through":9,"open":[8]}`},
-		{suspect, `{"at":"\"7\"","partition":"1 -10","suspect":{"lsn":8,"place":1,"to":0,"changes":2,"attempts":3,"alone":true}}`},
+		{suspect, `{"at":"\"7\"","partition":"1 -10","suspect":{"lsn":8,"letter":"8.1","to":0,"changes":2,"attempts":3,"alone":true}}`},
 	} {
 		if got := c.done.String(); got != c.want {
 			t.Errorf("%+v is written %s, want %s", c.done, got, c.want)
