@@ -18,10 +18,10 @@ BENCH    ?= .
 PART     ?= 0/1
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim mutants crash damage resume model differ fuzz long stress transcripts bench cover demo page docs conformance-go conformance-js conformance-python conformance-java exactly-once-sqlite size vuln tidy
+.PHONY: help check format vet lint fix test race sim mutants crash damage resume model differ fuzz long stress transcripts bench cover demo page docs conformance-go conformance-js conformance-python conformance-java conformance-servicebus exactly-once-sqlite size vuln tidy
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 check: format vet lint fix race ## what has to pass before a commit: format, vet, lint, fix, race
 
@@ -128,6 +128,11 @@ conformance-go: ## the Go SDK's own emulator suite, unmodified, against this ser
 conformance-js: ## the JavaScript SDK against this server (skipped without node and npm)
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "skipped: this needs node and npm"; exit 0; }; \
 	cd conformance/js && { npm ci --no-audit --no-fund --loglevel=error || { echo "skipped: the SDK cannot be had"; exit 0; }; } && node run.mjs
+
+conformance-servicebus: ## Microsoft's client for JavaScript against the peer that stands in for Service Bus (skipped without node and npm)
+	@command -v node >/dev/null && command -v npm >/dev/null || { echo "skipped: this needs node and npm"; exit 0; }; \
+	(cd conformance/servicebus && npm ci --no-audit --no-fund --loglevel=error) || { echo "skipped: the client cannot be had"; exit 0; }; \
+	$(GO) test -count=1 -v -run JavaScript ./outbox/servicebuspub/internal/peer -javascript "$(CURDIR)/conformance/servicebus"
 
 conformance-python: ## the Python SDK against this server (skipped without python3; the SDK is installed for the run)
 	@command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null || \

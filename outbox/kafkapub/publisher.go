@@ -38,7 +38,7 @@ type Publisher struct {
 // connects when it is first used. The topic has to exist, or the cluster to create topics.
 func New(brokers []string, topic string, o Options) (*Publisher, error) {
 	if o.Producers < 0 || o.Timeout < 0 {
-		return nil, fmt.Errorf("Producers is %d and Timeout %v: neither may be negative", o.Producers, o.Timeout)
+		return nil, fmt.Errorf("negative Producers (%d) or Timeout (%v)", o.Producers, o.Timeout)
 	}
 	producers, err := newPool(cmp.Or(o.Producers, 16), append([]kgo.Opt{
 		kgo.SeedBrokers(brokers...),

@@ -1,0 +1,212 @@
+package peer
+
+import (
+	"sync"
+)
+
+// Broker has a queue under every name that a client uses. Set its fields before it serves.
+type Broker struct {
+	RequiresSession bool // as of a queue: messages without a session are refused
+	MaxMessage      int  // bytes of a message or batch; 0 is 256 KB
+	MaxCount        int  // messages in a batch; 0 is no limit
+
+	mu      sync.Mutex
+	queues  map[string]*queue
+	refused map[string]refusal // by the id of a message
+	conns   map[*conn]bool
+}
+
+// queue is what was sent to an entity.
+type queue struct {
+	all   []*entry
+	known map[string]bool  // ids
+	locks map[string]*conn // sessions that a receiver has
+}
+
+// entry is a message in a queue.
+type entry struct {
+	*Message
+	sequence int64
+	lent     bool // a receiver has it
+	done     bool // and has completed it
+}
+
+// Messages returns all that a queue has accepted, duplicates excepted, in order.
+func (b *Broker) Messages(name string) (msgs []Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.queue(name).all {
+		msgs = append(msgs, *e.Message)
+	}
+	return msgs
+}
+
+// Left counts the messages of a queue that no receiver has completed.
+func (b *Broker) Left(name string) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.queue(name).all {
+		if !e.done {
+			n++
+		}
+	}
+	return n
+}
+
+// refusal is the error condition by which a message is refused.
+type refusal struct {
+	condition string
+	always    bool
+}
+
+// Refuse answers the next message with an id, or the batch with it, with an error condition such
+// as com.microsoft:server-busy.
+func (b *Broker) Refuse(id, condition string) { b.refuse(id, refusal{condition, false}) }
+
+// RefuseAlways answers each message with an id with an error condition, from now on. Without a
+// condition they are accepted again.
+func (b *Broker) RefuseAlways(id, condition string) { b.refuse(id, refusal{condition, true}) }
+
+func (b *Broker) refuse(id string, r refusal) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refused == nil {
+		b.refused = map[string]refusal{}
+	}
+	b.refused[id] = r
+}
+
+// queue returns the queue of a name, for callers that hold the lock.
+func (b *Broker) queue(name string) *queue {
+	if b.queues == nil {
+		b.queues = map[string]*queue{}
+	}
+	q := b.queues[name]
+	if q == nil {
+		q = &queue{known: map[string]bool{}, locks: map[string]*conn{}}
+		b.queues[name] = q
+	}
+	return q
+}
+
+// accept adds the messages of a transfer, all or none. It returns why not, as a condition.
+func (b *Broker) accept(name string, msgs []*Message, size int) (condition string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if size > b.maxMessage() || b.MaxCount > 0 && len(msgs) > b.MaxCount {
+		return conditionTooLarge
+	}
+	for _, m := range msgs {
+		if condition := b.judge(m); condition != "" {
+			return condition
+		}
+	}
+	q := b.queue(name)
+	for _, m := range msgs {
+		if q.known[m.ID] {
+			continue
+		}
+		q.known[m.ID] = true
+		q.all = append(q.all, &entry{Message: m, sequence: int64(len(q.all) + 1)})
+	}
+	for c := range b.conns {
+		c.wake()
+	}
+	return ""
+}
+
+func (b *Broker) judge(m *Message) (condition string) {
+	if r := b.refused[m.ID]; r.condition != "" {
+		if !r.always {
+			delete(b.refused, m.ID)
+		}
+		return r.condition
+	}
+	switch {
+	case m.ID == "", len(m.ID) > 4*maxName, len(m.SessionID) > 4*maxName:
+		return "com.microsoft:argument-error"
+	case b.RequiresSession && !m.isInSession:
+		return "amqp:not-allowed"
+	case m.isInSession && m.isKeyed && m.SessionID != m.PartitionKey:
+		return "com.microsoft:argument-error"
+	}
+	return ""
+}
+
+const maxName = 128 // characters
+
+func (b *Broker) maxMessage() int {
+	if b.MaxMessage > 0 {
+		return b.MaxMessage
+	}
+	return 256 << 10
+}
+
+// lock gives a session to a receiver: that one, or without an id the first that is free and has
+// messages.
+func (b *Broker) lock(name string, c *conn, id string, any bool) (session string, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	q := b.queue(name)
+	if !any {
+		return id, q.take(id, c)
+	}
+	for _, e := range q.all {
+		if e.isInSession && !e.done && !e.lent && q.take(e.SessionID, c) {
+			return e.SessionID, true
+		}
+	}
+	return "", false
+}
+
+func (q *queue) take(session string, c *conn) bool {
+	if q.locks[session] != nil {
+		return false
+	}
+	q.locks[session] = c
+	return true
+}
+
+// next lends the next message of a session.
+func (b *Broker) next(name, session string) *entry {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.queue(name).all {
+		if !e.done && !e.lent && e.SessionID == session {
+			e.lent = true
+			return e
+		}
+	}
+	return nil
+}
+
+// settle ends the loan of messages: they are completed, or free again.
+func (b *Broker) settle(entries []*entry, complete bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range entries {
+		e.lent, e.done = false, complete
+	}
+}
+
+// unlock frees a session.
+func (b *Broker) unlock(name, session string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.queue(name).locks, session)
+}
+
+func (b *Broker) join(c *conn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.conns == nil {
+		b.conns = map[*conn]bool{}
+	}
+	b.conns[c] = true
+}
+
+func (b *Broker) leave(c *conn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.conns, c)
+}

@@ -1,0 +1,206 @@
+package peer
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+)
+
+// The performatives, by the number of their descriptors.
+const (
+	performOpen        = 0x10
+	performBegin       = 0x11
+	performAttach      = 0x12
+	performFlow        = 0x13
+	performTransfer    = 0x14
+	performDisposition = 0x15
+	performDetach      = 0x16
+	performEnd         = 0x17
+	performClose       = 0x18
+
+	saslMechanisms = 0x40
+	saslInit       = 0x41
+	saslOutcome    = 0x44
+)
+
+const (
+	maxFrame   = 64 << 10
+	minFrame   = 512
+	window     = 1<<31 - 1 // of transfers: nobody sends so many in a test
+	frameAMQP  = 0
+	frameSASL  = 1
+	headerSize = 8
+)
+
+// conn is a connection. Its state is that of one goroutine, which handles what the reader reads.
+type conn struct {
+	broker   *Broker
+	nc       net.Conn
+	out      []byte
+	maxFrame int // of the client
+	sessions map[uint16]*session
+	woken    chan struct{}
+}
+
+// frame is what the reader reads.
+type frame struct {
+	kind    byte
+	channel uint16
+	number  uint64 // of the performative
+	list
+	payload []byte
+}
+
+// Serve talks to one client, until that closes the connection or breaks the protocol.
+func (b *Broker) Serve(nc net.Conn) error {
+	c := &conn{broker: b, nc: nc, maxFrame: minFrame, sessions: map[uint16]*session{}, woken: make(chan struct{}, 1)}
+	frames := make(chan frame)
+	done := make(chan struct{})
+	var reading sync.WaitGroup
+	var readErr error
+	reading.Go(func() {
+		defer close(frames)
+		readErr = read(nc, frames, done)
+	})
+	b.join(c)
+	err := c.serve(frames)
+	b.leave(c)
+	c.hangUp()
+	close(done)
+	err = errors.Join(err, nc.Close())
+	reading.Wait()
+	if errors.Is(readErr, errMalformed) {
+		err = errors.Join(err, readErr)
+	}
+	return err // of the protocol: a client may go as it likes
+}
+
+// wake has the connection look for messages to deliver.
+func (c *conn) wake() {
+	select {
+	case c.woken <- struct{}{}:
+	default:
+	}
+}
+
+func (c *conn) serve(frames <-chan frame) error {
+	for {
+		select {
+		case f, ok := <-frames:
+			if !ok {
+				return nil
+			}
+			if err := c.handle(f); err != nil || f.number == performClose {
+				_ = c.flush() // which the client may not have waited for
+				return err
+			}
+		case <-c.woken:
+		}
+		for _, s := range c.sessions {
+			s.deliver()
+		}
+		if err := c.flush(); err != nil {
+			return nil // the client has gone
+		}
+	}
+}
+
+// read passes frames on. A protocol header comes as a frame of kind 'A' with the protocol's id.
+func read(r io.Reader, frames chan<- frame, done <-chan struct{}) error {
+	for {
+		f, err := readFrame(r)
+		if err != nil {
+			return err
+		}
+		select {
+		case frames <- f:
+		case <-done:
+			return nil
+		}
+	}
+}
+
+func readFrame(r io.Reader) (f frame, err error) {
+	head := make([]byte, headerSize)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return f, err
+	}
+	if string(head[:4]) == "AMQP" {
+		return frame{kind: 'A', channel: uint16(head[4])}, nil
+	}
+	size, offset := binary.BigEndian.Uint32(head), int(head[4])*4
+	if size < headerSize || size > maxFrame || offset < headerSize || offset > int(size) {
+		return f, fmt.Errorf("frame of %d bytes with offset %d: %w", size, offset, errMalformed)
+	}
+	body := make([]byte, size-headerSize)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return f, err
+	}
+	f = frame{kind: head[5], channel: binary.BigEndian.Uint16(head[6:])}
+	d := decoder{b: body[offset-headerSize:]}
+	if len(d.b) == 0 {
+		return f, nil // says only that the client lives
+	}
+	f.number, f.list = fields(d.value(0))
+	f.payload = d.b
+	return f, d.err
+}
+
+func (c *conn) handle(f frame) error {
+	switch {
+	case f.kind == 'A':
+		c.out = append(c.out, 'A', 'M', 'Q', 'P', byte(f.channel), 1, 0, 0)
+		if f.channel == 3 {
+			c.write(frameSASL, 0, saslMechanisms, list{symbols{"ANONYMOUS"}}, nil)
+		}
+	case f.kind == frameSASL && f.number == saslInit:
+		c.write(frameSASL, 0, saslOutcome, list{uint8(0)}, nil)
+	case f.kind != frameAMQP:
+		return errMalformed
+	case f.number == performOpen:
+		c.maxFrame = maxFrame
+		if f.at(2) != nil {
+			c.maxFrame = int(max(minFrame, min(maxFrame, f.uint32(2))))
+		}
+		c.write(frameAMQP, 0, performOpen, list{"peer", nil, uint32(maxFrame), uint16(255)}, nil)
+	case f.number == performBegin:
+		c.sessions[f.channel] = &session{conn: c, channel: f.channel, links: map[uint32]*link{}, lent: map[uint32]*entry{}}
+		c.write(frameAMQP, f.channel, performBegin, list{f.channel, uint32(0), uint32(window), uint32(window), uint32(1023)}, nil)
+	case f.number == performClose:
+		c.write(frameAMQP, 0, performClose, list{}, nil)
+	case f.number != 0:
+		s := c.sessions[f.channel]
+		if s == nil {
+			return fmt.Errorf("channel %d has no session: %w", f.channel, errMalformed)
+		}
+		return s.handle(f)
+	}
+	return nil
+}
+
+// write puts a frame into the buffer, which flush empties.
+func (c *conn) write(kind byte, channel uint16, number uint64, l list, payload []byte) {
+	begin := len(c.out)
+	c.out = append(c.out, 0, 0, 0, 0, 2, kind, byte(channel>>8), byte(channel))
+	c.out = append(appendValue(c.out, described{number, l}), payload...)
+	binary.BigEndian.PutUint32(c.out[begin:], uint32(len(c.out)-begin))
+}
+
+func (c *conn) flush() error {
+	if len(c.out) == 0 {
+		return nil
+	}
+	_, err := c.nc.Write(c.out)
+	c.out = nil
+	return err
+}
+
+// hangUp gives back what the connection's receivers have.
+func (c *conn) hangUp() {
+	for _, s := range c.sessions {
+		s.end()
+	}
+}

@@ -1,0 +1,350 @@
+package peer
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// The outcomes of a message, and other things with numbers of their own.
+const (
+	outcomeAccepted = 0x24
+	outcomeRejected = 0x25
+	errorNumber     = 0x1d
+	sourceNumber    = 0x28
+	targetNumber    = 0x29
+
+	filterName        = "com.microsoft:session-filter"
+	conditionTooLarge = "amqp:link:message-size-exceeded"
+	conditionTimeout  = "com.microsoft:timeout"
+
+	ticks1970 = 621_355_968_000_000_000 // since the year 1, ten thousand to the millisecond
+
+	credit = 1000 // messages that a sender may have under way
+)
+
+// session is a session of AMQP: links with shared numbers of deliveries. (Those of Service Bus are
+// the groups of messages.)
+type session struct {
+	*conn
+	channel  uint16
+	links    map[uint32]*link // by handle
+	received uint32           // transfers
+	sent     uint32           // deliveries
+	lent     map[uint32]*entry
+}
+
+// link is one direction of traffic with a queue, $cbs or a $management.
+type link struct {
+	handle     uint32
+	name       string
+	address    string
+	replyTo    string // of a receiver: where answers to requests are to go
+	isReceiver bool   // the client receives
+	credit     uint32
+	count      uint32 // deliveries so far
+
+	partial []byte // a delivery that is not complete
+	format  uint32
+	number  uint32
+	settled bool
+
+	group   string   // the session of Service Bus
+	answers [][]byte // to requests, which wait for credit
+}
+
+func (l *link) isService() bool {
+	return strings.HasPrefix(l.address, "$") || strings.HasSuffix(l.address, "/$management")
+}
+
+func (s *session) handle(f frame) error {
+	if f.number == performAttach {
+		return s.attach(f)
+	}
+	if f.number == performDisposition {
+		s.dispose(f)
+		return nil
+	}
+	if f.number == performEnd {
+		s.end()
+		delete(s.sessions, s.channel)
+		s.frame(performEnd, list{}, nil)
+		return nil
+	}
+	handle := f.uint32(0)
+	if f.number == performFlow {
+		handle = f.uint32(4)
+		if f.at(4) == nil {
+			return nil // of the session
+		}
+	}
+	l := s.links[handle]
+	switch {
+	case l == nil:
+		return fmt.Errorf("performative %#x for the unknown link %d: %w", f.number, handle, errMalformed)
+	case f.number == performFlow:
+		s.flow(l, f)
+	case f.number == performTransfer:
+		return s.transfer(l, f)
+	case f.number == performDetach:
+		s.release(l)
+		s.frame(performDetach, list{handle, true}, nil)
+	}
+	return nil
+}
+
+func (s *session) frame(number uint64, l list, payload []byte) {
+	s.write(frameAMQP, s.channel, number, l, payload)
+}
+
+// attach makes a link. Its answer has the same handle, and the other role.
+func (s *session) attach(f frame) error {
+	_, source := fields(f.at(5))
+	_, target := fields(f.at(6))
+	l := &link{handle: f.uint32(1), name: f.text(0), isReceiver: f.bool(2)}
+	if s.links[l.handle] != nil {
+		return fmt.Errorf("handle %d is in use: %w", l.handle, errMalformed)
+	}
+	s.links[l.handle] = l
+	answer := list{l.name, l.handle, !l.isReceiver, f.at(3), f.at(4), f.at(5), f.at(6), nil, nil}
+	if !l.isReceiver {
+		l.address = target.text(0)
+		s.frame(performAttach, append(answer, nil, uint64(s.broker.maxMessage())), nil)
+		l.credit = credit
+		s.grant(l)
+		return nil
+	}
+	l.address, l.replyTo = source.text(0), target.text(0)
+	condition := ""
+	if filter, ok := source.at(7).(dict); ok && !l.isService() {
+		condition = s.accept(l, source, filter)
+		answer[5] = described{uint64(sourceNumber), source}
+	}
+	if condition != "" {
+		answer[5] = nil
+	}
+	locked := dict{symbol("com.microsoft:locked-until-utc"), int64(ticks1970 + lockedUntil()*10_000)}
+	s.frame(performAttach, append(answer, uint32(0), nil, nil, nil, locked), nil)
+	if condition != "" {
+		delete(s.links, l.handle)
+		s.frame(performDetach, list{l.handle, true, problem(condition)}, nil)
+	}
+	return nil
+}
+
+// accept locks the session that a receiver asks for, and says in the source which one it is. Clients
+// name a session by itself or as a described value, and read the answer in kind; null is any.
+func (s *session) accept(l *link, source list, filter dict) (condition string) {
+	id, ok := filter.get(filterName)
+	if !ok {
+		return ""
+	}
+	d, isDescribed := id.(described)
+	if isDescribed {
+		id = d.value
+	}
+	if l.group, ok = s.broker.lock(l.address, s.conn, list{id}.text(0), id == nil); !ok {
+		return conditionTimeout
+	}
+	var named any = l.group
+	if isDescribed {
+		named = described{d.descriptor, l.group}
+	}
+	source[7] = dict{symbol(filterName), named}
+	return ""
+}
+
+func problem(condition string) any {
+	return described{uint64(errorNumber), list{symbol(condition), "as the test has asked for, or by a rule of the peer", nil}}
+}
+
+// grant tells a sender how many messages it may send, or a receiver that it has all that is there.
+func (s *session) grant(l *link) {
+	s.frame(performFlow, list{s.received, uint32(window), s.sent, uint32(window), l.handle, l.count, l.credit, uint32(0), l.isReceiver}, nil)
+}
+
+// flow notes how many messages a receiver takes.
+func (s *session) flow(l *link, f frame) {
+	if !l.isReceiver {
+		return
+	}
+	l.credit = f.uint32(5) + f.uint32(6) - l.count
+	if f.bool(8) { // drain: what is not there now is not wanted
+		s.deliverTo(l)
+		l.count += l.credit
+		l.credit = 0
+		s.grant(l)
+	}
+}
+
+// transfer takes a part of a message, or of a batch, and with its last part all of it.
+func (s *session) transfer(l *link, f frame) error {
+	s.received++
+	if l.isReceiver {
+		return fmt.Errorf("transfer on the receiving link %s: %w", l.name, errMalformed)
+	}
+	if f.at(1) != nil {
+		l.number, l.format, l.settled = f.uint32(1), f.uint32(3), f.bool(4)
+	}
+	l.partial = append(l.partial, f.payload...)
+	if len(l.partial) > 2*s.broker.maxMessage() {
+		return fmt.Errorf("%d bytes in one delivery: %w", len(l.partial), errMalformed)
+	}
+	if f.bool(5) && !f.bool(9) {
+		return nil
+	}
+	payload := l.partial
+	l.partial = nil
+	l.count++
+	if l.credit--; l.credit < credit/2 {
+		l.credit = credit
+		s.grant(l)
+	}
+	if f.bool(9) { // aborted
+		return nil
+	}
+	var condition string
+	if l.isService() {
+		s.answer(l, payload)
+	} else {
+		msgs, err := parseTransfer(l.format, payload)
+		if err != nil {
+			return err
+		}
+		condition = s.broker.accept(l.address, msgs, len(payload))
+	}
+	if !l.settled {
+		s.frame(performDisposition, list{true, l.number, l.number, true, outcome(condition)}, nil)
+	}
+	return nil
+}
+
+func outcome(condition string) any {
+	if condition == "" {
+		return described{uint64(outcomeAccepted), list{}}
+	}
+	return described{uint64(outcomeRejected), list{problem(condition)}}
+}
+
+// answer answers a request: every token is good, and nothing else is there to be managed.
+func (s *session) answer(l *link, request []byte) {
+	all, _ := sections(request)
+	var id, replyTo any
+	for _, part := range all {
+		if p, ok := part.value.(list); ok && part.number == sectionProperties {
+			id, replyTo = p.at(0), p.at(4)
+		}
+	}
+	code, text := int32(202), "Accepted"
+	if l.address != "$cbs" {
+		code, text = 501, "Not Implemented"
+	}
+	b := appendSection(nil, sectionProperties, list{nil, nil, nil, nil, nil, id})
+	b = appendSection(b, sectionApplicationProperties, dict{"status-code", code, "status-description", text, "statusCode", code, "statusDescription", text})
+	b = appendSection(b, sectionValue, nil)
+	to := list{replyTo}.text(0)
+	for _, receiver := range s.links {
+		if receiver.isReceiver && receiver.address == l.address && (receiver.replyTo == to || receiver.name == to) {
+			receiver.answers = append(receiver.answers, b)
+			return
+		}
+	}
+}
+
+// deliver sends what receivers have credit for.
+func (s *session) deliver() {
+	for _, l := range s.links {
+		if l.isReceiver {
+			s.deliverTo(l)
+		}
+	}
+}
+
+func (s *session) deliverTo(l *link) {
+	for l.credit > 0 {
+		if len(l.answers) > 0 {
+			s.send(l, l.answers[0], true)
+			l.answers = l.answers[1:]
+			continue
+		}
+		if l.isService() {
+			return
+		}
+		e := s.broker.next(l.address, l.group)
+		if e == nil {
+			return
+		}
+		s.lent[s.sent] = e
+		s.send(l, e.encode(), false)
+	}
+}
+
+// lockedUntil is what a receiver is told, in milliseconds since 1970. Locks here last as long as its link.
+func lockedUntil() int64 { return time.Now().Add(5 * time.Minute).UnixMilli() }
+
+// encode is the message as a receiver gets it.
+func (e *entry) encode() []byte {
+	annotations := append(dict{
+		symbol("x-opt-sequence-number"), e.sequence, symbol("x-opt-enqueued-time"), timestamp(0), symbol("x-opt-locked-until"), timestamp(lockedUntil()),
+	}, e.annotations...)
+	b := appendSection(nil, sectionHeader, list{true, nil, nil, nil, uint32(0)})
+	return append(appendSection(b, sectionMessageAnnotations, annotations), e.bare...)
+}
+
+// send sends a message in as many frames as the client wants.
+func (s *session) send(l *link, payload []byte, settled bool) {
+	tag := make([]byte, 16) // Service Bus has the lock token there
+	binary.BigEndian.PutUint32(tag[12:], s.sent)
+	room := s.maxFrame - 128 // for the rest of the frame
+	for first := true; first || len(payload) > 0; first = false {
+		part := payload[:min(room, len(payload))]
+		payload = payload[len(part):]
+		s.frame(performTransfer, list{l.handle, s.sent, tag, uint32(0), settled, len(payload) > 0}, part)
+	}
+	s.sent++
+	l.count++
+	l.credit--
+}
+
+// dispose settles messages as their receiver says.
+func (s *session) dispose(f frame) {
+	if !f.bool(0) {
+		return // of a sender, about what it has sent
+	}
+	first, last := f.uint32(1), f.uint32(2)
+	if f.at(2) == nil {
+		last = first
+	}
+	number, _ := fields(f.at(4))
+	var entries []*entry
+	for n, e := range s.lent {
+		if n >= first && n <= last {
+			entries = append(entries, e)
+			delete(s.lent, n)
+		}
+	}
+	s.broker.settle(entries, number == outcomeAccepted)
+	if !f.bool(3) {
+		s.frame(performDisposition, list{false, first, last, true, f.at(4)}, nil)
+	}
+}
+
+// release ends a link.
+func (s *session) release(l *link) {
+	delete(s.links, l.handle)
+	if l.isReceiver && !l.isService() {
+		s.broker.unlock(l.address, l.group)
+	}
+}
+
+// end ends all links, and frees messages that were not completed.
+func (s *session) end() {
+	for _, l := range s.links {
+		s.release(l)
+	}
+	for n, e := range s.lent {
+		s.broker.settle([]*entry{e}, false)
+		delete(s.lent, n)
+	}
+}

@@ -1,0 +1,236 @@
+package servicebuspub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf16"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+	"github.com/Azure/go-amqp"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/outbox"
+)
+
+// Options are the optional settings of a [Publisher].
+type Options struct {
+	// Unfit takes an entity without duplicate detection or sessions all the same, and warns.
+	Unfit bool
+
+	// Warn gets what is wrong with the entity and no reason to refuse it, such as that the
+	// credential may not read its settings. By default it is logged.
+	Warn func(error)
+
+	// Client are options of the client of Service Bus, such as a TLS configuration or
+	// WebSockets. Its retries are few by default, because the processor retries too.
+	Client azservicebus.ClientOptions
+
+	// Admin are options of the client that reads the settings of the entity.
+	Admin admin.ClientOptions
+}
+
+// Publisher is an [outbox.Publisher] to a queue or topic.
+type Publisher struct {
+	entity string
+	sender *azservicebus.Sender
+	close  func() error
+	calls  sync.WaitGroup // of the client, also those that nobody waits for any more
+}
+
+// Open makes a publisher to a queue or topic of a namespace, given by its full name. It reads the
+// entity's settings, and refuses one that does not keep what an outbox promises. It connects when
+// it is first used.
+func Open(ctx context.Context, namespace string, credential azcore.TokenCredential, entity string, o Options) (*Publisher, error) {
+	client, err := azservicebus.NewClient(namespace, credential, o.client())
+	if err != nil {
+		return nil, fmt.Errorf("make a client of Service Bus: %w", err)
+	}
+	settings, err := admin.NewClient(namespace, credential, &o.Admin)
+	return open(ctx, client, settings, err, entity, o)
+}
+
+// OpenConnectionString is Open with a connection string, as the portal shows it.
+func OpenConnectionString(ctx context.Context, connection, entity string, o Options) (*Publisher, error) {
+	client, err := azservicebus.NewClientFromConnectionString(connection, o.client())
+	if err != nil {
+		return nil, fmt.Errorf("make a client of Service Bus: %w", err)
+	}
+	settings, err := admin.NewClientFromConnectionString(connection, &o.Admin)
+	return open(ctx, client, settings, err, entity, o)
+}
+
+// client are the options of the client with few retries.
+func (o Options) client() *azservicebus.ClientOptions {
+	if o.Client.RetryOptions == (azservicebus.RetryOptions{}) {
+		o.Client.RetryOptions = azservicebus.RetryOptions{MaxRetries: 1, RetryDelay: 100 * time.Millisecond, MaxRetryDelay: time.Second}
+	}
+	return &o.Client
+}
+
+func open(ctx context.Context, client *azservicebus.Client, settings *admin.Client, err error, entity string, o Options) (*Publisher, error) {
+	closing := func() error {
+		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer stop()
+		return client.Close(ctx)
+	}
+	if err == nil {
+		err = o.check(ctx, settings, entity)
+	}
+	var sender *azservicebus.Sender
+	if err == nil {
+		sender, err = client.NewSender(entity, nil)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s of Service Bus: %w", entity, err), closing())
+	}
+	return &Publisher{entity: entity, sender: sender, close: closing}, nil
+}
+
+const closeTimeout = 5 * time.Second // for farewells to a service that may have gone
+
+// Close ends the connection. Messages on their way may not arrive.
+func (p *Publisher) Close() error {
+	defer p.calls.Wait()
+	return p.close()
+}
+
+// Publish implements [outbox.Publisher].
+func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (n int, err error) {
+	most := len(msgs)
+	for n < len(msgs) {
+		count, err := p.await(ctx, msgs[n:min(n+most, len(msgs))])
+		switch {
+		case err == nil:
+			n += count
+		case count > 1 && isAboutMessage(err):
+			most = count / 2 // of a batch the service does not say which message is at fault
+		default:
+			return n, fmt.Errorf("publish %q to %s of Service Bus: %w", msgs[n].ID, p.entity, explain(err))
+		}
+	}
+	return n, nil
+}
+
+// await sends messages, until ctx ends: the client does not heed that while it writes to a
+// connection that takes nothing, for half a minute.
+func (p *Publisher) await(ctx context.Context, msgs []outbox.Message) (count int, err error) {
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	type answer struct {
+		count int
+		err   error
+	}
+	answers := make(chan answer, 1)
+	p.calls.Go(func() {
+		count, err := p.send(ctx, msgs)
+		answers <- answer{count, err}
+	})
+	select {
+	case a := <-answers:
+		if a.err != nil && ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		return a.count, a.err
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
+// send sends as many messages as fit into one batch, which is accepted as a whole or not at all. It
+// returns how many these were, also when they were refused.
+func (p *Publisher) send(ctx context.Context, msgs []outbox.Message) (count int, err error) {
+	batch, err := p.sender.NewMessageBatch(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range msgs {
+		if err = check(m); err == nil {
+			err = batch.AddMessage(message(m), nil)
+		}
+		if err != nil {
+			break
+		}
+		count++
+	}
+	switch {
+	case count > 0:
+		return count, p.sender.SendMessageBatch(ctx, batch, nil)
+	case errors.Is(err, azservicebus.ErrMessageTooLarge):
+		return 1, p.sender.SendMessage(ctx, message(msgs[0]), nil) // some entities take larger messages than batches
+	}
+	return 1, err
+}
+
+// maxName is how many UTF-16 units a message id, a session id and a partition key may have.
+const maxName = 128
+
+var errTooLong = fmt.Errorf("more than the %d characters that Service Bus takes", maxName)
+
+// check refuses what the service is known to refuse: before it costs the others in the batch.
+func check(m outbox.Message) error {
+	for name, text := range map[string]string{"id": m.ID, "key": m.Key} {
+		if len(utf16.Encode([]rune(text))) > maxName {
+			return fmt.Errorf("%s %.20q…: %w", name, text, errTooLong)
+		}
+	}
+	return nil
+}
+
+func message(m outbox.Message) *azservicebus.Message {
+	contentType := outbox.ContentType
+	properties := map[string]any{}
+	for name, value := range m.CloudEvent() {
+		properties["cloudEvents:"+name] = value
+	}
+	return &azservicebus.Message{
+		MessageID: &m.ID, SessionID: &m.Key, PartitionKey: &m.Key, Subject: &m.Action, ContentType: &contentType,
+		ApplicationProperties: properties, Body: m.Data,
+	}
+}
+
+// condition is the name that AMQP has for an error, if it came from the service. The client keeps it to
+// itself where it takes the connection for lost, as it does for names that it does not know; so there it is
+// read from the text, in the form that go-amqp writes.
+func condition(err error) amqp.ErrCond {
+	if said, ok := errors.AsType[*amqp.Error](err); ok {
+		return said.Condition
+	}
+	if said, ok := errors.AsType[*azservicebus.Error](err); ok {
+		_, text, _ := strings.Cut(said.Error(), "*Error{Condition: ")
+		name, _, _ := strings.Cut(text, ",")
+		return amqp.ErrCond(name)
+	}
+	return ""
+}
+
+func isTooLarge(err error) bool {
+	return errors.Is(err, azservicebus.ErrMessageTooLarge) || condition(err) == amqp.ErrCondMessageSizeExceeded
+}
+
+// isAboutMessage reports whether an error says that a message, or one of a batch, is refused for
+// what it is.
+func isAboutMessage(err error) bool {
+	switch condition(err) {
+	case amqp.ErrCondDecodeError, amqp.ErrCondInvalidField, "com.microsoft:argument-error", "com.microsoft:argument-out-of-range":
+		return true
+	}
+	return isTooLarge(err)
+}
+
+// explain says which errors no attempt can mend.
+func explain(err error) error {
+	switch {
+	case isTooLarge(err):
+		return changefeed.Poison(fmt.Errorf("%w: %w", outbox.ErrTooLarge, err))
+	case errors.Is(err, errTooLong), isAboutMessage(err):
+		return changefeed.Poison(err)
+	}
+	return err
+}

@@ -1,0 +1,240 @@
+package servicebuspub_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/outbox"
+	"github.com/millrace/changefeed/outbox/outboxtest"
+	"github.com/millrace/changefeed/outbox/servicebuspub"
+	"github.com/millrace/changefeed/outbox/servicebuspub/internal/peer"
+)
+
+const (
+	entity     = "contacts"
+	connection = "Endpoint=sb://shop.servicebus.windows.net/;SharedAccessKeyName=relay;SharedAccessKey=c2VjcmV0"
+)
+
+// dialer connects clients to a broker in memory.
+type dialer struct {
+	broker *peer.Broker
+	t      *testing.T
+	served sync.WaitGroup
+}
+
+// dial is for the test's own network, and for the option of the client.
+func (d *dialer) dial() net.Conn {
+	near, far := net.Pipe()
+	d.served.Go(func() {
+		if err := d.broker.Serve(far); err != nil {
+			d.t.Errorf("Serve: %v", err)
+		}
+	})
+	return near
+}
+
+func newDialer(t *testing.T, broker *peer.Broker) *dialer {
+	d := &dialer{broker: broker, t: t}
+	t.Cleanup(d.served.Wait)
+	return d
+}
+
+// open makes a publisher to a fit queue of the broker.
+func open(t *testing.T, dial func(context.Context, azservicebus.NewWebSocketConnArgs) (net.Conn, error)) *servicebuspub.Publisher {
+	t.Helper()
+	o := settings(pages{"/contacts": queue(true, true)})
+	o.Client.NewWebSocketConn = dial
+	p, err := servicebuspub.OpenConnectionString(t.Context(), connection, entity, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestConformance(t *testing.T) {
+	outboxtest.TestPublisher(t, func(t *testing.T) outboxtest.Broker {
+		broker := &peer.Broker{RequiresSession: true, MaxMessage: 64 << 10}
+		d := newDialer(t, broker)
+		line := outboxtest.NewLine(t)
+		return outboxtest.Broker{
+			Publisher: func(t *testing.T) outbox.Publisher {
+				return open(t, func(context.Context, azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
+					return line.Connect(d.dial())
+				})
+			},
+			Received:     func(*testing.T) []outboxtest.Received { return received(broker) },
+			Stop:         func(*testing.T) { line.Cut() },
+			Stall:        func(*testing.T) { line.Stall() },
+			Start:        func(*testing.T) { line.Mend() },
+			Fail:         func(_ *testing.T, id string) { broker.Refuse(id, "com.microsoft:server-busy") },
+			MaxData:      60_000,
+			MaxText:      128,
+			Deduplicates: true,
+		}
+	})
+}
+
+// received is what the queue has accepted.
+func received(broker *peer.Broker) (all []outboxtest.Received) {
+	for _, m := range broker.Messages(entity) {
+		r := outboxtest.Received{ID: m.ID, Key: m.SessionID, Attributes: map[string]string{}, ContentType: m.ContentType, Data: m.Data}
+		for name, value := range m.Properties {
+			if name, ok := strings.CutPrefix(name, "cloudEvents:"); ok {
+				r.Attributes[name], _ = value.(string)
+			}
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+func event(key string, seq int) outbox.Message {
+	return outbox.Message{
+		ID: fmt.Sprintf("%s/%d", key, seq), Key: key, Action: "ContactCreatedEvent", Source: "/contacts", Seq: uint64(seq),
+		Data: fmt.Appendf(nil, `{"n":%d}`, seq),
+	}
+}
+
+func events(key string, from, to int) (msgs []outbox.Message) {
+	for seq := from; seq <= to; seq++ {
+		msgs = append(msgs, event(key, seq))
+	}
+	return msgs
+}
+
+func start(t *testing.T, broker *peer.Broker) *servicebuspub.Publisher {
+	t.Helper()
+	d := newDialer(t, broker)
+	p := open(t, func(context.Context, azservicebus.NewWebSocketConnArgs) (net.Conn, error) { return d.dial(), nil })
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return p
+}
+
+func TestAMessageHasWhatServiceBusGoesBy(t *testing.T) {
+	broker := &peer.Broker{RequiresSession: true}
+	if n, err := start(t, broker).Publish(t.Context(), []outbox.Message{event("Oslo", 7)}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	m := broker.Messages(entity)[0]
+	if m.ID != "Oslo/7" || m.SessionID != "Oslo" || m.PartitionKey != "Oslo" || m.Subject != "ContactCreatedEvent" || m.ContentType != "application/json" {
+		t.Errorf("got %+v", m)
+	}
+	if m.Properties["cloudEvents:type"] != "ContactCreatedEvent" || string(m.Data) != `{"n":7}` {
+		t.Errorf("properties %v, data %s", m.Properties, m.Data)
+	}
+}
+
+// A batch that is refused for one of its messages says nothing of the others.
+func TestAMessageThatIsNeverTakenIsPoisonByItself(t *testing.T) {
+	for _, condition := range []string{
+		"amqp:link:message-size-exceeded", "amqp:decode-error", "amqp:invalid-field", "com.microsoft:argument-error", "com.microsoft:argument-out-of-range",
+	} {
+		broker := &peer.Broker{RequiresSession: true}
+		p := start(t, broker)
+		msgs := events("Oslo", 1, 9)
+		broker.RefuseAlways("Oslo/4", condition)
+		n, err := p.Publish(t.Context(), msgs)
+		if n != 3 || !changefeed.IsPoison(err) || errors.Is(err, outbox.ErrTooLarge) != (condition == "amqp:link:message-size-exceeded") {
+			t.Errorf("%s: %d, %v", condition, n, err)
+		}
+		if n, err = p.Publish(t.Context(), msgs[4:]); n != 5 || err != nil {
+			t.Errorf("after it: %d, %v", n, err)
+		}
+		if got := len(broker.Messages(entity)); got != 8 {
+			t.Errorf("%d messages", got)
+		}
+	}
+}
+
+func TestWhatMayPassIsNoPoison(t *testing.T) {
+	for _, condition := range []string{
+		"com.microsoft:server-busy", "com.microsoft:timeout", "amqp:unauthorized-access", "amqp:not-allowed", "amqp:resource-limit-exceeded",
+		"com.microsoft:entity-disabled", "amqp:internal-error", "amqp:not-found", "com.example:unknown",
+	} {
+		broker := &peer.Broker{RequiresSession: true}
+		p := start(t, broker)
+		broker.RefuseAlways("Oslo/1", condition)
+		if n, err := p.Publish(t.Context(), events("Oslo", 1, 3)); n != 0 || err == nil || changefeed.IsPoison(err) {
+			t.Errorf("%s: %d, %v", condition, n, err)
+		}
+		broker.RefuseAlways("Oslo/1", "")
+		if n, err := p.Publish(t.Context(), events("Oslo", 1, 3)); n != 3 || err != nil {
+			t.Errorf("after %s: %d, %v", condition, n, err)
+		}
+	}
+}
+
+func TestAnIDOrAKeyHasAtMost128Characters(t *testing.T) {
+	broker := &peer.Broker{RequiresSession: true}
+	p := start(t, broker)
+	long := strings.Repeat("😀", 64) // of two units each, as the service counts
+	for _, c := range []struct {
+		id, key string
+		taken   bool
+	}{{long, long, true}, {long + "x", "k", false}, {"1", long + "x", false}} {
+		m := event("", 1)
+		m.ID, m.Key = c.id, c.key
+		n, err := p.Publish(t.Context(), []outbox.Message{m})
+		if c.taken != (err == nil) || changefeed.IsPoison(err) == c.taken || c.taken != (n == 1) {
+			t.Errorf("id of %d and key of %d bytes: %d, %v", len(c.id), len(c.key), n, err)
+		}
+	}
+	if ids := len(broker.Messages(entity)); ids != 1 {
+		t.Errorf("%d messages", ids)
+	}
+}
+
+func TestSessionsAreReadInOrder(t *testing.T) {
+	broker := &peer.Broker{RequiresSession: true}
+	if n, err := start(t, broker).Publish(t.Context(), events("Oslo", 1, 50)); n != 50 || err != nil {
+		t.Fatal(n, err)
+	}
+	d := newDialer(t, broker)
+	client, err := azservicebus.NewClientFromConnectionString(connection, &azservicebus.ClientOptions{
+		NewWebSocketConn: func(context.Context, azservicebus.NewWebSocketConnArgs) (net.Conn, error) { return d.dial(), nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close(t.Context())
+	receiver, err := client.AcceptNextSessionForQueue(t.Context(), entity, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if receiver.SessionID() != "Oslo" {
+		t.Errorf("session %q", receiver.SessionID())
+	}
+	var got []string
+	for len(got) < 50 {
+		msgs, err := receiver.ReceiveMessages(t.Context(), 7, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range msgs {
+			got = append(got, m.MessageID)
+			if err := receiver.CompleteMessage(t.Context(), m, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var want []string
+	for _, m := range events("Oslo", 1, 50) {
+		want = append(want, m.ID)
+	}
+	if !slices.Equal(got, want) || broker.Left(entity) != 0 {
+		t.Errorf("got %v, %d left", got, broker.Left(entity))
+	}
+}
