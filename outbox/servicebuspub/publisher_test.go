@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
@@ -236,5 +238,47 @@ func TestSessionsAreReadInOrder(t *testing.T) {
 	}
 	if !slices.Equal(got, want) || broker.Left(entity) != 0 {
 		t.Errorf("got %v, %d left", got, broker.Left(entity))
+	}
+}
+
+// stuckConn is a connection that takes nothing while it is stuck.
+type stuckConn struct {
+	net.Conn
+	stuck *atomic.Bool
+	goOn  <-chan struct{}
+}
+
+func (c stuckConn) Write(b []byte) (int, error) {
+	if c.stuck.Load() {
+		<-c.goOn
+	}
+	return c.Conn.Write(b)
+}
+
+func TestACallEndsWithItsContextThoughTheConnectionIsStuck(t *testing.T) {
+	d := newDialer(t, &peer.Broker{RequiresSession: true})
+	var stuck atomic.Bool
+	goOn := make(chan struct{})
+	p := open(t, func(context.Context, azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
+		return stuckConn{d.dial(), &stuck, goOn}, nil
+	})
+	if n, err := p.Publish(t.Context(), events("Oslo", 1, 1)); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	stuck.Store(true)
+	patience := time.AfterFunc(5*time.Second, func() { close(goOn) })
+	gone := errors.New("gone")
+	ctx, stop := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, gone)
+	defer stop()
+	if n, err := p.Publish(ctx, events("Oslo", 2, 3)); n != 0 || !errors.Is(err, gone) {
+		t.Errorf("%d, %v", n, err)
+	}
+	if patience.Stop() {
+		close(goOn)
+	} else {
+		t.Error("Publish took as long as the connection was stuck")
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
 	}
 }
