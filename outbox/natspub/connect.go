@@ -46,8 +46,14 @@ func connect(url string, o Options) (*Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.conn = conn
-	p.js, err = jetstream.New(conn)
+	p.conn, p.requests.inbox = conn, conn.NewInbox()+"."
+	_, err = conn.Subscribe(p.requests.inbox+"*", p.requests.answered)
+	if err == nil {
+		p.js, err = jetstream.New(conn)
+	}
+	if err != nil {
+		conn.Close()
+	}
 	return p, err
 }
 
@@ -55,14 +61,14 @@ func connect(url string, o Options) (*Publisher, error) {
 func (p *Publisher) listen(o *nats.Options) error {
 	disconnected, failed := o.DisconnectedErrCB, o.AsyncErrorCB
 	o.DisconnectedErrCB = func(c *nats.Conn, err error) {
-		p.calls.lost(errDisconnected)
+		p.requests.lost()
 		if disconnected != nil {
 			disconnected(c, err)
 		}
 	}
 	o.AsyncErrorCB = func(c *nats.Conn, s *nats.Subscription, err error) {
 		if errors.Is(err, nats.ErrPermissionViolation) {
-			p.calls.denied(err)
+			p.requests.denied(err)
 		}
 		if failed != nil {
 			failed(c, s, err)
@@ -97,7 +103,7 @@ func (p *Publisher) ensure(ctx context.Context, ours bool) error {
 
 // request asks the server's API.
 func (p *Publisher) request(ctx context.Context, operation string, f func(ctx context.Context) error) error {
-	return p.calls.do(ctx, "$JS.API."+operation+"."+p.opts.Stream, f)
+	return p.requests.call(ctx, "$JS.API."+operation+"."+p.opts.Stream, f)
 }
 
 // check refuses a stream to which an event that is published again would come twice, or no event at all.

@@ -1,10 +1,11 @@
 package natspub
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -17,20 +18,12 @@ import (
 
 // Publisher is an [outbox.Publisher] to a stream of NATS. It de-duplicates.
 type Publisher struct {
-	opts   Options
-	conn   *nats.Conn
-	js     jetstream.JetStream
-	calls  calls
-	server *embedded // nil when the server is elsewhere
+	opts     Options
+	conn     *nats.Conn
+	js       jetstream.JetStream
+	requests requests
+	server   *embedded // nil when the server is elsewhere
 }
-
-var (
-	errNoAnswer     = errors.New("no answer from the server")
-	errDisconnected = errors.New("connection to the server was lost")
-)
-
-// answerWithin is how long a server may take to acknowledge a message.
-const answerWithin = 10 * time.Second
 
 // Publish sends the messages one by one, each after the one before it was acknowledged. A message that is
 // larger than the server or the stream takes is Poison; any other error may pass, those for lack of rights included.
@@ -44,31 +37,57 @@ func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (n int, 
 }
 
 func (p *Publisher) send(ctx context.Context, m *outbox.Message) error {
-	msg := &nats.Msg{Subject: p.opts.Subject(m.Key), Header: headers(m, p.opts.Stream), Data: m.Data}
-	return p.calls.do(ctx, msg.Subject, func(ctx context.Context) error {
-		_, err := p.js.PublishMsg(ctx, msg)
-		return p.meaning(err)
-	})
+	answer, err := p.requests.send(ctx, p.conn, &nats.Msg{Subject: p.opts.Subject(m.Key), Header: headers(m, p.opts.Stream), Data: m.Data})
+	if err == nil {
+		err = refusal(answer)
+	}
+	return p.meaning(err)
+}
+
+var (
+	accepted = []byte(`{"stream":`)
+	refused  = []byte(`"error"`)
+)
+
+// refusal is the error that an answer has, if it has one.
+func refusal(answer *nats.Msg) error {
+	if answer.Header.Get("Status") == "503" {
+		return jetstream.ErrNoStreamResponse
+	}
+	if bytes.HasPrefix(answer.Data, accepted) && !bytes.Contains(answer.Data, refused) { // as nearly all do, and to decode it costs as much as all else here
+		return nil
+	}
+	var ack struct {
+		Stream string              `json:"stream"`
+		Error  *jetstream.APIError `json:"error"`
+	}
+	err := json.Unmarshal(answer.Data, &ack)
+	switch {
+	case err != nil || ack.Stream == "" && ack.Error == nil:
+		return fmt.Errorf("%w: %.200q", jetstream.ErrInvalidJSAck, answer.Data)
+	case ack.Error != nil:
+		return ack.Error
+	}
+	return nil
 }
 
 // Codes of errors that the client has no name for.
 const (
-	codeMessageTooLarge jetstream.ErrorCode = jetstream.ErrorCode(server.JSStreamMessageExceedsMaximumErr)
-	codeHeaderTooLarge  jetstream.ErrorCode = jetstream.ErrorCode(server.JSStreamHeaderExceedsMaximumErr)
+	codeMessageTooLarge = jetstream.ErrorCode(server.JSStreamMessageExceedsMaximumErr)
+	codeHeaderTooLarge  = jetstream.ErrorCode(server.JSStreamHeaderExceedsMaximumErr)
 )
 
 // meaning says of an error whether it can pass, and what it is where the client's text does not.
 func (p *Publisher) meaning(err error) error {
-	refused, isRefused := errors.AsType[*jetstream.APIError](err)
+	said, ok := errors.AsType[*jetstream.APIError](err)
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, nats.ErrMaxPayload),
-		isRefused && (refused.ErrorCode == codeMessageTooLarge || refused.ErrorCode == codeHeaderTooLarge):
+	case errors.Is(err, nats.ErrMaxPayload), ok && (said.ErrorCode == codeMessageTooLarge || said.ErrorCode == codeHeaderTooLarge):
 		return changefeed.Poison(fmt.Errorf("%w: %w", outbox.ErrTooLarge, err))
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		return fmt.Errorf("no stream takes subjects such as %s.key: was %s deleted?: %w", p.opts.Prefix, p.opts.Stream, err)
-	case errors.Is(err, nats.ErrReconnectBufExceeded):
+	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionReconnecting):
 		return errDisconnected
 	}
 	return err

@@ -1,0 +1,137 @@
+package natspub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// requests are those that wait for an answer. The client has requests of its own, which cost twice as much and wait
+// for their whole time though the connection is lost or the server has refused them.
+type requests struct {
+	inbox string // what the subjects of answers begin with
+
+	mu      sync.Mutex
+	last    uint64
+	waiting map[string]*request // by the token after the inbox
+}
+
+// request is one of them. Its end is called once or more, with a nil message when there will be no answer.
+type request struct {
+	subject string
+	end     func(answer *nats.Msg, err error)
+}
+
+var (
+	errNoAnswer     = fmt.Errorf("no answer within %v", answerWithin)
+	errDisconnected = errors.New("connection to the server is lost")
+)
+
+// answerWithin is how long a server may take for an answer.
+const answerWithin = 10 * time.Second
+
+// add has end called for the answer to a subject, until remove.
+func (r *requests) add(subject string, end func(*nats.Msg, error)) (token string, remove func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.waiting == nil {
+		r.waiting = map[string]*request{}
+	}
+	r.last++
+	token = strconv.FormatUint(r.last, 36)
+	r.waiting[token] = &request{subject, end}
+	return token, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.waiting, token)
+	}
+}
+
+// send publishes a message and waits for the answer.
+func (r *requests) send(ctx context.Context, conn *nats.Conn, msg *nats.Msg) (*nats.Msg, error) {
+	type outcome struct {
+		answer *nats.Msg
+		err    error
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	ended := make(chan outcome, 1)
+	token, remove := r.add(msg.Subject, func(answer *nats.Msg, err error) {
+		select {
+		case ended <- outcome{answer, err}:
+		default: // the first is as good
+		}
+	})
+	defer remove()
+	msg.Reply = r.inbox + token
+	if err := conn.PublishMsg(msg); err != nil {
+		return nil, err
+	}
+	late := time.NewTimer(answerWithin)
+	defer late.Stop()
+	select {
+	case o := <-ended:
+		return o.answer, o.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-late.C:
+		return nil, errNoAnswer
+	}
+}
+
+// call calls f, which makes a request of the client's own to a subject.
+func (r *requests) call(ctx context.Context, subject string, f func(ctx context.Context) error) error {
+	ctx, stop := context.WithTimeoutCause(ctx, answerWithin, errNoAnswer)
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	_, remove := r.add(subject, func(_ *nats.Msg, err error) { cancel(err) })
+	defer remove()
+	err := f(ctx)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// answered ends the request that a message answers.
+func (r *requests) answered(msg *nats.Msg) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if of := r.waiting[msg.Subject[len(r.inbox):]]; of != nil {
+		of.end(msg, nil)
+	}
+}
+
+// lost ends all requests: the connection on which they were sent is gone, and so are their answers.
+func (r *requests) lost() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, of := range r.waiting {
+		of.end(nil, errDisconnected)
+	}
+}
+
+var deniedSubject = regexp.MustCompile(`Permissions Violation for Publish to "([^"]+)"`)
+
+// denied ends the requests with the subject that an error of the server names: it answers them with nothing else.
+func (r *requests) denied(err error) {
+	named := deniedSubject.FindStringSubmatch(err.Error())
+	if named == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, of := range r.waiting {
+		if of.subject == named[1] {
+			of.end(nil, err)
+		}
+	}
+}
