@@ -16,16 +16,21 @@ import (
 // Prefix is that of the headers that have attributes.
 const Prefix = "ce-"
 
-// Escape makes a header value of an attribute as the HTTP binding has it: what is not printable
-// ASCII, spaces, double quotes and percent signs become %XX, byte by byte.
-func Escape(value string) string {
-	return Percent(value, func(c byte) bool { return c > ' ' && c <= '~' && c != '"' && c != '%' })
+// Plain are the bytes that stand for themselves.
+type Plain [256]bool
+
+// PlainBytes are those that is says so of.
+func PlainBytes(is func(c byte) bool) (p Plain) {
+	for c := range p {
+		p[c] = is(byte(c))
+	}
+	return p
 }
 
-// Percent makes each byte that is not plain %XX.
-func Percent(text string, plain func(c byte) bool) string {
+// Escape makes each byte that is not plain %XX.
+func (p *Plain) Escape(text string) string {
 	i := 0
-	for i < len(text) && plain(text[i]) {
+	for i < len(text) && p[text[i]] {
 		i++
 	}
 	if i == len(text) { // as most are
@@ -33,7 +38,7 @@ func Percent(text string, plain func(c byte) bool) string {
 	}
 	escaped := append(make([]byte, 0, 2*len(text)), text[:i]...)
 	for ; i < len(text); i++ {
-		if c := text[i]; plain(c) {
+		if c := text[i]; p[c] {
 			escaped = append(escaped, c)
 		} else {
 			escaped = fmt.Appendf(escaped, "%%%02X", c)
@@ -41,6 +46,12 @@ func Percent(text string, plain func(c byte) bool) string {
 	}
 	return string(escaped)
 }
+
+var plain = PlainBytes(func(c byte) bool { return c > ' ' && c <= '~' && c != '"' && c != '%' })
+
+// Escape makes a header value of an attribute as the HTTP binding has it: what is not printable
+// ASCII, spaces, double quotes and percent signs become %XX, byte by byte.
+func Escape(value string) string { return plain.Escape(value) }
 
 // Unescape makes the attribute of a header value, which has no more escapes than it needs or any number of them.
 func Unescape(value string) (string, error) {

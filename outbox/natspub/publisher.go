@@ -37,7 +37,7 @@ func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (n int, 
 }
 
 func (p *Publisher) send(ctx context.Context, m *outbox.Message) error {
-	answer, err := p.requests.send(ctx, p.conn, &nats.Msg{Subject: p.opts.Subject(m.Key), Header: headers(m, p.opts.Stream), Data: m.Data})
+	answer, err := p.requests.send(ctx, p.conn, &nats.Msg{Subject: subject(p.opts.Prefix, m.Key), Header: headers(m, p.opts.Stream), Data: m.Data})
 	if err == nil {
 		err = refusal(answer)
 	}

@@ -14,7 +14,9 @@ import (
 // In the token, letters and digits of ASCII and hyphens stand for themselves, and every other byte is %XX, so
 // that no key is two tokens, a wildcard or no token at all. The empty key is an underscore, and a key whose
 // token would be longer than 2,048 bytes is an underscore and the hexadecimal SHA-256 of the key.
-func (o Options) Subject(key string) string { return o.withDefaults().Prefix + "." + token(key) }
+func (o Options) Subject(key string) string { return subject(o.withDefaults().Prefix, key) }
+
+func subject(prefix, key string) string { return prefix + "." + token(key) }
 
 const (
 	maxToken  = 2048 // the server ends a connection that sends a longer line than 4,096 bytes, subjects and all
@@ -25,14 +27,16 @@ func token(key string) string {
 	if key == "" {
 		return "_"
 	}
-	text := cloudevent.Percent(key, func(c byte) bool {
-		return c == '-' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
-	})
+	text := plain.Escape(key)
 	if len(text) > maxToken {
 		return fmt.Sprintf("_%x", sha256.Sum256([]byte(key)))
 	}
 	return text
 }
+
+var plain = cloudevent.PlainBytes(func(c byte) bool {
+	return c == '-' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
+})
 
 // Key is the partition key whose subject it is. It is false for a subject that has another
 // prefix or the hash of a long key; each message has its key in the header ce-partitionkey.
