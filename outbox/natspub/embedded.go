@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -55,24 +54,31 @@ const (
 	startup    = time.Minute
 )
 
-// start starts a server. Two on one directory would write over each other's files, and NATS does not notice.
-func start(dir string, o Options) (*embedded, error) {
+// serving is how an embedded server is run.
+func (o Options) serving(dir string) (*server.Options, error) {
 	opts := &server.Options{
 		ServerName: "changefeed", JetStream: true, StoreDir: dir, MaxPayload: maxPayload, NoSigs: true, DisableJetStreamBanner: true,
 		DontListen: o.Listen == "", SyncAlways: o.SyncEvery == 0, SyncInterval: o.SyncEvery,
 	}
-	if o.Listen != "" {
-		host, port, err := o.address()
-		if err != nil {
-			return nil, err
-		}
-		opts.Host = host
-		if opts.Port, err = strconv.Atoi(port); err != nil {
-			return nil, err
-		}
-		if opts.Port == 0 {
-			opts.Port = server.RANDOM_PORT
-		}
+	if opts.DontListen {
+		return opts, nil
+	}
+	host, port, err := o.address()
+	if err != nil {
+		return nil, err
+	}
+	opts.Host, opts.Port = host, port
+	if port == 0 {
+		opts.Port = server.RANDOM_PORT
+	}
+	return opts, nil
+}
+
+// start starts a server. Two on one directory would write over each other's files, and NATS does not notice.
+func start(dir string, o Options) (*embedded, error) {
+	opts, err := o.serving(dir)
+	if err != nil {
+		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil { // events are users' data
 		return nil, err

@@ -346,7 +346,7 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 	for field, o := range map[string]natspub.Options{
 		"Prefix is a..b": {Prefix: "a..b"}, "Prefix is >": {Prefix: ">"}, "Prefix is $JS.x": {Prefix: "$JS.x"}, "Stream": {Stream: "a.b"},
 		"Window": {Window: time.Hour, MaxAge: time.Minute}, "SyncEvery": {SyncEvery: -1},
-		"Listen is :4222": {Listen: ":4222"}, "Listen is 0.0.0.0:0": {Listen: "0.0.0.0:0"}, "Listen is localhost": {Listen: "localhost"},
+		"Listen is :4222": {Listen: ":4222"}, "Listen is 0.0.0.0:0": {Listen: "0.0.0.0:0"}, "Listen is localhost": {Listen: "localhost"}, "Listen is localhost:nats": {Listen: "localhost:nats"},
 	} {
 		_, err := natspub.Embedded(t.Context(), t.TempDir(), o)
 		if _, ok := errors.AsType[*changefeed.OptionError](err); !ok || !strings.Contains(err.Error(), field) {
@@ -462,6 +462,46 @@ func TestAStreamThatIsGoneIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantTemporary(t, p, "expected stream")
+}
+
+// TestACallEndsWithItsConnection has a server that does not answer, and then the line cut.
+func TestACallEndsWithItsConnection(t *testing.T) {
+	t.Parallel()
+	line := outboxtest.NewLine(t)
+	p := connect(t, serve(t, nil), natspub.Options{NATS: []nats.Option{nats.SetCustomDialer(dialer{t, line})}})
+	defer closed(t, p)
+	line.Stall()
+	cut := time.AfterFunc(100*time.Millisecond, line.Cut)
+	defer cut.Stop()
+	wantTemporary(t, p, "connection to the server is lost")
+	wantTemporary(t, p, "connection to the server is lost") // what is sent now must not be sent later, when somebody else has published it
+}
+
+// TestALimitOfTheStreamIsPoison has a stream that takes less than its server.
+func TestALimitOfTheStreamIsPoison(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil)
+	js, err := jetstream.New(connection(t, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: natspub.DefaultStream, Subjects: []string{"outbox.>"}, Duplicates: time.Hour, MaxMsgSize: 1 << 10,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	p := connect(t, s, natspub.Options{})
+	defer closed(t, p)
+	m := event("k", "2")
+	m.Data = []byte(`"` + strings.Repeat("x", 1<<10) + `"`)
+	if n, err := p.Publish(t.Context(), []outbox.Message{event("k", "1"), m}); n != 1 || !errors.Is(err, outbox.ErrTooLarge) || !changefeed.IsPoison(err) {
+		t.Errorf("Publish: %d, %v; want 1 and an ErrTooLarge that is Poison", n, err)
+	}
+	m = event("k", "3")
+	m.Source = strings.Repeat("x", 70<<10)
+	if n, err := p.Publish(t.Context(), []outbox.Message{m}); n != 0 || !errors.Is(err, outbox.ErrTooLarge) || !changefeed.IsPoison(err) {
+		t.Errorf("Publish of a long header: %d, %v; want 0 and an ErrTooLarge that is Poison", n, err)
+	}
 }
 
 // TestWhoMayNotPublishIsToldSo has rights taken away; the server does not answer who lacks them.

@@ -3,6 +3,7 @@ package natspub
 import (
 	"cmp"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -89,11 +90,14 @@ func (o Options) validate() error {
 }
 
 // address takes Listen apart. Only this machine may reach a server that asks nobody who he is.
-func (o Options) address() (host, port string, err error) {
-	host, port, err = net.SplitHostPort(o.Listen)
+func (o Options) address() (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(o.Listen)
+	if err == nil {
+		port, err = strconv.Atoi(text)
+	}
 	ip := net.ParseIP(host)
 	if err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return "", "", &changefeed.OptionError{Field: "Listen", Value: o.Listen, Want: "a loopback address with a port, such as localhost:4222"}
+		return "", 0, &changefeed.OptionError{Field: "Listen", Value: o.Listen, Want: "a loopback address with a port, such as localhost:4222"}
 	}
 	return host, port, nil
 }

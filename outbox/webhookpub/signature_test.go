@@ -28,6 +28,10 @@ func TestASignatureIsWhatItsDocumentationSays(t *testing.T) {
 		if err := webhookpub.Verify(header, []byte(`{}`), secret); err != nil {
 			t.Error(err)
 		}
+		header.Set(webhookpub.SignatureHeader, "t=946684800,v1="+byAnybody)
+		if err := webhookpub.Verify(header, []byte(`{}`), nil, []byte{}, secret); !errors.Is(err, webhookpub.ErrSignature) {
+			t.Errorf("signed with the empty secret: %v, want %v", err, webhookpub.ErrSignature)
+		}
 	})
 }
 
@@ -162,4 +166,7 @@ func ExampleReceive() {
 	// 1 <nil>
 }
 
-const byHand = "6786a4adc08c3fc2f9b7b144559e0907d8da0f6c7d9f51cfa791a95781c8d155"
+const (
+	byHand    = "6786a4adc08c3fc2f9b7b144559e0907d8da0f6c7d9f51cfa791a95781c8d155"
+	byAnybody = "3b2aaefe6b59e55db1098afc8204eb3a93678734d4fcb47d9c3d6a8173a7f30f"
+)
