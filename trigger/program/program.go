@@ -112,7 +112,7 @@ func New(command []string, o Options) (*Handler, error) {
 }
 
 // Handle starts the program on a batch and waits for it. Its error has the exit code or the signal that ended the
-// program.
+// program, and the last line that it wrote to standard error, at most 1 KB.
 func (h *Handler) Handle(ctx context.Context, b *changefeed.Batch) error {
 	input, err := h.lines(b)
 	if err != nil {
@@ -127,7 +127,12 @@ func (h *Handler) Handle(ctx context.Context, b *changefeed.Batch) error {
 		}
 	}
 	cmd := h.process(ctx, b, input)
-	if err := h.start(b.LeaseToken, cmd); err != nil {
+	said, err := newStderr(cmd, h.opts.Stderr)
+	if err == nil {
+		err = h.start(b.LeaseToken, cmd)
+		said.started()
+	}
+	if err != nil {
 		return fmt.Errorf("start program: %w", err)
 	}
 	defer h.forget(cmd)
@@ -140,6 +145,7 @@ func (h *Handler) Handle(ctx context.Context, b *changefeed.Batch) error {
 	case <-ctx.Done():
 		err = h.end(ctx, cmd.Process, ended)
 	}
+	said.ended()
 	if errors.Is(err, exec.ErrWaitDelay) { // it exited with 0, and left the pipe to others
 		err = nil
 	}
@@ -147,6 +153,9 @@ func (h *Handler) Handle(ctx context.Context, b *changefeed.Batch) error {
 		kill(cmd.Process) // what it has started must not go on beside the next attempt
 		if errors.Is(context.Cause(ctx), changefeed.ErrStopped) {
 			h.unfinished(b.LeaseToken)
+		}
+		if reason := said.reason(); reason != "" {
+			return fmt.Errorf("%s: %w: %s", h.command[0], err, reason)
 		}
 		return fmt.Errorf("%s: %w", h.command[0], err)
 	}
@@ -231,7 +240,7 @@ func (h *Handler) process(ctx context.Context, b *changefeed.Batch, input *bytes
 		"CHANGEFEED_INSTANCE="+b.Instance,
 		"CHANGEFEED_ATTEMPT="+strconv.Itoa(b.Attempt),
 	)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = fenced{ctx, input}, h.opts.Stdout, h.opts.Stderr
+	cmd.Stdin, cmd.Stdout = fenced{ctx, input}, h.opts.Stdout
 	cmd.WaitDelay = h.opts.Grace
 	cmd.SysProcAttr = apart()
 	return cmd

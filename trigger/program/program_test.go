@@ -53,6 +53,9 @@ func TestAProgramIsDoneWhenItExitsWithZero(t *testing.T) {
 		{"without reading", "exit 0", ""},
 		{"another code", "exit 7", "sh: exit status 7"},
 		{"a signal", "kill -KILL $$", "sh: signal: killed"},
+		{"and a reason", "echo first >&2; printf '%s\\n\\n' 'no such mailbox' >&2; exit 7", "sh: exit status 7: no such mailbox"},
+		{"and a long reason", "head -c 5000 /dev/zero | tr '\\0' x >&2; exit 7", "sh: exit status 7: " + strings.Repeat("x", 1024)},
+		{"others left behind", "sleep 60 & echo gone >&2; exit 7", "sh: exit status 7: gone"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h, _ := shell(t, tt.script)
