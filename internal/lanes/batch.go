@@ -5,6 +5,15 @@ import (
 	"time"
 )
 
+// Batches are made late and cut early. A change joins a batch when the batch is taken,
+// not when it is read, so that what comes meanwhile still goes along; a batch that
+// fails keeps its changes together for as long as its attempts last, because whatever
+// it fails for may well pass.
+//
+// A transaction is what has the same key and LSN. Handlers are promised all of it at
+// once, so limits give way to it, and only repeated failure cuts it. Its changes are
+// marked then: who gets them must be able to know that there were more.
+
 // Page is a page of the feed whose changes are in the lanes.
 type Page[C, P any] struct {
 	Of P
@@ -24,6 +33,8 @@ func (p *Page[C, P]) Confirmed() bool { return p.unconfirmed == 0 }
 // shed gives up memory that handled changes do not need any more: all of it after the last change, and before that most of
 // it now and then, because a few changes must not keep the rest of their page.
 func (p *Page[C, P]) shed(detach func(*C)) (bytes int) {
+	// Only when three quarters are handled. What is copied then is at most a third of
+	// what is given up, so the copying is paid for, however large the page is.
 	if p.left*4 > p.bytes || p.bytes == 0 {
 		return 0
 	}
@@ -96,6 +107,8 @@ func (b *Batch[C, P]) isExhausted(r *Rules[C], now time.Time) bool {
 
 // parts are what is left of a batch after a failure: what has failed, in runs, and each hopeless change by itself.
 func (b *Batch[C, P]) parts(f Failure, isHopeless func(error) bool) (parts []*Batch[C, P], done []*Change[C, P]) {
+	// Without a list of its items, a failure says how far the handler came. What is
+	// done is a prefix then, and the rest stays one batch.
 	if f.Items == nil {
 		done = b.Changes[:f.Done]
 		rest := *b
@@ -112,6 +125,7 @@ func (b *Batch[C, P]) parts(f Failure, isHopeless func(error) bool) (parts []*Ba
 			markCut(b.Changes, i+1)
 			continue
 		}
+		// A change that is hopeless must not take others with it to the dead letters.
 		if hopeless := isHopeless(err); hopeless || last == nil || last.hopeless {
 			markCut(b.Changes, i)
 			part := *b
@@ -138,6 +152,8 @@ func markCut[C, P any](changes []*Change[C, P], i int) {
 func (b *Batch[C, P]) cut() []*Batch[C, P] {
 	at, _ := middle(b.Changes)
 	markCut(b.Changes, at)
+	// Both halves keep the failures of the whole, and have one try each: a half that
+	// succeeds is done, and in the one that fails the search goes on.
 	first, second := *b, *b
 	first.Changes, second.Changes = b.Changes[:at:at], b.Changes[at:]
 	halves := []*Batch[C, P]{&first, &second}

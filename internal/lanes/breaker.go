@@ -16,6 +16,8 @@ import (
 type Breaker struct {
 	backoff func(failures int) time.Duration
 
+	// Asked at every success without the lock: all leases of a process share the
+	// breaker, and mostly nothing fails.
 	trouble atomic.Int64 // when a batch has failed last, in nanoseconds
 
 	mu     sync.Mutex
@@ -101,6 +103,8 @@ func (b *Breaker) judge(key string, failing time.Time, others bool, now time.Tim
 		return false
 	}
 	good, bad := 0, 0
+	// Backward, until a success that is older than this failure. How things were before
+	// says nothing about an outage that began since.
 	for _, r := range slices.Backward(b.recent) {
 		if r.ok && r.at.Before(failing) { // an earlier failure is no part of this
 			break
@@ -116,6 +120,8 @@ func (b *Breaker) judge(key string, failing time.Time, others bool, now time.Tim
 		b.unsaid = bad
 		return false
 	}
+	// It is parked because waiting would not show more. If it was the first of an
+	// outage after all, its failure must still count when the next key fails.
 	if good == 0 && !others {
 		for i := range b.recent {
 			b.recent[i].alone = b.recent[i].alone || b.recent[i].key == key
@@ -153,6 +159,8 @@ func (b *Breaker) close() {
 	if !b.open {
 		return
 	}
+	// Nothing is remembered beyond: failures of the outage would count against the
+	// first key that fails afterwards.
 	b.open, b.recent = false, nil
 	b.era++
 	for _, wake := range b.wakes {

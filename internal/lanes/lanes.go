@@ -77,12 +77,15 @@ func (l *Lanes[C, P]) Add(of P, changes []C, failures int, now time.Time) *Page[
 			place = 0
 		}
 		l.last = lsn
+		// The LSN is noted before, so that Done reaches across what is left out here.
 		if l.wasDone(lsn) {
 			continue
 		}
 		c := &Change[C, P]{
 			Page: p, Value: value, Place: place, LSN: lsn, Key: l.rules.Key(&value), bytes: l.rules.Size(&value), failures: failures,
 		}
+		// A checkpoint has the failures of the change that it begins with, so the
+		// others have none.
 		failures = 0
 		p.changes = append(p.changes, c)
 		p.bytes += c.bytes
@@ -105,6 +108,8 @@ func (l *Lanes[C, P]) Next(now time.Time) (b *Batch[C, P], wait time.Duration) {
 	if l.inHand >= l.rules.Concurrency || l.careful > 0 && l.inHand > 0 {
 		return nil, Never
 	}
+	// Parking goes first, and in an outage too: it needs nothing that handlers need,
+	// and lets the rest of a key's lane go on.
 	if b = l.toPark(now); b == nil {
 		if open, left := l.breaker.admit(now); left > 0 {
 			return nil, left
@@ -167,6 +172,8 @@ func (l *Lanes[C, P]) fits(from *lane[C, P]) (n int, full bool) {
 
 // form makes a batch of the first n changes that wait in a lane.
 func (l *Lanes[C, P]) form(from *lane[C, P], n int, now time.Time) {
+	// The capacity ends where the batch does: nobody may append to it over the changes
+	// that still wait.
 	b := &Batch[C, P]{Changes: from.waiting[:n:n], Failures: from.waiting[0].failures, lane: from}
 	b.Park, b.Held = from.held, from.held
 	from.waiting, from.since = from.waiting[n:], now
@@ -269,6 +276,8 @@ func (l *Lanes[C, P]) own(key string) *lane[C, P] {
 // Hold has the changes of a key parked from now on, those in the lanes too, until Free.
 func (l *Lanes[C, P]) Hold(key string) {
 	at := l.own(key)
+	// What is in hand runs to its end. The other batches are dissolved, because a held
+	// lane parks its changes one by one, in their order.
 	at.held = true
 	var waiting []*Change[C, P]
 	for _, b := range slices.Clone(at.batches) {
@@ -292,9 +301,13 @@ func (l *Lanes[C, P]) Free(key string) {
 // Redrive puts a change that was parked before all that waits of its key. It has one try.
 func (l *Lanes[C, P]) Redrive(key string, change C) *Batch[C, P] {
 	at := l.own(key)
+	// Its page is its own and it counts as confirmed, because the checkpoint passed it
+	// when it was parked: the ledger must not wait for it again.
 	c := &Change[C, P]{Page: &Page[C, P]{unhandled: 1}, Value: change, Key: key, LSN: l.rules.LSN(&change), confirmed: true}
 	b := &Batch[C, P]{Changes: []*Change[C, P]{c}, Redriven: true}
 	l.items++
+	// Only the first batch of a lane may be pending, so the batch that is overtaken is
+	// withdrawn. A batch in hand cannot be overtaken any more.
 	first := 0
 	if len(at.batches) > 0 && at.batches[0].inHand {
 		first = 1

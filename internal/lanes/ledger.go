@@ -5,6 +5,11 @@ import (
 	"time"
 )
 
+// With lanes, changes are done out of order, but a checkpoint is a place in the feed.
+// The ledger keeps both together: a place up to which all is done, and the changes
+// beyond it that are not to come again. It knows done changes by their LSN, since that
+// is all that a checkpoint can store of them.
+
 // ledger knows which changes of the feed are done, in the order of the feed.
 type ledger[C, P any] struct {
 	order   []*Change[C, P] // all that are not confirmed, and some that are

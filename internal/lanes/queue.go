@@ -145,6 +145,9 @@ func (q *queue[C, P]) front(at *lane[C, P]) *Batch[C, P] {
 		if !slices.Contains(q.ready, at) {
 			q.ready = append(q.ready, at)
 		}
+	// A lane of a key goes with its last change, or there would be a lane for every key
+	// that ever changed. The shared lane stays while it has a limit, because it comes
+	// back with the next page and its handler is as slow as before.
 	case !at.held && (at.limit == 0 || at.key != shared):
 		delete(q.lanes, at.key)
 	}

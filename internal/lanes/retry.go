@@ -5,6 +5,13 @@ import (
 	"time"
 )
 
+// A failure alone does not say whose fault it is: the change's, or that of something
+// which the handler needs. Pausing and trying again outlasts a short outage. Halving a
+// batch finds a change that always fails, in a number of calls that grows with the
+// logarithm of its size. The breaker decides the rest by looking at other keys. So
+// nothing is parked before it has failed alone, and nothing because of an outage that
+// shows in three keys.
+
 // Failure is how a call of the handler, or of the dead letters, failed.
 type Failure struct {
 	Err   error
@@ -68,6 +75,8 @@ func (l *Lanes[C, P]) Fail(b *Batch[C, P], f Failure, now time.Time) {
 
 // divide replaces a batch that has failed by what is left of it.
 func (l *Lanes[C, P]) divide(b *Batch[C, P], f Failure, now time.Time) {
+	// The part that is done is credited and finished first: it is evidence for the
+	// breaker, and must not be tried again whatever becomes of the rest.
 	parts, done := b.parts(f, l.rules.Hopeless)
 	l.credit(done, b.taken)
 	l.finish(done)

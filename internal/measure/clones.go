@@ -8,6 +8,11 @@ import (
 	"strings"
 )
 
+// Clones are found by their tokens, with names and literals as they are. Two functions
+// that do the same under other names are not found: whether those are the same is a
+// judgement, and the list would be mostly false. Sixty tokens are about seven lines,
+// which is where a copy starts to be worth a function.
+
 // cloneTokens is the least length of a clone.
 const cloneTokens = 60
 
@@ -24,6 +29,8 @@ func clones(code []*file) (groups [][]string) {
 	for _, f := range code {
 		all = append(all, lexemes(f)...)
 	}
+	// Every window of 60 tokens is a key, so the memory is 60 times the source. That is
+	// some hundred megabytes here, for a second, and simpler than a hash that rolls.
 	seen := map[string][]int{}
 	for i := 0; i+cloneTokens <= len(all); i++ {
 		if all[i].file == all[i+cloneTokens-1].file {
@@ -55,6 +62,8 @@ func lexemes(f *file) (all []lexeme) {
 		if tok == token.EOF {
 			return all
 		}
+		// The scanner gives a semicolon that ends a line as a line break. Both are the
+		// same to a reader, so they are made the same.
 		if text == "" || tok == token.SEMICOLON {
 			text = tok.String()
 		}
@@ -83,6 +92,8 @@ func apart(at []int) (kept []int) {
 
 // extend finds how far the places of a group agree, marks them as covered, and names them.
 func extend(all []lexeme, covered []bool, at []int) (names []string) {
+	// All places grow together, for as long as every one agrees with the first: the
+	// group is as long as its least alike members are.
 	n := cloneTokens
 	for at[len(at)-1]+n < len(all) && !slices.ContainsFunc(at, func(i int) bool {
 		return all[i+n].text != all[at[0]+n].text || all[i+n].file != all[i].file

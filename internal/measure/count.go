@@ -9,6 +9,13 @@ import (
 	"strings"
 )
 
+// Each figure is a cost to a reader who is new to the code, and can be counted without
+// judging. All are counted the same way for any commit, so that two can be compared,
+// and none is a limit: limits are in internal/tidy.
+//
+// Lines are those that are not blank, because white space is free: a file must not look
+// better or worse for being set in paragraphs.
+
 // figures are those of some files, tests aside.
 type figures struct {
 	Name      string
@@ -116,6 +123,7 @@ func complexity(body ast.Node) int {
 		case *ast.IfStmt, *ast.ForStmt, *ast.RangeStmt:
 			n++
 		case *ast.CaseClause:
+			// The default is the way that is left when no case applies: it adds none.
 			if x.List != nil {
 				n++
 			}
@@ -144,6 +152,8 @@ func locals(fn *ast.FuncDecl) (names []string) {
 	}
 	ast.Inspect(fn, func(n ast.Node) bool {
 		switch x := n.(type) {
+		// The fields of a type are no local names, though the syntax tree has them as
+		// the same kind of node as parameters.
 		case *ast.StructType, *ast.InterfaceType:
 			return false
 		case *ast.Field:
@@ -228,10 +238,14 @@ func (r *figures) prose(code []*file) {
 		for _, group := range f.tree.Comments {
 			for _, c := range group.List {
 				first, last := f.lines(c)
+				// A comment behind code shares its line, and a share of more than 100 %
+				// would be possible if it counted.
 				if strings.HasPrefix(strings.TrimSpace(text[first-1]), "/") {
 					lines += last - first + 1
 				}
 			}
+			// All comments are read for words, also those behind code. Text leaves out
+			// directives, which are no prose.
 			for _, w := range word.FindAllString(group.Text(), -1) {
 				total++
 				for name, pattern := range counted {

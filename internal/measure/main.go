@@ -36,6 +36,8 @@ func measure(out io.Writer, form string, clones bool, dirs []string) error {
 	if err != nil {
 		return err
 	}
+	// Only of the first row: without directories that is the whole, and the list is for
+	// that.
 	if clones {
 		for _, g := range rows[0].groups {
 			fmt.Fprintln(out, strings.Join(g, "  "))

@@ -16,6 +16,12 @@ import (
 	"sync"
 )
 
+// A build takes longer than most tests, a package has dozens of mutants, and each would
+// need its own build of every test binary. So all mutants of a package go into one
+// build where they can, and the environment says which of them a run has (see
+// variants.go). An overlay keeps the tree untouched, so that trials can run while
+// somebody edits, and an interrupted run leaves nothing to undo there.
+
 // bench is a directory with an overlay, which shows mutants to the compiler in place of
 // the code, and with the binaries built over it.
 type bench struct {
@@ -32,11 +38,14 @@ func newBench(ctx context.Context, root, dir, pkg string, files map[string]strin
 	replace := map[string]string{}
 	b.fault = os.MkdirAll(filepath.Join(dir, "tmp"), 0o700)
 	for file, text := range files {
+		// The base is enough: all files are of one package, so of one directory.
 		replace[file] = filepath.Join(dir, filepath.Base(file))
 		b.fault = errors.Join(b.fault, os.WriteFile(replace[file], []byte(text), 0o600))
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	b.fault = errors.Join(b.fault, err, os.WriteFile(b.overlay(), overlay, 0o600))
+	// The package is built first, without tests, and thrown away: a mutant that does
+	// not compile shows before any test binary is linked.
 	if b.fault == nil {
 		b.fault = b.build("build", "-o", os.DevNull, "./"+pkg)
 	}
@@ -57,6 +66,8 @@ func (b *bench) build(command string, args ...string) error {
 
 // binary returns the test binary of a package, built at the first call.
 func (b *bench) binary(pkg string) (string, error) {
+	// Trials on a bench run at the same time and want the same binaries. Whoever comes
+	// second waits here for the first.
 	once, _ := b.building.LoadOrStore(pkg, sync.OnceValues(func() (string, error) {
 		file := filepath.Join(b.dir, strings.ReplaceAll(filepath.Join("p", pkg), "/", "-")+".test")
 		return file, b.build("test", "-c", "-vet=off", "-ldflags=-w", "-o", file, "./"+pkg)
@@ -67,6 +78,7 @@ func (b *bench) binary(pkg string) (string, error) {
 // trials puts mutants of several packages on benches: together where possible, because
 // a build takes longer than most tests, else each on its own.
 func (o options) trials(ctx context.Context, chosen []mutant, dir string) []*trial {
+	// Numbers begin with 1, because 0 chooses the original.
 	all := make([]*trial, len(chosen))
 	packages := map[string]map[int]*trial{}
 	for i, m := range chosen {
@@ -107,12 +119,16 @@ var (
 // culprits returns the numbers of the variants in which the compiler has found faults.
 func (b *bench) culprits() (numbers []int) {
 	for _, m := range faultLine.FindAllStringSubmatch(b.fault.Error(), -1) {
+		// Only the base of the name counts, which is the same in the tree and on the
+		// bench.
 		text, err := os.ReadFile(filepath.Join(b.dir, m[1]))
 		line, _ := strconv.Atoi(m[2])
 		lines := strings.Split(string(text), "\n")
 		if err != nil || line > len(lines) {
 			continue
 		}
+		// The variant is the function that the line is in: the nearest one that begins
+		// at or above it.
 		for i := line - 1; i >= 0; i-- {
 			if !strings.HasPrefix(lines[i], "func ") {
 				continue

@@ -90,6 +90,8 @@ func (o options) run(ctx context.Context, w io.Writer) (clean bool, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	// Results are printed as they come, because a run of all takes hours.
+	// Trials are prepared before the first of them runs: which mutants share a build is
+	// known only when all are.
 	p := printer{w: w, json: o.output == "json", of: len(chosen), count: map[string]int{}}
 	o.tryAll(ctx, o.trials(ctx, chosen, dir), p.print)
 	if !p.json {
@@ -132,6 +134,8 @@ func (o options) tryAll(ctx context.Context, trials []*trial, report func(result
 		workers.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(trials) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				r := trials[i].try(ctx)
+				// A trial that was interrupted has no result: it neither found the
+				// mutant nor let it pass.
 				if ctx.Err() == nil {
 					one.Lock()
 					report(r)

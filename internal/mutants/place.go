@@ -13,6 +13,11 @@ import (
 	"sync"
 )
 
+// A mutant names a declaration and quotes the lines that it changes, in place of line
+// numbers, which any edit above would shift. After a refactoring an entry either still
+// fits or fails to be found; it never plants another defect than the one that was
+// meant.
+
 // place is a declaration in a file, by lines: from the first up to, not including,
 // upto. Edits are made on lines and not on the tree, so that a table shows a defect as
 // an engineer would write it.
@@ -80,6 +85,8 @@ func find(dir, decl string) (found *place, err error) {
 		switch {
 		case err != nil:
 			return nil, err
+		// A name may be declared once for each system. Files that are not built here
+		// were left out above, so two that remain are a fault.
 		case p != nil && found != nil:
 			return nil, fmt.Errorf("%s is declared in %s and in %s", decl, found.file, p.file)
 		case p != nil:
@@ -144,6 +151,8 @@ func named(d ast.Decl, name string) ast.Node {
 	case *ast.GenDecl:
 		for _, spec := range d.Specs {
 			for _, id := range declared(spec) {
+				// Of a group only the line itself is the place. Else the keyword
+				// belongs to it, too.
 				if id.Name == name && d.Lparen.IsValid() {
 					return spec
 				} else if id.Name == name {

@@ -9,6 +9,11 @@ import (
 	"strings"
 )
 
+// The format is made for reading in a diff: an entry begins with == and its name, has
+// its fields as key: value, then its edits with - and + before each line as patches
+// have them, and ends at an empty line. A - after a + begins the next edit. Lines are
+// quoted with their indentation, so they can be copied from the source.
+
 // mutant is a planted defect: an entry of a table.
 type mutant struct {
 	table, name string
@@ -70,6 +75,8 @@ func parse(table, text string) (mutants []mutant, err error) {
 		case begins:
 			mutants = append(mutants, mutant{table: table, name: name})
 			m = &mutants[len(mutants)-1]
+		// So a field that stands after an empty line belongs to no entry, and is
+		// refused, instead of being taken for the entry's above.
 		case line == "":
 			m = nil
 		case line[0] == '#':
@@ -93,6 +100,8 @@ func parse(table, text string) (mutants []mutant, err error) {
 // add reads a line of an entry.
 func (m *mutant) add(line string) error {
 	switch n := len(m.edits); {
+	// An edit without new lines can only be the last of its entry: the next - would
+	// still belong to it.
 	case line[0] == '-' && (n == 0 || m.edits[n-1].new != nil):
 		m.edits = append(m.edits, edit{old: []string{line[1:]}})
 		return nil
@@ -128,6 +137,7 @@ func (m *mutant) addTests(list string) error {
 		if pkg == "sim" {
 			pkg = simulation
 		}
+		// Without a package above, the line by stands before the line package.
 		if pkg == "" || !testName.MatchString(name) {
 			return fmt.Errorf("no test: %q", word)
 		}
@@ -145,6 +155,8 @@ func (m *mutant) complete() error {
 		return errors.New("package, in, breaks and from are needed")
 	case len(m.edits) == 0:
 		return errors.New("it changes nothing")
+	// A mutant has either tests that find it or a reason why none has to. With both,
+	// the reason would excuse the day on which the tests stop finding it.
 	case len(m.by) > 0 && m.survives != "":
 		return errors.New("it is killed, and survives")
 	}

@@ -12,6 +12,11 @@ import (
 	"time"
 )
 
+// A mutant is killed by a test that fails, crashes or does not end, and by nothing
+// else. A build that fails, a test that does not exist and an interrupted run are told
+// apart from that, because each of them would count as a kill without proving anything
+// about the suite.
+
 // The limits of a run of tests. They are generous, because a test that is late on a busy machine must not count as a kill.
 const (
 	namedLimit = 3 * time.Minute // of the tests that an entry names
@@ -144,12 +149,17 @@ func (t *trial) test(ctx context.Context, s step) (failure string, err error) {
 	}
 	timed, cancel := context.WithTimeout(ctx, s.limit+grace)
 	defer cancel()
+	// A shell sets the limit of memory for itself and then becomes the test, so that
+	// the process that is killed at the end of its time is the test and not a parent of
+	// it.
 	args := append([]string{
 		"-c", fmt.Sprintf(`ulimit -v %d 2>/dev/null; exec "$0" "$@"`, mostMemory), binary, s.filter,
 		"-test.failfast", "-test.timeout=" + s.limit.String(),
 	}, suiteFlags[s.pkg]...)
 	cmd := exec.CommandContext(timed, "sh", args...)
 	cmd.Dir = filepath.Join(t.root, s.pkg)
+	// A test that is killed cannot clean up. Its files are on the bench, and go with
+	// it.
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", chosenBy, t.number), "TMPDIR="+filepath.Join(t.bench.dir, "tmp"))
 	cmd.WaitDelay = grace
 	text, err := cmd.CombinedOutput()
@@ -162,6 +172,8 @@ func (t *trial) test(ctx context.Context, s step) (failure string, err error) {
 		return output + timedOut, nil
 	case err != nil:
 		return fmt.Sprintf("%s\n%v", output, err), nil
+	// A test that was renamed matches nothing, which the testing package takes for a
+	// pass: the entry would look like a survivor.
 	case strings.HasPrefix(s.filter, "-test.run") && strings.Contains(output, "no tests to run"):
 		return "", fmt.Errorf("no such test in %s: %s", s.pkg, s.filter)
 	}
@@ -181,6 +193,8 @@ func failedTest(output string) (name string) {
 			name = m[1]
 		}
 	}
+	// Without a line FAIL the binary died: by its own time limit, which lists the tests
+	// that were running, or by a panic, whose trace has the test in it.
 	for _, pattern := range []*regexp.Regexp{runningTest, tracedTest} {
 		if m := pattern.FindStringSubmatch(output); name == "" && m != nil {
 			name = m[1]

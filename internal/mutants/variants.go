@@ -46,6 +46,8 @@ func together(root, pkg string, trials map[int]*trial) (files map[string]string,
 			continue
 		}
 		planted, err := t.plant(root)
+		// A mutant of the signature itself could not be called with what the original
+		// is called with.
 		if err == nil && original.isRepeatable() && original.lines[original.from] == planted.lines[planted.from] {
 			decls[t.decl] = append(decls[t.decl], variant{number, planted, original})
 			numbers = append(numbers, number)
@@ -127,6 +129,8 @@ func (p *place) repeated(vs []variant) string {
 	for _, v := range vs {
 		fmt.Fprintf(&b, "\tcase %d:\n\t\t%s%s%s(%s)\n", v.number, returns, of, renamed(name, v.number), given)
 	}
+	// With a default, and a return in each case, the switch ends the function as far as
+	// the compiler is concerned: no result is needed after it.
 	fmt.Fprintf(&b, "\tdefault:\n\t\t%s%s%s(%s)\n\t}\n}\n", returns, of, renamed(name, 0), given)
 	b.WriteString(p.as(renamed(name, 0)))
 	for _, v := range vs {
@@ -141,6 +145,8 @@ func renamed(name string, number int) string { return fmt.Sprintf("%sPlanted%d",
 // as returns the declaration under another name.
 func (p *place) as(name string) string {
 	text := strings.Join(p.lines[p.from:p.upto], "\n")
+	// The name stands on the first line, which no variant changes, so the place of the
+	// original's name holds for a mutant as well.
 	at := int(p.fn.Name.Pos() - p.fn.Pos())
 	return "\n" + text[:at] + name + text[at+len(p.fn.Name.Name):] + "\n"
 }
@@ -159,6 +165,7 @@ func (p *place) named(list *ast.FieldList, prefix string) (given, declared strin
 		}
 		for _, id := range names {
 			name := id.Name
+			// A parameter without a name still has to be handed on.
 			if name == "_" {
 				name = fmt.Sprint(prefix, len(params))
 			}

@@ -79,6 +79,8 @@ func (s *steps) step(by time.Duration) {
 func (s *steps) told(at time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// A record keeps the time of the setting under which it was written, however the
+	// clock has stepped since.
 	for n := len(s.at) - 1; n >= 0; n-- {
 		if !at.Before(s.at[n]) {
 			return at.Add(s.offs[n])

@@ -57,6 +57,8 @@ func (w *world) start(name string) {
 	w.all = append(w.all, i)
 	w.mu.Unlock()
 	w.ledger.note("%s begins, expiration %v, drain %v", i, i.opts.Expiration, i.opts.Drain)
+	// Run may return an error only for a process that was killed: no fault of a store
+	// or of a link is a reason to give up.
 	w.processes.Go(func() {
 		err := p.Run(i.ctx)
 		if err != nil && !i.isDead() {
@@ -143,6 +145,8 @@ func (w *world) sourceOf(i *instance) changefeed.Source {
 // leasesOf is the lease store as a process has it, from the inside out: the store, its
 // stepping clock, the witness, a planted bug, the network, and the history.
 func (w *world) leasesOf(i *instance) changefeed.LeaseStore {
+	// The witness stands behind the link, where writes arrive. The history stands
+	// before it, because an owner acts on the answers that it gets.
 	var store changefeed.LeaseStore = witness{stepping{w.unit, &w.clock}, w.ledger, i}
 	if w.bug != nil {
 		store = w.bug(store)

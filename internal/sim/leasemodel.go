@@ -90,6 +90,8 @@ func (h *history) check(g *ledger) {
 		if first, known := shown[contentOf(q.sent)]; known && writes && q.ending == unknown {
 			q.told, q.etag = max(q.asked, first.at), first.lease.ETag
 		}
+		// A delete without an answer stays in, although nobody can be shown it: the
+		// lease may be gone by it.
 		if q.verb == remove || q.verb != list && q.told != never {
 			looks[q.sent.Token] = append(looks[q.sent.Token], &look{request: q})
 		}

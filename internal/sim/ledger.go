@@ -224,6 +224,8 @@ func (g *ledger) end(c *call, ok bool, done []changefeed.Change) {
 	defer g.mu.Unlock()
 	delete(g.calls, c)
 	g.tell("%s is done with %s from LSN %d: %v, dead %v", c.by, c.token, c.changes[0].LSN, ok, c.by.isDead())
+	// A handler of a killed process may return, as its goroutine goes on. Nobody has
+	// seen that, so its changes must come again.
 	if c.by.isDead() {
 		return
 	}

@@ -51,6 +51,8 @@ func (i *instance) attempt(ctx context.Context, d *rand.Rand, b *changefeed.Batc
 	if len(bad) == 0 {
 		return b.Changes, nil
 	}
+	// A handler may say nothing, or something that makes no sense, or how far it came,
+	// or which items failed. None of these may lose a change.
 	switch d.IntN(5) {
 	case 0: // no more words
 		return nil, errHandler
@@ -91,6 +93,8 @@ func (s letters) Put(ctx context.Context, l changefeed.DeadLetter) error {
 		s.box.mu.Lock()
 		s.box.letters[nameOf(l.Change.PartitionKey, l.ID)] = l
 		s.box.mu.Unlock()
+		// Noted on the far side, when the letter is kept: the answer may get lost, and
+		// then the change is parked again.
 		s.g.parked(s.by, l)
 		return struct{}{}, nil
 	})
@@ -196,6 +200,8 @@ func (b *box) ask(w *world, l changefeed.DeadLetter, release bool) error {
 	defer cancel()
 	key := l.Change.PartitionKey
 	w.ledger.mu.Lock()
+	// Before the request, because a process may act on it while the answer is on its
+	// way.
 	w.ledger.freed[key] = true
 	w.ledger.mu.Unlock()
 	w.ledger.note("an operator asks for %s %s, release %v", key, l.ID, release)

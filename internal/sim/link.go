@@ -67,6 +67,8 @@ func (l *link) fate() fate {
 		f.err, f.hang = errNetwork, l.hang
 	case l.full.After(now):
 		f.err = &changefeed.ThrottledError{After: l.upTo(5 * time.Second)}
+	// From here on it is chance, which ends when the faults do. A dead link stays dead,
+	// and a frozen process moves again at its time.
 	case calm:
 	case l.rng.IntN(50) == 0:
 		f.err = errNetwork
@@ -96,6 +98,8 @@ func (l *link) fateOfWrite(call string) fate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.rng.IntN(in) == 0 {
+		// It arrives minutes later, with an ETag that may still be right: a store
+		// cannot know that the sender has given up.
 		return fate{before: l.upTo(lateWrite), late: true}
 	}
 	return f

@@ -213,6 +213,8 @@ func (t *tenure) unstored(stored string) (n int) {
 func (t *tenure) returned(c *call, ok bool) {
 	switch {
 	case c.page.n == 0:
+	// Failures count for the place before the batch and not for its changes: the next
+	// read from there may end elsewhere.
 	case !ok:
 		t.failures[c.page.from]++
 	default:

@@ -29,6 +29,8 @@ func (w *world) settle() {
 	for len(w.living()) < 2 {
 		w.start(w.name())
 	}
+	// Faults that have begun go on until their time: a frozen process, or a write that
+	// is on its way.
 	w.storm(time.Now())
 	for {
 		w.mu.Lock()

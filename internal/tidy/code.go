@@ -11,6 +11,10 @@ import (
 	"strings"
 )
 
+// The rules about declarations and calls. Some of them skip package main: it is
+// imported by nobody, so its exported names promise nothing, and it is the caller to
+// which waiting, printing and ending are left.
+
 // checkTesting finds code that links package testing, which a released binary has no use for.
 func checkTesting(r *repo) (found []finding) {
 	for _, f := range r.code() {
@@ -46,6 +50,8 @@ func commented(d ast.Decl) iter.Seq2[string, string] {
 				yield(declName(d), text)
 			}
 		case *ast.GenDecl:
+			// A group of types may have a comment for all, which begins with the name
+			// of none, so in a group only a type's own comment counts.
 			for _, spec := range d.Specs {
 				t, ok := spec.(*ast.TypeSpec)
 				if !ok {
@@ -80,6 +86,8 @@ func checkPackageDoc(r *repo) (found []finding) {
 	for _, dir := range r.dirs {
 		var docs []string
 		files := r.in(dir)
+		// The comment belongs to the code, where there is any: in a test file, go doc
+		// does not look for it. A directory with tests alone has it in one of those.
 		if code := slices.DeleteFunc(r.in(dir), isTest); len(code) > 0 {
 			files = code
 		}
@@ -127,6 +135,8 @@ func checkOwnDoc(r *repo) (found []finding) {
 			}
 		}
 	}
+	// By receiver, because a method is often named like a function, or like a method of
+	// another type, whose name its comment may well begin with.
 	place := func(f *file, fn *ast.FuncDecl, name string) string {
 		return path.Dir(f.path) + ":" + receiver(fn) + ":" + name
 	}
@@ -185,6 +195,8 @@ func checkExamples(r *repo) (found []finding) {
 				tests = append(tests, f.ast)
 			}
 		}
+		// An example without an output comment is compiled and never run, so it may
+		// have stopped working long ago.
 		runs := func(e *doc.Example) bool { return e.Output != "" || e.EmptyOutput }
 		if !slices.ContainsFunc(doc.Examples(tests...), runs) {
 			found = append(found, finding{dir, "no Example with an Output comment"})
@@ -221,6 +233,9 @@ func checkCalls(r *repo) (found []finding) {
 
 // called returns the name of the thing that a node uses: path.Name of an import, a
 // builtin, or the declaration of an initializer.
+//
+// Selectors count, not only calls: a function that is handed on as a value does the
+// same harm later, out of sight.
 func called(f *file, n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.SelectorExpr:

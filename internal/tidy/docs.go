@@ -8,6 +8,11 @@ import (
 	"strings"
 )
 
+// Names are resolved by their form, because a document is prose: a word with a dot in
+// it may be a Go name, a file, a host or a field of JSON. Each pattern below decides
+// for one of these. Backticks mark a name on purpose, so there an unknown one is wrong;
+// in a picture a word in doubt passes, because false alarms make people waive the rule.
+
 // The parts of a document that can be wrong: links, names in backticks, and names in blocks
 // without a language, which are pictures and walks through the code. Blocks with a language
 // are programs or sessions, which tests run.
@@ -63,6 +68,8 @@ func missing(r *repo, known names, doc string) (bad []string) {
 			}
 		}
 	}
+	// Code in backticks goes first: an index and a call, as in f[i](x), would read as a
+	// link.
 	for _, m := range link.FindAllStringSubmatch(quoted.ReplaceAllString(prose, ""), -1) {
 		if !strings.Contains(m[1], ":") && !r.linked(doc, m[1]) {
 			bad = append(bad, m[1])
@@ -87,6 +94,7 @@ func (r *repo) linked(doc, target string) bool {
 		return true
 	}
 	for _, m := range heading.FindAllStringSubmatch(r.text[to], -1) {
+		// As GitHub makes them: lower case, without punctuation, dashes for spaces.
 		slug := notInSlug.ReplaceAllString(strings.ToLower(m[1]), "")
 		if strings.ReplaceAll(slug, " ", "-") == fragment {
 			return true
@@ -178,6 +186,8 @@ func (n names) resolves(word string, strict bool) bool {
 	if m == nil || n.isPath(word) || strings.HasSuffix(word, ".go") || dataFile.MatchString(word) { // files that a pattern names
 		return true
 	}
+	// A name of ours wins over an import's: with a package of ours as its head, a name
+	// has to be declared there, whatever others declare.
 	head, full := m[1], m[1]+"."+m[2]+m[3]
 	switch {
 	case n.packages[head]:

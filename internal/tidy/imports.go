@@ -8,6 +8,9 @@ import (
 	"strings"
 )
 
+// Imports are compared as text, tests aside: a test may reach for any package, because
+// nobody imports a test.
+
 // checkImports compares the imports of each package with the table of edges.
 func checkImports(r *repo) (found []finding) {
 	for _, f := range r.code() {
@@ -29,6 +32,8 @@ func checkImports(r *repo) (found []finding) {
 func (r *repo) mayImport(from, target string) bool {
 	dir, ours := r.local(target)
 	if !ours {
+		// The path of a module begins with a host, which has a dot; the standard
+		// library's has none.
 		standard := !strings.Contains(strings.Split(target, "/")[0], ".")
 		return standard || slices.Contains(edges[from], thirdParty)
 	}
@@ -74,6 +79,8 @@ const released = "cmd/changefeed"
 
 // checkReleased finds the code of the released binary, the command and all that it imports, that links testing.
 func checkReleased(r *repo) (found []finding) {
+	// The list grows while it is walked: each package that is linked adds what it
+	// imports, until nothing is new.
 	linked := []string{released}
 	for i := 0; i < len(linked); i++ {
 		for _, f := range r.in(linked[i]) {

@@ -13,6 +13,11 @@ import (
 	"strings"
 )
 
+// All files are read once, and all rules share what was read. Nothing is type-checked:
+// that takes seconds, needs the modules of others, and fails on a tree that does not
+// build, which is when a reader wants to know what is wrong. The price is that a rule
+// compares texts. A dot import would deceive it, but there is none.
+
 // repo is the parsed repository. Files in testdata or tools are not code: the former
 // may be wrong on purpose, the latter are pinned modules of others.
 type repo struct {
@@ -56,11 +61,15 @@ func load(fsys fs.FS) (*repo, error) {
 // documents name them.
 func (r *repo) visit(fsys fs.FS, p string, d fs.DirEntry) error {
 	switch {
+	// An ignored directory is not entered: build results and caches may be large, and
+	// what is not committed need not keep the rules.
 	case d.IsDir() && (p == ".git" || r.ignored(p)):
 		return fs.SkipDir
 	case d.IsDir() || r.ignored(p) || p == ".git": // a file in a linked worktree
 		return nil
 	}
+	// Also the files that no rule opens are noted: a document may link to a picture,
+	// and a stray file is a finding.
 	r.paths = append(r.paths, p)
 	isCode := strings.HasSuffix(p, ".go") && !strings.Contains("/"+p, "/testdata/") && !strings.HasPrefix(p, "tools/")
 	if !isCode && !strings.HasSuffix(p, ".md") && p != "go.mod" {
@@ -195,6 +204,7 @@ func receiver(d *ast.FuncDecl) string {
 			t = inner.X
 		case *ast.Ident:
 			return inner.Name
+		// A receiver of any other form does not compile.
 		default:
 			return ""
 		}

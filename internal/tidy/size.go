@@ -7,6 +7,10 @@ import (
 	"slices"
 )
 
+// Limits on size. A number says nothing about quality by itself, but what has grown
+// past it usually has a part that could go elsewhere, and without a limit nobody looks
+// for that part. To raise one is allowed, in a commit that says why.
+
 // checkFileLength finds files that are longer than a reader keeps in mind.
 func checkFileLength(r *repo) (found []finding) {
 	for _, f := range r.files {
@@ -106,6 +110,8 @@ func checkMethods(r *repo) (found []finding) {
 // checkWords counts the types of a package that have a method of one unexported name. A method of an interface of the
 // package has to have its name, so it does not count, and neither do packages of tests.
 func checkWords(r *repo) (found []finding) {
+	// Methods of an interface are collected on the way, and left out at the end: the
+	// interface may stand in a later file than the type.
 	types := map[string]map[string]bool{}
 	var fixed []string
 	for _, f := range r.code() {
