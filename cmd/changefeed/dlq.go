@@ -202,6 +202,8 @@ func (o *letterOptions) change(cmd *cobra.Command, args []string, f func(b chang
 
 // place separates the arguments: a file, or the address of a container, and ids.
 func (o *letterOptions) place(cmd *cobra.Command, args []string) (path string, where, ids []string, err error) {
+	// The flags name the container, so all arguments are ids, also one that looks like
+	// an address.
 	if o.db != "" || cmd.Flags().Changed("container") {
 		return "", nil, args, nil
 	}
@@ -239,6 +241,8 @@ func (o *letterOptions) box(cmd *cobra.Command, where []string, f func(b changef
 // has is an error after the others.
 func (o *letterOptions) chosen(letters letterSeq, ids []string) letterSeq {
 	return func(yield func(changefeed.DeadLetter, error) bool) {
+		// Letters go on one by one, because a box may hold more than fit in memory. So
+		// what is missing is known only at the end.
 		found := map[string]bool{}
 		for l, err := range letters {
 			if err == nil && (o.key.value != "" && l.Change.PartitionKey != o.key.value || len(ids) > 0 && !slices.Contains(ids, l.ID)) {
@@ -280,6 +284,7 @@ func (o *letterOptions) unambiguous(letters []changefeed.DeadLetter, ids []strin
 
 // drop removes letters, all or none: whoever types an id that is not there has mistaken it.
 func (o *letterOptions) drop(cmd *cobra.Command, b changefeed.LetterBox, ids []string) error {
+	// Without their documents: all of them are in memory at once here.
 	var doomed []changefeed.DeadLetter
 	for l, err := range o.chosen(b.Letters(cmd.Context(), o.key.value), ids) {
 		if err != nil {

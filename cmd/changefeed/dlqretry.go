@@ -109,6 +109,8 @@ func (o *redriveOptions) retry(cmd *cobra.Command, args []string) error {
 	if i := slices.IndexFunc(letters, isHeld); i >= 0 && !o.all {
 		return usage.Error{Err: fmt.Errorf("ID is %s: it is held behind a change of %s that has failed: want the ID of that, or changefeed dlq release to go on without it", letters[i].ID, letters[i].Change.PartitionKey)}
 	}
+	// With --all they are left out instead: a held change is handled by itself, when
+	// those before it are.
 	letters = slices.DeleteFunc(letters, isHeld)
 	err = o.ask(cmd.Context(), where, func(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore) error {
 		for _, l := range letters {
@@ -141,6 +143,8 @@ func (o *redriveOptions) release(cmd *cobra.Command, args []string) error {
 	if o.key.value == "" && len(ids) == 0 {
 		return usage.Error{Err: errors.New("--key is missing: want the partition key to release, or the ID of a letter of it")}
 	}
+	// A key without letters can be released too: its letters may have been dropped,
+	// which ends no hold.
 	keys := []changefeed.PartitionKey{o.key.value}
 	if len(ids) > 0 {
 		letters, err := o.gather(cmd, args)
@@ -151,6 +155,7 @@ func (o *redriveOptions) release(cmd *cobra.Command, args []string) error {
 		for _, l := range letters {
 			keys = append(keys, l.Change.PartitionKey)
 		}
+		// Several letters of a key ask for it once.
 		slices.Sort(keys)
 		keys = slices.Compact(keys)
 	}

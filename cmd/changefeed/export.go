@@ -43,6 +43,8 @@ the same: documents are JSON.` + salvageHelp,
   changefeed export cosmos:shop/orders --endpoint https://contoso.documents.azure.com > orders.ndjson`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// A damaged store does not open, so salvage finds its own way to the
+			// directory.
 			if o.wrecked {
 				return o.salvage(cmd, args)
 			}

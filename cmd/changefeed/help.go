@@ -45,6 +45,7 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 // because help is often read in narrow windows and copied into documents.
 func narrowHelp(plain func(*cobra.Command, []string), cmd *cobra.Command, args []string) {
 	to := cmd.OutOrStdout()
+	// Cobra writes help straight to the output, so that is replaced while it does.
 	var text bytes.Buffer
 	cmd.SetOut(&text)
 	plain(cmd, args)

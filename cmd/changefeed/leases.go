@@ -162,6 +162,8 @@ func leaseTable(rows [][]string, room int) string {
 	for _, row := range rows {
 		short = append(short, row[:len(row)-1])
 	}
+	// Notes are sentences: at the end of a wide row a terminal would break them
+	// anywhere, and the columns with them.
 	table = aligned(short)
 	for i, row := range rows[1:] {
 		if note := row[len(row)-1]; note != "" {
@@ -198,6 +200,7 @@ func heading(u *unit.Unit) string {
 	sum := u.Sums()
 	behind := "nothing behind"
 	switch {
+	// Zero may mean that no lease could be counted. That must not read like good news.
 	case sum.Lag == 0 && !sum.Known:
 		behind = "nobody knows how far behind"
 	case sum.Lag > 0:
@@ -231,6 +234,8 @@ func cells(r unit.Row, edges func(string) string) []string {
 	if r.Range != "" && r.Range != r.Lease { // the id of a partition
 		name += " (" + edges(r.Range) + ")"
 	}
+	// A dash would say that there is nothing to count, as for a hole. Here there is,
+	// and it is not known.
 	lag, waited := "?", "?"
 	if r.Lag != nil {
 		lag, waited = strconv.FormatInt(*r.Lag, 10), terminal.Seconds(r.Waited)

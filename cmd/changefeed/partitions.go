@@ -131,6 +131,7 @@ func (o *partitionOptions) split(cmd *cobra.Command, c *place.Container) error {
 	if err := among(parts, "--range", o.id); err != nil {
 		return err
 	}
+	// Effective partition keys are compared as text, in upper case.
 	if parts, err = c.Split(ctx, o.id, strings.ToUpper(o.at)); err != nil {
 		return err
 	}

@@ -164,6 +164,8 @@ func (p *publishing) Handle(ctx context.Context, b *changefeed.Batch) error {
 	p.count(b.LeaseToken, 1)
 	err := p.Relay.Handle(ctx, b)
 	p.count(b.LeaseToken, -1)
+	// Only a stop cuts a batch short in the sense of the report. One that fails for
+	// another reason is tried again, and logged by the processor.
 	if errors.Is(context.Cause(ctx), changefeed.ErrStopped) && err != nil {
 		p.mu.Lock()
 		p.cut = append(p.cut, b.LeaseToken)

@@ -141,6 +141,7 @@ func (o *runOptions) program(cmd *cobra.Command, command []string) (*program.Han
 	h, err := program.New(command, program.Options{
 		Meta: o.form.Meta, Grace: o.grace, Jobs: o.jobs, Expiration: o.feed.Expiration, Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(),
 	})
+	// The error of exec names the program again, which the command line has already.
 	if missing, ok := errors.AsType[*exec.Error](err); ok {
 		return nil, fmt.Errorf("COMMAND is %s: %w", command[0], missing.Err)
 	}

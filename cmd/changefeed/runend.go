@@ -82,6 +82,8 @@ func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
 	said := time.Now()
 	for again := false; !again; {
 		select {
+		// A second SIGINT always counts, even at once: a person who types Ctrl-C twice
+		// means it.
 		case s := <-signals:
 			again = s != syscall.SIGTERM || time.Since(said) > sameSignal
 		case <-over:

@@ -38,6 +38,8 @@ func (o *exportOptions) salvage(cmd *cobra.Command, args []string) error {
 	w := bufio.NewWriterSize(cmd.OutOrStdout(), outputBuffer)
 	written := 0
 	found, err := docstore.Salvage(cmd.Context(), dir, func(container string, item docstore.Item) error {
+		// Salvage reads all that is left, whichever container is wanted: the rest is
+		// dropped here.
 		if name != "" && name != container || o.key.value != "" && o.key.value != item.Key {
 			return nil
 		}
@@ -47,6 +49,8 @@ func (o *exportOptions) salvage(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	// Documents first, then the list of the losses: on a terminal the list is at the
+	// end, where it is read.
 	if err := w.Flush(); err != nil {
 		return err
 	}

@@ -62,6 +62,8 @@ func (k *keyFlag) Set(text string) error {
 	for i, part := range parts {
 		switch v := part.(type) {
 		case map[string]any:
+			// JSON has no undefined. The service writes a component that a document
+			// lacks as {}, so an empty object is that.
 			if len(v) > 0 {
 				return fmt.Errorf("component %d is an object: want a string, number, boolean, null or {}", i+1)
 			}

@@ -181,6 +181,9 @@ func (o *serveOptions) run(cmd *cobra.Command) (err error) {
 	}
 	defer drop()
 	for _, w := range webs {
+		// Each address has a handler of its own over the one store: that it is a
+		// dedicated gateway is an option of the handler, and nothing in a request says
+		// so.
 		server.Dedicated = w.Dedicated
 		handler, err := cosmosrest.New(db, server)
 		if err != nil {
@@ -232,7 +235,12 @@ func (o *serveOptions) check() error {
 		switch {
 		case err != nil:
 			return usage.Flag(f.flag, f.value, "host:port, such as "+defaultListen)
+		// IsLoopback takes the rest of a URL, which begins with two slashes. An address
+		// without a host, such as :8081, is that of every interface, and so no
+		// loopback.
 		case place.IsLoopback("//" + f.value):
+		// Before the keys are looked at: a token that anybody can make gives everybody
+		// the rights of the store, whatever its key is.
 		case o.insecure:
 			return usage.Flag(f.flag, f.value, "a loopback address such as "+defaultListen+" with --insecure-aad, whose tokens anybody can make")
 		case len(o.keys) == 0 || slices.ContainsFunc(slices.Concat(o.keys, o.readOnly), isEmulatorKey):
@@ -262,6 +270,8 @@ func orVariable(keys []string, variable string) []string {
 
 // server is the options of the server.
 func (o *serveOptions) server(ctx context.Context, log *slog.Logger) (cosmosrest.Options, error) {
+	// A server has two keys of each kind, as an account has, so that they can be
+	// changed one after the other while clients go on. More were refused in check.
 	two := func(keys []string) (string, string) {
 		keys = append(slices.Clone(keys), "", "")
 		return keys[0], keys[1]

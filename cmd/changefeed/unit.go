@@ -217,6 +217,8 @@ func (o *unitOptions) addresses() (source, leases place.Address, err error) {
 	}
 	if o.leases == "" {
 		leases = source.Beside(unit.DefaultContainer)
+		// Nobody wrote this address, so an error about it names the flag with which to
+		// write another.
 		leases.Field = "--leases"
 		return source, leases, nil
 	}
@@ -244,6 +246,7 @@ func (w *workplace) store(ctx context.Context, opener *place.Opener, monitored *
 		return nil, err
 	}
 	store, err := unit.OpenStore(ctx, leases, w.name, monitored)
+	// Only an account has rights. In a store and its files there is nothing to try.
 	if remote, ok := store.(*cosmos.Leases); ok && err == nil {
 		err = remote.SelfTest(ctx, monitored.Remote, w.feed.Mode)
 	}

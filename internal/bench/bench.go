@@ -92,6 +92,8 @@ func Choose(all []Benchmark, wanted []string) ([]Benchmark, error) {
 		}
 		chosen = append(chosen, group...)
 	}
+	// In the order of all, however they were named: neighbours share a store, which is
+	// filled for the first of them.
 	if len(wanted) == 0 {
 		return all, nil
 	}

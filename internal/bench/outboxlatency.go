@@ -110,6 +110,8 @@ func (d *delays) commit(of *outbox.Doc[*member]) {
 	now, name := time.Now(), eventName(of.PartitionKey, of.Seq)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	// The consumer had it before the writer had its answer. Such a delay is none, and
+	// not a negative one.
 	if _, ok := d.early[name]; ok {
 		delete(d.early, name)
 		d.all = append(d.all, 0)

@@ -320,6 +320,7 @@ func (p *pulse) beat(ctx context.Context) (found fleet.Judgement, err error) {
 			return found, context.Cause(ctx)
 		}
 		p.count++
+		// Each document is of a city of its own, so none waits for another of its key.
 		n := p.count * docsPerCity
 		key, body := docOf(n)
 		results, err := p.documents.Commit(ctx, key, []changefeed.Write{{Body: body}})

@@ -59,6 +59,8 @@ func (e *bareEngine) fill(changes []changefeed.Change) error {
 	b := e.db.NewBatch()
 	for _, c := range changes {
 		e.next++
+		// All that a reader of the feed gets, and none of the store's own marks and
+		// lengths.
 		value := slices.Concat([]byte(c.ID), []byte(c.PartitionKey), []byte(c.ETag), c.Body)
 		if err := b.Set(binary.BigEndian.AppendUint64(nil, e.next), value, nil); err != nil {
 			return fmt.Errorf("fill bare engine: %w", err)
