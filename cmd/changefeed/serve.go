@@ -181,9 +181,7 @@ func (o *serveOptions) run(cmd *cobra.Command) (err error) {
 	}
 	defer drop()
 	for _, w := range webs {
-		// Each address has a handler of its own over the one store: that it is a
-		// dedicated gateway is an option of the handler, and nothing in a request says
-		// so.
+		// A dedicated gateway is one by its address: nothing in a request says so.
 		server.Dedicated = w.Dedicated
 		handler, err := cosmosrest.New(db, server)
 		if err != nil {
