@@ -140,6 +140,7 @@ func (s *step) complete(o *batchOp) (err error) {
 		}
 	}
 	switch o.op {
+	// A create has no condition to meet: it is refused wherever the item exists.
 	case changefeed.WriteCreate:
 		s.write.Body, s.write.Checked = o.body, o.checked
 	case changefeed.WriteUpsert:
@@ -151,6 +152,8 @@ func (s *step) complete(o *batchOp) (err error) {
 		s.write.Patch, s.write.If, err = parsePatch(o.body)
 	case changefeed.WriteRead:
 		s.write.IfMatch, s.known = wire.Quoted(o.ifMatch), o.ifNoneMatch
+		// In the service a read with If-Match is answered like one with If-None-Match
+		// when the ETag is the item's.
 		if o.ifMatch != "" && o.ifMatch != "*" {
 			s.known = o.ifMatch
 		}

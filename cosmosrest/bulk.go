@@ -69,6 +69,8 @@ func (b *bulk) locate(c *call, cont *docstore.Container) error {
 	if err != nil {
 		return err
 	}
+	// A client sorts its operations by the ranges that it knows. The header is how it
+	// learns that these are out of date.
 	var wanted changefeed.Partition
 	if id := c.in.Header(wire.HeaderRangeID); id != "" {
 		if wanted, err = c.partition(cont, id); err != nil {

@@ -77,6 +77,8 @@ func (c *call) item(body []byte) (ref itemRef, err error) {
 		return ref, err
 	}
 	ref.id = c.in.Target.ID
+	// A path may name everything by resource ids instead of names, all of it or
+	// nothing.
 	if c.in.Target.Coll == cont.RID() {
 		ref.id, err = c.idOf(cont, key, c.in.Target.ID)
 	}

@@ -48,6 +48,8 @@ func (from resources) query(c *call) error {
 	if _, limit := b.Limit(); b.Streams() && limit < 0 {
 		return from.replyPage(c, func(r resource, emit func([]byte) error) error { return b.Rows(r.body, emit) })
 	}
+	// Lists are short, so nothing is kept between pages: a query that has to see all of
+	// them answers at once.
 	run := b.NewRun()
 	for _, r := range from.all {
 		if err := run.Add(r.body); err != nil {

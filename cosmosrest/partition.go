@@ -137,6 +137,8 @@ func changePartitions(c *call) error {
 	if err != nil {
 		return err
 	}
+	// The ETag is that of all ranges, by which clients notice that theirs are out of
+	// date. Those that were made are the answer.
 	now, err := cont.Partitions(c.ctx)
 	if err != nil {
 		return err

@@ -88,6 +88,7 @@ func (p properties) partitionKey() (paths []string, hashVersion int, err error) 
 		return nil, 0, err
 	}
 	n := len(key.Paths)
+	// Without a kind, several paths can only be a hierarchical key.
 	multi := strings.EqualFold(key.Kind, kindMulti) || key.Kind == "" && n > 1
 	switch {
 	case n == 0 || n > maxLevels:

@@ -182,6 +182,8 @@ func readFeed(c *call) error {
 	if err != nil {
 		return err
 	}
+	// A place among sorted rows says nothing about a feed, which has an order of its
+	// own.
 	if err := next.OfDocuments(); err != nil {
 		return err
 	}
@@ -189,6 +191,8 @@ func readFeed(c *call) error {
 	if err != nil {
 		return err
 	}
+	// The request is charged to the partition in which it begins, although a page may
+	// reach into others.
 	part := cont.PartitionAt(max(sub.Min, sel.Range.Min))
 	newest := cont.Newest(part.Range.Min)
 	if err := c.in.Consistent(part, newest); err != nil {

@@ -21,6 +21,8 @@ func createItem(c *call) error {
 	action := auth.Create
 	if c.in.Flag(wire.HeaderUpsert) {
 		w.Op, action = changefeed.WriteUpsert, auth.Upsert
+		// Not IfMatch, which demands that the item exists: this condition is asked only
+		// where it does.
 		w.If = unlessOther(c.in.Header(wire.HeaderIfMatch), c.in.Header(wire.HeaderIfNoneMatch))
 	}
 	if err := c.allow(action); err != nil {
@@ -37,6 +39,7 @@ func createItem(c *call) error {
 	if err != nil {
 		return err
 	}
+	// After the body, because on a lenient server the key is in it.
 	if key == "" {
 		if key, err = c.s.keyOf(cont, w.Body); err != nil {
 			return err
@@ -79,6 +82,8 @@ func replaceItem(c *call) error {
 	if err != nil {
 		return err
 	}
+	// Read before the item is looked for: without the header its key may be in the
+	// body.
 	p, err := c.item(body)
 	if err != nil {
 		return err

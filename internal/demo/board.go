@@ -162,6 +162,7 @@ func (b *board) keys(lags []changefeed.Lag) line {
 // edgeAt is where an edge of a range is in the picture of all keys, whose hashes begin
 // below 40.
 func edgeAt(edge string) int {
+	// The two highest bits of a hash are never set, so nothing lies beyond.
 	const end = 0x4000
 	at, err := strconv.ParseUint((edge + "0000")[:4], 16, 16)
 	if err != nil || at > end {

@@ -28,6 +28,8 @@ func Play(ctx context.Context, dir string, length time.Duration, out io.Writer, 
 	d := &performance{screen: newScreen(out), ledger: fleet.NewLedger(), length: length}
 	d.screen.leave = cancel
 	found, err = d.run(ctx, dir)
+	// Before the error of the run, which it has caused: a screen that nobody reads ends
+	// the demo.
 	if lost := d.screen.unread(); lost != nil {
 		return found, lost
 	}

@@ -112,6 +112,8 @@ func (d *performance) kill(ctx context.Context) error {
 		}
 	}
 	d.screen.say("killing %s without a goodbye, with %s in its hands", victim, terminal.Count(len(held), "lease"))
+	// In the book first: a batch that the victim finishes from now on counts as failed,
+	// and comes again elsewhere.
 	d.ledger.Kill(victim, held)
 	all := d.fleet.Instances()
 	all[slices.IndexFunc(all, func(i *fleet.Instance) bool { return i.Name() == victim })].Kill()

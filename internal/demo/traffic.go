@@ -50,6 +50,7 @@ func newTraffic(ctx context.Context, orders *docstore.Container, l *fleet.Ledger
 	ctx, t.cancel = context.WithCancel(ctx)
 	for range clerks {
 		t.writing.Go(func() {
+			// At random, because clerks in step would write in bursts.
 			for pause.For(ctx, clerkPause/2+rand.N(clerkPause)) == nil {
 				if err := t.write(context.WithoutCancel(ctx)); err != nil {
 					t.fail(err)

@@ -55,6 +55,8 @@ func NewLedger() *Ledger {
 	}
 }
 
+// passage finds the way of a version, and begins it where there is none: a handler may
+// have a change before its writer knows that it is written.
 func (l *Ledger) passage(v edition) *passage {
 	p := l.versions[v]
 	if p == nil {
@@ -117,6 +119,8 @@ func (l *Ledger) Handled(b *changefeed.Batch, arrived time.Time) bool {
 		name := string(c.PartitionKey) + c.ID
 		p, d := l.passage(edition{name, c.LSN}), l.doc(name)
 		first := p.handled.IsZero()
+		// A document that comes again after others of its key has been counted as a
+		// duplicate, and is no breach of their order.
 		if c.LSN < d.handled || first && c.LSN < l.keys[c.PartitionKey] {
 			l.found.OutOfOrder++
 		}
@@ -126,6 +130,8 @@ func (l *Ledger) Handled(b *changefeed.Batch, arrived time.Time) bool {
 		if first {
 			l.found.Handled++
 			p.handled, p.by = arrived, b.Instance
+			// By the lease and the time of the write: what was written after the
+			// takeover did not wait for it.
 			p.orphan = l.orphans[b.LeaseToken] && (l.adopted.IsZero() || p.acked.Before(l.adopted))
 			l.time(p)
 			continue

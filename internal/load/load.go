@@ -52,6 +52,8 @@ func Documents(ctx context.Context, in *os.File, to *place.Container, show *Prog
 	begun := time.Now()
 	err = show.during(func() error { return newLoader(to, o.Writers).load(ctx, s, t.add) })
 	if err != nil {
+		// The cause first: a write that was cut off has an error of its own, which says
+		// less.
 		err = stopped(cmp.Or(context.Cause(ctx), err), m)
 	}
 	err = cmp.Or(err, t.finish(err == nil))

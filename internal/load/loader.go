@@ -57,6 +57,8 @@ func newLoader(c *place.Container, writers int) *loader {
 	l.lanes = lanes.New[*job, struct{}](lanes.Rules[*job]{
 		Concurrency: writers, MaxItems: maxBatch, MaxBytes: maxBatchBytes,
 		Key:  func(j **job) string { return string((*j).key) },
+		// Lanes keep what has one LSN and one key together, as a transaction. Each
+		// document has another offset, so each stands alone.
 		LSN:  func(j **job) int64 { return (*j).next.Offset },
 		Size: func(j **job) int { return len((*j).text) },
 	}, lanes.NewBreaker(nil))
@@ -179,6 +181,8 @@ func (l *loader) serve(ctx context.Context) {
 			l.mu.Unlock()
 			l.write(ctx, jobsOf(b))
 			l.mu.Lock()
+			// Lanes never hear of a failure here: it stays with its document, and ends
+			// the load. So they need no clock either.
 			l.lanes.Succeed(b, true, time.Time{})
 		case l.ended: // what is in hand may be followed by more of its key, which its writer takes
 			return

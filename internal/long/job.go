@@ -115,6 +115,8 @@ type fuzzTarget struct{ dir, test string }
 
 var fuzzFunc = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 
+// fuzzTargets finds the targets in the sources, so that a new one takes part without
+// being listed.
 func fuzzTargets(root string) (found []fuzzTarget, err error) {
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
@@ -137,6 +139,8 @@ func (j job) piece(done int, left time.Duration) int {
 	if j.size > 0 {
 		n = min(n, j.size)
 	}
+	// At least a unit, or the job would be chosen again and again for the rest of the
+	// time.
 	if left > 0 && j.unit == "minutes" {
 		n = max(1, min(n, int(left/time.Minute)))
 	}

@@ -51,6 +51,8 @@ const Expiration = time.Minute
 func (h *Host) Start(ctx context.Context) (stop, kill func()) {
 	h.owned = map[string]bool{}
 	h.dead, h.hang = context.WithCancel(ctx)
+	// Two contexts: the end of working is a stop, after which leases are still
+	// released, and that of dead is a death, after which nothing is written.
 	working, cancel := context.WithCancel(ctx)
 	h.bootstrap()
 	h.work.Go(func() { h.balance(working) })
@@ -211,6 +213,7 @@ func (h *Host) choose(all []*lease) []*lease {
 	workers := map[string]int{h.Name: 0}
 	for _, l := range all {
 		if l.owner() == "" || l.touched().Add(Expiration).Before(time.Now()) {
+			// Leases without an owner count as expired, and so are taken first.
 			expired = append(expired, l)
 		} else {
 			workers[l.owner()]++
@@ -253,6 +256,8 @@ func (h *Host) take(ctx context.Context, l *lease) {
 			}
 		}
 	}
+	// Taken only from the owner that was seen: if another host was faster, the lease is
+	// its own.
 	l, err := h.update(l, as(l.owner(), func(l *lease) { l.Owner = &h.Name }))
 	if err != nil {
 		h.unclaim(l.LeaseToken)

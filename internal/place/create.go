@@ -60,6 +60,8 @@ func (a *Account) create(ctx context.Context, at Address, s docstore.ContainerSp
 	if err != nil && !errors.Is(err, changefeed.ErrConflict) {
 		return fmt.Errorf("create database: %w", err)
 	}
+	// Without version 2 an account would hash keys as for old clients, by the first 100
+	// bytes of a string.
 	p := properties{ID: at.Container, PartitionKey: keyOfAccount{s.Paths, "Hash", 2}, DefaultTTL: s.DefaultTTL}
 	if len(s.Paths) > 1 {
 		p.PartitionKey.Kind = "MultiHash"
@@ -81,6 +83,8 @@ func (o *Opener) CreateLeases(ctx context.Context, at Address) (*Container, erro
 		if err != nil {
 			return nil, err
 		}
+		// By the client of the processor, which makes lease containers as it wants
+		// them.
 		if _, err := a.client.CreateLeaseContainer(ctx, at.Database, at.Container); err != nil {
 			return nil, err
 		}

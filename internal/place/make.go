@@ -82,6 +82,7 @@ func (w Wanted) in(ctx context.Context, a Address, db *docstore.DB) (*docstore.C
 	if len(w.Spec.Paths) == 0 {
 		return nil, keyless(a)
 	}
+	// The default database is in every store.
 	if a.Database != docstore.DefaultDatabase {
 		if _, err := db.CreateDatabase(ctx, a.Database, nil); err != nil && !errors.Is(err, changefeed.ErrConflict) {
 			return nil, err

@@ -40,6 +40,8 @@ func (a *Account) missing(ctx context.Context, at Address, err error) error {
 		if d.ID != at.Database {
 			continue
 		}
+		// Containers are listed only where the database is there. Else the databases
+		// are what helps.
 		if a.call(ctx, http.MethodGet, []string{"dbs", d.ID}, "colls", nil, &list) != nil {
 			return err
 		}

@@ -101,6 +101,7 @@ func (k *keySet) find(ctx context.Context, id, method string, log *slog.Logger) 
 	if found, ok := k.pick(id, method); ok {
 		return found, nil
 	}
+	// A channel and not a mutex: who waits for a slow issuer must be able to give up.
 	select {
 	case k.turn <- struct{}{}:
 		defer func() { <-k.turn }()
@@ -144,6 +145,8 @@ func fits(key crypto.PublicKey, method string) bool {
 
 // read reads the source, and sets when it may be read again. After a failure that is soon.
 func (k *keySet) read(ctx context.Context) error {
+	// Set before the attempt, so that each of those who wait does not fail anew, one
+	// after the other.
 	k.next = time.Now().Add(keySetPause)
 	text, err := k.text(ctx)
 	if err != nil {
@@ -210,6 +213,7 @@ func parseKeySet(text []byte) (keys []publicKey, err error) {
 		return nil, fmt.Errorf("it is no JSON Web Key Set: %w", err)
 	}
 	for i, w := range set.Keys {
+		// A key for encryption may be published beside the others. It signs nothing.
 		if w.Use != "" && w.Use != "sig" {
 			continue
 		}
@@ -232,6 +236,8 @@ func (w webKey) public() (crypto.PublicKey, error) {
 	switch w.Kind + w.Curve {
 	case "RSA":
 		key := &rsa.PublicKey{N: new(big.Int).SetBytes(w.N), E: int(new(big.Int).SetBytes(w.E).Int64())}
+		// Four bytes are the most that the exponent may have: Int64 of a longer number
+		// would be another.
 		if key.N.BitLen() < minRSA || key.E < 3 || len(w.E) > 4 {
 			return nil, fmt.Errorf("n has %d bits, e is %d: want at least %d bits, and 65537", key.N.BitLen(), key.E, minRSA)
 		}

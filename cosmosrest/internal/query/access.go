@@ -26,11 +26,15 @@ func (q *Query) access() {
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	switch {
+	// With a key whose last levels are open nothing can be looked up: an id is unique
+	// in a whole key only.
 	case s.pinned && known && len(ids)*len(s.keys) <= maxPoints && q.whole(s.keys):
 		s.ids = ids
 	case !s.pinned && q.cont.HasIDIndex():
 		s.prefix, s.byID = q.bound.IDPrefix()
 		if !s.byID && known {
+			// The index is read for the prefix. The filter is applied all the same, so
+			// other ids that begin with it cost time and no more.
 			s.prefix = commonPrefix(ids)
 			s.byID = s.prefix != ""
 		}

@@ -211,6 +211,8 @@ func (q *Query) sorting() uint64 {
 // Page fills a page, and reports whether another may follow; From says then where that
 // begins.
 func (q *Query) Page(docs *wire.Documents) (more bool, err error) {
+	// Paid before anything is read: keys and ids of which none exists cost a lookup
+	// each, too.
 	if err := q.meter.Work(meter.KeyWork * len(q.scan.keys) * max(1, len(q.scan.ids))); err != nil {
 		return false, err
 	}

@@ -123,6 +123,8 @@ func (q *Query) pageOfAll(docs *wire.Documents) (more bool, err error) {
 	}
 	kept := q.results
 	rows, ok := kept.get(q.From.Result, q.hash())
+	// Where rows are still held, the page begins at a number. If they have to be
+	// computed again, those before its place are left out already.
 	begin := min(q.From.Rows, len(rows))
 	if !ok {
 		if rows, err = q.compute(); err != nil {

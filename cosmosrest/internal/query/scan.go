@@ -274,6 +274,7 @@ func (s *Scan) points(key changefeed.PartitionKey, after int64) iter.Seq2[docume
 				continue
 			}
 			if bodies += len(d.body); bodies > maxHeldPoints {
+				// Its LSN is enough to sort it.
 				d.body = nil
 			}
 			found = append(found, d)

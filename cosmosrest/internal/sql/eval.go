@@ -46,6 +46,9 @@ func (n path) eval(f *frame) value {
 	if n.memo < 0 {
 		return n.find(f)
 	}
+	// A condition often names a path several times, as in c.a > 1 AND c.a < 9. Finding
+	// it walks over the document, so it is found once. The round is that of the
+	// document: nothing has to be cleared between two.
 	m := &f.memo[n.memo]
 	if m.round != f.round {
 		*m = memo{f.round, n.find(f).decode()}
@@ -92,6 +95,8 @@ func (n index) eval(f *frame) value {
 	case str:
 		return step{name: string(key.bytes()), index: -1}.of(base)
 	case number:
+		// No array has more elements than fit into a document, and a larger number
+		// might not fit into an int.
 		if i := key.float(); i >= 0 && i == math.Trunc(i) && i <= math.MaxInt32 {
 			return step{index: int(i)}.of(base)
 		}
@@ -119,6 +124,7 @@ type logic struct {
 }
 
 func (n logic) eval(f *frame) value {
+	// An undefined term does not end the loop, because a later term may decide.
 	all := true
 	for _, term := range n.terms {
 		v := term.eval(f)
@@ -195,6 +201,7 @@ type inList struct {
 }
 
 func (n inList) eval(f *frame) value {
+	// Decoded once, because it is compared with each element.
 	x := n.x.eval(f).decode()
 	if x.kind == undefined {
 		return value{}

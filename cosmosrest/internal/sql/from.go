@@ -33,6 +33,8 @@ func (c *compiler) source(p *plan, ref *sourceRef, root bool) {
 			c.fail(failf(ref.Pos.Offset, "Syntax error, incorrect syntax near 'IN'."))
 			return
 		}
+		// In `t IN c.tags` the alias comes first, where a path would begin. The parser
+		// takes it for the name of a path, as it has not seen the IN yet.
 		alias = ref.Name
 	}
 	if alias == "" {
@@ -41,6 +43,8 @@ func (c *compiler) source(p *plan, ref *sourceRef, root bool) {
 	src := source{each: ref.In != nil}
 	if from.Sub != nil {
 		src.sub = c.subquery(from.Sub)
+		// IN visits the elements of the value of a subquery that has no FROM. Of any
+		// other it visits the rows, as without IN.
 		src.each = src.each && src.sub.inputs == 0 && from.Sub.List.Value != nil
 		if root && (src.sub.collects() || src.sub.limits()) {
 			p.base = src.sub

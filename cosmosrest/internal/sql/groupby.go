@@ -138,6 +138,8 @@ func (c *collector) groupRows(f *frame) []*row {
 	if len(c.p.groups) == 0 && len(c.ranks) == 0 {
 		c.ranks = []*group{{acc: make([]accumulator, len(c.p.aggregates))}}
 	}
+	// A subquery shares the frame with the query around it, which may be making rows of
+	// groups at this moment.
 	keys, aggregates := f.keys, f.aggregates
 	defer func() { f.keys, f.aggregates = keys, aggregates }()
 	var out []*row

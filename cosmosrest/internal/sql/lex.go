@@ -139,6 +139,7 @@ func (s *scanner) scan() (lexer.TokenType, error) {
 		return tokLiteral, nil
 	case c == '\'' || c == '"':
 		return tokLiteral, s.quoted(c)
+	// Before the symbols, with one of which it begins.
 	case strings.HasPrefix(rest, filterPlace):
 		s.at += len(filterPlace)
 		return tokLiteral, nil

@@ -25,6 +25,8 @@ func (n like) eval(f *frame) value {
 		}
 		escape, _ = utf8.DecodeRune(e.bytes())
 	}
+	// The most that the match can take is spent beforehand, though it mostly takes
+	// less: the matcher has no place where it could stop.
 	if !f.spend(writeWork*len(pattern.bytes()) + len(x.bytes())*(1+len(pattern.bytes()))) {
 		return value{}
 	}
@@ -76,6 +78,7 @@ func inSet(set []rune) func(rune) bool {
 	}
 	return func(r rune) bool {
 		for i := 0; i < len(set); i++ {
+			// A dash at the end of a set stands for itself.
 			if i+2 < len(set) && set[i+1] == '-' {
 				if set[i] <= r && r <= set[i+2] {
 					return !outside

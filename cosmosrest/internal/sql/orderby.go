@@ -96,6 +96,8 @@ func (c *collector) add(f *frame) bool {
 		}
 		r.keys = append(r.keys, sortKey(key))
 	}
+	// With DISTINCT a row of an earlier page stays for now: it keeps its equals away
+	// from this page.
 	if !c.p.distinct && !c.resume.shows(c.p, r) {
 		return f.err == nil
 	}

@@ -67,6 +67,8 @@ func (b *Bound) idPrefix(n node) (string, bool) {
 			return "", false
 		}
 		prefix := b.known(n.args[1])
+		// The third argument is whether case does not count. Then ids with the same
+		// prefix are not neighbours in the store, so nothing is gained.
 		exact := len(n.args) == 2 || b.known(n.args[2]).kind == isFalse
 		if prefix.kind == str && exact {
 			return string(prefix.bytes()), true
@@ -87,6 +89,7 @@ func (b *Bound) pins(n node, path []string) ([]value, bool) {
 		if n.op != "=" {
 			return nil, false
 		}
+		// Some write the value first.
 		if isPath(n.r, path) {
 			n.l, n.r = n.r, n.l
 		}

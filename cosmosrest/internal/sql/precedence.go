@@ -128,6 +128,9 @@ func (p *climber) apply(left node, l *link, level int) node {
 	case "?":
 		return p.choice(left, l)
 	case "??":
+		// The right side begins at the operator's own level, so that a ?? b ?? c groups
+		// to the right. The other operators group to the left: their right side is a
+		// level above.
 		return coalesce{left, p.climb(l.Right, levelCoalesce)}
 	case "OR":
 		return join(isTrue, left, p.climb(l.Right, level+1))

@@ -149,6 +149,7 @@ func (q *Query) Bind(params []Parameter) (*Bound, error) {
 		if !json.Valid(param.Value) {
 			return nil, failf(-1, "The value of parameter %s is not JSON.", clip(param.Name))
 		}
+		// Decoded once here, and not for each document.
 		b.f.params[i] = documentValue(param.Value).decode()
 	}
 	if name := q.missing(b.f.params); name != "" {

@@ -53,6 +53,7 @@ func untilReady(ctx context.Context, source changefeed.Source, leases changefeed
 	o := st.options
 	o.Instance = "host-1"
 	o.Hooks.Error = func(err *changefeed.Error) {
+		// What is reported after the unit is ready comes of its being stopped.
 		if took == 0 {
 			reported = append(reported, err)
 		}

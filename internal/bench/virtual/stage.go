@@ -63,6 +63,9 @@ func onStage(outside context.Context, s *bench.Site, leases int, play func(ctx c
 		defer watching.Wait()
 		defer cancel()
 		watching.Go(func() {
+			// Looked at now and then, in virtual time. Whoever waited for outside
+			// itself would wait for something that is not in the bubble, and the clock
+			// would stand still for that long.
 			for pause.For(ctx, virtualLook) == nil {
 				if outside.Err() != nil {
 					cancel()
@@ -147,6 +150,8 @@ func rebalance(ctx context.Context, s *bench.Site, leases, before, after int, or
 		if err := st.enter(ctx, after); err != nil {
 			return err
 		}
+		// Changes flow on for a while, so that those in hand during the moves are seen
+		// to arrive.
 		if took, err = st.Balanced(ctx, after); err == nil {
 			err = pause.For(ctx, settleTime)
 		}
