@@ -16,6 +16,9 @@
 // the relay, and whenever Publish returns an error, messages may be in the topic twice, under the
 // same ce_id, by which a consumer recognizes them.
 //
+// [ExactlyOnce] is for those who want each event in the topic once: a handler that commits the events of
+// a batch and how far it has come in one transaction of Kafka.
+//
 // The largest message is what the client takes in one batch, 1,000,012 bytes, and the topic
 // (max.message.bytes). Where the topic takes less, set [kgo.ProducerBatchMaxBytes] to its limit:
 // a batch that is too large for it is otherwise sent again, message by message.

@@ -1,0 +1,215 @@
+package kafkapub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/millrace/changefeed"
+)
+
+// mark is a record of the topic of marks: how far a range is published, or that it has an owner.
+type mark struct {
+	Range string   `json:"range"`
+	Epoch int64    `json:"epoch"`           // of the owner that wrote it
+	LSN   int64    `json:"lsn"`             // every change of the range before this LSN is done,
+	Items []string `json:"items,omitempty"` // and of those with this LSN these versions
+	Owner bool     `json:"owner,omitempty"` // it says that there is an owner, and nothing of changes
+}
+
+// pass moves the mark to a change, unless that is done. Changes of one transaction have one LSN: id
+// and ETag tell them apart.
+func (m *mark) pass(c *changefeed.Change) bool {
+	version := c.ID + c.ETag
+	if c.LSN < m.LSN || c.LSN == m.LSN && slices.Contains(m.Items, version) {
+		return false
+	}
+	if c.LSN > m.LSN {
+		m.LSN, m.Items = c.LSN, nil
+	}
+	m.Items = append(m.Items, version)
+	return true
+}
+
+// join makes the mark of a part of two marks of wholes.
+func (m *mark) join(other mark) {
+	switch {
+	case other.LSN > m.LSN:
+		m.LSN, m.Items = other.LSN, slices.Clone(other.Items)
+	case other.LSN == m.LSN:
+		m.Items = append(m.Items, other.Items...)
+	}
+}
+
+// record is a mark as the topic has it. A mark that says that there is an owner has a key of its own:
+// that of an owner who comes late must not take the place of what is done.
+func (h *ExactlyOnce) record(m mark) *kgo.Record {
+	key := h.id(m.Range)
+	if m.Owner {
+		key += "/owner"
+	}
+	value, _ := json.Marshal(m) // of texts and numbers
+	return &kgo.Record{Topic: h.marks, Key: []byte(key), Value: value}
+}
+
+// id is the transactional id of a range.
+func (h *ExactlyOnce) id(r string) string { return h.unit + "/" + r }
+
+func (h *ExactlyOnce) producer(id string) (*kgo.Client, error) {
+	return kgo.NewClient(append(slices.Clip(h.cluster), kgo.TransactionalID(id))...)
+}
+
+// open makes this process the owner of a range: from then on no earlier owner, of the range or of a
+// whole that it was a part of, can commit anything, and the mark says what they have committed.
+//
+// Each owner first writes that it is there and then reads who else is. So of two owners of ranges that overlap
+// one at least sees the other: the one with the higher epoch ends the other, and the other gives up.
+func (h *ExactlyOnce) open(ctx context.Context, o *owner, b *changefeed.Batch) (err error) {
+	if o.client, err = h.producer(h.id(b.Range.String())); err != nil {
+		return err
+	}
+	o.epoch = b.Epoch
+	if err := h.createMarks(ctx, o.client); err != nil {
+		return err
+	}
+	fenced := map[string]bool{}
+	for {
+		here := h.record(mark{Range: b.Range.String(), Epoch: b.Epoch, Owner: true})
+		if err := commit(ctx, o.client, here); err != nil {
+			return fmt.Errorf("become the owner: %w", err)
+		}
+		others, err := h.read(ctx, here.Offset)
+		if err != nil {
+			return fmt.Errorf("read the marks: %w", err)
+		}
+		wholes, err := h.judge(others, b, o)
+		if err != nil {
+			return err
+		}
+		wholes = slices.DeleteFunc(wholes, func(whole string) bool { return fenced[whole] })
+		if len(wholes) == 0 {
+			return nil
+		}
+		for _, whole := range wholes { // and look again: until now its owner may have committed something
+			if err := h.fence(ctx, whole); err != nil {
+				return fmt.Errorf("end the owner of %s: %w", whole, err)
+			}
+			fenced[whole] = true
+		}
+	}
+}
+
+// judge reads from the marks of a unit what is done of a range, and which wholes it is a part of.
+func (h *ExactlyOnce) judge(marks map[string]mark, b *changefeed.Batch, o *owner) (wholes []string, err error) {
+	o.mark = mark{}
+	for _, m := range marks {
+		r, err := changefeed.ParseRange(m.Range)
+		if err != nil {
+			return nil, fmt.Errorf("mark: %w", err)
+		}
+		switch {
+		case !r.Overlaps(b.Range):
+			continue
+		case m.Epoch > b.Epoch, !r.Contains(b.Range):
+			return nil, fmt.Errorf("epoch %d, after %d of range %v: %w", b.Epoch, m.Epoch, r, errLater)
+		}
+		if !m.Owner {
+			o.mark.join(m)
+		}
+		if r != b.Range && !slices.Contains(wholes, m.Range) {
+			wholes = append(wholes, m.Range)
+		}
+	}
+	return wholes, nil
+}
+
+// fence has Kafka refuse what the owner of a range still sends, and end its transaction.
+func (h *ExactlyOnce) fence(ctx context.Context, r string) error {
+	client, err := h.producer(h.id(r))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	_, _, err = client.ProducerID(ctx)
+	return err
+}
+
+// read returns the marks of the unit, by key, up to the record at an offset. It waits for
+// transactions that began before that one.
+func (h *ExactlyOnce) read(ctx context.Context, until int64) (map[string]mark, error) {
+	client, err := kgo.NewClient(append(slices.Clip(h.cluster), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{h.marks: {0: kgo.NewOffset().AtStart()}}))...)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	marks := map[string]mark{}
+	for {
+		fetches := client.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			return nil, err
+		}
+		for r := range fetches.RecordsAll() {
+			if len(r.Key) > len(h.unit) && string(r.Key[:len(h.unit)+1]) == h.unit+"/" {
+				var m mark
+				if err := json.Unmarshal(r.Value, &m); err != nil {
+					return nil, fmt.Errorf("mark at offset %d: %w", r.Offset, err)
+				}
+				marks[string(r.Key)] = m
+			}
+			if r.Offset >= until {
+				return marks, nil
+			}
+		}
+	}
+}
+
+// createMarks creates the topic of the marks, if that may be done and is not.
+func (h *ExactlyOnce) createMarks(ctx context.Context, client *kgo.Client) error {
+	compact := "compact"
+	request := kmsg.NewPtrCreateTopicsRequest()
+	topic := kmsg.NewCreateTopicsRequestTopic()
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = h.marks, 1, -1
+	policy := kmsg.NewCreateTopicsRequestTopicConfig()
+	policy.Name, policy.Value = "cleanup.policy", &compact
+	topic.Configs = append(topic.Configs, policy)
+	request.Topics = append(request.Topics, topic)
+	response, err := request.RequestWith(ctx, client)
+	if err != nil {
+		return fmt.Errorf("create topic %s: %w", h.marks, err)
+	}
+	for _, t := range response.Topics {
+		err := kerr.ErrorForCode(t.ErrorCode)
+		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) && !errors.Is(err, kerr.TopicAuthorizationFailed) && !errors.Is(err, kerr.ClusterAuthorizationFailed) {
+			return fmt.Errorf("create topic %s: %w", h.marks, err)
+		}
+	}
+	return h.checkMarks(ctx, client)
+}
+
+// checkMarks refuses a topic whose marks could be read in another order than they were written.
+func (h *ExactlyOnce) checkMarks(ctx context.Context, client *kgo.Client) error {
+	request := kmsg.NewPtrMetadataRequest()
+	topic := kmsg.NewMetadataRequestTopic()
+	topic.Topic = &h.marks
+	request.Topics = append(request.Topics, topic)
+	response, err := request.RequestWith(ctx, client)
+	if err != nil {
+		return fmt.Errorf("read about topic %s: %w", h.marks, err)
+	}
+	for _, t := range response.Topics {
+		if err := kerr.ErrorForCode(t.ErrorCode); err != nil {
+			return fmt.Errorf("read about topic %s: %w", h.marks, err)
+		}
+		if n := len(t.Partitions); n != 1 {
+			return fmt.Errorf("topic %s has %d partitions: that of the marks has to have one", h.marks, n)
+		}
+	}
+	return nil
+}
