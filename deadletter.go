@@ -34,12 +34,15 @@ type LetterBox interface {
 
 // DeadLetter is a change that was parked, and why.
 type DeadLetter struct {
-	ID          string // unique among the letters of a partition key; the same when the same change is parked again
+	// ID is unique among the letters of a partition key, and the same when the same change is
+	// parked again: its LSN and a hash of its item, such as 4711.60b75a78; with all versions and
+	// deletes its LSN and Index, such as 4711.0.
+	ID          string
 	Change      Change
 	Index       int // of the change among those of its LSN
 	Disposition Disposition
 
-	Cause    string // the handler's last error; of a held change empty
+	Cause    string // the handler's last error, 8 KB of it at most; of a held change empty
 	Stack    string // of the handler's goroutine if it panicked
 	Attempts int    // how often the handler had failed on it; of a held change 0
 

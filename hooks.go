@@ -203,7 +203,7 @@ func LogHooks(log *slog.Logger) Hooks {
 			if !ok {
 				return
 			}
-			attrs := []any{"origin", string(err.Origin), "lease", err.Lease, "err", err.Err}
+			attrs := []any{"origin", string(err.Origin), "lease", err.Lease, "err", fold.Bounded(err.Err)}
 			if left.Repeated > 0 {
 				attrs = append(attrs, "repeated", left.Repeated, "leases", left.Subjects)
 			}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/changefeed/internal/fold"
 	"github.com/millrace/changefeed/internal/lanes"
 	"github.com/millrace/changefeed/internal/notes"
 )
@@ -124,7 +125,7 @@ func (d *dispatcher) letter(b *laneBatch) DeadLetter {
 		l.Disposition = DispositionHeld
 		return l
 	}
-	l.Cause, l.Attempts, l.Failed = b.Err.Error(), b.Failures, b.Failing
+	l.Cause, l.Attempts, l.Failed = fold.Text(b.Err), b.Failures, b.Failing
 	if panicked, ok := errors.AsType[*PanicError](b.Err); ok {
 		l.Stack = string(panicked.Stack)
 	}
@@ -367,6 +368,6 @@ func (e *errand) redrive(l DeadLetter) (done bool, err error) {
 	if l.Disposition == DispositionHeld {
 		l.Disposition, l.Failed = DispositionFailed, time.Now()
 	}
-	l.Cause, l.Attempts = err.Error(), l.Attempts+1
+	l.Cause, l.Attempts = fold.Text(err), l.Attempts+1
 	return false, e.outside(func(ctx context.Context) error { return e.box.Put(ctx, l) })
 }

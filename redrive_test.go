@@ -1,10 +1,12 @@
 package changefeed_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -151,6 +153,32 @@ func TestACrashIsNotBlamedOnAnotherItemOfTheTransaction(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An error may have any text. Letters and logs have the beginning of it.
+func TestTheTextOfAnErrorIsBounded(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		bad := w.put("oslo", "bad", 1)
+		h := &tally{before: func(context.Context, *changefeed.Batch) error {
+			return fmt.Errorf("%s%w", strings.Repeat("no ", 1<<20), errHandler)
+		}}
+		box := &letterBox{}
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		time.Sleep(time.Minute)
+		if err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(bad, "bad")); err != nil {
+			t.Fatal(err)
+		}
+		p.stop(t)
+		l := box.all()
+		if len(l) != 1 || !strings.HasPrefix(l[0].Cause, "no no ") || len(l[0].Cause) > 9<<10 || !strings.HasSuffix(l[0].Cause, " bytes)") || l[0].Attempts != 3 {
+			t.Errorf("letters %q, the cause has %d bytes", box.names(), len(l[0].Cause))
+		}
+		var log bytes.Buffer
+		changefeed.LogHooks(slog.New(slog.NewTextHandler(&log, nil))).Error(p.errs.find(errHandler))
+		if log.Len() < 8<<10 || log.Len() > 9<<10 {
+			t.Errorf("the log has %d bytes", log.Len())
+		}
+	})
 }
 
 func TestAHoldSurvivesTwoOwners(t *testing.T) {

@@ -59,7 +59,7 @@ func dlqRetryCommand() *cobra.Command {
 keys. A letter whose change is handled is removed; where its key is held and no other
 letter of the key has failed, the held ones follow. One whose change fails again stays,
 with the new cause, and the exit code is 1.` + redriveHelp + dlqHelp,
-		Example: `  changefeed dlq retry http://127.0.0.1:8081/shop/letters --name mailer 4711.0
+		Example: `  changefeed dlq retry http://127.0.0.1:8081/shop/letters --name mailer 4711.60b75a78
   changefeed dlq retry mailer.ndjson --name mailer --leases http://127.0.0.1:8081/shop/leases --all`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.retry(cmd, args) },
 	}
@@ -112,22 +112,9 @@ func (o *redriveOptions) retry(cmd *cobra.Command, args []string) error {
 	// With --all they are left out instead: a held change is handled by itself, when
 	// those before it are.
 	letters = slices.DeleteFunc(letters, isHeld)
-	err = o.ask(cmd.Context(), where, func(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore) error {
-		for _, l := range letters {
-			if err := o.within(ctx, func(ctx context.Context) error {
-				return deadletters.Redrive(ctx, source, leases, l.Change.PartitionKey, l.ID)
-			}); err != nil {
-				return err
-			}
-		}
-		return nil
+	left, err := askAll(cmd, o, where, args[:len(args)-len(ids)], letters, func(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, l changefeed.DeadLetter) error {
+		return deadletters.Redrive(ctx, source, leases, l.Change.PartitionKey, l.ID)
 	})
-	if err != nil {
-		return err
-	}
-	// The processor answers a request by deleting it and says nothing of the outcome,
-	// which is in the letters: those that are gone were handled.
-	left, err := o.gather(cmd, args[:len(args)-len(ids)])
 	if err != nil {
 		return err
 	}
@@ -159,18 +146,7 @@ func (o *redriveOptions) release(cmd *cobra.Command, args []string) error {
 		slices.Sort(keys)
 		keys = slices.Compact(keys)
 	}
-	err = o.ask(cmd.Context(), where, func(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore) error {
-		for _, key := range keys {
-			if err := o.within(ctx, func(ctx context.Context) error { return deadletters.Release(ctx, source, leases, key) }); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	left, err := o.gather(cmd, args[:len(args)-len(ids)])
+	left, err := askAll(cmd, o, where, args[:len(args)-len(ids)], keys, deadletters.Release)
 	if err != nil {
 		return err
 	}
@@ -217,8 +193,25 @@ func (o *redriveOptions) leasesAt(cmd *cobra.Command, args []string) (at place.A
 	return at, ids, nil
 }
 
-// ask opens the unit and gives it to f.
-func (o *redriveOptions) ask(ctx context.Context, at place.Address, f func(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore) error) (err error) {
+// askAll asks for each of some letters or keys, and returns the letters that are left then. The processor answers a request
+// by deleting it and says nothing of the outcome, which is in the letters: those that are gone were handled.
+func askAll[T any](cmd *cobra.Command, o *redriveOptions, at place.Address, args []string, of []T, ask func(context.Context, changefeed.Source, changefeed.LeaseStore, T) error) ([]changefeed.DeadLetter, error) {
+	err := o.unit(cmd.Context(), at, func(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore) error {
+		for _, one := range of {
+			if err := o.within(ctx, func(ctx context.Context) error { return ask(ctx, source, leases, one) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return o.gather(cmd, args)
+}
+
+// unit opens the unit and gives it to f.
+func (o *redriveOptions) unit(ctx context.Context, at place.Address, f func(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore) error) (err error) {
 	opener := place.NewOpener(o.account)
 	defer func() { err = errors.Join(err, opener.Close()) }()
 	leases, err := opener.Open(ctx, at)
