@@ -11,6 +11,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// Wrappers that count, for the tests of a program that uses the processor: its cost is
+// in its requests, and a change that doubles them breaks no other test.
+
 // Counts counts the requests that pass through its wrappers: requests are money at the
 // service, so tests assert how many a processor needs. The zero Counts is ready; it
 // must not be copied.

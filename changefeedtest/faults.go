@@ -11,6 +11,11 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// Faults for the tests of handlers, and of the processor itself. A call has three parts
+// that can fail apart: the way to the store, the store's work, and the way back. A
+// caller sees an error each time, and cannot know which part it was; so a fault says of
+// each what happens there.
+
 // ErrInjected is the error of faults without a specific error. It matches no sentinel,
 // so the outcome of the call is unknown to the caller, as after a lost connection.
 var ErrInjected = errors.New("injected fault")

@@ -10,6 +10,11 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// The suites know a store through a harness alone, so they prove any store: ours, the
+// client of an account, or a user's own. A store that lacks an ability says so in a
+// list. If its tests were left out by themselves, an ability that broke would look like
+// one that was never there.
+
 // Harness makes a store for the suites. A suite needs the functions that make its
 // subject, and Lacks must list each ability that the store does without.
 type Harness struct {

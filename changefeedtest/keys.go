@@ -9,6 +9,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// Partition keys decide about order and about owners: two texts of one key that were
+// taken for two keys would be handled at the same time.
+
 // keyCases test partition keys and reads of a logical partition.
 var keyCases = []containerCase{
 	{name: "each kind of partition key comes back as written", test: keyKinds},

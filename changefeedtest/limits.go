@@ -8,6 +8,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// Refusals are tested as exactly as successes: the kind of the error, the write that it
+// names, and that nothing of the batch is left behind.
+
 // limitCases test the limits of the service, which every store must hold: a program
 // that works with a lenient store would fail on the day that it moves to the service.
 var limitCases = []containerCase{

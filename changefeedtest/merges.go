@@ -7,6 +7,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// A merge is rarer than a split and harder: two readers with positions in two logs go
+// on in one partition, each on its own half.
+
 // mergeCases test that merges leave ranges and positions valid. Leases are not merged
 // with their partitions, so they go on reading parts of the merged partition.
 var mergeCases = []containerCase{

@@ -8,6 +8,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// A page and the position after it are all that a processor keeps. Whatever a page
+// leaves out, or says of a position that is not so, no later read mends.
+
 // pageCases test the content of pages.
 var pageCases = []containerCase{
 	{name: "a new container has one partition that covers the key space", test: newContainer},

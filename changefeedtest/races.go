@@ -10,6 +10,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// Each writer numbers its commits, so that a commit which is missing, doubled or out of
+// order shows, though nobody knows how the writers took turns.
+
 // raceCases test readers beside writers, where a store that publishes commits out of
 // order, or a head before its changes, skips changes that no later read returns.
 var raceCases = []containerCase{

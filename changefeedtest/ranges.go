@@ -6,6 +6,10 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// Leases are ranges, and may be finer than partitions. So a store must read any part of
+// a partition, and go on in the parts with a position of the whole, because that is how
+// a lease is replaced after a split.
+
 // rangeCases test reads of parts of the key space, and splits.
 var rangeCases = []containerCase{
 	{name: "parts of a partition give each change once", needs: []Ability{SubRanges}, test: partsTile},

@@ -7,6 +7,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// Where reading begins is decided once in the life of a lease, when it is created. A
+// mistake there skips changes, or repeats all of them, long before anybody looks.
+
 // startCases test where reading begins, and which positions are refused.
 var startCases = []containerCase{
 	{name: "from now gives only later changes, and a token even when there are none", test: fromNow},

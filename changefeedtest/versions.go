@@ -10,6 +10,10 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// In this mode the order of the versions of an item is the content: a handler follows
+// an item from its create to its delete. So each version names the one before, and the
+// tests follow these links across pages, splits and merges.
+
 // retaining is a container that keeps all versions and deletes for an hour.
 var retaining = Container{Retention: time.Hour}
 

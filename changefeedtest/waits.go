@@ -10,6 +10,10 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// Waiting and counting are abilities that a processor can do without: it polls, and it
+// estimates. A store that has them must be right all the same, because then nothing
+// else is asked.
+
 // waitCases test [changefeed.Waiter]. A wait that ends too early costs a read; a wait
 // that misses a change stalls a lease until the next change, and no error shows it.
 var waitCases = []containerCase{

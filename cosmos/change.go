@@ -15,6 +15,10 @@ import (
 	"github.com/millrace/changefeed/internal/rawjson"
 )
 
+// Bodies of pages are most of what a client reads, so they are walked over once:
+// documents are cut out of the page and keep its memory, and only members that a change
+// needs are read.
+
 // changes reads the body of a page, {"_rid":…,"Documents":[…],"_count":…}. Documents
 // are cut out and not decoded, because decoding would cost more than all the rest of a
 // read.

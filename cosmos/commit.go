@@ -14,6 +14,10 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
+// Transactions, as batches of the service. All that can be judged without the service
+// is judged before: it answers a bad batch with a status for each write, of which one
+// is the reason and the rest its consequences.
+
 const (
 	maxWrites  = service.MaxBatch
 	maxPatch   = service.MaxPatch

@@ -15,6 +15,9 @@ import (
 	"github.com/millrace/changefeed/internal/pkey"
 )
 
+// A container is read when it is opened, and not again: paths and kind of its key
+// cannot change, and its resource id shows when another container has taken its name.
+
 // Container is a container of the account. As a [changefeed.Source] and a
 // [changefeed.Committer] it serves processors and outboxes. All methods may be called
 // concurrently.

@@ -14,6 +14,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
+// Credentials sign requests and nothing else: they are kept out of errors, logs and
+// texts, which are read by more people than may read the data.
+
 // Credential identifies the caller to the account; [Key] and [Token] make credentials.
 type Credential struct {
 	key   string

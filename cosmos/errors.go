@@ -11,6 +11,10 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// One type for all refusals, with the reason as a sentinel of package changefeed: the
+// processor asks for reasons and knows no status, so that it works over any store,
+// while people see the status that the service's documents explain.
+
 // Error is a request that the service refused. errors.Is finds the reason in it:
 //
 //	400, 405, 413    changefeed.ErrBadRequest; changefeed.ErrTooOld for a lost position

@@ -13,6 +13,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// Physical partitions are read rarely and used by every read of the feed, so the last
+// list is kept until the service answers that it is out of date.
+
 // rangeSet is the physical partitions at one time.
 type rangeSet []changefeed.Partition
 

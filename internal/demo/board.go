@@ -13,6 +13,10 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
+// The board knows no more than a user of the library: its lag is that of the estimator,
+// and its owners are those in the leases. So it shows what an operator would see, and
+// when.
+
 // board is the table of the demo: the leases, the lag and the speed of each instance.
 type board struct {
 	d     *performance

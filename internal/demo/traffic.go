@@ -15,6 +15,9 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
+// Half of the writes change open orders, again and again: without overwrites, a handler
+// that got an older version after a newer one would never be caught.
+
 // traffic is the writers of the demo: new orders, open orders that change, and both in
 // transactions.
 type traffic struct {

@@ -10,6 +10,10 @@ import (
 	"github.com/twmb/murmur3"
 )
 
+// The place of a key must be the service's to the bit: leases, ranges and positions of
+// other processors are in terms of it, and a wrong place sends a key's changes to an
+// owner who does not look for them.
+
 // Min and Max are the bounds of the key space: every place is in [Min, Max).
 const (
 	Min = ""

@@ -10,6 +10,10 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// An instance cannot be killed while its process lives on: its goroutines still run.
+// But nothing of it reaches the leases any more when its wire is cut, which is all that
+// others can know of a death.
+
 // Leases is a lease store that can be followed.
 type Leases interface {
 	changefeed.LeaseStore

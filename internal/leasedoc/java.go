@@ -10,6 +10,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// Leases of the Java processor are read and never written: an estimator shows their
+// lag, and an operator who moves a unit over sees where it stands.
+
 // javaState reports whether a continuation is the base64 state of Java's processor, and
 // decodes it; a broken state is empty. .NET's ETag begins with a quote, which base64
 // has not; a bare number may pass for base64, but not of an object.

@@ -9,6 +9,10 @@ import (
 	"github.com/millrace/changefeed/internal/rawjson"
 )
 
+// Documents of leases are shared with processors of other makers and versions. Whoever
+// rewrites such a document must leave in it what it does not know, or it takes the
+// memory of the others away.
+
 // object is a JSON object whose members keep order and text, which a map would lose:
 // documents are written as .NET writes them, and members of others come back unchanged.
 type object []member

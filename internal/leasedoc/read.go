@@ -12,6 +12,11 @@ import (
 	"github.com/millrace/changefeed/internal/rawjson"
 )
 
+// Reading is tolerant of form and strict in meaning. Names and times in each notation
+// of the other processors are taken, and a value that could be misunderstood makes the
+// lease unusable: a lease that nobody takes is seen by its operator, while one that is
+// read wrong loses changes in silence.
+
 // Unmarshal reads a document of the unit. A fault is in Record.Err, which then wraps
 // [changefeed.ErrBadLease] and names the member, its value and the wanted form; the
 // other fields hold all that could be read.

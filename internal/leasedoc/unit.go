@@ -9,6 +9,10 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// A unit is known by its name, and by the account and container that it reads: two
+// units of the same name on two containers may share a lease container. The names of
+// its documents begin with all of these, as the other processors have it.
+
 // Unit is a deployment unit, with the parts of the names of its documents.
 type Unit struct {
 	Processor                 string

@@ -14,6 +14,9 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
+// Documents are written as .NET writes them, to the order of members, so that its
+// processor can take over a unit of ours, and a person can compare the two.
+
 // Marshal writes a record as a document. pkPath is the partition key path of the lease
 // container, /id or /partitionKey. Members of Record.Raw that the record does not know
 // are kept, except those that the server sets. Record.Properties replaces the properties

@@ -10,6 +10,9 @@ import (
 	"github.com/millrace/changefeed/internal/rawjson"
 )
 
+// A key has many texts in JSON and one here, which is used wherever keys are compared,
+// stored or hashed: [1.0] and [1] must not become two partitions.
+
 // Key is a partition key that was read.
 type Key struct {
 	text  string

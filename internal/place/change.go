@@ -9,6 +9,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
+// Azure splits and merges by itself, by the size and the throughput of partitions. To
+// do it on demand is a path of changefeed serve, and a call of a store.
+
 // A partitionChange asks a server to split or merge partitions.
 type partitionChange struct {
 	Operation string   `json:"operation"`

@@ -11,6 +11,10 @@ import (
 	"github.com/millrace/changefeed/cosmos"
 )
 
+// An account answers 404 for a database and for a container alike. Whoever has mistyped
+// a name is helped by those that there are, so they are looked up after the error, when
+// time does not matter.
+
 // Status returns the HTTP status with which an account refused; 0 for other errors.
 func Status(err error) int {
 	if e, ok := errors.AsType[*cosmos.Error](err); ok {
