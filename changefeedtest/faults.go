@@ -171,6 +171,8 @@ func (rates Rates) draw(r *rand.Rand, m Method) Fault {
 	outcome, slow, away := r.Float64(), r.Float64(), r.Float64()
 	delay, late, pause := share(r, rates.MaxDelay), share(r, rates.MaxDelay), share(r, rates.MaxPause)
 	var fault Fault
+	// One number is cut off by one rate after the other, so that at most one of these
+	// faults comes, each as often as its rate says.
 	hit := func(rate float64) bool {
 		outcome -= rate
 		return outcome < 0 && outcome >= -rate

@@ -177,6 +177,8 @@ func inOrder(x, y *changefeed.DeadLetter) int {
 	return cmp.Or(cmp.Compare(x.Change.PartitionKey, y.Change.PartitionKey), cmp.Compare(x.Change.LSN, y.Change.LSN), cmp.Compare(x.Index, y.Index))
 }
 
+// find finds letters without their order. Beyond maxHeld bytes it keeps only what they
+// are sorted by.
 func (b *ContainerBox) find(ctx context.Context, key changefeed.PartitionKey) (all []filed, err error) {
 	var o changefeed.PullOptions
 	in := changefeed.FullRange()

@@ -265,6 +265,8 @@ func letters(ctx context.Context, f io.ReaderAt, index map[name]place, processor
 	}
 }
 
+// letterAt reads a letter again: the index has only the places, because documents may
+// be large and letters many.
 func letterAt(f io.ReaderAt, p place) (changefeed.DeadLetter, error) {
 	text := make([]byte, p.size)
 	if _, err := f.ReadAt(text, p.at); err != nil {

@@ -263,6 +263,7 @@ func (k *counter) expiredByIndex(num uint32, after int64) (items int64, err erro
 		if err != nil {
 			return 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
+		// The index knows documents and no logs, so those of other logs are met too.
 		if s.log == num && s.lsn > after && s.lsn <= k.head {
 			items++
 		}

@@ -208,6 +208,8 @@ func parseChunk(rest []byte, log uint32) (k chunk, ok bool) {
 		return k, false
 	}
 	sum := crc32.Checksum(rest[6:k.size], castagnoli)
+	// The engine turns and shifts its checksums before it stores them, because a
+	// checksum of data that has its own checksum in it says little.
 	if (sum>>15|sum<<17)+chunkMask != binary.LittleEndian.Uint32(rest) {
 		return k, false
 	}

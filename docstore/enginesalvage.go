@@ -123,6 +123,8 @@ func (w *wreck) findTables() error {
 	}
 	for _, name := range w.names {
 		file, ok := fileNumber(name, tableSuffix)
+		// Without a whole manifest nobody knows which tables are in use, so all that
+		// are there are read.
 		if _, known := tables[file]; ok && w.guess && !known {
 			tables[file] = table{file: file}
 		}
@@ -213,6 +215,8 @@ func (w *wreck) readLogTo(num uint64, next *uint64, newest bool) error {
 	c := newChunks(file, uint32(num))
 	err = c.each(func(record []byte, _ bool) error {
 		seq, count, ok := batchHead(record)
+		// Every change of a key has a number, without gaps: so a gap says how many are
+		// missing, though not which.
 		if ok && *next != 0 && seq > *next {
 			w.lost = append(w.lost, lostSpan{file: name, why: fmt.Sprintf("%d changes of keys before offset %d are missing", seq-*next, c.base+int64(c.at))})
 		}

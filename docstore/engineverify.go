@@ -83,6 +83,8 @@ func verify(ctx context.Context, fs vfs.FS, dir string, o *pebble.Options) (fact
 	if store, _ := look(s.names); !store || s.facts.Making {
 		return facts{Version: inventoryVersion, Making: true}, Recovery{}, nil
 	}
+	// Each step goes by what the one before has verified: a marker names the manifest,
+	// and the manifest all other files.
 	for _, step := range []func() error{s.markers, s.readManifest, s.tables, s.logs, func() error { return s.options(o) }, func() error { return s.heads(o) }} {
 		err := step()
 		if err == nil && ctx.Err() != nil {
@@ -203,6 +205,8 @@ func currentManifest(names []string) (marker, manifest string, err error) {
 		if err != nil || len(parts) < 4 {
 			return "", "", damaged(name, "it is not a marker")
 		}
+		// There may be two, if the process ended after it had made the new one and
+		// before it removed the old one.
 		if strings.HasPrefix(name, manifestMarker) && (marker == "" || n > newest) {
 			marker, manifest, newest = name, parts[3], n
 		}

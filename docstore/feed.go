@@ -300,6 +300,7 @@ func (f *feed) err() error {
 	return nil
 }
 
+// close closes the cursors, and then the state of the engine that they read.
 func (f *feed) close() error {
 	var errs []error
 	for _, t := range f.tracks {

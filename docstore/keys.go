@@ -446,6 +446,8 @@ func (r *reader) take() byte {
 	return b
 }
 
+// text takes off a text. Its length may be anything in a damaged record, and so is
+// compared with what is left before it is used.
 func (r *reader) text() []byte {
 	n := r.uvarint()
 	if r.bad || n > uint64(len(r.b)) {

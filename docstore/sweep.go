@@ -181,6 +181,8 @@ func (s *sweep) expireAll(ctx context.Context) error {
 		for _, m := range marks {
 			raise(&m.log.swept, m.lsn)
 		}
+		// With nothing deleted, all of the chunk was written anew meanwhile: to look
+		// again at once could go on for ever.
 		if len(keys) < sweepChunk || n == 0 {
 			return nil
 		}

@@ -42,6 +42,7 @@ func (w *write) prepare(c *Container, l *layout, pk string) (key string, err err
 	switch w.Op {
 	case changefeed.WriteUpsert, changefeed.WriteCreate, changefeed.WriteReplace:
 		s := rawjson.Strict(w.Body)
+		// A body that was checked as it came need not be checked again.
 		if w.Checked {
 			s = rawjson.Scan(w.Body, 0)
 		}
@@ -134,6 +135,8 @@ func (tx *transaction) execute(g *group, h *nextHead) error {
 	return nil
 }
 
+// run carries out a write on what the writes before it in its group have left, which no
+// disk has yet.
 func (w *write) run() (changefeed.Result, error) {
 	var err error
 	if w.old, err = w.tx.group.slot(w.key); err != nil {

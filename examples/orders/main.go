@@ -39,10 +39,13 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
+	// A lease is made for each range, so up to four instances can share the work.
 	orders, err := open(ctx, db, docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}, Ranges: 4})
 	if err != nil {
 		return err
 	}
+	// With this default an item expires only if it has a ttl of its own: presence
+	// records of instances do, leases do not.
 	container, err := open(ctx, db, docstore.ContainerSpec{
 		ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL),
 	})
@@ -57,6 +60,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// The name says whose a lease is. Two processes on one host need two.
 	p, err := changefeed.New(orders, leases, changefeed.Items(mail), changefeed.Options{
 		Instance: hostname,
 		Start:    changefeed.FromBeginning(),

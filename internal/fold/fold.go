@@ -48,6 +48,7 @@ func (f *Fold) Admit(name, subject string, now time.Time) (c Counts, ok bool) {
 		old.subjects[subject] = true
 		return c, false
 	}
+	// The oldest of the last lines: if it is younger than a period, the period is full.
 	if now.Sub(f.lines[f.next]) < period {
 		f.unwritten++
 		return c, false
@@ -59,6 +60,8 @@ func (f *Fold) Admit(name, subject string, now time.Time) (c Counts, ok bool) {
 	if f.kinds == nil {
 		f.kinds = map[string]*kind{}
 	}
+	// At each line that is written, which is seldom. Kinds that do not come again would
+	// be kept for ever.
 	maps.DeleteFunc(f.kinds, func(_ string, k *kind) bool { return now.Sub(k.at) >= kept })
 	f.kinds[name] = &kind{at: now, subjects: map[string]bool{}}
 	f.lines[f.next], f.unwritten = now, 0

@@ -54,11 +54,11 @@ const (
 // newLoader makes a loader with so many writers.
 func newLoader(c *place.Container, writers int) *loader {
 	l := &loader{to: c, paths: keyPaths(c.Paths), writers: writers, order: make(chan *job, maxAhead)}
+	// Lanes keep what has one LSN and one key together, as a transaction. Each document
+	// has another offset, so each stands alone.
 	l.lanes = lanes.New[*job, struct{}](lanes.Rules[*job]{
 		Concurrency: writers, MaxItems: maxBatch, MaxBytes: maxBatchBytes,
-		Key: func(j **job) string { return string((*j).key) },
-		// Lanes keep what has one LSN and one key together, as a transaction. Each
-		// document has another offset, so each stands alone.
+		Key:  func(j **job) string { return string((*j).key) },
 		LSN:  func(j **job) int64 { return (*j).next.Offset },
 		Size: func(j **job) int { return len((*j).text) },
 	}, lanes.NewBreaker(nil))

@@ -65,6 +65,8 @@ type splitter struct {
 // newSplitter cuts input that begins at a point.
 func newSplitter(in io.Reader, at point) (*splitter, error) {
 	s := &splitter{in: in, at: at, most: maxKept}
+	// Only the beginning of an input shows its form. When it goes on, the point has
+	// that.
 	if at.Offset > 0 {
 		return s, nil
 	}
@@ -101,6 +103,7 @@ func (s *splitter) next() (record, error) {
 		switch {
 		case !ok && s.failed != io.EOF:
 			return record{}, fmt.Errorf("read input: %w", s.failed)
+		// Once, and as a record: all elements before it are good, and are written.
 		case !ok && s.at.Array:
 			s.at.Array = false
 			return record{line: s.at.Line, element: s.at.Element + 1, err: errUnclosed, next: s.at}, nil

@@ -37,6 +37,7 @@ func (t *tally) add(j *job) error {
 	}
 	t.mark.Place, t.mark.Rejects = j.next, t.rejects.size
 	t.show.at(t.mark.Imported, t.mark.Rejected, j.next.Offset)
+	// To save waits for the disk. At most a second of work is done again after a crash.
 	if time.Since(t.saved) < saveEvery {
 		return nil
 	}

@@ -147,6 +147,8 @@ func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
 	if err != nil {
 		return nil, err
 	}
+	// All addresses of an endpoint share a client, its connections, and what it knows
+	// of regions.
 	if found := o.accounts[c.Endpoint]; found != nil {
 		return found, nil
 	}

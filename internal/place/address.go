@@ -70,6 +70,7 @@ func (a *Address) parseURL(text string) bool {
 	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return false
 	}
+	// Cut before it is unescaped, so that a slash within a name parts nothing.
 	database, container, ok := strings.Cut(strings.Trim(u.EscapedPath(), "/"), "/")
 	if !ok || database == "" || container == "" || strings.Contains(container, "/") {
 		return false

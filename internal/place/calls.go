@@ -93,6 +93,7 @@ func (a *Account) request(ctx context.Context, method string, resource []string,
 	if err != nil {
 		return nil, fmt.Errorf("write request: %w", err)
 	}
+	// Marshal makes the text null of no body.
 	if method == http.MethodGet {
 		text = nil
 	}

@@ -66,6 +66,8 @@ func (p *Patience) during(ctx context.Context, f func() error) error {
 func (p *Patience) lasts(err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// The limit counts from the first of all requests that fail now, and not for each:
+	// a command that waits with ten requests must not wait ten times as long.
 	if p.since.IsZero() {
 		p.since = time.Now()
 	}

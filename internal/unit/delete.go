@@ -55,6 +55,8 @@ func chooseUnit(units []Unit, name string) (Unit, error) {
 		switch {
 		case u.store == nil:
 			continue
+		// The beginning of its ids names a set exactly, so it goes before a name that
+		// several units may have.
 		case slices.ContainsFunc(u.Rows, func(r Row) bool { return strings.HasPrefix(r.ID, name+".") }):
 			return u, nil
 		case u.Processor == name:

@@ -165,6 +165,7 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 				r.note("gone: it has shown no life for %v", now.Sub(record.Updated).Round(time.Second))
 			}
 		case changefeed.KindInfo, changefeed.KindLock:
+			// In order, they say nothing to an operator.
 			if record.Err == nil {
 				continue
 			}
@@ -179,6 +180,7 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 		u.Rows = append(u.Rows, r)
 	}
 	u.compare()
+	// By their ranges, so that a hole stands where its keys are.
 	slices.SortStableFunc(u.Rows, func(a, b Row) int {
 		return cmp.Or(strings.Compare(a.record.Range.Min, b.record.Range.Min), strings.Compare(a.record.Range.Max, b.record.Range.Max))
 	})
@@ -281,6 +283,8 @@ func (u *Unit) compare() {
 	covered := ""
 	var holes []Row
 	for i, r := range covering {
+		// With all before it and not only with the last: a wide lease may lie over
+		// several.
 		for _, other := range covering[:i] {
 			// A parent that is splitting lies over its children for a while, and reads
 			// nothing.
