@@ -18,7 +18,7 @@ BENCH    ?= .
 PART     ?= 0/1
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim mutants crash damage resume model differ fuzz long stress transcripts bench cover demo page docs conformance-go conformance-js conformance-python conformance-java conformance-servicebus exactly-once-sqlite size vuln tidy
+.PHONY: help check format vet lint fix test race sim mutants crash damage resume model differ fuzz long stress transcripts bench cover demo page docs conformance-go conformance-js conformance-python conformance-java conformance-servicebus rabbitmq exactly-once-sqlite size vuln tidy
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -133,6 +133,10 @@ conformance-servicebus: ## Microsoft's client for JavaScript against the peer th
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "skipped: this needs node and npm"; exit 0; }; \
 	(cd conformance/servicebus && npm ci --no-audit --no-fund --loglevel=error) || { echo "skipped: the client cannot be had"; exit 0; }; \
 	$(GO) test -count=1 -v -run JavaScript ./outbox/servicebuspub/internal/peer -javascript "$(CURDIR)/conformance/servicebus"
+
+rabbitmq: ## publishing to Debian's rabbitmq-server, started on the loopback (skipped where it is not installed)
+	@test -x /usr/lib/rabbitmq/bin/rabbitmq-server || { echo "skipped: this needs rabbitmq-server"; exit 0; }; \
+	$(GO) test -count=1 -v -run TestRabbitMQ ./outbox/rabbitpub -rabbitmq /usr/lib/rabbitmq/bin
 
 conformance-python: ## the Python SDK against this server (skipped without python3; the SDK is installed for the run)
 	@command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null || \

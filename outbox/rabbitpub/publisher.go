@@ -1,0 +1,159 @@
+package rabbitpub
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/outbox"
+)
+
+// Options are the optional settings of a [Publisher].
+type Options struct {
+	// RoutingKey is that of all messages, in place of their keys: with the exchange "", the name of a queue.
+	RoutingKey string
+
+	// Client are settings of the connection, such as TLS.
+	Client amqp.Config
+}
+
+// Publisher is an [outbox.Publisher] to an exchange. It does not de-duplicate.
+type Publisher struct {
+	url, exchange string
+	opts          Options
+
+	dialing chan struct{}  // full while a connection is being made
+	calls   sync.WaitGroup // of Publish, also those that nobody waits for any more
+
+	mu     sync.Mutex
+	conn   *amqp.Connection
+	idle   []*channel
+	closed bool
+}
+
+var (
+	// ErrNoRoute: no queue is bound to the exchange for the routing key.
+	ErrNoRoute = errors.New("no queue gets the message")
+	// ErrNotConfirmed: the broker has refused the message, or the connection has ended before it answered.
+	ErrNotConfirmed = errors.New("not confirmed")
+
+	errClosed = errors.New("publisher is closed")
+)
+
+// New makes a publisher to an exchange of the broker with this URL, amqp or amqps. It connects when
+// it is first used. The exchange has to exist.
+func New(broker, exchange string, o Options) (*Publisher, error) {
+	if _, err := amqp.ParseURI(broker); err != nil {
+		if bad, ok := errors.AsType[*url.Error](err); ok {
+			err = bad.Err // without the URL, which has a password
+		}
+		return nil, fmt.Errorf("URL of RabbitMQ: %w", err)
+	}
+	return &Publisher{url: broker, exchange: exchange, opts: o, dialing: make(chan struct{}, 1)}, nil
+}
+
+// closeTimeout is how long the broker may take to say farewell.
+const closeTimeout = 5 * time.Second
+
+// Close ends the connection, and with it calls in progress.
+func (p *Publisher) Close() error {
+	p.mu.Lock()
+	conn := p.conn
+	p.closed, p.conn, p.idle = true, nil, nil
+	p.mu.Unlock()
+	defer p.calls.Wait()
+	if conn == nil || conn.IsClosed() {
+		return nil
+	}
+	return conn.CloseDeadline(time.Now().Add(closeTimeout))
+}
+
+// Publish implements [outbox.Publisher].
+func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (int, error) {
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	var n atomic.Int64
+	ended := make(chan error, 1)
+	p.calls.Go(func() { ended <- p.send(ctx, msgs, &n) }) // the client does not heed ctx
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil && (err != nil || int(n.Load()) < len(msgs)) {
+		err = context.Cause(ctx)
+	}
+	accepted := int(n.Load())
+	if err == nil || accepted == len(msgs) {
+		return len(msgs), nil
+	}
+	return accepted, fmt.Errorf("publish %q to RabbitMQ exchange %q: %w", msgs[accepted].ID, p.exchange, explain(err))
+}
+
+// send sends messages one after the other, and counts those that are accepted.
+func (p *Publisher) send(ctx context.Context, msgs []outbox.Message, n *atomic.Int64) error {
+	if len(msgs) == 0 {
+		return nil
+	}
+	ch, err := p.take(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range msgs {
+		if ctx.Err() != nil {
+			break
+		}
+		if err = ch.send(p.exchange, p.routingKey(m), message(m)); err != nil {
+			break
+		}
+		n.Add(1)
+	}
+	p.put(ch)
+	return err
+}
+
+func (p *Publisher) routingKey(m outbox.Message) string {
+	if p.opts.RoutingKey != "" {
+		return p.opts.RoutingKey
+	}
+	return short(m.Key)
+}
+
+// short is a text that fits into a short string of AMQP: the text, or a hash.
+func short(text string) string {
+	const most = 255 // bytes
+	if len(text) <= most {
+		return text
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text)))
+}
+
+func message(m outbox.Message) amqp.Publishing {
+	headers := amqp.Table{"key": m.Key}
+	for name, value := range m.CloudEvent() {
+		headers["cloudEvents:"+name] = value
+	}
+	return amqp.Publishing{
+		DeliveryMode: amqp.Persistent, MessageId: short(m.ID), Type: short(m.Action), ContentType: outbox.ContentType,
+		Timestamp: m.Time, Headers: headers, Body: m.Data,
+	}
+}
+
+// explain says which errors no attempt can mend.
+func explain(err error) error {
+	said, ok := errors.AsType[*amqp.Error](err)
+	if ok && (said.Code == amqp.ContentTooLarge || said.Code == amqp.PreconditionFailed && strings.Contains(said.Reason, "message size")) {
+		return changefeed.Poison(fmt.Errorf("%w: %w", outbox.ErrTooLarge, err))
+	}
+	return err
+}
