@@ -194,6 +194,7 @@ func ifMatch(s *containerTest) {
 		s.Errorf("ETag %s is the same after a write", first)
 	}
 	patch := []changefeed.PatchOp{{Op: "incr", Path: "/n", Value: json.RawMessage("1")}}
+	// Each follows a write that could be carried out: the batch is refused as a whole.
 	for _, etag := range []string{first, `"nonsense"`} {
 		for _, w := range []changefeed.Write{
 			{Op: changefeed.WriteUpsert, Body: doc("a", "k", 3)},

@@ -74,6 +74,7 @@ func letter(key changefeed.PartitionKey, lsn int64, index int) changefeed.DeadLe
 	}
 }
 
+// put puts letters on which the rest of a test relies, so an error ends it.
 func (s *letterTest) put(letters ...changefeed.DeadLetter) {
 	s.Helper()
 	for _, l := range letters {
@@ -108,6 +109,8 @@ func (s *letterTest) want(key changefeed.PartitionKey, want ...changefeed.DeadLe
 	s.same(fmt.Sprintf("Letters(%s)", key), s.all(key), want)
 }
 
+// same compares letters as comparable makes them: a time may come back in another zone,
+// and is the same.
 func (s *letterTest) same(what string, got, want []changefeed.DeadLetter) {
 	s.Helper()
 	if len(got) != len(want) {
@@ -226,6 +229,9 @@ func (s *letterTest) order() {
 
 // letterKeys has keys that differ little.
 func (s *letterTest) letterKeys() {
+	// Keys that look like other types, that give one text when their parts are joined,
+	// that have characters no id may have, and that are as long as a key may be: a
+	// store that makes names of keys makes one name of two of these.
 	keys := []changefeed.PartitionKey{
 		changefeed.Key("5"), changefeed.Key("null"), changefeed.Key(`["k"]`), changefeed.Key("a", "b"), changefeed.Key("a,b"), changefeed.Key("a", nil),
 		changefeed.Key("a", changefeed.Undefined), changefeed.Key("a/b#c?d%e"), changefeed.Key("a\nb\x7f "), changefeed.Key("😀"),
@@ -254,6 +260,8 @@ func (s *letterTest) letterKeys() {
 func (s *letterTest) oddDocuments() {
 	key := changefeed.Key("k")
 	var want []changefeed.DeadLetter
+	// Numbers and escapes that JSON would write otherwise, names that come twice, bytes
+	// that are no text, and members that are named like those of a letter.
 	for i, text := range []string{
 		`{"id":"a","x":1.0,"y":1e400,"z":-0,"big":12345678901234567890,"x":2}`, `{"id":"a" , "spaces":[ 1,2 ]}`, "{\n\t\"id\":\"a\"\r\n}", " {} ",
 		`{"id":"\u0061\/\ud800","<&>":"\u2028` + "\u2028" + `"}`, `null`, `7`, `"text"`, `{"id":"a"`, `not JSON`, "\xff\xfe\x00", ``,

@@ -83,6 +83,8 @@ func (s *containerTest) wantLife(changes []changefeed.Change, results []changefe
 		if c.Op != ops[i] || c.LSN != results[i].LSN || c.PreviousLSN != previous || c.PartitionKey != s.key(pk) || c.Time.IsZero() || c.Expired {
 			s.Errorf("version %d is %+v, want %v with LSN %d, previous LSN %d, key %s", i, c, ops[i], results[i].LSN, previous, s.key(pk))
 		}
+		// Only a delete has no body. Everything else has the body and the ETag of its
+		// write.
 		if (c.Body == nil) != (c.Op == changefeed.OpDelete) || (c.Body != nil && (number(c.Body) != i || c.ETag != results[i].ETag)) {
 			s.Errorf("version %d has body %s, ETag %q, want n %d", i, c.Body, c.ETag, i)
 		}

@@ -149,6 +149,7 @@ var countCases = []containerCase{
 	{name: "pending counts from a time", needs: []Ability{Counting, PassingTime}, test: pendingFromTime},
 }
 
+// pending counts where that must succeed.
 func (s *containerTest) pending(r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) changefeed.Backlog {
 	s.Helper()
 	backlog, err := s.Source.(changefeed.Counter).Pending(s.Context(), r, from, o)

@@ -217,6 +217,7 @@ func (c *call) waiting(most time.Duration) (context.Context, context.CancelFunc)
 	if c.s.o.Ending == nil {
 		return ctx, cancel
 	}
+	// A server that ends sends those home who only wait; the others may finish.
 	stop := context.AfterFunc(c.s.o.Ending, cancel)
 	return ctx, func() {
 		stop()
@@ -260,6 +261,7 @@ func (c *call) recover() {
 	if p == nil {
 		return
 	}
+	// By this panic a handler has its connection cut, and net/http must see it.
 	if p == http.ErrAbortHandler {
 		panic(p)
 	}

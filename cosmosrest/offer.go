@@ -240,6 +240,7 @@ func replaceOffer(c *call) error {
 	if err := p.member("content", `an object such as {"offerThroughput":400}`, &content); err != nil {
 		return err
 	}
+	// Judged within the update of the store, where no other can come in between.
 	err = c.s.update(c.ctx, o, func(now *offer) error {
 		if err := c.in.RefuseOther(now.ETag); err != nil {
 			return err

@@ -120,6 +120,8 @@ func appendDocument(dst []byte, name string, doc []byte, compressed bool) ([]byt
 		}
 		return appendBase64(append(dst, `_gzip":`...), b.Bytes()), nil
 	}
+	// As JSON it must come back to the byte: on one line, with no space at its ends,
+	// which a parser takes off, and no deeper than readers go.
 	if levels, ok := rawjson.Check(doc); !ok || levels > maxLevels || bytes.ContainsAny(doc, "\r\n") || doc[0] <= ' ' || doc[len(doc)-1] <= ' ' {
 		return appendBase64(append(dst, `_raw":`...), doc), nil
 	}
@@ -188,6 +190,8 @@ func parseOp(text string) (changefeed.Op, bool) {
 
 // document returns the bytes of a document from the form that it has, nil for none.
 func document(plain json.RawMessage, raw, compressed []byte) (json.RawMessage, error) {
+	// A few bytes can be made that unpack to gigabytes, and letters may lie where
+	// others write.
 	const most = 8 * service.MaxItem // far more than any document has
 	switch {
 	case plain != nil:

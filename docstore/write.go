@@ -223,6 +223,7 @@ func (w *write) patch() error {
 // put writes a version of the document.
 func (w *write) put() (changefeed.Result, error) {
 	c, h := w.tx.head.c.num, w.tx.head
+	// The resource id comes of the first version, so that it stays through all others.
 	born := birth(w.at)
 	if w.old != nil {
 		born = w.old.born
@@ -293,6 +294,7 @@ func (w *write) supersede() {
 		w.tx.head.due(w.tx.head.time + w.tx.head.l.retention().Milliseconds() + 1)
 		return
 	}
+	// Nobody can ask for it any more, so the log has each document once.
 	w.tx.group.drop(logKey(tableLog, c, w.old.addr), w.old.size)
 }
 

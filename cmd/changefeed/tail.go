@@ -76,6 +76,8 @@ a position.` + addressHelp,
   changefeed tail https://127.0.0.1:8081/shop/orders --from now --ca data/tls/localhost.pem
   changefeed tail --db data --container restaurants --from 15m --meta | jq '{lsn, key}'`,
 		Args: func(cmd *cobra.Command, args []string) error {
+			// A flag of this type takes its value after = only. The next word would be
+			// read as an address, with an error about addresses.
 			if len(args) == 1 && cmd.Flags().Changed("follow") && (args[0] == "true" || args[0] == "false") {
 				return fmt.Errorf("--follow %s is two words: want --follow=%[1]s", args[0])
 			}
@@ -161,6 +163,7 @@ func (o *tailOptions) tail(ctx context.Context, c *place.Container, mode changef
 		if err := w.Flush(); err != nil {
 			return err
 		}
+		// After the flush: what was not written has to come again.
 		places[page.Range] = page.Next.Token
 	}
 	return nil

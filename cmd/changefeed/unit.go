@@ -87,6 +87,8 @@ type workplace struct {
 	at     place.Address // of the leases
 }
 
+// workplace reads the addresses. Nothing is opened yet, so that a wrong one costs
+// nothing.
 func (o *unitOptions) workplace(cmd *cobra.Command) (*workplace, error) {
 	source, leases, err := o.addresses()
 	if err != nil {

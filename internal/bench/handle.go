@@ -104,6 +104,7 @@ func (a *aisle) work(ctx context.Context, handler changefeed.HandlerFunc, o chan
 	if err != nil {
 		return said, err
 	}
+	// A short drain, because a handler that hangs would keep each round from its end.
 	o.Instance, o.Start, o.Drain = "bench", changefeed.FromBeginning(), 100*time.Millisecond
 	o.Hooks.Error = func(err *changefeed.Error) { a.s.Complain(o.Instance, err) }
 	p, err := changefeed.New(a.documents, leases, handler, o)

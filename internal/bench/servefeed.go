@@ -174,6 +174,8 @@ func (g *following) run(ctx context.Context) error {
 func (g *following) write(ctx context.Context) error {
 	tick := time.NewTicker(time.Second / followRate)
 	defer tick.Stop()
+	// Also after an error, or the reader would wait for documents that nobody writes
+	// any more.
 	defer g.finish()
 	for n := range followRate * int(followFor.Seconds()) {
 		select {

@@ -56,6 +56,7 @@ func (d *performance) play(ctx context.Context) error {
 		if err == nil {
 			err = pause.For(ctx, time.Until(begun.Add(d.length)))
 		}
+		// An interruption is a way to end the demo, and no failure of it.
 		early := ctx.Err() != nil
 		if early {
 			err = nil
@@ -94,6 +95,7 @@ func (d *performance) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Rounded up: a round that has begun was needed.
 	d.rounds = new(int((took + acquireEvery - 1) / acquireEvery))
 	d.screen.say("%s has its share after %v", newcomer, took.Round(time.Millisecond))
 	return nil

@@ -52,6 +52,8 @@ func clones(code []*file) (groups [][]string) {
 	return groups
 }
 
+// lexemes reads a file as the compiler does, without comments: a copy with other
+// comments is a copy.
 func lexemes(f *file) (all []lexeme) {
 	var s scanner.Scanner
 	set := token.NewFileSet()
@@ -71,6 +73,8 @@ func lexemes(f *file) (all []lexeme) {
 	}
 }
 
+// window is the text of the first 60 tokens, parted by a byte that no token has: "ab c"
+// must differ from "a bc".
 func window(all []lexeme) string {
 	var b strings.Builder
 	for _, l := range all[:cloneTokens] {

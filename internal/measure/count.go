@@ -46,6 +46,7 @@ const (
 	manyMethods  = 40
 )
 
+// count makes the figures of some files. Tests count for nothing but their share.
 func count(name string, files []*file) *figures {
 	r := &figures{Name: name}
 	var code []*file
@@ -85,6 +86,8 @@ func ratio(a, b int) float64 {
 	return float64(a) / float64(b)
 }
 
+// functions measures each declared function. A function within it is a part of it,
+// because whoever reads the one has to get through the other.
 func (r *figures) functions(code []*file) {
 	var lengths []int
 	names, letters, long := 0, 0, 0
@@ -180,6 +183,8 @@ func locals(fn *ast.FuncDecl) (names []string) {
 	return names
 }
 
+// types finds the largest interface and the type with the most methods. A type is known
+// by its directory too, since many packages have types of the same names.
 func (r *figures) types(code []*file) {
 	methods := map[string]int{} // by directory and receiver
 	for _, f := range code {
@@ -205,6 +210,8 @@ func (r *figures) types(code []*file) {
 	}
 }
 
+// receiver names the type of a method, without pointer and type parameters, which
+// differ from method to method.
 func receiver(e ast.Expr) string {
 	switch x := e.(type) {
 	case *ast.StarExpr:
@@ -230,6 +237,7 @@ var counted = map[string]*regexp.Regexp{
 
 var word = regexp.MustCompile(`[A-Za-z]+(?:'[a-z]+)?`)
 
+// prose counts the lines and the words of comments.
 func (r *figures) prose(code []*file) {
 	total, lines := 0, 0
 	found := map[string]int{}

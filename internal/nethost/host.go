@@ -122,6 +122,8 @@ func (h *Host) read(id string) (*lease, error) {
 	return h.parse(item.Body), nil
 }
 
+// parse reads a lease. What it cannot read is a fault of ours: a real host would fail
+// at it, too.
 func (h *Host) parse(body []byte) *lease {
 	var l lease
 	if err := json.Unmarshal(body, &l); err != nil {

@@ -92,6 +92,8 @@ func (p *parser) component() bool {
 		p.key.add(epk.String(s))
 		return ok
 	}
+	// Only the empty object is a component: it stands for a value that the document
+	// lacks.
 	if p.skip('{') {
 		p.out = append(p.out, "{}"...)
 		p.key.add(epk.Component{})
