@@ -147,6 +147,8 @@ func (c *Container) checkItem(key string, w changefeed.Write) (id string, err er
 		}
 	}
 	switch id = rawjson.Text(it.id); {
+	// First, because to the scanner a number and a broken object are the same: no
+	// object.
 	case first != '{' && json.Valid(w.Body):
 		return "", badRequest("body is %.40s: want an object", w.Body)
 	case !s.End():

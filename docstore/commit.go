@@ -123,6 +123,8 @@ func (k *committer) commit(first *transaction) (left *transaction) {
 			break
 		}
 		if tx.control != nil {
+			// It runs alone, because it may replace the layout by which the writes of a
+			// group are placed.
 			left = tx
 			continue
 		}

@@ -88,6 +88,8 @@ func (o *outboxStore) steadily(ctx context.Context, d *delays) (all []float64, e
 		}
 		d.commit(o.docs[n%outboxKeys])
 	}
+	// What came early was taken out when its commit was noted, so nothing is waited for
+	// twice.
 	for !d.complete() {
 		if err := pause.For(ctx, time.Millisecond); err != nil {
 			return nil, err

@@ -51,6 +51,7 @@ func (s *Site) wired(ctx context.Context, name string, docs int, flags ...string
 func (s *Site) wiredOver(ctx context.Context, name string, partitions, docs int, flags ...string) (t *wired, err error) {
 	t = &wired{docs: docs, partitions: partitions}
 	dir := filepath.Join(s.dir, name)
+	// Without a throttle, which would be measured in place of the server.
 	args := append([]string{"serve", "--http", "--listen", "127.0.0.1:0", "--db", dir, "--ru", "-1", "-o", "json"}, flags...)
 	if t.served, err = startHost(ctx, serveSockets, args...); err != nil {
 		return nil, err

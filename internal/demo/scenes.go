@@ -145,6 +145,8 @@ func (d *performance) split(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Two leases in place of one, and nobody's is left: then the split is over for
+	// every instance.
 	took, err := d.fleet.Until(ctx, "replace the lease of the range", func(owners map[string]int) bool {
 		n := 0
 		for _, held := range owners {

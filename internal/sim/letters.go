@@ -190,6 +190,8 @@ func (b *box) redrive(w *world) {
 		return
 	}
 	l := found[w.rng.IntN(len(found))]
+	// Drawn here and not in the goroutine, so that a seed always draws in the same
+	// order.
 	release := w.rng.IntN(2) == 0
 	w.tasks.Go(func() { _ = b.ask(w, l, release) })
 }

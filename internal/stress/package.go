@@ -97,6 +97,8 @@ func (p testPackage) stress(ctx context.Context, o options, binary string) (*rep
 // run runs the test binary in the directory of its package, in random order. An
 // interrupt lets it end by itself, so that temporary directories go with it.
 func (p testPackage) run(ctx context.Context, o options, binary string, args ...string) ([]byte, error) {
+	// As go test calls it: without paniconexit0, a test that ends the process with 0
+	// would pass.
 	args = append(args, "-test.run", o.run, "-test.shuffle=on", "-test.paniconexit0", "-test.timeout", o.limit.String())
 	c := exec.CommandContext(ctx, binary, args...)
 	c.Dir = p.Dir
@@ -141,6 +143,8 @@ func (r *report) note(ctx context.Context, when string, out []byte, err error) {
 	if ctx.Err() != nil {
 		return
 	}
+	// A run that died names no test. Its last words stand for it, so that two deaths of
+	// one cause count as one kind.
 	found := failing.FindAllSubmatch(out, -1)
 	for _, m := range found {
 		r.failed[string(m[1])]++

@@ -78,6 +78,7 @@ func newField(name string, n node) field {
 }
 
 func (n objectNode) eval(f *frame) value {
+	// Room for a small row, which most are.
 	b := make([]byte, 0, 64)
 	for _, field := range n.members {
 		v := field.node.eval(f)

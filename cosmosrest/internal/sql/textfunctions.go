@@ -169,6 +169,7 @@ func replace(f *frame, args []value) value {
 // maxReplicate bounds the result of REPLICATE, in bytes, as the service does.
 const maxReplicate = 10_000
 
+// replicate is REPLICATE(s, n). The size of the result is known before it is made.
 func replicate(f *frame, args []value) value {
 	n, ok := args[1].length()
 	if args[0].kind != str || !ok || n < 0 || n*len(args[0].bytes()) > maxReplicate {
@@ -274,6 +275,7 @@ func (f *frame) regexp(pattern string) *expression {
 	if steps > maxProgram {
 		f.fail(failf(-1, "The regular expression %s has %d steps, with those that it repeats: want at most %d.", clip(pattern), steps, maxProgram))
 	}
+	// Paid in advance, because nothing can end a compilation that has begun.
 	if !f.spend(compileWork * steps) {
 		return nil
 	}
