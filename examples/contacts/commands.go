@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/outbox"
@@ -192,10 +191,20 @@ func newID(key string) string {
 // stored, and doubles nothing.
 func commit(ctx context.Context, u *outbox.Unit) error {
 	err := u.Commit(ctx)
-	isAnswer := func(known error) bool { return errors.Is(err, known) }
-	answers := []error{changefeed.ErrConflict, changefeed.ErrNotFound, changefeed.ErrThrottled, changefeed.ErrBadRequest, changefeed.ErrForbidden}
-	if err == nil || ctx.Err() != nil || slices.ContainsFunc(answers, isAnswer) {
+	if err == nil || ctx.Err() != nil || isRefusal(err) {
 		return err
 	}
 	return u.Commit(ctx)
+}
+
+// isRefusal reports whether an error says that nothing was stored.
+func isRefusal(err error) bool {
+	for _, refusal := range []error{
+		changefeed.ErrConflict, changefeed.ErrNotFound, changefeed.ErrThrottled, changefeed.ErrBadRequest, changefeed.ErrForbidden,
+	} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
 }

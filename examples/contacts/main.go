@@ -149,17 +149,20 @@ Try, while the events appear below and on the page:
 
 // together runs parts until one of them ends, or ctx does, and then ends the others.
 func together(ctx context.Context, parts ...func(context.Context) error) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	errs := make([]error, len(parts))
 	var running sync.WaitGroup
-	for _, part := range parts {
-		running.Go(func() { stop(part(ctx)) })
+	for i, part := range parts {
+		running.Go(func() {
+			defer stop()
+			if err := part(ctx); !errors.Is(err, context.Canceled) {
+				errs[i] = err
+			}
+		})
 	}
 	running.Wait()
-	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // How long a client may take for its header, and requests in hand when the service stops.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -27,7 +28,7 @@ type containers struct {
 }
 
 // openContainers opens the containers, and makes those that do not exist.
-func openContainers(ctx context.Context, contacts, leases string) (c *containers, err error) {
+func openContainers(ctx context.Context, contacts, leases string) (*containers, error) {
 	at, err := place.Parse("--contacts", contacts)
 	if err != nil {
 		return nil, err
@@ -38,21 +39,28 @@ func openContainers(ctx context.Context, contacts, leases string) (c *containers
 			return nil, err
 		}
 	}
-	c = &containers{Opener: place.NewOpener(place.Settings{})}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.Close())
-		}
-	}()
+	c := &containers{Opener: place.NewOpener(place.Settings{})}
+	if err = c.openContacts(ctx, at); err == nil {
+		err = c.openRelay(ctx, leasesAt)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// openContacts opens the container of contacts, whose documents may expire.
+func (c *containers) openContacts(ctx context.Context, at place.Address) (err error) {
 	spec := docstore.ContainerSpec{Paths: []string{"/partitionKey"}, DefaultTTL: new(docstore.NoDefaultTTL), Ranges: 4}
-	if c.contacts, err = c.Make(ctx, at, place.Wanted{Spec: spec, Given: func(part string) bool { return part == "pk" || part == "ttl" }}); err != nil {
-		return nil, err
+	given := func(part string) bool { return part == "pk" || part == "ttl" }
+	if c.contacts, err = c.Make(ctx, at, place.Wanted{Spec: spec, Given: given}); err != nil {
+		return err
 	}
 	c.store = c.contacts.Remote
 	if c.contacts.Local != nil {
 		c.store = c.contacts.Local
 	}
-	return c, c.openRelay(ctx, leasesAt)
+	return nil
 }
 
 // openRelay opens the leases, and the dead letters beside them.
@@ -126,14 +134,14 @@ func consume(ctx context.Context, from broker.Publisher, name string, handle fun
 			return fmt.Errorf("consumer %s: %w", name, err)
 		}
 		event, err := natspub.Message(msg.Headers(), msg.Data())
-		if err == nil {
-			err = handle(event)
+		if err != nil { // it is no event, and never will be
+			slog.Warn("message is left out", "subject", msg.Subject(), "err", err)
+			_ = msg.Term()
+			continue
 		}
-		if err == nil {
-			err = msg.Ack()
+		if err := handle(event); err != nil {
+			return fmt.Errorf("consume event %s: %w", event.ID, err)
 		}
-		if err != nil {
-			return fmt.Errorf("consume: %w", err)
-		}
+		_ = msg.Ack() // if it gets lost, the event comes again, and is recognized
 	}
 }

@@ -8,17 +8,15 @@ import (
 // processorName is that of the deployment unit: relays with the same name share the work.
 const processorName = "contact-events-processor"
 
-// source is where the events say that they come from.
-const source = "/contacts"
-
 // newRelay makes a relay, and the options of the processor that it is the handler of.
 func newRelay(to outbox.Publisher, letters changefeed.LetterBox) (*outbox.Relay, changefeed.Options, error) {
-	relay, err := outbox.NewRelay(to, outbox.RelayOptions{Source: source})
+	relay, err := outbox.NewRelay(to, outbox.RelayOptions{Source: "/contacts"})
 	if err != nil {
 		return nil, changefeed.Options{}, err
 	}
 	return relay, relay.Options(changefeed.Options{
 		Start:       changefeed.FromBeginning(),
+		MinLeases:   4, // so many relays can share a container that has one partition
 		MaxAttempts: 5, // then an event that the broker refuses is parked,
 		DeadLetters: letters,
 		HoldKeys:    true, // and the later ones of its contact wait until it is released

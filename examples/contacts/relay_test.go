@@ -228,7 +228,7 @@ func TestAcceptance6AnOutageLosesNothing(t *testing.T) {
 				if _, err := fmt.Sscan(strings.TrimLeft(r.Attributes["sequence"], "0"), &seq); err != nil {
 					t.Fatal(err)
 				}
-				messages = append(messages, outbox.Message{ID: r.ID, Source: r.Attributes["source"], Key: r.Key, Action: r.Attributes["type"], Seq: seq, Data: r.Data, Time: time.Now()})
+				messages = append(messages, outbox.Message{ID: r.ID, Key: r.Key, Action: r.Attributes["type"], Seq: seq, Data: r.Data, Time: time.Now()})
 			}
 			return messages
 		})
@@ -287,6 +287,44 @@ func TestAcceptance6ARelayThatDiesAnywhereLosesNothing(t *testing.T) {
 	}
 }
 
+// TestAnEventThatCannotBePublishedHoldsItsContact has a broker that takes no large events.
+func TestAnEventThatCannotBePublishedHoldsItsContact(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		to := &outboxtest.Memory{MaxData: 600}
+		b.start("a", to, changefeed.Hooks{})
+		b.write(2, 0)
+		large := fmt.Sprintf(`{"description":%q}`, strings.Repeat("x", mostDescription))
+		b.want(b.do("POST", b.paths[0]+"/update-description", large), http.StatusNoContent)
+		b.want(b.do("POST", b.paths[0]+"/update-email", `{"email":"a@b"}`), http.StatusNoContent)
+		b.want(b.do("POST", b.paths[1]+"/update-email", `{"email":"a@b"}`), http.StatusNoContent)
+		time.Sleep(10 * time.Minute)
+		var got []string
+		for _, r := range to.Received() {
+			got = append(got, root+"/"+r.Key+" "+r.Attributes["type"])
+		}
+		slices.Sort(got)
+		want := []string{b.paths[0] + " ContactCreatedEvent", b.paths[1] + " ContactCreatedEvent", b.paths[1] + " ContactEmailUpdatedEvent"}
+		slices.Sort(want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		var parked []changefeed.Disposition
+		for l, err := range b.letters.Letters(t.Context(), "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			parked = append(parked, l.Disposition)
+		}
+		if diff := cmp.Diff([]changefeed.Disposition{changefeed.DispositionPoison, changefeed.DispositionHeld}, parked); diff != "" {
+			t.Error(diff)
+		}
+		if err := b.fleet.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 type publisherFunc func(ctx context.Context, msgs []outbox.Message) (int, error)
 
 func (f publisherFunc) Publish(ctx context.Context, msgs []outbox.Message) (int, error) {
@@ -295,7 +333,7 @@ func (f publisherFunc) Publish(ctx context.Context, msgs []outbox.Message) (int,
 
 func TestAConsumerPrintsEachEventOnce(t *testing.T) {
 	m := func(id string) outbox.Message {
-		return outbox.Message{ID: id, Source: source, Key: "k", Action: "A", Seq: 1, Data: []byte("{}"), Time: time.Now()}
+		return outbox.Message{ID: id, Key: "k", Action: "A", Seq: 1, Data: []byte("{}"), Time: time.Now()}
 	}
 	var messages []outbox.Message
 	for n := range mostSeen + 2 {
@@ -304,9 +342,6 @@ func TestAConsumerPrintsEachEventOnce(t *testing.T) {
 	if got := len(consumed(t, messages)); got != mostSeen+2 {
 		t.Errorf("%d lines, want %d", got, mostSeen+2)
 	}
-	if got := consumed(t, []outbox.Message{{ID: "1", Source: "/orders"}}); len(got) > 0 {
-		t.Errorf("events of others are printed: %v", got)
-	}
 	// An event that could not be printed is not taken for seen.
 	closed := consumer{to: brokenPipe{}, events: newJournal()}
 	if err := closed.handle(m("1")); !errors.Is(err, errLost) || closed.seen.has("1") {
@@ -314,11 +349,47 @@ func TestAConsumerPrintsEachEventOnce(t *testing.T) {
 	}
 	var text bytes.Buffer
 	open := consumer{to: &text, events: newJournal()}
-	if err := open.handle(outbox.Message{ID: "id-1", Source: source, Key: "key-1", Action: "ContactCreatedEvent", Seq: 3, Data: []byte("{}"), Time: time.Now()}); err != nil {
+	if err := open.handle(outbox.Message{ID: "id-1", Key: "key-1", Action: "ContactCreatedEvent", Seq: 3, Data: []byte("{}"), Time: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"1", "ContactCreatedEvent", "key-1", "#3", "id-1"}, strings.Fields(text.String())[:5]); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestAPageGetsTheEventsThatItHasNotHad(t *testing.T) {
+	j := newJournal()
+	if events, news := j.after(0); len(events) > 0 || news == nil {
+		t.Errorf("an empty journal has %v", events)
+	}
+	for n := range int64(mostEvents + 5) {
+		_, news := j.after(0)
+		j.add(received{Order: n + 1})
+		select {
+		case <-news:
+		default:
+			t.Fatal("nobody hears of the event")
+		}
+	}
+	for _, test := range []struct {
+		after int64
+		want  int
+	}{
+		{0, mostEvents},
+		{mostEvents, 5},
+		{mostEvents + 5, 0},
+		{mostEvents + 6, mostEvents}, // given by an earlier process
+	} {
+		events, _ := j.after(test.after)
+		if len(events) != test.want || len(events) > 0 && events[len(events)-1].Order != mostEvents+5 {
+			t.Errorf("after %d there are %d events, want %d", test.after, len(events), test.want)
+		}
+	}
+	j.close()
+	j.close()
+	j.add(received{Order: mostEvents + 6})
+	if events, news := j.after(mostEvents + 5); len(events) != 1 || news != nil {
+		t.Errorf("a closed journal has %v, %v", events, news)
 	}
 }
 

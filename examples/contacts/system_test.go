@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
+	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/outbox/natspub"
 )
 
@@ -168,12 +169,24 @@ func TestTwoProcessesShareAServer(t *testing.T) {
 }
 
 func TestWrongFlagsAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	db, err := docstore.Open(dir, docstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		args []string
 		want string
 	}{
 		{[]string{"--contacts", "contacts"}, "--contacts is \"contacts\": want docstore:"},
 		{[]string{"--leases", "leases"}, "--leases is \"leases\": want docstore:"},
+		{[]string{"--contacts", "docstore:" + dir + "#orders"}, "/partitionKey"},
 		{[]string{"--to", "smtp:here"}, "--to is smtp:here: want embedded:DIR"},
 	} {
 		o, err := parseOptions(append([]string{"--data", t.TempDir()}, test.args...))
