@@ -2,6 +2,7 @@ package changefeed_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -103,6 +104,33 @@ func TestAcceptance10OneStuckKeyCostsLittle(t *testing.T) {
 	if took[true] > took[false]*11/10 {
 		t.Errorf("without a stuck key %v, with one %v", took[false], took[true])
 	}
+}
+
+// The attempts of a key are its own: a change on a later page has none because an earlier one fails.
+func TestAttemptsOfAKeyAreItsOwn(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		h := &tally{}
+		h.before = func(_ context.Context, b *changefeed.Batch) error {
+			switch stuck := b.Changes[0].ID == "stuck"; {
+			case stuck && b.Attempt < 6:
+				return errors.New("not yet")
+			case !stuck && b.Attempt != 1:
+				t.Errorf("%s comes for the first time as attempt %d", b.Changes[0].ID, b.Attempt)
+			}
+			return nil
+		}
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), Concurrency: 4})
+		w.put("oslo", "stuck", 0)
+		for i := range 30 {
+			time.Sleep(100 * time.Millisecond)
+			w.put(fmt.Sprint("city-", i), fmt.Sprint("item-", i), i)
+		}
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if items, again := h.items(); items != 31 || again != 0 || w.pending() != 0 {
+			t.Errorf("%d items, %d again, %d pending", items, again, w.pending())
+		}
+	})
 }
 
 // A stuck key holds the others up when the buffer is full of its changes, and not before.

@@ -163,8 +163,8 @@ func (d *dispatcher) unravel(page Page, on *delivery, err error, late bool) endi
 }
 
 func (d *dispatcher) put(page Page, on *delivery, failures int) {
-	if d.former != nil {
-		failures = 0 // they are of its changes
+	if d.former != nil || d.lanes.Items() > 0 {
+		failures = 0 // they are of its changes, or of an earlier page
 	}
 	p := d.lanes.Add(&lanePage{on: on, session: page.Session, charge: page.Charge, head: page.Head, next: page.Next}, page.Changes, failures, time.Now())
 	if d.r.opts.Manual { // else a page is confirmed when it is handled, and a stuck one must not have all others remembered
