@@ -37,9 +37,10 @@ type RelayOptions struct {
 // Relay publishes the events in a change feed: it is the [changefeed.Handler] of a processor.
 //
 // It has no retries, lanes or parking of its own: the processor's Concurrency has the events
-// of different keys under way at once, its MaxAttempts and DeadLetters park an event that
-// cannot be published, and its HoldKeys hold the later ones of its key back until it is
-// released. Events of one key are published one after the other, in the order of their LSN
+// of different keys under way at once, its MaxAge and DeadLetters park an event that cannot be
+// published, at once what is [changefeed.Poison], and its HoldKeys hold the later ones of its
+// key back until it is released. MaxAttempts parks sooner than a relay should: a processor sees
+// an outage in the failures of three keys, and fewer may have events while the broker is down. Events of one key are published one after the other, in the order of their LSN
 // and, in a transaction, of their Seq. After a crash, or when an answer of the broker is lost,
 // an event is published again, with the same ID.
 type Relay struct {
@@ -78,7 +79,7 @@ const concurrency = 64
 // handled without the broker would say that there is no outage; a Concurrency that is not set
 // is 64; and a hook tells the relay what was parked.
 //
-//	changefeed.New(contacts, leases, relay, relay.Options(changefeed.Options{MaxAttempts: 5, …}))
+//	changefeed.New(contacts, leases, relay, relay.Options(changefeed.Options{MaxAge: 24 * time.Hour, …}))
 func (r *Relay) Options(o changefeed.Options) changefeed.Options {
 	o.Concurrency = cmp.Or(o.Concurrency, concurrency)
 	wanted := o.Filter
