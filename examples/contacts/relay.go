@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/outbox"
 )
@@ -16,9 +18,9 @@ func newRelay(to outbox.Publisher, letters changefeed.LetterBox) (*outbox.Relay,
 	}
 	return relay, relay.Options(changefeed.Options{
 		Start:       changefeed.FromBeginning(),
-		MinLeases:   4, // so many relays can share a container that has one partition
-		MaxAttempts: 5, // then an event that the broker refuses is parked,
+		MinLeases:   4,              // so many relays can share a container that has one partition
+		MaxAge:      24 * time.Hour, // after which an event is parked; at once if the broker can never take it
 		DeadLetters: letters,
-		HoldKeys:    true, // and the later ones of its contact wait until it is released
+		HoldKeys:    true, // the later events of its contact wait until it is released
 	}), nil
 }
