@@ -21,7 +21,7 @@ type Options struct {
 	Timeout time.Duration
 
 	// Producers is how many calls of Publish are served at a time, each by a producer with
-	// connections of its own; 16 by default. Further calls wait.
+	// connections of its own; 32 by default. Further calls wait: a relay has 64 keys of a lease under way.
 	Producers int
 
 	// Client has further options of the producers, such as [kgo.DialTLSConfig] and [kgo.SASL].
@@ -40,7 +40,7 @@ func New(brokers []string, topic string, o Options) (*Publisher, error) {
 	if o.Producers < 0 || o.Timeout < 0 {
 		return nil, fmt.Errorf("negative Producers (%d) or Timeout (%v)", o.Producers, o.Timeout)
 	}
-	producers, err := newPool(cmp.Or(o.Producers, 16), append([]kgo.Opt{
+	producers, err := newPool(cmp.Or(o.Producers, 32), append([]kgo.Opt{
 		kgo.SeedBrokers(brokers...),
 		kgo.RecordDeliveryTimeout(cmp.Or(o.Timeout, 10*time.Second)),
 		// Without it a message could not time out while its request has no answer. That the message

@@ -199,7 +199,7 @@ func TestAURLThatIsNoneIsRefused(t *testing.T) {
 			p.Close()
 			t.Errorf("%q is taken", url)
 		} else if strings.Contains(err.Error(), "secret") {
-			t.Errorf("%v: the password is told", err)
+			t.Errorf("%v: it has the password", err)
 		}
 	}
 }
