@@ -116,11 +116,14 @@ func (d *dispatcher) deliver(page Page) ending {
 // else does until passed.
 func (d *dispatcher) passes(page Page) bool {
 	o := d.r.opts
+	// Only where the lanes would make one batch of the page, at once and with nothing
+	// to note.
 	if o.Concurrency > 1 || o.MaxWait > 0 || o.hasPolicy() && d.keeper.soFar().Failures > 0 {
 		return false
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	// The feed has come past all that was done already.
 	if d.lanes.Restored() > 0 && d.lanes.Restored() < page.Changes[0].LSN {
 		d.lanes.Restore(0, nil)
 	}

@@ -56,6 +56,8 @@ type (
 	delivery      = progress.Delivery[Position]
 )
 
+// progressOf is the progress of a lease that we have just got. One that is splitting
+// moves no more, because its children begin where it is.
 func progressOf(lease Record, o Options, now time.Time) leaseProgress {
 	p := progress.New(lease.Position, lease.Attempts, progress.Rules{Manual: o.Manual, Items: o.CheckpointItems, Every: o.CheckpointEvery}, now)
 	if lease.State == StateSplitting {
@@ -190,6 +192,8 @@ func (k *keeper) note(ctx context.Context, change func(*Record)) error {
 	return k.do(ask{ctx: ctx, edit: change})
 }
 
+// do hands an ask to the goroutine of the keeper. Nobody else writes the lease, so
+// edits need no lock, and no two writes of ours compete for its ETag.
 func (k *keeper) do(a ask) error {
 	a.done = make(chan error, 1)
 	select {

@@ -206,6 +206,7 @@ func (o Options) validate() error {
 	return o.validateFeed()
 }
 
+// validateFeed checks how the feed is read and handed over.
 func (o Options) validateFeed() error {
 	if o.Mode > AllVersionsAndDeletes {
 		return &OptionError{"Mode", fmt.Sprint(uint8(o.Mode)), "LatestVersion or AllVersionsAndDeletes"}
@@ -251,6 +252,8 @@ func (o Options) validateFeed() error {
 // hasPolicy reports whether a change that fails is ever told apart from its batch.
 func (o Options) hasPolicy() bool { return o.MaxAttempts > 0 || o.MaxAge > 0 }
 
+// validatePolicy checks options against each other: a combination that would be ignored
+// in silence is refused.
 func (o Options) validatePolicy() error {
 	_, box := o.DeadLetters.(LetterBox)
 	switch {

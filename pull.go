@@ -60,6 +60,8 @@ type lane struct {
 	at Position
 }
 
+// run reads the lanes in turns, a page of each, so that no range waits for the end of
+// another.
 func (p *puller) run(ctx context.Context, yield func(Page, error) bool) error {
 	for {
 		any := false

@@ -258,6 +258,7 @@ func (e *errand) count() error {
 	return e.store()
 }
 
+// store keeps the tries with the request, where the next owner of the range finds them.
 func (e *errand) store() error {
 	e.record.Properties = e.asked.Properties(e.record.Properties)
 	stored, err := e.r.store.Update(e.untilDrained, e.record)

@@ -267,6 +267,8 @@ func (b *balancer) take(ctx context.Context, seen Record) bool {
 	return true
 }
 
+// tryTake writes us into a lease, on condition that it is as it was seen: of two that
+// want it, the slower one finds a conflict.
 func (b *balancer) tryTake(ctx context.Context, seen Record) bool {
 	lease := seen
 	lease.Owner, lease.Epoch, lease.Expiration = b.me.Instance, b.me.Epoch, b.opts.Expiration

@@ -51,6 +51,8 @@ type ending struct {
 
 func (e ending) none() bool { return e.why == "" }
 
+// newTenure nests the contexts of the work, so that the loss of a lease ends all of it
+// at once.
 func (r *run) newTenure(l Record) *tenure {
 	t := &tenure{r: r, lease: l, rng: r.random("worker " + l.Token)}
 	t.untilLost, t.lose = context.WithCancelCause(r.base)
@@ -169,6 +171,7 @@ func (w *worker) loop() ending {
 			continue
 		}
 		w.idle, w.ahead = 0, time.Time{}
+		// While the handler has this page, the next one is read.
 		w.prefetch(page)
 		read := len(page.Changes)
 		if page.Changes = w.filter(page.Changes); len(page.Changes) == 0 {
