@@ -96,6 +96,7 @@ func (d *dispatcher) outside(f func(context.Context) error) error {
 		return foreign(err)
 	case <-ctx.Done():
 	}
+	// Code that heeds its context returns now, and its own error says more than ours.
 	select {
 	case err := <-result:
 		return foreign(err)
@@ -201,6 +202,7 @@ func newErrand(d *dispatcher, q Record) *errand {
 func (e *errand) answer() error {
 	switch {
 	case e.box == nil:
+		// The request stays, because the next owner of the range may have one.
 		return e.failure(errors.New("this instance has no letter box to read from"))
 	case e.asked.Action != notes.Retry && e.asked.Action != notes.Release:
 		return e.failure(fmt.Errorf("%w: a request of a newer version", ErrBadLease))

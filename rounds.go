@@ -89,6 +89,7 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 		b.report(ctx, OriginBalancer, "", err)
 		return false
 	}
+	// These judge by records that are not there, which only a listing shows.
 	if listed {
 		b.dropRedundant()
 		b.checkCover(ctx)

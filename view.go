@@ -227,6 +227,7 @@ func (v *view) leases() (good, bad []Record) {
 	byRange := map[Range]Record{}
 	for _, lease := range v.kind(KindLease) {
 		switch other, twice := byRange[lease.Range]; {
+		// It stands for one that was deleted.
 		case lease.State == StateRetired:
 		case lease.Err != nil:
 			bad = append(bad, lease)

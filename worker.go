@@ -257,6 +257,7 @@ func (w *worker) giveUp(e ending) Reason {
 
 // release writes the next owner, or none.
 func (w *worker) release(e ending) Reason {
+	// Of the base, because the context of the processor has mostly ended by now.
 	ctx, cancel := context.WithTimeout(w.r.base, w.r.opts.Drain)
 	defer cancel()
 	err := w.keeper.edit(ctx, func(l *Record) {

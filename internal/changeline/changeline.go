@@ -43,6 +43,8 @@ func (f Form) Write(w *bufio.Writer, r changefeed.Range, c changefeed.Change, ne
 		Previous: c.Previous, PreviousLSN: c.PreviousLSN, Next: next,
 	}
 	enc := json.NewEncoder(w)
+	// Documents would else come out with \u003c in place of <, which is the same JSON
+	// and another text.
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(d); err != nil {
 		return fmt.Errorf("write change: %w", err)

@@ -88,6 +88,7 @@ func Attributes(headers map[string][]string) (map[string]string, error) {
 		if !ok {
 			continue
 		}
+		// Which of two would count is for each reader to decide, so neither does.
 		if len(values) != 1 {
 			return nil, fmt.Errorf("%w: %d headers %s%s", ErrMalformed, len(values), Prefix, name)
 		}
@@ -106,6 +107,8 @@ func Message(attributes map[string]string, data []byte) (m outbox.Message, err e
 		ID: attributes["id"], Key: attributes["partitionkey"], Action: attributes["type"], Source: attributes["source"],
 		TraceParent: attributes["traceparent"], Data: data,
 	}
+	// The version first of all: in another one, the other attributes may mean something
+	// else.
 	if v := attributes["specversion"]; v != "1.0" || m.ID == "" {
 		return m, fmt.Errorf("%w: specversion %q and id %q: want 1.0 and an id", ErrMalformed, v, m.ID)
 	}

@@ -21,6 +21,7 @@ func Edges(least, most string, n int) (edges []string) {
 	for i := 1; i < n; i++ {
 		at := new(big.Int).Mul(width, big.NewInt(int64(i)))
 		at.Add(lo, at.Div(at, big.NewInt(int64(n))))
+		// In a range that is narrower than n hashes, neighbours would be equal.
 		if edge := fmt.Sprintf("%0*X", hashDigits, at); last < edge && edge < most {
 			edges = append(edges, edge)
 			last = edge

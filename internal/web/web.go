@@ -78,6 +78,8 @@ func (all Sites) Serve(ctx context.Context, ready func() error) error {
 	var work sync.WaitGroup
 	for _, w := range all {
 		s := &w.Server
+		// Requests do not end with ctx, which only says that no more are taken. Those
+		// that are not done in time are cut.
 		s.BaseContext = func(net.Listener) context.Context { return base }
 		work.Go(func() { ended <- w.serve() })
 	}

@@ -8,6 +8,9 @@ import (
 	"math"
 )
 
+// Written apart from the server's own package, byte by byte and without its constants,
+// because a reader made of the writer's parts would agree with every mistake of it.
+
 // Result is the result of an operation. What the row has not is nil.
 type Result struct {
 	Status     int32
