@@ -127,6 +127,35 @@ func TestACrashCountsForWhatWasInTheHandler(t *testing.T) {
 	})
 }
 
+// A process that is frozen while it writes an attempt hears, when it goes on, that this was stored; but the lease is lost.
+func TestAnAnswerThatComesAfterTheLeaseIsLostBeginsNothing(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.put("oslo", "bad", 1)
+		var frozen atomic.Bool
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+			got, err := w.leases.Update(ctx, l)
+			if l.Kind == changefeed.KindLease && l.Attempts == 2 && frozen.CompareAndSwap(false, true) {
+				time.Sleep(2 * trust)
+			}
+			return got, err
+		}}
+		var calls, late atomic.Int64
+		h := changefeed.HandlerFunc(func(ctx context.Context, _ *changefeed.Batch) error {
+			calls.Add(1)
+			if ctx.Err() != nil {
+				late.Add(1)
+			}
+			return errHandler
+		})
+		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: &letterBox{}})
+		time.Sleep(5 * time.Minute)
+		p.stop(t)
+		if !frozen.Load() || calls.Load() < 2 || late.Load() != 0 {
+			t.Errorf("frozen %v, %d calls, %d of them when the lease was lost", frozen.Load(), calls.Load(), late.Load())
+		}
+	})
+}
+
 // A stop in good order and a split repeat nothing, also with keys in parallel, and leave the letters of held keys as they are.
 func TestAStopRepeatsNothingInParallel(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {

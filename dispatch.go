@@ -296,7 +296,8 @@ func (d *dispatcher) next() (b *laneBatch, wait time.Duration) {
 // call calls the handler with a batch.
 func (d *dispatcher) call(b *laneBatch) {
 	batch, suspicious := d.batch(b)
-	if suspicious && d.keeper.store(d.untilDrained) != nil { // the attempt counts though it may be the end of the process
+	// The attempt counts though it may be the end of the process. The answer may come when the lease is lost.
+	if suspicious && (d.keeper.store(d.untilDrained) != nil || !d.ending().none()) {
 		d.settle(b, wasCut, nil, 0)
 		return
 	}
