@@ -7,7 +7,7 @@ package main
 //	3 one event per action, soft deletes               TestAcceptance3OneEventPerAction
 //	4 events expire, contacts do not                   TestAcceptance4EventsExpireAndContactsDoNot
 //	5 order per contact, each event once               TestAcceptance5OrderPerContactWithSeveralRelays
-//	6 outages and crashes lose nothing                 TestAcceptance6AnOutageLosesNothing, TestAcceptance6ARelayThatDiesAnywhereLosesNothing
+//	6 outages and crashes lose nothing                 TestAcceptance6AnOutageLosesNothing, TestAcceptance6ARelayThatDiesAnywhereLosesNothing, TestABrokerIsRestarted
 //	7 what the tests of the .NET sample show           below
 //
 // The 46 tests of the sample, by what they show:

@@ -98,8 +98,9 @@ func (c *containers) openOr(ctx context.Context, at place.Address, create func(c
 	return found, err
 }
 
-// consume calls a function for each event that the broker gets, in order, until ctx ends; after an error it comes again, to
-// the next process of that name. Only NATS is read here: what goes to another broker has its consumers elsewhere.
+// consume calls a function for each event that the broker gets, in order, until ctx ends. It returns the function's error,
+// and the event comes again when a consumer of that name is started again. Only NATS is read here: events that go to
+// another broker have their consumers elsewhere.
 func consume(ctx context.Context, from broker.Publisher, name string, handle func(outbox.Message) error) error {
 	nats, ok := from.(*natspub.Publisher)
 	if !ok {

@@ -168,6 +168,33 @@ func TestTwoProcessesShareAServer(t *testing.T) {
 	}
 }
 
+func TestABrokerIsRestarted(t *testing.T) {
+	dir := t.TempDir()
+	start := func(listen string) *natspub.Publisher {
+		nats, err := natspub.Embedded(t.Context(), dir, natspub.Options{Listen: listen})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return nats
+	}
+	nats := start("127.0.0.1:0")
+	url := nats.URL()
+	p := startProgram(t, "--data", t.TempDir(), "--to", url)
+	first := p.send("POST", root, ada)
+	if diff := cmp.Diff([]string{first + " ContactCreatedEvent"}, p.next(1)); diff != "" {
+		t.Error(diff)
+	}
+	if err := nats.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second := p.send("POST", root, ada) // nobody can publish its event yet
+	nats = start(strings.TrimPrefix(url, "nats://"))
+	t.Cleanup(func() { _ = nats.Close() })
+	if diff := cmp.Diff([]string{second + " ContactCreatedEvent"}, p.next(1)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestWrongFlagsAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	db, err := docstore.Open(dir, docstore.Options{})
