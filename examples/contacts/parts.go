@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/changefeed/internal/broker"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/unit"
+	"github.com/millrace/changefeed/internal/usage"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/natspub"
 )
@@ -53,7 +54,11 @@ func openContainers(ctx context.Context, contacts, leases string) (*containers, 
 func (c *containers) openContacts(ctx context.Context, at place.Address) (err error) {
 	spec := docstore.ContainerSpec{Paths: []string{"/partitionKey"}, DefaultTTL: new(docstore.NoDefaultTTL), Ranges: 4}
 	given := func(part string) bool { return part == "pk" || part == "ttl" }
-	if c.contacts, err = c.Make(ctx, at, place.Wanted{Spec: spec, Given: given}); err != nil {
+	c.contacts, err = c.Make(ctx, at, place.Wanted{Spec: spec, Given: given})
+	if _, differs := errors.AsType[usage.Error](err); differs {
+		err = fmt.Errorf("--contacts is %s: want a container with the partition key /partitionKey and the default time to live -1: %w", at, err)
+	}
+	if err != nil {
 		return err
 	}
 	c.store = c.contacts.Remote

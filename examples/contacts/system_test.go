@@ -213,7 +213,7 @@ func TestWrongFlagsAreRefused(t *testing.T) {
 	}{
 		{[]string{"--contacts", "contacts"}, "--contacts is \"contacts\": want docstore:"},
 		{[]string{"--leases", "leases"}, "--leases is \"leases\": want docstore:"},
-		{[]string{"--contacts", "docstore:" + dir + "#orders"}, "/partitionKey"},
+		{[]string{"--contacts", "docstore:" + dir + "#orders"}, "#orders: want a container with the partition key /partitionKey"},
 		{[]string{"--to", "smtp:here"}, "--to is smtp:here: want embedded:DIR"},
 	} {
 		o, err := parseOptions(append([]string{"--data", t.TempDir()}, test.args...))
