@@ -467,3 +467,39 @@ func TestAPublishedEventThatIsGoneIsDoneWith(t *testing.T) {
 		t.Errorf("the event that is there has ttl %v, want 60", ttl)
 	}
 }
+
+// A tracer begins its span with the call, and links it to the contexts that the events were committed in.
+func TestACallOfThePublisherCanBeTraced(t *testing.T) {
+	type span struct{}
+	var said []string
+	to := publisherFunc(func(ctx context.Context, msgs []outbox.Message) (int, error) {
+		if ctx.Value(span{}) != "of c1" {
+			t.Error("the publisher has not the context of the span")
+		}
+		return 1, errDown
+	})
+	r := newRelay(t, to, outbox.RelayOptions{Hooks: outbox.RelayHooks{
+		Publishing: func(ctx context.Context, msgs []outbox.Message) (context.Context, func(int, error)) {
+			for _, m := range msgs {
+				said = append(said, "link to "+m.TraceParent)
+			}
+			return context.WithValue(ctx, span{}, "of "+msgs[0].Key), func(n int, err error) { said = append(said, fmt.Sprint(n, " accepted, ", err)) }
+		},
+	}})
+	var changes []changefeed.Change
+	for _, id := range []string{"e1", "e2"} {
+		changes = append(changes, changefeed.Change{
+			ID: id, PartitionKey: changefeed.Key("c1"),
+			Body: fmt.Appendf(nil, `{"id":%q,"type":"domainEvent","traceparent":"00-%[1]s","data":{"action":"a"}}`, id),
+		})
+	}
+	if err := r.Handle(t.Context(), &changefeed.Batch{Changes: changes}); !errors.Is(err, errDown) {
+		t.Errorf("got %v", err)
+	}
+	if diff := cmp.Diff([]string{"link to 00-e1", "link to 00-e2", "1 accepted, broker is down"}, said); diff != "" {
+		t.Error(diff)
+	}
+	if s := r.Status(); s.Published != 1 || s.Refused != 1 || !errors.Is(s.Err, errDown) {
+		t.Errorf("status %+v", s)
+	}
+}
