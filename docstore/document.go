@@ -51,8 +51,8 @@ func parseDocument(body []byte, paths []pkey.Path) (document, error) {
 // readDocument is parseDocument by a scanner at the beginning of the body, which need not
 // be strict when the body is known to be JSON.
 func readDocument(body []byte, scanner rawjson.Scanner, paths []pkey.Path) (document, error) {
-	if err := checkSize("body", body); err != nil {
-		return document{}, err
+	if len(body) > maxDocument+maxSystem { // or it would have to be read to know its size
+		return document{}, checkSize("body", len(body))
 	}
 	if c := scanner.Peek(); c != '{' {
 		begin := scanner.Pos()
@@ -86,6 +86,8 @@ func readDocument(body []byte, scanner rawjson.Scanner, paths []pkey.Path) (docu
 	switch {
 	case !scanner.End():
 		return document{}, notJSON("body", body)
+	case len("{}")+doc.user.Size() > maxDocument: // the store adds the system properties, also to what it has accepted
+		return document{}, checkSize("body", len("{}")+doc.user.Size())
 	case scanner.Levels() > maxNesting:
 		return document{}, refuse("document has %d levels of objects and arrays: want at most %d", scanner.Levels(), maxNesting)
 	}
@@ -145,9 +147,9 @@ func refuse(format string, args ...any) error {
 }
 
 // checkSize refuses a text that is larger than a document can be.
-func checkSize(name string, text []byte) error {
-	if len(text) > maxDocument {
-		return fmt.Errorf("%w: %s has %d bytes: want at most %d", ErrTooLarge, name, len(text), maxDocument)
+func checkSize(name string, bytes int) error {
+	if bytes > maxDocument {
+		return fmt.Errorf("%w: %s has %d bytes: want at most %d", ErrTooLarge, name, bytes, maxDocument)
 	}
 	return nil
 }
@@ -156,7 +158,7 @@ func checkSize(name string, text []byte) error {
 // the text as it is, so an error admitted here would come back from every read, for
 // ever.
 func checkJSON(name string, text []byte) error {
-	if err := checkSize(name, text); err != nil {
+	if err := checkSize(name, len(text)); err != nil {
 		return err
 	}
 	if _, ok := rawjson.Check(text); !ok {

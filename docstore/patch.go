@@ -37,7 +37,7 @@ func applyPatch(body []byte, ops []changefeed.PatchOp) ([]byte, error) {
 			return nil, fmt.Errorf("apply patch operation %d (%s %q): %w", i, op.Op, op.Path, err)
 		}
 	}
-	if len(body) > maxDocument {
+	if len(body) > maxDocument+maxSystem { // without its system properties it may be smaller, which only a parser knows
 		return nil, fmt.Errorf("%w: patched body has %d bytes: want at most %d", ErrTooLarge, len(body), maxDocument)
 	}
 	return body, nil

@@ -148,7 +148,7 @@ func TestPatchTakesOneToTenOperations(t *testing.T) {
 }
 
 func TestPatchRefusesAResultThatIsTooLarge(t *testing.T) {
-	half := `"` + strings.Repeat("x", maxDocument/2) + `"`
+	half := `"` + strings.Repeat("x", (maxDocument+maxSystem)/2) + `"`
 	ops := []changefeed.PatchOp{patchOp("set", "/a", half), patchOp("set", "/b", half)}
 	if _, err := applyPatch([]byte(`{}`), ops); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("got %v, want %v", err, ErrTooLarge)

@@ -25,6 +25,8 @@ type attempt struct {
 	size   int
 	once   bool // the first write remembers a message
 	unsure bool // it was sent, and what became of it is not known
+	begun  time.Time
+	ttl    int // of its events
 
 	objects []object
 	event   int // the first write that is an event, 0 without
@@ -81,7 +83,7 @@ func (a *attempt) object(e *entry) error {
 }
 
 // eventsOf adds the events of an object, numbered after those that it has had.
-func (a *attempt) eventsOf(o object, ttl int, trace string) error {
+func (a *attempt) eventsOf(o object, trace string) error {
 	for i, e := range o.events {
 		id := newID()
 		data, err := payload(e, id)
@@ -92,7 +94,7 @@ func (a *attempt) eventsOf(o object, ttl int, trace string) error {
 			a.event = len(a.writes)
 		}
 		stored := envelope{
-			ID: id, PartitionKey: o.key, Type: EventType, Data: data, TTL: ttl,
+			ID: id, PartitionKey: o.key, Type: EventType, Data: data, TTL: a.ttl,
 			Seq: o.seq - uint64(len(o.events)-i-1), TraceParent: trace,
 		}
 		if err := a.put(stored, changefeed.WriteCreate, ""); err != nil {
@@ -137,12 +139,15 @@ func (a *attempt) send(ctx context.Context, store changefeed.Committer) (known b
 		return true, nil
 	case refused:
 		stored, lost := a.isStored(ctx, store)
+		if stored && lost == nil {
+			lost = a.readETags(ctx, store)
+		}
 		if lost != nil {
 			a.unsure = true
 			return false, fmt.Errorf("%w; whether it was stored before: %w", err, lost)
 		}
 		if stored {
-			return true, a.readETags(ctx, store)
+			return true, nil
 		}
 		return true, a.refusal(err)
 	case errors.Is(err, changefeed.ErrThrottled), errors.Is(err, changefeed.ErrBadRequest), errors.Is(err, changefeed.ErrForbidden):
@@ -155,24 +160,52 @@ func (a *attempt) send(ctx context.Context, store changefeed.Committer) (known b
 // refusal names what was refused.
 func (a *attempt) refusal(err error) error {
 	at, ok := errors.AsType[*changefeed.WriteError](err)
-	if ok && at.Index == 0 && a.once && errors.Is(err, changefeed.ErrConflict) {
+	switch {
+	case ok && at.Index == 0 && a.once && errors.Is(err, changefeed.ErrConflict):
 		return ErrDuplicate
+	case a.unsure && !a.isKnown():
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
 	return err
 }
 
-// isStored reports whether the writes were stored by an earlier try, whose answer was lost here or below the store:
-// an event's id is drawn at random, and an object has the number of the unit that wrote it last.
+// isKnown reports whether an earlier try would have left a trace: what handles a message does, and an event until it
+// expires, for nobody writes them again; an object only until somebody does.
+func (a *attempt) isKnown() bool {
+	return a.once || a.event > 0 && (a.ttl < 0 || time.Since(a.begun) < time.Duration(a.ttl)*time.Second)
+}
+
+// isStored reports whether the writes were stored by an earlier try, whose answer was lost here or below the store: then
+// one of the documents has the number of this unit. Where there are only deletes, that nothing is there is all that the
+// unit wants.
 func (a *attempt) isStored(ctx context.Context, store changefeed.Committer) (bool, error) {
-	probe := a.event
-	if probe == 0 {
-		probe = slices.IndexFunc(a.writes, func(w changefeed.Write) bool { return w.Op != changefeed.WriteDelete })
+	there := false
+	for _, w := range a.traces() {
+		found, err := a.read(ctx, store, w.ID)
+		switch {
+		case errors.Is(err, changefeed.ErrNotFound):
+			continue
+		case err != nil:
+			return false, err
+		case found.Unit == a.unit && w.Op != changefeed.WriteDelete:
+			return true, nil
+		}
+		there = true
 	}
-	if probe < 0 {
-		return false, nil
+	return a.unsure && !there && a.only(changefeed.WriteDelete), nil
+}
+
+// traces are the writes by which an earlier try can be recognized, the surest first: one event, or what remembers a
+// message, and the objects.
+func (a *attempt) traces() []changefeed.Write {
+	if a.event == 0 {
+		return a.writes
 	}
-	found, err := a.read(ctx, store, a.writes[probe].ID)
-	return err == nil && found.Unit == a.unit, ignore(err, changefeed.ErrNotFound)
+	return append([]changefeed.Write{a.writes[a.event]}, a.writes[:a.event]...)
+}
+
+func (a *attempt) only(op changefeed.WriteOp) bool {
+	return !slices.ContainsFunc(a.writes, func(w changefeed.Write) bool { return w.Op != op })
 }
 
 // readETags takes over the ETags of what an earlier try has stored. Where somebody has written an object since,

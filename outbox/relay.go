@@ -117,23 +117,21 @@ func (r *Relay) Handle(ctx context.Context, b *changefeed.Batch) error {
 	chains := r.chains(b)
 	left := &left{batch: b, items: map[int]error{}}
 	for _, chain := range chains {
+		r.take(b, chain[0])
 		if left.down != nil { // the broker does not answer: the other keys need not find that out
 			left.add(chain, left.down)
 			continue
 		}
-		r.take(b, chain[0])
 		n, err := r.publish(ctx, chain)
+		if done, lost := r.expire(ctx, chain[:n]); lost != nil {
+			n, err = done, lost
+		}
 		if err == nil {
-			n, err = r.expire(ctx, chain)
-		}
-		if err == nil || changefeed.IsPoison(err) {
 			r.hand.remove(placeOf(b.LeaseToken, chain[0].change))
-		} else {
-			r.take(b, chain[n])
+			continue
 		}
-		if err != nil {
-			left.add(chain[n:], err)
-		}
+		r.take(b, chain[n])
+		left.add(chain[n:], err)
 	}
 	return left.failure()
 }

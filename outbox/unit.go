@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -34,6 +35,10 @@ type Options struct {
 var (
 	// ErrMixedKeys: the objects of a unit of work are of several logical partitions.
 	ErrMixedKeys = errors.New("objects of several partition keys")
+	// ErrUnknown: whether an earlier try of the same commit was stored cannot be found out any
+	// more, because somebody has written its objects since, and it has no events or these
+	// have expired. Nothing was written now. Load the objects and see.
+	ErrUnknown = errors.New("whether an earlier try was stored cannot be known any more")
 	// ErrDuplicate: the message of [Unit.Once] was handled before.
 	ErrDuplicate = errors.New("message was handled before")
 )
@@ -49,18 +54,13 @@ type Unit struct {
 	entries []*entry
 	once    *envelope // what remembers the message that is being handled
 	attempt *attempt  // whose outcome is unknown
-	later   []later   // tracked since it was sent
+	later   []func()  // calls since it was sent, to be made when its outcome is known
 }
 
-// later is an object that is tracked while the outcome of an attempt is unknown.
-type later struct {
-	Document
-	state state
-}
-
-// entry is an object that is tracked.
+// entry is an object that is tracked. What it has when the unit commits is written, not what it had when it was tracked.
 type entry struct {
 	tracked
+	from  Document
 	state state
 }
 
@@ -99,13 +99,13 @@ func (u *Unit) Keep(d Document) { u.track(d, unmodified) }
 // track keeps an object with its latest state: one that is tracked twice is written once.
 func (u *Unit) track(d Document, s state) {
 	if u.attempt != nil {
-		u.later = append(u.later, later{d, s})
+		u.later = append(u.later, func() { u.track(d, s) })
 		return
 	}
 	t := d.tracked()
 	i := slices.IndexFunc(u.entries, func(e *entry) bool { return e.id == t.id && e.key == t.key })
 	if i < 0 {
-		u.entries = append(u.entries, &entry{t, s})
+		u.entries = append(u.entries, &entry{t, d, s})
 		return
 	}
 	before := u.entries[i].state
@@ -120,7 +120,7 @@ func (u *Unit) track(d Document, s state) {
 	case s == unmodified:
 		s = before
 	}
-	u.entries[i] = &entry{t, s}
+	u.entries[i] = &entry{t, d, s}
 }
 
 // Once makes the unit the effect of a message: it is committed at most once for the id of the
@@ -128,6 +128,10 @@ func (u *Unit) track(d Document, s state) {
 // objects. What remembers the message is kept for a time to live: as long as the broker may
 // deliver it again.
 func (u *Unit) Once(partitionKey, messageID string, ttl time.Duration) {
+	if u.attempt != nil {
+		u.later = append(u.later, func() { u.Once(partitionKey, messageID, ttl) })
+		return
+	}
 	u.once = &envelope{ID: "inbox-" + digest(messageID), PartitionKey: partitionKey, Type: "inbox", TTL: seconds(ttl)}
 }
 
@@ -135,8 +139,8 @@ func (u *Unit) Once(partitionKey, messageID string, ttl time.Duration) {
 //
 // With success the ETags and numbers of events are in the documents, the events are no longer
 // recorded, and the unit is empty. An ErrNotFound, ErrConflict or ErrPrecondition of package
-// changefeed says that nothing was written, as do ErrTooLarge, ErrMixedKeys and ErrDuplicate;
-// so does ErrThrottled. After any other error, that of an ended ctx as well, the outcome may
+// changefeed says that nothing was written, as do ErrTooLarge, ErrMixedKeys and ErrDuplicate,
+// and in a first try ErrThrottled; there is also ErrUnknown. After any other error, that of an ended ctx as well, the outcome may
 // be unknown: then Commit sends the same again and finds out, before it writes what was
 // tracked or recorded since.
 func (u *Unit) Commit(ctx context.Context) error {
@@ -192,23 +196,30 @@ func (u *Unit) close(stored bool) {
 		}
 		u.entries, u.once = nil, nil
 	}
+	objects := u.attempt.objects
 	u.attempt = nil
+	for _, o := range objects { // what has happened to it since is still to be written
+		if stored && o.state != deleted && o.entry.events != nil && len(o.entry.events.events) > 0 {
+			u.track(o.from, replaced)
+		}
+	}
 	later := u.later
 	u.later = nil
-	for _, l := range later {
-		u.track(l.Document, l.state)
+	for _, call := range later {
+		call()
 	}
 }
 
 // newAttempt turns the unit into writes, and checks the limits before anything is sent.
 func (u *Unit) newAttempt(ctx context.Context) (*attempt, error) {
-	a := &attempt{unit: newID()}
+	a := &attempt{unit: newID(), begun: time.Now(), ttl: seconds(u.opts.EventTTL)}
 	if u.once != nil {
 		if err := a.remember(u.once); err != nil {
 			return nil, err
 		}
 	}
 	for _, e := range u.entries {
+		e.tracked = e.from.tracked()
 		if err := a.object(e); err != nil {
 			return nil, err
 		}
@@ -218,7 +229,7 @@ func (u *Unit) newAttempt(ctx context.Context) (*attempt, error) {
 		trace = u.opts.TraceParent(ctx)
 	}
 	for _, o := range a.objects {
-		if err := a.eventsOf(o, seconds(u.opts.EventTTL), trace); err != nil {
+		if err := a.eventsOf(o, trace); err != nil {
 			return nil, err
 		}
 	}
@@ -231,10 +242,14 @@ func (u *Unit) newAttempt(ctx context.Context) (*attempt, error) {
 	return a, nil
 }
 
-// seconds is a time to live as the service has it: whole seconds, at least one; -1 for ever.
+// seconds is a time to live as the service has it: whole seconds, at least one and no more than an int32 has; -1 for ever.
 func seconds(d time.Duration) int {
 	if d < 0 {
 		return -1
 	}
-	return int(max(1, (d+time.Second-1)/time.Second))
+	n := d / time.Second
+	if d%time.Second > 0 {
+		n++
+	}
+	return int(min(max(1, n), math.MaxInt32))
 }
