@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -53,11 +54,14 @@ func (a *attempt) object(e *entry) error {
 		return fmt.Errorf("%w: object with ID %q, PartitionKey %q and Type %q: want none of them empty", changefeed.ErrBadRequest, e.id, e.key, e.typ)
 	}
 	o := object{entry: e, write: -1, seq: *e.seq}
-	if e.events != nil {
-		o.events, o.isNew = slices.Clone(e.events.events), e.events.isNew
-		o.seq += uint64(len(o.events))
-	}
 	op, ifMatch := changefeed.WriteReplace, *e.etag
+	if e.before != nil {
+		o.seq, ifMatch = max(o.seq, *e.before.seq), cmp.Or(ifMatch, *e.before.etag)
+	}
+	for _, r := range e.recorders() {
+		o.events, o.isNew = append(o.events, r.events...), o.isNew || r.isNew
+	}
+	o.seq += uint64(len(o.events))
 	switch {
 	case e.state == unmodified && len(o.events) == 0:
 		return nil
@@ -76,6 +80,9 @@ func (a *attempt) object(e *entry) error {
 		data, err := marshal(e.data)
 		if err != nil {
 			return fmt.Errorf("%s %q: %w", e.typ, e.id, err)
+		}
+		if string(data) == "null" {
+			return fmt.Errorf("%w: %s %q: its Data is nil", changefeed.ErrBadRequest, e.typ, e.id)
 		}
 		stored.Data = data
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/millrace/changefeed"
 )
@@ -41,6 +42,9 @@ type tracked struct {
 
 func (d *Doc[T]) tracked() tracked {
 	t := tracked{id: d.ID, key: d.PartitionKey, typ: d.Type, ttl: d.TTL, etag: &d.ETag, seq: &d.Seq, data: d.Data}
+	if v := reflect.ValueOf(d.Data); v.Kind() == reflect.Pointer && v.IsNil() {
+		return t // which is refused when it is to be written
+	}
 	for _, data := range []any{&d.Data, d.Data} {
 		if a, ok := data.(Aggregate); ok {
 			t.events = a.recorder()
@@ -86,6 +90,9 @@ func Decode[T any](body json.RawMessage) (*Doc[T], error) {
 		return nil, fmt.Errorf("decode document: %w", err)
 	}
 	d := &Doc[T]{ID: e.ID, PartitionKey: e.PartitionKey, Type: e.Type, TTL: e.TTL, ETag: e.ETag, Seq: e.Seq}
+	if len(e.Data) == 0 || string(e.Data) == "null" {
+		return nil, fmt.Errorf("decode data of %s %q: it has none", e.Type, e.ID)
+	}
 	if err := json.Unmarshal(e.Data, &d.Data); err != nil {
 		return nil, fmt.Errorf("decode data of %s %q: %w", e.Type, e.ID, err)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strconv"
 	"time"
 
@@ -43,10 +45,16 @@ func (r *Relay) expireBatch(ctx context.Context, chain []event) error {
 	for len(writes) > 0 {
 		_, err := r.opts.Container.Commit(ctx, chain[0].change.PartitionKey, writes)
 		refused, ok := errors.AsType[*changefeed.WriteError](err)
-		if !ok || !errors.Is(err, changefeed.ErrNotFound) {
+		switch {
+		case !ok:
+			return err
+		case errors.Is(err, changefeed.ErrNotFound): // somebody has deleted it
+		case errors.Is(err, changefeed.ErrBadRequest): // it has no room for this; it is published, and not to be published again
+			slog.Warn("published event will not expire", "key", chain[0].Key, "id", refused.Write.ID, "err", refused.Err)
+		default:
 			return err
 		}
-		writes = append(writes[:refused.Index], writes[refused.Index+1:]...) // somebody has deleted it
+		writes = slices.Delete(writes, refused.Index, refused.Index+1)
 	}
 	return nil
 }

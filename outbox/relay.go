@@ -133,6 +133,9 @@ func (r *Relay) Handle(ctx context.Context, b *changefeed.Batch) error {
 		r.take(b, chain[n])
 		left.add(chain[n:], err)
 	}
+	if left.first != nil {
+		r.alarm(time.Now())
+	}
 	return left.failure()
 }
 

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -18,9 +19,9 @@ type RelayHooks struct {
 	// is called with the outcome.
 	Publishing func(ctx context.Context, msgs []Message) (context.Context, func(n int, err error))
 
-	// Expiring: an event that is not published yet expires so soon, or has expired, when left
-	// is negative. It is called at most once a minute for a partition key; without it a
-	// warning is written to slog.Default.
+	// Expiring: an event that could not be published yet expires so soon, or has expired, when
+	// left is negative. It is called when the broker refuses something, at most once a minute
+	// for a partition key; without it a warning is written to slog.Default.
 	Expiring func(m Message, left time.Duration)
 }
 
@@ -82,6 +83,7 @@ type hand struct {
 	mu      sync.Mutex
 	status  RelayStatus
 	waiting map[place]*waiting
+	looked  time.Time // for alarms
 }
 
 // place is where an event waits.
@@ -94,43 +96,59 @@ func placeOf(lease string, c *changefeed.Change) place { return place{lease, c.P
 
 // waiting is the next event of a key, which is not published yet.
 type waiting struct {
+	event              Message
 	committed, expires time.Time
-	alarm              time.Time // when the hook was last called
+	warn               time.Time // when it is time to warn
+	alarmed            time.Time // when the hook was last called
 }
 
-// take notes the next event of a key, and gives the alarm if it expires soon.
+// take notes the next event of a key. A change that was parked is no part of the feed: it waits among the dead letters.
 func (r *Relay) take(b *changefeed.Batch, e event) {
-	ttl := ttlOf(e.change)
-	now := time.Now()
-	next := &waiting{committed: e.change.Time}
-	if ttl > 0 {
+	if b.Redriven {
+		return
+	}
+	next := &waiting{event: e.Message, committed: e.change.Time}
+	if next.event.ID == "" { // it cannot be read
+		next.event.ID, next.event.Key = e.change.ID, keyOf(e.change)
+	}
+	if ttl := ttlOf(e.change); ttl > 0 {
 		next.expires = e.change.Time.Add(ttl)
+		next.warn = next.expires.Add(-cmp.Or(r.opts.Alarm, ttl/5))
 	}
-	threshold := r.opts.Alarm
-	if threshold == 0 {
-		threshold = ttl / 5
-	}
-	due := r.hand.put(placeOf(b.LeaseToken, e.change), next, now, ttl > 0 && next.expires.Sub(now) <= threshold)
-	if due {
-		m := e.Message
-		if m.ID == "" {
-			m.ID, m.Key = e.change.ID, keyOf(e.change)
-		}
-		r.opts.Hooks.Expiring(m, next.expires.Sub(now))
-	}
+	r.hand.put(placeOf(b.LeaseToken, e.change), next)
 }
 
-// put reports whether an alarm that is wanted is due.
-func (h *hand) put(at place, next *waiting, now time.Time, wanted bool) (due bool) {
+func (h *hand) put(at place, next *waiting) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if before := h.waiting[at]; before != nil {
-		next.alarm = before.alarm
-	}
-	if due = wanted && now.Sub(next.alarm) >= alarmEvery; due {
-		next.alarm = now
+		next.alarmed = before.alarmed
 	}
 	h.waiting[at] = next
+}
+
+// alarm gives the alarms that are due, of all that waits: in an outage the processor calls the relay for one key now and
+// then, which says nothing of the others.
+func (r *Relay) alarm(now time.Time) {
+	for _, w := range r.hand.due(now) {
+		r.opts.Hooks.Expiring(w.event, w.expires.Sub(now))
+	}
+}
+
+// due are the events to warn of. They are looked for at most once a second, because there may be many.
+func (h *hand) due(now time.Time) (due []waiting) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now.Sub(h.looked) < time.Second {
+		return nil
+	}
+	h.looked = now
+	for _, w := range h.waiting {
+		if !w.warn.IsZero() && !now.Before(w.warn) && now.Sub(w.alarmed) >= alarmEvery {
+			w.alarmed = now
+			due = append(due, *w)
+		}
+	}
 	return due
 }
 

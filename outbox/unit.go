@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,8 +61,20 @@ type Unit struct {
 // entry is an object that is tracked. What it has when the unit commits is written, not what it had when it was tracked.
 type entry struct {
 	tracked
-	from  Document
-	state state
+	from   Document
+	state  state
+	before *entry // of another Doc that was tracked for the same object: its events count, too
+}
+
+// recorders are those with the events of an object, which is mostly one.
+func (e *entry) recorders() (all []*Recorder) {
+	if e.before != nil {
+		all = e.before.recorders()
+	}
+	if e.events != nil && !slices.Contains(all, e.events) {
+		all = append(all, e.events)
+	}
+	return all
 }
 
 // state is what becomes of an object.
@@ -105,7 +118,7 @@ func (u *Unit) track(d Document, s state) {
 	t := d.tracked()
 	i := slices.IndexFunc(u.entries, func(e *entry) bool { return e.id == t.id && e.key == t.key })
 	if i < 0 {
-		u.entries = append(u.entries, &entry{t, d, s})
+		u.entries = append(u.entries, &entry{tracked: t, from: d, state: s})
 		return
 	}
 	before := u.entries[i].state
@@ -120,19 +133,19 @@ func (u *Unit) track(d Document, s state) {
 	case s == unmodified:
 		s = before
 	}
-	u.entries[i] = &entry{t, d, s}
+	u.entries[i] = &entry{tracked: t, from: d, state: s, before: u.entries[i]}
 }
 
 // Once makes the unit the effect of a message: it is committed at most once for the id of the
 // message, and Commit returns ErrDuplicate when it was before. The key is that of the unit's
-// objects. What remembers the message is kept for a time to live: as long as the broker may
-// deliver it again.
+// objects. What remembers the message is kept for a time to live, 10 days if it is 0: as long
+// as the broker may deliver it again.
 func (u *Unit) Once(partitionKey, messageID string, ttl time.Duration) {
 	if u.attempt != nil {
 		u.later = append(u.later, func() { u.Once(partitionKey, messageID, ttl) })
 		return
 	}
-	u.once = &envelope{ID: "inbox-" + digest(messageID), PartitionKey: partitionKey, Type: "inbox", TTL: seconds(ttl)}
+	u.once = &envelope{ID: "inbox-" + digest(messageID), PartitionKey: partitionKey, Type: "inbox", TTL: seconds(cmp.Or(ttl, DefaultEventTTL))}
 }
 
 // Commit writes the objects and their events, all or none.
@@ -190,8 +203,8 @@ func (u *Unit) close(stored bool) {
 	if stored {
 		for _, o := range u.attempt.objects {
 			*o.entry.seq = o.seq
-			if o.entry.events != nil {
-				o.entry.events.drop(o.events)
+			for _, r := range o.recorders() {
+				r.drop(o.events)
 			}
 		}
 		u.entries, u.once = nil, nil

@@ -1,0 +1,215 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/outbox"
+)
+
+// What somebody who did not write it found wrong with the relay.
+
+func TestWhatWasAcceptedBeforeARefusalExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contacts, leases := open(t)
+		c := &contact{Name: "x"}
+		c.RecordAlso(nameUpdated{"1"})
+		c.RecordAlso(nameUpdated{"2"})
+		c.RecordAlso(nameUpdated{"3"})
+		u := outbox.NewUnit(contacts, outbox.Options{EventTTL: -1})
+		u.Create(docOf("c1", c))
+		if err := u.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		failed := false
+		to := &broker{fail: func(_ int, m outbox.Message) error {
+			if m.Seq == 2 && !failed {
+				failed = true
+				return errDown
+			}
+			return nil
+		}}
+		relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{Container: contacts, ExpireAfter: time.Hour}), changefeed.Options{},
+			func() bool { return len(to.messages()) == 3 })
+		time.Sleep(time.Minute)
+		for _, d := range stored(t, contacts, "c1") {
+			if d["type"] == "domainEvent" && d["ttl"] == -1.0 {
+				t.Errorf("event %v is published and never expires: %v", d["seq"], d)
+			}
+		}
+	})
+}
+
+// An event that has room for its own data and for no more: the relay's patch makes it too large.
+func TestAnEventWithoutRoomForItsExpiryIsPublishedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contacts, leases := open(t)
+		// 2 MB less a little
+		for pad := 2<<20 - 600; ; pad += 10 {
+			c := &contact{}
+			c.Record(nameUpdated{strings.Repeat("x", pad)})
+			u := outbox.NewUnit(contacts, outbox.Options{EventTTL: -1})
+			u.Create(docOf(fmt.Sprint("c", pad), c))
+			if err := u.Commit(t.Context()); errors.Is(err, outbox.ErrTooLarge) {
+				break
+			}
+			if pad < 2<<20-350 {
+				contacts.Delete(t.Context(), changefeed.Key(fmt.Sprint("c", pad)), "x", "")
+			}
+		}
+		var mu sync.Mutex
+		times := map[string]int{}
+		to := publisherFunc(func(_ context.Context, msgs []outbox.Message) (int, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, m := range msgs {
+				times[m.Key]++
+			}
+			return len(msgs), nil
+		})
+		r := newRelay(t, to, outbox.RelayOptions{Container: contacts, ExpireAfter: time.Hour})
+		n := 0
+		relaying(t, contacts, leases, r, changefeed.Options{MaxAttempts: 5}, func() bool { n++; return n > 600 })
+		for key, n := range times {
+			if n > 1 {
+				t.Errorf("event of %s published %d times in 10 minutes, and still not done: %.200v", key, n, r.Status())
+			}
+		}
+	})
+}
+
+func TestAnOutageHidesNoAlarm(t *testing.T) {
+	for _, conc := range []int{1, 64} {
+		for _, attempts := range []int{0, 5} {
+			t.Run(fmt.Sprintf("concurrency %d, attempts %d", conc, attempts), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					contacts, leases := open(t)
+					for i := range 12 {
+						ttl := time.Hour * 24
+						if i%2 == 1 {
+							ttl = 20 * time.Minute
+						}
+						u := outbox.NewUnit(contacts, outbox.Options{EventTTL: ttl})
+						u.Create(docOf(fmt.Sprint("c", i), newContact("A")))
+						if err := u.Commit(t.Context()); err != nil {
+							t.Fatal(err)
+						}
+					}
+					to := &broker{fail: func(_ int, m outbox.Message) error { return errDown }}
+					var mu sync.Mutex
+					alarmed := map[string]int{}
+					r := newRelay(t, to, outbox.RelayOptions{Hooks: outbox.RelayHooks{Expiring: func(m outbox.Message, left time.Duration) {
+						mu.Lock()
+						alarmed[m.Key]++
+						mu.Unlock()
+					}}})
+					o := changefeed.Options{Concurrency: conc, MaxAttempts: attempts}
+					if attempts > 0 {
+						o.DeadLetters = letterBox(t)
+					}
+					waiting := 0
+					n := 0
+					relaying(t, contacts, leases, r, o, func() bool {
+						waiting = max(waiting, r.Status().Waiting)
+						time.Sleep(time.Second)
+						n++
+						return n > 595
+					})
+					if len(alarmed) < 6 { // six keys have events that expire within 20 minutes
+						t.Errorf("conc %d attempts %d: %d keys of 6 alarmed, waiting %d", conc, attempts, len(alarmed), waiting)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestPoisonThatIsNotParkedWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contacts, leases := open(t)
+		u := outbox.NewUnit(contacts, outbox.Options{EventTTL: 10 * time.Minute})
+		u.Create(docOf("c1", newContact("A")))
+		if err := u.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		to := &broker{fail: func(_ int, m outbox.Message) error { return changefeed.Poison(outbox.ErrTooLarge) }}
+		var mu sync.Mutex
+		var alarms []time.Duration
+		r := newRelay(t, to, outbox.RelayOptions{Hooks: outbox.RelayHooks{Expiring: func(m outbox.Message, left time.Duration) {
+			mu.Lock()
+			alarms = append(alarms, left)
+			mu.Unlock()
+		}}})
+		waiting := 0
+		n := 0
+		relaying(t, contacts, leases, r, changefeed.Options{}, func() bool {
+			waiting = max(waiting, r.Status().Waiting)
+			n++
+			return n > 590
+		})
+		if waiting == 0 {
+			t.Error("the status never said that a key waits")
+		}
+		for i := 1; i < len(alarms); i++ {
+			if alarms[i-1]-alarms[i] < time.Minute {
+				t.Errorf("alarms after %v", alarms[i-1]-alarms[i])
+			}
+		}
+	})
+}
+
+// After a redrive that failed, the event is among the dead letters as before: it does not wait.
+func TestWhatIsParkedDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contacts, leases := open(t)
+		for i := range 4 {
+			rename(t, contacts, fmt.Sprint("c", i), 1)
+		}
+		to := &broker{fail: func(_ int, m outbox.Message) error {
+			if m.Key == "c1" && m.Seq == 2 {
+				return errDown
+			}
+			return nil
+		}}
+		box := letterBox(t)
+		r := newRelay(t, to, outbox.RelayOptions{})
+		store, err := docstore.NewLeases(t.Context(), leases, "relay", contacts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := changefeed.New(contacts, store, r, r.Options(changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { p.Run(ctx) })
+		time.Sleep(5 * time.Minute)
+		if n := r.Status().Waiting; n != 0 {
+			t.Errorf("before: %d wait", n)
+		}
+		for l, err := range box.Letters(t.Context(), "") {
+			t.Log(l.Change.ID, l.Disposition, l.Cause, err)
+			if l.Disposition != changefeed.DispositionHeld {
+				if err := deadletters.Redrive(t.Context(), contacts, store, l.Change.PartitionKey, l.ID); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		time.Sleep(5 * time.Minute)
+		if n := r.Status().Waiting; n != 0 {
+			t.Errorf("after: %d keys wait, and all that is not published is parked", n)
+		}
+		stop()
+		wg.Wait()
+	})
+}

@@ -1,0 +1,323 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/outbox"
+)
+
+// What somebody who did not write them found wrong with units of work.
+
+// script is a store whose n-th request (from 1) is refused or whose answer is lost.
+type script struct {
+	changefeed.Committer
+	n    int
+	drop map[int]bool // request does not arrive
+	lose map[int]bool // answer does not arrive
+}
+
+func (s *script) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	s.n++
+	n := s.n
+	if s.drop[n] {
+		return nil, errLost
+	}
+	r, err := s.Committer.Commit(ctx, key, writes)
+	if s.lose[n] {
+		return nil, errLost
+	}
+	return r, err
+}
+
+func TestLostAnswersInEveryOrderDoubleNothing(t *testing.T) {
+	contacts, _ := open(t)
+	for mask := range 1 << 6 {
+		for _, etag := range []bool{true, false} {
+			for _, drop := range []bool{true, false} {
+				id := fmt.Sprint("c", mask, etag, drop)
+				d := add(t, contacts, id, "A")
+				if !etag {
+					d.ETag = ""
+				}
+				lost := map[int]bool{}
+				for i := range 6 {
+					if mask>>i&1 == 1 {
+						lost[i+1] = true
+					}
+				}
+				s := &script{Committer: contacts, lose: lost}
+				if drop {
+					s.drop = map[int]bool{}
+					for i := range lost {
+						if i > 1 {
+							s.drop[i] = true
+						}
+					}
+					s.lose = map[int]bool{1: lost[1]}
+				}
+				d.Data.rename("B")
+				u := outbox.NewUnit(s, outbox.Options{})
+				u.Replace(d)
+				var errs []error
+				for range 12 {
+					err := u.Commit(t.Context())
+					if err == nil {
+						break
+					}
+					errs = append(errs, err)
+					if !errors.Is(err, errLost) {
+						break
+					}
+				}
+				got := actions(stored(t, contacts, id))
+				if len(got) != 2 || len(errs) > 0 && !errors.Is(errs[len(errs)-1], errLost) {
+					t.Errorf("lost %v drop %v etag %v: events %q, errors %v", lost, drop, etag, got, errs)
+				}
+			}
+		}
+	}
+}
+
+func TestADeleteWhoseAnswerIsLostIsDone(t *testing.T) {
+	contacts, _ := open(t)
+	d := add(t, contacts, "c1", "A")
+	u := outbox.NewUnit(&script{Committer: contacts, lose: map[int]bool{1: true}}, outbox.Options{})
+	u.Delete(d)
+	if err := u.Commit(t.Context()); !errors.Is(err, errLost) {
+		t.Fatal(err)
+	}
+	if err := u.Commit(t.Context()); err != nil {
+		t.Errorf("it was stored: %v", err)
+	}
+}
+
+func TestADocumentAtTheLimitIsIntact(t *testing.T) {
+	contacts, _ := open(t) // whose check at the end is what this is about
+	for _, total := range []int{2<<20 - 400, 2<<20 - 300, 2<<20 - 250, 2<<20 - 200, 2<<20 - 150, 2<<20 - 130, 2<<20 - 120, 2<<20 - 110, 2<<20 - 100, 2<<20 - 90, 2<<20 - 60, 2<<20 - 30, 2 << 20} {
+		id := fmt.Sprint("c", total)
+		d := docOf(id, &contact{Name: strings.Repeat("x", total)})
+		u := outbox.NewUnit(contacts, outbox.Options{})
+		u.Create(d)
+		err := u.Commit(t.Context())
+		if err != nil && !errors.Is(err, outbox.ErrTooLarge) {
+			t.Errorf("%d: not ErrTooLarge: %v", total-2<<20, err)
+		}
+		if err == nil {
+			if _, err := outbox.Load[*contact](t.Context(), contacts, id, "contact", id); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestAUnitIsRecognizedWhenItsEventIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contacts, _ := open(t)
+		d := add(t, contacts, "c1", "A")
+		u := outbox.NewUnit(&script{Committer: contacts, lose: map[int]bool{1: true}}, outbox.Options{EventTTL: time.Second})
+		d.Data.rename("B")
+		u.Replace(d)
+		if err := u.Commit(t.Context()); !errors.Is(err, errLost) {
+			t.Fatal(err)
+		}
+		time.Sleep(2500 * time.Millisecond)
+		if err := u.Commit(t.Context()); err != nil {
+			t.Errorf("it was stored: %v", err)
+		}
+	})
+}
+
+func TestALargeDocumentIsPatchedAndReopened(t *testing.T) {
+	dir := t.TempDir()
+	db, err := docstore.Open(dir, docstore.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "contacts", Paths: []string{"/partitionKey"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := docOf("c1", &contact{Name: strings.Repeat("x", 2<<20-150)})
+	u := outbox.NewUnit(c, outbox.Options{})
+	u.Create(d)
+	if err := u.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Check(); err != nil {
+		t.Error(err)
+	}
+	read, err := outbox.Load[*contact](t.Context(), c, "c1", "contact", "c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		read.Data.Name = read.Data.Name[1:]
+		u = outbox.NewUnit(c, outbox.Options{})
+		u.Replace(read)
+		if err := u.Commit(t.Context()); err != nil {
+			t.Errorf("replace %d: %.200v", i, err)
+		}
+	}
+	_, err = c.Commit(t.Context(), changefeed.Key("c1"), []changefeed.Write{{Op: changefeed.WritePatch, ID: "c1", Patch: []changefeed.PatchOp{{Op: "set", Path: "/ttl", Value: []byte("60")}}}})
+	if err != nil {
+		t.Errorf("patch of its ttl: %.200v", err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+	db, err = docstore.Open(dir, docstore.Options{NoSync: true})
+	if err != nil {
+		t.Fatalf("reopen: %v", err)
+	}
+	defer db.Close()
+	if err := db.Check(); err != nil {
+		t.Error(err)
+	}
+	var b strings.Builder
+	if err := db.BackupTo(t.Context(), &b); err != nil {
+		t.Errorf("backup: %v", err)
+	} else if err := docstore.ReceiveBackup(t.Context(), strings.NewReader(b.String()), dir+"2"); err != nil {
+		t.Errorf("receive backup: %v", err)
+	}
+}
+
+func TestAnObjectWithoutDataIsRefused(t *testing.T) {
+	contacts, _ := open(t)
+	if _, err := contacts.Create(t.Context(), []byte(`{"id":"c1","partitionKey":"c1","type":"contact","data":null}`)); err != nil {
+		t.Fatal(err)
+	}
+	d, err := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1")
+	if err != nil {
+		t.Skip(err)
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			t.Errorf("Load returned a document without an error, and tracking it panics: %v", p)
+		}
+	}()
+	u := outbox.NewUnit(contacts, outbox.Options{})
+	u.Delete(d)
+	if err := u.Commit(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestASecondMessageIsRememberedToo(t *testing.T) {
+	contacts, _ := open(t)
+	d := add(t, contacts, "c1", "A")
+	u := outbox.NewUnit(&script{Committer: contacts, lose: map[int]bool{1: true}}, outbox.Options{})
+	u.Once("c1", "m1", time.Hour)
+	d.Data.rename("B")
+	u.Replace(d)
+	if err := u.Commit(t.Context()); !errors.Is(err, errLost) {
+		t.Fatal(err)
+	}
+	u.Once("c1", "m2", time.Hour)
+	d.Data.rename("C")
+	u.Replace(d)
+	if err := u.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, d := range stored(t, contacts, "c1") {
+		if d["type"] == "inbox" {
+			n++
+		}
+	}
+	if n != 2 {
+		t.Errorf("%d inbox", n)
+	}
+}
+
+func TestWhatCannotBeKnownAnyMoreIsSaid(t *testing.T) {
+	contacts, _ := open(t)
+	d := add(t, contacts, "c1", "A")
+	u := outbox.NewUnit(&script{Committer: contacts, lose: map[int]bool{1: true}}, outbox.Options{})
+	d.Data.Name = "B"
+	u.Replace(d)
+	if err := u.Commit(t.Context()); !errors.Is(err, errLost) {
+		t.Fatal(err)
+	}
+	o, _ := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1")
+	v := outbox.NewUnit(contacts, outbox.Options{})
+	o.Data.Name += "C"
+	v.Replace(o)
+	if err := v.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Commit(t.Context()); !errors.Is(err, outbox.ErrUnknown) || !errors.Is(err, changefeed.ErrPrecondition) {
+		t.Errorf("got %v, want that it may have been stored", err)
+	}
+}
+
+func TestWhatIsRecordedSinceIsWritten(t *testing.T) {
+	contacts, _ := open(t)
+	d := add(t, contacts, "c1", "A")
+	s := &script{Committer: contacts, lose: map[int]bool{1: true}}
+	u := outbox.NewUnit(s, outbox.Options{})
+	d.Data.rename("B")
+	u.Replace(d)
+	if err := u.Commit(t.Context()); !errors.Is(err, errLost) {
+		t.Fatal(err)
+	}
+	d.Data.describe("since") // recorded since
+	if err := u.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := actions(stored(t, contacts, "c1")); len(got) != 3 {
+		t.Errorf("Commit returned nil, events stored %q, still recorded %q", got, d.Data.events())
+	}
+}
+
+func TestTimesToLiveAtTheirLimits(t *testing.T) {
+	for ttl, want := range map[time.Duration]float64{
+		math.MaxInt64: math.MaxInt32, 200 * 365 * 24 * time.Hour: math.MaxInt32, time.Nanosecond: 1, 1500 * time.Millisecond: 2,
+	} {
+		contacts, _ := open(t)
+		u := outbox.NewUnit(contacts, outbox.Options{EventTTL: ttl})
+		u.Create(docOf("c1", newContact("A")))
+		if err := u.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := stored(t, contacts, "c1")[1]["ttl"]; got != want {
+			t.Errorf("%v: ttl %v, want %v", ttl, got, want)
+		}
+	}
+}
+
+func TestAnObjectIsStoredAsItIsAtTheCommit(t *testing.T) {
+	for _, how := range []string{"replace", "keep"} {
+		contacts, _ := open(t)
+		add(t, contacts, "c1", "A")
+		d, err := outbox.Load[contact](t.Context(), contacts, "c1", "contact", "c1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := outbox.NewUnit(contacts, outbox.Options{})
+		if how == "keep" {
+			u.Keep(d)
+		} else {
+			u.Replace(d)
+		}
+		d.Data.rename("B")
+		if err := u.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		read, err := outbox.Load[contact](t.Context(), contacts, "c1", "contact", "c1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if events := actions(stored(t, contacts, "c1")); read.Data.Name != "B" {
+			t.Errorf("%s: the object is still %q, and its events are %q", how, read.Data.Name, events)
+		}
+	}
+}
