@@ -101,13 +101,18 @@ func (o *relayOptions) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	to, err := broker.Open(cmd.Context(), "to", o.to, broker.Settings{SyncEvery: o.sync, Listen: o.listen, Warn: func(text string) { w.log.Warn(text) }})
-	if err != nil {
-		return err
-	}
-	defer func() { err = cmp.Or(err, to.Close()) }()
 	var relay *outbox.Relay
+	var to broker.Publisher
+	defer func() {
+		if to != nil {
+			err = cmp.Or(err, to.Close())
+		}
+	}()
 	err = w.run(func(monitored *place.Container) (worker, error) {
+		settings := broker.Settings{SyncEvery: o.sync, Listen: o.listen, Warn: func(text string) { w.log.Warn(text) }}
+		if to, err = broker.Open(cmd.Context(), "to", o.to, settings); err != nil {
+			return nil, err
+		}
 		if relay, err = o.relay(w, to, monitored); err != nil {
 			return nil, err
 		}

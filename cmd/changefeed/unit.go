@@ -119,6 +119,10 @@ func (w *workplace) run(handler func(monitored *place.Container) (worker, error)
 	if err := monitored.Retains(w.feed.Mode); err != nil {
 		return err
 	}
+	h, err := handler(monitored)
+	if err != nil {
+		return err
+	}
 	store, err := w.store(ctx, opener, monitored)
 	if err != nil {
 		return err
@@ -127,10 +131,6 @@ func (w *workplace) run(handler func(monitored *place.Container) (worker, error)
 		return err
 	}
 	defer w.closeLetters(&err)
-	h, err := handler(monitored)
-	if err != nil {
-		return err
-	}
 	// The signals are watched beside the context: it ends with the first, and the second is for us.
 	ending := w.ending(h)
 	defer ending.watch()()

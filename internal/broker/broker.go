@@ -45,9 +45,9 @@ var kinds = []kind{
 	{"nats", "nats://HOST:PORT", "NATS JetStream; several servers of a cluster are separated by commas", openNATS},
 	{"https", "https://HOST/PATH", "CloudEvents by POST, signed with $" + SecretVariable + " if that is set", openWebhook},
 	{"http", "", "", openWebhook},
-	{"servicebus", "servicebus:NAMESPACE/ENTITY", "Azure Service Bus, a queue or topic with sessions and duplicate detection", openServiceBus},
+	{"servicebus", "servicebus:NAMESPACE/ENTITY", "Azure Service Bus, a queue or topic with sessions and duplicate detection; this machine's identity, or $SERVICEBUS_CONNECTION_STRING", openServiceBus},
 	{"kafka", "kafka:HOST:PORT/TOPIC", "Kafka; several brokers are separated by commas", openKafka},
-	{"amqp", "amqp://USER@HOST/VHOST?exchange=NAME", "RabbitMQ, which does not drop duplicates", openRabbit},
+	{"amqp", "amqp://USER@HOST/VHOST?exchange=NAME", "RabbitMQ, which does not drop duplicates; or ?queue=NAME", openRabbit},
 	{"amqps", "", "", openRabbit},
 }
 

@@ -1,0 +1,28 @@
+//go:build brokers
+
+package broker
+
+import (
+	"context"
+	"errors"
+	"net/url"
+
+	"github.com/millrace/changefeed/outbox/rabbitpub"
+)
+
+// openRabbit takes the exchange, or the queue of the default exchange, out of the address: amqp knows no such parts.
+func openRabbit(_ context.Context, address string, _ Settings) (Publisher, error) {
+	at, err := url.Parse(address)
+	if err != nil {
+		return nil, errors.New("want amqp://USER:PASSWORD@HOST/VHOST?exchange=NAME") // the error of url has the password
+	}
+	q := at.Query()
+	exchange, queue := q.Get("exchange"), q.Get("queue")
+	if (exchange == "") == (queue == "") {
+		return nil, errors.New("want ?exchange=NAME, or ?queue=NAME for a queue of the default exchange")
+	}
+	q.Del("exchange")
+	q.Del("queue")
+	at.RawQuery = q.Encode()
+	return rabbitpub.New(at.String(), exchange, rabbitpub.Options{RoutingKey: queue})
+}
