@@ -53,6 +53,9 @@ func (a *attempt) object(e *entry) error {
 	if e.id == "" || e.key == "" || e.typ == "" {
 		return fmt.Errorf("%w: object with ID %q, PartitionKey %q and Type %q: want none of them empty", changefeed.ErrBadRequest, e.id, e.key, e.typ)
 	}
+	if e.typ == EventType || e.typ == inboxType {
+		return fmt.Errorf("%w: object %q has Type %q, which is that of other documents", changefeed.ErrBadRequest, e.id, e.typ)
+	}
 	o := object{entry: e, write: -1, seq: *e.seq}
 	op, ifMatch := changefeed.WriteReplace, *e.etag
 	if e.before != nil {

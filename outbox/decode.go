@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -17,10 +19,10 @@ type Decoder func(c *changefeed.Change) (m Message, ok bool, err error)
 
 // EventsOfType decodes events as a [Unit] stores them, and as the .NET sample of the
 // transactional outbox does: documents of a type with data that have a member action. Other
-// documents, deletes, and events that are marked as published are no events.
+// documents and deletes are no events.
 func EventsOfType(typ string) Decoder {
 	return func(c *changefeed.Change) (Message, bool, error) {
-		if c.Op == changefeed.OpDelete || c.Body == nil || rawjson.Text(rawjson.Lookup(c.Body, "type")) != typ || rawjson.Lookup(c.Body, published) != nil {
+		if c.Op == changefeed.OpDelete || c.Body == nil || rawjson.Text(rawjson.Lookup(c.Body, "type")) != typ {
 			return Message{}, false, nil
 		}
 		m := Message{
@@ -39,9 +41,11 @@ func EventsOfType(typ string) Decoder {
 			return m, true, errNoAction
 		}
 		if seq := rawjson.Lookup(c.Body, "seq"); seq != nil {
-			if err := json.Unmarshal(seq, &m.Seq); err != nil {
+			n, err := strconv.ParseFloat(string(seq), 64) // some write 1.0
+			if err != nil || n < 0 || n != math.Trunc(n) || n > 1<<53 {
 				return m, true, fmt.Errorf("seq is %.40s: want the number of the event", seq)
 			}
+			m.Seq = uint64(n)
 		}
 		return m, true, nil
 	}

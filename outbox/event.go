@@ -7,7 +7,8 @@ import (
 
 // Event is something that has happened to an object. It is stored as JSON, so it is a JSON
 // object; it is marshalled when its unit of work commits, so one that refers to its object
-// carries the final state of it.
+// carries the final state of it. It gets the members id, action and createdAt: of these it may
+// have a createdAt of its own, which is kept.
 type Event interface {
 	// EventName is the action, as in ContactNameUpdatedEvent.
 	EventName() string

@@ -10,12 +10,17 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/rawjson"
 	"github.com/millrace/changefeed/internal/service"
 )
 
-// published is the member that an event has once it is published, when it expires after that. The write of it comes
-// back in the feed, where it must not look like an event.
+// published is the member that an event has once it is published, when it expires after that: the time. The write of
+// it comes back in the feed, where it must not look like an event to the relay that has made it.
 const published = "published"
+
+func isMarked(c *changefeed.Change) bool {
+	return rawjson.Text(rawjson.Lookup(c.Body, published)) != ""
+}
 
 // expire lets the events of a key expire that are published, where the options want that. It returns how many of
 // them are done with.

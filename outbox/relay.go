@@ -27,7 +27,8 @@ type RelayOptions struct {
 	// Container and ExpireAfter, when they are set, let an event expire so long after it was
 	// published, in whole seconds, which costs a write for each: then units of work can
 	// store events for ever (a negative [Options.EventTTL]), and none is lost to an outage
-	// however long.
+	// however long. At most one unit of processors of a container may do this, and others that
+	// publish the same events have so long to do it.
 	Container   changefeed.Committer
 	ExpireAfter time.Duration
 
@@ -77,15 +78,19 @@ const concurrency = 64
 // Options are those of the processor that the relay is the handler of: o with what the relay
 // needs. Its Filter lets events alone reach the relay, for otherwise each object that was
 // handled without the broker would say that there is no outage; a Concurrency that is not set
-// is 64; and a hook tells the relay what was parked.
+// is 64; a Start that is not set is from the beginning, so that nothing is skipped that was
+// committed before the relay ran; and a hook tells the relay what was parked.
 //
 //	changefeed.New(contacts, leases, relay, relay.Options(changefeed.Options{MaxAge: 24 * time.Hour, …}))
 func (r *Relay) Options(o changefeed.Options) changefeed.Options {
 	o.Concurrency = cmp.Or(o.Concurrency, concurrency)
+	if o.Start.IsZero() {
+		o.Start = changefeed.FromBeginning()
+	}
 	wanted := o.Filter
 	o.Filter = func(c *changefeed.Change) bool { return r.wants(c) && (wanted == nil || wanted(c)) }
 	o.Hooks = changefeed.JoinHooks(o.Hooks, changefeed.Hooks{
-		Parked: func(l changefeed.DeadLetter) { r.hand.remove(placeOf(l.Lease, &l.Change)) },
+		Parked: func(l changefeed.DeadLetter) { r.hand.park(placeOf(l.Lease, &l.Change)) },
 	})
 	return o
 }
@@ -98,8 +103,16 @@ func (r *Relay) wants(c *changefeed.Change) (yes bool) {
 			yes = true
 		}
 	}()
-	_, ok, err := r.opts.Decode(c)
+	_, ok, err := r.decode(c)
 	return ok || err != nil
+}
+
+// decode leaves out what the relay has marked as published itself. Another one has to publish it all the same.
+func (r *Relay) decode(c *changefeed.Change) (m Message, ok bool, err error) {
+	if r.opts.Container != nil && isMarked(c) {
+		return m, false, nil
+	}
+	return r.opts.Decode(c)
 }
 
 // event is one of a batch.
@@ -144,7 +157,7 @@ func (r *Relay) chains(b *changefeed.Batch) (chains [][]event) {
 	at := map[changefeed.PartitionKey]int{}
 	for i := range b.Changes {
 		c := &b.Changes[i]
-		m, ok, err := r.opts.Decode(c)
+		m, ok, err := r.decode(c)
 		if !ok && err == nil {
 			continue
 		}
@@ -187,10 +200,15 @@ func (r *Relay) publish(ctx context.Context, chain []event) (n int, err error) {
 
 // send calls the publisher, and does not believe it what cannot be.
 func (r *Relay) send(ctx context.Context, msgs []Message) (n int, err error) {
-	sent := func(int, error) {}
+	said := func(int, error) {}
 	if r.opts.Hooks.Publishing != nil {
-		ctx, sent = r.opts.Hooks.Publishing(ctx, msgs)
+		ctx, said = r.opts.Hooks.Publishing(ctx, msgs)
 	}
+	n, err = 0, errPanicked
+	defer func() {
+		r.hand.count(msgs[:n], err)
+		said(n, err)
+	}()
 	n, err = r.to.Publish(ctx, msgs)
 	switch {
 	case n < 0 || n > len(msgs):
@@ -198,10 +216,10 @@ func (r *Relay) send(ctx context.Context, msgs []Message) (n int, err error) {
 	case n < len(msgs) && err == nil:
 		err = errors.New("publisher has accepted a part and gives no reason")
 	}
-	sent(n, err)
-	r.hand.count(msgs[:n], err)
 	return n, err
 }
+
+var errPanicked = errors.New("publisher has panicked")
 
 // left are the changes of a batch that come again.
 type left struct {

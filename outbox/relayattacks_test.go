@@ -213,3 +213,84 @@ func TestWhatIsParkedDoesNotWait(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// Two deployment units publish the events of a container to two brokers, and one lets them expire after that.
+func TestAnotherRelayPublishesWhatThisOneLetsExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contacts, leases := open(t)
+		run := func(name string, o outbox.RelayOptions, to outbox.Publisher) (stop func()) {
+			store, err := docstore.NewLeases(t.Context(), leases, name, contacts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := newRelay(t, to, o)
+			p, err := changefeed.New(contacts, store, r, r.Options(changefeed.Options{Start: changefeed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}}}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if err := p.Run(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+			return func() { cancel(); wg.Wait() }
+		}
+		begun := time.Now()
+		nats := &broker{}
+		hook := &broker{fail: func(int, outbox.Message) error { // it is down for a minute
+			if time.Since(begun) < time.Minute {
+				return errDown
+			}
+			return nil
+		}}
+		stop1 := run("nats", outbox.RelayOptions{Container: contacts, ExpireAfter: time.Hour}, nats)
+		stop2 := run("hook", outbox.RelayOptions{}, hook)
+		time.Sleep(10 * time.Second)
+		stop2() // it is restarted, as for a new version
+		rename(t, contacts, "c1", 3)
+		time.Sleep(10 * time.Second)
+		stop2 = run("hook", outbox.RelayOptions{}, hook)
+		time.Sleep(10 * time.Minute)
+		stop1()
+		stop2()
+		if a, b := len(nats.messages()), len(hook.messages()); a != 7 || b != 7 {
+			t.Errorf("one broker has %d of 7 events, the other has %d", a, b)
+		}
+	})
+}
+
+// The publishing hook's second part is called also when the publisher panics, or a span never ends.
+func TestAPublisherThatPanicsEndsItsSpan(t *testing.T) {
+	began, ended := 0, 0
+	r := newRelay(t, publisherFunc(func(context.Context, []outbox.Message) (int, error) { panic("x") }), outbox.RelayOptions{Hooks: outbox.RelayHooks{
+		Publishing: func(ctx context.Context, _ []outbox.Message) (context.Context, func(int, error)) {
+			began++
+			return ctx, func(int, error) { ended++ }
+		},
+	}})
+	func() {
+		defer func() { recover() }()
+		body := []byte(`{"id":"e","partitionKey":"c1","type":"domainEvent","data":{"action":"a"}}`)
+		r.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{{ID: "e", Body: body}}})
+	}()
+	if began != ended {
+		t.Errorf("began %d, ended %d; status %+v", began, ended, r.Status())
+	}
+}
+
+// What a relay has marked comes back in its feed.
+func TestAMarkedEventIsNoneToTheRelayThatMarkedIt(t *testing.T) {
+	contacts, _ := open(t)
+	changes := []changefeed.Change{{
+		ID: "e", PartitionKey: changefeed.Key("c1"),
+		Body: []byte(`{"id":"e","type":"domainEvent","data":{"action":"a"},"published":"2026-01-01T00:00:00Z"}`),
+	}}
+	for want, o := range []outbox.RelayOptions{{Container: contacts, ExpireAfter: time.Minute}, {}} {
+		to := &broker{}
+		if err := newRelay(t, to, o).Handle(t.Context(), &changefeed.Batch{Changes: changes}); err != nil || len(to.messages()) != want {
+			t.Errorf("%+v: %d published, want %d; %v", o, len(to.messages()), want, err)
+		}
+	}
+}

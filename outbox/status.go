@@ -36,6 +36,7 @@ const alarmEvery = time.Minute
 type RelayStatus struct {
 	Published int64         // messages that the broker has accepted
 	Refused   int64         // calls of the publisher that failed
+	Parked    int64         // events that the processor has parked, or held
 	Err       error         // why the last of them failed; nil after a success
 	Lag       time.Duration // between the time of the event that was accepted last and its acceptance
 
@@ -156,6 +157,13 @@ func (h *hand) remove(at place) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.waiting, at)
+}
+
+func (h *hand) park(at place) {
+	h.remove(at)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.status.Parked++
 }
 
 // count notes the outcome of a call.

@@ -16,6 +16,9 @@ import (
 // EventType is the type of an event's document.
 const EventType = "domainEvent"
 
+// inboxType is the type of what remembers a message.
+const inboxType = "inbox"
+
 // DefaultEventTTL is how long events are kept, published or not.
 const DefaultEventTTL = 10 * 24 * time.Hour
 
@@ -45,7 +48,8 @@ var (
 )
 
 // Unit is a unit of work: objects of one logical partition and the events that they have
-// recorded, committed as one atomic batch. It is not for concurrent use.
+// recorded, committed as one atomic batch. It is not for concurrent use. Make one for each piece
+// of work: after a Commit that was refused it still has what it had.
 //
 // Each document carries the number of its unit, which is drawn at random. So a Commit whose
 // answer is lost can be repeated: what was committed is recognized, and nothing is doubled.
@@ -145,7 +149,7 @@ func (u *Unit) Once(partitionKey, messageID string, ttl time.Duration) {
 		u.later = append(u.later, func() { u.Once(partitionKey, messageID, ttl) })
 		return
 	}
-	u.once = &envelope{ID: "inbox-" + digest(messageID), PartitionKey: partitionKey, Type: "inbox", TTL: seconds(cmp.Or(ttl, DefaultEventTTL))}
+	u.once = &envelope{ID: "inbox-" + digest(messageID), PartitionKey: partitionKey, Type: inboxType, TTL: seconds(cmp.Or(ttl, DefaultEventTTL))}
 }
 
 // Commit writes the objects and their events, all or none.

@@ -224,6 +224,9 @@ func TestLimitsAreCheckedBeforeAnythingIsSent(t *testing.T) {
 		}, outbox.ErrTooLarge, "102 documents"},
 		{"too large", func(u *outbox.Unit) { many(u, 3, strings.Repeat("x", 1<<20)) }, outbox.ErrTooLarge, "bytes, want at most 2097152"},
 		{"no id", func(u *outbox.Unit) { u.Create(docOf("", &contact{})) }, changefeed.ErrBadRequest, `ID ""`},
+		{"object that looks like an event", func(u *outbox.Unit) {
+			u.Create(&outbox.Doc[*contact]{ID: "1", PartitionKey: "1", Type: outbox.EventType, Data: &contact{}})
+		}, changefeed.ErrBadRequest, `Type "domainEvent"`},
 		{"event without a name", named(namedEvent("")), changefeed.ErrBadRequest, "its name is empty"},
 		{"event that is no object", named(namedEvent("E")), changefeed.ErrBadRequest, `it is "E": want a JSON object`},
 		{"event with an id of its own", named(idEvent{"7"}), changefeed.ErrBadRequest, `member "id" of its own`},

@@ -321,3 +321,54 @@ func TestAnObjectIsStoredAsItIsAtTheCommit(t *testing.T) {
 		}
 	}
 }
+
+// Random histories of a unit whose requests and answers are lost: each event is stored once.
+func TestUnitEqualsItsModel(t *testing.T) {
+	contacts, _ := open(t)
+	for seed := range 200 {
+		id := fmt.Sprint("m", seed)
+		rnd := uint64(seed)*2654435761 + 12345
+		next := func(n int) int {
+			rnd = rnd*6364136223846793005 + 1442695040888963407
+			return int(rnd >> 33 % uint64(n))
+		}
+		flaky := committerFunc(func(ctx context.Context, key changefeed.PartitionKey, w []changefeed.Write) ([]changefeed.Result, error) {
+			switch next(5) {
+			case 0:
+				return nil, errLost
+			case 1:
+				_, _ = contacts.Commit(ctx, key, w) // stored or not, nobody hears of it
+				return nil, errLost
+			case 2:
+				if next(3) == 0 {
+					return nil, changefeed.ErrThrottled
+				}
+			}
+			return contacts.Commit(ctx, key, w)
+		})
+		d := docOf(id, newContact("A"))
+		u := outbox.NewUnit(flaky, outbox.Options{})
+		u.Create(d)
+		done := 0
+		for i := range 8 {
+			if i > 0 {
+				d.Data.RecordAlso(nameUpdated{fmt.Sprint(i)})
+				d.Data.Name = fmt.Sprint(i)
+				u.Replace(d)
+			}
+			var err error
+			for range 100 {
+				if err = u.Commit(t.Context()); err == nil || !errors.Is(err, errLost) && !errors.Is(err, changefeed.ErrThrottled) {
+					break
+				}
+			}
+			if err != nil {
+				t.Fatalf("seed %d, step %d: %v", seed, i, err)
+			}
+			done++
+		}
+		if n := len(actions(stored(t, contacts, id))); n != done {
+			t.Errorf("seed %d: %d commits, %d events", seed, done, n)
+		}
+	}
+}

@@ -56,7 +56,7 @@ behind it until changefeed dlq releases them, so that their order is kept. While
 is down nothing is parked, and a warning is written before an event expires unpublished.
 
 All processes with the same --name, source and lease container share the work. SIGTERM or
-Ctrl-C ends the relay in good order; with --once it ends when all events are published.` + addressHelp,
+Ctrl-C ends the relay in good order; with --once it ends when all events are published or parked.` + addressHelp,
 		Example: `  changefeed relay --source http://127.0.0.1:8081/shop/contacts --name contacts --create-leases --from beginning --to embedded:nats
   changefeed relay --source cosmos:shop/contacts --leases cosmos:ops/leases --name contacts --to nats://nats:4222 \
     --max-attempts 5 --dead-letters cosmos:ops/letters --hold
@@ -80,6 +80,7 @@ func (o *relayOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.listen, "broker-listen", "", "loopback `address` at which consumers reach an embedded broker, such as 127.0.0.1:4222 (default none)")
 	f.DurationVar(&o.feed.HandlerTimeout, "timeout", time.Minute, "how long the broker may take for a batch")
 	o.unitOptions.register(cmd, 64, "partition keys of one lease whose events are published at once")
+	f.Lookup("from").Usage = "where a new unit begins (default beginning, so that no event is skipped); for an existing unit as it was given"
 	_ = cmd.MarkFlagRequired("to") // fails only for a flag that is not there
 }
 
@@ -145,13 +146,17 @@ func (o *relayOptions) relay(w *workplace, to outbox.Publisher, monitored *place
 // report says how much was published.
 func (o *relayOptions) report(cmd *cobra.Command, s outbox.RelayStatus) error {
 	if o.output.value == "json" {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"published": s.Published, "refused": s.Refused, "lag_seconds": s.Lag.Seconds()})
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"published": s.Published, "parked": s.Parked, "refused": s.Refused, "lag_seconds": s.Lag.Seconds()})
 	}
 	events := "events"
 	if s.Published == 1 {
 		events = "event"
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%d %s published\n", s.Published, events)
+	text := fmt.Sprintf("%d %s published", s.Published, events)
+	if s.Parked > 0 {
+		text += fmt.Sprintf(", %d parked: see changefeed dlq list %s --name %s", s.Parked, o.letters, o.name)
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), text)
 	return nil
 }
 

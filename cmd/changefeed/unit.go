@@ -167,7 +167,7 @@ func (w *workplace) refusal(err error) error {
 		return fmt.Errorf("unit %q has leases without a position, and nothing says where it began: add --from as its other processors have it (beginning, or a time), or --from now to skip what was written before (%s)",
 			w.name, strings.Join(wrong.Leases, ", "))
 	case ok:
-		return fmt.Errorf("--from is %s, but unit %q began from %s at %s: leave --from out to go on where it is; %s",
+		return fmt.Errorf("--from is %s, but unit %q began from %s at %s: leave --from out, or give it as it was, to go on where it is; %s",
 			wrong.Given, w.name, wrong.Began, wrong.Since.Format(time.RFC3339), anew)
 	case errors.Is(err, changefeed.ErrModeChanged):
 		mode := modeLatest

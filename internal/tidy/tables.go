@@ -78,7 +78,7 @@ var edges = map[string][]string{
 	"internal/place":            {".", "cosmos", "cosmosrest", "docstore", "internal/pause", "internal/usage", thirdParty},
 	"internal/fleet":            {".", "internal/pause"},
 	"internal/demo":             {".", "docstore", "internal/fleet", "internal/pause", "internal/terminal", "internal/usage"},
-	"internal/broker":           {"internal/usage", "outbox", "outbox/kafkapub", "outbox/natspub", "outbox/rabbitpub", "outbox/servicebuspub", "outbox/webhookpub"},
+	"internal/broker":           {"internal/usage", "outbox", "outbox/kafkapub", "outbox/natspub", "outbox/rabbitpub", "outbox/servicebuspub", "outbox/webhookpub", thirdParty},
 	"internal/bench":            {"outbox", "outbox/natspub", ".", "cosmos", "cosmosrest", "deadletters", "docstore", "internal/fleet", "internal/memnet", "internal/pause", "internal/terminal", "internal/usage", "internal/web", thirdParty},
 	"internal/web":              {"cosmosrest", "docstore"},
 	"internal/unit":             {".", "cosmos", "docstore", "internal/leasedoc", "internal/pause", "internal/place", "internal/usage"},

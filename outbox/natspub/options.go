@@ -26,7 +26,7 @@ type Options struct {
 	Window time.Duration
 
 	// MaxAge is for how long the stream keeps messages, whether anybody has read them or not;
-	// 7 days by default.
+	// 14 days by default, longer than an outbox keeps its events.
 	MaxAge time.Duration
 
 	// MaxBytes is how large the stream may become; not limited by default. A stream that is
@@ -53,7 +53,7 @@ const (
 	DefaultStream = "OUTBOX"
 	DefaultPrefix = "outbox"
 	DefaultWindow = 10 * time.Minute
-	DefaultMaxAge = 7 * 24 * time.Hour
+	DefaultMaxAge = 14 * 24 * time.Hour
 )
 
 func (o Options) withDefaults() Options {
