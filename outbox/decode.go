@@ -22,16 +22,16 @@ type Decoder func(c *changefeed.Change) (m Message, ok bool, err error)
 // documents and deletes are no events.
 func EventsOfType(typ string) Decoder {
 	return func(c *changefeed.Change) (Message, bool, error) {
-		if c.Op == changefeed.OpDelete || c.Body == nil || rawjson.Text(rawjson.Lookup(c.Body, "type")) != typ {
+		var d stored
+		if c.Op != changefeed.OpDelete {
+			d = read(c.Body)
+		}
+		if rawjson.Text(d.typ) != typ {
 			return Message{}, false, nil
 		}
-		m := Message{
-			ID: c.ID, Key: keyOf(c), Time: c.Time,
-			Data:        rawjson.Lookup(c.Body, "data"),
-			TraceParent: rawjson.Text(rawjson.Lookup(c.Body, "traceparent")),
-		}
-		m.Action = rawjson.Text(rawjson.Lookup(m.Data, "action"))
-		if at, err := time.Parse(time.RFC3339Nano, rawjson.Text(rawjson.Lookup(m.Data, "createdAt"))); err == nil {
+		m := Message{ID: c.ID, Key: keyOf(c), Time: c.Time, Data: d.data, TraceParent: rawjson.Text(d.traceparent)}
+		m.Action = rawjson.Text(d.action)
+		if at, err := time.Parse(time.RFC3339Nano, rawjson.Text(d.createdAt)); err == nil {
 			m.Time = at
 		}
 		switch {
@@ -40,15 +40,43 @@ func EventsOfType(typ string) Decoder {
 		case m.Action == "":
 			return m, true, errNoAction
 		}
-		if seq := rawjson.Lookup(c.Body, "seq"); seq != nil {
-			n, err := strconv.ParseFloat(string(seq), 64) // some write 1.0
+		if d.seq != nil {
+			n, err := strconv.ParseFloat(string(d.seq), 64) // some write 1.0
 			if err != nil || n < 0 || n != math.Trunc(n) || n > 1<<53 {
-				return m, true, fmt.Errorf("seq is %.40s: want the number of the event", seq)
+				return m, true, fmt.Errorf("seq is %.40s: want the number of the event", d.seq)
 			}
 			m.Seq = uint64(n)
 		}
 		return m, true, nil
 	}
+}
+
+// stored are the members of a document that make an event of it, as they are.
+type stored struct{ typ, data, seq, traceparent, action, createdAt []byte }
+
+// read finds them in one pass over the document, and one over its data.
+func read(body []byte) (d stored) {
+	for name, value := range rawjson.Members(body) {
+		switch {
+		case name.Is("type"):
+			d.typ = value
+		case name.Is("data"):
+			d.data = value
+		case name.Is("seq"):
+			d.seq = value
+		case name.Is("traceparent"):
+			d.traceparent = value
+		}
+	}
+	for name, value := range rawjson.Members(d.data) {
+		switch {
+		case name.Is("action"):
+			d.action = value
+		case name.Is("createdAt"):
+			d.createdAt = value
+		}
+	}
+	return d
 }
 
 var (
