@@ -99,6 +99,11 @@ type Failure struct {
 	// After is how long to wait at least before the next attempt.
 	After time.Duration
 
+	// Outage says that the changes are not at fault: something that the handler needs does not
+	// answer. It counts no attempt of [Options.MaxAttempts], only the time of [Options.MaxAge].
+	// Without it an outage is known by several keys that fail, which a quiet feed does not have.
+	Outage bool
+
 	// Err is why.
 	Err error
 }
@@ -145,7 +150,7 @@ func failureOf(err error, changes int, late bool) lanes.Failure {
 	if !ok || said == nil {
 		return plain
 	}
-	plain.After = said.After
+	plain.After, plain.Outage = said.After, said.Outage
 	items := make(map[int]error, len(said.Items))
 	for i, cause := range said.Items {
 		if i < 0 || i >= changes {

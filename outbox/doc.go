@@ -31,7 +31,7 @@
 //
 //	relay, err := outbox.NewRelay(broker, outbox.RelayOptions{Source: "/contacts"})
 //	p, err := changefeed.New(contacts, leases, relay, relay.Options(changefeed.Options{
-//		Start: changefeed.FromBeginning(), MaxAge: 24 * time.Hour, DeadLetters: letters, HoldKeys: true,
+//		MaxAge: 24 * time.Hour, DeadLetters: letters, HoldKeys: true,
 //	}))
 //	err = p.Run(ctx)
 //

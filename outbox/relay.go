@@ -249,13 +249,14 @@ func (l *left) add(chain []event, err error) {
 	}
 }
 
-// failure is what the processor is to know.
+// failure is what the processor is to know. That the broker does not take an event now says nothing of the event.
 func (l *left) failure() error {
-	switch {
-	case l.first == nil:
+	if l.first == nil {
 		return nil
-	case len(l.items) == len(l.batch.Changes) && !changefeed.IsPoison(l.first):
-		return &changefeed.Failure{Err: l.first, After: l.after}
 	}
-	return &changefeed.Failure{Err: l.first, Items: l.items, After: l.after}
+	f := &changefeed.Failure{Err: l.first, Items: l.items, After: l.after, Outage: !changefeed.IsPoison(l.first)}
+	if f.Outage && len(l.items) == len(l.batch.Changes) {
+		f.Items = nil // the batch as a whole
+	}
+	return f
 }

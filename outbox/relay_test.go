@@ -507,3 +507,25 @@ func TestACallOfThePublisherCanBeTraced(t *testing.T) {
 		t.Errorf("status %+v", s)
 	}
 }
+
+// An outage is known by several keys that fail, which a quiet service does not have: the relay says it.
+func TestAnOutageParksNothingOfAQuietService(t *testing.T) {
+	for _, concurrency := range []int{1, 4} {
+		synctest.Test(t, func(t *testing.T) {
+			contacts, leases := open(t)
+			want := rename(t, contacts, "c1", 2)
+			begun := time.Now()
+			to := &broker{fail: func(int, outbox.Message) error {
+				if time.Since(begun) < 5*time.Minute {
+					return errDown
+				}
+				return nil
+			}}
+			relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{}),
+				changefeed.Options{Concurrency: concurrency, MaxAttempts: 3, DeadLetters: refusing{t}}, func() bool { return len(to.messages()) == len(want) })
+			if diff := cmp.Diff(want, to.actions("c1")); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

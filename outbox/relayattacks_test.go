@@ -176,7 +176,7 @@ func TestWhatIsParkedDoesNotWait(t *testing.T) {
 		}
 		to := &broker{fail: func(_ int, m outbox.Message) error {
 			if m.Key == "c1" && m.Seq == 2 {
-				return errDown
+				return changefeed.Poison(outbox.ErrTooLarge)
 			}
 			return nil
 		}}
@@ -192,13 +192,19 @@ func TestWhatIsParkedDoesNotWait(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
-		wg.Go(func() { p.Run(ctx) })
+		wg.Go(func() {
+			if err := p.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
 		time.Sleep(5 * time.Minute)
 		if n := r.Status().Waiting; n != 0 {
 			t.Errorf("before: %d wait", n)
 		}
 		for l, err := range box.Letters(t.Context(), "") {
-			t.Log(l.Change.ID, l.Disposition, l.Cause, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 			if l.Disposition != changefeed.DispositionHeld {
 				if err := deadletters.Redrive(t.Context(), contacts, store, l.Change.PartitionKey, l.ID); err != nil {
 					t.Error(err)

@@ -51,9 +51,10 @@ A BROKER is one of
 The last three need a binary that was built with -tags brokers.
 
 An event that the broker can never take, or that is no event although it says so, is parked
-in --dead-letters after --max-attempts; with --hold later events of its partition key wait
-behind it until changefeed dlq releases them, so that their order is kept. While the broker
-is down nothing is parked, and a warning is written before an event expires unpublished.
+in --dead-letters; with --hold later events of its partition key wait behind it until
+changefeed dlq releases them, so that their order is kept. While the broker is down nothing
+is parked, but for what has failed for --max-age, and a warning is written before an event
+expires unpublished.
 
 All processes with the same --name, source and lease container share the work. SIGTERM or
 Ctrl-C ends the relay in good order; with --once it ends when all events are published or parked.` + addressHelp,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -173,10 +174,14 @@ func address(r *http.Request, standard string) (id string, tags Tags, err error)
 	case len(sent) > mostTag:
 		return "", nil, Faults{{Parameter: "ETag", Detail: fmt.Sprintf("must have at most %d characters", mostTag)}}
 	}
-	if headers := r.Header.Values(standard); len(headers) > 0 {
+	headers := r.Header.Values(standard)
+	if len(headers) > 0 {
 		sent = strings.Join(headers, ",")
 	}
-	return id, parseTags(sent, standard == "If-None-Match"), nil
+	if tags = parseTags(sent, standard == "If-None-Match"); len(headers) > 0 && tags == nil { // not: no condition
+		return "", nil, Faults{{Parameter: standard, Detail: "must have an ETag"}}
+	}
+	return id, tags, nil
 }
 
 // Tags are ETags that a client knows; nil is none.
@@ -222,14 +227,12 @@ func decode(r *http.Request, into any) error {
 	if kind != "application/json" {
 		return &bodyError{http.StatusUnsupportedMediaType, "the Content-Type must be application/json"}
 	}
-	d := json.NewDecoder(r.Body)
-	d.DisallowUnknownFields()
-	err := d.Decode(into)
+	body, err := io.ReadAll(r.Body)
 	if err == nil {
-		if _, more := d.Token(); errors.Is(more, io.EOF) {
-			return nil
-		}
-		return &bodyError{http.StatusBadRequest, "the body must be one JSON object, and has more after it"}
+		err = decodeObject(body, into)
+	}
+	if err == nil {
+		return nil
 	}
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return &bodyError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body must have at most %d bytes", large.Limit)}
@@ -238,6 +241,22 @@ func decode(r *http.Request, into any) error {
 		return Faults{{Pointer: "#/" + wrong.Field, Detail: "must not be a " + wrong.Value}}
 	}
 	return &bodyError{http.StatusBadRequest, "the body must be a JSON object: " + strings.TrimPrefix(err.Error(), "json: ")}
+}
+
+// decodeObject reads one object and nothing else; null would otherwise leave all as it is, which here means empty.
+func decodeObject(body []byte, into any) error {
+	if trimmed := bytes.TrimSpace(body); len(trimmed) > 0 && trimmed[0] != '{' && json.Valid(trimmed) {
+		return errors.New("it is none")
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if _, more := d.Token(); !errors.Is(more, io.EOF) {
+		return errors.New("it has more after it")
+	}
+	return nil
 }
 
 // reply answers with JSON.

@@ -35,6 +35,8 @@ func TestEveryRefusalIsAProblemDocument(t *testing.T) {
 		{"of the wrong type", "POST", root, `{"firstName":7}`, nil, 400, `{"detail":"must not be a number","pointer":"#/firstName"}`},
 		{"not JSON", "POST", root, `{"firstName"`, nil, 400, "must be a JSON object"},
 		{"an array", "POST", root, `[]`, nil, 400, "must be a JSON object"},
+		{"null", "POST", path + "/update-description", `null`, nil, 400, "must be a JSON object"},
+		{"a condition without an ETag", "POST", path + "/update-description", `{"description":"d"}`, []string{"If-Match", " , "}, 400, `"parameter":"If-Match"`},
 		{"two objects", "POST", root, ada + ada, nil, 400, "has more after it"},
 		{"too large", "POST", root, `{"firstName":"` + strings.Repeat("x", mostBody) + `"}`, nil, 413, "at most 65536 bytes"},
 		{"a form", "POST", root, ada, []string{"Content-Type", "text/plain"}, 415, "must be application/json"},
@@ -375,6 +377,19 @@ func TestTheDescriptionHasTheRoutes(t *testing.T) {
 		}
 		if n := len(described.Components.Schemas[name].Properties); n != len(members) {
 			t.Errorf("%s has %d members, want %d", name, n, len(members))
+		}
+	}
+}
+
+// Each process numbers its events anew.
+func TestAPageOfAnEarlierProcessMissesNothing(t *testing.T) {
+	j := newJournal()
+	for i := range 10 {
+		j.add(received{Order: int64(i + 1)})
+	}
+	for id, want := range map[string]int{"": 10, "5": 10, "earlier.5": 10, j.since + ".5": 5, j.since + ".x": 10} {
+		if events, _ := j.after(j.orderOf(id)); len(events) != want {
+			t.Errorf("Last-Event-ID %q: %d events, want %d", id, len(events), want)
 		}
 	}
 }

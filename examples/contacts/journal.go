@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,13 +33,16 @@ const mostEvents = 200
 
 // journal has the last events, for the pages that show them.
 type journal struct {
+	since  string // of this process: an earlier one has numbered other events
 	mu     sync.Mutex
 	last   []received
 	news   chan struct{} // closed when there is another one
 	closed bool
 }
 
-func newJournal() *journal { return &journal{news: make(chan struct{})} }
+func newJournal() *journal {
+	return &journal{since: strconv.FormatInt(time.Now().UnixNano(), 36), news: make(chan struct{})}
+}
 
 func (j *journal) add(e received) {
 	j.mu.Lock()
@@ -64,9 +68,6 @@ func (j *journal) close() {
 func (j *journal) after(order int64) (events []received, news <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if n := len(j.last); n == 0 || order > j.last[n-1].Order {
-		order = 0 // it was given by an earlier process
-	}
 	for _, e := range j.last {
 		if e.Order > order {
 			events = append(events, e)
@@ -78,16 +79,26 @@ func (j *journal) after(order int64) (events []received, news <-chan struct{}) {
 	return events, j.news
 }
 
+// orderOf is the order of the event that a page had last, 0 if that was of an earlier process.
+func (j *journal) orderOf(lastEventID string) int64 {
+	since, order, _ := strings.Cut(lastEventID, ".")
+	if since != j.since {
+		return 0
+	}
+	n, _ := strconv.ParseInt(order, 10, 64)
+	return n
+}
+
 // serve streams the events to a page. One that has lost the connection goes on after the last event that it had.
 func (j *journal) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	order, _ := strconv.ParseInt(r.Header.Get("Last-Event-ID"), 10, 64)
+	order := j.orderOf(r.Header.Get("Last-Event-ID"))
 	for {
 		events, news := j.after(order)
 		for _, e := range events {
 			text, _ := json.Marshal(e) // the data came as JSON
-			fmt.Fprintf(w, "id: %d\ndata: %s\n\n", e.Order, text)
+			fmt.Fprintf(w, "id: %s.%d\ndata: %s\n\n", j.since, e.Order, text)
 			order = e.Order
 		}
 		if http.NewResponseController(w).Flush() != nil || news == nil {

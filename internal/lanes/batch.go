@@ -77,6 +77,8 @@ type Batch[C, P any] struct {
 	lane      *lane[C, P]
 	called    bool // and has failed since it was made
 	hopeless  bool
+	excused   bool // its last failure was not its own
+	tries     int  // for the pauses: failures, and calls that failed and count for none
 	suspected bool // and so one change in a lane of its key
 	probe     bool
 	inHand    bool
@@ -101,7 +103,7 @@ func transaction[C, P any](changes []*Change[C, P], i int) (end, size int) {
 
 // isExhausted reports whether a batch has been tried often enough, or for long enough.
 func (b *Batch[C, P]) isExhausted(r *Rules[C], now time.Time) bool {
-	return b.hopeless || r.MaxAttempts > 0 && b.Failures >= r.MaxAttempts ||
+	return b.hopeless || r.MaxAttempts > 0 && b.Failures >= r.MaxAttempts && !b.excused ||
 		r.MaxAge > 0 && !b.Failing.IsZero() && now.Sub(b.Failing) >= r.MaxAge
 }
 

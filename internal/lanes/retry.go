@@ -19,6 +19,9 @@ type Failure struct {
 	Items map[int]error // exactly these have failed, and the others are done
 	After time.Duration // no attempt before
 	Late  bool          // the handler took too long
+
+	// Outage says that the changes are not at fault: it counts no attempt, only time.
+	Outage bool
 }
 
 // Return notes that a batch in hand has neither succeeded nor failed: its call was cut short.
@@ -42,20 +45,23 @@ func (l *Lanes[C, P]) putBack(b *Batch[C, P]) {
 func (l *Lanes[C, P]) Fail(b *Batch[C, P], f Failure, now time.Time) {
 	l.now = now
 	l.putDown(b)
-	b.Failures, b.Err, b.called = b.Failures+1, f.Err, true
+	b.Err, b.called, b.excused, b.tries = f.Err, true, f.Outage, max(b.tries, b.Failures)+1
+	if !f.Outage {
+		b.Failures++
+	}
 	if b.Failing.IsZero() {
 		b.Failing = now
 	}
 	l.breaker.troubled(now)
-	b.notBefore = now.Add(max(l.rules.Backoff(b.Failures), f.After))
+	b.notBefore = now.Add(max(l.rules.Backoff(b.tries), f.After))
 	switch {
 	case b.Redriven:
 		l.finish(b.Changes)
 		l.swap(b)
 	case b.probe && f.Done == 0 && (f.Items == nil || len(f.Items) == len(b.Changes)):
 		b.probe, b.notBefore = false, time.Time{}
-		b.Failures--            // of an outage
-		if len(b.Changes) > 1 { // or there is poison in it, and the next probe must be a smaller part
+		b.Failures -= count(!f.Outage) // for it is of an outage
+		if len(b.Changes) > 1 {        // or there is poison in it, and the next probe must be a smaller part
 			l.bisect(b)
 		} else {
 			l.detach(b) // so that others can be probed
@@ -71,6 +77,13 @@ func (l *Lanes[C, P]) Fail(b *Batch[C, P], f Failure, now time.Time) {
 		b.hopeless = l.rules.Hopeless(f.Err)
 		l.divide(b, f, now)
 	}
+}
+
+func count(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // divide replaces a batch that has failed by what is left of it.
@@ -195,7 +208,7 @@ func (l *Lanes[C, P]) restart() {
 // forgive lets a batch begin anew.
 func (l *Lanes[C, P]) forgive(b *Batch[C, P]) {
 	failed := b.called
-	b.Failures, b.Failing, b.called, b.hopeless = 0, time.Time{}, false, false
+	b.Failures, b.tries, b.Failing, b.called, b.hopeless = 0, 0, time.Time{}, false, false
 	if !failed || b.inHand {
 		return // nothing waits for it
 	}

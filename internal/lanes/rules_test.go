@@ -345,6 +345,29 @@ func TestABadChangeBlocksItsKeyAlone(t *testing.T) {
 	}
 }
 
+// A handler that says that its changes are not at fault has them tried again, more and more rarely, and by age alone parked.
+func TestAnOutageThatIsSaidCountsNoAttempt(t *testing.T) {
+	for _, age := range []time.Duration{0, 10 * time.Minute} {
+		l, _, now := small(Rules[doc]{Concurrency: 1, MaxAttempts: 2, MaxAge: age, CanPark: true}, "a", "a")
+		begun, calls, parked := now, 0, time.Duration(0)
+		for now.Before(begun.Add(time.Hour)) && parked == 0 {
+			b, wait := l.Next(now)
+			switch {
+			case b == nil:
+				now = now.Add(min(wait, time.Minute))
+			case b.Park:
+				parked = now.Sub(begun)
+			default:
+				calls++
+				l.Fail(b, Failure{Err: errBad, Outage: true}, now)
+			}
+		}
+		if (parked > 0) != (age > 0) || parked < age || calls < 5 || calls > 200 {
+			t.Errorf("MaxAge %v: parked after %v and %d calls", age, parked, calls)
+		}
+	}
+}
+
 // What has failed in an outage is tried as often after it as if there had been none, because that it failed says nothing.
 func TestAfterAnOutageAttemptsBeginAnew(t *testing.T) {
 	l, _, now := small(Rules[doc]{Concurrency: 4, MaxAttempts: 3, CanPark: true}, "a", "b", "c", "d", "e")
