@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"encoding/json"
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -70,10 +71,7 @@ func TestARecorderIsNotInTheJSONOfItsObject(t *testing.T) {
 
 func TestMessagesAreCloudEvents(t *testing.T) {
 	m := outbox.Message{ID: "1", Key: "c", Action: "Created", Source: "/contacts", Seq: 7}
-	got := map[string]string{}
-	for name, value := range m.CloudEvent() {
-		got[name] = value
-	}
+	got := maps.Collect(m.CloudEvent())
 	want := map[string]string{"specversion": "1.0", "id": "1", "source": "/contacts", "type": "Created", "subject": "c", "partitionkey": "c", "sequence": "00000000000000000007"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
