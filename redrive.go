@@ -47,7 +47,7 @@ func (d *dispatcher) park(b *laneBatch) {
 		d.turn(c.Page)
 		d.blame(false)
 	} else {
-		d.lanes.Fail(b, lanes.Failure{Err: b.Err}, now) // with the handler's error: the letter says that
+		d.lanes.Fail(b, lanes.Failure{}, now) // which leaves the handler's error as it is: the letter says that
 	}
 	d.mu.Unlock()
 	switch {

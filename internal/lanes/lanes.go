@@ -204,7 +204,7 @@ func (l *Lanes[C, P]) Succeed(b *Batch[C, P], quick bool, now time.Time) {
 // Handle has a batch in hand that was to be parked handled instead.
 func (l *Lanes[C, P]) Handle(b *Batch[C, P]) {
 	l.putDown(b)
-	b.Park, b.Held = false, false
+	b.Park, b.Held, b.tries = false, false, 0
 	l.advance(b.lane)
 }
 

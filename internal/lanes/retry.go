@@ -45,6 +45,12 @@ func (l *Lanes[C, P]) putBack(b *Batch[C, P]) {
 func (l *Lanes[C, P]) Fail(b *Batch[C, P], f Failure, now time.Time) {
 	l.now = now
 	l.putDown(b)
+	if b.Park { // its letter could not be kept, for which the change is not at fault
+		b.tries = max(b.tries, b.Failures) + 1
+		b.notBefore = now.Add(max(l.rules.Backoff(b.tries), f.After))
+		l.advance(b.lane)
+		return
+	}
 	b.Err, b.called, b.excused, b.tries = f.Err, true, f.Outage, max(b.tries, b.Failures)+1
 	if !f.Outage {
 		b.Failures++
@@ -67,8 +73,6 @@ func (l *Lanes[C, P]) Fail(b *Batch[C, P], f Failure, now time.Time) {
 			l.detach(b) // so that others can be probed
 			l.putBack(b)
 		}
-	case b.Park:
-		l.advance(b.lane)
 	default:
 		if b.probe { // some of it was handled
 			b.probe = false

@@ -345,6 +345,25 @@ func TestABadChangeBlocksItsKeyAlone(t *testing.T) {
 	}
 }
 
+// That a letter cannot be kept is no failure of its change, which may have to be handled after all.
+func TestALetterThatCannotBeKeptCountsNoAttempt(t *testing.T) {
+	l, _, now := small(Rules[doc]{Concurrency: 1, MaxAttempts: 1, CanPark: true}, "a")
+	l.Hold("a")
+	for range 3 {
+		b, _ := l.Next(now)
+		if b == nil || !b.Park || !b.Held {
+			t.Fatalf("got %+v, want the change of the held key to be parked", b)
+		}
+		l.Fail(b, Failure{}, now)
+		now = now.Add(time.Hour)
+	}
+	b, _ := l.Next(now)
+	l.Handle(b)
+	if b, _ = l.Next(now); b == nil || b.Park || b.Failures != 0 {
+		t.Errorf("got %+v, want it to be handled for the first time", b)
+	}
+}
+
 // A handler that says that its changes are not at fault has them tried again, more and more rarely, and by age alone parked.
 func TestAnOutageThatIsSaidCountsNoAttempt(t *testing.T) {
 	for _, age := range []time.Duration{0, 10 * time.Minute} {
