@@ -191,10 +191,11 @@ func (p *progress) gets(c *client, r changefeed.Range, from int64, page changefe
 		t.pages[page.Changes[0].LSN] = next
 		return
 	}
-	if next == from {
+	moves := !p.manual || t.last[1] <= t.now.lsn
+	if next == from && (!moves || t.now.lsn >= next) { // else an earlier page was empty while a checkpoint was to come
 		return
 	}
-	t.empty, t.moves = next, !p.manual || t.last[1] <= t.now.lsn
+	t.empty, t.moves = next, moves
 }
 
 // pass notes that a lease is read on from the end of an empty page.

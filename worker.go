@@ -165,8 +165,7 @@ func (w *worker) loop() ending {
 		case len(page.Changes) == 0:
 			w.idle++
 			w.lookAhead(page)
-			w.pass(page.Next, w.omitted)
-			w.omitted = 0
+			w.pass(page.Next, true)
 			w.rest()
 			continue
 		}
@@ -176,7 +175,7 @@ func (w *worker) loop() ending {
 		read := len(page.Changes)
 		if page.Changes = w.filter(page.Changes); len(page.Changes) == 0 {
 			w.omitted += read
-			w.pass(page.Next, 0)
+			w.pass(page.Next, false)
 			continue
 		}
 		w.omitted = 0
@@ -355,11 +354,13 @@ func aheadError(at Position, end int64) error {
 
 // pass moves on after a page of which nothing was wanted, and stores what has become due meanwhile. What was omitted
 // becomes due only with a read that finds nothing, for in a backlog there may be thousands of such pages.
-func (w *worker) pass(next Position, omitted int) {
+func (w *worker) pass(next Position, atEnd bool) {
 	due := false
 	w.keeper.move(func(p *leaseProgress) {
 		p.Pass(next)
-		p.Omit(omitted)
+		if atEnd && p.Omit(w.omitted) {
+			w.omitted = 0
+		}
 		due = p.Due(time.Now())
 	})
 	if due {

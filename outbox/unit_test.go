@@ -333,8 +333,12 @@ func TestWhatHappensWhileTheOutcomeIsUnknownIsCommittedAfterIt(t *testing.T) {
 		}
 		d.Data.rename("B")
 		u.Replace(d)
+		u.Create(&outbox.Doc[*contact]{ID: "other", PartitionKey: "c1", Type: "contact", Data: &contact{}}) // which records nothing
 		if err := u.Commit(t.Context()); err != nil {
 			t.Fatal(err)
+		}
+		if _, err := outbox.Load[contact](t.Context(), contacts, "c1", "contact", "other"); err != nil {
+			t.Error(err)
 		}
 		if diff := cmp.Diff([]string{"ContactCreatedEvent", "ContactNameUpdatedEvent"}, actions(stored(t, contacts, "c1"))); diff != "" {
 			t.Error(diff)

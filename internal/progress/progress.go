@@ -115,24 +115,27 @@ func (p *Progress[P]) advance(d *Delivery[P]) {
 // Pass notes that there was nothing up to next. The lease says so if every page before
 // is known to be stored: else a checkpoint by hand is to come.
 func (p *Progress[P]) Pass(next P) {
-	if next == p.Read {
-		return
+	if next != p.Read {
+		p.Read = next
+		if len(p.open) == 0 {
+			p.Failures, p.Failing = 0, time.Time{}
+		}
 	}
-	p.Read = next
-	if len(p.open) == 0 {
-		p.Failures, p.Failing = 0, time.Time{}
-	}
-	if p.confirmed == p.number {
+	// Also where nothing is new: an earlier read may have found nothing while pages before it were open.
+	if p.confirmed == p.number && p.Position != next {
 		p.Position, p.Attempts = next, 0
 	}
 }
 
 // Omit notes that so many changes up to here were handed to nobody. They are stored as those
-// that were: who looks at the lease must not take them for pending.
-func (p *Progress[P]) Omit(changes int) {
-	if !p.Manual && p.confirmed == p.number {
-		p.Unsaved += changes
+// that were: who looks at the lease must not take them for pending. It reports whether that
+// can be; else a page before them is not done.
+func (p *Progress[P]) Omit(changes int) bool {
+	if p.Manual || p.confirmed != p.number {
+		return false
 	}
+	p.Unsaved += changes
+	return true
 }
 
 // Fail counts a failure of the handler, and tells whether the lease changes: it counts the
