@@ -66,7 +66,7 @@ func TestALeaseSaysHowFarItsPagesAreDone(t *testing.T) {
 		{"an empty page that does not move keeps them", Rules{}, "e0 d5 x1", "0+2 0+2 0+3!"},
 		{"pages in any order count without a gap", Rules{}, "d5 d9 d12 f3 f1 f2", "0+2 0+2 0+2 0+2 5+0* 12+0*"},
 		{"an empty page after one that is open", Rules{}, "d5 e7 f1", "0+2 0+2 5+0*"},
-		{"the same empty page again", Rules{}, "d5 e7 f1 e7", "0+2 0+2 5+0* 7+0"},
+		{"the same empty page again", Rules{}, "d5 e7 f1 e7", "0+2 0+2 5+0* 7+0*"},
 		{"every 4 changes", Rules{Items: 4}, "d5 f1 d9 f2 w d12 f3", "0+2 5+0 5+0 9+0* 9+0 9+0 12+0"},
 		{"a renewal covers changes", Rules{Items: 4}, "d5 f1 w d9 f2", "0+2 5+0 5+0 5+0 9+0"},
 		{"every 4 seconds", Rules{Every: 4 * time.Second}, "d5 f1 e7 e8 w e9", "0+2 5+0 7+0 8+0* 8+0 9+0"},
