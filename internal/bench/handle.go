@@ -111,6 +111,17 @@ func (a *aisle) work(ctx context.Context, handler changefeed.HandlerFunc, o chan
 	if err != nil {
 		return said, err
 	}
+	// Asked while it still runs: afterwards it has no leases to speak of.
+	err = untilClosed(ctx, p, over, func() {
+		if all := p.Status(); len(all) == 1 {
+			said = all[0]
+		}
+	})
+	return said, err
+}
+
+// untilClosed runs a processor until over is closed, and calls last before it ends it.
+func untilClosed(ctx context.Context, p *changefeed.Processor, over <-chan struct{}, last func()) error {
 	working, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	var running sync.WaitGroup
@@ -121,14 +132,11 @@ func (a *aisle) work(ctx context.Context, handler changefeed.HandlerFunc, o chan
 	case <-over:
 	case <-ctx.Done():
 	case err := <-ended:
-		return said, fmt.Errorf("the processor has ended: %w", err)
+		return fmt.Errorf("the processor has ended: %w", err)
 	}
-	// Asked while it still runs: afterwards it has no leases to speak of.
-	if all := p.Status(); len(all) == 1 {
-		said = all[0]
-	}
+	last()
 	stop()
-	return said, errors.Join(<-ended, context.Cause(ctx))
+	return errors.Join(<-ended, context.Cause(ctx))
 }
 
 // counter counts changes that are handled, and times the first n of them.

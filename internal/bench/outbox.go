@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -179,26 +178,8 @@ func (o *outboxStore) relayed(ctx context.Context, to outbox.Publisher, n int64,
 	if err != nil {
 		return 0, err
 	}
-	err = untilClosed(ctx, p, c.over)
+	err = untilClosed(ctx, p, c.over, func() {})
 	return c.perSecond(), err
-}
-
-// untilClosed runs a processor until over is closed.
-func untilClosed(ctx context.Context, p *changefeed.Processor, over <-chan struct{}) error {
-	working, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	var running sync.WaitGroup
-	running.Go(func() { ended <- p.Run(working) })
-	defer running.Wait()
-	defer stop()
-	select {
-	case <-over:
-	case <-ctx.Done():
-	case err := <-ended:
-		return fmt.Errorf("the processor has ended: %w", err)
-	}
-	stop()
-	return errors.Join(<-ended, context.Cause(ctx))
 }
 
 type publisherFunc func(ctx context.Context, msgs []outbox.Message) (int, error)
