@@ -15,8 +15,9 @@ import (
 // RelayHooks are called with the events of a relay, from many goroutines, and must return soon.
 type RelayHooks struct {
 	// Publishing is called before messages of one key are sent, with the context of the
-	// call, which it may replace, to begin a span for example. The function that it returns
-	// is called with the outcome.
+	// call, which it may replace, to begin a span for example; it may set a TraceParent that is
+	// empty. The function that it returns is called with the outcome. Package outboxotel has
+	// one for OpenTelemetry.
 	Publishing func(ctx context.Context, msgs []Message) (context.Context, func(n int, err error))
 
 	// Expiring: an event that could not be published yet expires so soon, or has expired, when

@@ -32,7 +32,8 @@ type Options struct {
 	// nothing.
 	EventTTL time.Duration
 
-	// TraceParent gives the W3C trace context to store with the events; none by default.
+	// TraceParent gives the W3C trace context to store with the events, as that of package
+	// outboxotel does; none by default.
 	TraceParent func(ctx context.Context) string
 }
 

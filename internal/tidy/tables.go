@@ -49,6 +49,7 @@ var edges = map[string][]string{
 	"outbox/kafkapub":           {".", "outbox", thirdParty},
 	"outbox/rabbitpub":          {".", "outbox", thirdParty},
 	"outbox/servicebuspub":      {".", "outbox", thirdParty},
+	"outbox/outboxotel":         {"outbox", thirdParty},
 	"trigger":                   {".", "internal/changeline"},
 	"metrics":                   {".", thirdParty},
 	"conformance":               {thirdParty},             // modules of their own, with the SDKs
