@@ -8,11 +8,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // A world of lists and maps for the differential test of progress: a feed, a lease store
@@ -78,7 +78,7 @@ func (s *scripted) split() {
 
 // positionOf is how far a token is.
 func positionOf(token string) int64 {
-	lsn, _ := strconv.ParseInt(strings.Trim(token, `"`), 10, 64) // none is the beginning
+	lsn, _ := service.LSN(token) // none is the beginning
 	return lsn
 }
 

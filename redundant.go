@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // When a lease may be removed because others cover its range
@@ -113,8 +115,8 @@ func (p Position) compare(other Position) (order int, ok bool) {
 	if p == other {
 		return 0, true
 	}
-	a, read := p.lsn()
-	b, otherRead := other.lsn()
+	a, read := service.LSN(p.Token)
+	b, otherRead := service.LSN(other.Token)
 	switch {
 	case read && otherRead:
 		return cmp.Compare(a, b), p.Start.Time().Equal(other.Start.Time())
@@ -124,12 +126,6 @@ func (p Position) compare(other Position) (order int, ok bool) {
 		return -1, true
 	}
 	return 0, false
-}
-
-// lsn is the number in a token, if that is an LSN in quotes.
-func (p Position) lsn() (n uint64, ok bool) {
-	n, err := strconv.ParseUint(strings.Trim(p.Token, `"`), 10, 64)
-	return n, err == nil
 }
 
 // untouched reports whether a lease is ours and nobody has ever taken it.

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // keys is how many keys the key space of the model has.
@@ -63,7 +65,7 @@ func (m *model) any() Record {
 }
 
 func (m *model) at(l Record) int {
-	n, _ := l.Position.lsn()
+	n, _ := service.LSN(l.Position.Token)
 	return int(n)
 }
 

@@ -36,7 +36,7 @@ func seal(text []byte) []byte {
 
 // sealed adds the checksum to an object.
 func sealed(object []byte) []byte {
-	// Without its brace, and without room behind it: the caller's object stays whole.
+	// Without its brace, and without room after it: the caller's object stays whole.
 	text := object[: len(object)-1 : len(object)-1]
 	return append(text, seal(text)...)
 }

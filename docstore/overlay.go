@@ -65,7 +65,7 @@ func (o *overlay) setEntry(key []byte, e *entry) int {
 // drop removes a key, whose value has this size where that is known.
 func (o *overlay) drop(key []byte, size int) { o.apply(change{key: key, drop: true, size: size}) }
 
-// apply adds a change behind an earlier one of the same key, which stays: rollback goes
+// apply adds a change after an earlier one of the same key, which stays: rollback goes
 // back to it.
 func (o *overlay) apply(ch change) {
 	ch.before = -1

@@ -122,7 +122,7 @@ func (w *socket) read() error {
 	if len(line) < len("HTTP/1.1 200") {
 		return fmt.Errorf("answer begins with %q: want a status line", line)
 	}
-	// The status stands behind the version of the protocol, which is always as long.
+	// The status comes after the version of the protocol, which is always as long.
 	if a.status, err = strconv.Atoi(string(line[9:12])); err != nil {
 		return fmt.Errorf("answer begins with %q: want a status line", line)
 	}

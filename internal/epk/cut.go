@@ -5,7 +5,7 @@ import (
 	"math/big"
 )
 
-// Cutting works on the number behind a place: for V1 the 32-bit hash, else the
+// Cutting works on the number that a place stands for: for V1 the 32-bit hash, else the
 // 126 bits that remain of a hash, level by level for MultiHash. Keys spread
 // evenly over these numbers, and not over the strings: three quarters of all V1
 // places start with 05C1D or 05C1E.
@@ -84,7 +84,7 @@ func between(from, to *big.Int) (*big.Int, bool) {
 	return mid, mid.Cmp(to) < 0
 }
 
-// value returns the number behind bound s, down to a level. It never exceeds the bound,
+// value returns the number that bound s stands for, down to a level. It never exceeds the bound,
 // so a higher number makes a higher bound.
 func value(kind Kind, s string, level int) (*big.Int, bool) {
 	b, ok := fromHex(s)

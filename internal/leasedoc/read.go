@@ -88,7 +88,7 @@ func (r *reader) identity() {
 	r.l.ID = r.text(memberID)
 	kind, token, ok := KindOf(r.prefix, r.l.ID)
 	if !ok {
-		want := fmt.Sprintf("%q with a lease token or one of .host.<instance>, .info, .lock behind %q",
+		want := fmt.Sprintf("%q with a lease token or one of .host.<instance>, .info, .lock after %q",
 			r.prefix+leaseInfix, r.prefix)
 		r.bad(memberID, strconv.Quote(r.l.ID), want)
 	} else if id := ID(r.prefix, kind, token); id != r.l.ID {

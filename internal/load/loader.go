@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/lanes"
 	"github.com/millrace/changefeed/internal/place"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // How documents get into a container
@@ -47,7 +48,7 @@ type loader struct {
 
 const (
 	maxAhead      = 8192 // jobs that are done or on their way, after one that is not done
-	maxBatch      = 100
+	maxBatch      = service.MaxBatch
 	maxBatchBytes = 1 << 20 // stores take 2 MB with all that they add
 )
 

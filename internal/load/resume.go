@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/changefeed/internal/place"
 )
 
-// An import of millions must not begin anew after an interruption. The mark may lag
-// behind what is written: all writes are upserts, so what comes after it is written
+// An import of millions must not begin anew after an interruption. The mark may be
+// short of what is written: all writes are upserts, so what comes after it is written
 // twice and does no harm.
 
 // A mark says how far a load has come: everything before it is written or kept as a

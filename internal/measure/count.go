@@ -246,13 +246,13 @@ func (r *figures) prose(code []*file) {
 		for _, group := range f.tree.Comments {
 			for _, c := range group.List {
 				first, last := f.lines(c)
-				// A comment behind code shares its line, and a share of more than 100 %
+				// A comment after code shares its line, and a share of more than 100 %
 				// would be possible if it counted.
 				if strings.HasPrefix(strings.TrimSpace(text[first-1]), "/") {
 					lines += last - first + 1
 				}
 			}
-			// All comments are read for words, also those behind code. Text leaves out
+			// All comments are read for words, also those after code. Text leaves out
 			// directives, which are no prose.
 			for _, w := range word.FindAllString(group.Text(), -1) {
 				total++

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -60,10 +58,7 @@ func contentOf(record changefeed.Record) content {
 }
 
 // lsn is how far the position is.
-func (c content) lsn() int64 {
-	n, _ := strconv.ParseInt(strings.Trim(c.token, `"`), 10, 64) // none is the beginning
-	return n
-}
+func (c content) lsn() int64 { return lsnOf(c.token) }
 
 // look is a request in the history of one lease.
 type look struct {

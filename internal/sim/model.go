@@ -2,11 +2,10 @@ package sim
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // The model of the leases: their contents after each write. It follows the reads and
@@ -73,9 +72,9 @@ func newModel() model {
 	return model{leases: map[string]kept{}, tenures: map[place]*tenure{}, owned: map[place]time.Time{}, pages: map[reading][]page{}}
 }
 
-// lsnOf is the number of a token.
+// lsnOf is the number of a token; no token is the beginning.
 func lsnOf(token string) int64 {
-	lsn, _ := strconv.ParseInt(strings.Trim(token, `"`), 10, 64)
+	lsn, _ := service.LSN(token)
 	return lsn
 }
 

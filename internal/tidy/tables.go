@@ -30,7 +30,7 @@ const (
 // its own family. A package without a line obeys the nearest line above it; a new top-level package needs its own.
 // Test files may import anything.
 var edges = map[string][]string{
-	".":                         {"internal/balance", "internal/beat", "internal/fold", "internal/keyspace", "internal/lanes", "internal/latest", "internal/notes", "internal/parallel", "internal/progress", "internal/soon"}, // importing the processor must cost its user nothing
+	".":                         {"internal/balance", "internal/beat", "internal/fold", "internal/keyspace", "internal/lanes", "internal/latest", "internal/notes", "internal/parallel", "internal/progress", "internal/service", "internal/soon"}, // importing the processor must cost its user nothing
 	"changefeedtest":            {".", "internal/pause"},
 	"docstore":                  {".", "internal/epk", "internal/leasedoc", "internal/pkey", "internal/rawjson", "internal/service", thirdParty},
 	"cosmos":                    {".", "internal/epk", "internal/leasedoc", "internal/pause", "internal/pkey", "internal/rawjson", "internal/service", thirdParty},
@@ -83,7 +83,7 @@ var edges = map[string][]string{
 	"internal/bench":            {"outbox", "outbox/natspub", ".", "cosmos", "cosmosrest", "deadletters", "docstore", "internal/fleet", "internal/memnet", "internal/pause", "internal/terminal", "internal/usage", "internal/web", thirdParty},
 	"internal/web":              {"cosmosrest", "docstore"},
 	"internal/unit":             {".", "cosmos", "docstore", "internal/leasedoc", "internal/pause", "internal/place", "internal/usage"},
-	"internal/load":             {".", "docstore", "internal/lanes", "internal/place", "internal/terminal"},
+	"internal/load":             {".", "docstore", "internal/lanes", "internal/place", "internal/service", "internal/terminal"},
 	"internal/terminal":         {thirdParty},
 	"internal/memnet":           {},
 	"internal/mutants":          {},

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/millrace/changefeed/internal/rawjson"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // Expressions evaluated. Each kind of expression is a node with one method; undefined is a
@@ -308,7 +309,7 @@ func toInt32(f float64) int32 {
 }
 
 // maxText bounds a string that a query makes, in bytes: the size of a document.
-const maxText = 2 << 20
+const maxText = service.MaxItem
 
 // text is a string that the query made; a longer one than a document may hold is undefined.
 func (f *frame) text(text []byte) value {
