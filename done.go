@@ -47,15 +47,16 @@ func (d *dispatcher) note(l *Record) {
 	}
 }
 
-// restore goes on from what the last owner has noted.
-func (d *dispatcher) restore(ctx context.Context) error {
+// restore goes on from what the last owner has noted. Where several partitions have the range, that is for the
+// children.
+func (d *dispatcher) restore(ctx context.Context) (ending, error) {
 	partitions, err := d.partitions(ctx)
 	if err != nil {
-		return err
+		return ending{}, err
 	}
 	l := d.lease
 	if partitions != nil && notes.Name(l.Range.Min, l.Range.Max, partitions) == notes.Unknown {
-		return errSplit // and what the last owner has noted is for the children
+		return ending{why: ReasonSplit}, nil
 	}
 	done, err := notes.ReadDone(l.Properties[notes.DoneProperty], l.Position.Token, l.Range.Min, l.Range.Max, partitions)
 	d.dropped(notes.DoneProperty, err)
@@ -71,7 +72,7 @@ func (d *dispatcher) restore(ctx context.Context) error {
 		d.lanes.Hold(key)
 	}
 	d.beware(done.Suspect)
-	return nil
+	return ending{}, nil
 }
 
 // mayHave reports whether a key may be in the lease's range: after a split only one of the
@@ -84,9 +85,6 @@ func (d *dispatcher) mayHave(ctx context.Context, key string) bool {
 	place, err := locator.Locate(ctx, PartitionKey(key))
 	return err != nil || d.lease.Range.Holds(place)
 }
-
-// errSplit: several partitions have the range of the lease.
-var errSplit = fmt.Errorf("%w: several partitions have it", ErrGone)
 
 // partitions lists the partitions if there is anything that depends on them.
 func (d *dispatcher) partitions(ctx context.Context) (all []notes.Partition, err error) {

@@ -219,13 +219,10 @@ func (w *worker) begin() ending {
 func (w *worker) restore() ending {
 	for failures := 1; w.ending().none(); failures++ {
 		ctx, cancel := context.WithTimeout(w.untilStopped, readTimeout)
-		err := w.lanes.restore(ctx)
+		e, err := w.lanes.restore(ctx)
 		cancel()
-		if errors.Is(err, errSplit) {
-			return ending{why: ReasonSplit}
-		}
 		if err == nil {
-			return ending{}
+			return e
 		}
 		w.report(w.untilStopped, OriginSource, err)
 		w.backoff(failures)

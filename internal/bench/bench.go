@@ -126,8 +126,8 @@ func Measure(ctx context.Context, chosen []Benchmark, dir string, out, log io.Wr
 		if ctx.Err() != nil { // a figure of a part is no measurement
 			return cmp.Or(conclude(), ErrInterrupted)
 		}
-		if err != nil {
-			return fmt.Errorf("measure %s: %w", b.Name, err)
+		if err != nil { // and the figures so far are shown
+			return errors.Join(fmt.Errorf("measure %s: %w", b.Name, err), conclude())
 		}
 		f.Name = b.Name
 		all = append(all, f)

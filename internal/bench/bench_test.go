@@ -83,6 +83,18 @@ func TestAnInterruptedBenchmarkHasNoFigure(t *testing.T) {
 	}
 }
 
+func TestFiguresBeforeAFailureAreShown(t *testing.T) {
+	failing := errors.New("disk is full")
+	var out bytes.Buffer
+	err := Measure(t.Context(), []Benchmark{
+		{Name: "good", Run: func(context.Context, *Site) (Figure, error) { return Figure{Value: 4711, OK: true}, nil }},
+		{Name: "bad", Run: func(context.Context, *Site) (Figure, error) { return Figure{}, failing }},
+	}, t.TempDir(), &out, io.Discard, false)
+	if !errors.Is(err, failing) || !strings.Contains(out.String(), "good") || strings.Contains(out.String(), "bad") {
+		t.Errorf("got %v with output %q, want %v and the figure of good", err, out.String(), failing)
+	}
+}
+
 func TestFiguresFitTheirTerminal(t *testing.T) {
 	all := []Figure{{
 		Name: "serve_upsert_nosync", Value: 12_345_678, Unit: "requests/lease/min", Baseline: new(23_456_789.0), Ratio: new(0.526),

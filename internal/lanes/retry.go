@@ -52,7 +52,8 @@ func (l *Lanes[C, P]) Fail(b *Batch[C, P], f Failure, now time.Time) {
 		return
 	}
 	b.Err, b.called, b.excused, b.tries = f.Err, true, f.Outage, max(b.tries, b.Failures)+1
-	if !f.Outage {
+	missed := b.probe && f.Done == 0 && (f.Items == nil || len(f.Items) == len(b.Changes)) // so the outage goes on
+	if !missed && !f.Outage {
 		b.Failures++
 	}
 	if b.Failing.IsZero() {
@@ -64,10 +65,9 @@ func (l *Lanes[C, P]) Fail(b *Batch[C, P], f Failure, now time.Time) {
 	case b.Redriven:
 		l.finish(b.Changes)
 		l.swap(b)
-	case b.probe && f.Done == 0 && (f.Items == nil || len(f.Items) == len(b.Changes)):
+	case missed:
 		b.probe, b.notBefore = false, time.Time{}
-		b.Failures -= count(!f.Outage) // for it is of an outage
-		if len(b.Changes) > 1 {        // or there is poison in it, and the next probe must be a smaller part
+		if len(b.Changes) > 1 { // there may be poison in it: the next probe is a smaller part
 			l.bisect(b)
 		} else {
 			l.detach(b) // so that others can be probed
@@ -81,13 +81,6 @@ func (l *Lanes[C, P]) Fail(b *Batch[C, P], f Failure, now time.Time) {
 		b.hopeless = l.rules.Hopeless(f.Err)
 		l.divide(b, f, now)
 	}
-}
-
-func count(is bool) int {
-	if is {
-		return 1
-	}
-	return 0
 }
 
 // divide replaces a batch that has failed by what is left of it.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -45,17 +44,13 @@ func (o *Opener) Make(ctx context.Context, a Address, w Wanted) (*Container, err
 
 // makeStore opens a store or makes it, but not for a container that cannot be: one that is made in memory says so first.
 func (o *Opener) makeStore(ctx context.Context, a Address, w Wanted) (*docstore.DB, error) {
-	db, err := docstore.Open(a.Dir, docstore.Options{MustExist: true})
+	db, err := o.stored(a, docstore.Options{MustExist: true})
 	if errors.Is(err, docstore.ErrNotStore) {
 		if err = w.rehearse(ctx, a); err == nil {
-			db, err = docstore.Open(a.Dir, docstore.Options{})
+			db, err = o.stored(a, docstore.Options{})
 		}
 	}
-	if err != nil {
-		return nil, openError(err)
-	}
-	o.stores[filepath.Clean(a.Dir)] = db
-	return db, nil
+	return db, err
 }
 
 // rehearse makes the container in memory, because a wrong definition must not leave a store

@@ -121,17 +121,23 @@ func (o *Opener) Open(ctx context.Context, a Address) (*Container, error) {
 
 // store opens a store that must be there.
 func (o *Opener) store(a Address) (*docstore.DB, error) {
+	db, err := o.stored(a, docstore.Options{MustExist: true})
+	// Only import makes a store here. Any other command would else show an empty one
+	// for a path that was mistyped.
+	if errors.Is(err, docstore.ErrNotStore) {
+		err = fmt.Errorf("%s: there is no store in it: want the directory of one, as changefeed import makes", a.quoteStore())
+	}
+	return db, err
+}
+
+// stored opens the store of an address, unless it is open.
+func (o *Opener) stored(a Address, options docstore.Options) (*docstore.DB, error) {
 	dir := filepath.Clean(a.Dir)
 	if db := o.stores[dir]; db != nil {
 		return db, nil
 	}
-	db, err := docstore.Open(dir, docstore.Options{MustExist: true})
-	switch {
-	// Only import makes a store here. Any other command would else show an empty one
-	// for a path that was mistyped.
-	case errors.Is(err, docstore.ErrNotStore):
-		return nil, fmt.Errorf("%s: there is no store in it: want the directory of one, as changefeed import makes", a.quoteStore())
-	case err != nil:
+	db, err := docstore.Open(dir, options)
+	if err != nil {
 		return nil, openError(err)
 	}
 	o.stores[dir] = db

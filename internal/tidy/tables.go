@@ -51,7 +51,6 @@ var edges = map[string][]string{
 	"outbox/servicebuspub":      {".", "outbox", thirdParty},
 	"outbox/outboxotel":         {"outbox", thirdParty},
 	"trigger":                   {".", "internal/changeline"},
-	"metrics":                   {".", thirdParty},
 	"conformance":               {thirdParty},             // modules of their own, with the SDKs
 	"cmd":                       {anyPackage, thirdParty}, // ties things together
 	"examples":                  {anyPackage, thirdParty}, // the same
@@ -70,7 +69,6 @@ var edges = map[string][]string{
 	"internal/leasedoc":         {".", "internal/rawjson", "internal/service"},
 	"internal/pkey":             {".", "internal/epk", "internal/rawjson", "internal/service"},
 	"internal/progress":         {},
-	"internal/dashboard":        {"."},
 	"internal/rawjson":          {},
 	"internal/service":          {"internal/rawjson"},
 	"internal/changeline":       {".", "internal/rawjson", "internal/service"},
@@ -134,7 +132,6 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^examples/[a-z]+/README\.md$`),
 	regexp.MustCompile(`^examples/contacts/(page\.html|openapi\.json)$`), // what its service serves
 	regexp.MustCompile(`^internal/mutants/tables/[a-z]+\.txt$`),
-	regexp.MustCompile(`^internal/dashboard/[a-z/]+\.(html|css|js|svg)$`),
 }
 
 // foreign are heads of qualified names (`Head.Name`) that documents may use though they are not ours: whose they are.

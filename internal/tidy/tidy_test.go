@@ -50,6 +50,25 @@ func TestAWaiverExcusesOnePlaceAndIsMarkedAsUsed(t *testing.T) {
 	}
 }
 
+// A line of a package that is gone would let a new one of its name import more than was thought of.
+func TestEveryEdgeIsOfAPackage(t *testing.T) {
+	r, err := load(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exists := func(name string) bool {
+		return name == anyPackage || name == thirdParty ||
+			slices.ContainsFunc(r.files, func(f *file) bool { return f.dir == name || strings.HasPrefix(f.dir, name+"/") })
+	}
+	for from, to := range edges {
+		for _, name := range append([]string{from}, to...) {
+			if !exists(name) {
+				t.Errorf("the line of %s names %s, which has no package: remove it", from, name)
+			}
+		}
+	}
+}
+
 func TestEveryRuleHasABadSample(t *testing.T) {
 	for _, ru := range rules {
 		if !slices.ContainsFunc(samples, func(s badSample) bool { return s.rule == ru.name && s.want != "" }) {
