@@ -4,48 +4,27 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/lives"
 )
 
 // How a processor is killed at every point
 //
-// A life is a process that writes some orders and works off a store on disk until it kills itself
-// with SIGKILL: before or after a read, a call of the handler, an effect or a write of a lease, the
-// first time it comes there, in the next round of lives the second time, and so on. The last
-// life finishes. Then each effect must be there once.
-//
-// Lives are in virtual time, which the n-th begins n hours late: the leases of the one before
-// have expired.
-
-var lifeRounds = flag.Int("lives.rounds", 4, "how often a life ends at each point of the crash test")
+// A life writes some orders and works them off, until it ends before or after a read, a call of the handler, an effect or
+// a write of a lease. At the end each effect must be there once.
 
 // points are where lives end.
 var points = []string{
 	"before a read", "after a read", "before the handler", "before a commit", "after a commit", "before a checkpoint", "after a checkpoint",
 }
-
-// The environment of a life.
-const (
-	lifeDir    = "CHANGEFEED_LIFE_DIR"
-	lifeNumber = "CHANGEFEED_LIFE" // from 1
-	lifePoint  = "CHANGEFEED_LIFE_POINT"
-	lifeTimes  = "CHANGEFEED_LIFE_TIMES" // how often it comes to the point
-)
 
 const (
 	lifeOrders = 12
@@ -53,109 +32,68 @@ const (
 	mostTimes  = 8 // after that a round ends as the first one did
 )
 
-// death kills the process when it has come to a point so often.
-type death struct {
-	point string
-	left  atomic.Int64
-}
-
-func (d *death) at(point string) {
-	if point == d.point && d.left.Add(-1) == 0 {
-		fmt.Println("died", point)
-		self, _ := os.FindProcess(os.Getpid())
-		_ = self.Kill()
-		select {} // until it has
-	}
-}
-
 // mortalSource is a source that may end the process.
 type mortalSource struct {
 	*docstore.Container
-	*death
+	*lives.Death
 }
 
 func (s mortalSource) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
-	s.at("before a read")
+	s.At("before a read")
 	page, err := s.Container.Read(ctx, r, from, o)
-	s.at("after a read")
+	s.At("after a read")
 	return page, err
 }
 
 // mortalLeases are leases that may end the process.
 type mortalLeases struct {
 	*docstore.Leases
-	*death
+	*lives.Death
 }
 
 func (s mortalLeases) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-	s.at("before a checkpoint")
+	s.At("before a checkpoint")
 	l, err := s.Leases.Update(ctx, l)
-	s.at("after a checkpoint")
+	s.At("after a checkpoint")
 	return l, err
 }
 
 // mortalTotals is a place for effects that may end the process.
 type mortalTotals struct {
 	*docstore.Container
-	*death
+	*lives.Death
 }
 
 func (s mortalTotals) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
 	if writes[0].Op != changefeed.WriteRead {
-		s.at("before a commit")
-		defer s.at("after a commit")
+		s.At("before a commit")
+		defer s.At("after a commit")
 	}
 	return s.Container.Commit(ctx, key, writes)
 }
 
-// TestLife is a life, if the environment says so.
-func TestLife(t *testing.T) {
-	n, _ := strconv.Atoi(os.Getenv(lifeNumber))
-	if n == 0 {
-		t.Skip("it is for TestEachEffectHappensOnceWhereverItsProcessIsKilled")
-	}
-	times, _ := strconv.Atoi(os.Getenv(lifeTimes))
-	d := &death{point: os.Getenv(lifePoint)}
-	d.left.Store(int64(times))
-	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Duration(n) * time.Hour)
-		db, err := docstore.Open(os.Getenv(lifeDir), docstore.Options{CacheBytes: 1 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
-		w := &world{t: t, db: db}
-		open := func(spec docstore.ContainerSpec) *docstore.Container {
-			if c, err := db.Container(spec.ID); err == nil {
-				return c
-			}
-			return w.create(spec)
-		}
-		w.orders = open(docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}, Ranges: 2})
-		w.container = open(docstore.LeaseSpec("leases"))
-		w.leases = w.unit("unit")
-		live(t, w, open(docstore.ContainerSpec{ID: "totals", Paths: []string{"/city"}}), n, d)
-		if err := errors.Join(db.Check(), db.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	fmt.Println("lived on")
-}
+func TestLife(t *testing.T) { lives.Live(t, live) }
 
 // live writes orders, and then works until nothing is left.
-func live(t *testing.T, w *world, totals *docstore.Container, n int, d *death) {
+func live(t *testing.T, l lives.Life) {
+	w := &world{t: t, db: l.DB}
+	w.orders = l.Container(t, docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}, Ranges: 2})
+	w.container = l.Container(t, docstore.LeaseSpec("leases"))
+	w.leases = w.unit("unit")
+	totals := l.Container(t, docstore.ContainerSpec{ID: "totals", Paths: []string{"/city"}})
 	for i := range lifeOrders {
-		w.put(fmt.Sprint("city-", i%lifeCities), fmt.Sprintf("order-%d-%d", n, i), i)
+		w.put(fmt.Sprint("city-", i%lifeCities), fmt.Sprintf("order-%d-%d", l.Number, i), i)
 	}
-	if n%10 == 0 && n <= 50 {
+	if l.Number%10 == 0 && l.Number <= 50 {
 		w.split(0)
 	}
-	counter := &orderCounter{totals: mortalTotals{totals, d}}
+	counter := &orderCounter{totals: mortalTotals{totals, l.Death}}
 	handler := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
-		d.at("before the handler")
+		l.At("before the handler")
 		return counter.Handle(ctx, b)
 	})
-	p, err := changefeed.New(mortalSource{w.orders, d}, mortalLeases{w.leases, d}, handler, changefeed.Options{
-		Instance: "life", Start: changefeed.FromBeginning(), MaxItems: 3, Concurrency: 1 + n%2*3,
+	p, err := changefeed.New(mortalSource{w.orders, l.Death}, mortalLeases{w.leases, l.Death}, handler, changefeed.Options{
+		Instance: "life", Start: changefeed.FromBeginning(), MaxItems: 3, Concurrency: 1 + l.Number%2*3,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -173,40 +111,13 @@ func live(t *testing.T, w *world, totals *docstore.Container, n int, d *death) {
 }
 
 func TestEachEffectHappensOnceWhereverItsProcessIsKilled(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "store")
-	deaths := map[string]int{}
-	lives := *lifeRounds*len(points) + 1
-	for n := range lives {
-		point, times := points[n%len(points)], n/len(points)%mostTimes+1
-		if n == lives-1 {
-			point = "at no point"
-		}
-		child := exec.Command(os.Args[0], "-test.run=^TestLife$", "-test.v", "-test.timeout=30s")
-		child.Env = append(os.Environ(), lifeDir+"="+dir, fmt.Sprint(lifeNumber, "=", n+1), lifePoint+"="+point, fmt.Sprint(lifeTimes, "=", times))
-		out, err := child.CombinedOutput()
-		switch {
-		case strings.Contains(string(out), "died "+point):
-			deaths[point]++
-		case err != nil || !strings.Contains(string(out), "lived on"):
-			t.Fatalf("life %d: %v\n%s", n, err, out)
-		}
-	}
-	for _, point := range points {
-		if deaths[point] < min(2, *lifeRounds) {
-			t.Errorf("died %s: %d of %d: the test shows less than it should", point, deaths[point], *lifeRounds)
-		}
-	}
-	db, err := docstore.Open(dir, docstore.Options{MustExist: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db, killed := lives.Kill(t, points, func(round int) int { return round%mostTimes + 1 })
 	totals, err := db.Container("totals")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range lifeCities {
-		want := lives * ((lifeOrders - i + lifeCities - 1) / lifeCities)
+		want := killed * ((lifeOrders - i + lifeCities - 1) / lifeCities)
 		if got := totalOf(t, totals, fmt.Sprint("city-", i)); got != want {
 			t.Errorf("city-%d: %d orders were counted, want %d", i, got, want)
 		}

@@ -4,79 +4,45 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/lives"
 	"github.com/millrace/changefeed/outbox"
 )
 
 // How an outbox is killed at every point
 //
-// A life is a process that commits units of work on a store on disk and publishes their events
-// with two relays, until it kills itself with SIGKILL between two steps of that: the first time it
-// comes there, in the next round of lives the second time, and so on. The last life finishes. Then
-// each event must have been published, those of an object in order, and a consumer that drops
-// duplicates must have seen each once.
+// A life commits units of work and publishes their events with two relays, until it ends between two steps of that. At the
+// end each event must have been published, those of an object in order, and a consumer that drops duplicates must have
+// seen each once.
 //
-// Lives are in virtual time, which the n-th begins n hours late: the leases of the one before have
-// expired. The broker is a container of the same store that keeps whatever it gets; NATS and the
-// others, which have goroutines of their own, are tried in real time.
-
-var lifeRounds = flag.Int("lives.rounds", 4, "how often a life ends at each point of the crash test")
+// The broker is a container of the same store that keeps whatever it gets; NATS and the others, which have goroutines of
+// their own, are tried in real time.
 
 // points are where lives end.
 var points = []string{
 	"before a commit", "after a commit", "before a publish", "between two messages", "after a publish", "before a checkpoint", "after a checkpoint",
 }
 
-// The environment of a life.
-const (
-	lifeDir    = "CHANGEFEED_OUTBOX_DIR"
-	lifeNumber = "CHANGEFEED_OUTBOX_LIFE" // from 1
-	lifePoint  = "CHANGEFEED_OUTBOX_POINT"
-	lifeTimes  = "CHANGEFEED_OUTBOX_TIMES" // how often it comes to the point
-)
-
 const lifeContacts = 5
-
-// death kills the process when it has come to a point so often.
-type death struct {
-	point string
-	left  atomic.Int64
-}
-
-func (d *death) at(point string) {
-	if point == d.point && d.left.Add(-1) == 0 {
-		fmt.Println("died", point)
-		self, _ := os.FindProcess(os.Getpid())
-		_ = self.Kill()
-		select {} // until it has
-	}
-}
 
 // mortalStore is where units of work are committed.
 type mortalStore struct {
 	*docstore.Container
-	*death
+	*lives.Death
 }
 
 func (s mortalStore) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
 	if writes[0].Op != changefeed.WriteRead {
-		s.at("before a commit")
-		defer s.at("after a commit")
+		s.At("before a commit")
+		defer s.At("after a commit")
 	}
 	return s.Container.Commit(ctx, key, writes)
 }
@@ -84,19 +50,19 @@ func (s mortalStore) Commit(ctx context.Context, key changefeed.PartitionKey, wr
 // mortalLeases are where the relays keep their positions.
 type mortalLeases struct {
 	*docstore.Leases
-	*death
+	*lives.Death
 }
 
 func (s mortalLeases) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-	s.at("before a checkpoint")
-	defer s.at("after a checkpoint")
+	s.At("before a checkpoint")
+	defer s.At("after a checkpoint")
 	return s.Leases.Update(ctx, l)
 }
 
 // mortalTopic is a broker that keeps all that it gets, duplicates as well.
 type mortalTopic struct {
 	*docstore.Container
-	*death
+	*lives.Death
 	life int
 	n    *atomic.Int64
 }
@@ -108,7 +74,7 @@ type kept struct {
 }
 
 func (s mortalTopic) Publish(ctx context.Context, msgs []outbox.Message) (int, error) {
-	s.at("before a publish")
+	s.At("before a publish")
 	for i, m := range msgs {
 		body, err := json.Marshal(map[string]any{"id": fmt.Sprintf("%d-%d", s.life, s.n.Add(1)), "Key": m.Key, "Message": m.ID, "Action": m.Action, "Seq": m.Seq})
 		if err != nil {
@@ -118,61 +84,29 @@ func (s mortalTopic) Publish(ctx context.Context, msgs []outbox.Message) (int, e
 			return i, err
 		}
 		if i+1 < len(msgs) {
-			s.at("between two messages")
+			s.At("between two messages")
 		}
 	}
-	s.at("after a publish")
+	s.At("after a publish")
 	return len(msgs), nil
 }
 
-// TestLife is a life, if the environment says so.
-func TestLife(t *testing.T) {
-	n, _ := strconv.Atoi(os.Getenv(lifeNumber))
-	if n == 0 {
-		t.Skip("it is for TestEachEventIsPublishedWhereverItsProcessIsKilled")
-	}
-	times, _ := strconv.Atoi(os.Getenv(lifeTimes))
-	d := &death{point: os.Getenv(lifePoint)}
-	d.left.Store(int64(times))
-	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Duration(n) * time.Hour)
-		db, err := docstore.Open(os.Getenv(lifeDir), docstore.Options{CacheBytes: 1 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
-		open := func(spec docstore.ContainerSpec) *docstore.Container {
-			c, err := db.Container(spec.ID)
-			if err != nil {
-				c, err = db.CreateContainer(t.Context(), spec)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c
-		}
-		contacts := open(docstore.ContainerSpec{ID: "contacts", Paths: []string{"/partitionKey"}, DefaultTTL: new(docstore.NoDefaultTTL), Ranges: 2})
-		topic := open(docstore.ContainerSpec{ID: "topic", Paths: []string{"/Key"}})
-		leases := open(docstore.LeaseSpec("leases"))
-		live(t, contacts, leases, mortalTopic{topic, d, n, new(atomic.Int64)}, n, d)
-		if err := errors.Join(db.Check(), db.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	fmt.Println("lived on")
-}
+func TestLife(t *testing.T) { lives.Live(t, live) }
 
 // live commits changes of contacts while two relays publish the events, until nothing is left.
-func live(t *testing.T, contacts, leases *docstore.Container, to outbox.Publisher, n int, d *death) {
-	store, err := docstore.NewLeases(t.Context(), leases, "relay", contacts)
+func live(t *testing.T, l lives.Life) {
+	contacts := l.Container(t, docstore.ContainerSpec{ID: "contacts", Paths: []string{"/partitionKey"}, DefaultTTL: new(docstore.NoDefaultTTL), Ranges: 2})
+	topic := mortalTopic{l.Container(t, docstore.ContainerSpec{ID: "topic", Paths: []string{"/Key"}}), l.Death, l.Number, new(atomic.Int64)}
+	store, err := docstore.NewLeases(t.Context(), l.Container(t, docstore.LeaseSpec("leases")), "relay", contacts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	for i := range 2 {
-		r := newRelay(t, to, outbox.RelayOptions{})
-		p, err := changefeed.New(contacts, mortalLeases{store, d}, r, r.Options(changefeed.Options{
-			Instance: fmt.Sprint("relay", i), Start: changefeed.FromBeginning(), MaxItems: 3, Concurrency: 1 + n%2*3,
+		r := newRelay(t, topic, outbox.RelayOptions{})
+		p, err := changefeed.New(contacts, mortalLeases{store, l.Death}, r, r.Options(changefeed.Options{
+			Instance: fmt.Sprint("relay", i), Start: changefeed.FromBeginning(), MaxItems: 3, Concurrency: 1 + l.Number%2*3,
 		}))
 		if err != nil {
 			t.Fatal(err)
@@ -180,8 +114,8 @@ func live(t *testing.T, contacts, leases *docstore.Container, to outbox.Publishe
 		go func() { ended <- p.Run(ctx) }()
 	}
 	for i := range 3 * lifeContacts {
-		change(t, mortalStore{contacts, d}, fmt.Sprint("c", i%lifeContacts))
-		if time.Sleep(10 * time.Second); i == 4 && n%10 == 0 {
+		change(t, mortalStore{contacts, l.Death}, fmt.Sprint("c", i%lifeContacts))
+		if time.Sleep(10 * time.Second); i == 4 && l.Number%10 == 0 {
 			if parts, err := contacts.Partitions(t.Context()); err != nil {
 				t.Error(err)
 			} else if _, err := contacts.Split(t.Context(), parts[0].ID); err != nil {
@@ -226,34 +160,7 @@ func change(t *testing.T, store changefeed.Committer, id string) {
 }
 
 func TestEachEventIsPublishedWhereverItsProcessIsKilled(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "store")
-	deaths := map[string]int{}
-	lives := *lifeRounds*len(points) + 1
-	for n := range lives {
-		point, times := points[n%len(points)], n/len(points)*2+1
-		if n == lives-1 {
-			point = "at no point"
-		}
-		child := exec.Command(os.Args[0], "-test.run=^TestLife$", "-test.v", "-test.timeout=60s")
-		child.Env = append(os.Environ(), lifeDir+"="+dir, fmt.Sprint(lifeNumber, "=", n+1), lifePoint+"="+point, fmt.Sprint(lifeTimes, "=", times))
-		out, err := child.CombinedOutput()
-		switch {
-		case strings.Contains(string(out), "died "+point):
-			deaths[point]++
-		case err != nil || !strings.Contains(string(out), "lived on"):
-			t.Fatalf("life %d: %v\n%s", n, err, out)
-		}
-	}
-	for _, point := range points {
-		if deaths[point] < min(2, *lifeRounds) {
-			t.Errorf("died %s: %d of %d: the test shows less than it should", point, deaths[point], *lifeRounds)
-		}
-	}
-	db, err := docstore.Open(dir, docstore.Options{MustExist: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db, _ := lives.Kill(t, points, func(round int) int { return 2*round + 1 })
 	contacts, err := db.Container("contacts")
 	if err != nil {
 		t.Fatal(err)

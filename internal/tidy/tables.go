@@ -11,6 +11,7 @@ var waivers = []waiver{
 	{"goroutine", "trigger/program/stderr.go:newStderr", "a program may leave others behind, which write to its standard error for as long as they run"},
 	{"goroutine", "claims.go:run.start", "a handler that ignores its context cannot be waited for: it keeps its range until it returns"},
 	{"calls", "cosmosrest/call.go:call.recover", "net/http wants its own panic back, with which a handler cuts a connection"},
+	{"calls", "internal/lives/lives.go:Live", "virtual time, in which each life begins hours after the one before"},
 	{"calls", "internal/sim/handler.go:instance.handle", "plays a handler that panics"},
 	{"engine", "internal/bench/scan.go", "a benchmark compares reading a feed with a scan of the bare engine"},
 	{"methods", "changefeedtest:containerTest", "a test a method, run by their names; none calls another"},
@@ -83,6 +84,7 @@ var edges = map[string][]string{
 	"internal/unit":             {".", "cosmos", "docstore", "internal/leasedoc", "internal/pause", "internal/place", "internal/usage"},
 	"internal/load":             {".", "docstore", "internal/lanes", "internal/place", "internal/service", "internal/terminal"},
 	"internal/terminal":         {thirdParty},
+	"internal/lives":            {"docstore"},
 	"internal/memnet":           {},
 	"internal/mutants":          {},
 	"internal/measure":          {},
@@ -116,7 +118,7 @@ var (
 )
 
 // forTests are the packages that are imported by tests alone, and so may import testing.
-var forTests = []string{"changefeedtest", "cosmosrest/cosmostest", "cosmosrest/internal/netbatch", "internal/bench/virtual", "outbox/outboxtest"}
+var forTests = []string{"changefeedtest", "cosmosrest/cosmostest", "cosmosrest/internal/netbatch", "internal/bench/virtual", "internal/lives", "outbox/outboxtest"}
 
 // knownFiles are the files that belong here. A new kind of file needs a line.
 var knownFiles = []*regexp.Regexp{
