@@ -32,7 +32,7 @@ format: ## list files that gofumpt would change
 vet: ## go vet
 	@echo "== go vet"
 	@$(GO) vet $(PKG)
-	@$(GO) vet -tags brokers ./internal/broker ./cmd/changefeed && $(GO) test -tags brokers ./internal/broker
+	@$(GO) vet -tags brokers ./internal/broker ./cmd/changefeed ./examples/contacts && $(GO) test -tags brokers ./internal/broker
 
 lint: ## staticcheck
 	@echo "== staticcheck"

@@ -49,7 +49,7 @@ var edges = map[string][]string{
 	"outbox/natspub":            {".", "outbox", "internal/cloudevent", "internal/filelock", thirdParty},
 	"outbox/kafkapub":           {".", "outbox", thirdParty},
 	"outbox/rabbitpub":          {".", "outbox", thirdParty},
-	"outbox/servicebuspub":      {".", "outbox", thirdParty},
+	"outbox/servicebuspub":      {".", "outbox", "internal/cloudevent", thirdParty},
 	"outbox/outboxotel":         {"outbox", thirdParty},
 	"trigger":                   {".", "internal/changeline"},
 	"conformance":               {thirdParty},             // modules of their own, with the SDKs

@@ -18,6 +18,8 @@
 //   - sessions, of the queue or of each subscription of a topic, give a consumer the messages of a
 //     key in order.
 //
+// A [Consumer] reads the events again, session by session.
+//
 // Ids and keys have at most 128 characters, as the service has it; an event with a longer one is
 // Poison. So is a message that is larger than the entity takes: 256 KB, or what a Premium
 // namespace is set to.

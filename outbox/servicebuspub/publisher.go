@@ -183,11 +183,14 @@ func check(m outbox.Message) error {
 	return nil
 }
 
+// prefix is that of the properties that have attributes.
+const prefix = "cloudEvents:"
+
 func message(m outbox.Message) *azservicebus.Message {
 	contentType := outbox.ContentType
 	properties := map[string]any{}
 	for name, value := range m.CloudEvent() {
-		properties["cloudEvents:"+name] = value
+		properties[prefix+name] = value
 	}
 	return &azservicebus.Message{
 		MessageID: &m.ID, SessionID: &m.Key, PartitionKey: &m.Key, Subject: &m.Action, ContentType: &contentType,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -196,48 +195,6 @@ func TestAnIDOrAKeyHasAtMost128Characters(t *testing.T) {
 	}
 	if ids := len(broker.Messages(entity)); ids != 1 {
 		t.Errorf("%d messages", ids)
-	}
-}
-
-func TestSessionsAreReadInOrder(t *testing.T) {
-	broker := &peer.Broker{RequiresSession: true}
-	if n, err := start(t, broker).Publish(t.Context(), events("Oslo", 1, 50)); n != 50 || err != nil {
-		t.Fatal(n, err)
-	}
-	d := newDialer(t, broker)
-	client, err := azservicebus.NewClientFromConnectionString(connection, &azservicebus.ClientOptions{
-		NewWebSocketConn: func(context.Context, azservicebus.NewWebSocketConnArgs) (net.Conn, error) { return d.dial(), nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close(t.Context())
-	receiver, err := client.AcceptNextSessionForQueue(t.Context(), entity, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if receiver.SessionID() != "Oslo" {
-		t.Errorf("session %q", receiver.SessionID())
-	}
-	var got []string
-	for len(got) < 50 {
-		msgs, err := receiver.ReceiveMessages(t.Context(), 7, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range msgs {
-			got = append(got, m.MessageID)
-			if err := receiver.CompleteMessage(t.Context(), m, nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	var want []string
-	for _, m := range events("Oslo", 1, 50) {
-		want = append(want, m.ID)
-	}
-	if !slices.Equal(got, want) || broker.Left(entity) != 0 {
-		t.Errorf("got %v, %d left", got, broker.Left(entity))
 	}
 }
 

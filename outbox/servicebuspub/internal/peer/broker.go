@@ -29,6 +29,7 @@ type entry struct {
 	sequence int64
 	lent     bool // a receiver has it
 	done     bool // and has completed it
+	dead     bool // or rejected it
 }
 
 // Messages returns all that a queue has accepted, duplicates excepted, in order.
@@ -51,6 +52,18 @@ func (b *Broker) Left(name string) (n int) {
 		}
 	}
 	return n
+}
+
+// DeadLetters returns the ids of the messages of a queue that receivers have rejected.
+func (b *Broker) DeadLetters(name string) (ids []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.queue(name).all {
+		if e.dead {
+			ids = append(ids, e.ID)
+		}
+	}
+	return ids
 }
 
 // refusal is the error condition by which a message is refused.
@@ -109,10 +122,15 @@ func (b *Broker) accept(name string, msgs []*Message, size int) (condition strin
 		q.known[m.ID] = true
 		q.all = append(q.all, &entry{Message: m, sequence: int64(len(q.all) + 1)})
 	}
+	b.wakeAll()
+	return ""
+}
+
+// wakeAll has each connection look again, for callers that hold the lock.
+func (b *Broker) wakeAll() {
 	for c := range b.conns {
 		c.wake()
 	}
-	return ""
 }
 
 func (b *Broker) judge(m *Message) (condition string) {
@@ -180,12 +198,13 @@ func (b *Broker) next(name, session string) *entry {
 	return nil
 }
 
-// settle ends the loan of messages: they are completed, or free again.
-func (b *Broker) settle(entries []*entry, complete bool) {
+// settle ends the loan of messages: they are completed, dead letters, or free again.
+func (b *Broker) settle(entries []*entry, outcome uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range entries {
-		e.lent, e.done = false, complete
+		e.lent, e.dead = false, outcome == outcomeRejected
+		e.done = e.dead || outcome == outcomeAccepted
 	}
 }
 
@@ -194,6 +213,7 @@ func (b *Broker) unlock(name, session string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.queue(name).locks, session)
+	b.wakeAll()
 }
 
 func (b *Broker) join(c *conn) {

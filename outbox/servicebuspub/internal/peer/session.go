@@ -3,6 +3,7 @@ package peer
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -11,11 +12,11 @@ import (
 const (
 	outcomeAccepted = 0x24
 	outcomeRejected = 0x25
+	outcomeReleased = 0x26
 	errorNumber     = 0x1d
 	sourceNumber    = 0x28
 	targetNumber    = 0x29
 
-	filterName        = "com.microsoft:session-filter"
 	conditionTooLarge = "amqp:link:message-size-exceeded"
 	conditionTimeout  = "com.microsoft:timeout"
 
@@ -32,7 +33,14 @@ type session struct {
 	links    map[uint32]*link // by handle
 	received uint32           // transfers
 	sent     uint32           // deliveries
-	lent     map[uint32]*entry
+	lent     map[uint32]loan
+	waiting  []*waiting
+}
+
+// loan is a message that a receiver has.
+type loan struct {
+	*entry
+	to *link
 }
 
 // link is one direction of traffic with a queue, $cbs or a $management.
@@ -50,8 +58,9 @@ type link struct {
 	number  uint32
 	settled bool
 
-	group   string   // the session of Service Bus
-	answers [][]byte // to requests, which wait for credit
+	group    string // the session of Service Bus
+	hasGroup bool
+	answers  [][]byte // to requests, which wait for credit
 }
 
 func (l *link) isService() bool {
@@ -116,43 +125,8 @@ func (s *session) attach(f frame) error {
 		return nil
 	}
 	l.address, l.replyTo = source.text(0), target.text(0)
-	condition := ""
-	if filter, ok := source.at(7).(dict); ok && !l.isService() {
-		condition = s.accept(l, source, filter)
-		answer[5] = described{uint64(sourceNumber), source}
-	}
-	if condition != "" {
-		answer[5] = nil
-	}
-	locked := dict{symbol("com.microsoft:locked-until-utc"), int64(ticks1970 + lockedUntil()*10_000)}
-	s.frame(performAttach, append(answer, uint32(0), nil, nil, nil, locked), nil)
-	if condition != "" {
-		delete(s.links, l.handle)
-		s.frame(performDetach, list{l.handle, true, problem(condition)}, nil)
-	}
+	s.receive(&waiting{link: l, attach: f, until: time.Now().Add(waitsFor(f))})
 	return nil
-}
-
-// accept locks the session that a receiver asks for, and says in the source which one it is. Clients
-// name a session by itself or as a described value, and read the answer in kind; null is any.
-func (s *session) accept(l *link, source list, filter dict) (condition string) {
-	id, ok := filter.get(filterName)
-	if !ok {
-		return ""
-	}
-	d, isDescribed := id.(described)
-	if isDescribed {
-		id = d.value
-	}
-	if l.group, ok = s.broker.lock(l.address, s.conn, list{id}.text(0), id == nil); !ok {
-		return conditionTimeout
-	}
-	var named any = l.group
-	if isDescribed {
-		named = described{d.descriptor, l.group}
-	}
-	source[7] = dict{symbol(filterName), named}
-	return ""
 }
 
 func problem(condition string) any {
@@ -252,8 +226,9 @@ func (s *session) answer(l *link, request []byte) {
 	}
 }
 
-// deliver sends what receivers have credit for.
+// deliver sends what receivers have credit for, and answers those that have waited for a session.
 func (s *session) deliver() {
+	s.waiting = slices.DeleteFunc(s.waiting, s.receive)
 	for _, l := range s.links {
 		if l.isReceiver {
 			s.deliverTo(l)
@@ -275,7 +250,7 @@ func (s *session) deliverTo(l *link) {
 		if e == nil {
 			return
 		}
-		s.lent[s.sent] = e
+		s.lent[s.sent] = loan{e, l}
 		s.send(l, e.encode(), false)
 	}
 }
@@ -320,31 +295,38 @@ func (s *session) dispose(f frame) {
 	var entries []*entry
 	for n, e := range s.lent {
 		if n >= first && n <= last {
-			entries = append(entries, e)
+			entries = append(entries, e.entry)
 			delete(s.lent, n)
 		}
 	}
-	s.broker.settle(entries, number == outcomeAccepted)
+	s.broker.settle(entries, number)
+	state := f.at(4)
+	if number == outcomeRejected {
+		state = outcome("") // clients take their own rejection for a failure
+	}
 	if !f.bool(3) {
-		s.frame(performDisposition, list{false, first, last, true, f.at(4)}, nil)
+		s.frame(performDisposition, list{false, first, last, true, state}, nil)
 	}
 }
 
-// release ends a link.
+// release ends a link. What it has not settled is in its session again.
 func (s *session) release(l *link) {
 	delete(s.links, l.handle)
-	if l.isReceiver && !l.isService() {
+	s.waiting = slices.DeleteFunc(s.waiting, func(w *waiting) bool { return w.link == l })
+	for n, e := range s.lent {
+		if e.to == l {
+			s.broker.settle([]*entry{e.entry}, outcomeReleased)
+			delete(s.lent, n)
+		}
+	}
+	if l.hasGroup {
 		s.broker.unlock(l.address, l.group)
 	}
 }
 
-// end ends all links, and frees messages that were not completed.
+// end ends all links.
 func (s *session) end() {
 	for _, l := range s.links {
 		s.release(l)
-	}
-	for n, e := range s.lent {
-		s.broker.settle([]*entry{e}, false)
-		delete(s.lent, n)
 	}
 }

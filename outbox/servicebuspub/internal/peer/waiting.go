@@ -1,0 +1,81 @@
+package peer
+
+import "time"
+
+const (
+	filterName = "com.microsoft:session-filter"
+
+	patience = 65 * time.Second // with who waits for a session, unless the client says otherwise
+)
+
+// waiting is a receiver for which no session is free, until one is or its time has passed.
+type waiting struct {
+	*link
+	attach frame
+	until  time.Time
+	timer  *time.Timer
+}
+
+// waitsFor is how long a receiver waits for a session that is free.
+func waitsFor(attach frame) time.Duration {
+	if properties, ok := attach.at(13).(dict); ok {
+		if ms, ok := properties.get("com.microsoft:timeout"); ok {
+			return time.Duration(list{ms}.uint32(0)) * time.Millisecond
+		}
+	}
+	return patience
+}
+
+// receive answers a receiver, or lets it wait.
+func (s *session) receive(w *waiting) (answered bool) {
+	l, f := w.link, w.attach
+	_, source := fields(f.at(5))
+	answer := list{l.name, l.handle, false, f.at(3), f.at(4), f.at(5), f.at(6), nil, nil}
+	condition := ""
+	if filter, ok := source.at(7).(dict); ok && !l.isService() {
+		var isAny bool
+		condition, isAny = s.accept(l, source, filter)
+		if condition != "" && isAny && time.Now().Before(w.until) {
+			if w.timer == nil {
+				w.timer = time.AfterFunc(time.Until(w.until), s.wake)
+				s.waiting = append(s.waiting, w)
+			}
+			return false
+		}
+		answer[5] = described{uint64(sourceNumber), source}
+	}
+	if condition != "" {
+		answer[5] = nil
+	}
+	locked := dict{symbol("com.microsoft:locked-until-utc"), int64(ticks1970 + lockedUntil()*10_000)}
+	s.frame(performAttach, append(answer, uint32(0), nil, nil, nil, locked), nil)
+	if condition != "" {
+		delete(s.links, l.handle)
+		s.frame(performDetach, list{l.handle, true, problem(condition)}, nil)
+	}
+	return true
+}
+
+// accept locks the session that a receiver asks for, and says in the source which one it is. Clients
+// name a session by itself or as a described value, and read the answer in kind; null is any.
+func (s *session) accept(l *link, source list, filter dict) (condition string, isAny bool) {
+	id, ok := filter.get(filterName)
+	if !ok {
+		return "", false
+	}
+	d, isDescribed := id.(described)
+	if isDescribed {
+		id = d.value
+	}
+	group, ok := s.broker.lock(l.address, s.conn, list{id}.text(0), id == nil)
+	if !ok {
+		return conditionTimeout, id == nil
+	}
+	l.group, l.hasGroup = group, true
+	var named any = l.group
+	if isDescribed {
+		named = described{d.descriptor, l.group}
+	}
+	source[7] = dict{symbol(filterName), named}
+	return "", false
+}
