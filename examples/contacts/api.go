@@ -60,7 +60,17 @@ func (a *api) handler() http.Handler {
 	mux.HandleFunc("GET /openapi.json", asset("application/json", description))
 	mux.HandleFunc("GET /{$}", asset("text/html; charset=utf-8", page))
 	mux.HandleFunc("GET /events", a.events.serve)
-	return http.NewCrossOriginProtection().Handler(mux)
+	routed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := mux.Handler(r); pattern == "" {
+			w = unrouted{w, r}
+		}
+		mux.ServeHTTP(w, r)
+	})
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		writeProblem(w, r, &requestError{http.StatusForbidden, "a page of another site may change nothing here"})
+	}))
+	return protection.Handler(routed)
 }
 
 func asset(contentType string, text []byte) http.HandlerFunc {
@@ -213,19 +223,19 @@ func (t Tags) Have(etag string) bool {
 
 const mostBody = 64 << 10
 
-// A bodyError is a body that cannot be read.
-type bodyError struct {
+// A requestError is a request that nobody can read or answer.
+type requestError struct {
 	status int
 	detail string
 }
 
-func (e *bodyError) Error() string { return e.detail }
+func (e *requestError) Error() string { return e.detail }
 
 // decode reads a body: one JSON object, with nothing in it that nobody would look at.
 func decode(r *http.Request, into any) error {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if kind != "application/json" {
-		return &bodyError{http.StatusUnsupportedMediaType, "the Content-Type must be application/json"}
+		return &requestError{http.StatusUnsupportedMediaType, "the Content-Type must be application/json"}
 	}
 	body, err := io.ReadAll(r.Body)
 	if err == nil {
@@ -235,12 +245,12 @@ func decode(r *http.Request, into any) error {
 		return nil
 	}
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return &bodyError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body must have at most %d bytes", large.Limit)}
+		return &requestError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body must have at most %d bytes", large.Limit)}
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
 		return Faults{{Pointer: "#/" + wrong.Field, Detail: "must not be a " + wrong.Value}}
 	}
-	return &bodyError{http.StatusBadRequest, "the body must be a JSON object: " + strings.TrimPrefix(err.Error(), "json: ")}
+	return &requestError{http.StatusBadRequest, "the body must be a JSON object: " + strings.TrimPrefix(err.Error(), "json: ")}
 }
 
 // decodeObject reads one object and nothing else; null would otherwise leave all as it is, which here means empty.

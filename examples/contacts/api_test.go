@@ -49,14 +49,18 @@ func TestEveryRefusalIsAProblemDocument(t *testing.T) {
 		{"continuation of something else", "GET", root, "", []string{continuationHeader, "x"}, 400, `"parameter":"X-Continuation-Token"`},
 		{"continuation that was altered", "GET", root, "", []string{continuationHeader, cursor{{Max: "FF", Token: "nonsense"}}.String()}, 400, `"parameter":"X-Continuation-Token"`},
 		{"continuation of no keys", "GET", root, "", []string{continuationHeader, cursor{{Min: "ZZ", Max: "A"}}.String()}, 400, `"parameter":"X-Continuation-Token"`},
-		{"another method", "PUT", path, "", nil, 405, ""},
-		{"another path", "GET", "/api/contract", "", nil, 404, ""},
-		{"another site", "POST", root, ada, []string{"Sec-Fetch-Site", "cross-site"}, 403, ""},
+		{"another method", "PUT", path, "", nil, 405, `"detail":"this path takes DELETE, GET, HEAD"`},
+		{"another path", "GET", "/api/contract", "", nil, 404, `"detail":"there is nothing at this path","instance":"/api/contract"`},
+		{"another site", "POST", root, ada, []string{"Sec-Fetch-Site", "cross-site"}, 403, `"detail":"a page of another site may change nothing here"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := s.do(test.method, test.path, test.body, test.headers...)
 			if w.Code != test.status || !strings.Contains(w.Body.String(), test.want) {
 				t.Errorf("got %d %s, want %d with %s", w.Code, w.Body, test.status, test.want)
+			}
+			var p problem
+			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Status != test.status || p.Title != http.StatusText(test.status) || w.Header().Get("Content-Type") != "application/problem+json" {
+				t.Errorf("got %s %s, want a problem document", w.Header().Get("Content-Type"), w.Body)
 			}
 			if test.status == http.StatusMethodNotAllowed && w.Header().Get("Allow") != "DELETE, GET, HEAD" {
 				t.Errorf("Allow is %q", w.Header().Get("Allow"))
@@ -116,9 +120,10 @@ func TestARepeatedPostMakesNoSecondContact(t *testing.T) {
 			s.Errorf("after an update the repeat is answered with %s %s, want %s without an ETag, for the client does not know that version", again, newer, path)
 		}
 		s.want(s.do("DELETE", path, ""), http.StatusOK)
-		if again, _ := s.add(ada, key...); again != path {
-			s.Errorf("after the delete the repeat is answered with %s, want %s", again, path)
+		if again, newer := s.add(ada, key...); again != path || newer != "" {
+			s.Errorf("after the delete the repeat is answered with %s %s, want %s without an ETag as the first time", again, newer, path)
 		}
+		s.want(s.do("GET", path, ""), http.StatusNotFound) // the repeat has not brought it back
 		if diff := cmp.Diff([]string{"ContactCreatedEvent", "ContactEmailUpdatedEvent", "ContactDeletedEvent"}, actions(s.events(path))); diff != "" {
 			s.Error(diff)
 		}

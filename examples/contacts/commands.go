@@ -124,8 +124,9 @@ const requestType = "request"
 // ErrKeyReused: the idempotency key belongs to another request.
 var ErrKeyReused = errors.New("this Idempotency-Key was used for another request")
 
-// Create makes a contact. With an idempotency key it is made once: a repeated request gives the same id, and the same
-// ETag unless the contact has changed since.
+// Create makes a contact. With an idempotency key it is made once, and a repeated request is told what the first one was:
+// the same id, and the same ETag unless the contact has changed since. That holds for one that was deleted since, too,
+// for a client that never got the answer must not make again what somebody else has deleted.
 func (s *Contacts) Create(ctx context.Context, cmd CreateContact, key string) (id, etag string, err error) {
 	var wrong Faults
 	if cmd.check(&wrong); len(wrong) > 0 {

@@ -70,7 +70,7 @@ func parseOptions(args []string) (o options, err error) {
 	f.StringVar(&o.contacts, "contacts", "", "`address` of the container of contacts: "+place.AddressForms+" (default in --data)")
 	f.StringVar(&o.leases, "leases", "", "`address` of the lease container (default leases, beside --contacts)")
 	f.StringVar(&o.to, "to", "", "the `broker` (default in --data):\n"+broker.Help())
-	f.StringVar(&o.consumer, "consumer", "", "`name` of the consumer: those of one name share the events, others get all of them (default after --listen)")
+	f.StringVar(&o.consumer, "consumer", "", "`name` of the consumer: those of one name share the events, others get all of them (default after --listen);\nof a topic of Service Bus its subscription, and none for a queue")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -104,6 +104,9 @@ func (o options) run(ctx context.Context, stdout, stderr io.Writer) (err error) 
 	if err != nil {
 		return err
 	}
+	if in.isAlone {
+		relaying = alone(relaying)
+	}
 	processor, err := changefeed.New(in.contacts.Source, in.leases, relay, relaying)
 	if err != nil {
 		return err
@@ -120,7 +123,7 @@ func (o options) run(ctx context.Context, stdout, stderr io.Writer) (err error) 
 		ctx,
 		processor.Run,
 		func(ctx context.Context) error { return serve(ctx, listener, service.handler(), events.close) },
-		func(ctx context.Context) error { return consume(ctx, to, o.consumerName(listener), reader.handle) },
+		func(ctx context.Context) error { return o.consume(ctx, to, o.consumerName(listener), reader.handle) },
 	)
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -26,6 +28,7 @@ type containers struct {
 	store    store
 	leases   changefeed.LeaseStore
 	letters  changefeed.LetterBox
+	isAlone  bool // no other process can have the leases
 }
 
 // openContainers opens the containers, and makes those that do not exist.
@@ -74,6 +77,7 @@ func (c *containers) openRelay(ctx context.Context, at place.Address) error {
 	if err != nil {
 		return err
 	}
+	c.isAlone = leases.Local != nil
 	if c.leases, err = unit.OpenStore(ctx, leases, processorName, c.contacts); err != nil {
 		return err
 	}
@@ -103,22 +107,33 @@ func (c *containers) openOr(ctx context.Context, at place.Address, create func(c
 	return found, err
 }
 
-// consume calls a function for each event that the broker gets, in order, until ctx ends. It returns the function's error,
-// and the event comes again when a consumer of that name is started again. Only NATS is read here: events that go to
-// another broker have their consumers elsewhere.
-func consume(ctx context.Context, from broker.Publisher, name string, handle func(outbox.Message) error) error {
-	nats, ok := from.(*natspub.Publisher)
-	if !ok {
-		<-ctx.Done()
-		return nil
+// consume calls a function for each event that the broker gets, those of a contact in order, until ctx ends. It returns
+// the function's error, and the event comes again when a consumer of that name is started again. NATS and Service Bus
+// are read here: events that go to another broker have their consumers elsewhere.
+func (o options) consume(ctx context.Context, from broker.Publisher, name string, handle func(outbox.Message) error) error {
+	if nats, ok := from.(*natspub.Publisher); ok {
+		return consumeNATS(ctx, nats, name, handle)
 	}
+	if strings.HasPrefix(o.to, "servicebus:") {
+		return broker.ConsumeServiceBus(ctx, o.to, o.consumer, func(_ context.Context, m outbox.Message) error { return handle(m) })
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// ackWait is when an event comes again that a process had in hand when it was killed. It takes much less to print one.
+const ackWait = 3 * time.Second
+
+// consumeNATS reads a durable consumer of the stream.
+func consumeNATS(ctx context.Context, nats *natspub.Publisher, name string, handle func(outbox.Message) error) error {
 	js, err := jetstream.New(nats.Conn())
 	if err != nil {
 		return err
 	}
 	durable, err := js.CreateOrUpdateConsumer(ctx, natspub.DefaultStream, jetstream.ConsumerConfig{
 		Durable: name, AckPolicy: jetstream.AckExplicitPolicy,
-		MaxAckPending:     1,                     // an event that was not handled comes before all others
+		MaxAckPending:     1, // an event that was not handled comes before all others
+		AckWait:           ackWait,
 		InactiveThreshold: natspub.DefaultMaxAge, // a process that does not come back leaves nothing behind
 	})
 	if err != nil {

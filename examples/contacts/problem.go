@@ -49,8 +49,8 @@ func problemOf(err error) problem {
 	if faults, ok := errors.AsType[Faults](err); ok {
 		return problem{Status: http.StatusBadRequest, Detail: "the request has faults", Errors: faults}
 	}
-	if body, ok := errors.AsType[*bodyError](err); ok {
-		return problem{Status: body.status, Detail: body.detail}
+	if wrong, ok := errors.AsType[*requestError](err); ok {
+		return problem{Status: wrong.status, Detail: wrong.detail}
 	}
 	for _, known := range refusals {
 		if errors.Is(err, known.err) {
@@ -88,3 +88,25 @@ func wait(err error) int {
 	}
 	return max(1, int(math.Ceil(after.Seconds())))
 }
+
+// unrouted answers a request that no route takes: as the router does, with a problem document in place of its text.
+type unrouted struct {
+	http.ResponseWriter
+	request *http.Request
+}
+
+// WriteHeader has the router's status and, by now, its header Allow. It may also be a redirection.
+func (u unrouted) WriteHeader(status int) {
+	if status < http.StatusBadRequest {
+		u.ResponseWriter.WriteHeader(status)
+		return
+	}
+	detail := "there is nothing at this path"
+	if status == http.StatusMethodNotAllowed {
+		detail = "this path takes " + u.Header().Get("Allow")
+	}
+	writeProblem(u.ResponseWriter, u.request, &requestError{status, detail})
+}
+
+// Write leaves the router's text out.
+func (u unrouted) Write(text []byte) (int, error) { return len(text), nil }
