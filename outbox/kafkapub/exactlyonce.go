@@ -44,9 +44,13 @@ type ExactlyOnceOptions struct {
 // has Kafka refuse the owner of the whole. See docs/exactly-once.md for what holds, and does not, with
 // any such mark.
 //
-// The mark is a place in the order of the feed, so batches have to come in this order: the options of
-// the processor have to be those that Options returns, without keys in parallel and without dead letters. An
-// event that Kafka never takes stops its range, and is reported, until it is skipped by hand.
+// The mark is a place in the order of the feed, so batches have to come in this order, and Options
+// refuses what would change it, with [ErrOutOfOrder]: keys in parallel, dead letters and held keys. A dead
+// letter that is redriven is older than the mark, and would be passed over though it was never
+// published; to note each such letter would take a mark for each key. So an event that Kafka never takes,
+// such as one that is too large, stops its range, and is reported, until it is skipped by hand. Where that
+// is too much, use a [Publisher] with an [outbox.Relay], and consumers that
+// know an event by its id.
 type ExactlyOnce struct {
 	topic, marks, unit string
 	source             string
@@ -80,22 +84,42 @@ func NewExactlyOnce(brokers []string, topic, unit string, o ExactlyOnceOptions) 
 	return h, nil
 }
 
-// Options are those of the processor that the handler is for: o without keys in parallel, and with
-// failures that are retried until they pass.
-func (h *ExactlyOnce) Options(o changefeed.Options) changefeed.Options {
-	o.Concurrency, o.MaxAttempts, o.DeadLetters = 1, 0, nil
-	return o
+// ErrOutOfOrder: with these options, a processor would hand over changes in another order than that
+// of the feed, or it has done so.
+var ErrOutOfOrder = errors.New("changes come out of order")
+
+// Options are those of the processor that the handler is for: o, from the beginning if it has no
+// Start. The error is an [ErrOutOfOrder] and a [changefeed.OptionError] if o has a Concurrency above
+// 1, MaxAttempts, MaxAge, DeadLetters or HoldKeys.
+func (h *ExactlyOnce) Options(o changefeed.Options) (changefeed.Options, error) {
+	for _, option := range []struct {
+		field string
+		isSet bool
+		value any
+	}{
+		{"Concurrency", o.Concurrency > 1, o.Concurrency},
+		{"MaxAttempts", o.MaxAttempts > 0, o.MaxAttempts},
+		{"MaxAge", o.MaxAge > 0, o.MaxAge},
+		{"DeadLetters", o.DeadLetters != nil, "set"},
+		{"HoldKeys", o.HoldKeys, o.HoldKeys},
+	} {
+		if option.isSet {
+			wrong := &changefeed.OptionError{Field: option.field, Value: fmt.Sprint(option.value), Want: "none: an event that fails is retried until it passes"}
+			return o, fmt.Errorf("%w: %w", ErrOutOfOrder, wrong)
+		}
+	}
+	if o.Start.IsZero() {
+		o.Start = changefeed.FromBeginning()
+	}
+	return o, nil
 }
 
-var (
-	errOptions = errors.New("changes come out of order: the processor needs the options of ExactlyOnce.Options")
-	errLater   = errors.New("the range has had a later owner")
-)
+var errLater = errors.New("the range has had a later owner")
 
 // Handle publishes the events of a batch, unless that is done.
 func (h *ExactlyOnce) Handle(ctx context.Context, b *changefeed.Batch) error {
 	if b.Redriven || b.Cut {
-		return errOptions
+		return ErrOutOfOrder
 	}
 	o, err := h.borrow(b.LeaseToken)
 	if err != nil {
@@ -158,7 +182,7 @@ func (h *ExactlyOnce) borrow(lease string) (*owner, error) {
 		h.owners[lease] = o
 	}
 	if o.isBusy {
-		return nil, errOptions
+		return nil, ErrOutOfOrder
 	}
 	o.isBusy = true
 	return o, nil

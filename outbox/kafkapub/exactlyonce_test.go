@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -13,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/kafkapub"
 )
@@ -195,13 +198,32 @@ func TestBatchesOutOfOrderAreRefused(t *testing.T) {
 	c := startKafka(t)
 	h := newOnce(t, c)
 	for _, b := range []*changefeed.Batch{{Redriven: true}, {Cut: true}} {
-		if err := h.Handle(t.Context(), b); err == nil {
-			t.Errorf("%+v is taken", b)
+		if err := h.Handle(t.Context(), b); !errors.Is(err, kafkapub.ErrOutOfOrder) {
+			t.Errorf("%+v: got %v", b, err)
 		}
 	}
-	o := h.Options(changefeed.Options{Concurrency: 8, MaxAttempts: 3, MaxItems: 50})
-	if o.Concurrency != 1 || o.MaxAttempts != 0 || o.DeadLetters != nil || o.MaxItems != 50 {
-		t.Errorf("options %+v", o)
+}
+
+func TestOptionsThatChangeTheOrderAreRefused(t *testing.T) {
+	h := newOnce(t, startKafka(t))
+	o, err := h.Options(changefeed.Options{Concurrency: 1, MaxItems: 50})
+	if err != nil || o.MaxItems != 50 || o.Start != changefeed.FromBeginning() {
+		t.Errorf("options %+v, %v", o, err)
+	}
+	letters, err := deadletters.File(filepath.Join(t.TempDir(), "letters"), "relay")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer letters.Close()
+	for field, o := range map[string]changefeed.Options{
+		"Concurrency": {Concurrency: 2}, "MaxAttempts": {MaxAttempts: 3}, "MaxAge": {MaxAge: time.Hour},
+		"DeadLetters": {DeadLetters: letters}, "HoldKeys": {HoldKeys: true},
+	} {
+		_, err := h.Options(o)
+		wrong, ok := errors.AsType[*changefeed.OptionError](err)
+		if !errors.Is(err, kafkapub.ErrOutOfOrder) || !ok || wrong.Field != field {
+			t.Errorf("%s: got %v", field, err)
+		}
 	}
 }
 

@@ -75,10 +75,14 @@ func TestAProcessorPublishesEachEventOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := changefeed.New(contacts, leases, &forgetful{ExactlyOnce: once, handled: note}, once.Options(changefeed.Options{
+		o, err := once.Options(changefeed.Options{
 			Instance: instance, Start: changefeed.FromBeginning(), MaxItems: 20, Acquire: 200 * time.Millisecond,
 			Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}},
-		}))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := changefeed.New(contacts, leases, &forgetful{ExactlyOnce: once, handled: note}, o)
 		if err != nil {
 			t.Fatal(err)
 		}
