@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/millrace/changefeed/internal/lanes"
 )
 
 // How a page is handed over
@@ -44,10 +46,11 @@ func (d *deliverer) deliver(page Page) ending {
 		case wasCut:
 			continue // with the work
 		}
-		if d.isDivided(err, len(page.Changes)) {
+		said := failureOf(err, len(page.Changes), false)
+		if d.isDivided(said) {
 			return d.lanes.unravel(page, on, err, how == wasLate)
 		}
-		d.fail(page, on, err)
+		d.fail(page, on, err, said.After)
 		if how == wasLate && isDivisible(page) && d.ending().none() {
 			d.shrink(on)
 			return ending{}
@@ -57,9 +60,8 @@ func (d *deliverer) deliver(page Page) ending {
 }
 
 // isDivided reports whether the handler, or a policy, says more of a page than that it has failed.
-func (d *deliverer) isDivided(err error, changes int) bool {
+func (d *deliverer) isDivided(said lanes.Failure) bool {
 	o := d.r.opts
-	said := failureOf(err, changes, false)
 	return o.hasPolicy() || !o.Manual && (said.Done > 0 || said.Items != nil)
 }
 
@@ -94,8 +96,8 @@ func (d *deliverer) finish(on *delivery, took time.Duration) {
 }
 
 // fail reports a failure, counts it in the lease, so that the count survives a crash, and
-// pauses.
-func (d *deliverer) fail(page Page, on *delivery, err error) {
+// pauses, at least as long as the handler asks for.
+func (d *deliverer) fail(page Page, on *delivery, err error, after time.Duration) {
 	changes := false
 	d.keeper.move(func(p *leaseProgress) { changes = p.Fail(on) })
 	p := d.keeper.soFar()
@@ -104,7 +106,7 @@ func (d *deliverer) fail(page Page, on *delivery, err error) {
 	if changes {
 		d.keeper.store(d.untilDrained) // or the work ends
 	}
-	d.backoff(p.Failures)
+	d.backoff(p.Failures, after)
 }
 
 // shrink has a page that took too long read again with half as many changes, unless the

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/millrace/changefeed/internal/lanes"
 )
 
 // Handler is the delegate: the code that handles each batch of changes.
@@ -57,8 +59,8 @@ type Item[T any] struct {
 
 // Items makes a [Handler] of a function that wants documents decoded into T. A document
 // that does not decode fails by itself, as [Poison] with a [DecodeError]; the function gets
-// the others. A [Failure] that it returns counts in items, not in changes of the batch. With
-// [Options.Manual] such a document fails the batch.
+// the others, and its error is about them alone. A [Failure] that it returns counts in items,
+// not in changes of the batch. With [Options.Manual] such a document fails the batch.
 func Items[T any](handle func(ctx context.Context, b *Batch, items []Item[T]) error) Handler {
 	return HandlerFunc(func(ctx context.Context, b *Batch) error {
 		items := make([]Item[T], 0, len(b.Changes))
@@ -95,13 +97,13 @@ func (f *Failure) join(err error, places []int) {
 	}
 	f.Err = err
 	inner := failureOf(err, len(places), false)
-	f.After = inner.After
+	f.After, f.Outage = inner.After, inner.Outage
 	for i, place := range places {
 		switch cause, failed := inner.Items[i]; {
 		case failed:
 			f.Items[place] = cause
 		case inner.Items == nil && i >= inner.Done:
-			f.Items[place] = err
+			f.Items[place] = &lanes.Joint{Err: err}
 		}
 	}
 }
@@ -264,7 +266,7 @@ func (d *delegate) open() ending {
 			continue // with the work
 		}
 		d.report(d.untilLost, OriginHandler, fmt.Errorf("open: %w", err))
-		d.backoff(failures)
+		d.backoff(failures, 0)
 	}
 	return d.ending()
 }

@@ -264,6 +264,24 @@ func TestWhatIsDoneDoesNotComeAgainWithoutAPolicy(t *testing.T) {
 	})
 }
 
+// A handler that asks for a pause gets it without a policy, too.
+func TestTheWaitThatAHandlerAsksForIsKeptWithoutAPolicy(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.put("oslo", "one", 1)
+		var calls []time.Time
+		h := &tally{before: func(context.Context, *changefeed.Batch) error {
+			calls = append(calls, time.Now())
+			return &changefeed.Failure{After: time.Hour, Err: errHandler}
+		}}
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning()})
+		time.Sleep(50 * time.Minute)
+		p.stop(t)
+		if len(calls) != 1 {
+			t.Errorf("%d attempts within 50 minutes, though the handler has said After: an hour", len(calls))
+		}
+	})
+}
+
 // Items parks one undecodable document by itself, with its bytes, and delivers the others.
 func TestAnUndecodableDocumentIsPoisonByItself(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
@@ -290,6 +308,66 @@ func TestAnUndecodableDocumentIsPoisonByItself(t *testing.T) {
 		}
 		if l := box.all(); len(l) == 1 && !strings.Contains(string(l[0].Change.Body), `"seven"`) {
 			t.Errorf("letter of %s", l[0].Change.Body)
+		}
+	})
+}
+
+// Poison for a batch means that its culprit is searched for, also when Items could not decode another document of it.
+func TestPoisonBesideAnUndecodableDocumentTakesNoHealthyChangeAlong(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		for i := range 9 {
+			w.put("oslo", fmt.Sprint("item-", i), i)
+		}
+		body := []byte(`{"id":"odd","city":"oslo","n":"no number"}`)
+		if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{{Op: changefeed.WriteUpsert, Body: body}}); err != nil {
+			t.Fatal(err)
+		}
+		w.put("oslo", "item-9", 9)
+		done := map[string]bool{}
+		h := changefeed.Items(func(_ context.Context, _ *changefeed.Batch, items []changefeed.Item[struct{ N int }]) error {
+			for _, it := range items {
+				if it.ID == "item-4" {
+					return changefeed.Poison(errHandler)
+				}
+			}
+			for _, it := range items {
+				done[it.ID] = true
+			}
+			return nil
+		})
+		box := &letterBox{}
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box})
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if box.names() != "item-4 poison, odd undecodable" || len(done) != 9 {
+			t.Errorf("letters %q, %d done", box.names(), len(done))
+		}
+	})
+}
+
+// An outage that a function of Items says counts no attempt, also when another document of the batch could not be decoded.
+func TestAnOutageThatIsSaidBesideAnUndecodableDocumentCountsNoAttempt(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.put("oslo", "good", 1)
+		body := []byte(`{"id":"odd","city":"oslo","n":"no number"}`)
+		if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{{Op: changefeed.WriteUpsert, Body: body}}); err != nil {
+			t.Fatal(err)
+		}
+		over := time.Now().Add(10 * time.Minute)
+		done := 0
+		h := changefeed.Items(func(_ context.Context, b *changefeed.Batch, items []changefeed.Item[struct{ N int }]) error {
+			if time.Now().Before(over) {
+				return &changefeed.Failure{Outage: true, Err: errHandler}
+			}
+			done += len(items)
+			return nil
+		})
+		box := &letterBox{}
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 1, DeadLetters: box})
+		time.Sleep(20 * time.Minute)
+		p.stop(t)
+		if box.names() != "odd undecodable" || done != 1 {
+			t.Errorf("letters %q, %d done", box.names(), done)
 		}
 	})
 }

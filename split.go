@@ -46,7 +46,7 @@ func (w *worker) split() Reason {
 			return w.release(ending{why: ReasonSplit, undone: true})
 		}
 		w.report(w.untilStopped, OriginLeaseStore, fmt.Errorf("split: %w", err))
-		w.backoff(failures)
+		w.backoff(failures, 0)
 	}
 	return w.giveUp(w.ending())
 }

@@ -99,10 +99,10 @@ func (t *tenure) raise(from Origin, err error) {
 	t.r.hooks.Error(raised)
 }
 
-// backoff pauses after so many failures in a row, for as long as the work goes on.
-func (t *tenure) backoff(failures int) {
+// backoff pauses after so many failures in a row, at least for so long, while the work goes on.
+func (t *tenure) backoff(failures int, least time.Duration) {
 	t.activity.Set(ActivityFailing)
-	pause(t.untilStopped, t.r.backoff(t.rng, failures))
+	pause(t.untilStopped, max(t.r.backoff(t.rng, failures), least))
 }
 
 // worker works on one held lease: it reads, hands over and rests, and gives the lease up
@@ -225,7 +225,7 @@ func (w *worker) restore() ending {
 			return e
 		}
 		w.report(w.untilStopped, OriginSource, err)
-		w.backoff(failures)
+		w.backoff(failures, 0)
 	}
 	return w.ending()
 }

@@ -107,7 +107,16 @@ func (b *Batch[C, P]) isExhausted(r *Rules[C], now time.Time) bool {
 		r.MaxAge > 0 && !b.Failing.IsZero() && now.Sub(b.Failing) >= r.MaxAge
 }
 
-// parts are what is left of a batch after a failure: what has failed, in runs, and each hopeless change by itself.
+// Joint is an error in [Failure.Items] of all changes that have failed in one call: any of them may be at fault.
+type Joint struct{ Err error }
+
+// Error is that of the call.
+func (j *Joint) Error() string { return j.Err.Error() }
+
+// Unwrap gives the error of the call.
+func (j *Joint) Unwrap() error { return j.Err }
+
+// parts are what is left of a batch after a failure: what has failed, in runs, and each change that is hopeless by itself.
 func (b *Batch[C, P]) parts(f Failure, isHopeless func(error) bool) (parts []*Batch[C, P], done []*Change[C, P]) {
 	// Without a list of its items, a failure says how far the handler came. What is
 	// done is a prefix then, and the rest stays one batch.
@@ -118,7 +127,8 @@ func (b *Batch[C, P]) parts(f Failure, isHopeless func(error) bool) (parts []*Ba
 		markCut(b.Changes, f.Done)
 		return []*Batch[C, P]{&rest}, done
 	}
-	var last *Batch[C, P] // nil when it takes no more
+	var last *Batch[C, P]   // nil when it takes no more
+	var runs []*Batch[C, P] // of changes that have failed in one call
 	for i, c := range b.Changes {
 		err, failed := f.Items[i]
 		if !failed {
@@ -127,15 +137,32 @@ func (b *Batch[C, P]) parts(f Failure, isHopeless func(error) bool) (parts []*Ba
 			markCut(b.Changes, i+1)
 			continue
 		}
-		// A change that is hopeless must not take others with it to the dead letters.
-		if hopeless := isHopeless(err); hopeless || last == nil || last.hopeless {
+		call, together := err.(*Joint)
+		if together {
+			err = call.Err
+		}
+		hopeless := isHopeless(err)
+		// A change that is hopeless by itself must not take others with it to the dead letters.
+		alone := hopeless && !together
+		if alone || last == nil {
 			markCut(b.Changes, i)
 			part := *b
 			part.Changes, part.Err, part.hopeless = nil, err, hopeless
 			last = &part
 			parts = append(parts, last)
+			if together {
+				runs = append(runs, last)
+			}
 		}
 		last.Changes = append(last.Changes, c)
+		if alone {
+			last = nil
+		}
+	}
+	if len(runs) > 1 {
+		for _, run := range runs {
+			run.called = false // without the others: any of them may be at fault
+		}
 	}
 	return parts, done
 }

@@ -184,6 +184,24 @@ func (m *model) fail(c *call, set func([]doc, string)) {
 		}
 	case 2:
 		f.Late = true
+	case 3: // something is said of some, and the call failed on the others
+		f.Items = map[int]error{}
+		err, fails := []error{errBad, errPoison}[m.rng.IntN(2)], false
+		var others []int
+		for i, d := range c.docs {
+			if m.bad[d.n] && m.rng.IntN(2) == 0 {
+				f.Items[i] = errPoison
+				continue
+			}
+			others, fails = append(others, i), fails || m.bad[d.n]
+		}
+		for _, i := range others {
+			if fails {
+				f.Items[i] = &Joint{err}
+			} else {
+				set(c.docs[i:i+1], "done")
+			}
+		}
 	}
 	m.lanes.Fail(c.batch, f, m.now)
 }
