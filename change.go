@@ -118,13 +118,14 @@ func (b *Batch) Lag() int64 {
 	return max(0, b.Head-b.Changes[len(b.Changes)-1].LSN)
 }
 
-// Checkpoint stores that this batch, and every batch before it on this lease, is done.
-// It is for processors with [Options.Manual]; elsewhere it returns [ErrNotManual],
-// because the processor checkpoints by itself when the handler returns nil. It may be
-// called after Handle has returned, from any goroutine. A batch older than the last
-// one checkpointed is a no-op: progress never moves back. Nothing is stored, and there is
-// an error, when the lease is gone or is being split ([ErrLeaseLost]), or the batch comes
-// again in smaller parts because the handler took too long ([ErrHandlerTimeout]).
+// Checkpoint stores that this batch, and every batch before it on this lease, is done; with an
+// [Options.Concurrency] above 1, every batch before it of its partition key. It is for
+// processors with [Options.Manual]; elsewhere it returns [ErrNotManual], because the
+// processor checkpoints by itself when the handler returns nil. It may be called after
+// Handle has returned, from any goroutine. A batch older than the last one checkpointed is
+// a no-op: progress never moves back. Nothing is stored, and there is an error, when the
+// lease is gone or is being split ([ErrLeaseLost]), or the batch comes again in smaller
+// parts because the handler took too long ([ErrHandlerTimeout]).
 func (b *Batch) Checkpoint(ctx context.Context) error {
 	if b.checkpoint == nil {
 		return ErrNotManual

@@ -3,6 +3,7 @@ package changefeed_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -80,4 +81,30 @@ func TestACheckpointDuringASplitIsRefusedOrKept(t *testing.T) {
 		}
 		p.stop(t)
 	})
+}
+
+// A checkpoint by hand takes in every batch before it, also those whose lane was empty in between.
+func TestAManualCheckpointTakesInAllBatchesBeforeItOfItsKey(t *testing.T) {
+	for _, o := range []changefeed.Options{{Concurrency: 1}, {Concurrency: 1, MaxWait: time.Second}, {Concurrency: 8}} {
+		t.Run(fmt.Sprint(o.Concurrency, o.MaxWait), func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				h := &tally{before: func(ctx context.Context, b *changefeed.Batch) error {
+					if b.Changes[0].ID == "second" {
+						return b.Checkpoint(ctx)
+					}
+					return nil
+				}}
+				o.Start, o.Manual = changefeed.FromBeginning(), true
+				p := w.run("a", h, o)
+				w.put("oslo", "first", 1)
+				time.Sleep(time.Minute)
+				w.put("oslo", "second", 2)
+				time.Sleep(time.Minute)
+				p.stop(t)
+				if n := w.pending(); n != 0 {
+					t.Errorf("%d changes are pending though the later batch of the key was checkpointed", n)
+				}
+			})
+		})
+	}
 }

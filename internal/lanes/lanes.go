@@ -224,6 +224,27 @@ func (l *Lanes[C, P]) credit(changes []*Change[C, P], begun time.Time) {
 	}
 }
 
+// Confirm notes that by its handler's word a batch is done, and all that was handled before it: of its key or, where keys
+// are not handled in parallel, of every key.
+func (l *Lanes[C, P]) Confirm(b *Batch[C, P]) {
+	last := b.Changes[len(b.Changes)-1]
+	if last.confirmed { // by a later batch, or twice
+		return
+	}
+	for _, c := range b.Changes {
+		l.confirm(c)
+	}
+	for _, c := range l.order {
+		if c == last {
+			break
+		}
+		if c.handled && (l.single || c.Key == last.Key) {
+			l.confirm(c)
+		}
+	}
+	l.trim()
+}
+
 // finish notes that changes are handled or parked.
 func (l *Lanes[C, P]) finish(changes []*Change[C, P]) {
 	for _, c := range changes {

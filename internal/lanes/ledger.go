@@ -35,23 +35,6 @@ func (g *ledger[C, P]) confirm(c *Change[C, P]) {
 	}
 }
 
-// Confirm notes that by its handler's word a batch is done, and all before it in its lane.
-func (g *ledger[C, P]) Confirm(b *Batch[C, P]) {
-	last := b.Changes[len(b.Changes)-1]
-	if last.confirmed { // by a later batch, or twice
-		return
-	}
-	for _, c := range g.order {
-		if c.lane == last.lane {
-			g.confirm(c)
-		}
-		if c == last {
-			break
-		}
-	}
-	g.trim()
-}
-
 // trim drops confirmed changes from the front of the order, and the others when they are most of it.
 func (g *ledger[C, P]) trim() {
 	n := 0

@@ -190,6 +190,18 @@ func TestAConfirmedBatchTakesInWhatCameBefore(t *testing.T) {
 	}
 }
 
+func TestAConfirmedBatchLeavesOutWhatHasFailed(t *testing.T) {
+	l, _, now := small(Rules[doc]{MaxItems: 1, ByHand: true}, "a", "b")
+	first, _ := l.Next(now)
+	l.Fail(first, Failure{Err: errPoison}, now) // without a place for it, it is tried for ever, and others pass
+	second, _ := l.Next(now)
+	l.Succeed(second, true, now)
+	l.Confirm(second)
+	if _, open := l.Done(99); !slices.Equal(open, []int64{1}) || !slices.Equal(lsns(second), []int64{2}) {
+		t.Errorf("with %v confirmed, %v are open, want 1", lsns(second), open)
+	}
+}
+
 func TestHandledChangesGiveTheirMemoryBack(t *testing.T) {
 	r := rulesOf(Rules[doc]{MaxItems: 1})
 	detached := 0
