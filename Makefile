@@ -18,7 +18,7 @@ BENCH    ?= .
 PART     ?= 0/1
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim mutants crash damage resume model differ fuzz long stress transcripts bench cover demo page docs conformance-go conformance-js conformance-python conformance-java conformance-servicebus rabbitmq exactly-once-sqlite size vuln tidy
+.PHONY: help check format vet lint fix test race sim mutants crash damage resume model differ fuzz long stress transcripts bench cover demo page docs conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents rabbitmq exactly-once-sqlite size vuln tidy
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -125,6 +125,9 @@ size: ## the size of the stripped binary, which may have 45 MB
 
 conformance-go: ## the Go SDK's own emulator suite, unmodified, against this server
 	cd conformance/go && $(GO) run .
+
+conformance-cloudevents: ## the CNCF's SDK for CloudEvents against the webhooks of the outbox, both ways
+	cd conformance/cloudevents && $(GO) test -count=1 ./...
 
 conformance-js: ## the JavaScript SDK against this server (skipped without node and npm)
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "skipped: this needs node and npm"; exit 0; }; \

@@ -14,7 +14,7 @@ import (
 )
 
 // Decoder makes a message of a change; ok is false for a change that is no event. With an
-// error the change is an event that cannot be read: it is parked.
+// error, or without an ID in the message, the change is an event that cannot be published: it is parked.
 type Decoder func(c *changefeed.Change) (m Message, ok bool, err error)
 
 // EventsOfType decodes events as a [Unit] stores them, and as the .NET sample of the

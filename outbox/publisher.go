@@ -21,6 +21,10 @@ type Publisher interface {
 	Publish(ctx context.Context, msgs []Message) (n int, err error)
 }
 
+// ErrNoID: a message has no ID, so that neither its broker nor its consumer would know it again when
+// it is published a second time. It comes as [changefeed.Poison].
+var ErrNoID = errors.New("event has no id")
+
 // ErrTooLarge: the broker does not take a message of this size, or the store a batch. From a
 // [Publisher] it comes as [changefeed.Poison].
 var ErrTooLarge = errors.New("too large")

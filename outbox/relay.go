@@ -161,6 +161,9 @@ func (r *Relay) chains(b *changefeed.Batch) (chains [][]event) {
 		if !ok && err == nil {
 			continue
 		}
+		if m.ID == "" && err == nil {
+			err = ErrNoID
+		}
 		m.Source = cmp.Or(m.Source, r.opts.Source)
 		n, known := at[c.PartitionKey]
 		if !known {

@@ -529,3 +529,14 @@ func TestAnOutageParksNothingOfAQuietService(t *testing.T) {
 		})
 	}
 }
+
+func TestAnEventWithoutAnIDIsParked(t *testing.T) {
+	to := &broker{}
+	r := newRelay(t, to, outbox.RelayOptions{Decode: func(c *changefeed.Change) (outbox.Message, bool, error) {
+		return outbox.Message{ID: strings.TrimSuffix(c.ID, "?"), Key: "k", Data: c.Body}, true, nil
+	}})
+	err := r.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{{ID: "1", LSN: 1}, {ID: "?", LSN: 2}, {ID: "3", LSN: 3}}})
+	if !changefeed.IsPoison(err) || !errors.Is(err, outbox.ErrNoID) || len(to.messages()) != 1 {
+		t.Errorf("%d messages are published, %v; want 1 and an ErrNoID that is Poison", len(to.messages()), err)
+	}
+}

@@ -5,6 +5,7 @@ package cloudevent
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -47,14 +48,20 @@ func (p *Plain) Escape(text string) string {
 	return string(escaped)
 }
 
+var backslashed = regexp.MustCompile(`\\(.)`)
+
 var plain = PlainBytes(func(c byte) bool { return c > ' ' && c <= '~' && c != '"' && c != '%' })
 
 // Escape makes a header value of an attribute as the HTTP binding has it: what is not printable
 // ASCII, spaces, double quotes and percent signs become %XX, byte by byte.
 func Escape(value string) string { return plain.Escape(value) }
 
-// Unescape makes the attribute of a header value, which has no more escapes than it needs or any number of them.
+// Unescape makes the attribute of a header value, which has no more escapes than it needs or any number of them. Older
+// senders put it into double quotes.
 func Unescape(value string) (string, error) {
+	if len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"' {
+		value = backslashed.ReplaceAllString(value[1:len(value)-1], "$1")
+	}
 	var text strings.Builder
 	for i := 0; i < len(value); i++ {
 		if value[i] != '%' {

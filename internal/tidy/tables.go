@@ -125,7 +125,7 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^([a-z0-9]+/)*[a-z0-9_]+\.go$`),
 	regexp.MustCompile(`(^|/)testdata/`),
 	regexp.MustCompile(`^(README\.md|CHANGELOG\.md|LICENSE|Makefile|\.gitignore|\.gitattributes)$`),
-	regexp.MustCompile(`^(tools/|conformance/go/|examples/exactlyonce/)?go\.(mod|sum)$`), // pinned apart from the library's own requirements
+	regexp.MustCompile(`^(tools/|conformance/(go|cloudevents)/|examples/exactlyonce/)?go\.(mod|sum)$`), // pinned apart from the library's own requirements
 	regexp.MustCompile(`^conformance/(js|servicebus)/([a-z-]+\.mjs|package(-lock)?\.json)$`),
 	regexp.MustCompile(`^conformance/python/([a-z_]+\.py|requirements\.txt)$`),
 	regexp.MustCompile(`^conformance/java/([A-Z][A-Za-z]+\.java|pom\.xml)$`),

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -47,6 +48,7 @@ type embedded struct {
 	server *server.Server
 	lock   io.Closer
 	url    string
+	closed sync.Once
 }
 
 const (
@@ -107,8 +109,11 @@ func start(dir string, o Options) (*embedded, error) {
 	return e, nil
 }
 
-func (e *embedded) close() error {
-	e.server.Shutdown()
-	e.server.WaitForShutdown()
-	return e.lock.Close()
+func (e *embedded) close() (err error) {
+	e.closed.Do(func() {
+		e.server.Shutdown()
+		e.server.WaitForShutdown()
+		err = e.lock.Close()
+	})
+	return err
 }

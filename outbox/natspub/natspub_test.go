@@ -477,6 +477,36 @@ func TestACallEndsWithItsConnection(t *testing.T) {
 	wantTemporary(t, p, "connection to the server is lost") // what is sent now must not be sent later, when somebody else has published it
 }
 
+// TestAPublisherThatIsClosedSaysSo, whether its user has closed it or its options have given up a server that is away.
+func TestAPublisherThatIsClosedSaysSo(t *testing.T) {
+	t.Parallel()
+	line := outboxtest.NewLine(t)
+	gone := make(chan struct{})
+	p := connect(t, serve(t, nil), natspub.Options{NATS: []nats.Option{
+		nats.SetCustomDialer(dialer{t, line}), nats.MaxReconnects(2), nats.ReconnectWait(time.Millisecond), nats.ClosedHandler(func(*nats.Conn) { close(gone) }),
+	}})
+	line.Cut()
+	<-gone
+	e := embedded(t, t.TempDir(), natspub.Options{})
+	for range 2 { // the second time it has nothing to do
+		closed(t, p)
+		closed(t, e)
+	}
+	for _, p := range []*natspub.Publisher{p, e} {
+		if n, err := p.Publish(t.Context(), []outbox.Message{event("k", "1")}); n != 0 || !errors.Is(err, natspub.ErrClosed) || changefeed.IsPoison(err) {
+			t.Errorf("Publish: %d, %v; want an ErrClosed", n, err)
+		}
+	}
+}
+
+func TestAnEventWithoutAnIDIsPoison(t *testing.T) {
+	t.Parallel()
+	p := embedded(t, t.TempDir(), natspub.Options{})
+	if n, err := p.Publish(t.Context(), []outbox.Message{event("k", "1"), event("k", ""), event("k", "2")}); n != 1 || !errors.Is(err, outbox.ErrNoID) || !changefeed.IsPoison(err) {
+		t.Errorf("Publish: %d, %v; want 1 and an ErrNoID that is Poison", n, err)
+	}
+}
+
 // TestALimitOfTheStreamIsPoison has a stream that takes less than its server.
 func TestALimitOfTheStreamIsPoison(t *testing.T) {
 	t.Parallel()

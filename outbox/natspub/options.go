@@ -44,7 +44,8 @@ type Options struct {
 	// as localhost:4222; nobody can by default. There is no authentication.
 	Listen string
 
-	// NATS are options of the connection, such as [nats.UserCredentials].
+	// NATS are options of the connection, such as [nats.UserCredentials]. With a [nats.MaxReconnects] of
+	// its own, a publisher whose server is away for longer returns [ErrClosed] from then on.
 	NATS []nats.Option
 }
 

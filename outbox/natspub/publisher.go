@@ -26,7 +26,8 @@ type Publisher struct {
 }
 
 // Publish sends the messages one by one, each after the one before it was acknowledged. A message that is
-// larger than the server or the stream takes is Poison; any other error may pass, those for lack of rights included.
+// larger than the server or the stream takes is Poison, and one without an ID, by which the server would know it again; any
+// other error may pass, those for lack of rights included. After an [ErrClosed] a new publisher is needed.
 func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (n int, err error) {
 	for i := range msgs {
 		if err := p.send(ctx, &msgs[i]); err != nil {
@@ -37,6 +38,9 @@ func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (n int, 
 }
 
 func (p *Publisher) send(ctx context.Context, m *outbox.Message) error {
+	if m.ID == "" {
+		return changefeed.Poison(outbox.ErrNoID)
+	}
 	answer, err := p.requests.send(ctx, p.conn, &nats.Msg{Subject: subject(p.opts.Prefix, m.Key), Header: headers(m, p.opts.Stream), Data: m.Data})
 	if err == nil {
 		err = refusal(answer)
@@ -89,9 +93,15 @@ func (p *Publisher) meaning(err error) error {
 		return fmt.Errorf("no stream takes subjects such as %s.key: was %s deleted?: %w", p.opts.Prefix, p.opts.Stream, err)
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionReconnecting):
 		return errDisconnected
+	case errors.Is(err, nats.ErrConnectionClosed):
+		return fmt.Errorf("%w: %w", ErrClosed, err)
 	}
 	return err
 }
+
+// ErrClosed: the connection has ended for good, because the publisher was closed, or because of
+// [Options.NATS] it is not made again for ever: make another publisher.
+var ErrClosed = errors.New("publisher is closed")
 
 // headers are the id by which the server knows the message, the stream that has to take it, and the attributes of the CloudEvent.
 func headers(m *outbox.Message, stream string) nats.Header {
@@ -132,7 +142,7 @@ func (p *Publisher) URL() string {
 	return p.server.url
 }
 
-// Close ends the connection, and the server if it is embedded.
+// Close ends the connection, and the server if it is embedded. A second call does nothing.
 func (p *Publisher) Close() error {
 	p.conn.Close()
 	if p.server == nil {

@@ -9,6 +9,9 @@
 // as ce-type, escaped as the HTTP binding says, and the body is the data, byte for byte. In the structured mode the
 // body is a JSON object with the attributes and the data, application/cloudevents+json. In Go, [Receive] reads both.
 //
+// Some libraries leave the escapes in the attributes: those of the CNCF for Go and Java, as of 2026. Their receivers get
+// keys and ids that are not ASCII right in the structured mode only.
+//
 // A key has one request at a time, so its events arrive in their order. An event whose answer was lost is sent
 // again: HTTP has nothing that knows it, so a receiver that must handle each once keeps the ids (ce-id) that it has
 // handled, in the transaction of their effects.

@@ -3,11 +3,13 @@ package webhookpub
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"mime"
 	"net/http"
+	"slices"
 
 	"github.com/millrace/changefeed/internal/cloudevent"
 	"github.com/millrace/changefeed/outbox"
@@ -71,22 +73,53 @@ func Receive(r *http.Request, secrets ...[]byte) (outbox.Message, error) {
 	return cloudevent.Message(attributes, body)
 }
 
-// open reads the structured mode.
+// open reads the structured mode, in which other senders may have the data in base64, and attributes that are numbers.
 func open(body []byte) (outbox.Message, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil {
 		return outbox.Message{}, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
+	data, err := dataOf(members)
+	if err != nil {
+		return outbox.Message{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
 	attributes := map[string]string{}
 	for name, raw := range members {
-		if name == "data" {
-			continue
+		if attributes[name], err = attribute(name, raw); err != nil {
+			return outbox.Message{}, fmt.Errorf("%w: %w", ErrMalformed, err)
 		}
-		var value string
-		if err := json.Unmarshal(raw, &value); err != nil {
-			return outbox.Message{}, fmt.Errorf("%w: %s: %w", ErrMalformed, name, err)
-		}
-		attributes[name] = value
 	}
-	return cloudevent.Message(attributes, members["data"])
+	return cloudevent.Message(attributes, data)
+}
+
+// texts are the attributes that are never a number or a truth value, as extensions may be.
+var texts = []string{"specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema"}
+
+// attribute is the text of an attribute; null is none.
+func attribute(name string, raw json.RawMessage) (text string, err error) {
+	switch {
+	case raw[0] == '"' || raw[0] == 'n':
+		err = json.Unmarshal(raw, &text)
+		return text, err
+	case raw[0] == '{' || raw[0] == '[' || slices.Contains(texts, name):
+		return "", fmt.Errorf("%s is %.100s", name, raw)
+	}
+	return string(raw), nil
+}
+
+// dataOf takes the data out of the members.
+func dataOf(members map[string]json.RawMessage) (data []byte, err error) {
+	defer delete(members, "data")
+	encoded, ok := members["data_base64"]
+	if !ok {
+		return members["data"], nil
+	}
+	delete(members, "data_base64")
+	if err := json.Unmarshal(encoded, &data); err != nil {
+		return nil, fmt.Errorf("data_base64: %w", err)
+	}
+	if members["data"] != nil || !json.Valid(data) {
+		return nil, errors.New("data_base64 is beside data, or is no JSON")
+	}
+	return data, nil
 }

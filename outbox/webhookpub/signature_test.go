@@ -126,6 +126,10 @@ func TestWhatIsNoEventIsRefused(t *testing.T) {
 		"no object":           {"application/cloudevents+json", `[]`, webhookpub.ErrMalformed},
 		"half an object":      {"application/cloudevents+json", `{"id":"1"`, webhookpub.ErrMalformed},
 		"a number for an id":  {"application/cloudevents+json", `{"specversion":"1.0","id":1}`, webhookpub.ErrMalformed},
+		"an attribute object": {"application/cloudevents+json", `{"specversion":"1.0","id":"1","x":{}}`, webhookpub.ErrMalformed},
+		"data twice":          {"application/cloudevents+json", `{"specversion":"1.0","id":"1","data":1,"data_base64":"MQ=="}`, webhookpub.ErrMalformed},
+		"data that is binary": {"application/cloudevents+json", `{"specversion":"1.0","id":"1","data_base64":"/w=="}`, webhookpub.ErrMalformed},
+		"data in no base64":   {"application/cloudevents+json", `{"specversion":"1.0","id":"1","data_base64":"%"}`, webhookpub.ErrMalformed},
 		"more than 4 MB":      {"application/json", strings.Repeat("x", 4<<20+1), outbox.ErrTooLarge},
 		"an id that is empty": {"application/cloudevents+json; charset=utf-8", `{"specversion":"1.0","id":""}`, webhookpub.ErrMalformed},
 	} {
@@ -133,6 +137,29 @@ func TestWhatIsNoEventIsRefused(t *testing.T) {
 		r.Header.Set("Content-Type", c.kind)
 		if _, err := webhookpub.Receive(r); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+// The CNCF's SDK for Go sends data in base64, and others have extensions of their own.
+func TestEventsOfOtherSendersAreRead(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ subject, kind, body string }{
+		"structured, in base64": {"", "application/cloudevents+json", `{"specversion":"1.0","id":"1","source":"/s","type":"a","subject":"k k","partitionkey":"k k","retries":3,"sampled":true,"dataschema":null,"datacontenttype":"application/json","data_base64":"eyJuIjoxfQ=="}`},
+		"structured":            {"", "application/cloudevents+json; charset=UTF-8", `{"data":{"n":1},"id":"1","partitionkey":"k k","source":"/s","specversion":"1.0","type":"a"}`},
+		"binary, escaped":       {"k%20k", "application/json", `{"n":1}`},
+		"binary, in quotes":     {`"k\ k"`, "application/json", `{"n":1}`},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(c.body))
+		r.Header.Set("Content-Type", c.kind)
+		if c.subject != "" {
+			for name, value := range map[string]string{"specversion": "1.0", "id": "1", "source": "/s", "type": "a", "partitionkey": c.subject} {
+				r.Header.Set("ce-"+name, value)
+			}
+		}
+		m, err := webhookpub.Receive(r)
+		if err != nil || m.ID != "1" || m.Key != "k k" || m.Action != "a" || string(m.Data) != `{"n":1}` {
+			t.Errorf("%s: got %+v %s, %v", name, m, m.Data, err)
 		}
 	}
 }
