@@ -2,9 +2,9 @@ package changefeed
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"iter"
 	"time"
 
@@ -35,8 +35,8 @@ type LetterBox interface {
 // DeadLetter is a change that was parked, and why.
 type DeadLetter struct {
 	// ID is unique among the letters of a partition key, and the same when the same change is
-	// parked again: its LSN and a hash of its item, such as 4711.60b75a78; with all versions and
-	// deletes its LSN and Index, such as 4711.0.
+	// parked again: its LSN and a hash of its item, such as 4711.df8cf80227ec3237922df0ecd88385c5;
+	// with all versions and deletes its LSN and Index, such as 4711.0.
 	ID          string
 	Change      Change
 	Index       int // of the change among those of its LSN
@@ -77,9 +77,9 @@ func letterID(m Mode, lsn int64, place int, item string) string {
 	if m == AllVersionsAndDeletes {
 		return fmt.Sprintf("%d.%d", lsn, place)
 	}
-	h := fnv.New32a()
-	h.Write([]byte(item))
-	return fmt.Sprintf("%d.%08x", lsn, h.Sum32())
+	// Half of the hash is as much as nobody finds two items for, not even who chooses their names.
+	h := sha256.Sum256([]byte(item))
+	return fmt.Sprintf("%d.%x", lsn, h[:sha256.Size/2])
 }
 
 // Failure is an error of a handler that says more than that its batch has failed. The

@@ -30,7 +30,7 @@ type Store interface {
 // the partition key /key, which has the text of the change's own partition key, such as
 // ["London"], so that the letters of one key lie together:
 //
-//	{"id":"mailer.4711.60b75a78","key":"[\"London\"]","ttl":-1,"letter":{"id":"4711.60b75a78","key":["London"],…}}
+//	{"id":"mailer.4711.df8cf80227ec3237922df0ecd88385c5","key":"[\"London\"]","ttl":-1,"letter":{"id":"4711.df8cf80227ec3237922df0ecd88385c5","key":["London"],…}}
 //
 // Its ttl keeps letters where the container has a default time to live. Processors may
 // share a container, and documents of others are left alone.

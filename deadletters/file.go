@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"maps"
 	"os"
@@ -58,12 +59,17 @@ type place struct {
 }
 
 // File opens the file of a processor's letters, or makes it. The file may have letters of
-// other processors as well, which are left alone. The error is [ErrInUse] or
-// [ErrDamaged] with the number of the line. What a crash has left of the last line was
-// not acknowledged to anybody: it is cut off, see [FileBox.Torn].
+// other processors as well, which are left alone. The error is [ErrInUse],
+// [ErrDamaged] with the number of the line, which leaves the file as it is, or
+// [changefeed.ErrBadRequest] for what is no regular file. What a crash has left of the last
+// line was not acknowledged to anybody: it is cut off, see [FileBox.Torn].
 func File(path, processor string) (*FileBox, error) {
 	if processor == "" {
 		return nil, fmt.Errorf("%w: dead letters: processor name is empty: want one such as mailer", changefeed.ErrBadRequest)
+	}
+	// Before the lock, whose file would stay beside a device or a directory.
+	if err := regular(os.Stat(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("open dead letters %s: %w", path, err)
 	}
 	lock, err := filelock.Take(path + ".lock")
 	if errors.Is(err, filelock.ErrHeld) {
@@ -80,6 +86,14 @@ func File(path, processor string) (*FileBox, error) {
 		return nil, errors.Join(fmt.Errorf("open dead letters %s: %w", path, err), lock.Close())
 	}
 	return b, nil
+}
+
+// regular refuses what is no file of its own: letters are lost in /dev/null.
+func regular(info fs.FileInfo, err error) error {
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%w: it is %s: want a regular file", changefeed.ErrBadRequest, info.Mode())
+	}
+	return err
 }
 
 // open reads the file and puts it in order.
@@ -222,7 +236,8 @@ func (b *FileBox) Letters(ctx context.Context, key changefeed.PartitionKey) iter
 }
 
 // ReadFile gives the letters of a processor in a file that another process may have open.
-// The errors are those of [File], but for [ErrInUse].
+// The errors are those of [File], but for [ErrInUse]. [ErrDamaged] comes after the letters that
+// can be read, which may have among them one that a damaged line has removed.
 func ReadFile(ctx context.Context, path, processor string) iter.Seq2[changefeed.DeadLetter, error] {
 	return func(yield func(changefeed.DeadLetter, error) bool) {
 		f, err := os.Open(path)
@@ -231,12 +246,21 @@ func ReadFile(ctx context.Context, path, processor string) iter.Seq2[changefeed.
 			return
 		}
 		defer f.Close()
-		found, err := readLines(f)
+		err = regular(f.Stat())
+		var found content
+		if err == nil {
+			found, err = readLines(f)
+		}
+		if err == nil || errors.Is(err, ErrDamaged) {
+			for l, err := range letters(ctx, f, found.index, processor, "") {
+				if !yield(l, err) || err != nil {
+					return
+				}
+			}
+		}
 		if err != nil {
 			yield(changefeed.DeadLetter{}, fmt.Errorf("read dead letters %s: %w", path, err))
-			return
 		}
-		letters(ctx, f, found.index, processor, "")(yield)
 	}
 }
 

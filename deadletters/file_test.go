@@ -187,15 +187,108 @@ func TestALineThatACrashInterruptedIsCutOff(t *testing.T) {
 }
 
 // readIDs reads the ids of a file that a processor may have.
-func readIDs(t *testing.T, path string) (ids []string) {
+func readIDs(t *testing.T, path string) []string {
 	t.Helper()
-	for l, err := range deadletters.ReadFile(t.Context(), path, "mailer") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids = append(ids, l.ID)
+	ids, err := salvage(t, path)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return ids
+}
+
+// salvage reads the ids of a file up to an error.
+func salvage(t *testing.T, path string) (ids []string, failed error) {
+	for l, err := range deadletters.ReadFile(t.Context(), path, "mailer") {
+		if failed = err; err == nil {
+			ids = append(ids, l.ID)
+		}
+	}
+	return ids, failed
+}
+
+// A path that was given by mistake costs nobody their file, nor its last line.
+func TestAFileOfSomethingElseStaysAsItIs(t *testing.T) {
+	for _, text := range []string{
+		`{"settings":{"important":true}}`, `{"id":"7","key":["London"]}`, `{"id":"7"} and more`, `{"settings":`, `secret`, "{\"id\":\"a\x00", "a\nb\n",
+	} {
+		path := filepath.Join(t.TempDir(), "settings.json")
+		overwrite(t, path, []byte(text))
+		if _, err := deadletters.File(path, "mailer"); !errors.Is(err, deadletters.ErrDamaged) || !strings.Contains(err.Error(), "line 1: ") {
+			t.Errorf("%q: %v, want damage of line 1", text, err)
+		}
+		if got, err := salvage(t, path); !errors.Is(err, deadletters.ErrDamaged) || len(got) > 0 {
+			t.Errorf("%q: read %q, %v", text, got, err)
+		}
+		if now, err := os.ReadFile(path); err != nil || string(now) != text {
+			t.Errorf("%q is %q now, %v", text, now, err)
+		}
+	}
+}
+
+// A device takes letters and keeps none; a directory keeps nothing but the lock.
+func TestLettersWantARegularFile(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(os.DevNull, link); err != nil {
+		t.Skip(err) // no system for this test
+	}
+	if err := os.Mkdir(filepath.Join(dir, "directory"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{link, filepath.Join(dir, "directory")} {
+		if _, err := deadletters.File(path, "mailer"); !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%v, want %s refused", err, path)
+		}
+		if _, err := os.Stat(path + ".lock"); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("lock of %s: %v", path, err)
+		}
+		if _, err := salvage(t, path); !errors.Is(err, changefeed.ErrBadRequest) {
+			t.Errorf("read %s: %v", path, err)
+		}
+	}
+}
+
+// One damaged line takes no other letter with it.
+func TestADamagedFileGivesWhatCanBeRead(t *testing.T) {
+	path, text := written(t)
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	for _, n := range [][]int{{0}, {1, 3}, {4}} {
+		damaged := slices.Clone(lines)
+		for _, i := range n {
+			damaged[i] = bytes.Replace(lines[i], []byte("0"), []byte("9"), 1)
+		}
+		overwrite(t, path, bytes.Join(damaged, nil))
+		want := map[int][]string{0: {"3.0", "4.0"}, 1: {"1.0", "3.0"}, 4: {"1.0", "3.0", "2.0", "4.0"}}[n[0]]
+		got, err := salvage(t, path)
+		if !errors.Is(err, deadletters.ErrDamaged) || !strings.Contains(err.Error(), fmt.Sprintf("line %d: ", n[0]+1)) || !slices.Equal(got, want) {
+			t.Errorf("lines %d: %v, %v, want %v", n, got, err, want)
+		}
+		if more := "(the first of 2 such lines)"; len(n) > 1 && !strings.HasSuffix(fmt.Sprint(err), more) {
+			t.Errorf("lines %d: %v, want it to end %s", n, err, more)
+		}
+		if _, err := deadletters.File(path, "mailer"); !errors.Is(err, deadletters.ErrDamaged) {
+			t.Errorf("lines %d: the file is opened, %v", n, err)
+		}
+	}
+}
+
+// An editor, or git, may end lines as its system does: each is as it was written all the same.
+func TestLinesMayEndAsOnWindows(t *testing.T) {
+	path, text := written(t)
+	windows := bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n"))
+	for _, cut := range []int{0, 1, 2} { // of the last line break
+		overwrite(t, path, windows[:len(windows)-cut])
+		if got, torn := idsIn(t, path); !slices.Equal(got, []string{"1.0", "3.0", "4.0"}) || torn != 0 {
+			t.Errorf("without %d: %v, %d bytes torn", cut, got, torn)
+		}
+		b := openFile(t, path)
+		if err := errors.Join(b.Put(t.Context(), parked(changefeed.Key("Paris"), 9)), b.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if got := readIDs(t, path); !slices.Equal(got, []string{"1.0", "3.0", "4.0", "9.0"}) {
+			t.Errorf("without %d, and one more: %v", cut, got)
+		}
+	}
 }
 
 // Damage is an error that names the line, or is torn and said, and is never another letter.

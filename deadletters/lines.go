@@ -3,6 +3,7 @@ package deadletters
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +26,9 @@ const (
 	sealBegin = `,"crc":"`
 	sealEnd   = `"}`
 	sealSize  = len(sealBegin) + 8 + len(sealEnd)
+
+	letterBegin  = `{"id":"`
+	removalBegin = `{"removed":"`
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -52,7 +56,7 @@ func unsealed(line []byte) ([]byte, error) {
 
 // removal is the line that removes a letter.
 func removal(n name) []byte {
-	text := rawjson.AppendString([]byte(`{"removed":`), n.id)
+	text := rawjson.AppendString([]byte(removalBegin[:len(removalBegin)-1]), n.id)
 	text = append(append(text, `,"key":`...), n.key...)
 	text = rawjson.AppendString(append(text, `,"processor":`...), n.processor)
 	return append(text, '}')
@@ -64,38 +68,53 @@ type content struct {
 	end     int64 // of the last whole line
 	live    int64 // bytes of the letters in index
 	unended bool  // the line that ends there has no line break
+	damaged int   // lines
+	damage  error // of the first of them
 }
 
-// readLines reads a file from its beginning. A last line without a line break, which only
-// a crash leaves, is none unless it is whole.
-// A damaged line before the last is an error, and is not passed over: it may have been
-// the only copy of a change.
+// readLines reads a file from its beginning. A damaged line is passed over, and named: it may
+// have been the only copy of a change.
 func readLines(f io.Reader) (content, error) {
 	c := content{index: map[name]place{}}
 	in := bufio.NewReaderSize(f, 256<<10)
 	for n := 1; ; n++ {
 		line, err := in.ReadBytes('\n')
-		ended := err == nil
 		if err != nil && !errors.Is(err, io.EOF) {
 			return c, err
 		}
-		if len(line) == 0 {
-			return c, nil
+		text, ended := bytes.CutSuffix(line, []byte("\n"))
+		switch err := c.add(bytes.TrimSuffix(text, []byte("\r"))); { // an editor, or git, may have added that
+		case len(line) == 0, err != nil && !ended && isTorn(text):
+			return c, c.damages()
+		case err != nil:
+			c.damage = cmp.Or(c.damage, fmt.Errorf("line %d: %w", n, err))
+			c.damaged++
 		}
-		line = bytes.TrimSuffix(line, []byte("\n"))
-		if err := c.add(line); err != nil {
-			if !ended {
-				return c, nil
-			}
-			return c, fmt.Errorf("line %d: %w", n, err)
-		}
-		c.end += int64(len(line)) + 1
-		if !ended {
-			c.end--
-			c.unended = true
-			return c, nil
+		c.end += int64(len(line))
+		if c.unended = !ended; c.unended {
+			return c, c.damages()
 		}
 	}
+}
+
+// damages is the error of the damaged lines, if there are some.
+func (c *content) damages() error {
+	if c.damaged > 1 {
+		return fmt.Errorf("%w (the first of %d such lines)", c.damage, c.damaged)
+	}
+	return c.damage
+}
+
+// isTorn reports whether a text is the beginning of a line, and not all of it: what a crash leaves.
+// A file of something else may have one line without a break, and would be cut off as torn.
+func isTorn(text []byte) bool {
+	isBegun := func(begin string) bool {
+		n := min(len(text), len(begin))
+		return string(text[:n]) == begin[:n]
+	}
+	var whole json.RawMessage
+	err := json.NewDecoder(bytes.NewReader(text)).Decode(&whole)
+	return errors.Is(err, io.ErrUnexpectedEOF) && (isBegun(letterBegin) || isBegun(removalBegin))
 }
 
 // add takes the next line into the index.

@@ -42,7 +42,7 @@ and that were parked so that the feed could go on.`,
 // dlqHelp ends the help of the commands dlq.
 const dlqHelp = `
 
-An ID is the LSN of the change and a hash of its item, such as 4711.60b75a78; in units that
+An ID is the LSN of the change and a hash of its item, such as 4711.df8cf80227ec3237922df0ecd88385c5; in units that
 read all versions and deletes the LSN and the place of the change, such as 4711.0.
 
 FILE is a file in which a processor keeps its letters. It belongs to the host of that
@@ -113,7 +113,7 @@ in the feed. Without an ID, all letters are shown.
 
 With -o json, one object a line, in the form in which letters are kept; the
 documentation of package deadletters lists its members.` + dlqHelp,
-		Example: `  changefeed dlq show http://127.0.0.1:8081/shop/letters --name mailer 4711.60b75a78
+		Example: `  changefeed dlq show http://127.0.0.1:8081/shop/letters --name mailer 4711.df8cf80227ec3237922df0ecd88385c5
   changefeed dlq show mailer.ndjson --name mailer -o json | jq .document`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.read(cmd, args, func(_ string, letters letterSeq) error {
@@ -147,7 +147,7 @@ changes were not handled. Either all letters that are named are there, or none i
 A key that is held stays held, and its next changes are parked too, until dlq release --key.
 
 A file cannot be changed while a processor has it open.` + dlqHelp,
-		Example: `  changefeed dlq drop http://127.0.0.1:8081/shop/letters --name mailer 4711.60b75a78 4712.0c1d9be4
+		Example: `  changefeed dlq drop http://127.0.0.1:8081/shop/letters --name mailer 4711.df8cf80227ec3237922df0ecd88385c5
   changefeed dlq drop mailer.ndjson --name mailer --key London --all`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.change(cmd, args, func(b changefeed.LetterBox, ids []string) error { return o.drop(cmd, b, ids) })

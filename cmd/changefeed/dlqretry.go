@@ -59,7 +59,7 @@ func dlqRetryCommand() *cobra.Command {
 keys. A letter whose change is handled is removed; where its key is held and no other
 letter of the key has failed, the held ones follow. One whose change fails again stays,
 with the new cause, and the exit code is 1.` + redriveHelp + dlqHelp,
-		Example: `  changefeed dlq retry http://127.0.0.1:8081/shop/letters --name mailer 4711.60b75a78
+		Example: `  changefeed dlq retry http://127.0.0.1:8081/shop/letters --name mailer 4711.df8cf80227ec3237922df0ecd88385c5
   changefeed dlq retry mailer.ndjson --name mailer --leases http://127.0.0.1:8081/shop/leases --all`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.retry(cmd, args) },
 	}

@@ -62,7 +62,9 @@ func (o *letterOptions) writeTable(w io.Writer, from string, letters letterSeq) 
 			when(l.Parked), orDash(terminal.Clip(printable(l.Cause), longestCause)),
 		})
 	}
-	fmt.Fprintf(w, "%s in %s: %s of %s\n", o.name, from, terminal.Count(len(rows)-1, "dead letter"), terminal.Count(len(keys), "key"))
+	if failed == nil { // else it is no count of what is there
+		fmt.Fprintf(w, "%s in %s: %s of %s\n", o.name, from, terminal.Count(len(rows)-1, "dead letter"), terminal.Count(len(keys), "key"))
+	}
 	if len(rows) > 1 {
 		if _, err := io.WriteString(w, leaseTable(rows, at.Room())); err != nil {
 			return fmt.Errorf("write letters: %w", err)
