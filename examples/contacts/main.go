@@ -4,7 +4,8 @@
 //	go run ./examples/contacts
 //
 // All of it runs in this process, on an embedded store and an embedded broker. The flags point each part elsewhere:
-// several processes with the same --contacts and --to share the relay's work.
+// several processes with the same --contacts and --to share the relay's work. Azure Service Bus, Kafka and RabbitMQ need
+// go run -tags brokers; of these the consumer reads Service Bus.
 //
 // What there is to copy: contact.go (the aggregate and its events), commands.go and queries.go (units of work, and a list
 // that needs no query engine), relay.go, consumer.go. The REST interface is in api.go, problem.go and openapi.json, what

@@ -55,14 +55,23 @@ func Open(ctx context.Context, namespace string, credential azcore.TokenCredenti
 	return open(ctx, client, settings, err, entity, o)
 }
 
-// OpenConnectionString is Open with a connection string, as the portal shows it.
+// OpenConnectionString is Open with a connection string, as the portal shows it. With
+// UseDevelopmentEmulator=true the settings of the entity are not read, since Microsoft's emulator does not show them to
+// this client: that is a warning.
 func OpenConnectionString(ctx context.Context, connection, entity string, o Options) (*Publisher, error) {
 	client, err := azservicebus.NewClientFromConnectionString(connection, o.client())
 	if err != nil {
 		return nil, fmt.Errorf("make a client of Service Bus: %w", err)
 	}
+	if isEmulator(connection) {
+		return open(ctx, client, nil, nil, entity, o)
+	}
 	settings, err := admin.NewClientFromConnectionString(connection, &o.Admin)
 	return open(ctx, client, settings, err, entity, o)
+}
+
+func isEmulator(connection string) bool {
+	return strings.Contains(strings.ToLower(connection), "usedevelopmentemulator=true")
 }
 
 // client are the options of the client with few retries.

@@ -26,6 +26,10 @@ func (o Options) check(ctx context.Context, client *admin.Client, entity string)
 	if warn == nil {
 		warn = func(err error) { slog.Warn("Service Bus", "entity", entity, "error", err) }
 	}
+	if client == nil {
+		warn(fmt.Errorf("whether %s has duplicate detection and sessions is not known: the emulator does not show it", entity))
+		return nil
+	}
 	err := judge(ctx, client, entity, warn)
 	switch {
 	case isForbidden(err):
