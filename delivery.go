@@ -32,11 +32,7 @@ func (d *deliverer) deliver(page Page) ending {
 	defer d.lanes.passed()
 	on := d.keeper.deliver(page)
 	for d.ending().none() { // or it has ended since the page was asked for: another owner may have begun
-		b := d.batch(page, on)
-		begun := time.Now()
-		how, err := d.delegate.call(func(ctx context.Context) error { return d.r.handler.Handle(ctx, b) })
-		took := time.Since(begun)
-		d.r.hooks.BatchDone(BatchDone{Batch: b, Duration: took, Err: err})
+		how, err, took := d.delegate.handle(d.batch(page, on))
 		switch how {
 		case hasSucceeded:
 			d.finish(on, took)
@@ -67,15 +63,20 @@ func (d *deliverer) isDivided(said lanes.Failure) bool {
 
 // batch is what the handler gets of a page.
 func (d *deliverer) batch(page Page, on *delivery) *Batch {
-	b := &Batch{
-		LeaseToken: d.lease.Token, Range: d.lease.Range, Instance: d.r.me.Instance, Epoch: d.lease.term(),
-		Attempt: d.keeper.soFar().Failures + 1, Session: page.Session, Charge: page.Charge, Head: page.Head, Position: page.Next,
-		Changes: slices.Clone(page.Changes), // the handler may do with its slice what it likes
-	}
+	b := d.newBatch(page, d.keeper.soFar().Failures+1)
+	b.Changes = slices.Clone(page.Changes) // the handler may do with its slice what it likes
 	if d.r.opts.Manual {
 		b.checkpoint = func(ctx context.Context) error { return d.keeper.checkpoint(ctx, on) }
 	}
 	return b
+}
+
+// newBatch is a batch of a page, but for its changes.
+func (t *tenure) newBatch(page Page, attempt int) *Batch {
+	return &Batch{
+		LeaseToken: t.lease.Token, Range: t.lease.Range, Instance: t.r.me.Instance, Epoch: t.lease.term(),
+		Attempt: attempt, Session: page.Session, Charge: page.Charge, Head: page.Head, Position: page.Next,
+	}
 }
 
 // finish moves on after a page that is done, and stores that when it is due.

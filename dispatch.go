@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/internal/lanes"
-	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/soon"
 )
 
@@ -39,14 +38,10 @@ type dispatcher struct {
 	closed      bool // no new batch is taken
 	stuck       bool
 	unconfirmed *delivery // a checkpoint that nobody waits for
-	lanes       *lanes.Lanes[Change, *lanePage]
+	lanes       *laneSet
 	pages       []*lanes.Page[Change, *lanePage] // by hand: that are not confirmed, in their order
-	crashed     *notes.Suspect                   // what may have ended the last owner, until it is in the lanes
-	former      *notes.Suspect                   // what was in the handler when the last owner ended; nil if that is not known
-	wary        time.Time                        // since when there is care
-	here        string                           // the partition, and its range, that LSNs count in; empty before that is known
-	suspect     suspicion                        // in the handler now
-	marked      bool                             // the lease may name a suspect
+	caution     *caution
+	here        string // the partition, and its range, that LSNs count in; empty before that is known
 	held        map[string]bool
 	parked      int                         // letters so far
 	serving     map[string]bool             // requests, by their tokens
@@ -59,14 +54,12 @@ type dispatcher struct {
 // lanePage is the page that changes in the lanes came from.
 type lanePage struct {
 	on       *delivery
-	session  string
-	charge   float64 // of the read, until a batch has it
-	head     int64
-	next     Position
+	read     Page // but for its changes, and its charge when a batch has that
 	finished bool
 }
 
 type (
+	laneSet    = lanes.Lanes[Change, *lanePage]
 	laneBatch  = lanes.Batch[Change, *lanePage]
 	laneChange = lanes.Change[Change, *lanePage]
 )
@@ -84,9 +77,10 @@ func newDispatcher(t *tenure, k *keeper, d *delegate) *dispatcher {
 		Size:     changeSize,
 		Detach:   func(c *Change) { c.Body, c.Previous = bytes.Clone(c.Body), bytes.Clone(c.Previous) },
 	}
+	all := lanes.New[Change, *lanePage](rules, t.r.breaker)
 	made := &dispatcher{
 		tenure: t, keeper: k, delegate: d, news: make(chan struct{}, 1), space: make(chan struct{}, 1), closing: make(chan struct{}),
-		lanes: lanes.New[Change, *lanePage](rules, t.r.breaker), held: map[string]bool{},
+		lanes: all, caution: &caution{tenure: t, keeper: k, lanes: all}, held: map[string]bool{},
 		serving: map[string]bool{}, redriven: map[*laneBatch]chan<- error{},
 	}
 	made.saver = soon.New(max(storeGap, o.CheckpointEvery), t.r.work.Go, made.store)
@@ -166,19 +160,16 @@ func (d *dispatcher) unravel(page Page, on *delivery, err error, late bool) endi
 }
 
 func (d *dispatcher) put(page Page, on *delivery, failures int) {
-	if d.former != nil || d.lanes.Items() > 0 {
+	if d.caution.former != nil || d.lanes.Items() > 0 {
 		failures = 0 // they are of its changes, or of an earlier page
 	}
-	p := d.lanes.Add(&lanePage{on: on, session: page.Session, charge: page.Charge, head: page.Head, next: page.Next}, page.Changes, failures, time.Now())
+	read := page
+	read.Changes = nil
+	p := d.lanes.Add(&lanePage{on: on, read: read}, page.Changes, failures, time.Now())
 	if d.r.opts.Manual { // else a page is confirmed when it is handled, and a stuck one must not have all others remembered
 		d.pages = append(d.pages, p)
 	}
-	if d.former != nil {
-		d.lanes.Blame(d.former.LSN, d.former.Attempts)
-	}
-	if s := d.crashed; s != nil && d.lanes.ParkChange(func(c *laneChange) bool { return c.LSN == s.LSN && d.letterID(c) == s.Letter }, s.Attempts, errCrashed) {
-		d.crashed = nil
-	}
+	d.caution.added()
 	d.turn(p)
 }
 
@@ -301,10 +292,7 @@ func (d *dispatcher) call(b *laneBatch) {
 		d.settle(b, wasCut, nil, 0)
 		return
 	}
-	begun := time.Now()
-	how, err := d.delegate.call(func(ctx context.Context) error { return d.r.handler.Handle(ctx, batch) })
-	took := time.Since(begun)
-	d.r.hooks.BatchDone(BatchDone{Batch: batch, Duration: took, Err: err})
+	how, err, took := d.delegate.handle(batch)
 	d.settle(b, how, err, took)
 }
 
@@ -313,21 +301,16 @@ func (d *dispatcher) batch(b *laneBatch) (batch *Batch, suspicious bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	from := b.Changes[0].Page.Of
-	batch = &Batch{
-		LeaseToken: d.lease.Token, Range: d.lease.Range, Instance: d.r.me.Instance, Epoch: d.lease.term(),
-		Attempt: b.Failures + 1, Cut: b.IsCut(), Redriven: b.Redriven, Changes: make([]Change, len(b.Changes)),
+	if from == nil { // it is redriven
+		from = &lanePage{}
 	}
-	if from != nil { // it was not redriven
-		batch.Session, batch.Charge, batch.Head, batch.Position = from.session, from.charge, from.head, from.next
-		from.charge = 0
-	}
-	for i, c := range b.Changes {
-		batch.Changes[i] = c.Value
-	}
+	batch = d.newBatch(from.read, b.Failures+1)
+	from.read.Charge = 0
+	batch.Cut, batch.Redriven, batch.Changes = b.IsCut(), b.Redriven, changesOf(b)
 	if d.r.opts.Manual {
 		batch.checkpoint = func(ctx context.Context) error { return d.checkpoint(ctx, b) }
 	}
-	return batch, d.suspectOf(b)
+	return batch, d.caution.handing(b)
 }
 
 // settle says how a call came out.
@@ -337,9 +320,7 @@ func (d *dispatcher) settle(b *laneBatch, how outcome, err error, took time.Dura
 	failed := how == hasFailed || how == wasLate
 	var failure error
 	d.mu.Lock()
-	if d.suspect.of == b {
-		d.suspect = suspicion{}
-	}
+	d.caution.returned(b)
 	if wanted := d.redriven[b]; wanted != nil && (failed || how == hasSucceeded) {
 		wanted <- err
 		delete(d.redriven, b)
@@ -357,7 +338,7 @@ func (d *dispatcher) settle(b *laneBatch, how outcome, err error, took time.Dura
 	}
 	d.turn(pagesOf(changes)...)
 	d.blame(failed)
-	d.relax()
+	d.caution.relax()
 	stuck := d.stuck
 	d.mu.Unlock()
 	if failed {
@@ -379,11 +360,15 @@ func (d *dispatcher) describe(s *LeaseStatus) {
 
 // failureError is the error of a batch whose changes are not done yet.
 func failureError(b *laneBatch, err error) error {
+	return newBatchError(changesOf(b), b.Failures+1, b.Failing, err)
+}
+
+func changesOf(b *laneBatch) []Change {
 	changes := make([]Change, len(b.Changes))
 	for i, c := range b.Changes {
 		changes[i] = c.Value
 	}
-	return newBatchError(changes, b.Failures+1, b.Failing, err)
+	return changes
 }
 
 // pagesOf are the pages that some changes are of.

@@ -18,15 +18,6 @@ import (
 // The position says up to where all is done. What is done after it and which keys are held are
 // beside it in notes: internal/notes says what they are worth to another owner.
 
-// suspicion is what is in the handler, if it has failed before.
-type suspicion struct {
-	notes.Suspect
-	of *laneBatch
-}
-
-// errCrashed is why a change is parked that was alone in the handler each time the process ended.
-var errCrashed = errors.New("the process ended while the handler was at it")
-
 // note has a record say what is done and held, beside the position that it says.
 func (d *dispatcher) note(l *Record) {
 	d.mu.Lock()
@@ -36,9 +27,7 @@ func (d *dispatcher) note(l *Record) {
 	}
 	done := notes.Done{At: l.Position.Token, Partition: d.here}
 	done.Through, done.Open = d.lanes.Done(notes.MaxOpen)
-	if d.suspect.of != nil {
-		done.Suspect = &d.suspect.Suspect
-	}
+	done.Suspect = d.caution.suspect
 	held := notes.Held{At: l.Position.Token, Keys: slices.Sorted(maps.Keys(d.held))}
 	for name, text := range map[string]string{notes.DoneProperty: done.String(), notes.HeldProperty: held.String()} {
 		if l.Properties[name] != text {
@@ -71,7 +60,7 @@ func (d *dispatcher) restore(ctx context.Context) (ending, error) {
 		d.held[key] = true
 		d.lanes.Hold(key)
 	}
-	d.beware(done.Suspect)
+	d.caution.inherit(done.Suspect)
 	return ending{}, nil
 }
 
@@ -109,73 +98,106 @@ func (d *dispatcher) dropped(name string, err error) {
 	}
 }
 
-// beware has the lanes treat with care what may have ended the last owner: one batch at a time, and
+// caution is the care after owners whose process has ended, maybe by a change that was in their handler.
+type caution struct { // guarded by dispatcher.mu
+	*tenure
+	keeper  *keeper
+	lanes   *laneSet
+	former  *notes.Suspect // what was in the handler when the last owner ended; nil if that is not known
+	crashed *notes.Suspect // the same, if it is to be parked and is not yet in the lanes
+	since   time.Time      // when the care began
+	of      *laneBatch     // in the handler now, if it is suspected
+	suspect *notes.Suspect // what the lease says of it
+	marked  bool           // the lease may name a suspect
+}
+
+// errCrashed is why a change is parked that was alone in the handler each time the process ended.
+var errCrashed = errors.New("the process ended while the handler was at it")
+
+// inherit has the lanes treat with care what may have ended the last owner: one batch at a time, and
 // half as many changes as were in the handler then. A change that was alone there is parked.
-func (d *dispatcher) beware(s *notes.Suspect) {
-	o := d.r.opts
-	if !o.hasPolicy() || d.lease.Attempts == 0 {
+func (c *caution) inherit(s *notes.Suspect) {
+	o := c.r.opts
+	if !o.hasPolicy() || c.lease.Attempts == 0 {
 		return
 	}
-	d.former, d.wary = s, time.Now()
-	d.lanes.Careful(math.MaxInt)
+	c.former, c.since = s, time.Now()
+	c.lanes.Careful(math.MaxInt)
 	switch {
 	case s == nil || !s.Alone || o.MaxAttempts == 0 || s.Attempts < o.MaxAttempts:
 	case s.Changes > 1:
-		d.lanes.Careful(s.Changes / 2)
+		c.lanes.Careful(s.Changes / 2)
 	case o.DeadLetters != nil:
-		d.crashed = s
+		c.crashed = s
 	}
 }
 
-// caution is how long there is care after an owner that has ended and said nothing of what was in
+// added looks for what may have ended the last owner among changes that have just come into the lanes.
+func (c *caution) added() {
+	if c.former != nil {
+		c.lanes.Blame(c.former.LSN, c.former.Attempts)
+	}
+	if s := c.crashed; s != nil && c.lanes.ParkChange(func(l *laneChange) bool { return l.LSN == s.LSN && c.letterID(l) == s.Letter }, s.Attempts, errCrashed) {
+		c.crashed = nil
+	}
+}
+
+// blindCare is how long there is care after an owner that has ended and said nothing of what was in
 // its handler. Its successors come further each time, so what ends them is met within it at last.
-const caution = 5 * time.Second
+const blindCare = 5 * time.Second
 
 // relax ends the care when what was in the handler is done or, if that is not known, after a while.
-func (d *dispatcher) relax() {
-	first := d.lanes.First()
+func (c *caution) relax() {
+	first := c.lanes.First()
 	switch {
-	case !d.lanes.IsCareful():
-	case d.former == nil && time.Since(d.wary) < caution:
-	case d.former != nil && first != nil && first.LSN <= d.former.To:
+	case !c.lanes.IsCareful():
+	case c.former == nil && time.Since(c.since) < blindCare:
+	case c.former != nil && first != nil && first.LSN <= c.former.To:
 	default:
-		d.lanes.Trust()
+		c.lanes.Trust()
 	}
 }
 
 // crashes is how many owners have ended while a change was in the handler that a batch begins
 // with, as far as that is known.
-func (d *dispatcher) crashes(b *laneBatch) int {
+func (c *caution) crashes(b *laneBatch) int {
 	lsn := b.Changes[0].LSN
-	switch s := d.former; {
+	switch s := c.former; {
 	case s != nil && s.LSN <= lsn && lsn <= s.To:
 		return s.Attempts
-	case s == nil && d.lanes.IsOldest(b):
-		return d.lease.Attempts
+	case s == nil && c.lanes.IsOldest(b):
+		return c.lease.Attempts
 	}
 	return 0
 }
 
-// suspectOf notes that a batch may end the process, if one has done that before or if it has failed. It reports
+// handing notes that a batch may end the process, if one has done that before or if it has failed. It reports
 // whether the lease must be written first, which must not blame another one any more either.
-func (d *dispatcher) suspectOf(b *laneBatch) (write bool) {
-	careful := d.lanes.IsCareful()
-	if b.Redriven || !d.r.opts.hasPolicy() || !careful && (b.Failures == 0 || !d.lanes.IsOldest(b)) {
-		write, d.marked = d.marked && d.suspect.of == nil, false
+func (c *caution) handing(b *laneBatch) (write bool) {
+	careful := c.lanes.IsCareful()
+	if b.Redriven || !c.r.opts.hasPolicy() || !careful && (b.Failures == 0 || !c.lanes.IsOldest(b)) {
+		write, c.marked = c.marked && c.of == nil, false
 		return write
 	}
 	attempts := b.Failures + 1
 	if careful {
-		attempts = max(b.Failures, d.crashes(b)) + 1
+		attempts = max(b.Failures, c.crashes(b)) + 1
 	}
 	first, last := b.Changes[0], b.Changes[len(b.Changes)-1]
-	d.suspect = suspicion{of: b, Suspect: notes.Suspect{
-		LSN: first.LSN, Letter: d.letterID(first), To: last.LSN, Changes: len(b.Changes), Attempts: attempts,
-		Alone: careful || d.r.opts.Concurrency == 1,
-	}}
-	d.keeper.move(func(p *leaseProgress) { p.Blame(attempts, b.Failing) })
-	d.marked = true
+	c.of, c.suspect = b, &notes.Suspect{
+		LSN: first.LSN, Letter: c.letterID(first), To: last.LSN, Changes: len(b.Changes), Attempts: attempts,
+		Alone: careful || c.r.opts.Concurrency == 1,
+	}
+	c.keeper.move(func(p *leaseProgress) { p.Blame(attempts, b.Failing) })
+	c.marked = true
 	return true
+}
+
+// returned notes that a batch has not ended the process.
+func (c *caution) returned(b *laneBatch) {
+	if c.of == b {
+		c.of, c.suspect = nil, nil
+	}
 }
 
 // turn notes which pages are handled by now, and has the lease written when it is due.

@@ -158,6 +158,15 @@ const (
 	isStuck              // it has not returned
 )
 
+// handle has the handler handle a batch.
+func (d *delegate) handle(b *Batch) (how outcome, err error, took time.Duration) {
+	begun := time.Now()
+	how, err = d.call(func(ctx context.Context) error { return d.r.handler.Handle(ctx, b) })
+	took = time.Since(begun)
+	d.r.hooks.BatchDone(BatchDone{Batch: b, Duration: took, Err: err})
+	return how, err, took
+}
+
 // call runs a function of the handler. What is stuck goes on alone: nobody waits for it.
 func (d *delegate) call(f func(context.Context) error) (outcome, error) {
 	d.activity.Set(ActivityHandling)

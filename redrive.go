@@ -142,8 +142,8 @@ func (d *dispatcher) letter(b *laneBatch) DeadLetter {
 	return l
 }
 
-func (d *dispatcher) letterID(c *laneChange) string {
-	return letterID(d.r.opts.Mode, c.LSN, c.Place, c.Value.ID)
+func (t *tenure) letterID(c *laneChange) string {
+	return letterID(t.r.opts.Mode, c.LSN, c.Place, c.Value.ID)
 }
 
 // serveRequests gives the requests to the workers that have their ranges.
