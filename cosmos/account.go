@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/millrace/changefeed/internal/rest"
 )
 
 // Regions: which address a request goes to. What a client knows of them it learns from
@@ -182,7 +184,7 @@ func (c *Client) readAccount(ctx context.Context, known *account) (*account, err
 	if known != nil {
 		hosts = append(hosts, slices.DeleteFunc(slices.Clone(known.read), func(u *url.URL) bool { return u.Host == c.endpoint.Host })...)
 	}
-	r := request{method: http.MethodGet, at: at(), action: actionMetadata, within: accountPatience}
+	r := request{method: http.MethodGet, at: rest.At(), action: actionMetadata, within: accountPatience}
 	a, err := c.send(ctx, r, func() *url.URL { return c.regions.best(hosts) })
 	if err != nil {
 		return nil, err

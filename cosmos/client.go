@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"net/url"
 	"runtime"
 	"strings"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/rest"
 )
 
 // Options are the optional settings of [Open]. The zero value works.
@@ -51,7 +50,7 @@ const (
 // Client speaks to one account. All methods may be called concurrently.
 type Client struct {
 	endpoint  *url.URL // as given, without a slash at its end
-	signer    signer
+	signer    rest.Signer
 	transport policy.Transporter
 	timeout   time.Duration
 	log       *slog.Logger
@@ -80,29 +79,12 @@ func Open(ctx context.Context, endpoint string, credential Credential, o Options
 // OpenString connects with a connection string from the portal:
 // AccountEndpoint=https://contoso.documents.azure.com:443/;AccountKey=…;
 func OpenString(ctx context.Context, connection string, o Options) (*Client, error) {
-	endpoint, key, err := parseConnection(connection)
-	if err != nil {
-		return nil, fmt.Errorf("open account: %w", err)
+	endpoint, key, ok := rest.ParseConnection(connection)
+	if !ok { // the string is a secret, so the error does not repeat it
+		return nil, fmt.Errorf("open account: %w",
+			badRequest("connection string has no AccountEndpoint or no AccountKey: want AccountEndpoint=https://…;AccountKey=…;"))
 	}
 	return Open(ctx, endpoint, Key(key), o)
-}
-
-// parseConnection takes endpoint and key out of a connection string. Its errors do not
-// repeat the string, which holds a secret.
-func parseConnection(connection string) (endpoint, key string, err error) {
-	for part := range strings.SplitSeq(connection, ";") {
-		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
-		switch strings.ToLower(strings.TrimSpace(name)) {
-		case "accountendpoint":
-			endpoint = strings.TrimSpace(value)
-		case "accountkey":
-			key = strings.TrimSpace(value)
-		}
-	}
-	if endpoint == "" || key == "" {
-		return "", "", badRequest("connection string has no AccountEndpoint or no AccountKey: want AccountEndpoint=https://…;AccountKey=…;")
-	}
-	return endpoint, key, nil
 }
 
 // newClient makes a client without asking the account. A user agent that no header can hold is
@@ -131,7 +113,8 @@ func newClient(endpoint string, credential Credential, o Options) (*Client, erro
 	}
 	c.regions = newRegions(o.PreferredRegions)
 	if c.transport == nil {
-		c.transport, c.close = ownTransport()
+		own := rest.Connect(nil)
+		c.transport, c.close = own, own.CloseIdleConnections
 	}
 	return c, nil
 }
@@ -144,29 +127,6 @@ func parseEndpoint(endpoint string) (*url.URL, error) {
 		return nil, badRequest("endpoint is %q: want one such as https://contoso.documents.azure.com", endpoint)
 	}
 	return u, nil
-}
-
-const (
-	// A connection that does not answer a ping is given up, because HTTP/2 sends all
-	// requests over the same connection and would go on trying a dead one.
-	connsPerHost = 200 // that are kept for later: each lease that waits for changes holds one
-	idleTimeout  = 90 * time.Second
-	dialTimeout  = 5 * time.Second
-	tlsTimeout   = 10 * time.Second
-	pingTimeout  = 10 * time.Second
-)
-
-// ownTransport is the transport of a client whose options have none, and the function that ends
-// its idle connections. It follows no redirect, because a signature is for one server.
-func ownTransport() (policy.Transporter, func()) {
-	t := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext,
-		MaxIdleConns: connsPerHost, MaxIdleConnsPerHost: connsPerHost,
-		IdleConnTimeout: idleTimeout, TLSHandshakeTimeout: tlsTimeout,
-		ForceAttemptHTTP2: true, HTTP2: &http.HTTP2Config{SendPingTimeout: pingTimeout, PingTimeout: pingTimeout},
-	}
-	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &http.Client{Transport: t, CheckRedirect: stay}, t.CloseIdleConnections
 }
 
 // Close closes the client's idle connections. The call is optional, and the client can

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/epk"
 	"github.com/millrace/changefeed/internal/pkey"
+	"github.com/millrace/changefeed/internal/rest"
 )
 
 // A container is read when it is opened, and not again: paths and kind of its key
@@ -55,8 +56,8 @@ func (c *Client) Container(ctx context.Context, database, id string) (*Container
 func (c *Container) name() string { return c.database + "/" + c.id }
 
 // at returns the resource with this path below the container.
-func (c *Container) at(segments ...string) resource {
-	return at(append([]string{"dbs", c.database, "colls", c.id}, segments...)...)
+func (c *Container) at(segments ...string) rest.Resource {
+	return rest.At(append([]string{"dbs", c.database, "colls", c.id}, segments...)...)
 }
 
 // ID returns the container's id.
@@ -107,7 +108,7 @@ func (c *Container) parse(body []byte) error {
 // old container would skip changes of the new one.
 func (c *Container) do(ctx context.Context, r request) (*answer, error) {
 	r.hub = c.hub
-	if r.at.kind == "docs" {
+	if r.at.Kind == "docs" {
 		r.header["x-ms-cosmos-intended-collection-rid"] = c.rid
 	}
 	return c.client.do(ctx, r)
@@ -170,7 +171,7 @@ func (c *Client) CreateLeaseContainer(ctx context.Context, database, id string) 
 		return nil, fmt.Errorf("create lease container: %w", err)
 	}
 	r := request{
-		method: http.MethodPost, at: at("dbs", database, "colls"), body: body, writes: true,
+		method: http.MethodPost, at: rest.At("dbs", database, "colls"), body: body, writes: true,
 		header: map[string]string{"Content-Type": "application/json"}, action: actionManage,
 	}
 	if _, err := c.do(ctx, r); err != nil && !errors.Is(err, changefeed.ErrConflict) {

@@ -10,53 +10,23 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
+
+	"github.com/millrace/changefeed/internal/rest"
 )
 
-// What every request says.
-const (
-	// apiVersion is the version that Microsoft's SDKs send, which is therefore the best tried.
-	apiVersion = "2020-07-15"
-
-	// capabilities says that the client copes with merged partitions (1), and that it
-	// sends the start time beside a continuation, which a feed needs after a merge (2).
-	capabilities = "3"
-)
+// capabilities says that the client copes with merged partitions (1), and that it
+// sends the start time beside a continuation, which a feed needs after a merge (2).
+const capabilities = "3"
 
 // maxAnswer is the largest answer that is read. Pages have at most 4 MB, except for the
 // transaction at their end; anything larger is not the service and would fill memory.
 const maxAnswer = 64 << 20
 
-// resource is the subject of a request, in its path and in its signature.
-type resource struct {
-	kind string // dbs, colls, docs, pkranges; empty for the account
-	link string // the item, or what the feed belongs to, unescaped
-	path string // unescaped
-	raw  string // path, escaped
-}
-
-// at returns the resource with this path: kinds and ids by turns.
-// The link of a feed, whose path ends with a kind, is that of the resource which the
-// feed belongs to: so the service signs it.
-func at(segments ...string) resource {
-	var r resource
-	for i, s := range segments {
-		if i%2 == 0 {
-			r.kind = s
-		}
-		r.path += "/" + s
-		r.raw += "/" + url.PathEscape(s)
-	}
-	named := segments[:len(segments)-len(segments)%2]
-	r.link = strings.Join(named, "/")
-	return r
-}
-
 // request is a request, which may be sent several times.
 type request struct {
 	method string
-	at     resource
+	at     rest.Resource
 	header map[string]string
 	body   []byte
 	action string        // the right that it needs, by Azure's name
@@ -68,7 +38,7 @@ type request struct {
 }
 
 // String returns the request line.
-func (r request) String() string { return r.method + " " + cmp.Or(r.at.raw, "/") }
+func (r request) String() string { return r.method + " " + cmp.Or(r.at.Raw, "/") }
 
 // answer is the answer to a request that succeeded.
 type answer struct {
@@ -110,8 +80,8 @@ func (c *Client) build(ctx context.Context, to *url.URL, r request) (*http.Reque
 	u := *to
 	// Both forms are given, because an id may hold a slash, and the path alone would
 	// have it taken for a separator.
-	u.Path, u.RawPath = to.Path+r.at.path, to.EscapedPath()+r.at.raw
-	if r.at.kind == "" {
+	u.Path, u.RawPath = to.Path+r.at.Path, to.EscapedPath()+r.at.Raw
+	if r.at.Kind == "" {
 		u.Path, u.RawPath = to.Path+"/", ""
 	}
 	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), bytes.NewReader(r.body))
@@ -119,13 +89,13 @@ func (c *Client) build(ctx context.Context, to *url.URL, r request) (*http.Reque
 		return nil, err
 	}
 	date := time.Now().UTC().Format(http.TimeFormat)
-	auth, err := c.signer.sign(ctx, r.method, r.at, date)
+	auth, err := c.signer.Sign(ctx, r.method, r.at, date)
 	if err != nil {
 		return nil, err
 	}
 	for name, value := range map[string]string{
 		"Accept": "application/json", "Cache-Control": "no-cache", "User-Agent": c.agent,
-		"Authorization": auth, "x-ms-date": date, "x-ms-version": apiVersion,
+		"Authorization": auth, "x-ms-date": date, "x-ms-version": rest.Version,
 		"x-ms-cosmos-sdk-supportedcapabilities": capabilities,
 	} {
 		req.Header.Set(name, value)

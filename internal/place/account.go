@@ -12,13 +12,12 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/internal/rest"
 	"github.com/millrace/changefeed/internal/usage"
 )
 
@@ -79,22 +78,13 @@ func (f Settings) find(a Address) (credentials, error) {
 	return c, nil
 }
 
-// parseConnection reads AccountEndpoint=...;AccountKey=...; or nothing. It is a secret,
-// so errors do not repeat it.
+// parseConnection reads a connection string, or nothing. It is a secret, so errors do not repeat it.
 func parseConnection(text string) (c credentials, err error) {
-	for part := range strings.SplitSeq(text, ";") {
-		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
-		switch strings.ToLower(name) {
-		case "accountendpoint":
-			c.Endpoint = value
-		case "accountkey":
-			c.key = value
-		}
-	}
-	if text != "" && (c.Endpoint == "" || c.key == "") {
+	endpoint, key, ok := rest.ParseConnection(text)
+	if text != "" && !ok {
 		return c, usage.Error{Err: errors.New("connection string has no AccountEndpoint or no AccountKey: want AccountEndpoint=https://HOST:PORT/;AccountKey=KEY;")}
 	}
-	return c, nil
+	return credentials{endpoint, key}, nil
 }
 
 // sameHost reports whether two URLs lead to the same server.
@@ -136,9 +126,9 @@ func hostOf(endpoint string) string {
 // An Account is an account that is open.
 type Account struct {
 	credentials
-	identity azcore.TokenCredential // where there is no key
-	client   *cosmos.Client
-	http     *http.Client
+	signer rest.Signer
+	client *cosmos.Client
+	http   *http.Client
 }
 
 // Account opens the account of an address.
@@ -156,12 +146,9 @@ func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
 	if opened.http, err = o.flags.transport(); err != nil {
 		return nil, err
 	}
-	credential := cosmos.Key(c.key)
-	if c.key == "" {
-		if opened.identity, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
-			return nil, fmt.Errorf("find an identity, because there is no key for %s: %w", c.Endpoint, err)
-		}
-		credential = cosmos.Token(opened.identity)
+	var credential cosmos.Credential
+	if opened.signer, credential, err = c.identify(); err != nil {
+		return nil, err
 	}
 	if opened.client, err = cosmos.Open(ctx, c.Endpoint, credential, cosmos.Options{Transport: opened.http, Logger: o.Log}); err != nil {
 		return nil, err
@@ -170,41 +157,40 @@ func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
 	return opened, nil
 }
 
-// Each lease that waits for changes holds a connection, so that many are kept.
-const (
-	keptConnections = 200
-	keptFor         = 90 * time.Second
-	dialTime        = 5 * time.Second // a region that is dead is found out by it
-	handshakeTime   = 10 * time.Second
-	pingTime        = 10 * time.Second // a connection that does not answer a ping is given up
-)
+// identify finds out who asks: whoever has the key or, without one, the identity that this machine has.
+func (c credentials) identify() (rest.Signer, cosmos.Credential, error) {
+	if c.key != "" {
+		signer, err := rest.Key(c.key)
+		return signer, cosmos.Key(c.key), err
+	}
+	identity, err := azidentity.NewDefaultAzureCredential(nil)
+	if err != nil {
+		return nil, cosmos.Credential{}, fmt.Errorf("find an identity, because there is no key for %s: %w", c.Endpoint, err)
+	}
+	endpoint, err := url.Parse(c.Endpoint)
+	if err != nil {
+		return nil, cosmos.Credential{}, fmt.Errorf("account %q: %w", c.Endpoint, err)
+	}
+	return rest.Token(identity, endpoint), cosmos.Token(identity), nil
+}
 
 // transport makes the connections of an account.
 func (f Settings) transport() (*http.Client, error) {
-	t := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialTime}).DialContext,
-		ForceAttemptHTTP2: true, HTTP2: &http.HTTP2Config{SendPingTimeout: pingTime, PingTimeout: pingTime},
-		MaxIdleConns: keptConnections, MaxIdleConnsPerHost: keptConnections,
-		IdleConnTimeout: keptFor, TLSHandshakeTimeout: handshakeTime,
+	if f.CA == "" {
+		return rest.Connect(nil), nil
 	}
-	if f.CA != "" {
-		pem, err := os.ReadFile(f.CA)
-		if err != nil {
-			return nil, fmt.Errorf("read --ca: %w", err)
-		}
-		roots, err := x509.SystemCertPool()
-		if err != nil {
-			roots = x509.NewCertPool()
-		}
-		if !roots.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--ca is %s: there is no certificate in it: want a PEM file", f.CA)
-		}
-		t.TLSClientConfig = &tls.Config{RootCAs: roots}
+	pem, err := os.ReadFile(f.CA)
+	if err != nil {
+		return nil, fmt.Errorf("read --ca: %w", err)
 	}
-	// A redirect is not followed, because the signature of a request is for this server and must
-	// reach no other.
-	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &http.Client{Transport: t, CheckRedirect: stay}, nil
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--ca is %s: there is no certificate in it: want a PEM file", f.CA)
+	}
+	return rest.Connect(&tls.Config{RootCAs: roots}), nil
 }
 
 // openRemote opens a container of an account, which must be there.

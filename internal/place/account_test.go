@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/internal/rest"
 )
 
 func TestAKeyGoesToItsOwnAccountOnly(t *testing.T) {
@@ -68,7 +69,8 @@ func (f *fixedToken) GetToken(_ context.Context, o policy.TokenRequestOptions) (
 
 func TestAnIdentitySignsWithItsToken(t *testing.T) {
 	identity := &fixedToken{}
-	a := Account{credentials: credentials{Endpoint: "https://contoso.documents.azure.com:443/"}, identity: identity}
+	endpoint := &url.URL{Scheme: "https", Host: "contoso.documents.azure.com:443"}
+	a := Account{credentials: credentials{Endpoint: endpoint.String() + "/"}, signer: rest.Token(identity, endpoint)}
 	r, err := a.request(t.Context(), "GET", []string{"dbs", "my shop"}, "colls", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -2,22 +2,18 @@ package place
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/rest"
 )
 
 // Requests about databases, containers and partitions, and those that only changefeed
@@ -28,9 +24,6 @@ const (
 	callTimeout = 30 * time.Second
 	maxReply    = 16 << 20 // bytes
 )
-
-// apiVersion is the version that Microsoft's SDKs send, which is therefore the best tried.
-const apiVersion = "2020-07-15"
 
 // callError is the answer of an account that refuses.
 type callError struct {
@@ -97,55 +90,24 @@ func (a *Account) request(ctx context.Context, method string, resource []string,
 	if method == http.MethodGet {
 		text = nil
 	}
-	link := strings.Join(resource, "/")
-	var path strings.Builder
-	for _, part := range resource {
-		path.WriteString("/" + url.PathEscape(part))
+	at := rest.At(resource...)
+	if kind != "" {
+		at = rest.At(append(slices.Clone(resource), kind)...)
 	}
-	switch {
-	case len(resource) == 0 && kind == "": // the account
-		path.WriteString("/")
-	case kind == "":
-		// A path that ends with an id is of the kind before that id, which is signed
-		// too.
-		kind = resource[len(resource)-2]
-	default:
-		path.WriteString("/" + kind)
-	}
-	r, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(a.Endpoint, "/")+path.String(), bytes.NewReader(text))
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(a.Endpoint, "/")+cmp.Or(at.Raw, "/"), bytes.NewReader(text))
 	if err != nil {
 		return nil, fmt.Errorf("make request: %w", err)
 	}
 	date := time.Now().UTC().Format(http.TimeFormat)
-	authorization, err := a.sign(ctx, fmt.Sprintf("%s\n%s\n%s\n%s\n\n", strings.ToLower(method), kind, link, strings.ToLower(date)))
+	authorization, err := a.signer.Sign(ctx, method, at, date)
 	if err != nil {
 		return nil, err
 	}
 	r.Header.Set("Authorization", authorization)
 	r.Header.Set("X-Ms-Date", date)
-	r.Header.Set("X-Ms-Version", apiVersion)
+	r.Header.Set("X-Ms-Version", rest.Version)
 	r.Header.Set("Content-Type", "application/json")
 	return r, nil
-}
-
-// sign makes the authorization of a request: a signature of what the service wants
-// signed, or the token of an identity.
-func (a *Account) sign(ctx context.Context, payload string) (string, error) {
-	if a.key == "" {
-		scope := "https://" + hostOf(a.Endpoint) + "/.default"
-		token, err := a.identity.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
-		if err != nil {
-			return "", fmt.Errorf("get token for %s: %w", scope, err)
-		}
-		return url.QueryEscape("type=aad&ver=1.0&sig=" + token.Token), nil
-	}
-	key, err := base64.StdEncoding.DecodeString(a.key)
-	if err != nil {
-		return "", errors.New("the account's key is no base64: want it as the portal shows it")
-	}
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte(payload))
-	return url.QueryEscape("type=master&ver=1.0&sig=" + base64.StdEncoding.EncodeToString(mac.Sum(nil))), nil
 }
 
 // refusalOf is the reason in the body of a refusal: its first line, because the rest is ids and

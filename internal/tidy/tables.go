@@ -34,7 +34,7 @@ var edges = map[string][]string{
 	".":                         {"internal/balance", "internal/beat", "internal/fold", "internal/keyspace", "internal/lanes", "internal/latest", "internal/notes", "internal/parallel", "internal/progress", "internal/service", "internal/soon"}, // importing the processor must cost its user nothing
 	"changefeedtest":            {".", "internal/pause"},
 	"docstore":                  {".", "internal/epk", "internal/leasedoc", "internal/pkey", "internal/rawjson", "internal/service", thirdParty},
-	"cosmos":                    {".", "internal/epk", "internal/leasedoc", "internal/pause", "internal/pkey", "internal/rawjson", "internal/service", thirdParty},
+	"cosmos":                    {".", "internal/epk", "internal/leasedoc", "internal/pause", "internal/pkey", "internal/rawjson", "internal/rest", "internal/service", thirdParty},
 	"deadletters":               {".", "internal/filelock", "internal/notes", "internal/pause", "internal/rawjson", "internal/service"},                                                                                                                                                               // sinks that cost their user nothing either
 	"cosmosrest":                {".", "cosmosrest/internal/auth", "cosmosrest/internal/hybridrow", "cosmosrest/internal/meter", "cosmosrest/internal/query", "cosmosrest/internal/sql", "cosmosrest/internal/wire", "docstore", "internal/pkey", "internal/rawjson", "internal/service", thirdParty}, // the one edge between siblings
 	"cosmosrest/cosmostest":     {".", "cosmosrest", "docstore"},
@@ -71,11 +71,12 @@ var edges = map[string][]string{
 	"internal/pkey":             {".", "internal/epk", "internal/rawjson", "internal/service"},
 	"internal/progress":         {},
 	"internal/rawjson":          {},
+	"internal/rest":             {thirdParty},
 	"internal/service":          {"internal/rawjson"},
 	"internal/changeline":       {".", "internal/rawjson", "internal/service"},
 	"internal/pause":            {},
 	"internal/usage":            {},
-	"internal/place":            {".", "cosmos", "cosmosrest", "docstore", "internal/pause", "internal/usage", thirdParty},
+	"internal/place":            {".", "cosmos", "cosmosrest", "docstore", "internal/pause", "internal/rest", "internal/usage", thirdParty},
 	"internal/fleet":            {".", "internal/pause"},
 	"internal/demo":             {".", "docstore", "internal/fleet", "internal/pause", "internal/terminal", "internal/usage"},
 	"internal/broker":           {"internal/usage", "outbox", "outbox/kafkapub", "outbox/natspub", "outbox/rabbitpub", "outbox/servicebuspub", "outbox/webhookpub", thirdParty},

@@ -1,0 +1,81 @@
+package rest
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+)
+
+// Signer makes the Authorization header of a request from its method, its resource and the date in its header.
+type Signer interface {
+	Sign(ctx context.Context, method string, at Resource, date string) (string, error)
+}
+
+// Key returns the signer of an account key: HMAC-SHA256 over method, kind, link and date. The error of a key that is none
+// does not repeat it.
+func Key(text string) (Signer, error) {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
+	if err != nil || len(key) == 0 {
+		return nil, errors.New("account key is no base64, or empty: want the key as the portal shows it")
+	}
+	return keySigner(key), nil
+}
+
+type keySigner []byte
+
+// Sign signs four lines and an empty one. All but the link are in lower case, because
+// names of containers and items differ by case; the result is escaped as a whole, as in
+// a query.
+func (k keySigner) Sign(_ context.Context, method string, at Resource, date string) (string, error) {
+	mac := hmac.New(sha256.New, k)
+	fmt.Fprintf(mac, "%s\n%s\n%s\n%s\n\n", strings.ToLower(method), at.Kind, at.Link, strings.ToLower(date))
+	return url.QueryEscape("type=master&ver=1.0&sig=" + base64.StdEncoding.EncodeToString(mac.Sum(nil))), nil
+}
+
+// Token returns the signer that presents the token of an identity, and keeps it until shortly before its end. The scope of
+// a token is the account's host, without a port.
+func Token(identity azcore.TokenCredential, endpoint *url.URL) Signer {
+	scope := endpoint.Scheme + "://" + endpoint.Hostname() + "/.default"
+	return &tokenSigner{identity: identity, scope: scope, gate: make(chan struct{}, 1)}
+}
+
+type tokenSigner struct {
+	identity azcore.TokenCredential
+	scope    string
+	gate     chan struct{} // held by the user of token; a channel, because GetToken may wait
+	token    azcore.AccessToken
+}
+
+// tokenMargin is how long before its end a token is replaced. Within it a failed
+// replacement does no harm yet, since the old token is still accepted.
+const tokenMargin = 5 * time.Minute
+
+// Sign presents the token. One caller at a time replaces it, and the others wait for that rather
+// than ask for a token each.
+func (s *tokenSigner) Sign(ctx context.Context, _ string, _ Resource, _ string) (string, error) {
+	select {
+	case s.gate <- struct{}{}:
+		defer func() { <-s.gate }()
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	if time.Until(s.token.ExpiresOn) < tokenMargin {
+		fresh, err := s.identity.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{s.scope}})
+		switch {
+		case err == nil:
+			s.token = fresh
+		case time.Until(s.token.ExpiresOn) <= 0: // the old one will not do either
+			return "", fmt.Errorf("get token for %s: %w", s.scope, err)
+		}
+	}
+	return url.QueryEscape("type=aad&ver=1.0&sig=" + s.token.Token), nil
+}
