@@ -32,7 +32,7 @@ func (d *deliverer) deliver(page Page) ending {
 	defer d.lanes.passed()
 	on := d.keeper.deliver(page)
 	for d.ending().none() { // or it has ended since the page was asked for: another owner may have begun
-		how, err, took := d.delegate.handle(d.batch(page, on))
+		how, took, err := d.delegate.handle(d.batch(page, on))
 		switch how {
 		case hasSucceeded:
 			d.finish(on, took)

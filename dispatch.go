@@ -292,7 +292,7 @@ func (d *dispatcher) call(b *laneBatch) {
 		d.settle(b, wasCut, nil, 0)
 		return
 	}
-	how, err, took := d.delegate.handle(batch)
+	how, took, err := d.delegate.handle(batch)
 	d.settle(b, how, err, took)
 }
 

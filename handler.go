@@ -159,12 +159,12 @@ const (
 )
 
 // handle has the handler handle a batch.
-func (d *delegate) handle(b *Batch) (how outcome, err error, took time.Duration) {
+func (d *delegate) handle(b *Batch) (how outcome, took time.Duration, err error) {
 	begun := time.Now()
 	how, err = d.call(func(ctx context.Context) error { return d.r.handler.Handle(ctx, b) })
 	took = time.Since(begun)
 	d.r.hooks.BatchDone(BatchDone{Batch: b, Duration: took, Err: err})
-	return how, err, took
+	return how, took, err
 }
 
 // call runs a function of the handler. What is stuck goes on alone: nobody waits for it.

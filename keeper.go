@@ -235,11 +235,11 @@ func (k *keeper) write(ctx context.Context) error {
 		}
 		// A quarter of the renewal at most, so that several tries come before the fuse.
 		wait := min(k.r.backoff(k.rng, failures), k.r.opts.Renew/4)
-		throttled := (*ThrottledError)(nil)
-		if errors.As(err, &throttled) {
+		throttled, ok := errors.AsType[*ThrottledError](err)
+		if ok {
 			wait = max(wait, min(throttled.After, k.r.opts.Renew/4))
 		}
-		if throttled == nil || time.Since(k.written) > k.r.opts.Renew*3/2 { // throttling now and then is no news
+		if !ok || time.Since(k.written) > k.r.opts.Renew*3/2 { // throttling now and then is no news
 			k.report(ctx, OriginLeaseStore, err)
 		}
 		if !pause(ctx, wait) {

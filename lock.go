@@ -38,7 +38,7 @@ func (r *run) locked(ctx context.Context, f func(context.Context) error) (done b
 	unlocking, cancel := linger(ctx, r.opts.Drain)
 	defer cancel()
 	r.report(unlocking, OriginLeaseStore, "", r.paced(unlocking, r.random("unlock"), "", func() error {
-		return r.unlock(unlocking, lock)
+		return r.erase(unlocking, lock)
 	}))
 	return true, nil
 }
@@ -65,16 +65,6 @@ func (r *run) takeLock(ctx context.Context) (lock Record, asked time.Time, err e
 		err = ErrConflict
 	}
 	return lock, asked, err
-}
-
-// unlock deletes the lock or, without the right to, marks it as free.
-func (r *run) unlock(ctx context.Context, lock Record) error {
-	err := r.store.Delete(ctx, lock)
-	if errors.Is(err, ErrForbidden) {
-		lock.State, lock.Timestamp = StateRetired, timestamp()
-		_, err = r.store.Update(ctx, lock)
-	}
-	return err
 }
 
 // whileLocked runs f with a context that ends when the lock can no longer be trusted, and

@@ -26,8 +26,8 @@ func (r *run) paced(ctx context.Context, rng *mathrand.Rand, lease string, f fun
 	begun := time.Now()
 	for failures := 1; ; failures++ {
 		err := f()
-		throttled := (*ThrottledError)(nil)
-		if !errors.As(err, &throttled) {
+		throttled, ok := errors.AsType[*ThrottledError](err)
+		if !ok {
 			return err
 		}
 		if time.Since(begun) > r.opts.Renew {

@@ -96,7 +96,7 @@ func (p *puller) read(ctx context.Context, i int) (Page, error) {
 	for {
 		l := p.lanes[i]
 		page, err := p.source.Read(ctx, l.r, l.at, p.opts.ReadOptions)
-		switch throttled := (*ThrottledError)(nil); {
+		switch throttled, ok := errors.AsType[*ThrottledError](err); {
 		case err == nil:
 			p.lanes[i].at = page.Next
 			page.Range = l.r
@@ -108,7 +108,7 @@ func (p *puller) read(ctx context.Context, i int) (Page, error) {
 			if p.lanes[i] == l && !p.rest(ctx) { // the source does not know its own partitions yet
 				return Page{}, context.Cause(ctx)
 			}
-		case errors.As(err, &throttled):
+		case ok:
 			if !p.rest(ctx) || !pause(ctx, throttled.After) {
 				return Page{}, context.Cause(ctx)
 			}

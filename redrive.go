@@ -212,23 +212,13 @@ func (e *errand) answer() error {
 		if err := e.serve(); err != nil {
 			return e.failure(err)
 		}
-		err = e.dismiss()
+		err = e.r.erase(e.untilDrained, e.record)
 	}
 	if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrConflict) { // else another has served it
 		return e.failure(err)
 	}
 	e.r.view.drop(e.record.ID)
 	return nil
-}
-
-// dismiss removes a request or, without the right to delete, retires it.
-func (e *errand) dismiss() error {
-	err := e.r.store.Delete(e.untilDrained, e.record)
-	if errors.Is(err, ErrForbidden) {
-		e.record.State = StateRetired
-		return e.store()
-	}
-	return err
 }
 
 func (e *errand) failure(err error) error { return fmt.Errorf("%s %s: %w", e.asked.Action, e.key, err) }
@@ -254,7 +244,7 @@ const maxTries = 3
 // count counts in the request how often it was begun with, because to serve it may end the process.
 func (e *errand) count() error {
 	if e.asked.Tries >= maxTries {
-		return errors.Join(fmt.Errorf("%w: its owner has ended %d times while it was served", ErrHandlerStuck, e.asked.Tries), e.dismiss())
+		return errors.Join(fmt.Errorf("%w: its owner has ended %d times while it was served", ErrHandlerStuck, e.asked.Tries), e.r.erase(e.untilDrained, e.record))
 	}
 	e.asked.Tries++
 	return e.store()

@@ -167,16 +167,21 @@ func (r *run) untangle(ctx context.Context) error {
 
 // discard removes a lease that nobody has taken. The ETag refuses it if somebody has meanwhile.
 func (r *run) discard(ctx context.Context, lease Record) error {
-	err := r.store.Delete(ctx, lease)
-	if errors.Is(err, ErrForbidden) {
-		lease.State, lease.Timestamp = StateRetired, timestamp()
-		_, err = r.store.Update(ctx, lease)
-	}
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	if err := r.erase(ctx, lease); err != nil && !errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("remove lease %s, which overlaps another: %w", lease.Token, err)
 	}
 	r.view.drop(lease.ID)
 	return nil
+}
+
+// erase deletes a record or, without the right to delete, retires it.
+func (r *run) erase(ctx context.Context, record Record) error {
+	err := r.store.Delete(ctx, record)
+	if errors.Is(err, ErrForbidden) {
+		record.State, record.Timestamp = StateRetired, timestamp()
+		_, err = r.store.Update(ctx, record)
+	}
+	return err
 }
 
 // yield removes a lease that others cover. A lease that has moved on meanwhile, or cannot be

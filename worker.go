@@ -283,7 +283,7 @@ func (w *worker) read() (page Page, e ending) {
 		}
 		w.report(w.untilStopped, OriginSource, err)
 		wait := w.r.backoff(w.rng, failures)
-		if throttled := (*ThrottledError)(nil); errors.As(err, &throttled) {
+		if throttled, ok := errors.AsType[*ThrottledError](err); ok {
 			wait = max(wait, throttled.After)
 		}
 		w.activity.Set(ActivityFailing)
