@@ -18,18 +18,18 @@ import (
 // deliverer hands the pages of one lease to the handler.
 type deliverer struct {
 	*tenure
-	keeper   *keeper
-	delegate *delegate
-	lanes    *dispatcher
+	keeper     *keeper
+	delegate   *delegate
+	dispatcher *dispatcher
 }
 
 // deliver hands a page over, again and again until the handler is done with it, the page
 // is to come in smaller parts, or the work ends.
 func (d *deliverer) deliver(page Page) ending {
-	if !d.lanes.passes(page) {
-		return d.lanes.deliver(page)
+	if !d.dispatcher.passes(page) {
+		return d.dispatcher.deliver(page)
 	}
-	defer d.lanes.passed()
+	defer d.dispatcher.passed()
 	on := d.keeper.deliver(page)
 	for d.ending().none() { // or it has ended since the page was asked for: another owner may have begun
 		how, took, err := d.delegate.handle(d.batch(page, on))
@@ -44,7 +44,7 @@ func (d *deliverer) deliver(page Page) ending {
 		}
 		said := failureOf(err, len(page.Changes), false)
 		if d.isDivided(said) {
-			return d.lanes.unravel(page, on, err, how == wasLate)
+			return d.dispatcher.unravel(page, on, err, how == wasLate)
 		}
 		d.fail(page, on, err, said.After)
 		if how == wasLate && isDivisible(page) && d.ending().none() {

@@ -39,7 +39,7 @@ func Pull(ctx context.Context, source Source, r Range, from Position, o PullOpti
 		if p.opts.Poll <= 0 {
 			p.opts.Poll = defaultPoll
 		}
-		p.lanes = []lane{{r, from}}
+		p.parts = []part{{r, from}}
 		if err := p.run(ctx, yield); err != nil && ctx.Err() == nil {
 			yield(Page{}, err)
 		}
@@ -50,22 +50,22 @@ func Pull(ctx context.Context, source Source, r Range, from Position, o PullOpti
 type puller struct {
 	source Source
 	opts   PullOptions
-	lanes  []lane
+	parts  []part
 	poll   time.Duration
 }
 
-// lane is a range and how far it has been read.
-type lane struct {
+// part is a part of the range, and how far it has been read.
+type part struct {
 	r  Range
 	at Position
 }
 
-// run reads the lanes in turns, a page of each, so that no range waits for the end of
+// run reads the parts in turns, a page of each, so that no range waits for the end of
 // another.
 func (p *puller) run(ctx context.Context, yield func(Page, error) bool) error {
 	for {
-		any := false
-		for i := 0; i < len(p.lanes); i++ {
+		found := false
+		for i := 0; i < len(p.parts); i++ {
 			page, err := p.read(ctx, i)
 			if err != nil {
 				return err
@@ -73,13 +73,13 @@ func (p *puller) run(ctx context.Context, yield func(Page, error) bool) error {
 			if len(page.Changes) == 0 {
 				continue
 			}
-			any = true
+			found = true
 			if !yield(page, nil) {
 				return nil
 			}
 		}
 		switch {
-		case any:
+		case found:
 			p.poll = firstPoll
 		case !p.opts.Follow:
 			return nil
@@ -91,21 +91,21 @@ func (p *puller) run(ctx context.Context, yield func(Page, error) bool) error {
 	}
 }
 
-// read reads the next page of a lane; a lane whose range is gone is cut first.
+// read reads the next page of a part; one whose range is gone is cut first.
 func (p *puller) read(ctx context.Context, i int) (Page, error) {
 	for {
-		l := p.lanes[i]
-		page, err := p.source.Read(ctx, l.r, l.at, p.opts.ReadOptions)
+		part := p.parts[i]
+		page, err := p.source.Read(ctx, part.r, part.at, p.opts.ReadOptions)
 		switch throttled, ok := errors.AsType[*ThrottledError](err); {
 		case err == nil:
-			p.lanes[i].at = page.Next
-			page.Range = l.r
+			p.parts[i].at = page.Next
+			page.Range = part.r
 			return page, nil
 		case errors.Is(err, ErrGone):
 			if err := p.cut(ctx, i); err != nil {
 				return Page{}, err
 			}
-			if p.lanes[i] == l && !p.rest(ctx) { // the source does not know its own partitions yet
+			if p.parts[i] == part && !p.rest(ctx) { // the source does not know its own partitions yet
 				return Page{}, context.Cause(ctx)
 			}
 		case ok:
@@ -113,41 +113,41 @@ func (p *puller) read(ctx context.Context, i int) (Page, error) {
 				return Page{}, context.Cause(ctx)
 			}
 		default:
-			return Page{}, fmt.Errorf("read %s: %w", l.r, err)
+			return Page{}, fmt.Errorf("read %s: %w", part.r, err)
 		}
 	}
 }
 
-// cut replaces a lane by a lane for each partition.
+// cut replaces a part by one for each partition.
 func (p *puller) cut(ctx context.Context, i int) error {
 	partitions, err := p.source.Partitions(ctx)
 	if err != nil {
 		return err
 	}
-	l := p.lanes[i]
-	ranges := cutAt([]Range{l.r}, rangesOf(partitions))
+	whole := p.parts[i]
+	ranges := cutAt([]Range{whole.r}, rangesOf(partitions))
 	if locator, ok := p.source.(Locator); ok && p.opts.Key != "" {
 		place, err := locator.Locate(ctx, p.opts.Key)
 		if err != nil {
 			return err
 		}
-		if !l.r.Holds(place) {
-			return fmt.Errorf("%w: partition key %s is not in range %s", ErrBadRequest, p.opts.Key, l.r)
+		if !whole.r.Holds(place) {
+			return fmt.Errorf("%w: partition key %s is not in range %s", ErrBadRequest, p.opts.Key, whole.r)
 		}
 		ranges = slices.DeleteFunc(ranges, func(r Range) bool { return !r.Holds(place) }) // the source would refuse them
 	}
-	var parts []lane
+	var parts []part
 	for _, r := range ranges {
-		parts = append(parts, lane{r, l.at})
+		parts = append(parts, part{r, whole.at})
 	}
 	if len(parts) == 0 {
-		return fmt.Errorf("%w: no partition holds %s", ErrGone, l.r)
+		return fmt.Errorf("%w: no partition holds %s", ErrGone, whole.r)
 	}
-	p.lanes = append(p.lanes[:i], append(parts, p.lanes[i+1:]...)...)
+	p.parts = slices.Replace(p.parts, i, i+1, parts...)
 	return nil
 }
 
-// wait waits until some lane may have more.
+// wait waits until some part may have more.
 func (p *puller) wait(ctx context.Context) error {
 	waiter, ok := p.source.(Waiter)
 	if !ok {
@@ -163,11 +163,11 @@ func (p *puller) wait(ctx context.Context) error {
 	p.poll = min(2*p.poll, p.opts.Poll)
 	waiting, more := context.WithCancelCause(ctx)
 	defer more(nil)
-	var lanes sync.WaitGroup
-	for _, l := range p.lanes {
-		lanes.Go(func() { more(cmp.Or(waiter.Wait(waiting, l.r, l.at), errMore)) }) // the first lane that has more ends the wait of all
+	var waits sync.WaitGroup
+	for _, part := range p.parts {
+		waits.Go(func() { more(cmp.Or(waiter.Wait(waiting, part.r, part.at), errMore)) }) // the first that has more ends the wait of all
 	}
-	lanes.Wait()
+	waits.Wait()
 	if cause := context.Cause(waiting); ctx.Err() == nil && cause != errMore {
 		return cause
 	}

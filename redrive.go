@@ -160,7 +160,7 @@ func (r *run) serveRequests() {
 		place := notes.ReadRequest(q.Properties).EPK
 		for _, w := range workers {
 			if w.lease.Range.Holds(place) {
-				w.lanes.serve(q)
+				w.dispatcher.serve(q)
 			}
 		}
 	}

@@ -108,6 +108,6 @@ func (w *worker) status() LeaseStatus {
 	s.Lease.Position, s.Lease.Attempts = p.Position, p.Attempts
 	s.Activity, s.Since = w.activity.Get()
 	s.Errors = w.troubles.Values()
-	w.lanes.describe(&s)
+	w.dispatcher.describe(&s)
 	return s
 }

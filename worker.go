@@ -109,11 +109,11 @@ func (t *tenure) backoff(failures int, least time.Duration) {
 // in the way that fits the reason.
 type worker struct {
 	*tenure
-	keeper    *keeper
-	delegate  *delegate
-	deliverer *deliverer
-	lanes     *dispatcher
-	next      *readAhead // nil when nothing is read ahead
+	keeper     *keeper
+	delegate   *delegate
+	deliverer  *deliverer
+	dispatcher *dispatcher
+	next       *readAhead // nil when nothing is read ahead
 
 	idle    int       // reads in a row that found nothing
 	omitted int       // changes that nobody wanted since the last one that somebody did, or since a read that found nothing
@@ -124,9 +124,9 @@ type worker struct {
 func newWorker(r *run, l Record, started time.Time) *worker {
 	t := r.newTenure(l)
 	w := &worker{tenure: t, keeper: newKeeper(t, started), delegate: &delegate{tenure: t}}
-	w.lanes = newDispatcher(t, w.keeper, w.delegate)
-	w.keeper.beside = w.lanes.note
-	w.deliverer = &deliverer{tenure: t, keeper: w.keeper, delegate: w.delegate, lanes: w.lanes}
+	w.dispatcher = newDispatcher(t, w.keeper, w.delegate)
+	w.keeper.beside = w.dispatcher.note
+	w.deliverer = &deliverer{tenure: t, keeper: w.keeper, delegate: w.delegate, dispatcher: w.dispatcher}
 	return w
 }
 
@@ -138,7 +138,7 @@ func (w *worker) work() Reason {
 	defer w.lose(ErrLeaseLost)
 	w.r.hooks.Acquired(w.lease.Lease())
 	e := w.loop()
-	if w.lanes.finish() {
+	if w.dispatcher.finish() {
 		e = ending{why: ReasonStuck}
 	}
 	if e.why != ReasonStuck && w.untilLost.Err() != nil {
@@ -219,7 +219,7 @@ func (w *worker) begin() ending {
 func (w *worker) restore() ending {
 	for failures := 1; w.ending().none(); failures++ {
 		ctx, cancel := context.WithTimeout(w.untilStopped, readTimeout)
-		e, err := w.lanes.restore(ctx)
+		e, err := w.dispatcher.restore(ctx)
 		cancel()
 		if err == nil {
 			return e
