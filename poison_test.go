@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/docstore"
 )
 
 // letterBox is one in memory, which can refuse.
@@ -677,6 +679,42 @@ func TestARequestThatNobodyServesStays(t *testing.T) {
 		p.stop(t)
 		if n := len(w.records(changefeed.KindRequest)); n != 0 {
 			t.Errorf("%d requests are left", n)
+		}
+	})
+}
+
+// A letter has a place for whatever the feed has: one that is refused stays with its change for ever, and stops its lease.
+func TestAChangeOfNearlyTwoMegabytesIsParked(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		dead := w.create(docstore.ContainerSpec{ID: "dead", Paths: []string{deadletters.KeyPath}})
+		box, err := deadletters.Container(dead, "unit")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := make([]byte, 1_990_000) // which hardly compresses
+		_, _ = rand.NewChaCha8([32]byte{}).Read(text)
+		for i, b := range text {
+			text[i] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-"[b%64]
+		}
+		body := fmt.Appendf(nil, `{"id":"bad","city":"oslo","text":"%s"}`, text)
+		if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{{Op: changefeed.WriteUpsert, Body: body}}); err != nil {
+			t.Fatal(err)
+		}
+		h := failsOn(onID("bad"))
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		time.Sleep(time.Minute)
+		w.fill(10)
+		time.Sleep(time.Minute)
+		p.stop(t)
+		letters := 0
+		for l, err := range box.Letters(t.Context(), changefeed.Key("oslo")) {
+			if err != nil || !strings.Contains(string(l.Change.Body), string(text)) {
+				t.Fatalf("letter %s of %d bytes, %v", l.ID, len(l.Change.Body), err)
+			}
+			letters++
+		}
+		if items, _ := h.items(); items != 10 || letters != 1 {
+			t.Errorf("%d of 10 changes of other keys are handled, %d letters; %v", items, letters, p.errs.find(changefeed.ErrBadRequest))
 		}
 	})
 }

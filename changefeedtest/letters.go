@@ -1,7 +1,6 @@
 package changefeedtest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -275,37 +274,6 @@ func (s *letterTest) oddDocuments() {
 	s.want(key, want...)
 	s.again()
 	s.want("", want...)
-}
-
-// largeDocuments parks what the service just accepts.
-func (s *letterTest) largeDocuments() {
-	key := changefeed.Key("k")
-	var want []changefeed.DeadLetter
-	for i, size := range []int{1 << 20, 1_600_000, 2<<20 - 1<<10} {
-		l := letter(key, int64(i+1), 0)
-		var body bytes.Buffer
-		for n := 0; body.Len() < size-100; n++ {
-			fmt.Fprintf(&body, `{"n":%d,"text":"some text"},`, n)
-		}
-		l.Change.Body = fmt.Appendf(nil, `{"id":"a","list":[%s0]}`, body.Bytes())
-		want = append(want, l)
-	}
-	s.put(want...)
-	s.want(key, want...)
-}
-
-// longCauses parks with an error that quotes all that the handler knows. The cause may be
-// cut; the document may not.
-func (s *letterTest) longCauses() {
-	l := letter(changefeed.Key("k"), 1, 0)
-	l.Cause, l.Stack = strings.Repeat("é\n", 1<<20), strings.Repeat("goroutine\xff", 1<<18)
-	s.put(l)
-	got := s.all(l.Change.PartitionKey)
-	if len(got) != 1 || !strings.HasPrefix(got[0].Cause, "é\né\n") || !strings.HasPrefix(got[0].Stack, "goroutine") {
-		s.Fatalf("%d letters, or one without its cause and stack", len(got))
-	}
-	got[0].Cause, got[0].Stack = l.Cause, l.Stack
-	s.same("a letter with a long cause", got, []changefeed.DeadLetter{l})
 }
 
 // removal removes letters that are there, are not, and have namesakes.

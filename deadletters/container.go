@@ -13,7 +13,6 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/rawjson"
-	"github.com/millrace/changefeed/internal/service"
 )
 
 // KeyPath is the partition key path of a container for letters.
@@ -32,8 +31,9 @@ type Store interface {
 //
 //	{"id":"mailer.4711.df8cf80227ec3237922df0ecd88385c5","key":"[\"London\"]","ttl":-1,"letter":{"id":"4711.df8cf80227ec3237922df0ecd88385c5","key":["London"],…}}
 //
-// Its ttl keeps letters where the container has a default time to live. Processors may
-// share a container, and documents of others are left alone.
+// Its ttl keeps letters where the container has a default time to live. A letter whose
+// documents are too large for one document names others, its parts. Processors may share a
+// container, and documents of others are left alone.
 type ContainerBox struct {
 	in        Store
 	processor string
@@ -85,54 +85,65 @@ func keyText(key changefeed.PartitionKey) string {
 	return strings.ToValidUTF8(string(key[:maxKey-len(sum)]), "") + sum
 }
 
-// What a letter may have in a container. The envelope and what the service adds to a
-// document take less than the margin.
-const (
-	compressAbove = 3 << 19                 // bytes, 1.5 MB
-	maxLetter     = service.MaxItem - 8<<10 // bytes
-)
-
-// Put writes the document of a letter. A letter that is too large even when compressed is
-// a [changefeed.ErrBadRequest].
+// Put writes the document of a letter. Where the documents in the letter are too large for that even
+// when compressed, they are cut in parts, which are written before it.
 func (b *ContainerBox) Put(ctx context.Context, l changefeed.DeadLetter) error {
-	text, err := marshal(b.processor, l, false)
-	if err == nil && len(text) > compressAbove {
-		text, err = marshal(b.processor, l, true)
-	}
-	key := l.Change.PartitionKey
-	switch {
-	case err != nil:
+	text, parts, err := b.envelope(l)
+	if err != nil {
 		return err
-	case len(text) > maxLetter:
-		return fmt.Errorf("%w: park letter %s of %s: it has %d bytes when compressed: want at most %d, or letters in a file",
-			changefeed.ErrBadRequest, l.ID, key, len(text), maxLetter)
 	}
-	doc := rawjson.AppendString([]byte(`{"id":`), b.id(l.ID))
-	doc = rawjson.AppendString(append(doc, `,"key":`...), keyText(key))
-	doc = append(append(append(doc, `,"ttl":-1,"letter":`...), text...), '}')
-	if err := b.commit(ctx, key, changefeed.Write{Op: changefeed.WriteUpsert, Body: doc}); err != nil {
-		if errors.Is(err, changefeed.ErrBadRequest) {
-			return fmt.Errorf("park letter %s of %s: %w (letters want a container partitioned by %s)", l.ID, key, err, KeyPath)
+	for _, doc := range append(parts, text) { // the letter last: it is there with all of its parts or not at all
+		if err == nil {
+			_, err = b.commit(ctx, l.Change.PartitionKey, changefeed.Write{Op: changefeed.WriteUpsert, Body: doc})
 		}
-		return fmt.Errorf("park letter %s of %s: %w", l.ID, key, err)
+	}
+	if errors.Is(err, changefeed.ErrBadRequest) {
+		err = fmt.Errorf("%w (letters want a container partitioned by %s)", err, KeyPath)
+	}
+	if err != nil {
+		return fmt.Errorf("park letter %s of %s: %w", l.ID, l.Change.PartitionKey, err)
 	}
 	return nil
 }
 
 func (b *ContainerBox) id(letter string) string { return b.prefix + escape(letter, "") }
 
-func (b *ContainerBox) commit(ctx context.Context, key changefeed.PartitionKey, w changefeed.Write) error {
-	_, err := b.in.Commit(ctx, changefeed.Key(keyText(key)), []changefeed.Write{w})
-	return err
+func (b *ContainerBox) commit(ctx context.Context, key changefeed.PartitionKey, writes ...changefeed.Write) ([]changefeed.Result, error) {
+	return b.in.Commit(ctx, changefeed.Key(keyText(key)), writes)
 }
 
-// Remove deletes the document of a letter.
+// get reads a document of a key.
+func (b *ContainerBox) get(ctx context.Context, key changefeed.PartitionKey, id string) ([]byte, error) {
+	results, err := b.commit(ctx, key, changefeed.Write{Op: changefeed.WriteRead, ID: id})
+	if err != nil {
+		return nil, err
+	}
+	return results[0].Body, nil
+}
+
+// Remove deletes the document of a letter, and its parts with it.
 func (b *ContainerBox) Remove(ctx context.Context, key changefeed.PartitionKey, id string) error {
-	err := b.commit(ctx, key, changefeed.Write{Op: changefeed.WriteDelete, ID: b.id(id)})
-	if err != nil && !errors.Is(err, changefeed.ErrNotFound) {
+	if err := b.remove(ctx, key, b.id(id)); err != nil && !errors.Is(err, changefeed.ErrNotFound) {
 		return fmt.Errorf("remove letter %s of %s: %w", id, key, err)
 	}
 	return nil
+}
+
+func (b *ContainerBox) remove(ctx context.Context, key changefeed.PartitionKey, id string) error {
+	text, err := b.get(ctx, key, id)
+	if err != nil {
+		return err
+	}
+	writes := []changefeed.Write{{Op: changefeed.WriteDelete, ID: id}}
+	parts, _ := partsOf(text)
+	for _, part := range parts {
+		writes = append(writes, changefeed.Write{Op: changefeed.WriteDelete, ID: part})
+	}
+	_, err = b.commit(ctx, key, writes...)
+	if errors.Is(err, changefeed.ErrNotFound) { // perhaps a part of it: then nothing was deleted
+		_, err = b.commit(ctx, key, writes[0])
+	}
+	return err
 }
 
 // maxHeld is how many bytes of letters are held in memory while they are sorted. The
@@ -160,7 +171,7 @@ func (b *ContainerBox) Letters(ctx context.Context, key changefeed.PartitionKey)
 		for _, f := range all {
 			l, found := f.letter, true
 			if !f.whole {
-				if l, found, err = b.read(ctx, &f.letter); err != nil {
+				if l, found, err = b.read(ctx, f.letter.Change.PartitionKey, f.letter.ID); err != nil {
 					yield(changefeed.DeadLetter{}, fmt.Errorf("read letters of %q: %w", b.processor, err))
 					return
 				}
@@ -194,10 +205,12 @@ func (b *ContainerBox) find(ctx context.Context, key changefeed.PartitionKey) (a
 			return nil, err
 		}
 		for _, c := range page.Changes {
-			if !strings.HasPrefix(c.ID, b.prefix) {
+			if !strings.HasPrefix(c.ID, b.prefix) || rawjson.Lookup(c.Body, "part") != nil {
 				continue
 			}
-			l, err := b.open(c.Body)
+			_, l, err := parse(rawjson.Lookup(c.Body, "letter"))
+			parts, bad := partsOf(c.Body)
+			err = cmp.Or(err, bad)
 			if err != nil {
 				return nil, fmt.Errorf("document %q of %s: %w", c.ID, c.PartitionKey, err)
 			}
@@ -205,7 +218,7 @@ func (b *ContainerBox) find(ctx context.Context, key changefeed.PartitionKey) (a
 			// which they were parked, so all must be known before the first is given
 			// out.
 			held += len(c.Body)
-			f := filed{l, held <= maxHeld}
+			f := filed{l, held <= maxHeld && len(parts) == 0}
 			if !f.whole {
 				f.letter = changefeed.DeadLetter{ID: l.ID, Index: l.Index, Change: changefeed.Change{PartitionKey: l.Change.PartitionKey, LSN: l.Change.LSN}}
 			}
@@ -225,22 +238,19 @@ func (b *ContainerBox) rangeOf(ctx context.Context, key changefeed.PartitionKey)
 	return changefeed.Range{Min: epk, Max: epk + "0"}, err
 }
 
-// open takes the letter out of its document.
-func (b *ContainerBox) open(body []byte) (changefeed.DeadLetter, error) {
-	_, l, err := parse(rawjson.Lookup(body, "letter"))
-	return l, err
-}
-
 // read reads a letter again. It may have been removed since.
-func (b *ContainerBox) read(ctx context.Context, l *changefeed.DeadLetter) (again changefeed.DeadLetter, found bool, err error) {
-	key := changefeed.Key(keyText(l.Change.PartitionKey))
-	results, err := b.in.Commit(ctx, key, []changefeed.Write{{Op: changefeed.WriteRead, ID: b.id(l.ID)}})
-	if errors.Is(err, changefeed.ErrNotFound) {
-		return again, false, nil
+func (b *ContainerBox) read(ctx context.Context, key changefeed.PartitionKey, id string) (l changefeed.DeadLetter, found bool, err error) {
+	for range 2 { // a letter that is removed between its parts is not found the second time
+		var text []byte
+		if text, err = b.get(ctx, key, b.id(id)); errors.Is(err, changefeed.ErrNotFound) {
+			return l, false, nil
+		}
+		if err != nil {
+			return l, false, err
+		}
+		if l, err = b.open(ctx, key, text); !errors.Is(err, changefeed.ErrNotFound) {
+			break
+		}
 	}
-	if err != nil {
-		return again, false, err
-	}
-	again, err = b.open(results[0].Body)
-	return again, true, err
+	return l, true, err
 }

@@ -143,20 +143,117 @@ func TestTheSuiteHoldsForLettersThatAreReadAgain(t *testing.T) {
 	changefeedtest.TestDeadLetters(t, func(t *testing.T) func() changefeed.LetterBox { return opening(t, container(t, lettersSpec), "mailer") })
 }
 
-func TestALetterThatCannotFitIsRefused(t *testing.T) {
+// noise is a document of so many bytes that compresses to no less.
+func noise(size int) json.RawMessage {
+	text := make([]byte, size)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(text)
+	for i, b := range text {
+		if text[i] = '#' + b%90; text[i] == '\\' {
+			text[i] = '!'
+		}
+	}
+	return fmt.Appendf(nil, `{"id":"a","noise":"%s"}`, text)
+}
+
+// flaky is a store whose process ends after some commits.
+type flaky struct {
+	*docstore.Container
+	left int
+}
+
+var errEnded = errors.New("the process has ended")
+
+func (s *flaky) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	if s.left--; s.left < 0 {
+		return nil, errEnded
+	}
+	return s.Container.Commit(ctx, key, writes)
+}
+
+// Wherever a process ends, a letter in several documents is whole, or is none. What it has left is used
+// when the letter is parked again, and nothing is left of a letter that was removed.
+func TestALetterInPartsIsThereWholeOrNotAtAll(t *testing.T) {
 	c := container(t, lettersSpec)
 	l := parked(changefeed.Key("London"), 1)
-	noise := make([]byte, 1<<20)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
-	l.Change.Body = fmt.Appendf(nil, `{"id":"a","noise":"%x"}`, noise)
-	b := opening(t, c, "mailer")()
-	if err := b.Put(t.Context(), l); err != nil { // hex is half air
-		t.Errorf("a letter that fits when compressed: %v", err)
+	l.Change.Body, l.Change.Previous = noise(1_990_000), noise(1_000_000)
+	key := l.Change.PartitionKey
+	until := func(want []string, f func(b changefeed.LetterBox) error) {
+		t.Helper()
+		for left := 0; ; left++ {
+			ended := f(opening(t, &flaky{c, left}, "mailer")())
+			var there []string
+			for got, err := range opening(t, c, "mailer")().Letters(t.Context(), "") {
+				if err != nil || string(got.Change.Body) != string(l.Change.Body) || string(got.Change.Previous) != string(l.Change.Previous) {
+					t.Fatalf("after %d commits: letter %s, %v, or with another document", left, got.ID, err)
+				}
+				there = append(there, got.ID+" "+got.Cause)
+			}
+			if done := ended == nil; slices.Equal(there, want) != done || left > 9 {
+				t.Fatalf("after %d commits: %v, letters %q", left, ended, there)
+			} else if done {
+				return
+			}
+		}
 	}
-	l.Change.Previous = l.Change.Body
-	err := b.Put(t.Context(), l)
-	if !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), "bytes when compressed: want at most") {
-		t.Errorf("a letter that does not fit: %v", err)
+	put := func(b changefeed.LetterBox) error { return b.Put(t.Context(), l) }
+	until([]string{"1.0 no such address"}, put)
+	documents := c.Count()
+	if documents < 3 {
+		t.Errorf("the letter is in %d documents, want the parts", documents)
+	}
+	l.Cause = "again"
+	until([]string{"1.0 again"}, put)
+	if c.Count() != documents {
+		t.Errorf("%d documents, want the %d of the letter", c.Count(), documents)
+	}
+	until(nil, func(b changefeed.LetterBox) error { return b.Remove(t.Context(), key, l.ID) })
+	if c.Count() != 0 {
+		t.Errorf("%d documents are left of a letter that was removed", c.Count())
+	}
+}
+
+// Whoever reads letters while others are removed gets those that are whole; one that lacks a part is an error,
+// and can be removed.
+func TestALetterWithoutAPartIsNotGivenOut(t *testing.T) {
+	c := container(t, lettersSpec)
+	b := opening(t, c, "mailer")()
+	key := changefeed.Key("London")
+	for lsn := range int64(2) {
+		l := parked(key, lsn+1)
+		l.Change.Body = noise(1_200_000)
+		if err := b.Put(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for l, err := range b.Letters(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, l.ID)
+		if err := b.Remove(t.Context(), key, "2.0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(got, []string{"1.0"}) {
+		t.Errorf("letters %v, want the one that is there", got)
+	}
+	for id := range c.Items(t.Context(), changefeed.FullRange(), "") {
+		if strings.HasSuffix(id.ID, ".1") {
+			if err := c.Delete(t.Context(), id.Key, id.ID, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var failed error
+	for _, err := range b.Letters(t.Context(), key) {
+		failed = err
+	}
+	if !errors.Is(failed, changefeed.ErrNotFound) || !strings.Contains(failed.Error(), `part "mailer.1.0.`) {
+		t.Errorf("a letter without a part: %v", failed)
+	}
+	if err := b.Remove(t.Context(), key, "1.0"); err != nil || len(ids(t, b)) > 0 {
+		t.Errorf("remove it: %v", err)
 	}
 }
 

@@ -29,9 +29,9 @@
 //	previous       the version before, where the feed has it
 //
 // A document that cannot stand in a line of JSON as it is, because it is not JSON, has
-// line breaks or is nested too deeply, is there in base64, as document_raw. One that makes
-// its letter larger than 1.5 MB is compressed in a container, gzip in base64, as
-// document_gzip. The same holds for previous.
+// line breaks or is nested too deeply, is there in base64, as document_raw. In a container
+// documents of more than 1 MB are compressed, gzip in base64, as document_gzip, and where that has
+// more than 1 MB, too, it is in documents of its own. The same holds for previous.
 package deadletters
 
 import (

@@ -62,11 +62,16 @@ const (
 // Marshal returns a letter of a processor as one line of JSON, in the form that the
 // package documents. The error is that of a partition key that is not JSON.
 func Marshal(processor string, l changefeed.DeadLetter) ([]byte, error) {
-	return marshal(processor, l, false)
+	head, err := marshalHead(processor, l)
+	if err != nil {
+		return nil, err
+	}
+	documents, err := marshalDocuments(l, false)
+	return append(append(head, documents...), '}'), err
 }
 
-// marshal is Marshal, with the documents compressed or not.
-func marshal(processor string, l changefeed.DeadLetter, compressed bool) ([]byte, error) {
+// marshalHead returns a letter without its documents, and without its end.
+func marshalHead(processor string, l changefeed.DeadLetter) ([]byte, error) {
 	c := &l.Change
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -82,16 +87,20 @@ func marshal(processor string, l changefeed.DeadLetter, compressed bool) ([]byte
 	if err != nil {
 		return nil, fmt.Errorf("encode letter %s of %s: %w", l.ID, c.PartitionKey, err)
 	}
-	text := bytes.TrimSuffix(b.Bytes(), []byte("}\n"))
+	return bytes.TrimSuffix(b.Bytes(), []byte("}\n")), nil
+}
+
+// marshalDocuments returns the members of a letter that follow its head, compressed or not.
+func marshalDocuments(l changefeed.DeadLetter, compressed bool) (text []byte, err error) {
 	for _, d := range []struct {
 		name string
 		text []byte
-	}{{"document", c.Body}, {"previous", c.Previous}} {
+	}{{"document", l.Change.Body}, {"previous", l.Change.Previous}} {
 		if text, err = appendDocument(text, d.name, d.text, compressed); err != nil {
-			return nil, fmt.Errorf("encode letter %s of %s: %w", l.ID, c.PartitionKey, err)
+			return nil, fmt.Errorf("encode letter %s of %s: %w", l.ID, l.Change.PartitionKey, err)
 		}
 	}
-	return append(text, '}'), nil
+	return text, nil
 }
 
 // clip cuts a text that is too long.

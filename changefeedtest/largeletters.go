@@ -1,0 +1,60 @@
+package changefeedtest
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/millrace/changefeed"
+)
+
+// largeDocuments parks what the service just accepts, and what hardly compresses: a letter that is refused
+// stays with its change for ever.
+func (s *letterTest) largeDocuments() {
+	key := changefeed.Key("k")
+	var want []changefeed.DeadLetter
+	for i, size := range []int{1 << 20, 1_600_000, 2<<20 - 1<<10} {
+		l := letter(key, int64(i+1), 0)
+		var body bytes.Buffer
+		for n := 0; body.Len() < size-100; n++ {
+			fmt.Fprintf(&body, `{"n":%d,"text":"some text"},`, n)
+		}
+		l.Change.Body = fmt.Appendf(nil, `{"id":"a","list":[%s0]}`, body.Bytes())
+		want = append(want, l)
+	}
+	noise := want[0]
+	noise.ID, noise.Change.LSN, noise.Change.Op = "9.0", 9, changefeed.OpReplace
+	text := make([]byte, 2<<20-1<<10)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(text)
+	for i, b := range text {
+		text[i] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[b%64]
+	}
+	noise.Change.Body = fmt.Appendf(nil, `{"id":"a","noise":"%s"}`, text)
+	slices.Reverse(text)
+	noise.Change.Previous = fmt.Appendf(nil, `{"id":"a","noise":"%s"}`, text)
+	want = append(want, noise)
+	s.put(want...)
+	s.want(key, want...)
+	s.remove(key, want[1].ID)
+	s.put(noise)
+	s.again()
+	s.want("", want[0], want[2], noise)
+	s.remove(key, noise.ID)
+	s.want(key, want[0], want[2])
+}
+
+// longCauses parks with an error that quotes all that the handler knows. The cause may be
+// cut; the document may not.
+func (s *letterTest) longCauses() {
+	l := letter(changefeed.Key("k"), 1, 0)
+	l.Cause, l.Stack = strings.Repeat("é\n", 1<<20), strings.Repeat("goroutine\xff", 1<<18)
+	s.put(l)
+	got := s.all(l.Change.PartitionKey)
+	if len(got) != 1 || !strings.HasPrefix(got[0].Cause, "é\né\n") || !strings.HasPrefix(got[0].Stack, "goroutine") {
+		s.Fatalf("%d letters, or one without its cause and stack", len(got))
+	}
+	got[0].Cause, got[0].Stack = l.Cause, l.Stack
+	s.same("a letter with a long cause", got, []changefeed.DeadLetter{l})
+}
