@@ -18,7 +18,7 @@ BENCH    ?= .
 PART     ?= 0/1
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim mutants crash damage resume model differ fuzz long stress transcripts bench cover demo page docs conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents rabbitmq exactly-once-sqlite size vuln tidy
+.PHONY: help check format vet lint fix test race sim mutants crash damage resume model differ fuzz long stress transcripts bench cover demo page docs conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents rabbitmq exactly-once-sqlite size cold vuln tidy
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -122,6 +122,11 @@ size: ## the size of the stripped binary, which may have 45 MB
 	@dir=$$(mktemp -d) && trap 'rm -r "$$dir"' EXIT && \
 		$(GO) build -trimpath -ldflags='-s -w' -o "$$dir/changefeed" ./cmd/changefeed && \
 		bytes=$$(wc -c <"$$dir/changefeed") && echo "== $$((bytes / 1000000)) MB" && test $$bytes -lt 45000000
+
+cold: ## processor time, user and system, of a build with an empty cache (the second line); TAGS=pebblegozstd to see what a tag saves
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
+		GOCACHE="$$dir/cache" $(GO) build -tags '$(TAGS)' -o "$$dir/changefeed" ./cmd/changefeed && times && \
+		echo "== $$($(GO) list -tags '$(TAGS)' -deps ./cmd/changefeed | wc -l) packages"
 
 conformance-go: ## the Go SDK's own emulator suite, unmodified, against this server
 	cd conformance/go && $(GO) run .
