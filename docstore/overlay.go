@@ -37,8 +37,9 @@ type change struct {
 	key, value []byte
 	body       []byte // the rest of the value, which is large and therefore not joined to it
 	drop       bool
-	size       int // of the value dropped, where known
-	before     int // the change of the same key before this one, or -1
+	over       bool // a later change of the same key is in its place
+	size       int  // of the value dropped, where known
+	before     int  // the change of the same key before this one, or -1
 }
 
 // get is the value of a key as the group has it so far.
@@ -71,6 +72,7 @@ func (o *overlay) apply(ch change) {
 	ch.before = -1
 	if i, ok := o.latest[string(ch.key)]; ok {
 		ch.before = i
+		o.changes[i].over = true
 	}
 	o.latest[string(ch.key)] = len(o.changes)
 	o.changes = append(o.changes, ch)
@@ -83,6 +85,7 @@ func (o *overlay) rollback(mark int) {
 		ch := &o.changes[i]
 		if ch.before >= 0 {
 			o.latest[string(ch.key)] = ch.before
+			o.changes[ch.before].over = false
 		} else {
 			delete(o.latest, string(ch.key))
 		}
@@ -95,7 +98,7 @@ func (o *overlay) rollback(mark int) {
 func (o *overlay) fill(b batch) {
 	last := make([]*change, 0, len(o.latest))
 	for i := range o.changes {
-		if ch := &o.changes[i]; o.latest[string(ch.key)] == i {
+		if ch := &o.changes[i]; !ch.over {
 			last = append(last, ch)
 		}
 	}

@@ -235,17 +235,15 @@ func (w *write) put() (changefeed.Result, error) {
 	if err := w.takeUnique(); err != nil {
 		return changefeed.Result{}, err
 	}
-	e := entry{
-		op: opCreate, epk: []byte(w.tx.epk), time: h.time, ttl: w.ttl,
-		pk: []byte(w.tx.pk), id: []byte(w.id), etag: []byte(w.etag), body: w.body,
-	}
+	e := w.entry(opCreate)
+	e.ttl, e.etag, e.body = w.ttl, []byte(w.etag), w.body
 	if w.old == nil {
 		h.count(w.tx.part, w.tx.epk, 1)
 		if h.l.byID {
 			w.tx.group.set(idKey(c, w.id, w.tx.epk, w.tx.pk), nil)
 		}
 	} else {
-		e.op, e.prev, e.prevIdx = opReplace, w.old.lsn, w.old.idx
+		e.op = opReplace
 		w.supersede()
 	}
 	size := w.tx.group.setEntry(logKey(tableLog, c, w.at), &e)
@@ -257,6 +255,17 @@ func (w *write) put() (changefeed.Result, error) {
 	}
 	h.due(h.l.spec.expiry(h.time, w.ttl))
 	return changefeed.Result{ETag: w.etag, LSN: h.lsn, Created: w.old == nil, Body: w.body}, nil
+}
+
+// entry is the version that the write makes, with the texts of its key, which need not be
+// copied.
+func (w *write) entry(op entryOp) entry {
+	epk, pk, id, _ := splitDoc(tailOf(w.key)) // made by docKey
+	e := entry{op: op, epk: epk, time: w.tx.head.time, pk: pk, id: id}
+	if w.old != nil {
+		e.prev, e.prevIdx = w.old.lsn, w.old.idx
+	}
+	return e
 }
 
 // maxSystem is room for the system properties, which do not count to a document's size.
@@ -272,10 +281,7 @@ func (w *write) remove(how entryOp) error {
 		w.tx.group.drop(idKey(c, w.id, w.tx.epk, w.tx.pk), 0)
 	}
 	if h.l.retention() > 0 {
-		e := entry{
-			op: how, epk: []byte(w.tx.epk), prev: w.old.lsn, prevIdx: w.old.idx, time: h.time,
-			pk: []byte(w.tx.pk), id: []byte(w.id),
-		}
+		e := w.entry(how)
 		w.tx.group.set(logKey(tableLog, c, w.at), e.encode())
 	}
 	h.count(w.tx.part, w.tx.epk, -1)

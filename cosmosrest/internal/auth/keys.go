@@ -45,11 +45,14 @@ type masterKey struct {
 	who    Principal
 }
 
-// signer has an HMAC for each key, and the memory for a check.
+// signer has an HMAC for each key, the memory for a check, and the date of the last request:
+// a client writes the same one for a second.
 type signer struct {
 	macs    []hash.Hash
 	payload []byte
 	sum     [sha256.Size]byte
+	text    string
+	date    time.Time // that text says
 }
 
 // newKeyring decodes keys. The same secret as a read-write and as a read-only key is
@@ -103,18 +106,18 @@ func (ring keyring) check(r *wire.Request, signature string) (Principal, error) 
 	if date == "" {
 		date = r.Header("Date")
 	}
-	who, ok := ring.signed(r.Method, r.Target, date, signature)
+	s := ring.signers.Get().(*signer)
+	defer ring.signers.Put(s)
+	who, ok := ring.signed(s, r.Method, r.Target, date, signature)
 	if !ok {
-		s := ring.signers.Get().(*signer)
-		defer ring.signers.Put(s)
 		return Principal{}, unauthorized(0, "The authorization token does not fit the request: the key is a wrong one, or something else was signed. "+
 			"Server used the following payload to sign: '%s'", s.compose(r.Method, r.Target.Kind, links(r.Target)[0], date))
 	}
-	return who, checkDate(date, time.Now())
+	return who, s.checkDate(date, time.Now())
 }
 
 // signed finds the key that made a signature.
-func (ring keyring) signed(method string, t wire.Target, date, signature string) (Principal, bool) {
+func (ring keyring) signed(s *signer, method string, t wire.Target, date, signature string) (Principal, bool) {
 	var text [sha256.Size + 1]byte // room for what DecodedLen is too high
 	if len(signature) != base64.StdEncoding.EncodedLen(sha256.Size) {
 		return Principal{}, false
@@ -123,8 +126,6 @@ func (ring keyring) signed(method string, t wire.Target, date, signature string)
 	if err != nil || n != sha256.Size {
 		return Principal{}, false
 	}
-	s := ring.signers.Get().(*signer)
-	defer ring.signers.Put(s)
 	for _, link := range links(t) {
 		payload := s.compose(method, t.Kind, link, date)
 		for i, mac := range s.macs {
@@ -187,14 +188,18 @@ func isRID(id string, bytes int) bool {
 
 // checkDate refuses requests that were signed long ago or for later, because a signature
 // that somebody has seen could otherwise be used for ever.
-func checkDate(text string, now time.Time) error {
-	date, err := http.ParseTime(text)
-	if err != nil {
-		if date, err = time.Parse(time.RFC1123, text); err != nil { // UTC instead of GMT
+func (s *signer) checkDate(text string, now time.Time) error {
+	if text != s.text || s.date.IsZero() {
+		date, err := http.ParseTime(text)
+		if err != nil {
+			date, err = time.Parse(time.RFC1123, text) // UTC instead of GMT
+		}
+		if err != nil {
 			return unauthorized(0, "x-ms-date is %q: want a date such as %s", text, now.UTC().Format(http.TimeFormat))
 		}
+		s.text, s.date = text, date
 	}
-	from, to := date.Add(-clockSkew), date.Add(clockSkew)
+	from, to := s.date.Add(-clockSkew), s.date.Add(clockSkew)
 	if now.Before(from) || now.After(to) {
 		f := wire.Errorf(http.StatusForbidden, 0, wire.CodeForbidden,
 			"The authorization token is not valid at the current time: want a newer one (token start time: %s, token expiry time: %s, current server time: %s)",

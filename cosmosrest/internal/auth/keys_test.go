@@ -42,7 +42,7 @@ func TestASignatureCoversVerbTypeLinkAndDate(t *testing.T) {
 		{"cut short", "GET", right, date, signature[:40], false},
 		{"empty", "GET", right, date, "", false},
 	} {
-		if _, got := ring.signed(c.method, c.target, c.date, c.signature); got != c.want {
+		if _, got := ring.signed(newSigner(ring.keys), c.method, c.target, c.date, c.signature); got != c.want {
 			t.Errorf("%s: accepted %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -79,13 +79,14 @@ func TestClientsSignLinksInSeveralForms(t *testing.T) {
 		signer := newSigner(ring.keys)
 		signer.macs[0].Write(signer.compose("GET", to.Kind, c.link, date))
 		signature := base64.StdEncoding.EncodeToString(signer.macs[0].Sum(nil))
-		if _, got := ring.signed("GET", to, date, signature); got != c.want {
+		if _, got := ring.signed(signer, "GET", to, date, signature); got != c.want {
 			t.Errorf("%s signed as %q: accepted %v, want %v", c.path, c.link, got, c.want)
 		}
 	}
 }
 
 func TestARequestIsGoodForFifteenMinutes(t *testing.T) {
+	var s signer
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, c := range []struct {
 		date   string
@@ -101,7 +102,7 @@ func TestARequestIsGoodForFifteenMinutes(t *testing.T) {
 		{"2026-01-02T03:04:05Z", http.StatusUnauthorized},
 	} {
 		status := 0
-		if err := checkDate(c.date, now); err != nil {
+		if err := s.checkDate(c.date, now); err != nil {
 			e, _ := errors.AsType[*wire.Error](err)
 			status = e.Status
 		}
@@ -109,7 +110,7 @@ func TestARequestIsGoodForFifteenMinutes(t *testing.T) {
 			t.Errorf("date %q: status %d, want %d", c.date, status, c.status)
 		}
 	}
-	if got := checkDate("Fri, 02 Jan 2026 02:00:00 GMT", now).Error(); !strings.Contains(got, "token expiry time: Fri, 02 Jan 2026 02:15:00 GMT, current server time: Fri, 02 Jan 2026 03:04:05 GMT") {
+	if got := s.checkDate("Fri, 02 Jan 2026 02:00:00 GMT", now).Error(); !strings.Contains(got, "token expiry time: Fri, 02 Jan 2026 02:15:00 GMT, current server time: Fri, 02 Jan 2026 03:04:05 GMT") {
 		t.Errorf("message %q: want it to tell when the token was valid, and the time", got)
 	}
 }

@@ -115,16 +115,15 @@ func (r *Request) Body(limit int64) ([]byte, error) {
 
 // read reads a body of n bytes, or of as many as come when n is not known.
 func (r *Request) read(n, limit int64) ([]byte, error) {
-	body := http.MaxBytesReader(r.w, r.http.Body, limit)
-	r.http.Body = body
-	if n <= 0 {
-		return io.ReadAll(body)
+	if n < 0 {
+		r.http.Body = http.MaxBytesReader(r.w, r.http.Body, limit)
+		return io.ReadAll(r.http.Body)
 	}
 	b := make([]byte, min(n, earlyBody))
-	_, err := io.ReadFull(body, b)
+	_, err := io.ReadFull(r.http.Body, b)
 	if rest := int(n) - len(b); rest > 0 && err == nil {
 		b = slices.Grow(b, rest)[:n]
-		_, err = io.ReadFull(body, b[earlyBody:])
+		_, err = io.ReadFull(r.http.Body, b[earlyBody:])
 	}
 	return b, err
 }
