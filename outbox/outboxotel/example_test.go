@@ -65,7 +65,7 @@ func Example() {
 
 	// The relay: its span is linked to that of each event that it publishes.
 	relay, err := outbox.NewRelay(to, outbox.RelayOptions{Source: "/contacts", Hooks: outbox.RelayHooks{
-		Publishing: outboxotel.Publishing(outboxotel.Options{Provider: provider, Destination: "contacts"}),
+		Publishing: outboxotel.Publishing(outboxotel.Options{TracerProvider: provider, Destination: "contacts"}),
 	}})
 	if err != nil {
 		log.Fatal(err)

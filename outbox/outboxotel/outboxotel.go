@@ -46,8 +46,8 @@ import (
 
 // Options of [Publishing]. The zero value works.
 type Options struct {
-	// Provider makes the tracer; the global one by default.
-	Provider trace.TracerProvider
+	// TracerProvider makes the tracer; the global one by default.
+	TracerProvider trace.TracerProvider
 
 	// System is the attribute messaging.system, which the conventions require: kafka, servicebus,
 	// rabbitmq, nats; none by default.
@@ -62,7 +62,7 @@ const scope = "github.com/millrace/changefeed/outbox/outboxotel"
 
 // Publishing makes the hook [outbox.RelayHooks.Publishing], with a span for each call of the publisher.
 func Publishing(o Options) func(context.Context, []outbox.Message) (context.Context, func(n int, err error)) {
-	provider := o.Provider
+	provider := o.TracerProvider
 	if provider == nil {
 		provider = otel.GetTracerProvider() // which passes on to the one that is set later
 	}

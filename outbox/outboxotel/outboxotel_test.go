@@ -43,7 +43,7 @@ func (p *to) Publish(ctx context.Context, msgs []outbox.Message) (int, error) {
 func publish(t *testing.T, p *to, o outboxotel.Options, stored ...string) tracetest.SpanStub {
 	t.Helper()
 	spans := tracetest.NewInMemoryExporter()
-	o.Provider = sdk.NewTracerProvider(sdk.WithSyncer(spans))
+	o.TracerProvider = sdk.NewTracerProvider(sdk.WithSyncer(spans))
 	relay, err := outbox.NewRelay(p, outbox.RelayOptions{Hooks: outbox.RelayHooks{Publishing: outboxotel.Publishing(o)}})
 	if err != nil {
 		t.Fatal(err)
