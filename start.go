@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // Start is where reading begins when there is no continuation. The zero Start is no
@@ -280,14 +281,11 @@ func (p Page) begin(from Position) Position {
 		return p.Next
 	}
 	first, last := p.Changes[0].LSN, p.Changes[len(p.Changes)-1].LSN
-	if p.Next.Token != lsnToken(last) {
+	if p.Next.Token != service.Token(last) {
 		return from
 	}
-	return Position{Token: lsnToken(first - 1), Start: from.Start}
+	return Position{Token: service.Token(first - 1), Start: from.Start}
 }
-
-// lsnToken is the continuation token after an LSN.
-func lsnToken(lsn int64) string { return strconv.Quote(strconv.FormatInt(lsn, 10)) }
 
 // anchor fixes where a lease without a token begins, before anything of it is handled.
 func (w *worker) anchor() ending {

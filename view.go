@@ -1,7 +1,6 @@
 package changefeed
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -10,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // view is an instance's picture of its unit's records: the last listing, with the writes
@@ -269,10 +270,10 @@ func (l Record) outranks(other Record) bool {
 
 // before compares tokens that are LSNs in quotes, as the service's are; no token is
 // before all.
-// LSNs have no leading zeros, so the longer is the greater.
 func (p Position) before(other Position) bool {
-	a, b := strings.Trim(p.Token, `"`), strings.Trim(other.Token, `"`)
-	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) < 0
+	a, _ := service.LSN(p.Token)
+	b, _ := service.LSN(other.Token)
+	return a < b
 }
 
 // twice marks a lease as the spare of another.
