@@ -17,16 +17,16 @@ import (
 // made and heard of since. A stale view costs a conflict and another listing, no more,
 // because every write that is based on it is conditional on the ETag.
 type view struct {
-	store   LeaseStore
-	source  Source
-	gate    chan struct{} // held by whoever lists; a channel, because listing waits
-	mu      sync.Mutex
-	byID    map[string]Record
-	heardAt map[string]time.Time // when a record was last written by us, or heard of
-	told    time.Time            // the store's time ...
-	toldAt  time.Time            // ... when we got that; from then on our monotonic clock counts
-	listed  time.Time            // when the last listing was asked for; zero is stale
-	doubted time.Time            // when it was last distrusted
+	store      LeaseStore
+	source     Source
+	gate       chan struct{} // held by whoever lists; a channel, because listing waits
+	mu         sync.Mutex
+	byID       map[string]Record
+	heardAt    map[string]time.Time // when a record was last written by us, or heard of
+	clock      time.Time            // the store's time ...
+	clockAt    time.Time            // ... when we got that; from then on our monotonic clock counts
+	listed     time.Time            // when the last listing was asked for; zero is stale
+	distrusted time.Time            // last
 }
 
 func newView(store LeaseStore, source Source) *view {
@@ -128,10 +128,10 @@ func (v *view) replace(records []Record, now, asked time.Time) {
 		}
 	}
 	v.heardAt = map[string]time.Time{}
-	if !v.doubted.Before(asked) {
+	if !v.distrusted.Before(asked) {
 		asked = time.Time{} // the view was distrusted while the listing was on its way
 	}
-	v.byID, v.listed, v.told, v.toldAt = byID, asked, now, time.Now()
+	v.byID, v.listed, v.clock, v.clockAt = byID, asked, now, time.Now()
 }
 
 func (v *view) listedAt() time.Time {
@@ -144,7 +144,7 @@ func (v *view) listedAt() time.Time {
 func (v *view) distrust() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.listed, v.doubted = time.Time{}, time.Now()
+	v.listed, v.distrusted = time.Time{}, time.Now()
 }
 
 // put applies a record that was written or heard of. It reports whether that is news:
@@ -167,7 +167,7 @@ func (v *view) heard(changed []Record, now time.Time) (news bool) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.told, v.toldAt = now, time.Now()
+	v.clock, v.clockAt = now, time.Now()
 	return news
 }
 
@@ -199,14 +199,14 @@ func (v *view) get(id string) (Record, bool) {
 func (v *view) now() time.Time {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.told.Add(time.Since(v.toldAt))
+	return v.clock.Add(time.Since(v.clockAt))
 }
 
 // heardOf is when the store last answered with records.
 func (v *view) heardOf() time.Time {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.toldAt
+	return v.clockAt
 }
 
 // until is how long, by our clock, until the store's clock says t.

@@ -79,8 +79,8 @@ func (t *tenure) ending() ending {
 	if t.untilLost.Err() != nil {
 		return ending{why: ReasonLost}
 	}
-	if told := t.stopped.Load(); told != nil {
-		return *told
+	if e := t.stopped.Load(); e != nil {
+		return *e
 	}
 	return ending{}
 }
