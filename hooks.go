@@ -8,10 +8,10 @@ import (
 	"github.com/millrace/changefeed/internal/fold"
 )
 
-// Hooks are called with the events of a processor. Unset hooks do nothing, except that an
-// unset Error writes to [slog.Default], so that no failure is silent. They are called from
-// many goroutines and must return soon; a hook that panics ends the program. [JoinHooks]
-// joins several.
+// Hooks are called with the events of a processor. Unset hooks do nothing, except that Error
+// and Parked write to [slog.Default] as [LogHooks] do, so that nothing fails and nothing leaves
+// the feed in silence. They are called from many goroutines and must return soon; a hook that
+// panics ends the program. [JoinHooks] joins several.
 type Hooks struct {
 	// Ready: the unit's leases exist; every change committed from now on will be delivered.
 	Ready func()
@@ -153,8 +153,12 @@ func both[E any](first, second func(E)) func(E) {
 
 // withDefaults sets the unset hooks.
 func (h Hooks) withDefaults() Hooks {
+	logged := LogHooks(slog.Default())
 	if h.Error == nil {
-		h.Error = LogHooks(slog.Default()).Error
+		h.Error = logged.Error
+	}
+	if h.Parked == nil {
+		h.Parked = logged.Parked
 	}
 	return h.and(Hooks{
 		Ready:     func() {},
@@ -165,12 +169,11 @@ func (h Hooks) withDefaults() Hooks {
 		WaitDone:  func(WaitDone) {},
 		StoreDone: func(StoreDone) {},
 		Round:     func(Round) {},
-		Parked:    func(DeadLetter) {},
 	})
 }
 
-// LogHooks are hooks that write to a logger: errors as errors, leases that come and go
-// as info, batches as debug.
+// LogHooks are hooks that write to a logger: errors as errors, parked changes as warnings,
+// leases that come and go as info, batches as debug.
 //
 // Errors of the same kind are one line a minute, for however many leases, so that an outage
 // does not fill the log; the next line counts the errors left out as repeated. Errors of
@@ -179,7 +182,8 @@ func (h Hooks) withDefaults() Hooks {
 // of this package or, being none, have the same cause; but errors that somebody must
 // mend are written for each lease: [ErrHole], [ErrOverlap], [ErrBadLease],
 // [ErrHandlerStuck]. In any minute there are at most 20 lines of errors; the next line
-// counts the errors for which there was no room as unwritten.
+// counts the errors for which there was no room as unwritten. Parked changes are counted in the
+// same way: each is a line, but those that are only held are one a minute for each partition key.
 func LogHooks(log *slog.Logger) Hooks {
 	var folded fold.Fold
 	return Hooks{
@@ -194,27 +198,33 @@ func LogHooks(log *slog.Logger) Hooks {
 			log.Debug("round", "leases", r.Leases, "instances", r.Instances, "owned", r.Owned,
 				"taken", r.Taken, "given", r.Given, "stolen", r.Stolen)
 		},
-		Parked: func(l DeadLetter) {
-			log.Warn("change parked", "lease", l.Lease, "id", l.Change.ID, "key", string(l.Change.PartitionKey), "lsn", l.Change.LSN,
-				"disposition", string(l.Disposition), "attempts", l.Attempts, "cause", l.Cause)
-		},
+		Parked: logParked(log),
 		Error: func(err *Error) {
 			left, ok := folded.Admit(kindOf(err), err.Lease, time.Now())
 			if !ok {
 				return
 			}
-			attrs := []any{"origin", string(err.Origin), "lease", err.Lease, "err", fold.Bounded(err.Err)}
-			if left.Repeated > 0 {
-				attrs = append(attrs, "repeated", left.Repeated, "leases", left.Subjects)
-			}
-			if left.NoRoom > 0 {
-				attrs = append(attrs, "unwritten", left.NoRoom)
-			}
+			attrs := append([]any{"origin", string(err.Origin), "lease", err.Lease, "err", fold.Bounded(err.Err)}, left.Attrs("leases")...)
 			if panicked, ok := errors.AsType[*PanicError](err); ok {
 				attrs = append(attrs, "stack", string(panicked.Stack))
 			}
 			log.Error("change feed processor", attrs...)
 		},
+	}
+}
+
+// logParked writes which changes are parked.
+func logParked(log *slog.Logger) func(DeadLetter) {
+	var folded fold.Fold
+	return func(l DeadLetter) {
+		kind := string(l.Change.PartitionKey)
+		if l.Disposition != DispositionHeld { // each is for somebody to look at
+			kind += " " + l.ID
+		}
+		if left, ok := folded.Admit(kind, l.ID, time.Now()); ok {
+			log.Warn("change parked", append([]any{"letter", l.ID, "key", string(l.Change.PartitionKey), "item", l.Change.ID, "lsn", l.Change.LSN,
+				"lease", l.Lease, "disposition", string(l.Disposition), "attempts", l.Attempts, "cause", l.Cause}, left.Attrs("letters")...)...)
+		}
 	}
 }
 

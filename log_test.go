@@ -104,6 +104,63 @@ func TestAnOutageIsAFewLinesAMinute(t *testing.T) {
 	}
 }
 
+// Each change that is parked is a line with its letter, those that are held are one a minute for each key, and together
+// they are few.
+func TestParkedChangesAreAFewLinesAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		before := slog.Default()
+		defer slog.SetDefault(before)
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		written := func(want int, words ...string) {
+			t.Helper()
+			if n := strings.Count(log.String(), "\n"); n != want {
+				t.Errorf("%d lines, want %d:\n%s", n, want, &log)
+			}
+			for _, w := range words {
+				if !strings.Contains(log.String(), w) {
+					t.Errorf("%q is not in\n%s", w, &log)
+				}
+			}
+			log.Reset()
+			time.Sleep(time.Minute)
+		}
+		park := changefeed.LogHooks(slog.Default()).Parked
+		letter := func(id string, d changefeed.Disposition) {
+			park(changefeed.DeadLetter{ID: id, Disposition: d, Change: changefeed.Change{ID: "item", PartitionKey: changefeed.Key("oslo")}})
+		}
+		letter("1.a", changefeed.DispositionFailed)
+		for i := range 100 {
+			letter(fmt.Sprint(i, ".b"), changefeed.DispositionHeld)
+		}
+		written(2, "level=WARN", "letter=1.a", "item=item", "letter=0.b", `key="[\"oslo\"]"`)
+		letter("100.b", changefeed.DispositionHeld)
+		for i := range 30 {
+			letter(fmt.Sprint(i, ".c"), changefeed.DispositionPoison)
+		}
+		written(20, "repeated=99", "letter=18.c")
+		letter("30.c", changefeed.DispositionPoison)
+		written(1, "unwritten=11")
+	})
+}
+
+// Who sets no hooks learns what was parked.
+func TestWhatIsParkedIsLoggedByDefault(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var log strings.Builder
+		before := slog.Default()
+		defer slog.SetDefault(before)
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		w.put("oslo", "bad", 1)
+		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 1, DeadLetters: &letterBox{}})
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "change parked") {
+			t.Errorf("the log is %q", got)
+		}
+	})
+}
+
 func testOutage(t *testing.T, w *world, fail func() error, handler bool, most int) {
 	var out atomic.Bool
 	down := func() error {

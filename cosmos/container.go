@@ -158,24 +158,38 @@ func (c *Container) place(key changefeed.PartitionKey) (string, error) {
 // existing container is left alone. Azure refuses the request with an Entra ID
 // credential, because containers are then made through its management interface.
 func (c *Client) CreateLeaseContainer(ctx context.Context, database, id string) (*Container, error) {
-	body, err := json.Marshal(map[string]any{
-		"id": id, "defaultTtl": -1,
-		"partitionKey": map[string]any{"paths": []string{leaseKeyPath}, "kind": "Hash", "version": 2},
-		// Nothing is searched but ids, so the other members need no index.
-		"indexingPolicy": map[string]any{
-			"indexingMode": "consistent", "automatic": true,
-			"includedPaths": []any{map[string]string{"path": "/id/?"}}, "excludedPaths": []any{map[string]string{"path": "/*"}},
-		},
-	})
+	return c.create(ctx, "lease", database, id, leaseKeyPath, map[string]any{"defaultTtl": -1})
+}
+
+// CreateLetterContainer makes a container for dead letters in an existing database, with
+// partition key /key as deadletters.Container wants it. Nothing in it expires. What
+// [Client.CreateLeaseContainer] says of existing containers and credentials holds here too.
+func (c *Client) CreateLetterContainer(ctx context.Context, database, id string) (*Container, error) {
+	return c.create(ctx, "letter", database, id, letterKeyPath, map[string]any{})
+}
+
+// letterKeyPath is that of package deadletters, which is no part of this one.
+const letterKeyPath = "/key"
+
+// create makes a container with a partition key path and more properties, unless it is there.
+func (c *Client) create(ctx context.Context, kind, database, id, path string, properties map[string]any) (*Container, error) {
+	properties["id"] = id
+	properties["partitionKey"] = map[string]any{"paths": []string{path}, "kind": "Hash", "version": 2}
+	// Nothing is searched but ids, so the other members need no index.
+	properties["indexingPolicy"] = map[string]any{
+		"indexingMode": "consistent", "automatic": true,
+		"includedPaths": []any{map[string]string{"path": "/id/?"}}, "excludedPaths": []any{map[string]string{"path": "/*"}},
+	}
+	body, err := json.Marshal(properties)
 	if err != nil {
-		return nil, fmt.Errorf("create lease container: %w", err)
+		return nil, fmt.Errorf("create %s container: %w", kind, err)
 	}
 	r := request{
 		method: http.MethodPost, at: rest.At("dbs", database, "colls"), body: body, writes: true,
 		header: map[string]string{"Content-Type": "application/json"}, action: actionManage,
 	}
 	if _, err := c.do(ctx, r); err != nil && !errors.Is(err, changefeed.ErrConflict) {
-		return nil, fmt.Errorf("create lease container %s/%s: %w", database, id, err)
+		return nil, fmt.Errorf("create %s container %s/%s: %w", kind, database, id, err)
 	}
 	return c.Container(ctx, database, id)
 }

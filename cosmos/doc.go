@@ -21,7 +21,8 @@
 //	}
 //	p, err := changefeed.New(orders.Source(), leases, handler, changefeed.Options{Instance: "worker-1"})
 //
-// [Client.CreateLeaseContainer] makes the lease container, if the credential is a key.
+// [Client.CreateLeaseContainer] makes the lease container, and [Client.CreateLetterContainer]
+// one for dead letters, if the credential is a key.
 //
 // The credential is an account key ([Key]) or an identity of Microsoft Entra ID
 // ([Token]); [OpenString] takes a connection string. The same code speaks to

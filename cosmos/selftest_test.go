@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
 )
 
@@ -147,6 +148,40 @@ func TestALeaseContainerIsMadeOnce(t *testing.T) {
 		t.Errorf("prefix is %s, want %s…", leases.Prefix(), want)
 	}
 	if _, err := client.CreateLeaseContainer(t.Context(), "nowhere", "leases"); !errors.Is(err, changefeed.ErrNotFound) {
+		t.Errorf("in a database that is missing: %v, want ErrNotFound", err)
+	}
+}
+
+func TestALetterContainerIsMadeOnce(t *testing.T) {
+	s := serve(t, cosmosrest.Options{})
+	s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
+	client := s.client(t, master, nil)
+	letter := changefeed.DeadLetter{ID: "7.a", Disposition: changefeed.DispositionFailed, Change: changefeed.Change{ID: "1", PartitionKey: changefeed.Key("Ghent"), LSN: 7, Body: []byte(`{"id":"1"}`)}}
+	n := 0
+	for range 2 {
+		made, err := client.CreateLetterContainer(t.Context(), docstore.DefaultDatabase, "letters")
+		if err != nil {
+			t.Fatal(err)
+		}
+		box, err := deadletters.Container(made, "unit")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := box.Put(t.Context(), letter); err != nil {
+			t.Fatal(err)
+		}
+		for range box.Letters(t.Context(), letter.Change.PartitionKey) {
+			n++
+		}
+	}
+	made, err := s.db.Container("letters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made.Spec().DefaultTTL != nil || n != 2 {
+		t.Errorf("letter container is %+v, with %d letters read, want one each time", made.Spec(), n)
+	}
+	if _, err := client.CreateLetterContainer(t.Context(), "nowhere", "letters"); !errors.Is(err, changefeed.ErrNotFound) {
 		t.Errorf("in a database that is missing: %v, want ErrNotFound", err)
 	}
 }

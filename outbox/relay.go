@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -89,6 +90,9 @@ func (r *Relay) Options(o changefeed.Options) changefeed.Options {
 	}
 	wanted := o.Filter
 	o.Filter = func(c *changefeed.Change) bool { return r.wants(c) && (wanted == nil || wanted(c)) }
+	if o.Hooks.Parked == nil { // with one of ours the processor would set no default
+		o.Hooks.Parked = changefeed.LogHooks(slog.Default()).Parked
+	}
 	o.Hooks = changefeed.JoinHooks(o.Hooks, changefeed.Hooks{
 		Parked: func(l changefeed.DeadLetter) { r.hand.park(placeOf(l.Lease, &l.Change)) },
 	})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -286,6 +287,21 @@ func TestAnEventThatCannotBePublishedIsParked(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A relay needs to know what is parked. That takes no line from the log.
+func TestWhatARelayParksIsLoggedByDefault(t *testing.T) {
+	var log strings.Builder
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	own := 0
+	r := newRelay(t, &broker{}, outbox.RelayOptions{})
+	r.Options(changefeed.Options{}).Hooks.Parked(changefeed.DeadLetter{ID: "1.a"})
+	r.Options(changefeed.Options{Hooks: changefeed.Hooks{Parked: func(changefeed.DeadLetter) { own++ }}}).Hooks.Parked(changefeed.DeadLetter{ID: "2.a"})
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "letter=1.a") || own != 1 {
+		t.Errorf("the log is %q, own hooks were called %d times", got, own)
 	}
 }
 

@@ -84,7 +84,7 @@ The disposition says why a change was parked:
   crashed      the process ended too often while its handler had it
   held         an earlier change of its key is parked, and the unit holds such keys
 
-With -o json, one object a line: id, key, lease, attempts, cause, disposition, parked.` + dlqHelp,
+With -o json, one object a line: id, key, item, lease, attempts, cause, disposition, parked.` + dlqHelp,
 		Example: `  changefeed dlq list http://127.0.0.1:8081/shop/letters --name mailer
   changefeed dlq list mailer.ndjson --name mailer --key London
   changefeed dlq list docstore:data#letters --name mailer -o json | jq -r .cause | sort | uniq -c`,

@@ -77,7 +77,8 @@ func dlqReleaseCommand() *cobra.Command {
 		Long: `Let a partition key go on that --hold has stopped, without the changes of it that have
 failed: those that were held are handled, in their order, and then the key is not held any
 more. The letters of the changes that failed stay, to be retried or dropped. If a held
-change fails, its key stays held from there, and the exit code is 1.
+change fails, its key stays held from there, and the exit code is 1. A key that is not held
+is an error.
 
 The key is that of --key, or those of the letters with the IDs.` + redriveHelp + dlqHelp,
 		Example: `  changefeed dlq release http://127.0.0.1:8081/shop/letters --name mailer --key London`,
@@ -130,8 +131,6 @@ func (o *redriveOptions) release(cmd *cobra.Command, args []string) error {
 	if o.key.value == "" && len(ids) == 0 {
 		return usage.Error{Err: errors.New("--key is missing: want the partition key to release, or the ID of a letter of it")}
 	}
-	// A key without letters can be released too: its letters may have been dropped,
-	// which ends no hold.
 	keys := []changefeed.PartitionKey{o.key.value}
 	if len(ids) > 0 {
 		letters, err := o.gather(cmd, args)
@@ -146,12 +145,42 @@ func (o *redriveOptions) release(cmd *cobra.Command, args []string) error {
 		slices.Sort(keys)
 		keys = slices.Compact(keys)
 	}
-	left, err := askAll(cmd, o, where, args[:len(args)-len(ids)], keys, deadletters.Release)
+	args = args[:len(args)-len(ids)]
+	letters, err := o.gather(cmd, args)
+	if err != nil {
+		return err
+	}
+	left, err := askAll(cmd, o, where, args, keys, func(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, key changefeed.PartitionKey) error {
+		if err := o.checkHeld(ctx, leases, letters, key); err != nil {
+			return err
+		}
+		return deadletters.Release(ctx, source, leases, key)
+	})
 	if err != nil {
 		return err
 	}
 	return reportKeys(cmd.OutOrStdout(), o.form.value, keys, left)
 }
+
+// checkHeld refuses a key that is not held, which is a mistake most of the time. Its letters may have been dropped, which
+// ends no hold; where they are held, a processor of another make may have ended the hold of the lease.
+func (o *redriveOptions) checkHeld(ctx context.Context, leases changefeed.LeaseStore, letters []changefeed.DeadLetter, key changefeed.PartitionKey) error {
+	records, _, err := leases.List(ctx)
+	if err != nil {
+		return err
+	}
+	says := func(r changefeed.Record) bool { return slices.Contains(unit.Held(r), string(key)) }
+	waits := func(l changefeed.DeadLetter) bool {
+		return l.Change.PartitionKey == key && (l.Disposition == changefeed.DispositionHeld || time.Since(l.Parked) < unsaid)
+	}
+	if slices.ContainsFunc(records, says) || slices.ContainsFunc(letters, waits) {
+		return nil
+	}
+	return fmt.Errorf("%s is not held: no lease of unit %q says so, and no letter of it is held", printable(string(key)), o.name)
+}
+
+// unsaid is how long a key may be held before its lease says so: until the lease is renewed.
+const unsaid = 5 * time.Minute
 
 // gather reads the letters that a command line chooses.
 func (o *redriveOptions) gather(cmd *cobra.Command, args []string) (all []changefeed.DeadLetter, err error) {

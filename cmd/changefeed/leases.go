@@ -32,8 +32,8 @@ func leasesCommand() *cobra.Command {
 		Short: "Show who reads which range, up to where, and what is still to come",
 		Long: `Show the leases of all deployment units in a lease container: who owns each, when it
 was last written, the position stored in it, how many changes come after that and how
-long the oldest of them has waited, how often the batch in hand has failed, and anything
-that is wrong: a lease that is free, expired, being split or there twice, a document
+long the oldest of them has waited, how often the batch in hand has failed, how many
+partition keys are held (see changefeed dlq), and anything that is wrong: a lease that is free, expired, being split or there twice, a document
 that is no lease, a range of keys that no lease covers.
 
 The containers that the units read are looked for in the same store or, in an account,

@@ -22,6 +22,7 @@ import (
 type letterLine struct {
 	ID          string                 `json:"id"`
 	Key         json.RawMessage        `json:"key"`
+	Item        string                 `json:"item"`
 	Lease       string                 `json:"lease"`
 	Attempts    int                    `json:"attempts"`
 	Cause       string                 `json:"cause"`
@@ -37,7 +38,7 @@ func listLetters(w io.Writer, letters letterSeq) error {
 		if err != nil {
 			return err
 		}
-		if err := enc.Encode(letterLine{l.ID, json.RawMessage(l.Change.PartitionKey), l.Lease, l.Attempts, l.Cause, l.Disposition, l.Parked}); err != nil {
+		if err := enc.Encode(letterLine{l.ID, json.RawMessage(l.Change.PartitionKey), l.Change.ID, l.Lease, l.Attempts, l.Cause, l.Disposition, l.Parked}); err != nil {
 			return fmt.Errorf("write letter: %w", err)
 		}
 	}
@@ -47,7 +48,7 @@ func listLetters(w io.Writer, letters letterSeq) error {
 // writeTable writes letters as a table.
 func (o *letterOptions) writeTable(w io.Writer, from string, letters letterSeq) error {
 	at := terminal.Of(w)
-	rows := [][]string{{"ID", "KEY", "LEASE", "DISPOSITION", "ATTEMPTS", "PARKED", "CAUSE"}}
+	rows := [][]string{{"ID", "KEY", "ITEM", "LEASE", "DISPOSITION", "ATTEMPTS", "PARKED", "CAUSE"}}
 	keys := map[changefeed.PartitionKey]bool{}
 	var failed error
 	for l, err := range letters {
@@ -58,7 +59,7 @@ func (o *letterOptions) writeTable(w io.Writer, from string, letters letterSeq) 
 		}
 		keys[l.Change.PartitionKey] = true
 		rows = append(rows, []string{
-			l.ID, printable(string(l.Change.PartitionKey)), at.Edges(l.Lease), string(l.Disposition), strconv.Itoa(l.Attempts),
+			l.ID, printable(string(l.Change.PartitionKey)), printable(l.Change.ID), at.Edges(l.Lease), string(l.Disposition), strconv.Itoa(l.Attempts),
 			when(l.Parked), orDash(terminal.Clip(printable(l.Cause), longestCause)),
 		})
 	}

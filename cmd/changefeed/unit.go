@@ -119,6 +119,7 @@ func (w *workplace) run(handler func(monitored *place.Container) (worker, error)
 	if err := monitored.Retains(w.feed.Mode); err != nil {
 		return err
 	}
+	w.feed.Hooks = changefeed.JoinHooks(w.feed.Hooks, changefeed.LogHooks(w.log)) // before a relay sets defaults
 	h, err := handler(monitored)
 	if err != nil {
 		return err
@@ -136,7 +137,7 @@ func (w *workplace) run(handler func(monitored *place.Container) (worker, error)
 	defer ending.watch()()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	w.feed.Hooks = changefeed.JoinHooks(w.feed.Hooks, changefeed.LogHooks(w.log), endingHooks(end))
+	w.feed.Hooks = changefeed.JoinHooks(w.feed.Hooks, endingHooks(end))
 	if w.once {
 		defer w.endWhenHandled(ctx, end, monitored.Source, store)()
 	}

@@ -38,6 +38,17 @@ type Counts struct {
 	NoRoom   int // of any kind, for which there was no room
 }
 
+// Attrs are the counts as attributes of the line, with a name for the subjects; none if all was written.
+func (c Counts) Attrs(subjects string) (attrs []any) {
+	if c.Repeated > 0 {
+		attrs = append(attrs, "repeated", c.Repeated, subjects, c.Subjects)
+	}
+	if c.NoRoom > 0 {
+		attrs = append(attrs, "unwritten", c.NoRoom)
+	}
+	return attrs
+}
+
 // Admit decides whether an error of a kind, about a subject, is written now.
 func (f *Fold) Admit(name, subject string, now time.Time) (c Counts, ok bool) {
 	f.mu.Lock()

@@ -82,7 +82,7 @@ var edges = map[string][]string{
 	"internal/broker":           {"internal/usage", "outbox", "outbox/kafkapub", "outbox/natspub", "outbox/rabbitpub", "outbox/servicebuspub", "outbox/webhookpub", thirdParty},
 	"internal/bench":            {"outbox", "outbox/natspub", ".", "cosmos", "cosmosrest", "deadletters", "docstore", "internal/fleet", "internal/memnet", "internal/pause", "internal/terminal", "internal/usage", "internal/web", thirdParty},
 	"internal/web":              {"cosmosrest", "docstore"},
-	"internal/unit":             {".", "cosmos", "docstore", "internal/leasedoc", "internal/pause", "internal/place", "internal/usage"},
+	"internal/unit":             {".", "cosmos", "docstore", "internal/leasedoc", "internal/notes", "internal/pause", "internal/place", "internal/usage"},
 	"internal/load":             {".", "docstore", "internal/lanes", "internal/place", "internal/service", "internal/terminal"},
 	"internal/terminal":         {thirdParty},
 	"internal/lives":            {"docstore"},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/leasedoc"
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/place"
 )
 
@@ -50,6 +51,7 @@ type Row struct {
 	Mode      string   `json:"mode,omitempty"`
 	State     string   `json:"state,omitempty"`
 	Attempts  int      `json:"attempts,omitempty"`
+	Held      int      `json:"held,omitempty"` // partition keys
 	Silent    float64  `json:"written_seconds_ago"`
 	Lag       *int64   `json:"lag,omitempty"` // changes; nil when unknown
 	Exact     bool     `json:"lag_exact,omitempty"`
@@ -198,7 +200,7 @@ const silence = time.Minute
 func describe(record changefeed.Record, now time.Time) Row {
 	r := Row{
 		Kind: KindLease, ID: record.ID, Lease: record.Token, Owner: record.Owner, Epoch: record.Epoch, Position: record.Position.String(),
-		Mode: record.Mode.String(), State: record.State.String(), Attempts: record.Attempts, Silent: max(0, now.Sub(record.Updated).Seconds()), record: record,
+		Mode: record.Mode.String(), State: record.State.String(), Attempts: record.Attempts, Held: len(Held(record)), Silent: max(0, now.Sub(record.Updated).Seconds()), record: record,
 	}
 	if record.Position == (changefeed.Position{}) {
 		r.Position = "" // of another make, and not read yet
@@ -229,7 +231,16 @@ func describe(record changefeed.Record, now time.Time) Row {
 	if record.Attempts > 0 {
 		r.note("the batch after its position has failed %d times", record.Attempts)
 	}
+	if r.Held > 0 {
+		r.note("partition keys held: %d, see changefeed dlq list", r.Held)
+	}
 	return r
+}
+
+// Held are the partition keys whose changes are parked until they are released, as a lease says.
+func Held(record changefeed.Record) []string {
+	held, _ := notes.ReadHeld(record.Properties[notes.HeldProperty], record.Position.Token) // what does not hold any more has no keys
+	return held.Keys
 }
 
 // few is a lease store with few records, so that a mistake in the estimate of a lease spoils

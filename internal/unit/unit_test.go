@@ -88,8 +88,8 @@ func (o office) survey(t *testing.T) []Unit {
 	return units
 }
 
-// notes are those of all rows of the first unit, by kind and token.
-func notes(units []Unit) string {
+// notesOf are the notes of all rows of the first unit, by kind and token.
+func notesOf(units []Unit) string {
 	var b strings.Builder
 	for _, r := range units[0].Rows {
 		fmt.Fprintf(&b, "%s %s%s: %s\n", r.Kind, r.Lease, r.Range, strings.Join(r.Notes, "; "))
@@ -155,10 +155,29 @@ func TestWhatIsOddAboutALeaseIsNoted(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			o := newOffice(t)
 			tt.make(t, o)
-			if got := notes(o.survey(t)); !strings.Contains(got, tt.want) {
+			if got := notesOf(o.survey(t)); !strings.Contains(got, tt.want) {
 				t.Errorf("got %s\nwant %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// A lease says which keys it holds; where another processor has moved its position since, it holds none.
+func TestALeaseSaysWhatItHolds(t *testing.T) {
+	o := newOffice(t)
+	for part, at := range map[string]string{"-1F": "4", "1F-FF": "5"} {
+		o.lease(t, part, func(r *changefeed.Record) {
+			r.Position = changefeed.Position{Token: "5"}
+			r.Properties = map[string]string{"changefeed.held": `{"at":"` + at + `","keys":["[\"a\"]","[\"b\"]"]}`}
+		})
+	}
+	if got := notesOf(o.survey(t)); strings.Count(got, "partition keys held") != 1 || !strings.Contains(got, "partition keys held: 2, see changefeed dlq list") {
+		t.Errorf("the notes are %s", got)
+	}
+	for _, r := range o.survey(t)[0].Rows {
+		if want := map[string]int{"1F-FF": 2}[r.Lease]; r.Held != want {
+			t.Errorf("lease %s holds %d keys, want %d", r.Lease, r.Held, want)
+		}
 	}
 }
 
@@ -212,7 +231,7 @@ func TestRecordsOfALaterVersionAreNoLeasesAndGoWithTheirUnit(t *testing.T) {
 			t.Errorf("got %+v, want one lease whose lag is not known", got)
 		}
 		for _, want := range []string{`state "paused" belongs to a later version`, `document : a record of kind "control"`, `document -FF: a record of kind "held"`} {
-			if got := notes(units); !strings.Contains(got, want) {
+			if got := notesOf(units); !strings.Contains(got, want) {
 				t.Errorf("got %s, want %q", got, want)
 			}
 		}
@@ -220,7 +239,7 @@ func TestRecordsOfALaterVersionAreNoLeasesAndGoWithTheirUnit(t *testing.T) {
 			t.Errorf("Delete: %d leases, %v, want 1", n, err)
 		}
 		if left := o.survey(t); len(left) != 0 {
-			t.Errorf("left: %s", notes(left))
+			t.Errorf("left: %s", notesOf(left))
 		}
 	})
 }
