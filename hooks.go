@@ -222,8 +222,10 @@ func logParked(log *slog.Logger) func(DeadLetter) {
 			kind += " " + l.ID
 		}
 		if left, ok := folded.Admit(kind, l.ID, time.Now()); ok {
-			log.Warn("change parked", append([]any{"letter", l.ID, "key", string(l.Change.PartitionKey), "item", l.Change.ID, "lsn", l.Change.LSN,
-				"lease", l.Lease, "disposition", string(l.Disposition), "attempts", l.Attempts, "cause", l.Cause}, left.Attrs("letters")...)...)
+			log.Warn("change parked", append([]any{
+				"letter", l.ID, "key", string(l.Change.PartitionKey), "item", l.Change.ID, "lsn", l.Change.LSN,
+				"lease", l.Lease, "disposition", string(l.Disposition), "attempts", l.Attempts, "cause", l.Cause,
+			}, left.Attrs("letters")...)...)
 		}
 	}
 }
