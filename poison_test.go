@@ -687,7 +687,7 @@ func TestARequestThatNobodyServesStays(t *testing.T) {
 func TestAChangeOfNearlyTwoMegabytesIsParked(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		dead := w.create(docstore.ContainerSpec{ID: "dead", Paths: []string{deadletters.KeyPath}})
-		box, err := deadletters.Container(dead, "unit")
+		box, err := deadletters.Container(dead, "unit", w.orders)
 		if err != nil {
 			t.Fatal(err)
 		}

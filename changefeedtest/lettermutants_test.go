@@ -91,9 +91,9 @@ func letterContainer(t *testing.T) *docstore.Container {
 	return create(t, open(t), docstore.ContainerSpec{ID: "letters", Paths: []string{deadletters.KeyPath}})
 }
 
-func letterBox(t *testing.T, in deadletters.Store) changefeed.LetterBox {
+func letterBox(t *testing.T, in *docstore.Container) changefeed.LetterBox {
 	t.Helper()
-	b, err := deadletters.Container(in, "mailer")
+	b, err := deadletters.Container(in, "mailer", in)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,6 +63,9 @@ func (c *Container) at(segments ...string) rest.Resource {
 // ID returns the container's id.
 func (c *Container) ID() string { return c.id }
 
+// Database returns the id of the container's database.
+func (c *Container) Database() string { return c.database }
+
 // RID returns the container's resource id, which changes when the container is made
 // anew.
 func (c *Container) RID() string { return c.rid }

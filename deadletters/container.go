@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -29,21 +31,81 @@ type Store interface {
 // the partition key /key, which has the text of the change's own partition key, such as
 // ["London"], so that the letters of one key lie together:
 //
-//	{"id":"mailer.4711.df8cf80227ec3237922df0ecd88385c5","key":"[\"London\"]","ttl":-1,"letter":{"id":"4711.df8cf80227ec3237922df0ecd88385c5","key":["London"],…}}
+//	{"id":"mailer.AQAAAIAAAAA=.4711.df8cf802…","key":"[\"London\"]","ttl":-1,"letter":{"id":"4711.df8cf802…","key":["London"],…}}
 //
+// Its id begins with the name of the processor and the resource id of the container that it reads.
 // Its ttl keeps letters where the container has a default time to live. A letter whose
-// documents are too large for one document names others, its parts. Processors may share a
-// container, and documents of others are left alone.
+// documents are too large for one document names others, its parts. Units may share a container,
+// also those of one name that read different containers, and documents of others are left alone.
 type ContainerBox struct {
 	in        Store
 	processor string
+	source    string // DATABASE/CONTAINER
 	prefix    string // of the ids of documents
 }
 
-// Container is the box of a processor in a container partitioned by [KeyPath]. For one
-// that is partitioned otherwise, and says so, it is a [changefeed.ErrBadRequest] that
-// names the path.
-func Container(in Store, processor string) (*ContainerBox, error) {
+// Monitored is the container that a unit reads, which tells the unit from others of its name:
+// *docstore.Container is one, and *cosmos.Container.
+type Monitored interface {
+	Database() string
+	ID() string
+	RID() string // resource id, which no other container has
+}
+
+// Container is the box of the unit of a processor that reads the monitored container. For
+// letters in a container that is not partitioned by [KeyPath], and says so, it is a
+// [changefeed.ErrBadRequest] that names the path.
+func Container(in Store, processor string, monitored Monitored) (*ContainerBox, error) {
+	b, err := unitless(in, processor)
+	if err == nil {
+		b.source = monitored.Database() + "/" + monitored.ID()
+		b.prefix += escape(monitored.RID(), ".") + "."
+	}
+	return b, err
+}
+
+// Boxes finds the boxes of all units of a processor name that have letters in a container,
+// in the order of what they read. It reads the whole container.
+func Boxes(ctx context.Context, in Store, processor string) ([]*ContainerBox, error) {
+	all, err := unitless(in, processor)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]*ContainerBox{}
+	for page, err := range changefeed.Pull(ctx, in, changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.PullOptions{}) {
+		if err != nil {
+			return nil, fmt.Errorf("find units %q: %w", processor, err)
+		}
+		for _, c := range page.Changes {
+			rest, ours := strings.CutPrefix(c.ID, all.prefix)
+			if !ours || isPart(c.Body) {
+				continue
+			}
+			b := *all
+			if b.source = sourceOf(c.Body); b.source != "" {
+				rid, _, _ := strings.Cut(rest, ".")
+				b.prefix += rid + "."
+			}
+			found[b.prefix] = &b
+		}
+	}
+	return slices.SortedFunc(maps.Values(found), func(x, y *ContainerBox) int {
+		return cmp.Or(cmp.Compare(x.source, y.source), cmp.Compare(x.prefix, y.prefix))
+	}), context.Cause(ctx)
+}
+
+// Source is the container whose changes are in the letters, DATABASE/CONTAINER. It is empty for
+// letters of an older version, which did not tell the units of one name apart.
+func (b *ContainerBox) Source() string { return b.source }
+
+// sourceOf is the source that the letter in a document names.
+func sourceOf(text []byte) (source string) {
+	_ = json.Unmarshal(rawjson.Lookup(text, "letter", "source"), &source)
+	return source
+}
+
+// unitless is the box of a processor, in a container where its letters can be, without its unit.
+func unitless(in Store, processor string) (*ContainerBox, error) {
 	if processor == "" {
 		return nil, fmt.Errorf("%w: dead letters: processor name is empty: want one such as mailer", changefeed.ErrBadRequest)
 	}
@@ -205,10 +267,10 @@ func (b *ContainerBox) find(ctx context.Context, key changefeed.PartitionKey) (a
 			return nil, err
 		}
 		for _, c := range page.Changes {
-			if !strings.HasPrefix(c.ID, b.prefix) || rawjson.Lookup(c.Body, "part") != nil {
+			if !strings.HasPrefix(c.ID, b.prefix) || isPart(c.Body) || b.source == "" && sourceOf(c.Body) != "" {
 				continue
 			}
-			_, l, err := parse(rawjson.Lookup(c.Body, "letter"))
+			l, err := parse(rawjson.Lookup(c.Body, "letter"))
 			parts, bad := partsOf(c.Body)
 			err = cmp.Or(err, bad)
 			if err != nil {

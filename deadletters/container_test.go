@@ -72,8 +72,8 @@ func TestALetterIsOneDocumentOfItsKey(t *testing.T) {
 	if err := opening(t, c, "mailer")().Put(t.Context(), parked(changefeed.Key("London"), 12)); err != nil {
 		t.Fatal(err)
 	}
-	it, err := c.Item(t.Context(), changefeed.Key(`["London"]`), "mailer.12.0")
-	if err != nil || !strings.HasPrefix(string(it.Body), `{"id":"mailer.12.0","key":"[\"London\"]","ttl":-1,"letter":{"id":"12.0","key":["London"],`) {
+	it, err := c.Item(t.Context(), changefeed.Key(`["London"]`), "mailer.RID=.12.0")
+	if err != nil || !strings.HasPrefix(string(it.Body), `{"id":"mailer.RID=.12.0","key":"[\"London\"]","ttl":-1,"letter":{"id":"12.0","key":["London"],`) {
 		t.Errorf("document is %s, %v", it.Body, err)
 	}
 }
@@ -81,10 +81,10 @@ func TestALetterIsOneDocumentOfItsKey(t *testing.T) {
 func TestAContainerPartitionedOtherwiseIsRefused(t *testing.T) {
 	wrong := container(t, docstore.ContainerSpec{Paths: []string{"/city", "/address/street"}})
 	const want = "partitioned by /city,/address/street: want one partitioned by /key"
-	if _, err := deadletters.Container(wrong, "mailer"); !errors.Is(err, changefeed.ErrBadRequest) || !strings.HasSuffix(err.Error(), want) {
+	if _, err := deadletters.Container(wrong, "mailer", orders); !errors.Is(err, changefeed.ErrBadRequest) || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("a container of docstore: %v, want %q", err, want)
 	}
-	if _, err := deadletters.Container(container(t, lettersSpec), ""); !errors.Is(err, changefeed.ErrBadRequest) {
+	if _, err := deadletters.Container(container(t, lettersSpec), "", orders); !errors.Is(err, changefeed.ErrBadRequest) {
 		t.Errorf("a processor without a name: %v", err)
 	}
 	server := cosmostest.NewTestServer(t)
@@ -100,7 +100,7 @@ func TestAContainerPartitionedOtherwiseIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := deadletters.Container(c, "mailer"); err == nil || !strings.HasSuffix(err.Error(), "partitioned by /city: want one partitioned by /key") {
+	if _, err := deadletters.Container(c, "mailer", orders); err == nil || !strings.HasSuffix(err.Error(), "partitioned by /city: want one partitioned by /key") {
 		t.Errorf("a container of cosmos: %v", err)
 	}
 	// A store that does not say how it is partitioned is found out by the first letter, which is not parked.
@@ -134,6 +134,66 @@ func TestProcessorsShareAContainer(t *testing.T) {
 	}
 	if c.Count() != int64(len(names)) {
 		t.Errorf("%d documents are left, want %d", c.Count(), len(names))
+	}
+}
+
+// A unit is its name and what it reads; the letters of all units of a name are found by their letters.
+func TestUnitsOfOneNameKeepTheirLetters(t *testing.T) {
+	c := container(t, lettersSpec)
+	key := changefeed.Key("London")
+	old := `{"id":"mailer.7.0","key":"[\"London\"]","letter":{"id":"7.0","key":["London"],"op":"create"}}`
+	if _, err := c.Upsert(t.Context(), []byte(old)); err != nil {
+		t.Fatal(err)
+	}
+	var units []*deadletters.ContainerBox
+	for i, source := range []monitored{{"bills", "ONE="}, {"orders", "TWO="}, {"orders", "THREE="}} {
+		b, err := deadletters.Container(c, "mailer", source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := parked(key, 1)
+		l.Cause = source.rid
+		if i == 0 {
+			l.Change.Body = noise(1_200_000)
+		}
+		if err := b.Put(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+		units = append(units, b)
+	}
+	if err := opening(t, c, "mailer.1")().Put(t.Context(), parked(key, 9)); err != nil {
+		t.Fatal(err)
+	}
+	list := func() (list []string) {
+		boxes, err := deadletters.Boxes(t.Context(), c, "mailer")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range boxes {
+			for l, err := range b.Letters(t.Context(), key) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				list = append(list, b.Source()+" "+l.ID+" "+l.Cause)
+			}
+		}
+		return list
+	}
+	all := []string{" 7.0 ", "shop/bills 1.0 ONE=", "shop/orders 1.0 THREE=", "shop/orders 1.0 TWO="}
+	if got := list(); !slices.Equal(got, all) {
+		t.Errorf("letters %q, want %q", got, all)
+	}
+	if err := units[2].Remove(t.Context(), key, "1.0"); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := list(), []string{all[0], all[1], all[3]}; !slices.Equal(got, want) {
+		t.Errorf("letters %q, want %q", got, want)
+	}
+	if got := ids(t, units[1]); !slices.Equal(got, []string{"1.0"}) {
+		t.Errorf("letters of one unit: %q", got)
+	}
+	if _, err := deadletters.Boxes(t.Context(), container(t, docstore.ContainerSpec{Paths: []string{"/city"}}), "mailer"); !errors.Is(err, changefeed.ErrBadRequest) {
+		t.Errorf("units in a container partitioned otherwise: %v", err)
 	}
 }
 
@@ -249,7 +309,7 @@ func TestALetterWithoutAPartIsNotGivenOut(t *testing.T) {
 	for _, err := range b.Letters(t.Context(), key) {
 		failed = err
 	}
-	if !errors.Is(failed, changefeed.ErrNotFound) || !strings.Contains(failed.Error(), `part "mailer.1.0.`) {
+	if !errors.Is(failed, changefeed.ErrNotFound) || !strings.Contains(failed.Error(), `part "mailer.RID=.1.0.`) {
 		t.Errorf("a letter without a part: %v", failed)
 	}
 	if err := b.Remove(t.Context(), key, "1.0"); err != nil || len(ids(t, b)) > 0 {
@@ -260,14 +320,14 @@ func TestALetterWithoutAPartIsNotGivenOut(t *testing.T) {
 func TestADocumentThatIsNoLetterIsNamed(t *testing.T) {
 	for _, letter := range []string{`1`, `{}`, `{"id":"1.0","key":["London"],"op":"explode"}`, `{"id":"1.0","key":["London"],"op":"create","document_gzip":"AAAA"}`} {
 		c := container(t, lettersSpec)
-		if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"mailer.1.0","key":"[\"London\"]","letter":%s}`, letter)); err != nil {
+		if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"mailer.RID=.1.0","key":"[\"London\"]","letter":%s}`, letter)); err != nil {
 			t.Fatal(err)
 		}
 		var failed error
 		for _, err := range opening(t, c, "mailer")().Letters(t.Context(), "") {
 			failed = err
 		}
-		if failed == nil || !strings.Contains(failed.Error(), `document "mailer.1.0" of ["[\"London\"]"]`) {
+		if failed == nil || !strings.Contains(failed.Error(), `document "mailer.RID=.1.0" of ["[\"London\"]"]`) {
 			t.Errorf("letter %s: %v, want an error that names the document", letter, failed)
 		}
 	}

@@ -1,7 +1,7 @@
 // Package deadletters has places for the changes that a handler cannot handle: sinks for
 // changefeed.Options.DeadLetters.
 //
-//	letters, err := deadletters.Container(container, "mailer") // of docstore or cosmos
+//	letters, err := deadletters.Container(container, "mailer", orders) // of docstore or cosmos
 //	letters, err := deadletters.File("mailer.ndjson", "mailer")
 //	p, err := changefeed.New(orders, leases, handler, changefeed.Options{MaxAttempts: 5, DeadLetters: letters})
 //
@@ -20,6 +20,7 @@
 //	cause, stack   the handler's last error; of the goroutine if it panicked
 //	attempts       how often the handler had failed
 //	processor, instance, lease, range
+//	source         the container that the unit reads, DATABASE/CONTAINER; only in a container
 //	lsn, index     of the change: changes with one lsn were committed together
 //	op, item       what happened, to the document with this id
 //	time           of the commit

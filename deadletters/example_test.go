@@ -24,7 +24,12 @@ func ExampleContainer() {
 		fmt.Println(err)
 		return
 	}
-	letters, err := deadletters.Container(c, "mailer")
+	orders, err := db.CreateContainer(ctx, docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	letters, err := deadletters.Container(c, "mailer", orders) // those of the unit that reads orders
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -300,6 +300,5 @@ func letterAt(f io.ReaderAt, p place) (changefeed.DeadLetter, error) {
 	if err != nil {
 		return changefeed.DeadLetter{}, err
 	}
-	_, l, err := parse(text)
-	return l, err
+	return parse(text)
 }

@@ -29,6 +29,7 @@ type letter struct {
 	Stack       string                 `json:"stack,omitempty"`
 	Attempts    int                    `json:"attempts"`
 	Processor   string                 `json:"processor"`
+	Source      string                 `json:"source,omitempty"` // DATABASE/CONTAINER, in a container
 	Instance    string                 `json:"instance,omitempty"`
 	Lease       string                 `json:"lease,omitempty"`
 	Range       string                 `json:"range"`
@@ -62,7 +63,7 @@ const (
 // Marshal returns a letter of a processor as one line of JSON, in the form that the
 // package documents. The error is that of a partition key that is not JSON.
 func Marshal(processor string, l changefeed.DeadLetter) ([]byte, error) {
-	head, err := marshalHead(processor, l)
+	head, err := marshalHead(processor, "", l)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +72,7 @@ func Marshal(processor string, l changefeed.DeadLetter) ([]byte, error) {
 }
 
 // marshalHead returns a letter without its documents, and without its end.
-func marshalHead(processor string, l changefeed.DeadLetter) ([]byte, error) {
+func marshalHead(processor, source string, l changefeed.DeadLetter) ([]byte, error) {
 	c := &l.Change
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -79,7 +80,7 @@ func marshalHead(processor string, l changefeed.DeadLetter) ([]byte, error) {
 	err := enc.Encode(letter{
 		ID: l.ID, Key: json.RawMessage(c.PartitionKey), Disposition: l.Disposition,
 		Cause: clip(l.Cause), Stack: clip(l.Stack), Attempts: l.Attempts,
-		Processor: processor, Instance: l.Instance, Lease: l.Lease, Range: l.Range.String(),
+		Processor: processor, Source: source, Instance: l.Instance, Lease: l.Lease, Range: l.Range.String(),
 		LSN: c.LSN, Index: l.Index, Op: c.Op.String(), Item: c.ID,
 		Time: c.Time.UTC(), Failed: l.Failed.UTC(), Parked: l.Parked.UTC(),
 		ETag: c.ETag, Expired: c.Expired, PreviousLSN: c.PreviousLSN,
@@ -142,19 +143,19 @@ func appendBase64(dst, raw []byte) []byte {
 }
 
 // parse reads what Marshal has written.
-func parse(text []byte) (processor string, l changefeed.DeadLetter, err error) {
+func parse(text []byte) (l changefeed.DeadLetter, err error) {
 	var said struct {
 		letter
 		documents
 	}
 	if err := json.Unmarshal(text, &said); err != nil {
-		return "", l, fmt.Errorf("parse letter: %w", err)
+		return l, fmt.Errorf("parse letter: %w", err)
 	}
 	lo, hi, _ := strings.Cut(said.Range, "-")
 	op, known := parseOp(said.Op)
 	key, err := parseKey(said.Key)
 	if said.ID == "" || err != nil || !known {
-		return "", l, fmt.Errorf("parse letter: it has id %q, key %s, op %q: want all three", said.ID, said.Key, said.Op)
+		return l, fmt.Errorf("parse letter: it has id %q, key %s, op %q: want all three", said.ID, said.Key, said.Op)
 	}
 	l = changefeed.DeadLetter{
 		ID: said.ID, Index: said.Index, Disposition: said.Disposition, Cause: said.Cause, Stack: said.Stack, Attempts: said.Attempts,
@@ -168,9 +169,9 @@ func parse(text []byte) (processor string, l changefeed.DeadLetter, err error) {
 		l.Change.Previous, err = document(said.Previous, said.PreviousRaw, said.PreviousGzip)
 	}
 	if err != nil {
-		return "", l, fmt.Errorf("parse letter %s of %s: %w", l.ID, said.Key, err)
+		return l, fmt.Errorf("parse letter %s of %s: %w", l.ID, said.Key, err)
 	}
-	return said.Processor, l, nil
+	return l, nil
 }
 
 // parseKey returns the one text of a key: a container may write the same JSON otherwise.

@@ -23,7 +23,7 @@ const partSize = 1 << 20
 
 // envelope returns the document of a letter, and those of its parts.
 func (b *ContainerBox) envelope(l changefeed.DeadLetter) (text []byte, parts [][]byte, err error) {
-	head, err := marshalHead(b.processor, l)
+	head, err := marshalHead(b.processor, b.source, l)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -59,6 +59,9 @@ func begin(id string, key changefeed.PartitionKey) []byte {
 	text = rawjson.AppendString(append(text, `,"key":`...), keyText(key))
 	return append(text, `,"ttl":-1`...)
 }
+
+// isPart reports whether a document is the part of a letter.
+func isPart(text []byte) bool { return rawjson.Lookup(text, "part") != nil }
 
 // partIDs are the ids of the parts of a letter whose head is followed by rest.
 func partIDs(id string, rest []byte) (ids []string) {
@@ -99,6 +102,5 @@ func (b *ContainerBox) open(ctx context.Context, key changefeed.PartitionKey, te
 	if len(parts) > 0 {
 		letter = append(append(letter[:len(letter)-1:len(letter)-1], rest...), '}')
 	}
-	_, l, err = parse(letter)
-	return l, err
+	return parse(letter)
 }

@@ -32,10 +32,19 @@ func container(t *testing.T, spec docstore.ContainerSpec) *docstore.Container {
 	return c
 }
 
+// monitored is a container that a unit reads.
+type monitored struct{ id, rid string }
+
+func (m monitored) Database() string { return "shop" }
+func (m monitored) ID() string       { return m.id }
+func (m monitored) RID() string      { return m.rid }
+
+var orders = monitored{"orders", "RID="}
+
 // opening opens the box of a processor in a container.
 func opening(t *testing.T, in deadletters.Store, processor string) func() changefeed.LetterBox {
 	return func() changefeed.LetterBox {
-		b, err := deadletters.Container(in, processor)
+		b, err := deadletters.Container(in, processor, orders)
 		if err != nil {
 			t.Fatal(err)
 		}

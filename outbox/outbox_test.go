@@ -134,7 +134,7 @@ func letterBox(t *testing.T) changefeed.LetterBox {
 	if err != nil {
 		t.Fatal(err)
 	}
-	box, err := deadletters.Container(c, "relay")
+	box, err := deadletters.Container(c, "relay", c)
 	if err != nil {
 		t.Fatal(err)
 	}

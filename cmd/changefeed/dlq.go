@@ -52,10 +52,12 @@ has the letters of all.` + addressHelp
 // letterOptions are the flags of the commands dlq.
 type letterOptions struct {
 	placeFlags
-	name string
-	key  keyFlag
-	all  bool // without ids
-	form *choice
+	name   string
+	source string
+	key    keyFlag
+	all    bool // without ids
+	sole   bool // letters of several units are a mistake
+	form   *choice
 }
 
 // register adds the flags to a command.
@@ -63,6 +65,7 @@ func (o *letterOptions) register(cmd *cobra.Command) {
 	o.placeFlags.register(cmd)
 	cmd.Flags().StringVar(&o.name, "name", "", "`name` of the deployment unit")
 	cmd.Flags().Var(&o.key, "key", `only letters of this partition key: text such as London, or JSON such as [5] or ["a","b"]`)
+	cmd.Flags().StringVar(&o.source, "source", "", "`address` of the container that the unit reads, if several units have the name")
 	_ = cmd.MarkFlagRequired("name") // fails only for a flag that is not there
 	cmd.ValidArgsFunction = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 }
@@ -150,10 +153,11 @@ A file cannot be changed while a processor has it open.` + dlqHelp,
 		Example: `  changefeed dlq drop http://127.0.0.1:8081/shop/letters --name mailer 4711.df8cf80227ec3237922df0ecd88385c5
   changefeed dlq drop mailer.ndjson --name mailer --key London --all`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.change(cmd, args, func(b changefeed.LetterBox, ids []string) error { return o.drop(cmd, b, ids) })
+			return o.change(cmd, args, func(b letterPlace, ids []string) error { return o.drop(cmd, b, ids) })
 		},
 	}
 	o.register(cmd)
+	o.sole = true
 	cmd.Flags().BoolVar(&o.all, "all", false, "remove all letters of the unit or, with --key, of the key")
 	o.form = output(cmd)
 	return cmd
@@ -171,13 +175,13 @@ func (o *letterOptions) read(cmd *cobra.Command, args []string, f func(from stri
 	if path != "" {
 		return f(path+", a file of this host alone", o.chosen(deadletters.ReadFile(cmd.Context(), path, o.name), ids))
 	}
-	return o.box(cmd, where, func(b changefeed.LetterBox, from string) error {
+	return o.boxes(cmd, where, func(b letterPlace, from string) error {
 		return f(from, o.chosen(b.Letters(cmd.Context(), o.key.value), ids))
 	})
 }
 
 // change gives f the box, which it may change, and the ids of the command line.
-func (o *letterOptions) change(cmd *cobra.Command, args []string, f func(b changefeed.LetterBox, ids []string) error) error {
+func (o *letterOptions) change(cmd *cobra.Command, args []string, f func(b letterPlace, ids []string) error) error {
 	path, where, ids, err := o.place(cmd, args)
 	if err != nil {
 		return err
@@ -188,7 +192,7 @@ func (o *letterOptions) change(cmd *cobra.Command, args []string, f func(b chang
 		return errNoLetter
 	}
 	if path == "" {
-		return o.box(cmd, where, func(b changefeed.LetterBox, _ string) error { return f(b, ids) })
+		return o.boxes(cmd, where, func(b letterPlace, _ string) error { return f(b, ids) })
 	}
 	b, err := deadletters.File(path, o.name)
 	if errors.Is(err, deadletters.ErrInUse) {
@@ -220,6 +224,9 @@ func (o *letterOptions) place(cmd *cobra.Command, args []string) (path string, w
 	if _, err := os.Stat(args[0]); err != nil {
 		return "", nil, nil, fmt.Errorf("FILE is %s: %w; or want an address, %s", args[0], errors.Unwrap(err), place.AddressForms)
 	}
+	if o.source != "" && cmd.Flags().Lookup("leases") == nil {
+		return "", nil, nil, usage.Error{Err: fmt.Errorf("--source is %s: the letters are in a file, which does not have what their unit reads: leave it out", o.source)}
+	}
 	return args[0], nil, args[1:], nil
 }
 
@@ -227,17 +234,6 @@ func (o *letterOptions) place(cmd *cobra.Command, args []string) (path string, w
 func isAddress(text string) bool {
 	scheme, _, ok := strings.Cut(text, ":")
 	return ok && slices.Contains([]string{"docstore", "cosmos", "http", "https"}, scheme)
-}
-
-// box opens the box in a container.
-func (o *letterOptions) box(cmd *cobra.Command, where []string, f func(b changefeed.LetterBox, from string) error) error {
-	return o.with(cmd, where, func(c *place.Container) error {
-		b, err := boxIn(c, o.name)
-		if err != nil {
-			return err
-		}
-		return f(b, c.Address.Name())
-	})
 }
 
 // chosen are the letters of the key and with the ids that were given. An id that no letter
@@ -286,7 +282,7 @@ func (o *letterOptions) unambiguous(letters []changefeed.DeadLetter, ids []strin
 }
 
 // drop removes letters, all or none: whoever types an id that is not there has mistaken it.
-func (o *letterOptions) drop(cmd *cobra.Command, b changefeed.LetterBox, ids []string) error {
+func (o *letterOptions) drop(cmd *cobra.Command, b letterPlace, ids []string) error {
 	// Without their documents: all of them are in memory at once here.
 	var doomed []changefeed.DeadLetter
 	for l, err := range o.chosen(b.Letters(cmd.Context(), o.key.value), ids) {

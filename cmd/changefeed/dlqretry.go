@@ -35,16 +35,15 @@ to be given. The container that the unit reads is found in the same account.`
 type redriveOptions struct {
 	letterOptions
 	leases string
-	source string
 	wait   time.Duration
 }
 
 // register adds the flags to a command.
 func (o *redriveOptions) register(cmd *cobra.Command) {
 	o.letterOptions.register(cmd)
+	o.sole = true
 	f := cmd.Flags()
 	f.StringVar(&o.leases, "leases", "", "`address` of the lease container (default leases, beside the letters)")
-	f.StringVar(&o.source, "source", "", "`address` of the container that the unit reads, if several units have the name")
 	f.DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for each")
 	o.form = output(cmd)
 }

@@ -40,12 +40,12 @@ func (o *unitOptions) checkPoison() error {
 }
 
 // openLetters sets where the processor parks changes.
-func (o *unitOptions) openLetters(ctx context.Context, opener *place.Opener, log *slog.Logger) (err error) {
+func (o *unitOptions) openLetters(ctx context.Context, opener *place.Opener, monitored *place.Container, log *slog.Logger) (err error) {
 	switch {
 	case o.letters == "":
 		return nil
 	case isAddress(o.letters):
-		o.feed.DeadLetters, err = o.letterBox(ctx, opener)
+		o.feed.DeadLetters, err = o.letterBox(ctx, opener, monitored)
 		return err
 	}
 	box, err := deadletters.File(o.letters, o.name)
@@ -74,7 +74,7 @@ func (o *unitOptions) closeLetters(err *error) {
 }
 
 // letterBox is the box in a container, which is made if lease containers are.
-func (o *unitOptions) letterBox(ctx context.Context, opener *place.Opener) (changefeed.LetterBox, error) {
+func (o *unitOptions) letterBox(ctx context.Context, opener *place.Opener, monitored *place.Container) (changefeed.LetterBox, error) {
 	at, err := place.Parse("--dead-letters", o.letters)
 	if err != nil {
 		return nil, usage.Error{Err: err}
@@ -89,16 +89,7 @@ func (o *unitOptions) letterBox(ctx context.Context, opener *place.Opener) (chan
 	if err != nil {
 		return nil, err
 	}
-	return boxIn(c, o.name)
-}
-
-// boxIn is the box of a unit in a container.
-func boxIn(c *place.Container, name string) (*deadletters.ContainerBox, error) {
-	var in deadletters.Store = c.Local
-	if c.Local == nil {
-		in = c.Remote
-	}
-	b, err := deadletters.Container(in, name)
+	b, err := deadletters.Container(c.Concrete(), o.name, monitored.Concrete())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Address.Quote(), err)
 	}

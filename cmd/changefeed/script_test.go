@@ -64,7 +64,7 @@ func TestScripts(t *testing.T) {
 			},
 			"park": func(ts *testscript.TestScript, _ bool, args []string) {
 				path, container, _ := strings.Cut(args[0], "#")
-				ts.Check(park(t.Context(), ts.MkAbs(path), container, args[1]))
+				ts.Check(park(t.Context(), ts.MkAbs(path), container, args[1:]...))
 			},
 			"keep": func(ts *testscript.TestScript, _ bool, args []string) {
 				b, err := deadletters.File(ts.MkAbs(args[0]), args[1])
@@ -85,9 +85,9 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// park parks letters of several keys, two of them with one id.
-func park(ctx context.Context, path, container, unit string) (err error) {
-	box, end, err := openBox(ctx, path, container, unit)
+// park parks letters of several keys, two of them with one id. A unit is its name and, in a container, what it reads.
+func park(ctx context.Context, path, container string, unit ...string) (err error) {
+	box, end, err := openBox(ctx, path, container, unit...)
 	if err != nil {
 		return err
 	}
@@ -114,23 +114,27 @@ func park(ctx context.Context, path, container, unit string) (err error) {
 }
 
 // openBox opens a file of letters or, if it is named, a container, which is made.
-func openBox(ctx context.Context, path, container, unit string) (changefeed.LetterBox, func() error, error) {
+func openBox(ctx context.Context, path, container string, unit ...string) (changefeed.LetterBox, func() error, error) {
 	if container == "" {
-		b, err := deadletters.File(path, unit)
+		b, err := deadletters.File(path, unit[0])
 		return b, func() error { return b.Close() }, err
 	}
 	db, err := docstore.Open(path, docstore.Options{})
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := db.CreateContainer(ctx, docstore.ContainerSpec{ID: container, Paths: []string{deadletters.KeyPath}})
-	if errors.Is(err, changefeed.ErrConflict) {
-		c, err = db.Container(container)
+	var opened []*docstore.Container
+	for _, id := range append([]string{container}, unit[1:]...) {
+		c, err := db.CreateContainer(ctx, docstore.ContainerSpec{ID: id, Paths: []string{deadletters.KeyPath}})
+		if errors.Is(err, changefeed.ErrConflict) {
+			c, err = db.Container(id)
+		}
+		if err != nil {
+			return nil, nil, errors.Join(err, db.Close())
+		}
+		opened = append(opened, c)
 	}
-	if err != nil {
-		return nil, nil, errors.Join(err, db.Close())
-	}
-	b, err := deadletters.Container(c, unit)
+	b, err := deadletters.Container(opened[0], unit[0], opened[len(opened)-1])
 	return b, db.Close, err
 }
 

@@ -128,7 +128,7 @@ func (w *workplace) run(handler func(monitored *place.Container) (worker, error)
 	if err != nil {
 		return err
 	}
-	if err := w.openLetters(ctx, opener, w.log); err != nil {
+	if err := w.openLetters(ctx, opener, monitored, w.log); err != nil {
 		return err
 	}
 	defer w.closeLetters(&err)

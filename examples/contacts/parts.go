@@ -64,10 +64,7 @@ func (c *containers) openContacts(ctx context.Context, at place.Address) (err er
 	if err != nil {
 		return err
 	}
-	c.store = c.contacts.Remote
-	if c.contacts.Local != nil {
-		c.store = c.contacts.Local
-	}
+	c.store = c.contacts.Concrete()
 	return nil
 }
 
@@ -87,11 +84,7 @@ func (c *containers) openRelay(ctx context.Context, at place.Address) error {
 	if err != nil {
 		return err
 	}
-	if letters.Local != nil {
-		c.letters, err = deadletters.Container(letters.Local, processorName)
-	} else {
-		c.letters, err = deadletters.Container(letters.Remote, processorName)
-	}
+	c.letters, err = deadletters.Container(letters.Concrete(), processorName, c.contacts.Concrete())
 	return err
 }
 

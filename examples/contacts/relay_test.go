@@ -76,7 +76,7 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{service: newService(t, contacts), fleet: fleet.Fleet{Source: contacts, Leases: leases, Look: time.Second}}
-	if b.letters, err = deadletters.Container(box, processorName); err != nil {
+	if b.letters, err = deadletters.Container(box, processorName, contacts); err != nil {
 		t.Fatal(err)
 	}
 	return b

@@ -310,7 +310,7 @@ func poisonOverhead(ctx context.Context, s *Site) (f Figure, err error) {
 	if err != nil {
 		return f, err
 	}
-	box, err := deadletters.Container(letters, "bench")
+	box, err := deadletters.Container(letters, "bench", letters)
 	if err != nil {
 		return f, err
 	}

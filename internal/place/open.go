@@ -36,6 +36,28 @@ func Stored(c *docstore.Container, a Address) *Container {
 	return &Container{Address: a, Paths: c.Spec().Paths, Source: c, writer: c, Local: c}
 }
 
+// Concrete is what a container of a store is, and one of an account.
+type Concrete interface {
+	changefeed.Source
+	changefeed.Committer
+	identity
+}
+
+// identity is what tells a container from others.
+type identity interface {
+	Database() string
+	ID() string
+	RID() string
+}
+
+// Concrete is Local or Remote: whichever it is.
+func (c *Container) Concrete() Concrete {
+	if c.Local != nil {
+		return c.Local
+	}
+	return c.Remote
+}
+
 // Commit writes to one partition key. While an account is away, it is tried again: so what was written and not
 // acknowledged is written twice.
 func (c *Container) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) error {
