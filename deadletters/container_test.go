@@ -114,7 +114,7 @@ func TestAContainerPartitionedOtherwiseIsRefused(t *testing.T) {
 func TestProcessorsShareAContainer(t *testing.T) {
 	c := container(t, lettersSpec)
 	key := changefeed.Key("London")
-	names := []string{"mailer", "mailer.1", "mailer.1.2", "mail", "mailer%2E1", "mailer/1"}
+	names := []string{"mailer", "mailer.RID=", "mailer.1", "mailer.1.2", "mail", "mailer%2E1", "mailer/1"}
 	if _, err := c.Upsert(t.Context(), []byte(`{"id":"mailers","key":"[\"London\"]"}`)); err != nil { // somebody else's
 		t.Fatal(err)
 	}

@@ -67,16 +67,24 @@ func (o *letterOptions) boxes(cmd *cobra.Command, where []string, f func(b lette
 		if err != nil {
 			return err
 		}
-		from, sources := c.Address.Name(), boxes.sources()
-		if len(sources) > 1 {
-			reads := strings.Join(sources, " and of ")
-			if o.sole {
-				return usage.Error{Err: fmt.Errorf("--name is %s: units of this name have letters of %s here: want --source with the address of one", o.name, reads)}
-			}
-			from += " of " + reads
+		from, err := o.from(c, boxes.sources())
+		if err != nil {
+			return err
 		}
 		return f(boxes, from)
 	})
+}
+
+// from says where letters are, and of which units. Those of several are a mistake where one is changed.
+func (o *letterOptions) from(c *place.Container, sources []string) (string, error) {
+	reads := strings.Join(sources, " and of ")
+	switch {
+	case len(sources) < 2:
+		return c.Address.Name(), nil
+	case o.sole:
+		return "", usage.Error{Err: fmt.Errorf("--name is %s: units of this name have letters of %s here: want --source with the address of one", o.name, reads)}
+	}
+	return c.Address.Name() + " of " + reads, nil
 }
 
 // find finds the boxes of the name, or of the unit that reads the container of --source. Letters of an older
