@@ -163,7 +163,7 @@ func TestALetterContainerIsMadeOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		box, err := deadletters.Container(made, "unit")
+		box, err := deadletters.Container(made, "unit", made)
 		if err != nil {
 			t.Fatal(err)
 		}
