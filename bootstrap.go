@@ -60,7 +60,7 @@ func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 	if _, err := r.firstStart(); err != nil {
 		return true, err
 	}
-	return r.locked(ctx, func(ctx context.Context) error {
+	return r.locked(ctx, func(ctx context.Context, h *hold) error {
 		if err := r.untangle(ctx); err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 			return err
 		}
 		began := r.record(start, r.begun(), nil) // before any change that is written while the leases are made
-		if err := r.cover(ctx, start, time.Time{}); err != nil {
+		if err := (maker{run: r, hold: h, start: start}).cover(ctx); err != nil {
 			return err
 		}
 		info := Record{Kind: KindInfo, Timestamp: timestamp(), Properties: began}
@@ -97,17 +97,25 @@ func (r *run) checkMode() error {
 	return nil
 }
 
-// cover creates leases, fenced if fence is set, for the parts of the key space without one, and ends at the first failure.
-func (r *run) cover(ctx context.Context, start Start, fence time.Time) error {
-	partitions, err := r.source.Partitions(ctx)
+// maker makes leases, while this instance has the lock.
+type maker struct {
+	*run
+	*hold
+	start Start     // where they begin
+	fence time.Time // of their first owners, if set
+}
+
+// cover creates leases for the parts of the key space without one, and ends at the first failure.
+func (m maker) cover(ctx context.Context) error {
+	partitions, err := m.source.Partitions(ctx)
 	if err != nil {
 		return err
 	}
-	parts := cutAt(r.holes(), r.grid(partitions))
+	parts := cutAt(m.holes(), m.grid(partitions))
 	creating, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	parallel.Each(creating, len(parts), atOnce, func(i int) {
-		if err := r.insistOn(creating, parts[i], start, fence); err != nil {
+		if err := m.insistOn(creating, parts[i]); err != nil {
 			fail(fmt.Errorf("create lease %s: %w", parts[i], err))
 		}
 	})
@@ -125,16 +133,16 @@ func (r *run) grid(partitions []Partition) (cells []Range) {
 }
 
 // insistOn creates a lease at the pace that the store allows, tries a few times, and returns the last error.
-func (r *run) insistOn(ctx context.Context, part Range, start Start, fence time.Time) error {
-	rng := r.random("create " + part.String())
+func (m maker) insistOn(ctx context.Context, part Range) error {
+	rng := m.random("create " + part.String())
 	for failures := 1; ; failures++ {
-		err := r.paced(ctx, rng, part.String(), func() error {
+		err := m.paced(ctx, rng, part.String(), func() error {
 			asking, cancel := context.WithTimeout(ctx, createTime)
 			defer cancel()
-			return r.createLease(asking, part, start, fence)
+			return m.createLease(asking, part)
 		})
 		gone := err == nil || hopeless(err) || failures == createAttempts
-		if gone || !pause(ctx, r.backoff(rng, failures)) {
+		if gone || !pause(ctx, m.backoff(rng, failures)) {
 			return err
 		}
 	}
@@ -155,25 +163,28 @@ const createAttempts = 7
 
 // createLease creates a free lease whose position is fixed before the first read, so that
 // every change from here on is delivered, whatever happens before the first checkpoint.
-func (r *run) createLease(ctx context.Context, part Range, start Start, fence time.Time) error {
-	at, err := r.place(ctx, part, start)
+func (m maker) createLease(ctx context.Context, part Range) error {
+	at, err := m.place(ctx, part, m.start)
 	if err != nil {
 		return err
 	}
 	lease := Record{
 		Kind: KindLease, Version: 1, Token: part.String(), Range: part,
-		Position: at, Mode: r.opts.Mode, Fence: fence, Timestamp: timestamp(),
+		Position: at, Mode: m.opts.Mode, Fence: m.fence, Timestamp: timestamp(),
 		Properties: map[string]string{generationProperty: "0"},
 	}
-	if !fence.IsZero() { // its range had owners before, and the next one's number must be higher than theirs
-		lease.Properties[notes.TermProperty] = strconv.FormatInt(r.view.now().UnixMilli(), 10)
+	lease.setDue(m.due())
+	if !m.fence.IsZero() { // its range had owners before, and the next one's number must be higher than theirs
+		lease.Properties[notes.TermProperty] = strconv.FormatInt(m.view.now().UnixMilli(), 10)
 	}
-	got, err := r.createAnew(ctx, lease)
-	if err == nil {
-		r.view.put(got)
-	}
-	if errors.Is(err, ErrConflict) {
+	got, err := m.createAnew(ctx, lease)
+	switch {
+	case err == nil:
+		m.view.put(got)
+	case errors.Is(err, ErrConflict):
 		return nil
+	default:
+		m.unanswered.Store(true)
 	}
 	return err
 }
@@ -187,7 +198,7 @@ func (r *run) createAnew(ctx context.Context, lease Record) (Record, error) {
 		return got, err
 	}
 	for _, old := range r.view.kind(KindLease) {
-		if old.Token == lease.Token && old.State == StateRetired && old.isOurs() {
+		if old.Token == lease.Token && old.State == StateRetired && old.isOurs() && !old.isLate() {
 			lease.ID, lease.ETag, lease.Raw = old.ID, old.ETag, old.Raw
 			return r.store.Update(ctx, lease)
 		}
@@ -221,7 +232,9 @@ func (b *balancer) checkCover(ctx context.Context) {
 		start := b.recorded()
 		b.raise(&Error{Origin: OriginBalancer, Err: fmt.Errorf("%w: %v; creating leases from %v", ErrHole, f.holes, start)})
 		bounded, cancel := context.WithTimeout(ctx, b.opts.Acquire) // the round has other work
-		_, err := b.locked(bounded, func(ctx context.Context) error { return b.cover(ctx, start, b.vacancy(f.holes)) })
+		_, err := b.locked(bounded, func(ctx context.Context, h *hold) error {
+			return maker{b.run, h, start, b.vacancy(f.holes)}.cover(ctx)
+		})
 		cancel()
 		b.report(ctx, OriginBalancer, "", err)
 	}

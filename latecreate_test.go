@@ -325,3 +325,56 @@ func TestALeaseThatOthersOvertakeIsGivenUp(t *testing.T) {
 		p.stop(t)
 	})
 }
+
+// A lease is deleted, and the create that is to repair the hole arrives when another instance
+// has covered the range with leases that are cut in another way. They wait behind their fence,
+// so by position and generation the late lease would be as good as they are.
+func TestALeaseThatIsMadeAfterItsMakersLockIsNobodys(t *testing.T) {
+	for _, unprivileged := range []bool{false, true} {
+		t.Run(fmt.Sprint("without the right to delete ", unprivileged), func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				y := &tally{}
+				store := w.tardy(70 * time.Second)
+				taken := make(chan string, 10)
+				p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: changefeed.FromBeginning(), Hooks: changefeed.Hooks{
+					Acquired: func(l changefeed.Lease) { taken <- l.Token },
+				}})
+				w.trickle()
+				<-taken
+				if err := w.leases.Delete(t.Context(), w.records(changefeed.KindLease)[0]); err != nil {
+					t.Fatal(err)
+				}
+				if unprivileged {
+					store.delete = func(context.Context, changefeed.Record) error { return changefeed.ErrForbidden }
+				}
+				store.delay(func(changefeed.Record) bool { return true })
+				for p.errs.find(changefeed.ErrHole) == nil {
+					time.Sleep(time.Second)
+				}
+				time.Sleep(5 * time.Second)
+				w.split(0)
+				time.Sleep(15 * time.Second)
+				store.delay(nil)
+				time.Sleep(5 * time.Minute)
+				if len(store.arrived) == 0 {
+					t.Fatal("no create was late: the test shows nothing")
+				}
+				if len(taken) != 2 || <-taken == changefeed.FullRange().String() || <-taken == changefeed.FullRange().String() {
+					t.Errorf("%d leases were taken besides those checked, want the two halves", len(taken))
+				}
+				if n := len(w.records(changefeed.KindLease)); n != 2 && !unprivileged {
+					t.Errorf("%d leases are left, want 2", n)
+				}
+				w.tiles()
+				w.trickle()
+				time.Sleep(time.Minute)
+				if w.pending() != 0 {
+					t.Errorf("%d are pending", w.pending())
+				}
+				y.ordered(t)
+				p.stop(t)
+				store.waiting.Wait()
+			})
+		})
+	}
+}

@@ -180,6 +180,7 @@ func (l Record) term() int64 {
 
 // beginTerm makes the lease a new owner's.
 func (l *Record) beginTerm() {
+	l.setProperty(dueProperty, "")
 	l.setProperty(notes.TermProperty, strconv.FormatInt(l.term()+1, 10))
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,9 +22,19 @@ const (
 
 var errLockLost = errors.New("the lock was not renewed in time")
 
+// hold is the lock while this instance has it.
+type hold struct {
+	lock       atomic.Pointer[Record] // as last written
+	unanswered atomic.Bool            // a create was not answered, so it may still arrive
+}
+
+// due is until when, by the store's clock, nobody else can have the lock. A lease that is
+// created later is void: see [Record.isLate].
+func (h *hold) due() time.Time { return h.lock.Load().Updated.Add(lockTime) }
+
 // locked runs f while this instance alone may create leases. It does nothing while
 // another does.
-func (r *run) locked(ctx context.Context, f func(context.Context) error) (done bool, err error) {
+func (r *run) locked(ctx context.Context, f func(context.Context, *hold) error) (done bool, err error) {
 	lock, asked, err := r.takeLock(ctx)
 	if errors.Is(err, ErrConflict) {
 		return false, nil
@@ -31,14 +42,18 @@ func (r *run) locked(ctx context.Context, f func(context.Context) error) (done b
 	if err != nil {
 		return false, fmt.Errorf("lock: %w", err)
 	}
-	lock, err = r.whileLocked(ctx, lock, asked, f)
-	if err != nil {
+	h := &hold{}
+	h.lock.Store(&lock)
+	if err := r.whileLocked(ctx, h, asked, f); err != nil {
 		return false, err // a request may still be on its way: the lock is left to expire
+	}
+	if h.unanswered.Load() {
+		return true, nil // so it is here
 	}
 	unlocking, cancel := linger(ctx, r.opts.Drain)
 	defer cancel()
 	r.report(unlocking, OriginLeaseStore, "", r.paced(unlocking, r.random("unlock"), "", func() error {
-		return r.erase(unlocking, lock)
+		return r.erase(unlocking, *h.lock.Load())
 	}))
 	return true, nil
 }
@@ -67,31 +82,30 @@ func (r *run) takeLock(ctx context.Context) (lock Record, asked time.Time, err e
 	return lock, asked, err
 }
 
-// whileLocked runs f with a context that ends when the lock can no longer be trusted, and
-// returns the lock as last written.
-func (r *run) whileLocked(ctx context.Context, lock Record, asked time.Time, f func(context.Context) error) (Record, error) {
+// whileLocked runs f with a context that ends when the lock can no longer be trusted.
+func (r *run) whileLocked(ctx context.Context, h *hold, asked time.Time, f func(context.Context, *hold) error) error {
 	holding, lose := context.WithCancelCause(ctx)
 	var renewing sync.WaitGroup
-	renewing.Go(func() { lock = r.renewLock(holding, lose, lock, asked) })
+	renewing.Go(func() { r.renewLock(holding, lose, h, asked) })
 	err := r.view.list(holding, time.Now())
 	if err == nil {
-		err = f(holding)
+		err = f(holding, h)
 	}
 	lose(nil)
 	renewing.Wait()
-	return lock, err
+	return err
 }
 
 // renewLock keeps a lock alive that a request sent at asked has written, until ctx ends.
 // After createTime without success it calls lose. A conflict may be the echo of a write
 // whose answer was lost; if not, the lock is somebody else's.
-func (r *run) renewLock(ctx context.Context, lose context.CancelCauseFunc, lock Record, asked time.Time) Record {
+func (r *run) renewLock(ctx context.Context, lose context.CancelCauseFunc, h *hold, asked time.Time) {
 	fuse := time.AfterFunc(time.Until(asked.Add(createTime)), func() { lose(errLockLost) })
 	defer fuse.Stop()
 	rng := r.random("lock")
 	var sent []time.Time
 	for wait := lockBeat; pause(ctx, wait); {
-		next := lock
+		next := *h.lock.Load()
 		var got Record
 		err := r.paced(ctx, rng, "", func() (err error) {
 			asked, next.Timestamp = time.Now(), timestamp()
@@ -101,7 +115,8 @@ func (r *run) renewLock(ctx context.Context, lose context.CancelCauseFunc, lock 
 		})
 		switch {
 		case err == nil:
-			lock, sent, wait = got, nil, lockBeat
+			h.lock.Store(&got)
+			sent, wait = nil, lockBeat
 			fuse.Reset(time.Until(asked.Add(createTime)))
 			continue
 		case errors.Is(err, ErrConflict):
@@ -111,7 +126,7 @@ func (r *run) renewLock(ctx context.Context, lose context.CancelCauseFunc, lock 
 			// last, and the lock is trusted from the time of the request that was
 			// stored.
 			if ours := len(locks) > 0 && slices.ContainsFunc(sent, locks[0].Timestamp.Equal); ours {
-				lock = locks[0]
+				h.lock.Store(&locks[0])
 			} else if err == nil {
 				lose(errLockLost)
 			}
@@ -123,5 +138,4 @@ func (r *run) renewLock(ctx context.Context, lose context.CancelCauseFunc, lock 
 		}
 		wait = lockBeat / 3
 	}
-	return lock
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/millrace/changefeed/internal/service"
 )
@@ -128,6 +129,33 @@ func (p Position) compare(other Position) (order int, ok bool) {
 	return 0, false
 }
 
+// dueProperty of a lease that was made under the lock says until when its create had to arrive,
+// by the store's clock, and when it was sent, by its maker's: a processor of another kind that has
+// had the lease keeps the property, but not the [Record.Timestamp].
+const dueProperty = "changefeed.due"
+
+func (l *Record) setDue(due time.Time) {
+	l.setProperty(dueProperty, due.UTC().Format(time.RFC3339Nano)+" "+l.Timestamp.Format(time.RFC3339Nano))
+}
+
+// isLate reports whether the lease was created after its maker's lock: somebody else may have
+// covered its range since, with leases that are cut in another way. Nobody has had it, and
+// nobody may.
+func (l Record) isLate() bool {
+	text, sent, _ := strings.Cut(l.Properties[dueProperty], " ")
+	due, err := time.Parse(time.RFC3339Nano, text)
+	return err == nil && l.untouched() && sent == l.Timestamp.UTC().Format(time.RFC3339Nano) && l.Updated.After(due)
+}
+
+// dropLate removes the leases whose creates were late. The view has them as retired.
+func (r *run) dropLate(ctx context.Context) {
+	for _, lease := range r.view.kind(KindLease) {
+		if lease.isLate() {
+			r.report(ctx, OriginLeaseStore, lease.Token, r.discard(ctx, lease))
+		}
+	}
+}
+
 // untouched reports whether a lease is ours and nobody has ever taken it.
 func (l Record) untouched() bool { return l.isOurs() && l.Free() && l.Expiration == 0 }
 
@@ -167,10 +195,15 @@ func (r *run) untangle(ctx context.Context) error {
 
 // discard removes a lease that nobody has taken. The ETag refuses it if somebody has meanwhile.
 func (r *run) discard(ctx context.Context, lease Record) error {
-	if err := r.erase(ctx, lease); err != nil && !errors.Is(err, ErrNotFound) {
-		return fmt.Errorf("remove lease %s, which overlaps another: %w", lease.Token, err)
+	err := r.erase(ctx, lease)
+	switch {
+	case err == nil || errors.Is(err, ErrNotFound):
+		r.view.drop(lease.ID)
+	case errors.Is(err, ErrConflict):
+		r.view.distrust() // it has moved on
+	default:
+		return fmt.Errorf("remove lease %s, which nobody has taken: %w", lease.Token, err)
 	}
-	r.view.drop(lease.ID)
 	return nil
 }
 

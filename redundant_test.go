@@ -189,3 +189,34 @@ func TestALeaseOfAHoleCoversALateOne(t *testing.T) {
 		}
 	}
 }
+
+// A lease is late only as its maker has left it: who has had it since, also another kind of
+// processor, which keeps properties and writes timestamps of its own, has made it a lease.
+func TestALeaseIsLateOnlyAsItsMakerLeftIt(t *testing.T) {
+	due := time.Date(2026, 1, 1, 0, 0, 30, 0, time.UTC)
+	for _, c := range []struct {
+		name string
+		edit func(*Record)
+		late bool
+	}{
+		{"as it was made", func(*Record) {}, true},
+		{"in time", func(l *Record) { l.Updated = due }, false},
+		{"without a due", func(l *Record) { l.setProperty(dueProperty, "") }, false},
+		{"with a due that is none", func(l *Record) { l.setProperty(dueProperty, "soon") }, false},
+		{"had by one of us", func(l *Record) { l.Expiration = time.Minute }, false},
+		{"owned by another kind", func(l *Record) { l.Owner = "net" }, false},
+		{"freed by another kind", func(l *Record) { l.Timestamp = due.Add(time.Hour) }, false},
+		{"a child of it", func(l *Record) { l.beginTerm() }, false},
+	} {
+		l := made(cell(0, keys), 1, 0)
+		l.Timestamp, l.Updated = due.Add(-20*time.Second+100), due.Add(time.Second)
+		l.setDue(due)
+		c.edit(&l)
+		if got := l.isLate(); got != c.late {
+			t.Errorf("%s: late %v, want %v", c.name, got, c.late)
+		}
+		if gone := l.judged().State == StateRetired; gone != c.late {
+			t.Errorf("%s: gone %v, want %v", c.name, gone, c.late)
+		}
+	}
+}

@@ -202,6 +202,26 @@ func TestTheLockIsLeftToExpireAfterAFailure(t *testing.T) {
 	})
 }
 
+// A create is not answered, and its second try makes the lease. The first may still arrive.
+func TestTheLockIsLeftToExpireAfterACreateWithoutAnAnswer(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		store := &hookedStore{Leases: w.leases}
+		first := once()
+		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+			if l.Kind == changefeed.KindLease && first(l) {
+				return l, errCutOff
+			}
+			return w.leases.Create(ctx, l)
+		}
+		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{})
+		time.Sleep(10 * time.Second)
+		if len(w.records(changefeed.KindInfo)) != 1 || len(w.records(changefeed.KindLock)) != 1 {
+			t.Errorf("%d markers and %d locks, want the unit made and its lock left", len(w.records(changefeed.KindInfo)), len(w.records(changefeed.KindLock)))
+		}
+		p.stop(t)
+	})
+}
+
 // textual gives tokens that are no numbers.
 func (w *world) textual() *hookedSource {
 	return &hookedSource{

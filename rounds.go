@@ -92,6 +92,7 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 	// These judge by records that are not there, which only a listing shows.
 	if listed {
 		b.dropRedundant()
+		b.dropLate(ctx)
 		b.checkCover(ctx)
 		b.presence.clean(ctx)
 	}

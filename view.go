@@ -171,8 +171,12 @@ func (v *view) heard(changed []Record, now time.Time) (news bool) {
 	return news
 }
 
-// judged adds the error of a lease in a state that this version does not know.
+// judged adds the error of a lease in a state that this version does not know. A lease that came
+// too late counts as one that is gone.
 func (l Record) judged() Record {
+	if l.isLate() {
+		l.State = StateRetired
+	}
 	if l.Kind == KindLease && l.Err == nil && !l.State.isKnown() {
 		l.Err = fmt.Errorf("%w: state of %s is %v: want %v, %v or %v", ErrBadLease, l.ID, l.State, StateLive, StateSplitting, StateRetired)
 	}

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -45,14 +46,32 @@ func (s leases) seen(records []changefeed.Record) []changefeed.Record {
 
 // read is a record as this instance sees it.
 func (s leases) read(record changefeed.Record) changefeed.Record {
-	record.Timestamp = s.wall.written(record.Timestamp)
-	return shift(record, s.skew)
+	return shift(stamped(record, s.wall.written), s.skew)
 }
 
 // sent is a record of this instance as the store gets it.
 func (s leases) sent(record changefeed.Record) changefeed.Record {
-	record.Timestamp = s.wall.write(record.Timestamp)
-	return shift(record, -s.skew)
+	return shift(stamped(record, s.wall.write), -s.skew)
+}
+
+// stamped is a record whose times of its writer are told by another clock.
+func stamped(record changefeed.Record, told func(time.Time) time.Time) changefeed.Record {
+	record.Timestamp = told(record.Timestamp)
+	return dueAt(record, func(due, sent time.Time) (time.Time, time.Time) { return due, told(sent) })
+}
+
+// dueAt changes when the create of a lease had to arrive, by the store's clock, and when it was
+// sent, by its maker's.
+func dueAt(record changefeed.Record, change func(due, sent time.Time) (time.Time, time.Time)) changefeed.Record {
+	a, b, made := strings.Cut(record.Properties["changefeed.due"], " ")
+	due, err := time.Parse(time.RFC3339Nano, a)
+	sent, err2 := time.Parse(time.RFC3339Nano, b)
+	if made && err == nil && err2 == nil {
+		due, sent = change(due, sent)
+		record.Properties = maps.Clone(record.Properties)
+		record.Properties["changefeed.due"] = due.Format(time.RFC3339Nano) + " " + sent.Format(time.RFC3339Nano)
+	}
+	return record
 }
 
 // shift moves all times of a record that the processor compares with a clock.
@@ -68,7 +87,7 @@ func shift(record changefeed.Record, by time.Duration) changefeed.Record {
 		record.Properties = maps.Clone(record.Properties)
 		record.Properties["origin"] = shiftStart(changefeed.Position{Start: start}, by).Start.String()
 	}
-	return record
+	return dueAt(record, func(due, sent time.Time) (time.Time, time.Time) { return due.Add(by), sent })
 }
 
 // shiftStart moves the start time of a position.
