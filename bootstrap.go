@@ -178,15 +178,34 @@ func (m maker) createLease(ctx context.Context, part Range) error {
 		lease.Properties[notes.TermProperty] = strconv.FormatInt(m.view.now().UnixMilli(), 10)
 	}
 	got, err := m.createAnew(ctx, lease)
-	switch {
-	case err == nil:
+	if errors.Is(err, ErrConflict) {
+		got, err = m.adopt(ctx, lease)
+	}
+	if err == nil {
 		m.view.put(got)
-	case errors.Is(err, ErrConflict):
-		return nil
-	default:
+	} else {
 		m.unanswered.Store(true)
 	}
 	return err
+}
+
+// adopt gives the lease that is there in the place of a new one. If its create was late, it becomes
+// a lease now, where it was to begin.
+func (m maker) adopt(ctx context.Context, lease Record) (Record, error) {
+	if err := m.view.list(ctx, time.Now()); err != nil {
+		return lease, err
+	}
+	for _, old := range m.view.kind(KindLease) {
+		switch {
+		case old.Token != lease.Token:
+		case !old.isLate():
+			return old, nil
+		default:
+			lease.ID, lease.ETag, lease.Raw, lease.Position = old.ID, old.ETag, old.Raw, old.Position
+			return m.store.Update(ctx, lease)
+		}
+	}
+	return lease, fmt.Errorf("%w: %s was there, and is not", ErrConflict, lease.Token)
 }
 
 // createAnew creates a lease. Where the right to delete is missing, a retired lease of that

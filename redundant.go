@@ -139,18 +139,20 @@ func (l *Record) setDue(due time.Time) {
 }
 
 // isLate reports whether the lease was created after its maker's lock: somebody else may have
-// covered its range since, with leases that are cut in another way. Nobody has had it, and
-// nobody may.
+// covered its range since, with leases that are cut in another way. Nobody may take it, unless
+// the next holder of the lock adopts it.
 func (l Record) isLate() bool {
 	text, sent, _ := strings.Cut(l.Properties[dueProperty], " ")
 	due, err := time.Parse(time.RFC3339Nano, text)
 	return err == nil && l.untouched() && sent == l.Timestamp.UTC().Format(time.RFC3339Nano) && l.Updated.After(due)
 }
 
-// dropLate removes the leases whose creates were late. The view has them as retired.
+// dropLate removes the leases whose creates were late, once others have their ranges. The view
+// has them as retired.
 func (r *run) dropLate(ctx context.Context) {
+	leases, _ := r.view.leases()
 	for _, lease := range r.view.kind(KindLease) {
-		if lease.isLate() {
+		if lease.isLate() && len(holes(lease.Range, leases)) == 0 {
 			r.report(ctx, OriginLeaseStore, lease.Token, r.discard(ctx, lease))
 		}
 	}

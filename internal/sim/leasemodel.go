@@ -214,6 +214,9 @@ func (l *look) writes(r record) (next record, allowed bool) {
 	if r.untouched() && next.state == changefeed.StateRetired {
 		return next, true // removed, without the right to delete
 	}
+	if r.untouched() && next.untouched() && next.token == r.token {
+		return next, true // adopted, for its create was late
+	}
 	if r.state == changefeed.StateRetired && next.state == changefeed.StateLive {
 		return next, true // made anew, as after a delete
 	}
