@@ -251,7 +251,7 @@ func TestAHeldChangeThatComesAgainKeepsItsLetter(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.put("rome", "before", 1)
 		w.put("oslo", "early", 1)
-		w.put("oslo", "bad", 1)
+		bad := w.put("oslo", "bad", 1)
 		w.put("oslo", "later", 2)
 		box := &letterBox{}
 		h := failsOn(onID("bad"))
@@ -260,7 +260,8 @@ func TestAHeldChangeThatComesAgainKeepsItsLetter(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		p.kill(t)
 		for _, l := range w.records(changefeed.KindLease) { // as if the last write of it had been one before the position moved
-			l.Properties = map[string]string{"changefeed.held": `{"at":"\"0\"","keys":["[\"oslo\"]"]}`}
+			held := fmt.Sprintf(`{"at":"\"0\"","partition":"0 -FF","keys":["[\"oslo\"]"],"since":[%d]}`, bad)
+			l.Properties = map[string]string{"changefeed.held": held}
 			l.Position.Token, l.Owner, l.Epoch = `"0"`, "", ""
 			if _, err := w.leases.Update(t.Context(), l); err != nil {
 				t.Fatal(err)

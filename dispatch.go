@@ -41,10 +41,11 @@ type dispatcher struct {
 	lanes       *laneSet
 	pages       []*lanes.Page[Change, *lanePage] // by hand: that are not confirmed, in their order
 	caution     *caution
-	here        string // the partition, and its range, that LSNs count in; empty before that is known
-	held        map[string]bool
+	here        string                      // the partition, and its range, that LSNs count in; empty before that is known
+	held        map[string]int64            // keys, and the LSNs since which
 	parked      int                         // letters so far
 	serving     map[string]bool             // requests, by their tokens
+	turns       map[string]chan struct{}    // one request of a key is served at a time
 	redriven    map[*laneBatch]chan<- error // where those wait who want to know how it came out
 
 	loop  sync.WaitGroup // dispatch
@@ -80,8 +81,8 @@ func newDispatcher(t *tenure, k *keeper, d *delegate) *dispatcher {
 	all := lanes.New[Change, *lanePage](rules, t.r.breaker)
 	made := &dispatcher{
 		tenure: t, keeper: k, delegate: d, news: make(chan struct{}, 1), space: make(chan struct{}, 1), closing: make(chan struct{}),
-		lanes: all, caution: &caution{tenure: t, keeper: k, lanes: all}, held: map[string]bool{},
-		serving: map[string]bool{}, redriven: map[*laneBatch]chan<- error{},
+		lanes: all, caution: &caution{tenure: t, keeper: k, lanes: all}, held: map[string]int64{},
+		serving: map[string]bool{}, turns: map[string]chan struct{}{}, redriven: map[*laneBatch]chan<- error{},
 	}
 	made.saver = soon.New(max(storeGap, o.CheckpointEvery), t.r.work.Go, made.store)
 	return made
@@ -141,7 +142,7 @@ func (d *dispatcher) unravel(page Page, on *delivery, err error, late bool) endi
 	b := d.lanes.TakeAll(time.Now())
 	if b == nil { // letters of all its keys are being redriven
 		d.mu.Unlock()
-		return d.await(func() bool { return d.lanes.Items() == 0 })
+		return d.await(d.hasRoom)
 	}
 	changes := b.Changes
 	said := lanes.Failure{Err: err, Late: late}
@@ -156,7 +157,7 @@ func (d *dispatcher) unravel(page Page, on *delivery, err error, late bool) endi
 	d.report(d.untilLost, OriginHandler, failure)
 	d.start()
 	notify(d.news)
-	return d.await(func() bool { return d.lanes.Items() == 0 })
+	return d.await(d.hasRoom)
 }
 
 func (d *dispatcher) put(page Page, on *delivery, failures int) {
@@ -208,7 +209,7 @@ func (d *dispatcher) fullness() error {
 // hasRoom reports whether another page may be read.
 func (d *dispatcher) hasRoom() bool {
 	return d.lanes.Items() < d.r.opts.BufferItems && int64(d.lanes.Bytes()) < d.r.opts.BufferBytes &&
-		(d.r.opts.Concurrency > 1 || d.r.opts.MaxWait > 0 || d.lanes.Items() == 0)
+		(d.r.opts.Concurrency > 1 || d.r.opts.MaxWait > 0 || d.lanes.Items() == d.lanes.Stuck())
 }
 
 // start begins to dispatch, unless that was done.

@@ -28,12 +28,31 @@ func (d *dispatcher) note(l *Record) {
 	done := notes.Done{At: l.Position.Token, Partition: d.here}
 	done.Through, done.Open = d.lanes.Done(notes.MaxOpen)
 	done.Suspect = d.caution.suspect
-	held := notes.Held{At: l.Position.Token, Keys: slices.Sorted(maps.Keys(d.held))}
+	held := d.heldNote()
+	held.At = l.Position.Token
 	for name, text := range map[string]string{notes.DoneProperty: done.String(), notes.HeldProperty: held.String()} {
 		if l.Properties[name] != text {
 			l.setProperty(name, text)
 		}
 	}
+}
+
+// heldNote is which keys are held, and since when.
+func (d *dispatcher) heldNote() notes.Held {
+	n := notes.Held{Partition: d.here, Keys: slices.Sorted(maps.Keys(d.held))}
+	for _, key := range n.Keys {
+		n.Since = append(n.Since, d.held[key])
+	}
+	return n
+}
+
+// hold has the changes of a key parked that come after an LSN, which is that of the first of it that has
+// failed; 0 is unknown.
+func (d *dispatcher) hold(key string, since int64) {
+	if known, held := d.held[key]; !held || since < known {
+		d.held[key] = since
+	}
+	d.lanes.Hold(key)
 }
 
 // restore goes on from what the last owner has noted. Where several partitions have the range, that is for the
@@ -49,16 +68,20 @@ func (d *dispatcher) restore(ctx context.Context) (ending, error) {
 	}
 	done, err := notes.ReadDone(l.Properties[notes.DoneProperty], l.Position.Token, l.Range.Min, l.Range.Max, partitions)
 	d.dropped(notes.DoneProperty, err)
-	held, err := notes.ReadHeld(l.Properties[notes.HeldProperty], l.Position.Token)
+	held, err := notes.ReadHeld(l.Properties[notes.HeldProperty], l.Position.Token, l.Range.Min, l.Range.Max, partitions)
 	d.dropped(notes.HeldProperty, err)
-	held.Keys = slices.DeleteFunc(held.Keys, func(key string) bool { return !d.mayHave(ctx, key) })
+	mine := map[string]int64{}
+	for i, key := range held.Keys {
+		if d.mayHave(ctx, key) {
+			mine[key] = held.Since[i]
+		}
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.here = notes.Name(l.Range.Min, l.Range.Max, partitions)
 	d.lanes.Restore(done.Through, done.Open)
-	for _, key := range held.Keys {
-		d.held[key] = true
-		d.lanes.Hold(key)
+	for key, since := range mine {
+		d.hold(key, since)
 	}
 	d.caution.inherit(done.Suspect)
 	return ending{}, nil
@@ -77,7 +100,7 @@ func (d *dispatcher) mayHave(ctx context.Context, key string) bool {
 
 // partitions lists the partitions if there is anything that depends on them.
 func (d *dispatcher) partitions(ctx context.Context) (all []notes.Partition, err error) {
-	if d.r.opts.Concurrency == 1 && !d.r.opts.hasPolicy() && d.lease.Properties[notes.DoneProperty] == "" {
+	if d.r.opts.Concurrency == 1 && !d.r.opts.hasPolicy() && d.lease.Properties[notes.DoneProperty] == "" && d.lease.Properties[notes.HeldProperty] == "" {
 		return nil, nil
 	}
 	partitions, err := d.r.source.Partitions(ctx)

@@ -185,7 +185,7 @@ func TestAHandlerSaysWhatHasFailed(t *testing.T) {
 		most    int                                     // calls
 		letters string
 	}{
-		{"done up to it", func(_ *changefeed.Batch, at int) error { return &changefeed.Failure{Done: at, Err: errHandler} }, 6, "bad failed"},
+		{"done up to it", func(_ *changefeed.Batch, at int) error { return &changefeed.Failure{Done: at, Err: errHandler} }, 7, "bad failed"},
 		{"exactly it", func(_ *changefeed.Batch, at int) error {
 			return &changefeed.Failure{Items: map[int]error{at: errHandler}}
 		}, 2, "bad failed"},

@@ -4,147 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/millrace/changefeed/internal/fold"
-	"github.com/millrace/changefeed/internal/lanes"
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// How changes are parked, and letters redriven
+// How letters are redriven
 //
-// A change is parked when its letter is durable. Whoever wants the letter handled again writes
-// a request among the leases: a record of [KindRequest] with the effective partition key. The
-// owner of its range, and nobody else, serves it: so the change goes to the handler in order
-// with its key, wherever the lease is by then. When it is served the request is deleted. What
-// became of it is seen in the dead letters: the letter is gone, or there with a new cause.
-
-// park puts the only change of a batch among the dead letters.
-func (d *dispatcher) park(b *laneBatch) {
-	c := b.Changes[0]
-	l := d.letter(b)
-	there, before, err := d.lookUp(b, l)
-	if err == nil && b.Held && !there && !before { // it came again, and was never among those that are held
-		d.mu.Lock()
-		d.lanes.Handle(b)
-		d.mu.Unlock()
-		notify(d.news)
-		return
-	}
-	if err == nil && !there {
-		err = d.keepLetter(b, l)
-	}
-	now := time.Now()
-	d.mu.Lock()
-	if err == nil {
-		if d.r.opts.HoldKeys && !b.Held {
-			d.held[c.Key] = true
-			d.lanes.Hold(c.Key)
-		}
-		d.parked++
-		d.lanes.Succeed(b, false, now)
-		d.turn(c.Page)
-		d.blame(false)
-	} else {
-		d.lanes.Fail(b, lanes.Failure{}, now) // which leaves the handler's error as it is: the letter says that
-	}
-	d.mu.Unlock()
-	switch {
-	case there && err == nil:
-	case err == nil:
-		d.r.hooks.Parked(l)
-	default:
-		d.report(d.untilStopped, OriginDeadLetters, fmt.Errorf("park item %q of partition %s, LSN %d: %w", l.Change.ID, l.Change.PartitionKey, l.Change.LSN, err))
-	}
-	notify(d.news)
-	notify(d.space)
-}
-
-// lookUp finds out, of a change whose key is held, whether its letter is there already, and whether one is before it: a
-// change can come again after a crash.
-func (d *dispatcher) lookUp(b *laneBatch, l DeadLetter) (there, before bool, err error) {
-	if !b.Held {
-		return false, false, nil
-	}
-	letters, err := d.lettersOf(d.r.opts.DeadLetters.(LetterBox), l.Change.PartitionKey)
-	for _, o := range letters {
-		there = there || o.ID == l.ID
-		before = before || o.Change.LSN < l.Change.LSN || o.Change.LSN == l.Change.LSN && o.Index < l.Index
-	}
-	return there, before, err
-}
-
-// keepLetter has the dead letters keep a letter, unless its key would have to be held and cannot.
-func (d *dispatcher) keepLetter(b *laneBatch, l DeadLetter) error {
-	d.mu.Lock()
-	full := d.r.opts.HoldKeys && !b.Held && len(d.held) >= notes.MaxHeld && !d.held[b.Changes[0].Key]
-	d.mu.Unlock()
-	if full {
-		return fmt.Errorf("%w: %d of this lease: release some", ErrTooManyHeld, notes.MaxHeld)
-	}
-	return d.outside(func(ctx context.Context) error { return d.r.opts.DeadLetters.Put(ctx, l) })
-}
-
-// outside calls the dead letters, whose code is not ours either: what does not return is left behind.
-func (d *dispatcher) outside(f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(d.untilDrained, storeTimeout)
-	defer cancel()
-	result := d.delegate.launch(ctx, f)
-	select {
-	case err := <-result:
-		return foreign(err)
-	case <-ctx.Done():
-	}
-	// Code that heeds its context returns now, and its own error says more than ours.
-	select {
-	case err := <-result:
-		return foreign(err)
-	case <-time.After(d.r.opts.RetryMin):
-		return fmt.Errorf("no answer: %w", context.Cause(ctx))
-	}
-}
-
-// foreign is an error of the dead letters, which are no handler when they panic.
-func foreign(err error) error {
-	if panicked, ok := errors.AsType[*PanicError](err); ok {
-		return fmt.Errorf("dead letters panicked: %v", panicked.Value)
-	}
-	return err
-}
-
-// letter is what is parked of a batch of one change.
-func (d *dispatcher) letter(b *laneBatch) DeadLetter {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	c := b.Changes[0]
-	l := DeadLetter{
-		ID: d.letterID(c), Index: c.Place, Change: c.Value, Disposition: DispositionFailed,
-		Instance: d.r.me.Instance, Lease: d.lease.Token, Range: d.lease.Range, Parked: time.Now(),
-	}
-	if b.Held {
-		l.Disposition = DispositionHeld
-		return l
-	}
-	l.Cause, l.Attempts, l.Failed = fold.Text(b.Err), b.Failures, b.Failing
-	if panicked, ok := errors.AsType[*PanicError](b.Err); ok {
-		l.Stack = string(panicked.Stack)
-	}
-	_, undecodable := errors.AsType[*DecodeError](b.Err)
-	switch {
-	case undecodable:
-		l.Disposition = DispositionUndecodable
-	case errors.Is(b.Err, errCrashed):
-		l.Disposition = DispositionCrashed
-	case IsPoison(b.Err):
-		l.Disposition = DispositionPoison
-	}
-	return l
-}
-
-func (t *tenure) letterID(c *laneChange) string {
-	return letterID(t.r.opts.Mode, c.LSN, c.Place, c.Value.ID)
-}
+// Whoever wants a letter handled again writes a request among the leases: a record of [KindRequest]
+// with the effective partition key. The owner of its range, and nobody else, serves it: so the
+// change goes to the handler in order with its key, wherever the lease is by then. When it is
+// served the request is deleted. What became of it is seen in the dead letters: the letter is
+// gone, or there with a new cause.
 
 // serveRequests gives the requests to the workers that have their ranges.
 func (r *run) serveRequests() {
@@ -173,9 +44,17 @@ func (d *dispatcher) serve(q Record) {
 	if d.here == "" || d.closed || d.serving[q.Token] {
 		return
 	}
+	e := newErrand(d, q)
+	turn := d.turns[string(e.key)]
+	if turn == nil {
+		turn = make(chan struct{}, 1)
+		d.turns[string(e.key)] = turn
+	}
 	d.serving[q.Token] = true
 	d.calls.Go(func() {
-		err := newErrand(d, q).answer()
+		turn <- struct{}{} // another one of the key would hand the same letters over
+		err := e.answer()
+		<-turn
 		d.report(d.untilStopped, OriginDeadLetters, err)
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -260,49 +139,84 @@ func (e *errand) store() error {
 	return err
 }
 
-// retry hands a letter over. When the key is held for no other one, it is released.
+// retry hands a letter over, but no held one past those before it. When the key is held for no other one, it is released.
 func (e *errand) retry() error {
-	letters, err := e.lettersOf(e.box, e.key)
-	if err != nil {
+	var letter *DeadLetter
+	before, failed := false, false
+	err := e.eachLetter(e.box, e.key, func(l DeadLetter) bool {
+		if l.ID == e.asked.Letter {
+			letter = &l
+			return !before || l.Disposition != DispositionHeld
+		}
+		before = before || letter == nil
+		failed = failed || l.Disposition != DispositionHeld
+		return letter == nil || !failed
+	})
+	switch {
+	case err != nil:
 		return err
-	}
-	i := slices.IndexFunc(letters, func(l DeadLetter) bool { return l.ID == e.asked.Letter })
-	if i < 0 {
-		return nil // handled or dropped before
-	}
-	if done, err := e.redrive(letters[i]); !done || err != nil {
-		return err
-	}
-	letters = slices.Delete(letters, i, i+1)
-	if slices.ContainsFunc(letters, func(l DeadLetter) bool { return l.Disposition != DispositionHeld }) {
+	case letter == nil: // handled or dropped before
 		return nil
+	case before && letter.Disposition == DispositionHeld:
+		return nil
+	}
+	if done, err := e.redrive(*letter); !done || err != nil || failed {
+		return err
 	}
 	return e.release()
 }
 
-// release hands over the held letters of a key, and ends the hold when there is none left.
+// A release reads so many letters at a time.
+const (
+	lettersAtOnce = 100
+	bytesAtOnce   = 16 << 20
+)
+
+// release hands over the held letters of a key, and ends the hold when there is none left. While the last of them are
+// handed over, what comes of the key waits: else a busy key would be parked as fast as it is handled.
 func (e *errand) release() error {
-	for !e.isClosed() {
+	defer e.pause(false)
+	for done := map[string]bool{}; !e.isClosed(); {
 		e.mu.Lock()
 		// Whatever is parked from here on may lack in the list of letters below. Then
 		// the key is not freed, and the list is made again.
 		before := e.parked
 		e.mu.Unlock()
-		letters, err := e.lettersOf(e.box, e.key)
+		var letters []DeadLetter
+		left := bytesAtOnce
+		all := true
+		err := e.eachLetter(e.box, e.key, func(l DeadLetter) bool {
+			if l.Disposition == DispositionHeld && !done[l.ID] {
+				letters, left = append(letters, l), left-len(l.Change.Body)-len(l.Change.Previous)
+			}
+			all = len(letters) < lettersAtOnce && left > 0
+			return all
+		})
 		if err != nil {
 			return err
 		}
-		letters = slices.DeleteFunc(letters, func(l DeadLetter) bool { return l.Disposition != DispositionHeld })
+		if all {
+			e.pause(true)
+		}
 		for _, l := range letters {
-			if done, err := e.redrive(l); !done || err != nil {
+			if handled, err := e.redrive(l); !handled || err != nil {
 				return err // and the key stays held from here
 			}
+			done[l.ID] = true
 		}
 		if len(letters) == 0 && e.free(before) {
 			return nil
 		}
 	}
 	return errEndsHere
+}
+
+// pause has what comes of the key wait, or go on to be parked.
+func (e *errand) pause(on bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lanes.Pause(string(e.key), on)
+	notify(e.news)
 }
 
 // errEndsHere is why a request is not served: the lease is given up.
@@ -320,22 +234,6 @@ func (e *errand) free(parked int) bool {
 	e.saver.Write()
 	notify(e.news)
 	return true
-}
-
-// lettersOf lists the letters of a key.
-func (d *dispatcher) lettersOf(box LetterBox, key PartitionKey) (letters []DeadLetter, err error) {
-	err = d.outside(func(ctx context.Context) error {
-		var found []DeadLetter
-		for l, err := range box.Letters(ctx, key) {
-			if err != nil {
-				return err
-			}
-			found = append(found, l)
-		}
-		letters = found
-		return nil
-	})
-	return letters, err
 }
 
 // redrive hands a letter to the handler, in order with its key, and removes it when it is
@@ -356,11 +254,12 @@ func (e *errand) redrive(l DeadLetter) (done bool, err error) {
 		return false, context.Cause(e.untilStopped)
 	}
 	if err == nil {
-		return true, e.outside(func(ctx context.Context) error { return e.box.Remove(ctx, l.Change.PartitionKey, l.ID) })
+		return true, e.outside(func(ctx context.Context, _ func()) error { return e.box.Remove(ctx, l.Change.PartitionKey, l.ID) })
 	}
 	if l.Disposition == DispositionHeld {
-		l.Disposition, l.Failed = DispositionFailed, time.Now()
+		l.Failed = time.Now()
 	}
-	l.Cause, l.Attempts = fold.Text(err), l.Attempts+1
-	return false, e.outside(func(ctx context.Context) error { return e.box.Put(ctx, l) })
+	l.because(err)
+	l.Attempts++
+	return false, e.outside(func(ctx context.Context, _ func()) error { return e.box.Put(ctx, l) })
 }

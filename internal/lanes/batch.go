@@ -77,9 +77,11 @@ type Batch[C, P any] struct {
 	lane      *lane[C, P]
 	called    bool // and has failed since it was made
 	hopeless  bool
-	excused   bool // its last failure was not its own
-	tries     int  // for the pauses: failures, and calls that failed and count for none
-	suspected bool // and so one change in a lane of its key
+	excused   bool       // its last failure was not its own
+	tries     int        // for the pauses: failures, and calls that failed and count for none
+	suspected bool       // and so one change in a lane of its key
+	since     *time.Time // what succeeds from then on shows that it fails by itself; shared with the other parts of a batch
+	refused   bool       // it is to be parked, and its letter could not be kept
 	probe     bool
 	inHand    bool
 	notBefore time.Time

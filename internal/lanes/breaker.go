@@ -19,6 +19,7 @@ type Breaker struct {
 	// Asked at every success without the lock: all leases of a process share the
 	// breaker, and mostly nothing fails.
 	trouble atomic.Int64 // when a batch has failed last, in nanoseconds
+	failing atomic.Bool  // a key has failed, and none has been handled since
 
 	mu     sync.Mutex
 	recent []result // of different keys, the last one at the end
@@ -41,7 +42,7 @@ type result struct {
 
 const (
 	remembered = 64              // keys
-	forgotten  = 5 * time.Minute // after so long without a new result
+	troubled   = 5 * time.Minute // after a failure, in which all successes count
 	outage     = 3               // keys that fail
 )
 
@@ -69,13 +70,19 @@ func (b *Breaker) troubled(now time.Time) { b.trouble.Store(now.UnixNano()) }
 
 // succeeded notes that a change of a key was handled, if that may ever matter.
 func (b *Breaker) succeeded(key string, now time.Time) {
-	if now.UnixNano()-b.trouble.Load() < int64(forgotten) {
+	if b.failing.Load() || now.UnixNano()-b.trouble.Load() < int64(troubled) {
 		b.note(result{key: key, ok: true, at: now})
+		if now.UnixNano() > b.trouble.Load() {
+			b.failing.Store(false)
+		}
 	}
 }
 
 // failed notes that a change of a key has failed by itself, as often as it may.
-func (b *Breaker) failed(key string, now time.Time) { b.note(result{key: key, at: now}) }
+func (b *Breaker) failed(key string, now time.Time) {
+	b.note(result{key: key, at: now})
+	b.failing.Store(true)
+}
 
 // settled forgets the failure of a key that was parked because others were handled meanwhile. The failure of one that was
 // parked because nothing else was left to try counts on: it may be the first of an outage.
@@ -88,7 +95,7 @@ func (b *Breaker) settled(key string) {
 func (b *Breaker) note(r result) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.recent = slices.DeleteFunc(b.recent, func(o result) bool { return o.key == r.key || r.at.Sub(o.at) > forgotten })
+	b.recent = slices.DeleteFunc(b.recent, func(o result) bool { return o.key == r.key })
 	if b.recent = append(b.recent, r); len(b.recent) > remembered {
 		b.recent = b.recent[1:]
 	}

@@ -314,7 +314,16 @@ func (l *Lanes[C, P]) Hold(key string) {
 // Free ends a hold: what comes is handled again.
 func (l *Lanes[C, P]) Free(key string) {
 	if at := l.lanes[key]; at != nil {
-		at.held = false
+		at.held, at.paused = false, false
+		l.advance(at)
+	}
+}
+
+// Pause has the changes of a held key wait, or go on to be parked; what is redriven goes on.
+func (l *Lanes[C, P]) Pause(key string, paused bool) {
+	if at := l.lanes[key]; at != nil && at.held {
+		at.paused = paused
+		l.unready(at)
 		l.advance(at)
 	}
 }

@@ -11,6 +11,7 @@ import (
 type lane[C, P any] struct {
 	key     string
 	held    bool // its changes are parked
+	paused  bool // what waits in it waits on
 	waiting []*Change[C, P]
 	since   time.Time // when the first of them came
 	batches []*Batch[C, P]
@@ -106,7 +107,7 @@ func (q *queue[C, P]) enqueue(to *lane[C, P], c *Change[C, P], now time.Time) {
 	to.waiting = append(to.waiting, c)
 	if len(to.waiting) == 1 {
 		to.since = now
-		if len(to.batches) == 0 {
+		if len(to.batches) == 0 && !to.paused {
 			q.ready = append(q.ready, to)
 		}
 	}
@@ -142,7 +143,7 @@ func (q *queue[C, P]) front(at *lane[C, P]) *Batch[C, P] {
 			return b
 		}
 	case len(at.waiting) > 0:
-		if !slices.Contains(q.ready, at) {
+		if !at.paused && !slices.Contains(q.ready, at) {
 			q.ready = append(q.ready, at)
 		}
 	// A lane of a key goes with its last change, or there would be a lane for every key
@@ -203,4 +204,19 @@ func (q *queue[C, P]) migrate(from, to *lane[C, P]) {
 func (q *queue[C, P]) IsParking(key string) bool {
 	at := q.lanes[key]
 	return at != nil && slices.ContainsFunc(at.batches, func(b *Batch[C, P]) bool { return b.Park })
+}
+
+// Stuck is how many changes are not handled and wait for something else than their turn: for the breaker to judge
+// them, for their letter to be kept, or behind such a one of their key.
+func (q *queue[C, P]) Stuck() (n int) {
+	for _, at := range q.lanes {
+		if len(at.batches) == 0 || at.key == shared || !at.batches[0].suspected && !at.batches[0].refused {
+			continue
+		}
+		n += len(at.waiting)
+		for _, b := range at.batches {
+			n += len(b.Changes)
+		}
+	}
+	return n
 }

@@ -47,7 +47,8 @@ func (l *Lanes[C, P]) Fail(b *Batch[C, P], f Failure, now time.Time) {
 	l.putDown(b)
 	if b.Park { // its letter could not be kept, for which the change is not at fault
 		b.tries = max(b.tries, b.Failures) + 1
-		b.notBefore = now.Add(max(l.rules.Backoff(b.tries), f.After))
+		b.notBefore, b.refused = now.Add(max(l.rules.Backoff(b.tries), f.After)), true
+		l.detach(b) // so that other keys pass
 		l.advance(b.lane)
 		return
 	}
@@ -57,7 +58,7 @@ func (l *Lanes[C, P]) Fail(b *Batch[C, P], f Failure, now time.Time) {
 		b.Failures++
 	}
 	if b.Failing.IsZero() {
-		b.Failing = now
+		b.Failing, b.since = now, &now
 	}
 	l.breaker.troubled(now)
 	b.notBefore = now.Add(max(l.rules.Backoff(b.tries), f.After))
@@ -116,13 +117,16 @@ func (l *Lanes[C, P]) escalate(b *Batch[C, P]) bool {
 // bisect replaces a batch by its halves, each of which has one try at once.
 func (l *Lanes[C, P]) bisect(b *Batch[C, P]) { l.swap(b, b.cut()...) }
 
-// isolate makes a suspect of a change that has failed alone. If it can be parked at once, it is. Else it leaves the shared
-// lane, so that other keys pass.
+// isolate makes a suspect of a change that has failed alone. If it can be parked at once, it is: the handler has said that
+// nothing else is at fault. Else it leaves the shared lane, so that other keys pass.
 func (l *Lanes[C, P]) isolate(b *Batch[C, P]) {
-	key := b.Changes[0].Key
+	key, since := b.Changes[0].Key, *b.since
+	*b.since = l.now // an outage may begin in a bisection: the next part needs evidence of its own
 	if l.rules.CanPark {
-		l.breaker.failed(key, l.now)
-		if l.breaker.judge(key, b.Failing, true, l.now) {
+		if !b.hopeless {
+			l.breaker.failed(key, l.now)
+		}
+		if b.hopeless || l.breaker.judge(key, since, true, l.now) {
 			b.Park, b.notBefore = true, time.Time{}
 			l.advance(b.lane)
 			return
@@ -158,7 +162,7 @@ func (l *Lanes[C, P]) toPark(now time.Time) *Batch[C, P] {
 	}
 	others := l.inHand > 0 || len(l.pending) > 0 || len(l.ready) > 0
 	for _, b := range l.suspect {
-		if l.breaker.judge(b.Changes[0].Key, b.Failing, others, now) {
+		if l.breaker.judge(b.Changes[0].Key, *b.since, others, now) {
 			b.Park, b.notBefore = true, time.Time{}
 			return b
 		}
@@ -209,7 +213,8 @@ func (l *Lanes[C, P]) forgive(b *Batch[C, P]) {
 	if !failed || b.inHand {
 		return // nothing waits for it
 	}
-	b.Failing, b.suspected = l.now, false // what succeeds from now on is evidence
+	since := l.now // what succeeds from now on is evidence
+	b.Failing, b.since, b.suspected = since, &since, false
 	b.notBefore = l.now.Add(l.rules.Backoff(1))
 	l.suspect = without(l.suspect, b)
 	l.advance(b.lane)

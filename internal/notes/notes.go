@@ -29,6 +29,8 @@ const (
 const (
 	MaxOpen = 5000 // LSNs in Done.Open: about 10 KB, because a difference has one digit or two
 	MaxHeld = 1000 // keys in Held.Keys
+
+	maxHeldBytes = 256 << 10 // of a Held in its record
 )
 
 // ErrMoved: the position or the partition of a lease is another than that of its note.
@@ -73,9 +75,14 @@ func (d Done) String() string {
 
 // Held is which keys of a lease are held.
 type Held struct {
-	At   string   `json:"at"` // the position's token
-	Keys []string `json:"keys"`
+	At        string   `json:"at"`                  // the position's token
+	Partition string   `json:"partition,omitempty"` // as Name gives it
+	Keys      []string `json:"keys"`
+	Since     []int64  `json:"since,omitempty"` // LSN of the change that each key is held for; 0 is unknown
 }
+
+// Fits reports whether a lease has room for so many keys, and for so long ones.
+func (h Held) Fits() bool { return len(h.Keys) <= MaxHeld && len(text(h.String())) <= maxHeldBytes }
 
 // String is the text of the property, empty without a key.
 func (h Held) String() string {
@@ -119,8 +126,9 @@ func ReadDone(text, position, from, to string, partitions []Partition) (d Done, 
 	return d, nil
 }
 
-// ReadHeld reads the text of a property, for a lease with a position.
-func ReadHeld(text, position string) (h Held, err error) {
+// ReadHeld reads the text of a property, as ReadDone does. In another partition than it was written
+// in, the keys are held all the same, and since when is unknown.
+func ReadHeld(text, position, from, to string, partitions []Partition) (h Held, err error) {
 	if text == "" {
 		return h, nil
 	}
@@ -129,6 +137,9 @@ func ReadHeld(text, position string) (h Held, err error) {
 	}
 	if h.At != position {
 		return Held{}, ErrMoved
+	}
+	if len(h.Since) != len(h.Keys) || !counts(h.Partition, from, to, partitions) {
+		h.Since = make([]int64, len(h.Keys))
 	}
 	return h, nil
 }

@@ -55,7 +55,7 @@ func TestABadNoteSaysNothing(t *testing.T) {
 		if err == nil || !reflect.DeepEqual(d, Done{}) {
 			t.Errorf("%s is read as %+v, %v", text, d, err)
 		}
-		h, err := ReadHeld(text, `"7"`)
+		h, err := ReadHeld(text, `"7"`, "", "FF", nil)
 		if err == nil || h.Keys != nil {
 			t.Errorf("%s is read as %+v, %v", text, h, err)
 		}
@@ -63,14 +63,36 @@ func TestABadNoteSaysNothing(t *testing.T) {
 }
 
 func TestHeldKeysAreThoseOfAPosition(t *testing.T) {
-	text := Held{At: `"7"`, Keys: []string{`["oslo"]`, `["<rome>"]`}}.String()
-	if h, err := ReadHeld(text, `"7"`); err != nil || strings.Join(h.Keys, " ") != `["oslo"] ["<rome>"]` {
+	whole := []Partition{{ID: "0", Max: "FF"}}
+	halves := []Partition{{ID: "1", Max: "1F", Parents: []string{"0"}}, {ID: "2", Min: "1F", Max: "FF", Parents: []string{"0"}}}
+	merged := []Partition{{ID: "3", Max: "FF", Parents: []string{"0", "1", "2"}}}
+	text := Held{At: `"7"`, Partition: Name("", "FF", whole), Keys: []string{`["oslo"]`, `["<rome>"]`}, Since: []int64{8, 9}}.String()
+	for _, c := range []struct {
+		name       string
+		to         string
+		partitions []Partition
+		since      []int64
+	}{
+		{"in its partition", "FF", whole, []int64{8, 9}},
+		{"in a child", "1F", halves, []int64{8, 9}},
+		{"in another one", "FF", merged, []int64{0, 0}},
+		{"when the partitions are not known", "FF", nil, []int64{0, 0}},
+	} {
+		h, err := ReadHeld(text, `"7"`, "", c.to, c.partitions)
+		if err != nil || strings.Join(h.Keys, " ") != `["oslo"] ["<rome>"]` || !slices.Equal(h.Since, c.since) {
+			t.Errorf("%s: %+v, %v", c.name, h, err)
+		}
+	}
+	if h, err := ReadHeld(`{"at":"\"7\"","keys":["[\"oslo\"]"]}`, `"7"`, "", "FF", whole); err != nil || !slices.Equal(h.Since, []int64{0}) {
+		t.Errorf("of an older version: %+v, %v", h, err)
+	}
+	if h, err := ReadHeld(text, `"7"`, "", "FF", whole); err != nil || len(h.Keys) != 2 {
 		t.Errorf("%s is read as %+v, %v", text, h, err)
 	}
-	if h, err := ReadHeld(text, `"8"`); !errors.Is(err, ErrMoved) || h.Keys != nil {
+	if h, err := ReadHeld(text, `"8"`, "", "FF", whole); !errors.Is(err, ErrMoved) || h.Keys != nil {
 		t.Errorf("at another position: %+v, %v", h, err)
 	}
-	if h, err := ReadHeld("", `"7"`); err != nil || h.Keys != nil {
+	if h, err := ReadHeld("", `"7"`, "", "FF", whole); err != nil || h.Keys != nil {
 		t.Errorf("without a note: %+v, %v", h, err)
 	}
 }
@@ -133,6 +155,22 @@ func TestOpenChangesAreWrittenAsDifferences(t *testing.T) {
 	for _, bad := range []string{"[100,0]", "[-1]", "[100,1,-5]"} {
 		if got, err := ReadDone(`{"at":"7","partition":"1 -FF","through":130,"open":`+bad+"}", "7", "", "FF", partitions); err == nil || len(got.Open) > 0 {
 			t.Errorf("%s: %+v, want an error", bad, got)
+		}
+	}
+}
+
+func TestALeaseHasRoomForSoManyAndSoLongKeys(t *testing.T) {
+	for _, c := range []struct {
+		keys int
+		key  string
+		fits bool
+	}{{MaxHeld, `["oslo"]`, true}, {MaxHeld + 1, `["oslo"]`, false}, {100, strings.Repeat("k", 2000), true}, {200, strings.Repeat("k", 2000), false}, {100, strings.Repeat(`"`, 2000), false}} {
+		h := Held{At: `"7"`}
+		for range c.keys {
+			h.Keys, h.Since = append(h.Keys, c.key), append(h.Since, 1)
+		}
+		if h.Fits() != c.fits {
+			t.Errorf("%d keys like %.20q: fits %v, want %v", c.keys, c.key, h.Fits(), c.fits)
 		}
 	}
 }

@@ -239,7 +239,7 @@ func describe(record changefeed.Record, now time.Time) Row {
 
 // Held are the partition keys whose changes are parked until they are released, as a lease says.
 func Held(record changefeed.Record) []string {
-	held, _ := notes.ReadHeld(record.Properties[notes.HeldProperty], record.Position.Token) // what does not hold any more has no keys
+	held, _ := notes.ReadHeld(record.Properties[notes.HeldProperty], record.Position.Token, "", "", nil) // what does not hold any more has no keys
 	return held.Keys
 }
 

@@ -1,0 +1,316 @@
+package changefeed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
+)
+
+// staleBox shows a letter only a while after it was put, as a container does whose reads are not strongly consistent.
+type staleBox struct {
+	*letterBox
+	lag time.Duration
+}
+
+func (b *staleBox) Letters(ctx context.Context, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
+	return func(yield func(changefeed.DeadLetter, error) bool) {
+		for l, err := range b.letterBox.Letters(ctx, key) {
+			if time.Since(l.Parked) >= b.lag && !yield(l, err) {
+				return
+			}
+		}
+	}
+}
+
+// A key is held because the lease says so, not because its letters are seen.
+func TestAHeldKeyStaysHeldThoughItsLettersAreNotSeenAtOnce(t *testing.T) {
+	for _, concurrency := range []int{1, 8} {
+		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				w.put("oslo", "bad", 1)
+				w.put("oslo", "next", 2)
+				w.put("rome", "free", 3)
+				box := &staleBox{&letterBox{}, time.Second}
+				h := failsOn(onID("bad"))
+				p := w.run("a", h, changefeed.Options{
+					Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: concurrency,
+				})
+				time.Sleep(time.Minute)
+				p.stop(t)
+				if box.names() != "bad failed, next held" {
+					t.Errorf("letters %q: the later change of a held key was handled", box.names())
+				}
+			})
+		})
+	}
+}
+
+// A held change does not pass the one that it is held for.
+func TestAHeldLetterIsNotRedrivenPastItsFirst(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.put("oslo", "bad", 1)
+		lsn := w.put("oslo", "next", 2)
+		box := &letterBox{}
+		h := failsOn(onID("bad"))
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true})
+		time.Sleep(time.Minute)
+		err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "next"))
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if items, _ := h.items(); items != 0 || box.names() != "bad failed, next held" {
+			t.Errorf("Redrive: %v; %d items handled, letters %q", err, items, box.names())
+		}
+	})
+}
+
+// Two operators at once: one retries what has failed, the other releases its key. Each change is handled once.
+func TestARetryAndAReleaseAtOnceRepeatNothing(t *testing.T) {
+	for _, concurrency := range []int{1, 8} {
+		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				var mended atomic.Bool
+				box := &letterBox{}
+				h := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+					if !mended.Load() && b.Changes[0].ID == "bad" {
+						return errHandler
+					}
+					time.Sleep(time.Second)
+					return nil
+				}}
+				lsn := w.put("oslo", "bad", 1)
+				p := w.run("a", h, changefeed.Options{
+					Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: concurrency,
+				})
+				time.Sleep(time.Minute)
+				for i := range 5 {
+					w.put("oslo", fmt.Sprint("next-", i), i)
+				}
+				time.Sleep(time.Minute)
+				mended.Store(true)
+				oslo := changefeed.Key("oslo")
+				released := make(chan error)
+				go func() { released <- deadletters.Release(t.Context(), w.orders, w.leases, oslo) }()
+				err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, letterNamed(lsn, "bad"))
+				err = errors.Join(err, <-released)
+				time.Sleep(time.Minute)
+				p.stop(t)
+				items, again := h.items()
+				if err != nil || items != 6 || again != 0 || box.names() != "" {
+					t.Errorf("%v; %d items, %d again, letters %q, order %v", err, items, again, box.names(), h.order)
+				}
+			})
+		})
+	}
+}
+
+// paced is a box whose letters take time to read.
+type paced struct {
+	*letterBox
+	each  time.Duration
+	reads atomic.Int64
+}
+
+func (b *paced) Letters(ctx context.Context, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
+	return func(yield func(changefeed.DeadLetter, error) bool) {
+		for l, err := range b.letterBox.Letters(ctx, key) {
+			b.reads.Add(1)
+			select {
+			case <-time.After(b.each):
+			case <-ctx.Done():
+				yield(changefeed.DeadLetter{}, context.Cause(ctx))
+				return
+			}
+			if !yield(l, err) {
+				return
+			}
+		}
+	}
+}
+
+// A held change costs a bounded number of letters that are read, however many its key has.
+func TestWhatAHeldKeyCostsGrowsWithItsChanges(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		box := &paced{letterBox: &letterBox{}}
+		w.put("oslo", "bad", 1)
+		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true})
+		time.Sleep(time.Minute)
+		const n = 300
+		for i := range n {
+			w.put("oslo", fmt.Sprint("next-", i), i)
+		}
+		time.Sleep(time.Hour)
+		p.stop(t)
+		if got := box.reads.Load(); len(box.all()) != n+1 || got > 20*n {
+			t.Errorf("%d letters were read to park %d", got, len(box.all()))
+		}
+	})
+}
+
+// However many letters a held key has, it can be released: here reading them takes 100 s.
+func TestAHeldKeyWithManyLettersCanBeReleased(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		box := &paced{letterBox: &letterBox{}}
+		w.put("oslo", "bad", 1)
+		h := failsOn(onID("bad"))
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true})
+		time.Sleep(time.Minute)
+		const n = 100
+		for i := range n {
+			w.put("oslo", fmt.Sprint("next-", i), i)
+		}
+		time.Sleep(time.Hour)
+		box.each = time.Second
+		w.put("oslo", "last", 1)
+		time.Sleep(time.Hour)
+		w.put("rome", "free", 1)
+		time.Sleep(time.Hour)
+		if items, _ := h.items(); items != 1 || w.pending() != 0 {
+			t.Errorf("%d changes of other keys are handled, want 1; %d pending: one that cannot be parked for its held key stops the lease", items, w.pending())
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
+		defer cancel()
+		err := deadletters.Release(ctx, w.orders, w.leases, changefeed.Key("oslo"))
+		p.stop(t)
+		if items, _ := h.items(); items != n+2 || err != nil {
+			t.Errorf("release: %v; %d of %d handled", err, items, n+2)
+		}
+	})
+}
+
+// What comes after a failed change in its transaction stays held, also when it comes again without it.
+func TestAHeldChangeOfATransactionStaysAfterItsFirst(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		box := &letterBox{}
+		refuse := atomic.Bool{}
+		refuse.Store(true)
+		box.refuse = func(l changefeed.DeadLetter) error {
+			if refuse.Load() && l.Change.ID == "next" {
+				return errors.New("refused")
+			}
+			return nil
+		}
+		h := failsOn(onID("bad"))
+		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{upsert("oslo", "bad", 1), upsert("oslo", "next", 2)}); err != nil {
+			t.Fatal(err)
+		}
+		p := w.run("a", h, o)
+		time.Sleep(time.Minute)
+		p.kill(t)
+		w.put("oslo", "bad", 3)
+		refuse.Store(false)
+		p = w.run("b", h, o)
+		time.Sleep(5 * time.Minute)
+		p.stop(t)
+		if items, _ := h.items(); items != 0 {
+			t.Errorf("%d items handled of a held key, letters %q", items, box.names())
+		}
+	})
+}
+
+// delayed is a box whose calls take 10 ms each.
+type delayed struct{ *letterBox }
+
+func (b delayed) Put(ctx context.Context, l changefeed.DeadLetter) error {
+	time.Sleep(10 * time.Millisecond)
+	return b.letterBox.Put(ctx, l)
+}
+
+func (b delayed) Remove(ctx context.Context, key changefeed.PartitionKey, id string) error {
+	time.Sleep(10 * time.Millisecond)
+	return b.letterBox.Remove(ctx, key, id)
+}
+
+func (b delayed) Letters(ctx context.Context, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
+	time.Sleep(10 * time.Millisecond)
+	return b.letterBox.Letters(ctx, key)
+}
+
+// A key with 40 changes a second, which its handler could do with ease, is released.
+func TestABusyKeyCanBeReleased(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		box := delayed{&letterBox{}}
+		var mended atomic.Bool
+		h := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+			time.Sleep(5 * time.Millisecond)
+			if !mended.Load() && b.Changes[0].ID == "bad" {
+				return errHandler
+			}
+			return nil
+		}}
+		lsn := w.put("oslo", "bad", 1)
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: 8})
+		time.Sleep(time.Minute)
+		mended.Store(true)
+		stop := make(chan struct{})
+		stopped := make(chan struct{})
+		n := 1
+		go func() {
+			defer close(stopped)
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(25 * time.Millisecond):
+					w.put("oslo", fmt.Sprint("item-", n), n)
+					n++
+				}
+			}
+		}()
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := deadletters.Redrive(ctx, w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "bad"))
+		close(stop)
+		<-stopped
+		letters := len(box.all())
+		p.stop(t)
+		if err != nil {
+			t.Errorf("%v: 40 changes a second, %d letters are left of %d changes", err, letters, n)
+		}
+	})
+}
+
+// A unit that held keys is started again without dead letters, or with a function: it says what it cannot do, and goes on.
+func TestALeaseWithHeldKeysGoesToAnInstanceWithoutALetterBox(t *testing.T) {
+	for name, box := range map[string]changefeed.DeadLetters{
+		"none": nil, "a function": deadletters.Func(func(context.Context, changefeed.DeadLetter) error { return nil }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				w.put("oslo", "bad", 1)
+				p := w.run("a", failsOn(onID("bad")), changefeed.Options{
+					Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: &letterBox{}, HoldKeys: true,
+				})
+				time.Sleep(time.Minute)
+				p.stop(t)
+				w.put("oslo", "next", 1)
+				w.put("rome", "free", 1)
+				o := changefeed.Options{DeadLetters: box}
+				if box != nil {
+					o.MaxAttempts = 2
+				}
+				h := &tally{}
+				p = w.run("b", h, o)
+				time.Sleep(10 * time.Minute)
+				p.stop(t)
+				if items, _ := h.items(); items != 1 || w.pending() == 0 {
+					t.Errorf("%d items handled, %d pending, want the one of the other key, and that of the held key to wait", items, w.pending())
+				}
+				said := func(e *changefeed.Error) bool { return strings.Contains(e.Error(), "no letter box") }
+				if !slices.ContainsFunc(p.errs.all(), said) {
+					t.Error("nobody has said that there is no letter box")
+				}
+			})
+		})
+	}
+}

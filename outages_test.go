@@ -1,0 +1,129 @@
+package changefeed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// What no attempt can help is parked, however many keys have it: it says nothing of an outage, and the feed goes on.
+func TestUndecodableDocumentsOfSeveralKeysDoNotStopTheFeed(t *testing.T) {
+	for _, concurrency := range []int{1, 8} {
+		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				for i := range 3 {
+					city := fmt.Sprint("city-", i)
+					body := fmt.Appendf(nil, `{"id":"odd","city":%q,"n":"no number"}`, city)
+					if _, err := w.orders.Commit(t.Context(), changefeed.Key(city), []changefeed.Write{{Op: changefeed.WriteUpsert, Body: body}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				done := 0
+				h := changefeed.Items(func(_ context.Context, b *changefeed.Batch, items []changefeed.Item[struct{ N int }]) error {
+					done += len(items)
+					return nil
+				})
+				box := &letterBox{}
+				p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: concurrency})
+				time.Sleep(time.Minute)
+				if n := len(box.all()); n != 3 {
+					t.Errorf("%d letters of 3; %v", n, p.errs.find(changefeed.ErrOutage))
+				}
+				w.put("oslo", "good", 1)
+				time.Sleep(time.Minute)
+				p.stop(t)
+				if done != 1 || w.pending() != 0 {
+					t.Errorf("%d good changes are handled, %d pending", done, w.pending())
+				}
+			})
+		})
+	}
+}
+
+// While the letter of a change is refused, other keys go on.
+func TestARefusedLetterBlocksItsKeyAlone(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(5)
+		w.put("oslo", "bad", 1)
+		w.put("rome", "after", 1)
+		box := &letterBox{refuse: func(changefeed.DeadLetter) error { return errors.New("refused") }}
+		h := failsOn(onID("bad"))
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		time.Sleep(time.Minute)
+		w.fill(10)
+		time.Sleep(time.Hour)
+		p.stop(t)
+		if items, _ := h.items(); items != 11 {
+			t.Errorf("%d of 11 items of other keys are handled", items)
+		}
+	})
+}
+
+// An outage of hours parks next to nothing, also when a change comes every ten minutes and its attempts take as long.
+func TestAnOutageOnAQuietFeedParksLittle(t *testing.T) {
+	for _, concurrency := range []int{1, 8} {
+		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				up := time.Now().Add(6 * time.Hour)
+				h := &tally{before: func(context.Context, *changefeed.Batch) error {
+					if time.Now().Before(up) {
+						return errHandler
+					}
+					return nil
+				}}
+				box := &letterBox{}
+				p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 20, DeadLetters: box, Concurrency: concurrency})
+				for i := range 30 {
+					w.put(fmt.Sprint("city-", i), "item", i)
+					time.Sleep(10 * time.Minute)
+				}
+				time.Sleep(3 * time.Hour)
+				p.stop(t)
+				if n := len(box.all()); n > 3 {
+					t.Errorf("an outage of 6 hours has parked %d of 30 changes", n)
+				}
+			})
+		})
+	}
+}
+
+// A batch of 200 changes of 20 keys has one that fails; while it is looked for, everything begins to fail, for an hour.
+func TestAnOutageThatBeginsInABisectionParksNoMore(t *testing.T) {
+	for _, tt := range []struct{ concurrency, call int }{{1, 6}, {1, 12}, {1, 19}} {
+		t.Run(fmt.Sprintf("%d, at call %d", tt.concurrency, tt.call), func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				for i := range 200 {
+					w.put(fmt.Sprint("city-", i%20), fmt.Sprint("item-", i), i)
+				}
+				var calls atomic.Int64
+				var over atomic.Int64
+				h := failsOn(onID("item-77"))
+				bad := h.before
+				h.before = func(ctx context.Context, b *changefeed.Batch) error {
+					time.Sleep(10 * time.Millisecond)
+					if calls.Add(1) == int64(tt.call) {
+						over.Store(time.Now().Add(time.Hour).UnixNano())
+					}
+					if time.Now().UnixNano() < over.Load() {
+						return errHandler
+					}
+					return bad(ctx, b)
+				}
+				box := &letterBox{}
+				p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: tt.concurrency})
+				time.Sleep(3 * time.Hour)
+				p.stop(t)
+				// What is found first is judged by what succeeded before.
+				if items, _ := h.items(); len(box.all()) > 2 || !strings.Contains(box.names(), "item-77 failed") || items+len(box.all()) != 200 {
+					t.Errorf("letters %q, %d items handled", box.names(), items)
+				}
+			})
+		})
+	}
+}
