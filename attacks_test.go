@@ -372,3 +372,30 @@ func TestALetterIsNamedByItsItem(t *testing.T) {
 		}
 	})
 }
+
+// lateList is a lease store whose lists lag a second, as those of an account without sessions do.
+type lateList struct{ changefeed.LeaseStore }
+
+func (s lateList) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+	records, now, err := s.LeaseStore.List(ctx)
+	var old []changefeed.Record
+	for _, r := range records {
+		if now.Sub(r.Updated) >= time.Second {
+			old = append(old, r)
+		}
+	}
+	return old, now, err
+}
+
+// No instance runs, so nobody can have served a request, whether the list of the records shows it or not.
+func TestARequestThatIsNotListedYetIsNotServed(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.put("oslo", "one", 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := deadletters.Redrive(ctx, w.orders, lateList{w.leases}, changefeed.Key("oslo"), "1.0")
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Redrive: %v, though nobody can have served it", err)
+		}
+	})
+}

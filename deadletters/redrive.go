@@ -45,8 +45,11 @@ func ask(ctx context.Context, source changefeed.Source, leases changefeed.LeaseS
 	if err := post(ctx, leases, r); err != nil {
 		return fmt.Errorf("%s %s: %w", q.Action, q.Key, err)
 	}
+	asked, seen := time.Now(), false
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
-		if _, asked, err := find(ctx, leases, r); err == nil && !asked {
+		_, there, err := find(ctx, leases, r)
+		// A list may lag behind a write, so one without the request says something only after one that had it.
+		if seen = seen || there; err == nil && !there && (seen || time.Since(asked) > maxLag) {
 			return nil
 		}
 		if err := pause.For(ctx, wait); err != nil {
@@ -89,3 +92,6 @@ const (
 	firstWait = 50 * time.Millisecond
 	lastWait  = 2 * time.Second
 )
+
+// maxLag is how long a list may lack a request that was written, on an account whose consistency is weaker than strong.
+const maxLag = 5 * time.Second
