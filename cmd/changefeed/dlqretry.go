@@ -201,6 +201,8 @@ func (o *redriveOptions) leasesAt(cmd *cobra.Command, args []string) (at place.A
 	switch {
 	case err != nil:
 		return at, nil, err
+	case o.wait <= 0:
+		return at, nil, usage.Flag("wait", o.wait.String(), "more than 0, such as 30s")
 	case o.leases != "":
 		if at, err = place.Parse("--leases", o.leases); err != nil {
 			return at, nil, usage.Error{Err: err}
