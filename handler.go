@@ -59,17 +59,23 @@ type Item[T any] struct {
 
 // Items makes a [Handler] of a function that wants documents decoded into T. A document
 // that does not decode fails by itself, as [Poison] with a [DecodeError]; the function gets
-// the others, and its error is about them alone. A [Failure] that it returns counts in items,
+// the others, those after it of its key in a later batch, and its error is about them alone. A [Failure] that it returns counts in items,
 // not in changes of the batch. With [Options.Manual] such a document fails the batch.
 func Items[T any](handle func(ctx context.Context, b *Batch, items []Item[T]) error) Handler {
 	return HandlerFunc(func(ctx context.Context, b *Batch) error {
 		items := make([]Item[T], 0, len(b.Changes))
 		var places []int // of the items in the batch
 		bad := map[int]error{}
+		broken := map[PartitionKey]bool{}
 		for i, c := range b.Changes {
 			var item Item[T]
-			if err := decode(c, &item); err != nil {
+			switch err := decode(c, &item); {
+			case err != nil:
 				bad[i] = Poison(err)
+				broken[c.PartitionKey] = true
+				continue
+			case broken[c.PartitionKey] && b.checkpoint == nil: // it comes after one that may be held
+				bad[i] = lanes.ErrUntried
 				continue
 			}
 			items, places = append(items, item), append(places, i)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/docstore"
 )
 
 // staleBox shows a letter only a while after it was put, as a container does whose reads are not strongly consistent.
@@ -313,4 +314,83 @@ func TestALeaseWithHeldKeysGoesToAnInstanceWithoutALetterBox(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Hashes of version 1 see the first 100 characters of a key, so two keys may have one place. Each is released.
+func TestKeysWithOnePlaceAreReleasedEach(t *testing.T) {
+	inWorldOf(t, docstore.ContainerSpec{Ranges: 1, HashVersion: 1}, func(t *testing.T, w *world) {
+		box := &letterBox{}
+		h := failsOn(onID("bad"))
+		cities := []string{strings.Repeat("x", 120) + "a", strings.Repeat("x", 120) + "b"}
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true})
+		for _, city := range cities {
+			w.put(city, "bad", 1)
+			w.put(city, "next", 1)
+		}
+		time.Sleep(time.Minute)
+		released := make(chan error)
+		for _, city := range cities {
+			go func() { released <- deadletters.Release(t.Context(), w.orders, w.leases, changefeed.Key(city)) }()
+		}
+		err := errors.Join(<-released, <-released)
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if items, _ := h.items(); err != nil || items != 2 {
+			t.Errorf("%v; %d of 2 held changes are handled, letters %q", err, items, box.names())
+		}
+	})
+}
+
+// A held key keeps its order, also when what holds it could not be decoded: what comes after it in its batch is parked after it.
+func TestWhatComesAfterAnUndecodableDocumentOfAHeldKeyIsHeld(t *testing.T) {
+	for _, concurrency := range []int{1, 8} {
+		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				body := []byte(`{"id":"odd","city":"oslo","n":"no number"}`)
+				if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{{Op: changefeed.WriteUpsert, Body: body}}); err != nil {
+					t.Fatal(err)
+				}
+				w.put("oslo", "next", 1)
+				done := 0
+				h := changefeed.Items(func(_ context.Context, _ *changefeed.Batch, items []changefeed.Item[struct{ N int }]) error {
+					done += len(items)
+					return nil
+				})
+				box := &letterBox{}
+				p := w.run("a", h, changefeed.Options{
+					Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, HoldKeys: true, Concurrency: concurrency,
+				})
+				time.Sleep(time.Minute)
+				p.stop(t)
+				if box.names() != "odd undecodable, next held" || done != 0 {
+					t.Errorf("letters %q, %d later changes of the key are handled", box.names(), done)
+				}
+			})
+		})
+	}
+}
+
+// What an operator has dropped stays away, also when it was just being retried.
+func TestALetterThatIsDroppedDuringItsRetryStaysAway(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		lsn := w.put("oslo", "bad", 1)
+		box := &letterBox{}
+		h := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+			if b.Redriven {
+				time.Sleep(10 * time.Second)
+			}
+			return errHandler
+		}}
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		time.Sleep(time.Minute)
+		oslo, id := changefeed.Key("oslo"), letterNamed(lsn, "bad")
+		time.AfterFunc(5*time.Second, func() { _ = box.Remove(t.Context(), oslo, id) })
+		if err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, id); err != nil {
+			t.Fatal(err)
+		}
+		p.stop(t)
+		if box.names() != "" {
+			t.Errorf("letters %q", box.names())
+		}
+	})
 }

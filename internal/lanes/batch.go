@@ -1,6 +1,7 @@
 package lanes
 
 import (
+	"errors"
 	"slices"
 	"time"
 )
@@ -109,6 +110,10 @@ func (b *Batch[C, P]) isExhausted(r *Rules[C], now time.Time) bool {
 		r.MaxAge > 0 && !b.Failing.IsZero() && now.Sub(b.Failing) >= r.MaxAge
 }
 
+// ErrUntried is the error in [Failure.Items] of a change that the handler has not had, for one before it of its key has
+// failed. It counts as no attempt.
+var ErrUntried = errors.New("not tried")
+
 // Joint is an error in [Failure.Items] of all changes that have failed in one call: any of them may be at fault.
 type Joint struct{ Err error }
 
@@ -133,6 +138,12 @@ func (b *Batch[C, P]) parts(f Failure, isHopeless func(error) bool) (parts []*Ba
 	var runs []*Batch[C, P] // of changes that have failed in one call
 	for i, c := range b.Changes {
 		err, failed := f.Items[i]
+		if err == ErrUntried {
+			markCut(b.Changes, i)
+			markCut(b.Changes, i+1)
+			parts, last = append(parts, &Batch[C, P]{Changes: []*Change[C, P]{c}, lane: b.lane}), nil
+			continue
+		}
 		if !failed {
 			done = append(done, c)
 			markCut(b.Changes, i)

@@ -1,6 +1,8 @@
 package notes
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"maps"
 	"strconv"
 )
@@ -30,7 +32,11 @@ const (
 )
 
 // Token is the token of the record: the same for who asks the same, so that it is served once.
-func (q Request) Token() string { return q.Action + "." + q.EPK + "." + q.Letter }
+func (q Request) Token() string {
+	// Keys may share an effective partition key, and may be longer than an id.
+	sum := sha256.Sum256([]byte(q.Key))
+	return q.Action + "." + q.EPK + "." + hex.EncodeToString(sum[:8]) + "." + q.Letter
+}
 
 // Properties are the properties of the record, beside others that it has.
 func (q Request) Properties(others map[string]string) map[string]string {
