@@ -65,9 +65,9 @@ func TestADocumentThatDoesNotDecodeFailsByItself(t *testing.T) {
 		items = len(of)
 		return nil
 	})
-	good := changefeed.Change{ID: "good", Body: json.RawMessage(`{"n":1}`)}
-	bad := json.RawMessage(`{"n":"one"}`)
-	for _, c := range []changefeed.Change{{ID: "bad", Body: bad}, {ID: "bad", Body: good.Body, Previous: bad}} {
+	good := changefeed.Change{ID: "good", PartitionKey: changefeed.Key("oslo"), Body: json.RawMessage(`{"n":1}`)}
+	bad, rome := json.RawMessage(`{"n":"one"}`), changefeed.Key("rome")
+	for _, c := range []changefeed.Change{{ID: "bad", PartitionKey: rome, Body: bad}, {ID: "bad", PartitionKey: rome, Body: good.Body, Previous: bad}} {
 		err := h.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{good, c, good}})
 		said, _ := errors.AsType[*changefeed.Failure](err)
 		if undecoded, ok := errors.AsType[*changefeed.DecodeError](err); !ok || undecoded.Change.ID != "bad" || items != 2 || len(said.Items) != 1 || said.Items[1] == nil {

@@ -111,7 +111,7 @@ func TestAnImportIntoAnAccountGoesOnWhereItStopped(t *testing.T) {
 	server := cosmostest.NewTestServer(t)
 	t.Setenv(place.ConnectionVariable, "AccountEndpoint="+server.URL+"/;AccountKey="+server.Key+";")
 	file := filepath.Join(t.TempDir(), "in.ndjson")
-	if err := os.WriteFile(file, generated(6000), 0o644); err != nil {
+	if err := os.WriteFile(file, generated(30000), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	args := []string{"import", file, "cosmos:shop/orders", "--pk", "/outcode"}
@@ -149,8 +149,8 @@ func TestAnImportIntoAnAccountGoesOnWhereItStopped(t *testing.T) {
 	if !strings.Contains(errs.String(), "going on after line ") {
 		t.Errorf("said %q, want that it goes on", errs)
 	}
-	if n := strings.Count(command(t, "export", "cosmos:shop/orders"), "\n"); n != 6000 {
-		t.Errorf("got %d documents, want 6000", n)
+	if n := strings.Count(command(t, "export", "cosmos:shop/orders"), "\n"); n != 30000 {
+		t.Errorf("got %d documents, want 30000", n)
 	}
 	if left, _ := filepath.Glob(file + ".*"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)

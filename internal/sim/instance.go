@@ -78,6 +78,7 @@ func (w *world) options(i *instance) changefeed.Options {
 			Acquired: i.acquired,
 			Released: i.released,
 			Error:    func(err *changefeed.Error) { w.ledger.note("%s: %v", i, err) },
+			Parked:   func(l changefeed.DeadLetter) { w.ledger.note("%s parks %s", i, l.ID) },
 		},
 	}
 	if w.weather.lanes {
