@@ -284,6 +284,24 @@ func TestTheWaitThatAHandlerAsksForIsKeptWithoutAPolicy(t *testing.T) {
 	})
 }
 
+// The wait is kept, too, while the change that fails is looked for.
+func TestTheWaitThatAHandlerAsksForIsKeptInABisection(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(4)
+		var calls []time.Time
+		h := &tally{before: func(context.Context, *changefeed.Batch) error {
+			calls = append(calls, time.Now())
+			return &changefeed.Failure{After: time.Hour, Err: errHandler}
+		}}
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 1, DeadLetters: &letterBox{}})
+		time.Sleep(90 * time.Minute)
+		p.stop(t)
+		if len(calls) < 2 || calls[1].Sub(calls[0]) < time.Hour {
+			t.Errorf("calls at %v, though the handler has said After: an hour", calls)
+		}
+	})
+}
+
 // Items parks one undecodable document by itself, with its bytes, and delivers the others.
 func TestAnUndecodableDocumentIsPoisonByItself(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {

@@ -86,6 +86,7 @@ type Batch[C, P any] struct {
 	probe     bool
 	inHand    bool
 	notBefore time.Time
+	asked     time.Time // when the handler wants to be called again, at the earliest
 	taken     time.Time // when it was last taken in hand
 	probed    time.Time
 }
@@ -190,7 +191,8 @@ func markCut[C, P any](changes []*Change[C, P], i int) {
 	}
 }
 
-// cut makes halves of a batch: between two transactions, or of a single one in the middle. Each has one try at once.
+// cut makes halves of a batch: between two transactions, or of a single one in the middle. Each has one try, at once unless
+// the handler wants a pause.
 func (b *Batch[C, P]) cut() []*Batch[C, P] {
 	at, _ := middle(b.Changes)
 	markCut(b.Changes, at)
@@ -200,7 +202,7 @@ func (b *Batch[C, P]) cut() []*Batch[C, P] {
 	first.Changes, second.Changes = b.Changes[:at:at], b.Changes[at:]
 	halves := []*Batch[C, P]{&first, &second}
 	for _, half := range halves {
-		half.called, half.notBefore = false, time.Time{}
+		half.called, half.notBefore = false, b.asked
 	}
 	return halves
 }

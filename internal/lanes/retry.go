@@ -62,6 +62,7 @@ func (l *Lanes[C, P]) Fail(b *Batch[C, P], f Failure, now time.Time) {
 	}
 	l.breaker.troubled(now)
 	b.notBefore = now.Add(max(l.rules.Backoff(b.tries), f.After))
+	b.asked = now.Add(f.After)
 	switch {
 	case b.Redriven:
 		l.finish(b.Changes)
