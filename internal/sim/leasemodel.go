@@ -52,6 +52,13 @@ type content struct {
 // then whoever sees that others cover its range removes it.
 func (r record) untouched() bool { return r.there && r.owner.name == "" && r.valid == 0 }
 
+// mayBecome reports whether anybody may write a record over this one: to remove it without the right to delete, to adopt
+// it because its create was late, or to make it anew as after a delete.
+func (r record) mayBecome(next record) bool {
+	removed, again := next.state == changefeed.StateRetired, next.untouched() && next.token == r.token
+	return r.untouched() && (removed || again) || r.state == changefeed.StateRetired && next.state == changefeed.StateLive
+}
+
 // contentOf is the content of a lease.
 func contentOf(record changefeed.Record) content {
 	return content{record.Token, owner{record.Owner, record.Epoch}, record.Position.Token, record.State, record.Attempts, record.Timestamp.UnixNano()}
@@ -211,14 +218,8 @@ func (l *look) writes(r record) (next record, allowed bool) {
 	next = l.stored()
 	barred := r.barred
 	again := r.by == l.by && next.owner == r.owner && next.token == r.token // a release whose answer was lost
-	if r.untouched() && next.state == changefeed.StateRetired {
-		return next, true // removed, without the right to delete
-	}
-	if r.untouched() && next.untouched() && next.token == r.token {
-		return next, true // adopted, for its create was late
-	}
-	if r.state == changefeed.StateRetired && next.state == changefeed.StateLive {
-		return next, true // made anew, as after a delete
+	if r.mayBecome(next) {
+		return next, true
 	}
 	if r.owner != l.me && !again {
 		if next.owner != l.me || next.token != r.token {
