@@ -51,7 +51,7 @@ type ReadDone struct {
 	Err      error
 }
 
-// WaitDone is one wait for something new to read, of a source that is a [Waiter].
+// WaitDone is one wait for something new to read, of a source that is a [Waiter]. It is not charged.
 type WaitDone struct {
 	Lease    string // its token
 	Duration time.Duration
@@ -60,8 +60,9 @@ type WaitDone struct {
 
 // StoreDone is one write of a held lease.
 type StoreDone struct {
-	Lease    string // its token
-	Renewal  bool   // it was due by time; else there was something to store
+	Lease    string  // its token
+	Renewal  bool    // it was due by time; else there was something to store
+	Charge   float64 // in request units, 0 when the store does not say, as after an error
 	Duration time.Duration
 	Err      error
 }

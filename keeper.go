@@ -258,7 +258,10 @@ func (k *keeper) try(ctx context.Context) (answer, error) {
 	bounded, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	got, err := k.r.store.Update(bounded, lease)
-	k.r.hooks.StoreDone(StoreDone{Lease: lease.Token, Renewal: k.renewing, Duration: time.Since(started), Err: err})
+	if err != nil {
+		got.Charge = 0 // a store may return what it was given
+	}
+	k.r.hooks.StoreDone(StoreDone{Lease: lease.Token, Renewal: k.renewing, Charge: got.Charge, Duration: time.Since(started), Err: err})
 	switch {
 	case err == nil:
 		k.accept(got, unsaved, started)

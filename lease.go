@@ -99,8 +99,9 @@ type Record struct {
 	Timestamp time.Time // last write by the writer's clock; kept for other processors, never judged by
 	Updated   time.Time // last write by the store's clock; set by the store
 
-	ID   string // the record's name in the store; set by the store
-	ETag string // set by the store
+	ID     string  // the record's name in the store; set by the store
+	ETag   string  // set by the store
+	Charge float64 // of the write that returned it, in request units; set by the store, 0 when it does not say
 
 	Properties map[string]string // everybody's; kept
 	Raw        json.RawMessage   // the stored document; a store keeps the members that it does not know

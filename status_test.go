@@ -189,7 +189,7 @@ func TestHooksCountReadsWaitsAndWrites(t *testing.T) {
 			StoreDone: func(d changefeed.StoreDone) {
 				mu.Lock()
 				defer mu.Unlock()
-				if d.Duration != time.Second || d.Lease == "" {
+				if d.Duration != time.Second || d.Lease == "" || d.Charge == 0 {
 					t.Errorf("a write: %+v", d)
 				}
 				if d.Renewal {

@@ -191,7 +191,7 @@ func (c *Container) page(a *answer, from changefeed.Position, m changefeed.Mode)
 	}
 	page.Session = a.header.Get("x-ms-session-token")
 	_, page.Head, _ = service.Session(page.Session)
-	page.Charge, _ = strconv.ParseFloat(a.header.Get("x-ms-request-charge"), 64) // absent: 0
+	page.Charge = a.charge()
 	if a.is(http.StatusOK) {
 		page.Changes, err = c.changes(a.body, m)
 	}

@@ -270,9 +270,10 @@ func exact(etag string) string {
 // write stores a record and reads it back from the answer. An answer without an ETag is an error,
 // because the next write would have no condition.
 func (s *Leases) write(ctx context.Context, verb string, op changefeed.WriteOp, record changefeed.Record) (changefeed.Record, error) {
+	charge := 0.0
 	doc, err := leasedoc.Marshal(s.prefix, s.path, record)
 	if err == nil {
-		doc, err = s.put(ctx, changefeed.Write{Op: op, ID: record.ID, Body: doc, IfMatch: record.ETag}, s.keyOf(record.ID, doc))
+		doc, charge, err = s.put(ctx, changefeed.Write{Op: op, ID: record.ID, Body: doc, IfMatch: record.ETag}, s.keyOf(record.ID, doc))
 	}
 	if err != nil {
 		return record, fmt.Errorf("%s lease %s: %w", verb, record.Token, err)
@@ -281,6 +282,7 @@ func (s *Leases) write(ctx context.Context, verb string, op changefeed.WriteOp, 
 	if stored.ETag == "" {
 		return record, fmt.Errorf("%s lease %s: the answer is no document: %.100q", verb, record.Token, doc)
 	}
+	stored.Charge = charge
 	return stored, nil
 }
 
@@ -290,7 +292,7 @@ func (s *Leases) Delete(ctx context.Context, record changefeed.Record) error {
 		record.ID = leasedoc.ID(s.prefix, record.Kind, record.Token)
 	}
 	w := changefeed.Write{Op: changefeed.WriteDelete, ID: record.ID, IfMatch: exact(record.ETag)}
-	if _, err := s.put(ctx, w, s.keyOf(record.ID, record.Raw)); err != nil {
+	if _, _, err := s.put(ctx, w, s.keyOf(record.ID, record.Raw)); err != nil {
 		return fmt.Errorf("delete lease %s: %w", record.Token, err)
 	}
 	return nil
@@ -304,11 +306,11 @@ func (s *Leases) keyOf(id string, doc []byte) changefeed.PartitionKey {
 	return pkey.Loose(s.c.paths, [][]byte{rawjson.Lookup(doc, s.c.paths[0]...)})
 }
 
-// put sends one write and returns the stored document.
+// put sends one write and returns the stored document, and the request units.
 //
 // The path of the request names the document, unless the service's gateway misreads the
 // id there: then the write is sent as a batch, which names the document in its body.
-func (s *Leases) put(ctx context.Context, w changefeed.Write, key changefeed.PartitionKey) ([]byte, error) {
+func (s *Leases) put(ctx context.Context, w changefeed.Write, key changefeed.PartitionKey) (doc []byte, charge float64, err error) {
 	r := request{body: w.Body, writes: true, header: map[string]string{
 		"Content-Type": "application/json", "x-ms-documentdb-partitionkey": ascii(string(key)),
 	}}
@@ -323,21 +325,21 @@ func (s *Leases) put(ctx context.Context, w changefeed.Write, key changefeed.Par
 	if w.Op != changefeed.WriteCreate && !fitsPath(w.ID) {
 		results, err := s.c.commit(ctx, key, []changefeed.Write{w})
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		return results[0].Body, nil
+		return results[0].Body, results[0].Charge, nil
 	}
 	if w.IfMatch != "" {
 		r.header["If-Match"] = w.IfMatch
 	}
 	if !isHeader(w.IfMatch) {
-		return nil, badRequest("ETag is %.60q: want one that the service gave", w.IfMatch)
+		return nil, 0, badRequest("ETag is %.60q: want one that the service gave", w.IfMatch)
 	}
 	a, err := s.c.do(ctx, r)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return a.body, nil
+	return a.body, a.charge(), nil
 }
 
 // fitsPath reports whether the service's gateway reads an id in a path as we wrote it.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/millrace/changefeed/internal/rest"
@@ -48,6 +49,12 @@ type answer struct {
 }
 
 func (a *answer) is(status int) bool { return a.status == status }
+
+// charge is what the request has cost, in request units; 0 when the server does not say.
+func (a *answer) charge() float64 {
+	units, _ := strconv.ParseFloat(a.header.Get("x-ms-request-charge"), 64)
+	return units
+}
 
 // attempt sends a request once. The timeout's cause names the host, because "context
 // deadline exceeded" would not say which of several regions did not answer.

@@ -73,7 +73,7 @@ func (s *Leases) testWrites(ctx context.Context) error {
 	etag := ""
 	put := func(op changefeed.WriteOp) error {
 		return unthrottled(ctx, func() error {
-			stored, err := s.put(ctx, changefeed.Write{Op: op, ID: id, Body: doc, IfMatch: etag}, key)
+			stored, _, err := s.put(ctx, changefeed.Write{Op: op, ID: id, Body: doc, IfMatch: etag}, key)
 			if err == nil {
 				etag = rawjson.Text(rawjson.Lookup(stored, "_etag"))
 			}

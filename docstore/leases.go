@@ -190,7 +190,9 @@ func (s *Leases) write(ctx context.Context, op changefeed.WriteOp, record change
 	if err != nil {
 		return record, fmt.Errorf("%s lease %s: %w", verb(op), record.Token, err)
 	}
-	return s.record(item.Body, item.Time), nil
+	stored := s.record(item.Body, item.Time)
+	stored.Charge = service.WriteCharge(len(item.Body))
+	return stored, nil
 }
 
 // Delete implements [changefeed.LeaseStore].
