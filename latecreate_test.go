@@ -356,7 +356,11 @@ func TestALeaseThatIsMadeAfterItsMakersLockIsNobodys(t *testing.T) {
 				time.Sleep(15 * time.Second)
 				store.delay(nil)
 				time.Sleep(5 * time.Minute)
-				if len(store.arrived) == 0 {
+				store.waiting.Wait()
+				store.mu.Lock()
+				late := len(store.arrived)
+				store.mu.Unlock()
+				if late == 0 {
 					t.Fatal("no create was late: the test shows nothing")
 				}
 				if len(taken) != 2 || <-taken == changefeed.FullRange().String() || <-taken == changefeed.FullRange().String() {
@@ -373,7 +377,6 @@ func TestALeaseThatIsMadeAfterItsMakersLockIsNobodys(t *testing.T) {
 				}
 				y.ordered(t)
 				p.stop(t)
-				store.waiting.Wait()
 			})
 		})
 	}
