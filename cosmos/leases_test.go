@@ -280,3 +280,19 @@ func TestAListHasSeveralPages(t *testing.T) {
 		t.Errorf("List: %s, %v", got, err)
 	}
 }
+
+// A write of a lease says what it cost.
+func TestAWriteOfALeaseSaysItsCharge(t *testing.T) {
+	s := serve(t, cosmosrest.Options{})
+	s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
+	s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+	leases := unit(t, s.client(t, master, nil), "unit")
+	made, err := leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "0"})
+	if err != nil || made.Charge < 1 {
+		t.Errorf("create: charge %v, %v", made.Charge, err)
+	}
+	written, err := leases.Update(t.Context(), made)
+	if err != nil || written.Charge < 1 {
+		t.Errorf("update: charge %v, %v", written.Charge, err)
+	}
+}
