@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/internal/place"
+	"github.com/millrace/changefeed/internal/terminal"
 )
 
 // The command backup. A copy counts only when it was opened and checked: a backup is
@@ -68,7 +69,7 @@ func (o *backupOptions) backup(cmd *cobra.Command, from, to string) error {
 	copying := func() error { return place.Backup(ctx, o.account, from, to, &received) }
 	if strings.Contains(from, "://") { // of a directory nothing is received
 		copyHere := copying
-		copying = func() error { return whileWorking(cmd.ErrOrStderr(), how, copyHere) }
+		copying = func() error { return terminal.WithProgress(cmd.ErrOrStderr(), how, copyHere) }
 	}
 	if err := copying(); err != nil {
 		return err

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -82,7 +80,7 @@ func (o *checkOptions) check(cmd *cobra.Command, store string) (checked, error) 
 	found := checked{Store: store, Violations: []docstore.Violation{}}
 	var records atomic.Int64
 	how := func() string { return fmt.Sprintf("%s: %d records checked", store, records.Load()) }
-	err := whileWorking(cmd.ErrOrStderr(), how, func() error {
+	err := terminal.WithProgress(cmd.ErrOrStderr(), how, func() error {
 		// An empty list stays a list, so that -o json never has null there.
 		violations, err := place.Check(ctx, o.account, store, records.Store)
 		found.Violations = append(found.Violations, violations...)
@@ -122,23 +120,4 @@ func (o *checkOptions) checkCopy(cmd *cobra.Command, dir string) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), v)
 	}
 	return found.err()
-}
-
-// whileWorking runs f and writes its progress now and then, so that a long command does not
-// look dead.
-func whileWorking(w io.Writer, how func() string, f func() error) error {
-	done := make(chan error, 1)
-	var work sync.WaitGroup
-	defer work.Wait()
-	work.Go(func() { done <- f() })
-	tick := time.NewTicker(terminal.LineEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case err := <-done:
-			return err
-		case <-tick.C:
-			fmt.Fprintln(w, how())
-		}
-	}
 }

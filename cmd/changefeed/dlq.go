@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/internal/arg"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/internal/usage"
@@ -54,7 +55,7 @@ type letterOptions struct {
 	placeFlags
 	name   string
 	source string
-	key    keyFlag
+	key    arg.Key
 	all    bool // without ids
 	sole   bool // letters of several units are a mistake
 	form   *choice
@@ -176,7 +177,7 @@ func (o *letterOptions) read(cmd *cobra.Command, args []string, f func(from stri
 		return f(path+", a file of this host alone", o.chosen(deadletters.ReadFile(cmd.Context(), path, o.name), ids))
 	}
 	return o.boxes(cmd, where, func(b letterPlace, from string) error {
-		return f(from, o.chosen(b.Letters(cmd.Context(), o.key.value), ids))
+		return f(from, o.chosen(b.Letters(cmd.Context(), o.key.Value), ids))
 	})
 }
 
@@ -244,7 +245,7 @@ func (o *letterOptions) chosen(letters letterSeq, ids []string) letterSeq {
 		// what is missing is known only at the end.
 		found := map[string]bool{}
 		for l, err := range letters {
-			if err == nil && (o.key.value != "" && l.Change.PartitionKey != o.key.value || len(ids) > 0 && !slices.Contains(ids, l.ID)) {
+			if err == nil && (o.key.Value != "" && l.Change.PartitionKey != o.key.Value || len(ids) > 0 && !slices.Contains(ids, l.ID)) {
 				continue
 			}
 			if found[l.ID] = true; !yield(l, err) || err != nil {
@@ -285,7 +286,7 @@ func (o *letterOptions) unambiguous(letters []changefeed.DeadLetter, ids []strin
 func (o *letterOptions) drop(cmd *cobra.Command, b letterPlace, ids []string) error {
 	// Without their documents: all of them are in memory at once here.
 	var doomed []changefeed.DeadLetter
-	for l, err := range o.chosen(b.Letters(cmd.Context(), o.key.value), ids) {
+	for l, err := range o.chosen(b.Letters(cmd.Context(), o.key.Value), ids) {
 		if err != nil {
 			return err
 		}

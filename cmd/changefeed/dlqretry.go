@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/internal/place"
+	"github.com/millrace/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/internal/unit"
 	"github.com/millrace/changefeed/internal/usage"
 )
@@ -127,10 +128,10 @@ func (o *redriveOptions) release(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if o.key.value == "" && len(ids) == 0 {
+	if o.key.Value == "" && len(ids) == 0 {
 		return usage.Error{Err: errors.New("--key is missing: want the partition key to release, or the ID of a letter of it")}
 	}
-	keys := []changefeed.PartitionKey{o.key.value}
+	keys := []changefeed.PartitionKey{o.key.Value}
 	if len(ids) > 0 {
 		letters, err := o.gather(cmd, args)
 		if err != nil {
@@ -175,7 +176,7 @@ func (o *redriveOptions) checkHeld(ctx context.Context, leases changefeed.LeaseS
 	if slices.ContainsFunc(records, says) || slices.ContainsFunc(letters, waits) {
 		return nil
 	}
-	return fmt.Errorf("%s is not held: no lease of unit %q says so, and no letter of it is held", printable(string(key)), o.name)
+	return fmt.Errorf("%s is not held: no lease of unit %q says so, and no letter of it is held", terminal.OneLine(string(key)), o.name)
 }
 
 // unsaid is how long a key may be held before its lease says so: until the lease is renewed.
@@ -301,9 +302,9 @@ func (o *redriveOptions) report(w io.Writer, asked, left []changefeed.DeadLetter
 			r.Handled, r.Cause = false, left[i].Cause
 			failed++
 		}
-		text := fmt.Sprintf("%s of %s is handled", l.ID, printable(string(r.Key)))
+		text := fmt.Sprintf("%s of %s is handled", l.ID, terminal.OneLine(string(r.Key)))
 		if !r.Handled {
-			text = fmt.Sprintf("%s of %s has failed again: %s", l.ID, printable(string(r.Key)), printable(r.Cause))
+			text = fmt.Sprintf("%s of %s has failed again: %s", l.ID, terminal.OneLine(string(r.Key)), terminal.OneLine(r.Cause))
 		}
 		if err := writeEither(w, o.form.value, text, r); err != nil {
 			return err
@@ -322,9 +323,9 @@ func reportKeys(w io.Writer, form string, keys []changefeed.PartitionKey, left [
 		is := slices.ContainsFunc(left, func(l changefeed.DeadLetter) bool {
 			return l.Change.PartitionKey == key && l.Disposition == changefeed.DispositionHeld
 		})
-		text := fmt.Sprintf("%s is released", printable(string(key)))
+		text := fmt.Sprintf("%s is released", terminal.OneLine(string(key)))
 		if is {
-			text = fmt.Sprintf("%s is held still: a change of it has failed", printable(string(key)))
+			text = fmt.Sprintf("%s is held still: a change of it has failed", terminal.OneLine(string(key)))
 			held++
 		}
 		err := writeEither(w, form, text, struct {

@@ -49,7 +49,7 @@ the same: documents are JSON.` + salvageHelp,
 				return o.salvage(cmd, args)
 			}
 			return o.with(cmd, args, func(c *place.Container) error {
-				if err := o.rng.complete(cmd.Context(), c.Source); err != nil {
+				if err := o.rng.Complete(cmd.Context(), c.Source); err != nil {
 					return err
 				}
 				return o.export(cmd.Context(), c, cmd.OutOrStdout())
@@ -75,7 +75,7 @@ const outputBuffer = 256 << 10
 func (o *exportOptions) export(ctx context.Context, c *place.Container, to io.Writer) error {
 	w := bufio.NewWriterSize(to, outputBuffer)
 	from := changefeed.Position{Start: changefeed.FromBeginning()}
-	for page, err := range changefeed.Pull(ctx, c.Source, o.rng.value, from, o.options(changefeed.LatestVersion)) {
+	for page, err := range changefeed.Pull(ctx, c.Source, o.rng.Value(), from, o.options(changefeed.LatestVersion)) {
 		if err != nil {
 			return err
 		}

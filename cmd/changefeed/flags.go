@@ -7,11 +7,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/arg"
+	"github.com/millrace/changefeed/internal/changeline"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
 )
 
-// Flags that name a container, and the help about them.
+// Flags that several commands share: those that name a container, with the help about them, and those that choose among
+// its documents.
 //
 // A container is named by an address, the only argument. For a store in a directory there
 // are two flags as well, which are shorter and can be completed by a shell. Keys come from
@@ -73,22 +77,29 @@ func (p *placeFlags) address(cmd *cobra.Command, args []string) (a place.Address
 }
 
 // with opens the container that the command line names, runs f on it, and closes it.
-func (p *placeFlags) with(cmd *cobra.Command, args []string, f func(c *place.Container) error) (err error) {
-	a, err := p.address(cmd, args)
+func (p *placeFlags) with(cmd *cobra.Command, args []string, f func(c *place.Container) error) error {
+	at, err := p.address(cmd, args)
 	if err != nil {
 		return err
 	}
+	return p.opening(func(o *place.Opener) error {
+		c, err := o.Open(cmd.Context(), at)
+		if err != nil {
+			return err
+		}
+		return f(c)
+	})
+}
+
+// opening runs f with an opener, and closes what it has opened.
+func (p *placeFlags) opening(f func(o *place.Opener) error) (err error) {
 	if err := p.retries.Check(); err != nil {
 		return err
 	}
 	o := place.NewOpener(p.account)
 	o.Retries = p.retries
 	defer func() { err = cmp.Or(err, o.Close()) }()
-	c, err := o.Open(cmd.Context(), a)
-	if err != nil {
-		return err
-	}
-	return f(c)
+	return f(o)
 }
 
 // accountFlags adds the flags of an account. The environment can have the same settings.
@@ -115,3 +126,26 @@ const storeHelp = `
 DIR is the directory of a store that no process has open. ADDRESS is that of a store which
 changefeed serve has open, such as http://127.0.0.1:8081; it needs the read-write key, by
 default the emulator's well-known key on a loopback address.`
+
+// selection is the flags that choose documents by their key.
+type selection struct {
+	key arg.Key
+	rng arg.Range
+}
+
+// register adds the flags to a command.
+func (s *selection) register(cmd *cobra.Command) {
+	cmd.Flags().Var(&s.key, "key", `only one partition key: text such as London, or JSON such as [5] or ["a","b"]`)
+	cmd.Flags().Var(&s.rng, "range", "only a range of effective partition keys, min-max in hex such as 05C1-0BF3")
+}
+
+// options are those of a pull that reads what the flags choose. The range is a parameter of
+// Pull itself.
+func (s *selection) options(mode changefeed.Mode) changefeed.PullOptions {
+	return changefeed.PullOptions{ReadOptions: changefeed.ReadOptions{Mode: mode, Key: s.key.Value}}
+}
+
+// metaFlag adds the flag for the form of a change on a line.
+func metaFlag(cmd *cobra.Command, form *changeline.Form) {
+	cmd.Flags().BoolVar(&form.Meta, "meta", false, "write each change with its metadata, not the document alone")
+}

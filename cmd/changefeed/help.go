@@ -74,12 +74,8 @@ func complete(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		// No values and no files is an answer too: a shell then offers nothing.
 		values := []string{}
-		switch v := f.Value.(type) {
-		case *choice:
-			values = v.allowed
-		// A time cannot be completed, but the words can.
-		case *startFlag:
-			values = []string{"beginning", "now"}
+		if v, ok := f.Value.(interface{ Words() []string }); ok {
+			values = v.Words()
 		}
 		name, _ := pflag.UnquoteUsage(f)
 		if strings.HasPrefix(name, "file") || name == "directory" {

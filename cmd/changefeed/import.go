@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/arg"
 	"github.com/millrace/changefeed/internal/load"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/terminal"
@@ -32,7 +33,7 @@ type importOptions struct {
 	input     string // path, or - for standard input
 	pk        []string
 	ranges    int
-	ttl       ttl
+	ttl       arg.TTL
 	retention time.Duration
 	load      load.Options
 	output    *choice
@@ -120,7 +121,7 @@ func (o *importOptions) run(cmd *cobra.Command) (err error) {
 	opener.Retries = o.retries
 	defer func() { err = cmp.Or(err, opener.Close()) }()
 	c, err := opener.Make(cmd.Context(), o.to, place.Wanted{
-		Spec:  docstore.ContainerSpec{Paths: o.pk, Ranges: o.ranges, DefaultTTL: o.ttl.seconds, Retention: o.retention},
+		Spec:  docstore.ContainerSpec{Paths: o.pk, Ranges: o.ranges, DefaultTTL: o.ttl.Seconds, Retention: o.retention},
 		Given: cmd.Flags().Changed,
 	})
 	if err != nil {
@@ -190,34 +191,4 @@ func (o *importOptions) report(w io.Writer, done *load.Result) error {
 	_, err := fmt.Fprintf(w, "imported %s into %s in %.2f s (%.0f a second)%s, rejected %d\n",
 		terminal.Count(done.Imported, "document"), o.to.Name(), done.Seconds, done.Rate, before, done.Rejected)
 	return err
-}
-
-// ttl is the flag of a time to live.
-type ttl struct {
-	seconds *int // nil turns it off
-}
-
-// String is the number of seconds.
-func (t *ttl) String() string {
-	if t.seconds == nil {
-		return "off"
-	}
-	return strconv.Itoa(*t.seconds)
-}
-
-// Type is the flag's placeholder in the help.
-func (t *ttl) Type() string { return "seconds" }
-
-// Set reads seconds, as the service writes them, or a duration.
-func (t *ttl) Set(text string) error {
-	n, err := strconv.Atoi(text)
-	// A number without a unit is seconds and no duration, so the number is tried first.
-	if d, derr := time.ParseDuration(text); err != nil && derr == nil && d == d.Truncate(time.Second) {
-		n, err = int(d/time.Second), nil
-	}
-	if err != nil || n == 0 || n < docstore.NoDefaultTTL {
-		return errors.New("want whole seconds such as 3600, a duration such as 1h, or -1")
-	}
-	t.seconds = &n
-	return nil
 }

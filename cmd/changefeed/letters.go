@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
@@ -59,15 +58,15 @@ func (o *letterOptions) writeTable(w io.Writer, from string, letters letterSeq) 
 		}
 		keys[l.Change.PartitionKey] = true
 		rows = append(rows, []string{
-			l.ID, printable(string(l.Change.PartitionKey)), printable(l.Change.ID), at.Edges(l.Lease), string(l.Disposition), strconv.Itoa(l.Attempts),
-			when(l.Parked), orDash(terminal.Clip(printable(l.Cause), longestCause)),
+			l.ID, terminal.OneLine(string(l.Change.PartitionKey)), terminal.OneLine(l.Change.ID), at.Edges(l.Lease), string(l.Disposition), strconv.Itoa(l.Attempts),
+			when(l.Parked), terminal.OrDash(terminal.Clip(terminal.OneLine(l.Cause), longestCause)),
 		})
 	}
 	if failed == nil { // else it is no count of what is there
 		fmt.Fprintf(w, "%s in %s: %s of %s\n", o.name, from, terminal.Count(len(rows)-1, "dead letter"), terminal.Count(len(keys), "key"))
 	}
 	if len(rows) > 1 {
-		if _, err := io.WriteString(w, leaseTable(rows, at.Room())); err != nil {
+		if _, err := io.WriteString(w, terminal.Table(rows, at.Room())); err != nil {
 			return fmt.Errorf("write letters: %w", err)
 		}
 	}
@@ -75,21 +74,6 @@ func (o *letterOptions) writeTable(w io.Writer, from string, letters letterSeq) 
 }
 
 const longestCause = 200 // characters of a cause in a table
-
-// printable is a text on one line, without characters that a terminal would obey.
-func printable(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) }), " ")
-}
-
-// harmless is a text without characters that a terminal would obey, other than its lines.
-func harmless(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsGraphic(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, text)
-}
 
 // writeLetter writes a letter in the form in which it is kept.
 func writeLetter(w io.Writer, name string, l changefeed.DeadLetter) error {
@@ -104,12 +88,12 @@ func writeLetter(w io.Writer, name string, l changefeed.DeadLetter) error {
 func showLetter(w io.Writer, l changefeed.DeadLetter) error {
 	var b bytes.Buffer
 	c := &l.Change
-	fmt.Fprintf(&b, "%s of %s\n", l.ID, printable(string(c.PartitionKey)))
+	fmt.Fprintf(&b, "%s of %s\n", l.ID, terminal.OneLine(string(c.PartitionKey)))
 	for _, row := range []struct{ name, value string }{
 		{"disposition", string(l.Disposition)},
 		{"cause", l.Cause},
 		{"attempts", strconv.Itoa(l.Attempts)},
-		{"change", fmt.Sprintf("%s of item %s, LSN %d, committed %s", c.Op, printable(c.ID), c.LSN, when(c.Time))},
+		{"change", fmt.Sprintf("%s of item %s, LSN %d, committed %s", c.Op, terminal.OneLine(c.ID), c.LSN, when(c.Time))},
 		{"etag", c.ETag},
 		{"lease", fmt.Sprintf("%s, range %s", l.Lease, l.Range)},
 		{"instance", l.Instance},
@@ -122,7 +106,7 @@ func showLetter(w io.Writer, l changefeed.DeadLetter) error {
 		if row.value == "" {
 			continue
 		}
-		text := harmless(strings.TrimRight(row.value, "\n"))
+		text := terminal.Harmless(strings.TrimRight(row.value, "\n"))
 		if strings.Contains(text, "\n") {
 			fmt.Fprintf(&b, "  %s\n    %s\n", row.name, strings.ReplaceAll(text, "\n", "\n    "))
 		} else {

@@ -193,7 +193,7 @@ func (o *partitionOptions) write(w io.Writer, parts []changefeed.Partition) erro
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PARTITION\tRANGE\tCAME FROM")
 	for _, partition := range parts {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", partition.ID, edges(partition.Range.String()), orDash(strings.Join(partition.Parents, " ")))
+		fmt.Fprintf(t, "%s\t%s\t%s\n", partition.ID, edges(partition.Range.String()), terminal.OrDash(strings.Join(partition.Parents, " ")))
 	}
 	return t.Flush()
 }

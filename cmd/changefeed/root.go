@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
 )
 
@@ -108,7 +109,11 @@ func execute(ctx context.Context, args []string) int {
 	// A usage error may come late, from a flag that only the opened container can
 	// judge.
 	case began && !errors.As(err, &wrong):
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s%s\n", cmd.CommandPath(), strings.TrimSuffix(err.Error(), "."), hint(err))
+		text := strings.TrimSuffix(err.Error(), ".")
+		if hint := place.Hint(err); hint != "" {
+			text += "; " + hint
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), text)
 		return exitFailed
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\nSee %s --help.\n", cmd.CommandPath(), err, cmd.CommandPath())
@@ -148,6 +153,9 @@ func (c *choice) String() string { return c.value }
 
 // Type is the flag's placeholder in the help: its values.
 func (c *choice) Type() string { return strings.Join(c.allowed, "|") }
+
+// Words are the values that a shell can complete.
+func (c *choice) Words() []string { return c.allowed }
 
 // Set accepts one of the allowed values.
 func (c *choice) Set(text string) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/arg"
 	"github.com/millrace/changefeed/internal/changeline"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
@@ -24,14 +25,14 @@ import (
 type runOptions struct {
 	unitOptions
 	jobs  int
-	mode  *choice
+	mode  arg.Mode
 	form  changeline.Form
 	grace time.Duration
 }
 
 // runCommand is the command run.
 func runCommand() *cobra.Command {
-	o := runOptions{mode: &choice{value: modeLatest, allowed: []string{modeLatest, modeAll}}}
+	var o runOptions
 	cmd := &cobra.Command{
 		Use:   "run --source ADDRESS --name NAME [flags] -- COMMAND [ARG...]",
 		Short: "Run a program for each batch of changes",
@@ -91,7 +92,7 @@ exception: a container that was deleted and made anew ends the processor, with e
 func (o *runOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.unitOptions.register(cmd, 1, "batches of one lease at once; above 1 a batch has the changes of one partition key")
-	f.Var(o.mode, "mode", "latest version of each document, or all versions and deletes")
+	f.Var(&o.mode, "mode", "latest version of each document, or all versions and deletes")
 	metaFlag(cmd, &o.form)
 	f.DurationVar(&o.feed.HandlerTimeout, "timeout", 10*time.Minute, "how long the program may take for a batch")
 	f.DurationVar(&o.grace, "grace", program.DefaultGrace, "how long after SIGTERM the program gets SIGKILL; shorter than --drain")
@@ -118,10 +119,10 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 func (o *runOptions) check() error {
 	// A new unit of all versions can only begin now; a time in --from would be refused
 	// at the first read, by the source.
-	if o.mode.value == modeAll {
+	if o.mode.IsAll() {
 		// Without its metadata a delete has nothing to show.
 		o.feed.Mode, o.form.Meta = changefeed.AllVersionsAndDeletes, true
-		if !o.from.value.IsNow() {
+		if !o.from.Value.IsNow() {
 			return usage.Flag("from", o.from.String(), "now with --mode all")
 		}
 	}

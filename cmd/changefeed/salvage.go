@@ -40,7 +40,7 @@ func (o *exportOptions) salvage(cmd *cobra.Command, args []string) error {
 	found, err := docstore.Salvage(cmd.Context(), dir, func(container string, item docstore.Item) error {
 		// Salvage reads all that is left, whichever container is wanted: the rest is
 		// dropped here.
-		if name != "" && name != container || o.key.value != "" && o.key.value != item.Key {
+		if name != "" && name != container || o.key.Value != "" && o.key.Value != item.Key {
 			return nil
 		}
 		written++

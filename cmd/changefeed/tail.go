@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/arg"
 	"github.com/millrace/changefeed/internal/changeline"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/terminal"
@@ -26,27 +27,18 @@ import (
 type tailOptions struct {
 	placeFlags
 	selection
-	from   startFlag
+	from   arg.Start
 	after  string
-	mode   *choice
+	mode   arg.Mode
 	follow bool
 	form   changeline.Form
 	most   int
 	output *choice
 }
 
-// The values of --mode.
-const (
-	modeLatest = "latest"
-	modeAll    = "all"
-)
-
 // tailCommand is the command tail.
 func tailCommand() *cobra.Command {
-	o := tailOptions{
-		from: startFlag{changefeed.FromBeginning()},
-		mode: &choice{value: modeLatest, allowed: []string{modeLatest, modeAll}},
-	}
+	o := tailOptions{from: arg.Start{Value: changefeed.FromBeginning()}}
 	cmd := &cobra.Command{
 		Use:   "tail [ADDRESS]",
 		Short: "Follow the change feed of a container",
@@ -91,7 +83,7 @@ a position.` + addressHelp,
 	f := cmd.Flags()
 	f.Var(&o.from, "from", "where to begin; also how long ago, such as 15m; for --mode all the default is now")
 	f.StringVar(&o.after, "after", "", "begin after this `position` instead, as --meta shows it")
-	f.Var(o.mode, "mode", "latest version of each document, or all versions and deletes")
+	f.Var(&o.mode, "mode", "latest version of each document, or all versions and deletes")
 	f.BoolVar(&o.follow, "follow", true, "wait for more at the end of the feed")
 	metaFlag(cmd, &o.form)
 	o.output = output(cmd)
@@ -106,13 +98,12 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 		return usage.Flag("max", strconv.Itoa(o.most), "0 or more")
 	}
 	o.form.Meta = o.form.Meta || o.output.value == "json"
-	mode := changefeed.LatestVersion
-	if o.mode.value == modeAll {
-		mode, o.form.Meta = changefeed.AllVersionsAndDeletes, true
+	if o.mode.IsAll() {
+		o.form.Meta = true
 		if !cmd.Flags().Changed("from") {
-			o.from.value = changefeed.FromNow()
+			o.from.Value = changefeed.FromNow()
 		}
-		if !o.from.value.IsNow() && o.after == "" {
+		if !o.from.Value.IsNow() && o.after == "" {
 			return usage.Flag("from", o.from.String(), "now with --mode all, or --after with a position")
 		}
 	}
@@ -121,29 +112,29 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 	ctx, stop := terminal.WhileRead(cmd.Context())
 	defer stop()
 	return o.with(cmd, args, func(c *place.Container) error {
-		if err := c.Retains(mode); err != nil {
+		if err := c.Retains(o.mode.Value); err != nil {
 			return err
 		}
-		if err := o.rng.complete(ctx, c.Source); err != nil {
+		if err := o.rng.Complete(ctx, c.Source); err != nil {
 			return err
 		}
-		return o.tail(ctx, c, mode, cmd.OutOrStdout())
+		return o.tail(ctx, c, cmd.OutOrStdout())
 	})
 }
 
 // tail writes changes until ctx ends, which is the usual end. The output is flushed after
 // each page, so that a reader sees a change as soon as it is read.
-func (o *tailOptions) tail(ctx context.Context, c *place.Container, mode changefeed.Mode, to io.Writer) error {
-	from := changefeed.Position{Start: o.from.value}
+func (o *tailOptions) tail(ctx context.Context, c *place.Container, to io.Writer) error {
+	from := changefeed.Position{Start: o.from.Value}
 	if o.after != "" {
 		from = changefeed.At(o.after)
 	}
-	pull := o.options(mode)
+	pull := o.options(o.mode.Value)
 	pull.Follow, pull.MaxItems = o.follow, o.most
 	w := bufio.NewWriterSize(to, outputBuffer)
 	written := 0
 	places := map[changefeed.Range]string{}
-	for page, err := range changefeed.Pull(ctx, c.Source, o.rng.value, from, pull) {
+	for page, err := range changefeed.Pull(ctx, c.Source, o.rng.Value(), from, pull) {
 		if err != nil {
 			return fmt.Errorf("%w%s", err, goOn(places))
 		}

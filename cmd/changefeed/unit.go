@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/internal/arg"
 	"github.com/millrace/changefeed/internal/leasedoc"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/unit"
@@ -31,7 +32,7 @@ type unitOptions struct {
 	letters string
 	name    string
 	account place.Settings
-	from    startFlag
+	from    arg.Start
 	verbose int
 	once    bool
 	output  *choice
@@ -67,7 +68,7 @@ func (o *unitOptions) register(cmd *cobra.Command, concurrency int, concurrencyM
 
 // check checks the flags that are no addresses, and completes the options of the processor.
 func (o *unitOptions) check() error {
-	o.feed.Start = o.from.value
+	o.feed.Start = o.from.Value
 	if o.feed.Instance == "" {
 		name, err := os.Hostname()
 		if err != nil {
@@ -171,11 +172,7 @@ func (w *workplace) refusal(err error) error {
 		return fmt.Errorf("--from is %s, but unit %q began from %s at %s: leave --from out, or give it as it was, to go on where it is; %s",
 			wrong.Given, w.name, wrong.Began, wrong.Since.Format(time.RFC3339), anew)
 	case errors.Is(err, changefeed.ErrModeChanged):
-		mode := modeLatest
-		if w.feed.Mode == changefeed.AllVersionsAndDeletes {
-			mode = modeAll
-		}
-		return fmt.Errorf("--mode is %s, but unit %q has leases of the other mode: %s", mode, w.name, anew)
+		return fmt.Errorf("--mode is %s, but unit %q has leases of the other mode: %s", &arg.Mode{Value: w.feed.Mode}, w.name, anew)
 	case errors.Is(err, leasedoc.ErrSecondSet):
 		return fmt.Errorf("unit %q has two sets of leases, made by different names of this machine: changefeed leases %s shows both, and with --delete and the beginning of the ids, up to the dot, removes one",
 			w.name, w.at.String())

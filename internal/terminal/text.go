@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Count is a number of things.
@@ -66,4 +67,19 @@ func Clip(text string, n int) string {
 		n--
 	}
 	return text
+}
+
+// OneLine is a text on one line, without characters that a terminal would obey.
+func OneLine(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) }), " ")
+}
+
+// Harmless is a text without characters that a terminal would obey, other than its lines.
+func Harmless(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsGraphic(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
 }

@@ -67,6 +67,20 @@ func (r *Row) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
+// Survey reads the units of the lease container at an address. The containers that they read are looked for beside it, in
+// the same store or database, because no lease names them.
+func Survey(ctx context.Context, o *place.Opener, at place.Address) ([]Unit, error) {
+	leases, err := o.Open(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	monitored, err := o.Neighbours(ctx, leases)
+	if err != nil {
+		return nil, err
+	}
+	return List(ctx, leases, monitored)
+}
+
 // List reads the units of a lease container whose monitored containers are given. Documents that belong to none of them are
 // in a last unit without a name.
 func List(ctx context.Context, leases *place.Container, monitored []*place.Container) ([]Unit, error) {

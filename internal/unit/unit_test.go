@@ -2,6 +2,7 @@ package unit
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -298,5 +299,43 @@ func TestAContainerOfAnotherKeyHasNoLeases(t *testing.T) {
 	o.put(t, other, `{"id":"1"}`)
 	if _, err := o.list(t, other); err == nil || !strings.Contains(err.Error(), "want /id or /partitionKey") {
 		t.Errorf("got error %v, want one that tells the keys of lease containers", err)
+	}
+}
+
+// A survey needs the address of the leases alone.
+func TestUnitsAreSurveyedFromTheAddressOfTheirLeases(t *testing.T) {
+	dir := t.TempDir()
+	db, err := docstore.Open(dir, docstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/id"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leases, err := db.CreateContainer(t.Context(), docstore.LeaseSpec("leases"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := docstore.NewLeases(t.Context(), leases, "mailer", orders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	office{store: store}.lease(t, "-FF", nil)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	opener := place.NewOpener(place.Settings{})
+	defer opener.Close()
+	at, err := place.Parse("ADDRESS", "docstore:"+dir+"#leases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	units, err := Survey(t.Context(), opener, at)
+	if err != nil || len(units) != 1 || units[0].Processor != "mailer" || units[0].Container != "orders" {
+		t.Errorf("got %v, %v, want mailer on orders", units, err)
+	}
+	if _, err := Survey(t.Context(), opener, at.Beside("nothing")); !errors.Is(err, place.ErrNoContainer) {
+		t.Errorf("got %v, want that there is no such container", err)
 	}
 }

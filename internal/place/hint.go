@@ -1,4 +1,4 @@
-package main
+package place
 
 import (
 	"crypto/x509"
@@ -10,20 +10,17 @@ import (
 	"os"
 	"strings"
 	"syscall"
-
-	"github.com/millrace/changefeed/internal/place"
 )
 
-// Hints: how to go on after an error of the network, of a certificate or of a key. The
-// errors come from the depths of net/http and crypto/x509, which cannot know the flags of
-// this command.
+// Errors of the network, of a certificate or of a key come from the depths of net/http
+// and crypto/x509, which cannot know which address, flag or variable was wrong.
 
-// hint is the way on after an error that a wrong address, key or certificate causes; empty
-// if no more is known than the error says.
-func hint(err error) string {
+// Hint is the way on after an error that a wrong address, key or certificate causes; empty if no more is known than the
+// error says.
+func Hint(err error) string {
 	for _, h := range hints {
 		if h.is(err) {
-			return "; " + h.text
+			return h.text
 		}
 	}
 	return ""
@@ -45,8 +42,8 @@ var hints = []struct {
 		"the server speaks https: want an address that begins with https://",
 	},
 	{
-		func(err error) bool { return place.Status(err) == http.StatusUnauthorized },
-		"want the account's key in --account-key, " + place.KeyVariable + " or a connection string; without one the emulator's is used on loopback",
+		func(err error) bool { return Status(err) == http.StatusUnauthorized },
+		"want the account's key in --account-key, " + KeyVariable + " or a connection string; without one the emulator's is used on loopback",
 	},
 	{
 		func(err error) bool { dns, ok := errors.AsType[*net.DNSError](err); return ok && dns.IsNotFound },

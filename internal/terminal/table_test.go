@@ -1,0 +1,33 @@
+package terminal
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestNotesAreBelowTheirRowsWhereThereIsNoRoom(t *testing.T) {
+	rows := [][]string{{"LEASE", "STATE", "NOTE"}, {"-1F", "live", "free: nobody works on it"}, {"1F-FF", "live", ""}}
+	if got, want := Table(rows, 20), "  LEASE  STATE\n  -1F    live\n    free: nobody\n    works on it\n  1F-FF  live\n"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := Table(rows, 0); strings.Count(got, "\n") != 3 || !strings.Contains(got, "live   free: nobody works on it\n") {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+// What a document or an error says may have escape codes in it.
+func TestNoTerminalObeysAText(t *testing.T) {
+	const text = "no such\taddress:\n\x1b[31m5 Elm Street\u200b"
+	if got, want := OneLine(text), "no such address: [31m5 Elm Street"; got != want {
+		t.Errorf("one line: %q, want %q", got, want)
+	}
+	if got, want := Harmless(text), "no such\taddress:\n\ufffd[31m5 Elm Street\ufffd"; got != want {
+		t.Errorf("several: %q, want %q", got, want)
+	}
+}
+
+func TestEmptyColumnsAreShown(t *testing.T) {
+	if got := OrDash("") + OrDash("one"); got != "-one" {
+		t.Errorf("got %q", got)
+	}
+}
