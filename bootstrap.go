@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
+	"github.com/millrace/changefeed/internal/keyspace"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/parallel"
 )
@@ -111,7 +111,7 @@ func (m maker) cover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	parts := cutAt(m.holes(), m.grid(partitions))
+	parts := keyspace.CutAt(m.holes(), m.grid(partitions))
 	creating, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	parallel.Each(creating, len(parts), atOnce, func(i int) {
@@ -223,106 +223,4 @@ func (r *run) createAnew(ctx context.Context, lease Record) (Record, error) {
 		}
 	}
 	return got, err
-}
-
-// A flaw is a place where the leases do not tile the key space.
-type flaw struct {
-	id    string
-	holes []Range // that have no lease
-	err   *Error  // of leases that overlap
-}
-
-// checkCover verifies that the leases tile the key space. A hole is repaired under the
-// lock, from where the unit began, because how far the lost lease had come is unknown.
-// Leases that overlap are reported: nothing here shows which of them is right.
-func (b *balancer) checkCover(ctx context.Context) {
-	flaws := b.overlaps()
-	if open := b.holes(); len(open) > 0 {
-		flaws = append(flaws, flaw{id: fmt.Sprint(open), holes: open})
-	} else {
-		b.tiled, _ = b.view.leases()
-	}
-	for _, f := range b.lasting(flaws) {
-		if f.err != nil {
-			b.reported[f.id] = true
-			b.raise(f.err)
-			continue
-		}
-		start := b.recorded()
-		b.raise(&Error{Origin: OriginBalancer, Err: fmt.Errorf("%w: %v; creating leases from %v", ErrHole, f.holes, start)})
-		bounded, cancel := context.WithTimeout(ctx, b.opts.Acquire) // the round has other work
-		_, err := b.locked(bounded, func(ctx context.Context, h *hold) error {
-			return maker{b.run, h, start, b.vacancy(f.holes)}.cover(ctx)
-		})
-		cancel()
-		b.report(ctx, OriginBalancer, "", err)
-	}
-}
-
-// vacancy is when, by the store's clock, work on leases made for holes may begin. Somebody
-// has deleted a lease, and its owner hears of that only at its next write.
-func (b *balancer) vacancy(open []Range) time.Time {
-	trust := b.opts.Expiration
-	for _, lease := range b.tiled {
-		if slices.ContainsFunc(open, lease.Range.Overlaps) {
-			trust = max(trust, lease.Expiration)
-		}
-	}
-	return b.view.now().Add(trust + clockGrain)
-}
-
-// lasting are the flaws that an earlier listing had too. A listing is not of one moment:
-// during a split, ours or another processor's, it shows the parent beside its children, or
-// neither. So a new flaw is checked again in the next round.
-func (b *balancer) lasting(found []flaw) (lasting []flaw) {
-	since := map[string]time.Time{}
-	for _, f := range found {
-		first, known := b.flaws[f.id]
-		if !known {
-			first = time.Now()
-		}
-		since[f.id] = first
-		if time.Since(first) >= b.opts.Acquire/2 {
-			lasting = append(lasting, f)
-		} else {
-			b.view.distrust()
-		}
-	}
-	b.flaws = since
-	return lasting
-}
-
-// holes are the ranges without a lease. A lease of another kind of processor, and a damaged
-// lease that has its range, count here: whoever reads there, or repairs the document, must
-// not find a second lease.
-func (r *run) holes() []Range {
-	all, bad := r.view.leases()
-	all = slices.Concat(all, bad)
-	slices.SortFunc(all, func(a, b Record) int { return cmp.Compare(a.Range.Min, b.Range.Min) })
-	return holes(FullRange(), all)
-}
-
-// overlaps are the leases whose ranges overlap and that were not reported yet.
-func (b *balancer) overlaps() (found []flaw) {
-	add := func(of Record, id string, err error) {
-		if !b.reported[id] {
-			found = append(found, flaw{id: id, err: &Error{Origin: OriginBalancer, Lease: of.Token, Err: err}})
-		}
-	}
-	good, bad := b.view.leases()
-	for _, lease := range bad {
-		if errors.Is(lease.Err, ErrOverlap) {
-			add(lease, lease.ID, lease.Err)
-		}
-	}
-	for i := 1; i < len(good); i++ {
-		left, right := good[i-1], good[i]
-		if left.State == StateSplitting || right.State == StateSplitting || !left.Range.Overlaps(right.Range) {
-			continue
-		}
-		if !b.view.covers(left) && !b.view.covers(right) { // else its worker, or whoever takes it, removes it
-			add(left, left.ID+" "+right.ID, fmt.Errorf("%w: %s and %s: keys in both are delivered twice", ErrOverlap, left.ID, right.ID))
-		}
-	}
-	return found
 }

@@ -16,24 +16,6 @@ func idle(o Options) *run {
 	return (&Processor{opts: o.withDefaults()}).newRun(context.Background())
 }
 
-// A wide range over narrow ones covers what lies behind them too.
-func TestHolesUnderRangesInRanges(t *testing.T) {
-	lease := func(r Range) Record { return Record{Kind: KindLease, Range: r} }
-	for _, c := range []struct{ leases, want []Range }{
-		{nil, []Range{{"", "FF"}}},
-		{[]Range{{"", "30"}, {"10", "20"}}, []Range{{"30", "FF"}}},
-		{[]Range{{"10", "40"}, {"10", "20"}, {"30", "35"}, {"50", "FF"}}, []Range{{"", "10"}, {"40", "50"}}},
-	} {
-		var leases []Record
-		for _, r := range c.leases {
-			leases = append(leases, lease(r))
-		}
-		if got := holes(FullRange(), leases); !slices.Equal(got, c.want) {
-			t.Errorf("holes of %v are %v, want %v", c.leases, got, c.want)
-		}
-	}
-}
-
 // A lease is its owner's to the end of the last second that its record may mean.
 func TestALeaseIsItsOwnersToItsLastMoment(t *testing.T) {
 	written := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/millrace/changefeed/internal/keyspace"
 )
 
 // The lag of a unit is measured from outside, with the lease store and the source
@@ -116,7 +118,7 @@ func (m *meter) measure(ctx context.Context, lag *Lag, r Range) error {
 			m.parts = rangesOf(partitions)
 		}
 		sum := Lag{Lease: lag.Lease, Exact: true}
-		err := m.distances(ctx, &sum, cutAt([]Range{r}, m.parts))
+		err := m.distances(ctx, &sum, keyspace.CutAt([]Range{r}, m.parts))
 		if errors.Is(err, ErrGone) && known {
 			continue // split since they were listed
 		}

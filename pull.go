@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/millrace/changefeed/internal/keyspace"
 )
 
 // Pulling has no leases: the position is the caller's to keep. One goroutine reads the
@@ -125,7 +127,7 @@ func (p *puller) cut(ctx context.Context, i int) error {
 		return err
 	}
 	whole := p.parts[i]
-	ranges := cutAt([]Range{whole.r}, rangesOf(partitions))
+	ranges := keyspace.CutAt([]Range{whole.r}, rangesOf(partitions))
 	if locator, ok := p.source.(Locator); ok && p.opts.Key != "" {
 		place, err := locator.Locate(ctx, p.opts.Key)
 		if err != nil {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/millrace/changefeed/internal/keyspace"
 )
 
 // How a lease is replaced after a split
@@ -29,7 +31,7 @@ import (
 // meanwhile: a create that was sent and not answered may still arrive, and then must find
 // its own lease in its place, not leases that were cut in another way. The children then
 // follow the new partitions like any lease. A create can arrive even later, when its
-// lease has come and gone: see redundant.go.
+// lease has come and gone: see package rank.
 
 // split replaces the lease by those of its parts, from wherever an earlier owner has come to.
 func (w *worker) split() Reason {
@@ -64,7 +66,7 @@ func (w *worker) replace() (done bool, err error) {
 	if err != nil || parts == nil {
 		return false, err
 	}
-	for _, part := range cutAt(w.uncovered(parent), parts) {
+	for _, part := range keyspace.CutAt(w.uncovered(parent), parts) {
 		if !w.ending().none() {
 			return false, nil
 		}
@@ -101,8 +103,8 @@ func (w *worker) plan(ctx context.Context) (parent Record, parts []Range, err er
 	if err != nil {
 		return parent, nil, err
 	}
-	parts = cutAt([]Range{parent.Range}, rangesOf(partitions))
-	if slices.Contains(cutAt(w.uncovered(parent), parts), parent.Range) {
+	parts = keyspace.CutAt([]Range{parent.Range}, rangesOf(partitions))
+	if slices.Contains(keyspace.CutAt(w.uncovered(parent), parts), parent.Range) {
 		return parent, nil, nil
 	}
 	w.keeper.move((*leaseProgress).Freeze) // the children begin where the parent is stored, so it moves no more
@@ -219,34 +221,11 @@ func (w *worker) remove(ctx context.Context) error {
 
 // holes lists the parts of r that no lease covers.
 func holes(r Range, leases []Record) []Range {
-	var open []Range
-	at := r.Min
-	for _, lease := range leases { // ordered by Range.Min
-		part := r.Intersect(lease.Range)
-		if part.Empty() {
-			continue
-		}
-		if at < part.Min {
-			open = append(open, Range{at, part.Min})
-		}
-		at = max(at, part.Max)
+	covered := make([]Range, len(leases))
+	for i, lease := range leases {
+		covered[i] = lease.Range
 	}
-	if at < r.Max {
-		open = append(open, Range{at, r.Max})
-	}
-	return open
-}
-
-// cutAt cuts ranges at the edges of cells that tile the key space.
-func cutAt(ranges, cells []Range) (parts []Range) {
-	for _, r := range ranges {
-		for _, cell := range cells {
-			if part := r.Intersect(cell); !part.Empty() {
-				parts = append(parts, part)
-			}
-		}
-	}
-	return parts
+	return keyspace.Uncovered(r, covered)
 }
 
 // rangesOf are the ranges of partitions.

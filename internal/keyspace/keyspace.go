@@ -1,4 +1,4 @@
-// Package keyspace cuts ranges of effective partition keys.
+// Package keyspace cuts ranges of effective partition keys, and says what of them others cover.
 package keyspace
 
 import (

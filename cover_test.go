@@ -82,7 +82,7 @@ func (m *model) split(l Record) {
 	}
 	cut := cell(inside[m.rng.IntN(len(inside))], keys).Min
 	for _, r := range []Range{{l.Range.Min, cut}, {cut, l.Range.Max}} {
-		if old, taken := m.leases[r.String()]; taken && l.above(old) {
+		if old, taken := m.leases[r.String()]; taken && newView(nil, nil).ranking()(l, old) {
 			return // tried again when that one has gone
 		}
 		m.create(made(r, m.at(l), l.generation()+1))

@@ -1,7 +1,6 @@
 package changefeed
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,30 +9,117 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/rank"
 )
 
-// When a lease may be removed because others cover its range
+// How the leases tile the key space
 //
-// A create whose answer was lost may arrive minutes later, when the lease that it made at
-// the second try has been split and removed. Its range then has leases twice. The late lease
-// is redundant: for each of its keys there is another lease that has come at least as
-// far. A position means that all before it is done, so nothing is lost without the lease;
-// and nothing comes out of order, because its own worker removes it, between two batches.
-//
-// Two leases must never be removed each in favour of the other. So leases are ranked: by
-// position, then by generation (a child's is one higher than its parent's), then those that
-// were ever taken before those that were not, then by range.
-// A lease goes only in favour of leases that rank higher. A lease never sinks in rank, and
-// whatever replaces it ranks higher still: the children of a split by their generation,
-// the leases that make it redundant by this rule. So each of its keys keeps a lease of
-// higher rank, whatever happens at once with the removal, however old the view behind the
-// decision, and however late the delete arrives. The delete is conditional on the ETag,
-// because the lease itself may have moved on.
-//
-// All this is known only of leases that this processor has made, which have a generation,
-// and of positions that can be compared. Where others are involved nothing is removed: the
-// overlap is reported.
+// After each listing the balancer looks for holes and overlaps. Holes are repaired. Of leases
+// that overlap some are redundant, left from a create that arrived late: package rank says
+// which of them may go, and why two are never removed each in favour of the other. All that
+// is known only of leases that this processor has made, which have a generation, and of
+// positions that can be compared. Where others are involved nothing is removed: the overlap
+// is reported.
+
+// A flaw is a place where the leases do not tile the key space.
+type flaw struct {
+	id    string
+	holes []Range // that have no lease
+	err   *Error  // of leases that overlap
+}
+
+// checkCover verifies that the leases tile the key space. A hole is repaired under the
+// lock, from where the unit began, because how far the lost lease had come is unknown.
+// Leases that overlap are reported: nothing here shows which of them is right.
+func (b *balancer) checkCover(ctx context.Context) {
+	flaws := b.overlaps()
+	if open := b.holes(); len(open) > 0 {
+		flaws = append(flaws, flaw{id: fmt.Sprint(open), holes: open})
+	} else {
+		b.tiled, _ = b.view.leases()
+	}
+	for _, f := range b.lasting(flaws) {
+		if f.err != nil {
+			b.reported[f.id] = true
+			b.raise(f.err)
+			continue
+		}
+		start := b.recorded()
+		b.raise(&Error{Origin: OriginBalancer, Err: fmt.Errorf("%w: %v; creating leases from %v", ErrHole, f.holes, start)})
+		bounded, cancel := context.WithTimeout(ctx, b.opts.Acquire) // the round has other work
+		_, err := b.locked(bounded, func(ctx context.Context, h *hold) error {
+			return maker{b.run, h, start, b.vacancy(f.holes)}.cover(ctx)
+		})
+		cancel()
+		b.report(ctx, OriginBalancer, "", err)
+	}
+}
+
+// vacancy is when, by the store's clock, work on leases made for holes may begin. Somebody
+// has deleted a lease, and its owner hears of that only at its next write.
+func (b *balancer) vacancy(open []Range) time.Time {
+	trust := b.opts.Expiration
+	for _, lease := range b.tiled {
+		if slices.ContainsFunc(open, lease.Range.Overlaps) {
+			trust = max(trust, lease.Expiration)
+		}
+	}
+	return b.view.now().Add(trust + clockGrain)
+}
+
+// lasting are the flaws that an earlier listing had too. A listing is not of one moment:
+// during a split, ours or another processor's, it shows the parent beside its children, or
+// neither. So a new flaw is checked again in the next round.
+func (b *balancer) lasting(found []flaw) (lasting []flaw) {
+	since := map[string]time.Time{}
+	for _, f := range found {
+		first, known := b.flaws[f.id]
+		if !known {
+			first = time.Now()
+		}
+		since[f.id] = first
+		if time.Since(first) >= b.opts.Acquire/2 {
+			lasting = append(lasting, f)
+		} else {
+			b.view.distrust()
+		}
+	}
+	b.flaws = since
+	return lasting
+}
+
+// holes are the ranges without a lease. A lease of another kind of processor, and a damaged
+// lease that has its range, count here: whoever reads there, or repairs the document, must
+// not find a second lease.
+func (r *run) holes() []Range {
+	all, bad := r.view.leases()
+	return holes(FullRange(), slices.Concat(all, bad))
+}
+
+// overlaps are the leases whose ranges overlap and that were not reported yet.
+func (b *balancer) overlaps() (found []flaw) {
+	add := func(of Record, id string, err error) {
+		if !b.reported[id] {
+			found = append(found, flaw{id: id, err: &Error{Origin: OriginBalancer, Lease: of.Token, Err: err}})
+		}
+	}
+	good, bad := b.view.leases()
+	for _, lease := range bad {
+		if errors.Is(lease.Err, ErrOverlap) {
+			add(lease, lease.ID, lease.Err)
+		}
+	}
+	for i := 1; i < len(good); i++ {
+		left, right := good[i-1], good[i]
+		if left.State == StateSplitting || right.State == StateSplitting || !left.Range.Overlaps(right.Range) {
+			continue
+		}
+		if !b.view.covers(left) && !b.view.covers(right) { // else its worker, or whoever takes it, removes it
+			add(left, left.ID+" "+right.ID, fmt.Errorf("%w: %s and %s: keys in both are delivered twice", ErrOverlap, left.ID, right.ID))
+		}
+	}
+	return found
+}
 
 // generationProperty counts the splits that led to a lease of ours.
 const generationProperty = "changefeed.generation"
@@ -67,7 +153,7 @@ func (v *view) covers(lease Record) bool {
 	return len(others) > 0 && len(holes(lease.Range, others)) == 0
 }
 
-// overlapping are the other leases that share keys with a lease, by the beginning of their ranges.
+// overlapping are the other leases that share keys with a lease.
 func (v *view) overlapping(lease Record) (others []Record) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -76,57 +162,22 @@ func (v *view) overlapping(lease Record) (others []Record) {
 			others = append(others, other)
 		}
 	}
-	slices.SortFunc(others, func(a, b Record) int { return strings.Compare(a.Range.Min, b.Range.Min) })
 	return others
 }
 
-// ranking compares leases of this unit: see [Record.above]. A lease that was made for a hole
+// ranking compares leases of this unit: see [rank.Above]. A lease that was made for a hole
 // begins at the time at which the unit began. Nobody is owed older changes, so it has come as
 // far as a lease without a start at the same token.
 func (v *view) ranking() (above func(lease, other Record) bool) {
 	origin, known := v.origin()
-	if !known {
-		return Record.above
-	}
-	return func(lease, other Record) bool {
-		for _, at := range []*Position{&lease.Position, &other.Position} {
-			if at.Token != "" && at.Start.Time().Equal(origin.Time()) {
-				at.Start = Start{}
-			}
+	ranked := func(l Record) rank.Lease {
+		at := rank.Position{Token: l.Position.Token, Since: l.Position.Start.Time(), Unknown: l.Position.Token == "" && l.Position.Start.IsNow()}
+		if known && at.Token != "" && at.Since.Equal(origin.Time()) {
+			at.Since = time.Time{}
 		}
-		return lease.above(other)
+		return rank.Lease{Min: l.Range.Min, Max: l.Range.Max, Position: at, Generation: l.generation(), Taken: l.Expiration > 0}
 	}
-}
-
-// above reports whether a lease ranks higher than another. It is false when the two cannot be compared.
-func (l Record) above(other Record) bool {
-	further, comparable := l.Position.compare(other.Position)
-	return comparable && cmp.Or(
-		further,
-		cmp.Compare(l.generation(), other.generation()),
-		cmp.Compare(min(l.Expiration, 1), min(other.Expiration, 1)),
-		cmp.Compare(other.Range.Min, l.Range.Min),
-		cmp.Compare(l.Range.Max, other.Range.Max),
-	) > 0
-}
-
-// compare orders positions, if both are LSNs in quotes, as the service's are, or nothing
-// was read from either yet. It is not ok for reads from different times, whose changes differ.
-func (p Position) compare(other Position) (order int, ok bool) {
-	if p == other {
-		return 0, true
-	}
-	a, read := service.LSN(p.Token)
-	b, otherRead := service.LSN(other.Token)
-	switch {
-	case read && otherRead:
-		return cmp.Compare(a, b), p.Start.Time().Equal(other.Start.Time())
-	case read && other.Token == "" && !other.Start.IsNow():
-		return 1, true
-	case otherRead && p.Token == "" && !p.Start.IsNow():
-		return -1, true
-	}
-	return 0, false
+	return func(lease, other Record) bool { return rank.Above(ranked(lease), ranked(other)) }
 }
 
 // dueProperty of a lease that was made under the lock says until when its create had to arrive,

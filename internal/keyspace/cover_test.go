@@ -1,0 +1,33 @@
+package keyspace
+
+import (
+	"slices"
+	"testing"
+)
+
+// A wide range over narrow ones covers what lies after them too, whatever their order.
+func TestUncoveredIsWhatNoRangeHas(t *testing.T) {
+	for _, c := range []struct{ by, want []span }{
+		{nil, []span{{"", "FF"}}},
+		{[]span{{"", "30"}, {"10", "20"}}, []span{{"30", "FF"}}},
+		{[]span{{"10", "40"}, {"10", "20"}, {"30", "35"}, {"50", "FF"}}, []span{{"", "10"}, {"40", "50"}}},
+		{[]span{{"20", "FF"}, {"", "20"}}, nil},
+		{[]span{{"20", "20"}, {"", "10"}}, []span{{"10", "FF"}}},
+	} {
+		given := slices.Clone(c.by)
+		if got := Uncovered(span{"", "FF"}, c.by); !slices.Equal(got, c.want) || !slices.Equal(c.by, given) {
+			t.Errorf("%v cover all but %v, want %v", given, got, c.want)
+		}
+	}
+	if got := Uncovered(span{"20", "30"}, []span{{"", "25"}, {"40", "50"}}); !slices.Equal(got, []span{{"25", "30"}}) {
+		t.Errorf("of a part there is %v left", got)
+	}
+}
+
+func TestRangesAreCutAtTheEdgesOfCells(t *testing.T) {
+	cells := []span{{"", "10"}, {"10", "20"}, {"20", "FF"}}
+	got := CutAt([]span{{"05", "15"}, {"20", "30"}}, cells)
+	if want := []span{{"05", "10"}, {"10", "15"}, {"20", "30"}}; !slices.Equal(got, want) {
+		t.Errorf("cut into %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,47 @@
+package rank
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// Each lease ranks above the one after it, and the other way round for none.
+func TestLeasesAreRanked(t *testing.T) {
+	at := func(lsn int) Position { return Position{Token: fmt.Sprintf("%q", fmt.Sprint(lsn))} }
+	ordered := []Lease{
+		{Min: "", Max: "FF", Position: at(10)},
+		{Min: "", Max: "FF", Position: at(9), Generation: 2},
+		{Min: "", Max: "FF", Position: at(9), Generation: 1, Taken: true},
+		{Min: "", Max: "FF", Position: at(9), Generation: 1},
+		{Min: "", Max: "80", Position: at(9), Generation: 1},
+		{Min: "40", Max: "FF", Position: at(9), Generation: 1},
+		{Min: "", Max: "FF", Generation: 3}, // nothing was read from it
+	}
+	for i, a := range ordered {
+		for j, b := range ordered {
+			if got := Above(a, b); got != (i < j) {
+				t.Errorf("%+v above %+v: %v", a, b, got)
+			}
+		}
+	}
+}
+
+// What reads from different times, or from nobody knows where, have done cannot be compared.
+func TestSomeLeasesAreNotRanked(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	read := Lease{Position: Position{Token: `"10"`}, Generation: 1}
+	for _, other := range []Position{
+		{Token: `"9"`, Since: began},
+		{Token: "opaque"},
+		{Unknown: true},
+	} {
+		if l := (Lease{Position: other}); Above(read, l) || Above(l, read) {
+			t.Errorf("%+v is compared with %+v", read.Position, other)
+		}
+	}
+	opaque := Position{Token: "opaque"}
+	if !Above(Lease{Position: opaque, Generation: 1}, Lease{Position: opaque}) {
+		t.Error("two at the same place are not compared")
+	}
+}
