@@ -175,7 +175,7 @@ func (m maker) createLease(ctx context.Context, part Range) error {
 	}
 	lease.setDue(m.due())
 	if !m.fence.IsZero() { // its range had owners before, and the next one's number must be higher than theirs
-		lease.Properties[notes.TermProperty] = strconv.FormatInt(m.view.now().UnixMilli(), 10)
+		lease.Properties[notes.TermProperty] = strconv.FormatInt(m.view.Now().UnixMilli(), 10)
 	}
 	got, err := m.createAnew(ctx, lease)
 	if errors.Is(err, ErrConflict) {

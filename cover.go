@@ -64,7 +64,7 @@ func (b *balancer) vacancy(open []Range) time.Time {
 			trust = max(trust, lease.Expiration)
 		}
 	}
-	return b.view.now().Add(trust + clockGrain)
+	return b.view.Now().Add(trust + clockGrain)
 }
 
 // lasting are the flaws that an earlier listing had too. A listing is not of one moment:
@@ -81,7 +81,7 @@ func (b *balancer) lasting(found []flaw) (lasting []flaw) {
 		if time.Since(first) >= b.opts.Acquire/2 {
 			lasting = append(lasting, f)
 		} else {
-			b.view.distrust()
+			b.view.Distrust()
 		}
 	}
 	b.flaws = since
@@ -155,14 +155,9 @@ func (v *view) covers(lease Record) bool {
 
 // overlapping are the other leases that share keys with a lease.
 func (v *view) overlapping(lease Record) (others []Record) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for id, other := range v.byID {
-		if id != lease.ID && other.Kind == KindLease && other.State != StateRetired && other.Range.Overlaps(lease.Range) {
-			others = append(others, other)
-		}
-	}
-	return others
+	return v.Where(func(id string, other Record) bool {
+		return id != lease.ID && other.Kind == KindLease && other.State != StateRetired && other.Range.Overlaps(lease.Range)
+	})
 }
 
 // ranking compares leases of this unit: see [rank.Above]. A lease that was made for a hole
@@ -251,9 +246,9 @@ func (r *run) discard(ctx context.Context, lease Record) error {
 	err := r.erase(ctx, lease)
 	switch {
 	case err == nil || errors.Is(err, ErrNotFound):
-		r.view.drop(lease.ID)
+		r.view.Drop(lease.ID)
 	case errors.Is(err, ErrConflict):
-		r.view.distrust() // it has moved on
+		r.view.Distrust() // it has moved on
 	default:
 		return fmt.Errorf("remove lease %s, which nobody has taken: %w", lease.Token, err)
 	}

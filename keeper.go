@@ -225,7 +225,7 @@ func (k *keeper) write(ctx context.Context) error {
 		case how == writeStored:
 			return nil
 		case how == writeRefused:
-			k.r.view.distrust()
+			k.r.view.Distrust()
 			k.lose(err)
 			return err
 		case ctx.Err() != nil:
@@ -267,7 +267,7 @@ func (k *keeper) try(ctx context.Context) (answer, error) {
 		k.accept(got, unsaved, started)
 		return writeStored, nil
 	case errors.Is(err, ErrNotFound):
-		k.r.view.drop(lease.ID)
+		k.r.view.Drop(lease.ID)
 		return writeRefused, fmt.Errorf("%w: its record was deleted", ErrLeaseLost)
 	case errors.Is(err, ErrConflict):
 		return k.recognize(bounded, unsaved, started)
@@ -302,7 +302,7 @@ func (k *keeper) recognize(ctx context.Context, unsaved int, started time.Time) 
 	if err := k.r.view.list(ctx, time.Now()); err != nil {
 		return writeFailed, err
 	}
-	seen, ok := k.r.view.get(k.stored.ID)
+	seen, ok := k.r.view.Get(k.stored.ID)
 	if !ok {
 		return writeRefused, fmt.Errorf("%w: its record was deleted", ErrLeaseLost)
 	}

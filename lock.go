@@ -66,7 +66,7 @@ func (r *run) takeLock(ctx context.Context) (lock Record, asked time.Time, err e
 		return r.create(ctx, Record{Kind: KindLock, TTL: lockTime})
 	}
 	free := locks[0]
-	if free.State != StateRetired && r.view.now().Sub(free.Updated) <= lockTime+clockGrain {
+	if free.State != StateRetired && r.view.Now().Sub(free.Updated) <= lockTime+clockGrain {
 		return lock, asked, ErrConflict
 	}
 	free.State, free.TTL, free.Err = StateLive, lockTime, nil
@@ -76,7 +76,7 @@ func (r *run) takeLock(ctx context.Context) (lock Record, asked time.Time, err e
 		return err
 	})
 	if errors.Is(err, ErrNotFound) { // its time to live was up
-		r.view.drop(free.ID)
+		r.view.Drop(free.ID)
 		err = ErrConflict
 	}
 	return lock, asked, err

@@ -99,12 +99,12 @@ func (p *presence) retire(ctx context.Context) {
 // live does not.
 func (p *presence) clean(ctx context.Context) {
 	for _, host := range p.r.view.kind(KindHost) {
-		if host.Err == nil && host.State.isKnown() && p.r.view.now().Sub(host.Updated) > 3*p.r.opts.Expiration && host.owner() != p.r.me {
+		if host.Err == nil && host.State.isKnown() && p.r.view.Now().Sub(host.Updated) > 3*p.r.opts.Expiration && host.owner() != p.r.me {
 			// An error is ignored, because another instance may be faster or have the right that we lack.
 			deleting, cancel := context.WithTimeout(ctx, p.r.opts.Renew)
 			_ = p.r.store.Delete(deleting, host)
 			cancel()
-			p.r.view.drop(host.ID)
+			p.r.view.Drop(host.ID)
 			return // the next round removes the next
 		}
 	}

@@ -96,7 +96,7 @@ func (e *errand) answer() error {
 	if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrConflict) { // else another has served it
 		return e.failure(err)
 	}
-	e.r.view.drop(e.record.ID)
+	e.r.view.Drop(e.record.ID)
 	return nil
 }
 

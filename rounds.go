@@ -58,7 +58,7 @@ func (b *balancer) rounds(ctx context.Context) {
 // untilExpiry is how long until the next lease of another owner expires or is free of its
 // fence, after the last plan: survivors then act at that moment, not at their next round.
 func (b *balancer) untilExpiry() time.Duration {
-	now := b.view.now()
+	now := b.view.Now()
 	soonest := b.opts.Expiration
 	leases, _ := b.view.leases()
 	for _, lease := range leases {
@@ -85,7 +85,7 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 	b.troubles.Remove(OriginBalancer, OriginLeaseStore, OriginSource)
 	s, listed, err := b.plan(ctx)
 	if err != nil {
-		b.planned = b.view.now() // leases that expire in an outage are no reason to ask more often
+		b.planned = b.view.Now() // leases that expire in an outage are no reason to ask more often
 		b.report(ctx, OriginBalancer, "", err)
 		return false
 	}
@@ -119,7 +119,7 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 // plan makes the plan of a round. A theft is planned by a listing, because a stale view
 // must not cost anybody a lease.
 func (b *balancer) plan(ctx context.Context) (s situation, listed bool, err error) {
-	followed := b.follower.live.Load() && time.Since(b.view.listedAt()) < listRounds*b.opts.Acquire
+	followed := b.follower.live.Load() && time.Since(b.view.Listed()) < listRounds*b.opts.Acquire
 	if !followed {
 		if err := b.view.list(ctx, time.Now()); err != nil {
 			return s, false, err
@@ -162,7 +162,7 @@ func (b *balancer) situation() situation {
 			b.raise(&Error{Origin: OriginLeaseStore, Lease: lease.Token, Err: lease.Err})
 		}
 	}
-	b.planned = b.view.now()
+	b.planned = b.view.Now()
 	// This instance counts as alive even if its presence record was not written or
 	// listed yet.
 	s := situation{leases: good, alive: []balance.Owner{b.me}, most: map[balance.Owner]int{}}
@@ -276,7 +276,7 @@ func (b *balancer) tryTake(ctx context.Context, seen Record) bool {
 	lease.Owner, lease.Epoch, lease.Expiration = b.me.Instance, b.me.Epoch, b.opts.Expiration
 	lease.Fence = b.fence(seen)
 	lease.beginTerm()
-	if b.opts.hasPolicy() && !seen.Free() && seen.Epoch != "" && seen.owner() != b.me && seen.expired(b.view.now(), b.opts.Expiration) {
+	if b.opts.hasPolicy() && !seen.Free() && seen.Epoch != "" && seen.owner() != b.me && seen.expired(b.view.Now(), b.opts.Expiration) {
 		lease.Attempts = max(lease.Attempts, 1) // its owner has ended without a word, and the handler may be why
 	}
 	var started time.Time
@@ -290,13 +290,13 @@ func (b *balancer) tryTake(ctx context.Context, seen Record) bool {
 	})
 	switch {
 	case errors.Is(err, ErrNotFound):
-		b.view.drop(seen.ID)
+		b.view.Drop(seen.ID)
 		return false
 	case errors.Is(err, ErrConflict):
-		b.view.distrust() // somebody else was faster
+		b.view.Distrust() // somebody else was faster
 		return false
 	case err != nil:
-		b.view.distrust()
+		b.view.Distrust()
 		// The write may have been stored all the same: then handedOver finds the lease
 		// in a later round.
 		b.report(ctx, OriginLeaseStore, seen.Token, fmt.Errorf("acquire: %w", err))
@@ -311,7 +311,7 @@ func (b *balancer) tryTake(ctx context.Context, seen Record) bool {
 // give the lease away trusts it until it would have expired, and hears of us only at its
 // next write.
 func (b *balancer) fence(seen Record) time.Time {
-	now := b.view.now()
+	now := b.view.Now()
 	given := seen.Free() || seen.owner() == b.me
 	if given || seen.expired(now, b.opts.Expiration) {
 		if seen.Fence.After(now) {

@@ -78,7 +78,7 @@ func (w *worker) replace() (done bool, err error) {
 		return false, err
 	}
 	if open := w.uncovered(parent); len(open) > 0 { // the record that refused a child does not cover its range
-		w.r.view.distrust()
+		w.r.view.Distrust()
 		return false, fmt.Errorf("%w: %v", ErrHole, open)
 	}
 	err = w.remove(ctx)
@@ -211,7 +211,7 @@ func (w *worker) remove(ctx context.Context) error {
 	err := w.r.store.Delete(ctx, mine)
 	switch {
 	case err == nil || errors.Is(err, ErrNotFound):
-		w.r.view.drop(mine.ID)
+		w.r.view.Drop(mine.ID)
 		return nil
 	case errors.Is(err, ErrForbidden):
 		return w.keeper.edit(ctx, func(lease *Record) { lease.State, lease.Owner, lease.Epoch = StateRetired, "", "" })

@@ -109,7 +109,7 @@ const (
 // begun is when a unit without a marker began: now, or when the first lease was made of
 // those that are there from a creation that was interrupted.
 func (r *run) begun() time.Time {
-	at := r.view.now()
+	at := r.view.Now()
 	for _, lease := range r.view.kind(KindLease) {
 		if read := lease.Updated.Add(-createTime); read.Before(at) {
 			at = read
@@ -194,7 +194,7 @@ func (r *run) checkStart(ctx context.Context, info Record) (done bool, err error
 	case known:
 		return true, &StartError{Given: given, Began: began, Since: info.Updated}
 	}
-	info.Properties = r.record(r.opts.Start, r.view.now(), info.Properties)
+	info.Properties = r.record(r.opts.Start, r.view.Now(), info.Properties)
 	got, err := r.store.Update(ctx, info)
 	if errors.Is(err, ErrConflict) {
 		return false, nil // another instance records its own

@@ -90,7 +90,7 @@ func (p *Processor) exit(r *run) {
 }
 
 func (r *run) status() Status {
-	s := Status{Instance: r.me.Instance, Since: r.phase, Ready: r.ready.Load(), Outage: r.breaker.IsOpen(), View: r.view.heardOf()}
+	s := Status{Instance: r.me.Instance, Since: r.phase, Ready: r.ready.Load(), Outage: r.breaker.IsOpen(), View: r.view.LastAnswer()}
 	var workers []*worker
 	workers, s.Stopping = r.claims.all()
 	for _, w := range workers {

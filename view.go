@@ -6,10 +6,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/changefeed/internal/mirror"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -17,23 +17,14 @@ import (
 // made and heard of since. A stale view costs a conflict and another listing, no more,
 // because every write that is based on it is conditional on the ETag.
 type view struct {
-	store      LeaseStore
-	source     Source
-	gate       chan struct{} // held by whoever lists; a channel, because listing waits
-	mu         sync.Mutex
-	byID       map[string]Record
-	heardAt    map[string]time.Time // when a record was last written by us, or heard of
-	clock      time.Time            // the store's time ...
-	clockAt    time.Time            // ... when we got that; from then on our monotonic clock counts
-	listed     time.Time            // when the last listing was asked for; zero is stale
-	distrusted time.Time            // last
+	*mirror.Mirror[Record]
+	store  LeaseStore
+	source Source
+	gate   chan struct{} // held by whoever lists; a channel, because listing waits
 }
 
 func newView(store LeaseStore, source Source) *view {
-	return &view{
-		store: store, source: source, gate: make(chan struct{}, 1),
-		byID: map[string]Record{}, heardAt: map[string]time.Time{},
-	}
+	return &view{mirror.New(func(l Record) time.Time { return l.Updated }), store, source, make(chan struct{}, 1)}
 }
 
 // list reads all records, unless a listing that was asked for after since is there already.
@@ -44,7 +35,7 @@ func (v *view) list(ctx context.Context, since time.Time) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if v.listedAt().After(since) {
+	if v.Listed().After(since) {
 		return nil
 	}
 	asked := time.Now()
@@ -57,7 +48,15 @@ func (v *view) list(ctx context.Context, since time.Time) error {
 	if err := v.resolve(ctx, records); err != nil {
 		return err
 	}
-	v.replace(records, now, asked)
+	byID := make(map[string]Record, len(records))
+	for _, record := range records {
+		id := record.ID
+		for _, taken := byID[id]; taken; _, taken = byID[id] {
+			id += "#" // two documents may share an id, under different partition keys
+		}
+		byID[id] = record.judged()
+	}
+	v.Replace(byID, now, asked)
 	return nil
 }
 
@@ -104,60 +103,17 @@ func lineage(id string, partitions []Partition) (r Range) {
 // storeTimeout bounds one request to a lease store.
 const storeTimeout = 65 * time.Second
 
-// replace applies a listing. News heard since asked stays, because the listing may be older.
-func (v *view) replace(records []Record, now, asked time.Time) {
-	byID := make(map[string]Record, len(records))
-	for _, record := range records {
-		id := record.ID
-		for _, taken := byID[id]; taken; _, taken = byID[id] {
-			id += "#" // two documents may share an id, under different partition keys
-		}
-		byID[id] = record.judged()
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for id, at := range v.heardAt { // news that came while the listing was on its way
-		listed, known := byID[id]
-		if at.Before(asked) || known && listed.Updated.After(v.byID[id].Updated) {
-			continue
-		}
-		if record, alive := v.byID[id]; alive {
-			byID[id] = record
-		} else {
-			delete(byID, id)
-		}
-	}
-	v.heardAt = map[string]time.Time{}
-	if !v.distrusted.Before(asked) {
-		asked = time.Time{} // the view was distrusted while the listing was on its way
-	}
-	v.byID, v.listed, v.clock, v.clockAt = byID, asked, now, time.Now()
-}
-
-func (v *view) listedAt() time.Time {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.listed
-}
-
-// distrust makes the next round list, because an answer has contradicted the view.
-func (v *view) distrust() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.listed, v.distrusted = time.Time{}, time.Now()
-}
-
 // put applies a record that was written or heard of. It reports whether that is news:
 // another owner, another state or a new record, and not just a renewal.
-func (v *view) put(record Record) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	old, known := v.byID[record.ID]
-	if record.Kind == KindLease && record.Range.Empty() { // an old lease does not store its range
-		record.Range = old.Range
-	}
-	v.byID[record.ID], v.heardAt[record.ID] = record.judged(), time.Now()
-	return !known || old.Owner != record.Owner || old.Epoch != record.Epoch || old.State != record.State
+func (v *view) put(record Record) (news bool) {
+	v.Put(record.ID, func(old Record, known bool) Record {
+		if record.Kind == KindLease && record.Range.Empty() { // an old lease does not store its range
+			record.Range = old.Range
+		}
+		news = !known || old.Owner != record.Owner || old.Epoch != record.Epoch || old.State != record.State
+		return record.judged()
+	})
+	return news
 }
 
 // heard applies the news of a follower, and reports whether a round should follow.
@@ -165,9 +121,7 @@ func (v *view) heard(changed []Record, now time.Time) (news bool) {
 	for _, record := range changed {
 		news = v.put(record) || news
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.clock, v.clockAt = now, time.Now()
+	v.Answered(now)
 	return news
 }
 
@@ -183,47 +137,9 @@ func (l Record) judged() Record {
 	return l
 }
 
-// drop forgets a record that is gone.
-func (v *view) drop(id string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.byID, id)
-	v.heardAt[id] = time.Now()
-}
-
-// get is the record of an id.
-func (v *view) get(id string) (Record, bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	lease, ok := v.byID[id]
-	return lease, ok
-}
-
-// now is the store's time, by our own monotonic clock since the store last gave it.
-func (v *view) now() time.Time {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.clock.Add(time.Since(v.clockAt))
-}
-
-// heardOf is when the store last answered with records.
-func (v *view) heardOf() time.Time {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.clockAt
-}
-
-// until is how long, by our clock, until the store's clock says t.
-func (v *view) until(t time.Time) time.Duration { return t.Sub(v.now()) }
-
 // kind lists the records of one kind, by id.
 func (v *view) kind(kind Kind) []Record {
-	v.mu.Lock()
-	records := slices.Collect(maps.Values(v.byID))
-	v.mu.Unlock()
-	records = slices.DeleteFunc(records, func(lease Record) bool { return lease.Kind != kind })
-	slices.SortFunc(records, func(a, b Record) int { return strings.Compare(a.ID, b.ID) })
-	return records
+	return v.Where(func(_ string, record Record) bool { return record.Kind == kind })
 }
 
 // leases lists the leases to be worked on, which have different ranges, and the documents
@@ -313,7 +229,7 @@ func (f *follower) run(ctx context.Context) {
 			continue
 		}
 		if cursor == "" {
-			f.r.view.distrust() // only a listing has the changes before the cursor
+			f.r.view.Distrust() // only a listing has the changes before the cursor
 			f.r.wake()
 		}
 		cursor, failures = next, 0

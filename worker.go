@@ -202,7 +202,7 @@ func (w *worker) begin() ending {
 	}
 	if !w.lease.Fence.IsZero() {
 		w.activity.Set(ActivityFenced)
-		if !pause(w.untilStopped, w.r.view.until(w.lease.Fence)) {
+		if !pause(w.untilStopped, w.lease.Fence.Sub(w.r.view.Now())) {
 			return w.ending()
 		}
 		if err := w.keeper.note(w.untilDrained, func(l *Record) { l.Fence = time.Time{} }); err != nil {
