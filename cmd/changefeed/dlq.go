@@ -3,23 +3,19 @@ package main
 import (
 	"errors"
 	"fmt"
-	"iter"
-	"os"
-	"slices"
-	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed"
-	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/internal/arg"
+	"github.com/millrace/changefeed/internal/letters"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/internal/usage"
 )
 
-// The commands dlq: the dead letters of a unit, in a container or in a file. Which letters a
-// command is about is found out alike for all: by the unit, ids and a key.
+// The commands dlq: the dead letters of a unit, in a container or in a file. Which letters
+// a command line means, and what is done with them, is found out by internal/letters.
 
 // dlqCommand is the command dlq, which has the others.
 func dlqCommand() *cobra.Command {
@@ -50,25 +46,82 @@ FILE is a file in which a processor keeps its letters. It belongs to the host of
 processor: letters that were parked on other hosts are in the files of those. A container
 has the letters of all.` + addressHelp
 
+// redriveHelp ends the help of the commands that ask a processor for something.
+const redriveHelp = `
+
+This is done by the instance of the unit that owns the range of the key: one must run, with
+the same dead letters. The command waits for it as long as --wait says; after that the
+request stays, and is served when an instance runs.
+
+The lease container is looked for beside that of the letters; for letters in a FILE it has
+to be given. The container that the unit reads is found in the same account.`
+
 // letterOptions are the flags of the commands dlq.
 type letterOptions struct {
 	placeFlags
-	name   string
-	source string
-	key    arg.Key
-	all    bool // without ids
-	sole   bool // letters of several units are a mistake
-	form   *choice
+	query letters.Query
+	key   arg.Key
+	all   bool // without ids
+	form  *choice
 }
 
 // register adds the flags to a command.
 func (o *letterOptions) register(cmd *cobra.Command) {
 	o.placeFlags.register(cmd)
-	cmd.Flags().StringVar(&o.name, "name", "", "`name` of the deployment unit")
+	cmd.Flags().StringVar(&o.query.Name, "name", "", "`name` of the deployment unit")
 	cmd.Flags().Var(&o.key, "key", `only letters of this partition key: text such as London, or JSON such as [5] or ["a","b"]`)
-	cmd.Flags().StringVar(&o.source, "source", "", "`address` of the container that the unit reads, if several units have the name")
+	cmd.Flags().StringVar(&o.query.Source, "source", "", "`address` of the container that the unit reads, if several units have the name")
 	_ = cmd.MarkFlagRequired("name") // fails only for a flag that is not there
 	cmd.ValidArgsFunction = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
+	o.form = output(cmd)
+}
+
+// parse reads the arguments: a file, or the address of a container, and ids. Where flags name the container all of them
+// are ids, also one that looks like an address.
+func (o *letterOptions) parse(cmd *cobra.Command, args []string) (at letters.Place, err error) {
+	o.query.Key = o.key.Value
+	switch {
+	case o.db != "" || cmd.Flags().Changed("container"):
+		o.query.IDs = args
+		at.Address, err = o.address(cmd, nil)
+		return at, err
+	case len(args) == 0:
+		return at, usage.Error{Err: errors.New("ADDRESS or FILE is missing: want " + place.AddressForms + ", or a file of letters; or --db and --container")}
+	}
+	o.query.IDs = args[1:]
+	return letters.Parse(args[0])
+}
+
+// read gives f the letters that are meant, and where they are.
+func (o *letterOptions) read(cmd *cobra.Command, args []string, f func(from string, all letters.Seq) error) error {
+	at, err := o.parse(cmd, args)
+	if err != nil {
+		return err
+	}
+	if at.File != "" && o.query.Source != "" {
+		return o.sourceOfFile()
+	}
+	return o.opening(func(opener *place.Opener) error {
+		from, all, err := o.query.Read(cmd.Context(), opener, at)
+		if err != nil {
+			return err
+		}
+		return f(from, all)
+	})
+}
+
+// sourceOfFile refuses --source where nothing can be compared with it.
+func (o *letterOptions) sourceOfFile() error {
+	return usage.Error{Err: fmt.Errorf("--source is %s: the letters are in a file, which does not have what their unit reads: leave it out", o.query.Source)}
+}
+
+// checkIDs wants IDs or --all. With neither there is nothing to do, and with both it is unclear which is meant: letters
+// may be removed for good, so nothing is guessed.
+func (o *letterOptions) checkIDs() error {
+	if o.all == (len(o.query.IDs) > 0) {
+		return usage.Error{Err: errors.New("ID is missing: want those that changefeed dlq list shows, or --all, and not both")}
+	}
+	return nil
 }
 
 // dlqListCommand is the command dlq list.
@@ -93,16 +146,15 @@ With -o json, one object a line: id, key, item, lease, attempts, cause, disposit
   changefeed dlq list mailer.ndjson --name mailer --key London
   changefeed dlq list docstore:data#letters --name mailer -o json | jq -r .cause | sort | uniq -c`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.read(cmd, args, func(from string, letters letterSeq) error {
+			return o.read(cmd, args, func(from string, all letters.Seq) error {
 				if o.form.value == "json" {
-					return listLetters(cmd.OutOrStdout(), letters)
+					return letters.WriteList(cmd.OutOrStdout(), all)
 				}
-				return o.writeTable(cmd.OutOrStdout(), from, letters)
+				return letters.WriteTable(cmd.OutOrStdout(), o.query.Name, from, all)
 			})
 		},
 	}
 	o.register(cmd)
-	o.form = output(cmd)
 	return cmd
 }
 
@@ -120,23 +172,15 @@ documentation of package deadletters lists its members.` + dlqHelp,
 		Example: `  changefeed dlq show http://127.0.0.1:8081/shop/letters --name mailer 4711.df8cf80227ec3237922df0ecd88385c5
   changefeed dlq show mailer.ndjson --name mailer -o json | jq .document`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.read(cmd, args, func(_ string, letters letterSeq) error {
-				for l, err := range letters {
-					if err == nil && o.form.value == "json" {
-						err = writeLetter(cmd.OutOrStdout(), o.name, l)
-					} else if err == nil {
-						err = showLetter(cmd.OutOrStdout(), l)
-					}
-					if err != nil {
-						return err
-					}
+			return o.read(cmd, args, func(_ string, all letters.Seq) error {
+				if o.form.value == "json" {
+					return letters.WriteWhole(cmd.OutOrStdout(), o.query.Name, all)
 				}
-				return nil
+				return letters.Show(cmd.OutOrStdout(), all)
 			})
 		},
 	}
 	o.register(cmd)
-	o.form = output(cmd)
 	return cmd
 }
 
@@ -153,159 +197,139 @@ A key that is held stays held, and its next changes are parked too, until dlq re
 A file cannot be changed while a processor has it open.` + dlqHelp,
 		Example: `  changefeed dlq drop http://127.0.0.1:8081/shop/letters --name mailer 4711.df8cf80227ec3237922df0ecd88385c5
   changefeed dlq drop mailer.ndjson --name mailer --key London --all`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.change(cmd, args, func(b letterPlace, ids []string) error { return o.drop(cmd, b, ids) })
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.drop(cmd, args) },
 	}
 	o.register(cmd)
-	o.sole = true
+	o.query.Sole = true
 	cmd.Flags().BoolVar(&o.all, "all", false, "remove all letters of the unit or, with --key, of the key")
-	o.form = output(cmd)
 	return cmd
 }
 
-// letterSeq are letters, until an error.
-type letterSeq = iter.Seq2[changefeed.DeadLetter, error]
-
-// read gives f the letters that a command line chooses, and where they are.
-func (o *letterOptions) read(cmd *cobra.Command, args []string, f func(from string, letters letterSeq) error) error {
-	path, where, ids, err := o.place(cmd, args)
+// drop removes letters.
+func (o *letterOptions) drop(cmd *cobra.Command, args []string) error {
+	at, err := o.parse(cmd, args)
 	if err != nil {
 		return err
 	}
-	if path != "" {
-		return f(path+", a file of this host alone", o.chosen(deadletters.ReadFile(cmd.Context(), path, o.name), ids))
+	if at.File != "" && o.query.Source != "" {
+		return o.sourceOfFile()
 	}
-	return o.boxes(cmd, where, func(b letterPlace, from string) error {
-		return f(from, o.chosen(b.Letters(cmd.Context(), o.key.Value), ids))
+	if err := o.checkIDs(); err != nil {
+		return err
+	}
+	n := 0
+	err = o.opening(func(opener *place.Opener) error {
+		warn := func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), text) }
+		n, err = o.query.Drop(cmd.Context(), opener, at, warn)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case o.form.value == "json":
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), `{"dropped":%d}`+"\n", n)
+	default:
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "dropped %s\n", terminal.Count(n, "letter"))
+	}
+	return err
+}
+
+// redriveOptions are the flags of the commands that ask a processor for something.
+type redriveOptions struct {
+	letterOptions
+	leases string
+	wait   time.Duration
+}
+
+// register adds the flags to a command.
+func (o *redriveOptions) register(cmd *cobra.Command) {
+	o.letterOptions.register(cmd)
+	o.query.Sole = true
+	f := cmd.Flags()
+	f.StringVar(&o.leases, "leases", "", "`address` of the lease container (default leases, beside the letters)")
+	f.DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for each")
+}
+
+// ask runs f on the letters, and the leases at which their processors are asked.
+func (o *redriveOptions) ask(cmd *cobra.Command, args []string, check func() error, f func(r *letters.Redrive) error) error {
+	at, err := o.parse(cmd, args)
+	if err != nil {
+		return err
+	}
+	if o.wait <= 0 {
+		return usage.Flag("wait", o.wait.String(), "more than 0, such as 30s")
+	}
+	leases, err := letters.LeasesOf(at, o.leases)
+	if err != nil {
+		return err
+	}
+	if err := check(); err != nil {
+		return err
+	}
+	return o.opening(func(opener *place.Opener) error {
+		return f(&letters.Redrive{Query: o.query, Letters: at, Leases: leases, Wait: o.wait, Opener: opener})
 	})
 }
 
-// change gives f the box, which it may change, and the ids of the command line.
-func (o *letterOptions) change(cmd *cobra.Command, args []string, f func(b letterPlace, ids []string) error) error {
-	path, where, ids, err := o.place(cmd, args)
-	if err != nil {
-		return err
+// dlqRetryCommand is the command dlq retry.
+func dlqRetryCommand() *cobra.Command {
+	var o redriveOptions
+	cmd := &cobra.Command{
+		Use:   "retry ADDRESS|FILE --name NAME ID...",
+		Short: "Have dead letters handled again",
+		Long: `Have the changes in dead letters handled again, in order with what else there is of their
+keys. A letter whose change is handled is removed; where its key is held and no other
+letter of the key has failed, the held ones follow. One whose change fails again stays,
+with the new cause, and the exit code is 1.` + redriveHelp + dlqHelp,
+		Example: `  changefeed dlq retry http://127.0.0.1:8081/shop/letters --name mailer 4711.df8cf80227ec3237922df0ecd88385c5
+  changefeed dlq retry mailer.ndjson --name mailer --leases http://127.0.0.1:8081/shop/leases --all`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.ask(cmd, args, o.checkIDs, func(r *letters.Redrive) error {
+				done, err := r.Retry(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return letters.WriteRetried(cmd.OutOrStdout(), o.form.value, done)
+			})
+		},
 	}
-	// With neither there is nothing to do, and with both it is unclear which is meant:
-	// letters are removed for good, so nothing is guessed.
-	if o.all == (len(ids) > 0) {
-		return errNoLetter
-	}
-	if path == "" {
-		return o.boxes(cmd, where, func(b letterPlace, _ string) error { return f(b, ids) })
-	}
-	b, err := deadletters.File(path, o.name)
-	if errors.Is(err, deadletters.ErrInUse) {
-		return fmt.Errorf("%w: its processor has it open: stop that first", err)
-	}
-	if err != nil {
-		return err
-	}
-	if n := b.Torn(); n > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: the last line of %s was cut off, %d bytes: a crash had interrupted it\n", cmd.CommandPath(), path, n)
-	}
-	return errors.Join(f(b, ids), b.Close())
+	o.register(cmd)
+	cmd.Flags().BoolVar(&o.all, "all", false, "all letters of the unit or, with --key, of the key, but those that are held")
+	return cmd
 }
 
-// place separates the arguments: a file, or the address of a container, and ids.
-func (o *letterOptions) place(cmd *cobra.Command, args []string) (path string, where, ids []string, err error) {
-	// The flags name the container, so all arguments are ids, also one that looks like
-	// an address.
-	if o.db != "" || cmd.Flags().Changed("container") {
-		return "", nil, args, nil
+// dlqReleaseCommand is the command dlq release.
+func dlqReleaseCommand() *cobra.Command {
+	var o redriveOptions
+	cmd := &cobra.Command{
+		Use:   "release ADDRESS|FILE --name NAME [--key KEY] [ID...]",
+		Short: "Let a held partition key go on without the changes that failed",
+		Long: `Let a partition key go on that --hold has stopped, without the changes of it that have
+failed: those that were held are handled, in their order, and then the key is not held any
+more. The letters of the changes that failed stay, to be retried or dropped. If a held
+change fails, its key stays held from there, and the exit code is 1. A key that is not held
+is an error.
+
+The key is that of --key, or those of the letters with the IDs.` + redriveHelp + dlqHelp,
+		Example: `  changefeed dlq release http://127.0.0.1:8081/shop/letters --name mailer --key London`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.ask(cmd, args, o.checkKey, func(r *letters.Redrive) error {
+				done, err := r.Release(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return letters.WriteReleased(cmd.OutOrStdout(), o.form.value, done)
+			})
+		},
 	}
-	if len(args) == 0 {
-		return "", nil, nil, usage.Error{Err: errors.New("ADDRESS or FILE is missing: want " + place.AddressForms + ", or a file of letters; or --db and --container")}
-	}
-	if isAddress(args[0]) {
-		return "", args[:1], args[1:], nil
-	}
-	// The file must be there: a mistyped address would else be the name of a new file.
-	if _, err := os.Stat(args[0]); err != nil {
-		return "", nil, nil, fmt.Errorf("FILE is %s: %w; or want an address, %s", args[0], errors.Unwrap(err), place.AddressForms)
-	}
-	if o.source != "" && cmd.Flags().Lookup("leases") == nil {
-		return "", nil, nil, usage.Error{Err: fmt.Errorf("--source is %s: the letters are in a file, which does not have what their unit reads: leave it out", o.source)}
-	}
-	return args[0], nil, args[1:], nil
+	o.register(cmd)
+	return cmd
 }
 
-// isAddress reports whether a text is the address of a container, right or wrong, and not a file.
-func isAddress(text string) bool {
-	scheme, _, ok := strings.Cut(text, ":")
-	return ok && slices.Contains([]string{"docstore", "cosmos", "http", "https"}, scheme)
-}
-
-// chosen are the letters of the key and with the ids that were given. An id that no letter
-// has is an error after the others.
-func (o *letterOptions) chosen(letters letterSeq, ids []string) letterSeq {
-	return func(yield func(changefeed.DeadLetter, error) bool) {
-		// Letters go on one by one, because a box may hold more than fit in memory. So
-		// what is missing is known only at the end.
-		found := map[string]bool{}
-		for l, err := range letters {
-			if err == nil && (o.key.Value != "" && l.Change.PartitionKey != o.key.Value || len(ids) > 0 && !slices.Contains(ids, l.ID)) {
-				continue
-			}
-			if found[l.ID] = true; !yield(l, err) || err != nil {
-				return
-			}
-		}
-		for _, id := range ids {
-			if !found[id] {
-				yield(changefeed.DeadLetter{}, fmt.Errorf("ID is %s: unit %q has no such letter here: want one that changefeed dlq list shows", id, o.name))
-				return
-			}
-		}
-	}
-}
-
-// errNoLetter is a command line that says of no letter, or in two ways, which it is about.
-var errNoLetter = usage.Error{Err: errors.New("ID is missing: want those that changefeed dlq list shows, or --all, and not both")}
-
-// nameOnly is a letter without its documents, which may be large.
-func nameOnly(l changefeed.DeadLetter) changefeed.DeadLetter {
-	l.Change.Body, l.Change.Previous, l.Stack = nil, nil, ""
-	return l
-}
-
-// unambiguous refuses ids that letters of several keys have.
-func (o *letterOptions) unambiguous(letters []changefeed.DeadLetter, ids []string) error {
-	first := map[string]changefeed.PartitionKey{}
-	for _, l := range letters {
-		if other, twice := first[l.ID]; twice && len(ids) > 0 {
-			return usage.Error{Err: fmt.Errorf("ID is %s: letters of several keys have it, among them %s and %s: want --key", l.ID, other, l.Change.PartitionKey)}
-		}
-		first[l.ID] = l.Change.PartitionKey
+// checkKey wants a key, or letters that have one.
+func (o *redriveOptions) checkKey() error {
+	if o.query.Key == "" && len(o.query.IDs) == 0 {
+		return usage.Error{Err: errors.New("--key is missing: want the partition key to release, or the ID of a letter of it")}
 	}
 	return nil
-}
-
-// drop removes letters, all or none: whoever types an id that is not there has mistaken it.
-func (o *letterOptions) drop(cmd *cobra.Command, b letterPlace, ids []string) error {
-	// Without their documents: all of them are in memory at once here.
-	var doomed []changefeed.DeadLetter
-	for l, err := range o.chosen(b.Letters(cmd.Context(), o.key.Value), ids) {
-		if err != nil {
-			return err
-		}
-		doomed = append(doomed, nameOnly(l))
-	}
-	if err := o.unambiguous(doomed, ids); err != nil {
-		return err
-	}
-	// All are looked up before the first is removed, and a box of letters has no
-	// transactions: what fails half-way has removed the letters before.
-	for _, l := range doomed {
-		if err := b.Remove(cmd.Context(), l.Change.PartitionKey, l.ID); err != nil {
-			return err
-		}
-	}
-	if o.form.value == "json" {
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), `{"dropped":%d}`+"\n", len(doomed))
-		return err
-	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "dropped %s\n", terminal.Count(len(doomed), "letter"))
-	return err
 }

@@ -44,7 +44,7 @@ func (o *unitOptions) openLetters(ctx context.Context, opener *place.Opener, mon
 	switch {
 	case o.letters == "":
 		return nil
-	case isAddress(o.letters):
+	case place.IsAddress(o.letters):
 		o.feed.DeadLetters, err = o.letterBox(ctx, opener, monitored)
 		return err
 	}

@@ -6,6 +6,7 @@ package place
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/millrace/changefeed/docstore"
@@ -49,6 +50,12 @@ func Parse(field, text string) (Address, error) {
 		}
 	}
 	return Address{}, fmt.Errorf("%s is %q: want %s", field, text, AddressForms)
+}
+
+// IsAddress reports whether a text is an address, right or wrong, and not the name of a file.
+func IsAddress(text string) bool {
+	scheme, _, ok := strings.Cut(text, ":")
+	return ok && slices.Contains([]string{"docstore", "cosmos", "http", "https"}, scheme)
 }
 
 // ParseName reads container or database/container.

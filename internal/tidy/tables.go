@@ -86,6 +86,7 @@ var edges = map[string][]string{
 	"internal/bench":            {"outbox", "outbox/natspub", ".", "cosmos", "cosmosrest", "deadletters", "docstore", "internal/fleet", "internal/memnet", "internal/pause", "internal/terminal", "internal/usage", "internal/web", thirdParty},
 	"internal/web":              {"cosmosrest", "docstore"},
 	"internal/unit":             {".", "cosmos", "docstore", "internal/leasedoc", "internal/notes", "internal/pause", "internal/place", "internal/terminal", "internal/usage"},
+	"internal/letters":          {".", "deadletters", "internal/place", "internal/terminal", "internal/unit", "internal/usage"},
 	"internal/load":             {".", "docstore", "internal/lanes", "internal/place", "internal/service", "internal/terminal"},
 	"internal/terminal":         {thirdParty},
 	"internal/lives":            {"docstore"},

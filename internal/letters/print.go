@@ -1,4 +1,4 @@
-package main
+package letters
 
 import (
 	"bytes"
@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/changefeed/internal/terminal"
 )
 
-// Dead letters as output: as a table or whole for people, and as lines of JSON. What a
-// letter quotes may be anything, so nothing of it reaches a terminal that would obey it.
+// Letters as output: as a table or whole for people, and as lines of JSON. What a letter
+// quotes may be anything, so nothing of it reaches a terminal that would obey it.
 
 // letterLine is a letter in the list for programs.
 type letterLine struct {
@@ -29,8 +29,8 @@ type letterLine struct {
 	Parked      time.Time              `json:"parked"`
 }
 
-// listLetters writes letters as JSON, one a line, without their documents.
-func listLetters(w io.Writer, letters letterSeq) error {
+// WriteList writes letters as JSON, one a line, without their documents.
+func WriteList(w io.Writer, letters Seq) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	for l, err := range letters {
@@ -44,8 +44,8 @@ func listLetters(w io.Writer, letters letterSeq) error {
 	return nil
 }
 
-// writeTable writes letters as a table.
-func (o *letterOptions) writeTable(w io.Writer, from string, letters letterSeq) error {
+// WriteTable writes the letters of a unit as a table, under a heading that says where they are.
+func WriteTable(w io.Writer, unit, from string, letters Seq) error {
 	at := terminal.Of(w)
 	rows := [][]string{{"ID", "KEY", "ITEM", "LEASE", "DISPOSITION", "ATTEMPTS", "PARKED", "CAUSE"}}
 	keys := map[changefeed.PartitionKey]bool{}
@@ -63,7 +63,7 @@ func (o *letterOptions) writeTable(w io.Writer, from string, letters letterSeq) 
 		})
 	}
 	if failed == nil { // else it is no count of what is there
-		fmt.Fprintf(w, "%s in %s: %s of %s\n", o.name, from, terminal.Count(len(rows)-1, "dead letter"), terminal.Count(len(keys), "key"))
+		fmt.Fprintf(w, "%s in %s: %s of %s\n", unit, from, terminal.Count(len(rows)-1, "dead letter"), terminal.Count(len(keys), "key"))
 	}
 	if len(rows) > 1 {
 		if _, err := io.WriteString(w, terminal.Table(rows, at.Room())); err != nil {
@@ -75,17 +75,38 @@ func (o *letterOptions) writeTable(w io.Writer, from string, letters letterSeq) 
 
 const longestCause = 200 // characters of a cause in a table
 
-// writeLetter writes a letter in the form in which it is kept.
-func writeLetter(w io.Writer, name string, l changefeed.DeadLetter) error {
-	text, err := deadletters.Marshal(name, l)
-	if err == nil {
-		_, err = w.Write(append(text, '\n'))
+// WriteWhole writes the letters of a unit as JSON, one a line, in the form in which they are kept.
+func WriteWhole(w io.Writer, unit string, letters Seq) error {
+	for l, err := range letters {
+		if err != nil {
+			return err
+		}
+		text, err := deadletters.Marshal(unit, l)
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(append(text, '\n')); err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
-// showLetter writes a letter for people.
-func showLetter(w io.Writer, l changefeed.DeadLetter) error {
+// Show writes all that is known of letters, for people.
+func Show(w io.Writer, letters Seq) error {
+	for l, err := range letters {
+		if err != nil {
+			return err
+		}
+		if err := show(w, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// show writes a letter for people.
+func show(w io.Writer, l changefeed.DeadLetter) error {
 	var b bytes.Buffer
 	c := &l.Change
 	fmt.Fprintf(&b, "%s of %s\n", l.ID, terminal.OneLine(string(c.PartitionKey)))
@@ -135,4 +156,41 @@ func indented(doc []byte) string {
 		return strconv.QuoteToGraphic(string(doc))
 	}
 	return b.String()
+}
+
+// WriteRetried writes what became of letters. It is an error if some have failed again.
+func WriteRetried(w io.Writer, form string, all []Retried) error {
+	failed, err := writeEach(w, form, all, func(r Retried) bool { return !r.Handled })
+	if err == nil && failed > 0 {
+		err = fmt.Errorf("%d of %d letters have failed again", failed, len(all))
+	}
+	return err
+}
+
+// WriteReleased writes what became of keys. It is an error if some are held still.
+func WriteReleased(w io.Writer, form string, all []Released) error {
+	held, err := writeEach(w, form, all, func(r Released) bool { return !r.Released })
+	if err == nil && held > 0 {
+		err = fmt.Errorf("%d of %d keys are held still", held, len(all))
+	}
+	return err
+}
+
+// writeEach writes a line for each, as text or, where form is json, as an object. It counts those that are bad.
+func writeEach[T fmt.Stringer](w io.Writer, form string, all []T, bad func(T) bool) (n int, err error) {
+	enc := json.NewEncoder(w)
+	for _, one := range all {
+		if bad(one) {
+			n++
+		}
+		if form == "json" {
+			err = enc.Encode(one)
+		} else {
+			_, err = fmt.Fprintln(w, one)
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
 }

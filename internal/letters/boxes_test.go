@@ -1,4 +1,4 @@
-package main
+package letters
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 func TestLettersOfSeveralUnitsAreNotChangedAtOnce(t *testing.T) {
 	c := &place.Container{Address: place.Address{Database: "shop", Container: "letters"}}
 	two := []string{"shop/bills", "shop/orders"}
-	changing, reading := letterOptions{name: "mailer", sole: true}, letterOptions{name: "mailer"}
+	changing, reading := Query{Name: "mailer", Sole: true}, Query{Name: "mailer"}
 	if _, err := changing.from(c, two); !errors.As(err, new(usage.Error)) {
 		t.Errorf("letters of two units may be changed: %v", err)
 	}

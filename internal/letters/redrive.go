@@ -1,0 +1,280 @@
+package letters
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/internal/place"
+	"github.com/millrace/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/internal/unit"
+	"github.com/millrace/changefeed/internal/usage"
+)
+
+// Only the owner of the range that a key is in can handle its changes again. It is asked
+// by a request among the leases, which it deletes when it has served it, and says nothing
+// of the outcome. That is in the letters: those that are gone were handled.
+
+// LeasesOf is the address of the lease container of letters: that of the flag --leases or, beside letters in a
+// container, the default one.
+func LeasesOf(at Place, flag string) (leases place.Address, err error) {
+	switch {
+	case flag != "":
+		if leases, err = place.Parse("--leases", flag); err != nil {
+			return leases, usage.Error{Err: err}
+		}
+	case at.File != "":
+		return leases, usage.Error{Err: errors.New("--leases is missing: the letters are in a file: want the address of the unit's lease container")}
+	default:
+		leases = at.Address.Beside(unit.DefaultContainer)
+	}
+	// The request would lie in a store that this process has open and no processor can
+	// open.
+	if leases.Dir != "" {
+		return leases, usage.Error{Err: fmt.Errorf("the leases are in the store %s, which one process has open: no processor could serve this: want the address of changefeed serve", leases.Dir)}
+	}
+	return leases, nil
+}
+
+// A Redrive has letters handled again, by the processors of their unit.
+type Redrive struct {
+	Query
+	Letters Place
+	Leases  place.Address // of the lease container, see [LeasesOf]
+	Wait    time.Duration // for an answer, anew for each letter or key: one that takes long says nothing of the next
+	Opener  *place.Opener
+}
+
+// Retried says what became of a letter.
+type Retried struct {
+	ID      string          `json:"id"`
+	Key     json.RawMessage `json:"key"`
+	Handled bool            `json:"handled"`
+	Cause   string          `json:"cause,omitempty"` // of its last failure
+}
+
+// String is a line for people.
+func (r Retried) String() string {
+	if r.Handled {
+		return fmt.Sprintf("%s of %s is handled", r.ID, terminal.OneLine(string(r.Key)))
+	}
+	return fmt.Sprintf("%s of %s has failed again: %s", r.ID, terminal.OneLine(string(r.Key)), terminal.OneLine(r.Cause))
+}
+
+// Retry has the letters that are meant handled again, in their order. Without IDs it leaves out those that are held: they
+// are handled by themselves when those before them are. A held letter that is named is an error of usage.
+func (r *Redrive) Retry(ctx context.Context) ([]Retried, error) {
+	asked, err := r.failed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	source, leases, err := r.unit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.retry(ctx, source, leases, asked)
+}
+
+// failed are the letters to retry.
+func (r *Redrive) failed(ctx context.Context) ([]changefeed.DeadLetter, error) {
+	_, letters, err := r.Read(ctx, r.Opener, r.Letters)
+	if err != nil {
+		return nil, err
+	}
+	asked, err := r.named(letters)
+	if err != nil {
+		return nil, err
+	}
+	isHeld := func(l changefeed.DeadLetter) bool { return l.Disposition == changefeed.DispositionHeld }
+	// A held change would pass the one before it that has failed, which is what --hold
+	// is there to prevent.
+	if i := slices.IndexFunc(asked, isHeld); i >= 0 && len(r.IDs) > 0 {
+		return nil, usage.Error{Err: fmt.Errorf("ID is %s: it is held behind a change of %s that has failed: want the ID of that, or changefeed dlq release to go on without it", asked[i].ID, asked[i].Change.PartitionKey)}
+	}
+	return slices.DeleteFunc(asked, isHeld), nil
+}
+
+// retry asks for each letter, and reads those that are left then.
+func (r *Redrive) retry(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, asked []changefeed.DeadLetter) ([]Retried, error) {
+	for _, l := range asked {
+		err := r.within(ctx, func(ctx context.Context) error {
+			return deadletters.Redrive(ctx, source, leases, l.Change.PartitionKey, l.ID)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	left, err := r.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return retried(asked, left), nil
+}
+
+// retried says of each letter whether it is still among those that are left, and why.
+func retried(asked, left []changefeed.DeadLetter) (all []Retried) {
+	for _, l := range asked {
+		r := Retried{ID: l.ID, Key: json.RawMessage(l.Change.PartitionKey), Handled: true}
+		i := slices.IndexFunc(left, func(o changefeed.DeadLetter) bool {
+			return o.ID == l.ID && o.Change.PartitionKey == l.Change.PartitionKey
+		})
+		if i >= 0 {
+			r.Handled, r.Cause = false, left[i].Cause
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// Released says what became of a key.
+type Released struct {
+	Key      json.RawMessage `json:"key"`
+	Released bool            `json:"released"`
+}
+
+// String is a line for people.
+func (r Released) String() string {
+	if r.Released {
+		return terminal.OneLine(string(r.Key)) + " is released"
+	}
+	return terminal.OneLine(string(r.Key)) + " is held still: a change of it has failed"
+}
+
+// Release lets keys go on without the changes of them that have failed: those of the letters with the IDs or, without
+// any, the key of the query. A key that is not held is an error.
+func (r *Redrive) Release(ctx context.Context) ([]Released, error) {
+	keys, err := r.keys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	source, leases, err := r.unit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.release(ctx, source, leases, keys)
+}
+
+// release asks for each key, and reads the letters that are left then.
+func (r *Redrive) release(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, keys []changefeed.PartitionKey) ([]Released, error) {
+	letters, err := r.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		err := r.within(ctx, func(ctx context.Context) error {
+			if err := r.checkHeld(ctx, leases, letters, key); err != nil {
+				return err
+			}
+			return deadletters.Release(ctx, source, leases, key)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	left, err := r.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return released(keys, left), nil
+}
+
+// keys are the keys to release, each once.
+func (r *Redrive) keys(ctx context.Context) (keys []changefeed.PartitionKey, err error) {
+	if len(r.IDs) == 0 {
+		return []changefeed.PartitionKey{r.Key}, nil
+	}
+	_, letters, err := r.Read(ctx, r.Opener, r.Letters)
+	if err != nil {
+		return nil, err
+	}
+	all, err := gather(letters)
+	for _, l := range all {
+		keys = append(keys, l.Change.PartitionKey)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys), err
+}
+
+// released says of each key whether letters of it are left that are held.
+func released(keys []changefeed.PartitionKey, left []changefeed.DeadLetter) (all []Released) {
+	for _, key := range keys {
+		held := slices.ContainsFunc(left, func(l changefeed.DeadLetter) bool {
+			return l.Change.PartitionKey == key && l.Disposition == changefeed.DispositionHeld
+		})
+		all = append(all, Released{json.RawMessage(key), !held})
+	}
+	return all
+}
+
+// all are the letters of the unit or of the key, whatever their IDs.
+func (r *Redrive) all(ctx context.Context) ([]changefeed.DeadLetter, error) {
+	q := r.Query
+	q.IDs = nil
+	_, letters, err := q.Read(ctx, r.Opener, r.Letters)
+	if err != nil {
+		return nil, err
+	}
+	return gather(letters)
+}
+
+// unsaid is how long a key may be held before its lease says so: until the lease is renewed.
+const unsaid = 5 * time.Minute
+
+// checkHeld refuses a key that is not held, which is a mistake most of the time. Its letters may have been dropped, which
+// ends no hold; where they are held, a processor of another make may have ended the hold of the lease.
+func (q Query) checkHeld(ctx context.Context, leases changefeed.LeaseStore, letters []changefeed.DeadLetter, key changefeed.PartitionKey) error {
+	records, _, err := leases.List(ctx)
+	if err != nil {
+		return err
+	}
+	says := func(r changefeed.Record) bool { return slices.Contains(unit.Held(r), string(key)) }
+	waits := func(l changefeed.DeadLetter) bool {
+		return l.Change.PartitionKey == key && (l.Disposition == changefeed.DispositionHeld || time.Since(l.Parked) < unsaid)
+	}
+	if slices.ContainsFunc(records, says) || slices.ContainsFunc(letters, waits) {
+		return nil
+	}
+	return fmt.Errorf("%s is not held: no lease of unit %q says so, and no letter of it is held", terminal.OneLine(string(key)), q.Name)
+}
+
+// unit finds the unit of the letters by its leases.
+func (r *Redrive) unit(ctx context.Context) (changefeed.Source, changefeed.LeaseStore, error) {
+	leases, err := r.Opener.Open(ctx, r.Leases)
+	if err != nil {
+		return nil, nil, err
+	}
+	among, err := r.candidates(ctx, leases)
+	if err != nil {
+		return nil, nil, err
+	}
+	source, store, err := unit.Find(ctx, leases, among, r.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	return source.Source, store, nil
+}
+
+// candidates are the containers that the unit may read.
+func (r *Redrive) candidates(ctx context.Context, leases *place.Container) ([]*place.Container, error) {
+	if r.Source == "" {
+		return r.Opener.Neighbours(ctx, leases)
+	}
+	at, err := place.Parse("--source", r.Source)
+	if err != nil {
+		return nil, usage.Error{Err: err}
+	}
+	c, err := r.Opener.Open(ctx, at)
+	return []*place.Container{c}, err
+}
+
+// within bounds the wait for a processor.
+func (r *Redrive) within(ctx context.Context, ask func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.Wait, fmt.Errorf("nothing heard within %v (--wait)", r.Wait))
+	defer cancel()
+	return ask(ctx)
+}
