@@ -16,10 +16,10 @@ import (
 type Breaker struct {
 	backoff func(failures int) time.Duration
 
-	// Asked at every success without the lock: all leases of a process share the
-	// breaker, and mostly nothing fails.
-	trouble atomic.Int64 // when a batch has failed last, in nanoseconds
-	failing atomic.Bool  // a key has failed, and none has been handled since
+	// trouble is when a batch has failed last, in nanoseconds; 0 while successes do not count.
+	// Every success reads it, without the lock: all leases of a process share the breaker, and
+	// mostly nothing fails.
+	trouble atomic.Int64
 
 	mu     sync.Mutex
 	recent []result // of different keys, the last one at the end
@@ -42,7 +42,7 @@ type result struct {
 
 const (
 	remembered = 64              // keys
-	troubled   = 5 * time.Minute // after a failure, in which all successes count
+	troubled   = 5 * time.Minute // after a failure, until a success ends the counting
 	outage     = 3               // keys that fail
 )
 
@@ -68,20 +68,23 @@ func (b *Breaker) Watch(wake func()) (stop func()) {
 // troubled notes that a batch has failed: from now on successes count.
 func (b *Breaker) troubled(now time.Time) { b.trouble.Store(now.UnixNano()) }
 
-// succeeded notes that a change of a key was handled, if that may ever matter.
-func (b *Breaker) succeeded(key string, now time.Time) {
-	if b.failing.Load() || now.UnixNano()-b.trouble.Load() < int64(troubled) {
-		b.note(result{key: key, ok: true, at: now})
-		if now.UnixNano() > b.trouble.Load() {
-			b.failing.Store(false)
-		}
+// succeeded notes that a change of a key was handled by a call that was begun at a time, if successes count.
+func (b *Breaker) succeeded(key string, begun time.Time) {
+	trouble := b.trouble.Load()
+	if trouble == 0 {
+		return
+	}
+	b.note(result{key: key, ok: true, at: begun})
+	// The first success after a quiet time counts still: suspects may have waited for it.
+	if begun.UnixNano()-trouble >= int64(troubled) {
+		b.trouble.CompareAndSwap(trouble, 0) // unless a batch has failed meanwhile
 	}
 }
 
 // failed notes that a change of a key has failed by itself, as often as it may.
 func (b *Breaker) failed(key string, now time.Time) {
 	b.note(result{key: key, at: now})
-	b.failing.Store(true)
+	b.troubled(now)
 }
 
 // settled forgets the failure of a key that was parked because others were handled meanwhile. The failure of one that was

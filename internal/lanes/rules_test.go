@@ -81,6 +81,29 @@ func TestABreakerJudges(t *testing.T) {
 	}
 }
 
+// A suspect may wait for hours until something else is handled. After that, nothing of an ordinary day is remembered.
+func TestSuccessesCountFromAFailureOn(t *testing.T) {
+	b := NewBreaker(func(int) time.Duration { return time.Second })
+	now := time.Unix(1000, 0)
+	count := func(after time.Duration, key string, remembered int) {
+		t.Helper()
+		if b.succeeded(key, now.Add(after)); len(b.recent) != remembered {
+			t.Errorf("%v after the failure %d results are remembered, want %d", after, len(b.recent), remembered)
+		}
+	}
+	count(-time.Minute, "before", 0)
+	b.failed("bad", now)
+	count(time.Second, "soon", 2)
+	count(time.Minute, "then", 3)
+	count(time.Hour, "late", 4)
+	count(time.Hour, "later", 4)
+	if !b.judge("bad", now.Add(30*time.Minute), true, now.Add(2*time.Hour)) {
+		t.Error("a change of another key was handled since, and the suspect waits")
+	}
+	b.troubled(now.Add(3 * time.Hour))
+	count(3*time.Hour+time.Second, "again", 5)
+}
+
 // opened is a breaker in an outage.
 func opened(now time.Time) *Breaker {
 	b := NewBreaker(func(n int) time.Duration { return time.Second << n })
