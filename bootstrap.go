@@ -177,20 +177,28 @@ func (m maker) createLease(ctx context.Context, part Range) error {
 	if !m.fence.IsZero() { // its range had owners before, and the next one's number must be higher than theirs
 		lease.Properties[notes.TermProperty] = strconv.FormatInt(m.view.Now().UnixMilli(), 10)
 	}
-	got, err := m.createAnew(ctx, lease)
-	if errors.Is(err, ErrConflict) {
+	got, err := m.noted(m.createAnew(ctx, lease))
+	if lostRace(err) {
 		got, err = m.adopt(ctx, lease)
 	}
 	if err == nil {
 		m.view.put(got)
-	} else {
-		m.unanswered.Store(true)
 	}
 	return err
 }
 
+// noted notes whether a write may still arrive: unless it is stored, only a lost race says that it does not.
+func (m maker) noted(got Record, err error) (Record, error) {
+	if err != nil && !lostRace(err) {
+		m.unanswered.Store(true)
+	}
+	return got, err
+}
+
+func lostRace(err error) bool { return errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) }
+
 // adopt gives the lease that is there in the place of a new one. If its create was late, it becomes
-// a lease now, where it was to begin.
+// a lease now, where it was to begin. An [ErrConflict] is a lost race.
 func (m maker) adopt(ctx context.Context, lease Record) (Record, error) {
 	if err := m.view.list(ctx, time.Now()); err != nil {
 		return lease, err
@@ -202,7 +210,9 @@ func (m maker) adopt(ctx context.Context, lease Record) (Record, error) {
 			return old, nil
 		default:
 			lease.ID, lease.ETag, lease.Raw, lease.Position = old.ID, old.ETag, old.Raw, old.Position
-			return m.store.Update(ctx, lease)
+			if got, err := m.noted(m.store.Update(ctx, lease)); !errors.Is(err, ErrNotFound) {
+				return got, err
+			}
 		}
 	}
 	return lease, fmt.Errorf("%w: %s was there, and is not", ErrConflict, lease.Token)

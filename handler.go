@@ -59,8 +59,9 @@ type Item[T any] struct {
 
 // Items makes a [Handler] of a function that wants documents decoded into T. A document
 // that does not decode fails by itself, as [Poison] with a [DecodeError]; the function gets
-// the others, those after it of its key in a later batch, and its error is about them alone. A [Failure] that it returns counts in items,
-// not in changes of the batch. With [Options.Manual] such a document fails the batch.
+// the others, those after it of its key in a later batch, and its error is about them alone.
+// A [Failure] that it returns counts in items, not in changes of the batch. With
+// [Options.Manual] such a document fails the batch.
 func Items[T any](handle func(ctx context.Context, b *Batch, items []Item[T]) error) Handler {
 	return HandlerFunc(func(ctx context.Context, b *Batch) error {
 		items := make([]Item[T], 0, len(b.Changes))

@@ -156,6 +156,38 @@ func TestWhatAHeldKeyCostsGrowsWithItsChanges(t *testing.T) {
 	})
 }
 
+// A retry that ends the hold of its key reads each letter once, to know that no other has failed.
+func TestARetryReadsTheLettersOfItsKeyOnce(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var mended atomic.Bool
+		h := failsOn(func(c changefeed.Change) error {
+			if !mended.Load() {
+				return onID("bad")(c)
+			}
+			return nil
+		})
+		box := &paced{letterBox: &letterBox{}}
+		lsn := w.put("oslo", "bad", 1)
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true})
+		time.Sleep(time.Minute)
+		const n = 50
+		for i := range n {
+			w.put("oslo", fmt.Sprint("next-", i), i)
+		}
+		time.Sleep(time.Hour)
+		mended.Store(true)
+		box.reads.Store(0)
+		err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "bad"))
+		p.stop(t)
+		if items, _ := h.items(); err != nil || items != n+1 || box.names() != "" {
+			t.Fatalf("%v; %d of %d handled, letters %q", err, items, n+1, box.names())
+		}
+		if got := box.reads.Load(); got > n+5 {
+			t.Errorf("%d letters were read to retry one and release %d", got, n)
+		}
+	})
+}
+
 // However many letters a held key has, it can be released: here reading them takes 100 s.
 func TestAHeldKeyWithManyLettersCanBeReleased(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -81,20 +82,25 @@ func (d *dispatcher) lookUp(b *laneBatch, l DeadLetter) (there, before bool, err
 
 // keepLetter has the dead letters keep a letter, unless its key would have to be held and cannot.
 func (d *dispatcher) keepLetter(b *laneBatch, l DeadLetter) error {
-	key := b.Changes[0].Key
-	d.mu.Lock()
-	held := d.heldNote()
-	if _, known := d.held[key]; !known && d.r.opts.HoldKeys {
-		held.Keys, held.Since = append(held.Keys, key), append(held.Since, l.Change.LSN)
-	}
-	d.mu.Unlock()
-	if !b.Held && !held.Fits() {
-		return fmt.Errorf("%w: a lease has room for %d, and for less of long ones: release some", ErrTooManyHeld, notes.MaxHeld)
-	}
 	if _, ok := d.r.opts.DeadLetters.(LetterBox); b.Held && !ok {
 		return errNoBox
 	}
+	if d.r.opts.HoldKeys && !b.Held && !d.canHold(b.Changes[0].Key) {
+		return fmt.Errorf("%w: a lease has room for %d, and for less of long ones: release some", ErrTooManyHeld, notes.MaxHeld)
+	}
 	return d.outside(func(ctx context.Context, _ func()) error { return d.r.opts.DeadLetters.Put(ctx, l) })
+}
+
+// canHold reports whether the lease has room for a key among those that are held.
+func (d *dispatcher) canHold(key string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, held := d.held[key]; held {
+		return true
+	}
+	note := d.heldNote()
+	note.Keys, note.Since = append(note.Keys, key), append(note.Since, math.MaxInt64)
+	return note.Fits()
 }
 
 // errNoBox is why the changes of a held key wait, with all that comes after them of it.

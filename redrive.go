@@ -142,15 +142,13 @@ func (e *errand) store() error {
 // retry hands a letter over, but no held one past those before it. When the key is held for no other one, it is released.
 func (e *errand) retry() error {
 	var letter *DeadLetter
-	before, failed := false, false
+	before := false
 	err := e.eachLetter(e.box, e.key, func(l DeadLetter) bool {
 		if l.ID == e.asked.Letter {
 			letter = &l
-			return !before || l.Disposition != DispositionHeld
 		}
 		before = before || letter == nil
-		failed = failed || l.Disposition != DispositionHeld
-		return letter == nil || !failed
+		return letter == nil
 	})
 	switch {
 	case err != nil:
@@ -160,7 +158,7 @@ func (e *errand) retry() error {
 	case before && letter.Disposition == DispositionHeld:
 		return nil
 	}
-	if done, err := e.redrive(*letter); !done || err != nil || failed {
+	if done, err := e.redrive(*letter); !done || err != nil {
 		return err
 	}
 	return e.release()
@@ -173,9 +171,11 @@ const (
 )
 
 // release hands over the held letters of a key, and ends the hold when there is none left. While the last of them are
-// handed over, what comes of the key waits: else a busy key would be parked as fast as it is handled.
+// handed over, what comes of the key waits: else a busy key would be parked as fast as it is handled. After a retry the
+// key stays held if another of its letters has failed, for which the first reading goes on to the end.
 func (e *errand) release() error {
 	defer e.pause(false)
+	sure := e.asked.Action == notes.Release
 	for done := map[string]bool{}; !e.isClosed(); {
 		e.mu.Lock()
 		// Whatever is parked from here on may lack in the list of letters below. Then
@@ -184,17 +184,21 @@ func (e *errand) release() error {
 		e.mu.Unlock()
 		var letters []DeadLetter
 		left := bytesAtOnce
-		all := true
+		all, failed := true, false
 		err := e.eachLetter(e.box, e.key, func(l DeadLetter) bool {
-			if l.Disposition == DispositionHeld && !done[l.ID] {
+			switch held := l.Disposition == DispositionHeld; {
+			case held && all && !done[l.ID]:
 				letters, left = append(letters, l), left-len(l.Change.Body)-len(l.Change.Previous)
+				all = len(letters) < lettersAtOnce && left > 0
+			case !held && l.ID != e.asked.Letter:
+				failed = !sure
 			}
-			all = len(letters) < lettersAtOnce && left > 0
-			return all
+			return (all || !sure) && !failed
 		})
-		if err != nil {
+		if err != nil || failed {
 			return err
 		}
+		sure = true
 		if all {
 			e.pause(true)
 		}

@@ -202,24 +202,55 @@ func TestTheLockIsLeftToExpireAfterAFailure(t *testing.T) {
 	})
 }
 
-// A create is not answered, and its second try makes the lease. The first may still arrive.
+// A create fails, and its second try makes the lease. The first may still arrive if it was not answered, and not if
+// somebody else was faster.
 func TestTheLockIsLeftToExpireAfterACreateWithoutAnAnswer(t *testing.T) {
-	inWorld(t, 1, func(t *testing.T, w *world) {
-		store := &hookedStore{Leases: w.leases}
-		first := once()
-		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindLease && first(l) {
-				return l, errCutOff
-			}
-			return w.leases.Create(ctx, l)
-		}
-		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{})
-		time.Sleep(10 * time.Second)
-		if len(w.records(changefeed.KindInfo)) != 1 || len(w.records(changefeed.KindLock)) != 1 {
-			t.Errorf("%d markers and %d locks, want the unit made and its lock left", len(w.records(changefeed.KindInfo)), len(w.records(changefeed.KindLock)))
-		}
-		p.stop(t)
-	})
+	for _, c := range []struct {
+		name    string
+		retired bool // a lease without an owner is in the way, and cannot be deleted
+		err     error
+		locks   int
+	}{
+		{"not answered", false, errCutOff, 1},
+		{"somebody else's was there and is not", false, changefeed.ErrConflict, 0},
+		{"somebody else has deleted it", true, changefeed.ErrNotFound, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				if c.retired {
+					whole := changefeed.FullRange()
+					if _, err := w.leases.Create(t.Context(), changefeed.Record{
+						Kind: changefeed.KindLease, Version: 1, Token: whole.String(), Range: whole, State: changefeed.StateRetired,
+						Properties: map[string]string{"changefeed.generation": "0"},
+					}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				first := once()
+				failing := func(write func(context.Context, changefeed.Record) (changefeed.Record, error)) func(context.Context, changefeed.Record) (changefeed.Record, error) {
+					return func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+						if l.Kind == changefeed.KindLease && first(l) {
+							return l, c.err
+						}
+						return write(ctx, l)
+					}
+				}
+				store := &hookedStore{Leases: w.leases}
+				if c.retired {
+					store.update = failing(w.leases.Update)
+				} else {
+					store.create = failing(w.leases.Create)
+				}
+				p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{})
+				time.Sleep(10 * time.Second)
+				markers, locks := len(w.records(changefeed.KindInfo)), len(w.records(changefeed.KindLock))
+				if markers != 1 || locks != c.locks {
+					t.Errorf("%d markers and %d locks, want the unit made and %d locks left", markers, locks, c.locks)
+				}
+				p.stop(t)
+			})
+		})
+	}
 }
 
 // textual gives tokens that are no numbers.
