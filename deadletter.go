@@ -1,6 +1,7 @@
 package changefeed
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -143,33 +144,74 @@ type poison struct{ error }
 
 func (p *poison) Unwrap() error { return p.error }
 
-// failureOf is what a handler's error says of a batch of so many changes.
+// failureOf is what a handler's error says of a batch of so many changes. What has failed in one call comes again
+// together, and so does what has failed each, up to the next poison: that takes no other change with it.
 func failureOf(err error, changes int, late bool) lanes.Failure {
-	plain := lanes.Failure{Err: err, Late: late}
-	said, ok := errors.AsType[*Failure](err)
-	if !ok || said == nil {
-		return plain
-	}
-	plain.After, plain.Outage = said.After, said.Outage
-	items := make(map[int]error, len(said.Items))
-	for i, cause := range said.Items {
-		if i < 0 || i >= changes {
-			return plain
+	said := saidOf(err, changes)
+	f := lanes.Failure{Err: err, Hopeless: IsPoison(err), After: said.After, Outage: said.Outage, Late: late}
+	var each, together *lanes.Part
+	for i := range changes {
+		cause, failed := said.Items[i]
+		_, isJoint := cause.(*joint)
+		part := &lanes.Part{Err: cause, Hopeless: IsPoison(cause), Untried: cause == errUntried}
+		switch {
+		case !failed:
+			continue
+		case isJoint && together != nil:
+			part = together
+		case isJoint:
+			together = part
+		case part.Hopeless || part.Untried:
+			each = nil
+		case each != nil:
+			part = each
+		default:
+			each = part
 		}
-		// To name a change is to say that it failed, whatever the cause.
-		if items[i] = cause; cause == nil {
-			items[i] = err
+		if part.Changes == nil {
+			f.Left = append(f.Left, part)
 		}
+		part.Changes = append(part.Changes, i)
 	}
-	if said.Done < 0 || said.Done >= changes {
-		return plain
+	if together != nil && len(together.Changes) == changes { // nothing is said of any
+		f.Left = nil
 	}
-	plain.Done = said.Done
-	if len(said.Items) > 0 {
-		plain.Items = items
-	}
-	return plain
+	return f
 }
+
+// saidOf is what a handler's error says of each of so many changes. Where it names none, or one that there is not, all
+// of them have failed in one call.
+func saidOf(err error, changes int) *Failure {
+	said, _ := errors.AsType[*Failure](err)
+	if said == nil {
+		said = &Failure{}
+	}
+	each, from := map[int]error{}, said.Done
+	for i, cause := range said.Items {
+		each[i] = cmp.Or(cause, err) // to name a change is to say that it failed, whatever the cause
+		if i < 0 || i >= changes {
+			from = -1
+		}
+	}
+	if from < 0 || from >= changes {
+		clear(each)
+		from = 0
+	}
+	if len(each) == 0 {
+		for i := from; i < changes; i++ {
+			each[i] = &joint{err}
+		}
+	}
+	return &Failure{Items: each, After: said.After, Outage: said.Outage}
+}
+
+// joint is the error of changes that have failed in one call: any of them may be at fault.
+type joint struct{ error }
+
+func (j *joint) Unwrap() error { return j.error }
+
+// errUntried is the error of a change that comes after one of its key that has failed.
+var errUntried = errors.New("not tried")
 
 // IsPoison reports whether an error says that trying again cannot help: it is, or wraps, one of [Poison].
 func IsPoison(err error) bool {

@@ -58,7 +58,7 @@ func (d *deliverer) deliver(page Page) ending {
 // isDivided reports whether the handler, or a policy, says more of a page than that it has failed.
 func (d *deliverer) isDivided(said lanes.Failure) bool {
 	o := d.r.opts
-	return o.hasPolicy() || !o.Manual && (said.Done > 0 || said.Items != nil)
+	return o.hasPolicy() || !o.Manual && said.Left != nil
 }
 
 // batch is what the handler gets of a page.

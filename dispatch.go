@@ -71,12 +71,11 @@ func newDispatcher(t *tenure, k *keeper, d *delegate) *dispatcher {
 	rules := lanes.Rules[Change]{
 		Concurrency: o.Concurrency, MaxItems: o.MaxItems, MaxBytes: o.MaxBytes, Wait: o.MaxWait,
 		MaxAttempts: o.MaxAttempts, MaxAge: o.MaxAge, CanPark: o.DeadLetters != nil, ByHand: o.Manual,
-		Backoff:  func(failures int) time.Duration { return t.r.backoff(rng, failures) },
-		Hopeless: IsPoison,
-		Key:      func(c *Change) string { return string(c.PartitionKey) },
-		LSN:      func(c *Change) int64 { return c.LSN },
-		Size:     changeSize,
-		Detach:   func(c *Change) { c.Body, c.Previous = bytes.Clone(c.Body), bytes.Clone(c.Previous) },
+		Backoff: func(failures int) time.Duration { return t.r.backoff(rng, failures) },
+		Key:     func(c *Change) string { return string(c.PartitionKey) },
+		LSN:     func(c *Change) int64 { return c.LSN },
+		Size:    changeSize,
+		Detach:  func(c *Change) { c.Body, c.Previous = bytes.Clone(c.Body), bytes.Clone(c.Previous) },
 	}
 	all := lanes.New[Change, *lanePage](rules, t.r.breaker)
 	made := &dispatcher{
@@ -145,9 +144,9 @@ func (d *dispatcher) unravel(page Page, on *delivery, err error, late bool) endi
 		return d.await(d.hasRoom)
 	}
 	changes := b.Changes
-	said := lanes.Failure{Err: err, Late: late}
-	if len(changes) == len(page.Changes) { // else some keys are apart, and the places are others
-		said = failureOf(err, len(changes), late)
+	said := failureOf(err, len(page.Changes), late)
+	if len(changes) != len(page.Changes) { // some keys are apart, and the places are others
+		said.Left = nil
 	}
 	failure := failureError(b, err)
 	d.lanes.Fail(b, said, time.Now())

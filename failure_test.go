@@ -3,35 +3,48 @@ package changefeed
 import (
 	"errors"
 	"fmt"
-	"maps"
+	"strings"
 	"testing"
 	"time"
 )
 
-// What a handler says of a batch of 3 changes counts if the batch has them. Else the whole batch has failed.
+// What a handler says of a batch of 4 changes counts if the batch has them. Else the whole batch has failed.
 func TestAFailureCountsIfItFitsItsBatch(t *testing.T) {
-	bad := errors.New("bad")
+	bad, poison := errors.New("bad"), Poison(errors.New("poison"))
+	together := &joint{bad}
 	for _, c := range []struct {
 		name  string
 		err   error
-		done  int
-		items map[int]error
+		left  string // parts, h for hopeless, u for untried
 		after time.Duration
 	}{
-		{"any error", bad, 0, nil, 0},
-		{"done up to the last", &Failure{Done: 2, Err: bad}, 2, nil, 0},
-		{"wrapped", fmt.Errorf("mailer: %w", &Failure{Done: 1, Err: bad, After: time.Second}), 1, nil, time.Second},
-		{"one item", &Failure{Items: map[int]error{2: bad}}, 0, map[int]error{2: bad}, 0},
-		{"no item", &Failure{Items: map[int]error{}, Err: bad}, 0, nil, 0},
-		{"all are done", &Failure{Done: 3, Err: bad}, 0, nil, 0},
-		{"fewer than none", &Failure{Done: -1, Err: bad}, 0, nil, 0},
-		{"an item too many", &Failure{Items: map[int]error{0: bad, 3: bad}, After: time.Second}, 0, nil, time.Second},
-		{"an item before the first", &Failure{Items: map[int]error{-1: bad}}, 0, nil, 0},
+		{"any error", bad, "", 0},
+		{"poison", poison, "", 0},
+		{"done up to the last", &Failure{Done: 3, Err: bad}, "[3]", 0},
+		{"wrapped", fmt.Errorf("mailer: %w", &Failure{Done: 1, Err: bad, After: time.Second}), "[1 2 3]", time.Second},
+		{"one item", &Failure{Items: map[int]error{2: bad}}, "[2]", 0},
+		{"one item without a cause", &Failure{Items: map[int]error{2: nil}}, "[2]", 0},
+		{"all items", &Failure{Items: map[int]error{0: bad, 1: bad, 2: bad, 3: bad}}, "[0 1 2 3]", 0},
+		{"poison is alone", &Failure{Items: map[int]error{0: bad, 1: poison, 2: bad, 3: bad}}, "[0] [1]h [2 3]", 0},
+		{"what is done is passed over", &Failure{Items: map[int]error{0: bad, 2: bad}}, "[0 2]", 0},
+		{"what failed in one call is together", &Failure{Items: map[int]error{0: together, 1: poison, 2: errUntried, 3: together}}, "[0 3] [1]h [2]u", 0},
+		{"poison of a call is that of all", &Failure{Items: map[int]error{0: poison, 1: &joint{poison}, 3: &joint{poison}}}, "[0]h [1 3]h", 0},
+		{"no item", &Failure{Items: map[int]error{}, Err: bad}, "", 0},
+		{"all are done", &Failure{Done: 4, Err: bad}, "", 0},
+		{"fewer than none", &Failure{Done: -1, Err: bad}, "", 0},
+		{"an item too many", &Failure{Items: map[int]error{0: bad, 4: bad}, After: time.Second}, "", time.Second},
+		{"an item before the first", &Failure{Items: map[int]error{-1: bad}}, "", 0},
 	} {
-		got := failureOf(c.err, 3, true)
-		same := func(a, b error) bool { return errors.Is(a, b) }
-		if got.Err != c.err || !got.Late || got.Done != c.done || got.After != c.after || !maps.EqualFunc(got.Items, c.items, same) || (got.Items == nil) != (c.items == nil) {
-			t.Errorf("%s: %+v", c.name, got)
+		got := failureOf(c.err, 4, true)
+		left := ""
+		for _, p := range got.Left {
+			if p.Err == nil {
+				t.Errorf("%s: %v has no error", c.name, p.Changes)
+			}
+			left += fmt.Sprint(" ", p.Changes) + map[bool]string{true: "h"}[p.Hopeless] + map[bool]string{true: "u"}[p.Untried]
+		}
+		if left = strings.TrimSpace(left); got.Err != c.err || !got.Late || left != c.left || got.After != c.after || got.Hopeless != IsPoison(c.err) {
+			t.Errorf("%s: %+v, left %q, want %q", c.name, got, left, c.left)
 		}
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/millrace/changefeed/internal/lanes"
 )
 
 // Handler is the delegate: the code that handles each batch of changes.
@@ -76,7 +74,7 @@ func Items[T any](handle func(ctx context.Context, b *Batch, items []Item[T]) er
 				broken[c.PartitionKey] = true
 				continue
 			case broken[c.PartitionKey] && b.checkpoint == nil: // it comes after one that may be held
-				bad[i] = lanes.ErrUntried
+				bad[i] = errUntried
 				continue
 			}
 			items, places = append(items, item), append(places, i)
@@ -102,16 +100,10 @@ func (f *Failure) join(err error, places []int) {
 	if err == nil {
 		return
 	}
-	f.Err = err
-	inner := failureOf(err, len(places), false)
-	f.After, f.Outage = inner.After, inner.Outage
-	for i, place := range places {
-		switch cause, failed := inner.Items[i]; {
-		case failed:
-			f.Items[place] = cause
-		case inner.Items == nil && i >= inner.Done:
-			f.Items[place] = &lanes.Joint{Err: err}
-		}
+	inner := saidOf(err, len(places))
+	f.Err, f.After, f.Outage = err, inner.After, inner.Outage
+	for i, cause := range inner.Items {
+		f.Items[places[i]] = cause
 	}
 }
 

@@ -73,10 +73,7 @@ func (d *dispatcher) lookUp(b *laneBatch, l DeadLetter) (there, before bool, err
 	if since > 0 && l.Change.LSN != since || !ok {
 		return false, l.Change.LSN < since, nil
 	}
-	err = d.eachLetter(box, l.Change.PartitionKey, func(o DeadLetter) bool {
-		there = o.ID == l.ID
-		return !there && o.Change.LSN <= l.Change.LSN
-	})
+	there, err = d.isThere(box, l)
 	return there, false, err
 }
 
@@ -171,6 +168,15 @@ func (l *DeadLetter) because(err error) {
 
 func (t *tenure) letterID(c *laneChange) string {
 	return letterID(t.r.opts.Mode, c.LSN, c.Place, c.Value.ID)
+}
+
+// isThere reports whether a letter is among those of its key.
+func (d *dispatcher) isThere(box LetterBox, l DeadLetter) (there bool, err error) {
+	err = d.eachLetter(box, l.Change.PartitionKey, func(o DeadLetter) bool {
+		there = o.ID == l.ID
+		return !there && o.Change.LSN <= l.Change.LSN
+	})
+	return there, err
 }
 
 // eachLetter calls f with the letters of a key, for as long as it says so.

@@ -265,12 +265,7 @@ func (e *errand) redrive(l DeadLetter) (done bool, err error) {
 	}
 	l.because(err)
 	l.Attempts++
-	there := false // unless it was dropped meanwhile
-	err = e.eachLetter(e.box, l.Change.PartitionKey, func(o DeadLetter) bool {
-		there = o.ID == l.ID
-		return !there && o.Change.LSN <= l.Change.LSN
-	})
-	if err != nil || !there {
+	if there, err := e.isThere(e.box, l); err != nil || !there { // it was dropped meanwhile
 		return false, err
 	}
 	return false, e.outside(func(ctx context.Context, _ func()) error { return e.box.Put(ctx, l) })

@@ -1,7 +1,6 @@
 package lanes
 
 import (
-	"errors"
 	"slices"
 	"time"
 )
@@ -111,71 +110,29 @@ func (b *Batch[C, P]) isExhausted(r *Rules[C], now time.Time) bool {
 		r.MaxAge > 0 && !b.Failing.IsZero() && now.Sub(b.Failing) >= r.MaxAge
 }
 
-// ErrUntried is the error in [Failure.Items] of a change that the handler has not had, for one before it of its key has
-// failed. It counts as no attempt.
-var ErrUntried = errors.New("not tried")
-
-// Joint is an error in [Failure.Items] of all changes that have failed in one call: any of them may be at fault.
-type Joint struct{ Err error }
-
-// Error is that of the call.
-func (j *Joint) Error() string { return j.Err.Error() }
-
-// Unwrap gives the error of the call.
-func (j *Joint) Unwrap() error { return j.Err }
-
-// parts are what is left of a batch after a failure: what has failed, in runs, and each change that is hopeless by itself.
-func (b *Batch[C, P]) parts(f Failure, isHopeless func(error) bool) (parts []*Batch[C, P], done []*Change[C, P]) {
-	// Without a list of its items, a failure says how far the handler came. What is
-	// done is a prefix then, and the rest stays one batch.
-	if f.Items == nil {
-		done = b.Changes[:f.Done]
-		rest := *b
-		rest.Changes = b.Changes[f.Done:]
-		markCut(b.Changes, f.Done)
-		return []*Batch[C, P]{&rest}, done
+// parts are what is left of a batch after a failure, and what is done. Without a list, all of it is left.
+func (b *Batch[C, P]) parts(left []*Part) (parts []*Batch[C, P], done []*Change[C, P]) {
+	if left == nil {
+		return []*Batch[C, P]{b}, nil
 	}
-	var last *Batch[C, P]   // nil when it takes no more
-	var runs []*Batch[C, P] // of changes that have failed in one call
+	of := make([]*Batch[C, P], len(b.Changes)) // nil for what is done
+	for _, p := range left {
+		part := &Batch[C, P]{lane: b.lane}
+		if !p.Untried {
+			*part = *b
+			part.Changes, part.Err, part.hopeless = nil, p.Err, p.Hopeless
+		}
+		for _, i := range p.Changes {
+			part.Changes, of[i] = append(part.Changes, b.Changes[i]), part
+		}
+		parts = append(parts, part)
+	}
 	for i, c := range b.Changes {
-		err, failed := f.Items[i]
-		if err == ErrUntried {
-			markCut(b.Changes, i)
-			markCut(b.Changes, i+1)
-			parts, last = append(parts, &Batch[C, P]{Changes: []*Change[C, P]{c}, lane: b.lane}), nil
-			continue
-		}
-		if !failed {
+		if of[i] == nil {
 			done = append(done, c)
+		}
+		if i > 0 && of[i] != of[i-1] {
 			markCut(b.Changes, i)
-			markCut(b.Changes, i+1)
-			continue
-		}
-		call, together := err.(*Joint)
-		if together {
-			err = call.Err
-		}
-		hopeless := isHopeless(err)
-		// A change that is hopeless by itself must not take others with it to the dead letters.
-		alone := hopeless && !together
-		if alone || last == nil {
-			markCut(b.Changes, i)
-			part := *b
-			part.Changes, part.Err, part.hopeless = nil, err, hopeless
-			last = &part
-			parts = append(parts, last)
-			if together {
-				runs = append(runs, last)
-			}
-		}
-		last.Changes = append(last.Changes, c)
-		if alone {
-			last = nil
-		}
-	}
-	if len(runs) > 1 {
-		for _, run := range runs {
-			run.called = false // without the others: any of them may be at fault
 		}
 	}
 	return parts, done

@@ -29,12 +29,11 @@ type Rules[C any] struct {
 	CanPark     bool          // else a change that fails alone is tried for ever
 	ByHand      bool          // changes are confirmed by Confirm, not by success
 
-	Backoff  func(failures int) time.Duration
-	Hopeless func(error) bool // trying again cannot help
-	Key      func(*C) string
-	LSN      func(*C) int64
-	Size     func(*C) int
-	Detach   func(*C) // gives the change memory of its own, because the rest of its page needs none any more
+	Backoff func(failures int) time.Duration
+	Key     func(*C) string
+	LSN     func(*C) int64
+	Size    func(*C) int
+	Detach  func(*C) // gives the change memory of its own, because the rest of its page needs none any more
 }
 
 // Lanes are the changes of one lease that are not handled yet.

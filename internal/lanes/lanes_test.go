@@ -24,7 +24,6 @@ var (
 
 func rulesOf(r Rules[doc]) Rules[doc] {
 	r.Backoff = func(failures int) time.Duration { return time.Second << min(failures, 5) }
-	r.Hopeless = func(err error) bool { return errors.Is(err, errPoison) }
 	r.Key = func(d *doc) string { return d.key }
 	r.LSN = func(d *doc) int64 { return d.lsn }
 	r.Size = func(*doc) int { return 100 }
@@ -168,40 +167,53 @@ func (m *model) fail(c *call, set func([]doc, string)) {
 	set(c.docs, "")
 	switch m.rng.IntN(5) {
 	case 0:
-		f.Done = m.rng.IntN(first + 1)
-		set(c.docs[:f.Done], "done")
+		done := m.rng.IntN(first + 1)
+		f.Left = []*Part{{Err: errBad}}
+		for i := range c.docs[done:] {
+			f.Left[0].Changes = append(f.Left[0].Changes, done+i)
+		}
+		set(c.docs[:done], "done")
 	case 1:
-		f.Items = map[int]error{}
+		open := false // the last part takes more
 		for i, d := range c.docs {
+			hopeless := m.rng.IntN(2) == 0
 			switch {
 			case !m.bad[d.n]:
 				set(c.docs[i:i+1], "done")
-			case m.rng.IntN(2) == 0:
-				f.Items[i] = errPoison
-			default:
-				f.Items[i] = errBad
+				continue
+			case hopeless:
+				f.Left = append(f.Left, &Part{Err: errPoison, Hopeless: true})
+			case !open:
+				f.Left = append(f.Left, &Part{Err: errBad})
 			}
+			last := f.Left[len(f.Left)-1]
+			last.Changes, open = append(last.Changes, i), !hopeless
 		}
 	case 2:
 		f.Late = true
-	case 3: // something is said of some, and the call failed on the others
-		f.Items = map[int]error{}
-		err, fails := []error{errBad, errPoison}[m.rng.IntN(2)], false
-		var others []int
+	case 3: // something is said of some, those after it of their keys are not tried, and the call failed on the others
+		call := &Part{Err: errBad, Hopeless: m.rng.IntN(2) == 0}
+		broken, fails := map[string]bool{}, false
+		var rest []*Part
 		for i, d := range c.docs {
-			if m.bad[d.n] && m.rng.IntN(2) == 0 {
-				f.Items[i] = errPoison
-				continue
+			switch {
+			case m.bad[d.n] && m.rng.IntN(2) == 0:
+				broken[d.key] = true
+				rest = append(rest, &Part{Changes: []int{i}, Err: errPoison, Hopeless: true})
+			case broken[d.key]:
+				rest = append(rest, &Part{Changes: []int{i}, Untried: true})
+			default:
+				call.Changes, fails = append(call.Changes, i), fails || m.bad[d.n]
 			}
-			others, fails = append(others, i), fails || m.bad[d.n]
 		}
-		for _, i := range others {
-			if fails {
-				f.Items[i] = &Joint{err}
-			} else {
+		if fails {
+			f.Left = append(f.Left, call)
+		} else {
+			for _, i := range call.Changes {
 				set(c.docs[i:i+1], "done")
 			}
 		}
+		f.Left = append(f.Left, rest...)
 	}
 	m.lanes.Fail(c.batch, f, m.now)
 }

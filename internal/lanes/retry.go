@@ -14,14 +14,30 @@ import (
 
 // Failure is how a call of the handler, or of the dead letters, failed.
 type Failure struct {
-	Err   error
-	Done  int           // so many changes are done, where Items is nil
-	Items map[int]error // exactly these have failed, and the others are done
-	After time.Duration // no attempt before
-	Late  bool          // the handler took too long
+	Err      error
+	Hopeless bool          // trying again cannot help
+	Left     []*Part       // of the batch, those of a key in their order, and the rest is done; nil is all of it
+	After    time.Duration // no attempt before
+	Late     bool          // the handler took too long
 
 	// Outage says that the changes are not at fault: it counts no attempt, only time.
 	Outage bool
+}
+
+// Part is what comes again together of a batch that has failed.
+type Part struct {
+	Changes  []int // their places in the batch, in order
+	Err      error
+	Hopeless bool // trying it again cannot help
+	Untried  bool // the handler has not had it, which counts as no attempt
+}
+
+// isTotal reports whether nothing is done of a batch of so many changes.
+func (f *Failure) isTotal(changes int) bool {
+	for _, p := range f.Left {
+		changes -= len(p.Changes)
+	}
+	return f.Left == nil || changes == 0
 }
 
 // Return notes that a batch in hand has neither succeeded nor failed: its call was cut short.
@@ -53,7 +69,7 @@ func (l *Lanes[C, P]) Fail(b *Batch[C, P], f Failure, now time.Time) {
 		return
 	}
 	b.Err, b.called, b.excused, b.tries = f.Err, true, f.Outage, max(b.tries, b.Failures)+1
-	missed := b.probe && f.Done == 0 && (f.Items == nil || len(f.Items) == len(b.Changes)) // so the outage goes on
+	missed := b.probe && f.isTotal(len(b.Changes)) // so the outage goes on
 	if !missed && !f.Outage {
 		b.Failures++
 	}
@@ -80,7 +96,7 @@ func (l *Lanes[C, P]) Fail(b *Batch[C, P], f Failure, now time.Time) {
 			b.probe = false
 			l.breaker.close()
 		}
-		b.hopeless = l.rules.Hopeless(f.Err)
+		b.hopeless = f.Hopeless
 		l.divide(b, f, now)
 	}
 }
@@ -89,7 +105,7 @@ func (l *Lanes[C, P]) Fail(b *Batch[C, P], f Failure, now time.Time) {
 func (l *Lanes[C, P]) divide(b *Batch[C, P], f Failure, now time.Time) {
 	// The part that is done is credited and finished first: it is evidence for the
 	// breaker, and must not be tried again whatever becomes of the rest.
-	parts, done := b.parts(f, l.rules.Hopeless)
+	parts, done := b.parts(f.Left)
 	l.credit(done, b.taken)
 	l.finish(done)
 	if len(parts) == 1 && f.Late && !parts[0].isExhausted(&l.rules, now) {

@@ -216,7 +216,7 @@ func TestAConfirmedBatchTakesInWhatCameBefore(t *testing.T) {
 func TestAConfirmedBatchLeavesOutWhatHasFailed(t *testing.T) {
 	l, _, now := small(Rules[doc]{MaxItems: 1, ByHand: true}, "a", "b")
 	first, _ := l.Next(now)
-	l.Fail(first, Failure{Err: errPoison}, now) // without a place for it, it is tried for ever, and others pass
+	l.Fail(first, Failure{Err: errPoison, Hopeless: true}, now) // without a place for it, it is tried for ever, and others pass
 	second, _ := l.Next(now)
 	l.Succeed(second, true, now)
 	l.Confirm(second)
