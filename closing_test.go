@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -57,7 +59,8 @@ func TestOnlyWhatIsOpenAndIdleIsClosed(t *testing.T) {
 	}
 }
 
-// A document that does not decode fails by itself, and the error names it; the others are handed over.
+// A document that does not decode fails by itself, and the error names it; the others have not failed, and are handed
+// over without it.
 func TestADocumentThatDoesNotDecodeFailsByItself(t *testing.T) {
 	type order struct{ N int }
 	items := 0
@@ -70,9 +73,20 @@ func TestADocumentThatDoesNotDecodeFailsByItself(t *testing.T) {
 	for _, c := range []changefeed.Change{{ID: "bad", PartitionKey: rome, Body: bad}, {ID: "bad", PartitionKey: rome, Body: good.Body, Previous: bad}} {
 		err := h.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{good, c, good}})
 		said, _ := errors.AsType[*changefeed.Failure](err)
-		if undecoded, ok := errors.AsType[*changefeed.DecodeError](err); !ok || undecoded.Change.ID != "bad" || items != 2 || len(said.Items) != 1 || said.Items[1] == nil {
+		var poison []int
+		for i, err := range said.Items {
+			if changefeed.IsPoison(err) {
+				poison = append(poison, i)
+			}
+		}
+		if undecoded, ok := errors.AsType[*changefeed.DecodeError](err); !ok || undecoded.Change.ID != "bad" || items != 0 || len(said.Items) != 3 ||
+			!slices.Equal(poison, []int{1}) || !strings.Contains(err.Error(), "(1 changes failed)") {
 			t.Errorf("%v of %+v, with %d items handed over", err, said, items)
 		}
+		if err := h.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{good, good}}); err != nil || items != 2 {
+			t.Errorf("%v without it, with %d items handed over", err, items)
+		}
+		items = 0
 	}
 }
 

@@ -117,7 +117,13 @@ func (f *Failure) Error() string {
 	}
 	switch {
 	case len(f.Items) > 0:
-		return fmt.Sprintf("%s (%d changes failed)", text, len(f.Items))
+		failed := 0
+		for _, err := range f.Items {
+			if err != errUntried {
+				failed++
+			}
+		}
+		return fmt.Sprintf("%s (%d changes failed)", text, failed)
 	case f.Done > 0:
 		return fmt.Sprintf("%s (after %d changes)", text, f.Done)
 	}
@@ -144,73 +150,37 @@ type poison struct{ error }
 
 func (p *poison) Unwrap() error { return p.error }
 
-// failureOf is what a handler's error says of a batch of so many changes. What has failed in one call comes again
-// together, and so does what has failed each, up to the next poison: that takes no other change with it.
+// failureOf is what a handler's error says of a batch of so many changes: of all of it, where it names none, or one that
+// the batch does not have.
 func failureOf(err error, changes int, late bool) lanes.Failure {
-	said := saidOf(err, changes)
-	f := lanes.Failure{Err: err, Hopeless: IsPoison(err), After: said.After, Outage: said.Outage, Late: late}
-	var each, together *lanes.Part
-	for i := range changes {
-		cause, failed := said.Items[i]
-		_, isJoint := cause.(*joint)
-		part := &lanes.Part{Err: cause, Hopeless: IsPoison(cause), Untried: cause == errUntried}
-		switch {
-		case !failed:
-			continue
-		case isJoint && together != nil:
-			part = together
-		case isJoint:
-			together = part
-		case part.Hopeless || part.Untried:
-			each = nil
-		case each != nil:
-			part = each
-		default:
-			each = part
-		}
-		if part.Changes == nil {
-			f.Left = append(f.Left, part)
-		}
-		part.Changes = append(part.Changes, i)
+	f := lanes.Failure{Err: err, Hopeless: IsPoison(err), Late: late}
+	said, ok := errors.AsType[*Failure](err)
+	if !ok || said == nil {
+		return f
 	}
-	if together != nil && len(together.Changes) == changes { // nothing is said of any
-		f.Left = nil
+	f.After, f.Outage = said.After, said.Outage
+	fits := 0 <= said.Done && said.Done < changes
+	for i := range said.Items {
+		fits = fits && 0 <= i && i < changes
+	}
+	last := &lanes.Part{Hopeless: true}
+	for i := 0; fits && i < changes; i++ {
+		cause, failed := said.Items[i]
+		if !failed && (len(said.Items) > 0 || said.Done == 0 || i < said.Done) {
+			continue
+		}
+		cause = cmp.Or(cause, err) // to name a change is to say that it failed, whatever the cause
+		part := &lanes.Part{Err: cause, Hopeless: IsPoison(cause), Untried: cause == errUntried}
+		// Poison takes no other change with it to the dead letters.
+		if last.Hopeless || part.Hopeless || part.Untried != last.Untried {
+			f.Left, last = append(f.Left, part), part
+		}
+		last.Changes = append(last.Changes, i)
 	}
 	return f
 }
 
-// saidOf is what a handler's error says of each of so many changes. Where it names none, or one that there is not, all
-// of them have failed in one call.
-func saidOf(err error, changes int) *Failure {
-	said, _ := errors.AsType[*Failure](err)
-	if said == nil {
-		said = &Failure{}
-	}
-	each, from := map[int]error{}, said.Done
-	for i, cause := range said.Items {
-		each[i] = cmp.Or(cause, err) // to name a change is to say that it failed, whatever the cause
-		if i < 0 || i >= changes {
-			from = -1
-		}
-	}
-	if from < 0 || from >= changes {
-		clear(each)
-		from = 0
-	}
-	if len(each) == 0 {
-		for i := from; i < changes; i++ {
-			each[i] = &joint{err}
-		}
-	}
-	return &Failure{Items: each, After: said.After, Outage: said.Outage}
-}
-
-// joint is the error of changes that have failed in one call: any of them may be at fault.
-type joint struct{ error }
-
-func (j *joint) Unwrap() error { return j.error }
-
-// errUntried is the error of a change that comes after one of its key that has failed.
+// errUntried is the error of a change that the handler has not had, because of another one in its batch.
 var errUntried = errors.New("not tried")
 
 // IsPoison reports whether an error says that trying again cannot help: it is, or wraps, one of [Poison].

@@ -11,7 +11,6 @@ import (
 // What a handler says of a batch of 4 changes counts if the batch has them. Else the whole batch has failed.
 func TestAFailureCountsIfItFitsItsBatch(t *testing.T) {
 	bad, poison := errors.New("bad"), Poison(errors.New("poison"))
-	together := &joint{bad}
 	for _, c := range []struct {
 		name  string
 		err   error
@@ -27,8 +26,8 @@ func TestAFailureCountsIfItFitsItsBatch(t *testing.T) {
 		{"all items", &Failure{Items: map[int]error{0: bad, 1: bad, 2: bad, 3: bad}}, "[0 1 2 3]", 0},
 		{"poison is alone", &Failure{Items: map[int]error{0: bad, 1: poison, 2: bad, 3: bad}}, "[0] [1]h [2 3]", 0},
 		{"what is done is passed over", &Failure{Items: map[int]error{0: bad, 2: bad}}, "[0 2]", 0},
-		{"what failed in one call is together", &Failure{Items: map[int]error{0: together, 1: poison, 2: errUntried, 3: together}}, "[0 3] [1]h [2]u", 0},
-		{"poison of a call is that of all", &Failure{Items: map[int]error{0: poison, 1: &joint{poison}, 3: &joint{poison}}}, "[0]h [1 3]h", 0},
+		{"what was not tried is apart", &Failure{Items: map[int]error{0: errUntried, 1: errUntried, 2: poison, 3: errUntried}}, "[0 1]u [2]h [3]u", 0},
+		{"also from what failed", &Failure{Items: map[int]error{0: bad, 1: errUntried, 3: bad}}, "[0] [1]u [3]", 0},
 		{"no item", &Failure{Items: map[int]error{}, Err: bad}, "", 0},
 		{"all are done", &Failure{Done: 4, Err: bad}, "", 0},
 		{"fewer than none", &Failure{Done: -1, Err: bad}, "", 0},

@@ -1,13 +1,12 @@
 package changefeed
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 )
@@ -56,55 +55,29 @@ type Item[T any] struct {
 }
 
 // Items makes a [Handler] of a function that wants documents decoded into T. A document
-// that does not decode fails by itself, as [Poison] with a [DecodeError]; the function gets
-// the others, those after it of its key in a later batch, and its error is about them alone.
-// A [Failure] that it returns counts in items, not in changes of the batch. With
-// [Options.Manual] such a document fails the batch.
+// that does not decode fails by itself, as [Poison] with a [DecodeError], and the function
+// gets the others in batches without it. With [Options.Manual] such a document fails its batch.
 func Items[T any](handle func(ctx context.Context, b *Batch, items []Item[T]) error) Handler {
 	return HandlerFunc(func(ctx context.Context, b *Batch) error {
-		items := make([]Item[T], 0, len(b.Changes))
-		var places []int // of the items in the batch
-		bad := map[int]error{}
-		broken := map[PartitionKey]bool{}
+		items := make([]Item[T], len(b.Changes))
+		said := &Failure{Items: map[int]error{}}
 		for i, c := range b.Changes {
-			var item Item[T]
-			switch err := decode(c, &item); {
-			case err != nil:
-				bad[i] = Poison(err)
-				broken[c.PartitionKey] = true
-				continue
-			case broken[c.PartitionKey] && b.checkpoint == nil: // it comes after one that may be held
-				bad[i] = errUntried
-				continue
+			if err := decode(c, &items[i]); err != nil {
+				said.Items[i] = Poison(err)
+				said.Err = cmp.Or(said.Err, said.Items[i])
 			}
-			items, places = append(items, item), append(places, i)
 		}
-		if len(bad) == 0 {
+		switch {
+		case said.Err == nil:
 			return handle(ctx, b, items)
+		case b.checkpoint != nil:
+			return said.Err
 		}
-		if b.checkpoint != nil {
-			return bad[firstOf(bad)]
-		}
-		said := &Failure{Items: bad, Err: bad[firstOf(bad)]}
-		if len(items) > 0 {
-			said.join(handle(ctx, b, items), places)
+		for i := range items {
+			said.Items[i] = cmp.Or(said.Items[i], errUntried)
 		}
 		return said
 	})
-}
-
-func firstOf(bad map[int]error) int { return slices.Min(slices.Collect(maps.Keys(bad))) }
-
-// join adds what a function has said of items at some places of the batch.
-func (f *Failure) join(err error, places []int) {
-	if err == nil {
-		return
-	}
-	inner := saidOf(err, len(places))
-	f.Err, f.After, f.Outage = err, inner.After, inner.Outage
-	for i, cause := range inner.Items {
-		f.Items[places[i]] = cause
-	}
 }
 
 func decode[T any](c Change, into *Item[T]) error {

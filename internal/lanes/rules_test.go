@@ -225,6 +225,23 @@ func TestAConfirmedBatchLeavesOutWhatHasFailed(t *testing.T) {
 	}
 }
 
+// What a handler has not had is as new, also where its batch has failed before.
+func TestWhatWasNotTriedHasNotFailed(t *testing.T) {
+	l, _, now := small(Rules[doc]{MaxAttempts: 2, CanPark: true}, "a", "b", "c")
+	b, _ := l.Next(now)
+	l.Fail(b, Failure{Err: errBad}, now)
+	now = now.Add(time.Minute)
+	b, _ = l.Next(now)
+	l.Fail(b, Failure{Err: errPoison, Left: []*Part{{Changes: []int{1}, Err: errPoison, Hopeless: true}, {Changes: []int{2}, Untried: true}}}, now)
+	if b, _ = l.Next(now); !slices.Equal(lsns(b), []int64{2}) || !b.Park {
+		t.Fatalf("%v comes first, want the poison, to be parked", lsns(b))
+	}
+	l.Succeed(b, true, now)
+	if b, _ = l.Next(now); !slices.Equal(lsns(b), []int64{3}) || b.Park || b.Failures != 0 || !b.Failing.IsZero() {
+		t.Errorf("%+v comes then, want 3 as if for the first time", b)
+	}
+}
+
 func TestHandledChangesGiveTheirMemoryBack(t *testing.T) {
 	r := rulesOf(Rules[doc]{MaxItems: 1})
 	detached := 0
