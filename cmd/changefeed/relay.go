@@ -2,18 +2,15 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
-	"sync"
+	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/broker"
+	"github.com/millrace/changefeed/internal/instance"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
 	"github.com/millrace/changefeed/outbox"
@@ -79,7 +76,7 @@ func (o *relayOptions) register(cmd *cobra.Command) {
 	f.DurationVar(&o.sync, "sync", 0, "how often an embedded broker syncs its files (default with each message, before it is acknowledged)")
 	f.DurationVar(&o.expire, "expire-after", 0, "let an event expire so long after it was published, in a container with a default time to live, which costs a write for each (default when it was to expire anyway)")
 	f.StringVar(&o.listen, "broker-listen", "", "loopback `address` at which consumers reach an embedded broker, such as 127.0.0.1:4222 (default none)")
-	f.DurationVar(&o.feed.HandlerTimeout, "timeout", time.Minute, "how long the broker may take for a batch")
+	f.DurationVar(&o.Options.HandlerTimeout, "timeout", time.Minute, "how long the broker may take for a batch")
 	o.unitOptions.register(cmd, 64, "partition keys of one lease whose events are published at once")
 	f.Lookup("from").Usage = "where a new unit begins (default beginning, so that no event is skipped); for an existing unit as it was given"
 	_ = cmd.MarkFlagRequired("to") // fails only for a flag that is not there
@@ -96,10 +93,7 @@ func (o *relayOptions) run(cmd *cobra.Command) (err error) {
 	if o.expire < 0 {
 		return usage.Flag("expire-after", o.expire.String(), "a positive duration")
 	}
-	if err := o.check(); err != nil {
-		return err
-	}
-	w, err := o.workplace(cmd)
+	i, err := o.instance(cmd)
 	if err != nil {
 		return err
 	}
@@ -110,16 +104,16 @@ func (o *relayOptions) run(cmd *cobra.Command) (err error) {
 			err = cmp.Or(err, to.Close())
 		}
 	}()
-	err = w.run(func(monitored *place.Container) (worker, error) {
-		settings := broker.Settings{SyncEvery: o.sync, Listen: o.listen, Warn: func(text string) { w.log.Warn(text) }}
+	err = i.Run(cmd.Context(), func(monitored *place.Container) (instance.Handler, error) {
+		settings := broker.Settings{SyncEvery: o.sync, Listen: o.listen, Warn: func(text string) { i.Log.Warn(text) }}
 		if to, err = broker.Open(cmd.Context(), "to", o.to, settings); err != nil {
 			return nil, err
 		}
-		if relay, err = o.relay(w, to, monitored); err != nil {
+		if relay, err = o.relay(i.Log, to, monitored); err != nil {
 			return nil, err
 		}
-		o.feed = relay.Options(o.feed)
-		return &publishing{Relay: relay, running: map[string]int{}}, nil
+		i.Options = relay.Options(i.Options)
+		return instance.Counted(relay), nil
 	})
 	if err != nil {
 		return err
@@ -128,11 +122,11 @@ func (o *relayOptions) run(cmd *cobra.Command) (err error) {
 }
 
 // relay is the handler.
-func (o *relayOptions) relay(w *workplace, to outbox.Publisher, monitored *place.Container) (*outbox.Relay, error) {
+func (o *relayOptions) relay(log *slog.Logger, to outbox.Publisher, monitored *place.Container) (*outbox.Relay, error) {
 	r := outbox.RelayOptions{
 		Source: o.origin, Decode: outbox.EventsOfType(o.typ), Alarm: o.alarm, ExpireAfter: o.expire,
 		Hooks: outbox.RelayHooks{Expiring: func(m outbox.Message, left time.Duration) {
-			w.log.Warn("event expires before it is published", "key", m.Key, "id", m.ID, "action", m.Action, "left", left.Round(time.Second).String())
+			log.Warn("event expires before it is published", "key", m.Key, "id", m.ID, "action", m.Action, "left", left.Round(time.Second).String())
 		}},
 	}
 	switch {
@@ -155,63 +149,8 @@ func (o *relayOptions) report(cmd *cobra.Command, s outbox.RelayStatus) error {
 	}
 	text := fmt.Sprintf("%d %s published", s.Published, events)
 	if s.Parked > 0 {
-		text += fmt.Sprintf(", %d parked: see changefeed dlq list %s --name %s", s.Parked, o.letters, o.name)
+		text += fmt.Sprintf(", %d parked: see changefeed dlq list %s --name %s", s.Parked, o.Letters, o.Name)
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), text)
 	return nil
 }
-
-// publishing is a relay that knows of which leases it has batches in hand.
-type publishing struct {
-	*outbox.Relay
-
-	mu      sync.Mutex
-	running map[string]int
-	cut     []string
-}
-
-// Handle publishes a batch.
-func (p *publishing) Handle(ctx context.Context, b *changefeed.Batch) error {
-	p.count(b.LeaseToken, 1)
-	err := p.Relay.Handle(ctx, b)
-	p.count(b.LeaseToken, -1)
-	// Only a stop cuts a batch short in the sense of the report. One that fails for
-	// another reason is tried again, and logged by the processor.
-	if errors.Is(context.Cause(ctx), changefeed.ErrStopped) && err != nil {
-		p.mu.Lock()
-		p.cut = append(p.cut, b.LeaseToken)
-		p.mu.Unlock()
-	}
-	return err
-}
-
-func (p *publishing) count(lease string, by int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.running[lease] += by; p.running[lease] == 0 {
-		delete(p.running, lease)
-	}
-}
-
-// Running are the leases with batches in hand.
-func (p *publishing) Running() (leases []string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for lease := range p.running {
-		leases = append(leases, lease)
-	}
-	slices.Sort(leases)
-	return leases
-}
-
-// Unfinished are the leases whose batches were cut short since the last call.
-func (p *publishing) Unfinished() (leases []string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	leases, p.cut = p.cut, nil
-	slices.Sort(leases)
-	return slices.Compact(leases)
-}
-
-// Kill has nothing to do: what is under way ends with the process.
-func (p *publishing) Kill() {}

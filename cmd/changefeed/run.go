@@ -11,15 +11,14 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/arg"
 	"github.com/millrace/changefeed/internal/changeline"
+	"github.com/millrace/changefeed/internal/instance"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
 	"github.com/millrace/changefeed/trigger/program"
 )
 
 // The command run: a processor whose handler is a program. The program itself is started
-// and ended by trigger/program; how the command ends is in runend.go. Errors of the
-// processor name fields of its options; here they are translated into flags, and a unit
-// that does not fit is explained with the command that mends it.
+// and ended by trigger/program, and the processor by internal/instance.
 
 // runOptions are the flags of run.
 type runOptions struct {
@@ -94,17 +93,17 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	o.unitOptions.register(cmd, 1, "batches of one lease at once; above 1 a batch has the changes of one partition key")
 	f.Var(&o.mode, "mode", "latest version of each document, or all versions and deletes")
 	metaFlag(cmd, &o.form)
-	f.DurationVar(&o.feed.HandlerTimeout, "timeout", 10*time.Minute, "how long the program may take for a batch")
+	f.DurationVar(&o.Options.HandlerTimeout, "timeout", 10*time.Minute, "how long the program may take for a batch")
 	f.DurationVar(&o.grace, "grace", program.DefaultGrace, "how long after SIGTERM the program gets SIGKILL; shorter than --drain")
 	f.IntVar(&o.jobs, "jobs", 0, "programs at once, for all leases together; 0 is no limit")
 }
 
-// run opens both containers and runs the processor until it is stopped.
+// run runs the processor until it is stopped.
 func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	w, err := o.workplace(cmd)
+	i, err := o.instance(cmd)
 	if err != nil {
 		return err
 	}
@@ -112,35 +111,35 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return w.run(func(*place.Container) (worker, error) { return p, nil })
+	return i.Run(cmd.Context(), func(*place.Container) (instance.Handler, error) { return p, nil })
 }
 
-// check checks the flags that are no addresses, and completes the options of the processor.
+// check refuses flags with wrong values, and completes those that --mode all means.
 func (o *runOptions) check() error {
 	// A new unit of all versions can only begin now; a time in --from would be refused
 	// at the first read, by the source.
 	if o.mode.IsAll() {
 		// Without its metadata a delete has nothing to show.
-		o.feed.Mode, o.form.Meta = changefeed.AllVersionsAndDeletes, true
+		o.Options.Mode, o.form.Meta = changefeed.AllVersionsAndDeletes, true
 		if !o.from.Value.IsNow() {
 			return usage.Flag("from", o.from.String(), "now with --mode all")
 		}
 	}
 	// A later kill would come when the processor has given the handler up already.
-	if o.grace <= 0 || o.grace >= o.feed.Drain {
-		return usage.Flag("grace", o.grace.String(), fmt.Sprintf("more than 0s and less than --drain (%v)", o.feed.Drain))
+	if o.grace <= 0 || o.grace >= o.Options.Drain {
+		return usage.Flag("grace", o.grace.String(), fmt.Sprintf("more than 0s and less than --drain (%v)", o.Options.Drain))
 	}
 	if o.jobs < 0 {
 		return usage.Flag("jobs", fmt.Sprint(o.jobs), "a positive number, or 0 for no limit")
 	}
-	return o.unitOptions.check()
+	return nil
 }
 
 // program is the handler. A command that cannot be found is refused now, because no batch could
 // ever be handled.
 func (o *runOptions) program(cmd *cobra.Command, command []string) (*program.Handler, error) {
 	h, err := program.New(command, program.Options{
-		Meta: o.form.Meta, Grace: o.grace, Jobs: o.jobs, Expiration: o.feed.Expiration, Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(),
+		Meta: o.form.Meta, Grace: o.grace, Jobs: o.jobs, Expiration: o.Options.Expiration, Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(),
 	})
 	// The error of exec names the program again, which the command line has already.
 	if missing, ok := errors.AsType[*exec.Error](err); ok {

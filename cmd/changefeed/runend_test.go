@@ -92,13 +92,3 @@ func TestABatchThatIsCutIsTold(t *testing.T) {
 		t.Errorf("said %q, want %q at the end", said.String(), want)
 	}
 }
-
-func TestAnEndingSaysWhatItWaitsFor(t *testing.T) {
-	var e ending
-	if got := e.waits(nil); !strings.Contains(got, "no batch is in hand") {
-		t.Errorf("got %q", got)
-	}
-	if got := e.waits([]string{"-0123456789", "10-20", "20-30", "30-40", "40-FF"}); !strings.Contains(got, "the batches of -01234567…, 10-20, 20-30, 2 more have 0s to finish") {
-		t.Errorf("got %q", got)
-	}
-}

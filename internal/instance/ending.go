@@ -1,4 +1,4 @@
-package main
+package instance
 
 import (
 	"context"
@@ -12,46 +12,28 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/internal/unit"
 )
 
-// How run and relay end
+// How an instance ends
 //
 // The first Ctrl-C or SIGTERM ends the processor, which waits for the batches in hand. The
 // second ends the process, and the programs with it: they are in process groups of their
 // own, so the terminal's signal does not reach them.
 
-// exitInterrupted is the exit code of shells for a process that SIGINT has ended.
-const exitInterrupted = 130
-
 // sameSignal is how soon a second SIGTERM counts as the first: timeout(1) sends it to its
 // child, and then to the group that the child is in.
 const sameSignal = time.Second
 
-// inHand is what a handler has in hand, by leases.
-type inHand interface {
-	Running() (leases []string)
-	Unfinished() (leases []string) // cut short since it was called last
-	Kill()                         // what is running
-}
-
-// ending says and does whatever the signals that end run demand.
+// ending says and does whatever the signals that end the process demand.
 type ending struct {
 	say        func(text string)
-	inHand     inHand
+	inHand     Handler
 	drain      time.Duration
 	expiration time.Duration
-	exit       func(code int)
-}
-
-// ending reports in lines, or in the log if that is for machines.
-func (w *workplace) ending(h inHand) *ending {
-	say := func(text string) { fmt.Fprintf(w.cmd.ErrOrStderr(), "%s: %s\n", w.cmd.CommandPath(), text) }
-	if w.output.value == "json" {
-		say = func(text string) { w.log.Warn(text) }
-	}
-	return &ending{say, h, w.feed.Drain, w.feed.Expiration, os.Exit}
+	exit       func()
 }
 
 // watch follows the signals of the process until the function that it returns is called.
@@ -98,7 +80,7 @@ func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
 		text += fmt.Sprintf(", and the batches of %s come again", strings.Join(shortened(cut), ", "))
 	}
 	e.say(text)
-	e.exit(exitInterrupted)
+	e.exit()
 }
 
 // last reports the batches that were not finished in time.
@@ -139,6 +121,17 @@ func shortened(leases []string) (names []string) {
 	return names
 }
 
+// endingHooks end the processor when a container was deleted and made anew: no further
+// attempt can succeed with the resource ids of the old one, while the changes of the new
+// one wait. A supervisor starts it again.
+func endingHooks(end context.CancelCauseFunc) changefeed.Hooks {
+	return changefeed.Hooks{Error: func(err *changefeed.Error) {
+		if errors.Is(err, cosmos.ErrMadeAnew) {
+			end(err)
+		}
+	}}
+}
+
 // errHandled ends a processor that has handled all changes.
 var errHandled = errors.New("all changes are handled")
 
@@ -146,15 +139,15 @@ var errHandled = errors.New("all changes are handled")
 // changes. The function that it returns waits for the end of that watch.
 // It waits for Ready, because while leases are being made those that are there already
 // may have nothing left.
-func (o *unitOptions) endWhenHandled(ctx context.Context, end context.CancelCauseFunc, source changefeed.Source, store changefeed.LeaseStore) (wait func()) {
+func (i *Instance) endWhenHandled(ctx context.Context, end context.CancelCauseFunc, source changefeed.Source, store changefeed.LeaseStore) (wait func()) {
 	ready := make(chan struct{})
-	before := o.feed.Hooks.Ready
-	o.feed.Hooks.Ready = func() {
+	before := i.Options.Hooks.Ready
+	i.Options.Hooks.Ready = func() {
 		before()
 		close(ready)
 	}
 	failed := func(err error) {
-		o.feed.Hooks.Error(&changefeed.Error{Origin: changefeed.OriginSource, Err: fmt.Errorf("see whether all is handled: %w", err)})
+		i.Options.Hooks.Error(&changefeed.Error{Origin: changefeed.OriginSource, Err: fmt.Errorf("see whether all is handled: %w", err)})
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() {

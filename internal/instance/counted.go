@@ -1,0 +1,70 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/millrace/changefeed"
+)
+
+// Counted makes a Handler of one that does not know what it has in hand.
+func Counted(h changefeed.Handler) Handler {
+	return &counted{handler: h, running: map[string]int{}}
+}
+
+// counted counts the batches in hand by their leases.
+type counted struct {
+	handler changefeed.Handler
+
+	mu      sync.Mutex
+	running map[string]int
+	cut     []string
+}
+
+// Handle implements [changefeed.Handler].
+func (c *counted) Handle(ctx context.Context, b *changefeed.Batch) error {
+	c.count(b.LeaseToken, 1)
+	err := c.handler.Handle(ctx, b)
+	c.count(b.LeaseToken, -1)
+	// Only a stop cuts a batch short in the sense of the report. One that fails for
+	// another reason is tried again, and logged by the processor.
+	if errors.Is(context.Cause(ctx), changefeed.ErrStopped) && err != nil {
+		c.mu.Lock()
+		c.cut = append(c.cut, b.LeaseToken)
+		c.mu.Unlock()
+	}
+	return err
+}
+
+func (c *counted) count(lease string, by int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running[lease] += by; c.running[lease] == 0 {
+		delete(c.running, lease)
+	}
+}
+
+// Running are the leases with batches in hand.
+func (c *counted) Running() (leases []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for lease := range c.running {
+		leases = append(leases, lease)
+	}
+	slices.Sort(leases)
+	return leases
+}
+
+// Unfinished are the leases whose batches were cut short since the last call.
+func (c *counted) Unfinished() (leases []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	leases, c.cut = c.cut, nil
+	slices.Sort(leases)
+	return slices.Compact(leases)
+}
+
+// Kill has nothing to do: what is under way ends with the process.
+func (c *counted) Kill() {}

@@ -1,0 +1,145 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmos"
+)
+
+// idle has what it is given in hand.
+type idle struct {
+	changefeed.Handler
+	running, cut []string
+	killed       bool
+}
+
+func (h *idle) Running() []string { return h.running }
+
+func (h *idle) Unfinished() []string {
+	defer func() { h.cut = nil }()
+	return h.cut
+}
+
+func (h *idle) Kill() { h.killed = true }
+
+// A terminal and timeout(1) may send a signal twice; a person who types Ctrl-C twice means it.
+func TestTheSecondSignalEndsAllAtOnce(t *testing.T) {
+	type sent struct {
+		signal os.Signal
+		after  time.Duration
+	}
+	const at = "ended at once; its leases are free in 1m0s, and the batches of -FF come again"
+	for _, tt := range []struct {
+		name string
+		sent []sent
+		last string // of what is said
+		exit bool
+	}{
+		{"none", nil, "", false},
+		{"one", []sent{{os.Interrupt, 0}}, "ending: the batch of -FF has 10s to finish (--drain); Ctrl-C again ends at once", false},
+		{"two interrupts at once", []sent{{os.Interrupt, 0}, {os.Interrupt, 0}}, at, true},
+		{"a signal and its echo", []sent{{syscall.SIGTERM, 0}, {syscall.SIGTERM, sameSignal}}, "ending: the batch of -FF has", false},
+		{"two signals", []sent{{syscall.SIGTERM, 0}, {syscall.SIGTERM, sameSignal + time.Millisecond}}, at, true},
+		{"a signal, its echo and an interrupt", []sent{{syscall.SIGTERM, 0}, {syscall.SIGTERM, 0}, {os.Interrupt, 0}}, at, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := &idle{running: []string{"-FF"}}
+				said, exited := "", false
+				e := &ending{func(text string) { said = text }, h, 10 * time.Second, time.Minute, func() { exited = true }}
+				signals, over, done := make(chan os.Signal), make(chan struct{}), make(chan struct{})
+				go func() {
+					e.follow(signals, over)
+					close(done)
+				}()
+				for _, s := range tt.sent {
+					time.Sleep(s.after)
+					signals <- s.signal
+				}
+				synctest.Wait()
+				close(over)
+				<-done
+				if !strings.HasPrefix(said, tt.last) || (said == "") != (tt.last == "") || exited != tt.exit || h.killed != tt.exit {
+					t.Errorf("said %q, exited %v, killed %v, want %q, %v", said, exited, h.killed, tt.last, tt.exit)
+				}
+			})
+		})
+	}
+}
+
+func TestAnEndingSaysWhatItWaitsFor(t *testing.T) {
+	var e ending
+	if got := e.waits(nil); !strings.Contains(got, "no batch is in hand") {
+		t.Errorf("got %q", got)
+	}
+	if got := e.waits([]string{"-0123456789", "10-20", "20-30", "30-40", "40-FF"}); !strings.Contains(got, "the batches of -01234567…, 10-20, 20-30, 2 more have 0s to finish") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestBatchesThatWereCutAreReportedAtTheEnd(t *testing.T) {
+	for _, tt := range []struct {
+		cut  []string
+		want string
+	}{
+		{nil, ""},
+		{[]string{"-FF"}, "ended: the batch of -FF was not finished within 10s (--drain) and will come again"},
+		{[]string{"-1F", "1F-FF"}, "ended: the batches of -1F, 1F-FF were not finished within 10s (--drain) and will come again"},
+	} {
+		said := ""
+		e := &ending{say: func(text string) { said = text }, inHand: &idle{cut: tt.cut}, drain: 10 * time.Second}
+		if e.last(); said != tt.want {
+			t.Errorf("said %q, want %q", said, tt.want)
+		}
+	}
+}
+
+func TestAContainerThatWasMadeAnewEndsTheProcessor(t *testing.T) {
+	ctx, end := context.WithCancelCause(t.Context())
+	defer end(nil)
+	hooks := endingHooks(end)
+	hooks.Error(&changefeed.Error{Err: changefeed.ErrThrottled})
+	if ctx.Err() != nil {
+		t.Error("an error that may pass has ended it")
+	}
+	hooks.Error(&changefeed.Error{Err: fmt.Errorf("read: %w", cosmos.ErrMadeAnew)})
+	if !errors.Is(context.Cause(ctx), cosmos.ErrMadeAnew) {
+		t.Errorf("ended by %v", context.Cause(ctx))
+	}
+}
+
+func TestBatchesInHandAreCounted(t *testing.T) {
+	failed := errors.New("failed")
+	var during []string
+	var h Handler
+	h = Counted(changefeed.HandlerFunc(func(ctx context.Context, _ *changefeed.Batch) error {
+		during = h.Running()
+		return ctx.Err()
+	}))
+	if err := h.Handle(t.Context(), &changefeed.Batch{LeaseToken: "-FF"}); err != nil || !slices.Equal(during, []string{"-FF"}) {
+		t.Errorf("in hand: %v, %v", during, err)
+	}
+	for cause, want := range map[error][]string{failed: nil, changefeed.ErrStopped: {"-FF"}} {
+		ctx, end := context.WithCancelCause(t.Context())
+		end(cause)
+		for range 2 { // a lease is named once
+			_ = h.Handle(ctx, &changefeed.Batch{LeaseToken: "-FF"})
+		}
+		if got := h.Unfinished(); !slices.Equal(got, want) {
+			t.Errorf("cut by %v: %v, want %v", cause, got, want)
+		}
+	}
+	if left := append(h.Running(), h.Unfinished()...); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}

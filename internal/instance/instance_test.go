@@ -1,0 +1,192 @@
+package instance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/place"
+	"github.com/millrace/changefeed/internal/usage"
+)
+
+func TestWrongSettingsAreNamedByTheirFlags(t *testing.T) {
+	for _, tt := range []struct {
+		edit func(*Settings)
+		want string // empty for none
+	}{
+		{func(*Settings) {}, ""},
+		{func(s *Settings) { s.Source = "orders" }, `--source is "orders"`},
+		{func(s *Settings) { s.Leases = "leases" }, `--leases is "leases"`},
+		{func(s *Settings) { s.Options.HoldKeys = true }, "--hold is set without --dead-letters"},
+		{func(s *Settings) { s.Letters = "letters.ndjson" }, "--dead-letters is letters.ndjson: want --max-attempts or --max-age"},
+		{func(s *Settings) { s.Letters, s.Options.MaxAge = "letters.ndjson", time.Hour }, ""},
+		{func(s *Settings) { s.Letters, s.Options.MaxAttempts, s.Options.HoldKeys = "letters.ndjson", 1, true }, ""},
+	} {
+		s := Settings{Source: "cosmos:shop/orders", Log: slog.New(slog.DiscardHandler)}
+		tt.edit(&s)
+		i, err := New(s)
+		switch {
+		case tt.want != "" && (!errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), tt.want)):
+			t.Errorf("got %v, want %q", err, tt.want)
+		case tt.want == "" && (err != nil || i.leases.String() != "cosmos:shop/leases" || i.leases.Field != "--leases" || i.Options.Instance == ""):
+			t.Errorf("got %+v, %v, want an instance with a name and leases beside its source", i, err)
+		}
+	}
+}
+
+func TestOptionsHaveFlags(t *testing.T) {
+	for field, want := range map[string]string{"Renew": "renew", "MinLeases": "min-leases", "HandlerTimeout": "timeout"} {
+		if got := flagName(field); got != want {
+			t.Errorf("%s: --%s, want --%s", field, got, want)
+		}
+	}
+}
+
+// orders is the address of a container with orders, in a store on disk.
+func orders(t *testing.T, ids ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	db, err := docstore.Open(dir, docstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/id"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":%q}`, id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return "docstore:" + dir + "#orders"
+}
+
+// settings are those of an instance that handles all that there is.
+func settings(source string, log io.Writer) Settings {
+	return Settings{
+		Name: "mailer", Source: source, Create: true, Once: true, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Options: changefeed.Options{Instance: "one", Start: changefeed.FromBeginning()},
+	}
+}
+
+// run runs an instance whose handler fails for an id, and returns the ids in the batches that it has handled.
+func run(t *testing.T, s Settings, bad string) (ids string, err error) {
+	t.Helper()
+	i, err := New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	handler := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+		var handled []string
+		for _, c := range b.Changes {
+			if c.ID == bad {
+				return errors.New("no such address")
+			}
+			handled = append(handled, c.ID)
+		}
+		all = append(all, handled...)
+		return nil
+	})
+	err = i.Run(t.Context(), func(*place.Container) (Handler, error) { return Counted(handler), nil })
+	return strings.Join(all, " "), err
+}
+
+// A unit goes on where it was, and what does not fit it is refused with what to write instead.
+func TestAnInstanceRunsUntilAllIsHandled(t *testing.T) {
+	s := settings(orders(t, "1", "2"), io.Discard)
+	s.Create = false
+	if _, err := run(t, s, ""); !errors.Is(err, place.ErrNoContainer) || !strings.HasSuffix(err.Error(), "; --create-leases makes the lease container") {
+		t.Errorf("without a lease container: %v", err)
+	}
+	s.Create = true
+	if ids, err := run(t, s, ""); ids != "1 2" || err != nil {
+		t.Errorf("handled %s, %v", ids, err)
+	}
+	if ids, err := run(t, s, ""); ids != "" || err != nil {
+		t.Errorf("handled %s again, %v", ids, err)
+	}
+	s.Options.Start = changefeed.FromTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	if _, err := run(t, s, ""); err == nil || !strings.HasPrefix(err.Error(), `--from is 2026-01-02T03:04:05Z, but unit "mailer" began from beginning at `) || !strings.Contains(err.Error(), "changefeed leases docstore:") {
+		t.Errorf("another start: %v", err)
+	}
+	s.Options.Renew = time.Hour
+	if _, err := run(t, s, ""); !errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), "--renew is 1h0m0s: want") || !strings.Contains(err.Error(), "--expiration") {
+		t.Errorf("a wrong option: %v", err)
+	}
+	s.Options.Renew, s.Options.Mode = 0, changefeed.AllVersionsAndDeletes
+	if _, err := run(t, s, ""); err == nil || !strings.HasPrefix(err.Error(), "--mode is all: container") {
+		t.Errorf("all versions of a container that keeps none: %v", err)
+	}
+}
+
+func TestWhyAUnitDoesNotFitIsSaidInFlags(t *testing.T) {
+	i := &Instance{Settings: Settings{Name: "mailer", Options: changefeed.Options{Mode: changefeed.AllVersionsAndDeletes}}}
+	i.leases, _ = place.Parse("--leases", "cosmos:shop/leases")
+	other := errors.New("disk full")
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("run: %w", changefeed.ErrModeChanged), `--mode is all, but unit "mailer" has leases of the other mode: to begin anew, take another --name, or first delete its leases: changefeed leases cosmos:shop/leases --delete mailer`},
+		{fmt.Errorf("run: %w", changefeed.ErrForeignLease), `unit "mailer" is a Java processor's`},
+		{&changefeed.StartError{Leases: []string{"0", "1"}}, "0, 1"},
+		{other, "disk full"},
+	} {
+		if got := i.refusal(tt.err); !strings.Contains(got.Error(), tt.want) {
+			t.Errorf("%v: got %v, want %q", tt.err, got, tt.want)
+		}
+	}
+}
+
+func TestWhatCannotBeHandledIsParkedInAFileOrAContainer(t *testing.T) {
+	source := orders(t, "1", "bad", "2")
+	file := filepath.Join(t.TempDir(), "letters.ndjson")
+	var log bytes.Buffer
+	s := settings(source, &log)
+	s.Options.MaxAttempts, s.Options.HoldKeys, s.Letters = 1, true, file
+	if ids, err := run(t, s, "bad"); ids != "1 2" || err != nil {
+		t.Errorf("handled %s, %v", ids, err)
+	}
+	if !strings.Contains(log.String(), "belongs to this process") {
+		t.Errorf("logged %s, want that held keys want a container", log.String())
+	}
+	if text, err := os.ReadFile(file); err != nil || !bytes.Contains(text, []byte("no such address")) {
+		t.Errorf("the file has %s, %v", text, err)
+	}
+	box, err := deadletters.File(file, "mailer") // it was closed
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run(t, s, ""); !errors.Is(err, deadletters.ErrInUse) || !strings.Contains(err.Error(), "want a file of its own for each process") {
+		t.Errorf("a file in use: %v", err)
+	}
+	if err := box.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	s = settings(source, io.Discard)
+	s.Name, s.Options.MaxAttempts, s.Letters = "filer", 1, strings.Replace(source, "#orders", "#letters", 1)
+	if ids, err := run(t, s, "bad"); ids != "1 2" || err != nil {
+		t.Errorf("handled %s, %v", ids, err)
+	}
+	s.Name, s.Create, s.Letters = "biller", false, s.Letters+"2"
+	if _, err := run(t, s, ""); !errors.Is(err, place.ErrNoContainer) || !strings.HasSuffix(err.Error(), "makes the container for dead letters, too") {
+		t.Errorf("without a container for letters: %v", err)
+	}
+}
