@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/changefeed/internal/keyspace"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/parallel"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // How the leases of a unit come about
@@ -33,8 +34,8 @@ func (r *run) bootstrap(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		r.report(ctx, OriginBalancer, "", err)
-		if !pause(ctx, r.backoff(rng, failures)) {
-			return context.Cause(ctx)
+		if err := pause.For(ctx, r.backoff(rng, failures)); err != nil {
+			return err
 		}
 	}
 }
@@ -142,7 +143,7 @@ func (m maker) insistOn(ctx context.Context, part Range) error {
 			return m.createLease(asking, part)
 		})
 		gone := err == nil || hopeless(err) || failures == createAttempts
-		if gone || !pause(ctx, m.backoff(rng, failures)) {
+		if gone || pause.For(ctx, m.backoff(rng, failures)) != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/rank"
 )
 
@@ -281,6 +282,6 @@ func (w *worker) yield() Reason {
 		return ReasonLost
 	}
 	w.report(w.untilLost, OriginLeaseStore, err)
-	pause(w.untilStopped, w.r.opts.Poll)
+	pause.For(w.untilStopped, w.r.opts.Poll)
 	return w.release(ending{why: ReasonRedundant})
 }

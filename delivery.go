@@ -3,7 +3,6 @@ package changefeed
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/millrace/changefeed/internal/lanes"
@@ -123,37 +122,4 @@ func (d *deliverer) shrink(on *delivery) {
 // isDivisible reports whether a page holds more than one transaction.
 func isDivisible(page Page) bool {
 	return page.Changes[0].LSN != page.Changes[len(page.Changes)-1].LSN
-}
-
-// readAhead is the page after one that the handler has.
-type readAhead struct {
-	from Position
-	end  context.CancelFunc
-	work sync.WaitGroup // reading it
-	page Page
-	err  error
-}
-
-// prefetch begins to read the page after one that goes to the handler, when the feed has as much again. At its end nothing
-// is read ahead: what comes while the handler works would wait for one call more. With keys in parallel the lanes have room
-// for pages.
-func (w *worker) prefetch(page Page) {
-	o, n := w.r.opts, len(page.Changes)
-	rest := page.Head - page.Changes[n-1].LSN
-	if o.Concurrency > 1 || rest < int64(n) || n > o.BufferItems || int64(sizeOf(page)) > o.BufferBytes {
-		return
-	}
-	ctx, end := context.WithCancel(w.untilStopped)
-	next := &readAhead{from: page.Next, end: end}
-	next.work.Go(func() { next.page, next.err = w.fetch(ctx, next.from) })
-	w.next = next
-}
-
-// drop ends what is read ahead.
-func (w *worker) drop() {
-	if w.next != nil {
-		w.next.end()
-		w.next.work.Wait()
-		w.next = nil
-	}
 }

@@ -28,23 +28,6 @@ func TestALeaseIsItsOwnersToItsLastMoment(t *testing.T) {
 	}
 }
 
-// However small, large or many, pauses double up to the largest and stay there.
-func TestPausesStayWithinTheirBounds(t *testing.T) {
-	for _, o := range []Options{{}, {RetryMin: 10 * time.Second, RetryMax: 20 * time.Second}, {RetryMin: 9 * time.Hour, RetryMax: 1000 * time.Hour}, {RetryMin: 1, RetryMax: 2}} {
-		r := idle(o)
-		for failures := range 200 {
-			d := r.backoff(r.balancer.rng, failures+1)
-			low := r.opts.RetryMin / 2
-			if failures > maxDoublings {
-				low = r.opts.RetryMax / 2
-			}
-			if d < low || d > r.opts.RetryMax {
-				t.Fatalf("pause %d of %v to %v is %v", failures+1, r.opts.RetryMin, r.opts.RetryMax, d)
-			}
-		}
-	}
-}
-
 // A store, or a proxy before it, may ask for a pause of hours: nobody is asked for as long.
 func TestPausesThatAreAskedForAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -203,26 +186,6 @@ func TestAFreeLeaseBehindAFenceIsNotTaken(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if p := r.balancer.situation().plan; len(p.Take) != 1 {
 			t.Errorf("took %v after the fence, want the lease", p.Take)
-		}
-	})
-}
-
-// A write that was begun may go on for a while after the end, and no longer.
-func TestAWriteLingersBeyondTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, end := context.WithCancel(t.Context())
-		lingering, cancel := linger(ctx, 10*time.Second)
-		defer cancel()
-		end()
-		time.Sleep(10*time.Second - 1)
-		synctest.Wait()
-		if lingering.Err() != nil {
-			t.Errorf("the write ended too soon: %v", lingering.Err())
-		}
-		time.Sleep(1 * time.Nanosecond)
-		synctest.Wait()
-		if lingering.Err() == nil {
-			t.Error("the write goes on")
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/internal/beat"
+	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/progress"
 )
 
@@ -242,8 +243,8 @@ func (k *keeper) write(ctx context.Context) error {
 		if !ok || time.Since(k.written) > k.r.opts.Renew*3/2 { // throttling now and then is no news
 			k.report(ctx, OriginLeaseStore, err)
 		}
-		if !pause(ctx, wait) {
-			return context.Cause(ctx)
+		if err := pause.For(ctx, wait); err != nil {
+			return err
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // The right to create leases is a record, the lock. It lasts for lockTime after the last
@@ -104,7 +106,7 @@ func (r *run) renewLock(ctx context.Context, lose context.CancelCauseFunc, h *ho
 	defer fuse.Stop()
 	rng := r.random("lock")
 	var sent []time.Time
-	for wait := lockBeat; pause(ctx, wait); {
+	for wait := lockBeat; pause.For(ctx, wait) == nil; {
 		next := *h.lock.Load()
 		var got Record
 		err := r.paced(ctx, rng, "", func() (err error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // Options configure a [Processor]. The zero value works.
@@ -275,3 +276,6 @@ func (o Options) margin() time.Duration { return o.Expiration / 10 }
 
 // trust is how long an owner works on a lease after it began to write it.
 func (o Options) trust() time.Duration { return o.Expiration - o.margin() }
+
+// backoff is the pause before a request that has failed is repeated.
+func (o Options) backoff() pause.Backoff { return pause.Backoff{Min: o.RetryMin, Max: o.RetryMax} }

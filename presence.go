@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // An instance that holds no lease yet can be given some only if the others see it. So
@@ -29,12 +31,12 @@ func (p *presence) run(ctx context.Context) {
 		err := p.r.paced(ctx, rng, "", func() error { return p.show(ctx) })
 		if err == nil {
 			failures = 0
-			pause(ctx, p.r.opts.Renew-time.Since(p.r.phase)%p.r.opts.Renew)
+			pause.For(ctx, p.r.opts.Renew-time.Since(p.r.phase)%p.r.opts.Renew)
 			continue
 		}
 		failures++
 		p.r.report(ctx, OriginBalancer, "", fmt.Errorf("show presence: %w", err))
-		pause(ctx, min(p.r.opts.Renew, p.r.backoff(rng, failures)))
+		pause.For(ctx, min(p.r.opts.Renew, p.r.backoff(rng, failures)))
 	}
 }
 

@@ -3,8 +3,10 @@ package changefeed
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"hash/fnv"
+	mathrand "math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/millrace/changefeed/internal/balance"
 	"github.com/millrace/changefeed/internal/lanes"
 	"github.com/millrace/changefeed/internal/latest"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // Processor reads the change feed of a source with as many other instances as share
@@ -140,3 +143,49 @@ func (r *run) leave() {
 	r.balancer.declineGifts(ctx)
 	r.work.Wait()
 }
+
+// random is a source of random numbers for one goroutine, the same for the same run.
+func (r *run) random(of string) *mathrand.Rand {
+	h := fnv.New64a()
+	h.Write([]byte(of))
+	return mathrand.New(mathrand.NewPCG(r.seed, h.Sum64()))
+}
+
+// backoff is the pause after so many failures in a row.
+func (r *run) backoff(rng *mathrand.Rand, failures int) time.Duration {
+	return r.opts.backoff().After(rng, failures)
+}
+
+// paced calls f, and again after each pause that the store asks for, because pauses that
+// double would leave a throttled store idle. They do double where the store does not say how
+// long. Throttling is no news before it has lasted for a while.
+func (r *run) paced(ctx context.Context, rng *mathrand.Rand, lease string, f func() error) error {
+	begun := time.Now()
+	for failures := 1; ; failures++ {
+		err := f()
+		throttled, ok := errors.AsType[*ThrottledError](err)
+		if !ok {
+			return err
+		}
+		if time.Since(begun) > r.opts.Renew {
+			r.report(ctx, OriginLeaseStore, lease, err)
+		}
+		wait := r.backoff(rng, failures)
+		if throttled.After > 0 {
+			wait = r.opts.backoff().Asked(rng, throttled.After)
+		}
+		if pause.For(ctx, wait) != nil {
+			return err
+		}
+	}
+}
+
+// linger is a context for a write to a lease store that may go on so much longer than ctx.
+func linger(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
+	return pause.Linger(ctx, after, storeTimeout)
+}
+
+// timestamp is our clock, as finely as lease documents hold it.
+func timestamp() time.Time { return time.Now().UTC().Truncate(timestampGrain) }
+
+const timestampGrain = 100 * time.Nanosecond

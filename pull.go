@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/internal/keyspace"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // Pulling has no leases: the position is the caller's to keep. One goroutine reads the
@@ -95,7 +96,7 @@ func (p *puller) run(ctx context.Context, yield func(Page, error) bool) error {
 
 // read reads the next page of a part; one whose range is gone is cut first.
 func (p *puller) read(ctx context.Context, i int) (Page, error) {
-	for {
+	for ctx.Err() == nil {
 		part := p.parts[i]
 		page, err := p.source.Read(ctx, part.r, part.at, p.opts.ReadOptions)
 		switch throttled, ok := errors.AsType[*ThrottledError](err); {
@@ -107,17 +108,17 @@ func (p *puller) read(ctx context.Context, i int) (Page, error) {
 			if err := p.cut(ctx, i); err != nil {
 				return Page{}, err
 			}
-			if p.parts[i] == part && !p.rest(ctx) { // the source does not know its own partitions yet
-				return Page{}, context.Cause(ctx)
+			if p.parts[i] == part { // the source does not know its own partitions yet
+				p.rest(ctx)
 			}
 		case ok:
-			if !p.rest(ctx) || !pause(ctx, throttled.After) {
-				return Page{}, context.Cause(ctx)
-			}
+			p.rest(ctx)
+			pause.For(ctx, throttled.After)
 		default:
 			return Page{}, fmt.Errorf("read %s: %w", part.r, err)
 		}
 	}
+	return Page{}, context.Cause(ctx)
 }
 
 // cut replaces a part by one for each partition.
@@ -153,14 +154,11 @@ func (p *puller) cut(ctx context.Context, i int) error {
 func (p *puller) wait(ctx context.Context) error {
 	waiter, ok := p.source.(Waiter)
 	if !ok {
-		if !p.rest(ctx) {
-			return context.Cause(ctx)
-		}
-		return nil
+		return p.rest(ctx)
 	}
 	// Writes that were not asked for wake a range too: pause, rather than read for each of them.
-	if !pause(ctx, min(p.poll, maxGather)) {
-		return context.Cause(ctx)
+	if err := pause.For(ctx, min(p.poll, maxGather)); err != nil {
+		return err
 	}
 	p.poll = min(2*p.poll, p.opts.Poll)
 	waiting, more := context.WithCancelCause(ctx)
@@ -180,7 +178,7 @@ func (p *puller) wait(ctx context.Context) error {
 var errMore = errors.New("a range has more")
 
 // rest pauses for longer each time, until a page comes.
-func (p *puller) rest(ctx context.Context) bool {
+func (p *puller) rest(ctx context.Context) error {
 	p.poll = min(2*p.poll, p.opts.Poll)
-	return pause(ctx, p.poll)
+	return pause.For(ctx, p.poll)
 }

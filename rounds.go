@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/changefeed/internal/balance"
 	"github.com/millrace/changefeed/internal/parallel"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // How often a round comes, in parts of [Options.Acquire].
@@ -44,11 +45,11 @@ func newBalancer(r *run) balancer {
 func (b *balancer) rounds(ctx context.Context) {
 	for ctx.Err() == nil {
 		expecting := b.round(ctx)
-		wait := jitter(b.rng, b.opts.Acquire)
+		wait := pause.Jitter(b.rng, b.opts.Acquire)
 		if expecting && !b.follower.live.Load() {
 			wait = b.opts.Acquire / 10 // leases are on their way to us
 		}
-		if !pause(ctx, b.opts.Acquire/roundsPerEvent) {
+		if pause.For(ctx, b.opts.Acquire/roundsPerEvent) != nil {
 			return
 		}
 		b.await(ctx, min(wait, b.untilExpiry()))
@@ -66,7 +67,7 @@ func (b *balancer) untilExpiry() time.Duration {
 			soonest = min(soonest, at.Sub(now))
 		}
 	}
-	return soonest + jitter(b.rng, b.opts.Acquire/roundsPerEvent)
+	return soonest + pause.Jitter(b.rng, b.opts.Acquire/roundsPerEvent)
 }
 
 // await waits for news, for at most d.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/internal/keyspace"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // How a lease is replaced after a split
@@ -44,7 +45,7 @@ func (w *worker) split() Reason {
 			return w.giveUp(w.ending())
 		case err == nil:
 			w.report(w.untilLost, OriginSource, fmt.Errorf("%w: one partition holds the range again: trying on", ErrGone))
-			pause(w.untilStopped, w.r.opts.Poll) // the source's list may be older than its answers to reads
+			pause.For(w.untilStopped, w.r.opts.Poll) // the source's list may be older than its answers to reads
 			return w.release(ending{why: ReasonSplit, undone: true})
 		}
 		w.report(w.untilStopped, OriginLeaseStore, fmt.Errorf("split: %w", err))

@@ -7,84 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/millrace/changefeed/internal/service"
 )
-
-// Start is where reading begins when there is no continuation. The zero Start is no
-// choice: a new unit then begins from now, and an existing unit goes on where it is.
-type Start struct {
-	now, beginning bool
-	at             time.Time
-	ago            time.Duration // of FromAgo
-}
-
-// FromNow begins with the changes made after the lease is created.
-func FromNow() Start { return Start{now: true} }
-
-// FromBeginning begins with the oldest change that the feed still has.
-func FromBeginning() Start { return Start{beginning: true} }
-
-// FromTime begins with the changes made at t and later. The service keeps whole seconds,
-// so all of the second that t is in may come.
-func FromTime(t time.Time) Start { return Start{at: t.UTC().Round(0)} }
-
-// FromAgo is [FromTime] of the time d before now. A program may set it at every run: the unit
-// recognizes it by d, and goes on from the time of the first run.
-func FromAgo(d time.Duration) Start {
-	return Start{at: time.Now().UTC().Add(-d).Round(0), ago: d}
-}
-
-// IsZero reports that no start was chosen.
-func (s Start) IsZero() bool { return s == Start{} }
-
-// IsNow reports whether the start is from now, as the zero Start is.
-func (s Start) IsNow() bool { return !s.beginning && s.at.IsZero() }
-
-// IsBeginning reports whether the start is from the beginning.
-func (s Start) IsBeginning() bool { return s.beginning }
-
-// Time is the start time, zero for the other kinds.
-func (s Start) Time() time.Time { return s.at }
-
-// String gives "now", "beginning" or the time in RFC 3339; [ParseStart] reads it.
-func (s Start) String() string {
-	switch {
-	case s.beginning:
-		return "beginning"
-	case s.at.IsZero():
-		return "now"
-	}
-	return s.at.Format(time.RFC3339Nano)
-}
-
-// given is the start as its user gave it, the same at each start of a program.
-func (s Start) given() string {
-	switch {
-	case s.IsZero():
-		return ""
-	case s.ago > 0:
-		return s.ago.String() + " ago"
-	}
-	return s.String()
-}
-
-// ParseStart reads now, beginning or a time in RFC 3339, as [Start.String] writes them.
-func ParseStart(text string) (Start, error) {
-	switch strings.ToLower(text) {
-	case "now":
-		return FromNow(), nil
-	case "beginning":
-		return FromBeginning(), nil
-	}
-	t, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		return Start{}, fmt.Errorf("start %q: want now, beginning or a time such as 2026-01-31T15:04:05Z", text)
-	}
-	return FromTime(t), nil
-}
 
 // Where a lease without a position begins
 //

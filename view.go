@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/internal/mirror"
+	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -225,7 +226,7 @@ func (f *follower) run(ctx context.Context) {
 			f.r.report(ctx, OriginLeaseStore, "", err)
 			failures++
 			cursor = "" // the cursor itself may be refused
-			pause(ctx, f.r.backoff(rng, failures))
+			pause.For(ctx, f.r.backoff(rng, failures))
 			continue
 		}
 		if cursor == "" {
@@ -239,7 +240,7 @@ func (f *follower) run(ctx context.Context) {
 		}
 		f.verify(changed)
 		// A store may answer at once each time, so the pace is bounded here.
-		pause(ctx, f.r.opts.Acquire/roundsPerEvent-time.Since(asked))
+		pause.For(ctx, f.r.opts.Acquire/roundsPerEvent-time.Since(asked))
 	}
 }
 

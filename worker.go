@@ -1,7 +1,6 @@
 package changefeed
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/millrace/changefeed/internal/balance"
 	"github.com/millrace/changefeed/internal/latest"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // tenure is the time for which this process holds a lease. Its contexts are named after
@@ -59,7 +59,7 @@ func (r *run) newTenure(l Record) *tenure {
 	t.untilStopped, t.end = context.WithCancel(t.untilLost)
 	drained, end := context.WithCancel(t.untilLost)
 	context.AfterFunc(t.untilStopped, func() {
-		if pause(drained, 2*r.opts.Drain) { // a batch in hand has half of it
+		if pause.For(drained, 2*r.opts.Drain) == nil { // a batch in hand has half of it
 			end()
 		}
 	})
@@ -102,7 +102,7 @@ func (t *tenure) raise(from Origin, err error) {
 // backoff pauses after so many failures in a row, at least for so long, while the work goes on.
 func (t *tenure) backoff(failures int, least time.Duration) {
 	t.activity.Set(ActivityFailing)
-	pause(t.untilStopped, max(t.r.backoff(t.rng, failures), least))
+	pause.For(t.untilStopped, max(t.r.backoff(t.rng, failures), least))
 }
 
 // worker works on one held lease: it reads, hands over and rests, and gives the lease up
@@ -202,7 +202,7 @@ func (w *worker) begin() ending {
 	}
 	if !w.lease.Fence.IsZero() {
 		w.activity.Set(ActivityFenced)
-		if !pause(w.untilStopped, w.lease.Fence.Sub(w.r.view.Now())) {
+		if pause.For(w.untilStopped, w.lease.Fence.Sub(w.r.view.Now())) != nil {
 			return w.ending()
 		}
 		if err := w.keeper.note(w.untilDrained, func(l *Record) { l.Fence = time.Time{} }); err != nil {
@@ -267,86 +267,6 @@ func (w *worker) release(e ending) Reason {
 		return ReasonLost
 	}
 	return e.why
-}
-
-// read reads the next page, again and again until it succeeds.
-func (w *worker) read() (page Page, e ending) {
-	for failures := 1; w.ending().none(); failures++ {
-		page, err := w.readOnce()
-		switch {
-		case err == nil:
-			return page, ending{}
-		case !w.ending().none():
-			return page, w.ending()
-		case errors.Is(err, ErrGone) && !w.whole():
-			return page, ending{why: ReasonSplit}
-		}
-		w.report(w.untilStopped, OriginSource, err)
-		wait := w.r.backoff(w.rng, failures)
-		if throttled, ok := errors.AsType[*ThrottledError](err); ok {
-			wait = max(wait, throttled.After)
-		}
-		w.activity.Set(ActivityFailing)
-		pause(w.untilStopped, wait)
-	}
-	return page, w.ending()
-}
-
-// readOnce reads the next page, unless it was read ahead.
-func (w *worker) readOnce() (Page, error) {
-	w.activity.Set(ActivityReading)
-	at := w.keeper.soFar().Read
-	if next := w.next; next != nil && next.from == at { // else the page before it comes again in smaller parts
-		next.work.Wait()
-		w.drop()
-		return next.page, next.err
-	}
-	w.drop()
-	return w.fetch(w.untilStopped, at)
-}
-
-// fetch reads the page after a position.
-func (w *worker) fetch(ctx context.Context, at Position) (Page, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	o := ReadOptions{Mode: w.r.opts.Mode, MaxItems: cmp.Or(w.keeper.soFar().Limit, w.r.opts.MaxItems)}
-	begun := time.Now()
-	page, err := w.r.source.Read(ctx, w.lease.Range, at, o)
-	if err == nil {
-		w.troubles.Remove(OriginSource)
-	}
-	w.r.hooks.ReadDone(ReadDone{Lease: w.lease.Token, Changes: len(page.Changes), Charge: page.Charge, Duration: time.Since(begun), Err: err})
-	return page, err
-}
-
-// whole reports whether one partition holds the range: then a source that says it is gone
-// does not know its own partitions yet, and there is nothing to split.
-func (w *worker) whole() bool {
-	ctx, cancel := context.WithTimeout(w.untilStopped, readTimeout)
-	defer cancel()
-	partitions, err := w.r.source.Partitions(ctx)
-	return err != nil || slices.ContainsFunc(partitions, func(p Partition) bool { return p.Range.Contains(w.lease.Range) })
-}
-
-// readTimeout bounds one read, as the service's own processors do.
-const readTimeout = 65 * time.Second
-
-// lookAhead reports a position that stays ahead of its feed. A replica that lags behind looks the same for a while.
-func (w *worker) lookAhead(page Page) {
-	switch {
-	case !page.Ahead:
-		w.ahead = time.Time{}
-	case w.ahead.IsZero():
-		w.ahead = time.Now()
-	case time.Since(w.ahead) >= w.r.opts.Renew:
-		w.ahead = time.Now()
-		w.report(w.untilStopped, OriginSource, aheadError(w.keeper.soFar().Read, page.Head))
-	}
-}
-
-func aheadError(at Position, end int64) error {
-	return fmt.Errorf("%w: it is %s, and the feed ends at %d: was the container restored from a backup, or are these leases of another one? "+
-		"Changes up to the position will not be handled: delete the leases of this unit and begin anew", ErrAhead, at.Token, end)
 }
 
 // pass moves on after a page of which nothing was wanted, and stores what has become due meanwhile. What was omitted

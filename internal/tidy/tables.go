@@ -31,7 +31,7 @@ const (
 // its own family. A package without a line obeys the nearest line above it; a new top-level package needs its own.
 // Test files may import anything.
 var edges = map[string][]string{
-	".":                         {"internal/balance", "internal/beat", "internal/fold", "internal/keyspace", "internal/lanes", "internal/latest", "internal/mirror", "internal/notes", "internal/parallel", "internal/progress", "internal/rank", "internal/service", "internal/soon"}, // importing the processor must cost its user nothing
+	".":                         {"internal/balance", "internal/beat", "internal/fold", "internal/keyspace", "internal/lanes", "internal/latest", "internal/mirror", "internal/notes", "internal/parallel", "internal/pause", "internal/progress", "internal/rank", "internal/service", "internal/soon"}, // importing the processor must cost its user nothing
 	"changefeedtest":            {".", "internal/pause"},
 	"docstore":                  {".", "internal/epk", "internal/leasedoc", "internal/pkey", "internal/rawjson", "internal/service", thirdParty},
 	"cosmos":                    {".", "internal/epk", "internal/leasedoc", "internal/pause", "internal/pkey", "internal/rawjson", "internal/rest", "internal/service", thirdParty},

@@ -1,0 +1,169 @@
+package changefeed
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed/internal/pause"
+)
+
+// read reads the next page, again and again until it succeeds.
+func (w *worker) read() (page Page, e ending) {
+	for failures := 1; w.ending().none(); failures++ {
+		page, err := w.readOnce()
+		switch {
+		case err == nil:
+			return page, ending{}
+		case !w.ending().none():
+			return page, w.ending()
+		case errors.Is(err, ErrGone) && !w.whole():
+			return page, ending{why: ReasonSplit}
+		}
+		w.report(w.untilStopped, OriginSource, err)
+		wait := w.r.backoff(w.rng, failures)
+		if throttled, ok := errors.AsType[*ThrottledError](err); ok {
+			wait = max(wait, throttled.After)
+		}
+		w.activity.Set(ActivityFailing)
+		pause.For(w.untilStopped, wait)
+	}
+	return page, w.ending()
+}
+
+// readOnce reads the next page, unless it was read ahead.
+func (w *worker) readOnce() (Page, error) {
+	w.activity.Set(ActivityReading)
+	at := w.keeper.soFar().Read
+	if next := w.next; next != nil && next.from == at { // else the page before it comes again in smaller parts
+		next.work.Wait()
+		w.drop()
+		return next.page, next.err
+	}
+	w.drop()
+	return w.fetch(w.untilStopped, at)
+}
+
+// fetch reads the page after a position.
+func (w *worker) fetch(ctx context.Context, at Position) (Page, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	o := ReadOptions{Mode: w.r.opts.Mode, MaxItems: cmp.Or(w.keeper.soFar().Limit, w.r.opts.MaxItems)}
+	begun := time.Now()
+	page, err := w.r.source.Read(ctx, w.lease.Range, at, o)
+	if err == nil {
+		w.troubles.Remove(OriginSource)
+	}
+	w.r.hooks.ReadDone(ReadDone{Lease: w.lease.Token, Changes: len(page.Changes), Charge: page.Charge, Duration: time.Since(begun), Err: err})
+	return page, err
+}
+
+// whole reports whether one partition holds the range: then a source that says it is gone
+// does not know its own partitions yet, and there is nothing to split.
+func (w *worker) whole() bool {
+	ctx, cancel := context.WithTimeout(w.untilStopped, readTimeout)
+	defer cancel()
+	partitions, err := w.r.source.Partitions(ctx)
+	return err != nil || slices.ContainsFunc(partitions, func(p Partition) bool { return p.Range.Contains(w.lease.Range) })
+}
+
+// readTimeout bounds one read, as the service's own processors do.
+const readTimeout = 65 * time.Second
+
+// lookAhead reports a position that stays ahead of its feed. A replica that lags behind looks the same for a while.
+func (w *worker) lookAhead(page Page) {
+	switch {
+	case !page.Ahead:
+		w.ahead = time.Time{}
+	case w.ahead.IsZero():
+		w.ahead = time.Now()
+	case time.Since(w.ahead) >= w.r.opts.Renew:
+		w.ahead = time.Now()
+		w.report(w.untilStopped, OriginSource, aheadError(w.keeper.soFar().Read, page.Head))
+	}
+}
+
+func aheadError(at Position, end int64) error {
+	return fmt.Errorf("%w: it is %s, and the feed ends at %d: was the container restored from a backup, or are these leases of another one? "+
+		"Changes up to the position will not be handled: delete the leases of this unit and begin anew", ErrAhead, at.Token, end)
+}
+
+// readAhead is the page after one that the handler has.
+type readAhead struct {
+	from Position
+	end  context.CancelFunc
+	work sync.WaitGroup // reading it
+	page Page
+	err  error
+}
+
+// prefetch begins to read the page after one that goes to the handler, when the feed has as much again. At its end nothing
+// is read ahead: what comes while the handler works would wait for one call more. With keys in parallel the lanes have room
+// for pages.
+func (w *worker) prefetch(page Page) {
+	o, n := w.r.opts, len(page.Changes)
+	rest := page.Head - page.Changes[n-1].LSN
+	if o.Concurrency > 1 || rest < int64(n) || n > o.BufferItems || int64(sizeOf(page)) > o.BufferBytes {
+		return
+	}
+	ctx, end := context.WithCancel(w.untilStopped)
+	next := &readAhead{from: page.Next, end: end}
+	next.work.Go(func() { next.page, next.err = w.fetch(ctx, next.from) })
+	w.next = next
+}
+
+// drop ends what is read ahead.
+func (w *worker) drop() {
+	if w.next != nil {
+		w.next.end()
+		w.next.work.Wait()
+		w.next = nil
+	}
+}
+
+// rest waits after an empty page, until there may be more.
+func (w *worker) rest() {
+	w.activity.Set(ActivityWaiting)
+	if waiter, ok := w.r.source.(Waiter); ok {
+		w.await(waiter)
+		return
+	}
+	pause.For(w.untilStopped, pause.Doubled(firstPoll, w.idle-1, w.r.opts.Poll))
+}
+
+// await waits until the source says that there may be more. A quiet range is read now and
+// then all the same, so that its position moves on with its container's and does not fall
+// out of the retention.
+func (w *worker) await(waiter Waiter) {
+	// Writes to other leases of the partition wake us too: do not read for each of them.
+	if w.idle > 1 && pause.For(w.untilStopped, pause.Doubled(time.Millisecond, w.idle, maxGather)) != nil {
+		return
+	}
+	p := w.keeper.soFar()
+	most := w.r.opts.Renew
+	if p.Unsaved > 0 && p.Every > 0 {
+		most = min(most, p.Every)
+	}
+	waiting, cancel := context.WithTimeout(w.untilStopped, most)
+	defer cancel()
+	begun := time.Now()
+	err := waiter.Wait(waiting, w.lease.Range, p.Read)
+	waited := time.Since(begun)
+	w.r.hooks.WaitDone(WaitDone{Lease: w.lease.Token, Duration: waited, Err: err})
+	if err != nil && waiting.Err() == nil {
+		w.report(w.untilStopped, OriginSource, err)
+		pause.For(w.untilStopped, w.r.opts.Poll)
+	}
+	if waited > maxGather {
+		w.idle = 0
+	}
+}
+
+const (
+	firstPoll = 5 * time.Millisecond   // first pause after activity
+	maxGather = 128 * time.Millisecond // longest pause before a range waits again that is woken for others all the time
+)
