@@ -23,6 +23,22 @@ type counted struct {
 	cut     []string
 }
 
+// Open implements [changefeed.Opener], also of a handler that does not.
+func (c *counted) Open(ctx context.Context, l changefeed.Lease) error {
+	if opener, ok := c.handler.(changefeed.Opener); ok {
+		return opener.Open(ctx, l)
+	}
+	return nil
+}
+
+// Close implements [changefeed.Closer], also of a handler that does not.
+func (c *counted) Close(ctx context.Context, l changefeed.Lease, why changefeed.Reason) error {
+	if closer, ok := c.handler.(changefeed.Closer); ok {
+		return closer.Close(ctx, l, why)
+	}
+	return nil
+}
+
 // Handle implements [changefeed.Handler].
 func (c *counted) Handle(ctx context.Context, b *changefeed.Batch) error {
 	c.count(b.LeaseToken, 1)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -115,31 +114,5 @@ func TestAContainerThatWasMadeAnewEndsTheProcessor(t *testing.T) {
 	hooks.Error(&changefeed.Error{Err: fmt.Errorf("read: %w", cosmos.ErrMadeAnew)})
 	if !errors.Is(context.Cause(ctx), cosmos.ErrMadeAnew) {
 		t.Errorf("ended by %v", context.Cause(ctx))
-	}
-}
-
-func TestBatchesInHandAreCounted(t *testing.T) {
-	failed := errors.New("failed")
-	var during []string
-	var h Handler
-	h = Counted(changefeed.HandlerFunc(func(ctx context.Context, _ *changefeed.Batch) error {
-		during = h.Running()
-		return ctx.Err()
-	}))
-	if err := h.Handle(t.Context(), &changefeed.Batch{LeaseToken: "-FF"}); err != nil || !slices.Equal(during, []string{"-FF"}) {
-		t.Errorf("in hand: %v, %v", during, err)
-	}
-	for cause, want := range map[error][]string{failed: nil, changefeed.ErrStopped: {"-FF"}} {
-		ctx, end := context.WithCancelCause(t.Context())
-		end(cause)
-		for range 2 { // a lease is named once
-			_ = h.Handle(ctx, &changefeed.Batch{LeaseToken: "-FF"})
-		}
-		if got := h.Unfinished(); !slices.Equal(got, want) {
-			t.Errorf("cut by %v: %v, want %v", cause, got, want)
-		}
-	}
-	if left := append(h.Running(), h.Unfinished()...); len(left) != 0 {
-		t.Errorf("left: %v", left)
 	}
 }

@@ -1,0 +1,64 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/millrace/changefeed"
+)
+
+func TestBatchesInHandAreCounted(t *testing.T) {
+	failed := errors.New("failed")
+	var during []string
+	var h Handler
+	h = Counted(changefeed.HandlerFunc(func(ctx context.Context, _ *changefeed.Batch) error {
+		during = h.Running()
+		return ctx.Err()
+	}))
+	if err := h.Handle(t.Context(), &changefeed.Batch{LeaseToken: "-FF"}); err != nil || !slices.Equal(during, []string{"-FF"}) {
+		t.Errorf("in hand: %v, %v", during, err)
+	}
+	for cause, want := range map[error][]string{failed: nil, changefeed.ErrStopped: {"-FF"}} {
+		ctx, end := context.WithCancelCause(t.Context())
+		end(cause)
+		for range 2 { // a lease is named once
+			_ = h.Handle(ctx, &changefeed.Batch{LeaseToken: "-FF"})
+		}
+		if got := h.Unfinished(); !slices.Equal(got, want) {
+			t.Errorf("cut by %v: %v, want %v", cause, got, want)
+		}
+	}
+	if left := append(h.Running(), h.Unfinished()...); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// opened is a handler that refuses leases and their end.
+type opened struct{ changefeed.Handler }
+
+var (
+	errOpened = errors.New("opened")
+	errClosed = errors.New("closed")
+)
+
+func (opened) Open(context.Context, changefeed.Lease) error                     { return errOpened }
+func (opened) Close(context.Context, changefeed.Lease, changefeed.Reason) error { return errClosed }
+
+// A relay forgets the events of a lease when it is closed.
+func TestAHandlerThatIsCountedIsOpenedAndClosed(t *testing.T) {
+	for _, tt := range []struct {
+		handler    changefeed.Handler
+		open, shut error
+	}{
+		{opened{}, errOpened, errClosed},
+		{changefeed.HandlerFunc(nil), nil, nil},
+	} {
+		h := Counted(tt.handler)
+		open, shut := h.(changefeed.Opener).Open(t.Context(), changefeed.Lease{}), h.(changefeed.Closer).Close(t.Context(), changefeed.Lease{}, changefeed.ReasonLost)
+		if !errors.Is(open, tt.open) || !errors.Is(shut, tt.shut) {
+			t.Errorf("%T: opened %v, closed %v, want %v, %v", tt.handler, open, shut, tt.open, tt.shut)
+		}
+	}
+}
