@@ -2,10 +2,8 @@ package servicebuspub_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,27 +20,13 @@ func listen(t *testing.T, broker *peer.Broker) (connection string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			serving.Go(func() {
-				if err := broker.Serve(conn); err != nil {
-					t.Errorf("Serve: %v", err)
-				}
-			})
-		}
-	})
+	served := make(chan error, 1)
+	go func() { served <- broker.Serve(listener) }()
 	t.Cleanup(func() {
 		_ = listener.Close()
-		serving.Wait()
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
 	})
 	return fmt.Sprintf("Endpoint=sb://%s;SharedAccessKeyName=relay;SharedAccessKey=c2VjcmV0;UseDevelopmentEmulator=true", listener.Addr())
 }

@@ -36,8 +36,8 @@ type dialer struct {
 func (d *dialer) dial() net.Conn {
 	near, far := net.Pipe()
 	d.served.Go(func() {
-		if err := d.broker.Serve(far); err != nil {
-			d.t.Errorf("Serve: %v", err)
+		if err := d.broker.ServeConn(far); err != nil {
+			d.t.Errorf("ServeConn: %v", err)
 		}
 	})
 	return near

@@ -54,8 +54,32 @@ type frame struct {
 	payload []byte
 }
 
-// Serve talks to one client, until that closes the connection or breaks the protocol.
-func (b *Broker) Serve(nc net.Conn) error {
+// Serve talks to each client that connects, until the listener is closed and the last client has gone.
+// It returns how clients have broken the protocol.
+func (b *Broker) Serve(l net.Listener) error {
+	var serving sync.WaitGroup
+	var mu sync.Mutex
+	var broken error
+	for {
+		nc, err := l.Accept()
+		if err != nil {
+			serving.Wait()
+			if errors.Is(err, net.ErrClosed) {
+				return broken
+			}
+			return errors.Join(broken, err)
+		}
+		serving.Go(func() {
+			err := b.ServeConn(nc)
+			mu.Lock()
+			defer mu.Unlock()
+			broken = errors.Join(broken, err)
+		})
+	}
+}
+
+// ServeConn talks to one client, until that closes the connection or breaks the protocol.
+func (b *Broker) ServeConn(nc net.Conn) error {
 	c := &conn{broker: b, nc: nc, maxFrame: minFrame, sessions: map[uint16]*session{}, woken: make(chan struct{}, 1)}
 	frames := make(chan frame)
 	done := make(chan struct{})

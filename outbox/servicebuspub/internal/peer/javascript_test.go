@@ -1,11 +1,9 @@
 package peer
 
 import (
-	"errors"
 	"flag"
 	"net"
 	"os/exec"
-	"sync"
 	"testing"
 )
 
@@ -22,24 +20,8 @@ func TestMicrosoftsClientForJavaScriptIsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	broker := &Broker{RequiresSession: true}
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if err != nil {
-				t.Errorf("Accept: %v", err)
-				return
-			}
-			serving.Go(func() {
-				if err := broker.Serve(conn); err != nil {
-					t.Errorf("Serve: %v", err)
-				}
-			})
-		}
-	})
+	served := make(chan error, 1)
+	go func() { served <- broker.Serve(listener) }()
 	node := exec.CommandContext(t.Context(), "node", "run.mjs", listener.Addr().String())
 	node.Dir = *javascript
 	output, err := node.CombinedOutput()
@@ -50,7 +32,9 @@ func TestMicrosoftsClientForJavaScriptIsServed(t *testing.T) {
 	if err := listener.Close(); err != nil {
 		t.Error(err)
 	}
-	serving.Wait()
+	if err := <-served; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
 	if sent, left := len(broker.Messages("contacts")), broker.Left("contacts"); sent < 100 || left > 0 {
 		t.Errorf("%d messages were sent, %d are left", sent, left)
 	}

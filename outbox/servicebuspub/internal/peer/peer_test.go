@@ -83,7 +83,7 @@ func FuzzServe(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		near, far := net.Pipe()
 		var wg sync.WaitGroup
-		wg.Go(func() { _ = (&Broker{}).Serve(far) })
+		wg.Go(func() { _ = (&Broker{}).ServeConn(far) })
 		wg.Go(func() {
 			buf := make([]byte, 4096)
 			for {
