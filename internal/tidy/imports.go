@@ -1,7 +1,10 @@
 package tidy
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -79,28 +82,48 @@ const released = "cmd/changefeed"
 
 // checkReleased finds the code of the released binary, the command and all that it imports, that links testing.
 func checkReleased(r *repo) (found []finding) {
-	// The list grows while it is walked: each package that is linked adds what it
-	// imports, until nothing is new.
-	linked := []string{released}
-	for i := 0; i < len(linked); i++ {
-		for _, f := range r.in(linked[i]) {
-			if f.test {
-				continue
-			}
-			for _, target := range f.imports {
-				if target == "testing" || strings.HasPrefix(target, "testing/") {
-					found = append(found, finding{f.path, "the released binary would link " + target})
-				}
-				if dir, ours := r.local(target); ours && !slices.Contains(linked, dir) {
-					linked = append(linked, dir)
-				}
-			}
+	for f, target := range r.closure(released) {
+		if target == "testing" || strings.HasPrefix(target, "testing/") {
+			found = append(found, finding{f.path, "the released binary would link " + target})
 		}
 	}
 	return found
 }
 
-var requireLine = regexp.MustCompile(`(?m)^(?:require |\t)([^\s(]+) v.*$`)
+// closure are the imports of a package, and those of all packages of ours that it links.
+func (r *repo) closure(dir string) iter.Seq2[*file, string] {
+	return func(yield func(*file, string) bool) {
+		// The list grows while it is walked: each package that is linked adds what it
+		// imports, until nothing is new.
+		dirs := []string{dir}
+		for i := 0; i < len(dirs); i++ {
+			for _, f := range r.in(dirs[i]) {
+				if f.test {
+					continue
+				}
+				for _, target := range f.imports {
+					if !yield(f, target) {
+						return
+					}
+					if dir, ours := r.local(target); ours && !slices.Contains(dirs, dir) {
+						dirs = append(dirs, dir)
+					}
+				}
+			}
+		}
+	}
+}
+
+var requireLine = regexp.MustCompile(`(?m)^(?:require |\t)([^\s(]+) (v\S+).*$`)
+
+// requirements are the modules that a go.mod names, with their versions.
+func (r *repo) requirements(p string) map[string]string {
+	all := map[string]string{}
+	for _, m := range requireLine.FindAllStringSubmatch(r.text[p], -1) {
+		all[m[1]] = m[2]
+	}
+	return all
+}
 
 const decisions = "docs/decisions/dependencies.md"
 
@@ -114,6 +137,47 @@ func checkDependencies(r *repo) (found []finding) {
 		}
 	}
 	return found
+}
+
+// checkModules compares the requirements of the modules that are built on this one with ours: the go command wants
+// theirs to be no older, and to name the modules of all that they link through our packages.
+func checkModules(r *repo) (found []finding) {
+	ours := r.requirements("go.mod")
+	for _, p := range r.paths {
+		theirs := r.requirements(p)
+		if path.Base(p) != "go.mod" || theirs[r.module] == "" {
+			continue
+		}
+		for _, module := range slices.Sorted(maps.Keys(ours)) {
+			has := theirs[module]
+			if has != ours[module] && (has != "" || r.links(path.Dir(p), module)) {
+				found = append(found, finding{p + ":" + module, fmt.Sprintf("%s, and %s in our go.mod: run go mod tidy", cmp.Or(has, "missing"), ours[module])})
+			}
+		}
+	}
+	return found
+}
+
+// links reports whether packages in or below a directory, or their tests, link a package of another module.
+func (r *repo) links(dir, module string) bool {
+	is := func(target string) bool { return strings.HasPrefix(target+"/", module+"/") }
+	for _, f := range r.files {
+		if !strings.HasPrefix(f.dir+"/", dir+"/") {
+			continue
+		}
+		for _, target := range f.imports {
+			local, _ := r.local(target)
+			for _, further := range r.closure(local) {
+				if is(further) {
+					return true
+				}
+			}
+			if is(target) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // checkUnknownFiles finds files of a kind that nobody has listed.

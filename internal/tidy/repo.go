@@ -72,7 +72,7 @@ func (r *repo) visit(fsys fs.FS, p string, d fs.DirEntry) error {
 	// and a stray file is a finding.
 	r.paths = append(r.paths, p)
 	isCode := strings.HasSuffix(p, ".go") && !strings.Contains("/"+p, "/testdata/") && !strings.HasPrefix(p, "tools/")
-	if !isCode && !strings.HasSuffix(p, ".md") && p != "go.mod" {
+	if !isCode && !strings.HasSuffix(p, ".md") && path.Base(p) != "go.mod" {
 		return nil
 	}
 	src, err := fs.ReadFile(fsys, p)

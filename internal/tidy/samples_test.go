@@ -113,6 +113,14 @@ var samples = []badSample{
 	{"dependency", "decided", "-- go.mod --\nmodule m\n\nrequire example.org/a v1.0.0\n" +
 		"-- docs/decisions/dependencies.md --\n- `example.org/a`: reason\n", ""},
 
+	{"modules", "an older version, and a module that is linked and missing", "" +
+		"-- go.mod --\nmodule example.com/m\nrequire (\n\texample.org/old v1.2.0\n\texample.org/same v1.0.0\n\texample.org/linked/v2 v2.0.0\n\texample.org/tests v1.0.0\n)\n" +
+		"-- docstore/a.go --\npackage docstore\nimport \"example.org/linked/v2/sub\"\n" +
+		"-- docstore/a_test.go --\npackage docstore\nimport \"example.org/tests\"\n" +
+		"-- outer/a_test.go --\npackage outer\nimport \"example.com/m/docstore\"\n" +
+		"-- outer/go.mod --\nmodule example.com/m/outer\nrequire (\n\texample.com/m v0.0.0\n\texample.org/old v1.1.0\n\texample.org/same v1.0.0\n)\n" +
+		"-- alone/go.mod --\nmodule example.com/m/alone\nrequire example.org/old v1.1.0\n", "outer/go.mod:example.org/linked/v2 outer/go.mod:example.org/old"},
+
 	{"unknown-file", "reports, sketches and strange folders", "-- .gitignore --\n/bin/\n*.prof\n" +
 		"-- NOTES.md --\n-- docs/report.html --\n-- docstore/x.json --\n-- docstore/testdata/x.json --\n" +
 		"-- bin/x --\n-- cpu.prof --\n-- README.md --\n-- tools/go.mod --\n-- sketch.py --\n", "NOTES.md docs/report.html docstore/x.json sketch.py"},

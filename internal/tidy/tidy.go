@@ -74,6 +74,7 @@ var rules = []rule{
 	{"unfinished", "what is left to do is an issue, not a comment", checkUnfinished},
 	{"docs", "a document names only what exists", checkDocs},
 	{"dependency", "each dependency was decided, and the page says why", checkDependencies},
+	{"modules", "a module of its own that is not built with ours breaks when our requirements change", checkModules},
 	{"unknown-file", "a sketch or a generated report is not committed", checkUnknownFiles},
 }
 
