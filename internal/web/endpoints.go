@@ -1,0 +1,82 @@
+package web
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strconv"
+
+	"github.com/millrace/changefeed/cosmosrest"
+)
+
+// Endpoints say how to connect to a store that is served: as JSON to programs, which read it from a pipe.
+type Endpoints struct {
+	Endpoint    string `json:"endpoint"`
+	Dedicated   string `json:"dedicated_endpoint,omitempty"`
+	Key         string `json:"key"`
+	Connection  string `json:"connection_string"`
+	Certificate string `json:"certificate,omitempty"` // file that clients must trust
+	Store       string `json:"store,omitempty"`       // directory; none is memory
+}
+
+// endpoints are those of the sites.
+func (o *Options) endpoints(sites Sites, certificate string) (e Endpoints, err error) {
+	e = Endpoints{Key: cosmosrest.EmulatorKey, Certificate: certificate}
+	if len(o.Keys) > 0 {
+		e.Key = o.Keys[0]
+	}
+	for _, w := range sites {
+		if w.Dedicated {
+			e.Dedicated = o.url(w.Addr())
+		} else {
+			e.Endpoint = o.url(w.Addr())
+		}
+	}
+	e.Connection = cosmosrest.ConnectionString(e.Endpoint, e.Key)
+	if o.Dir != "" {
+		e.Store, err = filepath.Abs(o.Dir)
+	}
+	return e, err
+}
+
+// url is an address for clients: that of this machine, if the server listens on all
+// interfaces.
+func (o *Options) url(address net.Addr) string {
+	scheme, text := "https", address.String()
+	if o.Plain {
+		scheme = "http"
+	}
+	// No client can connect to 0.0.0.0 or ::, and the certificate is for localhost.
+	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		text = net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
+	}
+	return scheme + "://" + text + "/"
+}
+
+// Write writes them for people. A secret key is left out, because terminals are shared and logged.
+func (e Endpoints) Write(to io.Writer) error {
+	key := e.Key
+	if key != cosmosrest.EmulatorKey {
+		key = "KEY"
+	}
+	lines := []string{"endpoint", e.Endpoint, "connection string", cosmosrest.ConnectionString(e.Endpoint, key)}
+	if e.Dedicated != "" {
+		lines = append(lines, "dedicated gateway", e.Dedicated)
+	}
+	if e.Certificate != "" {
+		lines = append(lines,
+			"certificate", e.Certificate,
+			"to trust it", "export SSL_CERT_FILE='"+e.Certificate+"'        # Go",
+			"", "export REQUESTS_CA_BUNDLE='"+e.Certificate+"'   # Python",
+			"", "export NODE_EXTRA_CA_CERTS='"+e.Certificate+"'  # Node")
+	}
+	lines = append(lines, "store", cmp.Or(e.Store, "in memory: it is gone when the server ends; --db DIR keeps one"))
+	for i := 0; i < len(lines); i += 2 {
+		if _, err := fmt.Fprintf(to, "%-18s %s\n", lines[i], lines[i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
