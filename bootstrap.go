@@ -89,13 +89,12 @@ func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 
 // checkMode refuses leases of the other mode: their positions mean something else.
 func (r *run) checkMode() error {
-	for _, lease := range r.view.kind(KindLease) {
-		if lease.Err == nil && lease.Mode != r.opts.Mode {
-			return fmt.Errorf("%w: lease %s was made for %s, Options.Mode is %s: use another processor name, or delete its leases",
-				ErrModeChanged, lease.ID, lease.Mode, r.opts.Mode)
-		}
+	other := r.view.leasesWhere(func(lease Record) bool { return lease.Err == nil && lease.Mode != r.opts.Mode })
+	if len(other) == 0 {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%w: lease %s was made for %s, Options.Mode is %s: use another processor name, or delete its leases",
+		ErrModeChanged, other[0].ID, other[0].Mode, r.opts.Mode)
 }
 
 // maker makes leases, while this instance has the lock.

@@ -72,20 +72,18 @@ func (b *balancer) vacancy(open []Range) time.Time {
 // during a split, ours or another processor's, it shows the parent beside its children, or
 // neither. So a new flaw is checked again in the next round.
 func (b *balancer) lasting(found []flaw) (lasting []flaw) {
-	since := map[string]time.Time{}
+	var seen []string
 	for _, f := range found {
-		first, known := b.flaws[f.id]
-		if !known {
-			first = time.Now()
-		}
-		since[f.id] = first
-		if time.Since(first) >= b.opts.Acquire/2 {
+		seen = append(seen, f.id)
+	}
+	b.flaws.See(seen)
+	for _, f := range found {
+		if b.flaws.For(f.id) >= b.opts.Acquire/2 {
 			lasting = append(lasting, f)
 		} else {
 			b.view.Distrust()
 		}
 	}
-	b.flaws = since
 	return lasting
 }
 

@@ -161,11 +161,12 @@ func TestALeaseIsOverdueSinceItWasFirstFree(t *testing.T) {
 		r.view.put(free)
 		begun := time.Now()
 		for range 5 {
-			r.balancer.noteWaiting(r.balancer.situation())
+			s := r.balancer.situation()
+			r.balancer.waiting.See(ids(s.pick(s.plan.Waiting)))
 			time.Sleep(r.opts.Acquire)
 		}
-		if since := r.balancer.waiting["l"]; !since.Equal(begun) || !r.balancer.isOverdue(free) {
-			t.Errorf("free since %v, overdue %v, want since %v", since, r.balancer.isOverdue(free), begun)
+		if waits := r.balancer.waiting.For("l"); waits != time.Since(begun) || !r.balancer.isOverdue(free) {
+			t.Errorf("free for %v, overdue %v, want for %v", waits, r.balancer.isOverdue(free), time.Since(begun))
 		}
 		r.opts.Drain = time.Hour // an owner may take this long before it gives
 		if r.balancer.isOverdue(free) {

@@ -118,7 +118,12 @@ func (m *meter) measure(ctx context.Context, lag *Lag, r Range) error {
 			m.parts = rangesOf(partitions)
 		}
 		sum := Lag{Lease: lag.Lease, Exact: true}
-		err := m.distances(ctx, &sum, keyspace.CutAt([]Range{r}, m.parts))
+		var err error
+		for _, cell := range keyspace.CutAt([]Range{r}, m.parts) { // each lies in one partition
+			if err = m.distance(ctx, &sum, cell, !slices.Contains(m.parts, cell)); err != nil {
+				break
+			}
+		}
 		if errors.Is(err, ErrGone) && known {
 			continue // split since they were listed
 		}
@@ -126,16 +131,6 @@ func (m *meter) measure(ctx context.Context, lag *Lag, r Range) error {
 		lag.Exact, lag.Shared = lag.Exact && sum.Exact, lag.Shared || sum.Shared
 		return err
 	}
-}
-
-// distances adds the backlogs of ranges that lie in one partition each.
-func (m *meter) distances(ctx context.Context, lag *Lag, cells []Range) error {
-	for _, cell := range cells {
-		if err := m.distance(ctx, lag, cell, !slices.Contains(m.parts, cell)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // distance adds how far the first pending change of a range is from the head, or the

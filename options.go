@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -173,102 +174,62 @@ func hostInstance() string {
 	return fmt.Sprintf("%s-%d", host, os.Getpid())
 }
 
-// validate checks options after withDefaults.
+// validate checks options after withDefaults. A combination in which one would be ignored in
+// silence is refused too.
 func (o Options) validate() error {
-	if strings.TrimSpace(o.Instance) == "" {
-		return &OptionError{"Instance", fmt.Sprintf("%q", o.Instance), "a name for this instance, such as the host's"}
-	}
-	for _, d := range []struct {
+	const (
+		duration = "a positive duration, or zero for the default"
+		number   = "a positive number, or zero for the default"
+		none     = "a positive duration, or zero for none"
+	)
+	_, box := o.DeadLetters.(LetterBox)
+	for _, rule := range []struct {
+		ok    bool
 		field string
-		value time.Duration
+		value any
+		want  string
 	}{
-		{"Poll", o.Poll},
-		{"Acquire", o.Acquire},
-		{"Renew", o.Renew},
-		{"Expiration", o.Expiration},
-		{"Drain", o.Drain},
-		{"HandlerTimeout", o.HandlerTimeout},
-		{"RetryMin", o.RetryMin},
-		{"RetryMax", o.RetryMax},
+		{strings.TrimSpace(o.Instance) != "", "Instance", strconv.Quote(o.Instance), "a name for this instance, such as the host's"},
+		{o.Poll > 0, "Poll", o.Poll, duration},
+		{o.Acquire > 0, "Acquire", o.Acquire, duration},
+		{o.Renew > 0, "Renew", o.Renew, duration},
+		{o.Expiration > 0, "Expiration", o.Expiration, duration},
+		{o.Drain > 0, "Drain", o.Drain, duration},
+		{o.HandlerTimeout > 0, "HandlerTimeout", o.HandlerTimeout, duration},
+		{o.RetryMin > 0, "RetryMin", o.RetryMin, duration},
+		{o.RetryMax > 0, "RetryMax", o.RetryMax, duration},
+		{o.Renew < o.trust(), "Renew", o.Renew, fmt.Sprintf("less than Expiration (%v) less its safety margin (%v)", o.Expiration, o.margin())},
+		{o.RetryMax >= o.RetryMin, "RetryMax", o.RetryMax, fmt.Sprintf("at least RetryMin (%v)", o.RetryMin)},
+		{o.Mode <= AllVersionsAndDeletes, "Mode", uint8(o.Mode), "LatestVersion or AllVersionsAndDeletes"},
+		{o.Mode == LatestVersion || o.Start.IsNow(), "Start", o.Start, "now: all versions and deletes cannot start from the beginning or from a time"},
+		{o.MaxItems >= 0, "MaxItems", o.MaxItems, number},
+		{o.MaxBytes >= 0, "MaxBytes", o.MaxBytes, number},
+		{o.MinLeases >= 0, "MinLeases", o.MinLeases, number},
+		{o.MaxLeases >= 0, "MaxLeases", o.MaxLeases, number},
+		{o.CheckpointItems >= 0, "CheckpointItems", o.CheckpointItems, number},
+		{o.Concurrency >= 0, "Concurrency", o.Concurrency, number},
+		{o.BufferItems >= 0, "BufferItems", o.BufferItems, number},
+		{o.BufferBytes >= 0, "BufferBytes", o.BufferBytes, number},
+		{o.MaxAttempts >= 0, "MaxAttempts", o.MaxAttempts, number},
+		{o.MinLeases <= maxLeases, "MinLeases", o.MinLeases, fmt.Sprintf("at most %d", maxLeases)},
+		{o.CheckpointEvery >= 0, "CheckpointEvery", o.CheckpointEvery, none},
+		{o.MaxWait >= 0, "MaxWait", o.MaxWait, none},
+		{o.MaxAge >= 0, "MaxAge", o.MaxAge, none},
+		{!o.Manual || o.CheckpointItems == 0 && o.CheckpointEvery == 0, "Manual", true, "false with CheckpointItems or CheckpointEvery, which are for automatic checkpoints"},
+		{!o.Manual || !o.hasPolicy() && o.DeadLetters == nil, "Manual", true, "false with MaxAttempts, MaxAge or DeadLetters, which checkpoint without the handler's word"},
+		{o.DeadLetters == nil || o.hasPolicy(), "DeadLetters", fmt.Sprintf("%T", o.DeadLetters), "MaxAttempts or MaxAge beside it: without a limit nothing is ever parked"},
+		{!o.HoldKeys || box, "HoldKeys", true, "DeadLetters that are a LetterBox, to release what is held"},
+		{o.MaxWait < o.HandlerTimeout, "MaxWait", o.MaxWait, fmt.Sprintf("less than HandlerTimeout (%v)", o.HandlerTimeout)},
 	} {
-		if d.value <= 0 {
-			return &OptionError{d.field, d.value.String(), "a positive duration, or zero for the default"}
+		if !rule.ok {
+			return &OptionError{rule.field, fmt.Sprint(rule.value), rule.want}
 		}
 	}
-	if o.Renew >= o.trust() {
-		return &OptionError{
-			"Renew", o.Renew.String(),
-			fmt.Sprintf("less than Expiration (%v) less its safety margin (%v)", o.Expiration, o.margin()),
-		}
-	}
-	if o.RetryMax < o.RetryMin {
-		return &OptionError{"RetryMax", o.RetryMax.String(), fmt.Sprintf("at least RetryMin (%v)", o.RetryMin)}
-	}
-	return o.validateFeed()
-}
-
-// validateFeed checks how the feed is read and handed over.
-func (o Options) validateFeed() error {
-	if o.Mode > AllVersionsAndDeletes {
-		return &OptionError{"Mode", fmt.Sprint(uint8(o.Mode)), "LatestVersion or AllVersionsAndDeletes"}
-	}
-	if o.Mode == AllVersionsAndDeletes && !o.Start.IsNow() {
-		return &OptionError{"Start", o.Start.String(), "now: all versions and deletes cannot start from the beginning or from a time"}
-	}
-	for _, n := range []struct {
-		field string
-		value int
-	}{
-		{"MaxItems", o.MaxItems},
-		{"MaxBytes", o.MaxBytes},
-		{"MinLeases", o.MinLeases},
-		{"MaxLeases", o.MaxLeases},
-		{"CheckpointItems", o.CheckpointItems},
-		{"Concurrency", o.Concurrency},
-		{"BufferItems", o.BufferItems},
-		{"BufferBytes", int(o.BufferBytes)},
-		{"MaxAttempts", o.MaxAttempts},
-	} {
-		if n.value < 0 {
-			return &OptionError{n.field, fmt.Sprint(n.value), "a positive number, or zero for the default"}
-		}
-	}
-	if o.MinLeases > maxLeases {
-		return &OptionError{"MinLeases", fmt.Sprint(o.MinLeases), fmt.Sprintf("at most %d", maxLeases)}
-	}
-	for _, d := range []struct {
-		field string
-		value time.Duration
-	}{{"CheckpointEvery", o.CheckpointEvery}, {"MaxWait", o.MaxWait}, {"MaxAge", o.MaxAge}} {
-		if d.value < 0 {
-			return &OptionError{d.field, d.value.String(), "a positive duration, or zero for none"}
-		}
-	}
-	if o.Manual && (o.CheckpointItems > 0 || o.CheckpointEvery > 0) {
-		return &OptionError{"Manual", "true", "false with CheckpointItems or CheckpointEvery, which are for automatic checkpoints"}
-	}
-	return o.validatePolicy()
+	return nil
 }
 
 // hasPolicy reports whether a change that fails is ever told apart from its batch.
 func (o Options) hasPolicy() bool { return o.MaxAttempts > 0 || o.MaxAge > 0 }
-
-// validatePolicy checks options against each other: a combination that would be ignored
-// in silence is refused.
-func (o Options) validatePolicy() error {
-	_, box := o.DeadLetters.(LetterBox)
-	switch {
-	case o.Manual && (o.hasPolicy() || o.DeadLetters != nil):
-		return &OptionError{"Manual", "true", "false with MaxAttempts, MaxAge or DeadLetters, which checkpoint without the handler's word"}
-	case o.DeadLetters != nil && !o.hasPolicy():
-		return &OptionError{"DeadLetters", fmt.Sprintf("%T", o.DeadLetters), "MaxAttempts or MaxAge beside it: without a limit nothing is ever parked"}
-	case o.HoldKeys && !box:
-		return &OptionError{"HoldKeys", "true", "DeadLetters that are a LetterBox, to release what is held"}
-	case o.MaxWait >= o.HandlerTimeout:
-		return &OptionError{"MaxWait", o.MaxWait.String(), fmt.Sprintf("less than HandlerTimeout (%v)", o.HandlerTimeout)}
-	}
-	return nil
-}
 
 // margin is how long before its lease could be taken an owner stops: for clocks that
 // run at different speeds, and for the handler to notice.

@@ -25,8 +25,7 @@ type Processor struct {
 	handler Handler
 	opts    Options
 
-	mu   sync.Mutex
-	runs []*run // that are under way
+	runs latest.Set[string, *run] // that are under way, by their epochs
 }
 
 // New makes a processor. The lease store names the deployment unit: processors with the
@@ -68,8 +67,8 @@ func isNil(h Handler) bool {
 // call is an instance of its own.
 func (p *Processor) Run(ctx context.Context) error {
 	r := p.newRun(ctx)
-	p.enter(r)
-	defer p.exit(r)
+	p.runs.Put(r.me.Epoch, r)
+	defer p.runs.Remove(r.me.Epoch)
 	if err := r.bootstrap(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil

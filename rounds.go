@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/internal/balance"
+	"github.com/millrace/changefeed/internal/latest"
 	"github.com/millrace/changefeed/internal/parallel"
 	"github.com/millrace/changefeed/internal/pause"
 )
@@ -27,18 +28,15 @@ const (
 type balancer struct {
 	*run
 	rng      *mathrand.Rand
-	waiting  map[string]time.Time // since when a lease should have been taken, or given by another owner
+	waiting  latest.Since[string] // leases, by id, that should have been taken, or given by another owner
 	planned  time.Time            // the store's time at which the last plan was made
-	flaws    map[string]time.Time // since when listings have shown each, by id
+	flaws    latest.Since[string] // that listings have shown, by id
 	tiled    []Record             // as the last listing without a hole had them
 	reported map[string]bool      // documents that were reported as broken
 }
 
 func newBalancer(r *run) balancer {
-	return balancer{
-		run: r, rng: mathrand.New(mathrand.NewPCG(r.seed, 0)),
-		waiting: map[string]time.Time{}, reported: map[string]bool{},
-	}
+	return balancer{run: r, rng: mathrand.New(mathrand.NewPCG(r.seed, 0)), reported: map[string]bool{}}
 }
 
 // rounds balances until ctx ends.
@@ -97,7 +95,7 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 		b.checkCover(ctx)
 		b.presence.clean(ctx)
 	}
-	b.noteWaiting(s)
+	b.waiting.See(ids(s.pick(s.plan.Waiting)))
 	done := Round{Leases: len(s.leases), Instances: len(s.alive), Owned: b.claims.held(), Listed: listed}
 	done.Taken = b.acquire(ctx, append(s.pick(s.plan.Take), b.handedOver(s.leases)...))
 	done.Stolen = b.acquire(ctx, s.pick(s.plan.Steal))
@@ -120,16 +118,10 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 // plan makes the plan of a round. A theft is planned by a listing, because a stale view
 // must not cost anybody a lease.
 func (b *balancer) plan(ctx context.Context) (s situation, listed bool, err error) {
-	followed := b.follower.live.Load() && time.Since(b.view.Listed()) < listRounds*b.opts.Acquire
-	if !followed {
-		if err := b.view.list(ctx, time.Now()); err != nil {
-			return s, false, err
+	if b.follower.live.Load() && time.Since(b.view.Listed()) < listRounds*b.opts.Acquire {
+		if s = b.situation(); len(s.plan.Steal) == 0 {
+			return s, false, nil
 		}
-		return b.situation(), true, nil
-	}
-	s = b.situation()
-	if len(s.plan.Steal) == 0 {
-		return s, false, nil
 	}
 	if err := b.view.list(ctx, time.Now()); err != nil {
 		return s, false, err
@@ -193,21 +185,7 @@ func (b *balancer) situation() situation {
 
 // isOverdue reports whether a lease has waited for so long that anybody may take it.
 func (b *balancer) isOverdue(lease Record) bool {
-	since, waits := b.waiting[lease.ID]
-	return waits && time.Since(since) > overdueRounds*b.opts.Acquire+b.opts.Drain
-}
-
-// noteWaiting keeps since when each lease has waited.
-func (b *balancer) noteWaiting(s situation) {
-	waiting := map[string]time.Time{}
-	for _, lease := range s.pick(s.plan.Waiting) {
-		since, known := b.waiting[lease.ID]
-		if !known {
-			since = time.Now()
-		}
-		waiting[lease.ID] = since
-	}
-	b.waiting = waiting
+	return b.waiting.For(lease.ID) > overdueRounds*b.opts.Acquire+b.opts.Drain
 }
 
 // handedOver lists the leases that name this process as owner but are not being
@@ -347,10 +325,14 @@ const atOnce = 25
 
 // report calls Hooks.Error, unless the error is only that ctx has ended.
 func (r *run) report(ctx context.Context, from Origin, lease string, err error) {
-	if err == nil || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
-		return
+	if isFailure(ctx, err) {
+		r.raise(&Error{Origin: from, Lease: lease, Err: err})
 	}
-	r.raise(&Error{Origin: from, Lease: lease, Err: err})
+}
+
+// isFailure reports whether an error is more than that ctx has ended.
+func isFailure(ctx context.Context, err error) bool {
+	return err != nil && (ctx.Err() == nil || !errors.Is(err, context.Cause(ctx)))
 }
 
 // raise calls Hooks.Error, and keeps an error that concerns no lease in the status of the instance.

@@ -135,19 +135,18 @@ func (r *run) checkStart(ctx context.Context, info Record) (done bool, err error
 // checkForeign refuses a unit that we could not work on in full, because ranges whose leases
 // others keep in a form that we do not write would stand still.
 func (r *run) checkForeign() error {
-	leases := r.view.kind(KindLease)
-	foreign := func(lease Record) bool { return errors.Is(lease.Err, ErrForeignLease) }
-	if i := slices.IndexFunc(leases, foreign); i >= 0 {
-		return fmt.Errorf("%s: %w; use another processor name, from the time of the oldest change that is still pending there, so that some changes come again and none is lost; or delete these leases",
-			some(ids(leases, foreign)), leases[i].Err)
+	foreign := r.view.leasesWhere(func(lease Record) bool { return errors.Is(lease.Err, ErrForeignLease) })
+	if len(foreign) == 0 {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%s: %w; use another processor name, from the time of the oldest change that is still pending there, so that some changes come again and none is lost; or delete these leases",
+		some(ids(foreign)), foreign[0].Err)
 }
 
 // checkPlaced refuses leases of which nobody says where they begin.
 func (r *run) checkPlaced() error {
-	if open := ids(r.view.kind(KindLease), Record.unplaced); len(open) > 0 {
-		return &StartError{Leases: open}
+	if open := r.view.leasesWhere(Record.unplaced); len(open) > 0 {
+		return &StartError{Leases: ids(open)}
 	}
 	return nil
 }
@@ -157,12 +156,10 @@ func (l Record) unplaced() bool {
 	return l.Err == nil && l.State != StateRetired && l.Position.Token == "" && l.Position.Start.IsZero()
 }
 
-// ids are the ids of the leases that have a property.
-func ids(leases []Record, has func(Record) bool) (list []string) {
+// ids are the ids of leases.
+func ids(leases []Record) (list []string) {
 	for _, lease := range leases {
-		if has(lease) {
-			list = append(list, lease.ID)
-		}
+		list = append(list, lease.ID)
 	}
 	return list
 }

@@ -66,27 +66,12 @@ const (
 // Status describes each call of Run that is under way, in the order of their beginnings. It
 // asks nobody, waits for nothing and holds nothing up, so a health check may call it often.
 func (p *Processor) Status() []Status {
-	p.mu.Lock()
-	runs := slices.Clone(p.runs)
-	p.mu.Unlock()
 	var all []Status
-	for _, r := range runs {
+	for _, r := range p.runs.Values() {
 		all = append(all, r.status())
 	}
+	slices.SortFunc(all, func(a, b Status) int { return a.Since.Compare(b.Since) })
 	return all
-}
-
-// enter and exit keep the runs that Status describes.
-func (p *Processor) enter(r *run) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.runs = append(p.runs, r)
-}
-
-func (p *Processor) exit(r *run) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.runs = slices.DeleteFunc(p.runs, func(o *run) bool { return o == r })
 }
 
 func (r *run) status() Status {

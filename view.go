@@ -143,6 +143,11 @@ func (v *view) kind(kind Kind) []Record {
 	return v.Where(func(_ string, record Record) bool { return record.Kind == kind })
 }
 
+// leasesWhere lists the leases for which a condition holds, also of those that are broken, by id.
+func (v *view) leasesWhere(holds func(Record) bool) []Record {
+	return v.Where(func(_ string, record Record) bool { return record.Kind == KindLease && holds(record) })
+}
+
 // leases lists the leases to be worked on, which have different ranges, and the documents
 // among them that are broken or cover a range for the second time.
 func (v *view) leases() (good, bad []Record) {

@@ -2,7 +2,6 @@ package changefeed
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"slices"
@@ -87,7 +86,7 @@ func (t *tenure) ending() ending {
 
 // report raises a failure, unless it is only that ctx has ended.
 func (t *tenure) report(ctx context.Context, from Origin, err error) {
-	if err != nil && (ctx.Err() == nil || !errors.Is(err, context.Cause(ctx))) {
+	if isFailure(ctx, err) {
 		t.raise(from, err)
 	}
 }

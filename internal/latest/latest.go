@@ -1,5 +1,6 @@
-// Package latest keeps what was seen last, for whoever asks: a value with its time, or the values that stand under
-// their keys. The zero values are ready, and may be used by several goroutines.
+// Package latest keeps what was seen last, for whoever asks: a value with its time, the values that stand under
+// their keys, or since when each has stood. The zero values are ready; but for [Since] they may be used by several
+// goroutines.
 package latest
 
 import (
@@ -63,4 +64,29 @@ func (s *Set[K, V]) Values() (all []V) {
 		all = append(all, s.values[key])
 	}
 	return all
+}
+
+// Since is since when each of some keys has been seen, time after time.
+type Since[K comparable] struct{ first map[K]time.Time }
+
+// See notes the keys that are seen now. Whatever is not among them is forgotten.
+func (s *Since[K]) See(keys []K) {
+	first := make(map[K]time.Time, len(keys))
+	for _, key := range keys {
+		at, known := s.first[key]
+		if !known {
+			at = time.Now()
+		}
+		first[key] = at
+	}
+	s.first = first
+}
+
+// For is how long a key has been seen; 0 if it was not seen the last time.
+func (s *Since[K]) For(key K) time.Duration {
+	at, known := s.first[key]
+	if !known {
+		return 0
+	}
+	return time.Since(at)
 }

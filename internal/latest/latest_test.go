@@ -42,3 +42,21 @@ func TestOneValueOfAKeyStands(t *testing.T) {
 		t.Errorf("%v stand after two were removed", got)
 	}
 }
+
+// What is seen again counts from the first time, and what was missing once begins anew.
+func TestSinceCountsFromTheFirstTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s Since[string]
+		s.See([]string{"a", "b"})
+		time.Sleep(time.Minute)
+		s.See([]string{"b", "c"})
+		time.Sleep(time.Minute)
+		s.See([]string{"a", "b", "c"})
+		time.Sleep(time.Second)
+		for key, want := range map[string]time.Duration{"a": time.Second, "b": 2*time.Minute + time.Second, "c": time.Minute + time.Second, "d": 0} {
+			if got := s.For(key); got != want {
+				t.Errorf("%s was seen for %v, want %v", key, got, want)
+			}
+		}
+	})
+}
