@@ -1,20 +1,19 @@
 package main
 
 import (
-	"bufio"
-	"context"
+	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed"
-	"github.com/millrace/changefeed/internal/changeline"
 	"github.com/millrace/changefeed/internal/place"
+	"github.com/millrace/changefeed/internal/unload"
+	"github.com/millrace/changefeed/internal/usage"
 )
 
-// The command export. It reads the feed of latest versions, because that is the one way
-// to all documents that a store, the server and an account have in common.
+// The command export. Documents are written by internal/unload.
 
 // exportOptions are the flags of export.
 type exportOptions struct {
@@ -24,6 +23,15 @@ type exportOptions struct {
 	wrecked bool
 	output  *choice
 }
+
+// salvageHelp is the part of export's help about salvage.
+const salvageHelp = `
+
+With --salvage the store may be damaged. What can still be read of it is written, and
+what cannot is listed on standard error, by file and by document, as one JSON object with
+-o json. The directory is not changed. Without --container the documents of all containers
+are written, each as {"container":NAME,"document":{…}}. The exit code is 1 when
+something may be missing.`
 
 // exportCommand is the command export.
 func exportCommand() *cobra.Command {
@@ -52,7 +60,7 @@ the same: documents are JSON.` + salvageHelp,
 				if err := o.rng.Complete(cmd.Context(), c.Source); err != nil {
 					return err
 				}
-				return o.export(cmd.Context(), c, cmd.OutOrStdout())
+				return unload.Documents(cmd.Context(), c.Source, cmd.OutOrStdout(), o.options())
 			})
 		},
 	}
@@ -66,34 +74,43 @@ the same: documents are JSON.` + salvageHelp,
 	return cmd
 }
 
-// outputBuffer is how many bytes are written at once: a system call for each document would
-// cost more than reading it.
-const outputBuffer = 256 << 10
+// options choose the documents.
+func (o *exportOptions) options() unload.Options {
+	return unload.Options{Key: o.key.Value, Range: o.rng.Value(), System: o.system}
+}
 
-// export writes the feed of latest versions from its beginning: each document once, without
-// a query and without a sort.
-func (o *exportOptions) export(ctx context.Context, c *place.Container, to io.Writer) error {
-	w := bufio.NewWriterSize(to, outputBuffer)
-	from := changefeed.Position{Start: changefeed.FromBeginning()}
-	for page, err := range changefeed.Pull(ctx, c.Source, o.rng.Value(), from, o.options(changefeed.LatestVersion)) {
-		if err != nil {
-			return err
-		}
-		for _, change := range page.Changes {
-			body := change.Body
-			if !o.system {
-				if body, err = changeline.WithoutSystem(body); err != nil {
-					return fmt.Errorf("export item %q of partition %s: %w", change.ID, change.PartitionKey, err)
-				}
-			}
-			if err := changeline.WriteDocument(w, body); err != nil {
-				return err
-			}
-		}
+// salvage writes the documents that are left of a container, or of all, in a damaged store, and then what was lost: on a
+// terminal that is at the end, where it is read. It goes to standard error, which stays apart from the documents when
+// those are written into a file.
+func (o *exportOptions) salvage(cmd *cobra.Command, args []string) error {
+	dir, name, err := o.wreck(cmd, args)
+	if err != nil {
+		return err
 	}
-	// Pull ends without an error when ctx does, and half an export must not look like a whole one.
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	left, err := unload.Salvage(cmd.Context(), dir, name, cmd.OutOrStdout(), o.options())
+	switch {
+	case err != nil:
+		return err
+	case o.output.value == "json":
+		err = json.NewEncoder(cmd.ErrOrStderr()).Encode(left.Salvaged)
+	default:
+		err = left.WriteLosses(cmd.ErrOrStderr())
 	}
-	return w.Flush()
+	return cmp.Or(err, left.Err())
+}
+
+// wreck is the directory, and the container if one is named. Only a directory can be
+// salvaged: a server does not open a damaged store.
+func (o *exportOptions) wreck(cmd *cobra.Command, args []string) (dir, container string, err error) {
+	if len(args) == 0 && o.db != "" && o.container == "" {
+		return o.db, "", nil
+	}
+	a, err := o.address(cmd, args)
+	switch {
+	case errors.Is(err, errNoAddress):
+		return "", "", usage.Error{Err: errors.New("--db is missing: want the directory of a store to salvage")}
+	case err == nil && a.Dir == "":
+		return "", "", usage.Error{Err: fmt.Errorf("%s: want the directory of a store to salvage", a.Quote())}
+	}
+	return a.Dir, a.Name(), err
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/arg"
 	"github.com/millrace/changefeed/internal/changeline"
 	"github.com/millrace/changefeed/internal/place"
@@ -137,12 +136,6 @@ type selection struct {
 func (s *selection) register(cmd *cobra.Command) {
 	cmd.Flags().Var(&s.key, "key", `only one partition key: text such as London, or JSON such as [5] or ["a","b"]`)
 	cmd.Flags().Var(&s.rng, "range", "only a range of effective partition keys, min-max in hex such as 05C1-0BF3")
-}
-
-// options are those of a pull that reads what the flags choose. The range is a parameter of
-// Pull itself.
-func (s *selection) options(mode changefeed.Mode) changefeed.PullOptions {
-	return changefeed.PullOptions{ReadOptions: changefeed.ReadOptions{Mode: mode, Key: s.key.Value}}
 }
 
 // metaFlag adds the flag for the form of a change on a line.

@@ -1,14 +1,8 @@
 package main
 
 import (
-	"bufio"
-	"context"
 	"fmt"
-	"io"
-	"maps"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -107,6 +101,10 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 			return usage.Flag("from", o.from.String(), "now with --mode all, or --after with a position")
 		}
 	}
+	from := changefeed.Position{Start: o.from.Value}
+	if o.after != "" {
+		from = changefeed.At(o.after)
+	}
 	// A quiet feed writes nothing, so the end of a pipe has to be noticed in another
 	// way than by a write that fails.
 	ctx, stop := terminal.WhileRead(cmd.Context())
@@ -118,62 +116,7 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 		if err := o.rng.Complete(ctx, c.Source); err != nil {
 			return err
 		}
-		return o.tail(ctx, c, cmd.OutOrStdout())
+		pull := changefeed.PullOptions{ReadOptions: changefeed.ReadOptions{Mode: o.mode.Value, Key: o.key.Value, MaxItems: o.most}, Follow: o.follow}
+		return o.form.Follow(ctx, cmd.OutOrStdout(), c.Source, o.rng.Value(), from, pull)
 	})
-}
-
-// tail writes changes until ctx ends, which is the usual end. The output is flushed after
-// each page, so that a reader sees a change as soon as it is read.
-func (o *tailOptions) tail(ctx context.Context, c *place.Container, to io.Writer) error {
-	from := changefeed.Position{Start: o.from.Value}
-	if o.after != "" {
-		from = changefeed.At(o.after)
-	}
-	pull := o.options(o.mode.Value)
-	pull.Follow, pull.MaxItems = o.follow, o.most
-	w := bufio.NewWriterSize(to, outputBuffer)
-	written := 0
-	places := map[changefeed.Range]string{}
-	for page, err := range changefeed.Pull(ctx, c.Source, o.rng.Value(), from, pull) {
-		if err != nil {
-			return fmt.Errorf("%w%s", err, goOn(places))
-		}
-		for i, change := range page.Changes {
-			// The source knows the position after a page, and none within.
-			next := ""
-			if i == len(page.Changes)-1 {
-				next = page.Next.Token
-			}
-			if err := o.form.Write(w, page.Range, change, next); err != nil {
-				return err
-			}
-			if written++; written == o.most {
-				return w.Flush()
-			}
-		}
-		if err := w.Flush(); err != nil {
-			return err
-		}
-		// After the flush: what was not written has to come again.
-		places[page.Range] = page.Next.Token
-	}
-	return nil
-}
-
-// goOn says with which flags to go on after the last change printed of each range.
-func goOn(places map[changefeed.Range]string) string {
-	var b strings.Builder
-	byKey := func(a, b changefeed.Range) int { return strings.Compare(a.Min, b.Min) }
-	for i, r := range slices.SortedFunc(maps.Keys(places), byKey) {
-		if i == 0 {
-			b.WriteString("; to go on: ")
-		} else {
-			b.WriteString(", and ")
-		}
-		if len(places) > 1 || r != changefeed.FullRange() {
-			fmt.Fprintf(&b, "--range %s ", r)
-		}
-		fmt.Fprintf(&b, "--after '%s'", places[r])
-	}
-	return b.String()
 }

@@ -87,6 +87,7 @@ var edges = map[string][]string{
 	"internal/unit":             {".", "cosmos", "docstore", "internal/leasedoc", "internal/notes", "internal/pause", "internal/place", "internal/terminal", "internal/usage"},
 	"internal/letters":          {".", "deadletters", "internal/place", "internal/terminal", "internal/unit", "internal/usage"},
 	"internal/instance":         {".", "cosmos", "deadletters", "docstore", "internal/arg", "internal/leasedoc", "internal/place", "internal/terminal", "internal/unit", "internal/usage"},
+	"internal/unload":           {".", "docstore", "internal/changeline", "internal/place"},
 	"internal/load":             {".", "docstore", "internal/lanes", "internal/place", "internal/service", "internal/terminal"},
 	"internal/terminal":         {thirdParty},
 	"internal/lives":            {"docstore"},

@@ -1,0 +1,70 @@
+package changeline
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/millrace/changefeed"
+)
+
+// buffer is how many bytes are written at once: a system call for each line would cost more than reading it.
+const buffer = 256 << 10
+
+// NewWriter makes a writer for many lines.
+func NewWriter(w io.Writer) *bufio.Writer { return bufio.NewWriterSize(w, buffer) }
+
+// Follow writes the changes of a feed until there are no more, ctx ends, which is no error, or o.MaxItems are written, if
+// that is more than 0. Lines are flushed after each page, so that a reader sees a change as soon as it is read. An error
+// says with which flags of changefeed tail to go on.
+func (f Form) Follow(ctx context.Context, to io.Writer, source changefeed.Source, r changefeed.Range, from changefeed.Position, o changefeed.PullOptions) error {
+	w := NewWriter(to)
+	written := 0
+	places := map[changefeed.Range]string{}
+	for page, err := range changefeed.Pull(ctx, source, r, from, o) {
+		if err != nil {
+			return fmt.Errorf("%w%s", err, goOn(places))
+		}
+		for i, change := range page.Changes {
+			// The source knows the position after a page, and none within.
+			next := ""
+			if i == len(page.Changes)-1 {
+				next = page.Next.Token
+			}
+			if err := f.Write(w, page.Range, change, next); err != nil {
+				return err
+			}
+			if written++; written == o.MaxItems {
+				return w.Flush()
+			}
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		// After the flush: what was not written has to come again.
+		places[page.Range] = page.Next.Token
+	}
+	return nil
+}
+
+// goOn says with which flags to go on after the last change printed of each range.
+func goOn(places map[changefeed.Range]string) string {
+	var b strings.Builder
+	byKey := func(a, b changefeed.Range) int { return strings.Compare(a.Min, b.Min) }
+	for i, r := range slices.SortedFunc(maps.Keys(places), byKey) {
+		if i == 0 {
+			b.WriteString("; to go on: ")
+		} else {
+			b.WriteString(", and ")
+		}
+		if len(places) > 1 || r != changefeed.FullRange() {
+			fmt.Fprintf(&b, "--range %s ", r)
+		}
+		fmt.Fprintf(&b, "--after '%s'", places[r])
+	}
+	return b.String()
+}

@@ -1,0 +1,107 @@
+package unload
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/place"
+)
+
+func TestAStoreThatLacksTheContainerNamesThoseThatAreThere(t *testing.T) {
+	left := &Remains{Salvaged: &docstore.Salvaged{}, wanted: "customers"}
+	left.Containers = append(left.Containers, docstore.SalvagedContainer{Name: "orders"})
+	if err := left.Err(); !errors.Is(err, place.ErrNoContainer) || !strings.HasSuffix(err.Error(), "want one of orders") {
+		t.Errorf("got %v", err)
+	}
+	left.Containers = append(left.Containers, docstore.SalvagedContainer{Name: "container 3"})
+	if err := left.Err(); !errors.Is(err, place.ErrNoContainer) || !strings.HasSuffix(err.Error(), "want one of orders, container 3, as in --container 'container 3', which stands for one whose name is lost") {
+		t.Errorf("got %v", err)
+	}
+	left.wanted = "container 3"
+	if err := left.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLossesAreListedAndAnError(t *testing.T) {
+	left := &Remains{written: 7, Salvaged: &docstore.Salvaged{
+		Containers: []docstore.SalvagedContainer{{Name: "orders", Documents: 7, Counted: 9}, {Name: "container 3", Counted: -1}},
+		Lost:       []docstore.Loss{{File: "1.sst", Reason: "bad checksum", From: "05", To: "1F"}, {File: "2.sst", Reason: "not there"}},
+		Missing:    []docstore.MissingItem{{Container: "orders", Key: `["a"]`, ID: "1", LSN: 5, Older: 3}, {Container: "orders", Key: `["b"]`, ID: "2", LSN: 6}},
+	}}
+	var b strings.Builder
+	if err := left.WriteLosses(&b); err != nil {
+		t.Fatal(err)
+	}
+	const want = `lost: 1.sst, from 05 to before 1F: bad checksum
+lost: 2.sst: not there
+missing: orders: item "1" of partition ["a"] as of LSN 5; its version of LSN 3 is written
+missing: orders: item "2" of partition ["b"] as of LSN 6
+container orders: 7 documents of 9
+container container 3: 0 documents
+`
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+	if err := left.Err(); err == nil || err.Error() != "7 documents are written, others may be missing: what was lost is listed above" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A store in which a table was damaged has lost documents, and the rest of them can be read.
+func TestWhatIsLeftOfADamagedStoreIsWritten(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	for i := range 2 { // the second opening makes tables of the log
+		db, err := docstore.Open(dir, docstore.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			fill(t, db, "orders", 3)
+			fill(t, db, "bills", 2)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		container string
+		key       changefeed.PartitionKey
+		want      []string
+	}{
+		{"orders", "", []string{`{"id":"0","city":"a"}`, `{"id":"1","city":"b"}`, `{"id":"2","city":"a"}`}},
+		{"orders", changefeed.Key("b"), []string{`{"id":"1","city":"b"}`}},
+		{"", changefeed.Key("b"), []string{`{"container":"bills","document":{"id":"1","city":"b"}}`, `{"container":"orders","document":{"id":"1","city":"b"}}`}},
+	} {
+		var b strings.Builder
+		left, err := Salvage(t.Context(), dir, tt.container, &b, Options{Key: tt.key})
+		if err != nil || left.Err() != nil {
+			t.Fatal(err, left)
+		}
+		got := strings.Split(strings.TrimSpace(b.String()), "\n")
+		slices.Sort(got)
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s, %s: got %q, want %q", tt.container, tt.key, got, tt.want)
+		}
+	}
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil || len(tables) == 0 {
+		t.Fatal(tables, err)
+	}
+	for _, name := range tables {
+		if err := os.Truncate(name, 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var b strings.Builder
+	left, err := Salvage(t.Context(), dir, "", &b, Options{})
+	if err != nil || b.Len() > 0 || len(left.Lost) == 0 || left.Err() == nil {
+		t.Errorf("of cut tables: %v, %+v, %q", err, left, b.String())
+	}
+}
