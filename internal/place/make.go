@@ -174,7 +174,7 @@ func (w Wanted) cut(ctx context.Context, c *Container, isNew bool) error {
 	// From left to right: the last partition always holds the edges that are still to be cut.
 	for i := 1; isNew && i < w.Spec.Ranges; i++ {
 		at := changefeed.FullRange().Cut(w.Spec.Ranges)[i].Min
-		if parts, err = c.Split(ctx, parts[len(parts)-1].ID, at); err != nil {
+		if parts, err = c.split(ctx, parts[len(parts)-1].ID, at); err != nil {
 			return err
 		}
 	}

@@ -78,7 +78,22 @@ func checkEngine(r *repo) (found []finding) {
 	return found
 }
 
-const released = "cmd/changefeed"
+const (
+	released    = "cmd/changefeed"
+	cobraModule = "github.com/spf13/cobra"
+)
+
+// checkCobra refuses the module of commands outside of the command.
+func checkCobra(r *repo) (found []finding) {
+	for _, f := range r.files {
+		for _, target := range f.imports {
+			if target == cobraModule && f.dir != released {
+				found = append(found, finding{f.path, "only " + released + " may import " + target})
+			}
+		}
+	}
+	return found
+}
 
 // checkReleased finds the code of the released binary, the command and all that it imports, that links testing.
 func checkReleased(r *repo) (found []finding) {

@@ -22,6 +22,9 @@ var samples = []badSample{
 	{"root-size", "methods do not count", "-- a.go --\npackage m\n" + strings.Repeat("func (t T) M() {}\nfunc f() {}\n", maxRootNames+1), ""},
 	{"root-size", "tests do not count", rootFiles(maxRootFiles) + "-- z_test.go --\npackage m\n", ""},
 
+	{"command-size", "lines of code", "-- cmd/changefeed/a.go --\npackage main\n" + strings.Repeat("//\n", maxCommandLines) + "-- cmd/changefeed/a_test.go --\npackage main\n", "cmd/changefeed"},
+	{"command-size", "tests and other commands do not count", "-- cmd/changefeed/a_test.go --\npackage main\n" + strings.Repeat("//\n", maxCommandLines) + "-- cmd/x/main.go --\npackage main\n" + strings.Repeat("//\n", maxCommandLines), ""},
+
 	{"package-doc", "a blank line detaches it", "-- a.go --\n// Package m is lost.\n\npackage m\n", "."},
 	{"package-doc", "two comments", "-- a.go --\n// Package m is.\npackage m\n-- b.go --\n// Package m was.\npackage m\n", "."},
 	{"package-doc", "another name", "-- a.go --\n// Package n is.\npackage m\n", "."},
@@ -57,6 +60,9 @@ var samples = []badSample{
 		"-- cmd/x/main.go --\npackage main\nimport \"example.com/m/cosmos\"\n", "docstore/b.go"},
 	{"imports", "a new package needs a line", "-- newthing/a.go --\npackage newthing\n", "newthing/a.go"},
 
+	{"cobra", "the command alone", "" +
+		"-- cmd/changefeed/a.go --\npackage main\nimport \"github.com/spf13/cobra\"\n" +
+		"-- internal/letters/a.go --\npackage letters\nimport \"github.com/spf13/cobra\"\n", "internal/letters/a.go"},
 	{"engine", "one file names it", "" +
 		"-- docstore/engine.go --\npackage docstore\nimport \"github.com/cockroachdb/pebble/v2\"\n" +
 		"-- docstore/scan.go --\npackage docstore\nimport \"github.com/cockroachdb/pebble/v2/vfs\"\n", "docstore/scan.go"},

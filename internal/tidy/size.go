@@ -69,6 +69,18 @@ func checkRootSize(r *repo) (found []finding) {
 	return found
 }
 
+// checkCommandSize counts the lines of the released command.
+func checkCommandSize(r *repo) (found []finding) {
+	lines := 0
+	for _, f := range slices.DeleteFunc(r.in(released), isTest) {
+		lines += f.lines()
+	}
+	if lines > maxCommandLines {
+		found = append(found, finding{released, fmt.Sprintf("%d lines, limit %d", lines, maxCommandLines)})
+	}
+	return found
+}
+
 // exported counts the exported names that a declaration brings, methods aside.
 func exported(d ast.Decl) (n int) {
 	switch d := d.(type) {

@@ -23,15 +23,16 @@ import (
 
 // The limits of the rules. A test file may be twice as long, because tables and scripts are read by the entry.
 const (
-	maxFileLines  = 400
-	maxFuncLines  = 60
-	maxRootFiles  = 30   // dead letters and keys in parallel are of the processor itself: dispatch.go, done.go, park.go, redrive.go
-	maxRootLines  = 6608 // and take a thousand lines, besides all that could go to internal/lanes, notes, soon and progress; comments count too
-	maxRootNames  = 150  // that are exported, methods and fields aside
-	maxOneWord    = 3    // types of a package with a method of one unexported name
-	maxInterface  = 4
-	maxMethods    = 40
-	testAllowance = 2
+	maxFileLines    = 400
+	maxFuncLines    = 60
+	maxRootFiles    = 30   // dead letters and keys in parallel are of the processor itself: dispatch.go, done.go, park.go, redrive.go
+	maxRootLines    = 6608 // and take a thousand lines, besides all that could go to internal/lanes, notes, soon and progress; comments count too
+	maxRootNames    = 150  // that are exported, methods and fields aside
+	maxCommandLines = 2500 // flags, help and output of cmd/changefeed
+	maxOneWord      = 3    // types of a package with a method of one unexported name
+	maxInterface    = 4
+	maxMethods      = 40
+	testAllowance   = 2
 )
 
 // rule is a house rule: its name, the reason why we have it, and the check that finds
@@ -56,6 +57,7 @@ var rules = []rule{
 	{"file-length", "a file is read in one sitting", checkFileLength},
 	{"func-length", "a function fits on a screen", checkFuncLength},
 	{"root-size", "the root package stays small enough to know by heart", checkRootSize},
+	{"command-size", "what is not flags, help or output of a command can be tested without a process", checkCommandSize},
 	{"package-doc", "go doc shows only a comment attached to the package clause", checkPackageDoc},
 	{"methods", "a type with many methods has several owners: each is a type", checkMethods},
 	{"words", "a word that means five things in one package is looked up five times", checkWords},
@@ -67,6 +69,7 @@ var rules = []rule{
 	{"package-name", "a name says what is inside, not that something is", checkPackageName},
 	{"imports", "one direction of dependency, so that a part can be read alone", checkImports},
 	{"engine", "the storage engine can be replaced in one file", checkEngine},
+	{"cobra", "whoever imports it can be tested through a command line only", checkCobra},
 	{"released", "package testing registers flags and weighs, and a user runs no tests", checkReleased},
 	{"interface", "a small interface is easy to implement and hard to outgrow", checkInterfaces},
 	{"calls", "waiting, ending and printing belong to the caller", checkCalls},
