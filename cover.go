@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/rank"
 )
@@ -120,20 +120,14 @@ func (b *balancer) overlaps() (found []flaw) {
 	return found
 }
 
-// generationProperty counts the splits that led to a lease of ours.
-const generationProperty = "changefeed.generation"
+// generation is how many splits led to a lease of ours; 0 for one of which it is not known.
+func (l Record) generation() int { return int(notes.Number(l.Properties, notes.GenerationProperty)) }
 
-// generation is 0 for a lease of which it is not known.
-func (l Record) generation() int {
-	n, _ := strconv.Atoi(l.Properties[generationProperty])
-	return max(n, 0)
-}
-
-func (l *Record) setGeneration(n int) { l.setProperty(generationProperty, strconv.Itoa(n)) }
+func (l *Record) setGeneration(n int) { l.setProperty(notes.GenerationProperty, strconv.Itoa(n)) }
 
 // isOurs reports whether this processor has made the lease and no other kind holds it.
 func (l Record) isOurs() bool {
-	_, made := l.Properties[generationProperty]
+	_, made := l.Properties[notes.GenerationProperty]
 	return made && l.Kind == KindLease && l.Version == 1 && l.Err == nil && l.State.isKnown() && (l.Free() || l.Epoch != "")
 }
 
@@ -174,22 +168,12 @@ func (v *view) ranking() (above func(lease, other Record) bool) {
 	return func(lease, other Record) bool { return rank.Above(ranked(lease), ranked(other)) }
 }
 
-// dueProperty of a lease that was made under the lock says until when its create had to arrive,
-// by the store's clock, and when it was sent, by its maker's: a processor of another kind that has
-// had the lease keeps the property, but not the [Record.Timestamp].
-const dueProperty = "changefeed.due"
-
-func (l *Record) setDue(due time.Time) {
-	l.setProperty(dueProperty, due.UTC().Format(time.RFC3339Nano)+" "+l.Timestamp.Format(time.RFC3339Nano))
-}
-
 // isLate reports whether the lease was created after its maker's lock: somebody else may have
 // covered its range since, with leases that are cut in another way. Nobody may take it, unless
 // the next holder of the lock adopts it.
 func (l Record) isLate() bool {
-	text, sent, _ := strings.Cut(l.Properties[dueProperty], " ")
-	due, err := time.Parse(time.RFC3339Nano, text)
-	return err == nil && l.untouched() && sent == l.Timestamp.UTC().Format(time.RFC3339Nano) && l.Updated.After(due)
+	due, ok := notes.ReadDue(l.Properties[notes.DueProperty])
+	return ok && l.untouched() && due.Sent.Equal(l.Timestamp) && l.Updated.After(due.By)
 }
 
 // dropLate removes the leases whose creates were late, once others have their ranges. The view

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -179,7 +180,7 @@ func TestALeaseOfAHoleCoversALateOne(t *testing.T) {
 		{"before it, of a unit from the beginning", FromBeginning().String(), began, 0, false},
 	} {
 		v := newView(nil, nil)
-		v.put(Record{ID: "unit.info", Kind: KindInfo, Properties: map[string]string{originProperty: c.origin}})
+		v.put(Record{ID: "unit.info", Kind: KindInfo, Properties: map[string]string{notes.OriginProperty: c.origin}})
 		hole, late := made(cell(0, keys), 200, 0), made(cell(0, keys/2), c.late, 0)
 		hole.Position.Start = FromTime(c.start)
 		v.put(hole)
@@ -201,8 +202,8 @@ func TestALeaseIsLateOnlyAsItsMakerLeftIt(t *testing.T) {
 	}{
 		{"as it was made", func(*Record) {}, true},
 		{"in time", func(l *Record) { l.Updated = due }, false},
-		{"without a due", func(l *Record) { l.setProperty(dueProperty, "") }, false},
-		{"with a due that is none", func(l *Record) { l.setProperty(dueProperty, "soon") }, false},
+		{"without a due", func(l *Record) { l.setProperty(notes.DueProperty, "") }, false},
+		{"with a due that is none", func(l *Record) { l.setProperty(notes.DueProperty, "soon") }, false},
 		{"had by one of us", func(l *Record) { l.Expiration = time.Minute }, false},
 		{"owned by another kind", func(l *Record) { l.Owner = "net" }, false},
 		{"freed by another kind", func(l *Record) { l.Timestamp = due.Add(time.Hour) }, false},
@@ -210,7 +211,7 @@ func TestALeaseIsLateOnlyAsItsMakerLeftIt(t *testing.T) {
 	} {
 		l := made(cell(0, keys), 1, 0)
 		l.Timestamp, l.Updated = due.Add(-20*time.Second+100), due.Add(time.Second)
-		l.setDue(due)
+		l.setProperty(notes.DueProperty, notes.Due{By: due, Sent: l.Timestamp}.String())
 		c.edit(&l)
 		if got := l.isLate(); got != c.late {
 			t.Errorf("%s: late %v, want %v", c.name, got, c.late)

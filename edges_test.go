@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/millrace/changefeed/internal/notes"
 )
 
 // idle is a run that does nothing by itself.
@@ -95,7 +97,7 @@ func TestALeaseWithoutAStartIsNotWorkedOn(t *testing.T) {
 	if good, bad := v.placed(); len(good) != 0 || len(bad) != 2 || !errors.Is(bad[1].Err, ErrNoStart) {
 		t.Errorf("worked on %v, not on %v", good, bad)
 	}
-	v.put(Record{ID: "unit.info", Kind: KindInfo, Properties: map[string]string{originProperty: "beginning"}})
+	v.put(Record{ID: "unit.info", Kind: KindInfo, Properties: map[string]string{notes.OriginProperty: "beginning"}})
 	if good, bad := v.placed(); len(good) != 2 || len(bad) != 0 {
 		t.Errorf("worked on %v, not on %v, though the unit has a start", good, bad)
 	}

@@ -174,16 +174,16 @@ func (l Record) expiry(expiration time.Duration) time.Time {
 }
 
 // term is the number of the lease's owner.
-func (l Record) term() int64 {
-	n, _ := strconv.ParseInt(l.Properties[notes.TermProperty], 10, 64) // no number is the first
-	return n
-}
+func (l Record) term() int64 { return notes.Number(l.Properties, notes.TermProperty) }
 
 // beginTerm makes the lease a new owner's.
 func (l *Record) beginTerm() {
-	l.setProperty(dueProperty, "")
+	l.setProperty(notes.DueProperty, "")
 	l.setProperty(notes.TermProperty, strconv.FormatInt(l.term()+1, 10))
 }
+
+// setProperty changes a property of this copy of the record alone; an empty text removes it.
+func (l *Record) setProperty(name, text string) { l.Properties = notes.Set(l.Properties, name, text) }
 
 // takeable is when another owner may take the lease.
 func (l Record) takeable(expiration time.Duration) time.Time {

@@ -7,15 +7,13 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/pause"
 )
 
 // An instance that holds no lease yet can be given some only if the others see it. So
 // each keeps a record of its own, apart from the leases, and its absence is how they
 // see that it has ended.
-
-// mostProperty of a host's record is how many leases it may have.
-const mostProperty = "changefeed.most"
 
 // presence shows this instance to the others, by a record in the lease store.
 type presence struct {
@@ -49,7 +47,7 @@ func (p *presence) show(ctx context.Context) error {
 	record.Expiration = min(p.r.opts.Renew*5/2, p.r.opts.Expiration)
 	record.TTL = 2 * p.r.opts.Expiration
 	if most := p.r.opts.MaxLeases; most > 0 {
-		record.setProperty(mostProperty, strconv.Itoa(most))
+		record.setProperty(notes.MostProperty, strconv.Itoa(most))
 	}
 	record.Timestamp = timestamp()
 	got, err := p.put(ctx, record)

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace/changefeed/internal/balance"
 	"github.com/millrace/changefeed/internal/latest"
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/parallel"
 	"github.com/millrace/changefeed/internal/pause"
 )
@@ -166,8 +166,8 @@ func (b *balancer) situation() situation {
 		alive := host.Err == nil && host.State == StateLive && b.planned.Sub(host.Updated) <= host.Expiration+clockGrain
 		if alive && host.owner() != b.me {
 			s.alive = append(s.alive, host.owner())
-			if most, err := strconv.Atoi(host.Properties[mostProperty]); err == nil && most > 0 {
-				s.most[host.owner()] = most
+			if most := notes.Number(host.Properties, notes.MostProperty); most > 0 {
+				s.most[host.owner()] = int(most)
 			}
 		}
 	}

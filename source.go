@@ -212,15 +212,12 @@ func (r Range) String() string { return r.Min + "-" + r.Max }
 
 // ParseRange reads a range written min-max, such as -FF or 05C1CF-0BF333.
 func ParseRange(text string) (Range, error) {
-	lo, hi, ok := strings.Cut(text, "-")
-	r := Range{Min: strings.ToUpper(lo), Max: strings.ToUpper(hi)}
-	if !ok || !isHex(r.Min) || !isHex(r.Max) || r.Empty() {
-		return Range{}, fmt.Errorf("range %q: want min-max in hex with min below max, such as 1F-3F or -FF", text)
+	r, ok := keyspace.Parse[Range](text)
+	if !ok {
+		return r, fmt.Errorf("range %q: want min-max in hex with min below max, such as 1F-3F or -FF", text)
 	}
 	return r, nil
 }
-
-func isHex(s string) bool { return strings.Trim(s, "0123456789ABCDEF") == "" }
 
 // Empty reports whether the range holds no key.
 func (r Range) Empty() bool { return r.Min >= r.Max }

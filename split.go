@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/millrace/changefeed/internal/keyspace"
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/pause"
 )
 
@@ -111,46 +110,15 @@ func (w *worker) plan(ctx context.Context) (parent Record, parts []Range, err er
 	w.keeper.move((*leaseProgress).Freeze) // the children begin where the parent is stored, so it moves no more
 	err = w.keeper.edit(ctx, func(lease *Record) {
 		lease.State = StateSplitting
-		lease.setProperty(partsProperty, textOf(parts))
+		lease.setProperty(notes.PartsProperty, keyspace.Join(parts))
 		parent = *lease
 	})
 	return parent, parts, err
 }
 
-// partsProperty of a lease that is splitting lists the ranges of its children.
-const partsProperty = "changefeed.parts"
-
-func textOf(ranges []Range) string {
-	var texts []string
-	for _, r := range ranges {
-		texts = append(texts, r.String())
-	}
-	return strings.Join(texts, ",")
-}
-
 // parts are the ranges that the lease is being split into, if they are recorded and tile it.
 func (l Record) parts() (parts []Range, known bool) {
-	at := l.Range.Min
-	for text := range strings.SplitSeq(l.Properties[partsProperty], ",") {
-		part, err := ParseRange(text)
-		if err != nil || part.Min != at {
-			return nil, false
-		}
-		parts, at = append(parts, part), part.Max
-	}
-	return parts, at == l.Range.Max
-}
-
-// setProperty changes a property of this copy of the record alone; an empty text removes it.
-func (l *Record) setProperty(name, text string) {
-	properties := maps.Clone(l.Properties)
-	if properties == nil {
-		properties = map[string]string{}
-	}
-	if properties[name] = text; text == "" {
-		delete(properties, name)
-	}
-	l.Properties = properties
+	return keyspace.Split(l.Range, l.Properties[notes.PartsProperty])
 }
 
 // uncovered are the parts of the parent that its descendants do not cover. An ancestor
@@ -179,7 +147,7 @@ func (w *worker) createChild(ctx context.Context, parent Record, part Range) err
 		Position: parent.Position, Mode: parent.Mode, Attempts: parent.Attempts,
 		Timestamp: timestamp(), Properties: parent.Properties,
 	}
-	child.setProperty(partsProperty, "")
+	child.setProperty(notes.PartsProperty, "")
 	child.setGeneration(parent.generation() + 1)
 	child.beginTerm()
 	if !w.r.claims.claim(part) {

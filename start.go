@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -25,12 +26,6 @@ import (
 // such a lease at the start, and leaves a later one alone and reports it. From now is never
 // assumed: changes written while nobody worked would be skipped. The position is stored
 // before the first change is handled.
-
-// Properties of the marker.
-const (
-	optionProperty = "start"  // Options.Start as it was given
-	originProperty = "origin" // where the unit began, as a start that means the same later
-)
 
 // begun is when a unit without a marker began: now, or when the first lease was made of
 // those that are there from a creation that was interrupted.
@@ -49,18 +44,18 @@ func (r *run) begun() time.Time {
 func (r *run) record(start Start, now time.Time, properties map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, properties)
-	all[optionProperty] = cmp.Or(start.given(), start.String())
+	all[notes.OptionProperty] = cmp.Or(start.given(), start.String())
 	if start.IsNow() && r.opts.Mode == LatestVersion {
 		start = FromTime(now.Add(-clockGrain)) // stores keep whole seconds
 	}
-	all[originProperty] = start.String()
+	all[notes.OriginProperty] = start.String()
 	return all
 }
 
 // origin is where the unit began, if its marker records that.
 func (v *view) origin() (Start, bool) {
 	info, _ := v.marker()
-	start, err := ParseStart(info.Properties[originProperty])
+	start, err := ParseStart(info.Properties[notes.OriginProperty])
 	return start, err == nil
 }
 
@@ -110,7 +105,7 @@ func (r *run) firstStart() (Start, error) {
 // is welcome, because programs set it at every run. A unit that another kind of processor
 // made has none on record, and gets ours.
 func (r *run) checkStart(ctx context.Context, info Record) (done bool, err error) {
-	given, began := r.opts.Start.given(), info.Properties[optionProperty]
+	given, began := r.opts.Start.given(), info.Properties[notes.OptionProperty]
 	_, known := r.view.origin()
 	switch {
 	case !known && given == "":

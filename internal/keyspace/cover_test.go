@@ -31,3 +31,34 @@ func TestRangesAreCutAtTheEdgesOfCells(t *testing.T) {
 		t.Errorf("cut into %v, want %v", got, want)
 	}
 }
+
+// Ranges are read as they were written, if they tile the whole.
+func TestPartsTileTheirWhole(t *testing.T) {
+	whole := span{"10", "40"}
+	for _, c := range []struct {
+		text string
+		want []span
+	}{
+		{"10-40", []span{{"10", "40"}}},
+		{"10-20,20-40", []span{{"10", "20"}, {"20", "40"}}},
+		{"", nil},
+		{"10-20", nil},       // ends too soon
+		{"10-20,30-40", nil}, // has a hole
+		{"20-40,10-20", nil},
+		{"10-20,20-40,", nil},
+		{"10-20,20-XY", nil},
+	} {
+		got, ok := Split(whole, c.text)
+		if ok != (c.want != nil) || ok && (!slices.Equal(got, c.want) || Join(got) != c.text) {
+			t.Errorf("%q is %v, %v, want %v", c.text, got, ok, c.want)
+		}
+	}
+}
+
+func TestARangeIsReadInHex(t *testing.T) {
+	for text, want := range map[string]span{"-FF": {"", "FF"}, "0a-0b": {"0A", "0B"}, "10": {}, "20-10": {}, "10-10": {}, "10-1G": {}, "x-FF": {}} {
+		if got, ok := Parse[span](text); got != want || ok != (want != span{}) {
+			t.Errorf("%q is %v, %v, want %v", text, got, ok, want)
+		}
+	}
+}

@@ -27,3 +27,36 @@ func Text(component any) string {
 	}
 	return "0"
 }
+
+// Parse reads a range written min-max in hex. It is not ok for any other text, or a range without a key.
+func Parse[R ~struct{ Min, Max string }](text string) (r R, ok bool) {
+	least, most, ok := strings.Cut(strings.ToUpper(text), "-")
+	if !ok || !isHex(least) || !isHex(most) || least >= most {
+		return r, false
+	}
+	return R{least, most}, true
+}
+
+func isHex(text string) bool { return strings.Trim(text, "0123456789ABCDEF") == "" }
+
+// Join writes ranges, with commas between them.
+func Join[R ~struct{ Min, Max string }](ranges []R) string {
+	texts := make([]string, len(ranges))
+	for i, r := range ranges {
+		texts[i] = span(r).Min + "-" + span(r).Max
+	}
+	return strings.Join(texts, ",")
+}
+
+// Split reads the text of [Join]. It is not ok if the ranges do not tile the whole.
+func Split[R ~struct{ Min, Max string }](whole R, text string) (parts []R, ok bool) {
+	at := span(whole).Min
+	for part := range strings.SplitSeq(text, ",") {
+		r, ok := Parse[R](part)
+		if !ok || span(r).Min != at {
+			return nil, false
+		}
+		parts, at = append(parts, r), span(r).Max
+	}
+	return parts, at == span(whole).Max
+}

@@ -1,5 +1,5 @@
 // Package notes writes and reads what the records of a unit say in their properties: of a lease, what is done and held
-// beside its position; of a request, what the owner of a key is asked for.
+// beside its position, and how it was made; of a request, what the owner of a key is asked for.
 //
 // The position of a lease is where all is done before, so a reader that knows no more than that goes on there and
 // skips nothing. [Done] says what is done after it, so that little is repeated after a crash, and what was in the handler
@@ -22,7 +22,6 @@ import (
 const (
 	DoneProperty = "changefeed.done" // a [Done]
 	HeldProperty = "changefeed.held" // a [Held]
-	TermProperty = "changefeed.term" // number of the owner: higher than those of all owners that the range had before
 )
 
 // The bounds of a lease.

@@ -3,10 +3,10 @@ package sim
 import (
 	"context"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/notes"
 )
 
 // The stores as a process sees them, over its link: requests are delayed and lost, and
@@ -63,13 +63,9 @@ func stamped(record changefeed.Record, told func(time.Time) time.Time) changefee
 // dueAt changes when the create of a lease had to arrive, by the store's clock, and when it was
 // sent, by its maker's.
 func dueAt(record changefeed.Record, change func(due, sent time.Time) (time.Time, time.Time)) changefeed.Record {
-	a, b, made := strings.Cut(record.Properties["changefeed.due"], " ")
-	due, err := time.Parse(time.RFC3339Nano, a)
-	sent, err2 := time.Parse(time.RFC3339Nano, b)
-	if made && err == nil && err2 == nil {
-		due, sent = change(due, sent)
-		record.Properties = maps.Clone(record.Properties)
-		record.Properties["changefeed.due"] = due.Format(time.RFC3339Nano) + " " + sent.Format(time.RFC3339Nano)
+	if due, made := notes.ReadDue(record.Properties[notes.DueProperty]); made {
+		due.By, due.Sent = change(due.By, due.Sent)
+		record.Properties = notes.Set(record.Properties, notes.DueProperty, due.String())
 	}
 	return record
 }
