@@ -1,6 +1,7 @@
 package arg
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -32,9 +33,11 @@ func TestARangeOfATableIsCompleted(t *testing.T) {
 			t.Errorf("got %v of %s, %v, want %v", r.Value(), r.cut, err, p.Range)
 		}
 	}
-	r := Range{cut: "1ABCDEF0…-FF"}
-	if err := r.Complete(t.Context(), c); err == nil {
-		t.Error("a range that no partition has was accepted")
+	for _, cut := range []string{"1ABCDEF0…-FF", "3…-FF", "…-FF", "-…"} { // of no partition, or of several
+		var r Range
+		if err := errors.Join(r.Set(cut), r.Complete(t.Context(), c)); err == nil {
+			t.Errorf("%s was accepted as %v", cut, r.Value())
+		}
 	}
 }
 
