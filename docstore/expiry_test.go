@@ -127,6 +127,26 @@ func TestVersionsAreKeptForTheRetention(t *testing.T) {
 	})
 }
 
+// A delete is kept for the retention too, and no longer, whoever deletes: then nothing is left of the document.
+func TestDeletesAreKeptForTheRetention(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(-1), Retention: 10 * time.Minute}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
+		upsert(t, c, "deleted", "p", 1)
+		if _, err := c.Upsert(t.Context(), []byte(`{"id":"expires","pk":"p","ttl":60}`)); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Delete(t.Context(), changefeed.Key("p"), "deleted", ""); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []int{4, 0} { // two versions and two deletes
+			time.Sleep(9 * time.Minute)
+			synctest.Wait()
+			if n := db.Versions(c); n != want {
+				t.Errorf("%d versions are stored, want %d", n, want)
+			}
+		}
+	})
+}
+
 func TestWaitEndsWithItsContext(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{Ranges: 2}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
 		parts, err := c.Partitions(t.Context())
