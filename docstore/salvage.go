@@ -50,8 +50,8 @@ type MissingItem struct {
 // visit for the documents, container by container, in the order of their last writes
 // within a log; expired documents are left out. A document comes as acknowledged: its
 // last version or, where that is lost, the newest version that is still there. Where
-// the manifest is lost, deleted documents may come back, because nothing else says
-// which tables are in use. The result lists all parts that could not be read.
+// the manifest is damaged, deleted documents may come back or be listed as missing, because
+// nothing else says which tables are in use. The result lists all parts that could not be read.
 //
 // The places of all documents are held in memory, some 50 bytes for each.
 func Salvage(ctx context.Context, dir string, visit func(container string, item Item) error) (*Salvaged, error) {

@@ -74,9 +74,16 @@ func (s *shape) salvage(t *testing.T, img image) (n int, err error) {
 	case len(found.Lost) == 0 && len(left) != n:
 		return n, fmt.Errorf("%d documents, want %d: nothing is listed as lost", len(left), n)
 	}
+	// Which tables are in use is in the manifest. Without it one that the engine has replaced, and not deleted yet, may
+	// still name a document that was deleted since.
+	blind := slices.ContainsFunc(found.Lost, func(l docstore.Loss) bool { return strings.HasPrefix(l.File, "MANIFEST-") })
 	for _, m := range found.Missing {
-		is := func(doc string) bool { return strings.HasPrefix(doc, fmt.Sprintf("%s %s at %d ", m.Key, m.ID, m.LSN)) }
-		if !slices.ContainsFunc(missing, is) {
+		name := fmt.Sprintf("%s %s at %d ", m.Key, m.ID, m.LSN)
+		begins := func(with string) func(string) bool {
+			return func(doc string) bool { return strings.HasPrefix(doc, with) }
+		}
+		deleted := !slices.ContainsFunc(slices.Collect(maps.Values(s.last)), begins(name)) && slices.ContainsFunc(slices.Collect(maps.Keys(s.acked)), begins(m.Container+" "+name))
+		if !slices.ContainsFunc(missing, begins(name)) && !(blind && deleted) {
 			return n, fmt.Errorf("%+v is listed as missing, and is not", m)
 		}
 	}
