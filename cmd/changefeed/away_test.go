@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -54,20 +55,49 @@ func begin(ctx context.Context, out io.Writer, args ...string) (errs *said, ende
 	return errs, done
 }
 
+// feed writes documents into a named pipe until end is closed, and then one more, before which it gives their number. So
+// an import of the pipe cannot be through before that.
+func feed(t *testing.T, path string, end <-chan struct{}) (documents <-chan int) {
+	t.Helper()
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := os.OpenFile(path, os.O_RDWR, 0) // which waits for no reader
+	if err != nil {
+		t.Fatal(err)
+	}
+	var writing sync.WaitGroup
+	t.Cleanup(func() {
+		_ = pipe.Close() // has a writer end that nobody reads from
+		writing.Wait()
+	})
+	all := make(chan int, 1)
+	writing.Go(func() {
+		defer pipe.Close()
+		for i := 0; ; i++ {
+			last := false
+			select {
+			case <-end:
+				last = true
+				all <- i + 1
+			default:
+			}
+			if _, err := fmt.Fprintf(pipe, `{"id":"%d","key":"%d"}`+"\n", i, i%100); err != nil || last {
+				return
+			}
+		}
+	})
+	return all
+}
+
 // TestTailAndImportOutliveTheirServer kills the server while one command writes to it and
 // another follows, and starts it again: nothing is missing, and the follower prints
 // nothing twice.
 func TestTailAndImportOutliveTheirServer(t *testing.T) {
-	const documents = 5000
 	s := openShop(t, shopTimes{patience: time.Minute})
 	file := filepath.Join(s.dir, "orders.ndjson")
-	var text strings.Builder
-	for i := range documents {
-		fmt.Fprintf(&text, `{"id":"%d","key":"%d"}`+"\n", i, i%100)
-	}
-	if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	crashed := make(chan struct{})
+	documents := feed(t, file, crashed)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	out, in := io.Pipe()
@@ -76,7 +106,7 @@ func TestTailAndImportOutliveTheirServer(t *testing.T) {
 
 	lines := bufio.NewScanner(out)
 	changes, ids := map[string]bool{}, map[string]bool{}
-	for len(ids) < documents && lines.Scan() {
+	for want := -1; len(ids) != want && lines.Scan(); {
 		var c struct {
 			LSN int64
 			ID  string
@@ -89,8 +119,13 @@ func TestTailAndImportOutliveTheirServer(t *testing.T) {
 			t.Errorf("change %s was printed twice", change)
 		}
 		changes[change], ids[c.ID] = true, true
-		if len(changes) == documents/20 {
+		if len(changes) == 250 {
 			s.crash()
+			close(crashed)
+		}
+		select {
+		case want = <-documents:
+		default:
 		}
 	}
 	if err := <-importEnded; err != nil {
