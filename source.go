@@ -239,12 +239,4 @@ func (r Range) Intersect(o Range) Range {
 // Cut divides the range into n parts of about equally many keys, fewer when it is too
 // narrow. It takes hashes of version 2, which begin below 40; for containers with
 // version 1 hashes the parts are valid but uneven.
-func (r Range) Cut(n int) []Range {
-	var parts []Range
-	last := r.Min
-	for _, edge := range keyspace.Edges(r.Min, r.Max, n) {
-		parts = append(parts, Range{last, edge})
-		last = edge
-	}
-	return append(parts, Range{last, r.Max})
-}
+func (r Range) Cut(n int) []Range { return keyspace.Cut(r, n) }

@@ -12,22 +12,22 @@ const (
 	hashEnd    = "40" // above all version 2 hashes: their top two bits are clear
 )
 
-// Edges returns the inner edges that cut the range from least to most into n parts of about
-// equally many hashes of version 2, in their order; fewer when the range is too narrow.
-func Edges(least, most string, n int) (edges []string) {
+// Cut divides a range into n parts of about equally many hashes of version 2, fewer when it is
+// too narrow.
+func Cut[R ~struct{ Min, Max string }](r R, n int) (parts []R) {
+	least, most := span(r).Min, span(r).Max
 	lo := number(least)
 	width := new(big.Int).Sub(number(min(most, hashEnd)), lo)
-	last := least
 	for i := 1; i < n; i++ {
 		at := new(big.Int).Mul(width, big.NewInt(int64(i)))
 		at.Add(lo, at.Div(at, big.NewInt(int64(n))))
 		// In a range that is narrower than n hashes, neighbours would be equal.
-		if edge := fmt.Sprintf("%0*X", hashDigits, at); last < edge && edge < most {
-			edges = append(edges, edge)
-			last = edge
+		if edge := fmt.Sprintf("%0*X", hashDigits, at); least < edge && edge < most {
+			parts = append(parts, R{least, edge})
+			least = edge
 		}
 	}
-	return edges
+	return append(parts, R{least, most})
 }
 
 // number reads an edge as a number of hashDigits hex digits; text that is none is 0.

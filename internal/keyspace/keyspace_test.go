@@ -8,21 +8,21 @@ import (
 	"testing"
 )
 
-func TestEdgesCutInto(t *testing.T) {
+func TestRangesAreCutIntoEqualParts(t *testing.T) {
 	digits := func(first string) string { return first + strings.Repeat("0", hashDigits-len(first)) }
 	for _, c := range []struct {
-		least, most string
-		n           int
-		want        []string
+		of   span
+		n    int
+		want []span
 	}{
-		{"", "FF", 1, nil},
-		{"", "FF", 2, []string{digits("2")}}, // hashes end below 40
-		{"", "FF", 4, []string{digits("1"), digits("2"), digits("3")}},
-		{"10", "20", 2, []string{digits("18")}},
-		{digits("1"), digits("1")[:hashDigits-1] + "1", 3, nil}, // too narrow
+		{span{"", "FF"}, 1, []span{{"", "FF"}}},
+		{span{"", "FF"}, 2, []span{{"", digits("2")}, {digits("2"), "FF"}}}, // hashes end below 40
+		{span{"", "FF"}, 4, []span{{"", digits("1")}, {digits("1"), digits("2")}, {digits("2"), digits("3")}, {digits("3"), "FF"}}},
+		{span{"10", "20"}, 2, []span{{"10", digits("18")}, {digits("18"), "20"}}},
+		{span{digits("1"), digits("1")[:hashDigits-1] + "1"}, 3, []span{{digits("1"), digits("1")[:hashDigits-1] + "1"}}}, // too narrow
 	} {
-		if got := Edges(c.least, c.most, c.n); !slices.Equal(got, c.want) {
-			t.Errorf("%q to %q in %d parts: edges %q, want %q", c.least, c.most, c.n, got, c.want)
+		if got := Cut(c.of, c.n); !slices.Equal(got, c.want) {
+			t.Errorf("%v in %d parts: %v, want %v", c.of, c.n, got, c.want)
 		}
 	}
 }
