@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/internal/bench"
@@ -8,8 +10,9 @@ import (
 
 // benchOptions are the flags of bench.
 type benchOptions struct {
-	dir    string
-	output *choice
+	dir     string
+	against string
+	output  *choice
 }
 
 // benchCommand is the command bench. The benchmarks themselves are in internal/bench.
@@ -24,19 +27,30 @@ Where a figure has a baseline that can be measured here, both are measured in tu
 the same run and their medians compared. Each takes up to a minute, those of 3 million
 documents several. The benchmarks:
 
-` + bench.Listed(bench.All()),
+` + bench.Listed(bench.All()) + `
+With --against, the server of another build is the baseline, in turns of seconds with the server of
+this one, over as many documents and by the same load: that is how a change is shown to be faster, also on
+a machine that is not quiet. Only ` + strings.Join(bench.Names(bench.Rivalled()), ", ") + ` can do
+that, and all of them run if none is named.`,
 		Example: `  changefeed bench
-  changefeed bench feed_read processor_backlog -o json`,
+  changefeed bench feed_read processor_backlog -o json
+  changefeed bench serve_upsert_nosync --against ./changefeed-before`,
 		ValidArgs: bench.Names(bench.All()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			chosen, err := bench.Choose(bench.All(), args)
 			if err != nil {
 				return err
 			}
-			return bench.Measure(cmd.Context(), chosen, o.dir, cmd.OutOrStdout(), cmd.ErrOrStderr(), o.output.value == "json")
+			if o.against != "" && len(args) == 0 {
+				chosen = bench.Rivalled()
+			}
+			return bench.Measure(cmd.Context(), chosen, bench.Plan{
+				Dir: o.dir, Against: o.against, Out: cmd.OutOrStdout(), JSON: o.output.value == "json", Log: cmd.ErrOrStderr(),
+			})
 		},
 	}
 	cmd.Flags().StringVarP(&o.dir, "dir", "d", "", "`directory` for the data, on the disk to measure; it is removed again (default the system's)")
+	cmd.Flags().StringVar(&o.against, "against", "", "`binary` of another build of changefeed, to measure servers against")
 	o.output = output(cmd)
 	return cmd
 }

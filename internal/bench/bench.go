@@ -100,28 +100,49 @@ func Choose(all []Benchmark, wanted []string) ([]Benchmark, error) {
 	return slices.DeleteFunc(slices.Clone(all), func(b Benchmark) bool { return !slices.Contains(chosen, b.Name) }), nil
 }
 
-// Measure runs benchmarks in their order in a new directory below dir, which is removed
-// again, or below the system's if dir is empty. It writes a table of their figures to out
-// or, with asJSON, each figure as soon as it is measured, and its progress to log. Its
-// error is [ErrInterrupted] after the end of ctx.
-func Measure(ctx context.Context, chosen []Benchmark, dir string, out, log io.Writer, asJSON bool) error {
-	dir, err := os.MkdirTemp(dir, "changefeed-bench-")
+// A Plan is where and how benchmarks are measured.
+type Plan struct {
+	Dir     string    // the data is below it, in a directory that is removed again; empty is the system's for temporary files
+	Against string    // another build, a file, which is the baseline in place of an echo; see [Rivalled]
+	Out     io.Writer // of a table of the figures
+	JSON    bool      // each figure as soon as it is measured, in place of the table
+	Log     io.Writer // of the progress
+}
+
+// Rivalled lists the benchmarks that can have another build as their baseline: they load a
+// server in a process of its own, so that two builds can be measured in turns of seconds.
+func Rivalled() []Benchmark {
+	return slices.DeleteFunc(All(), func(b Benchmark) bool { return !b.rivalled() })
+}
+
+func (b Benchmark) rivalled() bool {
+	return strings.HasPrefix(b.Name, "serve_") && !slices.Contains([]string{"serve_follow", "serve_start", "serve_memory"}, b.Name)
+}
+
+// Measure runs benchmarks in their order. Its error is [ErrInterrupted] after the end of ctx.
+func Measure(ctx context.Context, chosen []Benchmark, p Plan) error {
+	if p.Against != "" {
+		if i := slices.IndexFunc(chosen, func(b Benchmark) bool { return !b.rivalled() }); i >= 0 {
+			return usage.Error{Err: fmt.Errorf("--against cannot be had with %s: want some of %s", chosen[i].Name, strings.Join(Names(Rivalled()), ", "))}
+		}
+	}
+	dir, err := os.MkdirTemp(p.Dir, "changefeed-bench-")
 	if err != nil {
 		return fmt.Errorf("make directory for the data: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	s := &Site{dir: dir, log: log}
+	s := &Site{Plan: p, dir: dir}
 	defer s.close()
 	var all []Figure
 	conclude := func() error {
-		if asJSON || len(all) == 0 {
+		if p.JSON || len(all) == 0 {
 			return nil
 		}
-		return writeFigures(out, all, terminal.Of(out).Room())
+		return writeFigures(p.Out, all, terminal.Of(p.Out).Room())
 	}
 	for i, b := range chosen {
 		text := fmt.Sprintf("%d/%d %s: %s", i+1, len(chosen), b.Name, b.About)
-		fmt.Fprintln(s.log, terminal.Wrap(text, 0, terminal.Of(s.log).Room(), 4))
+		fmt.Fprintln(p.Log, terminal.Wrap(text, 0, terminal.Of(p.Log).Room(), 4))
 		f, err := b.Run(ctx, s)
 		if ctx.Err() != nil { // a figure of a part is no measurement
 			return cmp.Or(conclude(), ErrInterrupted)
@@ -131,8 +152,8 @@ func Measure(ctx context.Context, chosen []Benchmark, dir string, out, log io.Wr
 		}
 		f.Name = b.Name
 		all = append(all, f)
-		if asJSON {
-			if err := json.NewEncoder(out).Encode(f); err != nil {
+		if p.JSON {
+			if err := json.NewEncoder(p.Out).Encode(f); err != nil {
 				return err
 			}
 		}
@@ -183,8 +204,8 @@ var ErrInterrupted = errors.New("interrupted")
 
 // A Site is where benchmarks work. It keeps the stores that several of them need.
 type Site struct {
+	Plan
 	dir     string
-	log     io.Writer
 	library *library
 	large   *large
 }
@@ -201,7 +222,7 @@ func (s *Site) close() {
 
 // say writes the progress of a benchmark.
 func (s *Site) say(format string, args ...any) {
-	fmt.Fprintln(s.log, terminal.Wrap(fmt.Sprintf("    "+format, args...), 0, terminal.Of(s.log).Room(), 6))
+	fmt.Fprintln(s.Log, terminal.Wrap(fmt.Sprintf("    "+format, args...), 0, terminal.Of(s.Log).Room(), 6))
 }
 
 // Complain writes an error that an instance reports, which none should.

@@ -72,7 +72,7 @@ func TestAnInterruptedBenchmarkHasNoFigure(t *testing.T) {
 			time.AfterFunc(300*time.Millisecond, cancel)
 			dir := t.TempDir()
 			var out bytes.Buffer
-			err := Measure(ctx, []Benchmark{b}, dir, &out, io.Discard, asJSON) // would take much longer
+			err := Measure(ctx, []Benchmark{b}, Plan{Dir: dir, Out: &out, JSON: asJSON, Log: io.Discard}) // would take much longer
 			if !errors.Is(err, ErrInterrupted) || out.Len() > 0 {
 				t.Errorf("%s as JSON %v: got %v with output %q, want %v and none", b.Name, asJSON, err, out.String(), ErrInterrupted)
 			}
@@ -89,7 +89,7 @@ func TestFiguresBeforeAFailureAreShown(t *testing.T) {
 	err := Measure(t.Context(), []Benchmark{
 		{Name: "good", Run: func(context.Context, *Site) (Figure, error) { return Figure{Value: 4711, OK: true}, nil }},
 		{Name: "bad", Run: func(context.Context, *Site) (Figure, error) { return Figure{}, failing }},
-	}, t.TempDir(), &out, io.Discard, false)
+	}, Plan{Dir: t.TempDir(), Out: &out, Log: io.Discard})
 	if !errors.Is(err, failing) || !strings.Contains(out.String(), "good") || strings.Contains(out.String(), "bad") {
 		t.Errorf("got %v with output %q, want %v and the figure of good", err, out.String(), failing)
 	}

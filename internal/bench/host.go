@@ -42,13 +42,9 @@ const (
 // serve, by running their own executable again: that binary is sure to be there.
 const EchoName = "bench-echo"
 
-// startHost runs a command of this binary that prints the JSON of its endpoint and key as
+// startHost runs a command of a binary of changefeed, this one or another build, that prints the JSON of its endpoint and key as
 // its first line, and opens connections to it.
-func startHost(ctx context.Context, sockets int, args ...string) (h *host, err error) {
-	binary, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
+func startHost(ctx context.Context, binary string, sockets int, args ...string) (h *host, err error) {
 	h = &host{cmd: exec.CommandContext(ctx, binary, args...)}
 	h.cmd.Stderr = os.Stderr
 	// At the end of ctx the server is asked to end, not killed, so that it closes its store.
@@ -59,7 +55,7 @@ func startHost(ctx context.Context, sockets int, args ...string) (h *host, err e
 		return nil, err
 	}
 	if err := h.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", args[0], err)
+		return nil, fmt.Errorf("start %s %s: %w", binary, args[0], err)
 	}
 	defer func() {
 		if err != nil {

@@ -37,13 +37,13 @@ func processorHTTP(name string, items int, least float64) func(context.Context, 
 		defer w.client.Close()
 		var page int
 		for range feedWarmUp { // until the server's cache is full
-			if _, err := t.readFeed(&page); err != nil {
+			if _, err := t.readFeed(t.served, &page); err != nil {
 				return f, err
 			}
 		}
 		value, baseline, err := s.inTurns(ctx, clientRounds, f.Unit,
 			func() (float64, error) { return w.workOff(ctx) },
-			func() (float64, error) { return t.readFeed(&page) })
+			func() (float64, error) { return t.readFeed(t.served, &page) })
 		if err != nil {
 			return f, err
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -24,6 +25,7 @@ const (
 	serveMore    = 200_000
 	serveSlice   = 1500 * time.Millisecond
 	serveRounds  = 5
+	rivalRounds  = 21 // two builds differ by less than a server and an echo
 	serveBatch   = 10
 	partitionRU  = 10_000 // of throughput make a partition of a new container
 
@@ -34,41 +36,60 @@ const (
 	upsertHeader = "x-ms-documentdb-is-upsert: true\r\n"
 )
 
-// wired is a server that benchmarks load, beside another that only echoes.
+// wired is a server that benchmarks load, beside one that is its baseline: it only echoes or,
+// where a benchmark compares builds, it is that of another build with the same documents.
 type wired struct {
-	served, echo *host
+	served, base *host
+	rival        bool // the baseline is another build
 	docs         int
 	partitions   int // with the ids 0 and on
 }
 
 // wired starts a server over a new store, fills a container of one partition, and starts
-// the echo.
+// the baseline.
 func (s *Site) wired(ctx context.Context, name string, docs int, flags ...string) (*wired, error) {
 	return s.wiredOver(ctx, name, 1, docs, flags...)
 }
 
 // wiredOver is wired with a container of several partitions, which is not throttled.
 func (s *Site) wiredOver(ctx context.Context, name string, partitions, docs int, flags ...string) (t *wired, err error) {
-	t = &wired{docs: docs, partitions: partitions}
-	dir := filepath.Join(s.dir, name)
-	// Without a throttle, which would be measured in place of the server.
-	args := append([]string{"serve", "--http", "--listen", "127.0.0.1:0", "--db", dir, "--ru", "-1", "-o", "json"}, flags...)
-	if t.served, err = startHost(ctx, serveSockets, args...); err != nil {
+	t = &wired{docs: docs, partitions: partitions, rival: s.Against != ""}
+	own, err := os.Executable()
+	if err != nil {
 		return nil, err
 	}
-	if t.echo, err = startHost(ctx, serveSockets, EchoName); err != nil {
-		return nil, t.end(err)
+	if t.served, err = t.start(ctx, s, own, name, flags); err != nil {
+		return nil, err
 	}
-	s.say("filling a served container with %d documents", docs)
-	if err := t.fill(ctx); err != nil {
+	if t.rival {
+		t.base, err = t.start(ctx, s, s.Against, name+"-against", flags)
+	} else {
+		t.base, err = startHost(ctx, own, serveSockets, EchoName)
+	}
+	if err != nil {
 		return nil, t.end(err)
 	}
 	return t, nil
 }
 
+// start starts the server of a build over a new store, and fills it.
+func (t *wired) start(ctx context.Context, s *Site, binary, name string, flags []string) (*host, error) {
+	// Without a throttle, which would be measured in place of the server.
+	args := append([]string{"serve", "--http", "--listen", "127.0.0.1:0", "--db", filepath.Join(s.dir, name), "--ru", "-1", "-o", "json"}, flags...)
+	h, err := startHost(ctx, binary, serveSockets, args...)
+	if err != nil {
+		return nil, err
+	}
+	s.say("filling a served container with %d documents", t.docs)
+	if err := t.fill(ctx, h); err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	return h, nil
+}
+
 // end stops both servers and returns the first error.
 func (t *wired) end(err error) error {
-	for _, h := range []*host{t.served, t.echo} {
+	for _, h := range []*host{t.served, t.base} {
 		if h == nil {
 			continue
 		}
@@ -80,8 +101,8 @@ func (t *wired) end(err error) error {
 }
 
 // fill makes the container and its documents, by batches over all connections.
-func (t *wired) fill(ctx context.Context) error {
-	w := t.served.sockets[0]
+func (t *wired) fill(ctx context.Context, h *host) error {
+	w := h.sockets[0]
 	make := []request{
 		{method: "POST", path: "/dbs", kind: "dbs", header: jsonHeader, body: []byte(`{"id":"bench"}`)},
 		{
@@ -100,7 +121,7 @@ func (t *wired) fill(ctx context.Context) error {
 		}
 	}
 	cities := t.docs / docsPerCity
-	return t.each(func(w *socket, worker int) error {
+	return h.each(func(w *socket, worker int) error {
 		for city := worker; city < cities; city += serveSockets {
 			if err := context.Cause(ctx); err != nil {
 				return err
@@ -114,10 +135,10 @@ func (t *wired) fill(ctx context.Context) error {
 }
 
 // each runs a job on each connection once, all at the same time.
-func (t *wired) each(job func(w *socket, worker int) error) error {
-	errs := make([]error, serveSockets)
+func (h *host) each(job func(w *socket, worker int) error) error {
+	errs := make([]error, len(h.sockets))
 	var working sync.WaitGroup
-	for i, w := range t.served.sockets {
+	for i, w := range h.sockets {
 		working.Go(func() { errs[i] = job(w, i) })
 	}
 	working.Wait()
@@ -147,36 +168,60 @@ func postBatch(w *socket, first, n, status int) error {
 	return a.want(status)
 }
 
-// load measures an operation in turns with the echo of as many bytes.
+// load measures an operation in turns with the echo of as many bytes, or with the same
+// operation of another build.
 func (t *wired) load(ctx context.Context, s *Site, f *Figure, op func(*socket) error, echo request) error {
-	var cpu time.Duration
-	var ops float64
-	value, baseline, err := s.inTurns(ctx, serveRounds, f.Unit, func() (float64, error) {
-		before := t.served.busy()
-		rate, err := crowd(ctx, serveSockets, serveSlice, func(_ context.Context, i int) error { return op(t.served.sockets[i]) })
-		// The last operations end after the slice, so this counts slightly too few, and the time
-		// of each comes out too high, never too low.
-		cpu += t.served.busy() - before
-		ops += rate * serveSlice.Seconds()
-		return rate, err
-	}, func() (float64, error) {
-		return crowd(ctx, serveSockets, serveSlice, func(_ context.Context, i int) error {
-			a, err := t.echo.sockets[i].do(echo)
+	own, base := &strain{on: t.served, op: op}, &strain{on: t.base, op: op}
+	rounds := serveRounds
+	if t.rival {
+		rounds = rivalRounds
+	} else {
+		base.op = func(w *socket) error {
+			a, err := w.do(echo)
 			if err != nil {
 				return err
 			}
 			return a.want(http.StatusOK)
-		})
-	})
+		}
+	}
+	value, baseline, err := s.inTurns(ctx, rounds, f.Unit,
+		func() (float64, error) { return own.slice(ctx) },
+		func() (float64, error) { return base.slice(ctx) })
 	f.Value = value
 	if err != nil {
 		return err
 	}
 	f.Against(baseline)
 	f.Detail = fmt.Sprintf("%d keep-alive connections, signed, %d documents of %d bytes, %.0f µs of the server's processor time each; baseline: net/http echoing as many bytes",
-		serveSockets, t.docs, docBytes, float64(cpu.Microseconds())/ops)
+		serveSockets, t.docs, docBytes, own.each())
+	if t.rival {
+		f.Detail = fmt.Sprintf("%d keep-alive connections, signed, %d documents of %d bytes; processor time of the server each: %.1f µs, of the baseline %.1f µs; baseline: %s",
+			serveSockets, t.docs, docBytes, own.each(), base.each(), s.Against)
+	}
 	return nil
 }
+
+// strain is a load of one operation on a server.
+type strain struct {
+	on  *host
+	op  func(*socket) error
+	cpu time.Duration // of the server
+	ops float64
+}
+
+// slice loads the server for a while, and returns how many operations a second it served.
+func (l *strain) slice(ctx context.Context) (perSecond float64, err error) {
+	before := l.on.busy()
+	perSecond, err = crowd(ctx, len(l.on.sockets), serveSlice, func(_ context.Context, i int) error { return l.op(l.on.sockets[i]) })
+	// The last operations end after the slice, so this counts slightly too few, and the time
+	// of each comes out too high, never too low.
+	l.cpu += l.on.busy() - before
+	l.ops += perSecond * serveSlice.Seconds()
+	return perSecond, err
+}
+
+// each is the processor time that the server has taken for an operation, in µs.
+func (l *strain) each() float64 { return float64(l.cpu.Microseconds()) / l.ops }
 
 // served makes a benchmark of an operation against a server of its own.
 func served(name string, docs int, least float64, echo func() request, op func(docs int) func(*socket) error, flags ...string) func(context.Context, *Site) (Figure, error) {

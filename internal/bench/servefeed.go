@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -39,14 +40,21 @@ func serveFeed(ctx context.Context, s *Site) (f Figure, err error) {
 	defer func() { err = t.end(err) }()
 	var page int           // bytes of the largest
 	for range feedWarmUp { // until the server's cache is full
-		if _, err := t.readFeed(&page); err != nil {
+		if _, err := t.readFeed(t.served, &page); err != nil {
 			return f, err
 		}
 	}
+	rounds, base, from := feedPasses, func() (float64, error) { return t.readEcho(page) }, "net/http sending as many bytes"
+	if t.rival {
+		rounds, base, from = rivalRounds, func() (float64, error) { return t.readFeed(t.base, &page) }, s.Against
+		for range feedWarmUp {
+			if _, err := base(); err != nil {
+				return f, err
+			}
+		}
+	}
 	before := t.served.resident()
-	value, baseline, err := s.inTurns(ctx, feedPasses, f.Unit,
-		func() (float64, error) { return t.readFeed(&page) },
-		func() (float64, error) { return t.readEcho(page) })
+	value, baseline, err := s.inTurns(ctx, rounds, f.Unit, func() (float64, error) { return t.readFeed(t.served, &page) }, base)
 	if err != nil {
 		return f, err
 	}
@@ -56,18 +64,18 @@ func serveFeed(ctx context.Context, s *Site) (f Figure, err error) {
 	f.atLeast(100_000)
 	f.OK = f.OK && after <= before*11/10
 	f.Target += ", memory flat"
-	f.Detail = fmt.Sprintf("%d documents of %d bytes in pages of %d, one connection, signed; the server's memory after %d passes to fill its cache: %d MB, after %d more: %d MB; baseline: net/http sending as many bytes",
-		feedDocs, docBytes, feedPageItems, feedWarmUp, before>>20, feedPasses, after>>20)
+	f.Detail = fmt.Sprintf("%d documents of %d bytes in pages of %d, one connection, signed; the server's memory after %d passes to fill its cache: %d MB, after %d more: %d MB; baseline: %s",
+		feedDocs, docBytes, feedPageItems, feedWarmUp, before>>20, rounds, after>>20, from)
 	return f, nil
 }
 
 // readFeed reads all of the feed over one connection, partition after partition, and raises
 // page to the bytes of the largest page.
-func (t *wired) readFeed(page *int) (perSecond float64, err error) {
+func (t *wired) readFeed(from *host, page *int) (perSecond float64, err error) {
 	begun := time.Now()
 	total := 0
 	for partition := range t.partitions {
-		n, err := t.readPartition(partition, page)
+		n, err := readPartition(from.sockets[0], partition, page)
 		if err != nil {
 			return 0, err
 		}
@@ -80,9 +88,9 @@ func (t *wired) readFeed(page *int) (perSecond float64, err error) {
 }
 
 // readPartition counts the documents in the feed of a partition.
-func (t *wired) readPartition(partition int, page *int) (n int, err error) {
+func readPartition(w *socket, partition int, page *int) (n int, err error) {
 	for etag := ""; ; {
-		a, err := t.served.sockets[0].do(feedRequest(partition, etag, "x-ms-max-item-count: "+strconv.Itoa(feedPageItems)+"\r\n"))
+		a, err := w.do(feedRequest(partition, etag, "x-ms-max-item-count: "+strconv.Itoa(feedPageItems)+"\r\n"))
 		if err == nil {
 			err = a.want(http.StatusOK, http.StatusNotModified)
 		}
@@ -106,7 +114,7 @@ func feedRequest(partition int, etag, header string) request {
 func (t *wired) readEcho(page int) (perSecond float64, err error) {
 	begun := time.Now()
 	for range feedDocs / feedPageItems {
-		a, err := t.echo.sockets[0].do(request{method: "GET", path: "/" + strconv.Itoa(page)})
+		a, err := t.base.sockets[0].do(request{method: "GET", path: "/" + strconv.Itoa(page)})
 		if err == nil {
 			err = a.want(http.StatusOK)
 		}
@@ -289,10 +297,14 @@ func serveMemory(ctx context.Context, s *Site) (f Figure, err error) {
 // a test that starts one waits for it.
 func serveStart(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Unit = "ms"
+	own, err := os.Executable()
+	if err != nil {
+		return f, err
+	}
 	var waits []float64
 	for range startRounds {
 		begun := time.Now()
-		h, err := startHost(ctx, 1, "serve", "--http", "--listen", "127.0.0.1:0", "--db", filepath.Join(s.dir, "serve-start"), "-o", "json")
+		h, err := startHost(ctx, own, 1, "serve", "--http", "--listen", "127.0.0.1:0", "--db", filepath.Join(s.dir, "serve-start"), "-o", "json")
 		if err != nil {
 			return f, err
 		}

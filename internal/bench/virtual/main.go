@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return bench.Measure(ctx, chosen, "", out, log, *form == "json")
+	return bench.Measure(ctx, chosen, bench.Plan{Out: out, Log: log, JSON: *form == "json"})
 }
 
 func main() {
