@@ -16,7 +16,7 @@ import (
 
 // createItem adds an item or, with the header of an upsert, adds or replaces it.
 func createItem(c *call) error {
-	var w docstore.Write
+	w := docstore.Write{Owned: true}
 	w.Op = changefeed.WriteCreate
 	action := auth.Create
 	if c.in.Flag(wire.HeaderUpsert) {
@@ -88,7 +88,7 @@ func replaceItem(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.write(p.logical, docstore.Write{Write: changefeed.Write{Op: changefeed.WriteReplace, ID: p.id, Body: body, IfMatch: c.in.IfMatch()}})
+	return c.write(p.logical, docstore.Write{Write: changefeed.Write{Op: changefeed.WriteReplace, ID: p.id, Body: body, IfMatch: c.in.IfMatch()}, Owned: true})
 }
 
 // write carries out a write and answers it. A refused write is charged too, and has the session

@@ -43,6 +43,11 @@ type transaction struct {
 	failed  int   // index of the op that err is about
 	err     error
 	done    chan struct{}
+
+	single struct { // memory of the writes and results of a transaction of one, as most are
+		write  [1]write
+		result [1]changefeed.Result
+	}
 }
 
 // committer is the goroutine through which all writes go.
@@ -52,7 +57,7 @@ type committer struct {
 	ended  chan struct{} // closed at its end
 	gather *gather
 	recent recent
-	spare  overlay // for the next group
+	spare  *group // an empty one, whose memory the next uses
 }
 
 // submit hands a transaction to the committer and waits for its end. When ctx ends first,
@@ -98,7 +103,7 @@ func (k *committer) do(ctx context.Context, f func(*group) error) error {
 // themselves: one more may come at any time.
 func (k *committer) run() {
 	defer close(k.ended)
-	k.spare = newOverlay(k.db.eng, &k.recent)
+	k.spare = k.db.newGroup(&k.recent)
 	var next *transaction
 	for {
 		if next == nil {
@@ -115,7 +120,7 @@ func (k *committer) run() {
 // commit carries out the first transaction and those that wait after it. It returns a
 // transaction that it took but that must not be in this group.
 func (k *committer) commit(first *transaction) (left *transaction) {
-	g := k.group()
+	g := k.spare
 	g.take(first)
 	for left == nil && first.control == nil && len(g.txs) < maxGroup && g.bytes < maxGroupBytes {
 		tx := k.gather.more(len(g.txs))
@@ -169,8 +174,27 @@ type delta struct {
 	low  int64 // those below the cut of a split that is counting
 }
 
-func (k *committer) group() *group {
-	return &group{db: k.db, overlay: k.spare, heads: map[*Container]*nextHead{}}
+func (db *DB) newGroup(r *recent) *group {
+	return &group{db: db, overlay: newOverlay(db.eng, r), heads: map[*Container]*nextHead{}}
+}
+
+// maxSpare is how many changes a group may have for its memory to serve the next one.
+const maxSpare = 4096
+
+// emptied returns an empty group in the memory of this one, which must not be used any more.
+func (g *group) emptied() *group {
+	if len(g.changes) > maxSpare {
+		return g.db.newGroup(g.recent)
+	}
+	clear(g.txs)
+	clear(g.changes) // the bodies are garbage
+	clear(g.latest)
+	clear(g.living)
+	clear(g.heads)
+	return &group{
+		db: g.db, txs: g.txs[:0], living: g.living[:0], heads: g.heads,
+		overlay: overlay{eng: g.eng, recent: g.recent, changes: g.changes[:0], latest: g.latest},
+	}
 }
 
 // head returns the container's next head.

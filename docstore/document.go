@@ -135,10 +135,15 @@ func parseTTL(raw []byte) (int, error) {
 }
 
 // render returns the document as it is stored up to its system properties, with room for
-// those: some are known only in the committer.
-func (d *document) render(room int) []byte {
-	b := append(make([]byte, 0, len("{,}")+d.user.Size()+room), '{')
-	return append(d.user.Append(b, d.body), ',')
+// those: some are known only in the committer. In place, it overwrites the body where that
+// has the room: what stays of a body only ever moves towards its beginning.
+func (d *document) render(room int, inPlace bool) []byte {
+	size := len("{,}") + d.user.Size() + room
+	b := d.body[:0]
+	if !inPlace || cap(b) < size {
+		b = make([]byte, 0, size)
+	}
+	return append(d.user.Append(append(b, '{'), d.body), ',')
 }
 
 // refuse returns a [changefeed.ErrBadRequest] with a reason.

@@ -25,7 +25,7 @@ var sampleProps = service.System{
 
 // stored is the document as a write stores it.
 func (d *document) stored(sys service.System) []byte {
-	return append(sys.Append(d.render(sys.Size())), '}')
+	return append(sys.Append(d.render(sys.Size(), false)), '}')
 }
 
 const sampleTail = `"_rid":"AAAAAAAAAAAAAAAAAAAAAA==",` +
@@ -178,6 +178,48 @@ func TestRenderKeepsTheUsersTextAndReplacesTheSystems(t *testing.T) {
 	}
 }
 
+// A store that changed a body of somebody else's, or copied each of a server's, would do
+// either in silence.
+func TestOnlyAnOwnedBodyIsStoredInPlace(t *testing.T) {
+	db, err := Open("", Options{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	c, err := db.CreateContainer(t.Context(), ContainerSpec{ID: "c", Paths: []string{"/id"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.LogicalPartition(changefeed.Key("1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const text = `{"id":"1","_rid":"of another","n":1}`
+	stored := func(owned bool, room int) (body, got []byte) {
+		body = append(make([]byte, 0, len(text)+room), text...)
+		done, err := p.Commit(t.Context(), []Write{{Write: changefeed.Write{Op: changefeed.WriteUpsert, Body: body}, Owned: owned}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = done.Results[0].Body; !bytes.HasPrefix(got, []byte(`{"id":"1","n":1,"_rid":`)) {
+			t.Errorf("stored %s", got)
+		}
+		return body, got
+	}
+	if body, got := stored(true, service.SystemRoom); &body[0] != &got[0] {
+		t.Error("an owned body with room was copied")
+	}
+	for _, owned := range []bool{true, false} {
+		room := 0
+		if !owned {
+			room = service.SystemRoom
+		}
+		if body, _ := stored(owned, room); string(body) != text {
+			t.Errorf("owned %v with room for %d bytes: the body is %s afterwards, want it untouched", owned, room, body)
+		}
+	}
+}
+
 func TestRenderAllocatesOnce(t *testing.T) {
 	d, err := parseDocument(sampleBody(), []pkey.Path{{"tenant"}})
 	if err != nil {
@@ -245,6 +287,11 @@ func checkRendered(t rapid.TB, body []byte) {
 	}
 	if twice := again.stored(sampleProps); !bytes.Equal(twice, text) {
 		t.Fatalf("%q: renders as %s, then as %s", body, text, twice)
+	}
+	owned := append(make([]byte, 0, len(body)+sampleProps.Size()+len(",")), body...)
+	d, _ = parseDocument(owned, paths)
+	if inPlace := append(sampleProps.Append(d.render(sampleProps.Size(), true)), '}'); !bytes.Equal(inPlace, text) {
+		t.Fatalf("%q: renders in place as %s, not as %s", body, inPlace, text)
 	}
 	want, got := decode(body).(map[string]any), decode(text).(map[string]any)
 	for _, members := range []map[string]any{want, got} {

@@ -91,6 +91,10 @@ type Write struct {
 	// Checked says that Body is JSON in UTF-8. A server that took a batch apart knows,
 	// and spares the store another look at each byte.
 	Checked bool
+
+	// Owned says that the caller does not use Body again, whatever becomes of the write. The
+	// store then adds its system properties in place, if Body has capacity for them.
+	Owned bool
 }
 
 // Commit is the answer to a batch of writes. Partition and Newest are set for a refused
@@ -147,7 +151,10 @@ func (p *LogicalPartition) transaction(l *layout, writes []Write) (*transaction,
 		return nil, fmt.Errorf("%w: %d writes: want 1 to %d", ErrBatchLimit, len(writes), maxBatch)
 	}
 	pk, err := p.pk, error(nil)
-	tx := &transaction{c: p.c, writes: make([]write, len(writes))}
+	tx := &transaction{c: p.c}
+	if tx.writes = tx.single.write[:]; len(writes) > 1 {
+		tx.writes = make([]write, len(writes))
+	}
 	for i, w := range writes {
 		tx.writes[i].Write = w
 		if pk, err = tx.writes[i].prepare(p.c, l, pk); err != nil {

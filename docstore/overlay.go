@@ -18,20 +18,6 @@ func newOverlay(eng *engine, r *recent) overlay {
 	return overlay{eng: eng, recent: r, latest: map[string]int{}}
 }
 
-// maxSpare is how many changes an overlay may have for its memory to serve the next group.
-const maxSpare = 4096
-
-// emptied returns an overlay without changes, in the memory of this one, which must not be
-// used any more.
-func (o *overlay) emptied() overlay {
-	if len(o.changes) > maxSpare {
-		return newOverlay(o.eng, o.recent)
-	}
-	clear(o.changes) // the bodies are garbage
-	clear(o.latest)
-	return overlay{eng: o.eng, recent: o.recent, changes: o.changes[:0], latest: o.latest}
-}
-
 // change is one key to set or, with drop, to remove.
 type change struct {
 	key, value []byte

@@ -18,14 +18,9 @@ func (r *recent) note(g *group) {
 	if len(g.ranges) > 0 || r.slots == nil { // a container has gone, or the store was opened
 		r.slots, r.size = map[string][]byte{}, 0
 	}
-	for key, i := range g.latest {
-		if key[0] != tableDoc {
-			continue
-		}
-		r.drop(key)
-		if ch := &g.changes[i]; !ch.drop {
-			r.slots[key] = ch.value
-			r.size += slotCost(key, ch.value)
+	for i := range g.changes {
+		if ch := &g.changes[i]; ch.key[0] == tableDoc && !ch.over {
+			r.put(ch)
 		}
 	}
 	for key := range r.slots { // in no order, so any slot may go
@@ -36,15 +31,28 @@ func (r *recent) note(g *group) {
 	}
 }
 
+// put notes the slot that a change leaves.
+func (r *recent) put(ch *change) {
+	if ch.drop {
+		r.drop(string(ch.key))
+		return
+	}
+	if value, ok := r.slots[string(ch.key)]; ok {
+		r.size -= slotCost(len(ch.key), len(value))
+	}
+	r.slots[string(ch.key)] = ch.value
+	r.size += slotCost(len(ch.key), len(ch.value))
+}
+
 func (r *recent) drop(key string) {
 	if value, ok := r.slots[key]; ok {
-		r.size -= slotCost(key, value)
+		r.size -= slotCost(len(key), len(value))
 		delete(r.slots, key)
 	}
 }
 
-// slotCost is about how many bytes a slot takes.
-func slotCost(key string, value []byte) int {
+// slotCost is about how many bytes a slot takes, by the lengths of its key and its value.
+func slotCost(key, value int) int {
 	const entry = 64 // of the map
-	return len(key) + len(value) + entry
+	return key + value + entry
 }

@@ -27,7 +27,7 @@ func TestRecentSlotsAreThoseOfTheEngine(t *testing.T) {
 		err := db.committer.do(t.Context(), func(g *group) error {
 			size := 0
 			for key, value := range g.recent.slots {
-				size += slotCost(key, value)
+				size += slotCost(len(key), len(value))
 				if stored, found, err := db.eng.get(nil, []byte(key)); err != nil || !found || string(stored) != string(value) {
 					t.Errorf("slot %q is %q, want %q, %v", key, value, stored, err)
 				}
@@ -59,13 +59,13 @@ func TestRecentSlotsAreThoseOfTheEngine(t *testing.T) {
 	agree(0)
 
 	var r recent
-	g := &group{overlay: overlay{latest: map[string]int{}, changes: []change{{value: []byte{}}}}}
+	g := &group{}
 	r.note(g)
 	for i := range 2 * maxRecent / 100 {
-		g.latest = map[string]int{fmt.Sprintf("%c%040d", tableDoc, i): 0}
+		g.changes = []change{{key: fmt.Appendf(nil, "%c%040d", tableDoc, i), value: []byte{}}}
 		r.note(g)
 	}
-	if r.size > maxRecent || r.size < maxRecent/2 || len(r.slots) != r.size/slotCost(fmt.Sprintf("d%040d", 0), nil) {
+	if r.size > maxRecent || r.size < maxRecent/2 || len(r.slots) != r.size/slotCost(len(fmt.Sprintf("d%040d", 0)), 0) {
 		t.Errorf("%d slots take %d bytes, want %d at most", len(r.slots), r.size, maxRecent)
 	}
 }

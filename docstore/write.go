@@ -55,7 +55,7 @@ func (w *write) prepare(c *Container, l *layout, pk string) (key string, err err
 		case pk != "" && string(d.key) != pk:
 			return "", fmt.Errorf("%w: that of item %q is %s: want %s, that of the batch", ErrKeyMismatch, d.id, d.key, pk)
 		}
-		return string(d.key), w.render(c, l, d)
+		return string(d.key), w.render(c, l, d, w.Owned)
 	case changefeed.WritePatch:
 		if err := keepsKey(w.Patch, l.paths); err != nil {
 			return "", err
@@ -70,11 +70,10 @@ func (w *write) prepare(c *Container, l *layout, pk string) (key string, err err
 	return pk, nil
 }
 
-// render makes the body up to its system properties, and reads its unique keys.
-func (w *write) render(c *Container, l *layout, d document) error {
+// render makes the body up to its system properties, in place if that is allowed, and reads
+// its unique keys.
+func (w *write) render(c *Container, l *layout, d document, inPlace bool) error {
 	w.id, w.ttl, w.etag = d.id, d.ttl, c.db.tags.tag()
-	w.body = d.render(c.systemSize + 2*len(w.etag))
-	w.user = len(w.body)
 	w.uniq = nil
 	for _, paths := range l.unique {
 		v, err := uniqueKeyValue(d.body, paths)
@@ -83,6 +82,8 @@ func (w *write) render(c *Container, l *layout, d document) error {
 		}
 		w.uniq = append(w.uniq, string(v))
 	}
+	w.body = d.render(c.systemSize+2*len(w.etag), inPlace) // after all else that reads the body
+	w.user = len(w.body)
 	return nil
 }
 
@@ -100,7 +101,9 @@ func (tx *transaction) execute(g *group, h *nextHead) error {
 	}
 	h.lsn++
 	tx.time = h.time
-	tx.results = make([]changefeed.Result, len(tx.writes))
+	if tx.results = tx.single.result[:]; len(tx.writes) > 1 {
+		tx.results = make([]changefeed.Result, len(tx.writes))
+	}
 	wrote, made := false, 0
 	for i := range tx.writes {
 		w := &tx.writes[i]
@@ -217,7 +220,7 @@ func (w *write) patch() error {
 	if err != nil {
 		return err
 	}
-	return w.render(w.tx.head.c, w.tx.head.l, d)
+	return w.render(w.tx.head.c, w.tx.head.l, d, false)
 }
 
 // put writes a version of the document.

@@ -16,6 +16,10 @@ const (
 	MaxPatch     = 10      // operations of a patch
 )
 
+// SystemRoom is the capacity after the body of an item, in bytes, that its system properties
+// need.
+const SystemRoom = 256
+
 // Token is the continuation of a change feed after an LSN: the number in quotes, as an ETag.
 func Token(lsn int64) string { return `"` + strconv.FormatInt(lsn, 10) + `"` }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // Requests: the headers that more than one operation reads, each with the service's rules
@@ -113,16 +114,18 @@ func (r *Request) Body(limit int64) ([]byte, error) {
 	return nil, BadRequest("body is cut short: %v", err)
 }
 
-// read reads a body of n bytes, or of as many as come when n is not known.
+// read reads a body of n bytes, or of as many as come when n is not known. A body of known
+// length has the room for an item's system properties, so that it can be stored without a copy.
 func (r *Request) read(n, limit int64) ([]byte, error) {
 	if n < 0 {
 		r.http.Body = http.MaxBytesReader(r.w, r.http.Body, limit)
 		return io.ReadAll(r.http.Body)
 	}
-	b := make([]byte, min(n, earlyBody))
+	early := min(n, earlyBody)
+	b := make([]byte, early, early+service.SystemRoom)
 	_, err := io.ReadFull(r.http.Body, b)
 	if rest := int(n) - len(b); rest > 0 && err == nil {
-		b = slices.Grow(b, rest)[:n]
+		b = slices.Grow(b, rest+service.SystemRoom)[:n]
 		_, err = io.ReadFull(r.http.Body, b[earlyBody:])
 	}
 	return b, err
