@@ -191,10 +191,9 @@ func (g *group) emptied() *group {
 	clear(g.latest)
 	clear(g.living)
 	clear(g.heads)
-	return &group{
-		db: g.db, txs: g.txs[:0], living: g.living[:0], heads: g.heads,
-		overlay: overlay{eng: g.eng, recent: g.recent, changes: g.changes[:0], latest: g.latest},
-	}
+	empty := &group{db: g.db, txs: g.txs[:0], living: g.living[:0], heads: g.heads, overlay: g.overlay}
+	empty.changes = g.changes[:0]
+	return empty
 }
 
 // head returns the container's next head.

@@ -2,6 +2,7 @@ package docstore
 
 import (
 	"bytes"
+	"hash/maphash"
 	"slices"
 )
 
@@ -11,11 +12,31 @@ type overlay struct {
 	eng     *engine
 	recent  *recent
 	changes []change
-	latest  map[string]int // key to its last change
+	latest  map[uint64]int // place of a key (see find) to its last change
+	hash    func(key []byte) uint64
 }
 
 func newOverlay(eng *engine, r *recent) overlay {
-	return overlay{eng: eng, recent: r, latest: map[string]int{}}
+	return overlay{eng: eng, recent: r, latest: map[uint64]int{}, hash: placeOf}
+}
+
+var placeSeed = maphash.MakeSeed()
+
+func placeOf(key []byte) uint64 { return maphash.Bytes(placeSeed, key) }
+
+// find returns the place of a key in latest, and its last change; -1 for none. The place is the
+// first from the hash of the key on that has the key or is free: a map by keys would need a
+// copy of each.
+func (o *overlay) find(key []byte) (place uint64, last int) {
+	for place = o.hash(key); ; place++ {
+		i, ok := o.latest[place]
+		if !ok {
+			return place, -1
+		}
+		if bytes.Equal(o.changes[i].key, key) {
+			return place, i
+		}
+	}
 }
 
 // change is one key to set or, with drop, to remove.
@@ -30,12 +51,12 @@ type change struct {
 
 // get is the value of a key as the group has it so far.
 func (o *overlay) get(key []byte) ([]byte, bool, error) {
-	if i, ok := o.latest[string(key)]; ok {
+	if _, i := o.find(key); i >= 0 {
 		ch := &o.changes[i]
 		return append(slices.Clip(ch.value), ch.body...), !ch.drop, nil
 	}
-	if value, ok := o.recent.slots[string(key)]; ok {
-		return value, true, nil
+	if slot, ok := o.recent.slots[string(key)]; ok {
+		return slot.value, true, nil
 	}
 	return o.eng.get(nil, key)
 }
@@ -55,25 +76,26 @@ func (o *overlay) drop(key []byte, size int) { o.apply(change{key: key, drop: tr
 // apply adds a change after an earlier one of the same key, which stays: rollback goes
 // back to it.
 func (o *overlay) apply(ch change) {
-	ch.before = -1
-	if i, ok := o.latest[string(ch.key)]; ok {
-		ch.before = i
-		o.changes[i].over = true
+	place, last := o.find(ch.key)
+	if ch.before = last; last >= 0 {
+		o.changes[last].over = true
 	}
-	o.latest[string(ch.key)] = len(o.changes)
+	o.latest[place] = len(o.changes)
 	o.changes = append(o.changes, ch)
 }
 
 // rollback takes back all changes from the mark on.
-// The way is backwards, because a transaction may have changed a key twice.
+// The way is backwards, because a transaction may have changed a key twice, and because a key
+// whose place was not free stands after the one that had it.
 func (o *overlay) rollback(mark int) {
 	for i := len(o.changes) - 1; i >= mark; i-- {
 		ch := &o.changes[i]
+		place, _ := o.find(ch.key)
 		if ch.before >= 0 {
-			o.latest[string(ch.key)] = ch.before
+			o.latest[place] = ch.before
 			o.changes[ch.before].over = false
 		} else {
-			delete(o.latest, string(ch.key))
+			delete(o.latest, place)
 		}
 	}
 	o.changes = o.changes[:mark]

@@ -9,14 +9,17 @@ const maxRecent = 8 << 20
 // leases and counters, are found here. It belongs to the committer, which is the only one
 // that changes slots, so it needs no lock and is never out of date.
 type recent struct {
-	slots map[string][]byte
+	slots map[string]*recentSlot
 	size  int
 }
+
+// recentSlot stands behind a pointer, so that a slot is replaced without another copy of its key.
+type recentSlot struct{ value []byte }
 
 // note takes over the slots that a group has written.
 func (r *recent) note(g *group) {
 	if len(g.ranges) > 0 || r.slots == nil { // a container has gone, or the store was opened
-		r.slots, r.size = map[string][]byte{}, 0
+		r.slots, r.size = map[string]*recentSlot{}, 0
 	}
 	for i := range g.changes {
 		if ch := &g.changes[i]; ch.key[0] == tableDoc && !ch.over {
@@ -37,16 +40,19 @@ func (r *recent) put(ch *change) {
 		r.drop(string(ch.key))
 		return
 	}
-	if value, ok := r.slots[string(ch.key)]; ok {
-		r.size -= slotCost(len(ch.key), len(value))
+	old, ok := r.slots[string(ch.key)]
+	if ok {
+		r.size += len(ch.value) - len(old.value)
+		old.value = ch.value
+		return
 	}
-	r.slots[string(ch.key)] = ch.value
+	r.slots[string(ch.key)] = &recentSlot{ch.value}
 	r.size += slotCost(len(ch.key), len(ch.value))
 }
 
 func (r *recent) drop(key string) {
-	if value, ok := r.slots[key]; ok {
-		r.size -= slotCost(len(key), len(value))
+	if old, ok := r.slots[key]; ok {
+		r.size -= slotCost(len(key), len(old.value))
 		delete(r.slots, key)
 	}
 }

@@ -26,7 +26,8 @@ func TestRecentSlotsAreThoseOfTheEngine(t *testing.T) {
 		t.Helper()
 		err := db.committer.do(t.Context(), func(g *group) error {
 			size := 0
-			for key, value := range g.recent.slots {
+			for key, slot := range g.recent.slots {
+				value := slot.value
 				size += slotCost(len(key), len(value))
 				if stored, found, err := db.eng.get(nil, []byte(key)); err != nil || !found || string(stored) != string(value) {
 					t.Errorf("slot %q is %q, want %q, %v", key, value, stored, err)
