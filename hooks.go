@@ -105,12 +105,25 @@ func JoinHooks(hooks ...Hooks) Hooks {
 	return joined
 }
 
-// and returns hooks that call those of h, then those of next. A hook that neither has stays unset.
+// and returns hooks that call those of h, then those of next. A hook that has a default stays unset
+// when neither has it.
 func (h Hooks) and(next Hooks) Hooks {
-	joined := Hooks{
-		Ready:     next.Ready,
-		Acquired:  both(h.Acquired, next.Acquired),
-		Released:  next.Released,
+	return Hooks{
+		Ready: func() {
+			for _, hook := range []func(){h.Ready, next.Ready} {
+				if hook != nil {
+					hook()
+				}
+			}
+		},
+		Acquired: both(h.Acquired, next.Acquired),
+		Released: func(lease Lease, why Reason) {
+			for _, hook := range []func(Lease, Reason){h.Released, next.Released} {
+				if hook != nil {
+					hook(lease, why)
+				}
+			}
+		},
 		BatchDone: both(h.BatchDone, next.BatchDone),
 		ReadDone:  both(h.ReadDone, next.ReadDone),
 		WaitDone:  both(h.WaitDone, next.WaitDone),
@@ -119,23 +132,6 @@ func (h Hooks) and(next Hooks) Hooks {
 		Parked:    both(h.Parked, next.Parked),
 		Error:     both(h.Error, next.Error),
 	}
-	if h.Ready != nil {
-		joined.Ready = func() {
-			h.Ready()
-			if next.Ready != nil {
-				next.Ready()
-			}
-		}
-	}
-	if h.Released != nil {
-		joined.Released = func(lease Lease, why Reason) {
-			h.Released(lease, why)
-			if next.Released != nil {
-				next.Released(lease, why)
-			}
-		}
-	}
-	return joined
 }
 
 // both returns a hook that calls two, either of which may be unset.
@@ -162,9 +158,7 @@ func (h Hooks) withDefaults() Hooks {
 		h.Parked = logged.Parked
 	}
 	return h.and(Hooks{
-		Ready:     func() {},
 		Acquired:  func(Lease) {},
-		Released:  func(Lease, Reason) {},
 		BatchDone: func(BatchDone) {},
 		ReadDone:  func(ReadDone) {},
 		WaitDone:  func(WaitDone) {},

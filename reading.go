@@ -25,12 +25,11 @@ func (w *worker) read() (page Page, e ending) {
 			return page, ending{why: ReasonSplit}
 		}
 		w.report(w.untilStopped, OriginSource, err)
-		wait := w.r.backoff(w.rng, failures)
+		least := time.Duration(0)
 		if throttled, ok := errors.AsType[*ThrottledError](err); ok {
-			wait = max(wait, throttled.After)
+			least = throttled.After
 		}
-		w.activity.Set(ActivityFailing)
-		pause.For(w.untilStopped, wait)
+		w.backoff(failures, least)
 	}
 	return page, w.ending()
 }
