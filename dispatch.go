@@ -118,10 +118,10 @@ func (d *dispatcher) passes(page Page) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	// The feed has come past all that was done already.
-	if d.lanes.Restored() > 0 && d.lanes.Restored() < page.Changes[0].LSN {
-		d.lanes.Restore(0, nil)
+	if d.lanes.Ledger.Restored() > 0 && d.lanes.Ledger.Restored() < page.Changes[0].LSN {
+		d.lanes.Ledger.Restore(0, nil)
 	}
-	d.whole = !d.r.breaker.IsOpen() && d.lanes.Restored() == 0 && d.lanes.Items() == 0 && len(d.held) == 0 && (o.MaxBytes == 0 || sizeOf(page) <= o.MaxBytes)
+	d.whole = !d.r.breaker.IsOpen() && d.lanes.Ledger.Restored() == 0 && d.lanes.Items() == 0 && len(d.held) == 0 && (o.MaxBytes == 0 || sizeOf(page) <= o.MaxBytes)
 	return d.whole
 }
 
@@ -198,7 +198,7 @@ func (d *dispatcher) await(holds func() bool) ending {
 func (d *dispatcher) fullness() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	oldest := d.lanes.First()
+	oldest := d.lanes.Ledger.First()
 	if d.r.opts.Concurrency == 1 || oldest == nil {
 		return nil
 	}

@@ -26,7 +26,7 @@ func (d *dispatcher) note(l *Record) {
 		return
 	}
 	done := notes.Done{At: l.Position.Token, Partition: d.here}
-	done.Through, done.Open = d.lanes.Done(notes.MaxOpen)
+	done.Through, done.Open = d.lanes.Ledger.Done(notes.MaxOpen)
 	done.Suspect = d.caution.suspect
 	held := d.heldNote()
 	held.At = l.Position.Token
@@ -79,7 +79,7 @@ func (d *dispatcher) restore(ctx context.Context) (ending, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.here = notes.Name(l.Range.Min, l.Range.Max, partitions)
-	d.lanes.Restore(done.Through, done.Open)
+	d.lanes.Ledger.Restore(done.Through, done.Open)
 	for key, since := range mine {
 		d.hold(key, since)
 	}
@@ -171,13 +171,13 @@ const blindCare = 5 * time.Second
 
 // relax ends the care when what was in the handler is done or, if that is not known, after a while.
 func (c *caution) relax() {
-	first := c.lanes.First()
+	first := c.lanes.Ledger.First()
 	switch {
 	case !c.lanes.IsCareful():
 	case c.former == nil && time.Since(c.since) < blindCare:
 	case c.former != nil && first != nil && first.LSN <= c.former.To:
 	default:
-		c.lanes.Trust()
+		c.lanes.Careful(0)
 	}
 }
 
@@ -188,7 +188,7 @@ func (c *caution) crashes(b *laneBatch) int {
 	switch s := c.former; {
 	case s != nil && s.LSN <= lsn && lsn <= s.To:
 		return s.Attempts
-	case s == nil && c.lanes.IsOldest(b):
+	case s == nil && c.lanes.Ledger.IsOldest(b):
 		return c.lease.Attempts
 	}
 	return 0
@@ -198,7 +198,7 @@ func (c *caution) crashes(b *laneBatch) int {
 // whether the lease must be written first, which must not blame another one any more either.
 func (c *caution) handing(b *laneBatch) (write bool) {
 	careful := c.lanes.IsCareful()
-	if b.Redriven || !c.r.opts.hasPolicy() || !careful && (b.Failures == 0 || !c.lanes.IsOldest(b)) {
+	if b.Redriven || !c.r.opts.hasPolicy() || !careful && (b.Failures == 0 || !c.lanes.Ledger.IsOldest(b)) {
 		write, c.marked = c.marked && c.of == nil, false
 		return write
 	}
@@ -251,7 +251,7 @@ func (d *dispatcher) turn(pages ...*lanes.Page[Change, *lanePage]) {
 
 // blame notes how often the oldest batch has failed, and has that written.
 func (d *dispatcher) blame(failed bool) {
-	failures, failing := d.lanes.Oldest()
+	failures, failing := d.lanes.Ledger.Oldest()
 	changed := false
 	d.keeper.move(func(p *leaseProgress) { changed = p.Blame(failures, failing) })
 	if changed && failed {
@@ -278,7 +278,7 @@ func (d *dispatcher) store() error {
 // checkpoint is [Batch.Checkpoint] of a batch that came from the lanes.
 func (d *dispatcher) checkpoint(ctx context.Context, b *laneBatch) error {
 	d.mu.Lock()
-	d.lanes.Confirm(b)
+	d.lanes.Ledger.Confirm(b)
 	last := d.confirmed()
 	d.mu.Unlock()
 	if last == nil { // others before it are not done yet

@@ -38,9 +38,9 @@ type Rules[C any] struct {
 
 // Lanes are the changes of one lease that are not handled yet.
 type Lanes[C, P any] struct {
-	queue[C, P]
-	ledger[C, P]
+	Ledger ledger[C, P] // what is done of the feed
 
+	queue[C, P]
 	rules   Rules[C]
 	breaker *Breaker
 	era     int       // of the breaker
@@ -54,7 +54,8 @@ type Lanes[C, P any] struct {
 // New returns empty lanes. Lanes of several leases may share a breaker.
 func New[C, P any](r Rules[C], b *Breaker) *Lanes[C, P] {
 	r.Concurrency = max(r.Concurrency, 1)
-	return &Lanes[C, P]{queue: queue[C, P]{single: r.Concurrency == 1, lanes: map[string]*lane[C, P]{}}, rules: r, breaker: b}
+	single := r.Concurrency == 1
+	return &Lanes[C, P]{Ledger: ledger[C, P]{single: single}, queue: queue[C, P]{single: single, lanes: map[string]*lane[C, P]{}}, rules: r, breaker: b}
 }
 
 // Items is how many changes are not handled.
@@ -72,12 +73,12 @@ func (l *Lanes[C, P]) Add(of P, changes []C, failures int, now time.Time) *Page[
 	place := 0
 	for i, value := range changes {
 		lsn := l.rules.LSN(&value)
-		if place++; i == 0 || lsn != l.last {
+		if place++; i == 0 || lsn != l.Ledger.last {
 			place = 0
 		}
-		l.last = lsn
+		l.Ledger.last = lsn
 		// The LSN is noted before, so that Done reaches across what is left out here.
-		if l.wasDone(lsn) {
+		if l.Ledger.wasDone(lsn) {
 			continue
 		}
 		c := &Change[C, P]{
@@ -88,7 +89,7 @@ func (l *Lanes[C, P]) Add(of P, changes []C, failures int, now time.Time) *Page[
 		failures = 0
 		p.changes = append(p.changes, c)
 		p.bytes += c.bytes
-		l.order = append(l.order, c)
+		l.Ledger.order = append(l.Ledger.order, c)
 		l.enqueue(l.laneOf(c.Key), c, now)
 	}
 	p.unhandled, p.unconfirmed, p.left = len(p.changes), len(p.changes), p.bytes
@@ -223,27 +224,6 @@ func (l *Lanes[C, P]) credit(changes []*Change[C, P], begun time.Time) {
 	}
 }
 
-// Confirm notes that by its handler's word a batch is done, and all that was handled before it: of its key or, where keys
-// are not handled in parallel, of every key.
-func (l *Lanes[C, P]) Confirm(b *Batch[C, P]) {
-	last := b.Changes[len(b.Changes)-1]
-	if last.confirmed { // by a later batch, or twice
-		return
-	}
-	for _, c := range b.Changes {
-		l.confirm(c)
-	}
-	for _, c := range l.order {
-		if c == last {
-			break
-		}
-		if c.handled && (l.single || c.Key == last.Key) {
-			l.confirm(c)
-		}
-	}
-	l.trim()
-}
-
 // finish notes that changes are handled or parked.
 func (l *Lanes[C, P]) finish(changes []*Change[C, P]) {
 	for _, c := range changes {
@@ -256,11 +236,11 @@ func (l *Lanes[C, P]) finish(changes []*Change[C, P]) {
 		c.Page.unhandled--
 		c.Page.left -= c.bytes
 		if !l.rules.ByHand {
-			l.confirm(c)
+			l.Ledger.confirm(c)
 		}
 		l.bytes -= c.Page.shed(l.rules.Detach)
 	}
-	l.trim()
+	l.Ledger.trim()
 }
 
 // swap replaces a batch in its lane by others, which may be none.
@@ -279,104 +259,15 @@ func (l *Lanes[C, P]) advance(at *lane[C, P]) {
 	}
 }
 
-// own gives a key a lane of its own, and moves there what waits of it in the shared one. The caller advances it, when it
-// has added more.
-func (l *Lanes[C, P]) own(key string) *lane[C, P] {
-	if at := l.lanes[key]; at != nil {
-		return at
-	}
-	at := l.named(key)
-	if from := l.lanes[shared]; from != nil {
-		l.migrate(from, at)
-		l.advance(from)
-	}
-	return at
-}
-
-// Hold has the changes of a key parked from now on, those in the lanes too, until Free.
-func (l *Lanes[C, P]) Hold(key string) {
-	at := l.own(key)
-	// What is in hand runs to its end. The other batches are dissolved, because a held
-	// lane parks its changes one by one, in their order.
-	at.held = true
-	var waiting []*Change[C, P]
-	for _, b := range slices.Clone(at.batches) {
-		if !b.inHand && !b.Park && !b.Redriven {
-			waiting = append(waiting, b.Changes...)
-			l.swap(b)
-		}
-	}
-	at.waiting = append(waiting, at.waiting...)
-	l.advance(at)
-}
-
-// Free ends a hold: what comes is handled again.
-func (l *Lanes[C, P]) Free(key string) {
-	if at := l.lanes[key]; at != nil {
-		at.held, at.paused = false, false
-		l.advance(at)
-	}
-}
-
-// Pause has the changes of a held key wait, or go on to be parked; what is redriven goes on.
-func (l *Lanes[C, P]) Pause(key string, paused bool) {
-	if at := l.lanes[key]; at != nil && at.held {
-		at.paused = paused
-		l.unready(at)
-		l.advance(at)
-	}
-}
-
-// Redrive puts a change that was parked before all that waits of its key. It has one try.
-func (l *Lanes[C, P]) Redrive(key string, change C) *Batch[C, P] {
-	at := l.own(key)
-	// Its page is its own and it counts as confirmed, because the checkpoint passed it
-	// when it was parked: the ledger must not wait for it again.
-	c := &Change[C, P]{Page: &Page[C, P]{unhandled: 1}, Value: change, Key: key, LSN: l.rules.LSN(&change), confirmed: true}
-	b := &Batch[C, P]{Changes: []*Change[C, P]{c}, Redriven: true}
-	l.items++
-	// Only the first batch of a lane may be pending, so the batch that is overtaken is
-	// withdrawn. A batch in hand cannot be overtaken any more.
-	first := 0
-	if len(at.batches) > 0 && at.batches[0].inHand {
-		first = 1
-	} else if len(at.batches) > 0 {
-		l.withdraw(at.batches[0])
-	}
-	l.insert(at, first, b)
-	l.advance(at)
-	return b
-}
-
 // Blame notes how often the first change of an LSN has failed before, if it is in the lanes.
 func (l *Lanes[C, P]) Blame(lsn int64, failures int) {
-	if c := l.find(func(c *Change[C, P]) bool { return c.LSN == lsn }); c != nil {
+	if c := l.Ledger.find(func(c *Change[C, P]) bool { return c.LSN == lsn }); c != nil {
 		c.failures = failures
 	}
 }
 
-// ParkChange has a change parked that is in the lanes, because of an error that another owner of them has seen.
-func (l *Lanes[C, P]) ParkChange(is func(*Change[C, P]) bool, failures int, err error) (found bool) {
-	c := l.find(is)
-	if c == nil {
-		return false
-	}
-	at := l.own(c.Key)
-	i := slices.Index(at.waiting, c)
-	if i < 0 {
-		return false
-	}
-	at.waiting = slices.Delete(at.waiting, i, i+1)
-	l.insert(at, 0, &Batch[C, P]{Changes: []*Change[C, P]{c}, Failures: failures, Err: err, Park: true})
-	l.advance(at)
-	return true
-}
-
-// Careful has one batch in hand at a time, of at most so many changes, until Trust.
-func (l *Lanes[C, P]) Careful(limit int) { l.careful = max(limit, 1) }
+// Careful has one batch in hand at a time, of at most so many changes, until a limit of 0 ends that.
+func (l *Lanes[C, P]) Careful(limit int) { l.careful = limit }
 
 // IsCareful reports whether one batch is in hand at a time.
 func (l *Lanes[C, P]) IsCareful() bool { return l.careful > 0 }
-
-// Trust ends the care.
-func (l *Lanes[C, P]) Trust() { l.careful = 0 }

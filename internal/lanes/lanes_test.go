@@ -272,10 +272,10 @@ func play(t *testing.T, seed uint64) {
 }
 
 func (m *model) check() {
-	if m.lanes.Items() != 0 || m.lanes.Bytes() != 0 || m.lanes.InHand() != 0 || len(m.lanes.order) != 0 || len(m.lanes.pending)+len(m.lanes.suspect)+len(m.lanes.ready) != 0 {
-		m.t.Fatalf("empty lanes hold %d items, %d bytes, %d in hand, %d in order", m.lanes.Items(), m.lanes.Bytes(), m.lanes.InHand(), len(m.lanes.order))
+	if m.lanes.Items() != 0 || m.lanes.Bytes() != 0 || m.lanes.InHand() != 0 || len(m.lanes.Ledger.order) != 0 || len(m.lanes.pending)+len(m.lanes.suspect)+len(m.lanes.ready) != 0 {
+		m.t.Fatalf("empty lanes hold %d items, %d bytes, %d in hand, %d in order", m.lanes.Items(), m.lanes.Bytes(), m.lanes.InHand(), len(m.lanes.Ledger.order))
 	}
-	if through, open := m.lanes.Done(10); len(open) != 0 || through != m.all[len(m.all)-1].lsn {
+	if through, open := m.lanes.Ledger.Done(10); len(open) != 0 || through != m.all[len(m.all)-1].lsn {
 		m.t.Fatalf("done through %d but for %v", through, open)
 	}
 	if m.down.IsZero() {
@@ -305,15 +305,15 @@ func TestALateCheckpointConfirmsNothingNew(t *testing.T) {
 		l.Succeed(b, false, now)
 		batches = append(batches, b)
 	}
-	l.Confirm(batches[1])
+	l.Ledger.Confirm(batches[1])
 	for _, b := range []*Batch[doc, int]{batches[0], batches[1], batches[0]} {
-		l.Confirm(b)
-		if through, open := l.Done(10); through != 4 || !slices.Equal(open, []int64{3, 4}) {
+		l.Ledger.Confirm(b)
+		if through, open := l.Ledger.Done(10); through != 4 || !slices.Equal(open, []int64{3, 4}) {
 			t.Errorf("done through %d but for %v", through, open)
 		}
 	}
-	l.Confirm(batches[2])
-	if _, open := l.Done(10); !slices.Equal(open, []int64{4}) {
+	l.Ledger.Confirm(batches[2])
+	if _, open := l.Ledger.Done(10); !slices.Equal(open, []int64{4}) {
 		t.Errorf("open are %v", open)
 	}
 }

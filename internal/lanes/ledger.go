@@ -12,6 +12,7 @@ import (
 
 // ledger knows which changes of the feed are done, in the order of the feed.
 type ledger[C, P any] struct {
+	single  bool            // keys are not handled in parallel
 	order   []*Change[C, P] // all that are not confirmed, and some that are
 	stale   int             // how many of order are confirmed
 	last    int64           // the LSN of the last change that was added
@@ -33,6 +34,27 @@ func (g *ledger[C, P]) confirm(c *Change[C, P]) {
 		c.Page.unconfirmed--
 		g.stale++
 	}
+}
+
+// Confirm notes that by its handler's word a batch is done, and all that was handled before it: of its key or, where keys
+// are not handled in parallel, of every key.
+func (g *ledger[C, P]) Confirm(b *Batch[C, P]) {
+	last := b.Changes[len(b.Changes)-1]
+	if last.confirmed { // by a later batch, or twice
+		return
+	}
+	for _, c := range b.Changes {
+		g.confirm(c)
+	}
+	for _, c := range g.order {
+		if c == last {
+			break
+		}
+		if c.handled && (g.single || c.Key == last.Key) {
+			g.confirm(c)
+		}
+	}
+	g.trim()
 }
 
 // trim drops confirmed changes from the front of the order, and the others when they are most of it.

@@ -166,14 +166,14 @@ func TestALedgerSaysWhatIsDone(t *testing.T) {
 			}
 		}
 		most := 1 + rng.IntN(8)
-		through, open := l.Done(most)
+		through, open := l.Ledger.Done(most)
 		if len(open) > most {
 			t.Fatalf("seed %d: %d are open, with room for %d", seed, len(open), most)
 		}
 		next, _, _ := small(Rules[doc]{Concurrency: 99})
-		next.Restore(through, open)
+		next.Ledger.Restore(through, open)
 		for at := int64(0); at <= through && at < int64(len(keys)); { // in pages
-			if again, still := next.Done(99); again != through || !slices.Equal(still, open) {
+			if again, still := next.Ledger.Done(99); again != through || !slices.Equal(still, open) {
 				t.Fatalf("seed %d: restored through %d but for %v, says %d but for %v", seed, through, open, again, still)
 			}
 			n := min(1+rng.IntN(5), len(keys)-int(at))
@@ -184,12 +184,12 @@ func TestALedgerSaysWhatIsDone(t *testing.T) {
 		for b, _ := next.Next(now); b != nil; b, _ = next.Next(now) {
 			left[b.Changes[0].LSN] = true
 		}
-		for lsn := int64(1); lsn <= min(through, next.last); lsn++ {
+		for lsn := int64(1); lsn <= min(through, next.Ledger.last); lsn++ {
 			if left[lsn] == done[lsn] {
 				t.Fatalf("seed %d: through %d but for %v: LSN %d is done: %v, and comes again: %v", seed, through, open, lsn, done[lsn], left[lsn])
 			}
 		}
-		for lsn := through + 1; lsn <= next.last; lsn++ {
+		for lsn := through + 1; lsn <= next.Ledger.last; lsn++ {
 			if !left[lsn] {
 				t.Fatalf("seed %d: through %d: LSN %d is left out", seed, through, lsn)
 			}
@@ -203,12 +203,12 @@ func TestAConfirmedBatchTakesInWhatCameBefore(t *testing.T) {
 	l.Succeed(first, true, now)
 	second, _ := l.Next(now)
 	l.Succeed(second, true, now)
-	if through, open := l.Done(99); through != 6 || len(open) != 6 {
+	if through, open := l.Ledger.Done(99); through != 6 || len(open) != 6 {
 		t.Errorf("done through %d but for %v before a word of the handler", through, open)
 	}
 	l.Next(now)
-	l.Confirm(second)
-	if through, open := l.Done(99); through != 6 || !slices.Equal(open, []int64{5, 6}) {
+	l.Ledger.Confirm(second)
+	if through, open := l.Ledger.Done(99); through != 6 || !slices.Equal(open, []int64{5, 6}) {
 		t.Errorf("done through %d but for %v, want 5 and 6", through, open)
 	}
 }
@@ -219,8 +219,8 @@ func TestAConfirmedBatchLeavesOutWhatHasFailed(t *testing.T) {
 	l.Fail(first, Failure{Err: errPoison, Hopeless: true}, now) // without a place for it, it is tried for ever, and others pass
 	second, _ := l.Next(now)
 	l.Succeed(second, true, now)
-	l.Confirm(second)
-	if _, open := l.Done(99); !slices.Equal(open, []int64{1}) || !slices.Equal(lsns(second), []int64{2}) {
+	l.Ledger.Confirm(second)
+	if _, open := l.Ledger.Done(99); !slices.Equal(open, []int64{1}) || !slices.Equal(lsns(second), []int64{2}) {
 		t.Errorf("with %v confirmed, %v are open, want 1", lsns(second), open)
 	}
 }
