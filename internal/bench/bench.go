@@ -30,7 +30,7 @@ type Figure struct {
 	Value    float64  `json:"value"`
 	Unit     string   `json:"unit"`
 	Baseline *float64 `json:"baseline"` // for comparison, in the same unit; nil where there is none
-	Ratio    *float64 `json:"ratio"`    // value to baseline
+	Ratio    *float64 `json:"ratio"`    // value to baseline; see compare
 	Detail   string   `json:"detail"`
 
 	Target string `json:"target"`
@@ -242,6 +242,26 @@ func (s *Site) inTurns(ctx context.Context, rounds int, unit string, a, b func()
 		return 0, 0, err
 	}
 	return median(as), median(bs), nil
+}
+
+// compare measures a server and its baseline in turns. Where that is another build, the ratio
+// is the median of the rounds' own, because a machine that gets slower from round to round has
+// both sides of a round alike.
+func (s *Site) compare(ctx context.Context, f *Figure, rounds int, own, base func() (float64, error)) error {
+	values, baselines, err := s.turns(ctx, rounds, f.Unit, own, base)
+	if err != nil {
+		return err
+	}
+	f.Value = median(values)
+	f.Against(median(baselines))
+	if s.Plan.Against != "" {
+		ratios := make([]float64, rounds)
+		for i := range ratios {
+			ratios[i] = values[i] / baselines[i]
+		}
+		*f.Ratio = median(ratios)
+	}
+	return nil
 }
 
 // turns measures two things in turns, so that other work of the machine hits both alike.

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/millrace/changefeed/internal/usage"
 )
 
 func TestFiguresAreATableWithBars(t *testing.T) {
@@ -40,6 +42,55 @@ func TestFiguresAreATableWithBars(t *testing.T) {
 func TestMedians(t *testing.T) {
 	if got := median([]float64{9, 1, 5}); got != 5 {
 		t.Errorf("median is %v, want 5", got)
+	}
+}
+
+// A machine that gets slower from round to round, or stops in one of them, leaves the ratio of two
+// builds alone.
+func TestBuildsAreComparedRoundByRound(t *testing.T) {
+	round := 0
+	speed := []float64{100, 50, 1, 20, 10}
+	own := func() (float64, error) { return 3 * speed[round], nil }
+	base := func() (float64, error) {
+		round++
+		if round == 3 {
+			return 1000, nil
+		}
+		return 2 * speed[round-1], nil
+	}
+	for against, want := range map[string]float64{"another": 1.5, "": 60.0 / 100} {
+		round = 0
+		var f Figure
+		s := &Site{Plan: Plan{Against: against, Log: io.Discard}}
+		if err := s.compare(t.Context(), &f, len(speed), own, base); err != nil {
+			t.Fatal(err)
+		}
+		if *f.Ratio != want || f.Value != 60 || *f.Baseline != 100 {
+			t.Errorf("against %q: %v to %v is %v, want 60, 100, %v", against, f.Value, *f.Baseline, *f.Ratio, want)
+		}
+	}
+}
+
+// The binary of the tests starts, says something else than a server, and ends.
+func TestABinaryThatIsNoServerIsAnError(t *testing.T) {
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := startHost(t.Context(), binary, 1, "-test.run=^$"); err == nil || !strings.Contains(err.Error(), "server said") {
+		t.Errorf("got error %v, want one that quotes the binary", err)
+	}
+}
+
+func TestOnlyServersAreMeasuredAgainstAnotherBuild(t *testing.T) {
+	chosen, err := Choose(All(), []string{"feed_read", "serve_feed"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wrong usage.Error
+	err = Measure(t.Context(), chosen, Plan{Dir: t.TempDir(), Against: "changefeed-old", Out: io.Discard, Log: io.Discard})
+	if !errors.As(err, &wrong) || !strings.Contains(err.Error(), "feed_read") || !strings.Contains(err.Error(), "serve_upsert") {
+		t.Errorf("got %v, want a usage error that names feed_read and what can be had", err)
 	}
 }
 

@@ -44,8 +44,8 @@ const EchoName = "bench-echo"
 
 // startHost runs a command of a binary of changefeed, this one or another build, that prints the JSON of its endpoint and key as
 // its first line, and opens connections to it.
-func startHost(ctx context.Context, binary string, sockets int, args ...string) (h *host, err error) {
-	h = &host{cmd: exec.CommandContext(ctx, binary, args...)}
+func startHost(ctx context.Context, binary string, sockets int, args ...string) (_ *host, err error) {
+	h := &host{cmd: exec.CommandContext(ctx, binary, args...)}
 	h.cmd.Stderr = os.Stderr
 	// At the end of ctx the server is asked to end, not killed, so that it closes its store.
 	h.cmd.Cancel = func() error { return h.cmd.Process.Signal(syscall.SIGTERM) }

@@ -184,14 +184,12 @@ func (t *wired) load(ctx context.Context, s *Site, f *Figure, op func(*socket) e
 			return a.want(http.StatusOK)
 		}
 	}
-	value, baseline, err := s.inTurns(ctx, rounds, f.Unit,
+	err := s.compare(ctx, f, rounds,
 		func() (float64, error) { return own.slice(ctx) },
 		func() (float64, error) { return base.slice(ctx) })
-	f.Value = value
 	if err != nil {
 		return err
 	}
-	f.Against(baseline)
 	f.Detail = fmt.Sprintf("%d keep-alive connections, signed, %d documents of %d bytes, %.0f µs of the server's processor time each; baseline: net/http echoing as many bytes",
 		serveSockets, t.docs, docBytes, own.each())
 	if t.rival {

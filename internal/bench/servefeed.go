@@ -54,13 +54,10 @@ func serveFeed(ctx context.Context, s *Site) (f Figure, err error) {
 		}
 	}
 	before := t.served.resident()
-	value, baseline, err := s.inTurns(ctx, rounds, f.Unit, func() (float64, error) { return t.readFeed(t.served, &page) }, base)
-	if err != nil {
+	if err := s.compare(ctx, &f, rounds, func() (float64, error) { return t.readFeed(t.served, &page) }, base); err != nil {
 		return f, err
 	}
 	after := t.served.resident()
-	f.Value = value
-	f.Against(baseline)
 	f.atLeast(100_000)
 	f.OK = f.OK && after <= before*11/10
 	f.Target += ", memory flat"
