@@ -229,7 +229,7 @@ func TestALeaseThatIsNoLongerCoveredIsFreed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &shelf{}
 			r := idle(Options{})
-			r.store = s
+			r.store = patientStore{s}
 			late := made(FullRange(), 1, 1)
 			late.Owner, late.Epoch = r.me.Instance, r.me.Epoch
 			if covered {

@@ -147,6 +147,49 @@ func TestADeleteThatHangsStopsNoRounds(t *testing.T) {
 	})
 }
 
+// A firewall may drop a connection without a word. The first write of each kind is never answered here.
+func TestWritesThatAreNeverAnsweredKeepNobodyWaiting(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		store := &hookedStore{Leases: w.leases}
+		var mu sync.Mutex
+		asked := map[string]int{}
+		silent := func(ctx context.Context, what string) error {
+			mu.Lock()
+			asked[what]++
+			first := asked[what] == 1
+			mu.Unlock()
+			if first {
+				<-ctx.Done()
+			}
+			return context.Cause(ctx)
+		}
+		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+			if err := silent(ctx, "create "+string(l.Kind)); err != nil {
+				return l, err
+			}
+			return w.leases.Create(ctx, l)
+		}
+		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+			if err := silent(ctx, "update "+string(l.Kind)); err != nil {
+				return l, err
+			}
+			return w.leases.Update(ctx, l)
+		}
+		w.fill(20)
+		h := &tally{}
+		a := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: changefeed.FromBeginning()})
+		w.until(10*time.Minute, "with all 20 handled", func() bool { n, _ := h.items(); return n == 20 })
+		for _, what := range []string{"create lock", "create lease", "create info", "create host", "update lease"} {
+			w.until(5*time.Minute, "asked again to "+what, func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return asked[what] > 1
+			})
+		}
+		a.stop(t)
+	})
+}
+
 // Asking for a checkpoint again, after a write that failed, writes again.
 func TestACheckpointWhoseWriteFailedIsNotTakenForStored(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {

@@ -21,7 +21,7 @@ import (
 // its leases, and hands the changes to a handler. It is made by [New].
 type Processor struct {
 	source  Source
-	store   LeaseStore
+	store   patientStore
 	handler Handler
 	opts    Options
 
@@ -44,7 +44,7 @@ func New(source Source, leases LeaseStore, handler Handler, o Options) (*Process
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	return &Processor{source: source, store: leases, handler: handler, opts: o}, nil
+	return &Processor{source: source, store: patientStore{leases}, handler: handler, opts: o}, nil
 }
 
 func isNil(h Handler) bool {

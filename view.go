@@ -104,6 +104,31 @@ func lineage(id string, partitions []Partition) (r Range) {
 // storeTimeout bounds one request to a lease store.
 const storeTimeout = 65 * time.Second
 
+// patientStore is a lease store whose writes end, also those that are never answered. An end of
+// the time is an error like any other that leaves the outcome unknown.
+type patientStore struct{ LeaseStore }
+
+// Create implements [LeaseStore].
+func (s patientStore) Create(ctx context.Context, l Record) (Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return s.LeaseStore.Create(ctx, l)
+}
+
+// Update implements [LeaseStore].
+func (s patientStore) Update(ctx context.Context, l Record) (Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return s.LeaseStore.Update(ctx, l)
+}
+
+// Delete implements [LeaseStore].
+func (s patientStore) Delete(ctx context.Context, l Record) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return s.LeaseStore.Delete(ctx, l)
+}
+
 // put applies a record that was written or heard of. It reports whether that is news:
 // another owner, another state or a new record, and not just a renewal.
 func (v *view) put(record Record) (news bool) {
@@ -217,7 +242,7 @@ type follower struct {
 
 // run follows until ctx ends.
 func (f *follower) run(ctx context.Context) {
-	store, ok := f.r.store.(Follower)
+	store, ok := f.r.store.LeaseStore.(Follower)
 	if !ok {
 		return
 	}
