@@ -19,7 +19,8 @@ import (
 // Every write is conditional. A store must answer a write whose outcome it does not
 // know with an error that is neither [ErrConflict] nor [ErrNotFound]; the processor
 // then finds out by itself whether the write arrived. So too when ctx has ended: any
-// other error will do, whether it wraps the context's or not.
+// other error will do, whether it wraps the context's or not. A write or listing that has
+// no answer after 65 seconds finds its ctx ended.
 type LeaseStore interface {
 	// List returns all records of the unit, in any order, and the store's own time. Every
 	// write acknowledged to any client before the call is in the result: List must not lag.
