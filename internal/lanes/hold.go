@@ -1,6 +1,9 @@
 package lanes
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // A key may be treated apart from all others, by the word of its owner: its changes are
 // held, which means parked one by one, until it is free; letters of it go back before
@@ -36,6 +39,17 @@ func (l *Lanes[C, P]) Hold(key string) {
 	}
 	at.waiting = append(waiting, at.waiting...)
 	l.advance(at)
+}
+
+// formHeld makes batches of what is held and ready, to be parked.
+func (l *Lanes[C, P]) formHeld(now time.Time) {
+	for _, from := range slices.Clone(l.ready) {
+		if from.held {
+			n, _ := l.fits(from)
+			l.unready(from)
+			l.form(from, n, now)
+		}
+	}
 }
 
 // Free ends a hold: what comes is handled again.

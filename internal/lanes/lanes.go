@@ -110,6 +110,9 @@ func (l *Lanes[C, P]) Next(now time.Time) (b *Batch[C, P], wait time.Duration) {
 	}
 	// Parking goes first, and in an outage too: it needs nothing that handlers need,
 	// and lets the rest of a key's lane go on.
+	if l.breaker.IsOpen() { // else they come in their turn
+		l.formHeld(now)
+	}
 	if b = l.toPark(now); b == nil {
 		if open, left := l.breaker.admit(now); left > 0 {
 			return nil, left

@@ -368,6 +368,27 @@ func TestARedrivenChangeGoesFirstAndAlone(t *testing.T) {
 	}
 }
 
+// Held changes need nothing that handlers need, so an outage is no reason for them to wait; nor do
+// they cost a probe, which would leave the outage unknown to be over.
+func TestHeldChangesAreParkedInAnOutage(t *testing.T) {
+	for _, concurrency := range []int{1, 4} {
+		l, breaker, now := small(Rules[doc]{Concurrency: concurrency, MaxAttempts: 2, CanPark: true}, "held", "held", "other")
+		l.Hold("held")
+		trip(breaker, now)
+		for want := range int64(2) {
+			b, wait := l.Next(now)
+			if b == nil || !b.Held || !slices.Equal(lsns(b), []int64{want + 1}) {
+				t.Fatalf("concurrency %d: next is %+v or a wait of %v, want LSN %d to be parked", concurrency, b, wait, want+1)
+			}
+			l.Succeed(b, true, now)
+		}
+		now = now.Add(time.Hour)
+		if b, wait := l.Next(now); b == nil || b.Held || !slices.Equal(lsns(b), []int64{3}) {
+			t.Errorf("concurrency %d: next is %+v or a wait of %v, want LSN 3 as the probe", concurrency, b, wait)
+		}
+	}
+}
+
 func TestAFreeKeyHasNoLaneOfItsOwn(t *testing.T) {
 	l, _, _ := small(Rules[doc]{})
 	l.Hold("k")
