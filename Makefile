@@ -18,7 +18,7 @@ BENCH    ?= .
 PART     ?= 0/1
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim mutants crash damage resume model differ fuzz long stress transcripts bench cover demo page docs conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents rabbitmq exactly-once-sqlite size cold vuln tidy
+.PHONY: help check format vet lint fix test race sim search mutants crash damage faults resume model differ fuzz long stress transcripts bench cover demo page docs conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks rabbitmq exactly-once-sqlite size cold vuln tidy
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ race: ## all tests with the race detector, shuffled
 tidy: ## the house rules alone (they are part of every test run)
 	$(GO) test -count=1 ./internal/tidy
 
+search: ## every interleaving of the larger worlds of delivery, for some minutes
+	$(GO) test -count=1 -timeout=0 -v -run Interleaving ./internal/delivery -search.long
+
 sim: ## the whole system in virtual time; SEEDS=10000 for a long run, FROM=501 to go on after the first 500
 	$(GO) test -count=1 -timeout=0 -run PromisesHold ./internal/sim -seeds $(SEEDS) -from $(FROM)
 
@@ -71,6 +74,9 @@ exactly-once-sqlite: ## effects that happen once in SQLite, under kill -9 (a mod
 
 damage: ## files of the store damaged, one bit or one file at a time; DAMAGES=5000 for a long run
 	$(GO) test -count=1 -timeout=0 -run Damage -v ./docstore -damage.n $(DAMAGES)
+
+faults: ## the store on a disk of which one call fails, for each call of some histories
+	$(GO) test -count=1 -timeout=1h -run FailsOnce -v ./docstore -fault.calls 0
 
 resume: ## random queries, paged in every way in which SDKs go on; QUERIES=20000 for a long run
 	$(GO) test -count=1 -timeout=0 -run ResumedQueries ./cosmosrest -resume.queries $(QUERIES)
@@ -142,6 +148,11 @@ conformance-servicebus: ## Microsoft's client for JavaScript against the peer th
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "skipped: this needs node and npm"; exit 0; }; \
 	(cd conformance/servicebus && npm ci --no-audit --no-fund --loglevel=error) || { echo "skipped: the client cannot be had"; exit 0; }; \
 	$(GO) test -count=1 -v -run JavaScript ./outbox/servicebuspub/internal/peer -javascript "$(CURDIR)/conformance/servicebus"
+
+conformance-standardwebhooks: ## the libraries for Standard Webhooks from npm and PyPI against the signatures of the outbox (skipped without node, npm and python3)
+	@command -v node >/dev/null && command -v npm >/dev/null && command -v python3 >/dev/null || { echo "skipped: this needs node, npm and python3"; exit 0; }; \
+	(cd conformance/standardwebhooks && npm ci --no-audit --no-fund --loglevel=error && python3 -m venv .venv && .venv/bin/pip install --quiet -r requirements.txt) || { echo "skipped: the libraries cannot be had"; exit 0; }; \
+	$(GO) test -count=1 -v -run StandardWebhooks ./outbox/webhookpub -standardwebhooks "$(CURDIR)/conformance/standardwebhooks"
 
 rabbitmq: ## publishing to Debian's rabbitmq-server, started on the loopback (skipped where it is not installed)
 	@test -x /usr/lib/rabbitmq/bin/rabbitmq-server || { echo "skipped: this needs rabbitmq-server"; exit 0; }; \

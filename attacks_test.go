@@ -305,7 +305,7 @@ func TestRequestsAreServedWithoutTheRightToDelete(t *testing.T) {
 		time.Sleep(time.Minute)
 		for _, want := range []string{"bad failed", ""} {
 			asking, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-			if err := deadletters.Redrive(asking, w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "bad")); err != nil {
+			if _, err := deadletters.Redrive(asking, w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "bad")); err != nil {
 				t.Error(err)
 			}
 			cancel()
@@ -397,7 +397,7 @@ func TestARequestThatIsNotListedYetIsNotServed(t *testing.T) {
 		w.put("oslo", "one", 1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		err := deadletters.Redrive(ctx, w.orders, lateList{w.leases}, changefeed.Key("oslo"), "1.0")
+		_, err := deadletters.Redrive(ctx, w.orders, lateList{w.leases}, changefeed.Key("oslo"), "1.0")
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Redrive: %v, though nobody can have served it", err)
 		}

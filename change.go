@@ -48,8 +48,9 @@ type Change struct {
 	Time         time.Time // commit time by the store's clock; whole seconds from the service
 	ETag         string    // quoted, as stored in the item; empty for a delete
 
-	// Body is the item as stored; nil for a delete. A store with system properties has
-	// them in it: ETag, Time and ID repeat _etag, _ts and id; _lsn is not among them.
+	// Body is the item as stored; nil for a delete. A store may have system properties in
+	// it, as the service does: then ETag and Time repeat _etag and _ts. ID repeats id, and
+	// _lsn is not in it.
 	// All readers of the batch share the body, so it must not be modified.
 	Body json.RawMessage
 
@@ -91,14 +92,14 @@ func Key(components ...any) PartitionKey {
 	return PartitionKey(b.String())
 }
 
-// Batch is the input of a [Handler]: a page of changes of a lease, in order.
+// Batch is the input of a [Handler]: changes of a lease, those of each partition key in order.
 type Batch struct {
 	LeaseToken string   // the lease that the changes came from
 	Range      Range    // its effective partition key range
 	Instance   string   // the instance that runs the handler
 	Epoch      int64    // number of the owner: each owner of a lease, or of the one that it was split from, has a higher one
-	Attempt    int      // 1 the first time, then one more each time the handler failed on these changes
-	Cut        bool     // it is a part of a transaction that failed as a whole: see [Options.MaxAttempts]
+	Attempt    int      // 1 more than the handler has received any of the changes before, in an outage too, and before it was parked
+	Cut        bool     // it has only a part of a transaction, which failed as a whole: see [Options.MaxAttempts]
 	Redriven   bool     // its change was among the dead letters
 	Session    string   // session token of the read, for reading your own lease's writes
 	Charge     float64  // request charge of the read, in request units; of a page in several batches the first one has it
@@ -118,14 +119,16 @@ func (b *Batch) Lag() int64 {
 	return max(0, b.Head-b.Changes[len(b.Changes)-1].LSN)
 }
 
-// Checkpoint stores that this batch, and every batch before it on this lease, is done; with an
-// [Options.Concurrency] above 1, every batch before it of its partition key. It is for
-// processors with [Options.Manual]; elsewhere it returns [ErrNotManual], because the
-// processor checkpoints by itself when the handler returns nil. It may be called after
-// Handle has returned, from any goroutine. A batch older than the last one checkpointed is
-// a no-op: progress never moves back. Nothing is stored, and there is an error, when the
-// lease is gone or is being split ([ErrLeaseLost]), or the batch comes again in smaller
-// parts because the handler took too long ([ErrHandlerTimeout]).
+// Checkpoint stores that this batch is done, and so is every batch before it on this lease that
+// its handler has returned nil for; with an [Options.Concurrency] above 1, every such batch of
+// its partition keys. It is for processors with [Options.Manual]; elsewhere it returns
+// [ErrNotManual], because the processor checkpoints by itself when the handler returns nil. It
+// may be called before Handle has returned or after that, from any goroutine. What is confirmed
+// is done, although the handler returns an error or runs out of time afterwards: it does not come
+// again. A batch that is confirmed already is a no-op: progress never moves back. Nothing is
+// stored, and there is an error, when the lease is gone or is being split ([ErrLeaseLost]), or
+// the batch comes again in smaller parts because the handler took too long
+// ([ErrHandlerTimeout]).
 func (b *Batch) Checkpoint(ctx context.Context) error {
 	if b.checkpoint == nil {
 		return ErrNotManual
@@ -193,7 +196,7 @@ type Result struct {
 	LSN     int64
 	Charge  float64         // request units
 	Created bool            // the item did not exist before
-	Body    json.RawMessage // the item with its system properties; nil after a delete
+	Body    json.RawMessage // the item, with system properties if the store has them; nil after a delete
 }
 
 // WriteError is a batch that was refused because of one of its writes.

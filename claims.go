@@ -81,9 +81,11 @@ func (c *claims) held() int {
 	return len(c.workers)
 }
 
-// start begins to work on a claimed lease that is ours since a write begun at started.
-func (r *run) start(lease Record, started time.Time) {
+// start begins to work on a claimed lease that is ours since a write begun at started. It was crashed if its last owner
+// has ended without a word.
+func (r *run) start(lease Record, started time.Time, crashed bool) {
 	w := newWorker(r, lease, started)
+	w.dispatcher.crashed = crashed
 	r.claims.begin(w)
 	r.work.Go(func() {
 		if w.work() == ReasonStuck {

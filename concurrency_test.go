@@ -133,8 +133,15 @@ func TestAttemptsOfAKeyAreItsOwn(t *testing.T) {
 	})
 }
 
-// A stuck key holds the others up when the buffer is full of its changes, and not before.
+// If the source cannot read a key again, a stuck key holds the others up when the buffer is full of its changes, and not
+// before. Otherwise the key is set aside, and holds nobody up.
 func TestTheBufferIsBounded(t *testing.T) {
+	for _, canReadKeys := range []bool{false, true} {
+		t.Run(fmt.Sprint(canReadKeys), func(t *testing.T) { testBuffer(t, canReadKeys) })
+	}
+}
+
+func testBuffer(t *testing.T, canReadKeys bool) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		for i := range 400 {
 			w.put("stuck", fmt.Sprint("item-", i), i)
@@ -149,15 +156,25 @@ func TestTheBufferIsBounded(t *testing.T) {
 			}
 			return nil
 		}}
-		p := w.run("a", h, changefeed.Options{
+		source, want := changefeed.Source(w.orders), 100
+		if !canReadKeys {
+			source, want = struct{ changefeed.Source }{w.orders}, 0
+		}
+		p := w.runWith(source, w.leases, "a", h, changefeed.Options{
 			Start: changefeed.FromBeginning(), Concurrency: 4, MaxItems: 20, BufferItems: 100, HandlerTimeout: time.Hour, Drain: time.Second,
 		})
 		time.Sleep(10 * time.Minute)
-		if items, _ := h.items(); items != 0 || most.Load() != 20 {
-			t.Errorf("%d items were handled past a full buffer, in batches of up to %d", items, most.Load())
+		if items, _ := h.items(); items != want || most.Load() > 20 || most.Load() < 10 {
+			t.Errorf("%d items were handled, in batches of up to %d, want %d in batches of up to 20", items, most.Load(), want)
 		}
-		if p.errs.find(changefeed.ErrBufferFull) == nil {
-			t.Error("nobody has said that it is full")
+		reports := 0
+		for _, err := range p.errs.all() {
+			if errors.Is(err, changefeed.ErrBufferFull) {
+				reports++
+			}
+		}
+		if !canReadKeys && reports < 20 || canReadKeys && reports > 0 { // for as long as it lasts
+			t.Errorf("that the buffer is full was reported %d times in ten minutes", reports)
 		}
 		p.stop(t)
 	})

@@ -9,7 +9,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/millrace/changefeed/internal/lanes"
+	"github.com/millrace/changefeed/internal/delivery"
 )
 
 // DeadLetters is where a processor parks changes that its handler cannot handle, so that
@@ -17,11 +17,16 @@ import (
 type DeadLetters interface {
 	// Put keeps a letter, and is durable when it returns nil. It replaces the letter with
 	// the same ID and partition key, which comes again after a crash or a lost answer.
-	// After an error the change is not parked: it stays with its batch and is tried again.
+	// After an error the change is not parked: it waits, its key is set aside (see
+	// [Options.MaxSetAside]), and Put is called again after a pause.
 	Put(ctx context.Context, l DeadLetter) error
 }
 
 // LetterBox is [DeadLetters] that can be read again. [Options.HoldKeys] and redriving need one.
+//
+// All methods, Put among them, return an error when their ctx had ended before they were done, and Letters gives one:
+// otherwise a caller who has gone would take a letter for safe, or think that there are no more. What was asked for may
+// have been done all the same.
 type LetterBox interface {
 	DeadLetters
 
@@ -45,7 +50,7 @@ type DeadLetter struct {
 
 	Cause    string // the handler's last error, 8 KB of it at most; of a held change empty
 	Stack    string // of the handler's goroutine if it panicked
-	Attempts int    // how often the handler had failed on it; of a held change 0
+	Attempts int    // how often the handler has received it, one more for each retry that failed; of a held change 0
 
 	Instance string    // that parked it
 	Lease    string    // token of the lease that it came from
@@ -65,7 +70,8 @@ const (
 	DispositionPoison Disposition = "poison"
 	// DispositionUndecodable: [Items] could not decode it.
 	DispositionUndecodable Disposition = "undecodable"
-	// DispositionCrashed: the process ended [Options.MaxAttempts] times while it was in the handler.
+	// DispositionCrashed: the process ended while it was alone in the handler, and by that it has
+	// failed [Options.MaxAttempts] times.
 	DispositionCrashed Disposition = "crashed"
 	// DispositionHeld: an earlier change of its key is parked, and the unit holds such
 	// keys; see [Options.HoldKeys].
@@ -102,7 +108,8 @@ type Failure struct {
 
 	// Outage says that the changes are not at fault: something that the handler needs does not
 	// answer. It counts no attempt of [Options.MaxAttempts], only the time of [Options.MaxAge].
-	// Without it an outage is known by several keys that fail, which a quiet feed does not have.
+	// Without it an outage is recognized by three keys that fail, which a quiet feed may not have.
+	// It does not set [Status.Outage], for which keys are compared.
 	Outage bool
 
 	// Err is why.
@@ -152,8 +159,8 @@ func (p *poison) Unwrap() error { return p.error }
 
 // failureOf is what a handler's error says of a batch of so many changes: of all of it, where it names none, or one that
 // the batch does not have.
-func failureOf(err error, changes int, late bool) lanes.Failure {
-	f := lanes.Failure{Err: err, Hopeless: IsPoison(err), Late: late}
+func failureOf(err error, changes int, late bool) delivery.Failure {
+	f := delivery.Failure{Err: err, Hopeless: IsPoison(err), Late: late}
 	said, ok := errors.AsType[*Failure](err)
 	if !ok || said == nil {
 		return f
@@ -163,14 +170,14 @@ func failureOf(err error, changes int, late bool) lanes.Failure {
 	for i := range said.Items {
 		fits = fits && 0 <= i && i < changes
 	}
-	last := &lanes.Part{Hopeless: true}
+	last := &delivery.Part{Hopeless: true}
 	for i := 0; fits && i < changes; i++ {
 		cause, failed := said.Items[i]
 		if !failed && (len(said.Items) > 0 || said.Done == 0 || i < said.Done) {
 			continue
 		}
 		cause = cmp.Or(cause, err) // to name a change is to say that it failed, whatever the cause
-		part := &lanes.Part{Err: cause, Hopeless: IsPoison(cause), Untried: cause == errUntried}
+		part := &delivery.Part{Err: cause, Hopeless: IsPoison(cause), Untried: cause == errUntried}
 		// Poison takes no other change with it to the dead letters.
 		if last.Hopeless || part.Hopeless || part.Untried != last.Untried {
 			f.Left, last = append(f.Left, part), part

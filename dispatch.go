@@ -1,91 +1,73 @@
 package changefeed
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed/internal/lanes"
+	"github.com/millrace/changefeed/internal/delivery"
 	"github.com/millrace/changefeed/internal/soon"
 )
 
-// How changes go to the handler in lanes
+// How pages go to the handler
 //
-// With Options.Concurrency, and whenever the handler fails on a page and there is a policy for
-// that, the changes of a page go into lanes: internal/lanes says which of them may be handled
-// now. The dispatcher takes batches from there, calls the handler with each in a goroutine of
-// its own, and says how it came out. The worker goes on reading until the lanes are full.
+// The engine of internal/delivery decides which changes the handler receives, in which batches, and what becomes of those
+// that fail. It has no clock, no goroutine and no I/O. The dispatcher does what the engine says and tells it what has
+// happened: it calls the handler, stores letters (park.go), serves requests (redrive.go) and reads keys again
+// (rereading.go).
 //
-// The lease says the position up to which all is done and, beside it, what is done after that:
-// see done.go. What cannot be handled goes to the dead letters, and may come back from there: see redrive.go.
+// As long as nothing fails and one batch is in hand at a time, the worker's own goroutine calls the handler and stores the
+// position, page after page. Everything else is done by a goroutine of the dispatcher, which starts others for the calls.
+// It ends when the engine has nothing left.
 
-// dispatcher hands the changes in the lanes of one lease to the handler, or to the dead letters.
+// dispatcher hands the pages of one lease to the handler, or their changes to the dead letters.
 type dispatcher struct {
 	*tenure
 	keeper   *keeper
 	delegate *delegate
-	news     chan struct{} // Next may have something
+	news     chan struct{} // the engine may have something to do
 	space    chan struct{} // there may be room for a page
-	closing  chan struct{} // closed when no new batch is taken
+	closing  chan struct{} // closed when nothing new is begun
 	watching func()        // ends the watch on the breaker
 	saver    *soon.Writer  // of the lease
 
-	mu          sync.Mutex
-	running     bool
-	whole       bool // a page is in the handler as a whole, past the lanes
-	closed      bool // no new batch is taken
-	stuck       bool
-	unconfirmed *delivery // a checkpoint that nobody waits for
-	lanes       *laneSet
-	pages       []*lanes.Page[Change, *lanePage] // by hand: that are not confirmed, in their order
-	caution     *caution
-	here        string                      // the partition, and its range, that LSNs count in; empty before that is known
-	held        map[string]int64            // keys, and the LSNs since which
-	parked      int                         // letters so far
-	serving     map[string]bool             // requests, by their tokens
-	turns       map[string]chan struct{}    // one request of a key is served at a time
-	redriven    map[*laneBatch]chan<- error // where those wait who want to know how it came out
+	mu              sync.Mutex
+	engine          *delivery.Engine
+	running         bool // the goroutine of the dispatcher
+	storing         bool // the lease is written for a batch before the next one is taken
+	closed          bool // nothing new is begun
+	stuck           bool
+	restored        bool      // what the last owner has noted is known
+	crashed         bool      // the last owner has ended without a word
+	here            string    // the partition, and its range, that LSNs count in; empty before that is known
+	marks           int       // of what the lease is to say, counted whenever that has changed by hand
+	stored          int       // the last of them that is stored
+	saved, madeRoom time.Time // when the lease last covered more changes, and when keys were last looked at to set some aside
+	requests        requests
 
-	loop  sync.WaitGroup // dispatch
-	calls sync.WaitGroup // of the handler, of the dead letters, and requests
+	loop  sync.WaitGroup // obey
+	calls sync.WaitGroup // of the handler, of the dead letters, of the source for a key, and requests
 }
-
-// lanePage is the page that changes in the lanes came from.
-type lanePage struct {
-	on       *delivery
-	read     Page // but for its changes, and its charge when a batch has that
-	finished bool
-}
-
-type (
-	laneSet    = lanes.Lanes[Change, *lanePage]
-	laneBatch  = lanes.Batch[Change, *lanePage]
-	laneChange = lanes.Change[Change, *lanePage]
-)
 
 func newDispatcher(t *tenure, k *keeper, d *delegate) *dispatcher {
-	o := t.r.opts
-	rng := t.r.random("lanes " + t.lease.Token)
-	rules := lanes.Rules[Change]{
-		Concurrency: o.Concurrency, MaxItems: o.MaxItems, MaxBytes: o.MaxBytes, Wait: o.MaxWait,
-		MaxAttempts: o.MaxAttempts, MaxAge: o.MaxAge, CanPark: o.DeadLetters != nil, ByHand: o.Manual,
-		Backoff: func(failures int) time.Duration { return t.r.backoff(rng, failures) },
-		Key:     func(c *Change) string { return string(c.PartitionKey) },
-		LSN:     func(c *Change) int64 { return c.LSN },
-		Size:    changeSize,
-		Detach:  func(c *Change) { c.Body, c.Previous = bytes.Clone(c.Body), bytes.Clone(c.Previous) },
-	}
-	all := lanes.New[Change, *lanePage](rules, t.r.breaker)
 	made := &dispatcher{
 		tenure: t, keeper: k, delegate: d, news: make(chan struct{}, 1), space: make(chan struct{}, 1), closing: make(chan struct{}),
-		lanes: all, caution: &caution{tenure: t, keeper: k, lanes: all}, held: map[string]int64{},
-		serving: map[string]bool{}, turns: map[string]chan struct{}{}, redriven: map[*laneBatch]chan<- error{},
+		engine: delivery.New(t.rules(), t.r.breaker), saved: time.Now(),
 	}
-	made.saver = soon.New(max(storeGap, o.CheckpointEvery), t.r.work.Go, made.store)
+	made.requests = requests{d: made, serving: map[string]*request{}}
+	made.engine.Begin(t.lease.Position)
+	// The lease may be written before all of it is restored.
+	made.engine.Restore(delivery.Notes{First: t.lease.Attempts}, time.Now())
+	if t.lease.State == StateSplitting { // it moves no more, because its children begin where it is
+		made.engine.Freeze()
+	}
+	made.saver = soon.New(max(storeGap, t.r.opts.CheckpointEvery), t.r.work.Go, func() error { return k.store(t.untilDrained) })
 	return made
 }
+
+// storeGap is how often the lease is written for what is done after a change that is not.
+const storeGap = time.Second
 
 // notify makes a channel with room for one say that there is something.
 func notify(c chan struct{}) {
@@ -95,165 +77,139 @@ func notify(c chan struct{}) {
 	}
 }
 
-// deliver puts a page into the lanes, and waits until there is room for another one.
+// deliver hands a page over, and waits until there is room for another one.
 func (d *dispatcher) deliver(page Page) ending {
-	on := d.keeper.deliver(page)
 	d.mu.Lock()
-	d.put(page, on, d.keeper.soFar().Failures)
+	d.engine.AddPage(&readPage{Page: page}, page.Next, len(page.Changes), meta(page.Changes), time.Now())
+	d.engine.Share(d.r.shared.Load())
+	settled := d.isDue() // what another owner has settled
 	d.mu.Unlock()
+	if settled {
+		d.saver.Write()
+	}
+	if d.r.opts.Concurrency == 1 && d.r.opts.MaxWait == 0 {
+		d.handOver()
+	}
 	d.start()
 	notify(d.news)
-	return d.await(d.hasRoom)
+	return d.await()
 }
 
-// passes reports whether a page may go to the handler as a whole, past the lanes. Then nothing
-// else does until passed.
-func (d *dispatcher) passes(page Page) bool {
-	o := d.r.opts
-	// Only where the lanes would make one batch of the page, at once and with nothing
-	// to note.
-	if o.Concurrency > 1 || o.MaxWait > 0 || o.hasPolicy() && d.keeper.soFar().Failures > 0 {
-		return false
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	// The feed has come past all that was done already.
-	if d.lanes.Ledger.Restored() > 0 && d.lanes.Ledger.Restored() < page.Changes[0].LSN {
-		d.lanes.Ledger.Restore(0, nil)
-	}
-	d.whole = !d.r.breaker.IsOpen() && d.lanes.Ledger.Restored() == 0 && d.lanes.Items() == 0 && len(d.held) == 0 && (o.MaxBytes == 0 || sizeOf(page) <= o.MaxBytes)
-	return d.whole
-}
-
-func (d *dispatcher) passed() {
-	d.mu.Lock()
-	d.whole = false
-	d.mu.Unlock()
-	notify(d.news)
-}
-
-// unravel puts a page into the lanes on which the handler has just failed as a whole, and
-// waits until all of it is done.
-func (d *dispatcher) unravel(page Page, on *delivery, err error, late bool) ending {
-	d.mu.Lock()
-	d.whole = false
-	d.put(page, on, d.keeper.soFar().Failures)
-	b := d.lanes.TakeAll(time.Now())
-	if b == nil { // letters of all its keys are being redriven
-		d.mu.Unlock()
-		return d.await(d.hasRoom)
-	}
-	changes := b.Changes
-	said := failureOf(err, len(page.Changes), late)
-	if len(changes) != len(page.Changes) { // some keys are apart, and the places are others
-		said.Left = nil
-	}
-	failure := failureError(b, err)
-	d.lanes.Fail(b, said, time.Now())
-	d.turn(pagesOf(changes)...)
-	d.blame(true)
-	d.mu.Unlock()
-	d.report(d.untilLost, OriginHandler, failure)
-	d.start()
-	notify(d.news)
-	return d.await(d.hasRoom)
-}
-
-func (d *dispatcher) put(page Page, on *delivery, failures int) {
-	if d.caution.former != nil || d.lanes.Items() > 0 {
-		failures = 0 // they are of its changes, or of an earlier page
-	}
-	read := page
-	read.Changes = nil
-	p := d.lanes.Add(&lanePage{on: on, read: read}, page.Changes, failures, time.Now())
-	if d.r.opts.Manual { // else a page is confirmed when it is handled, and a stuck one must not have all others remembered
-		d.pages = append(d.pages, p)
-	}
-	d.caution.added()
-	d.turn(p)
-}
-
-// await waits until a condition holds, or the work must end.
-func (d *dispatcher) await(holds func() bool) ending {
-	long := time.NewTicker(d.r.opts.Renew)
-	defer long.Stop()
-	for d.ending().none() {
+// handOver calls the handler in this goroutine for as long as there is nothing else to do.
+func (d *dispatcher) handOver() {
+	for {
 		d.mu.Lock()
-		done := holds()
-		d.mu.Unlock()
-		if done {
-			break
+		if d.running || d.closed || !d.ending().none() {
+			d.mu.Unlock()
+			return
 		}
+		do, _ := d.engine.Next(time.Now())
+		d.mu.Unlock()
+		d.announce()
+		switch do.Kind {
+		case delivery.Call:
+			d.call(do.Batch, do.Note)
+		case delivery.Nothing:
+			return
+		default:
+			d.execute(do)
+		}
+	}
+}
+
+// await waits until there is room for a page, or the work must end.
+func (d *dispatcher) await() ending {
+	impatient := time.NewTicker(patience)
+	defer impatient.Stop()
+	reported := time.Now()
+	for d.ending().none() && !d.hasRoom() {
 		select {
 		case <-d.space:
-		case <-long.C:
-			d.report(d.untilStopped, OriginHandler, d.fullness())
+		case <-impatient.C:
+			if time.Since(reported) >= d.r.opts.Renew {
+				reported = time.Now()
+				d.report(d.untilStopped, OriginHandler, d.fullness())
+			}
 		case <-d.untilStopped.Done():
 		}
 	}
 	return d.ending()
 }
 
+// patience is how long a batch may be in the handler before what waits behind it of its keys is forgotten, if that fills
+// the buffer: it is read again later.
+const patience = time.Second
+
+// hasRoom reports whether another page may be read. If the buffer is full of changes behind others that fail, or that are
+// in the handler for long, their keys are set aside.
+func (d *dispatcher) hasRoom() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.isFull() && time.Since(d.madeRoom) >= patience/10 { // it looks at each key
+		d.madeRoom = time.Now()
+		d.engine.MakeRoom(d.engine.Items()/2, patience, time.Now())
+		d.saver.Changed()
+	}
+	return !d.isFull() && !d.storing && (d.r.opts.Concurrency > 1 || d.r.opts.MaxWait > 0 || d.engine.IsBlocked())
+}
+
+func (d *dispatcher) isFull() bool {
+	return d.engine.Items() >= d.r.opts.BufferItems || int64(d.engine.Bytes()) >= d.r.opts.BufferBytes
+}
+
 // fullness is the report of a buffer that has been full for a while, and whose oldest change keeps it so.
 func (d *dispatcher) fullness() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	oldest := d.lanes.Ledger.First()
-	if d.r.opts.Concurrency == 1 || oldest == nil {
+	oldest := d.engine.FirstOpen()
+	if !d.isFull() || oldest == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %d changes, %d bytes of pages, the oldest is LSN %d of partition %s", ErrBufferFull, d.lanes.Items(), d.lanes.Bytes(), oldest.LSN, oldest.Key)
+	return fmt.Errorf("%w: %d changes, %d bytes of pages, the oldest is LSN %d of partition %s", ErrBufferFull, d.engine.Items(), d.engine.Bytes(), oldest.LSN, oldest.Key)
 }
 
-// hasRoom reports whether another page may be read.
-func (d *dispatcher) hasRoom() bool {
-	return d.lanes.Items() < d.r.opts.BufferItems && int64(d.lanes.Bytes()) < d.r.opts.BufferBytes &&
-		(d.r.opts.Concurrency > 1 || d.r.opts.MaxWait > 0 || d.lanes.Items() == d.lanes.Stuck())
-}
-
-// start begins to dispatch, unless that was done.
+// start starts the goroutine of the dispatcher if there is something to do, unless it runs.
 func (d *dispatcher) start() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.running && !d.closed {
-		d.running = true
-		d.watching = d.r.breaker.Watch(func() { notify(d.news) })
-		d.loop.Go(d.dispatch)
+	if d.running || d.closed || d.engine.IsIdle() {
+		return
 	}
+	d.running = true
+	if d.watching == nil {
+		d.watching = d.r.breaker.Watch(func() { notify(d.news) })
+	}
+	d.loop.Go(d.obey)
 }
 
-// finish takes no new batch, waits for those in hand, and reports whether one is stuck.
+// finish begins nothing new, waits for what is in hand, and reports whether a handler is stuck.
 func (d *dispatcher) finish() (stuck bool) {
 	d.mu.Lock()
 	d.closed = true
 	close(d.closing)
-	running := d.running
 	d.mu.Unlock()
-	if running {
-		notify(d.news)
-		d.loop.Wait()
+	notify(d.news)
+	d.loop.Wait()
+	if d.watching != nil {
 		d.watching()
 	}
 	d.calls.Wait()
 	return d.stuck
 }
 
-// dispatch takes batches from the lanes until the work ends.
-func (d *dispatcher) dispatch() {
+// obey does what the engine says until it has nothing left, or the work ends.
+func (d *dispatcher) obey() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		b, wait := d.next()
-		switch {
-		case b != nil && b.Park:
-			d.calls.Go(func() { d.park(b) })
-			continue
-		case b != nil:
-			d.calls.Go(func() { d.call(b) })
-			continue
+		do, wait, more := d.next()
+		d.announce()
+		if !more {
+			return
 		}
-		if failed, outage := d.r.breaker.Opened(); outage {
-			d.raise(OriginHandler, fmt.Errorf("%w: changes of %d partition keys fail, and none is parked for it", ErrOutage, failed))
+		if do.Kind != delivery.Nothing {
+			d.execute(do)
+			continue
 		}
 		timer.Reset(min(wait, d.saver.Due()))
 		select {
@@ -262,33 +218,54 @@ func (d *dispatcher) dispatch() {
 		case <-d.untilStopped.Done():
 			return
 		}
-		if d.isClosed() {
-			return
-		}
 	}
 }
 
-func (d *dispatcher) isClosed() bool {
+// next asks the engine what to do. There is no more when it has nothing left, or when the work ends.
+func (d *dispatcher) next() (do delivery.Effect, wait time.Duration, more bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.closed
+	switch {
+	case d.closed || !d.ending().none():
+		return do, 0, false
+	case d.storing:
+		return do, delivery.Never, true
+	}
+	do, wait = d.engine.Next(time.Now())
+	if do.Kind == delivery.Nothing && d.engine.IsIdle() && d.saver.Due() == soon.Never {
+		d.running = false
+		notify(d.space)
+		return do, 0, false
+	}
+	if do.Kind == delivery.Nothing && d.engine.InHand() == 0 && wait < delivery.Never {
+		d.activity.Set(ActivityFailing)
+	}
+	return do, wait, true
 }
 
-// next takes a batch in hand, unless the work ends.
-func (d *dispatcher) next() (b *laneBatch, wait time.Duration) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed || d.whole || !d.ending().none() {
-		return nil, lanes.Never
+// execute does what the engine says, in a goroutine of its own if that may take time.
+func (d *dispatcher) execute(do delivery.Effect) {
+	switch do.Kind {
+	case delivery.Call:
+		d.calls.Go(func() { d.call(do.Batch, do.Note) })
+	case delivery.Park:
+		d.calls.Go(func() { d.park(do.Batch) })
+	case delivery.ReadKey:
+		d.calls.Go(func() { d.readKey(do.Key, do.From.(Position)) })
+	case delivery.Shed:
+		d.shed(do.Page)
+	case delivery.TooManyHeld:
+		d.reportUnheld(do.Batch)
+	default:
+		d.calls.Go(func() { d.requests.serve(do) })
 	}
-	return d.lanes.Next(time.Now())
 }
 
 // call calls the handler with a batch.
-func (d *dispatcher) call(b *laneBatch) {
-	batch, suspicious := d.batch(b)
-	// The attempt counts though it may be the end of the process. The answer may come when the lease is lost.
-	if suspicious && (d.keeper.store(d.untilDrained) != nil || !d.ending().none()) {
+func (d *dispatcher) call(b *delivery.Batch, note bool) {
+	batch := d.batch(b)
+	// The call counts though it may be the end of the process. The answer may come when the lease is lost.
+	if note && (d.keeper.store(d.untilDrained) != nil || !d.ending().none()) {
 		d.settle(b, wasCut, nil, 0)
 		return
 	}
@@ -296,87 +273,118 @@ func (d *dispatcher) call(b *laneBatch) {
 	d.settle(b, how, err, took)
 }
 
-// batch is what the handler gets. It is suspicious if it has failed before and may end the process.
-func (d *dispatcher) batch(b *laneBatch) (batch *Batch, suspicious bool) {
+// batch is what the handler gets.
+func (d *dispatcher) batch(b *delivery.Batch) *Batch {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	from := b.Changes[0].Page.Of
-	if from == nil { // it is redriven
-		from = &lanePage{}
+	of := b.Changes[0].Page.Of.(*readPage)
+	batch := &Batch{
+		LeaseToken: d.lease.Token, Range: d.lease.Range, Instance: d.r.me.Instance, Epoch: d.lease.term(),
+		Attempt: b.Attempt(), Cut: b.IsCut(), Redriven: b.IsRedriven(), Changes: changesOf(b),
+		Session: of.Session, Charge: of.Charge, Head: of.Head, Position: of.Next,
 	}
-	batch = d.newBatch(from.read, b.Failures+1)
-	from.read.Charge = 0
-	batch.Cut, batch.Redriven, batch.Changes = b.IsCut(), b.Redriven, changesOf(b)
+	of.Charge = 0
 	if d.r.opts.Manual {
 		batch.checkpoint = func(ctx context.Context) error { return d.checkpoint(ctx, b) }
 	}
-	return batch, d.caution.handing(b)
+	return batch
 }
 
-// settle says how a call came out.
-func (d *dispatcher) settle(b *laneBatch, how outcome, err error, took time.Duration) {
-	now := time.Now()
-	changes := b.Changes
-	failed := how == hasFailed || how == wasLate
+// settle tells the engine how a call came out.
+func (d *dispatcher) settle(b *delivery.Batch, how outcome, err error, took time.Duration) {
 	var failure error
 	d.mu.Lock()
-	d.caution.returned(b)
-	if wanted := d.redriven[b]; wanted != nil && (failed || how == hasSucceeded) {
-		wanted <- err
-		delete(d.redriven, b)
-	}
-	switch {
-	case how == hasSucceeded:
+	switch how {
+	case hasSucceeded:
 		d.troubles.Remove(OriginHandler)
-		d.lanes.Succeed(b, took < d.r.opts.HandlerTimeout/2, now)
-	case failed:
-		failure = failureError(b, err)
-		d.lanes.Fail(b, failureOf(err, len(changes), how == wasLate), now)
+		d.engine.Succeeded(b, took < d.r.opts.HandlerTimeout/2, time.Now())
+	case hasFailed, wasLate:
+		failure = newBatchError(changesOf(b), b.Attempt(), b.Failing(), err) // before the engine divides the batch
+		d.engine.Failed(b, failureOf(err, len(b.Changes), how == wasLate), time.Now())
 	default:
 		d.stuck = d.stuck || how == isStuck
-		d.lanes.Return(b)
+		d.engine.Cut(b)
 	}
-	d.turn(pagesOf(changes)...)
-	d.blame(failed)
-	d.caution.relax()
 	stuck := d.stuck
+	d.storing = d.r.opts.Concurrency == 1
+	urgent := failure != nil && !d.engine.IsIdle() || how == hasSucceeded && d.engine.NamesReturned()
 	d.mu.Unlock()
-	if failed {
+	if failure != nil {
 		d.report(d.untilLost, OriginHandler, failure)
 	}
 	if stuck {
 		d.stop(ending{why: ReasonStuck})
 	}
-	notify(d.news)
-	notify(d.space)
+	d.save(urgent)
+	d.wake()
 }
 
-// describe adds to a status what the lanes hold.
+// save has the lease written if that is urgent or due: before the next batch if one is in hand at a time, and otherwise in
+// the background.
+func (d *dispatcher) save(urgent bool) {
+	d.mu.Lock()
+	due, first := d.isDue() || urgent, d.storing
+	d.mu.Unlock()
+	switch {
+	case due && first:
+		d.activity.Set(ActivityStoring)
+		d.keeper.store(d.untilDrained) // or the work ends
+	case due:
+		d.saver.Write()
+	case !d.r.opts.Manual && d.r.opts.CheckpointItems == 0:
+		d.saver.Changed()
+	}
+	d.mu.Lock()
+	d.storing = false
+	d.mu.Unlock()
+}
+
+// isDue reports whether the lease is to be written now for what is done.
+func (d *dispatcher) isDue() bool {
+	o, unsaved := d.r.opts, d.engine.Unsaved()
+	switch {
+	case unsaved == 0:
+		return false
+	case o.CheckpointItems == 0 && o.CheckpointEvery == 0:
+		return true
+	case o.CheckpointItems > 0 && unsaved >= o.CheckpointItems:
+		return true
+	}
+	return o.CheckpointEvery > 0 && time.Since(d.saved) >= o.CheckpointEvery
+}
+
+// describe adds to a status what the engine has.
 func (d *dispatcher) describe(s *LeaseStatus) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s.InHand, s.Buffered, s.Parked, s.Held = d.lanes.InHand(), d.lanes.Items(), d.parked, len(d.held)
+	e := d.engine
+	s.InHand, s.Buffered, s.Parked, s.Held, s.SetAside = e.InHand(), e.Items(), e.Parked(), e.Held(), e.SetAside()
+	s.Redriven, s.Released, s.Unsaved = d.requests.redriven, d.requests.released, e.Unsaved()
+	s.Lease.Position, s.Lease.Attempts = e.Position().(Position), e.Attempts()
+	s.Read = e.ReadFrom().(Position)
+	s.Failures, s.Failing = e.Oldest()
 }
 
-// failureError is the error of a batch whose changes are not done yet.
-func failureError(b *laneBatch, err error) error {
-	return newBatchError(changesOf(b), b.Failures+1, b.Failing, err)
-}
-
-func changesOf(b *laneBatch) []Change {
-	changes := make([]Change, len(b.Changes))
-	for i, c := range b.Changes {
-		changes[i] = c.Value
+// checkpoint is [Batch.Checkpoint].
+func (d *dispatcher) checkpoint(ctx context.Context, b *delivery.Batch) error {
+	d.mu.Lock()
+	confirmed := d.engine.IsConfirmed(b)
+	if d.engine.IsFrozen() && !confirmed {
+		d.mu.Unlock()
+		return fmt.Errorf("%w: its range was split", ErrLeaseLost)
 	}
-	return changes
-}
-
-// pagesOf are the pages that some changes are of.
-func pagesOf(changes []*laneChange) (pages []*lanes.Page[Change, *lanePage]) {
-	for _, c := range changes {
-		if len(pages) == 0 || pages[len(pages)-1] != c.Page {
-			pages = append(pages, c.Page)
-		}
+	fresh, valid := d.engine.Confirm(b, time.Now())
+	if fresh {
+		d.marks++
 	}
-	return pages
+	isStored := d.stored >= d.marks
+	d.mu.Unlock()
+	d.wake()
+	switch {
+	case !valid:
+		return fmt.Errorf("%w: this batch comes again in smaller parts", ErrHandlerTimeout)
+	case isStored:
+		return nil
+	}
+	return d.keeper.store(ctx)
 }

@@ -9,8 +9,8 @@
 //     range has an ordered feed of changes.
 //   - A [Lease] says who reads a range, and up to where. A [LeaseStore] keeps the [Record]s
 //     of one deployment unit: all instances that share the work under one processor name.
-//   - A [Handler] is your code. It gets a [Batch] of a lease after the other or, with
-//     [Options.Concurrency], those of several partition keys at once.
+//   - A [Handler] is your code. It receives each [Batch] of a lease, one at a time or, with
+//     [Options.Concurrency], several of different partition keys at once.
 //   - [DeadLetters] are where changes are parked that a handler cannot handle: see
 //     [Options.MaxAttempts], and package deadletters.
 //   - A [Processor] ties them together; each [Processor.Run] is one instance.
@@ -51,9 +51,9 @@
 //
 //   - At least once is not once: after a crash the last batch comes again. Handlers
 //     should be idempotent.
-//   - A failed batch is retried for ever, with pauses, and holds its lease up, loudly,
-//     unless [Options.MaxAttempts] and [Options.DeadLetters] say where it goes. The calls
-//     that find the one change of a batch which fails come on top of MaxAttempts.
+//   - A failed batch is retried for ever, with pauses, and holds its lease up, loudly. To park
+//     bad changes, set [Options.MaxAttempts] and [Options.DeadLetters]: then other keys go on.
+//     Finding the failing change in a batch takes extra calls beyond MaxAttempts.
 //   - Between partition keys there is no order.
 //   - In latest-version mode, versions between two reads and deletes do not appear.
 //   - A handler that ignores its context cannot be stopped: it is reported, and its

@@ -38,20 +38,27 @@ var (
 	ErrHandlerTimeout = errors.New("handler deadline exceeded")
 	// ErrHandlerStuck: the handler did not return after its context had ended.
 	ErrHandlerStuck = errors.New("handler ignores its context")
-	// ErrOutage: most partition keys fail, so nothing is parked for it, and the handler is only probed.
+	// ErrOutage: at least three changes fail, and fewer partition keys succeed: nothing is parked for that, and the
+	// handler is called only now and then to see whether it has recovered; see [Outage].
 	ErrOutage = errors.New("the handler seems to lack what it needs")
-	// ErrTooManyHeld: a change cannot be parked, because the lease holds as many keys as it can.
+	// ErrTooManyHeld: a change cannot be parked, because the lease holds as many keys as it can. The
+	// change waits until a key is released, and other keys go on.
 	ErrTooManyHeld = errors.New("too many held keys")
 	// ErrMoved: another processor has moved a lease, or its range has another partition, so that
 	// what it says beside its position does not hold any more. What was done after the
-	// position is repeated, and what was held has been handled by the other processor.
+	// position is repeated, and what was held has been handled by the other processor. Keys that
+	// were set aside stay so if the position had passed their changes before.
 	ErrMoved = errors.New("lease was moved without us")
 	// ErrNoOwner: leases have no owner, because no instance may have more.
 	ErrNoOwner = errors.New("leases that no instance may own")
 	// ErrForeignOwner: a lease of a unit that holds keys has an owner that is another kind of processor.
 	ErrForeignOwner = errors.New("owned by another kind of processor")
-	// ErrBufferFull: nothing more is read, because changes that are not handled fill the buffer.
+	// ErrBufferFull: nothing more is read of a lease, because changes that are not handled fill the
+	// buffer, and their keys cannot be set aside; see [Options.MaxSetAside].
 	ErrBufferFull = errors.New("buffer is full")
+	// ErrNoKeyReads: the source cannot read a single partition key, so no key can be set aside, which
+	// is said once at the start; see [Options.MaxSetAside].
+	ErrNoKeyReads = errors.New("the source cannot read a partition key again")
 	// ErrNotManual: Batch.Checkpoint on a processor that checkpoints by itself.
 	ErrNotManual = errors.New("checkpoint by hand needs Options.Manual")
 	// ErrModeChanged: existing leases were made in the other mode.

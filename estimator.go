@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/internal/keyspace"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // The lag of a unit is measured from outside, with the lease store and the source
@@ -66,6 +68,7 @@ func Estimate(ctx context.Context, source Source, leases LeaseStore) ([]Lag, err
 		for _, part := range owed(lease, good) { // a lease of another dialect can be measured all the same
 			lag.Err = cmp.Or(lag.Err, m.measure(ctx, &lag, part))
 		}
+		lag.Err = cmp.Or(lag.Err, m.addAside(ctx, &lag))
 		lag.Exact = lag.Exact && lag.Err == nil
 		lags = append(lags, lag)
 	}
@@ -88,6 +91,45 @@ func owed(lease Record, all []Record) []Range {
 type meter struct {
 	source Source
 	parts  []Range // the partitions, as last listed; nil before
+}
+
+// addAside adds the changes of keys that are set aside, as far as the position of the lease has passed them.
+func (m *meter) addAside(ctx context.Context, lag *Lag) error {
+	at, text := lag.Lease.Position, lag.Lease.Properties[notes.AsideProperty]
+	if text == "" {
+		return nil
+	}
+	partitions, err := noted(ctx, m.source)
+	if err != nil {
+		return err
+	}
+	in := notes.Place{Position: at.Token, Min: lag.Lease.Range.Min, Max: lag.Lease.Range.Max, Partitions: partitions}
+	aside, _ := notes.ReadAside(text, in) // what does not hold any more has no keys
+	for _, k := range aside.Keys {
+		counter, ok := m.source.(Counter)
+		if !ok {
+			lag.add(Backlog{Items: 1}) // or more
+			lag.Exact = false
+			continue
+		}
+		from := Position{Token: k.From, Start: at.Start}
+		if _, isLSN := service.LSN(k.From); isLSN && k.LSN > 0 {
+			from.Token = service.Token(k.LSN - 1)
+		}
+		o := ReadOptions{Mode: lag.Lease.Mode, Key: PartitionKey(k.Key)}
+		all, err := counter.Pending(ctx, lag.Lease.Range, from, o)
+		if err != nil {
+			return err
+		}
+		after, err := counter.Pending(ctx, lag.Lease.Range, at, o)
+		if err != nil {
+			return err
+		}
+		if all.Items -= after.Items; all.Items > 0 {
+			lag.add(all)
+		}
+	}
+	return nil
 }
 
 // Small backlogs of leases that share a partition are read and counted, because their

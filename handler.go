@@ -13,15 +13,20 @@ import (
 
 // Handler is the delegate: the code that handles each batch of changes.
 //
-// Returning nil means that the batch is done. An error, whichever it is, or a panic, has
-// the same batch delivered again after a pause, with a higher attempt number and with the
-// lease still held. The context ends with cause [ErrLeaseLost] when the lease is lost, with
+// Returning nil means that the batch is done. If Handle returns an error, whichever it is, or
+// panics, its changes are delivered again after a pause, with a higher attempt number and with
+// the lease still held: the batch as a whole or, as [Options.MaxAttempts] says, in parts. An
+// error that is a [Failure] says which of the changes have failed, and one of [Poison] that
+// trying again cannot help. What [Batch.Checkpoint] has confirmed does not come again, whatever
+// Handle returns.
+//
+// The context ends with cause [ErrLeaseLost] when the lease is lost, with
 // [ErrHandlerTimeout] past [Options.HandlerTimeout] and with [ErrStopped] when the
 // processor stops or hands the lease over and [Options.Drain] has passed; a handler
 // must then return soon, because somebody else may begin.
 //
-// Handle is called for one batch at a time on each lease, or for as many of different
-// partition keys as [Options.Concurrency] says, and concurrently for different leases.
+// Handle is called for one batch at a time on each lease or, with [Options.Concurrency], for
+// several batches of different partition keys, and concurrently for different leases.
 type Handler interface {
 	Handle(ctx context.Context, b *Batch) error
 }

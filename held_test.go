@@ -64,7 +64,7 @@ func TestAHeldLetterIsNotRedrivenPastItsFirst(t *testing.T) {
 		h := failsOn(onID("bad"))
 		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true})
 		time.Sleep(time.Minute)
-		err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "next"))
+		_, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "next"))
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if items, _ := h.items(); items != 0 || box.names() != "bad failed, next held" {
@@ -99,8 +99,11 @@ func TestARetryAndAReleaseAtOnceRepeatNothing(t *testing.T) {
 				mended.Store(true)
 				oslo := changefeed.Key("oslo")
 				released := make(chan error)
-				go func() { released <- deadletters.Release(t.Context(), w.orders, w.leases, oslo) }()
-				err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, letterNamed(lsn, "bad"))
+				go func() {
+					_, err := deadletters.Release(t.Context(), w.orders, w.leases, oslo)
+					released <- err
+				}()
+				_, err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, letterNamed(lsn, "bad"))
 				err = errors.Join(err, <-released)
 				time.Sleep(time.Minute)
 				p.stop(t)
@@ -177,7 +180,7 @@ func TestARetryReadsTheLettersOfItsKeyOnce(t *testing.T) {
 		time.Sleep(time.Hour)
 		mended.Store(true)
 		box.reads.Store(0)
-		err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "bad"))
+		_, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "bad"))
 		p.stop(t)
 		if items, _ := h.items(); err != nil || items != n+1 || box.names() != "" {
 			t.Fatalf("%v; %d of %d handled, letters %q", err, items, n+1, box.names())
@@ -211,10 +214,48 @@ func TestAHeldKeyWithManyLettersCanBeReleased(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
 		defer cancel()
-		err := deadletters.Release(ctx, w.orders, w.leases, changefeed.Key("oslo"))
+		_, err := deadletters.Release(ctx, w.orders, w.leases, changefeed.Key("oslo"))
 		p.stop(t)
 		if items, _ := h.items(); items != n+2 || err != nil {
 			t.Errorf("release: %v; %d of %d handled", err, items, n+2)
+		}
+	})
+}
+
+// A release may take long, and its lease move meanwhile. An owner that stops in good order was not ended by what it served.
+func TestAReleaseGoesOnUnderManyOwners(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		box := &paced{letterBox: &letterBox{}}
+		h := failsOn(onID("bad"))
+		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true}
+		w.put("oslo", "bad", 1)
+		p := w.run("first", h, o)
+		w.isParked(box.letterBox, "bad")
+		const held = 20
+		for n := range held {
+			w.put("oslo", fmt.Sprint("next-", n), n)
+		}
+		time.Sleep(time.Minute)
+		p.stop(t)
+		box.each = 10 * time.Second
+		heard := make(chan deadletters.Outcome, 1)
+		go func() {
+			said, err := deadletters.Release(t.Context(), w.orders, w.leases, changefeed.Key("oslo"))
+			if err != nil {
+				t.Error(err)
+			}
+			heard <- said
+		}()
+		for n := range 5 {
+			p = w.run(fmt.Sprint("owner-", n), h, o)
+			time.Sleep(time.Minute)
+			p.stop(t)
+		}
+		p = w.run("last", h, o)
+		said := <-heard
+		p.stop(t)
+		if want := (deadletters.Outcome{Result: deadletters.ResultHandled, Handled: held}); said != want {
+			t.Errorf("%+v, want %+v; letters %q", said, want, box.names())
 		}
 	})
 }
@@ -302,7 +343,7 @@ func TestABusyKeyCanBeReleased(t *testing.T) {
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		err := deadletters.Redrive(ctx, w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "bad"))
+		_, err := deadletters.Redrive(ctx, w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "bad"))
 		close(stop)
 		<-stopped
 		letters := len(box.all())
@@ -362,7 +403,10 @@ func TestKeysWithOnePlaceAreReleasedEach(t *testing.T) {
 		time.Sleep(time.Minute)
 		released := make(chan error)
 		for _, city := range cities {
-			go func() { released <- deadletters.Release(t.Context(), w.orders, w.leases, changefeed.Key(city)) }()
+			go func() {
+				_, err := deadletters.Release(t.Context(), w.orders, w.leases, changefeed.Key(city))
+				released <- err
+			}()
 		}
 		err := errors.Join(<-released, <-released)
 		time.Sleep(time.Minute)
@@ -417,7 +461,7 @@ func TestALetterThatIsDroppedDuringItsRetryStaysAway(t *testing.T) {
 		time.Sleep(time.Minute)
 		oslo, id := changefeed.Key("oslo"), letterNamed(lsn, "bad")
 		time.AfterFunc(5*time.Second, func() { _ = box.Remove(t.Context(), oslo, id) })
-		if err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, id); err != nil {
+		if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, id); err != nil {
 			t.Fatal(err)
 		}
 		p.stop(t)

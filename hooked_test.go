@@ -118,6 +118,7 @@ func (w *world) runWith(s changefeed.Source, l changefeed.LeaseStore, name strin
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	p.processor = processor
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(w.t.Context())
 	go func() { p.done <- processor.Run(ctx) }()

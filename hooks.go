@@ -8,9 +8,9 @@ import (
 	"github.com/millrace/changefeed/internal/fold"
 )
 
-// Hooks are called with the events of a processor. Unset hooks do nothing, except that Error
-// and Parked write to [slog.Default] as [LogHooks] do, so that nothing fails and nothing leaves
-// the feed in silence. They are called from many goroutines and must return soon; a hook that
+// Hooks are called with the events of a processor. Unset hooks do nothing, except that Error,
+// Parked and Outage write to [slog.Default] as [LogHooks] do, so that nothing fails and nothing
+// leaves the feed in silence. They are called from many goroutines and must return soon; a hook that
 // panics ends the program. [JoinHooks] joins several.
 type Hooks struct {
 	// Ready: the unit's leases exist; every change committed from now on will be delivered.
@@ -31,6 +31,13 @@ type Hooks struct {
 	Round func(r Round)
 	// Parked: a change is among the dead letters.
 	Parked func(l DeadLetter)
+	// Outage: an outage was detected, or is over.
+	Outage func(o Outage)
+	// Key: a partition key was set aside, has caught up, is held, or was released.
+	Key func(k KeyEvent)
+	// Redriven: a letter went to the handler again, at the request of an operator or after an
+	// outage.
+	Redriven func(r Redriven)
 	// Error: something failed, and the processor goes on.
 	Error func(err *Error)
 }
@@ -77,6 +84,41 @@ type Round struct {
 	Stolen    int  // from owners that do not answer
 	Unowned   int  // that nobody may have, because all instances have as many as [Options.MaxLeases]
 	Listed    bool // all records were listed; else the view was followed
+}
+
+// Outage is a time in which at least three changes fail, and fewer partition keys succeed: nothing is
+// parked for that, unless it has failed for [Options.MaxAge], and the handler is called only now and
+// then to see whether it has recovered. Each instance recognizes outages for itself, over all its
+// leases. An outage ends when such a call succeeds; then all that has failed begins anew.
+type Outage struct {
+	Since   time.Time // when it was detected
+	Ended   time.Time // zero while it lasts
+	Changes int       // that had failed, as often as they may, when it was detected
+}
+
+// KeyEvent says that the changes of a partition key are treated differently from now on.
+type KeyEvent struct {
+	Lease  string // its token
+	Key    PartitionKey
+	Became KeyState
+}
+
+// KeyState is how the changes of a partition key are treated.
+type KeyState string
+
+// The states of a partition key that differ from the common one, and their ends.
+const (
+	KeySetAside KeyState = "set aside" // its later changes are read again by key; see [Options.MaxSetAside]
+	KeyCaughtUp KeyState = "caught up" // it was set aside, and its changes come from the feed again
+	KeyHeld     KeyState = "held"      // its changes are parked; see [Options.HoldKeys]
+	KeyReleased KeyState = "released"  // it was held, and its changes go to the handler again
+)
+
+// Redriven is a letter that has gone to the handler again.
+type Redriven struct {
+	Letter DeadLetter
+	Recall bool  // nobody has asked: it was parked just before an outage was detected
+	Err    error // why the handler has failed again; nil when it is done, and the letter removed
 }
 
 // Reason is why a lease was given up.
@@ -130,6 +172,9 @@ func (h Hooks) and(next Hooks) Hooks {
 		StoreDone: both(h.StoreDone, next.StoreDone),
 		Round:     both(h.Round, next.Round),
 		Parked:    both(h.Parked, next.Parked),
+		Outage:    both(h.Outage, next.Outage),
+		Key:       both(h.Key, next.Key),
+		Redriven:  both(h.Redriven, next.Redriven),
 		Error:     both(h.Error, next.Error),
 	}
 }
@@ -157,6 +202,9 @@ func (h Hooks) withDefaults() Hooks {
 	if h.Parked == nil {
 		h.Parked = logged.Parked
 	}
+	if h.Outage == nil {
+		h.Outage = logged.Outage
+	}
 	return h.and(Hooks{
 		Acquired:  func(Lease) {},
 		BatchDone: func(BatchDone) {},
@@ -164,11 +212,14 @@ func (h Hooks) withDefaults() Hooks {
 		WaitDone:  func(WaitDone) {},
 		StoreDone: func(StoreDone) {},
 		Round:     func(Round) {},
+		Key:       func(KeyEvent) {},
+		Redriven:  func(Redriven) {},
 	})
 }
 
-// LogHooks are hooks that write to a logger: errors as errors, parked changes as warnings,
-// leases that come and go as info, batches as debug.
+// LogHooks are hooks that write to a logger: errors as errors, parked changes as warnings, the
+// beginning of an outage as an error and its end as a warning, leases that come and go as info, so are keys that are set
+// aside, held or free again, and letters that are handed over again, and batches as debug.
 //
 // Errors of the same kind are one line a minute, for however many leases, so that an outage
 // does not fill the log; the next line counts the errors left out as repeated. Errors of
@@ -194,7 +245,19 @@ func LogHooks(log *slog.Logger) Hooks {
 				"taken", r.Taken, "given", r.Given, "stolen", r.Stolen)
 		},
 		Parked: logParked(log),
+		Outage: func(o Outage) {
+			if o.Ended.IsZero() {
+				log.Error("outage: several changes fail and hardly any succeeds, so none is parked for it", "changes", o.Changes, "since", o.Since)
+				return
+			}
+			log.Warn("outage is over", "since", o.Since, "duration", o.Ended.Sub(o.Since))
+		},
+		Key:      logKeys(log),
+		Redriven: logRedriven(log),
 		Error: func(err *Error) {
+			if errors.Is(err.Err, ErrOutage) { // Outage has written it
+				return
+			}
 			left, ok := folded.Admit(kindOf(err), err.Lease, time.Now())
 			if !ok {
 				return
@@ -220,6 +283,32 @@ func logParked(log *slog.Logger) func(DeadLetter) {
 			log.Warn("change parked", append([]any{
 				"letter", l.ID, "key", string(l.Change.PartitionKey), "item", l.Change.ID, "lsn", l.Change.LSN,
 				"lease", l.Lease, "disposition", string(l.Disposition), "attempts", l.Attempts, "cause", l.Cause,
+			}, left.Attrs("letters")...)...)
+		}
+	}
+}
+
+// logKeys writes which keys are treated apart.
+func logKeys(log *slog.Logger) func(KeyEvent) {
+	var folded fold.Fold
+	return func(k KeyEvent) {
+		if left, ok := folded.Admit(string(k.Became), string(k.Key), time.Now()); ok {
+			log.Info("partition key "+string(k.Became), append([]any{"key", string(k.Key), "lease", k.Lease}, left.Attrs("keys")...)...)
+		}
+	}
+}
+
+// logRedriven writes how letters came out that were handed over again.
+func logRedriven(log *slog.Logger) func(Redriven) {
+	var folded fold.Fold
+	return func(r Redriven) {
+		text := "letter handled again"
+		if r.Err != nil {
+			text = "letter failed again"
+		}
+		if left, ok := folded.Admit(text, r.Letter.ID, time.Now()); ok {
+			log.Info(text, append([]any{
+				"letter", r.Letter.ID, "key", string(r.Letter.Change.PartitionKey), "lease", r.Letter.Lease, "recall", r.Recall, "err", r.Err,
 			}, left.Attrs("letters")...)...)
 		}
 	}

@@ -6,19 +6,17 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/millrace/changefeed/internal/beat"
 	"github.com/millrace/changefeed/internal/pause"
-	"github.com/millrace/changefeed/internal/progress"
 )
 
 // How a lease is held
 //
-// One goroutine, the keeper, writes a held lease at the worker's request. Each write is
-// conditional on the ETag of the write before, so a lease that somebody else has written
-// cannot be written again: whoever was replaced finds out by a conflict.
+// The keeper writes a held lease, at the worker's request or to renew it, one write at a time. Each
+// write is conditional on the ETag of the write before, so a lease that somebody else has
+// written cannot be written again: whoever was replaced finds out by a conflict.
 //
 // A conflict may also be the echo of a write of ours whose answer was lost. Then the
 // record has the owner, epoch and timestamp of that write, and we go on from it.
@@ -32,18 +30,17 @@ import (
 // keeper is the only writer of a held lease, so that each write knows the ETag of the last.
 type keeper struct {
 	*tenure
-	asks  chan ask
-	check chan struct{}  // another owner was seen
-	fuse  *time.Timer    // calls lose when the lease can no longer be trusted
-	rng   *mathrand.Rand // of its own goroutine
-	place float64        // in the burst of renewals, from 0 to 1
+	turn  chan struct{} // has room for one: whoever writes has put something in
+	check chan struct{} // another owner was seen
+	fuse  *time.Timer   // calls lose when the lease can no longer be trusted
+	due   *time.Timer   // of the next renewal
+	place float64       // in the burst of renewals, from 0 to 1
 
-	beside func(*Record) // adds what the lease says beside its position
+	fill  func(*Record) mark // puts into a record what the lease is to say
+	saved func(mark)         // notes that it is stored
 
-	mu       sync.Mutex
-	progress leaseProgress // the checkpoints of handlers move it too
-
-	// Of the keeper's goroutine.
+	// Of those whose turn it is.
+	rng        *mathrand.Rand
 	stored     Record      // as last written
 	next       Record      // what the next write stores, but for the progress
 	written    time.Time   // when the last successful write was begun
@@ -52,39 +49,17 @@ type keeper struct {
 	renewing   bool
 }
 
-type (
-	leaseProgress = progress.Progress[Position]
-	delivery      = progress.Delivery[Position]
-)
-
-// progressOf is the progress of a lease that we have just got. One that is splitting
-// moves no more, because its children begin where it is.
-func progressOf(lease Record, o Options, now time.Time) leaseProgress {
-	p := progress.New(lease.Position, lease.Attempts, progress.Rules{Manual: o.Manual, Items: o.CheckpointItems, Every: o.CheckpointEvery}, now)
-	if lease.State == StateSplitting {
-		p.Freeze()
-	}
-	return p
-}
-
-// ask is a request of the worker: an edit, and whether it must be stored now.
-type ask struct {
-	ctx   context.Context
-	edit  func(*Record)
-	write bool
-	done  chan error
-}
-
 func newKeeper(t *tenure, started time.Time) *keeper {
 	k := &keeper{
-		tenure: t, asks: make(chan ask), check: make(chan struct{}, 1),
-		rng: t.r.random("keeper " + t.lease.Token), progress: progressOf(t.lease, t.r.opts, time.Now()),
+		tenure: t, turn: make(chan struct{}, 1), check: make(chan struct{}, 1), rng: t.r.random("keeper " + t.lease.Token),
+		fill: func(*Record) mark { return mark{} }, saved: func(mark) {},
 	}
 	k.place = k.rng.Float64()
 	k.fuse = time.AfterFunc(time.Until(k.trustedUntil(started)), func() {
 		k.lose(fmt.Errorf("%w: not renewed in time", ErrLeaseLost))
 	})
-	k.accept(t.lease, 0, started)
+	k.accept(t.lease, mark{}, started)
+	k.due = time.NewTimer(time.Until(k.renewal()))
 	return k
 }
 
@@ -93,57 +68,51 @@ func (k *keeper) trustedUntil(t time.Time) time.Time {
 	return t.Add(k.r.opts.trust())
 }
 
-// accept goes on from the outcome of a write begun at started, which covers so many
-// changes for the first time.
-func (k *keeper) accept(lease Record, unsaved int, started time.Time) {
+// accept goes on from the outcome of a write begun at started.
+func (k *keeper) accept(lease Record, of mark, started time.Time) {
 	k.stored, k.next, k.written, k.unanswered = lease, lease, started, nil
 	k.troubles.Remove(OriginLeaseStore)
 	k.fuse.Reset(time.Until(k.trustedUntil(started)))
-	k.move(func(p *leaseProgress) { p.Wrote(unsaved, time.Now()) })
+	k.saved(of)
 	k.r.view.put(lease)
 }
 
-// move changes the progress that the next write stores, without waiting for that write.
-func (k *keeper) move(change func(*leaseProgress)) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	change(&k.progress)
-}
-
-// deliver notes that a page goes to the handler.
-func (k *keeper) deliver(page Page) (on *delivery) {
-	k.move(func(p *leaseProgress) { on = p.Deliver(page.Next, len(page.Changes), time.Now()) })
-	return on
-}
-
-// soFar is the progress by now.
-func (k *keeper) soFar() (p leaseProgress) {
-	k.move(func(now *leaseProgress) { p = *now })
-	return p
-}
-
-// keep serves the worker and renews, until the lease is lost or given up.
+// keep renews the lease until it is lost or given up.
 func (k *keeper) keep() {
 	defer k.fuse.Stop()
-	renew := time.NewTimer(time.Until(k.renewal()))
-	defer renew.Stop()
+	defer k.due.Stop()
 	for {
+		renew := k.renew
 		select {
 		case <-k.untilLost.Done():
 			return
-		case a := <-k.asks:
-			a.done <- k.serve(a)
 		case <-k.check:
-			if k.renew() != nil {
-				return
-			}
-		case <-renew.C:
-			if k.renew() != nil {
-				return
-			}
+		case <-k.due.C:
+			renew = k.renewIfDue
 		}
-		renew.Reset(time.Until(k.renewal()))
+		if k.inTurn(k.untilLost, renew) != nil {
+			return
+		}
 	}
+}
+
+// inTurn calls a function when nobody else writes. It returns the function's error, or why there was no turn.
+func (k *keeper) inTurn(ctx context.Context, f func() error) error {
+	select {
+	case k.turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-k.untilLost.Done():
+		return context.Cause(k.untilLost)
+	}
+	defer func() {
+		k.due.Reset(time.Until(k.renewal()))
+		<-k.turn
+	}()
+	if k.untilLost.Err() != nil {
+		return context.Cause(k.untilLost)
+	}
+	return f()
 }
 
 // renew writes the lease though there may be nothing to store, because a silent owner expires.
@@ -151,6 +120,14 @@ func (k *keeper) renew() error {
 	k.renewing = true
 	defer func() { k.renewing = false }()
 	return k.write(k.untilLost)
+}
+
+// renewIfDue renews the lease, unless it was written while the renewal waited for its turn.
+func (k *keeper) renewIfDue() error {
+	if time.Now().Before(k.renewal()) {
+		return nil
+	}
+	return k.renew()
 }
 
 // verify makes the keeper write now, because the answer shows whether the lease is still ours.
@@ -167,44 +144,29 @@ func (k *keeper) renewal() time.Time {
 	return of.Next(k.written, k.place, k.r.claims.held())
 }
 
-func (k *keeper) serve(a ask) error {
-	k.mark()
-	a.edit(&k.next)
-	if !a.write {
-		return nil
-	}
-	ctx, cancel := context.WithCancelCause(k.untilLost)
-	defer cancel(nil)
-	defer context.AfterFunc(a.ctx, func() { cancel(context.Cause(a.ctx)) })()
-	return k.write(ctx)
-}
-
-// store makes the keeper write the lease now, and waits. There is an error only when ctx has
-// ended or the lease is lost: any other failure is tried again.
+// store writes the lease now. There is an error only when ctx has ended or the lease is lost: any other failure is tried
+// again.
 func (k *keeper) store(ctx context.Context) error { return k.edit(ctx, func(*Record) {}) }
 
-// edit makes the keeper write the lease now, with a change.
+// edit writes the lease now, with a change.
 func (k *keeper) edit(ctx context.Context, change func(*Record)) error {
-	return k.do(ask{ctx: ctx, edit: change, write: true})
+	return k.inTurn(ctx, func() error {
+		k.fill(&k.next)
+		change(&k.next)
+		both, cancel := context.WithCancelCause(k.untilLost)
+		defer cancel(nil)
+		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+		return k.write(both)
+	})
 }
 
 // note changes the next write, without waiting for it. The change sees the lease as it would be written.
 func (k *keeper) note(ctx context.Context, change func(*Record)) error {
-	return k.do(ask{ctx: ctx, edit: change})
-}
-
-// do hands an ask to the goroutine of the keeper. Nobody else writes the lease, so
-// edits need no lock, and no two writes of ours compete for its ETag.
-func (k *keeper) do(a ask) error {
-	a.done = make(chan error, 1)
-	select {
-	case k.asks <- a:
-	case <-a.ctx.Done():
-		return context.Cause(a.ctx)
-	case <-k.untilLost.Done():
-		return context.Cause(k.untilLost)
-	}
-	return <-a.done // the keeper answers: its writes end with either context
+	return k.inTurn(ctx, func() error {
+		k.fill(&k.next)
+		change(&k.next)
+		return nil
+	})
 }
 
 // answer is how a write came out. It is never read from an error, because a store may
@@ -251,7 +213,7 @@ func (k *keeper) write(ctx context.Context) error {
 
 // try writes once.
 func (k *keeper) try(ctx context.Context) (answer, error) {
-	unsaved := k.mark()
+	of := k.fill(&k.next)
 	lease := k.next
 	lease.ETag, lease.Raw, lease.Timestamp = k.stored.ETag, k.stored.Raw, k.stamp()
 	k.unanswered = append(k.unanswered, lease.Timestamp)
@@ -265,24 +227,15 @@ func (k *keeper) try(ctx context.Context) (answer, error) {
 	k.r.hooks.StoreDone(StoreDone{Lease: lease.Token, Renewal: k.renewing, Charge: got.Charge, Duration: time.Since(started), Err: err})
 	switch {
 	case err == nil:
-		k.accept(got, unsaved, started)
+		k.accept(got, of, started)
 		return writeStored, nil
 	case errors.Is(err, ErrNotFound):
 		k.r.view.Drop(lease.ID)
 		return writeRefused, fmt.Errorf("%w: its record was deleted", ErrLeaseLost)
 	case errors.Is(err, ErrConflict):
-		return k.recognize(bounded, unsaved, started)
+		return k.recognize(bounded, of, started)
 	}
 	return writeFailed, fmt.Errorf("write lease: %w", err)
-}
-
-// mark copies the progress into the next write.
-func (k *keeper) mark() (unsaved int) {
-	k.move(func(p *leaseProgress) {
-		k.next.Position, k.next.Attempts, unsaved = p.Position, p.Attempts, p.Unsaved
-	})
-	k.beside(&k.next) // after the position: what is held must be said when it has moved past that
-	return unsaved
 }
 
 // stamp is the time of a write, later than that of every earlier write, because a write whose
@@ -299,7 +252,7 @@ func (k *keeper) stamp() time.Time {
 // recognize finds out after a conflict whether the record holds a write of ours. After the
 // write begun at started, all is well. After an earlier write the lease is still ours, trusted
 // no longer than before, and next can be tried on top of that write.
-func (k *keeper) recognize(ctx context.Context, unsaved int, started time.Time) (answer, error) {
+func (k *keeper) recognize(ctx context.Context, of mark, started time.Time) (answer, error) {
 	if err := k.r.view.list(ctx, time.Now()); err != nil {
 		return writeFailed, err
 	}
@@ -312,28 +265,9 @@ func (k *keeper) recognize(ctx context.Context, unsaved int, started time.Time) 
 		return writeRefused, fmt.Errorf("%w: %q has it now", ErrLeaseLost, seen.Owner)
 	}
 	if seen.Timestamp.Equal(k.stamped) {
-		k.accept(seen, unsaved, started)
+		k.accept(seen, of, started)
 		return writeStored, nil
 	}
 	k.stored = seen
 	return writeOverdue, errors.New("an earlier write was late")
-}
-
-// checkpoint is [Batch.Checkpoint] of a page, and of all before it.
-func (k *keeper) checkpoint(ctx context.Context, on *delivery) error {
-	var how progress.Standing
-	k.move(func(p *leaseProgress) { how = p.Checkpoint(on) })
-	switch how {
-	case progress.Stored:
-		return nil
-	case progress.Void:
-		return fmt.Errorf("%w: this batch comes again in smaller parts", ErrHandlerTimeout)
-	case progress.Frozen:
-		return fmt.Errorf("%w: its range was split", ErrLeaseLost)
-	}
-	if err := k.store(ctx); err != nil {
-		return err
-	}
-	k.move(func(p *leaseProgress) { p.Confirm(on) })
-	return nil
 }

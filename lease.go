@@ -88,7 +88,7 @@ type Record struct {
 
 	Position Position
 	Mode     Mode
-	Attempts int       // how often the batch after Position has failed
+	Attempts int       // how often the handler has received the first change after Position; counts for this Position alone
 	State    State     // live, or on its way out after a split
 	Fence    time.Time // by the store's clock: a new owner must not begin before it
 
@@ -121,7 +121,7 @@ type Lease struct {
 	Epoch    string // the owner's process; empty for other processors
 	Position Position
 	Mode     Mode
-	Attempts int // how often the batch after Position has failed
+	Attempts int // how often the handler has received the first change after Position
 	State    State
 	Updated  time.Time // last write by the store's clock
 

@@ -281,7 +281,7 @@ func TestEachEffectHappensOnceWhenLettersAreRedriven(t *testing.T) {
 			t.Fatalf("%d orders were counted, want 1; parked: %s", got, box.names())
 		}
 		mended.Store(true)
-		if err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letters[0].ID); err != nil {
+		if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letters[0].ID); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)

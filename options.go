@@ -63,8 +63,8 @@ type Options struct {
 
 	// HandlerTimeout is how long a handler may take for one batch, 10 min by default.
 	// Then its context ends with [ErrHandlerTimeout] and the batch counts as failed. It
-	// comes again with half as many changes, down to one transaction; batches grow again
-	// when one takes less than half of the time.
+	// comes again in two parts, and later batches have half as many changes, down to one
+	// transaction; batches grow again when one takes less than half of the time.
 	HandlerTimeout time.Duration
 
 	// RetryMin and RetryMax bound the pause before a failed batch is delivered again,
@@ -82,47 +82,84 @@ type Options struct {
 	// the others. It must be quick, and a panic in it ends the program.
 	Filter func(c *Change) bool
 
-	// Concurrency is how many batches of one lease are handled at once, 1 by default. Above
-	// 1 a batch has the changes of one partition key. Those of one key are handled in their
-	// order, one batch after the other.
+	// Concurrency is how many batches of one lease are handled at once, 1 by default. Changes
+	// of one partition key are handled in their order, and a key is in one batch at a time.
+	// With 1 a batch has changes of all keys. Above 1 it has changes of several keys only if
+	// that makes calls cheaper: the processor begins with one key a batch, tries twice as many
+	// now and then, and keeps that if each change then takes less than three quarters of the
+	// time. A key that hangs in a call holds up the other keys of that call.
 	Concurrency int
 
-	// BufferItems and BufferBytes bound what is read of a lease and not yet handled, with a
-	// Concurrency above 1: 4,000 changes and 64 MiB by default. A page more may be read. A
-	// lease remembers at most 5,000 changes that are not done among others that are: with a
-	// larger buffer more is repeated by the next owner. With a Concurrency of 1 the next page
-	// of a backlog is read while the handler has one that is within both.
+	// BufferItems and BufferBytes bound what is read of a lease and not yet handled: 4,000
+	// changes and 64 MiB by default. A page more may be read. When the buffer is full, keys
+	// that fail or hang are set aside, see MaxSetAside; if that does not help, nothing more is
+	// read, which is reported as [ErrBufferFull]. A lease remembers at most 5,000 changes that
+	// are not done among others that are: with a larger buffer more is repeated by the next
+	// owner. With a Concurrency of 1 a page is in memory, and the next two pages of a backlog if
+	// the first one is within half of both bounds; more is read only with MaxWait, or while
+	// changes fail.
 	BufferItems int
 	BufferBytes int64
 
-	// MaxAttempts is how often a batch may fail, and MaxAge for how long, before it is
-	// bisected until the change that fails is alone. That one is parked in DeadLetters, if
-	// they are set, and else it is tried for ever while other keys go on as far as the
-	// buffer reaches. Zero, the default, is no limit: a batch that fails is tried for ever.
+	// MaxAttempts is how often a change may fail, and MaxAge for how long, before the change at
+	// fault is told apart and parked in DeadLetters. Zero, the default, is no limit.
 	//
-	// Attempts are counted in the lease, so a handler that ends the process fails too; the
-	// time counts anew for each owner of the lease. When
-	// most keys fail nothing is parked: it is taken for an outage, reported as [ErrOutage],
-	// and the handler is called now and then to see whether it is over.
+	// Without both, and with a Concurrency of 1, all changes come in the order of the feed: a
+	// batch that fails is retried whole, for ever, and its lease waits. Otherwise a failing
+	// batch of several partition keys comes again in two parts, by key, and a batch of one key
+	// whole until its attempts are used up, then in two parts, by transaction, until the change
+	// that fails is alone. Other keys go on meanwhile. Without DeadLetters that change is
+	// retried for ever.
+	//
+	// Attempts are stored in the lease, with the position for which they count, so a handler
+	// that ends the process fails too. So is since when a change fails, to the second; the time
+	// counts anew after a merge of partitions. If at least three changes have failed, and more
+	// keys than have succeeded meanwhile, it is an outage, reported to [Hooks.Outage] and as
+	// [ErrOutage]: nothing is parked, and the handler is called only now and then to see whether it
+	// has recovered. MaxAge counts in an outage too. To recognize an outage takes MaxAttempts and
+	// DeadLetters: with MaxAge alone nothing is parked sooner, outage or not.
 	MaxAttempts int
 	MaxAge      time.Duration
 
-	// DeadLetters is where changes are parked that cannot be handled.
+	// DeadLetters is where changes are parked that cannot be handled. It excludes Manual, as
+	// MaxAttempts and MaxAge do: to park a change is a checkpoint without the handler's word.
 	DeadLetters DeadLetters
+
+	// MaxSetAside is how many partition keys of a lease may be set aside, 100 by default and
+	// 1,000 at most. A key is set aside when a change of it has used up its attempts or cannot be
+	// parked, or when the buffer is full and the key fails or has been in the handler for more
+	// than a second. Later changes of the key are then forgotten, and read again by key when it
+	// goes on, in order with its new ones, also by the next owner: so they need no memory, hold
+	// up no other key, and the position moves past them. In a unit shared with another kind of
+	// processor the position waits before the oldest change that is not done.
+	//
+	// Beyond that number the changes of such a key stay in memory, up to BufferItems and
+	// BufferBytes, and when these are full nothing more is read. It needs a source that is a
+	// [Locator], and a limit or a Concurrency above 1.
+	MaxSetAside int
 
 	// HoldKeys parks the later changes of the key of a parked change too, so that their
 	// order is kept, until the key is released. It needs a [LetterBox]. At most 1,000 keys
-	// of a lease are held; a change of another one then stays with its batch.
+	// of a lease are held, fewer if they are long; a change of one more waits, its key is set
+	// aside, and [ErrTooManyHeld] is reported.
+	//
+	// After a merge of partitions the lease no longer says since which change a key is held:
+	// changes of a held key that come again are then parked, too, also those that were handled
+	// before the first one failed. A release hands them to the handler once more.
 	HoldKeys bool
 
-	// Manual leaves checkpoints to [Batch.Checkpoint].
+	// Manual leaves checkpoints to [Batch.Checkpoint]: a batch is done when it is confirmed, and
+	// then it is done whatever its handler returns. What the handler has returned nil for and
+	// not confirmed comes again under the next owner, and not before. It excludes MaxAttempts,
+	// MaxAge and DeadLetters, which make checkpoints of their own, and CheckpointItems and
+	// CheckpointEvery.
 	Manual bool
 
 	// CheckpointItems and CheckpointEvery make automatic checkpoints rarer: when at
-	// least so many changes are done, or so much time has passed, since the last one.
-	// Both zero is after each batch, or with a Concurrency above 1 after each page and at
-	// least once a second. What was done since is delivered again after a crash, not after a
-	// stop in good order.
+	// least so many changes are done before the position, or so much time has passed, since the
+	// last one. Both zero is whenever the position can move, which is after each batch as long
+	// as nothing fails; what is done after a change that is not is stored within a second. What
+	// was done since is delivered again after a crash, not after a stop in good order.
 	CheckpointItems int
 	CheckpointEvery time.Duration
 
@@ -140,6 +177,7 @@ const (
 	defaultHandlerTimeout = 10 * time.Minute
 	defaultRetryMin       = 100 * time.Millisecond
 	defaultRetryMax       = 30 * time.Second
+	defaultMaxSetAside    = 100
 	defaultBufferItems    = notes.MaxOpen * 4 / 5
 	defaultBufferBytes    = 64 << 20
 )
@@ -159,6 +197,7 @@ func (o Options) withDefaults() Options {
 	o.RetryMin = cmp.Or(o.RetryMin, defaultRetryMin)
 	o.RetryMax = cmp.Or(o.RetryMax, max(defaultRetryMax, o.RetryMin))
 	o.Concurrency = cmp.Or(o.Concurrency, 1)
+	o.MaxSetAside = cmp.Or(o.MaxSetAside, defaultMaxSetAside)
 	o.BufferItems = cmp.Or(o.BufferItems, defaultBufferItems)
 	o.BufferBytes = cmp.Or(o.BufferBytes, defaultBufferBytes)
 	o.Hooks = o.Hooks.withDefaults()
@@ -211,6 +250,8 @@ func (o Options) validate() error {
 		{o.BufferItems >= 0, "BufferItems", o.BufferItems, number},
 		{o.BufferBytes >= 0, "BufferBytes", o.BufferBytes, number},
 		{o.MaxAttempts >= 0, "MaxAttempts", o.MaxAttempts, number},
+		{o.MaxSetAside >= 0, "MaxSetAside", o.MaxSetAside, number},
+		{o.MaxSetAside <= notes.MaxAside, "MaxSetAside", o.MaxSetAside, fmt.Sprintf("at most %d, for which a lease has room", notes.MaxAside)},
 		{o.MinLeases <= maxLeases, "MinLeases", o.MinLeases, fmt.Sprintf("at most %d", maxLeases)},
 		{o.CheckpointEvery >= 0, "CheckpointEvery", o.CheckpointEvery, none},
 		{o.MaxWait >= 0, "MaxWait", o.MaxWait, none},

@@ -4,104 +4,77 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
+	"github.com/millrace/changefeed/internal/delivery"
 	"github.com/millrace/changefeed/internal/fold"
-	"github.com/millrace/changefeed/internal/lanes"
 	"github.com/millrace/changefeed/internal/notes"
 )
 
 // How changes are parked
 //
 // A change is parked when its letter is durable. With Options.HoldKeys its key is held from then on, until an operator
-// lets it go: the lease says which keys, and since which LSN, and what comes after that is parked, too. See redrive.go
+// releases it: the lease says which keys, and since which LSN, and what comes after that is parked too. See redrive.go
 // for the way back.
 
-// park puts the only change of a batch among the dead letters.
-func (d *dispatcher) park(b *laneBatch) {
-	c := b.Changes[0]
+// park stores the letter of a batch of one change.
+func (d *dispatcher) park(b *delivery.Batch) {
 	l := d.letter(b)
-	there, before, err := d.lookUp(b, l)
-	if before {
-		d.mu.Lock()
-		d.lanes.Handle(b)
-		d.mu.Unlock()
-		notify(d.news)
-		return
-	}
+	there, err := d.isParked(b, l)
 	if err == nil && !there {
-		err = d.keepLetter(b, l)
+		err = d.outside(func(ctx context.Context, _ func()) error { return d.r.opts.DeadLetters.Put(ctx, l) })
 	}
-	now := time.Now()
 	d.mu.Lock()
 	if err == nil {
-		if d.r.opts.HoldKeys && !b.Held {
-			d.hold(c.Key, c.LSN)
-		}
-		d.parked++
-		d.lanes.Succeed(b, false, now)
-		d.turn(c.Page)
-		d.blame(false)
+		d.engine.LetterStored(b, time.Now())
 	} else {
-		d.lanes.Fail(b, lanes.Failure{}, now) // which leaves the handler's error as it is: the letter says that
+		d.engine.LetterRefused(b, time.Now())
 	}
 	d.mu.Unlock()
 	switch {
-	case there && err == nil:
-	case err == nil:
+	case err != nil:
+		d.report(d.untilStopped, OriginDeadLetters, fmt.Errorf("park %w", letterError(l, err)))
+	case !there:
 		d.r.hooks.Parked(l)
-	default:
-		d.report(d.untilStopped, OriginDeadLetters, fmt.Errorf("park item %q of partition %s, LSN %d: %w", l.Change.ID, l.Change.PartitionKey, l.Change.LSN, err))
 	}
-	notify(d.news)
-	notify(d.space)
+	d.save(false)
+	d.wake()
 }
 
-// lookUp finds out of a change whose key is held whether it has come again, as after a crash: one before the change that
-// the key is held for is handled again, and that one itself has its letter. The lease decides, because a letter that was
-// kept a moment ago may not be seen yet, and an operator may have dropped it.
-func (d *dispatcher) lookUp(b *laneBatch, l DeadLetter) (there, before bool, err error) {
-	if !b.Held {
-		return false, false, nil
+// isParked reports whether a change has its letter already whose key is held for it: it comes again after a crash. The
+// lease decides what is held, because a letter that was stored a moment ago may not be seen yet, and an operator may have
+// dropped it.
+func (d *dispatcher) isParked(b *delivery.Batch, l DeadLetter) (there bool, err error) {
+	if !b.IsHeld() {
+		return false, nil
 	}
-	d.mu.Lock()
-	since := d.held[b.Changes[0].Key]
-	d.mu.Unlock()
 	box, ok := d.r.opts.DeadLetters.(LetterBox)
-	if since > 0 && l.Change.LSN != since || !ok {
-		return false, l.Change.LSN < since, nil
+	if !ok {
+		return false, errNoBox
 	}
-	there, err = d.isThere(box, l)
-	return there, false, err
-}
-
-// keepLetter has the dead letters keep a letter, unless its key would have to be held and cannot.
-func (d *dispatcher) keepLetter(b *laneBatch, l DeadLetter) error {
-	if _, ok := d.r.opts.DeadLetters.(LetterBox); b.Held && !ok {
-		return errNoBox
-	}
-	if d.r.opts.HoldKeys && !b.Held && !d.canHold(b.Changes[0].Key) {
-		return fmt.Errorf("%w: a lease has room for %d, and for less of long ones: release some", ErrTooManyHeld, notes.MaxHeld)
-	}
-	return d.outside(func(ctx context.Context, _ func()) error { return d.r.opts.DeadLetters.Put(ctx, l) })
-}
-
-// canHold reports whether the lease has room for a key among those that are held.
-func (d *dispatcher) canHold(key string) bool {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if _, held := d.held[key]; held {
-		return true
+	since := d.engine.HeldSince(string(l.Change.PartitionKey))
+	d.mu.Unlock()
+	if since > 0 && l.Change.LSN != since {
+		return false, nil
 	}
-	note := d.heldNote()
-	note.Keys, note.Since = append(note.Keys, key), append(note.Since, math.MaxInt64)
-	return note.Fits()
+	return d.isThere(box, l)
 }
 
 // errNoBox is why the changes of a held key wait, with all that comes after them of it.
 var errNoBox = errors.New("its key is held, and this instance has no letter box: set Options.DeadLetters to the unit's")
+
+// reportUnheld reports a change that waits because its key cannot be held.
+func (d *dispatcher) reportUnheld(b *delivery.Batch) {
+	l := d.letter(b)
+	d.report(d.untilStopped, OriginDeadLetters, fmt.Errorf("park %w", letterError(l,
+		fmt.Errorf("%w: a lease has room for %d, and for less of long ones: release some", ErrTooManyHeld, notes.MaxHeld))))
+}
+
+func letterError(l DeadLetter, err error) error {
+	return fmt.Errorf("item %q of partition %s, LSN %d: %w", l.Change.ID, l.Change.PartitionKey, l.Change.LSN, err)
+}
 
 // outside calls the dead letters, whose code is not ours either: what does not return, or show that it is alive, is left
 // behind.
@@ -134,16 +107,17 @@ func foreign(err error) error {
 }
 
 // letter is what is parked of a batch of one change.
-func (d *dispatcher) letter(b *laneBatch) DeadLetter {
+func (d *dispatcher) letter(b *delivery.Batch) DeadLetter {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c := b.Changes[0]
+	change := *changeOf(c)
 	l := DeadLetter{
-		ID: d.letterID(c), Index: c.Place, Change: c.Value, Disposition: DispositionHeld,
+		ID: letterID(d.r.opts.Mode, c.LSN, c.Place, change.ID), Index: c.Place, Change: change, Disposition: DispositionHeld,
 		Instance: d.r.me.Instance, Lease: d.lease.Token, Range: d.lease.Range, Parked: time.Now(),
 	}
-	if !b.Held {
-		l.Attempts, l.Failed = b.Failures, b.Failing
+	if !b.IsHeld() {
+		l.Attempts, l.Failed = c.Calls(), b.Failing()
 		l.because(b.Err)
 	}
 	return l
@@ -159,15 +133,11 @@ func (l *DeadLetter) because(err error) {
 	switch {
 	case undecodable:
 		l.Disposition = DispositionUndecodable
-	case errors.Is(err, errCrashed):
+	case errors.Is(err, delivery.ErrCrashed):
 		l.Disposition = DispositionCrashed
 	case IsPoison(err):
 		l.Disposition = DispositionPoison
 	}
-}
-
-func (t *tenure) letterID(c *laneChange) string {
-	return letterID(t.r.opts.Mode, c.LSN, c.Place, c.Value.ID)
 }
 
 // isThere reports whether a letter is among those of its key.

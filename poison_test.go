@@ -630,7 +630,7 @@ func TestLettersAreRedriven(t *testing.T) {
 				w.put("oslo", "later", 3)
 				time.Sleep(time.Minute)
 				id := letterNamed(lsn, "bad")
-				if err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, id); err != nil {
+				if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, id); err != nil {
 					t.Fatal(err)
 				}
 				if l := box.all(); box.names() != "bad failed, next held, later held" || l[0].Attempts < 3 {
@@ -639,7 +639,7 @@ func TestLettersAreRedriven(t *testing.T) {
 				mu.Lock()
 				mended = true
 				mu.Unlock()
-				if err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, id); err != nil {
+				if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, id); err != nil {
 					t.Fatal(err)
 				}
 				w.put("oslo", "free", 4)
@@ -669,7 +669,7 @@ func TestAHeldKeyIsReleasedWithoutItsFirst(t *testing.T) {
 			w.put("oslo", id, i)
 		}
 		time.Sleep(time.Minute)
-		if err := deadletters.Release(t.Context(), w.orders, w.leases, changefeed.Key("oslo")); err != nil {
+		if _, err := deadletters.Release(t.Context(), w.orders, w.leases, changefeed.Key("oslo")); err != nil {
 			t.Fatal(err)
 		}
 		w.put("oslo", "free", 4)
@@ -679,25 +679,6 @@ func TestAHeldKeyIsReleasedWithoutItsFirst(t *testing.T) {
 			t.Errorf("%d items, %d again, letters %q, %d pending", items, again, box.names(), w.pending())
 		}
 		h.perKey(t)
-	})
-}
-
-// A request that nobody serves says so, and stays.
-func TestARequestThatNobodyServesStays(t *testing.T) {
-	inWorld(t, 1, func(t *testing.T, w *world) {
-		w.put("oslo", "one", 1)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		err := deadletters.Release(ctx, w.orders, w.leases, changefeed.Key("oslo"))
-		if !errors.Is(err, context.DeadlineExceeded) || len(w.records(changefeed.KindRequest)) != 1 {
-			t.Errorf("%v, %d requests", err, len(w.records(changefeed.KindRequest)))
-		}
-		p := w.run("a", &tally{}, changefeed.Options{MaxAttempts: 1, DeadLetters: &letterBox{}})
-		time.Sleep(time.Minute)
-		p.stop(t)
-		if n := len(w.records(changefeed.KindRequest)); n != 0 {
-			t.Errorf("%d requests are left", n)
-		}
 	})
 }
 

@@ -42,6 +42,67 @@ func TestTheNextPageIsReadWhileTheHandlerWorks(t *testing.T) {
 	}
 }
 
+// Each second read takes nearly twice as long as a batch. The handler does not wait for it, because pages are read ahead.
+func TestReadsThatAreNowAndThenSlowDelayNothing(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		const pages = 100
+		w.many(pages*10, 50)
+		reads := 0
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+			if reads++; reads%2 == 0 {
+				time.Sleep(9 * time.Millisecond)
+			}
+			return w.orders.Read(ctx, r, from, o)
+		}}
+		var first, last time.Time
+		h := &tally{before: func(context.Context, *changefeed.Batch) error {
+			if first.IsZero() {
+				first = time.Now()
+			}
+			time.Sleep(5 * time.Millisecond)
+			last = time.Now()
+			return nil
+		}}
+		p := w.runWith(source, w.leases, "a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxItems: 10})
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if each := last.Sub(first) / pages; each > 5500*time.Microsecond {
+			t.Errorf("%v a page, want about the 5 ms of the handler", each)
+		}
+	})
+}
+
+// A page is read ahead only if the buffer has room for it and for one more.
+func TestNoMoreIsReadAheadThanTheBufferHolds(t *testing.T) {
+	for _, o := range []changefeed.Options{{BufferItems: 19}, {BufferBytes: 500}} {
+		inWorld(t, 1, func(t *testing.T, w *world) {
+			w.many(100, 20)
+			var last atomic.Int64 // LSN that was read
+			source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+				page, err := w.orders.Read(ctx, r, from, o)
+				if n := len(page.Changes); n > 0 {
+					last.Store(page.Changes[n-1].LSN)
+				}
+				return page, err
+			}}
+			h := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+				time.Sleep(time.Second)
+				if end := b.Changes[len(b.Changes)-1].LSN; last.Load() != end {
+					t.Errorf("%d items, %d bytes: changes to LSN %d are read while the handler has those to LSN %d", o.BufferItems, o.BufferBytes, last.Load(), end)
+				}
+				return nil
+			}}
+			o.Start, o.MaxItems = changefeed.FromBeginning(), 10
+			p := w.runWith(source, w.leases, "a", h, o)
+			time.Sleep(time.Minute)
+			p.stop(t)
+			if items, _ := h.items(); items != 100 {
+				t.Errorf("%d items", items)
+			}
+		})
+	}
+}
+
 // A page that took too long comes again in smaller parts, before the page that was read while the handler had it.
 func TestAPageReadAheadIsNotTakenForOneThatComesAgain(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {

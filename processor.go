@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/internal/balance"
-	"github.com/millrace/changefeed/internal/lanes"
+	"github.com/millrace/changefeed/internal/delivery"
 	"github.com/millrace/changefeed/internal/latest"
 	"github.com/millrace/changefeed/internal/pause"
 )
@@ -75,6 +75,7 @@ func (p *Processor) Run(ctx context.Context) error {
 		}
 		return err
 	}
+	r.warnOfKeys()
 	r.ready.Store(true)
 	r.hooks.Ready()
 	defer context.AfterFunc(ctx, r.claims.stop)()
@@ -100,11 +101,12 @@ type run struct {
 	work  sync.WaitGroup
 
 	claims   claims
-	breaker  *lanes.Breaker
+	breaker  *delivery.Breaker
 	balancer balancer
 	follower follower
 	presence presence
 	ready    atomic.Bool // the unit's leases exist
+	shared   atomic.Bool // another kind of processor owns leases of the unit
 	last     latest.Value[Round]
 	troubles latest.Set[Origin, *Error] // that concern no single lease
 }
@@ -125,7 +127,7 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		claims:    claims{workers: map[Range]*worker{}},
 	}
 	rng := r.random("breaker")
-	r.breaker = lanes.NewBreaker(func(failures int) time.Duration { return r.backoff(rng, failures) })
+	r.breaker = delivery.NewBreaker(func(failures int) time.Duration { return r.backoff(rng, failures) })
 	r.balancer, r.follower.r, r.presence.r = newBalancer(r), r, r
 	return r
 }

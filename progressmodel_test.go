@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -15,58 +16,37 @@ import (
 //
 //   - a position that is stored covers only changes that are done: handled without an
 //     error or, with checkpoints by hand, covered by one
-//   - what a held lease is written with is what its model says: how far the changes are done
-//     without a gap, and how often the batch after that has failed
-//   - a lease is read on only when as much is stored as the options want
+//   - what a held lease is written with is what its model says at that instant: how far its
+//     changes are done, and how often the change after that was tried
+//   - a batch holds the changes that the model hands over next, with their attempt
+//   - a batch is handed over, and a lease is read on, only when as much is stored as the
+//     options want, and with CheckpointItems the lease is not written before that
 //   - nothing that is stored as done is handed over again
 //
-// A write may be on its way for long, with what the lease said when it was begun, and a
-// request may be without an answer. So the model of a held lease has several states, of
-// which one must fit, until its worker goes on.
+// How the model of one lease goes on is in progressrules_test.go.
 
 // progress is the model of all leases.
 type progress struct {
-	mu     sync.Mutex
-	manual bool
-	done   map[entry]bool
-	held   map[*client]map[changefeed.Range]*tenure
-	stored map[changefeed.Range]status
-	ends   map[*changefeed.Batch]int64
-	broken []string
+	mu      sync.Mutex
+	o       changefeed.Options
+	done    map[entry]bool
+	held    map[*client]map[changefeed.Range]*tenure
+	stored  map[changefeed.Range]status
+	batches map[*changefeed.Batch]handed
+	seen    map[string]int // how often something has happened that the script must bring about
+	broken  []string
 }
 
-// status is what a lease says.
-type status struct {
-	lsn      int64
-	attempts int
+// handed is where a batch belongs.
+type handed struct {
+	t *tenure
+	p *portion
 }
 
-// tenure is a lease while one process holds it.
-type tenure struct {
-	now, old status  // what the lease must say, and what it may still say
-	sent     int64   // the highest position that was written, or was to be
-	maybe    []int64 // positions of checkpoints by hand that are under way, or whose outcome nobody knows
-
-	last     [2]int64        // ends of the batches handed over: the one before, and the last
-	fresh    bool            // the last one is finished
-	pages    map[int64]int64 // where pages end, by the LSN that they begin with
-	handed   []entry
-	failures int   // of the batch in hand
-	empty    int64 // where an empty page ended that may have come too late to count
-	moves    bool  // it moves the lease too: all before it is stored
-	unsaved  []finish
-}
-
-// finish is a change that was done and not yet stored.
-type finish struct {
-	lsn int64
-	at  time.Time
-}
-
-func newProgress(manual bool) *progress {
+func newProgress(o changefeed.Options) *progress {
 	return &progress{
-		manual: manual, done: map[entry]bool{}, held: map[*client]map[changefeed.Range]*tenure{},
-		stored: map[changefeed.Range]status{}, ends: map[*changefeed.Batch]int64{},
+		o: o, done: map[entry]bool{}, held: map[*client]map[changefeed.Range]*tenure{},
+		stored: map[changefeed.Range]status{}, batches: map[*changefeed.Batch]handed{}, seen: map[string]int{},
 	}
 }
 
@@ -85,8 +65,10 @@ func (p *progress) acquired(c *client, l changefeed.Lease) {
 	if p.held[c] == nil {
 		p.held[c] = map[changefeed.Range]*tenure{}
 	}
-	s := statusOf(l)
-	p.held[c][l.Range] = &tenure{now: s, old: s, fresh: true, last: [2]int64{s.lsn, s.lsn}, failures: s.attempts, pages: map[int64]int64{}}
+	p.held[c][l.Range] = begun(statusOf(l), l.Position.Token != "")
+	if l.Attempts > 0 {
+		p.seen["attempts inherited"]++
+	}
 }
 
 func (p *progress) released(c *client, l changefeed.Lease) {
@@ -96,25 +78,55 @@ func (p *progress) released(c *client, l changefeed.Lease) {
 }
 
 // sends judges a write by what its sender has done.
-func (p *progress) sends(c *client, l changefeed.Record) {
+func (p *progress) sends(c *client, l changefeed.Record) (w sent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.held[c][l.Range]
 	if l.Kind != changefeed.KindLease || t == nil {
+		return sent{ignored: true}
+	}
+	now := t.says()
+	w = sent{t: t, saying: now, turn: t.turn}
+	if s := statusOf(l.Lease()); s != now.status {
+		before, known := t.mayHaveSaid(s)
+		if !known {
+			p.breach("%s writes %s at %+v, its model is at %+v", c.name, l.Token, s, now.status)
+		}
+		w.saying, w.turn = before, t.turn-1
+	}
+	if l.State == changefeed.StateSplitting && t.frozen == nil {
+		t.frozen = &now
+	}
+	if len(t.sheets) > 0 && w.saying.lsn > t.sheets[0].from {
+		p.seen["positions within a page"]++
+	}
+	w.undue = p.o.CheckpointItems > 0 && p.o.CheckpointEvery == 0 && t.turn > t.due && l.State == changefeed.StateLive && l.Owner == c.name
+	t.last = w
+	return w
+}
+
+// answers notes that the sender of a write knows that it is stored.
+func (p *progress) answers(w sent) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w.ignored {
 		return
 	}
-	s := statusOf(l.Lease())
-	if t.now == (status{}) && len(t.handed) == 0 { // it is given its first token
-		t.now, t.old = s, s
+	w.t.known = max(w.t.known, w.turn)
+	if w.saying.total > w.t.saved {
+		w.t.saved, w.t.stored = w.saying.total, time.Now()
 	}
-	if s.lsn < t.sent {
-		p.breach("%s writes %s at %d, after %d", c.name, l.Token, s.lsn, t.sent)
+}
+
+// written judges why a lease was written.
+func (p *progress) written(c *client, d changefeed.StoreDone) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for r, t := range p.held[c] {
+		if r.String() == d.Lease && t.last.undue && !d.Renewal {
+			p.breach("%s writes %s at %+v, which is not due", c.name, d.Lease, t.last.saying)
+		}
 	}
-	t.sent = max(t.sent, s.lsn)
-	if s == t.now || s == t.old || s.attempts == 0 && (s.lsn == t.empty || slices.Contains(t.maybe, s.lsn)) {
-		return
-	}
-	p.breach("%s writes %s at %+v, its model is at %+v", c.name, l.Token, s, t.now)
 }
 
 // stores judges a write that is carried out, by what all have done.
@@ -134,11 +146,6 @@ func (p *progress) stores(w *scripted, l changefeed.Record) {
 		}
 	}
 	p.stored[l.Range] = s
-	for _, of := range p.held {
-		if t := of[l.Range]; t != nil {
-			t.unsaved = slices.DeleteFunc(t.unsaved, func(f finish) bool { return f.lsn <= s.lsn })
-		}
-	}
 }
 
 // creates judges the lease of a part: it begins where its parent is stored.
@@ -156,7 +163,7 @@ func (p *progress) creates(w *scripted, l changefeed.Record) {
 	p.stores(w, l)
 }
 
-// reads judges what must be stored before a lease is read on.
+// reads judges when a lease is read on, and from where.
 func (p *progress) reads(c *client, r changefeed.Range, from int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,46 +171,46 @@ func (p *progress) reads(c *client, r changefeed.Range, from int64) {
 	if t == nil {
 		return
 	}
-	if t.empty == from && from > 0 {
-		p.pass(t)
+	if from != t.read {
+		p.breach("%s reads %v from %d, want from %d", c.name, r, from, t.read)
 	}
-	t.old = t.now
-	if p.manual || len(t.unsaved) == 0 {
-		return
+	if n := len(t.line) + len(t.waiting); n > 0 {
+		p.breach("%s reads %v from %d before %d parts of the last page are done", c.name, r, from, n)
 	}
-	items, every := c.o.CheckpointItems, c.o.CheckpointEvery
-	late := every > 0 && time.Since(t.unsaved[0].at) > every+2*c.o.Poll
-	if items > 0 && len(t.unsaved) >= items || late || items == 0 && every == 0 {
-		p.breach("%s reads %v from %d with %d changes not stored, the oldest since %v", c.name, r, from, len(t.unsaved), time.Since(t.unsaved[0].at))
+	p.mustBeStored(c, t, "reads", r.String())
+}
+
+// mustBeStored judges whether the lease was written when it was due.
+func (p *progress) mustBeStored(c *client, t *tenure, does, lease string) {
+	if t.due > t.known {
+		p.breach("%s has %s and %s, %+v is due and not stored", c.name, lease, does, t.says())
 	}
 }
 
 // gets notes a page. An empty one moves the lease on, if all before it is done.
-func (p *progress) gets(c *client, r changefeed.Range, from int64, page changefeed.Page) {
+func (p *progress) gets(c *client, r changefeed.Range, page changefeed.Page) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.held[c][r]
 	if t == nil {
 		return
 	}
-	next := positionOf(page.Next.Token)
-	if len(page.Changes) > 0 {
-		t.pages[page.Changes[0].LSN] = next
-		return
+	t.moves(func() {
+		switch {
+		case !t.anchored:
+			t.anchor(page)
+		case len(page.Changes) > 0:
+			t.turns(page)
+		default:
+			if t.inherits > 0 && positionOf(page.Next.Token) != t.read {
+				p.seen["attempts reset by an empty page"]++
+			}
+			t.pass(positionOf(page.Next.Token))
+		}
+	})
+	if len(page.Changes) == 0 {
+		t.returns(t.isDue(p.o))
 	}
-	moves := !p.manual || t.last[1] <= t.now.lsn
-	if next == from && (!moves || t.now.lsn >= next) { // else an earlier page was empty while a checkpoint was to come
-		return
-	}
-	t.empty, t.moves = next, moves
-}
-
-// pass notes that a lease is read on from the end of an empty page.
-func (p *progress) pass(t *tenure) {
-	if t.failures = 0; t.moves {
-		t.now = status{t.empty, 0}
-	}
-	t.empty = 0
 }
 
 // begins judges a hand-over.
@@ -215,99 +222,124 @@ func (p *progress) begins(c *client, b *changefeed.Batch) {
 		p.breach("%s handles %s without having it", c.name, b.LeaseToken)
 		return
 	}
-	t.old = t.now
-	first := b.Changes[0].LSN
-	end := t.pages[first]
-	if !t.fresh && first > t.last[1] { // the one before took too long, but was stored by hand
-		t.fresh, t.failures = true, 0
+	var got, want []entry
+	for _, ch := range b.Changes {
+		got = append(got, entry{ch.LSN, ch.ID})
 	}
-	if b.Attempt != t.failures+1 {
-		p.breach("%s handles %s at %d, attempt %d, after %d failures", c.name, b.LeaseToken, end, b.Attempt, t.failures)
+	cuts := t.cuts
+	comes, calls := t.next(p.o.MaxItems), 0
+	if t.cuts > cuts {
+		p.seen["batches cut again"]++
 	}
-	if t.fresh && first <= p.stored[b.Range].lsn {
+	for _, ch := range comes.changes {
+		want, calls = append(want, ch.entry), max(calls, ch.calls)
+	}
+	if !slices.Equal(got, want) {
+		p.breach("%s handles %v of %s, want %v", c.name, got, b.LeaseToken, want)
+		comes = &portion{} // of what follows, this says nothing more
+		for _, e := range got {
+			comes.changes = append(comes.changes, &told{entry: e})
+		}
+	}
+	if b.Attempt != calls+1 {
+		p.breach("%s handles %v of %s, attempt %d, after %d calls", c.name, got, b.LeaseToken, b.Attempt, calls)
+	}
+	if first := got[0].lsn; first <= p.stored[b.Range].lsn {
 		p.breach("%s handles %s from %d, stored at %d", c.name, b.LeaseToken, first, p.stored[b.Range].lsn)
 	}
-	if t.fresh {
-		t.last[0], t.fresh = t.last[1], false
-	}
-	t.last[1], p.ends[b] = end, end
-	for _, ch := range b.Changes {
-		t.handed = append(t.handed, entry{ch.LSN, ch.ID})
-	}
+	p.mustBeStored(c, t, "handles", b.LeaseToken)
+	comes.begun = time.Now()
+	p.batches[b] = handed{t, comes}
 }
 
-// fails notes a failure, which counts in the lease if all before the batch is stored and
-// the batch itself is not. A handler that was cut short has not failed.
-func (p *progress) fails(ctx context.Context, c *client, b *changefeed.Batch) error {
+// fails notes a failure. A handler that was cut short has not failed.
+func (p *progress) fails(ctx context.Context, b *changefeed.Batch) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t := p.held[c][b.Range]
-	if cause := context.Cause(ctx); t == nil || cause != nil && cause != changefeed.ErrHandlerTimeout {
+	h, cause := p.batches[b], context.Cause(ctx)
+	if h.t == nil || cause != nil && cause != changefeed.ErrHandlerTimeout {
 		return errScript
 	}
-	t.failures++
-	if !p.manual || t.last[0] <= t.now.lsn && t.now.lsn < t.last[1] {
-		t.now = status{t.now.lsn, t.failures}
+	h.t.moves(func() { h.t.fails(h.p, cause != nil) })
+	switch {
+	case h.p.isDone():
+		p.seen["failures after a checkpoint"]++
+	case h.p.over:
+		p.seen["divisions"]++
 	}
+	h.t.returns(!h.p.isDone() || h.t.isDue(p.o))
 	return errScript
 }
 
 // succeeds notes a batch that its handler is done with.
-func (p *progress) succeeds(c *client, b *changefeed.Batch) {
+func (p *progress) succeeds(b *changefeed.Batch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t := p.held[c][b.Range]
-	if !p.manual {
+	if !p.o.Manual {
 		for _, ch := range b.Changes {
 			p.done[entry{ch.LSN, ch.ID}] = true
 		}
 	}
-	if t == nil {
-		return
+	if h := p.batches[b]; h.t != nil {
+		h.t.moves(func() { h.t.succeeds(h.p, p.o.Manual, time.Since(h.p.begun) < p.o.HandlerTimeout/2) })
+		h.t.returns(h.t.isDue(p.o))
+		if h.t.due == h.t.turn && !p.o.Manual && h.t.says().total-h.t.saved > len(h.p.changes) {
+			p.seen["rare checkpoints"]++
+		}
 	}
-	t.fresh, t.failures = true, 0
-	if p.manual {
-		return
-	}
-	for _, ch := range b.Changes {
-		t.unsaved = append(t.unsaved, finish{ch.LSN, time.Now()})
-	}
-	t.now = status{t.last[1], 0}
+}
+
+// asked is a checkpoint by hand on its way.
+type asked struct {
+	handed
+	held    bool // the lease, by the process whose batch it is
+	divided bool
+	before  saying
+	fresh   []entry
+	at      time.Time
 }
 
 // asks notes that a handler says a batch is done, and all before it.
-func (p *progress) asks(c *client, b *changefeed.Batch) {
+func (p *progress) asks(c *client, b *changefeed.Batch) asked {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t := p.held[c][b.Range]
-	if t == nil {
-		return
+	a := asked{handed: p.batches[b], at: time.Now()}
+	if a.t == nil || p.held[c][b.Range] != a.t {
+		return a
 	}
-	for _, e := range t.handed {
-		if e.lsn <= p.ends[b] {
-			p.done[e] = true
-		}
+	a.held, a.before, a.divided = true, a.t.says(), a.p.isDivided()
+	if a.divided || a.t.frozen != nil {
+		return a
 	}
-	if p.ends[b] > t.now.lsn {
-		t.maybe = append(t.maybe, p.ends[b])
+	a.t.moves(func() { a.fresh = a.t.confirms(a.p) })
+	for _, e := range a.fresh {
+		p.done[e] = true
 	}
+	return a
 }
 
-// answered notes the outcome. Without an error the checkpoint is stored; nothing is of a
-// batch that comes again in smaller parts.
-func (p *progress) answered(c *client, b *changefeed.Batch, err error) {
+// answered judges the outcome. Without an error the checkpoint is stored. A batch that comes again in smaller parts is
+// refused at once, and so is one of a lease that is gone or being split.
+func (p *progress) answered(ctx context.Context, c *client, b *changefeed.Batch, a asked, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t, end := p.held[c][b.Range], p.ends[b]
-	switch {
-	case errors.Is(err, changefeed.ErrHandlerTimeout):
-		if t != nil && t.last[1] < end && end <= t.sent {
-			p.breach("%s writes %s at %d, where a batch ended that comes again in parts", c.name, b.LeaseToken, t.sent)
-		}
-	case err != nil:
-	case p.stored[b.Range].lsn < end:
+	end := b.Changes[len(b.Changes)-1].LSN
+	atOnce, isLost := time.Now().Equal(a.at), errors.Is(err, changefeed.ErrLeaseLost)
+	if err == nil && p.stored[b.Range].lsn < end {
 		p.breach("%s: checkpoint of %s at %d without an error, stored at %d", c.name, b.LeaseToken, end, p.stored[b.Range].lsn)
-	case t != nil && end > t.now.lsn:
-		t.now = status{end, 0}
+	}
+	switch refused := atOnce && ctx.Err() == nil && errors.Is(err, changefeed.ErrHandlerTimeout); {
+	case !a.held:
+	case isLost && atOnce:
+		if a.t.frozen == nil {
+			a.t.frozen = &a.before
+		}
+		maps.DeleteFunc(p.done, func(e entry, _ bool) bool { return slices.Contains(a.fresh, e) })
+	case refused != (a.divided && ctx.Err() == nil && !isLost):
+		p.breach("%s: checkpoint of %s at %d: %v; it comes again in parts: %t", c.name, b.LeaseToken, end, err, a.divided)
+	case refused:
+		p.seen["checkpoints refused"]++
+	case err != nil && len(a.fresh) > 0:
+		p.seen["checkpoints without an answer"]++
 	}
 }

@@ -18,18 +18,34 @@ var progressSeeds = flag.Int("progress-seeds", 30, "how many seeds of TestProgre
 // Whatever handlers, sources and stores do, a lease says how far its changes are done, no
 // more, and no less than the options want.
 func TestProgressEqualsItsModel(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]int{}
 	for seed := range *progressSeeds {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { playProgress(t, uint64(seed)) })
+			synctest.Test(t, func(t *testing.T) {
+				model := playProgress(t, uint64(seed))
+				mu.Lock()
+				defer mu.Unlock()
+				for what, times := range model {
+					seen[what] += times
+				}
+			})
 		})
 	}
+	t.Cleanup(func() {
+		for what, seeds := range progressSights {
+			if seen[what] == 0 && *progressSeeds >= seeds {
+				t.Errorf("no %s in %d scripts", what, *progressSeeds)
+			}
+		}
+	})
 }
 
 // progressOptions are the options of a seed: each way of making checkpoints has its turn.
 func progressOptions(rng *rand.Rand, seed uint64) changefeed.Options {
 	o := changefeed.Options{
-		Start: changefeed.FromBeginning(), MaxItems: 1 + rng.IntN(6), RetryMax: 2 * time.Second,
+		Start: changefeed.FromBeginning(), MaxItems: 1 + rng.IntN(12), RetryMax: 2 * time.Second,
 		HandlerTimeout: 20 * time.Second, Drain: 5 * time.Second, Poll: 5 * time.Second,
 	}
 	switch seed % 6 {
@@ -44,11 +60,19 @@ func progressOptions(rng *rand.Rand, seed uint64) changefeed.Options {
 	return o
 }
 
-func playProgress(t *testing.T, seed uint64) {
+// progressSights are what so many scripts must bring about, or they show little.
+var progressSights = map[string]int{
+	"attempts inherited": 30, "positions within a page": 30, "divisions": 30, "failures after a checkpoint": 30,
+	"checkpoints refused": 30, "checkpoints without an answer": 30, "rare checkpoints": 30,
+	"attempts reset by an empty page": 300, "batches cut again": 300,
+}
+
+// playProgress plays a seed, and returns what it has seen.
+func playProgress(t *testing.T, seed uint64) map[string]int {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	o := progressOptions(rng, seed)
 	s := &scripted{
-		o: o, model: newProgress(o.Manual), rng: rand.New(rand.NewPCG(seed, 1)), bounds: []string{""},
+		o: o, model: newProgress(o), rng: rand.New(rand.NewPCG(seed, 1)), bounds: []string{""},
 		leases: map[string]changefeed.Record{},
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -74,15 +98,19 @@ func playProgress(t *testing.T, seed uint64) {
 		switch rng.IntN(80) {
 		case 0:
 			end(rng.IntN(2) == 0)
+			if rng.IntN(2) == 0 {
+				s.splitFailing()
+			}
 			end = begin(n)
 		case 1:
-			s.split()
+			s.split(rng.IntN(places))
 		}
 	}
 	s.settle()
 	stop()
 	running.Wait()
 	s.check(t)
+	return s.model.seen
 }
 
 // run is one process.
@@ -91,6 +119,7 @@ func (c *client) run(t *testing.T, ctx context.Context) {
 	o.Instance = c.name
 	o.Hooks.Acquired = func(l changefeed.Lease) { c.model.acquired(c, l) }
 	o.Hooks.Released = func(l changefeed.Lease, _ changefeed.Reason) { c.model.released(c, l) }
+	o.Hooks.StoreDone = func(d changefeed.StoreDone) { c.model.written(c, d) }
 	o.Hooks.Error = func(*changefeed.Error) {} // there are many
 	p, err := changefeed.New(c, c, c, o)
 	if err == nil {
@@ -124,6 +153,11 @@ func (s *scripted) check(t *testing.T) {
 	for _, e := range s.feed {
 		if !s.model.done[e] {
 			t.Errorf("change %d at %s was never done", e.lsn, e.place)
+		}
+		for _, l := range s.leases {
+			if l.Kind == changefeed.KindLease && l.Range.Holds(e.place) && (positionOf(l.Position.Token) < e.lsn || l.Attempts > 0) {
+				t.Errorf("in the end %s is stored at %+v, before change %d", l.Token, statusOf(l.Lease()), e.lsn)
+			}
 		}
 	}
 	if len(s.feed) < 100 || s.writes < 50 {

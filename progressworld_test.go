@@ -60,17 +60,35 @@ func (s *scripted) write() {
 	if len(s.feed) > 0 {
 		lsn = s.feed[len(s.feed)-1].lsn + 1 + s.rng.Int64N(3)
 	}
-	place := fmt.Sprintf("%02X", s.rng.IntN(0x40))
-	for range 1 + s.rng.IntN(3)*s.rng.IntN(2) {
+	place := fmt.Sprintf("%02X", s.rng.IntN(places))
+	for range 1 + s.rng.IntN(6)*s.rng.IntN(2) {
 		s.feed = append(s.feed, entry{lsn, place})
 	}
 }
 
+// places is how many keys there are.
+const places = 0x40
+
 // split cuts a partition in two, if it can be.
-func (s *scripted) split() {
+func (s *scripted) split(place int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if at := fmt.Sprintf("%02X", s.rng.IntN(0x40)); at != "00" && !slices.Contains(s.bounds, at) && len(s.bounds) < 8 {
+	s.cut(place)
+}
+
+// splitFailing cuts the first key off each lease whose first change has failed. One of the parts does not have that change.
+func (s *scripted) splitFailing() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.leases {
+		if from, err := strconv.ParseInt("0"+l.Range.Min, 16, 0); err == nil && l.Kind == changefeed.KindLease && l.Attempts > 0 {
+			s.cut(int(from) + 1)
+		}
+	}
+}
+
+func (s *scripted) cut(place int) {
+	if at := fmt.Sprintf("%02X", place); 0 < place && place < places && !slices.Contains(s.bounds, at) && len(s.bounds) < 8 {
 		s.bounds = append(s.bounds, at)
 		slices.Sort(s.bounds)
 	}
@@ -129,7 +147,7 @@ func (c *client) Read(ctx context.Context, r changefeed.Range, from changefeed.P
 		page.Changes = append(page.Changes, changefeed.Change{ID: e.place, PartitionKey: changefeed.Key(e.place), LSN: e.lsn})
 	}
 	c.mu.Unlock()
-	c.model.gets(c, r, positionOf(from.Token), page)
+	c.model.gets(c, r, page)
 	return page, nil
 }
 
@@ -189,8 +207,8 @@ func (c *client) Create(_ context.Context, l changefeed.Record) (changefeed.Reco
 }
 
 func (c *client) Update(_ context.Context, l changefeed.Record) (changefeed.Record, error) {
-	c.model.sends(c, l)
-	return c.try(l, func(stored changefeed.Record, present bool) error {
+	sent := c.model.sends(c, l)
+	got, err := c.try(l, func(stored changefeed.Record, present bool) error {
 		switch {
 		case !present:
 			return changefeed.ErrNotFound
@@ -200,6 +218,10 @@ func (c *client) Update(_ context.Context, l changefeed.Record) (changefeed.Reco
 		c.model.stores(c.scripted, l)
 		return nil
 	})
+	if err == nil {
+		c.model.answers(sent)
+	}
+	return got, err
 }
 
 func (c *client) Delete(_ context.Context, l changefeed.Record) error {
@@ -222,20 +244,20 @@ func (c *client) Handle(ctx context.Context, b *changefeed.Batch) error {
 	time.Sleep(c.upTo(20 * time.Millisecond))
 	switch {
 	case c.chance(9):
-		return c.model.fails(ctx, c, b)
+		return c.model.fails(ctx, b)
 	case c.chance(25):
-		panic(c.model.fails(ctx, c, b))
-	case c.chance(25): // too slow, but it heeds its context
+		panic(c.model.fails(ctx, b))
+	case c.chance(12): // too slow, but it heeds its context
 		<-ctx.Done()
 		if c.chance(2) {
 			if c.o.Manual {
 				c.checkpointLater(ctx, b)
 			}
-			return c.model.fails(ctx, c, b)
+			return c.model.fails(ctx, b)
 		}
 	}
 	if !c.o.Manual {
-		c.model.succeeds(c, b)
+		c.model.succeeds(b)
 		return nil
 	}
 	if c.chance(4) { // later, perhaps after later ones
@@ -243,10 +265,10 @@ func (c *client) Handle(ctx context.Context, b *changefeed.Batch) error {
 	} else if !c.chance(5) {
 		c.checkpoint(ctx, b)
 		if c.chance(6) {
-			return c.model.fails(ctx, c, b)
+			return c.model.fails(ctx, b)
 		}
 	}
-	c.model.succeeds(c, b)
+	c.model.succeeds(b)
 	return nil
 }
 
@@ -264,7 +286,7 @@ func (c *client) checkpoint(ctx context.Context, b *changefeed.Batch) {
 		defer cancel()
 		ctx = impatient
 	}
-	c.model.asks(c, b)
+	asked := c.model.asks(c, b)
 	err := b.Checkpoint(ctx)
-	c.model.answered(c, b, err)
+	c.model.answered(ctx, c, b, asked, err)
 }

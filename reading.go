@@ -1,7 +1,6 @@
 package changefeed
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,21 +36,20 @@ func (w *worker) read() (page Page, e ending) {
 // readOnce reads the next page, unless it was read ahead.
 func (w *worker) readOnce() (Page, error) {
 	w.activity.Set(ActivityReading)
-	at := w.keeper.soFar().Read
-	if next := w.next; next != nil && next.from == at { // else the page before it comes again in smaller parts
-		next.work.Wait()
+	if w.ahead != nil {
+		if next, ok := <-w.ahead.pages; ok {
+			return next.page, next.err
+		}
 		w.drop()
-		return next.page, next.err
 	}
-	w.drop()
-	return w.fetch(w.untilStopped, at)
+	return w.fetch(w.untilStopped, w.dispatcher.readFrom())
 }
 
 // fetch reads the page after a position.
 func (w *worker) fetch(ctx context.Context, at Position) (Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	o := ReadOptions{Mode: w.r.opts.Mode, MaxItems: cmp.Or(w.keeper.soFar().Limit, w.r.opts.MaxItems)}
+	o := ReadOptions{Mode: w.r.opts.Mode, MaxItems: w.r.opts.MaxItems}
 	begun := time.Now()
 	page, err := w.r.source.Read(ctx, w.lease.Range, at, o)
 	if err == nil {
@@ -77,12 +75,12 @@ const readTimeout = 65 * time.Second
 func (w *worker) lookAhead(page Page) {
 	switch {
 	case !page.Ahead:
-		w.ahead = time.Time{}
-	case w.ahead.IsZero():
-		w.ahead = time.Now()
-	case time.Since(w.ahead) >= w.r.opts.Renew:
-		w.ahead = time.Now()
-		w.report(w.untilStopped, OriginSource, aheadError(w.keeper.soFar().Read, page.Head))
+		w.tooFar = time.Time{}
+	case w.tooFar.IsZero():
+		w.tooFar = time.Now()
+	case time.Since(w.tooFar) >= w.r.opts.Renew:
+		w.tooFar = time.Now()
+		w.report(w.untilStopped, OriginSource, aheadError(w.dispatcher.readFrom(), page.Head))
 	}
 }
 
@@ -91,36 +89,64 @@ func aheadError(at Position, end int64) error {
 		"Changes up to the position will not be handled: delete the leases of this unit and begin anew", ErrAhead, at.Token, end)
 }
 
-// readAhead is the page after one that the handler has.
+// readAhead reads the pages after one that goes to the handler.
 type readAhead struct {
-	from Position
-	end  context.CancelFunc
-	work sync.WaitGroup // reading it
+	pages chan pageAhead // closed after the last
+	end   context.CancelFunc
+	work  sync.WaitGroup
+}
+
+// pageAhead is how one of these reads came out.
+type pageAhead struct {
 	page Page
 	err  error
 }
 
-// prefetch begins to read the page after one that goes to the handler, when the feed has as much again. At its end nothing
-// is read ahead: what comes while the handler works would wait for one call more. With keys in parallel the lanes have room
-// for pages.
+// pagesAhead is how many pages are read ahead. With a single one, the slower of a read and a checkpoint would decide each
+// time how long a page takes; with two, the slower of their averages does.
+const pagesAhead = 2
+
+// prefetch begins to read the pages after one that goes to the handler, unless that is under way.
 func (w *worker) prefetch(page Page) {
-	o, n := w.r.opts, len(page.Changes)
-	rest := page.Head - page.Changes[n-1].LSN
-	if o.Concurrency > 1 || rest < int64(n) || n > o.BufferItems || int64(sizeOf(page)) > o.BufferBytes {
+	if w.ahead != nil || !w.isBacklog(page) {
 		return
 	}
 	ctx, end := context.WithCancel(w.untilStopped)
-	next := &readAhead{from: page.Next, end: end}
-	next.work.Go(func() { next.page, next.err = w.fetch(ctx, next.from) })
-	w.next = next
+	ahead := &readAhead{end: end, pages: make(chan pageAhead, pagesAhead-1)} // one more waits to be sent
+	ahead.work.Go(func() { w.readOn(ctx, page, ahead.pages) })
+	w.ahead = ahead
+}
+
+// isBacklog reports whether the feed has as much again behind a page. At its end nothing is read ahead: what comes while
+// the handler works would wait for one call more. With keys in parallel the lanes have room for pages.
+func (w *worker) isBacklog(page Page) bool {
+	o, n := w.r.opts, len(page.Changes)
+	if o.Concurrency > 1 || n == 0 || n > o.BufferItems/pagesAhead || int64(sizeOf(page)) > o.BufferBytes/pagesAhead {
+		return false
+	}
+	return page.Head-page.Changes[n-1].LSN >= int64(n)
+}
+
+// readOn reads the pages after one, until the feed has no backlog.
+func (w *worker) readOn(ctx context.Context, page Page, pages chan<- pageAhead) {
+	defer close(pages)
+	var err error
+	for err == nil && w.isBacklog(page) {
+		page, err = w.fetch(ctx, page.Next)
+		select {
+		case pages <- pageAhead{page, err}:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // drop ends what is read ahead.
 func (w *worker) drop() {
-	if w.next != nil {
-		w.next.end()
-		w.next.work.Wait()
-		w.next = nil
+	if w.ahead != nil {
+		w.ahead.end()
+		w.ahead.work.Wait()
+		w.ahead = nil
 	}
 }
 
@@ -142,15 +168,14 @@ func (w *worker) await(waiter Waiter) {
 	if w.idle > 1 && pause.For(w.untilStopped, pause.Doubled(time.Millisecond, w.idle, maxGather)) != nil {
 		return
 	}
-	p := w.keeper.soFar()
 	most := w.r.opts.Renew
-	if p.Unsaved > 0 && p.Every > 0 {
-		most = min(most, p.Every)
+	if unsaved, every := w.dispatcher.pending(); unsaved > 0 && every > 0 {
+		most = min(most, every)
 	}
 	waiting, cancel := context.WithTimeout(w.untilStopped, most)
 	defer cancel()
 	begun := time.Now()
-	err := waiter.Wait(waiting, w.lease.Range, p.Read)
+	err := waiter.Wait(waiting, w.lease.Range, w.dispatcher.readFrom())
 	waited := time.Since(begun)
 	w.r.hooks.WaitDone(WaitDone{Lease: w.lease.Token, Duration: waited, Err: err})
 	if err != nil && waiting.Err() == nil {

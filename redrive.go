@@ -4,269 +4,386 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"time"
 
+	"github.com/millrace/changefeed/internal/delivery"
+	"github.com/millrace/changefeed/internal/fold"
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// How letters are redriven
+// How letters are handed over again
 //
 // Whoever wants a letter handled again writes a request among the leases: a record of [KindRequest]
 // with the effective partition key. The owner of its range, and nobody else, serves it: so the
-// change goes to the handler in order with its key, wherever the lease is by then. When it is
-// served the request is deleted. What became of it is seen in the dead letters: the letter is
-// gone, or there with a new cause.
+// change goes to the handler in order with its key, wherever the lease is by then. The engine says in which steps
+// (internal/delivery/request.go); here each step is done. When it has served the request, the owner writes into it what
+// became of it, and retires it: a retired request is never served again. Package notes has the protocol.
 
-// serveRequests gives the requests to the workers that have their ranges.
+// serveRequests gives the requests to the workers that have their ranges, and withdraws those whose records are gone.
 func (r *run) serveRequests() {
-	requests := r.view.kind(KindRequest)
-	if len(requests) == 0 {
-		return
-	}
 	workers, _ := r.claims.all()
-	for _, q := range requests {
-		if q.State != StateLive { // served, by somebody without the right to delete it
+	asked := map[string]bool{}
+	for _, q := range r.view.kind(KindRequest) {
+		if q.State != StateLive { // it was served, and its caller has not deleted it yet
 			continue
 		}
+		if q.TTL > 0 && r.view.Now().After(q.Updated.Add(q.TTL)) { // its caller has died, and the store removes nothing
+			continue
+		}
+		asked[q.Token] = true
 		place := notes.ReadRequest(q.Properties).EPK
 		for _, w := range workers {
 			if w.lease.Range.Holds(place) {
-				w.dispatcher.serve(q)
+				w.dispatcher.requests.accept(q)
 			}
 		}
 	}
+	for _, w := range workers {
+		w.dispatcher.requests.withdraw(asked)
+	}
 }
 
-// serve serves a request in the background, unless that is being done.
-func (d *dispatcher) serve(q Record) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.here == "" || d.closed || d.serving[q.Token] {
+// requests serves what is asked of the keys of a lease. The lock of its dispatcher guards it.
+type requests struct {
+	d        *dispatcher
+	serving  map[string]*request // by their tokens
+	redriven int                 // letters that were handled
+	released int                 // keys that are not held any more
+}
+
+// request is a request that is being served.
+type request struct {
+	record Record
+	asked  notes.Request
+	lost   bool              // its record is gone: it was withdrawn, or another owner serves it
+	before int               // letters that were handled by tries that could not go on
+	unsure string            // ID of one of them that could not be removed, unless the answer was lost; empty if there is none
+	served *delivery.Request // nil before the engine knows of it
+	whole  bool              // all held letters of the key were listed
+}
+
+// accept begins to serve a request, unless that is being done.
+func (s *requests) accept(record Record) {
+	q := &request{
+		record: record, asked: notes.ReadRequest(record.Properties), before: int(notes.Number(record.Properties, notes.CountProperty)),
+		unsure: record.Properties[notes.UnsureProperty],
+	}
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	if !s.d.restored || s.d.closed || s.serving[record.Token] != nil {
 		return
 	}
-	e := newErrand(d, q)
-	turn := d.turns[string(e.key)]
-	if turn == nil {
-		turn = make(chan struct{}, 1)
-		d.turns[string(e.key)] = turn
-	}
-	d.serving[q.Token] = true
-	d.calls.Go(func() {
-		turn <- struct{}{} // another one of the key would hand the same letters over
-		err := e.answer()
-		<-turn
-		d.report(d.untilStopped, OriginDeadLetters, err)
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		delete(d.serving, q.Token)
+	s.serving[record.Token] = q
+	s.d.calls.Go(func() {
+		if err := s.admit(q); err != nil {
+			s.forget(q)
+			s.reportUnlessOver(q, err)
+			return
+		}
+		s.d.mu.Lock()
+		q.served = &delivery.Request{Token: record.Token, Key: q.asked.Key, Letter: q.asked.Letter, Of: q}
+		s.d.engine.Ask(q.served, time.Now())
+		s.d.mu.Unlock()
+		s.d.start()
+		notify(s.d.news)
 	})
 }
 
-// errand is the service of one request.
-type errand struct {
-	*dispatcher
-	record Record
-	asked  notes.Request
-	key    PartitionKey
-	box    LetterBox // nil when the dead letters cannot be read
-}
-
-func newErrand(d *dispatcher, q Record) *errand {
-	asked := notes.ReadRequest(q.Properties)
-	box, _ := d.r.opts.DeadLetters.(LetterBox)
-	return &errand{dispatcher: d, record: q, asked: asked, key: PartitionKey(asked.Key), box: box}
-}
-
-// answer serves the request, and deletes it when it is served.
-func (e *errand) answer() error {
-	switch {
-	case e.box == nil:
-		// The request stays, because the next owner of the range may have one.
-		return e.failure(errors.New("this instance has no letter box to read from"))
-	case e.asked.Action != notes.Retry && e.asked.Action != notes.Release:
-		return e.failure(fmt.Errorf("%w: a request of a newer version", ErrBadLease))
+// sees notes that a letter is there: so it is handled again, if it was before, and counts once.
+func (q *request) sees(l DeadLetter) {
+	if q != nil && q.unsure == l.ID {
+		q.before, q.unsure = q.before-1, ""
 	}
-	err := e.count()
-	if err == nil {
-		if err := e.serve(); err != nil {
-			return e.failure(err)
+}
+
+func (q *request) failure(err error) error {
+	return fmt.Errorf("%s %s: %w", q.asked.Action, q.asked.Key, err)
+}
+
+func (s *requests) forget(q *request) {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	delete(s.serving, q.record.Token)
+}
+
+// withdraw ends the requests whose records are not asked for any more.
+func (s *requests) withdraw(asked map[string]bool) {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	for token, q := range s.serving {
+		if !asked[token] {
+			q.lost = true
+			s.d.engine.Withdraw(q.asked.Key, token)
 		}
-		err = e.r.erase(e.untilDrained, e.record)
 	}
-	if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrConflict) { // else another has served it
-		return e.failure(err)
-	}
-	e.r.view.Drop(e.record.ID)
-	return nil
-}
-
-func (e *errand) failure(err error) error { return fmt.Errorf("%s %s: %w", e.asked.Action, e.key, err) }
-
-// serve does what is asked. An error has not ended the process, so the try does not count, unless
-// that cannot be stored.
-func (e *errand) serve() (err error) {
-	if e.asked.Action == notes.Retry {
-		err = e.retry()
-	} else {
-		err = e.release()
-	}
-	if err != nil {
-		e.asked.Tries--
-		_ = e.store()
-	}
-	return err
+	notify(s.d.news)
 }
 
 // maxTries is how often a request may end the process that serves it.
 const maxTries = 3
 
-// count counts in the request how often it was begun with, because to serve it may end the process.
-func (e *errand) count() error {
-	if e.asked.Tries >= maxTries {
-		return errors.Join(fmt.Errorf("%w: its owner has ended %d times while it was served", ErrHandlerStuck, e.asked.Tries), e.r.erase(e.untilDrained, e.record))
+// admit checks a request, and counts in its record how often it was begun with: to serve it may end the process.
+func (s *requests) admit(q *request) error {
+	_, hasBox := s.d.r.opts.DeadLetters.(LetterBox)
+	switch {
+	case !hasBox: // the next owner of the range may have one
+		return s.postpone(q, fmt.Errorf("instance %s has no letter box to read from", s.d.r.me.Instance))
+	case q.asked.Action != notes.Retry && q.asked.Action != notes.Release:
+		return s.postpone(q, fmt.Errorf("%w: instance %s does not know the action %q of a newer version", ErrBadLease, s.d.r.me.Instance, q.asked.Action))
+	case q.asked.Tries >= maxTries:
+		err := fmt.Errorf("%w: its owner has ended %d times while it was served", ErrHandlerStuck, q.asked.Tries)
+		return errors.Join(err, s.retire(q, notes.Outcome{Result: notes.Failed, Cause: err.Error(), Count: q.before, Left: notes.UnknownLeft}))
 	}
-	e.asked.Tries++
-	return e.store()
+	q.asked.Tries++
+	q.record.Properties = notes.Set(q.record.Properties, notes.WaitsProperty, "")
+	return s.storeRequest(s.d.untilDrained, q)
 }
 
-// store keeps the tries with the request, where the next owner of the range finds them.
-func (e *errand) store() error {
-	e.record.Properties = e.asked.Properties(e.record.Properties)
-	stored, err := e.r.store.Update(e.untilDrained, e.record)
+// postpone notes in the request, once, why it is not served here.
+func (s *requests) postpone(q *request, why error) error {
+	before := q.record.Properties[notes.WaitsProperty]
+	q.record.Properties = notes.SetWaits(q.record.Properties, why.Error())
+	if q.record.Properties[notes.WaitsProperty] != before {
+		_ = s.storeRequest(s.d.untilDrained, q) // otherwise its caller hears no reason
+	}
+	return why
+}
+
+// storeRequest writes what is known of a request, where the next owner of the range finds it. The request does not live
+// longer for that.
+func (s *requests) storeRequest(ctx context.Context, q *request) error {
+	q.record.Properties = q.asked.Properties(q.record.Properties)
+	if q.record.TTL > 0 {
+		q.record.TTL = max(q.record.TTL-s.d.r.view.Now().Sub(q.record.Updated), time.Second)
+	}
+	stored, err := s.d.r.store.Update(ctx, q.record)
 	if err == nil {
-		e.record = stored
+		q.record = stored
+		s.d.r.view.put(stored)
 	}
 	return err
 }
 
-// retry hands a letter over, but no held one past those before it. When the key is held for no other one, it is released.
-func (e *errand) retry() error {
-	var letter *DeadLetter
-	before := false
-	err := e.eachLetter(e.box, e.key, func(l DeadLetter) bool {
-		if l.ID == e.asked.Letter {
-			letter = &l
-		}
-		before = before || letter == nil
-		return letter == nil
-	})
-	switch {
-	case err != nil:
-		return err
-	case letter == nil: // handled or dropped before
-		return nil
-	case before && letter.Disposition == DispositionHeld:
-		return nil
+// putBack stores a request that cannot be served now, with how many letters were handled for it.
+func (s *requests) putBack(ctx context.Context, q *request) error {
+	q.asked.Tries-- // it has not ended the process
+	handled := q.before
+	if q.served != nil {
+		handled += q.served.Handled
 	}
-	if done, err := e.redrive(*letter); !done || err != nil {
-		return err
-	}
-	return e.release()
+	q.record.Properties = notes.Set(q.record.Properties, notes.CountProperty, strconv.Itoa(handled))
+	q.record.Properties = notes.Set(q.record.Properties, notes.UnsureProperty, q.unsure)
+	return s.storeRequest(ctx, q)
 }
 
-// A release reads so many letters at a time.
+// handBack puts back what is left for the next owner of the lease, once, because this one ends in good order.
+func (s *requests) handBack() {
+	// Of the base, because the contexts of the work have mostly ended by now.
+	ctx, cancel := context.WithTimeout(s.d.r.base, s.d.r.opts.Drain/2)
+	defer cancel()
+	s.d.mu.Lock()
+	left := slices.DeleteFunc(slices.Collect(maps.Values(s.serving)), func(q *request) bool { return q.lost })
+	clear(s.serving)
+	s.d.mu.Unlock()
+	for _, q := range left {
+		if q.served != nil && q.served.State == delivery.Removing { // its letter was handled
+			q.unsure = letterOf(q.served).ID
+		}
+		_ = s.putBack(ctx, q) // otherwise it counts as a try
+	}
+}
+
+// retire writes the outcome into a request.
+func (s *requests) retire(q *request, o notes.Outcome) error {
+	q.record.Properties, q.record.State, q.record.TTL = o.Properties(q.record.Properties), StateRetired, notes.OutcomeTTL
+	stored, err := s.d.r.store.Update(s.d.untilDrained, q.record)
+	if err == nil {
+		s.d.r.view.put(stored)
+	}
+	return err
+}
+
+// serve does one step of a request.
+func (s *requests) serve(do delivery.Effect) {
+	q := do.Request
+	box, ok := s.d.r.opts.DeadLetters.(LetterBox)
+	if !ok {
+		s.d.tell(func(now time.Time) { s.d.engine.RequestFailed(q, errNoBox, now) })
+		return
+	}
+	var err error
+	var next func(now time.Time)
+	switch do.Kind {
+	case delivery.FindLetter:
+		var found *delivery.Letter
+		found, err = s.findLetter(box, q)
+		next = func(now time.Time) { s.d.engine.LetterFound(q, found, now) }
+	case delivery.ListLetters:
+		var held []*delivery.Letter
+		var failed bool
+		held, failed, err = s.heldLetters(box, q)
+		next = func(now time.Time) { s.d.engine.LettersListed(q, held, failed, now) }
+	case delivery.Remove:
+		l := letterOf(q)
+		err = s.d.outside(func(ctx context.Context, _ func()) error { return box.Remove(ctx, l.Change.PartitionKey, l.ID) })
+		if err == nil {
+			s.d.r.hooks.Redriven(Redriven{Letter: *l, Recall: q.Recall})
+		} else if of, asked := q.Of.(*request); asked {
+			of.unsure = l.ID
+		}
+		next = func(now time.Time) { s.redriven++; s.d.engine.LetterRemoved(q, now) }
+	case delivery.Rewrite:
+		err = s.rewrite(box, q)
+		next = func(now time.Time) { s.d.engine.LetterRewritten(q, now) }
+	case delivery.Answer:
+		s.conclude(q, do.Note)
+		return
+	}
+	if err != nil {
+		next = func(now time.Time) { s.d.engine.RequestFailed(q, err, now) }
+	}
+	s.d.tell(next)
+}
+
+// tell tells the engine of an event.
+func (d *dispatcher) tell(event func(now time.Time)) {
+	d.mu.Lock()
+	event(time.Now())
+	d.mu.Unlock()
+	d.wake()
+}
+
+func letterOf(q *delivery.Request) *DeadLetter { return q.Current.Of.(*readPage).letter }
+
+// asLetter is a dead letter as the engine knows it.
+func asLetter(l DeadLetter) *delivery.Letter {
+	return &delivery.Letter{Of: &readPage{Page: Page{Changes: []Change{l.Change}}, letter: &l}, LSN: l.Change.LSN, Size: changeSize(&l.Change), Calls: l.Attempts}
+}
+
+// findLetter looks for the letter that a retry names. One that is held behind another one is left alone, because it would
+// pass that.
+func (s *requests) findLetter(box LetterBox, q *delivery.Request) (found *delivery.Letter, err error) {
+	of, _ := q.Of.(*request)
+	before := false
+	err = s.d.eachLetter(box, PartitionKey(q.Key), func(l DeadLetter) bool {
+		of.sees(l)
+		isIt := l.ID == q.Letter
+		if isIt && !(before && l.Disposition == DispositionHeld) {
+			found = asLetter(l)
+		}
+		before = true
+		return !isIt
+	})
+	return found, err
+}
+
+// A request reads so many letters at a time.
 const (
 	lettersAtOnce = 100
 	bytesAtOnce   = 16 << 20
 )
 
-// release hands over the held letters of a key, and ends the hold when there is none left. While the last of them are
-// handed over, what comes of the key waits: else a busy key would be parked as fast as it is handled. After a retry the
-// key stays held if another of its letters has failed, for which the first reading goes on to the end.
-func (e *errand) release() error {
-	defer e.pause(false)
-	sure := e.asked.Action == notes.Release
-	for done := map[string]bool{}; !e.isClosed(); {
-		e.mu.Lock()
-		// Whatever is parked from here on may lack in the list of letters below. Then
-		// the key is not freed, and the list is made again.
-		before := e.parked
-		e.mu.Unlock()
-		var letters []DeadLetter
-		left := bytesAtOnce
-		all, failed := true, false
-		err := e.eachLetter(e.box, e.key, func(l DeadLetter) bool {
-			switch held := l.Disposition == DispositionHeld; {
-			case held && all && !done[l.ID]:
-				letters, left = append(letters, l), left-len(l.Change.Body)-len(l.Change.Previous)
-				all = len(letters) < lettersAtOnce && left > 0
-			case !held && l.ID != e.asked.Letter:
-				failed = !sure
-			}
-			return (all || !sure) && !failed
-		})
-		if err != nil || failed {
-			return err
+// heldLetters lists the first held letters of a request's key, and reports whether another one has failed.
+func (s *requests) heldLetters(box LetterBox, q *delivery.Request) (held []*delivery.Letter, failed bool, err error) {
+	of, asked := q.Of.(*request)
+	left, more := bytesAtOnce, false
+	err = s.d.eachLetter(box, PartitionKey(q.Key), func(l DeadLetter) bool {
+		of.sees(l)
+		switch {
+		case l.Disposition != DispositionHeld:
+			failed = failed || l.ID != q.Letter
+		case len(held) < lettersAtOnce && left > 0:
+			held = append(held, asLetter(l))
+			left -= changeSize(&l.Change)
+		default:
+			more = true
 		}
-		sure = true
-		if all {
-			e.pause(true)
-		}
-		for _, l := range letters {
-			if handled, err := e.redrive(l); !handled || err != nil {
-				return err // and the key stays held from here
-			}
-			done[l.ID] = true
-		}
-		if len(letters) == 0 && e.free(before) {
-			return nil
-		}
+		return !failed || !more
+	})
+	if asked {
+		of.whole = !more
 	}
-	return errEndsHere
+	return held, failed, err
 }
 
-// pause has what comes of the key wait, or go on to be parked.
-func (e *errand) pause(on bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.lanes.Pause(string(e.key), on)
-	notify(e.news)
-}
-
-// errEndsHere is why a request is not served: the lease is given up.
-var errEndsHere = fmt.Errorf("%w: the request goes to the next owner", ErrStopped)
-
-// free ends the hold of the key, unless something was parked since so many letters were.
-func (e *errand) free(parked int) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.parked != parked || e.lanes.IsParking(string(e.key)) {
-		return false
-	}
-	delete(e.held, string(e.key))
-	e.lanes.Free(string(e.key))
-	e.saver.Write()
-	notify(e.news)
-	return true
-}
-
-// redrive hands a letter to the handler, in order with its key, and removes it when it is
-// done. If the handler fails again, the letter says why.
-func (e *errand) redrive(l DeadLetter) (done bool, err error) {
-	result := make(chan error, 1)
-	e.mu.Lock()
-	b := e.lanes.Redrive(string(l.Change.PartitionKey), l.Change)
-	e.redriven[b] = result
-	e.mu.Unlock()
-	e.start()
-	notify(e.news)
-	select {
-	case err = <-result:
-	case <-e.closing:
-		return false, errEndsHere
-	case <-e.untilStopped.Done():
-		return false, context.Cause(e.untilStopped)
-	}
-	if err == nil {
-		return true, e.outside(func(ctx context.Context, _ func()) error { return e.box.Remove(ctx, l.Change.PartitionKey, l.ID) })
-	}
+// rewrite stores in a letter why it has failed again, unless it was dropped meanwhile.
+func (s *requests) rewrite(box LetterBox, q *delivery.Request) error {
+	l := *letterOf(q)
 	if l.Disposition == DispositionHeld {
 		l.Failed = time.Now()
 	}
-	l.because(err)
+	l.because(q.Err)
 	l.Attempts++
-	if there, err := e.isThere(e.box, l); err != nil || !there { // it was dropped meanwhile
-		return false, err
+	s.d.r.hooks.Redriven(Redriven{Letter: l, Recall: q.Recall, Err: q.Err})
+	if there, err := s.d.isThere(box, l); err != nil || !there {
+		return err
 	}
-	return false, e.outside(func(ctx context.Context, _ func()) error { return e.box.Put(ctx, l) })
+	return s.d.outside(func(ctx context.Context, _ func()) error { return box.Put(ctx, l) })
+}
+
+// conclude writes what became of a request into its record, once the lease says so too: a key that is free in memory alone
+// would be held again after a crash.
+func (s *requests) conclude(q *delivery.Request, freed bool) {
+	if freed && s.d.keeper.store(s.d.untilDrained) != nil {
+		return // the work ends: the next owner serves the request
+	}
+	if freed {
+		s.d.tell(func(time.Time) { s.released++ })
+	}
+	of, _ := q.Of.(*request)
+	if of == nil { // nobody has asked
+		return
+	}
+	defer s.forget(of)
+	var err error
+	switch outcome := of.outcome(q); {
+	case of.lost:
+	case outcome.Result == "":
+		if q.Err != nil {
+			of.record.Properties = notes.SetWaits(of.record.Properties, fmt.Sprintf("instance %s: %v", s.d.r.me.Instance, q.Err))
+			s.d.report(s.d.untilStopped, OriginDeadLetters, of.failure(q.Err))
+		}
+		err = s.putBack(s.d.untilDrained, of)
+	default:
+		err = s.retire(of, outcome)
+	}
+	if err != nil {
+		s.reportUnlessOver(of, err)
+	}
+}
+
+// reportUnlessOver reports why a request is not served here. If its record is gone, or another write has changed it, the
+// request was withdrawn, or was served before: the view lagged behind, and nobody has to do anything.
+func (s *requests) reportUnlessOver(q *request, err error) {
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) {
+		s.d.r.view.Drop(q.record.ID)
+		return
+	}
+	s.d.report(s.d.untilStopped, OriginDeadLetters, q.failure(err))
+}
+
+// outcome is what the caller of a request hears. It has no result if the request was not served.
+func (of *request) outcome(q *delivery.Request) notes.Outcome {
+	o := notes.Outcome{Count: of.before + q.Handled, Left: notes.UnknownLeft}
+	switch q.Result {
+	case delivery.HandledAgain:
+		if o.Result = notes.Handled; !q.IsHeld {
+			o.Left = 0
+		}
+	case delivery.FailedAgain:
+		if o.Result, o.Cause = notes.Failed, fold.Text(q.Err); of.whole {
+			o.Left = q.Waiting()
+		}
+	case delivery.NothingToDo:
+		if o.Result = notes.Nothing; o.Count > 0 {
+			o.Result = notes.Handled
+		}
+		if q.Letter == "" {
+			o.Left = 0
+		}
+	}
+	return o
 }

@@ -3,7 +3,6 @@ package changefeed_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -165,7 +164,7 @@ func TestTheTextOfAnErrorIsBounded(t *testing.T) {
 		box := &letterBox{}
 		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
 		time.Sleep(time.Minute)
-		if err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(bad, "bad")); err != nil {
+		if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(bad, "bad")); err != nil {
 			t.Fatal(err)
 		}
 		p.stop(t)
@@ -275,7 +274,7 @@ func TestAReleaseWaitsForWhatIsBeingParked(t *testing.T) {
 		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
 		p := w.run("a", h, o)
 		time.Sleep(time.Minute)
-		if err := deadletters.Release(t.Context(), w.orders, w.leases, changefeed.Key("oslo")); err != nil {
+		if _, err := deadletters.Release(t.Context(), w.orders, w.leases, changefeed.Key("oslo")); err != nil {
 			t.Fatal(err)
 		}
 		w.put("oslo", "free", 3)
@@ -308,14 +307,14 @@ func TestAReleaseStopsAtWhatFails(t *testing.T) {
 		w.put("oslo", "worse", 2)
 		w.put("oslo", "later", 3)
 		time.Sleep(time.Minute)
-		if err := deadletters.Release(t.Context(), w.orders, w.leases, oslo); err != nil {
+		if _, err := deadletters.Release(t.Context(), w.orders, w.leases, oslo); err != nil {
 			t.Fatal(err)
 		}
 		if box.names() != "bad failed, worse failed, later held" {
 			t.Errorf("after a release that fails: %s", box.names())
 		}
 		mended.Store("bad")
-		if err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, letterNamed(bad, "bad")); err != nil {
+		if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, letterNamed(bad, "bad")); err != nil {
 			t.Fatal(err)
 		}
 		w.put("oslo", "last", 4)
@@ -323,6 +322,54 @@ func TestAReleaseStopsAtWhatFails(t *testing.T) {
 		p.stop(t)
 		if items, _ := h.items(); items != 1 || box.names() != "worse failed, later held, last held" {
 			t.Errorf("%d items, letters %s", items, box.names())
+		}
+	})
+}
+
+// The instances that serve a request are stopped, one after the other: none of them has ended because of it.
+func TestAStopInGoodOrderIsNoEndOfTheProcessForARequest(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		lsn := w.put("oslo", "bad", 1)
+		in := make(chan struct{}, 1)
+		var mended atomic.Bool
+		h := &tally{before: func(ctx context.Context, b *changefeed.Batch) error {
+			switch {
+			case mended.Load():
+				return nil
+			case b.Redriven:
+				in <- struct{}{}
+				<-ctx.Done()
+			}
+			return errHandler
+		}}
+		box := &letterBox{}
+		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, Drain: time.Second}
+		p := w.run("a", h, o)
+		w.isParked(box, "bad")
+		answer := make(chan deadletters.Outcome, 1)
+		go func() {
+			o, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "bad"))
+			if err != nil {
+				t.Error(err)
+			}
+			answer <- o
+		}()
+		for i := range 5 {
+			select {
+			case <-in:
+			case <-time.After(5 * time.Minute):
+				t.Errorf("the request is not served again after %d stops", i)
+			}
+			p.stop(t)
+			if i == 4 {
+				mended.Store(true)
+			}
+			p = w.run(fmt.Sprint("next-", i), h, o)
+		}
+		heard := <-answer
+		p.stop(t)
+		if heard.Result != deadletters.ResultHandled || box.names() != "" {
+			t.Errorf("after five stops its caller hears %+v, letters %q", heard, box.names())
 		}
 	})
 }
@@ -345,12 +392,14 @@ func TestARequestThatEndsTheProcessIsGivenUp(t *testing.T) {
 		p := w.run("a", h, o)
 		time.Sleep(time.Minute)
 		p.stop(t)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		err := deadletters.Redrive(ctx, w.orders, w.leases, changefeed.Key("oslo"), letterNamed(bad, "bad"))
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatal(err)
-		}
+		answer := make(chan deadletters.Outcome, 1)
+		go func() {
+			o, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(bad, "bad"))
+			if err != nil {
+				t.Error(err)
+			}
+			answer <- o
+		}()
 		crashes := 0
 		for life := range 8 {
 			p = w.run(fmt.Sprint("life-", life), h, o)
@@ -362,8 +411,12 @@ func TestARequestThatEndsTheProcessIsGivenUp(t *testing.T) {
 				p.stop(t)
 			}
 		}
+		heard := <-answer
 		if n := len(w.records(changefeed.KindRequest)); crashes != 3 || n != 0 || box.names() != "bad failed" {
 			t.Errorf("%d crashes, %d requests are left, letters %q", crashes, n, box.names())
+		}
+		if heard.Result != deadletters.ResultFailed || !strings.Contains(heard.Cause, "ended 3 times while it was served") {
+			t.Errorf("its caller hears %+v", heard)
 		}
 	})
 }
@@ -399,7 +452,7 @@ func TestARequestWaitsForTheOwnerOfItsRange(t *testing.T) {
 		if len(running) != 1 {
 			t.Fatalf("%d instances are left: the test shows nothing", len(running))
 		}
-		if err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, letterNamed(bad, "bad")); err != nil {
+		if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, letterNamed(bad, "bad")); err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range running {
@@ -501,7 +554,7 @@ func TestARequestWaitsForItsLetterBox(t *testing.T) {
 		mended.Store(true)
 		box.blind.Store(true)
 		time.AfterFunc(10*time.Minute, func() { box.blind.Store(false) })
-		if err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(bad, "bad")); err != nil {
+		if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(bad, "bad")); err != nil {
 			t.Fatal(err)
 		}
 		p.stop(t)

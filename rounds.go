@@ -105,7 +105,9 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 		b.report(ctx, OriginBalancer, "", fmt.Errorf("%w: %d of %d, because each of %d instances has as many as its Options.MaxLeases allows: start more instances, or allow more",
 			ErrNoOwner, done.Unowned, done.Leases, done.Instances))
 	}
-	if i := slices.IndexFunc(s.leases, Record.isForeign); i >= 0 && b.opts.HoldKeys {
+	foreign := slices.IndexFunc(s.leases, Record.isForeign)
+	b.shared.Store(foreign >= 0)
+	if i := foreign; i >= 0 && b.opts.HoldKeys {
 		b.report(ctx, OriginBalancer, s.leases[i].Token, fmt.Errorf("%w %q, which hands over the changes of held keys: do not share a unit that holds keys",
 			ErrForeignOwner, s.leases[i].Owner))
 	}
@@ -255,9 +257,8 @@ func (b *balancer) tryTake(ctx context.Context, seen Record) bool {
 	lease.Owner, lease.Epoch, lease.Expiration = b.me.Instance, b.me.Epoch, b.opts.Expiration
 	lease.Fence = b.fence(seen)
 	lease.beginTerm()
-	if b.opts.hasPolicy() && !seen.Free() && seen.Epoch != "" && seen.owner() != b.me && seen.expired(b.view.Now(), b.opts.Expiration) {
-		lease.Attempts = max(lease.Attempts, 1) // its owner has ended without a word, and the handler may be why
-	}
+	// Its owner has ended without a word, and the handler may be why.
+	crashed := !seen.Free() && seen.Epoch != "" && seen.owner() != b.me && seen.expired(b.view.Now(), b.opts.Expiration)
 	var started time.Time
 	var got Record
 	err := b.paced(ctx, b.random("take "+seen.Token), seen.Token, func() (err error) {
@@ -282,7 +283,7 @@ func (b *balancer) tryTake(ctx context.Context, seen Record) bool {
 		return false
 	}
 	b.view.put(got)
-	b.start(got, started)
+	b.start(got, started, crashed)
 	return true
 }
 

@@ -107,7 +107,7 @@ func (w *worker) plan(ctx context.Context) (parent Record, parts []Range, err er
 	if slices.Contains(keyspace.CutAt(w.uncovered(parent), parts), parent.Range) {
 		return parent, nil, nil
 	}
-	w.keeper.move((*leaseProgress).Freeze) // the children begin where the parent is stored, so it moves no more
+	w.dispatcher.freeze() // the children begin where the parent is stored, so it moves no more
 	err = w.keeper.edit(ctx, func(lease *Record) {
 		lease.State = StateSplitting
 		lease.setProperty(notes.PartsProperty, keyspace.Join(parts))
@@ -167,7 +167,7 @@ func (w *worker) createChild(ctx context.Context, parent Record, part Range) err
 		w.r.claims.free(part)
 		return fmt.Errorf("create lease %s: %w", child.Token, err)
 	}
-	w.r.start(got, started)
+	w.r.start(got, started, false)
 	return nil
 }
 

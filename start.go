@@ -117,8 +117,8 @@ func (r *run) checkStart(ctx context.Context, info Record) (done bool, err error
 	}
 	info.Properties = r.record(r.opts.Start, r.view.Now(), info.Properties)
 	got, err := r.store.Update(ctx, info)
-	if errors.Is(err, ErrConflict) {
-		return false, nil // another instance records its own
+	if errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) {
+		return false, nil // another instance records its own, or the unit begins anew
 	}
 	if err != nil {
 		return false, fmt.Errorf("record start: %w", err)
@@ -211,16 +211,18 @@ func (w *worker) anchor() ending {
 	if at.Start.IsNow() {
 		at.Start = w.r.recorded()
 	}
-	w.keeper.move(func(p *leaseProgress) { p.Read = at })
+	w.dispatcher.beginAt(at)
 	page, e := w.read()
 	switch e.why {
 	case "":
-		at = page.begin(at)
+		if at = page.begin(at); len(page.Changes) == 0 { // so what an owner before has failed with is not what comes
+			w.dispatcher.pass(at, 0, false)
+		}
 	case ReasonSplit: // the leases of the parts begin there
 	default:
 		return e
 	}
-	w.keeper.move(func(p *leaseProgress) { p.Anchor(at) })
+	w.dispatcher.beginAt(at)
 	if err := w.keeper.store(w.untilDrained); err != nil {
 		return w.ending()
 	}

@@ -11,7 +11,7 @@ type Status struct {
 	Instance string
 	Since    time.Time // when Run was called
 	Ready    bool      // the unit's leases exist
-	Outage   bool      // most keys fail: nothing is parked, and the handler is only probed
+	Outage   bool      // there is an outage: nothing is parked, and the handler is only probed
 	Stopping bool      // its context has ended; it finishes the batches in hand
 
 	View  time.Time // when the lease store last answered with leases; zero before
@@ -34,15 +34,17 @@ type LeaseStatus struct {
 	Activity Activity
 	Since    time.Time
 
-	Failures int       // of the batch in hand
-	Failing  time.Time // when that batch was first delivered here; zero when none is in hand
+	Failures int       // how often the handler has received the oldest change that is not done
+	Failing  time.Time // when the page of that change was read; zero if all that was read is done or, of keys that are set aside, is to be read again
 	Unsaved  int       // changes that are done and not yet stored
 
-	// With [Options.Concurrency], or after a failure:
 	InHand   int // batches that are being handled or parked
 	Buffered int // changes that were read and are neither handled nor parked
 	Parked   int // changes that were parked since the lease was acquired
 	Held     int // partition keys whose changes are parked until they are released
+	SetAside int // partition keys that fail or are stuck, whose later changes are read again by key; see [Options.MaxSetAside]
+	Redriven int // letters that were handled again since the lease was acquired
+	Released int // partition keys that were released since then
 
 	// Errors are the last failures to read, to handle and to store, at most one of each
 	// origin, until the same succeeds.
@@ -88,9 +90,7 @@ func (r *run) status() Status {
 }
 
 func (w *worker) status() LeaseStatus {
-	p := w.keeper.soFar()
-	s := LeaseStatus{Lease: w.lease.Lease(), Read: p.Read, Failures: p.Failures, Failing: p.Failing, Unsaved: p.Unsaved}
-	s.Lease.Position, s.Lease.Attempts = p.Position, p.Attempts
+	s := LeaseStatus{Lease: w.lease.Lease()}
 	s.Activity, s.Since = w.activity.Get()
 	s.Errors = w.troubles.Values()
 	w.dispatcher.describe(&s)

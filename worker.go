@@ -110,13 +110,12 @@ type worker struct {
 	*tenure
 	keeper     *keeper
 	delegate   *delegate
-	deliverer  *deliverer
 	dispatcher *dispatcher
-	next       *readAhead // nil when nothing is read ahead
+	ahead      *readAhead // nil when nothing is read ahead
 
 	idle    int       // reads in a row that found nothing
 	omitted int       // changes that nobody wanted since the last one that somebody did, or since a read that found nothing
-	ahead   time.Time // since when, or since the last report, reads have said that we are ahead of the feed
+	tooFar  time.Time // since when, or since the last report, reads have said that the position is ahead of the feed
 }
 
 // newWorker makes the worker of a lease that is ours since a write begun at started.
@@ -124,8 +123,7 @@ func newWorker(r *run, l Record, started time.Time) *worker {
 	t := r.newTenure(l)
 	w := &worker{tenure: t, keeper: newKeeper(t, started), delegate: &delegate{tenure: t}}
 	w.dispatcher = newDispatcher(t, w.keeper, w.delegate)
-	w.keeper.beside = w.dispatcher.note
-	w.deliverer = &deliverer{tenure: t, keeper: w.keeper, delegate: w.delegate, dispatcher: w.dispatcher}
+	w.keeper.fill, w.keeper.saved = w.dispatcher.fill, w.dispatcher.written
 	return w
 }
 
@@ -156,6 +154,7 @@ func (w *worker) loop() ending {
 		return e
 	}
 	defer w.drop()
+	w.dispatcher.start() // the last owner may have set keys aside, whose changes the feed does not have any more
 	for {
 		page, e := w.read()
 		switch {
@@ -164,21 +163,23 @@ func (w *worker) loop() ending {
 		case len(page.Changes) == 0:
 			w.idle++
 			w.lookAhead(page)
-			w.pass(page.Next, true)
+			if w.dispatcher.pass(page.Next, w.omitted, true) {
+				w.omitted = 0
+			}
 			w.rest()
 			continue
 		}
-		w.idle, w.ahead = 0, time.Time{}
-		// While the handler has this page, the next one is read.
+		w.idle, w.tooFar = 0, time.Time{}
+		// While the handler has this page, the next ones are read.
 		w.prefetch(page)
 		read := len(page.Changes)
-		if page.Changes = w.filter(page.Changes); len(page.Changes) == 0 {
+		if page.Changes = w.wanted(page.Changes); len(page.Changes) == 0 {
 			w.omitted += read
-			w.pass(page.Next, false)
+			w.dispatcher.pass(page.Next, 0, false)
 			continue
 		}
 		w.omitted = 0
-		if e := w.deliverer.deliver(page); !e.none() {
+		if e := w.dispatcher.deliver(page); !e.none() {
 			return e
 		}
 	}
@@ -229,16 +230,19 @@ func (w *worker) restore() ending {
 	return w.ending()
 }
 
-// filter is those of some changes that the handler wants.
-func (w *worker) filter(changes []Change) []Change {
-	if w.r.opts.Filter == nil {
+// wanted is those of some changes that the handler wants.
+func (t *tenure) wanted(changes []Change) []Change {
+	if t.r.opts.Filter == nil {
 		return changes
 	}
-	return slices.DeleteFunc(slices.Clone(changes), func(c Change) bool { return !w.r.opts.Filter(&c) })
+	return slices.DeleteFunc(slices.Clone(changes), func(c Change) bool { return !t.r.opts.Filter(&c) })
 }
 
 // giveUp lets go of the lease in the way that fits the reason.
 func (w *worker) giveUp(e ending) Reason {
+	if e.why != ReasonStuck && e.why != ReasonLost {
+		w.dispatcher.requests.handBack()
+	}
 	switch e.why {
 	case ReasonSplit:
 		return w.split()
@@ -266,20 +270,4 @@ func (w *worker) release(e ending) Reason {
 		return ReasonLost
 	}
 	return e.why
-}
-
-// pass moves on after a page of which nothing was wanted, and stores what has become due meanwhile. What was omitted
-// becomes due only with a read that finds nothing, for in a backlog there may be thousands of such pages.
-func (w *worker) pass(next Position, atEnd bool) {
-	due := false
-	w.keeper.move(func(p *leaseProgress) {
-		p.Pass(next)
-		if atEnd && p.Omit(w.omitted) {
-			w.omitted = 0
-		}
-		due = p.Due(time.Now())
-	})
-	if due {
-		w.keeper.store(w.untilDrained) // or the work ends
-	}
 }

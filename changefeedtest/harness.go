@@ -87,6 +87,7 @@ const (
 	PreviousImages   Ability = "previous images"
 	Retention        Ability = "a retention that ends" // of all versions and deletes: older positions are ErrTooOld
 	Patching         Ability = "patches"
+	SystemProperties Ability = "_etag and _ts in the body of an item"
 	Expiry           Ability = "items that expire"
 	LeaseExpiry      Ability = "lease records that expire"
 	PassingTime      Ability = "time that passes when told"

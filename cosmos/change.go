@@ -35,7 +35,9 @@ func (c *Container) changes(body []byte, m changefeed.Mode) (list []changefeed.C
 			return
 		}
 		if list == nil { // the documents of a page are alike
-			list = make([]changefeed.Change, 0, 1+(len(body)-from)/(s.Pos()-from))
+			n := 1 + (len(body)-from)/(s.Pos()-from)
+			list = make([]changefeed.Change, 0, n)
+			page.texts.Grow(n * page.texts.Len())
 		}
 		list = append(list, ch)
 	})
@@ -115,12 +117,27 @@ func (c *Container) key(it *item) changefeed.PartitionKey { return pkey.Loose(c.
 
 // integer decodes a whole number; any other value gives 0.
 func integer(raw []byte) int64 {
+	if n, ok := digits(raw); ok {
+		return n
+	}
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil {
 		f, _ := strconv.ParseFloat(string(raw), 64) // 12.0, or no number
 		return int64(f)
 	}
 	return n
+}
+
+// digits decodes a number that is written with a few digits alone, as nearly all are.
+func digits(raw []byte) (n int64, ok bool) {
+	const most = 18 // that an int64 has room for, whatever they are
+	for _, c := range raw {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return n, 0 < len(raw) && len(raw) <= most
 }
 
 // latestPage is a page of the feed of latest versions. Its changes share the memory of

@@ -126,6 +126,7 @@ func parseEndpoint(endpoint string) (*url.URL, error) {
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.User != nil {
 		return nil, badRequest("endpoint is %q: want one such as https://contoso.documents.azure.com", endpoint)
 	}
+	u.Host = strings.TrimSuffix(u.Host, ":") // an empty port is none
 	return u, nil
 }
 

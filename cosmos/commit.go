@@ -58,11 +58,13 @@ func (c *Container) commit(ctx context.Context, key changefeed.PartitionKey, wri
 	}
 	body = append(body, ']')
 	a, err := c.do(ctx, request{
-		method: http.MethodPost, at: c.at("docs"), body: body, writes: true, action: actionOf(writes),
-		header: map[string]string{
-			"Content-Type": "application/json", "x-ms-documentdb-partitionkey": ascii(own.Text()),
-			"x-ms-cosmos-is-batch-request": "True", "x-ms-cosmos-batch-atomic": "True",
-			"x-ms-cosmos-batch-ordered": "True",
+		method: http.MethodPost, at: c.docs, body: body, writes: true, action: actionOf(writes),
+		header: fields{
+			{headerContentType, jsonType},
+			{headerKey, ascii(own.Text())},
+			{headerBatch, "True"},
+			{headerBatchAtomic, "True"},
+			{headerBatchOrdered, "True"},
 		},
 	})
 	if err != nil {
@@ -196,7 +198,7 @@ func parseResults(a *answer, operations []operation, writes []changefeed.Write) 
 		if r.StatusCode >= http.StatusBadRequest && r.StatusCode != http.StatusFailedDependency {
 			e := &Error{
 				Request: writes[i].Op.String() + " in a batch", Status: r.StatusCode, SubStatus: r.SubStatus,
-				Code: http.StatusText(r.StatusCode), Message: firstLine(r.Message), ActivityID: a.header.Get("x-ms-activity-id"),
+				Code: http.StatusText(r.StatusCode), Message: firstLine(r.Message), ActivityID: a.header.Get(headerActivity),
 			}
 			e.reason = e.sentinel()
 			return nil, operations[i].refused(i, writes[i], e)
@@ -224,7 +226,7 @@ func commitLSN(h http.Header) int64 {
 	if lsn, err := strconv.ParseInt(h.Get("lsn"), 10, 64); err == nil {
 		return lsn
 	}
-	_, lsn, _ := service.Session(h.Get("x-ms-session-token"))
+	_, lsn, _ := service.Session(h.Get(headerSession))
 	return lsn
 }
 

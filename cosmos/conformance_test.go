@@ -26,7 +26,7 @@ func harness() changefeedtest.Harness {
 
 func monitored(t *testing.T, want changefeedtest.Container) changefeedtest.Store {
 	t.Helper()
-	s := serve(t, cosmosrest.Options{PreviousImages: true})
+	s := serve(t, cosmosrest.Options{PreviousImages: cosmosrest.ImagesOfAll})
 	spec := docstore.ContainerSpec{ID: "items", Paths: want.Paths, Retention: want.Retention}
 	if want.HashV1 {
 		spec.HashVersion = 1

@@ -31,6 +31,7 @@ type Container struct {
 	hash      epk.Kind
 	expires   bool          // items can have a time to live
 	retention time.Duration // of all versions and deletes
+	docs      rest.Resource // the items
 	ranges    *rangeCache
 	hub       bool // every request goes to the first write region, as all clients know it
 }
@@ -43,6 +44,7 @@ func (c *Client) Container(ctx context.Context, database, id string) (*Container
 	if database == "" || id == "" {
 		return nil, badRequest("container is %q: want database/container, neither of them empty", found.name())
 	}
+	found.docs = found.at("docs")
 	a, err := c.do(ctx, request{method: http.MethodGet, at: found.at(), action: actionMetadata})
 	if err == nil {
 		err = found.parse(a.body)
@@ -112,7 +114,7 @@ func (c *Container) parse(body []byte) error {
 func (c *Container) do(ctx context.Context, r request) (*answer, error) {
 	r.hub = c.hub
 	if r.at.Kind == "docs" {
-		r.header["x-ms-cosmos-intended-collection-rid"] = c.rid
+		r.rid = c.rid
 	}
 	return c.client.do(ctx, r)
 }
@@ -189,7 +191,7 @@ func (c *Client) create(ctx context.Context, kind, database, id, path string, pr
 	}
 	r := request{
 		method: http.MethodPost, at: rest.At("dbs", database, "colls"), body: body, writes: true,
-		header: map[string]string{"Content-Type": "application/json"}, action: actionManage,
+		header: fields{{headerContentType, jsonType}}, action: actionManage,
 	}
 	if _, err := c.do(ctx, r); err != nil && !errors.Is(err, changefeed.ErrConflict) {
 		return nil, fmt.Errorf("create %s container %s/%s: %w", kind, database, id, err)

@@ -86,7 +86,7 @@ func TestOurLeasesReadByTheFieldsOfDotNet(t *testing.T) {
 		handleFor(t, s, changefeed.FromBeginning(), time.Minute)
 		prefix := unit(t, s.client(t, master, nil), "orders").Prefix()
 		leases := 0
-		for it, err := range records.WithIDs(t.Context(), prefix, 0) {
+		for it, err := range records.Items(t.Context(), changefeed.FullRange(), "") {
 			if err != nil {
 				t.Fatal(err)
 			}

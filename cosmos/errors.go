@@ -88,7 +88,7 @@ const (
 // refusal returns the error of an answer.
 func refusal(r request, resp *http.Response, body []byte) *Error {
 	e := &Error{
-		Request: r.String(), Status: resp.StatusCode, ActivityID: resp.Header.Get("x-ms-activity-id"),
+		Request: r.String(), Status: resp.StatusCode, ActivityID: resp.Header.Get(headerActivity),
 		After: retryAfter(resp.Header),
 	}
 	e.SubStatus, _ = strconv.Atoi(resp.Header.Get("x-ms-substatus")) // absent: none

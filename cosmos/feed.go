@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -38,6 +37,9 @@ const (
 // the item.
 const wireFormat = "2021-09-15"
 
+// mostFields is how many headers of its own a read of a feed has at most.
+const mostFields = 10
+
 // maxMoves is how often the partitions are read again for one read: a split takes a
 // while, in which the list and the service disagree.
 const maxMoves = 4
@@ -70,7 +72,7 @@ func (c *Container) feed(ctx context.Context, r changefeed.Range, from changefee
 		return nil, err
 	}
 	if hold > 0 {
-		header["x-ms-cosmos-max-polling-interval"] = strconv.FormatInt(hold.Milliseconds(), 10)
+		header.set(headerPolling, strconv.FormatInt(hold.Milliseconds(), 10))
 	}
 	if o.Key != "" {
 		place, err := c.place(o.Key)
@@ -82,22 +84,24 @@ func (c *Container) feed(ctx context.Context, r changefeed.Range, from changefee
 		if !r.Holds(place) {
 			return nil, badRequest("range %v does not hold partition key %s, whose place is %s", r, o.Key, place)
 		}
-		header["x-ms-documentdb-partitionkey"] = ascii(string(o.Key))
+		header.set(headerKey, ascii(string(o.Key)))
 	}
 	a, err := c.routed(ctx, r, request{
-		method: http.MethodGet, at: c.at("docs"), header: header, hold: hold, action: actionFeed, moves: true,
+		method: http.MethodGet, at: c.docs, header: header, hold: hold, action: actionFeed, moves: true,
 	})
 	return a, tooOld(o.Mode, err)
 }
 
 // feedHeader returns the headers for where to begin and how much to read.
-func feedHeader(from changefeed.Position, o changefeed.ReadOptions) (map[string]string, error) {
-	h := map[string]string{"A-IM": feedLatest, "x-ms-max-item-count": "-1"}
+func feedHeader(from changefeed.Position, o changefeed.ReadOptions) (fields, error) {
+	h := make(fields, 0, mostFields)
+	h = append(h, field{headerAIM, feedLatest}, field{headerMaxItems, "-1"})
 	if o.MaxItems > 0 {
-		h["x-ms-max-item-count"] = strconv.Itoa(o.MaxItems)
+		h.set(headerMaxItems, strconv.Itoa(o.MaxItems))
 	}
 	if o.Mode == changefeed.AllVersionsAndDeletes {
-		h["A-IM"], h["x-ms-cosmos-changefeed-wire-format-version"] = feedAll, wireFormat
+		h.set(headerAIM, feedAll)
+		h.set(headerWireFormat, wireFormat)
 		if from.Token == "" && !from.Start.IsNow() {
 			return nil, badRequest("start of all versions and deletes is %v: want now, or a continuation token", from.Start)
 		}
@@ -106,15 +110,15 @@ func feedHeader(from changefeed.Position, o changefeed.ReadOptions) (map[string]
 	case !isHeader(from.Token):
 		return nil, badRequest("continuation token is %.64q: want one that the service gave", from.Token)
 	case from.Token != "":
-		h["If-None-Match"] = from.Token
+		h.set(headerIfNoneMatch, from.Token)
 	case from.Start.IsNow():
-		h["If-None-Match"] = "*"
+		h.set(headerIfNoneMatch, "*")
 	}
 	// The time goes beside a token too, because after a merge older items may follow
 	// the token. The header is in whole seconds and excludes its own second, so the
 	// second before is sent, and page drops the changes that are too old.
 	if t := from.Start.Time(); !t.IsZero() && o.Mode == changefeed.LatestVersion {
-		h["If-Modified-Since"] = t.UTC().Add(-time.Second).Format(http.TimeFormat)
+		h.set(headerIfModified, t.UTC().Add(-time.Second).Format(http.TimeFormat))
 	}
 	return h, nil
 }
@@ -152,14 +156,16 @@ func (c *Container) routed(ctx context.Context, r changefeed.Range, req request)
 // to addresses a request to a range of a partition. A logical partition is an address
 // by itself: the service finds its partition.
 func (q request) to(partition changefeed.Partition, r changefeed.Range) request {
-	if q.header["x-ms-documentdb-partitionkey"] != "" {
+	if q.header.has(headerKey) {
 		return q
 	}
-	h := map[string]string{"x-ms-documentdb-partitionkeyrangeid": partition.ID}
+	h := append(make(fields, 0, mostFields), q.header...)
+	h.set(headerRangeID, partition.ID)
 	if r != partition.Range {
-		h["x-ms-read-key-type"], h["x-ms-start-epk"], h["x-ms-end-epk"] = "EffectivePartitionKeyRange", r.Min, r.Max
+		h.set(headerKeyType, "EffectivePartitionKeyRange")
+		h.set(headerStartEPK, r.Min)
+		h.set(headerEndEPK, r.Max)
 	}
-	maps.Copy(h, q.header)
 	q.header = h
 	return q
 }
@@ -183,19 +189,19 @@ func saysTooOld(message string) bool {
 // page reads an answer of the feed.
 func (c *Container) page(a *answer, from changefeed.Position, m changefeed.Mode) (page changefeed.Page, err error) {
 	page.Next = from
-	if etag := a.header.Get("etag"); etag != "" {
+	if etag := a.header.Get(headerETag); etag != "" {
 		page.Next.Token = etag
 	}
 	if page.Next.Token == "" {
 		return changefeed.Page{}, errors.New("answer of the feed has no etag")
 	}
-	page.Session = a.header.Get("x-ms-session-token")
+	page.Session = a.header.Get(headerSession)
 	_, page.Head, _ = service.Session(page.Session)
 	page.Charge = a.charge()
 	if a.is(http.StatusOK) {
 		page.Changes, err = c.changes(a.body, m)
 	}
-	if end, ok := service.LSN(a.header.Get("lsn")); ok && len(page.Changes) == 0 {
+	if end, ok := service.LSN(a.header.Get(headerLSN)); ok && len(page.Changes) == 0 {
 		if at, ok := service.LSN(from.Token); ok && at > end {
 			page.Ahead, page.Head = true, end
 		}

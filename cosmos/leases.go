@@ -214,9 +214,8 @@ func (s *Leases) query(ctx context.Context, prefixes []string, visit func(item))
 	if err != nil {
 		return time.Time{}, fmt.Errorf("write query: %w", err)
 	}
-	r := request{method: http.MethodPost, at: s.c.at("docs"), body: query, action: actionQuery, header: map[string]string{
-		"Content-Type": "application/query+json", "x-ms-documentdb-isquery": "True", "x-ms-documentdb-query": "True",
-		"x-ms-documentdb-query-enablecrosspartition": "True", "x-ms-max-item-count": "-1",
+	r := request{method: http.MethodPost, at: s.c.docs, body: query, action: actionQuery, header: fields{
+		{headerContentType, queryType}, {headerIsQuery, "True"}, {headerQuery, "True"}, {headerCrossPartition, "True"}, {headerMaxItems, "-1"},
 	}}
 	for range maxListPages {
 		a, err := s.c.do(ctx, r)
@@ -231,11 +230,11 @@ func (s *Leases) query(ctx context.Context, prefixes []string, visit func(item))
 		if err != nil {
 			return time.Time{}, err
 		}
-		next := a.header.Get("x-ms-continuation")
+		next := a.header.Get(headerContinuation)
 		if next == "" {
 			return s.now(a.header), nil
 		}
-		r.header["x-ms-continuation"] = next
+		r.header.set(headerContinuation, next)
 	}
 	return time.Time{}, fmt.Errorf("more than %d pages", maxListPages)
 }
@@ -311,12 +310,10 @@ func (s *Leases) keyOf(id string, doc []byte) changefeed.PartitionKey {
 // The path of the request names the document, unless the service's gateway misreads the
 // id there: then the write is sent as a batch, which names the document in its body.
 func (s *Leases) put(ctx context.Context, w changefeed.Write, key changefeed.PartitionKey) (doc []byte, charge float64, err error) {
-	r := request{body: w.Body, writes: true, header: map[string]string{
-		"Content-Type": "application/json", "x-ms-documentdb-partitionkey": ascii(string(key)),
-	}}
+	r := request{body: w.Body, writes: true, header: fields{{headerContentType, jsonType}, {headerKey, ascii(string(key))}}}
 	switch w.Op {
 	case changefeed.WriteCreate:
-		r.method, r.at, r.action = http.MethodPost, s.c.at("docs"), actionCreate
+		r.method, r.at, r.action = http.MethodPost, s.c.docs, actionCreate
 	case changefeed.WriteReplace:
 		r.method, r.at, r.action = http.MethodPut, s.c.at("docs", w.ID), actionReplace
 	default:
@@ -330,7 +327,7 @@ func (s *Leases) put(ctx context.Context, w changefeed.Write, key changefeed.Par
 		return results[0].Body, results[0].Charge, nil
 	}
 	if w.IfMatch != "" {
-		r.header["If-Match"] = w.IfMatch
+		r.header.set(headerIfMatch, w.IfMatch)
 	}
 	if !isHeader(w.IfMatch) {
 		return nil, 0, badRequest("ETag is %.60q: want one that the service gave", w.IfMatch)

@@ -38,15 +38,16 @@ func (c counted) pending(ctx context.Context, r changefeed.Range, from changefee
 	}
 	// The server adds up the partitions of the range itself, so the request names no
 	// partition and a split does not disturb it.
-	header["x-changefeed-count-pending"] = "true"
-	header["x-ms-start-epk"], header["x-ms-end-epk"] = r.Min, r.Max
+	header.set(headerPending, "true")
+	header.set(headerStartEPK, r.Min)
+	header.set(headerEndEPK, r.Max)
 	if o.Key != "" {
 		if _, err := c.place(o.Key); err != nil {
 			return b, err
 		}
-		header["x-ms-documentdb-partitionkey"] = ascii(string(o.Key))
+		header.set(headerKey, ascii(string(o.Key)))
 	}
-	a, err := c.do(ctx, request{method: http.MethodGet, at: c.at("docs"), header: header, action: actionFeed, within: countTimeout})
+	a, err := c.do(ctx, request{method: http.MethodGet, at: c.docs, header: header, action: actionFeed, within: countTimeout})
 	if err != nil {
 		return b, tooOld(o.Mode, err)
 	}

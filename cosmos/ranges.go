@@ -86,17 +86,17 @@ func (c *Container) readRanges(ctx context.Context) (rangeSet, error) {
 	all := map[string]rangeInfo{}
 	etag := ""
 	for range maxRangePages {
-		r := request{method: http.MethodGet, at: c.at("pkranges"), action: actionMetadata, header: map[string]string{
-			"A-IM": feedLatest, "x-ms-max-item-count": "-1",
+		r := request{method: http.MethodGet, at: c.at("pkranges"), action: actionMetadata, header: fields{
+			{headerAIM, feedLatest}, {headerMaxItems, "-1"},
 		}}
 		if etag != "" {
-			r.header["If-None-Match"] = etag
+			r.header.set(headerIfNoneMatch, etag)
 		}
 		a, err := c.do(ctx, r)
 		if err != nil {
 			return nil, err
 		}
-		next := a.header.Get("etag")
+		next := a.header.Get(headerETag)
 		if a.is(http.StatusNotModified) || next == "" && etag != "" {
 			return c.assemble(all)
 		}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -28,7 +29,8 @@ const maxAnswer = 64 << 20
 type request struct {
 	method string
 	at     rest.Resource
-	header map[string]string
+	header fields
+	rid    string // of the container that is meant, for a request about items
 	body   []byte
 	action string        // the right that it needs, by Azure's name
 	writes bool          // may change something, so it is not repeated when its outcome is unknown
@@ -52,7 +54,7 @@ func (a *answer) is(status int) bool { return a.status == status }
 
 // charge is what the request has cost, in request units; 0 when the server does not say.
 func (a *answer) charge() float64 {
-	units, _ := strconv.ParseFloat(a.header.Get("x-ms-request-charge"), 64)
+	units, _ := strconv.ParseFloat(a.header.Get(headerCharge), 64)
 	return units
 }
 
@@ -60,13 +62,12 @@ func (a *answer) charge() float64 {
 // deadline exceeded" would not say which of several regions did not answer.
 func (c *Client) attempt(ctx context.Context, to *url.URL, r request, activity string) (*answer, error) {
 	within := cmp.Or(r.within, c.timeout+r.hold)
-	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer from %s within %v", to.Host, within))
+	ctx, cancel := context.WithTimeoutCause(ctx, within, silence{to.Host, within})
 	defer cancel()
-	req, err := c.build(ctx, to, r)
+	req, err := c.build(ctx, to, r, activity)
 	if err != nil {
 		return nil, lost(ctx, r, err)
 	}
-	req.Header.Set("x-ms-activity-id", activity)
 	resp, err := c.transport.Do(req)
 	if err != nil {
 		return nil, lost(ctx, r, err)
@@ -81,9 +82,21 @@ func (c *Client) attempt(ctx context.Context, to *url.URL, r request, activity s
 	return nil, refusal(r, resp, body)
 }
 
+// silence is the error of a request that was not answered in time.
+type silence struct {
+	host   string
+	within time.Duration
+}
+
+// Error implements error.
+func (s silence) Error() string { return fmt.Sprintf("no answer from %s within %v", s.host, s.within) }
+
+// ownFields is how many headers each request has beside those of its kind, at most.
+const ownFields = 10
+
 // build makes the signed HTTP request. Each attempt is signed anew, since the date is
 // part of the signature.
-func (c *Client) build(ctx context.Context, to *url.URL, r request) (*http.Request, error) {
+func (c *Client) build(ctx context.Context, to *url.URL, r request, activity string) (*http.Request, error) {
 	u := *to
 	// Both forms are given, because an id may hold a slash, and the path alone would
 	// have it taken for a separator.
@@ -91,28 +104,28 @@ func (c *Client) build(ctx context.Context, to *url.URL, r request) (*http.Reque
 	if r.at.Kind == "" {
 		u.Path, u.RawPath = to.Path+"/", ""
 	}
-	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), bytes.NewReader(r.body))
+	// The address is known already, and need not be written and read again.
+	req, err := http.NewRequestWithContext(ctx, r.method, "", bytes.NewReader(r.body))
 	if err != nil {
 		return nil, err
 	}
+	req.URL, req.Host = &u, u.Host
 	date := time.Now().UTC().Format(http.TimeFormat)
 	auth, err := c.signer.Sign(ctx, r.method, r.at, date)
 	if err != nil {
 		return nil, err
 	}
-	for name, value := range map[string]string{
-		"Accept": "application/json", "Cache-Control": "no-cache", "User-Agent": c.agent,
-		"Authorization": auth, "x-ms-date": date, "x-ms-version": rest.Version,
-		"x-ms-cosmos-sdk-supportedcapabilities": capabilities,
-	} {
-		req.Header.Set(name, value)
-	}
+	all := append(make(fields, 0, ownFields+len(r.header)),
+		field{"Accept", jsonType}, field{"Cache-Control", "no-cache"}, field{"User-Agent", c.agent},
+		field{"Authorization", auth}, field{headerDate, date}, field{headerVersion, rest.Version},
+		field{headerCapabilities, capabilities}, field{headerActivity, activity})
 	if c.regions.isMultiWrite() {
-		req.Header.Set("x-ms-cosmos-allow-tentative-writes", "true")
+		all = append(all, field{headerTentative, "true"})
 	}
-	for name, value := range r.header {
-		req.Header.Set(name, value)
+	if r.rid != "" {
+		all = append(all, field{headerContainerRID, r.rid})
 	}
+	req.Header = append(all, r.header...).header()
 	return req, nil
 }
 
@@ -149,5 +162,14 @@ func newActivity() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails
 	b[6], b[8] = b[6]&0x0F|0x40, b[8]&0x3F|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	var text [36]byte
+	at := 0
+	for i, part := range [][]byte{b[:4], b[4:6], b[6:8], b[8:10], b[10:]} {
+		if i > 0 {
+			text[at] = '-'
+			at++
+		}
+		at += hex.Encode(text[at:], part)
+	}
+	return string(text[:])
 }

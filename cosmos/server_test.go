@@ -37,6 +37,7 @@ func serve(t *testing.T, o cosmosrest.Options) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.Hosts = []string{"account.example"}
 	handler, err := cosmosrest.New(db, o)
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ func readAccount(c *call) error {
 		"id": name, "_rid": name + ".sql.cosmosdb.azure.com", "_self": "",
 		"media": "//media/", "addresses": "//addresses/", "_dbs": "//dbs/",
 		"writableLocations": here, "readableLocations": here, "enableMultipleWriteLocations": false,
-		"userConsistencyPolicy": map[string]string{"defaultConsistencyLevel": "Strong"},
+		"userConsistencyPolicy": map[string]string{"defaultConsistencyLevel": c.s.o.Consistency},
 		"userReplicationPolicy": replicas, "systemReplicationPolicy": replicas,
 		"readPolicy":               map[string]int{"primaryReadCoefficient": 1, "secondaryReadCoefficient": 1},
 		"queryEngineConfiguration": queryLimits,

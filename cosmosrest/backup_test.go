@@ -57,7 +57,7 @@ func TestBackupsAndChecksAreForFullKeys(t *testing.T) {
 		w.key = testKey("r")
 		w.do(t, "GET", path, nil, "").refused(t, http.StatusForbidden, "0", "Forbidden")
 		w.key = ""
-		w.do(t, "GET", path, nil, "").refused(t, http.StatusUnauthorized, "5000", "Unauthorized")
+		w.do(t, "GET", path, nil, "").refused(t, http.StatusUnauthorized, "0", "Unauthorized")
 		w.do(t, "GET", path, map[string]string{"Authorization": key.bearer(t, nil)}, "").
 			refused(t, http.StatusForbidden, "5300", "Forbidden")
 		w.key = wellKnownKey

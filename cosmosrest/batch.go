@@ -2,6 +2,7 @@ package cosmosrest
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -256,6 +257,13 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 	for i, r := range done.Results {
 		outcomes[i] = steps[i].done(r)
 	}
+	if over := firstBeyond(outcomes, wire.MaxPage); over >= 0 && onlyReads(steps) {
+		spent := total(outcomes)
+		for i := range outcomes {
+			outcomes[i] = dependent
+		}
+		outcomes[over] = outcome{status: http.StatusRequestEntityTooLarge, charge: spent, message: fmt.Sprintf("the items that the batch reads have more than %d bytes: want fewer reads in one batch", wire.MaxPage)}
+	}
 	// A refused batch has its charge and its session token too: it cost the store a
 	// look, and its client may have to read the state that refused it.
 	c.spend(cont, done.Partition.ID, total(outcomes))
@@ -266,6 +274,23 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 		}
 	}
 	return outcomes, nil
+}
+
+// firstBeyond is the first outcome with whose body all bodies have more than limit bytes
+// together; -1 for none.
+func firstBeyond(outcomes []outcome, limit int) int {
+	for i := range outcomes {
+		if limit -= len(outcomes[i].body); limit < 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// onlyReads reports whether nothing is written, so that all may be refused when it has been
+// carried out.
+func onlyReads(steps []step) bool {
+	return !slices.ContainsFunc(steps, func(s step) bool { return s.write.Op != changefeed.WriteRead })
 }
 
 // dependent is the outcome of an operation that was not tried because of another.

@@ -388,3 +388,25 @@ func TestAWriteThatWasDoneIsNotRefusedForItsAnswer(t *testing.T) {
 	batch := `[{"operationType":"Create","resourceBody":{"id":"3","pk":"p","text":"` + large + `"}}]`
 	w.do(t, "POST", docs, under("p", "x-ms-cosmos-is-batch-request", "true", "x-ms-cosmos-batch-atomic", "true"), batch).want(t, http.StatusOK)
 }
+
+// The answer to a batch has no more room than a page.
+func TestABatchThatReadsTooMuchIsRefused(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	var ops []string
+	for i := range 10 {
+		id := fmt.Sprint(i)
+		w.item(t, id, `,"text":"`+strings.Repeat("x", 1<<20)+`"`)
+		ops = append(ops, `{"operationType":"Read","id":"`+id+`"}`)
+	}
+	a := w.send(t, "["+strings.Join(ops, ",")+"]")
+	_, statuses := a.results(t, http.StatusMultiStatus)
+	if statuses != "424 424 424 413 424 424 424 424 424 424" || len(a.body) > 4096 {
+		t.Errorf("statuses %s in %d bytes, want 413 of the fourth and 424 of the others", statuses, len(a.body))
+	}
+	if charge := a.header.Get("x-ms-request-charge"); charge == "0.00" || charge == "1.00" {
+		t.Errorf("charge %s, want that of what was read", charge)
+	}
+	if _, statuses := w.send(t, "["+strings.Join(ops[:3], ",")+"]").results(t, http.StatusOK); statuses != "200 200 200" {
+		t.Errorf("three of them: statuses %s", statuses)
+	}
+}

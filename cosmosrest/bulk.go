@@ -57,6 +57,7 @@ func (b *bulk) answerSessions(c *call) {
 			sessions = append(sessions, service.SessionToken(p.part.ID, newest))
 		}
 	}
+	c.out.Range = b.places[len(b.places)-1].part.ID // as the LSN
 	c.out.SetLSN(newest)
 	c.out.Set(wire.AnswerSession, strings.Join(sessions, ","))
 }

@@ -39,6 +39,10 @@ func newCall(s *Server, w http.ResponseWriter, r *http.Request) *call {
 // serve parses the request, finds its sender, and calls its operation, in this order: a
 // stranger learns nothing about which resources exist.
 func (c *call) serve() error {
+	_, host := c.in.Base()
+	if err := c.s.hosts.refuse(host); err != nil {
+		return err
+	}
 	if err := c.in.Parse(); err != nil {
 		return err
 	}
@@ -108,6 +112,11 @@ func (c *call) container() (*docstore.Container, error) {
 		return nil, wire.Errorf(http.StatusBadRequest, wire.SubWrongRID, wire.CodeBadRequest, "the container has the resource id %s: want %s, it was made anew", found.RID(), want)
 	}
 	c.setOwner(found)
+	if kind := c.in.Target.Kind; kind == "docs" || kind == "colls" {
+		// Until it is known to which one the request goes. The SDK for Python forgets the
+		// ranges that it knows at each answer without one.
+		c.out.Range = found.PartitionAt("").ID
+	}
 	return found, nil
 }
 
@@ -251,8 +260,17 @@ func (c *call) refuse(err error) {
 	if e.Status >= http.StatusInternalServerError {
 		c.s.log.Error("request failed", "method", c.in.Method, "path", c.in.Path(), "status", e.Status, "err", err, "activity", c.out.Activity)
 	}
-	c.out.SetError(e, !c.known || c.in.Late)      // of a stranger, or with the rest of a body to come
+	drop := func() {}
+	last := !c.known || !c.in.SkipShort() // of a stranger, or with the rest of a body to come
+	if last {
+		drop = c.in.Outlive()
+	}
+	if !c.known {
+		dismiss(c.ctx)
+	}
+	c.out.SetError(e, last)
 	_ = c.reply(e.Status, e.Body(c.out.Activity)) // an error is never large
+	drop()
 }
 
 // recover turns a panic, which is a mistake of ours, into a 500 without details.

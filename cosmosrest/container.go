@@ -82,7 +82,9 @@ func readContainer(c *call) error {
 		return err
 	}
 	if c.in.Flag(wire.HeaderQuotaInfo) {
-		c.out.Set(wire.AnswerResourceUsage, "documentsCount="+strconv.FormatInt(cont.Count(), 10)+";")
+		c.out.Set(wire.AnswerResourceQuota, containerQuota)
+		c.out.Set(wire.AnswerResourceUsage, "functions=0;storedProcedures=0;triggers=0;documentsCount="+strconv.FormatInt(cont.Count(), 10)+";")
+		c.out.Set(wire.AnswerIndexProgress, "100") // there is nothing that would have to be indexed anew
 	}
 	return replyContainer(c, http.StatusOK, cont)
 }
@@ -146,11 +148,26 @@ func deleteContainer(c *call) error {
 	return c.reply(http.StatusNoContent, nil)
 }
 
+// containerQuota is what the service allows a container to have; sizes are in KB, and -1 is
+// no limit.
+const containerQuota = "functions=25;storedProcedures=100;triggers=25;documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;"
+
 // replyContainer answers with a container.
 func replyContainer(c *call, status int, cont *docstore.Container) error {
+	c.out.Range = cont.PartitionAt("").ID
+	if c.s.shares(cont) {
+		c.out.Set(wire.AnswerShared, "true")
+	}
 	v, body := containerJSON(cont)
 	c.setOwner(cont)
 	return c.replyResource(status, v, body)
+}
+
+// shares reports whether a container shares the throughput of its database: the database has
+// an offer, and the container has none.
+func (s *Server) shares(cont *docstore.Container) bool {
+	d, err := s.db.Database(cont.Database())
+	return err == nil && offeredIn(d.Meta) > 0 && offeredIn(cont.Spec().Meta) == 0
 }
 
 // systemMembers of a container are made by the server; a client that sends them back

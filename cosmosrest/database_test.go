@@ -37,7 +37,7 @@ func TestAccountNamesTheAddressThatTheClientCalled(t *testing.T) {
 		if m := account.EnableMultipleWriteLocations; m == nil || *m {
 			t.Errorf("%s: enableMultipleWriteLocations is not false", test.url)
 		}
-		if account.UserConsistencyPolicy.DefaultConsistencyLevel != "Strong" || account.Changefeed.MaxPollingIntervalInMs != 30000 ||
+		if account.UserConsistencyPolicy.DefaultConsistencyLevel != "Session" || account.Changefeed.MaxPollingIntervalInMs != 30000 ||
 			!strings.HasPrefix(account.QueryEngineConfiguration, `{"maxSqlQueryInputLength":`) || account.ID == "" {
 			t.Errorf("%s: account %+v", test.url, account)
 		}

@@ -23,16 +23,21 @@ const (
 	guardHeaderBytes = 64 << 10
 
 	strangeShare   = 4  // a stranger's may be 1 of so many connections
-	addressShare   = 16 // and of a single address 1 of so many
 	strangersKept  = 64 // that are not closed to make room, as long as an idle connection is left to close
 	leastStrangers = 8  // for the smallest of guards
+
+	silentPatience   = 500 * time.Millisecond // for which a stranger that has sent nothing is not closed to make room
+	strangerPatience = time.Second            // the same for a stranger that has begun a handshake or a request
+	placeLook        = 20 * time.Millisecond  // after which a new connection without a place looks for one again
 )
 
 // A Guard keeps strangers from using up the connections of a server. A connection is a
 // stranger's until a request on it was authenticated. Strangers have a small part of all
-// connections, and a smaller one for each address; the oldest of theirs is closed for the
-// next one. So a client with a key gets in however many strangers hold on, also from their
-// address, and a client that is in stays in.
+// connections. When that part is taken, a stranger for whom the server waits is closed for
+// the next one: of the address with the most of them, and before all others a silent one.
+// So a client with a key gets in however many strangers hold on, also from their address,
+// and a client that is in stays in. A connection whose request has come and waits for a
+// processor is never closed: then the next one waits for a place.
 //
 //	guard := cosmosrest.NewGuard(4096)
 //	web := http.Server{Handler: server}
@@ -41,7 +46,7 @@ const (
 //
 // Several servers may share a Guard.
 type Guard struct {
-	most, mostStrangers, mostOfAddress int
+	most, mostStrangers int
 
 	mu        sync.Mutex
 	open      map[*guarded]struct{}
@@ -54,7 +59,6 @@ func NewGuard(connections int) *Guard {
 	return &Guard{
 		most:          connections,
 		mostStrangers: max(leastStrangers, connections/strangeShare),
-		mostOfAddress: max(leastStrangers, connections/addressShare),
 		open:          map[*guarded]struct{}{},
 		of:            map[netip.Addr]int{},
 	}
@@ -70,7 +74,7 @@ func (g *Guard) Protect(s *http.Server) {
 	}
 	s.ConnState = func(c net.Conn, state http.ConnState) {
 		if known := unwrap(c); known != nil {
-			known.rest(state == http.StateIdle)
+			known.enter(state)
 		}
 	}
 }
@@ -96,32 +100,67 @@ func vouch(ctx context.Context) {
 	}
 }
 
+// dismiss notes that the request of this context is being refused to a stranger, so that
+// only the stranger is waited for: to take the answer, or to end its request.
+func dismiss(ctx context.Context) {
+	if c, _ := ctx.Value(guardedKey{}).(*guarded); c != nil {
+		c.refused.Store(true)
+	}
+}
+
 // Listener is l, whose connections are counted.
-func (g *Guard) Listener(l net.Listener) net.Listener { return guardedListener{l, g} }
+func (g *Guard) Listener(l net.Listener) net.Listener {
+	return &guardedListener{Listener: l, guard: g, closed: make(chan struct{})}
+}
 
 // guardedListener admits connections.
 type guardedListener struct {
 	net.Listener
-	guard *Guard
+	guard  *Guard
+	once   sync.Once
+	closed chan struct{}
 }
 
-// Accept waits for a connection, and closes another to make room if there are too many. If
-// all are at work, the new connection is closed.
-func (l guardedListener) Accept() (net.Conn, error) {
+// Close implements [net.Listener].
+func (l *guardedListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// Accept waits for a connection, and closes another to make room if there are too many.
+// Where no stranger may be closed yet, Accept waits, and later connections stay in the queue
+// of the system. If clients with a key have all the places and are at work, the new
+// connection is closed.
+func (l *guardedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		c := &guarded{Conn: conn, guard: l.guard, from: addressOf(conn)}
-		left, ok := l.guard.admit(c)
-		if left != nil {
-			_ = left.Conn.Close() // whoever serves it sees that
-		}
-		if ok {
+		c := &guarded{Conn: conn, guard: l.guard, from: addressOf(conn), since: time.Now()}
+		if l.place(c) {
 			return c, nil
 		}
 		_ = conn.Close() // nobody has used it yet
+	}
+}
+
+// place finds a place for a connection. It is false when there is none, or the listener is
+// closed.
+func (l *guardedListener) place(c *guarded) bool {
+	for {
+		left, found := l.guard.admit(c)
+		if left != nil {
+			_ = left.Conn.Close() // whoever serves it sees that
+		}
+		if found != placeLater {
+			return found == placeFound
+		}
+		select {
+		case <-time.After(placeLook):
+		case <-l.closed:
+			return false
+		}
 	}
 }
 
@@ -134,50 +173,72 @@ func addressOf(c net.Conn) netip.Addr {
 	return netip.Addr{}
 }
 
-// admit counts a connection, and returns the connection that has to make room for it, if
-// any has to. It is not ok if none can.
-func (g *Guard) admit(c *guarded) (left *guarded, ok bool) {
+// placement is what became of a new connection.
+type placement int
+
+const (
+	placeFound placement = iota
+	placeNone            // all places are those of clients with a key, which are at work
+	placeLater           // strangers have the places, whose requests are being read or served
+)
+
+// admit counts a connection, if there is a place for it, and returns the connection that has
+// to make room for it, if any has to.
+func (g *Guard) admit(c *guarded) (left *guarded, found placement) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.of[c.from] >= g.mostOfAddress:
-		left = g.oldest(func(s *guarded) bool { return s.from == c.from })
 	case g.strangers.Len() >= g.mostStrangers:
-		left = g.oldest(nil)
+		left = g.loiterer()
 	case len(g.open) >= g.most:
-		if left = g.spare(); left == nil {
-			return nil, false
-		}
+		left = g.spare()
+	default:
+		g.seat(c)
+		return nil, placeFound
 	}
-	if left != nil {
+	switch {
+	case left != nil:
 		g.drop(left)
+		g.seat(c)
+		return left, placeFound
+	case g.strangers.Len() > 0:
+		return nil, placeLater
 	}
+	return nil, placeNone
+}
+
+// seat counts a connection as a stranger's.
+func (g *Guard) seat(c *guarded) {
 	g.open[c] = struct{}{}
 	g.of[c.from]++
 	c.place = g.strangers.PushBack(c)
-	return left, true
 }
 
-// spare is the connection whose loss costs least when all are taken: the oldest of many
-// strangers, the client that has been idle for longest, or else the oldest of few
-// strangers.
+// spare is the connection whose loss costs least when all are taken: a stranger's if there
+// are many, that of the client that has been idle for longest, or else a stranger's.
 func (g *Guard) spare() *guarded {
 	if g.strangers.Len() <= strangersKept {
 		if c := g.idlest(); c != nil {
 			return c
 		}
 	}
-	return g.oldest(nil)
+	return g.loiterer()
 }
 
-// oldest is the oldest stranger that matches; nil for none.
-func (g *Guard) oldest(match func(*guarded) bool) *guarded {
+// loiterer is the stranger that is closed to make room: of those for whom the server has
+// waited long enough, one of the address that has the most strangers, a silent one before
+// one that has sent something, and the oldest of these. It is nil if there is none.
+func (g *Guard) loiterer() (found *guarded) {
+	now := time.Now()
 	for e := g.strangers.Front(); e != nil; e = e.Next() {
-		if c, _ := e.Value.(*guarded); match == nil || match(c) {
-			return c
+		c, _ := e.Value.(*guarded)
+		more := found == nil || g.of[c.from] > g.of[found.from]
+		quieter := !more && g.of[c.from] == g.of[found.from] && found.heard.Load() && !c.heard.Load()
+		if (more || quieter) && c.loiters(now) {
+			found = c
 		}
 	}
-	return nil
+	return found
 }
 
 // idlest is the connection of a client with a key that has been idle for longest; nil if

@@ -3,6 +3,7 @@ package cosmosrest
 import (
 	"container/list"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,12 @@ type guarded struct {
 	place *list.Element // among the strangers; of guard.mu
 	known atomic.Bool   // a request was authenticated
 	idle  atomic.Int64  // since when it waits for a request, in nanoseconds; 0 while it serves a request
+	since time.Time     // it was opened
+
+	heard   atomic.Bool // the client has sent something
+	reading atomic.Bool // the server waits for more of it
+	busy    atomic.Bool // a request has come that has no answer yet
+	refused atomic.Bool // that request is being refused
 
 	mu   sync.Mutex
 	last time.Time // until when all has to be written; zero is no limit
@@ -38,13 +45,44 @@ func (c *guarded) Close() error {
 	return c.Conn.Close()
 }
 
-// rest notes whether the connection waits for a request.
-func (c *guarded) rest(idle bool) {
+// enter notes what the server does with the connection.
+func (c *guarded) enter(state http.ConnState) {
 	since := int64(0)
-	if idle {
+	if state == http.StateIdle {
 		since = time.Now().UnixNano()
 	}
 	c.idle.Store(since)
+	c.busy.Store(state == http.StateActive)
+}
+
+// loiters reports whether a stranger holds the connection without need: the server has been
+// waiting for it, and nothing that it has sent is still unread.
+func (c *guarded) loiters(now time.Time) bool {
+	patience := strangerPatience
+	if !c.heard.Load() {
+		patience = silentPatience
+	}
+	switch {
+	case now.Sub(c.since) < patience:
+		return false
+	case c.refused.Load():
+		return true
+	}
+	return c.reading.Load() && !c.busy.Load() && !hasUnread(c.Conn)
+}
+
+// Read implements [net.Conn].
+func (c *guarded) Read(b []byte) (int, error) {
+	if c.known.Load() {
+		return c.Conn.Read(b)
+	}
+	c.reading.Store(true)
+	n, err := c.Conn.Read(b)
+	c.reading.Store(false)
+	if n > 0 {
+		c.heard.Store(true)
+	}
+	return n, err
 }
 
 // Write implements [net.Conn], part by part.

@@ -2,6 +2,7 @@ package cosmosrest
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/millrace/changefeed"
@@ -48,6 +49,7 @@ func (c *call) logical(cont *docstore.Container, key changefeed.PartitionKey) (l
 	if err != nil {
 		return l, err
 	}
+	c.out.Range = l.part.ID
 	return l, c.admit(cont, l.part.ID)
 }
 
@@ -71,7 +73,11 @@ func (c *call) item(body []byte) (ref itemRef, err error) {
 		}
 	}
 	if key == "" {
-		return ref, wire.BadRequest("PartitionKey value must be supplied for this operation: want the header x-ms-documentdb-partitionkey")
+		sub := 0
+		if c.in.Method == http.MethodGet {
+			sub = wire.SubKeyMismatch
+		}
+		return ref, wire.Errorf(http.StatusBadRequest, sub, wire.CodeBadRequest, "PartitionKey value must be supplied for this operation: want the header x-ms-documentdb-partitionkey")
 	}
 	if ref.logical, err = c.logical(cont, key); err != nil {
 		return ref, err
@@ -151,6 +157,7 @@ func readItem(c *call) error {
 	if match := c.in.Header(wire.HeaderIfMatch); match != "" && !wire.Matches(match, item.ETag) {
 		return wire.PreconditionFailed("item %q has the ETag %s: want %s", item.ID, item.ETag, match)
 	}
+	c.out.Set(wire.AnswerItemLSN, strconv.FormatInt(item.LSN, 10))
 	return c.reply(http.StatusOK, item.Body)
 }
 

@@ -174,7 +174,7 @@ func TestItemRefused(t *testing.T) {
 		{"PUT", docs + "/a", `["p"]`, `{"id":"b","pk":"p"}`, 400, "0", "BadRequest", `id of the body is "b"`},
 		{"PUT", docs + "/a", `["p"]`, `{"id":"a","pk":"q"}`, 400, "1001", "BadRequest", `["q"]`},
 		{"PUT", docs + "/a", ``, `{"id":"a","pk":"p"}`, 400, "0", "BadRequest", "PartitionKey value must be supplied"},
-		{"GET", docs + "/a", ``, ``, 400, "0", "BadRequest", "PartitionKey value must be supplied"},
+		{"GET", docs + "/a", ``, ``, 400, "1001", "BadRequest", "PartitionKey value must be supplied"},
 		{"GET", docs + "/a", `["p"`, ``, 400, "0", "BadRequest", "partition key"},
 		{"DELETE", docs + "/a", ``, ``, 400, "0", "BadRequest", "PartitionKey value must be supplied"},
 		{"GET", "/dbs/db/colls/x/docs/a", `["p"]`, ``, 404, "1003", "NotFound", "Owner resource does not exist"},

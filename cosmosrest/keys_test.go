@@ -36,7 +36,7 @@ func TestAuthorizationHeaders(t *testing.T) {
 		{"escaped", escaped, 200, "", ""},
 		{"escaped in lower case", lower, 200, "", ""},
 		{"as it is", raw, 200, "", ""},
-		{"none", "", 401, "5000", "Required Header authorization is missing"},
+		{"none", "", 401, "0", "Required Header authorization is missing"},
 		{"another key", sign(t, testKey("x"), request()), 401, "0", "Server used the following payload to sign: 'get\ncolls\ndbs/db/colls/c\n"},
 		{"signature missing", "type=master&ver=1.0", 401, "5001", "wrong format"},
 		{"signature empty", "type=master&ver=1.0&sig=", 401, "5001", "wrong format"},

@@ -164,8 +164,11 @@ type indexedPath struct {
 	Path string `json:"path"`
 }
 
-// rootPath stands for everything.
-const rootPath = "/*" // everything
+// Paths that stand for everything.
+const (
+	rootPath    = "/*"
+	oldRootPath = "/" // as it was written in the beginning, which the service still takes
+)
 
 // checkIndexing refuses an indexing policy that the service would refuse.
 func (p properties) checkIndexing() error {
@@ -182,7 +185,7 @@ func (p properties) checkIndexing() error {
 	switch mode := strings.ToLower(policy.Mode); {
 	case !slices.Contains([]string{"", "consistent", "lazy", "none"}, mode):
 		return wire.BadRequest("indexingPolicy.indexingMode is %q: want consistent or none", policy.Mode)
-	case mode != "none" && len(policy.Included) > 0 && !slices.Contains(all, indexedPath{rootPath}):
+	case mode != "none" && len(policy.Included) > 0 && !slices.Contains(all, indexedPath{rootPath}) && !slices.Contains(all, indexedPath{oldRootPath}):
 		return wire.BadRequest("indexingPolicy has no path %s: want it among includedPaths or excludedPaths", rootPath)
 	}
 	return nil

@@ -1,18 +1,44 @@
 package cosmosrest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/cosmosrest/internal/meter"
 	"github.com/millrace/changefeed/cosmosrest/internal/query"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 )
+
+// Images says before which changes the feed of all versions and deletes has the image of the
+// item. It never has that of an item that expired.
+type Images int
+
+// The images that accounts show.
+const (
+	ImagesOfDeletes Images = iota // before a delete, as the emulator does
+	ImagesOfAll                   // before a replace, too, as accounts do for which that was turned on
+	NoImages                      // as all other accounts do
+)
+
+// shows reports whether the image before a change is shown.
+func (i Images) shows(ch *changefeed.Change) bool {
+	switch {
+	case ch.Expired || i == NoImages:
+		return false
+	case i == ImagesOfAll:
+		return true
+	}
+	return ch.Op == changefeed.OpDelete
+}
 
 // Unlimited is the [Options.Throughput] with which no container is throttled.
 const Unlimited = -1
@@ -27,6 +53,16 @@ type Options struct {
 	// Tokens says whose Entra tokens are accepted, and what they may do; nil refuses all.
 	Tokens *Tokens
 
+	// Hosts are the names by which clients call a server whose key is the emulator's, or that
+	// accepts [Tokens.Insecure], besides localhost and loopback addresses: without a port,
+	// such as "cosmos" or "cosmos.internal". Requests to other hosts get a 403, because any
+	// web page could make them. With keys of your own every host is served.
+	Hosts []string
+
+	// Consistency is the level that the account tells its clients: Strong, BoundedStaleness,
+	// Session, ConsistentPrefix or Eventual. Empty is Session. Each is served as Strong.
+	Consistency string
+
 	// Lenient serves what the service refuses though it could be done: queries that
 	// need a plan, writes without a partition key header, ids that cannot be read back.
 	Lenient bool
@@ -39,9 +75,9 @@ type Options struct {
 	// Dedicated plays the dedicated gateway, which takes ids of every kind.
 	Dedicated bool
 
-	// PreviousImages plays an account that shows, in the feed of all versions and deletes,
-	// the image before a replace. Others, as in the service, show the image before a delete only.
-	PreviousImages bool
+	// PreviousImages says before which changes the feed of all versions and deletes shows
+	// the image. The zero value is what the emulator shows: [ImagesOfDeletes].
+	PreviousImages Images
 
 	// Ending, when it is done, ends the requests that wait for a change, with what they
 	// have; the others go on. A server that shuts down would wait for them in vain. With
@@ -65,6 +101,7 @@ type Server struct {
 	o         Options
 	log       *slog.Logger
 	authority *auth.Authority
+	hosts     knownHosts
 	budgets   *meter.Budgets // nil is no limit
 	load      *meter.Load
 	results   query.Results
@@ -82,8 +119,14 @@ func New(db *docstore.DB, o Options) (*Server, error) {
 	if o.Throughput != Unlimited {
 		s.budgets = meter.NewBudgets(db, o.Throughput, offeredIn)
 	}
+	if s.o.Consistency = cmp.Or(o.Consistency, "Session"); !slices.Contains(wire.Consistencies, s.o.Consistency) {
+		return nil, fmt.Errorf("new server: consistency is %q: want one of %s", o.Consistency, strings.Join(wire.Consistencies, ", "))
+	}
 	var err error
 	if s.authority, err = o.authority(s.log); err != nil {
+		return nil, fmt.Errorf("new server: %w", err)
+	}
+	if s.hosts, err = o.known(); err != nil {
 		return nil, fmt.Errorf("new server: %w", err)
 	}
 	return s, nil

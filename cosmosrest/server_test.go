@@ -43,6 +43,7 @@ func newWorld(t testing.TB, o Options) *world {
 // serveStore is a server over a store that there is already.
 func serveStore(t testing.TB, db *docstore.DB, o Options) *world {
 	t.Helper()
+	o.Hosts = append(o.Hosts, "example.com", "memory", "account.example") // those of httptest and of networks in memory
 	s, err := New(db, o)
 	if err != nil {
 		t.Fatal(err)

@@ -81,8 +81,8 @@ func TestVersions(t *testing.T) {
 				t.Errorf("version %d is %v after %v with %s, want %+v", i, v.Current, v.Previous, v.Metadata, w)
 			}
 		}
-		if p := got[4].Previous; p["id"] != "b" {
-			t.Errorf("before it expired the item was %v, want b", p)
+		if p := got[4].Previous; p != nil {
+			t.Errorf("the expiry shows the item before it, %v: no account does", p)
 		}
 		if latest, _ := w.walk(t, feedOf()); latest != "" {
 			t.Errorf("the latest versions have %q, but all are gone", latest)
@@ -90,24 +90,33 @@ func TestVersions(t *testing.T) {
 	})
 }
 
-// As in the service: the image before a replace is for accounts that have asked for it.
-func TestAReplaceShowsWhatItReplacedOnlyWhereTheAccountSaysSo(t *testing.T) {
-	for _, shows := range []bool{false, true} {
-		w := newWorld(t, Options{PreviousImages: shows})
-		w.create(t, "db", `{"id":"c","partitionKey":`+simpleKey+`,"changeFeedPolicy":{"retentionDuration":10}}`, nil)
-		w.item(t, "a", `,"v":1`)
-		w.do(t, "PUT", docs+"/a", under("p"), `{"id":"a","pk":"p","v":2}`).want(t, 200)
-		w.do(t, "DELETE", docs+"/a", under("p"), "").want(t, 204)
-		got := w.versions(t, `"0"`)
-		if len(got) != 3 {
-			t.Fatalf("%d versions, want 3: %v", len(got), got)
-		}
-		if (got[1].Previous != nil) != shows || shows && got[1].Previous["v"] != 1.0 {
-			t.Errorf("PreviousImages %v: the replace has the image %v", shows, got[1].Previous)
-		}
-		if got[2].Previous["v"] != 2.0 {
-			t.Errorf("PreviousImages %v: the delete has the image %v, want v 2", shows, got[2].Previous)
-		}
+// Whether an image is shown is the account's. That of an item which expired never is.
+func TestWhichPreviousImagesAreShown(t *testing.T) {
+	for shows, want := range map[Images]struct{ replace, remove bool }{
+		ImagesOfDeletes: {false, true}, ImagesOfAll: {true, true}, NoImages: {false, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Options{PreviousImages: shows})
+			w.create(t, "db", `{"id":"c","partitionKey":`+simpleKey+`,"defaultTtl":-1,"changeFeedPolicy":{"retentionDuration":10}}`, nil)
+			w.item(t, "a", `,"v":1`)
+			w.do(t, "PUT", docs+"/a", under("p"), `{"id":"a","pk":"p","v":2}`).want(t, 200)
+			w.do(t, "DELETE", docs+"/a", under("p"), "").want(t, 204)
+			w.item(t, "b", `,"ttl":1`)
+			time.Sleep(5 * time.Second)
+			got := w.versions(t, `"0"`)
+			if len(got) != 5 {
+				t.Fatalf("%d versions, want 5: %v", len(got), got)
+			}
+			if (got[1].Previous != nil) != want.replace || want.replace && got[1].Previous["v"] != 1.0 {
+				t.Errorf("images %v: the replace has the image %v", shows, got[1].Previous)
+			}
+			if (got[2].Previous != nil) != want.remove || want.remove && got[2].Previous["v"] != 2.0 {
+				t.Errorf("images %v: the delete has the image %v", shows, got[2].Previous)
+			}
+			if got[4].Previous != nil {
+				t.Errorf("images %v: the expiry has the image %v", shows, got[4].Previous)
+			}
+		})
 	}
 }
 

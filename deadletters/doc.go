@@ -11,6 +11,19 @@
 // is in it nor goes on with it. Use it for one process, or where no key is held. [Func]
 // hands letters to a function, and cannot give them back.
 //
+// # Letters handled again
+//
+// [Redrive] has a letter handled again, and [Release] lets a held key go on. Both ask the instance that owns the key, so
+// that the change comes in order with its key, and wait for the [Outcome]:
+//
+//	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+//	defer cancel()
+//	o, err := deadletters.Redrive(ctx, orders, leases, letter.Change.PartitionKey, letter.ID)
+//	switch {
+//	case errors.Is(err, deadletters.ErrNotServed): // no instance runs, or none that has the letters; it does nothing later
+//	case err == nil && o.Result == deadletters.ResultFailed: // the handler has failed again: o.Cause
+//	}
+//
 // # The form of a letter
 //
 // Container, file and the command changefeed dlq show a letter as the same JSON:
@@ -18,7 +31,7 @@
 //	id, key        of the letter: key is the partition key, as a JSON array
 //	disposition    why it is here: failed, poison, undecodable, crashed or held
 //	cause, stack   the handler's last error; of the goroutine if it panicked
-//	attempts       how often the handler had failed
+//	attempts       how often the handler had received the change
 //	processor, instance, lease, range
 //	source         the container that the unit reads, DATABASE/CONTAINER; only in a container
 //	lsn, index     of the change: changes with one lsn were committed together

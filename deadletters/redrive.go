@@ -4,94 +4,132 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/notes"
-	"github.com/millrace/changefeed/internal/pause"
 )
 
-// Redrive has a dead letter handled again, by the instance that owns the range of its key, and
-// waits until that was tried once. Whether it succeeded is seen in the letter box: then the
-// letter is gone. If the key is held and this was its only letter that is not, its held letters
-// follow, and the key is released. It is an error if ctx ends before: then the request stays
-// among the leases, until it is served. A source that cannot locate a key, because it is no
-// [changefeed.Locator], is an [errors.ErrUnsupported].
-func Redrive(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, key changefeed.PartitionKey, letter string) error {
+// ErrNotServed means that no instance has served the request of a [Redrive] or [Release]. The text of the error says why, if
+// that is known, and whether the request was withdrawn.
+var ErrNotServed = errors.New("not served")
+
+// Outcome is what became of a request that an instance has served.
+type Outcome struct {
+	Result Result
+
+	// Cause is the text of the handler's error if Result is [ResultFailed], and empty otherwise. At most 1 KB of it is
+	// kept here; the letter has more of it.
+	Cause string
+
+	// Handled is how many letters were handled and removed: the one that was asked for, and the held ones that followed.
+	Handled int
+
+	// Held is how many held letters of the key are left; -1 if the instance has not counted them. It is 0 when the key
+	// is not held any more.
+	Held int
+}
+
+// Result is the outcome of a request in a word.
+type Result string
+
+// The results of a request.
+const (
+	// ResultHandled: the letter of a [Redrive] was handled, and so were the held letters that could follow it; or the key
+	// of a [Release] is not held any more.
+	ResultHandled Result = notes.Handled
+	// ResultFailed: the handler has failed on a letter, which stays with the new cause. If Handled is 0, that is the
+	// first letter. Otherwise the letters before it are done, and the key stays held from there.
+	ResultFailed Result = notes.Failed
+	// ResultNothing: there was nothing to do. The letter of a [Redrive] is gone, or held behind another one that has to
+	// be handled first; the key of a [Release] was not held.
+	ResultNothing Result = notes.Nothing
+)
+
+// Redrive has a dead letter handled again, by the instance that owns the range of its key, and waits for the outcome. The
+// handler is called once for the letter. If it succeeds the letter is removed; if the key is held and no other letter of it
+// has failed, its held letters follow, and the key is released. That the handler fails again is no error but
+// [ResultFailed].
+//
+// The request is a record among the leases, and is served once. Two callers who ask for the same letter at the same time
+// share it; the one who made it removes it with its outcome, and if the other one has not read that yet, it asks again. When
+// ctx ends before the request is served, Redrive withdraws it, which takes at most 5 seconds, and
+// returns an error that is [ErrNotServed] and the cause of ctx. A request that an instance has begun with is carried out all
+// the same. If the process of the caller dies, the lease store removes the request one minute after the deadline of ctx, and
+// after 24 hours at the latest, which is also the bound without a deadline.
+//
+// The error is [ErrNotServed], too, if the request is withdrawn by [Withdraw]. It is an [errors.ErrUnsupported] if source is no
+// [changefeed.Locator], so that the owner of a key cannot be found, and a [changefeed.ErrBadRequest] if key is not a
+// partition key of the source. An error of the lease store is returned if the request cannot be written.
+func Redrive(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, key changefeed.PartitionKey, letter string) (Outcome, error) {
 	return ask(ctx, source, leases, notes.Request{Action: notes.Retry, Key: string(key), Letter: letter})
 }
 
-// Release lets a held key go on without the changes of it that have failed: those that are held
-// are handled, in their order, and then the key is not held any more. If one of them fails,
-// the key stays held from there. It waits as [Redrive] does, with the same errors.
-func Release(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, key changefeed.PartitionKey) error {
+// Release lets a held key go on without the changes of it that have failed: those that are held are handled, in their order,
+// and then the key is not held any more. If one of them fails, the key stays held from there, which is [ResultFailed]. The
+// letters of the changes that had failed before stay. Release waits and is withdrawn as [Redrive] is, with the same errors.
+func Release(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, key changefeed.PartitionKey) (Outcome, error) {
 	return ask(ctx, source, leases, notes.Request{Action: notes.Release, Key: string(key)})
 }
 
-// ask writes a request and waits until it was served.
-func ask(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, q notes.Request) error {
+// ask writes a request and waits for its outcome.
+func ask(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, q notes.Request) (o Outcome, err error) {
 	locator, ok := source.(changefeed.Locator)
 	if !ok {
-		return fmt.Errorf("%s %s: %w: source %T cannot locate a key", q.Action, q.Key, errors.ErrUnsupported, source)
+		return o, fmt.Errorf("%s %s: %w: source %T cannot locate a key: want one that is a changefeed.Locator", q.Action, q.Key, errors.ErrUnsupported, source)
 	}
-	epk, err := locator.Locate(ctx, changefeed.PartitionKey(q.Key))
+	a := newInquiry(leases, q)
+	if a.request.EPK, err = locator.Locate(ctx, changefeed.PartitionKey(q.Key)); err == nil {
+		o, err = a.await(ctx)
+	}
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", q.Action, q.Key, err)
+		return Outcome{}, fmt.Errorf("%s %s: %w", q.Action, q.Key, err)
 	}
-	q.EPK = epk
-	r := changefeed.Record{
-		Kind: changefeed.KindRequest, Token: q.Token(), Timestamp: time.Now().UTC(), Properties: q.Properties(nil),
-	}
-	if err := post(ctx, leases, r); err != nil {
-		return fmt.Errorf("%s %s: %w", q.Action, q.Key, err)
-	}
-	asked, seen := time.Now(), false
-	for wait := firstWait; ; wait = min(2*wait, lastWait) {
-		_, there, err := find(ctx, leases, r)
-		// A list may lag behind a write, so one without the request says something only after one that had it.
-		if seen = seen || there; err == nil && !there && (seen || time.Since(asked) > maxLag) {
-			return nil
-		}
-		if err := pause.For(ctx, wait); err != nil {
-			return fmt.Errorf("%s %s: not served yet, it stays asked: is an instance running that has the dead letters? %w", q.Action, q.Key, err)
-		}
-	}
+	return o, nil
 }
 
-// post writes a request, unless the same was asked before and is not served yet. One that was served stays where nobody has
-// the right to delete it.
-func post(ctx context.Context, leases changefeed.LeaseStore, r changefeed.Record) error {
-	_, err := leases.Create(ctx, r)
-	if !errors.Is(err, changefeed.ErrConflict) {
-		return err
+// Withdraw withdraws the requests of [Redrive] and [Release] for a key that are not served yet, and returns their number;
+// with an empty key it withdraws those for all keys of the unit. The callers may have died; a caller who still waits gets
+// [ErrNotServed]. If an instance has begun with a request, the request is counted, and carried out all the same. Without the
+// right to delete, requests are retired instead. If the lease store returns an error, Withdraw returns it with the number of
+// requests that were withdrawn before.
+func Withdraw(ctx context.Context, leases changefeed.LeaseStore, key changefeed.PartitionKey) (n int, err error) {
+	for range maxConflicts {
+		records, _, err := leases.List(ctx)
+		if err != nil {
+			return n, fmt.Errorf("withdraw requests: %w", err)
+		}
+		again := false
+		for _, r := range records {
+			of := notes.ReadRequest(r.Properties).Key
+			if r.Kind != changefeed.KindRequest || r.State != changefeed.StateLive || of == "" || key != "" && of != string(key) {
+				continue
+			}
+			switch err := withdraw(ctx, leases, r); {
+			case err == nil:
+				n++
+			case errors.Is(err, changefeed.ErrConflict): // its owner has written it
+				again = true
+			case errors.Is(err, changefeed.ErrNotFound): // its caller has withdrawn it
+			default:
+				return n, fmt.Errorf("withdraw request %s: %w", r.ID, err)
+			}
+		}
+		if !again {
+			return n, nil
+		}
 	}
-	old, asked, err := find(ctx, leases, r)
-	if err != nil || asked || old.ID == "" {
-		return err
-	}
-	old.State, old.Properties, old.Timestamp = changefeed.StateLive, r.Properties, r.Timestamp
-	if _, err = leases.Update(ctx, old); errors.Is(err, changefeed.ErrConflict) { // somebody else asks the same
-		return nil
+	return n, fmt.Errorf("withdraw requests: %w: they were written %d times meanwhile: try again", changefeed.ErrConflict, maxConflicts)
+}
+
+// withdraw takes a live request away, so that nobody serves it.
+func withdraw(ctx context.Context, leases changefeed.LeaseStore, r changefeed.Record) error {
+	err := leases.Delete(ctx, r)
+	if errors.Is(err, changefeed.ErrForbidden) {
+		r.State, r.TTL = changefeed.StateRetired, notes.OutcomeTTL
+		_, err = leases.Update(ctx, r)
 	}
 	return err
 }
 
-// find finds a request, and reports whether it is still to be served.
-func find(ctx context.Context, leases changefeed.LeaseStore, r changefeed.Record) (found changefeed.Record, asked bool, err error) {
-	records, _, err := leases.List(ctx)
-	for _, o := range records {
-		if o.Kind == r.Kind && o.Token == r.Token {
-			found, asked = o, o.State == changefeed.StateLive
-		}
-	}
-	return found, asked, err
-}
-
-// The waits until the records are listed again.
-const (
-	firstWait = 50 * time.Millisecond
-	lastWait  = 2 * time.Second
-)
-
-// maxLag is how long a list may lack a request that was written, on an account whose consistency is weaker than strong.
-const maxLag = 5 * time.Second
+// maxConflicts is how often a request is read again because its owner has written it meanwhile.
+const maxConflicts = 10

@@ -118,10 +118,11 @@ func (db *DB) UpdateContainer(ctx context.Context, name string, change func(*Con
 		if c.dropped.Load() {
 			return changefeed.ErrNotFound
 		}
-		spec := l.spec
+		spec := l.spec.clone()
 		if err := change(&spec); err != nil {
 			return err
 		}
+		spec = spec.clone()
 		if err := spec.check(); err != nil {
 			return err
 		}

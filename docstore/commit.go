@@ -215,7 +215,7 @@ func (g *group) take(tx *transaction) {
 		return
 	}
 	if tx.control != nil {
-		tx.err = tx.control(g)
+		tx.err = g.control(tx.control)
 		return
 	}
 	if tx.c.dropped.Load() {
@@ -245,6 +245,18 @@ func (g *group) take(tx *transaction) {
 			tx.expired = append(tx.expired, expired.key)
 		}
 	}
+}
+
+// control runs a control, which has the group for itself. One that fails leaves nothing, as a
+// refused transaction does: the first half of a move would be a loss.
+func (g *group) control(run func(*group) error) error {
+	err := run(g)
+	if err != nil {
+		g.rollback(0)
+		g.living, g.ranges, g.publish = g.living[:0], nil, nil
+		clear(g.heads)
+	}
+	return err
 }
 
 // finish writes the group, publishes it and answers its transactions.
@@ -288,7 +300,7 @@ func (g *group) write() error {
 		h.fill(w)
 	}
 	seq := g.db.applied.Load() + 1
-	g.db.applied.Store(seq)
+	g.applies(seq)
 	begun := time.Now()
 	if err := w.commit(); err != nil {
 		return g.db.fail(err)
@@ -300,6 +312,18 @@ func (g *group) write() error {
 	g.recent.note(g)
 	g.db.wroteSome()
 	return nil
+}
+
+// applies says that the engine is about to show the group: to readers of its containers, and
+// to all readers where a control may have changed more.
+func (g *group) applies(seq int64) {
+	for _, h := range g.heads {
+		h.c.applied.Store(seq)
+	}
+	if g.txs[0].control != nil { // it is alone in its group
+		g.db.broad.Store(seq)
+	}
+	g.db.applied.Store(seq)
 }
 
 // fill puts head, counts and low-water marks of a container into the write.

@@ -35,6 +35,7 @@ type Container struct {
 	alarm   alarm        // of the sweeper; nothing is due before
 	hint    atomic.Int64 // bytes of the last page, for the next one's buffer
 
+	applied    atomic.Int64 // the last group with a write of this container; see settle
 	newestTime atomic.Int64 // commit time of the head, Unix ms
 	clock      *clock
 
@@ -261,7 +262,7 @@ func (x index) item(ctx context.Context, key []byte) (Item, bool, error) {
 			return Item{}, false, err
 		}
 		if !found {
-			return Item{}, false, x.c.db.settle(ctx)
+			return Item{}, false, x.c.db.settle(ctx, x.c)
 		}
 		s, err := decodeSlot(value)
 		if err != nil {
@@ -283,7 +284,7 @@ func (x index) item(ctx context.Context, key []byte) (Item, bool, error) {
 		}
 		// The version is applied but may not be safe yet: see settle.
 		if s.lsn > x.c.head.Load() {
-			if err := x.c.db.settle(ctx); err != nil {
+			if err := x.c.db.settle(ctx, x.c); err != nil {
 				return Item{}, false, err
 			}
 		}

@@ -24,7 +24,7 @@ func (c *Container) Pending(ctx context.Context, rng changefeed.Range, from chan
 	for {
 		total, err := c.moment().pending(ctx, rng, from, options)
 		if err == nil {
-			return total, c.db.settle(ctx)
+			return total, c.db.settle(ctx, c)
 		}
 		if !errors.Is(err, errMoved) {
 			return changefeed.Backlog{}, fmt.Errorf("count feed of %q: %w", c.ID(), err)
@@ -136,7 +136,7 @@ func (k *counter) found(items, at int64) {
 // open opens the feed of one log in (sel.lsn, upTo].
 func (k *counter) open(num uint32, sel selection, upTo int64) (*feed, error) {
 	f := &feed{sel: sel, now: k.now}
-	if err := f.openLog(moment{k.c, k.l, upTo}, num, k.view.cursor); err != nil {
+	if err := f.openLog(moment{c: k.c, l: k.l, head: upTo}, num, k.view.cursor); err != nil {
 		return nil, errors.Join(err, f.close())
 	}
 	return f, nil

@@ -78,6 +78,7 @@ func (db *DB) ridTaken(rid string) bool {
 // safe.
 func (g *group) storeDatabase(database Database) (Database, error) {
 	db := g.db
+	database.Meta = slices.Clone(database.Meta)
 	database.ETag, database.Changed = db.tags.tag(), time.Now().UTC().Truncate(time.Millisecond)
 	b, err := json.Marshal(database)
 	if err != nil {

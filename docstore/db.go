@@ -37,6 +37,7 @@ type Options struct {
 	buffer  uint64 // of writes in memory; 0 is memTable
 	small   bool   // tables are, for tests
 	resting bool   // nothing in the background: a backup must not differ from its original
+	raised  bool   // the format is the present one: the store may get its first inventory
 	cells   cells  // of tallies; 0 is cellLSNs
 }
 
@@ -73,6 +74,7 @@ type DB struct {
 	// A group is applied before it is safe on the disk. Readers that may have seen such
 	// a group wait until it is: see settle.
 	applied, safe atomic.Int64
+	broad         atomic.Int64 // the last group that may change what readers of any container see
 	settled       gate
 }
 
@@ -125,6 +127,13 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 	if failure := eng.guard.err(); failure != nil {
 		err = openFailure(ctx, failure)
 	}
+	if err == nil && eng.raising {
+		if err = eng.close(); err == nil {
+			o.raised = true
+			return OpenContext(ctx, dir, o)
+		}
+		return nil, fmt.Errorf("open store %s: %w", dir, err)
+	}
 	if err != nil {
 		_ = eng.close() // has nothing to lose
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
@@ -172,13 +181,15 @@ func (db *DB) closed() error {
 	}
 }
 
-// settle waits until every write that the caller may have read is safe on the disk.
-// Without it a reader could store a position after a change that a power loss takes
+// settle waits until every write of a container that the caller may have read is safe on
+// the disk. Without it a reader could store a position after a change that a power loss takes
 // back, and the change that later gets the same LSN would be skipped.
-func (db *DB) settle(ctx context.Context) error {
-	// applied is raised before the engine shows the group, so whatever was read is
-	// counted.
-	seen := db.applied.Load()
+//
+// It does not wait for the writes of other containers, whose keys the caller has not read: else
+// a processor's read of the feed would wait for the flush of each checkpoint of its leases.
+func (db *DB) settle(ctx context.Context, c *Container) error {
+	// Both are raised before the engine shows the group, so whatever was read is counted.
+	seen := max(c.applied.Load(), db.broad.Load())
 	for {
 		ch := db.settled.next()
 		if db.safe.Load() >= seen {

@@ -33,7 +33,8 @@ type engine struct {
 	use   users
 
 	lock      *pebble.Lock // of the directory
-	inventory *inventory   // nil in memory
+	inventory *inventory   // nil in memory, and while raising
+	raising   bool         // opened to raise the format of a store of an older build, and for nothing else
 	recovery  Recovery
 
 	stuck atomic.Bool // panicked with locks held, so closing would hang
@@ -66,7 +67,7 @@ func openEngine(ctx context.Context, dir string, o Options) (*engine, error) {
 	defer po.FileCache.Unref()
 	e := &engine{sync: !o.NoSync, guard: g, use: newUsers()}
 	if !o.InMemory {
-		if err := verifyEngine(ctx, e, dir, po); err != nil {
+		if err := verifyEngine(ctx, e, dir, po, !o.resting && !o.raised); err != nil {
 			return nil, err
 		}
 	}

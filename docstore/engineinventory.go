@@ -38,6 +38,7 @@ const (
 type facts struct {
 	Version int
 	Making  bool     `json:",omitempty"` // the first open has not finished: nothing is acknowledged
+	Format  string   `json:",omitempty"` // of the store; older builds did not write it
 	NoSync  bool     `json:",omitempty"` // the newest log was written without waiting for the disk
 	First   uint64   // logs before this one are in tables
 	Logs    []uint64 // those from First on
@@ -83,7 +84,8 @@ func readInventory(fs vfs.FS, dir string) (f facts, found bool, err error) {
 		return f, true, damaged(inventoryName, "%w", err)
 	}
 	if f.Version != inventoryVersion {
-		return f, true, fmt.Errorf("%w: %s has version %d, this version writes %d", ErrFormat, inventoryName, f.Version, inventoryVersion)
+		return f, true, fmt.Errorf("%w: %s has version %d, this version reads %d: nothing was changed; open the store with the version that wrote it",
+			ErrFormat, inventoryName, f.Version, inventoryVersion)
 	}
 	return f, true, nil
 }
@@ -157,6 +159,17 @@ func (v *inventory) made() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.facts.Making = false
+	return v.save()
+}
+
+// raised records the format that the store has now.
+func (v *inventory) raised(format string) error {
+	if v == nil {
+		return nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.facts.Format = format
 	return v.save()
 }
 

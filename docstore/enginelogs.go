@@ -88,7 +88,8 @@ func (s *survey) judgeLog(num uint64, c *chunks, newest bool) error {
 	// A log that the inventory does not list is one that a kill left behind in the
 	// moment of its making, or was put there by somebody.
 	case !listed && !s.justMade(num, c, newest):
-		return damaged(name, "it is not one of the store's logs")
+		return damaged(name, "it is not one of the store's logs (if an older version of this program was tried on the store, all is there: "+
+			"remove the file %s and open the store again)", inventoryName)
 	case end != nil && end.Log == num && (!c.closed || c.end != end.LogEnd):
 		return damaged(name, "it is whole up to offset %d only, and had %d bytes when the store was closed", c.end, end.LogEnd)
 	case listed:

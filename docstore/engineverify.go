@@ -22,14 +22,21 @@ import (
 // blocks of tables have checksums, which the engine verifies at each read.
 
 // verifyEngine locks the directory and verifies its files. After success the guard stands
-// on a file system that keeps the inventory up to date.
-func verifyEngine(ctx context.Context, e *engine, dir string, po *pebble.Options) (err error) {
+// on a file system that keeps the inventory up to date, unless the store is to get its first
+// inventory and raise is set: then its format has to be raised before (see engineformat.go).
+func verifyEngine(ctx context.Context, e *engine, dir string, po *pebble.Options, raise bool) (err error) {
 	fs := e.guard.FS
 	if e.lock, err = pebble.LockDirectory(dir, fs); err != nil {
 		return err
 	}
 	e.inventory = &inventory{fs: fs, dir: dir, noSync: !e.sync}
 	e.inventory.facts, e.recovery, err = verify(ctx, fs, dir, po)
+	if err == nil {
+		e.inventory.facts.Format, err = checkFormat(ctx, e, dir, po)
+	}
+	if err == nil && raise {
+		e.raising, err = isOld(e, fs, dir)
+	}
 	if err == nil && e.inventory.facts.Making {
 		err = e.inventory.begin()
 	}
@@ -40,7 +47,12 @@ func verifyEngine(ctx context.Context, e *engine, dir string, po *pebble.Options
 		}
 		return openFailure(ctx, err)
 	}
-	e.guard.FS, po.Lock = inventoryFS{fs, e.inventory}, e.lock
+	po.Lock = e.lock
+	if e.raising {
+		e.inventory = nil
+		return nil
+	}
+	e.guard.FS = inventoryFS{fs, e.inventory}
 	return nil
 }
 

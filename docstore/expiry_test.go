@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -291,6 +293,76 @@ func TestManyThatExpireTogetherAreAllDeleted(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		if db.Sweep(c); c.Count() != 0 {
 			t.Errorf("%d documents are left", c.Count())
+		}
+	})
+}
+
+// The default is raised while the sweeper deletes what has expired by the one before: a document
+// that is not deleted now lives on, and expires by the new one.
+func TestADefaultThatIsRaisedDuringASweepLosesNoDelete(t *testing.T) {
+	const documents = 2000
+	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(10), Retention: time.Hour}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
+		for n := range documents / 100 {
+			pk := fmt.Sprint("p", n)
+			if _, err := c.Commit(t.Context(), changefeed.Key(pk), batchOf(pk, 100, 10)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(9 * time.Second)
+		for ttl := 11; ttl < 40; ttl++ {
+			time.Sleep(time.Second) // now the sweeper begins
+			for range rand.IntN(200) {
+				runtime.Gosched()
+			}
+			_, err := db.UpdateContainer(t.Context(), "c", func(s *docstore.ContainerSpec) error { s.DefaultTTL = &ttl; return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ttl == 13 {
+				split(t, c)
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		deletes := 0
+		parts, err := c.Partitions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range parts {
+			changes, _ := drain(t, c, p.Range, changefeed.At("0"), changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes})
+			for _, ch := range changes {
+				if ch.Expired {
+					deletes++
+				}
+			}
+		}
+		if n := c.Count(); n != 0 || deletes != documents {
+			t.Errorf("%d documents are left, and %d deletes are in the feed: want none, and %d", n, deletes, documents)
+		}
+	})
+}
+
+// What the sweeper has found by one default, and cannot delete by the next, is found again.
+func TestWhatLivesLongerByAnotherDefaultIsFoundAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := open(t, docstore.Options{InMemory: true}.Resting())
+		c := container(t, db, docstore.ContainerSpec{DefaultTTL: new(10)})
+		upsert(t, c, "a", "p", 1)
+		upsert(t, c, "b", "p", 1)
+		time.Sleep(11 * time.Second)
+		n, err := c.ExpireBehind(t.Context(), func() {
+			_, err := db.UpdateContainer(t.Context(), "c", func(s *docstore.ContainerSpec) error { s.DefaultTTL = new(60); return nil })
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		if n != 0 || err != nil || c.Count() != 2 {
+			t.Fatalf("%d deleted, %v, %d left: want both to live on", n, err, c.Count())
+		}
+		time.Sleep(time.Minute)
+		if n, err := c.ExpireBehind(t.Context(), func() {}); n != 2 || err != nil || c.Count() != 0 {
+			t.Errorf("%d deleted, %v, %d left: want both deleted", n, err, c.Count())
 		}
 	})
 }

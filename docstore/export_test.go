@@ -3,6 +3,7 @@ package docstore
 import (
 	"context"
 	"errors"
+	"iter"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -134,7 +135,31 @@ func (db *DB) Orphan(c *Container) error {
 func (db *DB) SetFormat(f string) error {
 	w := db.eng.newBatch(0)
 	w.set(metaKey("format"), []byte(f))
-	return w.commit()
+	return errors.Join(w.commit(), db.eng.inventory.raised(f))
+}
+
+// FormatOf reads the format of a store that nobody has open.
+func FormatOf(fs vfs.FS, dir string) (string, error) {
+	db, err := pebble.Open(dir, &pebble.Options{FS: fs, ReadOnly: true, FormatMajorVersion: pebble.FormatNewest, Logger: quietLog{}})
+	if err != nil {
+		return "", err
+	}
+	value, closer, err := db.Get(metaKey("format"))
+	if err != nil {
+		return "", errors.Join(err, db.Close())
+	}
+	format := string(value)
+	return format, errors.Join(closer.Close(), db.Close())
+}
+
+// TryOlder does to a store what a program did that knew neither its format nor the inventory: the
+// engine was opened, and wrote, before the program refused.
+func TryOlder(fs vfs.FS, dir string) error {
+	db, err := pebble.Open(dir, &pebble.Options{FS: fs, FormatMajorVersion: pebble.FormatNewest, Logger: quietLog{}})
+	if err != nil {
+		return err
+	}
+	return db.Close()
 }
 
 // MoveSome moves one group out of a former log; false tells that there was none.
@@ -230,7 +255,18 @@ func (c *Container) ExpireSeenAt(ctx context.Context, t time.Time) (int, error) 
 	if err != nil {
 		return 0, err
 	}
-	return s.expire(ctx, keys)
+	return s.expire(ctx, expired{keys: keys})
+}
+
+// ExpireBehind has the sweeper delete what it has found before f.
+func (c *Container) ExpireBehind(ctx context.Context, f func()) (int, error) {
+	s := sweep{c: c}
+	found, err := s.findExpired(ctx)
+	if err != nil {
+		return 0, err
+	}
+	f()
+	return s.expire(ctx, found)
 }
 
 // ErrMoved is what a reader by a former layout gets.
@@ -240,9 +276,57 @@ var ErrMoved = errMoved
 func (db *DB) OpenBehind(c *Container, f func()) error {
 	l := c.layout.Load()
 	f()
-	feed, err := moment{c, l, c.head.Load()}.feed(l.reading(l.parts[0]), everything(0))
+	feed, err := moment{c: c, l: l, head: c.head.Load()}.feed(l.reading(l.parts[0]), everything(0))
 	if err != nil {
 		return err
 	}
 	return feed.close()
+}
+
+// SnapshotBehind takes a snapshot by the layout as it is before f.
+func (c *Container) SnapshotBehind(f func()) error {
+	s := &Snapshot{moment{c: c, l: c.layout.Load()}}
+	f()
+	return errors.Join(s.hold(), s.Close())
+}
+
+// WithIDs is [Snapshot.WithIDs] of a snapshot of its own.
+func (c *Container) WithIDs(ctx context.Context, prefix string, after int64) iter.Seq2[Item, error] {
+	return inSnapshot(ctx, c, func(s *Snapshot) iter.Seq2[Item, error] { return s.WithIDs(ctx, prefix, after) })
+}
+
+// FailControl runs a control that makes a database, changes the container and drops its documents,
+// and fails then.
+func (db *DB) FailControl(c *Container) error {
+	return db.committer.do(life{db.stop}, func(g *group) error {
+		if _, err := g.newDatabase("half", nil); err != nil {
+			return err
+		}
+		h := g.head(c)
+		epk := h.l.at("").rng.Min
+		h.count(h.l.at(epk), epk, 1)
+		h.lsn++
+		g.ranges = append(g.ranges, [2][]byte{tableKey(tableDoc, c.num, 0), after(tableKey(tableDoc, c.num, 0))})
+		g.lives(c, addr{lsn: 1}, -1)
+		l := c.layout.Load().clone()
+		l.floor = farAway
+		if err := g.store(c, l, nil); err != nil {
+			return err
+		}
+		return ErrDisk
+	})
+}
+
+// HoldGate keeps the gate of the first partition from being taken and opened until release.
+func (c *Container) HoldGate() (release func()) {
+	g := &c.layout.Load().parts[0].gate
+	g.mu.Lock()
+	return g.mu.Unlock
+}
+
+// PublishAtTheGate is what the committer publishes of a change, as far as a waiter sees it, at a
+// gate that is held and at which nobody waits yet.
+func (c *Container) PublishAtTheGate() {
+	c.layout.Load().parts[0].newest.Add(1)
+	c.head.Add(1)
 }

@@ -48,7 +48,10 @@ type track struct {
 func (m moment) feed(logs []uint32, sel selection) (*feed, error) {
 	f := &feed{sel: sel, now: m.c.clock.now()}
 	open := m.c.db.eng.cursor
-	if len(logs) > 1 || m.l.marks(sel) {
+	switch {
+	case m.held != nil:
+		f.now, open = m.held.now, m.held.view.cursor
+	case len(logs) > 1 || m.l.marks(sel):
 		v := m.c.db.eng.view()
 		f.view = &v
 		open = v.cursor
@@ -58,7 +61,7 @@ func (m moment) feed(logs []uint32, sel selection) (*feed, error) {
 			return nil, errors.Join(err, f.close())
 		}
 	}
-	if m.c.layout.Load() != m.l {
+	if m.held == nil && m.c.layout.Load() != m.l {
 		return nil, cmp.Or(f.close(), errMoved)
 	}
 	return f, nil
@@ -76,7 +79,15 @@ func (f *feed) openLog(m moment, num uint32, open openCursor) error {
 	t := &track{c: m.c, num: num, log: m.l.logs[num], still: len(m.l.former) == 0}
 	t.all = f.sel.rng.Contains(t.log.rng)
 	f.tracks = append(f.tracks, t)
-	return t.open(open, num, f.sel, m.head, m.l.marks(f.sel))
+	return t.open(open, m, f.sel)
+}
+
+// low returns up to which LSN every version of a log is dead in the state that is read.
+func (m moment) low(num uint32) int64 {
+	if m.held != nil {
+		return m.held.lows[num]
+	}
+	return m.l.logs[num].low.Load()
 }
 
 // each calls visit for the versions that the selection shows, in order, until visit
@@ -134,9 +145,9 @@ type openCursor func(from, to []byte) (*cursor, error)
 // A search for a time moves the start before the cursor of the marks is opened, so that
 // both cursors begin at one place. A walk that a search or a moving version makes begin
 // elsewhere says nothing about the low-water mark, and does not raise it.
-func (t *track) open(open openCursor, num uint32, sel selection, head int64, marks bool) (err error) {
-	start, cont := sel.lsn, t.c.num
-	low := t.log.low.Load()
+func (t *track) open(open openCursor, m moment, sel selection) (err error) {
+	start, head, cont, num := sel.lsn, m.head, t.c.num, t.num
+	low := m.low(num)
 	if sel.mode == changefeed.LatestVersion && start <= low {
 		start, t.lowest = low, t.still
 	}
@@ -154,7 +165,7 @@ func (t *track) open(open openCursor, num uint32, sel selection, head int64, mar
 	if err != nil {
 		return err
 	}
-	if marks {
+	if m.l.marks(sel) {
 		from, to := logBounds(tableDead, cont, num, start, head)
 		if t.dead, err = open(from, to); err != nil {
 			return err

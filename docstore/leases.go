@@ -124,7 +124,7 @@ func (x index) withIDs(ctx context.Context, prefix string) (items []Item, err er
 	if err := x.c.usable(ctx); err != nil {
 		return nil, err
 	}
-	keys, err := x.keysWithIDs(prefix)
+	keys, err := keysWithIDs(x.c.db.eng.cursor, x.c.num, prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -141,9 +141,9 @@ func (x index) withIDs(ctx context.Context, prefix string) (items []Item, err er
 }
 
 // keysWithIDs returns the keys in the primary index of ids that begin with prefix.
-func (x index) keysWithIDs(prefix string) (keys [][]byte, err error) {
-	from := append(tableKey(tableID, x.c.num, len(prefix)), prefix...)
-	it, err := x.c.db.eng.cursor(from, after(from))
+func keysWithIDs(open openCursor, cont uint32, prefix string) (keys [][]byte, err error) {
+	from := append(tableKey(tableID, cont, len(prefix)), prefix...)
+	it, err := open(from, after(from))
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (x index) keysWithIDs(prefix string) (keys [][]byte, err error) {
 		if err != nil {
 			return nil, err
 		}
-		keys = append(keys, docKey(x.c.num, string(epk), string(pk), string(id)))
+		keys = append(keys, docKey(cont, string(epk), string(pk), string(id)))
 	}
 	return keys, it.err()
 }

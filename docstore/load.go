@@ -1,6 +1,7 @@
 package docstore
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -22,10 +23,10 @@ func (ld loader) load() error {
 		return openError(err)
 	case !found:
 		err = ld.format()
-	case string(format) != formatVersion && string(format) != formatNoTally:
-		err = fmt.Errorf("%w: directory has format %q, this version writes %q", ErrFormat, format, formatVersion)
 	default:
-		ld.db.rid, _, err = ld.db.eng.find(metaKey("rid"))
+		if err = knownFormat(string(format)); err == nil {
+			ld.db.rid, _, err = ld.db.eng.find(metaKey("rid"))
+		}
 	}
 	if err != nil {
 		return err
@@ -51,19 +52,14 @@ func (ld loader) load() error {
 	// A program of the version before would write versions and not tally them.
 	w := ld.db.eng.newBatch(0)
 	w.set(metaKey("format"), []byte(formatVersion))
-	return w.commit()
+	return cmp.Or(w.commit(), ld.db.eng.inventory.raised(formatVersion))
 }
 
 // format makes a new store. An engine that already holds keys is refused, because keys
 // without a format record are damaged or another program's.
-func (ld loader) format() (err error) {
-	c, err := ld.db.eng.cursor(nil, nil)
-	if err != nil {
+func (ld loader) format() error {
+	if err := ld.db.eng.refuseOther(); err != nil {
 		return err
-	}
-	defer c.closeInto(&err, "close cursor")
-	if c.first() {
-		return fmt.Errorf("%w: directory holds other data", ErrFormat)
 	}
 	ld.db.rid = make([]byte, 4)
 	if _, err := rand.Read(ld.db.rid); err != nil {

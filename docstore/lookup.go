@@ -53,48 +53,71 @@ func (c *Container) Newest(epk string) int64 {
 	return min(c.layout.Load().at(epk).newest.Load(), c.head.Load())
 }
 
+// Logical is [Snapshot.Logical] of a snapshot of its own.
+func (c *Container) Logical(ctx context.Context, key changefeed.PartitionKey, after int64) iter.Seq2[Item, error] {
+	return inSnapshot(ctx, c, func(s *Snapshot) iter.Seq2[Item, error] { return s.Logical(ctx, key, after) })
+}
+
+// inSnapshot yields what a snapshot has, which is taken when the walk begins.
+func inSnapshot(ctx context.Context, c *Container, of func(*Snapshot) iter.Seq2[Item, error]) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		s, err := c.Snapshot(ctx)
+		if err != nil {
+			yield(Item{}, err)
+			return
+		}
+		more := true
+		of(s)(func(item Item, err error) bool {
+			more = yield(item, err)
+			return more
+		})
+		if err := s.Close(); err != nil && more {
+			yield(Item{}, fmt.Errorf("close snapshot of %q: %w", c.ID(), err))
+		}
+	}
+}
+
 // Logical yields the documents of one logical partition, or of all keys that begin with
 // a hierarchical prefix, last written after an LSN, in the order of those writes. No
-// other document is read: queries with a pinned key cost by their result. A document
-// that is written meanwhile may appear or not, and then again under the new LSN. An
-// error is the last pair.
-func (c *Container) Logical(ctx context.Context, key changefeed.PartitionKey, after int64) iter.Seq2[Item, error] {
-	return index{c}.inOrder(ctx, func() ([]written, error) {
-		sel, err := c.layout.Load().selection(changefeed.FullRange(), changefeed.ReadOptions{Key: key})
+// other document is read: queries with a pinned key cost by their result. An error is the last
+// pair.
+func (s *Snapshot) Logical(ctx context.Context, key changefeed.PartitionKey, after int64) iter.Seq2[Item, error] {
+	return s.inOrder(ctx, func() ([]written, error) {
+		sel, err := s.l.selection(changefeed.FullRange(), changefeed.ReadOptions{Key: key})
 		if err != nil {
 			return nil, err
 		}
-		from := append(tableKey(tableDoc, c.num, len(sel.rng.Min)), sel.rng.Min...)
-		to := append(tableKey(tableDoc, c.num, len(sel.rng.Max)), sel.rng.Max...)
-		return index{c}.places(from, to, after, sel.pk)
+		from := append(tableKey(tableDoc, s.c.num, len(sel.rng.Min)), sel.rng.Min...)
+		to := append(tableKey(tableDoc, s.c.num, len(sel.rng.Max)), sel.rng.Max...)
+		return s.places(from, to, after, sel.pk)
 	})
 }
 
-// HasIDIndex reports whether [Container.WithIDs] serves the container. Only containers
+// HasIDIndex reports whether [Snapshot.WithIDs] serves the container. Only containers
 // with the partition key /id or /partitionKey have the index, as lease containers do,
 // because their records are listed by prefix; elsewhere each write would pay for the
 // index.
 func (c *Container) HasIDIndex() bool { return c.layout.Load().byID }
 
-// WithIDs yields the documents whose ids begin with prefix, as [Container.Logical]
+// WithIDs yields the documents whose ids begin with prefix, as [Snapshot.Logical]
 // does, from the index by id.
-func (c *Container) WithIDs(ctx context.Context, prefix string, after int64) iter.Seq2[Item, error] {
-	return index{c}.inOrder(ctx, func() ([]written, error) {
-		if !c.HasIDIndex() {
-			return nil, refuse("container %q has no index by id: want the partition key /id or /partitionKey", c.ID())
+func (s *Snapshot) WithIDs(ctx context.Context, prefix string, after int64) iter.Seq2[Item, error] {
+	return s.inOrder(ctx, func() ([]written, error) {
+		if !s.l.byID {
+			return nil, refuse("container %q has no index by id: want the partition key /id or /partitionKey", s.c.ID())
 		}
-		keys, err := index{c}.keysWithIDs(prefix)
+		keys, err := keysWithIDs(s.held.view.cursor, s.c.num, prefix)
 		if err != nil {
 			return nil, err
 		}
 		var found []written
 		for _, key := range keys {
-			value, ok, err := c.db.eng.get(nil, key)
+			value, ok, err := s.held.view.get(key)
 			if err != nil {
 				return nil, err
 			}
 			if !ok {
-				continue
+				return nil, fmt.Errorf("%w: index by id has %q, which is no item", ErrCorrupt, key)
 			}
 			if found, err = appendWritten(found, key, value, after); err != nil {
 				return nil, err
@@ -117,9 +140,9 @@ type written struct {
 // inOrder yields documents in the order of their last writes. The keys are held in
 // memory to be sorted, because the primary index is sorted by key; bodies are read when
 // they are wanted.
-func (x index) inOrder(ctx context.Context, find func() ([]written, error)) iter.Seq2[Item, error] {
+func (s *Snapshot) inOrder(ctx context.Context, find func() ([]written, error)) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		err := x.c.usable(ctx)
+		err := s.c.usable(ctx)
 		var places []written
 		if err == nil {
 			places, err = find()
@@ -128,7 +151,7 @@ func (x index) inOrder(ctx context.Context, find func() ([]written, error)) iter
 			return cmp.Or(cmp.Compare(a.lsn, b.lsn), cmp.Compare(a.idx, b.idx))
 		})
 		for _, p := range places {
-			item, found, failed := x.item(ctx, p.key)
+			item, found, failed := s.lookUp(p.key)
 			if err = failed; err != nil {
 				break
 			}
@@ -137,7 +160,7 @@ func (x index) inOrder(ctx context.Context, find func() ([]written, error)) iter
 			}
 		}
 		if err != nil {
-			yield(Item{}, fmt.Errorf("look up items of %q: %w", x.c.ID(), err))
+			yield(Item{}, fmt.Errorf("look up items of %q: %w", s.c.ID(), err))
 		}
 	}
 }
@@ -145,8 +168,8 @@ func (x index) inOrder(ctx context.Context, find func() ([]written, error)) iter
 // places returns the documents in [from, to) of the primary index that were last
 // written after an LSN; with pk, those of one logical partition, because hashes may
 // collide.
-func (x index) places(from, to []byte, after int64, pk string) (found []written, err error) {
-	it, err := x.c.db.eng.cursor(from, to)
+func (s *Snapshot) places(from, to []byte, after int64, pk string) (found []written, err error) {
+	it, err := s.held.view.cursor(from, to)
 	if err != nil {
 		return nil, err
 	}

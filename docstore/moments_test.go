@@ -232,22 +232,27 @@ func TestEachReaderFromTheBeginningGetsTheFirstChange(t *testing.T) {
 	})
 }
 
+// onSlowDisk opens a store whose log, while slow is true, is written when disk is closed.
+func onSlowDisk(t *testing.T) (db *docstore.DB, slow *atomic.Bool, disk chan struct{}) {
+	slow, disk = new(atomic.Bool), make(chan struct{})
+	fs := docstore.Failing(docstore.NewMem(), func(write bool, path string) bool {
+		if write && slow.Load() && strings.HasSuffix(path, ".log") {
+			<-disk
+		}
+		return false
+	})
+	db, err := docstore.Open("db", docstore.Options{}.WithFS(fs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db, slow, disk
+}
+
 // A page lacks a version that is being overwritten; it is given out when the disk has the
 // overwrite, since else a power loss would bring the version back behind the page.
 func TestAPageWaitsForTheWriteThatTookAVersionAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var slow atomic.Bool
-		disk := make(chan struct{})
-		fs := docstore.Failing(docstore.NewMem(), func(write bool, path string) bool {
-			if write && slow.Load() && strings.HasSuffix(path, ".log") {
-				<-disk
-			}
-			return false
-		})
-		db, err := docstore.Open("db", docstore.Options{}.WithFS(fs))
-		if err != nil {
-			t.Fatal(err)
-		}
+		db, slow, disk := onSlowDisk(t)
 		c := container(t, db, docstore.ContainerSpec{})
 		upsert(t, c, "a", "p", 1)
 		upsert(t, c, "b", "p", 1)
@@ -270,6 +275,48 @@ func TestAPageWaitsForTheWriteThatTookAVersionAway(t *testing.T) {
 		synctest.Wait()
 		if len(pages) != 0 {
 			t.Errorf("got %+v before the disk had it", <-pages)
+		}
+		slow.Store(false)
+		close(disk)
+		busy.Wait()
+		if err := errors.Join(db.Check(), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The write of a lease takes nothing away from the documents of another container: their pages
+// do not wait until the disk has it. The pages of a container that is being changed do.
+func TestAPageDoesNotWaitForWritesOfOtherContainers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, slow, disk := onSlowDisk(t)
+		c := container(t, db, docstore.ContainerSpec{})
+		leases, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "leases", Paths: []string{"/pk"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		upsert(t, c, "a", "p", 1)
+		upsert(t, leases, "l", "p", 1)
+		slow.Store(true)
+		var busy sync.WaitGroup
+		busy.Go(func() {
+			if _, err := leases.Upsert(t.Context(), []byte(`{"id":"l","pk":"p","v":2}`)); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		pages := make(chan string, 2)
+		for _, from := range []*docstore.Container{c, leases} {
+			busy.Go(func() {
+				if _, err := from.Read(t.Context(), changefeed.FullRange(), changefeed.At("0"), changefeed.ReadOptions{}); err != nil {
+					t.Error(err)
+				}
+				pages <- from.ID()
+			})
+		}
+		synctest.Wait()
+		if len(pages) != 1 || <-pages != c.ID() {
+			t.Errorf("%d more pages before the disk had the lease: want the documents' alone", len(pages))
 		}
 		slow.Store(false)
 		close(disk)

@@ -2,6 +2,7 @@ package docstore
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -96,7 +97,8 @@ func (s *sweep) firstKeys(num uint32) (keys [][]byte, err error) {
 }
 
 // moveOne moves a version with its mark or its entry of the primary index: a version
-// that is dead has only the former, a living one only the latter.
+// that is dead has only the former, a living one only the latter. All is read before anything is
+// changed.
 func (s *sweep) moveOne(g *group, l *layout, key []byte) error {
 	value, found, err := g.get(key)
 	if err != nil || !found {
@@ -104,35 +106,35 @@ func (s *sweep) moveOne(g *group, l *layout, key []byte) error {
 	}
 	e, err := decodeEntry(value)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	old := parseAddr(tailOf(key))
 	to := old
 	to.log = l.at(string(e.epk)).num
-	g.drop(key, len(value))
-	g.set(logKey(tableLog, s.c.num, to), value)
-	// The sweeper passed over this log before the version came, and must look again.
-	l.logs[to.log].swept.Store(0)
-
 	mark := logKey(tableDead, s.c.num, old)
 	_, dead, err := g.get(mark)
 	if err != nil {
 		return err
 	}
-	if dead {
-		g.drop(mark, 0)
-		g.set(logKey(tableDead, s.c.num, to), nil)
-		return nil
-	}
 	doc := docKey(s.c.num, string(e.epk), string(e.pk), string(e.id))
 	place, err := g.slot(doc)
-	if err != nil || place == nil || place.addr != old {
+	if err != nil {
 		return err
 	}
-	place.addr = to
-	g.set(doc, place.encode())
-	g.lives(s.c, old, -1)
-	g.lives(s.c, to, 1)
+	g.drop(key, len(value))
+	g.set(logKey(tableLog, s.c.num, to), value)
+	// The sweeper passed over this log before the version came, and must look again.
+	l.logs[to.log].swept.Store(0)
+	switch {
+	case dead:
+		g.drop(mark, 0)
+		g.set(logKey(tableDead, s.c.num, to), nil)
+	case place != nil && place.addr == old:
+		place.addr = to
+		g.set(doc, place.encode())
+		g.lives(s.c, old, -1)
+		g.lives(s.c, to, 1)
+	}
 	return nil
 }
 

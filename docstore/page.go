@@ -11,14 +11,32 @@ import (
 // for all short texts. A change would else take five allocations, and feeds are read at
 // hundreds of thousands of changes a second.
 type pageBuilder struct {
-	max     int
-	hint    *atomic.Int64
+	max  int
+	hint *atomic.Int64
+	*PageMemory
+
+	transaction pageSize // of the page before the last transaction
+}
+
+// PageMemory is the memory of a page, for a caller who is done with each page before the next
+// one. The zero value is empty. It grows to the largest page.
+type PageMemory struct {
 	changes []changefeed.Change
 	places  []textPlaces
 	slab    []byte
 	text    []byte
+}
 
-	transaction pageSize // of the page before the last transaction
+// Size is about how many bytes the memory takes.
+func (m *PageMemory) Size() int { return cap(m.slab) + cap(m.text) + cap(m.changes)*changeSize }
+
+// changeSize is about how many bytes a change and its places take beside its texts.
+const changeSize = 256
+
+// reset empties the memory.
+func (m *PageMemory) reset() {
+	clear(m.changes) // what they refer to is garbage
+	m.changes, m.places, m.slab, m.text = m.changes[:0], m.places[:0], m.slab[:0], m.text[:0]
 }
 
 type pageSize struct{ changes, slab, text int }
@@ -56,7 +74,7 @@ func (b *pageBuilder) cut() {
 // add copies a version into the page: the bytes of a cursor are valid until the next
 // step.
 func (b *pageBuilder) add(c *Container, logs []uint32, e *entry, lsn int64, mode changefeed.Mode) error {
-	if b.changes == nil {
+	if len(b.changes) == 0 {
 		b.begin()
 	}
 	change := changefeed.Change{Op: changefeed.OpUpsert, LSN: lsn, Time: time.UnixMilli(e.time).UTC()}
@@ -80,14 +98,17 @@ func (b *pageBuilder) add(c *Container, logs []uint32, e *entry, lsn int64, mode
 }
 
 // begin makes buffers about as large as those of the last page, since pages of a
-// container are alike.
+// container are alike, unless the memory has them already.
 func (b *pageBuilder) begin() {
 	n := min(b.items(), defaultItems)
-	size := min(b.hint.Load(), int64(n)<<12)
-	b.slab = make([]byte, 0, size+size/16)
-	b.text = make([]byte, 0, n*64)
-	b.changes = make([]changefeed.Change, 0, n)
-	b.places = make([]textPlaces, 0, n)
+	if size := min(b.hint.Load(), int64(n)<<12); int64(cap(b.slab)) < size {
+		b.slab = make([]byte, 0, size+size/16)
+	}
+	if cap(b.changes) < n {
+		b.text = make([]byte, 0, n*64)
+		b.changes = make([]changefeed.Change, 0, n)
+		b.places = make([]textPlaces, 0, n)
+	}
 }
 
 // addPrevious copies the body of the version before, where that is still kept.

@@ -2,6 +2,7 @@ package docstore_test
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -41,5 +42,34 @@ func TestPagesEndBeforeFourMegabytes(t *testing.T) {
 	}
 	if want := []int{2, 4}; !slices.Equal(sizes, want) {
 		t.Errorf("pages of %v changes, want %v", sizes, want)
+	}
+}
+
+// A memory that is used again gives the same pages as a new one, and the page before may be lost.
+func TestPagesInOneMemoryAreThoseOfNewOnes(t *testing.T) {
+	c := container(t, open(t, docstore.Options{}), docstore.ContainerSpec{})
+	for i := range 40 {
+		upsert(t, c, fmt.Sprint("doc-", i), fmt.Sprint("p", i%3), i)
+	}
+	var memory docstore.PageMemory
+	for _, size := range []int{7, 1, 100, 13} {
+		at := changefeed.Position{Start: changefeed.FromBeginning()}
+		for pages := 0; ; pages++ {
+			o := changefeed.ReadOptions{MaxItems: size}
+			want, err := c.Read(t.Context(), changefeed.FullRange(), at, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := memory.Read(t.Context(), c, changefeed.FullRange(), at, o)
+			if err != nil || !slices.EqualFunc(got.Changes, want.Changes, func(a, b changefeed.Change) bool { return reflect.DeepEqual(a, b) }) || got.Next != want.Next {
+				t.Fatalf("page %d of %d: %+v, %v, want %+v", pages, size, got, err, want)
+			}
+			if at = got.Next; len(got.Changes) == 0 {
+				break
+			}
+		}
+	}
+	if n := memory.Size(); n < 1000 || n > 1<<20 {
+		t.Errorf("the memory has %d bytes", n)
 	}
 }

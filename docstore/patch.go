@@ -43,6 +43,16 @@ func applyPatch(body []byte, ops []changefeed.PatchOp) ([]byte, error) {
 	return body, nil
 }
 
+// copyPatch copies operations for the committer, which may read them when their caller has gone,
+// as one does whose context has ended, and uses its memory for something else.
+func copyPatch(ops []changefeed.PatchOp) []changefeed.PatchOp {
+	ops = slices.Clone(ops)
+	for i := range ops {
+		ops[i].Value = slices.Clone(ops[i].Value)
+	}
+	return ops
+}
+
 // patchTouches reports whether an operation changes the value at path: by its path or
 // its source, at, above or below path.
 func patchTouches(ops []changefeed.PatchOp, path pkey.Path) bool {

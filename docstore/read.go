@@ -19,6 +19,9 @@ import (
 // group may have superseded a version up to the head, which the page then lacks. If a power
 // loss took the group back, a position after the head would have skipped that version. So a
 // page is returned only when all that was applied before is safe (settle).
+//
+// The version that such a page lacks has a successor, which a reader of the feed meets later. A
+// reader that ends at the head would miss the document: it reads a [Snapshot].
 
 const (
 	// A page is bounded by bytes as well, since 1,000 documents of 2 MB would not fit
@@ -41,8 +44,15 @@ type selection struct {
 // range across several partitions is [changefeed.ErrGone], a position before the
 // retention [changefeed.ErrTooOld].
 func (c *Container) Read(ctx context.Context, rng changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (changefeed.Page, error) {
+	return new(PageMemory).Read(ctx, c, rng, from, options)
+}
+
+// Read is [Container.Read] for a server, which sends a page and forgets it: the changes are valid
+// until the memory is used again, and a page costs no new one.
+func (m *PageMemory) Read(ctx context.Context, c *Container, rng changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (changefeed.Page, error) {
 	for {
-		page, err := c.moment().read(ctx, rng, from, options)
+		m.reset()
+		page, err := c.moment().read(ctx, m, rng, from, options)
 		if err == nil {
 			return page, nil
 		}
@@ -52,11 +62,13 @@ func (c *Container) Read(ctx context.Context, rng changefeed.Range, from changef
 	}
 }
 
-// moment is what a read begins with: the head, and the layout taken after the head.
+// moment is what a read begins with: the head, and the layout taken after the head. In a
+// snapshot it has the state of the engine as well; otherwise each read takes one of its own.
 type moment struct {
 	c    *Container
 	l    *layout
 	head int64
+	held *held // nil outside of snapshots
 }
 
 // moment returns the present one.
@@ -67,7 +79,7 @@ func (c *Container) moment() moment {
 }
 
 // read reads a page, or returns errMoved.
-func (m moment) read(ctx context.Context, rng changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (page changefeed.Page, err error) {
+func (m moment) read(ctx context.Context, memory *PageMemory, rng changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (page changefeed.Page, err error) {
 	if err := m.c.usable(ctx); err != nil {
 		return page, err
 	}
@@ -79,13 +91,13 @@ func (m moment) read(ctx context.Context, rng changefeed.Range, from changefeed.
 		return page, err
 	}
 	page.Head = min(part.newest.Load(), m.head)
-	b := &pageBuilder{max: options.MaxItems, hint: &m.c.hint}
+	b := &pageBuilder{max: options.MaxItems, hint: &m.c.hint, PageMemory: memory}
 	next := max(m.head, sel.lsn)
 	if sel.lsn < m.head {
 		if next, err = m.collect(ctx, b, part, sel); err != nil {
 			return page, err
 		}
-		if err := m.c.db.settle(ctx); err != nil {
+		if err := m.c.db.settle(ctx, m.c); err != nil {
 			return page, err
 		}
 	}

@@ -196,7 +196,7 @@ func (s *sweep) change(ctx context.Context, f func(*layout)) error {
 // among them, from all logs in one state of the engine, because versions of one
 // document may lie in several, and a version removed here names another one there.
 func (s *sweep) purge(ctx context.Context, l *layout, floor int64) error {
-	f, err := moment{s.c, l, floor}.feed(slices.Collect(maps.Keys(l.logs)), everything(l.purged))
+	f, err := moment{c: s.c, l: l, head: floor}.feed(slices.Collect(maps.Keys(l.logs)), everything(l.purged))
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ type SalvagedContainer struct {
 	Name      string `json:"name"`      // "container N" where its record is lost
 	Documents int    `json:"documents"` // those salvaged
 	Counted   int64  `json:"counted"`   // documents by the stored count; -1 where that is lost
-	Head      int64  `json:"head"`      // newest LSN; -1 where that is lost
+	Head      int64  `json:"head"`      // newest LSN that is known; those after it are missing where a log is lost; -1 for none
 }
 
 // Loss is a part of a file that could not be read.
@@ -51,7 +51,9 @@ type MissingItem struct {
 // within a log; expired documents are left out. A document comes as acknowledged: its
 // last version or, where that is lost, the newest version that is still there. Where
 // the manifest is damaged, deleted documents may come back or be listed as missing, because
-// nothing else says which tables are in use. The result lists all parts that could not be read.
+// nothing else says which tables are in use. Where a log is lost, nothing says which documents
+// its writes were about: they come as they were before, deleted ones may come back, and none of
+// them is among the missing. The result lists all parts that could not be read.
 //
 // The places of all documents are held in memory, some 50 bytes for each.
 func Salvage(ctx context.Context, dir string, visit func(container string, item Item) error) (*Salvaged, error) {

@@ -66,6 +66,7 @@ const (
 // belong to the layout, because every write needs them and parsing costs more than
 // hashing.
 func newLayout(spec ContainerSpec) (*layout, error) {
+	spec = spec.clone()
 	l := &layout{spec: spec, logs: map[uint32]*changelog{}, marked: spec.Retention > 0}
 	if err := l.spec.check(); err != nil {
 		return nil, err
@@ -95,6 +96,20 @@ func newLayout(spec ContainerSpec) (*layout, error) {
 	}
 	l.byID = slices.Equal(spec.Paths, []string{"/id"}) || slices.Equal(spec.Paths, []string{"/partitionKey"})
 	return l, nil
+}
+
+// clone returns a copy that shares no memory: a specification is kept, and its caller may use the
+// slices again.
+func (s *ContainerSpec) clone() ContainerSpec {
+	c := *s
+	c.Paths, c.Meta, c.UniqueKeys = slices.Clone(s.Paths), slices.Clone(s.Meta), slices.Clone(s.UniqueKeys)
+	for i, set := range c.UniqueKeys {
+		c.UniqueKeys[i] = slices.Clone(set)
+	}
+	if s.DefaultTTL != nil {
+		c.DefaultTTL = new(*s.DefaultTTL)
+	}
+	return c
 }
 
 // check fills in the defaults and refuses a specification that no container can have,

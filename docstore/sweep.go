@@ -159,35 +159,43 @@ func (s *soonest) note(at int64) {
 // expireAll deletes the documents that have expired, a chunk at a time.
 func (s *sweep) expireAll(ctx context.Context) error {
 	for {
-		l := s.c.layout.Load()
-		if l.spec.DefaultTTL == nil {
-			return nil
-		}
-		now := s.c.clock.time().UnixMilli()
-		keys, err := s.expiredByIndex(now)
+		found, err := s.findExpired(ctx)
 		if err != nil {
 			return err
 		}
-		var marks []sweepMark
-		if *l.spec.DefaultTTL > 0 {
-			if keys, marks, err = s.expiredByLog(ctx, l, now, keys); err != nil {
-				return err
-			}
-		}
-		n, err := s.expire(ctx, keys)
+		n, err := s.expire(ctx, found)
 		if err != nil {
 			return err
 		}
-		for _, m := range marks {
-			raise(&m.log.swept, m.lsn)
-		}
-		// With nothing deleted, all of the chunk was written anew meanwhile: to look
-		// again at once could go on for ever.
-		if len(keys) < sweepChunk || n == 0 {
+		// With nothing deleted, all of the chunk was written anew meanwhile, or lives longer by
+		// another default: to look again at once could go on for ever.
+		if len(found.keys) < sweepChunk || n == 0 {
 			return nil
 		}
 		s.next = soonest{}
 	}
+}
+
+// expired is what a sweep has found.
+type expired struct {
+	keys  [][]byte    // of the documents that have expired
+	marks []sweepMark // how far the logs have been looked through
+	ttl   int         // the default by which the documents of the logs have expired, in seconds
+}
+
+// findExpired finds a chunk of documents that have expired.
+func (s *sweep) findExpired(ctx context.Context) (found expired, err error) {
+	l := s.c.layout.Load()
+	if l.spec.DefaultTTL == nil {
+		return found, nil
+	}
+	now := s.c.clock.time().UnixMilli()
+	if found.keys, err = s.expiredByIndex(now); err != nil || *l.spec.DefaultTTL <= 0 {
+		return found, err
+	}
+	found.ttl = *l.spec.DefaultTTL
+	found.keys, found.marks, err = s.expiredByLog(ctx, l, now, found.keys)
+	return found, err
 }
 
 // expiredByIndex returns expired documents with a ttl of their own.
@@ -248,9 +256,11 @@ func (s *sweep) expiredByLog(ctx context.Context, l *layout, now int64, keys [][
 }
 
 // expire deletes those of the documents that have expired, each under an LSN of its
-// own, and counts them.
-func (s *sweep) expire(ctx context.Context, keys [][]byte) (n int, err error) {
-	if len(keys) == 0 {
+// own, and counts them. The logs count as looked through only if the default is still the one by
+// which the documents were found: by another one, some are not deleted now, and must be found again.
+func (s *sweep) expire(ctx context.Context, found expired) (n int, err error) {
+	if len(found.keys) == 0 {
+		found.raise()
 		return 0, nil
 	}
 	err = s.c.db.committer.do(ctx, func(g *group) error {
@@ -259,15 +269,25 @@ func (s *sweep) expire(ctx context.Context, keys [][]byte) (n int, err error) {
 		}
 		h := g.head(s.c)
 		before := h.lsn
-		for _, key := range keys {
+		for _, key := range found.keys {
 			if err := h.expire(g, key); err != nil {
 				return err
 			}
 		}
 		n = int(h.lsn - before)
+		if ttl := h.l.spec.DefaultTTL; ttl != nil && *ttl == found.ttl {
+			g.publish = append(g.publish, found.raise)
+		}
 		return nil
 	})
 	return n, err
+}
+
+// raise notes how far the logs have been looked through.
+func (f *expired) raise() {
+	for _, m := range f.marks {
+		raise(&m.log.swept, m.lsn)
+	}
 }
 
 // expire deletes a document that has expired. The check is repeated in the committer,
@@ -318,7 +338,7 @@ func (tx *transaction) expireFirst() error {
 // walk calls f for the versions of a log that the selection shows, expired ones
 // included, until f returns false.
 func (s *sweep) walk(ctx context.Context, l *layout, num uint32, sel selection, head int64, f func(*entry, addr) bool) error {
-	fd, err := moment{s.c, l, head}.feed([]uint32{num}, sel)
+	fd, err := moment{c: s.c, l: l, head: head}.feed([]uint32{num}, sel)
 	if err != nil {
 		return err
 	}

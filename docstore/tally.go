@@ -28,10 +28,10 @@ type tallies struct {
 	c     *Container
 	cells cells
 	rows  map[tallyAt]row // as they are in the engine, of those used lately
-	dirty map[tallyAt]row // as they are to be
+	dirty map[tallyAt]row // as they are to be; while the container is being counted, changes
 
 	// Containers of older stores have no tallies at first. While they are being
-	// counted, changes are gathered here.
+	// counted, the changes of all groups are added up here.
 	meanwhile map[tallyAt]row
 	on        bool
 }
@@ -88,19 +88,13 @@ func (g *group) tally(w batch) error {
 // add counts n more versions at an address, or fewer. While the tallies of a store of before
 // are being counted, changes are kept apart and added at the end.
 func (t *tallies) add(at addr, n int64) error {
-	number, cell := t.cells.row(at.lsn)
-	key := tallyAt{at.log, number}
-	switch {
-	case t.meanwhile != nil:
-		r := t.meanwhile[key]
-		r[cell] += n
-		t.meanwhile[key] = r
-		return nil
-	case !t.on:
+	if t.meanwhile == nil && !t.on {
 		return nil
 	}
+	number, cell := t.cells.row(at.lsn)
+	key := tallyAt{at.log, number}
 	r, changed := t.dirty[key]
-	if !changed {
+	if !changed && t.on {
 		var err error
 		if r, err = t.row(key); err != nil {
 			return err
@@ -134,6 +128,13 @@ func decodeRow(value []byte, r *row) error {
 // flush puts the changed rows into a write. The store fails with a write that fails, so
 // the rows in memory may be ahead of the write.
 func (t *tallies) flush(w batch) {
+	if t.meanwhile != nil {
+		for key, r := range t.dirty {
+			t.meanwhile[key] = sumOf(t.meanwhile[key], r)
+		}
+		clear(t.dirty)
+		return
+	}
 	if len(t.rows)+len(t.dirty) > maxRows {
 		clear(t.rows)
 	}
@@ -182,23 +183,26 @@ func (t *tallies) build(ctx context.Context) error {
 		if t.c.dropped.Load() {
 			return nil
 		}
-		for key, m := range t.meanwhile {
-			r := rows[key]
-			for i := range m {
-				r[i] += m[i]
-			}
-			rows[key] = r
+		for key, r := range t.meanwhile {
+			rows[key] = sumOf(rows[key], r)
 		}
 		for key, r := range rows {
 			if r != (row{}) {
 				g.set(tallyKey(t.c.num, key), encodeNumbers(r[:]...))
 			}
 		}
-		t.meanwhile, t.on = nil, true
 		l := t.c.layout.Load().clone()
 		l.tallied = true
-		return g.store(t.c, l, nil)
+		return g.store(t.c, l, func() { t.meanwhile, t.on = nil, true })
 	})
+}
+
+// sumOf adds two rows, cell by cell.
+func sumOf(a, b row) row {
+	for i := range a {
+		a[i] += b[i]
+	}
+	return a
 }
 
 // countRows counts the versions in a view by the primary index, which has exactly those

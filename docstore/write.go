@@ -60,6 +60,7 @@ func (w *write) prepare(c *Container, l *layout, pk string) (key string, err err
 		if err := keepsKey(w.Patch, l.paths); err != nil {
 			return "", err
 		}
+		w.Patch = copyPatch(w.Patch)
 	case changefeed.WriteDelete, changefeed.WriteRead:
 	default:
 		return "", refuse("operation is %v: want upsert, create, replace, patch, delete or read", w.Op)

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -27,16 +28,17 @@ type attempt struct {
 	once   bool // the first write remembers a message
 	unsure bool // it was sent, and what became of it is not known
 	begun  time.Time
-	ttl    int // of its events
+	ttl    int           // of its events, in seconds; negative is for ever
+	proof  time.Duration // how long after begun a document by which the unit is recognized exists for sure
 
 	objects []object
-	event   int // the first write that is an event, 0 without
+	event   int // the first write that is an event, -1 without
 }
 
 // object is one that is written, or whose events are.
 type object struct {
 	*entry
-	write  int // its index, -1 when it is not written
+	write  int // its index, -1 if only its events are written
 	seq    uint64
 	events []*recorded
 	isNew  bool
@@ -45,6 +47,7 @@ type object struct {
 // remember adds the document by which a message is known to have been handled.
 func (a *attempt) remember(message *envelope) error {
 	a.once = true
+	a.proof = provesFor(message.TTL, math.MaxInt64)
 	return a.put(*message, changefeed.WriteCreate, "")
 }
 
@@ -58,15 +61,19 @@ func (a *attempt) object(e *entry) error {
 	}
 	o := object{entry: e, write: -1, seq: *e.seq}
 	op, ifMatch := changefeed.WriteReplace, *e.etag
-	if e.before != nil {
-		o.seq, ifMatch = max(o.seq, *e.before.seq), cmp.Or(ifMatch, *e.before.etag)
+	for _, version := range e.versions() {
+		o.seq, ifMatch = max(o.seq, *version.seq), cmp.Or(ifMatch, *version.etag)
 	}
 	for _, r := range e.recorders() {
 		o.events, o.isNew = append(o.events, r.events...), o.isNew || r.isNew
 	}
+	slices.SortStableFunc(o.events, func(a, b *recorded) int { return cmp.Compare(a.place, b.place) })
 	o.seq += uint64(len(o.events))
 	switch {
-	case e.state == unmodified && len(o.events) == 0:
+	case len(o.events) == 0 && (e.state == unmodified || e.state == gone):
+		return nil
+	case e.state == gone:
+		a.objects = append(a.objects, o)
 		return nil
 	case e.state == created:
 		op, ifMatch = changefeed.WriteCreate, ""
@@ -92,20 +99,37 @@ func (a *attempt) object(e *entry) error {
 	return a.put(stored, op, ifMatch)
 }
 
-// eventsOf adds the events of an object, numbered after those that it has had.
-func (a *attempt) eventsOf(o object, trace string) error {
-	for i, e := range o.events {
-		id := newID()
-		data, err := payload(e, id)
-		if err != nil {
-			return fmt.Errorf("event %s of %s %q: %w", e.EventName(), o.typ, o.id, err)
+// raised is an event of an object, with its number there.
+type raised struct {
+	*recorded
+	of  *object
+	seq uint64
+}
+
+// events adds the events of all objects in the order in which they were recorded. Those of an object are numbered after
+// the events that it has had.
+func (a *attempt) events(trace traceContext) error {
+	var all []raised
+	for i := range a.objects {
+		o := &a.objects[i]
+		for k, e := range o.events {
+			all = append(all, raised{e, o, o.seq - uint64(len(o.events)-k-1)})
 		}
-		if a.event == 0 {
-			a.event = len(a.writes)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	a.event, a.proof = len(a.writes), max(a.proof, provesFor(a.ttl, eventProves))
+	slices.SortStableFunc(all, func(a, b raised) int { return cmp.Compare(a.place, b.place) })
+	for i, e := range all {
+		id := newID()
+		data, err := payload(e.recorded, id)
+		if err != nil {
+			return fmt.Errorf("event %s of %s %q: %w", e.EventName(), e.of.typ, e.of.id, err)
 		}
 		stored := envelope{
-			ID: id, PartitionKey: o.key, Type: EventType, Data: data, TTL: a.ttl,
-			Seq: o.seq - uint64(len(o.events)-i-1), TraceParent: trace,
+			ID: id, PartitionKey: e.of.key, Type: EventType, Data: data, TTL: a.ttl, Seq: e.seq,
+			Object: e.of.id, ObjectType: e.of.typ, UnitSeq: i + 1, TraceParent: trace.parent, TraceState: trace.state,
 		}
 		if err := a.put(stored, changefeed.WriteCreate, ""); err != nil {
 			return err
@@ -135,54 +159,89 @@ func (a *attempt) put(stored envelope, op changefeed.WriteOp, ifMatch string) er
 	return nil
 }
 
-// send commits the writes. It is known afterwards whether they are stored, or it is not.
-func (a *attempt) send(ctx context.Context, store changefeed.Committer) (known bool, err error) {
+// send commits the writes. The error is a *NotStoredError or an *UnknownError.
+func (a *attempt) send(ctx context.Context, store changefeed.Committer) error {
+	if ctx.Err() != nil {
+		return a.outcome(context.Cause(ctx))
+	}
 	results, err := store.Commit(ctx, changefeed.Key(a.key), a.writes)
-	refused := errors.Is(err, changefeed.ErrConflict) || errors.Is(err, changefeed.ErrNotFound)
 	switch {
 	case err == nil:
-		for _, o := range a.objects {
-			if o.state != deleted {
-				*o.etag = results[o.write].ETag
-			}
-		}
-		return true, nil
-	case refused:
-		stored, lost := a.isStored(ctx, store)
-		if stored && lost == nil {
-			lost = a.readETags(ctx, store)
-		}
-		if lost != nil {
-			a.unsure = true
-			return false, fmt.Errorf("%w; whether it was stored before: %w", err, lost)
-		}
-		if stored {
-			return true, nil
-		}
-		return true, a.refusal(err)
+		a.takeETags(results)
+		return nil
+	case errors.Is(err, changefeed.ErrConflict), errors.Is(err, changefeed.ErrNotFound):
+		return a.judge(ctx, store, err)
 	case errors.Is(err, changefeed.ErrThrottled), errors.Is(err, changefeed.ErrBadRequest), errors.Is(err, changefeed.ErrForbidden):
-		return !a.unsure, err
+		return a.outcome(err) // it says nothing of an earlier try
 	}
 	a.unsure = true
-	return false, err
+	return a.outcome(err)
 }
+
+// outcome is that of a try which has written nothing, or of which that is unknown.
+func (a *attempt) outcome(err error) error {
+	if a.unsure {
+		return &UnknownError{Err: err}
+	}
+	return &NotStoredError{err}
+}
+
+// judge finds out whether a refusal is one of the unit, or only of its second try.
+func (a *attempt) judge(ctx context.Context, store changefeed.Committer, refused error) error {
+	stored, err := a.isStored(ctx, store)
+	if stored && err == nil {
+		err = a.readETags(ctx, store)
+	}
+	switch {
+	case err != nil:
+		a.unsure = true
+		return &UnknownError{Err: fmt.Errorf("read whether it was stored before it was refused (%v): %w", refused, err)}
+	case stored:
+		return nil
+	}
+	return a.refusal(refused)
+}
+
+// takeETags notes the ETags of a batch that is stored. A document without one gets writtenSince afterwards.
+func (a *attempt) takeETags(results []changefeed.Result) {
+	for _, o := range a.objects {
+		if o.write >= 0 && o.write < len(results) && o.state != deleted {
+			*o.etag = results[o.write].ETag
+		}
+	}
+}
+
+// writtenSince is an ETag that no document has. It is that of an object that is stored in a version which nobody has seen,
+// because somebody else has written it since: under an empty ETag the next write would overwrite that one's change.
+const writtenSince = `"written-since"`
 
 // refusal names what was refused.
 func (a *attempt) refusal(err error) error {
 	at, ok := errors.AsType[*changefeed.WriteError](err)
 	switch {
-	case ok && at.Index == 0 && a.once && errors.Is(err, changefeed.ErrConflict):
-		return ErrDuplicate
 	case a.unsure && !a.isKnown():
-		return fmt.Errorf("%w: %w", ErrUnknown, err)
+		return &UnknownError{Err: err, IsFinal: true}
+	case ok && at.Index == 0 && a.once && errors.Is(err, changefeed.ErrConflict):
+		return &NotStoredError{ErrDuplicate}
 	}
-	return err
+	return &NotStoredError{err}
 }
 
-// isKnown reports whether an earlier try would have left a trace: what handles a message does, and an event until it
+// isKnown reports whether an earlier try would have left a trace: what remembers a message does, and an event until it
 // expires, for nobody writes them again; an object only until somebody does.
-func (a *attempt) isKnown() bool {
-	return a.once || a.event > 0 && (a.ttl < 0 || time.Since(a.begun) < time.Duration(a.ttl)*time.Second)
+func (a *attempt) isKnown() bool { return time.Since(a.begun) < a.proof }
+
+// eventProves is how long an event exists for sure, however long its time to live: a relay may let it expire so long
+// after it was published (RelayOptions.ExpireAfter).
+const eventProves = LeastExpireAfter
+
+// provesFor is how long a document with a time to live in seconds exists for sure, and at most so long. The store counts
+// from a time that is rounded to a second.
+func provesFor(ttl int, most time.Duration) time.Duration {
+	if ttl < 0 {
+		return most
+	}
+	return min(time.Duration(ttl)*time.Second-time.Second, most)
 }
 
 // isStored reports whether the writes were stored by an earlier try, whose answer was lost here or below the store: then
@@ -208,7 +267,7 @@ func (a *attempt) isStored(ctx context.Context, store changefeed.Committer) (boo
 // traces are the writes by which an earlier try can be recognized, the surest first: one event, or what remembers a
 // message, and the objects.
 func (a *attempt) traces() []changefeed.Write {
-	if a.event == 0 {
+	if a.event < 0 {
 		return a.writes
 	}
 	return append([]changefeed.Write{a.writes[a.event]}, a.writes[:a.event]...)
@@ -218,11 +277,11 @@ func (a *attempt) only(op changefeed.WriteOp) bool {
 	return !slices.ContainsFunc(a.writes, func(w changefeed.Write) bool { return w.Op != op })
 }
 
-// readETags takes over the ETags of what an earlier try has stored. Where somebody has written an object since,
-// its old ETag stays, so that the next write of it is refused.
+// readETags takes over the ETags of what an earlier try has stored. If somebody has written an object since, its old
+// ETag stays, or it gets writtenSince in place of none, so that the next write of it is refused.
 func (a *attempt) readETags(ctx context.Context, store changefeed.Committer) error {
 	for _, o := range a.objects {
-		if o.state == deleted {
+		if o.write < 0 || o.state == deleted {
 			continue
 		}
 		found, err := a.read(ctx, store, o.id)

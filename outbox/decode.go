@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -29,8 +30,12 @@ func EventsOfType(typ string) Decoder {
 		if rawjson.Text(d.typ) != typ {
 			return Message{}, false, nil
 		}
-		m := Message{ID: c.ID, Key: keyOf(c), Time: c.Time, Data: d.data, TraceParent: rawjson.Text(d.traceparent)}
+		m := Message{
+			ID: c.ID, Key: keyOf(c), Time: c.Time, Data: d.data, Object: rawjson.Text(d.object), ObjectType: rawjson.Text(d.objectType),
+			TraceParent: rawjson.Text(d.traceparent), TraceState: rawjson.Text(d.tracestate),
+		}
 		m.Action = rawjson.Text(d.action)
+		m.UnitSeq, _ = strconv.Atoi(string(d.unitSeq))
 		if at, err := time.Parse(time.RFC3339Nano, rawjson.Text(d.createdAt)); err == nil {
 			m.Time = at
 		}
@@ -52,7 +57,7 @@ func EventsOfType(typ string) Decoder {
 }
 
 // stored are the members of a document that make an event of it, as they are.
-type stored struct{ typ, data, seq, traceparent, action, createdAt []byte }
+type stored struct{ typ, data, seq, unitSeq, object, objectType, traceparent, tracestate, action, createdAt []byte }
 
 // read finds them in one pass over the document, and one over its data.
 func read(body []byte) (d stored) {
@@ -64,8 +69,16 @@ func read(body []byte) (d stored) {
 			d.data = value
 		case name.Is("seq"):
 			d.seq = value
+		case name.Is("unitSeq"):
+			d.unitSeq = value
+		case name.Is("object"):
+			d.object = value
+		case name.Is("objectType"):
+			d.objectType = value
 		case name.Is("traceparent"):
 			d.traceparent = value
+		case name.Is("tracestate"):
+			d.tracestate = value
 		}
 	}
 	for name, value := range rawjson.Members(d.data) {
@@ -84,13 +97,14 @@ var (
 	errNoAction = errors.New("event has no data.action: want the name of the event")
 )
 
-// keyOf is the partition key as messages have it: the text of a key that is one string, and else its JSON.
+// keyOf is the partition key as messages have it: the text of a key that is one string, and otherwise its JSON. A text that
+// begins with a bracket could be the JSON of another key, so its key is JSON too.
 func keyOf(c *changefeed.Change) string {
 	key := []byte(c.PartitionKey)
 	if inner, ok := bytes.CutPrefix(key, []byte("[")); ok {
 		inner, _ = bytes.CutSuffix(inner, []byte("]"))
 		var text string
-		if json.Unmarshal(inner, &text) == nil && len(inner) > 0 && inner[0] == '"' {
+		if json.Unmarshal(inner, &text) == nil && len(inner) > 0 && inner[0] == '"' && !strings.HasPrefix(text, "[") {
 			return text
 		}
 	}

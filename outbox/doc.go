@@ -25,7 +25,10 @@
 //	d.Data.Rename("Ada")
 //	u := outbox.NewUnit(contacts, outbox.Options{})
 //	u.Replace(d)
-//	err = u.Commit(ctx) // changefeed.ErrPrecondition: somebody else was faster
+//	err = u.Commit(ctx)
+//	if errors.Is(err, outbox.ErrUnknown) { // the store has not answered
+//		err = u.Settle(ctx)
+//	} // nil: stored; changefeed.ErrPrecondition: not stored, somebody else was faster
 //
 // A [Relay] is the handler of a processor on the same container:
 //
@@ -45,10 +48,13 @@
 //
 //	{"id":"c1","partitionKey":"c1","type":"contact","data":{…},"ttl":-1,"seq":2,"unit":"…"}
 //	{"id":"…","partitionKey":"c1","type":"domainEvent","data":{"id":"…","action":"ContactNameUpdatedEvent",
-//	 "createdAt":"…",…},"ttl":864000,"seq":2,"traceparent":"…","unit":"…"}
+//	 "createdAt":"…",…},"ttl":864000,"seq":2,"object":"c1","objectType":"contact","unitSeq":1,
+//	 "traceparent":"…","tracestate":"…","unit":"…"}
 //
-// Ours are seq, which counts the events of the object without a gap where it is always written
-// under its ETag; traceparent; and unit, by which a unit of work recognizes its own documents
+// Ours are seq, which counts the events of the object without a gap if the object is always written
+// under its ETag, and from 1 again if it is deleted and created anew; object and
+// objectType, which say whose event it is; unitSeq, which counts the events of the unit of work in
+// the order in which they were recorded; traceparent and tracestate; and unit, by which a unit of work recognizes its own documents
 // when an answer was lost.
 //
 // # What is promised
@@ -56,8 +62,10 @@
 // An event is stored if, and only if, its object's change is. It is published at least once:
 // after a crash, or when the broker's answer is lost, again with the same ID, so that a broker
 // which drops duplicates, or [Unit.Once] at the consumer, makes it exactly once. Events of one
-// partition key are published in order, by whatever relay, across crashes, hand-overs and
-// splits.
+// partition key are published in the order of their commits, and those of one unit of work in the
+// order in which they were recorded, by whatever relay, across crashes, hand-overs and splits.
+// If relays of several units publish the events of a container and one of them lets the events
+// expire, the others need [RelayOptions.Feed] for that.
 //
 // An event that is not published within its time to live is lost. A relay that runs warns
 // before ([RelayHooks.Expiring]); one that does not run cannot: watch the age of the oldest

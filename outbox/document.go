@@ -62,7 +62,11 @@ type envelope struct {
 	Data         json.RawMessage `json:"data,omitempty"`
 	TTL          int             `json:"ttl,omitempty"`
 	Seq          uint64          `json:"seq,omitempty"`
+	Object       string          `json:"object,omitempty"`     // of an event: the id of its object
+	ObjectType   string          `json:"objectType,omitempty"` // and the type
+	UnitSeq      int             `json:"unitSeq,omitempty"`    // and its number in its unit of work, from 1
 	TraceParent  string          `json:"traceparent,omitempty"`
+	TraceState   string          `json:"tracestate,omitempty"`
 	Unit         string          `json:"unit,omitempty"` // by which a unit of work knows its own documents
 	ETag         string          `json:"_etag,omitempty"`
 }

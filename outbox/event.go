@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -31,6 +32,9 @@ type Aggregate interface {
 //		c.Record(Renamed{Name: to})
 //	}
 //
+// A Recorder is found only if Data itself is the object that embeds it, or a pointer to that. The events of a Recorder
+// in a named field, or of a child in a field, are not stored: record on the object that is the Doc's Data.
+//
 // The zero value has no events, as an object has that was read. A Recorder is not for
 // concurrent use, and has no part in the JSON of its object.
 type Recorder struct {
@@ -40,21 +44,28 @@ type Recorder struct {
 
 type recorded struct {
 	Event
-	at time.Time
+	at    time.Time
+	place int64 // among all events that this process has recorded
 }
+
+// recordings counts the events that this process has recorded, of whatever object: a unit of work stores its events in the
+// order in which they were recorded.
+var recordings atomic.Int64
+
+func newRecorded(e Event) *recorded { return &recorded{e, time.Now(), recordings.Add(1)} }
 
 // RecordCreated records the first event of a new object. Until that is committed it is the
 // only one: [Recorder.Record] and [Recorder.RecordAlso] add nothing, since the created event
 // carries the state that the object has at the commit.
 func (r *Recorder) RecordCreated(e Event) {
-	r.events, r.isNew = []*recorded{{e, time.Now()}}, true
+	r.events, r.isNew = []*recorded{newRecorded(e)}, true
 }
 
 // Record records an event. An earlier one of the same name is replaced in its place.
 func (r *Recorder) Record(e Event) {
 	same := func(earlier *recorded) bool { return earlier.EventName() == e.EventName() }
 	if i := slices.IndexFunc(r.events, same); i >= 0 && !r.isNew {
-		r.events[i] = &recorded{e, time.Now()}
+		r.events[i] = &recorded{e, time.Now(), r.events[i].place}
 		return
 	}
 	r.RecordAlso(e)
@@ -63,7 +74,7 @@ func (r *Recorder) Record(e Event) {
 // RecordAlso records an event and keeps earlier ones of the same name.
 func (r *Recorder) RecordAlso(e Event) {
 	if !r.isNew {
-		r.events = append(r.events, &recorded{e, time.Now()})
+		r.events = append(r.events, newRecorded(e))
 	}
 }
 

@@ -52,7 +52,16 @@ type parcels struct{ store *docstore.Container }
 func (s parcels) post(ctx context.Context, id, to string) error {
 	u := outbox.NewUnit(s.store, outbox.Options{})
 	u.Create(&outbox.Doc[*parcel]{ID: id, PartitionKey: id, Type: "parcel", Data: postParcel(to)})
-	return u.Commit(ctx)
+	return commit(ctx, u)
+}
+
+// commit settles an outcome that is unknown, because the store has not answered.
+func commit(ctx context.Context, u *outbox.Unit) error {
+	err := u.Commit(ctx)
+	if errors.Is(err, outbox.ErrUnknown) {
+		err = u.Settle(ctx)
+	}
+	return err
 }
 
 func (s parcels) move(ctx context.Context, id, to string) error {
@@ -63,7 +72,7 @@ func (s parcels) move(ctx context.Context, id, to string) error {
 	d.Data.move(to)
 	u := outbox.NewUnit(s.store, outbox.Options{})
 	u.Replace(d)
-	return u.Commit(ctx) // changefeed.ErrPrecondition: somebody else was faster
+	return commit(ctx, u) // changefeed.ErrPrecondition: somebody else was faster
 }
 
 // relay publishes the events of the service until ctx ends. Several processes may run one.
@@ -101,7 +110,7 @@ func (s tracking) handle(ctx context.Context, m outbox.Message) error {
 	}
 	d.Data.Events = append(d.Data.Events, fmt.Sprintf("%s %s", m.Action, m.Data))
 	u.Once(m.Key, m.ID, 0)
-	if err := u.Commit(ctx); !errors.Is(err, outbox.ErrDuplicate) {
+	if err := commit(ctx, u); !errors.Is(err, outbox.ErrDuplicate) {
 		return err
 	}
 	fmt.Println("again", m.Seq, m.Action)

@@ -14,13 +14,40 @@ import (
 	"github.com/millrace/changefeed/internal/service"
 )
 
-// published is the member that an event has once it is published, when it expires after that: the time. The write of
-// it comes back in the feed, where it must not look like an event to the relay that has made it.
-const published = "published"
+// The members of the mark that an event has once it is published, if it expires after that: when it was published, and
+// the LSN that it had before the mark. The write of the mark moves the event in the feed, behind events that were committed
+// later; that LSN says where it belongs.
+const (
+	published    = "published"
+	publishedLSN = "publishedLsn"
+)
+
+// lsnBefore is the LSN that an event had before it was marked; ok is false for one without a mark. A foreign event may
+// have a member of the first name.
+func lsnBefore(c *changefeed.Change) (lsn int64, ok bool) {
+	if rawjson.Text(rawjson.Lookup(c.Body, published)) == "" {
+		return 0, false
+	}
+	lsn, err := strconv.ParseInt(string(rawjson.Lookup(c.Body, publishedLSN)), 10, 64)
+	return lsn, err == nil
+}
 
 func isMarked(c *changefeed.Change) bool {
-	return rawjson.Text(rawjson.Lookup(c.Body, published)) != ""
+	_, ok := lsnBefore(c)
+	return ok
 }
+
+// rightfulLSN is the LSN of the commit of an event, whatever mark has moved it.
+func rightfulLSN(c *changefeed.Change) int64 {
+	if lsn, ok := lsnBefore(c); ok {
+		return lsn
+	}
+	return c.LSN
+}
+
+// LeastExpireAfter is the least [RelayOptions.ExpireAfter]. For so long a unit of work whose answer was lost can be sure
+// to find its events, published or not.
+const LeastExpireAfter = time.Minute
 
 // expire lets the events of a key expire that are published, where the options want that. It returns how many of
 // them are done with.
@@ -38,14 +65,22 @@ func (r *Relay) expire(ctx context.Context, chain []event) (n int, err error) {
 	return n, nil
 }
 
+// isForEver reports whether an event does not expire by itself. Only such events are marked.
+func isForEver(c *changefeed.Change) bool { return ttlOf(c) == 0 }
+
 func (r *Relay) expireBatch(ctx context.Context, chain []event) error {
-	patch := []changefeed.PatchOp{
-		{Op: "set", Path: "/ttl", Value: strconv.AppendInt(nil, int64(seconds(r.opts.ExpireAfter)), 10)},
-		{Op: "set", Path: "/" + published, Value: strconv.AppendQuote(nil, time.Now().UTC().Format(time.RFC3339))},
-	}
-	writes := make([]changefeed.Write, len(chain))
-	for i, e := range chain {
-		writes[i] = changefeed.Write{Op: changefeed.WritePatch, ID: e.change.ID, Patch: patch}
+	ttl := strconv.AppendInt(nil, int64(seconds(r.opts.ExpireAfter)), 10)
+	now := strconv.AppendQuote(nil, time.Now().UTC().Format(time.RFC3339))
+	var writes []changefeed.Write
+	for _, e := range chain {
+		if !isForEver(e.change) {
+			continue
+		}
+		writes = append(writes, changefeed.Write{Op: changefeed.WritePatch, ID: e.change.ID, Patch: []changefeed.PatchOp{
+			{Op: "set", Path: "/ttl", Value: ttl},
+			{Op: "set", Path: "/" + published, Value: now},
+			{Op: "set", Path: "/" + publishedLSN, Value: strconv.AppendInt(nil, e.change.LSN, 10)},
+		}})
 	}
 	for len(writes) > 0 {
 		_, err := r.opts.Container.Commit(ctx, chain[0].change.PartitionKey, writes)

@@ -26,12 +26,19 @@ type RelayOptions struct {
 	Alarm time.Duration
 
 	// Container and ExpireAfter, when they are set, let an event expire so long after it was
-	// published, in whole seconds, which costs a write for each: then units of work can
+	// published, in whole seconds and at least a minute, which costs a write for each: then units of work can
 	// store events for ever (a negative [Options.EventTTL]), and none is lost to an outage
 	// however long. At most one unit of processors of a container may do this, and others that
-	// publish the same events have so long to do it.
+	// publish the same events have so long to do it, and need Feed. An event with a time to live
+	// of its own is left as it is.
 	Container   changefeed.Committer
 	ExpireAfter time.Duration
+
+	// Feed is the container that the events come from. Set it if a relay of another unit has
+	// ExpireAfter: the writes of that one move events behind later ones of their object, and
+	// with Feed this relay publishes them in their order all the same. It costs a read of the
+	// partition key for each batch with events that have no time to live of their own.
+	Feed changefeed.Source
 
 	Hooks RelayHooks
 }
@@ -43,7 +50,7 @@ type RelayOptions struct {
 // published, at once what is [changefeed.Poison], and its HoldKeys hold the later ones of its
 // key back until it is released. MaxAttempts parks sooner than a relay should: a processor sees
 // an outage in the failures of three keys, and fewer may have events while the broker is down. Events of one key are published one after the other, in the order of their LSN
-// and, in a transaction, of their Seq. After a crash, or when an answer of the broker is lost,
+// and, in a transaction, in the order in which they were recorded. After a crash, or when an answer of the broker is lost,
 // an event is published again, with the same ID.
 type Relay struct {
 	to   Publisher
@@ -56,8 +63,8 @@ func NewRelay(to Publisher, o RelayOptions) (*Relay, error) {
 	if to == nil {
 		return nil, &changefeed.OptionError{Field: "Publisher", Value: "nil", Want: "where the events go"}
 	}
-	if (o.Container == nil) != (o.ExpireAfter == 0) || o.ExpireAfter < 0 {
-		return nil, &changefeed.OptionError{Field: "ExpireAfter", Value: o.ExpireAfter.String(), Want: "a positive duration and a Container, or neither"}
+	if (o.Container == nil) != (o.ExpireAfter == 0) || o.ExpireAfter != 0 && o.ExpireAfter < LeastExpireAfter {
+		return nil, &changefeed.OptionError{Field: "ExpireAfter", Value: o.ExpireAfter.String(), Want: "at least " + LeastExpireAfter.String() + " and a Container, or neither"}
 	}
 	if o.Alarm < 0 {
 		return nil, &changefeed.OptionError{Field: "Alarm", Value: o.Alarm.String(), Want: "a positive duration, or zero for the default"}
@@ -69,7 +76,7 @@ func NewRelay(to Publisher, o RelayOptions) (*Relay, error) {
 	if o.Hooks.Expiring == nil {
 		o.Hooks.Expiring = logExpiring
 	}
-	return &Relay{to: to, opts: o, hand: hand{waiting: map[place]*waiting{}}}, nil
+	return &Relay{to: to, opts: o, hand: hand{waiting: map[place]*waiting{}, early: map[place]map[string]bool{}}}, nil
 }
 
 // concurrency is how many partition keys of a lease a relay has under way by default: enough for a broker that takes
@@ -124,6 +131,7 @@ type event struct {
 	Message
 	index  int // of its change in the batch
 	change *changefeed.Change
+	lsn    int64 // of its commit
 	err    error // why it cannot be read
 }
 
@@ -137,6 +145,13 @@ func (r *Relay) Handle(ctx context.Context, b *changefeed.Batch) error {
 		r.take(b, chain[0])
 		if left.down != nil { // the broker does not answer: the other keys need not find that out
 			left.add(chain, left.down)
+			continue
+		}
+		if chain = r.withoutEarly(b, chain); len(chain) == 0 {
+			continue
+		}
+		if err := r.publishMoved(ctx, b, chain); err != nil {
+			left.add(chain, err)
 			continue
 		}
 		n, err := r.publish(ctx, chain)
@@ -175,14 +190,20 @@ func (r *Relay) chains(b *changefeed.Batch) (chains [][]event) {
 			at[c.PartitionKey] = n
 			chains = append(chains, nil)
 		}
-		chains[n] = append(chains[n], event{Message: m, index: i, change: c, err: err})
+		chains[n] = append(chains[n], event{Message: m, index: i, change: c, lsn: rightfulLSN(c), err: err})
 	}
 	for _, chain := range chains {
-		slices.SortStableFunc(chain, func(a, b event) int {
-			return cmp.Or(cmp.Compare(a.change.LSN, b.change.LSN), cmp.Compare(a.Seq, b.Seq))
-		})
+		sortChain(chain)
 	}
 	return chains
+}
+
+// sortChain sorts the events of a key by their commit, and those of one transaction as they were recorded. The service
+// does not say in which order it has these.
+func sortChain(chain []event) {
+	slices.SortStableFunc(chain, func(a, b event) int {
+		return cmp.Or(cmp.Compare(a.lsn, b.lsn), cmp.Compare(a.UnitSeq, b.UnitSeq), cmp.Compare(a.Seq, b.Seq))
+	})
 }
 
 // publish sends the events of a key, up to one that cannot be read.

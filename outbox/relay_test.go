@@ -112,12 +112,18 @@ func newRelay(t *testing.T, to outbox.Publisher, o outbox.RelayOptions) *outbox.
 // rename commits renamings of a contact, and returns what a consumer should see of it.
 func rename(t *testing.T, contacts *docstore.Container, id string, times int) (want []string) {
 	t.Helper()
+	return renameFor(t, contacts, id, times, 0)
+}
+
+// renameFor is rename with events of another time to live, the first one excepted.
+func renameFor(t *testing.T, contacts *docstore.Container, id string, times int, ttl time.Duration) (want []string) {
+	t.Helper()
 	d := add(t, contacts, id, "A")
 	want = []string{"ContactCreatedEvent1"}
 	for i := range times {
 		d.Data.describe(fmt.Sprint("d", i))
 		d.Data.rename(fmt.Sprint("n", i))
-		u := outbox.NewUnit(contacts, outbox.Options{})
+		u := outbox.NewUnit(contacts, outbox.Options{EventTTL: ttl})
 		u.Replace(d)
 		if err := u.Commit(t.Context()); err != nil {
 			t.Fatal(err)

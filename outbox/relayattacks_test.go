@@ -206,7 +206,7 @@ func TestWhatIsParkedDoesNotWait(t *testing.T) {
 				t.Fatal(err)
 			}
 			if l.Disposition != changefeed.DispositionHeld {
-				if err := deadletters.Redrive(t.Context(), contacts, store, l.Change.PartitionKey, l.ID); err != nil {
+				if _, err := deadletters.Redrive(t.Context(), contacts, store, l.Change.PartitionKey, l.ID); err != nil {
 					t.Error(err)
 				}
 			}
@@ -255,7 +255,7 @@ func TestAnotherRelayPublishesWhatThisOneLetsExpire(t *testing.T) {
 		stop2 := run("hook", outbox.RelayOptions{}, hook)
 		time.Sleep(10 * time.Second)
 		stop2() // it is restarted, as for a new version
-		rename(t, contacts, "c1", 3)
+		renameFor(t, contacts, "c1", 3, -1)
 		time.Sleep(10 * time.Second)
 		stop2 = run("hook", outbox.RelayOptions{}, hook)
 		time.Sleep(10 * time.Minute)
@@ -291,7 +291,7 @@ func TestAMarkedEventIsNoneToTheRelayThatMarkedIt(t *testing.T) {
 	contacts, _ := open(t)
 	changes := []changefeed.Change{{
 		ID: "e", PartitionKey: changefeed.Key("c1"),
-		Body: []byte(`{"id":"e","type":"domainEvent","data":{"action":"a"},"published":"2026-01-01T00:00:00Z"}`),
+		Body: []byte(`{"id":"e","type":"domainEvent","data":{"action":"a"},"published":"2026-01-01T00:00:00Z","publishedLsn":7}`),
 	}}
 	for want, o := range []outbox.RelayOptions{{Container: contacts, ExpireAfter: time.Minute}, {}} {
 		to := &broker{}

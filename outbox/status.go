@@ -77,6 +77,11 @@ func (r *Relay) Close(_ context.Context, l changefeed.Lease, _ changefeed.Reason
 			delete(r.hand.waiting, p)
 		}
 	}
+	for p := range r.hand.early {
+		if p.lease == l.Token {
+			delete(r.hand.early, p)
+		}
+	}
 	return nil
 }
 
@@ -85,7 +90,8 @@ type hand struct {
 	mu      sync.Mutex
 	status  RelayStatus
 	waiting map[place]*waiting
-	looked  time.Time // for alarms
+	looked  time.Time                 // for alarms
+	early   map[place]map[string]bool // the ids of moved events that were published before their place in the feed was reached
 }
 
 // place is where an event waits.

@@ -35,15 +35,28 @@ type Options struct {
 	// TraceParent gives the W3C trace context to store with the events, as that of package
 	// outboxotel does; none by default.
 	TraceParent func(ctx context.Context) string
+
+	// TraceState gives the tracestate that belongs to TraceParent; none by default.
+	TraceState func(ctx context.Context) string
+}
+
+// traceContext is the W3C trace context of a commit.
+type traceContext struct{ parent, state string }
+
+// trace calls the functions. A tracestate without a traceparent means nothing.
+func (o Options) trace(ctx context.Context) (t traceContext) {
+	if o.TraceParent != nil {
+		t.parent = o.TraceParent(ctx)
+	}
+	if o.TraceState != nil && t.parent != "" {
+		t.state = o.TraceState(ctx)
+	}
+	return t
 }
 
 var (
 	// ErrMixedKeys: the objects of a unit of work are of several logical partitions.
 	ErrMixedKeys = errors.New("objects of several partition keys")
-	// ErrUnknown: whether an earlier try of the same commit was stored cannot be found out any
-	// more, because somebody has written its objects since, and it has no events or these
-	// have expired. Nothing was written now. Load the objects and see.
-	ErrUnknown = errors.New("whether an earlier try was stored cannot be known any more")
 	// ErrDuplicate: the message of [Unit.Once] was handled before.
 	ErrDuplicate = errors.New("message was handled before")
 )
@@ -60,6 +73,7 @@ type Unit struct {
 	entries []*entry
 	once    *envelope // what remembers the message that is being handled
 	attempt *attempt  // whose outcome is unknown
+	outcome error     // of the last attempt whose outcome is known, or can never be known
 	later   []func()  // calls since it was sent, to be made when its outcome is known
 }
 
@@ -69,6 +83,14 @@ type entry struct {
 	from   Document
 	state  state
 	before *entry // of another Doc that was tracked for the same object: its events count, too
+}
+
+// versions are the documents that were tracked for an object, the last one first.
+func (e *entry) versions() (all []tracked) {
+	for ; e != nil; e = e.before {
+		all = append(all, e.tracked)
+	}
+	return all
 }
 
 // recorders are those with the events of an object, which is mostly one.
@@ -90,6 +112,7 @@ const (
 	created
 	replaced
 	deleted
+	gone // deleted by an earlier attempt: only its events are still to be written
 )
 
 // NewUnit begins a unit of work on a container that is partitioned by /partitionKey.
@@ -135,6 +158,8 @@ func (u *Unit) track(d Document, s state) {
 		s = created
 	case before == deleted && s == created:
 		s = replaced
+	case before == gone && s == unmodified:
+		s = gone
 	case s == unmodified:
 		s = before
 	}
@@ -153,44 +178,64 @@ func (u *Unit) Once(partitionKey, messageID string, ttl time.Duration) {
 	u.once = &envelope{ID: "inbox-" + digest(messageID), PartitionKey: partitionKey, Type: inboxType, TTL: seconds(cmp.Or(ttl, DefaultEventTTL))}
 }
 
-// Commit writes the objects and their events, all or none.
+// Commit writes the objects and their events, all or none. It has three outcomes.
 //
-// With success the ETags and numbers of events are in the documents, the events are no longer
-// recorded, and the unit is empty. An ErrNotFound, ErrConflict or ErrPrecondition of package
-// changefeed says that nothing was written, as do ErrTooLarge, ErrMixedKeys and ErrDuplicate,
-// and in a first try ErrThrottled; there is also ErrUnknown. After any other error, that of an ended ctx as well, the outcome may
-// be unknown: then Commit sends the same again and finds out, before it writes what was
-// tracked or recorded since.
+// Stored: nil. The documents have their ETags and numbers of events, the events are no longer
+// recorded, and the unit is empty.
+//
+// Not stored: a [*NotStoredError] with the reason. The unit is as it was.
+//
+// Unknown: an [*UnknownError], which is an [ErrUnknown]. Call [Unit.Settle], which sends the same unit
+// until one of the other two outcomes is certain. A further Commit does that once, and then
+// writes what was tracked or recorded since.
+//
+//	err := u.Commit(ctx)
+//	if errors.Is(err, outbox.ErrUnknown) {
+//		err = u.Settle(ctx)
+//	}
+//	switch {
+//	case err == nil: // stored
+//	case errors.Is(err, outbox.ErrUnknown): // ctx has ended: say so to the caller, who may ask again
+//	case errors.Is(err, changefeed.ErrPrecondition): // not stored: load again, decide again
+//	}
+//
+// If an object was written by somebody else between the commit and the moment at which Commit finds
+// out that it is stored, the Doc gets an ETag that no document has, so that the next
+// Replace is an ErrPrecondition.
 func (u *Unit) Commit(ctx context.Context) error {
 	if u.attempt != nil {
 		if err := u.try(ctx); err != nil {
 			return err
 		}
 	}
+	if unknown, ok := errors.AsType[*UnknownError](u.outcome); ok { // a second attempt would be another unit
+		return unknown
+	}
 	made, err := u.newAttempt(ctx)
 	if err != nil {
-		return fmt.Errorf("commit unit of work: %w", err)
+		u.outcome = &NotStoredError{err}
+		return u.outcome
 	}
 	if len(made.writes) == 0 {
-		u.entries = nil
+		u.entries, u.outcome = nil, nil
 		return nil
 	}
 	u.attempt = made
 	return u.try(ctx)
 }
 
-// try sends what is to be sent until its outcome is known.
+// try sends the attempt once.
 func (u *Unit) try(ctx context.Context) error {
 	u.pending(false)
-	known, err := u.attempt.send(ctx, u.store)
-	if known {
-		u.pending(err != nil)
-		u.close(err == nil)
+	err := u.attempt.send(ctx, u.store)
+	unknown, ok := errors.AsType[*UnknownError](err)
+	if ok && !unknown.IsFinal {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("commit unit of work: %w", err)
-	}
-	return nil
+	u.outcome = err
+	u.pending(err != nil)
+	u.close(err == nil)
+	return err
 }
 
 // pending says of the new objects of an attempt whether they are still new: while it may be stored, and
@@ -208,6 +253,11 @@ func (u *Unit) close(stored bool) {
 	if stored {
 		for _, o := range u.attempt.objects {
 			*o.entry.seq = o.seq
+			for _, version := range o.versions() {
+				if *version.etag == "" && o.write >= 0 && o.state != deleted {
+					*version.etag = writtenSince
+				}
+			}
 			for _, r := range o.recorders() {
 				r.drop(o.events)
 			}
@@ -217,9 +267,14 @@ func (u *Unit) close(stored bool) {
 	objects := u.attempt.objects
 	u.attempt = nil
 	for _, o := range objects { // what has happened to it since is still to be written
-		if stored && o.state != deleted && o.entry.events != nil && len(o.entry.events.events) > 0 {
-			u.track(o.from, replaced)
+		if !stored || o.entry.events == nil || len(o.entry.events.events) == 0 {
+			continue
 		}
+		if o.state == deleted || o.state == gone {
+			u.track(o.from, gone)
+			continue
+		}
+		u.track(o.from, replaced)
 	}
 	later := u.later
 	u.later = nil
@@ -230,7 +285,7 @@ func (u *Unit) close(stored bool) {
 
 // newAttempt turns the unit into writes, and checks the limits before anything is sent.
 func (u *Unit) newAttempt(ctx context.Context) (*attempt, error) {
-	a := &attempt{unit: newID(), begun: time.Now(), ttl: seconds(u.opts.EventTTL)}
+	a := &attempt{unit: newID(), begun: time.Now(), ttl: seconds(u.opts.EventTTL), event: -1}
 	if u.once != nil {
 		if err := a.remember(u.once); err != nil {
 			return nil, err
@@ -242,14 +297,8 @@ func (u *Unit) newAttempt(ctx context.Context) (*attempt, error) {
 			return nil, err
 		}
 	}
-	trace := ""
-	if u.opts.TraceParent != nil {
-		trace = u.opts.TraceParent(ctx)
-	}
-	for _, o := range a.objects {
-		if err := a.eventsOf(o, trace); err != nil {
-			return nil, err
-		}
+	if err := a.events(u.opts.trace(ctx)); err != nil {
+		return nil, err
 	}
 	switch {
 	case len(a.writes) > service.MaxBatch:

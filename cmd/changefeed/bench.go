@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,10 +29,10 @@ the same run and their medians compared. Each takes up to a minute, those of 3 m
 documents several. The benchmarks:
 
 ` + bench.Listed(bench.All()) + `
-With --against, the server of another build is the baseline, in turns of seconds with the server of
-this one, over as many documents and by the same load: that is how a change is shown to be faster, also on
-a machine that is not quiet. Only ` + strings.Join(bench.Names(bench.Rivalled()), ", ") + ` can do
-that, and all of them run if none is named.`,
+With --against, another build of changefeed is the baseline, so that you can show that a change is
+faster, also on a machine that is not quiet. The servers of both builds are measured in turns of seconds, by the
+same load and over as many documents, with ` + strings.Join(bench.Names(bench.Rivalled()), ", ") + `.
+With any other benchmark the two builds run it as a whole in turns, which takes some minutes.`,
 		Example: `  changefeed bench
   changefeed bench feed_read processor_backlog -o json
   changefeed bench serve_upsert_nosync --against ./changefeed-before`,
@@ -44,13 +45,17 @@ that, and all of them run if none is named.`,
 			if o.against != "" && len(args) == 0 {
 				chosen = bench.Rivalled()
 			}
+			binary, err := os.Executable()
+			if err != nil {
+				return err
+			}
 			return bench.Measure(cmd.Context(), chosen, bench.Plan{
-				Dir: o.dir, Against: o.against, Out: cmd.OutOrStdout(), JSON: o.output.value == "json", Log: cmd.ErrOrStderr(),
+				Dir: o.dir, Against: o.against, Binary: binary, Out: cmd.OutOrStdout(), JSON: o.output.value == "json", Log: cmd.ErrOrStderr(),
 			})
 		},
 	}
 	cmd.Flags().StringVarP(&o.dir, "dir", "d", "", "`directory` for the data, on the disk to measure; it is removed again (default the system's)")
-	cmd.Flags().StringVar(&o.against, "against", "", "`binary` of another build of changefeed, to measure servers against")
+	cmd.Flags().StringVar(&o.against, "against", "", "`binary` of another build of changefeed, to measure against; without names, its servers")
 	o.output = output(cmd)
 	return cmd
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,29 +31,21 @@ and that were parked so that the feed could go on.`,
 		},
 		SuggestionsMinimumDistance: 2,
 	}
-	cmd.AddCommand(dlqListCommand(), dlqShowCommand(), dlqRetryCommand(), dlqReleaseCommand(), dlqDropCommand())
+	cmd.AddCommand(dlqListCommand(), dlqShowCommand(), dlqRetryCommand(), dlqReleaseCommand(), dlqWithdrawCommand(), dlqDropCommand())
 	return cmd
 }
 
 // dlqHelp ends the help of the commands dlq.
 const dlqHelp = `
 
-An ID is the LSN of the change and a hash of its item, such as 4711.df8cf80227ec3237922df0ecd88385c5; in units that
-read all versions and deletes the LSN and the place of the change, such as 4711.0.
+An ID is the LSN of the change and a hash of its item, of which tables show 8 digits or
+more, such as 4711.df8cf802. Any beginning that means one letter will do, with 4 digits of
+the hash at least; -o json and dlq show have whole IDs. In units that read all versions and
+deletes an ID is the LSN and the place of the change, such as 4711.0.
 
 FILE is a file in which a processor keeps its letters. It belongs to the host of that
 processor: letters that were parked on other hosts are in the files of those. A container
 has the letters of all.` + addressHelp
-
-// redriveHelp ends the help of the commands that ask a processor for something.
-const redriveHelp = `
-
-This is done by the instance of the unit that owns the range of the key: one must run, with
-the same dead letters. The command waits for it as long as --wait says; after that the
-request stays, and is served when an instance runs.
-
-The lease container is looked for beside that of the letters; for letters in a FILE it has
-to be given. The container that the unit reads is found in the same account.`
 
 // letterOptions are the flags of the commands dlq.
 type letterOptions struct {
@@ -169,7 +160,7 @@ in the feed. Without an ID, all letters are shown.
 
 With -o json, one object a line, in the form in which letters are kept; the
 documentation of package deadletters lists its members.` + dlqHelp,
-		Example: `  changefeed dlq show http://127.0.0.1:8081/shop/letters --name mailer 4711.df8cf80227ec3237922df0ecd88385c5
+		Example: `  changefeed dlq show http://127.0.0.1:8081/shop/letters --name mailer 4711.df8cf802
   changefeed dlq show mailer.ndjson --name mailer -o json | jq .document`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.read(cmd, args, func(_ string, all letters.Seq) error {
@@ -195,7 +186,7 @@ changes were not handled. Either all letters that are named are there, or none i
 A key that is held stays held, and its next changes are parked too, until dlq release --key.
 
 A file cannot be changed while a processor has it open.` + dlqHelp,
-		Example: `  changefeed dlq drop http://127.0.0.1:8081/shop/letters --name mailer 4711.df8cf80227ec3237922df0ecd88385c5
+		Example: `  changefeed dlq drop http://127.0.0.1:8081/shop/letters --name mailer 4711.df8cf802
   changefeed dlq drop mailer.ndjson --name mailer --key London --all`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.drop(cmd, args) },
 	}
@@ -232,104 +223,4 @@ func (o *letterOptions) drop(cmd *cobra.Command, args []string) error {
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "dropped %s\n", terminal.Count(n, "letter"))
 	}
 	return err
-}
-
-// redriveOptions are the flags of the commands that ask a processor for something.
-type redriveOptions struct {
-	letterOptions
-	leases string
-	wait   time.Duration
-}
-
-// register adds the flags to a command.
-func (o *redriveOptions) register(cmd *cobra.Command) {
-	o.letterOptions.register(cmd)
-	o.query.Sole = true
-	f := cmd.Flags()
-	f.StringVar(&o.leases, "leases", "", "`address` of the lease container (default leases, beside the letters)")
-	f.DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for each")
-}
-
-// ask runs f on the letters, and the leases at which their processors are asked.
-func (o *redriveOptions) ask(cmd *cobra.Command, args []string, check func() error, f func(r *letters.Redrive) error) error {
-	at, err := o.parse(cmd, args)
-	if err != nil {
-		return err
-	}
-	if o.wait <= 0 {
-		return usage.Flag("wait", o.wait.String(), "more than 0, such as 30s")
-	}
-	leases, err := letters.LeasesOf(at, o.leases)
-	if err != nil {
-		return err
-	}
-	if err := check(); err != nil {
-		return err
-	}
-	return o.opening(func(opener *place.Opener) error {
-		return f(&letters.Redrive{Query: o.query, Letters: at, Leases: leases, Wait: o.wait, Opener: opener})
-	})
-}
-
-// dlqRetryCommand is the command dlq retry.
-func dlqRetryCommand() *cobra.Command {
-	var o redriveOptions
-	cmd := &cobra.Command{
-		Use:   "retry ADDRESS|FILE --name NAME ID...",
-		Short: "Have dead letters handled again",
-		Long: `Have the changes in dead letters handled again, in order with what else there is of their
-keys. A letter whose change is handled is removed; where its key is held and no other
-letter of the key has failed, the held ones follow. One whose change fails again stays,
-with the new cause, and the exit code is 1.` + redriveHelp + dlqHelp,
-		Example: `  changefeed dlq retry http://127.0.0.1:8081/shop/letters --name mailer 4711.df8cf80227ec3237922df0ecd88385c5
-  changefeed dlq retry mailer.ndjson --name mailer --leases http://127.0.0.1:8081/shop/leases --all`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.ask(cmd, args, o.checkIDs, func(r *letters.Redrive) error {
-				done, err := r.Retry(cmd.Context())
-				if err != nil {
-					return err
-				}
-				return letters.WriteRetried(cmd.OutOrStdout(), o.form.value, done)
-			})
-		},
-	}
-	o.register(cmd)
-	cmd.Flags().BoolVar(&o.all, "all", false, "all letters of the unit or, with --key, of the key, but those that are held")
-	return cmd
-}
-
-// dlqReleaseCommand is the command dlq release.
-func dlqReleaseCommand() *cobra.Command {
-	var o redriveOptions
-	cmd := &cobra.Command{
-		Use:   "release ADDRESS|FILE --name NAME [--key KEY] [ID...]",
-		Short: "Let a held partition key go on without the changes that failed",
-		Long: `Let a partition key go on that --hold has stopped, without the changes of it that have
-failed: those that were held are handled, in their order, and then the key is not held any
-more. The letters of the changes that failed stay, to be retried or dropped. If a held
-change fails, its key stays held from there, and the exit code is 1. A key that is not held
-is an error.
-
-The key is that of --key, or those of the letters with the IDs.` + redriveHelp + dlqHelp,
-		Example: `  changefeed dlq release http://127.0.0.1:8081/shop/letters --name mailer --key London`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.ask(cmd, args, o.checkKey, func(r *letters.Redrive) error {
-				done, err := r.Release(cmd.Context())
-				if err != nil {
-					return err
-				}
-				return letters.WriteReleased(cmd.OutOrStdout(), o.form.value, done)
-			})
-		},
-	}
-	o.register(cmd)
-	return cmd
-}
-
-// checkKey wants a key, or letters that have one.
-func (o *redriveOptions) checkKey() error {
-	if o.query.Key == "" && len(o.query.IDs) == 0 {
-		return usage.Error{Err: errors.New("--key is missing: want the partition key to release, or the ID of a letter of it")}
-	}
-	return nil
 }

@@ -25,8 +25,10 @@ func leasesCommand() *cobra.Command {
 		Long: `Show the leases of all deployment units in a lease container: who owns each, when it
 was last written, the position stored in it, how many changes come after that and how
 long the oldest of them has waited, how often the batch in hand has failed, how many
-partition keys are held (see changefeed dlq), and anything that is wrong: a lease that is free, expired, being split or there twice, a document
-that is no lease, a range of keys that no lease covers.
+partition keys are held (see changefeed dlq) or set aside because they fail, since when
+its owner sees an outage, and anything that is wrong: a lease that is free, expired,
+being split or there twice, a document that is no lease, a range of keys that no lease
+covers.
 
 The containers that the units read are looked for in the same store or, in an account,
 in the same database. A store and changefeed serve count the changes exactly. An account
@@ -38,7 +40,8 @@ With --delete NAME the leases of that unit are deleted, with all positions, so i
 processor begins anew at its own start. This is refused while a processor of the unit is
 at work.
 
-With -o json, one object a line: of kind lease, instance, hole or document.` + addressHelp,
+With -o json, one object a line: of kind lease, instance, request (an unserved dlq
+retry or release), hole or document.` + addressHelp,
 		Example: `  changefeed leases --db data
   changefeed leases http://127.0.0.1:8081/shop/leases
   changefeed leases --db data --container my-leases -o json | jq 'select(.lag > 1000)'`,

@@ -74,11 +74,13 @@ func (o *relayOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.origin, "origin", "/events", "where the events come from: the source attribute of the messages, a `URI` reference")
 	f.DurationVar(&o.alarm, "alarm", 0, "warn so long before an event expires that is not published (default a fifth of its time to live)")
 	f.DurationVar(&o.sync, "sync", 0, "how often an embedded broker syncs its files (default with each message, before it is acknowledged)")
-	f.DurationVar(&o.expire, "expire-after", 0, "let an event expire so long after it was published, in a container with a default time to live, which costs a write for each (default when it was to expire anyway)")
+	f.DurationVar(&o.expire, "expire-after", 0, "let an event expire so long after it was published, at least 1m, in a container with a default time to live, which costs a write for each (default when it was to expire anyway)")
 	f.StringVar(&o.listen, "broker-listen", "", "loopback `address` at which consumers reach an embedded broker, such as 127.0.0.1:4222 (default none)")
 	f.DurationVar(&o.Options.HandlerTimeout, "timeout", time.Minute, "how long the broker may take for a batch")
 	o.unitOptions.register(cmd, 64, "partition keys of one lease whose events are published at once")
 	f.Lookup("from").Usage = "where a new unit begins (default beginning, so that no event is skipped); for an existing unit as it was given"
+	f.Lookup("max-age").Usage = "park an event that has failed for so long, in an outage too; 0 is no limit"
+	f.Lookup("max-attempts").Usage = "park an event after so many attempts; a refusal of the broker that may pass counts none, so --max-age parks for that (default 0: never)"
 	_ = cmd.MarkFlagRequired("to") // fails only for a flag that is not there
 }
 
@@ -90,8 +92,8 @@ func (o *relayOptions) run(cmd *cobra.Command) (err error) {
 	if o.alarm < 0 {
 		return usage.Flag("alarm", o.alarm.String(), "a positive duration")
 	}
-	if o.expire < 0 {
-		return usage.Flag("expire-after", o.expire.String(), "a positive duration")
+	if o.expire != 0 && o.expire < outbox.LeastExpireAfter {
+		return usage.Flag("expire-after", o.expire.String(), "at least "+outbox.LeastExpireAfter.String())
 	}
 	i, err := o.instance(cmd)
 	if err != nil {
@@ -129,11 +131,10 @@ func (o *relayOptions) relay(log *slog.Logger, to outbox.Publisher, monitored *p
 			log.Warn("event expires before it is published", "key", m.Key, "id", m.ID, "action", m.Action, "left", left.Round(time.Second).String())
 		}},
 	}
-	switch {
-	case o.expire > 0 && monitored.Local != nil:
-		r.Container = monitored.Local
-	case o.expire > 0:
-		r.Container = monitored.Remote
+	if o.expire > 0 {
+		r.Container = monitored.Concrete()
+	} else {
+		r.Feed = monitored.Concrete() // a relay of another unit may let the events expire
 	}
 	return outbox.NewRelay(to, r)
 }

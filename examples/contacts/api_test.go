@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -72,17 +73,24 @@ func TestEveryRefusalIsAProblemDocument(t *testing.T) {
 	}
 }
 
-// refusing is a store that refuses every commit.
+// refusing is a store that refuses every write.
 type refusing struct {
 	store
 	err error
 }
 
-func (s refusing) Commit(context.Context, changefeed.PartitionKey, []changefeed.Write) ([]changefeed.Result, error) {
+func (s refusing) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	if writes[0].Op == changefeed.WriteRead {
+		return s.store.Commit(ctx, key, writes)
+	}
 	return nil, s.err
 }
 
 func TestWhatTheStoreRefusesHasItsCode(t *testing.T) {
+	synctest.Test(t, refusalsHaveTheirCodes)
+}
+
+func refusalsHaveTheirCodes(t *testing.T) {
 	contacts, _ := inStore(t)
 	for _, test := range []struct {
 		err        error
@@ -93,7 +101,8 @@ func TestWhatTheStoreRefusesHasItsCode(t *testing.T) {
 		{changefeed.ErrThrottled, 429, "1"},
 		{changefeed.ErrConflict, 409, ""},
 		{changefeed.ErrForbidden, 500, ""},
-		{errors.New("connection reset"), 500, ""},
+		{errors.New("connection reset"), 503, "1"},
+		{errors.New("bad gateway"), 503, "1"},
 		{context.Canceled, 499, ""},
 	} {
 		s := newService(t, refusing{contacts, test.err})
@@ -101,7 +110,7 @@ func TestWhatTheStoreRefusesHasItsCode(t *testing.T) {
 		if w.Code != test.status || w.Header().Get("Retry-After") != test.retryAfter {
 			t.Errorf("%v: got %d, Retry-After %q, want %d, %q", test.err, w.Code, w.Header().Get("Retry-After"), test.status, test.retryAfter)
 		}
-		if test.status == 500 && strings.Contains(w.Body.String(), test.err.Error()) {
+		if test.status >= 500 && strings.Contains(w.Body.String(), test.err.Error()) {
 			t.Errorf("%v is shown to the client", test.err)
 		}
 	}
@@ -160,6 +169,21 @@ func TestALostAnswerDoublesNothing(t *testing.T) {
 	if diff := cmp.Diff([]string{"ContactCreatedEvent", "ContactEmailUpdatedEvent"}, actions(s.events(path))); diff != "" {
 		t.Error(diff)
 	}
+}
+
+func TestAnOutcomeThatIsUnknownIsReportedAsSuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contacts, _ := inStore(t)
+		lossy := &deaf{contacts, 0}
+		s := newService(t, lossy)
+		path, etag := s.add(ada)
+		lossy.lose = 1000
+		w := s.do("POST", path+"/update-email", `{"email":"a@b"}`, "If-Match", etag)
+		s.want(w, http.StatusServiceUnavailable)
+		if text := w.Body.String(); !strings.Contains(text, "unknown whether this was done") || w.Header().Get("Retry-After") == "" {
+			t.Errorf("answer %s with headers %v", text, w.Header())
+		}
+	})
 }
 
 // readAll reads the list page by page, and calls a function with each continuation.

@@ -195,12 +195,30 @@ func TestThePageInABrowser(t *testing.T) {
 	b.run(`const id = document.querySelector("#events tr small").title;
 		await fetch("/api/contacts/" + id + "/update-name", {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({firstName: "Augusta", lastName: "King"})});
 		await shows("Augusta King"); (await button("Set email")).click(); await shows("mid-air collision")`)
-	b.run(`(await button("Done")).click(); (await button("Augusta King")).click(); await button("Delete contact"); (await button("Delete contact")).click();
+	b.run(`(await button("Read again")).click(); await until("read again", () => document.querySelector("input[name=firstName]").value === "Augusta");
+		fill("email", "augusta@example.com"); (await button("Set email")).click(); await saved(1); await event("Email Updated")`)
+	b.narrow()
+	b.run(`(await button("Done")).click(); const row = await button("Augusta King");
+		await until("focus on the contact", () => document.activeElement.innerText.includes("Augusta King"));
+		row.click(); await button("Delete contact"); await until("focus in the form", () => document.activeElement.tagName === "INPUT"); (await button("Delete contact")).click();
 		await event("Deleted"); await until("gone from the list", () => !document.getElementById("list").innerText.includes("Augusta"))`)
 	b.shoot("events")
 	var rows struct{ Result struct{ Value float64 } }
 	b.call("Runtime.evaluate", map[string]any{"expression": `document.querySelectorAll("#events tr").length`}, &rows)
-	if rows.Result.Value != 14 {
-		t.Errorf("the page shows %v events, want 14, each once", rows.Result.Value)
+	if rows.Result.Value != 15 {
+		t.Errorf("the page shows %v events, want 15, each once", rows.Result.Value)
 	}
+}
+
+// narrow has the page as wide as a small telephone: the table of events is scrolled, and nothing is cut off.
+func (b *browser) narrow() {
+	b.Helper()
+	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": true}, nil)
+	b.run(`const scroll = document.querySelector(".scroll"), table = scroll.querySelector("table");
+		if (document.documentElement.scrollWidth > 360) throw new Error("the page is " + document.documentElement.scrollWidth + " px wide");
+		scroll.scrollLeft = 10_000; scroll.focus();
+		if (table.getBoundingClientRect().right > scroll.getBoundingClientRect().right + 1) throw new Error("the table is cut off at " + table.getBoundingClientRect().right);
+		if (document.activeElement !== scroll) throw new Error("the table cannot be scrolled with the keyboard")`)
+	b.shoot("narrow")
+	b.call("Emulation.clearDeviceMetricsOverride", map[string]any{}, nil)
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/outbox"
@@ -188,24 +189,17 @@ func newID(key string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// commit stores a unit of work. When an answer of the store is lost, the second try finds out whether the first one was
-// stored, and doubles nothing.
+// settleTime is how long a request waits for a store that has not answered.
+const settleTime = 5 * time.Second
+
+// commit stores a unit of work. If an answer of the store is lost, it finds out whether the unit is stored. The outcome may
+// still be an [outbox.ErrUnknown], and then the client is told so.
 func commit(ctx context.Context, u *outbox.Unit) error {
 	err := u.Commit(ctx)
-	if err == nil || ctx.Err() != nil || isRefusal(err) {
+	if !errors.Is(err, outbox.ErrUnknown) {
 		return err
 	}
-	return u.Commit(ctx)
-}
-
-// isRefusal reports whether an error says that nothing was stored.
-func isRefusal(err error) bool {
-	for _, refusal := range []error{
-		changefeed.ErrConflict, changefeed.ErrNotFound, changefeed.ErrThrottled, changefeed.ErrBadRequest, changefeed.ErrForbidden,
-	} {
-		if errors.Is(err, refusal) {
-			return true
-		}
-	}
-	return false
+	settling, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	return u.Settle(settling)
 }

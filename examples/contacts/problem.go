@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/outbox"
 )
 
 // problem is the answer to a request that was refused: RFC 9457, with a fault for each property that is wrong.
@@ -35,13 +36,14 @@ var refusals = []struct {
 	status int
 	detail string
 }{
+	{context.Canceled, statusCanceled, ""},
+	{outbox.ErrUnknown, http.StatusServiceUnavailable, "the store does not answer, so it is unknown whether this was done: read the contact before you try again"},
 	{changefeed.ErrPrecondition, http.StatusPreconditionFailed, "mid-air collision: the contact has changed since; read it again"},
 	{changefeed.ErrNotFound, http.StatusNotFound, "there is no such contact"},
 	{ErrKeyReused, http.StatusUnprocessableEntity, ErrKeyReused.Error()},
 	{changefeed.ErrConflict, http.StatusConflict, "there is such a contact already"},
 	{changefeed.ErrThrottled, http.StatusTooManyRequests, "the store is busy"},
 	{changefeed.ErrGone, http.StatusServiceUnavailable, "a partition is being split"},
-	{context.Canceled, statusCanceled, ""},
 }
 
 // problemOf says what becomes of an error. One that the client has no part in is not shown to it.

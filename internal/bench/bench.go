@@ -71,7 +71,7 @@ func Names(all []Benchmark) (list []string) {
 func Listed(all []Benchmark) string {
 	var text strings.Builder
 	for _, b := range all {
-		fmt.Fprintf(&text, "  %-19s  %s\n", b.Name, b.About)
+		fmt.Fprintf(&text, "  %-20s  %s\n", b.Name, b.About)
 	}
 	return text.String()
 }
@@ -103,14 +103,15 @@ func Choose(all []Benchmark, wanted []string) ([]Benchmark, error) {
 // A Plan is where and how benchmarks are measured.
 type Plan struct {
 	Dir     string    // the data is below it, in a directory that is removed again; empty is the system's for temporary files
-	Against string    // another build, a file, which is the baseline in place of an echo; see [Rivalled]
+	Against string    // another build, a file, which is the baseline; see [Rivalled]
+	Binary  string    // this build, a file; for benchmarks that run as a whole against another build
 	Out     io.Writer // of a table of the figures
 	JSON    bool      // each figure as soon as it is measured, in place of the table
 	Log     io.Writer // of the progress
 }
 
-// Rivalled lists the benchmarks that can have another build as their baseline: they load a
-// server in a process of its own, so that two builds can be measured in turns of seconds.
+// Rivalled lists the benchmarks that load a server in a process of its own: two servers can be measured in turns of
+// seconds. Of the others, two builds run the whole benchmark in turns.
 func Rivalled() []Benchmark {
 	return slices.DeleteFunc(All(), func(b Benchmark) bool { return !b.rivalled() })
 }
@@ -121,11 +122,6 @@ func (b Benchmark) rivalled() bool {
 
 // Measure runs benchmarks in their order. Its error is [ErrInterrupted] after the end of ctx.
 func Measure(ctx context.Context, chosen []Benchmark, p Plan) error {
-	if p.Against != "" {
-		if i := slices.IndexFunc(chosen, func(b Benchmark) bool { return !b.rivalled() }); i >= 0 {
-			return usage.Error{Err: fmt.Errorf("--against cannot be had with %s: want some of %s", chosen[i].Name, strings.Join(Names(Rivalled()), ", "))}
-		}
-	}
 	dir, err := os.MkdirTemp(p.Dir, "changefeed-bench-")
 	if err != nil {
 		return fmt.Errorf("make directory for the data: %w", err)
@@ -143,7 +139,11 @@ func Measure(ctx context.Context, chosen []Benchmark, p Plan) error {
 	for i, b := range chosen {
 		text := fmt.Sprintf("%d/%d %s: %s", i+1, len(chosen), b.Name, b.About)
 		fmt.Fprintln(p.Log, terminal.Wrap(text, 0, terminal.Of(p.Log).Room(), 4))
-		f, err := b.Run(ctx, s)
+		run := b.Run
+		if p.Against != "" && !b.rivalled() {
+			run = func(ctx context.Context, s *Site) (Figure, error) { return compareBuilds(ctx, s, b) }
+		}
+		f, err := run(ctx, s)
 		if ctx.Err() != nil { // a figure of a part is no measurement
 			return cmp.Or(conclude(), ErrInterrupted)
 		}
@@ -171,7 +171,8 @@ func All() []Benchmark {
 		{"write_to_handler", "from the acknowledgement of a write to the handler, at 200 writes a second", writeToHandler},
 		{"idle_1000", "heap and processor time of 1,000 idle leases", idle1000},
 		{"concurrency", "a handler that takes 10 ms for a change, 1,000 keys, 64 at once on one lease; against one after the other", concurrency},
-		{"stuck_key", "10,000 keys beside one whose handler hangs; against the same without it", stuckKey},
+		{"concurrency_keys", "a handler that takes 5 ms for a call, 500 keys, 16 at once on one lease; against a call for each key", concurrencyKeys},
+		{"stuck_key", "10,000 keys beside one whose handler hangs with a million changes behind it; against the same without it", stuckKey},
 		{"poison_overhead", "processor time of a change with MaxAttempts and DeadLetters while none fails; against without", poisonOverhead},
 		{"memory_bound", "heap of a lease with documents of 1 MB, a slow handler and a buffer of 64 MB", memoryBound},
 		{"outbox_commit", "durable units of work of an object and an event; against the same two documents as a bare batch", outboxCommit},
@@ -191,6 +192,7 @@ func All() []Benchmark {
 		{"serve_follow", "from the acknowledgement of a write to a reader that waits (long poll), at 200 writes a second", serveFollow},
 		{"processor_http_100", "a processor with 4 leases works off 200,000 documents over HTTP in pages of 100; against one connection that only reads them", processorHTTP("processor-http-100", 100, 0.35)},
 		{"processor_http_1000", "the same in pages of 1,000", processorHTTP("processor-http-1000", 1000, 0.6)},
+		{"processor_http_lease", "the same with one lease over one partition, in pages of 100", processorHTTPLease},
 		{"attack_connections", "point reads over HTTP while 10,000 connections without a key are held; against the same without an attack", besieged("attack-connections", attackConnections)},
 		{"attack_queries", "the same while 16 connections send hostile queries and pages of 4 MB are read slowly", besieged("attack-queries", attackQueries)},
 		{"serve_start", "from the start of a server to its first answer", serveStart},

@@ -7,12 +7,11 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
-
-	"github.com/millrace/changefeed/internal/usage"
 )
 
 func TestFiguresAreATableWithBars(t *testing.T) {
@@ -82,15 +81,39 @@ func TestABinaryThatIsNoServerIsAnError(t *testing.T) {
 	}
 }
 
-func TestOnlyServersAreMeasuredAgainstAnotherBuild(t *testing.T) {
-	chosen, err := Choose(All(), []string{"feed_read", "serve_feed"})
+// Each build measures the whole benchmark by itself, in turns, and says what it has found.
+func TestTwoBuildsMeasureTheWholeBenchmark(t *testing.T) {
+	dir := t.TempDir()
+	build := func(name, figure string) string {
+		file := filepath.Join(dir, name)
+		script := "#!/bin/sh\necho \"$@\" >> " + file + ".log\necho '" + figure + "'\n"
+		if err := os.WriteFile(file, []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	own := build("own", `{"name":"memory_bound","value":90,"unit":"MB","detail":"small"}`)
+	other := build("other", `{"name":"memory_bound","value":100,"unit":"MB","detail":"large"}`)
+	chosen, err := Choose(All(), []string{"memory_bound"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var wrong usage.Error
-	err = Measure(t.Context(), chosen, Plan{Dir: t.TempDir(), Against: "changefeed-old", Out: io.Discard, Log: io.Discard})
-	if !errors.As(err, &wrong) || !strings.Contains(err.Error(), "feed_read") || !strings.Contains(err.Error(), "serve_upsert") {
-		t.Errorf("got %v, want a usage error that names feed_read and what can be had", err)
+	var out bytes.Buffer
+	if err := Measure(t.Context(), chosen, Plan{Dir: dir, Against: other, Binary: own, Out: &out, JSON: true, Log: io.Discard}); err != nil {
+		t.Fatal(err)
+	}
+	var f Figure
+	if err := json.Unmarshal(out.Bytes(), &f); err != nil {
+		t.Fatal(err)
+	}
+	if f.Value != 90 || *f.Baseline != 100 || *f.Ratio != 0.9 || !f.OK || f.Unit != "MB" || !strings.Contains(f.Detail, "small") || !strings.Contains(f.Detail, "large") {
+		t.Errorf("figure %+v", f)
+	}
+	for file, want := range map[string]int{own: buildRounds + 1, other: buildRounds} {
+		asked, err := os.ReadFile(file + ".log")
+		if lines := strings.Split(strings.TrimSpace(string(asked)), "\n"); err != nil || len(lines) != want || !strings.HasPrefix(lines[0], "bench memory_bound --dir ") {
+			t.Errorf("%s was asked %q, %v: want %d times", file, lines, err, want)
+		}
 	}
 }
 

@@ -19,8 +19,8 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// Handling: handlers that wait, one that hangs, and what it costs to be ready for one that
-// fails. All have one lease, because these are properties of one.
+// Handling: handlers that wait, and what it costs to be ready for one that fails. All have one
+// lease, because these are properties of one. A handler that hangs is in stuck.go, one whose cost is that of a call in calls.go.
 
 const (
 	handleRounds = 5
@@ -34,13 +34,6 @@ const (
 	// them would in minutes.
 	sequentialDocs = 300
 
-	healthyKeys = 10_000
-	healthyTime = 3 * time.Millisecond
-	healthyAt   = 32 // batches at once
-	healthyLoss = 0.1
-	smallBuffer = 1000
-	pressure    = 3 * time.Second // for which the lease is watched with a full buffer
-
 	happyDocs   = 200_000
 	happyKeys   = 1000
 	happyAt     = 8
@@ -52,6 +45,8 @@ const (
 // aisle is a store with one feed of one partition.
 type aisle struct {
 	s         *Site
+	dir       string
+	options   docstore.Options
 	db        *docstore.DB
 	documents *docstore.Container
 	records   *docstore.Container // of leases
@@ -60,11 +55,12 @@ type aisle struct {
 
 // openAisle makes an aisle in a directory of its own.
 func (s *Site) openAisle(ctx context.Context, name string, o docstore.Options) (*aisle, error) {
-	db, err := docstore.Open(filepath.Join(s.dir, name), o)
+	dir := filepath.Join(s.dir, name)
+	db, err := docstore.Open(dir, o)
 	if err != nil {
 		return nil, err
 	}
-	a := &aisle{s: s, db: db}
+	a := &aisle{s: s, dir: dir, options: o, db: db}
 	if a.documents, err = db.CreateContainer(ctx, docstore.ContainerSpec{ID: "documents", Paths: []string{"/city"}}); err == nil {
 		a.records, err = db.CreateContainer(ctx, docstore.LeaseSpec("leases"))
 	}
@@ -74,13 +70,41 @@ func (s *Site) openAisle(ctx context.Context, name string, o docstore.Options) (
 	return a, nil
 }
 
+// fillFast has a function write documents that are acknowledged before they are on the disk, and
+// has the store wait for the disk again after that.
+func (a *aisle) fillFast(fill func() error) (err error) {
+	hasty := a.options
+	hasty.NoSync = true
+	if err := a.reopen(hasty); err != nil {
+		return err
+	}
+	if err := fill(); err != nil {
+		return err
+	}
+	return a.reopen(a.options)
+}
+
+// reopen opens the store with other options.
+func (a *aisle) reopen(o docstore.Options) (err error) {
+	if err = a.db.Close(); err != nil {
+		return err
+	}
+	if a.db, err = docstore.Open(a.dir, o); err != nil {
+		return err
+	}
+	if a.documents, err = a.db.Container("documents"); err == nil {
+		a.records, err = a.db.Container("leases")
+	}
+	return err
+}
+
 // fill writes n documents, each by itself, so that none comes with others of its key.
 // Those of some keys come in turns.
-func (a *aisle) fill(ctx context.Context, n, keys int) error {
+func (a *aisle) fill(ctx context.Context, n, keys, bytes int) error {
 	var next atomic.Int64
 	return together(ctx, writers, func(ctx context.Context) error {
 		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-			if err := a.put(ctx, "key-"+strconv.Itoa(i%keys), i, docBytes); err != nil {
+			if err := a.put(ctx, "key-"+strconv.Itoa(i%keys), i, bytes); err != nil {
 				return err
 			}
 		}
@@ -99,6 +123,11 @@ func (a *aisle) put(ctx context.Context, key string, n, bytes int) error {
 // work runs a new unit from the beginning of the feed until over is closed, and returns what
 // its only instance said of itself then.
 func (a *aisle) work(ctx context.Context, handler changefeed.HandlerFunc, o changefeed.Options, over <-chan struct{}) (said changefeed.Status, err error) {
+	return a.workFrom(ctx, a.documents, handler, o, over)
+}
+
+// workFrom is work over a source that has the documents.
+func (a *aisle) workFrom(ctx context.Context, from changefeed.Source, handler changefeed.HandlerFunc, o changefeed.Options, over <-chan struct{}) (said changefeed.Status, err error) {
 	a.units++
 	leases, err := docstore.NewLeases(ctx, a.records, fmt.Sprint("unit-", a.units), a.documents)
 	if err != nil {
@@ -107,7 +136,7 @@ func (a *aisle) work(ctx context.Context, handler changefeed.HandlerFunc, o chan
 	// A short drain, because a handler that hangs would keep each round from its end.
 	o.Instance, o.Start, o.Drain = "bench", changefeed.FromBeginning(), 100*time.Millisecond
 	o.Hooks.Error = func(err *changefeed.Error) { a.s.Complain(o.Instance, err) }
-	p, err := changefeed.New(a.documents, leases, handler, o)
+	p, err := changefeed.New(from, leases, handler, o)
 	if err != nil {
 		return said, err
 	}
@@ -139,19 +168,25 @@ func untilClosed(ctx context.Context, p *changefeed.Processor, over <-chan struc
 	return errors.Join(<-ended, context.Cause(ctx))
 }
 
-// counter counts changes that are handled, and times the first n of them.
+// counter counts changes that are handled, and times the first n of them, or those of them after
+// the very first ones.
 type counter struct {
-	n       int64
-	started sync.Once
-	begun   time.Time
-	handled atomic.Int64
-	spent   time.Duration
-	over    chan struct{}
+	n, first int64
+	started  sync.Once
+	begun    time.Time
+	handled  atomic.Int64
+	calls    atomic.Int64 // of handlers that count them
+	spent    time.Duration
+	over     chan struct{}
 }
 
 func newCounter(n int64) *counter { return &counter{n: n, over: make(chan struct{})} }
 
-func (c *counter) begin() { c.started.Do(func() { c.begun = time.Now() }) }
+func (c *counter) begin() {
+	if c.handled.Load() >= c.first {
+		c.started.Do(func() { c.begun = time.Now() })
+	}
+}
 
 func (c *counter) add(changes int) {
 	// True for the call that crosses n, and for no other, so the channel is closed
@@ -162,7 +197,7 @@ func (c *counter) add(changes int) {
 	}
 }
 
-func (c *counter) perSecond() float64 { return float64(c.n) / c.spent.Seconds() }
+func (c *counter) perSecond() float64 { return float64(c.n-c.first) / c.spent.Seconds() }
 
 // wait is a handler that takes so long for each change.
 func (c *counter) wait(ctx context.Context, b *changefeed.Batch, each time.Duration) error {
@@ -183,7 +218,7 @@ func concurrency(ctx context.Context, s *Site) (f Figure, err error) {
 		return f, err
 	}
 	defer func() { err = errors.Join(err, a.db.Close()) }()
-	if err := a.fill(ctx, parallelDocs, parallelKeys); err != nil {
+	if err := a.fill(ctx, parallelDocs, parallelKeys, docBytes); err != nil {
 		return f, err
 	}
 	rate := func(at int, n int64) (float64, error) {
@@ -207,93 +242,6 @@ func concurrency(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// stuckKey measures what a handler that hangs for one key costs the others.
-func stuckKey(ctx context.Context, s *Site) (f Figure, err error) {
-	a, err := s.openAisle(ctx, "stuck", docstore.Options{})
-	if err != nil {
-		return f, err
-	}
-	defer func() { err = errors.Join(err, a.db.Close()) }()
-	if err := a.put(ctx, stuckName, -1, docBytes); err != nil {
-		return f, err
-	}
-	if err := a.fill(ctx, healthyKeys, healthyKeys); err != nil {
-		return f, err
-	}
-	rate := func(hangs bool) (float64, error) {
-		c := newCounter(healthyKeys)
-		_, err := a.work(ctx, c.unless(hangs), changefeed.Options{Concurrency: healthyAt}, c.over)
-		return c.perSecond(), err
-	}
-	f.Unit = "changes/s"
-	value, healthy, err := s.inTurns(ctx, handleRounds, f.Unit,
-		func() (float64, error) { return rate(true) },
-		func() (float64, error) { return rate(false) })
-	if err != nil {
-		return f, err
-	}
-	f.Value = value
-	f.Against(healthy)
-	f.ratioOf(1 - healthyLoss)
-	held, err := a.fillBuffer(ctx)
-	f.Detail = fmt.Sprintf("%d keys with a handler of %v, Concurrency %d, beside one key whose handler hangs; baseline: without the one that hangs. %s",
-		healthyKeys, healthyTime, healthyAt, held)
-	return f, err
-}
-
-// stuckName is the key whose handler hangs.
-const stuckName = "stuck"
-
-// unless is a handler that takes a while for each change and hangs, if it does, at one key.
-func (c *counter) unless(hangs bool) changefeed.HandlerFunc {
-	return func(ctx context.Context, b *changefeed.Batch) error {
-		if b.Changes[0].PartitionKey != changefeed.Key(stuckName) {
-			return c.wait(ctx, b, healthyTime)
-		}
-		if hangs {
-			<-ctx.Done()
-		}
-		return context.Cause(ctx)
-	}
-}
-
-// fillBuffer adds changes of the stuck key until the buffer is full of them, and one of a
-// healthy key. It says how far a lease comes then, and how one can see that.
-func (a *aisle) fillBuffer(ctx context.Context) (held string, err error) {
-	for i := range 2 * smallBuffer {
-		if err := a.put(ctx, stuckName, i, docBytes); err != nil {
-			return "", err
-		}
-	}
-	if err := a.put(ctx, "last", healthyKeys, docBytes); err != nil {
-		return "", err
-	}
-	c := newCounter(healthyKeys)
-	over := make(chan struct{})
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		select {
-		case <-c.over:
-			_ = pause.For(ctx, pressure) // or the end of ctx, which work sees too
-		case <-ctx.Done():
-		}
-		close(over)
-	})
-	said, err := a.work(ctx, c.unless(true), changefeed.Options{Concurrency: healthyAt, BufferItems: smallBuffer, MaxItems: smallBuffer / 10, Renew: pressure / 3}, over)
-	watching.Wait()
-	if err != nil {
-		return "", err
-	}
-	for _, l := range said.Leases {
-		for _, reported := range l.Errors {
-			if errors.Is(reported, changefeed.ErrBufferFull) && c.handled.Load() == healthyKeys {
-				return fmt.Sprintf("When that key's changes fill a buffer of %d, nothing more is read, and Status and Hooks.Error say: %v", smallBuffer, reported.Err), nil
-			}
-		}
-	}
-	return "", fmt.Errorf("a full buffer let %d changes pass, want %d, and the status is %+v", c.handled.Load(), healthyKeys, said)
-}
-
 // poisonOverhead measures what it costs to be ready for changes that fail, while none does.
 // Processor time is compared, and the least of each, because the difference is smaller than
 // what else happens on a machine, and that only adds.
@@ -303,7 +251,7 @@ func poisonOverhead(ctx context.Context, s *Site) (f Figure, err error) {
 		return f, err
 	}
 	defer func() { err = errors.Join(err, a.db.Close()) }()
-	if err := a.fill(ctx, happyDocs, happyKeys); err != nil {
+	if err := a.fill(ctx, happyDocs, happyKeys, docBytes); err != nil {
 		return f, err
 	}
 	letters, err := a.db.CreateContainer(ctx, docstore.ContainerSpec{ID: "letters", Paths: []string{deadletters.KeyPath}})

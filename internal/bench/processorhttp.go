@@ -30,7 +30,7 @@ func processorHTTP(name string, items int, least float64) func(context.Context, 
 			return f, err
 		}
 		defer func() { err = t.end(err) }()
-		w, err := dialWorker(ctx, s, t, items)
+		w, err := dialWorker(ctx, s, t.served, items)
 		if err != nil {
 			return f, err
 		}
@@ -61,7 +61,7 @@ func processorHTTP(name string, items int, least float64) func(context.Context, 
 // them took.
 type worker struct {
 	s         *Site
-	t         *wired
+	from      *host
 	client    *cosmos.Client
 	documents *cosmos.Container
 	records   *cosmos.Container // of leases
@@ -70,11 +70,11 @@ type worker struct {
 	used, served []float64 // by the client and by the server
 }
 
-// dialWorker opens the containers over the client, as a service of a user would.
-func dialWorker(ctx context.Context, s *Site, t *wired, items int) (w *worker, err error) {
-	w = &worker{s: s, t: t, items: items}
-	key := cosmos.Key(base64.StdEncoding.EncodeToString(t.served.key))
-	if w.client, err = cosmos.Open(ctx, "http://"+t.served.addr, key, cosmos.Options{}); err != nil {
+// dialWorker opens the containers of a server over the client, as a service of a user would.
+func dialWorker(ctx context.Context, s *Site, from *host, items int) (w *worker, err error) {
+	w = &worker{s: s, from: from, items: items}
+	key := cosmos.Key(base64.StdEncoding.EncodeToString(from.key))
+	if w.client, err = cosmos.Open(ctx, "http://"+from.addr, key, cosmos.Options{}); err != nil {
 		return nil, err
 	}
 	if w.documents, err = w.client.Container(ctx, "bench", "documents"); err != nil {
@@ -88,13 +88,13 @@ func dialWorker(ctx context.Context, s *Site, t *wired, items int) (w *worker, e
 // so leases are created and acquired within it.
 func (w *worker) workOff(ctx context.Context) (perSecond float64, err error) {
 	runtime.GC()
-	used, served := busy(), w.t.served.busy()
+	used, served := busy(), w.from.busy()
 	leases, err := cosmos.OpenLeases(ctx, w.records, fmt.Sprint("unit-", len(w.used)), w.documents, cosmos.LeaseOptions{})
 	if err != nil {
 		return 0, err
 	}
 	spent, err := w.s.workOff(ctx, w.documents.Source(), leases, libraryDocs, w.items)
 	w.used = append(w.used, (busy() - used).Seconds())
-	w.served = append(w.served, (w.t.served.busy() - served).Seconds())
+	w.served = append(w.served, (w.from.busy() - served).Seconds())
 	return libraryDocs / spent.Seconds(), err
 }

@@ -2,18 +2,24 @@ package broker
 
 import (
 	"context"
+	"fmt"
 	"os"
 
 	"github.com/millrace/changefeed/outbox/webhookpub"
 )
 
-// SecretVariable is the environment variable with the key that requests are signed with.
+// SecretVariable is the environment variable with the key that requests are signed with: any text, or whsec_ and base64, as
+// for Standard Webhooks.
 const SecretVariable = "CHANGEFEED_WEBHOOK_SECRET"
 
 func openWebhook(_ context.Context, address string, s Settings) (Publisher, error) {
 	var o webhookpub.Options
-	if secret := os.Getenv(SecretVariable); secret != "" {
-		o.Secret = []byte(secret)
+	if text := os.Getenv(SecretVariable); text != "" {
+		secret, err := webhookpub.ParseSecret(text)
+		if err != nil {
+			return nil, fmt.Errorf("$%s: %w", SecretVariable, err)
+		}
+		o.Secret = secret
 	} else if s.Warn != nil {
 		s.Warn("requests to the webhook are not signed: set $" + SecretVariable)
 	}

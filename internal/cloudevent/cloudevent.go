@@ -112,7 +112,10 @@ func Attributes(headers map[string][]string) (map[string]string, error) {
 func Message(attributes map[string]string, data []byte) (m outbox.Message, err error) {
 	m = outbox.Message{
 		ID: attributes["id"], Key: attributes["partitionkey"], Action: attributes["type"], Source: attributes["source"],
-		TraceParent: attributes["traceparent"], Data: data,
+		ObjectType: attributes["objecttype"], TraceParent: attributes["traceparent"], TraceState: attributes["tracestate"], Data: data,
+	}
+	if subject := attributes["subject"]; m.ObjectType != "" || subject != m.Key { // otherwise it stands in for an object without a name
+		m.Object = subject
 	}
 	// The version first of all: in another one, the other attributes may mean something
 	// else.

@@ -17,7 +17,7 @@
 // which .NET reads and writes back untouched:
 //
 //	changefeed.epoch       <owner>/<epoch>; another owner's epoch reads as none
-//	changefeed.attempts    how often the batch after the position failed
+//	changefeed.attempts    how often the handler received the change after the position, and that position
 //	changefeed.start       now, beginning or a time, beside the continuation
 //	changefeed.state       splitting, retired, or the word for a state of a later version
 //	changefeed.fence       Unix milliseconds
@@ -130,6 +130,9 @@ const (
 	propFence      = ours + "fence"
 	propExpiration = ours + "expiration"
 )
+
+// attemptsAfter stands between the attempts and the position that they count for.
+const attemptsAfter = " after "
 
 // isOurs reports whether Marshal writes a property from a field of the record.
 func isOurs(property string) bool {

@@ -23,6 +23,39 @@ type member struct {
 	value json.RawMessage
 }
 
+// usualMembers is how many members a document has, or a little less.
+const usualMembers = 20
+
+// nameOf is a name as a string. The names of .NET's documents, which are nearly all that come, need no
+// memory.
+func nameOf(name []byte) string {
+	switch string(name) {
+	case memberID:
+		return memberID
+	case memberVersion:
+		return memberVersion
+	case memberETag:
+		return memberETag
+	case memberToken:
+		return memberToken
+	case memberFeedRange:
+		return memberFeedRange
+	case memberOwner:
+		return memberOwner
+	case memberContinuation:
+		return memberContinuation
+	case memberProperties:
+		return memberProperties
+	case memberTimestamp:
+		return memberTimestamp
+	case memberTs:
+		return memberTs
+	case memberMode:
+		return memberMode
+	}
+	return string(name)
+}
+
 // parseObject reads an object in one pass; of a repeated name, the last value, as
 // everywhere here. Of a broken text it returns the members before the break, for the
 // listing. Values refer to the text.
@@ -31,10 +64,10 @@ func parseObject(text []byte) (object, error) {
 	if s.Peek() != '{' {
 		return nil, errors.New("not a JSON object")
 	}
-	var o object
+	o := make(object, 0, usualMembers)
 	for _, key := range s.Object() {
 		if value := s.Value(); !s.Bad() {
-			o.put(string(key.Name()), value.Of(text))
+			o.put(nameOf(key.Name()), value.Of(text))
 		}
 	}
 	if !s.End() {
@@ -91,7 +124,11 @@ func (o object) has(name string) bool {
 
 // text returns the object without spaces between members.
 func (o object) text() []byte {
-	b := []byte{'{'}
+	size := len("{}")
+	for _, m := range o {
+		size += len(`"":,`) + len(m.name) + len(m.value)
+	}
+	b := append(make([]byte, 0, size), '{')
 	for i, m := range o {
 		if i > 0 {
 			b = append(b, ',')

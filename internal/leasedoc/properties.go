@@ -43,7 +43,7 @@ func (r *reader) setProperty(name, value string) {
 // another.
 var ourForms = map[string]string{
 	propEpoch:      `"<owner>/<epoch>"`,
-	propAttempts:   `a count such as "3"`,
+	propAttempts:   `a count and the token that it counts for, such as "3 after \"1083\""`,
 	propStart:      `"now", "beginning" or a time such as "2026-01-31T15:04:05Z"`,
 	propState:      `a word such as "splitting"`,
 	propFence:      `Unix milliseconds such as "1767225600000"`,
@@ -58,8 +58,13 @@ func (r *reader) ourProperty(name, value string) (ok bool) {
 	case propEpoch:
 		return r.epoch(value)
 	case propAttempts:
-		n, err := strconv.ParseUint(value, 10, 31)
-		r.l.Attempts = int(n)
+		// They count for the position with which they were written. Another processor,
+		// which does not know them, may have moved it since.
+		count, at, known := strings.Cut(value, attemptsAfter)
+		n, err := strconv.ParseUint(count, 10, 31)
+		if known && at == rawjson.Text(r.doc.get(memberContinuation)) {
+			r.l.Attempts = int(n)
+		}
 		return err == nil
 	case propStart:
 		start, err := changefeed.ParseStart(value)

@@ -34,7 +34,7 @@ func marshal(prefix, pkPath string, record changefeed.Record) ([]byte, error) {
 	if err := check(record); err != nil {
 		return nil, err
 	}
-	w := writer{l: record}
+	w := writer{l: record, out: make(object, 0, usualMembers)}
 	if len(record.Raw) > 0 {
 		raw, err := parseObject(record.Raw)
 		if err != nil {
@@ -247,7 +247,7 @@ func (w *writer) ownProperties() object {
 	}
 	record := w.l
 	add(propEpoch, record.Epoch != "", record.Owner+"/"+record.Epoch)
-	add(propAttempts, record.Attempts != 0, strconv.Itoa(record.Attempts))
+	add(propAttempts, record.Attempts != 0, strconv.Itoa(record.Attempts)+attemptsAfter+record.Position.Token)
 	add(propStart, record.Position.Start != changefeed.Start{}, record.Position.Start.String())
 	add(propState, record.State != changefeed.StateLive, record.State.String())
 	add(propFence, !record.Fence.IsZero(), strconv.FormatInt(fenceMillis(record.Fence), 10))

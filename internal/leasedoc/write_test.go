@@ -40,7 +40,7 @@ func TestWrittenDocumentsAreThoseOfDotNet(t *testing.T) {
 			"a lease with everything of ours", "/id",
 			`{"id":"P..3F-FF","version":1,"_etag":null,"LeaseToken":"3F-FF","FeedRange":{"Range":{"min":"3F","max":"FF"}},` +
 				`"Owner":"a/b","ContinuationToken":null,"properties":{"team":"<red>","changefeed.epoch":"a/b/e1",` +
-				`"changefeed.attempts":"3","changefeed.start":"beginning","changefeed.state":"splitting",` +
+				`"changefeed.attempts":"3 after ","changefeed.start":"beginning","changefeed.state":"splitting",` +
 				`"changefeed.fence":"1772668516524","changefeed.expiration":"1m0s"},` +
 				`"timestamp":null,"_ts":0,"Mode":"Incremental Feed","ttl":61}`,
 			changefeed.Record{

@@ -39,7 +39,8 @@ func Parse(text string) (Place, error) {
 	return Place{File: text}, nil
 }
 
-// A Query says which letters are meant. Its zero IDs and Key mean all of the unit.
+// A Query says which letters are meant. Its zero IDs and Key mean all of the unit. Each of IDs may be the beginning of
+// an ID that no other letter has.
 type Query struct {
 	Name   string // of the unit
 	Source string // the address of the container that the unit reads, where several units have the name
@@ -51,8 +52,8 @@ type Query struct {
 // Seq are letters, until an error.
 type Seq = iter.Seq2[changefeed.DeadLetter, error]
 
-// Read returns the letters that are meant, and for people where they are. An ID that no letter has is an error after the
-// others.
+// Read returns the letters that are meant, and for people where they are. An ID that no letter has, or that several
+// letters begin with, is an error after the letters.
 func (q Query) Read(ctx context.Context, o *place.Opener, at Place) (from string, letters Seq, err error) {
 	if at.File != "" {
 		return at.File + ", a file of this host alone", q.among(deadletters.ReadFile(ctx, at.File, q.Name)), nil
@@ -68,20 +69,17 @@ func (q Query) Read(ctx context.Context, o *place.Opener, at Place) (from string
 // fit in memory: so what is missing is known only at the end.
 func (q Query) among(letters Seq) Seq {
 	return func(yield func(changefeed.DeadLetter, error) bool) {
-		found := map[string]bool{}
+		found := finds{}
 		for l, err := range letters {
-			if err == nil && (q.Key != "" && l.Change.PartitionKey != q.Key || len(q.IDs) > 0 && !slices.Contains(q.IDs, l.ID)) {
+			if err == nil && (q.Key != "" && l.Change.PartitionKey != q.Key || len(q.IDs) > 0 && !found.note(q.IDs, l.ID)) {
 				continue
 			}
-			if found[l.ID] = true; !yield(l, err) || err != nil {
+			if !yield(l, err) || err != nil {
 				return
 			}
 		}
-		for _, id := range q.IDs {
-			if !found[id] {
-				yield(changefeed.DeadLetter{}, fmt.Errorf("ID is %s: unit %q has no such letter here: want one that changefeed dlq list shows", id, q.Name))
-				return
-			}
+		if err := found.check(q.IDs, q.Name); err != nil {
+			yield(changefeed.DeadLetter{}, err)
 		}
 	}
 }
@@ -123,7 +121,7 @@ func (q Query) Drop(ctx context.Context, o *place.Opener, at Place, warn func(te
 		if err != nil {
 			return 0, err
 		}
-		return q.drop(ctx, boxes)
+		return q.drop(ctx, boxes, warn)
 	}
 	b, err := deadletters.File(at.File, q.Name)
 	if errors.Is(err, deadletters.ErrInUse) {
@@ -136,12 +134,12 @@ func (q Query) Drop(ctx context.Context, o *place.Opener, at Place, warn func(te
 	if torn := b.Torn(); torn > 0 {
 		warn(fmt.Sprintf("the last line of %s was cut off, %d bytes: a crash had interrupted it", at.File, torn))
 	}
-	return q.drop(ctx, b)
+	return q.drop(ctx, b, warn)
 }
 
 // drop looks all letters up before it removes the first. A box has no transactions: a removal that fails half-way
-// leaves the letters after it.
-func (q Query) drop(ctx context.Context, b box) (int, error) {
+// leaves the letters after it. A key whose held letters go stays held: warn says so, because no letter names it any more.
+func (q Query) drop(ctx context.Context, b box, warn func(text string)) (int, error) {
 	doomed, err := q.named(q.among(b.Letters(ctx, q.Key)))
 	if err != nil {
 		return 0, err
@@ -150,6 +148,9 @@ func (q Query) drop(ctx context.Context, b box) (int, error) {
 		if err := b.Remove(ctx, l.Change.PartitionKey, l.ID); err != nil {
 			return 0, err
 		}
+	}
+	if i := slices.IndexFunc(doomed, func(l changefeed.DeadLetter) bool { return l.Disposition == changefeed.DispositionHeld }); i >= 0 {
+		warn(fmt.Sprintf("a letter of %s was held: the key stays held until changefeed dlq release --key", doomed[i].Change.PartitionKey))
 	}
 	return len(doomed), nil
 }

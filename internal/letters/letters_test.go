@@ -119,8 +119,11 @@ func TestAllLettersThatAreNamedAreDroppedOrNone(t *testing.T) {
 		{Query{}, 0, "", ""},
 	} {
 		tt.query.Name = "mailer"
-		warn := func(text string) { t.Errorf("warned: %s", text) }
-		n, err := tt.query.Drop(t.Context(), nil, at, warn)
+		var warned []string
+		n, err := tt.query.Drop(t.Context(), nil, at, func(text string) { warned = append(warned, text) })
+		if want := tt.n > 0 && tt.query.Key == "" && tt.query.IDs != nil; (len(warned) == 1) != want || want && !strings.Contains(warned[0], `["London"] was held`) {
+			t.Errorf("%+v: warned %q; want that the key of a held letter stays held", tt.query, warned)
+		}
 		if n != tt.n || (err == nil) != (tt.err == "") || err != nil && !strings.HasPrefix(err.Error(), tt.err) {
 			t.Errorf("%+v: got %d, %v, want %d, %s", tt.query, n, err, tt.n, tt.err)
 		}

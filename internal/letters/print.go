@@ -49,6 +49,7 @@ func WriteTable(w io.Writer, unit, from string, letters Seq) error {
 	at := terminal.Of(w)
 	rows := [][]string{{"ID", "KEY", "ITEM", "LEASE", "DISPOSITION", "ATTEMPTS", "PARKED", "CAUSE"}}
 	keys := map[changefeed.PartitionKey]bool{}
+	var ids []string
 	var failed error
 	for l, err := range letters {
 		// The letters read so far are shown before the error: they may be all that the
@@ -57,6 +58,7 @@ func WriteTable(w io.Writer, unit, from string, letters Seq) error {
 			break
 		}
 		keys[l.Change.PartitionKey] = true
+		ids = append(ids, l.ID)
 		rows = append(rows, []string{
 			l.ID, terminal.OneLine(string(l.Change.PartitionKey)), terminal.OneLine(l.Change.ID), at.Edges(l.Lease), string(l.Disposition), strconv.Itoa(l.Attempts),
 			when(l.Parked), terminal.OrDash(terminal.Clip(terminal.OneLine(l.Cause), longestCause)),
@@ -64,6 +66,9 @@ func WriteTable(w io.Writer, unit, from string, letters Seq) error {
 	}
 	if failed == nil { // else it is no count of what is there
 		fmt.Fprintf(w, "%s in %s: %s of %s\n", unit, from, terminal.Count(len(rows)-1, "dead letter"), terminal.Count(len(keys), "key"))
+	}
+	for i, short := 0, shortIDs(ids); i < len(ids); i++ {
+		rows[i+1][0] = short[ids[i]]
 	}
 	if len(rows) > 1 {
 		if _, err := io.WriteString(w, terminal.Table(rows, at.Room())); err != nil {
@@ -156,41 +161,4 @@ func indented(doc []byte) string {
 		return strconv.QuoteToGraphic(string(doc))
 	}
 	return b.String()
-}
-
-// WriteRetried writes what became of letters. It is an error if some have failed again.
-func WriteRetried(w io.Writer, form string, all []Retried) error {
-	failed, err := writeEach(w, form, all, func(r Retried) bool { return !r.Handled })
-	if err == nil && failed > 0 {
-		err = fmt.Errorf("%d of %d letters have failed again", failed, len(all))
-	}
-	return err
-}
-
-// WriteReleased writes what became of keys. It is an error if some are held still.
-func WriteReleased(w io.Writer, form string, all []Released) error {
-	held, err := writeEach(w, form, all, func(r Released) bool { return !r.Released })
-	if err == nil && held > 0 {
-		err = fmt.Errorf("%d of %d keys are held still", held, len(all))
-	}
-	return err
-}
-
-// writeEach writes a line for each, as text or, where form is json, as an object. It counts those that are bad.
-func writeEach[T fmt.Stringer](w io.Writer, form string, all []T, bad func(T) bool) (n int, err error) {
-	enc := json.NewEncoder(w)
-	for _, one := range all {
-		if bad(one) {
-			n++
-		}
-		if form == "json" {
-			err = enc.Encode(one)
-		} else {
-			_, err = fmt.Fprintln(w, one)
-		}
-		if err != nil {
-			return n, err
-		}
-	}
-	return n, nil
 }

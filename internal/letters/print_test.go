@@ -85,32 +85,3 @@ func TestPeopleGetAllThatIsKnownOfALetter(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
 }
-
-func TestWhatBecameOfLettersIsAnErrorIfSomeAreLeft(t *testing.T) {
-	retried := []Retried{{ID: "1.0", Key: json.RawMessage(`["a"]`), Handled: true}, {ID: "2.0", Key: json.RawMessage(`["b"]`), Cause: "no\nsuch"}}
-	released := []Released{{json.RawMessage(`["a"]`), true}, {json.RawMessage(`["b"]`), false}}
-	for _, tt := range []struct {
-		name      string
-		write     func(b *strings.Builder) error
-		want, err string
-	}{
-		{
-			"retried", func(b *strings.Builder) error { return WriteRetried(b, "text", retried) },
-			"1.0 of [\"a\"] is handled\n2.0 of [\"b\"] has failed again: no such\n", "1 of 2 letters have failed again",
-		},
-		{"retried, json", func(b *strings.Builder) error { return WriteRetried(b, "json", retried[:1]) }, `{"id":"1.0","key":["a"],"handled":true}` + "\n", ""},
-		{
-			"released", func(b *strings.Builder) error { return WriteReleased(b, "text", released) },
-			"[\"a\"] is released\n[\"b\"] is held still: a change of it has failed\n", "1 of 2 keys are held still",
-		},
-		{"released, json", func(b *strings.Builder) error { return WriteReleased(b, "json", released[:1]) }, `{"key":["a"],"released":true}` + "\n", ""},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var b strings.Builder
-			err := tt.write(&b)
-			if b.String() != tt.want || (err == nil) != (tt.err == "") || err != nil && err.Error() != tt.err {
-				t.Errorf("got %v, and\n%s", err, b.String())
-			}
-		})
-	}
-}

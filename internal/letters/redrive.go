@@ -17,8 +17,7 @@ import (
 )
 
 // Only the owner of the range that a key is in can handle its changes again. It is asked
-// by a request among the leases, which it deletes when it has served it, and says nothing
-// of the outcome. That is in the letters: those that are gone were handled.
+// by a request among the leases, and writes the outcome into it.
 
 // LeasesOf is the address of the lease container of letters: that of the flag --leases or, beside letters in a
 // container, the default one.
@@ -46,38 +45,54 @@ type Redrive struct {
 	Query
 	Letters Place
 	Leases  place.Address // of the lease container, see [LeasesOf]
-	Wait    time.Duration // for an answer, anew for each letter or key: one that takes long says nothing of the next
+	Wait    time.Duration // for an answer, anew for each letter or key
 	Opener  *place.Opener
 }
 
-// Retried says what became of a letter.
-type Retried struct {
-	ID      string          `json:"id"`
-	Key     json.RawMessage `json:"key"`
-	Handled bool            `json:"handled"`
-	Cause   string          `json:"cause,omitempty"` // of its last failure
+// maxUnserved is how many letters or keys in a row are asked for in vain before the others are left out.
+const maxUnserved = 3
+
+// question is one request to the processors of the unit.
+type question struct {
+	answer Answer
+	ask    func(ctx context.Context) (deadletters.Outcome, error)
 }
 
-// String is a line for people.
-func (r Retried) String() string {
-	if r.Handled {
-		return fmt.Sprintf("%s of %s is handled", r.ID, terminal.OneLine(string(r.Key)))
+// ask asks one question after the other, and calls each with every answer. One that is not served does not
+// stop the others, unless nobody seems to serve.
+func (r *Redrive) ask(ctx context.Context, all []question, each func(Answer) error) error {
+	inVain := 0
+	for _, q := range all {
+		a := q.answer
+		if a.Result = isUnasked; inVain < maxUnserved {
+			a.fill(r.within(ctx, q.ask))
+		}
+		if inVain++; a.Result != isUnserved && a.Result != isUnasked {
+			inVain = 0
+		}
+		if err := each(a); err != nil {
+			return fmt.Errorf("write answer: %w", err)
+		}
+		if ctx.Err() != nil { // the command is interrupted
+			return context.Cause(ctx)
+		}
 	}
-	return fmt.Sprintf("%s of %s has failed again: %s", r.ID, terminal.OneLine(string(r.Key)), terminal.OneLine(r.Cause))
+	return nil
 }
 
-// Retry has the letters that are meant handled again, in their order. Without IDs it leaves out those that are held: they
-// are handled by themselves when those before them are. A held letter that is named is an error of usage.
-func (r *Redrive) Retry(ctx context.Context) ([]Retried, error) {
+// Retry has the letters that are meant handled again, in their order, and calls each with what became of them. Without IDs it
+// leaves out those that are held: they are handled by themselves when those before them are. A held letter that is named is
+// an error of usage.
+func (r *Redrive) Retry(ctx context.Context, each func(Answer) error) error {
 	asked, err := r.failed(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	source, leases, err := r.unit(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return r.retry(ctx, source, leases, asked)
+	return r.retry(ctx, source, leases, asked, each)
 }
 
 // failed are the letters to retry.
@@ -99,88 +114,70 @@ func (r *Redrive) failed(ctx context.Context) ([]changefeed.DeadLetter, error) {
 	return slices.DeleteFunc(asked, isHeld), nil
 }
 
-// retry asks for each letter, and reads those that are left then.
-func (r *Redrive) retry(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, asked []changefeed.DeadLetter) ([]Retried, error) {
+// retry asks for each letter.
+func (r *Redrive) retry(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, asked []changefeed.DeadLetter, each func(Answer) error) error {
+	var ids []string
 	for _, l := range asked {
-		err := r.within(ctx, func(ctx context.Context) error {
-			return deadletters.Redrive(ctx, source, leases, l.Change.PartitionKey, l.ID)
-		})
-		if err != nil {
-			return nil, err
-		}
+		ids = append(ids, l.ID)
 	}
-	left, err := r.all(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return retried(asked, left), nil
-}
-
-// retried says of each letter whether it is still among those that are left, and why.
-func retried(asked, left []changefeed.DeadLetter) (all []Retried) {
+	short := shortIDs(ids)
+	var all []question
 	for _, l := range asked {
-		r := Retried{ID: l.ID, Key: json.RawMessage(l.Change.PartitionKey), Handled: true}
-		i := slices.IndexFunc(left, func(o changefeed.DeadLetter) bool {
-			return o.ID == l.ID && o.Change.PartitionKey == l.Change.PartitionKey
+		all = append(all, question{
+			answer: Answer{ID: l.ID, short: short[l.ID], Key: json.RawMessage(l.Change.PartitionKey)},
+			ask: func(ctx context.Context) (deadletters.Outcome, error) {
+				return deadletters.Redrive(ctx, source, leases, l.Change.PartitionKey, l.ID)
+			},
 		})
-		if i >= 0 {
-			r.Handled, r.Cause = false, left[i].Cause
-		}
-		all = append(all, r)
 	}
-	return all
+	return r.ask(ctx, all, each)
 }
 
-// Released says what became of a key.
-type Released struct {
-	Key      json.RawMessage `json:"key"`
-	Released bool            `json:"released"`
-}
-
-// String is a line for people.
-func (r Released) String() string {
-	if r.Released {
-		return terminal.OneLine(string(r.Key)) + " is released"
-	}
-	return terminal.OneLine(string(r.Key)) + " is held still: a change of it has failed"
-}
-
-// Release lets keys go on without the changes of them that have failed: those of the letters with the IDs or, without
-// any, the key of the query. A key that is not held is an error.
-func (r *Redrive) Release(ctx context.Context) ([]Released, error) {
+// Release lets keys go on without the changes of them that have failed, and calls each with what became of them: of the letters
+// with the IDs or, without any, the key of the query. If one of them is not held that is an error, and none is released.
+func (r *Redrive) Release(ctx context.Context, each func(Answer) error) error {
 	keys, err := r.keys(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	source, leases, err := r.unit(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return r.release(ctx, source, leases, keys)
-}
-
-// release asks for each key, and reads the letters that are left then.
-func (r *Redrive) release(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, keys []changefeed.PartitionKey) ([]Released, error) {
 	letters, err := r.all(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, key := range keys {
-		err := r.within(ctx, func(ctx context.Context) error {
-			if err := r.checkHeld(ctx, leases, letters, key); err != nil {
-				return err
-			}
-			return deadletters.Release(ctx, source, leases, key)
-		})
-		if err != nil {
-			return nil, err
+		if err := r.checkHeld(ctx, leases, letters, key); err != nil {
+			return err
 		}
 	}
-	left, err := r.all(ctx)
-	if err != nil {
-		return nil, err
+	return r.release(ctx, source, leases, keys, each)
+}
+
+// release asks for each key.
+func (r *Redrive) release(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, keys []changefeed.PartitionKey, each func(Answer) error) error {
+	var all []question
+	for _, key := range keys {
+		all = append(all, question{
+			answer: Answer{Key: json.RawMessage(key)},
+			ask: func(ctx context.Context) (deadletters.Outcome, error) {
+				return deadletters.Release(ctx, source, leases, key)
+			},
+		})
 	}
-	return released(keys, left), nil
+	return r.ask(ctx, all, each)
+}
+
+// Withdraw withdraws the requests for the key of the query, or with an empty key for all keys of the unit, and returns their
+// number.
+func (r *Redrive) Withdraw(ctx context.Context) (int, error) {
+	_, leases, err := r.unit(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return deadletters.Withdraw(ctx, leases, r.Key)
 }
 
 // keys are the keys to release, each once.
@@ -198,17 +195,6 @@ func (r *Redrive) keys(ctx context.Context) (keys []changefeed.PartitionKey, err
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys), err
-}
-
-// released says of each key whether letters of it are left that are held.
-func released(keys []changefeed.PartitionKey, left []changefeed.DeadLetter) (all []Released) {
-	for _, key := range keys {
-		held := slices.ContainsFunc(left, func(l changefeed.DeadLetter) bool {
-			return l.Change.PartitionKey == key && l.Disposition == changefeed.DispositionHeld
-		})
-		all = append(all, Released{json.RawMessage(key), !held})
-	}
-	return all
 }
 
 // all are the letters of the unit or of the key, whatever their IDs.
@@ -273,8 +259,8 @@ func (r *Redrive) candidates(ctx context.Context, leases *place.Container) ([]*p
 }
 
 // within bounds the wait for a processor.
-func (r *Redrive) within(ctx context.Context, ask func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.Wait, fmt.Errorf("nothing heard within %v (--wait)", r.Wait))
+func (r *Redrive) within(ctx context.Context, ask func(ctx context.Context) (deadletters.Outcome, error)) (deadletters.Outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.Wait)
 	defer cancel()
 	return ask(ctx)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/usage"
 )
 
@@ -112,6 +113,16 @@ func (u *unserved) serve(t *testing.T, broken *[]string) (stop func()) {
 	}
 }
 
+// retried are the answers to a retry.
+func (u *unserved) retried(t *testing.T, asked ...changefeed.DeadLetter) (all []Answer) {
+	t.Helper()
+	err := u.retry(t.Context(), u.orders, u.leases, asked, func(a Answer) error { all = append(all, a); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 // An order of Paris fails, and the next one is held until the first is handled.
 func TestAProcessorHandlesLettersAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -130,16 +141,19 @@ func TestAProcessorHandlesLettersAgain(t *testing.T) {
 			t.Fatalf("to be retried: %v, %v", failed, err)
 		}
 		u.IDs = []string{failed[0].ID} // of which nothing is left when it has succeeded
-		done, err := u.retry(t.Context(), u.orders, u.leases, failed)
-		if err != nil || len(done) != 1 || done[0].Handled || !strings.Contains(done[0].Cause, "bad is broken") {
-			t.Fatalf("a change that fails again: %v, %v", done, err)
+		if got := u.retried(t, failed...); len(got) != 1 || got[0].Result != isFailed || !strings.Contains(got[0].Cause, "bad is broken") {
+			t.Fatalf("a change that fails again: %v", got)
 		}
 		broken = nil
-		if done, err = u.retry(t.Context(), u.orders, u.leases, failed); err != nil || len(done) != 1 || !done[0].Handled {
-			t.Fatalf("a change that does not fail any more: %v, %v", done, err)
+		got := u.retried(t, failed...)
+		if len(got) != 1 || got[0].Result != isHandled || got[0].Handled != 2 || !strings.HasSuffix(got[0].String(), "is handled, with 1 held letter after it") {
+			t.Fatalf("a change that does not fail any more: %v", got)
 		}
 		if left, err := u.all(t.Context()); len(left) != 0 || err != nil {
 			t.Errorf("left: %v, %v, want that what was held has followed", left, err)
+		}
+		if got := u.retried(t, failed...); got[0].Result != isNothing {
+			t.Errorf("a letter that is gone: %v", got)
 		}
 	})
 }
@@ -157,19 +171,66 @@ func TestAKeyIsReleasedWithoutWhatFailed(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		paris := []changefeed.PartitionKey{changefeed.Key("Paris")}
-		done, err := u.release(t.Context(), u.orders, u.leases, paris)
-		if err != nil || len(done) != 1 {
-			t.Fatalf("released: %v, %v", done, err)
+		var got []Answer
+		release := func() {
+			got = nil
+			if err := u.release(t.Context(), u.orders, u.leases, paris, func(a Answer) error { got = append(got, a); return nil }); err != nil {
+				t.Fatal(err)
+			}
 		}
-		broken = nil
+		if release(); len(got) != 1 || got[0].Result != isFailed || !strings.Contains(got[0].Cause, "worse is broken") {
+			t.Fatalf("released: %v", got)
+		}
 		left, err := u.all(t.Context())
 		if err != nil || len(left) != 2 || left[1].Disposition != changefeed.DispositionFailed {
 			t.Fatalf("left: %v, %v, want both, as failed", left, err)
 		}
+		if release(); got[0].Result != isHandled || got[0].Handled != 0 {
+			t.Errorf("nothing is held any more: %v", got)
+		}
 		// An ID stands for its key.
-		u.IDs = []string{left[0].ID, left[1].ID}
+		u.IDs = []string{left[0].ID, left[1].ID[:10]}
 		if keys, err := u.keys(t.Context()); err != nil || !slices.Equal(keys, paris) {
 			t.Errorf("the keys are %v, %v", keys, err)
+		}
+	})
+}
+
+// Each letter is asked for, whatever became of those before it, until three in a row are not served.
+func TestALetterThatIsNotServedDoesNotStopTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUnit(t)
+		defer u.db.Close()
+		u.Wait = 10 * time.Second
+		var asked []changefeed.DeadLetter
+		for i := range 9 {
+			asked = append(asked, letter(fmt.Sprint(i, ".0"), "London", int64(i), changefeed.DispositionFailed))
+		}
+		// An owner serves one request, and dies.
+		time.AfterFunc(5*time.Second, func() {
+			records, _, err := u.leases.List(t.Context())
+			if err != nil || len(records) != 1 {
+				t.Errorf("%d requests, %v", len(records), err)
+				return
+			}
+			r := records[0]
+			r.State, r.Properties = changefeed.StateRetired, notes.Outcome{Result: notes.Nothing}.Properties(r.Properties)
+			if _, err := u.leases.Update(t.Context(), r); err != nil {
+				t.Error(err)
+			}
+		})
+		asked[0].Change.PartitionKey = changefeed.Key("London", "NW1") // a key with too many components
+		begun := time.Now()
+		var results []string
+		for _, a := range u.retried(t, asked...) {
+			results = append(results, a.Result)
+		}
+		want := []string{isUnserved, isNothing, isUnserved, isUnserved, isUnserved, isUnasked, isUnasked, isUnasked, isUnasked}
+		if !slices.Equal(results, want) {
+			t.Errorf("got %q, want %q", results, want)
+		}
+		if waited := time.Since(begun); waited > 40*time.Second {
+			t.Errorf("waited for %v", waited)
 		}
 	})
 }
@@ -179,12 +240,29 @@ func TestTheWaitForAProcessorHasAnEnd(t *testing.T) {
 		u := newUnit(t)
 		defer u.db.Close()
 		begun := time.Now()
-		asked := []changefeed.DeadLetter{letter("12.0", "London", 12, changefeed.DispositionFailed)}
-		if _, err := u.retry(t.Context(), u.orders, u.leases, asked); err == nil || !strings.HasSuffix(err.Error(), "nothing heard within 1m0s (--wait)") {
-			t.Errorf("got %v", err)
+		asked := letter("12.0", "London", 12, changefeed.DispositionFailed)
+		const want = `12.0 of ["London"]: not served within 1m0s: no instance has answered: is one running that has the dead letters?; the request was withdrawn`
+		if got := u.retried(t, asked); got[0].String() != want {
+			t.Errorf("got %v, want %s", got[0], want)
 		}
 		if waited := time.Since(begun); waited != u.Wait {
 			t.Errorf("waited for %v, want %v", waited, u.Wait)
+		}
+	})
+}
+
+// A command that is interrupted asks for nothing more.
+func TestARetryThatIsInterruptedEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUnit(t)
+		defer u.db.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		asked := []changefeed.DeadLetter{letter("12.0", "London", 12, changefeed.DispositionFailed), letter("13.0", "London", 13, changefeed.DispositionFailed)}
+		n := 0
+		err := u.retry(ctx, u.orders, u.leases, asked, func(Answer) error { n++; return nil })
+		if n != 1 || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %d answers, %v", n, err)
 		}
 	})
 }

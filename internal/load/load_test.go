@@ -263,6 +263,19 @@ func TestDocumentsOfOneKeyAreWrittenInOrder(t *testing.T) {
 	}
 }
 
+// A single writer has documents of several keys waiting, and writes those of one key at a time.
+func TestOneWriterWritesManyKeys(t *testing.T) {
+	s := newImportSite(t, generated(500))
+	in := s.open(t)
+	done, err := Documents(t.Context(), in, s.container(t), NewProgress(io.Discard, s.file, in), Options{Rejects: s.rejects, Writers: 1})
+	if err != nil || done.Imported != 500 || done.Rejected != 0 {
+		t.Errorf("got %+v, %v, want all documents imported", done, err)
+	}
+	if n := len(s.documents(t)); n != 500 {
+		t.Errorf("got %d documents, want 500", n)
+	}
+}
+
 func TestARefusedDocumentTakesNoneOfItsCrowdWithIt(t *testing.T) {
 	var input bytes.Buffer
 	for i := range 3000 {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
-	"github.com/millrace/changefeed/internal/lanes"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/service"
 )
@@ -20,9 +19,8 @@ import (
 // Many writers share each flush of the store, so many documents are on their way at
 // once. Each waits for the one before it of its partition key; where several of one key
 // wait, as in input that is sorted by it, they are written together, in one transaction.
-// The lanes are those of a processor with keys in parallel. All are finished in the order
-// of the input: so there is always one place before which everything is done, and an
-// interrupted import can go on there.
+// See queue.go. All are finished in the order of the input: so there is always one place
+// before which everything is done, and an interrupted import can go on there.
 
 // A job is a record on its way.
 type job struct {
@@ -39,11 +37,7 @@ type loader struct {
 	paths   [][]string
 	writers int
 	order   chan *job // all jobs as they came
-
-	mu    sync.Mutex
-	lanes *lanes.Lanes[*job, struct{}]
-	more  *sync.Cond // there may be a batch, or there never will be
-	ended bool       // the input has
+	queue   *queue    // those that are not written yet
 }
 
 const (
@@ -54,17 +48,7 @@ const (
 
 // newLoader makes a loader with so many writers.
 func newLoader(c *place.Container, writers int) *loader {
-	l := &loader{to: c, paths: keyPaths(c.Paths), writers: writers, order: make(chan *job, maxAhead)}
-	// Lanes keep what has one LSN and one key together, as a transaction. Each document
-	// has another offset, so each stands alone.
-	l.lanes = lanes.New[*job, struct{}](lanes.Rules[*job]{
-		Concurrency: writers, MaxItems: maxBatch, MaxBytes: maxBatchBytes,
-		Key:  func(j **job) string { return string((*j).key) },
-		LSN:  func(j **job) int64 { return (*j).next.Offset },
-		Size: func(j **job) int { return len((*j).text) },
-	}, lanes.NewBreaker(nil))
-	l.more = sync.NewCond(&l.mu)
-	return l
+	return &loader{to: c, paths: keyPaths(c.Paths), writers: writers, order: make(chan *job, maxAhead), queue: newQueue()}
 }
 
 // load writes all records and calls each for them, in their order, when they are written
@@ -79,7 +63,7 @@ func (l *loader) load(ctx context.Context, s *splitter, each func(*job) error) e
 	var failed error
 	work.Go(func() { failed = l.finish(cancel, each) })
 	err := l.dispatch(ctx, s)
-	l.end()
+	l.queue.end()
 	close(l.order)
 	work.Wait()
 	if failed != nil {
@@ -88,7 +72,7 @@ func (l *loader) load(ctx context.Context, s *splitter, each func(*job) error) e
 	return err
 }
 
-// dispatch puts each record into the lane of its partition key.
+// dispatch queues each record.
 func (l *loader) dispatch(ctx context.Context, s *splitter) error {
 	for ctx.Err() == nil {
 		r, err := s.next()
@@ -99,7 +83,7 @@ func (l *loader) dispatch(ctx context.Context, s *splitter) error {
 			return err
 		}
 		j := &job{record: r, refusal: r.err, done: make(chan struct{})}
-		// The order comes before the lanes: a job that is written must be one that is waited for.
+		// The order comes before the queue: a job that is written must be one that is waited for.
 		select {
 		case l.order <- j:
 		case <-ctx.Done():
@@ -110,20 +94,9 @@ func (l *loader) dispatch(ctx context.Context, s *splitter) error {
 			continue
 		}
 		j.key = l.key(r.text)
-		l.mu.Lock()
-		l.lanes.Add(struct{}{}, []*job{j}, 0, time.Time{})
-		l.mu.Unlock()
-		l.more.Signal()
+		l.queue.add(j)
 	}
 	return context.Cause(ctx)
-}
-
-// end notes that there is no more input.
-func (l *loader) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ended = true
-	l.more.Broadcast()
 }
 
 // finish takes the jobs in their order. After a failure it only waits for the rest.
@@ -143,7 +116,7 @@ func (l *loader) finish(cancel context.CancelCauseFunc, each func(*job) error) (
 	return failed
 }
 
-// key is the partition key of a document. Only the store decides whether it is a good one, so all bad keys share a lane.
+// key is the partition key of a document. Only the store decides whether it is a good one, so all bad keys are as one.
 func (l *loader) key(text []byte) changefeed.PartitionKey {
 	components := make([]any, len(l.paths))
 	for i, path := range l.paths {
@@ -173,32 +146,11 @@ func member(text []byte, path []string) json.RawMessage {
 
 // serve writes what waits of a key, and again, until there is nothing left.
 func (l *loader) serve(ctx context.Context) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for {
-		b, _ := l.lanes.Next(time.Time{})
-		switch {
-		case b != nil:
-			l.mu.Unlock()
-			l.write(ctx, jobsOf(b))
-			l.mu.Lock()
-			// Lanes never hear of a failure here: it stays with its document, and ends
-			// the load. So they need no clock either.
-			l.lanes.Succeed(b, true, time.Time{})
-		case l.ended: // what is in hand may be followed by more of its key, which its writer takes
-			return
-		default:
-			l.more.Wait()
-		}
+	for jobs := l.queue.take(); jobs != nil; jobs = l.queue.take() {
+		key := jobs[0].key
+		l.write(ctx, jobs)
+		l.queue.done(key)
 	}
-}
-
-func jobsOf(b *lanes.Batch[*job, struct{}]) []*job {
-	jobs := make([]*job, len(b.Changes))
-	for i, c := range b.Changes {
-		jobs[i] = c.Value
-	}
-	return jobs
 }
 
 // write writes jobs of one key, and finishes them. One that is refused takes none of the

@@ -135,7 +135,12 @@ func (h *Host) parse(body []byte) *lease {
 // list returns all leases, sorted by id; none after an error, so the balancer comes
 // again.
 func (h *Host) list() (leases []*lease) {
-	for item, err := range h.Leases.WithIDs(h.dead, h.Prefix+"..", 0) {
+	present, err := h.Leases.Snapshot(h.dead)
+	if err != nil {
+		return nil
+	}
+	defer present.Close()
+	for item, err := range present.WithIDs(h.dead, h.Prefix+"..", 0) {
 		if err != nil {
 			return nil
 		}

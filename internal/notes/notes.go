@@ -3,9 +3,9 @@
 //
 // The position of a lease is where all is done before, so a reader that knows no more than that goes on there and
 // skips nothing. [Done] says what is done after it, so that little is repeated after a crash, and what was in the handler
-// then. [Held] says which keys are held.
+// then. [Held] says which keys are held, and [Aside] which are set aside: their changes are read again by key.
 //
-// Both say the position that they were written with. Where another processor, which does not know them, has moved
+// All say the position that they were written with. Where another processor, which does not know them, has moved
 // the position since, they are wrong. What is done is known by its LSN, and LSNs count only within a partition and
 // its children: so it is wrong too when the range is in another partition since. Then reading them gives [ErrMoved].
 package notes
@@ -22,6 +22,9 @@ import (
 const (
 	DoneProperty = "changefeed.done" // a [Done]
 	HeldProperty = "changefeed.held" // a [Held]
+
+	AsideProperty  = "changefeed.aside"  // an [Aside]
+	OutageProperty = "changefeed.outage" // an [Outage] that lasts
 )
 
 // The bounds of a lease.
@@ -29,7 +32,10 @@ const (
 	MaxOpen = 5000 // LSNs in Done.Open: about 10 KB, because a difference has one digit or two
 	MaxHeld = 1000 // keys in Held.Keys
 
-	maxHeldBytes = 256 << 10 // of a Held in its record
+	MaxAside = 1000 // keys in Aside.Keys
+
+	MaxHeldBytes  = 256 << 10 // of their names in the record
+	MaxAsideBytes = 256 << 10 // of the keys that are set aside, with their positions
 )
 
 // ErrMoved: the position or the partition of a lease is another than that of its note.
@@ -41,26 +47,28 @@ type Done struct {
 	Partition string   `json:"partition"`         // as Name gives it
 	Through   int64    `json:"through,omitempty"` // every change up to this LSN is done,
 	Open      []int64  `json:"open,omitempty"`    // but for these, in their order; written as differences
+	Tried     []Run    `json:"tried,omitempty"`   // the changes that the handler has received and that are not done
 	Suspect   *Suspect `json:"suspect,omitempty"` // nil when nothing in the handler has failed before
 }
 
 // Suspect is what is in the handler and has failed before. When the owner of the lease ends without a word, this may be
 // why.
 type Suspect struct {
-	LSN      int64  `json:"lsn"`
-	Letter   string `json:"letter"` // ID that the letter of the first change has
-	To       int64  `json:"to"`     // LSN of the last change
-	Changes  int    `json:"changes"`
-	Attempts int    `json:"attempts"`
-	Alone    bool   `json:"alone"` // nothing else was in the handler
+	Letter  string `json:"letter"` // ID that the letter of the first change has
+	Changes int    `json:"changes"`
+	Alone   bool   `json:"alone"` // nothing else was in the handler
+	Tried   []Run  `json:"tried"` // its changes in their order; the call under way counts as a failure
 }
+
+// First is what is known of the first change.
+func (s *Suspect) First() Run { return s.Tried[0] }
+
+// To is the LSN of the last change.
+func (s *Suspect) To() int64 { return s.Tried[len(s.Tried)-1].To }
 
 // String is the text of the property, empty when the position says it all.
 func (d Done) String() string {
-	if len(d.Open) == 0 {
-		d.Through = 0
-	}
-	if d.Through == 0 && d.Suspect == nil {
+	if d.Through == 0 && d.Suspect == nil && len(d.Tried) == 0 {
 		return ""
 	}
 	differences := make([]int64, len(d.Open))
@@ -80,8 +88,11 @@ type Held struct {
 	Since     []int64  `json:"since,omitempty"` // LSN of the change that each key is held for; 0 is unknown
 }
 
-// Fits reports whether a lease has room for so many keys, and for so long ones.
-func (h Held) Fits() bool { return len(h.Keys) <= MaxHeld && len(text(h.String())) <= maxHeldBytes }
+// HeldBytes is the room that a held key takes in the record.
+func HeldBytes(key string) int { return len(text(text(key))) + len(`,9223372036854775807`) }
+
+// AsideBytes is the room that a key which is set aside takes in the record, beside the runs of its changes.
+func AsideBytes(key string) int { return len(text(text(key))) + 300 }
 
 // String is the text of the property, empty without a key.
 func (h Held) String() string {
@@ -102,9 +113,20 @@ type Partition struct {
 	Parents      []string // ids of the partitions that it came from, the last one last
 }
 
-// ReadDone reads the text of a property, for a lease with a position and a range in the first of the partitions that has
-// all of it.
-func ReadDone(text, position, from, to string, partitions []Partition) (d Done, err error) {
+// Place is where a lease stands whose notes are read.
+type Place struct {
+	Position   string // its token
+	Min, Max   string // its range
+	Partitions []Partition
+}
+
+// counts reports whether LSNs of a named partition count in the one that has the range now.
+func (in Place) counts(partition string) bool {
+	return counts(partition, in.Min, in.Max, in.Partitions)
+}
+
+// ReadDone reads the text of a property.
+func ReadDone(text string, in Place) (d Done, err error) {
 	if text == "" {
 		return d, nil
 	}
@@ -119,7 +141,10 @@ func ReadDone(text, position, from, to string, partitions []Partition) (d Done, 
 		last += difference
 		d.Open[i] = last
 	}
-	if d.At != position || !counts(d.Partition, from, to, partitions) {
+	if s := d.Suspect; s != nil && (len(s.Tried) == 0 || s.Changes < 1) {
+		return Done{}, fmt.Errorf("suspect has %d runs in tried and %d changes: want 1 and more", len(s.Tried), s.Changes)
+	}
+	if d.At != in.Position || !in.counts(d.Partition) {
 		return Done{}, ErrMoved
 	}
 	return d, nil
@@ -127,20 +152,60 @@ func ReadDone(text, position, from, to string, partitions []Partition) (d Done, 
 
 // ReadHeld reads the text of a property, as ReadDone does. In another partition than it was written
 // in, the keys are held all the same, and since when is unknown.
-func ReadHeld(text, position, from, to string, partitions []Partition) (h Held, err error) {
+func ReadHeld(text string, in Place) (h Held, err error) {
 	if text == "" {
 		return h, nil
 	}
 	if err := json.Unmarshal([]byte(text), &h); err != nil {
 		return Held{}, err
 	}
-	if h.At != position {
+	if h.At != in.Position {
 		return Held{}, ErrMoved
 	}
-	if len(h.Since) != len(h.Keys) || !counts(h.Partition, from, to, partitions) {
+	if len(h.Since) != len(h.Keys) || !in.counts(h.Partition) {
 		h.Since = make([]int64, len(h.Keys))
 	}
 	return h, nil
+}
+
+// Aside is which keys of a lease are set aside.
+type Aside struct {
+	At        string     `json:"at"`        // the position's token
+	Partition string     `json:"partition"` // as Name gives it
+	Keys      []AsideKey `json:"keys,omitempty"`
+	Recalls   []Recall   `json:"recalls,omitempty"`
+}
+
+// String is the text of the property, empty if there is nothing to say.
+func (a Aside) String() string {
+	if len(a.Keys) == 0 && len(a.Recalls) == 0 {
+		return ""
+	}
+	return text(a)
+}
+
+// ReadAside reads the text of a property, as ReadDone does. If another processor has moved the position, it has handled
+// the changes after the position, but nobody those that the position had passed: so the keys with such changes stay, and
+// their changes come again from the first of these. In another partition LSNs count for nothing: all changes of the keys come
+// that can be read, and how often they were tried is not known.
+func ReadAside(text string, in Place) (a Aside, err error) {
+	if text == "" {
+		return a, nil
+	}
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		return Aside{}, err
+	}
+	if a.At != in.Position {
+		err = ErrMoved
+		a.Keys = slices.DeleteFunc(a.Keys, func(k AsideKey) bool { return !k.Passed })
+		a.Recalls = nil
+	}
+	if !in.counts(a.Partition) {
+		for i := range a.Keys {
+			a.Keys[i].LSN, a.Keys[i].Last, a.Keys[i].Covered, a.Keys[i].Tried = 0, 0, 0, nil
+		}
+	}
+	return a, err
 }
 
 // Unknown is the name of a range that no partition has as a whole.

@@ -1,12 +1,16 @@
 package notes
 
 import (
+	"encoding/json"
 	"errors"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The partitions after 0 was split into 1 and 2, and 2 into 3 and 4; 5 and 6 were merged into 7.
@@ -42,7 +46,7 @@ func TestWhatIsDoneCountsWhereItWasWritten(t *testing.T) {
 		{"nothing", "", "", "10", nil},
 		{"another position", Done{At: `"6"`, Partition: "1 -10", Through: 9, Open: []int64{8}}.String(), "", "10", ErrMoved},
 	} {
-		got, err := ReadDone(c.text, `"7"`, c.from, c.to, world)
+		got, err := ReadDone(c.text, Place{`"7"`, c.from, c.to, world})
 		if !errors.Is(err, c.want) || (err == nil && c.text != "") != (got.Through == 9 && len(got.Open) == 1) {
 			t.Errorf("%s: %+v, %v, want %v", c.name, got, err, c.want)
 		}
@@ -51,11 +55,11 @@ func TestWhatIsDoneCountsWhereItWasWritten(t *testing.T) {
 
 func TestABadNoteSaysNothing(t *testing.T) {
 	for _, text := range []string{"{", "[]", `{"at":7}`, `{"at":"\"7\"","partition":"1 -10","through":9,"open":["x"],"keys":[1]}`, "nonsense"} {
-		d, err := ReadDone(text, `"7"`, "", "10", world)
+		d, err := ReadDone(text, Place{`"7"`, "", "10", world})
 		if err == nil || !reflect.DeepEqual(d, Done{}) {
 			t.Errorf("%s is read as %+v, %v", text, d, err)
 		}
-		h, err := ReadHeld(text, `"7"`, "", "FF", nil)
+		h, err := ReadHeld(text, Place{`"7"`, "", "FF", nil})
 		if err == nil || h.Keys != nil {
 			t.Errorf("%s is read as %+v, %v", text, h, err)
 		}
@@ -78,46 +82,54 @@ func TestHeldKeysAreThoseOfAPosition(t *testing.T) {
 		{"in another one", "FF", merged, []int64{0, 0}},
 		{"when the partitions are not known", "FF", nil, []int64{0, 0}},
 	} {
-		h, err := ReadHeld(text, `"7"`, "", c.to, c.partitions)
+		h, err := ReadHeld(text, Place{`"7"`, "", c.to, c.partitions})
 		if err != nil || strings.Join(h.Keys, " ") != `["oslo"] ["<rome>"]` || !slices.Equal(h.Since, c.since) {
 			t.Errorf("%s: %+v, %v", c.name, h, err)
 		}
 	}
-	if h, err := ReadHeld(`{"at":"\"7\"","keys":["[\"oslo\"]"]}`, `"7"`, "", "FF", whole); err != nil || !slices.Equal(h.Since, []int64{0}) {
+	if h, err := ReadHeld(`{"at":"\"7\"","keys":["[\"oslo\"]"]}`, Place{`"7"`, "", "FF", whole}); err != nil || !slices.Equal(h.Since, []int64{0}) {
 		t.Errorf("of an older version: %+v, %v", h, err)
 	}
-	if h, err := ReadHeld(text, `"7"`, "", "FF", whole); err != nil || len(h.Keys) != 2 {
+	if h, err := ReadHeld(text, Place{`"7"`, "", "FF", whole}); err != nil || len(h.Keys) != 2 {
 		t.Errorf("%s is read as %+v, %v", text, h, err)
 	}
-	if h, err := ReadHeld(text, `"8"`, "", "FF", whole); !errors.Is(err, ErrMoved) || h.Keys != nil {
+	if h, err := ReadHeld(text, Place{`"8"`, "", "FF", whole}); !errors.Is(err, ErrMoved) || h.Keys != nil {
 		t.Errorf("at another position: %+v, %v", h, err)
 	}
-	if h, err := ReadHeld("", `"7"`, "", "FF", whole); err != nil || h.Keys != nil {
+	if h, err := ReadHeld("", Place{`"7"`, "", "FF", whole}); err != nil || h.Keys != nil {
 		t.Errorf("without a note: %+v, %v", h, err)
 	}
 }
 
 func TestANoteIsEmptyWhenThereIsNothingToSay(t *testing.T) {
 	at := Done{At: `"7"`, Partition: "1 -10"}
-	all, some, suspect := at, at, at
-	all.Through = 9 // without a gap: the position says it
+	all, some, tried, suspect := at, at, at, at
+	all.Through = 9 // the position is before it, though nothing is open: no position is known within a page
 	some.Through, some.Open = 9, []int64{8}
-	suspect.Through, suspect.Suspect = 9, &Suspect{LSN: 8, Letter: "8.1", Changes: 2, Attempts: 3, Alone: true}
+	tried.Tried = []Run{{From: 8, To: 9, Calls: 3, Failures: 2}, {From: 11, To: 11, Calls: 1}}
+	suspect.Suspect = &Suspect{Letter: "8.1", Changes: 2, Alone: true, Tried: []Run{{Key: "k", From: 8, To: 9, Calls: 3, Failures: 2, Failing: 7}}}
 	for _, c := range []struct {
 		done Done
 		want string
 	}{
 		{at, ""},
-		{all, ""},
+		{all, `{"at":"\"7\"","partition":"1 -10","through":9}`},
 		{some, `{"at":"\"7\"","partition":"1 -10","through":9,"open":[8]}`},
-		{suspect, `{"at":"\"7\"","partition":"1 -10","suspect":{"lsn":8,"letter":"8.1","to":0,"changes":2,"attempts":3,"alone":true}}`},
+		{tried, `{"at":"\"7\"","partition":"1 -10","tried":[{"from":8,"to":9,"calls":3,"failures":2},{"from":11,"to":11,"calls":1}]}`},
+		{suspect, `{"at":"\"7\"","partition":"1 -10","suspect":{"letter":"8.1","changes":2,"alone":true,"tried":[{"key":"k","from":8,"to":9,"calls":3,"failures":2,"failing":7}]}}`},
 	} {
 		if got := c.done.String(); got != c.want {
 			t.Errorf("%+v is written %s, want %s", c.done, got, c.want)
 		}
+		if got, err := ReadDone(c.want, Place{`"7"`, "", "10", world}); err != nil || c.want != "" && !reflect.DeepEqual(got, c.done) {
+			t.Errorf("%s is read as %+v, %v", c.want, got, err)
+		}
 	}
 	if got := (Held{At: `"7"`}).String(); got != "" {
 		t.Errorf("no key is written %s", got)
+	}
+	if got := (Aside{At: `"7"`, Partition: "1 -10"}).String(); got != "" {
+		t.Errorf("no key that is set aside is written %s", got)
 	}
 }
 
@@ -148,29 +160,112 @@ func TestOpenChangesAreWrittenAsDifferences(t *testing.T) {
 	if want := `{"at":"7","partition":"1 -FF","through":130,"open":[100,1,19]}`; text != want {
 		t.Errorf("%s, want %s", text, want)
 	}
-	got, err := ReadDone(text, "7", "", "FF", partitions)
+	got, err := ReadDone(text, Place{"7", "", "FF", partitions})
 	if err != nil || !slices.Equal(got.Open, []int64{100, 101, 120}) || d.Open[2] != 120 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, bad := range []string{"[100,0]", "[-1]", "[100,1,-5]"} {
-		if got, err := ReadDone(`{"at":"7","partition":"1 -FF","through":130,"open":`+bad+"}", "7", "", "FF", partitions); err == nil || len(got.Open) > 0 {
+		if got, err := ReadDone(`{"at":"7","partition":"1 -FF","through":130,"open":`+bad+"}", Place{"7", "", "FF", partitions}); err == nil || len(got.Open) > 0 {
 			t.Errorf("%s: %+v, want an error", bad, got)
 		}
 	}
 }
 
-func TestALeaseHasRoomForSoManyAndSoLongKeys(t *testing.T) {
-	for _, c := range []struct {
-		keys int
-		key  string
-		fits bool
-	}{{MaxHeld, `["oslo"]`, true}, {MaxHeld + 1, `["oslo"]`, false}, {100, strings.Repeat("k", 2000), true}, {200, strings.Repeat("k", 2000), false}, {100, strings.Repeat(`"`, 2000), false}} {
-		h := Held{At: `"7"`}
-		for range c.keys {
-			h.Keys, h.Since = append(h.Keys, c.key), append(h.Since, 1)
+// The keys that are held are counted by what they take in the document of the lease, where the text of the property is
+// escaped once more.
+func TestAHeldKeyTakesNoMoreRoomThanIsCounted(t *testing.T) {
+	size := func(keys ...string) int {
+		h := Held{At: `"7"`, Partition: "1 -10", Keys: append([]string{"first"}, keys...), Since: []int64{1}}
+		for range keys {
+			h.Since = append(h.Since, math.MaxInt64)
 		}
-		if h.Fits() != c.fits {
-			t.Errorf("%d keys like %.20q: fits %v, want %v", c.keys, c.key, h.Fits(), c.fits)
+		document, err := json.Marshal(map[string]string{HeldProperty: h.String()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(document)
+	}
+	for _, key := range []string{"", `["oslo"]`, strings.Repeat("k", 2000), strings.Repeat(`"`, 100), strings.Repeat(`\`, 100), "<é\u2028&\x00\x7f>\n\t", `["\"\\\""]`} {
+		if takes := size(key) - size(); takes > HeldBytes(key) {
+			t.Errorf("%.20q takes %d bytes, and %d are counted", key, takes, HeldBytes(key))
+		}
+	}
+}
+
+func aside() Aside {
+	return Aside{
+		At: `"7"`, Partition: "2 10-20", Recalls: []Recall{{Key: `["oslo"]`, Letter: "3.0"}},
+		Keys: []AsideKey{
+			{Key: `["oslo"]`, From: `"2"`, LSN: 4, Last: 9, Covered: 5, Passed: true, Tried: []Run{{From: 4, To: 5, Calls: 2, Failures: 1, Failing: 1700000000}}},
+			{Key: `["rome"]`, From: `"7"`, LSN: 9},
+		},
+	}
+}
+
+func TestKeysThatAreSetAsideAreReadAsTheyWereWritten(t *testing.T) {
+	want := aside()
+	if got, err := ReadAside(want.String(), Place{`"7"`, "10", "18", world}); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%s is read as %+v, %v", want, got, err)
+	}
+	if got := want.Keys[0].Tried[0].FailingSince(); !got.Equal(time.Unix(1700000000, 0)) || !(Run{}).FailingSince().IsZero() {
+		t.Errorf("failing since %v and %v", got, Run{}.FailingSince())
+	}
+	if got, err := ReadAside("", Place{}); err != nil || got.Keys != nil {
+		t.Errorf("without a note: %+v, %v", got, err)
+	}
+	for _, text := range []string{"{", "[]", `{"at":7}`, `{"at":"\"7\"","keys":["x"]}`} {
+		if got, err := ReadAside(text, Place{`"7"`, "10", "18", world}); err == nil || errors.Is(err, ErrMoved) || got.Keys != nil || got.Recalls != nil {
+			t.Errorf("%s is read as %+v, %v", text, got, err)
+		}
+	}
+}
+
+// Another processor that has moved the position has handled what comes after the old position. What the position had
+// passed has been handled by nobody.
+func TestKeysThatThePositionHadPassedStaySetAside(t *testing.T) {
+	got, err := ReadAside(aside().String(), Place{`"8"`, "10", "18", world})
+	if !errors.Is(err, ErrMoved) || len(got.Recalls) > 0 || !reflect.DeepEqual(got.Keys, aside().Keys[:1]) {
+		t.Errorf("read as %+v, %v, want the key with changes before the position", got, err)
+	}
+}
+
+// LSNs mean nothing in another partition. The keys are set aside all the same, and all of them is read again.
+func TestInAnotherPartitionKeysThatAreSetAsideHaveNoLSN(t *testing.T) {
+	for _, position := range []string{`"7"`, `"8"`} {
+		got, err := ReadAside(aside().String(), Place{position, "20", "FF", world})
+		if moved := position != `"7"`; errors.Is(err, ErrMoved) != moved || len(got.Keys) != map[bool]int{true: 1, false: 2}[moved] {
+			t.Errorf("at %s: read as %+v, %v", position, got, err)
+		}
+		for i, k := range got.Keys {
+			before := aside().Keys[i]
+			if k.LSN != 0 || k.Last != 0 || k.Covered != 0 || k.Tried != nil || k.Key != before.Key || k.From != before.From {
+				t.Errorf("at %s: %+v, want its LSNs unknown and the rest as before", position, k)
+			}
+		}
+	}
+}
+
+// Other processors rewrite texts that look like a time or a number.
+func TestAnOutageIsATextThatIsReadBack(t *testing.T) {
+	since := time.Unix(1700000000, 0)
+	text := Outage(since)
+	if got := ReadOutage(text); !got.Equal(since) {
+		t.Errorf("%q is read as %v", text, got)
+	}
+	if _, err := strconv.ParseFloat(text, 64); err == nil {
+		t.Errorf("%q is a number", text)
+	}
+	for _, layout := range []string{time.RFC3339, time.DateTime, time.DateOnly, time.RFC1123} {
+		if _, err := time.Parse(layout, text); err == nil {
+			t.Errorf("%q is a time", text)
+		}
+	}
+	if Outage(time.Time{}) != "" {
+		t.Errorf("no outage is written %q", Outage(time.Time{}))
+	}
+	for _, text := range []string{"", "since", "since then", "2026-01-01T00:00:00Z", "until 7"} {
+		if got := ReadOutage(text); !got.IsZero() {
+			t.Errorf("%q is an outage since %v", text, got)
 		}
 	}
 }

@@ -5,7 +5,22 @@ import (
 	"encoding/hex"
 	"maps"
 	"strconv"
+	"strings"
+	"time"
 )
+
+// How a request is asked, served and answered
+//
+//  1. The caller writes a record of kind request in the state live, with the properties of a [Request] and a TTL, so that
+//     the store removes the record when the caller has died.
+//  2. The owner of the key's range serves it. As long as it cannot, the record stays live, and WaitsProperty says why.
+//  3. When it has served it, the owner writes the [Outcome] into the record and makes its state retired, on condition of
+//     the ETag. A retired request is never served again. Its TTL is [OutcomeTTL].
+//  4. The caller reads the outcome and deletes the record. Without the right to delete, the record stays retired. Who asks
+//     the same again makes it live again, without the outcome.
+//
+// A caller whose context ends withdraws its request: it deletes the record or, without the right to do that, makes it retired
+// without an outcome.
 
 // The actions of a request.
 const (
@@ -29,6 +44,29 @@ const (
 	keyProperty    = "changefeed.key"
 	letterProperty = "changefeed.letter"
 	triesProperty  = "changefeed.tries"
+
+	WaitsProperty  = "changefeed.waits"  // of a live request: why its owner cannot serve it
+	UnsureProperty = "changefeed.unsure" // of a live request: the ID of a letter that counts as handled, and may be there still
+)
+
+// The properties of an outcome.
+const (
+	OutcomeProperty = "changefeed.outcome" // [Handled], [Failed] or [Nothing]
+	CauseProperty   = "changefeed.cause"   // text of the error, if it failed
+	CountProperty   = "changefeed.count"   // how many letters were handled, held ones included
+	LeftProperty    = "changefeed.left"    // how many held letters of the key are left; missing when unknown
+)
+
+// The results of a request that was served.
+const (
+	Handled = "handled" // all that was asked for is done
+	Failed  = "failed"  // the handler has failed on a letter
+	Nothing = "nothing" // there was nothing to do: no such letter, or the key is not held
+)
+
+const (
+	OutcomeTTL = 15 * time.Minute // of a request that was served, from then on
+	MaxCause   = 1 << 10          // bytes of the texts in CauseProperty and WaitsProperty
 )
 
 // Token is the token of the record: the same for who asks the same, so that it is served once.
@@ -48,6 +86,15 @@ func (q Request) Properties(others map[string]string) map[string]string {
 	return all
 }
 
+// Anew are the properties of a record that asks again: without what was written while the request was served before.
+func (q Request) Anew(others map[string]string) map[string]string {
+	all := q.Properties(others)
+	for _, name := range []string{OutcomeProperty, CauseProperty, CountProperty, LeftProperty, WaitsProperty, UnsureProperty} {
+		delete(all, name)
+	}
+	return all
+}
+
 // ReadRequest reads the properties of a record.
 func ReadRequest(properties map[string]string) Request {
 	tries, _ := strconv.Atoi(properties[triesProperty]) // no number is none
@@ -55,4 +102,58 @@ func ReadRequest(properties map[string]string) Request {
 		Action: properties[actionProperty], EPK: properties[epkProperty], Key: properties[keyProperty],
 		Letter: properties[letterProperty], Tries: tries,
 	}
+}
+
+// SetWaits returns properties that say why a request is not served, in a copy.
+func SetWaits(properties map[string]string, why string) map[string]string {
+	return Set(properties, WaitsProperty, clip(why))
+}
+
+// Outcome is what became of a request that was served.
+type Outcome struct {
+	Result string // [Handled], [Failed] or [Nothing]
+	Cause  string // text of the error, if it failed; [MaxCause] bytes at most
+	Count  int    // letters that were handled, held ones included
+	Left   int    // held letters of the key that are left; [UnknownLeft] when unknown
+}
+
+// UnknownLeft is the number of held letters that nobody has counted.
+const UnknownLeft = -1
+
+// Properties are the properties of the record, beside others that it has.
+func (o Outcome) Properties(others map[string]string) map[string]string {
+	left := ""
+	if o.Left >= 0 {
+		left = strconv.Itoa(o.Left)
+	}
+	all := maps.Clone(others)
+	for name, text := range map[string]string{
+		OutcomeProperty: o.Result, CauseProperty: clip(o.Cause), CountProperty: strconv.Itoa(o.Count), LeftProperty: left, WaitsProperty: "",
+		UnsureProperty: "",
+	} {
+		all = Set(all, name, text)
+	}
+	return all
+}
+
+// ReadOutcome reads the properties of a record; ok is false when it has no outcome.
+func ReadOutcome(properties map[string]string) (o Outcome, ok bool) {
+	left, err := strconv.Atoi(properties[LeftProperty])
+	if err != nil || left < 0 {
+		left = UnknownLeft
+	}
+	o = Outcome{
+		Result: properties[OutcomeProperty], Cause: properties[CauseProperty],
+		Count: int(Number(properties, CountProperty)), Left: left,
+	}
+	return o, o.Result != ""
+}
+
+// clip cuts a text that is too long.
+func clip(text string) string {
+	const end = "…"
+	if len(text) <= MaxCause {
+		return text
+	}
+	return strings.ToValidUTF8(text[:MaxCause-len(end)], "") + end
 }

@@ -215,11 +215,22 @@ func isEnd(c byte) bool {
 	return false
 }
 
+// shortString is the length up to which a string is searched byte by byte, because names and most
+// values are shorter than what a call of [bytes.IndexByte] pays off for.
+const shortString = 16
+
 // skipString steps over a string, from its opening quote. A quote ends the string unless
 // an odd number of backslashes precedes it.
 func (s *Scanner) skipString() {
 	begin := s.pos + 1
-	for end := begin; ; {
+	end := begin
+	for most := min(begin+shortString, len(s.text)); end < most && s.text[end] != '\\'; end++ {
+		if s.text[end] == '"' {
+			s.pos = end + 1
+			return
+		}
+	}
+	for {
 		i := bytes.IndexByte(s.text[end:], '"')
 		if i < 0 {
 			s.pos, s.bad = len(s.text), true

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -27,18 +28,49 @@ func Key(text string) (Signer, error) {
 	if err != nil || len(key) == 0 {
 		return nil, errors.New("account key is no base64, or empty: want the key as the portal shows it")
 	}
-	return keySigner(key), nil
+	return &keySigner{key: key, made: map[signed]string{}}, nil
 }
 
-type keySigner []byte
+// keySigner remembers the signatures of a date. A date has whole seconds, so a client that sends many
+// requests signs the same again and again.
+type keySigner struct {
+	key []byte
 
-// Sign signs four lines and an empty one. All but the link are in lower case, because
+	mu   sync.Mutex
+	date string
+	made map[signed]string // of date
+}
+
+// signed is what a signature covers, beside the date.
+type signed struct{ method, kind, link string }
+
+// mostSigned is how many signatures are remembered. The links of items are many, and few of them come again.
+const mostSigned = 100
+
+// Sign implements [Signer].
+func (k *keySigner) Sign(_ context.Context, method string, at Resource, date string) (string, error) {
+	what := signed{method, at.Kind, at.Link}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.date != date || len(k.made) >= mostSigned {
+		clear(k.made)
+		k.date = date
+	}
+	text, ok := k.made[what]
+	if !ok {
+		text = k.sign(what, date)
+		k.made[what] = text
+	}
+	return text, nil
+}
+
+// sign signs four lines and an empty one. All but the link are in lower case, because
 // names of containers and items differ by case; the result is escaped as a whole, as in
 // a query.
-func (k keySigner) Sign(_ context.Context, method string, at Resource, date string) (string, error) {
-	mac := hmac.New(sha256.New, k)
-	fmt.Fprintf(mac, "%s\n%s\n%s\n%s\n\n", strings.ToLower(method), at.Kind, at.Link, strings.ToLower(date))
-	return url.QueryEscape("type=master&ver=1.0&sig=" + base64.StdEncoding.EncodeToString(mac.Sum(nil))), nil
+func (k *keySigner) sign(what signed, date string) string {
+	mac := hmac.New(sha256.New, k.key)
+	fmt.Fprintf(mac, "%s\n%s\n%s\n%s\n\n", strings.ToLower(what.method), what.kind, what.link, strings.ToLower(date))
+	return url.QueryEscape("type=master&ver=1.0&sig=" + base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 }
 
 // Token returns the signer that presents the token of an identity, and keeps it until shortly before its end. The scope of

@@ -49,7 +49,7 @@ const (
 // the steps of the procedures that must survive.
 var (
 	callNames = []string{
-		"partitions", "read", "list", "follow", "handle",
+		"partitions", "read", "read key", "list", "follow", "handle",
 		"create lease", "create host", "create info", "create lock", "update host", "update lock", "delete",
 		"checkpoint", "renew", "take", "free", "give", "split",
 	}

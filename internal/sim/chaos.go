@@ -109,7 +109,7 @@ func (w *world) disturb() {
 		w.merge(w.orders)
 	case 9:
 		w.meddle(i)
-		w.box.redrive(w)
+		w.box.redrive(w, w.rng)
 	}
 }
 

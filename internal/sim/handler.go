@@ -16,6 +16,9 @@ import (
 // errHandler is the failure of a handler for reasons of its own.
 var errHandler = errors.New("handler: downstream is not there")
 
+// errBox is the failure of the letter box.
+var errBox = errors.New("letter box: not there")
+
 // Handle is the delegate: mostly quick, sometimes slow, failing, panicking or deaf to its
 // context.
 func (i *instance) Handle(ctx context.Context, b *changefeed.Batch) error {
@@ -24,6 +27,7 @@ func (i *instance) Handle(ctx context.Context, b *changefeed.Batch) error {
 	}
 	// A panic is a failure too, so the call ends in any case, and as done only at the last line.
 	c := i.world.ledger.handOver(ctx, i, b)
+	i.world.inTurn(i, b)
 	ok := false
 	var done []changefeed.Change
 	defer func() { i.world.ledger.end(c, ok, done) }()
@@ -98,7 +102,7 @@ func (i *instance) checkpoint(ctx context.Context, b *changefeed.Batch, c *call)
 	defer cancel()
 	i.world.ledger.asks(c)
 	err := b.Checkpoint(ctx)
-	i.world.ledger.note("%s checkpoints %s after %s: %v", i, b.LeaseToken, c.page.next, err)
+	i.world.ledger.note("%s checkpoints %s from LSN %d: %v", i, b.LeaseToken, b.Changes[0].LSN, err)
 	if err == nil {
 		i.world.ledger.saved(c)
 	}

@@ -26,6 +26,7 @@ type instance struct {
 	stopped time.Time // when it was asked to stop
 	sound   time.Time // since when nothing has been wrong with it
 	held    int       // leases that it works on
+	down    bool      // it sees an outage
 	hungry  time.Time // since when it has none, though it should
 }
 
@@ -77,12 +78,14 @@ func (w *world) options(i *instance) changefeed.Options {
 			Ready:    w.markReady,
 			Acquired: i.acquired,
 			Released: i.released,
+			Outage:   i.outage,
 			Error:    func(err *changefeed.Error) { w.ledger.note("%s: %v", i, err) },
 			Parked:   func(l changefeed.DeadLetter) { w.ledger.note("%s parks %s", i, l.ID) },
 		},
 	}
 	if w.weather.lanes {
 		o.Concurrency, o.MaxAttempts, o.HoldKeys = w.weather.at, w.weather.attempts, w.weather.hold
+		o.MaxAge, o.BufferItems = w.weather.age, w.weather.buffer
 		if o.MaxAttempts > 0 {
 			o.DeadLetters = letters{i.link, w.box, w.ledger}
 		}

@@ -33,6 +33,9 @@ type ledger struct {
 
 	// In worlds with lanes:
 	lanes  bool
+	begun  map[version]int                   // calls that handlers were given
+	tried  map[transaction]int               // the most of them that a change of a transaction had
+	noted  map[version]int                   // calls that a lease has counted before they were begun
 	failed map[version]bool                  // a handler has failed on a batch with it
 	holds  map[changefeed.PartitionKey]int64 // the least LSN of its letters so far
 	freed  map[changefeed.PartitionKey]bool  // an operator has asked for it to go on
@@ -46,6 +49,12 @@ type ledger struct {
 type version struct {
 	key changefeed.PartitionKey
 	id  string
+	lsn int64
+}
+
+// transaction is what was committed together.
+type transaction struct {
+	key changefeed.PartitionKey
 	lsn int64
 }
 
@@ -71,13 +80,16 @@ type call struct {
 	changes []changefeed.Change
 	ctx     context.Context
 	tenure  *tenure // of ours
-	page    page
+
+	redriven bool
+	page     *page // without lanes
+	end      int   // how many changes of the page are before its last one, and that one
 }
 
 func newLedger(mode changefeed.Mode, hash epk.Kind) *ledger {
 	return &ledger{
 		mode: mode, hash: hash, items: map[changefeed.PartitionKey]map[string][]version{},
-		failed: map[version]bool{}, holds: map[changefeed.PartitionKey]int64{}, freed: map[changefeed.PartitionKey]bool{},
+		begun: map[version]int{}, noted: map[version]int{}, tried: map[transaction]int{}, failed: map[version]bool{}, holds: map[changefeed.PartitionKey]int64{}, freed: map[changefeed.PartitionKey]bool{},
 		open: map[version]entry{}, handled: map[version]bool{}, calls: map[*call]bool{}, model: newModel(),
 	}
 }
@@ -167,7 +179,7 @@ func (g *ledger) place(key changefeed.PartitionKey) string {
 // handOver checks a batch before it is handled: the model expects it, nothing earlier of
 // the same keys is owed, and nobody else is at work on them.
 func (g *ledger) handOver(ctx context.Context, by *instance, b *changefeed.Batch) *call {
-	made := &call{by: by, begun: time.Now(), token: b.LeaseToken, of: b.Range, changes: b.Changes, ctx: ctx, tenure: newTenure(by)}
+	made := &call{by: by, begun: time.Now(), token: b.LeaseToken, of: b.Range, changes: b.Changes, ctx: ctx, tenure: newTenure(by), redriven: b.Redriven}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.tell("%s handles %s, %d changes from LSN %d, attempt %d", by, b.LeaseToken, len(b.Changes), b.Changes[0].LSN, b.Attempt)
@@ -237,6 +249,9 @@ func (g *ledger) end(c *call, ok bool, done []changefeed.Change) {
 	}
 	for _, change := range done {
 		v := versionOf(change)
+		if c.redriven { // after an outage a letter comes again though nobody has asked
+			g.freed[v.key] = true
+		}
 		if g.lanes {
 			c.tenure.passed[v] = true
 		}

@@ -38,10 +38,13 @@ func (i *instance) attempt(ctx context.Context, d *rand.Rand, b *changefeed.Batc
 	if i.world.isCalm() || i.opts.MaxAttempts == 0 {
 		return b.Changes, nil
 	}
+	if i.world.trouble.isDown(d) {
+		return nil, errHandler
+	}
 	bad := map[int]error{}
 	first := len(b.Changes)
 	for n, c := range b.Changes {
-		if isPoison(versionOf(c)) {
+		if i.world.trouble.isPoison(versionOf(c)) {
 			bad[n], first = errHandler, min(first, n)
 			if d.IntN(4) == 0 {
 				bad[n] = changefeed.Poison(errHandler)
@@ -89,7 +92,7 @@ func nameOf(key changefeed.PartitionKey, id string) string { return string(key) 
 
 // Put is about the keys of its change: a letter can be kept though its sender has no answer.
 func (s letters) Put(ctx context.Context, l changefeed.DeadLetter) error {
-	_, err := carry(ctx, s.link, parcel{call: "park", of: l.Range, fate: s.fate()}, func(context.Context) (struct{}, error) {
+	_, err := carry(ctx, s.link, parcel{call: "park", of: l.Range, fate: s.fateInBox()}, func(context.Context) (struct{}, error) {
 		s.box.mu.Lock()
 		s.box.letters[nameOf(l.Change.PartitionKey, l.ID)] = l
 		s.box.mu.Unlock()
@@ -102,10 +105,14 @@ func (s letters) Put(ctx context.Context, l changefeed.DeadLetter) error {
 }
 
 func (s letters) Remove(ctx context.Context, key changefeed.PartitionKey, id string) error {
-	_, err := carry(ctx, s.link, parcel{call: "unpark", of: changefeed.FullRange(), fate: s.fate()}, func(context.Context) (struct{}, error) {
+	_, err := carry(ctx, s.link, parcel{call: "unpark", of: changefeed.FullRange(), fate: s.fateInBox()}, func(context.Context) (struct{}, error) {
 		s.box.mu.Lock()
-		defer s.box.mu.Unlock()
+		l, there := s.box.letters[nameOf(key, id)]
 		delete(s.box.letters, nameOf(key, id))
+		s.box.mu.Unlock()
+		if there {
+			s.g.unparked(s.by, l)
+		}
 		return struct{}{}, nil
 	})
 	return err
@@ -113,7 +120,7 @@ func (s letters) Remove(ctx context.Context, key changefeed.PartitionKey, id str
 
 func (s letters) Letters(ctx context.Context, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
 	return func(yield func(changefeed.DeadLetter, error) bool) {
-		found, err := carry(ctx, s.link, parcel{call: "letters", of: changefeed.FullRange(), fate: s.fate()}, func(context.Context) ([]changefeed.DeadLetter, error) {
+		found, err := carry(ctx, s.link, parcel{call: "letters", of: changefeed.FullRange(), fate: s.fateInBox()}, func(context.Context) ([]changefeed.DeadLetter, error) {
 			return s.box.of(key), nil
 		})
 		if err != nil {
@@ -184,15 +191,15 @@ func (g *ledger) blocked(by *instance, b *changefeed.Batch) {
 }
 
 // redrive has some letters handled again, or keys released.
-func (b *box) redrive(w *world) {
+func (b *box) redrive(w *world, dice *rand.Rand) {
 	found := b.of("")
 	if len(found) == 0 || !w.isReady() {
 		return
 	}
-	l := found[w.rng.IntN(len(found))]
+	l := found[dice.IntN(len(found))]
 	// Drawn here and not in the goroutine, so that a seed always draws in the same
 	// order.
-	release := w.rng.IntN(2) == 0
+	release := dice.IntN(2) == 0
 	w.tasks.Go(func() { _ = b.ask(w, l, release) })
 }
 
@@ -207,14 +214,23 @@ func (b *box) ask(w *world, l changefeed.DeadLetter, release bool) error {
 	w.ledger.freed[key] = true
 	w.ledger.mu.Unlock()
 	w.ledger.note("an operator asks for %s %s, release %v", key, l.ID, release)
+	var o deadletters.Outcome
 	var err error
 	if release {
-		err = deadletters.Release(ctx, w.orders, w.unit, key)
+		o, err = deadletters.Release(ctx, w.orders, w.unit, key)
 	} else {
-		err = deadletters.Redrive(ctx, w.orders, w.unit, key, l.ID)
+		o, err = deadletters.Redrive(ctx, w.orders, w.unit, key, l.ID)
 	}
-	w.ledger.note("the operator's answer for %s %s: %v", key, l.ID, err)
+	w.ledger.note("the operator's answer for %s %s: %+v, %v", key, l.ID, o, err)
 	return err
+}
+
+// has reports whether a letter is in the box.
+func (b *box) has(l changefeed.DeadLetter) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, there := b.letters[nameOf(l.Change.PartitionKey, l.ID)]
+	return there
 }
 
 // empty has every letter handled again in calm weather, when no handler fails.
@@ -224,6 +240,9 @@ func (b *box) empty(w *world) {
 			if err := b.ask(w, l, l.Disposition == changefeed.DispositionHeld); err != nil && !errors.Is(err, context.Canceled) {
 				w.ledger.fail("letter %s %s: %v", l.Change.PartitionKey, l.ID, err)
 				return
+			}
+			if b.has(l) { // its change may not be parked again when no handler fails
+				w.ledger.fail("letter %s %s is left after its retry", l.Change.PartitionKey, l.ID)
 			}
 		}
 		_ = pause.For(w.ctx, time.Second)

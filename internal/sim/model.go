@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -20,7 +22,7 @@ type model struct {
 	deleted []changefeed.Record // by an operator
 	tenures map[place]*tenure
 	owned   map[place]time.Time // when a process last wrote itself into a lease as its owner
-	pages   map[reading][]page
+	pages   map[reading][]*page
 }
 
 // kept is a lease as it is in the store.
@@ -41,35 +43,62 @@ type reading struct {
 	of changefeed.Range
 }
 
-// page is an answer to a read.
+// page is an answer to a read of the feed.
 type page struct {
-	from, next  string
-	first, last int64 // LSNs
-	n           int
+	from, next string
+	changes    []version
+}
+
+// before is the token before the nth change: that of the page, or the LSN of the transaction before.
+func (p *page) before(n int) string {
+	if n == 0 {
+		return p.from
+	}
+	return p.after(n)
+}
+
+// after is the token after the first n changes.
+func (p *page) after(n int) string {
+	if n == len(p.changes) {
+		return p.next
+	}
+	return service.Token(p.changes[n-1].lsn)
 }
 
 // tenure is the work of a process on a lease since it acquired it.
 type tenure struct {
-	manual   bool
-	every    int       // Options.CheckpointItems
-	began    time.Time // when it became the owner, in the store
-	turn     time.Time // when a batch was last handed over
-	over     bool
-	reached  map[string]bool  // tokens that the lease may be at: all before them is done
-	failures map[string]int   // of the batch after a token
-	done     []page           // handled with success, in order; their positions are not seen in the store yet
-	passed   map[version]bool // the process goes on after them
-	asked    map[version]bool // it has asked for a checkpoint after them
-	root     string           // where it began
-	last     string           // token after the last batch that it has passed
-	idle     []page           // empty ones after that, also of what was read ahead of the batch in hand
-	from     string           // token before the batch in hand
-	base     string           // last as of then
+	manual bool
+	every  int       // Options.CheckpointItems
+	began  time.Time // when it became the owner, in the store
+	turn   time.Time // when a batch was last handed over
+	over   bool
+	of     changefeed.Range
+	root   string           // where it began
+	first  int              // how often the handler has received the first change after that
+	shown  map[version]bool // it has read them
+	calls  map[version]int  // that have failed, and were not cut short
+	passed map[version]bool // the process goes on after them
+	asked  map[version]bool // it has asked for a checkpoint after them
+	tokens map[string]bool  // that it has seen in its reads of the feed
+
+	// In worlds without lanes:
+	reached map[string]bool // tokens that the lease may be at: all before them is done
+	line    []version       // of the pages that were handed over or are
+	hand    *page           // of the last batch
+	next    map[*page]*page // that was handed over after a page
+	n       int             // how many of its changes the process goes on after
+	late    bool            // a handler has failed after its time: batches are smaller
+	done    []int64         // LSNs of changes that were handled, in order; the store is not seen to be after them yet
+	last    string          // token after the last batch that it has passed
+	idle    []emptyRead     // after that
 }
+
+// emptyRead is a read that has found nothing.
+type emptyRead struct{ from, next string }
 
 // newModel is the model of a unit without leases.
 func newModel() model {
-	return model{leases: map[string]kept{}, tenures: map[place]*tenure{}, owned: map[place]time.Time{}, pages: map[reading][]page{}}
+	return model{leases: map[string]kept{}, tenures: map[place]*tenure{}, owned: map[place]time.Time{}, pages: map[reading][]*page{}}
 }
 
 // lsnOf is the number of a token; no token is the beginning.
@@ -82,7 +111,8 @@ func lsnOf(token string) int64 {
 func newTenure(by *instance) *tenure {
 	return &tenure{
 		manual: by.opts.Manual, every: by.opts.CheckpointItems, began: time.Now(), turn: time.Now(),
-		reached: map[string]bool{}, failures: map[string]int{}, passed: map[version]bool{}, asked: map[version]bool{},
+		shown: map[version]bool{}, calls: map[version]int{}, passed: map[version]bool{}, asked: map[version]bool{},
+		tokens: map[string]bool{}, reached: map[string]bool{}, next: map[*page]*page{},
 	}
 }
 
@@ -93,9 +123,8 @@ func (g *ledger) acquired(by *instance, lease changefeed.Lease) {
 	g.tell("%s has %s/%s at %v, attempts %d", by, lease.Token, lease.Epoch, lease.Position, lease.Attempts)
 	t := newTenure(by)
 	t.began = g.model.owned[place{by, lease.Token}]
-	t.root, t.last = lease.Position.Token, lease.Position.Token
-	t.from, t.base = t.root, t.root
-	t.failures[t.root] = lease.Attempts
+	t.of = lease.Range
+	t.root, t.last, t.first = lease.Position.Token, lease.Position.Token, lease.Attempts
 	g.model.tenures[place{by, lease.Token}] = t
 }
 
@@ -113,19 +142,52 @@ func (g *ledger) released(by *instance, lease changefeed.Lease, why changefeed.R
 func (g *ledger) read(by *instance, of changefeed.Range, from string, p changefeed.Page) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if n := len(p.Changes); n > 0 {
-		const most = 4
+	made := &page{from: from, next: p.Next.Token}
+	for _, c := range p.Changes {
+		made.changes = append(made.changes, versionOf(c))
+	}
+	if len(p.Changes) > 0 {
+		const most = 8
 		at := reading{by, of}
-		pages := append(g.model.pages[at], page{from, p.Next.Token, p.Changes[0].LSN, p.Changes[n-1].LSN, n})
+		pages := append(g.model.pages[at], made)
 		g.model.pages[at] = pages[max(0, len(pages)-most):]
-		return
 	}
 	t := g.model.tenures[place{by, g.model.tokenOf(by, of)}]
 	if t == nil {
 		return
 	}
-	t.idle = append(t.idle, page{from: from, next: p.Next.Token})
-	t.rest()
+	t.tokens[from], t.tokens[made.next] = true, true
+	for _, v := range made.changes {
+		t.shown[v], t.tokens[service.Token(v.lsn)] = true, true
+	}
+	if len(p.Changes) == 0 {
+		t.idle = append(t.idle, emptyRead{from, made.next})
+		t.rest()
+	}
+}
+
+// readKey records a page of one key. It moves no position.
+func (g *ledger) readKey(by *instance, of changefeed.Range, p changefeed.Page) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := g.model.tenures[place{by, g.model.tokenOf(by, of)}]
+	if t == nil {
+		return
+	}
+	for _, c := range p.Changes {
+		t.shown[versionOf(c)] = true
+	}
+}
+
+// empty are the tokens after what the process has passed and empty reads.
+func (t *tenure) empty() []string {
+	found, at := []string{t.last}, lsnOf(t.last)
+	for _, p := range t.idle {
+		if lsnOf(p.from) <= at { // else a batch comes before it
+			found, at = append(found, p.next), max(at, lsnOf(p.next))
+		}
+	}
+	return found
 }
 
 // rest allows the lease the positions that were found empty, if all before them is done.
@@ -133,116 +195,88 @@ func (t *tenure) rest() {
 	if t.last != t.root && !t.reached[t.last] {
 		return
 	}
-	at := lsnOf(t.last)
-	for _, p := range t.idle {
-		if lsnOf(p.from) <= at { // else a batch comes before it
-			t.reached[p.next], at = true, max(at, lsnOf(p.next))
-		}
+	for _, token := range t.empty()[1:] {
+		t.reached[token] = true
 	}
 }
 
 // tokenOf is the token of the lease on a range that a process works on.
 func (m *model) tokenOf(by *instance, of changefeed.Range) string {
-	if t := m.tenures[place{by, of.String()}]; t != nil {
+	if t := m.tenures[place{by, of.String()}]; t != nil && !t.over {
 		return of.String()
 	}
 	for at, t := range m.tenures { // a lease of version 0
-		if at.by == by && !t.over && m.leases[at.token].Range == of {
+		if at.by == by && !t.over && t.of == of {
 			return at.token
 		}
 	}
 	return ""
 }
 
-// handed checks a batch against the model, before it is handled: the process has read it,
-// its attempt is right, and the checkpoint before it is stored.
-func (g *ledger) handed(c *call, by *instance, b *changefeed.Batch) {
-	t := g.model.tenures[place{by, b.LeaseToken}]
-	if t == nil {
-		g.breach("%s got a batch of %s, which it has not acquired", by, b.LeaseToken)
-		return
-	}
-	if g.lanes {
-		c.tenure, t.turn = t, time.Now()
-		g.blocked(by, b)
-		return
-	}
-	first, last := b.Changes[0].LSN, b.Changes[len(b.Changes)-1].LSN
-	for _, p := range g.model.pages[reading{by, b.Range}] {
-		if p.first == first && p.last == last && p.n == len(b.Changes) {
-			c.page = p
-		}
-	}
-	if c.tenure, t.turn = t, time.Now(); t.from != c.page.from {
-		t.from, t.base = c.page.from, t.last
-	}
-	if c.page.n == 0 {
-		g.breach("%s got a batch of %s from LSN %d that it has not read", by, b.LeaseToken, first)
-		return
-	}
-	if want := t.failures[c.page.from] + 1; b.Attempt != want {
-		g.breach("attempt: %s got the batch of %s after %s as attempt %d, want %d", by, b.LeaseToken, c.page.from, b.Attempt, want)
-	}
-	stored := g.model.leases[b.LeaseToken]
-	if stored.by != by {
-		return // stolen, or deleted: it will hear of it
-	}
-	want := t.failures[c.page.from]
-	counted := stored.Attempts == want || t.manual && stored.Attempts < want
-	if stored.Position.Token == c.page.from && !counted {
-		g.breach("attempts of %s at %v are %d in the store, want %d", b.LeaseToken, stored.Position, stored.Attempts, want)
-	}
-	if n := t.unstored(stored.Position.Token); !t.manual && n > max(0, t.every-1) {
-		g.breach("checkpoint: %s got the next batch of %s with %d changes done since %v, every %d", by, b.LeaseToken, n, stored.Position, t.every)
-	}
-}
-
-// unstored is how many changes are done and come after a stored position.
-func (t *tenure) unstored(stored string) (n int) {
-	for len(t.done) > 0 && lsnOf(t.done[0].next) <= lsnOf(stored) {
-		t.done = t.done[1:]
-	}
-	for _, p := range t.done {
-		n += p.n
-	}
-	return n
-}
-
 // returned records how a handler has returned.
 func (t *tenure) returned(c *call, ok bool) {
+	cause := context.Cause(c.ctx)
 	switch {
-	case c.page.n == 0:
-	// Failures count for the place before the batch and not for its changes: the next
-	// read from there may end elsewhere.
-	case !ok:
-		t.failures[c.page.from]++
-	default:
+	case ok:
 		t.pass(c)
-		if !t.manual {
-			t.done, t.reached[c.page.next] = append(t.done, c.page), true
-			t.rest()
+		if c.page != nil && !t.manual {
+			t.reach(c)
+			for _, change := range c.changes {
+				t.done = append(t.done, change.LSN)
+			}
+		}
+	case c.redriven:
+	case cause == nil || errors.Is(cause, changefeed.ErrHandlerTimeout): // else it was cut short
+		t.late = t.late || cause != nil
+		for _, change := range c.changes {
+			t.calls[versionOf(change)]++
 		}
 	}
 }
 
 // pass records that the process goes on after a batch.
 func (t *tenure) pass(c *call) {
+	if c.page == nil {
+		return
+	}
 	for _, change := range c.changes {
 		t.passed[versionOf(change)] = true
 	}
-	if lsnOf(c.page.next) > lsnOf(t.last) {
-		t.last = c.page.next
-		t.idle = slices.DeleteFunc(t.idle, func(p page) bool { return lsnOf(p.from) < lsnOf(t.last) })
+	if c.page == t.hand {
+		t.n = max(t.n, c.end)
+	}
+	if after := c.page.after(c.end); lsnOf(after) > lsnOf(t.last) {
+		t.last = after
+		t.idle = slices.DeleteFunc(t.idle, func(p emptyRead) bool { return lsnOf(p.from) < lsnOf(after) })
 	}
 }
 
-// counted is how often the batch after a token has failed. If nothing but empty pages lies
-// between, that is the batch in hand.
-func (t *tenure) counted(token string) int {
-	if at := lsnOf(token); lsnOf(t.base) <= at && at <= lsnOf(t.from) {
-		return t.failures[t.from]
+// reach allows the lease the positions after a batch.
+func (t *tenure) reach(c *call) {
+	t.reached[c.page.after(c.end)] = true
+	if next := t.next[c.page]; next != nil && c.end == len(c.page.changes) { // there was nothing up to that
+		t.reached[next.from] = true
 	}
-	return t.failures[token]
+	t.rest()
+}
+
+// counted is how often the handler has received the first change after a token.
+func (t *tenure) counted(token string) int {
+	for _, v := range t.line {
+		if v.lsn > lsnOf(token) {
+			return t.calls[v]
+		}
+	}
+	if len(t.line) == 0 {
+		return t.first
+	}
+	return 0
+}
+
+// isHandled reports whether the first change after a token is handled, and waits to be confirmed by hand.
+func (t *tenure) isHandled(token string) bool {
+	i := slices.IndexFunc(t.line, func(v version) bool { return v.lsn > lsnOf(token) })
+	return t.manual && i >= 0 && t.passed[t.line[i]]
 }
 
 // asks records that a handler wants a batch, and all before it, checkpointed.
@@ -250,8 +284,10 @@ func (g *ledger) asks(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t := c.tenure
-	t.pass(c)
 	if g.lanes { // of each key what comes before it
+		for _, change := range c.changes {
+			t.passed[versionOf(change)] = true
+		}
 		for v := range t.passed {
 			for _, change := range c.changes {
 				if (v.key == change.PartitionKey || c.by.(*instance).opts.Concurrency == 1) && v.lsn <= change.LSN {
@@ -261,10 +297,12 @@ func (g *ledger) asks(c *call) {
 		}
 		return
 	}
-	t.reached[c.page.next] = true
-	t.rest()
+	if t.pass(c); c.page == nil {
+		return
+	}
+	t.reach(c)
 	for v := range t.passed {
-		if v.lsn <= lsnOf(c.page.next) {
+		if v.lsn <= c.page.changes[c.end-1].lsn {
 			t.asked[v] = true
 		}
 	}
@@ -274,9 +312,6 @@ func (g *ledger) asks(c *call) {
 func (g *ledger) saved(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.lanes {
-		return // others before it may be open, and then its position does not move
-	}
 	for _, change := range c.changes {
 		if v := versionOf(change); g.isOpen(v) {
 			g.breach("checkpoint of %s by %s after LSN %d has succeeded, and was not stored", c.token, c.by, v.lsn)

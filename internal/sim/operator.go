@@ -12,8 +12,14 @@ import (
 // remove deletes a document of the unit, as an operator might who takes it for waste. The
 // delete has no condition on an ETag, because such a tool has none.
 func (w *world) remove() {
+	present, err := w.lobby.Snapshot(w.ctx)
+	if err != nil {
+		w.ledger.fail("documents of the unit: %v", err)
+		return
+	}
+	defer present.Close()
 	var found []docstore.Item
-	for item, err := range w.lobby.WithIDs(w.ctx, w.unit.Prefix()+".", 0) {
+	for item, err := range present.WithIDs(w.ctx, w.unit.Prefix()+".", 0) {
 		if err != nil {
 			w.ledger.fail("documents of the unit: %v", err)
 			return

@@ -48,7 +48,9 @@ func (w *world) settle() {
 	}
 	w.touchAll()
 	_ = pause.For(w.ctx, 4*round+w.beat()) // rarer checkpoints are stored with the next renewal
-	w.box.empty(w)
+	if w.box.empty(w); w.weather.attempts > 0 {
+		w.free()
+	}
 	for _, missing := range w.ledger.owed() {
 		w.ledger.fail("%s", missing)
 	}

@@ -56,7 +56,7 @@ func (g *ledger) isHandling(at place) bool {
 func (w *world) isSound(i *instance, since time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return i.sound.Before(since) && i.stopped.IsZero()
+	return i.sound.Before(since) && w.bad.Before(since) && !i.down && i.stopped.IsZero()
 }
 
 // watchInstances looks for sound instances without leases although there are enough for

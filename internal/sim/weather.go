@@ -23,9 +23,13 @@ type weather struct {
 
 	// In worlds with lanes:
 	lanes    bool
-	at       int  // Options.Concurrency
-	attempts int  // Options.MaxAttempts; 0 is no policy
-	hold     bool // Options.HoldKeys
+	at       int           // Options.Concurrency
+	attempts int           // Options.MaxAttempts; 0 is no policy
+	hold     bool          // Options.HoldKeys
+	age      time.Duration // Options.MaxAge
+	buffer   int           // Options.BufferItems; 0 is the default
+	outages  bool          // all handlers fail for a while
+	boxes    bool          // the letter box fails for a while
 }
 
 // removal is which documents of the unit an operator deletes.
@@ -64,7 +68,13 @@ func newWeather(seed uint64) weather {
 	if y.lanes = !y.foreign && one(3); y.lanes {
 		y.at = 1 + rng.IntN(2)*rng.IntN(8)
 		if !y.manual {
-			y.attempts, y.hold = 2+rng.IntN(4), one(2)
+			y.attempts, y.hold, y.outages, y.boxes = 2+rng.IntN(4), one(2), one(2), one(2)
+			if one(3) {
+				y.age = time.Duration(1+rng.IntN(90)) * time.Second
+			}
+		}
+		if one(2) {
+			y.buffer = 1 + rng.IntN(30)
 		}
 	}
 	return y

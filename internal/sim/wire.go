@@ -145,11 +145,18 @@ func (s source) Partitions(ctx context.Context) ([]changefeed.Partition, error) 
 
 func (s source) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
 	q := parcel{call: "read", of: r, fate: s.fate()}
+	if o.Key != "" {
+		q.call = "read key"
+	}
 	return carry(ctx, s.link, q, func(ctx context.Context) (changefeed.Page, error) {
 		// The model hears of a page as it leaves the store, because its answer may
 		// still be lost.
 		page, err := s.source.Read(ctx, r, shiftStart(from, -s.skew), o)
-		if err == nil {
+		switch {
+		case err != nil:
+		case o.Key != "":
+			s.by.world.ledger.readKey(s.by, r, page)
+		default:
 			s.by.world.ledger.read(s.by, r, from.Token, page)
 		}
 		page.Next = shiftStart(page.Next, s.skew)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/notes"
 )
 
 // The witness compares every write of a lease with the model, at the moment when the store
@@ -40,7 +41,7 @@ func (w witness) Create(ctx context.Context, record changefeed.Record) (changefe
 // witness, and shows in what is stored.
 func (w witness) Update(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
 	got, err := w.LeaseStore.Update(context.WithoutCancel(ctx), record)
-	w.note("%s writes %s %q for %s/%s at %v, attempts %d, %v: %v", w.by, record.Kind, record.Token, record.Owner, record.Epoch, record.Position, record.Attempts, record.State, err)
+	w.note("%s writes %s %q for %s/%s at %v, attempts %d, %v, %s: %v", w.by, record.Kind, record.Token, record.Owner, record.Epoch, record.Position, record.Attempts, record.State, said(record), err)
 	if err == nil && record.Kind == changefeed.KindLease {
 		w.updated(w.by, got)
 	}
@@ -124,6 +125,7 @@ func (g *ledger) updated(by *instance, record changefeed.Record) {
 	if was.Owner != record.Owner || was.Epoch != record.Epoch {
 		g.model.owned[place{by, record.Token}] = time.Now()
 	}
+	g.count(record)
 	g.moved(by, was.Record, record)
 	g.passesNothing(g.model.tenures[place{by, record.Token}], record)
 }
@@ -136,33 +138,58 @@ func (g *ledger) moved(by *instance, was, record changefeed.Record) {
 		t = &tenure{}
 	}
 	at := record.Position.Token
+	counted, stays := t.counted(at), at == was.Position.Token
 	switch {
 	case lsnOf(at) < lsnOf(was.Position.Token):
 		g.breach("position of %s moved back from %v to %v by %q", record.Token, was.Position, record.Position, record.Owner)
 	case was.Position.Token == "":
 		return // it begins
-	case g.lanes:
-		return // pages are not followed
 	case record.Position.Start.String() != was.Position.Start.String():
 		g.breach("start of %s changed from %v to %v", record.Token, was.Position.Start, record.Position.Start)
-	case at != was.Position.Token && !t.reached[at] && !g.muddled.Load():
+	case g.lanes:
+		g.movedLanes(by, t, was, record)
+	case !stays && !t.reached[at] && !g.muddled.Load():
 		g.breach("position of %s moved from %v to %v, where %s has not come", record.Token, was.Position, record.Position, by)
-	case at != was.Position.Token && record.Attempts != 0 && record.Attempts != t.counted(at):
-		g.breach("attempts of %s are %d, though it moved on from %v to %v, want %d", record.Token, record.Attempts, was.Position, record.Position, t.counted(at))
-	case at == was.Position.Token && record.Attempts != was.Attempts && (record.Attempts < was.Attempts || record.Attempts > t.counted(at)):
-		g.breach("attempts of %s at %v went from %d to %d, want at most %d", record.Token, record.Position, was.Attempts, record.Attempts, t.counted(at))
+	case !stays && record.Attempts != 0 && record.Attempts != counted && record.Attempts != counted-1: // a call may have begun since the write
+		g.breach("attempts of %s are %d, though it moved on from %v to %v, want %d or one less", record.Token, record.Attempts, was.Position, record.Position, counted)
+	case record.Attempts == 0 && t.isHandled(at): // and is not to come again
+	case stays && record.Attempts != was.Attempts && (record.Attempts < was.Attempts || record.Attempts > counted):
+		g.breach("attempts of %s at %v went from %d to %d, want at most %d", record.Token, record.Position, was.Attempts, record.Attempts, counted)
 	}
 }
 
-// passesNothing checks that all before the position of a lease is done, or was asked to be
-// checkpointed by hand: a handler asks before it knows that the checkpoint is stored. A breach
-// is reported once, so what was passed counts as done from then on.
+// movedLanes compares a lease with its state before in a world with lanes: its position is one that the writer has read,
+// and its attempts are no more than some change after it has had.
+func (g *ledger) movedLanes(by *instance, t *tenure, was, record changefeed.Record) {
+	at := record.Position.Token
+	if at != was.Position.Token && !t.tokens[at] {
+		g.breach("position of %s moved from %v to %v, where %s has not read", record.Token, was.Position, record.Position, by)
+	}
+	if record.Attempts == 0 || record.Attempts == was.Attempts && at == was.Position.Token {
+		return
+	}
+	most := 0
+	for _, calls := range []map[version]int{g.begun, g.noted} {
+		for v, n := range calls {
+			if v.lsn > lsnOf(at) && record.Range.Holds(g.place(v.key)) {
+				most = max(most, n)
+			}
+		}
+	}
+	if record.Attempts > most {
+		g.breach("attempts of %s at %v are %d, and no change after it had more than %d", record.Token, record.Position, record.Attempts, most)
+	}
+}
+
+// passesNothing checks that all before the position of a lease is done, was asked to be checkpointed by hand, or belongs to
+// a key that is set aside: a handler asks before it knows that the checkpoint is stored. A breach is reported once, so what
+// was passed counts as done from then on.
 func (g *ledger) passesNothing(t *tenure, record changefeed.Record) {
 	at := lsnOf(record.Position.Token)
-	note := noteOf(record)
+	note := g.noteOf(record)
 	for v, e := range g.open {
-		passed := v.lsn <= at || v.lsn <= note.Through && !slices.Contains(note.Open, v.lsn)
-		if passed && record.Range.Holds(e.epk) {
+		passed := v.lsn <= at || v.lsn <= note.done.Through && !slices.Contains(note.done.Open, v.lsn) || note.hasDone(v)
+		if passed && record.Range.Holds(e.epk) && !note.keeps(v) {
 			if t == nil || !t.asked[v] {
 				g.breach("position of %s is %v, and done after it %+v, which passes %s %s LSN %d", record.Token, record.Position, note, v.key, v.id, v.lsn)
 			}
@@ -171,18 +198,42 @@ func (g *ledger) passesNothing(t *tenure, record changefeed.Record) {
 	}
 }
 
-// doneNote is what a lease says is done after its position.
-type doneNote struct {
-	Through int64
-	Open    []int64
+// note is what a lease says beside its position.
+type note struct {
+	done  notes.Done
+	aside notes.Aside
 }
 
-func noteOf(record changefeed.Record) (n doneNote) {
-	_ = json.Unmarshal([]byte(record.Properties["changefeed.done"]), &n) // there may be none
-	for i := range n.Open[min(1, len(n.Open)):] {                        // they are written as differences
-		n.Open[i+1] += n.Open[i]
+// noteOf reads the notes of a lease as their writer means them, so whatever the partitions are by now.
+func (g *ledger) noteOf(record changefeed.Record) (n note) {
+	for name, into := range map[string]any{notes.DoneProperty: &n.done, notes.AsideProperty: &n.aside} {
+		text := record.Properties[name]
+		if text == "" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(text), into); err != nil {
+			g.breach("property %s of %s: %v", name, record.Token, err)
+		}
+	}
+	for i := range n.done.Open[min(1, len(n.done.Open)):] { // they are written as differences
+		n.done.Open[i+1] += n.done.Open[i]
+	}
+	if n.done.At != record.Position.Token {
+		n.done = notes.Done{}
 	}
 	return n
+}
+
+// keeps reports whether a change comes again because its key is set aside.
+func (n *note) keeps(v version) bool {
+	return slices.ContainsFunc(n.aside.Keys, func(k notes.AsideKey) bool {
+		return k.Key == string(v.key) && k.LSN <= v.lsn && lsnOf(k.From) < v.lsn
+	})
+}
+
+// hasDone reports whether a change does not come again because its key is set aside and continues after it.
+func (n *note) hasDone(v version) bool {
+	return slices.ContainsFunc(n.aside.Keys, func(k notes.AsideKey) bool { return k.Key == string(v.key) && v.lsn < k.LSN })
 }
 
 // begin notes that the unit has begun: there is a lease for each range.
@@ -213,13 +264,48 @@ func (g *ledger) coversOpen(gone changefeed.Record) {
 		}
 		covered := false
 		for token, l := range g.model.leases {
-			covered = covered || token != gone.Token && l.Range.Holds(e.epk) && lsnOf(l.Position.Token) < v.lsn
+			covered = covered || token != gone.Token && g.gives(l.Record, v, e)
 		}
 		for _, record := range g.model.deleted {
-			covered = covered || record.Range.Holds(e.epk) && lsnOf(record.Position.Token) < v.lsn
+			covered = covered || g.gives(record, v, e)
 		}
 		if !covered {
 			g.breach("lease %s is gone, and no other has %s %s LSN %d", gone.Token, v.key, v.id, v.lsn)
 		}
 	}
+}
+
+// gives reports whether a change comes from a lease that is open.
+func (g *ledger) gives(record changefeed.Record, v version, e entry) bool {
+	if !record.Range.Holds(e.epk) {
+		return false
+	}
+	note := g.noteOf(record)
+	return lsnOf(record.Position.Token) < v.lsn || note.keeps(v)
+}
+
+// count notes the call that a lease has counted before it is begun, because it may end the process.
+func (g *ledger) count(record changefeed.Record) {
+	s := g.noteOf(record).done.Suspect
+	if s == nil {
+		return
+	}
+	for key, items := range g.items {
+		for _, versions := range items {
+			for _, v := range versions {
+				for _, run := range s.Tried {
+					each := func() string { return run.Letters[0] } // of a transaction all its changes, which is a bound
+					if run.Has(string(key), v.lsn, each) {
+						g.noted[v] = max(g.noted[v], run.Calls)
+					}
+				}
+			}
+		}
+	}
+}
+
+// said are the notes of a record, for the story.
+func said(record changefeed.Record) string {
+	p := record.Properties
+	return "done " + p[notes.DoneProperty] + " held " + p[notes.HeldProperty] + " aside " + p[notes.AsideProperty]
 }

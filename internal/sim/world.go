@@ -70,12 +70,14 @@ type world struct {
 	history history
 	box     *box
 	net     *netHost // of the chaos goroutine
+	trouble trouble
 
 	processes, tasks sync.WaitGroup
 	quiet            chan struct{} // closed when the faults have ended
 
 	mu         sync.Mutex
 	alive, all []*instance
+	bad        time.Time // until when something is wrong with all of them
 	lastFault  time.Time // until when faults go on that have begun
 
 	ready     chan struct{}
@@ -107,6 +109,10 @@ func Run(ctx context.Context, seed uint64, bug Bug) (broken []string, story stri
 	for n := range 2 {
 		dice := w.fork()
 		writers.Go(func() { w.write(ctx, dice, n) })
+	}
+	if w.weather.attempts > 0 {
+		dice := w.fork()
+		w.tasks.Go(func() { w.operate(dice) })
 	}
 	// Writing ends before the world settles, because the lag can only reach zero then.
 	w.chaos()
@@ -140,6 +146,7 @@ func newWorld(ctx context.Context, seed uint64, bug Bug) (*world, error) {
 		ctx: ctx, rng: rng, bug: bug, weather: newWeather(seed), push: rng.IntN(2) == 0, keys: 3 + rng.IntN(20),
 		box: &box{letters: map[string]changefeed.DeadLetter{}}, ready: make(chan struct{}), quiet: make(chan struct{}), diceSeed: rand.New(rand.NewPCG(seed, 2)),
 	}
+	w.trouble.mended = map[changefeed.PartitionKey]bool{}
 	w.drawUnit()
 	var err error
 	if w.db, err = docstore.Open("", docstore.Options{InMemory: true, CacheBytes: 1 << 20}); err != nil {
@@ -154,7 +161,7 @@ func newWorld(ctx context.Context, seed uint64, bug Bug) (*world, error) {
 		spec.HashVersion, w.cities, hash = 1, strings.Repeat(" upon Thames", 8), epk.HashV1
 	}
 	w.ledger = newLedger(w.mode, hash)
-	w.ledger.lanes = w.weather.lanes
+	w.ledger.lanes = w.weather.lanes && (w.weather.at > 1 || w.weather.attempts > 0)
 	w.ledger.note("seed %d: %+v, push %v, start %v", seed, w.weather, w.push, w.start0)
 	if w.orders, err = w.db.CreateContainer(ctx, spec); err != nil {
 		return nil, err

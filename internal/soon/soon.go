@@ -17,14 +17,14 @@ type Writer struct {
 	writing bool      // by a goroutine
 	again   bool      // there is more to write than when it began
 	fresh   bool      // there was a change since
-	begun   time.Time // when it began last
+	last    time.Time // when a write began or ended last
 }
 
 // Never is when nothing is to be written.
 const Never = time.Duration(math.MaxInt64)
 
 // New returns a writer that calls write in goroutines that run starts. After an error nothing is written any more. A
-// change is written at the latest when gap has passed since the last write began, if Due is called then.
+// change is written at the latest when gap has passed since the last write ended, if Due is called then.
 func New(gap time.Duration, run func(func()), write func() error) *Writer {
 	return &Writer{gap: gap, run: run, write: write}
 }
@@ -48,7 +48,7 @@ func (w *Writer) Write() {
 func (w *Writer) next() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.writing, w.again, w.fresh, w.begun = w.again, false, w.fresh && !w.again, time.Now()
+	w.writing, w.again, w.fresh, w.last = w.again, false, w.fresh && !w.again, time.Now()
 	return w.writing
 }
 
@@ -62,7 +62,7 @@ func (w *Writer) Changed() {
 // Due has a change written whose time has come, and returns how long until one must be.
 func (w *Writer) Due() time.Duration {
 	w.mu.Lock()
-	fresh, left := w.fresh, w.gap-time.Since(w.begun)
+	fresh, left := w.fresh, w.gap-time.Since(w.last)
 	w.mu.Unlock()
 	switch {
 	case !fresh:

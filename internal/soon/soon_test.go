@@ -69,3 +69,24 @@ func TestNothingIsWrittenAfterAnError(t *testing.T) {
 		}
 	})
 }
+
+// The write that is under way has begun with the state before the change.
+func TestAChangeDuringAWriteIsWrittenWhenItIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		writes := 0
+		w := New(time.Second, func(f func()) { go f() }, func() error {
+			writes++
+			time.Sleep(10 * time.Millisecond)
+			return nil
+		})
+		w.Write()
+		time.Sleep(5 * time.Millisecond)
+		w.Changed()
+		time.Sleep(2 * time.Second)
+		w.Due()
+		time.Sleep(time.Second)
+		if writes != 2 {
+			t.Errorf("%d writes, want a second one for the change during the first", writes)
+		}
+	})
+}

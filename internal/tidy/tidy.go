@@ -25,10 +25,10 @@ import (
 const (
 	maxFileLines    = 400
 	maxFuncLines    = 60
-	maxRootFiles    = 30   // dead letters and keys in parallel are of the processor itself: dispatch.go, done.go, park.go, redrive.go
-	maxRootLines    = 6561 // and take a thousand lines, besides all that could go to internal/lanes, notes, soon and progress (rank, mirror and keyspace have what is pure of the leases); comments count too
-	maxRootNames    = 150  // that are exported, methods and fields aside
-	maxCommandLines = 2500 // flags, help and output of cmd/changefeed
+	maxRootFiles    = 32   // dead letters and keys in parallel are of the processor itself: dispatch.go, leasenotes.go, park.go, redrive.go
+	maxRootLines    = 7500 // comments count too; what decides without I/O is in packages of its own: internal/delivery what the handler receives, rank, mirror, keyspace and balance who has which lease
+	maxRootNames    = 160  // hooks that tell of keys and letters have types and states of their own
+	maxCommandLines = 2700 // flags, help and output of cmd/changefeed
 	maxOneWord      = 3    // types of a package with a method of one unexported name
 	maxInterface    = 4
 	maxMethods      = 40

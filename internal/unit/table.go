@@ -98,6 +98,8 @@ func cells(r Row, edges func(string) string) []string {
 	switch r.Kind {
 	case KindHole:
 		return []string{edges(r.Range), "-", "-", "-", "-", "-", "hole", "-", note}
+	case KindRequest:
+		return r.Request.cells(r)
 	case KindDocument:
 		return []string{r.ID, "-", "-", "-", "-", "-", "-", "-", note}
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/leasedoc"
-	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/place"
 )
 
@@ -33,6 +32,7 @@ type Unit struct {
 const (
 	KindLease    = "lease"
 	KindInstance = "instance"
+	KindRequest  = "request"  // of an operator, see package deadletters
 	KindHole     = "hole"     // keys that no lease covers
 	KindDocument = "document" // that is no record of a unit, or one of a kind that is not known here
 )
@@ -51,12 +51,16 @@ type Row struct {
 	Mode      string   `json:"mode,omitempty"`
 	State     string   `json:"state,omitempty"`
 	Attempts  int      `json:"attempts,omitempty"`
-	Held      int      `json:"held,omitempty"` // partition keys
+	Held      int      `json:"held,omitempty"`      // partition keys
+	HeldKeys  []string `json:"held_keys,omitempty"` // their names
+	SetAside  int      `json:"set_aside,omitempty"` // partition keys
+	Outage    string   `json:"outage_since,omitempty"`
 	Silent    float64  `json:"written_seconds_ago"`
 	Lag       *int64   `json:"lag,omitempty"` // changes; nil when unknown
 	Exact     bool     `json:"lag_exact,omitempty"`
 	Shared    bool     `json:"lag_shared,omitempty"` // an upper bound, see [changefeed.Lag]
 	Waited    float64  `json:"lag_seconds"`
+	Request   *Request `json:"request,omitempty"`
 	Notes     []string `json:"notes,omitempty"`
 
 	record changefeed.Record
@@ -187,8 +191,7 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 			}
 			r.Kind = KindDocument
 		case changefeed.KindRequest:
-			r.Kind = KindDocument
-			r.note("a request that the owner of the range has not served yet")
+			r.request(now)
 		default:
 			r.Kind = KindDocument
 			r.note("a record of kind %q, which belongs to a later version", record.Kind)
@@ -214,7 +217,7 @@ const silence = time.Minute
 func describe(record changefeed.Record, now time.Time) Row {
 	r := Row{
 		Kind: KindLease, ID: record.ID, Lease: record.Token, Owner: record.Owner, Epoch: record.Epoch, Position: record.Position.String(),
-		Mode: record.Mode.String(), State: record.State.String(), Attempts: record.Attempts, Held: len(Held(record)), Silent: max(0, now.Sub(record.Updated).Seconds()), record: record,
+		Mode: record.Mode.String(), State: record.State.String(), Attempts: record.Attempts, Held: len(Held(record)), HeldKeys: Held(record), SetAside: len(setAside(record)), Silent: max(0, now.Sub(record.Updated).Seconds()), record: record,
 	}
 	if record.Position == (changefeed.Position{}) {
 		r.Position = "" // of another make, and not read yet
@@ -246,15 +249,16 @@ func describe(record changefeed.Record, now time.Time) Row {
 		r.note("the batch after its position has failed %d times", record.Attempts)
 	}
 	if r.Held > 0 {
-		r.note("partition keys held: %d, see changefeed dlq list", r.Held)
+		r.note("partition keys held: %d, %s: see changefeed dlq list, or free one with changefeed dlq release --key KEY", r.Held, firstOf(r.HeldKeys))
+	}
+	if r.SetAside > 0 {
+		r.note("partition keys set aside, to be read again: %d", r.SetAside)
+	}
+	if since := outage(record); !since.IsZero() && quiet <= allowed {
+		r.Outage = since.UTC().Format(time.RFC3339)
+		r.note("outage since %s", clock(since, now))
 	}
 	return r
-}
-
-// Held are the partition keys whose changes are parked until they are released, as a lease says.
-func Held(record changefeed.Record) []string {
-	held, _ := notes.ReadHeld(record.Properties[notes.HeldProperty], record.Position.Token, "", "", nil) // what does not hold any more has no keys
-	return held.Keys
 }
 
 // few is a lease store with few records, so that a mistake in the estimate of a lease spoils
@@ -341,7 +345,10 @@ func hole(from, to string) []Row {
 func (r Row) MarshalJSON() ([]byte, error) {
 	type plain Row
 	if r.Kind != KindLease {
-		r.Position, r.Mode, r.State = "", "", ""
+		r.Position, r.Mode = "", ""
+	}
+	if r.Kind != KindLease && r.Kind != KindRequest {
+		r.State = ""
 	}
 	return json.Marshal(plain(r))
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/place"
 )
 
@@ -172,12 +174,67 @@ func TestALeaseSaysWhatItHolds(t *testing.T) {
 			r.Properties = map[string]string{"changefeed.held": `{"at":"` + at + `","keys":["[\"a\"]","[\"b\"]"]}`}
 		})
 	}
-	if got := notesOf(o.survey(t)); strings.Count(got, "partition keys held") != 1 || !strings.Contains(got, "partition keys held: 2, see changefeed dlq list") {
+	if got := notesOf(o.survey(t)); strings.Count(got, "partition keys held") != 1 || !strings.Contains(got, `partition keys held: 2, ["a"] ["b"]: see changefeed dlq list`) {
 		t.Errorf("the notes are %s", got)
 	}
 	for _, r := range o.survey(t)[0].Rows {
 		if want := map[string]int{"1F-FF": 2}[r.Lease]; r.Held != want {
 			t.Errorf("lease %s holds %d keys, want %d", r.Lease, r.Held, want)
+		}
+	}
+}
+
+// A lease says which keys it has set aside. Where another processor has moved its position since, those are left whose
+// changes the old position had passed.
+func TestALeaseSaysWhatItHasSetAside(t *testing.T) {
+	o := newOffice(t)
+	aside := notes.Aside{At: "5", Keys: []notes.AsideKey{{Key: `["a"]`, From: "3", LSN: 4, Passed: true}, {Key: `["b"]`, From: "5", LSN: 6}}}
+	for part, at := range map[string]string{"-1F": "5", "1F-2F": "6", "2F-FF": "5"} {
+		o.lease(t, part, func(r *changefeed.Record) {
+			r.Position = changefeed.Position{Token: at}
+			if part != "2F-FF" {
+				r.Properties = map[string]string{notes.AsideProperty: aside.String()}
+			}
+		})
+	}
+	units := o.survey(t)
+	want := map[string]int{"-1F": 2, "1F-2F": 1}
+	for _, r := range units[0].Rows {
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		note := fmt.Sprintf("partition keys set aside, to be read again: %d", r.SetAside)
+		if n := want[r.Lease]; r.SetAside != n || slices.Contains(r.Notes, note) != (n > 0) || strings.Contains(string(text), fmt.Sprintf(`"set_aside":%d`, n)) != (n > 0) {
+			t.Errorf("lease %s has %d keys set aside, want %d: %s", r.Lease, r.SetAside, n, text)
+		}
+	}
+}
+
+// An outage is what an owner at work says. Others have left the property, and do not know.
+func TestALeaseSaysSinceWhenThereIsAnOutage(t *testing.T) {
+	now := time.Date(2026, 3, 4, 13, 0, 0, 0, time.UTC)
+	since := time.Date(2026, 3, 4, 12, 3, 11, 0, time.UTC)
+	for _, c := range []struct {
+		name  string
+		edit  func(*changefeed.Record)
+		at    time.Time
+		notes string
+		json  string
+	}{
+		{"now", func(*changefeed.Record) {}, since, "outage since 12:03:11", "2026-03-04T12:03:11Z"},
+		{"for days", func(*changefeed.Record) {}, since.Add(-48 * time.Hour), "outage since 2026-03-02 12:03:11", "2026-03-02T12:03:11Z"},
+		{"none", func(*changefeed.Record) {}, time.Time{}, "", ""},
+		{"of an owner that has stopped", func(r *changefeed.Record) { r.Owner, r.Epoch = "", "" }, since, "free: nobody works on it", ""},
+		{"of an owner that is silent", func(r *changefeed.Record) { r.Updated = now.Add(-5 * time.Minute) }, since, "expired: its owner has been silent for 5m0s, 1m0s are allowed", ""},
+		{"before another processor", func(r *changefeed.Record) { r.Epoch = "" }, since, "owned by a processor of another make", ""},
+	} {
+		l := changefeed.Record{Kind: changefeed.KindLease, Owner: "one", Epoch: "e1", Updated: now, Properties: map[string]string{notes.OutageProperty: notes.Outage(c.at)}}
+		c.edit(&l)
+		r := describe(l, now)
+		text, err := json.Marshal(r)
+		if got := strings.Join(r.Notes, "; "); err != nil || got != c.notes || r.Outage != c.json || strings.Contains(string(text), "outage_since") != (c.json != "") {
+			t.Errorf("%s: %q, %s; want %q, %s", c.name, got, text, c.notes, c.json)
 		}
 	}
 }

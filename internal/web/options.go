@@ -1,16 +1,15 @@
 package web
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/millrace/changefeed/cosmosrest"
@@ -34,15 +33,17 @@ type Options struct {
 
 	Keys      []string // two at most, as of ReadOnly; by default the emulator's
 	ReadOnly  []string
+	Hosts     []string // names of the server besides loopback, for the emulator's key
 	Roles     string   // file with what the principals of Entra tokens may do
 	JWKS      string   // file or address of the keys that sign those
 	Issuer    string   // of those
 	Audiences []string // of those
 	Insecure  bool     // accepts the emulator's Entra tokens, which anybody can make
 
-	Lenient        bool
-	PreviousImages bool
-	Throughput     int // request units a second; 0 or [cosmosrest.Unlimited] for none
+	Lenient    bool
+	Level      string // of consistency that clients are told; empty is Session
+	Images     string // of which changes the feed of all versions shows the previous one: all, deletes or none; empty is deletes
+	Throughput int    // request units a second; 0 or [cosmosrest.Unlimited] for none
 
 	Log *slog.Logger
 }
@@ -58,13 +59,6 @@ const (
 )
 
 const wantKey = "the base64 of 16 bytes or more" // for messages
-
-// isEmulatorKey reports the well-known key, whichever way it is written in base64.
-func isEmulatorKey(key string) bool {
-	text, err := base64.StdEncoding.DecodeString(key)
-	known, _ := base64.StdEncoding.DecodeString(cosmosrest.EmulatorKey) // is base64
-	return err == nil && bytes.Equal(text, known)
-}
 
 // Check refuses options that are wrong or unsafe: an address that other machines can reach needs a key that not everybody
 // knows. It takes keys that are not given from the environment.
@@ -93,9 +87,17 @@ func (o *Options) Check() error {
 		// the rights of the store, whatever its key is.
 		case o.Insecure:
 			return usage.Flag(f.flag, f.value, "a loopback address such as "+DefaultListen+" with --insecure-aad, whose tokens anybody can make")
-		case len(o.Keys) == 0 || slices.ContainsFunc(slices.Concat(o.Keys, o.ReadOnly), isEmulatorKey):
+		case len(o.Keys) == 0 || slices.ContainsFunc(slices.Concat(o.Keys, o.ReadOnly), cosmosrest.IsEmulatorKey):
 			return usage.Flag(f.flag, f.value, "a loopback address such as "+DefaultListen+", or a --key of your own: anybody knows the emulator's, and other machines can reach this address")
 		}
+	}
+	for _, name := range o.Hosts {
+		if err := cosmosrest.CheckHost(name); err != nil {
+			return usage.Flag("allow-host", name, strings.TrimPrefix(err.Error(), "want "))
+		}
+	}
+	if _, ok := images[o.Images]; !ok {
+		return usage.Flag("previous-images", o.Images, "all, deletes or none")
 	}
 	switch {
 	case len(o.Keys) > 2:
@@ -108,6 +110,11 @@ func (o *Options) Check() error {
 		return usage.Flag("retention", o.Retention.String(), "a time such as 10m or 168h, or 0")
 	}
 	return nil
+}
+
+// images are the values of --previous-images.
+var images = map[string]cosmosrest.Images{
+	"": cosmosrest.ImagesOfDeletes, "deletes": cosmosrest.ImagesOfDeletes, "all": cosmosrest.ImagesOfAll, "none": cosmosrest.NoImages,
 }
 
 // orVariable are the keys of a flag or, without any, the key in the environment.
@@ -126,7 +133,7 @@ func (o *Options) server(ctx context.Context) (cosmosrest.Options, error) {
 		keys = append(slices.Clone(keys), "", "")
 		return keys[0], keys[1]
 	}
-	s := cosmosrest.Options{Lenient: o.Lenient, PreviousImages: o.PreviousImages, Throughput: o.Throughput, Logger: o.Log, Ending: ctx}
+	s := cosmosrest.Options{Lenient: o.Lenient, Hosts: o.Hosts, Consistency: o.Level, PreviousImages: images[o.Images], Throughput: o.Throughput, Logger: o.Log, Ending: ctx}
 	s.Keys.Primary, s.Keys.Secondary = two(o.Keys)
 	s.Keys.PrimaryReadOnly, s.Keys.SecondaryReadOnly = two(o.ReadOnly)
 	s.Keys.Primary = cmp.Or(s.Keys.Primary, cosmosrest.EmulatorKey) // also beside a read-only key

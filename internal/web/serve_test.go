@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +102,14 @@ func TestWhatEverybodyCouldOpenIsServedToThisMachineOnly(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		})
+	}
+}
+
+func TestAllowedHostsReachTheServer(t *testing.T) {
+	o := Options{Hosts: []string{"cosmos", "cosmos.internal"}}
+	s, err := o.server(t.Context())
+	if err != nil || !slices.Equal(s.Hosts, o.Hosts) {
+		t.Errorf("hosts %q, %v: want %q", s.Hosts, err, o.Hosts)
 	}
 }
 

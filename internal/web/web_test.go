@@ -107,7 +107,7 @@ func shopHandler(t *testing.T) func(ctx context.Context) http.Handler {
 		if _, err := db.CreateContainer(ctx, docstore.ContainerSpec{Database: "shop", ID: "orders", Paths: []string{"/pk"}}); err != nil {
 			t.Fatal(err)
 		}
-		server, err := cosmosrest.New(db, cosmosrest.Options{Ending: ctx})
+		server, err := cosmosrest.New(db, cosmosrest.Options{Ending: ctx, Hosts: []string{"memory"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,7 +50,8 @@ type ExactlyOnceOptions struct {
 // published; to note each such letter would take a mark for each key. So an event that Kafka never takes,
 // such as one that is too large, stops its range, and is reported, until it is skipped by hand. Where that
 // is too much, use a [Publisher] with an [outbox.Relay], and consumers that
-// know an event by its id.
+// know an event by its id. No relay of another unit may have [outbox.RelayOptions.ExpireAfter]: what that one marks
+// comes again as another version of the event.
 type ExactlyOnce struct {
 	topic, marks, unit string
 	source             string
@@ -70,6 +71,7 @@ func NewExactlyOnce(brokers []string, topic, unit string, o ExactlyOnceOptions) 
 			kgo.SeedBrokers(brokers...),
 			kgo.RecordDeliveryTimeout(cmp.Or(o.Timeout, 10*time.Second)),
 			kgo.TransactionTimeout(cmp.Or(o.Timeout, 10*time.Second)),
+			kgo.AllowAutoTopicCreation(),
 		}, o.Client...),
 		owners: map[string]*owner{},
 	}
@@ -217,7 +219,9 @@ func (h *ExactlyOnce) publish(ctx context.Context, o *owner, b *changefeed.Batch
 		}
 	}
 	if len(events) > 0 {
-		slices.SortStableFunc(events, func(a, b event) int { return cmp.Or(cmp.Compare(a.lsn, b.lsn), cmp.Compare(a.Seq, b.Seq)) })
+		slices.SortStableFunc(events, func(a, b event) int {
+			return cmp.Or(cmp.Compare(a.lsn, b.lsn), cmp.Compare(a.UnitSeq, b.UnitSeq), cmp.Compare(a.Seq, b.Seq))
+		})
 		records := make([]*kgo.Record, 0, len(events)+1)
 		for _, e := range events {
 			records = append(records, record(h.topic, e.Message))

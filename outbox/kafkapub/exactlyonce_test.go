@@ -255,3 +255,34 @@ func TestAnEventThatCannotBeReadStopsItsRange(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+// A transaction may come in two batches, and a crash between them.
+func TestTheRestOfATransactionIsPublishedAfterACrash(t *testing.T) {
+	c := startKafka(t)
+	transaction := batch(full, 1, 1, 3)
+	for i := range transaction.Changes {
+		transaction.Changes[i].LSN = 7
+	}
+	part := *transaction
+	part.Changes = transaction.Changes[:1]
+	handle(t, newOnce(t, c), &part)
+	whole := *transaction
+	whole.Epoch = 2
+	handle(t, newOnce(t, c), &whole)
+	wantOnce(t, c, 3)
+}
+
+func TestEventsOfATransactionAreInTheOrderInWhichTheyWereRecorded(t *testing.T) {
+	c := startKafka(t)
+	b := &changefeed.Batch{LeaseToken: full.String(), Range: full, Epoch: 1, Attempt: 1}
+	for i, place := range []int{2, 3, 1} { // of several objects, each of which has its first event
+		b.Changes = append(b.Changes, changefeed.Change{
+			ID: fmt.Sprint(place), PartitionKey: changefeed.Key("k"), LSN: 7, ETag: fmt.Sprint(place),
+			Body: fmt.Appendf(nil, `{"id":"%d","type":"domainEvent","seq":%d,"unitSeq":%[1]d,"data":{"action":"Done"}}`, place, 3-i),
+		})
+	}
+	handle(t, newOnce(t, c), b)
+	if got := stored(t, c)["k"]; !slices.Equal(got, []string{"1", "2", "3"}) {
+		t.Errorf("the topic has %v, want 1 2 3", got)
+	}
+}

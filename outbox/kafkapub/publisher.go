@@ -35,7 +35,8 @@ type Publisher struct {
 }
 
 // New makes a publisher to a topic of the cluster that has these brokers, given as host:port. It
-// connects when it is first used. The topic has to exist, or the cluster to create topics.
+// connects when it is first used. A topic that does not exist is created if the cluster does that
+// (auto.create.topics.enable); otherwise Publish returns an [ErrNoTopic].
 func New(brokers []string, topic string, o Options) (*Publisher, error) {
 	if o.Producers < 0 || o.Timeout < 0 {
 		return nil, fmt.Errorf("negative Producers (%d) or Timeout (%v)", o.Producers, o.Timeout)
@@ -46,6 +47,7 @@ func New(brokers []string, topic string, o Options) (*Publisher, error) {
 		// Without it a message could not time out while its request has no answer. That the message
 		// may then be stored twice is for its consumer to recognize, as after a crash.
 		kgo.AllowIdempotentProduceCancellation(),
+		kgo.AllowAutoTopicCreation(),
 	}, o.Client...))
 	if err != nil {
 		return nil, fmt.Errorf("make a producer for Kafka: %w", err)
@@ -87,12 +89,21 @@ func record(topic string, m outbox.Message) *kgo.Record {
 	for name, value := range m.CloudEvent() {
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: "ce_" + name, Value: []byte(value)})
 	}
+	for name, value := range m.TraceContext() {
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
+	}
 	return r
 }
+
+// ErrNoTopic: the topic does not exist, and the cluster has not created it. Create it, or set
+// auto.create.topics.enable: the messages are published then.
+var ErrNoTopic = errors.New("the topic does not exist and the cluster has not created it: create it, or set auto.create.topics.enable")
 
 // explain says which errors no attempt can mend.
 func explain(err error) error {
 	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return fmt.Errorf("%w: %w", ErrNoTopic, err)
 	case isTooLarge(err):
 		return changefeed.Poison(fmt.Errorf("%w: %w", outbox.ErrTooLarge, err))
 	case errors.Is(err, kerr.InvalidRecord):

@@ -147,7 +147,7 @@ func TestARecordIsACloudEvent(t *testing.T) {
 	want := map[string]string{
 		"content-type": "application/json", "ce_specversion": "1.0", "ce_id": "Oslo/7", "ce_source": "/contacts",
 		"ce_type": "ContactCreatedEvent", "ce_subject": "Oslo", "ce_time": "2026-11-22T10:00:00Z", "ce_partitionkey": "Oslo",
-		"ce_sequence": "00000000000000000007", "ce_traceparent": m.TraceParent,
+		"ce_sequence": "00000000000000000007", "traceparent": m.TraceParent, "ce_traceparent": m.TraceParent,
 	}
 	if string(r.Key) != "Oslo" || string(r.Value) != `{ "n" : 1.0 }` || !maps.Equal(got, want) {
 		t.Errorf("key %q, value %s, headers %v", r.Key, r.Value, got)
@@ -325,14 +325,39 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+func TestATopicThatIsMissingIsCreatedIfTheClusterCreatesTopics(t *testing.T) {
+	for _, creates := range []bool{true, false} {
+		opts := []kfake.Opt{kfake.NumBrokers(1), kfake.DefaultNumPartitions(1)}
+		if creates {
+			opts = append(opts, kfake.AllowAutoTopicCreation())
+		}
+		c, err := kfake.NewCluster(opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		p := newPublisher(t, c, kafkapub.Options{Timeout: 5 * time.Second})
+		n, err := p.Publish(t.Context(), events("k", 1, 2))
+		switch {
+		case creates && (n != 2 || err != nil || len(stored(t, c)["k"]) != 2):
+			t.Errorf("%d of 2 are published to a topic that the cluster creates: %v", n, err)
+		case !creates && (n != 0 || !errors.Is(err, kafkapub.ErrNoTopic) || changefeed.IsPoison(err)):
+			t.Errorf("%d are published to a topic that does not exist: %v, want %v", n, err, kafkapub.ErrNoTopic)
+		}
+	}
+}
+
 // received is what a consumer gets from the first record to the last.
 func received(t *testing.T, c *kfake.Cluster) (all []outboxtest.Received) {
 	t.Helper()
 	for _, r := range consume(t, c, topic) {
-		m := outboxtest.Received{ID: header(r, "ce_id"), Key: string(r.Key), Attributes: map[string]string{}, ContentType: header(r, "content-type"), Data: r.Value}
+		m := outboxtest.Received{ID: header(r, "ce_id"), Key: string(r.Key), Attributes: map[string]string{}, Trace: map[string]string{}, ContentType: header(r, "content-type"), Data: r.Value}
 		for _, h := range r.Headers {
 			if name, ok := strings.CutPrefix(h.Key, "ce_"); ok {
 				m.Attributes[name] = string(h.Value)
+			}
+			if strings.HasPrefix(h.Key, "trace") {
+				m.Trace[h.Key] = string(h.Value)
 			}
 		}
 		all = append(all, m)

@@ -184,10 +184,21 @@ func received(t *testing.T, conn *nats.Conn, stream string) (all []outboxtest.Re
 		}
 		id, _ := url.PathUnescape(m.Headers().Get(nats.MsgIdHdr))
 		all = append(all, outboxtest.Received{
-			ID: id, Key: event.Key, Attributes: attributes, ContentType: m.Headers()["ce-datacontenttype"][0], Data: m.Data(),
+			ID: id, Key: event.Key, Attributes: attributes, Trace: traceOf(m.Headers()), ContentType: m.Headers()["ce-datacontenttype"][0], Data: m.Data(),
 		})
 	}
 	return all
+}
+
+// traceOf are the headers of W3C Trace Context.
+func traceOf(h nats.Header) map[string]string {
+	trace := map[string]string{}
+	for name, values := range h {
+		if strings.HasPrefix(name, "trace") {
+			trace[name] = values[0]
+		}
+	}
+	return trace
 }
 
 func messages(t *testing.T, conn *nats.Conn, stream string) (all []jetstream.Msg) {

@@ -105,7 +105,7 @@ var ErrClosed = errors.New("publisher is closed")
 
 // headers are the id by which the server knows the message, the stream that has to take it, and the attributes of the CloudEvent.
 func headers(m *outbox.Message, stream string) nats.Header {
-	values := make([]string, 0, 16) // of all headers, each of which has one
+	values := make([]string, 0, 20) // of all headers, each of which has one
 	h := make(nats.Header, cap(values))
 	set := func(name, value string) {
 		values = append(values, value)
@@ -116,6 +116,9 @@ func headers(m *outbox.Message, stream string) nats.Header {
 	set(contentType, outbox.ContentType)
 	for name, value := range m.CloudEvent() {
 		set(cloudevent.Prefix+name, cloudevent.Escape(value))
+	}
+	for name, value := range m.TraceContext() {
+		set(name, value)
 	}
 	return h
 }

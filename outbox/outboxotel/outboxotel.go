@@ -4,7 +4,7 @@
 // A unit of work stores its trace context with its events, and a relay makes a span for each call of
 // its publisher, with a link to the trace of each event:
 //
-//	u := outbox.NewUnit(contacts, outbox.Options{TraceParent: outboxotel.TraceParent})
+//	u := outbox.NewUnit(contacts, outbox.Options{TraceParent: outboxotel.TraceParent, TraceState: outboxotel.TraceState})
 //
 //	relay, err := outbox.NewRelay(broker, outbox.RelayOptions{
 //		Source: "/contacts",
@@ -31,7 +31,6 @@
 package outboxotel
 
 import (
-	"cmp"
 	"context"
 
 	"go.opentelemetry.io/otel"
@@ -80,7 +79,9 @@ func Publishing(o Options) func(context.Context, []outbox.Message) (context.Cont
 		kind, links := creation(ctx, msgs)
 		ctx, span := tracer.Start(ctx, name, trace.WithSpanKind(kind), trace.WithAttributes(attributes...), trace.WithAttributes(of(msgs)), trace.WithLinks(links...))
 		for i := range msgs {
-			msgs[i].TraceParent = cmp.Or(msgs[i].TraceParent, TraceParent(ctx))
+			if msgs[i].TraceParent == "" {
+				msgs[i].TraceParent, msgs[i].TraceState = TraceParent(ctx), TraceState(ctx)
+			}
 		}
 		return ctx, func(n int, err error) {
 			if err != nil {
@@ -132,9 +133,14 @@ func TraceParent(ctx context.Context) string {
 	return carrier[traceParent]
 }
 
+// TraceState is the tracestate of the span in ctx, for [outbox.Options.TraceState]; empty without one.
+func TraceState(ctx context.Context) string {
+	return trace.SpanContextFromContext(ctx).TraceState().String()
+}
+
 // Extract returns a context with the span in which a message's event was made, as a remote one: what
 // a consumer links its span to, or begins it under. Without a valid TraceParent it has no span.
 func Extract(ctx context.Context, m outbox.Message) context.Context {
 	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // not that of the caller
-	return w3c.Extract(ctx, propagation.MapCarrier{traceParent: m.TraceParent})
+	return w3c.Extract(ctx, propagation.MapCarrier{traceParent: m.TraceParent, "tracestate": m.TraceState})
 }

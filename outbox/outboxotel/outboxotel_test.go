@@ -156,6 +156,12 @@ func TestATraceContextSurvivesTheOutbox(t *testing.T) {
 	if got := outboxotel.TraceParent(ctx); got != commit {
 		t.Errorf("got %s, want %s", got, commit)
 	}
+	if got := outboxotel.TraceState(t.Context()); got != "" {
+		t.Errorf("without a span the tracestate is %q", got)
+	}
+	if got := outboxotel.TraceState(outboxotel.Extract(t.Context(), outbox.Message{TraceParent: commit, TraceState: "a=1,b=2"})); got != "a=1,b=2" {
+		t.Errorf("the tracestate is %q", got)
+	}
 	if !trace.SpanContextFromContext(ctx).IsRemote() {
 		t.Error("span is not remote")
 	}

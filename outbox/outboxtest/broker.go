@@ -31,6 +31,12 @@ type Broker struct {
 	// Fail has the broker refuse the message with this id once, for a reason that passes.
 	Fail func(t *testing.T, id string)
 
+	// Misbehave has other ways, by their names, in which the broker does not accept the message with
+	// this id once: it releases or rejects the message, closes the connection in the middle of
+	// the call, or answers after the caller has gone, for example. An answer that comes late may
+	// be one of a message that the broker has kept.
+	Misbehave map[string]func(t *testing.T, id string)
+
 	// MaxData is how many bytes of data the broker takes in one message; twice as many are
 	// too large for it. 0 is a broker without a limit.
 	MaxData int
@@ -53,6 +59,9 @@ type Received struct {
 	// the binding.
 	Attributes map[string]string
 
+	// Trace are the headers, or properties, traceparent and tracestate beside the attributes.
+	Trace map[string]string
+
 	ContentType string
 	Data        []byte
 }
@@ -73,6 +82,7 @@ func TestPublisher(t *testing.T, broker func(t *testing.T) Broker) {
 		{"a message that is published again", (*suite).duplicates},
 		{"a message that is too large", (*suite).tooLarge},
 		{"a message that is refused once", (*suite).refusedOnce},
+		{"a broker that does not accept in other ways", (*suite).misbehaves},
 		{"an ended context", (*suite).endedContext},
 		{"a broker that does not answer", (*suite).stalled},
 		{"a broker that is out of reach for a while", (*suite).outOfReach},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,6 +51,22 @@ func (s *suite) refusedOnce() {
 	s.Fail(s.T, msgs[10].ID)
 	s.persist(p, msgs[10:], func([]outbox.Message) {})
 	s.inOrder(s.received()["k"], msgs)
+}
+
+// misbehaves has messages that are not accepted in each of the ways that the broker has for that. What a publisher
+// counts as accepted must be there, and no message may overtake one before it.
+func (s *suite) misbehaves() {
+	s.needs(len(s.Misbehave) > 0, "Misbehave")
+	p := s.publisher()
+	for _, way := range slices.Sorted(maps.Keys(s.Misbehave)) {
+		msgs := series(way, 1, 9)
+		for _, i := range []int{0, 4, 8} { // the first one, one of several, the last one alone
+			s.Misbehave[way](s.T, msgs[i].ID)
+		}
+		s.persist(p, msgs[:8], func([]outbox.Message) {})
+		s.persist(p, msgs[8:], func([]outbox.Message) {})
+		s.inOrder(s.received()[way], msgs)
+	}
 }
 
 // errGone is why a case ends a context.

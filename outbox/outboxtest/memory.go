@@ -23,6 +23,7 @@ type Memory struct {
 	state    state
 	changed  chan struct{} // closed when state changes; nil while nobody waits
 	failing  map[string]bool
+	losing   map[string]bool
 	known    map[string]bool
 	received []Received
 }
@@ -90,10 +91,15 @@ func (b *Memory) keep(m outbox.Message) (changed <-chan struct{}, err error) {
 		b.known = map[string]bool{}
 	}
 	b.known[m.ID] = true
+	if b.losing[m.ID] {
+		delete(b.losing, m.ID)
+		err = ErrDown
+	}
 	b.received = append(b.received, Received{
-		ID: m.ID, Key: m.Key, Attributes: maps.Collect(m.CloudEvent()), ContentType: outbox.ContentType, Data: slices.Clone(m.Data),
+		ID: m.ID, Key: m.Key, Attributes: maps.Collect(m.CloudEvent()), Trace: maps.Collect(m.TraceContext()),
+		ContentType: outbox.ContentType, Data: slices.Clone(m.Data),
 	})
-	return nil, nil
+	return nil, err
 }
 
 // Received returns the messages so far, in the order in which they were accepted.
@@ -132,15 +138,29 @@ func (b *Memory) Fail(id string) {
 	b.failing[id] = true
 }
 
+// Lose has the message with this id fail with [ErrDown] once, though the broker keeps it: the answer is lost, or comes too late.
+func (b *Memory) Lose(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.losing == nil {
+		b.losing = map[string]bool{}
+	}
+	b.losing[id] = true
+}
+
 // Broker is b as [TestPublisher] wants it, with a publisher that may not be b itself.
 func (b *Memory) Broker(publisher func() outbox.Publisher) Broker {
 	return Broker{
-		Publisher:    func(*testing.T) outbox.Publisher { return publisher() },
-		Received:     func(*testing.T) []Received { return b.Received() },
-		Stop:         func(*testing.T) { b.Stop() },
-		Stall:        func(*testing.T) { b.Stall() },
-		Start:        func(*testing.T) { b.Start() },
-		Fail:         func(_ *testing.T, id string) { b.Fail(id) },
+		Publisher: func(*testing.T) outbox.Publisher { return publisher() },
+		Received:  func(*testing.T) []Received { return b.Received() },
+		Stop:      func(*testing.T) { b.Stop() },
+		Stall:     func(*testing.T) { b.Stall() },
+		Start:     func(*testing.T) { b.Start() },
+		Fail:      func(_ *testing.T, id string) { b.Fail(id) },
+		Misbehave: map[string]func(*testing.T, string){
+			"answers late": func(_ *testing.T, id string) { b.Lose(id) },
+			"refuses":      func(_ *testing.T, id string) { b.Fail(id) },
+		},
 		MaxData:      b.MaxData,
 		Deduplicates: true,
 	}

@@ -21,7 +21,8 @@ func (s *suite) wholeMessages() {
 		`{"\u0061\/":"\ud800","<&>":"\u2028` + "\u2028é😀" + `"}`, `null`, `7`, `"text"`, `[]`,
 	} {
 		m := message("k", i+1)
-		m.TraceParent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+		m.TraceParent, m.TraceState = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"
+		m.Object, m.ObjectType = "o/1 é", "thing"
 		m.Time = time.Date(2026, 3, 4, 5, 6, 7, 1+i, time.FixedZone("CET", 3600))
 		m.Data = json.RawMessage(data)
 		want = append(want, m)

@@ -176,6 +176,9 @@ func (s *suite) same(got Received, want outbox.Message) {
 	if attributes := maps.Collect(want.CloudEvent()); !maps.Equal(got.Attributes, attributes) {
 		s.Errorf("message %.60q: attributes %.600q, want %.600q", want.ID, got.Attributes, attributes)
 	}
+	if trace := maps.Collect(want.TraceContext()); !maps.Equal(got.Trace, trace) {
+		s.Errorf("message %.60q: trace context %.600q, want %.600q", want.ID, got.Trace, trace)
+	}
 	if got.ContentType != outbox.ContentType {
 		s.Errorf("message %.60q: content type %q, want %q", want.ID, got.ContentType, outbox.ContentType)
 	}

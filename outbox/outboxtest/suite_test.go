@@ -129,6 +129,21 @@ var defects = []defect{
 			return len(msgs), nil
 		}
 	}()},
+	{name: "believes what is no acceptance", caught: "a broker that does not accept in other ways", publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
+		for i := range msgs {
+			if _, err := b.Publish(ctx, msgs[i:i+1]); err != nil && (!strings.HasPrefix(msgs[i].Key, "refuses") || !errors.Is(err, outboxtest.ErrDown)) {
+				return i, err
+			}
+		}
+		return len(msgs), nil
+	}},
+	{name: "goes on after an answer that is late", caught: "a broker that does not accept in other ways", publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
+		n, err := b.Publish(ctx, msgs)
+		if errors.Is(err, outboxtest.ErrDown) && strings.HasPrefix(msgs[0].Key, "answers late") && n+1 < len(msgs) {
+			_, _ = b.Publish(ctx, msgs[n+2:]) // those after it overtake the next one
+		}
+		return n, err
+	}},
 	answering("takes a large message for any error", "a message that is too large", func(_ []outbox.Message, n int, err error) (int, error) {
 		if err != nil {
 			err = errors.New(err.Error())

@@ -143,6 +143,9 @@ func message(m outbox.Message) amqp.Publishing {
 	for name, value := range m.CloudEvent() {
 		headers["cloudEvents:"+name] = value
 	}
+	for name, value := range m.TraceContext() {
+		headers[name] = value
+	}
 	return amqp.Publishing{
 		DeliveryMode: amqp.Persistent, MessageId: short(m.ID), Type: short(m.Action), ContentType: outbox.ContentType,
 		Timestamp: m.Time, Headers: headers, Body: m.Data,

@@ -189,10 +189,13 @@ func received(t *testing.T, ch *amqp.Channel, queue string) (all []outboxtest.Re
 		if !ok {
 			return all
 		}
-		r := outboxtest.Received{Attributes: map[string]string{}, ContentType: m.ContentType, Data: m.Body}
+		r := outboxtest.Received{Attributes: map[string]string{}, Trace: map[string]string{}, ContentType: m.ContentType, Data: m.Body}
 		for name, value := range m.Headers {
 			if name, ok := strings.CutPrefix(name, "cloudEvents:"); ok {
 				r.Attributes[name], _ = value.(string)
+			}
+			if strings.HasPrefix(name, "trace") {
+				r.Trace[name], _ = value.(string)
 			}
 		}
 		r.ID = r.Attributes["id"]

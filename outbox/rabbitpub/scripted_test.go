@@ -46,6 +46,9 @@ func serveScripted(conn net.Conn) {
 		if err != nil {
 			return
 		}
+		if kind == 2 && deliveryMode(payload) != amqp.Persistent {
+			key = nack // such a message is gone when the broker is restarted
+		}
 		if kind == 3 { // the body, which is one frame here
 			tag++
 			if !answer(conn, channel, key, tag) {
@@ -74,6 +77,23 @@ func serveScripted(conn net.Conn) {
 			key = string(rest[1 : 1+rest[0]])
 		}
 	}
+}
+
+// deliveryMode reads the header of a message: its flags, and the properties that come before the mode.
+func deliveryMode(header []byte) byte {
+	flags, rest := binary.BigEndian.Uint16(header[12:]), header[14:]
+	for _, flag := range []uint16{1 << 15, 1 << 14} { // the content type and encoding
+		if flags&flag != 0 {
+			rest = rest[1+rest[0]:]
+		}
+	}
+	if flags&(1<<13) != 0 { // headers
+		rest = rest[4+binary.BigEndian.Uint32(rest):]
+	}
+	if flags&(1<<12) == 0 {
+		return 0
+	}
+	return rest[0]
 }
 
 func answer(conn net.Conn, channel uint16, key string, tag uint64) (goOn bool) {
@@ -166,6 +186,15 @@ func TestOnlyWhatIsConfirmedAndNotReturnedIsAccepted(t *testing.T) {
 				t.Errorf("the next one: %d, %v", n, err)
 			}
 		})
+	}
+}
+
+func TestMessagesSurviveARestartOfTheBroker(t *testing.T) {
+	p := newScripted(t)
+	m := event(ack, 1)
+	m.TraceParent, m.Object, m.ObjectType = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "o", "order"
+	if n, err := p.Publish(t.Context(), []outbox.Message{m}); n != 1 || err != nil {
+		t.Errorf("a broker that keeps persistent messages only has %d of 1: %v", n, err)
 	}
 }
 

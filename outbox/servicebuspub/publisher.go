@@ -47,7 +47,7 @@ type Publisher struct {
 // entity's settings, and refuses one that does not keep what an outbox promises. It connects when
 // it is first used.
 func Open(ctx context.Context, namespace string, credential azcore.TokenCredential, entity string, o Options) (*Publisher, error) {
-	client, err := azservicebus.NewClient(namespace, credential, o.client())
+	client, err := azservicebus.NewClient(namespace, credential, o.client(false))
 	if err != nil {
 		return nil, fmt.Errorf("make a client of Service Bus: %w", err)
 	}
@@ -59,7 +59,7 @@ func Open(ctx context.Context, namespace string, credential azcore.TokenCredenti
 // UseDevelopmentEmulator=true the settings of the entity are not read, since Microsoft's emulator does not show them to
 // this client: that is a warning.
 func OpenConnectionString(ctx context.Context, connection, entity string, o Options) (*Publisher, error) {
-	client, err := azservicebus.NewClientFromConnectionString(connection, o.client())
+	client, err := azservicebus.NewClientFromConnectionString(connection, o.client(isEmulator(connection)))
 	if err != nil {
 		return nil, fmt.Errorf("make a client of Service Bus: %w", err)
 	}
@@ -74,12 +74,13 @@ func isEmulator(connection string) bool {
 	return strings.Contains(strings.ToLower(connection), "usedevelopmentemulator=true")
 }
 
-// client are the options of the client with few retries.
-func (o Options) client() *azservicebus.ClientOptions {
+// client are the options of the client with few retries, and with connections that are strict.
+func (o Options) client(isPlain bool) *azservicebus.ClientOptions {
 	if o.Client.RetryOptions == (azservicebus.RetryOptions{}) {
 		o.Client.RetryOptions = azservicebus.RetryOptions{MaxRetries: 1, RetryDelay: 100 * time.Millisecond, MaxRetryDelay: time.Second}
 	}
-	return &o.Client
+	strict := strictly(o.Client, isPlain)
+	return &strict
 }
 
 func open(ctx context.Context, client *azservicebus.Client, settings *admin.Client, err error, entity string, o Options) (*Publisher, error) {
@@ -200,6 +201,9 @@ func message(m outbox.Message) *azservicebus.Message {
 	properties := map[string]any{}
 	for name, value := range m.CloudEvent() {
 		properties[prefix+name] = value
+	}
+	for name, value := range m.TraceContext() {
+		properties[name] = value
 	}
 	return &azservicebus.Message{
 		MessageID: &m.ID, SessionID: &m.Key, PartitionKey: &m.Key, Subject: &m.Action, ContentType: &contentType,

@@ -77,6 +77,7 @@ func TestConformance(t *testing.T) {
 			Stall:        func(*testing.T) { line.Stall() },
 			Start:        func(*testing.T) { line.Mend() },
 			Fail:         func(_ *testing.T, id string) { broker.Refuse(id, "com.microsoft:server-busy") },
+			Misbehave:    misbehaviours(broker),
 			MaxData:      60_000,
 			MaxText:      128,
 			Deduplicates: true,
@@ -84,13 +85,50 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// misbehaviours are the ways of a peer not to accept a message.
+func misbehaviours(broker *peer.Broker) map[string]func(*testing.T, string) {
+	ways := map[string]func(*testing.T, string){}
+	for _, way := range []string{peer.Release, peer.Modify, peer.Reject, peer.Settle, peer.Close} {
+		ways[way] = func(_ *testing.T, id string) { broker.Refuse(id, way) }
+	}
+	return ways
+}
+
+// A peer that never accepts a message must have it counted as accepted never.
+func TestOnlyTheOutcomeAcceptedIsAnAcceptance(t *testing.T) {
+	for _, way := range []string{peer.Release, peer.Modify, peer.Reject, peer.Settle, peer.Close} {
+		t.Run(way, func(t *testing.T) {
+			broker := &peer.Broker{RequiresSession: true}
+			p := start(t, broker)
+			msgs := events("c1", 1, 3)
+			broker.RefuseAlways(msgs[1].ID, way)
+			n, err := p.Publish(t.Context(), msgs)
+			if n > 1 || err == nil || changefeed.IsPoison(err) {
+				t.Errorf("Publish of a message that the service has %s: %d accepted, %v; want at most 1 and an error that may pass", way, n, err)
+			}
+			broker.RefuseAlways(msgs[1].ID, "")
+			for msgs = msgs[n:]; len(msgs) > 0 && t.Context().Err() == nil; msgs = msgs[n:] {
+				if n, err = p.Publish(t.Context(), msgs); n == 0 {
+					t.Fatal(err)
+				}
+			}
+			if got := len(broker.Messages(entity)); got != 3 {
+				t.Errorf("the service has %d messages, want 3", got)
+			}
+		})
+	}
+}
+
 // received is what the queue has accepted.
 func received(broker *peer.Broker) (all []outboxtest.Received) {
 	for _, m := range broker.Messages(entity) {
-		r := outboxtest.Received{ID: m.ID, Key: m.SessionID, Attributes: map[string]string{}, ContentType: m.ContentType, Data: m.Data}
+		r := outboxtest.Received{ID: m.ID, Key: m.SessionID, Attributes: map[string]string{}, Trace: map[string]string{}, ContentType: m.ContentType, Data: m.Data}
 		for name, value := range m.Properties {
 			if name, ok := strings.CutPrefix(name, "cloudEvents:"); ok {
 				r.Attributes[name], _ = value.(string)
+			}
+			if strings.HasPrefix(name, "trace") {
+				r.Trace[name], _ = value.(string)
 			}
 		}
 		all = append(all, r)

@@ -31,7 +31,20 @@
 //
 // # Signatures
 //
-// With [Options.Secret] each request has a header such as
+// With [Options.Secret] each request is signed twice.
+//
+// The signature of Standard Webhooks is for receivers in any language: libraries for it exist in most of them. Give the library
+// the secret as [SecretText] has it, whsec_ and base64.
+//
+//	webhook-id: the id of the event, escaped as in ce-id
+//	webhook-timestamp: 1767225600
+//	webhook-signature: v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=
+//
+// The signature is the base64 of the HMAC-SHA256, under the bytes of the secret, of the id, the timestamp and the body,
+// with a period between them. It covers no other header: use the structured mode, where the body has the attributes.
+// [VerifyStandard] checks it.
+//
+// The signature of this package covers the attributes of the binary mode too, and is that which [Receive] checks:
 //
 //	Changefeed-Signature: t=1767225600,v1=5257a8…
 //

@@ -120,7 +120,9 @@ func (p *Publisher) send(ctx context.Context, m *outbox.Message) error {
 	}
 	req.Header = header
 	if p.opts.Secret != nil {
-		sign(req.Header, body, time.Now(), p.opts.Secret)
+		now := time.Now()
+		sign(req.Header, body, now, p.opts.Secret)
+		signStandard(req.Header, m.ID, body, now, p.opts.Secret)
 	}
 	resp, err := p.client.Do(req)
 	if err != nil {
@@ -142,6 +144,9 @@ func (p *Publisher) encode(m *outbox.Message) (header http.Header, body []byte, 
 	header = maps.Clone(p.opts.Header)
 	if header == nil {
 		header = http.Header{}
+	}
+	for name, value := range m.TraceContext() {
+		header.Set(name, value)
 	}
 	header.Set("User-Agent", cmp.Or(header.Get("User-Agent"), "changefeed"))
 	if p.opts.Structured {

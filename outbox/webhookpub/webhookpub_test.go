@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -32,6 +33,7 @@ type receiver struct {
 
 	mu      sync.Mutex
 	failing map[string]bool
+	ways    map[string]string // of not accepting, by the id of a message
 	all     []outboxtest.Received
 }
 
@@ -45,20 +47,57 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.t.Errorf("Receive: %v", err)
 	case len(m.Data) > maxData:
 		http.Error(w, "too large", http.StatusRequestEntityTooLarge)
+	case r.ways[m.ID] != "":
+		way := r.ways[m.ID]
+		delete(r.ways, m.ID)
+		if way == "closes in mid-call" {
+			panic(http.ErrAbortHandler)
+		}
+		status, _ := strconv.Atoi(way)
+		w.Header().Set("Location", "/elsewhere")
+		w.WriteHeader(status)
 	case r.failing[m.ID]:
 		delete(r.failing, m.ID)
 		http.Error(w, "not now", http.StatusServiceUnavailable)
 	default:
 		r.all = append(r.all, outboxtest.Received{
-			ID: m.ID, Key: m.Key, Attributes: maps.Collect(m.CloudEvent()), ContentType: outbox.ContentType, Data: m.Data,
+			ID: m.ID, Key: m.Key, Attributes: maps.Collect(m.CloudEvent()), Trace: traceOf(req.Header),
+			ContentType: outbox.ContentType, Data: m.Data,
 		})
 	}
+}
+
+// traceOf are the headers of W3C Trace Context.
+func traceOf(h http.Header) map[string]string {
+	trace := map[string]string{}
+	for _, name := range []string{"traceparent", "tracestate"} {
+		if value := h.Get(name); value != "" {
+			trace[name] = value
+		}
+	}
+	return trace
 }
 
 func (r *receiver) received(*testing.T) []outboxtest.Received {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]outboxtest.Received(nil), r.all...)
+}
+
+// misbehaviours are ways of a receiver not to accept a message.
+func (r *receiver) misbehaviours() map[string]func(*testing.T, string) {
+	all := map[string]func(*testing.T, string){}
+	for _, way := range []string{"closes in mid-call", "307", "401", "404", "410", "429", "500", "504"} {
+		all[way] = func(_ *testing.T, id string) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if r.ways == nil {
+				r.ways = map[string]string{}
+			}
+			r.ways[id] = way
+		}
+	}
+	return all
 }
 
 func (r *receiver) fail(_ *testing.T, id string) {
@@ -82,12 +121,13 @@ func TestTheSuiteHoldsInBothModes(t *testing.T) {
 							Structured: structured, Secret: secret, Transport: &http.Transport{DialContext: line.Dial, MaxIdleConnsPerHost: 64},
 						})
 					},
-					Received: r.received,
-					Stop:     func(*testing.T) { line.Cut() },
-					Stall:    func(*testing.T) { line.Stall() },
-					Start:    func(*testing.T) { line.Mend() },
-					Fail:     r.fail,
-					MaxData:  maxData,
+					Received:  r.received,
+					Stop:      func(*testing.T) { line.Cut() },
+					Stall:     func(*testing.T) { line.Stall() },
+					Start:     func(*testing.T) { line.Mend() },
+					Fail:      r.fail,
+					Misbehave: r.misbehaviours(),
+					MaxData:   maxData,
 				}
 			})
 		})
@@ -111,6 +151,12 @@ var event = outbox.Message{
 // request publishes the event, and gives what was sent.
 func request(t *testing.T, o webhookpub.Options, at string) (req *http.Request, body []byte) {
 	t.Helper()
+	return requestOf(t, o, at, event)
+}
+
+// requestOf is request for any event.
+func requestOf(t *testing.T, o webhookpub.Options, at string, m outbox.Message) (req *http.Request, body []byte) {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		req = r.Clone(context.WithoutCancel(r.Context()))
 		body, _ = io.ReadAll(r.Body)
@@ -118,7 +164,7 @@ func request(t *testing.T, o webhookpub.Options, at string) (req *http.Request, 
 	defer server.Close()
 	p := publisher(t, server.URL+at, o)
 	defer p.Close()
-	if n, err := p.Publish(t.Context(), []outbox.Message{event}); n != 1 || err != nil {
+	if n, err := p.Publish(t.Context(), []outbox.Message{m}); n != 1 || err != nil {
 		t.Fatalf("Publish: %d, %v", n, err)
 	}
 	req.Body = io.NopCloser(bytes.NewReader(body))

@@ -16,7 +16,7 @@ import (
 
 // The sub-statuses of refused credentials, all 401.
 const (
-	subNoHeader  = 5000 // 401: there is no authorization header
+	subNoHeader  = 0    // 401: there is no authorization header
 	subBadHeader = 5001 // 401: it cannot be read
 	subTokensOff = 5002 // 401: Entra tokens are not accepted
 )

@@ -101,9 +101,32 @@ func (k *Continuation) unread(of changefeed.Range) (left []span) {
 	return left
 }
 
+// open takes a snapshot for a page that begins where another ended. Close the scan with the page,
+// also after an error. A single document needs none, and most queries of programs are about one.
+func (s *Scan) open(k Continuation) (err error) {
+	if s.pinned && len(s.keys)*len(s.ids) == 1 {
+		return s.begin(k)
+	}
+	if s.snap, err = s.cont.Snapshot(s.ctx); err != nil {
+		return err
+	}
+	return s.begin(k)
+}
+
+// closeInto gives the snapshot back in a deferred call. Its error becomes that of the function
+// unless there was one before.
+func (s *Scan) closeInto(err *error) {
+	if s.snap == nil {
+		return
+	}
+	if failed := s.snap.Close(); *err == nil {
+		*err = failed
+	}
+	s.snap = nil
+}
+
 // begin sets a scan to where a page ended.
 func (s *Scan) begin(k Continuation) error {
-	s.head = s.cont.Head()
 	s.left = k.unread(s.rng)
 	switch {
 	case s.pinned:
@@ -111,7 +134,8 @@ func (s *Scan) begin(k Continuation) error {
 	case s.byID:
 		return nil
 	}
-	return s.cut()
+	s.cut()
+	return nil
 }
 
 // beginKeys leaves of the spans the parts that belong to the scan's keys. Two keys may have

@@ -222,7 +222,8 @@ func (q *Query) Page(docs *wire.Documents) (more bool, err error) {
 	if err := q.From.fits(0); err != nil {
 		return false, err
 	}
-	if err := q.scan.begin(q.From); err != nil {
+	defer q.scan.closeInto(&err)
+	if err := q.scan.open(q.From); err != nil {
 		return false, err
 	}
 	q.bound.Until(q.scan.ctx)

@@ -2,7 +2,6 @@ package query
 
 import (
 	"container/list"
-	"hash/maphash"
 	"sync"
 	"time"
 
@@ -21,8 +20,6 @@ const (
 	maxResults     = 64               // queries whose rows are kept
 	maxResultBytes = 64 << 20         // of all rows that are kept
 	resultLife     = 60 * time.Second // since the last page
-
-	seenCost = 40 // bytes for a document that has been seen
 )
 
 // Results are the rows of queries whose pages are being fetched. The zero value is ready.
@@ -151,12 +148,11 @@ func (q *Query) pageOfAll(docs *wire.Documents) (more bool, err error) {
 	return true, nil
 }
 
-// compute runs the query over the whole selection. A document that is written meanwhile
-// comes again at the end of its span, so documents are remembered by hash and counted once;
-// a scan by an index sees none twice.
-func (q *Query) compute() ([]sql.Row, error) {
+// compute runs the query over the whole selection, in one snapshot: so each document counts once.
+func (q *Query) compute() (rows []sql.Row, err error) {
 	q.bound.Until(q.scan.ctx)
-	if err := q.scan.begin(q.From); err != nil {
+	defer q.scan.closeInto(&err)
+	if err := q.scan.open(q.From); err != nil {
 		return nil, err
 	}
 	if err := q.resume(); err != nil {
@@ -164,21 +160,9 @@ func (q *Query) compute() ([]sql.Row, error) {
 	}
 	run := q.bound.NewRun()
 	held := 0
-	seed := maphash.MakeSeed()
-	seen := map[uint64]struct{}{}
-	err := q.scan.run(func(d document) (int, bool, error) {
-		if !q.scan.pinned && !q.scan.byID {
-			var h maphash.Hash
-			h.SetSeed(seed)
-			_, _ = h.WriteString(string(d.key)) // never fails
-			_, _ = h.WriteString(d.id)
-			if _, again := seen[h.Sum64()]; again {
-				return allRows, true, nil
-			}
-			seen[h.Sum64()] = struct{}{}
-		}
+	err = q.scan.run(func(d document) (int, bool, error) {
 		err := run.AddRest(d.body, d.skip)
-		if now := run.Held() + seenCost*len(seen); err == nil && now != held {
+		if now := run.Held(); err == nil && now != held {
 			err = q.meter.Hold(now - held)
 			held = now
 		}

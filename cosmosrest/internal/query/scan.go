@@ -7,26 +7,24 @@ import (
 	"hash/fnv"
 	"iter"
 	"slices"
-	"strconv"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/meter"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
-	"github.com/millrace/changefeed/internal/service"
 )
 
 // Scans. The order of a scan is that of last writes, within spans in the order of the key
 // space, because it is the only order in which a page can end at a place that still means
 // the same later: "after this LSN" stays true when documents are written, deleted, or moved
-// by a split.
+// by a split. A page is read from one snapshot of the container.
 
 // Scan reads the documents of a selection: those of some keys key after key, those whose
 // ids begin alike, or else partition after partition. Each such span is read in the order
 // of last writes, and the spans come in the order of the key space.
 //
-// A document that is written while the pages are read moves to the end of its span. So it
-// may come again, and is never missed.
+// A page is read from a snapshot, in which each document is once. A document that is written
+// between two pages moves to the end of its span. So it may come again, and is never missed.
 type Scan struct {
 	ctx   context.Context
 	meter *meter.Request
@@ -39,7 +37,7 @@ type Scan struct {
 	byID   bool     // by the index of ids, those with the prefix
 	prefix string
 
-	head int64 // newest LSN when the scan began
+	snap *docstore.Snapshot // of the page; nil between pages, and for a single document
 	left []span
 
 	docs  int // that were read
@@ -61,7 +59,8 @@ func (s *Scan) Read() (docs, bytes int) { return s.docs, s.bytes }
 // Documents fills a page with whole documents, and reports whether another page may follow;
 // next says then where that begins.
 func (s *Scan) Documents(page *wire.Documents, most int, next *Continuation) (more bool, err error) {
-	if err := s.begin(*next); err != nil {
+	defer s.closeInto(&err)
+	if err := s.open(*next); err != nil {
 		return false, err
 	}
 	err = s.run(func(d document) (int, bool, error) {
@@ -114,23 +113,14 @@ type document struct {
 // allRows, and whether to go on.
 type visit func(d document) (rows int, more bool, err error)
 
-// The first read of a partition is small, because many pages need only a few documents;
-// each further one is four times as large.
-const (
-	minChunk = 16 // documents that are read at once
-	maxChunk = 1000
-)
-
-// run visits documents until each has enough or none is left. When a partition was split
-// meanwhile, the rest of its span is read in parts.
+// run visits documents until each has enough or none is left. A span that goes across several
+// partitions is read in parts.
 func (s *Scan) run(each visit) error {
 	for len(s.left) > 0 {
 		more, err := s.visitSpan(each)
 		switch {
-		case errors.Is(err, changefeed.ErrGone): // a split came between
-			if err := s.cut(); err != nil {
-				return err
-			}
+		case errors.Is(err, changefeed.ErrGone):
+			s.cut()
 		case err != nil || !more:
 			return err
 		default:
@@ -140,10 +130,7 @@ func (s *Scan) run(each visit) error {
 	return nil
 }
 
-// visitSpan visits the documents of the first span that is left, and notes its progress. An
-// index shows the documents of a span in the order in which they were when it was opened; a
-// document written since then comes with a later LSN out of order, and must not move the
-// progress past others.
+// visitSpan visits the documents of the first span that is left, and notes its progress.
 func (s *Scan) visitSpan(each visit) (more bool, err error) {
 	st := &s.left[0]
 	for d, err := range unseen(s.documents(st), st.at) {
@@ -162,9 +149,7 @@ func (s *Scan) visitSpan(each visit) (more bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if d.lsn <= s.head || !s.pinned && !s.byID { // an index has later ones out of order
-			st.at = progress{After: d.lsn - 1, Doc: hashText(d.id), Rows: rows}
-		}
+		st.at = progress{After: d.lsn - 1, Doc: hashText(d.id), Rows: rows}
 		if !more {
 			return false, nil
 		}
@@ -216,11 +201,11 @@ func unseen(docs iter.Seq2[document, error], at progress) iter.Seq2[document, er
 func (s *Scan) documents(st *span) iter.Seq2[document, error] {
 	switch {
 	case s.byID:
-		return s.items(s.cont.WithIDs(s.ctx, s.prefix, st.at.After), st.rng)
+		return s.items(s.snap.WithIDs(s.ctx, s.prefix, st.at.After), st.rng)
 	case s.pinned && st.key != "":
 		return s.ofKey(st)
 	}
-	return s.changes(st.rng, st.at.After)
+	return s.items(s.snap.Documents(s.ctx, st.rng, st.at.After), changefeed.FullRange())
 }
 
 // ofKey are the documents of a key, or of all keys that begin with it, in the span's range.
@@ -232,7 +217,7 @@ func (s *Scan) ofKey(st *span) iter.Seq2[document, error] {
 	if st.part {
 		in = st.rng
 	}
-	return s.items(s.cont.Logical(s.ctx, st.key, st.at.After), in)
+	return s.items(s.snap.Logical(s.ctx, st.key, st.at.After), in)
 }
 
 // items are those of a sequence that lie in a range.
@@ -297,53 +282,29 @@ const maxHeldPoints = 8 << 20 // bytes of documents that are kept while all are 
 
 // point is a document, or the zero document if there is none.
 func (s *Scan) point(key changefeed.PartitionKey, id string) (document, error) {
-	it, err := s.cont.Item(s.ctx, key, id)
+	read := s.cont.Item
+	if s.snap != nil {
+		read = s.snap.Item
+	}
+	it, err := read(s.ctx, key, id)
 	if errors.Is(err, changefeed.ErrNotFound) {
 		return document{}, nil
 	}
 	return documentOf(it), err
 }
 
-// changes are the documents of a range, from its feed of latest versions.
-func (s *Scan) changes(r changefeed.Range, after int64) iter.Seq2[document, error] {
-	return func(yield func(document, error) bool) {
-		from := changefeed.At(strconv.FormatInt(after, 10))
-		for chunk := minChunk; ; chunk = min(4*chunk, maxChunk) {
-			page, err := s.cont.Read(s.ctx, r, from, changefeed.ReadOptions{MaxItems: chunk})
-			if err != nil {
-				yield(document{}, err)
-				return
-			}
-			for i := range page.Changes {
-				ch := &page.Changes[i]
-				if !yield(document{id: ch.ID, key: ch.PartitionKey, lsn: ch.LSN, body: ch.Body}, nil) {
-					return
-				}
-			}
-			if from = page.Next; lsnOf(from) >= page.Head {
-				return
-			}
-		}
-	}
-}
-
-// cut divides the spans of a scan at the present bounds of partitions, since a feed is read
-// from one partition at a time.
-func (s *Scan) cut() error {
-	parts, err := s.cont.Partitions(s.ctx)
-	if err != nil {
-		return err
-	}
+// cut divides the spans of a scan at the bounds of partitions, since a feed is read from one
+// partition at a time.
+func (s *Scan) cut() {
 	var left []span
 	for _, st := range s.left {
-		for _, p := range parts {
+		for _, p := range s.snap.Partitions() {
 			if r := st.rng.Intersect(p.Range).Intersect(s.rng); !r.Empty() {
 				left = append(left, span{rng: r, at: st.at})
 			}
 		}
 	}
 	s.left = left
-	return nil
 }
 
 // hashText is a hash that is the same in every process, because continuations outlive the
@@ -355,10 +316,4 @@ func hashText(texts ...string) uint64 {
 		_, _ = h.Write([]byte{0})
 	}
 	return h.Sum64()
-}
-
-// lsnOf is the LSN of a position that the store gave.
-func lsnOf(p changefeed.Position) int64 {
-	lsn, _ := service.LSN(p.Token) // 0 is right for none
-	return lsn
 }

@@ -56,23 +56,6 @@ func TestWhatLiesBetweenTheKeysOfAScanIsUnread(t *testing.T) {
 	}
 }
 
-// The index of a key has a document that is written meanwhile out of order: it says nothing of those before it.
-func TestADocumentOfAKeyWrittenMeanwhileIsNoProgress(t *testing.T) {
-	cont := newContainer(t, "a", "b", "c")
-	m := meter.NewLoad().Request(t.Context())
-	s := NewScan(&m, cont, Selection{Range: changefeed.FullRange(), Key: changefeed.Key("p")})
-	if err := s.begin(Continuation{}); err != nil {
-		t.Fatal(err)
-	}
-	s.head-- // c came after it
-	if err := s.run(func(d document) (int, bool, error) { return allRows, d.id != "c", nil }); err != nil {
-		t.Fatal(err)
-	}
-	if at := s.left[0].at; at.Doc != hashText("b") {
-		t.Errorf("the progress is %+v, want that of b, %d", at, hashText("b"))
-	}
-}
-
 func TestPagesEndInTime(t *testing.T) {
 	ids := make([]string, 100)
 	for i := range ids {

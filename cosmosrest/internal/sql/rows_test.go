@@ -453,3 +453,19 @@ func TestRecentQueriesStayParsed(t *testing.T) {
 		t.Errorf("%d entries of %d bytes", len(c.entries), c.bytes)
 	}
 }
+
+// Rows beyond the limit take the place of those that are equal to one before.
+func TestDistinctRowsOfALimitAreFoundAmongThousands(t *testing.T) {
+	docs := []string{`{"v":2}`, `{"v":1}`}
+	for range 2*pruneSlack + 100 {
+		docs = append(docs, `{"v":0}`)
+	}
+	for _, query := range []string{
+		"SELECT DISTINCT VALUE c.v FROM c ORDER BY c.v OFFSET 0 LIMIT 3",
+		"SELECT DISTINCT TOP 3 VALUE c.v FROM c ORDER BY c.v",
+	} {
+		if got, err := run(t, query, docs); got != "0\n1\n2" || err != nil {
+			t.Errorf("%s: %q, %v, want 0, 1 and 2", query, got, err)
+		}
+	}
+}

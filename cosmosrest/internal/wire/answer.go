@@ -3,6 +3,7 @@ package wire
 import (
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/millrace/changefeed/internal/service"
 )
@@ -16,7 +17,9 @@ type Answer struct {
 	Activity string  // id of the request, for logs and for the client
 	Charge   float64 // request units so far
 	Status   int     // once it is sent; else 0
+	Range    string  // id of the partition key range that it is from; empty for none
 
+	begun  time.Time
 	w      http.ResponseWriter
 	values [usualHeaders]string // room for those of most answers
 	used   int
@@ -24,11 +27,11 @@ type Answer struct {
 
 // usualHeaders is how many headers an answer has room for without allocating; nearly all
 // have fewer.
-const usualHeaders = 12 // of an answer
+const usualHeaders = 14 // of an answer
 
 // NewAnswer is an answer to the request with an activity id, of which nothing was sent.
 func NewAnswer(w http.ResponseWriter, activity string) Answer {
-	return Answer{w: w, Activity: activity}
+	return Answer{w: w, Activity: activity, begun: time.Now()}
 }
 
 // Set sets a header, whose name must be in lower case unless HTTP defines it.
@@ -51,6 +54,7 @@ func (a *Answer) SetLSN(lsn int64) { a.Set(AnswerLSN, strconv.FormatInt(lsn, 10)
 
 // SetSession sets the session token and the LSN of a partition.
 func (a *Answer) SetSession(partition string, lsn int64) {
+	a.Range = partition
 	a.Set(AnswerSession, service.SessionToken(partition, lsn))
 	a.SetLSN(lsn)
 }
@@ -92,7 +96,11 @@ func (a *Answer) Control() *http.ResponseController { return http.NewResponseCon
 // begin sets the headers that every answer has, and its status.
 func (a *Answer) begin(status int) {
 	a.Set(AnswerActivity, a.Activity)
+	a.Set(AnswerDuration, strconv.FormatFloat(float64(time.Since(a.begun))/float64(time.Millisecond), 'f', 3, 64))
 	a.Set(AnswerCharge, strconv.FormatFloat(a.Charge, 'f', 2, 64))
+	if a.Range != "" {
+		a.Set(AnswerRange, a.Range)
+	}
 	h := a.w.Header()
 	h["x-ms-gatewayversion"] = gatewayVersion
 	h["x-ms-serviceversion"] = serviceVersion

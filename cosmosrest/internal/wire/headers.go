@@ -57,16 +57,22 @@ const (
 	AnswerCharge         = "x-ms-request-charge"
 	AnswerContentPath    = "x-ms-content-path"
 	AnswerContinuation   = "x-ms-continuation"
+	AnswerDuration       = "x-ms-request-duration-ms"
 	AnswerETag           = "etag"
+	AnswerIndexProgress  = "x-ms-documentdb-collection-index-transformation-progress" // in percent
 	AnswerIndexMetrics   = "x-ms-cosmos-index-utilization"
+	AnswerItemLSN        = "x-ms-item-lsn" // of the last write of the item
 	AnswerItemCount      = "x-ms-item-count"
 	AnswerLSN            = "lsn"
 	AnswerMinThroughput  = "x-ms-cosmos-min-throughput"
 	AnswerOfferPending   = "x-ms-offer-replace-pending"
 	AnswerQueryMetrics   = "x-ms-documentdb-query-metrics"
+	AnswerRange          = "x-ms-documentdb-partitionkeyrangeid"
+	AnswerResourceQuota  = "x-ms-resource-quota"
 	AnswerResourceUsage  = "x-ms-resource-usage"
 	AnswerRetryAfter     = "x-ms-retry-after-ms"
 	AnswerSession        = "x-ms-session-token"
+	AnswerShared         = "x-ms-share-throughput" // the container shares that of its database
 	AnswerSubStatus      = "x-ms-substatus"
 )
 

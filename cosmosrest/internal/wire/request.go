@@ -118,8 +118,8 @@ func (r *Request) Body(limit int64) ([]byte, error) {
 // length has the room for an item's system properties, so that it can be stored without a copy.
 func (r *Request) read(n, limit int64) ([]byte, error) {
 	if n < 0 {
-		r.http.Body = http.MaxBytesReader(r.w, r.http.Body, limit)
-		return io.ReadAll(r.http.Body)
+		// Not put in the place of the body, whose rest may have to be dropped.
+		return io.ReadAll(http.MaxBytesReader(r.w, r.http.Body, limit))
 	}
 	early := min(n, earlyBody)
 	b := make([]byte, early, early+service.SystemRoom)
@@ -141,9 +141,10 @@ func isTooLarge(err error) bool {
 func (r *Request) Key() (changefeed.PartitionKey, error) { return Key(r.Header(HeaderKey)) }
 
 // IsQuery reports a query, by its content type. The old SDKs' headers do alone, for clients
-// that send no content type.
+// that send no content type: what comes as application/json is created, as in the service.
 func (r *Request) IsQuery() bool {
-	return strings.HasPrefix(r.Header(HeaderContentType), QueryType) || r.Flag(HeaderIsQuery) || r.Flag(HeaderQuery)
+	kind := r.Header(HeaderContentType)
+	return strings.HasPrefix(kind, QueryType) || !strings.HasPrefix(kind, "application/json") && (r.Flag(HeaderIsQuery) || r.Flag(HeaderQuery))
 }
 
 // Minimal reports whether the client does not want back what it wrote.

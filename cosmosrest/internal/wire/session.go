@@ -13,16 +13,16 @@ import (
 // session token only has to be understood, and refused if it is from a newer store than
 // this one.
 
-// consistencies are the service's levels, the strongest first.
-var consistencies = []string{"Strong", "BoundedStaleness", "Session", "ConsistentPrefix", "Eventual"}
+// Consistencies are the service's levels, the strongest first.
+var Consistencies = []string{"Strong", "BoundedStaleness", "Session", "ConsistentPrefix", "Eventual"}
 
 // Consistent refuses a read that the server cannot serve as the client wants it: with an
 // unknown consistency level, or in a session that has seen more of the partition than
 // exists, up to the LSN newest. After a split, the session of a parent counts for its
 // children.
 func Consistent(level, session string, part changefeed.Partition, newest int64) error {
-	if level != "" && !slices.ContainsFunc(consistencies, func(s string) bool { return strings.EqualFold(s, level) }) {
-		return BadRequest("header x-ms-consistency-level is %q: want one of %s", level, strings.Join(consistencies, ", "))
+	if level != "" && !slices.ContainsFunc(Consistencies, func(s string) bool { return strings.EqualFold(s, level) }) {
+		return BadRequest("header x-ms-consistency-level is %q: want one of %s", level, strings.Join(Consistencies, ", "))
 	}
 	if session == "" {
 		return nil

@@ -73,7 +73,7 @@ func untilReady(ctx context.Context, source changefeed.Source, leases changefeed
 // and runs a play with the client's view of it. The network is one in memory, which virtual
 // time can see through.
 func (st *stage) overHTTP(ctx context.Context, throughput int, play func(changefeed.Source, changefeed.LeaseStore) error) (err error) {
-	handler, err := cosmosrest.New(st.db, cosmosrest.Options{Throughput: throughput})
+	handler, err := cosmosrest.New(st.db, cosmosrest.Options{Throughput: throughput, Hosts: []string{"account.example"}})
 	if err != nil {
 		return err
 	}

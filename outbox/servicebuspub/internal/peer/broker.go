@@ -66,6 +66,15 @@ func (b *Broker) DeadLetters(name string) (ids []string) {
 	return ids
 }
 
+// Conditions for Refuse that are no errors of Service Bus, but other ways of not accepting a message.
+const (
+	Release = "released"           // the outcome of AMQP
+	Modify  = "modified"           // the outcome of AMQP
+	Reject  = "rejected"           // the outcome of AMQP, without a reason
+	Settle  = "settled"            // no outcome at all
+	Close   = "closed in mid-call" // the connection ends, and there is no answer
+)
+
 // refusal is the error condition by which a message is refused.
 type refusal struct {
 	condition string

@@ -13,6 +13,7 @@ const (
 	outcomeAccepted = 0x24
 	outcomeRejected = 0x25
 	outcomeReleased = 0x26
+	outcomeModified = 0x27
 	errorNumber     = 0x1d
 	sourceNumber    = 0x28
 	targetNumber    = 0x29
@@ -188,6 +189,9 @@ func (s *session) transfer(l *link, f frame) error {
 		}
 		condition = s.broker.accept(l.address, msgs, len(payload))
 	}
+	if condition == Close {
+		return s.conn.nc.Close()
+	}
 	if !l.settled {
 		s.frame(performDisposition, list{true, l.number, l.number, true, outcome(condition)}, nil)
 	}
@@ -195,8 +199,17 @@ func (s *session) transfer(l *link, f frame) error {
 }
 
 func outcome(condition string) any {
-	if condition == "" {
+	switch condition {
+	case "":
 		return described{uint64(outcomeAccepted), list{}}
+	case Release:
+		return described{uint64(outcomeReleased), list{}}
+	case Modify:
+		return described{uint64(outcomeModified), list{true, false, nil}}
+	case Reject:
+		return described{uint64(outcomeRejected), list{}}
+	case Settle:
+		return nil
 	}
 	return described{uint64(outcomeRejected), list{problem(condition)}}
 }

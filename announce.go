@@ -1,0 +1,36 @@
+package changefeed
+
+import (
+	"fmt"
+
+	"github.com/millrace/changefeed/internal/delivery"
+)
+
+// wake has the dispatcher and the reader look at the engine, to which something has happened, and says what the engine has
+// noticed.
+func (d *dispatcher) wake() {
+	notify(d.news)
+	notify(d.space)
+	d.announce()
+}
+
+// announce calls the hooks for the keys that the engine treats differently since it was called last, and for the outages
+// that have begun or ended.
+func (d *dispatcher) announce() {
+	d.mu.Lock()
+	keys := d.engine.News()
+	d.mu.Unlock()
+	for _, k := range keys {
+		d.r.hooks.Key(KeyEvent{Lease: d.lease.Token, Key: PartitionKey(k.Key), Became: keyStates[k.Became]})
+	}
+	for _, o := range d.r.breaker.News() {
+		if o.Ended.IsZero() {
+			d.raise(OriginHandler, fmt.Errorf("%w: %d changes fail and hardly any succeeds, so none is parked for it", ErrOutage, o.Changes))
+		}
+		d.r.hooks.Outage(Outage(o))
+	}
+}
+
+var keyStates = map[delivery.KeyState]KeyState{
+	delivery.BecameAside: KeySetAside, delivery.CaughtUp: KeyCaughtUp, delivery.BecameHeld: KeyHeld, delivery.BecameFree: KeyReleased,
+}

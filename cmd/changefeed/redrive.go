@@ -1,0 +1,192 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/internal/letters"
+	"github.com/millrace/changefeed/internal/place"
+	"github.com/millrace/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/internal/usage"
+)
+
+// The commands dlq that ask the processors of a unit for something: retry and release, and
+// withdraw, which takes that back.
+
+// redriveHelp ends the help of the commands that wait for a processor.
+const redriveHelp = `
+
+This is done by the instance of the unit that owns the range of the key: one must run, with
+the same dead letters. The command waits for each answer as long as --wait says. Then it
+withdraws the request, says why nobody has served it, as far as that is known, and goes on;
+after three in a row it asks for no more. A line says what became of each, and the last
+line counts them. If any has failed again or was not served, the exit code is 1.
+
+With -o json, one object a line: id (of a letter), key, result, which is "handled",
+"failed", "nothing" (to do), "not served" or "not asked", handled (letters that were
+handled, held ones included), held (held letters of the key that are left, if known) and
+cause (why it failed or was not served).` + leasesHelp
+
+// leasesHelp says where the leases of the unit are.
+const leasesHelp = `
+
+The lease container is looked for beside that of the letters; for letters in a FILE it has
+to be given. The container that the unit reads is found in the same account.`
+
+// requestOptions are the flags of the commands that find the requests of a unit.
+type requestOptions struct {
+	letterOptions
+	leases string
+}
+
+// register adds the flags to a command.
+func (o *requestOptions) register(cmd *cobra.Command) {
+	o.letterOptions.register(cmd)
+	o.query.Sole = true
+	cmd.Flags().StringVar(&o.leases, "leases", "", "`address` of the lease container (default leases, beside the letters)")
+}
+
+// redrive runs f on the letters, and the leases at which their processors are asked.
+func (o *requestOptions) redrive(cmd *cobra.Command, args []string, check func() error, f func(r *letters.Redrive) error) error {
+	at, err := o.parse(cmd, args)
+	if err != nil {
+		return err
+	}
+	leases, err := letters.LeasesOf(at, o.leases)
+	if err != nil {
+		return err
+	}
+	if err := check(); err != nil {
+		return err
+	}
+	return o.opening(func(opener *place.Opener) error {
+		return f(&letters.Redrive{Query: o.query, Letters: at, Leases: leases, Opener: opener})
+	})
+}
+
+// redriveOptions are the flags of the commands that wait for a processor.
+type redriveOptions struct {
+	requestOptions
+	wait time.Duration
+}
+
+// register adds the flags to a command.
+func (o *redriveOptions) register(cmd *cobra.Command) {
+	o.requestOptions.register(cmd)
+	cmd.Flags().DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for each")
+}
+
+// ask has f ask the processors, and writes the answers as they come.
+func (o *redriveOptions) ask(cmd *cobra.Command, args []string, check func() error, report *letters.Report, f func(r *letters.Redrive) error) error {
+	if o.wait <= 0 {
+		return usage.Flag("wait", o.wait.String(), "more than 0, such as 30s")
+	}
+	return o.redrive(cmd, args, check, func(r *letters.Redrive) error {
+		r.Wait = o.wait
+		err := f(r)
+		if err != nil && report.Empty() {
+			return err
+		}
+		return cmp.Or(err, report.End())
+	})
+}
+
+// dlqRetryCommand is the command dlq retry.
+func dlqRetryCommand() *cobra.Command {
+	var o redriveOptions
+	cmd := &cobra.Command{
+		Use:   "retry ADDRESS|FILE --name NAME ID...",
+		Short: "Have dead letters handled again",
+		Long: `Have the changes in dead letters handled again, in order with what else there is of their
+keys. A letter whose change is handled is removed; where its key is held and no other
+letter of the key has failed, the held ones follow. One whose change fails again stays,
+with the new cause.` + redriveHelp + dlqHelp,
+		Example: `  changefeed dlq retry http://127.0.0.1:8081/shop/letters --name mailer 4711.df8cf802
+  changefeed dlq retry mailer.ndjson --name mailer --leases http://127.0.0.1:8081/shop/leases --all`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			report := letters.NewReport(cmd.OutOrStdout(), o.form.value, "handled", "letter")
+			return o.ask(cmd, args, o.checkIDs, report, func(r *letters.Redrive) error { return r.Retry(cmd.Context(), report.Write) })
+		},
+	}
+	o.register(cmd)
+	cmd.Flags().BoolVar(&o.all, "all", false, "all letters of the unit or, with --key, of the key, but those that are held")
+	return cmd
+}
+
+// dlqReleaseCommand is the command dlq release.
+func dlqReleaseCommand() *cobra.Command {
+	var o redriveOptions
+	cmd := &cobra.Command{
+		Use:   "release ADDRESS|FILE --name NAME [--key KEY] [ID...]",
+		Short: "Let a held partition key go on without the changes that failed",
+		Long: `Let a partition key go on that --hold has stopped, without the changes of it that have
+failed: those that were held are handled, in their order, and then the key is not held any
+more. The letters of the changes that failed stay, to be retried or dropped. If a held
+change fails, its key stays held from there. A key that is not held is an error.
+
+The key is that of --key, or those of the letters with the IDs.` + redriveHelp + dlqHelp,
+		Example: `  changefeed dlq release http://127.0.0.1:8081/shop/letters --name mailer --key London`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			report := letters.NewReport(cmd.OutOrStdout(), o.form.value, "released", "key")
+			return o.ask(cmd, args, o.checkKey, report, func(r *letters.Redrive) error { return r.Release(cmd.Context(), report.Write) })
+		},
+	}
+	o.register(cmd)
+	return cmd
+}
+
+// checkKey wants a key, or letters that have one.
+func (o *redriveOptions) checkKey() error {
+	if o.query.Key == "" && len(o.query.IDs) == 0 {
+		return usage.Error{Err: errors.New("--key is missing: want the partition key to release, or the ID of a letter of it")}
+	}
+	return nil
+}
+
+// dlqWithdrawCommand is the command dlq withdraw.
+func dlqWithdrawCommand() *cobra.Command {
+	var o requestOptions
+	cmd := &cobra.Command{
+		Use:   "withdraw ADDRESS|FILE --name NAME --key KEY|--all",
+		Short: "Withdraw what dlq retry and release have asked for",
+		Long: `Withdraw the requests of dlq retry and dlq release that no instance has served yet. Those
+commands withdraw their own when they end; this is for requests of commands that were
+killed, which otherwise stay for a minute longer than their --wait. changefeed leases shows
+the requests. What an instance has begun with is done all the same.
+
+With -o json, one object: withdrawn is the number of requests.` + leasesHelp + addressHelp,
+		Example: `  changefeed dlq withdraw http://127.0.0.1:8081/shop/letters --name mailer --key London`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.redrive(cmd, args, o.checkOneKey, func(r *letters.Redrive) error {
+				n, err := r.Withdraw(cmd.Context())
+				switch {
+				case err != nil:
+					return err
+				case o.form.value == "json":
+					_, err = fmt.Fprintf(cmd.OutOrStdout(), `{"withdrawn":%d}`+"\n", n)
+				default:
+					_, err = fmt.Fprintf(cmd.OutOrStdout(), "withdrew %s\n", terminal.Count(n, "request"))
+				}
+				return err
+			})
+		},
+	}
+	o.register(cmd)
+	cmd.Flags().BoolVar(&o.all, "all", false, "the requests for all keys of the unit")
+	return cmd
+}
+
+// checkOneKey wants a key or --all, and no letters, which a request need not have.
+func (o *requestOptions) checkOneKey() error {
+	switch {
+	case len(o.query.IDs) > 0:
+		return usage.Error{Err: fmt.Errorf("ID is %s: requests are withdrawn by their key: want --key, or --all", o.query.IDs[0])}
+	case o.all == (o.query.Key != ""):
+		return usage.Error{Err: errors.New("--key is missing: want the partition key of the requests, or --all, and not both")}
+	}
+	return nil
+}

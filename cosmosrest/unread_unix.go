@@ -1,0 +1,26 @@
+//go:build unix
+
+package cosmosrest
+
+import (
+	"net"
+	"syscall"
+)
+
+// hasUnread reports whether something has come from a client that nobody has read yet,
+// because whoever serves the client waits for a processor.
+func hasUnread(c net.Conn) bool {
+	socket, ok := c.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return false
+	}
+	n := 0
+	err = raw.Control(func(fd uintptr) {
+		n, _, _ = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK) // does not block: net's sockets never do
+	})
+	return err == nil && n > 0
+}

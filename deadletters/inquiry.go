@@ -1,0 +1,268 @@
+package deadletters
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/pause"
+)
+
+// inquiry is a request as its caller sees it, from asking to the answer. Who asks for the same as somebody else follows the
+// record of that caller, and leaves it to them to delete it.
+type inquiry struct {
+	leases  changefeed.LeaseStore
+	request notes.Request
+	name    string // in the records that this caller has written
+
+	begun    time.Time
+	followed string            // the name in the record that is waited for; empty when none was written yet
+	record   changefeed.Record // the record that is waited for, as far as it is known
+	seen     bool              // a list has shown it
+	posted   time.Time         // when this caller found or wrote it
+	expires  time.Time         // when the store removes what this caller has written
+	trouble  error             // why the last list failed
+}
+
+// callerProperty tells the record of a caller from those of others who ask for the same before or after.
+const callerProperty = "changefeed.caller"
+
+func newInquiry(leases changefeed.LeaseStore, q notes.Request) *inquiry {
+	return &inquiry{leases: leases, request: q, name: rand.Text(), begun: time.Now()}
+}
+
+// The waits until the records are listed again.
+const (
+	firstWait = 50 * time.Millisecond
+	lastWait  = 2 * time.Second
+)
+
+// maxLag is for how long a list that lacks a request says nothing. The list of a [changefeed.LeaseStore] must not lag. If
+// one lags all the same, nobody takes a request that is not listed yet for one that is gone.
+const maxLag = 5 * time.Second
+
+// await asks, and waits for the outcome.
+func (a *inquiry) await(ctx context.Context) (o Outcome, err error) {
+	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+		if a.followed == "" {
+			err = a.post(ctx)
+		}
+		served := false
+		if err == nil {
+			o, served, err = a.look(ctx)
+		}
+		if served || errors.Is(err, ErrNotServed) {
+			return o, err
+		}
+		if err == nil {
+			err = pause.For(ctx, wait)
+		}
+		if err != nil {
+			return a.leave(ctx, err)
+		}
+	}
+}
+
+// The time to live of a request.
+const (
+	maxTTL   = 24 * time.Hour
+	extraTTL = time.Minute // beyond the deadline of its caller, who withdraws it by then
+)
+
+// ttl is how long a request is kept for a caller who may have died.
+func ttl(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return maxTTL
+	}
+	return min(max(time.Until(deadline), 0)+extraTTL, maxTTL)
+}
+
+// post writes the request, or makes one live again that was served before. If somebody else has asked for the same, and
+// that is not served yet, it follows theirs. When another write comes between, nothing is followed yet.
+func (a *inquiry) post(ctx context.Context) error {
+	r := changefeed.Record{
+		Kind: changefeed.KindRequest, Token: a.request.Token(), Timestamp: time.Now().UTC(), TTL: ttl(ctx), Properties: a.properties(nil),
+	}
+	a.record, a.seen, a.posted, a.expires = changefeed.Record{}, false, time.Now(), time.Now().Add(r.TTL)
+	stored, err := a.leases.Create(ctx, r)
+	if errors.Is(err, changefeed.ErrConflict) {
+		old, there, listErr := a.find(ctx)
+		switch {
+		case listErr != nil:
+			return listErr
+		case !there:
+			return nil
+		case old.State == changefeed.StateLive:
+			a.followed, a.record, a.seen = nameOf(old), old, true
+			return nil
+		}
+		r.ID, r.ETag, r.Raw, r.Properties = old.ID, old.ETag, old.Raw, a.properties(old.Properties)
+		stored, err = a.leases.Update(ctx, r)
+	}
+	switch {
+	case err == nil:
+		a.followed, a.record = a.name, stored
+	case errors.Is(err, changefeed.ErrConflict), errors.Is(err, changefeed.ErrNotFound):
+		err = nil
+	}
+	return err
+}
+
+func (a *inquiry) properties(others map[string]string) map[string]string {
+	return notes.Set(a.request.Anew(others), callerProperty, a.name)
+}
+
+func nameOf(r changefeed.Record) string { return cmp.Or(r.Properties[callerProperty], "unnamed") }
+
+// find finds the record of the request. One whose time is over is as good as retired: nobody serves it, although the store
+// has not removed it.
+func (a *inquiry) find(ctx context.Context) (found changefeed.Record, there bool, err error) {
+	records, now, err := a.leases.List(ctx)
+	for _, r := range records {
+		if r.Kind == changefeed.KindRequest && r.Token == a.request.Token() {
+			found, there = r, true
+		}
+	}
+	if found.TTL > 0 && now.After(found.Updated.Add(found.TTL)) {
+		found.State = changefeed.StateRetired
+	}
+	return found, there, err
+}
+
+// look looks for the outcome.
+func (a *inquiry) look(ctx context.Context) (o Outcome, served bool, err error) {
+	if a.followed == "" {
+		return o, false, nil
+	}
+	r, there, err := a.find(ctx)
+	if a.trouble = err; err != nil {
+		return o, false, nil
+	}
+	if there && nameOf(r) == a.followed {
+		a.record, a.seen = r, true
+		if o, served = a.outcome(ctx, r); served || r.State == changefeed.StateLive {
+			return o, served, nil
+		}
+	} else if !a.seen && time.Since(a.posted) < maxLag {
+		return o, false, nil
+	}
+	// The request is gone. It was withdrawn; or, if it was written by somebody else, they may have had the outcome.
+	if a.followed == a.name && time.Now().Before(a.expires) {
+		return o, false, fmt.Errorf("%w: somebody has withdrawn the request", ErrNotServed)
+	}
+	a.followed = ""
+	return o, false, nil
+}
+
+// outcome reads the outcome in a record that is served, and deletes the record if this caller has written it. Without the
+// right to delete it the record stays retired, until the store removes it.
+func (a *inquiry) outcome(ctx context.Context, r changefeed.Record) (Outcome, bool) {
+	o, ok := notes.ReadOutcome(r.Properties)
+	if !ok || r.State == changefeed.StateLive {
+		return Outcome{}, false
+	}
+	if nameOf(r) == a.name {
+		_ = a.leases.Delete(ctx, r)
+	}
+	return Outcome{Result: Result(o.Result), Cause: o.Cause, Handled: o.Count, Held: o.Left}, true
+}
+
+// withdrawTime is how long a caller whose context has ended takes to withdraw a request.
+const withdrawTime = 5 * time.Second
+
+// leave withdraws the request, because ctx has ended or the request could not be written. If it was served at that moment,
+// leave returns the outcome.
+func (a *inquiry) leave(ctx context.Context, cause error) (Outcome, error) {
+	within := time.Since(a.begun)
+	if deadline, ok := ctx.Deadline(); ok { // the end of which a busy machine notices late
+		within = min(within, deadline.Sub(a.begun))
+	}
+	lingering, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTime)
+	defer cancel()
+	o, served, fate := a.withdraw(lingering)
+	switch {
+	case served:
+		return o, nil
+	case ctx.Err() == nil:
+		return o, cause
+	}
+	return o, a.notServed(ctx, within, fate)
+}
+
+// withdraw takes the request back if this caller has written it, unless it is served. It says what became of it.
+func (a *inquiry) withdraw(ctx context.Context) (o Outcome, served bool, fate string) {
+	for range maxConflicts {
+		r, there, err := a.find(ctx)
+		if !there && !a.seen {
+			r = a.record // the list lags, or there is none
+		}
+		if a.isOurs(r) {
+			if o, served = a.outcome(ctx, r); served {
+				return o, true, ""
+			}
+		}
+		switch {
+		case err != nil:
+			return o, false, a.stays(err)
+		case r.ID == "" || r.State != changefeed.StateLive:
+			return o, false, "the request is gone"
+		case nameOf(r) != a.name:
+			return o, false, "somebody else has asked for the same, and their request stays asked"
+		}
+		a.record, a.seen = r, true
+		switch err = withdraw(ctx, a.leases, r); {
+		case err == nil:
+			return o, false, "the request was withdrawn"
+		case !errors.Is(err, changefeed.ErrConflict) && !errors.Is(err, changefeed.ErrNotFound):
+			return o, false, a.stays(err)
+		}
+	}
+	return o, false, a.stays(changefeed.ErrConflict)
+}
+
+// isOurs reports whether a record is that of this caller, or the one that this caller follows.
+func (a *inquiry) isOurs(r changefeed.Record) bool {
+	return nameOf(r) == a.name || nameOf(r) == a.followed
+}
+
+// stays says for how long a request stays that cannot be withdrawn.
+func (a *inquiry) stays(err error) string {
+	return fmt.Sprintf("the request could not be withdrawn, and stays asked for at most %v: %v", time.Until(a.expires).Round(time.Second), err)
+}
+
+// notServed is the error of a caller whose context has ended.
+func (a *inquiry) notServed(ctx context.Context, within time.Duration, fate string) error {
+	text := fmt.Sprintf("%v within %v", ErrNotServed, within.Round(10*time.Millisecond))
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		text += fmt.Sprintf(" (%v)", context.Cause(ctx))
+	}
+	return &unserved{text + ": " + a.reason() + "; " + fate, context.Cause(ctx)}
+}
+
+// reason says why the request is not served, as far as that is known.
+func (a *inquiry) reason() string {
+	switch why := a.record.Properties[notes.WaitsProperty]; {
+	case why != "":
+		return why
+	case notes.ReadRequest(a.record.Properties).Tries > 0:
+		return "an instance has begun with it, and may still finish"
+	case a.trouble != nil:
+		return fmt.Sprintf("the leases could not be read: %v", a.trouble)
+	}
+	return "no instance has answered: is one running that has the dead letters?"
+}
+
+// unserved is an [ErrNotServed] that is the cause of a context as well.
+type unserved struct {
+	text  string
+	cause error
+}
+
+func (e *unserved) Error() string   { return e.text }
+func (e *unserved) Unwrap() []error { return []error{ErrNotServed, e.cause} }

@@ -1,0 +1,364 @@
+package deadletters_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/notes"
+)
+
+// office is the leases of a unit, among which requests lie. Tests play the owner of all keys.
+type office struct {
+	t      *testing.T
+	orders *docstore.Container
+	leases changefeed.LeaseStore
+}
+
+func inOffice(t *testing.T, test func(t *testing.T, o *office)) {
+	synctest.Test(t, func(t *testing.T) {
+		db, err := docstore.Open("", docstore.Options{InMemory: true, CacheBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		o := &office{t: t}
+		if o.orders, err = db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}}); err != nil {
+			t.Fatal(err)
+		}
+		c, err := db.CreateContainer(t.Context(), docstore.LeaseSpec("leases"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.leases, err = docstore.NewLeases(t.Context(), c, "mailer", o.orders); err != nil {
+			t.Fatal(err)
+		}
+		test(t, o)
+	})
+}
+
+// requests are those among the leases.
+func (o *office) requests() []changefeed.Record {
+	o.t.Helper()
+	records, _, err := o.leases.List(o.t.Context())
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return slices.DeleteFunc(records, func(r changefeed.Record) bool { return r.Kind != changefeed.KindRequest })
+}
+
+// serve serves the live requests, as the owner of their keys does, and returns their number.
+func (o *office) serve(outcome notes.Outcome) (n int) {
+	o.t.Helper()
+	for _, r := range o.requests() {
+		if r.State != changefeed.StateLive {
+			continue
+		}
+		n++
+		r.State, r.TTL, r.Properties = changefeed.StateRetired, notes.OutcomeTTL, outcome.Properties(r.Properties)
+		if _, err := o.leases.Update(o.t.Context(), r); err != nil {
+			o.t.Error(err)
+		}
+	}
+	return n
+}
+
+// ask asks for a letter within a time, 0 for any.
+func (o *office) ask(leases changefeed.LeaseStore, within time.Duration) (deadletters.Outcome, error) {
+	ctx := o.t.Context()
+	if within > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, within)
+		defer cancel()
+	}
+	return deadletters.Redrive(ctx, o.orders, leases, changefeed.Key("Paris"), "12.0")
+}
+
+// undeletable is a lease store without the right to delete.
+type undeletable struct{ changefeed.LeaseStore }
+
+func (undeletable) Delete(context.Context, changefeed.Record) error { return changefeed.ErrForbidden }
+
+func TestACallerReadsAndRemovesTheOutcome(t *testing.T) {
+	for _, tt := range []struct {
+		written notes.Outcome
+		want    deadletters.Outcome
+	}{
+		{notes.Outcome{Result: notes.Handled, Count: 4}, deadletters.Outcome{Result: deadletters.ResultHandled, Handled: 4}},
+		{
+			notes.Outcome{Result: notes.Failed, Cause: "broken", Count: 2, Left: notes.UnknownLeft},
+			deadletters.Outcome{Result: deadletters.ResultFailed, Cause: "broken", Handled: 2, Held: -1},
+		},
+		{notes.Outcome{Result: notes.Nothing, Left: 3}, deadletters.Outcome{Result: deadletters.ResultNothing, Held: 3}},
+	} {
+		inOffice(t, func(t *testing.T, o *office) {
+			time.AfterFunc(time.Minute, func() { o.serve(tt.written) })
+			if got, err := o.ask(o.leases, 0); got != tt.want || err != nil {
+				t.Errorf("got %+v, %v, want %+v", got, err, tt.want)
+			}
+			if left := o.requests(); len(left) != 0 {
+				t.Errorf("left: %+v", left)
+			}
+		})
+	}
+}
+
+// Without the right to delete, a request that was served stays, and the next caller does not take its outcome for their own.
+func TestAnOutcomeIsHeardOnceWithoutTheRightToDelete(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		for _, want := range []string{notes.Failed, notes.Handled} {
+			time.AfterFunc(10*time.Second, func() {
+				if r := o.requests()[0]; r.State != changefeed.StateLive || len(r.Properties[notes.OutcomeProperty]+r.Properties[notes.CauseProperty]) > 0 {
+					t.Errorf("what is asked anew is %+v", r)
+				}
+				o.serve(notes.Outcome{Result: want, Cause: "old", Count: 1})
+			})
+			got, err := o.ask(undeletable{o.leases}, time.Minute)
+			if string(got.Result) != want || err != nil {
+				t.Errorf("got %+v, %v, want %s", got, err, want)
+			}
+			if left := o.requests(); len(left) != 1 || left[0].State != changefeed.StateRetired {
+				t.Errorf("left: %+v", left)
+			}
+		}
+		time.Sleep(notes.OutcomeTTL + time.Second)
+		if left := o.requests(); len(left) != 0 {
+			t.Errorf("left after its time to live: %+v", left)
+		}
+	})
+}
+
+// A store removes the request of a caller who has died.
+func TestARequestHasABound(t *testing.T) {
+	for _, tt := range []struct{ within, want time.Duration }{
+		{30 * time.Second, 90 * time.Second}, {0, 24 * time.Hour}, {48 * time.Hour, 24 * time.Hour},
+	} {
+		inOffice(t, func(t *testing.T, o *office) {
+			time.AfterFunc(time.Second, func() {
+				if got := o.requests(); len(got) != 1 || got[0].TTL != tt.want {
+					t.Errorf("within %v: got %+v, want a time to live of %v", tt.within, got, tt.want)
+				}
+				o.serve(notes.Outcome{Result: notes.Nothing})
+			})
+			if _, err := o.ask(o.leases, tt.within); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A caller who waits longer than a store keeps a request asks again.
+func TestARequestIsWrittenAnewForAPatientCaller(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		time.AfterFunc(30*time.Hour, func() {
+			if n := o.serve(notes.Outcome{Result: notes.Handled}); n != 1 {
+				t.Errorf("%d requests after 30 hours", n)
+			}
+		})
+		if got, err := o.ask(o.leases, 0); got.Result != deadletters.ResultHandled || err != nil {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+}
+
+// lastMoment is a lease store in which a request is served when its caller withdraws it.
+type lastMoment struct {
+	changefeed.LeaseStore
+	once  sync.Once
+	serve func()
+}
+
+func (s *lastMoment) Delete(ctx context.Context, r changefeed.Record) error {
+	s.once.Do(s.serve)
+	return s.LeaseStore.Delete(ctx, r)
+}
+
+func TestARequestThatIsServedAtTheLastMomentHasItsOutcome(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		s := &lastMoment{LeaseStore: o.leases, serve: func() { o.serve(notes.Outcome{Result: notes.Handled, Count: 1}) }}
+		got, err := o.ask(s, time.Minute)
+		if got.Result != deadletters.ResultHandled || err != nil || len(o.requests()) != 0 {
+			t.Errorf("got %+v, %v; left: %+v", got, err, o.requests())
+		}
+	})
+}
+
+// Who gives up says why, as far as somebody has said it, and withdraws the request.
+func TestACallerWhoGivesUpWithdrawsTheRequest(t *testing.T) {
+	write := func(o *office, edit func(r *changefeed.Record)) {
+		r := o.requests()[0]
+		edit(&r)
+		if _, err := o.leases.Update(o.t.Context(), r); err != nil {
+			o.t.Error(err)
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		edit func(r *changefeed.Record)
+		want string
+	}{
+		{"no answer", func(*changefeed.Record) {}, "no instance has answered: is one running that has the dead letters?"},
+		{"a reason", func(r *changefeed.Record) { r.Properties = notes.SetWaits(r.Properties, "no letter box") }, "no letter box"},
+		{"begun", func(r *changefeed.Record) {
+			q := notes.ReadRequest(r.Properties)
+			q.Tries = 1
+			r.Properties = q.Properties(r.Properties)
+		}, "an instance has begun with it, and may still finish"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inOffice(t, func(t *testing.T, o *office) {
+				time.AfterFunc(time.Second, func() { write(o, tt.edit) })
+				_, err := o.ask(o.leases, 30*time.Second)
+				want := `retry ["Paris"]: not served within 30s: ` + tt.want + "; the request was withdrawn"
+				if !errors.Is(err, deadletters.ErrNotServed) || !errors.Is(err, context.DeadlineExceeded) || err.Error() != want {
+					t.Errorf("got %v, want %s", err, want)
+				}
+				if left := o.requests(); len(left) != 0 {
+					t.Errorf("left: %+v", left)
+				}
+			})
+		})
+	}
+}
+
+func TestACallerWhoIsInterruptedSaysSo(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(3*time.Second, func() { cancel(errors.New("interrupted")) })
+		_, err := deadletters.Release(ctx, o.orders, undeletable{o.leases}, changefeed.Key("Paris"))
+		if !errors.Is(err, deadletters.ErrNotServed) || !strings.Contains(err.Error(), "not served within 3s (interrupted): ") || !strings.HasSuffix(err.Error(), "; the request was withdrawn") {
+			t.Errorf("got %v", err)
+		}
+		if left := o.requests(); len(left) != 1 || left[0].State != changefeed.StateRetired || o.serve(notes.Outcome{}) != 0 {
+			t.Errorf("left: %+v, want it to be retired without the right to delete", left)
+		}
+	})
+}
+
+// Two callers who ask for the same share one request. The one who gives up leaves that of the other, and the one who stays
+// asks again when the other takes theirs back.
+func TestCallersOfOneLetterShareARequest(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		type answer struct {
+			deadletters.Outcome
+			err error
+		}
+		ask := func(within time.Duration) chan answer {
+			c := make(chan answer, 1)
+			go func() {
+				got, err := o.ask(o.leases, within)
+				c <- answer{got, err}
+			}()
+			time.Sleep(time.Second)
+			return c
+		}
+		first, short, long := ask(time.Minute), ask(10*time.Second), ask(time.Hour)
+		if n := len(o.requests()); n != 1 {
+			t.Errorf("%d requests of three callers", n)
+		}
+		if got := <-short; !errors.Is(got.err, deadletters.ErrNotServed) || !strings.HasSuffix(got.err.Error(), "somebody else has asked for the same, and their request stays asked") {
+			t.Errorf("the impatient one: %v", got.err)
+		}
+		if n := len(o.requests()); n != 1 {
+			t.Errorf("%d requests after one has given up", n)
+		}
+		if got := <-first; !errors.Is(got.err, deadletters.ErrNotServed) || !strings.HasSuffix(got.err.Error(), "the request was withdrawn") {
+			t.Errorf("the first: %v", got.err)
+		}
+		time.Sleep(10 * time.Second)
+		if n := o.serve(notes.Outcome{Result: notes.Handled, Count: 1}); n != 1 {
+			t.Fatalf("%d requests of the one who stays", n)
+		}
+		if got := <-long; got.Result != deadletters.ResultHandled || got.err != nil {
+			t.Errorf("the one who stays: %+v, %v", got.Outcome, got.err)
+		}
+	})
+}
+
+// What is not served yet can be withdrawn, of one key or of all. Who waits for it hears that.
+func TestRequestsAreWithdrawn(t *testing.T) {
+	for _, rights := range []bool{true, false} {
+		inOffice(t, func(t *testing.T, o *office) {
+			if !rights {
+				o.leases = undeletable{o.leases}
+			}
+			cities := []string{"London", "Oslo", "Paris"}
+			errs := map[string]chan error{}
+			for _, city := range cities {
+				errs[city] = make(chan error, 1)
+				go func() {
+					_, err := deadletters.Release(t.Context(), o.orders, o.leases, changefeed.Key(city))
+					errs[city] <- err
+				}()
+			}
+			time.Sleep(time.Second)
+			for _, tt := range []struct {
+				key  changefeed.PartitionKey
+				want int
+			}{{changefeed.Key("Rome"), 0}, {changefeed.Key("Oslo"), 1}, {changefeed.Key("Oslo"), 0}, {"", 2}, {"", 0}} {
+				if n, err := deadletters.Withdraw(t.Context(), o.leases, tt.key); n != tt.want || err != nil {
+					t.Errorf("withdrew %d of %q, %v, want %d", n, tt.key, err, tt.want)
+				}
+			}
+			if n := o.serve(notes.Outcome{Result: notes.Handled}); n != 0 {
+				t.Errorf("%d requests could be served", n)
+			}
+			for _, city := range cities {
+				if err := <-errs[city]; !errors.Is(err, deadletters.ErrNotServed) || !strings.HasSuffix(err.Error(), "not served: somebody has withdrawn the request") {
+					t.Errorf("%s: %v", city, err)
+				}
+			}
+		})
+	}
+}
+
+// contested is a lease store in which the owner writes a request just before it is withdrawn.
+type contested struct {
+	changefeed.LeaseStore
+	writes int
+}
+
+func (s *contested) Delete(ctx context.Context, r changefeed.Record) error {
+	if s.writes > 0 {
+		s.writes--
+		if _, err := s.Update(ctx, r); err != nil {
+			return err
+		}
+	}
+	return s.LeaseStore.Delete(ctx, r)
+}
+
+func TestARequestThatItsOwnerWritesIsWithdrawn(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		if _, err := o.ask(&contested{o.leases, 3}, time.Minute); !errors.Is(err, deadletters.ErrNotServed) || len(o.requests()) != 0 {
+			t.Errorf("got %v; left: %+v", err, o.requests())
+		}
+		go func() { _, _ = o.ask(o.leases, time.Minute) }()
+		time.Sleep(time.Second)
+		if n, err := deadletters.Withdraw(t.Context(), &contested{o.leases, 3}, ""); n != 1 || err != nil || len(o.requests()) != 0 {
+			t.Errorf("withdrew %d, %v; left: %+v", n, err, o.requests())
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// The source of a unit must know where keys are.
+func TestARequestNeedsAPlace(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		type placeless struct{ changefeed.Source }
+		if _, err := deadletters.Release(t.Context(), placeless{o.orders}, o.leases, changefeed.Key("Paris")); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("no locator: %v", err)
+		}
+		if _, err := deadletters.Release(t.Context(), o.orders, o.leases, changefeed.Key("Paris", 5)); !errors.Is(err, changefeed.ErrBadRequest) {
+			t.Errorf("a wrong key: %v", err)
+		}
+	})
+}

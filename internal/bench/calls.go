@@ -1,0 +1,115 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/pause"
+)
+
+// A handler whose cost is that of a call, as a program or a web service is: a batch of many keys
+// costs as much as one of a single key.
+
+const (
+	callKeys    = 500
+	callDocs    = 100_000
+	callTime    = 5 * time.Millisecond // of a handler for a call
+	callsAtOnce = 16
+	callRatio   = 20
+	// A call for each key is slow, and the rate of some changes is that of all.
+	callDocsByKey = 10_000
+	smallBytes    = 128
+)
+
+// concurrencyKeys measures batches of many keys against calls for a single key. Nothing is behind: there is a change of each
+// key, and the next ones come when these are done. With several changes of a key in memory a call for one key has all of
+// them, so there is less to gain.
+func concurrencyKeys(ctx context.Context, s *Site) (f Figure, err error) {
+	a, err := s.openAisle(ctx, "keys", docstore.Options{})
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, a.db.Close()) }()
+	if err := a.fillFast(func() error { return a.fill(ctx, callDocs, callKeys, smallBytes) }); err != nil {
+		return f, err
+	}
+	var sizes []float64
+	rate := func(n int64, handler func(c *counter) changefeed.HandlerFunc) (float64, error) {
+		c := newCounter(n)
+		o := changefeed.Options{Concurrency: callsAtOnce, MaxItems: callKeys}
+		_, err := a.workFrom(ctx, &inRounds{a.documents, c}, handler(c), o, c.over)
+		sizes = append(sizes, float64(n)/float64(max(1, c.calls.Load())))
+		return c.perSecond(), err
+	}
+	f.Unit = "changes/s"
+	value, each, err := s.inTurns(ctx, handleRounds, f.Unit,
+		func() (float64, error) {
+			return rate(callDocs, func(c *counter) changefeed.HandlerFunc { return c.call })
+		},
+		func() (float64, error) {
+			return rate(callDocsByKey, func(c *counter) changefeed.HandlerFunc { return byKey(c.call) })
+		})
+	if err != nil {
+		return f, err
+	}
+	f.Value = value
+	f.Against(each)
+	f.ratioOf(callRatio)
+	f.Detail = fmt.Sprintf("%d changes of %d keys, one of each at a time, one lease, a handler that takes %v for a call, Concurrency %d, %.0f changes a call; baseline: a call for each key of a batch, %.1f changes each; the most that is possible is a ratio of %d",
+		callDocs, callKeys, callTime, callsAtOnce, sizes[len(sizes)-2], sizes[len(sizes)-1], callKeys/callsAtOnce)
+	return f, nil
+}
+
+// inRounds is a source that gives changes when those before them are handled. Each change is a new document, so the LSN of a
+// position is the number of changes before it.
+type inRounds struct {
+	*docstore.Container
+	c *counter
+}
+
+// Read implements [changefeed.Source].
+func (s *inRounds) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+	before, _ := strconv.ParseInt(strings.Trim(from.Token, `"`), 10, 64) // 0 at the beginning, which has no token
+	for s.c.handled.Load() < before {
+		if err := pause.For(ctx, callTime/50); err != nil {
+			return changefeed.Page{}, err
+		}
+	}
+	return s.Container.Read(ctx, r, from, o)
+}
+
+// call is a handler that takes as long for many changes as for one.
+func (c *counter) call(ctx context.Context, b *changefeed.Batch) error {
+	c.begin()
+	if err := pause.For(ctx, callTime); err != nil {
+		return err
+	}
+	c.calls.Add(1)
+	c.add(len(b.Changes))
+	return nil
+}
+
+// byKey has a handler called for each key of a batch, one after the other.
+func byKey(handler changefeed.HandlerFunc) changefeed.HandlerFunc {
+	return func(ctx context.Context, b *changefeed.Batch) error {
+		for n, changes := 0, b.Changes; len(changes) > 0; changes = changes[n:] {
+			n = slices.IndexFunc(changes, func(c changefeed.Change) bool { return c.PartitionKey != changes[0].PartitionKey })
+			if n < 0 {
+				n = len(changes)
+			}
+			one := *b
+			one.Changes = changes[:n]
+			if err := handler(ctx, &one); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,53 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+)
+
+// A single lease over HTTP: what a user has whose container has one partition.
+//
+// Its pages come one after the other, and so do its checkpoints, so the rate is one over the
+// time of a page.
+
+// leaseItems is how many changes a page has: as many as the service's own processors ask for.
+const leaseItems = 100
+
+// processorHTTPLease measures a processor with one lease.
+func processorHTTPLease(ctx context.Context, s *Site) (f Figure, err error) {
+	f.Unit = "changes/s"
+	t, err := s.wired(ctx, "processor-http-lease", libraryDocs)
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = t.end(err) }()
+	own, err := dialLease(ctx, s, t, t.served)
+	if err != nil {
+		return f, err
+	}
+	defer own.client.Close()
+	base := func() (float64, error) { return t.readFeed(t.served, new(int)) }
+	if err := s.compare(ctx, &f, clientRounds, func() (float64, error) { return own.workOff(ctx) }, base); err != nil {
+		return f, err
+	}
+	f.atLeast(80_000)
+	f.Detail = fmt.Sprintf("%d documents of 1 KB in one partition in pages of %d; one instance with one lease, a durable checkpoint after each page, from its start to the last batch; %s; baseline: serve_feed's stream of these documents, one connection, pages of %d",
+		libraryDocs, leaseItems, own.spent(), feedPageItems)
+	return f, nil
+}
+
+// dialLease is a worker of a server whose cache of blocks is full.
+func dialLease(ctx context.Context, s *Site, t *wired, from *host) (*worker, error) {
+	var page int
+	for range feedWarmUp {
+		if _, err := t.readFeed(from, &page); err != nil {
+			return nil, err
+		}
+	}
+	return dialWorker(ctx, s, from, leaseItems)
+}
+
+// spent is the processor time that a turn takes.
+func (w *worker) spent() string {
+	return fmt.Sprintf("%.2f s of the client's processor time and %.2f s of the server's", median(w.used), median(w.served))
+}

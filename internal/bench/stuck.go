@@ -1,0 +1,213 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/pause"
+)
+
+// A key whose handler hangs, with more changes behind it than fit into memory: the other keys go
+// on, and it goes on itself when its handler does.
+
+const (
+	stuckName    = "stuck" // the key whose handler hangs
+	stuckDocs    = 1_000_000
+	stuckRounds  = 3
+	healthyKeys  = 10_000
+	healthyDocs  = 100_000
+	healthyFirst = 5000 // of these are not timed: the buffer fills, and after a second the key is set aside
+	healthyTime  = 3 * time.Millisecond
+	healthyAt    = 32 // batches at once
+	healthyLoss  = 0.1
+	stuckCache   = 16 << 20            // of each store
+	stuckHeap    = stuckCache + 16<<20 // the cache may fill, and there are the buffer, pages and the store's own
+	heapWatch    = 250 * time.Millisecond
+	recoveryTime = 5 * time.Minute
+)
+
+// stuckKey measures what a handler that hangs for one key costs the others, and checks that the
+// key has all of its changes later.
+func stuckKey(ctx context.Context, s *Site) (f Figure, err error) {
+	with, err := s.openAisle(ctx, "stuck", docstore.Options{CacheBytes: stuckCache})
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, with.db.Close()) }()
+	without, err := s.openAisle(ctx, "healthy", docstore.Options{CacheBytes: stuckCache})
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, without.db.Close()) }()
+	s.say("writing %d changes of one key among %d of others", stuckDocs, healthyDocs)
+	if err := with.fillFast(func() error { return with.fillStuck(ctx, stuckDocs) }); err != nil {
+		return f, err
+	}
+	if err := without.fillFast(func() error { return without.fillStuck(ctx, 0) }); err != nil {
+		return f, err
+	}
+	rate := func(a *aisle) (float64, error) {
+		c := newCounter(healthyDocs)
+		c.first = healthyFirst
+		_, err := a.work(ctx, c.beside(hang), changefeed.Options{Concurrency: healthyAt}, c.over)
+		return c.perSecond(), err
+	}
+	f.Unit = "changes/s"
+	value, healthy, err := s.inTurns(ctx, stuckRounds, f.Unit,
+		func() (float64, error) { return rate(with) },
+		func() (float64, error) { return rate(without) })
+	if err != nil {
+		return f, err
+	}
+	f.Value = value
+	f.Against(healthy)
+	f.ratioOf(1 - healthyLoss)
+	r, err := with.recover(ctx)
+	if err != nil {
+		return f, err
+	}
+	heap := float64(r.heap) / bytesPerMB
+	f.Target += fmt.Sprintf(", ≤ %d MB", stuckHeap>>20)
+	f.OK = f.OK && r.heap <= stuckHeap
+	f.Detail = fmt.Sprintf("%d changes of %d keys with a handler of %v, Concurrency %d, among %d of one key whose handler hangs; baseline: without that key. The backlog adds %.1f MB of live heap at most. When the handler goes on, all changes of the key come once and in order, in %.0f s",
+		healthyDocs, healthyKeys, healthyTime, healthyAt, stuckDocs, heap, r.took.Seconds())
+	return f, nil
+}
+
+// fillStuck writes the changes of the healthy keys and, evenly among them, n of the one that hangs:
+// one of these is before all others.
+func (a *aisle) fillStuck(ctx context.Context, n int) error {
+	if n > 0 {
+		if err := a.put(ctx, stuckName, 0, smallBytes); err != nil {
+			return err
+		}
+	}
+	each := n / healthyDocs
+	var next atomic.Int64
+	return together(ctx, writers, func(ctx context.Context) error {
+		for i := int(next.Add(1)) - 1; i < healthyDocs; i = int(next.Add(1)) - 1 {
+			for j := max(1, i*each); j < (i+1)*each; j++ {
+				if err := a.put(ctx, stuckName, j, smallBytes); err != nil {
+					return err
+				}
+			}
+			if err := a.put(ctx, "key-"+strconv.Itoa(i%healthyKeys), stuckDocs+i, smallBytes); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// beside is a handler that takes a while for each change, and hands those of one key to another one.
+func (c *counter) beside(stuck changefeed.HandlerFunc) changefeed.HandlerFunc {
+	return func(ctx context.Context, b *changefeed.Batch) error {
+		if b.Changes[0].PartitionKey == changefeed.Key(stuckName) {
+			return stuck(ctx, b)
+		}
+		return c.wait(ctx, b, healthyTime)
+	}
+}
+
+// hang is a handler that does not return before it must.
+func hang(ctx context.Context, _ *changefeed.Batch) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// recovery is what the key does when its handler goes on.
+type recovery struct {
+	released chan struct{} // the handler hangs until this is closed
+	over     chan struct{} // the key's last change is handled, and some time has passed
+	heap     int64         // that is added at most, before and after
+	took     time.Duration
+
+	seen  []bool // by number
+	count int
+	last  int64 // LSN
+}
+
+// recover works off the feed with a handler that hangs until all healthy changes are handled, and
+// goes on then.
+func (a *aisle) recover(ctx context.Context) (*recovery, error) {
+	r := &recovery{released: make(chan struct{}), over: make(chan struct{}), seen: make([]bool, stuckDocs)}
+	c := newCounter(healthyDocs)
+	done := make(chan struct{})
+	stuck := func(ctx context.Context, b *changefeed.Batch) error {
+		select {
+		case <-r.released:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err := r.take(b.Changes); err != nil {
+			return err
+		}
+		if r.count == stuckDocs {
+			close(done)
+		}
+		return nil
+	}
+	before := live()
+	watched, unwatch := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for pause.For(watched, heapWatch) == nil {
+			r.heap = max(r.heap, live()-before)
+		}
+	})
+	watching.Go(func() { r.release(ctx, c.over, done) })
+	said, err := a.work(ctx, c.beside(stuck), changefeed.Options{Concurrency: healthyAt}, r.over)
+	unwatch()
+	watching.Wait()
+	if err == nil && (r.count != stuckDocs || len(said.Leases) != 1 || said.Leases[0].SetAside != 0) {
+		err = fmt.Errorf("%d changes of the key have come, want %d, and the status is %+v", r.count, stuckDocs, said)
+	}
+	return r, err
+}
+
+// release has the handler go on when the healthy changes are handled, and ends the work some time
+// after the key's last change: one that came twice would be seen.
+func (r *recovery) release(ctx context.Context, healthy, done <-chan struct{}) {
+	defer close(r.over)
+	select {
+	case <-healthy:
+	case <-ctx.Done():
+		return
+	}
+	begun := time.Now()
+	close(r.released)
+	limit := time.NewTimer(recoveryTime)
+	defer limit.Stop()
+	select {
+	case <-done:
+		r.took = time.Since(begun)
+		_ = pause.For(ctx, time.Second) // or the end of ctx, which work sees too
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+}
+
+// take takes in changes of the key. There is one call at a time.
+func (r *recovery) take(changes []changefeed.Change) error {
+	for i := range changes {
+		c := &changes[i]
+		n, err := strconv.Atoi(strings.TrimPrefix(c.ID, docID(0)[:4]))
+		switch {
+		case err != nil:
+			return err
+		case c.LSN <= r.last || r.seen[n]:
+			return fmt.Errorf("change %s with LSN %d comes after LSN %d, or twice", c.ID, c.LSN, r.last)
+		}
+		r.seen[n], r.last = true, c.LSN
+		r.count++
+	}
+	return nil
+}

@@ -1,0 +1,371 @@
+package delivery
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed/internal/notes"
+)
+
+// How a key is set aside
+//
+// The changes behind a change that fails, is stuck in the handler or cannot be parked are forgotten, and so are those that
+// come of its key: the lease has the key, and from where it continues. When what was before them is settled, the key is
+// read again, page by page, and each page is handled like any other. Once the reads by key have come as far as the feed,
+// the key's changes come from the feed again:
+//
+//	1  the key is behind: what the feed has of it is dropped, and its LSN noted
+//	2  a page of the key is read when nothing of the key is in memory any more
+//	3  the key has caught up when a page reaches the last change that was dropped; or when a page is empty that was asked
+//	   for after the last drop, because a later version or a delete may have taken the place of that change
+//	4  from then on what the feed has of the key is taken again, but for what the reads by key have given already
+//
+// The lease has the key until all that was read by key is settled, because the position has passed these changes.
+
+// aside is how a key stands that is set aside.
+type aside struct {
+	state     asideState
+	from      Position // the next read by key begins here
+	after     int64    // LSN of the last change that was in memory or is
+	dropped   int64    // LSN of the last change that the feed had meanwhile
+	late      bool     // one was dropped since the last read began
+	restored  bool     // another owner has set it aside, and dropped is not known
+	empty     int      // reads of the feed since it has caught up, if they found nothing
+	passed    bool     // by what the last owner says, the position had passed its first change
+	streak    int      // reads that failed
+	notBefore time.Time
+}
+
+type asideState uint8
+
+const (
+	notAside asideState = iota
+	behind
+	reading  // a page is being read
+	caughtUp // the feed is taken again
+)
+
+// setAside sets the key of a batch aside.
+func (e *Engine) setAside(b *Batch) {
+	if len(b.lanes) == 1 {
+		e.setLaneAside(b.lanes[0])
+	}
+}
+
+// setLaneAside forgets what waits of a key. It does nothing if the source cannot read a key, or too many are set aside:
+// then what waits stays in memory, and the buffer is the bound.
+func (e *Engine) setLaneAside(l *lane) {
+	isNew := l.aside.state == notAside || l.aside.state == caughtUp
+	if !e.rules.CanReadKeys || l == e.common || l.aside.state == reading || isNew && !e.mayAddAside(l.key) {
+		return
+	}
+	e.Position() // so that it is known whether it has passed the key
+	e.unbatch(l)
+	if isNew {
+		if l.aside.state == notAside {
+			e.asides = append(e.asides, l)
+		}
+		l.aside = aside{state: behind, from: e.feed.read, after: max(l.aside.after, e.feed.last), dropped: l.aside.dropped, restored: l.aside.restored, passed: l.aside.passed}
+		e.addAside(l.key)
+		e.report(l.key, BecameAside)
+	}
+	kept, forgotten := l.splitWaiting()
+	if n := len(forgotten); n > 0 {
+		l.aside.from, l.aside.after = forgotten[0].Page.From, forgotten[0].LSN-1
+		l.aside.dropped = max(l.aside.dropped, forgotten[n-1].LSN)
+	}
+	e.releaseHandled(l)
+	for _, c := range kept {
+		c.release()
+	}
+	for _, b := range l.line {
+		for _, c := range b.Changes {
+			if !c.letter && c.lane == l {
+				c.release()
+			}
+		}
+	}
+	e.queued -= len(forgotten)
+	l.tried = slices.Concat(runsOf(forgotten, e.rules.Name), slices.DeleteFunc(l.tried, func(r notes.Run) bool { return r.To <= l.aside.after }))
+	for _, c := range forgotten {
+		c.left = true
+		e.settle(c)
+	}
+	l.waiting = kept
+	e.feed.trim()
+	e.advance(l)
+}
+
+// splitWaiting returns what stays in memory of what waits in a lane that is set aside, and what is forgotten. Changes of a
+// transaction that has begun stay: reading is by LSN, so the others of the transaction would come again.
+func (l *lane) splitWaiting() (kept, forgotten []*Change) {
+	n := 0
+	for last := l.lastInLine(); n < len(l.waiting) && l.waiting[n].LSN == last; n++ {
+	}
+	return l.waiting[:n:n], l.waiting[n:]
+}
+
+// lastInLine is the LSN of the last change of a lane that is in a batch; 0 is none.
+func (l *lane) lastInLine() (lsn int64) {
+	for _, b := range l.line {
+		for _, c := range b.Changes {
+			if !c.letter && c.lane == l {
+				lsn = max(lsn, c.LSN)
+			}
+		}
+	}
+	return lsn
+}
+
+// releaseHandled has the position wait no longer for changes of a key that are not confirmed: from now on the lease says of
+// the key alone from where it continues.
+func (e *Engine) releaseHandled(l *lane) {
+	if !e.rules.ByHand {
+		return
+	}
+	e.feed.each(func(c *Change) {
+		if c.state == Handled && c.Key == l.key && !c.passed {
+			c.lane = l
+			l.handled = append(l.handled, c)
+			c.release()
+		}
+	})
+}
+
+// unbatch has the changes wait again that are in batches behind the first one, so that they are forgotten too. The parts
+// of a transaction stay together.
+func (e *Engine) unbatch(l *lane) {
+	for i := len(l.line) - 1; i > 0; i-- {
+		b, before := l.line[i], l.line[i-1]
+		if b.State != ToCall || b.request != nil || len(b.lanes) > 1 || before.Changes[len(before.Changes)-1].LSN == b.Changes[0].LSN {
+			return
+		}
+		for _, c := range b.Changes {
+			c.state = Queued
+		}
+		l.waiting = slices.Concat(b.Changes, l.waiting)
+		e.queued += len(b.Changes)
+		e.replace(b, KeySetAside)
+	}
+}
+
+// runsOf is how often the handler has received some changes.
+func runsOf(changes []*Change, name func(*Change) string) (runs []notes.Run) {
+	for i, c := range changes {
+		if c.calls > 0 {
+			runs = addRun(runs, c.run(name), i > 0 && changes[i-1].calls > 0 && changes[i-1].isBefore(c))
+		}
+	}
+	return runs
+}
+
+// isBefore reports whether two changes of a key follow each other. One that is done and was between them comes again after a
+// crash, and has had fewer calls.
+func (c *Change) isBefore(o *Change) bool {
+	if c.Page != o.Page || c.Index > o.Index {
+		return c.LSN == o.LSN
+	}
+	return !slices.ContainsFunc(c.Page.changes[c.Index+1:o.Index], func(b Change) bool { return b.Key == c.Key })
+}
+
+// restoreAside goes on with a key that another owner has set aside.
+func (e *Engine) restoreAside(k notes.AsideKey, from Position) {
+	l := e.own(k.Key)
+	l.aside = aside{
+		state: behind, from: from, after: k.LSN - 1, dropped: k.Last, restored: k.Last == 0, passed: k.Passed,
+	}
+	l.tried = k.Tried
+	e.asides = append(e.asides, l)
+	e.addAside(k.Key)
+}
+
+// mayAddAside reports whether the lease has room for one more key that is set aside.
+func (e *Engine) mayAddAside(key string) bool {
+	return e.aside < e.rules.MaxAside && (e.rules.MaxAsideBytes == 0 || e.asideBytes+e.rules.AsideBytes(key) <= e.rules.MaxAsideBytes)
+}
+
+func (e *Engine) addAside(key string) {
+	if e.aside++; e.rules.MaxAsideBytes > 0 {
+		e.asideBytes += e.rules.AsideBytes(key)
+	}
+}
+
+func (e *Engine) removeAside(key string) {
+	if e.aside--; e.rules.MaxAsideBytes > 0 {
+		e.asideBytes -= e.rules.AsideBytes(key)
+	}
+	e.report(key, CaughtUp)
+}
+
+// isElsewhere reports whether a change of the feed is not to be taken from there: its key is read again, or was and has
+// given it.
+func (l *lane) isElsewhere(c *Change) bool {
+	switch l.aside.state {
+	case behind, reading:
+		l.aside.dropped, l.aside.late = c.LSN, true
+		return true
+	case caughtUp:
+		return c.LSN <= l.aside.after
+	}
+	return false
+}
+
+// MakeRoom sets keys aside that keep what waits behind them in memory, because they fail or are in the handler for long,
+// those with the most first.
+func (e *Engine) MakeRoom(items int, patience time.Duration, now time.Time) {
+	e.now = now
+	var stuck []*lane
+	for _, l := range e.lanes {
+		if len(l.waiting) > 0 && l.isStuck(now.Add(-patience)) {
+			stuck = append(stuck, l)
+		}
+	}
+	slices.SortFunc(stuck, func(a, b *lane) int {
+		return cmp.Or(len(b.waiting)-len(a.waiting), cmp.Compare(a.key, b.key))
+	})
+	for _, l := range stuck {
+		if e.items <= items {
+			return
+		}
+		e.setLaneAside(l)
+	}
+}
+
+// isStuck reports whether a lane does not go on by itself soon.
+func (l *lane) isStuck(since time.Time) bool {
+	if l.hold == releasing {
+		return true
+	}
+	if len(l.line) == 0 {
+		return false
+	}
+	b := l.line[0]
+	return b.streak > 0 || b.State == Suspect || b.State == ToPark || b.State == Calling && b.taken.Before(since)
+}
+
+// readKeys has the keys read again whose changes in memory are settled, and returns when to ask again.
+func (e *Engine) readKeys() time.Duration {
+	wait := Never
+	if len(e.asides) > 0 {
+		e.dropCaughtUp()
+	}
+	for _, l := range e.asides {
+		if l.aside.state != behind || len(l.line) > 0 || len(l.waiting) > 0 || l.hold == releasing || e.reading >= e.rules.KeyPages {
+			continue
+		}
+		if left := l.aside.notBefore.Sub(e.now); left > 0 {
+			wait = min(wait, left)
+			continue
+		}
+		l.aside.state, l.aside.late = reading, false
+		e.reading++
+		e.do(Effect{Kind: ReadKey, Key: l.key, From: l.aside.from})
+	}
+	return wait
+}
+
+// KeyRead notes a page of a key, which was read from where the effect said. Head is the LSN of the partition's newest
+// change at that time, 0 if it is not known.
+func (e *Engine) KeyRead(key string, of any, next Position, head int64, n int, meta func(i int) Meta, now time.Time) *Page {
+	e.now = now
+	e.reading--
+	l := e.lanes[key]
+	a := &l.aside
+	p := newPage(of, a.from, next, n, meta, 0, nil)
+	p.ofKey, p.added = true, now
+	seen := a.after
+	e.items += n
+	e.bytes += p.bytes
+	for i := range p.changes {
+		c := &p.changes[i]
+		c.release()
+		if c.LSN <= seen {
+			e.settle(c)
+			continue
+		}
+		if at := slices.Index(l.ahead, e.rules.Name(c)); at >= 0 {
+			l.ahead = slices.Delete(l.ahead, at, at+1)
+			a.after = c.LSN
+			e.settle(c)
+			continue
+		}
+		e.guard.count(c, e.rules.Name)
+		for _, run := range l.tried {
+			if c.isIn(run, e.rules.Name) {
+				c.restore(run)
+			}
+		}
+		a.after = c.LSN
+		c.lane = l
+		e.queued++
+		l.add(e, c)
+	}
+	a.from, a.streak, a.state = next, 0, behind
+	isEnd := n == 0 && !a.late && (head == 0 || head >= a.dropped)
+	switch {
+	case isEnd, n > 0 && !a.restored && a.after >= a.dropped:
+		a.state, a.empty = caughtUp, 0
+		e.removeAside(key)
+		e.dropCaughtUp()
+	case n == 0: // a replica that lags behind, or a change that came meanwhile
+		a.notBefore = now.Add(e.rules.Backoff(1))
+	}
+	e.guard.pageAdded(e, p)
+	e.advance(l)
+	return p
+}
+
+// feedIsEmpty is how many reads of the feed show that it never gives what was read by key: a later version or a delete has
+// taken its place. The second read that finds nothing began when the key had caught up already.
+const feedIsEmpty = 2
+
+// KeyFailed notes that a key could not be read.
+func (e *Engine) KeyFailed(key string, now time.Time) {
+	e.now = now
+	e.reading--
+	a := &e.lanes[key].aside
+	a.state = behind
+	a.streak++
+	a.notBefore = now.Add(e.rules.Backoff(a.streak))
+}
+
+// dropCaughtUp forgets of keys that they were set aside, once nothing is left of that.
+func (e *Engine) dropCaughtUp() {
+	e.asides = slices.DeleteFunc(e.asides, func(l *lane) bool {
+		from, _ := l.continues()
+		if l.aside.state != caughtUp || from != nil || l.aside.after > e.feed.last {
+			return false
+		}
+		l.aside, l.tried = aside{}, nil
+		e.advance(l)
+		return true
+	})
+}
+
+// continues is where a key continues that the position has passed: the first of its changes that is not settled, and a
+// position before that; nil if there is none.
+func (l *lane) continues() (from Position, lsn int64) {
+	if l.aside.state == notAside {
+		return nil, 0
+	}
+	if len(l.handled) > 0 {
+		return l.handled[0].Page.From, l.handled[0].LSN
+	}
+	for _, b := range l.line {
+		for _, c := range b.Changes {
+			if !c.letter && c.lane == l && c.state == Batched && c.passed {
+				return c.Page.From, c.LSN
+			}
+		}
+	}
+	for _, c := range l.waiting {
+		if c.passed {
+			return c.Page.From, c.LSN
+		}
+	}
+	if l.aside.state == caughtUp {
+		return nil, 0
+	}
+	return l.aside.from, l.aside.after + 1
+}

@@ -1,0 +1,270 @@
+package delivery
+
+import (
+	"slices"
+	"time"
+)
+
+// Batch is a batch of changes: of one lane or, if no key is in two batches, of several.
+type Batch struct {
+	Changes []*Change // those of a lane in their order
+	State   BatchState
+	Err     error // the last failure
+
+	lanes     []*lane
+	failing   time.Time  // when it failed first; zero if it has not failed
+	apart     time.Time  // when it failed first as it is
+	since     *time.Time // what succeeds from then on is evidence against it; shared by the parts of a batch
+	evidence  time.Time  // since, when it became a suspect
+	streak    int        // tries in a row that failed, of the handler or of the letter: the pause grows with it
+	notBefore time.Time
+	asked     time.Time // the handler wants no call before
+	taken     time.Time // when its last call began
+	last      time.Time // when it failed last
+	era       int       // of its last call
+	excused   bool      // its last failure was not its own
+	hopeless  bool      // trying again cannot help
+	suspected bool      // it was a suspect, and has not failed since for another reason
+	outlived  bool      // it was a suspect when an outage was over, so others were handled while it failed
+	probe     bool      // its call shows whether an outage is over
+	probed    time.Time
+	reserved  bool     // its key has a place among those that are held
+	reported  bool     // that its key has none
+	isHeld    bool     // it is to be parked only because its key is held
+	request   *Request // it is a letter that is handed over again
+}
+
+// to changes the state.
+func (b *Batch) to(next BatchState, because Event) {
+	mustAllow(transitions, "batch", b.State, because, next)
+	if visited != nil {
+		visited(b.State, because, next)
+	}
+	b.State = next
+}
+
+// visited is told of each transition, by the test that compares them with their table.
+var visited func(BatchState, Event, BatchState)
+
+// Failing is since when the batch fails; zero if it has not failed.
+func (b *Batch) Failing() time.Time { return b.failing }
+
+// Attempt is 1 and how often the handler has received the batch's changes before.
+func (b *Batch) Attempt() int {
+	calls := 0
+	for _, c := range b.Changes {
+		calls = max(calls, c.calls)
+	}
+	return calls + 1
+}
+
+// IsHeld reports whether the change is to be parked only because its key is held.
+func (b *Batch) IsHeld() bool { return b.isHeld }
+
+// IsRedriven reports whether its change is a letter that is handed over again.
+func (b *Batch) IsRedriven() bool { return b.request != nil }
+
+// IsCut reports whether the batch has a part of a transaction.
+func (b *Batch) IsCut() bool {
+	return slices.ContainsFunc(b.Changes, func(c *Change) bool { return c.cut })
+}
+
+// isFirst reports whether the batch is the first in each of its lanes.
+func (b *Batch) isFirst() bool {
+	return !slices.ContainsFunc(b.lanes, func(l *lane) bool { return l.line[0] != b })
+}
+
+// isPaused reports whether the batch waits for the letters before it.
+func (b *Batch) isPaused() bool {
+	return b.request == nil && slices.ContainsFunc(b.lanes, (*lane).isPaused)
+}
+
+// failures is how many calls count against the batch.
+func (b *Batch) failures() int { return b.Changes[0].failures }
+
+// isOld reports whether a batch has failed for so long that nothing else counts.
+func (e *Engine) isOld(b *Batch) bool {
+	return e.rules.MaxAge > 0 && !b.failing.IsZero() && age(b.failing, e.now) >= e.rules.MaxAge
+}
+
+// isExhausted reports whether a batch has been tried often enough, or for long enough.
+func (e *Engine) isExhausted(b *Batch) bool {
+	return b.hopeless || e.isOld(b) || e.rules.MaxAttempts > 0 && b.failures() >= e.rules.MaxAttempts && !b.excused
+}
+
+// forget takes a batch off those that are not in hand.
+func (e *Engine) forget(b *Batch) {
+	if i := slices.Index(e.batches, b); i >= 0 {
+		e.batches = slices.Delete(e.batches, i, i+1)
+	}
+}
+
+// replace puts parts in the place of a batch, in each of its lanes. There may be none.
+func (e *Engine) replace(b *Batch, because Event, parts ...*Batch) {
+	e.forget(b)
+	b.to(Over, because)
+	for _, part := range parts {
+		part.lanes = nil
+	}
+	for _, l := range b.lanes {
+		var here []*Batch
+		for _, part := range parts {
+			if slices.ContainsFunc(part.Changes, func(c *Change) bool { return c.lane == l }) {
+				here = append(here, part)
+				part.lanes = append(part.lanes, l)
+			}
+		}
+		i := slices.Index(l.line, b)
+		l.line = slices.Replace(l.line, i, i+1, here...)
+		l.lettersFirst()
+		e.advance(l)
+	}
+	e.batches = append(e.batches, parts...)
+}
+
+// spread gives each key of a batch of the common lane a lane of its own, so that other keys can pass it.
+func (e *Engine) spread(b *Batch) {
+	if e.rules.InOrder || !slices.Contains(b.lanes, e.common) {
+		return
+	}
+	i := slices.Index(e.common.line, b)
+	e.common.line = slices.Delete(e.common.line, i, i+1)
+	b.lanes = slices.DeleteFunc(slices.Clone(b.lanes), func(l *lane) bool { return l == e.common })
+	for _, c := range b.Changes {
+		if c.lane != e.common {
+			continue
+		}
+		at := e.named(c.Key)
+		c.lane = at
+		if !slices.Contains(at.line, b) {
+			b.lanes = append(b.lanes, at)
+			at.insert(b)
+		}
+	}
+	e.common.waiting = slices.DeleteFunc(slices.Clone(e.common.waiting), func(c *Change) bool {
+		at := e.lanes[c.Key]
+		if at == nil {
+			return false
+		}
+		c.lane = at
+		if len(at.waiting) == 0 {
+			at.since = e.common.since
+		}
+		at.waiting = append(at.waiting, c)
+		return true
+	})
+	e.advance(e.common)
+}
+
+// insert puts a batch into the line of a lane: after the letters that are handed over, and before all else.
+func (l *lane) insert(b *Batch) {
+	i := 0
+	for i < len(l.line) && (l.line[i].request != nil || l.line[i].State == Calling || l.line[i].State == Parking) {
+		i++
+	}
+	l.line = slices.Insert(l.line, i, b)
+}
+
+// lettersFirst puts the letters that are handed over again before all else that is not in hand.
+func (l *lane) lettersFirst() {
+	rank := func(b *Batch) int {
+		switch {
+		case b.State == Calling || b.State == Parking:
+			return 0
+		case b.request != nil:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(l.line, func(a, b *Batch) int { return rank(a) - rank(b) })
+}
+
+// extract makes a batch of the changes that a batch has of a key, so that the key can be treated apart.
+func (e *Engine) extract(b *Batch, at *lane) *Batch {
+	mine, others := *b, *b
+	mine.Changes, others.Changes = nil, nil
+	for _, c := range b.Changes {
+		if c.Key == at.key {
+			mine.Changes = append(mine.Changes, c)
+		} else {
+			others.Changes = append(others.Changes, c)
+		}
+	}
+	switch {
+	case len(mine.Changes) == 0:
+		return nil
+	case len(others.Changes) == 0 && len(b.lanes) == 1 && b.lanes[0] == at:
+		return b
+	}
+	for _, c := range mine.Changes {
+		c.lane = at
+	}
+	if !slices.Contains(b.lanes, at) { // it was in the common lane
+		b.lanes = append(slices.Clone(b.lanes), at)
+		at.insert(b)
+	}
+	parts := []*Batch{&mine}
+	if len(others.Changes) > 0 {
+		parts = append(parts, &others)
+	}
+	e.replace(b, RequestServed, parts...)
+	return &mine
+}
+
+// part is a new batch of some of a batch's changes, with what is known of the whole.
+func (b *Batch) part(changes []*Change) *Batch {
+	return &Batch{
+		Changes: changes, Err: b.Err, failing: b.failing, streak: b.streak, notBefore: b.notBefore, asked: b.asked,
+		since: b.since, taken: b.taken, last: b.last, era: b.era, excused: b.excused, outlived: b.outlived, probed: b.probed,
+	}
+}
+
+// halves divides a batch: by key if it has several, otherwise between two transactions, and the changes of a single
+// transaction in the middle. It returns the batch itself if that has one change.
+func (b *Batch) halves() []*Batch {
+	if len(b.Changes) == 1 {
+		return []*Batch{b}
+	}
+	if len(b.lanes) > 1 {
+		n := len(b.lanes) / 2
+		var first, second []*Change
+		for _, c := range b.Changes {
+			if slices.Contains(b.lanes[:n], c.lane) {
+				first = append(first, c)
+			} else {
+				second = append(second, c)
+			}
+		}
+		return []*Batch{b.part(first), b.part(second)}
+	}
+	at, _ := middle(b.Changes)
+	markCut(b.Changes, at)
+	return []*Batch{b.part(b.Changes[:at:at]), b.part(b.Changes[at:])}
+}
+
+// middle is where the transaction begins that is nearest to the middle, and whether there is only one.
+func middle(changes []*Change) (at int, alone bool) {
+	half := len(changes) / 2
+	for i := 0; i < len(changes); {
+		if i > 0 && (at == 0 || max(i-half, half-i) < max(at-half, half-at)) {
+			at = i
+		}
+		i, _ = transaction(changes, i)
+	}
+	if at == 0 {
+		return half, true
+	}
+	return at, false
+}
+
+// markCut marks the changes of a transaction that is cut before i: their handler must be able to know that there are more.
+func markCut(changes []*Change, i int) {
+	if i == 0 || i == len(changes) || !changes[i-1].isSameTransaction(changes[i]) {
+		return
+	}
+	for _, c := range changes {
+		if c.isSameTransaction(changes[i]) {
+			c.cut, c.named = true, true
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package delivery
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Breaker separates a change that cannot be handled from an outage of what handlers need. It remembers of the keys
+// that were handled last how that came out. It may be used by several goroutines.
+//
+// It is an outage when at least three changes have failed, with nothing left to try, and more than keys have succeeded since
+// the first of them began to fail. Several changes of one key count each, because a feed may have a single key. Then nothing
+// is parked and nothing is called, but for a probe now and then. When a probe succeeds, all that failed meanwhile begins
+// anew.
+type Breaker struct {
+	backoff func(failures int) time.Duration
+
+	// trouble is when a batch has failed last, in nanoseconds; 0 while successes do not count.
+	// Every success reads it, without the lock: all leases of a process share the breaker, and
+	// mostly nothing fails.
+	trouble atomic.Int64
+	good    atomic.Int64 // when the last call began that has succeeded, in nanoseconds, while successes count
+
+	mu      sync.Mutex
+	recent  []result // of different keys, in the order of their times
+	open    bool
+	since   time.Time
+	failing int      // changes that had failed when it opened
+	news    []Outage // that News has not returned yet
+	probes  int
+	next    time.Time // when the next probe may go
+	era     int       // how many outages are over
+	before  int64     // good, when the last outage began
+	wakes   map[int]func()
+	wake    int
+}
+
+type result struct {
+	key string
+	lsn int64 // of the change that has failed
+	ok  bool
+	at  time.Time // when the call was begun, or has failed
+
+	parked bool // it counts until the next success: it may be the first of an outage
+}
+
+const (
+	remembered = 64              // keys
+	troubled   = 5 * time.Minute // after a failure, until a success ends the counting
+	outage     = 3               // changes that fail
+)
+
+// NewBreaker returns a closed breaker, which lets a probe go after each backoff.
+func NewBreaker(backoff func(failures int) time.Duration) *Breaker {
+	return &Breaker{backoff: backoff, wakes: map[int]func(){}}
+}
+
+// Watch has wake called when an outage is over, until stop is called. It must not wait.
+func (b *Breaker) Watch(wake func()) (stop func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wake++
+	n := b.wake
+	b.wakes[n] = wake
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.wakes, n)
+	}
+}
+
+// troubled notes that a batch has failed: from now on successes count.
+func (b *Breaker) troubled(now time.Time) { b.trouble.Store(now.UnixNano()) }
+
+// succeeded notes that a change of a key was handled by a call that was begun at a time, if successes count.
+func (b *Breaker) succeeded(key string, begun time.Time) {
+	trouble := b.trouble.Load()
+	if trouble == 0 {
+		return
+	}
+	b.note(result{key: key, ok: true, at: begun})
+	if at := begun.UnixNano(); at > b.good.Load() { // of two at once either will do
+		b.good.Store(at)
+	}
+	// The first success after a quiet time counts still: suspects may have waited for it.
+	if begun.UnixNano()-trouble >= int64(troubled) {
+		b.trouble.CompareAndSwap(trouble, 0) // unless a batch has failed meanwhile
+	}
+}
+
+// failed notes that a change of a key has failed by itself, as often as it may.
+func (b *Breaker) failed(key string, lsn int64, now time.Time) {
+	b.note(result{key: key, lsn: lsn, at: now})
+	b.troubled(now)
+}
+
+// settled notes that the change of a key was parked. Its failure counts until a call succeeds that is begun later: it may
+// be the first of an outage.
+func (b *Breaker) settled(key string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.recent {
+		if b.recent[i].key == key && !b.recent[i].ok {
+			b.recent[i].parked = true
+		}
+	}
+}
+
+func (b *Breaker) note(r result) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.recent = slices.DeleteFunc(b.recent, func(o result) bool {
+		return o.key == r.key && (o.ok || r.ok || o.lsn == r.lsn) || r.ok && o.parked && o.at.Before(r.at)
+	})
+	// Not always at the end: a call that was begun before others failed may succeed after that.
+	i := len(b.recent)
+	for i > 0 && b.recent[i-1].at.After(r.at) {
+		i--
+	}
+	if b.recent = slices.Insert(b.recent, i, r); len(b.recent) > remembered {
+		b.recent = b.recent[1:]
+	}
+}
+
+// judge reports whether a change is to be parked that has been failing for a while: if changes of other keys were handled
+// meanwhile or, when nothing else is left to try, if too few keys fail for an outage.
+func (b *Breaker) judge(key string, failing time.Time, others bool, now time.Time) (park bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open {
+		return false
+	}
+	good, bad := 0, 0
+	// Backward, until a success that is older than this failure. How things were before
+	// says nothing about an outage that began since.
+	for _, r := range slices.Backward(b.recent) {
+		if r.ok && r.at.Before(failing) { // an earlier failure is no part of this
+			break
+		}
+		if r.ok {
+			good++
+		} else {
+			bad++
+		}
+	}
+	if bad >= outage && bad > good {
+		b.open, b.probes, b.next = true, 1, now.Add(b.backoff(1))
+		b.since, b.failing, b.before = now, bad, b.good.Load()
+		b.news = append(b.news, Outage{Since: now, Changes: bad})
+		return false
+	}
+	return good > 0 || !others
+}
+
+// admit reports whether the breaker is open, and then how long until the next probe.
+func (b *Breaker) admit(now time.Time) (open bool, wait time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open {
+		return false, 0
+	}
+	return true, max(0, b.next.Sub(now))
+}
+
+// beginProbe has a probe go to the handler. If it is not time for that, since another has begun one, wait says how long it is
+// until then.
+func (b *Breaker) beginProbe(now time.Time) (wait time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if wait = b.next.Sub(now); wait > 0 || !b.open {
+		return max(wait, 0)
+	}
+	b.probes++
+	b.next = now.Add(b.backoff(b.probes))
+	return 0
+}
+
+// noneSince reports whether no call has succeeded that was begun at a time or later.
+func (b *Breaker) noneSince(at time.Time) bool { return b.good.Load() < at.UnixNano() }
+
+// goodBefore is when the last call began that had succeeded before the last outage.
+func (b *Breaker) goodBefore() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return time.Unix(0, b.before)
+}
+
+// IsOpen reports whether there is an outage.
+func (b *Breaker) IsOpen() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open
+}
+
+// close ends an outage.
+func (b *Breaker) close(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open {
+		return
+	}
+	b.news = append(b.news, Outage{Since: b.since, Ended: now, Changes: b.failing})
+	// Nothing is remembered beyond: failures of the outage would count against the
+	// first key that fails afterwards.
+	b.open, b.recent = false, nil
+	b.era++
+	for _, wake := range b.wakes {
+		wake()
+	}
+}
+
+// outages is how many are over.
+func (b *Breaker) outages() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.era
+}
+
+// Outage is an outage that has begun or ended.
+type Outage struct {
+	Since   time.Time
+	Ended   time.Time // zero while it lasts
+	Changes int       // that had failed when it was detected
+}
+
+// News returns the outages that have begun or ended since it was called last.
+func (b *Breaker) News() (news []Outage) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	news, b.news = b.news, nil
+	return news
+}
+
+// Open is the outage that lasts, if there is one.
+func (b *Breaker) Open() (o Outage, open bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open {
+		o = Outage{Since: b.since, Changes: b.failing}
+	}
+	return o, b.open
+}

@@ -1,0 +1,386 @@
+// Package delivery decides which changes of a lease the handler receives now, in which batches, and what becomes of
+// those that fail. It has no clock, no goroutine and no I/O. Its owner tells an [Engine] what has happened (a page was
+// read, the handler has failed, a letter is stored), and asks [Engine.Next] what to do: call the handler, store a
+// letter, read a key again. So a test can visit every interleaving of a small world.
+//
+// # Lanes
+//
+// A lane is a queue of changes that are handled in order. With a concurrency of one all keys share the common lane, and
+// a page without trouble is one batch of that lane. A key gets a lane of its own when its changes fail, are held, or are
+// handed over again. Above a concurrency of one each key has its own. A batch takes changes of several free lanes, and a
+// lane is in one batch at a time.
+//
+// # Failures
+//
+// A batch that fails comes again after a pause. If it has changes of several keys, it comes again in two parts, by key,
+// so that a key which fails soon is alone. A batch of one key comes again whole until its attempts are used up, and then
+// in two parts, by transaction, until a change that fails is alone. That change is a suspect. The [Breaker] compares it
+// with other keys: either it is parked, or so many keys fail that none of them is at fault.
+//
+// # Keys that are set aside
+//
+// A key that fails must not stop the others, however many changes are behind it. So its later changes are forgotten,
+// and are read again by key once those before them are settled. See aside.go.
+package delivery
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Position is a place in the feed. The engine keeps positions and compares none.
+type Position any
+
+// Rules are how changes are batched, retried and parked.
+type Rules struct {
+	Concurrency int           // batches in the handler at once
+	InOrder     bool          // a batch waits for the one before it, whatever its keys: all changes share one lane
+	MaxItems    int           // changes in a batch, transactions excepted; 0 is no limit
+	MaxBytes    int           // bytes in a batch, transactions excepted; 0 is no limit
+	Wait        time.Duration // how long a batch that is not full waits for more changes
+	MaxAttempts int           // failures before a batch of one key is divided, and a single change is a suspect; 0 is no limit
+	MaxAge      time.Duration // how long a batch may fail before that; 0 is no limit
+	CanPark     bool          // there are dead letters: without them a change that fails alone is tried for ever
+	HoldKeys    bool          // the later changes of a parked change's key are parked too
+	HasBox      bool          // letters can be read again
+	ByHand      bool          // changes are settled by Confirm, not by success
+
+	CanReadKeys   bool                 // the source can read a single key again
+	MaxAside      int                  // keys that are set aside
+	MaxAsideBytes int                  // of what the lease says of them; 0 is no limit
+	AsideBytes    func(key string) int // of one of them
+	KeyPages      int                  // reads by key at once
+
+	MaxHeld      int                  // keys that are held
+	MaxHeldBytes int                  // of their names in the lease
+	HeldBytes    func(key string) int // of one of them
+
+	Backoff func(failures int) time.Duration
+	After   func(p *Page, lsn int64) (at Position, known bool) // the position after a change of a page, if that can be told
+	Name    func(c *Change) string                             // the name that a change has in the lease, and its letter's ID
+}
+
+// Engine has the changes of one lease that are not settled yet.
+type Engine struct {
+	rules   Rules
+	breaker *Breaker
+	era     int // outages of the breaker that this engine has heard the end of
+	now     time.Time
+
+	feed   feed
+	common *lane
+	lanes  map[string]*lane
+	asides []*lane // that are set aside, or were and are not forgotten as such
+	ready  []*lane // lanes that have changes to hand over and no batch, and others that had: see prune
+
+	batches    []*Batch // that are not in hand, in the order in which they were made
+	inHand     int      // batches that are in the handler, or whose letters are being stored
+	items      int      // changes in memory that are not settled, letters included
+	queued     int      // of them, those that wait in lanes
+	bytes      int      // of the pages of these changes
+	held       holdings
+	limit      sizeLimit
+	width      width
+	guard      guard
+	aside      int // keys that are set aside
+	asideBytes int // of what the lease says of them at least
+	reading    int // reads by key under way
+	parked     int // letters stored so far
+	requests   int // that are not answered
+	effects    []Effect
+	news       []KeyNews // that News has not returned yet
+	recalls    recalls
+}
+
+// New returns an engine without changes. The engines of several leases may share a breaker.
+func New(r Rules, b *Breaker) *Engine {
+	r.Concurrency = max(r.Concurrency, 1)
+	e := &Engine{rules: r, breaker: b, lanes: map[string]*lane{}, common: &lane{}, era: b.outages()}
+	if e.rules.After == nil {
+		e.rules.After = func(*Page, int64) (Position, bool) { return nil, false }
+	}
+	e.feed.after, e.feed.name, e.feed.keeps = e.rules.After, e.rules.Name, e.rules.ByHand
+	e.held.rules = &e.rules
+	e.width.lanes = widthAtFirst
+	return e
+}
+
+// Effect is something that the owner of the engine must do.
+type Effect struct {
+	Kind    EffectKind
+	Batch   *Batch   // of Call, Park and TooManyHeld
+	Note    bool     // of Call and Answer: the lease must be written first, because the call may end the process, or the key is free
+	Key     string   // of ReadKey
+	From    Position // of ReadKey
+	Request *Request // of the effects of requests
+	Page    *Page    // of Shed
+}
+
+// EffectKind is what is to be done.
+type EffectKind uint8
+
+// The effects. Each but the last three is answered by one event.
+const (
+	Nothing     EffectKind = iota
+	Call                   // the handler, then Succeeded, Failed or Cut
+	Park                   // store the letter of the batch's change, then LetterStored or LetterRefused
+	ReadKey                // read a page of a key, then KeyRead or KeyFailed
+	FindLetter             // look for the letter of a request, then LetterFound or RequestFailed
+	ListLetters            // read the held letters of the request's key, then LettersListed or RequestFailed
+	Remove                 // remove the request's letter, then LetterRemoved or RequestFailed
+	Rewrite                // store in the request's letter why it has failed again, then LetterRewritten or RequestFailed
+	Answer                 // tell the caller of a request what became of it
+	Shed                   // give up the memory of a page's settled changes
+	TooManyHeld            // report that the key of a change cannot be held
+)
+
+// Never is a wait that only an event can end.
+const Never = time.Duration(math.MaxInt64)
+
+// Next returns what to do now. If there is nothing, wait says when to ask again, unless an event comes before.
+func (e *Engine) Next(now time.Time) (do Effect, wait time.Duration) {
+	e.now = now
+	e.endOutage()
+	recalled := e.recalls.resume(e)
+	e.judgeSuspects()
+	e.reportUnheld()
+	wait = min(recalled, e.readKeys(), e.untilOld())
+	if len(e.effects) > 0 {
+		do, e.effects = e.effects[0], e.effects[1:]
+		return do, 0
+	}
+	b, left := e.nextBatch()
+	if b == nil {
+		return Effect{}, min(wait, left)
+	}
+	if b.State == ToPark {
+		return e.park(b), 0
+	}
+	return e.call(b), 0
+}
+
+// do queues an effect.
+func (e *Engine) do(effect Effect) { e.effects = append(e.effects, effect) }
+
+// nextBatch finds a batch whose time has come.
+func (e *Engine) nextBatch() (*Batch, time.Duration) {
+	if e.inHand >= e.rules.Concurrency || e.guard.isCareful() && e.inHand > 0 {
+		return nil, Never
+	}
+	// Letters go first, and in an outage too: they need nothing that the handler needs.
+	if e.breaker.IsOpen() {
+		e.formHeld()
+	}
+	e.divideLarge()
+	b, parks := e.due(func(b *Batch) bool { return b.State == ToPark && e.mayPark(b) })
+	if b != nil {
+		return b, 0
+	}
+	open, left := e.breaker.admit(e.now)
+	if open {
+		b, wait := e.inOutage(left)
+		return b, min(parks, wait)
+	}
+	var wait time.Duration
+	if b, wait = e.due(func(b *Batch) bool { return b.State == ToCall }); b != nil {
+		return b, 0
+	}
+	if b, left = e.formNext(); b != nil && e.isTooLarge(b) {
+		return e.nextBatch()
+	}
+	if b != nil {
+		return b, 0
+	}
+	return nil, min(parks, wait, left)
+}
+
+// inOutage finds a batch while the breaker is open: one that is too old to wait for the end of the outage or, when it is
+// time for that, one that shows whether the outage is over.
+func (e *Engine) inOutage(left time.Duration) (*Batch, time.Duration) {
+	b, wait := e.due(func(b *Batch) bool { return b.State == ToCall && e.isOld(b) })
+	if b != nil {
+		return b, 0
+	}
+	if left > 0 {
+		return nil, min(wait, left)
+	}
+	if b = e.probe(); b == nil {
+		return nil, wait
+	}
+	if left := e.breaker.beginProbe(e.now); left > 0 { // another lease has begun one
+		return nil, min(wait, left)
+	}
+	b.probe, b.probed = true, e.now
+	return b, 0
+}
+
+// due finds a batch of a kind that is first in its lanes and whose time has come.
+func (e *Engine) due(is func(*Batch) bool) (*Batch, time.Duration) {
+	wait := Never
+	for _, b := range e.batches {
+		if !is(b) || !b.isFirst() || b.isPaused() {
+			continue
+		}
+		left := b.notBefore.Sub(e.now)
+		if left <= 0 {
+			return b, 0
+		}
+		wait = min(wait, left)
+	}
+	return nil, wait
+}
+
+// call hands a batch to the handler.
+func (e *Engine) call(b *Batch) Effect {
+	b.era, b.taken = e.era, e.now
+	note := e.guard.beforeCall(e, b) || b.request != nil && b.request.Recall
+	e.take(b, Calling)
+	return Effect{Kind: Call, Batch: b, Note: note}
+}
+
+// take has a batch in hand.
+func (e *Engine) take(b *Batch, s BatchState) {
+	e.forget(b)
+	b.to(s, TimeReached)
+	e.inHand++
+}
+
+// putDown notes that a batch is not in hand any more.
+func (e *Engine) putDown(*Batch) { e.inHand-- }
+
+// Succeeded notes that the handler is done with a batch. The call was quick if it took less than half of its time.
+func (e *Engine) Succeeded(b *Batch, quick bool, now time.Time) {
+	e.now = now
+	e.putDown(b)
+	e.guard.afterCall(b)
+	e.limit.grow(len(b.Changes), quick)
+	e.width.observe(len(b.lanes), len(b.Changes), now.Sub(b.taken))
+	if b.probe {
+		e.breaker.close(e.now)
+	}
+	e.credit(b.Changes, b.taken)
+	for _, c := range b.Changes {
+		c.calls++
+	}
+	e.finish(b.Changes)
+	e.replace(b, HandlerDone)
+	if b.request != nil {
+		e.redriven(b.request)
+	}
+	e.guard.relax(e)
+}
+
+// Cut notes that the call of a batch was cut short, so it has neither succeeded nor failed.
+func (e *Engine) Cut(b *Batch) {
+	e.putDown(b)
+	e.guard.afterCall(b)
+	b.probe = false
+	e.spread(b) // a letter of one of its keys may wait by now
+	if b.suspected {
+		b.to(Suspect, HandlerCut)
+	} else {
+		b.to(ToCall, HandlerCut)
+	}
+	for _, l := range b.lanes {
+		l.lettersFirst()
+	}
+	e.batches = append(e.batches, b)
+}
+
+// finish settles changes that are handled, or notes that they wait for a confirmation by hand.
+func (e *Engine) finish(changes []*Change) {
+	for _, c := range changes {
+		switch {
+		case c.state == Settled || c.state == Handled:
+		case e.rules.ByHand && !c.letter:
+			e.leaveMemory(c)
+			if c.state = Handled; c.passed {
+				c.lane.handled = append(c.lane.handled, c)
+			}
+		default:
+			e.settle(c)
+		}
+	}
+	e.feed.trim()
+}
+
+// settle notes that a change does not come again from here.
+func (e *Engine) settle(c *Change) {
+	if c.state != Handled && c.state != Settled {
+		e.leaveMemory(c)
+	}
+	if c.state == Handled && c.passed {
+		c.lane.handled = slices.DeleteFunc(c.lane.handled, func(o *Change) bool { return o == c })
+	}
+	if c.state != Settled {
+		c.state = Settled
+		c.release()
+	}
+}
+
+// leaveMemory gives up the memory of a change.
+func (e *Engine) leaveMemory(c *Change) {
+	e.items--
+	if freed := c.Page.shed(c); freed > 0 {
+		e.bytes -= freed
+		if c.Page.inMemory > 0 {
+			e.do(Effect{Kind: Shed, Page: c.Page})
+		}
+	}
+}
+
+// credit counts changes as handled, for the breaker, by a call that was begun at a time: only that shows that the handler
+// had then what it needs.
+func (e *Engine) credit(changes []*Change, begun time.Time) {
+	for i, c := range changes {
+		if i == 0 || c.Key != changes[i-1].Key {
+			e.breaker.succeeded(c.Key, begun)
+		}
+	}
+}
+
+// Items is how many changes are in memory and not handled, letters included.
+func (e *Engine) Items() int { return e.items }
+
+// Bytes is the size of the pages that these changes are of.
+func (e *Engine) Bytes() int { return e.bytes }
+
+// InHand is how many batches are in the handler, or are being parked.
+func (e *Engine) InHand() int { return e.inHand }
+
+// Parked is how many letters were stored.
+func (e *Engine) Parked() int { return e.parked }
+
+// KeyNews says that the changes of a key are treated differently from now on.
+type KeyNews struct {
+	Key    string
+	Became KeyState
+}
+
+// KeyState is how the changes of a key are treated.
+type KeyState uint8
+
+// The states of a key that are reported.
+const (
+	BecameAside KeyState = iota
+	CaughtUp
+	BecameHeld
+	BecameFree
+)
+
+func (e *Engine) report(key string, became KeyState) {
+	e.news = append(e.news, KeyNews{key, became})
+}
+
+// News returns which keys are treated differently since it was called last.
+func (e *Engine) News() (news []KeyNews) {
+	news, e.news = e.news, nil
+	return news
+}
+
+// Held is how many keys are held.
+func (e *Engine) Held() int { return e.held.keys }
+
+// SetAside is how many keys are set aside.
+func (e *Engine) SetAside() int { return e.aside }

@@ -1,0 +1,369 @@
+package delivery
+
+import (
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed/internal/notes"
+)
+
+// A failure alone does not show whose fault it is: the change's, or that of something that the handler needs. A pause
+// outlasts a short outage. Dividing a batch finds a change that always fails, in a number of calls that grows with the
+// logarithm of the batch's size. The breaker decides the rest: it compares with other keys. So nothing is parked before
+// it has failed alone, and nothing because of an outage that shows in three keys. MaxAge stands above all that.
+
+// Failure is how a call of the handler failed.
+type Failure struct {
+	Err      error
+	Hopeless bool          // trying again cannot help
+	Left     []*Part       // of the batch, those of a key in their order, and the rest is done; nil is all of it
+	After    time.Duration // no attempt before
+	Late     bool          // the handler took too long
+	Outage   bool          // the changes are not at fault: the failure counts for the pause and for MaxAge only
+}
+
+// Part is the changes of a failed batch that come again together.
+type Part struct {
+	Changes  []int // their places in the batch, in order
+	Err      error
+	Hopeless bool // trying it again cannot help
+	Untried  bool // the handler has not had it
+}
+
+// isTotal reports whether nothing is done of a batch of so many changes.
+func (f *Failure) isTotal(changes int) bool {
+	for _, p := range f.Left {
+		changes -= len(p.Changes)
+	}
+	return f.Left == nil || changes == 0
+}
+
+// Failed notes that the call of a batch has failed. What is left of the batch comes again, in the parts that the rules
+// say.
+func (e *Engine) Failed(b *Batch, f Failure, now time.Time) {
+	e.now = now
+	e.putDown(b)
+	e.guard.afterCall(b)
+	defer e.guard.relax(e)
+	probe := b.probe
+	b.probe = false
+	if b.request != nil {
+		e.failedAgain(b, f)
+		return
+	}
+	stale := b.era != e.breaker.outages()                  // it was called before the end of an outage
+	missed := probe && !stale && f.isTotal(len(b.Changes)) // so the outage goes on
+	if probe && !stale && !missed {
+		e.breaker.close(e.now)
+	}
+	e.breaker.troubled(now)
+	e.spread(b)
+	if stale {
+		b.beginAnew()
+	}
+	e.count(b, f, missed || stale)
+	left := e.leave(b, f)
+	if len(left) == 0 {
+		e.replace(b, HandlerFailed)
+		return
+	}
+	if f.Late {
+		e.limit.shrink(len(b.Changes))
+	}
+	if len(left) == 1 && left[0] == b {
+		e.decide(b, missed, f.Late)
+		return
+	}
+	e.replace(b, HandlerFailed, left...)
+	for _, part := range left {
+		if !part.failing.IsZero() && part.State != Over { // it may be set aside behind the part before it
+			e.decide(part, missed, f.Late)
+		}
+	}
+}
+
+// count notes a failure in a batch. It is excused if it was not the batch's own: the handler said so, it showed that an
+// outage goes on, or the call began before the end of an outage.
+func (e *Engine) count(b *Batch, f Failure, excused bool) {
+	b.Err, b.hopeless = f.Err, f.Hopeless
+	b.excused = excused || f.Outage
+	b.streak++
+	b.last = e.now
+	if b.failing.IsZero() {
+		b.failing = e.now
+	}
+	if b.since == nil {
+		since := e.now
+		b.since = &since
+	}
+	if b.apart.IsZero() {
+		b.apart = e.now
+	}
+	b.notBefore = e.now.Add(max(e.rules.Backoff(b.streak), f.After))
+	b.asked = e.now.Add(f.After)
+	for i, c := range b.Changes {
+		if f.hasTried(i) {
+			if c.calls++; c.failing == 0 {
+				c.failing = e.now.UnixNano()
+			}
+			if !b.excused {
+				c.failures++
+			}
+		}
+	}
+}
+
+// hasTried reports whether the handler has had the change at a place of the batch.
+func (f *Failure) hasTried(i int) bool {
+	for _, p := range f.Left {
+		if p.Untried && slices.Contains(p.Changes, i) {
+			return false
+		}
+	}
+	return true
+}
+
+// leave settles what is done of a batch, or confirmed by hand, and returns what is left of it in parts.
+func (e *Engine) leave(b *Batch, f Failure) []*Batch {
+	if b.isSettled() {
+		return nil
+	}
+	if f.Left == nil {
+		return []*Batch{b}
+	}
+	of := make([]*Batch, len(b.Changes)) // nil for what is done
+	var parts []*Batch
+	for _, p := range f.Left {
+		part := b.part(nil)
+		part.suspected, part.apart = b.suspected, b.apart
+		if part.taken = b.taken; p.Untried {
+			part.failing, part.apart, part.streak, part.taken, part.since = time.Time{}, time.Time{}, 0, time.Time{}, nil
+			part.notBefore = part.asked // it has not failed, so it needs no pause
+		}
+		part.Err, part.hopeless = p.Err, p.Hopeless
+		for _, i := range p.Changes {
+			part.Changes, of[i] = append(part.Changes, b.Changes[i]), part
+		}
+		parts = append(parts, part)
+	}
+	var done []*Change
+	open := map[*lane]bool{}
+	for i, c := range b.Changes {
+		switch {
+		case of[i] != nil:
+			open[c.lane] = true
+		case open[c.lane]: // it must not come again if the one before it is read again by key
+			c.lane.ahead = append(c.lane.ahead, e.rules.Name(c))
+			fallthrough
+		default:
+			done = append(done, c)
+		}
+		if i > 0 && of[i] != of[i-1] {
+			markCut(b.Changes, i)
+		}
+	}
+	// The done part is evidence for the breaker, and must not be tried again whatever
+	// becomes of the rest.
+	e.credit(done, b.taken)
+	e.finish(done)
+	return parts
+}
+
+// isSettled reports whether nothing is left of a batch, because all of it was confirmed by hand.
+func (b *Batch) isSettled() bool {
+	return !slices.ContainsFunc(b.Changes, func(c *Change) bool { return c.state != Settled })
+}
+
+// decide says what comes of a batch that has failed: it comes again, whole or in parts, waits for evidence, or is parked.
+func (e *Engine) decide(b *Batch, missed, late bool) {
+	exhausted := e.isExhausted(b)
+	switch {
+	case len(b.lanes) > 1, late && b.isDivisible(), len(b.Changes) > 1 && (missed || exhausted && e.rules.mayDivide()):
+		e.divide(b, HandlerFailed)
+	case missed && b.suspected:
+		e.wait(b, Suspect)
+	case exhausted && e.rules.CanPark:
+		e.isolate(b)
+	default:
+		e.wait(b, ToCall)
+		if exhausted {
+			e.setAside(b)
+		}
+	}
+}
+
+// mayDivide reports whether a change that fails is ever told apart from its batch.
+func (r *Rules) mayDivide() bool { return r.MaxAttempts > 0 || r.MaxAge > 0 }
+
+// isDivisible reports whether a batch holds more than one transaction.
+func (b *Batch) isDivisible() bool {
+	_, alone := middle(b.Changes)
+	return !alone
+}
+
+// wait has a batch that has failed wait in a state.
+func (e *Engine) wait(b *Batch, s BatchState) {
+	b.to(s, HandlerFailed)
+	for _, l := range b.lanes {
+		l.lettersFirst()
+	}
+	if b.suspected = s == Suspect; !slices.Contains(e.batches, b) {
+		e.batches = append(e.batches, b)
+	}
+}
+
+// divide replaces a batch by its halves. If attempts are left they wait as the batch would, and otherwise each has one try
+// at once.
+func (e *Engine) divide(b *Batch, because Event) {
+	e.spread(b) // its parts must not pass each other when the first one fails
+	halves := b.halves()
+	if e.isExhausted(b) {
+		for _, half := range halves {
+			half.notBefore = b.asked
+		}
+	}
+	e.replace(b, because, halves...)
+}
+
+// isolate decides about a change that has failed alone as often as it may.
+func (e *Engine) isolate(b *Batch) {
+	key := b.Changes[0].Key
+	b.evidence = *b.since
+	*b.since = e.now // an outage may begin while a batch is divided: the next part needs evidence of its own
+	if !b.hopeless && !e.isOld(b) && !b.outlived {
+		e.breaker.failed(key, b.Changes[0].LSN, e.now)
+		if !e.breaker.judge(key, b.evidence, true, e.now) {
+			e.wait(b, Suspect)
+			e.setAside(b)
+			return
+		}
+	}
+	e.wait(b, ToPark)
+	b.prepareLetter()
+}
+
+// prepareLetter has the letter of a batch stored at once.
+func (b *Batch) prepareLetter() { b.notBefore, b.streak = time.Time{}, 0 }
+
+// judgeSuspects parks the changes that are at fault by now.
+func (e *Engine) judgeSuspects() {
+	others := e.inHand > 0 || e.hasReady() || slices.ContainsFunc(e.batches, func(b *Batch) bool { return b.State == ToCall && b.isFirst() && !b.isPaused() })
+	for _, b := range slices.Clone(e.batches) {
+		switch {
+		case b.request != nil || b.failing.IsZero() || !e.rules.CanPark:
+		case b.State == Suspect && (e.isOld(b) || e.breaker.judge(b.Changes[0].Key, b.evidence, others, e.now)),
+			b.State == ToCall && e.isOld(b) && len(b.Changes) == 1 && !b.apart.IsZero():
+			b.to(ToPark, Judged)
+			b.prepareLetter()
+		case b.State == ToCall && e.isOld(b) && len(b.Changes) > 1 && e.breaker.IsOpen():
+			e.divide(b, TimeReached)
+		}
+	}
+}
+
+// divideLarge divides batches whose turn it is and that are larger than batches may be by now: because one of their size
+// took too long, or because as many changes have ended the last owner.
+func (e *Engine) divideLarge() {
+	if e.limit.items == 0 && !e.guard.isCareful() {
+		return
+	}
+	for i := 0; i < len(e.batches); i++ {
+		if b := e.batches[i]; b.State == ToCall && b.isFirst() && e.isTooLarge(b) {
+			e.divide(b, TimeReached)
+			i = -1 // its first part may be too large, too
+		}
+	}
+}
+
+func (e *Engine) isTooLarge(b *Batch) bool {
+	n := len(b.Changes)
+	tooLong := e.limit.items > 0 && n > e.limit.items && b.isDivisible()
+	fatal := e.guard.isCareful() && n > e.guard.careful && e.isExhausted(b)
+	return b.request == nil && n > 1 && (tooLong || fatal)
+}
+
+// untilOld is how long until a batch is too old to wait.
+func (e *Engine) untilOld() time.Duration {
+	wait := Never
+	for _, b := range e.batches {
+		if e.rules.MaxAge == 0 || b.failing.IsZero() || b.State != ToCall && b.State != Suspect {
+			continue
+		}
+		if left := e.rules.MaxAge - age(b.failing, e.now); left > 0 {
+			wait = min(wait, left)
+		}
+	}
+	return wait
+}
+
+// probe finds the batch that shows whether an outage is over: one that has not failed, or else the one that was tried
+// longest ago, because some of them may be poison.
+func (e *Engine) probe() *Batch {
+	var found *Batch
+	if i := slices.IndexFunc(e.ready, func(l *lane) bool { return l.isFree() && l.hold == notHeld }); i >= 0 {
+		found = e.form(e.ready[i])
+	} else {
+		for _, b := range e.batches {
+			mayCall := (b.State == ToCall || b.State == Suspect) && b.isFirst() && !b.isPaused()
+			if mayCall && (found == nil || b.probed.Before(found.probed)) {
+				found = b
+			}
+		}
+	}
+	return found
+}
+
+// beginAnew forgets what has failed, but not since when: MaxAge stands above all.
+func (b *Batch) beginAnew() {
+	for _, c := range b.Changes {
+		c.failures = 0
+	}
+	b.streak, b.hopeless, b.excused, b.apart, b.since = 0, false, false, time.Time{}, nil
+}
+
+// endOutage forgets, after an outage, what has failed until its end: nothing may be parked for that. A change that failed
+// while others were handled again is not taken for a sign of the next outage.
+func (e *Engine) endOutage() {
+	era := e.breaker.outages()
+	if era == e.era {
+		return
+	}
+	e.era = era
+	for _, b := range e.batches {
+		if b.request != nil || b.failing.IsZero() || b.State != ToCall && b.State != Suspect {
+			continue
+		}
+		if b.State == Suspect {
+			b.to(ToCall, OutageOver)
+			b.suspected, b.outlived = false, true
+		}
+		b.beginAnew()
+		b.streak = 1
+		b.notBefore = e.now.Add(e.rules.Backoff(1))
+	}
+	e.forgetFailures()
+	e.recalls.start(e)
+}
+
+// forgetFailures has changes that are in no batch begin anew, and those that are not read yet.
+func (e *Engine) forgetFailures() {
+	anew := func(l *lane) {
+		for _, c := range l.waiting {
+			c.failures = 0
+		}
+		l.tried = withoutFailures(l.tried)
+	}
+	anew(e.common)
+	for _, l := range e.lanes {
+		anew(l)
+	}
+	e.feed.restored.tried = withoutFailures(e.feed.restored.tried)
+}
+
+func withoutFailures(runs []notes.Run) []notes.Run {
+	runs = slices.Clone(runs) // the lease may say them
+	for i := range runs {
+		runs[i].Failures = 0
+	}
+	return runs
+}

@@ -1,0 +1,361 @@
+package delivery
+
+import (
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed/internal/notes"
+)
+
+// How far the feed is done
+//
+// The position of a lease is a place in the feed, and changes are settled out of order. So the position stays before the
+// oldest page that has an open change, and notes beside it say which changes after it are settled. A change of a key that
+// is set aside is not open: the lease has the key, and from where it continues.
+
+// feed is what was read of the feed and is not settled as a whole.
+type feed struct {
+	pages    []*Page // in order, some of them settled
+	read     Position
+	last     int64 // LSN of the last change
+	covered  int64 // LSN of the last change before the position
+	unsaved  int   // settled changes before the position that the stored lease does not cover
+	shared   bool  // another kind of processor may take the lease: it knows the position alone
+	frozen   bool  // a split has begun: the position moves no more
+	at       Position
+	atLSN    int64 // LSN of the last change before it, or of an earlier one
+	restored restored
+	spare    []Change // of a page that was settled
+	keeps    bool     // the owner may ask for changes that are settled
+	after    func(p *Page, lsn int64) (Position, bool)
+	name     func(*Change) string
+}
+
+// restored is what the notes of the last owner say of changes that are not read yet.
+type restored struct {
+	through int64       // changes up to this LSN are settled,
+	open    []int64     // but for these,
+	tried   []notes.Run // and these were tried before
+	first   int         // how often the handler has received the first of them, where tried does not say
+
+	attempts int // what the lease says of that, until something is read
+}
+
+// Begin sets where reading begins.
+func (e *Engine) Begin(at Position) { e.feed.read, e.feed.at = at, at }
+
+// ReadFrom is where the next page of the feed begins.
+func (e *Engine) ReadFrom() Position { return e.feed.read }
+
+// AddPage adds a page of n changes, which was read from where ReadFrom says.
+func (e *Engine) AddPage(of any, next Position, n int, meta func(i int) Meta, now time.Time) *Page {
+	e.now = now
+	p := newPage(of, e.feed.read, next, n, meta, e.feed.last, e.feed.takeSpare())
+	p.added = now
+	e.feed.pages = append(e.feed.pages, p)
+	e.feed.read = next
+	e.items += n
+	e.bytes += p.bytes
+	if !e.isPlain() {
+		e.addEach(p)
+	} else if n > 0 {
+		e.addAll(p)
+	}
+	if n > 0 {
+		e.feed.last, e.feed.restored.attempts = p.changes[n-1].LSN, 0
+	}
+	e.feed.trim()
+	e.guard.pageAdded(e, p)
+	return p
+}
+
+// isPlain reports whether every change goes to the common lane.
+func (e *Engine) isPlain() bool {
+	return (e.rules.Concurrency == 1 || e.rules.InOrder) && len(e.lanes) == 0 && e.feed.restored.end() == 0
+}
+
+// addAll adds the changes of a page to the common lane.
+func (e *Engine) addAll(p *Page) {
+	all := make([]*Change, len(p.changes))
+	for i := range p.changes {
+		all[i] = &p.changes[i]
+		all[i].lane = e.common
+	}
+	all[0].calls, all[0].failures = e.feed.restored.first, e.feed.restored.first
+	e.feed.restored.first = 0
+	e.queued += len(all)
+	e.common.add(e, all...)
+}
+
+// addEach adds the changes of a page to their lanes, but for those that are settled already.
+func (e *Engine) addEach(p *Page) {
+	for i := range p.changes {
+		c := &p.changes[i]
+		if e.feed.restored.isSettled(c.LSN) {
+			e.settle(c)
+			continue
+		}
+		e.feed.restored.count(c, e.feed.name)
+		if first := e.feed.restored.first; first > 0 {
+			c.calls, c.failures, e.feed.restored.first = max(c.calls, first), max(c.failures, first), 0
+		}
+		at := e.laneOf(c.Key)
+		if at.isElsewhere(c) {
+			e.settle(c)
+			continue
+		}
+		c.lane = at
+		e.queued++
+		at.add(e, c)
+	}
+	if n := len(p.changes); n > 0 && e.feed.restored.end() <= p.changes[n-1].LSN {
+		e.feed.restored = restored{}
+	}
+}
+
+// Pass notes that there was nothing up to next.
+func (e *Engine) Pass(next Position, now time.Time) {
+	e.now = now
+	if next != e.feed.read { // it is progress, so what failed before is not what comes
+		e.feed.restored.first, e.feed.restored.attempts = 0, 0
+	}
+	e.feed.read = next
+	for _, l := range e.asides {
+		l.aside.empty = min(l.aside.empty+1, feedIsEmpty)
+	}
+}
+
+// Omit counts changes that were handed to nobody as settled, unless one before them is open.
+func (e *Engine) Omit(changes int) bool {
+	if e.rules.ByHand || e.feed.first() != nil {
+		return false
+	}
+	e.feed.unsaved += changes
+	return true
+}
+
+// trim drops settled pages from the front, and merges settled pages in the middle with those before them when they are
+// most of all, so that a page that is stuck does not have all others remembered.
+func (f *feed) trim() {
+	n := 0
+	for n < len(f.pages) && f.pages[n].open == 0 {
+		p := f.pages[n]
+		f.unsaved += p.covers - p.counted
+		f.covered = max(f.covered, p.lastLSN())
+		f.spareOf(p)
+		n++
+	}
+	if n > 0 {
+		f.pages = slices.Delete(f.pages, 0, n)
+	}
+	if len(f.pages) > 0 {
+		f.countFront(f.pages[0])
+	}
+	if len(f.pages) < 16 {
+		return
+	}
+	settled := 0
+	for _, p := range f.pages {
+		if p.open == 0 {
+			settled++
+		}
+	}
+	if 2*settled > len(f.pages) {
+		f.merge()
+	}
+}
+
+// spareOf keeps the changes of a page of which nothing is left, for the next page. A batch that is confirmed by hand may come
+// back, so its changes are kept as they are.
+func (f *feed) spareOf(p *Page) {
+	if !f.keeps && p.inMemory == 0 {
+		f.spare = p.changes
+	}
+}
+
+// takeSpare returns changes that nobody needs any more.
+func (f *feed) takeSpare() []Change {
+	spare := f.spare
+	f.spare = nil
+	return spare
+}
+
+// countFront counts what is settled at the front of a page, up to a change from which reading can begin.
+func (f *feed) countFront(p *Page) {
+	for p.front < len(p.changes) && p.changes[p.front].passed {
+		p.front++
+	}
+	n := p.front
+	for n > 0 && p.changes[n-1].LSN == p.changes[p.front].LSN { // of a transaction that has an open change
+		n--
+	}
+	if n > p.counted {
+		if _, known := f.after(p, p.changes[n-1].LSN); known {
+			f.unsaved += n - p.counted
+			p.counted = n
+			f.covered = max(f.covered, p.changes[n-1].LSN)
+		}
+	}
+}
+
+// merge makes one page of each page that is open and the settled ones after it.
+func (f *feed) merge() {
+	kept := f.pages[:0]
+	for _, p := range f.pages {
+		if p.open > 0 {
+			kept = append(kept, p)
+			continue
+		}
+		before := kept[len(kept)-1] // the first page is open
+		before.covers += p.covers
+		before.doneTo = max(before.doneTo, p.lastLSN())
+	}
+	clear(f.pages[len(kept):])
+	f.pages = kept
+}
+
+// lastLSN is the LSN of the last change of a page, and of those merged with it.
+func (p *Page) lastLSN() int64 {
+	if n := len(p.changes); n > 0 {
+		return max(p.doneTo, p.changes[n-1].LSN)
+	}
+	return p.doneTo
+}
+
+// first is the oldest page that has an open change; nil is none.
+func (f *feed) first() *Page {
+	for _, p := range f.pages {
+		if p.open > 0 {
+			return p
+		}
+	}
+	return nil
+}
+
+// FirstOpen is the oldest change for which the position waits; nil is none.
+func (e *Engine) FirstOpen() *Change {
+	p := e.feed.first()
+	if p == nil {
+		return nil
+	}
+	for i := p.front; i < len(p.changes); i++ {
+		if c := &p.changes[i]; !c.passed {
+			return c
+		}
+	}
+	return nil
+}
+
+// each calls a function with the changes of all pages that are not settled as a whole, in their order.
+func (f *feed) each(call func(c *Change)) {
+	for _, p := range f.pages {
+		for i := range p.changes {
+			call(&p.changes[i])
+		}
+	}
+}
+
+// Position is what the lease is to say: all before it is settled, or its key is set aside.
+func (e *Engine) Position() Position {
+	if e.feed.frozen {
+		return e.feed.at
+	}
+	at, before, lsn := e.feed.read, e.feed.last+1, e.feed.covered
+	if c := e.FirstOpen(); c != nil {
+		at, before = c.Page.From, c.LSN
+		if n := c.Page.counted; n > 0 {
+			at, _ = e.rules.After(c.Page, c.Page.changes[n-1].LSN)
+		}
+	}
+	// A processor of another kind does not know which keys are set aside: so the position
+	// waits for them, unless it has passed them already.
+	if e.feed.shared {
+		for _, l := range e.asides {
+			from, first := l.continues()
+			switch {
+			case from == nil || first >= before:
+			case first <= e.feed.atLSN:
+				return e.feed.at
+			default:
+				at, before, lsn = from, first, e.feed.atLSN
+			}
+		}
+	}
+	e.feed.at, e.feed.atLSN = at, lsn
+	return at
+}
+
+// Share notes whether another kind of processor may take the lease.
+func (e *Engine) Share(shared bool) { e.feed.shared = shared }
+
+// Freeze ends the moves of the position, and returns it.
+func (e *Engine) Freeze() { e.Position(); e.feed.frozen = true }
+
+// IsFrozen reports whether a split has begun.
+func (e *Engine) IsFrozen() bool { return e.feed.frozen }
+
+// Unsaved is how many changes are settled that the stored lease does not cover.
+func (e *Engine) Unsaved() int { return e.feed.unsaved }
+
+// Saved notes that the lease is stored as it was when so many changes were unsaved.
+func (e *Engine) Saved(changes int) { e.feed.unsaved -= changes }
+
+// end is the last LSN of which the notes say something.
+func (r *restored) end() int64 {
+	end := r.through
+	for _, run := range r.tried {
+		end = max(end, run.To)
+	}
+	return end
+}
+
+// isSettled reports whether a change was settled by the last owner.
+func (r *restored) isSettled(lsn int64) bool {
+	if lsn > r.through {
+		return false
+	}
+	_, open := slices.BinarySearch(r.open, lsn)
+	return !open
+}
+
+// count gives a change the calls that the last owner has counted.
+func (r *restored) count(c *Change, name func(*Change) string) {
+	for _, run := range r.tried {
+		if c.isIn(run, name) {
+			c.restore(run)
+			return
+		}
+	}
+}
+
+// settledAfter is the LSN through which changes are settled, but for those that are open. There are at most so many open
+// ones, and where there would be more it reaches less far.
+func (f *feed) settledAfter(most int) (through int64, open []int64) {
+	through = f.restored.through
+	if f.atLSN < f.covered { // the position waits for keys that are set aside
+		through = max(through, f.covered)
+	}
+	var waiting []int64
+	for _, p := range f.pages {
+		for i := range p.changes {
+			switch c := &p.changes[i]; {
+			case c.passed && (len(waiting) > 0 || i >= p.counted): // the position is before it
+				through = max(through, c.LSN)
+			case c.passed:
+			case len(waiting) == 0 || waiting[len(waiting)-1] != c.LSN:
+				waiting = append(waiting, c.LSN)
+			}
+		}
+		through = max(through, p.doneTo)
+	}
+	for _, lsn := range f.restored.open {
+		if lsn > f.last {
+			waiting = append(waiting, lsn)
+		}
+	}
+	n, _ := slices.BinarySearch(waiting, through+1)
+	if n > most {
+		return waiting[most] - 1, waiting[:most]
+	}
+	return through, waiting[:n]
+}

@@ -1,0 +1,200 @@
+package delivery
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed/internal/notes"
+)
+
+// ErrCrashed is why a change is parked that was alone in the handler each time the process ended.
+var ErrCrashed = errors.New("the process ended while the handler was at it")
+
+// guard limits batches after a previous owner has crashed, in case a change caused the crash. The lease names what is in
+// the handler then, and what is there after it has failed: so the next owner knows what may have ended this one.
+type guard struct {
+	careful int            // 0, or how many changes a batch may have; one batch is in hand at a time then
+	former  *notes.Suspect // what was in the handler when the last owner ended; nil is unknown
+	crashed *notes.Suspect // the same, if it is to be parked and was not read yet
+	since   time.Time      // when the care began
+	of      *Batch         // in the handler, if the lease names it
+	suspect *notes.Suspect // what the lease says of it
+	named   bool           // the stored lease may name a batch
+}
+
+// blindCare is how long the guard limits batches if the last owner has named nothing. Each restart gets further, so within
+// that time one of them reaches the change that ends the process.
+const blindCare = 5 * time.Second
+
+// Inherit notes that the last owner has ended without a word, and what was in its handler; nil if that is not known.
+func (e *Engine) Inherit(s *notes.Suspect, now time.Time) {
+	r := &e.rules
+	if !r.mayDivide() {
+		return
+	}
+	g := &e.guard
+	g.former, g.since, g.careful, g.named = s, now, math.MaxInt, true
+	if s == nil {
+		return
+	}
+	e.feed.restored.tried = slices.Insert(e.feed.restored.tried, 0, s.Tried...)
+	first := s.First()
+	// The time until another owner has the lease may be longer than MaxAge, and one end of a process is no pattern.
+	isOld := r.MaxAge > 0 && age(first.FailingSince(), now) >= r.MaxAge && first.Failures > 1
+	switch {
+	case !s.Alone || !isOld && (r.MaxAttempts == 0 || first.Failures < r.MaxAttempts):
+	case s.Changes > 1:
+		g.careful = s.Changes / 2
+	case r.CanPark:
+		g.crashed = s
+	}
+}
+
+func (g *guard) isCareful() bool { return g.careful > 0 }
+
+// count gives a change that was read again by key the calls of the last owner.
+func (g *guard) count(c *Change, name func(*Change) string) {
+	if g.former == nil {
+		return
+	}
+	for _, run := range g.former.Tried {
+		if c.isIn(run, name) {
+			c.restore(run)
+		}
+	}
+}
+
+// pageAdded parks the change that has ended the last owners, if it is in the page.
+func (g *guard) pageAdded(e *Engine, p *Page) {
+	if g.crashed == nil {
+		return
+	}
+	for i := range p.changes {
+		c := &p.changes[i]
+		if c.state != Queued || c.LSN != g.crashed.First().From || e.rules.Name(c) != g.crashed.Letter {
+			continue
+		}
+		e.parkCrashed(c)
+		g.crashed = nil
+		return
+	}
+	if at := g.crashed.First().From; e.feed.last >= at && !e.isOpenBefore(at) { // it was replaced, or is done
+		g.crashed = nil
+	}
+}
+
+// parkCrashed has a change parked that waits in its lane. What waits before it goes to the handler first.
+func (e *Engine) parkCrashed(c *Change) {
+	l := e.own(c.Key)
+	if l.hold != notHeld { // it is parked when its turn comes
+		return
+	}
+	for l.waiting[0] != c {
+		n, _ := l.fits(e.share(), positive(e.rules.MaxBytes), true)
+		b := &Batch{}
+		e.join(b, l, min(n, slices.Index(l.waiting, c)))
+		e.batches = append(e.batches, b)
+	}
+	b := &Batch{State: ToPark, Err: ErrCrashed}
+	e.join(b, l, 1)
+	e.batches = append(e.batches, b)
+}
+
+// beforeCall names a batch that may end the process, because one has done that before, or because it has failed. It reports
+// whether the lease must be written before the call: also if it names another batch, which has returned.
+func (g *guard) beforeCall(e *Engine, b *Batch) (write bool) {
+	failed := b.streak > 0 && (e.isOldest(b) || len(b.lanes) == 1 && b.lanes[0].aside.state != notAside)
+	if b.request != nil || !e.rules.mayDivide() || g.of != nil || !g.isCareful() && !failed {
+		write = g.named && g.of == nil
+		g.named = g.named && !write
+		return write
+	}
+	g.of, g.named = b, true
+	g.suspect = &notes.Suspect{
+		Changes: len(b.Changes), Alone: g.isCareful() || e.rules.Concurrency == 1, Tried: e.triedNow(b),
+	}
+	g.suspect.Letter = e.rules.Name(slices.MinFunc(b.Changes, func(x, y *Change) int { return cmp.Compare(x.LSN, y.LSN) }))
+	return true
+}
+
+// triedNow is how often the handler has received the changes of a batch if the call that begins never returns. Runs of
+// several keys have no change of another batch between them, because nobody inherits the failures of others.
+func (e *Engine) triedNow(b *Batch) (runs []notes.Run) {
+	oneKey := len(b.lanes) == 1 && b.lanes[0] != e.common
+	changes := slices.SortedStableFunc(slices.Values(b.Changes), func(x, y *Change) int { return cmp.Compare(x.LSN, y.LSN) })
+	for i, c := range changes {
+		run := c.run(e.rules.Name)
+		run.Calls++
+		run.Failures++
+		if oneKey {
+			run.Key = c.Key
+		}
+		if run.Failing == 0 {
+			run.Failing = e.now.Unix()
+		}
+		runs = addRun(runs, run, i > 0 && c.follows(changes[i-1], oneKey))
+	}
+	return runs
+}
+
+// follows reports whether nothing is between a change and another one before it: in the feed, or of their key.
+func (c *Change) follows(before *Change, oneKey bool) bool {
+	switch {
+	case oneKey:
+		return before.isBefore(c)
+	case before.LSN == c.LSN:
+		return true
+	}
+	return before.Page == c.Page && before.Index+1 == c.Index && !c.Page.ofKey
+}
+
+// afterCall notes that a batch has not ended the process.
+func (g *guard) afterCall(b *Batch) {
+	if g.of == b {
+		g.of, g.suspect = nil, nil
+	}
+}
+
+// NamesReturned reports whether the stored lease may name a batch that has returned: then the lease must be written, because
+// the batch would be blamed if the process ended now.
+func (e *Engine) NamesReturned() bool {
+	g := &e.guard
+	return g.named && g.of == nil && g.crashed == nil
+}
+
+// NamesBatch reports whether Notes names a batch that may end the process.
+func (e *Engine) NamesBatch() bool { return e.guard.suspect != nil || e.guard.crashed != nil }
+
+// NamedNone notes that the lease was stored when Notes named no batch.
+func (e *Engine) NamedNone() { e.guard.named = e.guard.of != nil }
+
+// isOldest reports whether a batch has the oldest change for which the position waits.
+func (e *Engine) isOldest(b *Batch) bool {
+	c := e.FirstOpen()
+	return c != nil && slices.Contains(b.Changes, c)
+}
+
+// relax ends the care when what was in the handler is settled or, if that is not known, after a while.
+func (g *guard) relax(e *Engine) {
+	switch {
+	case !g.isCareful():
+	case g.former == nil && e.now.Sub(g.since) < blindCare:
+	case g.former != nil && e.isOpenBefore(g.former.To()):
+	default:
+		g.careful, g.former = 0, nil
+	}
+}
+
+// isOpenBefore reports whether a change up to an LSN is not settled.
+func (e *Engine) isOpenBefore(lsn int64) bool {
+	if c := e.FirstOpen(); c != nil && c.LSN <= lsn {
+		return true
+	}
+	return slices.ContainsFunc(e.asides, func(l *lane) bool {
+		from, first := l.continues()
+		return from != nil && first <= lsn
+	})
+}

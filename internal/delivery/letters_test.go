@@ -1,0 +1,260 @@
+package delivery
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed/internal/notes"
+)
+
+// How letters are handed over again, and which keys are held.
+
+var withBox = Rules{Concurrency: 2, MaxAttempts: 1, CanPark: true, HasBox: true, HoldKeys: true, CanReadKeys: true, MaxAside: 9, KeyPages: 1}
+
+// holding is an engine whose last owner held the key a.
+func holding(t *testing.T, since int64) *trial {
+	w := newTrial(t, withBox)
+	w.Restore(Notes{Held: []notes.HeldKey{{Key: "a", Since: since}}}, w.now)
+	return w
+}
+
+// asks has a request of the key a served.
+func (w *trial) asks(q Request) *Request {
+	q.Key = "a"
+	w.Ask(&q, w.now)
+	return &q
+}
+
+// handles has the handler succeed with the letter of a request, and the letter removed.
+func (w *trial) handles(q *Request, lsn int64) {
+	w.t.Helper()
+	w.succeeds(w.wants(Call, lsn))
+	w.wants(Remove)
+	w.LetterRemoved(q, w.now)
+}
+
+func TestARequestIsServedOnce(t *testing.T) {
+	w := newTrial(t, withBox)
+	q := w.asks(Request{Token: "1", Letter: "1.0"})
+	w.asks(Request{Token: "1", Letter: "1.0"})
+	w.wants(FindLetter)
+	if w.IsIdle() {
+		t.Error("an engine that serves a request is idle")
+	}
+	w.LetterFound(q, nil, w.now)
+	w.wants(Answer)
+	w.wantsNothing(Never)
+	if !w.IsIdle() {
+		t.Error("an engine whose only request is answered is not idle")
+	}
+}
+
+func TestAWithdrawnRequestIsNotServed(t *testing.T) {
+	w := newTrial(t, withBox)
+	q := w.asks(Request{Token: "retry", Letter: "1.0"})
+	w.wants(FindLetter)
+	w.Withdraw("a", "retry")
+	w.LetterFound(q, &Letter{LSN: 1}, w.now)
+	w.wants(Answer)
+	w.wantsNothing(Never)
+	q = w.asks(Request{Token: "release"})
+	w.wants(ListLetters)
+	w.Withdraw("a", "release")
+	w.LettersListed(q, []*Letter{{LSN: 1}}, false, w.now)
+	w.wants(Answer)
+	w.wantsNothing(Never)
+}
+
+// The handler has the letter already, so its outcome counts.
+func TestARequestIsNotWithdrawnWhileItsLetterIsInTheHandler(t *testing.T) {
+	w := newTrial(t, withBox)
+	q := w.asks(Request{Token: "1", Letter: "1.0"})
+	w.wants(FindLetter)
+	w.LetterFound(q, &Letter{LSN: 1}, w.now)
+	b := w.wants(Call, 1)
+	w.Withdraw("a", "1")
+	w.succeeds(b)
+	w.wants(Remove)
+	w.LetterRemoved(q, w.now)
+	if w.wants(Answer); q.Result != HandledAgain {
+		t.Errorf("result %d", q.Result)
+	}
+}
+
+// A letter that waits for its turn, as in an outage, is taken back with its request, and its key goes on.
+func TestARequestIsWithdrawnUntilItsLetterIsInTheHandler(t *testing.T) {
+	w := newTrial(t, withBox, "a")
+	b := w.wants(Call, 1)
+	q := w.asks(Request{Token: "1", Letter: "1.0"})
+	w.wants(FindLetter)
+	w.LetterFound(q, &Letter{LSN: 9}, w.now)
+	w.Withdraw("a", "1")
+	if w.wants(Answer); q.Result != NotServed || w.Items() != 1 {
+		t.Errorf("result %d; %d changes are in memory, want that in the handler alone", q.Result, w.Items())
+	}
+	w.page("a")
+	w.succeeds(b)
+	w.succeeds(w.wants(Call, 2))
+	w.wantsNothing(Never)
+}
+
+func TestAReleaseHandsOverOneLetterAfterTheOther(t *testing.T) {
+	w := holding(t, 1)
+	q := w.asks(Request{Token: "1"})
+	w.wants(ListLetters)
+	w.lsn = 4
+	w.page("a")
+	w.wantsNothing(Never) // it waits for the letters
+	w.LettersListed(q, []*Letter{{LSN: 1}, {LSN: 2}}, false, w.now)
+	w.handles(q, 1)
+	w.handles(q, 2)
+	w.wants(ListLetters)
+	w.LettersListed(q, nil, false, w.now)
+	if w.wants(Answer); w.Held() != 0 {
+		t.Errorf("%d keys are held", w.Held())
+	}
+	w.wants(Call, 5)
+}
+
+// Which letters have failed is asked once: those that are held come after these.
+func TestARetryGoesOnWithAllHeldLetters(t *testing.T) {
+	w := holding(t, 1)
+	q := w.asks(Request{Token: "1", Letter: "1.0"})
+	w.wants(FindLetter)
+	w.LetterFound(q, &Letter{LSN: 1}, w.now)
+	w.handles(q, 1)
+	w.wants(ListLetters)
+	w.LettersListed(q, []*Letter{{LSN: 2}}, false, w.now)
+	w.handles(q, 2)
+	w.wants(ListLetters)
+	w.LettersListed(q, []*Letter{{LSN: 3}}, true, w.now)
+	w.handles(q, 3)
+}
+
+func TestAReleaseIsServedThoughALetterIsRefused(t *testing.T) {
+	w := holding(t, 1)
+	w.page("a")
+	b := w.wants(Park, 1)
+	w.asks(Request{Token: "1"})
+	w.wantsNothing(Never) // what is read of the letters must have this one
+	w.LetterRefused(b, w.now)
+	w.wants(ListLetters)
+}
+
+// The parts of a batch that has failed come after a letter of their key.
+func TestALetterGoesBeforeThePartsOfABatch(t *testing.T) {
+	w := newTrial(t, withBox, "x", "a", "a")
+	w.succeeds(w.wants(Call, 1))
+	b := w.wants(Call, 2, 3)
+	q := w.asks(Request{Token: "1", Letter: "1.0"})
+	w.wants(FindLetter)
+	w.LetterFound(q, &Letter{LSN: 1}, w.now)
+	w.fails(b)
+	w.handles(q, 1)
+	w.wants(Answer)
+	w.wants(Call, 2)
+}
+
+func TestALetterWaitsForWhatIsInTheHandler(t *testing.T) {
+	w := newTrial(t, withBox, "x", "a", "a")
+	w.succeeds(w.wants(Call, 1))
+	w.fails(w.wants(Call, 2, 3))
+	w.wants(Call, 2)
+	q := w.asks(Request{Token: "1", Letter: "1.0"})
+	w.wants(FindLetter)
+	w.LetterFound(q, &Letter{LSN: 1}, w.now)
+	w.page("a")
+	w.MakeRoom(0, time.Second, w.now)
+	if w.Items() != 2 { // 3 and 4 are forgotten
+		t.Errorf("%d changes and letters in memory, want 2", w.Items())
+	}
+	w.wantsNothing(Never)
+}
+
+// A batch of several keys does not have the others wait for the letter of one.
+func TestALetterStopsNoOtherKey(t *testing.T) {
+	w := newTrial(t, withBox)
+	w.width.lanes = 2
+	w.page("a", "b", "c", "d")
+	b := w.wants(Call, 1, 2)
+	w.Cut(b)
+	q := w.asks(Request{Token: "1", Letter: "9.0"})
+	w.wants(FindLetter)
+	w.LetterFound(q, &Letter{LSN: 9}, w.now)
+	w.wants(Call, 2)
+	w.wants(Call, 9)
+}
+
+// The changes of a key wait until the letter is handled that an outage has had parked.
+func TestChangesWaitForARecall(t *testing.T) {
+	w := newTrial(t, Rules{Concurrency: 2, MaxAttempts: 2, CanPark: true, HasBox: true}, "a")
+	w.fails(w.wants(Call, 1))
+	w.wait(time.Second)
+	q := w.asks(Request{Token: "1", Letter: "9.0", Recall: true})
+	w.wants(FindLetter)
+	w.wantsNothing(Never) // 1 waits
+	w.LetterFound(q, &Letter{LSN: 9}, w.now)
+	w.handles(q, 9)
+	w.wants(Answer)
+	w.succeeds(w.wants(Call, 1))
+
+	q = w.asks(Request{Token: "2", Letter: "9.0", Recall: true})
+	w.wants(FindLetter)
+	w.page("a")
+	w.wantsNothing(Never) // and so does what comes
+	w.LetterFound(q, nil, w.now)
+	w.wants(Answer)
+	w.wants(Call, 2)
+}
+
+// A change from before the one that its key is held for has come again, and fails: now the key is held for this one.
+func TestAKeyIsHeldSinceTheFirstChangeThatFailed(t *testing.T) {
+	w := holding(t, 5)
+	w.page("a")
+	w.Failed(w.wants(Call, 1), Failure{Err: errTrial, Hopeless: true}, w.now)
+	w.LetterStored(w.wants(Park, 1), w.now)
+	if n := w.Notes(); w.HeldSince("a") != 1 || !slices.Equal(n.Held, []notes.HeldKey{{Key: "a", Since: 1}}) {
+		t.Errorf("held since %d, and the lease says %v", w.HeldSince("a"), n.Held)
+	}
+}
+
+// A change of a held key is parked for that, also if it has failed itself.
+func TestASuspectOfAHeldKeyIsHeld(t *testing.T) {
+	w := newTrial(t, withBox, "x", "a", "a")
+	w.wants(Call, 1)
+	b := w.wants(Call, 2, 3)
+	w.Failed(b, Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Hopeless: true, Err: errTrial}, {Changes: []int{1}, Err: errTrial}}}, w.now)
+	w.LetterStored(w.wants(Park, 2), w.now)
+	if b = w.wants(Park, 3); !b.IsHeld() {
+		t.Error("a change of a held key is parked for itself")
+	}
+}
+
+// Two letters that are stored at once must not hold one key more than a lease has room for. What waits behind the second
+// one is forgotten, and its owner hears of it once.
+func TestALeaseHasRoomForSoManyHeldKeys(t *testing.T) {
+	r := withBox
+	r.MaxHeld, r.MaxHeldBytes = 1, 1000
+	w := newTrial(t, r, "a", "b", "b")
+	a, b := w.wants(Call, 1), w.wants(Call, 2, 3)
+	w.Failed(a, Failure{Err: errTrial, Hopeless: true}, w.now)
+	w.Failed(b, Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Hopeless: true}, {Changes: []int{1}, Untried: true}}}, w.now)
+	w.wants(Park, 1)
+	w.wants(TooManyHeld, 2)
+	w.wantsNothing(Never)
+	if w.Items() != 2 || w.SetAside() != 1 {
+		t.Errorf("%d changes are in memory, %d keys set aside", w.Items(), w.SetAside())
+	}
+}
+
+func TestALetterThatWasRefusedLeavesNothingBehind(t *testing.T) {
+	w := newTrial(t, withBox, "a")
+	w.Failed(w.wants(Call, 1), Failure{Err: errTrial, Hopeless: true}, w.now)
+	w.LetterRefused(w.wants(Park, 1), w.now)
+	w.wait(time.Second)
+	w.LetterStored(w.wants(Park, 1), w.now)
+	if len(w.batches) != 0 || w.Held() != 1 {
+		t.Errorf("%d batches are kept, %d keys held", len(w.batches), w.Held())
+	}
+}

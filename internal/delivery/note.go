@@ -1,0 +1,250 @@
+package delivery
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed/internal/notes"
+)
+
+// Notes is what the lease says beside its position.
+type Notes struct {
+	Through int64 // every change up to this LSN is settled,
+	Open    []int64
+	Tried   []notes.Run
+	First   int // how often the handler has received the first change, where Tried does not say; only for Restore
+	Suspect *notes.Suspect
+	Held    []notes.HeldKey
+	Aside   []Aside
+	Recalls []notes.Recall
+	Outage  bool // there is one: so the recalls are for its end, and otherwise they may be
+}
+
+// Aside is a key that is set aside, and a position from which its changes can be read.
+type Aside struct {
+	notes.AsideKey
+	From Position
+}
+
+// Notes is what the lease is to say beside its position.
+func (e *Engine) Notes() Notes {
+	e.Position() // they belong to it
+	s := Notes{Suspect: e.guard.suspect, Outage: e.breaker.IsOpen()}
+	if s.Suspect == nil && e.guard.crashed != nil { // it was not read yet
+		s.Suspect = e.guard.crashed
+	}
+	s.Through, s.Open = e.feed.settledAfter(notes.MaxOpen)
+	s.Tried = e.feed.tried()
+	for key, l := range e.lanes {
+		if e.held.keys == 0 {
+			break // there may be thousands of lanes, and the lease is written after each page
+		}
+		if l.hold != notHeld {
+			s.Held = append(s.Held, notes.HeldKey{Key: key, Since: l.heldSince})
+		}
+	}
+	slices.SortFunc(s.Held, func(a, b notes.HeldKey) int { return cmp.Compare(a.Key, b.Key) })
+	left := maxRuns
+	for _, l := range e.asides {
+		if k, noted := l.note(&e.feed, left); noted {
+			s.Aside = append(s.Aside, k)
+			left -= len(k.Tried)
+		}
+	}
+	for _, r := range e.openRecalls() {
+		s.Recalls = append(s.Recalls, notes.Recall{Key: r.key, Letter: r.letter, InHand: r.inHand, Done: r.done})
+	}
+	return s
+}
+
+// note is what the lease says of a key that is set aside, with so many runs of its changes at most.
+func (l *lane) note(f *feed, most int) (k Aside, noted bool) {
+	covered := f.atLSN
+	from, lsn := l.continues()
+	if a := &l.aside; from == nil && a.state == caughtUp && a.after > f.last && a.empty < feedIsEmpty { // it is ahead of the feed
+		from, lsn = a.from, a.after+1
+	}
+	if from == nil {
+		return k, false
+	}
+	k.Key, k.LSN, k.From = l.key, lsn, from
+	if !l.aside.restored { // otherwise there may be more of the key before the position than is known
+		k.Last = max(l.aside.after, l.aside.dropped, l.lastLSN())
+	}
+	k.Passed, k.Covered = l.aside.passed || lsn <= covered, covered
+	for _, b := range l.line {
+		if b.request == nil {
+			k.Tried = append(k.Tried, runsOf(l.changesOf(b), f.name)...)
+		}
+	}
+	k.Tried = append(k.Tried, runsOf(l.waiting, f.name)...)
+	last := l.lastLSN()
+	for _, run := range l.tried {
+		if run.To > last {
+			run.From = max(run.From, last+1)
+			k.Tried = append(k.Tried, run)
+		}
+	}
+	if len(k.Tried) > most {
+		k.Tried = k.Tried[:most]
+	}
+	return k, true
+}
+
+// changesOf are the changes of a lane in a batch, which may have those of others.
+func (l *lane) changesOf(b *Batch) (changes []*Change) {
+	for _, c := range b.Changes {
+		if c.lane == l {
+			changes = append(changes, c)
+		}
+	}
+	return changes
+}
+
+// lastLSN is the LSN of the last change of a lane in memory.
+func (l *lane) lastLSN() (lsn int64) {
+	lsn = l.lastInLine()
+	if n := len(l.waiting); n > 0 {
+		lsn = l.waiting[n-1].LSN
+	}
+	if n := len(l.handled); n > 0 {
+		lsn = max(lsn, l.handled[n-1].LSN)
+	}
+	return lsn
+}
+
+// Restore has the engine go on from the notes of the lease's last owner.
+func (e *Engine) Restore(s Notes, now time.Time) {
+	e.now = now
+	e.feed.restored = restored{through: s.Through, open: s.Open, tried: s.Tried, attempts: s.First}
+	if len(s.Tried) == 0 {
+		e.feed.restored.first = s.First
+	}
+	for _, h := range s.Held {
+		e.hold(e.own(h.Key), h.Since)
+	}
+	for _, k := range s.Aside {
+		e.feed.covered = max(e.feed.covered, k.Covered)
+		e.feed.last, e.feed.atLSN = e.feed.covered, e.feed.covered
+		e.restoreAside(k.AsideKey, k.From)
+	}
+	for _, r := range s.Recalls {
+		e.recalls.inherit(e, recall{key: r.Key, letter: r.Letter, inHand: r.InHand, done: r.Done}, s.Outage)
+	}
+}
+
+// maxRuns is how many runs of changes the lease says the calls of. What is beyond counts anew under the next owner.
+const maxRuns = 100
+
+// tried is how often the handler has received the changes for which the position waits.
+func (f *feed) tried() (runs []notes.Run) {
+	var last *Change
+	f.each(func(c *Change) {
+		if c.passed || c.state == Handled {
+			return
+		}
+		if c.calls > 0 {
+			runs = addRun(runs, c.run(f.name), last != nil && last.calls > 0)
+		}
+		last = c
+	})
+	for _, run := range f.restored.tried { // what was not read yet
+		if run.From > f.last && len(runs) < maxRuns {
+			runs = append(runs, run)
+		}
+	}
+	return runs
+}
+
+// Attempts is how often the handler has received the oldest change for which the position waits.
+func (e *Engine) Attempts() int {
+	if c := e.FirstOpen(); c != nil && c.state == Handled { // it waits for a confirmation by hand
+		return 0
+	} else if c != nil {
+		return c.calls
+	}
+	return e.feed.restored.attempts // it was not read yet
+}
+
+// Confirm notes that by its handler's word a batch is done, and all that was handled before it: of its keys or, with one
+// batch at a time, of every key. It reports whether that is new, and false for a batch that comes again in parts.
+func (e *Engine) Confirm(b *Batch, now time.Time) (fresh, valid bool) {
+	e.now = now
+	switch {
+	case slices.ContainsFunc(b.Changes, func(c *Change) bool { return c.left }):
+		return false, false
+	case b.isSettled():
+		return false, true
+	}
+	if b.State == Over && slices.ContainsFunc(b.Changes, func(c *Change) bool { return c.state == Batched || c.state == Queued }) {
+		return false, false
+	}
+	last := map[string]int64{} // LSNs, by keys
+	for _, c := range b.Changes {
+		last[c.Key] = c.LSN
+		last[""] = max(last[""], c.LSN)
+	}
+	settle := func(c *Change) {
+		until := last[c.Key]
+		if e.rules.Concurrency == 1 {
+			until = last[""]
+		}
+		if c.state == Handled && c.LSN <= until {
+			e.settle(c)
+		}
+	}
+	e.feed.each(settle)
+	for _, l := range e.asides {
+		for _, c := range slices.Clone(l.handled) {
+			settle(c)
+		}
+	}
+	for _, c := range b.Changes {
+		e.settle(c)
+	}
+	e.feed.trim()
+	e.guard.afterCall(b)
+	if b.State == ToCall { // its retry is needless
+		e.replace(b, ConfirmedByHand)
+	}
+	return true, true
+}
+
+// IsConfirmed reports whether all of a batch is done for good.
+func (e *Engine) IsConfirmed(b *Batch) bool { return b.isSettled() }
+
+// IsIdle reports whether nothing is in memory, in hand or to be done.
+func (e *Engine) IsIdle() bool {
+	return e.items == 0 && e.inHand == 0 && e.reading == 0 && len(e.effects) == 0 && len(e.asides) == 0 && (len(e.recalls.pending) == 0 || !e.rules.HasBox) && e.requests == 0
+}
+
+// IsBlocked reports whether all that is in memory waits for something else than its turn: it has failed, or is behind
+// something that has. Then another page may be read though one batch is in hand at a time. A batch that was confirmed by
+// hand is in hand until its handler has returned.
+func (e *Engine) IsBlocked() bool {
+	if e.items == 0 {
+		return e.inHand == 0
+	}
+	if e.rules.InOrder || e.inHand > 0 || e.hasReady() {
+		return false
+	}
+	return !slices.ContainsFunc(e.batches, func(b *Batch) bool { return b.streak == 0 && b.State != ToPark })
+}
+
+// Oldest is how often the handler has received the oldest change in memory that is not done, and since when that is here.
+func (e *Engine) Oldest() (calls int, since time.Time) {
+	oldest := e.FirstOpen()
+	for _, l := range e.asides { // the position has passed their changes
+		if len(l.line) == 0 {
+			continue
+		}
+		if c := l.line[0].Changes[0]; !c.letter && (oldest == nil || c.LSN < oldest.LSN) {
+			oldest = c
+		}
+	}
+	if oldest == nil {
+		return 0, time.Time{}
+	}
+	return oldest.calls, oldest.Page.added
+}

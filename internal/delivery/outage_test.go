@@ -1,0 +1,81 @@
+package delivery
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func newTestEngine(r Rules, b *Breaker) *Engine {
+	r.Backoff, r.HeldBytes = second, func(string) int { return 1 }
+	r.Name = func(c *Change) string { return letterName(c.LSN, c.Place) }
+	e := New(r, b)
+	e.Begin(int64(0))
+	return e
+}
+
+// addKeys adds a page with one change of each of so many keys.
+func addKeys(e *Engine, keys int, now time.Time) {
+	e.AddPage(nil, int64(keys), keys, func(i int) Meta { return Meta{LSN: int64(i + 1), Key: fmt.Sprint(i), Size: 1} }, now)
+}
+
+func TestAFailureAfterTheEndOfItsOutageDoesNotCount(t *testing.T) {
+	b := NewBreaker(second)
+	e := newTestEngine(Rules{Concurrency: 4, MaxAttempts: 1, CanPark: true}, b)
+	addKeys(e, 4, start)
+	var calls []*Batch
+	for range 4 {
+		do, _ := e.Next(start)
+		calls = append(calls, do.Batch)
+	}
+	slow := calls[3]
+	now := start
+	for _, c := range calls[:3] {
+		now = now.Add(time.Millisecond)
+		e.Failed(c, Failure{Err: errHandler}, now)
+	}
+	if !b.IsOpen() {
+		t.Fatal("three keys have failed, and there is no outage")
+	}
+	b.close(now.Add(time.Second)) // a call of another lease has succeeded
+	now = now.Add(2 * time.Second)
+	e.Next(now)
+	e.Failed(slow, Failure{Err: errHandler}, now)
+	if slow.State != ToCall || slow.Changes[0].failures != 0 {
+		t.Errorf("state %d with %d failures: want another try", slow.State, slow.Changes[0].failures)
+	}
+}
+
+// The worlds of the search are too small for this: three other keys must fail while the batch waits.
+func TestAnOldBatchIsDividedInAnOutage(t *testing.T) {
+	b := NewBreaker(second)
+	e := newTestEngine(Rules{MaxAttempts: 2, MaxAge: 3 * time.Second, CanPark: true}, b)
+	e.AddPage(nil, int64(1), 2, func(int) Meta { return Meta{LSN: 1, Key: "a", Size: 1} }, start)
+	do, _ := e.Next(start)
+	e.Failed(do.Batch, Failure{Err: errHandler}, start)
+	for i := range outage { // keys of another lease
+		b.failed(fmt.Sprint(i), 1, start)
+	}
+	if b.judge("0", start, true, start); !b.IsOpen() {
+		t.Fatal("no outage")
+	}
+	b.beginProbe(start.Add(time.Hour)) // no probe goes from here
+	if do, wait := e.Next(start.Add(2 * time.Second)); do.Kind != Nothing || wait != time.Second {
+		t.Fatalf("before MaxAge: %+v, wait %v", do, wait)
+	}
+	now := start.Add(3 * time.Second)
+	for range 2 { // each change has one try, and is parked
+		do, _ := e.Next(now)
+		if do.Kind != Call || len(do.Batch.Changes) != 1 {
+			t.Fatalf("after MaxAge: %+v", do)
+		}
+		e.Failed(do.Batch, Failure{Err: errHandler}, now)
+		if do, _ = e.Next(now); do.Kind != Park {
+			t.Fatalf("after its try: %+v", do)
+		}
+		e.LetterStored(do.Batch, now)
+	}
+	if e.Items() != 0 || !b.IsOpen() {
+		t.Errorf("%d changes are left, outage %v", e.Items(), b.IsOpen())
+	}
+}

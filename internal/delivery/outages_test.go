@@ -1,0 +1,385 @@
+package delivery
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed/internal/notes"
+)
+
+// What an outage does to the changes of a lease. The failures of other leases begin it, and their successes end it.
+
+func (w *trial) outageBegins() {
+	w.t.Helper()
+	openBreaker(w.breaker, w.now)
+	if !w.breaker.IsOpen() {
+		w.t.Fatal("no outage")
+	}
+}
+
+func (w *trial) outageEnds() { w.breaker.close(w.now) }
+
+func TestAProbeThatFailsIsNoAttempt(t *testing.T) {
+	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true}, "a")
+	w.outageBegins()
+	w.wait(time.Second)
+	b := w.wants(Call, 1)
+	w.fails(b)
+	if b.failures() != 0 || b.Attempt() != 2 {
+		t.Errorf("%d failures, attempt %d; want 0 and 2", b.failures(), b.Attempt())
+	}
+}
+
+// A bad change would be in every probe, if one that fails came again whole.
+func TestAProbeThatFailsIsDivided(t *testing.T) {
+	w := newTrial(t, Rules{MaxAttempts: 5, CanPark: true}, "a", "a")
+	w.outageBegins()
+	w.wait(time.Second)
+	w.fails(w.wants(Call, 1, 2))
+	w.wait(time.Minute)
+	w.succeeds(w.wants(Call, 1))
+	if w.breaker.IsOpen() {
+		t.Error("a probe has succeeded, and the outage lasts")
+	}
+}
+
+func TestProbesTakeTurns(t *testing.T) {
+	w := newTrial(t, Rules{Concurrency: 2, MaxAttempts: 9, CanPark: true}, "a", "b")
+	a, b := w.wants(Call, 1), w.wants(Call, 2)
+	w.fails(a)
+	w.fails(b)
+	w.outageBegins()
+	for n := range 4 {
+		w.wait(time.Minute)
+		w.fails(w.wants(Call, int64(1+n%2)))
+	}
+}
+
+func TestACallThatWasCutShortIsNoProbeAnyMore(t *testing.T) {
+	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true}, "a")
+	w.outageBegins()
+	w.wait(time.Second)
+	w.Cut(w.wants(Call, 1))
+	w.outageEnds()
+	b := w.wants(Call, 1)
+	w.outageBegins()
+	if w.succeeds(b); !w.breaker.IsOpen() {
+		t.Error("a call that was begun before an outage has ended it")
+	}
+}
+
+// Each key of a batch counts for itself.
+func TestABatchOfManyKeysIsMuchEvidence(t *testing.T) {
+	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true}, "a", "b", "c", "d")
+	w.breaker.troubled(w.now)
+	w.succeeds(w.wants(Call, 1, 2, 3, 4))
+	openBreaker(w.breaker, w.now)
+	if w.breaker.IsOpen() {
+		t.Error("three keys fail and four are handled: that is no outage")
+	}
+}
+
+// Another key of its batch was handled: so the change is at fault.
+func TestAPartThatIsHandledIsEvidence(t *testing.T) {
+	w := newTrial(t, Rules{MaxItems: 2, MaxAttempts: 1, CanPark: true}, "a", "b", "c")
+	w.Failed(w.wants(Call, 1, 2), Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Err: errTrial}}}, w.now)
+	w.wants(Park, 1)
+}
+
+// What has recovered does not get everything at once.
+func TestWhatHasFailedComesASecondAfterAnOutage(t *testing.T) {
+	w := newTrial(t, Rules{MaxAttempts: 9, CanPark: true}, "a")
+	w.fails(w.wants(Call, 1))
+	w.outageBegins()
+	w.wait(time.Hour)
+	w.outageEnds()
+	w.wantsNothing(time.Second)
+	w.wait(time.Second)
+	w.wants(Call, 1)
+}
+
+// What failed under the last owner of the lease, and was not read again yet, begins anew too.
+func TestAfterAnOutageWhatIsNotReadYetBeginsAnew(t *testing.T) {
+	w := newTrial(t, Rules{MaxAttempts: 3, CanPark: true})
+	w.Restore(Notes{Tried: []notes.Run{{From: 1, To: 1, Calls: 2, Failures: 2}}}, w.now)
+	w.outageBegins()
+	w.outageEnds()
+	w.wantsNothing(Never)
+	w.page("a")
+	if b := w.wants(Call, 1); b.failures() != 0 || b.Attempt() != 3 {
+		t.Errorf("%d failures count, attempt %d; want 0 and 3", b.failures(), b.Attempt())
+	}
+}
+
+// The probe of another lease has begun at the same moment, so the batch of this one waits. It may be the whole common lane
+// by then, and what is behind it must go on when it fails.
+func TestKeysGoOnAfterTheProbeOfAnotherLease(t *testing.T) {
+	w := newTrial(t, Rules{MaxItems: 1, MaxAttempts: 9}, "a", "b")
+	w.outageBegins()
+	w.wait(time.Second)
+	w.Engine.now = w.now
+	w.probe()
+	w.breaker.beginProbe(w.now)
+	w.wantsNothing(2 * time.Second)
+	w.outageEnds()
+	w.fails(w.wants(Call, 1))
+	w.wants(Call, 2)
+}
+
+// A change that fails after an outage, while others are handled, is parked: it is no sign of the next outage. That holds
+// though its handler names it.
+func TestASuspectThatOutlivesAnOutageIsParked(t *testing.T) {
+	for _, named := range []bool{false, true} {
+		w := newTrial(t, Rules{Concurrency: 2, MaxAttempts: 1, CanPark: true}, "a", "b")
+		a := w.wants(Call, 1)
+		w.wants(Call, 2)
+		w.fails(a)
+		w.wantsNothing(Never) // 2 may be handled
+		w.outageBegins()
+		w.outageEnds()
+		w.wantsNothing(time.Second) // what has recovered does not get everything at once
+		w.wait(time.Second)
+		f := Failure{Err: errTrial}
+		if a = w.wants(Call, 1); named {
+			f.Left = []*Part{{Changes: []int{0}, Err: errTrial}}
+		}
+		w.Failed(a, f, w.now)
+		w.wants(Park, 1)
+	}
+}
+
+func TestASuspectIsParkedWhenItIsTooOld(t *testing.T) {
+	w := newTrial(t, Rules{Concurrency: 2, MaxAttempts: 1, MaxAge: 5 * time.Second, CanPark: true}, "a", "b")
+	a := w.wants(Call, 1)
+	w.wants(Call, 2)
+	w.fails(a)
+	w.wantsNothing(5 * time.Second)
+	w.wait(5 * time.Second)
+	w.wants(Park, 1)
+}
+
+func TestABatchThatIsTooOldWaitsForItsPauses(t *testing.T) {
+	w := newTrial(t, Rules{MaxAge: 2 * time.Second}, "a")
+	for n := range 4 {
+		w.fails(w.wants(Call, 1))
+		if n > 1 {
+			w.wantsNothing(time.Second << n)
+		}
+		w.wait(time.Second << n)
+	}
+}
+
+// A letter needs nothing that the handler needs, so it is stored when its pause is over.
+func TestARefusedLetterDoesNotWaitForTheEndOfAnOutage(t *testing.T) {
+	w := holding(t, 1)
+	w.page("a")
+	w.outageBegins()
+	w.breaker.beginProbe(w.now.Add(time.Hour)) // another lease
+	w.LetterRefused(w.wants(Park, 1), w.now)
+	w.wantsNothing(time.Second)
+	w.wait(time.Second)
+	w.wants(Park, 1)
+}
+
+func TestFailuresOfAnOutageDoNotBeginTheNext(t *testing.T) {
+	w := newTrial(t, Rules{})
+	w.outageBegins()
+	w.outageEnds()
+	w.breaker.failed("another", 9, w.now)
+	if w.breaker.judge("another", w.now, true, w.now); w.breaker.IsOpen() {
+		t.Error("one key fails after an outage, and that is the next one")
+	}
+}
+
+func TestABreakerForgetsOldResults(t *testing.T) {
+	w := newTrial(t, Rules{})
+	w.breaker.troubled(w.now)
+	for n := range 1000 {
+		w.breaker.succeeded(fmt.Sprint(n), w.now)
+	}
+	if n := len(w.breaker.recent); n != remembered {
+		t.Errorf("%d results are remembered, want %d", n, remembered)
+	}
+}
+
+// Two batches have failed, and nothing was handled since. When something is, more is tried.
+func TestASuccessHasMoreTried(t *testing.T) {
+	w := newTrial(t, Rules{MaxItems: 4, MaxAttempts: 3, CanPark: true}, "a", "b", "c", "d", "e", "f")
+	w.fails(w.wants(Call, 1, 2, 3, 4)) // two parts, whose keys are not told apart
+	w.wantsNothing(time.Second)
+	w.breaker.succeeded("of another lease", w.now)
+	w.wants(Call, 5, 6)
+}
+
+// parkedAlone is an engine that has parked a change for want of others: it may be the first of an outage.
+func parkedAlone(t *testing.T) *trial {
+	w := newTrial(t, Rules{MaxAttempts: 1, CanPark: true, HasBox: true}, "a")
+	w.fails(w.wants(Call, 1))
+	w.LetterStored(w.wants(Park, 1), w.now)
+	return w
+}
+
+// recalled takes the request for the letter that is handed over again.
+func (w *trial) recalled(key string) *Request {
+	w.t.Helper()
+	w.wants(FindLetter)
+	l := w.lanes[key]
+	if l == nil || len(l.requests) != 1 || !l.requests[0].Recall {
+		w.t.Fatalf("the letter of %s is not recalled", key)
+	}
+	return l.requests[0]
+}
+
+// The letter may have been dropped meanwhile.
+func TestWhatAnOutageHasHadParkedIsRecalledOnce(t *testing.T) {
+	for _, dropped := range []bool{false, true} {
+		w := parkedAlone(t)
+		w.outageBegins()
+		w.outageEnds()
+		q := w.recalled("a")
+		if dropped {
+			w.LetterFound(q, nil, w.now)
+		} else {
+			w.LetterFound(q, &Letter{LSN: 1}, w.now)
+			w.handles(q, 1)
+		}
+		w.wants(Answer)
+		w.outageBegins()
+		w.outageEnds()
+		w.wantsNothing(Never)
+	}
+}
+
+func TestWhatWasParkedBeforeASuccessIsNotRecalled(t *testing.T) {
+	w := parkedAlone(t)
+	w.wait(time.Second)
+	w.page("b")
+	w.succeeds(w.wants(Call, 2))
+	w.wait(time.Second)
+	if n := w.Notes(); len(n.Recalls) != 0 {
+		t.Errorf("the lease says %v", n.Recalls)
+	}
+	w.outageBegins()
+	w.outageEnds()
+	w.wantsNothing(Never)
+}
+
+// What was parked long ago takes no place from what an outage has had parked.
+func TestThereIsRoomForTheRecallsOfAnOutage(t *testing.T) {
+	w := newTrial(t, Rules{MaxAttempts: 1, CanPark: true, HasBox: true})
+	for n := range maxRecalls + 1 {
+		w.page(fmt.Sprint("bad ", n))
+		w.fails(w.wants(Call, w.lsn))
+		w.LetterStored(w.wants(Park, w.lsn), w.now)
+		w.wait(time.Second)
+		if n < maxRecalls {
+			w.page("good")
+			w.succeeds(w.wants(Call, w.lsn))
+		}
+		w.wait(time.Second)
+	}
+	w.outageBegins()
+	w.outageEnds()
+	w.recalled(fmt.Sprint("bad ", maxRecalls))
+}
+
+func TestALeaseHasRoomForSoManyRecalls(t *testing.T) {
+	w := newTrial(t, Rules{HasBox: true})
+	for n := range 2 * maxRecalls {
+		w.recalls.note(w.Engine, &Batch{Changes: []*Change{{LSN: int64(n), Key: "a", Page: &Page{}}}, last: w.now})
+	}
+	if n := w.Notes(); len(n.Recalls) != maxRecalls {
+		t.Errorf("the lease says %d, want %d", len(n.Recalls), maxRecalls)
+	}
+}
+
+// A letter that fails again while there is an outage returns after it.
+func TestARecallThatFailsInAnOutageIsMadeAgain(t *testing.T) {
+	w := parkedAlone(t)
+	w.outageBegins()
+	w.outageEnds()
+	w.LetterFound(w.recalled("a"), &Letter{LSN: 1}, w.now)
+	b := w.wants(Call, 1)
+	w.outageBegins()
+	w.fails(b)
+	w.wants(Answer)
+	w.outageEnds()
+	w.recalled("a")
+}
+
+// The handler says that there is an outage still. So the letter is not to blame, and returns when something has succeeded.
+func TestARecallWhoseHandlerNamesAnOutageIsMadeAgain(t *testing.T) {
+	w := parkedAlone(t)
+	w.outageBegins()
+	w.outageEnds()
+	w.LetterFound(w.recalled("a"), &Letter{LSN: 1}, w.now)
+	w.Failed(w.wants(Call, 1), Failure{Err: errTrial, Outage: true}, w.now)
+	w.wants(Answer)
+	w.page("b")
+	w.succeeds(w.wants(Call, 2))
+	w.recalled("a")
+}
+
+func TestARecallIsMadeLaterIfTheLettersCannotBeRead(t *testing.T) {
+	w := parkedAlone(t)
+	w.outageBegins()
+	w.outageEnds()
+	w.RequestFailed(w.recalled("a"), errTrial, w.now)
+	w.wants(Answer)
+	w.wantsNothing(time.Second)
+	w.wait(time.Second)
+	w.recalled("a")
+}
+
+// There was an outage when the last owner ended, and the next one does not know whether it is over. The first success shows
+// that.
+func TestTheNextOwnerRecallsAfterItsFirstSuccess(t *testing.T) {
+	w := parkedAlone(t)
+	want := notes.Recall{Key: "a", Letter: "1.0"}
+	if n := w.Notes(); len(n.Recalls) != 1 || n.Recalls[0] != want {
+		t.Fatalf("the lease says %v", n.Recalls)
+	}
+	w.outageBegins()
+	next := w.after(w.rules, false)
+	next.wantsNothing(time.Second)
+	next.page("b")
+	next.succeeds(next.wants(Call, 2))
+	next.recalled("a")
+}
+
+// Nothing else may come whose change would wake the engine.
+func TestARecallThatWaitsIsWork(t *testing.T) {
+	w := parkedAlone(t)
+	w.outageBegins()
+	w.outageEnds()
+	w.RequestFailed(w.recalled("a"), errTrial, w.now)
+	w.wants(Answer)
+	if w.wantsNothing(time.Second); w.IsIdle() {
+		t.Error("an engine with a letter to hand over again is idle")
+	}
+}
+
+// The handler says that of two changes one has failed, and that one is parked without another call.
+func TestAPartThatWasParkedJustBeforeAnOutageIsRecalled(t *testing.T) {
+	w := newTrial(t, Rules{MaxAttempts: 1, CanPark: true, HasBox: true}, "a", "a")
+	b := w.wants(Call, 1, 2)
+	w.wait(time.Second)
+	w.Failed(b, Failure{Err: errTrial, Left: []*Part{{Changes: []int{1}, Err: errTrial}}}, w.now)
+	w.LetterStored(w.wants(Park, 2), w.now)
+	w.wait(time.Second)
+	w.outageBegins()
+	w.outageEnds()
+	w.recalled("a")
+}
+
+// A bad change may be in every probe. What was handled beside it shows that the outage is over.
+func TestAProbeThatIsHandledInPartEndsAnOutage(t *testing.T) {
+	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true}, "a", "b")
+	w.outageBegins()
+	w.wait(time.Second)
+	w.Failed(w.wants(Call, 1, 2), Failure{Err: errTrial, Left: []*Part{{Changes: []int{1}, Err: errTrial}}}, w.now)
+	if w.breaker.IsOpen() {
+		t.Error("a part of a probe was handled, and the outage lasts")
+	}
+}

@@ -1,0 +1,294 @@
+package delivery
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// A change is parked when its letter is stored. With Rules.HoldKeys its key is held from then on: what comes of the key is
+// parked too, one change after the other, until the key is released (request.go).
+
+// holdings counts the keys that are held or are about to be, because a lease has room for so many.
+type holdings struct {
+	rules *Rules
+	keys  int
+	bytes int
+}
+
+func (h *holdings) fits(key string) bool {
+	return h.keys < h.rules.MaxHeld && h.bytes+h.rules.HeldBytes(key) <= h.rules.MaxHeldBytes
+}
+
+func (h *holdings) add(key string) { h.keys++; h.bytes += h.rules.HeldBytes(key) }
+
+func (h *holdings) remove(key string) { h.keys--; h.bytes -= h.rules.HeldBytes(key) }
+
+// mayPark reports whether the letter of a batch may be stored: its key can be held if it must be.
+func (e *Engine) mayPark(b *Batch) bool {
+	return b.isHeld || !e.rules.HoldKeys || b.lanes[0].hold != notHeld || e.held.fits(b.Changes[0].Key)
+}
+
+// reportUnheld has changes reported, each once, whose keys cannot be held.
+func (e *Engine) reportUnheld() {
+	for _, b := range slices.Clone(e.batches) {
+		if b.State == ToPark && !b.reported && !e.mayPark(b) {
+			b.reported = true
+			e.setAside(b)
+			e.do(Effect{Kind: TooManyHeld, Batch: b})
+		}
+	}
+}
+
+// park has the letter of a batch stored. Its place among the held keys is taken before that.
+func (e *Engine) park(b *Batch) Effect {
+	if e.rules.HoldKeys && b.lanes[0].hold == notHeld {
+		b.reserved = true
+		e.held.add(b.Changes[0].Key)
+	}
+	e.take(b, Parking)
+	return Effect{Kind: Park, Batch: b}
+}
+
+// LetterStored notes that a letter is durable.
+func (e *Engine) LetterStored(b *Batch, now time.Time) {
+	e.now = now
+	e.putDown(b)
+	e.parked++
+	c, l := b.Changes[0], b.lanes[0]
+	if !b.isHeld {
+		e.breaker.settled(c.Key)
+		e.recalls.note(e, b)
+	}
+	if b.unreserve(e); e.rules.HoldKeys && !b.isHeld {
+		if l.hold == notHeld {
+			e.report(l.key, BecameHeld)
+		}
+		e.hold(l, c.LSN)
+	}
+	e.settle(c)
+	e.feed.trim()
+	e.replace(b, LetterStored)
+	e.beginRequest(l)
+	e.guard.relax(e)
+}
+
+// LetterRefused notes that a letter could not be stored. The change is not at fault: it is tried again after a pause.
+func (e *Engine) LetterRefused(b *Batch, now time.Time) {
+	e.now = now
+	e.putDown(b)
+	b.unreserve(e)
+	b.to(ToPark, LetterRefused)
+	b.streak++
+	b.notBefore = now.Add(e.rules.Backoff(b.streak))
+	e.batches = append(e.batches, b)
+	b.lanes[0].lettersFirst()
+	e.setAside(b)
+	e.beginRequest(b.lanes[0])
+}
+
+func (b *Batch) unreserve(e *Engine) {
+	if b.reserved {
+		b.reserved = false
+		e.held.remove(b.Changes[0].Key)
+	}
+}
+
+// hold has the changes of a key parked that come after an LSN, which is that of the first of them that has failed; 0 is
+// unknown.
+func (e *Engine) hold(l *lane, since int64) {
+	if l.hold == notHeld {
+		e.held.add(l.key)
+		l.hold, l.heldSince = isHeld, since
+	}
+	l.heldSince = min(l.heldSince, since)
+	// What is in hand runs to its end. The other batches are dissolved, because their
+	// changes are parked one by one, in their order.
+	var waiting []*Change
+	for _, b := range slices.Clone(l.line) {
+		if b.request != nil || b.State != ToCall && b.State != Suspect {
+			continue
+		}
+		if len(b.lanes) > 1 {
+			b = e.extract(b, l)
+		}
+		for _, c := range b.Changes {
+			c.state = Queued
+		}
+		waiting = append(waiting, b.Changes...)
+		e.replace(b, KeyHeld)
+	}
+	e.queued += len(waiting)
+	l.waiting = append(waiting, l.waiting...)
+	e.advance(l)
+}
+
+// release ends the hold of a key: what comes of it goes to the handler again.
+func (e *Engine) release(l *lane) {
+	if l.hold != notHeld {
+		l.hold, l.heldSince = notHeld, 0
+		e.held.remove(l.key)
+		e.report(l.key, BecameFree)
+	}
+}
+
+// formParked makes a batch of the next change of a held key. A change from before the one that the key is held for was
+// handled, and has come again after a crash or a merge: so it goes to the handler.
+func (e *Engine) formParked(l *lane) *Batch {
+	b := &Batch{isHeld: l.waiting[0].LSN >= l.heldSince}
+	if b.isHeld {
+		b.State = ToPark
+	}
+	e.join(b, l, 1)
+	e.batches = append(e.batches, b)
+	return b
+}
+
+// formHeld makes batches of what is held and ready.
+func (e *Engine) formHeld() {
+	for _, l := range slices.Clone(e.ready) {
+		if l.hold == isHeld && l.isFree() {
+			e.formParked(l)
+		}
+	}
+}
+
+// recalls are changes that were parked although an outage may have been the cause: if one is detected, before anything is
+// handled that was begun after their last failure, they are handed over again when it is over.
+type recalls struct {
+	parked  []recall
+	pending []recall  // of the last owner, until the handler succeeds, or whose letters could not be read, for a pause
+	since   time.Time // when those of the last owner came; zero is never
+	probes  int       // of these that were tried, because there was nothing else to try
+	next    time.Time // when the next one may be
+}
+
+type recall struct {
+	key, letter string
+	notBefore   time.Time // of a pending one; zero is after the next success
+	failed      time.Time // last
+	inHand      bool      // the handler had it when the last owner ended, so it is not handed over again
+	done        bool      // the handler is done with it, and its letter may be gone
+}
+
+// maxRecalls is how many changes are remembered.
+const maxRecalls = 100
+
+// note remembers that a batch was parked.
+func (r *recalls) note(e *Engine, b *Batch) {
+	if b.hopeless || e.isOld(b) || b.last.IsZero() || !e.rules.HasBox {
+		return
+	}
+	r.parked = slices.DeleteFunc(r.parked, func(o recall) bool { return !e.breaker.noneSince(o.failed) })
+	if len(r.parked) < maxRecalls && e.breaker.noneSince(b.last) {
+		r.parked = append(r.parked, recall{key: b.Changes[0].Key, letter: e.rules.Name(b.Changes[0]), failed: b.last})
+	}
+}
+
+// inherit remembers a change of the last owner until a call succeeds or, if that owner has seen no outage, in case this one
+// recognizes it.
+func (r *recalls) inherit(e *Engine, p recall, outage bool) {
+	if !outage && !p.inHand && !p.done {
+		p.failed = e.now
+		r.parked = append(r.parked, p)
+		e.breaker.failed(p.key, 0, e.now)
+		e.breaker.settled(p.key)
+		return
+	}
+	r.pending = append(r.pending, p)
+	r.since, r.next = e.now, e.now.Add(e.rules.Backoff(r.probes+1))
+	e.breaker.troubled(e.now) // so that successes count
+}
+
+// isUncertain reports whether the outage of the last owner may still last: nothing was handled since.
+func (r *recalls) isUncertain(e *Engine) bool {
+	return !r.since.IsZero() && e.breaker.noneSince(r.since)
+}
+
+// postpone remembers a change whose letter could not be read or removed until a pause is over.
+func (r *recalls) postpone(e *Engine, p recall) {
+	p.notBefore = e.now.Add(e.rules.Backoff(1))
+	r.pending = append(r.pending, p)
+}
+
+// resume hands changes over again whose time has come, and returns when to ask again.
+func (r *recalls) resume(e *Engine) (wait time.Duration) {
+	wait = Never
+	if !r.since.IsZero() && !r.isUncertain(e) {
+		r.since, r.next, r.probes = time.Time{}, time.Time{}, 0
+	}
+	if len(r.pending) == 0 || !e.rules.HasBox || e.breaker.IsOpen() {
+		return wait
+	}
+	pending := r.pending
+	r.pending = nil
+	for _, p := range pending {
+		left := p.notBefore.Sub(e.now)
+		switch {
+		case p.notBefore.IsZero() && !p.inHand && !p.done && r.isUncertain(e) && !r.mayProbe(e):
+			r.pending = append(r.pending, p)
+			if left := r.next.Sub(e.now); left > 0 && r.probes < e.rules.MaxAttempts {
+				wait = min(wait, left)
+			}
+		case !p.notBefore.IsZero() && left > 0:
+			wait = min(wait, left)
+			r.pending = append(r.pending, p)
+		default:
+			e.recall(p)
+		}
+	}
+	return wait
+}
+
+// mayProbe reports whether a change of the last owner is to show that its outage is over, because there is nothing else that
+// could. It has as many tries as any change, because it may be bad all the same.
+func (r *recalls) mayProbe(e *Engine) bool {
+	if e.items > 0 || e.requests > 0 || r.probes >= e.rules.MaxAttempts || e.now.Before(r.next) {
+		return false
+	}
+	r.probes++
+	r.next = e.now.Add(e.rules.Backoff(r.probes + 1))
+	return true
+}
+
+// start hands over again what an outage has had parked, when it is over.
+func (r *recalls) start(e *Engine) {
+	before := e.breaker.goodBefore()
+	for _, p := range r.parked {
+		if p.failed.After(before) {
+			e.recall(p)
+		}
+	}
+	r.parked = nil
+}
+
+// openRecalls are the changes that are to be handed over again, or may be: those for which nothing was handled since.
+func (e *Engine) openRecalls() []recall {
+	all := slices.Clone(e.recalls.pending)
+	for _, p := range e.recalls.parked {
+		if e.breaker.noneSince(p.failed) {
+			all = append(all, p)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(e.lanes)) {
+		for _, q := range e.lanes[key].requests {
+			if q.Recall { // it is under way
+				inHand := slices.ContainsFunc(e.lanes[key].line, func(b *Batch) bool { return b.request == q && b.State == Calling })
+				all = append(all, recall{key: q.Key, letter: q.Letter, inHand: inHand || q.leave, done: q.Handled > 0})
+			}
+		}
+	}
+	return all
+}
+
+func (e *Engine) recall(p recall) {
+	e.Ask(&Request{Token: "recall." + p.key + "." + p.letter, Key: p.key, Letter: p.letter, Recall: true, leave: p.inHand, mayBeGone: p.inHand || p.done}, e.now)
+}
+
+// HeldSince is the LSN of the change that a key is held for; 0 is unknown.
+func (e *Engine) HeldSince(key string) int64 {
+	if l := e.lanes[key]; l != nil {
+		return l.heldSince
+	}
+	return 0
+}

@@ -1,0 +1,288 @@
+package delivery
+
+import (
+	"slices"
+	"time"
+)
+
+// How letters are handed over again
+//
+// A retry hands one letter over, before all that waits of its key. If the handler succeeds, the letter is removed, and if
+// the key is held for no other one, its held letters follow. A release hands over the held letters alone. Meanwhile the
+// key's new changes wait: otherwise a busy key would be parked as fast as it is handled. When no held letter is left, the
+// key goes on. If the handler fails, the key stays held from there.
+// The states of a request are in state.go.
+
+// Request is a retry, if it names a letter, or a release.
+type Request struct {
+	Token  string // two with one token are the same
+	Key    string
+	Letter string
+	Recall bool // nobody has asked: the letter was parked just before an outage was detected
+	Of     any  // of the owner
+
+	State   RequestState
+	Current *Letter // that is handed over, removed or rewritten
+	Result  Result
+	Err     error // why the handler failed, or the request was not served
+	Handled int   // letters
+	IsHeld  bool  // the key is held, when the request is answered
+
+	letters []*Letter // after Current
+	freed   bool      // its key was held, and is not any more
+	gone    bool      // its letter was not found
+	sure    bool      // no failed letter is to be looked for
+	leave   bool      // its letter may have ended the process: only if it is gone, there is something to do
+
+	mayBeGone bool // a recall's letter was handled, or was about to be: if it is gone, so is what held its key
+	lane      *lane
+}
+
+// Waiting is how many letters were listed and not handed over.
+func (q *Request) Waiting() int { return len(q.letters) }
+
+// Letter is a dead letter.
+type Letter struct {
+	Of    any // of the owner
+	LSN   int64
+	Size  int
+	Calls int // how often the handler has received its change
+}
+
+// Result is what became of a request.
+type Result uint8
+
+// The results of a request.
+const (
+	NotServed Result = iota
+	HandledAgain
+	FailedAgain
+	NothingToDo
+)
+
+// Ask has a request served, unless the same is being served already.
+func (e *Engine) Ask(q *Request, now time.Time) {
+	e.now = now
+	l := e.own(q.Key)
+	if slices.ContainsFunc(l.requests, func(o *Request) bool { return o.Token == q.Token }) {
+		return
+	}
+	q.lane = l
+	l.requests = append(l.requests, q)
+	e.requests++
+	e.advance(l)
+	e.beginRequest(l)
+}
+
+// Withdraw ends a request, unless a letter is in the handler for it.
+func (e *Engine) Withdraw(key, token string) {
+	l := e.lanes[key]
+	if l == nil {
+		return
+	}
+	i := slices.IndexFunc(l.requests, func(o *Request) bool { return o.Token == token })
+	if i < 0 {
+		return
+	}
+	switch q := l.requests[i]; q.State {
+	case Asked, Finding, Listing:
+		e.answer(q, Withdrawn, NotServed, nil)
+	case Redriving:
+		waits := slices.IndexFunc(l.line, func(b *Batch) bool { return b.request == q && b.State == ToCall })
+		if waits < 0 {
+			return
+		}
+		b := l.line[waits]
+		e.settle(b.Changes[0])
+		e.replace(b, RequestServed)
+		e.answer(q, Withdrawn, NotServed, nil)
+	}
+}
+
+// beginRequest begins with the first request of a key, unless a letter of the key is being stored: what is read of the
+// letters must have all.
+func (e *Engine) beginRequest(l *lane) {
+	if len(l.requests) == 0 || l.requests[0].State != Asked {
+		return
+	}
+	q := l.requests[0]
+	if q.Letter != "" && q.Current == nil && !q.gone {
+		q.to(Finding, ItsTurn)
+		e.do(Effect{Kind: FindLetter, Request: q})
+		return
+	}
+	if l.hold == isHeld { // its changes wait from now on
+		l.hold = releasing
+		e.advance(l)
+	}
+	if slices.ContainsFunc(l.line, func(b *Batch) bool { return b.State == Parking }) {
+		return
+	}
+	e.unpark(l)
+	q.to(Listing, ItsTurn)
+	e.do(Effect{Kind: ListLetters, Request: q})
+}
+
+// unpark has the changes of a key wait again that were to be parked only because the key is held: it may be free soon.
+func (e *Engine) unpark(l *lane) {
+	for _, b := range slices.Backward(slices.Clone(l.line)) {
+		if b.State != ToPark || !b.isHeld {
+			continue
+		}
+		b.Changes[0].state = Queued
+		l.waiting = slices.Concat(b.Changes, l.waiting)
+		e.queued++
+		e.replace(b, RequestServed)
+	}
+}
+
+// LetterFound notes which letter the request names; nil if there is none, or it must not be handed over because it is held
+// behind another one.
+func (e *Engine) LetterFound(q *Request, l *Letter, now time.Time) {
+	e.now = now
+	switch {
+	case q.State != Finding: // withdrawn
+	case l == nil && q.lane.hold != notHeld && (!q.Recall || q.mayBeGone):
+		// An owner that has ended may have handled it, and not what is held behind it.
+		q.gone = true
+		q.to(Asked, LetterGone)
+		e.beginRequest(q.lane)
+	case l == nil:
+		e.answer(q, LetterGone, NothingToDo, nil)
+	case q.leave:
+		e.answer(q, LetterThere, NotServed, nil)
+	default:
+		e.redrive(q, l, LetterThere)
+	}
+}
+
+// LettersListed notes the first held letters of the request's key. Failed says that there is another letter of the key,
+// which has failed.
+func (e *Engine) LettersListed(q *Request, letters []*Letter, failed bool, now time.Time) {
+	e.now = now
+	switch {
+	case q.State != Listing:
+	case failed && q.Letter != "" && !q.sure:
+		e.answer(q, LetterGone, q.handled(), nil)
+	case len(letters) > 0:
+		q.sure = true
+		q.letters = letters[1:]
+		e.redrive(q, letters[0], LetterThere)
+	case q.lane.hold == notHeld && q.Handled == 0:
+		e.answer(q, LetterGone, NothingToDo, nil)
+	default:
+		e.release(q.lane)
+		q.freed = true
+		e.answer(q, LetterGone, HandledAgain, nil)
+	}
+}
+
+// handled is the result of a request that has come to its end.
+func (q *Request) handled() Result {
+	if q.Handled == 0 {
+		return NothingToDo
+	}
+	return HandledAgain
+}
+
+// redrive puts a letter before all that waits of its key. It has one try.
+func (e *Engine) redrive(q *Request, letter *Letter, because RequestEvent) {
+	q.to(Redriving, because)
+	q.Current = letter
+	l := q.lane
+	p := newPage(letter.Of, nil, nil, 1, func(int) Meta { return Meta{letter.LSN, l.key, letter.Size} }, 0, nil)
+	c := &p.changes[0]
+	c.letter, c.lane, c.state, c.calls = true, l, Batched, letter.Calls
+	c.release()
+	b := &Batch{Changes: []*Change{c}, lanes: []*lane{l}, request: q}
+	if len(l.line) > 0 && l.line[0].State == ToCall && len(l.line[0].lanes) > 1 {
+		e.extract(l.line[0], l)
+	}
+	i := 0
+	for i < len(l.line) && (l.line[i].State == Calling || l.line[i].State == Parking) {
+		i++
+	}
+	l.line = slices.Insert(l.line, i, b)
+	e.items++
+	e.bytes += p.bytes
+	e.batches = append(e.batches, b)
+	e.advance(l)
+}
+
+// redriven notes that the handler is done with a letter.
+func (e *Engine) redriven(q *Request) {
+	q.to(Removing, LetterHandled)
+	q.Handled++
+	e.do(Effect{Kind: Remove, Request: q})
+}
+
+// failedAgain notes that the handler has failed with a letter again.
+func (e *Engine) failedAgain(b *Batch, f Failure) {
+	q := b.request
+	e.settle(b.Changes[0])
+	e.replace(b, HandlerFailed)
+	q.Err = f.Err
+	of := recall{key: q.Key, letter: q.Letter, failed: e.now}
+	switch {
+	case q.Recall && e.breaker.IsOpen(): // it returns after this outage
+		e.recalls.parked = append(e.recalls.parked, of)
+		e.answer(q, LetterFailed, NotServed, nil)
+		return
+	case q.Recall && (f.Outage || e.recalls.isUncertain(e)): // it returns when something has succeeded
+		e.recalls.inherit(e, of, true)
+		e.answer(q, LetterFailed, NotServed, nil)
+		return
+	}
+	q.to(Rewriting, LetterFailed)
+	e.do(Effect{Kind: Rewrite, Request: q})
+}
+
+// LetterRemoved notes that the letter is gone that was handled.
+func (e *Engine) LetterRemoved(q *Request, now time.Time) {
+	e.now = now
+	switch {
+	case len(q.letters) > 0:
+		next := q.letters[0]
+		q.letters = q.letters[1:]
+		e.redrive(q, next, LetterRemoved)
+	case q.lane.hold == notHeld:
+		e.answer(q, LetterRemoved, HandledAgain, nil)
+	default:
+		q.to(Asked, LetterRemoved)
+		e.beginRequest(q.lane)
+	}
+}
+
+// LetterRewritten notes that the letter says why it has failed again.
+func (e *Engine) LetterRewritten(q *Request, now time.Time) {
+	e.now = now
+	e.answer(q, LetterRewritten, FailedAgain, q.Err)
+}
+
+// RequestFailed notes that the letters could not be read or written, for which no change is at fault.
+func (e *Engine) RequestFailed(q *Request, err error, now time.Time) {
+	e.now = now
+	if q.State == Answered {
+		return
+	}
+	if q.Recall {
+		e.recalls.postpone(e, recall{key: q.Key, letter: q.Letter, inHand: q.leave, done: q.Handled > 0})
+	}
+	e.answer(q, BoxFailed, NotServed, err)
+}
+
+// answer ends a request, and begins with the next one of its key.
+func (e *Engine) answer(q *Request, because RequestEvent, r Result, err error) {
+	l := q.lane
+	q.to(Answered, because)
+	q.Result, q.Err, q.IsHeld = r, err, l.hold != notHeld
+	e.requests--
+	l.requests = slices.DeleteFunc(l.requests, func(o *Request) bool { return o == q })
+	if l.hold == releasing {
+		l.hold = isHeld
+	}
+	// A key that is free must not be held under the next owner: nobody would ask again.
+	e.do(Effect{Kind: Answer, Request: q, Note: q.freed})
+	e.advance(l)
+	e.beginRequest(l)
+}

@@ -1,0 +1,110 @@
+package letters
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
+)
+
+// answers are what became of letters, one of each kind.
+func answers(id string) (all []Answer) {
+	key := changefeed.Key("a")
+	for _, o := range []struct {
+		deadletters.Outcome
+		err error
+	}{
+		{Outcome: deadletters.Outcome{Result: deadletters.ResultHandled, Handled: 1}},
+		{Outcome: deadletters.Outcome{Result: deadletters.ResultHandled, Handled: 3}},
+		{Outcome: deadletters.Outcome{Result: deadletters.ResultFailed, Cause: "no\nsuch", Held: -1}},
+		{Outcome: deadletters.Outcome{Result: deadletters.ResultFailed, Cause: "odd", Handled: 2, Held: 4}},
+		{Outcome: deadletters.Outcome{Result: deadletters.ResultNothing, Held: -1}},
+		{err: errors.New(`retry ["a"]: not served within 1s: why; withdrawn`)},
+		{err: errors.New(`retry ["a"]: bad request`)},
+	} {
+		a := Answer{ID: id, short: id, Key: json.RawMessage(key)}
+		a.fill(o.Outcome, o.err)
+		all = append(all, a)
+	}
+	return append(all, Answer{ID: id, short: id, Key: json.RawMessage(key), Result: isUnasked})
+}
+
+func TestPeopleHearWhatBecameOfEach(t *testing.T) {
+	for _, tt := range []struct{ id, done, thing, want, err string }{
+		{
+			"1.0", "handled", "letter", `1.0 of ["a"] is handled
+1.0 of ["a"] is handled, with 2 held letters after it
+1.0 of ["a"] has failed again: no such
+1.0 of ["a"] is handled, with 1 held letter after it; then a held letter has failed: odd; 4 held letters are left
+1.0 of ["a"]: nothing to do: the letter is gone, or it is held behind another one
+1.0 of ["a"]: not served within 1s: why; withdrawn
+1.0 of ["a"]: not served: bad request
+handled 2 (with 3 held letters), failed again 2, not served 2, nothing to do 1
+not asked 1: 3 in a row were not served, so nobody serves them now
+`, "of 8 letters: 2 failed again, 2 not served, 1 not asked",
+		},
+		{
+			"", "released", "key", `["a"] is released: 1 held letter is handled
+["a"] is released: 3 held letters are handled
+["a"] is held still: a held letter has failed: no such
+["a"] is held still: 2 held letters are handled, then one has failed: odd; 4 held letters are left
+["a"]: nothing to do: it is not held
+["a"]: not served within 1s: why; withdrawn
+["a"]: not served: bad request
+released 2 (with 6 held letters), failed again 2, not served 2, nothing to do 1
+not asked 1: 3 in a row were not served, so nobody serves them now
+`, "of 8 keys: 2 failed again, 2 not served, 1 not asked",
+		},
+	} {
+		var b strings.Builder
+		r := NewReport(&b, "text", tt.done, tt.thing)
+		for _, a := range answers(tt.id) {
+			if err := r.Write(a); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.End(); err == nil || err.Error() != tt.err || b.String() != tt.want {
+			t.Errorf("got %v and\n%s", err, b.String())
+		}
+	}
+}
+
+func TestProgramsGetAnObjectForEachAnswer(t *testing.T) {
+	var b strings.Builder
+	r := NewReport(&b, "json", "handled", "letter")
+	all := answers("1.0")
+	for _, a := range []Answer{all[1], all[3], all[4], all[7]} {
+		if err := r.Write(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = `{"id":"1.0","key":["a"],"result":"handled","handled":3,"held":0}
+{"id":"1.0","key":["a"],"result":"failed","handled":2,"held":4,"cause":"odd"}
+{"id":"1.0","key":["a"],"result":"nothing","handled":0}
+{"id":"1.0","key":["a"],"result":"not asked","handled":0}
+`
+	if err := r.End(); err == nil || b.String() != want {
+		t.Errorf("got %v and\n%s", err, b.String())
+	}
+}
+
+// Only what has failed or was left out is an error.
+func TestAReportOfWhatIsDoneIsNoError(t *testing.T) {
+	var b strings.Builder
+	r := NewReport(&b, "text", "handled", "letter")
+	if !r.Empty() {
+		t.Error("an empty report is not empty")
+	}
+	all := answers("1.0")
+	for _, a := range []Answer{all[0], all[4]} {
+		if err := r.Write(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.End(); err != nil || !strings.HasSuffix(b.String(), "handled 1, failed again 0, not served 0, nothing to do 1\n") {
+		t.Errorf("got %v and\n%s", err, b.String())
+	}
+}

@@ -1,0 +1,159 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// What a batch must be, before it is handled.
+
+// handed checks a batch against the model: the process has read its changes, its attempt is right and, without lanes, it
+// is next and the checkpoint before it is stored.
+func (g *ledger) handed(c *call, by *instance, b *changefeed.Batch) {
+	t := g.model.tenures[place{by, b.LeaseToken}]
+	if t == nil {
+		g.breach("%s got a batch of %s, which it has not acquired", by, b.LeaseToken)
+		return
+	}
+	c.tenure, t.turn = t, time.Now()
+	for _, change := range b.Changes {
+		if !b.Redriven && !t.shown[versionOf(change)] {
+			g.breach("%s got LSN %d of %s, which it has not read", by, change.LSN, b.LeaseToken)
+		}
+	}
+	if g.lanes {
+		g.blocked(by, b)
+	} else if g.follow(c, t, b) {
+		g.checkStored(c, t, b)
+	}
+	g.checkAttempt(t, by, b)
+	g.called(b)
+}
+
+// called counts a call. If its number is higher than the calls of its changes, it has those that the notes say.
+func (g *ledger) called(b *changefeed.Batch) {
+	most := 0
+	for _, change := range b.Changes {
+		most = max(most, g.begun[versionOf(change)])
+	}
+	for _, change := range b.Changes {
+		v := versionOf(change)
+		of := transaction{v.key, v.lsn}
+		if b.Attempt > most+1 {
+			g.begun[v] = max(g.begun[v], g.noted[v], g.tried[of])
+		}
+		g.begun[v]++
+		g.tried[of] = max(g.tried[of], g.begun[v]) // notes count the calls of a transaction
+	}
+}
+
+// follow finds the place of a batch in its page: its changes are the next that the process has read. A page is one batch,
+// unless some of its changes have failed more often, one of its size took too long, or a transaction went beyond the most.
+func (g *ledger) follow(c *call, t *tenure, b *changefeed.Batch) bool {
+	by := c.by.(*instance)
+	if t.hand == nil || t.n == len(t.hand.changes) {
+		p := g.model.pageOf(t, reading{by, b.Range}, b)
+		if p == nil {
+			g.breach("%s got a batch of %s from LSN %d, and has read no such page after %s", by, b.LeaseToken, b.Changes[0].LSN, t.last)
+			return false
+		}
+		if t.hand == nil && p.from == t.root {
+			t.calls[p.changes[0]] = t.first
+		}
+		if t.next[t.hand] = p; t.hand == nil || t.reached[t.last] {
+			t.reached[p.from] = true
+		}
+		t.hand, t.n, t.line = p, 0, append(t.line, p.changes...)
+	}
+	rest := t.hand.changes[t.n:]
+	if !begins(rest, b) {
+		g.breach("%s got a batch of %s from LSN %d, %d changes, where LSN %d is next", by, b.LeaseToken, b.Changes[0].LSN, len(b.Changes), rest[0].lsn)
+		return false
+	}
+	n := len(b.Changes)
+	c.page, c.end = t.hand, t.n+n
+	if n == len(rest) {
+		return true
+	}
+	next := slices.IndexFunc(rest[n:], func(v version) bool { return v.lsn != rest[n].lsn })
+	if next < 0 {
+		next = len(rest) - n
+	}
+	isFull := by.opts.MaxItems > 0 && n+next > by.opts.MaxItems
+	if rest[n].lsn == rest[n-1].lsn {
+		g.breach("%s got a batch of %s that ends within the transaction of LSN %d", by, b.LeaseToken, rest[n].lsn)
+	} else if t.calls[rest[n]] == t.calls[rest[0]] && !t.late && !isFull {
+		g.breach("%s got a batch of %s from LSN %d with %d of %d changes for no reason", by, b.LeaseToken, rest[0].lsn, n, len(rest))
+	}
+	return true
+}
+
+// pageOf is the page that begins with a batch and was read from where the process is.
+func (m *model) pageOf(t *tenure, at reading, b *changefeed.Batch) *page {
+	from := t.empty()
+	for _, p := range slices.Backward(m.pages[at]) {
+		if begins(p.changes, b) && (t.hand == nil && t.root == "" || slices.Contains(from, p.from)) {
+			return p
+		}
+	}
+	return nil
+}
+
+// begins reports whether some changes begin with those of a batch.
+func begins(changes []version, b *changefeed.Batch) bool {
+	if len(b.Changes) > len(changes) {
+		return false
+	}
+	for i, c := range b.Changes {
+		if changes[i] != versionOf(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkAttempt checks the number of a batch. With lanes the notes of the last owner may be older than its calls, so the
+// number may be lower than all calls that were begun, but not than those of this owner.
+func (g *ledger) checkAttempt(t *tenure, by *instance, b *changefeed.Batch) {
+	least, most := 0, 0
+	for _, change := range b.Changes {
+		v := versionOf(change)
+		least, most = max(least, t.calls[v]), max(most, g.begun[v], g.noted[v], g.tried[transaction{v.key, v.lsn}])
+	}
+	switch {
+	case b.Redriven: // its letter counts the calls of the owners that have written it
+		least = 0
+	case g.lanes && b.Attempt == t.first+1 && b.Attempt > most+1: // the first one gets what the lease says, also if it is another by now
+		most = t.first
+		g.begun[versionOf(b.Changes[0])], t.first = t.first, 0
+	case !g.lanes:
+		most = least
+	}
+	if b.Attempt < least+1 || b.Attempt > most+1 {
+		g.breach("attempt: %s got the batch of %s from LSN %d as attempt %d, want %d to %d", by, b.LeaseToken, b.Changes[0].LSN, b.Attempt, least+1, most+1)
+	}
+}
+
+// checkStored checks that the lease is stored as it must be before the next batch.
+func (g *ledger) checkStored(c *call, t *tenure, b *changefeed.Batch) {
+	stored := g.model.leases[b.LeaseToken]
+	if stored.by != c.by {
+		return // stolen, or deleted: it will hear of it
+	}
+	want := t.calls[t.hand.changes[t.n]]
+	counted := stored.Attempts == want || t.manual && stored.Attempts < want
+	if stored.Position.Token == t.hand.before(t.n) && !counted {
+		g.breach("attempts of %s at %v are %d in the store, want %d", b.LeaseToken, stored.Position, stored.Attempts, want)
+	}
+	if n := t.unstored(stored.Position.Token); !t.manual && n > max(0, t.every-1) {
+		g.breach("checkpoint: %s got the next batch of %s with %d changes done since %v, every %d", c.by, b.LeaseToken, n, stored.Position, t.every)
+	}
+}
+
+// unstored is how many changes are done and come after a stored position.
+func (t *tenure) unstored(stored string) int {
+	t.done = slices.DeleteFunc(t.done, func(lsn int64) bool { return lsn <= lsnOf(stored) })
+	return len(t.done)
+}

@@ -1,0 +1,217 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/pause"
+)
+
+// Worlds with dead letters: what handlers need is down for a while, the letter box fails, and an operator mends changes,
+// has letters handled again, releases keys and drops letters.
+
+// trouble is what is wrong outside of the processes, until when.
+type trouble struct {
+	mu      sync.Mutex
+	down    time.Time // the handler fails for every key
+	blinks  bool      // ... but for a call now and then
+	boxed   time.Time // the letter box is not well
+	illness illness
+	mended  map[changefeed.PartitionKey]bool
+}
+
+// illness is how the letter box is not well.
+type illness int
+
+const (
+	failing illness = iota
+	hanging
+	lagging // it answers late, and takes letters late
+)
+
+// lag is how late a lagging letter box is.
+const lag = 30 * time.Second
+
+// isDown reports whether a call of a handler fails because what it needs is down.
+func (t *trouble) isDown(d *rand.Rand) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.down.After(time.Now()) && !(t.blinks && d.IntN(8) == 0)
+}
+
+// isPoison reports whether handlers fail on a change each time.
+func (t *trouble) isPoison(v version) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.mended[v.key] && isPoison(v)
+}
+
+// fateInBox is the lot of a request to the letter box.
+func (s letters) fateInBox() fate {
+	f := s.fate()
+	t := &s.by.world.trouble
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case f.err != nil || !t.boxed.After(time.Now()) || s.by.world.isCalm():
+	case t.illness == failing:
+		f.err = errBox
+	case t.illness == hanging:
+		f.hang = true
+	default:
+		s.set(func(l *link) { f.before, f.late = l.upTo(lag), true })
+	}
+	return f
+}
+
+// operate is the work of the operator and of bad luck, until the faults end.
+func (w *world) operate(dice *rand.Rand) {
+	for {
+		timer := time.NewTimer(time.Duration(dice.Int64N(int64(25 * time.Second))))
+		select {
+		case <-timer.C:
+		case <-w.quiet:
+			timer.Stop()
+			return
+		}
+		if w.isReady() {
+			w.turn(dice)
+		}
+	}
+}
+
+// turn does one thing.
+func (w *world) turn(dice *rand.Rand) {
+	t := &w.trouble
+	until := time.Now().Add(time.Duration(dice.Int64N(int64(90 * time.Second))))
+	key := changefeed.Key(w.city(dice.IntN(w.keys)))
+	switch what := dice.IntN(9); {
+	case what < 3:
+		w.box.redrive(w, dice)
+	case what == 3:
+		w.box.drop(w, dice)
+	case what < 6:
+		w.ledger.note("the changes of %s are mended", key)
+		t.mu.Lock()
+		t.mended[key] = true
+		t.mu.Unlock()
+	case what == 6 && w.weather.outages:
+		t.mu.Lock()
+		t.down, t.blinks = until, dice.IntN(2) == 0
+		t.mu.Unlock()
+		w.ledger.note("all handlers fail until %s, some calls succeed %v", until.Format(time.TimeOnly), t.blinks)
+		w.sufferAll(until)
+	case what > 6 && w.weather.boxes:
+		t.mu.Lock()
+		t.boxed, t.illness = until, illness(dice.IntN(3))
+		t.mu.Unlock()
+		w.ledger.note("the letter box is ill until %s: %d", until.Format(time.TimeOnly), t.illness)
+		w.sufferAll(until.Add(lag))
+	}
+}
+
+// sufferAll notes that something is wrong with all processes for a while.
+func (w *world) sufferAll(until time.Time) {
+	w.storm(until)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.bad = later(w.bad, until)
+}
+
+// outage notes that a process sees an outage, or its end.
+func (i *instance) outage(o changefeed.Outage) {
+	i.world.mu.Lock()
+	defer i.world.mu.Unlock()
+	if i.down = o.Ended.IsZero(); !i.down {
+		i.sound = later(i.sound, time.Now())
+	}
+}
+
+// drop has an operator drop a letter.
+func (b *box) drop(w *world, dice *rand.Rand) {
+	found := b.of("")
+	if len(found) == 0 {
+		return
+	}
+	l := found[dice.IntN(len(found))]
+	w.ledger.note("an operator drops %s %s", l.Change.PartitionKey, l.ID)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.letters, nameOf(l.Change.PartitionKey, l.ID))
+}
+
+// unparked checks that a letter that a process removes was handled.
+func (g *ledger) unparked(by *instance, l changefeed.DeadLetter) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	v := versionOf(l.Change)
+	g.tell("%s removes the letter of %s %s LSN %d", by, v.key, v.id, v.lsn)
+	if !g.handled[v] {
+		g.breach("%s removes the letter of %s %s LSN %d, which nobody has handled", by, v.key, v.id, v.lsn)
+	}
+}
+
+// inTurn checks that the held letters of a key are handed over in their order.
+func (w *world) inTurn(by *instance, b *changefeed.Batch) {
+	if !b.Redriven {
+		return
+	}
+	c := b.Changes[0]
+	held := false
+	for _, l := range w.box.of(c.PartitionKey) {
+		held = held || versionOf(l.Change) == versionOf(c) && l.Disposition == changefeed.DispositionHeld
+	}
+	for _, l := range w.box.of(c.PartitionKey) {
+		if held && l.Disposition == changefeed.DispositionHeld && l.Change.LSN < c.LSN {
+			w.ledger.fail("order: %s got the held letter of %s LSN %d before that of LSN %d", by, c.PartitionKey, c.LSN, l.Change.LSN)
+		}
+	}
+}
+
+// heldKeys are the keys that leases hold, and those that are set aside.
+func (w *world) heldKeys() (held, aside []string) {
+	records, _, err := w.unit.List(w.ctx)
+	if err != nil {
+		w.ledger.fail("list: %v", err)
+	}
+	for _, record := range records {
+		if record.Kind != changefeed.KindLease || record.State != changefeed.StateLive {
+			continue
+		}
+		in := notes.Place{Position: record.Position.Token, Min: record.Range.Min, Max: record.Range.Max}
+		h, err := notes.ReadHeld(record.Properties[notes.HeldProperty], in)
+		if err != nil {
+			w.ledger.fail("lease %s: held: %v", record.Token, err)
+		}
+		held = append(held, h.Keys...)
+		if text := record.Properties[notes.AsideProperty]; strings.Contains(text, `"keys"`) {
+			aside = append(aside, record.Token+": "+text)
+		}
+	}
+	slices.Sort(held)
+	return slices.Compact(held), aside
+}
+
+// free has every key released that is held though it has no letter, and checks that none is left.
+func (w *world) free() {
+	held, _ := w.heldKeys()
+	for _, key := range held {
+		if err := w.box.ask(w, changefeed.DeadLetter{Change: changefeed.Change{PartitionKey: changefeed.PartitionKey(key)}}, true); err != nil {
+			w.ledger.fail("release %s: %v", key, err)
+		}
+	}
+	round, _ := w.longest()
+	_ = pause.For(w.ctx, round+w.beat())
+	held, aside := w.heldKeys()
+	for _, key := range held {
+		w.ledger.fail("%s is held at the end", key)
+	}
+	for _, text := range aside {
+		w.ledger.fail("keys are set aside at the end: %s", text)
+	}
+}

@@ -1,0 +1,64 @@
+package unit
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/terminal"
+)
+
+// The ID of a request fills a line, so a table has its action, its key and its age.
+func TestARequestIsShownByActionKeyAndAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		o.lease(t, "-FF", nil)
+		ask := func(q notes.Request, edit func(*changefeed.Record)) {
+			q.EPK = strings.Repeat("0123456789ABCDEF", 2)
+			r := changefeed.Record{Kind: changefeed.KindRequest, Token: q.Token(), Timestamp: time.Now().UTC(), Properties: q.Properties(nil)}
+			edit(&r)
+			if _, err := o.store.Create(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ask(notes.Request{Action: notes.Retry, Key: `["Paris"]`, Letter: "4711.df8cf80227ec3237922df0ecd88385c5"}, func(*changefeed.Record) {})
+		ask(notes.Request{Action: notes.Release, Key: string(changefeed.Key(strings.Repeat("x", 100)))}, func(r *changefeed.Record) {
+			r.Properties = notes.SetWaits(r.Properties, "instance a has no letter box")
+		})
+		ask(notes.Request{Action: notes.Release, Key: `["Rome"]`, Tries: 1}, func(*changefeed.Record) {})
+		ask(notes.Request{Action: notes.Release, Key: `["Oslo"]`}, func(r *changefeed.Record) {
+			r.State, r.Properties = changefeed.StateRetired, notes.Outcome{Result: notes.Failed}.Properties(r.Properties)
+		})
+		ask(notes.Request{Action: notes.Release, Key: `["Bern"]`}, func(r *changefeed.Record) { r.State = changefeed.StateRetired })
+		ask(notes.Request{Action: notes.Release, Key: `["Kiev"]`}, func(r *changefeed.Record) { r.TTL = time.Minute })
+		time.Sleep(90 * time.Second)
+		units := o.survey(t)
+		var b strings.Builder
+		if err := WriteTables(&b, "leases", units, terminal.Terminal{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{
+			`retry ["Paris"] - 1m30s ago - - - asked - the owner of its range has not answered yet`,
+			`release ["` + strings.Repeat("x", 30) + `… - 1m30s ago - - - asked - not served yet: instance a has no letter box`,
+			`release ["Rome"] - 1m30s ago - - - asked - an instance has begun with it`,
+			`release ["Oslo"] - 1m30s ago - - - served - its outcome is failed; the store removes it`,
+			`release ["Kiev"] - 1m30s ago - - - expired - nobody serves it any more`,
+			`release ["Bern"] - 1m30s ago - - - withdrawn - the store removes it`,
+		} {
+			if !slices.ContainsFunc(strings.Split(b.String(), "\n"), func(line string) bool { return strings.Join(strings.Fields(line), " ") == want }) {
+				t.Errorf("no line %q in\n%s", want, b.String())
+			}
+		}
+		i := slices.IndexFunc(units[0].Rows, func(r Row) bool { return r.Request != nil && r.Request.Action == notes.Retry })
+		text, err := json.Marshal(units[0].Rows[i])
+		if err != nil || !strings.Contains(string(text), `"kind":"request"`) || !strings.Contains(string(text), `"state":"asked"`) ||
+			!strings.Contains(string(text), `"request":{"action":"retry","key":["Paris"],"letter":"4711.df8cf80227ec3237922df0ecd88385c5","asked":"2000-01-01T`) {
+			t.Errorf("for programs: %s, %v", text, err)
+		}
+	})
+}

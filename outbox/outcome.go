@@ -1,0 +1,102 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/pause"
+)
+
+// ErrUnknown is what every [UnknownError] is.
+var ErrUnknown = errors.New("whether the unit of work is stored is unknown")
+
+// NotStoredError is the outcome of a [Unit.Commit] that has written nothing, neither now nor in
+// an earlier try. The unit still has its objects and their events.
+type NotStoredError struct {
+	// Err is why: an ErrPrecondition, ErrConflict, ErrNotFound, ErrThrottled, ErrBadRequest
+	// or ErrForbidden of package changefeed, [ErrTooLarge], [ErrMixedKeys] or [ErrDuplicate],
+	// or the cause of the end of a ctx that had ended before anything was sent.
+	Err error
+}
+
+func (e *NotStoredError) Error() string { return fmt.Sprintf("unit of work is not stored: %v", e.Err) }
+
+// Unwrap gives Err.
+func (e *NotStoredError) Unwrap() error { return e.Err }
+
+// UnknownError is the outcome of a [Unit.Commit] that may have been stored or not: the store has
+// not answered, for example. [Unit.Settle] finds out.
+//
+// It is an [ErrUnknown] and never one of the errors of package changefeed, even if the store
+// refused a later try with one of these: a refusal of that try says nothing of an earlier one.
+type UnknownError struct {
+	// Err is why the outcome is unknown.
+	Err error
+	// IsFinal: it cannot be found out any more, because somebody has written the objects since,
+	// and the unit has no events or these may have expired. Load the objects and see. Commit and
+	// Settle of this unit send nothing more.
+	IsFinal bool
+}
+
+func (e *UnknownError) Error() string {
+	if e.IsFinal {
+		return fmt.Sprintf("%v and cannot be found out any more: %v", ErrUnknown, e.Err)
+	}
+	return fmt.Sprintf("%v: %v", ErrUnknown, e.Err)
+}
+
+// Is makes errors.Is(err, ErrUnknown) true.
+func (e *UnknownError) Is(target error) bool { return target == ErrUnknown }
+
+// Unwrap gives Err, except if it is an answer of the store.
+func (e *UnknownError) Unwrap() error {
+	if isAnswer(e.Err) {
+		return nil
+	}
+	return e.Err
+}
+
+// answers are the errors by which a store refuses a batch. An ErrPrecondition is an ErrConflict.
+var answers = []error{
+	changefeed.ErrConflict, changefeed.ErrNotFound, changefeed.ErrThrottled, changefeed.ErrBadRequest,
+	changefeed.ErrForbidden, changefeed.ErrGone,
+}
+
+func isAnswer(err error) bool {
+	return slices.ContainsFunc(answers, func(answer error) bool { return errors.Is(err, answer) })
+}
+
+// The pauses between the tries of Settle double.
+const (
+	firstSettlePause   = 50 * time.Millisecond
+	longestSettlePause = 5 * time.Second
+)
+
+// Settle finds out what became of a Commit whose outcome is unknown. It sends the same unit
+// again, which doubles nothing, until the store answers or ctx ends; the pauses between two tries
+// grow from 50 ms to 5 s. It returns what Commit returns: nil if the unit is stored, a
+// [*NotStoredError], or an [*UnknownError] after ctx has ended or if IsFinal is set. What was tracked
+// or recorded since is not written; Commit does that.
+//
+// Without an unknown outcome Settle sends nothing and returns the outcome of the last Commit.
+func (u *Unit) Settle(ctx context.Context) error {
+	for failures := 0; u.attempt != nil; failures++ {
+		err := u.try(ctx)
+		unknown, ok := errors.AsType[*UnknownError](err)
+		if !ok || unknown.IsFinal {
+			return err
+		}
+		wait := pause.Doubled(firstSettlePause, failures, longestSettlePause)
+		if throttled, ok := errors.AsType[*changefeed.ThrottledError](unknown.Err); ok {
+			wait = max(wait, throttled.After)
+		}
+		if pause.For(ctx, wait) != nil {
+			return err
+		}
+	}
+	return u.outcome
+}

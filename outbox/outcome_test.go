@@ -1,0 +1,502 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/outbox"
+)
+
+// readsFail is a store that loses the answer to the first batch, and whose next reads fail.
+type readsFail struct {
+	changefeed.Committer
+	sent  int
+	reads []error // what the next reads answer
+}
+
+func (s *readsFail) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	if writes[0].Op == changefeed.WriteRead && len(s.reads) > 0 {
+		err := s.reads[0]
+		s.reads = s.reads[1:]
+		return nil, err
+	}
+	results, err := s.Committer.Commit(ctx, key, writes)
+	if s.sent++; s.sent == 1 {
+		return nil, errLost
+	}
+	return results, err
+}
+
+var sentinels = []error{
+	changefeed.ErrPrecondition, changefeed.ErrConflict, changefeed.ErrNotFound, changefeed.ErrThrottled,
+	changefeed.ErrBadRequest, changefeed.ErrForbidden,
+}
+
+func TestARefusalIsNotReportedWhileTheOutcomeIsUnknown(t *testing.T) {
+	for _, failure := range append([]error{errLost, context.DeadlineExceeded}, sentinels[3:]...) {
+		for name, track := range map[string]func(u *outbox.Unit, fresh, old *outbox.Doc[*contact]){
+			"create":  func(u *outbox.Unit, fresh, _ *outbox.Doc[*contact]) { u.Create(fresh) },
+			"replace": func(u *outbox.Unit, _, old *outbox.Doc[*contact]) { old.Data.rename("B"); u.Replace(old) },
+			"delete":  func(u *outbox.Unit, _, old *outbox.Doc[*contact]) { old.Data.rename("B"); u.Delete(old) },
+		} {
+			t.Run(name+" "+failure.Error(), func(t *testing.T) {
+				contacts, _ := open(t)
+				fresh, old := docOf("c2", newContact("A")), add(t, contacts, "c1", "A")
+				u := outbox.NewUnit(&readsFail{Committer: contacts, reads: []error{failure, failure}}, outbox.Options{})
+				track(u, fresh, old)
+				for i := range 3 {
+					err := u.Commit(t.Context())
+					for _, sentinel := range sentinels {
+						if errors.Is(err, sentinel) {
+							t.Errorf("try %d: the unit is stored, and Commit returns %v, which is %q", i+1, err, sentinel)
+						}
+					}
+				}
+				if err := u.Commit(t.Context()); err != nil {
+					t.Errorf("at the end: %v, want that the unit is stored", err)
+				}
+			})
+		}
+	}
+}
+
+func TestAfterASuccessNoETagIsMissing(t *testing.T) {
+	overwrite := func(t *testing.T, contacts changefeed.Committer) {
+		t.Helper()
+		other, err := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		other.Data.rename("theirs")
+		u := outbox.NewUnit(contacts, outbox.Options{})
+		u.Replace(other)
+		if err := u.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, lost := range map[string]int{"its answer is lost": 1, "its answer has no ETags": 0} {
+		t.Run(name, func(t *testing.T) {
+			contacts, _ := open(t)
+			store := committerFunc(func(ctx context.Context, key changefeed.PartitionKey, w []changefeed.Write) ([]changefeed.Result, error) {
+				results, err := contacts.Commit(ctx, key, w)
+				if lost--; lost == 0 {
+					return nil, errLost
+				}
+				if err == nil && w[0].Op != changefeed.WriteRead {
+					results = make([]changefeed.Result, len(w))
+				}
+				return results, err
+			})
+			d, earlier := docOf("c1", newContact("A")), docOf("c1", &contact{Name: "0"})
+			u := outbox.NewUnit(store, outbox.Options{})
+			u.Create(earlier)
+			u.Create(d)
+			err := u.Commit(t.Context())
+			overwrite(t, contacts)
+			if err != nil {
+				err = u.Commit(t.Context())
+			}
+			if err != nil {
+				t.Fatalf("it was stored: %v", err)
+			}
+			for _, doc := range []*outbox.Doc[*contact]{d, earlier} {
+				if doc.ETag == "" {
+					t.Error("after the success the ETag is missing")
+				}
+				doc.Data.rename("ours")
+				v := outbox.NewUnit(contacts, outbox.Options{})
+				v.Replace(doc)
+				if err := v.Commit(t.Context()); !errors.Is(err, changefeed.ErrPrecondition) {
+					t.Errorf("a replacement of what somebody has written since: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// account is an object that is charged by orders.
+type account struct {
+	outbox.Recorder
+	Charges map[string]int `json:"charges"` // how often by which order
+	Notes   int            `json:"notes"`   // of others
+}
+
+type charged struct {
+	Order string `json:"order"`
+}
+
+func (charged) EventName() string { return "Charged" }
+
+// charge is the loop of the documentation: it may be told that an order is charged, that it is not, or that this is unknown.
+func charge(ctx context.Context, store changefeed.Committer, id, order string, o outbox.Options, once bool) error {
+	for {
+		d, err := outbox.Load[*account](ctx, store, id, "account", id)
+		if err != nil {
+			return err
+		}
+		d.Data.Charges[order]++
+		d.Data.Record(charged{order})
+		u := outbox.NewUnit(store, o)
+		u.Replace(d)
+		if once {
+			u.Once(id, order, time.Hour)
+		}
+		err = u.Commit(ctx)
+		if errors.Is(err, outbox.ErrUnknown) {
+			err = u.Settle(ctx)
+		}
+		switch {
+		case errors.Is(err, outbox.ErrUnknown): // no word on it, and nothing that is done a second time
+			return err
+		case errors.Is(err, changefeed.ErrPrecondition), errors.Is(err, changefeed.ErrThrottled): // load again, decide again
+			continue
+		case errors.Is(err, outbox.ErrDuplicate):
+			return nil
+		}
+		return err
+	}
+}
+
+// errKilled is the end of a process.
+var errKilled = errors.New("killed")
+
+// The faults of a request.
+const (
+	noFault = iota
+	requestLost
+	answerLost
+	throttled
+	killedBefore
+	killedAfter
+	faultKinds
+)
+
+// faulty is a store with a fault for each of its first requests, and somebody else who writes after one of them.
+type faulty struct {
+	changefeed.Committer
+	faults []int
+	n      int
+	others int // after which request somebody else writes
+	other  func()
+}
+
+func (s *faulty) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	fault := noFault
+	if s.n++; s.n <= len(s.faults) {
+		fault = s.faults[s.n-1]
+	}
+	switch fault {
+	case requestLost:
+		return nil, errLost
+	case throttled:
+		return nil, changefeed.ErrThrottled
+	case killedBefore:
+		panic(errKilled)
+	}
+	results, err := s.Committer.Commit(ctx, key, writes)
+	if s.n == s.others {
+		s.other()
+	}
+	switch fault {
+	case answerLost:
+		return nil, errLost
+	case killedAfter:
+		panic(errKilled)
+	}
+	return results, err
+}
+
+// lived runs a process, which may be killed.
+func lived(process func() error) (err error) {
+	defer func() {
+		if why := recover(); why != nil {
+			if err = why.(error); err != errKilled {
+				panic(why)
+			}
+		}
+	}()
+	return process()
+}
+
+func TestTheDocumentedLoopActsOnceWhateverIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contacts, _ := open(t)
+		const requests = 3
+		worlds, kills := 1, 0
+		for range requests {
+			worlds *= faultKinds
+		}
+		for world := range worlds * (requests + 1) {
+			faults, code := make([]int, requests), world
+			for i := range faults {
+				faults[i], code = code%faultKinds, code/faultKinds
+			}
+			id := fmt.Sprint("a", world)
+			create := outbox.NewUnit(contacts, outbox.Options{})
+			create.Create(&outbox.Doc[*account]{ID: id, PartitionKey: id, Type: "account", Data: &account{Charges: map[string]int{}}})
+			if err := create.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			store := &faulty{Committer: contacts, faults: append([]int{noFault}, faults...), others: code + 1, other: func() { annotate(t, contacts, id) }}
+			run := func() error { return charge(t.Context(), store, id, "o1", outbox.Options{}, true) }
+			err := lived(run)
+			for tries := 0; err != nil && tries < 20; tries++ { // the next process is given the same order
+				if errors.Is(err, errKilled) {
+					kills++
+				}
+				err = lived(run)
+			}
+			events := len(actions(stored(t, contacts, id)))
+			d, loaded := outbox.Load[*account](t.Context(), contacts, id, "account", id)
+			if err != nil || loaded != nil || d.Data.Charges["o1"] != 1 || events != 1 {
+				t.Errorf("faults %v, somebody else after request %d: charged %d times with %d events, error %v, want once", faults, code+1, d.Data.Charges["o1"], events, errors.Join(err, loaded))
+			}
+		}
+		if kills < worlds {
+			t.Errorf("%d kills, want many", kills)
+		}
+	})
+}
+
+func TestTheDocumentedLoopWithoutAMemoryActsAtMostOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contacts, _ := open(t)
+		const requests, kinds = 4, throttled + 1
+		worlds := 1
+		for range requests {
+			worlds *= kinds
+		}
+		for _, o := range []outbox.Options{{}, {EventTTL: -1}} {
+			for world := range worlds * (requests + 1) {
+				faults, code := make([]int, requests), world
+				for i := range faults {
+					faults[i], code = code%kinds, code/kinds
+				}
+				id := fmt.Sprint("b", o.EventTTL, world)
+				create := outbox.NewUnit(contacts, outbox.Options{})
+				create.Create(&outbox.Doc[*account]{ID: id, PartitionKey: id, Type: "account", Data: &account{Charges: map[string]int{}}})
+				if err := create.Commit(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				store := &faulty{Committer: contacts, faults: append([]int{noFault}, faults...), others: code + 1, other: func() { annotate(t, contacts, id) }}
+				err := charge(t.Context(), store, id, "o1", o, false)
+				d, loaded := outbox.Load[*account](t.Context(), contacts, id, "account", id)
+				if loaded != nil {
+					t.Fatal(loaded)
+				}
+				if n := d.Data.Charges["o1"]; n > 1 || n == 0 && err == nil {
+					t.Errorf("faults %v, somebody else after request %d: charged %d times, and Commit returned %v", faults, code+1, n, err)
+				}
+			}
+		}
+	})
+}
+
+// annotate is the write of somebody else.
+func annotate(t *testing.T, store changefeed.Committer, id string) {
+	t.Helper()
+	d, err := outbox.Load[*account](t.Context(), store, id, "account", id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Data.Notes++
+	u := outbox.NewUnit(store, outbox.Options{})
+	u.Replace(d)
+	if err := u.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSettleFindsOutAndWritesNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contacts, _ := open(t)
+		lost := 3
+		store := committerFunc(func(ctx context.Context, key changefeed.PartitionKey, w []changefeed.Write) ([]changefeed.Result, error) {
+			if lost--; lost >= 0 {
+				return nil, errLost
+			}
+			return contacts.Commit(ctx, key, w)
+		})
+		d := docOf("c1", newContact("A"))
+		u := outbox.NewUnit(store, outbox.Options{})
+		if err := u.Settle(t.Context()); err != nil {
+			t.Errorf("of a unit that was never committed: %v", err)
+		}
+		u.Create(d)
+		if err := u.Commit(t.Context()); !errors.Is(err, outbox.ErrUnknown) || !errors.Is(err, errLost) {
+			t.Fatalf("got %v, want that the outcome is unknown because of %v", err, errLost)
+		}
+		d.Data.rename("B")
+		if err := u.Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := actions(stored(t, contacts, "c1")); len(got) != 1 {
+			t.Errorf("Settle has stored %q, want the created event alone", got)
+		}
+		if err := u.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := actions(stored(t, contacts, "c1")); len(got) != 2 {
+			t.Errorf("after Commit there are %q, want the event that was recorded since as well", got)
+		}
+	})
+}
+
+func TestSettleEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		store := committerFunc(func(context.Context, changefeed.PartitionKey, []changefeed.Write) ([]changefeed.Result, error) {
+			asked++
+			return nil, errLost
+		})
+		u := outbox.NewUnit(store, outbox.Options{})
+		u.Create(docOf("c1", newContact("A")))
+		ended, end := context.WithCancel(t.Context())
+		end()
+		err := u.Commit(ended)
+		if _, ok := errors.AsType[*outbox.NotStoredError](err); !ok || !errors.Is(err, context.Canceled) {
+			t.Errorf("with an ended context nothing is sent: got %v", err)
+		}
+		if err := u.Commit(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := u.Settle(ctx); !errors.Is(err, outbox.ErrUnknown) {
+			t.Errorf("got %v, want that the outcome is unknown", err)
+		}
+		if took := time.Since(begun); took != time.Minute || asked > 25 {
+			t.Errorf("it took %v and %d tries, want a minute and at most 25", took, asked)
+		}
+		if err := u.Settle(ended); !errors.Is(err, outbox.ErrUnknown) || !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want that the outcome is unknown because the context has ended", err)
+		}
+	})
+}
+
+func TestEventsThatMayHaveExpiredProveNothing(t *testing.T) {
+	for name, o := range map[string]outbox.Options{"of themselves": {EventTTL: 2 * time.Second}, "after they were published": {EventTTL: -1}} {
+		synctest.Test(t, func(t *testing.T) {
+			contacts, _ := open(t)
+			d := add(t, contacts, "c1", "A")
+			u := outbox.NewUnit(&script{Committer: contacts, lose: map[int]bool{1: true}}, o)
+			d.Data.rename("B")
+			u.Replace(d)
+			if err := u.Commit(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
+				t.Fatal(err)
+			}
+			for _, doc := range stored(t, contacts, "c1") {
+				if doc["type"] == outbox.EventType { // as its time to live does
+					if _, err := contacts.Commit(t.Context(), changefeed.Key("c1"), []changefeed.Write{{Op: changefeed.WriteDelete, ID: doc["id"].(string)}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			other, err := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := outbox.NewUnit(contacts, outbox.Options{})
+			v.Replace(other)
+			if err := v.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if err := u.Settle(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
+				t.Errorf("events that expire %s: got %v of a unit that is stored", name, err)
+			}
+		})
+	}
+}
+
+func TestAMemoryThatHasExpiredProvesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contacts, _ := open(t)
+		d := add(t, contacts, "c1", "A")
+		u := outbox.NewUnit(&script{Committer: contacts, lose: map[int]bool{1: true}}, outbox.Options{})
+		d.Data.Name = "B"
+		u.Replace(d)
+		u.Once("c1", "m1", 2*time.Second)
+		if err := u.Commit(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		other, err := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := outbox.NewUnit(contacts, outbox.Options{})
+		v.Replace(other)
+		if err := v.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := u.Settle(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
+			t.Errorf("got %v of a unit that is stored", err)
+		}
+	})
+}
+
+func TestAnEventOfADeletedObjectIsNotLostWhileTheOutcomeIsUnknown(t *testing.T) {
+	for _, lost := range []script{{lose: map[int]bool{1: true}}, {drop: map[int]bool{1: true}}} {
+		contacts, _ := open(t)
+		d := add(t, contacts, "c1", "A")
+		u := outbox.NewUnit(&script{Committer: contacts, lose: lost.lose, drop: lost.drop}, outbox.Options{})
+		d.Data.rename("B")
+		u.Delete(d)
+		if err := u.Commit(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
+			t.Fatal(err)
+		}
+		d.Data.describe("since")
+		if err := u.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		docs := stored(t, contacts, "c1")
+		if got := actions(docs); len(docs) != 3 || len(got) != 3 || len(d.Data.Recorded()) > 0 || d.Seq != 3 {
+			t.Errorf("Commit returned nil: %d documents, events %q, still recorded %q, seq %d", len(docs), got, d.Data.events(), d.Seq)
+		}
+	}
+}
+
+func TestTheNumbersOfEventsNeverGoBack(t *testing.T) {
+	contacts, _ := open(t)
+	d := add(t, contacts, "c1", "A")
+	first := *d
+	for _, name := range []string{"B", "C"} {
+		d.Data.rename(name)
+		u := outbox.NewUnit(contacts, outbox.Options{})
+		u.Replace(d)
+		if err := u.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old, third := first, first // as somebody has them who has loaded the object before
+	old.ETag, third.ETag = "", ""
+	old.Data, third.Data = &contact{Name: "D"}, &contact{Name: "E"}
+	third.Data.rename("E")
+	u := outbox.NewUnit(contacts, outbox.Options{})
+	u.Replace(d)
+	u.Replace(&old)
+	u.Replace(&third)
+	if err := u.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var last float64
+	for _, doc := range stored(t, contacts, "c1") {
+		if doc["type"] == outbox.EventType {
+			if seq := doc["seq"].(float64); seq != last+1 {
+				t.Errorf("event %v comes after event %v", seq, last)
+			} else {
+				last = seq
+			}
+		}
+	}
+	if last != 4 || third.Seq != 4 {
+		t.Errorf("the last event is %v, and the document says %d, want 4", last, third.Seq)
+	}
+}

@@ -1,0 +1,252 @@
+package servicebuspub
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/url"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+)
+
+// How an outcome other than accepted becomes an error
+//
+// A receiver of AMQP settles a message with an outcome: accepted, rejected, released or modified. The client reports an
+// error for rejected only, so a message that the service has released would count as published. So the connection of a
+// publisher reads the frames that arrive, and shows the client a rejection in place of each outcome that is neither
+// accepted nor rejected. Such frames are short and rare; all others pass as they are.
+
+// The parts of a disposition frame, by their numbers in the standard.
+const (
+	performDisposition = 0x15
+	outcomeReceived    = 0x23 // says how far a transfer has come, and settles nothing
+	outcomeAccepted    = 0x24
+	outcomeRejected    = 0x25
+	errorNumber        = 0x1d
+
+	frameHeader      = 8
+	maxDisposition   = 4096 // bytes of a frame that is looked into
+	conditionRefused = "com.microsoft:server-busy"
+	textRefused      = "the service has settled the message without accepting it"
+)
+
+// strictConn is a connection whose client sees a rejection in place of each outcome that is no acceptance.
+type strictConn struct {
+	net.Conn
+	ready   []byte // to be read by the client
+	partial []byte // a frame that has not arrived completely
+	pass    int    // bytes of a long frame that pass as they arrive
+}
+
+// Read implements [net.Conn].
+func (c *strictConn) Read(p []byte) (int, error) {
+	var chunk [4096]byte
+	for len(c.ready) == 0 {
+		n, err := c.Conn.Read(chunk[:])
+		c.take(chunk[:n])
+		if err != nil && len(c.ready) == 0 {
+			if err == io.EOF { // a frame that ends in the middle is for the client to judge
+				c.ready, c.partial = c.partial, nil
+			}
+			if len(c.ready) == 0 {
+				return 0, err
+			}
+		}
+	}
+	n := copy(p, c.ready)
+	c.ready = c.ready[n:]
+	return n, nil
+}
+
+// take sorts bytes that have arrived into frames.
+func (c *strictConn) take(b []byte) {
+	for len(b) > 0 {
+		if c.pass > 0 {
+			n := min(c.pass, len(b))
+			c.ready, b, c.pass = append(c.ready, b[:n]...), b[n:], c.pass-n
+			continue
+		}
+		want := frameHeader
+		if len(c.partial) >= frameHeader {
+			want = int(binary.BigEndian.Uint32(c.partial))
+		}
+		n := min(want-len(c.partial), len(b))
+		c.partial, b = append(c.partial, b[:n]...), b[n:]
+		c.decide()
+	}
+}
+
+// decide lets a frame pass that is complete, or that is too long to be a disposition.
+func (c *strictConn) decide() {
+	if len(c.partial) < frameHeader {
+		return
+	}
+	size := int(binary.BigEndian.Uint32(c.partial))
+	switch {
+	case bytes.HasPrefix(c.partial, []byte("AMQP")), size <= frameHeader: // the protocol's name, or a frame that is empty or broken
+		c.ready = append(c.ready, c.partial...)
+	case size > maxDisposition:
+		c.ready, c.pass = append(c.ready, c.partial...), size-len(c.partial)
+	case len(c.partial) < size:
+		return
+	default:
+		c.ready = append(c.ready, strict(c.partial)...)
+	}
+	c.partial = c.partial[:0]
+}
+
+// strict is a frame, or a rejection in place of a disposition of a receiver that is no acceptance.
+func strict(frame []byte) []byte {
+	head := int(frame[4]) * 4
+	if frame[5] != 0 || head < frameHeader || head >= len(frame) {
+		return frame
+	}
+	body, ok := bytes.CutPrefix(frame[head:], []byte{0x00, 0x53, performDisposition})
+	if !ok {
+		return frame
+	}
+	fields := listFields(body)
+	if len(fields) < 2 || !isTrue(fields[0]) {
+		return frame
+	}
+	isSettled := len(fields) > 3 && isTrue(fields[3])
+	switch outcome := outcomeOf(fields); {
+	case outcome == outcomeAccepted, outcome == outcomeRejected, outcome == outcomeReceived && !isSettled, outcome == 0 && !isSettled:
+		return frame
+	}
+	return rejection(frame[:head], fields)
+}
+
+// rejection is a disposition of the same deliveries with another outcome.
+func rejection(head []byte, fields [][]byte) []byte {
+	for len(fields) < 4 {
+		fields = append(fields, []byte{0x40})
+	}
+	reason := describedList(errorNumber, append(text(0xa3, conditionRefused), text(0xa1, textRefused)...), 2)
+	state := describedList(outcomeRejected, reason, 1)
+	body := describedList(performDisposition, append(bytes.Join(fields[:4], nil), state...), 5)
+	frame := append(append([]byte{}, head...), body...)
+	binary.BigEndian.PutUint32(frame, uint32(len(frame)))
+	return frame
+}
+
+// describedList is a list of so many encoded fields, of a described type.
+func describedList(number byte, fields []byte, count byte) []byte {
+	return append([]byte{0x00, 0x53, number, 0xc0, byte(len(fields) + 1), count}, fields...)
+}
+
+// text is a symbol or a string of up to 255 bytes.
+func text(code byte, s string) []byte { return append([]byte{code, byte(len(s))}, s...) }
+
+func isTrue(field []byte) bool {
+	return len(field) == 1 && field[0] == 0x41 || len(field) == 2 && field[0] == 0x56 && field[1] == 1
+}
+
+// outcomeOf is the number of the outcome in the fields of a disposition, 0 for none.
+func outcomeOf(fields [][]byte) uint64 {
+	if len(fields) < 5 {
+		return 0
+	}
+	state := fields[4]
+	switch {
+	case len(state) > 2 && state[0] == 0x00 && state[1] == 0x53:
+		return uint64(state[2])
+	case len(state) > 9 && state[0] == 0x00 && state[1] == 0x80:
+		return binary.BigEndian.Uint64(state[2:])
+	case len(state) > 0 && state[0] == 0x00: // one that is described by a name
+		return 1
+	}
+	return 0
+}
+
+// listFields are the encoded fields of a list, as far as they can be read.
+func listFields(b []byte) (fields [][]byte) {
+	switch {
+	case len(b) > 3 && b[0] == 0xc0:
+		b = b[3:]
+	case len(b) > 9 && b[0] == 0xd0:
+		b = b[9:]
+	default:
+		return nil
+	}
+	for len(b) > 0 {
+		n := valueSize(b)
+		if n <= 0 || n > len(b) {
+			return fields
+		}
+		fields, b = append(fields, b[:n]), b[n:]
+	}
+	return fields
+}
+
+// valueSize is how many bytes an encoded value has, 0 for one that is cut off.
+func valueSize(b []byte) int {
+	if b[0] == 0x00 { // a descriptor and a value
+		if len(b) < 2 {
+			return 0
+		}
+		n := valueSize(b[1:])
+		if n <= 0 || 1+n >= len(b) {
+			return 0
+		}
+		if value := valueSize(b[1+n:]); value > 0 {
+			return 1 + n + value
+		}
+		return 0
+	}
+	fixed := [16]int{0x4: 1, 0x5: 2, 0x6: 3, 0x7: 5, 0x8: 9, 0x9: 17}
+	switch class := b[0] >> 4; {
+	case class < 0xa:
+		return fixed[class]
+	case class%2 == 0 && len(b) > 1: // a size of one byte
+		return 2 + int(b[1])
+	case class%2 == 1 && len(b) > 4:
+		return 5 + int(binary.BigEndian.Uint32(b[1:]))
+	}
+	return 0
+}
+
+// strictly has a client make connections that are strict. Where the options have no way of their own to connect, that
+// is TCP, with TLS unless the service is an emulator.
+func strictly(o azservicebus.ClientOptions, isPlain bool) azservicebus.ClientOptions {
+	connect := o.NewWebSocketConn
+	if connect == nil {
+		connect = func(ctx context.Context, args azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
+			return dial(ctx, o, args.Host, isPlain)
+		}
+	}
+	o.NewWebSocketConn = func(ctx context.Context, args azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
+		conn, err := connect(ctx, args)
+		if err != nil {
+			return nil, err
+		}
+		return &strictConn{Conn: conn}, nil
+	}
+	return o
+}
+
+// dial connects as the client would.
+func dial(ctx context.Context, o azservicebus.ClientOptions, address string, isPlain bool) (net.Conn, error) {
+	at, err := url.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	host := at.Host
+	if o.CustomEndpoint != "" {
+		host = o.CustomEndpoint
+	}
+	if isPlain {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", withPort(host, "5672"))
+	}
+	return (&tls.Dialer{Config: o.TLSConfig}).DialContext(ctx, "tcp", withPort(host, "5671"))
+}
+
+func withPort(host, port string) string {
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		return host
+	}
+	return net.JoinHostPort(host, port)
+}

@@ -1,0 +1,39 @@
+package changefeed
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+)
+
+// readKey reads a page of a key that was set aside, and on until a page has a change that the handler wants, or is empty.
+func (d *dispatcher) readKey(key string, from Position) {
+	o := ReadOptions{Mode: d.r.opts.Mode, MaxItems: cmp.Or(d.r.opts.MaxItems, keyItems), Key: PartitionKey(key)}
+	var page Page
+	for {
+		ctx, cancel := context.WithTimeout(d.untilStopped, readTimeout)
+		begun := time.Now()
+		read, err := d.r.source.Read(ctx, d.lease.Range, from, o)
+		cancel()
+		d.r.hooks.ReadDone(ReadDone{Lease: d.lease.Token, Changes: len(read.Changes), Charge: read.Charge, Duration: time.Since(begun), Err: err})
+		if err != nil {
+			d.report(d.untilStopped, OriginSource, fmt.Errorf("read partition %s again: %w", key, err))
+			d.tell(func(now time.Time) { d.engine.KeyFailed(key, now) })
+			return
+		}
+		page = read
+		page.Changes = d.wanted(read.Changes)
+		if len(page.Changes) > 0 || len(read.Changes) == 0 {
+			break
+		}
+		from = page.Next
+	}
+	d.tell(func(now time.Time) {
+		d.engine.KeyRead(key, &readPage{Page: page}, page.Next, page.Head, len(page.Changes), meta(page.Changes), now)
+	})
+	d.save(false)
+}
+
+// keyItems is how many changes a read of a key asks for, where Options.MaxItems does not say.
+const keyItems = 100
