@@ -25,7 +25,7 @@ func (t *tenure) rules() delivery.Rules {
 		CanReadKeys: t.r.canReadKeys(), MaxAside: o.MaxSetAside, MaxAsideBytes: notes.MaxAsideBytes, AsideBytes: notes.AsideBytes, KeyPages: keyPages,
 		MaxHeld: notes.MaxHeld, MaxHeldBytes: notes.MaxHeldBytes, HeldBytes: notes.HeldBytes,
 		Backoff: func(failures int) time.Duration { return t.r.backoff(rng, failures) },
-		After:   func(p *delivery.Page, lsn int64) (delivery.Position, bool) { return p.Of.(*readPage).after(lsn) },
+		After:   positionAfter,
 		Name: func(c *delivery.Change) string {
 			return letterID(o.Mode, c.LSN, c.Place, changeOf(c).ID)
 		},
@@ -76,12 +76,13 @@ type readPage struct {
 	letter *DeadLetter
 }
 
-// after is the position after an LSN of the page, if tokens are LSNs in quotes, as the service's are.
-func (p *readPage) after(lsn int64) (delivery.Position, bool) {
-	if end, isLSN := service.LSN(p.Next.Token); !isLSN || p.Next.Token != service.Token(end) || end < lsn {
+// positionAfter is the position after an LSN, if tokens are LSNs in quotes, as the service's are, and reading has come so far.
+func positionAfter(end delivery.Position, lsn int64) (delivery.Position, bool) {
+	read := end.(Position)
+	if last, isLSN := service.LSN(read.Token); !isLSN || read.Token != service.Token(last) || last < lsn {
 		return nil, false
 	}
-	return Position{Token: service.Token(lsn), Start: p.Next.Start}, true
+	return Position{Token: service.Token(lsn), Start: read.Start}, true
 }
 
 // shed gives the changes of a page that are still needed memory of their own, and gives up the rest.

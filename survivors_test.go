@@ -61,7 +61,7 @@ func TestWhatIsKeptOfAPageIsACopy(t *testing.T) {
 
 func TestAPositionWithinAPageHasTheStartOfThePage(t *testing.T) {
 	_, of, _ := pageOf(Options{}, 2)
-	if at, known := of.after(5); !known || at != (Position{Token: `"5"`, Start: of.Next.Start}) {
+	if at, known := positionAfter(of.Next, 5); !known || at != (Position{Token: `"5"`, Start: of.Next.Start}) {
 		t.Errorf("%+v, %v", at, known)
 	}
 }

@@ -57,8 +57,8 @@ type Rules struct {
 	HeldBytes    func(key string) int // of one of them
 
 	Backoff func(failures int) time.Duration
-	After   func(p *Page, lsn int64) (at Position, known bool) // the position after a change of a page, if that can be told
-	Name    func(c *Change) string                             // the name that a change has in the lease, and its letter's ID
+	After   func(end Position, lsn int64) (at Position, known bool) // the position after an LSN that is read, if where reading has ended tells it
+	Name    func(c *Change) string                                  // the name that a change has in the lease, and its letter's ID
 }
 
 // Engine has the changes of one lease that are not settled yet.
@@ -98,7 +98,7 @@ func New(r Rules, b *Breaker) *Engine {
 	r.Concurrency = max(r.Concurrency, 1)
 	e := &Engine{rules: r, breaker: b, lanes: map[string]*lane{}, common: &lane{}, era: b.outages()}
 	if e.rules.After == nil {
-		e.rules.After = func(*Page, int64) (Position, bool) { return nil, false }
+		e.rules.After = func(Position, int64) (Position, bool) { return nil, false }
 	}
 	e.feed.after, e.feed.name, e.feed.keeps = e.rules.After, e.rules.Name, e.rules.ByHand
 	e.held.rules = &e.rules

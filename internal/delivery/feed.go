@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -27,7 +28,7 @@ type feed struct {
 	restored restored
 	spare    []Change // of a page that was settled
 	keeps    bool     // the owner may ask for changes that are settled
-	after    func(p *Page, lsn int64) (Position, bool)
+	after    func(end Position, lsn int64) (Position, bool)
 	name     func(*Change) string
 }
 
@@ -190,7 +191,7 @@ func (f *feed) countFront(p *Page) {
 		n--
 	}
 	if n > p.counted {
-		if _, known := f.after(p, p.changes[n-1].LSN); known {
+		if _, known := f.after(p.Next, p.changes[n-1].LSN); known {
 			f.unsaved += n - p.counted
 			p.counted = n
 			f.covered = max(f.covered, p.changes[n-1].LSN)
@@ -264,25 +265,31 @@ func (e *Engine) Position() Position {
 	if c := e.FirstOpen(); c != nil {
 		at, before = c.Page.From, c.LSN
 		if n := c.Page.counted; n > 0 {
-			at, _ = e.rules.After(c.Page, c.Page.changes[n-1].LSN)
+			at, _ = e.rules.After(c.Page.Next, c.Page.changes[n-1].LSN)
 		}
 	}
 	// A processor of another kind does not know which keys are set aside: so the position
 	// waits for them, unless it has passed them already.
-	if e.feed.shared {
-		for _, l := range e.asides {
-			from, first := l.continues()
-			switch {
-			case from == nil || first >= before:
-			case first <= e.feed.atLSN:
-				return e.feed.at
-			default:
-				at, before, lsn = from, first, e.feed.atLSN
-			}
+	if first := e.firstAside(); e.feed.shared && first < before {
+		var known bool
+		if at, known = e.rules.After(e.feed.read, first-1); !known || first-1 <= e.feed.atLSN {
+			return e.feed.at
 		}
+		lsn = first - 1
 	}
 	e.feed.at, e.feed.atLSN = at, lsn
 	return at
+}
+
+// firstAside is the LSN of the oldest change that is not settled and whose key is set aside, or an earlier one.
+func (e *Engine) firstAside() int64 {
+	first := int64(math.MaxInt64)
+	for _, l := range e.asides {
+		if from, lsn := l.continues(); from != nil {
+			first = min(first, lsn)
+		}
+	}
+	return first
 }
 
 // Share notes whether another kind of processor may take the lease.

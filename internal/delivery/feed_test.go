@@ -28,7 +28,7 @@ func (w *trial) wantsLease(want string) {
 }
 
 // knowsLSNs has positions that are LSNs, so that the position can be within a page.
-func knowsLSNs(_ *Page, lsn int64) (Position, bool) { return lsn, true }
+func knowsLSNs(_ Position, lsn int64) (Position, bool) { return lsn, true }
 
 func TestThePositionWaitsForTheOldestPage(t *testing.T) {
 	w := newTrial(t, Rules{Concurrency: 9}, "a", "b")
@@ -67,7 +67,7 @@ func TestThePositionMayBeWithinAPage(t *testing.T) {
 
 // A position that can be told of some LSNs only moves to one of these.
 func TestThePositionWithinAPageMustBeKnown(t *testing.T) {
-	even := func(_ *Page, lsn int64) (Position, bool) { return lsn, lsn%2 == 0 }
+	even := func(_ Position, lsn int64) (Position, bool) { return lsn, lsn%2 == 0 }
 	w := newTrial(t, Rules{Concurrency: 9, After: even}, "a", "b", "c", "d")
 	w.succeeds(w.wants(Call, 1))
 	w.wantsLease("0: 1[] +0")
@@ -314,7 +314,7 @@ func TestASharedLeaseWaitsForKeysThatAreSetAside(t *testing.T) {
 		w.MakeRoom(0, time.Second, w.now)
 		w.wait(time.Second)
 		w.succeeds(w.wants(Call, 1))
-		want := map[bool]int64{false: 3, true: 0}[shared] // reading after 0 gives 2
+		want := map[bool]int64{false: 3, true: 1}[shared]
 		if got := w.Position(); got != Position(want) || w.SetAside() != 1 || w.Items() != 0 {
 			t.Errorf("shared %v: position %v with %d keys set aside, %d items; want %d", shared, got, w.SetAside(), w.Items(), want)
 		}
@@ -328,6 +328,18 @@ func TestASharedLeaseWaitsForKeysThatAreSetAside(t *testing.T) {
 		if got := w.Position(); got != Position(int64(3)) || w.SetAside() != 0 {
 			t.Errorf("shared %v: position %v, %d keys set aside at the end", shared, got, w.SetAside())
 		}
+	}
+}
+
+func TestASharedLeaseWaitsForTheOldestKey(t *testing.T) {
+	w := newTrial(t, Rules{Concurrency: 4, MaxItems: 1, CanReadKeys: true, MaxAside: 9, KeyPages: 4, After: knowsLSNs}, "c", "a", "a", "b", "b")
+	w.Share(true)
+	w.succeeds(w.wants(Call, 1))
+	w.fails(w.wants(Call, 2))
+	w.fails(w.wants(Call, 4))
+	w.MakeRoom(0, time.Second, w.now)
+	if got := w.Position(); got != Position(int64(1)) || w.SetAside() != 2 {
+		t.Errorf("position %v with %d keys set aside, want 1", got, w.SetAside())
 	}
 }
 

@@ -193,8 +193,5 @@ func (e *Engine) isOpenBefore(lsn int64) bool {
 	if c := e.FirstOpen(); c != nil && c.LSN <= lsn {
 		return true
 	}
-	return slices.ContainsFunc(e.asides, func(l *lane) bool {
-		from, first := l.continues()
-		return from != nil && first <= lsn
-	})
+	return e.firstAside() <= lsn
 }

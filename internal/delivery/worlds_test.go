@@ -102,6 +102,10 @@ var worlds = []setting{
 		bounds: bounds{fail: 1, refuse: 1, room: 1, crash: 1, keyFails: 1},
 	},
 	{
+		name: "set aside within a page, shared", pages: "1b 2a | 3a 4b", width: 2, shared: true, rules: Rules{Concurrency: 2, MaxItems: 1, CanReadKeys: true, MaxAside: 2, MaxAttempts: 1, CanPark: true, After: knowsLSNs},
+		bounds: bounds{refuse: 1, room: 1, crash: 1}, long: bounds{fail: 1, refuse: 1, room: 1, crash: 1},
+	},
+	{
 		name: "crash", pages: "1a 2b | 3a", width: 2, rules: Rules{Concurrency: 2, MaxAttempts: 2, CanPark: true},
 		bounds: bounds{fail: 1, crash: 2}, long: bounds{fail: 2, crash: 2},
 	},

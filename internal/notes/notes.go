@@ -16,6 +16,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/millrace/changefeed/internal/service"
 )
 
 // The properties of a lease.
@@ -187,7 +189,7 @@ func (a Aside) String() string {
 // ReadAside reads the text of a property, as ReadDone does. If another processor has moved the position, it has handled
 // the changes after the position, but nobody those that the position had passed: so the keys with such changes stay, and
 // their changes come again from the first of these. In another partition LSNs count for nothing: all changes of the keys come
-// that can be read, and how often they were tried is not known.
+// that can be read, and how often they were tried is not known. What the position covers is what its token says then.
 func ReadAside(text string, in Place) (a Aside, err error) {
 	if text == "" {
 		return a, nil
@@ -200,9 +202,14 @@ func ReadAside(text string, in Place) (a Aside, err error) {
 		a.Keys = slices.DeleteFunc(a.Keys, func(k AsideKey) bool { return !k.Passed })
 		a.Recalls = nil
 	}
-	if !in.counts(a.Partition) {
-		for i := range a.Keys {
-			a.Keys[i].LSN, a.Keys[i].Last, a.Keys[i].Covered, a.Keys[i].Tried = 0, 0, 0, nil
+	isElsewhere := !in.counts(a.Partition)
+	for i := range a.Keys {
+		k := &a.Keys[i]
+		if isElsewhere {
+			k.LSN, k.Last, k.Tried = 0, 0, nil
+		}
+		if isElsewhere || err != nil {
+			k.Covered, _ = service.LSN(in.Position)
 		}
 	}
 	return a, err

@@ -9,7 +9,7 @@ import (
 
 // What a batch must be, before it is handled.
 
-// handed checks a batch against the model: the process has read its changes, its attempt is right and, without lanes, it
+// handed checks a batch against the model: the process has read its changes, its attempt is right and, in a strict world, it
 // is next and the checkpoint before it is stored.
 func (g *ledger) handed(c *call, by *instance, b *changefeed.Batch) {
 	t := g.model.tenures[place{by, b.LeaseToken}]
@@ -23,7 +23,7 @@ func (g *ledger) handed(c *call, by *instance, b *changefeed.Batch) {
 			g.breach("%s got LSN %d of %s, which it has not read", by, change.LSN, b.LeaseToken)
 		}
 	}
-	if g.lanes {
+	if !g.strict {
 		g.blocked(by, b)
 	} else if g.follow(c, t, b) {
 		g.checkStored(c, t, b)
@@ -114,7 +114,7 @@ func begins(changes []version, b *changefeed.Batch) bool {
 	return true
 }
 
-// checkAttempt checks the number of a batch. With lanes the notes of the last owner may be older than its calls, so the
+// checkAttempt checks the number of a batch. Unless the world is strict, the notes of the last owner may be older than its calls, so the
 // number may be lower than all calls that were begun, but not than those of this owner.
 func (g *ledger) checkAttempt(t *tenure, by *instance, b *changefeed.Batch) {
 	least, most := 0, 0
@@ -125,10 +125,10 @@ func (g *ledger) checkAttempt(t *tenure, by *instance, b *changefeed.Batch) {
 	switch {
 	case b.Redriven: // its letter counts the calls of the owners that have written it
 		least = 0
-	case g.lanes && b.Attempt == t.first+1 && b.Attempt > most+1: // the first one gets what the lease says, also if it is another by now
+	case !g.strict && b.Attempt == t.first+1 && b.Attempt > most+1: // the first one gets what the lease says, also if it is another by now
 		most = t.first
 		g.begun[versionOf(b.Changes[0])], t.first = t.first, 0
-	case !g.lanes:
+	case g.strict:
 		most = least
 	}
 	if b.Attempt < least+1 || b.Attempt > most+1 {

@@ -46,7 +46,7 @@ func TestTheCheckersFindALeaseThatSaysSomethingElse(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			const most = 60
 			for seed := range uint64(most) {
-				broken, _ := play(t, seed, func(s changefeed.LeaseStore) changefeed.LeaseStore { return rewriting{s, c.edit} })
+				broken, _ := play(t, seed, seed%2 == 0, func(s changefeed.LeaseStore) changefeed.LeaseStore { return rewriting{s, c.edit} })
 				if strings.Contains(strings.Join(broken, "\n"), c.breach) {
 					t.Logf("seed %d", seed)
 					return

@@ -31,8 +31,10 @@ type ledger struct {
 	model   model
 	broken  []string // promises that did not hold
 
-	// In worlds with lanes:
-	lanes  bool
+	strict  bool // see weather.isStrict
+	foreign bool // .NET hosts are in the unit
+
+	// In worlds that are not strict:
 	begun  map[version]int                   // calls that handlers were given
 	tried  map[transaction]int               // the most of them that a change of a transaction had
 	noted  map[version]int                   // calls that a lease has counted before they were begun
@@ -82,13 +84,13 @@ type call struct {
 	tenure  *tenure // of ours
 
 	redriven bool
-	page     *page // without lanes
+	page     *page // in strict worlds
 	end      int   // how many changes of the page are before its last one, and that one
 }
 
 func newLedger(mode changefeed.Mode, hash epk.Kind) *ledger {
 	return &ledger{
-		mode: mode, hash: hash, items: map[changefeed.PartitionKey]map[string][]version{},
+		mode: mode, hash: hash, strict: true, items: map[changefeed.PartitionKey]map[string][]version{},
 		begun: map[version]int{}, noted: map[version]int{}, tried: map[transaction]int{}, failed: map[version]bool{}, holds: map[changefeed.PartitionKey]int64{}, freed: map[changefeed.PartitionKey]bool{},
 		open: map[version]entry{}, handled: map[version]bool{}, calls: map[*call]bool{}, model: newModel(),
 	}
@@ -190,7 +192,7 @@ func (g *ledger) handOver(ctx context.Context, by *instance, b *changefeed.Batch
 
 // handOverTo checks a batch of a .NET host.
 func (g *ledger) handOverTo(ctx context.Context, by *netHost, token string, of changefeed.Range, changes []changefeed.Change) *call {
-	made := &call{by: by, begun: time.Now(), token: token, of: of, changes: changes, ctx: ctx, tenure: &tenure{}}
+	made := &call{by: by, begun: time.Now(), token: token, of: of, changes: changes, ctx: ctx, tenure: &tenure{passed: map[version]bool{}}}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.tell("%s handles %s, %d changes from LSN %d", by, token, len(changes), changes[0].LSN)
@@ -210,13 +212,19 @@ func (g *ledger) hand(made *call) {
 	inBatch := map[version]bool{}
 	for _, c := range made.changes {
 		for v := range g.open {
-			if v.key == c.PartitionKey && v.lsn < c.LSN && !inBatch[v] && !made.tenure.passed[v] {
+			if v.key == c.PartitionKey && v.lsn < c.LSN && !inBatch[v] && !made.tenure.passed[v] && !(by.isForeign() && g.isAside(made.token, v)) {
 				g.breach("order: %s got LSN %d of %s before LSN %d (%s) was done", by, c.LSN, c.PartitionKey, v.lsn, v.id)
 			}
 		}
 		inBatch[versionOf(c)] = true
 	}
 	g.calls[made] = true
+}
+
+// isAside reports whether a change comes again because the lease says that its key is set aside: a .NET host does not know that.
+func (g *ledger) isAside(token string, v version) bool {
+	note := g.noteOf(g.model.leases[token].Record)
+	return note.keeps(v)
 }
 
 // mayMeet reports whether a process may begin on a range while another is at work there: a
@@ -252,7 +260,7 @@ func (g *ledger) end(c *call, ok bool, done []changefeed.Change) {
 		if c.redriven { // after an outage a letter comes again though nobody has asked
 			g.freed[v.key] = true
 		}
-		if g.lanes {
+		if !g.strict {
 			c.tenure.passed[v] = true
 		}
 		g.delivered++

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -14,10 +15,11 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// Worlds with lanes: changes of different keys are handled in parallel, those that fail are
+// Worlds with dead letters: changes of different keys may be handled in parallel, those that fail are
 // parked, and an operator has them handled again. There the model of whole pages, in one
 // order, does not hold; what is done, what is parked and the order of each key are checked
 // change by change.
@@ -177,15 +179,21 @@ func (g *ledger) parked(by *instance, l changefeed.DeadLetter) {
 }
 
 // blocked checks that a process that has noted in its lease that it holds a key hands nothing
-// of it over, before somebody has asked for that. What came before the first letter may come again, after a crash.
+// of it over, before somebody has asked for that. What came before the first letter may come again, after a crash. A note
+// counts for its position alone: another kind of processor moves that and knows nothing of the note.
 func (g *ledger) blocked(by *instance, b *changefeed.Batch) {
 	stored := g.model.leases[b.LeaseToken]
-	if stored.by != by || b.Redriven {
+	note := stored.Properties[notes.HeldProperty]
+	if stored.by != by || b.Redriven || note == "" {
 		return
 	}
+	var held notes.Held
+	if err := json.Unmarshal([]byte(note), &held); err != nil {
+		g.breach("property %s of %s: %v", notes.HeldProperty, b.LeaseToken, err)
+	}
 	for _, c := range b.Changes {
-		if strings.Contains(stored.Properties["changefeed.held"], fmt.Sprintf("%q", c.PartitionKey)) && !g.freed[c.PartitionKey] && c.LSN > g.holds[c.PartitionKey] {
-			g.breach("%s hands over LSN %d of %s, which it holds: %s", by, c.LSN, c.PartitionKey, stored.Properties["changefeed.held"])
+		if held.At == stored.Position.Token && slices.Contains(held.Keys, string(c.PartitionKey)) && !g.freed[c.PartitionKey] && c.LSN > g.holds[c.PartitionKey] {
+			g.breach("%s hands over LSN %d of %s, which it holds: %s", by, c.LSN, c.PartitionKey, note)
 		}
 	}
 }

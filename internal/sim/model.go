@@ -80,8 +80,9 @@ type tenure struct {
 	passed map[version]bool // the process goes on after them
 	asked  map[version]bool // it has asked for a checkpoint after them
 	tokens map[string]bool  // that it has seen in its reads of the feed
+	read   int64            // the LSN of the last of them
 
-	// In worlds without lanes:
+	// In strict worlds:
 	reached map[string]bool // tokens that the lease may be at: all before them is done
 	line    []version       // of the pages that were handed over or are
 	hand    *page           // of the last batch
@@ -156,7 +157,7 @@ func (g *ledger) read(by *instance, of changefeed.Range, from string, p changefe
 	if t == nil {
 		return
 	}
-	t.tokens[from], t.tokens[made.next] = true, true
+	t.tokens[from], t.tokens[made.next], t.read = true, true, max(t.read, lsnOf(made.next))
 	for _, v := range made.changes {
 		t.shown[v], t.tokens[service.Token(v.lsn)] = true, true
 	}
@@ -284,7 +285,7 @@ func (g *ledger) asks(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t := c.tenure
-	if g.lanes { // of each key what comes before it
+	if !g.strict { // of each key what comes before it
 		for _, change := range c.changes {
 			t.passed[versionOf(change)] = true
 		}

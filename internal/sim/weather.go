@@ -21,13 +21,13 @@ type weather struct {
 	removal  removal
 	ambushes []ambush
 
-	// In worlds with lanes:
-	lanes    bool
-	at       int           // Options.Concurrency
-	attempts int           // Options.MaxAttempts; 0 is no policy
+	at     int // Options.Concurrency
+	buffer int // Options.BufferItems; 0 is the default
+
+	// In worlds with dead letters:
+	attempts int           // Options.MaxAttempts; 0 in the other worlds
 	hold     bool          // Options.HoldKeys
 	age      time.Duration // Options.MaxAge
-	buffer   int           // Options.BufferItems; 0 is the default
 	outages  bool          // all handlers fail for a while
 	boxes    bool          // the letter box fails for a while
 }
@@ -42,12 +42,12 @@ const (
 )
 
 // newWeather draws the weather of a seed, from a generator of its own: a further fault here
-// changes no draw elsewhere.
-func newWeather(seed uint64) weather {
+// changes no draw elsewhere. A processor whose handler checkpoints by hand takes no dead letters.
+func newWeather(seed uint64, hasLetters bool) weather {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	one := func(in int) bool { return rng.IntN(in) == 0 }
 	y := weather{
-		manual: one(3), late: one(2), slow: one(4), uneven: one(3), keepers: one(10), steps: one(5),
+		manual: one(2) && !hasLetters, late: one(2), slow: one(4), uneven: one(3), keepers: one(10), steps: one(5),
 		rooms: 1, foreign: one(6),
 	}
 	if one(3) {
@@ -65,20 +65,23 @@ func newWeather(seed uint64) weather {
 	for range rng.IntN(6) {
 		y.ambushes = append(y.ambushes, newAmbush(rng))
 	}
-	if y.lanes = !y.foreign && one(3); y.lanes {
-		y.at = 1 + rng.IntN(2)*rng.IntN(8)
-		if !y.manual {
-			y.attempts, y.hold, y.outages, y.boxes = 2+rng.IntN(4), one(2), one(2), one(2)
-			if one(3) {
-				y.age = time.Duration(1+rng.IntN(90)) * time.Second
-			}
+	y.at = 1 + rng.IntN(2)*rng.IntN(8)
+	if one(2) {
+		y.buffer = 1 + rng.IntN(30)
+	}
+	if hasLetters {
+		y.attempts, y.hold, y.outages, y.boxes = 2+rng.IntN(4), one(2), one(2), one(2)
+		if one(3) {
+			y.age = time.Duration(1+rng.IntN(90)) * time.Second
 		}
-		if one(2) {
-			y.buffer = 1 + rng.IntN(30)
-		}
+		y.hold = y.hold && !y.foreign // .NET hosts know nothing of keys that are held
 	}
 	return y
 }
+
+// isStrict reports that one batch after the other is handled and none is passed over, so that the order of pages, positions
+// and attempts is known.
+func (y weather) isStrict() bool { return y.at == 1 && y.attempts == 0 }
 
 // isPlain reports that only our processes write the leases, by one clock. Histories are
 // checked in such worlds only.

@@ -87,12 +87,12 @@ type world struct {
 	diceSeed *rand.Rand
 }
 
-// Run plays a seed and returns the promises that were broken and, if any were, the trace of
+// Run plays a seed, in a world with dead letters or one without, and returns the promises that were broken and, if any were, the trace of
 // the run. It must be called inside a synctest bubble, because ten minutes of faults would
 // otherwise take ten minutes.
-func Run(ctx context.Context, seed uint64, bug Bug) (broken []string, story string, err error) {
+func Run(ctx context.Context, seed uint64, hasLetters bool, bug Bug) (broken []string, story string, err error) {
 	goroutines := inBubble()
-	w, err := newWorld(ctx, seed, bug)
+	w, err := newWorld(ctx, seed, hasLetters, bug)
 	if err != nil {
 		return nil, "", err
 	}
@@ -140,10 +140,10 @@ func Run(ctx context.Context, seed uint64, bug Bug) (broken []string, story stri
 }
 
 // newWorld makes the stores of a seed.
-func newWorld(ctx context.Context, seed uint64, bug Bug) (*world, error) {
+func newWorld(ctx context.Context, seed uint64, hasLetters bool, bug Bug) (*world, error) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	w := &world{
-		ctx: ctx, rng: rng, bug: bug, weather: newWeather(seed), push: rng.IntN(2) == 0, keys: 3 + rng.IntN(20),
+		ctx: ctx, rng: rng, bug: bug, weather: newWeather(seed, hasLetters), push: rng.IntN(2) == 0, keys: 3 + rng.IntN(20),
 		box: &box{letters: map[string]changefeed.DeadLetter{}}, ready: make(chan struct{}), quiet: make(chan struct{}), diceSeed: rand.New(rand.NewPCG(seed, 2)),
 	}
 	w.trouble.mended = map[changefeed.PartitionKey]bool{}
@@ -161,7 +161,7 @@ func newWorld(ctx context.Context, seed uint64, bug Bug) (*world, error) {
 		spec.HashVersion, w.cities, hash = 1, strings.Repeat(" upon Thames", 8), epk.HashV1
 	}
 	w.ledger = newLedger(w.mode, hash)
-	w.ledger.lanes = w.weather.lanes && (w.weather.at > 1 || w.weather.attempts > 0)
+	w.ledger.strict, w.ledger.foreign = w.weather.isStrict(), w.weather.foreign
 	w.ledger.note("seed %d: %+v, push %v, start %v", seed, w.weather, w.push, w.start0)
 	if w.orders, err = w.db.CreateContainer(ctx, spec); err != nil {
 		return nil, err
