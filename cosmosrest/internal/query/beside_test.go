@@ -34,10 +34,11 @@ const (
 
 // besideWorld is a container that is written to, split and merged.
 type besideWorld struct {
-	t    *testing.T
-	cont *docstore.Container
-	stop chan struct{}
-	wg   sync.WaitGroup
+	t     *testing.T
+	cont  *docstore.Container
+	stop  chan struct{}
+	turns []chan struct{} // one for each writer
+	wg    sync.WaitGroup
 
 	mu           sync.Mutex
 	begun, acked map[string]int // the newest number of each document
@@ -82,36 +83,59 @@ func (w *besideWorld) write() {
 			}
 		})
 	}
-	rounds = append(rounds, func(n int) {
+	renew := func(n int) {
 		for k := range renewed {
-			w.upsert("t", fmt.Sprint("t", k), "t", n, 2)
+			w.upsert("t", fmt.Sprint("t", k), "t", n, 5)
 		}
+	}
+	rounds = append(rounds, func(n int) {
 		w.upsert("x", fmt.Sprint("x", n%50), fmt.Sprint("x", n%7), n, n%2) // expires or is deleted
 		_ = w.cont.Delete(context.Background(), changefeed.Key(fmt.Sprint("x", (n+1)%7)), fmt.Sprint("x", (n+1)%50), "")
 	})
-	for _, round := range rounds {
+	for _, round := range append(rounds, renew) {
 		round(1)
 	}
+	w.wg.Go(func() { // by the clock, however slow the readers are
+		for n := 2; ; n++ {
+			select {
+			case <-w.stop:
+				return
+			case <-time.After(100 * time.Millisecond):
+				renew(n)
+			}
+		}
+	})
 	for _, round := range rounds {
 		w.until(func(n int) { round(n + 1) })
 	}
 	w.until(func(int) { w.reshape() })
 }
 
-// until calls f until the test ends, with numbers from 1 on. A pause as long as the call leaves room for the readers on a busy
-// machine: a listing that takes minutes meets so many splits that its token becomes too long.
+// until calls f until the test ends, with numbers from 1 on, at most once for each page that is read: writers that are
+// faster than the readers, on a busy machine, keep a listing from ending.
 func (w *besideWorld) until(f func(n int)) {
+	turn := make(chan struct{}, 1)
+	w.turns = append(w.turns, turn)
 	w.wg.Go(func() {
 		for n := 1; ; n++ {
-			begun := time.Now()
-			f(n)
 			select {
 			case <-w.stop:
 				return
-			case <-time.After(time.Since(begun)):
+			case <-turn:
 			}
+			f(n)
 		}
 	})
+}
+
+// goOn gives each writer that waits a turn.
+func (w *besideWorld) goOn() {
+	for _, turn := range w.turns {
+		select {
+		case turn <- struct{}{}:
+		default:
+		}
+	}
 }
 
 func (w *besideWorld) note(in map[string]int, n int, ids ...string) {
@@ -187,6 +211,7 @@ type row struct {
 // token of the next.
 func (w *besideWorld) page(results *Results, sel Selection, text, token string, most int) (rows []json.RawMessage, next string) {
 	w.t.Helper()
+	w.goOn()
 	m := meter.NewLoad().Request(w.t.Context())
 	defer m.End()
 	k, err := ParseContinuation(token, w.cont.RID())
