@@ -85,6 +85,7 @@ func TestAChangeDuringAWriteIsWrittenWhenItIsDue(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		w.Due()
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if writes != 2 {
 			t.Errorf("%d writes, want a second one for the change during the first", writes)
 		}
