@@ -77,7 +77,7 @@ func (c *call) item(body []byte) (ref itemRef, err error) {
 		if c.in.Method == http.MethodGet {
 			sub = wire.SubKeyMismatch
 		}
-		return ref, wire.Errorf(http.StatusBadRequest, sub, wire.CodeBadRequest, "PartitionKey value must be supplied for this operation: want the header x-ms-documentdb-partitionkey")
+		return ref, wire.Errorf(http.StatusBadRequest, sub, wire.CodeBadRequest, wire.NoKey+" PartitionKey value must be supplied for this operation: want the header x-ms-documentdb-partitionkey")
 	}
 	if ref.logical, err = c.logical(cont, key); err != nil {
 		return ref, err

@@ -177,7 +177,7 @@ func TestItemRefused(t *testing.T) {
 		{"GET", docs + "/a", ``, ``, 400, "1001", "BadRequest", "PartitionKey value must be supplied"},
 		{"GET", docs + "/a", `["p"`, ``, 400, "0", "BadRequest", "partition key"},
 		{"DELETE", docs + "/a", ``, ``, 400, "0", "BadRequest", "PartitionKey value must be supplied"},
-		{"GET", "/dbs/db/colls/x/docs/a", `["p"]`, ``, 404, "1003", "NotFound", "Owner resource does not exist"},
+		{"GET", "/dbs/db/colls/x/docs/a", `["p"]`, ``, 404, "0", "NotFound", "Resource Not Found"},
 	} {
 		says := w.do(t, c.method, c.path, map[string]string{"x-ms-documentdb-partitionkey": c.key}, c.body).refused(t, c.status, c.sub, c.code)
 		if !strings.Contains(strings.ReplaceAll(says, `\`, ""), c.says) {
@@ -231,7 +231,7 @@ func TestItemsThrottled(t *testing.T) {
 		w.send(t, "["+one+"]"),
 		w.bulk(t, `[{"operationType":"Read","id":"a","partitionKey":"[\"p\"]"}]`),
 	} {
-		a.refused(t, 429, "3200", "429")
+		a.refused(t, 429, "3200", "TooManyRequests")
 		if a.header.Get("x-ms-retry-after-ms") == "" {
 			t.Errorf("%s: no header x-ms-retry-after-ms", a.request)
 		}
@@ -332,8 +332,15 @@ func TestSessions(t *testing.T) {
 func TestConsistency(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	w.item(t, "a", "")
-	for _, level := range []string{"Strong", "BoundedStaleness", "Session", "ConsistentPrefix", "Eventual", "session"} {
+	for _, level := range []string{"Session", "ConsistentPrefix", "Eventual", "session"} {
 		w.do(t, "GET", docs+"/a", under("p", "x-ms-consistency-level", level), "").want(t, 200)
+	}
+	for _, level := range []string{"Strong", "boundedstaleness"} {
+		w.do(t, "GET", docs+"/a", under("p", "x-ms-consistency-level", level), "").refused(t, 400, "0", "BadRequest")
+		for _, o := range []Options{{Lenient: true}, {Consistency: "Strong"}} {
+			w, _ := newContainer(t, o)
+			w.do(t, "GET", "/dbs/db/colls/c", map[string]string{"x-ms-consistency-level": level}, "").want(t, 200)
+		}
 	}
 	w.do(t, "GET", docs+"/a", under("p", "x-ms-consistency-level", "Weak"), "").refused(t, 400, "0", "BadRequest")
 }

@@ -173,7 +173,7 @@ func offeredIn(raw json.RawMessage) int {
 
 // noOffer is the 404 of an offer.
 func noOffer(id string) *wire.Error {
-	return wire.NotFound(0, "Resource Not Found: there is no offer %q", id)
+	return wire.NotFound(0, wire.NoResource+": there is no offer %q", id)
 }
 
 // listOffers lists the offers of the account.

@@ -125,19 +125,22 @@ func (q *itemQuery) refuseCrossing(c *call) error {
 		return nil
 	}
 	if !c.in.Flag(wire.HeaderCrossPartition) {
-		return wire.BadRequest("Cross partition query is required but disabled: want x-ms-documentdb-query-enablecrosspartition true, " +
-			"the header x-ms-documentdb-partitionkey, or a filter that leaves one partition key")
+		return wire.BadRequest("Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, " +
+			"specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception: a filter that leaves one partition key does")
 	}
 	construct := q.Crosses()
 	if construct == "" {
 		return nil
+	}
+	if q.MixesAggregates() {
+		return wire.BadRequest("Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates. Want it range by range, as its plan says")
 	}
 	plan, err := q.Plan(nil)
 	if err != nil {
 		return err
 	}
 	e := wire.Errorf(http.StatusBadRequest, wire.SubCrossPartition, wire.CodeBadRequest,
-		"The provided cross partition query can not be directly served by the gateway, because of its %s: "+
+		"The provided cross partition query can not be directly served by the gateway. The reason is its %s: "+
 			"want it range by range, as the plan in additionalErrorInfo says", construct)
 	if e.Extra, err = json.Marshal(string(plan)); err != nil {
 		return err

@@ -56,7 +56,7 @@ func createItem(c *call) error {
 func (s *Server) keyOf(cont *docstore.Container, body []byte) (changefeed.PartitionKey, error) {
 	if !s.o.Lenient {
 		return "", wire.Errorf(http.StatusBadRequest, wire.SubKeyMismatch, wire.CodeBadRequest,
-			"PartitionKey extracted from document doesn't match the one specified in the header: want the header x-ms-documentdb-partitionkey")
+			wire.NoKey+" Want the header x-ms-documentdb-partitionkey")
 	}
 	return cont.KeyOf(body)
 }

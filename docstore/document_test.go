@@ -89,11 +89,11 @@ func TestParseDocumentSaysWhatIsWrong(t *testing.T) {
 	paths := []pkey.Path{{"address", "city"}}
 	const wantID, wantTTL = "want a string of 1 to 1023 bytes", "want whole seconds from 1 to 2147483647, or -1 for ever"
 	for body, want := range map[string]string{
-		``:               "body is not JSON, at byte 0: unexpected end of JSON input",
-		`{"id":"1"`:      "body is not JSON, at byte 9: unexpected end of JSON input",
-		`{"id":"1",}`:    "body is not JSON, at byte 11: invalid character '}' looking for beginning of object key string",
-		`{"id":"1"} x`:   "body is not JSON, at byte 12: invalid character 'x' after top-level value",
-		"{\"id\":\"\xff": "body is not UTF-8: want JSON",
+		``:               "not JSON: body, at byte 0: unexpected end of JSON input",
+		`{"id":"1"`:      "not JSON: body, at byte 9: unexpected end of JSON input",
+		`{"id":"1",}`:    "not JSON: body, at byte 11: invalid character '}' looking for beginning of object key string",
+		`{"id":"1"} x`:   "not JSON: body, at byte 12: invalid character 'x' after top-level value",
+		"{\"id\":\"\xff": "not JSON: body is not UTF-8",
 		` [1]`:           "body is the array [1]: want an object",
 		`"id"`:           `body is the string "id": want an object`,
 		`null`:           "body is null: want an object",

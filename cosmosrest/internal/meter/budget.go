@@ -59,7 +59,7 @@ func (all *Budgets) Admit(ctx context.Context, cont *docstore.Container, partiti
 	if after == 0 {
 		return nil
 	}
-	return wire.Throttled(after, "Request rate is large: partition %s of container %q has used up its request units", partition, cont.ID())
+	return wire.Throttled(after, "partition %s of container %q has used up its request units", partition, cont.ID())
 }
 
 // Spend charges a request that was admitted.

@@ -25,6 +25,7 @@ type plan struct {
 	aggregates []aggregate
 	distinct   bool
 	star       bool
+	columns    bool // SELECT has a list, not VALUE or *
 	row        node // what SELECT makes of a row
 	order      []orderKey
 	top        node // nil: none
@@ -130,6 +131,7 @@ func (c *compiler) selection(p *plan, stmt *selectStmt) {
 	case stmt.List.Value != nil:
 		p.row = c.expr(stmt.List.Value)
 	case !stmt.List.Star:
+		p.columns = true
 		p.row = c.items(stmt.List.Items)
 	case p.inputs == 0:
 		c.fail(failf(stmt.Pos.Offset, "'SELECT *' is not valid if FROM clause is omitted."))
@@ -139,7 +141,7 @@ func (c *compiler) selection(p *plan, stmt *selectStmt) {
 		p.star = true
 		p.row = path{slot: p.starSlot(), memo: -1}
 		if len(p.groups) > 0 {
-			c.fail(failf(stmt.Pos.Offset, "'SELECT *' is not valid with a GROUP BY clause."))
+			c.fail(failf(stmt.Pos.Offset, "'SELECT *' is not allowed with GROUP BY."))
 		}
 	}
 }

@@ -263,6 +263,9 @@ func (q *Query) CrossPartition() string {
 	return q.plan.crossPartition()
 }
 
+// MixesAggregates reports whether the query selects aggregates without VALUE.
+func (q *Query) MixesAggregates() bool { return q.plan.columns && len(q.plan.aggregates) > 0 }
+
 // crossPartition is [Query.CrossPartition]; a construct of a subquery in FROM counts as
 // well.
 func (p *plan) crossPartition() string {

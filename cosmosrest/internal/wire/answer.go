@@ -117,12 +117,18 @@ var (
 	closing        = []string{"close"}
 )
 
+// SetSubStatus sets the sub-status of a refusal. Without one there is no header, as in the
+// service.
+func (a *Answer) SetSubStatus(sub int) {
+	if sub != 0 {
+		a.Set(AnswerSubStatus, strconv.Itoa(sub))
+	}
+}
+
 // SetError sets the headers of an error. With last, the connection is closed after it: a
 // stranger's, or one on which the rest of a body is still to come.
 func (a *Answer) SetError(e *Error, last bool) {
-	if e.Sub != 0 || e.Status >= http.StatusBadRequest {
-		a.Set(AnswerSubStatus, strconv.Itoa(e.Sub))
-	}
+	a.SetSubStatus(e.Sub)
 	if e.After > 0 {
 		a.Set(AnswerRetryAfter, strconv.FormatInt(max(e.After.Milliseconds(), 1), 10))
 	}
