@@ -236,15 +236,15 @@ func TestRowsThatAreRefused(t *testing.T) {
 		return op
 	}
 	for says, ops := range map[string][]netbatch.Operation{
-		"no operations":                nil,
-		"more operations than what is supported":     slices.Repeat([]netbatch.Operation{good}, 101),
-		"operation 1 of the batch: id": {good, row(rowRead, "", "")},
-		"resourceBody is missing":      {row(rowUpsert, "", "")},
-		"resourceBody is text":         {row(rowUpsert, "", "text")},
-		"resourceBody is \ufffd":       {row(rowUpsert, "", "\xff")},
-		"resourceBody is binary JSON":  {row(rowUpsert, "", "\x80\xea")},
-		"timeToLiveInSeconds":          {with(func(o *netbatch.Operation) { o.TimeToLive = new(int32(5)) })},
-		"binaryId":                     {with(func(o *netbatch.Operation) { o.BinaryID = []byte{1} })},
+		"no operations":                          nil,
+		"more operations than what is supported": slices.Repeat([]netbatch.Operation{good}, 101),
+		"operation 1 of the batch: id":           {good, row(rowRead, "", "")},
+		"resourceBody is missing":                {row(rowUpsert, "", "")},
+		"resourceBody is text":                   {row(rowUpsert, "", "text")},
+		"resourceBody is \ufffd":                 {row(rowUpsert, "", "\xff")},
+		"resourceBody is binary JSON":            {row(rowUpsert, "", "\x80\xea")},
+		"timeToLiveInSeconds":                    {with(func(o *netbatch.Operation) { o.TimeToLive = new(int32(5)) })},
+		"binaryId":                               {with(func(o *netbatch.Operation) { o.BinaryID = []byte{1} })},
 		"patch has 11 operations": {row(rowPatch, "a", `{"operations":[`+strings.Repeat(`{"op":"incr","path":"/n","value":1},`, 10)+
 			`{"op":"incr","path":"/n","value":1}]}`)},
 	} {

@@ -135,7 +135,10 @@ func (c *call) setOwner(cont *docstore.Container) {
 	} else {
 		path += "/colls/" + cont.ID()
 	}
-	c.out.Set(wire.AnswerContentPath, rid)
+	// The service leaves out the resource id of the owner where a container changes.
+	if c.in.Target.Kind != "colls" || c.in.Method == http.MethodGet {
+		c.out.Set(wire.AnswerContentPath, rid)
+	}
 	c.out.Set(wire.AnswerAltContentPath, path)
 }
 

@@ -68,6 +68,9 @@ func eachContainer(c *call, answer func(resources, *call) error) error {
 			all.all = append(all.all, resource{cont.ID(), body})
 		}
 	}
+	c.out.Set(wire.AnswerContentPath, d.RID)
+	c.out.Set(wire.AnswerAltContentPath, "dbs/"+d.ID)
+	c.setQuota("collections", maxContainers, len(all.all))
 	slices.SortFunc(all.all, func(a, b resource) int { return cmp.Compare(a.id, b.id) })
 	return answer(all, c)
 }
@@ -145,6 +148,7 @@ func deleteContainer(c *call) error {
 		return err
 	}
 	c.out.Charge += service.ManageCharge
+	c.out.SetContainer()
 	return c.reply(http.StatusNoContent, nil)
 }
 
@@ -160,6 +164,7 @@ func replyContainer(c *call, status int, cont *docstore.Container) error {
 	}
 	v, body := containerJSON(cont)
 	c.setOwner(cont)
+	c.out.SetContainer()
 	return c.replyResource(status, v, body)
 }
 

@@ -20,7 +20,7 @@ import (
 // them; the service's front end spells them so, too.
 var spelledByHTTP = map[string]bool{
 	"Allow": true, "Cache-Control": true, "Connection": true, "Content-Length": true, "Content-Type": true,
-	"Date": true, "Transfer-Encoding": true,
+	"Date": true, "Pragma": true, "Transfer-Encoding": true,
 }
 
 // The .NET SDK finds x-ms-continuation and three more by their exact spelling. A test that
@@ -56,7 +56,7 @@ var spellingRequests = []struct {
 	has          string
 }{
 	{"GET", "/", nil, "", 200, "Content-Type Content-Length Date Cache-Control"},
-	{"POST", "/dbs", nil, `{"id":"db"}`, 201, "etag x-ms-content-path x-ms-alt-content-path"},
+	{"POST", "/dbs", nil, `{"id":"db"}`, 201, "etag x-ms-resource-quota x-ms-resource-usage"},
 	{"POST", "/dbs", nil, `{"id":"db"}`, 409, "Content-Type"},
 	{"GET", "/dbs", nil, "", 200, "x-ms-item-count"},
 	{"POST", "/dbs/db/colls", map[string]string{"x-ms-offer-throughput": "400"}, `{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`, 201, "etag"},

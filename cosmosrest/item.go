@@ -2,7 +2,6 @@ package cosmosrest
 
 import (
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/millrace/changefeed"
@@ -157,7 +156,7 @@ func readItem(c *call) error {
 	if match := c.in.Header(wire.HeaderIfMatch); match != "" && !wire.Matches(match, item.ETag) {
 		return wire.PreconditionFailed("item %q has the ETag %s: want %s", item.ID, item.ETag, match)
 	}
-	c.out.Set(wire.AnswerItemLSN, strconv.FormatInt(item.LSN, 10))
+	c.out.SetItemLSN(item.LSN)
 	return c.reply(http.StatusOK, item.Body)
 }
 

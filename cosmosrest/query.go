@@ -43,6 +43,10 @@ func queryItems(c *call) error {
 	c.out.SetSession(part.ID, q.cont.Newest(part.Range.Min))
 	docs := wire.NewDocuments(q.cont.RID())
 	defer docs.Free()
+	metrics := c.in.Flag(wire.HeaderQueryMetrics)
+	if metrics {
+		q.Measure()
+	}
 	more, err := q.Page(docs)
 	// Also work that came to nothing is charged, or a query that always fails would be free.
 	c.spend(q.cont, part.ID, q.Charge())
@@ -53,10 +57,14 @@ func queryItems(c *call) error {
 		c.out.Set(wire.AnswerContinuation, q.From.Encode())
 	}
 	c.out.SetCount(docs.Count())
-	if c.in.Flag(wire.HeaderQueryMetrics) {
+	c.out.SetQueried()
+	if metrics {
 		c.out.Set(wire.AnswerQueryMetrics, q.Metrics(docs))
 	}
-	if c.in.Flag(wire.HeaderIndexMetrics) {
+	switch {
+	case c.in.Flag(wire.HeaderIndexMetricsV2):
+		c.out.Set(wire.AnswerIndexMetrics, query.IndexMetricsV2)
+	case c.in.Flag(wire.HeaderIndexMetrics):
 		c.out.Set(wire.AnswerIndexMetrics, query.IndexMetrics)
 	}
 	return c.reply(http.StatusOK, docs.Finish())

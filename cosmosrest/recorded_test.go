@@ -2,6 +2,10 @@ package cosmosrest
 
 import (
 	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -127,5 +131,145 @@ func TestABatchHasTheSubStatusOfTheOperationThatFailed(t *testing.T) {
 		if got := a.header.Get("x-ms-substatus"); got != c.sub {
 			t.Errorf("%s: the sub-status is %q, want %q", c.body, got, c.sub)
 		}
+	}
+}
+
+// recordedKinds are a request of each kind of recording, on a server with a container that
+// has items a and b.
+var recordedKinds = map[string]struct {
+	path    string
+	headers map[string]string
+	body    string
+}{
+	"POST dbs 201":         {"/dbs", nil, `{"id":"new"}`},
+	"GET dbs 200":          {"/dbs", nil, ""},
+	"GET dbs/one 200":      {"/dbs/db", nil, ""},
+	"DELETE dbs/one 204":   {"/dbs/new", nil, ""},
+	"POST colls 201":       {"/dbs/db/colls", nil, `{"id":"new","partitionKey":` + simpleKey + `}`},
+	"GET colls 200":        {"/dbs/db/colls", nil, ""},
+	"GET colls/one 200":    {"/dbs/db/colls/c", map[string]string{"x-ms-documentdb-populatequotainfo": "true"}, ""},
+	"PUT colls/one 200":    {"/dbs/db/colls/c", nil, `{"id":"c","partitionKey":` + simpleKey + `}`},
+	"DELETE colls/one 204": {"/dbs/db/colls/new", nil, ""},
+	"POST docs 201":        {docs, under("p"), `{"id":"new","pk":"p"}`},
+	"POST docs 400":        {docs, under("q"), `{"id":"new","pk":"p"}`},
+	"GET docs/one 200":     {docs + "/a", under("p"), ""},
+	"GET docs 200":         {docs, nil, ""},
+	"PUT docs/one 200":     {docs + "/a", under("p"), `{"id":"a","pk":"p"}`},
+	"DELETE docs/one 204":  {docs + "/b", under("p"), ""},
+	"POST docs query 200":  {docs, across("x-ms-max-item-count", "1"), `{"query":"SELECT * FROM c"}`},
+	"GET offers 200":       {"/offers", nil, ""},
+}
+
+// leftOut are the headers of the service that ours does not send, with the reason. A kind is
+// a part of the names in recordedKinds; empty is all.
+var leftOut = []struct{ kind, names, why string }{
+	{"", "strict-transport-security", "a browser would refuse every other server of this host that has no TLS"},
+	{"", "server", "x-ms-serviceversion names the server"},
+	{"", "date transfer-encoding content-length", "net/http sends them, or leaves them out of a 204"},
+	{"", "content-location", "the address that the client has asked for; it would have to be put together for each read"},
+	{"", "x-ms-cosmos-physical-partition-id", "a partition has no other id than that of its range"},
+	{"", "x-ms-aad-applied-role-assignment", "roles come from a file, and their assignments have no ids"},
+	{" docs", "x-ms-resource-quota x-ms-resource-usage", "asked of the container by x-ms-documentdb-populatequotainfo; each answer would have to count"},
+	{" dbs", masterLSN, "a database is in no partition here"},
+	{" colls", masterLSN, "a container is in no partition here"},
+	{" offers", masterLSN, "an offer is in no partition here"},
+	{"DELETE dbs", "x-ms-resource-quota x-ms-resource-usage", "nobody reads them"},
+	{"DELETE colls", "x-ms-resource-quota x-ms-resource-usage", "nobody reads them"},
+	{"offers", "x-ms-resource-quota x-ms-resource-usage", "nobody reads them"},
+	{"POST colls", "x-ms-resource-quota x-ms-resource-usage x-ms-documentdb-collection-index-transformation-progress", "they are told when asked for, at a read"},
+	{"colls", "x-ms-share-throughput", "the container has no database with a throughput"},
+	{"GET docs 200", "x-ms-cosmos-query-execution-info x-ms-cosmos-is-partition-key-delete-pending", "one recording is of a query"},
+}
+
+// masterLSN are headers about the partition in which databases and containers are.
+const masterLSN = "lsn x-ms-session-token x-ms-cosmos-llsn x-ms-global-committed-lsn x-ms-quorum-acked-lsn x-ms-cosmos-quorum-acked-llsn " +
+	"x-ms-item-lsn x-ms-cosmos-item-llsn x-ms-current-replica-set-size x-ms-current-write-quorum"
+
+// sentMore are headers that ours sends and the recordings lack, with the reason.
+var sentMore = []struct{ kind, names, why string }{
+	{"docs", "x-ms-documentdb-partitionkeyrangeid", "recorded since 2021"},
+	{"colls", "x-ms-documentdb-partitionkeyrangeid", "recorded since 2021"},
+	{"", "x-ms-request-duration-ms", "recorded since 2021"},
+	{"query", "x-ms-documentdb-query-metrics", "was asked for"},
+	{"", "content-length", "answers have their length"},
+	{"POST docs 400", "cache-control pragma", "every answer has them"},
+	{"dbs", "x-ms-item-count", "of a list"},
+}
+
+// isListed reports whether a header of a kind of request is in a table.
+func isListed(table []struct{ kind, names, why string }, kind, name string) bool {
+	return slices.ContainsFunc(table, func(l struct{ kind, names, why string }) bool {
+		return strings.Contains(kind, l.kind) && slices.Contains(strings.Fields(l.names), name)
+	})
+}
+
+func TestAnswersHaveTheHeadersOfTheService(t *testing.T) {
+	file, err := os.ReadFile("testdata/recorded/headers.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, _ := newContainer(t, Options{})
+	w.item(t, "a", "")
+	w.item(t, "b", "")
+	for _, kind := range []string{"POST dbs 201", "GET dbs 200", "GET dbs/one 200", "POST colls 201", "GET colls 200", "GET colls/one 200", "PUT colls/one 200",
+		"POST docs 201", "POST docs 400", "GET docs/one 200", "GET docs 200", "PUT docs/one 200", "POST docs query 200", "DELETE docs/one 204",
+		"GET offers 200", "DELETE colls/one 204", "DELETE dbs/one 204"} {
+		_, line, found := strings.Cut(string(file), "\n"+kind+" (")
+		if !found {
+			t.Fatalf("there is no recording of %s", kind)
+		}
+		line, _, _ = strings.Cut(line, "\n")
+		recorded := map[string]bool{}
+		for _, name := range strings.Fields(line)[1:] {
+			recorded[strings.TrimSuffix(name, "?")] = true
+		}
+		c := recordedKinds[kind]
+		words := strings.Fields(kind)
+		status, _ := strconv.Atoi(words[len(words)-1])
+		ours := w.do(t, words[0], c.path, c.headers, c.body).want(t, status).header
+		for name := range recorded {
+			if ours.Get(name) == "" && !isListed(leftOut, kind, name) {
+				t.Errorf("%s: there is no %s, which the service sends", kind, name)
+			}
+		}
+		for name := range ours {
+			if name = strings.ToLower(name); !recorded[name] && !isListed(sentMore, kind, name) {
+				t.Errorf("%s: there is %s: %s, which the service does not send", kind, name, ours.Get(name))
+			}
+		}
+	}
+}
+
+// The Go SDK reads the LSN of a range, and finds it under no other name.
+func TestRangesHaveTheMembersOfTheService(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	w.item(t, "a", "")
+	w.item(t, "b", "")
+	var all struct {
+		PartitionKeyRanges []map[string]any
+	}
+	w.do(t, "GET", "/dbs/db/colls/c/pkranges", nil, "").want(t, 200).into(t, &all)
+	one := all.PartitionKeyRanges[0]
+	var names []string
+	for name := range one {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if got, want := strings.Join(names, " "), "_etag _rid _self _ts id lsn maxExclusive minInclusive ownedArchivalPKRangeIds parents ridPrefix status throughputFraction"; got != want {
+		t.Errorf("the members are %s, want %s", got, want)
+	}
+	if one["lsn"] != 2.0 {
+		t.Errorf("the LSN is %v, want 2", one["lsn"])
+	}
+	if rid, _ := one["_rid"].(string); !strings.HasPrefix(rid, strings.TrimSuffix(cont.RID(), "=")) || !strings.HasSuffix(rid, "CAAAAAAAAUA==") {
+		t.Errorf("range 0 of %s has the resource id %s, want number 2 of the type of ranges", cont.RID(), rid)
+	}
+}
+
+func TestAnItemHasAGUIDAsETag(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	guid := regexp.MustCompile(`^"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"$`)
+	if got := w.item(t, "a", "").header.Get("etag"); !guid.MatchString(got) {
+		t.Errorf("the ETag is %s, want a GUID", got)
 	}
 }

@@ -24,6 +24,7 @@ type queryPlan struct {
 	Version int         `json:"partitionedQueryExecutionInfoVersion"`
 	Info    queryInfo   `json:"queryInfo"`
 	Ranges  []planRange `json:"queryRanges"`
+	Hybrid  *struct{}   `json:"hybridSearchQueryInfo"` // there are no such queries
 }
 
 // queryInfo says how rows are merged. Lists are empty and never null, because some SDKs
