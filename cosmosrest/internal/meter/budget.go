@@ -88,12 +88,12 @@ func (all *Budgets) bucket(ctx context.Context, cont *docstore.Container, partit
 	if all == nil {
 		return nil
 	}
-	d, _ := all.db.Database(cont.Database()) // none when the store closes: then the request will fail
 	var b *budget
 	if v, ok := all.of.Load(cont); ok {
 		b = v.(*budget)
 	}
-	if b == nil || b.tag != cont.ETag() || b.databaseTag != d.ETag || !b.knows(partition) {
+	if b == nil || b.tag != cont.ETag() || b.databaseTag != all.db.DatabaseETag(cont.Database()) || !b.knows(partition) {
+		d, _ := all.db.Database(cont.Database()) // none when the store closes: then the request will fail
 		b = all.make(ctx, cont, d)
 	}
 	return b.bucket(partition)
