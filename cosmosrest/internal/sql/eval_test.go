@@ -404,7 +404,7 @@ func TestRefusals(t *testing.T) {
 		{"SELECT * FROM c GROUP BY c.y", "'SELECT *' is not allowed with GROUP BY."},
 		{"SELECT * FROM c WHERE COUNT(1) > 1", "The aggregate function 'COUNT' is allowed in the SELECT clause only, and not in another aggregate."},
 		{"SELECT SUM(COUNT(1)) FROM c", "The aggregate function 'COUNT' is allowed in the SELECT clause only, and not in another aggregate."},
-		{"SELECT c.x FROM c GROUP BY c.x ORDER BY c.x", "'ORDER BY' is not supported in presence of GROUP BY or aggregates."},
+		{"SELECT c.x FROM c GROUP BY c.x ORDER BY c.x", "'ORDER BY' is not supported in presence of GROUP BY."},
 		{"SELECT TOP 1 * FROM c OFFSET 0 LIMIT 1", "'TOP' and 'OFFSET LIMIT' are not allowed in one query."},
 		{"SELECT * FROM c OFFSET 1", "Syntax error, unexpected end-of-file."},
 		{"SELECT TOP 'a' * FROM c", "Syntax error, incorrect syntax near ''a''."},

@@ -199,8 +199,11 @@ func (c *compiler) tail(p *plan, stmt *selectStmt) {
 	for _, ordered := range tail.Order {
 		p.order = append(p.order, orderKey{c.expr(ordered.Expr), ordered.Desc})
 	}
-	if len(tail.Order) > 0 && p.grouped() {
-		c.fail(failf(tail.Order[0].Expr.Pos.Offset, "'ORDER BY' is not supported in presence of GROUP BY or aggregates."))
+	switch {
+	case len(tail.Order) > 0 && len(p.groups) > 0:
+		c.fail(failf(tail.Order[0].Expr.Pos.Offset, "'ORDER BY' is not supported in presence of GROUP BY."))
+	case p.grouped():
+		p.order = nil // of a single row
 	}
 	if stmt.Top != nil && tail.Offset != nil {
 		c.fail(failf(tail.Offset.Pos.Offset, "'TOP' and 'OFFSET LIMIT' are not allowed in one query."))

@@ -201,7 +201,7 @@ func (w *rewriter) texts(list []*expr) []string {
 // orderBy are the keys of ORDER BY in the words of the query.
 func (w *rewriter) orderBy() []string {
 	all := []string{}
-	for _, ordered := range w.s.Tail.Order {
+	for _, ordered := range w.s.Tail.Order[:len(w.p.order)] { // an aggregate has none
 		all = append(all, w.expr(ordered.Expr))
 	}
 	return all
