@@ -40,6 +40,9 @@ func postContainers(c *call) error {
 		return err
 	}
 	spec.Database, spec.Ranges = d.ID, o.ranges()
+	if o == nil && offeredIn(d.Meta) == 0 {
+		o = impliedOffer(c)
+	}
 	spec.Meta = wire.Encode(meta{version: newVersion(), Body: p.without(systemMembers...), Offer: o})
 	made, err := c.s.db.CreateContainer(c.ctx, spec)
 	if err != nil {
