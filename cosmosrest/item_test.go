@@ -171,7 +171,6 @@ func TestItemRefused(t *testing.T) {
 		{"POST", docs, `["p"]`, `{"id":"b","pk":"p","ttl":0}`, 400, "0", "BadRequest", "number 0"},
 		{"POST", docs, `["p"]`, big, 413, "0", "RequestEntityTooLarge", "too large"},
 		{"PUT", docs + "/a", `["p"]`, big, 413, "0", "RequestEntityTooLarge", "too large"},
-		{"PUT", docs + "/a", `["p"]`, `{"id":"b","pk":"p"}`, 400, "0", "BadRequest", `id of the body is "b"`},
 		{"PUT", docs + "/a", `["p"]`, `{"id":"a","pk":"q"}`, 400, "1001", "BadRequest", `["q"]`},
 		{"PUT", docs + "/a", ``, `{"id":"a","pk":"p"}`, 400, "0", "BadRequest", "PartitionKey value must be supplied"},
 		{"GET", docs + "/a", ``, ``, 400, "1001", "BadRequest", "PartitionKey value must be supplied"},
@@ -383,4 +382,27 @@ func TestPatch(t *testing.T) {
 		}
 	}
 	w.do(t, "PATCH", docs+"/b", under("p"), `[`+one+`]`).refused(t, 404, "0", "NotFound")
+}
+
+// Seven of the .NET SDK's tests rename an item.
+func TestAReplaceWithAnotherIDRenamesTheItem(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	w.item(t, "a", `,"v":1`)
+	w.item(t, "taken", "")
+	etag := w.do(t, "GET", docs+"/a", under("p"), "").want(t, 200).header.Get("etag")
+	w.do(t, "PUT", docs+"/a", under("p"), `{"id":"taken","pk":"p"}`).refused(t, 409, "0", "Conflict")
+	w.do(t, "PUT", docs+"/a", under("p", "If-Match", `"other"`), `{"id":"b","pk":"p"}`).refused(t, 412, "0", "PreconditionFailed")
+	w.do(t, "PUT", docs+"/none", under("p"), `{"id":"b","pk":"p"}`).refused(t, 404, "0", "NotFound")
+	if cont.Head() != 2 {
+		t.Fatalf("something was written: the newest LSN is %d", cont.Head())
+	}
+	renamed := w.do(t, "PUT", docs+"/a", under("p", "If-Match", etag), `{"id":"b","pk":"p","v":2}`).want(t, 200)
+	if o := renamed.object(t); o["id"] != "b" || o["v"] != 2.0 || renamed.header.Get("etag") != o["_etag"] || renamed.header.Get("lsn") != "3" {
+		t.Errorf("renamed: %s", renamed.body)
+	}
+	w.do(t, "GET", docs+"/a", under("p"), "").refused(t, 404, "0", "NotFound")
+	w.do(t, "GET", docs+"/b", under("p"), "").want(t, 200)
+	if n := cont.Count(); n != 2 {
+		t.Errorf("there are %d items, want 2", n)
+	}
 }
