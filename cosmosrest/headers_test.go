@@ -78,7 +78,7 @@ var spellingRequests = []struct {
 	{"POST", docs, under("p", "x-ms-cosmos-is-batch-request", "true", "x-ms-cosmos-batch-atomic", "false"), `[{"operationType":"Read","id":"a"},{"operationType":"Read","id":"b"}]`, 200, "x-ms-session-token"},
 	{"POST", "/offers", across(), `{"query":"SELECT * FROM root"}`, 200, "x-ms-item-count"},
 	{"PATCH", "/dbs", nil, "", 405, "Allow"},
-	{"GET", "/nothing/like/it", nil, "", 404, "Content-Type"},
+	{"GET", "/nothing/like/it", nil, "", 400, "Content-Type"},
 	{"GET", "/dbs/db", map[string]string{"Authorization": "nonsense"}, "", 401, "Content-Type"},
 	{"DELETE", docs + "/a", under("p"), "", 204, "lsn"},
 	{"DELETE", "/dbs/db", nil, "", 204, ""},

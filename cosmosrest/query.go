@@ -107,6 +107,9 @@ func (c *call) queryText() (query.Text, error) {
 	if err != nil {
 		return query.Text{}, err
 	}
+	if c.in.IsBareQuery() {
+		return query.Text{Query: string(body)}, nil
+	}
 	return query.ParseText(body)
 }
 

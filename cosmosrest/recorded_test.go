@@ -75,6 +75,8 @@ var recordedRefusals = []struct {
 		"PartitionKeyRange with id '7' in collection 'c' doesn't exist"},
 	{"a session that is ahead", "GET", docs + "/a", under("p", "x-ms-session-token", "0:-1#99"), "", 404, "1002", "NotFound", // 2025
 		"The read session is not available for the input session token."},
+	{"a path of no resource", "GET", "/dbs/db/colls/c/views", nil, "", 400, "0", "BadRequest",
+		"Request url is invalid."},
 	{"no authorization", "GET", "/dbs", map[string]string{"Authorization": ""}, "", 401, "0", "Unauthorized",
 		"Required Header authorization is missing. Ensure a valid Authorization token is passed."},
 	{"more consistency than the account has", "POST", docs, across("x-ms-consistency-level", "Strong"), `{"query":"SELECT * FROM c"}`, 400, "0", "BadRequest",
@@ -271,5 +273,29 @@ func TestAnItemHasAGUIDAsETag(t *testing.T) {
 	guid := regexp.MustCompile(`^"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"$`)
 	if got := w.item(t, "a", "").header.Get("etag"); !guid.MatchString(got) {
 		t.Errorf("the ETag is %s, want a GUID", got)
+	}
+}
+
+func TestAQueryMayBeABareText(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	w.item(t, "a", "")
+	a := w.do(t, "POST", docs, across("content-type", "application/sql", "x-ms-documentdb-isquery", "True"), "SELECT VALUE c.id FROM c").want(t, 200)
+	if !strings.Contains(string(a.body), `"Documents":["a"]`) {
+		t.Errorf("it finds %s", a.body)
+	}
+}
+
+// Answers to queries, recorded in 2026.
+func TestNumbersComeAsTheServiceWritesThem(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	for query, want := range map[string]string{
+		`{"query":"SELECT 1.0 AS a, 1e2 AS b, 12345678901234567890 AS c, -0.0 AS d, 0.1 + 0.2 AS e"}`:                                 `{"a":1,"b":100,"c":1.2345678901234567e+19,"d":0,"e":0.30000000000000004}`,
+		`{"query":"SELECT @p AS v, IS_DEFINED(@p) AS d, IS_NULL(@p) AS n","parameters":[{"name":"@p","value":9007199254740993}]}`:     `{"v":9007199254740993,"d":true,"n":false}`,
+		`{"query":"SELECT @p AS v, IS_DEFINED(@p) AS d, IS_NULL(@p) AS n","parameters":[{"name":"@p","value":18446744073709551615}]}`: `{"v":1.8446744073709552e+19,"d":true,"n":false}`,
+		`{"query":"SELECT @p AS v","parameters":[]}`: `{}`,
+	} {
+		if a := w.do(t, "POST", docs, across(), query).want(t, 200); !strings.Contains(string(a.body), `"Documents":[`+want+`]`) {
+			t.Errorf("%s: %s, want %s", query, a.body, want)
+		}
 	}
 }

@@ -241,7 +241,7 @@ var expressions = []struct{ expr, want string }{
 	{"-0.0", "0"},
 	{"StringToNumber('-0')", "0"},
 	{"TOSTRING(StringToNumber('-0'))", `"0"`},
-	{"12345678901234567890", "12345678901234567890"},
+	{"12345678901234567890", "1.2345678901234567e+19"},
 	{"ToString(true)", `"true"`},
 	{"TOSTRING([1])", `"[1]"`},
 	{"TOSTRING('a')", `"a"`},

@@ -144,7 +144,12 @@ func (r *Request) Key() (changefeed.PartitionKey, error) { return Key(r.Header(H
 // that send no content type: what comes as application/json is created, as in the service.
 func (r *Request) IsQuery() bool {
 	kind := r.Header(HeaderContentType)
-	return strings.HasPrefix(kind, QueryType) || !strings.HasPrefix(kind, "application/json") && (r.Flag(HeaderIsQuery) || r.Flag(HeaderQuery))
+	return r.IsBareQuery() || strings.HasPrefix(kind, QueryType) || !strings.HasPrefix(kind, "application/json") && (r.Flag(HeaderIsQuery) || r.Flag(HeaderQuery))
+}
+
+// IsBareQuery reports a query whose body is its text and nothing else.
+func (r *Request) IsBareQuery() bool {
+	return r.Flag(HeaderIsQuery) && strings.HasPrefix(r.Header(HeaderContentType), "application/sql")
 }
 
 // Minimal reports whether the client does not want back what it wrote.
