@@ -33,7 +33,7 @@ func (c *accumulator) add(agg aggregate, v value) {
 			c.bad = true
 			return
 		}
-		c.sum.add(v.float())
+		c.sum.include(v.float())
 	case "MIN", "MAX":
 		c.compete(agg.name == "MIN", v)
 	}

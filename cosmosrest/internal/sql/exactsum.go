@@ -12,8 +12,8 @@ type exactSum struct {
 	naive float64 // that of all, for sums beyond the largest number
 }
 
-// add adds a number.
-func (s *exactSum) add(x float64) {
+// include adds a number.
+func (s *exactSum) include(x float64) {
 	s.naive += x
 	kept := s.parts[:0]
 	for _, part := range s.parts {

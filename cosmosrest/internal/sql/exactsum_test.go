@@ -35,7 +35,7 @@ func TestASumIsExact(t *testing.T) {
 		}
 		var s exactSum
 		for _, n := range numbers {
-			s.add(n)
+			s.include(n)
 		}
 		if got, want := s.value(), sumOf(numbers); got != want {
 			t.Fatalf("the sum of %v is %v, want %v", numbers, got, want)
