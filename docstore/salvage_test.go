@@ -111,7 +111,9 @@ func lsnsListed(found *docstore.Salvaged, missing []string) error {
 		if _, err := fmt.Sscan(rest, &lsn); err != nil {
 			return fmt.Errorf("read %s: %w", doc, err)
 		}
-		listed := slices.ContainsFunc(found.Missing, func(m docstore.MissingItem) bool { return strings.HasPrefix(doc, fmt.Sprintf("%s %s at ", m.Key, m.ID)) })
+		listed := slices.ContainsFunc(found.Missing, func(m docstore.MissingItem) bool {
+			return strings.HasPrefix(doc, fmt.Sprintf("%s %s at ", m.Key, m.ID))
+		})
 		for _, c := range found.Containers {
 			listed = listed || slices.ContainsFunc(c.Lost, func(l docstore.LSNs) bool { return l.From <= lsn && (l.To == 0 || lsn <= l.To) })
 		}

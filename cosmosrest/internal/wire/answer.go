@@ -56,7 +56,7 @@ func (a *Answer) SetLSN(lsn int64) { a.Set(AnswerLSN, strconv.FormatInt(lsn, 10)
 func (a *Answer) SetItemLSN(lsn int64) {
 	a.Set(AnswerItemLSN, strconv.FormatInt(lsn, 10))
 	h := a.w.Header()
-	h["x-ms-cosmos-item-llsn"] = h[AnswerItemLSN]
+	h["x-ms-cosmos-item-llsn"] = lowerCase(h, AnswerItemLSN)
 }
 
 // SetSession sets the session token and the LSN of a partition.
@@ -129,11 +129,14 @@ func (a *Answer) begin(status int) {
 	h["x-ms-xp-role"], h["x-ms-transport-request-id"] = one, one
 	h["x-ms-number-of-read-regions"] = zero
 	h["Cache-Control"], h["Pragma"] = noStore, noCache
-	if lsn := h[AnswerLSN]; lsn != nil {
+	if lsn := lowerCase(h, AnswerLSN); lsn != nil {
 		setReplicas(h, lsn)
 	}
 	a.Status = status
 }
+
+// lowerCase is a header of an answer, which Get would look for under its canonical name.
+func lowerCase(h http.Header, name string) []string { return h[name] }
 
 // setReplicas sets the headers by which the service tells how far its replicas and regions
 // are. Here there is one, which has everything, so they share the value of the LSN.
