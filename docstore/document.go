@@ -176,12 +176,19 @@ func checkJSON(name string, text []byte) error {
 // knows the offset of the error.
 func notJSON(name string, text []byte) error {
 	if !utf8.Valid(text) {
-		return fmt.Errorf("%w: %s is not UTF-8", ErrNotJSON, name)
+		return notJSONError{refuse("%s is not UTF-8: want JSON", name)}
 	}
 	at := int64(0)
 	err := json.Unmarshal(text, new(json.RawMessage))
 	if syntax, ok := err.(*json.SyntaxError); ok {
 		at = syntax.Offset
 	}
-	return fmt.Errorf("%w: %s, at byte %d: %v", ErrNotJSON, name, at, err)
+	return notJSONError{refuse("%s is not JSON, at byte %d: %v", name, at, err)}
 }
+
+// notJSONError is [ErrNotJSON] with a message that names the text.
+type notJSONError struct{ error }
+
+func (e notJSONError) Is(target error) bool { return target == ErrNotJSON }
+
+func (e notJSONError) Unwrap() error { return e.error }

@@ -89,11 +89,11 @@ func TestParseDocumentSaysWhatIsWrong(t *testing.T) {
 	paths := []pkey.Path{{"address", "city"}}
 	const wantID, wantTTL = "want a string of 1 to 1023 bytes", "want whole seconds from 1 to 2147483647, or -1 for ever"
 	for body, want := range map[string]string{
-		``:               "not JSON: body, at byte 0: unexpected end of JSON input",
-		`{"id":"1"`:      "not JSON: body, at byte 9: unexpected end of JSON input",
-		`{"id":"1",}`:    "not JSON: body, at byte 11: invalid character '}' looking for beginning of object key string",
-		`{"id":"1"} x`:   "not JSON: body, at byte 12: invalid character 'x' after top-level value",
-		"{\"id\":\"\xff": "not JSON: body is not UTF-8",
+		``:               "body is not JSON, at byte 0: unexpected end of JSON input",
+		`{"id":"1"`:      "body is not JSON, at byte 9: unexpected end of JSON input",
+		`{"id":"1",}`:    "body is not JSON, at byte 11: invalid character '}' looking for beginning of object key string",
+		`{"id":"1"} x`:   "body is not JSON, at byte 12: invalid character 'x' after top-level value",
+		"{\"id\":\"\xff": "body is not UTF-8: want JSON",
 		` [1]`:           "body is the array [1]: want an object",
 		`"id"`:           `body is the string "id": want an object`,
 		`null`:           "body is null: want an object",
@@ -383,5 +383,14 @@ func BenchmarkParseAndRender(b *testing.B) {
 			b.Fatal(err)
 		}
 		d.stored(sampleProps)
+	}
+}
+
+func TestABodyThatIsNotJSONOrHasNoIDIsKnownByItsError(t *testing.T) {
+	for body, want := range map[string]error{`{`: ErrNotJSON, "{\"id\":\"\xff\"}": ErrNotJSON, `{}`: ErrNoID} {
+		_, err := parseDocument([]byte(body), nil)
+		if !errors.Is(err, want) || !errors.Is(err, changefeed.ErrBadRequest) {
+			t.Errorf("%s: %v, want %v", body, err, want)
+		}
 	}
 }
