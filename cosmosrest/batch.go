@@ -1,6 +1,7 @@
 package cosmosrest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -110,9 +111,9 @@ func (c *call) readSteps(format batchFormat, body []byte) ([]step, error) {
 	case err != nil:
 		return nil, err
 	case len(ops) == 0:
-		return nil, wire.BadRequest("body of the batch has no operations: want 1 to %d", wire.MaxBatchOps)
+		return nil, wire.BadRequest("Batch request has no operations. Want 1 to %d", wire.MaxBatchOps)
 	case len(ops) > wire.MaxBatchOps:
-		return nil, wire.BadRequest("batch request has more than %d operations", wire.MaxBatchOps)
+		return nil, wire.BadRequest("Batch request has more operations than what is supported. Want at most %d", wire.MaxBatchOps)
 	}
 	steps := make([]step, len(ops))
 	for i := range ops {
@@ -212,7 +213,7 @@ func refused(err error) outcome {
 	if one, ok := errors.AsType[*changefeed.WriteError](err); ok {
 		err = one.Err
 	}
-	e := errorOf(err)
+	e := itemError(err)
 	return outcome{status: e.Status, sub: e.Sub, charge: service.MinCharge, message: e.Message, after: e.After}
 }
 
@@ -315,11 +316,14 @@ func total(outcomes []outcome) (ru float64) {
 // replyBatch answers with all outcomes: 200, or 207 unless all have succeeded. An answer to
 // writes is sent also under load, because a client that were refused would write again.
 func replyBatch(c *call, format batchFormat, outcomes []outcome) error {
-	status := http.StatusOK
+	status, sub := http.StatusOK, 0
 	for i := range outcomes {
 		if outcomes[i].status >= http.StatusMultipleChoices {
-			status = http.StatusMultiStatus
+			status, sub = http.StatusMultiStatus, cmp.Or(sub, outcomes[i].sub)
 		}
+	}
+	if c.in.Flag(wire.HeaderAtomic) { // a bulk has no sub-status, each of its operations has its own
+		c.out.SetSubStatus(sub)
 	}
 	c.out.SetCount(len(outcomes))
 	c.out.Set("Content-Type", format.contentType)

@@ -143,7 +143,7 @@ func TestBatchRefused(t *testing.T) {
 	one := `{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}}`
 	for ops, says := range map[string]string{
 		`[]`: "no operations", ``: "not JSON", `[{}`: "not JSON", `{}`: "no operations", "\x82\x01": "not JSON", "\x81\x01": "no HybridRow", `[7]`: "operationType is missing",
-		`[` + strings.Repeat(one+",", wire.MaxBatchOps) + one + `]`:                  "more than 100 operations",
+		`[` + strings.Repeat(one+",", wire.MaxBatchOps) + one + `]`:                  "more operations than what is supported",
 		`[` + one + `,{"operationType":"Grow","id":"a"}]`:                            `operation 1 of the batch: operationType is "Grow"`,
 		`[` + one + `,{"operationType":"Delete"}]`:                                   "operation 1 of the batch: id",
 		`[` + one + `,{"operationType":"Create"}]`:                                   "operation 1 of the batch: resourceBody",

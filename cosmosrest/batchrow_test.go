@@ -236,15 +236,15 @@ func TestRowsThatAreRefused(t *testing.T) {
 		return op
 	}
 	for says, ops := range map[string][]netbatch.Operation{
-		"no operations":                nil,
-		"more than 100 operations":     slices.Repeat([]netbatch.Operation{good}, 101),
-		"operation 1 of the batch: id": {good, row(rowRead, "", "")},
-		"resourceBody is missing":      {row(rowUpsert, "", "")},
-		"resourceBody is text":         {row(rowUpsert, "", "text")},
-		"resourceBody is \ufffd":       {row(rowUpsert, "", "\xff")},
-		"resourceBody is binary JSON":  {row(rowUpsert, "", "\x80\xea")},
-		"timeToLiveInSeconds":          {with(func(o *netbatch.Operation) { o.TimeToLive = new(int32(5)) })},
-		"binaryId":                     {with(func(o *netbatch.Operation) { o.BinaryID = []byte{1} })},
+		"no operations":                          nil,
+		"more operations than what is supported": slices.Repeat([]netbatch.Operation{good}, 101),
+		"operation 1 of the batch: id":           {good, row(rowRead, "", "")},
+		"resourceBody is missing":                {row(rowUpsert, "", "")},
+		"resourceBody is text":                   {row(rowUpsert, "", "text")},
+		"resourceBody is \ufffd":                 {row(rowUpsert, "", "\xff")},
+		"resourceBody is binary JSON":            {row(rowUpsert, "", "\x80\xea")},
+		"timeToLiveInSeconds":                    {with(func(o *netbatch.Operation) { o.TimeToLive = new(int32(5)) })},
+		"binaryId":                               {with(func(o *netbatch.Operation) { o.BinaryID = []byte{1} })},
 		"patch has 11 operations": {row(rowPatch, "a", `{"operations":[`+strings.Repeat(`{"op":"incr","path":"/n","value":1},`, 10)+
 			`{"op":"incr","path":"/n","value":1}]}`)},
 	} {
@@ -407,7 +407,7 @@ func TestThrottledRows(t *testing.T) {
 		request := netbatch.Request(row(rowRead, "1", ""), row(rowCreate, "", `{"id":"2","pk":"p"}`))
 		for _, headers := range []map[string]string{atomicRows, without(bulkRows, "x-ms-documentdb-partitionkeyrangeid")} {
 			a, _, _ := w.rows(t, headers, request)
-			a.refused(t, http.StatusTooManyRequests, "3200", "429")
+			a.refused(t, http.StatusTooManyRequests, "3200", "TooManyRequests")
 		}
 		elsewhere := row(rowCreate, "", `{"id":"3","pk":"q"}`)
 		elsewhere.PartitionKey = new(otherPartition(t, cont, "p"))

@@ -22,7 +22,7 @@ func (w *world) drain(t *testing.T, container string) (served int, refusal answe
 	for served = range 100_000 {
 		a := w.do(t, "GET", "/dbs/db/colls/"+container+"/docs/1", keyed, "")
 		if a.status == http.StatusTooManyRequests {
-			a.refused(t, http.StatusTooManyRequests, "3200", "429")
+			a.refused(t, http.StatusTooManyRequests, "3200", "TooManyRequests")
 			return served, a
 		}
 		a.want(t, http.StatusOK)

@@ -56,6 +56,11 @@ func (c *call) serve() error {
 	if err != nil {
 		return err
 	}
+	if level := c.in.Header(wire.HeaderConsistency); level != "" && !c.s.o.Lenient {
+		if err := wire.RefuseStronger(level, c.s.o.Consistency); err != nil {
+			return err
+		}
+	}
 	return op(c)
 }
 
@@ -99,7 +104,7 @@ func (c *call) container() (*docstore.Container, error) {
 	found, err := c.s.db.Container(t.DB + "/" + t.Coll)
 	if errors.Is(err, changefeed.ErrNotFound) {
 		if found = c.s.byRID(t.DB, t.Coll); found == nil {
-			return nil, wire.NotFound(c.missingOwner(), "Owner resource does not exist: container %q of database %q", t.Coll, t.DB)
+			return nil, c.missing()
 		}
 		err = nil
 	}
@@ -130,20 +135,22 @@ func (c *call) setOwner(cont *docstore.Container) {
 	} else {
 		path += "/colls/" + cont.ID()
 	}
-	c.out.Set(wire.AnswerContentPath, rid)
+	// The service leaves out the resource id of the owner where a container changes.
+	if c.in.Target.Kind != "colls" || c.in.Method == http.MethodGet {
+		c.out.Set(wire.AnswerContentPath, rid)
+	}
 	c.out.Set(wire.AnswerAltContentPath, path)
 }
 
-// missingOwner is the sub-status of a missing container: 0 if the request was for the
-// container itself and its database exists.
-func (c *call) missingOwner() int {
-	if c.in.Target.Kind != "colls" || c.in.Target.Feed {
-		return wire.SubOwnerNotFound
-	}
+// missing is the error of a missing container, also for a request about what is in it: the
+// service's gateway reads the container first. The sub-status says that the owner is
+// missing, which is the database.
+func (c *call) missing() error {
+	t := c.in.Target
 	if _, err := c.database(); err != nil {
-		return wire.SubOwnerNotFound
+		return wire.NotFound(wire.SubOwnerNotFound, "Owner resource does not exist: there is no database %q", t.DB)
 	}
-	return 0
+	return wire.NotFound(0, wire.NoResource+": there is no container %q in database %q", t.Coll, t.DB)
 }
 
 // database is the database in the path, by id or by resource id.
@@ -162,7 +169,7 @@ func (c *call) database() (docstore.Database, error) {
 	if t.Kind == "dbs" {
 		sub = 0
 	}
-	return d, wire.NotFound(sub, "Resource Not Found: there is no database %q", t.DB)
+	return d, wire.NotFound(sub, wire.NoResource+": there is no database %q", t.DB)
 }
 
 // selection reads the headers that say which documents a request is about.
@@ -206,7 +213,7 @@ func (c *call) partition(cont *docstore.Container, id string) (changefeed.Partit
 			return partition, nil
 		}
 	}
-	return changefeed.Partition{}, wire.Gone("partition key range %q of container %q is gone: read the ranges again", id, cont.ID())
+	return changefeed.Partition{}, wire.Gone("PartitionKeyRange with id '%s' in collection '%s' doesn't exist: it is gone, read the ranges again", wire.Clip(id), cont.ID())
 }
 
 // admit refuses a request when the partition has used up its budget.
@@ -256,7 +263,7 @@ func (c *call) refuse(err error) {
 	if c.out.Status != 0 {
 		return
 	}
-	e := errorOf(err)
+	e := c.errorOf(err)
 	if e.Status >= http.StatusInternalServerError {
 		c.s.log.Error("request failed", "method", c.in.Method, "path", c.in.Path(), "status", e.Status, "err", err, "activity", c.out.Activity)
 	}
@@ -271,6 +278,17 @@ func (c *call) refuse(err error) {
 	c.out.SetError(e, last)
 	_ = c.reply(e.Status, e.Body(c.out.Activity)) // an error is never large
 	drop()
+}
+
+// errorOf is the answer of an error, about whichever resource the request was.
+func (c *call) errorOf(err error) *wire.Error {
+	switch c.in.Target.Kind {
+	case "docs":
+		return itemError(err)
+	case "dbs", "colls":
+		return resourceError(err)
+	}
+	return errorOf(err)
 }
 
 // recover turns a panic, which is a mistake of ours, into a 500 without details.

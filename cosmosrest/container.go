@@ -40,6 +40,9 @@ func postContainers(c *call) error {
 		return err
 	}
 	spec.Database, spec.Ranges = d.ID, o.ranges()
+	if o == nil && offeredIn(d.Meta) == 0 {
+		o = impliedOffer(c)
+	}
 	spec.Meta = wire.Encode(meta{version: newVersion(), Body: p.without(systemMembers...), Offer: o})
 	made, err := c.s.db.CreateContainer(c.ctx, spec)
 	if err != nil {
@@ -68,6 +71,9 @@ func eachContainer(c *call, answer func(resources, *call) error) error {
 			all.all = append(all.all, resource{cont.ID(), body})
 		}
 	}
+	c.out.Set(wire.AnswerContentPath, d.RID)
+	c.out.Set(wire.AnswerAltContentPath, "dbs/"+d.ID)
+	c.setQuota("collections", maxContainers, len(all.all))
 	slices.SortFunc(all.all, func(a, b resource) int { return cmp.Compare(a.id, b.id) })
 	return answer(all, c)
 }
@@ -145,6 +151,7 @@ func deleteContainer(c *call) error {
 		return err
 	}
 	c.out.Charge += service.ManageCharge
+	c.out.SetContainer()
 	return c.reply(http.StatusNoContent, nil)
 }
 
@@ -160,6 +167,7 @@ func replyContainer(c *call, status int, cont *docstore.Container) error {
 	}
 	v, body := containerJSON(cont)
 	c.setOwner(cont)
+	c.out.SetContainer()
 	return c.replyResource(status, v, body)
 }
 

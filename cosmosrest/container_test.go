@@ -48,7 +48,7 @@ func TestContainerLives(t *testing.T) {
 	w.do(t, "DELETE", "/dbs/db/colls/c", nil, "").want(t, http.StatusNoContent)
 	w.do(t, "GET", "/dbs/db/colls/c", nil, "").refused(t, http.StatusNotFound, "0", "NotFound")
 	w.do(t, "DELETE", "/dbs/db/colls/c", nil, "").refused(t, http.StatusNotFound, "0", "NotFound")
-	w.do(t, "GET", "/dbs/db/colls/c/docs", nil, "").refused(t, http.StatusNotFound, "1003", "NotFound")
+	w.do(t, "GET", "/dbs/db/colls/c/docs", nil, "").refused(t, http.StatusNotFound, "0", "NotFound")
 }
 
 func TestContainersOfADatabase(t *testing.T) {
@@ -229,7 +229,7 @@ func TestReplaceContainer(t *testing.T) {
 	cont := w.create(t, "db", `{"id":"c","partitionKey":{"paths":["/pk"]},"defaultTtl":60,"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a"]}]},"mine":1}`, nil)
 	first := w.do(t, "GET", "/dbs/db/colls/c", nil, "")
 	etag := first.header.Get("etag")
-	next := w.do(t, "PUT", "/dbs/db/colls/c", map[string]string{"If-Match": etag}, `{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash"},"changeFeedPolicy":{"retentionDuration":7}}`).want(t, http.StatusOK)
+	next := w.do(t, "PUT", "/dbs/db/colls/c", map[string]string{"If-Match": etag}, `{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash"},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a"]}]},"changeFeedPolicy":{"retentionDuration":7}}`).want(t, http.StatusOK)
 	if next.header.Get("etag") == etag {
 		t.Errorf("the ETag is still %s", etag)
 	}
@@ -246,14 +246,14 @@ func TestReplaceContainer(t *testing.T) {
 	if p := back.object(t); p["defaultTtl"] != 60.0 || p["mine"] != 1.0 || cont.Spec().Retention != 0 {
 		t.Errorf("written back: %s", back.body)
 	}
+	w.do(t, "PUT", "/dbs/db/colls/c", nil, `{"id":"c","partitionKey":{"paths":["/pk"]},"uniqueKeyPolicy":{"uniqueKeys":[]}}`).refused(t, http.StatusForbidden, "0", "Forbidden")
 	for _, test := range []struct{ body, want string }{
 		{`{"partitionKey":{"paths":["/pk"]}}`, "id is missing"},
 		{`{"id":"d","partitionKey":{"paths":["/pk"]}}`, `id is \"d\"`},
 		{`{"id":"c"}`, "partitionKey is missing"},
 		{`{"id":"c","partitionKey":{"paths":["/other"]}}`, "it cannot be changed"},
 		{`{"id":"c","partitionKey":{"paths":["/pk"],"version":2}}`, "it cannot be changed"},
-		{`{"id":"c","partitionKey":{"paths":["/pk"]},"uniqueKeyPolicy":{"uniqueKeys":[]}}`, "uniqueKeyPolicy is"},
-		{`{"id":"c","partitionKey":{"paths":["/pk"]},"defaultTtl":0}`, "default ttl is 0"},
+		{`{"id":"c","partitionKey":{"paths":["/pk"]},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a"]}]},"defaultTtl":0}`, "default ttl is 0"},
 	} {
 		message := w.do(t, "PUT", "/dbs/db/colls/c", nil, test.body).refused(t, http.StatusBadRequest, "0", "BadRequest")
 		if !strings.Contains(message, test.want) {

@@ -2,6 +2,7 @@ package cosmosrest
 
 import (
 	"net/http"
+	"strconv"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
@@ -53,7 +54,9 @@ func listDatabases(c *call) error {
 	if err := c.allow(auth.ReadMetadata); err != nil {
 		return err
 	}
-	return c.s.databases().list(c)
+	all := c.s.databases()
+	c.setQuota("databases", maxDatabases, len(all.all))
+	return all.list(c)
 }
 
 // databases are all databases as clients see them.
@@ -101,9 +104,20 @@ func deleteDatabase(c *call) error {
 // replyDatabase answers with a database.
 func replyDatabase(c *call, status int, d docstore.Database) error {
 	v, body := databaseJSON(d)
-	c.out.Set(wire.AnswerContentPath, d.RID)
-	c.out.Set(wire.AnswerAltContentPath, "dbs/"+d.ID)
+	c.setQuota("databases", maxDatabases, len(c.s.db.Databases()))
 	return c.replyResource(status, v, body)
+}
+
+// The numbers that the service allows, for clients that read them; here there is no limit.
+const (
+	maxDatabases  = 1000 // of an account
+	maxContainers = 5000 // of a database
+)
+
+// setQuota tells how many resources of a kind there may be, and are.
+func (c *call) setQuota(kind string, most, now int) {
+	c.out.Set(wire.AnswerResourceQuota, kind+"="+strconv.Itoa(most)+";")
+	c.out.Set(wire.AnswerResourceUsage, kind+"="+strconv.Itoa(now)+";")
 }
 
 // databaseJSON is a database as clients see it.

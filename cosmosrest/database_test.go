@@ -97,11 +97,11 @@ func TestDatabaseRefusals(t *testing.T) {
 		{`{}`, "id is missing"},
 		{`{"id":null}`, "id is missing"},
 		{`{"id":5}`, "id is 5: want a string"},
-		{`{"id":""}`, `database id is \"\"`},
-		{`{"id":"a/b"}`, `database id is \"a/b\"`},
-		{`{"id":"a#b"}`, `database id is \"a#b\"`},
+		{`{"id":""}`, "non-empty string"},
+		{`{"id":"a/b"}`, "invalid character"},
+		{`{"id":"a#b"}`, "invalid character"},
 		{`{"id":"a "}`, `id is \"a \"`},
-		{`{"id":"` + strings.Repeat("x", 256) + `"}`, "want 1 to 255 bytes"},
+		{`{"id":"` + strings.Repeat("x", 256) + `"}`, "less than '255' characters"},
 	} {
 		message := w.do(t, "POST", "/dbs", nil, test.body).refused(t, http.StatusBadRequest, "0", "BadRequest")
 		if !strings.Contains(message, test.want) {
@@ -186,10 +186,10 @@ func TestDatabaseQueries(t *testing.T) {
 		}
 	}
 	marker := map[string]string{"Content-Type": "application/query+json"}
-	for _, body := range []string{``, `{}`, `{"query":5}`, `{"query":"FORM c"}`, `{"query":"SELECT * FROM c WHERE c.id = @id"}`} {
+	for _, body := range []string{``, `{}`, `{"query":5}`, `{"query":"FORM c"}`, `{"query":"SELECT * FROM c","parameters":[{"name":"id"}]}`} {
 		w.do(t, "POST", "/dbs", marker, body).refused(t, http.StatusBadRequest, "0", "BadRequest")
 	}
 	w.do(t, "POST", "/dbs", map[string]string{"Content-Type": "application/query+json", "x-ms-continuation": "!"}, `{"query":"SELECT * FROM c"}`).
 		refused(t, http.StatusBadRequest, "0", "BadRequest")
-	w.do(t, "GET", "/dbs", map[string]string{"x-ms-max-item-count": "0"}, "").refused(t, http.StatusBadRequest, "0", "BadRequest")
+	w.do(t, "GET", "/dbs", map[string]string{"x-ms-max-item-count": "-2"}, "").refused(t, http.StatusBadRequest, "0", "BadRequest")
 }

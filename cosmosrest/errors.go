@@ -11,6 +11,47 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
+// itemError is [errorOf] for an error about an item: it begins with the service's sentence.
+func itemError(err error) *wire.Error {
+	e := errorOf(err)
+	sentence := ""
+	if _, ours := errors.AsType[*wire.Error](err); !ours || e.Status == http.StatusPreconditionFailed {
+		sentence = itemSentences[e.Status]
+	}
+	switch {
+	case errors.Is(err, docstore.ErrKeyMismatch):
+		sentence = wire.OtherKey
+	case errors.Is(err, docstore.ErrNotJSON):
+		sentence = "The request payload is invalid. Ensure to provide a valid request payload."
+	case errors.Is(err, docstore.ErrNoID):
+		sentence = "The input content is invalid because the required properties - 'id; ' - are missing. Learn more: https://aka.ms/CosmosDB/sql/errors/missing-id"
+	}
+	if sentence == "" {
+		return e
+	}
+	return e.Led(sentence)
+}
+
+// itemSentences are the service's about an item, by status.
+var itemSentences = map[int]string{
+	http.StatusNotFound:           "Entity with the specified id does not exist in the system. More info: https://aka.ms/cosmosdb-tsg-not-found",
+	http.StatusConflict:           "Entity with the specified id already exists in the system.",
+	http.StatusPreconditionFailed: "Operation cannot be performed because one of the specified precondition is not met.",
+}
+
+// resourceError is [errorOf] for an error about a database or container: it begins with the
+// service's sentence.
+func resourceError(err error) *wire.Error {
+	e := errorOf(err)
+	switch e.Status {
+	case http.StatusConflict:
+		return e.Led("Resource with specified id, name, or unique index already exists.")
+	case http.StatusPreconditionFailed:
+		return e.Led("One of the specified pre-condition is not met. Learn more: https://aka.ms/CosmosDB/sql/errors/precondition-failed")
+	}
+	return e
+}
+
 // errorOf returns the answer that the service gives for an error. An error of no kind that
 // the service knows is a 500: it should not have come so far, and is logged.
 func errorOf(err error) *wire.Error {
@@ -18,7 +59,11 @@ func errorOf(err error) *wire.Error {
 		return e
 	}
 	if q, ok := errors.AsType[*sql.Error](err); ok {
-		return wire.BadRequest("%s", q.Message)
+		e := wire.BadRequest("%s", q.Message)
+		if q.At >= 0 {
+			e.Details = q.JSON()
+		}
+		return e
 	}
 	e := &wire.Error{Message: wire.Clip(err.Error())}
 	// An error may be of several of these kinds: the special ones come before those

@@ -179,13 +179,12 @@ func TestFeedRefuses(t *testing.T) {
 		{"c", []string{"if-none-match", `""`}, 400, "0", "If-None-Match"},
 		{"c", []string{"if-modified-since", "yesterday"}, 400, "0", "If-Modified-Since"},
 		{"c", []string{"if-modified-since", "Sat, 01 Jan 2000 00:00:00 CET"}, 400, "0", "If-Modified-Since"},
-		{"c", []string{"x-ms-max-item-count", "0"}, 400, "0", "x-ms-max-item-count"},
 		{"c", []string{"x-ms-max-item-count", "-2"}, 400, "0", "x-ms-max-item-count"},
 		{"c", []string{"x-ms-max-item-count", "many"}, 400, "0", "x-ms-max-item-count"},
 		{"c", []string{"x-ms-max-item-count", "2147483648"}, 400, "0", "x-ms-max-item-count"},
 		{"c", []string{"x-ms-cosmos-max-polling-interval", "soon"}, 400, "0", "polling-interval"},
 		{"c", []string{"x-ms-cosmos-max-polling-interval", "-1"}, 400, "0", "polling-interval"},
-		{"c", []string{"x-ms-documentdb-partitionkeyrangeid", "7"}, 410, "1002", "gone"},
+		{"c", []string{"x-ms-documentdb-partitionkeyrangeid", "7"}, 410, "1002", "doesn't exist"},
 		{"c", []string{"x-ms-documentdb-partitionkeyrangeid", "other,0"}, 400, "0", "resource id"},
 		{"c", []string{"x-ms-start-epk", "xyz"}, 400, "0", "x-ms-start-epk"},
 		{"c", []string{"x-ms-start-epk", "20", "x-ms-end-epk", "10"}, 400, "0", "below"},
@@ -198,7 +197,7 @@ func TestFeedRefuses(t *testing.T) {
 		{"kept", []string{"a-im", "full-fidelity feed", "if-none-match", "*"}, 400, "0", "wire-format"},
 		{"kept", all, 400, "0", "beginning"},
 		{"kept", append(all, "if-modified-since", "Sat, 01 Jan 2000 00:00:00 GMT"), 400, "0", "time"},
-		{"none", nil, 404, "1003", ""},
+		{"none", nil, 404, "0", ""},
 	} {
 		code := map[int]string{400: "BadRequest", 404: "NotFound", 410: "Gone"}[test.status]
 		a := w.do(t, "GET", "/dbs/db/colls/"+test.path+"/docs", feedOf(test.headers...), "")

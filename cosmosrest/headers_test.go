@@ -20,7 +20,7 @@ import (
 // them; the service's front end spells them so, too.
 var spelledByHTTP = map[string]bool{
 	"Allow": true, "Cache-Control": true, "Connection": true, "Content-Length": true, "Content-Type": true,
-	"Date": true, "Transfer-Encoding": true,
+	"Date": true, "Pragma": true, "Transfer-Encoding": true,
 }
 
 // The .NET SDK finds x-ms-continuation and three more by their exact spelling. A test that
@@ -56,8 +56,8 @@ var spellingRequests = []struct {
 	has          string
 }{
 	{"GET", "/", nil, "", 200, "Content-Type Content-Length Date Cache-Control"},
-	{"POST", "/dbs", nil, `{"id":"db"}`, 201, "etag x-ms-content-path x-ms-alt-content-path"},
-	{"POST", "/dbs", nil, `{"id":"db"}`, 409, "x-ms-substatus Content-Type"},
+	{"POST", "/dbs", nil, `{"id":"db"}`, 201, "etag x-ms-resource-quota x-ms-resource-usage"},
+	{"POST", "/dbs", nil, `{"id":"db"}`, 409, "Content-Type"},
 	{"GET", "/dbs", nil, "", 200, "x-ms-item-count"},
 	{"POST", "/dbs/db/colls", map[string]string{"x-ms-offer-throughput": "400"}, `{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`, 201, "etag"},
 	{"GET", "/dbs/db/colls/c", map[string]string{"x-ms-documentdb-populatequotainfo": "true"}, "", 200, "etag"},
@@ -65,8 +65,9 @@ var spellingRequests = []struct {
 	{"POST", docs, under("p"), `{"id":"a","pk":"p"}`, 201, "etag lsn x-ms-session-token x-ms-content-path"},
 	{"POST", docs, under("p"), `{"id":"b","pk":"p"}`, 201, "etag"},
 	{"GET", docs + "/a", under("p"), "", 200, "etag lsn x-ms-session-token"},
-	{"GET", docs + "/none", under("p"), "", 404, "x-ms-substatus"},
-	{"PUT", docs + "/a", under("p", "If-Match", `"x"`), `{"id":"a","pk":"p"}`, 412, "x-ms-substatus"},
+	{"GET", docs + "/none", under("p"), "", 404, "Content-Type"},
+	{"POST", docs, nil, `{"id":"c","pk":"p"}`, 400, "x-ms-substatus"},
+	{"PUT", docs + "/a", under("p", "If-Match", `"x"`), `{"id":"a","pk":"p"}`, 412, "lsn"},
 	{"PATCH", docs + "/a", under("p"), `[{"op":"set","path":"/n","value":1}]`, 200, "etag"},
 	{"GET", docs, map[string]string{"x-ms-max-item-count": "1"}, "", 200, "x-ms-continuation x-ms-item-count"},
 	{"GET", docs, map[string]string{"A-IM": "Incremental feed", "x-ms-max-item-count": "1"}, "", 200, "etag lsn x-ms-item-count x-ms-session-token"},
@@ -77,7 +78,7 @@ var spellingRequests = []struct {
 	{"POST", docs, under("p", "x-ms-cosmos-is-batch-request", "true", "x-ms-cosmos-batch-atomic", "false"), `[{"operationType":"Read","id":"a"},{"operationType":"Read","id":"b"}]`, 200, "x-ms-session-token"},
 	{"POST", "/offers", across(), `{"query":"SELECT * FROM root"}`, 200, "x-ms-item-count"},
 	{"PATCH", "/dbs", nil, "", 405, "Allow"},
-	{"GET", "/nothing/like/it", nil, "", 404, "x-ms-substatus"},
+	{"GET", "/nothing/like/it", nil, "", 400, "Content-Type"},
 	{"GET", "/dbs/db", map[string]string{"Authorization": "nonsense"}, "", 401, "Content-Type"},
 	{"DELETE", docs + "/a", under("p"), "", 204, "lsn"},
 	{"DELETE", "/dbs/db", nil, "", 204, ""},

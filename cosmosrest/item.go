@@ -2,7 +2,6 @@ package cosmosrest
 
 import (
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/millrace/changefeed"
@@ -77,7 +76,7 @@ func (c *call) item(body []byte) (ref itemRef, err error) {
 		if c.in.Method == http.MethodGet {
 			sub = wire.SubKeyMismatch
 		}
-		return ref, wire.Errorf(http.StatusBadRequest, sub, wire.CodeBadRequest, "PartitionKey value must be supplied for this operation: want the header x-ms-documentdb-partitionkey")
+		return ref, wire.Errorf(http.StatusBadRequest, sub, wire.CodeBadRequest, wire.NoKey+" PartitionKey value must be supplied for this operation: want the header x-ms-documentdb-partitionkey")
 	}
 	if ref.logical, err = c.logical(cont, key); err != nil {
 		return ref, err
@@ -157,7 +156,7 @@ func readItem(c *call) error {
 	if match := c.in.Header(wire.HeaderIfMatch); match != "" && !wire.Matches(match, item.ETag) {
 		return wire.PreconditionFailed("item %q has the ETag %s: want %s", item.ID, item.ETag, match)
 	}
-	c.out.Set(wire.AnswerItemLSN, strconv.FormatInt(item.LSN, 10))
+	c.out.SetItemLSN(item.LSN)
 	return c.reply(http.StatusOK, item.Body)
 }
 

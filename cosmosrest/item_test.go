@@ -171,13 +171,12 @@ func TestItemRefused(t *testing.T) {
 		{"POST", docs, `["p"]`, `{"id":"b","pk":"p","ttl":0}`, 400, "0", "BadRequest", "number 0"},
 		{"POST", docs, `["p"]`, big, 413, "0", "RequestEntityTooLarge", "too large"},
 		{"PUT", docs + "/a", `["p"]`, big, 413, "0", "RequestEntityTooLarge", "too large"},
-		{"PUT", docs + "/a", `["p"]`, `{"id":"b","pk":"p"}`, 400, "0", "BadRequest", `id of the body is "b"`},
 		{"PUT", docs + "/a", `["p"]`, `{"id":"a","pk":"q"}`, 400, "1001", "BadRequest", `["q"]`},
 		{"PUT", docs + "/a", ``, `{"id":"a","pk":"p"}`, 400, "0", "BadRequest", "PartitionKey value must be supplied"},
 		{"GET", docs + "/a", ``, ``, 400, "1001", "BadRequest", "PartitionKey value must be supplied"},
 		{"GET", docs + "/a", `["p"`, ``, 400, "0", "BadRequest", "partition key"},
 		{"DELETE", docs + "/a", ``, ``, 400, "0", "BadRequest", "PartitionKey value must be supplied"},
-		{"GET", "/dbs/db/colls/x/docs/a", `["p"]`, ``, 404, "1003", "NotFound", "Owner resource does not exist"},
+		{"GET", "/dbs/db/colls/x/docs/a", `["p"]`, ``, 404, "0", "NotFound", "Resource Not Found"},
 	} {
 		says := w.do(t, c.method, c.path, map[string]string{"x-ms-documentdb-partitionkey": c.key}, c.body).refused(t, c.status, c.sub, c.code)
 		if !strings.Contains(strings.ReplaceAll(says, `\`, ""), c.says) {
@@ -231,7 +230,7 @@ func TestItemsThrottled(t *testing.T) {
 		w.send(t, "["+one+"]"),
 		w.bulk(t, `[{"operationType":"Read","id":"a","partitionKey":"[\"p\"]"}]`),
 	} {
-		a.refused(t, 429, "3200", "429")
+		a.refused(t, 429, "3200", "TooManyRequests")
 		if a.header.Get("x-ms-retry-after-ms") == "" {
 			t.Errorf("%s: no header x-ms-retry-after-ms", a.request)
 		}
@@ -332,8 +331,15 @@ func TestSessions(t *testing.T) {
 func TestConsistency(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	w.item(t, "a", "")
-	for _, level := range []string{"Strong", "BoundedStaleness", "Session", "ConsistentPrefix", "Eventual", "session"} {
+	for _, level := range []string{"Session", "ConsistentPrefix", "Eventual", "session"} {
 		w.do(t, "GET", docs+"/a", under("p", "x-ms-consistency-level", level), "").want(t, 200)
+	}
+	for _, level := range []string{"Strong", "boundedstaleness"} {
+		w.do(t, "GET", docs+"/a", under("p", "x-ms-consistency-level", level), "").refused(t, 400, "0", "BadRequest")
+		for _, o := range []Options{{Lenient: true}, {Consistency: "Strong"}} {
+			w, _ := newContainer(t, o)
+			w.do(t, "GET", "/dbs/db/colls/c", map[string]string{"x-ms-consistency-level": level}, "").want(t, 200)
+		}
 	}
 	w.do(t, "GET", docs+"/a", under("p", "x-ms-consistency-level", "Weak"), "").refused(t, 400, "0", "BadRequest")
 }
@@ -376,4 +382,27 @@ func TestPatch(t *testing.T) {
 		}
 	}
 	w.do(t, "PATCH", docs+"/b", under("p"), `[`+one+`]`).refused(t, 404, "0", "NotFound")
+}
+
+// Seven of the .NET SDK's tests rename an item.
+func TestAReplaceWithAnotherIDRenamesTheItem(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	w.item(t, "a", `,"v":1`)
+	w.item(t, "taken", "")
+	etag := w.do(t, "GET", docs+"/a", under("p"), "").want(t, 200).header.Get("etag")
+	w.do(t, "PUT", docs+"/a", under("p"), `{"id":"taken","pk":"p"}`).refused(t, 409, "0", "Conflict")
+	w.do(t, "PUT", docs+"/a", under("p", "If-Match", `"other"`), `{"id":"b","pk":"p"}`).refused(t, 412, "0", "PreconditionFailed")
+	w.do(t, "PUT", docs+"/none", under("p"), `{"id":"b","pk":"p"}`).refused(t, 404, "0", "NotFound")
+	if cont.Head() != 2 {
+		t.Fatalf("something was written: the newest LSN is %d", cont.Head())
+	}
+	renamed := w.do(t, "PUT", docs+"/a", under("p", "If-Match", etag), `{"id":"b","pk":"p","v":2}`).want(t, 200)
+	if o := renamed.object(t); o["id"] != "b" || o["v"] != 2.0 || renamed.header.Get("etag") != o["_etag"] || renamed.header.Get("lsn") != "3" {
+		t.Errorf("renamed: %s", renamed.body)
+	}
+	w.do(t, "GET", docs+"/a", under("p"), "").refused(t, 404, "0", "NotFound")
+	w.do(t, "GET", docs+"/b", under("p"), "").want(t, 200)
+	if n := cont.Count(); n != 2 {
+		t.Errorf("there are %d items, want 2", n)
+	}
 }

@@ -97,7 +97,7 @@ func TestQueriesThatComputeTakeTurns(t *testing.T) {
 			t.Errorf("others waited for %v", time.Since(begun))
 		}
 		a := <-refused
-		a.refused(t, http.StatusTooManyRequests, "3200", "429")
+		a.refused(t, http.StatusTooManyRequests, "3200", "TooManyRequests")
 		if took := time.Since(begun); took != meter.MaxWait || !strings.Contains(string(a.body), "had no turn for 10s") {
 			t.Errorf("after %v: %s: want the cause, after %v", took, a.body, meter.MaxWait)
 		}
@@ -124,7 +124,7 @@ func TestArraysThatFunctionsTakeApartAreBounded(t *testing.T) {
 	if err := others.Hold(meter.MaxHeld - 1000); err != nil {
 		t.Fatal(err)
 	}
-	w.compute(t, query).refused(t, http.StatusTooManyRequests, "3200", "429")
+	w.compute(t, query).refused(t, http.StatusTooManyRequests, "3200", "TooManyRequests")
 	if held := w.load.Usage().Held; held != meter.MaxHeld-1000 {
 		t.Errorf("%d bytes are held after the query, want those of others", held)
 	}
@@ -137,7 +137,7 @@ func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
 	w.holdAnswers(t, meter.MaxSending-1000) // to others
 	for _, c := range []struct{ method, path string }{{"GET", "/dbs/db/colls/c/docs/1"}, {"GET", "/dbs/db/colls/c/docs"}} {
 		a := w.do(t, c.method, c.path, keyed, "")
-		a.refused(t, http.StatusTooManyRequests, "3200", "429")
+		a.refused(t, http.StatusTooManyRequests, "3200", "TooManyRequests")
 		if !strings.Contains(string(a.body), "slow to read") {
 			t.Errorf("%s: want the cause", a.body)
 		}

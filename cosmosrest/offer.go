@@ -25,6 +25,7 @@ type offer struct {
 	ID        string          // also its resource id
 	RU        int             // request units a second; the most, when it scales by itself
 	Autoscale json.RawMessage `json:",omitempty"` // the settings as the client sent them
+	Implied   bool            `json:",omitempty"` // nobody asked for it, so nothing is throttled by it
 }
 
 // The limits are the service's, in request units a second.
@@ -57,6 +58,12 @@ func offered(c *call) (*offer, error) {
 	}
 	o := &offer{ID: c.s.newOfferID()}
 	return o, o.change(content)
+}
+
+// impliedOffer is the offer of a container that was made without one, and whose database has
+// none: as in the service there is one to read and to replace.
+func impliedOffer(c *call) *offer {
+	return &offer{version: newVersion(), ID: c.s.newOfferID(), RU: minManual, Implied: true}
 }
 
 // newOfferID is four letters and digits: clients read it as the base64 of three bytes.
@@ -96,7 +103,7 @@ func (o *offer) change(to offerContent) error {
 	if ru < least || ru > maxThroughput || ru%step != 0 {
 		return wire.BadRequest("%s is %d: want %d to %d in steps of %d", name, ru, least, maxThroughput, step)
 	}
-	o.version, o.RU, o.Autoscale = newVersion(), ru, to.Autoscale
+	o.version, o.RU, o.Autoscale, o.Implied = newVersion(), ru, to.Autoscale, false
 	return nil
 }
 
@@ -163,9 +170,9 @@ func (s *Server) update(ctx context.Context, o owned, change func(*offer) error)
 }
 
 // offeredIn is the throughput of the offer in the metadata that the store keeps with a
-// database or container; 0 for none.
+// database or container; 0 for none that was asked for.
 func offeredIn(raw json.RawMessage) int {
-	if o := readMeta(raw).Offer; o != nil {
+	if o := readMeta(raw).Offer; o != nil && !o.Implied {
 		return o.RU
 	}
 	return 0
@@ -173,7 +180,7 @@ func offeredIn(raw json.RawMessage) int {
 
 // noOffer is the 404 of an offer.
 func noOffer(id string) *wire.Error {
-	return wire.NotFound(0, "Resource Not Found: there is no offer %q", id)
+	return wire.NotFound(0, wire.NoResource+": there is no offer %q", id)
 }
 
 // listOffers lists the offers of the account.
@@ -235,6 +242,13 @@ func replaceOffer(c *call) error {
 	p, err := readProperties(&c.in)
 	if err != nil {
 		return err
+	}
+	var owner string
+	if err := p.member("offerResourceId", "the resource id of the offer's owner", &owner); err != nil {
+		return err
+	}
+	if owner != "" && owner != o.rid {
+		return wire.BadRequest("offerResourceId is %q: want %q, an offer stays with its owner", owner, o.rid)
 	}
 	var content offerContent
 	if err := p.member("content", `an object such as {"offerThroughput":400}`, &content); err != nil {

@@ -2,6 +2,7 @@ package cosmosrest
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -160,5 +161,30 @@ func TestThroughputDecidesTheNumberOfRanges(t *testing.T) {
 		if err != nil || len(parts) != test.want {
 			t.Errorf("%s %s: %d ranges, %v, want %d", test.header, test.value, len(parts), err, test.want)
 		}
+	}
+}
+
+// Eight of the .NET SDK's tests read the throughput of a container that was made without one.
+func TestAContainerWithoutAThroughputHasAnOfferToRead(t *testing.T) {
+	w := newWorld(t, Options{})
+	cont := w.create(t, "db", smallContainer, nil)
+	o := w.theOffer(t, "root.offerResourceId = '"+cont.RID()+"'")
+	if got := string(wire.Encode(o["content"])); got != `{"offerThroughput":400}` {
+		t.Errorf("content %s", got)
+	}
+	for i := range 200 { // 1,000 request units and more
+		w.do(t, "POST", docs, under("p"), `{"id":"`+strconv.Itoa(i)+`","pk":"p"}`).want(t, http.StatusCreated)
+	}
+	self := "/" + o["_self"].(string)
+	w.do(t, "PUT", self, nil, `{"offerResourceId":"other","content":{"offerThroughput":500}}`).refused(t, http.StatusBadRequest, "0", "BadRequest")
+	w.do(t, "PUT", self, nil, `{"offerResourceId":"`+cont.RID()+`","content":{"offerThroughput":500}}`).want(t, http.StatusOK)
+	if got := offeredIn(cont.Spec().Meta); got != 500 {
+		t.Errorf("the container has %d RU/s, want 500", got)
+	}
+	w.do(t, "POST", "/dbs", map[string]string{"x-ms-offer-throughput": "400"}, `{"id":"shared"}`).want(t, http.StatusCreated)
+	shared := w.create(t, "shared", smallContainer, nil)
+	body := string(wire.Encode(map[string]string{"query": "SELECT * FROM root WHERE root.offerResourceId = '" + shared.RID() + "'"}))
+	if found := w.do(t, "POST", "/offers", queryHeaders, body).list(t, "Offers"); len(found) != 0 {
+		t.Errorf("a container of a database with a throughput has %v", found)
 	}
 }

@@ -88,7 +88,7 @@ func rangesOf(cont *docstore.Container, parts []changefeed.Partition, all int) r
 		body := properties{
 			"minInclusive": wire.Encode(partition.Range.Min), "maxExclusive": wire.Encode(partition.Range.Max), "parents": wire.Encode(append([]string{}, partition.Parents...)),
 			"ridPrefix": wire.Encode(rangeNumber(partition)), "throughputFraction": wire.Encode(1 / float64(all)), "status": wire.Encode("online"),
-			"ownedArchivalPKRangeIds": wire.Encode([]string{}), "_lsn": wire.Encode(rangeNumber(partition)),
+			"ownedArchivalPKRangeIds": wire.Encode([]string{}), "lsn": wire.Encode(cont.Newest(partition.Range.Min)),
 		}
 		body.identify(partition.ID, rid, cont.Self()+"pkranges/"+rid+"/", version{`"` + rid + `"`, changed})
 		// A page goes on after an id, and the partitions are in the order of their
@@ -102,8 +102,8 @@ func rangesOf(cont *docstore.Container, parts []changefeed.Partition, all int) r
 // last is the type.
 func rangeRID(cont *docstore.Container, partition changefeed.Partition) string {
 	const partitionKeyRange = 0x50 << 56
-	own, _ := base64.StdEncoding.DecodeString(strings.ReplaceAll(cont.RID(), "-", "/")) // was made that way
-	own = binary.LittleEndian.AppendUint64(own, uint64(rangeNumber(partition))|partitionKeyRange)
+	own, _ := base64.StdEncoding.DecodeString(strings.ReplaceAll(cont.RID(), "-", "/"))             // was made that way
+	own = binary.LittleEndian.AppendUint64(own, uint64(rangeNumber(partition)+2)|partitionKeyRange) // the service counts from 2
 	return strings.ReplaceAll(base64.StdEncoding.EncodeToString(own), "/", "-")
 }
 

@@ -73,7 +73,7 @@ func TestRangesAreFollowed(t *testing.T) {
 			t.Errorf("%s without A-IM: %s", path, plain.body)
 		}
 	}
-	w.do(t, "GET", "/dbs/db/colls/none/pkranges", follow, "").refused(t, http.StatusNotFound, "1003", "NotFound")
+	w.do(t, "GET", "/dbs/db/colls/none/pkranges", follow, "").refused(t, http.StatusNotFound, "0", "NotFound")
 }
 
 func TestRangesOfAContainerThatIsMadeAnewAreOthers(t *testing.T) {
@@ -166,7 +166,7 @@ func TestPartitionRefusals(t *testing.T) {
 	}
 	w.do(t, "POST", admin, nil, `{"operation":"split","id":"9"}`).refused(t, http.StatusNotFound, "0", "NotFound")
 	w.do(t, "POST", admin, nil, `{"operation":"merge","ids":["0","0"]}`).refused(t, http.StatusBadRequest, "0", "BadRequest")
-	w.do(t, "POST", "/dbs/db/colls/none/partitions", nil, `{"operation":"split","id":"0"}`).refused(t, http.StatusNotFound, "1003", "NotFound")
+	w.do(t, "POST", "/dbs/db/colls/none/partitions", nil, `{"operation":"split","id":"0"}`).refused(t, http.StatusNotFound, "0", "NotFound")
 	w.do(t, "GET", admin, nil, "").refused(t, http.StatusMethodNotAllowed, "0", "MethodNotAllowed")
 	if ids := idsOf(t, rangesIn(t, w.do(t, "GET", "/dbs/db/colls/c/pkranges", nil, ""))); ids != "0" {
 		t.Errorf("refusals have left the ranges %s", ids)

@@ -3,6 +3,7 @@ package cosmosrest
 import (
 	"encoding/json"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -202,15 +203,16 @@ func (p properties) checkObjects(names ...string) error {
 }
 
 // unchanged refuses properties that would move documents or forbid existing ones. A unique
-// key policy that the client leaves out stays, as in the service.
+// key policy that the client leaves out counts as changed, as in the service.
 func unchanged(old, next docstore.ContainerSpec, p properties) error {
 	switch {
 	case next.ID != old.ID:
 		return wire.BadRequest("id is %q: want %q, it cannot be changed", next.ID, old.ID)
 	case !slices.Equal(next.Paths, old.Paths) || next.HashVersion != old.HashVersion:
 		return wire.BadRequest("partitionKey is %s: want paths %q and version %d, it cannot be changed", p["partitionKey"], old.Paths, old.HashVersion)
-	case p["uniqueKeyPolicy"] != nil && !slices.EqualFunc(next.UniqueKeys, old.UniqueKeys, slices.Equal):
-		return wire.BadRequest("uniqueKeyPolicy is %s: want %s, it cannot be changed", p["uniqueKeyPolicy"], uniquePolicyOf(old))
+	case !slices.EqualFunc(next.UniqueKeys, old.UniqueKeys, slices.Equal):
+		return wire.Errorf(http.StatusForbidden, 0, wire.CodeForbidden, "The unique index cannot be modified. To change the unique index, remove the collection and re-create a new one. "+
+			"uniqueKeyPolicy is %s: want %s", p["uniqueKeyPolicy"], uniquePolicyOf(old))
 	}
 	return nil
 }

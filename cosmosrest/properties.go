@@ -43,6 +43,9 @@ func (p properties) member(name, want string, v any) error {
 	return nil
 }
 
+// maxName is the length in bytes of the longest name of a database or container.
+const maxName = 255
+
 // id is the name of the resource. Unlike the store, the service refuses names that end in
 // white space.
 func (p properties) id() (string, error) {
@@ -53,7 +56,12 @@ func (p properties) id() (string, error) {
 	if err := p.member("id", "a string", &id); err != nil {
 		return "", err
 	}
-	if strings.TrimRight(id, " \t\r\n") != id {
+	switch {
+	case id == "" || len(id) > maxName:
+		return "", wire.BadRequest("Ensure to provide a unique non-empty string less than '255' characters. id is %.300q", id)
+	case strings.ContainsAny(id, `/\?#`):
+		return "", wire.BadRequest(`The input name presented contains invalid character. id is %q: want none of / \ ? #`, id)
+	case strings.TrimRight(id, " \t\r\n") != id:
 		return "", wire.BadRequest("id is %q: want a name that does not end in a blank", id)
 	}
 	return id, nil

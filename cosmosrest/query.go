@@ -43,6 +43,10 @@ func queryItems(c *call) error {
 	c.out.SetSession(part.ID, q.cont.Newest(part.Range.Min))
 	docs := wire.NewDocuments(q.cont.RID())
 	defer docs.Free()
+	metrics := c.in.Flag(wire.HeaderQueryMetrics)
+	if metrics {
+		q.Measure()
+	}
 	more, err := q.Page(docs)
 	// Also work that came to nothing is charged, or a query that always fails would be free.
 	c.spend(q.cont, part.ID, q.Charge())
@@ -53,10 +57,14 @@ func queryItems(c *call) error {
 		c.out.Set(wire.AnswerContinuation, q.From.Encode())
 	}
 	c.out.SetCount(docs.Count())
-	if c.in.Flag(wire.HeaderQueryMetrics) {
+	c.out.SetQueried()
+	if metrics {
 		c.out.Set(wire.AnswerQueryMetrics, q.Metrics(docs))
 	}
-	if c.in.Flag(wire.HeaderIndexMetrics) {
+	switch {
+	case c.in.Flag(wire.HeaderIndexMetricsV2):
+		c.out.Set(wire.AnswerIndexMetrics, query.IndexMetricsV2)
+	case c.in.Flag(wire.HeaderIndexMetrics):
 		c.out.Set(wire.AnswerIndexMetrics, query.IndexMetrics)
 	}
 	return c.reply(http.StatusOK, docs.Finish())
@@ -99,6 +107,9 @@ func (c *call) queryText() (query.Text, error) {
 	if err != nil {
 		return query.Text{}, err
 	}
+	if c.in.IsBareQuery() {
+		return query.Text{Query: string(body)}, nil
+	}
 	return query.ParseText(body)
 }
 
@@ -125,19 +136,22 @@ func (q *itemQuery) refuseCrossing(c *call) error {
 		return nil
 	}
 	if !c.in.Flag(wire.HeaderCrossPartition) {
-		return wire.BadRequest("Cross partition query is required but disabled: want x-ms-documentdb-query-enablecrosspartition true, " +
-			"the header x-ms-documentdb-partitionkey, or a filter that leaves one partition key")
+		return wire.BadRequest("Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, " +
+			"specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception: a filter that leaves one partition key does")
 	}
 	construct := q.Crosses()
 	if construct == "" {
 		return nil
+	}
+	if q.MixesAggregates() {
+		return wire.BadRequest("Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates. Want it range by range, as its plan says")
 	}
 	plan, err := q.Plan(nil)
 	if err != nil {
 		return err
 	}
 	e := wire.Errorf(http.StatusBadRequest, wire.SubCrossPartition, wire.CodeBadRequest,
-		"The provided cross partition query can not be directly served by the gateway, because of its %s: "+
+		"The provided cross partition query can not be directly served by the gateway. The reason is its %s: "+
 			"want it range by range, as the plan in additionalErrorInfo says", construct)
 	if e.Extra, err = json.Marshal(string(plan)); err != nil {
 		return err

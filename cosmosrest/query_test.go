@@ -299,10 +299,8 @@ func TestQueryRefuses(t *testing.T) {
 		{across(), "SELECT * FROM c WHERE c.pk IN ('a','b') ORDER BY c.id", 400, "1004", "BadRequest", "ORDER BY"},
 		{across(), "SELECT * FORM c", 400, "0", "BadRequest", "FORM"},
 		{across(), "", 400, "0", "BadRequest", ""},
-		{across(), "SELECT * FROM c WHERE c.x = @x", 400, "0", "BadRequest", "@x"},
 		{across("x-ms-continuation", "AAAA"), "SELECT * FROM c", 400, "0", "BadRequest", "x-ms-continuation"},
 		{across("x-ms-continuation", "?"), "SELECT * FROM c", 400, "0", "BadRequest", "x-ms-continuation"},
-		{across("x-ms-max-item-count", "0"), "SELECT * FROM c", 400, "0", "BadRequest", "x-ms-max-item-count"},
 		{across("x-ms-documentdb-partitionkeyrangeid", "9"), "SELECT * FROM c", 410, "1002", "Gone", "gone"},
 		{across("x-ms-session-token", "0:-1#9"), "SELECT * FROM c", 404, "1002", "NotFound", "session"},
 	} {
@@ -526,7 +524,7 @@ func TestQueriesHoldSoMuchTogether(t *testing.T) {
 	}
 	const query = "SELECT * FROM c ORDER BY c.id"
 	a := w.ask(t, across("x-ms-documentdb-partitionkeyrangeid", "0"), query)
-	a.refused(t, http.StatusTooManyRequests, "3200", "429")
+	a.refused(t, http.StatusTooManyRequests, "3200", "TooManyRequests")
 	if got := a.header.Get("x-ms-retry-after-ms"); got != "1000" {
 		t.Errorf("x-ms-retry-after-ms is %q, want 1000", got)
 	}

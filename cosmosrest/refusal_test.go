@@ -40,7 +40,7 @@ func TestARefusalReachesAClientThatIsStillSending(t *testing.T) {
 			{"wrong key, small", "c3RyYW5nZXJzdHJhbmdlcg==", docs, 1 << 10, false, http.StatusUnauthorized},
 			{"key that may read", readOnly, docs, 16 << 20, false, http.StatusForbidden},
 			{"no container", wellKnownKey, "/dbs/db/colls/none/docs", 16 << 20, false, http.StatusNotFound},
-			{"no such path", wellKnownKey, "/no/such/path", 16 << 20, false, http.StatusNotFound},
+			{"no such path", wellKnownKey, "/no/such/path", 16 << 20, false, http.StatusBadRequest},
 		} {
 			t.Run(scheme+" "+c.name, func(t *testing.T) {
 				var body io.Reader = bytes.NewReader(make([]byte, c.size))

@@ -1,9 +1,13 @@
 package cosmosrest
 
 import (
+	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
+
+	"github.com/millrace/changefeed/cosmosrest/internal/query"
 )
 
 // The SDK for Python reads all partition key ranges anew after each answer of a Session
@@ -132,6 +136,55 @@ func TestAReadTellsTheLSNOfItsItemAndHowLongItTook(t *testing.T) {
 	}
 	if took, err := strconv.ParseFloat(h.Get("x-ms-request-duration-ms"), 64); err != nil || took <= 0 {
 		t.Errorf("the read took %v ms, %v: want a number above 0", took, err)
+	}
+}
+
+func TestAQueryTellsWhatItTookAsTheServiceDoes(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	w.item(t, "a", "")
+	told := w.ask(t, across(), "SELECT * FROM c").want(t, 200).header.Get("x-ms-documentdb-query-metrics")
+	took := map[string]float64{}
+	for pair := range strings.SplitSeq(told, ";") {
+		name, value, _ := strings.Cut(pair, "=")
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			t.Errorf("%s: %v", pair, err)
+		}
+		took[name] = n
+	}
+	for _, name := range recordedMetrics {
+		if _, ok := took[name]; !ok {
+			t.Errorf("there is no %s in %s", name, told)
+		}
+	}
+	if load, total := took["documentLoadTimeInMs"], took["totalExecutionTimeInMs"]; load <= 0 || load > total {
+		t.Errorf("the document was loaded in %v ms of %v, want a part of them", load, total)
+	}
+	if none := w.ask(t, across(), "SELECT * FROM c WHERE c.pk = 'none'").header.Get("x-ms-documentdb-query-metrics"); !strings.Contains(none, "documentLoadTimeInMs=0.00;") {
+		t.Errorf("no document was loaded: %s", none)
+	}
+}
+
+// recordedMetrics are the names in a recording of 2017.
+var recordedMetrics = []string{
+	"totalExecutionTimeInMs", "queryCompileTimeInMs", "queryLogicalPlanBuildTimeInMs", "queryPhysicalPlanBuildTimeInMs", "queryOptimizationTimeInMs",
+	"VMExecutionTimeInMs", "indexLookupTimeInMs", "documentLoadTimeInMs", "systemFunctionExecuteTimeInMs", "userFunctionExecuteTimeInMs",
+	"retrievedDocumentCount", "retrievedDocumentSize", "outputDocumentCount", "writeOutputTimeInMs", "indexUtilizationRatio",
+}
+
+func TestIndexMetricsComeInTheVersionThatIsAskedFor(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	for name, want := range map[string]string{
+		"x-ms-cosmos-populateindexmetrics":    query.IndexMetrics,
+		"x-ms-cosmos-populateindexmetrics-V2": query.IndexMetricsV2,
+		"x-ms-other":                          "",
+	} {
+		if got := w.ask(t, across(name, "True"), "SELECT * FROM c").want(t, 200).header.Get("x-ms-cosmos-index-utilization"); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if !json.Valid([]byte(query.IndexMetricsV2)) {
+		t.Errorf("%s is not JSON", query.IndexMetricsV2)
 	}
 }
 

@@ -139,7 +139,7 @@ type names struct {
 }
 
 var (
-	etagText = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){2,3}-[0-9a-f]{12}`)
+	etagText = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 	ridText  = regexp.MustCompile(`"_rid":"([^"]+)"`)
 	moreText = regexp.MustCompile(`(?m)^x-ms-continuation: (.+)$`)
 )

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/rawjson"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -56,7 +57,7 @@ func createItem(c *call) error {
 func (s *Server) keyOf(cont *docstore.Container, body []byte) (changefeed.PartitionKey, error) {
 	if !s.o.Lenient {
 		return "", wire.Errorf(http.StatusBadRequest, wire.SubKeyMismatch, wire.CodeBadRequest,
-			"PartitionKey extracted from document doesn't match the one specified in the header: want the header x-ms-documentdb-partitionkey")
+			wire.NoKey+" Want the header x-ms-documentdb-partitionkey")
 	}
 	return cont.KeyOf(body)
 }
@@ -88,16 +89,22 @@ func replaceItem(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.write(p.logical, docstore.Write{Write: changefeed.Write{Op: changefeed.WriteReplace, ID: p.id, Body: body, IfMatch: c.in.IfMatch()}, Owned: true})
+	w := docstore.Write{Write: changefeed.Write{Op: changefeed.WriteReplace, ID: p.id, Body: body, IfMatch: c.in.IfMatch()}, Owned: true}
+	if id := rawjson.Unquote(rawjson.Lookup(body, "id")); len(id) > 0 && string(id) != p.id {
+		// Another id renames the item, which for the feed is a delete and a create.
+		w.Op, w.ID, w.IfMatch = changefeed.WriteCreate, "", ""
+		return c.write(p.logical, docstore.Write{Write: changefeed.Write{Op: changefeed.WriteDelete, ID: p.id, IfMatch: c.in.IfMatch()}}, w)
+	}
+	return c.write(p.logical, w)
 }
 
-// write carries out a write and answers it. A refused write is charged too, and has the session
-// token, because the client may have to read the state that refused it.
-func (c *call) write(p logical, w docstore.Write) error {
+// write carries out writes as one and answers with the last. A refused write is charged too,
+// and has the session token, because the client may have to read the state that refused it.
+func (c *call) write(p logical, writes ...docstore.Write) error {
 	if err := c.withoutTriggers(); err != nil {
 		return err
 	}
-	done, err := p.Commit(c.ctx, []docstore.Write{w})
+	done, err := p.Commit(c.ctx, writes)
 	c.spend(p.cont, done.Partition.ID, done.Charge)
 	c.out.SetSession(done.Partition.ID, done.Newest)
 	if err != nil {
@@ -107,16 +114,20 @@ func (c *call) write(p logical, w docstore.Write) error {
 		return err
 	}
 	c.written = true
-	r := done.Results[0]
+	w, r := &writes[len(writes)-1], &done.Results[len(writes)-1]
 	c.out.SetLSN(r.LSN) // its own; the session token may know of later ones
 	if w.Op == changefeed.WriteDelete {
 		return c.reply(http.StatusNoContent, nil)
 	}
 	c.out.Set(wire.AnswerETag, r.ETag)
-	if c.in.Minimal() {
-		return c.reply(statusOf(w.Op, r), nil)
+	status := statusOf(w.Op, *r)
+	if len(writes) > 1 { // a rename
+		status = http.StatusOK
 	}
-	return c.reply(statusOf(w.Op, r), r.Body)
+	if c.in.Minimal() {
+		return c.reply(status, nil)
+	}
+	return c.reply(status, r.Body)
 }
 
 // withoutTriggers refuses a write whose triggers would not run: to leave them out silently

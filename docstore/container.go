@@ -99,8 +99,8 @@ func newContainer(db *DB, num uint32, rid string) *Container {
 // Self returns the container's link by resource ids, with a slash at the end.
 func (c *Container) Self() string { return c.self }
 
-// Spec returns the present specification, with defaults filled in.
-func (c *Container) Spec() ContainerSpec { return c.layout.Load().spec }
+// Spec returns a copy of the present specification, with defaults filled in.
+func (c *Container) Spec() ContainerSpec { return c.layout.Load().spec.clone() }
 
 // Head returns the newest LSN of the container, 0 before the first write.
 func (c *Container) Head() int64 { return c.head.Load() }
@@ -121,11 +121,7 @@ func (c *Container) Partitions(ctx context.Context) ([]changefeed.Partition, err
 	if err := c.usable(ctx); err != nil {
 		return nil, err
 	}
-	var list []changefeed.Partition
-	for _, part := range c.layout.Load().parts {
-		list = append(list, changefeed.Partition{ID: part.id(), Range: part.rng, Parents: part.parents})
-	}
-	return list, nil
+	return describe(c.layout.Load().parts), nil
 }
 
 // usable returns why the container cannot be used, or nil.

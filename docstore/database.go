@@ -51,7 +51,7 @@ func (db *DB) CreateDatabase(ctx context.Context, id string, meta json.RawMessag
 	if err != nil {
 		return Database{}, fmt.Errorf("create database %q: %w", id, err)
 	}
-	return database, nil
+	return database.clone(), nil
 }
 
 // newDatabase stores a new database. The default database has the resource id of the
@@ -108,7 +108,7 @@ func (db *DB) UpdateDatabase(ctx context.Context, id string, change func(meta js
 		if !ok {
 			return changefeed.ErrNotFound
 		}
-		if old.Meta, err = change(old.Meta); err != nil {
+		if old.Meta, err = change(slices.Clone(old.Meta)); err != nil {
 			return err
 		}
 		database, err = g.storeDatabase(old)
@@ -117,7 +117,7 @@ func (db *DB) UpdateDatabase(ctx context.Context, id string, change func(meta js
 	if err != nil {
 		return Database{}, fmt.Errorf("replace database %q: %w", id, err)
 	}
-	return database, nil
+	return database.clone(), nil
 }
 
 // DeleteDatabase removes a database with all its containers. When it fails, some
@@ -167,7 +167,20 @@ func (db *DB) Database(id string) (Database, error) {
 	if !ok {
 		return Database{}, fmt.Errorf("database %q: %w", id, changefeed.ErrNotFound)
 	}
-	return database, nil
+	return database.clone(), nil
+}
+
+// DatabaseETag returns the ETag of the database with this id, empty if there is none: a
+// quick look at whether it has changed.
+func (db *DB) DatabaseETag(id string) string {
+	database, _ := db.database(id)
+	return database.ETag
+}
+
+// clone returns a copy that shares no memory.
+func (d Database) clone() Database {
+	d.Meta = slices.Clone(d.Meta)
+	return d
 }
 
 func (db *DB) database(id string) (Database, bool) {
@@ -180,7 +193,7 @@ func (db *DB) Databases() []Database {
 	all := *db.databases.Load()
 	list := make([]Database, 0, len(all))
 	for _, id := range slices.Sorted(maps.Keys(all)) {
-		list = append(list, all[id])
+		list = append(list, all[id].clone())
 	}
 	return list
 }

@@ -109,7 +109,7 @@ func readDocument(body []byte, scanner rawjson.Scanner, paths []pkey.Path) (docu
 // parseID reads the value of the member id; nil is an absent member.
 func parseID(raw []byte) (string, error) {
 	if raw == nil {
-		return "", refuse("document has no id: want a string of 1 to %d bytes", maxID)
+		return "", fmt.Errorf("%w: want a string of 1 to %d bytes", ErrNoID, maxID)
 	}
 	if raw[0] != '"' {
 		return "", refuse("id is %s: want a string of 1 to %d bytes", pkey.Show(raw), maxID)
@@ -176,12 +176,19 @@ func checkJSON(name string, text []byte) error {
 // knows the offset of the error.
 func notJSON(name string, text []byte) error {
 	if !utf8.Valid(text) {
-		return refuse("%s is not UTF-8: want JSON", name)
+		return notJSONError{refuse("%s is not UTF-8: want JSON", name)}
 	}
 	at := int64(0)
 	err := json.Unmarshal(text, new(json.RawMessage))
 	if syntax, ok := err.(*json.SyntaxError); ok {
 		at = syntax.Offset
 	}
-	return refuse("%s is not JSON, at byte %d: %v", name, at, err)
+	return notJSONError{refuse("%s is not JSON, at byte %d: %v", name, at, err)}
 }
+
+// notJSONError is [ErrNotJSON] with a message that names the text.
+type notJSONError struct{ error }
+
+func (e notJSONError) Is(target error) bool { return target == ErrNotJSON }
+
+func (e notJSONError) Unwrap() error { return e.error }

@@ -385,3 +385,12 @@ func BenchmarkParseAndRender(b *testing.B) {
 		d.stored(sampleProps)
 	}
 }
+
+func TestABodyThatIsNotJSONOrHasNoIDIsKnownByItsError(t *testing.T) {
+	for body, want := range map[string]error{`{`: ErrNotJSON, "{\"id\":\"\xff\"}": ErrNotJSON, `{}`: ErrNoID} {
+		_, err := parseDocument([]byte(body), nil)
+		if !errors.Is(err, want) || !errors.Is(err, changefeed.ErrBadRequest) {
+			t.Errorf("%s: %v, want %v", body, err, want)
+		}
+	}
+}

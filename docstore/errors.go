@@ -35,6 +35,11 @@ var (
 	// ErrKeyMismatch is the [changefeed.ErrBadRequest] of a partition key that is not
 	// the document's, or has more or fewer components than the container has paths.
 	ErrKeyMismatch = fmt.Errorf("%w: partition key does not match", changefeed.ErrBadRequest)
+	// ErrNotJSON is the [changefeed.ErrBadRequest] of a body, patch or value that is not
+	// JSON in UTF-8.
+	ErrNotJSON = fmt.Errorf("%w: not JSON", changefeed.ErrBadRequest)
+	// ErrNoID is the [changefeed.ErrBadRequest] of a document without the member id.
+	ErrNoID = fmt.Errorf("%w: document has no id", changefeed.ErrBadRequest)
 	// ErrBatchLimit is the [changefeed.ErrBadRequest] of a batch with too many writes
 	// or bytes.
 	ErrBatchLimit = fmt.Errorf("%w: batch is too large", changefeed.ErrBadRequest)

@@ -18,10 +18,10 @@ type tagger struct {
 func newTagger() tagger {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails, as documented
-	return tagger{run: fmt.Sprintf("%08x-%04x", b[:4], b[4:6]), next: &atomic.Uint64{}}
+	return tagger{run: fmt.Sprintf("%08x-%04x-%04x", b[:4], b[4:6], b[6:]), next: &atomic.Uint64{}}
 }
 
-// tag returns the next ETag, with its quotes, in groups like those of the service.
+// tag returns the next ETag, with its quotes: a GUID, as those of the service.
 func (t tagger) tag() string {
 	var digits, short [48]byte
 	n := strconv.AppendUint(digits[:0], t.next.Add(1)|1<<63, 16) // 16 digits

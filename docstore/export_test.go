@@ -330,3 +330,12 @@ func (c *Container) PublishAtTheGate() {
 	c.layout.Load().parts[0].newest.Add(1)
 	c.head.Add(1)
 }
+
+// Gaps is [gaps], of LSNs in a list.
+func Gaps(inTables int64, inLogs []int64, head int64) []LSNs {
+	have := map[int64]bool{}
+	for _, lsn := range inLogs {
+		have[lsn] = true
+	}
+	return gaps(inTables, have, head)
+}

@@ -49,7 +49,7 @@ func (p *LogicalPartition) Whole() bool { return p.epk != "" }
 // newest change.
 func (p *LogicalPartition) Partition() (part changefeed.Partition, newest int64) {
 	at := p.c.layout.Load().at(p.rng.Min)
-	return changefeed.Partition{ID: at.id(), Range: at.rng, Parents: at.parents}, min(at.newest.Load(), p.c.head.Load())
+	return at.describe(), min(at.newest.Load(), p.c.head.Load())
 }
 
 // Item returns a document, or [changefeed.ErrNotFound].

@@ -35,15 +35,14 @@ func (c *Container) KeyOf(body []byte) (changefeed.PartitionKey, error) {
 func (c *Container) KeyPaths() [][]string {
 	var paths [][]string
 	for _, path := range c.layout.Load().paths {
-		paths = append(paths, path)
+		paths = append(paths, slices.Clone(path))
 	}
 	return paths
 }
 
 // PartitionAt returns the physical partition that holds an effective partition key.
 func (c *Container) PartitionAt(epk string) changefeed.Partition {
-	part := c.layout.Load().at(epk)
-	return changefeed.Partition{ID: part.id(), Range: part.rng, Parents: part.parents}
+	return c.layout.Load().at(epk).describe()
 }
 
 // Newest returns the LSN of the newest change of the partition that holds an effective

@@ -1,6 +1,9 @@
 package docstore
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Recovery is the state in which [Open] found the newest log of a store that had not
 // been closed. Every acknowledged write is there, unless the end of that file has been
@@ -46,7 +49,11 @@ func (r Recovery) String() string {
 const maxHeads = 10
 
 // Recovery returns the state in which [Open] found the newest log.
-func (db *DB) Recovery() Recovery { return db.found }
+func (db *DB) Recovery() Recovery {
+	found := db.found
+	found.Heads = slices.Clone(found.Heads)
+	return found
+}
 
 // start reads what the store keeps in memory, and only then records that the store has
 // been opened, because a first open that fails is repeated from the beginning.

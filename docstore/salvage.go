@@ -22,7 +22,18 @@ type SalvagedContainer struct {
 	Name      string `json:"name"`      // "container N" where its record is lost
 	Documents int    `json:"documents"` // those salvaged
 	Counted   int64  `json:"counted"`   // documents by the stored count; -1 where that is lost
-	Head      int64  `json:"head"`      // newest LSN that is known; those after it are missing where a log is lost; -1 for none
+	Head      int64  `json:"head"`      // newest LSN that is known; -1 for none
+
+	// Lost are the LSNs, in order, of which nothing was found that a lost file may have had:
+	// what they wrote is not known.
+	Lost []LSNs `json:"lost_lsns,omitempty"`
+}
+
+// LSNs are the LSNs of a container from one to another. To is 0 if it is not known how many
+// there were, if any.
+type LSNs struct {
+	From int64 `json:"from"`
+	To   int64 `json:"to,omitempty"`
 }
 
 // Loss is a part of a file that could not be read.
@@ -53,7 +64,8 @@ type MissingItem struct {
 // the manifest is damaged, deleted documents may come back or be listed as missing, because
 // nothing else says which tables are in use. Where a log is lost, nothing says which documents
 // its writes were about: they come as they were before, deleted ones may come back, and none of
-// them is among the missing. The result lists all parts that could not be read.
+// them is among the missing; their LSNs are listed with their container. The result lists all
+// parts that could not be read.
 //
 // The places of all documents are held in memory, some 50 bytes for each.
 func Salvage(ctx context.Context, dir string, visit func(container string, item Item) error) (*Salvaged, error) {
@@ -72,7 +84,7 @@ func salvage(ctx context.Context, fs filesystem, dir string, visit func(containe
 		return nil, fmt.Errorf("salvage store %s: %w", dir, err)
 	}
 	s := &salvager{ctx: ctx, w: w, visit: visit, containers: map[uint32]*salvaged{}, best: map[string]addr{}, current: map[versionAt]bool{}}
-	for _, step := range []func() error{s.records, s.slots, s.newest, s.documents, s.missing} {
+	for _, step := range []func() error{s.records, s.slots, s.newest, s.documents, s.missing, s.lostLSNs} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("salvage store %s: %w", dir, err)
 		}

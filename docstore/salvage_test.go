@@ -87,6 +87,9 @@ func (s *shape) salvage(t *testing.T, img image) (n int, err error) {
 			return n, fmt.Errorf("%+v is listed as missing, and is not", m)
 		}
 	}
+	if err := lsnsListed(found, missing); err != nil {
+		return n, err
+	}
 	counted, documents := int64(0), 0
 	for _, c := range found.Containers {
 		counted, documents = counted+c.Counted, documents+c.Documents
@@ -95,6 +98,30 @@ func (s *shape) salvage(t *testing.T, img image) (n int, err error) {
 		return n, fmt.Errorf("%d documents counted, %d said to be salvaged: want %d of %d", counted, documents, len(left), n)
 	}
 	return n, nil
+}
+
+// lsnsListed returns an error if a document is missing, only logs are lost, and its LSN is not listed.
+func lsnsListed(found *docstore.Salvaged, missing []string) error {
+	if slices.ContainsFunc(found.Lost, func(l docstore.Loss) bool { return !strings.HasSuffix(l.File, ".log") }) {
+		return nil
+	}
+	for _, doc := range missing {
+		_, rest, _ := strings.Cut(doc, " at ")
+		var lsn int64
+		if _, err := fmt.Sscan(rest, &lsn); err != nil {
+			return fmt.Errorf("read %s: %w", doc, err)
+		}
+		listed := slices.ContainsFunc(found.Missing, func(m docstore.MissingItem) bool {
+			return strings.HasPrefix(doc, fmt.Sprintf("%s %s at ", m.Key, m.ID))
+		})
+		for _, c := range found.Containers {
+			listed = listed || slices.ContainsFunc(c.Lost, func(l docstore.LSNs) bool { return l.From <= lsn && (l.To == 0 || lsn <= l.To) })
+		}
+		if !listed {
+			return fmt.Errorf("%s is missing, logs are lost, and its LSN is not listed: %+v", doc, found.Containers)
+		}
+	}
+	return nil
 }
 
 func TestSalvageOfAWholeStoreIsWhole(t *testing.T) {
@@ -193,5 +220,73 @@ func TestTheNewestVersionIsSalvaged(t *testing.T) {
 	})
 	if err != nil || !slices.Equal(found, []int{3}) {
 		t.Errorf("salvaged are the versions %v, %v, want the last alone", found, err)
+	}
+}
+
+func TestSalvageListsTheLSNsOfALostLog(t *testing.T) {
+	dir := t.TempDir()
+	db, err := docstore.Open(dir, docstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := container(t, db, docstore.ContainerSpec{})
+	for v := range 3 {
+		upsert(t, c, fmt.Sprint("a", v), "p", v)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if db, err = docstore.Open(dir, docstore.Options{}); err != nil { // what the log has moves into tables
+		t.Fatal(err)
+	}
+	if c, err = db.Container("c"); err != nil {
+		t.Fatal(err)
+	}
+	for v := range 2 {
+		upsert(t, c, fmt.Sprint("b", v), "p", v)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole := salvagedContainer(t, dir)
+	if len(whole.Lost) != 0 {
+		t.Errorf("of a whole store the LSNs %v are lost", whole.Lost)
+	}
+	logs := files(t, dir, "*.log")
+	if err := os.Remove(logs[len(logs)-1]); err != nil {
+		t.Fatal(err)
+	}
+	found := salvagedContainer(t, dir)
+	if got := fmt.Sprint(found.Lost); got != "[{4 0}]" || found.Head != 3 || whole.Head != 5 {
+		t.Errorf("the LSNs %s are lost, the newest that is known is %d of %d: want all from 4 on", got, found.Head, whole.Head)
+	}
+}
+
+// salvagedContainer is the only container of a damaged store.
+func salvagedContainer(t *testing.T, dir string) docstore.SalvagedContainer {
+	t.Helper()
+	found, err := docstore.Salvage(t.Context(), dir, func(string, docstore.Item) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found.Containers[0]
+}
+
+func TestGapsOfLogsAreLostLSNs(t *testing.T) {
+	for _, test := range []struct {
+		inTables int64
+		inLogs   []int64
+		head     int64
+		want     string
+	}{
+		{9, nil, 9, "[{10 0}]"},
+		{9, []int64{10, 11}, 11, "[{12 0}]"},
+		{9, []int64{15, 14}, 15, "[{10 13} {16 0}]"},
+		{9, []int64{7, 9, 12, 14}, 14, "[{10 11} {13 13} {15 0}]"},
+		{0, []int64{3}, 5, "[{1 2} {6 0}]"},
+	} {
+		if got := fmt.Sprint(docstore.Gaps(test.inTables, test.inLogs, test.head)); got != test.want {
+			t.Errorf("tables to %d, logs with %v, head %d: lost is %s, want %s", test.inTables, test.inLogs, test.head, got, test.want)
+		}
 	}
 }

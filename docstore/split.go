@@ -194,10 +194,15 @@ func (g *group) replace(c *Container, l *layout, made []*partition, gone ...*par
 	})
 }
 
+// describe returns the partition as others see it, without memory of the layout.
+func (p *partition) describe() changefeed.Partition {
+	return changefeed.Partition{ID: p.id(), Range: p.rng, Parents: slices.Clone(p.parents)}
+}
+
 func describe(parts []*partition) []changefeed.Partition {
 	var list []changefeed.Partition
 	for _, part := range parts {
-		list = append(list, changefeed.Partition{ID: part.id(), Range: part.rng, Parents: part.parents})
+		list = append(list, part.describe())
 	}
 	return list
 }

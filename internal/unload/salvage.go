@@ -70,6 +70,15 @@ func (r *Remains) WriteLosses(to io.Writer) error {
 		text.WriteByte('\n')
 	}
 	for _, c := range r.Containers {
+		for _, l := range c.Lost {
+			if l.To == 0 {
+				fmt.Fprintf(&text, "missing: %s: all LSNs from %d on, if there were any\n", c.Name, l.From)
+			} else {
+				fmt.Fprintf(&text, "missing: %s: LSNs %d to %d; what they wrote is not known\n", c.Name, l.From, l.To)
+			}
+		}
+	}
+	for _, c := range r.Containers {
 		fmt.Fprintf(&text, "container %s: %d documents", c.Name, c.Documents)
 		if c.Counted >= 0 {
 			fmt.Fprintf(&text, " of %d", c.Counted)

@@ -31,7 +31,7 @@ func TestAStoreThatLacksTheContainerNamesThoseThatAreThere(t *testing.T) {
 
 func TestLossesAreListedAndAnError(t *testing.T) {
 	left := &Remains{written: 7, Salvaged: &docstore.Salvaged{
-		Containers: []docstore.SalvagedContainer{{Name: "orders", Documents: 7, Counted: 9}, {Name: "container 3", Counted: -1}},
+		Containers: []docstore.SalvagedContainer{{Name: "orders", Documents: 7, Counted: 9, Lost: []docstore.LSNs{{From: 10, To: 12}, {From: 20}}}, {Name: "container 3", Counted: -1}},
 		Lost:       []docstore.Loss{{File: "1.sst", Reason: "bad checksum", From: "05", To: "1F"}, {File: "2.sst", Reason: "not there"}},
 		Missing:    []docstore.MissingItem{{Container: "orders", Key: `["a"]`, ID: "1", LSN: 5, Older: 3}, {Container: "orders", Key: `["b"]`, ID: "2", LSN: 6}},
 	}}
@@ -43,6 +43,8 @@ func TestLossesAreListedAndAnError(t *testing.T) {
 lost: 2.sst: not there
 missing: orders: item "1" of partition ["a"] as of LSN 5; its version of LSN 3 is written
 missing: orders: item "2" of partition ["b"] as of LSN 6
+missing: orders: LSNs 10 to 12; what they wrote is not known
+missing: orders: all LSNs from 20 on, if there were any
 container orders: 7 documents of 9
 container container 3: 0 documents
 `

@@ -49,7 +49,7 @@ func New(keys []Key, tokens *Tokens, log *slog.Logger) (*Authority, error) {
 func (a *Authority) Authenticate(ctx context.Context, r *wire.Request) (Principal, error) {
 	text := r.Header(wire.HeaderAuthorization)
 	if text == "" {
-		return Principal{}, unauthorized(subNoHeader, "Required Header authorization is missing: want one with a valid token")
+		return Principal{}, unauthorized(subNoHeader, "Required Header authorization is missing. Ensure a valid Authorization token is passed.")
 	}
 	cred, ok := parseCredential(text)
 	switch {

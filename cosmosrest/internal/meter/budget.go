@@ -59,7 +59,7 @@ func (all *Budgets) Admit(ctx context.Context, cont *docstore.Container, partiti
 	if after == 0 {
 		return nil
 	}
-	return wire.Throttled(after, "Request rate is large: partition %s of container %q has used up its request units", partition, cont.ID())
+	return wire.Throttled(after, "partition %s of container %q has used up its request units", partition, cont.ID())
 }
 
 // Spend charges a request that was admitted.
@@ -88,12 +88,12 @@ func (all *Budgets) bucket(ctx context.Context, cont *docstore.Container, partit
 	if all == nil {
 		return nil
 	}
-	d, _ := all.db.Database(cont.Database()) // none when the store closes: then the request will fail
 	var b *budget
 	if v, ok := all.of.Load(cont); ok {
 		b = v.(*budget)
 	}
-	if b == nil || b.tag != cont.ETag() || b.databaseTag != d.ETag || !b.knows(partition) {
+	if b == nil || b.tag != cont.ETag() || b.databaseTag != all.db.DatabaseETag(cont.Database()) || !b.knows(partition) {
+		d, _ := all.db.Database(cont.Database()) // none when the store closes: then the request will fail
 		b = all.make(ctx, cont, d)
 	}
 	return b.bucket(partition)

@@ -110,7 +110,7 @@ func (m *Request) await() error {
 		return context.Cause(m.ctx)
 	case <-patience.C:
 		return wire.Throttled(time.Duration(all.waiting.Load())*turn,
-			"Request rate is large: %d queries compute at once, and this one had no turn for %v", cap(all.turns), MaxWait)
+			"%d queries compute at once, and this one had no turn for %v", cap(all.turns), MaxWait)
 	}
 }
 

@@ -61,7 +61,7 @@ func ParseContinuation(token, rid string) (Continuation, error) {
 	}
 	text, ok := wire.DecodeContinuation(token)
 	if !ok || json.Unmarshal(text, &k) != nil || k.Container != hashText(rid) || !k.sound() {
-		return k, wire.BadRequest("x-ms-continuation is %.64q: want one that this server gave for the same container", token)
+		return k, wire.BadRequest("Invalid Continuation Token. x-ms-continuation is %.64q: want one that this server gave for the same container", token)
 	}
 	k.token = token
 	return k, nil

@@ -142,6 +142,10 @@ func (q *Query) Partition() (part changefeed.Partition, only bool, err error) {
 // over several partitions. It is empty if there is none.
 func (q *Query) Crosses() string { return q.parsed.CrossPartition() }
 
+// MixesAggregates reports whether the query selects an aggregate as one value among others:
+// the service's gateway has no plan for such a query over several partitions.
+func (q *Query) MixesAggregates() bool { return q.parsed.MixesAggregates() }
+
 // ranges are the places of the pinned keys, or the whole selection.
 func (q *Query) ranges() ([]changefeed.Range, error) {
 	if !q.scan.pinned {

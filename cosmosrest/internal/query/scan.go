@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/meter"
@@ -42,6 +43,9 @@ type Scan struct {
 
 	docs  int // that were read
 	bytes int
+
+	timed   bool // loading is measured, which costs two looks at the clock for each document
+	loading time.Duration
 }
 
 // NewScan is a scan of a request's selection, without a query: for ReadFeed.
@@ -133,9 +137,16 @@ func (s *Scan) run(each visit) error {
 // visitSpan visits the documents of the first span that is left, and notes its progress.
 func (s *Scan) visitSpan(each visit) (more bool, err error) {
 	st := &s.left[0]
+	var begun time.Time
+	if s.timed {
+		begun = time.Now()
+	}
 	for d, err := range unseen(s.documents(st), st.at) {
 		if err != nil {
 			return false, err
+		}
+		if s.timed {
+			s.loading += time.Since(begun)
 		}
 		if s.ctx.Err() != nil {
 			return false, context.Cause(s.ctx)
@@ -152,6 +163,9 @@ func (s *Scan) visitSpan(each visit) (more bool, err error) {
 		st.at = progress{After: d.lsn - 1, Doc: hashText(d.id), Rows: rows}
 		if !more {
 			return false, nil
+		}
+		if s.timed {
+			begun = time.Now()
 		}
 	}
 	return true, nil

@@ -12,7 +12,7 @@ type aggregate struct {
 // accumulator is the state of an aggregate over the rows of a group.
 type accumulator struct {
 	count int64
-	sum   float64
+	sum   exactSum
 	best  value
 	bad   bool // an argument made the result undefined
 }
@@ -33,7 +33,7 @@ func (c *accumulator) add(agg aggregate, v value) {
 			c.bad = true
 			return
 		}
-		c.sum += v.float()
+		c.sum.include(v.float())
 	case "MIN", "MAX":
 		c.compete(agg.name == "MIN", v)
 	}
@@ -63,9 +63,9 @@ func (c *accumulator) result(agg aggregate) value {
 	case c.bad:
 		return value{}
 	case agg.name == "SUM":
-		return numberValue(c.sum)
+		return numberValue(c.sum.value())
 	case agg.name == "AVG":
-		return numberValue(c.sum / float64(c.count))
+		return numberValue(c.sum.value() / float64(c.count))
 	}
 	return c.best
 }

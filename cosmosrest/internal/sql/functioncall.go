@@ -1,6 +1,10 @@
 package sql
 
-import "strings"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // Calls: of built-in functions, of aggregates and of functions that take a subquery.
 
@@ -73,10 +77,21 @@ func (c *compiler) call(name string, a *args, at int) node {
 // arity reports whether a function takes n arguments, and fails if it does not.
 func (c *compiler) arity(name string, n, min, max, at int) bool {
 	if n < min || max >= 0 && n > max {
-		c.fail(failf(at, "The function %s does not take %d argument(s).", clip(name), n))
+		c.fail(failf(at, "The %s function requires %s argument(s).", strings.ToUpper(name), counts(min, max)))
 		return false
 	}
 	return true
+}
+
+// counts are numbers of arguments in words; max is below 0 if there is no limit.
+func counts(min, max int) string {
+	switch {
+	case max < 0:
+		return fmt.Sprintf("at least %d", min)
+	case min == max:
+		return strconv.Itoa(min)
+	}
+	return fmt.Sprintf("%d to %d", min, max)
 }
 
 // callSubquery compiles a function whose argument is a subquery.

@@ -194,7 +194,7 @@ func (s *scanner) symbol(rest string) (lexer.TokenType, error) {
 	case '.', ',', '~':
 		return tokPunct, nil
 	}
-	return 0, &Error{Message: "Syntax error, invalid token " + clip(rest) + ".", At: s.at - 1}
+	return 0, &Error{Message: "Syntax error, invalid token " + clip(rest[:1]) + ".", At: s.at - 1}
 }
 
 // numberLength is how many bytes of text are a number. A trailing e without digits is no

@@ -2,6 +2,7 @@ package sql_test
 
 import (
 	"math"
+	"math/big"
 	"slices"
 )
 
@@ -271,14 +272,15 @@ func (c *container) aggregate(t *term, s *scope) any {
 	case "MIN", "MAX":
 		return extreme(t.text == "MIN", values)
 	}
-	sum := 0.0
+	exact := new(big.Float).SetPrec(4000) // of any sum of numbers
 	for _, v := range values {
 		f, ok := v.(float64)
 		if !ok {
 			return undefined
 		}
-		sum += f
+		exact.Add(exact, new(big.Float).SetFloat64(f))
 	}
+	sum, _ := exact.Float64()
 	if t.text == "AVG" {
 		sum /= float64(len(values))
 	}

@@ -220,10 +220,12 @@ func (s source) text(first bool) string {
 	return word + from + " AS " + s.alias
 }
 
-// parameters are those that a query uses.
+// parameters are those that a query uses, each once.
 func (q *query) parameters() (all []sql.Parameter) {
+	given := map[string]bool{}
 	q.walk(func(t *term) {
-		if t.op == "parameter" {
+		if t.op == "parameter" && !given[t.text] {
+			given[t.text] = true
 			b, _ := json.Marshal(t.value) // always marshals
 			all = append(all, sql.Parameter{Name: t.text, Value: b})
 		}

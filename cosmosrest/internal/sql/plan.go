@@ -25,6 +25,7 @@ type plan struct {
 	aggregates []aggregate
 	distinct   bool
 	star       bool
+	columns    bool // SELECT has a list, not VALUE or *
 	row        node // what SELECT makes of a row
 	order      []orderKey
 	top        node // nil: none
@@ -130,6 +131,7 @@ func (c *compiler) selection(p *plan, stmt *selectStmt) {
 	case stmt.List.Value != nil:
 		p.row = c.expr(stmt.List.Value)
 	case !stmt.List.Star:
+		p.columns = true
 		p.row = c.items(stmt.List.Items)
 	case p.inputs == 0:
 		c.fail(failf(stmt.Pos.Offset, "'SELECT *' is not valid if FROM clause is omitted."))
@@ -139,7 +141,7 @@ func (c *compiler) selection(p *plan, stmt *selectStmt) {
 		p.star = true
 		p.row = path{slot: p.starSlot(), memo: -1}
 		if len(p.groups) > 0 {
-			c.fail(failf(stmt.Pos.Offset, "'SELECT *' is not valid with a GROUP BY clause."))
+			c.fail(failf(stmt.Pos.Offset, "'SELECT *' is not allowed with GROUP BY."))
 		}
 	}
 }
@@ -197,8 +199,11 @@ func (c *compiler) tail(p *plan, stmt *selectStmt) {
 	for _, ordered := range tail.Order {
 		p.order = append(p.order, orderKey{c.expr(ordered.Expr), ordered.Desc})
 	}
-	if len(tail.Order) > 0 && p.grouped() {
-		c.fail(failf(tail.Order[0].Expr.Pos.Offset, "'ORDER BY' is not supported in presence of GROUP BY or aggregates."))
+	switch {
+	case len(tail.Order) > 0 && len(p.groups) > 0:
+		c.fail(failf(tail.Order[0].Expr.Pos.Offset, "'ORDER BY' is not supported in presence of GROUP BY."))
+	case p.grouped():
+		p.order = nil // of a single row
 	}
 	if stmt.Top != nil && tail.Offset != nil {
 		c.fail(failf(tail.Offset.Pos.Offset, "'TOP' and 'OFFSET LIMIT' are not allowed in one query."))

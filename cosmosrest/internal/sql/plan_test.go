@@ -94,7 +94,7 @@ func TestPlanIsWhatClientsRead(t *testing.T) {
 	}
 	for _, test := range tests {
 		raw, err := bound(t, test.query, Parameter{"@two", []byte("2")}).Plan(nil, nil)
-		want := `{"partitionedQueryExecutionInfoVersion":2,"queryInfo":` + test.want + `,"queryRanges":[]}`
+		want := `{"partitionedQueryExecutionInfoVersion":2,"queryInfo":` + test.want + `,"queryRanges":[],"hybridSearchQueryInfo":null}`
 		if err != nil || string(raw) != want {
 			t.Errorf("%s: %v\n got %s\nwant %s", test.query, err, raw, want)
 		}

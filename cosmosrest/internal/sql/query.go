@@ -128,9 +128,10 @@ type Bound struct {
 	resume resume
 }
 
-// Bind gives the query its parameters; those that it does not use are ignored. It fails
-// with an *Error if a parameter is missing or is no JSON, and if a count of TOP, OFFSET or
-// LIMIT is no whole number.
+// Bind gives the query its parameters. Those that it does not use are ignored, and one that
+// is not given is undefined, as in the service. It fails with an *Error if a parameter comes
+// twice, has no name with @, or is no JSON, and if a count of TOP, OFFSET or LIMIT is no
+// whole number.
 func (q *Query) Bind(params []Parameter) (*Bound, error) {
 	b := &Bound{q: q}
 	b.f = frame{
@@ -141,6 +142,9 @@ func (q *Query) Bind(params []Parameter) (*Bound, error) {
 		b.f.most, b.f.bytely = conditionWork, conditionByte
 	}
 	b.f.work = b.f.most
+	if err := checkNames(params); err != nil {
+		return nil, err
+	}
 	for _, param := range params {
 		i, used := q.params[param.Name]
 		if !used {
@@ -152,8 +156,10 @@ func (q *Query) Bind(params []Parameter) (*Bound, error) {
 		// Decoded once here, and not for each document.
 		b.f.params[i] = documentValue(param.Value).decode()
 	}
-	if name := q.missing(b.f.params); name != "" {
-		return nil, failf(-1, "The query uses the parameter %s, which was not given.", clip(name))
+	if q.isCondition {
+		for name := range q.params {
+			return nil, failf(-1, "The condition uses the parameter %s: a patch has none.", clip(name))
+		}
 	}
 	for _, count := range q.counts {
 		v := count.node.eval(&b.f)
@@ -164,16 +170,20 @@ func (q *Query) Bind(params []Parameter) (*Bound, error) {
 	return b, nil
 }
 
-// missing names the first parameter without a value, in the order of the text: a map has
-// none.
-func (q *Query) missing(values []value) string {
-	first, index := "", len(values)
-	for name, i := range q.params {
-		if values[i].kind == undefined && i < index {
-			first, index = name, i
+// checkNames refuses names that no parameter can have, and one that comes twice.
+func checkNames(params []Parameter) error {
+	given := make(map[string]bool, len(params))
+	for _, p := range params {
+		name, ok := strings.CutPrefix(p.Name, "@")
+		if !ok || name == "" || span(name, isWordByte) != len(name) {
+			return failf(-1, "Invalid query. Specified parameter name %s is invalid. Parameter names should be in the format of symbol '@' followed by a valid identifier. E.g. @param1", clip(p.Name))
 		}
+		if given[p.Name] {
+			return failf(-1, "Invalid query. Specified duplicate parameter name %s.", clip(p.Name))
+		}
+		given[p.Name] = true
 	}
-	return first
+	return nil
 }
 
 // Until ends all runs of the query when ctx ends, with the context's error.

@@ -24,6 +24,7 @@ type queryPlan struct {
 	Version int         `json:"partitionedQueryExecutionInfoVersion"`
 	Info    queryInfo   `json:"queryInfo"`
 	Ranges  []planRange `json:"queryRanges"`
+	Hybrid  *struct{}   `json:"hybridSearchQueryInfo"` // there are no such queries
 }
 
 // queryInfo says how rows are merged. Lists are empty and never null, because some SDKs
@@ -200,7 +201,7 @@ func (w *rewriter) texts(list []*expr) []string {
 // orderBy are the keys of ORDER BY in the words of the query.
 func (w *rewriter) orderBy() []string {
 	all := []string{}
-	for _, ordered := range w.s.Tail.Order {
+	for _, ordered := range w.s.Tail.Order[:len(w.p.order)] { // an aggregate has none
 		all = append(all, w.expr(ordered.Expr))
 	}
 	return all
@@ -262,6 +263,9 @@ func (q *Query) CrossPartition() string {
 	}
 	return q.plan.crossPartition()
 }
+
+// MixesAggregates reports whether the query selects aggregates without VALUE.
+func (q *Query) MixesAggregates() bool { return q.plan.columns && len(q.plan.aggregates) > 0 }
 
 // crossPartition is [Query.CrossPartition]; a construct of a subquery in FROM counts as
 // well.

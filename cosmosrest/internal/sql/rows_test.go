@@ -469,3 +469,21 @@ func TestDistinctRowsOfALimitAreFoundAmongThousands(t *testing.T) {
 		}
 	}
 }
+
+// The service serves it; the tests of the .NET SDK ask for it.
+func TestAnAggregateMayBeSorted(t *testing.T) {
+	docs := []string{`{"n":3}`, `{"n":1}`, `{"n":2}`}
+	for query, want := range map[string]string{
+		"SELECT VALUE COUNT(1) FROM c ORDER BY c.n":              "3",
+		"SELECT VALUE MAX(c.n) FROM c ORDER BY c.n DESC, c.x":    "3",
+		"SELECT COUNT(1) AS n FROM c WHERE c.n > 1 ORDER BY c.n": `{"n":2}`,
+	} {
+		if got, err := run(t, query, docs); err != nil || got != want {
+			t.Errorf("%s: %s, %v; want %s", query, got, err, want)
+		}
+		plan := planOf(t, query)
+		if len(plan.OrderBy)+len(plan.OrderByExpressions) > 0 || strings.Contains(plan.RewrittenQuery, "ORDER BY") {
+			t.Errorf("%s: the plan sorts: %+v", query, plan)
+		}
+	}
+}

@@ -134,13 +134,26 @@ func (v value) isBool() bool { return v.kind == isTrue || v.kind == isFalse }
 // asWritten reports whether the value is repeated in the text that it came from. So are all
 // but numbers with a fraction or an exponent that stand alone: the service's numbers are
 // doubles, written short (0.0 is 0, and 1e2 is 100), and clients read counts and keys by
-// that. Whole numbers keep digits that a double has no room for, and so do the numbers
-// within documents, arrays and objects.
+// that. Whole numbers of 64 bits keep digits that a double has no room for, and so do the
+// numbers within documents, arrays and objects.
 func (v value) asWritten() bool {
 	if v.kind != number || v.raw == nil {
 		return v.raw != nil
 	}
-	return !bytes.ContainsAny(v.raw, ".eE") && string(v.raw) != "-0" || math.IsInf(v.float(), 0)
+	return isInt64(v.raw) && string(v.raw) != "-0" || math.IsInf(v.float(), 0)
+}
+
+// isInt64 reports a whole number of 64 bits, without a fraction or an exponent.
+func isInt64(number []byte) bool {
+	const sure = 18 // digits and a sign that are of 64 bits whichever they are
+	if bytes.ContainsAny(number, ".eE") {
+		return false
+	}
+	if len(number) <= sure {
+		return true
+	}
+	_, err := strconv.ParseInt(string(number), 10, 64)
+	return err == nil
 }
 
 // appendJSON appends the value as JSON. Undefined appends nothing.
@@ -156,6 +169,9 @@ func (v value) appendJSON(dst []byte) []byte {
 	case isFalse:
 		return append(dst, "false"...)
 	case number:
+		if f := v.float(); math.Abs(f) >= 1<<63 { // of more than 64 bits
+			return strconv.AppendFloat(dst, f, 'e', -1, 64)
+		}
 		return rawjson.AppendNumber(dst, v.float())
 	case str:
 		return rawjson.AppendString(dst, v.text)

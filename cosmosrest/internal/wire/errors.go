@@ -9,8 +9,8 @@ import (
 )
 
 // Refusals. Status and sub-status are those on which SDKs act: with another sub-status a
-// client would retry for ever, or read its partitions again for nothing. Messages are free,
-// but tests of SDKs look for the service's words in some, so those are kept.
+// client would retry for ever, or read its partitions again for nothing. A message begins with
+// the service's sentence, for which programs look, if that is known; ours follows.
 
 // Error is an answer that refuses: status, sub-status, code and message as the service has
 // them.
@@ -23,6 +23,16 @@ type Error struct {
 	Extra   json.RawMessage // additionalErrorInfo
 	Allow   string          // methods, of a 405
 	Bare    bool            // from the gateway, which puts no frame around the message
+	Details json.RawMessage // of a query: its errors, each with its place, in place of the message
+}
+
+// Led is the error with a sentence of the service before its message.
+func (e *Error) Led(sentence string) *Error {
+	if !strings.HasSuffix(sentence, ".") {
+		sentence += ":"
+	}
+	e.Message = sentence + " " + e.Message
+	return e
 }
 
 // Error is the message.
@@ -70,10 +80,17 @@ func TooLarge(limit int64) *Error {
 
 // Throttled is a 429 that names its cause, and the time after which to try again.
 func Throttled(after time.Duration, format string, args ...any) *Error {
-	e := Errorf(http.StatusTooManyRequests, subThrottled, "429", format+". Try again in %v", append(args, after)...) // the code is the service's
+	e := Errorf(http.StatusTooManyRequests, subThrottled, "TooManyRequests", format+". Try again in %v", append(args, after)...)
 	e.After = after
-	return e
+	return e.Led("Request rate is large. More Request Units may be needed, so no changes were made. Please retry this request later. Learn more: http://aka.ms/cosmosdb-error-429")
 }
+
+// Sentences of the service that several places give. Programs look for them.
+const (
+	NoResource = "Resource Not Found. Learn more: https://aka.ms/cosmosdb-tsg-not-found"
+	NoKey      = "The partition key supplied in x-ms-partitionkey header has fewer components than defined in the the collection."
+	OtherKey   = "PartitionKey extracted from document doesn't match the one specified in the header. Learn more: https://aka.ms/CosmosDB/sql/errors/wrong-pk-value"
+)
 
 // Sub-statuses that clients act on.
 const (
@@ -81,7 +98,7 @@ const (
 	SubCrossPartition = 1004 // 400: the gateway cannot serve the query over partitions
 	SubWrongRID       = 1024 // 400: the container was made anew
 	SubNoSession      = 1002 // 404: the session token is ahead of the server
-	SubOwnerNotFound  = 1003 // 404: the container or database of the resource is missing
+	SubOwnerNotFound  = 1003 // 404: the database of the container is missing
 	SubRangeGone      = 1002 // 410: split or merged
 	SubAnswerTooLarge = 3402 // 413, of an operation of a bulk: the read is to be sent in another request
 	subThrottled      = 3200 // 429: the range is over its budget
@@ -107,7 +124,10 @@ const StatusClientGone = 499
 // JSON string, and SDKs unpack them so.
 func (e *Error) Body(activity string) []byte {
 	message := e.Message
-	if !e.Bare {
+	switch {
+	case e.Details != nil:
+		message = fmt.Sprintf("Message: {\"errors\":[%s]}", e.Details)
+	case !e.Bare:
 		message = fmt.Sprintf("Message: {\"Errors\":[%q]}", e.Message)
 	}
 	b, _ := json.Marshal(struct {

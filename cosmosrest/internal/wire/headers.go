@@ -25,6 +25,7 @@ const (
 	HeaderIfModified     = "If-Modified-Since"
 	HeaderIfNoneMatch    = "If-None-Match"
 	HeaderIndexMetrics   = "X-Ms-Cosmos-Populateindexmetrics"
+	HeaderIndexMetricsV2 = "X-Ms-Cosmos-Populateindexmetrics-V2"
 	HeaderIsQuery        = "X-Ms-Documentdb-Isquery"
 	HeaderKey            = "X-Ms-Documentdb-Partitionkey"
 	HeaderMaxItems       = "X-Ms-Max-Item-Count"

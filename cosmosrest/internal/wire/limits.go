@@ -18,7 +18,7 @@ const (
 	MaxProperties = 1 << 20          // bytes of the body that describes a database, container or offer
 	MaxQuery      = 1 << 20          // bytes of the body of a query, with its parameters
 	MaxPolling    = 30 * time.Second // for which the answer to a poll is held back
-	UsualRows     = 100              // rows of a page whose request asks for no number
+	UsualRows     = 1000             // rows of a page whose request asks for no number, or for 0
 	maxActivity   = 64               // bytes of an activity id that is echoed
 	maxEPK        = 256              // digits of a bound; no effective partition key has as many
 	maxKeyText    = 16 << 10         // bytes of a partition key header; a key has at most 2 KB

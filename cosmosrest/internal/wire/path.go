@@ -59,7 +59,7 @@ func ParsePath(escaped string) (Target, error) {
 		}
 	}
 	if !known(parts) {
-		return Target{}, NotFound(0, "the path %q names no resource of this server", escaped)
+		return Target{}, BadRequest("Request url is invalid. The path %q names no resource of this server", escaped)
 	}
 	return t, nil
 }

@@ -144,7 +144,12 @@ func (r *Request) Key() (changefeed.PartitionKey, error) { return Key(r.Header(H
 // that send no content type: what comes as application/json is created, as in the service.
 func (r *Request) IsQuery() bool {
 	kind := r.Header(HeaderContentType)
-	return strings.HasPrefix(kind, QueryType) || !strings.HasPrefix(kind, "application/json") && (r.Flag(HeaderIsQuery) || r.Flag(HeaderQuery))
+	return r.IsBareQuery() || strings.HasPrefix(kind, QueryType) || !strings.HasPrefix(kind, "application/json") && (r.Flag(HeaderIsQuery) || r.Flag(HeaderQuery))
+}
+
+// IsBareQuery reports a query whose body is its text and nothing else.
+func (r *Request) IsBareQuery() bool {
+	return r.Flag(HeaderIsQuery) && strings.HasPrefix(r.Header(HeaderContentType), "application/sql")
 }
 
 // Minimal reports whether the client does not want back what it wrote.
@@ -164,8 +169,8 @@ func (r *Request) RefuseOther(etag string) error {
 // Has reports whether the client has this version of a resource already, by If-None-Match.
 func (r *Request) Has(etag string) bool { return SameTag(r.Header(HeaderIfNoneMatch), etag) }
 
-// MaxItems reads x-ms-max-item-count. It is 0 without the header, and for -1, which leaves
-// the number to the server.
+// MaxItems reads x-ms-max-item-count. It is 0 without the header, for 0, and for -1, which
+// leaves the number to the server.
 func (r *Request) MaxItems() (int, error) {
 	text := r.Header(HeaderMaxItems)
 	if text == "" {
@@ -175,15 +180,16 @@ func (r *Request) MaxItems() (int, error) {
 	switch {
 	case err == nil && n == -1:
 		return 0, nil
-	case err != nil || n < 1:
-		return 0, BadRequest("x-ms-max-item-count is %.64q: want 1 to %d, or -1", text, math.MaxInt32)
+	case err != nil || n < 0:
+		return 0, BadRequest("The input PageSize %.64s is invalid. Ensure to pass a valid page size which must be a positive integer or -1 for a dynamic page size. "+
+			"x-ms-max-item-count is %.64q: want 1 to %d, or -1", text, text, math.MaxInt32)
 	}
 	return int(n), nil
 }
 
-// PageRows is how many rows a page of a query or of ReadFeed may have; 0 is any number.
+// PageRows is how many rows a page of a query or of ReadFeed may have; 0 is any number, for -1.
 func (r *Request) PageRows() (int, error) {
-	if r.Header(HeaderMaxItems) == "" {
+	if text := r.Header(HeaderMaxItems); text == "" || text == "0" {
 		return UsualRows, nil
 	}
 	return r.MaxItems()

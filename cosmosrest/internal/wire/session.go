@@ -16,6 +16,16 @@ import (
 // Consistencies are the service's levels, the strongest first.
 var Consistencies = []string{"Strong", "BoundedStaleness", "Session", "ConsistentPrefix", "Eventual"}
 
+// RefuseStronger refuses a consistency level that is stronger than the account's.
+func RefuseStronger(level, account string) error {
+	asked := slices.IndexFunc(Consistencies, func(s string) bool { return strings.EqualFold(s, level) })
+	if asked < 0 || asked >= slices.Index(Consistencies, account) {
+		return nil
+	}
+	return BadRequest("ConsistencyLevel %s specified in the request is invalid when service is configured with consistency level %s. "+
+		"Ensure the request consistency level is not stronger than the service consistency level.", Consistencies[asked], account)
+}
+
 // Consistent refuses a read that the server cannot serve as the client wants it: with an
 // unknown consistency level, or in a session that has seen more of the partition than
 // exists, up to the LSN newest. After a split, the session of a parent counts for its
@@ -37,7 +47,7 @@ func Consistent(level, session string, part changefeed.Partition, newest int64) 
 		}
 		if lsn > newest && (id == part.ID || slices.Contains(part.Parents, id)) {
 			return Errorf(http.StatusNotFound, SubNoSession, CodeNotFound,
-				"The read session is not available for the input session token %q: partition %s is at LSN %d", token, part.ID, newest)
+				"The read session is not available for the input session token. It is %q, and partition %s is at LSN %d", token, part.ID, newest)
 		}
 	}
 	return nil
