@@ -31,7 +31,7 @@ func (db *DB) CreateContainer(ctx context.Context, spec ContainerSpec) (*Contain
 		l.grow(changefeed.Range{Min: bounds[i], Max: bounds[i+1]}, nil)
 	}
 	var c *Container
-	err = db.committer.do(ctx, func(g *group) error {
+	err = db.committer.do(ctx, func(g *group) (err error) {
 		name := l.spec.name()
 		if (*db.containers.Load())[name] != nil {
 			return fmt.Errorf("it exists: %w", changefeed.ErrConflict)

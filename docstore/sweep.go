@@ -258,12 +258,13 @@ func (s *sweep) expiredByLog(ctx context.Context, l *layout, now int64, keys [][
 // expire deletes those of the documents that have expired, each under an LSN of its
 // own, and counts them. The logs count as looked through only if the default is still the one by
 // which the documents were found: by another one, some are not deleted now, and must be found again.
-func (s *sweep) expire(ctx context.Context, found expired) (n int, err error) {
+func (s *sweep) expire(ctx context.Context, found expired) (int, error) {
 	if len(found.keys) == 0 {
 		found.raise()
 		return 0, nil
 	}
-	err = s.c.db.committer.do(ctx, func(g *group) error {
+	deleted := 0 // read only after success: a caller whose context has ended has gone, and the committer goes on
+	err := s.c.db.committer.do(ctx, func(g *group) error {
 		if s.c.dropped.Load() {
 			return nil
 		}
@@ -274,13 +275,16 @@ func (s *sweep) expire(ctx context.Context, found expired) (n int, err error) {
 				return err
 			}
 		}
-		n = int(h.lsn - before)
+		deleted = int(h.lsn - before)
 		if ttl := h.l.spec.DefaultTTL; ttl != nil && *ttl == found.ttl {
 			g.publish = append(g.publish, found.raise)
 		}
 		return nil
 	})
-	return n, err
+	if err != nil {
+		return 0, err
+	}
+	return deleted, nil
 }
 
 // raise notes how far the logs have been looked through.

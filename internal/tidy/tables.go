@@ -65,7 +65,7 @@ var edges = map[string][]string{
 	"internal/delivery":         {"internal/notes"},
 	"internal/latest":           {},
 	"internal/mirror":           {},
-	"internal/notes":            {},
+	"internal/notes":            {"internal/service"},
 	"internal/soon":             {},
 	"internal/parallel":         {},
 	"internal/fold":             {},
