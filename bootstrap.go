@@ -61,30 +61,42 @@ func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 	if _, err := r.firstStart(); err != nil {
 		return true, err
 	}
-	return r.locked(ctx, func(ctx context.Context, h *hold) error {
-		if err := r.untangle(ctx); err != nil {
-			return err
-		}
-		// The leases are judged again under the lock: others may have been made since
-		// the listing before it.
-		start, err := r.firstStart()
-		if err != nil {
-			return err
-		}
-		began := r.record(start, r.begun(), nil) // before any change that is written while the leases are made
-		if err := (maker{run: r, hold: h, start: start}).cover(ctx); err != nil {
-			return err
-		}
-		info := Record{Kind: KindInfo, Timestamp: timestamp(), Properties: began}
-		got, _, err := r.create(ctx, info)
-		if err == nil {
-			r.view.put(got)
-		}
-		if errors.Is(err, ErrConflict) {
-			return nil
-		}
+	var made *NewUnit
+	done, err = r.locked(ctx, func(ctx context.Context, h *hold) (err error) {
+		made, err = r.makeUnit(ctx, h)
 		return err
 	})
+	if made != nil {
+		r.announce(ctx, made)
+	}
+	return done, err
+}
+
+// makeUnit makes the leases of the unit, and its marker. It returns nil if another instance was faster.
+func (r *run) makeUnit(ctx context.Context, h *hold) (*NewUnit, error) {
+	if err := r.untangle(ctx); err != nil {
+		return nil, err
+	}
+	// The leases are judged again under the lock: others may have been made since
+	// the listing before it.
+	start, err := r.firstStart()
+	if err != nil {
+		return nil, err
+	}
+	began := r.record(start, r.begun(), nil) // before any change that is written while the leases are made
+	if err := (maker{run: r, hold: h, start: start}).cover(ctx); err != nil {
+		return nil, err
+	}
+	info := Record{Kind: KindInfo, Timestamp: timestamp(), Properties: began}
+	got, _, err := r.create(ctx, info)
+	if errors.Is(err, ErrConflict) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.view.put(got)
+	return &NewUnit{Start: start}, nil
 }
 
 // checkMode refuses leases of the other mode: their positions mean something else.

@@ -65,6 +65,9 @@ func (p *presence) put(ctx context.Context, record Record) (Record, error) {
 	defer cancel()
 	if record.ETag != "" {
 		got, err := p.r.store.Update(ctx, record)
+		if errors.Is(err, ErrNotFound) {
+			p.r.relist()
+		}
 		if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrNotFound) {
 			return got, err
 		}

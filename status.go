@@ -11,6 +11,7 @@ type Status struct {
 	Instance string
 	Since    time.Time // when Run was called
 	Ready    bool      // the unit's leases exist
+	Began    *NewUnit  // where the unit begins, if this call has made its leases; else nil
 	Outage   bool      // there is an outage: nothing is parked, and the handler is only probed
 	Stopping bool      // its context has ended; it finishes the batches in hand
 
@@ -77,7 +78,7 @@ func (p *Processor) Status() []Status {
 }
 
 func (r *run) status() Status {
-	s := Status{Instance: r.me.Instance, Since: r.phase, Ready: r.ready.Load(), Outage: r.breaker.IsOpen(), View: r.view.LastAnswer()}
+	s := Status{Instance: r.me.Instance, Since: r.phase, Ready: r.ready.Load(), Began: r.began.Load(), Outage: r.breaker.IsOpen(), View: r.view.LastAnswer()}
 	var workers []*worker
 	workers, s.Stopping = r.claims.all()
 	for _, w := range workers {

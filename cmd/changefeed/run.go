@@ -67,9 +67,9 @@ compares the lsn that --meta adds.
 SIGTERM or Ctrl-C ends the processor: batches in hand have --drain to finish, positions are
 stored, leases are freed for the others, and the exit code is 0. A second signal ends all
 at once. With --once the processor ends in the same way when its unit has handled all
-changes. With -o json, its log on standard error is JSON. Failures are retried, with one
-exception: a container that was deleted and made anew ends the processor, with exit code
-1, because its leases are those of the old one.` + addressHelp,
+changes. With -o json, its log on standard error is JSON. Failures are retried, with two
+exceptions that end the processor with exit code 1: a container was deleted and made
+anew, so its leases are those of the old one, or the leases of the unit are gone.` + addressHelp,
 		Example: `  changefeed run --source http://127.0.0.1:8081/shop/orders --name mailer --create-leases --from beginning -- ./mail.sh
   changefeed run --source cosmos:shop/orders --leases cosmos:ops/leases --name audit --mode all -v -- sh -c 'cat >> audit.ndjson'
   changefeed run --source docstore:data#orders --name count --create-leases --meta -- jq -c '{lsn, key}'`,

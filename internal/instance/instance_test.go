@@ -144,6 +144,7 @@ func TestWhyAUnitDoesNotFitIsSaidInFlags(t *testing.T) {
 		want string
 	}{
 		{fmt.Errorf("run: %w", changefeed.ErrModeChanged), `--mode is all, but unit "mailer" has leases of the other mode: to begin anew, take another --name, or first delete its leases: changefeed leases cosmos:shop/leases --delete mailer`},
+		{changefeed.ErrLeasesGone, `unit "mailer" stands still: the leases of the unit are gone; restore cosmos:shop/leases, or start again, with --create-leases if it is missing and --from where the unit is to begin`},
 		{fmt.Errorf("run: %w", changefeed.ErrForeignLease), `unit "mailer" is a Java processor's`},
 		{&changefeed.StartError{Leases: []string{"0", "1"}}, "0, 1"},
 		{other, "disk full"},
