@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/millrace/changefeed/internal/keyspace"
@@ -183,11 +182,11 @@ func (m maker) createLease(ctx context.Context, part Range) error {
 	lease := Record{
 		Kind: KindLease, Version: 1, Token: part.String(), Range: part,
 		Position: at, Mode: m.opts.Mode, Fence: m.fence, Timestamp: timestamp(),
-		Properties: map[string]string{notes.GenerationProperty: "0"},
+		Properties: map[string]string{notes.GenerationProperty: notes.PlainNumber(0)},
 	}
 	lease.setProperty(notes.DueProperty, notes.Due{By: m.due(), Sent: lease.Timestamp}.String())
 	if !m.fence.IsZero() { // its range had owners before, and the next one's number must be higher than theirs
-		lease.Properties[notes.TermProperty] = strconv.FormatInt(m.view.Now().UnixMilli(), 10)
+		lease.Properties[notes.TermProperty] = notes.PlainNumber(m.view.Now().UnixMilli())
 	}
 	got, err := m.noted(m.createAnew(ctx, lease))
 	if lostRace(err) {

@@ -42,6 +42,7 @@ func TestEveryInstanceEndsWhenTheLeaseContainerIsDeleted(t *testing.T) {
 		b := w.run("b", &tally{}, changefeed.Options{})
 		listing := w.runWith(w.orders, struct{ changefeed.LeaseStore }{w.leases}, "c", &tally{}, changefeed.Options{})
 		w.balanced(3)
+		time.Sleep(time.Minute) // until nobody expects leases
 		if err := w.db.DeleteContainer(t.Context(), "leases"); err != nil {
 			t.Fatal(err)
 		}
@@ -188,5 +189,38 @@ func TestAMonitoredContainerThatIsMissingIsNotTakenForTheLeaseContainer(t *testi
 			t.Errorf("reported %v", p.errs.find(changefeed.ErrLeasesGone))
 		}
 		p.stop(t)
+	})
+}
+
+// Another program has rewritten one lease, so that it cannot be read. Its range stands still, which the instance says, and
+// the others go on.
+func TestALeaseThatIsBrokenStopsItselfAlone(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		y := &tally{}
+		a := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		time.Sleep(time.Minute)
+		lease := w.records(changefeed.KindLease)[0]
+		broken := strings.Replace(string(lease.Raw), `"changefeed.expiration":"`, `"changefeed.expiration":"never, `, 1)
+		if _, err := w.container.Upsert(t.Context(), []byte(broken)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second) // until its owner knows
+		w.fill(20)
+		time.Sleep(5 * time.Minute)
+		left, err := w.orders.Pending(t.Context(), lease.Range, changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if items, _ := y.items(); left.Items == 0 || left.Items == 20 || items != 20-int(left.Items) {
+			t.Errorf("%d of 20 items handled, %d are in the lease that is broken", items, left.Items)
+		}
+		all := a.processor.Status()[0].Broken
+		if len(all) != 1 || all[0].Lease != lease.Token || !errors.Is(all[0], changefeed.ErrBadLease) {
+			t.Errorf("broken by the status: %v, want %s", all, lease.Token)
+		}
+		if told := a.errs.find(changefeed.ErrBadLease); told == nil || told.Lease != lease.Token {
+			t.Errorf("reported %v, want %s", told, lease.Token)
+		}
+		a.stop(t)
 	})
 }

@@ -44,18 +44,18 @@ func (r *run) begun() time.Time {
 func (r *run) record(start Start, now time.Time, properties map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, properties)
-	all[notes.OptionProperty] = cmp.Or(start.given(), start.String())
+	all[notes.OptionProperty] = notes.PlainTime(cmp.Or(start.given(), start.String()))
 	if start.IsNow() && r.opts.Mode == LatestVersion {
 		start = FromTime(now.Add(-clockGrain)) // stores keep whole seconds
 	}
-	all[notes.OriginProperty] = start.String()
+	all[notes.OriginProperty] = notes.PlainTime(start.String())
 	return all
 }
 
 // origin is where the unit began, if its marker records that.
 func (v *view) origin() (Start, bool) {
 	info, _ := v.marker()
-	start, err := ParseStart(info.Properties[notes.OriginProperty])
+	start, err := ParseStart(notes.TimeOf(info.Properties[notes.OriginProperty]))
 	return start, err == nil
 }
 
@@ -105,7 +105,7 @@ func (r *run) firstStart() (Start, error) {
 // is welcome, because programs set it at every run. A unit that another kind of processor
 // made has none on record, and gets ours.
 func (r *run) checkStart(ctx context.Context, info Record) (done bool, err error) {
-	given, began := r.opts.Start.given(), info.Properties[notes.OptionProperty]
+	given, began := r.opts.Start.given(), notes.TimeOf(info.Properties[notes.OptionProperty])
 	_, known := r.view.origin()
 	switch {
 	case !known && given == "":

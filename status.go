@@ -22,6 +22,10 @@ type Status struct {
 	// Leases are those that this instance works on, by their ranges.
 	Leases []LeaseStatus
 
+	// Broken are the documents among the leases that this instance leaves alone, and why: nobody works
+	// on their ranges before somebody mends or deletes them, unless another lease has the range.
+	Broken []*Error
+
 	// Errors are the last reports that concern no single lease, at most one of each origin,
 	// since the last round began, or since Run was called.
 	Errors []*Error
@@ -87,6 +91,10 @@ func (r *run) status() Status {
 	slices.SortFunc(s.Leases, func(a, b LeaseStatus) int { return cmp.Compare(a.Lease.Range.Min, b.Lease.Range.Min) })
 	s.Round, s.At = r.last.Get()
 	s.Errors = r.troubles.Values()
+	_, broken := r.view.placed()
+	for _, lease := range broken {
+		s.Broken = append(s.Broken, &Error{Origin: OriginLeaseStore, Lease: lease.Token, Err: lease.Err})
+	}
 	return s
 }
 

@@ -135,6 +135,17 @@ func endingHooks(end context.CancelCauseFunc) changefeed.Hooks {
 // errHandled ends a processor that has handled all changes.
 var errHandled = errors.New("all changes are handled")
 
+// leftError ends a processor that has handled all changes but those of leases on which nobody can work.
+type leftError struct{ error }
+
+// Error says what is done, and what is not.
+func (e *leftError) Error() string {
+	return fmt.Sprintf("all other changes are handled, and these leases stand still until somebody mends them: %v", e.error)
+}
+
+// Unwrap gives the errors of the leases.
+func (e *leftError) Unwrap() error { return e.error }
+
 // endWhenHandled ends the processor as soon as it is ready and its unit has handled all
 // changes. The function that it returns waits for the end of that watch.
 // It waits for Ready, because while leases are being made those that are there already
@@ -155,8 +166,12 @@ func (i *Instance) endWhenHandled(ctx context.Context, end context.CancelCauseFu
 		case <-ready:
 		case <-ctx.Done():
 		}
-		if unit.AwaitHandled(ctx, source, store, failed) {
+		handled, err := unit.AwaitHandled(ctx, source, store, failed)
+		switch {
+		case handled:
 			end(errHandled)
+		case err != nil:
+			end(&leftError{err})
 		}
 	})
 	return func() {

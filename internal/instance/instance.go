@@ -147,7 +147,11 @@ func (i *Instance) process(ctx context.Context, source changefeed.Source, store 
 		return i.refusal(err)
 	}
 	signals.last()
-	if cause := context.Cause(ctx); errors.Is(cause, cosmos.ErrMadeAnew) {
+	cause := context.Cause(ctx)
+	if left, ok := errors.AsType[*leftError](cause); ok {
+		return left
+	}
+	if errors.Is(cause, cosmos.ErrMadeAnew) {
 		return cause
 	}
 	return nil

@@ -2,7 +2,6 @@ package notes
 
 import (
 	"maps"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -33,7 +32,7 @@ func Set(properties map[string]string, name, text string) map[string]string {
 
 // Number reads a property that counts. It is 0 when it is missing, or no number above that.
 func Number(properties map[string]string, name string) int64 {
-	n, _ := strconv.ParseInt(properties[name], 10, 64)
+	n, _ := ParseNumber(properties[name])
 	return max(n, 0)
 }
 
