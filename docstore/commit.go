@@ -67,6 +67,11 @@ func (k *committer) submit(ctx context.Context, tx *transaction) error {
 	if err := k.db.closed(); err != nil {
 		return err
 	}
+	if k.db.eng.guard.stalled.Load() { // so the committer does not come to the queue
+		if err := k.db.eng.guard.lacksRoom(1); err != nil {
+			return err
+		}
+	}
 	select {
 	case k.queue <- tx:
 	case <-ctx.Done():
@@ -151,6 +156,7 @@ type group struct {
 	living  []lives
 	ranges  [][2][]byte // keys to remove, before all changes
 	heads   map[*Container]*nextHead
+	roomy   bool          // the disk has room for it
 	publish []func()      // of controls, when the group is safe
 	flush   time.Duration // that its write to the disk took
 }
@@ -284,6 +290,9 @@ func (g *group) write() error {
 	if len(g.changes) == 0 && len(g.ranges) == 0 {
 		return nil
 	}
+	if err := g.needRoom(1); err != nil {
+		return err
+	}
 	size := 0
 	for i := range g.changes {
 		size += len(g.changes[i].key) + len(g.changes[i].value) + len(g.changes[i].body) + 16
@@ -312,6 +321,16 @@ func (g *group) write() error {
 	g.recent.note(g)
 	g.db.wroteSome()
 	return nil
+}
+
+// needRoom returns [ErrDiskFull] while the disk has less than a part of the store's reserve. One look is enough for a group.
+func (g *group) needRoom(part uint64) error {
+	if g.roomy {
+		return nil
+	}
+	err := g.db.eng.guard.lacksRoom(part)
+	g.roomy = err == nil
+	return err
 }
 
 // applies says that the engine is about to show the group: to readers of its containers, and
