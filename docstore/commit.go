@@ -323,16 +323,6 @@ func (g *group) write() error {
 	return nil
 }
 
-// needRoom returns [ErrDiskFull] while the disk has less than a part of the store's reserve. One look is enough for a group.
-func (g *group) needRoom(part uint64) error {
-	if g.roomy {
-		return nil
-	}
-	err := g.db.eng.guard.lacksRoom(part)
-	g.roomy = err == nil
-	return err
-}
-
 // applies says that the engine is about to show the group: to readers of its containers, and
 // to all readers where a control may have changed more.
 func (g *group) applies(seq int64) {

@@ -42,3 +42,13 @@ func (g *guard) isLackOfRoom(err error) bool {
 	}
 	return (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) && !g.opening.Load() && g.lacksRoom(1) != nil
 }
+
+// needRoom returns [ErrDiskFull] while the disk has less than a part of the store's reserve. One look is enough for a group.
+func (g *group) needRoom(part uint64) error {
+	if g.roomy {
+		return nil
+	}
+	err := g.db.eng.guard.lacksRoom(part)
+	g.roomy = err == nil
+	return err
+}
