@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os/exec"
 	"time"
 
@@ -37,8 +38,8 @@ func runCommand() *cobra.Command {
 		Short: "Run a program for each batch of changes",
 		Long: `Run a change feed processor whose handler is a program. It is started for each batch
 with the changes on its standard input, a line each, as tail prints them; its standard
-output and standard error are those of changefeed. When it exits with 0, the batch is
-done. With anything else the same batch comes again, after a pause that grows from 100 ms
+output is that of changefeed, and each line of its standard error is a warning in the
+log, with time, instance and lease. When it exits with 0, the batch is done. With anything else the same batch comes again, after a pause that grows from 100 ms
 to 30 s, and its lease is held meanwhile.
 
 With --max-attempts or --max-age a batch that goes on failing is divided until the change
@@ -107,7 +108,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	p, err := o.program(cmd, args)
+	p, err := o.program(cmd, i.Log, args)
 	if err != nil {
 		return err
 	}
@@ -137,9 +138,9 @@ func (o *runOptions) check() error {
 
 // program is the handler. A command that cannot be found is refused now, because no batch could
 // ever be handled.
-func (o *runOptions) program(cmd *cobra.Command, command []string) (*program.Handler, error) {
+func (o *runOptions) program(cmd *cobra.Command, log *slog.Logger, command []string) (*program.Handler, error) {
 	h, err := program.New(command, program.Options{
-		Meta: o.form.Meta, Grace: o.grace, Jobs: o.jobs, Expiration: o.Options.Expiration, Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(),
+		Meta: o.form.Meta, Grace: o.grace, Jobs: o.jobs, Expiration: o.Options.Expiration, Stdout: cmd.OutOrStdout(), Log: log,
 	})
 	// The error of exec names the program again, which the command line has already.
 	if missing, ok := errors.AsType[*exec.Error](err); ok {
