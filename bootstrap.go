@@ -71,11 +71,13 @@ func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 	return done, err
 }
 
-// makeUnit makes the leases of the unit, and its marker. It returns nil if another instance was faster.
+// makeUnit makes the leases of the unit, and its marker. It returns nil if another instance was faster,
+// or the unit is not new.
 func (r *run) makeUnit(ctx context.Context, h *hold) (*NewUnit, error) {
 	if err := r.untangle(ctx); err != nil {
 		return nil, err
 	}
+	atWork := r.view.leasesWhere(func(lease Record) bool { return !lease.untouched() })
 	// The leases are judged again under the lock: others may have been made since
 	// the listing before it.
 	start, err := r.firstStart()
@@ -86,6 +88,9 @@ func (r *run) makeUnit(ctx context.Context, h *hold) (*NewUnit, error) {
 	if err := (maker{run: r, hold: h, start: start}).cover(ctx); err != nil {
 		return nil, err
 	}
+	if len(atWork) > 0 { // only the marker is new
+		began[notes.RepairedProperty] = "yes"
+	}
 	info := Record{Kind: KindInfo, Timestamp: timestamp(), Properties: began}
 	got, _, err := r.create(ctx, info)
 	if errors.Is(err, ErrConflict) {
@@ -95,6 +100,9 @@ func (r *run) makeUnit(ctx context.Context, h *hold) (*NewUnit, error) {
 		return nil, err
 	}
 	r.view.put(got)
+	if len(atWork) > 0 {
+		return nil, nil
+	}
 	return &NewUnit{Start: start}, nil
 }
 

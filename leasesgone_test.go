@@ -224,3 +224,26 @@ func TestALeaseThatIsBrokenStopsItselfAlone(t *testing.T) {
 		a.stop(t)
 	})
 }
+
+// Somebody deletes the marker alone. The leases know how far the unit has come, so nothing is lost and nothing is new.
+func TestAMarkerThatIsMadeAgainEndsNothing(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		a := w.run("a", &tally{}, changefeed.Options{})
+		time.Sleep(20 * time.Second)
+		if err := w.leases.Delete(t.Context(), w.records(changefeed.KindInfo)[0]); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		b := w.run("b", &tally{}, changefeed.Options{})
+		w.balanced(2)
+		time.Sleep(5 * time.Minute)
+		if s := b.processor.Status(); len(s) != 1 || s[0].Began != nil {
+			t.Errorf("status %+v, want that the unit is not new", s)
+		}
+		if len(w.records(changefeed.KindInfo)) != 1 || a.errs.find(changefeed.ErrLeasesGone) != nil {
+			t.Errorf("reported %v", a.errs.all())
+		}
+		a.stop(t)
+		b.stop(t)
+	})
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/internal/mirror"
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/service"
 )
@@ -83,7 +84,7 @@ func (v *view) vanished(marker Record, listed error) error {
 	}
 	info, there := v.marker()
 	switch {
-	case there && !info.Timestamp.Equal(marker.Timestamp):
+	case there && !info.Timestamp.Equal(marker.Timestamp) && !info.Timestamp.IsZero() && info.Properties[notes.RepairedProperty] == "":
 		return fmt.Errorf("%w: the unit was begun anew at %s", ErrLeasesGone, info.Timestamp.Format(time.RFC3339))
 	case !there && len(v.kind(KindLease)) == 0:
 		return fmt.Errorf("%w: the lease container has neither leases nor the marker of the unit, as when it was deleted and made anew", ErrLeasesGone)

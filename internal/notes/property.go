@@ -16,6 +16,10 @@ const (
 
 	MostProperty = "changefeed.most" // of a host: how many leases it may have
 
+	// RepairedProperty of the marker: "yes" if leases at work were there when it was made, because somebody had deleted the
+	// one before.
+	RepairedProperty = "repaired"
+
 	OptionProperty = "start"  // of the marker: Options.Start as it was given
 	OriginProperty = "origin" // of the marker: where the unit began, as a start that means the same later
 )
