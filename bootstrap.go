@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/millrace/changefeed/internal/keyspace"
@@ -61,30 +60,50 @@ func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 	if _, err := r.firstStart(); err != nil {
 		return true, err
 	}
-	return r.locked(ctx, func(ctx context.Context, h *hold) error {
-		if err := r.untangle(ctx); err != nil {
-			return err
-		}
-		// The leases are judged again under the lock: others may have been made since
-		// the listing before it.
-		start, err := r.firstStart()
-		if err != nil {
-			return err
-		}
-		began := r.record(start, r.begun(), nil) // before any change that is written while the leases are made
-		if err := (maker{run: r, hold: h, start: start}).cover(ctx); err != nil {
-			return err
-		}
-		info := Record{Kind: KindInfo, Timestamp: timestamp(), Properties: began}
-		got, _, err := r.create(ctx, info)
-		if err == nil {
-			r.view.put(got)
-		}
-		if errors.Is(err, ErrConflict) {
-			return nil
-		}
+	var made *NewUnit
+	done, err = r.locked(ctx, func(ctx context.Context, h *hold) (err error) {
+		made, err = r.makeUnit(ctx, h)
 		return err
 	})
+	if made != nil {
+		r.announce(ctx, made)
+	}
+	return done, err
+}
+
+// makeUnit makes the leases of the unit, and its marker. It returns nil if another instance was faster,
+// or the unit is not new.
+func (r *run) makeUnit(ctx context.Context, h *hold) (*NewUnit, error) {
+	if err := r.untangle(ctx); err != nil {
+		return nil, err
+	}
+	atWork := r.view.leasesWhere(func(lease Record) bool { return !lease.untouched() })
+	// The leases are judged again under the lock: others may have been made since
+	// the listing before it.
+	start, err := r.firstStart()
+	if err != nil {
+		return nil, err
+	}
+	began := r.record(start, r.begun(), nil) // before any change that is written while the leases are made
+	if err := (maker{run: r, hold: h, start: start}).cover(ctx); err != nil {
+		return nil, err
+	}
+	if len(atWork) > 0 { // only the marker is new
+		began[notes.RepairedProperty] = "yes"
+	}
+	info := Record{Kind: KindInfo, Timestamp: timestamp(), Properties: began}
+	got, _, err := r.create(ctx, info)
+	if errors.Is(err, ErrConflict) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.view.put(got)
+	if len(atWork) > 0 {
+		return nil, nil
+	}
+	return &NewUnit{Start: start}, nil
 }
 
 // checkMode refuses leases of the other mode: their positions mean something else.
@@ -171,11 +190,11 @@ func (m maker) createLease(ctx context.Context, part Range) error {
 	lease := Record{
 		Kind: KindLease, Version: 1, Token: part.String(), Range: part,
 		Position: at, Mode: m.opts.Mode, Fence: m.fence, Timestamp: timestamp(),
-		Properties: map[string]string{notes.GenerationProperty: "0"},
+		Properties: map[string]string{notes.GenerationProperty: notes.PlainNumber(0)},
 	}
 	lease.setProperty(notes.DueProperty, notes.Due{By: m.due(), Sent: lease.Timestamp}.String())
 	if !m.fence.IsZero() { // its range had owners before, and the next one's number must be higher than theirs
-		lease.Properties[notes.TermProperty] = strconv.FormatInt(m.view.Now().UnixMilli(), 10)
+		lease.Properties[notes.TermProperty] = notes.PlainNumber(m.view.Now().UnixMilli())
 	}
 	got, err := m.noted(m.createAnew(ctx, lease))
 	if lostRace(err) {

@@ -70,7 +70,7 @@ func TestAChildHasWhatItsParentHad(t *testing.T) {
 					if child.Owner != "b" || child.Epoch == "" || child.Expiration != o.Expiration {
 						t.Errorf("child of %q/%q, silent for %v at most", child.Owner, child.Epoch, child.Expiration)
 					}
-					if got := fmt.Sprint(child.Properties); got != "map[changefeed.generation:1 changefeed.term:3 somebody's:own]" {
+					if got := fmt.Sprint(child.Properties); got != "map[changefeed.generation:#1 changefeed.term:#3 somebody's:own]" {
 						t.Errorf("child with %s", got)
 					}
 				}
@@ -206,7 +206,7 @@ func TestARetiredLeaseIsMadeLiveAgainWhereItIsNeeded(t *testing.T) {
 				needed := w.partitions()[at].Range
 				lease := changefeed.Record{
 					Kind: changefeed.KindLease, Version: 1, Token: needed.String(), Range: needed, Position: changefeed.At(`"3"`),
-					Properties: map[string]string{"changefeed.generation": "4"},
+					Properties: map[string]string{"changefeed.generation": "#4"},
 				}
 				for _, l := range w.records(changefeed.KindLease) {
 					if l.Range == needed {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/millrace/changefeed/internal/notes"
@@ -123,7 +122,9 @@ func (b *balancer) overlaps() (found []flaw) {
 // generation is how many splits led to a lease of ours; 0 for one of which it is not known.
 func (l Record) generation() int { return int(notes.Number(l.Properties, notes.GenerationProperty)) }
 
-func (l *Record) setGeneration(n int) { l.setProperty(notes.GenerationProperty, strconv.Itoa(n)) }
+func (l *Record) setGeneration(n int) {
+	l.setProperty(notes.GenerationProperty, notes.PlainNumber(int64(n)))
+}
 
 // isOurs reports whether this processor has made the lease and no other kind holds it.
 func (l Record) isOurs() bool {

@@ -59,6 +59,10 @@ var (
 	// ErrNoKeyReads: the source cannot read a single partition key, so no key can be set aside, which
 	// is said once at the start; see [Options.MaxSetAside].
 	ErrNoKeyReads = errors.New("the source cannot read a partition key again")
+	// ErrLeasesGone: the leases of a unit at work were deleted, all of them, or their container, or the unit was begun
+	// anew by another instance. How far the unit had come is lost, so Run ends with this error. Restore the
+	// container, or start again: the unit then begins where Options.Start says.
+	ErrLeasesGone = errors.New("the leases of the unit are gone")
 	// ErrNotManual: Batch.Checkpoint on a processor that checkpoints by itself.
 	ErrNotManual = errors.New("checkpoint by hand needs Options.Manual")
 	// ErrModeChanged: existing leases were made in the other mode.

@@ -9,12 +9,14 @@ import (
 )
 
 // Hooks are called with the events of a processor. Unset hooks do nothing, except that Error,
-// Parked and Outage write to [slog.Default] as [LogHooks] do, so that nothing fails and nothing
-// leaves the feed in silence. They are called from many goroutines and must return soon; a hook that
+// Parked, Outage and Begun write warnings and errors to [slog.Default] as [LogHooks] do, so that
+// nothing fails, leaves the feed or is passed over in silence. They are called from many goroutines and must return soon; a hook that
 // panics ends the program. [JoinHooks] joins several.
 type Hooks struct {
 	// Ready: the unit's leases exist; every change committed from now on will be delivered.
 	Ready func()
+	// Begun: the unit is new, and this instance has made its leases. It comes before Ready.
+	Begun func(u NewUnit)
 	// Acquired: this instance begins to work on a lease.
 	Acquired func(l Lease)
 	// Released: this instance has stopped working on a lease.
@@ -158,6 +160,7 @@ func (h Hooks) and(next Hooks) Hooks {
 				}
 			}
 		},
+		Begun:    both(h.Begun, next.Begun),
 		Acquired: both(h.Acquired, next.Acquired),
 		Released: func(lease Lease, why Reason) {
 			for _, hook := range []func(Lease, Reason){h.Released, next.Released} {
@@ -205,6 +208,13 @@ func (h Hooks) withDefaults() Hooks {
 	if h.Outage == nil {
 		h.Outage = logged.Outage
 	}
+	if h.Begun == nil {
+		h.Begun = func(u NewUnit) {
+			if u.passesOver() {
+				logged.Begun(u)
+			}
+		}
+	}
 	return h.and(Hooks{
 		Acquired:  func(Lease) {},
 		BatchDone: func(BatchDone) {},
@@ -217,7 +227,8 @@ func (h Hooks) withDefaults() Hooks {
 	})
 }
 
-// LogHooks are hooks that write to a logger: errors as errors, parked changes as warnings, the
+// LogHooks are hooks that write to a logger: errors as errors, parked changes as warnings, a new unit
+// that passes over changes as a warning and any other as info, the
 // beginning of an outage as an error and its end as a warning, leases that come and go as info, so are keys that are set
 // aside, held or free again, and letters that are handed over again, and batches as debug.
 //
@@ -227,13 +238,14 @@ func (h Hooks) withDefaults() Hooks {
 // Errors of the source, the lease store and the balancer are if they are the same sentinel
 // of this package or, being none, have the same cause; but errors that somebody must
 // mend are written for each lease: [ErrHole], [ErrOverlap], [ErrBadLease],
-// [ErrHandlerStuck]. In any minute there are at most 20 lines of errors; the next line
+// [ErrHandlerStuck], [ErrLeasesGone]. In any minute there are at most 20 lines of errors; the next line
 // counts the errors for which there was no room as unwritten. Parked changes are counted in the
 // same way: each is a line, but those that are only held are one a minute for each partition key.
 func LogHooks(log *slog.Logger) Hooks {
 	var folded fold.Fold
 	return Hooks{
 		Ready:    func() { log.Info("change feed processor ready") },
+		Begun:    logBegun(log),
 		Acquired: func(lease Lease) { log.Info("lease acquired", "lease", lease.Token, "position", positionOf(lease)) },
 		Released: func(lease Lease, why Reason) { log.Info("lease released", "lease", lease.Token, "reason", string(why)) },
 		BatchDone: func(d BatchDone) {
@@ -268,6 +280,22 @@ func LogHooks(log *slog.Logger) Hooks {
 			}
 			log.Error("change feed processor", attrs...)
 		},
+	}
+}
+
+// logBegun writes where a new unit begins: a warning if it passes over changes, or may.
+func logBegun(log *slog.Logger) func(NewUnit) {
+	return func(u NewUnit) {
+		switch {
+		case u.Passed == nil:
+			log.Warn("the unit is new and passes over the changes before its start, whose number is not known; to handle them, delete its leases and start it from the beginning",
+				"start", u.Start.String(), "leases", u.Leases, "passed", nil)
+		case *u.Passed > 0:
+			log.Warn("the unit is new and passes over the changes before its start; to handle them, delete its leases and start it from the beginning",
+				"start", u.Start.String(), "leases", u.Leases, "passed", *u.Passed)
+		default:
+			log.Info("the unit is new", "start", u.Start.String(), "leases", u.Leases, "passed", 0)
+		}
 	}
 }
 
@@ -315,7 +343,7 @@ func logRedriven(log *slog.Logger) func(Redriven) {
 }
 
 // lasting are errors that somebody must mend, each for itself.
-var lasting = []error{ErrHole, ErrOverlap, ErrBadLease, ErrHandlerStuck}
+var lasting = []error{ErrHole, ErrOverlap, ErrBadLease, ErrHandlerStuck, ErrLeasesGone}
 
 // answers are errors that a store repeats for all leases, whatever it is asked.
 var answers = []error{

@@ -231,6 +231,7 @@ func (k *keeper) try(ctx context.Context) (answer, error) {
 		return writeStored, nil
 	case errors.Is(err, ErrNotFound):
 		k.r.view.Drop(lease.ID)
+		k.r.relist()
 		return writeRefused, fmt.Errorf("%w: its record was deleted", ErrLeaseLost)
 	case errors.Is(err, ErrConflict):
 		return k.recognize(bounded, of, started)

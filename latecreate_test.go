@@ -180,7 +180,7 @@ func TestACreateThatArrivesAfterItsLeaseHasGoneIsRemoved(t *testing.T) {
 // come as far. Everything else is reported.
 func TestOnlyAProvablyRedundantLeaseIsRemoved(t *testing.T) {
 	half := changefeed.FullRange().Cut(2)[0]
-	ours := map[string]string{"changefeed.generation": "1"}
+	ours := map[string]string{"changefeed.generation": "#1"}
 	for _, c := range []struct {
 		name    string
 		extra   changefeed.Record
@@ -250,7 +250,7 @@ func TestALeaseLeftFromALateCreateIsNotTakenForAChild(t *testing.T) {
 		half := w.partitions()[0].Range
 		if _, err := w.leases.Create(t.Context(), changefeed.Record{
 			Kind: changefeed.KindLease, Version: 1, Token: half.String(), Range: half, Position: changefeed.At(`"1"`),
-			Properties: map[string]string{"changefeed.generation": "1"},
+			Properties: map[string]string{"changefeed.generation": "#1"},
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -278,7 +278,7 @@ func TestACreateOfAnotherBootstrapMakesNoLeaseAcrossOthers(t *testing.T) {
 		across := changefeed.Range{Min: old[0].Range.Min, Max: "30"}
 		if _, err := w.leases.Create(t.Context(), changefeed.Record{
 			Kind: changefeed.KindLease, Version: 1, Token: across.String(), Range: across, Position: old[0].Position,
-			Properties: map[string]string{"changefeed.generation": "0"},
+			Properties: map[string]string{"changefeed.generation": "#0"},
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -311,7 +311,7 @@ func TestALeaseThatOthersOvertakeIsGivenUp(t *testing.T) {
 		w.fill(4)
 		if _, err := w.leases.Create(t.Context(), changefeed.Record{
 			Kind: changefeed.KindLease, Version: 1, Token: narrow.String(), Range: narrow, Position: changefeed.At(`"4"`), Expiration: time.Minute,
-			Properties: map[string]string{"changefeed.generation": "0"},
+			Properties: map[string]string{"changefeed.generation": "#0"},
 		}); err != nil {
 			t.Fatal(err)
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"strconv"
 	"time"
 
 	"github.com/millrace/changefeed/internal/balance"
@@ -180,7 +179,7 @@ func (l Record) term() int64 { return notes.Number(l.Properties, notes.TermPrope
 // beginTerm makes the lease a new owner's.
 func (l *Record) beginTerm() {
 	l.setProperty(notes.DueProperty, "")
-	l.setProperty(notes.TermProperty, strconv.FormatInt(l.term()+1, 10))
+	l.setProperty(notes.TermProperty, notes.PlainNumber(l.term()+1))
 }
 
 // setProperty changes a property of this copy of the record alone; an empty text removes it.

@@ -215,7 +215,7 @@ func testOutage(t *testing.T, w *world, fail func() error, handler bool, most in
 	}
 	out.Store(false)
 	cancel()
-	if err := <-done; err != nil {
+	if err := <-done; errors.Is(err, changefeed.ErrLeasesGone) != errors.Is(fail(), changefeed.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -320,7 +320,7 @@ func TestNoErrorSaysTheSameTwice(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		all := p.errs.all()
-		if len(all) < 10 {
+		if len(all) < 5 {
 			t.Errorf("%d errors, want more without containers", len(all))
 		}
 		for _, err := range all {

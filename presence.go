@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/millrace/changefeed/internal/notes"
@@ -47,7 +46,7 @@ func (p *presence) show(ctx context.Context) error {
 	record.Expiration = min(p.r.opts.Renew*5/2, p.r.opts.Expiration)
 	record.TTL = 2 * p.r.opts.Expiration
 	if most := p.r.opts.MaxLeases; most > 0 {
-		record.setProperty(notes.MostProperty, strconv.Itoa(most))
+		record.setProperty(notes.MostProperty, notes.PlainNumber(int64(most)))
 	}
 	record.Timestamp = timestamp()
 	got, err := p.put(ctx, record)
@@ -65,6 +64,9 @@ func (p *presence) put(ctx context.Context, record Record) (Record, error) {
 	defer cancel()
 	if record.ETag != "" {
 		got, err := p.r.store.Update(ctx, record)
+		if errors.Is(err, ErrNotFound) {
+			p.r.relist()
+		}
 		if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrNotFound) {
 			return got, err
 		}

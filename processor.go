@@ -53,9 +53,9 @@ func isNil(h Handler) bool {
 }
 
 // Run works until ctx ends, then lets each batch in hand finish, stores the positions,
-// releases the leases and returns nil. It returns an error only for what, at the start,
-// cannot mend itself: a mode or start that does not fit the existing leases, a container
-// that does not exist, a missing right. All else is reported to [Hooks.Error] and retried.
+// releases the leases and returns nil. It returns an error only for what cannot mend itself: at
+// the start a mode or start that does not fit the existing leases, a container that does not exist,
+// a missing right; later [ErrLeasesGone]. All else is reported to [Hooks.Error] and retried.
 //
 // When ctx ends, Run returns within four times [Options.Drain], whatever it is about: the
 // batch in hand may go on for one Drain, has another to heed the end of its context, then
@@ -78,14 +78,17 @@ func (p *Processor) Run(ctx context.Context) error {
 	r.warnOfKeys()
 	r.ready.Store(true)
 	r.hooks.Ready()
-	defer context.AfterFunc(ctx, r.claims.stop)()
+	working, end := context.WithCancel(ctx)
+	defer end()
+	defer context.AfterFunc(working, r.claims.stop)()
 	var around sync.WaitGroup
-	around.Go(func() { r.follower.run(ctx) })
-	around.Go(func() { r.presence.run(ctx) })
-	r.balancer.rounds(ctx)
+	around.Go(func() { r.follower.run(working) })
+	around.Go(func() { r.presence.run(working) })
+	gone := r.balancer.rounds(working)
+	end()
 	around.Wait()
-	r.leave()
-	return nil
+	r.leave(gone != nil)
+	return gone
 }
 
 // run is one call of [Processor.Run]: one owner of leases.
@@ -105,8 +108,9 @@ type run struct {
 	balancer balancer
 	follower follower
 	presence presence
-	ready    atomic.Bool // the unit's leases exist
-	shared   atomic.Bool // another kind of processor owns leases of the unit
+	ready    atomic.Bool             // the unit's leases exist
+	began    atomic.Pointer[NewUnit] // if this instance has made them
+	shared   atomic.Bool             // another kind of processor owns leases of the unit
 	last     latest.Value[Round]
 	troubles latest.Set[Origin, *Error] // that concern no single lease
 }
@@ -136,12 +140,14 @@ func (p *Processor) newRun(ctx context.Context) *run {
 const epochLength = 12
 
 // leave ends the work: others hear that we go, batches in hand are drained, and leases
-// released.
-func (r *run) leave() {
+// released, unless they are gone.
+func (r *run) leave(gone bool) {
 	ctx, cancel := context.WithTimeout(r.base, r.opts.Drain)
 	defer cancel()
-	r.presence.retire(ctx)
-	r.balancer.declineGifts(ctx)
+	if !gone {
+		r.presence.retire(ctx)
+		r.balancer.declineGifts(ctx)
+	}
 	r.work.Wait()
 }
 

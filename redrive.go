@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/millrace/changefeed/internal/delivery"
@@ -174,7 +173,7 @@ func (s *requests) putBack(ctx context.Context, q *request) error {
 	if q.served != nil {
 		handled += q.served.Handled
 	}
-	q.record.Properties = notes.Set(q.record.Properties, notes.CountProperty, strconv.Itoa(handled))
+	q.record.Properties = notes.Set(q.record.Properties, notes.CountProperty, notes.PlainNumber(int64(handled)))
 	q.record.Properties = notes.Set(q.record.Properties, notes.UnsureProperty, q.unsure)
 	return s.storeRequest(ctx, q)
 }

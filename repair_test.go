@@ -221,7 +221,7 @@ func TestTheLockIsLeftToExpireAfterACreateWithoutAnAnswer(t *testing.T) {
 					whole := changefeed.FullRange()
 					if _, err := w.leases.Create(t.Context(), changefeed.Record{
 						Kind: changefeed.KindLease, Version: 1, Token: whole.String(), Range: whole, State: changefeed.StateRetired,
-						Properties: map[string]string{"changefeed.generation": "0"},
+						Properties: map[string]string{"changefeed.generation": "#0"},
 					}); err != nil {
 						t.Fatal(err)
 					}

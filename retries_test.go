@@ -87,10 +87,10 @@ func TestALyingLeaseStoreIsAskedAtABoundedRate(t *testing.T) {
 				return w.leases.List(ctx)
 			}
 		}},
-		{"List is empty", 400, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
+		{"List has no lease", 400, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
 			s.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 				if tick(asked); on.Load() {
-					return nil, time.Now(), nil
+					return w.records(changefeed.KindInfo), time.Now(), nil
 				}
 				return w.leases.List(ctx)
 			}

@@ -1,6 +1,7 @@
 package changefeed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,25 +34,31 @@ type balancer struct {
 	flaws    latest.Since[string] // that listings have shown, by id
 	tiled    []Record             // as the last listing without a hole had them
 	reported map[string]bool      // documents that were reported as broken
+	marker   Record               // of the unit, as it was joined; zero before it was seen
+	gone     error                // why there are no leases to balance any more
 }
 
 func newBalancer(r *run) balancer {
 	return balancer{run: r, rng: mathrand.New(mathrand.NewPCG(r.seed, 0)), reported: map[string]bool{}}
 }
 
-// rounds balances until ctx ends.
-func (b *balancer) rounds(ctx context.Context) {
+// rounds balances until ctx ends, or returns why the unit is gone.
+func (b *balancer) rounds(ctx context.Context) error {
 	for ctx.Err() == nil {
 		expecting := b.round(ctx)
+		if b.gone != nil {
+			return b.gone
+		}
 		wait := pause.Jitter(b.rng, b.opts.Acquire)
 		if expecting && !b.follower.live.Load() {
 			wait = b.opts.Acquire / 10 // leases are on their way to us
 		}
 		if pause.For(ctx, b.opts.Acquire/roundsPerEvent) != nil {
-			return
+			break
 		}
 		b.await(ctx, min(wait, b.untilExpiry()))
 	}
+	return nil
 }
 
 // untilExpiry is how long until the next lease of another owner expires or is free of its
@@ -125,10 +132,24 @@ func (b *balancer) plan(ctx context.Context) (s situation, listed bool, err erro
 			return s, false, nil
 		}
 	}
-	if err := b.view.list(ctx, time.Now()); err != nil {
+	if err := b.list(ctx); err != nil {
 		return s, false, err
 	}
 	return b.situation(), true, nil
+}
+
+// list lists all records. That the unit is gone is believed if a second listing says so too.
+func (b *balancer) list(ctx context.Context) error {
+	if b.marker.ID == "" {
+		b.marker, _ = b.view.marker()
+	}
+	err := b.view.list(ctx, time.Now())
+	if gone := b.view.vanished(b.marker, err); gone == nil || pause.For(ctx, b.opts.Acquire/roundsPerEvent) != nil {
+		return err
+	}
+	err = b.view.list(ctx, time.Now())
+	b.gone = b.view.vanished(b.marker, err)
+	return cmp.Or(b.gone, err)
 }
 
 // situation is the view at the beginning of a round, and the plan that follows from it.
@@ -310,6 +331,12 @@ func (b *balancer) giveAway(s situation) (given int) {
 		}
 	}
 	return given
+}
+
+// relist has the next round come at once and list the records: one that this instance had written is gone, and others may be.
+func (r *run) relist() {
+	r.view.Distrust()
+	r.wake()
 }
 
 // wake makes the next round come at once.

@@ -60,13 +60,13 @@ func (w *world) halfSplit() (late []changefeed.Record, left changefeed.Range) {
 		w.t.Fatal(err)
 	}
 	for n, p := range w.partitions() {
-		generation := "2"
+		generation := "#2"
 		if n == 2 {
-			generation = "1"
+			generation = "#1"
 		}
 		late = append(late, changefeed.Record{
 			Kind: changefeed.KindLease, Version: 1, Token: p.Range.String(), Range: p.Range, Position: parent.Position, Expiration: time.Minute,
-			Mode: parent.Mode, Properties: map[string]string{notes.GenerationProperty: generation, notes.TermProperty: "9"},
+			Mode: parent.Mode, Properties: map[string]string{notes.GenerationProperty: generation, notes.TermProperty: "#9"},
 		})
 	}
 	return late, halves[0]

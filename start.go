@@ -44,18 +44,18 @@ func (r *run) begun() time.Time {
 func (r *run) record(start Start, now time.Time, properties map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, properties)
-	all[notes.OptionProperty] = cmp.Or(start.given(), start.String())
+	all[notes.OptionProperty] = notes.PlainTime(cmp.Or(start.given(), start.String()))
 	if start.IsNow() && r.opts.Mode == LatestVersion {
 		start = FromTime(now.Add(-clockGrain)) // stores keep whole seconds
 	}
-	all[notes.OriginProperty] = start.String()
+	all[notes.OriginProperty] = notes.PlainTime(start.String())
 	return all
 }
 
 // origin is where the unit began, if its marker records that.
 func (v *view) origin() (Start, bool) {
 	info, _ := v.marker()
-	start, err := ParseStart(info.Properties[notes.OriginProperty])
+	start, err := ParseStart(notes.TimeOf(info.Properties[notes.OriginProperty]))
 	return start, err == nil
 }
 
@@ -105,7 +105,7 @@ func (r *run) firstStart() (Start, error) {
 // is welcome, because programs set it at every run. A unit that another kind of processor
 // made has none on record, and gets ours.
 func (r *run) checkStart(ctx context.Context, info Record) (done bool, err error) {
-	given, began := r.opts.Start.given(), info.Properties[notes.OptionProperty]
+	given, began := r.opts.Start.given(), notes.TimeOf(info.Properties[notes.OptionProperty])
 	_, known := r.view.origin()
 	switch {
 	case !known && given == "":
@@ -227,4 +227,53 @@ func (w *worker) anchor() ending {
 		return w.ending()
 	}
 	return e
+}
+
+// NewUnit is a deployment unit whose leases were just made.
+type NewUnit struct {
+	Start  Start // where it begins
+	Leases int
+	// Passed is how many changes are there and come before Start, so that the unit does not get
+	// them; nil if that is not known: the source is no [Counter], the mode is all versions and
+	// deletes, or the count took longer than 10 s.
+	Passed *int64
+}
+
+// passesOver reports whether there are changes that the unit does not get, or may be.
+func (u NewUnit) passesOver() bool { return u.Passed == nil || *u.Passed > 0 }
+
+// announce says where the unit begins that this instance has made.
+func (r *run) announce(ctx context.Context, unit *NewUnit) {
+	leases, _ := r.view.leases()
+	unit.Leases, unit.Passed = len(leases), r.passedOver(ctx, unit.Start, leases)
+	r.began.Store(unit)
+	r.hooks.Begun(*unit)
+}
+
+// countTime bounds the count of what a new unit passes over, because the unit waits for it.
+const countTime = 10 * time.Second
+
+// passedOver counts the changes before the positions of the leases of a new unit; nil if that is not known.
+func (r *run) passedOver(ctx context.Context, start Start, leases []Record) *int64 {
+	if start.IsBeginning() {
+		return new(int64)
+	}
+	counter, ok := r.source.(Counter)
+	if !ok || r.opts.Mode != LatestVersion {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+	all, err := counter.Pending(ctx, FullRange(), Position{Start: FromBeginning()}, ReadOptions{})
+	for _, lease := range leases {
+		if err == nil {
+			var after Backlog
+			after, err = counter.Pending(ctx, lease.Range, lease.Position, ReadOptions{})
+			all.Items -= after.Items
+		}
+	}
+	if err != nil {
+		return nil
+	}
+	return new(max(0, all.Items))
 }

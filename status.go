@@ -11,6 +11,7 @@ type Status struct {
 	Instance string
 	Since    time.Time // when Run was called
 	Ready    bool      // the unit's leases exist
+	Began    *NewUnit  // where the unit begins, if this call has made its leases; else nil
 	Outage   bool      // there is an outage: nothing is parked, and the handler is only probed
 	Stopping bool      // its context has ended; it finishes the batches in hand
 
@@ -20,6 +21,10 @@ type Status struct {
 
 	// Leases are those that this instance works on, by their ranges.
 	Leases []LeaseStatus
+
+	// Broken are the documents among the leases that this instance leaves alone, and why: nobody works
+	// on their ranges before somebody mends or deletes them, unless another lease has the range.
+	Broken []*Error
 
 	// Errors are the last reports that concern no single lease, at most one of each origin,
 	// since the last round began, or since Run was called.
@@ -77,7 +82,7 @@ func (p *Processor) Status() []Status {
 }
 
 func (r *run) status() Status {
-	s := Status{Instance: r.me.Instance, Since: r.phase, Ready: r.ready.Load(), Outage: r.breaker.IsOpen(), View: r.view.LastAnswer()}
+	s := Status{Instance: r.me.Instance, Since: r.phase, Ready: r.ready.Load(), Began: r.began.Load(), Outage: r.breaker.IsOpen(), View: r.view.LastAnswer()}
 	var workers []*worker
 	workers, s.Stopping = r.claims.all()
 	for _, w := range workers {
@@ -86,6 +91,10 @@ func (r *run) status() Status {
 	slices.SortFunc(s.Leases, func(a, b LeaseStatus) int { return cmp.Compare(a.Lease.Range.Min, b.Lease.Range.Min) })
 	s.Round, s.At = r.last.Get()
 	s.Errors = r.troubles.Values()
+	_, broken := r.view.placed()
+	for _, lease := range broken {
+		s.Broken = append(s.Broken, &Error{Origin: OriginLeaseStore, Lease: lease.Token, Err: lease.Err})
+	}
 	return s
 }
 

@@ -82,7 +82,7 @@ func (w *world) leftovers() (late string) {
 			Kind: changefeed.KindLease, Version: 1, Token: half.String(), Range: half, Timestamp: sent,
 			Position: changefeed.Position{Start: changefeed.FromBeginning()},
 			Properties: map[string]string{
-				notes.GenerationProperty: "0", notes.DueProperty: notes.Due{By: sent.Add(-time.Minute), Sent: sent}.String(),
+				notes.GenerationProperty: "#0", notes.DueProperty: notes.Due{By: sent.Add(-time.Minute), Sent: sent}.String(),
 			},
 		},
 	} {

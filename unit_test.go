@@ -44,7 +44,7 @@ func TestOfTwoStartsForAForeignUnitOneIsRefused(t *testing.T) {
 		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
 			if l.Kind == changefeed.KindInfo {
 				other := l
-				other.Properties = map[string]string{"start": "now", "origin": "2026-01-01T00:00:00Z"}
+				other.Properties = map[string]string{"start": "now", "origin": "at 2026-01-01T00:00:00Z"}
 				if _, err := w.leases.Update(ctx, other); err != nil && !errors.Is(err, changefeed.ErrConflict) {
 					return l, err
 				}
@@ -184,7 +184,7 @@ func TestWhoGetsTheLockLooksAtWhatIsThere(t *testing.T) {
 		var overtaken atomic.Bool
 		var anew atomic.Int64
 		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindLease && l.Properties["changefeed.generation"] == "0" {
+			if l.Kind == changefeed.KindLease && l.Properties["changefeed.generation"] == "#0" {
 				anew.Add(1) // and not by the split
 			}
 			if l.Kind == changefeed.KindLock && overtaken.CompareAndSwap(false, true) {
@@ -211,7 +211,7 @@ func TestALeaseThatWasWorkedOnIsNotUntangled(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.fill(20)
 		half := changefeed.FullRange().Cut(2)[0]
-		ours := map[string]string{"changefeed.generation": "0"}
+		ours := map[string]string{"changefeed.generation": "#0"}
 		for _, l := range []changefeed.Record{
 			{Kind: changefeed.KindLease, Range: half, Position: changefeed.Position{Start: changefeed.FromBeginning()}},
 			{Kind: changefeed.KindLease, Range: changefeed.FullRange(), Position: changefeed.At(`"20"`), Expiration: time.Minute},

@@ -2,6 +2,7 @@ package changefeed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/internal/mirror"
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/service"
 )
@@ -43,6 +45,9 @@ func (v *view) list(ctx context.Context, since time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	records, now, err := v.store.List(ctx)
+	if errors.Is(err, ErrNotFound) {
+		return &missingError{err}
+	}
 	if err != nil {
 		return err
 	}
@@ -58,6 +63,32 @@ func (v *view) list(ctx context.Context, since time.Time) error {
 		byID[id] = record.judged()
 	}
 	v.Replace(byID, now, asked)
+	return nil
+}
+
+// missingError is a listing that did not find the lease container. The monitored container, which a listing may ask for its
+// partitions, can be missing too.
+type missingError struct{ error }
+
+// Unwrap gives the error of the store.
+func (e *missingError) Unwrap() error { return e.error }
+
+// vanished returns why the records of the unit are gone, if the listing that came out as listed shows that. The marker is
+// that of the unit as it was joined.
+func (v *view) vanished(marker Record, listed error) error {
+	if missing, ok := errors.AsType[*missingError](listed); ok {
+		return fmt.Errorf("%w: the lease container is missing: %w", ErrLeasesGone, missing.error)
+	}
+	if listed != nil || marker.ID == "" {
+		return nil
+	}
+	info, there := v.marker()
+	switch {
+	case there && !info.Timestamp.Equal(marker.Timestamp) && !info.Timestamp.IsZero() && info.Properties[notes.RepairedProperty] == "":
+		return fmt.Errorf("%w: the unit was begun anew at %s", ErrLeasesGone, info.Timestamp.Format(time.RFC3339))
+	case !there && len(v.kind(KindLease)) == 0:
+		return fmt.Errorf("%w: the lease container has neither leases nor the marker of the unit, as when it was deleted and made anew", ErrLeasesGone)
+	}
 	return nil
 }
 
@@ -254,6 +285,9 @@ func (f *follower) run(ctx context.Context) {
 		if err != nil {
 			f.live.Store(false)
 			f.r.report(ctx, OriginLeaseStore, "", err)
+			if errors.Is(err, ErrNotFound) {
+				f.r.wake() // to list, which shows whether the container is gone
+			}
 			failures++
 			cursor = "" // the cursor itself may be refused
 			pause.For(ctx, f.r.backoff(rng, failures))

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/internal/fleet"
+	"github.com/millrace/changefeed/internal/rewriter"
 )
 
 // world is a monitored container and its leases in an embedded store, in virtual time.
@@ -52,10 +53,32 @@ func inWorldOf(t *testing.T, spec docstore.ContainerSpec, test func(t *testing.T
 		w.container = w.create(docstore.LeaseSpec("leases"))
 		w.leases = w.unit("unit")
 		test(t, w)
+		w.nothingIsRewritten()
 		if err := errors.Join(db.Check(), db.Close()); err != nil {
 			t.Error(err)
 		}
 	})
+}
+
+// nothingIsRewritten fails the test if a document among the leases has a text that another program may take for a time or a
+// number, and write in another form.
+func (w *world) nothingIsRewritten() {
+	w.t.Helper()
+	page, err := w.container.Read(w.t.Context(), changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+	if err != nil {
+		return // the test has deleted or split the container
+	}
+	for _, doc := range page.Changes {
+		var record struct{ Properties map[string]string }
+		if json.Unmarshal(doc.Body, &record) != nil {
+			continue // the test has made it
+		}
+		for name, text := range record.Properties {
+			if like := rewriter.LooksLike(text); like != "" {
+				w.t.Errorf("%s of %s is %q, which looks like a %s", name, doc.ID, text, like)
+			}
+		}
+	}
 }
 
 func (w *world) create(spec docstore.ContainerSpec) *docstore.Container {

@@ -90,7 +90,7 @@ func errorOf(err error) *wire.Error {
 		e.Status, e.Code = http.StatusRequestEntityTooLarge, wire.CodeTooLarge
 	case errors.Is(err, changefeed.ErrTooOld), errors.Is(err, changefeed.ErrBadRequest):
 		e.Status, e.Code = http.StatusBadRequest, wire.CodeBadRequest
-	case errors.Is(err, docstore.ErrClosed), errors.Is(err, docstore.ErrFailed):
+	case errors.Is(err, docstore.ErrClosed), errors.Is(err, docstore.ErrFailed), errors.Is(err, docstore.ErrDiskFull):
 		e.Status, e.Code = http.StatusServiceUnavailable, "ServiceUnavailable"
 	default:
 		e.Status, e.Code = http.StatusInternalServerError, "InternalServerError"

@@ -147,6 +147,10 @@ func (db *DB) DeleteContainer(ctx context.Context, name string) error {
 		return fmt.Errorf("delete container: %w", err)
 	}
 	err = db.committer.do(ctx, func(g *group) error {
+		// What must be undone if the group is refused is not begun.
+		if err := g.needRoom(givesBack); err != nil {
+			return err
+		}
 		// Callers may hold c beyond its removal from the map: they are refused by this
 		// flag, and of two deletes the second is.
 		if !c.dropped.CompareAndSwap(false, true) {

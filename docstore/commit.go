@@ -67,6 +67,11 @@ func (k *committer) submit(ctx context.Context, tx *transaction) error {
 	if err := k.db.closed(); err != nil {
 		return err
 	}
+	if k.db.eng.guard.stalled.Load() { // so the committer does not come to the queue
+		if err := k.db.eng.guard.lacksRoom(1); err != nil {
+			return err
+		}
+	}
 	select {
 	case k.queue <- tx:
 	case <-ctx.Done():
@@ -151,6 +156,7 @@ type group struct {
 	living  []lives
 	ranges  [][2][]byte // keys to remove, before all changes
 	heads   map[*Container]*nextHead
+	roomy   bool          // the disk has room for it
 	publish []func()      // of controls, when the group is safe
 	flush   time.Duration // that its write to the disk took
 }
@@ -283,6 +289,9 @@ func (g *group) finish() {
 func (g *group) write() error {
 	if len(g.changes) == 0 && len(g.ranges) == 0 {
 		return nil
+	}
+	if err := g.needRoom(1); err != nil {
+		return err
 	}
 	size := 0
 	for i := range g.changes {

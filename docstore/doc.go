@@ -35,9 +35,12 @@
 // writer. A reader is never shown a change that a power loss could take back, because a
 // stored position after that change would then skip its successor. After an error of a
 // write to disk the store refuses reads as well as writes ([ErrFailed]), because what
-// reached the disk is unknown: open the store again to find out. When the disk is full,
-// or the process has no file descriptor left, writers wait, and the store goes on by
-// itself if that ends within 10 seconds.
+// reached the disk is unknown: open the store again to find out. When the disk has less
+// than 64 MB left, or a sixteenth of a small one, writes are refused ([ErrDiskFull]), reads
+// go on, and so do writes as soon as there is room. A write that finds the disk full only
+// when it is under way waits for room, and so do readers of its container. When the process
+// has no file descriptor left, writers wait, and the store goes on by itself if that ends
+// within 10 seconds.
 //
 // # Damage
 //

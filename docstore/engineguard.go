@@ -26,7 +26,8 @@ import (
 //     succeed, so that the engine comes to an end and can be closed. The store fails with the
 //     reason, and the files are as if the process had been killed in that moment.
 //   - An error of a table is shown, because the engine can try again; the guard paces the
-//     tries. If they do not help within 10 seconds, the guard breaks.
+//     tries. If they do not help within 10 seconds, the guard breaks, unless the disk is full:
+//     then writes are refused, and the tries go on until there is room.
 
 // guard stands between the engine and the disk.
 type guard struct {
@@ -36,6 +37,7 @@ type guard struct {
 	opening atomic.Bool // then reads fail too once the guard is broken, to end the opening
 	listed  atomic.Bool // the directory has been listed
 	afresh  atomic.Bool // logs are made anew, not recycled
+	stalled atomic.Bool // a write has waited for room for long
 	failure atomic.Pointer[error]
 	broken  chan struct{} // closed with failure
 	closing chan struct{} // closed when nobody waits for the disk any more
@@ -148,16 +150,21 @@ func mayPass(err error) bool {
 }
 
 // insist tries f until it succeeds, for as long as its error may pass, and then breaks
-// the guard; true means that f succeeded.
+// the guard; true means that f succeeded. A disk that has become full since the room was looked
+// for is waited for until there is room, because with a broken guard nobody could read.
 func (g *guard) insist(verb, name string, try func() error) bool {
 	begin := time.Now()
 	for wait := firstPause; !g.frozen(); wait = min(2*wait, longestPause) {
 		err := named(verb, name, try())
 		g.waitingOut(err)
 		if err == nil {
+			g.stalled.Store(false)
 			return true
 		}
-		if g.opening.Load() || !mayPass(err) || time.Since(begin) >= diskPatience || !g.pause(wait) {
+		long := time.Since(begin) >= diskPatience
+		full := long && g.isLackOfRoom(err)
+		g.stalled.Store(full)
+		if g.opening.Load() || !mayPass(err) || long && !full || !g.pause(wait) {
 			g.fail(err)
 		}
 	}
@@ -195,7 +202,7 @@ func (g *guard) waitsFor() error {
 }
 
 // tableError records the outcome of a step on a table and returns it to the engine. It
-// breaks the guard when tables have failed for diskPatience.
+// breaks the guard when tables have failed for diskPatience, other than by a full disk.
 func (g *guard) tableError(verb, name string, err error) error {
 	err = named(verb, name, err)
 	g.mu.Lock()
@@ -207,7 +214,7 @@ func (g *guard) tableError(verb, name string, err error) error {
 	}
 	out := err != nil && time.Since(g.since) >= diskPatience
 	g.mu.Unlock()
-	if out {
+	if out && !g.isLackOfRoom(err) { // with less than the reserve nothing more is written, so the engine may try for ever
 		g.fail(err)
 	}
 	return err

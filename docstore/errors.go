@@ -23,6 +23,10 @@ var (
 	// writes alike, with the reason. Acknowledged writes are safe: close the store and
 	// open it again. Lack of room or of descriptors is waited out for 10 seconds first.
 	ErrFailed = errors.New("store has failed")
+	// ErrDiskFull means that a write was refused, and left nothing, because the disk has less room
+	// than the store needs for what it has: 64 MB, or a sixteenth of a small disk. Reads go on, and so
+	// do writes as soon as there is room.
+	ErrDiskFull = errors.New("disk is full")
 	// ErrUniqueKey is the [changefeed.ErrConflict] of a unique key that another
 	// document of the logical partition has.
 	ErrUniqueKey = fmt.Errorf("%w: unique key is taken", changefeed.ErrConflict)

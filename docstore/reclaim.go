@@ -62,6 +62,10 @@ func (db *DB) reclaimAll() {
 		if !quiet {
 			db.wroteSome()
 		}
+		if db.eng.guard.lacksRoom(givesBack) != nil {
+			db.wroteSome() // to look again
+			continue
+		}
 		ranges := db.dropped.take()
 		if quiet {
 			ranges = append(ranges, db.emptied(heads)...)

@@ -16,7 +16,8 @@ type Publisher interface {
 	// after it have arrived is unknown, and they come again.
 	//
 	// An error that is [changefeed.Poison] says that msgs[n] can never be sent; after any
-	// other one it is sent again. A Publisher splits what is too much for one request of its
+	// other one it is sent again. An [ErrRefused] counts against
+	// [changefeed.Options.MaxAttempts], other errors do not. A Publisher splits what is too much for one request of its
 	// broker, and does not go on with a key after a message that was not accepted.
 	Publish(ctx context.Context, msgs []Message) (n int, err error)
 }
@@ -24,6 +25,11 @@ type Publisher interface {
 // ErrNoID: a message has no ID, so that neither its broker nor its consumer would know it again when
 // it is published a second time. It comes as [changefeed.Poison].
 var ErrNoID = errors.New("event has no id")
+
+// ErrRefused: the broker has answered, has not taken this message, and may take others. Trying again may
+// help or not, so it counts as an attempt. Any other error that is no [changefeed.Poison] says that the broker does not
+// work, and nothing of the message.
+var ErrRefused = errors.New("message was refused")
 
 // ErrTooLarge: the broker does not take a message of this size, or the store a batch. From a
 // [Publisher] it comes as [changefeed.Poison].

@@ -266,7 +266,7 @@ func (l *left) add(chain []event, err error) {
 	if said, ok := errors.AsType[*changefeed.Failure](err); ok {
 		l.after = max(l.after, said.After)
 	}
-	if !changefeed.IsPoison(err) {
+	if isDown(err) {
 		l.down = err
 	}
 	for i, e := range chain {
@@ -277,12 +277,15 @@ func (l *left) add(chain []event, err error) {
 	}
 }
 
+// isDown reports whether an error says that the broker does not work, and nothing of the event.
+func isDown(err error) bool { return !changefeed.IsPoison(err) && !errors.Is(err, ErrRefused) }
+
 // failure is what the processor is to know. That the broker does not take an event now says nothing of the event.
 func (l *left) failure() error {
 	if l.first == nil {
 		return nil
 	}
-	f := &changefeed.Failure{Err: l.first, Items: l.items, After: l.after, Outage: !changefeed.IsPoison(l.first)}
+	f := &changefeed.Failure{Err: l.first, Items: l.items, After: l.after, Outage: l.down != nil && !changefeed.IsPoison(l.first)}
 	if f.Outage && len(l.items) == len(l.batch.Changes) {
 		f.Items = nil // the batch as a whole
 	}

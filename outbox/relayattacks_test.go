@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -217,6 +218,56 @@ func TestWhatIsParkedDoesNotWait(t *testing.T) {
 		}
 		stop()
 		wg.Wait()
+	})
+}
+
+// The broker works, and refuses one event for ever. That one is parked after its attempts, and the rest goes on.
+func TestAnEventThatIsRefusedForEverIsParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contacts, leases := open(t)
+		for i := range 9 {
+			rename(t, contacts, fmt.Sprint("c", i), 1)
+		}
+		to := &broker{fail: func(_ int, m outbox.Message) error {
+			if m.Key == "c1" && m.Seq == 2 {
+				return fmt.Errorf("answer 500: %w", outbox.ErrRefused)
+			}
+			return nil
+		}}
+		box := letterBox(t)
+		r := newRelay(t, to, outbox.RelayOptions{})
+		store, err := docstore.NewLeases(t.Context(), leases, "relay", contacts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var attempts atomic.Int64
+		p, err := changefeed.New(contacts, store, r, r.Options(changefeed.Options{MaxAttempts: 5, DeadLetters: box, Hooks: changefeed.Hooks{Error: func(err *changefeed.Error) {
+			if failed, ok := errors.AsType[*changefeed.BatchError](err); ok {
+				attempts.Store(max(attempts.Load(), int64(failed.Attempt)))
+			}
+		}}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer stop()
+		if err := p.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		var letters []changefeed.DeadLetter
+		for l, err := range box.Letters(t.Context(), "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			letters = append(letters, l)
+		}
+		// To tell it from the others of its key takes a call more.
+		if len(letters) != 1 || letters[0].Attempts != 6 || attempts.Load() != 6 || !strings.Contains(letters[0].Cause, "answer 500") {
+			t.Errorf("parked %d after attempt %d, want the one event after 6", len(letters), attempts.Load())
+		}
+		if s := r.Status(); s.Published != 26 || s.Waiting != 0 {
+			t.Errorf("%d published, %d wait, want all others", s.Published, s.Waiting)
+		}
 	})
 }
 

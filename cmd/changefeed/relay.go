@@ -80,7 +80,7 @@ func (o *relayOptions) register(cmd *cobra.Command) {
 	o.unitOptions.register(cmd, 64, "partition keys of one lease whose events are published at once")
 	f.Lookup("from").Usage = "where a new unit begins (default beginning, so that no event is skipped); for an existing unit as it was given"
 	f.Lookup("max-age").Usage = "park an event that has failed for so long, in an outage too; 0 is no limit"
-	f.Lookup("max-attempts").Usage = "park an event after so many attempts; a refusal of the broker that may pass counts none, so --max-age parks for that (default 0: never)"
+	f.Lookup("max-attempts").Usage = "park an event after so many attempts; that the broker is down, or answers 429, 502, 503 or 504, counts none, so --max-age parks for that (default 0: never)"
 	_ = cmd.MarkFlagRequired("to") // fails only for a flag that is not there
 }
 

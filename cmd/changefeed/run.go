@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os/exec"
 	"time"
 
@@ -37,8 +38,8 @@ func runCommand() *cobra.Command {
 		Short: "Run a program for each batch of changes",
 		Long: `Run a change feed processor whose handler is a program. It is started for each batch
 with the changes on its standard input, a line each, as tail prints them; its standard
-output and standard error are those of changefeed. When it exits with 0, the batch is
-done. With anything else the same batch comes again, after a pause that grows from 100 ms
+output is that of changefeed, and each line of its standard error is a warning in the
+log, with time, instance and lease. When it exits with 0, the batch is done. With anything else the same batch comes again, after a pause that grows from 100 ms
 to 30 s, and its lease is held meanwhile.
 
 With --max-attempts or --max-age a batch that goes on failing is divided until the change
@@ -67,9 +68,9 @@ compares the lsn that --meta adds.
 SIGTERM or Ctrl-C ends the processor: batches in hand have --drain to finish, positions are
 stored, leases are freed for the others, and the exit code is 0. A second signal ends all
 at once. With --once the processor ends in the same way when its unit has handled all
-changes. With -o json, its log on standard error is JSON. Failures are retried, with one
-exception: a container that was deleted and made anew ends the processor, with exit code
-1, because its leases are those of the old one.` + addressHelp,
+changes. With -o json, its log on standard error is JSON. Failures are retried, with two
+exceptions that end the processor with exit code 1: a container was deleted and made
+anew, so its leases are those of the old one, or the leases of the unit are gone.` + addressHelp,
 		Example: `  changefeed run --source http://127.0.0.1:8081/shop/orders --name mailer --create-leases --from beginning -- ./mail.sh
   changefeed run --source cosmos:shop/orders --leases cosmos:ops/leases --name audit --mode all -v -- sh -c 'cat >> audit.ndjson'
   changefeed run --source docstore:data#orders --name count --create-leases --meta -- jq -c '{lsn, key}'`,
@@ -107,7 +108,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	p, err := o.program(cmd, args)
+	p, err := o.program(cmd, i.Log, args)
 	if err != nil {
 		return err
 	}
@@ -137,9 +138,9 @@ func (o *runOptions) check() error {
 
 // program is the handler. A command that cannot be found is refused now, because no batch could
 // ever be handled.
-func (o *runOptions) program(cmd *cobra.Command, command []string) (*program.Handler, error) {
+func (o *runOptions) program(cmd *cobra.Command, log *slog.Logger, command []string) (*program.Handler, error) {
 	h, err := program.New(command, program.Options{
-		Meta: o.form.Meta, Grace: o.grace, Jobs: o.jobs, Expiration: o.Options.Expiration, Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(),
+		Meta: o.form.Meta, Grace: o.grace, Jobs: o.jobs, Expiration: o.Options.Expiration, Stdout: cmd.OutOrStdout(), Log: log,
 	})
 	// The error of exec names the program again, which the command line has already.
 	if missing, ok := errors.AsType[*exec.Error](err); ok {

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -11,6 +13,56 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/docstore"
 )
+
+// The positions of the unit are lost with the lease container. Somebody must decide where it goes on, and the next start says
+// what it passes over.
+func TestRunEndsWhenTheLeaseContainerIsDeleted(t *testing.T) {
+	server := cosmostest.NewTestServer(t)
+	orders, err := server.DB.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/pk"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 7 {
+		if _, err := orders.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"%d","pk":"a"}`, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// run starts an instance, calls acquired when it has its lease, and returns its standard error.
+	run := func(acquired func(*exec.Cmd)) (said string, code int) {
+		run := exec.CommandContext(t.Context(), "changefeed", "run", "--source", server.URL+"/default/orders", "--create-leases",
+			"--name", "mailer", "--acquire", "200ms", "--renew", "200ms", "--expiration", "1s", "--drain", "1s", "--grace", "500ms", "-v", "--", "cat")
+		stderr, err := run.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := run.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			said += lines.Text() + "\n"
+			if strings.Contains(lines.Text(), "lease acquired") {
+				acquired(run)
+			}
+		}
+		_ = run.Wait() // its exit code says how it ended
+		return said, run.ProcessState.ExitCode()
+	}
+	const passes = `level=WARN msg="the unit is new and passes over the changes before its start`
+	said, code := run(func(*exec.Cmd) {
+		if err := server.DB.DeleteContainer(t.Context(), "leases"); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, want := range []string{passes, "start=now leases=1 passed=7", `changefeed run: unit "mailer" stands still: `, "the lease container is missing", "; restore " + server.URL + "/default/leases, or start again"} {
+		if code != exitFailed || !strings.Contains(said, want) {
+			t.Errorf("exit code %d, want %d, and\n%s\nwant %q", code, exitFailed, said, want)
+		}
+	}
+	said, code = run(func(again *exec.Cmd) { _ = again.Process.Signal(os.Interrupt) })
+	if code != 0 || !strings.Contains(said, passes) || !strings.Contains(said, "passed=7") {
+		t.Errorf("exit code %d, want 0, and\n%s\nwant %q", code, said, passes)
+	}
+}
 
 // TestRunEndsWhenAContainerIsMadeAnew deletes a container under a processor and makes
 // another of its name. The processor cannot go on, and somebody should start it again.

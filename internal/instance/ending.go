@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -96,10 +97,43 @@ func (e *ending) last() {
 	e.say(fmt.Sprintf("ended: %s of %s %s not finished within %v (--drain) and will come again", batches, strings.Join(shortened(leases), ", "), were, e.drain))
 }
 
+// keptLeases are those that an instance has not freed as it ended.
+type keptLeases struct {
+	mu     sync.Mutex
+	tokens []string
+}
+
+// hooks note the leases that are given up after the end of ctx and not freed.
+func (k *keptLeases) hooks(ctx context.Context) changefeed.Hooks {
+	return changefeed.Hooks{Released: func(l changefeed.Lease, why changefeed.Reason) {
+		if ctx.Err() == nil || why != changefeed.ReasonLost && why != changefeed.ReasonStuck {
+			return
+		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.tokens = append(k.tokens, l.Token)
+	}}
+}
+
+// tell says which leases were not freed, and when others can have them.
+func (k *keptLeases) tell(say func(string), expiration time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.tokens) == 0 {
+		return
+	}
+	slices.Sort(k.tokens)
+	leases := "lease " + shortened(k.tokens)[0] + " was"
+	if len(k.tokens) > 1 {
+		leases = "leases " + strings.Join(shortened(k.tokens), ", ") + " were"
+	}
+	say(fmt.Sprintf("ended: %s not freed, so others take over after %v (--expiration), and what was not stored comes again", leases, expiration))
+}
+
 // waits says for which batches the end waits.
 func (e *ending) waits(leases []string) string {
 	if len(leases) == 0 {
-		return "ending: no batch is in hand, the leases are freed; Ctrl-C again ends at once"
+		return "ending: no batch is in hand, the leases are being freed; Ctrl-C again ends at once"
 	}
 	batches, have := "the batch", "has"
 	if len(leases) > 1 {
@@ -135,6 +169,17 @@ func endingHooks(end context.CancelCauseFunc) changefeed.Hooks {
 // errHandled ends a processor that has handled all changes.
 var errHandled = errors.New("all changes are handled")
 
+// leftError ends a processor that has handled all changes but those of leases on which nobody can work.
+type leftError struct{ error }
+
+// Error says what is done, and what is not.
+func (e *leftError) Error() string {
+	return fmt.Sprintf("all other changes are handled, and these leases stand still until somebody mends them: %v", e.error)
+}
+
+// Unwrap gives the errors of the leases.
+func (e *leftError) Unwrap() error { return e.error }
+
 // endWhenHandled ends the processor as soon as it is ready and its unit has handled all
 // changes. The function that it returns waits for the end of that watch.
 // It waits for Ready, because while leases are being made those that are there already
@@ -155,8 +200,12 @@ func (i *Instance) endWhenHandled(ctx context.Context, end context.CancelCauseFu
 		case <-ready:
 		case <-ctx.Done():
 		}
-		if unit.AwaitHandled(ctx, source, store, failed) {
+		handled, err := unit.AwaitHandled(ctx, source, store, failed)
+		switch {
+		case handled:
 			end(errHandled)
+		case err != nil:
+			end(&leftError{err})
 		}
 	})
 	return func() {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/docstore"
 )
 
 // idle has what it is given in hand.
@@ -114,5 +117,65 @@ func TestAContainerThatWasMadeAnewEndsTheProcessor(t *testing.T) {
 	hooks.Error(&changefeed.Error{Err: fmt.Errorf("read: %w", cosmos.ErrMadeAnew)})
 	if !errors.Is(context.Cause(ctx), cosmos.ErrMadeAnew) {
 		t.Errorf("ended by %v", context.Cause(ctx))
+	}
+}
+
+// leaseless is a lease store whose writes fail from a time on, as when its server is away.
+type leaseless struct {
+	changefeed.LeaseStore
+	away *atomic.Bool
+}
+
+func (s leaseless) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+	if s.away.Load() {
+		return l, errors.New("connection refused")
+	}
+	return s.LeaseStore.Update(ctx, l)
+}
+
+// Whoever stops an instance while its lease store is away must not believe that others can go on at once.
+func TestAnEndSaysWhichLeasesWereNotFreed(t *testing.T) {
+	// Package signal begins a goroutine at its first use, which must not be in a bubble.
+	first := make(chan os.Signal, 1)
+	signal.Notify(first, syscall.SIGWINCH)
+	defer signal.Stop(first)
+	for _, away := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			db, err := docstore.Open("", docstore.Options{InMemory: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			orders, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/id"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			container, err := db.CreateContainer(t.Context(), docstore.LeaseSpec("leases"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			store, err := docstore.NewLeases(t.Context(), container, "mailer", orders)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var said []string
+			var down atomic.Bool
+			i := &Instance{Settings: Settings{
+				Name: "mailer", Say: func(text string) { said = append(said, text) },
+				Options: changefeed.Options{Instance: "one", Expiration: time.Minute, Drain: time.Second, MinLeases: 2, Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}}},
+			}}
+			ctx, stop := context.WithCancel(t.Context())
+			time.AfterFunc(20*time.Second, func() {
+				down.Store(away)
+				stop()
+			})
+			if err := i.process(ctx, orders, leaseless{store, &down}, &idle{}); err != nil {
+				t.Fatal(err)
+			}
+			const want = "ended: leases -20000000…, 20000000…-FF were not freed, so others take over after 1m0s (--expiration), and what was not stored comes again"
+			if got := strings.Join(said, "\n"); away && got != want || !away && got != "" {
+				t.Errorf("with a store that is away (%v): %q", away, got)
+			}
+		})
 	}
 }

@@ -131,7 +131,8 @@ func (i *Instance) process(ctx context.Context, source changefeed.Source, store 
 	defer signals.watch()()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, endingHooks(end))
+	var kept keptLeases
+	i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, endingHooks(end), kept.hooks(ctx))
 	if i.Once {
 		defer i.endWhenHandled(ctx, end, source, store)()
 	}
@@ -147,7 +148,12 @@ func (i *Instance) process(ctx context.Context, source changefeed.Source, store 
 		return i.refusal(err)
 	}
 	signals.last()
-	if cause := context.Cause(ctx); errors.Is(cause, cosmos.ErrMadeAnew) {
+	kept.tell(i.Say, i.Options.Expiration)
+	cause := context.Cause(ctx)
+	if left, ok := errors.AsType[*leftError](cause); ok {
+		return left
+	}
+	if errors.Is(cause, cosmos.ErrMadeAnew) {
 		return cause
 	}
 	return nil

@@ -135,6 +135,81 @@ func TestAnInstanceRunsUntilAllIsHandled(t *testing.T) {
 	}
 }
 
+// open opens the store of a source for a while.
+func open(t *testing.T, source string, use func(orders, leases *docstore.Container) error) {
+	t.Helper()
+	dir, _, _ := strings.Cut(strings.TrimPrefix(source, "docstore:"), "#")
+	db, err := docstore.Open(dir, docstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders, err := db.Container("orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leases, err := db.Container("leases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(use(orders, leases), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// spoil makes a lease's document one that cannot be read, and returns the number of changes in its range.
+func spoil(t *testing.T, source string, ids ...string) (left int64) {
+	open(t, source, func(orders, leases *docstore.Container) error {
+		for _, id := range ids {
+			if _, err := orders.Upsert(t.Context(), fmt.Appendf(nil, `{"id":%q}`, id)); err != nil {
+				return err
+			}
+		}
+		records, err := leases.Read(t.Context(), changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+		if err != nil {
+			return err
+		}
+		for _, doc := range records.Changes {
+			body := strings.Replace(string(doc.Body), `"changefeed.expiration":"`, `"changefeed.expiration":"never, `, 1)
+			if body == string(doc.Body) || !strings.Contains(body, `"LeaseToken":"-`) {
+				continue
+			}
+			if _, err := leases.Upsert(t.Context(), []byte(body)); err != nil {
+				return err
+			}
+			r := changefeed.FullRange().Cut(2)[0]
+			backlog, err := orders.Pending(t.Context(), r, changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+			left = backlog.Items
+			return err
+		}
+		return errors.New("no lease to spoil")
+	})
+	return left
+}
+
+// Of two leases another program has broken one. Nobody works on that, which is said, and the other one goes on.
+func TestAnInstanceEndsWhenAllIsHandledButALeaseThatIsBroken(t *testing.T) {
+	source := orders(t)
+	s := settings(source, io.Discard)
+	s.Options.MinLeases = 2
+	if _, err := run(t, s, ""); err != nil {
+		t.Fatal(err)
+	}
+	all := []string{"1", "2", "3", "4", "5", "6", "7", "8"}
+	left := spoil(t, source, all...)
+	var log bytes.Buffer
+	s.Log = slog.New(slog.NewTextHandler(&log, nil))
+	ids, err := run(t, s, "")
+	if handled := len(strings.Fields(ids)); left == 0 || left == 8 || handled != 8-int(left) {
+		t.Errorf("handled %s, %d are in the lease that is broken", ids, left)
+	}
+	if err == nil || !errors.Is(err, changefeed.ErrBadLease) || !strings.Contains(err.Error(), "stand still until somebody mends them") || !strings.Contains(err.Error(), "never, 1m0s") {
+		t.Errorf("ended with %v", err)
+	}
+	if !strings.Contains(log.String(), "never, 1m0s") {
+		t.Errorf("the log does not name the lease: %s", &log)
+	}
+}
+
 func TestWhyAUnitDoesNotFitIsSaidInFlags(t *testing.T) {
 	i := &Instance{Settings: Settings{Name: "mailer", Options: changefeed.Options{Mode: changefeed.AllVersionsAndDeletes}}}
 	i.leases, _ = place.Parse("--leases", "cosmos:shop/leases")
@@ -144,6 +219,7 @@ func TestWhyAUnitDoesNotFitIsSaidInFlags(t *testing.T) {
 		want string
 	}{
 		{fmt.Errorf("run: %w", changefeed.ErrModeChanged), `--mode is all, but unit "mailer" has leases of the other mode: to begin anew, take another --name, or first delete its leases: changefeed leases cosmos:shop/leases --delete mailer`},
+		{changefeed.ErrLeasesGone, `unit "mailer" stands still: the leases of the unit are gone; restore cosmos:shop/leases, or start again, with --create-leases if it is missing and --from where the unit is to begin`},
 		{fmt.Errorf("run: %w", changefeed.ErrForeignLease), `unit "mailer" is a Java processor's`},
 		{&changefeed.StartError{Leases: []string{"0", "1"}}, "0, 1"},
 		{other, "disk full"},

@@ -50,6 +50,9 @@ func (i *Instance) refusal(err error) error {
 	case ok:
 		return fmt.Errorf("--from is %s, but unit %q began from %s at %s: leave --from out, or give it as it was, to go on where it is; %s",
 			wrong.Given, i.Name, wrong.Began, wrong.Since.Format(time.RFC3339), anew)
+	case errors.Is(err, changefeed.ErrLeasesGone):
+		return fmt.Errorf("unit %q stands still: %w; restore %s, or start again, with --create-leases if it is missing and --from where the unit is to begin (beginning, a time, or now to pass over what was written before)",
+			i.Name, err, i.leases.String())
 	case errors.Is(err, changefeed.ErrModeChanged):
 		return fmt.Errorf("--mode is %s, but unit %q has leases of the other mode: %s", &arg.Mode{Value: i.Options.Mode}, i.Name, anew)
 	case errors.Is(err, leasedoc.ErrSecondSet):

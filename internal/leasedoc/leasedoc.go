@@ -14,13 +14,13 @@
 //     could be read, because an operator must see such a document in the listing.
 //
 // The fields of a record that .NET lacks are strings in the document's properties,
-// which .NET reads and writes back untouched:
+// which .NET reads and writes back untouched, because none looks like a time:
 //
 //	changefeed.epoch       <owner>/<epoch>; another owner's epoch reads as none
 //	changefeed.attempts    how often the handler received the change after the position, and that position
-//	changefeed.start       now, beginning or a time, beside the continuation
+//	changefeed.start       now, beginning or "at" and a time, beside the continuation
 //	changefeed.state       splitting, retired, or the word for a state of a later version
-//	changefeed.fence       Unix milliseconds
+//	changefeed.fence       # and Unix milliseconds
 //	changefeed.expiration  a duration, such as 1m0s
 //
 // Java's leases can be read but not written, because their state is wrapped in base64,

@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/rawjson"
 )
 
 // properties reads others' properties into the map and ours into their fields. A value
-// that is no string has no place in the map; Marshal keeps it.
+// that is no string has no place in the map; Marshal keeps it. A number of ours may have been
+// a string once, that somebody has rewritten.
 func (r *reader) properties() {
 	text := r.doc.get(memberProperties)
 	if text == nil {
@@ -22,11 +24,14 @@ func (r *reader) properties() {
 		return
 	}
 	for _, m := range stored {
-		value, ours := rawjson.Text(m.value), isOurs(m.name)
-		switch {
-		case ours && (!isString(m.value) || !r.ourProperty(m.name, value)):
+		value, isText := rawjson.Text(m.value), isString(m.value)
+		if _, err := notes.ParseNumber(string(m.value)); err == nil && strings.HasPrefix(m.name, ours) {
+			value, isText = string(m.value), true
+		}
+		switch isField := isOurs(m.name); {
+		case isField && (!isText || !r.ourProperty(m.name, value)):
 			r.bad(memberProperties+"."+m.name, string(m.value), ourForms[m.name])
-		case !ours && isString(m.value):
+		case !isField && isText:
 			r.setProperty(m.name, value)
 		}
 	}
@@ -44,9 +49,9 @@ func (r *reader) setProperty(name, value string) {
 var ourForms = map[string]string{
 	propEpoch:      `"<owner>/<epoch>"`,
 	propAttempts:   `a count and the token that it counts for, such as "3 after \"1083\""`,
-	propStart:      `"now", "beginning" or a time such as "2026-01-31T15:04:05Z"`,
+	propStart:      `"now", "beginning" or a time such as "at 2026-01-31T15:04:05Z"`,
 	propState:      `a word such as "splitting"`,
-	propFence:      `Unix milliseconds such as "1767225600000"`,
+	propFence:      `Unix milliseconds such as "#1767225600000"`,
 	propExpiration: `a duration such as "1m0s"`,
 }
 
@@ -67,7 +72,7 @@ func (r *reader) ourProperty(name, value string) (ok bool) {
 		}
 		return err == nil
 	case propStart:
-		start, err := changefeed.ParseStart(value)
+		start, err := changefeed.ParseStart(notes.TimeOf(value))
 		if ok = err == nil && isWritable(start.Time()); ok {
 			r.l.Position.Start = start
 		}
@@ -78,7 +83,7 @@ func (r *reader) ourProperty(name, value string) (ok bool) {
 		}
 		return isWord(value)
 	case propFence:
-		ms, err := strconv.ParseInt(value, 10, 64)
+		ms, err := notes.ParseNumber(value)
 		if ok = err == nil && ms >= 0 && ms <= latestSecond*1000; ok {
 			r.l.Fence = time.UnixMilli(ms).UTC()
 		}

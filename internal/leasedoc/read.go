@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/rawjson"
 )
 
@@ -125,7 +126,7 @@ func (r *reader) timestamp() time.Time {
 	}
 	plain, _, _ := strings.Cut(text, "[") // Java's ZonedDateTime: …Z[UTC]
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05"} {
-		if t, err := time.Parse(layout, plain); err == nil && isWritable(t) {
+		if t, err := time.Parse(layout, notes.TimeOf(plain)); err == nil && isWritable(t) {
 			return t.UTC()
 		}
 	}

@@ -199,7 +199,7 @@ func TestBrokenDocumentsTellWhatIsWrong(t *testing.T) {
 		`{` + rest + `,"properties":{"changefeed.epoch":"e"}}`:                                       {"properties.changefeed.epoch"},
 		`{` + rest + `,"properties":{"changefeed.start":"then"}}`:                                    {"properties.changefeed.start"},
 		`{` + rest + `,"properties":{"changefeed.state":"a b"}}`:                                     {"properties.changefeed.state"},
-		`{` + rest + `,"properties":{"changefeed.fence":7}}`:                                         {"properties.changefeed.fence is 7"},
+		`{` + rest + `,"properties":{"changefeed.fence":true}}`:                                      {"properties.changefeed.fence is true"},
 		`{` + rest + `,"properties":{"changefeed.expiration":"-1s"}}`:                                {"properties.changefeed.expiration"},
 		javaDoc("eyJWIjox"): {"ContinuationToken"},
 		javaDoc("eyJWI"):    {"ContinuationToken"},

@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/internal/leasedoc"
 	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/rewriter"
 )
 
 // The attempts count for the position that they were written with. A processor of another make moves the position and
@@ -57,92 +56,110 @@ func everyProperty() changefeed.Record {
 			notes.HeldProperty:       notes.Held{At: at.Position, Partition: partition, Keys: []string{`["oslo"]`}, Since: []int64{7}}.String(),
 			notes.AsideProperty:      notes.Aside{At: at.Position, Partition: partition, Keys: []notes.AsideKey{{Key: `["rome"]`, From: `"2"`, LSN: 4}}}.String(),
 			notes.OutageProperty:     notes.Outage(touched),
-			notes.TermProperty:       "17",
-			notes.GenerationProperty: "2",
+			notes.TermProperty:       notes.PlainNumber(17),
+			notes.GenerationProperty: notes.PlainNumber(2),
 			notes.PartsProperty:      "-1F 1F-FF",
 			notes.DueProperty:        notes.Due{By: touched.Add(time.Second), Sent: touched}.String(),
 		},
 	}
 }
 
-// looksLike says what a JSON library may take a string for: Newtonsoft's takes a text of 19 to 40 characters for a date if
-// it begins with a digit, has a T at its place and can be parsed.
-func looksLike(text string) string {
-	if _, err := strconv.ParseFloat(text, 64); err == nil {
-		return "number"
+// everyKind is a record of each kind that we write, with each property that it may have.
+func everyKind() map[string]changefeed.Record {
+	lease := everyProperty()
+	retired, first := lease, lease
+	retired.State = changefeed.StateRetired
+	first.Position, first.Attempts = changefeed.Position{Start: changefeed.FromTime(touched)}, 0
+	asked := notes.Request{Action: notes.Retry, EPK: "05E1", Key: `["oslo"]`, Letter: "12.0", Tries: 2}
+	served := notes.Outcome{Result: notes.Failed, Cause: "exit status 1", Count: 3, Left: 4}
+	return map[string]changefeed.Record{
+		"lease": lease, "retired lease": retired, "lease without a token": first,
+		"lock": {Kind: changefeed.KindLock, TTL: time.Minute, Timestamp: touched},
+		"host": {
+			Kind: changefeed.KindHost, Token: "a/e1", Owner: "a", Epoch: "e1", Expiration: time.Minute, TTL: time.Minute, Timestamp: touched,
+			Properties: map[string]string{notes.MostProperty: notes.PlainNumber(4)},
+		},
+		"marker": {Kind: changefeed.KindInfo, Timestamp: touched, Properties: map[string]string{
+			notes.OptionProperty: notes.PlainTime(changefeed.FromTime(touched).String()), notes.OriginProperty: notes.PlainTime(changefeed.FromTime(touched).String()),
+		}},
+		"request": {Kind: changefeed.KindRequest, Token: asked.Token(), Timestamp: touched, Properties: notes.SetWaits(asked.Properties(nil), "its lease has no owner")},
+		"answer":  {Kind: changefeed.KindRequest, Token: asked.Token(), Timestamp: touched, Properties: served.Properties(asked.Properties(nil))},
 	}
-	if len(text) >= 19 && len(text) <= 40 && text[0] >= '0' && text[0] <= '9' && text[10] == 'T' || strings.HasPrefix(text, "/Date(") {
-		return "date"
-	}
-	for _, layout := range []string{time.DateTime, time.DateOnly, time.RFC1123, time.RFC850, time.Kitchen} {
-		if _, err := time.Parse(layout, text); err == nil {
-			return "date"
-		}
-	}
-	return ""
 }
 
 func propertiesOf(t *testing.T, doc []byte) (properties map[string]string) {
 	t.Helper()
-	var lease struct{ Properties map[string]string }
-	if err := json.Unmarshal(doc, &lease); err != nil {
+	var record struct{ Properties map[string]string }
+	if err := json.Unmarshal(doc, &record); err != nil {
 		t.Fatal(err)
 	}
-	return lease.Properties
+	return record.Properties
 }
 
-// A processor of another make, or a script, may rewrite what looks like a date or a number. These properties do, and no
-// others. A new one must not.
-func TestWhichPropertiesLookLikeADateOrANumber(t *testing.T) {
-	doc, err := leasedoc.Marshal("P", "/id", everyProperty())
+// A processor of another make, or a script, may rewrite what looks like a date or a number.
+func TestNothingThatWeWriteLooksLikeADateOrANumber(t *testing.T) {
+	all := 0
+	for name, record := range everyKind() {
+		for _, path := range []string{"/id", "/partitionKey"} {
+			doc, err := leasedoc.Marshal("P", path, record)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := rewriter.DotNet(doc); string(got) != string(doc) {
+				t.Errorf("%s: .NET makes of it\n%s, written was\n%s", name, got, doc)
+			}
+			for property, text := range propertiesOf(t, doc) {
+				all++
+				if like := rewriter.LooksLike(text); like != "" {
+					t.Errorf("%s: %s is %q, which looks like a %s", name, property, text, like)
+				}
+			}
+		}
+	}
+	if all < 2*60 {
+		t.Errorf("only %d properties: the test shows little", all)
+	}
+}
+
+// Documents of older versions have a start that looks like a time, and numbers. They are read, also as others have rewritten
+// them.
+func TestWhatOthersHaveRewrittenIsRead(t *testing.T) {
+	lease := everyProperty()
+	now, err := leasedoc.Marshal("P", "/id", lease)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{
-		"changefeed.start": "date", "changefeed.fence": "number", notes.TermProperty: "number", notes.GenerationProperty: "number",
+	older := strings.NewReplacer(`"at 2026`, `"2026`, `"#`, `"`).Replace(string(now))
+	dotnet := string(rewriter.DotNet([]byte(older)))
+	if older == string(now) || !strings.Contains(dotnet, `"changefeed.start":"03/04/2026 23:55:16"`) {
+		t.Fatalf("the test shows nothing: %s, by .NET %s", older, dotnet)
 	}
-	got, all := map[string]string{}, propertiesOf(t, doc)
-	for name, text := range all {
-		if like := looksLike(text); like != "" {
-			got[name] = like
+	numbers := regexp.MustCompile(`"(changefeed.(?:fence|term|generation))":"(\d+)"`).ReplaceAllString(older, `"$1":$2`)
+	want := leasedoc.Unmarshal("P", now)
+	for name, doc := range map[string]string{"older": older, "by .NET": dotnet, "by a script": numbers} {
+		got := leasedoc.Unmarshal("P", []byte(doc))
+		start := want.Position.Start.Time()
+		if name == "by .NET" {
+			start = start.Truncate(time.Second) // it keeps no parts of a second; what is earlier skips nothing
 		}
-	}
-	if !maps.Equal(got, want) || len(all) != 14 {
-		t.Errorf("of %d properties these look like something else: %v, want %v", len(all), got, want)
-	}
-}
-
-// What becomes of a lease whose date is written in the words of .NET: nothing is read wrong in silence, and only the start
-// makes the lease unusable.
-func TestALeaseWhoseDatesWereRewritten(t *testing.T) {
-	doc, err := leasedoc.Marshal("P", "/id", everyProperty())
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := propertiesOf(t, doc)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		before := string(mustJSON(t, name)) + ":" + string(mustJSON(t, all[name]))
-		if looksLike(all[name]) != "date" {
-			continue
+		if got.Err != nil || !got.Position.Start.Time().Equal(start) || !got.Fence.Equal(want.Fence) ||
+			notes.Number(got.Properties, notes.TermProperty) != 17 || notes.Number(got.Properties, notes.GenerationProperty) != 2 {
+			t.Errorf("%s: read as %+v, want %+v", name, got, want)
 		}
-		at, err := time.Parse(time.RFC3339Nano, all[name])
+		again, err := leasedoc.Marshal("P", "/id", got)
 		if err != nil {
-			t.Fatal(err)
+			t.Errorf("%s: write again: %v", name, err)
 		}
-		after := string(mustJSON(t, name)) + ":" + string(mustJSON(t, at.Format("01/02/2006 15:04:05")))
-		rewritten := strings.Replace(string(doc), before, after, 1)
-		l := leasedoc.Unmarshal("P", []byte(rewritten))
-		if refused := errors.Is(l.Err, changefeed.ErrBadLease); rewritten == string(doc) || refused != (name == "changefeed.start") {
-			t.Errorf("%s: %v", after, l.Err)
+		if like := rewriter.LooksLike(propertiesOf(t, again)["changefeed.start"]); like != "" {
+			t.Errorf("%s: written again as %s", name, again)
 		}
 	}
 }
 
-func mustJSON(t *testing.T, text string) []byte {
-	t.Helper()
-	raw, err := json.Marshal(text)
-	if err != nil {
-		t.Fatal(err)
+// The time of the last write is judged by nobody, so a form of it that others have made stops no lease.
+func TestATimestampThatWasRewrittenIsRead(t *testing.T) {
+	l := leasedoc.Unmarshal("P", []byte(`{"id":"P..0","LeaseToken":"0","timestamp":"03/04/2026 23:55:16"}`))
+	if want := touched.Truncate(time.Second); l.Err != nil || !l.Timestamp.Equal(want) {
+		t.Errorf("read as %v, %v, want %v", l.Timestamp, l.Err, want)
 	}
-	return raw
 }

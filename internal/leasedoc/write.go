@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -248,9 +249,9 @@ func (w *writer) ownProperties() object {
 	record := w.l
 	add(propEpoch, record.Epoch != "", record.Owner+"/"+record.Epoch)
 	add(propAttempts, record.Attempts != 0, strconv.Itoa(record.Attempts)+attemptsAfter+record.Position.Token)
-	add(propStart, record.Position.Start != changefeed.Start{}, record.Position.Start.String())
+	add(propStart, record.Position.Start != changefeed.Start{}, notes.PlainTime(record.Position.Start.String()))
 	add(propState, record.State != changefeed.StateLive, record.State.String())
-	add(propFence, !record.Fence.IsZero(), strconv.FormatInt(fenceMillis(record.Fence), 10))
+	add(propFence, !record.Fence.IsZero(), notes.PlainNumber(fenceMillis(record.Fence)))
 	add(propExpiration, record.Expiration != 0, record.Expiration.String())
 	return p
 }

@@ -41,7 +41,7 @@ func TestWrittenDocumentsAreThoseOfDotNet(t *testing.T) {
 			`{"id":"P..3F-FF","version":1,"_etag":null,"LeaseToken":"3F-FF","FeedRange":{"Range":{"min":"3F","max":"FF"}},` +
 				`"Owner":"a/b","ContinuationToken":null,"properties":{"team":"<red>","changefeed.epoch":"a/b/e1",` +
 				`"changefeed.attempts":"3 after ","changefeed.start":"beginning","changefeed.state":"splitting",` +
-				`"changefeed.fence":"1772668516524","changefeed.expiration":"1m0s"},` +
+				`"changefeed.fence":"#1772668516524","changefeed.expiration":"1m0s"},` +
 				`"timestamp":null,"_ts":0,"Mode":"Incremental Feed","ttl":61}`,
 			changefeed.Record{
 				Kind: changefeed.KindLease, Token: "3F-FF", Version: 1, Owner: "a/b", Epoch: "e1", Attempts: 3, State: changefeed.StateSplitting,

@@ -2,7 +2,6 @@ package notes
 
 import (
 	"maps"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -16,6 +15,10 @@ const (
 	DueProperty        = "changefeed.due"        // a [Due] of a lease that was made under the lock
 
 	MostProperty = "changefeed.most" // of a host: how many leases it may have
+
+	// RepairedProperty of the marker: "yes" if leases at work were there when it was made, because somebody had deleted the
+	// one before.
+	RepairedProperty = "repaired"
 
 	OptionProperty = "start"  // of the marker: Options.Start as it was given
 	OriginProperty = "origin" // of the marker: where the unit began, as a start that means the same later
@@ -33,7 +36,7 @@ func Set(properties map[string]string, name, text string) map[string]string {
 
 // Number reads a property that counts. It is 0 when it is missing, or no number above that.
 func Number(properties map[string]string, name string) int64 {
-	n, _ := strconv.ParseInt(properties[name], 10, 64)
+	n, _ := ParseNumber(properties[name])
 	return max(n, 0)
 }
 

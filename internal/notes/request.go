@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -81,7 +80,8 @@ func (q Request) Properties(others map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, others)
 	maps.Copy(all, map[string]string{
-		actionProperty: q.Action, epkProperty: q.EPK, keyProperty: q.Key, letterProperty: q.Letter, triesProperty: strconv.Itoa(q.Tries),
+		actionProperty: q.Action, epkProperty: plainID(q.EPK), keyProperty: q.Key, letterProperty: plainID(q.Letter),
+		triesProperty: PlainNumber(int64(q.Tries)),
 	})
 	return all
 }
@@ -97,10 +97,9 @@ func (q Request) Anew(others map[string]string) map[string]string {
 
 // ReadRequest reads the properties of a record.
 func ReadRequest(properties map[string]string) Request {
-	tries, _ := strconv.Atoi(properties[triesProperty]) // no number is none
 	return Request{
-		Action: properties[actionProperty], EPK: properties[epkProperty], Key: properties[keyProperty],
-		Letter: properties[letterProperty], Tries: tries,
+		Action: properties[actionProperty], EPK: idOf(properties[epkProperty]), Key: properties[keyProperty],
+		Letter: idOf(properties[letterProperty]), Tries: int(Number(properties, triesProperty)),
 	}
 }
 
@@ -124,11 +123,11 @@ const UnknownLeft = -1
 func (o Outcome) Properties(others map[string]string) map[string]string {
 	left := ""
 	if o.Left >= 0 {
-		left = strconv.Itoa(o.Left)
+		left = PlainNumber(int64(o.Left))
 	}
 	all := maps.Clone(others)
 	for name, text := range map[string]string{
-		OutcomeProperty: o.Result, CauseProperty: clip(o.Cause), CountProperty: strconv.Itoa(o.Count), LeftProperty: left, WaitsProperty: "",
+		OutcomeProperty: o.Result, CauseProperty: clip(o.Cause), CountProperty: PlainNumber(int64(o.Count)), LeftProperty: left, WaitsProperty: "",
 		UnsureProperty: "",
 	} {
 		all = Set(all, name, text)
@@ -138,13 +137,13 @@ func (o Outcome) Properties(others map[string]string) map[string]string {
 
 // ReadOutcome reads the properties of a record; ok is false when it has no outcome.
 func ReadOutcome(properties map[string]string) (o Outcome, ok bool) {
-	left, err := strconv.Atoi(properties[LeftProperty])
+	left, err := ParseNumber(properties[LeftProperty])
 	if err != nil || left < 0 {
 		left = UnknownLeft
 	}
 	o = Outcome{
 		Result: properties[OutcomeProperty], Cause: properties[CauseProperty],
-		Count: int(Number(properties, CountProperty)), Left: left,
+		Count: int(Number(properties, CountProperty)), Left: int(left),
 	}
 	return o, o.Result != ""
 }

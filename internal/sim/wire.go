@@ -79,9 +79,9 @@ func shift(record changefeed.Record, by time.Duration) changefeed.Record {
 		record.Fence = record.Fence.Add(by)
 	}
 	record.Position = shiftStart(record.Position, by)
-	if start, err := changefeed.ParseStart(record.Properties["origin"]); err == nil { // of the marker
+	if start, err := changefeed.ParseStart(notes.TimeOf(record.Properties[notes.OriginProperty])); err == nil { // of the marker
 		record.Properties = maps.Clone(record.Properties)
-		record.Properties["origin"] = shiftStart(changefeed.Position{Start: start}, by).Start.String()
+		record.Properties[notes.OriginProperty] = notes.PlainTime(shiftStart(changefeed.Position{Start: start}, by).Start.String())
 	}
 	return dueAt(record, func(due, sent time.Time) (time.Time, time.Time) { return due.Add(by), sent })
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -101,8 +100,7 @@ func same(a, b changefeed.Position) bool {
 
 // generationOf is how many splits a lease is away from the first leases.
 func generationOf(record changefeed.Record) int {
-	n, _ := strconv.Atoi(record.Properties["changefeed.generation"])
-	return n
+	return int(notes.Number(record.Properties, notes.GenerationProperty))
 }
 
 // updated checks the change of a lease.

@@ -111,7 +111,7 @@ func cells(r Row, edges func(string) string) []string {
 	// and it is not known.
 	lag, waited := "?", "?"
 	if r.Lag != nil {
-		lag, waited = strconv.FormatInt(*r.Lag, 10), terminal.Seconds(r.Waited)
+		lag, waited = strconv.FormatInt(*r.Lag, 10), terminal.Seconds(*r.Waited)
 		lag = mark(r.Exact, r.Shared) + lag
 	}
 	return []string{

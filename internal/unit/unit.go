@@ -56,10 +56,10 @@ type Row struct {
 	SetAside  int      `json:"set_aside,omitempty"` // partition keys
 	Outage    string   `json:"outage_since,omitempty"`
 	Silent    float64  `json:"written_seconds_ago"`
-	Lag       *int64   `json:"lag,omitempty"` // changes; nil when unknown
+	Lag       *int64   `json:"lag"` // changes; nil when unknown
 	Exact     bool     `json:"lag_exact,omitempty"`
 	Shared    bool     `json:"lag_shared,omitempty"` // an upper bound, see [changefeed.Lag]
-	Waited    float64  `json:"lag_seconds"`
+	Waited    *float64 `json:"lag_seconds"`          // of the oldest of these changes; nil when unknown
 	Request   *Request `json:"request,omitempty"`
 	Notes     []string `json:"notes,omitempty"`
 
@@ -209,58 +209,6 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 	return u, nil
 }
 
-// silence is how long an owner may be silent if its lease does not say: the default of
-// [changefeed.Options].
-const silence = time.Minute
-
-// describe makes the row of a record, with the notes that need no other record.
-func describe(record changefeed.Record, now time.Time) Row {
-	r := Row{
-		Kind: KindLease, ID: record.ID, Lease: record.Token, Owner: record.Owner, Epoch: record.Epoch, Position: record.Position.String(),
-		Mode: record.Mode.String(), State: record.State.String(), Attempts: record.Attempts, Held: len(Held(record)), HeldKeys: Held(record), SetAside: len(setAside(record)), Silent: max(0, now.Sub(record.Updated).Seconds()), record: record,
-	}
-	if record.Position == (changefeed.Position{}) {
-		r.Position = "" // of another make, and not read yet
-	}
-	quiet := now.Sub(record.Updated)
-	allowed := cmp.Or(record.Expiration, silence)
-	switch {
-	case record.Err != nil:
-		r.note("%v", record.Err)
-	case record.Kind != changefeed.KindLease:
-	case record.State == changefeed.StateRetired:
-		r.note("replaced by others, and left because it could not be deleted: delete it")
-	case record.State != changefeed.StateLive && record.State != changefeed.StateSplitting:
-		r.note("its state %q belongs to a later version", record.State)
-	case record.Free():
-		r.note("free: nobody works on it")
-	case quiet > allowed:
-		r.note("expired: its owner has been silent for %v, %v are allowed", quiet.Round(time.Second), allowed)
-	case record.Epoch == "":
-		r.note("owned by a processor of another make")
-	}
-	if record.State == changefeed.StateSplitting {
-		r.note("its partition was split: its owner makes the leases that replace it")
-	}
-	if record.Fence.After(now) {
-		r.note("its new owner begins in %v, when the last one must have stopped", record.Fence.Sub(now).Round(time.Second))
-	}
-	if record.Attempts > 0 {
-		r.note("the batch after its position has failed %d times", record.Attempts)
-	}
-	if r.Held > 0 {
-		r.note("partition keys held: %d, %s: see changefeed dlq list, or free one with changefeed dlq release --key KEY", r.Held, firstOf(r.HeldKeys))
-	}
-	if r.SetAside > 0 {
-		r.note("partition keys set aside, to be read again: %d", r.SetAside)
-	}
-	if since := outage(record); !since.IsZero() && quiet <= allowed {
-		r.Outage = since.UTC().Format(time.RFC3339)
-		r.note("outage since %s", clock(since, now))
-	}
-	return r
-}
-
 // few is a lease store with few records, so that a mistake in the estimate of a lease spoils
 // no other.
 type few struct {
@@ -291,7 +239,7 @@ func (r *Row) estimate(ctx context.Context, source changefeed.Source, markers []
 	case err != nil:
 		r.note("lag unknown: %v", err)
 	case len(lags) > 0:
-		r.Lag, r.Exact, r.Waited = new(lags[0].Pending), lags[0].Exact, lags[0].Age(now).Seconds()
+		r.Lag, r.Exact, r.Waited = new(lags[0].Pending), lags[0].Exact, new(lags[0].Age(now).Seconds())
 		r.Shared = lags[0].Shared
 		r.record.Range = lags[0].Lease.Range
 	}
@@ -344,13 +292,18 @@ func hole(from, to string) []Row {
 // MarshalJSON writes the row without the members that mean nothing for its kind.
 func (r Row) MarshalJSON() ([]byte, error) {
 	type plain Row
-	if r.Kind != KindLease {
-		r.Position, r.Mode = "", ""
+	if r.Kind == KindLease {
+		return json.Marshal(plain(r))
 	}
-	if r.Kind != KindLease && r.Kind != KindRequest {
+	r.Position, r.Mode = "", ""
+	if r.Kind != KindRequest {
 		r.State = ""
 	}
-	return json.Marshal(plain(r))
+	return json.Marshal(struct { // without a lag
+		plain
+		Lag    *int64   `json:"lag,omitempty"`
+		Waited *float64 `json:"lag_seconds,omitempty"`
+	}{plain: plain(r)})
 }
 
 // A Sum is the sum of the rows of a unit.
@@ -384,7 +337,9 @@ func (u *Unit) Sums() Sum {
 			s.Exact = s.Exact && r.Exact
 			s.Shared = s.Shared || !r.Exact && r.Shared
 		}
-		s.Waited = max(s.Waited, r.Waited)
+		if r.Waited != nil {
+			s.Waited = max(s.Waited, *r.Waited)
+		}
 	}
 	return s
 }

@@ -245,7 +245,7 @@ func TestALeaseOfASilentOwnerIsExpired(t *testing.T) {
 	if got := describe(l, now).Notes; len(got) != 1 || got[0] != "expired: its owner has been silent for 2m0s, 1m0s are allowed" {
 		t.Errorf("got notes %q, want that it is expired", got)
 	}
-	l.Expiration = 3 * time.Minute
+	l.Expiration = 5 * time.Minute
 	if got := describe(l, now).Notes; len(got) != 0 {
 		t.Errorf("got notes %q for an owner that may be silent for %v, want none", got, l.Expiration)
 	}

@@ -21,7 +21,8 @@
 //	2xx                           accepted
 //	413                           too large, never sent again: Poison and outbox.ErrTooLarge
 //	401 403 404 405 407 410 421   not the event's fault but the URL's, the rights' or the receiver's: sent again
-//	408 425 429 5xx               sent again
+//	408 425 429 502 503 504       sent again
+//	another 5xx                   sent again, and counts as an attempt: outbox.ErrRefused
 //	other 4xx                     the receiver cannot take this event: Poison
 //	1xx 3xx                       sent again; redirects are not followed, so that data and signature go nowhere else
 //	no answer                     sent again

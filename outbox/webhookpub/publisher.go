@@ -167,6 +167,9 @@ var ofTheReceiver = []int{
 	http.StatusRequestTimeout, http.StatusGone, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusTooManyRequests,
 }
 
+// ofTheWay are the statuses from 500 on that a receiver, or what is before it, gives to all events while it does not work.
+var ofTheWay = []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
+
 // verdict is what an answer says of its event.
 func verdict(resp *http.Response, text []byte) error {
 	status := resp.StatusCode
@@ -179,6 +182,8 @@ func verdict(resp *http.Response, text []byte) error {
 		return changefeed.Poison(fmt.Errorf("%w: %w", outbox.ErrTooLarge, err))
 	case status >= 400 && status < 500 && !slices.Contains(ofTheReceiver, status):
 		return changefeed.Poison(err)
+	case status >= 500 && !slices.Contains(ofTheWay, status):
+		err = fmt.Errorf("%w: %w", outbox.ErrRefused, err)
 	case status >= 300 && status < 400:
 		err = fmt.Errorf("%w: redirects are not followed", err)
 	}

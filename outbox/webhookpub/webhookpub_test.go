@@ -204,7 +204,7 @@ func TestAnAnswerSaysWhetherTheEventComesAgain(t *testing.T) {
 		200: "", 202: "", 204: "", 299: "",
 		301: "again", 302: "again", 304: "again", 307: "again", 308: "again",
 		401: "again", 403: "again", 404: "again", 405: "again", 407: "again", 408: "again", 410: "again", 421: "again", 425: "again", 429: "again",
-		500: "again", 501: "again", 503: "again", 599: "again",
+		500: "refused", 501: "refused", 502: "again", 503: "again", 504: "again", 599: "refused",
 		400: "never", 402: "never", 409: "never", 413: "large", 415: "never", 422: "never", 451: "never", 499: "never",
 	} {
 		asked := 0
@@ -226,6 +226,8 @@ func TestAnAnswerSaysWhetherTheEventComesAgain(t *testing.T) {
 			got = "large"
 		case changefeed.IsPoison(err):
 			got = "never"
+		case errors.Is(err, outbox.ErrRefused):
+			got = "refused"
 		}
 		if got != want || asked != 1 {
 			t.Errorf("answer %d: %q after %d requests, want %q (%v)", status, got, asked, want, err)

@@ -36,6 +36,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"os"
 	"os/exec"
@@ -68,6 +69,10 @@ type Options struct {
 
 	// Stdout and Stderr get what programs write, several of them at the same time. Nil discards it.
 	Stdout, Stderr io.Writer
+
+	// Log gets each line that a program writes to standard error, as a warning with the lease of its
+	// batch, so that lines of several programs can be told apart. Stderr then gets nothing.
+	Log *slog.Logger
 }
 
 // DefaultGrace is the grace of a program whose options name none.
@@ -127,7 +132,11 @@ func (h *Handler) Handle(ctx context.Context, b *changefeed.Batch) error {
 		}
 	}
 	cmd := h.process(ctx, b, input)
-	said, err := newStderr(cmd, h.opts.Stderr)
+	to := h.opts.Stderr
+	if h.opts.Log != nil {
+		to = &lineLog{log: h.opts.Log.With("lease", b.LeaseToken)}
+	}
+	said, err := newStderr(cmd, to)
 	if err == nil {
 		err = h.start(b.LeaseToken, cmd)
 		said.started()

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"strconv"
@@ -263,5 +264,29 @@ func TestABatchThatWaitsForItsTurnHeedsItsContext(t *testing.T) {
 	cancel(changefeed.ErrLeaseLost)
 	if err := h.Handle(ctx, orders()); !errors.Is(err, changefeed.ErrLeaseLost) || !strings.Contains(err.Error(), "wait for one of 1 programs") {
 		t.Errorf("got %v, want %q", err, changefeed.ErrLeaseLost)
+	}
+}
+
+// Lines of programs that run at the same time can be told apart.
+func TestEachLineOfStandardErrorIsLoggedWithItsLease(t *testing.T) {
+	var log locked
+	var text strings.Builder
+	log.to = &text
+	script := `printf 'first\nsec'; printf 'ond\n\n'; printf 'no end'; head -c 40000 /dev/zero | tr '\0' x`
+	h, err := New([]string{"sh", "-c", "{ " + script + "; } >&2"}, Options{Log: slog.New(slog.NewTextHandler(&log, nil)).With("instance", "one"), Stderr: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Handle(t.Context(), orders()); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	if len(lines) != 5 {
+		t.Fatalf("%d lines, want two that end, and one of 40 KB in three parts:\n%.2000s", len(lines), text.String())
+	}
+	for i, want := range []string{"first", "second", `"no endxx`, "xxx", "xxx"} {
+		if !strings.Contains(lines[i], "level=WARN msg="+want) || !strings.Contains(lines[i], "instance=one lease=-1F origin=program") {
+			t.Errorf("line %d is %.100s … %s, want %s", i, lines[i], lines[i][len(lines[i])-60:], want)
+		}
 	}
 }

@@ -38,6 +38,9 @@ func newStderr(cmd *exec.Cmd, to io.Writer) (*stderr, error) {
 		defer close(s.closed)
 		defer read.Close()
 		_, _ = io.Copy(s, read)
+		if lines, ok := to.(*lineLog); ok {
+			lines.end()
+		}
 	}()
 	return s, nil
 }

@@ -1,0 +1,87 @@
+package unit
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// silence is how long an owner may be silent if its lease does not say: the default of
+// [changefeed.Options].
+const silence = time.Minute
+
+// The states of a lease that are not in its record: nobody works on it, or perhaps nobody.
+const (
+	stateFree    = "free"
+	stateExpired = "expired"
+	stateSilent  = "silent" // for longer than an owner at work is
+	stateBroken  = "broken" // it is no lease document
+)
+
+// usual is how long an owner at work may be silent with the defaults of [changefeed.Options], in hundredths of the expiration: half as
+// long again as between two renewals.
+const usual = 45
+
+// stand says of a live lease that nobody works on it, or perhaps nobody. Other states say more.
+func (r *Row) stand(state string) {
+	if r.record.State == changefeed.StateLive {
+		r.State = state
+	}
+}
+
+// describe makes the row of a record, with the notes that need no other record.
+func describe(record changefeed.Record, now time.Time) Row {
+	r := Row{
+		Kind: KindLease, ID: record.ID, Lease: record.Token, Owner: record.Owner, Epoch: record.Epoch, Position: record.Position.String(),
+		Mode: record.Mode.String(), State: record.State.String(), Attempts: record.Attempts, Held: len(Held(record)), HeldKeys: Held(record), SetAside: len(setAside(record)), Silent: max(0, now.Sub(record.Updated).Seconds()), record: record,
+	}
+	if record.Position == (changefeed.Position{}) {
+		r.Position = "" // of another make, and not read yet
+	}
+	quiet := now.Sub(record.Updated)
+	allowed := cmp.Or(record.Expiration, silence)
+	switch {
+	case record.Err != nil:
+		r.note("%v", record.Err)
+		if record.Kind == changefeed.KindLease {
+			r.State = stateBroken
+		}
+	case record.Kind != changefeed.KindLease:
+	case record.State == changefeed.StateRetired:
+		r.note("replaced by others, and left because it could not be deleted: delete it")
+	case record.State != changefeed.StateLive && record.State != changefeed.StateSplitting:
+		r.note("its state %q belongs to a later version", record.State)
+	case record.Free():
+		r.stand(stateFree)
+		r.note("free: nobody works on it")
+	case quiet > allowed:
+		r.stand(stateExpired)
+		r.note("expired: its owner has been silent for %v, %v are allowed", quiet.Round(time.Second), allowed)
+	case quiet > allowed*usual/100:
+		r.stand(stateSilent)
+		r.note("its owner has been silent for %v: others take over in %v", quiet.Round(time.Second), (allowed - quiet).Round(time.Second))
+	case record.Epoch == "":
+		r.note("owned by a processor of another make")
+	}
+	if record.State == changefeed.StateSplitting {
+		r.note("its partition was split: its owner makes the leases that replace it")
+	}
+	if record.Fence.After(now) {
+		r.note("its new owner begins in %v, when the last one must have stopped", record.Fence.Sub(now).Round(time.Second))
+	}
+	if record.Attempts > 0 {
+		r.note("the batch after its position has failed %d times", record.Attempts)
+	}
+	if r.Held > 0 {
+		r.note("partition keys held: %d, %s: see changefeed dlq list, or free one with changefeed dlq release --key KEY", r.Held, firstOf(r.HeldKeys))
+	}
+	if r.SetAside > 0 {
+		r.note("partition keys set aside, to be read again: %d", r.SetAside)
+	}
+	if since := outage(record); !since.IsZero() && quiet <= allowed {
+		r.Outage = since.UTC().Format(time.RFC3339)
+		r.note("outage since %s", clock(since, now))
+	}
+	return r
+}

@@ -1,0 +1,249 @@
+package changefeed_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// ends waits for the end of an instance that nobody stops, for at most so long.
+func (p *process) ends(t *testing.T, within time.Duration) error {
+	t.Helper()
+	select {
+	case err := <-p.done:
+		return err
+	case <-time.After(within):
+		t.Errorf("still runs after %v", within)
+		p.cancel()
+		return <-p.done
+	}
+}
+
+// isTold fails the test unless an instance has ended with the reason, and had reported it before.
+func (p *process) isTold(t *testing.T, err error, want string) {
+	t.Helper()
+	if !errors.Is(err, changefeed.ErrLeasesGone) || !strings.Contains(err.Error(), want) {
+		t.Errorf("Run returned %v, want an ErrLeasesGone with %q", err, want)
+	}
+	if p.errs.find(changefeed.ErrLeasesGone) == nil {
+		t.Errorf("reported %v, want an ErrLeasesGone", p.errs.all())
+	}
+}
+
+func TestEveryInstanceEndsWhenTheLeaseContainerIsDeleted(t *testing.T) {
+	inWorld(t, 4, func(t *testing.T, w *world) {
+		a := w.run("a", &tally{}, changefeed.Options{})
+		b := w.run("b", &tally{}, changefeed.Options{})
+		listing := w.runWith(w.orders, struct{ changefeed.LeaseStore }{w.leases}, "c", &tally{}, changefeed.Options{})
+		w.balanced(3)
+		time.Sleep(time.Minute) // until nobody expects leases
+		if err := w.db.DeleteContainer(t.Context(), "leases"); err != nil {
+			t.Fatal(err)
+		}
+		within := 2 * time.Second
+		for _, p := range []*process{a, b, listing} {
+			if p == listing {
+				within = 20 * time.Second // it hears of nothing between its rounds
+			}
+			err := p.ends(t, within)
+			p.isTold(t, err, "the lease container is missing")
+			if !errors.Is(err, changefeed.ErrNotFound) {
+				t.Errorf("%v does not say what the store has answered", err)
+			}
+			all := p.errs.all()
+			if last := all[len(all)-1]; !errors.Is(last, changefeed.ErrLeasesGone) {
+				t.Errorf("reported at last %v, as if somebody could still free leases", last)
+			}
+		}
+	})
+}
+
+// switched is a lease store whose container can be replaced by another one of its name.
+type switched struct {
+	at atomic.Pointer[docstore.Leases]
+}
+
+func (s *switched) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+	return s.at.Load().List(ctx)
+}
+
+func (s *switched) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+	return s.at.Load().Create(ctx, l)
+}
+
+func (s *switched) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+	return s.at.Load().Update(ctx, l)
+}
+
+func (s *switched) Delete(ctx context.Context, l changefeed.Record) error {
+	return s.at.Load().Delete(ctx, l)
+}
+
+// Follow hears nothing of the new container, whose LSNs are lower than those of the old one.
+func (s *switched) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return s.at.Load().Follow(ctx, cursor)
+}
+
+// other is a lease store of the unit in another container.
+func (w *world) other(name string) *docstore.Leases {
+	w.t.Helper()
+	leases, err := docstore.NewLeases(w.t.Context(), w.create(docstore.LeaseSpec(name)), "unit", w.orders)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return leases
+}
+
+// One of the two has the only lease. The other one hears of the new container by its own presence alone.
+func TestEveryInstanceEndsWhenTheLeaseContainerIsMadeAnew(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		store := &switched{}
+		store.at.Store(w.leases)
+		y := &tally{}
+		a := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		b := w.runWith(w.orders, store, "b", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		w.fill(8)
+		time.Sleep(time.Minute)
+		empty := w.other("anew")
+		store.at.Store(empty)
+		for _, p := range []*process{a, b} {
+			p.isTold(t, p.ends(t, 30*time.Second), "neither leases nor the marker")
+		}
+		w.leases = empty
+		if leases := w.records(changefeed.KindLease); len(leases) > 0 {
+			t.Errorf("%d leases were made where nobody has said where from", len(leases))
+		}
+	})
+}
+
+func TestAnInstanceEndsWhenAnotherHasBegunItsUnitAnew(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		store := &switched{}
+		store.at.Store(w.leases)
+		a := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{})
+		time.Sleep(20 * time.Second)
+		anew := w.other("anew")
+		b := w.runOn(anew, "b", &tally{}, changefeed.Options{})
+		time.Sleep(time.Second)
+		store.at.Store(anew)
+		a.isTold(t, a.ends(t, 30*time.Second), "was begun anew at 20")
+		time.Sleep(5 * time.Minute)
+		b.stop(t)
+	})
+}
+
+// A listing that once shows no container, or nothing, is not believed.
+func TestOneListingWithoutLeasesEndsNothing(t *testing.T) {
+	for name, answer := range map[string]func() ([]changefeed.Record, time.Time, error){
+		"not found": func() ([]changefeed.Record, time.Time, error) { return nil, time.Time{}, changefeed.ErrNotFound },
+		"empty":     func() ([]changefeed.Record, time.Time, error) { return nil, time.Now(), nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 2, func(t *testing.T, w *world) {
+				var wrong atomic.Bool
+				store := &hookedStore{Leases: w.leases, list: func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+					if wrong.CompareAndSwap(true, false) {
+						return answer()
+					}
+					return w.leases.List(ctx)
+				}}
+				p := w.runWith(w.orders, struct{ changefeed.LeaseStore }{store}, "a", &tally{}, changefeed.Options{})
+				time.Sleep(time.Minute)
+				wrong.Store(true)
+				time.Sleep(time.Minute)
+				if wrong.Load() || p.errs.find(changefeed.ErrLeasesGone) != nil {
+					t.Errorf("not listed: %v; reported %v", wrong.Load(), p.errs.all())
+				}
+				p.stop(t)
+			})
+		})
+	}
+}
+
+// A partition list of a monitored container that is missing says nothing of the leases.
+func TestAMonitoredContainerThatIsMissingIsNotTakenForTheLeaseContainer(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		for _, partition := range []string{"0", "unknown"} { // the one that is unknown is looked for in each listing
+			if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: partition, Position: changefeed.At(`"0"`)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindInfo}); err != nil {
+			t.Fatal(err)
+		}
+		p := w.runWith(w.orders, w.leases, "a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+		time.Sleep(20 * time.Second)
+		if err := w.db.DeleteContainer(t.Context(), "orders"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		if p.errs.find(changefeed.ErrLeasesGone) != nil {
+			t.Errorf("reported %v", p.errs.find(changefeed.ErrLeasesGone))
+		}
+		p.stop(t)
+	})
+}
+
+// Another program has rewritten one lease, so that it cannot be read. Its range stands still, which the instance says, and
+// the others go on.
+func TestALeaseThatIsBrokenStopsItselfAlone(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		y := &tally{}
+		a := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		time.Sleep(time.Minute)
+		lease := w.records(changefeed.KindLease)[0]
+		broken := strings.Replace(string(lease.Raw), `"changefeed.expiration":"`, `"changefeed.expiration":"never, `, 1)
+		if _, err := w.container.Upsert(t.Context(), []byte(broken)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second) // until its owner knows
+		w.fill(20)
+		time.Sleep(5 * time.Minute)
+		left, err := w.orders.Pending(t.Context(), lease.Range, changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if items, _ := y.items(); left.Items == 0 || left.Items == 20 || items != 20-int(left.Items) {
+			t.Errorf("%d of 20 items handled, %d are in the lease that is broken", items, left.Items)
+		}
+		all := a.processor.Status()[0].Broken
+		if len(all) != 1 || all[0].Lease != lease.Token || !errors.Is(all[0], changefeed.ErrBadLease) {
+			t.Errorf("broken by the status: %v, want %s", all, lease.Token)
+		}
+		if told := a.errs.find(changefeed.ErrBadLease); told == nil || told.Lease != lease.Token {
+			t.Errorf("reported %v, want %s", told, lease.Token)
+		}
+		a.stop(t)
+	})
+}
+
+// Somebody deletes the marker alone. The leases know how far the unit has come, so nothing is lost and nothing is new.
+func TestAMarkerThatIsMadeAgainEndsNothing(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		a := w.run("a", &tally{}, changefeed.Options{})
+		time.Sleep(20 * time.Second)
+		if err := w.leases.Delete(t.Context(), w.records(changefeed.KindInfo)[0]); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		b := w.run("b", &tally{}, changefeed.Options{})
+		w.balanced(2)
+		time.Sleep(5 * time.Minute)
+		if s := b.processor.Status(); len(s) != 1 || s[0].Began != nil {
+			t.Errorf("status %+v, want that the unit is not new", s)
+		}
+		if len(w.records(changefeed.KindInfo)) != 1 || a.errs.find(changefeed.ErrLeasesGone) != nil {
+			t.Errorf("reported %v", a.errs.all())
+		}
+		a.stop(t)
+		b.stop(t)
+	})
+}

@@ -1,0 +1,44 @@
+package program
+
+import (
+	"bytes"
+	"log/slog"
+)
+
+// lineLog logs what a program writes, line by line. It belongs to one goroutine.
+type lineLog struct {
+	log  *slog.Logger
+	part []byte // of a line without an end
+}
+
+// maxLine is how many bytes of a line are logged as one.
+const maxLine = 16 << 10
+
+// Write implements [io.Writer].
+func (l *lineLog) Write(p []byte) (int, error) {
+	l.part = append(l.part, p...)
+	for {
+		line, rest, isWhole := bytes.Cut(l.part, []byte("\n"))
+		if !isWhole && len(line) <= maxLine {
+			return len(p), nil
+		}
+		if len(line) > maxLine {
+			line, rest = l.part[:maxLine], l.part[maxLine:]
+		}
+		l.write(line)
+		l.part = append(l.part[:0], rest...)
+	}
+}
+
+// end logs a line that has no end.
+func (l *lineLog) end() {
+	l.write(l.part)
+	l.part = nil
+}
+
+// write logs a line, unless it is blank.
+func (l *lineLog) write(line []byte) {
+	if line = bytes.TrimRight(line, " \r\t"); len(line) > 0 {
+		l.log.Warn(string(bytes.ToValidUTF8(line, []byte("�"))), "origin", "program")
+	}
+}
