@@ -263,6 +263,9 @@ func (g *ledger) end(c *call, ok bool, done []changefeed.Change) {
 		if !g.strict {
 			c.tenure.passed[v] = true
 		}
+		if !ok { // done beside others that failed: it comes again only if its key is set aside, and is not remembered then
+			delete(c.tenure.calls, v)
+		}
 		g.delivered++
 		if g.handled[v] {
 			g.again++
