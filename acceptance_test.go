@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/notes"
 )
 
 // The tests in this file are taken from what users of change feed processors have
@@ -237,16 +238,28 @@ func TestAcceptance4AnOwnerCutOffFromTheLeaseStoreStopsBeforeItsLeaseExpires(t *
 	})
 }
 
-// skewed shows a store's clock that differs from ours.
+// skewed is a lease store whose clock differs from ours, in all that it says and is told.
 type skewed struct {
 	*docstore.Leases
 	by time.Duration
 }
 
+// shift moves the times of a record that are the store's.
+func shift(record changefeed.Record, by time.Duration) changefeed.Record {
+	if !record.Updated.IsZero() {
+		record.Updated = record.Updated.Add(by)
+	}
+	if due, made := notes.ReadDue(record.Properties[notes.DueProperty]); made {
+		due.By = due.By.Add(by)
+		record.Properties = notes.Set(record.Properties, notes.DueProperty, due.String())
+	}
+	return record
+}
+
 func (s skewed) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
 	records, now, err := s.Leases.List(ctx)
 	for i := range records {
-		records[i].Updated = records[i].Updated.Add(s.by)
+		records[i] = shift(records[i], s.by)
 	}
 	return records, now.Add(s.by), err
 }
@@ -254,9 +267,19 @@ func (s skewed) List(ctx context.Context) ([]changefeed.Record, time.Time, error
 func (s skewed) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
 	records, next, now, err := s.Leases.Follow(ctx, cursor)
 	for i := range records {
-		records[i].Updated = records[i].Updated.Add(s.by)
+		records[i] = shift(records[i], s.by)
 	}
 	return records, next, now.Add(s.by), err
+}
+
+func (s skewed) Create(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+	got, err := s.Leases.Create(ctx, shift(record, -s.by))
+	return shift(got, s.by), err
+}
+
+func (s skewed) Update(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+	got, err := s.Leases.Update(ctx, shift(record, -s.by))
+	return shift(got, s.by), err
 }
 
 func TestAcceptance4SkewedClocksStealNothing(t *testing.T) {
