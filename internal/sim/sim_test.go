@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 40, "how many seeds to run")
+	seeds = flag.Int("seeds", seedsByDefault, "how many seeds to run")
 	from  = flag.Uint64("from", 1, "the first seed")
 )
 
