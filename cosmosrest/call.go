@@ -56,7 +56,8 @@ func (c *call) serve() error {
 	if err != nil {
 		return err
 	}
-	if level := c.in.Header(wire.HeaderConsistency); level != "" && !c.s.o.Lenient {
+	// The SDKs ask for the account with the header, too, and learn its level from that.
+	if level := c.in.Header(wire.HeaderConsistency); level != "" && c.in.Target.Kind == "docs" && !c.s.o.Lenient {
 		if err := wire.RefuseStronger(level, c.s.o.Consistency); err != nil {
 			return err
 		}

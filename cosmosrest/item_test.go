@@ -336,9 +336,11 @@ func TestConsistency(t *testing.T) {
 	}
 	for _, level := range []string{"Strong", "boundedstaleness"} {
 		w.do(t, "GET", docs+"/a", under("p", "x-ms-consistency-level", level), "").refused(t, 400, "0", "BadRequest")
+		w.do(t, "GET", "/", map[string]string{"x-ms-consistency-level": level}, "").want(t, 200) // a client learns the level here
 		for _, o := range []Options{{Lenient: true}, {Consistency: "Strong"}} {
 			w, _ := newContainer(t, o)
-			w.do(t, "GET", "/dbs/db/colls/c", map[string]string{"x-ms-consistency-level": level}, "").want(t, 200)
+			w.item(t, "a", "")
+			w.do(t, "GET", docs+"/a", under("p", "x-ms-consistency-level", level), "").want(t, 200)
 		}
 	}
 	w.do(t, "GET", docs+"/a", under("p", "x-ms-consistency-level", "Weak"), "").refused(t, 400, "0", "BadRequest")

@@ -215,13 +215,18 @@ test("readAll reads all, or all of a key in the order of writing", async () => {
 });
 
 test("a query that cannot be read is a 400 that shows where", async () => {
-  for (const [query, near] of [["SELECT * FORM c", /FORM|c/], ["SELECT * FROM c WHERE", /end|syntax/i], ["SELECT NOSUCH(c.n) FROM c", /NOSUCH/], ["SELECT * FROM c WHERE d.n = 1", /\bd\b/], ["SELECT * FROM c WHERE c.n = @absent", /@absent/]]) {
+  for (const [query, near] of [["SELECT * FORM c", /FORM|c/], ["SELECT * FROM c WHERE", /end|syntax/i], ["SELECT NOSUCH(c.n) FROM c", /NOSUCH/], ["SELECT * FROM c WHERE d.n = 1", /\bd\b/]]) {
     await assert.rejects(items.items.query(query, { partitionKey: "k1" }).fetchAll(), (err) => {
       assert.equal(err.code, 400, `${query}: ${err.code} ${err.message}`);
       assert.match(err.message, near);
       return true;
     });
   }
+});
+
+test("a parameter that is not given is undefined", async () => {
+  const { resources } = await items.items.query("SELECT * FROM c WHERE c.n = @absent", { partitionKey: "k1" }).fetchAll();
+  assert.deepEqual(resources, []);
 });
 
 test("query metrics are told when asked for", async () => {

@@ -54,11 +54,18 @@ test("tokens of several ranges, and of a parent, after a split", async () => {
   assert.equal((await c.item("2", "d").read()).statusCode, 200);
 });
 
-for (const consistencyLevel of ["Eventual", "ConsistentPrefix", "BoundedStaleness", "Strong"]) {
+for (const consistencyLevel of ["Eventual", "ConsistentPrefix"]) {
   test(`a client of consistency ${consistencyLevel} is served`, async () => {
     const c = again(await container(db, consistencyLevel), { consistencyLevel });
     await c.items.create({ id: "1", pk: "a" });
     assert.equal((await c.item("1", "a").read()).resource.id, "1");
     assert.deepEqual(names((await c.items.readAll().fetchAll()).resources), ["1"]);
+  });
+}
+
+for (const consistencyLevel of ["BoundedStaleness", "Strong"]) {
+  test(`a client of consistency ${consistencyLevel}, which is above the account's, is refused`, async () => {
+    const c = again(await container(db, consistencyLevel), { consistencyLevel });
+    await assert.rejects(c.items.create({ id: "1", pk: "a" }), { code: 400, message: /not stronger than the service consistency level/ });
   });
 }
