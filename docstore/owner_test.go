@@ -1,6 +1,7 @@
 package docstore_test
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -24,10 +25,16 @@ func TestAStoreIsForItsOwnerOnly(t *testing.T) {
 		}
 		n := 0
 		err = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) { // the engine removes what it no longer needs
+				return nil
+			}
 			if err != nil {
 				return err
 			}
 			info, err := d.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
 			if n++; err == nil && info.Mode().Perm()&0o077 != 0 {
 				t.Errorf("%s is %v", path, info.Mode())
 			}
