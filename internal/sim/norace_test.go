@@ -2,4 +2,7 @@
 
 package sim
 
-const seedsByDefault = 40
+const (
+	hasDetector    = false
+	seedsByDefault = 40
+)

@@ -2,5 +2,8 @@
 
 package sim
 
-// seedsByDefault are fewer with the race detector, which makes each ten times slower.
-const seedsByDefault = 10
+// With the race detector each world takes ten times longer.
+const (
+	hasDetector    = true
+	seedsByDefault = 10
+)

@@ -90,6 +90,9 @@ func (s blind) Follow(ctx context.Context, cursor string) ([]changefeed.Record, 
 }
 
 func TestTheCheckersFindALeaseStoreWithoutETags(t *testing.T) {
+	if hasDetector {
+		t.Skip("it plays many worlds to test their checkers, which has nothing to do with data races")
+	}
 	const most = 40
 	for seed := range uint64(most) {
 		if broken, _ := play(t, seed, false, func(s changefeed.LeaseStore) changefeed.LeaseStore { return blind{s} }); len(broken) > 0 {
