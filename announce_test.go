@@ -128,13 +128,7 @@ func TestHooksHearOfKeysThatAreSetAside(t *testing.T) {
 // An outage is one line in the log when it begins and one when it ends, and both are told when they happen.
 func TestAnOutageIsToldOnceAtItsBeginningAndItsEnd(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		var mended atomic.Bool
-		h := failsOn(func(changefeed.Change) error {
-			if mended.Load() {
-				return nil
-			}
-			return errHandler
-		})
+		h, mended := failsUntilMended()
 		w.many(20, 5)
 		var text lockedText
 		said := &hearsay{}

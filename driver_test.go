@@ -85,13 +85,7 @@ func TestThePositionOfASharedUnitWaitsForAKeySetAside(t *testing.T) {
 // Whoever looks at the unit sees in a lease that there is an outage, and that it is over.
 func TestALeaseSaysThatThereIsAnOutage(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		var mended atomic.Bool
-		h := failsOn(func(changefeed.Change) error {
-			if mended.Load() {
-				return nil
-			}
-			return errHandler
-		})
+		h, mended := failsUntilMended()
 		w.many(20, 5)
 		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: &letterBox{}})
 		says := func() bool {
@@ -575,13 +569,7 @@ func (b *interruptedBox) Remove(ctx context.Context, key changefeed.PartitionKey
 // The dead letters do not answer in the middle of a retry, which is served on later. Its caller hears of all letters.
 func TestAnOutcomeCountsTheLettersOfEarlierTries(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		var mended atomic.Bool
-		h := failsOn(func(changefeed.Change) error {
-			if mended.Load() {
-				return nil
-			}
-			return errHandler
-		})
+		h, mended := failsUntilMended()
 		lsn := w.put("oslo", "bad", 1)
 		box := &interruptedBox{blindBox: &blindBox{letterBox: &letterBox{}}}
 		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true})
@@ -618,13 +606,7 @@ func (b *stickyBox) Remove(ctx context.Context, key changefeed.PartitionKey, id 
 // A letter that was handled, and could not be removed, is handled again: that is one letter.
 func TestALetterThatCouldNotBeRemovedCountsOnce(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		var mended atomic.Bool
-		h := failsOn(func(changefeed.Change) error {
-			if mended.Load() {
-				return nil
-			}
-			return errHandler
-		})
+		h, mended := failsUntilMended()
 		lsn := w.put("oslo", "bad", 1)
 		box := &stickyBox{letterBox: &letterBox{}, of: "bad"}
 		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,6 +87,17 @@ func failsOn(is func(changefeed.Change) error) *tally {
 		}
 		return nil
 	}}
+}
+
+// failsUntilMended is a handler that fails on all until its fault is mended.
+func failsUntilMended() (h *tally, mended *atomic.Bool) {
+	mended = new(atomic.Bool)
+	return failsOn(func(changefeed.Change) error {
+		if mended.Load() {
+			return nil
+		}
+		return errHandler
+	}), mended
 }
 
 func onID(ids ...string) func(changefeed.Change) error {
