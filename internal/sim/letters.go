@@ -225,9 +225,9 @@ func (b *box) ask(w *world, l changefeed.DeadLetter, release bool) error {
 	var o deadletters.Outcome
 	var err error
 	if release {
-		o, err = deadletters.Release(ctx, w.orders, w.unit, key)
+		o, err = deadletters.Release(ctx, w.orders, w.desk, key)
 	} else {
-		o, err = deadletters.Redrive(ctx, w.orders, w.unit, key, l.ID)
+		o, err = deadletters.Redrive(ctx, w.orders, w.desk, key, l.ID)
 	}
 	w.ledger.note("the operator's answer for %s %s: %+v, %v", key, l.ID, o, err)
 	return err

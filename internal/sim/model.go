@@ -95,7 +95,10 @@ type tenure struct {
 }
 
 // emptyRead is a read that has found nothing.
-type emptyRead struct{ from, next string }
+type emptyRead struct {
+	next             string
+	fromLSN, nextLSN int64
+}
 
 // newModel is the model of a unit without leases.
 func newModel() model {
@@ -162,7 +165,7 @@ func (g *ledger) read(by *instance, of changefeed.Range, from string, p changefe
 		t.shown[v], t.tokens[service.Token(v.lsn)] = true, true
 	}
 	if len(p.Changes) == 0 {
-		t.idle = append(t.idle, emptyRead{from, made.next})
+		t.idle = append(t.idle, emptyRead{made.next, lsnOf(from), lsnOf(made.next)})
 		t.rest()
 	}
 }
@@ -184,8 +187,8 @@ func (g *ledger) readKey(by *instance, of changefeed.Range, p changefeed.Page) {
 func (t *tenure) empty() []string {
 	found, at := []string{t.last}, lsnOf(t.last)
 	for _, p := range t.idle {
-		if lsnOf(p.from) <= at { // else a batch comes before it
-			found, at = append(found, p.next), max(at, lsnOf(p.next))
+		if p.fromLSN <= at { // else a batch comes before it
+			found, at = append(found, p.next), max(at, p.nextLSN)
 		}
 	}
 	return found
@@ -248,7 +251,8 @@ func (t *tenure) pass(c *call) {
 	}
 	if after := c.page.after(c.end); lsnOf(after) > lsnOf(t.last) {
 		t.last = after
-		t.idle = slices.DeleteFunc(t.idle, func(p emptyRead) bool { return lsnOf(p.from) < lsnOf(after) })
+		at := lsnOf(after)
+		t.idle = slices.DeleteFunc(t.idle, func(p emptyRead) bool { return p.fromLSN < at })
 	}
 }
 

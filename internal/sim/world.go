@@ -65,6 +65,7 @@ type world struct {
 	orders  *docstore.Container
 	lobby   *docstore.Container // of the leases
 	unit    *docstore.Leases
+	desk    *desk // of operators
 	clock   steps // of the lease container
 	ledger  *ledger
 	history history
@@ -173,6 +174,7 @@ func newWorld(ctx context.Context, seed uint64, hasLetters bool, bug Bug) (*worl
 		return nil, err
 	}
 	w.unit, err = docstore.NewLeases(ctx, w.lobby, "unit", w.orders)
+	w.desk = &desk{Leases: w.unit, container: w.lobby}
 	return w, err
 }
 
