@@ -29,7 +29,7 @@ const (
 	isFailed   = string(deadletters.ResultFailed)
 	isNothing  = string(deadletters.ResultNothing)
 	isUnserved = "not served" // in time, or there was an error
-	isUnasked  = "not asked"  // because nobody serves
+	isUnasked  = "not asked"  // because nobody serves its lease
 )
 
 // fill writes the outcome into the answer.
@@ -189,7 +189,7 @@ func (r *Report) summary() error {
 		_, err = fmt.Fprintln(r.w, "there is no letter to retry; what is held behind a letter that was dropped needs changefeed dlq release --key KEY")
 	}
 	if err == nil && n[isUnasked] > 0 {
-		_, err = fmt.Fprintf(r.w, "not asked %d: %d in a row were not served, so nobody serves them now\n", n[isUnasked], maxUnserved)
+		_, err = fmt.Fprintf(r.w, "not asked %d: their leases did not serve %d in a row, so nobody seems to work on these now\n", n[isUnasked], maxUnserved)
 	}
 	return err
 }

@@ -43,7 +43,7 @@ func TestPeopleHearWhatBecameOfEach(t *testing.T) {
 1.0 of ["a"]: not served within 1s: why; withdrawn
 1.0 of ["a"]: not served: bad request
 handled 2 (with 3 held letters), failed again 2, not served 2, nothing to do 1
-not asked 1: 3 in a row were not served, so nobody serves them now
+not asked 1: their leases did not serve 3 in a row, so nobody seems to work on these now
 `, "of 8 letters: 2 failed again, 2 not served, 1 not asked",
 		},
 		{
@@ -55,7 +55,7 @@ not asked 1: 3 in a row were not served, so nobody serves them now
 ["a"]: not served within 1s: why; withdrawn
 ["a"]: not served: bad request
 released 2 (with 6 held letters), failed again 2, not served 2, nothing to do 1
-not asked 1: 3 in a row were not served, so nobody serves them now
+not asked 1: their leases did not serve 3 in a row, so nobody seems to work on these now
 `, "of 8 keys: 2 failed again, 2 not served, 1 not asked",
 		},
 	} {

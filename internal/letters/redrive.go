@@ -49,7 +49,7 @@ type Redrive struct {
 	Opener  *place.Opener
 }
 
-// maxUnserved is how many letters or keys in a row are asked for in vain before the others are left out.
+// maxUnserved is how many letters or keys of one lease in a row are asked for in vain before its others are left out.
 const maxUnserved = 3
 
 // question is one request to the processors of the unit.
@@ -58,17 +58,17 @@ type question struct {
 	ask    func(ctx context.Context) (deadletters.Outcome, error)
 }
 
-// ask asks one question after the other, and calls each with every answer. One that is not served does not
-// stop the others, unless nobody seems to serve.
-func (r *Redrive) ask(ctx context.Context, all []question, each func(Answer) error) error {
-	inVain := 0
+// ask asks one question after the other, and calls each with every answer. One that is not served does not stop the others,
+// unless nobody seems to serve its lease: then the others of that lease are left out.
+func (r *Redrive) ask(ctx context.Context, leaseOf func(key changefeed.PartitionKey) string, all []question, each func(Answer) error) error {
+	inVain := map[string]int{}
 	for _, q := range all {
-		a := q.answer
-		if a.Result = isUnasked; inVain < maxUnserved {
+		a, lease := q.answer, leaseOf(changefeed.PartitionKey(q.answer.Key))
+		if a.Result = isUnasked; inVain[lease] < maxUnserved {
 			a.fill(r.within(ctx, q.ask))
 		}
-		if inVain++; a.Result != isUnserved && a.Result != isUnasked {
-			inVain = 0
+		if inVain[lease]++; a.Result != isUnserved && a.Result != isUnasked {
+			inVain[lease] = 0
 		}
 		if err := each(a); err != nil {
 			return fmt.Errorf("write answer: %w", err)
@@ -78,6 +78,28 @@ func (r *Redrive) ask(ctx context.Context, all []question, each func(Answer) err
 		}
 	}
 	return nil
+}
+
+// finder returns a function that finds the lease of a key, as the leases are now. Keys of unknown leases count as those of
+// one lease.
+func finder(ctx context.Context, source changefeed.Source, store changefeed.LeaseStore) (of func(changefeed.PartitionKey) string, err error) {
+	records, _, err := store.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	locator, ok := source.(changefeed.Locator)
+	return func(key changefeed.PartitionKey) string {
+		if !ok {
+			return ""
+		}
+		epk, err := locator.Locate(ctx, key)
+		for _, l := range records {
+			if err == nil && l.Kind == changefeed.KindLease && l.State == changefeed.StateLive && l.Range.Holds(epk) {
+				return l.Token
+			}
+		}
+		return ""
+	}, nil
 }
 
 // Retry has the letters that are meant handled again, in their order, and calls each with what became of them. Without IDs it
@@ -115,7 +137,11 @@ func (r *Redrive) failed(ctx context.Context) ([]changefeed.DeadLetter, error) {
 }
 
 // retry asks for each letter.
-func (r *Redrive) retry(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, asked []changefeed.DeadLetter, each func(Answer) error) error {
+func (r *Redrive) retry(ctx context.Context, source changefeed.Source, store changefeed.LeaseStore, asked []changefeed.DeadLetter, each func(Answer) error) error {
+	leaseOf, err := finder(ctx, source, store)
+	if err != nil {
+		return err
+	}
 	var ids []string
 	for _, l := range asked {
 		ids = append(ids, l.ID)
@@ -126,11 +152,11 @@ func (r *Redrive) retry(ctx context.Context, source changefeed.Source, leases ch
 		all = append(all, question{
 			answer: Answer{ID: l.ID, short: short[l.ID], Key: json.RawMessage(l.Change.PartitionKey)},
 			ask: func(ctx context.Context) (deadletters.Outcome, error) {
-				return deadletters.Redrive(ctx, source, leases, l.Change.PartitionKey, l.ID)
+				return deadletters.Redrive(ctx, source, store, l.Change.PartitionKey, l.ID)
 			},
 		})
 	}
-	return r.ask(ctx, all, each)
+	return r.ask(ctx, leaseOf, all, each)
 }
 
 // Release lets keys go on without the changes of them that have failed, and calls each with what became of them: of the letters
@@ -157,17 +183,21 @@ func (r *Redrive) Release(ctx context.Context, each func(Answer) error) error {
 }
 
 // release asks for each key.
-func (r *Redrive) release(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, keys []changefeed.PartitionKey, each func(Answer) error) error {
+func (r *Redrive) release(ctx context.Context, source changefeed.Source, store changefeed.LeaseStore, keys []changefeed.PartitionKey, each func(Answer) error) error {
+	leaseOf, err := finder(ctx, source, store)
+	if err != nil {
+		return err
+	}
 	var all []question
 	for _, key := range keys {
 		all = append(all, question{
 			answer: Answer{Key: json.RawMessage(key)},
 			ask: func(ctx context.Context) (deadletters.Outcome, error) {
-				return deadletters.Release(ctx, source, leases, key)
+				return deadletters.Release(ctx, source, store, key)
 			},
 		})
 	}
-	return r.ask(ctx, all, each)
+	return r.ask(ctx, leaseOf, all, each)
 }
 
 // Withdraw withdraws the requests for the key of the query, or with an empty key for all keys of the unit, and returns their

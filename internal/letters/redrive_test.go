@@ -196,6 +196,41 @@ func TestAKeyIsReleasedWithoutWhatFailed(t *testing.T) {
 	})
 }
 
+// Nobody works on the lease of London, and Paris has another lease.
+func TestALeaseThatNobodyServesDoesNotStopTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUnit(t)
+		defer u.db.Close()
+		u.Wait = 10 * time.Second
+		at := func(city string) string {
+			epk, err := u.orders.Locate(t.Context(), changefeed.Key(city))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return epk
+		}
+		middle := max(at("London"), at("Paris"))
+		for _, r := range []changefeed.Range{{Max: middle}, {Min: middle, Max: "FF"}} {
+			lease := changefeed.Record{Kind: changefeed.KindLease, Token: r.String(), Range: r, Version: 1, State: changefeed.StateLive}
+			if _, err := u.leases.Create(t.Context(), lease); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var asked []changefeed.DeadLetter
+		for i := range 5 {
+			asked = append(asked, letter(fmt.Sprint(i, ".0"), "London", int64(i), changefeed.DispositionFailed))
+		}
+		var results []string
+		for _, a := range u.retried(t, append(asked, letter("9.0", "Paris", 9, changefeed.DispositionFailed))...) {
+			results = append(results, a.Result)
+		}
+		want := []string{isUnserved, isUnserved, isUnserved, isUnasked, isUnasked, isUnserved}
+		if !slices.Equal(results, want) {
+			t.Errorf("got %q, want %q: the letter of Paris is asked for", results, want)
+		}
+	})
+}
+
 // Each letter is asked for, whatever became of those before it, until three in a row are not served.
 func TestALetterThatIsNotServedDoesNotStopTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
