@@ -18,7 +18,7 @@ BENCH    ?= .
 PART     ?= 0/1
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim search mutants crash damage faults resume model differ fuzz long stress transcripts bench cover demo page docs conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks rabbitmq exactly-once-sqlite size cold vuln tidy
+.PHONY: help check format vet lint fix test race sim search mutants crash damage faults resume model differ fuzz long stress transcripts bench cover demo page docs conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite size cold vuln tidy
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -157,6 +157,13 @@ conformance-standardwebhooks: ## the libraries for Standard Webhooks from npm an
 rabbitmq: ## publishing to Debian's rabbitmq-server, started on the loopback (skipped where it is not installed)
 	@test -x /usr/lib/rabbitmq/bin/rabbitmq-server || { echo "skipped: this needs rabbitmq-server"; exit 0; }; \
 	$(GO) test -count=1 -v -run TestRabbitMQ ./outbox/rabbitpub -rabbitmq /usr/lib/rabbitmq/bin
+
+kafka: ## publishing to Apache Kafka, started on the loopback (skipped without java and mvn; the broker is fetched for the run)
+	@for tool in java mvn; do command -v $$tool >/dev/null || { echo "skipped: this needs $$tool"; exit 0; }; done; \
+	dir=$$(mktemp -d) && trap 'rm -r "$$dir"' EXIT && \
+	{ mvn -q -B -Dstyle.color=never -f conformance/kafka/pom.xml dependency:build-classpath -Dmdep.outputFile="$$dir/classpath" || \
+		{ echo "skipped: Kafka cannot be had"; exit 0; }; } && \
+	$(GO) test -count=1 -v -run TestKafka ./outbox/kafkapub -kafka "$$(cat "$$dir/classpath")"
 
 conformance-python: ## the Python SDK against this server (skipped without python3; the SDK is installed for the run)
 	@command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null || \

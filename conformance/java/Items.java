@@ -2,9 +2,11 @@ import java.util.List;
 import java.util.Map;
 
 import com.azure.cosmos.ConsistencyLevel;
+import com.azure.cosmos.CosmosAsyncClient;
 import com.azure.cosmos.CosmosClient;
 import com.azure.cosmos.CosmosContainer;
 import com.azure.cosmos.CosmosException;
+import com.azure.cosmos.GatewayConnectionConfig;
 import com.azure.cosmos.ThrottlingRetryOptions;
 import com.azure.cosmos.models.CosmosContainerProperties;
 import com.azure.cosmos.models.CosmosItemIdentity;
@@ -19,9 +21,12 @@ import com.azure.cosmos.models.PartitionKind;
 import com.azure.cosmos.models.ThroughputProperties;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import reactor.core.publisher.Flux;
 
 /** Items, alone: written, read, changed under a condition, deleted; their keys; who may come in. */
 public final class Items {
+    private static final int BURST = 1_000; // creates at once
+
     public void createReadReplaceUpsertDelete() throws Exception {
         CosmosContainer c = Account.container("crud", 1);
         ObjectNode item = Account.item("1 ü☂", "a", "text", "naïve ☂ 😀", "deep", Map.of("list", List.of(1, true)));
@@ -100,6 +105,17 @@ public final class Items {
         c.createItem(without);
         Account.equal(200, c.readItem("1", PartitionKey.NONE, JsonNode.class).getStatusCode());
         Account.refused(400, () -> c.createItem(Account.item("1", "a"), Account.pk("b"), null));
+    }
+
+    public void aBurstOfOneAddressLosesNoRequest() {
+        CosmosContainer c = Account.container("burst", 3);
+        var connections = new GatewayConnectionConfig().setMaxConnectionPoolSize(BURST); // as many as requests
+        try (CosmosAsyncClient client = Account.builder().gatewayMode(connections).buildAsyncClient()) {
+            var items = client.getDatabase(Account.DATABASE).getContainer("burst");
+            Account.equal((long) BURST, Flux.range(0, BURST)
+                    .flatMap(n -> items.createItem(Account.item("burst " + n, "key " + n)), BURST).count().block());
+        }
+        Account.equal(List.of(BURST), Account.query(c, "SELECT VALUE COUNT(1) FROM c", Integer.class));
     }
 
     public void hierarchicalKeys() {

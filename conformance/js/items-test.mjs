@@ -133,6 +133,13 @@ test("ids with blanks, signs and every script", async () => {
   for (const id of ids) assert.equal((await strange.item(id, "a").delete()).statusCode, 204, id);
 });
 
+test("a burst of 1,000 creates from one address loses none", async () => {
+  const burst = await container(db, "burst");
+  const answers = await Promise.allSettled(Array.from({ length: 1000 }, (_, n) => burst.items.create({ id: `${n}`, pk: `key ${n}` })));
+  assert.deepEqual(answers.filter((answer) => answer.status === "rejected"), []);
+  assert.deepEqual((await burst.items.query("SELECT VALUE COUNT(1) FROM c").fetchAll()).resources, [1000]);
+});
+
 test("an id of more than 1023 bytes is a 400, an item of more than 2 MB a 413", async () => {
   await assert.rejects(items.items.create({ id: "x".repeat(1024), pk: "a" }), { code: 400 });
   await assert.rejects(items.items.create({ id: "huge", pk: "a", text: "x".repeat(2 * 1024 * 1024) }), { code: 413 });

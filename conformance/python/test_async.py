@@ -1,7 +1,10 @@
 """The asynchronous client, which has code of its own, in short."""
 
+import asyncio
 import unittest
 
+import aiohttp
+from azure.core.pipeline.transport import AioHttpTransport
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 from azure.cosmos.exceptions import CosmosResourceNotFoundError
@@ -41,6 +44,15 @@ class Async(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(ids([row async for row in rows]), self.made)
         self.assertEqual([row async for row in self.c.query_items("SELECT VALUE COUNT(1) FROM c")], [19])
         self.assertEqual(sorted(ids([row async for row in self.c.read_all_items()])), self.made)
+
+    async def test_a_burst_of_one_address_loses_no_request(self):
+        unlimited = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))  # as many connections as requests
+        async with CosmosClient(ENDPOINT, KEY, transport=AioHttpTransport(session=unlimited, session_owner=False)) as client, unlimited:
+            c = client.get_database_client(f"py-{self.id()}").get_container_client("c")
+            burst = [c.create_item({"id": f"burst {n}", "pk": f"key {n}"}) for n in range(1000)]
+            answers = await asyncio.gather(*burst, return_exceptions=True)
+        self.assertEqual([answer for answer in answers if isinstance(answer, BaseException)], [])
+        self.assertEqual([row async for row in self.c.query_items("SELECT VALUE COUNT(1) FROM c")], [1020])
 
     async def test_change_feeds_over_a_split(self):
         changes, token = await self.drain(start_time="Beginning")

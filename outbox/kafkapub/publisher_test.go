@@ -313,14 +313,15 @@ func TestConformance(t *testing.T) {
 				}
 				return p
 			},
-			Received: func(t *testing.T) []outboxtest.Received { return received(t, c) },
+			Received: func(t *testing.T) []outboxtest.Received { return asReceived(consume(t, c, topic)) },
 			Stop:     func(*testing.T) { line.Cut() },
 			Stall:    func(*testing.T) { line.Stall() },
 			Start:    func(*testing.T) { line.Mend() },
 			Fail: func(_ *testing.T, id string) {
 				c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.UnknownServerError, When: func(r kmsg.Request) bool { return holds(r, id) }})
 			},
-			MaxData: 99_000,
+			Misbehave: line.Misbehaviours(),
+			MaxData:   99_000,
 		}
 	})
 }
@@ -347,10 +348,9 @@ func TestATopicThatIsMissingIsCreatedIfTheClusterCreatesTopics(t *testing.T) {
 	}
 }
 
-// received is what a consumer gets from the first record to the last.
-func received(t *testing.T, c *kfake.Cluster) (all []outboxtest.Received) {
-	t.Helper()
-	for _, r := range consume(t, c, topic) {
+// asReceived is what a consumer makes of records.
+func asReceived(records []*kgo.Record) (all []outboxtest.Received) {
+	for _, r := range records {
 		m := outboxtest.Received{ID: header(r, "ce_id"), Key: string(r.Key), Attributes: map[string]string{}, Trace: map[string]string{}, ContentType: header(r, "content-type"), Data: r.Value}
 		for _, h := range r.Headers {
 			if name, ok := strings.CutPrefix(h.Key, "ce_"); ok {

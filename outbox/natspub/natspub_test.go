@@ -51,6 +51,7 @@ func TestTheSuiteHoldsForAConnection(t *testing.T) {
 			Stop:         func(*testing.T) { line.Cut() },
 			Stall:        func(*testing.T) { line.Stall() },
 			Start:        func(*testing.T) { line.Mend() },
+			Misbehave:    line.Misbehaviours(),
 			MaxData:      maxData - 4<<10,
 			Deduplicates: true,
 		}

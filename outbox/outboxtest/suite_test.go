@@ -1,6 +1,7 @@
 package outboxtest_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,6 +32,21 @@ func TestTheSuiteHoldsForMemory(t *testing.T) {
 		b := &outboxtest.Memory{MaxData: maxData}
 		return b.Broker(func() outbox.Publisher { return b })
 	})
+}
+
+// kill puts a broker out of reach for a moment.
+func kill(b outboxtest.Broker) func(t *testing.T) {
+	return func(t *testing.T) {
+		b.Stop(t)
+		b.Start(t)
+	}
+}
+
+func TestKillsHoldForMemory(t *testing.T) {
+	t.Parallel()
+	m := &outboxtest.Memory{}
+	b := m.Broker(func() outbox.Publisher { return m })
+	outboxtest.TestKills(t, b, 3, kill(b))
 }
 
 // defect is a publisher with one fault, and the case that has to find it.
@@ -203,6 +220,28 @@ var defects = []defect{
 		}
 		return n, err
 	}),
+	{name: "loses every ninth message", caught: killCase, publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
+		if msgs[0].Seq%9 == 0 {
+			return 1, nil
+		}
+		return b.Publish(ctx, msgs)
+	}},
+	{name: "loses the newest message", caught: killCase, publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
+		if msgs[0].Seq > 1 {
+			msgs = []outbox.Message{msgs[0]}
+			msgs[0].Seq, msgs[0].ID = msgs[0].Seq-1, fmt.Sprintf("%s-%d", msgs[0].Key, msgs[0].Seq-1)
+			return b.Publish(ctx, msgs)
+		}
+		return 1, nil
+	}},
+	{name: "gives up at a kill", caught: killCase, publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
+		n, err := b.Publish(ctx, msgs)
+		if drawn.Add(1) == 10 || err != nil {
+			err = changefeed.Poison(outboxtest.ErrDown)
+			n = 0
+		}
+		return n, err
+	}},
 	{name: "begins again in another order", caught: "a message that is refused once", publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
 		if msgs[0].Seq == 1 || len(msgs) < 2 {
 			return b.Publish(ctx, msgs)
@@ -246,6 +285,9 @@ func (f faulty) Publish(ctx context.Context, msgs []outbox.Message) (int, error)
 	return f.publish(ctx, f.Memory, msgs)
 }
 
+// killCase is the case of TestKills, which is not one of TestPublisher.
+const killCase = "kills of the broker"
+
 const defectVariable = "OUTBOXTEST_DEFECT"
 
 // TestTheSuiteCatchesDefects runs this test binary once more for each defect, since a suite
@@ -274,14 +316,19 @@ func TestTheSuiteCatchesDefects(t *testing.T) {
 func TestDefect(t *testing.T) {
 	for _, d := range defects {
 		if d.name == os.Getenv(defectVariable) {
-			outboxtest.TestPublisher(t, func(*testing.T) outboxtest.Broker {
+			broker := func(*testing.T) outboxtest.Broker {
 				m := &outboxtest.Memory{MaxData: maxData}
 				b := m.Broker(func() outbox.Publisher { return faulty{m, d} })
 				if d.broker != nil {
 					d.broker(&b)
 				}
 				return b
+			}
+			t.Run(killCase, func(t *testing.T) {
+				b := broker(t)
+				outboxtest.TestKills(t, b, 1, kill(b))
 			})
+			outboxtest.TestPublisher(t, broker)
 		}
 	}
 }
@@ -360,4 +407,67 @@ func ExampleMemory() {
 	// Output:
 	// 1 publish 2: 202 bytes of data, of at most 100: too large true
 	// 1 Created {"name":"Ada"}
+}
+
+// TestAccidentsOfALineHappenOnce sends three messages through each accident, to a broker that answers each by its bytes.
+func TestAccidentsOfALineHappenOnce(t *testing.T) {
+	t.Parallel()
+	for way, want := range map[string]struct{ kept, answered string }{
+		"torn-message": {"<one><tw<three>", "<one><three>"},
+		"lost-answer":  {"<one><two><three>", "<one><three>"},
+		"late-answer":  {"<one><two><three>", "<one><two><three>"},
+	} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			line, kept, answered := outboxtest.NewLine(t), "", ""
+			line.Misbehaviours()[way](t, "two")
+			var c net.Conn
+			var serving sync.WaitGroup
+			for _, m := range []string{"<one>", "<two>", "<three>"} {
+				if c == nil {
+					near, far := net.Pipe()
+					serving.Go(func() { kept += echo(far) })
+					var err error
+					if c, err = line.Connect(near); err != nil {
+						t.Fatal(err)
+					}
+				}
+				answer := make([]byte, len(m))
+				_, err := io.WriteString(c, m[:3]) // in two pieces
+				if err == nil {
+					_, err = io.WriteString(c, m[3:])
+				}
+				if err == nil {
+					_, err = io.ReadFull(c, answer)
+				}
+				if err != nil {
+					_ = c.Close()
+					c = nil
+					serving.Wait()
+					continue
+				}
+				answered += string(answer)
+			}
+			_ = c.Close()
+			serving.Wait()
+			if kept != want.kept || answered != want.answered {
+				t.Errorf("the broker has %q and has answered %q, want %q and %q", kept, answered, want.kept, want.answered)
+			}
+		})
+	}
+}
+
+// echo answers each message by itself, and returns what has come.
+func echo(c net.Conn) (got string) {
+	defer c.Close()
+	for r := bufio.NewReader(c); ; {
+		m, err := r.ReadString('>')
+		got += m
+		if err != nil {
+			return got
+		}
+		if _, err := io.WriteString(c, m); err != nil {
+			return got
+		}
+	}
 }

@@ -27,8 +27,14 @@ import (
 
 var server = flag.String("rabbitmq", "", "the folder with Debian's rabbitmq-server, which is started for the tests; make rabbitmq")
 
-// startRabbitMQ starts a server that listens on the loopback alone, with all that it has in a folder of the test.
-func startRabbitMQ(t *testing.T) (url string) {
+// rabbitMQ is a server that listens on the loopback alone, with all that it has in a folder of the test.
+type rabbitMQ struct {
+	url string
+	env []string
+	pid int // of its group of processes
+}
+
+func startRabbitMQ(t *testing.T) *rabbitMQ {
 	t.Helper()
 	if *server == "" {
 		t.Skip("it needs RabbitMQ: make rabbitmq")
@@ -42,7 +48,8 @@ func startRabbitMQ(t *testing.T) (url string) {
 		return file
 	}
 	port, epmd, dist := freePort(t), freePort(t), freePort(t)
-	env := append(os.Environ(),
+	r := &rabbitMQ{url: "amqp://guest:guest@127.0.0.1:" + port + "/"}
+	r.env = append(os.Environ(),
 		"HOME="+dir, "ERL_EPMD_ADDRESS=127.0.0.1", "ERL_EPMD_PORT="+epmd, "RABBITMQ_NODENAME=changefeed@localhost",
 		"RABBITMQ_NODE_IP_ADDRESS=127.0.0.1", "RABBITMQ_NODE_PORT="+port, "RABBITMQ_DIST_PORT="+dist,
 		"RABBITMQ_MNESIA_BASE="+filepath.Join(dir, "mnesia"), "RABBITMQ_LOG_BASE="+filepath.Join(dir, "log"),
@@ -51,16 +58,22 @@ func startRabbitMQ(t *testing.T) (url string) {
 		"RABBITMQ_CONFIG_FILE="+write("rabbitmq.conf", fmt.Sprintf("max_message_size = %d\n", maxMessage)),
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
 	)
-	run(t, env, "epmd", "-address", "127.0.0.1", "-port", epmd)
-	run(t, env, filepath.Join(*server, "rabbitmq-server"))
-	url = "amqp://guest:guest@127.0.0.1:" + port + "/"
+	run(t, r.env, "epmd", "-address", "127.0.0.1", "-port", epmd)
+	r.start(t)
+	return r
+}
+
+// start starts the server, with what its folder has, and waits until it answers.
+func (r *rabbitMQ) start(t *testing.T) {
+	t.Helper()
+	r.pid = run(t, r.env, filepath.Join(*server, "rabbitmq-server"))
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	for tick := time.Tick(200 * time.Millisecond); ; {
-		conn, err := amqp.Dial(url)
+		conn, err := amqp.Dial(r.url)
 		if err == nil {
 			conn.Close()
-			return url
+			return
 		}
 		select {
 		case <-tick:
@@ -70,10 +83,18 @@ func startRabbitMQ(t *testing.T) (url string) {
 	}
 }
 
+// kill ends the server at once, as a loss of power does but for what the system has not written to the disk yet.
+func (r *rabbitMQ) kill(t *testing.T) {
+	t.Helper()
+	if err := syscall.Kill(-r.pid, syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
+}
+
 const maxMessage = 1 << 20
 
-// run starts a program in a group of its own, which is ended with the test.
-func run(t *testing.T, env []string, name string, args ...string) {
+// run starts a program in a group of its own, which is ended with the test, and returns the number of the group.
+func run(t *testing.T, env []string, name string, args ...string) (pid int) {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Env, cmd.SysProcAttr = env, &syscall.SysProcAttr{Setpgid: true}
@@ -81,11 +102,12 @@ func run(t *testing.T, env []string, name string, args ...string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM); err != nil {
+		if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 			t.Error(err)
 		}
 		_ = cmd.Wait() // that it was ended
 	})
+	return cmd.Process.Pid
 }
 
 func freePort(t *testing.T) string {
@@ -115,7 +137,8 @@ func admin(t *testing.T, url string) *amqp.Channel {
 }
 
 func TestRabbitMQ(t *testing.T) {
-	url := startRabbitMQ(t)
+	broker := startRabbitMQ(t)
+	url := broker.url
 	t.Run("conformance", func(t *testing.T) { conformance(t, url) })
 	t.Run("what no queue gets is refused", func(t *testing.T) {
 		ch := admin(t, url)
@@ -149,6 +172,12 @@ func TestRabbitMQ(t *testing.T) {
 		}
 	})
 	t.Run("keys keep their order over several queues", func(t *testing.T) { hashed(t, url) })
+	t.Run("what is accepted survives kills of the broker", func(t *testing.T) {
+		outboxtest.TestKills(t, fanout(t, broker.url, "killed", nil), 3, func(t *testing.T) {
+			broker.kill(t)
+			broker.start(t)
+		})
+	})
 }
 
 func conformance(t *testing.T, url string) {
@@ -156,27 +185,30 @@ func conformance(t *testing.T, url string) {
 	outboxtest.TestPublisher(t, func(t *testing.T) outboxtest.Broker {
 		names++
 		name := fmt.Sprint("conformance-", names)
-		ch := admin(t, url)
-		must(t, ch.ExchangeDeclare(name, "fanout", false, false, false, false, nil))
-		_, err := ch.QueueDeclare(name, true, false, false, false, nil)
-		must(t, err)
-		must(t, ch.QueueBind(name, "", name, false, nil))
 		line := outboxtest.NewLine(t)
-		return outboxtest.Broker{
-			Publisher: func(t *testing.T) outbox.Publisher {
-				p, err := rabbitpub.New(url, name, rabbitpub.Options{Client: amqp.Config{Dial: func(network, address string) (net.Conn, error) {
-					return line.Dial(t.Context(), network, address)
-				}}})
-				must(t, err)
-				return p
-			},
-			Received: func(t *testing.T) []outboxtest.Received { return received(t, admin(t, url), name) },
-			Stop:     func(*testing.T) { line.Cut() },
-			Stall:    func(*testing.T) { line.Stall() },
-			Start:    func(*testing.T) { line.Mend() },
-			MaxData:  maxMessage,
-		}
+		b := fanout(t, url, name, func(network, address string) (net.Conn, error) { return line.Dial(t.Context(), network, address) })
+		b.Stop, b.Stall, b.Start = func(*testing.T) { line.Cut() }, func(*testing.T) { line.Stall() }, func(*testing.T) { line.Mend() }
+		b.Misbehave, b.MaxData = line.Misbehaviours(), maxMessage
+		return b
 	})
+}
+
+// fanout makes an exchange with one queue, which survive a restart, for the suite.
+func fanout(t *testing.T, url, name string, dial func(network, address string) (net.Conn, error)) outboxtest.Broker {
+	t.Helper()
+	ch := admin(t, url)
+	must(t, ch.ExchangeDeclare(name, "fanout", true, false, false, false, nil))
+	_, err := ch.QueueDeclare(name, true, false, false, false, nil)
+	must(t, err)
+	must(t, ch.QueueBind(name, "", name, false, nil))
+	return outboxtest.Broker{
+		Publisher: func(t *testing.T) outbox.Publisher {
+			p, err := rabbitpub.New(url, name, rabbitpub.Options{Client: amqp.Config{Dial: dial}})
+			must(t, err)
+			return p
+		},
+		Received: func(t *testing.T) []outboxtest.Received { return received(t, admin(t, url), name) },
+	}
 }
 
 // received reads a queue from the first message on. They go back into it when the channel is closed.

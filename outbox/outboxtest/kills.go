@@ -1,0 +1,113 @@
+package outboxtest
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/outbox"
+)
+
+// The work of [TestKills].
+const (
+	killedKeys   = 4
+	betweenKills = 20 // messages of each key
+	publishEvery = 5 * time.Millisecond
+)
+
+// TestKills proves that what a broker has accepted survives its kills: publishers work without pause while restart is
+// called so many times, which kills the broker and returns when it answers again. Afterwards consumers have each message
+// that was accepted, and those of a key came for the first time in their order. Of b it needs Publisher and Received.
+func TestKills(t *testing.T, b Broker, kills int, restart func(t *testing.T)) {
+	s := &suite{T: t, Broker: b}
+	p := s.publisher()
+	var accepted [killedKeys]atomic.Int64
+	var publishing sync.WaitGroup
+	over := make(chan struct{})
+	for k := range accepted {
+		publishing.Go(func() { s.publishUntil(over, p, fmt.Sprint("k", k), &accepted[k]) })
+	}
+	goOn := true
+	for n := 0; goOn && n < kills; n++ {
+		if goOn = s.advance(accepted[:]); goOn {
+			restart(t)
+		}
+	}
+	goOn = goOn && s.advance(accepted[:])
+	close(over)
+	publishing.Wait()
+	if !goOn {
+		return
+	}
+	got := s.received()
+	for k := range accepted {
+		key := fmt.Sprint("k", k)
+		s.prefix(got[key], key, accepted[k].Load())
+	}
+}
+
+// publishUntil publishes the messages of a key one after the other until over is closed, and counts those accepted.
+func (s *suite) publishUntil(over <-chan struct{}, p outbox.Publisher, key string, accepted *atomic.Int64) {
+	tick := time.NewTicker(publishEvery)
+	defer tick.Stop()
+	for {
+		m := message(key, int(accepted.Load())+1)
+		n, err := p.Publish(s.Context(), []outbox.Message{m})
+		if changefeed.IsPoison(err) {
+			s.Errorf("Publish says of a broker that is away that message %s can never be sent: %v", m.ID, err)
+			return
+		}
+		accepted.Add(int64(n))
+		select {
+		case <-over:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// advance waits until some messages more of each key are accepted.
+func (s *suite) advance(accepted []atomic.Int64) bool {
+	var want []int64
+	for k := range accepted {
+		want = append(want, accepted[k].Load()+betweenKills)
+	}
+	for deadline := time.Now().Add(2 * patience); ; {
+		behind := 0
+		for k := range accepted {
+			if accepted[k].Load() < want[k] {
+				behind++
+			}
+		}
+		switch {
+		case s.Failed():
+			return false
+		case behind == 0:
+			return true
+		case time.Now().After(deadline):
+			s.Errorf("%d publishers do not find the broker again within %v", behind, 2*patience)
+			return false
+		}
+		pause(s.Context(), publishEvery)
+	}
+}
+
+// prefix wants the first messages of a key, at least so many, each for the first time in its order.
+func (s *suite) prefix(got []Received, key string, atLeast int64) {
+	var first []string
+	for _, id := range ids(got) {
+		if !slices.Contains(first, id) { // one whose answer was lost comes again
+			first = append(first, id)
+		}
+	}
+	if int64(len(first)) < atLeast {
+		s.Errorf("key %s: %d messages are there, %d were accepted", key, len(first), atLeast)
+	}
+	if want := idsOf(series(key, 1, len(first))); !slices.Equal(first, want) {
+		s.Errorf("key %s: received for the first time %s, want %s", key, some(first), some(want))
+	}
+}
