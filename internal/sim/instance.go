@@ -76,6 +76,7 @@ func (w *world) options(i *instance) changefeed.Options {
 		Manual: w.weather.manual, Drain: defaultDrain, Expiration: defaultExpiration, Acquire: defaultAcquire, Renew: defaultRenew,
 		Hooks: changefeed.Hooks{
 			Ready:    w.markReady,
+			Begun:    func(u changefeed.NewUnit) { w.ledger.note("%s begins the unit: %+v", i, u) },
 			Acquired: i.acquired,
 			Released: i.released,
 			Outage:   i.outage,
