@@ -135,13 +135,17 @@ public final class Items {
         Account.equal(5L, c.readAllItems(prefix, JsonNode.class).stream().count());
     }
 
-    public void levelsOfConsistency() {
+    public void levelsOfConsistency() throws Exception {
         CosmosContainer c = Account.container("levels", 1);
         c.createItem(Account.item("1", "a"));
         for (ConsistencyLevel level : ConsistencyLevel.values()) {
             try (CosmosClient client = Account.builder().consistencyLevel(level).buildClient()) {
                 CosmosContainer again = client.getDatabase(Account.DATABASE).getContainer("levels");
-                Account.equal("1", read(again, "1", "a").get("id").asText());
+                if (level == ConsistencyLevel.STRONG || level == ConsistencyLevel.BOUNDED_STALENESS) { // above the account's
+                    Account.refused(400, () -> read(again, "1", "a"));
+                } else {
+                    Account.equal("1", read(again, "1", "a").get("id").asText());
+                }
             }
         }
     }
