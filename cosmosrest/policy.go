@@ -1,6 +1,7 @@
 package cosmosrest
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -212,7 +213,7 @@ func unchanged(old, next docstore.ContainerSpec, p properties) error {
 		return wire.BadRequest("partitionKey is %s: want paths %q and version %d, it cannot be changed", p["partitionKey"], old.Paths, old.HashVersion)
 	case !slices.EqualFunc(next.UniqueKeys, old.UniqueKeys, slices.Equal):
 		return wire.Errorf(http.StatusForbidden, 0, wire.CodeForbidden, "The unique index cannot be modified. To change the unique index, remove the collection and re-create a new one. "+
-			"uniqueKeyPolicy is %s: want %s", p["uniqueKeyPolicy"], uniquePolicyOf(old))
+			"uniqueKeyPolicy is %s: want %s", cmp.Or(string(p["uniqueKeyPolicy"]), "missing"), uniquePolicyOf(old))
 	}
 	return nil
 }

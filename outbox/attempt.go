@@ -41,7 +41,7 @@ type object struct {
 	write  int // its index, -1 if only its events are written
 	seq    uint64
 	events []*recorded
-	isNew  bool
+	news   []*Recorder // those that were new
 }
 
 // remember adds the document by which a message is known to have been handled.
@@ -65,7 +65,10 @@ func (a *attempt) object(e *entry) error {
 		o.seq, ifMatch = max(o.seq, *version.seq), cmp.Or(ifMatch, *version.etag)
 	}
 	for _, r := range e.recorders() {
-		o.events, o.isNew = append(o.events, r.events...), o.isNew || r.isNew
+		o.events = append(o.events, r.events...)
+		if r.isNew {
+			o.news = append(o.news, r)
+		}
 	}
 	slices.SortStableFunc(o.events, func(a, b *recorded) int { return cmp.Compare(a.place, b.place) })
 	o.seq += uint64(len(o.events))

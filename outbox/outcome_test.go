@@ -442,6 +442,91 @@ func TestAMemoryThatHasExpiredProvesNothing(t *testing.T) {
 	})
 }
 
+// refuses is a store that answers every batch with an error.
+type refuses struct {
+	changefeed.Committer
+	err error
+}
+
+func (s refuses) Commit(context.Context, changefeed.PartitionKey, []changefeed.Write) ([]changefeed.Result, error) {
+	return nil, s.err
+}
+
+func TestARefusalOfTheFirstTryIsCertain(t *testing.T) {
+	for _, refusal := range sentinels[3:] {
+		u := outbox.NewUnit(refuses{err: fmt.Errorf("store: %w", refusal)}, outbox.Options{})
+		u.Create(docOf("c1", newContact("A")))
+		err := u.Commit(t.Context())
+		if _, ok := errors.AsType[*outbox.NotStoredError](err); !ok || !errors.Is(err, refusal) {
+			t.Errorf("got %v, want that nothing is stored because of %v", err, refusal)
+		}
+	}
+}
+
+// A client of the store has sent the first batch twice by itself: what it returns is the refusal of the second time.
+func TestAnUnreadOutcomeStaysOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contacts, _ := open(t)
+		d := add(t, contacts, "c1", "A")
+		store := &readsFail{Committer: contacts, sent: 1, reads: []error{errLost}}
+		u := outbox.NewUnit(twice{store}, outbox.Options{EventTTL: 2 * time.Second})
+		d.Data.rename("B")
+		u.Replace(d)
+		if err := u.Commit(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second) // the event is gone
+		other, err := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := outbox.NewUnit(contacts, outbox.Options{})
+		v.Replace(other)
+		if err := v.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := u.Settle(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
+			t.Errorf("got %v of a unit that is stored", err)
+		}
+	})
+}
+
+// twice is a store that gets each batch of writes twice.
+type twice struct{ changefeed.Committer }
+
+func (s twice) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	if writes[0].Op != changefeed.WriteRead {
+		_, _ = s.Committer.Commit(ctx, key, writes)
+	}
+	return s.Committer.Commit(ctx, key, writes)
+}
+
+// What remembers the message is there for ten days, so nobody needs the events as a proof.
+func TestAMemoryProvesForLongerThanEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contacts, _ := open(t)
+		d := add(t, contacts, "c1", "A")
+		other := *d
+		u := outbox.NewUnit(&script{Committer: contacts, drop: map[int]bool{1: true}}, outbox.Options{})
+		d.Data.rename("B")
+		u.Replace(d)
+		u.Once("c1", "m1", 0)
+		if err := u.Commit(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
+			t.Fatal(err)
+		}
+		other.Data = &contact{Name: "C"}
+		v := outbox.NewUnit(contacts, outbox.Options{})
+		v.Replace(&other)
+		if err := v.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if err := u.Settle(t.Context()); !errors.Is(err, changefeed.ErrPrecondition) || errors.Is(err, outbox.ErrUnknown) {
+			t.Errorf("got %v, want that the unit is not stored: nothing remembers its message", err)
+		}
+	})
+}
+
 func TestAnEventOfADeletedObjectIsNotLostWhileTheOutcomeIsUnknown(t *testing.T) {
 	for _, lost := range []script{{lose: map[int]bool{1: true}}, {drop: map[int]bool{1: true}}} {
 		contacts, _ := open(t)
@@ -463,40 +548,112 @@ func TestAnEventOfADeletedObjectIsNotLostWhileTheOutcomeIsUnknown(t *testing.T) 
 	}
 }
 
+// Three documents of one object are tracked, of which two are as somebody has them who has loaded the object before.
 func TestTheNumbersOfEventsNeverGoBack(t *testing.T) {
+	for _, order := range [][]int{{0, 1, 2}, {1, 0, 2}, {2, 1, 0}, {1, 2, 0}} {
+		contacts, _ := open(t)
+		d := add(t, contacts, "c1", "A")
+		first := *d
+		for _, name := range []string{"B", "C"} {
+			d.Data.rename(name)
+			u := outbox.NewUnit(contacts, outbox.Options{})
+			u.Replace(d)
+			if err := u.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		old, third := first, first
+		old.ETag, third.ETag = "", ""
+		old.Data, third.Data = &contact{Name: "D"}, &contact{Name: "E"}
+		third.Data.rename("E")
+		u := outbox.NewUnit(contacts, outbox.Options{})
+		all := []*outbox.Doc[*contact]{d, &old, &third}
+		for _, i := range order {
+			u.Replace(all[i])
+		}
+		if err := u.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var last float64
+		for _, doc := range stored(t, contacts, "c1") {
+			if doc["type"] == outbox.EventType {
+				if seq := doc["seq"].(float64); seq != last+1 {
+					t.Errorf("tracked in the order %v: event %v comes after event %v", order, seq, last)
+				} else {
+					last = seq
+				}
+			}
+		}
+		if tracked := all[order[2]]; last != 4 || tracked.Seq != 4 {
+			t.Errorf("tracked in the order %v: the last event is %v, and the document says %d, want 4", order, last, tracked.Seq)
+		}
+	}
+}
+
+// The document that is tracked last has no ETag, and the one before it has that of an older version.
+func TestADocumentWithoutAnETagDoesNotHideThatOfAnother(t *testing.T) {
 	contacts, _ := open(t)
 	d := add(t, contacts, "c1", "A")
-	first := *d
-	for _, name := range []string{"B", "C"} {
-		d.Data.rename(name)
-		u := outbox.NewUnit(contacts, outbox.Options{})
-		u.Replace(d)
+	mine := *d
+	d.Data.rename("B") // by somebody else
+	u := outbox.NewUnit(contacts, outbox.Options{})
+	u.Replace(d)
+	if err := u.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	again := mine
+	again.ETag, again.Data = "", &contact{Name: "C"}
+	u = outbox.NewUnit(contacts, outbox.Options{})
+	u.Replace(&mine)
+	u.Replace(&again)
+	if err := u.Commit(t.Context()); !errors.Is(err, changefeed.ErrPrecondition) {
+		t.Errorf("Commit: %v, want %v: the object was written since", err, changefeed.ErrPrecondition)
+	}
+}
+
+// Two documents of a new object are tracked, and the first one records an event while the outcome is unknown, or after a
+// refusal.
+func TestWhatAnyDocumentOfAnObjectRecordsSinceIsWritten(t *testing.T) {
+	contacts, _ := open(t)
+	store := &script{Committer: contacts, lose: map[int]bool{1: true}}
+	first := docOf("c1", newContact("A"))
+	second := docOf("c1", &contact{Name: "B"})
+	u := outbox.NewUnit(store, outbox.Options{})
+	u.Create(first)
+	u.Replace(second)
+	if err := u.Commit(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
+		t.Fatal(err)
+	}
+	first.Data.rename("C")
+	second.Data.Name = "D"
+	for range 2 { // the second one settles nothing
 		if err := u.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	old, third := first, first // as somebody has them who has loaded the object before
-	old.ETag, third.ETag = "", ""
-	old.Data, third.Data = &contact{Name: "D"}, &contact{Name: "E"}
-	third.Data.rename("E")
-	u := outbox.NewUnit(contacts, outbox.Options{})
-	u.Replace(d)
-	u.Replace(&old)
-	u.Replace(&third)
-	if err := u.Commit(t.Context()); err != nil {
-		t.Fatal(err)
+	docs := stored(t, contacts, "c1")
+	if got := actions(docs); len(got) != 2 || len(first.Data.Recorded()) > 0 {
+		t.Errorf("the events are %q, and the document still has %q, want that of the creation and that of the rename", got, first.Data.events())
 	}
-	var last float64
-	for _, doc := range stored(t, contacts, "c1") {
-		if doc["type"] == outbox.EventType {
-			if seq := doc["seq"].(float64); seq != last+1 {
-				t.Errorf("event %v comes after event %v", seq, last)
-			} else {
-				last = seq
-			}
+	for _, doc := range docs {
+		if data := doc["data"].(map[string]any); doc["type"] == "contact" && data["name"] != "D" {
+			t.Errorf("the object is stored as %v, want as the document that was tracked last", data)
 		}
 	}
-	if last != 4 || third.Seq != 4 {
-		t.Errorf("the last event is %v, and the document says %d, want 4", last, third.Seq)
+}
+
+func TestARefusalMakesNoDocumentNew(t *testing.T) {
+	contacts, _ := open(t)
+	add(t, contacts, "c1", "A")
+	first := docOf("c1", newContact("A"))
+	second := docOf("c1", &contact{Name: "B"})
+	u := outbox.NewUnit(contacts, outbox.Options{})
+	u.Create(first)
+	u.Replace(second)
+	if err := u.Commit(t.Context()); !errors.Is(err, changefeed.ErrConflict) {
+		t.Fatal(err)
+	}
+	if !first.Data.IsNew() || second.Data.IsNew() {
+		t.Errorf("after a refusal the first document is new: %v, and the second: %v; want as they were", first.Data.IsNew(), second.Data.IsNew())
 	}
 }

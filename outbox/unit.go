@@ -93,6 +93,15 @@ func (e *entry) versions() (all []tracked) {
 	return all
 }
 
+// documents are those that were tracked for an object, the first one first.
+func (e *entry) documents() (all []Document) {
+	for ; e != nil; e = e.before {
+		all = append(all, e.from)
+	}
+	slices.Reverse(all)
+	return all
+}
+
 // recorders are those with the events of an object, which is mostly one.
 func (e *entry) recorders() (all []*Recorder) {
 	if e.before != nil {
@@ -242,8 +251,8 @@ func (u *Unit) try(ctx context.Context) error {
 // afterwards, what happens to them is an event.
 func (u *Unit) pending(isNew bool) {
 	for _, o := range u.attempt.objects {
-		if o.entry.events != nil && o.isNew {
-			o.entry.events.isNew = isNew
+		for _, r := range o.news {
+			r.isNew = isNew
 		}
 	}
 }
@@ -267,14 +276,17 @@ func (u *Unit) close(stored bool) {
 	objects := u.attempt.objects
 	u.attempt = nil
 	for _, o := range objects { // what has happened to it since is still to be written
-		if !stored || o.entry.events == nil || len(o.entry.events.events) == 0 {
+		hasEvents := slices.ContainsFunc(o.recorders(), func(r *Recorder) bool { return len(r.events) > 0 })
+		if !stored || !hasEvents {
 			continue
 		}
+		next := replaced
 		if o.state == deleted || o.state == gone {
-			u.track(o.from, gone)
-			continue
+			next = gone
 		}
-		u.track(o.from, replaced)
+		for _, d := range o.documents() {
+			u.track(d, next)
+		}
 	}
 	later := u.later
 	u.later = nil

@@ -53,7 +53,11 @@ class Session(AccountTest):
     def test_other_levels(self):
         made = self.container()
         made.create_item({"id": "1", "pk": "a"})
-        for level in ("Eventual", "ConsistentPrefix", "BoundedStaleness", "Strong"):
+        for level in ("Eventual", "ConsistentPrefix"):
             with self.subTest(level):
                 c = self.again(made, consistency_level=level)
                 self.assertEqual(ids(c.read_all_items()), ["1"])
+        for level in ("BoundedStaleness", "Strong"):  # above the account's
+            with self.subTest(level):
+                c = self.again(made, consistency_level=level)
+                self.refused(400, list, c.read_all_items())
