@@ -2,10 +2,14 @@ package outbox_test
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -75,5 +79,50 @@ func TestMessagesAreCloudEvents(t *testing.T) {
 	want := map[string]string{"specversion": "1.0", "id": "1", "source": "/contacts", "type": "Created", "subject": "c", "partitionkey": "c", "sequence": "00000000000000000007"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// dated is an event that says itself when it happened.
+type dated struct {
+	CreatedAt string `json:"createdAt"`
+}
+
+func (dated) EventName() string { return "Dated" }
+
+func TestAnEventKeepsItsOwnTime(t *testing.T) {
+	contacts, _ := open(t)
+	d := docOf("c1", &contact{Name: "A"})
+	d.Data.Record(dated{"2001-02-03T04:05:06Z"})
+	u := outbox.NewUnit(contacts, outbox.Options{})
+	u.Create(d)
+	if err := u.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for item, err := range contacts.Logical(t.Context(), changefeed.Key("c1"), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := string(item.Body); strings.Contains(text, outbox.EventType) &&
+			(strings.Count(text, "createdAt") != 1 || !strings.Contains(text, `"createdAt":"2001-02-03T04:05:06Z"`)) {
+			t.Errorf("the event is %s, want its own time alone", text)
+		}
+	}
+}
+
+// odd is an event with whatever members.
+type odd map[string]string
+
+func (odd) EventName() string { return "Odd" }
+
+func TestAnEventHasNoMembersThatEveryEventHas(t *testing.T) {
+	for _, member := range []string{"id", "action"} {
+		contacts, _ := open(t)
+		d := docOf("c1", &contact{Name: "A"})
+		d.Data.Record(odd{member: "mine"})
+		u := outbox.NewUnit(contacts, outbox.Options{})
+		u.Create(d)
+		if err := u.Commit(t.Context()); !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), member) {
+			t.Errorf("an event with a member %s: %v, want %v", member, err, changefeed.ErrBadRequest)
+		}
 	}
 }

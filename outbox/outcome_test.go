@@ -657,3 +657,68 @@ func TestARefusalMakesNoDocumentNew(t *testing.T) {
 		t.Errorf("after a refusal the first document is new: %v, and the second: %v; want as they were", first.Data.IsNew(), second.Data.IsNew())
 	}
 }
+
+// The store counts a time to live from a time that is cut to a second, so a document may be gone a second early.
+func TestADocumentProvesNothingInItsLastSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contacts, _ := open(t)
+		d := add(t, contacts, "c1", "A")
+		u := outbox.NewUnit(&script{Committer: contacts, lose: map[int]bool{1: true}}, outbox.Options{})
+		d.Data.Name = "B"
+		u.Replace(d)
+		u.Once("c1", "m1", 2*time.Second)
+		if err := u.Commit(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
+			t.Fatal(err)
+		}
+		time.Sleep(1200 * time.Millisecond)
+		for _, doc := range stored(t, contacts, "c1") {
+			if doc["type"] == "inbox" { // as its time to live does
+				if _, err := contacts.Commit(t.Context(), changefeed.Key("c1"), []changefeed.Write{{Op: changefeed.WriteDelete, ID: doc["id"].(string)}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		other, err := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := outbox.NewUnit(contacts, outbox.Options{})
+		v.Replace(other)
+		if err := v.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := u.Settle(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
+			t.Errorf("got %v of a unit that is stored", err)
+		}
+	})
+}
+
+func TestADeleteOfWhatIsNotThereIsNotStored(t *testing.T) {
+	contacts, _ := open(t)
+	u := outbox.NewUnit(contacts, outbox.Options{})
+	u.Delete(docOf("c1", &contact{Name: "A"}))
+	err := u.Commit(t.Context())
+	if _, ok := errors.AsType[*outbox.NotStoredError](err); !ok || !errors.Is(err, changefeed.ErrNotFound) {
+		t.Errorf("got %v, want that nothing is stored because the document is not found", err)
+	}
+}
+
+func TestADeleteIsNotStoredWhereTheObjectIsStill(t *testing.T) {
+	contacts, _ := open(t)
+	d := add(t, contacts, "c1", "A")
+	other := *d
+	u := outbox.NewUnit(&script{Committer: contacts, drop: map[int]bool{1: true}}, outbox.Options{})
+	u.Delete(d)
+	if err := u.Commit(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
+		t.Fatal(err)
+	}
+	other.Data = &contact{Name: "B"}
+	v := outbox.NewUnit(contacts, outbox.Options{})
+	v.Replace(&other)
+	if err := v.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Settle(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
+		t.Errorf("got %v, though the object is there", err)
+	}
+}
