@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/outbox"
+	"github.com/millrace/changefeed/outbox/outboxtest"
 )
 
 func TestEventsAreRecordedOnceAnAction(t *testing.T) {
@@ -123,6 +124,57 @@ func TestAnEventHasNoMembersThatEveryEventHas(t *testing.T) {
 		u.Create(d)
 		if err := u.Commit(t.Context()); !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), member) {
 			t.Errorf("an event with a member %s: %v, want %v", member, err, changefeed.ErrBadRequest)
+		}
+	}
+}
+
+func TestACreatedEventTakesThePlaceOfEarlierOnes(t *testing.T) {
+	c := &contact{Name: "A"}
+	c.rename("B")
+	c.RecordCreated(contactCreated{c})
+	if got := c.events(); len(got) != 1 || got[0] != "ContactCreatedEvent" {
+		t.Errorf("recorded are %q, want the created event alone", got)
+	}
+}
+
+func TestWhoForgetsAllIsNotNew(t *testing.T) {
+	c := newContact("A")
+	c.ForgetAll()
+	c.rename("B")
+	if got := c.events(); c.IsNew() || len(got) != 1 {
+		t.Errorf("new: %v, recorded are %q, want the rename", c.IsNew(), got)
+	}
+}
+
+func TestANumberThatIsNoneIsRefused(t *testing.T) {
+	decode := outbox.EventsOfType(outbox.EventType)
+	for seq, want := range map[string]uint64{
+		"3": 3, "3.0": 3, "0": 0, "9007199254740992": 1 << 53,
+		"9007199254740994": 0, "1e17": 0, "1.5": 0, "-1": 0, `"3"`: 0, "null": 0,
+	} {
+		c := changefeed.Change{ID: "1", Body: []byte(`{"type":"domainEvent","seq":` + seq + `,"data":{"action":"Done"}}`)}
+		m, ok, err := decode(&c)
+		if isNumber := want > 0 || seq == "0"; !ok || (err == nil) != isNumber || m.Seq != want {
+			t.Errorf("seq %s: an event %v with number %d, %v; want %d", seq, ok, m.Seq, err, want)
+		}
+	}
+}
+
+// An event of somebody else may have a member with the name of one of a mark.
+func TestAMarkHasTwoMembers(t *testing.T) {
+	contacts, _ := open(t)
+	r, err := outbox.NewRelay(&outboxtest.Memory{}, outbox.RelayOptions{Container: contacts, ExpireAfter: outbox.LeastExpireAfter})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants := r.Options(changefeed.Options{}).Filter
+	for members, isMarked := range map[string]bool{
+		"": false, `"published":"yes",`: false, `"publishedLsn":7,`: false, `"published":true,"publishedLsn":7,`: false,
+		`"published":"2026-01-02T03:04:05Z","publishedLsn":7,`: true,
+	} {
+		c := changefeed.Change{ID: "1", Body: []byte(`{"type":"domainEvent",` + members + `"data":{"action":"Done"}}`)}
+		if wants(&c) == isMarked {
+			t.Errorf("with %s the event counts as published: %v, want %v", members, !isMarked, isMarked)
 		}
 	}
 }
