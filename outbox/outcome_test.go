@@ -442,19 +442,12 @@ func TestAMemoryThatHasExpiredProvesNothing(t *testing.T) {
 	})
 }
 
-// refuses is a store that answers every batch with an error.
-type refuses struct {
-	changefeed.Committer
-	err error
-}
-
-func (s refuses) Commit(context.Context, changefeed.PartitionKey, []changefeed.Write) ([]changefeed.Result, error) {
-	return nil, s.err
-}
-
 func TestARefusalOfTheFirstTryIsCertain(t *testing.T) {
 	for _, refusal := range sentinels[3:] {
-		u := outbox.NewUnit(refuses{err: fmt.Errorf("store: %w", refusal)}, outbox.Options{})
+		refuses := committerFunc(func(context.Context, changefeed.PartitionKey, []changefeed.Write) ([]changefeed.Result, error) {
+			return nil, fmt.Errorf("store: %w", refusal)
+		})
+		u := outbox.NewUnit(refuses, outbox.Options{})
 		u.Create(docOf("c1", newContact("A")))
 		err := u.Commit(t.Context())
 		if _, ok := errors.AsType[*outbox.NotStoredError](err); !ok || !errors.Is(err, refusal) {

@@ -407,6 +407,28 @@ func TestEventsExpireAfterTheyArePublished(t *testing.T) {
 	})
 }
 
+// The marks of 150 events take two batches, of which the second one fails.
+func TestEventsWithAMarkAreDoneThoughLaterOnesHaveNone(t *testing.T) {
+	b := &changefeed.Batch{}
+	for n := range 150 {
+		body := fmt.Appendf(nil, `{"id":"%d","partitionKey":"c1","type":"domainEvent","data":{"action":"a"}}`, n)
+		b.Changes = append(b.Changes, changefeed.Change{ID: fmt.Sprint(n), PartitionKey: changefeed.Key("c1"), LSN: int64(n + 1), Body: body})
+	}
+	marked := 0
+	store := committerFunc(func(_ context.Context, _ changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+		if marked > 0 {
+			return nil, errLost
+		}
+		marked += len(writes)
+		return nil, nil
+	})
+	err := newRelay(t, &broker{}, outbox.RelayOptions{Container: store, ExpireAfter: time.Hour}).Handle(t.Context(), b)
+	failure, ok := errors.AsType[*changefeed.Failure](err)
+	if !ok || marked == 0 || len(failure.Items) != len(b.Changes)-marked || failure.Items[marked-1] != nil || failure.Items[marked] == nil {
+		t.Errorf("got %+v after %d marks, want that the other events come again", failure, marked)
+	}
+}
+
 func TestAPublisherIsNotBelievedWhatCannotBe(t *testing.T) {
 	for _, test := range []struct {
 		n    int
