@@ -198,6 +198,7 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 		}
 		u.Rows = append(u.Rows, r)
 	}
+	u.rest()
 	u.compare()
 	// By their ranges, so that a hole stands where its keys are.
 	slices.SortStableFunc(u.Rows, func(a, b Row) int {
