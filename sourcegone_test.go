@@ -33,6 +33,11 @@ func TestEveryInstanceEndsWhenTheMonitoredContainerIsDeleted(t *testing.T) {
 				t.Errorf("lease %s still has an owner", l.Token)
 			}
 		}
+		for _, h := range w.records(changefeed.KindHost) {
+			if h.State != changefeed.StateRetired {
+				t.Errorf("instance %s still seems to be at work", h.Owner)
+			}
+		}
 	})
 }
 

@@ -142,16 +142,13 @@ func (e *ending) waits(leases []string) string {
 		batches, strings.Join(first(leases), ", "), have, e.drain)
 }
 
-// first are the tokens of a few leases.
-func first(leases []string) (names []string) {
+// first are the tokens of a few leases, and how many more there are.
+func first(leases []string) []string {
 	const most = 3
-	for _, token := range leases[:min(len(leases), most)] {
-		names = append(names, token)
-	}
 	if n := len(leases) - most; n > 0 {
-		names = append(names, fmt.Sprintf("%d more", n))
+		return append(slices.Clone(leases[:most]), fmt.Sprintf("%d more", n))
 	}
-	return names
+	return leases
 }
 
 // endingHooks end the processor when a container was deleted and made anew: no further

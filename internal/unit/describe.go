@@ -92,6 +92,20 @@ func describe(record changefeed.Record, now time.Time) Row {
 	return r
 }
 
+// instance makes the row one of an instance.
+func (r *Row) instance(now time.Time) {
+	r.Kind = KindInstance
+	quiet := now.Sub(r.record.Updated).Round(time.Second)
+	switch {
+	case r.record.State == changefeed.StateRetired:
+		r.gone = true
+		r.note("stopped %v ago", quiet)
+	case now.Sub(r.record.Updated) > cmp.Or(r.record.Expiration, silence):
+		r.gone = true
+		r.note("gone: it has shown no life for %v", quiet)
+	}
+}
+
 // isAtWork reports whether a row is of an instance that runs, or of a lease whose owner may.
 func (r *Row) isAtWork() bool {
 	switch r.Kind {

@@ -287,6 +287,9 @@ func TestAUnitWhoseInstancesHaveEndedIsStopped(t *testing.T) {
 			o.lease(t, "FE-FF", tt.edit)
 			time.Sleep(2 * time.Second) // times of the store are in seconds
 			for _, r := range o.survey(t)[0].Rows {
+				if r.Kind == KindInstance && tt.want == "stopped" && strings.Join(r.Notes, "") != "stopped 2s ago" {
+					t.Errorf("%s: the instance has the notes %q", tt.name, r.Notes)
+				}
 				if r.Lease == "-FF" && (r.State != tt.want || r.Notes[0] != tt.note) {
 					t.Errorf("%s: state %s, notes %q; want %s, %s", tt.name, r.State, r.Notes, tt.want, tt.note)
 				}

@@ -107,7 +107,7 @@ func TestAProgramEndsWithItsLease(t *testing.T) {
 		{"one that is stubborn for a while", "trap '' TERM; echo begun; sleep 20; echo beside its successor", changefeed.ErrLeaseLost, "sh: signal: killed", "begun\n"},
 		{"one that listens", "trap 'echo asked; exit 0' TERM; sleep 60 & echo begun; wait", changefeed.ErrStopped, "", "begun\nasked\n"},
 		{
-			"one that listens, and has started one that does not", "(trap '' TERM; sleep 20; echo left behind) & trap 'echo asked; exit 0' TERM; echo begun; wait",
+			"one that listens, and has started one that does not", "trap 'echo asked; exit 0' TERM; (trap '' TERM; echo begun; sleep 20; echo left behind) & wait",
 			changefeed.ErrStopped, "", "begun\nasked\n",
 		},
 		{"one that fails", "trap 'exit 1' TERM; sleep 60 & echo begun; wait", changefeed.ErrHandlerTimeout, "sh: exit status 1", "begun\n"},
