@@ -31,7 +31,8 @@ func (r *repeats) hooks(log *slog.Logger, o changefeed.Options) changefeed.Hooks
 	return changefeed.Hooks{
 		Error: func(err *changefeed.Error) {
 			failed, ok := errors.AsType[*changefeed.BatchError](err.Err)
-			if ok && r.isNews(failed.Attempt) {
+			last := o.MaxAttempts > 0 && ok && failed.Attempt >= o.MaxAttempts // then it is divided, or parked
+			if ok && !last && r.isNews(failed.Attempt) {
 				log.Warn("a batch fails again and is tried again", "lease", err.Lease, "attempt", failed.Attempt, "next", pauseAfter(failed.Attempt, o).String())
 			}
 		},

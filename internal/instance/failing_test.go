@@ -27,6 +27,8 @@ func TestABatchThatFailsAgainIsSaidEarlyAndThenRarely(t *testing.T) {
 	fails(1, 3)
 	hooks.BatchDone(changefeed.BatchDone{Batch: &changefeed.Batch{Attempt: 4}})
 	fails(1, 3)
+	limited := (&repeats{}).hooks(slog.New(slog.NewTextHandler(&out, nil)), changefeed.Options{RetryMin: firstRetry, RetryMax: lastRetry, MaxAttempts: 2})
+	limited.Error(&changefeed.Error{Origin: changefeed.OriginHandler, Lease: "-FF", Err: &changefeed.BatchError{Attempt: 2, Err: errors.New("no such table")}}) // is parked
 	var got []string
 	for line := range strings.Lines(out.String()) {
 		_, said, _ := strings.Cut(strings.TrimSpace(line), "level=WARN ")
