@@ -16,9 +16,10 @@ FUZZTIME ?= 10s
 LONG     ?= .long
 BENCH    ?= .
 PART     ?= 0/1
+DIST     ?= .dist
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim search mutants crash damage faults resume model differ fuzz long stress transcripts bench cover demo page docs conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite size cold vuln tidy
+.PHONY: help check format vet lint fix test race sim search mutants crash damage faults resume model differ fuzz long stress transcripts bench cover demo page docs notices archive conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite size cold vuln tidy
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -123,6 +124,15 @@ page: ## the page of the contacts example in a Chromium, with pictures in PICTUR
 docs: ## run the Examples; check what the documents name
 	$(GO) test -run '^Example' ./...
 	$(GO) test -count=1 -run '/docs' ./internal/tidy
+
+notices: ## collect the licences of the modules that are linked into the binary, after a change of go.mod
+	$(GO) run ./internal/notices/collect internal/notices/notices.txt
+
+archive: ## the stripped binary with the licences, in DIST (.dist); GOOS and GOARCH for another system, TAGS=brokers for all brokers
+	@name="changefeed-$$($(GO) env GOOS)-$$($(GO) env GOARCH)" && dir="$(DIST)/$$name" && mkdir -p "$$dir" && \
+		CGO_ENABLED=0 $(GO) build -trimpath -tags '$(TAGS)' -ldflags='-s -w' -o "$$dir/" ./cmd/changefeed && \
+		cp LICENSE README.md "$$dir/" && cp internal/notices/notices.txt "$$dir/NOTICES.txt" && \
+		tar -C "$(DIST)" -czf "$$dir.tar.gz" "$$name" && rm -r "$$dir" && echo "== $$dir.tar.gz"
 
 size: ## the size of the stripped binary, which may have 45 MB
 	@dir=$$(mktemp -d) && trap 'rm -r "$$dir"' EXIT && \

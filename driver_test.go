@@ -552,6 +552,38 @@ func TestALetterWhoseRetryFailsHasNoStackOfAnEarlierPanic(t *testing.T) {
 	})
 }
 
+// Each change of a transaction has a letter, and a retry that fails is noted in its own.
+func TestTheSecondLetterOfATransactionSaysWhyItsRetryFailed(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var later atomic.Bool
+		errLater := errors.New("no such column")
+		h := failsOn(func(changefeed.Change) error {
+			if later.Load() {
+				return errLater
+			}
+			return errHandler
+		})
+		results, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{upsert("oslo", "one", 1), upsert("oslo", "two", 2)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		box := &letterBox{}
+		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 1, DeadLetters: box})
+		w.until(5*time.Minute, "both parked", func() bool { return box.names() == "one failed, two failed" })
+		later.Store(true)
+		said, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(results[0].LSN, "two"))
+		p.stop(t)
+		if err != nil || said.Result != deadletters.ResultFailed {
+			t.Errorf("%+v, %v; want that it has failed again", said, err)
+		}
+		for _, l := range box.all() {
+			if want := map[string]string{"one": errHandler.Error(), "two": errLater.Error()}[l.Change.ID]; l.Cause != want {
+				t.Errorf("the letter of %s says %q, want %q", l.Change.ID, l.Cause, want)
+			}
+		}
+	})
+}
+
 // interruptedBox is a box whose letters cannot be read for a minute after the first one was removed.
 type interruptedBox struct {
 	*blindBox

@@ -63,6 +63,10 @@ var (
 	// anew by another instance. How far the unit had come is lost, so Run ends with this error. Restore the
 	// container, or start again: the unit then begins where Options.Start says.
 	ErrLeasesGone = errors.New("the leases of the unit are gone")
+	// ErrSourceGone: the monitored container was deleted, for longer than Options.Expiration. Another container of its
+	// name is another feed, with other positions, so Run ends with this error. Start again when there is one: the unit
+	// then begins where Options.Start says.
+	ErrSourceGone = errors.New("the monitored container is gone")
 	// ErrNotManual: Batch.Checkpoint on a processor that checkpoints by itself.
 	ErrNotManual = errors.New("checkpoint by hand needs Options.Manual")
 	// ErrModeChanged: existing leases were made in the other mode.

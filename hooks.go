@@ -238,7 +238,7 @@ func (h Hooks) withDefaults() Hooks {
 // Errors of the source, the lease store and the balancer are if they are the same sentinel
 // of this package or, being none, have the same cause; but errors that somebody must
 // mend are written for each lease: [ErrHole], [ErrOverlap], [ErrBadLease],
-// [ErrHandlerStuck], [ErrLeasesGone]. In any minute there are at most 20 lines of errors; the next line
+// [ErrHandlerStuck], [ErrLeasesGone], [ErrSourceGone]. In any minute there are at most 20 lines of errors; the next line
 // counts the errors for which there was no room as unwritten. Parked changes are counted in the
 // same way: each is a line, but those that are only held are one a minute for each partition key.
 func LogHooks(log *slog.Logger) Hooks {
@@ -343,7 +343,7 @@ func logRedriven(log *slog.Logger) func(Redriven) {
 }
 
 // lasting are errors that somebody must mend, each for itself.
-var lasting = []error{ErrHole, ErrOverlap, ErrBadLease, ErrHandlerStuck, ErrLeasesGone}
+var lasting = []error{ErrHole, ErrOverlap, ErrBadLease, ErrHandlerStuck, ErrLeasesGone, ErrSourceGone}
 
 // answers are errors that a store repeats for all leases, whatever it is asked.
 var answers = []error{

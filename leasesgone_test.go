@@ -184,11 +184,9 @@ func TestAMonitoredContainerThatIsMissingIsNotTakenForTheLeaseContainer(t *testi
 		if err := w.db.DeleteContainer(t.Context(), "orders"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(5 * time.Minute)
-		if p.errs.find(changefeed.ErrLeasesGone) != nil {
-			t.Errorf("reported %v", p.errs.find(changefeed.ErrLeasesGone))
+		if err := p.ends(t, 5*time.Minute); !errors.Is(err, changefeed.ErrSourceGone) || p.errs.find(changefeed.ErrLeasesGone) != nil {
+			t.Errorf("Run returned %v, and reported %v", err, p.errs.find(changefeed.ErrLeasesGone))
 		}
-		p.stop(t)
 	})
 }
 

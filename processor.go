@@ -55,7 +55,7 @@ func isNil(h Handler) bool {
 // Run works until ctx ends, then lets each batch in hand finish, stores the positions,
 // releases the leases and returns nil. It returns an error only for what cannot mend itself: at
 // the start a mode or start that does not fit the existing leases, a container that does not exist,
-// a missing right; later [ErrLeasesGone]. All else is reported to [Hooks.Error] and retried.
+// a missing right; later [ErrLeasesGone] or [ErrSourceGone]. All else is reported to [Hooks.Error] and retried.
 //
 // When ctx ends, Run returns within four times [Options.Drain], whatever it is about: the
 // batch in hand may go on for one Drain, has another to heed the end of its context, then
@@ -87,7 +87,7 @@ func (p *Processor) Run(ctx context.Context) error {
 	gone := r.balancer.rounds(working)
 	end()
 	around.Wait()
-	r.leave(gone != nil)
+	r.leave(errors.Is(gone, ErrLeasesGone))
 	return gone
 }
 
@@ -110,7 +110,8 @@ type run struct {
 	presence presence
 	ready    atomic.Bool             // the unit's leases exist
 	began    atomic.Pointer[NewUnit] // if this instance has made them
-	shared   atomic.Bool             // another kind of processor owns leases of the unit
+	absence  absence
+	shared   atomic.Bool // another kind of processor owns leases of the unit
 	last     latest.Value[Round]
 	troubles latest.Set[Origin, *Error] // that concern no single lease
 }

@@ -17,6 +17,7 @@ func (w *worker) read() (page Page, e ending) {
 		page, err := w.readOnce()
 		switch {
 		case err == nil:
+			w.r.absence.disproved()
 			return page, ending{}
 		case !w.ending().none():
 			return page, w.ending()
@@ -24,6 +25,9 @@ func (w *worker) read() (page Page, e ending) {
 			return page, ending{why: ReasonSplit}
 		}
 		w.report(w.untilStopped, OriginSource, err)
+		if w.r.absence.note(w.untilStopped, w.r.source, w.r.opts.Expiration, err) {
+			w.r.wake()
+		}
 		least := time.Duration(0)
 		if throttled, ok := errors.AsType[*ThrottledError](err); ok {
 			least = throttled.After
@@ -31,6 +35,60 @@ func (w *worker) read() (page Page, e ending) {
 		w.backoff(failures, least)
 	}
 	return page, w.ending()
+}
+
+// absence is what reads have shown about a monitored container that may be gone. A read that finds it, or fails for another
+// reason, shows that it is not, or nothing: so no outage ends a unit, nor a partition that has moved.
+type absence struct {
+	mu    sync.Mutex
+	since time.Time // of the first read that has not found the container, since which no other read has come out otherwise
+	gone  error
+}
+
+// disproved notes a read that came out otherwise.
+func (a *absence) disproved() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.since = time.Time{}
+}
+
+// lasts notes a read that has not found the container, and reports whether that has lasted for so long.
+func (a *absence) lasts(d time.Duration) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.since.IsZero() {
+		a.since = time.Now()
+	}
+	return time.Since(a.since) >= d
+}
+
+// proven is why the unit ends; nil as long as it does not.
+func (a *absence) proven() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.gone
+}
+
+// note goes by the error of a read, and reports whether it proves that the container is gone: no read finds it for as long as a
+// lease lives, and it has no partitions either.
+func (a *absence) note(ctx context.Context, source Source, expiration time.Duration, err error) (gone bool) {
+	if !errors.Is(err, ErrNotFound) {
+		a.disproved()
+		return false
+	}
+	if !a.lasts(expiration) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	if _, err = source.Partitions(ctx); !errors.Is(err, ErrNotFound) {
+		a.disproved()
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.gone = fmt.Errorf("%w: %w", ErrSourceGone, err)
+	return true
 }
 
 // readOnce reads the next page, unless it was read ahead.

@@ -49,6 +49,10 @@ func (b *balancer) rounds(ctx context.Context) error {
 		if b.gone != nil {
 			return b.gone
 		}
+		if gone := b.absence.proven(); gone != nil {
+			b.report(ctx, OriginSource, "", gone)
+			return gone
+		}
 		wait := pause.Jitter(b.rng, b.opts.Acquire)
 		if expecting && !b.follower.live.Load() {
 			wait = b.opts.Acquire / 10 // leases are on their way to us

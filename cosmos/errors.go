@@ -111,7 +111,7 @@ func refusal(r request, resp *http.Response, body []byte) *Error {
 func (e *Error) advice(ahead time.Duration) string {
 	switch {
 	case e.reason == ErrMadeAnew:
-		return "it was deleted and made anew since it was opened: start again, and decide where from"
+		return adviceAnew
 	case e.Action != "":
 		return "it needs the action " + e.Action
 	case e.reason == changefeed.ErrForbidden && ahead.Abs() > clockWindow:
@@ -119,6 +119,9 @@ func (e *Error) advice(ahead time.Duration) string {
 	}
 	return ""
 }
+
+// adviceAnew is how to go on after [ErrMadeAnew].
+const adviceAnew = "it was deleted and made anew since it was opened: start again, and decide where from"
 
 // clockWindow is by how much the date of a request may be off: a minute less than the
 // service accepts, so that the hint also comes at the edge.

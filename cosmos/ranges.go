@@ -100,9 +100,16 @@ func (c *Container) readRanges(ctx context.Context) (rangeSet, error) {
 		if a.is(http.StatusNotModified) || next == "" && etag != "" {
 			return c.assemble(all)
 		}
-		var page struct{ PartitionKeyRanges []rangeInfo }
+		var page struct {
+			RID                string `json:"_rid"` // of the container
+			PartitionKeyRanges []rangeInfo
+		}
 		if err := json.Unmarshal(a.body, &page); err != nil {
 			return nil, fmt.Errorf("%s: parse ranges: %w", r, err)
+		}
+		// The request goes by name, and another container may have it by now.
+		if page.RID != "" && page.RID != c.rid {
+			return nil, fmt.Errorf("%s: %w; %s", r, ErrMadeAnew, adviceAnew)
 		}
 		for _, info := range page.PartitionKeyRanges {
 			all[info.ID] = info

@@ -202,4 +202,7 @@ func TestAContainerMadeAnewIsAnother(t *testing.T) {
 	if err := read(t.Context(), items); !errors.Is(err, changefeed.ErrNotFound) {
 		t.Errorf("read of a container that was made anew: %v, want ErrNotFound", err)
 	}
+	if _, err := items.Partitions(t.Context()); !errors.Is(err, cosmos.ErrMadeAnew) {
+		t.Errorf("partitions of a container that was made anew: %v, want ErrMadeAnew", err)
+	}
 }

@@ -13,6 +13,17 @@ func HoldLess(t *testing.T, n int) {
 	t.Cleanup(func() { maxHeld = was })
 }
 
+// OnDisk are the files, by their paths, as they are after a power loss: with what was synced, and nothing else.
+func OnDisk(t *testing.T) map[string][]byte {
+	was, kept := syncFile, map[string][]byte{}
+	syncFile = func(f *os.File) (err error) {
+		kept[f.Name()], err = os.ReadFile(f.Name())
+		return err
+	}
+	t.Cleanup(func() { syncFile = was })
+	return kept
+}
+
 // FillDisk has writes fail after they have left something in the file, until restore.
 func FillDisk(t *testing.T, b *FileBox) (restore func()) {
 	t.Helper()

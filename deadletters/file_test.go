@@ -186,6 +186,70 @@ func TestALineThatACrashInterruptedIsCutOff(t *testing.T) {
 	}
 }
 
+// The rest of a long line that a crash has interrupted must not stay behind a shorter line.
+func TestAShortLineAfterALongTornOneIsTheLast(t *testing.T) {
+	path, text := written(t)
+	long := parked(changefeed.Key("Paris"), 9)
+	long.Change.Body = fmt.Appendf(nil, `{"id":"a","pad":%q}`, strings.Repeat("x", 10_000))
+	b := openFile(t, path)
+	if err := errors.Join(b.Put(t.Context(), long), b.Close()); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	overwrite(t, path, whole[:len(whole)-100])
+	b = openFile(t, path)
+	if b.Torn() == 0 {
+		t.Error("nothing is torn: the test shows nothing")
+	}
+	if err := errors.Join(b.Remove(t.Context(), changefeed.Key("London", 0), "1.0"), b.Close()); err != nil { // a line of 100 bytes
+		t.Fatal(err)
+	}
+	if now, err := os.ReadFile(path); err != nil || len(now) > len(text)+200 {
+		t.Errorf("%d bytes, %v, want the %d before and a short line", len(now), err, len(text))
+	}
+	if got, torn := idsIn(t, path); !slices.Equal(got, []string{"3.0", "4.0"}) || torn != 0 {
+		t.Errorf("letters are %v, %d bytes torn", got, torn)
+	}
+}
+
+// Whoever is told that a letter is parked, or removed, finds it so after a power loss.
+func TestAcknowledgedLettersSurviveAPowerLoss(t *testing.T) {
+	disk := deadletters.OnDisk(t)
+	path := filepath.Join(t.TempDir(), "letters.ndjson")
+	after := filepath.Join(t.TempDir(), "after.ndjson")
+	left := func(of string, want ...string) {
+		t.Helper()
+		overwrite(t, after, disk[of])
+		if got := readIDs(t, after); !slices.Equal(got, want) {
+			t.Errorf("after a power loss: %v, want %v", got, want)
+		}
+	}
+	b := openFile(t, path)
+	for lsn := range int64(3) {
+		if err := b.Put(t.Context(), parked(changefeed.Key("London"), lsn+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left(path, "1.0", "2.0", "3.0")
+	for _, id := range []string{"1.0", "3.0"} {
+		if err := b.Remove(t.Context(), changefeed.Key("London"), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left(path, "2.0")
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b = openFile(t, path) // is written anew
+	left(path+".new", "2.0")
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // readIDs reads the ids of a file that a processor may have.
 func readIDs(t *testing.T, path string) []string {
 	t.Helper()

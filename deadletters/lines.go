@@ -157,7 +157,7 @@ func (b *FileBox) compact() error {
 	}
 	index, size, err := b.copyTo(next)
 	if err == nil {
-		err = next.Sync()
+		err = syncFile(next)
 	}
 	if err == nil {
 		err = b.file.Close() // some systems rename no file that is open

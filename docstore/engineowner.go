@@ -98,11 +98,11 @@ func makeDir(fs vfs.FS, dir string) error {
 		return nil
 	}
 	if err := fs.MkdirAll(dir, ownerDir); err != nil {
-		return err
+		return unusableError{err}
 	}
 	for _, d := range made {
 		if err := syncDir(fs, fs.PathDir(d)); err != nil {
-			return err
+			return unusableError{err}
 		}
 	}
 	return nil

@@ -27,7 +27,7 @@ import (
 func verifyEngine(ctx context.Context, e *engine, dir string, po *pebble.Options, raise bool) (err error) {
 	fs := e.guard.FS
 	if e.lock, err = pebble.LockDirectory(dir, fs); err != nil {
-		return err
+		return unusableError{err}
 	}
 	e.inventory = &inventory{fs: fs, dir: dir, noSync: !e.sync}
 	e.inventory.facts, e.recovery, err = verify(ctx, fs, dir, po)

@@ -37,6 +37,18 @@ func checkDir(dir string, mustExist bool) error {
 	return nil
 }
 
+// unusableError is that of a directory that cannot be made, or in which no file can be made. Nothing in it can be damaged,
+// whatever the system calls the reason: in some places it says that a file does not exist.
+type unusableError struct{ error }
+
+// Error says which directory would do.
+func (e unusableError) Error() string {
+	return fmt.Sprintf("the directory cannot be used: %v: want one in which this user can make files", e.error)
+}
+
+// Unwrap returns the error of the system.
+func (e unusableError) Unwrap() error { return e.error }
+
 // openError maps the engine's error to ours. The engine exports no sentinel for a
 // locked directory or an unknown format, so the text decides; a test opens each such
 // directory, so a new text is noticed with the engine's next version.
@@ -49,7 +61,7 @@ func openError(err error) error {
 		return fmt.Errorf("%w: it is open in another process", ErrInUse)
 	case strings.Contains(text, "format major version"):
 		return fmt.Errorf("%w: %w", ErrFormat, err)
-	case errors.Is(err, ErrCorrupt):
+	case errors.Is(err, ErrCorrupt), errors.As(err, new(unusableError)):
 		return err
 	case isCorrupt(err) || errors.Is(err, os.ErrNotExist):
 		return damage{err: err}

@@ -3,6 +3,7 @@ package docstore_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -161,6 +162,37 @@ func scribble(t *testing.T, dir, pattern string) {
 		}
 		if err := os.WriteFile(name, b, 0o600); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// unmakable is a file system whose directory cannot be made, or takes no file.
+type unmakable struct {
+	vfs.FS
+	isThere bool
+}
+
+func (fs unmakable) Stat(name string) (vfs.FileInfo, error) {
+	if fs.isThere {
+		return fs.FS.Stat("")
+	}
+	return fs.FS.Stat(name)
+}
+
+func (fs unmakable) MkdirAll(dir string, _ os.FileMode) error {
+	return &os.PathError{Op: "mkdir", Path: dir, Err: os.ErrNotExist}
+}
+
+func (fs unmakable) Lock(name string) (io.Closer, error) {
+	return nil, &os.PathError{Op: "open", Path: name, Err: os.ErrNotExist}
+}
+
+// As in /proc, where the system says that what cannot be made does not exist.
+func TestADirectoryThatCannotBeMadeIsNotCalledDamaged(t *testing.T) {
+	for _, isThere := range []bool{false, true} {
+		_, err := docstore.Open("proc/foo", docstore.Options{}.WithFS(unmakable{vfs.NewMem(), isThere}))
+		if err == nil || errors.Is(err, docstore.ErrCorrupt) || !errors.Is(err, os.ErrNotExist) || !strings.HasSuffix(err.Error(), "want one in which this user can make files") {
+			t.Errorf("directory there (%v): %v", isThere, err)
 		}
 	}
 }

@@ -46,6 +46,9 @@ type Loss struct {
 	// may hold any key that was written last.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
+
+	// Container is the only one whose keys may be lost; empty where there may be several.
+	Container string `json:"container,omitempty"`
 }
 
 // MissingItem is a document whose last version could not be read.
@@ -279,6 +282,12 @@ func (s *salvager) report() *Salvaged {
 		loss := Loss{File: l.file, Reason: l.why}
 		if l.to != nil {
 			loss.From, loss.To = s.describe(l.from), s.describe(l.to)
+			// A key begins with its table and its container, so all keys between two of one container are of it.
+			if len(l.from) >= 5 && len(l.to) >= 5 && string(l.from[:5]) == string(l.to[:5]) {
+				if c := s.containers[binary.BigEndian.Uint32(l.from[1:])]; c != nil {
+					loss.Container = c.Name
+				}
+			}
 		}
 		found.Lost = append(found.Lost, loss)
 	}

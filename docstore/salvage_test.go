@@ -173,8 +173,8 @@ func TestSalvageOfADamagedBlockLosesNoMore(t *testing.T) {
 	if n < 1000 || n == 2100 || n+len(found.Missing) != 2100 {
 		t.Errorf("%d documents salvaged, %d missing, want 2100 together, and most of them", n, len(found.Missing))
 	}
-	if len(found.Lost) != 1 || found.Lost[0].File != filepath.Base(path) || !strings.Contains(found.Lost[0].From, "c: ") {
-		t.Errorf("lost is %+v, want a span of %s", found.Lost, filepath.Base(path))
+	if len(found.Lost) != 1 || found.Lost[0].File != filepath.Base(path) || !strings.Contains(found.Lost[0].From, "c: ") || found.Lost[0].Container != "c" {
+		t.Errorf("lost is %+v, want a span of %s, of c alone", found.Lost, filepath.Base(path))
 	}
 	if after := filesOf(t, dir); !maps.EqualFunc(before, after, slices.Equal) {
 		t.Errorf("salvage has changed %v", difference(before, after))

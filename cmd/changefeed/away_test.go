@@ -135,9 +135,9 @@ func TestTailAndImportOutliveTheirServer(t *testing.T) {
 	if err := <-tailEnded; err != nil {
 		t.Errorf("tail: %v", err)
 	}
-	// The client itself tries a read again for a second, so tail need not have noticed.
-	if got := errs.String(); !strings.Contains(got, "; trying again for up to 10m0s\n") || !strings.Contains(got, "going on: the account was away for ") {
-		t.Errorf("import said %q, want that it tries again and then goes on", got)
+	// The server may have been away for less than a second, of which nothing is said.
+	if got := errs.String(); strings.Count(got, "the account is away (") > 1 || strings.Count(got, "the account is back after ") != strings.Count(got, "the account is away (") {
+		t.Errorf("import said %q, want one line that it is away, and one that it is back", got)
 	}
 }
 

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/terminal"
 )
@@ -19,9 +22,9 @@ import (
 
 // backupOptions are the flags of backup.
 type backupOptions struct {
-	account   place.Settings
-	unchecked bool
-	form      *choice
+	account place.Settings
+	skip    bool // the check
+	form    *choice
 }
 
 // backupCommand is the command backup.
@@ -33,9 +36,10 @@ func backupCommand() *cobra.Command {
 		Long: `Copy a store as it is at one moment, also while it is served: every write that was
 acknowledged before the command is in the copy, and readers and writers go on.
 
-TO is a directory that must not exist. The copy is written beside it, as TO.partial, and
-gets its name when it is whole, on the disk, and checked: a backup that fails leaves
-nothing. It is a store like any other, so to restore it, serve it or copy it back. The
+TO is a directory that must not exist. The copy is written beside it, as TO.partial, gets
+its name when it is whole and on the disk, and is then checked. A backup that fails or is
+interrupted leaves nothing, unless the check finds violations, which the store then has
+too. It is a store like any other, so to restore it, serve it or copy it back. The
 certificate in DIR/tls is not part of it.
 
 Positions go back with a store only if its leases are in it. Leases that are kept
@@ -47,7 +51,7 @@ reports them. Delete the leases of such a unit, and it begins anew.` + storeHelp
 		RunE: func(cmd *cobra.Command, args []string) error { return o.backup(cmd, args[0], args[1]) },
 	}
 	accountFlags(cmd, &o.account)
-	cmd.Flags().BoolVar(&o.unchecked, "no-check", false, "leave out the check of the copy, which reads all of it")
+	cmd.Flags().BoolVar(&o.skip, "no-check", false, "leave out the check of the copy, which reads all of it")
 	o.form = output(cmd)
 	return cmd
 }
@@ -74,12 +78,12 @@ func (o *backupOptions) backup(cmd *cobra.Command, from, to string) error {
 	if err := copying(); err != nil {
 		return err
 	}
-	done := backedUp{Directory: to, Checked: !o.unchecked}
-	if !o.unchecked {
+	done := backedUp{Directory: to, Checked: !o.skip}
+	if !o.skip {
 		// The copy is checked, and not its source: it costs the server nothing, and a fault of
 		// the way is found too.
 		if err := (&checkOptions{}).checkCopy(cmd, to); err != nil {
-			return fmt.Errorf("%w; the copy is left in %s: the store that it was made of has the same violations", err, to)
+			return o.unchecked(ctx, to, err)
 		}
 	}
 	var err error
@@ -90,11 +94,26 @@ func (o *backupOptions) backup(cmd *cobra.Command, from, to string) error {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(done)
 	}
 	checked := "checked"
-	if o.unchecked {
+	if o.skip {
 		checked = "not checked"
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d bytes in %d files, %s\n", to, done.Bytes, done.Files, checked)
 	return err
+}
+
+// unchecked is the error of a copy whose check has failed. A copy that has violations is kept; one of which nothing is known
+// is removed, because a repeated backup makes another.
+func (o *backupOptions) unchecked(ctx context.Context, to string, err error) error {
+	switch {
+	case errors.Is(err, docstore.ErrCorrupt):
+		return fmt.Errorf("%w; the copy is left in %s: the store that it was made of has the same violations", err, to)
+	case ctx.Err() != nil:
+		err = errors.New("interrupted before the copy was checked")
+	}
+	if left := os.RemoveAll(to); left != nil {
+		return fmt.Errorf("%w; the copy is left in %s: %w", err, to, left)
+	}
+	return fmt.Errorf("%w; removed %s", err, to)
 }
 
 // sizeOf counts the files of a store and their bytes. A store is a flat directory.

@@ -87,6 +87,9 @@ func (o *checkOptions) check(cmd *cobra.Command, store string) (checked, error) 
 		return err
 	})
 	found.Records = records.Load()
+	if err != nil && ctx.Err() != nil { // the error of whatever was being read says nothing about the store
+		err = fmt.Errorf("%s: interrupted after %d records, with %s until then", store, found.Records, terminal.Count(len(found.Violations), "violation"))
+	}
 	if err != nil {
 		found.Error = err.Error()
 	}

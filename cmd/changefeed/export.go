@@ -30,8 +30,9 @@ const salvageHelp = `
 With --salvage the store may be damaged. What can still be read of it is written, and
 what cannot is listed on standard error, by file and by document, as one JSON object with
 -o json. The directory is not changed. Without --container the documents of all containers
-are written, each as {"container":NAME,"document":{…}}. The exit code is 1 when
-something may be missing.`
+are written, each as {"container":NAME,"document":{…}}. With it nothing is said of others,
+but for files that may have had its documents. The exit code is 1 when something may be
+missing.`
 
 // exportCommand is the command export.
 func exportCommand() *cobra.Command {
@@ -57,9 +58,6 @@ the same: documents are JSON.` + salvageHelp,
 				return o.salvage(cmd, args)
 			}
 			return o.with(cmd, args, func(c *place.Container) error {
-				if err := o.rng.Complete(cmd.Context(), c.Source); err != nil {
-					return err
-				}
 				return unload.Documents(cmd.Context(), c.Source, cmd.OutOrStdout(), o.options())
 			})
 		},

@@ -40,8 +40,8 @@ With --delete NAME the leases of that unit are deleted, with all positions, so i
 processor begins anew at its own start. This is refused while a processor of the unit is
 at work.
 
-The state of a lease is live, silent (its owner is late), expired, free, broken, splitting
-or retired. With -o json, one object a line: of kind lease, instance, request (an unserved dlq
+The state of a lease is live, silent (its owner is late), expired, free, stopped (free, and
+no instance of the unit runs), broken, splitting or retired. With -o json, one object a line: of kind lease, instance, request (an unserved dlq
 retry or release), hole or document. What is not known is null.` + addressHelp,
 		Example: `  changefeed leases --db data
   changefeed leases http://127.0.0.1:8081/shop/leases

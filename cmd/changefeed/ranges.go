@@ -45,11 +45,10 @@ func (o *partitionOptions) write(w io.Writer, parts []changefeed.Partition, fail
 		}
 		return nil
 	}
-	edges := terminal.Of(w).Edges
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PARTITION\tRANGE\tCAME FROM")
 	for _, partition := range parts {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", partition.ID, edges(partition.Range.String()), terminal.OrDash(strings.Join(partition.Parents, " ")))
+		fmt.Fprintf(t, "%s\t%s\t%s\n", partition.ID, partition.Range.String(), terminal.OrDash(strings.Join(partition.Parents, " ")))
 	}
 	return t.Flush()
 }

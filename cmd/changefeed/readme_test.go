@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -61,6 +62,51 @@ func TestTheReadmeCanBeRunFromTopToBottom(t *testing.T) {
 	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the commands do not say %q:\n%s", want, said)
+		}
+	}
+}
+
+// A newcomer finds in the README whatever there is.
+func TestTheReadmeNamesEachPackageAndCommand(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme := string(text)
+	_, table, _ := strings.Cut(readme, "\n## What is where\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	var packages []string
+	for _, pattern := range []string{"../../*/*.go", "../../*/*/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			packages = append(packages, filepath.ToSlash(strings.TrimPrefix(filepath.Dir(f), "../../")))
+		}
+	}
+	entries, err := os.ReadDir("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			packages = append(packages, e.Name())
+		}
+	}
+	slices.Sort(packages)
+	for _, p := range slices.Compact(packages) {
+		dir, below, isBelow := strings.Cut(p, "/")
+		if isBelow && slices.Contains([]string{"internal", "conformance", "tools"}, dir) || dir == "cmd" || dir == "trigger" && !isBelow {
+			continue // what users do not import, and directories without a package
+		}
+		if named := "`" + p + "`"; !strings.Contains(table, named) && (!isBelow || !strings.Contains(table, "`"+below+"`")) && !strings.Contains(table, "["+p+"]") {
+			t.Errorf("the table of the README lacks %s", p)
+		}
+	}
+	for _, c := range commands() {
+		if name := c.Name(); !c.Hidden && !strings.Contains(readme, "**"+name+"**") && !strings.Contains(readme, "changefeed "+name) {
+			t.Errorf("the README lacks the command %s", name)
 		}
 	}
 }

@@ -149,8 +149,8 @@ func (o *relayOptions) report(cmd *cobra.Command, s outbox.RelayStatus) error {
 		events = "event"
 	}
 	text := fmt.Sprintf("%d %s published", s.Published, events)
-	if s.Parked > 0 {
-		text += fmt.Sprintf(", %d parked: see changefeed dlq list %s --name %s", s.Parked, o.Letters, o.Name)
+	if s.Parked > 0 { // the end of the instance has said where
+		text += fmt.Sprintf(", %d parked", s.Parked)
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), text)
 	return nil

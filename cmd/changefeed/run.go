@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os/exec"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +16,7 @@ import (
 	"github.com/millrace/changefeed/internal/changeline"
 	"github.com/millrace/changefeed/internal/instance"
 	"github.com/millrace/changefeed/internal/place"
+	"github.com/millrace/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/internal/usage"
 	"github.com/millrace/changefeed/trigger/program"
 )
@@ -68,9 +71,11 @@ compares the lsn that --meta adds.
 SIGTERM or Ctrl-C ends the processor: batches in hand have --drain to finish, positions are
 stored, leases are freed for the others, and the exit code is 0. A second signal ends all
 at once. With --once the processor ends in the same way when its unit has handled all
-changes. With -o json, its log on standard error is JSON. Failures are retried, with two
-exceptions that end the processor with exit code 1: a container was deleted and made
-anew, so its leases are those of the old one, or the leases of the unit are gone.` + addressHelp,
+changes. At its end it says how many changes it has parked. With -o json, its log on
+standard error is JSON. Failures are retried, with three exceptions that end the processor
+with exit code 1: the container that it reads is gone, or was made anew, so its leases are
+those of the old one; the leases of the unit are gone; nobody reads the standard output any
+more.` + addressHelp,
 		Example: `  changefeed run --source http://127.0.0.1:8081/shop/orders --name mailer --create-leases --from beginning -- ./mail.sh
   changefeed run --source cosmos:shop/orders --leases cosmos:ops/leases --name audit --mode all -v -- sh -c 'cat >> audit.ndjson'
   changefeed run --source docstore:data#orders --name count --create-leases --meta -- jq -c '{lsn, key}'`,
@@ -112,8 +117,18 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return i.Run(cmd.Context(), func(*place.Container) (instance.Handler, error) { return p, nil })
+	// A program that nobody reads is ended by its first write, and its batch would come again for ever.
+	ctx, stop := terminal.WhileRead(cmd.Context())
+	defer stop()
+	err = i.Run(ctx, func(*place.Container) (instance.Handler, error) { return p, nil })
+	if errors.Is(context.Cause(ctx), syscall.EPIPE) && (err == nil || errors.Is(err, syscall.EPIPE)) {
+		return errUnread
+	}
+	return err
 }
+
+// errUnread is why a processor has ended whose output has lost its reader. It is no success: changes may be left.
+var errUnread = errors.New("nobody reads the standard output any more, so the processor has ended; a batch that was in hand comes again")
 
 // check refuses flags with wrong values, and completes those that --mode all means.
 func (o *runOptions) check() error {

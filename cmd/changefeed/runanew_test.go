@@ -64,6 +64,36 @@ func TestRunEndsWhenTheLeaseContainerIsDeleted(t *testing.T) {
 	}
 }
 
+// A container that is deleted, and not made anew, is not waited for until somebody notices.
+func TestRunEndsWhenItsContainerIsDeleted(t *testing.T) {
+	server := cosmostest.NewTestServer(t)
+	if _, err := server.DB.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/pk"}}); err != nil {
+		t.Fatal(err)
+	}
+	run := exec.CommandContext(t.Context(), "changefeed", "run", "--source", server.URL+"/default/orders", "--create-leases",
+		"--name", "mailer", "--acquire", "200ms", "--renew", "200ms", "--expiration", "1s", "--drain", "1s", "--grace", "500ms", "-v", "--", "cat")
+	stderr, err := run.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	last := ""
+	for lines := bufio.NewScanner(stderr); lines.Scan(); {
+		if last = lines.Text(); strings.Contains(last, "lease acquired") {
+			if err := server.DB.DeleteContainer(t.Context(), "orders"); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	exit, ok := errors.AsType[*exec.ExitError](run.Wait())
+	const want = `changefeed run: unit "mailer" has ended: the monitored container is gone: `
+	if !ok || exit.ExitCode() != exitFailed || !strings.HasPrefix(last, want) || !strings.Contains(last, "start again with --from") {
+		t.Errorf("got %v and %q, want exit code %d and %q", exit, last, exitFailed, want)
+	}
+}
+
 // TestRunEndsWhenAContainerIsMadeAnew deletes a container under a processor and makes
 // another of its name. The processor cannot go on, and somebody should start it again.
 func TestRunEndsWhenAContainerIsMadeAnew(t *testing.T) {

@@ -113,9 +113,6 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 		if err := c.Retains(o.mode.Value); err != nil {
 			return err
 		}
-		if err := o.rng.Complete(ctx, c.Source); err != nil {
-			return err
-		}
 		pull := changefeed.PullOptions{ReadOptions: changefeed.ReadOptions{Mode: o.mode.Value, Key: o.key.Value, MaxItems: o.most}, Follow: o.follow}
 		return o.form.Follow(ctx, cmd.OutOrStdout(), c.Source, o.rng.Value(), from, pull)
 	})

@@ -3,10 +3,13 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/internal/notices"
 )
 
 // The version, read from the build information that the Go linker leaves in every binary,
@@ -47,16 +50,24 @@ func thisBuild() build {
 // versionCommand is the command version.
 func versionCommand() *cobra.Command {
 	var form *choice
+	var licences bool
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show what this binary was built from",
 		Long: `Show what this binary was built from: the version of the module, the commit, and the
-release of Go. A report of a defect wants all three.`,
+release of Go. A report of a defect wants all three.
+
+With --licenses it shows the licences and notices of the modules that are in it.`,
 		Example: `  changefeed version
-  changefeed version -o json | jq -r .commit`,
+  changefeed version -o json | jq -r .commit
+  changefeed version --licenses | less`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := thisBuild()
+			if licences {
+				_, err := io.WriteString(cmd.OutOrStdout(), notices.Text)
+				return err
+			}
 			if form.value == "json" {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(b)
 			}
@@ -65,6 +76,8 @@ release of Go. A report of a defect wants all three.`,
 		},
 	}
 	form = output(cmd)
+	cmd.Flags().BoolVar(&licences, "licenses", false, "show the licences of the modules in this binary")
+	cmd.MarkFlagsMutuallyExclusive("licenses", "output")
 	return cmd
 }
 

@@ -9,7 +9,7 @@
 //
 // What there is to copy: contact.go (the aggregate and its events), commands.go and queries.go (units of work, and a list
 // that needs no query engine), relay.go, consumer.go. The REST interface is in api.go, problem.go and openapi.json, what
-// is valid in faults.go, the page in page.html and journal.go. How the parts are opened is in parts.go.
+// is valid in faults.go, the page in page.html and journal.go. How the parts are opened is in containers.go and brokers.go.
 package main
 
 import (
@@ -19,7 +19,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -30,8 +29,6 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
-	"github.com/millrace/changefeed/internal/broker"
-	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -68,9 +65,9 @@ func parseOptions(args []string) (o options, err error) {
 	f.StringVar(&o.listen, "listen", "127.0.0.1:8480", "`address` of the service and its page")
 	f.StringVar(&o.data, "data", "contacts-data", "`directory` of the embedded store and broker")
 	f.StringVar(&o.output, "o", "text", "how events are printed: `text or json`, a line each")
-	f.StringVar(&o.contacts, "contacts", "", "`address` of the container of contacts: "+place.AddressForms+" (default in --data)")
+	f.StringVar(&o.contacts, "contacts", "", "`address` of the container of contacts: "+addressForms+" (default in --data)")
 	f.StringVar(&o.leases, "leases", "", "`address` of the lease container (default leases, beside --contacts)")
-	f.StringVar(&o.to, "to", "", "the `broker` (default in --data):\n"+broker.Help())
+	f.StringVar(&o.to, "to", "", "the `broker`: "+brokerForms+" (default in --data)")
 	f.StringVar(&o.consumer, "consumer", "", "`name` of the consumer: those of one name share the events, others get all of them (default after --listen);\nof a topic of Service Bus its subscription, and none for a queue")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -95,8 +92,8 @@ func (o options) run(ctx context.Context, stdout, stderr io.Writer) (err error) 
 	if err != nil {
 		return err
 	}
-	defer func() { err = cmp.Or(err, in.Close()) }()
-	to, err := broker.Open(ctx, "to", o.to, broker.Settings{Warn: func(text string) { slog.Warn(text) }})
+	defer func() { err = cmp.Or(err, in.close()) }()
+	to, err := openBroker(ctx, o.to)
 	if err != nil {
 		return err
 	}
@@ -108,7 +105,7 @@ func (o options) run(ctx context.Context, stdout, stderr io.Writer) (err error) 
 	if in.isAlone {
 		relaying = alone(relaying)
 	}
-	processor, err := changefeed.New(in.contacts.Source, in.leases, relay, relaying)
+	processor, err := changefeed.New(in.source, in.leases, relay, relaying)
 	if err != nil {
 		return err
 	}

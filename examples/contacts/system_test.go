@@ -141,6 +141,13 @@ func TestTheWholeSystemInOneProcess(t *testing.T) {
 
 func TestTwoProcessesShareAServer(t *testing.T) {
 	server := cosmostest.NewTestServer(t)
+	if _, err := server.DB.CreateDatabase(t.Context(), "crm", nil); err != nil {
+		t.Fatal(err)
+	}
+	spec := docstore.ContainerSpec{Database: "crm", ID: "contacts", Paths: []string{"/partitionKey"}, DefaultTTL: new(docstore.NoDefaultTTL)}
+	if _, err := server.DB.CreateContainer(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
 	nats, err := natspub.Embedded(t.Context(), t.TempDir(), natspub.Options{Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
@@ -212,6 +219,8 @@ func TestWrongFlagsAreRefused(t *testing.T) {
 		want string
 	}{
 		{[]string{"--contacts", "contacts"}, "--contacts is \"contacts\": want docstore:"},
+		{[]string{"--contacts", "docstore:" + dir + "#contacts", "--leases", "docstore:elsewhere#leases"}, "want a container in the store or account of --contacts"},
+		{[]string{"--contacts", cosmostest.NewTestServer(t).URL + "/crm/contacts"}, "make it with the partition key /partitionKey"},
 		{[]string{"--leases", "leases"}, "--leases is \"leases\": want docstore:"},
 		{[]string{"--contacts", "docstore:" + dir + "#orders"}, "#orders: want a container with the partition key /partitionKey"},
 		{[]string{"--to", "smtp:here"}, "--to is smtp:here: want embedded:DIR"},

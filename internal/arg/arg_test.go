@@ -1,45 +1,11 @@
 package arg
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/millrace/changefeed"
-	"github.com/millrace/changefeed/docstore"
-	"github.com/millrace/changefeed/internal/terminal"
 )
-
-func TestARangeOfATableIsCompleted(t *testing.T) {
-	db, err := docstore.Open("", docstore.Options{InMemory: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	c, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "c", Paths: []string{"/pk"}, Ranges: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	parts, err := c.Partitions(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range parts {
-		var r Range
-		if err := r.Set(terminal.Short(p.Range.String())); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Complete(t.Context(), c); err != nil || r.Value() != p.Range {
-			t.Errorf("got %v of %s, %v, want %v", r.Value(), r.cut, err, p.Range)
-		}
-	}
-	for _, cut := range []string{"1ABCDEF0…-FF", "3…-FF", "…-FF", "-…"} { // of no partition, or of several
-		var r Range
-		if err := errors.Join(r.Set(cut), r.Complete(t.Context(), c)); err == nil {
-			t.Errorf("%s was accepted as %v", cut, r.Value())
-		}
-	}
-}
 
 func TestKeysOnTheCommandLine(t *testing.T) {
 	for text, want := range map[string]changefeed.PartitionKey{

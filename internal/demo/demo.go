@@ -16,7 +16,6 @@ import (
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/internal/fleet"
 	"github.com/millrace/changefeed/internal/pause"
-	"github.com/millrace/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/internal/usage"
 )
 
@@ -148,13 +147,13 @@ func (d *performance) enter(ctx context.Context, name string) error {
 		Instance: name, Start: changefeed.FromBeginning(),
 		Acquire: acquireEvery, Renew: renewEvery, Expiration: expiration, Drain: drainTime, Poll: pollEvery,
 		Hooks: changefeed.Hooks{
-			Acquired: func(lease changefeed.Lease) { d.screen.note("%s works on %s", name, terminal.Short(lease.Token)) },
+			Acquired: func(lease changefeed.Lease) { d.screen.note("%s works on %s", name, lease.Token) },
 			Released: func(lease changefeed.Lease, why changefeed.Reason) {
 				switch why {
 				case changefeed.ReasonGiven:
-					d.screen.note("%s hands over %s", name, terminal.Short(lease.Token))
+					d.screen.note("%s hands over %s", name, lease.Token)
 				case changefeed.ReasonSplit:
-					d.screen.note("%s has replaced the lease of %s", name, terminal.Short(lease.Token))
+					d.screen.note("%s has replaced the lease of %s", name, lease.Token)
 				}
 			},
 		},

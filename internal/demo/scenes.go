@@ -140,7 +140,7 @@ func (d *performance) split(ctx context.Context) error {
 		return err
 	}
 	first := partitions[0]
-	d.screen.say("splitting range %s", terminal.Short(first.Range.String()))
+	d.screen.say("splitting range %s", first.Range.String())
 	children, err := d.orders.Split(ctx, first.ID)
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ func (d *performance) split(ctx context.Context) error {
 	}
 	var ranges []string
 	for _, c := range children {
-		ranges = append(ranges, terminal.Short(c.Range.String()))
+		ranges = append(ranges, c.Range.String())
 	}
 	d.screen.say("%s have leases of their own after %v", strings.Join(ranges, " and "), took.Round(time.Millisecond))
 	return nil

@@ -14,7 +14,6 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
-	"github.com/millrace/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/internal/unit"
 )
 
@@ -78,7 +77,7 @@ func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
 	e.inHand.Kill()
 	text := fmt.Sprintf("ended at once; its leases are free in %v", e.expiration)
 	if len(cut) > 0 {
-		text += fmt.Sprintf(", and the batches of %s come again", strings.Join(shortened(cut), ", "))
+		text += fmt.Sprintf(", and the batches of %s come again", strings.Join(first(cut), ", "))
 	}
 	e.say(text)
 	e.exit()
@@ -94,7 +93,7 @@ func (e *ending) last() {
 	if len(leases) > 1 {
 		batches, were = "the batches", "were"
 	}
-	e.say(fmt.Sprintf("ended: %s of %s %s not finished within %v (--drain) and will come again", batches, strings.Join(shortened(leases), ", "), were, e.drain))
+	e.say(fmt.Sprintf("ended: %s of %s %s not finished within %v (--drain) and will come again", batches, strings.Join(first(leases), ", "), were, e.drain))
 }
 
 // keptLeases are those that an instance has not freed as it ended.
@@ -123,9 +122,9 @@ func (k *keptLeases) tell(say func(string), expiration time.Duration) {
 		return
 	}
 	slices.Sort(k.tokens)
-	leases := "lease " + shortened(k.tokens)[0] + " was"
+	leases := "lease " + first(k.tokens)[0] + " was"
 	if len(k.tokens) > 1 {
-		leases = "leases " + strings.Join(shortened(k.tokens), ", ") + " were"
+		leases = "leases " + strings.Join(first(k.tokens), ", ") + " were"
 	}
 	say(fmt.Sprintf("ended: %s not freed, so others take over after %v (--expiration), and what was not stored comes again", leases, expiration))
 }
@@ -140,19 +139,16 @@ func (e *ending) waits(leases []string) string {
 		batches, have = "the batches", "have"
 	}
 	return fmt.Sprintf("ending: %s of %s %s %v to finish (--drain); Ctrl-C again ends at once",
-		batches, strings.Join(shortened(leases), ", "), have, e.drain)
+		batches, strings.Join(first(leases), ", "), have, e.drain)
 }
 
-// shortened are the tokens of a few leases, for people.
-func shortened(leases []string) (names []string) {
+// first are the tokens of a few leases, and how many more there are.
+func first(leases []string) []string {
 	const most = 3
-	for _, token := range leases[:min(len(leases), most)] {
-		names = append(names, terminal.Short(token))
-	}
 	if n := len(leases) - most; n > 0 {
-		names = append(names, fmt.Sprintf("%d more", n))
+		return append(slices.Clone(leases[:most]), fmt.Sprintf("%d more", n))
 	}
-	return names
+	return leases
 }
 
 // endingHooks end the processor when a container was deleted and made anew: no further

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -59,11 +60,8 @@ func New(s Settings) (*Instance, error) {
 		}
 		s.Options.Instance = name
 	}
-	switch {
-	case s.Options.HoldKeys && s.Letters == "":
-		return nil, usage.Error{Err: errors.New("--hold is set without --dead-letters: want a place for the changes that are held")}
-	case s.Letters != "" && s.Options.MaxAttempts == 0 && s.Options.MaxAge == 0:
-		return nil, usage.Error{Err: fmt.Errorf("--dead-letters is %s: want --max-attempts or --max-age beside it: without a limit nothing is ever parked", s.Letters)}
+	if err := s.checkLimits(); err != nil {
+		return nil, err
 	}
 	source, leases, err := s.addresses()
 	if err != nil {
@@ -74,6 +72,23 @@ func New(s Settings) (*Instance, error) {
 		s.Say = func(text string) { s.Log.Warn(text) }
 	}
 	return &Instance{s, source, leases}, nil
+}
+
+// checkLimits refuses a limit without a place for what is beyond it, and the other way round. A limit alone would have the
+// change that fails tried for ever, as without one.
+func (s *Settings) checkLimits() error {
+	const want = "--dead-letters beside it: without a place to park a change, one that fails is tried for ever"
+	switch o := s.Options; {
+	case o.HoldKeys && s.Letters == "":
+		return usage.Error{Err: errors.New("--hold is set without --dead-letters: want a place for the changes that are held")}
+	case s.Letters != "" && o.MaxAttempts == 0 && o.MaxAge == 0:
+		return usage.Error{Err: fmt.Errorf("--dead-letters is %s: want --max-attempts or --max-age beside it: without a limit nothing is ever parked", s.Letters)}
+	case s.Letters == "" && o.MaxAttempts > 0:
+		return usage.Flag("max-attempts", strconv.Itoa(o.MaxAttempts), want)
+	case s.Letters == "" && o.MaxAge > 0:
+		return usage.Flag("max-age", o.MaxAge.String(), want)
+	}
+	return nil
 }
 
 // addresses parses the addresses of both containers.
@@ -132,7 +147,11 @@ func (i *Instance) process(ctx context.Context, source changefeed.Source, store 
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	var kept keptLeases
-	i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, endingHooks(end), kept.hooks(ctx))
+	var failed repeats
+	var parked parkedChanges
+	i.Options.RetryMin, i.Options.RetryMax = cmp.Or(i.Options.RetryMin, firstRetry), cmp.Or(i.Options.RetryMax, lastRetry)
+	i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, endingHooks(end), kept.hooks(ctx), failed.hooks(i.Log, i.Options), parked.hooks())
+	defer parked.tell(i.Say, i.Letters, i.Name)
 	if i.Once {
 		defer i.endWhenHandled(ctx, end, source, store)()
 	}

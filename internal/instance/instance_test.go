@@ -29,6 +29,8 @@ func TestWrongSettingsAreNamedByTheirFlags(t *testing.T) {
 		{func(s *Settings) { s.Source = "orders" }, `--source is "orders"`},
 		{func(s *Settings) { s.Leases = "leases" }, `--leases is "leases"`},
 		{func(s *Settings) { s.Options.HoldKeys = true }, "--hold is set without --dead-letters"},
+		{func(s *Settings) { s.Options.MaxAttempts = 2 }, "--max-attempts is 2: want --dead-letters beside it"},
+		{func(s *Settings) { s.Options.MaxAge = time.Hour }, "--max-age is 1h0m0s: want --dead-letters beside it"},
 		{func(s *Settings) { s.Letters = "letters.ndjson" }, "--dead-letters is letters.ndjson: want --max-attempts or --max-age"},
 		{func(s *Settings) { s.Letters, s.Options.MaxAge = "letters.ndjson", time.Hour }, ""},
 		{func(s *Settings) { s.Letters, s.Options.MaxAttempts, s.Options.HoldKeys = "letters.ndjson", 1, true }, ""},

@@ -53,6 +53,9 @@ func (i *Instance) refusal(err error) error {
 	case errors.Is(err, changefeed.ErrLeasesGone):
 		return fmt.Errorf("unit %q stands still: %w; restore %s, or start again, with --create-leases if it is missing and --from where the unit is to begin (beginning, a time, or now to pass over what was written before)",
 			i.Name, err, i.leases.String())
+	case errors.Is(err, changefeed.ErrSourceGone):
+		return fmt.Errorf("unit %q has ended: %w; its leases are in %s still. When there is a container again, it is another one: start again with --from where the unit is to begin (beginning, a time, or now to pass over what was written before)",
+			i.Name, err, i.leases.String())
 	case errors.Is(err, changefeed.ErrModeChanged):
 		return fmt.Errorf("--mode is %s, but unit %q has leases of the other mode: %s", &arg.Mode{Value: i.Options.Mode}, i.Name, anew)
 	case errors.Is(err, leasedoc.ErrSecondSet):

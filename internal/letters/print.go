@@ -47,7 +47,7 @@ func WriteList(w io.Writer, letters Seq) error {
 // WriteTable writes the letters of a unit as a table, under a heading that says where they are.
 func WriteTable(w io.Writer, unit, from string, letters Seq) error {
 	at := terminal.Of(w)
-	rows := [][]string{{"ID", "KEY", "ITEM", "LEASE", "DISPOSITION", "ATTEMPTS", "PARKED", "CAUSE"}}
+	rows := [][]string{{"ID", "KEY", "ITEM", "DISPOSITION", "ATTEMPTS", "PARKED", "CAUSE"}}
 	keys := map[changefeed.PartitionKey]bool{}
 	var ids []string
 	var failed error
@@ -60,7 +60,7 @@ func WriteTable(w io.Writer, unit, from string, letters Seq) error {
 		keys[l.Change.PartitionKey] = true
 		ids = append(ids, l.ID)
 		rows = append(rows, []string{
-			l.ID, terminal.OneLine(string(l.Change.PartitionKey)), terminal.OneLine(l.Change.ID), at.Edges(l.Lease), string(l.Disposition), strconv.Itoa(l.Attempts),
+			l.ID, terminal.OneLine(string(l.Change.PartitionKey)), terminal.OneLine(l.Change.ID), string(l.Disposition), strconv.Itoa(l.Attempts),
 			when(l.Parked), terminal.OrDash(terminal.Clip(terminal.OneLine(l.Cause), longestCause)),
 		})
 	}

@@ -23,13 +23,18 @@ type Patience struct {
 	Limit time.Duration                    // 0 tries once
 	Say   func(format string, args ...any) // called when it begins to try again, and when it has succeeded
 
-	mu    sync.Mutex
-	since time.Time // when the first request failed of those that fail now
-	said  bool      // that the account cannot be reached
+	mu     sync.Mutex
+	since  time.Time // when the first request failed of those that fail now
+	failed time.Time // when the last of them failed
+	said   bool      // that the account cannot be reached
 }
 
 // DefaultLimit is the limit of commands that were given none.
 const DefaultLimit = 10 * time.Minute
+
+// awayFor is how long an account is away before anybody hears of it: one that ends answers some requests still and cuts off
+// others, and a connection that was idle for too long is made again at once.
+const awayFor = time.Second
 
 // The pause before a retry, which doubles.
 const (
@@ -49,10 +54,11 @@ func (p *Patience) Check() error {
 // patience is at its end.
 func (p *Patience) during(ctx context.Context, f func() error) error {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		begun := time.Now()
 		err := f()
 		switch {
 		case err == nil:
-			p.reached()
+			p.reached(begun)
 			return nil
 		case ctx.Err() != nil || !isAway(err) || !p.lasts(err):
 			return err
@@ -68,25 +74,30 @@ func (p *Patience) lasts(err error) bool {
 	defer p.mu.Unlock()
 	// The limit counts from the first of all requests that fail now, and not for each:
 	// a command that waits with ten requests must not wait ten times as long.
+	p.failed = time.Now()
 	if p.since.IsZero() {
-		p.since = time.Now()
+		p.since = p.failed
 	}
 	if time.Since(p.since) >= p.Limit {
 		return false
 	}
-	if !p.said {
+	if !p.said && time.Since(p.since) >= awayFor {
 		p.said = true
-		p.Say("%v; trying again for up to %v", err, p.Limit)
+		p.Say("the account is away (%v); trying for up to %v", err, p.Limit)
 	}
 	return true
 }
 
-// reached notes that a request succeeded.
-func (p *Patience) reached() {
+// reached notes that a request succeeded. One that was begun before another has failed shows nothing: the answer may have
+// been on its way when the account went away.
+func (p *Patience) reached(begun time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if begun.Before(p.failed) {
+		return
+	}
 	if p.said {
-		p.Say("going on: the account was away for %v", time.Since(p.since).Round(time.Second/10))
+		p.Say("the account is back after %v", time.Since(p.since).Round(time.Second/10))
 	}
 	p.since, p.said = time.Time{}, false
 }

@@ -3,6 +3,8 @@ package place
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +25,64 @@ func TestPatienceHasAnEnd(t *testing.T) {
 		}
 		if len(said) != 1 {
 			t.Errorf("said %q, want one line", said)
+		}
+	})
+}
+
+// A server that ends cuts off some of many requests, answers others, and is then away: that is one line, and one when it is
+// back, for all requests.
+func TestAnAccountIsSaidToBeAwayOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said []string
+		p := &Patience{Limit: time.Minute, Say: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }}
+		begun := time.Now()
+		var requests sync.WaitGroup
+		for i := range 50 {
+			requests.Go(func() {
+				for n := i; time.Since(begun) < 50*time.Second; n++ {
+					err := p.during(t.Context(), func() error {
+						at := time.Since(begun)
+						time.Sleep(time.Duration(1+i%7) * time.Millisecond)
+						if at > 10*time.Second && at < 40*time.Second || at > 9*time.Second && at < 10*time.Second && n%2 == 0 {
+							return errors.New("server closed idle connection")
+						}
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		requests.Go(func() { // its answer is on its way for long
+			time.Sleep(9900 * time.Millisecond)
+			if err := p.during(t.Context(), func() error { time.Sleep(2500 * time.Millisecond); return nil }); err != nil {
+				t.Error(err)
+			}
+		})
+		requests.Wait()
+		if len(said) != 2 || said[0] != "the account is away (server closed idle connection); trying for up to 1m0s" || !strings.HasPrefix(said[1], "the account is back after ") {
+			t.Errorf("said %q, want that it is away and is back", said)
+		}
+	})
+}
+
+// A connection that was idle for too long is made anew, and nobody has to know.
+func TestAnAccountThatAnswersTheSecondTimeIsNotAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &Patience{Limit: time.Minute, Say: func(format string, args ...any) { t.Errorf(format, args...) }}
+		for range 100 {
+			fails := true
+			err := p.during(t.Context(), func() error {
+				if fails {
+					fails = false
+					return errors.New("server closed idle connection")
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

@@ -22,11 +22,12 @@ func Input(ctx context.Context) *os.File {
 	return f
 }
 
-// WhileRead is a context that ends when nobody reads standard output any more, where the
+// WhileRead is a context that ends, with [syscall.EPIPE] as its cause, when nobody reads standard output any more, where the
 // system can tell: a follower may have nothing to write for a long time, and would not
 // find out.
 func WhileRead(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, end := context.WithCancelCause(ctx)
+	cancel := func() { end(nil) }
 	info, err := os.Stdout.Stat()
 	if err != nil || info.Mode()&os.ModeNamedPipe == 0 {
 		return ctx, cancel
@@ -39,7 +40,7 @@ func WhileRead(ctx context.Context) (context.Context, context.CancelFunc) {
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		if pipe, err := f.SyscallConn(); err == nil && awaitReadable(pipe) == nil {
-			cancel()
+			end(syscall.EPIPE)
 		}
 	})
 	return ctx, func() {

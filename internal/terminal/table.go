@@ -9,33 +9,49 @@ import (
 )
 
 // Table lays rows out in aligned columns, in lines of at most room characters, 0 for any number. The first row is the
-// heading, and the last column is for notes: where they do not fit, each is wrapped below its row.
+// heading, and the last column is for notes: where they do not fit, each is wrapped below its row. Where the rest does not
+// fit either, and the first column is what is wide, such as ranges, that has a line of its own above the others. No cell is
+// cut: people copy from tables.
 func Table(rows [][]string, room int) string {
-	table := aligned(rows)
+	table := aligned(rows, 0)
 	if room == 0 || widest(table) <= room {
 		return strings.Join(table, "")
 	}
-	var short [][]string
-	for _, row := range rows {
-		short = append(short, row[:len(row)-1])
-	}
 	// Notes are sentences: at the end of a wide row a terminal would break them
 	// anywhere, and the columns with them.
-	table = aligned(short)
+	last := len(rows[0]) - 1
+	table = aligned(columns(rows, 0, last), 0)
+	if widest(table) > room && widest(aligned(columns(rows, 0, 1), 0)) > room/wideColumn {
+		table = aligned(columns(rows, 1, last), 1)
+		for i, row := range rows {
+			table[i] = "  " + row[0] + "\n" + table[i]
+		}
+	}
 	for i, row := range rows[1:] {
-		if note := row[len(row)-1]; note != "" {
+		if note := row[last]; note != "" {
 			table[i+1] += Wrap("    "+note, 0, room, 4) + "\n"
 		}
 	}
 	return strings.Join(table, "")
 }
 
-// aligned lays rows out as lines with aligned columns.
-func aligned(rows [][]string) []string {
+// wideColumn is the part of a line that a column may fill before it is what is wide in a table.
+const wideColumn = 3
+
+// columns are some columns of rows.
+func columns(rows [][]string, from, to int) (some [][]string) {
+	for _, row := range rows {
+		some = append(some, row[from:to])
+	}
+	return some
+}
+
+// aligned lays rows out as lines with aligned columns, indented by a level more or none.
+func aligned(rows [][]string, level int) []string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		fmt.Fprintln(t, "  "+strings.Join(row, "\t"))
+		fmt.Fprintln(t, strings.Repeat("  ", level+1)+strings.Join(row, "\t"))
 	}
 	_ = t.Flush() // writes to memory
 	return slices.Collect(strings.Lines(b.String()))

@@ -15,6 +15,20 @@ func TestNotesAreBelowTheirRowsWhereThereIsNoRoom(t *testing.T) {
 	}
 }
 
+// A range is as long as its edges are, and nobody can copy one that is cut.
+func TestARangeIsWholeWhereThereIsNoRoom(t *testing.T) {
+	token := strings.Repeat("1F", 16) + "-" + strings.Repeat("3F", 16)
+	rows := [][]string{{"LEASE", "OWNER", "STATE", "NOTE"}, {token, "one", "free", "nobody works on it"}, {"-FF", "another", "live", ""}}
+	want := "  LEASE\n    OWNER    STATE\n  " + token + "\n    one      free\n    nobody works on it\n  -FF\n    another  live\n"
+	if got := Table(rows, 70); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	rows = [][]string{{"ID", "CAUSE", "NOTE"}, {"1", strings.Repeat("x", 80), ""}}
+	if got := Table(rows, 70); strings.Count(got, "\n") != 2 {
+		t.Errorf("a line of its own for a narrow column:\n%s", got)
+	}
+}
+
 // What a document or an error says may have escape codes in it.
 func TestNoTerminalObeysAText(t *testing.T) {
 	const text = "no such\taddress:\n\x1b[31m5 Elm Street\u200b"

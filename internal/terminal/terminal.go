@@ -1,5 +1,5 @@
 // Package terminal is what commands share where people and pipes read them: how wide a line can be, what can be written
-// over, how ranges and numbers are shown, and when nobody reads any more.
+// over, how numbers are shown, and when nobody reads any more.
 package terminal
 
 import (

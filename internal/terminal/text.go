@@ -24,36 +24,8 @@ func Seconds(s float64) string {
 	return d.Round(time.Second).String()
 }
 
-// Ellipsis ends an edge that was cut.
+// Ellipsis ends a text that was cut.
 const Ellipsis = "…"
-
-// maxEdge is how many digits of the edge of a range a table has room for.
-const maxEdge = 8
-
-// Short is a range with its edges cut, for a terminal; a pipe and -o json have all of
-// them. The flag --range takes either.
-func Short(token string) string {
-	lo, hi, ok := strings.Cut(token, "-")
-	if !ok {
-		return token
-	}
-	return cut(lo) + "-" + cut(hi)
-}
-
-// Edges is how ranges are shown: short to people, whole to programs.
-func (t Terminal) Edges(token string) string {
-	if t.Width != nil {
-		return Short(token)
-	}
-	return token
-}
-
-func cut(edge string) string {
-	if len(edge) > maxEdge {
-		return edge[:maxEdge] + Ellipsis
-	}
-	return edge
-}
 
 // Clip is the first n characters of a text.
 func Clip(text string, n int) string {

@@ -55,9 +55,9 @@ var edges = map[string][]string{
 	"outbox/servicebuspub":      {".", "outbox", "internal/cloudevent", thirdParty},
 	"outbox/outboxotel":         {"outbox", thirdParty},
 	"trigger":                   {".", "internal/changeline"},
-	"conformance":               {thirdParty},             // modules of their own, with the SDKs
-	"cmd":                       {anyPackage, thirdParty}, // ties things together
-	"examples":                  {anyPackage, thirdParty}, // the same
+	"conformance":               {thirdParty},                                                                                                                                                                                           // modules of their own, with the SDKs
+	"cmd":                       {anyPackage, thirdParty},                                                                                                                                                                               // ties things together
+	"examples":                  {".", "changefeedtest", "cosmos", "cosmosrest", "deadletters", "docstore", "outbox", "outbox/kafkapub", "outbox/natspub", "outbox/rabbitpub", "outbox/servicebuspub", "outbox/webhookpub", thirdParty}, // public packages alone, so that they can be copied whole
 	"internal/epk":              {thirdParty},
 	"internal/balance":          {},
 	"internal/beat":             {},
@@ -96,6 +96,7 @@ var edges = map[string][]string{
 	"internal/terminal":         {thirdParty},
 	"internal/lives":            {"docstore"},
 	"internal/memnet":           {},
+	"internal/notices":          {},
 	"internal/mutants":          {},
 	"internal/measure":          {},
 	"internal/long":             {},
@@ -145,6 +146,7 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^examples/[a-z]+/README\.md$`),
 	regexp.MustCompile(`^examples/contacts/(page\.html|openapi\.json)$`), // what its service serves
 	regexp.MustCompile(`^internal/mutants/tables/[a-z]+\.txt$`),
+	regexp.MustCompile(`^internal/notices/notices\.txt$`), // licences of others, which the binary carries
 }
 
 // foreign are heads of qualified names (`Head.Name`) that documents may use though they are not ours: whose they are.

@@ -2,6 +2,8 @@ package unit
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -14,10 +16,14 @@ const silence = time.Minute
 // The states of a lease that are not in its record: nobody works on it, or perhaps nobody.
 const (
 	stateFree    = "free"
+	stateStopped = "stopped" // free, and no instance of its unit runs
 	stateExpired = "expired"
 	stateSilent  = "silent" // for longer than an owner at work is
 	stateBroken  = "broken" // it is no lease document
 )
+
+// noteFree is the note of a free lease.
+const noteFree = "free: nobody works on it"
 
 // usual is how long an owner at work may be silent with the defaults of [changefeed.Options], in hundredths of the expiration: half as
 // long again as between two renewals.
@@ -54,7 +60,7 @@ func describe(record changefeed.Record, now time.Time) Row {
 		r.note("its state %q belongs to a later version", record.State)
 	case record.Free():
 		r.stand(stateFree)
-		r.note("free: nobody works on it")
+		r.note(noteFree)
 	case quiet > allowed:
 		r.stand(stateExpired)
 		r.note("expired: its owner has been silent for %v, %v are allowed", quiet.Round(time.Second), allowed)
@@ -84,4 +90,58 @@ func describe(record changefeed.Record, now time.Time) Row {
 		r.note("outage since %s", clock(since, now))
 	}
 	return r
+}
+
+// instance makes the row one of an instance.
+func (r *Row) instance(now time.Time) {
+	r.Kind = KindInstance
+	quiet := now.Sub(r.record.Updated).Round(time.Second)
+	switch {
+	case r.record.State == changefeed.StateRetired:
+		r.gone = true
+		r.note("stopped %v ago", quiet)
+	case now.Sub(r.record.Updated) > cmp.Or(r.record.Expiration, silence):
+		r.gone = true
+		r.note("gone: it has shown no life for %v", quiet)
+	}
+}
+
+// isAtWork reports whether a row is of an instance that runs, or of a lease whose owner may.
+func (r *Row) isAtWork() bool {
+	switch r.Kind {
+	case KindInstance:
+		return !r.gone
+	case KindLease:
+		return r.record.Owner != "" && r.record.State != changefeed.StateRetired && r.State != stateExpired && r.State != stateBroken
+	}
+	return false
+}
+
+// rest says of the free leases of a unit that its instances have ended, and what waits for the next one. A free lease of a
+// unit at work is another matter: an instance should have taken it.
+func (u *Unit) rest() {
+	if slices.ContainsFunc(u.Rows, func(r Row) bool { return r.isAtWork() }) {
+		return
+	}
+	for i := range u.Rows {
+		r := &u.Rows[i]
+		if r.Kind != KindLease || r.State != stateFree {
+			continue
+		}
+		r.State = stateStopped
+		r.Notes[slices.Index(r.Notes, noteFree)] = "stopped: no instance runs" + r.waiting()
+	}
+}
+
+// waiting is what waits for the next instance; a note of its own says why that is not known.
+func (r *Row) waiting() string {
+	switch {
+	case r.Lag == nil:
+		return ""
+	case *r.Lag == 0:
+		return ", nothing is waiting"
+	case *r.Lag == 1:
+		return ", " + mark(r.Exact, r.Shared) + "1 change is waiting"
+	}
+	return fmt.Sprintf(", %s%d changes are waiting", mark(r.Exact, r.Shared), *r.Lag)
 }

@@ -56,7 +56,7 @@ func writeTable(w io.Writer, u *Unit, at terminal.Terminal) error {
 		case u.Processor == "":
 			rows = append(rows, []string{r.ID, terminal.OrDash(r.Owner), strings.Join(r.Notes, "; ")})
 		case r.Kind != KindInstance:
-			rows = append(rows, cells(r, at.Edges))
+			rows = append(rows, cells(r))
 		}
 	}
 	_, err := io.WriteString(w, terminal.Table(rows, at.Room()))
@@ -93,19 +93,19 @@ func mark(exact, shared bool) string {
 }
 
 // cells are the columns of a row.
-func cells(r Row, edges func(string) string) []string {
+func cells(r Row) []string {
 	note := strings.Join(r.Notes, "; ")
 	switch r.Kind {
 	case KindHole:
-		return []string{edges(r.Range), "-", "-", "-", "-", "-", "hole", "-", note}
+		return []string{r.Range, "-", "-", "-", "-", "-", "hole", "-", note}
 	case KindRequest:
 		return r.Request.cells(r)
 	case KindDocument:
 		return []string{r.ID, "-", "-", "-", "-", "-", "-", "-", note}
 	}
-	name := edges(r.Lease)
+	name := r.Lease
 	if r.Range != "" && r.Range != r.Lease { // the id of a partition
-		name += " (" + edges(r.Range) + ")"
+		name += " (" + r.Range + ")"
 	}
 	// A dash would say that there is nothing to count, as for a hole. Here there is,
 	// and it is not known.

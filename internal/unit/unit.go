@@ -180,10 +180,7 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 		case changefeed.KindLease:
 			r.estimate(ctx, monitored.Source, markers, now)
 		case changefeed.KindHost:
-			r.Kind = KindInstance
-			if r.gone = record.State == changefeed.StateRetired || now.Sub(record.Updated) > cmp.Or(record.Expiration, silence); r.gone {
-				r.note("gone: it has shown no life for %v", now.Sub(record.Updated).Round(time.Second))
-			}
+			r.instance(now)
 		case changefeed.KindInfo, changefeed.KindLock:
 			// In order, they say nothing to an operator.
 			if record.Err == nil {
@@ -198,6 +195,7 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 		}
 		u.Rows = append(u.Rows, r)
 	}
+	u.rest()
 	u.compare()
 	// By their ranges, so that a hole stands where its keys are.
 	slices.SortStableFunc(u.Rows, func(a, b Row) int {

@@ -109,7 +109,8 @@ func TestWhatIsOddAboutALeaseIsNoted(t *testing.T) {
 		{"nothing", func(t *testing.T, o office) { o.lease(t, "-FF", nil) }, "lease -FF-FF: \n"},
 		{"free", func(t *testing.T, o office) {
 			o.lease(t, "-FF", func(l *changefeed.Record) { l.Owner, l.Epoch = "", "" })
-		}, "lease -FF-FF: free: nobody works on it\n"},
+			o.lease(t, "-1F", nil)
+		}, "lease -FF-FF: free: nobody works on it; overlaps"},
 		{"of another make", func(t *testing.T, o office) {
 			o.lease(t, "-FF", func(l *changefeed.Record) { l.Epoch = "" })
 		}, "owned by a processor of another make"},
@@ -142,7 +143,7 @@ func TestWhatIsOddAboutALeaseIsNoted(t *testing.T) {
 		}, "lag unknown: "},
 		{"without a position", func(t *testing.T, o office) {
 			o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..0","version":0,"LeaseToken":"0","Owner":null,"ContinuationToken":null}`, o.store.Prefix()))
-		}, "lease 0: free: nobody works on it; lag unknown: it has no position, and nothing says where its unit began"},
+		}, "lease 0: stopped: no instance runs; lag unknown: it has no position, and nothing says where its unit began"},
 		{"of an older Java processor", func(t *testing.T, o office) {
 			o.put(t, o.leases, `{"id":"mailerlocalhost_default_orders..0","LeaseToken":"0","ContinuationToken":"\"1\"","Owner":null}`)
 		}, "lease 0-FF: not a lease document that this processor can write: it is a Java processor's\n"},
@@ -249,6 +250,52 @@ func TestALeaseOfASilentOwnerIsExpired(t *testing.T) {
 	if got := describe(l, now).Notes; len(got) != 0 {
 		t.Errorf("got notes %q for an owner that may be silent for %v, want none", got, l.Expiration)
 	}
+}
+
+// A unit that has ended in good order is not a unit whose leases nobody takes.
+func TestAUnitWhoseInstancesHaveEndedIsStopped(t *testing.T) {
+	free := func(l *changefeed.Record) { l.Owner, l.Epoch = "", "" }
+	synctest.Test(t, func(t *testing.T) {
+		for _, tt := range []struct {
+			name string
+			host func(*changefeed.Record) // nil for none
+			edit func(*changefeed.Record) // of the second lease
+			want string                   // of the first
+			note string
+		}{
+			{"nobody has worked yet", nil, free, "stopped", "stopped: no instance runs, 4 changes are waiting"},
+			{"ended", func(l *changefeed.Record) { l.State = changefeed.StateRetired }, free, "stopped", "stopped: no instance runs, 4 changes are waiting"},
+			{"at work", func(*changefeed.Record) {}, free, "free", "free: nobody works on it"},
+			{"another processor at work", nil, func(l *changefeed.Record) { l.Epoch = "" }, "free", "free: nobody works on it"},
+			{"its neighbour's owner has died", nil, func(l *changefeed.Record) { l.Expiration = time.Nanosecond }, "stopped", "stopped: no instance runs, 4 changes are waiting"},
+			{"nothing is waiting", nil, func(l *changefeed.Record) { free(l); l.State = changefeed.StateRetired }, "stopped", "stopped: no instance runs, nothing is waiting"},
+		} {
+			o := newOffice(t)
+			if tt.host != nil {
+				l := changefeed.Record{Kind: changefeed.KindHost, Token: "one/e1", Owner: "one", Epoch: "e1", Version: 1, Expiration: time.Minute}
+				tt.host(&l)
+				if _, err := o.store.Create(t.Context(), l); err != nil {
+					t.Fatal(err)
+				}
+			}
+			o.lease(t, "-FF", func(l *changefeed.Record) {
+				free(l)
+				if strings.Contains(tt.note, "nothing") {
+					l.Position = changefeed.At(`"4"`)
+				}
+			})
+			o.lease(t, "FE-FF", tt.edit)
+			time.Sleep(2 * time.Second) // times of the store are in seconds
+			for _, r := range o.survey(t)[0].Rows {
+				if r.Kind == KindInstance && tt.want == "stopped" && strings.Join(r.Notes, "") != "stopped 2s ago" {
+					t.Errorf("%s: the instance has the notes %q", tt.name, r.Notes)
+				}
+				if r.Lease == "-FF" && (r.State != tt.want || r.Notes[0] != tt.note) {
+					t.Errorf("%s: state %s, notes %q; want %s, %s", tt.name, r.State, r.Notes, tt.want, tt.note)
+				}
+			}
+		}
+	})
 }
 
 func TestInstancesThatAreGoneAreNotCounted(t *testing.T) {

@@ -16,9 +16,10 @@ import (
 
 // Remains are what could be read of a damaged store, and what could not.
 type Remains struct {
-	*docstore.Salvaged
-	wanted  string // the container; empty for all
-	written int    // documents
+	*docstore.Salvaged          // of the wanted container alone, and of files that may have had its documents
+	wanted             string   // the container; empty for all
+	there              []string // the names of all containers
+	written            int      // documents
 }
 
 // Salvage writes the documents that are left of a container in the directory of a damaged store or, if none is named, of
@@ -41,7 +42,20 @@ func Salvage(ctx context.Context, dir, container string, to io.Writer, o Options
 	if err != nil {
 		return nil, err
 	}
+	r.narrow()
 	return r, w.Flush()
+}
+
+// narrow leaves out what is known of other containers than the one that is wanted, which nobody has asked for.
+func (r *Remains) narrow() {
+	for _, c := range r.Containers {
+		r.there = append(r.there, c.Name)
+	}
+	if r.wanted != "" {
+		r.Containers = slices.DeleteFunc(r.Containers, func(c docstore.SalvagedContainer) bool { return c.Name != r.wanted })
+		r.Lost = slices.DeleteFunc(r.Lost, func(l docstore.Loss) bool { return l.Container != "" && l.Container != r.wanted })
+		r.Missing = slices.DeleteFunc(r.Missing, func(m docstore.MissingItem) bool { return m.Container != r.wanted })
+	}
 }
 
 // within is an object with a document and its container.
@@ -95,20 +109,12 @@ var nameIsLost = regexp.MustCompile(`^container [0-9]+$`)
 
 // Err is the error of a store that has lost something, or lacks the container.
 func (r *Remains) Err() error {
-	name := r.wanted
-	var names []string
-	for _, c := range r.Containers {
-		names = append(names, c.Name)
-		if c.Name == name {
-			name = ""
-		}
-	}
 	switch {
-	case name != "":
-		err := fmt.Errorf("--container is %s: %w: want one of %s", name, place.ErrNoContainer, strings.Join(names, ", "))
+	case r.wanted != "" && !slices.Contains(r.there, r.wanted):
+		err := fmt.Errorf("--container is %s: %w: want one of %s", r.wanted, place.ErrNoContainer, strings.Join(r.there, ", "))
 		// The wanted container may be there under its number alone.
-		if lost := slices.IndexFunc(names, nameIsLost.MatchString); lost >= 0 {
-			err = fmt.Errorf("%w, as in --container '%s', which stands for one whose name is lost", err, names[lost])
+		if lost := slices.IndexFunc(r.there, nameIsLost.MatchString); lost >= 0 {
+			err = fmt.Errorf("%w, as in --container '%s', which stands for one whose name is lost", err, r.there[lost])
 		}
 		return err
 	case len(r.Lost)+len(r.Missing) > 0:

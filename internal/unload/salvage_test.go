@@ -1,6 +1,7 @@
 package unload
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -14,18 +15,38 @@ import (
 )
 
 func TestAStoreThatLacksTheContainerNamesThoseThatAreThere(t *testing.T) {
-	left := &Remains{Salvaged: &docstore.Salvaged{}, wanted: "customers"}
-	left.Containers = append(left.Containers, docstore.SalvagedContainer{Name: "orders"})
+	left := &Remains{Salvaged: &docstore.Salvaged{}, wanted: "customers", there: []string{"orders"}}
 	if err := left.Err(); !errors.Is(err, place.ErrNoContainer) || !strings.HasSuffix(err.Error(), "want one of orders") {
 		t.Errorf("got %v", err)
 	}
-	left.Containers = append(left.Containers, docstore.SalvagedContainer{Name: "container 3"})
+	left.there = append(left.there, "container 3")
 	if err := left.Err(); !errors.Is(err, place.ErrNoContainer) || !strings.HasSuffix(err.Error(), "want one of orders, container 3, as in --container 'container 3', which stands for one whose name is lost") {
 		t.Errorf("got %v", err)
 	}
 	left.wanted = "container 3"
 	if err := left.Err(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Who has asked for one container hears nothing of the others, but of the files that may have had its documents.
+func TestASalvageOfOneContainerMentionsThatOneAlone(t *testing.T) {
+	left := &Remains{wanted: "orders", written: 7, Salvaged: &docstore.Salvaged{
+		Containers: []docstore.SalvagedContainer{{Name: "bills", Documents: 3, Counted: 4, Lost: []docstore.LSNs{{From: 20}}}, {Name: "orders", Documents: 7, Counted: 9}},
+		Lost:       []docstore.Loss{{File: "1.sst", Reason: "bad checksum", Container: "bills"}, {File: "2.sst", Reason: "not there"}},
+		Missing:    []docstore.MissingItem{{Container: "bills", Key: `["a"]`, ID: "1", LSN: 5}, {Container: "orders", Key: `["b"]`, ID: "2", LSN: 6}},
+	}}
+	left.narrow()
+	var b strings.Builder
+	if err := left.WriteLosses(&b); err != nil {
+		t.Fatal(err)
+	}
+	const want = `lost: 2.sst: not there
+missing: orders: item "2" of partition ["b"] as of LSN 6
+container orders: 7 documents of 9
+`
+	if text, err := json.Marshal(left.Salvaged); err != nil || b.String() != want || strings.Contains(string(text), "bills") {
+		t.Errorf("got\n%s\nand %s, %v; want\n%s", b.String(), text, err, want)
 	}
 }
 
@@ -85,6 +106,9 @@ func TestWhatIsLeftOfADamagedStoreIsWritten(t *testing.T) {
 		left, err := Salvage(t.Context(), dir, tt.container, &b, Options{Key: tt.key})
 		if err != nil || left.Err() != nil {
 			t.Fatal(err, left)
+		}
+		if n := len(left.Containers); tt.container != "" && n != 1 || tt.container == "" && n != 2 {
+			t.Errorf("%q: a report of %d containers", tt.container, n)
 		}
 		got := strings.Split(strings.TrimSpace(b.String()), "\n")
 		slices.Sort(got)

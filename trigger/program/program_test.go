@@ -104,7 +104,12 @@ func TestAProgramEndsWithItsLease(t *testing.T) {
 		said         string
 	}{
 		{"one that is stubborn", "trap '' TERM; sleep 60 & echo begun; wait; sleep 60", changefeed.ErrLeaseLost, "sh: signal: killed", "begun\n"},
+		{"one that is stubborn for a while", "trap '' TERM; echo begun; sleep 20; echo beside its successor", changefeed.ErrLeaseLost, "sh: signal: killed", "begun\n"},
 		{"one that listens", "trap 'echo asked; exit 0' TERM; sleep 60 & echo begun; wait", changefeed.ErrStopped, "", "begun\nasked\n"},
+		{
+			"one that listens, and has started one that does not", "trap 'echo asked; exit 0' TERM; (trap '' TERM; echo begun; sleep 20; echo left behind) & wait",
+			changefeed.ErrStopped, "", "begun\nasked\n",
+		},
 		{"one that fails", "trap 'exit 1' TERM; sleep 60 & echo begun; wait", changefeed.ErrHandlerTimeout, "sh: exit status 1", "begun\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -220,6 +225,19 @@ func TestProgramsOfOneLeaseRunBesideEachOther(t *testing.T) {
 	}
 	if got := h.Running(); len(got) > 0 {
 		t.Errorf("leases with a program are %v after all have ended", got)
+	}
+}
+
+// A batch may be on its way to a program while the process is about to exit, and nobody would end that program.
+func TestNoProgramIsStartedAfterAllWereKilled(t *testing.T) {
+	h, output := shell(t, "echo begun")
+	h.Kill()
+	if err := h.Handle(t.Context(), orders()); !errors.Is(err, changefeed.ErrStopped) {
+		t.Errorf("got %v, want %v", err, changefeed.ErrStopped)
+	}
+	h.opts.Stdout.(*os.File).Close()
+	if rest, err := io.ReadAll(output); err != nil || len(rest) > 0 {
+		t.Errorf("got output %q, %v, want none", rest, err)
 	}
 }
 

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// until is a context that ends as soon as there is a directory.
+type until struct {
+	context.Context
+	dir string
+}
+
+// Err implements [context.Context].
+func (c until) Err() error {
+	if _, err := os.Stat(c.dir); err != nil {
+		return nil
+	}
+	return context.Canceled
+}
+
+// Done implements [context.Context]. Whoever asks for it after the end has a channel that is closed.
+func (c until) Done() <-chan struct{} {
+	ended := make(chan struct{})
+	if c.Err() != nil {
+		close(ended)
+	}
+	return ended
+}
+
+// A Ctrl-C while the copy is being checked is no violation, and the copy can be made again.
+func TestABackupThatIsInterruptedInItsCheckLeavesNothing(t *testing.T) {
+	dir, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")
+	in := filepath.Join(t.TempDir(), "in.ndjson")
+	if err := os.WriteFile(in, generated(100), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "import", in, "docstore:"+dir+"#orders", "--pk", "/outcode")
+	var said bytes.Buffer
+	backup := backupCommand()
+	backup.SilenceErrors, backup.SilenceUsage = true, true
+	backup.SetArgs([]string{dir, to})
+	backup.SetOut(&said)
+	backup.SetErr(&said)
+	err := backup.ExecuteContext(until{t.Context(), to})
+	if err == nil || err.Error() != "interrupted before the copy was checked; removed "+to || said.Len() > 0 {
+		t.Errorf("got %v, said %q", err, said.String())
+	}
+	if _, err := os.Stat(to); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the copy: %v, want that it is gone", err)
+	}
+	if got := command(t, "backup", dir, to); !strings.HasSuffix(got, "checked\n") {
+		t.Errorf("a second backup says %q", got)
+	}
+}
+
+// A check that is interrupted says nothing about the store but what it has found.
+func TestACheckThatIsInterruptedSaysSo(t *testing.T) {
+	dir, in := t.TempDir(), filepath.Join(t.TempDir(), "in.ndjson")
+	if err := os.WriteFile(in, generated(100), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "import", in, "docstore:"+dir+"#orders", "--pk", "/outcode")
+	var said bytes.Buffer
+	check := checkCommand()
+	check.SilenceErrors, check.SilenceUsage = true, true
+	check.SetArgs([]string{dir})
+	check.SetOut(&said)
+	check.SetErr(&said)
+	err := check.ExecuteContext(until{t.Context(), dir})
+	if err == nil || !strings.HasPrefix(err.Error(), dir+": interrupted after ") || !strings.HasSuffix(err.Error(), " records, with 0 violations until then") {
+		t.Errorf("got %v, want that it was interrupted", err)
+	}
+}

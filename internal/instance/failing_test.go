@@ -1,0 +1,73 @@
+package instance
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/millrace/changefeed"
+)
+
+// Whoever waits for run --once sees that a batch goes on failing, and no flood of it.
+func TestABatchThatFailsAgainIsSaidEarlyAndThenRarely(t *testing.T) {
+	var out bytes.Buffer
+	var r repeats
+	hooks := r.hooks(slog.New(slog.NewTextHandler(&out, nil)), changefeed.Options{RetryMin: firstRetry, RetryMax: lastRetry})
+	fails := func(from, to int) {
+		for attempt := from; attempt <= to; attempt++ {
+			hooks.Error(&changefeed.Error{Origin: changefeed.OriginHandler, Lease: "-FF", Err: &changefeed.BatchError{Attempt: attempt, Err: errors.New("no such table")}})
+		}
+	}
+	fails(1, 20)
+	fails(1, 20) // those of another lease are no news
+	hooks.Error(&changefeed.Error{Origin: changefeed.OriginSource, Err: errors.New("no answer")})
+	hooks.BatchDone(changefeed.BatchDone{Batch: &changefeed.Batch{Attempt: 1}})
+	fails(1, 3)
+	hooks.BatchDone(changefeed.BatchDone{Batch: &changefeed.Batch{Attempt: 4}})
+	fails(1, 3)
+	limited := (&repeats{}).hooks(slog.New(slog.NewTextHandler(&out, nil)), changefeed.Options{RetryMin: firstRetry, RetryMax: lastRetry, MaxAttempts: 2})
+	limited.Error(&changefeed.Error{Origin: changefeed.OriginHandler, Lease: "-FF", Err: &changefeed.BatchError{Attempt: 2, Err: errors.New("no such table")}}) // is parked
+	var got []string
+	for line := range strings.Lines(out.String()) {
+		_, said, _ := strings.Cut(strings.TrimSpace(line), "level=WARN ")
+		got = append(got, strings.TrimPrefix(said, `msg="a batch fails again and is tried again" lease=-FF `))
+	}
+	want := "attempt=2 next=200ms, attempt=4 next=800ms, attempt=8 next=12.8s, attempt=16 next=30s, attempt=2 next=200ms"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("said %q, want %s", got, want)
+	}
+}
+
+func TestTheEndSaysWhatWasParked(t *testing.T) {
+	failed := changefeed.DeadLetter{Disposition: changefeed.DispositionFailed}
+	held := changefeed.DeadLetter{Disposition: changefeed.DispositionHeld}
+	for _, tt := range []struct {
+		parked []changefeed.DeadLetter
+		redone int
+		want   string
+	}{
+		{nil, 1, ""},
+		{[]changefeed.DeadLetter{failed}, 0, "ended: 1 change parked: see changefeed dlq list letters.ndjson --name mailer"},
+		{
+			[]changefeed.DeadLetter{failed, held, held},
+			1, "ended: 3 changes parked, 2 of them because an earlier change of their key is; 1 letter handled again: see changefeed dlq list letters.ndjson --name mailer",
+		},
+	} {
+		var p parkedChanges
+		hooks := p.hooks()
+		for _, l := range tt.parked {
+			hooks.Parked(l)
+		}
+		for range tt.redone {
+			hooks.Redriven(changefeed.Redriven{})
+			hooks.Redriven(changefeed.Redriven{Err: errors.New("failed again")})
+		}
+		said := ""
+		p.tell(func(text string) { said += text }, "letters.ndjson", "mailer")
+		if said != tt.want {
+			t.Errorf("said %q, want %q", said, tt.want)
+		}
+	}
+}
