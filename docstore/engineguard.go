@@ -38,6 +38,7 @@ type guard struct {
 	listed  atomic.Bool // the directory has been listed
 	afresh  atomic.Bool // logs are made anew, not recycled
 	stalled atomic.Bool // a write has waited for room for long
+	leaving atomic.Bool // the store is being closed: a full disk is waited for no longer than other errors
 	failure atomic.Pointer[error]
 	broken  chan struct{} // closed with failure
 	closing chan struct{} // closed when nobody waits for the disk any more
@@ -136,6 +137,17 @@ func (g *guard) pause(d time.Duration) bool {
 	case <-g.closing:
 	}
 	return false
+}
+
+// rest waits between two reads of the engine of which the first has failed. It waits while the guard is
+// broken too: then the engine looks for tables that were pretended, and would look without a pause.
+func (g *guard) rest() {
+	timer := time.NewTimer(readPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-g.closing:
+	}
 }
 
 // mayPass reports whether an error may end by itself: other processes free space,
