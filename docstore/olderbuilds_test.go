@@ -328,6 +328,7 @@ func TestAnUpgradeOfEveryOlderBuildGoesOnAfterAKill(t *testing.T) {
 		eachOlder(t, left, func(t *testing.T, s olderStore) {
 			for _, unsynced := range []int{0, 100} {
 				moments := s.killedWhileUpgraded(t, unsynced)
+				t.Logf("%d writes", len(moments))
 				for n := 0; n < len(moments); n += stride(len(moments)) {
 					when := fmt.Sprintf("killed before write %d of %d, %d %% of what was not synced is there", n, len(moments), unsynced)
 					db, err := docstore.Open("db", docstore.Options{}.WithFS(moments[n]))
@@ -344,12 +345,16 @@ func TestAnUpgradeOfEveryOlderBuildGoesOnAfterAKill(t *testing.T) {
 	}
 }
 
-// stride is how far the calls that fail, or at which a store is killed, are from each other, of so many.
+// stride is how far the calls that fail, or at which a store is killed, are from each other, of so many. There are many older
+// stores, so each has a fifth of the calls that a history has, and one with the race detector.
 func stride(calls int) int {
-	if *faultCalls == 0 {
+	switch {
+	case *faultCalls == 0:
 		return 1
+	case raceEnabled:
+		return calls
 	}
-	return max(1, calls / *faultCalls)
+	return max(1, 5*calls / *faultCalls)
 }
 
 // killedWhileUpgraded returns the disk as it is before each write of an upgrade.
@@ -380,6 +385,7 @@ func TestACallOfTheDiskThatFailsOnceInAnUpgradeLosesNothing(t *testing.T) {
 	for _, left := range []string{"close", "kill"} {
 		eachOlder(t, left, func(t *testing.T, s olderStore) {
 			total := s.upgradeOn(t, 0)
+			t.Logf("%d calls", total)
 			for n := 1; n <= int(total); n += stride(int(total)) {
 				if s.upgradeOn(t, int64(n)); t.Failed() {
 					t.Fatalf("call %d of %d", n, total)

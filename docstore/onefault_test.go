@@ -279,6 +279,7 @@ func TestACallOfTheDiskThatFailsOnceLosesNothing(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(shapings)) {
 		t.Run(name, func(t *testing.T) {
 			total := playOn(t, 0, shapings[name])
+			t.Logf("%d calls", total)
 			step := int64(1)
 			if *faultCalls > 0 {
 				step = max(1, total/int64(*faultCalls))
