@@ -24,7 +24,8 @@ import (
 //   - Any other error of a log, a manifest or the directory breaks the guard. From then on
 //     nothing on the disk is changed, and everything that the engine does is pretended to
 //     succeed, so that the engine comes to an end and can be closed. The store fails with the
-//     reason, and the files are as if the process had been killed in that moment.
+//     reason, and the files are as if the process had been killed in that moment. No compaction
+//     begins any more (enginecompact.go), because what it would read may be pretended.
 //   - An error of a table is shown, because the engine can try again; the guard paces the
 //     tries. If they do not help within 10 seconds, the guard breaks, unless the disk is full:
 //     then writes are refused, and the tries go on until there is room.

@@ -33,7 +33,7 @@ func (g *guard) lacksRoom(part uint64) error {
 }
 
 // isLackOfRoom reports whether an error of the disk is that it is full, and it makes sense to wait for room. A store that is
-// opened or closed ends instead: its files are then as after a kill.
+// opened or closed ends instead, after 10 seconds at most: its files are then as after a kill.
 func (g *guard) isLackOfRoom(err error) bool {
 	if g.opening.Load() || g.leaving.Load() {
 		return false
