@@ -76,8 +76,8 @@ exactly-once-sqlite: ## effects that happen once in SQLite, under kill -9 (a mod
 damage: ## files of the store damaged, one bit or one file at a time; DAMAGES=5000 for a long run
 	$(GO) test -count=1 -timeout=0 -run Damage -v ./docstore -damage.n $(DAMAGES)
 
-faults: ## the store on a disk of which one call fails, for each call of some histories
-	$(GO) test -count=1 -timeout=1h -run FailsOnce -v ./docstore -fault.calls 0
+faults: ## the store, and stores of older builds, on a disk of which one call fails, or killed at one write, for each of some histories
+	$(GO) test -count=1 -timeout=1h -run 'FailsOnce|FailedOnce|GoesOnAfterAKill' -v ./docstore -fault.calls 0
 
 resume: ## random queries, paged in every way in which SDKs go on; QUERIES=20000 for a long run
 	$(GO) test -count=1 -timeout=0 -run ResumedQueries ./cosmosrest -resume.queries $(QUERIES)

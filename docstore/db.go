@@ -154,10 +154,13 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 }
 
 // Close stops the background work, waits for its end, and closes the files. Writes that were
-// not acknowledged return [ErrClosed]. A second call does nothing and returns nil.
+// not acknowledged return [ErrClosed]. A write that waits for room on a full disk has 10 seconds
+// from its beginning, and returns [ErrFailed] when they have passed. A second call does nothing and
+// returns nil.
 func (db *DB) Close() error {
 	var err error
 	db.closer.Do(func() {
+		db.eng.guard.leaving.Store(true) // first, because a write that waits for room keeps the committer from its end
 		close(db.stop)
 		db.work.Wait()
 		if err = db.eng.close(); err != nil {

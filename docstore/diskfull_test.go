@@ -271,3 +271,57 @@ func TestALogThatFindsNoRoomIsWrittenLater(t *testing.T) {
 		isReadable(t, c, 100)
 	})
 }
+
+// A write that waits for room does not keep its store from being closed: it has as long as any write has on a disk that fails.
+func TestAStoreIsClosedThoughAWriteWaitsForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newNarrow()
+		o := docstore.Options{CacheBytes: 1 << 20}.WithFS(d).WithBuffer(256 << 10)
+		db, err := docstore.Open("db", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := container(t, db, docstore.ContainerSpec{})
+		d.trap.Store(new(".log"))
+		acked := 0
+		failed := make(chan error, 1)
+		go func() {
+			for ; ; acked++ {
+				if err := large(t, c, acked); err != nil || acked > 200 {
+					failed <- err
+					return
+				}
+			}
+		}()
+		time.Sleep(5 * time.Minute)
+		if d.denied.Load() == 0 || len(failed) > 0 {
+			t.Fatal("no write waits for room: the test is about nothing")
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- db.Close() }()
+		select {
+		case err = <-closed:
+			if !errors.Is(err, syscall.ENOSPC) {
+				t.Errorf("closed: %v, want %v", err, syscall.ENOSPC)
+			}
+		case <-time.After(time.Minute):
+			t.Error("the store is not closed after a minute")
+			d.left.Store(narrowSize)
+			<-closed
+		}
+		if err := <-failed; !errors.Is(err, docstore.ErrFailed) || !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("the write: %v, want %v with %v", err, docstore.ErrFailed, syscall.ENOSPC)
+		}
+		d.left.Store(narrowSize)
+		if db, err = docstore.Open("db", o); err != nil {
+			t.Fatal(err)
+		}
+		if c, err = db.Container("c"); err != nil {
+			t.Fatal(err)
+		}
+		isReadable(t, c, acked)
+		if err := errors.Join(db.Check(), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -35,7 +35,9 @@
 // writer. A reader is never shown a change that a power loss could take back, because a
 // stored position after that change would then skip its successor. After an error of a
 // write to disk the store refuses reads as well as writes ([ErrFailed]), because what
-// reached the disk is unknown: open the store again to find out. When the disk has less
+// reached the disk is unknown: open the store again to find out. Until it is closed the
+// failed store changes no file and takes no processor time. The error of a read is its
+// caller's alone, and a later read finds the disk as it is then. When the disk has less
 // than 64 MB left, or a sixteenth of a small one, writes are refused ([ErrDiskFull]), reads
 // go on, and so do writes as soon as there is room. A write that finds the disk full only
 // when it is under way waits for room, and so do readers of its container. When the process

@@ -109,7 +109,7 @@ func engineOptions(g *guard, o Options) *pebble.Options {
 		// Whoever reads a damaged block gets the error. A compaction that meets the
 		// block would be tried again at once, for ever: the pause keeps that from taking
 		// a core.
-		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) { g.pause(readPause) }},
+		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) { g.rest() }},
 	}
 	for i := range po.Levels {
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
@@ -126,7 +126,7 @@ func engineOptions(g *guard, o Options) *pebble.Options {
 	if o.small {
 		po.TargetFileSizes[0], po.FlushSplitBytes = 16<<10, 16<<10
 	}
-	po.Experimental.CompactionScheduler = newScheduler()
+	po.Experimental.CompactionScheduler = newScheduler(g)
 	po.Experimental.FileCacheShards = max(1, min(runtime.GOMAXPROCS(0), openTables()/tablesOfShard))
 	po.FileCache = pebble.NewFileCache(po.Experimental.FileCacheShards, openTables())
 	return po

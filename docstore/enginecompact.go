@@ -10,16 +10,40 @@ import (
 // compaction has ended, for nothing else makes one possible. The library's also tries ten
 // times a second, which wakes an idle process, and takes 864,000 steps for a day of virtual
 // time.
+//
+// None is granted after the guard has broken. The tables that are written then are pretended, so
+// the next compaction that needs such a table fails, and the library would try it again without a
+// pause until the store is closed: a processor core for a store that does nothing any more.
 type scheduler struct {
 	*pebble.ConcurrencyLimitScheduler
+	guard  *guard
 	mu     sync.Mutex
 	ended  bool
 	grants sync.WaitGroup
 }
 
-func newScheduler() *scheduler {
+func newScheduler(g *guard) *scheduler {
 	// Without the timer nobody listens to the news of a flush either: see below.
-	return &scheduler{ConcurrencyLimitScheduler: pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()}
+	return &scheduler{ConcurrencyLimitScheduler: pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest(), guard: g}
+}
+
+// Register tells the library's scheduler whose compactions it grants.
+func (s *scheduler) Register(goroutines int, db pebble.DBForCompaction) {
+	s.ConcurrencyLimitScheduler.Register(goroutines, compactions{db, s.guard})
+}
+
+// compactions are those of a store, as long as its guard is whole.
+type compactions struct {
+	pebble.DBForCompaction
+	guard *guard
+}
+
+// GetAllowedWithoutPermission returns how many may run at a time.
+func (c compactions) GetAllowedWithoutPermission() int {
+	if c.guard.frozen() {
+		return 0
+	}
+	return c.DBForCompaction.GetAllowedWithoutPermission()
 }
 
 // UpdateGetAllowedWithoutPermission is called when a flush has ended, under the locks of

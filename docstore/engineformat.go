@@ -53,7 +53,7 @@ func knownFormat(format string) error {
 func readFormat(ctx context.Context, e *engine, dir string, po *pebble.Options) (format string, err error) {
 	o := *po
 	o.ReadOnly, o.Lock = true, e.lock
-	o.Experimental.CompactionScheduler = newScheduler()
+	o.Experimental.CompactionScheduler = newScheduler(e.guard)
 	settled := e.guard.until(ctx)
 	db, err := pebble.Open(dir, &o)
 	settled()

@@ -1,6 +1,7 @@
 package docstore
 
 import (
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -76,8 +77,13 @@ func (g *guard) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) 
 		return g.pretended(name), nil
 	}
 	if !g.afresh.Load() {
-		if file, err := g.FS.ReuseForWrite(old, name, category); err == nil {
+		file, err := g.FS.ReuseForWrite(old, name, category)
+		if err == nil {
 			return newVital(file, g, name), nil
+		}
+		// Another try would succeed, and would not show what the sync that failed has lost.
+		if errors.Is(err, errUnrecorded) && !mayPass(err) {
+			g.fail(named("reuse", name, err))
 		}
 	}
 	file, err := g.Create(name, category)
@@ -108,10 +114,10 @@ func (g *guard) unreadable() error {
 	return nil
 }
 
-// afterRead waits after a failed read of a table, which a compaction repeats at once.
+// afterRead waits after a failed read of a table, which the engine repeats at once.
 func (g *guard) afterRead(name string) {
 	if g.kind(name) == tableFile {
-		g.pause(readPause)
+		g.rest()
 	}
 }
 

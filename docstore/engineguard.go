@@ -24,7 +24,8 @@ import (
 //   - Any other error of a log, a manifest or the directory breaks the guard. From then on
 //     nothing on the disk is changed, and everything that the engine does is pretended to
 //     succeed, so that the engine comes to an end and can be closed. The store fails with the
-//     reason, and the files are as if the process had been killed in that moment.
+//     reason, and the files are as if the process had been killed in that moment. No compaction
+//     begins any more (enginecompact.go), because what it would read may be pretended.
 //   - An error of a table is shown, because the engine can try again; the guard paces the
 //     tries. If they do not help within 10 seconds, the guard breaks, unless the disk is full:
 //     then writes are refused, and the tries go on until there is room.
@@ -38,6 +39,7 @@ type guard struct {
 	listed  atomic.Bool // the directory has been listed
 	afresh  atomic.Bool // logs are made anew, not recycled
 	stalled atomic.Bool // a write has waited for room for long
+	leaving atomic.Bool // the store is being closed: a full disk is waited for no longer than other errors
 	failure atomic.Pointer[error]
 	broken  chan struct{} // closed with failure
 	closing chan struct{} // closed when nobody waits for the disk any more
@@ -136,6 +138,17 @@ func (g *guard) pause(d time.Duration) bool {
 	case <-g.closing:
 	}
 	return false
+}
+
+// rest waits between two reads of the engine of which the first has failed. It waits while the guard is
+// broken too: then the engine looks for tables that were pretended, and would look without a pause.
+func (g *guard) rest() {
+	timer := time.NewTimer(readPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-g.closing:
+	}
 }
 
 // mayPass reports whether an error may end by itself: other processes free space,

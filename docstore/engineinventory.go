@@ -53,6 +53,9 @@ type ending struct {
 	Size     int64
 }
 
+// errUnrecorded means that a log was made and could not be written into the inventory.
+var errUnrecorded = errors.New("a new log is not in " + inventoryName)
+
 // inventoryVersion is the version of the form of facts.
 const inventoryVersion = 1
 
@@ -288,7 +291,8 @@ func (fs inventoryFS) noted(name string, file vfs.File, err error) (vfs.File, er
 	}
 	written, err := fs.inv.opened(num)
 	if err != nil {
-		return nil, errors.Join(err, file.Close())
+		_ = file.Close() // holds nothing yet
+		return nil, fmt.Errorf("%w: %w", errUnrecorded, err)
 	}
 	return countedLog{file, written}, nil
 }

@@ -33,14 +33,12 @@ func (g *guard) lacksRoom(part uint64) error {
 }
 
 // isLackOfRoom reports whether an error of the disk is that it is full, and it makes sense to wait for room. A store that is
-// opened or closed ends instead: its files are then as after a kill.
+// opened or closed ends instead, after 10 seconds at most: its files are then as after a kill.
 func (g *guard) isLackOfRoom(err error) bool {
-	select {
-	case <-g.closing:
+	if g.opening.Load() || g.leaving.Load() {
 		return false
-	default:
 	}
-	return (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) && !g.opening.Load() && g.lacksRoom(1) != nil
+	return (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) && g.lacksRoom(1) != nil
 }
 
 // needRoom returns [ErrDiskFull] while the disk has less than a part of the store's reserve. One look is enough for a group.

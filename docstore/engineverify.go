@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -167,9 +168,20 @@ func (d damage) reason() string {
 // Unwrap returns the class and the engine's error.
 func (d damage) Unwrap() []error { return []error{ErrCorrupt, d.err} }
 
-// damaged is the [ErrCorrupt] of a file.
+// damaged is the [ErrCorrupt] of a file. A file that the disk does not give is none: the same files may be read another time,
+// and whoever is told to restore a copy would lose what was written since.
 func damaged(name, format string, args ...any) error {
-	return damage{name, fmt.Errorf(format, args...)}
+	err := fmt.Errorf(format, args...)
+	if isOfDisk(err) {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return damage{name, err}
+}
+
+// isOfDisk reports whether an error is one of the operating system's, other than that there is no such file.
+func isOfDisk(err error) bool {
+	number, ok := errors.AsType[syscall.Errno](err)
+	return ok && number != syscall.ENOENT
 }
 
 func sortedNames(files map[string]uint64) []string { return slices.Sorted(maps.Keys(files)) }

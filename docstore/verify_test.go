@@ -179,6 +179,31 @@ func TestAfterAKillTheStoreSaysHowFarItReaches(t *testing.T) {
 	}
 }
 
+// Whoever changes the heads that a store says it was found with changes a copy.
+func TestTheHeadsOfARecoveryAreACopy(t *testing.T) {
+	mem := vfs.NewMem()
+	db, err := docstore.Open(imageDir, docstore.Options{}.WithFS(mem))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	upsert(t, container(t, db, docstore.ContainerSpec{}), "a", "p", 1)
+	again, err := docstore.Open(imageDir, docstore.Options{}.WithFS(readImage(t, mem).disk(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	want := docstore.Head{Container: "c", LSN: 1}
+	heads := again.Recovery().Heads
+	if !slices.Equal(heads, []docstore.Head{want}) {
+		t.Fatalf("got %v, want %v", heads, want)
+	}
+	heads[0].LSN = 9
+	if got := again.Recovery().Heads; got[0] != want {
+		t.Errorf("got %v after a caller changed its own, want %v", got, want)
+	}
+}
+
 // TestStoresWithoutAnInventoryOpen opens what an earlier version has left, closed or killed.
 func TestStoresWithoutAnInventoryOpen(t *testing.T) {
 	for _, s := range makeShapes(t) {

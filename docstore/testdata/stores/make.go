@@ -1,0 +1,149 @@
+// Make has the build of the module that it is compiled in write a small store, or try one that another build wrote. See make.sh.
+//
+//	make close DIR    writes the store of this directory and closes it
+//	make kill DIR     writes it and ends without closing it, as a kill does
+//	make try DIR      opens the store that is there, and writes to it if this build accepts it
+//
+// It prints what was acknowledged: a line of JSON for each write.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// acked is a write that the store acknowledged.
+type acked struct {
+	Container string
+	ID        string
+	Key       string          // the partition key, as JSON
+	Body      json.RawMessage `json:",omitempty"` // as the store returned it; absent for a delete
+	LSN       int64
+}
+
+var ctx = context.Background()
+
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func value[T any](v T, err error) T {
+	must(err)
+	return v
+}
+
+func say(c *docstore.Container, id string, key changefeed.PartitionKey, body []byte) {
+	must(json.NewEncoder(os.Stdout).Encode(acked{c.ID(), id, string(key), body, c.Head()}))
+}
+
+// write upserts a document: one of "docs" and "plain" is its own partition key.
+func write(c *docstore.Container, key changefeed.PartitionKey, id, rest string) {
+	body := fmt.Sprintf(`{"id":%q,%s,"pad":%q}`, id, rest, strings.Repeat(id+" ", 30))
+	item := value(c.Upsert(ctx, []byte(body)))
+	say(c, id, key, item.Body)
+}
+
+func put(c *docstore.Container, id string, v int, ttl string) {
+	write(c, changefeed.Key(id), id, fmt.Sprintf(`"pk":%q,"v":%d%s`, id, v, ttl))
+}
+
+func remove(c *docstore.Container, key changefeed.PartitionKey, id string) {
+	must(c.Delete(ctx, key, id, ""))
+	say(c, id, key, nil)
+}
+
+// together writes three documents of one key in one transaction.
+func together(c *docstore.Container, v int) {
+	var writes []changefeed.Write
+	for i := range 3 {
+		writes = append(writes, changefeed.Write{Op: changefeed.WriteUpsert, Body: fmt.Appendf(nil, `{"id":"x%d","pk":"together","v":%d}`, i, v)})
+	}
+	for i, r := range value(c.Commit(ctx, changefeed.Key("together"), writes)) {
+		say(c, fmt.Sprint("x", i), changefeed.Key("together"), r.Body)
+	}
+}
+
+func user(c *docstore.Container, n, v int) {
+	write(c, changefeed.Key("t", fmt.Sprint("u", n)), "profile", fmt.Sprintf(`"tenant":"t","user":"u%d","v":%d,"email":"u%d@example.com"`, n, v, n))
+}
+
+func split(c *docstore.Container, nth int) {
+	parts := value(c.Partitions(ctx))
+	value(c.Split(ctx, parts[nth].ID))
+}
+
+// first is what happens before the store is closed and opened once, so that it has tables and logs.
+func first(db *docstore.DB) {
+	own := docstore.NoDefaultTTL
+	docs := value(db.CreateContainer(ctx, docstore.ContainerSpec{ID: "docs", Paths: []string{"/pk"}, Retention: time.Hour, DefaultTTL: &own}))
+	plain := value(db.CreateContainer(ctx, docstore.ContainerSpec{ID: "plain", Paths: []string{"/pk"}, HashVersion: 1}))
+	users := value(db.CreateContainer(ctx, docstore.ContainerSpec{ID: "users", Paths: []string{"/tenant", "/user"}, UniqueKeys: [][]string{{"/email"}}, Ranges: 2}))
+	leases := value(db.CreateContainer(ctx, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}}))
+	for i := range 16 {
+		put(docs, fmt.Sprint("d", i), 1, "")
+		put(plain, fmt.Sprint("p", i), 1, "")
+	}
+	for i := range 4 {
+		put(docs, fmt.Sprint("brief", i), 1, `,"ttl":600`)
+		user(users, i, 1)
+		write(leases, changefeed.Key(fmt.Sprint("l", i)), fmt.Sprint("l", i), `"v":1`)
+	}
+	together(docs, 1)
+	split(docs, 0)
+	split(plain, 0)
+	for i := range 8 {
+		put(docs, fmt.Sprint("d", i), 2, "")
+		put(plain, fmt.Sprint("p", i), 2, "")
+	}
+	remove(docs, changefeed.Key("d15"), "d15")
+	remove(plain, changefeed.Key("p15"), "p15")
+}
+
+// second is what happens after that.
+func second(db *docstore.DB) {
+	docs, plain := value(db.Container("docs")), value(db.Container("plain"))
+	users, leases := value(db.Container("users")), value(db.Container("leases"))
+	split(docs, 1)
+	together(docs, 2)
+	for i := range 4 {
+		put(docs, fmt.Sprint("d", i), 3, "")
+		put(plain, fmt.Sprint("p", i), 3, "")
+	}
+	remove(docs, changefeed.Key("d14"), "d14")
+	remove(docs, changefeed.Key("d0"), "d0")
+	remove(users, changefeed.Key("t", "u3"), "profile")
+	user(users, 0, 2)
+	write(leases, changefeed.Key("l0"), "l0", `"v":2`)
+	parts := value(docs.Partitions(ctx))
+	value(docs.Merge(ctx, parts[0].ID, parts[1].ID))
+	put(docs, "d1", 4, "")
+}
+
+func main() {
+	mode, dir := os.Args[1], os.Args[2]
+	db := value(docstore.Open(dir, docstore.Options{}))
+	if mode == "try" {
+		docs := value(db.Container("docs"))
+		put(docs, "d2", 5, "")
+		put(docs, "tried", 1, "")
+		must(db.Close())
+		return
+	}
+	first(db)
+	must(db.Close())
+	db = value(docstore.Open(dir, docstore.Options{}))
+	second(db)
+	if mode == "close" {
+		must(db.Close())
+	}
+}
