@@ -25,7 +25,9 @@ type Options struct {
 	// InMemory keeps everything in memory and ignores the directory: for tests.
 	InMemory bool
 
-	// CacheBytes is the size of the cache of disk blocks, in bytes; 0 is 96 MB.
+	// CacheBytes is the memory in bytes for blocks of the disk that were read, and for writes
+	// that are not yet in tables, which take theirs from it. Writes may take 16 MB however small
+	// it is. 0 is 96 MB. See [OffHeap].
 	CacheBytes int64
 
 	// MustExist refuses a directory without a store, with [ErrNotStore], instead of
@@ -34,7 +36,7 @@ type Options struct {
 
 	// The rest is for tests and for opening a copy.
 	fs      filesystem
-	buffer  uint64 // of writes in memory; 0 is memTable
+	buffer  uint64 // of writes in memory; 0 is bufferOf CacheBytes
 	small   bool   // tables are, for tests
 	resting bool   // nothing in the background: a backup must not differ from its original
 	raised  bool   // the format is the present one: the store may get its first inventory

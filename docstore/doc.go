@@ -69,10 +69,16 @@
 // machine's clock is set back, the container's time goes on from the last commit; a
 // restart then leaves out the time for which the store was closed. Request charges are
 // a sketch, since the service's rules are not public. A token is valid in its own
-// container only, and Read does not check that. Most memory of a store is outside the
-// Go heap, so a process that does little but read feeds should raise GOGC, to 400
-// perhaps: else the garbage collector runs every few pages and takes a third of the
-// time.
+// container only, and Read does not check that.
+//
+// # Memory
+//
+// A store takes [Options.CacheBytes], and about 15 MB for all else. In a build with cgo
+// CacheBytes are outside the Go heap ([OffHeap]), so a process that does little but read
+// feeds should raise GOGC, to 400 perhaps: else the garbage collector runs every few
+// pages and takes a third of the time. In a build without cgo (CGO_ENABLED=0, or no C
+// compiler) they are in the heap: with a GOGC of 400 the process may then grow to five
+// times CacheBytes, unless GOMEMLIMIT or debug.SetMemoryLimit bounds it.
 //
 // # Where to read on
 //

@@ -40,11 +40,7 @@ type engine struct {
 	stuck atomic.Bool // panicked with locks held, so closing would hang
 }
 
-const (
-	memTable     = 32 << 20
-	bloomBits    = 10
-	defaultCache = 96 << 20
-)
+const bloomBits = 10
 
 // filesystem is the ground that the engine stands on; tests inject errors through it.
 type filesystem = vfs.FS
@@ -91,16 +87,15 @@ func openEngine(ctx context.Context, dir string, o Options) (*engine, error) {
 	return nil, err
 }
 
-// engineOptions are the settings of the engine. Blocks are large because feeds are long
-// scans; filters are on because a create looks for an id that is mostly not there.
+// engineOptions are the settings of the engine. Filters are on because a create looks for an id that is mostly not there.
 func engineOptions(g *guard, o Options) *pebble.Options {
 	po := &pebble.Options{
 		FS:                          g,
 		FormatMajorVersion:          pebble.FormatNewest,
 		CacheSize:                   o.CacheBytes,
-		MemTableSize:                cmp.Or(o.buffer, memTable),
-		MemTableStopWritesThreshold: 4,
-		L0CompactionThreshold:       4,
+		MemTableSize:                cmp.Or(o.buffer, bufferOf(o.CacheBytes)),
+		MemTableStopWritesThreshold: buffers,
+		L0CompactionThreshold:       mergedTables,
 		L0StopWritesThreshold:       24,
 		LBaseMaxBytes:               64 << 20,
 		BytesPerSync:                1 << 20,
@@ -113,7 +108,7 @@ func engineOptions(g *guard, o Options) *pebble.Options {
 	}
 	for i := range po.Levels {
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
-		po.Levels[i].BlockSize = 32 << 10
+		po.Levels[i].BlockSize = blockSize
 	}
 	// Feeds are read nearly twice as fast as with the engine's default compression. The
 	// first level is not compressed, because its tables are soon merged into the next:

@@ -12,9 +12,9 @@ import (
 // a container and the work of the reclaimer, may use a part of the reserve.
 
 const (
-	reserve     = 2 * memTable // bytes: for the tables of a full buffer, and for the merge of some tables
-	reservePart = 16           // of the disk: the reserve is no larger part of it
-	givesBack   = 4            // what gives room back needs so much less
+	reserve     = 2 * mostBuffer // bytes: for the tables of a full buffer, and for the merge of some tables
+	reservePart = 16             // of the disk: the reserve is no larger part of it
+	givesBack   = 4              // what gives room back needs so much less
 )
 
 // lacksRoom returns [ErrDiskFull] while the disk has less than the reserve, or a part of it. A file system that does not

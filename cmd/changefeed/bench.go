@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +14,7 @@ import (
 type benchOptions struct {
 	dir     string
 	against string
+	load    time.Duration
 	output  *choice
 }
 
@@ -35,7 +37,8 @@ same load and over as many documents, with ` + strings.Join(bench.Names(bench.Ri
 With any other benchmark the two builds run it as a whole in turns, which takes some minutes.`,
 		Example: `  changefeed bench
   changefeed bench feed_read processor_backlog -o json
-  changefeed bench serve_upsert_nosync --against ./changefeed-before`,
+  changefeed bench serve_upsert_nosync --against ./changefeed-before
+  changefeed bench serve_memory --load 10m`,
 		ValidArgs: bench.Names(bench.All()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			chosen, err := bench.Choose(bench.All(), args)
@@ -50,12 +53,13 @@ With any other benchmark the two builds run it as a whole in turns, which takes 
 				return err
 			}
 			return bench.Measure(cmd.Context(), chosen, bench.Plan{
-				Dir: o.dir, Against: o.against, Binary: binary, Out: cmd.OutOrStdout(), JSON: o.output.value == "json", Log: cmd.ErrOrStderr(),
+				Dir: o.dir, Against: o.against, Load: o.load, Binary: binary, Out: cmd.OutOrStdout(), JSON: o.output.value == "json", Log: cmd.ErrOrStderr(),
 			})
 		},
 	}
 	cmd.Flags().StringVarP(&o.dir, "dir", "d", "", "`directory` for the data, on the disk to measure; it is removed again (default the system's)")
 	cmd.Flags().StringVar(&o.against, "against", "", "`binary` of another build of changefeed, to measure against; without names, its servers")
+	cmd.Flags().DurationVar(&o.load, "load", 0, "how `long` serve_memory has requests of all kinds at once, after its other load of 4.5 s")
 	o.output = output(cmd)
 	return cmd
 }

@@ -30,13 +30,6 @@ func letHeapGrow(percent int) {
 	}
 }
 
-// boundHeap has the collector work harder near a limit, unless the user set a limit.
-func boundHeap(bytes int64) {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(bytes)
-	}
-}
-
 // main ends the command gently at the first interrupt, and at once at the second.
 func main() {
 	letHeapGrow(commandGC)

@@ -3,10 +3,15 @@ package main
 import (
 	"encoding/json"
 	"log/slog"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/arg"
+	"github.com/millrace/changefeed/internal/memory"
+	"github.com/millrace/changefeed/internal/usage"
 	"github.com/millrace/changefeed/internal/web"
 )
 
@@ -16,12 +21,9 @@ import (
 // serveOptions are the flags of serve.
 type serveOptions struct {
 	web.Options
+	memory arg.Size
 	output *choice
 }
-
-// serverHeap is near where the collector works harder, in bytes. All that queries, answers
-// and connections hold together stays below it.
-const serverHeap = 768 << 20
 
 // serveCommand is the command serve.
 func serveCommand() *cobra.Command {
@@ -77,6 +79,8 @@ func (o *serveOptions) register(cmd *cobra.Command) {
 	f.DurationVar(&o.Retention, "retention", cosmosrest.DefaultRetention, "how long containers without a changeFeedPolicy keep all versions and deletes, 0 is not at all; without the flag a store keeps what it was given before")
 	f.StringVar(&o.Images, "previous-images", "deletes", "`changes` before which the feed of all versions has the image: deletes, as in the emulator; all, as in accounts for which Azure turned that on; or none, as in other accounts")
 	f.BoolVar(&o.NoSync, "no-sync", false, "answer writes before they are on the disk: faster, but a power loss takes the last of them")
+	o.memory.Value = memory.Default
+	f.Var(&o.memory, "memory", "how much memory the server takes under an ordinary load; large queries and answers take more while they run, and without --db the documents do. A larger one is a larger cache. $GOMEMLIMIT goes before its part for the heap")
 	f.StringVar(&o.Roles, "roles", "", "JSON `file` with what the principals of Entra tokens may do")
 	f.StringVar(&o.JWKS, "jwks", "", "`file or address` of the keys that sign Entra tokens, a JSON Web Key Set")
 	f.StringVar(&o.Issuer, "issuer", "", "`URL` of the issuer of Entra tokens: their claim iss")
@@ -98,8 +102,10 @@ func (o *serveOptions) run(cmd *cobra.Command) error {
 	if err := o.Check(); err != nil {
 		return err
 	}
-	letHeapGrow(serverGC)
-	boundHeap(serverHeap)
+	if o.memory.Value < memory.Least {
+		return usage.Flag("memory", o.memory.String(), (&arg.Size{Value: memory.Least}).String()+" or more")
+	}
+	defer o.boundMemory()()
 	o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	return o.Serve(cmd.Context(), func(e web.Endpoints) error {
 		if o.output.value == "json" {
@@ -107,4 +113,20 @@ func (o *serveOptions) run(cmd *cobra.Command) error {
 		}
 		return e.Write(cmd.OutOrStdout())
 	})
+}
+
+// boundMemory divides the memory between the store's engine and Go's heap, and returns the end of that. A limit in
+// $GOMEMLIMIT goes before the part of the heap, and $GOGC before our percentage.
+func (o *serveOptions) boundMemory() (end func()) {
+	letHeapGrow(serverGC)
+	shares := memory.Of(o.memory.Value)
+	o.Cache = shares.Engine
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return func() {}
+	}
+	limit := shares.Heap
+	if !docstore.OffHeap {
+		limit += shares.Engine
+	}
+	return memory.Keep(limit)
 }

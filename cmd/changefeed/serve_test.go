@@ -8,11 +8,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"testing"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/memory"
 	"github.com/millrace/changefeed/internal/web"
 )
 
@@ -54,5 +57,37 @@ func TestServeTellsHowToConnect(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "tls")); err == nil {
 		t.Error("there is a certificate, though the server spoke http")
+	}
+}
+
+// The engine and Go's heap share the memory, whichever of the two the engine's part belongs to, and what the user says of
+// the heap goes before that.
+func TestServeDividesItsMemory(t *testing.T) {
+	before, percent := debug.SetMemoryLimit(-1), debug.SetGCPercent(100)
+	defer debug.SetGCPercent(percent)
+	for _, users := range []string{"", "50MiB"} {
+		t.Setenv("GOMEMLIMIT", users)
+		t.Setenv("GOGC", "")
+		var o serveOptions
+		o.memory.Value = 512 << 20
+		end := o.boundMemory()
+		shares, limit := memory.Of(512<<20), debug.SetMemoryLimit(-1)
+		want := shares.Heap
+		switch {
+		case users != "":
+			want = before
+		case !docstore.OffHeap:
+			want += shares.Engine
+		}
+		if o.Cache != shares.Engine || limit != want {
+			t.Errorf("with GOMEMLIMIT %q the engine has %d MB and the limit is %d MB, want %d and %d", users, o.Cache>>20, limit>>20, shares.Engine>>20, want>>20)
+		}
+		if now := debug.SetGCPercent(100); now != serverGC {
+			t.Errorf("the heap may grow by %d %%, want %d", now, serverGC)
+		}
+		end()
+		if now := debug.SetMemoryLimit(-1); now != before {
+			t.Errorf("the limit is %d after the server, want %d", now, before)
+		}
 	}
 }

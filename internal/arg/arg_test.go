@@ -89,3 +89,24 @@ func TestTimesToLiveOnTheCommandLine(t *testing.T) {
 		}
 	}
 }
+
+func TestSizesOnTheCommandLine(t *testing.T) {
+	for text, want := range map[string]int64{
+		"120MB": 120 << 20, "120 mb": 120 << 20, "96MiB": 96 << 20, "1GB": 1 << 30, "2gib": 2 << 30, " 1536MB ": 1536 << 20,
+	} {
+		var s Size
+		if err := s.Set(text); err != nil || s.Value != want {
+			t.Errorf("--memory %s: got %d, %v, want %d", text, s.Value, err, want)
+		}
+		var again Size
+		if err := again.Set(s.String()); err != nil || again != s {
+			t.Errorf("%d is written as %s, which is read as %d, %v", s.Value, s.String(), again.Value, err)
+		}
+	}
+	for _, text := range []string{"", "120", "MB", "0MB", "-1MB", "1.5GB", "120M", "120KB", "9999999999GB", "MBMB"} {
+		var s Size
+		if err := s.Set(text); err == nil || s.Value != 0 {
+			t.Errorf("--memory %s: got %d, %v, want an error", text, s.Value, err)
+		}
+	}
+}

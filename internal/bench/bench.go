@@ -102,12 +102,13 @@ func Choose(all []Benchmark, wanted []string) ([]Benchmark, error) {
 
 // A Plan is where and how benchmarks are measured.
 type Plan struct {
-	Dir     string    // the data is below it, in a directory that is removed again; empty is the system's for temporary files
-	Against string    // another build, a file, which is the baseline; see [Rivalled]
-	Binary  string    // this build, a file; for benchmarks that run as a whole against another build
-	Out     io.Writer // of a table of the figures
-	JSON    bool      // each figure as soon as it is measured, in place of the table
-	Log     io.Writer // of the progress
+	Dir     string        // the data is below it, in a directory that is removed again; empty is the system's for temporary files
+	Against string        // another build, a file, which is the baseline; see [Rivalled]
+	Binary  string        // this build, a file; for benchmarks that run as a whole against another build
+	Out     io.Writer     // of a table of the figures
+	Load    time.Duration // of all kinds of requests at once, for serve_memory
+	JSON    bool          // each figure as soon as it is measured, in place of the table
+	Log     io.Writer     // of the progress
 }
 
 // Rivalled lists the benchmarks that load a server in a process of its own: two servers can be measured in turns of
@@ -196,7 +197,7 @@ func All() []Benchmark {
 		{"attack_connections", "point reads over HTTP while 10,000 connections without a key are held; against the same without an attack", besieged("attack-connections", attackConnections)},
 		{"attack_queries", "the same while 16 connections send hostile queries and pages of 4 MB are read slowly", besieged("attack-queries", attackQueries)},
 		{"serve_start", "from the start of a server to its first answer", serveStart},
-		{"serve_memory", "the server's memory with 20,000 documents, after a load", serveMemory},
+		{"serve_memory", "the most memory that a server with 20,000 documents takes under a load", serveMemory},
 	}
 }
 

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -114,6 +117,26 @@ func TestTwoBuildsMeasureTheWholeBenchmark(t *testing.T) {
 		if lines := strings.Split(strings.TrimSpace(string(asked)), "\n"); err != nil || len(lines) != want || !strings.HasPrefix(lines[0], "bench memory_bound --dir ") {
 			t.Errorf("%s was asked %q, %v: want %d times", file, lines, err, want)
 		}
+	}
+}
+
+// The benchmark is about the process of the server: what is resident now, what was at most, and which part of it is of files.
+func TestTheMemoryOfAServerIsThatOfItsProcess(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems do not show the memory of a process in a file")
+	}
+	h := &host{cmd: &exec.Cmd{Process: &os.Process{Pid: os.Getpid()}}}
+	data := bytes.Repeat([]byte{1}, 64<<20)
+	with := h.held()
+	runtime.KeepAlive(data)
+	data = nil
+	debug.FreeOSMemory()
+	without := h.held()
+	if with.resident < 64<<20 || with.own < 64<<20 || with.own >= with.resident {
+		t.Errorf("with 64 MB of data there are %d MB, %d of them not of files", with.resident>>20, with.own>>20)
+	}
+	if without.peak < with.resident || without.resident > with.resident-48<<20 {
+		t.Errorf("with the data there were %s, without it %s", with, without)
 	}
 }
 

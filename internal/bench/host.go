@@ -137,15 +137,39 @@ func (h *host) busy() time.Duration {
 }
 
 // resident is the server's memory in bytes; 0 where the system does not show it.
-func (h *host) resident() int64 {
+func (h *host) resident() int64 { return h.held().resident }
+
+// held is the server's memory now, and the most that it had.
+func (h *host) held() (m footprint) {
 	b, err := os.ReadFile(h.proc("status"))
 	if err != nil {
-		return 0
+		return m
 	}
-	_, rest, _ := strings.Cut(string(b), "VmRSS:")
-	kb, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
-	n, _ := strconv.ParseInt(kb, 10, 64)
-	return n << 10
+	for line := range strings.Lines(string(b)) {
+		name, value, _ := strings.Cut(line, ":")
+		kb, _, _ := strings.Cut(strings.TrimSpace(value), " ")
+		n, _ := strconv.ParseInt(kb, 10, 64) // of other lines, which are not asked for
+		switch name {
+		case "VmRSS":
+			m.resident = n << 10
+		case "VmHWM":
+			m.peak = n << 10
+		case "RssAnon":
+			m.own = n << 10
+		}
+	}
+	return m
+}
+
+// footprint is the memory of a process in bytes; 0 where the system does not show it.
+type footprint struct {
+	resident, peak int64
+	own            int64 // of resident: all but pages of files, such as the binary
+}
+
+// String has megabytes.
+func (m footprint) String() string {
+	return fmt.Sprintf("%d MB, %d of them pages of the binary and other files; %d MB at most", m.resident>>20, (m.resident-m.own)>>20, m.peak>>20)
 }
 
 // proc is a file of Linux about the process.

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// The benchmarks of the change feed over HTTP, and of a server's start and memory.
+// The benchmarks of the change feed over HTTP, and of a server's start.
 
 const (
 	feedDocs       = 100_000
@@ -264,30 +264,6 @@ func (g *following) missing() (finished bool, n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.done, len(g.sent) - len(g.seen)
-}
-
-// serveMemory measures the server's memory after a load on documents of 1 KB.
-func serveMemory(ctx context.Context, s *Site) (f Figure, err error) {
-	f.Unit = "MB"
-	t, err := s.wired(ctx, "serve-memory", serveDocs)
-	if err != nil {
-		return f, err
-	}
-	defer func() { err = t.end(err) }()
-	var peak int64
-	for _, op := range []func(*socket) error{upsertOne(serveDocs), readOne(serveDocs), queryOne(serveDocs)} {
-		if _, err := crowd(ctx, serveSockets, serveSlice, func(_ context.Context, i int) error { return op(t.served.sockets[i]) }); err != nil {
-			return f, err
-		}
-		peak = max(peak, t.served.resident())
-	}
-	f.Value = float64(t.served.resident()) / (1 << 20)
-	f.AtMost(120)
-	f.Detail = fmt.Sprintf("resident, with %d documents, after upserts, reads and queries by %d connections; %d MB at most", serveDocs, serveSockets, peak>>20)
-	if f.Value == 0 {
-		f.Detail, f.OK = "this system does not tell the memory of another process", false
-	}
-	return f, nil
 }
 
 // serveStart measures how soon a server answers. The longest of many starts counts, because

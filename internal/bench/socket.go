@@ -31,6 +31,8 @@ type socket struct {
 	answer answer
 	date   string
 	dated  int64 // Unix seconds of date
+
+	followed string // ETag of the feed as far as mixed has read it; empty before the first time
 }
 
 // request is a request as a socket sends it.

@@ -21,6 +21,7 @@ import (
 // of addresses, as flags have them; errors name the flags.
 type Options struct {
 	Dir       string        // of the store, made if there is none; empty is in memory
+	Cache     int64         // bytes of memory for the store's engine; 0 is the default of [docstore.Options]
 	NoSync    bool          // answers writes before they are on the disk
 	Retention time.Duration // of containers without a policy
 	Kept      bool          // what a store was served with before goes before Retention

@@ -26,7 +26,7 @@ func (o *Options) Serve(ctx context.Context, ready func(Endpoints) error) (err e
 	if _, err := cosmosrest.New(nil, options); err != nil {
 		return usage.Error{Err: err}
 	}
-	db, err := docstore.OpenContext(ctx, o.Dir, docstore.Options{InMemory: o.Dir == "", NoSync: o.NoSync})
+	db, err := docstore.OpenContext(ctx, o.Dir, o.store())
 	switch {
 	case err != nil && ctx.Err() != nil:
 		// That is the end which was asked for, and no failure.
@@ -65,6 +65,11 @@ func (o *Options) Serve(ctx context.Context, ready func(Endpoints) error) (err e
 		}
 		return ready(e)
 	})
+}
+
+// store is the options of the store.
+func (o *Options) store() docstore.Options {
+	return docstore.Options{InMemory: o.Dir == "", NoSync: o.NoSync, CacheBytes: o.Cache}
 }
 
 // equip gives each site its handler, log and certificate.

@@ -105,6 +105,17 @@ func TestWhatEverybodyCouldOpenIsServedToThisMachineOnly(t *testing.T) {
 	}
 }
 
+func TestTheStoreIsOpenedAsTheFlagsSay(t *testing.T) {
+	for o, want := range map[*Options]docstore.Options{
+		{}: {InMemory: true},
+		{Dir: "data", Cache: 36 << 20, NoSync: true}: {CacheBytes: 36 << 20, NoSync: true},
+	} {
+		if got := o.store(); got != want {
+			t.Errorf("%+v opens a store with %+v, want %+v", o, got, want)
+		}
+	}
+}
+
 func TestAllowedHostsReachTheServer(t *testing.T) {
 	o := Options{Hosts: []string{"cosmos", "cosmos.internal"}}
 	s, err := o.server(t.Context())
