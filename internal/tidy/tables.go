@@ -142,6 +142,7 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^conformance/standardwebhooks/([a-z-]+\.py|requirements\.txt)$`),
 	regexp.MustCompile(`^conformance/python/([a-z_]+\.py|requirements\.txt)$`),
 	regexp.MustCompile(`^conformance/java/([A-Z][A-Za-z]+\.java|pom\.xml)$`),
+	regexp.MustCompile(`^conformance/kafka/pom\.xml$`), // the broker itself
 	regexp.MustCompile(`^\.ci/run$`),
 	regexp.MustCompile(`^docs/[a-z0-9/-]*([a-z0-9-]+|README)\.(md|svg)$`),
 	regexp.MustCompile(`^examples/[a-z]+/README\.md$`),
