@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -380,6 +381,32 @@ func TestSettleEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// writeByAnother writes the object c1 as somebody does who has just loaded it.
+func writeByAnother(t *testing.T, contacts changefeed.Committer) {
+	t.Helper()
+	other, err := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := outbox.NewUnit(contacts, outbox.Options{})
+	u.Replace(other)
+	if err := u.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// expireType removes the documents of a type, as their time to live does.
+func expireType(t *testing.T, contacts *docstore.Container, typ string) {
+	t.Helper()
+	for _, doc := range stored(t, contacts, "c1") {
+		if doc["type"] == typ {
+			if err := contacts.Delete(t.Context(), changefeed.Key("c1"), doc["id"].(string), ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 func TestEventsThatMayHaveExpiredProveNothing(t *testing.T) {
 	for name, o := range map[string]outbox.Options{"of themselves": {EventTTL: 2 * time.Second}, "after they were published": {EventTTL: -1}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -391,22 +418,8 @@ func TestEventsThatMayHaveExpiredProveNothing(t *testing.T) {
 			if err := u.Commit(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
 				t.Fatal(err)
 			}
-			for _, doc := range stored(t, contacts, "c1") {
-				if doc["type"] == outbox.EventType { // as its time to live does
-					if _, err := contacts.Commit(t.Context(), changefeed.Key("c1"), []changefeed.Write{{Op: changefeed.WriteDelete, ID: doc["id"].(string)}}); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			other, err := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1")
-			if err != nil {
-				t.Fatal(err)
-			}
-			v := outbox.NewUnit(contacts, outbox.Options{})
-			v.Replace(other)
-			if err := v.Commit(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			expireType(t, contacts, outbox.EventType)
+			writeByAnother(t, contacts)
 			time.Sleep(time.Minute)
 			if err := u.Settle(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
 				t.Errorf("events that expire %s: got %v of a unit that is stored", name, err)
@@ -427,15 +440,7 @@ func TestAMemoryThatHasExpiredProvesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)
-		other, err := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		v := outbox.NewUnit(contacts, outbox.Options{})
-		v.Replace(other)
-		if err := v.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		writeByAnother(t, contacts)
 		if err := u.Settle(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
 			t.Errorf("got %v of a unit that is stored", err)
 		}
@@ -469,15 +474,7 @@ func TestAnUnreadOutcomeStaysOpen(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second) // the event is gone
-		other, err := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		v := outbox.NewUnit(contacts, outbox.Options{})
-		v.Replace(other)
-		if err := v.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		writeByAnother(t, contacts)
 		if err := u.Settle(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
 			t.Errorf("got %v of a unit that is stored", err)
 		}
@@ -664,22 +661,8 @@ func TestADocumentProvesNothingInItsLastSecond(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(1200 * time.Millisecond)
-		for _, doc := range stored(t, contacts, "c1") {
-			if doc["type"] == "inbox" { // as its time to live does
-				if _, err := contacts.Commit(t.Context(), changefeed.Key("c1"), []changefeed.Write{{Op: changefeed.WriteDelete, ID: doc["id"].(string)}}); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		other, err := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		v := outbox.NewUnit(contacts, outbox.Options{})
-		v.Replace(other)
-		if err := v.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		expireType(t, contacts, "inbox")
+		writeByAnother(t, contacts)
 		if err := u.Settle(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
 			t.Errorf("got %v of a unit that is stored", err)
 		}
