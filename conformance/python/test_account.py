@@ -26,6 +26,7 @@ class Account(AccountTest):
         c = self.container(default_ttl=60)
         kept = self.database.replace_container(c, c.read()["partitionKey"], default_ttl=120)
         self.assertEqual(kept.read()["defaultTtl"], 120)
+        self.database.delete_container(c)  # the tests of a class share a database
 
     def test_throughput(self):
         c = self.container(offer_throughput=500)
