@@ -199,16 +199,40 @@ func TestATableThatFindsNoRoomIsWrittenLater(t *testing.T) {
 	})
 }
 
+// narrowStore opens a store with small buffers on a disk with little room.
+func narrowStore(t *testing.T) (*narrow, docstore.Options, *docstore.DB, *docstore.Container) {
+	t.Helper()
+	d := newNarrow()
+	o := docstore.Options{CacheBytes: 1 << 20}.WithFS(d).WithBuffer(256 << 10)
+	db, err := docstore.Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, o, db, container(t, db, docstore.ContainerSpec{})
+}
+
+// isWhole opens a store with room again. It has the first n documents, and no violation.
+func isWhole(t *testing.T, d *narrow, o docstore.Options, n int) {
+	t.Helper()
+	d.left.Store(narrowSize)
+	db, err := docstore.Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := db.Container("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	isReadable(t, c, n)
+	if err := errors.Join(db.Check(), db.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
 // What could not become a table before the end is in the logs.
 func TestAStoreOnAFullDiskIsClosedAndOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newNarrow()
-		o := docstore.Options{CacheBytes: 1 << 20}.WithFS(d).WithBuffer(256 << 10)
-		db, err := docstore.Open("db", o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := container(t, db, docstore.ContainerSpec{})
+		d, o, db, c := narrowStore(t)
 		d.trap.Store(new(".sst"))
 		n := 0
 		for ; d.left.Load() > 0 && n < 200; n++ {
@@ -219,21 +243,11 @@ func TestAStoreOnAFullDiskIsClosedAndOpenedAgain(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		begun := time.Now()
-		err = db.Close()
+		err := db.Close()
 		if took := time.Since(begun); took > 30*time.Second || err != nil && !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("closed after %v: %v", took, err)
 		}
-		d.left.Store(narrowSize)
-		if db, err = docstore.Open("db", o); err != nil {
-			t.Fatal(err)
-		}
-		if c, err = db.Container("c"); err != nil {
-			t.Fatal(err)
-		}
-		isReadable(t, c, n)
-		if err := errors.Join(db.Check(), db.Close()); err != nil {
-			t.Error(err)
-		}
+		isWhole(t, d, o, n)
 	})
 }
 
@@ -275,13 +289,7 @@ func TestALogThatFindsNoRoomIsWrittenLater(t *testing.T) {
 // A write that waits for room does not keep its store from being closed: it has as long as any write has on a disk that fails.
 func TestAStoreIsClosedThoughAWriteWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newNarrow()
-		o := docstore.Options{CacheBytes: 1 << 20}.WithFS(d).WithBuffer(256 << 10)
-		db, err := docstore.Open("db", o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := container(t, db, docstore.ContainerSpec{})
+		d, o, db, c := narrowStore(t)
 		d.trap.Store(new(".log"))
 		acked := 0
 		failed := make(chan error, 1)
@@ -300,7 +308,7 @@ func TestAStoreIsClosedThoughAWriteWaitsForRoom(t *testing.T) {
 		closed := make(chan error, 1)
 		go func() { closed <- db.Close() }()
 		select {
-		case err = <-closed:
+		case err := <-closed:
 			if !errors.Is(err, syscall.ENOSPC) {
 				t.Errorf("closed: %v, want %v", err, syscall.ENOSPC)
 			}
@@ -312,16 +320,6 @@ func TestAStoreIsClosedThoughAWriteWaitsForRoom(t *testing.T) {
 		if err := <-failed; !errors.Is(err, docstore.ErrFailed) || !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("the write: %v, want %v with %v", err, docstore.ErrFailed, syscall.ENOSPC)
 		}
-		d.left.Store(narrowSize)
-		if db, err = docstore.Open("db", o); err != nil {
-			t.Fatal(err)
-		}
-		if c, err = db.Container("c"); err != nil {
-			t.Fatal(err)
-		}
-		isReadable(t, c, acked)
-		if err := errors.Join(db.Check(), db.Close()); err != nil {
-			t.Error(err)
-		}
+		isWhole(t, d, o, acked)
 	})
 }

@@ -429,6 +429,13 @@ func TestEventsThatMayHaveExpiredProveNothing(t *testing.T) {
 }
 
 func TestAMemoryThatHasExpiredProvesNothing(t *testing.T) {
+	forgetsMessage(t, 5*time.Second, func(*testing.T, *docstore.Container) {})
+}
+
+// forgetsMessage wants that the outcome of a unit that is stored stays unknown when, after a wait, what remembered its message
+// for 2 seconds is gone and somebody has written its object.
+func forgetsMessage(t *testing.T, wait time.Duration, remove func(t *testing.T, contacts *docstore.Container)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		contacts, _ := open(t)
 		d := add(t, contacts, "c1", "A")
@@ -439,7 +446,8 @@ func TestAMemoryThatHasExpiredProvesNothing(t *testing.T) {
 		if err := u.Commit(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
 			t.Fatal(err)
 		}
-		time.Sleep(5 * time.Second)
+		time.Sleep(wait)
+		remove(t, contacts)
 		writeByAnother(t, contacts)
 		if err := u.Settle(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
 			t.Errorf("got %v of a unit that is stored", err)
@@ -650,23 +658,7 @@ func TestARefusalMakesNoDocumentNew(t *testing.T) {
 
 // The store counts a time to live from a time that is cut to a second, so a document may be gone a second early.
 func TestADocumentProvesNothingInItsLastSecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		contacts, _ := open(t)
-		d := add(t, contacts, "c1", "A")
-		u := outbox.NewUnit(&script{Committer: contacts, lose: map[int]bool{1: true}}, outbox.Options{})
-		d.Data.Name = "B"
-		u.Replace(d)
-		u.Once("c1", "m1", 2*time.Second)
-		if err := u.Commit(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
-			t.Fatal(err)
-		}
-		time.Sleep(1200 * time.Millisecond)
-		expireType(t, contacts, "inbox")
-		writeByAnother(t, contacts)
-		if err := u.Settle(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
-			t.Errorf("got %v of a unit that is stored", err)
-		}
-	})
+	forgetsMessage(t, 1200*time.Millisecond, func(t *testing.T, contacts *docstore.Container) { expireType(t, contacts, "inbox") })
 }
 
 func TestADeleteOfWhatIsNotThereIsNotStored(t *testing.T) {

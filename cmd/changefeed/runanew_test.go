@@ -29,8 +29,7 @@ func TestRunEndsWhenTheLeaseContainerIsDeleted(t *testing.T) {
 	}
 	// run starts an instance, calls acquired when it has its lease, and returns its standard error.
 	run := func(acquired func(*exec.Cmd)) (said string, code int) {
-		run := exec.CommandContext(t.Context(), "changefeed", "run", "--source", server.URL+"/default/orders", "--create-leases",
-			"--name", "mailer", "--acquire", "200ms", "--renew", "200ms", "--expiration", "1s", "--drain", "1s", "--grace", "500ms", "-v", "--", "cat")
+		run := hasty(t, server.URL)
 		stderr, err := run.StderrPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -70,8 +69,7 @@ func TestRunEndsWhenItsContainerIsDeleted(t *testing.T) {
 	if _, err := server.DB.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/pk"}}); err != nil {
 		t.Fatal(err)
 	}
-	run := exec.CommandContext(t.Context(), "changefeed", "run", "--source", server.URL+"/default/orders", "--create-leases",
-		"--name", "mailer", "--acquire", "200ms", "--renew", "200ms", "--expiration", "1s", "--drain", "1s", "--grace", "500ms", "-v", "--", "cat")
+	run := hasty(t, server.URL)
 	stderr, err := run.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -140,4 +138,11 @@ func TestRunEndsWhenAContainerIsMadeAnew(t *testing.T) {
 			}
 		})
 	}
+}
+
+// hasty is an instance of the unit mailer whose intervals are short.
+func hasty(t *testing.T, url string) *exec.Cmd {
+	t.Helper()
+	return exec.CommandContext(t.Context(), "changefeed", "run", "--source", url+"/default/orders", "--create-leases",
+		"--name", "mailer", "--acquire", "200ms", "--renew", "200ms", "--expiration", "1s", "--drain", "1s", "--grace", "500ms", "-v", "--", "cat")
 }
