@@ -41,6 +41,7 @@ type Options struct {
 	resting bool   // nothing in the background: a backup must not differ from its original
 	raised  bool   // the format is the present one: the store may get its first inventory
 	cells   cells  // of tallies; 0 is cellLSNs
+	plain   int64  // bytes on the disk up to which tables are not compressed; 0 is plainStore
 }
 
 // DB is an open store. All methods may be called concurrently.

@@ -57,7 +57,9 @@
 //
 // The files of a store are readable and writable by their owner only. Open takes the
 // permissions of others from files of earlier versions, and leaves the directory alone.
-// An empty store takes less than a megabyte. Deleted data gives back its room while the
+// An empty store takes less than a megabyte. A store of less than a gigabyte is not
+// compressed, because its feeds are then read faster; the tables of a larger one are
+// compressed when they are merged. Deleted data gives back its room while the
 // store is written to. Deleted containers, containers without documents, and all but 2
 // MB of the logs give back theirs 30 seconds after the last write.
 //

@@ -37,6 +37,8 @@ type engine struct {
 	raising   bool         // opened to raise the format of a store of an older build, and for nothing else
 	recovery  Recovery
 
+	plain int64       // bytes on the disk up to which tables are not compressed
+	large atomic.Bool // it has more
 	stuck atomic.Bool // panicked with locks held, so closing would hang
 }
 
@@ -59,9 +61,9 @@ func openEngine(ctx context.Context, dir string, o Options) (*engine, error) {
 		return nil, err
 	}
 	g := newGuard(fs, dir)
-	po := engineOptions(g, o)
+	e := &engine{sync: !o.NoSync, guard: g, use: newUsers(), plain: plainOf(o)}
+	po := engineOptions(g, &e.large, o)
 	defer po.FileCache.Unref()
-	e := &engine{sync: !o.NoSync, guard: g, use: newUsers()}
 	if !o.InMemory {
 		if err := verifyEngine(ctx, e, dir, po, !o.resting && !o.raised); err != nil {
 			return nil, err
@@ -72,6 +74,7 @@ func openEngine(ctx context.Context, dir string, o Options) (*engine, error) {
 	settled()
 	if err == nil {
 		e.db = db
+		e.weigh(db.Metrics())
 	}
 	if g.frozen() { // then the engine's own error is only a consequence
 		err = openFailure(ctx, g.err())
@@ -88,7 +91,7 @@ func openEngine(ctx context.Context, dir string, o Options) (*engine, error) {
 }
 
 // engineOptions are the settings of the engine. Filters are on because a create looks for an id that is mostly not there.
-func engineOptions(g *guard, o Options) *pebble.Options {
+func engineOptions(g *guard, large *atomic.Bool, o Options) *pebble.Options {
 	po := &pebble.Options{
 		FS:                          g,
 		FormatMajorVersion:          pebble.FormatNewest,
@@ -110,14 +113,7 @@ func engineOptions(g *guard, o Options) *pebble.Options {
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
 		po.Levels[i].BlockSize = blockSize
 	}
-	// Feeds are read nearly twice as fast as with the engine's default compression. The
-	// first level is not compressed, because its tables are soon merged into the next:
-	// to compress and decompress them was a tenth of a batch's processor time.
-	po.ApplyCompressionSettings(func() pebble.DBCompressionSettings {
-		s := pebble.DBCompressionFastest
-		s.Levels[0] = pebble.DBCompressionNone.Levels[0]
-		return s
-	})
+	po.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return compressionOf(large) })
 	if o.small {
 		po.TargetFileSizes[0], po.FlushSplitBytes = 16<<10, 16<<10
 	}

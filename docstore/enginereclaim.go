@@ -11,13 +11,15 @@ import (
 const spareLogs = 2 << 20
 
 // reclaim gives back the room of deleted ranges of keys and, when nobody writes, of old
-// logs.
+// logs. On the way the store is weighed.
 func (e *engine) reclaim(ctx context.Context, ranges [][2][]byte, quiet bool) error {
 	if !e.use.enter() {
 		return ErrClosed
 	}
 	defer e.use.leave()
-	logs := e.db.(*pebble.DB).Metrics().WAL
+	m := e.db.(*pebble.DB).Metrics()
+	e.weigh(m)
+	logs := m.WAL
 	if quiet && logs.PhysicalSize+logs.ObsoletePhysicalSize > spareLogs {
 		e.guard.afresh.Store(true)
 		defer e.guard.afresh.Store(false)

@@ -339,3 +339,9 @@ func Gaps(inTables int64, inLogs []int64, head int64) []LSNs {
 	}
 	return gaps(inTables, have, head)
 }
+
+// WithPlain is a store that is compressed when it has more bytes than that on the disk.
+func (o Options) WithPlain(bytes int64) Options {
+	o.plain = bytes
+	return o
+}

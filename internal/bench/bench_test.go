@@ -135,7 +135,8 @@ func TestTheMemoryOfAServerIsThatOfItsProcess(t *testing.T) {
 	if with.resident < 64<<20 || with.own < 64<<20 || with.own >= with.resident {
 		t.Errorf("with 64 MB of data there are %d MB, %d of them not of files", with.resident>>20, with.own>>20)
 	}
-	if without.peak < with.resident || without.resident > with.resident-48<<20 {
+	// The kernel counts pages per thread and adds them up now and then, so a peak may be a little less than what was resident.
+	if without.peak < with.resident-8<<20 || without.resident > with.resident-48<<20 {
 		t.Errorf("with the data there were %s, without it %s", with, without)
 	}
 }
