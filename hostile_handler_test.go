@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/detector"
 )
 
 // The handlers in this file change their batches, exit, hang, and checkpoint when they
@@ -242,7 +243,7 @@ func (h *late) work(q <-chan *changefeed.Batch) {
 // Manual checkpoints may be asked for long after Handle has returned, while leases split
 // and move and their owners die.
 func TestManualCheckpointsFromAnotherGoroutineLoseNothing(t *testing.T) {
-	if raceDetector {
+	if detector.On {
 		t.Skip("the detector's own runtime crashes in it now and then (SIGSEGV in its StackDepot, no frame of Go)")
 	}
 	for seed := range uint64(3) {

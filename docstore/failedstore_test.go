@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/detector"
 )
 
 // brokenSync is a disk on which one sync of the store's directory fails, once. It counts what is asked of it afterwards.
@@ -70,10 +71,7 @@ func (d *brokenSync) asked() (failed bool, reads int, writes []errorfs.Op) {
 // A store whose disk has failed at a durable write says so, changes nothing more, and rests: nothing in it looks again and again
 // for what it could not write.
 func TestAStoreWhoseDiskHasFailedRests(t *testing.T) {
-	failures, syncs := 0, 40
-	if raceEnabled {
-		syncs = 10
-	}
+	failures, syncs := 0, detector.Rounds(40, 10)
 	for n := 1; n <= syncs; n++ {
 		synctest.Test(t, func(t *testing.T) {
 			if failsAndRests(t, n) {

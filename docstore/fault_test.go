@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/detector"
 )
 
 // fault is a disk that fails at one kind of call, from one of them on, for a while.
@@ -96,7 +97,7 @@ var diskCalls = map[string]errorfs.OpKind{
 func TestNoErrorOfTheDiskLosesAWriteOrHangs(t *testing.T) {
 	errnos := []syscall.Errno{syscall.ENOSPC, syscall.EIO, syscall.EMFILE}
 	lasts := []time.Duration{0, 3 * time.Second, forEver}
-	if raceEnabled {
+	if detector.On {
 		lasts = lasts[1:2] // the others take minutes with the detector
 	}
 	n, hit := 0, map[string]int{}

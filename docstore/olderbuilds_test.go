@@ -24,6 +24,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/detector"
 )
 
 // olderStore is a store that an older build wrote: testdata/stores/README.md says which builds there are.
@@ -258,7 +259,7 @@ func eachOlder(t *testing.T, left string, test func(t *testing.T, s olderStore))
 
 // howLeft is how the older stores were left; with the race detector the killed ones stand for all, because each takes seconds.
 func howLeft() []string {
-	if raceEnabled {
+	if detector.On {
 		return []string{"kill"}
 	}
 	return []string{"close", "kill"}
@@ -359,7 +360,7 @@ func stride(calls int) int {
 	switch {
 	case *faultCalls == 0:
 		return 1
-	case raceEnabled:
+	case detector.On:
 		return calls
 	}
 	return max(1, 5*calls / *faultCalls)

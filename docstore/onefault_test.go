@@ -18,6 +18,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/detector"
 )
 
 var faultCalls = flag.Int("fault.calls", 25, "how many calls of the disk fail, each in a run of its own, in each history; 0 is all of them")
@@ -273,7 +274,7 @@ func playOn(t *testing.T, n int64, history func(*shaped)) (calls int64) {
 // A call of the disk that fails once, at any moment of a split, merge, move, sweep or retention,
 // leaves all that was acknowledged.
 func TestACallOfTheDiskThatFailsOnceLosesNothing(t *testing.T) {
-	if raceEnabled && *faultCalls > 0 {
+	if detector.On && *faultCalls > 0 {
 		t.Skip("it takes many minutes with the race detector")
 	}
 	for _, name := range slices.Sorted(maps.Keys(shapings)) {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/millrace/changefeed/internal/detector"
 	"github.com/millrace/changefeed/internal/notes"
 )
 
@@ -115,7 +116,7 @@ func (w *world) id(c *canon) [16]byte {
 type visits [Over + 1][RequestServed + 1][Over + 1]atomic.Int64
 
 func TestEveryInterleavingOfSmallWorlds(t *testing.T) {
-	if raceEnabled {
+	if detector.On {
 		t.Skip("an engine has no goroutines, so the detector has nothing to find here, and takes minutes for that")
 	}
 	var seen visits

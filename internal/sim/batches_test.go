@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/detector"
 	"github.com/millrace/changefeed/internal/epk"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/service"
@@ -30,7 +31,7 @@ func (s rewriting) Follow(ctx context.Context, cursor string) ([]changefeed.Reco
 }
 
 func TestTheCheckersFindALeaseThatSaysSomethingElse(t *testing.T) {
-	if hasDetector {
+	if detector.On {
 		t.Skip("it plays many worlds to test their checkers, which has nothing to do with data races")
 	}
 	for _, c := range []struct {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/detector"
 )
 
 // A short history of one lease: who asks what, one after the other unless told otherwise.
@@ -177,7 +178,7 @@ func (s stale) Follow(ctx context.Context, cursor string) ([]changefeed.Record, 
 }
 
 func TestHistoriesTellALeaseStoreWithADefect(t *testing.T) {
-	if hasDetector {
+	if detector.On {
 		t.Skip("it plays many worlds to test their checkers, which has nothing to do with data races")
 	}
 	for name, bug := range map[string]Bug{

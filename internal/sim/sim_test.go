@@ -13,10 +13,11 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/detector"
 )
 
 var (
-	seeds = flag.Int("seeds", seedsByDefault, "how many seeds to run")
+	seeds = flag.Int("seeds", detector.Rounds(40, 10), "how many seeds to run")
 	from  = flag.Uint64("from", 1, "the first seed")
 )
 
@@ -90,7 +91,7 @@ func (s blind) Follow(ctx context.Context, cursor string) ([]changefeed.Record, 
 }
 
 func TestTheCheckersFindALeaseStoreWithoutETags(t *testing.T) {
-	if hasDetector {
+	if detector.On {
 		t.Skip("it plays many worlds to test their checkers, which has nothing to do with data races")
 	}
 	const most = 40

@@ -1,9 +1,9 @@
 package sim
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -173,7 +173,8 @@ func (w *world) inTurn(by *instance, b *changefeed.Batch) {
 	}
 }
 
-// heldKeys are the keys that leases hold, and those that are set aside.
+// heldKeys are the keys that leases hold, and those that are set aside. What was noted for another position counts no more: a
+// .NET host that has moved a lease has handled those keys, and nobody of ours need have had the lease since.
 func (w *world) heldKeys() (held, aside []string) {
 	records, _, err := w.unit.List(w.ctx)
 	if err != nil {
@@ -189,7 +190,12 @@ func (w *world) heldKeys() (held, aside []string) {
 			w.ledger.fail("lease %s: held: %v", record.Token, err)
 		}
 		held = append(held, h.Keys...)
-		if text := record.Properties[notes.AsideProperty]; strings.Contains(text, `"keys"`) {
+		text := record.Properties[notes.AsideProperty]
+		a, err := notes.ReadAside(text, in)
+		if err != nil && !errors.Is(err, notes.ErrMoved) {
+			w.ledger.fail("lease %s: aside: %v", record.Token, err)
+		}
+		if len(a.Keys) > 0 {
 			aside = append(aside, record.Token+": "+text)
 		}
 	}

@@ -64,6 +64,7 @@ var edges = map[string][]string{
 	"internal/memory":           {},
 	"internal/keyspace":         {},
 	"internal/delivery":         {"internal/notes"},
+	"internal/detector":         {},
 	"internal/latest":           {},
 	"internal/mirror":           {},
 	"internal/notes":            {"internal/service"},

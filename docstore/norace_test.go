@@ -1,5 +1,0 @@
-//go:build !race
-
-package docstore_test
-
-const raceEnabled = false

@@ -1,8 +1,0 @@
-//go:build !race
-
-package sim
-
-const (
-	hasDetector    = false
-	seedsByDefault = 40
-)
