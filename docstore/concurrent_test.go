@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/detector"
 )
 
 // follower is a processor in small: it follows all ranges and takes over the position of
@@ -124,7 +125,7 @@ func followAll(t *testing.T, db *docstore.DB) {
 	for w := range 6 {
 		writing.Go(func() {
 			versions := map[string]int{}
-			for n := range 400 {
+			for n := range detector.Rounds(400, 150) {
 				id := fmt.Sprintf("w%d-%d", w, rand.IntN(30))
 				versions[id]++
 				body := fmt.Appendf(nil, `{"id":%q,"pk":%q,"v":%d}`, id, id, versions[id])

@@ -21,10 +21,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/detector"
 )
 
 var (
-	damages    = flag.Int("damage.n", 150, "how many times the damage test damages a store")
+	damages    = flag.Int("damage.n", detector.Rounds(150, 20), "how many times the damage test damages a store")
 	damageFrom = flag.Uint64("damage.from", 1, "the seed of the first of them")
 	damageSeed = flag.Uint64("damage.seed", 0, "do the one damage with this seed, as the test has printed it; 0 is all")
 	damageKeep = flag.String("damage.keep", "", "directory in which to leave the files of a store whose damage went unnoticed")

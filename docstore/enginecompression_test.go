@@ -10,16 +10,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/detector"
 )
 
 // The tables of a small store are not compressed, because that would slow its readers down for room that nobody needs. Those
 // of a store that has grown are, while it is open and after it was opened again.
 func TestAStoreIsCompressedWhenItHasGrown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const documents, size = 800, 10_000
+		documents, size := detector.Rounds(800, 300), 10_000
 		mem := vfs.NewMem()
 		open := func() (*docstore.DB, *docstore.Container) {
-			db, err := docstore.Open("db", docstore.Options{}.WithFS(mem).WithBuffer(256<<10).WithPlain(documents*size/8))
+			db, err := docstore.Open("db", docstore.Options{}.WithFS(mem).WithBuffer(256<<10).WithPlain(int64(documents*size/8)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -42,18 +43,18 @@ func TestAStoreIsCompressedWhenItHasGrown(t *testing.T) {
 			return bytesOf(t, mem)
 		}
 		db, c := open()
-		if n := full(db, c); n < documents*size {
+		if n := full(db, c); n < int64(documents*size) {
 			t.Errorf("a small store has %d bytes for %d bytes of documents: it is compressed", n, documents*size)
 		}
 		time.Sleep(time.Minute)
-		if n := full(db, c); n > documents*size/2 {
+		if n := full(db, c); n > int64(documents*size/2) {
 			t.Errorf("a store that has grown has %d bytes for %d bytes of documents: it is not compressed", n, documents*size)
 		}
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
 		db, c = open()
-		if n := full(db, c); n > documents*size/2 {
+		if n := full(db, c); n > int64(documents*size/2) {
 			t.Errorf("a large store that was opened again has %d bytes for %d bytes of documents: it is not compressed", n, documents*size)
 		}
 		if err := db.Close(); err != nil {

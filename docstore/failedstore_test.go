@@ -183,7 +183,7 @@ func TestAReadThatFailedOnceSucceedsAgain(t *testing.T) {
 				t.Error(err)
 			}
 			if calls = f.calls.Load(); *faultCalls > 0 {
-				calls = min(calls, 30)
+				calls = min(calls, int64(detector.Rounds(30, 8)))
 			}
 			s.verify("again")
 			if err := s.db.Close(); err != nil {
