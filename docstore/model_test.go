@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/detector"
 	"github.com/millrace/changefeed/internal/epk"
 )
 
@@ -52,7 +53,7 @@ func runModel(t *testing.T, few int, property func(t *testing.T, rt *rapid.T)) {
 // TestStoreEqualsModel does random things to a store and to a model of it, and compares
 // all that can be read of both.
 func TestStoreEqualsModel(t *testing.T) {
-	runModel(t, 70, func(t *testing.T, rt *rapid.T) {
+	runModel(t, detector.Rounds(70, 20), func(t *testing.T, rt *rapid.T) {
 		p := newPlay(t, rt)
 		defer p.end()
 		rt.Repeat(p.actions())
