@@ -245,3 +245,26 @@ func TestAMarkerThatIsMadeAgainEndsNothing(t *testing.T) {
 		b.stop(t)
 	})
 }
+
+// The request of a dead instance that was to make the marker may arrive after another instance has made it and somebody has
+// deleted that one. A marker that is older than the unit does not begin it anew.
+func TestAMarkerThatArrivesLateEndsNothing(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		a := w.run("a", &tally{}, changefeed.Options{})
+		time.Sleep(20 * time.Second)
+		late := w.records(changefeed.KindInfo)[0]
+		if err := w.leases.Delete(t.Context(), late); err != nil {
+			t.Fatal(err)
+		}
+		late.ID, late.ETag, late.Raw, late.Timestamp = "", "", nil, late.Timestamp.Add(-time.Minute)
+		if _, err := w.leases.Create(t.Context(), late); err != nil {
+			t.Fatal(err)
+		}
+		w.put("oslo", "item", 1)
+		time.Sleep(5 * time.Minute)
+		if a.errs.find(changefeed.ErrLeasesGone) != nil || w.pending() != 0 {
+			t.Errorf("reported %v, %d changes are pending", a.errs.all(), w.pending())
+		}
+		a.stop(t)
+	})
+}

@@ -74,7 +74,8 @@ type missingError struct{ error }
 func (e *missingError) Unwrap() error { return e.error }
 
 // vanished returns why the records of the unit are gone, if the listing that came out as listed shows that. The marker is
-// that of the unit as it was joined.
+// that of the unit as it was joined. An older one begins nothing anew: the request of a dead instance that was to make it
+// has arrived late, after somebody had deleted the marker.
 func (v *view) vanished(marker Record, listed error) error {
 	if missing, ok := errors.AsType[*missingError](listed); ok {
 		return fmt.Errorf("%w: the lease container is missing: %w", ErrLeasesGone, missing.error)
@@ -84,7 +85,7 @@ func (v *view) vanished(marker Record, listed error) error {
 	}
 	info, there := v.marker()
 	switch {
-	case there && !info.Timestamp.Equal(marker.Timestamp) && !info.Timestamp.IsZero() && info.Properties[notes.RepairedProperty] == "":
+	case there && info.Timestamp.After(marker.Timestamp) && info.Properties[notes.RepairedProperty] == "":
 		return fmt.Errorf("%w: the unit was begun anew at %s", ErrLeasesGone, info.Timestamp.Format(time.RFC3339))
 	case !there && len(v.kind(KindLease)) == 0:
 		return fmt.Errorf("%w: the lease container has neither leases nor the marker of the unit, as when it was deleted and made anew", ErrLeasesGone)
