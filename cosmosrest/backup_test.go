@@ -50,6 +50,24 @@ func TestACheckOverHTTPEndsWithWhatItFound(t *testing.T) {
 	}
 }
 
+// A backup has no other sign of its failure than the status, and a check none but its last line.
+func TestABackupThatCannotBeginIsRefusedAndACheckSaysWhatStoppedIt(t *testing.T) {
+	db, err := docstore.Open("", docstore.Options{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := serveStore(t, db, Options{})
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.do(t, "GET", "/backup", nil, "").refused(t, http.StatusServiceUnavailable, "0", "ServiceUnavailable")
+	var last checkState
+	w.do(t, "GET", "/check", nil, "").want(t, http.StatusOK).into(t, &last)
+	if !last.Done || !strings.Contains(last.Error, docstore.ErrClosed.Error()) {
+		t.Errorf("the check of a closed store ends with %+v: want it to say that the store is closed", last)
+	}
+}
+
 func TestBackupsAndChecksAreForFullKeys(t *testing.T) {
 	key := newPair(t, "k", jwt.SigningMethodES256)
 	w := newWorld(t, Options{Keys: Keys{Primary: wellKnownKey, PrimaryReadOnly: testKey("r")}, Tokens: tokensOf(t, contributor, key)})

@@ -107,6 +107,16 @@ func TestBatchMinimal(t *testing.T) {
 	}
 }
 
+func TestEachOperationOfABatchSaysWhetherItWantsItsItem(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	all, _ := w.send(t, `[
+		{"operationType":"Create","minimalReturnPreference":true,"resourceBody":{"id":"a","pk":"p"}},
+		{"operationType":"Create","minimalReturnPreference":false,"resourceBody":{"id":"b","pk":"p"}}]`).results(t, 200)
+	if len(all[0].ResourceBody) > 0 || len(all[1].ResourceBody) == 0 {
+		t.Errorf("results are %+v, want only the body of the second", all)
+	}
+}
+
 func TestBatchFails(t *testing.T) {
 	w, cont := newContainer(t, Options{})
 	w.item(t, "a", `,"v":1`)
@@ -203,6 +213,18 @@ func TestBulkStops(t *testing.T) {
 	_, statuses := w.bulk(t, ops, "x-ms-cosmos-batch-continue-on-error", "False").results(t, 207)
 	if statuses != "201 409 424" || cont.Count() != 1 {
 		t.Fatalf("statuses are %s, with %d items", statuses, cont.Count())
+	}
+}
+
+func TestABulkGoesOnAfterAnItemThatItsClientHas(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	etag := w.item(t, "a", "").header.Get("etag")
+	_, statuses := w.bulk(t, `[
+		{"operationType":"Read","partitionKey":"[\"p\"]","id":"a","ifNoneMatch":`+string(rawjson.AppendString(nil, etag))+`},
+		{"operationType":"Create","partitionKey":"[\"p\"]","resourceBody":{"id":"b","pk":"p"}}]`,
+		"x-ms-cosmos-batch-continue-on-error", "False").results(t, 207)
+	if statuses != "304 201" {
+		t.Errorf("statuses are %s, want 304 201", statuses)
 	}
 }
 

@@ -393,6 +393,20 @@ func TestBulkRowsFindTheirKeys(t *testing.T) {
 	}
 }
 
+// A key that a row leaves empty is not that of the header, which is about rows without one.
+func TestARowWithAnEmptyKeyIsRefused(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	empty := row(rowCreate, "", `{"id":"1","pk":"p"}`)
+	empty.PartitionKey = new("")
+	headers := maps.Clone(bulkRows)
+	maps.Copy(headers, under("p"))
+	a, _, _ := w.rows(t, headers, netbatch.Request(empty))
+	a.refused(t, http.StatusBadRequest, "0", "BadRequest")
+	if cont.Count() != 0 {
+		t.Error("the row was carried out")
+	}
+}
+
 // Whoever is over the budget is told so by the answer. By a row only where others are not.
 func TestThrottledRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

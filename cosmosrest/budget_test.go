@@ -71,6 +71,18 @@ func TestOfferThrottles(t *testing.T) {
 	})
 }
 
+func TestAChangeOfTheThroughputRefillsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		w.create(t, "db", smallContainer, map[string]string{"x-ms-offer-throughput": "400"})
+		w.write(t, "c")
+		w.drain(t, "c")
+		o := w.theOffer(t, "true")
+		w.do(t, "PUT", "/"+o["_self"].(string), nil, `{"content":{"offerThroughput":500}}`).want(t, http.StatusOK)
+		w.do(t, "GET", "/dbs/db/colls/c/docs/1", keyed, "").want(t, http.StatusTooManyRequests)
+	})
+}
+
 func TestRangesShareTheThroughput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})

@@ -71,6 +71,24 @@ func TestTheCertificateIsKeptUntilItEndsSoon(t *testing.T) {
 	})
 }
 
+// A crash may have left the beginning of a key behind, in a file that everybody can read.
+func TestWhatACrashLeftOpensTheKeyToNobody(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("files have no modes")
+	}
+	dir := t.TempDir()
+	key := filepath.Join(dir, privateKeyFile)
+	if err := os.WriteFile(key+".new", []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Certificate(dir); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%s: %v, %v: want mode 0600", key, info.Mode(), err)
+	}
+}
+
 func pool(cert tls.Certificate) *x509.CertPool {
 	p := x509.NewCertPool()
 	p.AddCert(cert.Leaf)

@@ -3,6 +3,7 @@ package cosmosrest
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"reflect"
 	"strings"
@@ -266,6 +267,14 @@ func TestReplaceContainer(t *testing.T) {
 	w.do(t, "PUT", "/dbs/db/colls/none", nil, `{"id":"none","partitionKey":{"paths":["/pk"]}}`).refused(t, http.StatusNotFound, "0", "NotFound")
 }
 
+func TestAnyVersionOfAResourceMeetsAStar(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	star := map[string]string{"If-Match": "*"}
+	w.do(t, "PUT", "/dbs/db/colls/c", star, smallContainer).want(t, http.StatusOK)
+	w.do(t, "DELETE", "/dbs/db/colls/c", star, "").want(t, http.StatusNoContent)
+	w.do(t, "DELETE", "/dbs/db", star, "").want(t, http.StatusNoContent)
+}
+
 // A container that was made without the server is seen as its specification says.
 func TestContainerMadeOutside(t *testing.T) {
 	w := newWorld(t, Options{})
@@ -343,5 +352,15 @@ func TestClosedStore(t *testing.T) {
 	}
 	for _, path := range []string{"/dbs/db", "/dbs/db/colls", "/dbs/db/colls/c", "/dbs/db/colls/c/pkranges"} {
 		w.do(t, "GET", path, nil, "").refused(t, http.StatusServiceUnavailable, "0", "ServiceUnavailable")
+	}
+}
+
+// After a 503 clients try again, and after a 500 they report a defect.
+func TestAStoreThatTakesNothingForNowIsUnavailable(t *testing.T) {
+	for _, err := range []error{docstore.ErrClosed, docstore.ErrFailed, docstore.ErrDiskFull} {
+		e := errorOf(fmt.Errorf("write: %w", err))
+		if e.Status != http.StatusServiceUnavailable || !strings.Contains(e.Message, err.Error()) {
+			t.Errorf("%v: answered %d %s, want 503 that says so", err, e.Status, e.Message)
+		}
 	}
 }

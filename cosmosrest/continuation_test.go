@@ -1,9 +1,12 @@
 package cosmosrest
 
 import (
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
 // ties is a container with four documents of one key in one range that sort the same by n,
@@ -81,6 +84,24 @@ func TestAFullPageOfAQueryThroughTheGatewayHasAnEmptyOneAfterIt(t *testing.T) {
 	}
 }
 
+// Such a filter leaves one partition, whose pages the gateway passes on as they are.
+func TestAFullPageOfOneKeyIsTheLast(t *testing.T) {
+	w := ties(t)
+	if got := w.pages(t, "POST", across("x-ms-max-item-count", "2"), "SELECT * FROM c WHERE c.pk = 'p'"); got != "a b|c d" {
+		t.Errorf("pages are %s, want none after c d", got)
+	}
+}
+
+// A query that has some rows of a document has it, as far as a feed of whole documents is concerned.
+func TestAFeedGoesOnBehindTheDocumentWhoseRowsAQueryHas(t *testing.T) {
+	w := ties(t)
+	had, next := w.last(t, "SELECT c.id FROM c JOIN x IN c.xs", 3)
+	got := column(t, w.do(t, "GET", docs, map[string]string{"x-ms-continuation": next}, "").list(t, "Documents"), "id")
+	if had != "a a b" || got != "c d" {
+		t.Errorf("after the rows of %s the feed has %s, want c d", had, got)
+	}
+}
+
 func TestAContinuationHoldsUnderAnotherText(t *testing.T) {
 	w := ties(t)
 	for _, test := range []struct {
@@ -126,6 +147,39 @@ func TestAContinuationOfAnotherOrderIsRefused(t *testing.T) {
 		}
 	}
 	w.do(t, "GET", docs, map[string]string{"x-ms-continuation": next}, "").refused(t, 400, "0", "BadRequest")
+}
+
+// The fields of another version of the server may mean something else.
+func TestAContinuationOfAnotherVersionIsRefused(t *testing.T) {
+	w := ties(t)
+	_, next := w.last(t, "SELECT * FROM c", 1)
+	token, err := base64.RawURLEncoding.DecodeString(next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token[0]++
+	other := base64.RawURLEncoding.EncodeToString(token)
+	headers := across("x-ms-documentdb-partitionkeyrangeid", "0", "x-ms-continuation", other)
+	w.ask(t, headers, "SELECT * FROM c").refused(t, 400, "0", "BadRequest")
+}
+
+func TestAContinuationOfImpossibleNumbersIsRefused(t *testing.T) {
+	w := ties(t)
+	for query, members := range map[string][]string{
+		"SELECT * FROM c ORDER BY c.n": {`"n":-1`, `"o":-1`, `"t":-1`},
+		"SELECT * FROM c":              {`"s":[{"e":"FF","a":-1}]`, `"s":[{"e":"FF","a":1,"d":1,"r":-2}]`},
+	} {
+		_, next := w.last(t, query, 1)
+		text, ok := wire.DecodeContinuation(next)
+		if !ok {
+			t.Fatalf("%s is no continuation", next)
+		}
+		for _, member := range members { // the last of two counts
+			wrong := wire.EncodeContinuation([]byte(strings.TrimSuffix(string(text), "}") + "," + member + "}"))
+			headers := across("x-ms-documentdb-partitionkeyrangeid", "0", "x-ms-continuation", wrong)
+			w.ask(t, headers, query).refused(t, 400, "0", "BadRequest")
+		}
+	}
 }
 
 // The value of a parameter that rows are sorted by is part of their order.
@@ -231,6 +285,9 @@ func TestPagesGoOnAtStringsThatAreTooLongForAContinuation(t *testing.T) {
 		for _, query := range []string{"SELECT * FROM c ORDER BY c.s", "SELECT * FROM c ORDER BY c.s DESC, c.t, c.s", "SELECT * FROM c ORDER BY c.t DESC, c.id, c.s DESC"} {
 			w, cont := newContainer(t, Options{})
 			long := strings.Repeat(`\u0001`, 500)
+			if gone { // and characters of two bytes, in one of which it is cut
+				long = "x" + strings.Repeat("é", 500)
+			}
 			for i := range 6 {
 				w.item(t, fmt.Sprint(i), fmt.Sprintf(`,"s":"%s%d","t":"%s"`, long, i*7%6, long))
 			}
@@ -259,6 +316,21 @@ func TestPagesGoOnAtStringsThatAreTooLongForAContinuation(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The documents among which a row is looked for are read, too.
+func TestToLookForARowIsCharged(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	for _, id := range []string{"a", "b", "c"} {
+		w.item(t, id, `,"s":"`+strings.Repeat("long", 200)+id+`"`)
+	}
+	const query = "SELECT * FROM c ORDER BY c.s"
+	_, next := w.last(t, query, 1)
+	w.restart(t) // and so without the rows that were kept
+	a := w.ask(t, across("x-ms-documentdb-partitionkeyrangeid", "0", "x-ms-continuation", next), query).want(t, 200)
+	if n := a.read(t); n <= 3 {
+		t.Errorf("%d documents were read, want the three that are sorted and those before", n)
 	}
 }
 

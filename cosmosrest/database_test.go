@@ -111,6 +111,11 @@ func TestDatabaseRefusals(t *testing.T) {
 	w.do(t, "POST", "/dbs", nil, strings.Repeat(" ", wire.MaxProperties+1)).refused(t, http.StatusRequestEntityTooLarge, "0", "RequestEntityTooLarge")
 }
 
+func TestAPathThatIsTooDeepIsRefused(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	w.do(t, "GET", docs+"/a/attachments/b", under("p"), "").refused(t, http.StatusBadRequest, "0", "BadRequest")
+}
+
 func TestDatabasesAreListedInPages(t *testing.T) {
 	w := newWorld(t, Options{})
 	for i := range 5 {
@@ -192,4 +197,24 @@ func TestDatabaseQueries(t *testing.T) {
 	w.do(t, "POST", "/dbs", map[string]string{"Content-Type": "application/query+json", "x-ms-continuation": "!"}, `{"query":"SELECT * FROM c"}`).
 		refused(t, http.StatusBadRequest, "0", "BadRequest")
 	w.do(t, "GET", "/dbs", map[string]string{"x-ms-max-item-count": "-2"}, "").refused(t, http.StatusBadRequest, "0", "BadRequest")
+}
+
+// A continuation names a resource and none of its rows.
+func TestTheRowsOfAResourceStayOnOnePage(t *testing.T) {
+	w := newWorld(t, Options{})
+	for _, id := range []string{"a", "b"} {
+		w.create(t, "db", `{"id":"`+id+`","partitionKey":{"paths":["/x","/y"],"kind":"MultiHash","version":2}}`, nil)
+	}
+	headers := across("x-ms-max-item-count", "1")
+	for _, id := range []string{"a", "b"} {
+		a := w.do(t, "POST", "/dbs/db/colls", headers, `{"query":"SELECT c.id, p FROM c JOIN p IN c.partitionKey.paths"}`)
+		rows := a.list(t, "DocumentCollections")
+		if got := column(t, rows, "id") + " " + column(t, rows, "p"); got != id+" "+id+" /x /y" {
+			t.Errorf("the page has %s, want both rows of %s", got, id)
+		}
+		headers["x-ms-continuation"] = a.header.Get("x-ms-continuation")
+	}
+	if next := headers["x-ms-continuation"]; next != "" {
+		t.Errorf("after the last page there is another one: %q", next)
+	}
 }

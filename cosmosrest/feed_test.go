@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 )
@@ -355,6 +356,30 @@ func TestFeedThroughASplitAndAMerge(t *testing.T) {
 	read(merged.ID, ends[0])
 	if want := map[string]int{"a": 0, "b": 0, "c": 0, "d": 0, "e": 1}; !maps.Equal(seen, want) {
 		t.Errorf("the merged range has %v, want %v", seen, want)
+	}
+}
+
+// A reader of one key in ranges that do not have it moves on, also where they are several.
+func TestAKeyThatIsInNoneOfSeveralRangesHasNoChanges(t *testing.T) {
+	w, cont := newRanges(t, Options{})
+	parts, err := cont.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	place, err := cont.Locate(t.Context(), changefeed.Key("p"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound, without := "x-ms-end-epk", parts[1].Range.Max // the first two of four
+	if place < without {
+		bound, without = "x-ms-start-epk", parts[2].Range.Min
+	}
+	for _, wait := range []string{"0", "1"} {
+		headers := feedOf("x-ms-documentdb-partitionkey", `["p"]`, bound, without, "x-ms-cosmos-max-polling-interval", wait)
+		a := w.do(t, "GET", docs, headers, "")
+		if a.want(t, http.StatusNotModified); a.header.Get("etag") == "" {
+			t.Error("there is no ETag to go on from")
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package cosmosrest
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/internal/memnet"
 )
 
@@ -299,6 +301,74 @@ func TestAFullServerPartsWithWhoIsMissedLeast(t *testing.T) {
 					t.Errorf("connection %d is open, though it was idle for longest", i)
 				}
 			}
+		}
+	})
+}
+
+// A stranger who sends requests and takes no answer would hold a place for as long as an answer may take.
+func TestStrangersWhoTakeNoRefusalMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuardedWorld(t, 16)
+		unsigned := g.request(t, "POST", docs, nil, `{"id":"1"}`, false)
+		for range leastStrangers { // and none sends what it has announced
+			if _, err := io.WriteString(g.dial(t), strings.TrimSuffix(unsigned, `{"id":"1"}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		begun := time.Now()
+		if a := ask(t, g.dial(t), g.request(t, "GET", "/dbs/db", nil, "", true)); a.StatusCode != http.StatusOK {
+			t.Errorf("a client with a key got %d", a.StatusCode)
+		}
+		if took := time.Since(begun); took > 2*strangerPatience {
+			t.Errorf("a client with a key waited for %v", took)
+		}
+	})
+}
+
+// What a request does with its body may take longer than the body may take to come.
+func TestARequestMayTakeLongerThanItsBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan error, 1)
+		g := newWorld(t, Options{}).guarded(t, 100, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			in := wire.NewRequest(rw, r)
+			if _, err := in.Body(wire.MaxItem); err != nil {
+				ended <- err
+				return
+			}
+			select {
+			case <-r.Context().Done():
+				ended <- context.Cause(r.Context())
+			case <-time.After(time.Minute):
+				ended <- nil
+			}
+		}))
+		for _, body := range []string{"", `{"id":"1"}`} {
+			ask(t, g.dial(t), g.request(t, "POST", "/", nil, body, false))
+			if err := <-ended; err != nil {
+				t.Errorf("the request with the body %q was ended: %v", body, err)
+			}
+		}
+	})
+}
+
+// Whoever finds no place must learn it at once, and not wait for an answer that never comes.
+func TestAConnectionForWhichThereIsNoPlaceIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuardedWorld(t, 1)
+		busy := g.dial(t)
+		if a := ask(t, busy, g.request(t, "GET", "/dbs/db", nil, "", true)); a.StatusCode != http.StatusOK {
+			t.Fatalf("status %d", a.StatusCode)
+		}
+		poll := g.request(t, "GET", "/dbs/db/colls/c/docs", map[string]string{
+			"A-IM": "Incremental Feed", "x-ms-documentdb-partitionkeyrangeid": "0", "x-ms-cosmos-max-polling-interval": "20000",
+		}, "", true)
+		if _, err := io.WriteString(busy, poll); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if took := ended(t, g.dial(t)); took > 0 {
+			t.Errorf("the connection was closed after %v", took)
 		}
 	})
 }

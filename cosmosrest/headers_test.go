@@ -84,6 +84,19 @@ var spellingRequests = []struct {
 	{"DELETE", "/dbs/db", nil, "", 204, ""},
 }
 
+// What a client gives is repeated in each answer and in the log.
+func TestAnActivityIDIsRepeatedUnlessItIsLong(t *testing.T) {
+	w := newWorld(t, Options{})
+	const name = "x-ms-activity-id"
+	own := strings.Repeat("a", 64)
+	if got := w.do(t, "GET", "/dbs", map[string]string{name: own}, "").header.Get(name); got != own {
+		t.Errorf("the activity id is %q, want that of the client", got)
+	}
+	if got := w.do(t, "GET", "/dbs", map[string]string{name: own + "a"}, "").header.Get(name); len(got) != 36 {
+		t.Errorf("the activity id is %q, want one of the server", got)
+	}
+}
+
 func count(names []string, want string) (n int) {
 	for _, name := range names {
 		if name == want {

@@ -55,6 +55,29 @@ func TestItem(t *testing.T) {
 	}
 }
 
+func TestAMethodThatAnItemLacksIsAnsweredWithThoseItHas(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	a := w.do(t, "POST", docs+"/a", under("p"), "{}")
+	a.refused(t, http.StatusMethodNotAllowed, "0", "MethodNotAllowed")
+	if got := a.header.Get("Allow"); got != "GET, PUT, PATCH, DELETE" {
+		t.Errorf("Allow is %q", got)
+	}
+}
+
+// A length of 0 would be that of the item, which has not changed.
+func TestAnAnswerThatHasNoBodyTellsNoLength(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	etag := w.item(t, "a", "").header.Get("etag")
+	for status, a := range map[int]answer{
+		http.StatusNotModified: w.do(t, "GET", docs+"/a", under("p", "if-none-match", etag), ""),
+		http.StatusNoContent:   w.do(t, "DELETE", docs+"/a", under("p"), ""),
+	} {
+		if length := a.want(t, status).header.Get("content-length"); length != "" {
+			t.Errorf("status %d comes with the length %s", status, length)
+		}
+	}
+}
+
 func TestItemHeaders(t *testing.T) {
 	w, cont := newContainer(t, Options{})
 	a := w.item(t, "a", "")

@@ -97,6 +97,21 @@ func TestEveryKeyOpensAndReadOnlyKeysOnlyRead(t *testing.T) {
 	w.do(t, "GET", "/dbs/db/colls/c", nil, "").refused(t, http.StatusUnauthorized, "0", "Unauthorized")
 }
 
+// Anybody knows the emulator's key, so it opens a server only where no other key was given.
+func TestTheEmulatorsKeyOpensNoServerWithAnother(t *testing.T) {
+	own := testKey("a")
+	for name, keys := range map[string]Keys{
+		"a second key": {Secondary: own}, "a key to read": {PrimaryReadOnly: own}, "a second key to read": {SecondaryReadOnly: own},
+	} {
+		w := newWorld(t, Options{Keys: keys})
+		if a := w.do(t, "GET", "/dbs", nil, ""); a.status != http.StatusUnauthorized {
+			t.Errorf("with %s the emulator's is answered %d, want 401", name, a.status)
+		}
+		w.key = own
+		w.do(t, "GET", "/dbs", nil, "").want(t, http.StatusOK)
+	}
+}
+
 func TestBadKeysAreNamed(t *testing.T) {
 	for want, keys := range map[string]Keys{
 		"primary key is not base64":                               {Primary: "not base64"},

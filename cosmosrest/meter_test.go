@@ -130,6 +130,23 @@ func TestArraysThatFunctionsTakeApartAreBounded(t *testing.T) {
 	}
 }
 
+// What a function has taken apart is let go when it has computed its value, so a query may take any number apart,
+// one after the other.
+func TestArraysOfAllRowsAreNotHeldTogether(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	w.item(t, "a", `,"rows":[1,1,1,1],"a":[1`+strings.Repeat(",1", 100_000)+`]`) // each row takes 6 MB apart
+	others := w.load.Request(t.Context())
+	defer others.End()
+	if err := others.Hold(meter.MaxHeld - 10<<20); err != nil {
+		t.Fatal(err)
+	}
+	const query = "SELECT VALUE x FROM c JOIN x IN c.rows WHERE ARRAY_LENGTH(ARRAY_SLICE(c.a, 0, 1)) = x"
+	a := w.ask(t, under("p", pairs(across())...), query).want(t, http.StatusOK)
+	if got, want := a.header.Get("x-ms-item-count"), "4"; got != want {
+		t.Errorf("%s rows, want %s", got, want)
+	}
+}
+
 func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	large := fmt.Sprintf(`{"id":"1","pk":"p","text":%q}`, strings.Repeat("x", meter.Large))

@@ -1,7 +1,6 @@
 package cosmosrest
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -10,7 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/meter"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
@@ -134,6 +136,39 @@ func TestQueryPages(t *testing.T) {
 	}
 }
 
+// newThousand is a server whose container has one item more than a page has without a number.
+func newThousand(t *testing.T) *world {
+	t.Helper()
+	w, cont := newContainer(t, Options{})
+	for i := range wire.UsualRows + 1 {
+		upsert(t, cont, fmt.Sprintf("p/%d", i))
+	}
+	return w
+}
+
+// Who asks for no number, or for 0, gets as many rows as from the service.
+func TestAPageWithoutANumberHasAThousandRows(t *testing.T) {
+	w := newThousand(t)
+	for size, want := range map[string]string{"": "1000", "0": "1000", "-1": "1001"} {
+		a := w.ask(t, under("p", pairs(across("x-ms-max-item-count", size))...), "SELECT c.id FROM c").want(t, http.StatusOK)
+		if got := a.header.Get("x-ms-item-count"); got != want {
+			t.Errorf("x-ms-max-item-count %q: %s rows, want %s", size, got, want)
+		}
+	}
+}
+
+// A client that knows an old range must read the ranges again, and not get rows of others.
+func TestARangeOfKeysBesideTheNamedRangeIsGone(t *testing.T) {
+	w, cont := newRanges(t, Options{})
+	parts, err := cont.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	headers := across("x-ms-documentdb-partitionkeyrangeid", parts[1].ID,
+		"x-ms-start-epk", parts[1].Range.Min, "x-ms-end-epk", parts[2].Range.Max)
+	w.ask(t, headers, "SELECT * FROM c").refused(t, http.StatusGone, "1002", "Gone")
+}
+
 func TestQueryPagesCutTheRowsOfADocument(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	for _, id := range []string{"a", "b", "c"} {
@@ -145,6 +180,15 @@ func TestQueryPagesCutTheRowsOfADocument(t *testing.T) {
 	headers := across("x-ms-max-item-count", "2", "x-ms-documentdb-partitionkeyrangeid", "0")
 	if got := w.pages(t, "POST", headers, "SELECT c.id FROM c JOIN x IN c.xs OFFSET 1 LIMIT 4"); got != "a b|b c" {
 		t.Errorf("pages behind the first row are %s", got)
+	}
+}
+
+func TestItemsThatAreLookedUpArePagedInTheOrderOfTheirWrites(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	upsert(t, cont, "p/d", "p/b", "p/c", "p/a", "p/e")
+	headers := across("x-ms-documentdb-partitionkey", `["p"]`, "x-ms-max-item-count", "2")
+	if got := w.pages(t, "POST", headers, "SELECT * FROM c WHERE c.id IN ('a', 'b', 'c', 'd')"); got != "d b|c a" {
+		t.Errorf("pages are %s", got)
 	}
 }
 
@@ -534,6 +578,56 @@ func TestQueriesHoldSoMuchTogether(t *testing.T) {
 	}
 }
 
+func TestEachRowThatAQueryHoldsCountsOnce(t *testing.T) {
+	w := newThousand(t)
+	headers := across("x-ms-documentdb-partitionkeyrangeid", "0", "x-ms-max-item-count", "-1")
+	a := w.ask(t, headers, "SELECT * FROM c ORDER BY c.id").want(t, http.StatusOK)
+	if n := a.header.Get("x-ms-item-count"); n != "1001" {
+		t.Errorf("%s rows, want 1001", n)
+	}
+}
+
+// To look for ids takes its time also where there are none.
+func TestIDsThatDoNotExistAreCharged(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	ids := make([]string, 5000)
+	for i := range ids {
+		ids[i] = fmt.Sprintf(`"%d"`, i)
+	}
+	const query = "SELECT * FROM c WHERE ARRAY_CONTAINS(@ids, c.id)"
+	a := w.ask(t, under("p", pairs(across())...), query, "@ids", "["+strings.Join(ids, ",")+"]").want(t, http.StatusOK)
+	if ru := a.charge(t); ru < 30 || a.read(t) != 0 {
+		t.Errorf("5,000 lookups that find %d items are %.2f RU, want 30 or more", a.read(t), ru)
+	}
+}
+
+// Clients give up on a page that does not come, and a filter may match nothing in millions of documents.
+func TestAPageEndsAfterAWhileWithWhatWasFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := newContainer(t, Options{})
+		for _, id := range []string{"a", "b", "c"} { // each so large that its reader needs a turn
+			w.item(t, id, `,"n":1,"text":"`+strings.Repeat("x", meter.FreeWork)+`"`)
+		}
+		others := make([]meter.Request, w.load.Usage().MaxTurns)
+		for i := range others {
+			others[i] = w.load.Request(t.Context())
+			if err := others[i].Work(meter.FreeWork); err != nil {
+				t.Fatal(err)
+			}
+		}
+		go func() {
+			time.Sleep(6 * time.Second)
+			for i := range others {
+				others[i].End()
+			}
+		}()
+		a := w.ask(t, across("x-ms-documentdb-partitionkeyrangeid", "0"), "SELECT c.id FROM c WHERE c.n = 2")
+		if rows := a.list(t, "Documents"); len(rows) > 0 || a.header.Get("x-ms-continuation") == "" {
+			t.Errorf("%d rows and the continuation %q after 6 s, want none and one", len(rows), a.header.Get("x-ms-continuation"))
+		}
+	})
+}
+
 func TestManyLargeDocumentsAreLookedUp(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	var ids, want []string
@@ -561,92 +655,32 @@ func TestQueryOfAPartIsNotConfusedWithOneOfTheWhole(t *testing.T) {
 	}
 }
 
-// plan is what a client needs of a query plan.
-type plan struct {
-	Info struct {
-		OrderBy        []string
-		RewrittenQuery string
-	} `json:"queryInfo"`
-	Ranges []struct {
-		Min, Max                       string
-		IsMinInclusive, IsMaxInclusive bool
-	} `json:"queryRanges"`
-}
-
-func TestQueryPlan(t *testing.T) {
-	w, cont := newRanges(t, Options{})
-	asked := planned("Aggregate, OrderBy")
-	key, err := cont.LogicalPartition(`["p"]`)
+// A client that merges ranges reads a key whose last levels are open in each range that has a part of it.
+func TestAKeyThatLacksLevelsIsReadRangeByRange(t *testing.T) {
+	w := newWorld(t, Options{})
+	cont := w.create(t, "db", `{"id":"c","partitionKey":{"paths":["/pk","/id"],"kind":"MultiHash","version":2}}`, nil)
+	for i := range 20 {
+		upsert(t, cont, fmt.Sprintf("p/%d", i))
+	}
+	cut, err := cont.Locate(t.Context(), changefeed.Key("p", "7"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := key.Range()
-	for _, test := range []struct{ query, min, max string }{
-		{"SELECT * FROM c", "", "FF"},
-		{"SELECT * FROM c WHERE c.pk = 'p' ORDER BY c.id", at.Min, at.Max},
-		{"SELECT * FROM c WHERE c.pk IN ()", "", "FF"},
-	} {
-		a := w.ask(t, asked, test.query)
-		if strings.Contains(test.query, "()") {
-			a.refused(t, 400, "0", "BadRequest")
-			continue
-		}
-		var p plan
-		a.want(t, 200).into(t, &p)
-		if len(p.Ranges) != 1 || p.Ranges[0].Min != test.min || p.Ranges[0].Max != test.max || !p.Ranges[0].IsMinInclusive {
-			t.Errorf("plan of %s is %s, want the range %q-%q", test.query, a.body, test.min, test.max)
-		}
-	}
-	w.ask(t, asked, "SELECT * FORM c").refused(t, 400, "0", "BadRequest")
-}
-
-// planned are the headers of a request for a plan, by a client that can do some things.
-func planned(features string) map[string]string {
-	return map[string]string{
-		"content-type": wire.QueryType, "x-ms-cosmos-is-query-plan-request": "True", "x-ms-cosmos-supported-query-features": features,
-	}
-}
-
-func TestAPlanThatTheClientCannotRunIsRefused(t *testing.T) {
-	w, _ := newContainer(t, Options{})
-	w.ask(t, planned("OrderBy,aggregate , NonValueAggregate"), "SELECT COUNT(1) FROM c").want(t, 200)
-	for _, features := range []string{"", "Aggregate,Distinct"} {
-		a := w.ask(t, planned(features), "SELECT COUNT(1) FROM c")
-		a.refused(t, 400, "0", "BadRequest")
-		if !strings.Contains(string(a.body), "Query contained NonValueAggregate, which the calling client does not support.") {
-			t.Errorf("a client with %q got %s", features, a.body)
-		}
-	}
-}
-
-// TestRefusedQueryRunsByItsPlan does what SDKs do with the plan in a refusal.
-func TestRefusedQueryRunsByItsPlan(t *testing.T) {
-	w, cont := newRanges(t, Options{})
-	a := w.ask(t, across(), "SELECT * FROM c ORDER BY c.id DESC")
-	a.refused(t, 400, "1004", "BadRequest")
-	var body struct{ AdditionalErrorInfo string }
-	a.into(t, &body)
-	var p plan
-	if err := json.Unmarshal([]byte(body.AdditionalErrorInfo), &p); err != nil || len(p.Info.OrderBy) != 1 {
-		t.Fatalf("plan is %q: %v", body.AdditionalErrorInfo, err)
-	}
-	parts, err := cont.Partitions(t.Context())
+	parts, err := cont.SplitAt(t.Context(), "0", cut)
 	if err != nil {
 		t.Fatal(err)
 	}
-	query := strings.ReplaceAll(p.Info.RewrittenQuery, "{documentdb-formattableorderbyquery-filter}", "true")
-	var all []string
+	seen := map[string]int{}
 	for _, part := range parts {
-		headers := across("x-ms-documentdb-partitionkeyrangeid", part.ID, "x-ms-max-item-count", "10")
-		for _, row := range w.ask(t, headers, query).list(t, "Documents") {
-			if payload, ok := row["payload"].(map[string]any); ok {
-				all = append(all, fmt.Sprint(payload["id"]))
-			}
+		headers := across("x-ms-documentdb-partitionkey", `["p"]`, "x-ms-documentdb-partitionkeyrangeid", part.ID)
+		for _, row := range w.ask(t, headers, "SELECT * FROM c").list(t, "Documents") {
+			seen[fmt.Sprint(row["id"])]++
 		}
 	}
-	slices.Sort(all)
-	if got := strings.Join(all, " "); got != "a b c d e" {
-		t.Errorf("the ranges have %s", got)
+	for i := range 20 {
+		if n := seen[fmt.Sprint(i)]; n != 1 {
+			t.Errorf("item %d came %d times", i, n)
+		}
 	}
 }
 

@@ -3,11 +3,15 @@ package cosmosrest
 import (
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/query"
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
 // The SDK for Python reads all partition key ranges anew after each answer of a Session
@@ -172,6 +176,20 @@ var recordedMetrics = []string{
 	"retrievedDocumentCount", "retrievedDocumentSize", "outputDocumentCount", "writeOutputTimeInMs", "indexUtilizationRatio",
 }
 
+// More rows than documents are no better use of an index than all.
+func TestTheUseOfAnIndexIsAllAtMost(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	w.item(t, "a", `,"xs":[1,2,3]`)
+	for query, want := range map[string]string{
+		"SELECT x FROM c JOIN x IN c.xs": "1.00", "SELECT x FROM c JOIN x IN c.none": "0.00",
+	} {
+		metrics := w.ask(t, across(), query).want(t, http.StatusOK).header.Get("x-ms-documentdb-query-metrics")
+		if !strings.HasSuffix(metrics, ";indexUtilizationRatio="+want) {
+			t.Errorf("%s: %s, want a ratio of %s", query, metrics, want)
+		}
+	}
+}
+
 func TestIndexMetricsComeInTheVersionThatIsAskedFor(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	for name, want := range map[string]string{
@@ -185,6 +203,20 @@ func TestIndexMetricsComeInTheVersionThatIsAskedFor(t *testing.T) {
 	}
 	if !json.Valid([]byte(query.IndexMetricsV2)) {
 		t.Errorf("%s is not JSON", query.IndexMetricsV2)
+	}
+}
+
+// A processor asks a container without a policy for all versions where the account says that there are any.
+func TestTheAccountTellsWhetherItKeepsVersions(t *testing.T) {
+	w := newWorld(t, Options{})
+	for retention, want := range map[time.Duration]bool{0: false, time.Minute: true} {
+		if err := w.db.SetRetention(t.Context(), retention); err != nil {
+			t.Fatal(err)
+		}
+		var account struct{ Changefeed struct{ KeepsVersions bool } }
+		if w.do(t, "GET", "/", nil, "").want(t, http.StatusOK).into(t, &account); account.Changefeed.KeepsVersions != want {
+			t.Errorf("retention %v: keepsVersions is %v", retention, !want)
+		}
 	}
 }
 
@@ -203,5 +235,28 @@ func TestTheAccountTellsItsConsistency(t *testing.T) {
 	}
 	if _, err := New(nil, Options{Consistency: "Weak"}); err == nil {
 		t.Error("the consistency Weak was accepted")
+	}
+}
+
+// Clients unpack a message as JSON within JSON, whatever of a request it repeats.
+func TestMessagesAreJSONWithinJSON(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.create(t, "db", smallContainer, nil)
+	for _, name := range []string{"\x01", "\x7f", "\U0010ffff", strings.Repeat("é", 5000), "x" + strings.Repeat("é", 5000)} {
+		unpack(t, name, w.do(t, "GET", "/dbs/"+url.PathEscape(name), nil, "").refused(t, http.StatusNotFound, "0", "NotFound"))
+		query := `{"query":"SELECT * FROM c","parameters":[{"name":` + string(wire.Encode("@"+name+"!")) + `}]}`
+		unpack(t, name, w.do(t, "POST", docs, across(), query).refused(t, http.StatusBadRequest, "0", "BadRequest"))
+	}
+}
+
+// unpack reads a message as clients do.
+func unpack(t *testing.T, name, message string) {
+	t.Helper()
+	frame, _, _ := strings.Cut(strings.TrimPrefix(message, "Message: "), "\r\nActivityId: ")
+	var unpacked struct{ Errors []string }
+	if err := json.Unmarshal([]byte(frame), &unpacked); err != nil || len(unpacked.Errors) != 1 {
+		t.Errorf("%.10q: the message is %.200s: %v", name, frame, err)
+	} else if strings.ContainsRune(unpacked.Errors[0], utf8.RuneError) {
+		t.Errorf("%.10q: the message is cut within a character", name)
 	}
 }

@@ -1,11 +1,15 @@
 package cosmosrest
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -230,4 +234,24 @@ func column(t testing.TB, rows []map[string]any, member string) string {
 		all = append(all, text)
 	}
 	return strings.Join(all, " ")
+}
+
+func TestTheLogHasEachRequestThatFailed(t *testing.T) {
+	var log bytes.Buffer
+	w := newWorld(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	w.do(t, "GET", "/dbs/none", nil, "").want(t, http.StatusNotFound)
+	if log.Len() > 0 {
+		t.Errorf("a client's mistake is in the log: %s", &log)
+	}
+	for _, err := range []error{errors.New("a cable is loose"), docstore.ErrFailed} {
+		log.Reset()
+		rec := httptest.NewRecorder()
+		newCall(w.Server, rec, httptest.NewRequestWithContext(t.Context(), "GET", "/dbs/db", nil)).refuse(err)
+		activity := received(t, rec).Get("x-ms-activity-id")
+		for _, part := range []string{"/dbs/db", err.Error(), activity, fmt.Sprint(rec.Code)} {
+			if !strings.Contains(log.String(), part) {
+				t.Errorf("%v was answered %d, and the log lacks %s: %s", err, rec.Code, part, &log)
+			}
+		}
+	}
 }

@@ -186,6 +186,19 @@ func TestTokensThatAreNotGood(t *testing.T) {
 	}
 }
 
+// Applications of version 1 have no object id; their subject says less than their own id.
+func TestWhoseATokenIs(t *testing.T) {
+	issuer := newPair(t, "key", jwt.SigningMethodES256)
+	for who, claims := range map[string]map[string]any{
+		"object": {"oid": "object", "appid": "app", "sub": "subject"},
+		"app":    {"oid": nil, "appid": "app", "sub": "subject"},
+		"sub":    {"oid": nil, "sub": "sub"},
+	} {
+		w, _ := newContainer(t, Options{Tokens: tokensOf(t, Roles{who: contributor[alice]}, issuer)})
+		w.do(t, "GET", "/dbs/db/colls/c", map[string]string{"Authorization": issuer.bearer(t, claims)}, "").want(t, http.StatusOK)
+	}
+}
+
 func TestForgedTokens(t *testing.T) {
 	issuer := newPair(t, "key", jwt.SigningMethodES256)
 	w, _ := newContainer(t, Options{Tokens: tokensOf(t, contributor, issuer)})

@@ -235,6 +235,44 @@ func TestAStoreIsServedUntilTheEnd(t *testing.T) {
 	}
 }
 
+// Who corrects the address that is taken can serve the same store at the other one at once.
+func TestAStartThatFailsLeavesNothingOpen(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{
+		Dir: filepath.Join(t.TempDir(), "data"), Listen: free.Addr().String(), Dedicated: taken.Addr().String(),
+		Plain: true, Log: slog.New(slog.DiscardHandler),
+	}
+	err = o.Serve(t.Context(), func(Endpoints) error { return nil })
+	if err == nil || !strings.HasPrefix(err.Error(), "--dedicated-gateway is ") {
+		t.Fatalf("served at an address that is taken: %v", err)
+	}
+	db, err := docstore.Open(o.Dir, docstore.Options{MustExist: true})
+	if err != nil {
+		t.Fatalf("the store: %v", err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+	again, err := net.Listen("tcp", o.Listen)
+	if err != nil {
+		t.Fatalf("the first address: %v", err)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWrongOptionsLeaveNoStore(t *testing.T) {
 	for _, o := range []Options{{Keys: []string{"short"}}, {Roles: "none.json"}, {Roles: "none.json", Insecure: true}} {
 		o.Dir = filepath.Join(t.TempDir(), "data")

@@ -123,6 +123,23 @@ func TestTheKeySetBehindAnAddressIsReadAgainForNewKeys(t *testing.T) {
 	}
 }
 
+// The address of the key set is part of the trust: who could lead elsewhere from there could sign tokens.
+func TestTheKeySetIsReadFromItsAddressOnly(t *testing.T) {
+	first := newIssuerKey(t, "first")
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(keySetOf(t, first))
+	}))
+	t.Cleanup(elsewhere.Close)
+	leading := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusFound))
+	t.Cleanup(leading.Close)
+	if sub := first.ask(t, trusting(t, elsewhere.URL)); sub != 0 {
+		t.Fatalf("the key set itself: refused with %d", sub)
+	}
+	if sub := first.ask(t, trusting(t, leading.URL)); sub != subTokenUnknownKey {
+		t.Errorf("a key set elsewhere: refused with %d, want %d", sub, subTokenUnknownKey)
+	}
+}
+
 // A client that goes away while the server reads the key set for it does no harm to others.
 func TestTheKeySetIsReadToItsEnd(t *testing.T) {
 	first := newIssuerKey(t, "first")

@@ -115,6 +115,17 @@ func TestARequestIsGoodForFifteenMinutes(t *testing.T) {
 	}
 }
 
+// Some clients encode the whole header, and some all but the signature.
+func TestAPlusInASignatureIsNoBlank(t *testing.T) {
+	for _, text := range []string{
+		"type=master&ver=1.0&sig=a+b/c=", "type%3Dmaster%26ver%3D1.0%26sig%3Da+b/c=", "type%3Dmaster%26ver%3D1.0%26sig%3Da%2Bb%2Fc%3D",
+	} {
+		if c, ok := parseCredential(text); !ok || c.signature != "a+b/c=" {
+			t.Errorf("%s: signature %q", text, c.signature)
+		}
+	}
+}
+
 func FuzzCredential(f *testing.F) {
 	f.Add("type%3Dmaster%26ver%3D1.0%26sig%3DmM0rMK%2F7o1M%3D")
 	f.Add("type%3dmaster%26ver%3d1.0%26sig%3dmM0rMK%2f7o1M%3d")

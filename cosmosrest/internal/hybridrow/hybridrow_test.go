@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"reflect"
 	"runtime"
 	"slices"
@@ -198,6 +199,58 @@ func TestSparseFieldsByName(t *testing.T) {
 		case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
 			t.Errorf("%s: the error is %v, want %q in it", name, err, c.says)
 		}
+	}
+}
+
+// A newer SDK may send fields of any type that this server does not know.
+func TestFieldsOfUnknownNamesArePassedOverWhateverTheirType(t *testing.T) {
+	head := []byte{0x81, 0x70, 0x54, 0xe1, 0x7f, 1, 2, 0, 0, 0, 0, 0, 0, 0}
+	for kind, size := range map[byte]int{
+		1: 0, 2: 0, 3: 0, 5: 1, 6: 2, 7: 4, 8: 8, 9: 1, 10: 2, 11: 4, 12: 8, 15: 4, 16: 8, 17: 16, 18: 8, 19: 16, 22: 16, 23: 8, 24: 12,
+	} {
+		fields := slices.Concat([]byte{kind, 13 + 1, 'x'}, make([]byte, size), []byte{20, 9, 1, 'e'})
+		ops, err := collect(netbatch.AppendRecord(netbatch.Request(), slices.Concat(head, fields)))
+		if err != nil || string(ops[0].IfMatch) != "e" {
+			t.Errorf("type %d of %d bytes: %v, want the ETag after it", kind, size, err)
+		}
+	}
+}
+
+// What this server cannot understand may change the meaning of the rest.
+func TestPresenceOfUnknownFieldsIsRefused(t *testing.T) {
+	row := []byte{0x81, 0x70, 0x54, 0xe1, 0x7f, 0x81, 2, 0, 0, 0, 0, 0, 0, 0}
+	_, err := collect(netbatch.AppendRecord(netbatch.Request(), row))
+	if err == nil || !strings.Contains(err.Error(), "presence byte is 81") {
+		t.Errorf("of an operation: %v", err)
+	}
+	segment := netbatch.Request()
+	segment[5] = 2 // its comment is there, and its length not
+	if _, err := collect(segment); err == nil || !strings.Contains(err.Error(), "has no length") {
+		t.Errorf("of a segment header: %v", err)
+	}
+}
+
+func TestAnErrorNamesItsOperation(t *testing.T) {
+	good := netbatch.Operation{Type: 2, ID: new("a")}
+	for n := range 3 {
+		ops := []netbatch.Operation{good, good, good}
+		ops[n].Type = 3
+		_, err := collect(netbatch.Request(ops...))
+		if want := fmt.Sprintf("operation %d: ", n); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v: want it to begin with %q", err, want)
+		}
+	}
+}
+
+// The fields lie side by side in the body.
+func TestWhatIsAppendedToAFieldChangesNoOther(t *testing.T) {
+	ops, err := collect(netbatch.Request(netbatch.Operation{Type: 5, ID: new("id"), Body: []byte(`{"id":"id"}`)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	longer := append(ops[0].ID, "..."...)
+	if string(ops[0].Body) != `{"id":"id"}` {
+		t.Errorf("with the id %q the body is %q", longer, ops[0].Body)
 	}
 }
 

@@ -40,3 +40,16 @@ func TestBucket(t *testing.T) {
 		}
 	})
 }
+
+func TestTheTimeBeforeAChangeCountsAtTheOldRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var none *bucket
+		b := none.with(100)
+		b.take(100, time.Now())
+		time.Sleep(100 * time.Millisecond) // 10 units
+		b.with(1000).take(20, time.Now())
+		if got, want := b.wait(time.Now()), 11*time.Millisecond; got != want { // 10 below
+			t.Errorf("wait %v, want %v", got, want)
+		}
+	})
+}

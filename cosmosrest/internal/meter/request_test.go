@@ -80,6 +80,29 @@ func TestATurnPassesOnWhenOthersWait(t *testing.T) {
 	})
 }
 
+// Who gets no turn is told to come when those who wait now may have had theirs.
+func TestAQueryWithoutATurnWaitsForThoseWhoWaitNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		load := NewLoad()
+		load.turns = make(chan struct{}, 1)
+		for range 10 { // which have had theirs
+			before := load.Request(t.Context())
+			if err := before.Work(FreeWork); err != nil {
+				t.Fatal(err)
+			}
+			before.End()
+		}
+		holder, late := new(load.Request(t.Context())), new(load.Request(t.Context()))
+		if err := holder.Work(FreeWork); err != nil {
+			t.Fatal(err)
+		}
+		err := late.Work(FreeWork)
+		if e, ok := errors.AsType[*wire.Error](err); !ok || e.Status != http.StatusTooManyRequests || e.After != turn {
+			t.Errorf("%v: want a 429 with one turn to wait", err)
+		}
+	})
+}
+
 // A query that computes leaves more of the processors to others while these come.
 func TestAQueryRestsLongerWhileOtherRequestsCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -83,3 +83,50 @@ func TestAnswersAreReadAsTheSDKReadsThem(t *testing.T) {
 		t.Errorf("%d answers were read, want 25", read)
 	}
 }
+
+// A reader that took a broken answer would let the server write it.
+func TestBrokenAnswersAreErrors(t *testing.T) {
+	result := func(presence byte, sparse ...byte) []byte {
+		row := []byte{0x81, 0x71, 0x54, 0xe1, 0x7f, presence, 200, 0, 0, 0, 0, 0, 0, 0}
+		return AppendRecord(Request(), append(row, sparse...))
+	}
+	if all, err := Results(result(1, 11, 5, 7, 0, 0, 0)); err != nil || len(all) != 1 || *all[0].RetryAfter != 7 {
+		t.Fatalf("a whole answer has %d results, %v", len(all), err)
+	}
+	checksum, long := result(1), result(1)
+	checksum[19]++
+	long[6] = 200
+	for name, body := range map[string][]byte{
+		"empty": nil, "a wrong checksum": checksum, "a header that is too long": long,
+		"no status": result(0), "a field that no result has": result(17),
+		"a sparse field of another name": result(1, 11, 6, 7, 0, 0, 0), "one of another type": result(1, 12, 5, 7, 0, 0, 0),
+		"half a sparse field": result(1, 11, 5, 7),
+	} {
+		if all, err := Results(body); err == nil {
+			t.Errorf("%s: %d results, want an error", name, len(all))
+		}
+	}
+}
+
+func TestABodyIsComparedWithAll(t *testing.T) {
+	const sum = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" // of abc
+	for _, c := range []struct {
+		got    []byte
+		text   *string
+		length int
+		want   bool
+	}{
+		{nil, nil, 0, true},
+		{[]byte{}, nil, 0, false},
+		{nil, new(""), 0, false},
+		{[]byte{}, new(""), 0, true},
+		{[]byte("a"), new("b"), 0, false},
+		{[]byte("abc"), nil, 3, true},
+		{[]byte("abd"), nil, 3, false},
+		{[]byte("abc"), nil, 4, false},
+	} {
+		if same := SameBody(c.got, c.text, c.length, sum); same != c.want {
+			t.Errorf("%q beside a case of %d bytes: same %v", c.got, c.length, same)
+		}
+	}
+}

@@ -321,6 +321,8 @@ var expressions = []struct{ expr, want string }{
 	{"DateTimeDiff('day', '2024-01-01T23:00:00Z', '2024-01-02T01:00:00Z')", "1"},
 	{"DateTimeDiff('year', '2024-12-31', '2025-01-01')", "1"},
 	{"DateTimeDiff('hh', '2024-01-01T01:00:00Z', '2024-01-01T00:30:00Z')", "-1"},
+	{"DateTimeDiff('day', '1969-12-31T23:00:00Z', '1970-01-01T01:00:00Z')", "1"},
+	{"DateTimeDiff('hh', '1960-01-01T00:59:59Z', '1960-01-01T01:00:00Z')", "1"},
 	{"DateTimePart('mi', '2024-01-01T01:02:03.4567890Z')", "2"},
 	{"DateTimePart('ms', '2024-01-01T01:02:03.4567890Z')", "456"},
 	{"DateTimePart('yyyy', 'x')", ""},
@@ -398,6 +400,9 @@ func TestRefusals(t *testing.T) {
 		{"SELECT ABS(SELECT 1) FROM c", "'ABS' does not take a subquery."},
 		{"SELECT c.a.b(1) FROM c", "Syntax error, incorrect syntax near '('."},
 		{"SELECT c.a, c.b.a FROM c", "The property name 'a' is specified more than once."},
+		{"SELECT VALUE 1 BETWEEN 0 NOT AND 2", "Syntax error, incorrect syntax near 'BETWEEN'."},
+		// Cut at a character.
+		{"SELECT VALUE x" + strings.Repeat("é", 30), "Identifier 'x" + strings.Repeat("é", 19) + "…' could not be resolved."},
 		{"SELECT {'a': 1, 'a': 2} FROM c", "The property name 'a' is specified more than once."},
 		{"SELECT c.x, COUNT(1) FROM c", "Property reference 'c.x' is invalid in the select list because it is not contained in either an aggregate function or the GROUP BY clause."},
 		{"SELECT c.x FROM c GROUP BY c.y", "Property reference 'c.x' is invalid in the select list because it is not contained in either an aggregate function or the GROUP BY clause."},

@@ -29,6 +29,7 @@ func TestRewrittenQueries(t *testing.T) {
 		{"SELECT TOP @two * FROM c", ""},
 		{"SELECT DISTINCT c.x FROM c", ""},
 		{"SELECT c.x FROM c WHERE c.y OFFSET 3 LIMIT @two", "SELECT c.x FROM c WHERE c.y OFFSET 0 LIMIT 5"},
+		{"SELECT c.x FROM c OFFSET 3 LIMIT 2147483647", "SELECT c.x FROM c OFFSET 0 LIMIT 2147483647"}, // a larger one is refused
 		{
 			"SELECT * FROM c ORDER BY c.x",
 			`SELECT c._rid, [{"item": c.x}] AS orderByItems, c AS payload FROM c WHERE ({documentdb-formattableorderbyquery-filter}) ORDER BY c.x`,

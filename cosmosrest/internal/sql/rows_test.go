@@ -25,11 +25,12 @@ func run(t *testing.T, query string, docs []string, params ...Parameter) (string
 	var rows []string
 	if b.Streams() {
 		for _, d := range docs {
-			err := b.Rows([]byte(d), func(row []byte) error {
+			doc := []byte(d)
+			err := b.Rows(doc, func(row []byte) error {
 				rows = append(rows, string(row))
 				return nil
 			})
-			if err != nil {
+			if clear(doc); err != nil { // the caller uses its bytes again
 				return "", err
 			}
 		}
@@ -42,7 +43,9 @@ func run(t *testing.T, query string, docs []string, params ...Parameter) (string
 	}
 	r := b.NewRun()
 	for _, d := range docs {
-		if err := r.Add([]byte(d)); err != nil {
+		doc := []byte(d)
+		err := r.Add(doc)
+		if clear(doc); err != nil { // the caller uses its bytes again
 			return "", err
 		}
 	}
@@ -167,6 +170,8 @@ var queries = []struct{ query, want string }{
 	{"SELECT VALUE EXISTS(SELECT 1 FROM root c WHERE c.id = '2')", `true`},
 	{"SELECT VALUE EXISTS(SELECT 1 FROM root c WHERE c.id = 'none')", `false`},
 	{"SELECT VALUE EXISTS(SELECT 1 FROM c OFFSET 6 LIMIT 1)", `false`},
+	{"SELECT VALUE EXISTS(SELECT 1 FROM c OFFSET 5 LIMIT 1)", `true`},
+	{"SELECT VALUE (SELECT VALUE c.id FROM c OFFSET 2 LIMIT 1)", `"3"`},
 	{"SELECT VALUE (SELECT VALUE COUNT(1) FROM root c)", `6`},
 	{"SELECT VALUE ARRAY(SELECT VALUE c.id FROM c ORDER BY c.id DESC OFFSET 1 LIMIT 2)", `["5","4"]`},
 	{"SELECT (SELECT VALUE MAX(c.id) FROM c) AS z, (SELECT VALUE c.id FROM c) AS first", `{"z":"6","first":"1"}`},
@@ -298,8 +303,12 @@ func TestSortedRowsBeyondTheLimitAreDropped(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if kept := len(r.query.c.rows); kept > 2*pruneSlack {
-			t.Errorf("%s: %d rows are kept", test.query, kept)
+		size := 0
+		for _, kept := range r.query.c.rows {
+			size += kept.size()
+		}
+		if kept := len(r.query.c.rows); kept > 2*pruneSlack || r.Held() != size {
+			t.Errorf("%s: %d rows are kept, of %d bytes: counted are %d", test.query, kept, size, r.Held())
 		}
 		rows, err := r.Finish()
 		if got := joinJSON(rows); err != nil || got != test.want {
@@ -331,6 +340,21 @@ func TestWorkIsBounded(t *testing.T) {
 	}
 }
 
+// The rows of a subquery in FROM have each as much work as a document has: each of these takes a fifth of that.
+func TestTheWorkOfOneRowIsNotThatOfAll(t *testing.T) {
+	const query = "SELECT VALUE s.id FROM (SELECT DISTINCT c.id, c.s FROM c) AS s WHERE NOT (s.s LIKE '"
+	r := bound(t, query+strings.Repeat("b", 1000)+"')").NewRun()
+	for i := range 10 {
+		if err := r.Add(fmt.Appendf(nil, `{"id":%d,"s":%q}`, i, strings.Repeat("a", 100_000))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, err := r.Finish()
+	if got := joinJSON(rows); err != nil || got != "0 1 2 3 4 5 6 7 8 9" {
+		t.Errorf("rows %s, %v", got, err)
+	}
+}
+
 // What a query makes is as bounded as what it looks at: this one would take 200 GB.
 func TestValuesAreBounded(t *testing.T) {
 	doc := []byte(`{"a":[0,1,2,3,4,5,6,7],"s":"` + strings.Repeat("a", 2<<20) + `"}`)
@@ -342,6 +366,17 @@ func TestValuesAreBounded(t *testing.T) {
 		err := bound(t, query).Rows(doc, func([]byte) error { return nil })
 		if want := "The query makes a value of more than 16 MB."; err == nil || err.Error() != want {
 			t.Errorf("%.70s: got %v, want %s", query, err, want)
+		}
+	}
+}
+
+// A string that a document has no room for is undefined, as in the service.
+func TestATextThatNoDocumentHasRoomForIsUndefined(t *testing.T) {
+	for size, want := range map[int]string{maxText / 2: "[true,true]", maxText/2 + 1: "[false,false]"} {
+		doc := fmt.Sprintf(`{"s":%q}`, strings.Repeat("a", size))
+		got, err := run(t, "SELECT VALUE [IS_DEFINED(c.s || c.s), IS_DEFINED(CONCAT(c.s, c.s))] FROM c", []string{doc})
+		if err != nil || got != want {
+			t.Errorf("twice %d bytes: %s, %v, want %s", size, got, err, want)
 		}
 	}
 }
@@ -417,6 +452,21 @@ func TestConditionsAreQuick(t *testing.T) {
 	_, err = b.Condition([]byte(`{"s":"` + strings.Repeat("a", 100_000) + `"}`))
 	if want := "The query takes too long on one document."; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// To find a member in a large document takes more work than a condition has for a small one.
+func TestAConditionIsAskedOfALargeDocument(t *testing.T) {
+	q, err := ParseCondition("FROM c WHERE c.v = 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := q.Bind(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if met, err := b.Condition([]byte(`{"s":"` + strings.Repeat("a", 2<<20) + `","v":1}`)); !met || err != nil {
+		t.Errorf("met %v, %v, want it to be met", met, err)
 	}
 }
 

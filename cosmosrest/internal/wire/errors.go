@@ -128,7 +128,7 @@ func (e *Error) Body(activity string) []byte {
 	case e.Details != nil:
 		message = fmt.Sprintf("Message: {\"errors\":[%s]}", e.Details)
 	case !e.Bare:
-		message = fmt.Sprintf("Message: {\"Errors\":[%q]}", e.Message)
+		message = fmt.Sprintf("Message: {\"Errors\":[%s]}", Encode(e.Message)) // %q would have escapes that JSON has not
 	}
 	b, _ := json.Marshal(struct {
 		Code    string          `json:"code"`
