@@ -61,11 +61,13 @@ func (d *brokenSync) on(fs vfs.FS) vfs.FS {
 	return reusing{errorfs.Wrap(fs, inject), inject}
 }
 
-// asked returns how often the disk was read since it failed, and what was written.
+// asked returns how often the disk was read since it failed, or since the last call, and what was written.
 func (d *brokenSync) asked() (failed bool, reads int, writes []errorfs.Op) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.seen >= d.n, d.reads, d.writes
+	reads, writes = d.reads, d.writes
+	d.reads, d.writes = 0, nil
+	return d.seen >= d.n, reads, writes
 }
 
 // A store whose disk has failed at a durable write says so, changes nothing more, and rests: nothing in it looks again and again
@@ -109,6 +111,10 @@ func failsAndRests(t *testing.T, n int) bool {
 	}
 	if err != nil && (!errors.Is(err, docstore.ErrFailed) || !errors.Is(err, syscall.EIO)) {
 		t.Errorf("write: %v, want %v with %v", err, docstore.ErrFailed, syscall.EIO)
+	}
+	synctest.Wait()
+	if _, reads, writes := d.asked(); reads+len(writes) > tooOften { // else it was what was under way at the failure
+		t.Errorf("after the failure there were %d reads and %d writes", reads, len(writes))
 	}
 	time.Sleep(10 * time.Minute)
 	failed, reads, writes := d.asked()
