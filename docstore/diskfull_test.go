@@ -75,6 +75,7 @@ func onNarrowDisk(t *testing.T, test func(t *testing.T, d *narrow, db *docstore.
 				t.Fatal(err)
 			}
 		}
+		synctest.Wait() // no table is being written
 		test(t, d, db, c)
 		if err := errors.Join(db.Check(), db.Close()); err != nil {
 			t.Error(err)
