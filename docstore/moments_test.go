@@ -3,6 +3,7 @@ package docstore_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/epk"
+	"github.com/millrace/changefeed/internal/pkey"
 )
 
 // A start time takes in all of its own millisecond, however many commits that had.
@@ -170,6 +173,31 @@ func TestABatchHasAHundredWrites(t *testing.T) {
 	})
 }
 
+// A batch whose requests are small may not have hundreds of megabytes of documents made or read.
+func TestABatchMakesAndReadsSixteenMegabytes(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
+		const size, most = 1 << 20, 15 // with their system properties, 16 are too many
+		writes := map[changefeed.WriteOp][]changefeed.Write{}
+		for i := range most + 1 {
+			id := fmt.Sprint(i)
+			if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":%q,"pk":"p","text":%q}`, id, strings.Repeat("x", size))); err != nil {
+				t.Fatal(err)
+			}
+			patch := []changefeed.PatchOp{{Op: "set", Path: "/v", Value: []byte("1")}}
+			writes[changefeed.WritePatch] = append(writes[changefeed.WritePatch], changefeed.Write{Op: changefeed.WritePatch, ID: id, Patch: patch})
+			writes[changefeed.WriteRead] = append(writes[changefeed.WriteRead], changefeed.Write{Op: changefeed.WriteRead, ID: id})
+		}
+		for op, list := range writes {
+			if _, err := c.Commit(t.Context(), changefeed.Key("p"), list[:most]); err != nil {
+				t.Errorf("%v of %d MB: %v", op, most, err)
+			}
+			if _, err := c.Commit(t.Context(), changefeed.Key("p"), list); !errors.Is(err, docstore.ErrBatchLimit) {
+				t.Errorf("%v of %d MB: %v, want the limit of batches", op, most+1, err)
+			}
+		}
+	})
+}
+
 // The previous image of a change is there for as long as the change itself.
 func TestTheOldestVersionInTheFeedHasItsPreviousImage(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{Retention: 10 * time.Minute}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
@@ -188,15 +216,31 @@ func TestTheOldestVersionInTheFeedHasItsPreviousImage(t *testing.T) {
 	})
 }
 
-// Documents that are written while a split counts the others are in the right half.
+// Documents that are written while a split counts the others are in the right half, also those at the cut itself.
 func TestASplitCountsWhatIsWrittenMeanwhile(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
 		for n := range 10 {
 			upsert(t, c, "a", fmt.Sprint("key ", n), 1)
 		}
+		atCut, err := pkey.Parse(string(changefeed.Key("key 3")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cut, err := epk.Hash(epk.HashV2, atCut.Components())
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts, err := c.Partitions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
 		release := db.Hold()
 		var busy sync.WaitGroup
-		busy.Go(func() { split(t, c) })
+		busy.Go(func() {
+			if _, err := c.SplitAt(t.Context(), parts[0].ID, cut); err != nil {
+				t.Error(err)
+			}
+		})
 		synctest.Wait()
 		for n := range 10 {
 			busy.Go(func() {
@@ -210,6 +254,72 @@ func TestASplitCountsWhatIsWrittenMeanwhile(t *testing.T) {
 		busy.Wait()
 		if n := c.Count(); n != 20 {
 			t.Errorf("%d documents, want 20", n)
+		}
+		if err := db.Check(); err != nil { // counts the documents of each half
+			t.Error(err)
+		}
+	})
+}
+
+// A write that is refused moves nothing in its partition, also when another partition has a write in the same group: the newest
+// change of a partition is what its readers wait for and measure their lag by.
+func TestARefusedWriteIsNoNewChangeOfItsPartition(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{Ranges: 2}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
+		newest := func() (lsns []int64) {
+			for _, p := range db.Stats().Containers[0].Partitions {
+				lsns = append(lsns, p.Newest)
+			}
+			return lsns
+		}
+		keys := map[int]string{} // by the place of their partition
+		for n := 0; len(keys) < 2; n++ {
+			key := fmt.Sprint("key ", n)
+			lsn := upsert(t, c, "there", key, 1).LSN
+			keys[slices.Index(newest(), lsn)] = key
+		}
+		before := newest()
+		release := db.Hold()
+		var writing sync.WaitGroup
+		for place, want := range []error{changefeed.ErrConflict, nil} {
+			body := fmt.Appendf(nil, `{"id":%q,"pk":%q}`, []string{"there", "new"}[place], keys[place])
+			writing.Go(func() {
+				if _, err := c.Create(t.Context(), body); !errors.Is(err, want) {
+					t.Errorf("create: %v, want %v", err, want)
+				}
+			})
+			synctest.Wait() // it is in the queue
+		}
+		release()
+		writing.Wait()
+		if after := newest(); after[0] != before[0] || after[1] <= before[1] {
+			t.Errorf("the newest LSNs were %d and are %d after a write of the second partition", before, after)
+		}
+	})
+}
+
+// The time of a container in the figures of its store is that of its newest commit, also after the store was opened again.
+func TestStatsHaveTheTimeOfTheNewestCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := docstore.NewMem()
+		for range 2 {
+			db, err := docstore.Open("db", docstore.Options{}.WithFS(mem))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(db.Containers()) == 0 {
+				container(t, db, docstore.ContainerSpec{})
+			} else if at := time.Now().Add(-time.Hour).UTC(); !db.Stats().Containers[0].Time.Equal(at) {
+				t.Errorf("the newest commit was at %v, want %v", db.Stats().Containers[0].Time, at)
+			}
+			time.Sleep(time.Hour)
+			upsert(t, db.Containers()[0], "a", "p", 1)
+			if at := db.Stats().Containers[0].Time; !at.Equal(time.Now()) {
+				t.Errorf("the newest commit was at %v, want %v", at, time.Now())
+			}
+			time.Sleep(time.Hour)
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }

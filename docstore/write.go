@@ -233,9 +233,6 @@ func (w *write) put() (changefeed.Result, error) {
 		born = w.old.born
 	}
 	w.finish(h.c, itemRID(h.c.own, born, w.tx.pk, w.id), h.time)
-	if len(w.body) > maxDocument+maxSystem {
-		return changefeed.Result{}, fmt.Errorf("%w: %d bytes: want at most %d", ErrTooLarge, len(w.body), maxDocument)
-	}
 	if err := w.takeUnique(); err != nil {
 		return changefeed.Result{}, err
 	}
