@@ -1,6 +1,7 @@
 package docstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -447,6 +448,53 @@ func TestAFeedIsOpenedByThePresentLayout(t *testing.T) {
 		}
 		if err := db.OpenBehind(c, func() { split(t, c) }); !errors.Is(err, docstore.ErrMoved) {
 			t.Errorf("the feed of a former layout: %v", err)
+		}
+	})
+}
+
+// The head of a page is that of its partition: by that of the container, a reader of a quiet partition would never have caught
+// up.
+func TestThePageOfAPartitionHasItsOwnHead(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{Ranges: 2}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
+		for n := range 20 {
+			upsert(t, c, "a", fmt.Sprint("key ", n), 1)
+		}
+		for _, p := range db.Stats().Containers[0].Partitions {
+			page, err := c.Read(t.Context(), p.Range, changefeed.At("0"), changefeed.ReadOptions{})
+			if err != nil || page.Head != p.Newest || p.Newest == 0 {
+				t.Errorf("partition %s: head %d, %v, want %d", p.ID, page.Head, err, p.Newest)
+			}
+		}
+	})
+}
+
+// endsLater is a context that ends after it was asked so many times.
+type endsLater struct {
+	context.Context
+	asked *atomic.Int64
+	after int64
+}
+
+func (c endsLater) Err() error {
+	if c.asked.Add(1) > c.after {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A reader of one key walks past the changes of all others. One who has gone is not walked for to the end.
+func TestAWalkEndsWithItsReader(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
+		const documents, looks = 5000, 2
+		for from := 0; from < documents; from += 100 {
+			if _, err := c.Commit(t.Context(), changefeed.Key(fmt.Sprint(from)), batchOf(fmt.Sprint(from), 100, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx := endsLater{t.Context(), new(atomic.Int64), looks}
+		_, err := c.Read(ctx, changefeed.FullRange(), changefeed.At("0"), changefeed.ReadOptions{Key: changefeed.Key("none")})
+		if !errors.Is(err, context.Canceled) || ctx.asked.Load() > looks+4 {
+			t.Errorf("%v, and the context was asked %d times, want that it ends at the third", err, ctx.asked.Load())
 		}
 	})
 }
