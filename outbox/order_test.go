@@ -215,6 +215,76 @@ func TestEventsAreInOrderWhateverMarksMove(t *testing.T) {
 	}
 }
 
+// A faster relay marks what its broker has taken: a part of a transaction, and no event that expires by itself or has no
+// room for a mark.
+func TestAMovedEventKeepsItsPlaceAmongThoseThatHaveNoMark(t *testing.T) {
+	type unit struct {
+		ttl    time.Duration
+		events int
+	}
+	for name, test := range map[string]struct {
+		units   []unit
+		refused uint64 // the first event that the faster relay does not publish
+		noRoom  uint64 // the event that cannot be marked
+	}{
+		"one before it expires by itself": {[]unit{{time.Hour, 1}, {-1, 1}, {-1, 1}}, 3, 0},
+		"one before it has no room":       {[]unit{{-1, 1}, {-1, 1}, {-1, 1}}, 3, 1},
+		"all are of one transaction":      {[]unit{{-1, 3}}, 2, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				contacts, leases := open(t)
+				d := docOfThing("k", "order", "o1")
+				for i, of := range test.units {
+					for range of.events {
+						d.Data.RecordAlso(done{"OrderChanged"})
+					}
+					u := outbox.NewUnit(contacts, outbox.Options{EventTTL: of.ttl})
+					if i == 0 {
+						u.Create(d)
+					} else {
+						u.Replace(d)
+					}
+					if err := u.Commit(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				full := ""
+				for _, doc := range stored(t, contacts, "k") {
+					if doc["type"] == outbox.EventType && doc["seq"] == float64(test.noRoom) {
+						full = doc["id"].(string)
+					}
+				}
+				marks := committerFunc(func(
+					ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write,
+				) ([]changefeed.Result, error) {
+					if i := slices.IndexFunc(writes, func(w changefeed.Write) bool { return w.ID == full }); i >= 0 {
+						return nil, &changefeed.WriteError{Index: i, Write: writes[i], Err: changefeed.ErrBadRequest}
+					}
+					return contacts.Commit(ctx, key, writes)
+				})
+				fast := &broker{fail: func(_ int, m outbox.Message) error {
+					if m.Seq >= test.refused {
+						return errDown
+					}
+					return nil
+				}}
+				stop := unitOf(t, contacts, leases, "fast", outbox.RelayOptions{Container: marks, ExpireAfter: time.Hour}, fast)
+				time.Sleep(10 * time.Second)
+				stop()
+				to := &broker{}
+				late := newRelay(t, to, outbox.RelayOptions{Feed: contacts})
+				relaying(t, contacts, leases, late, changefeed.Options{MaxItems: 2}, func() bool {
+					return len(to.messages()) == 3 && late.Status().Waiting == 0
+				})
+				if diff := cmp.Diff([]string{"OrderChanged1", "OrderChanged2", "OrderChanged3"}, to.actions("k")); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
 func TestAForeignEventThatSaysPublishedIsPublished(t *testing.T) {
 	contacts, _ := open(t)
 	changes := []changefeed.Change{{ID: "e", LSN: 1, PartitionKey: changefeed.Key("k"), Body: []byte(`{"id":"e","type":"domainEvent","published":"yes","data":{"action":"a"}}`)}}
