@@ -6,6 +6,8 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -108,6 +110,28 @@ func TestAnEventKeepsItsOwnTime(t *testing.T) {
 			t.Errorf("the event is %s, want its own time alone", text)
 		}
 	}
+}
+
+func TestAnEventSaysWhenItWasRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contacts, leases := open(t)
+		d := add(t, contacts, "c1", "A")
+		d.Data.rename("B")
+		time.Sleep(1500 * time.Millisecond)
+		recorded := time.Now()
+		d.Data.rename("C") // in place of the first one
+		time.Sleep(time.Hour)
+		u := outbox.NewUnit(contacts, outbox.Options{})
+		u.Replace(d)
+		if err := u.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		to := &broker{}
+		relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{}), changefeed.Options{}, func() bool { return len(to.messages()) == 2 })
+		if at := to.messages()[1].Time; !at.Equal(recorded) {
+			t.Errorf("the time of the event is %v, want %v", at, recorded)
+		}
+	})
 }
 
 // odd is an event with whatever members.

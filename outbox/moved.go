@@ -1,8 +1,10 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/millrace/changefeed"
 )
@@ -10,35 +12,69 @@ import (
 // How events stay in order that another unit's relay has moved
 //
 // A relay with ExpireAfter marks an event once it is published. The mark is a write, so the event moves in the feed. A relay
-// of another unit, which lags behind, then finds e2 before e1. So before it publishes an event it reads the feed of the
-// partition key, and publishes first what was committed before and lies behind it now. When it reaches such an event in the
-// feed, it passes over it.
+// of another unit, which lags behind, then finds e2 before e1. So before it publishes an event without a mark it reads the
+// feed of the partition key, and publishes first what was committed before and lies behind it now. When it reaches such an
+// event in the feed, it passes over it.
 //
 // An event that is not marked at the time of this read lay in its place when the feed was read before, so nothing is missed.
 
-// publishMoved publishes the events that belong before those of a chain and lie behind them now.
-func (r *Relay) publishMoved(ctx context.Context, b *changefeed.Batch, chain []event) error {
-	if r.opts.Feed == nil || b.Redriven {
-		return nil
+// publishAll publishes a chain, and in their places among its events those that belong there and lie behind them now. It
+// returns how many of the chain are published.
+func (r *Relay) publishAll(ctx context.Context, b *changefeed.Batch, chain []event) (n int, err error) {
+	moved, err := r.moved(ctx, b, chain)
+	if err != nil {
+		return 0, fmt.Errorf("look for events of key %q that another relay has marked: %w", chain[0].Key, err)
 	}
-	first, last := int64(0), int64(0) // the events of the chain that may have been overtaken
-	for _, e := range chain {
-		if isForEver(e.change) && !isMarked(e.change) {
-			if first == 0 {
-				first = e.change.LSN
-			}
-			last = e.lsn
+	for n < len(chain) {
+		here := slices.IndexFunc(moved, func(e event) bool { return compare(e, chain[n]) > 0 })
+		if here < 0 {
+			here = len(moved)
+		}
+		if err := r.publishEarly(ctx, placeOf(b.LeaseToken, chain[n].change), moved[:here]); err != nil {
+			return n, err
+		}
+		run := chain[n:]
+		if moved = moved[here:]; len(moved) > 0 {
+			run = run[:slices.IndexFunc(run, func(e event) bool { return compare(moved[0], e) < 0 })]
+		}
+		done, err := r.publish(ctx, run)
+		if n += done; err != nil {
+			return n, err
 		}
 	}
-	if first == 0 {
-		return nil
+	return n, nil
+}
+
+// moved are the events that belong before the last unmarked one of a chain, lie behind the first one now, and are not
+// published yet. That an event has no mark says nothing of those before it: it may have a time to live of its own, or no
+// room for a mark, or it is the rest of a transaction.
+func (r *Relay) moved(ctx context.Context, b *changefeed.Batch, chain []event) ([]event, error) {
+	if r.opts.Feed == nil || b.Redriven {
+		return nil, nil
 	}
-	at := placeOf(b.LeaseToken, chain[0].change)
-	moved, err := r.movedEvents(ctx, b.Range, chain[0].change.PartitionKey, first, last)
+	isUnmarked := func(e event) bool { return !isMarked(e.change) }
+	if !slices.ContainsFunc(chain, func(e event) bool { return isUnmarked(e) && isForEver(e.change) }) {
+		return nil, nil
+	}
+	first := slices.IndexFunc(chain, isUnmarked)
+	last := chain[first]
+	for _, e := range chain[first:] {
+		if isUnmarked(e) {
+			last = e
+		}
+	}
+	moved, err := r.movedEvents(ctx, b.Range, chain[first].change, last)
 	if err != nil {
-		return fmt.Errorf("look for events of key %q that another relay has marked: %w", chain[0].Key, err)
+		return nil, err
 	}
-	moved = r.hand.notEarly(at, moved, false)
+	moved = slices.DeleteFunc(moved, func(m event) bool { // what the chain has itself
+		return slices.ContainsFunc(chain, func(e event) bool { return e.change.ID == m.change.ID })
+	})
+	return r.hand.notEarly(placeOf(b.LeaseToken, last.change), moved, false), nil
+}
+
+// publishEarly publishes events before their place in the feed is reached.
+func (r *Relay) publishEarly(ctx context.Context, at place, moved []event) error {
 	for len(moved) > 0 {
 		n, err := r.publish(ctx, moved)
 		r.hand.publishedEarly(at, moved[:n])
@@ -50,11 +86,13 @@ func (r *Relay) publishMoved(ctx context.Context, b *changefeed.Batch, chain []e
 	return nil
 }
 
-// movedEvents are the marked events of a key that were committed before an LSN and lie behind another one now.
-func (r *Relay) movedEvents(ctx context.Context, in changefeed.Range, key changefeed.PartitionKey, behind, before int64) (moved []event, err error) {
+// movedEvents are the marked events of a key that lie behind a change and belong before an event.
+func (r *Relay) movedEvents(
+	ctx context.Context, in changefeed.Range, behind *changefeed.Change, before event,
+) (moved []event, err error) {
 	from := changefeed.Position{Start: changefeed.FromBeginning()}
 	for {
-		page, err := r.opts.Feed.Read(ctx, in, from, changefeed.ReadOptions{Key: key})
+		page, err := r.opts.Feed.Read(ctx, in, from, changefeed.ReadOptions{Key: behind.PartitionKey})
 		if err != nil {
 			return nil, err
 		}
@@ -64,19 +102,16 @@ func (r *Relay) movedEvents(ctx context.Context, in changefeed.Range, key change
 		for i := range page.Changes {
 			c := &page.Changes[i]
 			lsn, marked := lsnBefore(c)
-			if !marked || c.LSN <= behind || lsn >= before {
+			if !marked || c.LSN <= behind.LSN || lsn > before.lsn {
 				continue
 			}
-			if m, ok, err := r.opts.Decode(c); ok && err == nil && m.ID != "" {
-				moved = append(moved, event{Message: m, change: c, lsn: lsn})
+			m, ok, err := r.opts.Decode(c)
+			if e := (event{Message: m, change: c, lsn: lsn}); ok && err == nil && m.ID != "" && compare(e, before) < 0 {
+				e.Source = cmp.Or(m.Source, r.opts.Source)
+				moved = append(moved, e)
 			}
 		}
 		from = page.Next
-	}
-	for i := range moved {
-		if moved[i].Source == "" {
-			moved[i].Source = r.opts.Source
-		}
 	}
 	sortChain(moved)
 	return moved, nil
@@ -87,8 +122,7 @@ func (r *Relay) withoutEarly(b *changefeed.Batch, chain []event) []event {
 	if r.opts.Feed == nil || b.Redriven {
 		return chain
 	}
-	at := placeOf(b.LeaseToken, chain[0].change)
-	return r.hand.notEarly(at, chain, true)
+	return r.hand.notEarly(placeOf(b.LeaseToken, chain[0].change), chain, true)
 }
 
 // notEarly are those of some events that were not published early. If their place in the feed is reached now, the others are

@@ -215,6 +215,107 @@ func TestEventsAreInOrderWhateverMarksMove(t *testing.T) {
 	}
 }
 
+// A faster relay marks what its broker has taken: a part of a transaction, and no event that expires by itself or has no
+// room for a mark.
+func TestAMovedEventKeepsItsPlaceAmongThoseThatHaveNoMark(t *testing.T) {
+	for name, test := range map[string]struct {
+		units   []unit
+		refused uint64 // the first event that the faster relay does not publish
+		noRoom  uint64 // the event that cannot be marked
+		never   uint64 // the event that the other relay can never publish
+		want    []uint64
+	}{
+		"one before it expires by itself": {[]unit{{time.Hour, 1}, {-1, 1}, {-1, 1}}, 3, 0, 0, []uint64{1, 2, 3}},
+		"one before it has no room":       {[]unit{{-1, 1}, {-1, 1}, {-1, 1}}, 3, 1, 0, []uint64{1, 2, 3}},
+		"all are of one transaction":      {[]unit{{-1, 3}}, 2, 0, 0, []uint64{1, 2, 3}},
+		"it can never be published":       {[]unit{{-1, 1}, {-1, 1}, {-1, 2}, {-1, 1}}, 5, 1, 2, []uint64{1, 3, 4, 5}},
+	} {
+		for _, maxItems := range []int{2, 100} {
+			t.Run(fmt.Sprintf("%s, %d at a time", name, maxItems), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					contacts, leases := open(t)
+					commitUnits(t, contacts, test.units)
+					publishUpTo(t, contacts, leases, test.refused, test.noRoom)
+					to := &broker{fail: func(_ int, m outbox.Message) error {
+						if m.Seq == test.never {
+							return changefeed.Poison(errDown)
+						}
+						return nil
+					}}
+					late, box := newRelay(t, to, outbox.RelayOptions{Feed: contacts}), letterBox(t)
+					relaying(t, contacts, leases, late, changefeed.Options{MaxItems: maxItems, MaxAttempts: 5, DeadLetters: box}, func() bool {
+						s := late.Status()
+						return s.Waiting == 0 && s.Published+s.Parked == int64(len(test.want))+min(1, int64(test.never))
+					})
+					var got []uint64
+					for _, m := range to.messages() {
+						if got = append(got, m.Seq); m.Source != "/events" {
+							t.Errorf("event %d has the source %q", m.Seq, m.Source)
+						}
+					}
+					if diff := cmp.Diff(test.want, got); diff != "" {
+						t.Error(diff)
+					}
+				})
+			})
+		}
+	}
+}
+
+// unit is so many events that are committed together.
+type unit struct {
+	ttl    time.Duration
+	events int
+}
+
+// commitUnits commits events of one order.
+func commitUnits(t *testing.T, contacts *docstore.Container, units []unit) {
+	t.Helper()
+	d := docOfThing("k", "order", "o1")
+	for i, of := range units {
+		for range of.events {
+			d.Data.RecordAlso(done{"OrderChanged"})
+		}
+		u := outbox.NewUnit(contacts, outbox.Options{EventTTL: of.ttl})
+		if i == 0 {
+			u.Create(d)
+		} else {
+			u.Replace(d)
+		}
+		if err := u.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// publishUpTo has a relay publish the events before one, and mark them, except for one that has no room for that.
+func publishUpTo(t *testing.T, contacts, leases *docstore.Container, refused, noRoom uint64) {
+	t.Helper()
+	full := ""
+	for _, doc := range stored(t, contacts, "k") {
+		if doc["type"] == outbox.EventType && doc["seq"] == float64(noRoom) {
+			full = doc["id"].(string)
+		}
+	}
+	marks := committerFunc(func(
+		ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write,
+	) ([]changefeed.Result, error) {
+		if i := slices.IndexFunc(writes, func(w changefeed.Write) bool { return w.ID == full }); i >= 0 {
+			return nil, &changefeed.WriteError{Index: i, Write: writes[i], Err: changefeed.ErrBadRequest}
+		}
+		return contacts.Commit(ctx, key, writes)
+	})
+	to := &broker{fail: func(_ int, m outbox.Message) error {
+		if m.Seq >= refused {
+			return errDown
+		}
+		return nil
+	}}
+	stop := unitOf(t, contacts, leases, "fast", outbox.RelayOptions{Container: marks, ExpireAfter: time.Hour}, to)
+	time.Sleep(10 * time.Second)
+	stop()
+}
+
 func TestAForeignEventThatSaysPublishedIsPublished(t *testing.T) {
 	contacts, _ := open(t)
 	changes := []changefeed.Change{{ID: "e", LSN: 1, PartitionKey: changefeed.Key("k"), Body: []byte(`{"id":"e","type":"domainEvent","published":"yes","data":{"action":"a"}}`)}}
@@ -261,20 +362,22 @@ func TestATraceContextIsWhatHeadersCanBe(t *testing.T) {
 }
 
 func TestTheTraceContextOfACommitIsStoredWithItsEvents(t *testing.T) {
-	contacts, _ := open(t)
 	give := func(text string) func(context.Context) string { return func(context.Context) string { return text } }
-	u := outbox.NewUnit(contacts, outbox.Options{TraceParent: give("00-1"), TraceState: give("a=1")})
-	u.Create(docOf("c1", newContact("A")))
-	if err := u.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for item, err := range contacts.Logical(t.Context(), changefeed.Key("c1"), 0) {
-		if err != nil {
+	for parent, state := range map[string]string{"00-1": "a=1", "": ""} { // a state without a parent means nothing
+		contacts, _ := open(t)
+		u := outbox.NewUnit(contacts, outbox.Options{TraceParent: give(parent), TraceState: give("a=1")})
+		u.Create(docOf("c1", newContact("A")))
+		if err := u.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		m, ok, err := outbox.EventsOfType(outbox.EventType)(&changefeed.Change{Body: item.Body})
-		if err != nil || ok && (m.TraceParent != "00-1" || m.TraceState != "a=1") {
-			t.Errorf("the event is %s, %v", item.Body, err)
+		for item, err := range contacts.Logical(t.Context(), changefeed.Key("c1"), 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, ok, err := outbox.EventsOfType(outbox.EventType)(&changefeed.Change{Body: item.Body})
+			if err != nil || ok && (m.TraceParent != parent || m.TraceState != state) {
+				t.Errorf("the event is %s, %v", item.Body, err)
+			}
 		}
 	}
 }

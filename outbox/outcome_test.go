@@ -357,10 +357,11 @@ func TestSettleEndsWithItsContext(t *testing.T) {
 		})
 		u := outbox.NewUnit(store, outbox.Options{})
 		u.Create(docOf("c1", newContact("A")))
-		ended, end := context.WithCancel(t.Context())
-		end()
+		gone := errors.New("the request is gone")
+		ended, end := context.WithCancelCause(t.Context())
+		end(gone)
 		err := u.Commit(ended)
-		if _, ok := errors.AsType[*outbox.NotStoredError](err); !ok || !errors.Is(err, context.Canceled) {
+		if _, ok := errors.AsType[*outbox.NotStoredError](err); !ok || !errors.Is(err, gone) {
 			t.Errorf("with an ended context nothing is sent: got %v", err)
 		}
 		if err := u.Commit(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
@@ -375,8 +376,35 @@ func TestSettleEndsWithItsContext(t *testing.T) {
 		if took := time.Since(begun); took != time.Minute || asked > 25 {
 			t.Errorf("it took %v and %d tries, want a minute and at most 25", took, asked)
 		}
-		if err := u.Settle(ended); !errors.Is(err, outbox.ErrUnknown) || !errors.Is(err, context.Canceled) {
+		if err := u.Settle(ended); !errors.Is(err, outbox.ErrUnknown) || !errors.Is(err, gone) {
 			t.Errorf("got %v, want that the outcome is unknown because the context has ended", err)
+		}
+	})
+}
+
+func TestSettleWaitsForAsLongAsTheStoreAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contacts, _ := open(t)
+		answers := []error{errLost, &changefeed.ThrottledError{After: 30 * time.Second}, &changefeed.ThrottledError{}}
+		store := committerFunc(func(ctx context.Context, key changefeed.PartitionKey, w []changefeed.Write) ([]changefeed.Result, error) {
+			if len(answers) > 0 {
+				err := answers[0]
+				answers = answers[1:]
+				return nil, err
+			}
+			return contacts.Commit(ctx, key, w)
+		})
+		u := outbox.NewUnit(store, outbox.Options{})
+		u.Create(docOf("c1", newContact("A")))
+		if err := u.Commit(t.Context()); !errors.Is(err, outbox.ErrUnknown) {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		if err := u.Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); took != 30*time.Second+100*time.Millisecond { // the second pause, since the store asks for none
+			t.Errorf("it took %v, want the 30 s that the store has asked for and a pause", took)
 		}
 	})
 }

@@ -37,7 +37,8 @@ type RelayOptions struct {
 	// Feed is the container that the events come from. Set it if a relay of another unit has
 	// ExpireAfter: the writes of that one move events behind later ones of their object, and
 	// with Feed this relay publishes them in their order all the same. It costs a read of the
-	// partition key for each batch with events that have no time to live of their own.
+	// partition key for each batch with events that have no time to live of their own, which is
+	// not done where all have one: let the events of a key all be stored for ever, or none.
 	Feed changefeed.Source
 
 	Hooks RelayHooks
@@ -142,24 +143,19 @@ func (r *Relay) Handle(ctx context.Context, b *changefeed.Batch) error {
 	chains := r.chains(b)
 	left := &left{batch: b, items: map[int]error{}}
 	for _, chain := range chains {
+		at := placeOf(b.LeaseToken, chain[0].change)
 		r.take(b, chain[0])
 		if left.down != nil { // the broker does not answer: the other keys need not find that out
 			left.add(chain, left.down)
 			continue
 		}
-		if chain = r.withoutEarly(b, chain); len(chain) == 0 {
-			continue
-		}
-		if err := r.publishMoved(ctx, b, chain); err != nil {
-			left.add(chain, err)
-			continue
-		}
-		n, err := r.publish(ctx, chain)
+		chain = r.withoutEarly(b, chain)
+		n, err := r.publishAll(ctx, b, chain)
 		if done, lost := r.expire(ctx, chain[:n]); lost != nil {
 			n, err = done, lost
 		}
 		if err == nil {
-			r.hand.remove(placeOf(b.LeaseToken, chain[0].change))
+			r.hand.remove(at)
 			continue
 		}
 		r.take(b, chain[n])
@@ -201,9 +197,11 @@ func (r *Relay) chains(b *changefeed.Batch) (chains [][]event) {
 // sortChain sorts the events of a key by their commit, and those of one transaction as they were recorded. The service
 // does not say in which order it has these.
 func sortChain(chain []event) {
-	slices.SortStableFunc(chain, func(a, b event) int {
-		return cmp.Or(cmp.Compare(a.lsn, b.lsn), cmp.Compare(a.UnitSeq, b.UnitSeq), cmp.Compare(a.Seq, b.Seq))
-	})
+	slices.SortStableFunc(chain, compare)
+}
+
+func compare(a, b event) int {
+	return cmp.Or(cmp.Compare(a.lsn, b.lsn), cmp.Compare(a.UnitSeq, b.UnitSeq), cmp.Compare(a.Seq, b.Seq))
 }
 
 // publish sends the events of a key, up to one that cannot be read.

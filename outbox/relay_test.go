@@ -179,7 +179,8 @@ func TestWhatIsNoEventIsNotPublished(t *testing.T) {
 			t.Errorf("%s is taken for the event %+v, %v", body, m, err)
 		}
 	}
-	if _, ok, err := decode(&changefeed.Change{Op: changefeed.OpDelete}); ok || err != nil {
+	event := []byte(`{"id":"1","type":"domainEvent","data":{"action":"x"}}`)
+	if _, ok, err := decode(&changefeed.Change{Op: changefeed.OpDelete, Body: event}); ok || err != nil {
 		t.Errorf("a delete is taken for an event, %v", err)
 	}
 	for body, want := range map[string]string{
@@ -309,6 +310,209 @@ func TestWhatARelayParksIsLoggedByDefault(t *testing.T) {
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "letter=1.a") || own != 1 {
 		t.Errorf("the log is %q, own hooks were called %d times", got, own)
 	}
+}
+
+func TestARelayKeepsTheFilterAndTheStartOfItsUser(t *testing.T) {
+	r := newRelay(t, &broker{}, outbox.RelayOptions{})
+	if o := r.Options(changefeed.Options{}); o.Start != changefeed.FromBeginning() || o.Concurrency != 64 {
+		t.Errorf("by default it begins at %+v, with a concurrency of %d", o.Start, o.Concurrency)
+	}
+	o := r.Options(changefeed.Options{
+		Start: changefeed.FromNow(), Concurrency: 3, Filter: func(c *changefeed.Change) bool { return c.ID != "unwanted" },
+	})
+	if o.Start != changefeed.FromNow() || o.Concurrency != 3 {
+		t.Errorf("it begins at %+v, with a concurrency of %d", o.Start, o.Concurrency)
+	}
+	event := []byte(`{"type":"domainEvent","data":{"action":"a"}}`)
+	for _, test := range []struct {
+		c    changefeed.Change
+		want bool
+	}{
+		{changefeed.Change{ID: "1", Body: event}, true},
+		{changefeed.Change{ID: "unwanted", Body: event}, false},
+		{changefeed.Change{ID: "1", Body: []byte(`{}`)}, false},
+	} {
+		if got := o.Filter(&test.c); got != test.want {
+			t.Errorf("%s %s is filtered as %v, want %v", test.c.ID, test.c.Body, got, test.want)
+		}
+	}
+}
+
+// A decoder that cannot tell of a change whether it is an event says why.
+func TestAChangeThatADecoderCannotReadIsAnEvent(t *testing.T) {
+	unread := errors.New("unread")
+	for name, decode := range map[string]outbox.Decoder{
+		"error": func(*changefeed.Change) (outbox.Message, bool, error) { return outbox.Message{}, false, unread },
+		"panic": func(*changefeed.Change) (outbox.Message, bool, error) { panic(unread) },
+	} {
+		r := newRelay(t, &broker{}, outbox.RelayOptions{Decode: decode})
+		c := changefeed.Change{ID: "1", PartitionKey: changefeed.Key("k")}
+		if !r.Options(changefeed.Options{}).Filter(&c) {
+			t.Errorf("%s: the change does not reach the relay", name)
+		}
+		if name == "panic" { // which the processor reports
+			continue
+		}
+		err := r.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{c}})
+		if !changefeed.IsPoison(err) || !errors.Is(err, unread) {
+			t.Errorf("%s: got %v, want it as Poison", name, err)
+		}
+		if s := r.Status(); s.Waiting != 1 {
+			t.Errorf("%s: %d keys wait", name, s.Waiting)
+		}
+	}
+}
+
+// eventOf is an event as the feed has it, of now.
+func eventOf(key, id string, lsn int64, members string) changefeed.Change {
+	return changefeed.Change{
+		ID: id, PartitionKey: changefeed.Key(key), LSN: lsn, Time: time.Now(),
+		Body: fmt.Appendf(nil, `{"id":%q,"type":"domainEvent",%s"data":{"action":"a"}}`, id, members),
+	}
+}
+
+func TestAMessageKeepsTheSourceOfItsDecoder(t *testing.T) {
+	to := &broker{}
+	r := newRelay(t, to, outbox.RelayOptions{Source: "/default", Decode: func(c *changefeed.Change) (outbox.Message, bool, error) {
+		return outbox.Message{ID: c.ID, Source: map[string]string{"1": "/own"}[c.ID]}, true, nil
+	}})
+	if err := r.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{{ID: "1", LSN: 1}, {ID: "2", LSN: 2}}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := to.messages(); got[0].Source != "/own" || got[1].Source != "/default" {
+		t.Errorf("the sources are %q and %q", got[0].Source, got[1].Source)
+	}
+}
+
+func TestThePauseIsTheLongestThatABrokerAsksFor(t *testing.T) {
+	pauses := map[string]time.Duration{"a": 5 * time.Second, "b": 20 * time.Second, "c": 10 * time.Second}
+	r := newRelay(t, publisherFunc(func(_ context.Context, msgs []outbox.Message) (int, error) {
+		return 0, &changefeed.Failure{After: pauses[msgs[0].Key], Err: outbox.ErrRefused}
+	}), outbox.RelayOptions{})
+	err := r.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{eventOf("a", "1", 1, ""), eventOf("b", "2", 2, ""), eventOf("c", "3", 3, "")}})
+	if failure, ok := errors.AsType[*changefeed.Failure](err); !ok || failure.After != 20*time.Second || failure.Outage {
+		t.Errorf("got %+v, want a pause of 20 s and no outage", err)
+	}
+}
+
+// Its mark is lost, and with it the time to live of an event that is stored for ever.
+func TestAnEventWhoseMarkFailedComesAgainThoughTheNextWasRefused(t *testing.T) {
+	store := committerFunc(func(context.Context, changefeed.PartitionKey, []changefeed.Write) ([]changefeed.Result, error) {
+		return nil, errLost
+	})
+	to := &broker{fail: func(_ int, m outbox.Message) error {
+		if m.ID == "2" {
+			return outbox.ErrRefused
+		}
+		return nil
+	}}
+	r := newRelay(t, to, outbox.RelayOptions{Container: store, ExpireAfter: time.Hour})
+	err := r.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{eventOf("a", "1", 1, ""), eventOf("a", "2", 2, "")}})
+	if failure, ok := errors.AsType[*changefeed.Failure](err); !ok || !errors.Is(err, errLost) || failure.Items != nil && failure.Items[0] == nil {
+		t.Errorf("got %+v, want that both events come again", err)
+	}
+}
+
+// A mark makes an event larger, and some have no room for it. They are published, and not to be published again.
+func TestAnEventWithoutRoomForItsMarkIsDone(t *testing.T) {
+	var marked []string
+	store := committerFunc(func(_ context.Context, _ changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+		if i := slices.IndexFunc(writes, func(w changefeed.Write) bool { return w.ID == "full" }); i >= 0 {
+			return nil, &changefeed.WriteError{Index: i, Write: writes[i], Err: changefeed.ErrBadRequest}
+		}
+		for _, w := range writes {
+			marked = append(marked, w.ID)
+		}
+		return nil, nil
+	})
+	r := newRelay(t, &broker{}, outbox.RelayOptions{Container: store, ExpireAfter: time.Hour})
+	changes := []changefeed.Change{eventOf("a", "1", 1, ""), eventOf("a", "full", 2, ""), eventOf("a", "3", 3, "")}
+	if err := r.Handle(t.Context(), &changefeed.Batch{Changes: changes}); err != nil {
+		t.Errorf("an event that cannot be marked comes again: %v", err)
+	}
+	if diff := cmp.Diff([]string{"1", "3"}, marked); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTheLagIsThatOfTheLastEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := eventOf("a", "1", 1, "")
+		time.Sleep(time.Hour)
+		second := eventOf("a", "2", 2, "")
+		time.Sleep(time.Second)
+		r := newRelay(t, &broker{}, outbox.RelayOptions{})
+		if err := r.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{first, second}}); err != nil {
+			t.Fatal(err)
+		}
+		if lag := r.Status().Lag; lag != time.Second {
+			t.Errorf("the lag is %v, want that of the event of a second ago", lag)
+		}
+	})
+}
+
+func TestTheStatusSaysWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRelay(t, publisherFunc(func(context.Context, []outbox.Message) (int, error) { return 0, outbox.ErrRefused }), outbox.RelayOptions{})
+		oldest := time.Now()
+		given := &changefeed.Batch{LeaseToken: "given"}
+		for n := range 20 {
+			given.Changes = append(given.Changes, eventOf(fmt.Sprint("k", n), fmt.Sprint(n), int64(n+1), ""))
+			time.Sleep(time.Second)
+		}
+		kept := &changefeed.Batch{LeaseToken: "kept", Changes: []changefeed.Change{eventOf("l", "l", 30, `"ttl":60,`)}}
+		expires := time.Now().Add(time.Minute)
+		time.Sleep(time.Second)
+		for _, b := range []*changefeed.Batch{given, kept} {
+			if err := r.Handle(t.Context(), b); err == nil {
+				t.Error("everything was refused, and there is no error")
+			}
+		}
+		for range 20 { // keys are looked at in any order
+			if s := r.Status(); s.Waiting != 21 || !s.Oldest.Equal(oldest) || !s.Expires.Equal(expires) {
+				t.Fatalf("%d keys wait, since %v until %v; want 21 since %v until %v", s.Waiting, s.Oldest, s.Expires, oldest, expires)
+			}
+		}
+		if err := r.Close(t.Context(), changefeed.Lease{Token: "given"}, changefeed.ReasonGiven); err != nil {
+			t.Fatal(err)
+		}
+		if s := r.Status(); s.Waiting != 1 || !s.Expires.Equal(expires) {
+			t.Errorf("after one lease was given %d keys wait, until %v; want that of the other lease", s.Waiting, s.Expires)
+		}
+	})
+}
+
+// The object is committed later than its event was recorded, which is when its time to live begins.
+func TestTheAlarmIsOfTheEventThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		recorded := time.Now().UTC().Format(time.RFC3339)
+		time.Sleep(time.Hour)
+		var changes []changefeed.Change
+		for n := range 3 {
+			c := eventOf("a", fmt.Sprint(n), int64(n+1), `"ttl":600,`)
+			c.Body = []byte(strings.Replace(string(c.Body), `"data":{`, `"data":{"createdAt":"`+recorded+`",`, 1))
+			changes = append(changes, c)
+		}
+		var alarms []string
+		to := &broker{fail: func(_ int, m outbox.Message) error {
+			if m.ID != "0" {
+				return outbox.ErrRefused
+			}
+			return nil
+		}}
+		r := newRelay(t, to, outbox.RelayOptions{Alarm: 5 * time.Minute, Hooks: outbox.RelayHooks{Expiring: func(m outbox.Message, left time.Duration) {
+			alarms = append(alarms, fmt.Sprint(m.ID, " has ", left))
+		}}})
+		for range 2 {
+			time.Sleep(3 * time.Minute)
+			if err := r.Handle(t.Context(), &changefeed.Batch{Changes: changes}); err == nil {
+				t.Error("two events were refused, and there is no error")
+			}
+		}
+		if diff := cmp.Diff([]string{"1 has 4m0s"}, alarms); diff != "" {
+			t.Error(diff)
+		}
+	})
 }
 
 func TestAnEventThatCannotBeReadIsParked(t *testing.T) {

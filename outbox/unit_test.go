@@ -243,10 +243,24 @@ func TestLimitsAreCheckedBeforeAnythingIsSent(t *testing.T) {
 			if err == nil || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) {
 				t.Errorf("got %v, want %v with %q", err, test.want, test.text)
 			}
+			if _, ok := errors.AsType[*outbox.NotStoredError](err); !ok {
+				t.Errorf("got %T, want that nothing is stored", err)
+			}
 			if sent > 0 {
 				t.Error("something was sent")
 			}
 		})
+	}
+}
+
+func TestAUnitHasUpTo100Documents(t *testing.T) {
+	contacts, _ := open(t)
+	u := outbox.NewUnit(contacts, outbox.Options{})
+	for i := range 100 {
+		u.Create(&outbox.Doc[*contact]{ID: fmt.Sprint(i), PartitionKey: "p", Type: "contact", Data: &contact{}})
+	}
+	if err := u.Commit(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -268,21 +268,96 @@ func TestWhatCannotBeKnownAnyMoreIsSaid(t *testing.T) {
 }
 
 func TestWhatIsRecordedSinceIsWritten(t *testing.T) {
+	for name, since := range map[string]func(c *contact){
+		"another event": func(c *contact) { c.describe("since") }, "one of the same name": func(c *contact) { c.rename("C") },
+	} {
+		contacts, _ := open(t)
+		d := add(t, contacts, "c1", "A")
+		s := &script{Committer: contacts, lose: map[int]bool{1: true}}
+		u := outbox.NewUnit(s, outbox.Options{})
+		d.Data.rename("B")
+		u.Replace(d)
+		if err := u.Commit(t.Context()); !errors.Is(err, errLost) {
+			t.Fatal(err)
+		}
+		since(d.Data)
+		if err := u.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := actions(stored(t, contacts, "c1")); len(got) != 3 {
+			t.Errorf("%s: Commit returned nil, events stored %q, still recorded %q", name, got, d.Data.events())
+		}
+	}
+}
+
+func TestAUnitIsEmptyAfterACommitOfNothing(t *testing.T) {
 	contacts, _ := open(t)
 	d := add(t, contacts, "c1", "A")
-	s := &script{Committer: contacts, lose: map[int]bool{1: true}}
-	u := outbox.NewUnit(s, outbox.Options{})
-	d.Data.rename("B")
-	u.Replace(d)
-	if err := u.Commit(t.Context()); !errors.Is(err, errLost) {
-		t.Fatal(err)
+	u := outbox.NewUnit(contacts, outbox.Options{})
+	u.Keep(d)
+	for range 2 { // the second time d has an event, and is tracked no more
+		if err := u.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		d.Data.rename("B")
 	}
-	d.Data.describe("since") // recorded since
+	if got := actions(stored(t, contacts, "c1")); len(got) != 1 {
+		t.Errorf("stored are %q, want the created event alone", got)
+	}
+}
+
+func TestADeletedObjectIsCreatedAnew(t *testing.T) {
+	contacts, _ := open(t)
+	d := add(t, contacts, "c1", "A")
+	for _, track := range []func(*outbox.Unit, outbox.Document){(*outbox.Unit).Delete, (*outbox.Unit).Create} {
+		u := outbox.NewUnit(contacts, outbox.Options{})
+		track(u, d)
+		if err := u.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if read, err := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1"); err != nil || read.ETag != d.ETag {
+		t.Errorf("read %+v, %v; want it with the ETag %s", read, err, d.ETag)
+	}
+}
+
+func TestAnObjectThatSomebodyHasCreatedAnewIsNotOverwritten(t *testing.T) {
+	contacts, _ := open(t)
+	d := add(t, contacts, "c1", "A")
+	u := outbox.NewUnit(contacts, outbox.Options{})
+	u.Delete(d)
 	if err := u.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := actions(stored(t, contacts, "c1")); len(got) != 3 {
-		t.Errorf("Commit returned nil, events stored %q, still recorded %q", got, d.Data.events())
+	add(t, contacts, "c1", "theirs")
+	u.Replace(d)
+	if err := u.Commit(t.Context()); !errors.Is(err, changefeed.ErrPrecondition) {
+		t.Errorf("a replacement of an object that was deleted, and created by somebody else: %v", err)
+	}
+}
+
+func TestAnObjectThatIsLoadedKeepsItsTimeToLive(t *testing.T) {
+	contacts, _ := open(t)
+	d := docOf("c1", newContact("A"))
+	d.TTL = 3600
+	u := outbox.NewUnit(contacts, outbox.Options{})
+	u.Create(d)
+	if err := u.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	read, err := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read.Data.rename("B")
+	u.Replace(read)
+	if err := u.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range stored(t, contacts, "c1") {
+		if doc["type"] == "contact" && doc["ttl"] != 3600.0 {
+			t.Errorf("the object has ttl %v, want that which it was loaded with", doc["ttl"])
+		}
 	}
 }
 

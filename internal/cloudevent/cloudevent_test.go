@@ -23,8 +23,10 @@ func TestAHeaderValueIsAnAttribute(t *testing.T) {
 			t.Errorf("Unescape(%s) = %q, %v; want %q", want, got, err, value)
 		}
 	}
-	if got, err := cloudevent.Unescape("%41%e2%82%ac b"); err != nil || got != "A€ b" {
-		t.Errorf("what needs no escape: %q, %v", got, err)
+	for value, want := range map[string]string{"%41%e2%82%ac b": "A€ b", `"k\ \"k\""`: `k "k"`, `"`: `"`, `""`: ""} {
+		if got, err := cloudevent.Unescape(value); err != nil || got != want {
+			t.Errorf("of another sender, Unescape(%s) = %q, %v; want %q", value, got, err, want)
+		}
 	}
 	for _, value := range []string{"%", "%4", "%zz", "%+1", "%FF", "a%C3"} {
 		if got, err := cloudevent.Unescape(value); !errors.Is(err, cloudevent.ErrMalformed) {
@@ -37,9 +39,11 @@ func TestAMessageComesBackFromItsAttributes(t *testing.T) {
 	t.Parallel()
 	for _, m := range []outbox.Message{
 		{ID: "1", Action: "Done", Source: "/things", Data: []byte(`{}`)},
+		{ID: "1", Key: "k", Object: "o", Seq: 10, Action: "Done", Source: "/things", Data: []byte(`{}`)},
 		{
-			ID: "é", Key: "k y", Action: "Done", Source: "/things", Seq: 1<<64 - 1, Time: time.Date(2026, 3, 4, 5, 6, 7, 8, time.UTC),
-			TraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Data: []byte(`{}`),
+			ID: "é", Key: "k y", Object: "k y", ObjectType: "thing", Action: "Done", Source: "/things", Seq: 1<<64 - 1,
+			Time:        time.Date(2026, 3, 4, 5, 6, 7, 8, time.UTC),
+			TraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", TraceState: "a=1", Data: []byte(`{}`),
 		},
 	} {
 		headers := map[string][]string{"Content-Type": {"application/json"}}

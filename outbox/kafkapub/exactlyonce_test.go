@@ -204,11 +204,99 @@ func TestBatchesOutOfOrderAreRefused(t *testing.T) {
 	}
 }
 
+// Two batches of a lease at once have no order.
+func TestASecondBatchAtOnceIsRefused(t *testing.T) {
+	c := startKafka(t)
+	var h *kafkapub.ExactlyOnce
+	h, err := kafkapub.NewExactlyOnce(c.ListenAddrs(), topic, "relay", kafkapub.ExactlyOnceOptions{
+		Client: impatient(),
+		Decode: func(*changefeed.Change) (outbox.Message, bool, error) {
+			return outbox.Message{}, false, h.Handle(context.Background(), batch(full, 1, 2, 2))
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Handle(t.Context(), batch(full, 1, 1, 1)); !errors.Is(err, kafkapub.ErrOutOfOrder) {
+		t.Errorf("a batch beside another one: %v", err)
+	}
+	if err := h.Close(t.Context(), changefeed.Lease{Token: full.String()}, changefeed.ReasonStopped); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestALeaseThatComesBackGoesOn(t *testing.T) {
+	c := startKafka(t)
+	h := newOnce(t, c)
+	handle(t, h, batch(full, 1, 1, 3))
+	if err := h.Close(t.Context(), changefeed.Lease{Token: full.String()}, changefeed.ReasonLost); err != nil {
+		t.Fatal(err)
+	}
+	handle(t, h, batch(full, 3, 1, 6))
+	wantOnce(t, c, 6)
+}
+
+// Two units have their marks in one topic, and the name of one begins as that of the other.
+func TestTheMarksOfAnotherUnitSayNothing(t *testing.T) {
+	c := startKafka(t)
+	for _, unit := range []string{"relay-2", "relay"} {
+		h, err := kafkapub.NewExactlyOnce(c.ListenAddrs(), topic, unit, kafkapub.ExactlyOnceOptions{Client: impatient(), Source: "/" + unit, Marks: "marks"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		handle(t, h, batch(full, 1, 1, 3))
+		if err := h.Close(t.Context(), changefeed.Lease{Token: full.String()}, changefeed.ReasonStopped); err != nil {
+			t.Error(err)
+		}
+	}
+	published := map[string]int{} // by the unit
+	for _, r := range consume(t, c, topic) {
+		published[header(r, "ce_source")]++
+	}
+	if published["/relay"] != 3 || published["/relay-2"] != 3 {
+		t.Errorf("published are %v, want 3 by each unit", published)
+	}
+}
+
+func TestWhoMayNotCreateTheMarksUsesThemAllTheSame(t *testing.T) {
+	for _, refusal := range []*kerr.Error{kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed} {
+		c := startKafka(t, kfake.SeedTopics(1, topic+"-marks"))
+		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: refusal, Count: -1})
+		handle(t, newOnce(t, c), batch(full, 1, 1, 3))
+		wantOnce(t, c, 3)
+	}
+}
+
+// The part that a whole was split into has marks of its own, and those of the whole, of the same transaction.
+func TestAMarkOfTheWholeHidesNoneOfItsPart(t *testing.T) {
+	for range 4 { // marks are read in any order
+		c := startKafka(t)
+		transaction := batch(full, 1, 1, 3)
+		for i := range transaction.Changes {
+			transaction.Changes[i].LSN, transaction.Changes[i].PartitionKey = 7, changefeed.Key("k")
+		}
+		first := *transaction
+		first.Changes = transaction.Changes[:1]
+		handle(t, newOnce(t, c), &first)
+		for n := 2; n <= 3; n++ {
+			part := batch(left, int64(n), 1, 0)
+			part.Changes = transaction.Changes[:n]
+			handle(t, newOnce(t, c), part)
+		}
+		if got := stored(t, c)["k"]; !slices.Equal(got, []string{"1", "2", "3"}) {
+			t.Errorf("the topic has %v, want 1 2 3", got)
+		}
+	}
+}
+
 func TestOptionsThatChangeTheOrderAreRefused(t *testing.T) {
 	h := newOnce(t, startKafka(t))
 	o, err := h.Options(changefeed.Options{Concurrency: 1, MaxItems: 50})
 	if err != nil || o.MaxItems != 50 || o.Start != changefeed.FromBeginning() {
 		t.Errorf("options %+v, %v", o, err)
+	}
+	if o, err := h.Options(changefeed.Options{Start: changefeed.FromNow()}); err != nil || o.Start != changefeed.FromNow() {
+		t.Errorf("the start of the options is %+v, %v", o.Start, err)
 	}
 	letters, err := deadletters.File(filepath.Join(t.TempDir(), "letters"), "relay")
 	if err != nil {

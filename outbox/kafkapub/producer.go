@@ -3,8 +3,10 @@ package kafkapub
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -15,9 +17,10 @@ import (
 // and of one key it may send the second record after it has failed the first.
 type producer struct {
 	*kgo.Client
-	maxBatch int  // bytes
-	isWarm   bool // the client knows the partitions of its topic
-	isSpent  bool // it may still have records whose outcome nobody knows
+	maxBatch int           // bytes
+	timeout  time.Duration // of a record; 0 for none
+	isWarm   bool          // the client knows the partitions of its topic
+	isSpent  bool          // it may still have records whose outcome nobody knows
 }
 
 func newProducer(options []kgo.Opt) (*producer, error) {
@@ -26,7 +29,8 @@ func newProducer(options []kgo.Opt) (*producer, error) {
 		return nil, err
 	}
 	maxBatch, _ := client.OptValue(kgo.ProducerBatchMaxBytes).(int32)
-	return &producer{Client: client, maxBatch: int(maxBatch)}, nil
+	timeout, _ := client.OptValue(kgo.RecordDeliveryTimeout).(time.Duration)
+	return &producer{Client: client, maxBatch: int(maxBatch), timeout: timeout}, nil
 }
 
 // produce sends records of one key in order, and returns how many were accepted, from the first
@@ -58,6 +62,11 @@ func (p *producer) send(ctx context.Context, records []*kgo.Record) (n int, err 
 	for i, r := range records {
 		p.Produce(ctx, r, func(_ *kgo.Record, err error) { results[i] = err })
 	}
+	if p.timeout > 0 { // the client does not look at its own while a request has no answer, for 20 s
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, p.timeout+grace, fmt.Errorf("no answer within %v", p.timeout))
+		defer stop()
+	}
 	if err := p.Flush(ctx); err != nil {
 		p.isSpent = true
 		return 0, context.Cause(ctx)
@@ -68,6 +77,9 @@ func (p *producer) send(ctx context.Context, records []*kgo.Record) (n int, err 
 	p.isWarm = true
 	return len(records), nil
 }
+
+// grace is how long the client has for an error of its own, which says more.
+const grace = time.Second
 
 // fitting returns as many of the records, from the first on, as fit into one batch, and at least one.
 func fitting(records []*kgo.Record, maxBatch int) []*kgo.Record {

@@ -261,7 +261,7 @@ func TestATopicThatTakesLessThanTheClientGetsSmallerBatches(t *testing.T) {
 
 func TestACallThatWasGivenUpDoesNotHoldUpTheNext(t *testing.T) {
 	c := startKafka(t)
-	p := newPublisher(t, c, kafkapub.Options{})
+	p := newPublisher(t, c, kafkapub.Options{Producers: 1})
 	if n, err := p.Publish(t.Context(), events("Oslo", 1, 1)); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
@@ -281,6 +281,61 @@ func TestACallThatWasGivenUpDoesNotHoldUpTheNext(t *testing.T) {
 	}
 }
 
+func TestACallEndsWithItsTimeoutThoughNothingIsAnswered(t *testing.T) {
+	c := startKafka(t)
+	p := newPublisher(t, c, kafkapub.Options{Timeout: time.Second})
+	if n, err := p.Publish(t.Context(), events("Oslo", 1, 1)); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) { return nil, nil, true })
+	begun := time.Now()
+	n, err := p.Publish(t.Context(), events("Oslo", 2, 2))
+	if took := time.Since(begun); n != 0 || err == nil || changefeed.IsPoison(err) || took > 5*time.Second {
+		t.Errorf("%d, %v after %v", n, err, took)
+	}
+}
+
+func TestNoMoreCallsAreServedThanThereAreProducers(t *testing.T) {
+	c := startKafka(t)
+	p := newPublisher(t, c, kafkapub.Options{Producers: 1})
+	if n, err := p.Publish(t.Context(), events("Oslo", 1, 1)); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	underWay, giveUp := make(chan struct{}), errors.New("no longer")
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) { close(underWay); return nil, nil, true })
+	first, end := context.WithCancelCause(t.Context())
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		if n, err := p.Publish(first, events("Oslo", 2, 2)); n != 0 || !errors.Is(err, giveUp) {
+			t.Errorf("the first call: %d, %v", n, err)
+		}
+	})
+	<-underWay
+	second, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer stop()
+	if n, err := p.Publish(second, events("Bergen", 1, 1)); n != 0 || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the second call: %d, %v; want that it waits for the first", n, err)
+	}
+	end(giveUp)
+	calls.Wait()
+}
+
+// A refusal of a record for what it is, and not for what the cluster is, parks it by itself.
+func TestARecordThatTheTopicNeverTakesIsPoison(t *testing.T) {
+	for _, refusal := range []*kerr.Error{kerr.InvalidRecord, kerr.RecordListTooLarge, kerr.MessageTooLarge} {
+		c := startKafka(t)
+		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: refusal, Count: -1, When: func(r kmsg.Request) bool { return holds(r, "Oslo/3") }})
+		p := newPublisher(t, c, kafkapub.Options{Client: []kgo.Opt{kgo.ProducerBatchCompression(kgo.NoCompression())}})
+		n, err := p.Publish(t.Context(), events("Oslo", 1, 5))
+		if n != 2 || !changefeed.IsPoison(err) || errors.Is(err, outbox.ErrTooLarge) == errors.Is(refusal, kerr.InvalidRecord) {
+			t.Errorf("%v: %d, %v", refusal, n, err)
+		}
+		if n, err := p.Publish(t.Context(), events("Oslo", 4, 5)); n != 2 || err != nil {
+			t.Errorf("after %v: %d, %v", refusal, n, err)
+		}
+	}
+}
+
 func TestOptionsAreRefused(t *testing.T) {
 	for _, o := range []kafkapub.Options{{Producers: -1}, {Timeout: -1}, {Client: []kgo.Opt{kgo.MetadataMinAge(1)}}} {
 		if p, err := kafkapub.New([]string{"localhost:9092"}, topic, o); err == nil {
@@ -294,8 +349,12 @@ func TestAClosedPublisherSaysSo(t *testing.T) {
 	c := startKafka(t)
 	p := newPublisher(t, c, kafkapub.Options{Producers: 2})
 	p.Close()
-	if n, err := p.Publish(t.Context(), events("Oslo", 1, 1)); n != 0 || !errors.Is(err, kgo.ErrClientClosed) {
-		t.Errorf("%d, %v", n, err)
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	defer stop()
+	for range 3 { // more often than it has producers
+		if n, err := p.Publish(ctx, events("Oslo", 1, 1)); n != 0 || !errors.Is(err, kgo.ErrClientClosed) {
+			t.Errorf("%d, %v", n, err)
+		}
 	}
 }
 

@@ -6,7 +6,11 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -253,6 +257,16 @@ func wantTemporary(t *testing.T, p *natspub.Publisher, text string) {
 	}
 }
 
+// wantSoon wants that a channel is closed.
+func wantSoon(t *testing.T, happened <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-happened:
+	case <-time.After(5 * time.Second):
+		t.Errorf("not so: %s", what)
+	}
+}
+
 func wantPublished(t *testing.T, p *natspub.Publisher, events ...outbox.Message) {
 	t.Helper()
 	if n, err := p.Publish(t.Context(), events); n != len(events) || err != nil {
@@ -279,12 +293,16 @@ func TestAStreamThatWouldNotDeduplicateIsRefused(t *testing.T) {
 		{"no acknowledgements", jetstream.StreamConfig{Subjects: []string{"c.>"}, NoAck: true, Duplicates: time.Hour}, natspub.Options{Prefix: "c"}, "no_ack"},
 		{"other subjects", jetstream.StreamConfig{Subjects: []string{"d.e.>", "d.key"}, Duplicates: time.Hour}, natspub.Options{Prefix: "d"}, `"d.key"`},
 		{"one token a key", jetstream.StreamConfig{Subjects: []string{"x", "e.*"}, Duplicates: time.Hour}, natspub.Options{Prefix: "e"}, ""},
+		{"deeper subjects", jetstream.StreamConfig{Subjects: []string{"h.*.>"}, Duplicates: time.Hour}, natspub.Options{Prefix: "h"}, `"h.*.>"`},
+		{"the prefix alone", jetstream.StreamConfig{Subjects: []string{"i"}, Duplicates: time.Hour}, natspub.Options{Prefix: "i"}, `"i"`},
 		{"a part of many subjects", jetstream.StreamConfig{Subjects: []string{"f.*.>"}, Duplicates: time.Hour}, natspub.Options{Prefix: "f.g"}, ""},
 	} {
 		c.stream.Name, c.opts.Stream = strings.ReplaceAll(c.name, " ", "-"), strings.ReplaceAll(c.name, " ", "-")
 		if _, err := js.CreateStream(t.Context(), c.stream); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
+		gone := make(chan struct{})
+		c.opts.NATS = []nats.Option{nats.ClosedHandler(func(*nats.Conn) { close(gone) })}
 		p, err := natspub.Connect(t.Context(), s.ClientURL(), c.opts)
 		switch {
 		case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
@@ -293,16 +311,20 @@ func TestAStreamThatWouldNotDeduplicateIsRefused(t *testing.T) {
 			wantPublished(t, p, event("k", "1"), event("", "2"))
 			closed(t, p)
 		}
+		wantSoon(t, gone, c.name+": the connection is closed")
 	}
 }
 
 // TestTheStreamOfAnEmbeddedServerFollowsTheOptions opens one again: there is no other program to change it with.
 func TestTheStreamOfAnEmbeddedServerFollowsTheOptions(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "nats")
 	first, err := natspub.Embedded(t.Context(), dir, natspub.Options{})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 && runtime.GOOS != "windows" {
+		t.Errorf("the directory has the mode %v, %v: events are users' data", info.Mode(), err)
 	}
 	wantPublished(t, first, event("k", "1"))
 	closed(t, first)
@@ -342,6 +364,7 @@ func TestOtherProgramsReachAnEmbeddedServer(t *testing.T) {
 		t.Errorf("a server that does not listen has the URL %s", p.URL())
 	}
 	p := embedded(t, t.TempDir(), natspub.Options{Listen: "127.0.0.1:0"})
+	embedded(t, t.TempDir(), natspub.Options{Listen: "127.0.0.1:0"}) // which has a port of its own
 	other, err := natspub.Connect(t.Context(), p.URL(), natspub.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -480,13 +503,21 @@ func TestAStreamThatIsGoneIsNamed(t *testing.T) {
 func TestACallEndsWithItsConnection(t *testing.T) {
 	t.Parallel()
 	line := outboxtest.NewLine(t)
-	p := connect(t, serve(t, nil), natspub.Options{NATS: []nats.Option{nats.SetCustomDialer(dialer{t, line})}})
+	lost := make(chan struct{})
+	tell := sync.OnceFunc(func() { close(lost) })
+	p := connect(t, serve(t, nil), natspub.Options{NATS: []nats.Option{
+		nats.SetCustomDialer(dialer{t, line}), nats.DisconnectErrHandler(func(*nats.Conn, error) { tell() }),
+	}})
 	defer closed(t, p)
+	if o := p.Conn().Opts; o.MaxReconnect >= 0 || !o.IgnoreAuthErrorAbort {
+		t.Errorf("a connection that is lost is made again %d times, and not after a refusal (%v)", o.MaxReconnect, !o.IgnoreAuthErrorAbort)
+	}
 	line.Stall()
 	cut := time.AfterFunc(100*time.Millisecond, line.Cut)
 	defer cut.Stop()
 	wantTemporary(t, p, "connection to the server is lost")
 	wantTemporary(t, p, "connection to the server is lost") // what is sent now must not be sent later, when somebody else has published it
+	wantSoon(t, lost, "the handler of the options is told")
 }
 
 // TestAPublisherThatIsClosedSaysSo, whether its user has closed it or its options have given up a server that is away.
@@ -561,13 +592,23 @@ func TestWhoMayNotPublishIsToldSo(t *testing.T) {
 		return natspub.Options{NATS: []nats.Option{nats.UserInfo(user, "x")}}
 	}
 	closed(t, connect(t, s, as("all")))
-	reader := connect(t, s, as("reader"))
+	told := make(chan struct{})
+	o := as("reader")
+	tell := sync.OnceFunc(func() { close(told) })
+	o.NATS = append(o.NATS, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) { tell() }))
+	reader := connect(t, s, o)
 	defer closed(t, reader)
 	wantTemporary(t, reader, `Permissions Violation for Publish to "outbox.k"`)
+	wantSoon(t, told, "the handler of the options is told")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	if _, err := natspub.Connect(ctx, s.ClientURL(), as("nobody")); err == nil || !strings.Contains(err.Error(), "$JS.API.STREAM.INFO.OUTBOX") {
 		t.Errorf("Connect without rights: %v, want the right that is missing", err)
+	}
+	other := as("reader")
+	other.Stream, other.Prefix = "OTHER", "other"
+	if _, err := natspub.Connect(ctx, s.ClientURL(), other); err == nil || !strings.Contains(err.Error(), "$JS.API.STREAM.CREATE.OTHER") {
+		t.Errorf("Connect without the right to create the stream: %v, want the right that is missing", err)
 	}
 	if _, err := natspub.Connect(ctx, s.ClientURL(), as("stranger")); !errors.Is(err, nats.ErrAuthorization) {
 		t.Errorf("Connect as a stranger: %v, want %v", err, nats.ErrAuthorization)

@@ -84,8 +84,10 @@ func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (int, er
 	}
 	var n atomic.Int64
 	ended := make(chan error, 1)
-	p.calls.Go(func() { ended <- p.send(ctx, msgs, &n) }) // the client does not heed ctx
-	var err error
+	err := p.start(func() { ended <- p.send(ctx, msgs, &n) }) // the client does not heed ctx
+	if err != nil {
+		ended <- err
+	}
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
@@ -98,6 +100,17 @@ func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (int, er
 		return len(msgs), nil
 	}
 	return accepted, fmt.Errorf("publish %q to RabbitMQ exchange %q: %w", msgs[accepted].ID, p.exchange, explain(err))
+}
+
+// start calls a function in a goroutine that Close waits for, unless the publisher is closed.
+func (p *Publisher) start(call func()) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return errClosed
+	}
+	p.calls.Go(call)
+	return nil
 }
 
 // send sends messages one after the other, and counts those that are accepted.

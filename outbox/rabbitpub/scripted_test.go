@@ -3,16 +3,20 @@ package rabbitpub_test
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/millrace/changefeed"
@@ -25,33 +29,79 @@ import (
 const (
 	ack      = "ack"
 	nack     = "nack"
-	noRoute  = "no route" // returned, and then confirmed
+	slow     = "slow"     // confirmed after a second
+	noRoute  = "no route" // returned if it is mandatory, and then confirmed
 	tooLarge = "too large"
 	silence  = "silence"
 	hangUp   = "hang up"
 )
 
-// serveScripted talks to one client, as far as a publisher goes.
-func serveScripted(conn net.Conn) {
+// scripted is a scripted broker, and what it has seen.
+type scripted struct {
+	dialing func() // before a connection is there; nil is nothing
+	serving sync.WaitGroup
+
+	mu                    sync.Mutex
+	conns, open, channels int
+	conn                  net.Conn // the last one
+	got                   []sent
+}
+
+// sent is a message as it arrives.
+type sent struct {
+	exchange, key string
+	isMandatory   bool
+	contentType   string
+	headers       map[string]string
+	mode          byte
+	id, typ       string
+}
+
+// dial connects a client.
+func (s *scripted) dial(string, string) (net.Conn, error) {
+	if s.dialing != nil {
+		s.dialing()
+	}
+	near, far := net.Pipe()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns, s.open, s.conn = s.conns+1, s.open+1, far
+	s.serving.Go(func() {
+		s.serve(far)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.open--
+	})
+	return near, nil
+}
+
+func (s *scripted) messages() []sent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.got)
+}
+
+// serve talks to one client, as far as a publisher goes.
+func (s *scripted) serve(conn net.Conn) {
 	defer conn.Close()
 	r := bufio.NewReader(conn)
 	if _, err := io.ReadFull(r, make([]byte, 8)); err != nil { // the protocol header
 		return
 	}
 	method(conn, 0, 10, 10, []byte("\x00\x09\x00\x00\x00\x00\x00\x00\x00\x05PLAIN\x00\x00\x00\x05en_US")) // start
-	var key string
-	var tag uint64
+	var m sent
+	tags := map[uint16]uint64{}
 	for {
 		kind, channel, payload, err := readFrame(r)
 		if err != nil {
 			return
 		}
-		if kind == 2 && deliveryMode(payload) != amqp.Persistent {
-			key = nack // such a message is gone when the broker is restarted
+		if kind == 2 {
+			m.readProperties(payload)
 		}
 		if kind == 3 { // the body, which is one frame here
-			tag++
-			if !answer(conn, channel, key, tag) {
+			tags[channel]++
+			if !s.answer(conn, channel, m, tags[channel]) {
 				return
 			}
 		}
@@ -67,52 +117,96 @@ func serveScripted(conn net.Conn) {
 			method(conn, 0, 10, 51, nil)
 			return
 		case [2]uint16{20, 10}: // channel.open
-			tag = 0
+			tags[channel] = 0
+			s.mu.Lock()
+			s.channels++
+			s.mu.Unlock()
 			method(conn, channel, 20, 11, make([]byte, 4))
 		case [2]uint16{85, 10}: // confirm.select
 			method(conn, channel, 85, 11, nil)
 		case [2]uint16{60, 40}: // publish
-			exchange := payload[6:]
-			rest := exchange[1+exchange[0]:]
-			key = string(rest[1 : 1+rest[0]])
+			exchange, rest := cutShort(payload[6:])
+			key, rest := cutShort(rest)
+			m = sent{exchange: exchange, key: key, isMandatory: rest[0] == 1}
 		}
 	}
 }
 
-// deliveryMode reads the header of a message: its flags, and the properties that come before the mode.
-func deliveryMode(header []byte) byte {
+// cutShort takes a short string from the front.
+func cutShort(b []byte) (text string, rest []byte) {
+	n := 1 + int(b[0])
+	return string(b[1:n]), b[n:]
+}
+
+// cutLong takes what has a length of four bytes from the front.
+func cutLong(b []byte) (long, rest []byte) {
+	n := 4 + binary.BigEndian.Uint32(b)
+	return b[4:n], b[n:]
+}
+
+// readProperties reads the header of a message: its flags, and the properties that they say are there, in their order.
+func (m *sent) readProperties(header []byte) {
 	flags, rest := binary.BigEndian.Uint16(header[12:]), header[14:]
-	for _, flag := range []uint16{1 << 15, 1 << 14} { // the content type and encoding
-		if flags&flag != 0 {
-			rest = rest[1+rest[0]:]
+	has := func(bit int) bool { return flags>>bit&1 == 1 }
+	if has(15) {
+		m.contentType, rest = cutShort(rest)
+	}
+	if has(13) {
+		var table []byte
+		table, rest = cutLong(rest)
+		m.headers = map[string]string{}
+		for len(table) > 0 {
+			var name string
+			var value []byte
+			name, table = cutShort(table)
+			value, table = cutLong(table[1:]) // they are all texts
+			m.headers[name] = string(value)
 		}
 	}
-	if flags&(1<<13) != 0 { // headers
-		rest = rest[4+binary.BigEndian.Uint32(rest):]
+	if has(12) {
+		m.mode, rest = rest[0], rest[1:]
 	}
-	if flags&(1<<12) == 0 {
-		return 0
+	if has(7) {
+		m.id, rest = cutShort(rest)
 	}
-	return rest[0]
+	if has(6) { // the time
+		rest = rest[8:]
+	}
+	if has(5) {
+		m.typ, _ = cutShort(rest)
+	}
 }
 
-func answer(conn net.Conn, channel uint16, key string, tag uint64) (goOn bool) {
+func (s *scripted) answer(conn net.Conn, channel uint16, m sent, tag uint64) (goOn bool) {
+	s.mu.Lock()
+	s.got = append(s.got, m)
+	s.mu.Unlock()
 	number := append(binary.BigEndian.AppendUint64(nil, tag), 0)
+	key := m.key
+	if m.mode != amqp.Persistent {
+		key = nack // such a message is gone when the broker is restarted
+	}
 	switch key {
-	case ack:
-		method(conn, channel, 60, 80, number)
 	case nack:
 		method(conn, channel, 60, 120, number)
+		return true
+	case slow:
+		time.Sleep(time.Second)
 	case noRoute:
-		method(conn, channel, 60, 50, []byte("\x01\x38\x08NO_ROUTE\x00\x00")) // 312
-		frame(conn, 2, channel, append([]byte{0, 60, 0, 0}, make([]byte, 10)...))
-		method(conn, channel, 60, 80, number)
+		if m.isMandatory {
+			method(conn, channel, 60, 50, []byte("\x01\x38\x08NO_ROUTE\x00\x00")) // 312
+			frame(conn, 2, channel, append([]byte{0, 60, 0, 0}, make([]byte, 10)...))
+		}
 	case tooLarge:
 		text := "PRECONDITION_FAILED - message size 3 is larger than configured max size 2"
 		method(conn, channel, 20, 40, append(append([]byte{1, 150, byte(len(text))}, text...), 0, 60, 0, 40)) // 406
+		return true
+	case silence:
+		return true
 	case hangUp:
 		return false
 	}
+	method(conn, channel, 60, 80, number)
 	return true
 }
 
@@ -156,15 +250,18 @@ func event(key string, seq int) outbox.Message {
 }
 
 // newScripted makes a publisher to a scripted broker.
-func newScripted(t *testing.T) *rabbitpub.Publisher {
+func newScripted(t *testing.T) (*rabbitpub.Publisher, *scripted) {
 	t.Helper()
-	var serving sync.WaitGroup
-	t.Cleanup(serving.Wait)
-	return newPublisher(t, "amqp://guest:guest@localhost/", "contacts", rabbitpub.Options{Client: amqp.Config{Dial: func(string, string) (net.Conn, error) {
-		near, far := net.Pipe()
-		serving.Go(func() { serveScripted(far) })
-		return near, nil
-	}}})
+	s := &scripted{}
+	t.Cleanup(s.serving.Wait)
+	return newPublisher(t, "amqp://guest:guest@localhost/", "contacts", rabbitpub.Options{Client: amqp.Config{Dial: s.dial}}), s
+}
+
+func wantPublished(t *testing.T, p *rabbitpub.Publisher, msgs ...outbox.Message) {
+	t.Helper()
+	if n, err := p.Publish(t.Context(), msgs); n != len(msgs) || err != nil {
+		t.Errorf("%d of %d are published, %v", n, len(msgs), err)
+	}
 }
 
 func TestOnlyWhatIsConfirmedAndNotReturnedIsAccepted(t *testing.T) {
@@ -176,7 +273,7 @@ func TestOnlyWhatIsConfirmedAndNotReturnedIsAccepted(t *testing.T) {
 		{nack, rabbitpub.ErrNotConfirmed, false}, {noRoute, rabbitpub.ErrNoRoute, false}, {tooLarge, outbox.ErrTooLarge, true}, {hangUp, nil, false},
 	} {
 		t.Run(c.answer, func(t *testing.T) {
-			p := newScripted(t)
+			p, _ := newScripted(t)
 			msgs := []outbox.Message{event(ack, 1), event(ack, 2), event(c.answer, 3), event(ack, 4)}
 			n, err := p.Publish(t.Context(), msgs)
 			if n != 2 || err == nil || c.want != nil && !errors.Is(err, c.want) || changefeed.IsPoison(err) != c.poison {
@@ -189,36 +286,123 @@ func TestOnlyWhatIsConfirmedAndNotReturnedIsAccepted(t *testing.T) {
 	}
 }
 
+// A broker that keeps persistent messages only refuses others.
 func TestMessagesSurviveARestartOfTheBroker(t *testing.T) {
-	p := newScripted(t)
+	p, _ := newScripted(t)
 	m := event(ack, 1)
 	m.TraceParent, m.Object, m.ObjectType = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "o", "order"
-	if n, err := p.Publish(t.Context(), []outbox.Message{m}); n != 1 || err != nil {
-		t.Errorf("a broker that keeps persistent messages only has %d of 1: %v", n, err)
-	}
+	wantPublished(t, p, m)
 }
 
 func TestACallEndsWithItsContextThoughNothingIsConfirmed(t *testing.T) {
-	p := newScripted(t)
-	gone := errors.New("gone")
-	ctx, stop := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, gone)
-	defer stop()
-	if n, err := p.Publish(ctx, []outbox.Message{event(ack, 1), event(silence, 2), event(ack, 3)}); n != 1 || !errors.Is(err, gone) {
-		t.Errorf("%d, %v", n, err)
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := newScripted(t)
+		begun, gone := time.Now(), errors.New("gone")
+		ctx, stop := context.WithTimeoutCause(t.Context(), time.Second, gone)
+		defer stop()
+		n, err := p.Publish(ctx, []outbox.Message{event(ack, 1), event(silence, 2), event(ack, 3)})
+		if took := time.Since(begun); n != 1 || !errors.Is(err, gone) || took != time.Second {
+			t.Errorf("%d, %v after %v", n, err, took)
+		}
+		wantPublished(t, p, event(ack, 2))
+	})
+}
+
+// Whoever has the lease now publishes the rest.
+func TestACallThatWasGivenUpSendsNothingMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, broker := newScripted(t)
+		ctx, stop := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer stop()
+		if n, err := p.Publish(ctx, []outbox.Message{event(slow, 1), event(ack, 2)}); n != 0 || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%d, %v", n, err)
+		}
+		time.Sleep(time.Minute)
+		if got := broker.messages(); len(got) != 1 {
+			t.Errorf("the broker has got %d messages, want the one that was under way", len(got))
+		}
+	})
+}
+
+func TestAMessageHasWhatRabbitMQGoesBy(t *testing.T) {
+	p, broker := newScripted(t)
+	long := strings.Repeat("k", 255)
+	m := outbox.Message{
+		ID: "1", Key: "Oslo", Action: "Done", Source: "/contacts", Data: []byte(`{}`),
+		TraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", TraceState: "a=1",
 	}
-	if n, err := p.Publish(t.Context(), []outbox.Message{event(ack, 2)}); n != 1 || err != nil {
-		t.Errorf("the next one: %d, %v", n, err)
+	atLimit, above := m, m
+	atLimit.ID, atLimit.Key, atLimit.Action = long, long, long
+	above.ID, above.Key, above.Action = long+"i", long+"k", long+"a"
+	wantPublished(t, p, m, atLimit, above)
+	hashed := func(text string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))) }
+	for i, want := range []sent{{key: "Oslo", id: "1", typ: "Done"}, {key: long, id: long, typ: long}, {key: hashed(above.Key), id: hashed(above.ID), typ: hashed(above.Action)}} {
+		of := []outbox.Message{m, atLimit, above}[i]
+		want.exchange, want.isMandatory, want.contentType, want.mode = "contacts", true, "application/json", amqp.Persistent
+		want.headers = map[string]string{"key": of.Key}
+		for name, value := range of.CloudEvent() {
+			want.headers["cloudEvents:"+name] = value
+		}
+		want.headers["traceparent"], want.headers["tracestate"] = m.TraceParent, m.TraceState
+		if diff := cmp.Diff(want, broker.messages()[i], cmp.AllowUnexported(sent{})); diff != "" {
+			t.Errorf("message %d: %s", i, diff)
+		}
 	}
 }
 
-func TestALongKeyIsRoutedByItsHash(t *testing.T) {
-	p := newScripted(t)
-	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer stop()
-	_, err := p.Publish(ctx, []outbox.Message{event(strings.Repeat("k", 300), 1)}) // to which the script has no answer
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v: a long key is refused before it is sent", err)
+func TestAllMessagesHaveTheRoutingKeyOfTheOptions(t *testing.T) {
+	broker := &scripted{}
+	t.Cleanup(broker.serving.Wait)
+	p := newPublisher(t, "amqp://guest:guest@localhost/", "", rabbitpub.Options{RoutingKey: "queue", Client: amqp.Config{Dial: broker.dial}})
+	wantPublished(t, p, event("Oslo", 1))
+	if m := broker.messages()[0]; m.key != "queue" || m.headers["key"] != "Oslo" {
+		t.Errorf("the routing key is %q, and the header key %q", m.key, m.headers["key"])
 	}
+}
+
+// A connection has some thousand channels at most.
+func TestARefusedMessageCostsNoChannel(t *testing.T) {
+	p, broker := newScripted(t)
+	for range 5 {
+		if n, err := p.Publish(t.Context(), []outbox.Message{event(ack, 1), event(nack, 2)}); n != 1 || !errors.Is(err, rabbitpub.ErrNotConfirmed) {
+			t.Errorf("%d, %v", n, err)
+		}
+	}
+	if broker.channels != 1 {
+		t.Errorf("%d channels were opened, one call after the other", broker.channels)
+	}
+}
+
+func TestAConnectionThatEndedBetweenCallsIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, broker := newScripted(t)
+		wantPublished(t, p, event(ack, 1))
+		broker.conn.Close()
+		synctest.Wait() // until the client has seen it
+		wantPublished(t, p, event(ack, 2))
+	})
+}
+
+func TestAClosedPublisherHasNoConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, broker := newScripted(t)
+		closed := make(chan error, 1)
+		broker.dialing = func() { // it is closed while it connects
+			go func() { closed <- p.Close() }()
+			synctest.Wait()
+		}
+		for range 2 {
+			if n, err := p.Publish(t.Context(), []outbox.Message{event(ack, 1)}); n != 0 || err == nil || !strings.Contains(err.Error(), "publisher is closed") {
+				t.Errorf("%d, %v", n, err)
+			}
+		}
+		must(t, <-closed)
+		synctest.Wait()
+		if broker.conns != 1 || broker.open != 0 {
+			t.Errorf("%d connections were made and %d are open, want one that is closed", broker.conns, broker.open)
+		}
+		broker.conn.Close()
+	})
 }
 
 func TestAURLThatIsNoneIsRefused(t *testing.T) {

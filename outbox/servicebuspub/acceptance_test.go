@@ -57,8 +57,9 @@ func TestOnlyOutcomesThatAreNoAcceptanceAreReplaced(t *testing.T) {
 		if test.is {
 			want = refused
 		}
-		stream := bytes.Join([][]byte{[]byte("AMQP\x03\x01\x00\x00"), test.frame, test.frame, dispositionOf(0x41, []byte{0x00, 0x53, 0x24, 0x45})}, nil)
-		wanted := bytes.Join([][]byte{[]byte("AMQP\x03\x01\x00\x00"), want, want, dispositionOf(0x41, []byte{0x00, 0x53, 0x24, 0x45})}, nil)
+		released := dispositionOf(0x41, []byte{0x00, 0x53, 0x26, 0x45})
+		stream := bytes.Join([][]byte{[]byte("AMQP\x03\x01\x00\x00"), test.frame, test.frame, released}, nil)
+		wanted := bytes.Join([][]byte{[]byte("AMQP\x03\x01\x00\x00"), want, want, refused}, nil)
 		for how, cut := range map[string]func(io.Reader) io.Reader{"whole": func(r io.Reader) io.Reader { return r }, "byte by byte": iotest.OneByteReader, "in halves": iotest.HalfReader, "with its end": iotest.DataErrReader} {
 			got, err := io.ReadAll(&strictConn{Conn: reads{nil, cut(bytes.NewReader(stream))}})
 			if err != nil || !bytes.Equal(got, wanted) {

@@ -101,15 +101,17 @@ func TestAnEventThatFailsComesAgainBeforeTheLaterOnes(t *testing.T) {
 	}
 	refused := errors.New("no room")
 	var got []string
-	err := consuming(t, broker, 1).Run(t.Context(), func(_ context.Context, m outbox.Message) error {
+	trying, end := context.WithTimeout(t.Context(), 10*time.Second)
+	defer end()
+	err := consuming(t, broker, 2).Run(trying, func(_ context.Context, m outbox.Message) error {
 		got = append(got, m.ID)
 		if m.Seq == 3 {
 			return refused
 		}
 		return nil
 	})
-	if !errors.Is(err, refused) {
-		t.Errorf("got %v, want the error of the function", err)
+	if !errors.Is(err, refused) || trying.Err() != nil {
+		t.Errorf("got %v, want the error of the function, which ends the other sessions", err)
 	}
 	if want := []string{"Oslo/1", "Oslo/2", "Oslo/3"}; !slices.Equal(got, want) || broker.Left(entity) != 3 {
 		t.Errorf("consumed %v, %d are left", got, broker.Left(entity))

@@ -2,8 +2,11 @@ package servicebuspub_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -29,6 +32,36 @@ func listen(t *testing.T, broker *peer.Broker) (connection string) {
 		}
 	})
 	return fmt.Sprintf("Endpoint=sb://%s;SharedAccessKeyName=relay;SharedAccessKey=c2VjcmV0;UseDevelopmentEmulator=true", listener.Addr())
+}
+
+// As behind a gateway with a certificate of its own.
+func TestAServiceIsReachedByTLSAtAnEndpointOfItsOwn(t *testing.T) {
+	gateway := httptest.NewTLSServer(nil) // for its certificate
+	defer gateway.Close()
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: gateway.TLS.Certificates})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = (&peer.Broker{RequiresSession: true}).Serve(listener) // a client that has gone does not hear the farewell of TLS
+	}()
+	defer func() { listener.Close(); <-served }()
+	roots := x509.NewCertPool()
+	roots.AddCert(gateway.Certificate())
+	o := settings(pages{"/contacts": queue(true, true)})
+	o.Client.CustomEndpoint, o.Client.TLSConfig = listener.Addr().String(), &tls.Config{RootCAs: roots}
+	p, err := servicebuspub.OpenConnectionString(t.Context(), connection, entity, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := p.Publish(t.Context(), events("Oslo", 1, 3)); n != 3 || err != nil {
+		t.Errorf("%d are published, %v", n, err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // An emulator has no settings that could be read, and no TLS.

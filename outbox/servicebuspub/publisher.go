@@ -41,7 +41,12 @@ type Publisher struct {
 	sender *azservicebus.Sender
 	close  func() error
 	calls  sync.WaitGroup // of the client, also those that nobody waits for any more
+
+	mu     sync.Mutex
+	closed bool // no call may begin
 }
+
+var errClosed = errors.New("publisher is closed")
 
 // Open makes a publisher to a queue or topic of a namespace, given by its full name. It reads the
 // entity's settings, and refuses one that does not keep what an outbox promises. It connects when
@@ -106,6 +111,9 @@ const closeTimeout = 5 * time.Second // for farewells to a service that may have
 
 // Close ends the connection. Messages on their way may not arrive.
 func (p *Publisher) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
 	defer p.calls.Wait()
 	return p.close()
 }
@@ -138,10 +146,12 @@ func (p *Publisher) await(ctx context.Context, msgs []outbox.Message) (count int
 		err   error
 	}
 	answers := make(chan answer, 1)
-	p.calls.Go(func() {
+	if err := p.start(func() {
 		count, err := p.send(ctx, msgs)
 		answers <- answer{count, err}
-	})
+	}); err != nil {
+		return 0, err
+	}
 	select {
 	case a := <-answers:
 		if a.err != nil && ctx.Err() != nil {
@@ -151,6 +161,17 @@ func (p *Publisher) await(ctx context.Context, msgs []outbox.Message) (count int
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
+}
+
+// start calls a function in a goroutine that Close waits for, unless the publisher is closed.
+func (p *Publisher) start(call func()) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return errClosed
+	}
+	p.calls.Go(call)
+	return nil
 }
 
 // send sends as many messages as fit into one batch, which is accepted as a whole or not at all. It

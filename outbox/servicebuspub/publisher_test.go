@@ -198,6 +198,42 @@ func TestAMessageThatIsNeverTakenIsPoisonByItself(t *testing.T) {
 	}
 }
 
+// As on Premium, which takes messages of up to 100 MB one by one.
+func TestAMessageThatIsLargerThanABatchIsSentByItself(t *testing.T) {
+	broker := &peer.Broker{RequiresSession: true, MaxMessage: 1 << 20, MaxBatch: 64 << 10}
+	msgs := events("Oslo", 1, 3)
+	msgs[1].Data = fmt.Appendf(nil, "%q", strings.Repeat("x", 200<<10))
+	if n, err := start(t, broker).Publish(t.Context(), msgs); n != 3 || err != nil {
+		t.Errorf("%d of 3 are published, %v", n, err)
+	}
+	got := broker.Messages(entity)
+	if len(got) != 3 || got[1].ID != msgs[1].ID {
+		t.Errorf("the entity has %d messages, want 3 in their order", len(got))
+	}
+}
+
+// As when a process ends while its relay is at work.
+func TestAPublisherIsClosedWhileItPublishes(t *testing.T) {
+	p := start(t, &peer.Broker{RequiresSession: true})
+	var publishing sync.WaitGroup
+	for n := range 8 {
+		publishing.Go(func() {
+			for {
+				if _, err := p.Publish(t.Context(), events(fmt.Sprint("k", n), 1, 2)); err != nil {
+					return
+				}
+			}
+		})
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	publishing.Wait()
+	if n, err := p.Publish(t.Context(), events("k", 1, 1)); n != 0 || err == nil || !strings.Contains(err.Error(), "publisher is closed") {
+		t.Errorf("afterwards %d, %v", n, err)
+	}
+}
+
 func TestWhatMayPassIsNoPoison(t *testing.T) {
 	for _, condition := range []string{
 		"com.microsoft:server-busy", "com.microsoft:timeout", "amqp:unauthorized-access", "amqp:not-allowed", "amqp:resource-limit-exceeded",

@@ -100,8 +100,10 @@ func TestARequestIsGoodForMinutes(t *testing.T) {
 			want error
 		}{{0, nil}, {webhookpub.Tolerance, nil}, {time.Second, webhookpub.ErrSignature}} {
 			time.Sleep(step.pass)
-			if err := webhookpub.Verify(sent.Header, event.Data, secret); !errors.Is(err, step.want) {
-				t.Errorf("after %v: %v, want %v", step.pass, err, step.want)
+			for name, verify := range map[string]func(http.Header, []byte, ...[]byte) error{"Verify": webhookpub.Verify, "VerifyStandard": webhookpub.VerifyStandard} {
+				if err := verify(sent.Header, event.Data, secret); !errors.Is(err, step.want) {
+					t.Errorf("%s after %v more: %v, want %v", name, step.pass, err, step.want)
+				}
 			}
 		}
 		late := sent.Header.Clone()
@@ -137,6 +139,13 @@ func TestWhatIsNoEventIsRefused(t *testing.T) {
 		r.Header.Set("Content-Type", c.kind)
 		if _, err := webhookpub.Receive(r); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+	whole, _ := request(t, webhookpub.Options{}, "")
+	for _, kind := range []string{"", "application/json; charset"} {
+		whole.Header.Set("Content-Type", kind)
+		if _, err := webhookpub.Receive(whole); !errors.Is(err, webhookpub.ErrMalformed) {
+			t.Errorf("an event of the content type %q: %v, want %v", kind, err, webhookpub.ErrMalformed)
 		}
 	}
 }

@@ -174,10 +174,10 @@ func requestOf(t *testing.T, o webhookpub.Options, at string, m outbox.Message) 
 // TestARequestIsWhatTheBindingSays compares both modes with the text of the HTTP binding.
 func TestARequestIsWhatTheBindingSays(t *testing.T) {
 	t.Parallel()
-	mine := http.Header{"Authorization": {"Bearer x"}}
+	mine := http.Header{"Authorization": {"Bearer x"}, "User-Agent": {"shop"}}
 	req, body := request(t, webhookpub.Options{Header: mine}, "/events?code=1")
 	want := map[string]string{
-		"Content-Type": "application/json", "Authorization": "Bearer x", "User-Agent": "changefeed", "Changefeed-Signature": "",
+		"Content-Type": "application/json", "Authorization": "Bearer x", "User-Agent": "shop", "Changefeed-Signature": "",
 		"Ce-Specversion": "1.0", "Ce-Id": "1", "Ce-Source": "/things", "Ce-Type": "Done", "Ce-Subject": "Zo%C3%AB", "Ce-Partitionkey": "Zo%C3%AB",
 		"Ce-Time": "2026-03-04T05:06:07Z", "Ce-Sequence": "00000000000000000007", "Ce-Traceparent": "",
 	}
@@ -186,13 +186,13 @@ func TestARequestIsWhatTheBindingSays(t *testing.T) {
 			t.Errorf("header %s is %q, want %q", name, got, value)
 		}
 	}
-	if req.Method != http.MethodPost || req.URL.String() != "/events?code=1" || string(body) != string(event.Data) || len(mine) != 1 {
+	if req.Method != http.MethodPost || req.URL.String() != "/events?code=1" || string(body) != string(event.Data) || len(mine) != 2 {
 		t.Errorf("%s %s with the body %s, by the options %v", req.Method, req.URL, body, mine)
 	}
 	req, body = request(t, webhookpub.Options{Structured: true}, "")
 	wantBody := `{"datacontenttype":"application/json","id":"1","partitionkey":"Zoë","sequence":"00000000000000000007","source":"/things",` +
 		`"specversion":"1.0","subject":"Zoë","time":"2026-03-04T05:06:07Z","type":"Done","data":{"a" : "é"}}`
-	if string(body) != wantBody || req.Header.Get("Content-Type") != "application/cloudevents+json" || req.Header.Get("ce-id") != "" {
+	if string(body) != wantBody || req.Header.Get("Content-Type") != "application/cloudevents+json" || req.Header.Get("ce-id") != "" || req.UserAgent() != "changefeed" {
 		t.Errorf("structured: %s\n%s\nwant\n%s", req.Header, body, wantBody)
 	}
 }
@@ -285,18 +285,49 @@ func newServer(t *testing.T, handle http.HandlerFunc) *http.Transport {
 // TestAReceiverThatDoesNotAnswerIsGivenUp after the timeout.
 func TestAReceiverThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	t.Parallel()
+	for timeout, want := range map[time.Duration]time.Duration{0: 30 * time.Second, 7 * time.Second: 7 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			transport := newServer(t, func(_ http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that the client has gone
+				<-r.Context().Done()
+			})
+			begun := time.Now()
+			n, err := publisher(t, "http://receiver", webhookpub.Options{Transport: transport, Timeout: timeout}).Publish(t.Context(), []outbox.Message{event})
+			if took := time.Since(begun); n != 0 || err == nil || changefeed.IsPoison(err) || took != want || !strings.Contains(err.Error(), "no answer within "+want.String()) {
+				t.Errorf("Publish: %d, %v after %v", n, err, took)
+			}
+			transport.CloseIdleConnections()
+		})
+	}
+}
+
+// TestAnAnswerThatDoesNotEndIsAnAnswer has a receiver that goes on talking after its status.
+func TestAnAnswerThatDoesNotEndIsAnAnswer(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		transport := newServer(t, func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that the client has gone
+		transport := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			_, _ = w.Write(make([]byte, 1<<20))
 			<-r.Context().Done()
 		})
 		begun := time.Now()
 		n, err := publisher(t, "http://receiver", webhookpub.Options{Transport: transport}).Publish(t.Context(), []outbox.Message{event})
-		if took := time.Since(begun); n != 0 || err == nil || changefeed.IsPoison(err) || took != 30*time.Second || !strings.Contains(err.Error(), "no answer within 30s") {
+		if took := time.Since(begun); n != 1 || err != nil || took != 0 {
 			t.Errorf("Publish: %d, %v after %v", n, err, took)
 		}
 		transport.CloseIdleConnections()
 	})
+}
+
+// TestAnErrorHasNothingOfTheURL in which there may be a secret.
+func TestAnErrorHasNothingOfTheURL(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(nil)
+	server.Close()
+	_, err := publisher(t, server.URL+"/secret-in-the-path?code=secret", webhookpub.Options{}).Publish(t.Context(), []outbox.Message{event})
+	if err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("Publish to a server that is gone: %v", err)
+	}
 }
 
 func TestOptionsThatCannotBeAreRefused(t *testing.T) {

@@ -171,6 +171,48 @@ func TestAProgramThatFailsLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+// A program that is done may have started a service, which has its standard output for as long as it runs.
+func TestAProgramIsDoneThoughOthersHaveItsOutput(t *testing.T) {
+	var out bytes.Buffer
+	h, _ := shell(t, "sleep 60 & echo $!; exit 0")
+	h.opts.Stdout, h.opts.Grace = &out, 100*time.Millisecond
+	begun := time.Now()
+	err := h.Handle(t.Context(), orders())
+	if took := time.Since(begun); err != nil || took > 30*time.Second {
+		t.Errorf("got error %v after %v, want none at once", err, took)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(out.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBatchesThatTheEndOfTheProcessorCutAreNamedOnce(t *testing.T) {
+	h, output := shell(t, "trap 'exit 1' TERM; sleep 60 & echo begun; wait")
+	lines := bufio.NewScanner(output)
+	for lease, cause := range map[string]error{"b": changefeed.ErrStopped, "a": changefeed.ErrStopped, "c": changefeed.ErrLeaseLost, "d": changefeed.ErrStopped} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		b := orders()
+		b.LeaseToken = lease
+		ended := make(chan error, 1)
+		go func() { ended <- h.Handle(ctx, b) }()
+		lines.Scan()
+		cancel(cause)
+		if err := <-ended; err == nil {
+			t.Errorf("the program of %s is done", lease)
+		}
+	}
+	if got := h.Unfinished(); !slices.Equal(got, []string{"a", "b", "d"}) {
+		t.Errorf("unfinished are %v, want those that the end of the processor has cut", got)
+	}
+	if got := h.Unfinished(); len(got) > 0 {
+		t.Errorf("unfinished since are %v, want none", got)
+	}
+}
+
 func TestAProgramIsNotFedAfterItsLeaseWasLost(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	in := fenced{ctx, bytes.NewBufferString("changes")}

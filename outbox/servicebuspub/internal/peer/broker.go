@@ -9,6 +9,7 @@ type Broker struct {
 	RequiresSession bool // as of a queue: messages without a session are refused
 	MaxMessage      int  // bytes of a message or batch; 0 is 256 KB
 	MaxCount        int  // messages in a batch; 0 is no limit
+	MaxBatch        int  // bytes of a batch, as on Premium, where messages may be larger; 0 is as many as of a message
 
 	mu      sync.Mutex
 	queues  map[string]*queue
@@ -115,7 +116,7 @@ func (b *Broker) queue(name string) *queue {
 func (b *Broker) accept(name string, msgs []*Message, size int) (condition string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if size > b.maxMessage() || b.MaxCount > 0 && len(msgs) > b.MaxCount {
+	if size > b.maxMessage() || b.MaxCount > 0 && len(msgs) > b.MaxCount || b.MaxBatch > 0 && len(msgs) > 1 && size > b.MaxBatch {
 		return conditionTooLarge
 	}
 	for _, m := range msgs {

@@ -120,7 +120,11 @@ func (s *session) attach(f frame) error {
 	answer := list{l.name, l.handle, !l.isReceiver, f.at(3), f.at(4), f.at(5), f.at(6), nil, nil}
 	if !l.isReceiver {
 		l.address = target.text(0)
-		s.frame(performAttach, append(answer, nil, uint64(s.broker.maxMessage())), nil)
+		answer = append(answer, nil, uint64(s.broker.maxMessage()))
+		if n := s.broker.MaxBatch; n > 0 {
+			answer = append(answer, nil, nil, dict{symbol("com.microsoft:max-message-batch-size"), uint64(n)})
+		}
+		s.frame(performAttach, answer, nil)
 		l.credit = credit
 		s.grant(l)
 		return nil
