@@ -122,10 +122,12 @@ func followAll(t *testing.T, db *docstore.DB) {
 	var mu sync.Mutex
 	var writing sync.WaitGroup
 	var done atomic.Bool
-	for w := range 6 {
+	const writers = 6
+	each := detector.Rounds(400, 150)
+	for w := range writers {
 		writing.Go(func() {
 			versions := map[string]int{}
-			for n := range detector.Rounds(400, 150) {
+			for n := range each {
 				id := fmt.Sprintf("w%d-%d", w, rand.IntN(30))
 				versions[id]++
 				body := fmt.Appendf(nil, `{"id":%q,"pk":%q,"v":%d}`, id, id, versions[id])
@@ -159,7 +161,7 @@ func followAll(t *testing.T, db *docstore.DB) {
 			t.Errorf("%s: %v, want %v", f.mode, f.versions, want)
 		}
 	}
-	if n := followers[1].seen; n != 2400 {
-		t.Errorf("follower of all versions saw %d changes, want 2400", n)
+	if n := followers[1].seen; n != writers*each {
+		t.Errorf("follower of all versions saw %d changes, want %d", n, writers*each)
 	}
 }
