@@ -27,27 +27,8 @@ func TestRunEndsWhenTheLeaseContainerIsDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// run starts an instance, calls acquired when it has its lease, and returns its standard error.
-	run := func(acquired func(*exec.Cmd)) (said string, code int) {
-		run := hasty(t, server.URL)
-		stderr, err := run.StderrPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := run.Start(); err != nil {
-			t.Fatal(err)
-		}
-		for lines := bufio.NewScanner(stderr); lines.Scan(); {
-			said += lines.Text() + "\n"
-			if strings.Contains(lines.Text(), "lease acquired") {
-				acquired(run)
-			}
-		}
-		_ = run.Wait() // its exit code says how it ended
-		return said, run.ProcessState.ExitCode()
-	}
 	const passes = `level=WARN msg="the unit is new and passes over the changes before its start`
-	said, code := run(func(*exec.Cmd) {
+	said, code := runHasty(t, server.URL, func(*exec.Cmd) {
 		if err := server.DB.DeleteContainer(t.Context(), "leases"); err != nil {
 			t.Error(err)
 		}
@@ -57,7 +38,7 @@ func TestRunEndsWhenTheLeaseContainerIsDeleted(t *testing.T) {
 			t.Errorf("exit code %d, want %d, and\n%s\nwant %q", code, exitFailed, said, want)
 		}
 	}
-	said, code = run(func(again *exec.Cmd) { _ = again.Process.Signal(os.Interrupt) })
+	said, code = runHasty(t, server.URL, func(again *exec.Cmd) { _ = again.Process.Signal(os.Interrupt) })
 	if code != 0 || !strings.Contains(said, passes) || !strings.Contains(said, "passed=7") {
 		t.Errorf("exit code %d, want 0, and\n%s\nwant %q", code, said, passes)
 	}
@@ -69,7 +50,23 @@ func TestRunEndsWhenItsContainerIsDeleted(t *testing.T) {
 	if _, err := server.DB.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/pk"}}); err != nil {
 		t.Fatal(err)
 	}
-	run := hasty(t, server.URL)
+	said, code := runHasty(t, server.URL, func(*exec.Cmd) {
+		if err := server.DB.DeleteContainer(t.Context(), "orders"); err != nil {
+			t.Error(err)
+		}
+	})
+	lines := strings.Split(strings.TrimSpace(said), "\n")
+	last := lines[len(lines)-1]
+	const want = `changefeed run: unit "mailer" has ended: the monitored container is gone: `
+	if code != exitFailed || !strings.HasPrefix(last, want) || !strings.Contains(last, "start again with --from") {
+		t.Errorf("got exit code %d and %q, want %d and %q", code, last, exitFailed, want)
+	}
+}
+
+// runHasty starts an instance, calls acquired when it has its lease, and returns its standard error and exit code.
+func runHasty(t *testing.T, url string, acquired func(*exec.Cmd)) (said string, code int) {
+	t.Helper()
+	run := hasty(t, url)
 	stderr, err := run.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -77,19 +74,14 @@ func TestRunEndsWhenItsContainerIsDeleted(t *testing.T) {
 	if err := run.Start(); err != nil {
 		t.Fatal(err)
 	}
-	last := ""
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
-		if last = lines.Text(); strings.Contains(last, "lease acquired") {
-			if err := server.DB.DeleteContainer(t.Context(), "orders"); err != nil {
-				t.Error(err)
-			}
+		said += lines.Text() + "\n"
+		if strings.Contains(lines.Text(), "lease acquired") {
+			acquired(run)
 		}
 	}
-	exit, ok := errors.AsType[*exec.ExitError](run.Wait())
-	const want = `changefeed run: unit "mailer" has ended: the monitored container is gone: `
-	if !ok || exit.ExitCode() != exitFailed || !strings.HasPrefix(last, want) || !strings.Contains(last, "start again with --from") {
-		t.Errorf("got %v and %q, want exit code %d and %q", exit, last, exitFailed, want)
-	}
+	_ = run.Wait() // its exit code says how it ended
+	return said, run.ProcessState.ExitCode()
 }
 
 // TestRunEndsWhenAContainerIsMadeAnew deletes a container under a processor and makes
