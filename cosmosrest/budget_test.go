@@ -49,9 +49,7 @@ func named(id string) string { return strings.Replace(smallContainer, `"c"`, `"`
 
 func TestOfferThrottles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{})
-		w.create(t, "db", smallContainer, map[string]string{"x-ms-offer-throughput": "400"})
-		w.write(t, "c")
+		w := newSmallWorld(t)
 		time.Sleep(time.Second)
 		served, refusal := w.drain(t, "c")
 		if served != 400 {
@@ -71,11 +69,18 @@ func TestOfferThrottles(t *testing.T) {
 	})
 }
 
+// newSmallWorld has a container with a throughput of 400 RU/s, and an item in it.
+func newSmallWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, Options{})
+	w.create(t, "db", smallContainer, map[string]string{"x-ms-offer-throughput": "400"})
+	w.write(t, "c")
+	return w
+}
+
 func TestAChangeOfTheThroughputRefillsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{})
-		w.create(t, "db", smallContainer, map[string]string{"x-ms-offer-throughput": "400"})
-		w.write(t, "c")
+		w := newSmallWorld(t)
 		w.drain(t, "c")
 		o := w.theOffer(t, "true")
 		w.do(t, "PUT", "/"+o["_self"].(string), nil, `{"content":{"offerThroughput":500}}`).want(t, http.StatusOK)
@@ -85,9 +90,7 @@ func TestAChangeOfTheThroughputRefillsNothing(t *testing.T) {
 
 func TestRangesShareTheThroughput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{})
-		w.create(t, "db", smallContainer, map[string]string{"x-ms-offer-throughput": "400"})
-		w.write(t, "c")
+		w := newSmallWorld(t)
 		for _, test := range []struct {
 			change string
 			want   int

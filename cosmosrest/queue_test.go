@@ -77,9 +77,7 @@ func TestThoseWhoAreRefusedTogetherAreServedOneAfterTheOther(t *testing.T) {
 
 func TestPromisesThatNobodyKeepsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{})
-		w.create(t, "db", smallContainer, map[string]string{"x-ms-offer-throughput": "400"})
-		w.write(t, "c")
+		w := newSmallWorld(t)
 		w.drain(t, "c")
 		longest := time.Duration(0)
 		for range 10_000 { // a client that does not wait
