@@ -498,3 +498,56 @@ func TestAWalkEndsWithItsReader(t *testing.T) {
 		}
 	})
 }
+
+// The bodies of a page lie side by side in one buffer. A caller who appends to one does not write over the next.
+func TestAnAppendToABodyChangesNoOther(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{Retention: time.Hour}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
+		for v := range 3 {
+			upsert(t, c, "a", "p", v)
+		}
+		page, err := c.Read(t.Context(), changefeed.FullRange(), changefeed.At("0"), allVersions)
+		if err != nil || len(page.Changes) != 3 {
+			t.Fatalf("%d changes, %v", len(page.Changes), err)
+		}
+		for _, change := range page.Changes {
+			_ = append(change.Body, strings.Repeat("x", 1000)...)
+			_ = append(change.Previous, strings.Repeat("x", 1000)...)
+		}
+		for v, change := range page.Changes {
+			if valueOf(t, change.Body) != v || v > 0 && valueOf(t, change.Previous) != v-1 {
+				t.Errorf("change %d has %s and before it %s", v, change.Body, change.Previous)
+			}
+		}
+	})
+}
+
+// Records that a host has made under another name of this machine are listed, with an error that says so: else nobody would
+// learn that the unit has two sets of them.
+func TestRecordsUnderAnotherNameOfThisMachineAreListed(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{ID: "orders"}, func(t *testing.T, db *docstore.DB, orders *docstore.Container) {
+		c := container(t, db, docstore.LeaseSpec("leases"))
+		leases, err := docstore.NewLeases(t.Context(), c, "unit", orders)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := 0
+		for _, prefix := range leases.Searched() {
+			if prefix == leases.Prefix() {
+				continue
+			}
+			want++
+			if _, err := c.Create(t.Context(), fmt.Appendf(nil, `{"id":%q,"LeaseToken":"0"}`, prefix+"..0")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		records, _, err := leases.List(t.Context())
+		if err != nil || len(records) != want || want == 0 {
+			t.Errorf("%d records, %v, want the %d of other names", len(records), err, want)
+		}
+		for _, record := range records {
+			if record.Err == nil {
+				t.Errorf("record %s has no error", record.ID)
+			}
+		}
+	})
+}
