@@ -165,7 +165,10 @@ func (g *ledger) read(by *instance, of changefeed.Range, from string, p changefe
 		t.shown[v], t.tokens[service.Token(v.lsn)] = true, true
 	}
 	if len(p.Changes) == 0 {
-		t.idle = append(t.idle, emptyRead{made.next, lsnOf(from), lsnOf(made.next)})
+		found := emptyRead{made.next, lsnOf(from), lsnOf(made.next)}
+		if !slices.Contains(t.idle, found) { // an idle range is read again and again
+			t.idle = append(t.idle, found)
+		}
 		t.rest()
 	}
 }
