@@ -51,8 +51,9 @@ var edges = map[string][]string{
 	"outbox/webhookpub":         {".", "outbox", "internal/cloudevent"}, // no SDK: importing it must cost its user nothing
 	"outbox/natspub":            {".", "outbox", "internal/cloudevent", "internal/filelock", thirdParty},
 	"outbox/kafkapub":           {".", "outbox", thirdParty},
-	"outbox/rabbitpub":          {".", "outbox", thirdParty},
-	"outbox/servicebuspub":      {".", "outbox", "internal/cloudevent", thirdParty},
+	"outbox/internal/calls":     {},
+	"outbox/rabbitpub":          {".", "outbox", "outbox/internal/calls", thirdParty},
+	"outbox/servicebuspub":      {".", "outbox", "outbox/internal/calls", "internal/cloudevent", thirdParty},
 	"outbox/outboxotel":         {"outbox", thirdParty},
 	"trigger":                   {".", "internal/changeline"},
 	"conformance":               {thirdParty},                                                                                                                                                                                           // modules of their own, with the SDKs

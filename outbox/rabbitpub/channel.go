@@ -75,7 +75,7 @@ func (p *Publisher) take(ctx context.Context) (*channel, error) {
 func (p *Publisher) put(ch *channel) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !ch.IsClosed() && !p.closed {
+	if !ch.IsClosed() {
 		p.idle = append(p.idle, ch)
 	}
 }
@@ -95,12 +95,12 @@ func (p *Publisher) idleChannel() *channel {
 
 // connection is the one that there is, or a new one.
 func (p *Publisher) connection(ctx context.Context) (*amqp.Connection, error) {
-	p.mu.Lock()
-	conn, closed := p.conn, p.closed
-	p.mu.Unlock()
-	if closed {
-		return nil, errClosed
+	if err := p.calls.Closed(); err != nil {
+		return nil, err
 	}
+	p.mu.Lock()
+	conn := p.conn
+	p.mu.Unlock()
 	if conn != nil && !conn.IsClosed() {
 		return conn, nil
 	}
@@ -118,15 +118,12 @@ func (p *Publisher) connection(ctx context.Context) (*amqp.Connection, error) {
 // keep makes a connection that of the publisher, unless that was closed meanwhile.
 func (p *Publisher) keep(conn *amqp.Connection) error {
 	p.mu.Lock()
-	closed := p.closed
-	if !closed {
-		p.conn = conn
-	}
-	p.mu.Unlock()
-	if closed {
+	defer p.mu.Unlock()
+	if err := p.calls.Closed(); err != nil {
 		_ = conn.Close()
-		return errClosed
+		return err
 	}
+	p.conn = conn
 	return nil
 }
 

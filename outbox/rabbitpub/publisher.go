@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/outbox"
+	"github.com/millrace/changefeed/outbox/internal/calls"
 )
 
 // Options are the optional settings of a [Publisher].
@@ -31,13 +32,12 @@ type Publisher struct {
 	url, exchange string
 	opts          Options
 
-	dialing chan struct{}  // full while a connection is being made
-	calls   sync.WaitGroup // of Publish, also those that nobody waits for any more
+	dialing chan struct{} // full while a connection is being made
+	calls   calls.Calls   // of Publish
 
-	mu     sync.Mutex
-	conn   *amqp.Connection
-	idle   []*channel
-	closed bool
+	mu   sync.Mutex
+	conn *amqp.Connection
+	idle []*channel
 }
 
 var (
@@ -45,8 +45,6 @@ var (
 	ErrNoRoute = errors.New("no queue gets the message")
 	// ErrNotConfirmed: the broker has refused the message, or the connection has ended before it answered.
 	ErrNotConfirmed = errors.New("not confirmed")
-
-	errClosed = errors.New("publisher is closed")
 )
 
 // New makes a publisher to an exchange of the broker with this URL, amqp or amqps. It connects when
@@ -66,11 +64,12 @@ const closeTimeout = 5 * time.Second
 
 // Close ends the connection, and with it calls in progress.
 func (p *Publisher) Close() error {
+	p.calls.Close()
+	defer p.calls.Wait()
 	p.mu.Lock()
 	conn := p.conn
-	p.closed, p.conn, p.idle = true, nil, nil
+	p.conn, p.idle = nil, nil
 	p.mu.Unlock()
-	defer p.calls.Wait()
 	if conn == nil || conn.IsClosed() {
 		return nil
 	}
@@ -84,7 +83,7 @@ func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (int, er
 	}
 	var n atomic.Int64
 	ended := make(chan error, 1)
-	err := p.start(func() { ended <- p.send(ctx, msgs, &n) }) // the client does not heed ctx
+	err := p.calls.Go(func() { ended <- p.send(ctx, msgs, &n) }) // the client does not heed ctx
 	if err != nil {
 		ended <- err
 	}
@@ -100,17 +99,6 @@ func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (int, er
 		return len(msgs), nil
 	}
 	return accepted, fmt.Errorf("publish %q to RabbitMQ exchange %q: %w", msgs[accepted].ID, p.exchange, explain(err))
-}
-
-// start calls a function in a goroutine that Close waits for, unless the publisher is closed.
-func (p *Publisher) start(call func()) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return errClosed
-	}
-	p.calls.Go(call)
-	return nil
 }
 
 // send sends messages one after the other, and counts those that are accepted.

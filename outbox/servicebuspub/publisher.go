@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf16"
 
@@ -16,6 +15,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/outbox"
+	"github.com/millrace/changefeed/outbox/internal/calls"
 )
 
 // Options are the optional settings of a [Publisher].
@@ -40,13 +40,8 @@ type Publisher struct {
 	entity string
 	sender *azservicebus.Sender
 	close  func() error
-	calls  sync.WaitGroup // of the client, also those that nobody waits for any more
-
-	mu     sync.Mutex
-	closed bool // no call may begin
+	calls  calls.Calls
 }
-
-var errClosed = errors.New("publisher is closed")
 
 // Open makes a publisher to a queue or topic of a namespace, given by its full name. It reads the
 // entity's settings, and refuses one that does not keep what an outbox promises. It connects when
@@ -111,9 +106,7 @@ const closeTimeout = 5 * time.Second // for farewells to a service that may have
 
 // Close ends the connection. Messages on their way may not arrive.
 func (p *Publisher) Close() error {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
+	p.calls.Close()
 	defer p.calls.Wait()
 	return p.close()
 }
@@ -146,7 +139,7 @@ func (p *Publisher) await(ctx context.Context, msgs []outbox.Message) (count int
 		err   error
 	}
 	answers := make(chan answer, 1)
-	if err := p.start(func() {
+	if err := p.calls.Go(func() {
 		count, err := p.send(ctx, msgs)
 		answers <- answer{count, err}
 	}); err != nil {
@@ -161,17 +154,6 @@ func (p *Publisher) await(ctx context.Context, msgs []outbox.Message) (count int
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
-}
-
-// start calls a function in a goroutine that Close waits for, unless the publisher is closed.
-func (p *Publisher) start(call func()) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return errClosed
-	}
-	p.calls.Go(call)
-	return nil
 }
 
 // send sends as many messages as fit into one batch, which is accepted as a whole or not at all. It
