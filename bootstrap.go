@@ -77,7 +77,7 @@ func (r *run) makeUnit(ctx context.Context, h *hold) (*NewUnit, error) {
 	if err := r.untangle(ctx); err != nil {
 		return nil, err
 	}
-	atWork := r.view.leasesWhere(func(lease Record) bool { return !lease.untouched() })
+	atWork := r.view.leasesWhere(func(lease Record) bool { return !isUntouched(lease) })
 	// The leases are judged again under the lock: others may have been made since
 	// the listing before it.
 	start, err := r.firstStart()
@@ -192,7 +192,7 @@ func (m maker) createLease(ctx context.Context, part Range) error {
 		Position: at, Mode: m.opts.Mode, Fence: m.fence, Timestamp: timestamp(),
 		Properties: map[string]string{notes.GenerationProperty: notes.PlainNumber(0)},
 	}
-	lease.setProperty(notes.DueProperty, notes.Due{By: m.due(), Sent: lease.Timestamp}.String())
+	setProperty(&lease, notes.DueProperty, notes.Due{By: m.due(), Sent: lease.Timestamp}.String())
 	if !m.fence.IsZero() { // its range had owners before, and the next one's number must be higher than theirs
 		lease.Properties[notes.TermProperty] = notes.PlainNumber(m.view.Now().UnixMilli())
 	}
@@ -225,7 +225,7 @@ func (m maker) adopt(ctx context.Context, lease Record) (Record, error) {
 	for _, old := range m.view.kind(KindLease) {
 		switch {
 		case old.Token != lease.Token:
-		case !old.isLate():
+		case !isLate(old):
 			return old, nil
 		default:
 			lease.ID, lease.ETag, lease.Raw, lease.Position = old.ID, old.ETag, old.Raw, old.Position
@@ -246,7 +246,7 @@ func (r *run) createAnew(ctx context.Context, lease Record) (Record, error) {
 		return got, err
 	}
 	for _, old := range r.view.kind(KindLease) {
-		if old.Token == lease.Token && old.State == StateRetired && old.isOurs() && !old.isLate() {
+		if old.Token == lease.Token && old.State == StateRetired && isOurs(old) && !isLate(old) {
 			lease.ID, lease.ETag, lease.Raw = old.ID, old.ETag, old.Raw
 			return r.store.Update(ctx, lease)
 		}

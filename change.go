@@ -107,7 +107,7 @@ type Batch struct {
 	Head       int64    // LSN of the newest change of the partition at the read, 0 when unknown
 	Changes    []Change
 
-	checkpoint func(context.Context) error
+	confirm func(context.Context) error // nil: the processor checkpoints by itself
 }
 
 // Lag is how far the last change was before the head when it was read, in LSNs, which count
@@ -130,11 +130,17 @@ func (b *Batch) Lag() int64 {
 // the batch comes again in smaller parts because the handler took too long
 // ([ErrHandlerTimeout]).
 func (b *Batch) Checkpoint(ctx context.Context) error {
-	if b.checkpoint == nil {
+	if b.confirm == nil {
 		return ErrNotManual
 	}
-	return b.checkpoint(ctx)
+	return b.confirm(ctx)
 }
+
+// IsManual reports whether the batch is for its handler to checkpoint, with [Batch.Checkpoint].
+func (b *Batch) IsManual() bool { return b.confirm != nil }
+
+// OnCheckpoint sets what [Batch.Checkpoint] calls. It is for whoever makes batches: a processor, or the test of a handler.
+func (b *Batch) OnCheckpoint(confirm func(context.Context) error) { b.confirm = confirm }
 
 // Committer writes items: one atomic batch in one logical partition, as the service's
 // transactional batch. Stores prove it with changefeedtest.TestCommitter.
@@ -213,13 +219,3 @@ func (e *WriteError) Error() string {
 
 // Unwrap gives the reason.
 func (e *WriteError) Unwrap() error { return e.Err }
-
-// changeSize is the memory that a change takes.
-func changeSize(c *Change) int { return len(c.Body) + len(c.Previous) + 256 }
-
-func sizeOf(page Page) (bytes int) {
-	for i := range page.Changes {
-		bytes += changeSize(&page.Changes[i])
-	}
-	return bytes
-}

@@ -120,26 +120,26 @@ func (b *balancer) overlaps() (found []flaw) {
 }
 
 // generation is how many splits led to a lease of ours; 0 for one of which it is not known.
-func (l Record) generation() int { return int(notes.Number(l.Properties, notes.GenerationProperty)) }
+func generationOf(l Record) int { return int(notes.Number(l.Properties, notes.GenerationProperty)) }
 
-func (l *Record) setGeneration(n int) {
-	l.setProperty(notes.GenerationProperty, notes.PlainNumber(int64(n)))
+func setGeneration(l *Record, n int) {
+	setProperty(l, notes.GenerationProperty, notes.PlainNumber(int64(n)))
 }
 
 // isOurs reports whether this processor has made the lease and no other kind holds it.
-func (l Record) isOurs() bool {
+func isOurs(l Record) bool {
 	_, made := l.Properties[notes.GenerationProperty]
-	return made && l.Kind == KindLease && l.Version == 1 && l.Err == nil && l.State.isKnown() && (l.Free() || l.Epoch != "")
+	return made && l.Kind == KindLease && l.Version == 1 && l.Err == nil && isKnownState(l.State) && (l.Free() || l.Epoch != "")
 }
 
 // covers reports whether a lease is redundant: it is live, and leases of higher rank cover
 // its range.
 func (v *view) covers(lease Record) bool {
-	if lease.State != StateLive || !lease.isOurs() {
+	if lease.State != StateLive || !isOurs(lease) {
 		return false
 	}
 	others := v.overlapping(lease)
-	if len(others) == 0 || slices.ContainsFunc(others, func(other Record) bool { return !other.isOurs() }) {
+	if len(others) == 0 || slices.ContainsFunc(others, func(other Record) bool { return !isOurs(other) }) {
 		return false
 	}
 	above := v.ranking()
@@ -164,7 +164,7 @@ func (v *view) ranking() (above func(lease, other Record) bool) {
 		if known && at.Token != "" && at.Since.Equal(origin.Time()) {
 			at.Since = time.Time{}
 		}
-		return rank.Lease{Min: l.Range.Min, Max: l.Range.Max, Position: at, Generation: l.generation(), Taken: l.Expiration > 0}
+		return rank.Lease{Min: l.Range.Min, Max: l.Range.Max, Position: at, Generation: generationOf(l), Taken: l.Expiration > 0}
 	}
 	return func(lease, other Record) bool { return rank.Above(ranked(lease), ranked(other)) }
 }
@@ -172,9 +172,9 @@ func (v *view) ranking() (above func(lease, other Record) bool) {
 // isLate reports whether the lease was created after its maker's lock: somebody else may have
 // covered its range since, with leases that are cut in another way. Nobody may take it, unless
 // the next holder of the lock adopts it.
-func (l Record) isLate() bool {
+func isLate(l Record) bool {
 	due, ok := notes.ReadDue(l.Properties[notes.DueProperty])
-	return ok && l.untouched() && due.Sent.Equal(l.Timestamp) && l.Updated.After(due.By)
+	return ok && isUntouched(l) && due.Sent.Equal(l.Timestamp) && l.Updated.After(due.By)
 }
 
 // dropLate removes the leases whose creates were late, once others have their ranges. The view
@@ -182,14 +182,14 @@ func (l Record) isLate() bool {
 func (r *run) dropLate(ctx context.Context) {
 	leases, _ := r.view.leases()
 	for _, lease := range r.view.kind(KindLease) {
-		if lease.isLate() && len(holes(lease.Range, leases)) == 0 {
+		if isLate(lease) && len(holes(lease.Range, leases)) == 0 {
 			r.report(ctx, OriginLeaseStore, lease.Token, r.discard(ctx, lease))
 		}
 	}
 }
 
 // untouched reports whether a lease is ours and nobody has ever taken it.
-func (l Record) untouched() bool { return l.isOurs() && l.Free() && l.Expiration == 0 }
+func isUntouched(l Record) bool { return isOurs(l) && l.Free() && l.Expiration == 0 }
 
 // dropRedundant has our workers give up the leases that others cover.
 func (b *balancer) dropRedundant() {
@@ -201,7 +201,7 @@ func (b *balancer) dropRedundant() {
 		reach = max(reach, lease.Range.Max)
 	}
 	for _, lease := range leases {
-		if w, _ := b.claims.worker(lease.Range); overlap && w != nil && lease.owner() == b.me && b.view.covers(lease) {
+		if w, _ := b.claims.worker(lease.Range); overlap && w != nil && ownerOf(lease) == b.me && b.view.covers(lease) {
 			w.stop(ending{why: ReasonRedundant})
 		}
 	}
@@ -214,7 +214,7 @@ func (r *run) untangle(ctx context.Context) error {
 	leases, _ := r.view.leases()
 	reach := ""
 	for _, lease := range leases { // ordered by Range.Min
-		if lease.Range.Min >= reach || !lease.untouched() {
+		if lease.Range.Min >= reach || !isUntouched(lease) {
 			reach = max(reach, lease.Range.Max)
 			continue
 		}

@@ -34,7 +34,7 @@ func position(n int) Position { return At(strconv.Quote(strconv.Itoa(n))) }
 // made is a lease as this processor makes it.
 func made(r Range, at, generation int) Record {
 	l := Record{Kind: KindLease, Version: 1, ID: r.String(), Token: r.String(), Range: r, Position: position(at)}
-	l.setGeneration(generation)
+	setGeneration(&l, generation)
 	return l
 }
 
@@ -86,7 +86,7 @@ func (m *model) split(l Record) {
 		if old, taken := m.leases[r.String()]; taken && newView(nil, nil).ranking()(l, old) {
 			return // tried again when that one has gone
 		}
-		m.create(made(r, m.at(l), l.generation()+1))
+		m.create(made(r, m.at(l), generationOf(l)+1))
 	}
 	delete(m.leases, l.ID)
 }
@@ -202,21 +202,21 @@ func TestALeaseIsLateOnlyAsItsMakerLeftIt(t *testing.T) {
 	}{
 		{"as it was made", func(*Record) {}, true},
 		{"in time", func(l *Record) { l.Updated = due }, false},
-		{"without a due", func(l *Record) { l.setProperty(notes.DueProperty, "") }, false},
-		{"with a due that is none", func(l *Record) { l.setProperty(notes.DueProperty, "soon") }, false},
+		{"without a due", func(l *Record) { setProperty(l, notes.DueProperty, "") }, false},
+		{"with a due that is none", func(l *Record) { setProperty(l, notes.DueProperty, "soon") }, false},
 		{"had by one of us", func(l *Record) { l.Expiration = time.Minute }, false},
 		{"owned by another kind", func(l *Record) { l.Owner = "net" }, false},
 		{"freed by another kind", func(l *Record) { l.Timestamp = due.Add(time.Hour) }, false},
-		{"a child of it", func(l *Record) { l.beginTerm() }, false},
+		{"a child of it", func(l *Record) { beginTerm(l) }, false},
 	} {
 		l := made(cell(0, keys), 1, 0)
 		l.Timestamp, l.Updated = due.Add(-20*time.Second+100), due.Add(time.Second)
-		l.setProperty(notes.DueProperty, notes.Due{By: due, Sent: l.Timestamp}.String())
+		setProperty(&l, notes.DueProperty, notes.Due{By: due, Sent: l.Timestamp}.String())
 		c.edit(&l)
-		if got := l.isLate(); got != c.late {
+		if got := isLate(l); got != c.late {
 			t.Errorf("%s: late %v, want %v", c.name, got, c.late)
 		}
-		if gone := l.judged().State == StateRetired; gone != c.late {
+		if gone := withJudgement(l).State == StateRetired; gone != c.late {
 			t.Errorf("%s: gone %v, want %v", c.name, gone, c.late)
 		}
 	}

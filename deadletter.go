@@ -1,15 +1,11 @@
 package changefeed
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"iter"
 	"time"
-
-	"github.com/millrace/changefeed/internal/delivery"
 )
 
 // DeadLetters is where a processor parks changes that its handler cannot handle, so that
@@ -78,17 +74,6 @@ const (
 	DispositionHeld Disposition = "held"
 )
 
-// letterID names the letter of a change. In latest-version mode its place among the changes of its
-// LSN moves when another item of the transaction is written again, so it is named by its item.
-func letterID(m Mode, lsn int64, place int, item string) string {
-	if m == AllVersionsAndDeletes {
-		return fmt.Sprintf("%d.%d", lsn, place)
-	}
-	// Half of the hash is as much as nobody finds two items for, not even who chooses their names.
-	h := sha256.Sum256([]byte(item))
-	return fmt.Sprintf("%d.%x", lsn, h[:sha256.Size/2])
-}
-
 // Failure is an error of a handler that says more than that its batch has failed. The
 // changes that it does not name are done. A Failure that names none, or one that the
 // batch does not have, fails the whole batch as any other error does.
@@ -126,7 +111,7 @@ func (f *Failure) Error() string {
 	case len(f.Items) > 0:
 		failed := 0
 		for _, err := range f.Items {
-			if err != errUntried {
+			if err != ErrUntried {
 				failed++
 			}
 		}
@@ -140,15 +125,6 @@ func (f *Failure) Error() string {
 // Unwrap gives the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// probe calls all code of the handler that is in the failure.
-func (f *Failure) probe() {
-	for _, err := range f.Items {
-		if err != nil {
-			_ = err.Error()
-		}
-	}
-}
-
 // Poison says of a batch, or of a change in [Failure.Items], that trying again cannot help:
 // what is left of [Options.MaxAttempts] is skipped.
 func Poison(err error) error { return &poison{err} }
@@ -157,38 +133,9 @@ type poison struct{ error }
 
 func (p *poison) Unwrap() error { return p.error }
 
-// failureOf is what a handler's error says of a batch of so many changes: of all of it, where it names none, or one that
-// the batch does not have.
-func failureOf(err error, changes int, late bool) delivery.Failure {
-	f := delivery.Failure{Err: err, Hopeless: IsPoison(err), Late: late}
-	said, ok := errors.AsType[*Failure](err)
-	if !ok || said == nil {
-		return f
-	}
-	f.After, f.Outage = said.After, said.Outage
-	fits := 0 <= said.Done && said.Done < changes
-	for i := range said.Items {
-		fits = fits && 0 <= i && i < changes
-	}
-	last := &delivery.Part{Hopeless: true}
-	for i := 0; fits && i < changes; i++ {
-		cause, failed := said.Items[i]
-		if !failed && (len(said.Items) > 0 || said.Done == 0 || i < said.Done) {
-			continue
-		}
-		cause = cmp.Or(cause, err) // to name a change is to say that it failed, whatever the cause
-		part := &delivery.Part{Err: cause, Hopeless: IsPoison(cause), Untried: cause == errUntried}
-		// Poison takes no other change with it to the dead letters.
-		if last.Hopeless || part.Hopeless || part.Untried != last.Untried {
-			f.Left, last = append(f.Left, part), part
-		}
-		last.Changes = append(last.Changes, i)
-	}
-	return f
-}
-
-// errUntried is the error of a change that the handler has not had, because of another one in its batch.
-var errUntried = errors.New("not tried")
+// ErrUntried is for a change in [Failure.Items] that the handler has not tried, because another one of its batch failed
+// before. It comes again and counts no attempt.
+var ErrUntried = errors.New("not tried")
 
 // IsPoison reports whether an error says that trying again cannot help: it is, or wraps, one of [Poison].
 func IsPoison(err error) bool {

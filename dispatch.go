@@ -279,13 +279,13 @@ func (d *dispatcher) batch(b *delivery.Batch) *Batch {
 	defer d.mu.Unlock()
 	of := b.Changes[0].Page.Of.(*readPage)
 	batch := &Batch{
-		LeaseToken: d.lease.Token, Range: d.lease.Range, Instance: d.r.me.Instance, Epoch: d.lease.term(),
+		LeaseToken: d.lease.Token, Range: d.lease.Range, Instance: d.r.me.Instance, Epoch: termOf(d.lease),
 		Attempt: b.Attempt(), Cut: b.IsCut(), Redriven: b.IsRedriven(), Changes: changesOf(b),
 		Session: of.Session, Charge: of.Charge, Head: of.Head, Position: of.Next,
 	}
 	of.Charge = 0
 	if d.r.opts.Manual {
-		batch.checkpoint = func(ctx context.Context) error { return d.checkpoint(ctx, b) }
+		batch.OnCheckpoint(func(ctx context.Context) error { return d.checkpoint(ctx, b) })
 	}
 	return batch
 }

@@ -24,8 +24,8 @@ func TestALeaseIsItsOwnersToItsLastMoment(t *testing.T) {
 	for _, c := range []struct{ own, others time.Duration }{{time.Minute, time.Minute}, {2 * time.Minute, time.Minute}, {0, 2 * time.Minute}} {
 		l := Record{Kind: KindLease, Owner: "b", Epoch: "e", Updated: written, Expiration: c.own}
 		last := written.Add(max(c.own, c.others) + time.Second) // stores may keep whole seconds
-		if l.expired(last, c.others) || !l.expired(last.Add(time.Nanosecond), c.others) || !l.takeable(c.others).Equal(last) {
-			t.Errorf("a lease for %v, judged by %v, is to be taken from %v on, want after %v", c.own, c.others, l.takeable(c.others), last)
+		if isExpired(l, last, c.others) || !isExpired(l, last.Add(time.Nanosecond), c.others) || !takeableAt(l, c.others).Equal(last) {
+			t.Errorf("a lease for %v, judged by %v, is to be taken from %v on, want after %v", c.own, c.others, takeableAt(l, c.others), last)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func TestThePositionBeforeAPageKeepsItsStart(t *testing.T) {
 		{Position{Token: `"9"`}, Position{Token: `"6"`, Start: from.Start}},
 		{Position{Token: `"10"`}, from}, // a token of another kind: only the start is known
 	} {
-		if got := (Page{Changes: []Change{change(7), change(9)}, Next: c.page}).begin(from); got != c.want {
+		if got := startOfPage((Page{Changes: []Change{change(7), change(9)}, Next: c.page}), from); got != c.want {
 			t.Errorf("the position before the changes 7 and 9 with the token %s after them is %+v, want %+v", c.page.Token, got, c.want)
 		}
 	}
@@ -108,7 +108,7 @@ func TestPositionsAreComparedAsNumbers(t *testing.T) {
 	ordered := []Position{{}, At(`"9"`), At(`"10"`), At(`"99"`), At(`"100"`)}
 	for i, a := range ordered {
 		for j, b := range ordered {
-			if got := a.before(b); got != (i < j) {
+			if got := isBefore(a, b); got != (i < j) {
 				t.Errorf("%v before %v: %v", a, b, got)
 			}
 		}

@@ -7,27 +7,6 @@ import (
 	"time"
 )
 
-// Errors of sources and stores.
-var (
-	// ErrConflict: a record or item with this id exists, or its ETag has moved on.
-	ErrConflict = errors.New("conflict")
-	// ErrPrecondition is the [ErrConflict] of a conditional write: the stored ETag is
-	// another, or a condition of the write does not hold.
-	ErrPrecondition = fmt.Errorf("%w: precondition failed", ErrConflict)
-	// ErrNotFound: there is no such record, item or container.
-	ErrNotFound = errors.New("not found")
-	// ErrForbidden: the caller lacks the right.
-	ErrForbidden = errors.New("forbidden")
-	// ErrGone: the range spans several physical partitions, because one was split.
-	ErrGone = errors.New("partition key range is gone")
-	// ErrTooOld: all versions and deletes no longer retains the changes after this position.
-	ErrTooOld = errors.New("position is older than the retention")
-	// ErrThrottled: the store asks for a pause; see [ThrottledError].
-	ErrThrottled = errors.New("request rate is too large")
-	// ErrBadRequest: the store refuses the input as such; trying again cannot help.
-	ErrBadRequest = errors.New("bad request")
-)
-
 // Errors that a processor reports, or ends a handler's context with.
 var (
 	// ErrLeaseLost: the lease belongs to somebody else, or may soon.
@@ -67,8 +46,6 @@ var (
 	// name is another feed, with other positions, so Run ends with this error. Start again when there is one: the unit
 	// then begins where Options.Start says.
 	ErrSourceGone = errors.New("the monitored container is gone")
-	// ErrNotManual: Batch.Checkpoint on a processor that checkpoints by itself.
-	ErrNotManual = errors.New("checkpoint by hand needs Options.Manual")
 	// ErrModeChanged: existing leases were made in the other mode.
 	ErrModeChanged = errors.New("mode differs from that of the existing leases")
 	// ErrStartIgnored: the unit began elsewhere, so the start option would have no
@@ -84,11 +61,6 @@ var (
 	ErrHole = errors.New("key range without a lease")
 	// ErrOverlap: two leases cover the same keys.
 	ErrOverlap = errors.New("leases overlap")
-	// ErrBadLease: a document among the leases is no lease.
-	ErrBadLease = errors.New("not a lease document")
-	// ErrForeignLease: a lease of a kind of processor that this one cannot share leases
-	// with; it reads them and does not write them.
-	ErrForeignLease = fmt.Errorf("%w that this processor can write", ErrBadLease)
 )
 
 // OptionError is an option that [New] refuses.
@@ -140,19 +112,6 @@ func some(names []string) string {
 
 // maxNamed is how many of many an error names.
 const maxNamed = 4
-
-// ThrottledError is the [ErrThrottled] with the time to wait.
-type ThrottledError struct {
-	After time.Duration
-}
-
-// Error names the pause.
-func (e *ThrottledError) Error() string {
-	return fmt.Sprintf("%v: retry after %v", ErrThrottled, e.After)
-}
-
-// Is makes errors.Is(err, ErrThrottled) true.
-func (e *ThrottledError) Is(target error) bool { return target == ErrThrottled }
 
 // BatchError is a batch that its handler has failed, as [Hooks.Error] reports it.
 type BatchError struct {

@@ -61,7 +61,7 @@ func Estimate(ctx context.Context, source Source, leases LeaseStore) ([]Lag, err
 	m := meter{source: source}
 	lags := make([]Lag, 0, len(good)+len(bad))
 	for _, lease := range slices.Concat(good, bad) {
-		if lease.unplaced() {
+		if hasNoStart(lease) {
 			lease.Position.Start = origin
 		}
 		lag := Lag{Lease: lease.Lease(), Exact: true, Err: lease.Err}

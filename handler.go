@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/millrace/changefeed/internal/delivery"
 )
 
 // Handler is the delegate: the code that handles each batch of changes.
@@ -75,11 +77,11 @@ func Items[T any](handle func(ctx context.Context, b *Batch, items []Item[T]) er
 		switch {
 		case said.Err == nil:
 			return handle(ctx, b, items)
-		case b.checkpoint != nil:
+		case b.IsManual():
 			return said.Err
 		}
 		for i := range items {
-			said.Items[i] = cmp.Or(said.Items[i], errUntried)
+			said.Items[i] = cmp.Or(said.Items[i], ErrUntried)
 		}
 		return said
 	})
@@ -225,7 +227,7 @@ func protect(ctx context.Context, f func(context.Context) error, result chan<- e
 	if err != nil {
 		_ = err.Error() // it is the handler's code too, and may panic here rather than anywhere later
 		if said, ok := errors.AsType[*Failure](err); ok {
-			said.probe()
+			probeErrors(said)
 		}
 	}
 }
@@ -278,4 +280,43 @@ func (d *delegate) close(why Reason) Reason {
 		d.raise(OriginHandler, fmt.Errorf("close: %w", err))
 	}
 	return why
+}
+
+// failureOf is what a handler's error says of a batch of so many changes: of all of it, where it names none, or one that
+// the batch does not have.
+func failureOf(err error, changes int, late bool) delivery.Failure {
+	f := delivery.Failure{Err: err, Hopeless: IsPoison(err), Late: late}
+	said, ok := errors.AsType[*Failure](err)
+	if !ok || said == nil {
+		return f
+	}
+	f.After, f.Outage = said.After, said.Outage
+	fits := 0 <= said.Done && said.Done < changes
+	for i := range said.Items {
+		fits = fits && 0 <= i && i < changes
+	}
+	last := &delivery.Part{Hopeless: true}
+	for i := 0; fits && i < changes; i++ {
+		cause, failed := said.Items[i]
+		if !failed && (len(said.Items) > 0 || said.Done == 0 || i < said.Done) {
+			continue
+		}
+		cause = cmp.Or(cause, err) // to name a change is to say that it failed, whatever the cause
+		part := &delivery.Part{Err: cause, Hopeless: IsPoison(cause), Untried: cause == ErrUntried}
+		// Poison takes no other change with it to the dead letters.
+		if last.Hopeless || part.Hopeless || part.Untried != last.Untried {
+			f.Left, last = append(f.Left, part), part
+		}
+		last.Changes = append(last.Changes, i)
+	}
+	return f
+}
+
+// probeErrors calls all code of the handler that is in the failure.
+func probeErrors(f *Failure) {
+	for _, err := range f.Items {
+		if err != nil {
+			_ = err.Error()
+		}
+	}
 }

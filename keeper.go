@@ -262,7 +262,7 @@ func (k *keeper) recognize(ctx context.Context, of mark, started time.Time) (ans
 		return writeRefused, fmt.Errorf("%w: its record was deleted", ErrLeaseLost)
 	}
 	ours := slices.ContainsFunc(k.unanswered, seen.Timestamp.Equal)
-	if !ours || seen.owner() != k.next.owner() && seen.owner() != k.stored.owner() {
+	if !ours || ownerOf(seen) != ownerOf(k.next) && ownerOf(seen) != ownerOf(k.stored) {
 		return writeRefused, fmt.Errorf("%w: %q has it now", ErrLeaseLost, seen.Owner)
 	}
 	if seen.Timestamp.Equal(k.stamped) {

@@ -5,9 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"time"
-
-	"github.com/millrace/changefeed/internal/balance"
-	"github.com/millrace/changefeed/internal/notes"
 )
 
 // LeaseStore keeps the records of one deployment unit: who reads what, up to where. A
@@ -106,8 +103,6 @@ type Record struct {
 	Properties map[string]string // everybody's; kept
 	Raw        json.RawMessage   // the stored document; a store keeps the members that it does not know
 	Err        error             // why the document is not a record that can be worked with
-
-	inferred bool // Range is not in the document, but that of its partition
 }
 
 // Lease is the right of one instance to read one range, as a handler and an operator see it:
@@ -152,46 +147,5 @@ const (
 // String returns the word for the state, which is "live" for the zero State.
 func (s State) String() string { return cmp.Or(string(s), "live") }
 
-func (s State) isKnown() bool { return s == StateLive || s == StateSplitting || s == StateRetired }
-
 // Free reports whether the lease has no owner.
 func (l Record) Free() bool { return l.Owner == "" }
-
-// isForeign reports whether the owner is another kind of processor.
-func (l Record) isForeign() bool { return !l.Free() && l.Epoch == "" }
-
-// owner is the process that the lease belongs to.
-func (l Record) owner() balance.Owner { return balance.Owner{Instance: l.Owner, Epoch: l.Epoch} }
-
-// expired reports whether the owner has been silent for too long by the store's clock.
-func (l Record) expired(now time.Time, expiration time.Duration) bool {
-	return now.After(l.expiry(expiration))
-}
-
-// expiry is the last moment, by the store's clock, at which the lease is its owner's.
-func (l Record) expiry(expiration time.Duration) time.Time {
-	return l.Updated.Add(max(expiration, l.Expiration) + clockGrain)
-}
-
-// term is the number of the lease's owner.
-func (l Record) term() int64 { return notes.Number(l.Properties, notes.TermProperty) }
-
-// beginTerm makes the lease a new owner's.
-func (l *Record) beginTerm() {
-	l.setProperty(notes.DueProperty, "")
-	l.setProperty(notes.TermProperty, notes.PlainNumber(l.term()+1))
-}
-
-// setProperty changes a property of this copy of the record alone; an empty text removes it.
-func (l *Record) setProperty(name, text string) { l.Properties = notes.Set(l.Properties, name, text) }
-
-// takeable is when another owner may take the lease.
-func (l Record) takeable(expiration time.Duration) time.Time {
-	if l.Free() {
-		return l.Fence
-	}
-	return l.expiry(expiration)
-}
-
-// clockGrain covers stores that keep whole seconds: a record written at 10.9 s says 10.
-const clockGrain = time.Second

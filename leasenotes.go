@@ -41,13 +41,13 @@ func (d *dispatcher) fill(l *Record) mark {
 		}
 		for name, text := range map[string]string{notes.DoneProperty: done.String(), notes.HeldProperty: held.String(), notes.AsideProperty: aside.String()} {
 			if l.Properties[name] != text {
-				l.setProperty(name, text)
+				setProperty(l, name, text)
 			}
 		}
 	}
 	outage, _ := d.r.breaker.Open()
 	if outage := notes.Outage(outage.Since); l.Properties[notes.OutageProperty] != outage {
-		l.setProperty(notes.OutageProperty, outage)
+		setProperty(l, notes.OutageProperty, outage)
 	}
 	return mark{d.engine.Unsaved(), d.marks, d.here == "" || d.engine.NamesBatch()}
 }

@@ -2,6 +2,7 @@ package changefeed
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync"
@@ -173,4 +174,15 @@ func (d *dispatcher) eachLetter(box LetterBox, key PartitionKey, f func(DeadLett
 	defer mu.Unlock()
 	over = true
 	return err
+}
+
+// letterID names the letter of a change. In latest-version mode its place among the changes of its
+// LSN moves when another item of the transaction is written again, so it is named by its item.
+func letterID(m Mode, lsn int64, place int, item string) string {
+	if m == AllVersionsAndDeletes {
+		return fmt.Sprintf("%d.%d", lsn, place)
+	}
+	// Half of the hash is as much as nobody finds two items for, not even who chooses their names.
+	h := sha256.Sum256([]byte(item))
+	return fmt.Sprintf("%d.%x", lsn, h[:sha256.Size/2])
 }

@@ -46,7 +46,7 @@ func (p *presence) show(ctx context.Context) error {
 	record.Expiration = min(p.r.opts.Renew*5/2, p.r.opts.Expiration)
 	record.TTL = 2 * p.r.opts.Expiration
 	if most := p.r.opts.MaxLeases; most > 0 {
-		record.setProperty(notes.MostProperty, notes.PlainNumber(int64(most)))
+		setProperty(&record, notes.MostProperty, notes.PlainNumber(int64(most)))
 	}
 	record.Timestamp = timestamp()
 	got, err := p.put(ctx, record)
@@ -80,7 +80,7 @@ func (p *presence) put(ctx context.Context, record Record) (Record, error) {
 		return Record{}, err
 	}
 	for _, host := range p.r.view.kind(KindHost) {
-		if host.owner() == p.r.me {
+		if ownerOf(host) == p.r.me {
 			record.ETag, record.ID, record.Raw = host.ETag, host.ID, host.Raw
 		}
 	}
@@ -101,7 +101,7 @@ func (p *presence) retire(ctx context.Context) {
 // live does not.
 func (p *presence) clean(ctx context.Context) {
 	for _, host := range p.r.view.kind(KindHost) {
-		if host.Err == nil && host.State.isKnown() && p.r.view.Now().Sub(host.Updated) > 3*p.r.opts.Expiration && host.owner() != p.r.me {
+		if host.Err == nil && isKnownState(host.State) && p.r.view.Now().Sub(host.Updated) > 3*p.r.opts.Expiration && ownerOf(host) != p.r.me {
 			// An error is ignored, because another instance may be faster or have the right that we lack.
 			deleting, cancel := context.WithTimeout(ctx, p.r.opts.Renew)
 			_ = p.r.store.Delete(deleting, host)

@@ -249,3 +249,13 @@ const (
 	firstPoll = 5 * time.Millisecond   // first pause after activity
 	maxGather = 128 * time.Millisecond // longest pause before a range waits again that is woken for others all the time
 )
+
+// changeSize is the memory that a change takes.
+func changeSize(c *Change) int { return len(c.Body) + len(c.Previous) + 256 }
+
+func sizeOf(page Page) (bytes int) {
+	for i := range page.Changes {
+		bytes += changeSize(&page.Changes[i])
+	}
+	return bytes
+}

@@ -72,7 +72,7 @@ func (b *balancer) untilExpiry() time.Duration {
 	soonest := b.opts.Expiration
 	leases, _ := b.view.leases()
 	for _, lease := range leases {
-		if at := lease.takeable(b.opts.Expiration); !at.Before(b.planned) && lease.owner() != b.me {
+		if at := takeableAt(lease, b.opts.Expiration); !at.Before(b.planned) && ownerOf(lease) != b.me {
 			soonest = min(soonest, at.Sub(now))
 		}
 	}
@@ -116,7 +116,7 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 		b.report(ctx, OriginBalancer, "", fmt.Errorf("%w: %d of %d, because each of %d instances has as many as its Options.MaxLeases allows: start more instances, or allow more",
 			ErrNoOwner, done.Unowned, done.Leases, done.Instances))
 	}
-	foreign := slices.IndexFunc(s.leases, Record.isForeign)
+	foreign := slices.IndexFunc(s.leases, isForeign)
 	b.shared.Store(foreign >= 0)
 	if i := foreign; i >= 0 && b.opts.HoldKeys {
 		b.report(ctx, OriginBalancer, s.leases[i].Token, fmt.Errorf("%w %q, which hands over the changes of held keys: do not share a unit that holds keys",
@@ -191,10 +191,10 @@ func (b *balancer) situation() situation {
 	}
 	for _, host := range b.view.kind(KindHost) {
 		alive := host.Err == nil && host.State == StateLive && b.planned.Sub(host.Updated) <= host.Expiration+clockGrain
-		if alive && host.owner() != b.me {
-			s.alive = append(s.alive, host.owner())
+		if alive && ownerOf(host) != b.me {
+			s.alive = append(s.alive, ownerOf(host))
 			if most := notes.Number(host.Properties, notes.MostProperty); most > 0 {
-				s.most[host.owner()] = int(most)
+				s.most[ownerOf(host)] = int(most)
 			}
 		}
 	}
@@ -202,8 +202,8 @@ func (b *balancer) situation() situation {
 	for i, lease := range good {
 		fenced := lease.Fence.After(b.planned)
 		leases[i] = balance.Lease{
-			Token: lease.Token, Owner: lease.owner(), Splitting: lease.State == StateSplitting, Fenced: fenced, Overdue: b.isOverdue(lease),
-			Free: lease.Free() && !fenced || !lease.Free() && lease.expired(b.planned, b.opts.Expiration),
+			Token: lease.Token, Owner: ownerOf(lease), Splitting: lease.State == StateSplitting, Fenced: fenced, Overdue: b.isOverdue(lease),
+			Free: lease.Free() && !fenced || !lease.Free() && isExpired(lease, b.planned, b.opts.Expiration),
 		}
 	}
 	s.plan = balance.Compute(b.me, s.alive, s.most, leases)
@@ -219,7 +219,7 @@ func (b *balancer) isOverdue(lease Record) bool {
 // worked on: given by others, or ours from a write whose answer was lost.
 func (b *balancer) handedOver(leases []Record) (mine []Record) {
 	for _, lease := range leases {
-		if _, begun := b.claims.worker(lease.Range); !begun && lease.owner() == b.me && !lease.expired(b.planned, b.opts.Expiration) {
+		if _, begun := b.claims.worker(lease.Range); !begun && ownerOf(lease) == b.me && !isExpired(lease, b.planned, b.opts.Expiration) {
 			mine = append(mine, lease)
 		}
 	}
@@ -263,7 +263,7 @@ func (b *balancer) take(ctx context.Context, seen Record) bool {
 	if !b.claims.claim(seen.Range) {
 		return false // ours already, though the view may not show that yet
 	}
-	if seen.untouched() && b.view.covers(seen) { // taken, it would rank higher and be redundant no more
+	if isUntouched(seen) && b.view.covers(seen) { // taken, it would rank higher and be redundant no more
 		b.report(ctx, OriginLeaseStore, seen.Token, b.discard(ctx, seen))
 		b.claims.free(seen.Range)
 		return false
@@ -281,9 +281,9 @@ func (b *balancer) tryTake(ctx context.Context, seen Record) bool {
 	lease := seen
 	lease.Owner, lease.Epoch, lease.Expiration = b.me.Instance, b.me.Epoch, b.opts.Expiration
 	lease.Fence = b.fence(seen)
-	lease.beginTerm()
+	beginTerm(&lease)
 	// Its owner has ended without a word, and the handler may be why.
-	crashed := !seen.Free() && seen.Epoch != "" && seen.owner() != b.me && seen.expired(b.view.Now(), b.opts.Expiration)
+	crashed := !seen.Free() && seen.Epoch != "" && ownerOf(seen) != b.me && isExpired(seen, b.view.Now(), b.opts.Expiration)
 	var started time.Time
 	var got Record
 	err := b.paced(ctx, b.random("take "+seen.Token), seen.Token, func() (err error) {
@@ -317,8 +317,8 @@ func (b *balancer) tryTake(ctx context.Context, seen Record) bool {
 // next write.
 func (b *balancer) fence(seen Record) time.Time {
 	now := b.view.Now()
-	given := seen.Free() || seen.owner() == b.me
-	if given || seen.expired(now, b.opts.Expiration) {
+	given := seen.Free() || ownerOf(seen) == b.me
+	if given || isExpired(seen, now, b.opts.Expiration) {
 		if seen.Fence.After(now) {
 			return seen.Fence
 		}

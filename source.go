@@ -154,6 +154,15 @@ func (s Start) IsBeginning() bool { return s.beginning }
 // Time is the start time, zero for the other kinds.
 func (s Start) Time() time.Time { return s.at }
 
+// Ago is the distance of a start that [FromAgo] has made, zero for the others.
+func (s Start) Ago() time.Duration { return s.ago }
+
+// AsAgo is the same start as one that [FromAgo] has made with a distance.
+func (s Start) AsAgo(d time.Duration) Start {
+	s.ago = d
+	return s
+}
+
 // String gives "now", "beginning" or the time in RFC 3339; [ParseStart] reads it.
 func (s Start) String() string {
 	switch {
@@ -165,8 +174,8 @@ func (s Start) String() string {
 	return s.at.Format(time.RFC3339Nano)
 }
 
-// given is the start as its user gave it, the same at each start of a program.
-func (s Start) given() string {
+// Given is the start as its user gave it, the same at each start of a program: FromAgo has its distance, not its time.
+func (s Start) Given() string {
 	switch {
 	case s.IsZero():
 		return ""

@@ -93,7 +93,7 @@ func (w *worker) plan(ctx context.Context) (parent Record, parts []Range, err er
 	if err := w.keeper.note(ctx, func(lease *Record) { parent, stored = *lease, w.keeper.stored.State == StateSplitting }); err != nil {
 		return parent, nil, err
 	}
-	if parts, known := parent.parts(); known && parent.State == StateSplitting {
+	if parts, known := splitParts(parent); known && parent.State == StateSplitting {
 		if !stored { // an earlier try was not answered
 			err = w.keeper.store(ctx)
 		}
@@ -110,14 +110,14 @@ func (w *worker) plan(ctx context.Context) (parent Record, parts []Range, err er
 	w.dispatcher.freeze() // the children begin where the parent is stored, so it moves no more
 	err = w.keeper.edit(ctx, func(lease *Record) {
 		lease.State = StateSplitting
-		lease.setProperty(notes.PartsProperty, keyspace.Join(parts))
+		setProperty(lease, notes.PartsProperty, keyspace.Join(parts))
 		parent = *lease
 	})
 	return parent, parts, err
 }
 
 // parts are the ranges that the lease is being split into, if they are recorded and tile it.
-func (l Record) parts() (parts []Range, known bool) {
+func splitParts(l Record) (parts []Range, known bool) {
 	return keyspace.Split(l.Range, l.Properties[notes.PartsProperty])
 }
 
@@ -128,7 +128,7 @@ func (w *worker) uncovered(parent Record) []Range {
 	leases, _ := w.r.view.leases()
 	above := w.r.view.ranking()
 	return holes(parent.Range, slices.DeleteFunc(leases, func(lease Record) bool {
-		ranked := lease.isOurs() && parent.isOurs()
+		ranked := isOurs(lease) && isOurs(parent)
 		switch {
 		case lease.ID == parent.ID || ranked && above(parent, lease):
 			return true
@@ -147,9 +147,9 @@ func (w *worker) createChild(ctx context.Context, parent Record, part Range) err
 		Position: parent.Position, Mode: parent.Mode, Attempts: parent.Attempts,
 		Timestamp: timestamp(), Properties: parent.Properties,
 	}
-	child.setProperty(notes.PartsProperty, "")
-	child.setGeneration(parent.generation() + 1)
-	child.beginTerm()
+	setProperty(&child, notes.PartsProperty, "")
+	setGeneration(&child, generationOf(parent)+1)
+	beginTerm(&child)
 	if !w.r.claims.claim(part) {
 		return nil // made before, and being worked on
 	}

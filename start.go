@@ -44,7 +44,7 @@ func (r *run) begun() time.Time {
 func (r *run) record(start Start, now time.Time, properties map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, properties)
-	all[notes.OptionProperty] = notes.PlainTime(cmp.Or(start.given(), start.String()))
+	all[notes.OptionProperty] = notes.PlainTime(cmp.Or(start.Given(), start.String()))
 	if start.IsNow() && r.opts.Mode == LatestVersion {
 		start = FromTime(now.Add(-clockGrain)) // stores keep whole seconds
 	}
@@ -85,14 +85,13 @@ func (r *run) recorded() Start {
 // where the leases say that are there from a creation that was interrupted. A start that
 // is relative to now counts as it was then, not as it is now.
 func (r *run) firstStart() (Start, error) {
-	relative := r.opts.Start.ago > 0
+	relative := r.opts.Start.Ago() > 0
 	if !r.opts.Start.IsZero() && !relative {
 		return r.opts.Start, nil
 	}
 	for _, lease := range r.view.kind(KindLease) {
-		if start := lease.Position.Start; lease.Err == nil && !start.IsZero() && (!relative || lease.isOurs()) {
-			start.ago = r.opts.Start.ago
-			return start, nil
+		if start := lease.Position.Start; lease.Err == nil && !start.IsZero() && (!relative || isOurs(lease)) {
+			return start.AsAgo(r.opts.Start.Ago()), nil
 		}
 	}
 	if relative {
@@ -105,7 +104,7 @@ func (r *run) firstStart() (Start, error) {
 // is welcome, because programs set it at every run. A unit that another kind of processor
 // made has none on record, and gets ours.
 func (r *run) checkStart(ctx context.Context, info Record) (done bool, err error) {
-	given, began := r.opts.Start.given(), notes.TimeOf(info.Properties[notes.OptionProperty])
+	given, began := r.opts.Start.Given(), notes.TimeOf(info.Properties[notes.OptionProperty])
 	_, known := r.view.origin()
 	switch {
 	case !known && given == "":
@@ -140,14 +139,14 @@ func (r *run) checkForeign() error {
 
 // checkPlaced refuses leases of which nobody says where they begin.
 func (r *run) checkPlaced() error {
-	if open := r.view.leasesWhere(Record.unplaced); len(open) > 0 {
+	if open := r.view.leasesWhere(hasNoStart); len(open) > 0 {
 		return &StartError{Leases: ids(open)}
 	}
 	return nil
 }
 
 // unplaced reports whether a lease does not say where it begins.
-func (l Record) unplaced() bool {
+func hasNoStart(l Record) bool {
 	return l.Err == nil && l.State != StateRetired && l.Position.Token == "" && l.Position.Start.IsZero()
 }
 
@@ -167,7 +166,7 @@ func (v *view) placed() (good, bad []Record) {
 		return good, bad
 	}
 	good = slices.DeleteFunc(good, func(lease Record) bool {
-		open := lease.unplaced()
+		open := hasNoStart(lease)
 		if open {
 			lease.Err = &StartError{Leases: []string{lease.ID}}
 			bad = append(bad, lease)
@@ -180,21 +179,21 @@ func (v *view) placed() (good, bad []Record) {
 // place is the position of a start, as a token where the feed gives one, because a processor
 // of another kind would begin a lease without a token at a start of its own.
 func (r *run) place(ctx context.Context, part Range, start Start) (Position, error) {
-	at := Position{Start: FromTime(start.at)}
-	if start.at.IsZero() {
-		at.Start = Start{beginning: start.beginning}
+	at := Position{Start: start.AsAgo(0)}
+	if start.IsNow() {
+		at.Start = Start{}
 	}
 	page, err := r.source.Read(ctx, part, at, ReadOptions{Mode: r.opts.Mode, MaxItems: 1})
 	if err != nil {
 		return at, fmt.Errorf("read position of %v: %w", start, err)
 	}
-	return page.begin(at), nil
+	return startOfPage(page, at), nil
 }
 
 // begin is the position that a page was read from, as a token. Where tokens are LSNs in
 // quotes, as the service's are, the token before the first change is known; otherwise the
 // position stays as it was.
-func (p Page) begin(from Position) Position {
+func startOfPage(p Page, from Position) Position {
 	if len(p.Changes) == 0 {
 		return p.Next
 	}
@@ -215,7 +214,7 @@ func (w *worker) anchor() ending {
 	page, e := w.read()
 	switch e.why {
 	case "":
-		if at = page.begin(at); len(page.Changes) == 0 { // so what an owner before has failed with is not what comes
+		if at = startOfPage(page, at); len(page.Changes) == 0 { // so what an owner before has failed with is not what comes
 			w.dispatcher.pass(at, 0, false)
 		}
 	case ReasonSplit: // the leases of the parts begin there

@@ -60,7 +60,7 @@ func (v *view) list(ctx context.Context, since time.Time) error {
 		for _, taken := byID[id]; taken; _, taken = byID[id] {
 			id += "#" // two documents may share an id, under different partition keys
 		}
-		byID[id] = record.judged()
+		byID[id] = withJudgement(record)
 	}
 	v.Replace(byID, now, asked)
 	return nil
@@ -108,7 +108,6 @@ func (v *view) resolve(ctx context.Context, records []Record) error {
 				return err
 			}
 		}
-		record.inferred = true
 		if record.Range = lineage(record.Token, partitions); record.Range.Empty() {
 			record.Err = fmt.Errorf("%w: %s has no FeedRange, and no partition %q is known: delete it", ErrBadLease, record.ID, record.Token)
 		}
@@ -169,7 +168,7 @@ func (v *view) put(record Record) (news bool) {
 			record.Range = old.Range
 		}
 		news = !known || old.Owner != record.Owner || old.Epoch != record.Epoch || old.State != record.State
-		return record.judged()
+		return withJudgement(record)
 	})
 	return news
 }
@@ -185,11 +184,11 @@ func (v *view) heard(changed []Record, now time.Time) (news bool) {
 
 // judged adds the error of a lease in a state that this version does not know. A lease that came
 // too late counts as one that is gone.
-func (l Record) judged() Record {
-	if l.isLate() {
+func withJudgement(l Record) Record {
+	if isLate(l) {
 		l.State = StateRetired
 	}
-	if l.Kind == KindLease && l.Err == nil && !l.State.isKnown() {
+	if l.Kind == KindLease && l.Err == nil && !isKnownState(l.State) {
 		l.Err = fmt.Errorf("%w: state of %s is %v: want %v, %v or %v", ErrBadLease, l.ID, l.State, StateLive, StateSplitting, StateRetired)
 	}
 	return l
@@ -217,11 +216,11 @@ func (v *view) leases() (good, bad []Record) {
 			bad = append(bad, lease)
 		case !twice:
 			byRange[lease.Range] = lease
-		case lease.outranks(other):
+		case outranks(lease, other):
 			byRange[lease.Range] = lease
-			bad = append(bad, other.twice(lease))
+			bad = append(bad, asSpareOf(other, lease))
 		default:
-			bad = append(bad, lease.twice(other))
+			bad = append(bad, asSpareOf(lease, other))
 		}
 	}
 	good = slices.SortedFunc(maps.Values(byRange), func(a, b Record) int {
@@ -234,16 +233,16 @@ func (v *view) leases() (good, bad []Record) {
 // before free. Two old leases whose partitions were merged know only the range of both:
 // there the earlier position wins, so that nothing is skipped. Else the lease that was
 // worked on wins: it has a token, and was written last.
-func (l Record) outranks(other Record) bool {
+func outranks(l Record, other Record) bool {
 	switch {
 	case (l.State == StateLive) != (other.State == StateLive):
 		return l.State == StateLive
 	case l.Free() != other.Free():
 		return other.Free()
-	case l.inferred && other.inferred:
-		return l.Position.before(other.Position)
-	case l.inferred != other.inferred:
-		return other.inferred
+	case l.Version == 0 && other.Version == 0:
+		return isBefore(l.Position, other.Position)
+	case l.Version != other.Version:
+		return other.Version == 0
 	}
 	if untouched := other.Position.Token == ""; (l.Position.Token == "") != untouched {
 		return untouched
@@ -253,14 +252,14 @@ func (l Record) outranks(other Record) bool {
 
 // before compares tokens that are LSNs in quotes, as the service's are; no token is
 // before all.
-func (p Position) before(other Position) bool {
+func isBefore(p Position, other Position) bool {
 	a, _ := service.LSN(p.Token)
 	b, _ := service.LSN(other.Token)
 	return a < b
 }
 
 // twice marks a lease as the spare of another.
-func (l Record) twice(other Record) Record {
+func asSpareOf(l Record, other Record) Record {
 	l.Err = fmt.Errorf("%w: %s and %s are for the same range %s; the first is ignored: delete one",
 		ErrOverlap, l.ID, other.ID, l.Range)
 	return l
@@ -312,7 +311,7 @@ func (f *follower) run(ctx context.Context) {
 // verify makes keepers write the leases that seem to have another owner: only a conditional write proves it.
 func (f *follower) verify(changed []Record) {
 	for _, record := range changed {
-		if w, _ := f.r.claims.worker(record.Range); w != nil && record.Kind == KindLease && record.owner() != f.r.me {
+		if w, _ := f.r.claims.worker(record.Range); w != nil && record.Kind == KindLease && ownerOf(record) != f.r.me {
 			w.keeper.verify()
 		}
 	}

@@ -1,0 +1,48 @@
+package changefeed
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Errors of sources and stores.
+var (
+	// ErrConflict: a record or item with this id exists, or its ETag has moved on.
+	ErrConflict = errors.New("conflict")
+	// ErrPrecondition is the [ErrConflict] of a conditional write: the stored ETag is
+	// another, or a condition of the write does not hold.
+	ErrPrecondition = fmt.Errorf("%w: precondition failed", ErrConflict)
+	// ErrNotFound: there is no such record, item or container.
+	ErrNotFound = errors.New("not found")
+	// ErrForbidden: the caller lacks the right.
+	ErrForbidden = errors.New("forbidden")
+	// ErrGone: the range spans several physical partitions, because one was split.
+	ErrGone = errors.New("partition key range is gone")
+	// ErrTooOld: all versions and deletes no longer retains the changes after this position.
+	ErrTooOld = errors.New("position is older than the retention")
+	// ErrThrottled: the store asks for a pause; see [ThrottledError].
+	ErrThrottled = errors.New("request rate is too large")
+	// ErrBadRequest: the store refuses the input as such; trying again cannot help.
+	ErrBadRequest = errors.New("bad request")
+	// ErrBadLease: a document among the leases is no lease.
+	ErrBadLease = errors.New("not a lease document")
+	// ErrForeignLease: a lease of a kind of processor that this one cannot share leases
+	// with; it reads them and does not write them.
+	ErrForeignLease = fmt.Errorf("%w that this processor can write", ErrBadLease)
+	// ErrNotManual: Batch.Checkpoint on a processor that checkpoints by itself.
+	ErrNotManual = errors.New("checkpoint by hand needs Options.Manual")
+)
+
+// ThrottledError is the [ErrThrottled] with the time to wait.
+type ThrottledError struct {
+	After time.Duration
+}
+
+// Error names the pause.
+func (e *ThrottledError) Error() string {
+	return fmt.Sprintf("%v: retry after %v", ErrThrottled, e.After)
+}
+
+// Is makes errors.Is(err, ErrThrottled) true.
+func (e *ThrottledError) Is(target error) bool { return target == ErrThrottled }
