@@ -119,13 +119,13 @@ func (d *dispatcher) letter(b *delivery.Batch) DeadLetter {
 	}
 	if !b.IsHeld() {
 		l.Attempts, l.Failed = c.Calls(), b.Failing()
-		l.because(b.Err)
+		setCause(&l, b.Err)
 	}
 	return l
 }
 
 // because notes why the change of a letter is not done.
-func (l *DeadLetter) because(err error) {
+func setCause(l *DeadLetter, err error) {
 	l.Cause, l.Stack, l.Disposition = fold.Text(err), "", DispositionFailed
 	if panicked, ok := errors.AsType[*PanicError](err); ok {
 		l.Stack = string(panicked.Stack)

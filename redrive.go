@@ -314,7 +314,7 @@ func (s *requests) rewrite(box LetterBox, q *delivery.Request) error {
 	if l.Disposition == DispositionHeld {
 		l.Failed = time.Now()
 	}
-	l.because(q.Err)
+	setCause(&l, q.Err)
 	l.Attempts++
 	s.d.r.hooks.Redriven(Redriven{Letter: l, Recall: q.Recall, Err: q.Err})
 	if there, err := s.d.isThere(box, l); err != nil || !there {

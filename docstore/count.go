@@ -134,8 +134,8 @@ func (k *counter) found(items, at int64) {
 }
 
 // open opens the feed of one log in (sel.lsn, upTo].
-func (k *counter) open(num uint32, sel selection, upTo int64) (*feed, error) {
-	f := &feed{sel: sel, now: k.now}
+func (k *counter) open(num uint32, sel selection, upTo int64) (*logWalk, error) {
+	f := &logWalk{sel: sel, now: k.now}
 	if err := f.openLog(moment{c: k.c, l: k.l, head: upTo}, num, k.view.cursor); err != nil {
 		return nil, errors.Join(err, f.close())
 	}

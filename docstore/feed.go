@@ -10,9 +10,9 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// feed walks the logs that a partition reads, merged by LSN. An LSN is in one log only,
+// logWalk walks the logs that a partition reads, merged by LSN. An LSN is in one log only,
 // even while versions are being moved (see move.go), so there are no ties.
-type feed struct {
+type logWalk struct {
 	sel     selection
 	now     int64 // time of the container, which decides who has expired
 	view    *view // where several cursors must see one state
@@ -45,8 +45,8 @@ type track struct {
 // feed opens cursors for the versions of some logs in (sel.lsn, head]. Several
 // cursors share a snapshot, because they must agree about versions that move from log
 // to log and about marks; a single cursor is a snapshot by itself and cheaper.
-func (m moment) feed(logs []uint32, sel selection) (*feed, error) {
-	f := &feed{sel: sel, now: m.c.clock.now()}
+func (m moment) feed(logs []uint32, sel selection) (*logWalk, error) {
+	f := &logWalk{sel: sel, now: m.c.clock.now()}
 	open := m.c.db.eng.cursor
 	switch {
 	case m.held != nil:
@@ -75,7 +75,7 @@ func (l *layout) marks(sel selection) bool {
 }
 
 // openLog opens the cursors of one log.
-func (f *feed) openLog(m moment, num uint32, open openCursor) error {
+func (f *logWalk) openLog(m moment, num uint32, open openCursor) error {
 	t := &track{c: m.c, num: num, log: m.l.logs[num], still: len(m.l.former) == 0}
 	t.all = f.sel.rng.Contains(t.log.rng)
 	f.tracks = append(f.tracks, t)
@@ -93,14 +93,14 @@ func (m moment) low(num uint32) int64 {
 // each calls visit for the versions that the selection shows, in order, until visit
 // returns false, and closes the feed. With a specification, expired versions are left
 // out.
-func (f *feed) each(ctx context.Context, spec *ContainerSpec, visit func(*entry, addr) (bool, error)) error {
+func (f *logWalk) each(ctx context.Context, spec *ContainerSpec, visit func(*entry, addr) (bool, error)) error {
 	err := f.walk(ctx, spec, visit)
 	return cmp.Or(err, f.err(), f.close())
 }
 
 // walk walks the logs. It looks at ctx and the store every 1,024 versions only, because
 // most are passed over and the looks would cost more than the walk.
-func (f *feed) walk(ctx context.Context, spec *ContainerSpec, visit func(*entry, addr) (bool, error)) error {
+func (f *logWalk) walk(ctx context.Context, spec *ContainerSpec, visit func(*entry, addr) (bool, error)) error {
 	for steps := 1; ; steps++ {
 		if steps%1024 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -289,7 +289,7 @@ func (t *track) found(lsn int64) {
 
 // lowest returns the track with the lowest LSN, nil at the end. A partition reads a
 // handful of logs at most, so a scan is quicker than a heap.
-func (f *feed) lowest() *track {
+func (f *logWalk) lowest() *track {
 	var best *track
 	for _, t := range f.tracks {
 		if t.ok && (best == nil || t.lsn < best.lsn) {
@@ -300,7 +300,7 @@ func (f *feed) lowest() *track {
 }
 
 // err returns the error that ended a cursor, which looks like the end of its log.
-func (f *feed) err() error {
+func (f *logWalk) err() error {
 	for _, t := range f.tracks {
 		for _, it := range []*cursor{t.it, t.dead} {
 			if it != nil && it.err() != nil {
@@ -312,7 +312,7 @@ func (f *feed) err() error {
 }
 
 // close closes the cursors, and then the state of the engine that they read.
-func (f *feed) close() error {
+func (f *logWalk) close() error {
 	var errs []error
 	for _, t := range f.tracks {
 		for _, it := range []*cursor{t.it, t.dead} {

@@ -55,9 +55,9 @@ func begin(ctx context.Context, out io.Writer, args ...string) (errs *said, ende
 	return errs, done
 }
 
-// feed writes documents into a named pipe until end is closed, and then one more, before which it gives their number. So
+// writeDocuments writes documents into a named pipe until end is closed, and then one more, before which it gives their number. So
 // an import of the pipe cannot be through before that.
-func feed(t *testing.T, path string, end <-chan struct{}) (documents <-chan int) {
+func writeDocuments(t *testing.T, path string, end <-chan struct{}) (documents <-chan int) {
 	t.Helper()
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestTailAndImportOutliveTheirServer(t *testing.T) {
 	s := openShop(t, shopTimes{patience: time.Minute})
 	file := filepath.Join(s.dir, "orders.ndjson")
 	crashed := make(chan struct{})
-	documents := feed(t, file, crashed)
+	documents := writeDocuments(t, file, crashed)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	out, in := io.Pipe()
