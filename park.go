@@ -124,7 +124,7 @@ func (d *dispatcher) letter(b *delivery.Batch) DeadLetter {
 	return l
 }
 
-// because notes why the change of a letter is not done.
+// setCause notes why the change of a letter is not done.
 func setCause(l *DeadLetter, err error) {
 	l.Cause, l.Stack, l.Disposition = fold.Text(err), "", DispositionFailed
 	if panicked, ok := errors.AsType[*PanicError](err); ok {
