@@ -119,7 +119,7 @@ func (b *balancer) overlaps() (found []flaw) {
 	return found
 }
 
-// generation is how many splits led to a lease of ours; 0 for one of which it is not known.
+// generationOf is how many splits led to a lease of ours; 0 for one of which it is not known.
 func generationOf(l Record) int { return int(notes.Number(l.Properties, notes.GenerationProperty)) }
 
 func setGeneration(l *Record, n int) {
@@ -188,7 +188,7 @@ func (r *run) dropLate(ctx context.Context) {
 	}
 }
 
-// untouched reports whether a lease is ours and nobody has ever taken it.
+// isUntouched reports whether a lease is ours and nobody has ever taken it.
 func isUntouched(l Record) bool { return isOurs(l) && l.Free() && l.Expiration == 0 }
 
 // dropRedundant has our workers give up the leases that others cover.

@@ -13,20 +13,20 @@ func isKnownState(s State) bool { return s == StateLive || s == StateSplitting |
 // isForeign reports whether the owner is another kind of processor.
 func isForeign(l Record) bool { return !l.Free() && l.Epoch == "" }
 
-// owner is the process that the lease belongs to.
+// ownerOf is the process that the lease belongs to.
 func ownerOf(l Record) balance.Owner { return balance.Owner{Instance: l.Owner, Epoch: l.Epoch} }
 
-// expired reports whether the owner has been silent for too long by the store's clock.
+// isExpired reports whether the owner has been silent for too long by the store's clock.
 func isExpired(l Record, now time.Time, expiration time.Duration) bool {
 	return now.After(expiryOf(l, expiration))
 }
 
-// expiry is the last moment, by the store's clock, at which the lease is its owner's.
+// expiryOf is the last moment, by the store's clock, at which the lease is its owner's.
 func expiryOf(l Record, expiration time.Duration) time.Time {
 	return l.Updated.Add(max(expiration, l.Expiration) + clockGrain)
 }
 
-// term is the number of the lease's owner.
+// termOf is the number of the lease's owner.
 func termOf(l Record) int64 { return notes.Number(l.Properties, notes.TermProperty) }
 
 // beginTerm makes the lease a new owner's.
@@ -38,7 +38,7 @@ func beginTerm(l *Record) {
 // setProperty changes a property of this copy of the record alone; an empty text removes it.
 func setProperty(l *Record, name, text string) { l.Properties = notes.Set(l.Properties, name, text) }
 
-// takeable is when another owner may take the lease.
+// takeableAt is when another owner may take the lease.
 func takeableAt(l Record, expiration time.Duration) time.Time {
 	if l.Free() {
 		return l.Fence

@@ -116,7 +116,7 @@ func (w *worker) plan(ctx context.Context) (parent Record, parts []Range, err er
 	return parent, parts, err
 }
 
-// parts are the ranges that the lease is being split into, if they are recorded and tile it.
+// splitParts are the ranges that the lease is being split into, if they are recorded and tile it.
 func splitParts(l Record) (parts []Range, known bool) {
 	return keyspace.Split(l.Range, l.Properties[notes.PartsProperty])
 }

@@ -145,7 +145,7 @@ func (r *run) checkPlaced() error {
 	return nil
 }
 
-// unplaced reports whether a lease does not say where it begins.
+// hasNoStart reports whether a lease does not say where it begins.
 func hasNoStart(l Record) bool {
 	return l.Err == nil && l.State != StateRetired && l.Position.Token == "" && l.Position.Start.IsZero()
 }
@@ -190,7 +190,7 @@ func (r *run) place(ctx context.Context, part Range, start Start) (Position, err
 	return startOfPage(page, at), nil
 }
 
-// begin is the position that a page was read from, as a token. Where tokens are LSNs in
+// startOfPage is the position that a page was read from, as a token. Where tokens are LSNs in
 // quotes, as the service's are, the token before the first change is known; otherwise the
 // position stays as it was.
 func startOfPage(p Page, from Position) Position {

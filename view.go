@@ -182,7 +182,7 @@ func (v *view) heard(changed []Record, now time.Time) (news bool) {
 	return news
 }
 
-// judged adds the error of a lease in a state that this version does not know. A lease that came
+// withJudgement adds the error of a lease in a state that this version does not know. A lease that came
 // too late counts as one that is gone.
 func withJudgement(l Record) Record {
 	if isLate(l) {
@@ -250,7 +250,7 @@ func outranks(l Record, other Record) bool {
 	return l.Updated.After(other.Updated)
 }
 
-// before compares tokens that are LSNs in quotes, as the service's are; no token is
+// isBefore compares tokens that are LSNs in quotes, as the service's are; no token is
 // before all.
 func isBefore(p Position, other Position) bool {
 	a, _ := service.LSN(p.Token)
@@ -258,7 +258,7 @@ func isBefore(p Position, other Position) bool {
 	return a < b
 }
 
-// twice marks a lease as the spare of another.
+// asSpareOf marks a lease as the spare of another.
 func asSpareOf(l Record, other Record) Record {
 	l.Err = fmt.Errorf("%w: %s and %s are for the same range %s; the first is ignored: delete one",
 		ErrOverlap, l.ID, other.ID, l.Range)
