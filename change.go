@@ -99,7 +99,7 @@ type Batch struct {
 	Instance   string   // the instance that runs the handler
 	Epoch      int64    // number of the owner: each owner of a lease, or of the one that it was split from, has a higher one
 	Attempt    int      // 1 more than the handler has received any of the changes before, in an outage too, and before it was parked
-	Cut        bool     // it has only a part of a transaction, which failed as a whole: see [Options.MaxAttempts]
+	Cut        bool     // it has only a part of a transaction, which failed as a whole: see Options.MaxAttempts
 	Redriven   bool     // its change was among the dead letters
 	Session    string   // session token of the read, for reading your own lease's writes
 	Charge     float64  // request charge of the read, in request units; of a page in several batches the first one has it
@@ -120,15 +120,15 @@ func (b *Batch) Lag() int64 {
 }
 
 // Checkpoint stores that this batch is done, and so is every batch before it on this lease that
-// its handler has returned nil for; with an [Options.Concurrency] above 1, every such batch of
-// its partition keys. It is for processors with [Options.Manual]; elsewhere it returns
+// its handler has returned nil for; with an Options.Concurrency above 1, every such batch of
+// its partition keys. It is for processors with Options.Manual; elsewhere it returns
 // [ErrNotManual], because the processor checkpoints by itself when the handler returns nil. It
 // may be called before Handle has returned or after that, from any goroutine. What is confirmed
 // is done, although the handler returns an error or runs out of time afterwards: it does not come
 // again. A batch that is confirmed already is a no-op: progress never moves back. Nothing is
-// stored, and there is an error, when the lease is gone or is being split ([ErrLeaseLost]), or
+// stored, and there is an error, when the lease is gone or is being split (ErrLeaseLost), or
 // the batch comes again in smaller parts because the handler took too long
-// ([ErrHandlerTimeout]).
+// (ErrHandlerTimeout).
 func (b *Batch) Checkpoint(ctx context.Context) error {
 	if b.confirm == nil {
 		return ErrNotManual

@@ -26,7 +26,7 @@ func cell(from, to int) Range {
 		}
 		return fmt.Sprintf("%02X", n)
 	}
-	return Range{edge(from), edge(to)}
+	return Range{Min: edge(from), Max: edge(to)}
 }
 
 func position(n int) Position { return At(strconv.Quote(strconv.Itoa(n))) }
@@ -82,7 +82,7 @@ func (m *model) split(l Record) {
 		return
 	}
 	cut := cell(inside[m.rng.IntN(len(inside))], keys).Min
-	for _, r := range []Range{{l.Range.Min, cut}, {cut, l.Range.Max}} {
+	for _, r := range []Range{{Min: l.Range.Min, Max: cut}, {Min: cut, Max: l.Range.Max}} {
 		if old, taken := m.leases[r.String()]; taken && newView(nil, nil).ranking()(l, old) {
 			return // tried again when that one has gone
 		}

@@ -14,11 +14,11 @@ type DeadLetters interface {
 	// Put keeps a letter, and is durable when it returns nil. It replaces the letter with
 	// the same ID and partition key, which comes again after a crash or a lost answer.
 	// After an error the change is not parked: it waits, its key is set aside (see
-	// [Options.MaxSetAside]), and Put is called again after a pause.
+	// Options.MaxSetAside), and Put is called again after a pause.
 	Put(ctx context.Context, l DeadLetter) error
 }
 
-// LetterBox is [DeadLetters] that can be read again. [Options.HoldKeys] and redriving need one.
+// LetterBox is [DeadLetters] that can be read again. Options.HoldKeys and redriving need one.
 //
 // All methods, Put among them, return an error when their ctx had ended before they were done, and Letters gives one:
 // otherwise a caller who has gone would take a letter for safe, or think that there are no more. What was asked for may
@@ -60,17 +60,17 @@ type Disposition string
 
 // The dispositions.
 const (
-	// DispositionFailed: the handler failed on it [Options.MaxAttempts] times, or for [Options.MaxAge].
+	// DispositionFailed: the handler failed on it Options.MaxAttempts times, or for Options.MaxAge.
 	DispositionFailed Disposition = "failed"
 	// DispositionPoison: the handler has said that trying again cannot help; see [Poison].
 	DispositionPoison Disposition = "poison"
-	// DispositionUndecodable: [Items] could not decode it.
+	// DispositionUndecodable: the processor's Items could not decode it.
 	DispositionUndecodable Disposition = "undecodable"
 	// DispositionCrashed: the process ended while it was alone in the handler, and by that it has
-	// failed [Options.MaxAttempts] times.
+	// failed Options.MaxAttempts times.
 	DispositionCrashed Disposition = "crashed"
 	// DispositionHeld: an earlier change of its key is parked, and the unit holds such
-	// keys; see [Options.HoldKeys].
+	// keys; see Options.HoldKeys.
 	DispositionHeld Disposition = "held"
 )
 
@@ -92,9 +92,9 @@ type Failure struct {
 	After time.Duration
 
 	// Outage says that the changes are not at fault: something that the handler needs does not
-	// answer. It counts no attempt of [Options.MaxAttempts], only the time of [Options.MaxAge].
+	// answer. It counts no attempt of Options.MaxAttempts, only the time of Options.MaxAge.
 	// Without it an outage is recognized by three keys that fail, which a quiet feed may not have.
-	// It does not set [Status.Outage], for which keys are compared.
+	// It does not set Status.Outage, for which keys are compared.
 	Outage bool
 
 	// Err is why.
@@ -126,7 +126,7 @@ func (f *Failure) Error() string {
 func (f *Failure) Unwrap() error { return f.Err }
 
 // Poison says of a batch, or of a change in [Failure.Items], that trying again cannot help:
-// what is left of [Options.MaxAttempts] is skipped.
+// what is left of Options.MaxAttempts is skipped.
 func Poison(err error) error { return &poison{err} }
 
 type poison struct{ error }

@@ -91,7 +91,7 @@ type Page struct {
 	Head    int64    // LSN of the newest change of the partition, 0 when unknown
 	Session string   // session token of the read
 	Charge  float64  // request units
-	Range   Range    // the range read; set by [Pull]
+	Range   Range    // the range read; set by Pull
 
 	// Ahead is set for a page without changes whose position lies after the end of the feed, which
 	// is then Head: the position is that of another feed, or of a state that a backup does

@@ -16,7 +16,7 @@ var follow = map[string]string{"A-IM": "Incremental Feed", "x-ms-max-item-count"
 func rangesIn(t *testing.T, a answer) []changefeed.Partition {
 	t.Helper()
 	a.list(t, "PartitionKeyRanges")
-	var feed struct {
+	var listed struct {
 		PartitionKeyRanges []struct {
 			ID, MinInclusive, MaxExclusive, Status string
 			RID                                    string `json:"_rid"`
@@ -26,9 +26,9 @@ func rangesIn(t *testing.T, a answer) []changefeed.Partition {
 			TS                                     int64 `json:"_ts"`
 		}
 	}
-	a.into(t, &feed)
+	a.into(t, &listed)
 	var parts []changefeed.Partition
-	for _, r := range feed.PartitionKeyRanges {
+	for _, r := range listed.PartitionKeyRanges {
 		if r.Status != "online" || r.Parents == nil || r.ThroughputFraction <= 0 || len(r.RID) != 24 || r.TS == 0 {
 			t.Errorf("range %+v", r)
 		}

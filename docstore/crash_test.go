@@ -253,17 +253,17 @@ func (e *expected) verify(t *testing.T, dir string) {
 			t.Errorf("item %s has %d: want %d", id, got, v)
 		}
 	}
-	feed := map[string]int{}
+	seen := map[string]int{}
 	parts, _ := c.Partitions(t.Context())
 	for _, p := range parts {
 		got, _ := drain(t, c, p.Range, changefeed.At("0"), changefeed.ReadOptions{})
 		for _, ch := range got {
-			feed[ch.ID] = version(t, c, ch.ID)
+			seen[ch.ID] = version(t, c, ch.ID)
 		}
 	}
 	maps.DeleteFunc(e.done, func(_ string, v int) bool { return v == 0 })
-	if !maps.Equal(feed, e.done) {
-		t.Errorf("feed has %v, want %v", feed, e.done)
+	if !maps.Equal(seen, e.done) {
+		t.Errorf("feed has %v, want %v", seen, e.done)
 	}
 }
 
