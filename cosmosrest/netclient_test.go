@@ -162,16 +162,16 @@ func TestOutboxOfDotNet(t *testing.T) {
 		id  string
 		lsn int64
 	}
-	var feed []seen
+	var got []seen
 	page, err := n.cont.Read(t.Context(), changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range page.Changes {
-		feed = append(feed, seen{c.ID, c.LSN})
+		got = append(got, seen{c.ID, c.LSN})
 	}
-	if want := []seen{{"e1", 1}, {"c1", 2}, {"e2", 2}}; !slices.Equal(feed, want) {
-		t.Errorf("the feed has %v, want %v: each batch under one LSN, and nothing of those refused", feed, want)
+	if want := []seen{{"e1", 1}, {"c1", 2}, {"e2", 2}}; !slices.Equal(got, want) {
+		t.Errorf("the feed has %v, want %v: each batch under one LSN, and nothing of those refused", got, want)
 	}
 }
 
