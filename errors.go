@@ -7,14 +7,8 @@ import (
 	"time"
 )
 
-// Errors that a processor reports, or ends a handler's context with.
+// Errors that a processor reports.
 var (
-	// ErrLeaseLost: the lease belongs to somebody else, or may soon.
-	ErrLeaseLost = errors.New("lease lost")
-	// ErrStopped: the processor is stopping, or hands the lease over, and the drain time is up.
-	ErrStopped = errors.New("processor stopped")
-	// ErrHandlerTimeout: the handler took longer than Options.HandlerTimeout.
-	ErrHandlerTimeout = errors.New("handler deadline exceeded")
 	// ErrHandlerStuck: the handler did not return after its context had ended.
 	ErrHandlerStuck = errors.New("handler ignores its context")
 	// ErrOutage: at least three changes fail, and fewer partition keys succeed: nothing is parked for that, and the

@@ -123,22 +123,6 @@ type Redriven struct {
 	Err    error // why the handler has failed again; nil when it is done, and the letter removed
 }
 
-// Reason is why a lease was given up.
-type Reason string
-
-// The reasons.
-const (
-	ReasonStopped Reason = "stopped" // the processor stops
-	ReasonGiven   Reason = "given"   // handed over to another instance
-	ReasonLost    Reason = "lost"    // stolen, expired or deleted
-	ReasonSplit   Reason = "split"   // replaced by the leases of its children
-	ReasonStuck   Reason = "stuck"   // its handler ignores its context
-
-	// ReasonRedundant: other leases cover its range and have come as far. It was left from
-	// a create that arrived late.
-	ReasonRedundant Reason = "redundant"
-)
-
 // JoinHooks makes hooks of several: each event goes to all that want it, in their order. So
 // JoinHooks(LogHooks(log), own) logs beside hooks of your own.
 func JoinHooks(hooks ...Hooks) Hooks {

@@ -34,6 +34,16 @@ var (
 	ErrNotManual = errors.New("checkpoint by hand needs Options.Manual")
 )
 
+// Errors that end a handler's context, as its cause.
+var (
+	// ErrLeaseLost: the lease belongs to somebody else, or may soon.
+	ErrLeaseLost = errors.New("lease lost")
+	// ErrStopped: the processor is stopping, or hands the lease over, and the drain time is up.
+	ErrStopped = errors.New("processor stopped")
+	// ErrHandlerTimeout: the handler took longer than Options.HandlerTimeout.
+	ErrHandlerTimeout = errors.New("handler deadline exceeded")
+)
+
 // ThrottledError is the [ErrThrottled] with the time to wait.
 type ThrottledError struct {
 	After time.Duration

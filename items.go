@@ -1,0 +1,71 @@
+package changefeed
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// Item is a change with its body decoded.
+type Item[T any] struct {
+	Change
+	Value  T  // the current version; zero for a delete
+	Before *T // the previous version, where the change has one
+}
+
+// Items makes a [Handler] of a function that wants documents decoded into T. A document
+// that does not decode fails by itself, as [Poison] with a [DecodeError], and the function
+// gets the others in batches without it. With [Options.Manual] such a document fails its batch.
+func Items[T any](handle func(ctx context.Context, b *Batch, items []Item[T]) error) Handler {
+	return HandlerFunc(func(ctx context.Context, b *Batch) error {
+		items := make([]Item[T], len(b.Changes))
+		said := &Failure{Items: map[int]error{}}
+		for i, c := range b.Changes {
+			if err := decode(c, &items[i]); err != nil {
+				said.Items[i] = Poison(err)
+				said.Err = cmp.Or(said.Err, said.Items[i])
+			}
+		}
+		switch {
+		case said.Err == nil:
+			return handle(ctx, b, items)
+		case b.IsManual():
+			return said.Err
+		}
+		for i := range items {
+			said.Items[i] = cmp.Or(said.Items[i], ErrUntried)
+		}
+		return said
+	})
+}
+
+func decode[T any](c Change, into *Item[T]) error {
+	into.Change = c
+	if c.Body != nil {
+		if err := json.Unmarshal(c.Body, &into.Value); err != nil {
+			return &DecodeError{Change: c, Err: err}
+		}
+	}
+	if c.Previous != nil {
+		into.Before = new(T)
+		if err := json.Unmarshal(c.Previous, into.Before); err != nil {
+			return &DecodeError{Change: c, Err: err}
+		}
+	}
+	return nil
+}
+
+// DecodeError is a document that the type of [Items] cannot hold.
+type DecodeError struct {
+	Change Change
+	Err    error
+}
+
+// Error names the item.
+func (e *DecodeError) Error() string {
+	return fmt.Sprintf("decode item %q of partition %s, LSN %d: %v", e.Change.ID, e.Change.PartitionKey, e.Change.LSN, e.Err)
+}
+
+// Unwrap gives the decoder's error.
+func (e *DecodeError) Unwrap() error { return e.Err }
