@@ -187,6 +187,38 @@ func TestAnImportThatWasInterruptedGoesOnWhereItStopped(t *testing.T) {
 	}
 }
 
+// Rejects of the first part may have been mended and removed when the import goes on.
+func TestRejectsThatWereTakenAwayLeaveNoHole(t *testing.T) {
+	s := newImportSite(t, withBad(1000))
+	s.interrupt(t, 500, 700)
+	if err := os.Remove(s.rejects); err != nil {
+		t.Fatal(err)
+	}
+	if done, _, err := s.run(t.Context(), t, false); done.Before != 450 || done.Rejected != 100 {
+		t.Fatalf("got %+v, %v, want an import that goes on", done, err)
+	}
+	kept, err := os.ReadFile(s.rejects)
+	if first := `{"line":510,`; err != nil || !strings.HasPrefix(string(kept), first) || bytes.Count(kept, []byte("\n")) != 50 {
+		t.Errorf("got rejects %.100q, %v, want 50 that begin with %s", kept, err, first)
+	}
+}
+
+// A device such as /dev/null takes rejects, and is there afterwards.
+func TestADeviceTakesRejects(t *testing.T) {
+	s := newImportSite(t, withBad(100))
+	if err := os.Symlink(os.DevNull, s.rejects); err != nil {
+		t.Skip(err)
+	}
+	for range 2 {
+		if done, _, err := s.run(t.Context(), t, false); done.Imported != 90 || done.Rejected != 10 {
+			t.Errorf("got %+v, %v, want 90 documents and 10 rejects", done, err)
+		}
+	}
+	if to, err := os.Readlink(s.rejects); err != nil || to != os.DevNull {
+		t.Errorf("got %q, %v, want the device where it was", to, err)
+	}
+}
+
 func TestAnImportBeginsAnew(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, s importSite) (restart bool){
 		"when asked to": func(*testing.T, importSite) bool { return true },

@@ -26,6 +26,8 @@ func TestProgressTellsWhatThereIsToTell(t *testing.T) {
 		{"half way", &Progress{name: "f", size: 1000, first: &state{0, 0, 0}, now: state{50, 2, 500}}, "f  50% 50 documents, 2 refused, 5 a second, 10s left"},
 		{"after a resumption", &Progress{name: "f", size: 1000, first: &state{40, 0, 400}, now: state{50, 0, 500}}, "f  50% 50 documents, 1 a second, 50s left"},
 		{"pipe", &Progress{name: "standard input", first: &state{}, now: state{imported: 30}}, "standard input 30 documents, 3 a second"},
+		{"a file that grows", &Progress{name: "f", size: 1000, first: &state{}, now: state{50, 0, 1300}}, "f 100% 50 documents, 5 a second"},
+		{"one in a terminal", &Progress{name: "f", size: 1000, Terminal: narrowTerminal, first: &state{}, now: state{50, 0, 1300}}, "f [##############################] 100% 50 documents, 5 a second"},
 		{"terminal", &Progress{name: "f", size: 1000, Terminal: narrowTerminal, first: &state{}, now: state{50, 0, 500}}, "f [###############...............]  50% 50 documents, 5 a second, 10s left"},
 	} {
 		if got := tt.p.line(10 * time.Second); got != tt.want {
