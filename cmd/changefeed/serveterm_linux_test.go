@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestServeMayBeStoppedWhileItOpensItsStore: the signal comes as soon as the process has locked the directory.
@@ -64,4 +66,55 @@ func hasOpen(t *testing.T, pid int, file string) bool {
 		}
 	}
 	return false
+}
+
+// Standard input has a place, which whoever read from it before has moved.
+func TestAnImportReadsOnWhereStandardInputIs(t *testing.T) {
+	dir := t.TempDir()
+	in, err := os.Create(filepath.Join(dir, "in.ndjson"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	heading := "heading\n"
+	if _, err := in.WriteString(heading + string(generated(3))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Seek(int64(len(heading)), io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	load := exec.Command("changefeed", "import", "-", "docstore:"+filepath.Join(dir, "data")+"#c", "--pk", "/outcode")
+	load.Stdin, load.Dir = in, dir
+	if out, err := load.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "imported 3 documents into c ") {
+		t.Errorf("got %q, %v, want that 3 documents are imported", out, err)
+	}
+}
+
+// An import of a pipe that is silent ends at a Ctrl-C: gently, with what came before on the disk.
+func TestAnImportOfASilentPipeCanBeInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	load := exec.Command("changefeed", "import", "-", "docstore:"+data+"#c", "--pk", "/outcode")
+	var said bytes.Buffer
+	load.Stderr = &said
+	pipe, err := load.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := load.Start(); err != nil {
+		t.Fatal(err)
+	}
+	killer := time.AfterFunc(20*time.Second, func() { _ = load.Process.Kill() }) // has ended, unless the test fails
+	defer killer.Stop()
+	for !hasOpen(t, load.Process.Pid, filepath.Join(data, "LOCK")) {
+		runtime.Gosched()
+	}
+	if err := load.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := load.Wait(); load.ProcessState.ExitCode() != exitFailed || !strings.Contains(said.String(), "interrupt") {
+		t.Errorf("got %v, said %q, want that it was interrupted", err, said.String())
+	}
+	pipe.Close()
+	command(t, "check", data)
 }
