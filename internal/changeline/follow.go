@@ -78,7 +78,7 @@ func goOn(places map[changefeed.Range]string) string {
 		} else {
 			b.WriteString(", and ")
 		}
-		if len(places) > 1 || r != changefeed.FullRange() {
+		if r != changefeed.FullRange() {
 			fmt.Fprintf(&b, "--range %s ", r)
 		}
 		fmt.Fprintf(&b, "--after '%s'", places[r])
