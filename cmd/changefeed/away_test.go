@@ -118,8 +118,8 @@ func TestAnImportIntoAnAccountGoesOnWhereItStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"import", file, "cosmos:shop/orders", "--pk", "/outcode"}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
 	_, ended := begin(ctx, io.Discard, args...)
 	client, err := cosmos.Open(t.Context(), server.URL, cosmos.Key(server.Key), cosmos.Options{})
 	if err != nil {
@@ -140,9 +140,10 @@ func TestAnImportIntoAnAccountGoesOnWhereItStopped(t *testing.T) {
 		}
 		begun = len(page.Changes) > 1000 // so many that the first lines, too, are acknowledged
 	}
-	cancel()
+	interrupted := errors.New("interrupted")
+	cancel(interrupted)
 	err = <-ended
-	if err == nil || !strings.Contains(err.Error(), "and the same command goes on from there") {
+	if !errors.Is(err, interrupted) || !strings.Contains(err.Error(), "and the same command goes on from there") {
 		t.Fatalf("got %v, want what to do next", err)
 	}
 	errs, ended := begin(t.Context(), io.Discard, args...)

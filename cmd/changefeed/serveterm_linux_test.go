@@ -12,6 +12,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/millrace/changefeed/cosmosrest/cosmostest"
+	"github.com/millrace/changefeed/internal/place"
 )
 
 // TestServeMayBeStoppedWhileItOpensItsStore: the signal comes as soon as the process has locked the directory.
@@ -117,4 +120,22 @@ func TestAnImportOfASilentPipeCanBeInterrupted(t *testing.T) {
 	}
 	pipe.Close()
 	command(t, "check", data)
+}
+
+// Beside an input there may be no room for a mark. Then there is none.
+func TestAnImportNeedsNoMark(t *testing.T) {
+	server := cosmostest.NewTestServer(t)
+	t.Setenv(place.ConnectionVariable, "AccountEndpoint="+server.URL+"/;AccountKey="+server.Key+";")
+	path := filepath.Join(t.TempDir(), "in.ndjson")
+	if err := os.WriteFile(path, generated(10), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	in, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if got := command(t, "import", fmt.Sprintf("/proc/self/fd/%d", in.Fd()), "cosmos:shop/orders", "--pk", "/outcode"); !strings.HasPrefix(got, "imported 10 documents ") {
+		t.Errorf("got %q", got)
+	}
 }
