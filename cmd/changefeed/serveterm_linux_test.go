@@ -109,8 +109,9 @@ func TestAnImportOfASilentPipeCanBeInterrupted(t *testing.T) {
 	}
 	killer := time.AfterFunc(20*time.Second, func() { _ = load.Process.Kill() }) // has ended, unless the test fails
 	defer killer.Stop()
-	for !hasOpen(t, load.Process.Pid, filepath.Join(data, "LOCK")) {
-		runtime.Gosched()
+	// More than a pipe holds: when all of it is written, the import reads.
+	if _, err := pipe.Write(append(generated(1), bytes.Repeat([]byte(" "), 200_000)...)); err != nil {
+		t.Fatal(err)
 	}
 	if err := load.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
