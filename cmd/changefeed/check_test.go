@@ -88,8 +88,8 @@ func deficientStore(t *testing.T) (dir string) {
 	if !versions.First() {
 		t.Fatal("the feed has no versions")
 	}
-	err = errors.Join(db.Delete(versions.Key(), pebble.Sync), versions.Close(), db.Close(), os.Remove(filepath.Join(dir, "INVENTORY")))
-	if err != nil {
+	err = errors.Join(db.Delete(versions.Key(), pebble.Sync), versions.Close(), db.Close())
+	if err := errors.Join(err, os.Remove(filepath.Join(dir, "INVENTORY"))); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -108,7 +108,8 @@ func TestACheckReportsWhatItHasFound(t *testing.T) {
 	if jsonErr := json.Unmarshal([]byte(out), &report); jsonErr != nil || !errors.Is(err, docstore.ErrCorrupt) {
 		t.Fatalf("got %q, %v, %v", out, err, jsonErr)
 	}
-	if report.Records == 0 || len(report.Violations) == 0 || !strings.HasSuffix(report.Violations[0].Text, first) || report.Error != "" {
+	if report.Records == 0 || len(report.Violations) == 0 ||
+		!strings.HasSuffix(report.Violations[0].Text, first) || report.Error != "" {
 		t.Errorf("got %s, want violations that begin with %s", out, first)
 	}
 }
@@ -117,7 +118,8 @@ func TestACheckReportsWhatItHasFound(t *testing.T) {
 func TestACopyWithViolationsIsKept(t *testing.T) {
 	dir, copied := deficientStore(t), filepath.Join(t.TempDir(), "copy")
 	out, said, err := call(t, "backup", dir, copied)
-	if !errors.Is(err, docstore.ErrCorrupt) || !strings.HasPrefix(err.Error(), copied+": ") || !strings.Contains(err.Error(), "; the copy is left in "+copied+":") || out != "" {
+	if !errors.Is(err, docstore.ErrCorrupt) || !strings.HasPrefix(err.Error(), copied+": ") ||
+		!strings.Contains(err.Error(), "; the copy is left in "+copied+":") || out != "" {
 		t.Errorf("got %q, %v, want what is wrong with the copy", out, err)
 	}
 	if want := "has no version at LSN 1"; !strings.Contains(said, want) {
@@ -132,7 +134,8 @@ func TestACopyWithViolationsIsKept(t *testing.T) {
 func TestACheckThatCannotBeDoneSaysWhy(t *testing.T) {
 	var report checked
 	out, _, err := call(t, "check", "http://127.0.0.1:1", "-o", "json")
-	if jsonErr := json.Unmarshal([]byte(out), &report); jsonErr != nil || err == nil || report.Error != err.Error() || place.Hint(err) == "" {
+	if jsonErr := json.Unmarshal([]byte(out), &report); jsonErr != nil || err == nil ||
+		report.Error != err.Error() || place.Hint(err) == "" {
 		t.Errorf("got %q, %v, want a report with the error, which has a hint", out, err)
 	}
 	if out, _, err := call(t, "check", "cosmos:shop/orders", "-o", "json"); !errors.As(err, new(usage.Error)) || out != "" {

@@ -21,7 +21,10 @@ func TestAContainerWhoseNameIsLostCanBeNamed(t *testing.T) {
 func TestASalvageRefusesWhatItCannotDo(t *testing.T) {
 	dir := t.TempDir()
 	for _, args := range [][]string{
-		{"--db", dir, "--container", "c", "--range", "-20"}, {"--db", dir, "docstore:" + dir + "#c"}, {"http://127.0.0.1:9/shop/c"}, {},
+		{"--db", dir, "--container", "c", "--range", "-20"},
+		{"--db", dir, "docstore:" + dir + "#c"},
+		{"http://127.0.0.1:9/shop/c"},
+		{},
 	} {
 		var began bool
 		root := rootCommand(&began)

@@ -28,7 +28,8 @@ import (
 // changefeed.Options gives.
 func TestFlagsOfAnInstanceSetWhatTheyName(t *testing.T) {
 	want := changefeed.Options{
-		Poll: 5 * time.Second, Acquire: 13 * time.Second, Renew: 17 * time.Second, Expiration: time.Minute, Drain: 10 * time.Second,
+		Poll: 5 * time.Second, Acquire: 13 * time.Second, Renew: 17 * time.Second,
+		Expiration: time.Minute, Drain: 10 * time.Second,
 		HandlerTimeout: 10 * time.Minute, Concurrency: 1, MaxSetAside: 100,
 	}
 	var o runOptions
@@ -37,13 +38,14 @@ func TestFlagsOfAnInstanceSetWhatTheyName(t *testing.T) {
 		t.Errorf("without flags: %s, want %s", got, wanted)
 	}
 	want = changefeed.Options{
-		Instance: "one", MaxItems: 1, MinLeases: 2, Poll: 3 * time.Second, Acquire: 4 * time.Second, Renew: 5 * time.Second, Expiration: 6 * time.Second,
-		Drain: 7 * time.Second, HandlerTimeout: 8 * time.Second, Concurrency: 9, MaxAttempts: 10, MaxAge: 11 * time.Second, MaxSetAside: 12, HoldKeys: true,
+		Instance: "one", MaxItems: 1, MinLeases: 2, Poll: 3 * time.Second, Acquire: 4 * time.Second, Renew: 5 * time.Second,
+		Expiration: 6 * time.Second, Drain: 7 * time.Second, HandlerTimeout: 8 * time.Second, Concurrency: 9, MaxAttempts: 10,
+		MaxAge: 11 * time.Second, MaxSetAside: 12, HoldKeys: true,
 	}
 	cmd := &cobra.Command{}
 	o.register(cmd)
-	err := cmd.ParseFlags(strings.Fields("--instance one --max-items 1 --min-leases 2 --poll 3s --acquire 4s --renew 5s --expiration 6s --drain 7s --timeout 8s " +
-		"--concurrency 9 --max-attempts 10 --max-age 11s --max-set-aside 12 --hold"))
+	err := cmd.ParseFlags(strings.Fields("--instance one --max-items 1 --min-leases 2 --poll 3s --acquire 4s --renew 5s " +
+		"--expiration 6s --drain 7s --timeout 8s --concurrency 9 --max-attempts 10 --max-age 11s --max-set-aside 12 --hold"))
 	if got, wanted := told(t, o.Options), told(t, want); err != nil || got != wanted {
 		t.Errorf("got %s, %v, want %s", got, err, wanted)
 	}
@@ -53,8 +55,8 @@ func TestFlagsOfAnInstanceSetWhatTheyName(t *testing.T) {
 func told(t *testing.T, o changefeed.Options) string {
 	t.Helper()
 	text, err := json.Marshal([]any{
-		o.Instance, o.MaxItems, o.MinLeases, o.Poll, o.Acquire, o.Renew, o.Expiration, o.Drain, o.HandlerTimeout, o.Concurrency, o.MaxAttempts, o.MaxAge,
-		o.MaxSetAside, o.HoldKeys,
+		o.Instance, o.MaxItems, o.MinLeases, o.Poll, o.Acquire, o.Renew, o.Expiration, o.Drain, o.HandlerTimeout,
+		o.Concurrency, o.MaxAttempts, o.MaxAge, o.MaxSetAside, o.HoldKeys,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +72,9 @@ func TestAProgramKnowsItsLimits(t *testing.T) {
 	if err := cmd.ParseFlags(strings.Fields("--meta --grace 2s --jobs 3 --expiration 4s")); err != nil {
 		t.Fatal(err)
 	}
-	want := program.Options{Meta: true, Grace: 2 * time.Second, Jobs: 3, Expiration: 4 * time.Second, Stdout: io.Discard, Log: slog.Default()}
+	want := program.Options{
+		Meta: true, Grace: 2 * time.Second, Jobs: 3, Expiration: 4 * time.Second, Stdout: io.Discard, Log: slog.Default(),
+	}
 	if got := o.programOptions(io.Discard, slog.Default()); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -102,11 +106,13 @@ func TestARelayKnowsItsContainer(t *testing.T) {
 		}
 		var log bytes.Buffer
 		got := o.handlerOptions(slog.New(slog.NewTextHandler(&log, nil)), monitored)
-		if got.Source != "/contacts" || got.Alarm != 5*time.Minute || got.ExpireAfter != tt.expire || (got.Container != nil) != tt.container || (got.Feed != nil) != tt.feed {
+		if got.Source != "/contacts" || got.Alarm != 5*time.Minute || got.ExpireAfter != tt.expire ||
+			(got.Container != nil) != tt.container || (got.Feed != nil) != tt.feed {
 			t.Errorf("%q: got %+v", tt.flags, got)
 		}
 		got.Hooks.Expiring(outbox.Message{Key: "c1", ID: "e1", Action: "Created"}, 90*time.Second)
-		if text := log.String(); !strings.Contains(text, "level=WARN") || !strings.Contains(text, "id=e1") || !strings.Contains(text, "left=1m30s") {
+		text := log.String()
+		if !strings.Contains(text, "level=WARN") || !strings.Contains(text, "id=e1") || !strings.Contains(text, "left=1m30s") {
 			t.Errorf("the warning of an event that expires: %q", text)
 		}
 	}
@@ -114,7 +120,9 @@ func TestARelayKnowsItsContainer(t *testing.T) {
 
 // Rejects go beside the input, unless they are wanted elsewhere.
 func TestRejectsHaveAFile(t *testing.T) {
-	for _, tt := range [][3]string{{"in.ndjson", "", "in.ndjson.rejects"}, {"-", "", "stdin.rejects"}, {"-", "bad", "bad"}, {"in.ndjson", "bad", "bad"}} {
+	for _, tt := range [][3]string{
+		{"in.ndjson", "", "in.ndjson.rejects"}, {"-", "", "stdin.rejects"}, {"-", "bad", "bad"}, {"in.ndjson", "bad", "bad"},
+	} {
 		o := importOptions{input: tt[0]}
 		o.load.Rejects, o.load.Writers = tt[1], 1
 		if err := o.check(); err != nil || o.load.Rejects != tt[2] {
@@ -167,7 +175,8 @@ func TestPartitionsThatAreNotWrittenAreAnError(t *testing.T) {
 	full.Close()
 	for _, form := range []string{"text", "json"} {
 		o := partitionOptions{form: &choice{value: form}}
-		if err := o.write(full, []changefeed.Partition{{ID: "0", Range: changefeed.FullRange()}}, nil); !errors.Is(err, os.ErrClosed) {
+		err := o.write(full, []changefeed.Partition{{ID: "0", Range: changefeed.FullRange()}}, nil)
+		if !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%s: got %v, want %v", form, err, os.ErrClosed)
 		}
 	}
@@ -193,7 +202,8 @@ func TestARedriveThatFailsCountsWhatWasDone(t *testing.T) {
 		report := letters.NewReport(&out, "text", "handled", "letter")
 		err := o.ask(cmd, []string{file}, func() error { return nil }, report, func(*letters.Redrive) error {
 			for range tt.answers {
-				if err := report.Write(letters.Answer{ID: "12.0", Key: json.RawMessage(`["London"]`), Result: "handled", Handled: 1}); err != nil {
+				a := letters.Answer{ID: "12.0", Key: json.RawMessage(`["London"]`), Result: "handled", Handled: 1}
+				if err := report.Write(a); err != nil {
 					return err
 				}
 			}
@@ -227,7 +237,8 @@ func TestTheLeasesOfAUnitAreDeletedInEachForm(t *testing.T) {
 		t.Errorf("leases that are left: %s", got)
 	}
 	// The default name of the container is a guess of ours, one that was given is none.
-	if _, _, err := call(t, "leases", "--db", dir, "--container", "none"); !errors.Is(err, place.ErrNoContainer) || strings.Contains(err.Error(), "by themselves") {
+	_, _, err := call(t, "leases", "--db", dir, "--container", "none")
+	if !errors.Is(err, place.ErrNoContainer) || strings.Contains(err.Error(), "by themselves") {
 		t.Errorf("of a container that is not there: %v", err)
 	}
 }

@@ -43,7 +43,9 @@ func TestLettersAreNamedOrAllOfThem(t *testing.T) {
 func TestTheLeastValuesAreTaken(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
-	nowhere := []string{"relay", "--source", "docstore:" + t.TempDir() + "#none", "--name", "x", "--to", "embedded:" + t.TempDir(), "--expire-after"}
+	nowhere := []string{
+		"relay", "--source", "docstore:" + t.TempDir() + "#none", "--name", "x", "--to", "embedded:" + t.TempDir(), "--expire-after",
+	}
 	for _, tt := range []struct {
 		args  []string
 		taken bool

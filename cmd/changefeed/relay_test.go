@@ -59,8 +59,8 @@ func TestAJSONLogHasNothingElseInIt(t *testing.T) {
 	}
 	command(t, "import", in, "docstore:"+dir+"#contacts", "--pk", "/partitionKey")
 	relay := []string{
-		"relay", "--source", "docstore:" + dir + "#contacts", "--name", "one", "--create-leases", "--once", "--to", "embedded:" + t.TempDir(),
-		"--max-attempts", "1", "--dead-letters", filepath.Join(t.TempDir(), "letters"), "-v", "-o", "json",
+		"relay", "--source", "docstore:" + dir + "#contacts", "--name", "one", "--create-leases", "--once",
+		"--to", "embedded:" + t.TempDir(), "--max-attempts", "1", "--dead-letters", filepath.Join(t.TempDir(), "letters"), "-v", "-o", "json",
 	}
 	out, said, err := call(t, relay...)
 	if err != nil || !strings.Contains(out, `"parked":1,"published":1,`) {

@@ -165,5 +165,7 @@ func (o *runOptions) program(cmd *cobra.Command, log *slog.Logger, command []str
 
 // programOptions are what the flags say about the program.
 func (o *runOptions) programOptions(out io.Writer, log *slog.Logger) program.Options {
-	return program.Options{Meta: o.form.Meta, Grace: o.grace, Jobs: o.jobs, Expiration: o.Options.Expiration, Stdout: out, Log: log}
+	return program.Options{
+		Meta: o.form.Meta, Grace: o.grace, Jobs: o.jobs, Expiration: o.Options.Expiration, Stdout: out, Log: log,
+	}
 }

@@ -108,7 +108,8 @@ func TestAStoreKeepsItsRetention(t *testing.T) {
 	for _, flags := range [][]string{{"--retention", "3h"}, nil} {
 		ctx, stop := context.WithCancel(t.Context())
 		out, to := io.Pipe()
-		_, ended := begin(ctx, to, append([]string{"serve", "--db", dir, "--listen", "127.0.0.1:0", "--http", "-o", "json"}, flags...)...)
+		serve := append([]string{"serve", "--db", dir, "--listen", "127.0.0.1:0", "--http", "-o", "json"}, flags...)
+		_, ended := begin(ctx, to, serve...)
 		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 			t.Error(err)
 		}

@@ -136,7 +136,8 @@ func TestAnImportNeedsNoMark(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	if got := command(t, "import", fmt.Sprintf("/proc/self/fd/%d", in.Fd()), "cosmos:shop/orders", "--pk", "/outcode"); !strings.HasPrefix(got, "imported 10 documents ") {
+	got := command(t, "import", fmt.Sprintf("/proc/self/fd/%d", in.Fd()), "cosmos:shop/orders", "--pk", "/outcode")
+	if !strings.HasPrefix(got, "imported 10 documents ") {
 		t.Errorf("got %q", got)
 	}
 }

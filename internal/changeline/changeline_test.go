@@ -3,6 +3,7 @@ package changeline
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -17,15 +18,20 @@ func TestALineTellsAChange(t *testing.T) {
 		ID: "1", PartitionKey: changefeed.Key("a&b"), LSN: 7, Time: at, Op: changefeed.OpDelete, Expired: true,
 		Previous: json.RawMessage("{\"id\":\"1\",\r\n\"note\":\"<\u00e9>\"}"), PreviousLSN: 5,
 	}
-	const want = `{"lsn":7,"time":"2026-01-31T15:04:05Z","op":"delete","id":"1","key":["a&b"],"range":"-7F","expired":true,"previous":{"id":"1","note":"<é>"},"previous_lsn":5,"next":"\"7\""}`
+	const want = `{"lsn":7,"time":"2026-01-31T15:04:05Z","op":"delete","id":"1","key":["a&b"],"range":"-7F","expired":true,` +
+		`"previous":{"id":"1","note":"<é>"},"previous_lsn":5,"next":"\"7\""}`
 	var b strings.Builder
 	w := bufio.NewWriter(&b)
-	if err := (Form{Meta: true}).Write(w, changefeed.Range{Max: "7F"}, c, `"7"`); err != nil || w.Flush() != nil || b.String() != want+"\n" {
+	err := errors.Join((Form{Meta: true}).Write(w, changefeed.Range{Max: "7F"}, c, `"7"`), w.Flush())
+	if err != nil || b.String() != want+"\n" {
 		t.Errorf("got  %s, %v\nwant %s", b.String(), err, want)
 	}
-	for document, line := range map[string]string{"{\r\"a\": 1}": `{"a":1}`, "{\n\"a\": 1}": `{"a":1}`, `{"a": "<&>"}`: `{"a": "<&>"}`} {
+	for document, line := range map[string]string{
+		"{\r\"a\": 1}": `{"a":1}`, "{\n\"a\": 1}": `{"a":1}`, `{"a": "<&>"}`: `{"a": "<&>"}`,
+	} {
 		b.Reset()
-		if err := (Form{}).Write(w, changefeed.FullRange(), changefeed.Change{Body: json.RawMessage(document)}, ""); err != nil || w.Flush() != nil || b.String() != line+"\n" {
+		c := changefeed.Change{Body: json.RawMessage(document)}
+		if err := errors.Join((Form{}).Write(w, changefeed.FullRange(), c, ""), w.Flush()); err != nil || b.String() != line+"\n" {
 			t.Errorf("%q: got %q, %v, want %s", document, b.String(), err, line)
 		}
 	}

@@ -37,7 +37,9 @@ func (s numbers) Read(_ context.Context, r changefeed.Range, from changefeed.Pos
 type halved struct{ numbers }
 
 func (halved) Partitions(context.Context) ([]changefeed.Partition, error) {
-	return []changefeed.Partition{{ID: "1", Range: changefeed.Range{Max: "7F"}}, {ID: "2", Range: changefeed.Range{Min: "7F", Max: "FF"}}}, nil
+	return []changefeed.Partition{
+		{ID: "1", Range: changefeed.Range{Max: "7F"}}, {ID: "2", Range: changefeed.Range{Min: "7F", Max: "FF"}},
+	}, nil
 }
 
 func (s halved) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
@@ -100,11 +102,13 @@ func TestAnErrorSaysWithWhichFlagsToGoOn(t *testing.T) {
 func TestAnErrorAfterASplitNamesEachPartOnce(t *testing.T) {
 	failed := errors.New("failed")
 	want := "read 7F-FF: failed; to go on: --range -7F --after 'xx', and --range 7F-FF --after 'x'"
-	if lines, err := follow(t, Form{}, halved{numbers{9, failed}}, changefeed.FullRange(), 0); len(lines) != 2 || err == nil || err.Error() != want {
+	lines, err := follow(t, Form{}, halved{numbers{9, failed}}, changefeed.FullRange(), 0)
+	if len(lines) != 2 || err == nil || err.Error() != want {
 		t.Errorf("got %q, %v, want %q", lines, err, want)
 	}
 	places := map[changefeed.Range]string{changefeed.FullRange(): "x"}
-	if advance(places, changefeed.Range{Min: "3F", Max: "7F"}, "y", true); goOn(places) != "; to go on: --range 3F-7F --after 'y'" {
+	advance(places, changefeed.Range{Min: "3F", Max: "7F"}, "y", true)
+	if goOn(places) != "; to go on: --range 3F-7F --after 'y'" {
 		t.Errorf("of a key: %q", goOn(places))
 	}
 }

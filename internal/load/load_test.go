@@ -456,7 +456,8 @@ func TestADuplicateIsRefused(t *testing.T) {
 	}
 	for _, writers := range []int{1, 8} {
 		in := s.open(t)
-		done, err := Documents(t.Context(), in, s.container(t), NewProgress(io.Discard, s.file, in), Options{Rejects: s.rejects, Writers: writers})
+		o := Options{Rejects: s.rejects, Writers: writers}
+		done, err := Documents(t.Context(), in, s.container(t), NewProgress(io.Discard, s.file, in), o)
 		if err == nil || done.Imported != 20 || done.Rejected != 20 {
 			t.Errorf("%d writers: got %+v, %v, want one of each two", writers, done, err)
 		}
@@ -581,7 +582,8 @@ func TestARejectFileHasWhatWasRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := "old\n" + `{"line":1,"error":"stopped by the test","text":"bad"}` + "\n" + `{"line":1,"error":"stopped by the test","text":"bad","bytes":9}` + "\n"
+	want := "old\n" + `{"line":1,"error":"stopped by the test","text":"bad"}` + "\n" +
+		`{"line":1,"error":"stopped by the test","text":"bad","bytes":9}` + "\n"
 	text, err := os.ReadFile(path)
 	if err := errors.Join(err, f.close()); err != nil || string(text) != want || f.size != int64(len(want)) {
 		t.Errorf("got %q of %d bytes, %v, want %q", text, f.size, err, want)

@@ -97,7 +97,8 @@ func TestProgressIsShownWhileTheWorkGoesOn(t *testing.T) {
 		want  string
 	}{
 		{wide(25), barEvery, strings.Repeat(clearLine+"f  50% 3 documents", 2) + clearLine},
-		{terminal.Terminal{}, terminal.LineEvery, "f  50% 3 documents, 0 a second, 5s left\nf  50% 3 documents, 0 a second, 10s left\n"},
+		{terminal.Terminal{}, terminal.LineEvery, "f  50% 3 documents, 0 a second, 5s left\n" +
+			"f  50% 3 documents, 0 a second, 10s left\n"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var out bytes.Buffer

@@ -152,7 +152,8 @@ func checkSplit(t *testing.T, input []byte) {
 	if got, _ := pieces(t, iotest.OneByteReader(bytes.NewReader(input)), point{}); !slices.Equal(got, want) {
 		t.Errorf("byte by byte: got %+v\nwant %+v", got, want)
 	}
-	if got, _ := pieces(t, iotest.DataErrReader(iotest.OneByteReader(bytes.NewReader(input))), point{}); !slices.Equal(got, want) {
+	ends := iotest.DataErrReader(iotest.OneByteReader(bytes.NewReader(input)))
+	if got, _ := pieces(t, ends, point{}); !slices.Equal(got, want) {
 		t.Errorf("with the end beside the last byte: got %+v\nwant %+v", got, want)
 	}
 	kept := 0

@@ -261,7 +261,9 @@ func TestElements(t *testing.T) {
 
 // A page may be cut short on the network: what comes before the cut is read, and half a member is none.
 func TestWhatIsCutShortIsLeftOut(t *testing.T) {
-	for text, want := range map[string]int{`{"a":1,"b":`: 1, `{"a":1,"b":"x`: 1, `{"a":1,"b"`: 1, `{"a":1,"b":[1`: 1, `{"a":`: 0} {
+	for text, want := range map[string]int{
+		`{"a":1,"b":`: 1, `{"a":1,"b":"x`: 1, `{"a":1,"b"`: 1, `{"a":1,"b":[1`: 1, `{"a":`: 0,
+	} {
 		n := 0
 		for key, value := range Members([]byte(text)) {
 			if n++; string(key) != `"a"` || string(value) != "1" {

@@ -11,7 +11,8 @@ func TestTokensOfASession(t *testing.T) {
 		partition string
 		lsn       int64
 	}{
-		"0:42": {"0", 42}, "0:-1#42": {"0", 42}, "12:7#42": {"12", 42}, "0:-1#42#1=40#2=41": {"0", 42}, " 0:-1#42 ": {"0", 42}, SessionToken("3", 99): {"3", 99},
+		"0:42": {"0", 42}, "0:-1#42": {"0", 42}, "12:7#42": {"12", 42}, "0:-1#42#1=40#2=41": {"0", 42},
+		" 0:-1#42 ": {"0", 42}, SessionToken("3", 99): {"3", 99},
 	} {
 		if partition, lsn, ok := Session(token); !ok || partition != want.partition || lsn != want.lsn {
 			t.Errorf("%q: got %q, %d, %v, want %+v", token, partition, lsn, ok, want)
@@ -41,7 +42,8 @@ func TestTokensOfAFeed(t *testing.T) {
 func TestSystemPropertiesAreFoundAtTheEnd(t *testing.T) {
 	s := System{Container: "dbs/d/colls/c/", RID: "r1==", ETag: `"e\1"`, Time: 1234567890}
 	doc := append(s.Append([]byte(`{"id":"1","in":{"_rid":"mine","_etag":"mine"},`)), '}')
-	const want = `{"id":"1","in":{"_rid":"mine","_etag":"mine"},"_rid":"r1==","_self":"dbs/d/colls/c/docs/r1==/","_etag":"\"e\\1\"","_attachments":"attachments/","_ts":1234567890}`
+	const want = `{"id":"1","in":{"_rid":"mine","_etag":"mine"},` +
+		`"_rid":"r1==","_self":"dbs/d/colls/c/docs/r1==/","_etag":"\"e\\1\"","_attachments":"attachments/","_ts":1234567890}`
 	if string(doc) != want {
 		t.Errorf("got  %s\nwant %s", doc, want)
 	}
