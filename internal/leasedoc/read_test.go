@@ -56,6 +56,21 @@ func TestEveryDialectReads(t *testing.T) {
 			changefeed.Record{Kind: changefeed.KindLease, Token: "-FF", Version: 1, Range: changefeed.FullRange()},
 		},
 		{
+			"a range as Java spells it, in a lease that is none of its",
+			`{"id":"P..0","LeaseToken":"0","ContinuationToken":null,"properties":null,"feedRange":{"Range":{"min":"","max":"3F"}}}`,
+			changefeed.Record{Kind: changefeed.KindLease, Token: "0", Range: changefeed.Range{Max: "3F"}},
+		},
+		{
+			"the same without properties, and with a continuation that is no state of Java's",
+			`{"id":"P..0","LeaseToken":"0","ContinuationToken":"\"7\"","feedRange":{"Range":{"min":"","max":"3F"}}}`,
+			changefeed.Record{Kind: changefeed.KindLease, Token: "0", Range: changefeed.Range{Max: "3F"}, Position: changefeed.At(`"7"`)},
+		},
+		{
+			"a state that is spelled out though it is the usual one",
+			`{"id":"P..0","LeaseToken":"0","properties":{"changefeed.state":"live"}}`,
+			changefeed.Record{Kind: changefeed.KindLease, Token: "0", State: changefeed.StateLive},
+		},
+		{
 			"a continuation without quotes",
 			`{"id":"P..0","LeaseToken":"0","ContinuationToken":"1083"}`,
 			changefeed.Record{Kind: changefeed.KindLease, Token: "0", Position: changefeed.At("1083")},
@@ -141,6 +156,8 @@ func TestJavaLeasesReadButAreMarked(t *testing.T) {
 		{state(`"NOW"`, at(`null`)), changefeed.Position{}},
 		{state(`"POINT_IN_TIME","PointInTimeMs":1700000000123`, at(`"\"5\""`)), changefeed.Position{Token: `"5"`, Start: changefeed.FromTime(long)}},
 		{state(`"LEASE","Etag":"\"9\""`, ""), changefeed.At(`"9"`)},
+		{state(`"LEASE","Etag":"\"9\""`, at(`"\"11\""`)), changefeed.At(`"11"`)},
+		{state(`"LEGACY_CHECKPOINT","Etag":"\"9\""`, ""), changefeed.At(`"9"`)},
 	} {
 		for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding, base64.RawURLEncoding} {
 			got := leasedoc.Unmarshal("P", []byte(javaDoc(enc.EncodeToString([]byte(c.state)))))
@@ -168,50 +185,60 @@ func TestTheDocumentedJavaStateReads(t *testing.T) {
 func TestBrokenDocumentsTellWhatIsWrong(t *testing.T) {
 	const rest = `"id":"P..0","LeaseToken":"0"`
 	for doc, wants := range map[string][]string{
-		``:                                       {"not a JSON object"},
-		`[]`:                                     {"not a JSON object"},
-		`{"id":"P..7","Owner":`:                  {"near byte 21", "token:7"},
-		`{"id":"P..7"} {}`:                       {"near byte 14", "token:7"},
-		`{"id":"P..7","Owner":"a"}`:              {"LeaseToken is missing", "token:7"},
-		`{"id":"Q..0"}`:                          {`id is "Q..0"`, `"P.."`},
-		`{"id":7,"LeaseToken":"0"}`:              {"id is 7", "a string"},
-		`{"id":"P..1","LeaseToken":"0"}`:         {`id is "P..1"`, `"P..0"`},
-		`{"id":"P.host.a/b"}`:                    {`id is "P.host.a/b"`, "a~2Fb", "token:a/b"},
-		`{` + rest + `,"Owner":7}`:               {"Owner is 7: want a string"},
-		`{` + rest + `,"version":"1"}`:           {`version is "1"`},
-		`{` + rest + `,"version":2}`:             {"version is 2", "0 to 1"},
-		`{` + rest + `,"version":1}`:             {`LeaseToken is "0"`, "min-max"},
-		`{` + rest + `,"Mode":"x"}`:              {`Mode is "x"`, "Incremental Feed"},
-		`{` + rest + `,"ttl":1.5}`:               {"ttl is 1.5"},
-		`{` + rest + `,"_ts":-1}`:                {"_ts is -1"},
-		`{` + rest + `,"properties":1}`:          {"properties is 1"},
-		`{` + rest + `,"timestamp":"yesterday"}`: {`timestamp is "yesterday"`, "2026-"},
-		`{` + rest + `,"timestamp":"9999-12-31T23:59:59-01:00"}`:                                     {"timestamp"},
-		`{` + rest + `,"FeedRange":"-FF"}`:                                                           {`FeedRange is "-FF"`},
-		`{` + rest + `,"FeedRange":{}}`:                                                              {"FeedRange is {}"},
-		`{` + rest + `,"FeedRange":{"Range":{"min":""}}}`:                                            {"FeedRange is"},
-		`{` + rest + `,"FeedRange":{"Range":{"min":"FF","max":""}}}`:                                 {"min below max"},
-		`{` + rest + `,"FeedRange":{"Range":{"min":"","max":"zz"}}}`:                                 {"hex"},
-		`{` + rest + `,"FeedRange":{"Range":{"min":"","max":"FF","isMaxInclusive":true}}}`:           {"includes its minimum"},
-		`{` + rest + `,"FeedRange":{"Range":{"min":"","max":"FF","isMinInclusive":false}}}`:          {"includes its minimum"},
-		`{"id":"P..-3F","version":1,"LeaseToken":"-3F","FeedRange":{"Range":{"min":"","max":"FF"}}}`: {"FeedRange is -FF", "-3F"},
-		`{` + rest + `,"properties":{"changefeed.attempts":"-1"}}`:                                   {"properties.changefeed.attempts", `"3 after `},
-		`{` + rest + `,"properties":{"changefeed.epoch":"e"}}`:                                       {"properties.changefeed.epoch"},
-		`{` + rest + `,"properties":{"changefeed.start":"then"}}`:                                    {"properties.changefeed.start"},
-		`{` + rest + `,"properties":{"changefeed.state":"a b"}}`:                                     {"properties.changefeed.state"},
-		`{` + rest + `,"properties":{"changefeed.fence":true}}`:                                      {"properties.changefeed.fence is true"},
-		`{` + rest + `,"properties":{"changefeed.expiration":"-1s"}}`:                                {"properties.changefeed.expiration"},
+		``:                               {"not a JSON object"},
+		`[]`:                             {"not a JSON object"},
+		`{"id":"P..7","Owner":`:          {"near byte 21", "token:7"},
+		`{"id":"P..7"} {}`:               {"near byte 14", "token:7"},
+		`{"id":"P..7","Owner":"a"}`:      {"LeaseToken is missing", "token:7"},
+		`{"id":"Q..0"}`:                  {`id is "Q..0"`, `"P.."`},
+		`{"id":7,"LeaseToken":"0"}`:      {"id is 7", "a string"},
+		`{"id":"P..1","LeaseToken":"0"}`: {`id is "P..1"`, `"P..0"`},
+		`{"id":"P.host.a/b"}`:            {`id is "P.host.a/b"`, "a~2Fb", "token:a/b"},
+		`{` + rest + `,"Owner":7}`:       {"Owner is 7: want a string"},
+		`{` + rest + `,"version":"1"}`:   {`version is "1"`},
+		`{` + rest + `,"version":2}`:     {"version is 2", "0 to 1"},
+		`{` + rest + `,"version":1}`:     {`LeaseToken is "0"`, "min-max"},
+		`{` + rest + `,"version":1,"FeedRange":{"Range":{"min":"","max":"FF"}}}`: {`LeaseToken is "0"`, "min-max"},
+		`{` + rest + `,"Mode":"x"}`:                                                                                  {`Mode is "x"`, "Incremental Feed"},
+		`{` + rest + `,"ttl":1.5}`:                                                                                   {"ttl is 1.5"},
+		`{` + rest + `,"_ts":-1}`:                                                                                    {"_ts is -1"},
+		`{` + rest + `,"properties":1}`:                                                                              {"properties is 1"},
+		`{` + rest + `,"timestamp":"yesterday"}`:                                                                     {`timestamp is "yesterday"`, "2026-"},
+		`{` + rest + `,"timestamp":"9999-12-31T23:59:59-01:00"}`:                                                     {"timestamp"},
+		`{` + rest + `,"FeedRange":"-FF"}`:                                                                           {`FeedRange is "-FF"`},
+		`{` + rest + `,"FeedRange":{}}`:                                                                              {"FeedRange is {}"},
+		`{` + rest + `,"FeedRange":{"Range":{"min":""}}}`:                                                            {"FeedRange is"},
+		`{` + rest + `,"FeedRange":{"Range":{"min":"FF","max":""}}}`:                                                 {"min below max"},
+		`{` + rest + `,"FeedRange":{"Range":{"min":"","max":"zz"}}}`:                                                 {"hex"},
+		`{` + rest + `,"FeedRange":{"Range":{"min":"","max":"FF","isMaxInclusive":true}}}`:                           {"includes its minimum"},
+		`{` + rest + `,"FeedRange":{"Range":{"min":"","max":"FF","isMinInclusive":false}}}`:                          {"includes its minimum"},
+		`{"id":"P..-3F","version":1,"LeaseToken":"-3F","properties":{},"feedRange":{"Range":{"min":"","max":"FF"}}}`: {"FeedRange is -FF", "-3F"},
+		`{"id":"P..-3F","version":1,"LeaseToken":"-3F","FeedRange":{"PKRangeId":"0"}}`:                               {"FeedRange is", "min below max"},
+		`{"id":"P..-3F","version":1,"LeaseToken":"-3F","FeedRange":{"Range":{"min":"","max":"FF"}}}`:                 {"FeedRange is -FF", "-3F"},
+		`{` + rest + `,"properties":{"changefeed.attempts":"-1"}}`:                                                   {"properties.changefeed.attempts", `"3 after `},
+		`{` + rest + `,"properties":{"changefeed.epoch":"e"}}`:                                                       {"properties.changefeed.epoch"},
+		`{` + rest + `,"properties":{"changefeed.start":"then"}}`:                                                    {"properties.changefeed.start"},
+		`{` + rest + `,"properties":{"changefeed.start":"at 9999-12-31T23:59:59-01:00"}}`:                            {"properties.changefeed.start"},
+		`{` + rest + `,"properties":{"changefeed.fence":"#-1"}}`:                                                     {"properties.changefeed.fence"},
+		`{` + rest + `,"properties":{"changefeed.fence":"#253402300800000"}}`:                                        {"properties.changefeed.fence"},
+		`{` + rest + `,"properties":{"changefeed.state":"a b"}}`:                                                     {"properties.changefeed.state"},
+		`{` + rest + `,"properties":{"changefeed.fence":true}}`:                                                      {"properties.changefeed.fence is true"},
+		`{` + rest + `,"properties":{"changefeed.expiration":"-1s"}}`:                                                {"properties.changefeed.expiration"},
 		javaDoc("eyJWIjox"): {"ContinuationToken"},
 		javaDoc("eyJWI"):    {"ContinuationToken"},
-		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"StartFrom":{"Type":"x"}}`))):                                           {"StartFrom.Type is x"},
-		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"StartFrom":{"Type":"NOW"},"Continuation":{"Continuation":[{},{}]}}`))): {"one token"},
-		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"Mode":"x","StartFrom":{"Type":"NOW"}}`))):                              {"Mode"},
-		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"StartFrom":{"Type":"POINT_IN_TIME","PointInTimeMs":-1}}`))):            {"PointInTimeMs"},
+		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"StartFrom":{"Type":"x"}}`))):                                             {"StartFrom.Type is x"},
+		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"StartFrom":{"Type":"NOW"},"Continuation":{"Continuation":[{},{}]}}`))):   {"one token"},
+		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"Mode":"x","StartFrom":{"Type":"NOW"}}`))):                                {"Mode"},
+		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"StartFrom":{"Type":"POINT_IN_TIME","PointInTimeMs":-1}}`))):              {"PointInTimeMs"},
+		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"StartFrom":{"Type":"POINT_IN_TIME","PointInTimeMs":253402300800000}}`))): {"PointInTimeMs"},
 	} {
 		got := leasedoc.Unmarshal("P", []byte(doc))
 		if !errors.Is(got.Err, changefeed.ErrBadLease) || errors.Is(got.Err, leasedoc.ErrJava) {
 			t.Errorf("%s: Err = %v, want ErrBadLease", doc, got.Err)
 			continue
+		}
+		if java := strings.Contains(doc, `"host-a"`); errors.Is(got.Err, changefeed.ErrForeignLease) != java {
+			t.Errorf("%s: Err = %v, want ErrForeignLease only of a Java lease, which is one though it is broken", doc, got.Err)
 		}
 		text := got.Err.Error() + " token:" + got.Token
 		for _, want := range wants {
@@ -219,5 +246,15 @@ func TestBrokenDocumentsTellWhatIsWrong(t *testing.T) {
 				t.Errorf("%s:\n got %s\nwant %q in it", doc, text, want)
 			}
 		}
+	}
+}
+
+// Whoever has read a document may use the memory of its text for the next one.
+func TestARecordKeepsItsDocument(t *testing.T) {
+	doc := []byte(`{"id":"P..0","LeaseToken":"0","note":7}`)
+	l := leasedoc.Unmarshal("P", doc)
+	clear(doc)
+	if got, err := leasedoc.Marshal("P", "/id", l); err != nil || !strings.Contains(string(got), `"note":7`) {
+		t.Errorf("Marshal = %s, %v, want the note that was read", got, err)
 	}
 }
