@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,6 +32,7 @@ type account struct {
 const (
 	noRegions   = ``
 	twoRegions  = `"writableLocations":[{"name":"North","databaseAccountEndpoint":"https://n.example/"}],"readableLocations":[{"name":"North","databaseAccountEndpoint":"https://n.example/"},{"name":"West Europe","databaseAccountEndpoint":"https://w.example/"}]`
+	westFirst   = `"writableLocations":[{"name":"North","databaseAccountEndpoint":"https://n.example/"}],"readableLocations":[{"name":"West Europe","databaseAccountEndpoint":"https://w.example/"},{"name":"North","databaseAccountEndpoint":"https://n.example/"}]`
 	multiWrites = `"enableMultipleWriteLocations":true,"writableLocations":[{"name":"North","databaseAccountEndpoint":"https://n.example/"},{"name":"West Europe","databaseAccountEndpoint":"https://w.example/"}]`
 )
 
@@ -335,6 +337,7 @@ func TestWhereRequestsGo(t *testing.T) {
 		{"an account without regions stays at the endpoint", noRegions, []string{"North"}, "g g g"},
 		{"one region stays at the endpoint", `"writableLocations":[{"name":"North","databaseAccountEndpoint":"https://n.example/"}]`, nil, "g g g"},
 		{"without preference the write region", twoRegions, nil, "n n n"},
+		{"without preference the write region, in whatever order regions are listed", westFirst, nil, "n n n"},
 		{"an unknown preference", twoRegions, []string{"Mars"}, "n n n"},
 		{"reads go to the preferred region", twoRegions, []string{"West Europe"}, "w n n"},
 		{"in several write regions writes too, but not leases", multiWrites, []string{"West Europe"}, "w w n"},
@@ -519,6 +522,87 @@ func TestADeadEndpointDoesNotHideAFailover(t *testing.T) {
 	})
 }
 
+// TestAnAccountThatHangsHoldsUpOneRequest has regions that go on answering reads, while nobody
+// describes the account. One request in a while waits for that, and not for long.
+func TestAnAccountThatHangsHoldsUpOneRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &account{regions: twoRegions, trouble: refuse(0, 0)}
+		dead := false
+		items := a.open(t, cosmos.Options{}, func(r *http.Request) bool { return dead && r.URL.Path == "/" })
+		time.Sleep(6 * time.Minute)
+		dead = true
+		var first sync.WaitGroup
+		begun := time.Now()
+		first.Go(func() {
+			if err := read(t.Context(), items); err != nil || time.Since(begun) > 30*time.Second {
+				t.Errorf("the first read: %v after %v, want none within 30 s", err, time.Since(begun))
+			}
+		})
+		time.Sleep(time.Millisecond)
+		for _, wait := range []func(){func() {}, first.Wait} {
+			wait()
+			begun := time.Now()
+			for range 10 {
+				if err := read(t.Context(), items); err != nil || time.Since(begun) > 0 {
+					t.Errorf("%v after %v, want none at once", err, time.Since(begun))
+				}
+			}
+		}
+	})
+}
+
+// TestAWriteRegionThatMovedIsLookedForAtOnce has a request to another region fail at the same time, after which the
+// account is read in half a minute only.
+func TestAWriteRegionThatMovedIsLookedForAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var written []string
+		a := &account{regions: twoRegions, trouble: func(r *http.Request, _ int) (*http.Response, error) {
+			if r.Method != http.MethodPost {
+				return nil, nil
+			}
+			if written = append(written, r.URL.Host); r.URL.Host == "n.example" {
+				return say(403, "{}", "x-ms-substatus", "3"), nil
+			}
+			return nil, nil
+		}}
+		o := cosmos.Options{PreferredRegions: []string{"West Europe"}, RequestTimeout: 100 * time.Millisecond}
+		items := a.open(t, o, func(r *http.Request) bool {
+			return r.Method == http.MethodGet && r.URL.Host == "w.example" && strings.HasSuffix(r.URL.Path, "/docs")
+		})
+		a.regions = strings.NewReplacer("n.example", "w.example", "w.example", "n.example").Replace(twoRegions)
+		var reading sync.WaitGroup
+		reading.Go(func() {
+			if err := read(t.Context(), items); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(80 * time.Millisecond) // so that the region fails between the two attempts of the write
+		if err := write(t.Context(), items); err != nil || !slices.Equal(written, []string{"n.example", "w.example"}) {
+			t.Errorf("%v, written to %q, want to the old region and then to the new one", err, written)
+		}
+		reading.Wait()
+	})
+}
+
+// An account says https of its regions, also where something on the way speaks http.
+func TestRegionsAreAskedAsTheEndpointIs(t *testing.T) {
+	a := &account{regions: twoRegions, trouble: refuse(0, 0)}
+	client, err := cosmos.Open(t.Context(), "http://g.example", cosmos.Key("a2V5"), cosmos.Options{Transport: a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	items, err := client.Container(t.Context(), "db", "items")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := read(t.Context(), items); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.log[len(a.log)-1].URL; got.Scheme != "http" || got.Host != "n.example" {
+		t.Errorf("asked %s, want a region by http", got)
+	}
+}
+
 func TestWhatOpenRefuses(t *testing.T) {
 	good := cosmos.Key("a2V5")
 	for _, c := range []struct {
@@ -530,6 +614,8 @@ func TestWhatOpenRefuses(t *testing.T) {
 		{"", good, cosmos.Options{}, "endpoint"},
 		{"contoso.documents.azure.com", good, cosmos.Options{}, "endpoint"},
 		{"ftp://contoso", good, cosmos.Options{}, "endpoint"},
+		{"https://g.example?api=2", good, cosmos.Options{}, "endpoint"},
+		{"https://me:word@g.example", good, cosmos.Options{}, "endpoint"},
 		{"https://g.example", cosmos.Key("?"), cosmos.Options{}, "account key"},
 		{"https://g.example", cosmos.Credential{}, cosmos.Options{}, "account key"},
 		{"https://g.example", good, cosmos.Options{RequestTimeout: time.Millisecond}, "request timeout is 1ms"},
