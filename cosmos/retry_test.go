@@ -167,6 +167,7 @@ func TestWhenARequestIsSentAgain(t *testing.T) {
 		{"401", refuse(always, 401), "w", "n", changefeed.ErrForbidden, true, 0},
 		{"403", refuse(always, 403, "x-ms-substatus", "5302"), "w", "n", changefeed.ErrForbidden, true, 0},
 		{"404", refuse(always, 404), "w", "n", changefeed.ErrNotFound, true, 0},
+		{"405", refuse(always, 405), "w", "n", changefeed.ErrBadRequest, true, 0},
 		{"409", refuse(always, 409), "w", "n", changefeed.ErrConflict, true, 0},
 		{"412", refuse(always, 412), "w", "n", changefeed.ErrPrecondition, true, 0},
 		{"413", refuse(always, 413), "w", "n", changefeed.ErrBadRequest, true, 0},
@@ -185,8 +186,10 @@ func TestWhenARequestIsSentAgain(t *testing.T) {
 		{"503", refuse(1, 503), "w n", "n", unknown, false, 50 * time.Millisecond},
 		{"504", refuse(1, 504), "w n", "n", unknown, false, 50 * time.Millisecond},
 		{"408", refuse(1, 408), "w n", "n", unknown, false, 50 * time.Millisecond},
+		{"503 that asks for a minute", refuse(1, 503, "Retry-After", "60"), "w n", "n", unknown, false, time.Second},
 		{"503 for ever", refuse(always, 503), "w n w n w", "n", unknown, true, time.Second},
 		{"no connection", fail(1, refusedDial), "w n", "n n", nil, false, 50 * time.Millisecond},
+		{"lost request", fail(1, &net.OpError{Op: "write", Err: errors.New("broken pipe")}), "w n", "n", unknown, false, 50 * time.Millisecond},
 		{"lost reply", fail(1, lostReply), "w n", "n", lostReply, false, 50 * time.Millisecond},
 		{"silence", hang(1), "w n", "n", unknown, false, 31 * time.Second},
 	} {
