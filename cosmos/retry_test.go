@@ -313,6 +313,22 @@ func TestAnErrorTellsWhatToDo(t *testing.T) {
 	})
 }
 
+// Whoever reads the message must not get the payload that was signed, nor half a character.
+func TestAMessageIsCutWhereItEnds(t *testing.T) {
+	for message, want := range map[string]string{
+		"The MAC is wrong. Server used the following payload to sign: 'get docs'": "The MAC is wrong.",
+		"x" + strings.Repeat("é", 400):                                            "x" + strings.Repeat("é", 149) + "…",
+	} {
+		a := &account{trouble: func(*http.Request, int) (*http.Response, error) {
+			return say(401, `{"code":"Unauthorized","message":"`+message+`"}`), nil
+		}}
+		e, ok := errors.AsType[*cosmos.Error](read(t.Context(), a.open(t, cosmos.Options{})))
+		if !ok || e.Message != want {
+			t.Errorf("%+v, want the message %s", e, want)
+		}
+	}
+}
+
 func TestARequestEndsWithTheCauseOfItsContext(t *testing.T) {
 	for name, trouble := range map[string]func(*http.Request, int) (*http.Response, error){
 		"in a request": hang(always), "in a pause": refuse(always, 429, "x-ms-retry-after-ms", "900"),
@@ -604,6 +620,180 @@ func TestRegionsAreAskedAsTheEndpointIs(t *testing.T) {
 	if got := a.log[len(a.log)-1].URL; got.Scheme != "http" || got.Host != "n.example" {
 		t.Errorf("asked %s, want a region by http", got)
 	}
+}
+
+// A caller who gives up says nothing of the region that was asked.
+func TestARegionIsNotToBlameForAnEndedContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &account{regions: twoRegions, trouble: hang(1)}
+		items := a.open(t, cosmos.Options{PreferredRegions: []string{"West Europe"}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := read(ctx, items); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("read: %v, want the end of its context", err)
+		}
+		if err := read(t.Context(), items); err != nil || strings.Join(a.asked, " ") != "w w" {
+			t.Errorf("asked %q, %v, want w w", a.asked, err)
+		}
+	})
+}
+
+// A region that refuses a request has answered: it is not down any more.
+func TestARegionThatRefusesServes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &account{regions: twoRegions, trouble: func(_ *http.Request, n int) (*http.Response, error) {
+			switch n {
+			case 1:
+				return say(503, "{}"), nil
+			case 3:
+				return say(404, "{}"), nil
+			}
+			return nil, nil
+		}}
+		items := a.open(t, cosmos.Options{PreferredRegions: []string{"West Europe"}})
+		for i, want := range []error{nil, changefeed.ErrNotFound, nil} {
+			if err := read(t.Context(), items); !errors.Is(err, want) {
+				t.Errorf("read %d: %v, want %v", i, err, want)
+			}
+			if i == 0 {
+				time.Sleep(2 * time.Minute)
+			}
+		}
+		if got := strings.Join(a.asked, " "); got != "w n w w" {
+			t.Errorf("asked %q, want w n w w", got)
+		}
+	})
+}
+
+func TestAPauseThatIsAskedForIsMade(t *testing.T) {
+	for _, status := range []int{429, 449} {
+		synctest.Test(t, func(t *testing.T) {
+			a := &account{trouble: refuse(1, status, "x-ms-retry-after-ms", "900")}
+			items := a.open(t, cosmos.Options{})
+			begun := time.Now()
+			if err := read(t.Context(), items); err != nil || time.Since(begun) < 900*time.Millisecond {
+				t.Errorf("%d: %v after %v, want none after 900 ms", status, err, time.Since(begun))
+			}
+		})
+	}
+}
+
+// Clients that failed together do not come back together.
+func TestPausesDiffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		items := (&account{trouble: refuse(20, 503)}).open(t, cosmos.Options{})
+		begun, took := time.Now(), sync.Map{}
+		var reading sync.WaitGroup
+		for range 20 {
+			reading.Go(func() {
+				if err := read(t.Context(), items); err != nil {
+					t.Error(err)
+				}
+				took.Store(time.Since(begun), true)
+			})
+		}
+		reading.Wait()
+		n := 0
+		took.Range(func(any, any) bool { n++; return true })
+		if n < 2 {
+			t.Error("20 requests are repeated at the same moment")
+		}
+	})
+}
+
+// By one id the service's support finds all that was tried.
+func TestAllAttemptsOfARequestHaveOneActivity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &account{trouble: refuse(2, 503)}
+		if err := errors.Join(read(t.Context(), a.open(t, cosmos.Options{}))); err != nil {
+			t.Fatal(err)
+		}
+		ids := map[string]int{}
+		for _, r := range a.log {
+			ids[r.Header.Get("x-ms-activity-id")]++
+		}
+		if last := a.log[len(a.log)-1].Header.Get("x-ms-activity-id"); ids[last] != 3 || len(ids) != len(a.log)-2 {
+			t.Errorf("%d requests have the activities %v, want one for the three of the read", len(a.log), ids)
+		}
+	})
+}
+
+// An endpoint with a path leads through a proxy.
+func TestAnEndpointMayHaveAPath(t *testing.T) {
+	a := &account{trouble: refuse(0, 0)}
+	client, err := cosmos.Open(t.Context(), " https://g.example:/to/azure/ ", cosmos.Key("a2V5"), cosmos.Options{Transport: a})
+	if err != nil || client.Endpoint() != "https://g.example/to/azure" {
+		t.Fatalf("%v, want the endpoint without its ends", err)
+	}
+	items, err := client.Container(t.Context(), "db", "items")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := read(t.Context(), items); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.log[0].URL.Path; got != "/to/azure/" {
+		t.Errorf("the account was asked for at %s", got)
+	}
+	if got := a.log[len(a.log)-1].URL.Path; got != "/to/azure/dbs/db/colls/items/docs" {
+		t.Errorf("the feed was asked for at %s", got)
+	}
+}
+
+// closing notes that an answer was closed.
+type closing struct {
+	io.Reader
+	closed *bool
+}
+
+func (c closing) Close() error { *c.closed = true; return nil }
+
+// blank is white space without end.
+type blank struct{}
+
+func (blank) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = ' '
+	}
+	return len(b), nil
+}
+
+// An answer that does not end fills no memory, and its beginning is no answer; a connection goes back when its answer is read.
+func TestAnswersAreReadToTheirEndAndClosed(t *testing.T) {
+	for rest, want := range map[io.Reader]bool{strings.NewReader(""): true, blank{}: false} {
+		closed := false
+		a := &account{trouble: func(*http.Request, int) (*http.Response, error) {
+			resp := say(200, "")
+			resp.Body = closing{io.MultiReader(strings.NewReader(`[{"statusCode":201}]`), rest), &closed}
+			return resp, nil
+		}}
+		if err := write(t.Context(), a.open(t, cosmos.Options{})); (err == nil) != want || !closed {
+			t.Errorf("write: %v, closed %t", err, closed)
+		}
+	}
+}
+
+// A list of partitions that takes long holds nobody who gives up.
+func TestWhoGivesUpWaitsForNoList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dead := false
+		items := (&account{}).open(t, cosmos.Options{}, func(r *http.Request) bool { return dead && strings.HasSuffix(r.URL.Path, "/pkranges") })
+		dead = true
+		var first sync.WaitGroup
+		first.Go(func() {
+			if parts, err := items.Partitions(t.Context()); err == nil {
+				t.Errorf("%v from nobody", parts)
+			}
+		})
+		time.Sleep(time.Millisecond)
+		enough := errors.New("enough")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, enough)
+		defer cancel()
+		if parts, err := items.Partitions(ctx); !errors.Is(err, enough) {
+			t.Errorf("%v, %v, want the cause of the context's end", parts, err)
+		}
+		first.Wait()
+	})
 }
 
 func TestWhatOpenRefuses(t *testing.T) {

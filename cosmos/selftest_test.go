@@ -3,6 +3,7 @@ package cosmos_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
@@ -85,6 +87,31 @@ func TestASelfTestWaitsForAThrottledContainer(t *testing.T) {
 	})
 }
 
+// TestASelfTestPausesAsLongAsItIsAsked has a container that is throttled for half a minute. What the test writes goes by
+// itself if the test is cut off.
+func TestASelfTestPausesAsLongAsItIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &account{}
+		items := a.open(t, cosmos.Options{})
+		leases := a.leases(t, items)
+		begun, probe := time.Now(), ""
+		a.trouble = func(r *http.Request, _ int) (*http.Response, error) {
+			if time.Since(begun) < 30*time.Second {
+				return say(429, "{}", "x-ms-retry-after-ms", "5000"), nil
+			}
+			if r.Method != http.MethodPost {
+				return nil, nil
+			}
+			body, err := io.ReadAll(r.Body)
+			probe = string(body)
+			return say(201, `{"Documents":[],"_etag":"\"e\""}`), err
+		}
+		if err := leases.SelfTest(t.Context(), items, changefeed.LatestVersion); err != nil || !strings.Contains(probe, `"ttl":60`) {
+			t.Errorf("%v, and the probe was %s", err, probe)
+		}
+	})
+}
+
 func TestWhatOpenLeasesRefuses(t *testing.T) {
 	s := serve(t, cosmosrest.Options{})
 	s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
@@ -107,6 +134,16 @@ func TestWhatOpenLeasesRefuses(t *testing.T) {
 		if !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("OpenLeases(%s, %q, %+v): %v, want a bad request with %q", c.container, c.processor, c.o, err, c.want)
 		}
+	}
+}
+
+func TestTheShortestPaceOfFollowing(t *testing.T) {
+	s := serve(t, cosmosrest.Options{})
+	s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
+	s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+	client := s.client(t, master, nil)
+	if _, err := cosmos.OpenLeases(t.Context(), find(t, client, "leases"), "unit", find(t, client, "items"), cosmos.LeaseOptions{FollowEvery: time.Second}); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -137,7 +174,7 @@ func TestALeaseContainerIsMadeOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if spec := made.Spec(); spec.Paths[0] != "/id" || spec.DefaultTTL == nil || *spec.DefaultTTL != docstore.NoDefaultTTL {
+	if spec := made.Spec(); spec.Paths[0] != "/id" || spec.HashVersion != 2 || spec.DefaultTTL == nil || *spec.DefaultTTL != docstore.NoDefaultTTL {
 		t.Errorf("lease container is %+v", spec)
 	}
 	leases := unit(t, client, "unit")
