@@ -379,23 +379,7 @@ func TestTheStoresTimeIsKeptThroughASplit(t *testing.T) {
 				}
 				return l.trip(r, n)
 			}
-			client, err := cosmos.Open(t.Context(), "https://g.example", cosmos.Key("a2V5"), cosmos.Options{Transport: transporter(func(r *http.Request) (*http.Response, error) {
-				if strings.HasSuffix(r.URL.Path, "/colls/leases") {
-					return byID{l.account}.Do(r)
-				}
-				return l.Do(r)
-			})})
-			if err != nil {
-				t.Fatal(err)
-			}
-			container, err := client.Container(t.Context(), "db", "leases")
-			if err != nil {
-				t.Fatal(err)
-			}
-			leases, err := cosmos.OpenLeases(t.Context(), container, "unit", l.container(t), cosmos.LeaseOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			leases := l.leases(t)
 			prefix = leases.Prefix()
 			changed, _, now, err := leases.Follow(t.Context(), `{"-1F":"\"5\"","1F-FF":"\"5\""}`)
 			if err != nil || len(changed) != 1 || !now.Equal(dated) {
@@ -403,4 +387,44 @@ func TestTheStoresTimeIsKeptThroughASplit(t *testing.T) {
 			}
 		})
 	}
+}
+
+// leases is a lease store in a container whose partitions change.
+func (l *layout) leases(t *testing.T) *cosmos.Leases {
+	t.Helper()
+	client, err := cosmos.Open(t.Context(), "https://g.example", cosmos.Key("a2V5"), cosmos.Options{Transport: transporter(func(r *http.Request) (*http.Response, error) {
+		if strings.HasSuffix(r.URL.Path, "/colls/leases") {
+			return byID{l.account}.Do(r)
+		}
+		return l.Do(r)
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	container, err := client.Container(t.Context(), "db", "leases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := cosmos.OpenLeases(t.Context(), container, "unit", l.container(t), cosmos.LeaseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A range without a continuation would be followed from the next read on, and what changes until then would not be told.
+func TestThePresentIsThatOfEveryRange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &layout{account: &account{}, ranges: []string{"-1F-1 1F-FF-2", "-1F-1 1F-2F-3 2F-FF-4"}}
+		l.trouble = func(r *http.Request, n int) (*http.Response, error) {
+			if r.Method == http.MethodPost {
+				return say(200, `{"Documents":[]}`), nil
+			}
+			return l.trip(r, n)
+		}
+		_, cursor, _, err := l.leases(t).Follow(t.Context(), "")
+		if want := `{"-1F":"\"9\"","1F-2F":"\"9\"","2F-FF":"\"9\""}`; err != nil || cursor != want {
+			t.Errorf("the present is %s, %v, want %s", cursor, err, want)
+		}
+	})
 }
