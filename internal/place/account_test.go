@@ -38,6 +38,7 @@ func TestAKeyGoesToItsOwnAccountOnly(t *testing.T) {
 		{"a connection string", Settings{Connection: string1}, nil, "cosmos:d/c", credentials{contoso + ":443/", "c3Ry"}},
 		{"its own host", Settings{Connection: string1}, nil, contoso + "/d/c", credentials{contoso, "c3Ry"}},
 		{"another host", Settings{Connection: string1}, nil, fabrikam + "/d/c", credentials{fabrikam, ""}},
+		{"its own endpoint, by flag", Settings{Endpoint: contoso, Connection: string1}, nil, "cosmos:d/c", credentials{contoso, "c3Ry"}},
 		{"another endpoint", Settings{Endpoint: fabrikam, Connection: string1}, nil, "cosmos:d/c", credentials{fabrikam, ""}},
 		{"its own host, as a person writes it", Settings{Connection: string1}, nil, "https://Contoso.documents.azure.com/d/c", credentials{"https://Contoso.documents.azure.com", "c3Ry"}},
 		{
