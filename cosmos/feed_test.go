@@ -107,12 +107,14 @@ func TestAReadThatIsWrongIsNotSent(t *testing.T) {
 	for name, c := range map[string]struct {
 		r    changefeed.Range
 		from changefeed.Position
+		mode changefeed.Mode
 	}{
-		"a token that no header can have": {changefeed.FullRange(), changefeed.At("a\nb")},
-		"an empty range":                  {changefeed.Range{Min: "1F", Max: "1F"}, changefeed.At(`"12"`)},
+		"a token that no header can have": {changefeed.FullRange(), changefeed.At("a\nb"), changefeed.LatestVersion},
+		"an empty range":                  {changefeed.Range{Min: "1F", Max: "1F"}, changefeed.At(`"12"`), changefeed.LatestVersion},
+		"all versions from the beginning": {changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.AllVersionsAndDeletes},
 	} {
 		a := &account{trouble: refuse(0, 0)}
-		if _, err := a.open(t, cosmos.Options{}).Read(t.Context(), c.r, c.from, changefeed.ReadOptions{}); !errors.Is(err, changefeed.ErrBadRequest) || len(a.asked) > 0 {
+		if _, err := a.open(t, cosmos.Options{}).Read(t.Context(), c.r, c.from, changefeed.ReadOptions{Mode: c.mode}); !errors.Is(err, changefeed.ErrBadRequest) || len(a.asked) > 0 {
 			t.Errorf("%s: %v after %d requests, want a bad request", name, err, len(a.asked))
 		}
 	}
@@ -121,13 +123,13 @@ func TestAReadThatIsWrongIsNotSent(t *testing.T) {
 func TestAPageHasWhatTheHeadersSay(t *testing.T) {
 	a := &account{trouble: func(*http.Request, int) (*http.Response, error) {
 		return say(200, `{"_rid":"r","Documents":[{"id":"a","pk":"k","_ts":7,"_etag":"\"e\"","_lsn":12}],"_count":1}`,
-			"etag", `"12"`, "x-ms-session-token", "0:-1#15#3=10", "x-ms-request-charge", "2.83"), nil
+			"etag", `"12"`, "x-ms-session-token", "0:-1#15#3=10", "x-ms-request-charge", "2.83", "lsn", "4"), nil
 	}}
 	page, err := a.open(t, cosmos.Options{}).Read(t.Context(), changefeed.FullRange(), changefeed.At(`"5"`), changefeed.ReadOptions{})
 	if err != nil || len(page.Changes) != 1 {
 		t.Fatalf("%+v, %v", page, err)
 	}
-	if page.Next.Token != `"12"` || page.Head != 15 || page.Session != "0:-1#15#3=10" || page.Charge != 2.83 {
+	if page.Next.Token != `"12"` || page.Head != 15 || page.Ahead || page.Session != "0:-1#15#3=10" || page.Charge != 2.83 {
 		t.Errorf("page %+v", page)
 	}
 	if ch := page.Changes[0]; ch.LSN != 12 || ch.ETag != `"e"` || ch.Time != time.Unix(7, 0).UTC() || ch.Op != changefeed.OpUpsert {

@@ -114,6 +114,22 @@ func TestACountMayTakeAMinute(t *testing.T) {
 	})
 }
 
+func TestACountMayBeOfOneKey(t *testing.T) {
+	s := serve(t, cosmosrest.Options{})
+	stored := s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
+	for i := range 5 {
+		if err := put(t.Context(), stored, fmt.Sprintf(`{"id":"%d","pk":"k%d"}`, i, i%2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from := changefeed.Position{Start: changefeed.FromBeginning()}
+	counter := find(t, s.client(t, master, nil), "items").Source().(changefeed.Counter)
+	b, err := counter.Pending(t.Context(), changefeed.FullRange(), from, changefeed.ReadOptions{Key: changefeed.Key("k0")})
+	if err != nil || b.Items != 3 {
+		t.Errorf("counted %+v, %v, want 3 of the key", b, err)
+	}
+}
+
 func TestACountThatIsWrongIsNotSent(t *testing.T) {
 	for name, c := range map[string]struct {
 		r   changefeed.Range

@@ -112,6 +112,38 @@ func TestASelfTestPausesAsLongAsItIsAsked(t *testing.T) {
 	})
 }
 
+// The rights in one container say nothing of those in another, so each request is tried where the processor makes it.
+func TestASelfTestTriesEveryKindOfRequest(t *testing.T) {
+	for name, is := range map[string]func(r *http.Request) bool{
+		"the feed in its mode": func(r *http.Request) bool {
+			return strings.Contains(r.URL.Path, "/items/") && r.Header.Get("A-IM") == "Full-Fidelity Feed"
+		},
+		"the feed of the leases": func(r *http.Request) bool {
+			return strings.Contains(r.URL.Path, "/leases/") && r.Header.Get("A-IM") != ""
+		},
+		"their query": func(r *http.Request) bool { return r.Header.Get("x-ms-documentdb-isquery") != "" },
+		"their writes": func(r *http.Request) bool {
+			return r.Method == http.MethodPost && r.Header.Get("x-ms-documentdb-isquery") == ""
+		},
+	} {
+		a := &account{}
+		items := a.open(t, cosmos.Options{})
+		leases := a.leases(t, items)
+		a.trouble = func(r *http.Request, _ int) (*http.Response, error) {
+			switch {
+			case is(r):
+				return say(403, "{}", "x-ms-substatus", "5302"), nil
+			case r.Method == http.MethodPost:
+				return say(201, `{"Documents":[],"_etag":"\"e\""}`), nil
+			}
+			return nil, nil
+		}
+		if err := leases.SelfTest(t.Context(), items, changefeed.AllVersionsAndDeletes); !errors.Is(err, changefeed.ErrForbidden) {
+			t.Errorf("without the right to %s: %v, want ErrForbidden", name, err)
+		}
+	}
+}
+
 func TestWhatOpenLeasesRefuses(t *testing.T) {
 	s := serve(t, cosmosrest.Options{})
 	s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
@@ -238,6 +270,9 @@ func TestAContainerMadeAnewIsAnother(t *testing.T) {
 	s.create(t, spec)
 	if err := read(t.Context(), items); !errors.Is(err, changefeed.ErrNotFound) {
 		t.Errorf("read of a container that was made anew: %v, want ErrNotFound", err)
+	}
+	if err := write(t.Context(), items); !errors.Is(err, cosmos.ErrMadeAnew) {
+		t.Errorf("write to a container that was made anew: %v, want ErrMadeAnew", err)
 	}
 	if _, err := items.Partitions(t.Context()); !errors.Is(err, cosmos.ErrMadeAnew) {
 		t.Errorf("partitions of a container that was made anew: %v, want ErrMadeAnew", err)
