@@ -117,7 +117,9 @@ func TestABatchHasAllThatTheServiceTakes(t *testing.T) {
 
 // An answer that does not say of each write that it was made says of none.
 func TestABatchWithoutAResultOfEachWriteIsNotMade(t *testing.T) {
-	for _, answer := range []*http.Response{say(200, `[]`), say(200, `[{"statusCode":200},{"statusCode":200}]`), say(200, `{}`), say(207, `[{"statusCode":424}]`)} {
+	for _, answer := range []*http.Response{
+		say(200, `[]`), say(200, `[{"statusCode":200},{"statusCode":200}]`), say(200, `{}`), say(207, `[{"statusCode":424}]`),
+	} {
 		a := &account{trouble: func(*http.Request, int) (*http.Response, error) { return answer, nil }}
 		if err := write(t.Context(), a.open(t, cosmos.Options{})); err == nil {
 			t.Errorf("status %d: no error", answer.StatusCode)

@@ -22,6 +22,7 @@ import (
 func TestWhatAReadSends(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678, time.FixedZone("", 3600))
 	half := changefeed.Range{Min: "", Max: "1F"}
+	ofKey := func(key string) changefeed.ReadOptions { return changefeed.ReadOptions{Key: changefeed.Key(key)} }
 	const latest = "A-Im=Incremental Feed"
 	const whole, any = "X-Ms-Documentdb-Partitionkeyrangeid=0", "X-Ms-Max-Item-Count=-1"
 	const since = "If-Modified-Since=Fri, 02 Jan 2026 02:04:04 GMT"
@@ -40,10 +41,10 @@ func TestWhatAReadSends(t *testing.T) {
 		{"a part of a partition", half, changefeed.At(`"12"`), changefeed.ReadOptions{}, []string{
 			latest, `If-None-Match="12"`, whole, "X-Ms-End-Epk=1F", any, "X-Ms-Read-Key-Type=EffectivePartitionKeyRange", "X-Ms-Start-Epk=",
 		}},
-		{"a logical partition", changefeed.FullRange(), changefeed.At(`"12"`), changefeed.ReadOptions{Key: changefeed.Key("é\uffff𐀀😀\x7f")}, []string{
+		{"a logical partition", changefeed.FullRange(), changefeed.At(`"12"`), ofKey("é\uffff𐀀😀\x7f"), []string{
 			latest, `If-None-Match="12"`, `X-Ms-Documentdb-Partitionkey=["\u00e9\uffff\ud800\udc00\ud83d\ude00\u007f"]`, any,
 		}},
-		{"a logical partition, of a part of a partition", changefeed.Range{Min: "1F", Max: "FF"}, changefeed.At(`"12"`), changefeed.ReadOptions{Key: changefeed.Key("a")}, []string{
+		{"a logical partition, of a part of a partition", changefeed.Range{Min: "1F", Max: "FF"}, changefeed.At(`"12"`), ofKey("a"), []string{
 			latest, `If-None-Match="12"`, `X-Ms-Documentdb-Partitionkey=["a"]`, any,
 		}},
 		{"all versions", changefeed.FullRange(), changefeed.Position{Token: `"12"`, Start: changefeed.FromTime(at)}, changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes}, []string{
@@ -111,10 +112,13 @@ func TestAReadThatIsWrongIsNotSent(t *testing.T) {
 	}{
 		"a token that no header can have": {changefeed.FullRange(), changefeed.At("a\nb"), changefeed.LatestVersion},
 		"an empty range":                  {changefeed.Range{Min: "1F", Max: "1F"}, changefeed.At(`"12"`), changefeed.LatestVersion},
-		"all versions from the beginning": {changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.AllVersionsAndDeletes},
+		"all versions from the beginning": {
+			changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.AllVersionsAndDeletes,
+		},
 	} {
 		a := &account{trouble: refuse(0, 0)}
-		if _, err := a.open(t, cosmos.Options{}).Read(t.Context(), c.r, c.from, changefeed.ReadOptions{Mode: c.mode}); !errors.Is(err, changefeed.ErrBadRequest) || len(a.asked) > 0 {
+		_, err := a.open(t, cosmos.Options{}).Read(t.Context(), c.r, c.from, changefeed.ReadOptions{Mode: c.mode})
+		if !errors.Is(err, changefeed.ErrBadRequest) || len(a.asked) > 0 {
 			t.Errorf("%s: %v after %d requests, want a bad request", name, err, len(a.asked))
 		}
 	}

@@ -329,7 +329,8 @@ func TestALeaseIsWrittenUnderItsConditionAlone(t *testing.T) {
 // The service's gateway reads some characters of a path in its own way.
 func TestAnIDThatNoPathCanHaveIsInTheBody(t *testing.T) {
 	for id, want := range map[string]string{
-		"a b": "DELETE", "a~2Fb": "DELETE", "a%b": "POST", "a/b": "POST", `a\b`: "POST", "a#b": "POST", "a?b": "POST", "a\tb": "POST", "a\nb": "POST", "a ": "POST",
+		"a b": "DELETE", "a~2Fb": "DELETE",
+		"a%b": "POST", "a/b": "POST", `a\b`: "POST", "a#b": "POST", "a?b": "POST", "a\tb": "POST", "a\nb": "POST", "a ": "POST",
 	} {
 		a := &account{}
 		leases := a.leases(t, a.open(t, cosmos.Options{}))
@@ -389,7 +390,8 @@ func TestTheStoresTimeIsKeptThroughASplit(t *testing.T) {
 				case r.Method == http.MethodPost:
 					return say(200, `{"Documents":[]}`), nil
 				case id == "1":
-					return say(200, `{"Documents":[{"id":"`+prefix+`..0","LeaseToken":"0"}]}`, "etag", `"9"`, "Date", dated.Format(http.TimeFormat)), nil
+					body := `{"Documents":[{"id":"` + prefix + `..0","LeaseToken":"0"}]}`
+					return say(200, body, "etag", `"9"`, "Date", dated.Format(http.TimeFormat)), nil
 				}
 				return l.trip(r, n)
 			}
@@ -407,12 +409,13 @@ func TestTheStoresTimeIsKeptThroughASplit(t *testing.T) {
 // leases is a lease store in a container whose partitions change.
 func (l *layout) leases(t *testing.T) *cosmos.Leases {
 	t.Helper()
-	client, err := cosmos.Open(t.Context(), "https://g.example", cosmos.Key("a2V5"), cosmos.Options{Transport: transporter(func(r *http.Request) (*http.Response, error) {
+	via := transporter(func(r *http.Request) (*http.Response, error) {
 		if strings.HasSuffix(r.URL.Path, "/colls/leases") {
 			return byID{l.account}.Do(r)
 		}
 		return l.Do(r)
-	})})
+	})
+	client, err := cosmos.Open(t.Context(), "https://g.example", cosmos.Key("a2V5"), cosmos.Options{Transport: via})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -137,6 +137,7 @@ const always = 1000
 
 var (
 	refusedDial = &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	brokenPipe  = &net.OpError{Op: "write", Err: errors.New("broken pipe")}
 	lostReply   = &net.OpError{Op: "read", Err: errors.New("connection reset")}
 )
 
@@ -189,7 +190,7 @@ func TestWhenARequestIsSentAgain(t *testing.T) {
 		{"503 that asks for a minute", refuse(1, 503, "Retry-After", "60"), "w n", "n", unknown, false, time.Second},
 		{"503 for ever", refuse(always, 503), "w n w n w", "n", unknown, true, time.Second},
 		{"no connection", fail(1, refusedDial), "w n", "n n", nil, false, 50 * time.Millisecond},
-		{"lost request", fail(1, &net.OpError{Op: "write", Err: errors.New("broken pipe")}), "w n", "n", unknown, false, 50 * time.Millisecond},
+		{"lost request", fail(1, brokenPipe), "w n", "n", unknown, false, 50 * time.Millisecond},
 		{"lost reply", fail(1, lostReply), "w n", "n", lostReply, false, 50 * time.Millisecond},
 		{"silence", hang(1), "w n", "n", unknown, false, 31 * time.Second},
 	} {
@@ -781,7 +782,9 @@ func TestAnswersAreReadToTheirEndAndClosed(t *testing.T) {
 func TestWhoGivesUpWaitsForNoList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dead := false
-		items := (&account{}).open(t, cosmos.Options{}, func(r *http.Request) bool { return dead && strings.HasSuffix(r.URL.Path, "/pkranges") })
+		items := (&account{}).open(t, cosmos.Options{}, func(r *http.Request) bool {
+			return dead && strings.HasSuffix(r.URL.Path, "/pkranges")
+		})
 		dead = true
 		var first sync.WaitGroup
 		first.Go(func() {

@@ -174,7 +174,8 @@ func TestTheShortestPaceOfFollowing(t *testing.T) {
 	s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
 	s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
 	client := s.client(t, master, nil)
-	if _, err := cosmos.OpenLeases(t.Context(), find(t, client, "leases"), "unit", find(t, client, "items"), cosmos.LeaseOptions{FollowEvery: time.Second}); err != nil {
+	o := cosmos.LeaseOptions{FollowEvery: time.Second}
+	if _, err := cosmos.OpenLeases(t.Context(), find(t, client, "leases"), "unit", find(t, client, "items"), o); err != nil {
 		t.Error(err)
 	}
 }
@@ -206,7 +207,8 @@ func TestALeaseContainerIsMadeOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if spec := made.Spec(); spec.Paths[0] != "/id" || spec.HashVersion != 2 || spec.DefaultTTL == nil || *spec.DefaultTTL != docstore.NoDefaultTTL {
+	spec := made.Spec()
+	if spec.Paths[0] != "/id" || spec.HashVersion != 2 || spec.DefaultTTL == nil || *spec.DefaultTTL != docstore.NoDefaultTTL {
 		t.Errorf("lease container is %+v", spec)
 	}
 	leases := unit(t, client, "unit")

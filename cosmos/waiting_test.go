@@ -137,7 +137,8 @@ func TestAWaitAsksForLittleAndGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []string
 		a := &account{regions: waits, trouble: func(r *http.Request, n int) (*http.Response, error) {
-			asked = append(asked, r.Header.Get("If-None-Match")+" "+r.Header.Get("x-ms-max-item-count")+" "+r.Header.Get("x-ms-cosmos-max-polling-interval"))
+			h := r.Header
+			asked = append(asked, h.Get("If-None-Match")+" "+h.Get("x-ms-max-item-count")+" "+h.Get("x-ms-cosmos-max-polling-interval"))
 			if n == 1 {
 				select { // the answer takes a second longer than it is held
 				case <-time.After(31 * time.Second):
@@ -156,10 +157,12 @@ func TestAWaitAsksForLittleAndGoesOn(t *testing.T) {
 }
 
 func TestAServerIsNotAskedToHoldARequestForHours(t *testing.T) {
-	a := &account{regions: strings.Replace(waits, "30000", "36000000", 1), trouble: func(*http.Request, int) (*http.Response, error) {
+	a := &account{regions: strings.Replace(waits, "30000", "36000000", 1)}
+	a.trouble = func(*http.Request, int) (*http.Response, error) {
 		return say(200, `{"Documents":[{"current":{"id":"a"},"metadata":{"lsn":10}}]}`, "etag", `"10"`), nil
-	}}
-	if err := a.open(t, cosmos.Options{}).Source().(changefeed.Waiter).Wait(t.Context(), changefeed.FullRange(), changefeed.At(`"9"`)); err != nil {
+	}
+	source := a.open(t, cosmos.Options{}).Source()
+	if err := source.(changefeed.Waiter).Wait(t.Context(), changefeed.FullRange(), changefeed.At(`"9"`)); err != nil {
 		t.Fatal(err)
 	}
 	if got := a.log[len(a.log)-1].Header.Get("x-ms-cosmos-max-polling-interval"); got != "600000" {

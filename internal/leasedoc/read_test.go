@@ -182,55 +182,61 @@ func TestTheDocumentedJavaStateReads(t *testing.T) {
 	}
 }
 
+// encoded is a state as Java's leases have it.
+func encoded(state string) string { return base64.StdEncoding.EncodeToString([]byte(state)) }
+
 func TestBrokenDocumentsTellWhatIsWrong(t *testing.T) {
 	const rest = `"id":"P..0","LeaseToken":"0"`
 	for doc, wants := range map[string][]string{
-		``:                               {"not a JSON object"},
-		`[]`:                             {"not a JSON object"},
-		`{"id":"P..7","Owner":`:          {"near byte 21", "token:7"},
-		`{"id":"P..7"} {}`:               {"near byte 14", "token:7"},
-		`{"id":"P..7","Owner":"a"}`:      {"LeaseToken is missing", "token:7"},
-		`{"id":"Q..0"}`:                  {`id is "Q..0"`, `"P.."`},
-		`{"id":7,"LeaseToken":"0"}`:      {"id is 7", "a string"},
-		`{"id":"P..1","LeaseToken":"0"}`: {`id is "P..1"`, `"P..0"`},
-		`{"id":"P.host.a/b"}`:            {`id is "P.host.a/b"`, "a~2Fb", "token:a/b"},
-		`{` + rest + `,"Owner":7}`:       {"Owner is 7: want a string"},
-		`{` + rest + `,"version":"1"}`:   {`version is "1"`},
-		`{` + rest + `,"version":2}`:     {"version is 2", "0 to 1"},
-		`{` + rest + `,"version":1}`:     {`LeaseToken is "0"`, "min-max"},
-		`{` + rest + `,"version":1,"FeedRange":{"Range":{"min":"","max":"FF"}}}`: {`LeaseToken is "0"`, "min-max"},
-		`{` + rest + `,"Mode":"x"}`:                                                                                  {`Mode is "x"`, "Incremental Feed"},
-		`{` + rest + `,"ttl":1.5}`:                                                                                   {"ttl is 1.5"},
-		`{` + rest + `,"_ts":-1}`:                                                                                    {"_ts is -1"},
-		`{` + rest + `,"properties":1}`:                                                                              {"properties is 1"},
-		`{` + rest + `,"timestamp":"yesterday"}`:                                                                     {`timestamp is "yesterday"`, "2026-"},
-		`{` + rest + `,"timestamp":"9999-12-31T23:59:59-01:00"}`:                                                     {"timestamp"},
-		`{` + rest + `,"FeedRange":"-FF"}`:                                                                           {`FeedRange is "-FF"`},
-		`{` + rest + `,"FeedRange":{}}`:                                                                              {"FeedRange is {}"},
-		`{` + rest + `,"FeedRange":{"Range":{"min":""}}}`:                                                            {"FeedRange is"},
-		`{` + rest + `,"FeedRange":{"Range":{"min":"FF","max":""}}}`:                                                 {"min below max"},
-		`{` + rest + `,"FeedRange":{"Range":{"min":"","max":"zz"}}}`:                                                 {"hex"},
-		`{` + rest + `,"FeedRange":{"Range":{"min":"","max":"FF","isMaxInclusive":true}}}`:                           {"includes its minimum"},
-		`{` + rest + `,"FeedRange":{"Range":{"min":"","max":"FF","isMinInclusive":false}}}`:                          {"includes its minimum"},
-		`{"id":"P..-3F","version":1,"LeaseToken":"-3F","properties":{},"feedRange":{"Range":{"min":"","max":"FF"}}}`: {"FeedRange is -FF", "-3F"},
-		`{"id":"P..-3F","version":1,"LeaseToken":"-3F","FeedRange":{"PKRangeId":"0"}}`:                               {"FeedRange is", "min below max"},
-		`{"id":"P..-3F","version":1,"LeaseToken":"-3F","FeedRange":{"Range":{"min":"","max":"FF"}}}`:                 {"FeedRange is -FF", "-3F"},
-		`{` + rest + `,"properties":{"changefeed.attempts":"-1"}}`:                                                   {"properties.changefeed.attempts", `"3 after `},
-		`{` + rest + `,"properties":{"changefeed.epoch":"e"}}`:                                                       {"properties.changefeed.epoch"},
-		`{` + rest + `,"properties":{"changefeed.start":"then"}}`:                                                    {"properties.changefeed.start"},
-		`{` + rest + `,"properties":{"changefeed.start":"at 9999-12-31T23:59:59-01:00"}}`:                            {"properties.changefeed.start"},
-		`{` + rest + `,"properties":{"changefeed.fence":"#-1"}}`:                                                     {"properties.changefeed.fence"},
-		`{` + rest + `,"properties":{"changefeed.fence":"#253402300800000"}}`:                                        {"properties.changefeed.fence"},
-		`{` + rest + `,"properties":{"changefeed.state":"a b"}}`:                                                     {"properties.changefeed.state"},
-		`{` + rest + `,"properties":{"changefeed.fence":true}}`:                                                      {"properties.changefeed.fence is true"},
-		`{` + rest + `,"properties":{"changefeed.expiration":"-1s"}}`:                                                {"properties.changefeed.expiration"},
+		``:                                       {"not a JSON object"},
+		`[]`:                                     {"not a JSON object"},
+		`{"id":"P..7","Owner":`:                  {"near byte 21", "token:7"},
+		`{"id":"P..7"} {}`:                       {"near byte 14", "token:7"},
+		`{"id":"P..7","Owner":"a"}`:              {"LeaseToken is missing", "token:7"},
+		`{"id":"Q..0"}`:                          {`id is "Q..0"`, `"P.."`},
+		`{"id":7,"LeaseToken":"0"}`:              {"id is 7", "a string"},
+		`{"id":"P..1","LeaseToken":"0"}`:         {`id is "P..1"`, `"P..0"`},
+		`{"id":"P.host.a/b"}`:                    {`id is "P.host.a/b"`, "a~2Fb", "token:a/b"},
+		`{` + rest + `,"Owner":7}`:               {"Owner is 7: want a string"},
+		`{` + rest + `,"version":"1"}`:           {`version is "1"`},
+		`{` + rest + `,"version":2}`:             {"version is 2", "0 to 1"},
+		`{` + rest + `,"version":1}`:             {`LeaseToken is "0"`, "min-max"},
+		`{` + rest + `,"Mode":"x"}`:              {`Mode is "x"`, "Incremental Feed"},
+		`{` + rest + `,"ttl":1.5}`:               {"ttl is 1.5"},
+		`{` + rest + `,"_ts":-1}`:                {"_ts is -1"},
+		`{` + rest + `,"properties":1}`:          {"properties is 1"},
+		`{` + rest + `,"timestamp":"yesterday"}`: {`timestamp is "yesterday"`, "2026-"},
+		`{` + rest + `,"timestamp":"9999-12-31T23:59:59-01:00"}`:                                     {"timestamp"},
+		`{` + rest + `,"FeedRange":"-FF"}`:                                                           {`FeedRange is "-FF"`},
+		`{` + rest + `,"FeedRange":{}}`:                                                              {"FeedRange is {}"},
+		`{` + rest + `,"FeedRange":{"Range":{"min":""}}}`:                                            {"FeedRange is"},
+		`{` + rest + `,"FeedRange":{"Range":{"min":"FF","max":""}}}`:                                 {"min below max"},
+		`{` + rest + `,"FeedRange":{"Range":{"min":"","max":"zz"}}}`:                                 {"hex"},
+		`{` + rest + `,"FeedRange":{"Range":{"min":"","max":"FF","isMaxInclusive":true}}}`:           {"includes its minimum"},
+		`{` + rest + `,"FeedRange":{"Range":{"min":"","max":"FF","isMinInclusive":false}}}`:          {"includes its minimum"},
+		`{"id":"P..-3F","version":1,"LeaseToken":"-3F","FeedRange":{"Range":{"min":"","max":"FF"}}}`: {"FeedRange is -FF", "-3F"},
+		`{` + rest + `,"properties":{"changefeed.attempts":"-1"}}`:                                   {"properties.changefeed.attempts", `"3 after `},
+		`{` + rest + `,"properties":{"changefeed.epoch":"e"}}`:                                       {"properties.changefeed.epoch"},
+		`{` + rest + `,"properties":{"changefeed.start":"then"}}`:                                    {"properties.changefeed.start"},
+		`{` + rest + `,"properties":{"changefeed.state":"a b"}}`:                                     {"properties.changefeed.state"},
+		`{` + rest + `,"properties":{"changefeed.fence":true}}`:                                      {"properties.changefeed.fence is true"},
+		`{` + rest + `,"properties":{"changefeed.expiration":"-1s"}}`:                                {"properties.changefeed.expiration"},
 		javaDoc("eyJWIjox"): {"ContinuationToken"},
 		javaDoc("eyJWI"):    {"ContinuationToken"},
-		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"StartFrom":{"Type":"x"}}`))):                                             {"StartFrom.Type is x"},
-		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"StartFrom":{"Type":"NOW"},"Continuation":{"Continuation":[{},{}]}}`))):   {"one token"},
-		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"Mode":"x","StartFrom":{"Type":"NOW"}}`))):                                {"Mode"},
-		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"StartFrom":{"Type":"POINT_IN_TIME","PointInTimeMs":-1}}`))):              {"PointInTimeMs"},
-		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"StartFrom":{"Type":"POINT_IN_TIME","PointInTimeMs":253402300800000}}`))): {"PointInTimeMs"},
+		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"StartFrom":{"Type":"x"}}`))):                                           {"StartFrom.Type is x"},
+		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"StartFrom":{"Type":"NOW"},"Continuation":{"Continuation":[{},{}]}}`))): {"one token"},
+		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"Mode":"x","StartFrom":{"Type":"NOW"}}`))):                              {"Mode"},
+		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"StartFrom":{"Type":"POINT_IN_TIME","PointInTimeMs":-1}}`))):            {"PointInTimeMs"},
+
+		// What is wrong with one of Java's spelling, and with times that could not be written again.
+		`{` + rest + `,"version":1,"FeedRange":{"Range":{"min":"","max":"FF"}}}`:          {`LeaseToken is "0"`, "min-max"},
+		`{"id":"P..-3F","version":1,"LeaseToken":"-3F","FeedRange":{"PKRangeId":"0"}}`:    {"FeedRange is", "min below max"},
+		`{` + rest + `,"properties":{"changefeed.start":"at 9999-12-31T23:59:59-01:00"}}`: {"properties.changefeed.start"},
+		`{` + rest + `,"properties":{"changefeed.fence":"#-1"}}`:                          {"properties.changefeed.fence"},
+		`{` + rest + `,"properties":{"changefeed.fence":"#253402300800000"}}`:             {"properties.changefeed.fence"},
+
+		`{"id":"P..-3F","version":1,"LeaseToken":"-3F","properties":{},"feedRange":{"Range":{"min":"","max":"FF"}}}`: {"FeedRange is -FF", "-3F"},
+		javaDoc(encoded(`{"StartFrom":{"Type":"POINT_IN_TIME","PointInTimeMs":253402300800000}}`)):                   {"PointInTimeMs"},
 	} {
 		got := leasedoc.Unmarshal("P", []byte(doc))
 		if !errors.Is(got.Err, changefeed.ErrBadLease) || errors.Is(got.Err, leasedoc.ErrJava) {
@@ -238,7 +244,7 @@ func TestBrokenDocumentsTellWhatIsWrong(t *testing.T) {
 			continue
 		}
 		if java := strings.Contains(doc, `"host-a"`); errors.Is(got.Err, changefeed.ErrForeignLease) != java {
-			t.Errorf("%s: Err = %v, want ErrForeignLease only of a Java lease, which is one though it is broken", doc, got.Err)
+			t.Errorf("%s: Err = %v, want ErrForeignLease of a Java lease alone, also of a broken one", doc, got.Err)
 		}
 		text := got.Err.Error() + " token:" + got.Token
 		for _, want := range wants {

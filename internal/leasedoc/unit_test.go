@@ -55,7 +55,8 @@ func TestAUnitIsFoundUnderEverySpelling(t *testing.T) {
 		name + ".info": leasedoc.ErrSecondSet, java + ".info": leasedoc.ErrJava,
 	} {
 		l, ok := u.Record(address, id, []byte(`{"id":"`+id+`","version":1,"LeaseToken":"-FF","Owner":"a"}`))
-		if !ok || !errors.Is(l.Err, want) || l.ID != id || l.Owner != "a" || l.Kind == changefeed.KindLease && l.Range != changefeed.FullRange() {
+		ranged := l.Kind != changefeed.KindLease || l.Range == changefeed.FullRange()
+		if !ok || !errors.Is(l.Err, want) || l.ID != id || l.Owner != "a" || !ranged {
 			t.Errorf("Record(%s) = %+v, %v, want the record with Err %v", id, l, ok, want)
 		}
 		if !slices.ContainsFunc(u.Searched(), func(prefix string) bool { return strings.HasPrefix(id, prefix+".") }) {

@@ -53,7 +53,9 @@ func TestWrittenDocumentsAreThoseOfDotNet(t *testing.T) {
 			"a version 1 lease that was stored without its range", "/id",
 			`{"id":"P..-FF","version":1,"_etag":null,"LeaseToken":"-FF","FeedRange":{"Range":{"min":"","max":"FF"}},` +
 				`"Owner":null,"ContinuationToken":null,"properties":{},"timestamp":null,"_ts":0}`,
-			changefeed.Record{Kind: changefeed.KindLease, Token: "-FF", Version: 1, Raw: json.RawMessage(`{"id":"P..-FF","version":1,"LeaseToken":"-FF"}`)},
+			changefeed.Record{
+				Kind: changefeed.KindLease, Token: "-FF", Version: 1, Raw: json.RawMessage(`{"id":"P..-FF","version":1,"LeaseToken":"-FF"}`),
+			},
 		},
 		{"the marker", "/partitionKey", `{"id":"P.info","partitionKey":"P.info"}`, changefeed.Record{Kind: changefeed.KindInfo}},
 		{"the lock", "/id", `{"id":"P.lock","ttl":30}`, changefeed.Record{Kind: changefeed.KindLock, TTL: 30 * time.Second}},
@@ -199,7 +201,8 @@ func TestRecordsThatCouldNotBeReadAgainAreRefused(t *testing.T) {
 	if _, err := leasedoc.Marshal("P", "/pk", changefeed.Record{Kind: changefeed.KindLease, Token: "0"}); err == nil || !strings.Contains(err.Error(), `"/pk"`) {
 		t.Errorf("Marshal with partition key path /pk: %v", err)
 	}
-	if _, err := leasedoc.Marshal("P", "/id", changefeed.Record{Kind: changefeed.KindLease, Token: "0", Raw: json.RawMessage("{}"), Err: leasedoc.ErrJava}); !errors.Is(err, leasedoc.ErrJava) {
+	java := changefeed.Record{Kind: changefeed.KindLease, Token: "0", Raw: json.RawMessage("{}"), Err: leasedoc.ErrJava}
+	if _, err := leasedoc.Marshal("P", "/id", java); !errors.Is(err, leasedoc.ErrJava) {
 		t.Errorf("Marshal of a Java lease: %v, want ErrJava", err)
 	}
 }

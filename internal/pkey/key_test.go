@@ -117,7 +117,8 @@ func TestANumberIsOneKey(t *testing.T) {
 			key, err := Of([]Path{{"a"}}, [][]byte{[]byte(text)})
 			read, refused := Canonical("[" + text + "]")
 			if err != nil || refused != nil || string(key) != "["+texts[0]+"]" || read != key || place(t, text) != want {
-				t.Errorf("%s is %s, %v, and read as %s, %v, at %s, want [%s] at %s", text, key, err, read, refused, place(t, text), texts[0], want)
+				t.Errorf("%s is %s, %v, and read as %s, %v, at %s, want %s as [%s]",
+					text, key, err, read, refused, place(t, text), want, texts[0])
 			}
 		}
 	}

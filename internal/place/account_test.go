@@ -38,9 +38,21 @@ func TestAKeyGoesToItsOwnAccountOnly(t *testing.T) {
 		{"a connection string", Settings{Connection: string1}, nil, "cosmos:d/c", credentials{contoso + ":443/", "c3Ry"}},
 		{"its own host", Settings{Connection: string1}, nil, contoso + "/d/c", credentials{contoso, "c3Ry"}},
 		{"another host", Settings{Connection: string1}, nil, fabrikam + "/d/c", credentials{fabrikam, ""}},
-		{"its own endpoint, by flag", Settings{Endpoint: contoso, Connection: string1}, nil, "cosmos:d/c", credentials{contoso, "c3Ry"}},
+		{
+			"its own endpoint, by flag",
+			Settings{Endpoint: contoso, Connection: string1},
+			nil,
+			"cosmos:d/c",
+			credentials{contoso, "c3Ry"},
+		},
 		{"another endpoint", Settings{Endpoint: fabrikam, Connection: string1}, nil, "cosmos:d/c", credentials{fabrikam, ""}},
-		{"its own host, as a person writes it", Settings{Connection: string1}, nil, "https://Contoso.documents.azure.com/d/c", credentials{"https://Contoso.documents.azure.com", "c3Ry"}},
+		{
+			"its own host, as a person writes it",
+			Settings{Connection: string1},
+			nil,
+			"https://Contoso.documents.azure.com/d/c",
+			credentials{"https://Contoso.documents.azure.com", "c3Ry"},
+		},
 		{
 			"its own host by http",
 			Settings{Connection: "AccountEndpoint=http://emulator:80/;AccountKey=c3Ry;"},
@@ -134,7 +146,9 @@ func TestARequestThatNobodyAnswersEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := Account{credentials: credentials{Endpoint: "http://account.example"}, signer: signer, http: &http.Client{Transport: silent{}}}
+		a := Account{
+			credentials: credentials{Endpoint: "http://account.example"}, signer: signer, http: &http.Client{Transport: silent{}},
+		}
 		begun := time.Now()
 		err = a.call(t.Context(), http.MethodGet, nil, "dbs", nil, new(struct{}))
 		if took := time.Since(begun); !errors.Is(err, context.DeadlineExceeded) || took > time.Minute {

@@ -37,8 +37,9 @@ func TestAContainerBesideAnother(t *testing.T) {
 
 func TestWrongAddressesAreRefused(t *testing.T) {
 	for _, text := range []string{
-		"", "orders", "cosmos:orders", "cosmos:/orders", "cosmos:shop/", "cosmos:a/b/c", "docstore:data", "docstore:#orders", "docstore:data#",
-		"docstore:data#a/b/c", "https:///shop/orders", "https://h/shop", "https://h/shop/orders/more", "https://h/shop/orders?x=1",
+		"", "orders", "cosmos:orders", "cosmos:/orders", "cosmos:shop/", "cosmos:a/b/c",
+		"docstore:data", "docstore:#orders", "docstore:data#", "docstore:data#a/b/c",
+		"https:///shop/orders", "https://h/shop", "https://h/shop/orders/more", "https://h/shop/orders?x=1",
 		"https://h/shop/orders#x", "https://me@h/shop/orders", "ftp://h/shop/orders",
 	} {
 		if a, err := Parse("ADDRESS", text); err == nil || !strings.HasSuffix(err.Error(), AddressForms) {
@@ -50,7 +51,8 @@ func TestWrongAddressesAreRefused(t *testing.T) {
 // A command shows addresses that its user can give to the next one.
 func TestAnAddressReadsItsOwnText(t *testing.T) {
 	for _, text := range []string{
-		"docstore:/my data/a#b#shop/orders", "docstore:data#orders", "cosmos:shop/my orders", "https://h:8081/my%20shop/a%2Fb", "http://h/shop/a%3Fb",
+		"docstore:/my data/a#b#shop/orders", "docstore:data#orders", "cosmos:shop/my orders",
+		"https://h:8081/my%20shop/a%2Fb", "http://h/shop/a%3Fb",
 	} {
 		a, err := Parse("ADDRESS", text)
 		if err != nil || a.String() != text {

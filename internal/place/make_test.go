@@ -35,7 +35,8 @@ func TestAWrongDefinitionLeavesNoStoreBehind(t *testing.T) {
 	o := NewOpener(Settings{})
 	dir := filepath.Join(t.TempDir(), "store")
 	a := Address{Dir: dir, Database: docstore.DefaultDatabase, Container: "orders"}
-	_, err := o.Make(t.Context(), a, Wanted{Spec: docstore.ContainerSpec{Paths: []string{"city"}}, Given: func(string) bool { return true }})
+	wrong := Wanted{Spec: docstore.ContainerSpec{Paths: []string{"city"}}, Given: func(string) bool { return true }}
+	_, err := o.Make(t.Context(), a, wrong)
 	if !errors.As(err, new(usage.Error)) {
 		t.Errorf("a path without its slash: %v, want an error of usage", err)
 	}
@@ -54,12 +55,13 @@ func TestVersionsAreReadWhereTheyAreKept(t *testing.T) {
 	}
 	defer db.Close()
 	for retention, keeps := range map[time.Duration]bool{0: false, time.Hour: true} {
-		c, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: retention.String(), Paths: []string{"/city"}, Retention: retention})
+		spec := docstore.ContainerSpec{ID: retention.String(), Paths: []string{"/city"}, Retention: retention}
+		c, err := db.CreateContainer(t.Context(), spec)
 		if err != nil {
 			t.Fatal(err)
 		}
 		stored := Stored(c, Address{})
-		if err := errors.Join(stored.Retains(changefeed.LatestVersion)); err != nil {
+		if err := stored.Retains(changefeed.LatestVersion); err != nil {
 			t.Errorf("the latest version: %v", err)
 		}
 		if err := stored.Retains(changefeed.AllVersionsAndDeletes); (err == nil) != keeps {
@@ -118,16 +120,20 @@ func TestAContainerOfAServerIsMadeAsItIsWanted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := made.Spec(); !reflect.DeepEqual(s.Paths, wanted.Spec.Paths) || s.DefaultTTL == nil || *s.DefaultTTL != 60 || s.Retention != wanted.Spec.Retention {
-		t.Errorf("made %+v, want %+v", s, wanted.Spec)
+	s, want := made.Spec(), wanted.Spec
+	if !reflect.DeepEqual(s.Paths, want.Paths) || s.DefaultTTL == nil || *s.DefaultTTL != 60 || s.Retention != want.Retention {
+		t.Errorf("made %+v, want %+v", s, want)
 	}
 	for flag, change := range map[string]func(*docstore.ContainerSpec){
-		"pk": func(s *docstore.ContainerSpec) { s.Paths = []string{"/city"} }, "ttl": func(s *docstore.ContainerSpec) { s.DefaultTTL = nil },
-		"retention": func(s *docstore.ContainerSpec) { s.Retention = time.Hour }, "ranges": func(s *docstore.ContainerSpec) { s.Ranges = 4 },
+		"pk":        func(s *docstore.ContainerSpec) { s.Paths = []string{"/city"} },
+		"ttl":       func(s *docstore.ContainerSpec) { s.DefaultTTL = nil },
+		"retention": func(s *docstore.ContainerSpec) { s.Retention = time.Hour },
+		"ranges":    func(s *docstore.ContainerSpec) { s.Ranges = 4 },
 	} {
 		other := wanted
 		change(&other.Spec)
-		if _, err := o.Make(t.Context(), a, other); !errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), "--"+flag+" is ") {
+		_, err := o.Make(t.Context(), a, other)
+		if !errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), "--"+flag+" is ") {
 			t.Errorf("another %s: %v, want an error of usage", flag, err)
 		}
 	}

@@ -111,7 +111,8 @@ func TestWhatAnAccountAnswersIsNotAskedAgain(t *testing.T) {
 // What a server says of a request lasts, and what a proxy says in its place, or nobody, passes.
 func TestAnAccountThatIsAwayIsToldFromOneThatRefuses(t *testing.T) {
 	for err, want := range map[error]bool{
-		errors.New("connection reset"): true, context.DeadlineExceeded: true, &cosmos.Error{Status: 503}: true, &cosmos.Error{Status: 408}: true,
+		errors.New("connection reset"): true, context.DeadlineExceeded: true,
+		&cosmos.Error{Status: 503}: true, &cosmos.Error{Status: 408}: true,
 		&cosmos.Error{Status: 403}: false, changefeed.ErrConflict: false, changefeed.ErrThrottled: false,
 		x509.UnknownAuthorityError{Cert: &x509.Certificate{}}: false, x509.HostnameError{Certificate: &x509.Certificate{}}: false,
 	} {
@@ -137,7 +138,8 @@ func TestAWaitEndsWhenTheAccountIsAway(t *testing.T) {
 		if !ok {
 			t.Fatal("the source of a server cannot wait")
 		}
-		if got := w.Wait(t.Context(), changefeed.FullRange(), changefeed.Position{}); !errors.Is(got, want) || (got == nil) != (want == nil) {
+		got := w.Wait(t.Context(), changefeed.FullRange(), changefeed.Position{})
+		if !errors.Is(got, want) || (got == nil) != (want == nil) {
 			t.Errorf("a wait that ends with %v: %v, want %v", err, got, want)
 		}
 	}

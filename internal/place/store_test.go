@@ -18,7 +18,9 @@ func TestAStoreIsADirectoryOrAServer(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %+v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "docstore:", "cosmos:shop/orders", "ftp://h", "http://h/shop/orders", "http://h?x=1", "http://me@h", "http://"} {
+	for _, text := range []string{
+		"", "docstore:", "cosmos:shop/orders", "ftp://h", "http://h/shop/orders", "http://h?x=1", "http://me@h", "http://",
+	} {
 		if a, err := parseStore(text); !errors.As(err, new(usage.Error)) {
 			t.Errorf("%q: %+v, %v, want an error of usage", text, a, err)
 		}
