@@ -446,3 +446,26 @@ func TestThePresentIsThatOfEveryRange(t *testing.T) {
 		}
 	})
 }
+
+// .NET gave each lease a partition key of its own until its version 3.59, and addresses it by that for ever.
+func TestALeaseIsWrittenUnderTheKeyThatItHas(t *testing.T) {
+	s := serve(t, cosmosrest.Options{})
+	s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
+	spec := docstore.ContainerSpec{ID: "leases", Paths: []string{"/partitionKey"}, DefaultTTL: new(docstore.NoDefaultTTL)}
+	container := s.create(t, spec)
+	leases := unit(t, s.client(t, master, nil), "unit")
+	if err := put(t.Context(), container, `{"id":"`+leases.Prefix()+`..0","partitionKey":"5f1c","LeaseToken":"0"}`); err != nil {
+		t.Fatal(err)
+	}
+	listed, _, err := leases.List(t.Context())
+	if err != nil || len(listed) != 1 {
+		t.Fatalf("%v, %v, want the lease", listed, err)
+	}
+	written, err := leases.Update(t.Context(), listed[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := leases.Delete(t.Context(), written); err != nil || container.Count() != 0 {
+		t.Errorf("%v, with %d documents left", err, container.Count())
+	}
+}
