@@ -81,11 +81,19 @@ func TestKeysBelowAPathAndOfSeveralLevels(t *testing.T) {
 	}
 }
 
+func TestKeysOfSeveralLevelsBelowOneMember(t *testing.T) {
+	page := []byte(`{"Documents":[{"id":"1","at":{"city":"Ghent","country":"be"}}]}`)
+	changes, err := container("/at/country", "/at/city").changes(page, changefeed.LatestVersion)
+	if err != nil || len(changes) != 1 || changes[0].PartitionKey != changefeed.Key("be", "Ghent") {
+		t.Errorf("%+v, %v, want both levels of the key", changes, err)
+	}
+}
+
 func TestVersionsWithTheirMetadata(t *testing.T) {
 	const page = `{"Documents":[
 		{"current":{"id":"a","pk":"k","n":1,"_etag":"\"e1\"","_ts":100,"_lsn":7},"metadata":{"lsn":7,"crts":100,"operationType":"create","previousImageLSN":0}},
 		{"metadata":{"lsn":8,"crts":101,"operationType":"Replace","previousImageLSN":7},"previous":{"id":"a","pk":"k","n":1},"current":{"id":"a","pk":"k","n":2,"_etag":"\"e2\""}},
-		{"current":{},"metadata":{"lsn":9,"crts":102,"operationType":"delete","previousImageLSN":8,"timeToLiveExpired":true,"id":"a","partitionKey":{"pk":"k"}}},
+		{"current":{},"metadata":{"lsn":9,"crts":102,"operationType":"delete","previousImageLSN":8,"timeToLiveExpired":true,"id":"a","partitionKey":{"pk":"k"}},"previous":{}},
 		{"current":{"id":"b","pk":5,"_etag":"\"e3\""},"metadata":{"lsn":10,"crts":103,"operationType":"delete"},"previous":{"id":"b","pk":5}}
 	]}`
 	got, err := container("/pk").changes([]byte(page), changefeed.AllVersionsAndDeletes)
@@ -118,6 +126,15 @@ func TestDeletedKeysOfSeveralLevels(t *testing.T) {
 		`{"tenant":"t","address":{"city":"Ghent"}}`, `{"city":"Ghent","tenant":"t"}`,
 	} {
 		if got := c.deletedKey([]byte(text)); got != changefeed.Key("t", "Ghent") {
+			t.Errorf("key of %s is %s", text, got)
+		}
+	}
+}
+
+// The name of one path may be the end of another.
+func TestTheKeyOfADeleteIsThatOfWholePaths(t *testing.T) {
+	for _, text := range []string{`{"address/city":"Ghent","city":"Oslo"}`, `{"address":{"city":"Ghent"},"city":"Oslo"}`} {
+		if got := container("/address/city", "/city").deletedKey([]byte(text)); got != changefeed.Key("Ghent", "Oslo") {
 			t.Errorf("key of %s is %s", text, got)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -48,7 +49,7 @@ func TestWhatABatchSends(t *testing.T) {
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 			t.Error(err)
 		}
-		return say(200, `[{"statusCode":201,"eTag":"\"1\"","resourceBody":{"id":"a"}},{"statusCode":200,"eTag":"\"2\""},{"statusCode":200,"eTag":"\"3\""},{"statusCode":204},{"statusCode":200,"eTag":"\"5\""}]`,
+		return say(200, `[{"statusCode":201,"eTag":"\"1\"","resourceBody":{"id":"a"}},{"statusCode":201,"eTag":"\"2\""},{"statusCode":200,"eTag":"\"3\""},{"statusCode":204},{"statusCode":200,"eTag":"\"5\""}]`,
 			"x-ms-session-token", "0:-1#77"), nil
 	}}
 	results, err := a.open(t, cosmos.Options{}).Commit(t.Context(), changefeed.Key("é"), []changefeed.Write{
@@ -69,16 +70,60 @@ func TestWhatABatchSends(t *testing.T) {
 	if string(body) != want {
 		t.Errorf("sent %s\nwant %s", body, want)
 	}
-	if got := a.log[len(a.log)-1].Header.Get("x-ms-documentdb-partitionkey"); got != `["\u00e9"]` {
+	sent := a.log[len(a.log)-1].Header
+	if got := sent.Get("x-ms-documentdb-partitionkey"); got != `["\u00e9"]` {
 		t.Errorf("partition key is sent as %s", got)
 	}
+	for _, name := range []string{"is-batch-request", "batch-atomic", "batch-ordered"} {
+		if got := sent.Get("x-ms-cosmos-" + name); got != "True" {
+			t.Errorf("%s is %q, without which the batch is no transaction", name, got)
+		}
+	}
 	for i, r := range results {
-		if r.LSN != 77 || r.Created != (i == 0) {
+		if r.LSN != 77 || r.Created != (i < 2) { // an upsert may create, too
 			t.Errorf("result %d is %+v", i, r)
 		}
 	}
 	if string(results[0].Body) != `{"id":"a"}` || results[0].ETag != `"1"` || results[3].Body != nil {
 		t.Errorf("results %+v", results)
+	}
+}
+
+// TestABatchHasAllThatTheServiceTakes is at each limit, and one above it.
+func TestABatchHasAllThatTheServiceTakes(t *testing.T) {
+	remove := changefeed.Write{Op: changefeed.WriteDelete, ID: "a"}
+	step := changefeed.PatchOp{Op: "set", Path: "/x", Value: json.RawMessage("1")}
+	for name, most := range map[string]func(more int) []changefeed.Write{
+		"writes": func(more int) []changefeed.Write { return slices.Repeat([]changefeed.Write{remove}, 100+more) },
+		"steps": func(more int) []changefeed.Write {
+			return []changefeed.Write{{Op: changefeed.WritePatch, ID: "a", Patch: slices.Repeat([]changefeed.PatchOp{step}, 10+more)}}
+		},
+		"bytes of an id": func(more int) []changefeed.Write {
+			return []changefeed.Write{{Op: changefeed.WriteDelete, ID: strings.Repeat("x", 1023+more)}}
+		},
+	} {
+		for more := range 2 {
+			writes := most(more)
+			a := &account{trouble: func(*http.Request, int) (*http.Response, error) {
+				return say(200, "["+strings.TrimSuffix(strings.Repeat(`{"statusCode":204},`, len(writes)), ",")+"]"), nil
+			}}
+			_, err := a.open(t, cosmos.Options{}).Commit(t.Context(), changefeed.Key("k"), writes)
+			if errors.Is(err, changefeed.ErrBadRequest) != (more > 0) || len(a.asked) != 1-more {
+				t.Errorf("%s, and %d more: %v after %d requests", name, more, err, len(a.asked))
+			}
+		}
+	}
+}
+
+// An answer that does not say of each write that it was made says of none.
+func TestABatchWithoutAResultOfEachWriteIsNotMade(t *testing.T) {
+	for _, answer := range []*http.Response{
+		say(200, `[]`), say(200, `[{"statusCode":200},{"statusCode":200}]`), say(200, `{}`), say(207, `[{"statusCode":424}]`),
+	} {
+		a := &account{trouble: func(*http.Request, int) (*http.Response, error) { return answer, nil }}
+		if err := write(t.Context(), a.open(t, cosmos.Options{})); err == nil {
+			t.Errorf("status %d: no error", answer.StatusCode)
+		}
 	}
 }
 
@@ -103,7 +148,7 @@ func TestABatchThatIsRefusedNamesTheCulprit(t *testing.T) {
 func TestListedParentsAreNoPartitions(t *testing.T) {
 	const list = `{"PartitionKeyRanges":[{"id":"0","minInclusive":"","maxExclusive":"ff"},` +
 		`{"id":"2","minInclusive":"1f","maxExclusive":"FF","parents":["0"]},{"id":"1","minInclusive":"","maxExclusive":"1F","parents":["0"]},` +
-		`{"id":"3","minInclusive":"1F","maxExclusive":"2F","parents":["0","2"]},{"id":"4","minInclusive":"2F","maxExclusive":"FF","parents":["0","2"]}]}`
+		`{"id":"3","minInclusive":"1F","maxExclusive":"2f","parents":["0","2"]},{"id":"4","minInclusive":"2f","maxExclusive":"ff","parents":["0","2"]}]}`
 	a := &account{}
 	items := a.open(t, cosmos.Options{})
 	client, err := cosmos.Open(t.Context(), "https://g.example", cosmos.Key("a2V5"), cosmos.Options{Transport: transporter(func(r *http.Request) (*http.Response, error) {

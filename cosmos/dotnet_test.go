@@ -230,8 +230,12 @@ func TestAUnitIsTheSameInAStoreAndOnItsServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			for endpoint := range names {
-				if got := open(endpoint).Prefix(); got != made.Prefix() {
+				again := open(endpoint)
+				if got := again.Prefix(); got != made.Prefix() {
 					t.Errorf("by %s the unit is %q, want %q", endpoint, got, made.Prefix())
+				}
+				if records, _, err := again.List(t.Context()); err != nil || len(records) != 1 {
+					t.Errorf("by %s the unit has the records %v, %v, want its lease once", endpoint, records, err)
 				}
 			}
 			direct, err := docstore.NewLeases(t.Context(), records, "orders", items)

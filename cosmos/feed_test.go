@@ -22,6 +22,7 @@ import (
 func TestWhatAReadSends(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678, time.FixedZone("", 3600))
 	half := changefeed.Range{Min: "", Max: "1F"}
+	ofKey := func(key string) changefeed.ReadOptions { return changefeed.ReadOptions{Key: changefeed.Key(key)} }
 	const latest = "A-Im=Incremental Feed"
 	const whole, any = "X-Ms-Documentdb-Partitionkeyrangeid=0", "X-Ms-Max-Item-Count=-1"
 	const since = "If-Modified-Since=Fri, 02 Jan 2026 02:04:04 GMT"
@@ -40,8 +41,11 @@ func TestWhatAReadSends(t *testing.T) {
 		{"a part of a partition", half, changefeed.At(`"12"`), changefeed.ReadOptions{}, []string{
 			latest, `If-None-Match="12"`, whole, "X-Ms-End-Epk=1F", any, "X-Ms-Read-Key-Type=EffectivePartitionKeyRange", "X-Ms-Start-Epk=",
 		}},
-		{"a logical partition", changefeed.FullRange(), changefeed.At(`"12"`), changefeed.ReadOptions{Key: changefeed.Key("é😀")}, []string{
-			latest, `If-None-Match="12"`, `X-Ms-Documentdb-Partitionkey=["\u00e9\ud83d\ude00"]`, any,
+		{"a logical partition", changefeed.FullRange(), changefeed.At(`"12"`), ofKey("é\uffff𐀀😀\x7f"), []string{
+			latest, `If-None-Match="12"`, `X-Ms-Documentdb-Partitionkey=["\u00e9\uffff\ud800\udc00\ud83d\ude00\u007f"]`, any,
+		}},
+		{"a logical partition, of a part of a partition", changefeed.Range{Min: "1F", Max: "FF"}, changefeed.At(`"12"`), ofKey("a"), []string{
+			latest, `If-None-Match="12"`, `X-Ms-Documentdb-Partitionkey=["a"]`, any,
 		}},
 		{"all versions", changefeed.FullRange(), changefeed.Position{Token: `"12"`, Start: changefeed.FromTime(at)}, changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes}, []string{
 			"A-Im=Full-Fidelity Feed", "X-Ms-Cosmos-Changefeed-Wire-Format-Version=2021-09-15", `If-None-Match="12"`, whole, any,
@@ -94,18 +98,42 @@ func checkConstant(t *testing.T, r *http.Request) {
 	if version := r.Header.Get("X-Ms-Version"); version != "2020-07-15" {
 		t.Errorf("X-Ms-Version is %q", version)
 	}
+	// Without the second bit the service refuses a start time beside a continuation after a merge.
+	if can := r.Header.Get("X-Ms-Cosmos-Sdk-Supportedcapabilities"); can != "3" {
+		t.Errorf("capabilities are %q, want merged partitions and their start times", can)
+	}
+}
+
+func TestAReadThatIsWrongIsNotSent(t *testing.T) {
+	for name, c := range map[string]struct {
+		r    changefeed.Range
+		from changefeed.Position
+		mode changefeed.Mode
+	}{
+		"a token that no header can have": {changefeed.FullRange(), changefeed.At("a\nb"), changefeed.LatestVersion},
+		"an empty range":                  {changefeed.Range{Min: "1F", Max: "1F"}, changefeed.At(`"12"`), changefeed.LatestVersion},
+		"all versions from the beginning": {
+			changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.AllVersionsAndDeletes,
+		},
+	} {
+		a := &account{trouble: refuse(0, 0)}
+		_, err := a.open(t, cosmos.Options{}).Read(t.Context(), c.r, c.from, changefeed.ReadOptions{Mode: c.mode})
+		if !errors.Is(err, changefeed.ErrBadRequest) || len(a.asked) > 0 {
+			t.Errorf("%s: %v after %d requests, want a bad request", name, err, len(a.asked))
+		}
+	}
 }
 
 func TestAPageHasWhatTheHeadersSay(t *testing.T) {
 	a := &account{trouble: func(*http.Request, int) (*http.Response, error) {
 		return say(200, `{"_rid":"r","Documents":[{"id":"a","pk":"k","_ts":7,"_etag":"\"e\"","_lsn":12}],"_count":1}`,
-			"etag", `"12"`, "x-ms-session-token", "0:-1#15#3=10", "x-ms-request-charge", "2.83"), nil
+			"etag", `"12"`, "x-ms-session-token", "0:-1#15#3=10", "x-ms-request-charge", "2.83", "lsn", "4"), nil
 	}}
 	page, err := a.open(t, cosmos.Options{}).Read(t.Context(), changefeed.FullRange(), changefeed.At(`"5"`), changefeed.ReadOptions{})
 	if err != nil || len(page.Changes) != 1 {
 		t.Fatalf("%+v, %v", page, err)
 	}
-	if page.Next.Token != `"12"` || page.Head != 15 || page.Session != "0:-1#15#3=10" || page.Charge != 2.83 {
+	if page.Next.Token != `"12"` || page.Head != 15 || page.Ahead || page.Session != "0:-1#15#3=10" || page.Charge != 2.83 {
 		t.Errorf("page %+v", page)
 	}
 	if ch := page.Changes[0]; ch.LSN != 12 || ch.ETag != `"e"` || ch.Time != time.Unix(7, 0).UTC() || ch.Op != changefeed.OpUpsert {
@@ -214,7 +242,11 @@ func TestReadsFindTheirPartitionAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := &layout{account: &account{}, ranges: c.ranges}
 				l.trouble = l.trip
-				_, err := l.container(t).Read(t.Context(), c.r, changefeed.At(`"5"`), changefeed.ReadOptions{})
+				items, begun := l.container(t), time.Now()
+				_, err := items.Read(t.Context(), c.r, changefeed.At(`"5"`), changefeed.ReadOptions{})
+				if moves := strings.Count(c.want, " "); moves > 1 && time.Since(begun) == 0 {
+					t.Errorf("%d moves take no time, in which a split could end", moves)
+				}
 				if c.gone != errors.Is(err, changefeed.ErrGone) || !c.gone && err != nil {
 					t.Errorf("Read: %v, want gone: %v", err, c.gone)
 				}
@@ -293,17 +325,45 @@ func TestRangesThatDoNotCoverTheKeySpace(t *testing.T) {
 	}
 }
 
-func TestAPositionThatTheRetentionHasPassed(t *testing.T) {
-	a := &account{trouble: func(*http.Request, int) (*http.Response, error) {
-		return say(400, `{"code":"BadRequest","message":"The continuation is older than the retention"}`), nil
-	}}
-	items := a.open(t, cosmos.Options{})
-	_, err := items.Read(t.Context(), changefeed.FullRange(), changefeed.At(`"5"`), changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes})
-	if !errors.Is(err, changefeed.ErrTooOld) || errors.Is(err, changefeed.ErrBadRequest) {
-		t.Errorf("%v, want ErrTooOld", err)
+// tooOld answers that a position is before the retention, in one of the wordings that are looked for.
+func tooOld(word string) func(*http.Request, int) (*http.Response, error) {
+	return func(*http.Request, int) (*http.Response, error) {
+		return say(400, `{"code":"BadRequest","message":"The continuation is `+word+` the Retention"}`), nil
 	}
-	if err := read(t.Context(), items); !errors.Is(err, changefeed.ErrBadRequest) {
-		t.Errorf("latest version: %v, want ErrBadRequest", err)
+}
+
+func TestAPositionThatTheRetentionHasPassed(t *testing.T) {
+	for _, word := range []string{"older than", "outside of"} {
+		a := &account{regions: waits, trouble: tooOld(word)}
+		items := a.open(t, cosmos.Options{})
+		o := changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes}
+		_, err := items.Read(t.Context(), changefeed.FullRange(), changefeed.At(`"5"`), o)
+		_, counted := items.Source().(changefeed.Counter).Pending(t.Context(), changefeed.FullRange(), changefeed.At(`"5"`), o)
+		for what, err := range map[string]error{"read": err, "count": counted} {
+			if !errors.Is(err, changefeed.ErrTooOld) || errors.Is(err, changefeed.ErrBadRequest) {
+				t.Errorf("%s: %v, want ErrTooOld", what, err)
+			}
+		}
+		if err := read(t.Context(), items); !errors.Is(err, changefeed.ErrBadRequest) {
+			t.Errorf("latest version: %v, want ErrBadRequest", err)
+		}
+	}
+}
+
+// Whoever has asked for the partitions may sort or change their list.
+func TestAListOfPartitionsIsItsCallersOwn(t *testing.T) {
+	a := &account{trouble: refuse(0, 0)}
+	items := a.open(t, cosmos.Options{})
+	parts, err := items.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts[0] = changefeed.Partition{ID: "7", Range: changefeed.FullRange()}
+	if err := read(t.Context(), items); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.log[len(a.log)-1].Header.Get("x-ms-documentdb-partitionkeyrangeid"); got != "0" {
+		t.Errorf("asked partition %s, want 0", got)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -106,7 +107,8 @@ func (s *Leases) holds(at cursor) time.Duration {
 	return s.hold
 }
 
-// present returns the cursor after all changes so far.
+// present returns the cursor after all changes so far. A range that is split meanwhile leaves parts without a
+// continuation, which would be followed from the next read on: so they are read until each has one.
 func (s *Leases) present(ctx context.Context) ([]changefeed.Record, string, time.Time, error) {
 	parts, err := s.c.Partitions(ctx)
 	if err != nil {
@@ -116,8 +118,12 @@ func (s *Leases) present(ctx context.Context) ([]changefeed.Record, string, time
 	for _, partition := range parts {
 		at[partition.Range.String()] = ""
 	}
-	_, now, err := s.poll(ctx, at, 0)
-	return nil, at.String(), now, err
+	for {
+		_, now, err := s.poll(ctx, at, 0)
+		if err != nil || !slices.Contains(slices.Collect(maps.Values(at)), "") {
+			return nil, at.String(), now, err
+		}
+	}
 }
 
 // poll reads each range of the cursor once, and moves the cursor.

@@ -281,18 +281,191 @@ func TestAListHasSeveralPages(t *testing.T) {
 	}
 }
 
-// A write of a lease says what it cost.
+// A write of a lease says what it cost, also where its id cannot be in a path.
 func TestAWriteOfALeaseSaysItsCharge(t *testing.T) {
 	s := serve(t, cosmosrest.Options{})
 	s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
 	s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
-	leases := unit(t, s.client(t, master, nil), "unit")
-	made, err := leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "0"})
-	if err != nil || made.Charge < 1 {
-		t.Errorf("create: charge %v, %v", made.Charge, err)
+	for _, processor := range []string{"unit", "50% unit"} {
+		leases := unit(t, s.client(t, master, nil), processor)
+		made, err := leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "0"})
+		if err != nil || made.Charge < 1 {
+			t.Errorf("%s: create: charge %v, %v", processor, made.Charge, err)
+		}
+		written, err := leases.Update(t.Context(), made)
+		if err != nil || written.Charge < 1 {
+			t.Errorf("%s: update: charge %v, %v", processor, written.Charge, err)
+		}
 	}
-	written, err := leases.Update(t.Context(), made)
-	if err != nil || written.Charge < 1 {
-		t.Errorf("update: charge %v, %v", written.Charge, err)
+}
+
+// TestALeaseIsWrittenUnderItsConditionAlone has records without a version, with that of all, and with one that no header
+// can have.
+func TestALeaseIsWrittenUnderItsConditionAlone(t *testing.T) {
+	a := &account{}
+	leases := a.leases(t, a.open(t, cosmos.Options{}))
+	for name, write := range map[string]func(etag string) error{
+		"update": func(etag string) error {
+			_, err := leases.Update(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "0", ETag: etag})
+			return err
+		},
+		"delete": func(etag string) error {
+			return leases.Delete(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "0", ETag: etag})
+		},
+	} {
+		for etag, want := range map[string]string{"": `"no version"`, "*": `"no version"`, `"e"`: `"e"`} {
+			_ = write(etag) // the account answers with no document
+			if got := a.log[len(a.log)-1].Header.Get("If-Match"); got != want {
+				t.Errorf("%s of version %q is sent with the condition %q, want %q", name, etag, got, want)
+			}
+		}
+		sent := len(a.log)
+		if err := write("a\nb"); !errors.Is(err, changefeed.ErrBadRequest) || len(a.log) > sent {
+			t.Errorf("%s of a version that no header can have: %v after %d requests, want a bad request", name, err, len(a.log)-sent)
+		}
+	}
+}
+
+// The service's gateway reads some characters of a path in its own way.
+func TestAnIDThatNoPathCanHaveIsInTheBody(t *testing.T) {
+	for id, want := range map[string]string{
+		"a b": "DELETE", "a~2Fb": "DELETE",
+		"a%b": "POST", "a/b": "POST", `a\b`: "POST", "a#b": "POST", "a?b": "POST", "a\tb": "POST", "a\nb": "POST", "a ": "POST",
+	} {
+		a := &account{}
+		leases := a.leases(t, a.open(t, cosmos.Options{}))
+		a.trouble = func(*http.Request, int) (*http.Response, error) { return say(200, `[{"statusCode":204}]`), nil }
+		err := leases.Delete(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "0", ID: id, ETag: `"e"`})
+		if got := a.log[len(a.log)-1].Method; err != nil || got != want {
+			t.Errorf("%q is deleted by %s, %v, want %s", id, got, err, want)
+		}
+	}
+}
+
+// How late an instance hears of others is bounded from one read to the next, whatever it does meanwhile. Where the server
+// holds reads, it hears at once. Of other units it hears nothing.
+func TestFollowTellsWhatItHasInTime(t *testing.T) {
+	for _, c := range []struct {
+		push        bool
+		after, most time.Duration
+	}{{true, 0, 500 * time.Millisecond}, {false, 4 * time.Second, 1100 * time.Millisecond}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := serve(t, cosmosrest.Options{})
+			s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
+			s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+			via := http.RoundTripper(s.transport)
+			if !c.push {
+				via = polled(via)
+			}
+			client := s.client(t, master, via)
+			leases := unit(t, client, "unit")
+			_, cursor, _, err := leases.Follow(t.Context(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, of := range []leaseStore{unit(t, client, "other"), leases} {
+				if _, err := of.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "0"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(c.after)
+			begun := time.Now()
+			changed, _, _, err := leases.Follow(t.Context(), cursor)
+			if err != nil || len(changed) != 1 || changed[0].Err != nil || time.Since(begun) > c.most {
+				t.Errorf("push %t: %v, %v after %v, want the lease within %v", c.push, changed, err, time.Since(begun), c.most)
+			}
+		})
+	}
+}
+
+// A range that was split has no answer, and so no time: the store's time is that of the others.
+func TestTheStoresTimeIsKeptThroughASplit(t *testing.T) {
+	dated := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for range 20 { // the ranges are read in any order
+		synctest.Test(t, func(t *testing.T) {
+			l := &layout{account: &account{}, ranges: []string{"-1F-1 1F-FF-2", "-1F-1 1F-2F-3 2F-FF-4"}}
+			prefix := ""
+			l.trouble = func(r *http.Request, n int) (*http.Response, error) {
+				switch id := r.Header.Get("x-ms-documentdb-partitionkeyrangeid"); {
+				case r.Method == http.MethodPost:
+					return say(200, `{"Documents":[]}`), nil
+				case id == "1":
+					body := `{"Documents":[{"id":"` + prefix + `..0","LeaseToken":"0"}]}`
+					return say(200, body, "etag", `"9"`, "Date", dated.Format(http.TimeFormat)), nil
+				}
+				return l.trip(r, n)
+			}
+			leases := l.leases(t)
+			prefix = leases.Prefix()
+			changed, next, now, err := leases.Follow(t.Context(), `{"-1F":"\"5\"","1F-FF":"\"5\""}`)
+			const want = `{"-1F":"\"9\"","1F-2F":"\"5\"","2F-FF":"\"5\""}`
+			if err != nil || len(changed) != 1 || !now.Equal(dated) || next != want {
+				t.Errorf("%v at %v, %s, %v, want the lease at %v, %s", changed, now, next, err, dated, want)
+			}
+		})
+	}
+}
+
+// leases is a lease store in a container whose partitions change.
+func (l *layout) leases(t *testing.T) *cosmos.Leases {
+	t.Helper()
+	via := transporter(func(r *http.Request) (*http.Response, error) {
+		if strings.HasSuffix(r.URL.Path, "/colls/leases") {
+			return byID{l.account}.Do(r)
+		}
+		return l.Do(r)
+	})
+	client, err := cosmos.Open(t.Context(), "https://g.example", cosmos.Key("a2V5"), cosmos.Options{Transport: via})
+	if err != nil {
+		t.Fatal(err)
+	}
+	container, err := client.Container(t.Context(), "db", "leases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := cosmos.OpenLeases(t.Context(), container, "unit", l.container(t), cosmos.LeaseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A range without a continuation would be followed from the next read on, and what changes until then would not be told.
+func TestThePresentIsThatOfEveryRange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &layout{account: &account{}, ranges: []string{"-1F-1 1F-FF-2", "-1F-1 1F-2F-3 2F-FF-4"}}
+		l.trouble = func(r *http.Request, n int) (*http.Response, error) {
+			if r.Method == http.MethodPost {
+				return say(200, `{"Documents":[]}`), nil
+			}
+			return l.trip(r, n)
+		}
+		_, cursor, _, err := l.leases(t).Follow(t.Context(), "")
+		if want := `{"-1F":"\"9\"","1F-2F":"\"9\"","2F-FF":"\"9\""}`; err != nil || cursor != want {
+			t.Errorf("the present is %s, %v, want %s", cursor, err, want)
+		}
+	})
+}
+
+// .NET gave each lease a partition key of its own until its version 3.59, and addresses it by that for ever.
+func TestALeaseIsWrittenUnderTheKeyThatItHas(t *testing.T) {
+	s := serve(t, cosmosrest.Options{})
+	s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
+	spec := docstore.ContainerSpec{ID: "leases", Paths: []string{"/partitionKey"}, DefaultTTL: new(docstore.NoDefaultTTL)}
+	container := s.create(t, spec)
+	leases := unit(t, s.client(t, master, nil), "unit")
+	if err := put(t.Context(), container, `{"id":"`+leases.Prefix()+`..0","partitionKey":"5f1c","LeaseToken":"0"}`); err != nil {
+		t.Fatal(err)
+	}
+	listed, _, err := leases.List(t.Context())
+	if err != nil || len(listed) != 1 {
+		t.Fatalf("%v, %v, want the lease", listed, err)
+	}
+	written, err := leases.Update(t.Context(), listed[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := leases.Delete(t.Context(), written); err != nil || container.Count() != 0 {
+		t.Errorf("%v, with %d documents left", err, container.Count())
 	}
 }

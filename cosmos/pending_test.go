@@ -1,10 +1,13 @@
 package cosmos_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
@@ -89,4 +92,61 @@ func TestAnAnswerWithoutACountIsAnError(t *testing.T) {
 	if _, err := counter.Pending(t.Context(), changefeed.Range{Min: "1", Max: "1"}, from, changefeed.ReadOptions{}); !errors.Is(err, changefeed.ErrBadRequest) {
 		t.Errorf("count of an empty range: %v, want a bad request", err)
 	}
+}
+
+// TestACountMayTakeAMinute has a server that counts for longer than other requests may take.
+func TestACountMayTakeAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const long = 50 * time.Second
+		a := &account{regions: waits, trouble: func(r *http.Request, _ int) (*http.Response, error) {
+			select {
+			case <-time.After(long):
+				return say(200, `{"items":7}`), nil
+			case <-r.Context().Done():
+				return nil, context.Cause(r.Context())
+			}
+		}}
+		begun := time.Now()
+		b, err := counter(t, a).Pending(t.Context(), changefeed.FullRange(), changefeed.At(`"5"`), changefeed.ReadOptions{})
+		if err != nil || b.Items != 7 || time.Since(begun) != long {
+			t.Errorf("counted %+v, %v after %v, want 7 after %v", b, err, time.Since(begun), long)
+		}
+	})
+}
+
+func TestACountMayBeOfOneKey(t *testing.T) {
+	s := serve(t, cosmosrest.Options{})
+	stored := s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
+	for i := range 5 {
+		if err := put(t.Context(), stored, fmt.Sprintf(`{"id":"%d","pk":"k%d"}`, i, i%2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from := changefeed.Position{Start: changefeed.FromBeginning()}
+	counter := find(t, s.client(t, master, nil), "items").Source().(changefeed.Counter)
+	b, err := counter.Pending(t.Context(), changefeed.FullRange(), from, changefeed.ReadOptions{Key: changefeed.Key("k0")})
+	if err != nil || b.Items != 3 {
+		t.Errorf("counted %+v, %v, want 3 of the key", b, err)
+	}
+}
+
+func TestACountThatIsWrongIsNotSent(t *testing.T) {
+	for name, c := range map[string]struct {
+		r   changefeed.Range
+		key changefeed.PartitionKey
+	}{
+		"an empty range":           {changefeed.Range{Min: "1", Max: "1"}, ""},
+		"a key of too many levels": {changefeed.FullRange(), changefeed.Key("a", "b")},
+	} {
+		a := &account{regions: waits, trouble: refuse(0, 0)}
+		b, err := counter(t, a).Pending(t.Context(), c.r, changefeed.At(`"5"`), changefeed.ReadOptions{Key: c.key})
+		if !errors.Is(err, changefeed.ErrBadRequest) || len(a.asked) > 0 {
+			t.Errorf("%s: %+v, %v after %d requests, want a bad request", name, b, err, len(a.asked))
+		}
+	}
+}
+
+func counter(t *testing.T, a *account) changefeed.Counter {
+	t.Helper()
+	return a.open(t, cosmos.Options{}).Source().(changefeed.Counter)
 }

@@ -3,6 +3,7 @@ package cosmos_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
@@ -85,6 +87,63 @@ func TestASelfTestWaitsForAThrottledContainer(t *testing.T) {
 	})
 }
 
+// TestASelfTestPausesAsLongAsItIsAsked has a container that is throttled for half a minute. What the test writes goes by
+// itself if the test is cut off.
+func TestASelfTestPausesAsLongAsItIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &account{}
+		items := a.open(t, cosmos.Options{})
+		leases := a.leases(t, items)
+		begun, probe := time.Now(), ""
+		a.trouble = func(r *http.Request, _ int) (*http.Response, error) {
+			if time.Since(begun) < 30*time.Second {
+				return say(429, "{}", "x-ms-retry-after-ms", "5000"), nil
+			}
+			if r.Method != http.MethodPost {
+				return nil, nil
+			}
+			body, err := io.ReadAll(r.Body)
+			probe = string(body)
+			return say(201, `{"Documents":[],"_etag":"\"e\""}`), err
+		}
+		if err := leases.SelfTest(t.Context(), items, changefeed.LatestVersion); err != nil || !strings.Contains(probe, `"ttl":60`) {
+			t.Errorf("%v, and the probe was %s", err, probe)
+		}
+	})
+}
+
+// The rights in one container say nothing of those in another, so each request is tried where the processor makes it.
+func TestASelfTestTriesEveryKindOfRequest(t *testing.T) {
+	for name, is := range map[string]func(r *http.Request) bool{
+		"the feed in its mode": func(r *http.Request) bool {
+			return strings.Contains(r.URL.Path, "/items/") && r.Header.Get("A-IM") == "Full-Fidelity Feed"
+		},
+		"the feed of the leases": func(r *http.Request) bool {
+			return strings.Contains(r.URL.Path, "/leases/") && r.Header.Get("A-IM") != ""
+		},
+		"their query": func(r *http.Request) bool { return r.Header.Get("x-ms-documentdb-isquery") != "" },
+		"their writes": func(r *http.Request) bool {
+			return r.Method == http.MethodPost && r.Header.Get("x-ms-documentdb-isquery") == ""
+		},
+	} {
+		a := &account{}
+		items := a.open(t, cosmos.Options{})
+		leases := a.leases(t, items)
+		a.trouble = func(r *http.Request, _ int) (*http.Response, error) {
+			switch {
+			case is(r):
+				return say(403, "{}", "x-ms-substatus", "5302"), nil
+			case r.Method == http.MethodPost:
+				return say(201, `{"Documents":[],"_etag":"\"e\""}`), nil
+			}
+			return nil, nil
+		}
+		if err := leases.SelfTest(t.Context(), items, changefeed.AllVersionsAndDeletes); !errors.Is(err, changefeed.ErrForbidden) {
+			t.Errorf("without the right to %s: %v, want ErrForbidden", name, err)
+		}
+	}
+}
+
 func TestWhatOpenLeasesRefuses(t *testing.T) {
 	s := serve(t, cosmosrest.Options{})
 	s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
@@ -107,6 +166,17 @@ func TestWhatOpenLeasesRefuses(t *testing.T) {
 		if !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("OpenLeases(%s, %q, %+v): %v, want a bad request with %q", c.container, c.processor, c.o, err, c.want)
 		}
+	}
+}
+
+func TestTheShortestPaceOfFollowing(t *testing.T) {
+	s := serve(t, cosmosrest.Options{})
+	s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
+	s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+	client := s.client(t, master, nil)
+	o := cosmos.LeaseOptions{FollowEvery: time.Second}
+	if _, err := cosmos.OpenLeases(t.Context(), find(t, client, "leases"), "unit", find(t, client, "items"), o); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -137,7 +207,8 @@ func TestALeaseContainerIsMadeOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if spec := made.Spec(); spec.Paths[0] != "/id" || spec.DefaultTTL == nil || *spec.DefaultTTL != docstore.NoDefaultTTL {
+	spec := made.Spec()
+	if spec.Paths[0] != "/id" || spec.HashVersion != 2 || spec.DefaultTTL == nil || *spec.DefaultTTL != docstore.NoDefaultTTL {
 		t.Errorf("lease container is %+v", spec)
 	}
 	leases := unit(t, client, "unit")
@@ -201,6 +272,9 @@ func TestAContainerMadeAnewIsAnother(t *testing.T) {
 	s.create(t, spec)
 	if err := read(t.Context(), items); !errors.Is(err, changefeed.ErrNotFound) {
 		t.Errorf("read of a container that was made anew: %v, want ErrNotFound", err)
+	}
+	if err := write(t.Context(), items); !errors.Is(err, cosmos.ErrMadeAnew) {
+		t.Errorf("write to a container that was made anew: %v, want ErrMadeAnew", err)
 	}
 	if _, err := items.Partitions(t.Context()); !errors.Is(err, cosmos.ErrMadeAnew) {
 		t.Errorf("partitions of a container that was made anew: %v, want ErrMadeAnew", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -112,11 +113,79 @@ func TestWaitingIsPacedWhereNobodyHolds(t *testing.T) {
 				t.Errorf("%s: %v, want the end of its context", name, err)
 			}
 			cancel()
-			if n := asked.Load(); n < 10 || n > enough {
+			if n := asked.Load(); n < 50 || n > enough {
 				t.Errorf("%s: %d requests in a minute, want about one a second", name, n)
 			}
 		}
 	})
+}
+
+// waits is the part of an account's answer by which a server waits, counts and keeps versions.
+const waits = `"changefeed":{"maxPollingIntervalInMs":30000,"countsPending":true,"keepsVersions":true}`
+
+// wait waits for changes after a position, up to a minute.
+func wait(t *testing.T, a *account, from changefeed.Position) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	return a.open(t, cosmos.Options{}).Source().(changefeed.Waiter).Wait(ctx, changefeed.FullRange(), from)
+}
+
+// TestAWaitAsksForLittleAndGoesOn has a wait from now: the second request must not begin at its own now, or what came between
+// the two would not be seen.
+func TestAWaitAsksForLittleAndGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked []string
+		a := &account{regions: waits, trouble: func(r *http.Request, n int) (*http.Response, error) {
+			h := r.Header
+			asked = append(asked, h.Get("If-None-Match")+" "+h.Get("x-ms-max-item-count")+" "+h.Get("x-ms-cosmos-max-polling-interval"))
+			if n == 1 {
+				select { // the answer takes a second longer than it is held
+				case <-time.After(31 * time.Second):
+					return say(304, "", "etag", `"9"`), nil
+				case <-r.Context().Done():
+					return nil, context.Cause(r.Context())
+				}
+			}
+			return say(200, `{"Documents":[{"current":{"id":"a"},"metadata":{"lsn":10}}]}`, "etag", `"10"`), nil
+		}}
+		// What is left of the minute is asked for, less the time that the answer takes.
+		if err := wait(t, a, changefeed.Position{}); err != nil || strings.Join(asked, ", ") != `* 1 30000, "9" 1 28500` {
+			t.Errorf("asked %q, %v, want the position of the first answer in the second request", asked, err)
+		}
+	})
+}
+
+func TestAServerIsNotAskedToHoldARequestForHours(t *testing.T) {
+	a := &account{regions: strings.Replace(waits, "30000", "36000000", 1)}
+	a.trouble = func(*http.Request, int) (*http.Response, error) {
+		return say(200, `{"Documents":[{"current":{"id":"a"},"metadata":{"lsn":10}}]}`, "etag", `"10"`), nil
+	}
+	source := a.open(t, cosmos.Options{}).Source()
+	if err := source.(changefeed.Waiter).Wait(t.Context(), changefeed.FullRange(), changefeed.At(`"9"`)); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.log[len(a.log)-1].Header.Get("x-ms-cosmos-max-polling-interval"); got != "600000" {
+		t.Errorf("the server is to hold a request for %s ms, want 10 minutes", got)
+	}
+}
+
+// Its reader finds out what there is to read, or why nothing can be read.
+func TestAWaitEndsWhereTheReaderMustLook(t *testing.T) {
+	for name, c := range map[string]struct {
+		from    changefeed.Position
+		trouble func(*http.Request, int) (*http.Response, error)
+		asked   int
+	}{
+		"from the beginning": {changefeed.Position{Start: changefeed.FromBeginning()}, refuse(always, 500), 0},
+		"from a time":        {changefeed.Position{Start: changefeed.FromTime(time.Unix(7, 0))}, refuse(always, 500), 0},
+		"a position that the retention has passed": {changefeed.At(`"5"`), tooOld("older than"), 1},
+	} {
+		a := &account{regions: waits, trouble: c.trouble}
+		if err := wait(t, a, c.from); err != nil || len(a.asked) != c.asked {
+			t.Errorf("%s: %v after %d requests, want none after %d", name, err, len(a.asked), c.asked)
+		}
+	}
 }
 
 // TestAzureIsPolled has an account that says nothing of waiting.

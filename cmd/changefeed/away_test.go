@@ -23,38 +23,6 @@ import (
 	"github.com/millrace/changefeed/internal/place"
 )
 
-// said is what a command has written to standard error so far.
-type said struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-// Write implements [io.Writer].
-func (s *said) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-// String is all of it.
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
-}
-
-// begin runs a command until ctx ends.
-func begin(ctx context.Context, out io.Writer, args ...string) (errs *said, ended <-chan error) {
-	errs = &said{}
-	root := rootCommand(new(bool))
-	root.SetArgs(args)
-	root.SetOut(out)
-	root.SetErr(errs)
-	done := make(chan error, 1)
-	go func() { done <- root.ExecuteContext(ctx) }()
-	return errs, done
-}
-
 // writeDocuments writes documents into a named pipe until end is closed, and then one more, before which it gives their number. So
 // an import of the pipe cannot be through before that.
 func writeDocuments(t *testing.T, path string, end <-chan struct{}) (documents <-chan int) {
@@ -150,8 +118,8 @@ func TestAnImportIntoAnAccountGoesOnWhereItStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"import", file, "cosmos:shop/orders", "--pk", "/outcode"}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
 	_, ended := begin(ctx, io.Discard, args...)
 	client, err := cosmos.Open(t.Context(), server.URL, cosmos.Key(server.Key), cosmos.Options{})
 	if err != nil {
@@ -172,9 +140,10 @@ func TestAnImportIntoAnAccountGoesOnWhereItStopped(t *testing.T) {
 		}
 		begun = len(page.Changes) > 1000 // so many that the first lines, too, are acknowledged
 	}
-	cancel()
+	interrupted := errors.New("interrupted")
+	cancel(interrupted)
 	err = <-ended
-	if err == nil || !strings.Contains(err.Error(), "and the same command goes on from there") {
+	if !errors.Is(err, interrupted) || !strings.Contains(err.Error(), "and the same command goes on from there") {
 		t.Fatalf("got %v, want what to do next", err)
 	}
 	errs, ended := begin(t.Context(), io.Discard, args...)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -76,5 +77,27 @@ func TestACheckThatIsInterruptedSaysSo(t *testing.T) {
 	err := check.ExecuteContext(until{t.Context(), dir})
 	if err == nil || !strings.HasPrefix(err.Error(), dir+": interrupted after ") || !strings.HasSuffix(err.Error(), " records, with 0 violations until then") {
 		t.Errorf("got %v, want that it was interrupted", err)
+	}
+}
+
+func TestABackupTellsHowLargeItIs(t *testing.T) {
+	dir, in, to := t.TempDir(), filepath.Join(t.TempDir(), "in.ndjson"), filepath.Join(t.TempDir(), "copy")
+	if err := os.WriteFile(in, generated(100), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "import", in, "docstore:"+dir+"#orders", "--pk", "/outcode")
+	var got backedUp
+	if err := json.Unmarshal([]byte(command(t, "backup", dir, to, "-o", "json")), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := backedUp{Directory: to, Checked: true}
+	err := filepath.Walk(to, func(path string, file fs.FileInfo, err error) error {
+		if path != to && err == nil {
+			want.Files, want.Bytes = want.Files+1, want.Bytes+file.Size()
+		}
+		return err
+	})
+	if err != nil || got != want || got.Files < 2 {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 }

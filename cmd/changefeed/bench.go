@@ -41,12 +41,9 @@ With any other benchmark the two builds run it as a whole in turns, which takes 
   changefeed bench serve_memory --load 10m`,
 		ValidArgs: bench.Names(bench.All()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			chosen, err := bench.Choose(bench.All(), args)
+			chosen, err := o.chosen(args)
 			if err != nil {
 				return err
-			}
-			if o.against != "" && len(args) == 0 {
-				chosen = bench.Rivalled()
 			}
 			binary, err := os.Executable()
 			if err != nil {
@@ -62,6 +59,15 @@ With any other benchmark the two builds run it as a whole in turns, which takes 
 	cmd.Flags().DurationVar(&o.load, "load", 0, "how `long` serve_memory has requests of all kinds at once, after its other load of 4.5 s")
 	o.output = output(cmd)
 	return cmd
+}
+
+// chosen are the benchmarks with the names. Without names they are all, or those that measure another build as quickly as this
+// one.
+func (o *benchOptions) chosen(names []string) ([]bench.Benchmark, error) {
+	if o.against != "" && len(names) == 0 {
+		return bench.Rivalled(), nil
+	}
+	return bench.Choose(bench.All(), names)
 }
 
 // echoCommand serves the baseline of the server's benchmarks in a process of its own, so

@@ -84,7 +84,12 @@ func (o *demoOptions) run(cmd *cobra.Command) (err error) {
 			return err
 		}
 	}
-	// Changes delivered twice are no failure: at least once is what is promised.
+	return verdict(found)
+}
+
+// verdict is the error of a demo that has found a promise broken. Changes delivered twice are no failure: at least once is
+// what is promised.
+func verdict(found demo.Findings) error {
 	if found.Lost > 0 || found.OutOfOrder > 0 {
 		return fmt.Errorf("%d lost, %d out of order", found.Lost, found.OutOfOrder)
 	}

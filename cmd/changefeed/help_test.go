@@ -27,3 +27,18 @@ func TestHelpFitsATerminal(t *testing.T) {
 		}
 	}
 }
+
+// A shell offers files where a command reads files, and nothing where it does not.
+func TestShellsCompleteFilesWhereFilesAreRead(t *testing.T) {
+	const files, nothing, directories = ":0", ":4", ":16"
+	for line, want := range map[string]string{
+		"import": files, "run": files, "dlq list": files, "dlq retry": files, "tail": nothing, "dlq": nothing,
+		"serve --jwks": files, "serve --cert": files, "import --rejects": files,
+		"bench --dir": files, "serve --db": directories, "serve --key": nothing,
+	} {
+		out := command(t, append(append([]string{"__complete"}, strings.Fields(line)...), "")...)
+		if lines := strings.Fields(out); len(lines) == 0 || lines[len(lines)-1] != want {
+			t.Errorf("%s: got %q, want the directive %s", line, out, want)
+		}
+	}
+}

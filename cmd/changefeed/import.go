@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -117,6 +116,9 @@ func (o *importOptions) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer in.Close()
+	if err := o.apart(in); err != nil {
+		return err
+	}
 	opener := place.NewOpener(o.account)
 	opener.Retries = o.retries
 	defer func() { err = cmp.Or(err, opener.Close()) }()
@@ -153,11 +155,23 @@ func (o *importOptions) check() error {
 	switch {
 	case o.load.Writers < 1 || o.load.Writers > maxWriters:
 		return usage.Flag("writers", strconv.Itoa(o.load.Writers), fmt.Sprintf("1 to %d", maxWriters))
-	case filepath.Clean(o.load.Rejects) == filepath.Clean(o.input):
-		// To write the rejects would destroy the input.
-		return usage.Flag("rejects", o.load.Rejects, "another file than the input")
+	case o.load.Rejects == "-": // would be a file of that name
+		return usage.Flag("rejects", "-", "the path of a file")
 	}
 	return nil
+}
+
+// apart refuses rejects that would destroy the input, by whatever name it is called.
+func (o *importOptions) apart(in *os.File) error {
+	read, err := in.Stat()
+	if err != nil {
+		return fmt.Errorf("read input: %w", err)
+	}
+	written, err := os.Stat(o.load.Rejects)
+	if err == nil && read.Mode().IsRegular() && os.SameFile(read, written) {
+		return usage.Flag("rejects", o.load.Rejects, "another file than the input")
+	}
+	return nil // a file that is not there yet is another one
 }
 
 // open opens the input. Directories can be opened on Unix and fail only when they are read,

@@ -42,7 +42,8 @@ at work.
 
 The state of a lease is live, silent (its owner is late), expired, free, stopped (free, and
 no instance of the unit runs), broken, splitting or retired. With -o json, one object a line: of kind lease, instance, request (an unserved dlq
-retry or release), hole or document. What is not known is null.` + addressHelp,
+retry or release), hole or document. What is not known is null. With --delete it is one
+object: deleted is the number of leases.` + addressHelp,
 		Example: `  changefeed leases --db data
   changefeed leases http://127.0.0.1:8081/shop/leases
   changefeed leases --db data --container my-leases -o json | jq 'select(.lag > 1000)'`,
@@ -61,7 +62,7 @@ retry or release), hole or document. What is not known is null.` + addressHelp,
 				case err != nil:
 					return err
 				case doomed != "":
-					return deleteUnit(cmd, doomed, units)
+					return deleteUnit(cmd, form.value, doomed, units)
 				case form.value == "json":
 					return unit.WriteJSON(cmd.OutOrStdout(), units)
 				}
@@ -76,9 +77,13 @@ retry or release), hole or document. What is not known is null.` + addressHelp,
 }
 
 // deleteUnit deletes the records of a unit, and says how many leases they were.
-func deleteUnit(cmd *cobra.Command, name string, units []unit.Unit) error {
+func deleteUnit(cmd *cobra.Command, form, name string, units []unit.Unit) error {
 	gone, n, err := unit.Delete(cmd.Context(), name, units)
 	if err != nil {
+		return err
+	}
+	if form == "json" {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), `{"deleted":%d}`+"\n", n)
 		return err
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "deleted %s on %s, leases: %d\n", gone.Processor, gone.Container, n)

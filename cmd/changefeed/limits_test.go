@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"io"
 	"testing"
 	"time"
 
@@ -33,6 +35,50 @@ func TestLettersAreNamedOrAllOfThem(t *testing.T) {
 		o.query.IDs = tt.ids
 		if err := o.checkIDs(); (err == nil) != tt.taken || err != nil && !errors.As(err, new(usage.Error)) {
 			t.Errorf("--all (%v) and IDs %v: %v", tt.all, tt.ids, err)
+		}
+	}
+}
+
+// A least value is taken, and what is less is an error of usage.
+func TestTheLeastValuesAreTaken(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	nowhere := []string{
+		"relay", "--source", "docstore:" + t.TempDir() + "#none", "--name", "x", "--to", "embedded:" + t.TempDir(), "--expire-after",
+	}
+	for _, tt := range []struct {
+		args  []string
+		taken bool
+	}{
+		{append(nowhere, "1m"), true},
+		{append(nowhere, "59s"), false},
+		{[]string{"serve", "--listen", "127.0.0.1:0", "--http", "--memory", "84MB"}, true},
+		{[]string{"serve", "--listen", "127.0.0.1:0", "--http", "--memory", "83MB"}, false},
+	} {
+		root := rootCommand(new(bool))
+		root.SetArgs(tt.args)
+		root.SetOut(io.Discard)
+		root.SetErr(io.Discard)
+		if err := root.ExecuteContext(ended); errors.As(err, new(usage.Error)) == tt.taken {
+			t.Errorf("%q: %v", tt.args, err)
+		}
+	}
+}
+
+// What is too much of a command line is never ignored: it could be what was meant.
+func TestAMergeTakesTwoIDs(t *testing.T) {
+	for _, tt := range []struct {
+		args  []string
+		taken bool
+	}{
+		{[]string{"1"}, false},
+		{[]string{"1", "2"}, true},
+		{[]string{"docstore:d#c", "1"}, false},
+		{[]string{"docstore:d#c", "1", "2"}, true},
+		{[]string{"0", "docstore:d#c", "1", "2"}, false},
+	} {
+		if err := mergeArgs(nil, tt.args); (err == nil) != tt.taken {
+			t.Errorf("%q: %v", tt.args, err)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func (o *relayOptions) run(cmd *cobra.Command) (err error) {
 		if to, err = broker.Open(cmd.Context(), "to", o.to, settings); err != nil {
 			return nil, err
 		}
-		if relay, err = o.relay(i.Log, to, monitored); err != nil {
+		if relay, err = outbox.NewRelay(to, o.handlerOptions(i.Log, monitored)); err != nil {
 			return nil, err
 		}
 		i.Options = relay.Options(i.Options)
@@ -123,8 +123,8 @@ func (o *relayOptions) run(cmd *cobra.Command) (err error) {
 	return o.report(cmd, relay.Status())
 }
 
-// relay is the handler.
-func (o *relayOptions) relay(log *slog.Logger, to outbox.Publisher, monitored *place.Container) (*outbox.Relay, error) {
+// handlerOptions are what the flags say about the handler.
+func (o *relayOptions) handlerOptions(log *slog.Logger, monitored *place.Container) outbox.RelayOptions {
 	r := outbox.RelayOptions{
 		Source: o.origin, Decode: outbox.EventsOfType(o.typ), Alarm: o.alarm, ExpireAfter: o.expire,
 		Hooks: outbox.RelayHooks{Expiring: func(m outbox.Message, left time.Duration) {
@@ -136,7 +136,7 @@ func (o *relayOptions) relay(log *slog.Logger, to outbox.Publisher, monitored *p
 	} else {
 		r.Feed = monitored.Concrete() // a relay of another unit may let the events expire
 	}
-	return outbox.NewRelay(to, r)
+	return r
 }
 
 // report says how much was published.

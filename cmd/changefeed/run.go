@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os/exec"
 	"syscall"
@@ -154,12 +155,17 @@ func (o *runOptions) check() error {
 // program is the handler. A command that cannot be found is refused now, because no batch could
 // ever be handled.
 func (o *runOptions) program(cmd *cobra.Command, log *slog.Logger, command []string) (*program.Handler, error) {
-	h, err := program.New(command, program.Options{
-		Meta: o.form.Meta, Grace: o.grace, Jobs: o.jobs, Expiration: o.Options.Expiration, Stdout: cmd.OutOrStdout(), Log: log,
-	})
+	h, err := program.New(command, o.programOptions(cmd.OutOrStdout(), log))
 	// The error of exec names the program again, which the command line has already.
 	if missing, ok := errors.AsType[*exec.Error](err); ok {
 		return nil, fmt.Errorf("COMMAND is %s: %w", command[0], missing.Err)
 	}
 	return h, err
+}
+
+// programOptions are what the flags say about the program.
+func (o *runOptions) programOptions(out io.Writer, log *slog.Logger) program.Options {
+	return program.Options{
+		Meta: o.form.Meta, Grace: o.grace, Jobs: o.jobs, Expiration: o.Options.Expiration, Stdout: out, Log: log,
+	}
 }

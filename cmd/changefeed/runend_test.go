@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestASecondInterruptEndsAllAtOnce has a program that ignores signals, and something that
@@ -90,5 +91,79 @@ func TestABatchThatIsCutIsTold(t *testing.T) {
 	}
 	if want := "changefeed run: ended: the batch of -FF was not finished within 200ms (--drain) and will come again\n"; !strings.HasSuffix(said.String(), want) {
 		t.Errorf("said %q, want %q at the end", said.String(), want)
+	}
+}
+
+// A demo in a directory of its own leaves nothing behind, and names no directory that is gone.
+func TestADemoThatIsInterruptedLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	demo := exec.Command("changefeed", "demo", "--for", "1m")
+	demo.Env = append(os.Environ(), "TMPDIR="+dir)
+	var said bytes.Buffer
+	demo.Stderr = &said
+	output, err := demo.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := demo.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = demo.Process.Kill() }) // has ended, unless the test failed
+	lines := bufio.NewReader(output)
+	for begun := false; !begun; { // before, there is nothing to judge
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatal(err, &said)
+		}
+		begun = strings.Contains(line, "clerks begin to write")
+	}
+	if err := demo.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := io.ReadAll(lines)
+	if err := errors.Join(err, demo.Wait()); err != nil || strings.Contains(string(rest), dir) {
+		t.Errorf("got %v and %s%s", err, rest, &said)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// A command that waits for something else than its context can be ended all the same.
+func TestASecondInterruptEndsWhatDoesNotListen(t *testing.T) {
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "in.ndjson")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	load := exec.Command("changefeed", "import", pipe, "docstore:"+filepath.Join(dir, "data")+"#c", "--pk", "/id")
+	if err := load.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- load.Wait() }()
+	silent, err := os.OpenFile(pipe, os.O_WRONLY, 0) // waits for the command to open it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	again, late := time.NewTicker(10*time.Millisecond), time.After(20*time.Second) // nothing shows that the first one was taken
+	defer again.Stop()
+	for {
+		select {
+		case err := <-ended:
+			exit, ok := errors.AsType[*exec.ExitError](err)
+			if !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
+				t.Errorf("got %v, want the end by the signal", err)
+			}
+			return
+		case <-late:
+			t.Error("the command does not end")
+			_ = load.Process.Kill() // may have ended just now
+			<-ended
+			return
+		case <-again.C:
+			_ = load.Process.Signal(syscall.SIGINT) // the same
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -293,13 +294,53 @@ func checkImported(t *testing.T, file string, want int) {
 // command runs a command that succeeds, and returns its output.
 func command(t *testing.T, args ...string) string {
 	t.Helper()
-	var out, errs bytes.Buffer
+	out, said, err := call(t, args...)
+	if err != nil {
+		t.Fatalf("changefeed %v: %v\n%s", args, err, said)
+	}
+	return out
+}
+
+// call runs a command, and returns what it has written to standard output and to standard error, and its error.
+func call(t *testing.T, args ...string) (out, said string, err error) {
+	t.Helper()
+	var to, errs bytes.Buffer
 	root := rootCommand(new(bool))
 	root.SetArgs(args)
-	root.SetOut(&out)
+	root.SetOut(&to)
 	root.SetErr(&errs)
-	if err := root.ExecuteContext(t.Context()); err != nil {
-		t.Fatalf("changefeed %v: %v\n%s", args, err, errs.String())
-	}
-	return out.String()
+	err = root.ExecuteContext(t.Context())
+	return to.String(), errs.String(), err
+}
+
+// said is what a command has written to standard error so far.
+type said struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements [io.Writer].
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+// String is all of it.
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// begin runs a command until ctx ends.
+func begin(ctx context.Context, out io.Writer, args ...string) (errs *said, ended <-chan error) {
+	errs = &said{}
+	root := rootCommand(new(bool))
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errs)
+	done := make(chan error, 1)
+	go func() { done <- root.ExecuteContext(ctx) }()
+	return errs, done
 }

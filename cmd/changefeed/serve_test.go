@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"testing"
+	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
@@ -89,5 +90,40 @@ func TestServeDividesItsMemory(t *testing.T) {
 		if now := debug.SetMemoryLimit(-1); now != before {
 			t.Errorf("the limit is %d after the server, want %d", now, before)
 		}
+	}
+}
+
+// What the user says of the collector goes before what we say.
+func TestGOGCGoesBeforeOurs(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(50))
+	t.Setenv("GOGC", "50")
+	if letHeapGrow(serverGC); debug.SetGCPercent(50) != 50 {
+		t.Error("the heap may grow by another percentage than that of GOGC")
+	}
+}
+
+// A store keeps the versions that it was told to keep, when its next server is told nothing.
+func TestAStoreKeepsItsRetention(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	for _, flags := range [][]string{{"--retention", "3h"}, nil} {
+		ctx, stop := context.WithCancel(t.Context())
+		out, to := io.Pipe()
+		serve := append([]string{"serve", "--db", dir, "--listen", "127.0.0.1:0", "--http", "-o", "json"}, flags...)
+		_, ended := begin(ctx, to, serve...)
+		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			t.Error(err)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	}
+	db, err := docstore.Open(dir, docstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if got, _ := db.Retention(); got != 3*time.Hour {
+		t.Errorf("got a retention of %v, want 3h", got)
 	}
 }

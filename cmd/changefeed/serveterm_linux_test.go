@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/millrace/changefeed/cosmosrest/cosmostest"
+	"github.com/millrace/changefeed/internal/place"
 )
 
 // TestServeMayBeStoppedWhileItOpensItsStore: the signal comes as soon as the process has locked the directory.
@@ -64,4 +69,75 @@ func hasOpen(t *testing.T, pid int, file string) bool {
 		}
 	}
 	return false
+}
+
+// Standard input has a place, which whoever read from it before has moved.
+func TestAnImportReadsOnWhereStandardInputIs(t *testing.T) {
+	dir := t.TempDir()
+	in, err := os.Create(filepath.Join(dir, "in.ndjson"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	heading := "heading\n"
+	if _, err := in.WriteString(heading + string(generated(3))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Seek(int64(len(heading)), io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	load := exec.Command("changefeed", "import", "-", "docstore:"+filepath.Join(dir, "data")+"#c", "--pk", "/outcode")
+	load.Stdin, load.Dir = in, dir
+	if out, err := load.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "imported 3 documents into c ") {
+		t.Errorf("got %q, %v, want that 3 documents are imported", out, err)
+	}
+}
+
+// An import of a pipe that is silent ends at a Ctrl-C: gently, with what came before on the disk.
+func TestAnImportOfASilentPipeCanBeInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	load := exec.Command("changefeed", "import", "-", "docstore:"+data+"#c", "--pk", "/outcode")
+	var said bytes.Buffer
+	load.Stderr = &said
+	pipe, err := load.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := load.Start(); err != nil {
+		t.Fatal(err)
+	}
+	killer := time.AfterFunc(20*time.Second, func() { _ = load.Process.Kill() }) // has ended, unless the test fails
+	defer killer.Stop()
+	// More than a pipe holds: when all of it is written, the import reads.
+	if _, err := pipe.Write(append(generated(1), bytes.Repeat([]byte(" "), 200_000)...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := load.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := load.Wait(); load.ProcessState.ExitCode() != exitFailed || !strings.Contains(said.String(), "interrupt") {
+		t.Errorf("got %v, said %q, want that it was interrupted", err, said.String())
+	}
+	pipe.Close()
+	command(t, "check", data)
+}
+
+// Beside an input there may be no room for a mark. Then there is none.
+func TestAnImportNeedsNoMark(t *testing.T) {
+	server := cosmostest.NewTestServer(t)
+	t.Setenv(place.ConnectionVariable, "AccountEndpoint="+server.URL+"/;AccountKey="+server.Key+";")
+	path := filepath.Join(t.TempDir(), "in.ndjson")
+	if err := os.WriteFile(path, generated(10), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	in, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	got := command(t, "import", fmt.Sprintf("/proc/self/fd/%d", in.Fd()), "cosmos:shop/orders", "--pk", "/outcode")
+	if !strings.HasPrefix(got, "imported 10 documents ") {
+		t.Errorf("got %q", got)
+	}
 }

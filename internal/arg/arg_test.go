@@ -40,6 +40,9 @@ func TestStartsOnTheCommandLine(t *testing.T) {
 	if err := ago.Set("15m"); err != nil || time.Since(ago.Value.Time()) < 15*time.Minute || time.Since(ago.Value.Time()) > 16*time.Minute {
 		t.Errorf("--from 15m: got %v, %v, want 15 minutes ago", ago.Value, err)
 	}
+	if got := new(Start).String(); got != "" {
+		t.Errorf("a start that was not given is %q, want no text, which the help would show", got)
+	}
 	for _, text := range []string{"", "then", "-15m", "0s", "2026-01-31"} {
 		if err := new(Start).Set(text); err == nil {
 			t.Errorf("--from %s: got no error", text)

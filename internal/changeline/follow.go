@@ -46,9 +46,26 @@ func (f Form) Follow(ctx context.Context, to io.Writer, source changefeed.Source
 			return err
 		}
 		// After the flush: what was not written has to come again.
-		places[page.Range] = page.Next.Token
+		advance(places, page.Range, page.Next.Token, o.Key != "")
 	}
 	return nil
+}
+
+// advance notes up to where a range was read. A range that was split since its last page is replaced by its parts: those of
+// which nothing was read yet go on where the whole was.
+func advance(places map[changefeed.Range]string, r changefeed.Range, token string, ofKey bool) {
+	for whole, at := range places {
+		if whole == r || !whole.Contains(r) {
+			continue
+		}
+		delete(places, whole)
+		for _, rest := range []changefeed.Range{{Min: whole.Min, Max: r.Min}, {Min: r.Max, Max: whole.Max}} {
+			if !ofKey && !rest.Empty() { // the rest has nothing of the key, and sources refuse the two together
+				places[rest] = at
+			}
+		}
+	}
+	places[r] = token
 }
 
 // goOn says with which flags to go on after the last change printed of each range.
@@ -61,7 +78,7 @@ func goOn(places map[changefeed.Range]string) string {
 		} else {
 			b.WriteString(", and ")
 		}
-		if len(places) > 1 || r != changefeed.FullRange() {
+		if r != changefeed.FullRange() {
 			fmt.Fprintf(&b, "--range %s ", r)
 		}
 		fmt.Fprintf(&b, "--after '%s'", places[r])

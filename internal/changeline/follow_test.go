@@ -33,7 +33,26 @@ func (s numbers) Read(_ context.Context, r changefeed.Range, from changefeed.Pos
 	}, nil
 }
 
-func follow(t *testing.T, f Form, s numbers, r changefeed.Range, most int) (lines []string, err error) {
+// halved is a feed that is split after its first page. Its second half fails.
+type halved struct{ numbers }
+
+func (halved) Partitions(context.Context) ([]changefeed.Partition, error) {
+	return []changefeed.Partition{
+		{ID: "1", Range: changefeed.Range{Max: "7F"}}, {ID: "2", Range: changefeed.Range{Min: "7F", Max: "FF"}},
+	}, nil
+}
+
+func (s halved) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+	switch {
+	case r == changefeed.FullRange() && from.Token != "":
+		return changefeed.Page{}, changefeed.ErrGone
+	case r.Min == "7F":
+		return changefeed.Page{}, s.err
+	}
+	return s.numbers.Read(ctx, r, from, o)
+}
+
+func follow(t *testing.T, f Form, s changefeed.Source, r changefeed.Range, most int) (lines []string, err error) {
 	t.Helper()
 	var b strings.Builder
 	err = f.Follow(t.Context(), &b, s, r, changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.PullOptions{ReadOptions: changefeed.ReadOptions{MaxItems: most}})
@@ -76,5 +95,20 @@ func TestAnErrorSaysWithWhichFlagsToGoOn(t *testing.T) {
 	}
 	if got := goOn(map[changefeed.Range]string{{Min: "7F", Max: "FF"}: "y", half: "x"}); got != "; to go on: --range -7F --after 'x', and --range 7F-FF --after 'y'" {
 		t.Errorf("of both: %q", got)
+	}
+}
+
+// What was read since a split is not read again, and what was not read is not left out.
+func TestAnErrorAfterASplitNamesEachPartOnce(t *testing.T) {
+	failed := errors.New("failed")
+	want := "read 7F-FF: failed; to go on: --range -7F --after 'xx', and --range 7F-FF --after 'x'"
+	lines, err := follow(t, Form{}, halved{numbers{9, failed}}, changefeed.FullRange(), 0)
+	if len(lines) != 2 || err == nil || err.Error() != want {
+		t.Errorf("got %q, %v, want %q", lines, err, want)
+	}
+	places := map[changefeed.Range]string{changefeed.FullRange(): "x"}
+	advance(places, changefeed.Range{Min: "3F", Max: "7F"}, "y", true)
+	if goOn(places) != "; to go on: --range 3F-7F --after 'y'" {
+		t.Errorf("of a key: %q", goOn(places))
 	}
 }

@@ -22,7 +22,7 @@ func TestSystemPropertiesAreLeftOut(t *testing.T) {
 			t.Errorf("%s: got %s, %v, want %s", tt.stored, got, err, tt.given)
 		}
 	}
-	for _, bad := range []string{"", "{", `{"a"`, `{"a":}`, `{"a":1`} {
+	for _, bad := range []string{"", "{", "[]", `[{"_ts":1}]`, "7", "null", `{"a"`, `{"a":}`, `{"a":1`} {
 		if got, err := WithoutSystem([]byte(bad)); err == nil {
 			t.Errorf("%s: got %s, want an error", bad, got)
 		}

@@ -137,6 +137,7 @@ func TestMidCutsInsideAPrefixOnlyWhenItMust(t *testing.T) {
 	checkMid(t, MultiHash, p, next, p+f)
 	checkMid(t, MultiHash, p, p+"FF", p+f)
 	checkMid(t, MultiHash, p+f, p+f+"FF", p+f+f)
+	checkMid(t, MultiHash, "3"+f[1:], Max, "3"+f[1:]+f) // the last value of all
 	checkMid(t, HashV2, p, next, "")
 }
 
@@ -165,11 +166,15 @@ func TestMidReportsWhatCannotBeCut(t *testing.T) {
 // V1 bounds need not be whole: the service and the tests of the SDKs have some
 // that are cut short, and lease containers keep bounds of either kind.
 func TestMidTakesV1BoundsThatNoKeyHas(t *testing.T) {
-	for _, r := range [][2]string{{"05C1CF", Max}, {Min, "05C1"}, {Min, "AA"}, {"05", "05C1DFFFFFFFFC"}, {"04", "06"}} {
+	long := "05C1CF" + strings.Repeat("FF", 12)
+	for _, r := range [][2]string{{"05C1CF", Max}, {Min, "05C1"}, {Min, "AA"}, {"05", "05C1DFFFFFFFFC"}, {"04", "06"}, {long, Max}} {
 		if mid, ok := Mid(HashV1, r[0], r[1]); !ok || mid <= r[0] || mid >= r[1] {
 			t.Errorf("Mid(%q, %q) = %q, %v", r[0], r[1], mid, ok)
 		}
 	}
+	// Of a bound that goes on after its number, only the number counts.
+	at := func(n int64) string { return bound(HashV1, big.NewInt(n), 1) }
+	checkMid(t, HashV1, at(1<<31)+"08FFFFFF00", at(1<<31+2), at(1<<31+1))
 	checkMid(t, HashV1, "05C1CF", "05C1CF", "")
 	checkMid(t, HashV1, "AA", Max, "")
 	checkMid(t, HashV1, "05FFF2", "10", "") // a number that is none

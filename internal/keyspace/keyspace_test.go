@@ -20,6 +20,8 @@ func TestRangesAreCutIntoEqualParts(t *testing.T) {
 		{span{"", "FF"}, 4, []span{{"", digits("1")}, {digits("1"), digits("2")}, {digits("2"), digits("3")}, {digits("3"), "FF"}}},
 		{span{"10", "20"}, 2, []span{{"10", digits("18")}, {digits("18"), "20"}}},
 		{span{digits("1"), digits("1")[:hashDigits-1] + "1"}, 3, []span{{digits("1"), digits("1")[:hashDigits-1] + "1"}}}, // too narrow
+
+		{span{"1F", "1F00"}, 2, []span{{"1F", "1F00"}}}, // has no hash
 	} {
 		if got := Cut(c.of, c.n); !slices.Equal(got, c.want) {
 			t.Errorf("%v in %d parts: %v, want %v", c.of, c.n, got, c.want)
@@ -38,6 +40,7 @@ func TestAComponentHasOneText(t *testing.T) {
 		{nil, "null"},
 		{true, "true"},
 		{[]int{1}, "[]int"},
+		{new(string), "*string"},
 		{func() {}, "func()"},
 	} {
 		if got := Text(c.component); got != c.want {

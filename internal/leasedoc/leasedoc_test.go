@@ -40,11 +40,20 @@ func TestIDsAreThoseOfDotNet(t *testing.T) {
 func TestIDsOfOtherUnitsAreNotOk(t *testing.T) {
 	for _, id := range []string{
 		"", "app", prefix, prefix + "2..0", "x" + prefix + "..0", prefix + "..", prefix + ".host.",
-		prefix + ".host", prefix + ".info.x", prefix + ".lock.",
+		prefix + ".host", prefix + ".info.x", prefix + ".lock.", prefix + ".lock.x",
 		prefix + ".lease", prefix + ".lease.0", prefix + "info", prefix + ".", prefix + ".control.", prefix + ".Control", prefix + ".acct_rid..0",
 	} {
 		if kind, token, ok := leasedoc.KindOf(prefix, id); ok {
 			t.Errorf("KindOf(%q) = %v, %q, true, want not ok", id, kind, token)
+		}
+	}
+}
+
+// A second lock beside the first would lock nobody out.
+func TestASingleRecordHasOneID(t *testing.T) {
+	for _, kind := range []changefeed.Kind{changefeed.KindInfo, changefeed.KindLock} {
+		if got, want := leasedoc.ID(prefix, kind, "a"), leasedoc.ID(prefix, kind, ""); got != want {
+			t.Errorf("ID(%v, a) = %q, want %q", kind, got, want)
 		}
 	}
 }

@@ -56,6 +56,21 @@ func TestEveryDialectReads(t *testing.T) {
 			changefeed.Record{Kind: changefeed.KindLease, Token: "-FF", Version: 1, Range: changefeed.FullRange()},
 		},
 		{
+			"a range as Java spells it, in a lease that is none of its",
+			`{"id":"P..0","LeaseToken":"0","ContinuationToken":null,"properties":null,"feedRange":{"Range":{"min":"","max":"3F"}}}`,
+			changefeed.Record{Kind: changefeed.KindLease, Token: "0", Range: changefeed.Range{Max: "3F"}},
+		},
+		{
+			"the same without properties, and with a continuation that is no state of Java's",
+			`{"id":"P..0","LeaseToken":"0","ContinuationToken":"\"7\"","feedRange":{"Range":{"min":"","max":"3F"}}}`,
+			changefeed.Record{Kind: changefeed.KindLease, Token: "0", Range: changefeed.Range{Max: "3F"}, Position: changefeed.At(`"7"`)},
+		},
+		{
+			"a state that is spelled out though it is the usual one",
+			`{"id":"P..0","LeaseToken":"0","properties":{"changefeed.state":"live"}}`,
+			changefeed.Record{Kind: changefeed.KindLease, Token: "0", State: changefeed.StateLive},
+		},
+		{
 			"a continuation without quotes",
 			`{"id":"P..0","LeaseToken":"0","ContinuationToken":"1083"}`,
 			changefeed.Record{Kind: changefeed.KindLease, Token: "0", Position: changefeed.At("1083")},
@@ -141,6 +156,8 @@ func TestJavaLeasesReadButAreMarked(t *testing.T) {
 		{state(`"NOW"`, at(`null`)), changefeed.Position{}},
 		{state(`"POINT_IN_TIME","PointInTimeMs":1700000000123`, at(`"\"5\""`)), changefeed.Position{Token: `"5"`, Start: changefeed.FromTime(long)}},
 		{state(`"LEASE","Etag":"\"9\""`, ""), changefeed.At(`"9"`)},
+		{state(`"LEASE","Etag":"\"9\""`, at(`"\"11\""`)), changefeed.At(`"11"`)},
+		{state(`"LEGACY_CHECKPOINT","Etag":"\"9\""`, ""), changefeed.At(`"9"`)},
 	} {
 		for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding, base64.RawURLEncoding} {
 			got := leasedoc.Unmarshal("P", []byte(javaDoc(enc.EncodeToString([]byte(c.state)))))
@@ -164,6 +181,9 @@ func TestTheDocumentedJavaStateReads(t *testing.T) {
 		t.Errorf("a Java lease before its first checkpoint: Err = %v, want ErrJava", got.Err)
 	}
 }
+
+// encoded is a state as Java's leases have it.
+func encoded(state string) string { return base64.StdEncoding.EncodeToString([]byte(state)) }
 
 func TestBrokenDocumentsTellWhatIsWrong(t *testing.T) {
 	const rest = `"id":"P..0","LeaseToken":"0"`
@@ -207,11 +227,24 @@ func TestBrokenDocumentsTellWhatIsWrong(t *testing.T) {
 		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"StartFrom":{"Type":"NOW"},"Continuation":{"Continuation":[{},{}]}}`))): {"one token"},
 		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"Mode":"x","StartFrom":{"Type":"NOW"}}`))):                              {"Mode"},
 		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"StartFrom":{"Type":"POINT_IN_TIME","PointInTimeMs":-1}}`))):            {"PointInTimeMs"},
+
+		// What is wrong with one of Java's spelling, and with times that could not be written again.
+		`{` + rest + `,"version":1,"FeedRange":{"Range":{"min":"","max":"FF"}}}`:          {`LeaseToken is "0"`, "min-max"},
+		`{"id":"P..-3F","version":1,"LeaseToken":"-3F","FeedRange":{"PKRangeId":"0"}}`:    {"FeedRange is", "min below max"},
+		`{` + rest + `,"properties":{"changefeed.start":"at 9999-12-31T23:59:59-01:00"}}`: {"properties.changefeed.start"},
+		`{` + rest + `,"properties":{"changefeed.fence":"#-1"}}`:                          {"properties.changefeed.fence"},
+		`{` + rest + `,"properties":{"changefeed.fence":"#253402300800000"}}`:             {"properties.changefeed.fence"},
+
+		`{"id":"P..-3F","version":1,"LeaseToken":"-3F","properties":{},"feedRange":{"Range":{"min":"","max":"FF"}}}`: {"FeedRange is -FF", "-3F"},
+		javaDoc(encoded(`{"StartFrom":{"Type":"POINT_IN_TIME","PointInTimeMs":253402300800000}}`)):                   {"PointInTimeMs"},
 	} {
 		got := leasedoc.Unmarshal("P", []byte(doc))
 		if !errors.Is(got.Err, changefeed.ErrBadLease) || errors.Is(got.Err, leasedoc.ErrJava) {
 			t.Errorf("%s: Err = %v, want ErrBadLease", doc, got.Err)
 			continue
+		}
+		if java := strings.Contains(doc, `"host-a"`); errors.Is(got.Err, changefeed.ErrForeignLease) != java {
+			t.Errorf("%s: Err = %v, want ErrForeignLease of a Java lease alone, also of a broken one", doc, got.Err)
 		}
 		text := got.Err.Error() + " token:" + got.Token
 		for _, want := range wants {
@@ -219,5 +252,15 @@ func TestBrokenDocumentsTellWhatIsWrong(t *testing.T) {
 				t.Errorf("%s:\n got %s\nwant %q in it", doc, text, want)
 			}
 		}
+	}
+}
+
+// Whoever has read a document may use the memory of its text for the next one.
+func TestARecordKeepsItsDocument(t *testing.T) {
+	doc := []byte(`{"id":"P..0","LeaseToken":"0","note":7}`)
+	l := leasedoc.Unmarshal("P", doc)
+	clear(doc)
+	if got, err := leasedoc.Marshal("P", "/id", l); err != nil || !strings.Contains(string(got), `"note":7`) {
+		t.Errorf("Marshal = %s, %v, want the note that was read", got, err)
 	}
 }

@@ -3,6 +3,7 @@ package leasedoc_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/millrace/changefeed"
@@ -51,15 +52,30 @@ func TestAUnitIsFoundUnderEverySpelling(t *testing.T) {
 	}
 	for id, want := range map[string]error{
 		address + "..-FF": nil, name + "..-FF": leasedoc.ErrSecondSet, java + "..-FF": leasedoc.ErrJava,
+		name + ".info": leasedoc.ErrSecondSet, java + ".info": leasedoc.ErrJava,
 	} {
 		l, ok := u.Record(address, id, []byte(`{"id":"`+id+`","version":1,"LeaseToken":"-FF","Owner":"a"}`))
-		if !ok || !errors.Is(l.Err, want) || l.ID != id || l.Owner != "a" || l.Range != changefeed.FullRange() {
-			t.Errorf("Record(%s) = %+v, %v, want the lease with Err %v", id, l, ok, want)
+		ranged := l.Kind != changefeed.KindLease || l.Range == changefeed.FullRange()
+		if !ok || !errors.Is(l.Err, want) || l.ID != id || l.Owner != "a" || !ranged {
+			t.Errorf("Record(%s) = %+v, %v, want the record with Err %v", id, l, ok, want)
+		}
+		if !slices.ContainsFunc(u.Searched(), func(prefix string) bool { return strings.HasPrefix(id, prefix+".") }) {
+			t.Errorf("Searched() = %q, want a beginning of %s", u.Searched(), id)
 		}
 	}
 	for _, id := range []string{"other..0", name + ".host.a", java + ".host.a", "x" + name + "..0"} {
 		if l, ok := u.Record(address, id, []byte(`{"id":"`+id+`"}`)); ok {
 			t.Errorf("Record(%s) = %+v, want none", id, l)
+		}
+	}
+}
+
+func TestANameOfAProcessorCanBeInAnID(t *testing.T) {
+	for name, want := range map[string]bool{
+		"billing": true, "the bills": true, "": false, " \t": false, "a/b": false, `a\b`: false, "a?": false, "#a": false,
+	} {
+		if got := leasedoc.IsProcessor(name); got != want {
+			t.Errorf("IsProcessor(%q) = %v, want %v", name, got, want)
 		}
 	}
 }

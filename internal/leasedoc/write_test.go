@@ -49,6 +49,14 @@ func TestWrittenDocumentsAreThoseOfDotNet(t *testing.T) {
 				TTL: 60*time.Second + 1, Properties: map[string]string{"team": "<red>"},
 			},
 		},
+		{
+			"a version 1 lease that was stored without its range", "/id",
+			`{"id":"P..-FF","version":1,"_etag":null,"LeaseToken":"-FF","FeedRange":{"Range":{"min":"","max":"FF"}},` +
+				`"Owner":null,"ContinuationToken":null,"properties":{},"timestamp":null,"_ts":0}`,
+			changefeed.Record{
+				Kind: changefeed.KindLease, Token: "-FF", Version: 1, Raw: json.RawMessage(`{"id":"P..-FF","version":1,"LeaseToken":"-FF"}`),
+			},
+		},
 		{"the marker", "/partitionKey", `{"id":"P.info","partitionKey":"P.info"}`, changefeed.Record{Kind: changefeed.KindInfo}},
 		{"the lock", "/id", `{"id":"P.lock","ttl":30}`, changefeed.Record{Kind: changefeed.KindLock, TTL: 30 * time.Second}},
 		{
@@ -72,7 +80,7 @@ func TestWrittenDocumentsAreThoseOfDotNet(t *testing.T) {
 
 func TestAnUpdateKeepsWhatItDoesNotKnow(t *testing.T) {
 	stored := `{"id":"P..0","partitionKey":"5f1c","note":{"a":[1,2.50]},"LeaseToken":"0","PartitionId":"0","Owner":"x",` +
-		`"properties":{"other":"1","n":7,"changefeed.attempts":"9","changefeed.later":"kept"},"_rid":"r","_self":"s","_attachments":"a/","_lsn":4,"state":2,"ttl":-1}`
+		`"properties":{"other":"1","acme.n":7,"changefeed.attempts":"9","changefeed.later":"kept"},"_rid":"r","_self":"s","_attachments":"a/","_lsn":4,"state":2,"ttl":-1}`
 	l := leasedoc.Unmarshal("P", []byte(stored))
 	if l.Err != nil {
 		t.Fatal(l.Err)
@@ -81,10 +89,47 @@ func TestAnUpdateKeepsWhatItDoesNotKnow(t *testing.T) {
 	l.Properties["new"] = "2"
 	got, err := leasedoc.Marshal("P", "/partitionKey", l)
 	want := `{"id":"P..0","partitionKey":"5f1c","version":0,"_etag":null,"LeaseToken":"0","PartitionId":"0",` +
-		`"Owner":null,"ContinuationToken":null,"properties":{"other":"1","n":7,"changefeed.later":"kept","new":"2"},` +
+		`"Owner":null,"ContinuationToken":null,"properties":{"other":"1","acme.n":7,"changefeed.later":"kept","new":"2"},` +
 		`"timestamp":null,"_ts":0,"ttl":-1,"note":{"a":[1,2.50]},"state":2}`
 	if err != nil || string(got) != want {
 		t.Errorf("Marshal: %v\n got %s\nwant %s", err, got, want)
+	}
+}
+
+// A document of two ranges would mean one thing to Java and another to .NET.
+func TestAnUpdateLeavesOneRange(t *testing.T) {
+	for stored, want := range map[string]string{
+		`{"Range":{"min":"","max":"3F","isMinInclusive":true}}`: `"FeedRange":{"Range":{"min":"","max":"3F"}}`,
+		`{"PKRangeId":"0"}`: `"FeedRange":{"PKRangeId":"0"}`, // whose range nobody knows here
+	} {
+		l := leasedoc.Unmarshal("P", []byte(`{"id":"P..0","LeaseToken":"0","properties":{},"feedRange":`+stored+`}`))
+		got, err := leasedoc.Marshal("P", "/id", l)
+		if err != nil || !strings.Contains(string(got), want) || strings.Contains(string(got), "feedRange") {
+			t.Errorf("Marshal = %s, %v, want %s alone", got, err, want)
+		}
+	}
+}
+
+// A time to live ends with the record that has it, and "never" is an exception of its document.
+func TestATimeToLiveIsThatOfTheRecord(t *testing.T) {
+	for stored, want := range map[string]bool{"30": false, "-1": true} {
+		for _, id := range []string{"P..0", "P.host.a"} {
+			l := leasedoc.Unmarshal("P", []byte(`{"id":"`+id+`","LeaseToken":"0","ttl":`+stored+`}`))
+			l.TTL = 0
+			got, err := leasedoc.Marshal("P", "/id", l)
+			if err != nil || strings.Contains(string(got), `"ttl":`+stored) != want {
+				t.Errorf("Marshal of %s with ttl %s = %s, %v, want it kept: %v", id, stored, got, err, want)
+			}
+		}
+	}
+}
+
+// Longer fractions and other zones are no text that .NET writes.
+func TestATimestampIsWrittenAsDotNetDoes(t *testing.T) {
+	local := time.Date(2026, 3, 5, 0, 55, 16, 523351199, time.FixedZone("CET", 3600))
+	got, err := leasedoc.Marshal("P", "/id", changefeed.Record{Kind: changefeed.KindLease, Token: "0", Timestamp: local})
+	if want := `"timestamp":"2026-03-04T23:55:16.5233511Z"`; err != nil || !strings.Contains(string(got), want) {
+		t.Errorf("Marshal = %s, %v, want %s", got, err, want)
 	}
 }
 
@@ -139,6 +184,7 @@ func TestRecordsThatCouldNotBeReadAgainAreRefused(t *testing.T) {
 		`kind is "A"`:    {Kind: "A", Token: "0"},
 		`kind is "a.b"`:  {Kind: "a.b", Token: "0"},
 		"is negative":    {Kind: changefeed.KindLease, Token: "0", Attempts: -1},
+		"expiration -1s": {Kind: changefeed.KindLease, Token: "0", Expiration: -time.Second},
 		"min-max":        {Kind: changefeed.KindLease, Token: "0", Version: 1},
 		"range is -3F":   {Kind: changefeed.KindLease, Token: "3F-FF", Version: 1, Range: changefeed.Range{Max: "3F"}},
 		"token of a":     {Kind: changefeed.KindHost},
@@ -155,7 +201,8 @@ func TestRecordsThatCouldNotBeReadAgainAreRefused(t *testing.T) {
 	if _, err := leasedoc.Marshal("P", "/pk", changefeed.Record{Kind: changefeed.KindLease, Token: "0"}); err == nil || !strings.Contains(err.Error(), `"/pk"`) {
 		t.Errorf("Marshal with partition key path /pk: %v", err)
 	}
-	if _, err := leasedoc.Marshal("P", "/id", changefeed.Record{Kind: changefeed.KindLease, Token: "0", Err: leasedoc.ErrJava}); !errors.Is(err, leasedoc.ErrJava) {
+	java := changefeed.Record{Kind: changefeed.KindLease, Token: "0", Raw: json.RawMessage("{}"), Err: leasedoc.ErrJava}
+	if _, err := leasedoc.Marshal("P", "/id", java); !errors.Is(err, leasedoc.ErrJava) {
 		t.Errorf("Marshal of a Java lease: %v, want ErrJava", err)
 	}
 }

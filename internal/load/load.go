@@ -92,8 +92,12 @@ func resume(in *os.File, to *place.Container, show *Progress, o Options) (*mark,
 	return m, nil
 }
 
-// dropRejects removes the rejects of an earlier import, which this one begins anew.
+// dropRejects removes the rejects of an earlier import, which this one begins anew. A device is left where it is: root could
+// remove /dev/null.
 func dropRejects(file string) error {
+	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
+		return nil
+	}
 	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove old rejects: %w", err)
 	}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -187,11 +189,62 @@ func TestAnImportThatWasInterruptedGoesOnWhereItStopped(t *testing.T) {
 	}
 }
 
+// Rejects of the first part may have been mended and removed when the import goes on.
+func TestRejectsThatWereTakenAwayLeaveNoHole(t *testing.T) {
+	s := newImportSite(t, withBad(1000))
+	s.interrupt(t, 500, 700)
+	if err := os.Remove(s.rejects); err != nil {
+		t.Fatal(err)
+	}
+	if done, _, err := s.run(t.Context(), t, false); done.Before != 450 || done.Rejected != 100 {
+		t.Fatalf("got %+v, %v, want an import that goes on", done, err)
+	}
+	kept, err := os.ReadFile(s.rejects)
+	if first := `{"line":510,`; err != nil || !strings.HasPrefix(string(kept), first) || bytes.Count(kept, []byte("\n")) != 50 {
+		t.Errorf("got rejects %.100q, %v, want 50 that begin with %s", kept, err, first)
+	}
+}
+
+// A device such as /dev/null takes rejects, and is there afterwards.
+func TestADeviceTakesRejects(t *testing.T) {
+	s := newImportSite(t, withBad(100))
+	if err := os.Symlink(os.DevNull, s.rejects); err != nil {
+		t.Skip(err)
+	}
+	for range 2 {
+		if done, _, err := s.run(t.Context(), t, false); done.Imported != 90 || done.Rejected != 10 {
+			t.Errorf("got %+v, %v, want 90 documents and 10 rejects", done, err)
+		}
+	}
+	if to, err := os.Readlink(s.rejects); err != nil || to != os.DevNull {
+		t.Errorf("got %q, %v, want the device where it was", to, err)
+	}
+}
+
 func TestAnImportBeginsAnew(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, s importSite) (restart bool){
 		"when asked to": func(*testing.T, importSite) bool { return true },
 		"when the input has changed": func(t *testing.T, s importSite) bool {
 			if err := os.WriteFile(s.file, generated(201), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			return false
+		},
+		"when the input was written again": func(t *testing.T, s importSite) bool {
+			if err := os.Chtimes(s.file, time.Time{}, time.Now().Add(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			return false
+		},
+		"when the input was replaced by one of the same time": func(t *testing.T, s importSite) bool {
+			before, err := os.Stat(s.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(s.file, generated(201), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chtimes(s.file, time.Time{}, before.ModTime()); err != nil {
 				t.Fatal(err)
 			}
 			return false
@@ -236,6 +289,27 @@ func TestAnImportThatIsStoppedTellsWhatToDo(t *testing.T) {
 	_, _, err := s.run(ctx, t, false)
 	if !errors.Is(err, errStop) || !strings.Contains(err.Error(), "done up to line 50, and the same command goes on from there") {
 		t.Errorf("got error %v, want the cause and where it goes on", err)
+	}
+	if done, said, err := s.run(t.Context(), t, false); err != nil || done.Before != 50 || done.Imported != 50 {
+		t.Errorf("got %+v, %q, %v, want an import that goes on", done, said, err)
+	}
+}
+
+// Nobody is sent to a place from which nothing goes on.
+func TestWhatCannotGoOnPromisesNothing(t *testing.T) {
+	for _, m := range []*mark{{Place: point{Offset: 5, Line: 2}}, {path: "in.mark"}, {}} {
+		if err := stopped(errStop, m); err != errStop {
+			t.Errorf("%+v: got %q, want the error alone", m, err)
+		}
+	}
+	s := newImportSite(t, generated(100))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errStop)
+	if _, _, err := s.run(ctx, t, false); !errors.Is(err, errStop) || strings.Contains(err.Error(), "goes on") {
+		t.Errorf("got %v, want the cause alone", err)
+	}
+	if marks, err := filepath.Glob(filepath.Join(s.dir, marksFolder, "*")); err != nil || len(marks) > 0 {
+		t.Errorf("an import of nothing leaves %q, %v", marks, err)
 	}
 }
 
@@ -308,7 +382,8 @@ func TestAFailureOfTheStoreEndsTheImport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	records, err := newSplitter(bytes.NewReader(generated(10_000)), point{})
+	input := generated(30_000)
+	records, err := newSplitter(bytes.NewReader(input), point{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +394,198 @@ func TestAFailureOfTheStoreEndsTheImport(t *testing.T) {
 		}
 		return nil
 	})
-	if !errors.Is(err, docstore.ErrClosed) || n >= 10_000 {
+	if !errors.Is(err, docstore.ErrClosed) || n >= 30_000 {
 		t.Errorf("got error %v after %d records, want %v before the end", err, n, docstore.ErrClosed)
+	}
+}
+
+// What comes after a failure is not done: the place that is kept would be behind what nobody has kept.
+func TestNothingIsDoneAfterAFailure(t *testing.T) {
+	s := newImportSite(t, nil)
+	input := generated(30_000)
+	records, err := newSplitter(bytes.NewReader(input), point{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	err = newLoader(s.container(t), 8).load(t.Context(), records, func(*job) error {
+		if n++; n == 100 {
+			return errStop
+		}
+		return nil
+	})
+	if !errors.Is(err, errStop) || n != 100 {
+		t.Errorf("got %v after %d records, want %v after 100", err, n, errStop)
+	}
+	if records.at.Offset == int64(len(input)) {
+		t.Errorf("all %d bytes are read, though the import has failed", len(input))
+	}
+}
+
+// Documents that lack their key, and those with a bad one, are each a document, also when many come at once.
+func TestKeysThatAreMissingOrBad(t *testing.T) {
+	var input bytes.Buffer
+	for i := range 300 {
+		key := []string{``, `,"outcode":{"x":1}`, `,"outcode":[1]`}[i%3]
+		fmt.Fprintf(&input, `{"id":"%d"%s}`+"\n", i, key)
+	}
+	s := newImportSite(t, input.Bytes())
+	if done, _, err := s.run(t.Context(), t, false); err == nil || done.Imported != 100 || done.Rejected != 200 {
+		t.Errorf("got %+v, %v, want those without a key imported, and the others refused", done, err)
+	}
+	for _, d := range s.documents(t) {
+		if want := changefeed.Key(changefeed.Undefined); d.PartitionKey != want {
+			t.Fatalf("document %s has the key %s, want %s", d.ID, d.PartitionKey, want)
+		}
+	}
+}
+
+// A document that another one keeps out by a unique key is refused, and ends nothing.
+func TestADuplicateIsRefused(t *testing.T) {
+	var input bytes.Buffer
+	for i := range 40 {
+		fmt.Fprintf(&input, `{"id":"%d","outcode":"K%d","mail":"%d"}`+"\n", i, i%20, i%20)
+	}
+	s := newImportSite(t, input.Bytes())
+	if err := s.db.DeleteContainer(t.Context(), "c"); err != nil {
+		t.Fatal(err)
+	}
+	spec := docstore.ContainerSpec{ID: "c", Paths: []string{"/outcode"}, UniqueKeys: [][]string{{"/mail"}}}
+	if _, err := s.db.CreateContainer(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	for _, writers := range []int{1, 8} {
+		in := s.open(t)
+		o := Options{Rejects: s.rejects, Writers: writers}
+		done, err := Documents(t.Context(), in, s.container(t), NewProgress(io.Discard, s.file, in), o)
+		if err == nil || done.Imported != 20 || done.Rejected != 20 {
+			t.Errorf("%d writers: got %+v, %v, want one of each two", writers, done, err)
+		}
+	}
+}
+
+// A container that asks for a pause gets it, and then the write. The end of the import does not wait for the pause.
+func TestAPauseIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, n := time.Now(), 0
+		err := unthrottled(t.Context(), func() error {
+			if n++; n < 4 {
+				return fmt.Errorf("write: %w", &changefeed.ThrottledError{After: 2 * time.Second})
+			}
+			return errStop
+		})
+		if !errors.Is(err, errStop) || time.Since(begun) != 6*time.Second {
+			t.Errorf("got %v after %v, want the outcome after three pauses", err, time.Since(begun))
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(errStop) })
+		begun, n = time.Now(), 0
+		err = unthrottled(ctx, func() error {
+			if n++; n > 1 {
+				return nil
+			}
+			return &changefeed.ThrottledError{After: time.Hour}
+		})
+		if !errors.Is(err, errStop) || time.Since(begun) != time.Second {
+			t.Errorf("got %v after %v, want the end after a second", err, time.Since(begun))
+		}
+	})
+}
+
+// Half an input must not look like a whole one.
+func TestAnInputThatCannotBeReadIsAnError(t *testing.T) {
+	s := newImportSite(t, nil)
+	records, err := newSplitter(io.MultiReader(bytes.NewReader(generated(10)), iotest.ErrReader(errStop)), point{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	err = newLoader(s.container(t), 8).load(t.Context(), records, func(*job) error { n++; return nil })
+	if !errors.Is(err, errStop) || n != 10 {
+		t.Errorf("got %v after %d documents, want %v after 10", err, n, errStop)
+	}
+}
+
+// A container has a mark of its own: an import into another one ends nothing but itself.
+func TestEachContainerHasItsMark(t *testing.T) {
+	s := newImportSite(t, generated(200))
+	s.interrupt(t, 100, 150)
+	other, err := s.db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "other", Paths: []string{"/outcode"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, to := s.open(t), place.Stored(other, place.Address{Dir: s.dir, Database: docstore.DefaultDatabase, Container: "other"})
+	done, err := Documents(t.Context(), in, to, NewProgress(io.Discard, s.file, in), Options{Rejects: s.rejects, Writers: 8})
+	if err != nil || done.Imported != 200 || done.Before != 0 {
+		t.Errorf("into another container: got %+v, %v", done, err)
+	}
+	if done, _, err := s.run(t.Context(), t, false); err != nil || done.Before != 100 || done.Imported != 100 {
+		t.Errorf("got %+v, %v, want an import that goes on", done, err)
+	}
+}
+
+// Standard input is read from its beginning, also where it is a file: by its name, that could be another one tomorrow.
+func TestStandardInputHasNoMark(t *testing.T) {
+	s := newImportSite(t, generated(3))
+	defer func(before *os.File) { os.Stdin = before }(os.Stdin)
+	os.Stdin = s.open(t)
+	if m, found, err := openMark(os.Stdin, s.container(t)); err != nil || found || m.path != "" {
+		t.Errorf("got a mark in %q, %v, %v", m.path, found, err)
+	}
+}
+
+// What is done is noted while the import goes on, for a crash, and shown.
+func TestTheMarkMovesWithTheImport(t *testing.T) {
+	s := newImportSite(t, generated(3))
+	in, c := s.open(t), s.container(t)
+	m, _, err := openMark(in, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	show := NewProgress(io.Discard, s.file, in)
+	work := &tally{mark: m, show: show, saved: time.Now(), rejects: rejectFile{path: s.rejects}}
+	for _, tt := range []struct {
+		since time.Duration
+		j     job
+		saved int64
+	}{
+		{0, job{record: record{next: point{Offset: 10}}}, 0},
+		{saveEvery, job{record: record{next: point{Offset: 20}}}, 20},
+		{0, job{record: record{text: []byte("bad"), size: 3, next: point{Offset: 30}}, refusal: errStop}, 20},
+	} {
+		work.saved = time.Now().Add(-tt.since)
+		if err := work.add(&tt.j); err != nil {
+			t.Fatal(err)
+		}
+		if show.now.offset != tt.j.next.Offset {
+			t.Errorf("shown is %d, want %d", show.now.offset, tt.j.next.Offset)
+		}
+		kept, found, err := openMark(in, c)
+		if err != nil || found != (tt.saved > 0) || kept.Place.Offset != tt.saved {
+			t.Errorf("at %d the mark is at %d, %v, %v, want %d", tt.j.next.Offset, kept.Place.Offset, found, err, tt.saved)
+		}
+	}
+	if want := (state{2, 1, 30}); show.now != want {
+		t.Errorf("shown is %v, want %v", show.now, want)
+	}
+}
+
+// A reject file ends with its last reject, which says how much is missing of a text that is too long.
+func TestARejectFileHasWhatWasRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rejects")
+	if err := os.WriteFile(path, bytes.Repeat([]byte("old\n"), 100), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f := rejectFile{path: path, size: 4}
+	for _, size := range []int64{3, 9} {
+		if err := f.add(&job{record: record{line: 1, text: []byte("bad"), size: size}, refusal: errStop}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := "old\n" + `{"line":1,"error":"stopped by the test","text":"bad"}` + "\n" +
+		`{"line":1,"error":"stopped by the test","text":"bad","bytes":9}` + "\n"
+	text, err := os.ReadFile(path)
+	if err := errors.Join(err, f.close()); err != nil || string(text) != want || f.size != int64(len(want)) {
+		t.Errorf("got %q of %d bytes, %v, want %q", text, f.size, err, want)
 	}
 }

@@ -128,7 +128,7 @@ func (p *Progress) line(spent time.Duration) string {
 	figures := fmt.Sprintf(" %d documents", p.now.imported)
 	share, bar := "", ""
 	if p.size > 0 {
-		done := float64(p.now.offset) / float64(p.size)
+		done := min(1, float64(p.now.offset)/float64(p.size)) // a file may grow while it is read
 		share = fmt.Sprintf(" %3.0f%%", 100*done)
 		if p.InPlace {
 			full := int(done * barWidth)
@@ -164,7 +164,7 @@ func (p *Progress) left(spent time.Duration) string {
 		return ""
 	}
 	left := time.Duration(float64(spent) * float64(p.size-p.now.offset) / float64(read))
-	if left >= maxRemaining {
+	if left < 0 || left >= maxRemaining {
 		return ""
 	}
 	return fmt.Sprintf(", %v left", left.Round(time.Second))

@@ -2,8 +2,10 @@ package load
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -26,6 +28,10 @@ func TestProgressTellsWhatThereIsToTell(t *testing.T) {
 		{"half way", &Progress{name: "f", size: 1000, first: &state{0, 0, 0}, now: state{50, 2, 500}}, "f  50% 50 documents, 2 refused, 5 a second, 10s left"},
 		{"after a resumption", &Progress{name: "f", size: 1000, first: &state{40, 0, 400}, now: state{50, 0, 500}}, "f  50% 50 documents, 1 a second, 50s left"},
 		{"pipe", &Progress{name: "standard input", first: &state{}, now: state{imported: 30}}, "standard input 30 documents, 3 a second"},
+		{"of which nothing was read since", &Progress{name: "f", size: 1000, first: &state{40, 0, 400}, now: state{40, 0, 400}}, "f  40% 40 documents, 0 a second"},
+		{"a file that takes years", &Progress{name: "f", size: 1 << 40, first: &state{}, now: state{1, 0, 1}}, "f   0% 1 documents, 0 a second"},
+		{"a file that grows", &Progress{name: "f", size: 1000, first: &state{}, now: state{50, 0, 1300}}, "f 100% 50 documents, 5 a second"},
+		{"one in a terminal", &Progress{name: "f", size: 1000, Terminal: narrowTerminal, first: &state{}, now: state{50, 0, 1300}}, "f [##############################] 100% 50 documents, 5 a second"},
 		{"terminal", &Progress{name: "f", size: 1000, Terminal: narrowTerminal, first: &state{}, now: state{50, 0, 500}}, "f [###############...............]  50% 50 documents, 5 a second, 10s left"},
 	} {
 		if got := tt.p.line(10 * time.Second); got != tt.want {
@@ -62,5 +68,50 @@ func TestProgressFitsItsTerminal(t *testing.T) {
 		if !strings.Contains(got, "50% ") || !strings.Contains(got, "12345678 documents") {
 			t.Errorf("at %d columns figures are cut off: %s", width, got)
 		}
+	}
+}
+
+// The figure that is worth least is left out first, and none without need.
+func TestProgressLeavesOutWhatIsWorthLeast(t *testing.T) {
+	p := &Progress{name: "f", size: 1000, first: &state{}, now: state{50, 2, 500}}
+	for _, want := range []string{
+		"f [###############...............]  50% 50 documents, 2 refused, 5 a second, 10s left",
+		"f  50% 50 documents, 2 refused, 5 a second, 10s left",
+		"f  50% 50 documents, 2 refused, 5 a second",
+		"f  50% 50 documents, 2 refused",
+		"50% 50 documents, 2 refused",
+		"50% 50 documents",
+	} {
+		p.Terminal = wide(len(want) + 1) // with the last column, which is left free
+		if got := p.line(10 * time.Second); got != want {
+			t.Errorf("in %d columns: got %q, want %q", len(want)+1, got, want)
+		}
+	}
+}
+
+// A terminal has a bar as long as the work goes on, and other places have a line now and then.
+func TestProgressIsShownWhileTheWorkGoesOn(t *testing.T) {
+	for _, tt := range []struct {
+		where terminal.Terminal
+		every time.Duration
+		want  string
+	}{
+		{wide(25), barEvery, strings.Repeat(clearLine+"f  50% 3 documents", 2) + clearLine},
+		{terminal.Terminal{}, terminal.LineEvery, "f  50% 3 documents, 0 a second, 5s left\n" +
+			"f  50% 3 documents, 0 a second, 10s left\n"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var out bytes.Buffer
+			p := Progress{w: &out, name: "f", size: 10, Terminal: tt.where, every: tt.every}
+			err := p.during(func() error {
+				p.at(1, 0, 0)
+				p.at(3, 0, 5)
+				time.Sleep(2*tt.every + tt.every/2)
+				return errStop
+			})
+			if !errors.Is(err, errStop) || out.String() != tt.want {
+				t.Errorf("got %v and %q, want %q", err, out.String(), tt.want)
+			}
+		})
 	}
 }

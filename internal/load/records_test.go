@@ -31,6 +31,9 @@ func pieces(t *testing.T, in io.Reader, at point) (all []piece, places []point) 
 		if err != nil {
 			t.Fatalf("read input: %v", err)
 		}
+		if r.err == nil && r.size != int64(len(r.text)) {
+			t.Errorf("line %d: %d bytes are counted of %q", r.line, r.size, r.text)
+		}
 		all = append(all, piece{r.line, r.element, string(r.text), r.err})
 		places = append(places, r.next)
 	}
@@ -54,6 +57,20 @@ var splits = []struct {
 	{"comma at the end", "[{},\n]", []piece{{line: 1, element: 1, text: "{}"}}},
 	{"lines after an array", "[{}]\n{}\n", []piece{{line: 1, element: 1, text: "{}"}, {line: 2, text: "{}"}}},
 	{"array without an end", "[{},\n{}", []piece{{line: 1, element: 1, text: "{}"}, {line: 2, element: 2, text: "{}"}, {line: 2, element: 3, err: errUnclosed}}},
+	{"backslash outside of a string", `[\{"a":1,"b":2},{}]`, []piece{{line: 1, element: 1, text: `\{"a":1,"b":2}`}, {line: 1, element: 2, text: "{}"}}},
+	{"missing comma in an element without indentation", "[\n{\n\"a\":\n{\n\"b\":1\n}\n\"c\":2\n},\n{}\n]", []piece{
+		{line: 2, element: 1, text: "{\n\"a\":\n{\n\"b\":1\n}\n\"c\":2\n}"},
+		{line: 9, element: 2, text: "{}"},
+	}},
+	{"missing brace on an indented line", "[\n  {\"a\":1},\n  {\"b\":{\"c\":2},\n  {\"d\":3}\n]", []piece{
+		{line: 2, element: 1, text: `{"a":1}`},
+		{line: 3, element: 2, text: `{"b":{"c":2}`},
+		{line: 4, element: 3, text: `{"d":3}`},
+	}},
+	{"missing brace on the first line", "  [{\"b\":{\"c\":2},\n  {\"d\":3}]", []piece{
+		{line: 1, element: 1, text: `{"b":{"c":2}`},
+		{line: 2, element: 2, text: `{"d":3}`},
+	}},
 	{"missing brace", "[{\"a\":1},\n{\"b\":{\"c\":2},\n{\"d\":3},\n{\"e\":4}]", []piece{
 		{line: 1, element: 1, text: `{"a":1}`},
 		{line: 2, element: 2, text: `{"b":{"c":2}`},
@@ -134,6 +151,10 @@ func checkSplit(t *testing.T, input []byte) {
 	want, places := pieces(t, bytes.NewReader(input), point{})
 	if got, _ := pieces(t, iotest.OneByteReader(bytes.NewReader(input)), point{}); !slices.Equal(got, want) {
 		t.Errorf("byte by byte: got %+v\nwant %+v", got, want)
+	}
+	ends := iotest.DataErrReader(iotest.OneByteReader(bytes.NewReader(input)))
+	if got, _ := pieces(t, ends, point{}); !slices.Equal(got, want) {
+		t.Errorf("with the end beside the last byte: got %+v\nwant %+v", got, want)
 	}
 	kept := 0
 	for i, at := range places {

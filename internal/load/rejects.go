@@ -84,6 +84,7 @@ type rejectFile struct {
 	path string
 	size int64
 	file *os.File
+	pass bool // it is no file but a device or a pipe, such as /dev/null, which keeps nothing
 }
 
 // reject is a line of a reject file.
@@ -123,7 +124,8 @@ func (f *rejectFile) add(j *job) error {
 	return nil
 }
 
-// open opens the file where the mark ends, because rejects after that are refused again.
+// open opens the file where the mark ends, because rejects after that are refused again. A file that ends before that was
+// mended or removed since then, and is not filled up with zeros.
 func (f *rejectFile) open() (err error) {
 	if f.file != nil {
 		return nil
@@ -131,6 +133,14 @@ func (f *rejectFile) open() (err error) {
 	if f.file, err = os.OpenFile(f.path, os.O_CREATE|os.O_WRONLY, 0o644); err != nil {
 		return fmt.Errorf("open reject file: %w", err)
 	}
+	info, err := f.file.Stat()
+	if err != nil {
+		return fmt.Errorf("open reject file: %w", err)
+	}
+	if f.pass = !info.Mode().IsRegular(); f.pass {
+		return nil
+	}
+	f.size = min(f.size, info.Size())
 	if err := f.file.Truncate(f.size); err != nil {
 		return fmt.Errorf("open reject file: %w", err)
 	}
@@ -142,7 +152,7 @@ func (f *rejectFile) open() (err error) {
 
 // sync brings the rejects to the disk, before a mark says that they are kept.
 func (f *rejectFile) sync() error {
-	if f.file == nil {
+	if f.file == nil || f.pass {
 		return nil
 	}
 	if err := f.file.Sync(); err != nil {

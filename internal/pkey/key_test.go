@@ -105,6 +105,39 @@ func TestTheKeyOfValuesIsReadAgain(t *testing.T) {
 	})
 }
 
+// A store and a header may write a number in many ways, and it is one key in one place.
+func TestANumberIsOneKey(t *testing.T) {
+	for _, texts := range [][]string{
+		{"0", "-0", "0.0", "-0e1"},
+		{"100", "1E2", "1e2", "100.0"},
+		{"9007199254740992", "9007199254740993", "9.007199254740992e15"}, // the same float64
+	} {
+		want := place(t, texts[0])
+		for _, text := range texts {
+			key, err := Of([]Path{{"a"}}, [][]byte{[]byte(text)})
+			read, refused := Canonical("[" + text + "]")
+			if err != nil || refused != nil || string(key) != "["+texts[0]+"]" || read != key || place(t, text) != want {
+				t.Errorf("%s is %s, %v, and read as %s, %v, at %s, want %s as [%s]",
+					text, key, err, read, refused, place(t, text), want, texts[0])
+			}
+		}
+	}
+}
+
+// place is where the key of one number is.
+func place(t *testing.T, number string) string {
+	t.Helper()
+	k, err := Parse("[" + number + "]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := epk.Hash(epk.HashV2, k.Components())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
 func TestAValueThatIsNoKeyIsRefusedOrAbsent(t *testing.T) {
 	paths := []Path{{"a"}, {"b"}}
 	for value, want := range map[string]string{

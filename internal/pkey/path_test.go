@@ -48,6 +48,7 @@ func TestParsePathSaysWhatIsWrong(t *testing.T) {
 		`/"a\`:     `segment "a\ has no closing quote`,
 		`/"a"b`:    `path "/\"a\"b" goes on after a quote: want a slash there`,
 		`/_etag`:   `path "/_etag" leads to a system property: want one of your own`,
+		`/_ts/a`:   `path "/_ts/a" leads to a system property: want one of your own`,
 		"/a\xff/b": `path "/a\xff/b" is not UTF-8: want one as in /tenant`,
 	} {
 		p, err := ParsePath(path)

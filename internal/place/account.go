@@ -52,9 +52,9 @@ func (f Settings) find(a Address) (credentials, error) {
 		return credentials{}, err
 	}
 	endpoint, key := cmp.Or(f.Endpoint, connection.Endpoint), connection.key
-	// A flag names another account than the connection string, whose key is then not
+	// A flag may name another account than the connection string, whose key is then not
 	// for it.
-	if endpoint != connection.Endpoint {
+	if !sameHost(endpoint, connection.Endpoint) {
 		key = ""
 	}
 	if endpoint == "" || f.Endpoint != "" && key == "" {

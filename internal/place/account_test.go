@@ -2,9 +2,12 @@ package place
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -35,7 +38,35 @@ func TestAKeyGoesToItsOwnAccountOnly(t *testing.T) {
 		{"a connection string", Settings{Connection: string1}, nil, "cosmos:d/c", credentials{contoso + ":443/", "c3Ry"}},
 		{"its own host", Settings{Connection: string1}, nil, contoso + "/d/c", credentials{contoso, "c3Ry"}},
 		{"another host", Settings{Connection: string1}, nil, fabrikam + "/d/c", credentials{fabrikam, ""}},
+		{
+			"its own endpoint, by flag",
+			Settings{Endpoint: contoso, Connection: string1},
+			nil,
+			"cosmos:d/c",
+			credentials{contoso, "c3Ry"},
+		},
 		{"another endpoint", Settings{Endpoint: fabrikam, Connection: string1}, nil, "cosmos:d/c", credentials{fabrikam, ""}},
+		{
+			"its own host, as a person writes it",
+			Settings{Connection: string1},
+			nil,
+			"https://Contoso.documents.azure.com/d/c",
+			credentials{"https://Contoso.documents.azure.com", "c3Ry"},
+		},
+		{
+			"its own host by http",
+			Settings{Connection: "AccountEndpoint=http://emulator:80/;AccountKey=c3Ry;"},
+			nil,
+			"http://emulator/d/c",
+			credentials{"http://emulator", "c3Ry"},
+		},
+		{
+			"endpoint by flag, environment for another",
+			Settings{Endpoint: fabrikam},
+			map[string]string{EndpointVariable: contoso, KeyVariable: "ZW52"},
+			"cosmos:d/c",
+			credentials{fabrikam, ""},
+		},
 		{"environment", Settings{}, map[string]string{EndpointVariable: contoso, KeyVariable: "ZW52"}, "cosmos:d/c", credentials{contoso, "ZW52"}},
 		{"environment for another", Settings{}, map[string]string{EndpointVariable: contoso, KeyVariable: "ZW52"}, local + "/d/c", credentials{local, cosmosrest.EmulatorKey}},
 		{"environment without endpoint", Settings{}, map[string]string{KeyVariable: "ZW52"}, local + "/d/c", credentials{local, "ZW52"}},
@@ -81,6 +112,9 @@ func TestAnIdentitySignsWithItsToken(t *testing.T) {
 	if got, err := url.QueryUnescape(r.Header.Get("Authorization")); got != "type=aad&ver=1.0&sig=a.b.c" || err != nil {
 		t.Errorf("got authorization %q, %v, want the token", got, err)
 	}
+	if r.ContentLength != 0 {
+		t.Errorf("the request has a body of %d bytes, want none of a GET", r.ContentLength)
+	}
 	if got := strings.Join(identity.asked, " "); got != "https://contoso.documents.azure.com/.default" {
 		t.Errorf("got scope %s, want that of the account", got)
 	}
@@ -96,4 +130,29 @@ func TestRefusalsAreToldInOneLine(t *testing.T) {
 			t.Errorf("got %s, want %s", got, tt.want)
 		}
 	}
+}
+
+// silent is a server that takes requests and answers none.
+type silent struct{}
+
+func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func TestARequestThatNobodyAnswersEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signer, err := rest.Key(cosmosrest.EmulatorKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := Account{
+			credentials: credentials{Endpoint: "http://account.example"}, signer: signer, http: &http.Client{Transport: silent{}},
+		}
+		begun := time.Now()
+		err = a.call(t.Context(), http.MethodGet, nil, "dbs", nil, new(struct{}))
+		if took := time.Since(begun); !errors.Is(err, context.DeadlineExceeded) || took > time.Minute {
+			t.Errorf("%v after %v, want the end of its time within a minute", err, took)
+		}
+	})
 }

@@ -1,6 +1,8 @@
 package place
 
 import (
+	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +12,8 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/docstore"
 )
 
 // TestPatienceHasAnEnd has an account that is away for longer than that.
@@ -19,9 +23,13 @@ func TestPatienceHasAnEnd(t *testing.T) {
 		p := &Patience{Limit: time.Minute, Say: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }}
 		begun := time.Now()
 		away := errors.New("connection refused")
-		err := p.during(t.Context(), func() error { return away })
+		calls := 0
+		err := p.during(t.Context(), func() error { calls++; return away })
 		if took := time.Since(begun); !errors.Is(err, away) || took < time.Minute || took > time.Minute+lastRetry {
 			t.Errorf("got %v after %v, want %v after a minute", err, took, away)
+		}
+		if calls < 10 || calls > 20 {
+			t.Errorf("%d calls, want one every 5 s in the end", calls)
 		}
 		if len(said) != 1 {
 			t.Errorf("said %q, want one line", said)
@@ -97,5 +105,42 @@ func TestWhatAnAccountAnswersIsNotAskedAgain(t *testing.T) {
 	})
 	if !errors.Is(err, changefeed.ErrNotFound) || calls != 1 {
 		t.Errorf("got %v after %d calls, want %v after one", err, calls, changefeed.ErrNotFound)
+	}
+}
+
+// What a server says of a request lasts, and what a proxy says in its place, or nobody, passes.
+func TestAnAccountThatIsAwayIsToldFromOneThatRefuses(t *testing.T) {
+	for err, want := range map[error]bool{
+		errors.New("connection reset"): true, context.DeadlineExceeded: true,
+		&cosmos.Error{Status: 503}: true, &cosmos.Error{Status: 408}: true,
+		&cosmos.Error{Status: 403}: false, changefeed.ErrConflict: false, changefeed.ErrThrottled: false,
+		x509.UnknownAuthorityError{Cert: &x509.Certificate{}}: false, x509.HostnameError{Certificate: &x509.Certificate{}}: false,
+	} {
+		if got := isAway(err); got != want {
+			t.Errorf("%v: away %t, want %t", err, got, want)
+		}
+	}
+}
+
+// ending is a container whose waits end with an error.
+type ending struct {
+	*docstore.Container
+	err error
+}
+
+func (e ending) Wait(context.Context, changefeed.Range, changefeed.Position) error { return e.err }
+
+// The read after the wait finds out what is wrong, and has the patience.
+func TestAWaitEndsWhenTheAccountIsAway(t *testing.T) {
+	p := &Patience{Limit: time.Minute, Say: t.Logf}
+	for err, want := range map[error]error{errors.New("connection reset"): nil, changefeed.ErrBadRequest: changefeed.ErrBadRequest} {
+		w, ok := p.source(ending{err: err}, nil).(changefeed.Waiter)
+		if !ok {
+			t.Fatal("the source of a server cannot wait")
+		}
+		got := w.Wait(t.Context(), changefeed.FullRange(), changefeed.Position{})
+		if !errors.Is(got, want) || (got == nil) != (want == nil) {
+			t.Errorf("a wait that ends with %v: %v, want %v", err, got, want)
+		}
 	}
 }

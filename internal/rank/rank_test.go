@@ -40,6 +40,17 @@ func TestSomeLeasesAreNotRanked(t *testing.T) {
 			t.Errorf("%+v is compared with %+v", read.Position, other)
 		}
 	}
+	// At the same token, too, whatever their generations.
+	for _, at := range [][2]Position{
+		{{Token: `"10"`}, {Token: `"10"`, Since: began}},
+		{{}, {Since: began}},
+		{{}, {Unknown: true}},
+	} {
+		one, other := Lease{Position: at[0], Generation: 1}, Lease{Position: at[1], Generation: 2}
+		if Above(one, other) || Above(other, one) {
+			t.Errorf("%+v is compared with %+v", at[0], at[1])
+		}
+	}
 	opaque := Position{Token: "opaque"}
 	if !Above(Lease{Position: opaque, Generation: 1}, Lease{Position: opaque}) {
 		t.Error("two at the same place are not compared")

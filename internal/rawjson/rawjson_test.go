@@ -51,7 +51,7 @@ func TestCheckBytes(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{"\"\xc3\"", "\"\xe2\x82\"", "\"\xed\xa0\x80\"", "\"\xf0\x9f\x98\x80\"", "\"é\xc3\"", "\"aaaaaaaaé\xa0\"", "\"€😀ééé\""} {
+	for _, text := range []string{"\"\xc3\"", "\"\xe2\x82\"", "\"\xed\xa0\x80\"", "\"\xf0\x9f\x98\x80\"", "\"é\xc3\"", "\"aaaaaaaaé\xa0\"", "\"€😀ééé\"", "\"\ufffd\"", `"\/"`, "{}\x00"} {
 		if _, got := Check([]byte(text)); got != isJSON([]byte(text)) {
 			t.Errorf("Check(%q) is %v, want %v", text, got, !got)
 		}
@@ -66,7 +66,7 @@ func FuzzReaders(f *testing.F) {
 	}
 	for _, text := range []string{
 		"{\"\xbc\":[]}", `{"a":1,"a":2,"\u0061":3}`, `{"a":{"b":1},"a":{"b":{"c":"}"}}}`, `{"\ud83d\ude00":"\ud800","x":"\ud83dx"}`, `[1,[2],"]"]`,
-		"\"\u2028\x7f\"", `{"a":[`, `{"a":"\`, `{"a"`, `{"a":-1.5e+7 , "b":true}`,
+		"\"\u2028\x7f\"", `{"a":[`, `{"a":"\`, `{"a"`, `{"a":-1.5e+7 , "b":true}`, `"\u00E9\u00ABc"`,
 	} {
 		f.Add([]byte(text))
 	}
@@ -197,7 +197,7 @@ func checkString(t *testing.T, text []byte) {
 
 // The text of a string or number is the one that encoding/json gives.
 func FuzzAppend(f *testing.F) {
-	for _, s := range []string{"", "a", "é\"\\", "\a\x00😀\x7f", "\xff<>&", "\u2028\u2029\b\f\n\r\t\x1f"} {
+	for _, s := range []string{"", "a", "é\"\\", "\a\x00😀\x7f", "\xff<>&", "\u2028\u2029\b\f\n\r\t\x1f", "\ufffd"} {
 		f.Add(s, 1e-7)
 	}
 	for _, n := range []float64{0, math.Copysign(0, -1), 1e21, 1e-6, 9.99e-7, 1e-10, -1e100, 0.1, 1 << 60, math.MaxFloat64, 5e-324} {
@@ -259,8 +259,77 @@ func TestElements(t *testing.T) {
 	}
 }
 
+// A page may be cut short on the network: what comes before the cut is read, and half a member is none.
+func TestWhatIsCutShortIsLeftOut(t *testing.T) {
+	for text, want := range map[string]int{
+		`{"a":1,"b":`: 1, `{"a":1,"b":"x`: 1, `{"a":1,"b"`: 1, `{"a":1,"b":[1`: 1, `{"a":`: 0,
+	} {
+		n := 0
+		for key, value := range Members([]byte(text)) {
+			if n++; string(key) != `"a"` || string(value) != "1" {
+				t.Errorf("%s has the member %s: %q", text, key, value)
+			}
+		}
+		if n != want {
+			t.Errorf("%s has %d members, want %d", text, n, want)
+		}
+	}
+	for text, want := range map[string]string{`[1,`: "1", `[1,"x`: "1", `[1,[2`: "1", `[`: ""} {
+		if got := string(bytes.Join(slices.Collect(Elements([]byte(text))), []byte(" "))); got != want {
+			t.Errorf("%s has the elements %s, want %s", text, got, want)
+		}
+	}
+}
+
+// What lies around the position counts, also where what is below it is stepped over.
+func TestLevelsAreCountedFromTheTop(t *testing.T) {
+	s := Scan([]byte(`{"a":{"b":[[1],2]}}`), 0)
+	for range s.Object() {
+		for range s.Object() {
+			s.Value()
+		}
+	}
+	if s.Levels() != 4 || s.Bad() {
+		t.Errorf("got %d levels, want 4", s.Levels())
+	}
+}
+
+func TestWhatStaysHasItsSize(t *testing.T) {
+	text := []byte(`{"a":1,"b":2,"c":3,"d":4}`)
+	for stays := range 1 << 4 {
+		var kept Runs
+		for i := range 4 {
+			kept.Add(Span{1 + 6*i, 6 + 6*i}, stays>>i&1 == 1)
+		}
+		if got := kept.Append(nil, text); len(got) != kept.Size() {
+			t.Errorf("%s has %d bytes, want %d", got, len(got), kept.Size())
+		}
+	}
+}
+
+// What is cut out of a page may grow, and the rest of the page stays as it is.
+func TestAMemberIsCutOutOfItsPage(t *testing.T) {
+	for _, tt := range []struct{ object, member, want string }{
+		{`{"id":"1","_lsn":5}`, `"_lsn":5`, `{"id":"1"}`},
+		{`{"id":"1" , "_lsn":5 }`, `"_lsn":5`, `{"id":"1" }`},
+		{`{ "_lsn":5 , "id":"1"}`, `"_lsn":5`, `{  "id":"1"}`},
+		{`{"a":[1],"_lsn":5,"id":"1"}`, `"_lsn":5`, `{"a":[1],"id":"1"}`},
+		{`{ "_lsn":5}`, `"_lsn":5`, `{}`},
+	} {
+		text := []byte(`[1,` + tt.object + `,{"id":"2"}]`)
+		from := 3 + strings.Index(tt.object, tt.member)
+		got := CutMember(text, Span{3, 3 + len(tt.object)}, Span{from, from + len(tt.member)})
+		if string(got) != tt.want {
+			t.Errorf("of %s is left %s, want %s", tt.object, got, tt.want)
+		}
+		if _ = append(got, strings.Repeat("x", 20)...); !bytes.HasSuffix(text, []byte(`,{"id":"2"}]`)) {
+			t.Errorf("of %s the page is left as %s", tt.object, text)
+		}
+	}
+}
+
 func TestText(t *testing.T) {
-	for value, want := range map[string]string{`"a"`: "a", `""`: "", `"\u00e9\n\""`: "é\n\"", `7`: "", `null`: "", `{}`: "", ``: "", `"`: ""} {
+	for value, want := range map[string]string{`"a"`: "a", `""`: "", `"\u00e9\n\""`: "é\n\"", `7`: "", `null`: "", `{}`: "", ``: "", `"`: "", `"a\"`: `a\`} {
 		if got := Text([]byte(value)); got != want {
 			t.Errorf("Text(%s) is %q, want %q", value, got, want)
 		}

@@ -17,6 +17,8 @@ func TestCharges(t *testing.T) {
 		{"a replace of 3 KB", WriteCharge(3 << 10), 16.5},
 		{"a delete of 3 KB", WriteCharge(3 << 10), 16.5},
 		{"a patch that leaves 1 KB", PatchCharge(1024), 6.5},
+		{"a count of nothing", CountCharge(0), 1},
+		{"a count of 5,000", CountCharge(5000), 5},
 		{"a page that reads nothing", ScanCharge(0, 0), 1},
 		{"a page of 10 items and 1 KB", ScanCharge(10, 1<<10), 1},
 		{"a page of 100 items and 100 KB", ScanCharge(100, 100<<10), 55},

@@ -10,6 +10,11 @@ func TestNotesAreBelowTheirRowsWhereThereIsNoRoom(t *testing.T) {
 	if got, want := Table(rows, 20), "  LEASE  STATE\n  -1F    live\n    free: nobody\n    works on it\n  1F-FF  live\n"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
+	for room, lines := range map[int]int{40: 3, 41: 3, 39: 4} { // the widest line has 40
+		if got := Table(rows, room); strings.Count(got, "\n") != lines {
+			t.Errorf("in %d columns:\n%s", room, got)
+		}
+	}
 	if got := Table(rows, 0); strings.Count(got, "\n") != 3 || !strings.Contains(got, "live   free: nobody works on it\n") {
 		t.Errorf("got\n%s", got)
 	}

@@ -23,6 +23,10 @@ func TestAStoreThatLacksTheContainerNamesThoseThatAreThere(t *testing.T) {
 	if err := left.Err(); !errors.Is(err, place.ErrNoContainer) || !strings.HasSuffix(err.Error(), "want one of orders, container 3, as in --container 'container 3', which stands for one whose name is lost") {
 		t.Errorf("got %v", err)
 	}
+	left.there = []string{"container 3", "orders"}
+	if err := left.Err(); err == nil || !strings.HasSuffix(err.Error(), ", as in --container 'container 3', which stands for one whose name is lost") {
+		t.Errorf("got %v", err)
+	}
 	left.wanted = "container 3"
 	if err := left.Err(); err != nil {
 		t.Error(err)
@@ -77,6 +81,19 @@ container container 3: 0 documents
 	}
 }
 
+// A document of which the feed knows is missed, though every file could be read. Of an empty container nothing is.
+func TestADocumentThatIsMissingIsALoss(t *testing.T) {
+	left := &Remains{Salvaged: &docstore.Salvaged{Containers: []docstore.SalvagedContainer{{Name: "orders"}}}}
+	var b strings.Builder
+	if err := errors.Join(left.Err(), left.WriteLosses(&b)); err != nil || b.String() != "container orders: 0 documents of 0\n" {
+		t.Errorf("of an empty container: %q, %v", b.String(), err)
+	}
+	left.Missing = []docstore.MissingItem{{Container: "orders", Key: `["a"]`, ID: "1", LSN: 5}}
+	if left.Err() == nil {
+		t.Error("a missing document is no error")
+	}
+}
+
 // A store in which a table was damaged has lost documents, and the rest of them can be read.
 func TestWhatIsLeftOfADamagedStoreIsWritten(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
@@ -112,8 +129,8 @@ func TestWhatIsLeftOfADamagedStoreIsWritten(t *testing.T) {
 		}
 		got := strings.Split(strings.TrimSpace(b.String()), "\n")
 		slices.Sort(got)
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s, %s: got %q, want %q", tt.container, tt.key, got, tt.want)
+		if !slices.Equal(got, tt.want) || left.written != len(tt.want) {
+			t.Errorf("%s, %s: got %q, %d of them counted, want %q", tt.container, tt.key, got, left.written, tt.want)
 		}
 	}
 	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
