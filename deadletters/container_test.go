@@ -1,7 +1,10 @@
 package deadletters_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,6 +70,23 @@ func TestALetterIsReadableJSON(t *testing.T) {
 	}
 }
 
+// No error text is worth the place of a document. What is cut off is said, and nothing else is written in its place.
+func TestALongCauseIsCutBetweenCharacters(t *testing.T) {
+	const most = 64 << 10
+	for cause, want := range map[string]string{
+		strings.Repeat("x", most):       strings.Repeat("x", most),
+		"x" + strings.Repeat("é", most): "x" + strings.Repeat("é", most/2-1) + "…",
+	} {
+		l := parked(changefeed.Key("London"), 12)
+		l.Cause, l.Stack = cause, cause
+		text, err := deadletters.Marshal("mailer", l)
+		var got struct{ Cause, Stack string }
+		if err := errors.Join(err, json.Unmarshal(text, &got)); err != nil || got.Cause != want || got.Stack != want {
+			t.Errorf("%d bytes: %d and %d are left, ending in %q, %v", len(cause), len(got.Cause), len(got.Stack), got.Cause[len(got.Cause)-8:], err)
+		}
+	}
+}
+
 func TestALetterIsOneDocumentOfItsKey(t *testing.T) {
 	c := container(t, lettersSpec)
 	if err := opening(t, c, "mailer")().Put(t.Context(), parked(changefeed.Key("London"), 12)); err != nil {
@@ -83,6 +103,9 @@ func TestAContainerPartitionedOtherwiseIsRefused(t *testing.T) {
 	const want = "partitioned by /city,/address/street: want one partitioned by /key"
 	if _, err := deadletters.Container(wrong, "mailer", orders); !errors.Is(err, changefeed.ErrBadRequest) || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("a container of docstore: %v, want %q", err, want)
+	}
+	if _, err := deadletters.Container(container(t, docstore.ContainerSpec{Paths: []string{"/key", "/city"}}), "mailer", orders); !errors.Is(err, changefeed.ErrBadRequest) {
+		t.Errorf("a container partitioned by more than the key: %v", err)
 	}
 	if _, err := deadletters.Container(container(t, lettersSpec), "", orders); !errors.Is(err, changefeed.ErrBadRequest) {
 		t.Errorf("a processor without a name: %v", err)
@@ -146,7 +169,7 @@ func TestUnitsOfOneNameKeepTheirLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 	var units []*deadletters.ContainerBox
-	for i, source := range []monitored{{"bills", "ONE="}, {"orders", "TWO="}, {"orders", "THREE="}} {
+	for i, source := range []monitored{{"bills", "ZERO="}, {"orders", "TWO="}, {"orders", "THREE="}} {
 		b, err := deadletters.Container(c, "mailer", source)
 		if err != nil {
 			t.Fatal(err)
@@ -179,7 +202,7 @@ func TestUnitsOfOneNameKeepTheirLetters(t *testing.T) {
 		}
 		return list
 	}
-	all := []string{" 7.0 ", "shop/bills 1.0 ONE=", "shop/orders 1.0 THREE=", "shop/orders 1.0 TWO="}
+	all := []string{" 7.0 ", "shop/bills 1.0 ZERO=", "shop/orders 1.0 THREE=", "shop/orders 1.0 TWO="}
 	if got := list(); !slices.Equal(got, all) {
 		t.Errorf("letters %q, want %q", got, all)
 	}
@@ -192,6 +215,11 @@ func TestUnitsOfOneNameKeepTheirLetters(t *testing.T) {
 	if got := ids(t, units[1]); !slices.Equal(got, []string{"1.0"}) {
 		t.Errorf("letters of one unit: %q", got)
 	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if boxes, err := deadletters.Boxes(ended, c, "mailer"); !errors.Is(err, context.Canceled) {
+		t.Errorf("%d boxes, %v, of a search that was cut short", len(boxes), err)
+	}
 	if _, err := deadletters.Boxes(t.Context(), container(t, docstore.ContainerSpec{Paths: []string{"/city"}}), "mailer"); !errors.Is(err, changefeed.ErrBadRequest) {
 		t.Errorf("units in a container partitioned otherwise: %v", err)
 	}
@@ -201,6 +229,34 @@ func TestUnitsOfOneNameKeepTheirLetters(t *testing.T) {
 func TestTheSuiteHoldsForLettersThatAreReadAgain(t *testing.T) {
 	deadletters.HoldLess(t, 700)
 	changefeedtest.TestDeadLetters(t, func(t *testing.T) func() changefeed.LetterBox { return opening(t, container(t, lettersSpec), "mailer") })
+}
+
+// counted is a store that counts the documents that are read by their ids.
+type counted struct {
+	*docstore.Container
+	reads int
+}
+
+func (s *counted) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	if writes[0].Op == changefeed.WriteRead {
+		s.reads++
+	}
+	return s.Container.Commit(ctx, key, writes)
+}
+
+// However many letters there are, those in memory at once have a bound.
+func TestLettersInMemoryAreBounded(t *testing.T) {
+	c := &counted{Container: container(t, lettersSpec)}
+	b := opening(t, c, "mailer")()
+	for lsn := range int64(10) {
+		if err := b.Put(t.Context(), parked(changefeed.Key("London"), lsn+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deadletters.HoldLess(t, 2000) // four or so
+	if got := ids(t, b); len(got) != 10 || c.reads < 5 {
+		t.Errorf("%d letters, of which %d were read again", len(got), c.reads)
+	}
 }
 
 // noise is a document of so many bytes that compresses to no less.
@@ -272,6 +328,58 @@ func TestALetterInPartsIsThereWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
+// A letter may be parked again with other documents, as by a unit that has begun anew. The process may end on the way.
+func TestALetterInPartsIsNoMixtureOfTwo(t *testing.T) {
+	c := container(t, lettersSpec)
+	l := parked(changefeed.Key("London"), 1)
+	l.Change.Body = noise(1_200_000)
+	if err := opening(t, c, "mailer")().Put(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	again := l
+	again.Change.Body = json.RawMessage(strings.Replace(string(l.Change.Body), `"id":"a"`, `"id":"b"`, 1))
+	if err := opening(t, &flaky{c, 1}, "mailer")().Put(t.Context(), again); !errors.Is(err, errEnded) {
+		t.Fatalf("the process was to end: %v", err)
+	}
+	for got, err := range opening(t, c, "mailer")().Letters(t.Context(), "") {
+		if err != nil || string(got.Change.Body) != string(l.Change.Body) {
+			t.Errorf("letter %s, %v, or with another document", got.ID, err)
+		}
+	}
+}
+
+// overtaken is a store in which a letter is removed while its parts are read.
+type overtaken struct {
+	*docstore.Container
+	remove func()
+}
+
+func (s *overtaken) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	if writes[0].Op == changefeed.WriteRead && strings.HasSuffix(writes[0].ID, ".1") {
+		s.remove()
+	}
+	return s.Container.Commit(ctx, key, writes)
+}
+
+// A letter is gone, and no error, for whoever was about to read its parts.
+func TestALetterThatIsRemovedWhileItIsReadIsGone(t *testing.T) {
+	c := container(t, lettersSpec)
+	l := parked(changefeed.Key("London"), 1)
+	l.Change.Body = noise(1_200_000)
+	b := opening(t, c, "mailer")()
+	if err := errors.Join(b.Put(t.Context(), l), b.Put(t.Context(), parked(changefeed.Key("London"), 2))); err != nil {
+		t.Fatal(err)
+	}
+	reader := opening(t, &overtaken{c, func() {
+		if err := b.Remove(t.Context(), l.Change.PartitionKey, l.ID); err != nil {
+			t.Error(err)
+		}
+	}}, "mailer")()
+	if got := ids(t, reader); !slices.Equal(got, []string{"2.0"}) {
+		t.Errorf("letters %v, want the one that is left", got)
+	}
+}
+
 // Whoever reads letters while others are removed gets those that are whole; one that lacks a part is an error,
 // and can be removed.
 func TestALetterWithoutAPartIsNotGivenOut(t *testing.T) {
@@ -318,7 +426,20 @@ func TestALetterWithoutAPartIsNotGivenOut(t *testing.T) {
 }
 
 func TestADocumentThatIsNoLetterIsNamed(t *testing.T) {
-	for _, letter := range []string{`1`, `{}`, `{"id":"1.0","key":["London"],"op":"explode"}`, `{"id":"1.0","key":["London"],"op":"create","document_gzip":"AAAA"}`} {
+	// A few bytes can be made that unpack to gigabytes. What is cut off of them is no document.
+	var bomb bytes.Buffer
+	z := gzip.NewWriter(&bomb)
+	if _, err := z.Write(bytes.Repeat([]byte(" "), 20<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, letter := range []string{
+		`1`, `{}`, `{"key":["London"],"op":"create"}`, `{"id":"1.0","key":["London"],"op":"explode"}`,
+		`{"id":"1.0","key":["London"],"op":"create","document_gzip":"AAAA"}`,
+		`{"id":"1.0","key":["London"],"op":"create","document_gzip":"` + base64.StdEncoding.EncodeToString(bomb.Bytes()) + `"}`,
+	} {
 		c := container(t, lettersSpec)
 		if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"mailer.RID=.1.0","key":"[\"London\"]","letter":%s}`, letter)); err != nil {
 			t.Fatal(err)
@@ -328,7 +449,7 @@ func TestADocumentThatIsNoLetterIsNamed(t *testing.T) {
 			failed = err
 		}
 		if failed == nil || !strings.Contains(failed.Error(), `document "mailer.RID=.1.0" of ["[\"London\"]"]`) {
-			t.Errorf("letter %s: %v, want an error that names the document", letter, failed)
+			t.Errorf("letter %.200s: %v, want an error that names the document", letter, failed)
 		}
 	}
 }
