@@ -336,6 +336,9 @@ func TestALetterInPartsIsNoMixtureOfTwo(t *testing.T) {
 	if err := opening(t, c, "mailer")().Put(t.Context(), l); err != nil {
 		t.Fatal(err)
 	}
+	if boxes, err := deadletters.Boxes(t.Context(), c, "mailer"); err != nil || len(boxes) != 1 { // a part is no letter of a unit
+		t.Errorf("%d boxes, %v", len(boxes), err)
+	}
 	again := l
 	again.Change.Body = json.RawMessage(strings.Replace(string(l.Change.Body), `"id":"a"`, `"id":"b"`, 1))
 	if err := opening(t, &flaky{c, 1}, "mailer")().Put(t.Context(), again); !errors.Is(err, errEnded) {

@@ -22,6 +22,8 @@ func TestABatchThatFailsAgainIsSaidEarlyAndThenRarely(t *testing.T) {
 	}
 	fails(1, 20)
 	fails(1, 20) // those of another lease are no news
+	hooks.BatchDone(changefeed.BatchDone{Batch: &changefeed.Batch{Attempt: 4}, Err: errors.New("no such table")})
+	fails(1, 3)
 	hooks.Error(&changefeed.Error{Origin: changefeed.OriginSource, Err: errors.New("no answer")})
 	hooks.BatchDone(changefeed.BatchDone{Batch: &changefeed.Batch{Attempt: 1}})
 	fails(1, 3)
