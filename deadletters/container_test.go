@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/changefeedtest"
@@ -95,6 +96,27 @@ func TestALetterIsOneDocumentOfItsKey(t *testing.T) {
 	it, err := c.Item(t.Context(), changefeed.Key(`["London"]`), "mailer.RID=.12.0")
 	if err != nil || !strings.HasPrefix(string(it.Body), `{"id":"mailer.RID=.12.0","key":"[\"London\"]","ttl":-1,"letter":{"id":"12.0","key":["London"],`) {
 		t.Errorf("document is %s, %v", it.Body, err)
+	}
+}
+
+// The service refuses a partition key of more than 2 KB. The text of a key is longer than the key, so its end is a hash.
+func TestTheKeyOfALetterHasRoom(t *testing.T) {
+	c := container(t, lettersSpec)
+	for _, key := range []changefeed.PartitionKey{changefeed.Key(strings.Repeat("x", 2048)), changefeed.Key(strings.Repeat("é", 1024))} {
+		if err := opening(t, c, "mailer")().Put(t.Context(), parked(key, 12)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := c.Read(t.Context(), changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+	if err != nil || len(page.Changes) != 2 {
+		t.Fatalf("%d documents, %v", len(page.Changes), err)
+	}
+	for _, change := range page.Changes {
+		var document struct{ Key string }
+		if err := json.Unmarshal(change.Body, &document); err != nil || len(document.Key) > 2048 || len(document.Key) < 2000 ||
+			!utf8.ValidString(document.Key) {
+			t.Errorf("a key of %d bytes, %v", len(document.Key), err)
+		}
 	}
 }
 
@@ -325,6 +347,34 @@ func TestALetterInPartsIsThereWholeOrNotAtAll(t *testing.T) {
 	until(nil, func(b changefeed.LetterBox) error { return b.Remove(t.Context(), key, l.ID) })
 	if c.Count() != 0 {
 		t.Errorf("%d documents are left of a letter that was removed", c.Count())
+	}
+}
+
+// failing is a store that refuses one commit, and takes those after it.
+type failing struct {
+	*docstore.Container
+	left int
+}
+
+func (s *failing) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	if s.left--; s.left == -1 {
+		return nil, changefeed.ErrThrottled
+	}
+	return s.Container.Commit(ctx, key, writes)
+}
+
+// A change counts as parked only if all of its letter is stored.
+func TestALetterWhosePartIsRefusedIsNotParked(t *testing.T) {
+	l := parked(changefeed.Key("London"), 1)
+	l.Change.Body = noise(1_990_000)
+	for left := range 2 {
+		c := container(t, lettersSpec)
+		if err := opening(t, &failing{c, left}, "mailer")().Put(t.Context(), l); !errors.Is(err, changefeed.ErrThrottled) {
+			t.Errorf("commit %d is refused: %v", left, err)
+		}
+		if got := ids(t, opening(t, c, "mailer")()); len(got) != 0 {
+			t.Errorf("commit %d is refused, and there are letters %q", left, got)
+		}
 	}
 }
 

@@ -237,7 +237,8 @@ func TestACallerWhoIsInterruptedSaysSo(t *testing.T) {
 		if !errors.Is(err, deadletters.ErrNotServed) || !strings.Contains(err.Error(), "not served within 3s (interrupted): ") || !strings.HasSuffix(err.Error(), "; the request was withdrawn") {
 			t.Errorf("got %v", err)
 		}
-		if left := o.requests(); len(left) != 1 || left[0].State != changefeed.StateRetired || left[0].TTL != notes.OutcomeTTL || o.serve(notes.Outcome{}) != 0 {
+		if left := o.requests(); len(left) != 1 || left[0].State != changefeed.StateRetired ||
+			left[0].TTL != notes.OutcomeTTL || o.serve(notes.Outcome{}) != 0 {
 			t.Errorf("left: %+v, want it to be retired without the right to delete, for %v", left, notes.OutcomeTTL)
 		}
 	})
@@ -424,7 +425,8 @@ func TestACallerWhoGivesUpWaitsForNoStore(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		begun := time.Now()
 		_, err := o.ask(hanging{o.leases}, time.Minute)
-		if took := time.Since(begun); took != time.Minute+5*time.Second || !errors.Is(err, deadletters.ErrNotServed) || !strings.Contains(err.Error(), "could not be withdrawn, and stays asked for at most 55s") {
+		if took := time.Since(begun); took != time.Minute+5*time.Second || !errors.Is(err, deadletters.ErrNotServed) ||
+			!strings.Contains(err.Error(), "could not be withdrawn, and stays asked for at most 55s") {
 			t.Errorf("after %v: %v", took, err)
 		}
 	})
@@ -450,7 +452,8 @@ func (s outrun) Update(ctx context.Context, r changefeed.Record) (changefeed.Rec
 func TestARequestThatOthersHaveRemovedIsGone(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		s := outrun{LeaseStore: o.leases}
-		if _, err := o.ask(s, time.Minute); !errors.Is(err, deadletters.ErrNotServed) || !strings.HasSuffix(err.Error(), "; the request is gone") {
+		if _, err := o.ask(s, time.Minute); !errors.Is(err, deadletters.ErrNotServed) ||
+			!strings.HasSuffix(err.Error(), "; the request is gone") {
 			t.Errorf("a caller who gives up: %v", err)
 		}
 		go func() { _, _ = o.ask(o.leases, time.Minute) }()
