@@ -63,8 +63,8 @@ func TestTheEndSaysWhatWasParked(t *testing.T) {
 			hooks.Parked(l)
 		}
 		for range tt.redone {
-			hooks.Redriven(changefeed.Redriven{})
 			hooks.Redriven(changefeed.Redriven{Err: errors.New("failed again")})
+			hooks.Redriven(changefeed.Redriven{})
 		}
 		said := ""
 		p.tell(func(text string) { said += text }, "letters.ndjson", "mailer")

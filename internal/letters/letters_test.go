@@ -205,7 +205,8 @@ func TestLettersOfAnOlderVersionAreOfAnyUnit(t *testing.T) {
 	// Each key is released once, wherever its letters are.
 	q.IDs = []string{"7.0", "7.1", "12.0"}
 	r := Redrive{Query: q, Letters: at, Opener: opener}
-	if keys, err := r.keys(t.Context()); err != nil || !slices.Equal(keys, []changefeed.PartitionKey{changefeed.Key("London"), changefeed.Key("Paris")}) {
+	if keys, err := r.keys(t.Context()); err != nil ||
+		!slices.Equal(keys, []changefeed.PartitionKey{changefeed.Key("London"), changefeed.Key("Paris")}) {
 		t.Errorf("keys %q, %v", keys, err)
 	}
 }

@@ -54,7 +54,8 @@ func TestProgramsGetALetterALine(t *testing.T) {
 		t.Errorf("list: %v, and\n%s", err, b.String())
 	}
 	b.Reset()
-	if err := WriteWhole(&b, "mailer", until(nil, l)); err != nil || !json.Valid([]byte(b.String())) || !strings.Contains(b.String(), `"document":{"id":"order-12.0"}`) || !strings.Contains(b.String(), `"processor":"mailer"`) {
+	if err := WriteWhole(&b, "mailer", until(nil, l)); err != nil || !json.Valid([]byte(b.String())) ||
+		!strings.Contains(b.String(), `"document":{"id":"order-12.0"}`) || !strings.Contains(b.String(), `"processor":"mailer"`) {
 		t.Errorf("whole: %v, and\n%s", err, b.String())
 	}
 	failed := errors.New("failed")
@@ -94,7 +95,8 @@ func TestPeopleGetAllThatIsKnownOfALetter(t *testing.T) {
 	}
 	b.Reset()
 	l.Failed, l.Change.Previous = time.Time{}, nil // as of a change that is held, and was never tried
-	if err := Show(&b, until(nil, l)); err != nil || strings.Contains(b.String(), "  failed       ") || strings.Contains(b.String(), "previous") {
+	if err := Show(&b, until(nil, l)); err != nil || strings.Contains(b.String(), "  failed       ") ||
+		strings.Contains(b.String(), "previous") {
 		t.Errorf("what is not known is shown: %v, and\n%s", err, b.String())
 	}
 }

@@ -313,7 +313,8 @@ func TestAHeldLetterIsNotRetriedByItself(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	r.IDs = []string{"12.0"}
-	if _, err := r.failed(t.Context()); !errors.As(err, new(usage.Error)) || !strings.Contains(err.Error(), "letters of several keys have it") {
+	if _, err := r.failed(t.Context()); !errors.As(err, new(usage.Error)) ||
+		!strings.Contains(err.Error(), "letters of several keys have it") {
 		t.Errorf("an ID that letters of two keys have: %v", err)
 	}
 	r.IDs = nil

@@ -72,7 +72,8 @@ func TestAUnitIsDeletedBesideOthers(t *testing.T) {
 		return nil
 	})
 	_, n, err := Delete(t.Context(), "mailer", units)
-	if n != 1 || !errors.Is(err, changefeed.ErrConflict) || !strings.Contains(err.Error(), "has begun to work") || slices.Contains(d.deleted, changefeed.KindInfo) {
+	if n != 1 || !errors.Is(err, changefeed.ErrConflict) || !strings.Contains(err.Error(), "has begun to work") ||
+		slices.Contains(d.deleted, changefeed.KindInfo) {
 		t.Errorf("a processor that begins: %d leases, %v, deleted %q", n, err, d.deleted)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
@@ -22,7 +23,8 @@ func TestAUnitIsFoundByItsLeases(t *testing.T) {
 	}
 	leases, first, second := stored(o.leases), stored(o.monitored), stored(bills)
 	orders := []*place.Container{first, second}
-	if _, _, err := Find(t.Context(), leases, orders, "mailer"); !errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), "--name is mailer: want that of a unit with leases in leases") {
+	if _, _, err := Find(t.Context(), leases, orders, "mailer"); !errors.As(err, new(usage.Error)) ||
+		!strings.HasPrefix(err.Error(), "--name is mailer: want that of a unit with leases in leases") {
 		t.Errorf("a unit without leases: %v", err)
 	}
 	o.lease(t, "-FF", nil)
@@ -35,10 +37,23 @@ func TestAUnitIsFoundByItsLeases(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.lease(t, "-FF", nil)
-	if _, _, err := Find(t.Context(), leases, orders, "mailer"); !errors.As(err, new(usage.Error)) || !strings.Contains(err.Error(), "units of this name read orders and bills: want --source") {
+	if _, _, err := Find(t.Context(), leases, orders, "mailer"); !errors.As(err, new(usage.Error)) ||
+		!strings.Contains(err.Error(), "units of this name read orders and bills: want --source") {
 		t.Errorf("two units of the name: %v", err)
 	}
 	if c, _, err := Find(t.Context(), leases, orders[1:], "mailer"); c != second || err != nil {
 		t.Errorf("the one that is meant: %v, %v", c, err)
+	}
+}
+
+// No store has leases for a container of an account, nor the other way round.
+func TestLeasesAndWhatTheyAreForAreInOnePlace(t *testing.T) {
+	o := newOffice(t)
+	local, remote := place.Stored(o.leases, place.Address{Given: "docstore:d#leases"}), &place.Container{Address: place.Address{Given: "cosmos:shop/orders"}, Remote: new(cosmos.Container)}
+	for _, c := range [][2]*place.Container{{local, remote}, {remote, local}} {
+		if _, err := OpenStore(t.Context(), c[0], "mailer", c[1]); !errors.As(err, new(usage.Error)) ||
+			!strings.Contains(err.Error(), "want both in stores, or both in accounts") {
+			t.Errorf("leases in %s of %s: %v", c[0].Address.Given, c[1].Address.Given, err)
+		}
 	}
 }
