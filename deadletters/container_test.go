@@ -350,6 +350,22 @@ func TestALetterInPartsIsThereWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
+// A change that just has room in its own container is parked, however much its handler says of it.
+func TestTheLargestDocumentHasRoomBesideALongCause(t *testing.T) {
+	b := opening(t, container(t, lettersSpec), "mailer")()
+	l := parked(changefeed.Key("London"), 1)
+	l.Change.Body = fmt.Appendf(nil, `{"id":"a","pad":%q}`, strings.Repeat("x", 2<<20-1<<10))
+	l.Cause, l.Stack = strings.Repeat("c", 64<<10), strings.Repeat("s", 64<<10)
+	if err := b.Put(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	for got, err := range b.Letters(t.Context(), "") {
+		if err != nil || string(got.Change.Body) != string(l.Change.Body) || got.Cause != l.Cause || got.Stack != l.Stack {
+			t.Errorf("letter %s, %v, or with another document or cause", got.ID, err)
+		}
+	}
+}
+
 // failing is a store that refuses one commit, and takes those after it.
 type failing struct {
 	*docstore.Container

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -510,6 +511,33 @@ func TestNothingIsWrittenForACallerWhoHasGone(t *testing.T) {
 	}
 	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, text) {
 		t.Errorf("the file has %d bytes, %v, and had %d", len(now), err, len(text))
+	}
+}
+
+// Letters may be many and large: whoever interrupts a list of them does not wait for the rest, and hears that it is no end.
+func TestAListOfAFileThatIsInterruptedEndsWithAnError(t *testing.T) {
+	path, _ := written(t)
+	for name, list := range map[string]func(ctx context.Context) iter.Seq2[changefeed.DeadLetter, error]{
+		"open": func(ctx context.Context) iter.Seq2[changefeed.DeadLetter, error] {
+			return openFile(t, path).Letters(ctx, "")
+		},
+		"by all": func(ctx context.Context) iter.Seq2[changefeed.DeadLetter, error] {
+			return deadletters.ReadFile(ctx, path, "mailer")
+		},
+	} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		n := 0
+		var failed error
+		for _, err := range list(ctx) {
+			interrupt()
+			if failed = err; err == nil {
+				n++
+			}
+		}
+		interrupt()
+		if n != 1 || !errors.Is(failed, context.Canceled) {
+			t.Errorf("%s: %d letters, %v", name, n, failed)
+		}
 	}
 }
 
